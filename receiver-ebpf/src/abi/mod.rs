@@ -1,0 +1,9 @@
+//! Types that cross the kernel boundary. Fixed-width, `#[repr(C)]`, asserted in layout, read through checked casts.
+
+pub mod histogram;
+pub mod latency;
+pub mod loss;
+pub mod softirq;
+
+/// The value of a field offset or flag that the running kernel has nothing for.
+pub const ABSENT: u32 = u32::MAX;

@@ -1,0 +1,45 @@
+//! Arrival in a socket's receive queue.
+
+use aya_ebpf::{
+    EbpfContext as _,
+    macros::{fentry, fexit},
+    programs::{FEntryContext, FExitContext},
+};
+use undercurrent_ebpf::abi::latency::{Layer, Transport};
+
+use super::network;
+use crate::{
+    kernel::{event::PacketEvent, fields::SKB_PROTOCOL},
+    signals::latency,
+};
+
+/// # Safety
+/// `skb` is a typed `sk_buff` pointer.
+#[inline(always)]
+unsafe fn enqueued(skb: *const u8, transport: Transport) {
+    // SAFETY: by the caller; every kernel has the Ethertype.
+    let (event, protocol) = unsafe { (PacketEvent::of(skb), SKB_PROTOCOL.load(skb)) };
+    latency::reached(Layer::SocketEnqueued, transport, network(protocol), &event);
+}
+
+/// `int tcp_queue_rcv(struct sock *sk, struct sk_buff *skb, bool *fragstolen)`, 5.10 to 7.3. At its entry: it may free
+/// the packet by merging it into the queue's last.
+#[fentry]
+fn tcp_queue_rcv(ctx: FEntryContext) -> i32 {
+    // SAFETY: argument 1 is the `sk_buff`.
+    unsafe { enqueued(ctx.arg(1), Transport::Tcp) };
+    0
+}
+
+/// `int __udp_enqueue_schedule_skb(struct sock *sk, struct sk_buff *skb)`, 5.10 to 7.3. At its exit: what the socket had
+/// no room for was not enqueued.
+#[fexit]
+fn udp_enqueue_schedule_skb(ctx: FExitContext) -> i32 {
+    // SAFETY: the word after the two arguments is the return value; `bpf_get_func_ret` would need 5.17.
+    let refused = unsafe { *ctx.as_ptr().cast::<u64>().add(2) } as i32;
+    if refused == 0 {
+        // SAFETY: argument 1 is the `sk_buff`.
+        unsafe { enqueued(ctx.arg(1), Transport::Udp) };
+    }
+    0
+}

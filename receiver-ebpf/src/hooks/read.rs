@@ -1,0 +1,100 @@
+//! Copies to the application.
+
+use aya_ebpf::{
+    macros::{btf_tracepoint, fentry},
+    programs::{BtfTracePointContext, FEntryContext},
+};
+use undercurrent_ebpf::abi::latency::{Layer, Network, Transport};
+
+use super::{ETH_P_IP, ETH_P_IPV6, network};
+use crate::{
+    kernel::{
+        event::PacketEvent,
+        fields::{SCM_TIMESTAMP, SKB_HEAD, SKB_NETWORK_HEADER, SKB_PROTOCOL, SOCK_FAMILY, SOCK_V6_DADDR},
+    },
+    signals::latency,
+};
+
+const AF_INET6: u16 = 10;
+const SECOND: u64 = 1_000_000_000;
+
+/// `void tcp_recv_timestamp(struct msghdr *msg, const struct sock *sk, struct scm_timestamping_internal *tss)`, 5.10 to
+/// 7.3. Once for each read that returned stamped data, with the stamp of the last byte.
+#[fentry]
+fn tcp_recv_timestamp(ctx: FEntryContext) -> i32 {
+    // SAFETY: arguments 1 and 2 have the types above.
+    let (network, [seconds, nanoseconds]) = unsafe { (peer_network(ctx.arg(1)), SCM_TIMESTAMP.load(ctx.arg(2))) };
+    let event = PacketEvent::since(seconds.wrapping_mul(SECOND).wrapping_add(nanoseconds));
+    latency::reached(Layer::SocketRead, Transport::Tcp, network, &event);
+    0
+}
+
+/// The IP version that a socket's packets have, which on a dual-stack socket is not its family.
+///
+/// # Safety
+/// `sock` is a typed `struct sock *`.
+#[inline(always)]
+unsafe fn peer_network(sock: *const u8) -> Network {
+    // SAFETY: by the caller, and the second field is checked for.
+    unsafe {
+        if SOCK_FAMILY.load(sock) != AF_INET6 || !SOCK_V6_DADDR.present() {
+            return Network::Ipv4;
+        }
+        let [high, low] = SOCK_V6_DADDR.load(sock);
+        let mapped = high == 0 && u64::from_be(low) >> 32 == 0xffff;
+        if mapped { Network::Ipv4 } else { Network::Ipv6 }
+    }
+}
+
+/// `void skb_consume_udp(struct sock *sk, struct sk_buff *skb, int len)`, 5.10 to 7.3. A negative length is a peek or an
+/// error.
+#[fentry]
+fn skb_consume_udp(ctx: FEntryContext) -> i32 {
+    let length: i32 = ctx.arg(2);
+    if length >= 0 {
+        let skb: *const u8 = ctx.arg(1);
+        // SAFETY: argument 1 is the `sk_buff`.
+        let (event, protocol) = unsafe { (PacketEvent::of(skb), SKB_PROTOCOL.load(skb)) };
+        latency::reached(Layer::SocketRead, Transport::Udp, network(protocol), &event);
+    }
+    0
+}
+
+/// Tracepoint `skb_copy_datagram_iovec(const struct sk_buff *skb, int len)`: a packet's bytes are copied out. Small
+/// datagrams that lie in one piece take another way.
+#[btf_tracepoint(function = "skb_copy_datagram_iovec")]
+fn skb_copy_datagram_iovec(ctx: BtfTracePointContext) -> i32 {
+    let skb: *const u8 = ctx.arg(0);
+    // SAFETY: argument 0 is the `sk_buff`.
+    let protocol = unsafe { SKB_PROTOCOL.load(skb) };
+    // SAFETY: as above.
+    if let Some(transport) = unsafe { transport_of(skb, protocol) } {
+        // SAFETY: as above.
+        let event = unsafe { PacketEvent::of(skb) };
+        latency::reached(Layer::SocketRead, transport, network(protocol), &event);
+    }
+    0
+}
+
+/// The transport protocol in a packet's IP header.
+///
+/// # Safety
+/// `skb` is a typed `sk_buff` pointer.
+#[inline(always)]
+unsafe fn transport_of(skb: *const u8, protocol: u16) -> Option<Transport> {
+    let position = match protocol {
+        ETH_P_IP => 9,
+        ETH_P_IPV6 => 6,
+        _ => return None,
+    };
+    // SAFETY: by the caller; the header is read through the probing helper.
+    let number: u8 = unsafe {
+        let header = SKB_HEAD.load(skb) + u64::from(SKB_NETWORK_HEADER.load(skb)) + position;
+        aya_ebpf::helpers::bpf_probe_read_kernel(header as *const u8).ok()?
+    };
+    match number {
+        6 => Some(Transport::Tcp),
+        17 => Some(Transport::Udp),
+        _ => None,
+    }
+}

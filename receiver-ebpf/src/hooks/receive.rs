@@ -1,0 +1,26 @@
+//! Entry of the network layer: the packet is checked here, before netfilter.
+
+use aya_ebpf::{macros::fentry, programs::FEntryContext};
+use undercurrent_ebpf::abi::latency::{Layer, Network, Transport};
+
+use crate::{kernel::event::PacketEvent, signals::latency};
+
+#[inline(always)]
+fn received(ctx: &FEntryContext, network: Network) -> i32 {
+    // SAFETY: argument 0 of both functions is the `sk_buff`.
+    let event = unsafe { PacketEvent::of(ctx.arg(0)) };
+    latency::reached(Layer::Ip, Transport::Any, network, &event);
+    0
+}
+
+/// `struct sk_buff *ip_rcv_core(struct sk_buff *skb, struct net *net)`, 5.10 to 7.3.
+#[fentry]
+fn ip_rcv_core(ctx: FEntryContext) -> i32 {
+    received(&ctx, Network::Ipv4)
+}
+
+/// `struct sk_buff *ip6_rcv_core(struct sk_buff *skb, struct net_device *dev, struct net *net)`, 5.10 to 7.3.
+#[fentry]
+fn ip6_rcv_core(ctx: FEntryContext) -> i32 {
+    received(&ctx, Network::Ipv6)
+}

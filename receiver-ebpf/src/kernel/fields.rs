@@ -1,0 +1,24 @@
+//! Every kernel field that a program reads.
+
+use super::field::{BitField, Field, fields};
+
+fields! {
+    /// The receive timestamp, nanoseconds of the wall clock; a departure time where `tstamp_type` says so.
+    SKB_TSTAMP: Field<u64> = "sk_buff.tstamp";
+    /// The clock of a departure time (6.11 and later).
+    SKB_TSTAMP_TYPE: BitField = "sk_buff.tstamp_type";
+    /// Whether the stamp is a monotonic departure time (5.18 to 6.10).
+    SKB_MONO_DELIVERY_TIME: BitField = "sk_buff.mono_delivery_time";
+    /// The Ethertype, in network order.
+    SKB_PROTOCOL: Field<u16> = "sk_buff.protocol";
+    /// The buffer's first byte.
+    SKB_HEAD: Field<u64> = "sk_buff.head";
+    /// The IP header's distance from `head`.
+    SKB_NETWORK_HEADER: Field<u16> = "sk_buff.network_header";
+    /// The socket's address family.
+    SOCK_FAMILY: Field<u16> = "sock.__sk_common.skc_family";
+    /// The peer's IPv6 address, which is IPv4-mapped for IPv4 traffic of a dual-stack socket.
+    SOCK_V6_DADDR: Field<[u64; 2]> = "sock.__sk_common.skc_v6_daddr";
+    /// The timestamp of the data that a read returned.
+    SCM_TIMESTAMP: Field<[u64; 2]> = "scm_timestamping_internal.ts";
+}

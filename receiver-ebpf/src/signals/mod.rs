@@ -1,0 +1,22 @@
+//! Handlers, one file a signal. A hook calls those that listen to it; a frozen flag for each drops what is off.
+
+pub mod latency;
+pub mod network_cpu;
+pub mod softirq_wait;
+
+/// Declares a signal's switch, which the loader sets by the signal's name.
+macro_rules! switch {
+    ($name:literal) => {
+        #[unsafe(export_name = concat!("signal.", $name))]
+        #[unsafe(link_section = ".rodata.flags")]
+        static ENABLED: u32 = 0;
+
+        /// Whether the signal is on.
+        #[inline(always)]
+        fn enabled() -> bool {
+            // SAFETY: a live static; volatile because the loader sets it.
+            unsafe { core::ptr::read_volatile(&raw const ENABLED) != 0 }
+        }
+    };
+}
+use switch;

@@ -1,0 +1,5 @@
+//! Undercurrent measures what the kernel's network stack costs and exports it as OpenTelemetry.
+//!
+//! Data flows one way: `kernel` -> `signals` -> `telemetry` -> `export`.
+
+pub mod telemetry;

@@ -1,0 +1,3 @@
+//! The `undercurrent` command.
+
+fn main() {}

@@ -1,0 +1,45 @@
+//! What a metric is: the facts from which the wire, the table, `undercurrent signals` and docs/signals.md are made.
+
+/// The instrumentation scope of everything exported.
+pub const SCOPE: &str = "undercurrent";
+/// The semantic conventions that the names follow.
+pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.44.0";
+
+/// How a metric's points are to be read. Sums are cumulative.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Instrument {
+    /// A sum that only grows.
+    Counter,
+    /// A sum that may fall.
+    UpDownCounter,
+    /// A value at a time.
+    Gauge,
+    /// A base-2 exponential histogram.
+    ExponentialHistogram,
+}
+
+/// An attribute of a metric's points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttributeKey {
+    /// Its key, from the semantic conventions where they have one.
+    pub key: &'static str,
+    /// The values it takes, or what they are.
+    pub values: &'static [&'static str],
+    /// Whether it is only there when the configuration asks for it.
+    pub opt_in: bool,
+}
+
+/// One metric of the catalogue.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Descriptor {
+    /// Its name, dotted.
+    pub name: &'static str,
+    /// Its UCUM unit.
+    pub unit: &'static str,
+    /// One sentence for people.
+    pub description: &'static str,
+    /// How its points are to be read.
+    pub instrument: Instrument,
+    /// The attributes of its points.
+    pub attributes: &'static [AttributeKey],
+}

@@ -1,0 +1,145 @@
+//! Base-2 exponential histograms with exact boundaries in seconds.
+
+use num_bigint::BigUint;
+use undercurrent_ebpf::abi::histogram::{
+    GUESSES, MAX_EXPONENT, MAX_SCALE, MIN_EXPONENT, SPAN_ENTRIES, SPAN_SHIFTS, SPANS, THRESHOLDS, slots,
+};
+
+const NANOSECONDS_PER_SECOND: u32 = 1_000_000_000;
+
+/// A scale of the data model, 0 to 3: a bucket's upper bound is `2^(2^-scale)` times its lower one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scale(u8);
+
+impl Scale {
+    /// A scale, or `None` outside of 0 to 3.
+    #[must_use]
+    pub const fn new(scale: u8) -> Option<Self> {
+        if scale <= MAX_SCALE { Some(Self(scale)) } else { None }
+    }
+
+    /// The data model's number.
+    #[must_use]
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+
+    /// Slots in use, the zero bucket's and the topmost included.
+    #[must_use]
+    pub const fn slots(self) -> usize {
+        slots(self.0)
+    }
+
+    /// `floor(10^9 * 2^(index / 2^scale))`: the boundary of that index in whole nanoseconds.
+    ///
+    /// With `n = 2^scale` it is the integer n-th root of `10^(9 n) * 2^index`; the inner floor for a negative index
+    /// changes nothing, since a root is at most x exactly when it is at most floor(x).
+    #[must_use]
+    pub fn boundary(self, index: i32) -> u64 {
+        let root = 1_u32 << self.0;
+        let power = BigUint::from(NANOSECONDS_PER_SECOND).pow(root);
+        let scaled = if index < 0 { power >> index.unsigned_abs() } else { power << index.unsigned_abs() };
+        scaled.nth_root(root).try_into().unwrap_or(u64::MAX)
+    }
+
+    /// The data model's index of the bucket in slot 1.
+    #[must_use]
+    pub const fn first_index(self) -> i32 {
+        MIN_EXPONENT << self.0
+    }
+
+    /// The inclusive upper bound of every slot in nanoseconds, as the kernel programs read it.
+    #[must_use]
+    pub fn bounds(self) -> [u64; THRESHOLDS] {
+        let mut bounds = [u64::MAX; THRESHOLDS];
+        let last = MAX_EXPONENT << self.0;
+        for (bound, index) in bounds.iter_mut().zip(self.first_index()..=last) {
+            *bound = self.boundary(index);
+        }
+        bounds
+    }
+
+    /// The slot of the shortest duration of every guess entry, as the kernel programs read it.
+    #[must_use]
+    pub fn guesses(self) -> [u8; GUESSES] {
+        let bounds = self.bounds();
+        let mut guesses = [0; GUESSES];
+        for span in 0..SPANS {
+            for entry in 0..SPAN_ENTRIES {
+                let shortest = (entry as u64) << SPAN_SHIFTS[span];
+                let slot = bounds.partition_point(|bound| *bound < shortest);
+                guesses[span * SPAN_ENTRIES + entry] = u8::try_from(slot).unwrap_or(u8::MAX);
+            }
+        }
+        guesses
+    }
+}
+
+/// A histogram of durations in seconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExponentialHistogram {
+    /// The data model's scale.
+    pub scale: i32,
+    /// Measurements of at most `zero_threshold`.
+    pub zero_count: u64,
+    /// Upper bound of the zero bucket, in seconds.
+    pub zero_threshold: f64,
+    /// The data model's index of the first bucket.
+    pub offset: i32,
+    /// Measurements by bucket.
+    pub buckets: Vec<u64>,
+    /// Sum of all measurements, in seconds.
+    pub sum: f64,
+}
+
+impl ExponentialHistogram {
+    /// The histogram of a cell's slots, without its empty ends.
+    #[must_use]
+    pub fn from_slots(scale: Scale, slots: &[u64], sum_nanoseconds: u64) -> Self {
+        let (zero_count, rest) = slots.split_first().map_or((0, slots), |(zero, rest)| (*zero, rest));
+        let first = rest.iter().position(|count| *count != 0).unwrap_or(0);
+        let end = rest.iter().rposition(|count| *count != 0).map_or(first, |last| last + 1);
+        Self {
+            scale: i32::from(scale.get()),
+            zero_count,
+            zero_threshold: f64::from(MIN_EXPONENT).exp2(),
+            offset: scale.first_index() + i32::try_from(first).unwrap_or(0),
+            buckets: rest[first..end].to_vec(),
+            sum: sum_nanoseconds as f64 / f64::from(NANOSECONDS_PER_SECOND),
+        }
+    }
+
+    /// Number of measurements.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.zero_count + self.buckets.iter().sum::<u64>()
+    }
+
+    /// Upper bound in seconds of the bucket at a position in `buckets`.
+    #[must_use]
+    pub fn upper_bound(&self, position: usize) -> f64 {
+        let index = self.offset + i32::try_from(position).unwrap_or(i32::MAX - 1) + 1;
+        (f64::from(index) / f64::from(self.scale).exp2()).exp2()
+    }
+
+    /// The upper bound, in seconds, of the bucket that holds the given quantile; `None` of an empty histogram.
+    #[must_use]
+    pub fn quantile(&self, quantile: f64) -> Option<f64> {
+        let count = self.count();
+        if count == 0 {
+            return None;
+        }
+        let rank = ((quantile * count as f64).ceil() as u64).clamp(1, count);
+        let mut seen = self.zero_count;
+        if seen >= rank {
+            return Some(self.zero_threshold);
+        }
+        self.buckets
+            .iter()
+            .position(|bucket| {
+                seen += bucket;
+                seen >= rank
+            })
+            .map(|position| self.upper_bound(position))
+    }
+}

@@ -1,0 +1,14 @@
+//! The model between signals and exporters: what was measured, by the OpenTelemetry metrics data model. It knows neither
+//! the kernel nor the wire.
+
+mod attributes;
+mod descriptor;
+mod histogram;
+mod resource;
+mod snapshot;
+
+pub use attributes::{Attributes, Value};
+pub use descriptor::{AttributeKey, Descriptor, Instrument, SCHEMA_URL, SCOPE};
+pub use histogram::{ExponentialHistogram, Scale};
+pub use resource::Resource;
+pub use snapshot::{Data, Metric, Point, ResourceMetrics, Snapshot, UnixNanos};

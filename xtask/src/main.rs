@@ -1,0 +1,3 @@
+//! The one door for developers: `cargo xtask help`.
+
+fn main() {}
