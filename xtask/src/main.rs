@@ -1,3 +1,14 @@
 //! The one door for developers: `cargo xtask help`.
 
-fn main() {}
+mod machine;
+
+use clap::Parser;
+
+/// Developer commands of Undercurrent.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+enum Command {}
+
+fn main() -> anyhow::Result<()> {
+    match Command::parse() {}
+}
