@@ -2,22 +2,19 @@
 
 /// Why a packet is in no histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u32)]
-pub enum Loss {
-    /// The packet carries no timestamp.
-    NoStamp = 0,
-    /// The timestamp is the sender's departure time, not a receive time.
-    TransmitStamp = 1,
-    /// The timestamp lies in the future: the wall clock was set back after it was taken.
-    Negative = 2,
-    /// A softirq ran of which no raise was seen since its last run.
-    UnseenRaise = 3,
+pub enum PacketLoss {
+    /// It carries no timestamp.
+    NoStamp,
+    /// Its timestamp is the sender's departure time, not a receive time.
+    TransmitStamp,
+    /// Its timestamp lies in the future: the wall clock was set back after it was taken.
+    Negative,
 }
 
-impl Loss {
-    /// Every reason.
-    pub const ALL: [Self; 4] = [Self::NoStamp, Self::TransmitStamp, Self::Negative, Self::UnseenRaise];
-}
+/// Number of reasons.
+pub const PACKET_LOSSES: usize = 3;
 
-/// Reasons that belong to a cell of the latency map; those counters are indexed `cell * PER_CELL + reason`.
-pub const PER_CELL: u32 = 4;
+impl PacketLoss {
+    /// Every reason, at its own index.
+    pub const ALL: [Self; PACKET_LOSSES] = [Self::NoStamp, Self::TransmitStamp, Self::Negative];
+}

@@ -2,21 +2,23 @@
 
 use aya_ebpf::{
     EbpfContext as _,
-    bindings::{__sk_buff, bpf_sock},
+    bindings::__sk_buff,
     helpers::bpf_sk_fullsock,
     macros::{cgroup_skb, fentry},
     programs::{FEntryContext, SkBuffContext},
 };
-use undercurrent_ebpf::abi::latency::{Layer, Network, Transport};
+use undercurrent_ebpf::abi::latency::{Layer, Network, Path, Transport};
 
-use super::{ETH_P_IP, ETH_P_IPV6, network};
+use super::{ETH_P_IP, ETH_P_IPV6, IPPROTO_TCP, IPPROTO_UDP, reached};
 use crate::{kernel::event::PacketEvent, signals::latency};
+
+/// Bytes that every IPv4 and IPv6 header has at least.
+const IPV4_HEADER: usize = 20;
 
 #[inline(always)]
 fn delivered(ctx: &FEntryContext, transport: Transport, network: Network) -> i32 {
     // SAFETY: argument 0 of these functions is the `sk_buff`.
-    let event = unsafe { PacketEvent::of(ctx.arg(0)) };
-    latency::reached(Layer::Transport, transport, network, &event);
+    unsafe { reached(ctx.arg(0), Path::of(Layer::Transport, transport, network)) };
     0
 }
 
@@ -48,33 +50,55 @@ fn udpv6_rcv(ctx: FEntryContext) -> i32 {
 #[cgroup_skb(ingress)]
 fn cgroup_ingress(ctx: SkBuffContext) -> i32 {
     let skb: *const __sk_buff = ctx.as_ptr().cast();
-    // SAFETY: fields of the context, which the verifier rewrites.
-    let (protocol, socket, stamp) = unsafe { ((*skb).protocol as u16, (*skb).__bindgen_anon_2.sk, (*skb).tstamp) };
-    if protocol != ETH_P_IP && protocol != ETH_P_IPV6 {
-        return 1;
-    }
-    if let Some(transport) = transport_of(socket) {
-        // The stack has replaced a departure time by now: `skb_clear_delivery_time` runs before local delivery.
-        latency::reached(Layer::Transport, transport, network(protocol), &PacketEvent::since(stamp));
+    if let Some(path) = path(skb)
+        && let Some(cells) = latency::here()
+    {
+        // SAFETY: a field of the context, which the verifier rewrites to a load from the packet.
+        latency::reached(cells, path, &PacketEvent::since(unsafe { (*skb).tstamp }));
     }
     1
 }
 
-/// The protocol of the receiving socket, where it is one that the layer speaks of.
+/// The path of a packet whose data begins at its IP header; `None` for transports that the layer does not speak of.
 #[inline(always)]
-fn transport_of(socket: *mut bpf_sock) -> Option<Transport> {
+fn path(skb: *const __sk_buff) -> Option<Path> {
+    // SAFETY: fields of the context, which the verifier rewrites.
+    let (protocol, data, end) = unsafe { ((*skb).protocol as u16, (*skb).data as usize, (*skb).data_end as usize) };
+    if data + IPV4_HEADER > end {
+        return None;
+    }
+    let (network, field) = match protocol {
+        ETH_P_IP => (Network::Ipv4, 9),
+        ETH_P_IPV6 => (Network::Ipv6, 6),
+        _ => return None,
+    };
+    // SAFETY: within the header that was compared with the packet's end.
+    let transport = match unsafe { *((data + field) as *const u8) } {
+        IPPROTO_TCP => Transport::Tcp,
+        IPPROTO_UDP => Transport::Udp,
+        _ if protocol == ETH_P_IPV6 => transport_of_socket(skb)?,
+        _ => return None,
+    };
+    Some(Path::of(Layer::Transport, transport, network))
+}
+
+/// The protocol of the receiving socket: what an IPv6 packet carries behind extension headers.
+#[inline(always)]
+fn transport_of_socket(skb: *const __sk_buff) -> Option<Transport> {
+    // SAFETY: a field of the context.
+    let socket = unsafe { (*skb).__bindgen_anon_2.sk };
     if socket.is_null() {
         return None;
     }
     // SAFETY: the pointer was checked for null.
-    let full = unsafe { bpf_sk_fullsock(socket) };
-    if full.is_null() {
+    let socket = unsafe { bpf_sk_fullsock(socket) };
+    if socket.is_null() {
         return None;
     }
     // SAFETY: the pointer was checked for null.
-    match unsafe { (*full).protocol } {
-        6 => Some(Transport::Tcp),
-        17 => Some(Transport::Udp),
+    match unsafe { (*socket).protocol } as u8 {
+        IPPROTO_TCP => Some(Transport::Tcp),
+        IPPROTO_UDP => Some(Transport::Udp),
         _ => None,
     }
 }

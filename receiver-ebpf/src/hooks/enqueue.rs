@@ -7,27 +7,14 @@ use aya_ebpf::{
 };
 use undercurrent_ebpf::abi::latency::{Layer, Transport};
 
-use super::network;
-use crate::{
-    kernel::{event::PacketEvent, fields::SKB_PROTOCOL},
-    signals::latency,
-};
-
-/// # Safety
-/// `skb` is a typed `sk_buff` pointer.
-#[inline(always)]
-unsafe fn enqueued(skb: *const u8, transport: Transport) {
-    // SAFETY: by the caller; every kernel has the Ethertype.
-    let (event, protocol) = unsafe { (PacketEvent::of(skb), SKB_PROTOCOL.load(skb)) };
-    latency::reached(Layer::SocketEnqueued, transport, network(protocol), &event);
-}
+use super::reached_socket;
 
 /// `int tcp_queue_rcv(struct sock *sk, struct sk_buff *skb, bool *fragstolen)`, 5.10 to 7.3. At its entry: it may free
 /// the packet by merging it into the queue's last.
 #[fentry]
 fn tcp_queue_rcv(ctx: FEntryContext) -> i32 {
     // SAFETY: argument 1 is the `sk_buff`.
-    unsafe { enqueued(ctx.arg(1), Transport::Tcp) };
+    unsafe { reached_socket(ctx.arg(1), Layer::SocketEnqueued, Transport::Tcp) };
     0
 }
 
@@ -39,7 +26,7 @@ fn udp_enqueue_schedule_skb(ctx: FExitContext) -> i32 {
     let refused = unsafe { *ctx.as_ptr().cast::<u64>().add(2) } as i32;
     if refused == 0 {
         // SAFETY: argument 1 is the `sk_buff`.
-        unsafe { enqueued(ctx.arg(1), Transport::Udp) };
+        unsafe { reached_socket(ctx.arg(1), Layer::SocketEnqueued, Transport::Udp) };
     }
     0
 }

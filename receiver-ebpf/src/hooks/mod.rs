@@ -6,15 +6,41 @@ mod read;
 mod receive;
 mod softirq;
 
-use undercurrent_ebpf::abi::latency::Network;
+use undercurrent_ebpf::abi::latency::{Layer, Network, Path, Transport};
+
+use crate::{
+    kernel::{event::PacketEvent, fields::SKB_PROTOCOL},
+    signals::latency,
+};
 
 /// `ETH_P_IPV6` in network order, as `sk_buff.protocol` holds it.
 const ETH_P_IPV6: u16 = 0x86ddu16.to_be();
 /// `ETH_P_IP` in network order.
 const ETH_P_IP: u16 = 0x0800u16.to_be();
 
-/// The IP version behind an Ethertype in network order.
+const IPPROTO_TCP: u8 = 6;
+const IPPROTO_UDP: u8 = 17;
+
+/// A delivered packet reached the end of a path.
+///
+/// # Safety
+/// `skb` is a typed `sk_buff` pointer.
 #[inline(always)]
-fn network(protocol: u16) -> Network {
-    if protocol == ETH_P_IPV6 { Network::Ipv6 } else { Network::Ipv4 }
+unsafe fn reached(skb: *const u8, path: Path) {
+    if let Some(cells) = latency::here() {
+        // SAFETY: by the caller.
+        latency::reached(cells, path, &unsafe { PacketEvent::delivered(skb) });
+    }
+}
+
+/// A packet reached a layer where its Ethertype says its IP version.
+///
+/// # Safety
+/// `skb` is a typed `sk_buff` pointer.
+#[inline(always)]
+unsafe fn reached_socket(skb: *const u8, layer: Layer, transport: Transport) {
+    // SAFETY: by the caller; every kernel has the Ethertype.
+    let network = if unsafe { SKB_PROTOCOL.load(skb) } == ETH_P_IPV6 { Network::Ipv6 } else { Network::Ipv4 };
+    // SAFETY: by the caller.
+    unsafe { reached(skb, Path::of(layer, transport, network)) };
 }

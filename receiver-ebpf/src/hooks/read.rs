@@ -4,9 +4,9 @@ use aya_ebpf::{
     macros::{btf_tracepoint, fentry},
     programs::{BtfTracePointContext, FEntryContext},
 };
-use undercurrent_ebpf::abi::latency::{Layer, Network, Transport};
+use undercurrent_ebpf::abi::latency::{Layer, Network, Path, Transport};
 
-use super::{ETH_P_IP, ETH_P_IPV6, network};
+use super::{ETH_P_IP, ETH_P_IPV6, IPPROTO_TCP, IPPROTO_UDP, reached_socket};
 use crate::{
     kernel::{
         event::PacketEvent,
@@ -24,8 +24,10 @@ const SECOND: u64 = 1_000_000_000;
 fn tcp_recv_timestamp(ctx: FEntryContext) -> i32 {
     // SAFETY: arguments 1 and 2 have the types above.
     let (network, [seconds, nanoseconds]) = unsafe { (peer_network(ctx.arg(1)), SCM_TIMESTAMP.load(ctx.arg(2))) };
-    let event = PacketEvent::since(seconds.wrapping_mul(SECOND).wrapping_add(nanoseconds));
-    latency::reached(Layer::SocketRead, Transport::Tcp, network, &event);
+    if let Some(cells) = latency::here() {
+        let event = PacketEvent::since(seconds.wrapping_mul(SECOND).wrapping_add(nanoseconds));
+        latency::reached(cells, Path::of(Layer::SocketRead, Transport::Tcp, network), &event);
+    }
     0
 }
 
@@ -52,10 +54,8 @@ unsafe fn peer_network(sock: *const u8) -> Network {
 fn skb_consume_udp(ctx: FEntryContext) -> i32 {
     let length: i32 = ctx.arg(2);
     if length >= 0 {
-        let skb: *const u8 = ctx.arg(1);
         // SAFETY: argument 1 is the `sk_buff`.
-        let (event, protocol) = unsafe { (PacketEvent::of(skb), SKB_PROTOCOL.load(skb)) };
-        latency::reached(Layer::SocketRead, Transport::Udp, network(protocol), &event);
+        unsafe { reached_socket(ctx.arg(1), Layer::SocketRead, Transport::Udp) };
     }
     0
 }
@@ -70,8 +70,7 @@ fn skb_copy_datagram_iovec(ctx: BtfTracePointContext) -> i32 {
     // SAFETY: as above.
     if let Some(transport) = unsafe { transport_of(skb, protocol) } {
         // SAFETY: as above.
-        let event = unsafe { PacketEvent::of(skb) };
-        latency::reached(Layer::SocketRead, transport, network(protocol), &event);
+        unsafe { reached_socket(skb, Layer::SocketRead, transport) };
     }
     0
 }
@@ -93,8 +92,8 @@ unsafe fn transport_of(skb: *const u8, protocol: u16) -> Option<Transport> {
         aya_ebpf::helpers::bpf_probe_read_kernel(header as *const u8).ok()?
     };
     match number {
-        6 => Some(Transport::Tcp),
-        17 => Some(Transport::Udp),
+        IPPROTO_TCP => Some(Transport::Tcp),
+        IPPROTO_UDP => Some(Transport::Udp),
         _ => None,
     }
 }

@@ -1,15 +1,16 @@
 //! Entry of the network layer: the packet is checked here, before netfilter.
 
 use aya_ebpf::{macros::fentry, programs::FEntryContext};
-use undercurrent_ebpf::abi::latency::{Layer, Network, Transport};
+use undercurrent_ebpf::abi::latency::{Network, Path};
 
 use crate::{kernel::event::PacketEvent, signals::latency};
 
 #[inline(always)]
 fn received(ctx: &FEntryContext, network: Network) -> i32 {
-    // SAFETY: argument 0 of both functions is the `sk_buff`.
-    let event = unsafe { PacketEvent::of(ctx.arg(0)) };
-    latency::reached(Layer::Ip, Transport::Any, network, &event);
+    if let Some(cells) = latency::here() {
+        // SAFETY: argument 0 of both functions is the `sk_buff`.
+        latency::reached(cells, Path::ip(network), &unsafe { PacketEvent::undelivered(ctx.arg(0)) });
+    }
     0
 }
 

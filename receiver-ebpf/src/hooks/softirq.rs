@@ -2,33 +2,33 @@
 
 use aya_ebpf::{
     macros::{btf_tracepoint, map},
-    maps::PerCpuArray,
     programs::BtfTracePointContext,
 };
-use undercurrent_ebpf::abi::softirq::{Softirq, SoftirqCell};
+use undercurrent_ebpf::abi::softirq::{Softirq, SoftirqCells};
 
 use crate::{
-    kernel::clock,
+    kernel::{
+        cells::{self, ByCpu, MMAPABLE},
+        clock,
+    },
     signals::{network_cpu, softirq_wait},
 };
 
 #[map]
-static SOFTIRQ: PerCpuArray<SoftirqCell> = PerCpuArray::with_max_entries(2, 0);
+static SOFTIRQ: ByCpu<SoftirqCells> = ByCpu::with_max_entries(1, MMAPABLE);
 
-/// The softirq and its cell on this CPU; `None` for the softirqs that are not the network's.
+/// The softirq and this CPU's cells; `None` for the softirqs that are not the network's.
 #[inline(always)]
-fn cell<'a>(ctx: &BtfTracePointContext) -> Option<(Softirq, &'a mut SoftirqCell)> {
+fn event(ctx: &BtfTracePointContext) -> Option<(Softirq, &'static mut SoftirqCells)> {
     let softirq = Softirq::from_vector(ctx.arg(0))?;
-    let cell = SOFTIRQ.get_ptr_mut(softirq as u32)?;
-    // SAFETY: this CPU's value; `SoftirqCell` says who writes which word.
-    Some((softirq, unsafe { &mut *cell }))
+    Some((softirq, cells::here(&SOFTIRQ)?))
 }
 
 /// Tracepoint `softirq_raise(unsigned int vec_nr)`, interrupts off.
 #[btf_tracepoint(function = "softirq_raise")]
 fn softirq_raise(ctx: BtfTracePointContext) -> i32 {
-    if let Some((_, cell)) = cell(&ctx) {
-        softirq_wait::raised(cell, clock::monotonic);
+    if let Some((softirq, cells)) = event(&ctx) {
+        softirq_wait::raised(&mut cells.state[softirq as usize], clock::monotonic);
     }
     0
 }
@@ -36,10 +36,10 @@ fn softirq_raise(ctx: BtfTracePointContext) -> i32 {
 /// Tracepoint `softirq_entry(unsigned int vec_nr)`.
 #[btf_tracepoint(function = "softirq_entry")]
 fn softirq_entry(ctx: BtfTracePointContext) -> i32 {
-    if let Some((softirq, cell)) = cell(&ctx) {
+    if let Some((softirq, cells)) = event(&ctx) {
         let now = clock::monotonic();
-        network_cpu::entered(cell, now);
-        softirq_wait::entered(softirq, cell, now);
+        network_cpu::entered(&mut cells.state[softirq as usize], now);
+        softirq_wait::entered(cells, softirq, now);
     }
     0
 }
@@ -47,8 +47,8 @@ fn softirq_entry(ctx: BtfTracePointContext) -> i32 {
 /// Tracepoint `softirq_exit(unsigned int vec_nr)`.
 #[btf_tracepoint(function = "softirq_exit")]
 fn softirq_exit(ctx: BtfTracePointContext) -> i32 {
-    if let Some((_, cell)) = cell(&ctx) {
-        network_cpu::exited(cell, clock::monotonic());
+    if let Some((softirq, cells)) = event(&ctx) {
+        network_cpu::exited(&mut cells.state[softirq as usize], clock::monotonic());
     }
     0
 }

@@ -1,6 +1,6 @@
 //! Recording into cells: exact bucket indices and plain adds.
 
-use aya_ebpf::maps::PerCpuArray;
+use aya_ebpf::{helpers::bpf_get_smp_processor_id, maps::Array};
 use undercurrent_ebpf::abi::histogram::{
     GUESSES, HistogramCell, SPAN_ENTRIES, SPAN_LIMIT_BITS, SPAN_SHIFTS, SPANS, THRESHOLDS,
 };
@@ -16,48 +16,67 @@ static GUESS: [u8; GUESSES] = [0; GUESSES];
 static BOUND: [u64; THRESHOLDS] = [0; THRESHOLDS];
 
 /// Durations from here on are in no span: too long for any bucket, or no duration at all.
-pub const BEYOND: u64 = 1 << SPAN_LIMIT_BITS[SPANS - 1];
+const BEYOND: u64 = 1 << SPAN_LIMIT_BITS[SPANS - 1];
 
+/// A map that user space reads by `mmap`, with one entry for each possible CPU (the loader sets how many). An array by
+/// CPU and not a per-CPU array: every kernel inlines its look-up.
+pub type ByCpu<T> = Array<T>;
+
+/// The flag that lets user space map an array (`include/uapi/linux/bpf.h`).
+pub const MMAPABLE: u32 = 1 << 10;
+
+/// This CPU's entry. Hooks look it up before they read the clock, so that little is kept across that call.
 #[inline(always)]
-fn guess(span: usize, nanoseconds: u64) -> u8 {
-    let index = (nanoseconds >> SPAN_SHIFTS[span]) as usize + span * SPAN_ENTRIES;
-    // SAFETY: the caller compared with the span's limit, which the verifier checks again; volatile because the loader
-    // set the table behind the compiler's back.
-    unsafe { core::ptr::read_volatile((&raw const GUESS).cast::<u8>().add(index)) }
+pub fn here<T>(map: &ByCpu<T>) -> Option<&'static mut T> {
+    // SAFETY: a helper without arguments.
+    let cpu = unsafe { bpf_get_smp_processor_id() };
+    // SAFETY: the entry lives as long as the program; each of its words has one writer, which does not run inside itself.
+    map.get_ptr_mut(cpu).map(|entry| unsafe { &mut *entry })
 }
 
-/// The slot of a duration below [`BEYOND`], exact: a guess that is at most one too low, corrected by the bound.
+/// A duration that no bucket covers.
+pub struct Beyond(pub u64);
+
+/// Where a duration's bucket bound and count are found, as byte offsets: eight times a slot that is exact or one too low.
 #[inline(always)]
-pub fn slot(nanoseconds: u64) -> usize {
-    let guess = if nanoseconds < 1 << SPAN_LIMIT_BITS[1] {
-        if nanoseconds < 1 << SPAN_LIMIT_BITS[0] { guess(0, nanoseconds) } else { guess(1, nanoseconds) }
+fn guess(nanoseconds: u64) -> Result<usize, Beyond> {
+    let entry = |span: usize| (nanoseconds >> SPAN_SHIFTS[span]) as usize + span * SPAN_ENTRIES;
+    // The common durations, below a millisecond, take two comparisons.
+    let index = if nanoseconds < 1 << SPAN_LIMIT_BITS[1] {
+        if nanoseconds < 1 << SPAN_LIMIT_BITS[0] { entry(0) } else { entry(1) }
     } else if nanoseconds < 1 << SPAN_LIMIT_BITS[2] {
-        guess(2, nanoseconds)
+        entry(2)
+    } else if nanoseconds < BEYOND {
+        entry(3)
     } else {
-        guess(3, nanoseconds)
+        return Err(Beyond(nanoseconds));
     };
-    // SAFETY: a byte cannot exceed the table.
-    let bound = unsafe { core::ptr::read_volatile((&raw const BOUND).cast::<u64>().add(guess as usize)) };
-    guess as usize + usize::from(nanoseconds > bound)
+    // SAFETY: `index` was compared with its span's limit, which the verifier checks again; volatile because the loader
+    // set the table behind the compiler's back.
+    let slot = unsafe { core::ptr::read_volatile((&raw const GUESS).cast::<u8>().add(index)) };
+    Ok(usize::from(slot) * size_of::<u64>())
 }
 
-/// Adds one duration below [`BEYOND`] to a histogram of this CPU.
+/// Adds one duration to a histogram.
 #[inline(always)]
-pub fn record(histograms: &PerCpuArray<HistogramCell>, cell: u32, nanoseconds: u64) {
-    let slot = slot(nanoseconds);
-    let Some(cell) = histograms.get_ptr_mut(cell) else { return };
-    // SAFETY: the pointer is this CPU's value, and its only writer is this program, which does not run inside itself.
+pub fn record(cell: &mut HistogramCell, nanoseconds: u64) -> Result<(), Beyond> {
+    let offset = guess(nanoseconds)?;
+    let slot = (&raw mut cell.slots).cast::<u64>();
+    // SAFETY: a slot is one byte, and both tables are longer than a byte can name.
     unsafe {
-        (*cell).slots[slot] += 1;
-        (*cell).sum += nanoseconds;
+        let bound = core::ptr::read_volatile((&raw const BOUND).byte_add(offset).cast::<u64>());
+        let slot = slot.byte_add(offset);
+        let slot = if nanoseconds > bound { slot.add(1) } else { slot };
+        *slot += 1;
     }
+    cell.sum += nanoseconds;
+    Ok(())
 }
 
-/// Adds one to a counter of this CPU.
+/// Adds one duration of any length to a histogram; what no bucket covers counts as the longest that one does.
 #[inline(always)]
-pub fn count(counters: &PerCpuArray<u64>, index: u32) {
-    if let Some(counter) = counters.get_ptr_mut(index) {
-        // SAFETY: as for `record`.
-        unsafe { *counter += 1 };
+pub fn record_any(cell: &mut HistogramCell, nanoseconds: u64) {
+    if record(cell, nanoseconds).is_err() {
+        let _ = record(cell, BEYOND - 1);
     }
 }

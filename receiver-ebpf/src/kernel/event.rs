@@ -1,10 +1,11 @@
 //! A packet at a hook: what every handler needs of it, read once.
 
+use undercurrent_ebpf::abi::loss::PacketLoss;
+
 use super::{
     clock,
-    fields::{SKB_MONO_DELIVERY_TIME, SKB_TSTAMP, SKB_TSTAMP_TYPE},
+    fields::{SKB_TSTAMP, SKB_TSTAMP_TYPE},
 };
-use undercurrent_ebpf::abi::loss::Loss;
 
 /// How long ago a packet was received.
 pub struct PacketEvent {
@@ -15,27 +16,33 @@ pub struct PacketEvent {
 impl PacketEvent {
     /// The event of a packet stamped at `stamp`, nanoseconds of the wall clock.
     #[inline(always)]
-    pub fn since(stamp: u64) -> Result<Self, Loss> {
-        if stamp == 0 {
-            return Err(Loss::NoStamp);
-        }
-        Ok(Self { age: clock::wall().wrapping_sub(stamp) })
+    pub fn since(stamp: u64) -> Result<Self, PacketLoss> {
+        if stamp == 0 { Err(PacketLoss::NoStamp) } else { Ok(Self { age: clock::wall_since(stamp) }) }
     }
 
-    /// The event of the packet in a typed `sk_buff` pointer.
+    /// The event of a packet that was delivered on this host. `ip_local_deliver_finish` and `ip6_input_finish` have
+    /// replaced a departure time by a receive timestamp (`skb_clear_delivery_time`, 5.18 and later; kernels before kept
+    /// none that far).
     ///
     /// # Safety
     /// `skb` is a `struct sk_buff *` that the verifier knows as such.
     #[inline(always)]
-    pub unsafe fn of(skb: *const u8) -> Result<Self, Loss> {
-        // SAFETY: by the caller; both fields read as unset where the kernel lacks them.
-        if unsafe { SKB_TSTAMP_TYPE.any(skb) || SKB_MONO_DELIVERY_TIME.any(skb) } {
-            return Err(Loss::TransmitStamp);
-        }
-        if !SKB_TSTAMP.present() {
-            return Err(Loss::NoStamp);
-        }
-        // SAFETY: by the caller, and the field is present.
+    pub unsafe fn delivered(skb: *const u8) -> Result<Self, PacketLoss> {
+        // SAFETY: by the caller.
         Self::since(unsafe { SKB_TSTAMP.load(skb) })
+    }
+
+    /// The event of a packet whose stamp may still be the sender's departure time.
+    ///
+    /// # Safety
+    /// As for [`Self::delivered`].
+    #[inline(always)]
+    pub unsafe fn undelivered(skb: *const u8) -> Result<Self, PacketLoss> {
+        // SAFETY: by the caller.
+        if unsafe { SKB_TSTAMP_TYPE.any(skb) } {
+            return Err(PacketLoss::TransmitStamp);
+        }
+        // SAFETY: by the caller.
+        unsafe { Self::delivered(skb) }
     }
 }

@@ -1,13 +1,12 @@
 //! Kernel fields, read at offsets that the loader sets.
 //!
-//! Each declaration is a read-only global whose symbol is the struct and path of the field and whose value, in the
-//! object, is the size the program reads (zero for a bit-field). Before loading, the loader replaces that value by
-//! what the running kernel's BTF says and the map is frozen: the verifier then sees a constant, drops the branches
-//! that it decides, and takes `pointer + offset` for a typed load.
+//! Each declaration is a read-only global whose symbol names the struct and the path of the field (alternatives for
+//! other kernels after `..`) and whose value, in the object, is the size that the program reads, zero for a bit-field.
+//! Before loading, the loader replaces the value by what the running kernel's BTF says, and the map is frozen: the
+//! verifier then sees a constant, drops the branches that it decides, and takes `pointer + offset` for a typed load.
 
 use core::marker::PhantomData;
 
-use aya_ebpf::helpers::bpf_probe_read_kernel;
 use undercurrent_ebpf::abi::ABSENT;
 
 /// A field of `size_of::<T>()` bytes.
@@ -37,43 +36,28 @@ impl<T: Copy> Field<T> {
         self.offset() != ABSENT
     }
 
-    /// Reads the field behind a pointer whose type the verifier knows.
+    /// Reads the field behind a pointer whose type the verifier knows. It refuses the program where the kernel has no
+    /// such field and [`Self::present`] does not guard the load.
     ///
     /// # Safety
-    /// `base` is a typed kernel pointer to the declared struct, and the field is present.
+    /// `base` is a typed kernel pointer to the declared struct.
     #[inline(always)]
     pub unsafe fn load(&'static self, base: *const u8) -> T {
         // SAFETY: by the caller; the kernel handles faults of typed loads and yields zero.
         unsafe { core::ptr::read_volatile(base.add(self.offset() as usize).cast()) }
     }
-
-    /// Reads the field behind a pointer that the verifier knows nothing of; `None` when the kernel refuses.
-    ///
-    /// # Safety
-    /// `base` points to the declared struct.
-    #[inline(always)]
-    pub unsafe fn probe(&'static self, base: *const u8) -> Option<T> {
-        if !self.present() {
-            return None;
-        }
-        // SAFETY: the helper checks the address itself.
-        unsafe { bpf_probe_read_kernel(base.add(self.offset() as usize).cast()).ok() }
-    }
 }
 
-/// A bit-field, as its byte's offset in the low half and its mask within that byte in the high half.
-#[repr(transparent)]
-pub struct BitField(u32);
+/// A bit-field within one byte: that byte's offset, and its mask there, which is zero where the kernel lacks the field.
+#[repr(C)]
+pub struct BitField {
+    offset: u32,
+    mask: u32,
+}
 
 impl BitField {
     pub const fn declared() -> Self {
-        Self(0)
-    }
-
-    #[inline(always)]
-    fn place(&'static self) -> u32 {
-        // SAFETY: as for `Field`.
-        unsafe { core::ptr::read_volatile(&raw const self.0) }
+        Self { offset: 0, mask: 0 }
     }
 
     /// Whether any bit of the field is set; false where the running kernel has no such field.
@@ -82,17 +66,17 @@ impl BitField {
     /// `base` is a typed kernel pointer to the declared struct.
     #[inline(always)]
     pub unsafe fn any(&'static self, base: *const u8) -> bool {
-        let place = self.place();
-        if place == ABSENT {
-            return false;
-        }
+        // SAFETY: a reference to a live static, as for `Field`.
+        let (offset, mask) = unsafe {
+            (core::ptr::read_volatile(&raw const self.offset), core::ptr::read_volatile(&raw const self.mask))
+        };
         // SAFETY: by the caller.
-        let byte = unsafe { core::ptr::read_volatile(base.add((place & 0xffff) as usize)) };
-        u32::from(byte) & (place >> 16) != 0
+        let byte = unsafe { core::ptr::read_volatile(base.add(offset as usize)) };
+        u32::from(byte) & mask != 0
     }
 }
 
-/// Declares kernel fields: `NAME: type = "struct.path"`.
+/// Declares kernel fields: `NAME: type = "struct.path"`, or `"struct.path..struct.path"` where kernels differ.
 macro_rules! fields {
     ($($(#[$doc:meta])* $name:ident: $kind:ty = $path:literal;)+) => {$(
         $(#[$doc])*

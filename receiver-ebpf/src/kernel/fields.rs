@@ -5,10 +5,9 @@ use super::field::{BitField, Field, fields};
 fields! {
     /// The receive timestamp, nanoseconds of the wall clock; a departure time where `tstamp_type` says so.
     SKB_TSTAMP: Field<u64> = "sk_buff.tstamp";
-    /// The clock of a departure time (6.11 and later).
-    SKB_TSTAMP_TYPE: BitField = "sk_buff.tstamp_type";
-    /// Whether the stamp is a monotonic departure time (5.18 to 6.10).
-    SKB_MONO_DELIVERY_TIME: BitField = "sk_buff.mono_delivery_time";
+    /// Not zero where the stamp is a departure time: the clock it is of (6.11 and later), or whether it is monotonic
+    /// (5.18 to 6.10).
+    SKB_TSTAMP_TYPE: BitField = "sk_buff.tstamp_type..sk_buff.mono_delivery_time";
     /// The Ethertype, in network order.
     SKB_PROTOCOL: Field<u16> = "sk_buff.protocol";
     /// The buffer's first byte.

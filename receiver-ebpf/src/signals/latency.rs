@@ -1,53 +1,57 @@
 //! `undercurrent.network.receive.duration`: how long a packet took from its receive timestamp to a layer.
 
-use aya_ebpf::{macros::map, maps::PerCpuArray};
+use aya_ebpf::macros::map;
 use undercurrent_ebpf::abi::{
-    histogram::HistogramCell,
-    latency::{CELLS, Layer, Network, Transport, cell},
-    loss::{Loss, PER_CELL},
+    latency::{LatencyCells, Path},
+    loss::PacketLoss,
 };
 
 use super::switch;
-use crate::kernel::{cells, event::PacketEvent};
+use crate::kernel::{
+    cells::{self, Beyond, ByCpu, MMAPABLE},
+    event::PacketEvent,
+};
 
 switch!("latency");
 
 #[map]
-static LATENCY: PerCpuArray<HistogramCell> = PerCpuArray::with_max_entries(CELLS, 0);
-
-#[map]
-static LATENCY_LOST: PerCpuArray<u64> = PerCpuArray::with_max_entries(CELLS * PER_CELL, 0);
+static LATENCY: ByCpu<LatencyCells> = ByCpu::with_max_entries(1, MMAPABLE);
 
 /// Ages from here on (13 days) come from comparing different clocks.
 const IMPLAUSIBLE: u64 = 1 << 50;
 
-/// A packet reached a layer.
+/// This CPU's cells; `None` while the signal is off.
 #[inline(always)]
-pub fn reached(layer: Layer, transport: Transport, network: Network, event: &Result<PacketEvent, Loss>) {
-    if !enabled() {
-        return;
-    }
-    let cell = cell(layer, transport, network);
+pub fn here() -> Option<&'static mut LatencyCells> {
+    if enabled() { cells::here(&LATENCY) } else { None }
+}
+
+/// A packet got to the end of a path.
+#[inline(always)]
+pub fn reached(cells: &mut LatencyCells, path: Path, event: &Result<PacketEvent, PacketLoss>) {
     match event {
-        Ok(event) if event.age < cells::BEYOND => cells::record(&LATENCY, cell, event.age),
-        Ok(event) => beyond(cell, event.age),
-        Err(loss) => lost(cell, *loss),
+        Ok(event) => {
+            if let Err(Beyond(age)) = cells::record(&mut cells.histograms[path.index()], event.age) {
+                beyond(cells, path, age);
+            }
+        }
+        Err(loss) => lost(cells, path, *loss),
     }
 }
 
-/// An age that no bucket's span covers: very long, or no duration.
-#[inline(never)]
-fn beyond(cell: u32, age: u64) {
-    if age as i64 <= 0 {
-        lost(cell, Loss::Negative);
+/// An age that no bucket covers: very long, or no duration.
+#[inline(always)]
+fn beyond(cells: &mut LatencyCells, path: Path, age: u64) {
+    if (age as i64) < 0 {
+        lost(cells, path, PacketLoss::Negative);
     } else if age >= IMPLAUSIBLE {
-        lost(cell, Loss::TransmitStamp);
+        lost(cells, path, PacketLoss::TransmitStamp);
     } else {
-        cells::record(&LATENCY, cell, age.min(cells::BEYOND - 1));
+        cells::record_any(&mut cells.histograms[path.index()], age);
     }
 }
 
 #[inline(always)]
-fn lost(cell: u32, reason: Loss) {
-    cells::count(&LATENCY_LOST, cell * PER_CELL + reason as u32);
+fn lost(cells: &mut LatencyCells, path: Path, reason: PacketLoss) {
+    cells.lost[path.index()][reason as usize] += 1;
 }

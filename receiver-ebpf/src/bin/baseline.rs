@@ -1,0 +1,48 @@
+//! Programs that do nothing, one on each hook: what the kernel charges for entering a program at all. `cargo xtask bench
+//! hooks` subtracts them.
+#![no_std]
+#![no_main]
+
+use aya_ebpf::{
+    macros::{btf_tracepoint, cgroup_skb, fentry, fexit},
+    programs::{BtfTracePointContext, FEntryContext, FExitContext, SkBuffContext},
+};
+
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    loop {
+        core::hint::spin_loop();
+    }
+}
+
+/// An empty program for each hook: the attribute, the context and what to return.
+macro_rules! empty {
+    ($($(#[$attribute:meta])* $name:ident($context:ty) = $verdict:literal;)+) => {$(
+        $(#[$attribute])*
+        fn $name(_: $context) -> i32 {
+            $verdict
+        }
+    )+};
+}
+
+empty! {
+    #[fentry] ip_rcv_core(FEntryContext) = 0;
+    #[fentry] ip6_rcv_core(FEntryContext) = 0;
+    #[fentry] tcp_v4_rcv(FEntryContext) = 0;
+    #[fentry] tcp_v6_rcv(FEntryContext) = 0;
+    #[fentry] udp_rcv(FEntryContext) = 0;
+    #[fentry] udpv6_rcv(FEntryContext) = 0;
+    #[fentry] tcp_queue_rcv(FEntryContext) = 0;
+    #[fexit] udp_enqueue_schedule_skb(FExitContext) = 0;
+    #[fentry] tcp_recv_timestamp(FEntryContext) = 0;
+    #[fentry] skb_consume_udp(FEntryContext) = 0;
+    #[btf_tracepoint(function = "skb_copy_datagram_iovec")] skb_copy_datagram_iovec(BtfTracePointContext) = 0;
+    #[btf_tracepoint(function = "softirq_raise")] softirq_raise(BtfTracePointContext) = 0;
+    #[btf_tracepoint(function = "softirq_entry")] softirq_entry(BtfTracePointContext) = 0;
+    #[btf_tracepoint(function = "softirq_exit")] softirq_exit(BtfTracePointContext) = 0;
+    #[cgroup_skb(ingress)] cgroup_ingress(SkBuffContext) = 1;
+}
