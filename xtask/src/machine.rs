@@ -1,8 +1,9 @@
 //! The machine that a command runs on: where to keep what is expensive to make, and how to install what is missing.
-#![expect(dead_code, reason = "the commands that need these come with them")]
 
 use std::{
     env,
+    ffi::OsString,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -44,14 +45,43 @@ pub fn output(command: &mut Command) -> anyhow::Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("{command:?} printed something that is not UTF-8"))
 }
 
+/// Where a program is on the path.
+pub fn find(program: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
 /// Whether a program is on the path.
 pub fn has(program: &str) -> bool {
-    env::var_os("PATH").is_some_and(|path| env::split_paths(&path).any(|folder| folder.join(program).is_file()))
+    find(program).is_some()
+}
+
+/// Whether this process may do as it likes.
+pub fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+}
+
+/// The cargo that runs this command, else the path's.
+pub fn cargo() -> OsString {
+    env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+/// Where cargo builds the workspace, by its own word: flags, variables and configuration files have a say in it.
+pub fn target_directory() -> anyhow::Result<PathBuf> {
+    #[derive(serde::Deserialize)]
+    struct Metadata {
+        target_directory: PathBuf,
+    }
+    let mut command = Command::new(cargo());
+    command.args(["metadata", "--no-deps", "--format-version=1"]).current_dir(workspace());
+    let metadata: Metadata =
+        serde_json::from_str(&output(&mut command)?).context("cargo metadata printed something else")?;
+    Ok(metadata.target_directory)
 }
 
 /// Installs those Debian packages that are missing, or says what to install where that cannot be done.
 pub fn install(packages: &[&str]) -> anyhow::Result<()> {
-    let missing: Vec<_> = packages.iter().copied().filter(|package| !installed(package)).collect();
+    let missing: Vec<_> = packages.iter().copied().filter(|package| package_version(package).is_none()).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -65,7 +95,9 @@ pub fn install(packages: &[&str]) -> anyhow::Result<()> {
         command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
         output(&mut command)
     };
-    let install = || apt(&[&["install", "-y", "-qq", "--no-install-recommends"], missing.as_slice()].concat());
+    // Nothing that somebody installed may have to go for it.
+    let options = ["install", "-y", "-qq", "--no-install-recommends", "--no-remove"];
+    let install = || apt(&[options.as_slice(), missing.as_slice()].concat());
     // A machine whose package lists are old or empty needs an update first; one that is up to date need not wait for it.
     install()
         .or_else(|_| apt(&["update", "-qq"]).and_then(|_| install()))
@@ -73,7 +105,9 @@ pub fn install(packages: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn installed(package: &str) -> bool {
-    let query = Command::new("dpkg-query").args(["-W", "-f", "${db:Status-Status}", package]).output();
-    query.is_ok_and(|output| output.stdout.starts_with(b"installed"))
+/// The version of an installed Debian package.
+pub fn package_version(package: &str) -> Option<String> {
+    let query =
+        Command::new("dpkg-query").args(["-W", "-f", "${db:Status-Status} ${Version}", package]).output().ok()?;
+    Some(String::from_utf8(query.stdout).ok()?.strip_prefix("installed ")?.to_owned())
 }

@@ -1,0 +1,102 @@
+//! `cargo xtask test`: every check and test, in one table, with one line at the end that counts them.
+
+mod cargo;
+mod report;
+mod tally;
+
+use std::{
+    process::{self, Command},
+    time::Instant,
+};
+
+use anyhow::{Context as _, bail};
+use clap::builder::PossibleValuesParser;
+
+use self::report::Section;
+pub use self::tally::Tally;
+use crate::{build_ebpf, lint, machine};
+
+/// A part of the test run.
+struct Step {
+    /// Its name, for `--only`.
+    name: &'static str,
+    /// What it shows, for a reader.
+    about: &'static str,
+    /// Whether only root can run it: it loads programs, makes network namespaces, or installs what it needs.
+    root: bool,
+    /// Runs it. An error is a failure like a test's.
+    run: fn() -> anyhow::Result<Tally>,
+}
+
+/// The parts, in their order: what is quick and what others build on comes first.
+const STEPS: &[Step] = &[
+    Step {
+        name: "ebpf",
+        about: "the committed kernel object is what its sources give",
+        root: false,
+        run: build_ebpf::step,
+    },
+    Step { name: "format", about: "Rust files are formatted", root: false, run: lint::rust_format },
+    Step { name: "toml", about: "TOML files are formatted", root: false, run: lint::toml_format },
+    Step { name: "clippy", about: "clippy has nothing to say", root: false, run: lint::clippy },
+    Step { name: "deny", about: "dependencies are as deny.toml allows", root: false, run: lint::dependencies },
+    Step { name: "unit", about: "unit and documentation tests", root: false, run: cargo::unit },
+    Step { name: "native", about: "integration tests on this machine's kernel", root: true, run: cargo::native },
+];
+
+/// Options of `cargo xtask test`.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Run only this part; may be given more than once
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(STEPS.iter().map(|step| step.name)))]
+    only: Vec<String>,
+    /// List the parts
+    #[arg(long)]
+    list: bool,
+}
+
+/// Runs the parts and ends the process with their verdict.
+pub fn run(options: &Options) -> anyhow::Result<()> {
+    if options.list {
+        STEPS.iter().for_each(|step| println!("{:<8} {}", step.name, step.about));
+        return Ok(());
+    }
+    let chosen = |step: &&Step| options.only.is_empty() || options.only.iter().any(|name| name == step.name);
+    let (steps, left_out): (Vec<_>, Vec<_>) =
+        STEPS.iter().filter(chosen).partition(|step| !step.root || machine::is_root());
+    if !left_out.is_empty() {
+        println!("not root, so these parts are left out (sudo -E env PATH=\"$PATH\" cargo xtask test runs them):");
+        left_out.iter().for_each(|step| println!("  {:<8} {}", step.name, step.about));
+    }
+    let mut sections: Vec<_> = steps.into_iter().map(section).collect();
+    sections.extend(left_out.into_iter().map(|step| Section::left_out(step.name)));
+    print!("{}", report::render(&sections));
+    if sections.iter().any(|section| section.tally.failed > 0)
+        || sections.iter().all(|section| section.tally.passed == 0)
+    {
+        process::exit(1);
+    }
+    Ok(())
+}
+
+fn section(step: &Step) -> Section {
+    println!("== {}: {}", step.name, step.about);
+    let start = Instant::now();
+    let tally = (step.run)().and_then(Tally::verified).unwrap_or_else(|error| {
+        println!("{error:#}");
+        Tally::failed(1)
+    });
+    let section = Section { name: step.name, tally, took: start.elapsed() };
+    println!("   {section}");
+    section
+}
+
+/// Runs a check that passes or fails as a whole; only a failure shows what it printed.
+pub fn checked(command: &mut Command, remedy: &str) -> anyhow::Result<Tally> {
+    let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
+    if !output.status.success() {
+        print!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        bail!("{command:?} failed: {remedy}");
+    }
+    Ok(Tally::passed(1))
+}
