@@ -29,6 +29,21 @@ pub struct AttributeKey {
     pub opt_in: bool,
 }
 
+/// How a live view shows a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// In a section with a row for each point. Metrics that share all but the last part of their name and have the same
+    /// attributes share a section, a column each.
+    Section,
+    /// On one line at the end, and only the points that are not zero: what was lost, refused or degraded.
+    Notice {
+        /// Attribute values of points that are as they should be; such points are left out.
+        normal: &'static [&'static str],
+    },
+    /// Not at all.
+    Hidden,
+}
+
 /// One metric of the catalogue.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Descriptor {
@@ -42,4 +57,6 @@ pub struct Descriptor {
     pub instrument: Instrument,
     /// The attributes of its points.
     pub attributes: &'static [AttributeKey],
+    /// How a live view shows it.
+    pub view: View,
 }

@@ -115,6 +115,28 @@ impl ExponentialHistogram {
         self.zero_count + self.buckets.iter().sum::<u64>()
     }
 
+    /// What was measured since an earlier state of the same cumulative histogram. Where the two do not fit (another
+    /// scale, or a count that fell), everything counts as new.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let shift = i64::from(earlier.offset) - i64::from(self.offset);
+        let before = |position: usize| {
+            let index = i64::try_from(position).ok().and_then(|position| usize::try_from(position - shift).ok());
+            index.and_then(|index| earlier.buckets.get(index)).copied().unwrap_or(0)
+        };
+        let buckets: Option<Vec<u64>> =
+            self.buckets.iter().enumerate().map(|(position, count)| count.checked_sub(before(position))).collect();
+        let zero_count = self.zero_count.checked_sub(earlier.zero_count);
+        match (buckets, zero_count) {
+            (Some(buckets), Some(zero_count)) if self.scale == earlier.scale => {
+                let difference = Self { zero_count, buckets, sum: self.sum - earlier.sum, ..self.clone() };
+                let covered = difference.count().checked_add(earlier.count()) == Some(self.count());
+                if covered { difference } else { self.clone() }
+            }
+            _ => self.clone(),
+        }
+    }
+
     /// Upper bound in seconds of the bucket at a position in `buckets`.
     #[must_use]
     pub fn upper_bound(&self, position: usize) -> f64 {

@@ -8,7 +8,7 @@ mod resource;
 mod snapshot;
 
 pub use attributes::{Attributes, Value};
-pub use descriptor::{AttributeKey, Descriptor, Instrument, SCHEMA_URL, SCOPE};
+pub use descriptor::{AttributeKey, Descriptor, Instrument, SCHEMA_URL, SCOPE, View};
 pub use histogram::{ExponentialHistogram, Scale};
 pub use resource::Resource;
 pub use snapshot::{Data, Metric, Point, ResourceMetrics, Snapshot, UnixNanos};

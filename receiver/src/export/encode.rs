@@ -1,0 +1,137 @@
+//! Telemetry as OTLP messages.
+
+use opentelemetry_proto::tonic::{
+    common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value},
+    metrics::v1::{
+        AggregationTemporality, ExponentialHistogram, ExponentialHistogramDataPoint, Gauge, Metric, NumberDataPoint,
+        ResourceMetrics, ScopeMetrics, Sum, exponential_histogram_data_point::Buckets, metric, number_data_point,
+    },
+    resource::v1::Resource,
+};
+use prost::Message;
+
+use crate::telemetry::{self, Attributes, Data, Descriptor, Instrument, Point, SCHEMA_URL, SCOPE, UnixNanos, Value};
+
+/// A point as it goes on the wire.
+pub(super) enum WirePoint {
+    Number(NumberDataPoint),
+    Histogram(ExponentialHistogramDataPoint),
+}
+
+impl WirePoint {
+    /// A point of a metric, or `None` if its data are not a number or not of the instrument's kind.
+    pub(super) fn new(descriptor: &Descriptor, point: &Point, time: UnixNanos) -> Option<Self> {
+        let value = match (&point.data, descriptor.instrument) {
+            (Data::Histogram(histogram), Instrument::ExponentialHistogram) => {
+                return Some(Self::Histogram(histogram_point(point, histogram, time)));
+            }
+            (_, Instrument::ExponentialHistogram) | (Data::Histogram(_), _) => return None,
+            (Data::Integer(number), _) => number_data_point::Value::AsInt(*number),
+            (Data::Double(number), _) if number.is_finite() => number_data_point::Value::AsDouble(*number),
+            (Data::Double(_), _) => return None,
+        };
+        Some(Self::Number(NumberDataPoint {
+            attributes: key_values(&point.attributes),
+            // A gauge says nothing about the time before it was read.
+            start_time_unix_nano: if descriptor.instrument == Instrument::Gauge { 0 } else { point.start.0 },
+            time_unix_nano: time.0,
+            value: Some(value),
+            ..Default::default()
+        }))
+    }
+
+    /// Encoded bytes, without the tag and length that precede a nested message.
+    pub(super) fn encoded_len(&self) -> usize {
+        match self {
+            Self::Number(point) => point.encoded_len(),
+            Self::Histogram(point) => point.encoded_len(),
+        }
+    }
+
+    /// Adds the point to a metric of its kind.
+    pub(super) fn push_to(self, metric: &mut Metric) {
+        match (self, &mut metric.data) {
+            (Self::Number(point), Some(metric::Data::Sum(sum))) => sum.data_points.push(point),
+            (Self::Number(point), Some(metric::Data::Gauge(gauge))) => gauge.data_points.push(point),
+            (Self::Histogram(point), Some(metric::Data::ExponentialHistogram(histogram))) => {
+                histogram.data_points.push(point);
+            }
+            _ => debug_assert!(false, "`{}` got a point of another kind", metric.name),
+        }
+    }
+}
+
+fn histogram_point(
+    point: &Point,
+    histogram: &telemetry::ExponentialHistogram,
+    time: UnixNanos,
+) -> ExponentialHistogramDataPoint {
+    ExponentialHistogramDataPoint {
+        attributes: key_values(&point.attributes),
+        start_time_unix_nano: point.start.0,
+        time_unix_nano: time.0,
+        count: histogram.count(),
+        sum: Some(histogram.sum),
+        scale: histogram.scale,
+        zero_count: histogram.zero_count,
+        positive: Some(Buckets { offset: histogram.offset, bucket_counts: histogram.buckets.clone() }),
+        zero_threshold: histogram.zero_threshold,
+        ..Default::default()
+    }
+}
+
+/// A metric without points.
+pub(super) fn empty_metric(descriptor: &Descriptor) -> Metric {
+    let cumulative = AggregationTemporality::Cumulative.into();
+    let sum = |is_monotonic| {
+        metric::Data::Sum(Sum { data_points: Vec::new(), aggregation_temporality: cumulative, is_monotonic })
+    };
+    Metric {
+        name: descriptor.name.to_owned(),
+        description: descriptor.description.to_owned(),
+        unit: descriptor.unit.to_owned(),
+        metadata: Vec::new(),
+        data: Some(match descriptor.instrument {
+            Instrument::Counter => sum(true),
+            Instrument::UpDownCounter => sum(false),
+            Instrument::Gauge => metric::Data::Gauge(Gauge::default()),
+            Instrument::ExponentialHistogram => metric::Data::ExponentialHistogram(ExponentialHistogram {
+                data_points: Vec::new(),
+                aggregation_temporality: cumulative,
+            }),
+        }),
+    }
+}
+
+/// A resource with the sidecar's scope, without metrics.
+pub(super) fn empty_resource(resource: &telemetry::Resource) -> ResourceMetrics {
+    ResourceMetrics {
+        resource: Some(Resource { attributes: key_values(&resource.attributes), ..Default::default() }),
+        scope_metrics: vec![ScopeMetrics {
+            scope: Some(InstrumentationScope {
+                name: SCOPE.to_owned(),
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                ..Default::default()
+            }),
+            metrics: Vec::new(),
+            schema_url: SCHEMA_URL.to_owned(),
+        }],
+        schema_url: SCHEMA_URL.to_owned(),
+    }
+}
+
+fn key_values(attributes: &Attributes) -> Vec<KeyValue> {
+    let wire = |value: &Value| match value {
+        Value::Text(text) => any_value::Value::StringValue(text.clone().into_owned()),
+        Value::Integer(number) => any_value::Value::IntValue(*number),
+        Value::Flag(flag) => any_value::Value::BoolValue(*flag),
+    };
+    attributes
+        .iter()
+        .map(|(key, value)| KeyValue {
+            key: key.to_owned(),
+            value: Some(AnyValue { value: Some(wire(value)) }),
+            ..Default::default()
+        })
+        .collect()
+}

@@ -1,0 +1,198 @@
+//! OTLP/JSON, one request a line, to standard output or a file.
+
+use std::{
+    fs::File,
+    io::{self, BufWriter, ErrorKind, Seek, Write},
+    path::PathBuf,
+};
+
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{Output, Statistics, health::Health, mailbox::Inbox, split::requests};
+use crate::telemetry::Snapshot;
+
+/// Encoded bytes (as protobuf) of the request on one line. Lower than what a receiver takes, since a line is built as a
+/// tree in memory, many times as large.
+const LINE_LIMIT: usize = 256 * 1024;
+
+/// Where lines go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Standard output.
+    Stdout,
+    /// A file, created, or emptied if it is there.
+    File(PathBuf),
+}
+
+/// A file that cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// It does not open.
+    #[error("cannot write to `{}`: {source}; {}", path.display(), cure(source))]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// No thread to write from.
+    #[error("cannot start the thread that writes OTLP/JSON: {0}; check the limits on tasks of this process")]
+    Thread(#[source] io::Error),
+}
+
+/// Opens the output.
+///
+/// # Errors
+/// If the file cannot be opened for writing, or no thread can be started.
+pub fn open(target: Target) -> Result<Output, OpenError> {
+    let statistics = Statistics::new("json");
+    let counted = statistics.clone();
+    let opened = match target {
+        Target::Stdout => {
+            let sink =
+                Lines { name: "standard output".to_owned(), sink: io::stdout(), torn: false, statistics: counted };
+            Output::in_thread(statistics, move |inbox| sink.run(inbox))
+        }
+        Target::File(path) => {
+            let file = File::create(&path).map_err(|source| OpenError::Open { path: path.clone(), source })?;
+            let sink = Lines { name: format!("`{}`", path.display()), sink: file, torn: false, statistics: counted };
+            Output::in_thread(statistics, move |inbox| sink.run(inbox))
+        }
+    };
+    opened.map_err(OpenError::Thread)
+}
+
+/// Writes the requests of a snapshot, a line each; the points written.
+///
+/// # Errors
+/// If the writer fails, after what it took.
+pub fn write_lines(snapshot: &Snapshot, mut writer: impl Write) -> io::Result<u64> {
+    let mut points = 0;
+    for part in requests(snapshot, LINE_LIMIT) {
+        serde_json::to_writer(&mut writer, &line(&part.request)?)?;
+        writer.write_all(b"\n")?;
+        points += part.points;
+    }
+    Ok(points)
+}
+
+/// The message by OTLP's JSON mapping. The message types write an absent `min`, `max` or `negative` as null, which
+/// the collector's reader refuses where a number is due; absent fields are left out instead, and empty lists with them.
+fn line(request: &ExportMetricsServiceRequest) -> serde_json::Result<Value> {
+    let mut value = serde_json::to_value(request)?;
+    prune(&mut value);
+    Ok(value)
+}
+
+fn prune(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, field| !field.is_null() && field.as_array().is_none_or(|list| !list.is_empty()));
+            fields.values_mut().for_each(prune);
+        }
+        Value::Array(list) => list.iter_mut().for_each(prune),
+        _ => {}
+    }
+}
+
+/// Something to write whole snapshots to.
+trait Sink: Write {
+    /// Takes back what was written since `start`, so that no half line stays.
+    fn rewind_to(&mut self, start: u64) -> io::Result<()>;
+    /// Where the next line starts.
+    fn start(&mut self) -> io::Result<u64>;
+}
+
+impl Sink for File {
+    fn rewind_to(&mut self, start: u64) -> io::Result<()> {
+        self.set_len(start)?;
+        self.seek(io::SeekFrom::Start(start)).map(drop)
+    }
+
+    fn start(&mut self) -> io::Result<u64> {
+        self.stream_position()
+    }
+}
+
+impl Sink for io::Stdout {
+    fn rewind_to(&mut self, _: u64) -> io::Result<()> {
+        Err(ErrorKind::Unsupported.into())
+    }
+
+    fn start(&mut self) -> io::Result<u64> {
+        Err(ErrorKind::Unsupported.into())
+    }
+}
+
+struct Lines<S> {
+    name: String,
+    sink: S,
+    /// Whether half a line stands at the end.
+    torn: bool,
+    statistics: Statistics,
+}
+
+impl<S: Sink> Lines<S> {
+    /// Writes what comes, until no more will or the reader has gone.
+    fn run(mut self, mut inbox: Inbox) {
+        let mut health = Health::new(self.statistics.output());
+        while let Some(snapshot) = inbox.blocking_next() {
+            let began = Instant::now();
+            match self.write(&snapshot) {
+                Ok(points) => {
+                    self.statistics.accepted(points);
+                    self.statistics.delivered(began.elapsed());
+                    health.works();
+                }
+                // `| head` has what it wanted.
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => return,
+                Err(error) => {
+                    let reason = reason(error.kind());
+                    self.statistics.failed(reason);
+                    let message = format!("cannot write OTLP/JSON to {}: {error}; {}", self.name, cure(&error));
+                    health.failed(reason, &message);
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, snapshot: &Snapshot) -> io::Result<u64> {
+        // Devices, pipes and sockets given as a file have no position.
+        let start = self.sink.start().ok();
+        let mut buffered = BufWriter::with_capacity(16 * 1024, &mut self.sink);
+        let lines = |mut writer: &mut BufWriter<_>| {
+            if self.torn {
+                writer.write_all(b"\n")?;
+            }
+            let points = write_lines(snapshot, &mut writer)?;
+            writer.flush().map(|()| points)
+        };
+        let written = lines(&mut buffered);
+        // Dropping it would try once more to write the rest.
+        drop(buffered.into_parts());
+        self.torn = written.is_err() && !start.is_some_and(|start| self.sink.rewind_to(start).is_ok());
+        written
+    }
+}
+
+fn reason(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => "no_space",
+        ErrorKind::PermissionDenied => "permission_denied",
+        _ => "write_error",
+    }
+}
+
+fn cure(error: &io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::IsADirectory => "name a file, not a directory",
+        ErrorKind::NotFound | ErrorKind::NotADirectory => "its directory must exist; create it first",
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => "choose a file that this user may write",
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+            "free some space; lines of later intervals are whole again then"
+        }
+        _ => "choose another file",
+    }
+}

@@ -1,0 +1,75 @@
+//! A mailbox for one snapshot: cumulative data make the newest the only one worth delivering.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::mpsc::{self, error::TrySendError};
+
+use super::Statistics;
+use crate::telemetry::Snapshot;
+
+type Slot = Arc<Mutex<Option<Arc<Snapshot>>>>;
+
+/// The sending end.
+pub(super) struct Mailbox {
+    slot: Slot,
+    bell: mpsc::Sender<()>,
+    statistics: Statistics,
+}
+
+/// The receiving end, for a task or a thread.
+pub(super) struct Inbox {
+    slot: Slot,
+    bell: mpsc::Receiver<()>,
+}
+
+/// Both ends. A snapshot that a newer one replaces before it was taken is counted as dropped.
+pub(super) fn mailbox(statistics: Statistics) -> (Mailbox, Inbox) {
+    let slot = Slot::default();
+    let (sender, receiver) = mpsc::channel(1);
+    (Mailbox { slot: Arc::clone(&slot), bell: sender, statistics }, Inbox { slot, bell: receiver })
+}
+
+impl Mailbox {
+    /// Leaves a snapshot; `false` when nobody takes any more.
+    pub(super) fn put(&self, snapshot: Arc<Snapshot>) -> bool {
+        let replaced = lock(&self.slot).replace(snapshot);
+        if replaced.is_some() {
+            self.statistics.dropped();
+        }
+        // A full channel is a bell that still rings: whoever hears it takes the newer snapshot.
+        !matches!(self.bell.try_send(()), Err(TrySendError::Closed(())))
+    }
+
+    /// Completes when nobody takes any more.
+    pub(super) async fn closed(&self) {
+        self.bell.closed().await;
+    }
+}
+
+impl Inbox {
+    /// The newest snapshot as soon as there is one not yet taken; `None` when none will come. Cancel safe.
+    pub(super) async fn next(&mut self) -> Option<Arc<Snapshot>> {
+        while self.bell.recv().await.is_some() {
+            let taken = lock(&self.slot).take();
+            if taken.is_some() {
+                return taken;
+            }
+        }
+        None
+    }
+
+    /// [`Self::next`] for threads.
+    pub(super) fn blocking_next(&mut self) -> Option<Arc<Snapshot>> {
+        while self.bell.blocking_recv().is_some() {
+            let taken = lock(&self.slot).take();
+            if taken.is_some() {
+                return taken;
+            }
+        }
+        None
+    }
+}
+
+fn lock(slot: &Slot) -> std::sync::MutexGuard<'_, Option<Arc<Snapshot>>> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner)
+}

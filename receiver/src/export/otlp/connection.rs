@@ -1,0 +1,49 @@
+//! The one channel to the collector.
+
+use std::time::Duration;
+
+use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
+
+use super::{Settings, SettingsError};
+
+/// How long a connection may be silent before it is checked: less than what firewalls and balancers commonly forget.
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
+
+/// A channel that connects on first use and again whenever the connection is lost.
+///
+/// # Errors
+/// If the certificates or keys make no TLS configuration.
+pub(super) fn channel(settings: &Settings) -> Result<Channel, SettingsError> {
+    Ok(endpoint(settings)?.connect_lazy())
+}
+
+fn endpoint(settings: &Settings) -> Result<Endpoint, SettingsError> {
+    let plain = Endpoint::from(settings.endpoint.clone())
+        .connect_timeout(settings.timeout)
+        .tcp_keepalive(Some(KEEP_ALIVE))
+        .user_agent(concat!("undercurrent/", env!("CARGO_PKG_VERSION")));
+    let secure = match plain {
+        Ok(plain) if settings.endpoint.scheme_str() == Some("https") => plain.tls_config(tls(settings)),
+        plain => plain,
+    };
+    secure.map_err(|error| SettingsError::Tls {
+        endpoint: settings.endpoint.to_string(),
+        problem: super::failure::chain(&error),
+        cure: if settings.authority.is_none() {
+            "install the system's CA certificates, or name the collector's in OTEL_EXPORTER_OTLP_CERTIFICATE"
+        } else {
+            "check that the files of OTEL_EXPORTER_OTLP_CERTIFICATE, _CLIENT_CERTIFICATE and _CLIENT_KEY are PEM"
+        },
+    })
+}
+
+fn tls(settings: &Settings) -> ClientTlsConfig {
+    let trust = match &settings.authority {
+        Some(authority) => ClientTlsConfig::new().ca_certificate(authority.clone()),
+        None => ClientTlsConfig::new().with_native_roots(),
+    };
+    match &settings.identity {
+        Some(identity) => trust.identity(identity.clone()),
+        None => trust,
+    }
+}

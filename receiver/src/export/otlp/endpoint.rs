@@ -1,0 +1,55 @@
+//! Where to deliver.
+
+use tonic::codegen::http::Uri;
+
+use super::EndpointError;
+
+/// Where a collector listens when nothing else is said.
+pub(super) const DEFAULT: &str = "http://localhost:4317";
+
+/// An endpoint by the OTLP exporter specification: `http://` is plaintext, `https://` is TLS, whatever
+/// `OTEL_EXPORTER_OTLP_INSECURE` says. Without a scheme it is TLS, unless that variable is true.
+pub(super) fn parse(text: &str, insecure: bool) -> Result<Uri, EndpointError> {
+    let text = text.trim();
+    let with_scheme = if text.contains("://") {
+        text.to_owned()
+    } else {
+        format!("{}://{text}", if insecure { "http" } else { "https" })
+    };
+    let uri: Uri = with_scheme.parse().map_err(EndpointError::Syntax)?;
+    match uri.scheme_str() {
+        Some("http" | "https") => {}
+        scheme => return Err(EndpointError::Scheme(scheme.unwrap_or_default().to_owned())),
+    }
+    match uri.host() {
+        None | Some("") => Err(EndpointError::NoHost),
+        Some(_) => Ok(uri),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str, insecure: bool) -> String {
+        parse(text, insecure).map_or_else(|error| format!("error: {error}"), |uri| uri.to_string())
+    }
+
+    #[test]
+    fn scheme_decides_and_insecure_only_where_there_is_none() {
+        assert_eq!(parsed("http://collector:4317", false), "http://collector:4317/");
+        assert_eq!(parsed("https://collector:4317", true), "https://collector:4317/");
+        assert_eq!(parsed("collector:4317", false), "https://collector:4317/");
+        assert_eq!(parsed("collector:4317", true), "http://collector:4317/");
+        assert_eq!(parsed("[::1]:4317", true), "http://[::1]:4317/");
+    }
+
+    #[test]
+    fn what_is_no_endpoint_says_why() {
+        for text in ["foo bar", "http://", "", "ftp://collector", "unix:///run/otel.sock", "http://host:port"] {
+            let shown = parsed(text, true);
+            assert!(shown.starts_with("error: it"), "`{text}` gave {shown}");
+        }
+        insta::assert_snapshot!(parsed("ftp://collector", false), @"error: its scheme is `ftp`; use `http` for plaintext or `https` for TLS");
+    }
+}

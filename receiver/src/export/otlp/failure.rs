@@ -1,0 +1,125 @@
+//! What an answer other than success means, by the OTLP specification.
+
+use std::{error::Error, fmt, time::Duration};
+
+use tonic::{Code, Status};
+use tonic_types::StatusExt;
+
+/// What to do after a failed try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Try again after the usual backoff.
+    Retry,
+    /// Try again, but not before this time: the server said so.
+    Throttled(Duration),
+    /// Never try that request again.
+    Permanent,
+}
+
+/// The specification's table of retryable codes. An exhausted resource is only retryable if the server says when.
+pub(super) fn verdict(status: &Status) -> Verdict {
+    let delay = status.get_details_retry_info().and_then(|info| info.retry_delay);
+    match (status.code(), delay) {
+        (
+            Code::Cancelled
+            | Code::DeadlineExceeded
+            | Code::ResourceExhausted
+            | Code::Aborted
+            | Code::OutOfRange
+            | Code::Unavailable
+            | Code::DataLoss,
+            Some(delay),
+        ) => Verdict::Throttled(delay),
+        (
+            Code::Cancelled
+            | Code::DeadlineExceeded
+            | Code::Aborted
+            | Code::OutOfRange
+            | Code::Unavailable
+            | Code::DataLoss,
+            None,
+        ) => Verdict::Retry,
+        _ => Verdict::Permanent,
+    }
+}
+
+/// The code's name in lower snake case.
+pub(super) fn reason(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "ok",
+        Code::Cancelled => "cancelled",
+        Code::Unknown => "unknown",
+        Code::InvalidArgument => "invalid_argument",
+        Code::DeadlineExceeded => "deadline_exceeded",
+        Code::NotFound => "not_found",
+        Code::AlreadyExists => "already_exists",
+        Code::PermissionDenied => "permission_denied",
+        Code::ResourceExhausted => "resource_exhausted",
+        Code::FailedPrecondition => "failed_precondition",
+        Code::Aborted => "aborted",
+        Code::OutOfRange => "out_of_range",
+        Code::Unimplemented => "unimplemented",
+        Code::Internal => "internal",
+        Code::Unavailable => "unavailable",
+        Code::DataLoss => "data_loss",
+        Code::Unauthenticated => "unauthenticated",
+    }
+}
+
+/// A failed delivery, for people.
+pub(super) struct Failure<'a> {
+    pub(super) endpoint: &'a str,
+    pub(super) status: &'a Status,
+    pub(super) verdict: Verdict,
+}
+
+impl fmt::Display for Failure<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let code = reason(self.status.code());
+        write!(f, "cannot deliver metrics to {} ({code}: {})", self.endpoint, explain(self.status))?;
+        f.write_str(match self.verdict {
+            Verdict::Permanent => "; not tried again, the next interval's will be",
+            Verdict::Retry | Verdict::Throttled(_) => "; trying again with the newest figures, totals lose nothing",
+        })?;
+        cure(self.status.code()).map_or(Ok(()), |cure| write!(f, ". {cure}"))
+    }
+}
+
+fn cure(code: Code) -> Option<&'static str> {
+    Some(match code {
+        Code::Unavailable => {
+            "Is a collector listening for OTLP/gRPC there, and does plaintext or TLS match the scheme?"
+        }
+        Code::DeadlineExceeded => "It answers too slowly or not at all; OTEL_EXPORTER_OTLP_TIMEOUT sets the limit",
+        Code::Unauthenticated | Code::PermissionDenied => "Check OTEL_EXPORTER_OTLP_HEADERS",
+        Code::Unimplemented | Code::NotFound => {
+            "Does the collector there have a metrics pipeline with an OTLP receiver?"
+        }
+        Code::Internal | Code::Unknown => "Is that port OTLP/gRPC (usually 4317), and not OTLP/HTTP (4318)?",
+        _ => return None,
+    })
+}
+
+fn explain(status: &Status) -> String {
+    let message = status.message();
+    match status.source().map(chain) {
+        Some(cause) if message.is_empty() || cause.starts_with(message) => cause,
+        Some(cause) => format!("{message}: {cause}"),
+        None if message.is_empty() => "no message".to_owned(),
+        None => message.to_owned(),
+    }
+}
+
+/// An error and its causes on one line, each said once: libraries repeat the cause in their own message.
+pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        if !text.contains(&next) {
+            text = format!("{text}: {next}");
+        }
+        cause = error.source();
+    }
+    text
+}

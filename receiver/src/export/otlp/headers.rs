@@ -1,0 +1,67 @@
+//! The header list of `OTEL_EXPORTER_OTLP_HEADERS`.
+
+use std::str::FromStr;
+
+use percent_encoding::percent_decode_str;
+use tonic::metadata::{Ascii, MetadataKey, MetadataMap, MetadataValue};
+
+use super::SettingsError;
+
+/// Reads `key=value,key=value` as W3C baggage has it, without properties: white space around keys and values is no part
+/// of them, values are percent-decoded, empty members are skipped.
+pub(super) fn parse(variable: &'static str, list: &str) -> Result<MetadataMap, SettingsError> {
+    let mut headers = MetadataMap::new();
+    for (position, member) in list.split(',').enumerate().filter(|(_, member)| !member.trim().is_empty()) {
+        let (key, value) = member.split_once('=').unwrap_or((member, ""));
+        let key = key.trim();
+        let error = |problem| SettingsError::Header { variable, position: position + 1, key: key.to_owned(), problem };
+        if !member.contains('=') {
+            return Err(SettingsError::Header {
+                variable,
+                position: position + 1,
+                // Without a `=` it may as well be the end of a secret that has a comma in it.
+                key: "...".to_owned(),
+                problem: "has no `=`",
+            });
+        }
+        let name = MetadataKey::<Ascii>::from_str(&key.to_ascii_lowercase())
+            .map_err(|_| error("is no name of a gRPC header with a text value"))?;
+        if name.as_str().starts_with("grpc-") {
+            return Err(error("is reserved by gRPC"));
+        }
+        let value =
+            percent_decode_str(value.trim()).decode_utf8().map_err(|_| error("has a value that is no UTF-8"))?;
+        let mut value = MetadataValue::try_from(value.as_ref())
+            .map_err(|_| error("has a value with characters that gRPC does not carry"))?;
+        // Never shown in debug output, nor kept in HPACK's table.
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    Ok(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VARIABLE: &str = "OTEL_EXPORTER_OTLP_HEADERS";
+
+    #[test]
+    fn values_are_decoded_and_white_space_is_trimmed() -> Result<(), SettingsError> {
+        let headers = parse(VARIABLE, "Authorization=Basic%20dXNlcjpwdw==, x-tenant = a%2Cb ,,")?;
+        let value = |key| headers.get(key).and_then(|value| value.to_str().ok());
+        assert_eq!(value("authorization"), Some("Basic dXNlcjpwdw=="));
+        assert_eq!(value("x-tenant"), Some("a,b"));
+        assert_eq!(headers.len(), 2);
+        Ok(())
+    }
+
+    #[test]
+    fn errors_name_the_member_and_never_its_value() {
+        for list in ["a=1,s3cret", "a=1,b c=s3cret", "a=1,x-bin=s3cret", "a=1,b=s3cret%0a", "a=1,grpc-timeout=s3cret"] {
+            let shown = parse(VARIABLE, list).map_or_else(|error| error.to_string(), |_| "accepted".to_owned());
+            assert!(shown.contains(VARIABLE) && shown.contains("header 2"), "`{list}` gave {shown}");
+            assert!(!shown.contains("s3cret"), "{shown}");
+        }
+    }
+}

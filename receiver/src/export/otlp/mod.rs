@@ -1,0 +1,28 @@
+//! OTLP over gRPC.
+
+mod connection;
+mod delivery;
+mod endpoint;
+mod error;
+mod failure;
+mod headers;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+pub use error::{EndpointError, SettingsError};
+pub use settings::{Compression, Settings, endpoint_is_set, environment};
+
+use super::{Output, Statistics};
+
+/// Opens the output. The connection is made with the first delivery; an endpoint that is not there yet is reported, counted
+/// and tried again. Must be called within a tokio runtime.
+///
+/// # Errors
+/// If TLS cannot be set up with the certificates and keys.
+pub fn open(settings: Settings) -> Result<Output, SettingsError> {
+    let statistics = Statistics::new("otlp");
+    let channel = connection::channel(&settings)?;
+    let delivery = delivery::Delivery::new(settings, channel, statistics.clone());
+    Ok(Output::in_task(statistics, |inbox| delivery.run(inbox)))
+}

@@ -1,0 +1,126 @@
+//! A snapshot as requests that receivers accept.
+
+use std::{iter::Peekable, vec};
+
+use opentelemetry_proto::tonic::{
+    collector::metrics::v1::ExportMetricsServiceRequest,
+    metrics::v1::{Metric, ResourceMetrics},
+};
+use prost::Message;
+
+use super::encode::{WirePoint, empty_metric, empty_resource};
+use crate::telemetry::{self, Point, Snapshot, UnixNanos};
+
+/// Encoded bytes of a request by default. Receivers refuse more than 4 MiB for good; the rest is room for framing.
+pub const REQUEST_LIMIT: usize = 3_670_016;
+
+/// Tag and length before a nested message, at their longest: every field number in use takes one byte, and a length
+/// below 4 GiB five.
+const PREFIX: usize = 6;
+
+/// Part of a snapshot.
+pub struct Part {
+    /// The message.
+    pub request: ExportMetricsServiceRequest,
+    /// Points in it.
+    pub points: u64,
+}
+
+/// The parts of a snapshot in order, each built when asked for and at most `limit` encoded bytes long. Points of a metric
+/// are sorted by their attributes, so that the same snapshot always makes the same parts.
+///
+/// Only a single point that is larger than the limit with its own resource makes a larger part, alone.
+#[must_use]
+pub fn requests(snapshot: &Snapshot, limit: usize) -> Requests<'_> {
+    let mut entries = Vec::new();
+    for resource in &snapshot.resources {
+        for metric in &resource.metrics {
+            let first = entries.len();
+            entries.extend(metric.points.iter().map(|point| Entry { resource, metric, point }));
+            entries[first..].sort_by(|one, other| one.point.attributes.cmp(&other.point.attributes));
+        }
+    }
+    Requests { entries: entries.into_iter().peekable(), time: snapshot.time, limit }
+}
+
+struct Entry<'a> {
+    resource: &'a telemetry::ResourceMetrics,
+    metric: &'a telemetry::Metric,
+    point: &'a Point,
+}
+
+/// See [`requests`].
+pub struct Requests<'a> {
+    entries: Peekable<vec::IntoIter<Entry<'a>>>,
+    time: UnixNanos,
+    limit: usize,
+}
+
+impl Iterator for Requests<'_> {
+    type Item = Part;
+
+    fn next(&mut self) -> Option<Part> {
+        let mut part = Builder::default();
+        while let Some(entry) = self.entries.peek() {
+            let Some(point) = WirePoint::new(entry.metric.descriptor, entry.point, self.time) else {
+                self.entries.next();
+                continue;
+            };
+            let addition = part.plan(entry, &point);
+            if part.points > 0 && part.size + addition.size > self.limit {
+                break;
+            }
+            part.add(addition, entry, point);
+            self.entries.next();
+        }
+        (part.points > 0).then_some(Part {
+            request: ExportMetricsServiceRequest { resource_metrics: part.resources },
+            points: part.points,
+        })
+    }
+}
+
+#[derive(Default)]
+struct Builder<'a> {
+    resources: Vec<ResourceMetrics>,
+    /// What the last resource and metric in `resources` were made from.
+    last: Option<(&'a telemetry::ResourceMetrics, &'a telemetry::Metric)>,
+    /// Upper bound of the encoded size.
+    size: usize,
+    points: u64,
+}
+
+/// What a point brings with it, and an upper bound of its size.
+struct Addition {
+    resource: Option<ResourceMetrics>,
+    metric: Option<Metric>,
+    size: usize,
+}
+
+impl<'a> Builder<'a> {
+    fn plan(&self, entry: &Entry<'a>, point: &WirePoint) -> Addition {
+        let same_resource = self.last.is_some_and(|(resource, _)| std::ptr::eq(resource, entry.resource));
+        let same_metric = same_resource && self.last.is_some_and(|(_, metric)| std::ptr::eq(metric, entry.metric));
+        let resource = (!same_resource).then(|| empty_resource(&entry.resource.resource));
+        let metric = (!same_metric).then(|| empty_metric(entry.metric.descriptor));
+        let mut size = PREFIX + point.encoded_len();
+        // Lengths of the enclosing messages grow with what is put into them: two levels each.
+        size += resource.as_ref().map_or(0, |resource| 2 * PREFIX + resource.encoded_len());
+        size += metric.as_ref().map_or(0, |metric| 2 * PREFIX + metric.encoded_len());
+        Addition { resource, metric, size }
+    }
+
+    fn add(&mut self, addition: Addition, entry: &Entry<'a>, point: WirePoint) {
+        self.resources.extend(addition.resource);
+        let scope = self.resources.last_mut().and_then(|resource| resource.scope_metrics.last_mut());
+        if let Some(scope) = scope {
+            scope.metrics.extend(addition.metric);
+            if let Some(metric) = scope.metrics.last_mut() {
+                point.push_to(metric);
+            }
+        }
+        self.last = Some((entry.resource, entry.metric));
+        self.size += addition.size;
+        self.points += 1;
+    }
+}

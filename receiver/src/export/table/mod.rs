@@ -1,0 +1,167 @@
+//! A live table of what happened in the last interval, for people at a terminal.
+//!
+//! Sections, columns and units come from the metrics' descriptors; no signal is known here by name.
+
+mod change;
+mod layout;
+mod rows;
+mod screen;
+mod section;
+#[cfg(test)]
+mod tests;
+mod units;
+
+use std::{
+    io::{self, ErrorKind},
+    num::NonZeroUsize,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use anstyle::Style;
+use tokio::time::Instant;
+
+use self::{
+    layout::{cut, lines, wrap},
+    screen::{Screen, colour, kind_of_stdout, size_of_stdout},
+    section::{Input, Section, notices, sections},
+};
+use super::{Output, Statistics, health::Health, mailbox::Inbox};
+use crate::telemetry::{ResourceMetrics, Snapshot};
+
+/// How to render.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// Characters on a line.
+    pub width: usize,
+    /// Online CPUs of the node, if known: what is a share of one CPU is also shown as a share of the node.
+    pub cpus: Option<NonZeroUsize>,
+    /// Whether to use bold and dim letters.
+    pub colour: bool,
+}
+
+/// Opens the table on standard output. `cpus` are the node's online ones.
+///
+/// # Errors
+/// If no thread can be started.
+pub fn open(cpus: Option<NonZeroUsize>) -> io::Result<Output> {
+    let statistics = Statistics::new("table");
+    let counted = statistics.clone();
+    Output::in_thread(statistics, move |inbox| run(inbox, cpus, &counted))
+}
+
+fn run(mut inbox: Inbox, cpus: Option<NonZeroUsize>, statistics: &Statistics) {
+    let kind = kind_of_stdout();
+    let mut screen = Screen::new(io::stdout(), kind);
+    let mut health = Health::new(statistics.output());
+    let mut previous: Option<Arc<Snapshot>> = None;
+    while let Some(current) = inbox.blocking_next() {
+        let began = Instant::now();
+        let size = size_of_stdout(kind);
+        let layout = Layout { width: size.width, cpus, colour: colour(kind) };
+        match screen.draw(&render(previous.as_deref(), &current, layout), size) {
+            Ok(()) => {
+                statistics.accepted(points(&current));
+                statistics.delivered(began.elapsed());
+                health.works();
+            }
+            // The reader has what it wanted.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return,
+            Err(error) => {
+                statistics.failed("write_error");
+                health.failed("write_error", &format!("cannot write the table to standard output: {error}"));
+            }
+        }
+        previous = Some(current);
+    }
+}
+
+fn points(snapshot: &Snapshot) -> u64 {
+    snapshot.resources.iter().flat_map(|resource| &resource.metrics).map(|metric| metric.points.len() as u64).sum()
+}
+
+/// What happened between two snapshots, or since the start if there is no earlier one: lines of at most `layout.width`
+/// characters, the last without a line feed.
+#[must_use]
+pub fn render(previous: Option<&Snapshot>, current: &Snapshot, layout: Layout) -> String {
+    let input = Input { previous, current, cpus: layout.cpus };
+    let mut page = Page { lines: Vec::new(), layout };
+    page.head(&input);
+    for resource in &current.resources {
+        if current.resources.len() > 1 {
+            page.gap();
+            page.styled(&name(resource), Style::new().bold().underline());
+        }
+        for section in sections(&input, resource) {
+            page.section(&section);
+        }
+        let notices = notices(&input, resource);
+        if !notices.is_empty() {
+            page.gap();
+        }
+        for (title, items) in notices {
+            page.lines.extend(wrap(&format!("{title}:"), &items, layout.width));
+        }
+    }
+    page.lines.join("\n")
+}
+
+struct Page {
+    lines: Vec<String>,
+    layout: Layout,
+}
+
+impl Page {
+    fn head(&mut self, input: &Input<'_>) {
+        let current = input.current;
+        let time = SystemTime::UNIX_EPOCH + Duration::from_nanos(current.time.0);
+        let host = current.resources.iter().find_map(|resource| resource.resource.attributes.get("host.name"));
+        let span = match input.previous {
+            Some(previous) => {
+                let nanos = current.time.0.saturating_sub(previous.time.0);
+                format!("over {}", units::amount(nanos as f64 / 1e9, "s"))
+            }
+            None => "since the start".to_owned(),
+        };
+        let host = host.map_or_else(String::new, |host| format!("  {host}"));
+        let version = env!("CARGO_PKG_VERSION");
+        let time = humantime::format_rfc3339_seconds(time);
+        self.styled(&format!("undercurrent {version}{host}  {time}  {span}"), Style::new().dimmed());
+    }
+
+    fn section(&mut self, section: &Section) {
+        self.gap();
+        let title = cut(&section.title, self.layout.width);
+        let room = self.layout.width.saturating_sub(title.chars().count() + 2);
+        let description = if room > 8 { cut(section.description, room) } else { String::new() };
+        let title = self.paint(&title, Style::new().bold());
+        let description = self.paint(&description, Style::new().dimmed());
+        self.lines.push(format!("{title}  {description}").trim_end().to_owned());
+        let mut lines = lines(&section.columns, &section.rows, self.layout.width).into_iter();
+        if let Some(headings) = lines.next() {
+            self.styled(&headings, Style::new().dimmed());
+        }
+        self.lines.extend(lines);
+    }
+
+    fn gap(&mut self) {
+        self.lines.push(String::new());
+    }
+
+    fn styled(&mut self, line: &str, style: Style) {
+        let line = self.paint(&cut(line, self.layout.width), style);
+        self.lines.push(line);
+    }
+
+    fn paint(&self, text: &str, style: Style) -> String {
+        if self.layout.colour && !text.is_empty() { format!("{style}{text}{style:#}") } else { text.to_owned() }
+    }
+}
+
+/// The most telling name a resource has.
+fn name(resource: &ResourceMetrics) -> String {
+    const TELLING: [&str; 6] =
+        ["k8s.pod.name", "container.name", "service.name", "container.id", "undercurrent.workload.cgroup", "host.name"];
+    let attributes = &resource.resource.attributes;
+    TELLING.iter().find_map(|key| attributes.get(key)).map_or_else(|| "unnamed".to_owned(), ToString::to_string)
+}

@@ -1,0 +1,125 @@
+//! The rows of a section: one for each set of attributes, in the order of the descriptor's values, and for what is counted
+//! by CPU a sum and the busiest CPUs.
+
+use std::collections::BTreeMap;
+
+use super::change::{Change, Measured};
+use crate::telemetry::{AttributeKey, Attributes, Metric, Value};
+
+/// The semantic conventions' attribute for a CPU.
+const CPU: &str = "cpu.logical_number";
+/// CPUs with a row of their own.
+const BUSIEST: usize = 8;
+
+/// One row: its attributes for the columns of [`keys`], and what each metric of the section says.
+pub(super) struct Row<'a> {
+    pub(super) labels: Vec<String>,
+    pub(super) changes: Vec<Option<Change<'a>>>,
+}
+
+/// The attributes that any of the metrics' points have, in the descriptor's order, the CPU last.
+pub(super) fn keys(metrics: &[&Metric]) -> Vec<&'static AttributeKey> {
+    let Some(first) = metrics.first() else { return Vec::new() };
+    let used = |key: &&AttributeKey| {
+        metrics.iter().flat_map(|metric| &metric.points).any(|point| point.attributes.get(key.key).is_some())
+    };
+    let mut keys: Vec<&'static AttributeKey> = first.descriptor.attributes.iter().filter(used).collect();
+    keys.sort_by_key(|key| key.key == CPU);
+    keys
+}
+
+/// What stands above a column of an attribute's values: the last part of its key that says something.
+pub(super) fn heading(key: &'static str) -> &'static str {
+    let says_something = |part: &&str| !matches!(*part, "name" | "id" | "number" | "logical_number");
+    key.rsplit('.').find(says_something).unwrap_or(key)
+}
+
+/// A place in the order of rows: a known value's position in the catalogue, then by value. No value comes first.
+type Place = (usize, Option<Value>);
+type Members<'a> = Vec<(Place, Vec<Option<Change<'a>>>)>;
+
+/// The rows of a section. `measured` holds the changes of each metric.
+pub(super) fn rows<'a>(keys: &[&AttributeKey], measured: &[Vec<Change<'a>>]) -> Vec<Row<'a>> {
+    let by_cpu = keys.iter().any(|key| key.key == CPU);
+    let groups: Vec<&AttributeKey> = keys.iter().copied().filter(|key| key.key != CPU).collect();
+    let mut grouped: BTreeMap<Vec<Place>, BTreeMap<Place, Vec<Option<Change<'a>>>>> = BTreeMap::new();
+    for (n, changes) in measured.iter().enumerate() {
+        for change in changes {
+            let group = groups.iter().map(|key| place(key, change.attributes)).collect();
+            let cpu = (0, change.attributes.get(CPU).cloned());
+            let cells = grouped.entry(group).or_default().entry(cpu).or_insert_with(|| empty(measured.len()));
+            cells[n] = Some(copy(change));
+        }
+    }
+    let mut rows = Vec::new();
+    for (group, members) in grouped {
+        let labels: Vec<String> = group.iter().map(|(_, value)| label(value.as_ref())).collect();
+        let members: Members<'a> = members.into_iter().collect();
+        if !by_cpu {
+            rows.extend(members.into_iter().map(|(_, changes)| Row { labels: labels.clone(), changes }));
+            continue;
+        }
+        let with_cpu = |cpu: String| labels.iter().cloned().chain([cpu]).collect();
+        rows.push(Row { labels: with_cpu("all".to_owned()), changes: sum(&members) });
+        for ((_, cpu), changes) in busiest(members) {
+            rows.push(Row { labels: with_cpu(label(cpu.as_ref())), changes });
+        }
+    }
+    rows
+}
+
+fn place(key: &AttributeKey, attributes: &Attributes) -> Place {
+    let value = attributes.get(key.key);
+    let known = value.and_then(|value| key.values.iter().position(|known| *value == Value::from(*known)));
+    let position = if value.is_none() { 0 } else { known.map_or(usize::MAX, |position| position + 1) };
+    (position, value.cloned())
+}
+
+fn label(value: Option<&Value>) -> String {
+    value.map_or_else(|| "-".to_owned(), ToString::to_string)
+}
+
+fn empty<'a>(metrics: usize) -> Vec<Option<Change<'a>>> {
+    std::iter::repeat_with(|| None).take(metrics).collect()
+}
+
+fn copy<'a>(change: &Change<'a>) -> Change<'a> {
+    let value = match &change.value {
+        Measured::Growth { by, to } => Measured::Growth { by: *by, to: *to },
+        Measured::Level(value) => Measured::Level(*value),
+        Measured::Distribution(histogram) => Measured::Distribution(histogram.clone()),
+    };
+    Change { attributes: change.attributes, seconds: change.seconds, value }
+}
+
+/// The members' sum, metric by metric. Only what grows can be added up.
+fn sum<'a>(members: &Members<'a>) -> Vec<Option<Change<'a>>> {
+    let metrics = members.first().map_or(0, |(_, changes)| changes.len());
+    let total = |n: usize| {
+        let mut total: Option<Change<'a>> = None;
+        for change in members.iter().filter_map(|(_, changes)| changes[n].as_ref()) {
+            let Measured::Growth { by, to } = change.value else { return None };
+            match &mut total {
+                Some(Change { value: Measured::Growth { by: sum, to: all }, seconds, .. }) => {
+                    *sum += by;
+                    *all += to;
+                    *seconds = seconds.max(change.seconds);
+                }
+                _ => total = Some(copy(change)),
+            }
+        }
+        total
+    };
+    (0..metrics).map(total).collect()
+}
+
+/// The CPUs with the highest first figure, in the order of their numbers.
+fn busiest(mut members: Members<'_>) -> Members<'_> {
+    let load = |changes: &[Option<Change<'_>>]| changes.first()?.as_ref()?.per_second();
+    if members.len() > BUSIEST {
+        members.sort_by(|(_, one), (_, other)| load(other).unwrap_or(0.0).total_cmp(&load(one).unwrap_or(0.0)));
+        members.truncate(BUSIEST);
+        members.sort_by(|(one, _), (other, _)| one.cmp(other));
+    }
+    members
+}

@@ -1,0 +1,95 @@
+//! Where the table is drawn.
+
+use std::{env, io, io::Write};
+
+use rustix::termios;
+
+use super::layout::cut;
+
+/// Where standard output is no terminal, lines may be this long.
+const WIDTH_OF_FILES: usize = 120;
+/// Narrower than this nothing can be read.
+const NARROWEST: usize = 40;
+
+/// Draws blocks: one over the other on a terminal, one after the other elsewhere.
+pub(super) struct Screen<W> {
+    writer: W,
+    kind: Kind,
+    /// Lines of the last block, which the cursor stands below.
+    drawn: usize,
+}
+
+/// What is being drawn on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A terminal that can move its cursor.
+    Terminal,
+    /// A pipe, a file, or a terminal that can do nothing.
+    Stream,
+}
+
+/// Lines and columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Size {
+    pub(super) width: usize,
+    /// Without an end on a stream.
+    pub(super) height: Option<usize>,
+}
+
+impl<W: Write> Screen<W> {
+    pub(super) fn new(writer: W, kind: Kind) -> Self {
+        Self { writer, kind, drawn: 0 }
+    }
+
+    /// Draws a block of lines no longer than the screen is wide.
+    pub(super) fn draw(&mut self, block: &str, size: Size) -> io::Result<()> {
+        if self.kind == Kind::Stream {
+            write!(self.writer, "{block}\n\n")?;
+            return self.writer.flush();
+        }
+        let lines: Vec<&str> = block.lines().collect();
+        // The cursor needs a line of its own; what has left the screen at the top cannot be drawn over.
+        let room = size.height.unwrap_or(usize::MAX).saturating_sub(1).max(1);
+        let fits = if lines.len() > room { room - 1 } else { lines.len() };
+        let mut text = String::with_capacity(block.len() + 64);
+        if self.drawn > 0 {
+            text.push_str(&format!("\x1b[{}A\r\x1b[J", self.drawn));
+        }
+        for line in &lines[..fits] {
+            text.push_str(line);
+            text.push('\n');
+        }
+        self.drawn = fits;
+        if fits < lines.len() {
+            let hidden = lines.len() - fits;
+            text.push_str(&cut(&format!("… {hidden} more lines; enlarge the terminal to see them"), size.width));
+            text.push('\n');
+            self.drawn += 1;
+        }
+        self.writer.write_all(text.as_bytes())?;
+        self.writer.flush()
+    }
+}
+
+/// What standard output is.
+pub(super) fn kind_of_stdout() -> Kind {
+    let dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
+    if termios::isatty(io::stdout()) && !dumb { Kind::Terminal } else { Kind::Stream }
+}
+
+/// The size of standard output now; terminals are resized while the table is live.
+pub(super) fn size_of_stdout(kind: Kind) -> Size {
+    let window = termios::tcgetwinsize(io::stdout()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
+    match (kind, window) {
+        (Kind::Terminal, Some(window)) => {
+            Size { width: usize::from(window.ws_col).max(NARROWEST), height: Some(window.ws_row.into()) }
+        }
+        (Kind::Terminal, None) => Size { width: 80, height: Some(24) },
+        (Kind::Stream, _) => Size { width: WIDTH_OF_FILES, height: None },
+    }
+}
+
+/// Whether to write in colour: on a terminal, unless `NO_COLOR` is set to anything.
+pub(super) fn colour(kind: Kind) -> bool {
+    kind == Kind::Terminal && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}

@@ -1,0 +1,159 @@
+//! Snapshots for the tests of outputs.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use crate::telemetry::{
+    AttributeKey, Attributes, Data, Descriptor, ExponentialHistogram, Instrument, Metric, Point, Resource,
+    ResourceMetrics, Snapshot, UnixNanos, View,
+};
+
+const fn key(key: &'static str, values: &'static [&'static str]) -> AttributeKey {
+    AttributeKey { key, values, opt_in: false }
+}
+
+pub(super) static DURATION: Descriptor = Descriptor {
+    name: "undercurrent.network.receive.duration",
+    unit: "s",
+    description: "Time from a packet's receive timestamp to each layer.",
+    instrument: Instrument::ExponentialHistogram,
+    attributes: &[
+        key("undercurrent.network.layer", &["ip", "transport", "socket_enqueued", "socket_read"]),
+        key("network.transport", &["tcp", "udp"]),
+        key("network.type", &["ipv4", "ipv6"]),
+    ],
+    view: View::Section,
+};
+
+pub(super) static WAIT: Descriptor = Descriptor {
+    name: "undercurrent.softirq.wait.duration",
+    unit: "s",
+    description: "Time from a softirq's raise to its run.",
+    instrument: Instrument::ExponentialHistogram,
+    attributes: &[key("undercurrent.softirq", &["net_rx", "net_tx"])],
+    view: View::Section,
+};
+
+pub(super) static CPU: Descriptor = Descriptor {
+    name: "undercurrent.network.cpu.time",
+    unit: "s",
+    description: "CPU time of the network stack.",
+    instrument: Instrument::Counter,
+    attributes: &[
+        key("undercurrent.network.event", &["receive_softirq", "transmit_softirq"]),
+        AttributeKey { key: "cpu.logical_number", values: &[], opt_in: true },
+    ],
+    view: View::Section,
+};
+
+const PER_CPU: &[AttributeKey] = &[key("cpu.logical_number", &[])];
+
+const fn softnet(name: &'static str, unit: &'static str) -> Descriptor {
+    let description = "What the kernel counts where packets are taken from the device.";
+    Descriptor { name, unit, description, instrument: Instrument::Counter, attributes: PER_CPU, view: View::Section }
+}
+
+pub(super) static PROCESSED: Descriptor = softnet("undercurrent.softnet.processed", "{packet}");
+pub(super) static DROPPED: Descriptor = softnet("undercurrent.softnet.dropped", "{packet}");
+pub(super) static SQUEEZED: Descriptor = softnet("undercurrent.softnet.squeezed", "{run}");
+
+pub(super) static LOST: Descriptor = Descriptor {
+    name: "undercurrent.lost",
+    unit: "{packet}",
+    description: "Packets in no histogram, by reason.",
+    instrument: Instrument::Counter,
+    attributes: &[key("undercurrent.reason", &["no_stamp", "negative"])],
+    view: View::Notice { normal: &[] },
+};
+
+pub(super) static HOOK: Descriptor = Descriptor {
+    name: "undercurrent.hook.status",
+    unit: "1",
+    description: "How each hook is attached.",
+    instrument: Instrument::Gauge,
+    attributes: &[key("undercurrent.hook", &[]), key("undercurrent.hook.status", &["attached", "degraded", "absent"])],
+    view: View::Notice { normal: &["attached"] },
+};
+
+pub(super) static THREADS: Descriptor = Descriptor {
+    name: "undercurrent.threads",
+    unit: "{thread}",
+    description: "Threads.",
+    instrument: Instrument::UpDownCounter,
+    attributes: &[],
+    view: View::Section,
+};
+
+pub(super) const SECOND: u64 = 1_000_000_000;
+/// 2026-01-01T00:00:00Z.
+pub(super) const START: UnixNanos = UnixNanos(1_767_225_600 * SECOND);
+
+pub(super) fn after(seconds: u64) -> UnixNanos {
+    UnixNanos(START.0 + seconds * SECOND)
+}
+
+pub(super) fn point(attributes: Attributes, data: Data) -> Point {
+    Point { attributes, start: START, data }
+}
+
+pub(super) fn node(metrics: Vec<Metric>, time: UnixNanos) -> Snapshot {
+    let attributes =
+        Attributes::new().with("service.name", "undercurrent").with("host.name", "node-1").with("os.type", "linux");
+    let resource = Arc::new(Resource { attributes });
+    Snapshot { time, resources: vec![ResourceMetrics { resource, metrics }] }
+}
+
+pub(super) fn histogram(offset: i32, buckets: Vec<u64>, sum: f64) -> ExponentialHistogram {
+    ExponentialHistogram { scale: 2, zero_count: 0, zero_threshold: (-24_f64).exp2(), offset, buckets, sum }
+}
+
+/// A snapshot of one counter with as many points as asked for.
+pub(super) fn lost(points: i64, time: UnixNanos) -> Arc<Snapshot> {
+    let points =
+        (0..points).map(|n| point(Attributes::new().with("undercurrent.reason", n), Data::Integer(n))).collect();
+    Arc::new(node(vec![Metric { descriptor: &LOST, points }], time))
+}
+
+fn data(instrument: Instrument) -> BoxedStrategy<Data> {
+    match instrument {
+        Instrument::ExponentialHistogram => {
+            (any::<i8>(), prop::collection::vec(0..u64::MAX / 1000, 0..40), 0.0..1e9, any::<u32>())
+                .prop_map(|(offset, buckets, sum, zero)| {
+                    let histogram = histogram(offset.into(), buckets, sum);
+                    Data::Histogram(ExponentialHistogram { zero_count: zero.into(), ..histogram })
+                })
+                .boxed()
+        }
+        Instrument::Gauge => (-1e9..1e9).prop_map(Data::Double).boxed(),
+        Instrument::Counter => (0..i64::MAX).prop_map(Data::Integer).boxed(),
+        Instrument::UpDownCounter => any::<i64>().prop_map(Data::Integer).boxed(),
+    }
+}
+
+fn metric(descriptor: &'static Descriptor) -> impl Strategy<Value = Metric> {
+    // Distinct sets of attributes, in no order.
+    prop::collection::hash_map(("[a-zé\"]{0,6}", any::<i16>()), data(descriptor.instrument), 0..12).prop_map(
+        move |points| {
+            let points = points.into_iter().map(|((text, number), data)| {
+                point(Attributes::new().with("text", text).with("number", i64::from(number)).with("flag", true), data)
+            });
+            Metric { descriptor, points: points.collect() }
+        },
+    )
+}
+
+prop_compose! {
+    /// Any snapshot of a few resources.
+    pub(super) fn snapshots()(
+        resources in prop::collection::vec(
+            (".{0,20}", metric(&DURATION), metric(&LOST), metric(&HOOK), metric(&THREADS)), 0..4),
+        seconds in 0..1_000_000_u64,
+    ) -> Snapshot {
+        let resources = resources.into_iter().map(|(name, duration, lost, hook, threads)| ResourceMetrics {
+            resource: Arc::new(Resource { attributes: Attributes::new().with("container.name", name) }),
+            metrics: vec![duration, lost, hook, threads],
+        });
+        Snapshot { time: after(seconds), resources: resources.collect() }
+    }
+}
