@@ -6,4 +6,6 @@ pub mod cli;
 pub mod config;
 pub mod environment;
 pub mod export;
+pub mod kernel;
+pub mod signals;
 pub mod telemetry;

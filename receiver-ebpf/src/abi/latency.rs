@@ -19,6 +19,11 @@ pub enum Layer {
     SocketRead,
 }
 
+impl Layer {
+    /// Every layer, in the order of the receive path.
+    pub const ALL: [Self; 4] = [Self::Ip, Self::Transport, Self::SocketEnqueued, Self::SocketRead];
+}
+
 /// The transport protocol of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {

@@ -48,16 +48,14 @@ impl<T: Copy> Field<T> {
     }
 }
 
-/// A bit-field within one byte: that byte's offset, and its mask there, which is zero where the kernel lacks the field.
-#[repr(C)]
-pub struct BitField {
-    offset: u32,
-    mask: u32,
-}
+/// A bit-field within one byte: that byte's offset in the low half, and its mask there in the high half. Where the kernel
+/// lacks the field both are zero, so that no branch is needed.
+#[repr(transparent)]
+pub struct BitField(u32);
 
 impl BitField {
     pub const fn declared() -> Self {
-        Self { offset: 0, mask: 0 }
+        Self(0)
     }
 
     /// Whether any bit of the field is set; false where the running kernel has no such field.
@@ -67,12 +65,10 @@ impl BitField {
     #[inline(always)]
     pub unsafe fn any(&'static self, base: *const u8) -> bool {
         // SAFETY: a reference to a live static, as for `Field`.
-        let (offset, mask) = unsafe {
-            (core::ptr::read_volatile(&raw const self.offset), core::ptr::read_volatile(&raw const self.mask))
-        };
+        let place = unsafe { core::ptr::read_volatile(&raw const self.0) };
         // SAFETY: by the caller.
-        let byte = unsafe { core::ptr::read_volatile(base.add(offset as usize)) };
-        u32::from(byte) & mask != 0
+        let byte = unsafe { core::ptr::read_volatile(base.add((place & 0xffff) as usize)) };
+        u32::from(byte) & (place >> 16) != 0
     }
 }
 

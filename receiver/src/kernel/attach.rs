@@ -1,0 +1,83 @@
+//! Loading and attaching one program.
+
+use std::fs::File;
+
+use aya::{
+    Btf, Ebpf,
+    programs::{
+        BtfTracePoint, CgroupSkb, CgroupSkbAttachType, FEntry, FExit, Program as Loaded, ProgramError,
+        links::CgroupAttachMode,
+    },
+};
+
+use super::{
+    hooks::{Attachment, Program},
+    host::Host,
+    refusal::Refusal,
+};
+
+/// Loads a program and attaches it; the links belong to `ebpf` and end with it.
+///
+/// # Errors
+/// What the kernel refused, with the cure.
+pub fn attach(ebpf: &mut Ebpf, btf: &Btf, host: &Host, program: &Program) -> Result<(), Refusal> {
+    let loaded = ebpf.program_mut(program.symbol).ok_or_else(|| Refusal {
+        what: format!("the object has no program `{}`", program.symbol),
+        cure: "rebuild Undercurrent: its object and its table of hooks disagree".to_owned(),
+    })?;
+    match program.attachment {
+        Attachment::Fentry | Attachment::Fexit | Attachment::Tracepoint => trace(loaded, btf, program.target),
+        Attachment::CgroupIngress => return ingress(loaded, host, program),
+    }
+    .map_err(|error| Refusal::of(program, &error, host))
+}
+
+fn trace(loaded: &mut Loaded, btf: &Btf, target: &str) -> Result<(), ProgramError> {
+    if let Ok(fentry) = <&mut FEntry>::try_from(&mut *loaded) {
+        once(fentry.load(target, btf))?;
+        fentry.attach()?;
+    } else if let Ok(fexit) = <&mut FExit>::try_from(&mut *loaded) {
+        once(fexit.load(target, btf))?;
+        fexit.attach()?;
+    } else {
+        let tracepoint: &mut BtfTracePoint = loaded.try_into()?;
+        once(tracepoint.load(target, btf))?;
+        tracepoint.attach()?;
+    }
+    Ok(())
+}
+
+fn ingress(loaded: &mut Loaded, host: &Host, program: &Program) -> Result<(), Refusal> {
+    let root = host.cgroup_root.as_deref().ok_or_else(|| Refusal {
+        what: "no cgroup v2 hierarchy is mounted".to_owned(),
+        cure: "mount one: mount -t cgroup2 none /sys/fs/cgroup/unified".to_owned(),
+    })?;
+    let cgroup = File::open(root).map_err(|error| Refusal {
+        what: format!("cannot open the root cgroup {}: {error}", root.display()),
+        cure: "give the sidecar the host's cgroup file system".to_owned(),
+    })?;
+    let attached = || {
+        let program: &mut CgroupSkb = loaded.try_into()?;
+        once(program.load())?;
+        // A link shares the hook with whoever else is attached, whatever the mode; the mode's flag itself is refused.
+        program.attach(cgroup, CgroupSkbAttachType::Ingress, CgroupAttachMode::Single)
+    };
+    let attached: Result<_, ProgramError> = attached();
+    attached.map(|_| ()).map_err(|error| Refusal::of(program, &error, host))
+}
+
+/// A program that is tried a second time is loaded already.
+fn once(loaded: Result<(), ProgramError>) -> Result<(), ProgramError> {
+    match loaded {
+        Err(ProgramError::AlreadyLoaded) => Ok(()),
+        other => other,
+    }
+}
+
+/// Detaches and unloads a program.
+pub fn detach(ebpf: &mut Ebpf, program: &Program) {
+    if let Some(loaded) = ebpf.program_mut(program.symbol) {
+        // One that is not loaded has nothing to undo.
+        let _ = loaded.unload();
+    }
+}

@@ -1,0 +1,122 @@
+//! Where the kernel is listened to: every hook with its alternates, in the order of preference.
+//!
+//! Alternates of one hook mean the same; one that sees less says what it leaves out. A program's name is its symbol in
+//! the object.
+
+/// How a program is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attachment {
+    /// At a kernel function's entry, through a BPF trampoline.
+    Fentry,
+    /// At a kernel function's exit, through a BPF trampoline.
+    Fexit,
+    /// At a tracepoint, with typed arguments.
+    Tracepoint,
+    /// On every packet that a socket below the root cgroup is about to receive.
+    CgroupIngress,
+}
+
+/// A program of the object, and where it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// The program's symbol.
+    pub symbol: &'static str,
+    /// How it is attached.
+    pub attachment: Attachment,
+    /// The kernel function or tracepoint.
+    pub target: &'static str,
+}
+
+/// One way to serve a hook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alternate {
+    /// What people call it.
+    pub name: &'static str,
+    /// All of these are attached.
+    pub programs: &'static [Program],
+    /// What this alternate does not see, where it sees less than the first.
+    pub leaves_out: Option<&'static str>,
+}
+
+/// A place in the kernel where something is measured.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Hook {
+    /// The name in `doctor`, logs and metrics.
+    pub name: &'static str,
+    /// The ways to serve it, best first.
+    pub alternates: &'static [Alternate],
+}
+
+const fn fentry(target: &'static str) -> Program {
+    Program { symbol: target, attachment: Attachment::Fentry, target }
+}
+
+const fn tracepoint(target: &'static str) -> Program {
+    Program { symbol: target, attachment: Attachment::Tracepoint, target }
+}
+
+const fn whole(name: &'static str, programs: &'static [Program]) -> Alternate {
+    Alternate { name, programs, leaves_out: None }
+}
+
+/// A network softirq is marked to run.
+pub static SOFTIRQ_RAISE: Hook =
+    Hook { name: "softirq_raise", alternates: &[whole("tracepoint", &[tracepoint("softirq_raise")])] };
+/// A softirq begins to run.
+pub static SOFTIRQ_ENTRY: Hook =
+    Hook { name: "softirq_entry", alternates: &[whole("tracepoint", &[tracepoint("softirq_entry")])] };
+/// A softirq ends.
+pub static SOFTIRQ_EXIT: Hook =
+    Hook { name: "softirq_exit", alternates: &[whole("tracepoint", &[tracepoint("softirq_exit")])] };
+/// A packet enters the network layer.
+pub static IP: Hook =
+    Hook { name: "ip", alternates: &[whole("fentry", &[fentry("ip_rcv_core"), fentry("ip6_rcv_core")])] };
+/// A packet enters its transport protocol.
+pub static TRANSPORT: Hook = Hook {
+    name: "transport",
+    alternates: &[
+        whole("fentry", &[fentry("tcp_v4_rcv"), fentry("tcp_v6_rcv"), fentry("udp_rcv"), fentry("udpv6_rcv")]),
+        Alternate {
+            name: "cgroup_skb",
+            programs: &[Program {
+                symbol: "cgroup_ingress",
+                attachment: Attachment::CgroupIngress,
+                target: "root cgroup",
+            }],
+            leaves_out: Some(
+                "packets that no socket waits for (resets, closed connections, multicast copies, tunnels)",
+            ),
+        },
+    ],
+};
+/// A packet is in its socket's receive queue.
+pub static SOCKET_ENQUEUED: Hook = Hook {
+    name: "socket_enqueued",
+    alternates: &[whole(
+        "fentry",
+        &[
+            fentry("tcp_queue_rcv"),
+            Program {
+                symbol: "udp_enqueue_schedule_skb",
+                attachment: Attachment::Fexit,
+                target: "__udp_enqueue_schedule_skb",
+            },
+        ],
+    )],
+};
+/// A packet's data is copied to the application.
+pub static SOCKET_READ: Hook = Hook {
+    name: "socket_read",
+    alternates: &[
+        whole("fentry", &[fentry("tcp_recv_timestamp"), fentry("skb_consume_udp")]),
+        Alternate {
+            name: "tracepoint",
+            programs: &[tracepoint("skb_copy_datagram_iovec")],
+            leaves_out: Some("UDP datagrams that lie in one piece, which small ones do"),
+        },
+    ],
+};
+
+/// Every hook, in the order of a packet's way.
+pub static ALL: [&Hook; 7] =
+    [&SOFTIRQ_RAISE, &SOFTIRQ_ENTRY, &SOFTIRQ_EXIT, &IP, &TRANSPORT, &SOCKET_ENQUEUED, &SOCKET_READ];

@@ -1,0 +1,217 @@
+//! Everything that knows the kernel: types and field offsets, hooks and their alternates, maps, clocks.
+//!
+//! The seam is narrow on purpose: attach on request, hand over maps.
+
+mod attach;
+pub mod btf;
+pub mod clock;
+pub mod fields;
+pub mod hooks;
+pub mod host;
+pub mod maps;
+pub mod object;
+pub mod plan;
+pub mod refusal;
+pub mod statistics;
+mod timestamping;
+
+use aya::{
+    Ebpf, EbpfError,
+    maps::{Array, MapError as AyaMapError},
+};
+use zerocopy::{FromBytes, Immutable, KnownLayout};
+
+use self::{
+    btf::{Btf, Target},
+    clock::WallClock,
+    fields::ResolvedField,
+    hooks::{Attachment, Hook, Program},
+    host::Host,
+    maps::{ByCpu, MapError},
+    plan::{Attach, Outcome, Status},
+    refusal::Refusal,
+    timestamping::Timestamping,
+};
+use crate::telemetry::Scale;
+
+/// Why nothing at all can be measured on this kernel.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelError {
+    /// The kernel carries no type information.
+    #[error(
+        "{0}; this needs a kernel built with CONFIG_DEBUG_INFO_BTF=y (Debian 11, Ubuntu 20.10, RHEL 8.2 and later have it)"
+    )]
+    NoBtf(#[from] btf::ReadError),
+    /// The kernel's type information cannot be understood.
+    #[error("the kernel's type information in /sys/kernel/btf/vmlinux is damaged: {0}")]
+    Btf(#[from] btf::BtfError),
+    /// The object built into this binary is damaged.
+    #[error("the built-in kernel object is damaged: {0}; rebuild Undercurrent")]
+    Object(#[from] fields::DeclarationError),
+    /// The kernel refused the maps.
+    #[error("{}", maps_refused(.0, .1))]
+    Maps(#[source] EbpfError, Vec<String>),
+    /// A map is missing or cannot be read.
+    #[error("the map `{map}` cannot be used: {source}")]
+    Map {
+        /// Its name.
+        map: &'static str,
+        /// The reason.
+        #[source]
+        source: AyaMapError,
+    },
+    /// A map cannot be mapped into memory.
+    #[error(transparent)]
+    Mmap(#[from] MapError),
+    /// The sidecar cannot follow the wall clock.
+    #[error("cannot watch the wall clock: {0}")]
+    Clock(#[source] std::io::Error),
+}
+
+fn maps_refused(error: &EbpfError, missing: &[String]) -> String {
+    if missing.is_empty() {
+        format!("the kernel refused to create the maps: {error}; `undercurrent doctor` shows what this kernel allows")
+    } else {
+        format!("the kernel refused to create the maps: {error}; run as root, or grant {}", missing.join(", "))
+    }
+}
+
+/// What is wanted of the kernel.
+pub struct Request<'a> {
+    /// The signals that are on, by name.
+    pub signals: &'a [&'static str],
+    /// The hooks that these listen to.
+    pub hooks: &'a [&'static Hook],
+    /// The histograms' scale.
+    pub scale: Scale,
+}
+
+/// The kernel, listened to. Everything is detached when it is dropped, or when the process ends however it ends.
+pub struct Kernel {
+    ebpf: Ebpf,
+    host: Host,
+    fields: Vec<ResolvedField>,
+    outcomes: Vec<Outcome>,
+    timestamping: Option<Timestamping>,
+}
+
+impl Kernel {
+    /// Loads the object and serves the hooks. The kernel's types are parsed once, and their memory is let go.
+    ///
+    /// # Errors
+    /// Where nothing can be measured at all; a hook that cannot be served is an [`Outcome`].
+    pub fn listen(host: Host, request: &Request<'_>) -> Result<Self, KernelError> {
+        let (fields, types) = resolve(request.hooks)?;
+        let settings = object::Settings {
+            signals: request.signals,
+            scale: request.scale,
+            clock: host.clock,
+            cpus: host.cpus,
+            fields: &fields,
+        };
+        let mut ebpf =
+            object::load(&settings).map_err(|error| KernelError::Maps(error, host.missing_capabilities.clone()))?;
+        let mut attaching = Attaching { ebpf: &mut ebpf, btf: &types, host: &host };
+        let outcomes = request.hooks.iter().map(|hook| plan::serve(&mut attaching, hook)).collect();
+        Ok(Self { ebpf, host, fields, outcomes, timestamping: None })
+    }
+
+    /// Facts about the running kernel.
+    #[must_use]
+    pub const fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// What came of each hook asked for.
+    #[must_use]
+    pub fn outcomes(&self) -> &[Outcome] {
+        &self.outcomes
+    }
+
+    /// The fields that programs read, as this kernel has them.
+    #[must_use]
+    pub fn fields(&self) -> &[ResolvedField] {
+        &self.fields
+    }
+
+    /// Whether a hook is served at all.
+    #[must_use]
+    pub fn serves(&self, hook: &Hook) -> bool {
+        self.outcomes.iter().any(|outcome| outcome.hook == hook.name && outcome.status != Status::Absent)
+    }
+
+    /// Makes the kernel stamp every received packet for as long as `self` lives.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn stamp_packets(&mut self) -> std::io::Result<()> {
+        self.timestamping = Some(Timestamping::hold()?);
+        Ok(())
+    }
+
+    /// A map with one entry for each CPU.
+    ///
+    /// # Errors
+    /// Where the object has no such map or it cannot be mapped.
+    pub fn by_cpu<T: FromBytes + Immutable + KnownLayout>(&self, map: &'static str) -> Result<ByCpu<T>, KernelError> {
+        let missing = || KernelError::Map { map, source: AyaMapError::InvalidName { name: map.to_owned() } };
+        let array = self.ebpf.map(map).ok_or_else(missing)?;
+        let aya::maps::Map::Array(data) = array else { return Err(missing()) };
+        Ok(ByCpu::map(map, data.fd(), self.host.cpus)?)
+    }
+
+    /// The programs' clock, to be followed. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// Where the map or a timer cannot be had.
+    pub fn wall_clock(&mut self) -> Result<WallClock, KernelError> {
+        const MAP: &str = ".data.clock";
+        let source = || AyaMapError::InvalidName { name: MAP.to_owned() };
+        let map = self.ebpf.take_map(MAP).ok_or_else(|| KernelError::Map { map: MAP, source: source() })?;
+        let offset = Array::try_from(map).map_err(|source| KernelError::Map { map: MAP, source })?;
+        WallClock::follow(self.host.clock, offset).map_err(KernelError::Clock)
+    }
+
+    /// How often each attached program ran, and how often it could not, by the kernel's own count.
+    pub fn runs(&self) -> impl Iterator<Item = (&str, statistics::Runs)> {
+        self.ebpf.programs().filter_map(|(name, program)| Some((name, statistics::read(program.fd().ok()?)?)))
+    }
+}
+
+/// Resolves what the object reads, and keeps of the kernel's types what attaching needs.
+fn resolve(hooks: &[&'static Hook]) -> Result<(Vec<ResolvedField>, aya::Btf), KernelError> {
+    let raw = btf::read("vmlinux")?;
+    let types = Btf::parse(&raw)?;
+    let fields = fields::resolve(&types, &fields::declared(object::OBJECT)?);
+    let programs = hooks.iter().flat_map(|hook| hook.alternates).flat_map(|alternate| alternate.programs);
+    let targets: Vec<_> = programs.filter_map(target).collect();
+    let sparse = types.sparse(&targets);
+    drop(types);
+    drop(raw);
+    let sparse = sparse.into_aya().map_err(|error| KernelError::Maps(error.into(), Vec::new()))?;
+    Ok((fields, sparse))
+}
+
+fn target(program: &Program) -> Option<Target<'static>> {
+    match program.attachment {
+        Attachment::Fentry | Attachment::Fexit => Some(Target::Function(program.target)),
+        Attachment::Tracepoint => Some(Target::Tracepoint(program.target)),
+        Attachment::CgroupIngress => None,
+    }
+}
+
+struct Attaching<'a> {
+    ebpf: &'a mut Ebpf,
+    btf: &'a aya::Btf,
+    host: &'a Host,
+}
+
+impl Attach for Attaching<'_> {
+    fn attach(&mut self, program: &Program) -> Result<(), Refusal> {
+        attach::attach(self.ebpf, self.btf, self.host, program)
+    }
+
+    fn detach(&mut self, program: &Program) {
+        attach::detach(self.ebpf, program);
+    }
+}

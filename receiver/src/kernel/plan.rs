@@ -1,0 +1,188 @@
+//! Which alternate serves each hook.
+
+use serde::Serialize;
+
+use super::{
+    hooks::{Alternate, Hook, Program},
+    refusal::Refusal,
+};
+
+/// How well a hook, or a signal, is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// As it should be.
+    Whole,
+    /// Something is not seen.
+    Degraded,
+    /// Nothing is seen.
+    Absent,
+}
+
+impl Status {
+    /// The word for people and attributes.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Whole => "whole",
+            Self::Degraded => "degraded",
+            Self::Absent => "absent",
+        }
+    }
+}
+
+/// What came of a hook.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Outcome {
+    /// The hook.
+    pub hook: &'static str,
+    /// How well it is served.
+    pub status: Status,
+    /// The alternate that serves it.
+    pub by: Option<&'static str>,
+    /// The programs attached.
+    pub programs: Vec<&'static str>,
+    /// What the serving alternate does not see.
+    pub leaves_out: Option<&'static str>,
+    /// What was refused on the way, in the order of the alternates.
+    pub refusals: Vec<Refusal>,
+}
+
+/// The kernel, as far as planning needs it.
+pub trait Attach {
+    /// Attaches a program.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    fn attach(&mut self, program: &Program) -> Result<(), Refusal>;
+
+    /// Undoes it.
+    fn detach(&mut self, program: &Program);
+}
+
+/// Serves a hook by the first alternate of which every program attaches, else by the one that got furthest.
+pub fn serve(kernel: &mut impl Attach, hook: &Hook) -> Outcome {
+    let mut refusals = Vec::new();
+    let mut best: Option<(&Alternate, usize)> = None;
+    for alternate in hook.alternates {
+        let attached = attach_all(kernel, alternate, &mut refusals);
+        if attached.len() == alternate.programs.len() {
+            return outcome(hook, alternate, attached, refusals);
+        }
+        if best.is_none_or(|(_, most)| attached.len() > most) && !attached.is_empty() {
+            best = Some((alternate, attached.len()));
+        }
+        for program in alternate.programs {
+            kernel.detach(program);
+        }
+    }
+    match best {
+        Some((alternate, _)) => {
+            let attached = attach_all(kernel, alternate, &mut Vec::new());
+            outcome(hook, alternate, attached, refusals)
+        }
+        None => Outcome {
+            hook: hook.name,
+            status: Status::Absent,
+            by: None,
+            programs: Vec::new(),
+            leaves_out: None,
+            refusals,
+        },
+    }
+}
+
+fn attach_all(kernel: &mut impl Attach, alternate: &Alternate, refusals: &mut Vec<Refusal>) -> Vec<&'static str> {
+    let mut attached = Vec::new();
+    for program in alternate.programs {
+        match kernel.attach(program) {
+            Ok(()) => attached.push(program.symbol),
+            Err(refusal) => refusals.push(refusal),
+        }
+    }
+    attached
+}
+
+fn outcome(hook: &Hook, alternate: &Alternate, programs: Vec<&'static str>, refusals: Vec<Refusal>) -> Outcome {
+    let whole = programs.len() == alternate.programs.len() && alternate.leaves_out.is_none();
+    Outcome {
+        hook: hook.name,
+        status: if whole { Status::Whole } else { Status::Degraded },
+        by: Some(alternate.name),
+        programs,
+        leaves_out: alternate.leaves_out,
+        refusals,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::kernel::hooks::{SOCKET_READ, TRANSPORT};
+
+    /// A kernel that refuses some programs.
+    struct Refusing {
+        refused: BTreeSet<&'static str>,
+        attached: BTreeSet<&'static str>,
+    }
+
+    impl Refusing {
+        fn new(refused: &[&'static str]) -> Self {
+            Self { refused: refused.iter().copied().collect(), attached: BTreeSet::new() }
+        }
+    }
+
+    impl Attach for Refusing {
+        fn attach(&mut self, program: &Program) -> Result<(), Refusal> {
+            if self.refused.contains(program.symbol) {
+                return Err(Refusal { what: program.symbol.to_owned(), cure: String::new() });
+            }
+            self.attached.insert(program.symbol);
+            Ok(())
+        }
+
+        fn detach(&mut self, program: &Program) {
+            self.attached.remove(program.symbol);
+        }
+    }
+
+    fn served(refused: &[&'static str], hook: &Hook) -> (Status, Option<&'static str>, Vec<&'static str>) {
+        let mut kernel = Refusing::new(refused);
+        let outcome = serve(&mut kernel, hook);
+        assert_eq!(kernel.attached, outcome.programs.iter().copied().collect(), "what is attached is what is reported");
+        (outcome.status, outcome.by, outcome.programs)
+    }
+
+    const FENTRIES: [&str; 4] = ["tcp_v4_rcv", "tcp_v6_rcv", "udp_rcv", "udpv6_rcv"];
+
+    #[test]
+    fn the_first_alternate_serves_where_it_attaches() {
+        assert_eq!(served(&[], &TRANSPORT), (Status::Whole, Some("fentry"), FENTRIES.to_vec()));
+    }
+
+    #[test]
+    fn the_next_alternate_serves_whole_and_alone() {
+        assert_eq!(served(&FENTRIES, &TRANSPORT), (Status::Degraded, Some("cgroup_skb"), vec!["cgroup_ingress"]));
+        assert_eq!(served(&["tcp_v6_rcv"], &TRANSPORT), (Status::Degraded, Some("cgroup_skb"), vec!["cgroup_ingress"]));
+        assert_eq!(
+            served(&["tcp_recv_timestamp"], &SOCKET_READ),
+            (Status::Degraded, Some("tracepoint"), vec!["skb_copy_datagram_iovec"])
+        );
+    }
+
+    #[test]
+    fn the_one_that_got_furthest_serves_where_none_is_whole() {
+        let (status, by, programs) = served(&["udp_rcv", "cgroup_ingress"], &TRANSPORT);
+        assert_eq!((status, by), (Status::Degraded, Some("fentry")));
+        assert_eq!(programs, ["tcp_v4_rcv", "tcp_v6_rcv", "udpv6_rcv"]);
+    }
+
+    #[test]
+    fn a_hook_that_nothing_serves_is_absent_and_says_why() {
+        let mut kernel = Refusing::new(&["ip_rcv_core", "ip6_rcv_core"]);
+        let outcome = serve(&mut kernel, &crate::kernel::hooks::IP);
+        assert_eq!((outcome.status, outcome.by, outcome.refusals.len()), (Status::Absent, None, 2));
+    }
+}

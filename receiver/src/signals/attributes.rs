@@ -1,0 +1,63 @@
+//! Attributes that several signals share, and the words for the kernel side's enumerations.
+
+use undercurrent_ebpf::abi::{
+    latency::{Layer, Network, Transport},
+    softirq::Softirq,
+};
+
+use crate::telemetry::AttributeKey;
+
+/// A CPU, as the semantic conventions have it.
+pub const CPU: &str = "cpu.logical_number";
+/// Why something is in no measurement.
+pub const REASON: &str = "undercurrent.reason";
+
+/// A CPU's attribute where every CPU has its own point.
+pub const fn cpu(opt_in: bool) -> AttributeKey {
+    AttributeKey { key: CPU, values: &["0, 1, ..."], opt_in }
+}
+
+/// `undercurrent.network.layer`.
+pub const LAYER: AttributeKey = AttributeKey {
+    key: "undercurrent.network.layer",
+    values: &["ip", "transport", "socket_enqueued", "socket_read"],
+    opt_in: false,
+};
+/// `network.transport`.
+pub const TRANSPORT: AttributeKey = AttributeKey { key: "network.transport", values: &["tcp", "udp"], opt_in: false };
+/// `network.type`.
+pub const NETWORK: AttributeKey = AttributeKey { key: "network.type", values: &["ipv4", "ipv6"], opt_in: false };
+
+/// The value of `undercurrent.network.layer`.
+pub const fn layer(layer: Layer) -> &'static str {
+    match layer {
+        Layer::Ip => "ip",
+        Layer::Transport => "transport",
+        Layer::SocketEnqueued => "socket_enqueued",
+        Layer::SocketRead => "socket_read",
+    }
+}
+
+/// The value of `network.transport`.
+pub const fn transport(transport: Transport) -> &'static str {
+    match transport {
+        Transport::Tcp => "tcp",
+        Transport::Udp => "udp",
+    }
+}
+
+/// The value of `network.type`.
+pub const fn network(network: Network) -> &'static str {
+    match network {
+        Network::Ipv4 => "ipv4",
+        Network::Ipv6 => "ipv6",
+    }
+}
+
+/// The value of `undercurrent.softirq`.
+pub const fn softirq(softirq: Softirq) -> &'static str {
+    match softirq {
+        Softirq::Transmit => "net_tx",
+        Softirq::Receive => "net_rx",
+    }
+}

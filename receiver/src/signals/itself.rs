@@ -1,0 +1,261 @@
+//! What the sidecar says of itself: hooks, losses, memory, and the cost of its own work.
+
+use std::time::Duration;
+
+use super::attributes::REASON;
+use crate::{
+    export::Statistics,
+    kernel::{Kernel, object::MAPS, plan::Status},
+    telemetry::{AttributeKey, Attributes, Data, Descriptor, Instrument, Metric, Point, UnixNanos, View},
+};
+
+/// The name in the catalogue.
+pub const NAME: &str = "itself";
+
+const HOOK: &str = "undercurrent.hook";
+const STATUS: &str = "undercurrent.status";
+const BY: &str = "undercurrent.alternate";
+const MAP: &str = "undercurrent.map";
+const SIGNAL: &str = "undercurrent.signal";
+const REASONS: &[&str] = &[
+    "no_stamp",
+    "transmit_stamp",
+    "negative",
+    "above_range",
+    "unseen_raise",
+    "recursion",
+    "snapshot_replaced",
+    "point_rejected",
+];
+const FAILURE: &str = "error.type";
+const OUTPUT: &str = "undercurrent.output";
+const OUTPUTS: AttributeKey = key(OUTPUT, &["otlp", "json", "table"]);
+
+const fn key(key: &'static str, values: &'static [&'static str]) -> AttributeKey {
+    AttributeKey { key, values, opt_in: false }
+}
+
+/// What was seen and is in no measurement, or in one that cannot hold it.
+pub static LOST: Descriptor = Descriptor {
+    name: "undercurrent.lost",
+    unit: "{event}",
+    description: "Events that were seen but could not be measured, by reason.",
+    instrument: Instrument::Counter,
+    attributes: &[
+        key(SIGNAL, &["latency", "softirq_wait", "network_cpu", "itself"]),
+        key(REASON, REASONS),
+        key("undercurrent.network.layer", &["of a packet"]),
+        key("network.transport", &["of a packet"]),
+        key("network.type", &["of a packet"]),
+        key("undercurrent.softirq", &["of a raise"]),
+        key(HOOK, &["of a program that was running already"]),
+        key(OUTPUT, &["of a snapshot or point"]),
+    ],
+    view: View::Notice { normal: &[] },
+};
+
+static HOOK_STATUS: Descriptor = Descriptor {
+    name: "undercurrent.hook.status",
+    unit: "1",
+    description: "One for the state that each hook is in.",
+    instrument: Instrument::Gauge,
+    attributes: &[
+        key(
+            HOOK,
+            &["softirq_raise", "softirq_entry", "softirq_exit", "ip", "transport", "socket_enqueued", "socket_read"],
+        ),
+        key(STATUS, &["whole", "degraded", "absent"]),
+        key(BY, &["fentry", "tracepoint", "cgroup_skb"]),
+    ],
+    view: View::Notice { normal: &["whole"] },
+};
+
+static MAP_MEMORY: Descriptor = Descriptor {
+    name: "undercurrent.map.memory",
+    unit: "By",
+    description: "Kernel memory of the maps that are sized by the number of CPUs.",
+    instrument: Instrument::UpDownCounter,
+    attributes: &[key(MAP, &["LATENCY", "SOFTIRQ"])],
+    view: View::Hidden,
+};
+
+static COLLECT_DURATION: Descriptor = Descriptor {
+    name: "undercurrent.collect.duration",
+    unit: "s",
+    description: "Time that reading all signals took, for the snapshot before this one.",
+    instrument: Instrument::Gauge,
+    attributes: &[],
+    view: View::Hidden,
+};
+
+static EXPORT_POINTS: Descriptor = Descriptor {
+    name: "undercurrent.export.points",
+    unit: "{point}",
+    description: "Points that an output delivered.",
+    instrument: Instrument::Counter,
+    attributes: &[OUTPUTS],
+    view: View::Hidden,
+};
+
+static EXPORT_FAILURES: Descriptor = Descriptor {
+    name: "undercurrent.export.failures",
+    unit: "{request}",
+    description: "Deliveries that failed, by reason.",
+    instrument: Instrument::Counter,
+    attributes: &[OUTPUTS, key(FAILURE, &["the gRPC status, or what went wrong before one came"])],
+    view: View::Notice { normal: &[] },
+};
+
+static EXPORT_DURATION: Descriptor = Descriptor {
+    name: "undercurrent.export.duration",
+    unit: "s",
+    description: "Time that the last delivery took.",
+    instrument: Instrument::Gauge,
+    attributes: &[OUTPUTS],
+    view: View::Hidden,
+};
+
+static CPU_TIME: Descriptor = Descriptor {
+    name: "process.cpu.time",
+    unit: "s",
+    description: "CPU time of the sidecar's own process; its programs' time is the kernel's.",
+    instrument: Instrument::Counter,
+    attributes: &[key("cpu.mode", &["user", "system"])],
+    view: View::Hidden,
+};
+
+static MEMORY: Descriptor = Descriptor {
+    name: "process.memory.usage",
+    unit: "By",
+    description: "Resident memory of the sidecar's own process.",
+    instrument: Instrument::UpDownCounter,
+    attributes: &[],
+    view: View::Hidden,
+};
+
+/// The sidecar's own metrics.
+pub static METRICS: [&Descriptor; 9] = [
+    &LOST,
+    &HOOK_STATUS,
+    &MAP_MEMORY,
+    &COLLECT_DURATION,
+    &EXPORT_POINTS,
+    &EXPORT_FAILURES,
+    &EXPORT_DURATION,
+    &CPU_TIME,
+    &MEMORY,
+];
+
+/// A point of [`LOST`].
+pub fn lost(signal: &'static str, reason: &'static str, attributes: Attributes, count: u64, start: UnixNanos) -> Point {
+    Point { attributes: attributes.with(SIGNAL, signal).with(REASON, reason), start, data: integer(count) }
+}
+
+fn integer(count: u64) -> Data {
+    Data::Integer(i64::try_from(count).unwrap_or(i64::MAX))
+}
+
+/// Reads what the sidecar says of itself.
+pub struct Itself {
+    start: UnixNanos,
+    signals: Vec<&'static str>,
+}
+
+impl Itself {
+    /// Begins now, for the signals that are on.
+    #[must_use]
+    pub const fn new(start: UnixNanos, signals: Vec<&'static str>) -> Self {
+        Self { start, signals }
+    }
+
+    /// The sidecar's own measurements.
+    #[must_use]
+    pub fn read(&self, kernel: &Kernel, collect: Option<Duration>, exports: &[Statistics]) -> Vec<Metric> {
+        let one = |descriptor, data: Option<Data>| Metric {
+            descriptor,
+            points: data.map(|data| self.point(Attributes::new(), data)).into_iter().collect(),
+        };
+        let mut metrics = vec![
+            self.hooks(kernel),
+            self.memory(kernel),
+            self.missed(kernel),
+            one(&COLLECT_DURATION, collect.map(|duration| Data::Double(duration.as_secs_f64()))),
+        ];
+        metrics.extend(self.exports(exports));
+        metrics.extend(self.process());
+        metrics
+    }
+
+    const fn point(&self, attributes: Attributes, data: Data) -> Point {
+        Point { attributes, start: self.start, data }
+    }
+
+    fn hooks(&self, kernel: &Kernel) -> Metric {
+        let points = kernel.outcomes().iter().map(|outcome| {
+            let attributes = Attributes::new().with(HOOK, outcome.hook).with(STATUS, outcome.status.as_str());
+            let attributes = match outcome.by {
+                Some(by) if outcome.status != Status::Absent => attributes.with(BY, by),
+                _ => attributes,
+            };
+            self.point(attributes, Data::Integer(1))
+        });
+        Metric { descriptor: &HOOK_STATUS, points: points.collect() }
+    }
+
+    fn memory(&self, kernel: &Kernel) -> Metric {
+        let points = MAPS.iter().map(|map| {
+            let bytes = map.bytes(kernel.host().cpus, &self.signals);
+            self.point(Attributes::new().with(MAP, map.name), integer(bytes as u64))
+        });
+        Metric { descriptor: &MAP_MEMORY, points: points.collect() }
+    }
+
+    fn missed(&self, kernel: &Kernel) -> Metric {
+        let runs: Vec<_> = kernel.runs().collect();
+        let points = kernel.outcomes().iter().map(|outcome| {
+            let missed = runs.iter().filter(|(program, _)| outcome.programs.contains(program));
+            let missed = missed.map(|(_, runs)| runs.recursion_misses).sum();
+            lost(NAME, "recursion", Attributes::new().with(HOOK, outcome.hook), missed, self.start)
+        });
+        Metric { descriptor: &LOST, points: points.collect() }
+    }
+
+    fn exports(&self, exports: &[Statistics]) -> [Metric; 4] {
+        let (mut points, mut durations, mut failures, mut losses) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for (output, totals) in exports.iter().map(|statistics| (statistics.output(), statistics.totals())) {
+            let attributes = Attributes::new().with(OUTPUT, output);
+            points.push(self.point(attributes.clone(), integer(totals.points)));
+            if let Some(duration) = totals.last_duration {
+                durations.push(self.point(attributes.clone(), Data::Double(duration.as_secs_f64())));
+            }
+            for (reason, count) in totals.failures {
+                failures.push(self.point(attributes.clone().with(FAILURE, reason), integer(count)));
+            }
+            for (reason, count) in
+                [("snapshot_replaced", totals.dropped_snapshots), ("point_rejected", totals.rejected_points)]
+            {
+                losses.push(lost(NAME, reason, attributes.clone(), count, self.start));
+            }
+        }
+        let metric = |descriptor, points| Metric { descriptor, points };
+        [
+            metric(&EXPORT_POINTS, points),
+            metric(&EXPORT_DURATION, durations),
+            metric(&EXPORT_FAILURES, failures),
+            metric(&LOST, losses),
+        ]
+    }
+
+    fn process(&self) -> Vec<Metric> {
+        let Ok(stat) = procfs::process::Process::myself().and_then(|process| process.stat()) else { return Vec::new() };
+        let ticks = procfs::ticks_per_second() as f64;
+        let time = |mode: &'static str, spent: u64| {
+            self.point(Attributes::new().with("cpu.mode", mode), Data::Double(spent as f64 / ticks))
+        };
+        let resident = self.point(Attributes::new(), integer(stat.rss * procfs::page_size()));
+        vec![
+            Metric { descriptor: &CPU_TIME, points: vec![time("user", stat.utime), time("system", stat.stime)] },
+            Metric { descriptor: &MEMORY, points: vec![resident] },
+        ]
+    }
+}

@@ -1,0 +1,129 @@
+//! The signals: each reads what its handlers left in the kernel's cells, or a file of the kernel's, and yields
+//! measurements. Names, hooks, metrics and docs of a signal derive from its one entry in [`REGISTRY`].
+
+mod attributes;
+pub mod itself;
+mod latency;
+mod network_cpu;
+mod softirq_wait;
+mod softnet;
+mod status;
+
+use std::io;
+
+use crate::{
+    config::Signals as Settings,
+    kernel::{Kernel, KernelError, hooks::Hook, host::Host},
+    telemetry::{Descriptor, Metric, UnixNanos},
+};
+
+pub use status::{SignalStatus, statuses};
+
+/// A signal that is being measured.
+pub trait Signal {
+    /// What was measured since the start.
+    ///
+    /// # Errors
+    /// Where the kernel's file or map cannot be read; the other signals go on.
+    fn read(&mut self) -> Result<Vec<Metric>, ReadError>;
+}
+
+/// Why a signal could not be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read {what}: {source}")]
+pub struct ReadError {
+    /// The file.
+    pub what: &'static str,
+    /// The reason.
+    #[source]
+    pub source: io::Error,
+}
+
+/// Why a signal could not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// A map is not there.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// A file cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+/// What a signal is opened with.
+pub struct Opening<'a> {
+    /// The kernel, listened to.
+    pub kernel: &'a Kernel,
+    /// What the configuration says of all signals.
+    pub settings: &'a Settings,
+    /// Since when cells count.
+    pub start: UnixNanos,
+}
+
+/// What a caveat of this host takes from a signal.
+pub type Caveats = fn(&Host) -> Vec<String>;
+
+/// A signal of the product.
+pub struct Entry {
+    /// Its name in configuration, logs, status and docs.
+    pub name: &'static str,
+    /// One sentence for people.
+    pub summary: &'static str,
+    /// Its metrics.
+    pub metrics: &'static [&'static Descriptor],
+    /// Whether the configuration wants it.
+    pub enabled: fn(&Settings) -> bool,
+    /// The hooks it listens to under a configuration.
+    pub hooks: fn(&Settings) -> Vec<&'static Hook>,
+    /// What of it this host keeps from being measured, hooks aside.
+    pub caveats: Caveats,
+    /// Begins to measure.
+    pub open: fn(&Opening<'_>) -> Result<Box<dyn Signal>, OpenError>,
+}
+
+/// Every signal, in the order of the catalogue.
+pub static REGISTRY: [&Entry; 4] = [&network_cpu::ENTRY, &softnet::ENTRY, &latency::ENTRY, &softirq_wait::ENTRY];
+
+/// Every metric of the catalogue, each once: the signals' and the sidecar's own.
+pub fn catalogue() -> impl Iterator<Item = (&'static str, &'static Descriptor)> {
+    let signals = REGISTRY.iter().flat_map(|entry| entry.metrics.iter().map(|metric| (entry.name, *metric)));
+    signals.chain(itself::METRICS.iter().map(|metric| (itself::NAME, *metric)))
+}
+
+/// The signals that a configuration wants.
+pub fn wanted(settings: &Settings) -> impl Iterator<Item = &'static Entry> {
+    REGISTRY.iter().copied().filter(|entry| (entry.enabled)(settings))
+}
+
+/// The hooks of all wanted signals, each once, in the order of a packet's way.
+#[must_use]
+pub fn hooks(settings: &Settings) -> Vec<&'static Hook> {
+    let wanted: Vec<&Hook> = wanted(settings).flat_map(|entry| (entry.hooks)(settings)).collect();
+    crate::kernel::hooks::ALL.into_iter().filter(|hook| wanted.contains(hook)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_known_to_the_configuration() {
+        let names: BTreeSet<_> = REGISTRY.iter().map(|entry| entry.name).collect();
+        assert_eq!(names.len(), REGISTRY.len());
+        let configured = serde_json::to_value(Settings::default()).expect("settings");
+        let configured: BTreeSet<_> = configured.as_object().expect("an object").keys().cloned().collect();
+        assert_eq!(names.into_iter().map(str::to_owned).collect::<BTreeSet<_>>(), configured);
+    }
+
+    #[test]
+    fn metrics_follow_the_conventions() {
+        let mut names = BTreeSet::new();
+        for (_, metric) in catalogue() {
+            assert!(names.insert(metric.name), "{} stands once", metric.name);
+            assert!(!metric.name.split('.').any(|part| part == "total"), "{}", metric.name);
+            assert!(metric.description.ends_with('.'), "{}", metric.name);
+        }
+    }
+}

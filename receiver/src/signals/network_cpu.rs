@@ -1,0 +1,88 @@
+//! `network_cpu`: CPU time of the network softirqs, exact, from entry to exit on every CPU.
+
+use undercurrent_ebpf::abi::softirq::{Softirq, SoftirqCells};
+
+use super::{Entry, OpenError, Opening, ReadError, Signal, attributes};
+use crate::{
+    kernel::{hooks, host::Host, maps::ByCpu},
+    telemetry::{AttributeKey, Attributes, Data, Descriptor, Instrument, Metric, Point, UnixNanos, View},
+};
+
+pub static ENTRY: Entry = Entry {
+    name: "network_cpu",
+    summary: "CPU time of the network softirqs, in interrupt context and in ksoftirqd alike",
+    metrics: &[&CPU_TIME],
+    enabled: |settings| settings.network_cpu.enabled,
+    hooks: |_| vec![&hooks::SOFTIRQ_ENTRY, &hooks::SOFTIRQ_EXIT],
+    caveats,
+    open,
+};
+
+const EVENT: &str = "undercurrent.network.event";
+
+static CPU_TIME: Descriptor = Descriptor {
+    name: "undercurrent.network.cpu.time",
+    unit: "s",
+    description: "CPU time spent on network events.",
+    instrument: Instrument::Counter,
+    attributes: &[
+        AttributeKey { key: EVENT, values: &["receive_softirq", "transmit_softirq"], opt_in: false },
+        attributes::cpu(true),
+    ],
+    view: View::Section,
+};
+
+struct NetworkCpu {
+    cells: ByCpu<SoftirqCells>,
+    per_cpu: bool,
+    start: UnixNanos,
+}
+
+fn open(opening: &Opening<'_>) -> Result<Box<dyn Signal>, OpenError> {
+    Ok(Box::new(NetworkCpu {
+        cells: opening.kernel.by_cpu("SOFTIRQ")?,
+        per_cpu: opening.settings.network_cpu.per_cpu,
+        start: opening.start,
+    }))
+}
+
+fn caveats(host: &Host) -> Vec<String> {
+    let mut caveats = Vec::new();
+    if host.preempt_rt {
+        caveats.push("PREEMPT_RT: softirqs run in threads, and their time includes what preempted them".to_owned());
+    }
+    if !host.threaded_napi.is_empty() {
+        caveats.push(format!("threaded NAPI is not measured: {}", host.threaded_napi.join(", ")));
+    }
+    caveats
+}
+
+const fn event(softirq: Softirq) -> &'static str {
+    match softirq {
+        Softirq::Transmit => "transmit_softirq",
+        Softirq::Receive => "receive_softirq",
+    }
+}
+
+impl Signal for NetworkCpu {
+    fn read(&mut self) -> Result<Vec<Metric>, ReadError> {
+        let mut by_cpu = Vec::new();
+        self.cells.for_each(|cpu, cells| by_cpu.push((cpu, cells.state.map(|state| state.time))));
+        let point = |attributes: Attributes, nanoseconds: u64| Point {
+            attributes,
+            start: self.start,
+            data: Data::Double(nanoseconds as f64 / 1e9),
+        };
+        let points = Softirq::ALL.into_iter().flat_map(|softirq| {
+            let attributes = Attributes::new().with(EVENT, event(softirq));
+            let times = by_cpu.iter().map(move |(cpu, times)| (*cpu, times[softirq as usize]));
+            if self.per_cpu {
+                let cpu = |(cpu, time)| point(attributes.clone().with(attributes::CPU, cpu as i64), time);
+                times.map(cpu).collect::<Vec<_>>()
+            } else {
+                vec![point(attributes, times.map(|(_, time)| time).sum())]
+            }
+        });
+        Ok(vec![Metric { descriptor: &CPU_TIME, points: points.collect() }])
+    }
+}

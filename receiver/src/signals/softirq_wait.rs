@@ -1,0 +1,77 @@
+//! `softirq_wait`: how long a network softirq waits from its raise to its run.
+
+use undercurrent_ebpf::abi::{
+    histogram::SLOTS,
+    softirq::{Softirq, SoftirqCells},
+};
+
+use super::{
+    Entry, OpenError, Opening, ReadError, Signal, attributes,
+    itself::{LOST, lost},
+};
+use crate::{
+    kernel::{hooks, maps::ByCpu},
+    telemetry::{
+        AttributeKey, Attributes, Data, Descriptor, ExponentialHistogram, Instrument, Metric, Point, Scale, UnixNanos,
+        View,
+    },
+};
+
+pub static ENTRY: Entry = Entry {
+    name: "softirq_wait",
+    summary: "Time from when a network softirq is raised until it runs",
+    metrics: &[&WAIT],
+    enabled: |settings| settings.softirq_wait.enabled,
+    hooks: |_| vec![&hooks::SOFTIRQ_RAISE, &hooks::SOFTIRQ_ENTRY],
+    caveats: |_| Vec::new(),
+    open,
+};
+
+const SOFTIRQ: &str = "undercurrent.softirq";
+
+static WAIT: Descriptor = Descriptor {
+    name: "undercurrent.softirq.wait.duration",
+    unit: "s",
+    description: "Time from when a network softirq was first raised until it ran.",
+    instrument: Instrument::ExponentialHistogram,
+    attributes: &[AttributeKey { key: SOFTIRQ, values: &["net_rx", "net_tx"], opt_in: false }],
+    view: View::Section,
+};
+
+struct SoftirqWait {
+    cells: ByCpu<SoftirqCells>,
+    scale: Scale,
+    start: UnixNanos,
+}
+
+fn open(opening: &Opening<'_>) -> Result<Box<dyn Signal>, OpenError> {
+    Ok(Box::new(SoftirqWait {
+        cells: opening.kernel.by_cpu("SOFTIRQ")?,
+        scale: opening.settings.latency.scale,
+        start: opening.start,
+    }))
+}
+
+impl Signal for SoftirqWait {
+    fn read(&mut self) -> Result<Vec<Metric>, ReadError> {
+        let mut totals = Softirq::ALL.map(|softirq| (softirq, [0_u64; SLOTS], 0_u64, 0_u64));
+        self.cells.for_each(|_, cells| {
+            for (softirq, slots, sum, unseen) in &mut totals {
+                let wait = &cells.wait[*softirq as usize];
+                slots.iter_mut().zip(wait.slots).for_each(|(total, slot)| *total += slot);
+                *sum += wait.sum;
+                *unseen += cells.unseen_raises[*softirq as usize];
+            }
+        });
+        let (mut waits, mut losses) = (Vec::new(), Vec::new());
+        for (softirq, slots, sum, unseen) in totals {
+            let attributes = Attributes::new().with(SOFTIRQ, attributes::softirq(softirq));
+            losses.push(lost(ENTRY.name, "unseen_raise", attributes.clone(), unseen, self.start));
+            let histogram = ExponentialHistogram::from_slots(self.scale, &slots[..self.scale.slots()], sum);
+            if histogram.count() > 0 {
+                waits.push(Point { attributes, start: self.start, data: Data::Histogram(histogram) });
+            }
+        }
+        Ok(vec![Metric { descriptor: &WAIT, points: waits }, Metric { descriptor: &LOST, points: losses }])
+    }
+}

@@ -1,0 +1,137 @@
+//! `softnet`: the kernel's own counts of what each CPU's receive softirq got through.
+
+mod file;
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use self::file::{Row, parse};
+use super::{Entry, OpenError, Opening, ReadError, Signal, attributes};
+use crate::telemetry::{Attributes, Data, Descriptor, Instrument, Metric, Point, UnixNanos, View};
+
+pub static ENTRY: Entry = Entry {
+    name: "softnet",
+    summary: "The kernel's own counts of packets, drops and exhausted budgets of each CPU's receive softirq",
+    metrics: &[&PROCESSED, &DROPPED, &SQUEEZED],
+    enabled: |settings| settings.softnet.enabled,
+    hooks: |_| Vec::new(),
+    caveats: |_| Vec::new(),
+    open,
+};
+
+const SOURCE: &str = "/proc/net/softnet_stat";
+
+macro_rules! counter {
+    ($name:ident, $metric:literal, $unit:literal, $description:literal) => {
+        static $name: Descriptor = Descriptor {
+            name: $metric,
+            unit: $unit,
+            description: $description,
+            instrument: Instrument::Counter,
+            attributes: &[attributes::cpu(false)],
+            view: View::Section,
+        };
+    };
+}
+
+counter!(PROCESSED, "undercurrent.softnet.processed", "{packet}", "Packets that the receive softirq took in.");
+counter!(
+    DROPPED,
+    "undercurrent.softnet.dropped",
+    "{packet}",
+    "Packets dropped since the CPU's backlog queue was full."
+);
+counter!(
+    SQUEEZED,
+    "undercurrent.softnet.squeezed",
+    "{run}",
+    "Runs of the receive softirq that ended with work left, out of budget or time."
+);
+
+struct Softnet {
+    per_cpu: bool,
+    start: UnixNanos,
+    last: BTreeMap<u32, Row>,
+    totals: BTreeMap<u32, [u64; 3]>,
+}
+
+fn open(opening: &Opening<'_>) -> Result<Box<dyn Signal>, OpenError> {
+    let rows = read(Path::new(SOURCE))?;
+    Ok(Box::new(Softnet::new(rows, opening.settings.softnet.per_cpu, opening.start)))
+}
+
+fn read(path: &Path) -> Result<Vec<Row>, ReadError> {
+    let text = fs::read_to_string(path).map_err(|source| ReadError { what: SOURCE, source })?;
+    parse(&text).map_err(|error| ReadError { what: SOURCE, source: std::io::Error::other(error) })
+}
+
+impl Softnet {
+    fn new(rows: Vec<Row>, per_cpu: bool, start: UnixNanos) -> Self {
+        let totals = rows.iter().map(|row| (row.cpu, [0; 3])).collect();
+        Self { per_cpu, start, last: rows.into_iter().map(|row| (row.cpu, row)).collect(), totals }
+    }
+
+    /// Adds what was counted since the last rows. The kernel's counters have 32 bits and wrap.
+    fn advance(&mut self, rows: Vec<Row>) {
+        for row in rows {
+            // A CPU that comes online later counts from zero.
+            let last = self.last.insert(row.cpu, row).map_or([0; 3], |last| last.counts);
+            let totals = self.totals.entry(row.cpu).or_default();
+            for (total, (now, before)) in totals.iter_mut().zip(row.counts.into_iter().zip(last)) {
+                *total += u64::from(now.wrapping_sub(before));
+            }
+        }
+    }
+
+    fn points(&self, counter: usize) -> Vec<Point> {
+        let point = |attributes, count: u64| Point {
+            attributes,
+            start: self.start,
+            data: Data::Integer(i64::try_from(count).unwrap_or(i64::MAX)),
+        };
+        let counts = self.totals.iter().map(|(cpu, totals)| (*cpu, totals[counter]));
+        if self.per_cpu {
+            counts.map(|(cpu, count)| point(Attributes::new().with(attributes::CPU, cpu), count)).collect()
+        } else {
+            vec![point(Attributes::new(), counts.map(|(_, count)| count).sum())]
+        }
+    }
+}
+
+impl Signal for Softnet {
+    fn read(&mut self) -> Result<Vec<Metric>, ReadError> {
+        self.advance(read(Path::new(SOURCE))?);
+        let metrics = ENTRY.metrics.iter().enumerate();
+        Ok(metrics.map(|(counter, descriptor)| Metric { descriptor, points: self.points(counter) }).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(cpu: u32, processed: u32) -> Row {
+        Row { cpu, counts: [processed, 0, 0] }
+    }
+
+    #[test]
+    fn counts_go_on_through_a_wrap_and_through_a_cpu_that_comes_late() {
+        let mut softnet = Softnet::new(vec![row(0, u32::MAX - 1)], true, UnixNanos(0));
+        softnet.advance(vec![row(0, 3), row(2, 7)]);
+        softnet.advance(vec![row(0, 10), row(2, 7)]);
+        let counts: Vec<_> = softnet.points(0).into_iter().map(|point| point.data).collect();
+        assert_eq!(counts, [Data::Integer(12), Data::Integer(7)]);
+    }
+
+    #[test]
+    fn without_cpus_there_is_one_point() {
+        let mut softnet = Softnet::new(vec![row(0, 0), row(1, 0)], false, UnixNanos(0));
+        softnet.advance(vec![row(0, 1), row(1, 2)]);
+        assert_eq!(softnet.points(0).into_iter().map(|point| point.data).collect::<Vec<_>>(), [Data::Integer(3)]);
+    }
+
+    #[test]
+    fn this_kernels_file_is_understood() {
+        let rows = read(Path::new(SOURCE)).expect("the kernel's file");
+        assert!(!rows.is_empty());
+    }
+}

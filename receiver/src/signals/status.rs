@@ -1,0 +1,58 @@
+//! How well each signal is served on this host.
+
+use serde::Serialize;
+
+use super::{Entry, REGISTRY};
+use crate::{
+    config::Signals as Settings,
+    kernel::{
+        host::Host,
+        plan::{Outcome, Status},
+    },
+};
+
+/// How well a signal is served.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SignalStatus {
+    /// The signal.
+    pub signal: &'static str,
+    /// Absent too where the configuration does not want it; `reasons` says so.
+    pub status: Status,
+    /// Whether the configuration wants it.
+    pub enabled: bool,
+    /// What keeps it from being whole.
+    pub reasons: Vec<String>,
+}
+
+/// The status of every signal, from what came of its hooks.
+#[must_use]
+pub fn statuses(settings: &Settings, host: &Host, outcomes: &[Outcome]) -> Vec<SignalStatus> {
+    REGISTRY.iter().map(|entry| status(entry, settings, host, outcomes)).collect()
+}
+
+fn status(entry: &Entry, settings: &Settings, host: &Host, outcomes: &[Outcome]) -> SignalStatus {
+    if !(entry.enabled)(settings) {
+        let reasons = vec!["switched off by the configuration".to_owned()];
+        return SignalStatus { signal: entry.name, status: Status::Absent, enabled: false, reasons };
+    }
+    let hooks = (entry.hooks)(settings);
+    let served: Vec<_> = outcomes.iter().filter(|outcome| hooks.iter().any(|hook| hook.name == outcome.hook)).collect();
+    let mut reasons: Vec<String> = served.iter().filter_map(|outcome| reason(outcome)).collect();
+    reasons.extend((entry.caveats)(host));
+    let absent = !served.is_empty() && served.iter().all(|outcome| outcome.status == Status::Absent);
+    let status = match (absent, reasons.is_empty()) {
+        (true, _) => Status::Absent,
+        (false, true) => Status::Whole,
+        (false, false) => Status::Degraded,
+    };
+    SignalStatus { signal: entry.name, status, enabled: true, reasons }
+}
+
+fn reason(outcome: &Outcome) -> Option<String> {
+    match (outcome.status, outcome.leaves_out) {
+        (Status::Whole, _) => None,
+        (Status::Absent, _) => Some(format!("{} is not seen", outcome.hook)),
+        (Status::Degraded, Some(leaves_out)) => Some(format!("{} does not see {leaves_out}", outcome.hook)),
+        (Status::Degraded, None) => Some(format!("{} is seen in part", outcome.hook)),
+    }
+}
