@@ -2,4 +2,7 @@
 //!
 //! Data flows one way: `kernel` -> `signals` -> `telemetry` -> `export`.
 
+pub mod cli;
+pub mod config;
+pub mod environment;
 pub mod telemetry;

@@ -1,0 +1,111 @@
+//! The words of the command line. Doc comments here are what `--help` says.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser};
+
+use crate::config::{Interval, Output, Span};
+
+const AFTER_HELP: &str = "\
+Flags win over environment variables, and these over the configuration file.
+
+Environment:
+  OTEL_EXPORTER_OTLP_ENDPOINT     the collector; makes otlp the default output (and the other OTEL_EXPORTER_OTLP_*)
+  OTEL_METRIC_EXPORT_INTERVAL     interval in milliseconds
+  OTEL_RESOURCE_ATTRIBUTES        more attributes of this node, as key=value,key=value
+  OTEL_SERVICE_NAME               instead of `undercurrent`
+  K8S_NODE_NAME, NODE_NAME        the Kubernetes node
+  RUST_LOG, OTEL_LOG_LEVEL        log level: error, warn, info, debug, trace; logs go to standard error
+  NO_COLOR                        no colours";
+
+/// Measures what the kernel's network stack costs and exports it as OpenTelemetry.
+#[derive(Parser)]
+#[command(
+    name = "undercurrent",
+    bin_name = "undercurrent",
+    version,
+    args_conflicts_with_subcommands = true,
+    after_help = AFTER_HELP
+)]
+pub struct Arguments {
+    #[command(flatten)]
+    pub run: RunArguments,
+    #[command(subcommand)]
+    pub subcommand: Option<Subcommand>,
+}
+
+#[derive(clap::Subcommand)]
+pub enum Subcommand {
+    /// Measure and export until told to stop (the default).
+    #[command(after_help = AFTER_HELP)]
+    Run(RunArguments),
+    /// Say what works on this machine, what does not, and what to do about it.
+    ///
+    /// Exit status: 0 whole, 1 degraded, 2 cannot run.
+    Doctor(DoctorArguments),
+    /// List the signals with their metrics.
+    Signals(SignalsArguments),
+    /// Print a first configuration file, or the schema of one.
+    Config {
+        #[command(subcommand)]
+        file: ConfigFile,
+    },
+}
+
+#[derive(Args)]
+pub struct RunArguments {
+    /// Configuration file (YAML).
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Time between snapshots, such as 500ms [default: 10s; for a table alone 1s].
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub interval: Option<Interval>,
+    /// Stop after this time [default: never].
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub duration: Option<Span>,
+    /// table, json, json=FILE or otlp; repeatable [default: otlp with an endpoint, else table].
+    #[arg(long, value_name = "OUTPUT")]
+    pub output: Vec<Output>,
+}
+
+/// How to look at the machine.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct DoctorArguments {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Send traffic over loopback and see whether every hook fires.
+    #[arg(long)]
+    pub probe: bool,
+    /// Configuration file (YAML), for the signals and limits to judge by.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// How to list the signals.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct SignalsArguments {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What to print about the configuration file.
+#[derive(clap::Subcommand, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConfigFile {
+    /// Print a commented file that says everything and changes nothing.
+    Example,
+    /// Print the JSON schema, for editors.
+    Schema,
+}
+
+impl ConfigFile {
+    /// What is asked for, ending in a newline.
+    #[must_use]
+    pub fn text(self) -> String {
+        match self {
+            Self::Example => crate::config::EXAMPLE.to_owned(),
+            Self::Schema => format!("{:#}\n", crate::config::schema()),
+        }
+    }
+}

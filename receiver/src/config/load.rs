@@ -1,0 +1,133 @@
+//! Reads the configuration file.
+
+use std::{fs, io, io::Read, path::Path};
+
+use serde_saphyr::{budget, options};
+
+use super::{ConfigError, File, Position};
+
+/// The largest file that is read, in bytes. A full configuration has a few kilobytes.
+pub const SIZE_LIMIT: u64 = 1 << 20;
+
+impl File {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// Where the file cannot be read, is no YAML, or holds a key or value that is unknown.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        Self::parse(path, &read(path)?)
+    }
+
+    /// Checks a file's content; `path` is what errors call it.
+    ///
+    /// # Errors
+    /// Where the content is no YAML, or holds a key or value that is unknown.
+    pub fn parse(path: &Path, content: &[u8]) -> Result<Self, ConfigError> {
+        let text = text(path, content)?;
+        let options = options! {
+            strict_booleans: true,
+            with_snippet: false,
+            budget: budget! { max_depth: 32 },
+        };
+        // A file of comments alone is an empty document, which YAML reads as null.
+        serde_saphyr::from_str_with_options::<Option<Self>>(text, options)
+            .map(Option::unwrap_or_default)
+            .map_err(|error| ConfigError::from_yaml(path, text, &error))
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, ConfigError> {
+    let at = || path.to_owned();
+    let unreadable = |source: io::Error| match source.kind() {
+        io::ErrorKind::NotFound => ConfigError::Missing { path: at() },
+        io::ErrorKind::IsADirectory => ConfigError::Directory { path: at() },
+        io::ErrorKind::PermissionDenied => ConfigError::Denied { path: at() },
+        _ => ConfigError::Unreadable { path: at(), source },
+    };
+    let file = fs::File::open(path).map_err(unreadable)?;
+    let mut content = Vec::new();
+    file.take(SIZE_LIMIT + 1).read_to_end(&mut content).map_err(unreadable)?;
+    if content.len() as u64 > SIZE_LIMIT {
+        return Err(ConfigError::TooLarge { path: at() });
+    }
+    Ok(content)
+}
+
+fn text<'a>(path: &Path, content: &'a [u8]) -> Result<&'a str, ConfigError> {
+    let not_text =
+        |offset: usize| ConfigError::NotText { path: path.to_owned(), position: position(&content[..offset]) };
+    let text = std::str::from_utf8(content).map_err(|error| not_text(error.valid_up_to()))?;
+    let control = |character: char| character.is_control() && !matches!(character, '\t' | '\n' | '\r' | '\u{85}');
+    match text.find(control) {
+        Some(offset) => Err(not_text(offset)),
+        None => Ok(text),
+    }
+}
+
+/// Where the byte after `before` stands.
+fn position(before: &[u8]) -> Position {
+    let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+    let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+    let column = String::from_utf8_lossy(&before[start..]).chars().count() + 1;
+    Position { line: line as u64, column: column as u64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn refusal(path: &Path, folder: &Path) -> String {
+        File::load(path).expect_err("refused").to_string().replace(&folder.display().to_string(), "/etc")
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let large = folder.path().join("large.yaml");
+        fs::write(&large, "#".repeat(SIZE_LIMIT as usize + 1)).expect("written");
+        let cases = [folder.path().join("missing.yaml"), folder.path().to_owned(), large.join("below"), large];
+        insta::assert_snapshot!(cases.map(|path| refusal(&path, folder.path())).join("\n"), @"
+        /etc/missing.yaml: no such file: check the path, or write a first one with `undercurrent config example`
+        /etc: is a directory: name the file in it
+        /etc/large.yaml/below: cannot be read: Not a directory (os error 20)
+        /etc/large.yaml: is larger than 1024 KiB: this is no configuration file, check the path
+        ");
+    }
+
+    #[test]
+    fn denied_says_whom_to_let_in() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("secret.yaml");
+        fs::write(&path, "interval: 3s\n").expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).expect("closed");
+        let refusal = std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                // Capabilities are each thread's own: this one reads like anybody else, even as root.
+                caps::clear(None, caps::CapSet::Effective).expect("capabilities dropped");
+                refusal(&path, folder.path())
+            });
+            reader.join().expect("no panic")
+        });
+        insta::assert_snapshot!(refusal, @"/etc/secret.yaml: permission denied: let the user that runs undercurrent read it");
+    }
+
+    #[test]
+    fn the_largest_file_is_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("config.yaml");
+        let mut content = "interval: 3s\n".to_owned();
+        content.push_str(&"#".repeat(SIZE_LIMIT as usize - content.len()));
+        fs::write(&path, content).expect("written");
+        let interval = File::load(&path).expect("loaded").interval;
+        assert_eq!(interval, "3s".parse().ok());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_content_panics(content: Vec<u8>, text in "(interval|otlp|signals|[-:,\\[\\]{}#&*!|>'\"%@` \t\n]|[a-z0-9]){0,40}") {
+            let _ = (File::parse(Path::new("c"), &content), File::parse(Path::new("c"), text.as_bytes()));
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! What an administrator can set: the file, its errors, its schema and reference, and what comes out of flags,
+//! environment and file together.
+
+mod error;
+mod file;
+mod load;
+mod nearest;
+mod output;
+mod problem;
+mod reference;
+mod schema;
+mod settings;
+mod signals;
+mod units;
+
+pub use error::{ConfigError, Position};
+pub use file::{Compression, File, Headers, Otlp, Resource};
+pub use load::SIZE_LIMIT;
+pub use output::{Destination, Output, OutputError, Outputs};
+pub use reference::markdown;
+pub use schema::{EXAMPLE, schema, signal_names};
+pub use settings::{Flags, Settings};
+pub use signals::{Latency, Layers, NetworkCpu, Signals, SoftirqWait, Softnet};
+pub use units::{Interval, MemoryLimit, Span, UnitError};

@@ -1,0 +1,216 @@
+//! Where measurements go: `table`, `json`, `json=FILE`, `otlp`. Flags and file share them.
+
+use std::{fmt, path::PathBuf, str::FromStr};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::nearest;
+
+const TABLE: &str = "table";
+const JSON: &str = "json";
+const OTLP: &str = "otlp";
+
+/// Where lines of JSON go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// Standard output.
+    StandardOutput,
+    /// A file, created where it is missing.
+    File(PathBuf),
+}
+
+/// One output.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(extend("title" = "output", "pattern" = "^(table|otlp|json(=.+)?)$"))]
+pub enum Output {
+    /// A live table on standard output.
+    Table,
+    /// OTLP/JSON, one request a line.
+    Json(Destination),
+    /// OTLP to a collector.
+    Otlp,
+}
+
+impl Output {
+    /// Whether it writes to standard output, which only one can have.
+    #[must_use]
+    pub const fn is_standard_output(&self) -> bool {
+        matches!(self, Self::Table | Self::Json(Destination::StandardOutput))
+    }
+}
+
+/// Why a text is no output, or several do not go together.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OutputError {
+    /// Not one of the names.
+    #[error("unknown output `{name}`{}: the outputs are `table`, `json`, `json=FILE` and `otlp`", nearest::question(name, &[TABLE, JSON, OTLP]))]
+    Unknown {
+        /// As written.
+        name: String,
+    },
+    /// A file for the table.
+    #[error("`{TABLE}` takes no file, `{0}` was given: for a file use `json=FILE`")]
+    TableFile(String),
+    /// A file, or an endpoint, for OTLP.
+    #[error(
+        "`{OTLP}` takes no file or address, `{0}` was given: the collector's address is `otlp.endpoint` in the \
+         configuration file or OTEL_EXPORTER_OTLP_ENDPOINT"
+    )]
+    OtlpFile(String),
+    /// `json=`.
+    #[error("`{JSON}=` names no file: write `json=FILE`, or `json` for standard output")]
+    NoFile,
+    /// An empty list.
+    #[error("the list of outputs is empty: name one, or leave the key out for the default")]
+    Empty,
+    /// The same output twice.
+    #[error("output `{0}` is given twice: leave one out")]
+    Twice(Output),
+    /// Two for standard output.
+    #[error("outputs `{0}` and `{1}` both write to standard output: keep one, or give JSON a file (`json=FILE`)")]
+    StandardOutput(Output, Output),
+}
+
+impl FromStr for Output {
+    type Err = OutputError;
+
+    fn from_str(text: &str) -> Result<Self, OutputError> {
+        let (name, file) = text.split_once('=').map_or((text, None), |(name, file)| (name, Some(file)));
+        match (name, file) {
+            (TABLE, None) => Ok(Self::Table),
+            (OTLP, None) => Ok(Self::Otlp),
+            (JSON, None) => Ok(Self::Json(Destination::StandardOutput)),
+            (JSON, Some("")) => Err(OutputError::NoFile),
+            (JSON, Some(file)) => Ok(Self::Json(Destination::File(file.into()))),
+            (TABLE, Some(file)) => Err(OutputError::TableFile(file.to_owned())),
+            (OTLP, Some(file)) => Err(OutputError::OtlpFile(file.to_owned())),
+            _ => Err(OutputError::Unknown { name: name.to_owned() }),
+        }
+    }
+}
+
+impl TryFrom<String> for Output {
+    type Error = OutputError;
+
+    fn try_from(text: String) -> Result<Self, OutputError> {
+        text.parse()
+    }
+}
+
+impl From<Output> for String {
+    fn from(output: Output) -> Self {
+        output.to_string()
+    }
+}
+
+impl fmt::Display for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Table => f.write_str(TABLE),
+            Self::Otlp => f.write_str(OTLP),
+            Self::Json(Destination::StandardOutput) => f.write_str(JSON),
+            Self::Json(Destination::File(file)) => write!(f, "{JSON}={}", file.display()),
+        }
+    }
+}
+
+/// Outputs that go together: at least one, none twice, at most one on standard output.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "Vec<Output>", into = "Vec<Output>")]
+#[schemars(extend("minItems" = 1, "uniqueItems" = true))]
+pub struct Outputs(Vec<Output>);
+
+impl Outputs {
+    /// One output.
+    #[must_use]
+    pub fn only(output: Output) -> Self {
+        Self(vec![output])
+    }
+
+    /// Every output, in the order given.
+    pub fn iter(&self) -> std::slice::Iter<'_, Output> {
+        self.0.iter()
+    }
+
+    /// Whether the table is all there is: somebody watches.
+    #[must_use]
+    pub fn is_table_only(&self) -> bool {
+        self.0 == [Output::Table]
+    }
+}
+
+impl TryFrom<Vec<Output>> for Outputs {
+    type Error = OutputError;
+
+    fn try_from(outputs: Vec<Output>) -> Result<Self, OutputError> {
+        if outputs.is_empty() {
+            return Err(OutputError::Empty);
+        }
+        for (position, output) in outputs.iter().enumerate() {
+            let earlier = &outputs[..position];
+            if earlier.contains(output) {
+                return Err(OutputError::Twice(output.clone()));
+            }
+            if output.is_standard_output()
+                && let Some(other) = earlier.iter().find(|other| other.is_standard_output())
+            {
+                return Err(OutputError::StandardOutput(other.clone(), output.clone()));
+            }
+        }
+        Ok(Self(outputs))
+    }
+}
+
+impl From<Outputs> for Vec<Output> {
+    fn from(outputs: Outputs) -> Self {
+        outputs.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outputs(texts: &[&str]) -> Result<Outputs, OutputError> {
+        texts.iter().map(|text| text.parse()).collect::<Result<Vec<_>, _>>()?.try_into()
+    }
+
+    #[test]
+    fn every_refusal_says_what_to_do() {
+        let cases: [&[&str]; 10] = [
+            &["tabel"],
+            &["prometheus"],
+            &[""],
+            &["table=out.txt"],
+            &["otlp=http://localhost:4317"],
+            &["json="],
+            &[],
+            &["otlp", "otlp"],
+            &["json=a", "json=a"],
+            &["table", "json=a", "json"],
+        ];
+        let refusals = cases.map(|case| outputs(case).expect_err("refused").to_string());
+        insta::assert_snapshot!(refusals.join("\n"), @"
+        unknown output `tabel` (did you mean `table`?): the outputs are `table`, `json`, `json=FILE` and `otlp`
+        unknown output `prometheus`: the outputs are `table`, `json`, `json=FILE` and `otlp`
+        unknown output ``: the outputs are `table`, `json`, `json=FILE` and `otlp`
+        `table` takes no file, `out.txt` was given: for a file use `json=FILE`
+        `otlp` takes no file or address, `http://localhost:4317` was given: the collector's address is `otlp.endpoint` in the configuration file or OTEL_EXPORTER_OTLP_ENDPOINT
+        `json=` names no file: write `json=FILE`, or `json` for standard output
+        the list of outputs is empty: name one, or leave the key out for the default
+        output `otlp` is given twice: leave one out
+        output `json=a` is given twice: leave one out
+        outputs `table` and `json` both write to standard output: keep one, or give JSON a file (`json=FILE`)
+        ");
+    }
+
+    #[test]
+    fn every_output_reads_back() {
+        for text in ["table", "json", "json=a=b", "otlp"] {
+            assert_eq!(text.parse::<Output>().map(|output| output.to_string()), Ok(text.to_owned()));
+        }
+        assert!(outputs(&["json", "json=a", "json=b", "otlp"]).is_ok());
+    }
+}

@@ -1,0 +1,256 @@
+//! The YAML reader's errors in the words of somebody who edits a file.
+
+use serde_saphyr::Error as Yaml;
+
+use super::nearest;
+
+/// What is wrong and what to do about it. Only numbers and truth values are quoted: other values may be secrets.
+pub fn problem(error: &Yaml, scalar: Option<String>) -> String {
+    let scalar = scalar.unwrap_or_default();
+    match error {
+        Yaml::SerdeUnknownField { field, expected, .. } => {
+            format!("unknown key `{field}`: {}", suggestion(field, expected, "the keys here are"))
+        }
+        Yaml::SerdeUnknownVariant { variant, expected, .. } => {
+            format!("unknown value `{variant}`: {}", suggestion(variant, expected, "choose from"))
+        }
+        Yaml::DuplicateMappingKey { key, .. } => {
+            format!("the key `{}` stands here a second time: keep one of the two", key.as_deref().unwrap_or("?"))
+        }
+        Yaml::InvalidBooleanStrict { .. } => {
+            format!("wrong type, `{scalar}` is no truth value: write `true` or `false`")
+        }
+        Yaml::InvalidScalar { ty, .. } => format!("wrong type, `{scalar}` is {}", expected_scalar(ty)),
+        Yaml::Unexpected { expected, .. } => format!("wrong type: {}", expected_node(expected)),
+        Yaml::SerdeInvalidType { unexpected, expected, .. } => {
+            format!("wrong type: expected {expected}, found {unexpected}")
+        }
+        Yaml::NullIntoString { .. } => "the value is missing: write one, or leave the key out".to_owned(),
+        Yaml::MultipleDocuments { .. } => {
+            "a second YAML document starts here: a configuration is one document, remove the `---`".to_owned()
+        }
+        Yaml::UnknownAnchor { .. } => {
+            "this alias has no anchor: define it above with `&`, or quote the value if the `*` belongs to it".to_owned()
+        }
+        Yaml::AliasError { error, .. } => problem(error.without_snippet(), None),
+        Yaml::Message { msg, .. } => msg.clone(),
+        Yaml::ExternalMessage { msg, .. } => syntax(msg),
+        other => syntax(&without_location(&other.to_string())),
+    }
+}
+
+fn suggestion(name: &str, known: &[&str], introduction: &str) -> String {
+    nearest::nearest(name, known).map_or_else(
+        || format!("{introduction} {}", known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")),
+        |candidate| format!("did you mean `{candidate}`?"),
+    )
+}
+
+fn expected_scalar(kind: &str) -> String {
+    if kind.starts_with(['u', 'i']) {
+        format!("no whole number: write one{}", if kind.starts_with('u') { " from 0 up" } else { "" })
+    } else {
+        format!("no {kind}")
+    }
+}
+
+/// The reader speaks of its events; people of what they write.
+fn expected_node(event: &str) -> String {
+    match event {
+        "mapping start" => "this must be keys with values, written `key: value`".to_owned(),
+        "sequence start" => "this must be a list, written `[one, two]`".to_owned(),
+        "string scalar" | "scalar" => "this must be a single value, neither a list nor keys".to_owned(),
+        other => format!("expected {other}"),
+    }
+}
+
+fn syntax(message: &str) -> String {
+    let advice = if message.contains("tab") { "indent with spaces, YAML takes no tabs" } else { "mend the line" };
+    format!("this is no valid YAML ({message}): {advice}")
+}
+
+/// The position stands before the message already.
+fn without_location(message: &str) -> String {
+    message.rsplit_once(" at line ").map_or(message, |(message, _)| message).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use crate::config::File;
+
+    fn refusals(contents: &[&str]) -> String {
+        contents.iter().map(|content| refusal(content.as_bytes())).collect::<Vec<_>>().join("\n")
+    }
+
+    fn refusal(content: &[u8]) -> String {
+        match File::parse(Path::new("config.yaml"), content) {
+            Ok(file) => panic!("accepted: {file:?}"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn unknown_keys_are_named_with_the_nearest() {
+        insta::assert_snapshot!(refusals(&[
+            "intervall: 10s\n",
+            "interval: 10s\nsignals:\n  softnet:\n    percpu: true\n",
+            "signals:\n  softnet:\n    colour: true\n",
+            "signals: {retransmits: {enabled: true}}\n",
+            "1: 2\n",
+        ]), @"
+        config.yaml:1:1: unknown key `intervall`: did you mean `interval`?
+        config.yaml:4:5: unknown key `percpu`: did you mean `per_cpu`?
+        config.yaml:3:5: unknown key `colour`: the keys here are `enabled`, `per_cpu`
+        config.yaml:1:11: unknown key `retransmits`: the keys here are `network_cpu`, `softirq_wait`, `softnet`, `latency`
+        config.yaml:1:1: unknown key `1`: the keys here are `interval`, `outputs`, `otlp`, `resource`, `memory_limit`, `signals`
+        ");
+    }
+
+    #[test]
+    fn unknown_values_are_named_with_the_nearest() {
+        insta::assert_snapshot!(refusals(&[
+            "signals:\n  latency:\n    layers: [ip, trnsport]\n",
+            "otlp: {compression: zstd}\n",
+            "outputs:\n  - otlp\n  - tabel\n",
+        ]), @"
+        config.yaml:3:18: unknown value `trnsport`: did you mean `transport`?
+        config.yaml:1:21: unknown value `zstd`: choose from `gzip`, `none`
+        config.yaml:3:5: unknown output `tabel` (did you mean `table`?): the outputs are `table`, `json`, `json=FILE` and `otlp`
+        ");
+    }
+
+    #[test]
+    fn wrong_types_say_what_is_expected() {
+        insta::assert_snapshot!(refusals(&[
+            "hello world\n",
+            "- interval\n",
+            "signals: true\n",
+            "signals: [latency]\n",
+            "interval: [10s]\n",
+            "outputs: table\n",
+            "signals:\n  latency:\n    enabled: yes  # please\n",
+            "signals: {latency: {scale: high}}\n",
+            "signals: {latency: {scale: -1}}\n",
+            "signals: {latency: {scale: 2.5}}\n",
+            "otlp: {headers: {authorization: }}\n",
+            "otlp: {headers: {authorization: [secret]}}\n",
+        ]), @"
+        config.yaml:1:1: wrong type: this must be keys with values, written `key: value`
+        config.yaml:1:1: wrong type: this must be keys with values, written `key: value`
+        config.yaml:1:10: wrong type: this must be keys with values, written `key: value`
+        config.yaml:1:10: wrong type: this must be keys with values, written `key: value`
+        config.yaml:1:11: wrong type: this must be a single value, neither a list nor keys
+        config.yaml:1:10: wrong type: this must be a list, written `[one, two]`
+        config.yaml:3:14: wrong type, `yes` is no truth value: write `true` or `false`
+        config.yaml:1:28: wrong type, `high` is no whole number: write one from 0 up
+        config.yaml:1:28: wrong type, `-1` is no whole number: write one from 0 up
+        config.yaml:1:28: wrong type, `2.5` is no whole number: write one from 0 up
+        config.yaml:1:31: the value is missing: write one, or leave the key out
+        config.yaml:1:33: wrong type: this must be a single value, neither a list nor keys
+        ");
+    }
+
+    #[test]
+    fn values_out_of_range_say_the_range() {
+        insta::assert_snapshot!(refusals(&[
+            "interval: 10\n",
+            "interval: 0s\n",
+            "interval: -5s\n",
+            "interval: 10ms\n",
+            "otlp: {timeout: 0s}\n",
+            "memory_limit: 64\n",
+            "memory_limit: much\n",
+            "outputs: []\n",
+            "outputs: [table, json]\n",
+            "signals: {latency: {scale: 7}}\n",
+            "signals: {latency: {layers: []}}\n",
+            "signals: {latency: {layers: [ip, ip]}}\n",
+        ]), @"
+        config.yaml:1:11: `10` has no unit: write a number and a unit, for example `10s` or `500ms`
+        config.yaml:1:11: `0s` is too short: the shortest interval is 100ms
+        config.yaml:1:11: `-5s` is negative: a duration is above zero, for example `10s`
+        config.yaml:1:11: `10ms` is too short: the shortest interval is 100ms
+        config.yaml:1:17: `0s` is zero: a duration is above zero, for example `10s`
+        config.yaml:1:15: `64` is too small: the smallest is 1MiB
+        config.yaml:1:15: `much` is no size: write a number and a unit, for example `64MiB`
+        config.yaml:1:10: the list of outputs is empty: name one, or leave the key out for the default
+        config.yaml:1:10: outputs `table` and `json` both write to standard output: keep one, or give JSON a file (`json=FILE`)
+        config.yaml:1:28: `7` is no scale: choose 0 to 3
+        config.yaml:1:29: the list of layers is empty: name one, or switch the signal off with `enabled: false`
+        config.yaml:1:29: a layer is named twice: leave one out
+        ");
+    }
+
+    #[test]
+    fn duplicates_are_refused_where_the_second_stands() {
+        insta::assert_snapshot!(refusals(&[
+            "interval: 1s\ninterval: 2s\n",
+            "signals: {latency: {}, latency: {}}\n",
+            "otlp: {headers: {a: b, a: c}}\n",
+            "interval: 1s\n---\ninterval: 2s\n",
+        ]), @"
+        config.yaml:2:1: the key `interval` stands here a second time: keep one of the two
+        config.yaml:1:24: the key `latency` stands here a second time: keep one of the two
+        config.yaml:1:24: the key `a` stands here a second time: keep one of the two
+        config.yaml:3:1: a second YAML document starts here: a configuration is one document, remove the `---`
+        ");
+    }
+
+    #[test]
+    fn what_is_no_yaml_says_where() {
+        insta::assert_snapshot!(refusals(&[
+            "signals:\n\tlatency: {}\n",
+            "interval: 1s\n\toutputs: [otlp]\n",
+            "interval: 'abc\n",
+            "signals: {latency: {enabled: true}\n",
+            "interval: 10s\noutputs: [otlp]\n  otlp\n",
+            "interval: *nope\n",
+            "@foo: bar\n",
+            "#!/bin/sh\nexec undercurrent --interval 1s\n",
+            "[package]\nname = \"undercurrent\"\n",
+        ]), @"
+        config.yaml:2:2: this is no valid YAML (tabs disallowed within this context (block indentation)): indent with spaces, YAML takes no tabs
+        config.yaml:1:11: this is no valid YAML (while scanning a plain scalar, found a tab): indent with spaces, YAML takes no tabs
+        config.yaml:2:1: this is no valid YAML (invalid indentation in multiline quoted scalar): mend the line
+        config.yaml:1:10: this is no valid YAML (unclosed bracket '{'): mend the line
+        config.yaml:3:3: this is no valid YAML (while parsing a block mapping, did not find expected key): mend the line
+        config.yaml:1:11: this alias has no anchor: define it above with `&`, or quote the value if the `*` belongs to it
+        config.yaml:1:1: this is no valid YAML (unexpected character: `@'): mend the line
+        config.yaml:2:1: wrong type: this must be keys with values, written `key: value`
+        config.yaml:1:1: wrong type: this must be keys with values, written `key: value`
+        ");
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_say_where() {
+        let refusals =
+            [&b"interval: 10s\n# \xc3\xa4 \xff\n"[..], b"\x7fELF\x02\x01\x01\0", b"\xff\xfei\0n\0t\0", b"a\0b"]
+                .map(refusal)
+                .join("\n");
+        insta::assert_snapshot!(refusals, @"
+        config.yaml:2:5: is no UTF-8 text: this is no YAML file, check the path or save it as UTF-8
+        config.yaml:1:1: is no UTF-8 text: this is no YAML file, check the path or save it as UTF-8
+        config.yaml:1:1: is no UTF-8 text: this is no YAML file, check the path or save it as UTF-8
+        config.yaml:1:2: is no UTF-8 text: this is no YAML file, check the path or save it as UTF-8
+        ");
+    }
+
+    #[test]
+    fn nothing_but_comments_is_the_default() {
+        for content in ["", "\n", "# comment\n", "---\n", "---\n...\n", "{}\n", "\u{feff}# mark\n", "signals:\notlp:\n"]
+        {
+            let file = File::parse(Path::new("config.yaml"), content.as_bytes()).expect(content);
+            assert_eq!(file, File::default(), "{content:?}");
+        }
+    }
+
+    #[test]
+    fn deep_nesting_is_refused_without_harm() {
+        for opening in ["[", "{a: "] {
+            let nested = format!("resource: {{attributes: {}", opening.repeat(100_000));
+            assert!(refusal(nested.as_bytes()).starts_with("config.yaml:1:"));
+        }
+    }
+}

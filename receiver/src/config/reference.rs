@@ -1,0 +1,105 @@
+//! docs/configuration.md, from the JSON schema.
+
+use std::fmt::Write;
+
+use serde_json::{Map, Value};
+
+const INTRODUCTION: &str = "\
+<!-- Made from the JSON schema, itself made from receiver/src/config/. `UPDATE_DOCS=1 cargo test -p undercurrent --test configuration` writes it anew. -->
+
+# Configuration
+
+`undercurrent run --config FILE` reads one YAML file. `undercurrent config example` prints [one that says everything and
+changes nothing](../receiver/config.example.yaml), `undercurrent config schema` prints the [JSON schema](../receiver/config.schema.json)
+for editors. A key that does not exist, a value of the wrong type and a key given twice are errors that name the line.
+";
+
+/// The reference of every key of a schema made by [`super::schema`].
+#[must_use]
+pub fn markdown(schema: &Value) -> String {
+    let mut page = INTRODUCTION.to_owned();
+    section(&mut page, "", schema);
+    page
+}
+
+/// The section of an object: its own values in a table, then a section for each object below it.
+fn section(page: &mut String, path: &str, object: &Value) {
+    if path.is_empty() {
+        let _ = writeln!(page, "\n{}", sentence(object));
+    } else {
+        let _ = writeln!(page, "\n## `{path}`\n\n{}", sentence(object));
+    }
+    let (sections, values): (Vec<_>, Vec<_>) =
+        properties(object).partition(|(_, schema)| schema.contains_key("properties"));
+    if !values.is_empty() {
+        page.push_str("\n| key | value | default | meaning |\n|---|---|---|---|\n");
+    }
+    let below = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+    for (key, schema) in values {
+        let default = schema.get("default").map_or_else(String::new, |default| format!("`{}`", plain(default)));
+        let _ = writeln!(
+            page,
+            "| `{}` | {} | {default} | {} |",
+            below(key),
+            kind(schema),
+            sentence(&schema["description"])
+        );
+    }
+    for (key, schema) in sections {
+        section(page, &below(key), &Value::Object(schema.clone()));
+    }
+}
+
+fn properties(object: &Value) -> impl Iterator<Item = (&String, &Map<String, Value>)> {
+    let properties = object["properties"].as_object().into_iter().flatten();
+    properties.filter_map(|(key, schema)| schema.as_object().map(|schema| (key, schema)))
+}
+
+/// What may stand there, in a few words.
+fn kind(schema: &Map<String, Value>) -> String {
+    let text = |key: &str| schema.get(key).and_then(Value::as_str).unwrap_or_default();
+    if let Some(choices) = choices(schema) {
+        return choices;
+    }
+    match (text("title"), text("type")) {
+        ("", "array") => match schema.get("items").and_then(Value::as_object) {
+            Some(items) if items.contains_key("title") => format!("list of {}s", kind(items)),
+            items => format!("list of {}", items.map_or_else(String::new, kind)),
+        },
+        ("", "object") => "names with texts".to_owned(),
+        ("", "string") => "text".to_owned(),
+        ("", "boolean") => "`true` or `false`".to_owned(),
+        ("", "integer") => {
+            let limit = |key: &str| schema.get(key).map_or_else(String::new, Value::to_string);
+            format!("{} to {}", limit("minimum"), limit("maximum"))
+        }
+        ("", other) => other.to_owned(),
+        (title, _) => title.to_owned(),
+    }
+}
+
+/// The values of an enumeration, which has its variants' descriptions or has none.
+fn choices(schema: &Map<String, Value>) -> Option<String> {
+    let of = |key: &str| schema.get(key).and_then(Value::as_array);
+    let names: Vec<&Value> = match (of("enum"), of("oneOf")) {
+        (Some(names), _) => names.iter().collect(),
+        (None, Some(variants)) => variants.iter().map(|variant| &variant["const"]).collect(),
+        (None, None) => return None,
+    };
+    Some(names.into_iter().map(|name| format!("`{}`", plain(name))).collect::<Vec<_>>().join(", "))
+}
+
+/// A value as it stands in YAML.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", items.iter().map(plain).collect::<Vec<_>>().join(", ")),
+        other => other.to_string(),
+    }
+}
+
+/// A description on one line; of an object its own.
+fn sentence(description: &Value) -> String {
+    let text = description.as_str().or_else(|| description["description"].as_str()).unwrap_or_default();
+    text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
+}

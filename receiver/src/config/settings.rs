@@ -1,0 +1,148 @@
+//! What is in force: flags before environment before file before defaults.
+
+use std::collections::BTreeMap;
+
+use super::{File, Interval, MemoryLimit, Otlp, Output, Outputs, Signals, Span};
+use crate::environment::{Environment, Ignored, value};
+
+/// Presence of either makes OTLP the default output.
+const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
+const INTERVAL: &str = "OTEL_METRIC_EXPORT_INTERVAL";
+
+/// What was asked for on the command line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// `--interval`.
+    pub interval: Option<Interval>,
+    /// `--duration`.
+    pub duration: Option<Span>,
+    /// Every `--output`.
+    pub outputs: Option<Outputs>,
+}
+
+/// What is in force.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Time from one snapshot to the next.
+    pub interval: Interval,
+    /// How long to run; without it until a signal asks to stop.
+    pub duration: Option<Span>,
+    /// Where measurements go.
+    pub outputs: Outputs,
+    /// The file's words on delivery; `OTEL_EXPORTER_OTLP_*` are the exporter's to apply over them.
+    pub otlp: Otlp,
+    /// The file's resource attributes; see [`crate::telemetry::Resource::node`].
+    pub resource_attributes: BTreeMap<String, String>,
+    /// Upper limit of the memory of kernel maps.
+    pub memory_limit: MemoryLimit,
+    /// What is measured.
+    pub signals: Signals,
+}
+
+impl Settings {
+    /// Settings from everything that was said, and the variables that mean nothing, for a warning each.
+    #[must_use]
+    pub fn resolve(flags: Flags, environment: Environment<'_>, file: File) -> (Self, Vec<Ignored>) {
+        let outputs =
+            flags.outputs.or(file.outputs).unwrap_or_else(|| Outputs::only(default_output(environment, &file.otlp)));
+        let (from_environment, ignored) = match environment_interval(environment) {
+            Ok(interval) => (interval, None),
+            Err(ignored) => (None, Some(ignored)),
+        };
+        let default = if outputs.is_table_only() { Interval::DEFAULT_TABLE } else { Interval::DEFAULT };
+        let settings = Self {
+            interval: flags.interval.or(from_environment).or(file.interval).unwrap_or(default),
+            duration: flags.duration,
+            outputs,
+            otlp: file.otlp,
+            resource_attributes: file.resource.attributes,
+            memory_limit: file.memory_limit,
+            signals: file.signals,
+        };
+        (settings, ignored.into_iter().collect())
+    }
+}
+
+fn default_output(environment: Environment<'_>, otlp: &Otlp) -> Output {
+    let configured = otlp.endpoint.is_some() || ENDPOINTS.iter().any(|name| value(environment, name).is_some());
+    if configured { Output::Otlp } else { Output::Table }
+}
+
+/// The specification's interval, a whole number of milliseconds.
+fn environment_interval(environment: Environment<'_>) -> Result<Option<Interval>, Ignored> {
+    let Some(value) = value(environment, INTERVAL) else { return Ok(None) };
+    let ignored = |problem: String| Ignored { variable: INTERVAL, value: value.clone(), problem };
+    let milliseconds: u64 = value
+        .trim()
+        .parse()
+        .map_err(|_| ignored("write a whole number of milliseconds, for example `10000`".to_owned()))?;
+    let interval = std::time::Duration::from_millis(milliseconds).try_into();
+    interval.map(Some).map_err(|error: super::UnitError| ignored(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn settings(flags: Flags, variables: &[(&str, &str)], file: &str) -> (Settings, Vec<Ignored>) {
+        let file = File::parse(Path::new("config.yaml"), file.as_bytes()).expect("a configuration");
+        let environment =
+            |name: &str| variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| (*value).to_owned());
+        Settings::resolve(flags, &environment, file)
+    }
+
+    fn interval(flag: Option<&str>, variable: &str, file: &str) -> String {
+        let flags = Flags { interval: flag.map(|text| text.parse().expect("an interval")), ..Flags::default() };
+        settings(flags, &[(INTERVAL, variable)], file).0.interval.to_string()
+    }
+
+    #[test]
+    fn flags_win_over_environment_over_file_over_defaults() {
+        assert_eq!(interval(Some("1s"), "2000", "interval: 3s"), "1s");
+        assert_eq!(interval(None, "2000", "interval: 3s"), "2s");
+        assert_eq!(interval(None, "", "interval: 3s"), "3s");
+        assert_eq!(interval(None, "", "outputs: [otlp]"), "10s");
+        assert_eq!(interval(None, "", "outputs: [table, otlp]"), "10s");
+        assert_eq!(interval(None, "", "outputs: [table]"), "1s");
+    }
+
+    #[test]
+    fn an_interval_without_meaning_is_ignored_with_a_warning() {
+        let warnings = ["often", "0", "-5", "1.5", "10s", "99999999999"].map(|variable| {
+            let (settings, ignored) = settings(Flags::default(), &[(INTERVAL, variable)], "interval: 3s");
+            assert_eq!(settings.interval.to_string(), "3s");
+            ignored.iter().map(ToString::to_string).collect::<String>()
+        });
+        insta::assert_snapshot!(warnings.join("\n"), @"
+        OTEL_METRIC_EXPORT_INTERVAL=`often` is ignored: write a whole number of milliseconds, for example `10000`
+        OTEL_METRIC_EXPORT_INTERVAL=`0` is ignored: `0s` is too short: the shortest interval is 100ms
+        OTEL_METRIC_EXPORT_INTERVAL=`-5` is ignored: write a whole number of milliseconds, for example `10000`
+        OTEL_METRIC_EXPORT_INTERVAL=`1.5` is ignored: write a whole number of milliseconds, for example `10000`
+        OTEL_METRIC_EXPORT_INTERVAL=`10s` is ignored: write a whole number of milliseconds, for example `10000`
+        OTEL_METRIC_EXPORT_INTERVAL=`99999999999` is ignored: `3years 2months 18h 39m 27s 999ms` is too long: the longest here is 1day
+        ");
+    }
+
+    #[test]
+    fn an_endpoint_anywhere_makes_otlp_the_default() {
+        let output = |variables: &[(&str, &str)], file: &str| {
+            let outputs = settings(Flags::default(), variables, file).0.outputs;
+            outputs.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(output(&[], ""), "table");
+        assert_eq!(output(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "")], ""), "table");
+        assert_eq!(output(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4317")], ""), "otlp");
+        assert_eq!(output(&[("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://collector:4317")], ""), "otlp");
+        assert_eq!(output(&[], "otlp: {endpoint: 'http://collector:4317'}"), "otlp");
+        assert_eq!(output(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4317")], "outputs: [json]"), "json");
+    }
+
+    #[test]
+    fn outputs_of_the_flags_replace_those_of_the_file() {
+        let flags = Flags { outputs: Some(Outputs::only(Output::Table)), ..Flags::default() };
+        let (settings, _) = settings(flags, &[], "outputs: [json=a, otlp]");
+        assert_eq!(settings.outputs, Outputs::only(Output::Table));
+    }
+}

@@ -1,0 +1,182 @@
+//! What every signal can be told. A signal's key here is its name everywhere: in logs, status, docs and metrics.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use undercurrent_ebpf::abi::{histogram::MAX_SCALE, latency::Layer};
+
+use crate::telemetry::Scale;
+
+/// What is measured. `undercurrent signals` says which metrics each signal yields.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Signals {
+    /// CPU time that the network softirqs take.
+    pub network_cpu: NetworkCpu,
+    /// Time from when a network softirq is raised until it runs.
+    pub softirq_wait: SoftirqWait,
+    /// The kernel's own counts of received packets, drops and exhausted budgets.
+    pub softnet: Softnet,
+    /// Time from a packet's arrival until it reaches each layer of the receive path.
+    pub latency: Latency,
+}
+
+/// CPU time that the network softirqs take.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct NetworkCpu {
+    /// Whether it is measured.
+    pub enabled: bool,
+    /// Whether every CPU has its own points (`cpu.logical_number`).
+    pub per_cpu: bool,
+}
+
+impl Default for NetworkCpu {
+    fn default() -> Self {
+        Self { enabled: true, per_cpu: false }
+    }
+}
+
+/// Time from when a network softirq is raised until it runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SoftirqWait {
+    /// Whether it is measured.
+    pub enabled: bool,
+}
+
+impl Default for SoftirqWait {
+    fn default() -> Self {
+        Self { enabled: true }
+    }
+}
+
+/// The kernel's own counts of received packets, drops and exhausted budgets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Softnet {
+    /// Whether they are read.
+    pub enabled: bool,
+    /// Whether every CPU has its own points (`cpu.logical_number`): one busy CPU shows here first.
+    pub per_cpu: bool,
+}
+
+impl Default for Softnet {
+    fn default() -> Self {
+        Self { enabled: true, per_cpu: true }
+    }
+}
+
+/// Time from a packet's arrival until it reaches each layer of the receive path.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Latency {
+    /// Whether it is measured.
+    pub enabled: bool,
+    /// The layers to measure; what the kernel offers no hook for stays absent.
+    pub layers: Layers,
+    /// Resolution of the histograms: a bucket's upper bound is 2^(2^-scale) times its lower one. 0 doubles, 3 is finest.
+    #[serde(serialize_with = "write_scale", deserialize_with = "read_scale")]
+    #[schemars(with = "u8", range(max = MAX_SCALE))]
+    pub scale: Scale,
+}
+
+impl Latency {
+    const DEFAULT_SCALE: Scale = match Scale::new(2) {
+        Some(scale) => scale,
+        None => panic!("a scale of the data model"),
+    };
+}
+
+impl Default for Latency {
+    fn default() -> Self {
+        Self { enabled: true, layers: Layers::default(), scale: Self::DEFAULT_SCALE }
+    }
+}
+
+fn write_scale<S: Serializer>(scale: &Scale, serializer: S) -> Result<S::Ok, S::Error> {
+    scale.get().serialize(serializer)
+}
+
+fn read_scale<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Scale, D::Error> {
+    let number = u8::deserialize(deserializer)?;
+    Scale::new(number).ok_or_else(|| D::Error::custom(format!("`{number}` is no scale: choose 0 to {MAX_SCALE}")))
+}
+
+/// A layer's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum LayerName {
+    Ip,
+    Transport,
+    SocketEnqueued,
+    SocketRead,
+}
+
+impl From<LayerName> for Layer {
+    fn from(name: LayerName) -> Self {
+        match name {
+            LayerName::Ip => Self::Ip,
+            LayerName::Transport => Self::Transport,
+            LayerName::SocketEnqueued => Self::SocketEnqueued,
+            LayerName::SocketRead => Self::SocketRead,
+        }
+    }
+}
+
+impl From<Layer> for LayerName {
+    fn from(layer: Layer) -> Self {
+        match layer {
+            Layer::Ip => Self::Ip,
+            Layer::Transport => Self::Transport,
+            Layer::SocketEnqueued => Self::SocketEnqueued,
+            Layer::SocketRead => Self::SocketRead,
+        }
+    }
+}
+
+/// At least one layer, each once, in the order of the receive path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "Vec<LayerName>", into = "Vec<LayerName>")]
+#[schemars(extend("minItems" = 1, "uniqueItems" = true))]
+pub struct Layers(Vec<Layer>);
+
+impl Layers {
+    /// Every layer asked for.
+    pub fn iter(&self) -> impl Iterator<Item = Layer> {
+        self.0.iter().copied()
+    }
+
+    /// Whether a layer was asked for.
+    #[must_use]
+    pub fn contains(&self, layer: Layer) -> bool {
+        self.0.contains(&layer)
+    }
+}
+
+impl Default for Layers {
+    fn default() -> Self {
+        Self(Layer::ALL.to_vec())
+    }
+}
+
+impl TryFrom<Vec<LayerName>> for Layers {
+    type Error = &'static str;
+
+    fn try_from(names: Vec<LayerName>) -> Result<Self, Self::Error> {
+        let asked: Vec<Layer> = names.into_iter().map(Layer::from).collect();
+        let layers: Vec<Layer> = Layer::ALL.into_iter().filter(|layer| asked.contains(layer)).collect();
+        if layers.is_empty() {
+            return Err("the list of layers is empty: name one, or switch the signal off with `enabled: false`");
+        }
+        if layers.len() < asked.len() {
+            return Err("a layer is named twice: leave one out");
+        }
+        Ok(Self(layers))
+    }
+}
+
+impl From<Layers> for Vec<LayerName> {
+    fn from(layers: Layers) -> Self {
+        layers.iter().map(LayerName::from).collect()
+    }
+}

@@ -1,0 +1,130 @@
+//! The files that people read about the configuration, against the types it is read into.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use serde_json::Value;
+use undercurrent::config::{EXAMPLE, File, markdown, schema, signal_names};
+
+/// Compares a committed file with what it is made from; `UPDATE_DOCS=1` writes it.
+fn assert_committed(path: &str, expected: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        fs::create_dir_all(file.parent().expect("a folder")).expect("created");
+        fs::write(&file, expected).expect("written");
+    }
+    let committed = fs::read_to_string(&file).unwrap_or_default();
+    assert!(
+        committed == expected,
+        "{path} is out of date: run `UPDATE_DOCS=1 cargo test -p undercurrent --test configuration`"
+    );
+}
+
+/// The example with its commented settings switched on: they follow the `#` without a space.
+fn full_example() -> String {
+    let uncommented = EXAMPLE.lines().map(|line| match line.trim_start().strip_prefix('#') {
+        Some(setting) if setting.starts_with(|first: char| first.is_ascii_alphabetic()) => {
+            format!("{}{setting}\n", &line[..line.len() - line.trim_start().len()])
+        }
+        _ => format!("{line}\n"),
+    });
+    uncommented.collect()
+}
+
+fn load(text: &str) -> File {
+    File::parse(Path::new("config.example.yaml"), text.as_bytes()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn yaml(text: &str) -> Value {
+    serde_saphyr::from_str(text).expect("YAML")
+}
+
+/// Every key that leads to a value, dotted.
+fn keys(path: &str, value: &Value, below: impl Fn(&Value) -> Option<&Value> + Copy) -> BTreeSet<String> {
+    match below(value).and_then(Value::as_object).filter(|object| !object.is_empty()) {
+        None => BTreeSet::from([path.to_owned()]),
+        Some(object) => object.iter().flat_map(|(key, value)| keys(&format!("{path}.{key}"), value, below)).collect(),
+    }
+}
+
+#[test]
+fn the_schema_is_committed() {
+    let text = serde_json::to_string_pretty(&schema()).expect("JSON") + "\n";
+    assert_committed("receiver/config.schema.json", &text);
+}
+
+#[test]
+fn the_reference_is_committed() {
+    assert_committed("docs/configuration.md", &markdown(&schema()));
+}
+
+#[test]
+fn the_example_changes_nothing() {
+    assert_eq!(load(EXAMPLE), File::default());
+}
+
+#[test]
+fn the_example_says_everything() {
+    let said = keys("", &yaml(&full_example()), |value| Some(value));
+    let known = keys("", &schema(), |schema| schema.get("properties"));
+    assert_eq!(said, known);
+    assert_ne!(load(&full_example()), File::default());
+}
+
+#[test]
+fn schema_and_reader_agree() {
+    let validator = jsonschema::validator_for(&schema()).expect("a schema");
+    let full = full_example();
+    let accepted = [
+        EXAMPLE,
+        &full,
+        "{}",
+        "outputs: [json=/var/log/undercurrent.jsonl, otlp]",
+        "resource: {attributes: {a: b}}",
+        "signals: {latency: {scale: 0, layers: [socket_read]}}",
+    ];
+    let refused = [
+        "intervall: 1s",
+        "outputs: []",
+        "outputs: [otlp, otlp]",
+        "outputs: [tabel]",
+        "outputs: table",
+        "outputs: [json=]",
+        "otlp: {compression: zstd}",
+        "otlp: {headers: [a]}",
+        "memory_limit: [64MiB]",
+        "signals: {latency: {scale: 4}}",
+        "signals: {latency: {scale: -1}}",
+        "signals: {latency: {layers: []}}",
+        "signals: {latency: {layers: [ip, ip]}}",
+        "signals: {latency: {layers: [tcp]}}",
+        "signals: {softnet: {per_cpu: maybe}}",
+        "signals: {softnet: {scale: 1}}",
+    ];
+    for (texts, expected) in [(&accepted[..], true), (&refused[..], false)] {
+        for text in texts {
+            let read = File::parse(Path::new("config.yaml"), text.as_bytes()).is_ok();
+            assert_eq!((validator.is_valid(&yaml(text)), read), (expected, expected), "{text}");
+        }
+    }
+}
+
+#[test]
+fn every_key_is_described() {
+    fn undescribed(path: &str, schema: &Value) -> Vec<String> {
+        let own = schema["description"].as_str().is_none_or(str::is_empty).then(|| path.to_owned());
+        let properties = schema["properties"].as_object().into_iter().flatten();
+        own.into_iter()
+            .chain(properties.flat_map(|(key, below)| undescribed(&format!("{path}.{key}"), below)))
+            .collect()
+    }
+    assert_eq!(undescribed("", &schema()), Vec::<String>::new());
+}
+
+#[test]
+fn every_signal_can_be_switched_off() {
+    assert!(!signal_names().is_empty());
+    for name in signal_names() {
+        let file = load(&format!("signals: {{{name}: {{enabled: false}}}}"));
+        assert_ne!(file, File::default(), "{name}");
+    }
+}
