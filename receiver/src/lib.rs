@@ -5,4 +5,7 @@
 pub mod cli;
 pub mod config;
 pub mod environment;
+pub mod logging;
+pub mod node;
+pub mod privileges;
 pub mod telemetry;
