@@ -7,5 +7,8 @@ pub mod config;
 pub mod environment;
 pub mod export;
 pub mod kernel;
+pub mod logging;
+pub mod node;
+pub mod privileges;
 pub mod signals;
 pub mod telemetry;

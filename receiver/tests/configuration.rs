@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fs, path::Path};
 
 use serde_json::Value;
-use undercurrent::config::{EXAMPLE, File, markdown, schema};
+use undercurrent::config::{EXAMPLE, File, markdown, schema, signal_names};
 
 /// Compares a committed file with what it is made from; `UPDATE_DOCS=1` writes it.
 fn assert_committed(path: &str, expected: &str) {
@@ -118,4 +118,13 @@ fn every_key_is_described() {
             .collect()
     }
     assert_eq!(undescribed("", &schema()), Vec::<String>::new());
+}
+
+#[test]
+fn every_signal_can_be_switched_off() {
+    assert!(!signal_names().is_empty());
+    for name in signal_names() {
+        let file = load(&format!("signals: {{{name}: {{enabled: false}}}}"));
+        assert_ne!(file, File::default(), "{name}");
+    }
 }

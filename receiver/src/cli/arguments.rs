@@ -24,7 +24,6 @@ Environment:
     name = "undercurrent",
     bin_name = "undercurrent",
     version,
-    max_term_width = 120,
     args_conflicts_with_subcommands = true,
     after_help = AFTER_HELP
 )]
@@ -58,14 +57,13 @@ pub struct RunArguments {
     /// Configuration file (YAML).
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Time from one snapshot to the next, such as 500ms or 10s [default: 10s; 1s where the table is the only output].
+    /// Time between snapshots, such as 500ms [default: 10s; for a table alone 1s].
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub interval: Option<Interval>,
     /// Stop after this time [default: never].
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub duration: Option<Span>,
-    /// Where measurements go: table, json, json=FILE or otlp; repeat it for more than one [default: otlp where an
-    /// endpoint is configured, else table].
+    /// table, json, json=FILE or otlp; repeatable [default: otlp with an endpoint, else table].
     #[arg(long, value_name = "OUTPUT")]
     pub output: Vec<Output>,
 }

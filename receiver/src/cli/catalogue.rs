@@ -78,14 +78,14 @@ const fn instrument(instrument: Instrument) -> &'static str {
 mod tests {
     use super::*;
 
-    static WAIT: Descriptor = Descriptor {
+    const WAIT: Descriptor = Descriptor {
         name: "undercurrent.softirq.wait.duration",
         unit: "s",
         description: "Time from raised to running.",
         instrument: Instrument::ExponentialHistogram,
         attributes: &[AttributeKey { key: "undercurrent.softirq", values: &["net_rx", "net_tx"], opt_in: false }],
     };
-    static DROPPED: Descriptor = Descriptor {
+    const DROPPED: Descriptor = Descriptor {
         name: "undercurrent.softnet.dropped",
         unit: "{packet}",
         description: "Packets that found the backlog full.",
@@ -102,11 +102,67 @@ mod tests {
 
     #[test]
     fn people_read_a_list() {
-        insta::assert_snapshot!(table(&signals()), @"");
+        insta::assert_snapshot!(table(&signals()), @"
+        softirq_wait: How long softirqs wait.
+          undercurrent.softirq.wait.duration  [exponential histogram, s]
+              Time from raised to running.
+              - undercurrent.softirq: net_rx, net_tx
+
+        softnet: The kernel's own counts.
+          undercurrent.softnet.dropped  [counter, {packet}]
+              Packets that found the backlog full.
+              - cpu.logical_number (opt-in)
+        ");
     }
 
     #[test]
     fn programs_read_json() {
-        insta::assert_snapshot!(json(&signals()), @"");
+        insta::assert_snapshot!(json(&signals()), @r#"
+        {
+          "signals": [
+            {
+              "name": "softirq_wait",
+              "description": "How long softirqs wait.",
+              "metrics": [
+                {
+                  "name": "undercurrent.softirq.wait.duration",
+                  "instrument": "exponential_histogram",
+                  "unit": "s",
+                  "description": "Time from raised to running.",
+                  "attributes": [
+                    {
+                      "key": "undercurrent.softirq",
+                      "values": [
+                        "net_rx",
+                        "net_tx"
+                      ],
+                      "opt_in": false
+                    }
+                  ]
+                }
+              ]
+            },
+            {
+              "name": "softnet",
+              "description": "The kernel's own counts.",
+              "metrics": [
+                {
+                  "name": "undercurrent.softnet.dropped",
+                  "instrument": "counter",
+                  "unit": "{packet}",
+                  "description": "Packets that found the backlog full.",
+                  "attributes": [
+                    {
+                      "key": "cpu.logical_number",
+                      "values": [],
+                      "opt_in": true
+                    }
+                  ]
+                }
+              ]
+            }
+          ]
+        }
+        "#);
     }
 }

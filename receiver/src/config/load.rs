@@ -101,7 +101,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("secret.yaml");
         fs::write(&path, "interval: 3s\n").expect("written");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0)).expect("closed");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).expect("closed");
         let refusal = std::thread::scope(|scope| {
             let reader = scope.spawn(|| {
                 // Capabilities are each thread's own: this one reads like anybody else, even as root.

@@ -93,7 +93,6 @@ impl Default for Latency {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn write_scale<S: Serializer>(scale: &Scale, serializer: S) -> Result<S::Ok, S::Error> {
     scale.get().serialize(serializer)
 }

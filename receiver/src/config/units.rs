@@ -243,7 +243,7 @@ mod tests {
     fn an_interval_says_what_is_wrong() {
         insta::assert_snapshot!(
             ["0", "0s", "-5s", "99ms", "2days", "10", "0.5", "ten seconds", "", "5 parsecs"]
-                .map(|text| refusal::<Interval>(text)).join("\n"),
+                .map(refusal::<Interval>).join("\n"),
             @"
         `0` is too short: the shortest interval is 100ms
         `0s` is too short: the shortest interval is 100ms
@@ -263,7 +263,7 @@ mod tests {
     fn a_span_says_what_is_wrong() {
         insta::assert_snapshot!(
             ["0s", "-5s", "-.5s", "--output", "600000000000y", "99999999999999999999s", "2y"]
-                .map(|text| refusal::<Span>(text)).join("\n"),
+                .map(refusal::<Span>).join("\n"),
             @"
         `0s` is zero: a duration is above zero, for example `10s`
         `-5s` is negative: a duration is above zero, for example `10s`
@@ -280,7 +280,7 @@ mod tests {
     fn a_memory_limit_says_what_is_wrong() {
         insta::assert_snapshot!(
             ["0", "-1MiB", "1KiB", "much", "64 apples", "", "99999999999999999999GiB"]
-                .map(|text| refusal::<MemoryLimit>(text)).join("\n"),
+                .map(refusal::<MemoryLimit>).join("\n"),
             @"
         `0` is too small: the smallest is 1MiB
         `-1MiB` is no size: write a number and a unit, for example `64MiB`

@@ -76,8 +76,13 @@ fn once(loaded: Result<(), ProgramError>) -> Result<(), ProgramError> {
 
 /// Detaches and unloads a program.
 pub fn detach(ebpf: &mut Ebpf, program: &Program) {
-    if let Some(loaded) = ebpf.program_mut(program.symbol) {
-        // One that is not loaded has nothing to undo.
-        let _ = loaded.unload();
-    }
+    let unloaded = match ebpf.program_mut(program.symbol) {
+        Some(Loaded::FEntry(fentry)) => fentry.unload(),
+        Some(Loaded::FExit(fexit)) => fexit.unload(),
+        Some(Loaded::BtfTracePoint(tracepoint)) => tracepoint.unload(),
+        Some(Loaded::CgroupSkb(ingress)) => ingress.unload(),
+        _ => Ok(()),
+    };
+    // One that was not loaded has nothing to undo.
+    drop(unloaded);
 }

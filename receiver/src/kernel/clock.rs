@@ -96,7 +96,9 @@ impl WallClock {
     pub fn follow(base: BaseClock, offset: Array<MapData, u64>) -> io::Result<Self> {
         let timer = timerfd_create(TimerfdClockId::Realtime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         arm(&timer)?;
-        Ok(Self { base, offset, steps: AsyncFd::register(timer)? })
+        // SAFETY: an `OwnedFd` names the same open descriptor for as long as it lives.
+        let steps = unsafe { AsyncFd::register(timer) }?;
+        Ok(Self { base, offset, steps })
     }
 
     /// Sets the programs' offset from the clocks as they are now.

@@ -10,5 +10,5 @@ mod snapshot;
 pub use attributes::{Attributes, Value};
 pub use descriptor::{AttributeKey, Descriptor, Instrument, SCHEMA_URL, SCOPE, View};
 pub use histogram::{ExponentialHistogram, Scale};
-pub use resource::Resource;
+pub use resource::{INSTANCE_NAMESPACE, Resource};
 pub use snapshot::{Data, Metric, Point, ResourceMetrics, Snapshot, UnixNanos};

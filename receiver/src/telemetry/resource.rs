@@ -1,10 +1,275 @@
 //! Who a measurement is about.
 
-use super::Attributes;
+use std::collections::BTreeMap;
+
+use percent_encoding::percent_decode_str;
+use uuid::{Uuid, uuid};
+
+use super::{Attributes, Value};
+use crate::{
+    environment::{Environment, Ignored, value},
+    node::Node,
+};
+
+/// The namespace that the semantic conventions fix for instance ids derived from a stable id.
+pub const INSTANCE_NAMESPACE: Uuid = uuid!("4d63009a-8d0f-11ee-aad7-4c796ed8e320");
+
+const RESOURCE_ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";
+const SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
 
 /// The entity that measurements describe: the node, or a workload on it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Resource {
     /// Its attributes, by the semantic conventions for resources.
     pub attributes: Attributes,
+}
+
+impl Resource {
+    /// The node's resource, by the semantic conventions 1.44, and the environment variables that mean nothing.
+    ///
+    /// What was found out yields to `configured` (the file's `resource.attributes`), this to `OTEL_RESOURCE_ATTRIBUTES`,
+    /// and its `service.name` to `OTEL_SERVICE_NAME`. `service.instance.id` is the UUIDv5, in [`INSTANCE_NAMESPACE`], of
+    /// the first there is of `host.id`, `k8s.node.name` and `host.name`: the same after every restart.
+    #[must_use]
+    pub fn node(
+        node: &Node,
+        configured: &BTreeMap<String, String>,
+        environment: Environment<'_>,
+    ) -> (Self, Vec<Ignored>) {
+        let mut attributes = detected(node);
+        for (key, value) in configured {
+            attributes.set(key.clone(), value.clone());
+        }
+        let (listed, ignored) = match value(environment, RESOURCE_ATTRIBUTES).map(|list| parse(&list)) {
+            None => (Vec::new(), None),
+            Some(Ok(listed)) => (listed, None),
+            Some(Err(ignored)) => (Vec::new(), Some(ignored)),
+        };
+        for (key, value) in listed {
+            attributes.set(key, value);
+        }
+        if let Some(name) = value(environment, SERVICE_NAME) {
+            attributes.set("service.name", name);
+        }
+        if attributes.get("service.instance.id").is_none()
+            && let Some(id) = ["host.id", "k8s.node.name", "host.name"].iter().find_map(|key| attributes.get(key))
+        {
+            let instance = Uuid::new_v5(&INSTANCE_NAMESPACE, id.to_string().as_bytes());
+            attributes.set("service.instance.id", instance.to_string());
+        }
+        (Self { attributes }, ignored.into_iter().collect())
+    }
+}
+
+/// What the node says of itself.
+fn detected(node: &Node) -> Attributes {
+    let (kernel, os) = (&node.kernel, &node.os);
+    let description = match &os.description {
+        Some(name) => format!("{name}, Linux {}", kernel.release),
+        None => format!("Linux {}", kernel.release),
+    };
+    let known: [(&'static str, Option<Value>); 11] = [
+        ("service.name", Some("undercurrent".into())),
+        ("service.version", Some(env!("CARGO_PKG_VERSION").into())),
+        ("host.name", Some(kernel.node_name.clone().into())),
+        ("host.id", node.machine_id.clone().map(Value::from)),
+        ("host.arch", Some(architecture(&kernel.machine).to_owned().into())),
+        ("os.type", Some("linux".into())),
+        ("os.name", os.name.clone().map(Value::from)),
+        ("os.version", os.version.clone().map(Value::from)),
+        ("os.description", Some(description.into())),
+        // The conventions fall back to the kernel's release on Linux, and most distributions have no BUILD_ID.
+        ("os.build_id", Some(os.build_id.as_ref().unwrap_or(&kernel.release).clone().into())),
+        ("k8s.node.name", node.kubernetes_name.clone().map(Value::from)),
+    ];
+    let mut attributes = Attributes::new();
+    for (key, value) in known {
+        if let Some(value) = value.filter(|value| *value != Value::from("")) {
+            attributes.set(key, value);
+        }
+    }
+    attributes
+}
+
+/// The conventions' name of an architecture that `uname` names otherwise; theirs is an open enumeration.
+fn architecture(machine: &str) -> &str {
+    match machine {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        "i386" | "i486" | "i586" | "i686" => "x86",
+        "ppc64le" => "ppc64",
+        "ppc" => "ppc32",
+        arm if arm.starts_with("armv") => "arm32",
+        other => other,
+    }
+}
+
+/// `key=value,key=value` with both percent-encoded. The specification has one mistake discard the whole list.
+fn parse(list: &str) -> Result<Vec<(String, String)>, Ignored> {
+    let members = list.split(',').map(str::trim).filter(|member| !member.is_empty());
+    let pairs = members.map(|member| {
+        let (key, value) = member.split_once('=').ok_or_else(|| format!("`{member}` has no `=`"))?;
+        let (key, value) = (decode(key.trim())?, decode(value.trim())?);
+        if key.is_empty() { Err(format!("`{member}` has no key")) } else { Ok((key, value)) }
+    });
+    pairs.collect::<Result<_, String>>().map_err(|what| Ignored {
+        variable: RESOURCE_ATTRIBUTES,
+        value: list.to_owned(),
+        problem: format!("{what}; write `key=value,key=value` and percent-encode other characters"),
+    })
+}
+
+fn decode(text: &str) -> Result<String, String> {
+    let mistake = || format!("`{text}` is not percent-encoded UTF-8");
+    let digits = |rest: &str| rest.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
+    // The decoder passes a `%` without two digits through.
+    if !text.split('%').skip(1).all(digits) {
+        return Err(mistake());
+    }
+    percent_decode_str(text).decode_utf8().map(String::from).map_err(|_| mistake())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::node::{Kernel, OsRelease};
+
+    fn node() -> Node {
+        Node {
+            kernel: Kernel {
+                node_name: "node-1".to_owned(),
+                release: "6.1.0-18-amd64".to_owned(),
+                machine: "x86_64".to_owned(),
+            },
+            machine_id: Some("3d1219c7c4c5404aaa1f6d2a48adfda4".to_owned()),
+            os: OsRelease {
+                name: Some("Debian GNU/Linux".to_owned()),
+                version: Some("12".to_owned()),
+                description: Some("Debian GNU/Linux 12 (bookworm)".to_owned()),
+                build_id: None,
+            },
+            kubernetes_name: Some("worker-1".to_owned()),
+        }
+    }
+
+    fn resource(node: &Node, configured: &[(&str, &str)], variables: &[(&str, &str)]) -> (Resource, Vec<Ignored>) {
+        let configured = configured.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let environment =
+            |name: &str| variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| (*value).to_owned());
+        Resource::node(node, &configured, &environment)
+    }
+
+    fn attribute(resource: &Resource, key: &str) -> Option<String> {
+        resource.attributes.get(key).map(ToString::to_string)
+    }
+
+    fn listing(resource: &Resource) -> String {
+        resource.attributes.iter().map(|(key, value)| format!("{key}={value}\n")).collect()
+    }
+
+    #[test]
+    fn a_node_says_all_it_knows() {
+        insta::assert_snapshot!(listing(&resource(&node(), &[], &[]).0).replace(env!("CARGO_PKG_VERSION"), "VERSION"), @"
+        service.name=undercurrent
+        service.version=VERSION
+        host.name=node-1
+        host.id=3d1219c7c4c5404aaa1f6d2a48adfda4
+        host.arch=amd64
+        os.type=linux
+        os.name=Debian GNU/Linux
+        os.version=12
+        os.description=Debian GNU/Linux 12 (bookworm), Linux 6.1.0-18-amd64
+        os.build_id=6.1.0-18-amd64
+        k8s.node.name=worker-1
+        service.instance.id=a2a593f3-a94f-5309-bf3e-7058411862c9
+        ");
+    }
+
+    #[test]
+    fn what_is_unknown_is_absent() {
+        let unknown = Node { machine_id: None, os: OsRelease::default(), kubernetes_name: None, ..node() };
+        insta::assert_snapshot!(
+            listing(&resource(&unknown, &[], &[]).0).replace(env!("CARGO_PKG_VERSION"), "VERSION"),
+            @"
+        service.name=undercurrent
+        service.version=VERSION
+        host.name=node-1
+        host.arch=amd64
+        os.type=linux
+        os.description=Linux 6.1.0-18-amd64
+        os.build_id=6.1.0-18-amd64
+        service.instance.id=5b4e05aa-518b-5b01-9a05-08462269eec4
+        "
+        );
+    }
+
+    #[test]
+    fn the_environment_wins_over_the_file_over_what_was_found() {
+        let configured = [("host.name", "file"), ("deployment.environment.name", "file"), ("team", "file")];
+        let list = "deployment.environment.name=environment,service.name=listed";
+        let (listed, _) = resource(&node(), &configured, &[(RESOURCE_ATTRIBUTES, list)]);
+        assert_eq!(attribute(&listed, "host.name").as_deref(), Some("file"));
+        assert_eq!(attribute(&listed, "team").as_deref(), Some("file"));
+        assert_eq!(attribute(&listed, "deployment.environment.name").as_deref(), Some("environment"));
+        assert_eq!(attribute(&listed, "service.name").as_deref(), Some("listed"));
+        let variables = [(RESOURCE_ATTRIBUTES, list), (SERVICE_NAME, "named")];
+        assert_eq!(attribute(&resource(&node(), &[], &variables).0, "service.name").as_deref(), Some("named"));
+    }
+
+    #[test]
+    fn the_instance_id_follows_the_most_stable_id() {
+        let instance = |node: &Node, list: &str| {
+            attribute(&resource(node, &[], &[(RESOURCE_ATTRIBUTES, list)]).0, "service.instance.id").expect("an id")
+        };
+        let whole = instance(&node(), "");
+        let renamed = Node { kernel: Kernel { node_name: "node-2".to_owned(), ..node().kernel }, ..node() };
+        assert_eq!(instance(&renamed, ""), whole, "a new name is not a new node");
+        let anonymous = Node { machine_id: None, ..node() };
+        let nameless = Node { kubernetes_name: None, ..anonymous.clone() };
+        assert_ne!(instance(&anonymous, ""), instance(&nameless, ""));
+        assert_eq!(instance(&anonymous, "host.id=3d1219c7c4c5404aaa1f6d2a48adfda4"), whole);
+        assert_eq!(instance(&node(), "service.instance.id=mine"), "mine");
+    }
+
+    #[test]
+    fn one_mistake_discards_the_list_with_a_warning() {
+        let warnings = ["a=b,c", "=b", "a=%zz", "a=%e", "a=%ff", "%=b"].map(|list| {
+            let (resource, ignored) = resource(&node(), &[], &[(RESOURCE_ATTRIBUTES, list)]);
+            assert_eq!(attribute(&resource, "a"), None);
+            ignored.iter().map(ToString::to_string).collect::<String>()
+        });
+        insta::assert_snapshot!(warnings.join("\n"), @"
+        OTEL_RESOURCE_ATTRIBUTES=`a=b,c` is ignored: `c` has no `=`; write `key=value,key=value` and percent-encode other characters
+        OTEL_RESOURCE_ATTRIBUTES=`=b` is ignored: `=b` has no key; write `key=value,key=value` and percent-encode other characters
+        OTEL_RESOURCE_ATTRIBUTES=`a=%zz` is ignored: `%zz` is not percent-encoded UTF-8; write `key=value,key=value` and percent-encode other characters
+        OTEL_RESOURCE_ATTRIBUTES=`a=%e` is ignored: `%e` is not percent-encoded UTF-8; write `key=value,key=value` and percent-encode other characters
+        OTEL_RESOURCE_ATTRIBUTES=`a=%ff` is ignored: `%ff` is not percent-encoded UTF-8; write `key=value,key=value` and percent-encode other characters
+        OTEL_RESOURCE_ATTRIBUTES=`%=b` is ignored: `%` is not percent-encoded UTF-8; write `key=value,key=value` and percent-encode other characters
+        ");
+    }
+
+    #[test]
+    fn lists_are_decoded() {
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        assert_eq!(
+            parse(" a = b%2Cc , d=%C3%A4%3d,e=,f=g=h, "),
+            Ok(vec![pair("a", "b,c"), pair("d", "ä="), pair("e", ""), pair("f", "g=h")])
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn every_list_is_read_or_refused(list in "[ -~äß%,=]{0,40}") {
+            let _ = parse(&list);
+        }
+
+        #[test]
+        fn encoded_pairs_read_back(pairs in proptest::collection::vec(("[!-~ä]{1,8}", "[!-~ä ]{0,8}"), 0..4)) {
+            let encode = |text: &str| percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string();
+            let list: Vec<String> = pairs.iter().map(|(key, value)| format!("{}={}", encode(key), encode(value))).collect();
+            prop_assert_eq!(parse(&list.join(",")), Ok(pairs));
+        }
+    }
 }

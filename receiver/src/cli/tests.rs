@@ -1,0 +1,329 @@
+//! Command lines, right and wrong, and what people read of them.
+
+use super::*;
+
+fn command(line: &str) -> Command {
+    parse(line.split(' ')).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn refusals(lines: &[&str]) -> String {
+    let refusal = |line: &&str| {
+        let error = parse(line.split(' ')).expect_err(line);
+        assert_eq!(error.exit_code(), 2, "{line}");
+        format!("$ {line}\n{error}")
+    };
+    lines.iter().map(refusal).collect::<Vec<_>>().join("\n")
+}
+
+fn help(line: &str) -> String {
+    let error = parse(line.split(' ')).expect_err(line);
+    assert_eq!(error.exit_code(), 0);
+    error.to_string()
+}
+
+#[test]
+fn run_is_the_default() {
+    assert_eq!(command("undercurrent"), Command::Run(Run::default()));
+    assert_eq!(command("undercurrent run"), Command::Run(Run::default()));
+    let line = "--config a.yaml --interval 500ms --duration 5s --output json=b --output otlp";
+    let Command::Run(run) = command(&format!("undercurrent {line}")) else { panic!("a run") };
+    assert_eq!(Command::Run(run.clone()), command(&format!("undercurrent run {line}")));
+    assert_eq!(run.config, Some("a.yaml".into()));
+    assert_eq!(run.flags.interval, "500ms".parse().ok());
+    assert_eq!(run.flags.duration, "5s".parse().ok());
+    assert_eq!(
+        run.flags.outputs.expect("outputs").iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["json=b", "otlp"]
+    );
+}
+
+#[test]
+fn other_commands_are_told_apart() {
+    let doctor = DoctorArguments { json: true, probe: true, config: None };
+    assert_eq!(command("undercurrent doctor --json --probe"), Command::Doctor(doctor));
+    assert_eq!(command("undercurrent signals"), Command::Signals(SignalsArguments { json: false }));
+    assert_eq!(command("undercurrent config schema"), Command::Config(ConfigFile::Schema));
+    assert_eq!(command("undercurrent config example"), Command::Config(ConfigFile::Example));
+}
+
+#[test]
+fn durations_are_refused_for_what_they_are() {
+    insta::assert_snapshot!(refusals(&[
+        "undercurrent --interval 0",
+        "undercurrent run --interval 0s",
+        "undercurrent run --interval 50ms",
+        "undercurrent run --interval -1s",
+        "undercurrent run --interval 10",
+        "undercurrent --duration -5s",
+        "undercurrent run --duration=-5s",
+        "undercurrent run --duration 0s",
+        "undercurrent run --duration --interval 1s",
+        "undercurrent run --interval",
+    ]), @"
+    $ undercurrent --interval 0
+    error: invalid value '0' for '--interval <DURATION>': `0` is too short: the shortest interval is 100ms
+
+    For more information, try '--help'.
+
+    $ undercurrent run --interval 0s
+    error: invalid value '0s' for '--interval <DURATION>': `0s` is too short: the shortest interval is 100ms
+
+    For more information, try '--help'.
+
+    $ undercurrent run --interval 50ms
+    error: invalid value '50ms' for '--interval <DURATION>': `50ms` is too short: the shortest interval is 100ms
+
+    For more information, try '--help'.
+
+    $ undercurrent run --interval -1s
+    error: invalid value '-1s' for '--interval <DURATION>': `-1s` is negative: a duration is above zero, for example `10s`
+
+    For more information, try '--help'.
+
+    $ undercurrent run --interval 10
+    error: invalid value '10' for '--interval <DURATION>': `10` has no unit: write a number and a unit, for example `10s` or `500ms`
+
+    For more information, try '--help'.
+
+    $ undercurrent --duration -5s
+    error: invalid value '-5s' for '--duration <DURATION>': `-5s` is negative: a duration is above zero, for example `10s`
+
+    For more information, try '--help'.
+
+    $ undercurrent run --duration=-5s
+    error: invalid value '-5s' for '--duration <DURATION>': `-5s` is negative: a duration is above zero, for example `10s`
+
+    For more information, try '--help'.
+
+    $ undercurrent run --duration 0s
+    error: invalid value '0s' for '--duration <DURATION>': `0s` is zero: a duration is above zero, for example `10s`
+
+    For more information, try '--help'.
+
+    $ undercurrent run --duration --interval 1s
+    error: unexpected argument '1s' found
+
+    Usage: undercurrent run [OPTIONS]
+
+    For more information, try '--help'.
+
+    $ undercurrent run --interval
+    error: a value is required for '--interval <DURATION>' but none was supplied
+
+    For more information, try '--help'.
+    ");
+}
+
+#[test]
+fn outputs_are_refused_for_what_they_are() {
+    insta::assert_snapshot!(refusals(&[
+        "undercurrent --output tabel",
+        "undercurrent --output table=out.txt",
+        "undercurrent --output otlp=http://localhost:4317",
+        "undercurrent --output json=",
+        "undercurrent --output otlp --output otlp",
+        "undercurrent run --output table --output json",
+    ]), @"
+    $ undercurrent --output tabel
+    error: invalid value 'tabel' for '--output <OUTPUT>': unknown output `tabel` (did you mean `table`?): the outputs are `table`, `json`, `json=FILE` and `otlp`
+
+    For more information, try '--help'.
+
+    $ undercurrent --output table=out.txt
+    error: invalid value 'table=out.txt' for '--output <OUTPUT>': `table` takes no file, `out.txt` was given: for a file use `json=FILE`
+
+    For more information, try '--help'.
+
+    $ undercurrent --output otlp=http://localhost:4317
+    error: invalid value 'otlp=http://localhost:4317' for '--output <OUTPUT>': `otlp` takes no file or address, `http://localhost:4317` was given: the collector's address is `otlp.endpoint` in the configuration file or OTEL_EXPORTER_OTLP_ENDPOINT
+
+    For more information, try '--help'.
+
+    $ undercurrent --output json=
+    error: invalid value 'json=' for '--output <OUTPUT>': `json=` names no file: write `json=FILE`, or `json` for standard output
+
+    For more information, try '--help'.
+
+    $ undercurrent --output otlp --output otlp
+    error: output `otlp` is given twice: leave one out
+
+    Usage: undercurrent [OPTIONS]
+           undercurrent <COMMAND>
+
+    For more information, try '--help'.
+
+    $ undercurrent run --output table --output json
+    error: outputs `table` and `json` both write to standard output: keep one, or give JSON a file (`json=FILE`)
+
+    Usage: undercurrent [OPTIONS]
+           undercurrent <COMMAND>
+
+    For more information, try '--help'.
+    ");
+}
+
+#[test]
+fn words_out_of_place_are_refused() {
+    insta::assert_snapshot!(refusals(&[
+        "undercurrent rnu",
+        "undercurrent --intervall 1s",
+        "undercurrent --interval 1s --interval 2s",
+        "undercurrent --interval 1s doctor",
+        "undercurrent doctor --duration 5s",
+        "undercurrent --config",
+        "undercurrent config",
+    ]), @"
+    $ undercurrent rnu
+    error: unrecognized subcommand 'rnu'
+
+    Usage: undercurrent [OPTIONS]
+           undercurrent <COMMAND>
+
+    For more information, try '--help'.
+
+    $ undercurrent --intervall 1s
+    error: unexpected argument '--intervall' found
+
+      tip: a similar argument exists: '--interval'
+
+    Usage: undercurrent --interval <DURATION>
+
+    For more information, try '--help'.
+
+    $ undercurrent --interval 1s --interval 2s
+    error: the argument '--interval <DURATION>' cannot be used multiple times
+
+    Usage: undercurrent [OPTIONS]
+           undercurrent <COMMAND>
+
+    For more information, try '--help'.
+
+    $ undercurrent --interval 1s doctor
+    error: the subcommand 'doctor' cannot be used with '--interval <DURATION>'
+
+    Usage: undercurrent [OPTIONS]
+           undercurrent <COMMAND>
+
+    For more information, try '--help'.
+
+    $ undercurrent doctor --duration 5s
+    error: unexpected argument '--duration' found
+
+    Usage: undercurrent doctor [OPTIONS]
+
+    For more information, try '--help'.
+
+    $ undercurrent --config
+    error: a value is required for '--config <FILE>' but none was supplied
+
+    For more information, try '--help'.
+
+    $ undercurrent config
+    Print a first configuration file, or the schema of one
+
+    Usage: undercurrent config <COMMAND>
+
+    Commands:
+      example  Print a commented file that says everything and changes nothing
+      schema   Print the JSON schema, for editors
+      help     Print this message or the help of the given subcommand(s)
+
+    Options:
+      -h, --help  Print help
+    ");
+}
+
+#[test]
+fn help_says_everything() {
+    insta::assert_snapshot!(help("undercurrent --help"), @"
+    Measures what the kernel's network stack costs and exports it as OpenTelemetry
+
+    Usage: undercurrent [OPTIONS]
+           undercurrent <COMMAND>
+
+    Commands:
+      run      Measure and export until told to stop (the default)
+      doctor   Say what works on this machine, what does not, and what to do about it
+      signals  List the signals with their metrics
+      config   Print a first configuration file, or the schema of one
+      help     Print this message or the help of the given subcommand(s)
+
+    Options:
+          --config <FILE>        Configuration file (YAML)
+          --interval <DURATION>  Time between snapshots, such as 500ms [default: 10s; for a table alone 1s]
+          --duration <DURATION>  Stop after this time [default: never]
+          --output <OUTPUT>      table, json, json=FILE or otlp; repeatable [default: otlp with an endpoint, else table]
+      -h, --help                 Print help
+      -V, --version              Print version
+
+    Flags win over environment variables, and these over the configuration file.
+
+    Environment:
+      OTEL_EXPORTER_OTLP_ENDPOINT     the collector; makes otlp the default output (and the other OTEL_EXPORTER_OTLP_*)
+      OTEL_METRIC_EXPORT_INTERVAL     interval in milliseconds
+      OTEL_RESOURCE_ATTRIBUTES        more attributes of this node, as key=value,key=value
+      OTEL_SERVICE_NAME               instead of `undercurrent`
+      K8S_NODE_NAME, NODE_NAME        the Kubernetes node
+      RUST_LOG, OTEL_LOG_LEVEL        log level: error, warn, info, debug, trace; logs go to standard error
+      NO_COLOR                        no colours
+    ");
+    insta::assert_snapshot!(help("undercurrent doctor --help"), @"
+    Say what works on this machine, what does not, and what to do about it.
+
+    Exit status: 0 whole, 1 degraded, 2 cannot run.
+
+    Usage: undercurrent doctor [OPTIONS]
+
+    Options:
+          --json
+              Print JSON
+
+          --probe
+              Send traffic over loopback and see whether every hook fires
+
+          --config <FILE>
+              Configuration file (YAML), for the signals and limits to judge by
+
+      -h, --help
+              Print help (see a summary with '-h')
+    ");
+    insta::assert_snapshot!(help("undercurrent signals --help"), @"
+    List the signals with their metrics
+
+    Usage: undercurrent signals [OPTIONS]
+
+    Options:
+          --json  Print JSON
+      -h, --help  Print help
+    ");
+    insta::assert_snapshot!(help("undercurrent config --help"), @"
+    Print a first configuration file, or the schema of one
+
+    Usage: undercurrent config <COMMAND>
+
+    Commands:
+      example  Print a commented file that says everything and changes nothing
+      schema   Print the JSON schema, for editors
+      help     Print this message or the help of the given subcommand(s)
+
+    Options:
+      -h, --help  Print help
+    ");
+    assert_eq!(help("undercurrent --version"), format!("undercurrent {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn settings_come_from_file_and_flags() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("config.yaml");
+    std::fs::write(&path, "interval: 3s\nmemory_limit: 32MiB\n").expect("written");
+    let line = format!("undercurrent --config {} --interval 2s", path.display());
+    let Command::Run(run) = command(&line) else { panic!("a run") };
+    let (settings, ignored) = run.settings(&|_| None).expect("settings");
+    assert_eq!(settings.interval.to_string(), "2s");
+    assert_eq!(settings.memory_limit.to_string(), "32MiB");
+    assert!(ignored.is_empty());
+
+    let missing = Run { config: Some(folder.path().join("none.yaml")), flags: Flags::default() };
+    assert!(matches!(missing.settings(&|_| None), Err(ConfigError::Missing { .. })));
+}

@@ -1,0 +1,195 @@
+//! What this node says of itself: names, ids and the operating system's release.
+
+use std::{fs, path::Path};
+
+use crate::environment::{Environment, value};
+
+/// Where a container that shares the host's process ids sees the host's files: the root of its first process.
+const HOST_ROOT: &str = "/proc/1/root";
+/// In the order of os-release(5).
+const OS_RELEASE: [&str; 2] = ["etc/os-release", "usr/lib/os-release"];
+/// In the order of machine-id(5) and D-Bus, which had it first.
+const MACHINE_ID: [&str; 2] = ["etc/machine-id", "var/lib/dbus/machine-id"];
+/// Set by the downward API under either name, by convention.
+const KUBERNETES_NODE: [&str; 2] = ["K8S_NODE_NAME", "NODE_NAME"];
+
+/// What `uname` says of the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// The node's name.
+    pub node_name: String,
+    /// The kernel's release, such as `6.1.0-18-amd64`.
+    pub release: String,
+    /// The machine's architecture, such as `x86_64`.
+    pub machine: String,
+}
+
+impl Kernel {
+    /// The running kernel.
+    #[must_use]
+    pub fn running() -> Self {
+        let uname = rustix::system::uname();
+        Self {
+            node_name: uname.nodename().to_string_lossy().into_owned(),
+            release: uname.release().to_string_lossy().into_owned(),
+            machine: uname.machine().to_string_lossy().into_owned(),
+        }
+    }
+}
+
+/// What is known of a node. What is unknown is absent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// The machine id, 32 hexadecimal digits.
+    pub machine_id: Option<String>,
+    /// The distribution.
+    pub os: OsRelease,
+    /// The node's name in Kubernetes.
+    pub kubernetes_name: Option<String>,
+}
+
+/// What os-release(5) says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OsRelease {
+    /// `NAME`.
+    pub name: Option<String>,
+    /// `VERSION_ID`.
+    pub version: Option<String>,
+    /// `PRETTY_NAME`.
+    pub description: Option<String>,
+    /// `BUILD_ID`.
+    pub build_id: Option<String>,
+}
+
+impl Node {
+    /// This node: the host, where a container may see it, and not the container.
+    #[must_use]
+    pub fn detect(environment: Environment<'_>) -> Self {
+        Self::read(host_root(), Kernel::running(), environment)
+    }
+
+    /// The node whose files stand below `root`.
+    #[must_use]
+    pub fn read(root: &Path, kernel: Kernel, environment: Environment<'_>) -> Self {
+        Self {
+            kernel,
+            machine_id: MACHINE_ID.iter().find_map(|path| machine_id(&fs::read_to_string(root.join(path)).ok()?)),
+            os: OS_RELEASE
+                .iter()
+                .find_map(|path| fs::read_to_string(root.join(path)).ok())
+                .map_or_else(OsRelease::default, |text| os_release(&text)),
+            kubernetes_name: KUBERNETES_NODE.iter().find_map(|name| value(environment, name)),
+        }
+    }
+}
+
+/// Following another process's root takes the right to trace it; without, one's own files are all there is.
+fn host_root() -> &'static Path {
+    let root = Path::new(HOST_ROOT);
+    let visible = MACHINE_ID.iter().chain(&OS_RELEASE).any(|path| root.join(path).is_file());
+    if visible { root } else { Path::new("/") }
+}
+
+/// A machine id; images ship an empty file or `uninitialized` for the first boot to fill in.
+fn machine_id(text: &str) -> Option<String> {
+    let id = text.trim();
+    let valid =
+        id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()) && id.bytes().any(|byte| byte != b'0');
+    valid.then(|| id.to_ascii_lowercase())
+}
+
+fn os_release(text: &str) -> OsRelease {
+    let mut release = OsRelease::default();
+    for (key, value) in text.lines().filter_map(|line| line.trim().split_once('=')) {
+        let field = match key {
+            "NAME" => &mut release.name,
+            "VERSION_ID" => &mut release.version,
+            "PRETTY_NAME" => &mut release.description,
+            "BUILD_ID" => &mut release.build_id,
+            _ => continue,
+        };
+        *field = Some(unquote(value)).filter(|value| !value.is_empty());
+    }
+    release
+}
+
+/// A value as a shell would read it: os-release(5) allows quotes and backslashes, and nothing else.
+fn unquote(value: &str) -> String {
+    let inner = ['"', '\''].iter().find_map(|quote| value.strip_prefix(*quote)?.strip_suffix(*quote));
+    let mut escaped = false;
+    let keep = |character: &char| {
+        escaped = *character == '\\' && !escaped && !value.starts_with('\'');
+        !escaped
+    };
+    inner.unwrap_or(value).chars().filter(keep).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kernel() -> Kernel {
+        Kernel { node_name: "n1".to_owned(), release: "6.1.0".to_owned(), machine: "x86_64".to_owned() }
+    }
+
+    fn node(files: &[(&str, &str)]) -> Node {
+        let root = tempfile::tempdir().expect("a folder");
+        for (path, content) in files {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("created");
+            fs::write(path, content).expect("written");
+        }
+        Node::read(root.path(), kernel(), &|_| None)
+    }
+
+    #[test]
+    fn a_node_without_files_has_its_kernel() {
+        let expected = Node { kernel: kernel(), machine_id: None, os: OsRelease::default(), kubernetes_name: None };
+        assert_eq!(node(&[]), expected);
+    }
+
+    #[test]
+    fn machine_ids_are_read_where_they_mean_something() {
+        let id = "3d1219c7c4c5404aaa1f6d2a48adfda4";
+        let read = |files: &[(&str, &str)]| node(files).machine_id;
+        assert_eq!(read(&[("etc/machine-id", &format!("{id}\n"))]).as_deref(), Some(id));
+        assert_eq!(read(&[("etc/machine-id", &id.to_uppercase())]).as_deref(), Some(id));
+        assert_eq!(read(&[("etc/machine-id", ""), ("var/lib/dbus/machine-id", id)]).as_deref(), Some(id));
+        for meaningless in ["", "uninitialized\n", "00000000000000000000000000000000", "3d1219c7"] {
+            assert_eq!(read(&[("etc/machine-id", meaningless)]), None, "{meaningless}");
+        }
+    }
+
+    #[test]
+    fn os_release_is_read_as_a_shell_would() {
+        let text = "# comment\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\nNAME='Debian \\ GNU'\n\
+                    VERSION_ID=12\nBUILD_ID=\nID=debian\nVERSION=\"a \\\"b\\\" \\\\c\"\n";
+        let os = node(&[("etc/os-release", text), ("usr/lib/os-release", "NAME=other\n")]).os;
+        assert_eq!(os.description.as_deref(), Some("Debian GNU/Linux 12 (bookworm)"));
+        assert_eq!(os.name.as_deref(), Some("Debian \\ GNU"));
+        assert_eq!(os.version.as_deref(), Some("12"));
+        assert_eq!(os.build_id, None);
+        assert_eq!(unquote("\"a \\\"b\\\" \\\\c\""), "a \"b\" \\c");
+        assert_eq!(node(&[("usr/lib/os-release", "NAME=other\n")]).os.name.as_deref(), Some("other"));
+    }
+
+    #[test]
+    fn the_kubernetes_name_comes_from_the_environment() {
+        let read = |set: &str| {
+            let environment = |name: &str| (name == set).then(|| "worker-1".to_owned());
+            Node::read(Path::new("/nonexistent"), kernel(), &environment).kubernetes_name
+        };
+        assert_eq!(read("K8S_NODE_NAME").as_deref(), Some("worker-1"));
+        assert_eq!(read("NODE_NAME").as_deref(), Some("worker-1"));
+        assert_eq!(read("OTHER"), None);
+    }
+
+    #[test]
+    fn this_machine_has_a_kernel() {
+        let node = Node::detect(&|_| None);
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("a release");
+        assert_eq!(node.kernel.release, release.trim());
+    }
+}

@@ -1,0 +1,234 @@
+//! Which capabilities this process has, and which a task wants that are not there.
+
+use std::fmt;
+
+use caps::{CapSet, Capability, CapsHashSet};
+
+/// Something that takes capabilities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Task {
+    /// Load programs for tracing and create their maps.
+    LoadTracing,
+    /// Attach programs to a cgroup's packets (`cgroup_skb`).
+    AttachCgroup,
+    /// Raise the limit of locked memory, which counted maps and programs on kernels before 5.11.
+    RaiseMemoryLock,
+    /// Read tracefs and other files that only their owner may read, where this process is not root.
+    ReadProtectedFiles,
+    /// Read kernel symbols with their addresses.
+    ReadSymbols,
+    /// See the host's files and other processes' environments from a container that shares the host's process ids.
+    ReadProcesses,
+}
+
+impl Task {
+    /// Every task, those that a sidecar cannot do without first.
+    pub const ALL: [Self; 6] = [
+        Self::LoadTracing,
+        Self::AttachCgroup,
+        Self::RaiseMemoryLock,
+        Self::ReadProtectedFiles,
+        Self::ReadSymbols,
+        Self::ReadProcesses,
+    ];
+
+    /// What it is for, to follow "to".
+    #[must_use]
+    pub const fn purpose(self) -> &'static str {
+        match self {
+            Self::LoadTracing => "load tracing programs",
+            Self::AttachCgroup => "attach programs to the packets of a cgroup",
+            Self::RaiseMemoryLock => "raise the limit of locked memory",
+            Self::ReadProtectedFiles => "read files of tracefs that belong to root",
+            Self::ReadSymbols => "read the addresses of kernel symbols",
+            Self::ReadProcesses => "see the host's files from a container",
+        }
+    }
+
+    /// Sets of capabilities, the narrowest first: what may do it has all of one.
+    #[must_use]
+    pub const fn alternatives(self) -> &'static [&'static [Capability]] {
+        use Capability::{
+            CAP_BPF, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_NET_ADMIN, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE,
+            CAP_SYS_RESOURCE, CAP_SYSLOG,
+        };
+        match self {
+            Self::LoadTracing => &[&[CAP_BPF, CAP_PERFMON], &[CAP_SYS_ADMIN]],
+            // CAP_SYS_ADMIN alone attaches from Linux 6.9 on. Before, the attempt fails and says so: the kernel's version is
+            // no proof of either.
+            Self::AttachCgroup => &[&[CAP_BPF, CAP_NET_ADMIN], &[CAP_SYS_ADMIN]],
+            Self::RaiseMemoryLock => &[&[CAP_SYS_RESOURCE]],
+            Self::ReadProtectedFiles => &[&[CAP_DAC_READ_SEARCH], &[CAP_DAC_OVERRIDE]],
+            Self::ReadSymbols => &[&[CAP_SYSLOG]],
+            Self::ReadProcesses => &[&[CAP_SYS_PTRACE]],
+        }
+    }
+}
+
+/// What this process may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Privileges {
+    /// Whether its effective user is root. In a container that says little about its capabilities.
+    pub root: bool,
+    /// Its effective capabilities.
+    pub effective: CapsHashSet,
+}
+
+/// The capabilities of this process cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("the capabilities of this process cannot be read: {0}")]
+pub struct ReadError(#[from] caps::errors::CapsError);
+
+impl Privileges {
+    /// The calling thread's.
+    ///
+    /// # Errors
+    /// Where the kernel does not tell.
+    pub fn current() -> Result<Self, ReadError> {
+        let effective = caps::read(None, CapSet::Effective)?;
+        Ok(Self { root: rustix::process::geteuid().is_root(), effective })
+    }
+
+    /// What is missing for a task, or `None` where nothing is.
+    #[must_use]
+    pub fn lack(&self, task: Task) -> Option<Lack> {
+        let has = |capability: &Capability| self.effective.contains(capability);
+        let alternatives = task.alternatives();
+        if alternatives.iter().any(|set| set.iter().all(has)) {
+            return None;
+        }
+        let missing = alternatives.first()?.iter().copied().filter(|capability| !has(capability)).collect();
+        Some(Lack { task, missing })
+    }
+
+    /// What is missing for each of several tasks.
+    #[must_use]
+    pub fn lacks(&self, tasks: &[Task]) -> Vec<Lack> {
+        tasks.iter().filter_map(|task| self.lack(*task)).collect()
+    }
+
+    /// Refuses to go on without the capabilities for every one of these tasks.
+    ///
+    /// # Errors
+    /// Where some are missing; the message names them and says how to grant them.
+    pub fn require(&self, tasks: &[Task]) -> Result<(), Unprivileged> {
+        let lacks = self.lacks(tasks);
+        if lacks.is_empty() { Ok(()) } else { Err(Unprivileged { root: self.root, lacks }) }
+    }
+}
+
+/// Capabilities that are missing for a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lack {
+    /// The task.
+    pub task: Task,
+    /// What is missing of the narrowest alternative; never empty.
+    pub missing: Vec<Capability>,
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", names(&self.missing, " and "))?;
+        let others: Vec<String> = self.task.alternatives().iter().skip(1).map(|set| names(set, " and ")).collect();
+        if !others.is_empty() {
+            write!(f, " (or {})", others.join(", or "))?;
+        }
+        write!(f, " to {}", self.task.purpose())
+    }
+}
+
+/// The process lacks capabilities that it cannot do without.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{}lacking {}: {}grant {} (systemd: `AmbientCapabilities=`; Docker: `--cap-add`; Kubernetes: \
+     `securityContext.capabilities.add`)",
+    if *root { "" } else { "not root, and " },
+    lacks.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
+    if *root { "" } else { "run as root, or " },
+    self.missing(),
+)]
+pub struct Unprivileged {
+    /// Whether the effective user is root.
+    pub root: bool,
+    /// What is missing, by task.
+    pub lacks: Vec<Lack>,
+}
+
+impl Unprivileged {
+    /// Every missing capability once.
+    fn missing(&self) -> String {
+        let mut missing: Vec<Capability> = self.lacks.iter().flat_map(|lack| lack.missing.iter().copied()).collect();
+        missing.sort_by_key(Capability::index);
+        missing.dedup();
+        names(&missing, " ")
+    }
+}
+
+fn names(capabilities: &[Capability], separator: &str) -> String {
+    capabilities.iter().map(ToString::to_string).collect::<Vec<_>>().join(separator)
+}
+
+#[cfg(test)]
+mod tests {
+    use Capability::{CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON, CAP_SYS_ADMIN};
+
+    use super::*;
+
+    fn privileges(effective: &[Capability]) -> Privileges {
+        Privileges { root: false, effective: effective.iter().copied().collect() }
+    }
+
+    #[test]
+    fn every_lack_names_capability_and_task() {
+        let lacks = privileges(&[]).lacks(&Task::ALL);
+        insta::assert_snapshot!(lacks.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"), @"
+        CAP_BPF and CAP_PERFMON (or CAP_SYS_ADMIN) to load tracing programs
+        CAP_BPF and CAP_NET_ADMIN (or CAP_SYS_ADMIN) to attach programs to the packets of a cgroup
+        CAP_SYS_RESOURCE to raise the limit of locked memory
+        CAP_DAC_READ_SEARCH (or CAP_DAC_OVERRIDE) to read files of tracefs that belong to root
+        CAP_SYSLOG to read the addresses of kernel symbols
+        CAP_SYS_PTRACE to see the host's files from a container
+        ");
+    }
+
+    #[test]
+    fn one_whole_alternative_is_enough() {
+        assert_eq!(privileges(&[CAP_BPF, CAP_PERFMON]).lack(Task::LoadTracing), None);
+        assert_eq!(privileges(&[CAP_SYS_ADMIN]).lacks(&[Task::LoadTracing, Task::AttachCgroup]), []);
+        assert_eq!(privileges(&[CAP_BPF, CAP_NET_ADMIN]).lack(Task::AttachCgroup), None);
+        let lack = privileges(&[CAP_BPF]).lack(Task::LoadTracing).expect("a lack");
+        assert_eq!(lack.missing, [CAP_PERFMON]);
+        assert_eq!(privileges(&[CAP_NET_ADMIN]).lack(Task::AttachCgroup).map(|lack| lack.missing), Some(vec![CAP_BPF]));
+    }
+
+    #[test]
+    fn a_refusal_says_what_to_grant() {
+        let tasks = [Task::LoadTracing, Task::AttachCgroup];
+        let refusal = |root: bool, effective: &[Capability]| {
+            let privileges = Privileges { root, ..privileges(effective) };
+            privileges.require(&tasks).expect_err("refused").to_string()
+        };
+        insta::assert_snapshot!([refusal(false, &[]), refusal(true, &[CAP_BPF, CAP_PERFMON])].join("\n"), @"
+        not root, and lacking CAP_BPF and CAP_PERFMON (or CAP_SYS_ADMIN) to load tracing programs; CAP_BPF and CAP_NET_ADMIN (or CAP_SYS_ADMIN) to attach programs to the packets of a cgroup: run as root, or grant CAP_NET_ADMIN CAP_PERFMON CAP_BPF (systemd: `AmbientCapabilities=`; Docker: `--cap-add`; Kubernetes: `securityContext.capabilities.add`)
+        lacking CAP_NET_ADMIN (or CAP_SYS_ADMIN) to attach programs to the packets of a cgroup: grant CAP_NET_ADMIN (systemd: `AmbientCapabilities=`; Docker: `--cap-add`; Kubernetes: `securityContext.capabilities.add`)
+        ");
+        assert_eq!(privileges(&[CAP_SYS_ADMIN]).require(&tasks), Ok(()));
+    }
+
+    #[test]
+    fn the_kernel_is_asked() {
+        let dropped = std::thread::spawn(|| {
+            // Capabilities are each thread's own.
+            caps::clear(None, CapSet::Effective).expect("capabilities dropped");
+            Privileges::current().expect("privileges")
+        });
+        assert!(dropped.join().expect("no panic").effective.is_empty());
+        let status = std::fs::read_to_string("/proc/thread-self/status").expect("a status");
+        let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:")).expect("a mask");
+        let mask = u64::from_str_radix(mask.trim(), 16).expect("hexadecimal");
+        let effective = Privileges::current().expect("privileges").effective;
+        assert!(
+            caps::all().iter().all(|capability| effective.contains(capability) == (mask & capability.bitmask() != 0))
+        );
+    }
+}
