@@ -135,3 +135,78 @@ fn key_values(attributes: &Attributes) -> Vec<KeyValue> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry_proto::tonic::metrics::v1::metric::Data as Wire;
+
+    use super::*;
+    use crate::{
+        export::{
+            requests,
+            testing::{DURATION, HOOK, LOST, START, THREADS, after, histogram, node, point},
+        },
+        telemetry::{Metric as Measured, Snapshot},
+    };
+
+    fn encoded(descriptor: &'static Descriptor, data: Data) -> Option<ResourceMetrics> {
+        let attributes = Attributes::new().with("text", "t").with("number", -3_i64).with("flag", true);
+        let snapshot: Snapshot = node(vec![Measured { descriptor, points: vec![point(attributes, data)] }], after(10));
+        requests(&snapshot, usize::MAX).next().and_then(|part| part.request.resource_metrics.into_iter().next())
+    }
+
+    fn data(descriptor: &'static Descriptor, data: Data) -> Option<Wire> {
+        encoded(descriptor, data)?.scope_metrics.into_iter().next()?.metrics.into_iter().next()?.data
+    }
+
+    #[test]
+    fn histograms_keep_scale_offset_and_every_bucket() {
+        let measured = telemetry::ExponentialHistogram { zero_count: 7, ..histogram(-90, vec![1, 0, 5], 0.25) };
+        let Some(Wire::ExponentialHistogram(metric)) = data(&DURATION, Data::Histogram(measured)) else {
+            panic!("not an exponential histogram");
+        };
+        assert_eq!(metric.aggregation_temporality(), AggregationTemporality::Cumulative);
+        let point = &metric.data_points[0];
+        assert_eq!((point.start_time_unix_nano, point.time_unix_nano), (START.0, after(10).0));
+        assert_eq!((point.count, point.zero_count, point.scale, point.sum), (13, 7, 2, Some(0.25)));
+        assert_eq!(point.positive, Some(Buckets { offset: -90, bucket_counts: vec![1, 0, 5] }));
+        assert_eq!(
+            (point.zero_threshold, &point.negative, point.min, point.max),
+            ((-24_f64).exp2(), &None, None, None)
+        );
+    }
+
+    #[test]
+    fn sums_are_cumulative_and_say_whether_they_only_grow() {
+        for (descriptor, monotonic) in [(&LOST, true), (&THREADS, false)] {
+            let Some(Wire::Sum(sum)) = data(descriptor, Data::Integer(5)) else { panic!("not a sum") };
+            assert_eq!(sum.aggregation_temporality(), AggregationTemporality::Cumulative);
+            assert_eq!(sum.is_monotonic, monotonic);
+            assert_eq!(sum.data_points[0].start_time_unix_nano, START.0);
+        }
+        let Some(Wire::Gauge(gauge)) = data(&HOOK, Data::Double(1.5)) else { panic!("not a gauge") };
+        assert_eq!(gauge.data_points[0].start_time_unix_nano, 0);
+        assert_eq!(gauge.data_points[0].value, Some(number_data_point::Value::AsDouble(1.5)));
+    }
+
+    #[test]
+    fn what_is_no_number_or_of_another_kind_is_left_out() {
+        assert_eq!(encoded(&HOOK, Data::Double(f64::NAN)), None);
+        assert_eq!(encoded(&HOOK, Data::Double(f64::INFINITY)), None);
+        assert_eq!(encoded(&LOST, Data::Histogram(histogram(0, vec![1], 1.0))), None);
+        assert_eq!(encoded(&DURATION, Data::Integer(1)), None);
+    }
+
+    #[test]
+    fn resource_and_scope_say_who_measured_by_which_conventions() {
+        let Some(resource) = encoded(&LOST, Data::Integer(1)) else { panic!("nothing encoded") };
+        assert_eq!(resource.schema_url, SCHEMA_URL);
+        let keys: Vec<String> =
+            resource.resource.into_iter().flat_map(|resource| resource.attributes).map(|pair| pair.key).collect();
+        assert_eq!(keys, ["service.name", "host.name", "os.type"]);
+        let scope = &resource.scope_metrics[0];
+        assert_eq!(scope.schema_url, SCHEMA_URL);
+        let name = scope.scope.as_ref().map(|scope| (scope.name.as_str(), scope.version.as_str()));
+        assert_eq!(name, Some(("undercurrent", env!("CARGO_PKG_VERSION"))));
+    }
+}

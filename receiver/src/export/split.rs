@@ -124,3 +124,91 @@ impl<'a> Builder<'a> {
         self.points += 1;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry_proto::tonic::metrics::v1::metric::Data;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::export::testing::{after, lost, snapshots};
+
+    /// Every point as bytes, with the bytes of the resource, scope and metric it stands in.
+    fn points(request: &ExportMetricsServiceRequest) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut points = Vec::new();
+        for resource in &request.resource_metrics {
+            for scope in &resource.scope_metrics {
+                for metric in &scope.metrics {
+                    let mut shell = metric.clone();
+                    let bytes: Vec<Vec<u8>> = match (&metric.data, &mut shell.data) {
+                        (Some(Data::Sum(sum)), Some(Data::Sum(shell))) => {
+                            shell.data_points.clear();
+                            sum.data_points.iter().map(Message::encode_to_vec).collect()
+                        }
+                        (Some(Data::Gauge(gauge)), Some(Data::Gauge(shell))) => {
+                            shell.data_points.clear();
+                            gauge.data_points.iter().map(Message::encode_to_vec).collect()
+                        }
+                        (Some(Data::ExponentialHistogram(histogram)), Some(Data::ExponentialHistogram(shell))) => {
+                            shell.data_points.clear();
+                            histogram.data_points.iter().map(Message::encode_to_vec).collect()
+                        }
+                        other => panic!("unexpected data {other:?}"),
+                    };
+                    let mut around = resource.clone();
+                    around.scope_metrics = vec![scope.clone()];
+                    around.scope_metrics[0].metrics = vec![shell];
+                    let around = around.encode_to_vec();
+                    points.extend(bytes.into_iter().map(|bytes| (around.clone(), bytes)));
+                }
+            }
+        }
+        points
+    }
+
+    proptest! {
+        #[test]
+        fn splitting_loses_and_duplicates_nothing_and_keeps_the_limit(
+            snapshot in snapshots(),
+            limit in 1_500_usize..20_000,
+        ) {
+            let expected: usize =
+                snapshot.resources.iter().flat_map(|resource| &resource.metrics).map(|metric| metric.points.len()).sum();
+            let whole: Vec<Part> = requests(&snapshot, usize::MAX).collect();
+            prop_assert_eq!(whole.len(), usize::from(expected > 0));
+            let whole: Vec<_> = whole.iter().flat_map(|part| points(&part.request)).collect();
+            prop_assert_eq!(whole.len(), expected);
+
+            let mut split = Vec::new();
+            for part in requests(&snapshot, limit) {
+                let bytes = part.request.encode_to_vec();
+                prop_assert!(bytes.len() <= limit, "{} bytes", bytes.len());
+                let decoded = ExportMetricsServiceRequest::decode(bytes.as_slice());
+                let found = points(&decoded.map_err(|error| TestCaseError::fail(error.to_string()))?);
+                prop_assert_eq!(found.len() as u64, part.points);
+                prop_assert!(part.points > 0);
+                split.extend(found);
+            }
+            prop_assert_eq!(split, whole);
+        }
+
+        #[test]
+        fn order_of_points_in_the_snapshot_does_not_show(snapshot in snapshots()) {
+            let mut reversed = snapshot.clone();
+            for metric in reversed.resources.iter_mut().flat_map(|resource| &mut resource.metrics) {
+                metric.points.reverse();
+            }
+            let encode = |snapshot| requests(snapshot, 4_000).map(|part| part.request).collect::<Vec<_>>();
+            prop_assert_eq!(encode(&snapshot), encode(&reversed));
+        }
+    }
+
+    #[test]
+    fn a_snapshot_over_the_default_limit_fills_its_parts() {
+        let snapshot = lost(120_000, after(1));
+        let sizes: Vec<usize> = requests(&snapshot, REQUEST_LIMIT).map(|part| part.request.encoded_len()).collect();
+        assert!(sizes.len() > 1 && sizes.iter().all(|size| *size <= REQUEST_LIMIT), "{sizes:?}");
+        // The estimate is close: a part that is not the last wastes less than a tenth.
+        assert!(sizes[..sizes.len() - 1].iter().all(|size| *size > REQUEST_LIMIT / 10 * 9), "{sizes:?}");
+    }
+}

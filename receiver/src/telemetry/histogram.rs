@@ -165,3 +165,50 @@ impl ExponentialHistogram {
             .map(|position| self.upper_bound(position))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn histogram(scale: i32, offset: i32, zero_count: u64, buckets: Vec<u64>) -> ExponentialHistogram {
+        ExponentialHistogram { scale, zero_count, zero_threshold: (-24_f64).exp2(), offset, buckets, sum: 0.0 }
+    }
+
+    /// Counts by index, without the empty ones.
+    fn counts(histogram: &ExponentialHistogram) -> Vec<(i32, u64)> {
+        (histogram.offset..).zip(histogram.buckets.iter().copied()).filter(|(_, count)| *count > 0).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn a_difference_is_what_was_added(
+            before in prop::collection::vec(0..1000_u64, 60),
+            added in prop::collection::vec(prop_oneof![Just(0), 0..1000_u64], 60),
+        ) {
+            let scale = Scale::new(1).ok_or_else(|| TestCaseError::fail("scale"))?;
+            let after: Vec<u64> = before.iter().zip(&added).map(|(before, added)| before + added).collect();
+            let cell = |slots: &[u64]| ExponentialHistogram::from_slots(scale, slots, slots.iter().sum());
+            let difference = cell(&after).since(&cell(&before));
+            prop_assert_eq!(counts(&difference), counts(&cell(&added)));
+            prop_assert_eq!(difference.zero_count, added[0]);
+            prop_assert_eq!(difference.count(), added.iter().sum::<u64>());
+            prop_assert_eq!(difference.quantile(1.0), cell(&added).quantile(1.0));
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_counts_as_new() {
+        let now = histogram(2, -50, 1, vec![3, 4]);
+        for earlier in [
+            histogram(1, -50, 1, vec![3]),
+            histogram(2, -50, 2, vec![3]),
+            histogram(2, -50, 1, vec![4]),
+            histogram(2, -51, 1, vec![1, 3]),
+        ] {
+            assert_eq!(now.since(&earlier), now, "{earlier:?}");
+        }
+        assert_eq!(now.since(&now).count(), 0);
+    }
+}

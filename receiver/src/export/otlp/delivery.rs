@@ -134,6 +134,11 @@ impl Attempts {
                             self.whole = false;
                             self.done += 1;
                         }
+                        Verdict::Retry if self.last_chance => {
+                            delivery.statistics.dropped();
+                            tracing::warn!(endpoint = delivery.endpoint, "the last snapshot is lost");
+                            return;
+                        }
                         Verdict::Retry => {
                             let delay = self.backoff.next().unwrap_or(LONGEST_WAIT);
                             self.wait(delay, true, delivery, inbox).await;

@@ -21,9 +21,15 @@ pub(super) fn parse(text: &str, insecure: bool) -> Result<Uri, EndpointError> {
         Some("http" | "https") => {}
         scheme => return Err(EndpointError::Scheme(scheme.unwrap_or_default().to_owned())),
     }
-    match uri.host() {
-        None | Some("") => Err(EndpointError::NoHost),
-        Some(_) => Ok(uri),
+    let (Some(authority), Some(host)) = (uri.authority(), uri.host().filter(|host| !host.is_empty())) else {
+        return Err(EndpointError::NoHost);
+    };
+    // The parser takes anything for a port.
+    match authority.as_str().strip_prefix(host) {
+        None => Err(EndpointError::Credentials),
+        Some("") => Ok(uri),
+        Some(_) if uri.port_u16().is_some() => Ok(uri),
+        Some(port) => Err(EndpointError::Port(port.trim_start_matches(':').to_owned())),
     }
 }
 
@@ -46,9 +52,19 @@ mod tests {
 
     #[test]
     fn what_is_no_endpoint_says_why() {
-        for text in ["foo bar", "http://", "", "ftp://collector", "unix:///run/otel.sock", "http://host:port"] {
+        for text in [
+            "foo bar",
+            "http://",
+            "",
+            "ftp://collector",
+            "unix:///run/otel.sock",
+            "http://host:port",
+            "host:",
+            "host:99999",
+            "user:pw@host",
+        ] {
             let shown = parsed(text, true);
-            assert!(shown.starts_with("error: it"), "`{text}` gave {shown}");
+            assert!(shown.starts_with("error: "), "`{text}` gave {shown}");
         }
         insta::assert_snapshot!(parsed("ftp://collector", false), @"error: its scheme is `ftp`; use `http` for plaintext or `https` for TLS");
     }

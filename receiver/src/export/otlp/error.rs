@@ -14,6 +14,12 @@ pub enum EndpointError {
     /// Neither http nor https.
     #[error("its scheme is `{0}`; use `http` for plaintext or `https` for TLS")]
     Scheme(String),
+    /// A port that is none.
+    #[error("`{0}` is no port; write a number from 0 to 65535, like `http://collector:4317`")]
+    Port(String),
+    /// A user name or password, which would show in every log.
+    #[error("it has credentials in it; put them into OTEL_EXPORTER_OTLP_HEADERS")]
+    Credentials,
 }
 
 /// A setting that OTLP export cannot work with.

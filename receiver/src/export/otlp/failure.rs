@@ -96,6 +96,7 @@ fn cure(code: Code) -> Option<&'static str> {
             "Does the collector there have a metrics pipeline with an OTLP receiver?"
         }
         Code::Internal | Code::Unknown => "Is that port OTLP/gRPC (usually 4317), and not OTLP/HTTP (4318)?",
+        Code::ResourceExhausted => "It refuses the load or the size of messages; check its limits",
         _ => return None,
     })
 }
@@ -103,7 +104,7 @@ fn cure(code: Code) -> Option<&'static str> {
 fn explain(status: &Status) -> String {
     let message = status.message();
     match status.source().map(chain) {
-        Some(cause) if message.is_empty() || cause.starts_with(message) => cause,
+        Some(cause) if cause.contains(message) => cause,
         Some(cause) => format!("{message}: {cause}"),
         None if message.is_empty() => "no message".to_owned(),
         None => message.to_owned(),

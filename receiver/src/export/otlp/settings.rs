@@ -56,7 +56,9 @@ pub struct Settings {
 impl Settings {
     /// Settings by variables, looked up by name. An empty value is none, as the specification has it.
     ///
-    /// A list of headers for metrics replaces the general one. Paths of endpoints mean nothing to gRPC.
+    /// An endpoint with `http://` is plaintext and one with `https://` is TLS, whatever the insecure variable says; one
+    /// without a scheme is TLS unless that variable is true. Paths of endpoints mean nothing to gRPC. A list of headers for
+    /// metrics replaces the general one.
     ///
     /// # Errors
     /// If a value cannot be used, or a file cannot be read.
@@ -65,8 +67,11 @@ impl Settings {
         variables.protocol()?;
         let insecure = variables.get(INSECURE).is_some_and(|(_, value)| value.eq_ignore_ascii_case("true"));
         let (variable, value) = variables.get(ENDPOINT).unwrap_or(("the default", endpoint::DEFAULT.to_owned()));
-        let endpoint =
-            endpoint::parse(&value, insecure).map_err(|source| SettingsError::Endpoint { variable, value, source })?;
+        let endpoint = endpoint::parse(&value, insecure).map_err(|source| {
+            // What stands before an `@` may be a password.
+            let value = value.rsplit('@').next().unwrap_or_default().to_owned();
+            SettingsError::Endpoint { variable, value, source }
+        })?;
         Ok(Self {
             endpoint,
             headers: variables

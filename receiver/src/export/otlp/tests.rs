@@ -1,1 +1,283 @@
+//! Delivery against a scripted collector.
 
+mod server;
+mod settings;
+mod tls;
+
+use std::{sync::Arc, time::Duration};
+
+use server::{Answer, Collector};
+use tokio::time::Instant;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+
+use super::*;
+use crate::{
+    export::{
+        Outputs, REQUEST_LIMIT,
+        testing::{after, lost},
+    },
+    telemetry::Snapshot,
+};
+
+const DEADLINE: Duration = Duration::from_secs(2);
+
+fn settings(variables: &[(&str, &str)]) -> Settings {
+    let lookup = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+    Settings::from_variables(lookup).expect("settings")
+}
+
+/// An output into the scripted collector, over memory: with time paused, nothing but its own timers makes time pass.
+fn open_into(collector: &Collector, settings: Settings) -> Outputs {
+    let statistics = Statistics::new("otlp");
+    let delivery = delivery::Delivery::new(settings, collector.channel(), statistics.clone());
+    Outputs::new(vec![Output::in_task(statistics, |inbox| delivery.run(inbox))])
+}
+
+fn counts(outputs: &Outputs) -> Statistics {
+    outputs.statistics().remove(0)
+}
+
+fn publish(outputs: &mut Outputs, snapshot: Arc<Snapshot>) {
+    assert!(outputs.publish(&snapshot).is_continue());
+}
+
+fn throttled(code: Code, delay: Duration) -> Answer {
+    Answer::Refuse(Status::with_error_details(code, "later", ErrorDetails::with_retry_info(Some(delay))))
+}
+
+#[tokio::test(start_paused = true)]
+async fn unavailable_is_tried_again_until_it_works() {
+    let unavailable = || Answer::Refuse(Status::unavailable("starting up"));
+    let mut collector = Collector::start([unavailable(), unavailable(), Answer::Accept]);
+    let mut outputs = open_into(&collector, settings(&[]));
+    let statistics = counts(&outputs);
+    let began = Instant::now();
+    publish(&mut outputs, lost(5, after(1)));
+    for _ in 0..3 {
+        assert_eq!(collector.received().await.points, 5);
+    }
+    // One second, then two, each with up to as much again.
+    let waited = began.elapsed();
+    assert!((Duration::from_secs(3)..=Duration::from_millis(6100)).contains(&waited), "{waited:?}");
+    outputs.shutdown(DEADLINE).await;
+    let totals = statistics.totals();
+    assert_eq!((totals.points, totals.dropped_snapshots), (5, 0));
+    assert_eq!(totals.failures.into_iter().collect::<Vec<_>>(), [("unavailable", 2)]);
+    assert!(totals.last_duration.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn exhausted_is_tried_again_when_the_server_says() {
+    let delay = Duration::from_secs(17);
+    let mut collector = Collector::start([throttled(Code::ResourceExhausted, delay), Answer::Accept]);
+    let mut outputs = open_into(&collector, settings(&[]));
+    let statistics = counts(&outputs);
+    publish(&mut outputs, lost(1, after(1)));
+    collector.received().await;
+    let refused = Instant::now();
+    collector.received().await;
+    let waited = refused.elapsed();
+    assert!((delay..delay + Duration::from_millis(100)).contains(&waited), "{waited:?}");
+    outputs.shutdown(DEADLINE).await;
+    assert_eq!(statistics.totals().failures.get("resource_exhausted"), Some(&1));
+    assert_eq!(statistics.totals().points, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn permanent_failures_are_not_tried_again() {
+    for refusal in [Status::invalid_argument("no such field"), Status::resource_exhausted("message too large")] {
+        let reason = if refusal.code() == Code::InvalidArgument { "invalid_argument" } else { "resource_exhausted" };
+        let mut collector = Collector::start([Answer::Refuse(refusal), Answer::Accept]);
+        let mut outputs = open_into(&collector, settings(&[]));
+        let statistics = counts(&outputs);
+        publish(&mut outputs, lost(3, after(1)));
+        assert_eq!(collector.received().await.time, after(1).0);
+        publish(&mut outputs, lost(2, after(2)));
+        assert_eq!(collector.received().await.time, after(2).0);
+        outputs.shutdown(DEADLINE).await;
+        assert_eq!(collector.left(), 0);
+        let totals = statistics.totals();
+        assert_eq!((totals.points, totals.failures.get(reason)), (2, Some(&1)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn partly_refused_points_are_counted_and_lost() {
+    let mut collector = Collector::start([Answer::AcceptAllBut(2), Answer::Accept]);
+    let mut outputs = open_into(&collector, settings(&[]));
+    let statistics = counts(&outputs);
+    publish(&mut outputs, lost(10, after(1)));
+    collector.received().await;
+    outputs.shutdown(DEADLINE).await;
+    let totals = statistics.totals();
+    assert_eq!((totals.points, totals.rejected_points), (8, 2));
+    assert_eq!(totals.failures.get("partial_success"), Some(&1));
+    assert_eq!(collector.left(), 0, "what was accepted must not be sent again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_hangs_is_left_after_the_timeout() {
+    let mut collector = Collector::start([Answer::Hang, Answer::Accept]);
+    let mut outputs = open_into(&collector, settings(&[("OTEL_EXPORTER_OTLP_TIMEOUT", "2500")]));
+    let statistics = counts(&outputs);
+    publish(&mut outputs, lost(1, after(1)));
+    let began = Instant::now();
+    let first = collector.received().await;
+    assert_eq!(first.header("grpc-timeout"), Some("2500000u".to_owned()));
+    collector.received().await;
+    let waited = began.elapsed();
+    assert!((Duration::from_millis(3500)..Duration::from_millis(4600)).contains(&waited), "{waited:?}");
+    outputs.shutdown(DEADLINE).await;
+    assert_eq!(statistics.totals().points, 1);
+    let failures: u64 = statistics.totals().failures.values().sum();
+    assert_eq!(failures, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_newest_snapshot_replaces_those_that_wait() {
+    let delay = Duration::from_secs(60);
+    let mut collector = Collector::start([throttled(Code::Unavailable, delay), Answer::Accept]);
+    let mut outputs = open_into(&collector, settings(&[]));
+    let statistics = counts(&outputs);
+    publish(&mut outputs, lost(1, after(1)));
+    collector.received().await;
+    let refused = Instant::now();
+    for tick in 2..=4 {
+        tokio::time::advance(Duration::from_secs(10)).await;
+        publish(&mut outputs, lost(1, after(tick)));
+    }
+    assert_eq!(collector.received().await.time, after(4).0);
+    assert!(refused.elapsed() >= delay, "a newer snapshot must not cut the server's wait short");
+    outputs.shutdown(DEADLINE).await;
+    assert_eq!((statistics.totals().dropped_snapshots, statistics.totals().points), (3, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_delivers_the_last_snapshot_without_the_backoff() {
+    let mut collector = Collector::start([Answer::Refuse(Status::unavailable("")), Answer::Accept]);
+    let mut outputs = open_into(&collector, settings(&[]));
+    let statistics = counts(&outputs);
+    publish(&mut outputs, lost(1, after(1)));
+    collector.received().await;
+    publish(&mut outputs, lost(4, after(2)));
+    let began = Instant::now();
+    outputs.shutdown(DEADLINE).await;
+    assert!(began.elapsed() < Duration::from_millis(100), "{:?}", began.elapsed());
+    assert_eq!(collector.received().await.time, after(2).0);
+    assert_eq!((statistics.totals().points, statistics.totals().dropped_snapshots), (4, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_ends_at_its_deadline_and_counts_what_is_lost() {
+    let mut collector = Collector::start([Answer::Hang]);
+    let mut outputs = open_into(&collector, settings(&[]));
+    let statistics = counts(&outputs);
+    publish(&mut outputs, lost(1, after(1)));
+    collector.received().await;
+    let began = Instant::now();
+    outputs.shutdown(DEADLINE).await;
+    assert!((DEADLINE..DEADLINE + Duration::from_millis(100)).contains(&began.elapsed()), "{:?}", began.elapsed());
+    assert_eq!((statistics.totals().points, statistics.totals().dropped_snapshots), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn headers_and_compression_go_with_every_request() {
+    for (compression, encoding) in [("gzip", Some("gzip".to_owned())), ("none", None)] {
+        let mut collector = Collector::start([Answer::Accept, Answer::Accept]);
+        let variables = [
+            ("OTEL_EXPORTER_OTLP_COMPRESSION", compression),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20abc,x-tenant=a"),
+            ("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "authorization=Bearer%20def"),
+        ];
+        let mut outputs = open_into(&collector, settings(&variables));
+        let statistics = counts(&outputs);
+        publish(&mut outputs, lost(7, after(1)));
+        let received = collector.received().await;
+        assert_eq!(received.points, 7);
+        assert_eq!(received.header("authorization"), Some("Bearer def".to_owned()));
+        assert_eq!(received.header("x-tenant"), None, "headers for metrics replace the general ones");
+        assert_eq!(received.header("grpc-encoding"), encoding);
+        assert!(received.header("grpc-accept-encoding").is_some_and(|accepted| accepted.contains("gzip")));
+        outputs.shutdown(DEADLINE).await;
+        // The scripted collector compresses its answers to whoever accepts that.
+        assert_eq!(statistics.totals().points, 7);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_snapshot_goes_in_parts_and_resumes_at_the_one_that_failed() {
+    let snapshot = lost(120_000, after(1));
+    let parts: Vec<u64> = crate::export::requests(&snapshot, REQUEST_LIMIT).map(|part| part.points).collect();
+    assert!(parts.len() >= 2, "{parts:?}");
+    let refusal = Answer::Refuse(Status::aborted("busy"));
+    let accept = parts[1..].iter().map(|_| Answer::Accept);
+    let mut collector = Collector::start([Answer::Accept, refusal].into_iter().chain(accept));
+    let mut outputs = open_into(&collector, settings(&[]));
+    let statistics = counts(&outputs);
+    publish(&mut outputs, snapshot);
+    let mut seen = Vec::new();
+    for _ in 0..=parts.len() {
+        seen.push(collector.received().await.points);
+    }
+    let mut expected = parts.clone();
+    expected.insert(1, parts[1]);
+    assert_eq!(seen, expected);
+    outputs.shutdown(DEADLINE).await;
+    assert_eq!((statistics.totals().points, statistics.totals().dropped_snapshots), (120_000, 0));
+}
+
+#[tokio::test]
+async fn an_endpoint_that_refuses_is_counted_and_ends_nothing() {
+    // A port that was free a moment ago: bound, then closed.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+    let endpoint = format!("http://{port}");
+    let output = open(settings(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)])).expect("output");
+    let statistics = output.statistics().clone();
+    let mut outputs = Outputs::new(vec![output]);
+    publish(&mut outputs, lost(1, after(1)));
+    let refused = async {
+        while !statistics.totals().failures.contains_key("unavailable") {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), refused).await.expect("no failure counted");
+    publish(&mut outputs, lost(1, after(2)));
+    // One more try at shutdown, and no waiting for the deadline.
+    let began = Instant::now();
+    outputs.shutdown(Duration::from_secs(600)).await;
+    assert!(began.elapsed() < Duration::from_secs(300));
+    let totals = statistics.totals();
+    assert_eq!((totals.points, totals.dropped_snapshots), (0, 2));
+    assert_eq!(totals.failures.get("unavailable"), Some(&2), "{:?}", totals.failures);
+}
+
+#[test]
+fn failures_say_what_where_and_what_to_do() {
+    let shown = |status: Status| {
+        let verdict = failure::verdict(&status);
+        failure::Failure { endpoint: "http://collector:4317/", status: &status, verdict }.to_string()
+    };
+    let lines = [
+        shown(Status::unavailable("tcp connect error")),
+        shown(Status::deadline_exceeded("no answer within 10000 ms")),
+        shown(Status::unauthenticated("")),
+        shown(Status::unimplemented("unknown service")),
+        shown(Status::invalid_argument("bad point")),
+    ];
+    insta::assert_snapshot!(lines.join("\n"));
+}
+
+#[test]
+fn only_the_specified_codes_are_retried() {
+    use failure::{Verdict, verdict};
+    let retried: Vec<&str> = (0..17)
+        .map(Code::from_i32)
+        .filter(|code| verdict(&Status::new(*code, "")) == Verdict::Retry)
+        .map(failure::reason)
+        .collect();
+    assert_eq!(retried, ["cancelled", "deadline_exceeded", "aborted", "out_of_range", "unavailable", "data_loss"]);
+    let wait = Duration::from_secs(3);
+    let Answer::Refuse(status) = throttled(Code::ResourceExhausted, wait) else { unreachable!() };
+    assert_eq!(verdict(&status), Verdict::Throttled(wait));
+}

@@ -25,12 +25,14 @@ const INDENT: usize = 2;
 /// The heading and the rows as lines of at most `width` characters. Gaps narrow first, then spare columns go, then lines
 /// are cut.
 pub(super) fn lines(columns: &[Column], rows: &[Vec<String>], width: usize) -> Vec<String> {
+    // Figures of common length keep their place from one draw to the next.
+    let least = |column: &Column| if column.number { 7 } else { 0 };
     let widths: Vec<usize> = columns
         .iter()
         .enumerate()
         .map(|(n, column)| {
             let cells = rows.iter().filter_map(|row| row.get(n)).map(|cell| cell.chars().count());
-            cells.max().unwrap_or(0).max(column.heading.chars().count())
+            cells.max().unwrap_or(0).max(column.heading.chars().count()).max(least(column))
         })
         .collect();
     let (kept, gap) = fit(columns, &widths, width);

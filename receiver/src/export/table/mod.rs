@@ -7,9 +7,12 @@ mod layout;
 mod rows;
 mod screen;
 mod section;
+mod terminal;
 #[cfg(test)]
 mod tests;
 mod units;
+
+pub use terminal::{Log, Terminal};
 
 use std::{
     io::{self, ErrorKind},
@@ -23,7 +26,7 @@ use tokio::time::Instant;
 
 use self::{
     layout::{cut, lines, wrap},
-    screen::{Screen, colour, kind_of_stdout, size_of_stdout},
+    screen::{colour, size_of_stdout},
     section::{Input, Section, notices, sections},
 };
 use super::{Output, Statistics, health::Health, mailbox::Inbox};
@@ -44,22 +47,24 @@ pub struct Layout {
 ///
 /// # Errors
 /// If no thread can be started.
-pub fn open(cpus: Option<NonZeroUsize>) -> io::Result<Output> {
+pub fn open(terminal: &Terminal, cpus: Option<NonZeroUsize>) -> io::Result<Output> {
     let statistics = Statistics::new("table");
-    let counted = statistics.clone();
-    Output::in_thread(statistics, move |inbox| run(inbox, cpus, &counted))
+    let (counted, terminal) = (statistics.clone(), terminal.clone());
+    Output::in_thread(statistics, move |inbox| run(inbox, &terminal, cpus, &counted))
 }
 
-fn run(mut inbox: Inbox, cpus: Option<NonZeroUsize>, statistics: &Statistics) {
-    let kind = kind_of_stdout();
-    let mut screen = Screen::new(io::stdout(), kind);
+fn run(mut inbox: Inbox, terminal: &Terminal, cpus: Option<NonZeroUsize>, statistics: &Statistics) {
+    let kind = terminal.screen().kind();
     let mut health = Health::new(statistics.output());
     let mut previous: Option<Arc<Snapshot>> = None;
     while let Some(current) = inbox.blocking_next() {
         let began = Instant::now();
         let size = size_of_stdout(kind);
         let layout = Layout { width: size.width, cpus, colour: colour(kind) };
-        match screen.draw(&render(previous.as_deref(), &current, layout), size) {
+        let block = render(previous.as_deref(), &current, layout);
+        // Not within the match: what is said there goes through the same lock.
+        let drawn = terminal.screen().draw(&block, size);
+        match drawn {
             Ok(()) => {
                 statistics.accepted(points(&current));
                 statistics.delivered(began.elapsed());

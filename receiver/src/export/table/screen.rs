@@ -15,8 +15,8 @@ const NARROWEST: usize = 40;
 pub(super) struct Screen<W> {
     writer: W,
     kind: Kind,
-    /// Lines of the last block, which the cursor stands below.
-    drawn: usize,
+    /// The last block as it stands above the cursor, on a terminal.
+    block: String,
 }
 
 /// What is being drawn on.
@@ -38,7 +38,11 @@ pub(super) struct Size {
 
 impl<W: Write> Screen<W> {
     pub(super) fn new(writer: W, kind: Kind) -> Self {
-        Self { writer, kind, drawn: 0 }
+        Self { writer, kind, block: String::new() }
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// Draws a block of lines no longer than the screen is wide.
@@ -47,26 +51,47 @@ impl<W: Write> Screen<W> {
             write!(self.writer, "{block}\n\n")?;
             return self.writer.flush();
         }
+        self.erase()?;
         let lines: Vec<&str> = block.lines().collect();
         // The cursor needs a line of its own; what has left the screen at the top cannot be drawn over.
         let room = size.height.unwrap_or(usize::MAX).saturating_sub(1).max(1);
         let fits = if lines.len() > room { room - 1 } else { lines.len() };
-        let mut text = String::with_capacity(block.len() + 64);
-        if self.drawn > 0 {
-            text.push_str(&format!("\x1b[{}A\r\x1b[J", self.drawn));
-        }
         for line in &lines[..fits] {
-            text.push_str(line);
-            text.push('\n');
+            self.block.push_str(line);
+            self.block.push('\n');
         }
-        self.drawn = fits;
         if fits < lines.len() {
             let hidden = lines.len() - fits;
-            text.push_str(&cut(&format!("… {hidden} more lines; enlarge the terminal to see them"), size.width));
-            text.push('\n');
-            self.drawn += 1;
+            self.block.push_str(&cut(&format!("… {hidden} more lines; enlarge the terminal to see them"), size.width));
+            self.block.push('\n');
         }
-        self.writer.write_all(text.as_bytes())?;
+        self.show()
+    }
+
+    /// Writes to a log on the same terminal, above the block, which stays the last thing there.
+    pub(super) fn log(&mut self, lines: &[u8], log: &mut impl Write) -> io::Result<()> {
+        let block = std::mem::take(&mut self.block);
+        let erased = self.erase_lines(&block);
+        log.write_all(lines)?;
+        log.flush()?;
+        self.block = block;
+        erased.and_then(|()| self.show())
+    }
+
+    fn erase(&mut self) -> io::Result<()> {
+        let block = std::mem::take(&mut self.block);
+        self.erase_lines(&block)
+    }
+
+    fn erase_lines(&mut self, block: &str) -> io::Result<()> {
+        match block.lines().count() {
+            0 => Ok(()),
+            lines => write!(self.writer, "\x1b[{lines}A\r\x1b[J").and_then(|()| self.writer.flush()),
+        }
+    }
+
+    fn show(&mut self) -> io::Result<()> {
+        self.writer.write_all(self.block.as_bytes())?;
         self.writer.flush()
     }
 }

@@ -163,6 +163,14 @@ fn terminals_are_drawn_over_and_streams_appended_to() -> std::io::Result<()> {
         String::from_utf8_lossy(&terminal),
         "a\nb\n\x1b[2A\r\x1b[Jc\nd\n… 2 more lines; enlarge the terminal to see them\n\x1b[3A\r\x1b[Jg\n"
     );
+    let (mut terminal, mut log) = (Vec::new(), Vec::new());
+    let mut screen = Screen::new(&mut terminal, Kind::Terminal);
+    screen.log(b"before\n", &mut log)?;
+    screen.draw("a\nb", size(None))?;
+    screen.log(b"between\n", &mut log)?;
+    screen.draw("c", size(None))?;
+    let redrawn = "a\nb\n\x1b[2A\r\x1b[Ja\nb\n\x1b[2A\r\x1b[Jc\n";
+    assert_eq!((String::from_utf8_lossy(&terminal), log.as_slice()), (redrawn.into(), &b"before\nbetween\n"[..]));
     let mut stream = Vec::new();
     let mut screen = Screen::new(&mut stream, Kind::Stream);
     screen.draw("a\nb", size(None))?;

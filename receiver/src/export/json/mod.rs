@@ -1,5 +1,8 @@
 //! OTLP/JSON, one request a line, to standard output or a file.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     fs::File,
     io::{self, BufWriter, ErrorKind, Seek, Write},
@@ -172,7 +175,7 @@ impl<S: Sink> Lines<S> {
         let written = lines(&mut buffered);
         // Dropping it would try once more to write the rest.
         drop(buffered.into_parts());
-        self.torn = written.is_err() && !start.is_some_and(|start| self.sink.rewind_to(start).is_ok());
+        self.torn = written.is_err() && start.is_none_or(|start| self.sink.rewind_to(start).is_err());
         written
     }
 }

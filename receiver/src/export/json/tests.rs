@@ -1,0 +1,222 @@
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Read},
+    time::Duration,
+};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    export::{
+        Outputs,
+        testing::{DURATION, HOOK, LOST, after, histogram, lost, node, point, snapshots},
+    },
+    telemetry::{Attributes, Data, Metric},
+};
+
+fn small() -> Snapshot {
+    let layer = Attributes::new().with("undercurrent.network.layer", "ip");
+    let reason = Attributes::new().with("cpu.logical_number", 3_u32).with("flag", true);
+    let points = |attributes, data| vec![point(attributes, data)];
+    node(
+        vec![
+            Metric { descriptor: &DURATION, points: points(layer, Data::Histogram(histogram(-70, vec![3, 1], 1e-5))) },
+            Metric { descriptor: &LOST, points: points(reason, Data::Integer(9_007_199_254_740_993)) },
+            Metric { descriptor: &HOOK, points: points(Attributes::new(), Data::Double(1.0)) },
+        ],
+        after(10),
+    )
+}
+
+#[test]
+fn lines_are_what_the_specification_says() -> io::Result<()> {
+    let mut bytes = Vec::new();
+    assert_eq!(write_lines(&small(), &mut bytes)?, 3);
+    let text = String::from_utf8_lossy(&bytes);
+    assert_eq!(text.matches('\n').count(), 1);
+    let value: Value = serde_json::from_str(&text)?;
+    insta::assert_snapshot!(serde_json::to_string_pretty(&value)?.replace(env!("CARGO_PKG_VERSION"), "VERSION"));
+    Ok(())
+}
+
+/// Where the protocol definitions put 64-bit integers (JSON strings), 32-bit integers and enumerations (JSON numbers),
+/// doubles, booleans, text, messages and lists of messages, under the lower camel case names of OTLP/JSON.
+fn check(key: &str, value: &Value) -> Result<(), String> {
+    let is_number_text = |value: &Value| value.as_str().is_some_and(|text| text.parse::<i128>().is_ok());
+    let fits = match key {
+        "startTimeUnixNano" | "timeUnixNano" | "count" | "zeroCount" | "asInt" | "intValue" => is_number_text(value),
+        "bucketCounts" => value.as_array().is_some_and(|list| list.iter().all(is_number_text)),
+        "scale" | "offset" | "flags" | "aggregationTemporality" | "droppedAttributesCount" => value.is_i64(),
+        "sum" if !value.is_object() => value.is_number(),
+        "asDouble" | "zeroThreshold" => value.is_number(),
+        "isMonotonic" | "boolValue" => value.is_boolean(),
+        "name" | "version" | "description" | "unit" | "key" | "stringValue" | "schemaUrl" => value.is_string(),
+        "resource" | "scope" | "positive" | "value" | "sum" | "gauge" | "exponentialHistogram" => {
+            return fields(value.as_object().ok_or_else(|| format!("`{key}` is no object: {value}"))?);
+        }
+        "resourceMetrics" | "scopeMetrics" | "metrics" | "dataPoints" | "attributes" => {
+            let list = value.as_array().ok_or_else(|| format!("`{key}` is no list: {value}"))?;
+            return list.iter().filter_map(Value::as_object).try_for_each(fields);
+        }
+        _ => return Err(format!("`{key}` is no field of the metrics protocol in use here")),
+    };
+    if fits { Ok(()) } else { Err(format!("`{key}` has the wrong type: {value}")) }
+}
+
+fn fields(object: &serde_json::Map<String, Value>) -> Result<(), String> {
+    object.iter().try_for_each(|(key, value)| check(key, value))
+}
+
+proptest! {
+    #[test]
+    fn every_line_has_the_specified_types_and_reads_back_the_same(snapshot in snapshots()) {
+        let mut bytes = Vec::new();
+        prop_assert!(write_lines(&snapshot, &mut bytes).is_ok());
+        let parts: Vec<_> = requests(&snapshot, LINE_LIMIT).map(|part| part.request).collect();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        prop_assert_eq!(text.split_terminator('\n').count(), parts.len());
+        for (line, part) in text.split_terminator('\n').zip(&parts) {
+            let value: Value = serde_json::from_str(line).map_err(|error| TestCaseError::fail(error.to_string()))?;
+            let object = value.as_object().ok_or_else(|| TestCaseError::fail("no object"))?;
+            fields(object).map_err(TestCaseError::fail)?;
+            let read: ExportMetricsServiceRequest =
+                serde_json::from_value(value).map_err(|error| TestCaseError::fail(error.to_string()))?;
+            prop_assert_eq!(&read, part);
+        }
+    }
+}
+
+async fn finish(output: Output, snapshots: &[Snapshot]) -> crate::export::Totals {
+    let statistics = output.statistics().clone();
+    let mut outputs = Outputs::new(vec![output]);
+    for snapshot in snapshots {
+        let _ = outputs.publish(&std::sync::Arc::new(snapshot.clone()));
+    }
+    outputs.shutdown(Duration::from_secs(20)).await;
+    statistics.totals()
+}
+
+#[tokio::test]
+async fn a_file_is_emptied_and_holds_what_was_published() -> Result<(), Box<dyn std::error::Error>> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("metrics.jsonl");
+    fs::write(&path, "old content\n")?;
+    let totals = finish(open(Target::File(path.clone()))?, &[small()]).await;
+    assert_eq!((totals.points, totals.dropped_snapshots, totals.failures.len()), (3, 0, 0));
+    assert!(totals.last_duration.is_some());
+    let mut expected = Vec::new();
+    write_lines(&small(), &mut expected)?;
+    assert_eq!(fs::read(&path)?, expected);
+    Ok(())
+}
+
+#[test]
+fn an_unwritable_file_says_why_and_what_to_do() -> io::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let refused = |path: PathBuf| match open(Target::File(path)) {
+        Ok(_) => "opened".to_owned(),
+        Err(error) => error.to_string().replace(&*folder.path().to_string_lossy(), "DIR"),
+    };
+    insta::assert_snapshot!(refused(folder.path().to_owned()), @"cannot write to `DIR`: Is a directory (os error 21); name a file, not a directory");
+    insta::assert_snapshot!(refused(folder.path().join("absent/metrics.jsonl")), @"cannot write to `DIR/absent/metrics.jsonl`: No such file or directory (os error 2); its directory must exist; create it first");
+    fs::write(folder.path().join("file"), "")?;
+    insta::assert_snapshot!(refused(folder.path().join("file/metrics.jsonl")), @"cannot write to `DIR/file/metrics.jsonl`: Not a directory (os error 20); its directory must exist; create it first");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_full_disk_is_counted_and_ends_nothing() -> Result<(), Box<dyn std::error::Error>> {
+    let full = PathBuf::from("/dev/full");
+    let output = open(Target::File(full))?;
+    let statistics = output.statistics().clone();
+    let mut outputs = Outputs::new(vec![output]);
+    assert!(outputs.publish(&std::sync::Arc::new(small())).is_continue());
+    outputs.shutdown(Duration::from_secs(20)).await;
+    let totals = statistics.totals();
+    assert_eq!(totals.failures.get("no_space"), Some(&1));
+    assert_eq!((totals.points, totals.last_duration), (0, None));
+    Ok(())
+}
+
+/// A file that takes a number of bytes, then none, until somebody makes room.
+struct Small {
+    bytes: Vec<u8>,
+    room: usize,
+    rewinds: bool,
+}
+
+impl Write for Small {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let taken = bytes.len().min(self.room - self.bytes.len());
+        if taken == 0 && !bytes.is_empty() {
+            return Err(ErrorKind::StorageFull.into());
+        }
+        self.bytes.extend_from_slice(&bytes[..taken]);
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Sink for Small {
+    fn rewind_to(&mut self, start: u64) -> io::Result<()> {
+        if !self.rewinds {
+            return Err(ErrorKind::Unsupported.into());
+        }
+        self.bytes.truncate(usize::try_from(start).unwrap_or(usize::MAX));
+        Ok(())
+    }
+
+    fn start(&mut self) -> io::Result<u64> {
+        Ok(self.bytes.len() as u64)
+    }
+}
+
+#[test]
+fn after_a_full_disk_lines_are_whole_again() -> io::Result<()> {
+    for rewinds in [true, false] {
+        let sink = Small { bytes: Vec::new(), room: 2500, rewinds };
+        let statistics = Statistics::new("json");
+        let mut lines = Lines { name: "small".to_owned(), sink, torn: false, statistics };
+        lines.write(&small())?;
+        assert!(lines.write(&small()).is_err(), "the first line must leave less room than the second needs");
+        lines.sink.room = 100_000;
+        lines.write(&small())?;
+        let text = String::from_utf8_lossy(&lines.sink.bytes).into_owned();
+        let whole = text.lines().filter(|line| serde_json::from_str::<Value>(line).is_ok()).count();
+        assert_eq!((whole, text.lines().count()), (2, if rewinds { 2 } else { 3 }), "rewinds: {rewinds}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_reader_that_leaves_ends_the_output_without_a_failure() -> Result<(), Box<dyn std::error::Error>> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RWXU)?;
+    // Both ends, so that neither open waits for the other.
+    let mut reader = OpenOptions::new().read(true).write(true).open(&path)?;
+    let output = open(Target::File(path))?;
+    let statistics = output.statistics().clone();
+    let mut outputs = Outputs::new(vec![output]);
+    assert!(outputs.publish(&std::sync::Arc::new(small())).is_continue());
+    let mut first = [0];
+    reader = tokio::task::spawn_blocking(move || reader.read_exact(&mut first).map(|()| reader)).await??;
+    drop(reader);
+    // The line above may have been in flight; this one finds nobody.
+    assert!(outputs.publish(&lost(1, after(11))).is_continue());
+    tokio::time::timeout(Duration::from_secs(20), outputs.ended()).await?;
+    assert!(outputs.publish(&lost(1, after(12))).is_break());
+    assert!(statistics.totals().failures.is_empty());
+    Ok(())
+}
+
+#[test]
+fn a_file_that_permissions_forbid_names_the_way_out() {
+    // Root may write anything, so the refusal is not to be had from the system here.
+    let error = OpenError::Open { path: "/etc/metrics".into(), source: ErrorKind::PermissionDenied.into() };
+    insta::assert_snapshot!(error.to_string(), @"cannot write to `/etc/metrics`: permission denied; choose a file that this user may write");
+}

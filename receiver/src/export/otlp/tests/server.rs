@@ -1,0 +1,154 @@
+//! A collector that answers by a script and tells what it received.
+
+use std::{
+    collections::VecDeque,
+    pin::Pin,
+    sync::Mutex,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use hyper_util::rt::TokioIo;
+use opentelemetry_proto::tonic::{
+    collector::metrics::v1::{
+        ExportMetricsPartialSuccess, ExportMetricsServiceRequest, ExportMetricsServiceResponse,
+        metrics_service_server::{MetricsService, MetricsServiceServer},
+    },
+    metrics::v1::metric::Data,
+};
+use tokio::{io::DuplexStream, sync::mpsc};
+use tonic::{
+    Request, Response, Status,
+    codec::CompressionEncoding,
+    metadata::MetadataMap,
+    transport::{Channel, Endpoint, Server},
+};
+
+/// What to answer.
+pub(super) enum Answer {
+    Accept,
+    /// Accept all points but this many.
+    AcceptAllBut(i64),
+    Refuse(Status),
+    /// Never.
+    Hang,
+}
+
+/// One request as it arrived.
+pub(super) struct Received {
+    metadata: MetadataMap,
+    pub(super) points: u64,
+    /// Of the first point.
+    pub(super) time: u64,
+}
+
+impl Received {
+    pub(super) fn header(&self, key: &str) -> Option<String> {
+        self.metadata.get(key).and_then(|value| value.to_str().ok()).map(str::to_owned)
+    }
+}
+
+pub(super) struct Script {
+    answers: Mutex<VecDeque<Answer>>,
+    received: mpsc::UnboundedSender<Received>,
+}
+
+impl Script {
+    /// The service, which takes gzip and answers with it where the client accepts it.
+    pub(super) fn service(self) -> MetricsServiceServer<Self> {
+        MetricsServiceServer::new(self)
+            .accept_compressed(CompressionEncoding::Gzip)
+            .send_compressed(CompressionEncoding::Gzip)
+    }
+}
+
+#[tonic::async_trait]
+impl MetricsService for Script {
+    async fn export(
+        &self,
+        request: Request<ExportMetricsServiceRequest>,
+    ) -> Result<Response<ExportMetricsServiceResponse>, Status> {
+        let (metadata, _, message) = request.into_parts();
+        let times: Vec<u64> = message
+            .resource_metrics
+            .iter()
+            .flat_map(|resource| &resource.scope_metrics)
+            .flat_map(|scope| &scope.metrics)
+            .flat_map(|metric| match &metric.data {
+                Some(Data::Sum(sum)) => sum.data_points.iter().map(|point| point.time_unix_nano).collect(),
+                _ => Vec::new(),
+            })
+            .collect();
+        let time = times.first().copied().unwrap_or_default();
+        // Nobody asks any more when a test is over.
+        let _ = self.received.send(Received { metadata, points: times.len() as u64, time });
+        let answer = self.answers.lock().expect("script").pop_front();
+        let rejected = match answer {
+            Some(Answer::Accept) => 0,
+            Some(Answer::AcceptAllBut(rejected)) => rejected,
+            Some(Answer::Refuse(status)) => return Err(status),
+            Some(Answer::Hang) => std::future::pending().await,
+            None => return Err(Status::failed_precondition("the script has no more answers")),
+        };
+        let error_message = "points too old".to_owned();
+        let partial = ExportMetricsPartialSuccess { rejected_data_points: rejected, error_message };
+        Ok(Response::new(ExportMetricsServiceResponse { partial_success: (rejected > 0).then_some(partial) }))
+    }
+}
+
+/// A service by a script, and what it receives.
+pub(super) fn script(answers: impl IntoIterator<Item = Answer>) -> (Script, mpsc::UnboundedReceiver<Received>) {
+    let (received, receiver) = mpsc::unbounded_channel();
+    (Script { answers: Mutex::new(answers.into_iter().collect()), received }, receiver)
+}
+
+/// A collector behind a connection in memory.
+pub(super) struct Collector {
+    connections: mpsc::UnboundedSender<DuplexStream>,
+    received: mpsc::UnboundedReceiver<Received>,
+}
+
+struct Connections(mpsc::UnboundedReceiver<DuplexStream>);
+
+impl tonic::codegen::tokio_stream::Stream for Connections {
+    type Item = std::io::Result<DuplexStream>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_recv(context).map(|connection| connection.map(Ok))
+    }
+}
+
+impl Collector {
+    pub(super) fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
+        let (script, received) = script(answers);
+        let (connections, incoming) = mpsc::unbounded_channel();
+        let server = Server::builder().add_service(script.service());
+        tokio::spawn(server.serve_with_incoming(Connections(incoming)));
+        Self { connections, received }
+    }
+
+    /// A channel into it.
+    pub(super) fn channel(&self) -> Channel {
+        let connections = self.connections.clone();
+        let connect = tower::service_fn(move |_| {
+            let (ours, theirs) = tokio::io::duplex(64 * 1024);
+            let sent = connections.send(theirs);
+            async move {
+                sent.map_err(|_| std::io::Error::from(std::io::ErrorKind::ConnectionRefused))?;
+                Ok::<_, std::io::Error>(TokioIo::new(ours))
+            }
+        });
+        Endpoint::from_static("http://collector.test:4317").connect_with_connector_lazy(connect)
+    }
+
+    /// The next request.
+    pub(super) async fn received(&mut self) -> Received {
+        let received = tokio::time::timeout(Duration::from_secs(600), self.received.recv()).await;
+        received.ok().flatten().expect("no further request came")
+    }
+
+    /// Requests that came and were not asked for.
+    pub(super) fn left(&self) -> usize {
+        self.received.len()
+    }
+}

@@ -1,0 +1,114 @@
+//! TLS over real sockets, with certificates made for the test.
+
+use std::{fs, path::Path, time::Duration};
+
+use rcgen::{BasicConstraints, Certificate, CertificateParams, IsCa, Issuer, KeyPair};
+use tonic::transport::{Identity, Server, ServerTlsConfig, server::TcpIncoming};
+
+use super::{
+    super::open,
+    DEADLINE, publish,
+    server::{Answer, script},
+    settings,
+};
+use crate::export::{
+    Outputs, Totals,
+    testing::{after, lost},
+};
+
+struct Authority {
+    certificate: Certificate,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+fn authority() -> Result<Authority, rcgen::Error> {
+    let mut params = CertificateParams::new(Vec::new())?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate()?;
+    let certificate = params.self_signed(&key)?;
+    Ok(Authority { certificate, issuer: Issuer::new(params, key) })
+}
+
+impl Authority {
+    /// Certificate and key of a host or client by that name, as PEM.
+    fn issue(&self, name: &str) -> Result<(String, String), rcgen::Error> {
+        let key = KeyPair::generate()?;
+        let certificate = CertificateParams::new(vec![name.to_owned()])?.signed_by(&key, &self.issuer)?;
+        Ok((certificate.pem(), key.serialize_pem()))
+    }
+}
+
+type Outcome = Result<Totals, Box<dyn std::error::Error>>;
+
+/// Delivers one snapshot of three points to a server that wants a client certificate of its own authority.
+async fn deliver(server: &Authority, trusted: &Authority, client: Option<&Authority>) -> Outcome {
+    let (certificate, key) = server.issue("localhost")?;
+    let tls = ServerTlsConfig::new()
+        .identity(Identity::from_pem(certificate, key))
+        .client_ca_root(tonic::transport::Certificate::from_pem(server.certificate.pem()));
+    let (script, _received) = script([Answer::Accept]);
+    let incoming = TcpIncoming::bind("127.0.0.1:0".parse()?)?;
+    let endpoint = format!("https://localhost:{}", incoming.local_addr()?.port());
+    let serving = Server::builder().tls_config(tls)?.add_service(script.service()).serve_with_incoming(incoming);
+    let serving = tokio::spawn(serving);
+
+    let folder = tempfile::tempdir()?;
+    let write = |name: &str, pem: &str| write(folder.path(), name, pem);
+    let trusted = write("ca.pem", &trusted.certificate.pem())?;
+    let (certificate, key) = client.unwrap_or(server).issue("node-1")?;
+    let (certificate, key) = (write("client.pem", &certificate)?, write("client.key", &key)?);
+    let mut variables =
+        vec![("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str()), ("OTEL_EXPORTER_OTLP_CERTIFICATE", trusted.as_str())];
+    if client.is_some() {
+        variables.push(("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", &certificate));
+        variables.push(("OTEL_EXPORTER_OTLP_CLIENT_KEY", &key));
+    }
+    let output = open(settings(&variables))?;
+    let statistics = output.statistics().clone();
+    let mut outputs = Outputs::new(vec![output]);
+    publish(&mut outputs, lost(3, after(1)));
+    let decided = async {
+        while statistics.totals().points == 0 && statistics.totals().failures.is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), decided).await?;
+    outputs.shutdown(if statistics.totals().points == 0 { Duration::ZERO } else { DEADLINE }).await;
+    serving.abort();
+    Ok(statistics.totals())
+}
+
+fn write(folder: &Path, name: &str, pem: &str) -> std::io::Result<String> {
+    let path = folder.join(name);
+    fs::write(&path, pem)?;
+    Ok(path.to_string_lossy().into_owned())
+}
+
+#[tokio::test]
+async fn a_trusted_server_and_a_trusted_client_meet() -> Result<(), Box<dyn std::error::Error>> {
+    let ours = authority()?;
+    let totals = deliver(&ours, &ours, Some(&ours)).await?;
+    assert_eq!((totals.points, totals.failures.len()), (3, 0), "{totals:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn strangers_are_refused_on_both_sides() -> Result<(), Box<dyn std::error::Error>> {
+    let (ours, other) = (authority()?, authority()?);
+    for (trusted, client) in [(&other, Some(&ours)), (&ours, Some(&other)), (&ours, None)] {
+        let totals = deliver(&ours, trusted, client).await?;
+        assert_eq!(totals.points, 0);
+        assert!(!totals.failures.is_empty());
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn files_that_are_no_certificates_are_refused_at_the_start() -> Result<(), Box<dyn std::error::Error>> {
+    let folder = tempfile::tempdir()?;
+    let junk = write(folder.path(), "junk.pem", "-----BEGIN CERTIFICATE-----\n####\n-----END CERTIFICATE-----\n")?;
+    let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", "https://localhost:1"), ("OTEL_EXPORTER_OTLP_CERTIFICATE", &junk)];
+    let shown = open(settings(&variables)).map_or_else(|error| error.to_string(), |_| "opened".to_owned());
+    assert!(shown.starts_with("endpoint `https://localhost:1/` needs TLS") && shown.contains("PEM"), "{shown}");
+    Ok(())
+}
