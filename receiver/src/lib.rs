@@ -4,11 +4,14 @@
 
 pub mod cli;
 pub mod config;
+pub mod doctor;
 pub mod environment;
 pub mod export;
 pub mod kernel;
 pub mod logging;
 pub mod node;
+pub mod outputs;
 pub mod privileges;
+pub mod sidecar;
 pub mod signals;
 pub mod telemetry;

@@ -12,11 +12,15 @@ const OTEL_LOG_LEVEL: &str = "OTEL_LOG_LEVEL";
 const LIBRARIES: &str = "warn";
 
 /// Starts logging for the whole process, and warns of a level that means nothing. A second call changes nothing.
-pub fn start(environment: Environment<'_>) {
+pub fn start<W, F>(environment: Environment<'_>, writer: F)
+where
+    W: io::Write,
+    F: Fn() -> W + Send + Sync + 'static,
+{
     let (filter, ignored) = filter(environment);
     let subscriber = tracing_subscriber::fmt()
         .compact()
-        .with_writer(io::stderr)
+        .with_writer(writer)
         .with_ansi(colours(io::stderr().is_terminal(), environment))
         .with_env_filter(filter);
     if subscriber.try_init().is_ok()

@@ -1,3 +1,90 @@
 //! The `undercurrent` command.
 
-fn main() {}
+use std::{process::ExitCode, time::Duration};
+
+use anyhow::Context as _;
+use undercurrent::{
+    cli::{self, Command, DoctorArguments, Run, SignalsArguments, catalogue},
+    doctor, environment,
+    export::table::Terminal,
+    logging,
+    node::Node,
+    outputs,
+    sidecar::Sidecar,
+    signals::{REGISTRY, itself},
+    telemetry::Resource,
+};
+
+/// What cannot run ends so, as does a wrong command line.
+const CANNOT_RUN: u8 = 2;
+
+fn main() -> ExitCode {
+    let command = cli::parse(std::env::args_os()).unwrap_or_else(|error| error.exit());
+    let ended = match command {
+        Command::Run(run) => measure(run).map(|()| ExitCode::SUCCESS),
+        Command::Doctor(arguments) => examine(&arguments),
+        Command::Signals(arguments) => {
+            list(&arguments);
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Config(file) => {
+            print!("{}", file.text());
+            Ok(ExitCode::SUCCESS)
+        }
+    };
+    ended.unwrap_or_else(|error| {
+        eprintln!("undercurrent: {error:#}");
+        ExitCode::from(CANNOT_RUN)
+    })
+}
+
+fn measure(run: Run) -> anyhow::Result<()> {
+    let (settings, ignored) = run.settings(&environment::process)?;
+    let terminal = Terminal::stdout();
+    let log = terminal.clone();
+    logging::start(&environment::process, move || log.log());
+    let (resource, more) =
+        Resource::node(&Node::detect(&environment::process), &settings.resource_attributes, &environment::process);
+    for ignored in ignored.iter().chain(&more) {
+        tracing::warn!("{ignored}");
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start tokio")?;
+    let ended = runtime.block_on(async {
+        // Before anything is attached: an output that cannot be opened leaves nothing behind.
+        let outputs = outputs::open(&settings, &terminal, &environment::process)?;
+        let sidecar = Sidecar::start(&settings, resource)?;
+        sidecar.run(&settings, outputs).await?;
+        anyhow::Ok(())
+    });
+    // A name that is still being resolved must not hold up the end.
+    runtime.shutdown_timeout(Duration::from_millis(50));
+    ended
+}
+
+fn examine(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
+    logging::start(&environment::process, std::io::stderr);
+    let run = Run { config: arguments.config.clone(), ..Run::default() };
+    let (settings, _) = run.settings(&environment::process)?;
+    let report = doctor::examine(&settings, arguments.probe);
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&report).context("cannot write the report as JSON")?);
+    } else {
+        print!("{}", doctor::page(&report));
+    }
+    Ok(ExitCode::from(report.verdict.exit_status()))
+}
+
+fn list(arguments: &SignalsArguments) {
+    let own = catalogue::Entry {
+        name: itself::NAME,
+        description: "What the sidecar says of itself: hooks, losses, memory, cost",
+        metrics: &itself::METRICS,
+    };
+    let entry = |entry: &&'static undercurrent::signals::Entry| catalogue::Entry {
+        name: entry.name,
+        description: entry.summary,
+        metrics: entry.metrics,
+    };
+    let entries: Vec<_> = REGISTRY.iter().map(entry).chain([own]).collect();
+    print!("{}", if arguments.json { catalogue::json(&entries) } else { catalogue::table(&entries) });
+}

@@ -22,7 +22,8 @@ use super::{
 /// What the kernel refused, with the cure.
 pub fn attach(ebpf: &mut Ebpf, btf: &Btf, host: &Host, program: &Program) -> Result<(), Refusal> {
     let loaded = ebpf.program_mut(program.symbol).ok_or_else(|| Refusal {
-        what: format!("the object has no program `{}`", program.symbol),
+        program: program.symbol,
+        what: "the object has no such program".to_owned(),
         cure: "rebuild Undercurrent: its object and its table of hooks disagree".to_owned(),
     })?;
     match program.attachment {
@@ -49,10 +50,12 @@ fn trace(loaded: &mut Loaded, btf: &Btf, target: &str) -> Result<(), ProgramErro
 
 fn ingress(loaded: &mut Loaded, host: &Host, program: &Program) -> Result<(), Refusal> {
     let root = host.cgroup_root.as_deref().ok_or_else(|| Refusal {
+        program: program.symbol,
         what: "no cgroup v2 hierarchy is mounted".to_owned(),
         cure: "mount one: mount -t cgroup2 none /sys/fs/cgroup/unified".to_owned(),
     })?;
     let cgroup = File::open(root).map_err(|error| Refusal {
+        program: program.symbol,
         what: format!("cannot open the root cgroup {}: {error}", root.display()),
         cure: "give the sidecar the host's cgroup file system".to_owned(),
     })?;

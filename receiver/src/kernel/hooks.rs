@@ -43,6 +43,8 @@ pub struct Alternate {
 pub struct Hook {
     /// The name in `doctor`, logs and metrics.
     pub name: &'static str,
+    /// Whether its programs compare packets' receive timestamps with the clock.
+    pub reads_stamps: bool,
     /// The ways to serve it, best first.
     pub alternates: &'static [Alternate],
 }
@@ -60,20 +62,33 @@ const fn whole(name: &'static str, programs: &'static [Program]) -> Alternate {
 }
 
 /// A network softirq is marked to run.
-pub static SOFTIRQ_RAISE: Hook =
-    Hook { name: "softirq_raise", alternates: &[whole("tracepoint", &[tracepoint("softirq_raise")])] };
+pub static SOFTIRQ_RAISE: Hook = Hook {
+    name: "softirq_raise",
+    reads_stamps: false,
+    alternates: &[whole("tracepoint", &[tracepoint("softirq_raise")])],
+};
 /// A softirq begins to run.
-pub static SOFTIRQ_ENTRY: Hook =
-    Hook { name: "softirq_entry", alternates: &[whole("tracepoint", &[tracepoint("softirq_entry")])] };
+pub static SOFTIRQ_ENTRY: Hook = Hook {
+    name: "softirq_entry",
+    reads_stamps: false,
+    alternates: &[whole("tracepoint", &[tracepoint("softirq_entry")])],
+};
 /// A softirq ends.
-pub static SOFTIRQ_EXIT: Hook =
-    Hook { name: "softirq_exit", alternates: &[whole("tracepoint", &[tracepoint("softirq_exit")])] };
+pub static SOFTIRQ_EXIT: Hook = Hook {
+    name: "softirq_exit",
+    reads_stamps: false,
+    alternates: &[whole("tracepoint", &[tracepoint("softirq_exit")])],
+};
 /// A packet enters the network layer.
-pub static IP: Hook =
-    Hook { name: "ip", alternates: &[whole("fentry", &[fentry("ip_rcv_core"), fentry("ip6_rcv_core")])] };
+pub static IP: Hook = Hook {
+    name: "ip",
+    reads_stamps: true,
+    alternates: &[whole("fentry", &[fentry("ip_rcv_core"), fentry("ip6_rcv_core")])],
+};
 /// A packet enters its transport protocol.
 pub static TRANSPORT: Hook = Hook {
     name: "transport",
+    reads_stamps: true,
     alternates: &[
         whole("fentry", &[fentry("tcp_v4_rcv"), fentry("tcp_v6_rcv"), fentry("udp_rcv"), fentry("udpv6_rcv")]),
         Alternate {
@@ -83,15 +98,14 @@ pub static TRANSPORT: Hook = Hook {
                 attachment: Attachment::CgroupIngress,
                 target: "root cgroup",
             }],
-            leaves_out: Some(
-                "packets that no socket waits for (resets, closed connections, multicast copies, tunnels)",
-            ),
+            leaves_out: Some("packets that no socket waits for"),
         },
     ],
 };
 /// A packet is in its socket's receive queue.
 pub static SOCKET_ENQUEUED: Hook = Hook {
     name: "socket_enqueued",
+    reads_stamps: true,
     alternates: &[whole(
         "fentry",
         &[
@@ -107,12 +121,13 @@ pub static SOCKET_ENQUEUED: Hook = Hook {
 /// A packet's data is copied to the application.
 pub static SOCKET_READ: Hook = Hook {
     name: "socket_read",
+    reads_stamps: true,
     alternates: &[
         whole("fentry", &[fentry("tcp_recv_timestamp"), fentry("skb_consume_udp")]),
         Alternate {
             name: "tracepoint",
             programs: &[tracepoint("skb_copy_datagram_iovec")],
-            leaves_out: Some("UDP datagrams that lie in one piece, which small ones do"),
+            leaves_out: Some("small UDP datagrams"),
         },
     ],
 };

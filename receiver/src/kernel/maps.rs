@@ -34,7 +34,7 @@ unsafe impl<T> Send for ByCpu<T> {}
 
 impl<T: FromBytes + Immutable + KnownLayout> ByCpu<T> {
     const WORDS: usize = {
-        assert!(size_of::<T>() % 8 == 0, "the kernel rounds entries up to eight bytes");
+        assert!(size_of::<T>().is_multiple_of(8), "the kernel rounds entries up to eight bytes");
         size_of::<T>() / 8
     };
 
@@ -62,8 +62,10 @@ impl<T: FromBytes + Immutable + KnownLayout> ByCpu<T> {
         let mut words = vec![0_u64; Self::WORDS];
         for cpu in 0..self.cpus {
             for (index, word) in words.iter_mut().enumerate() {
-                // SAFETY: inside the mapping, which lives as long as `self`; aligned, since it begins at a page.
-                let shared = unsafe { self.base.add(cpu * Self::WORDS + index).as_ref() };
+                // SAFETY: inside the mapping, which has `cpus` entries.
+                let address = unsafe { self.base.add(cpu * Self::WORDS + index) };
+                // SAFETY: the mapping lives as long as `self`, and is aligned since it begins at a page.
+                let shared = unsafe { address.as_ref() };
                 *word = shared.load(Ordering::Relaxed);
             }
             let bytes = zerocopy::IntoBytes::as_bytes(words.as_slice());

@@ -50,7 +50,7 @@ pub enum KernelError {
     Object(#[from] fields::DeclarationError),
     /// The kernel refused the maps.
     #[error("{}", maps_refused(.0, .1))]
-    Maps(#[source] EbpfError, Vec<String>),
+    Maps(#[source] Box<EbpfError>, Vec<String>),
     /// A map is missing or cannot be read.
     #[error("the map `{map}` cannot be used: {source}")]
     Map {
@@ -58,7 +58,7 @@ pub enum KernelError {
         map: &'static str,
         /// The reason.
         #[source]
-        source: AyaMapError,
+        source: Box<AyaMapError>,
     },
     /// A map cannot be mapped into memory.
     #[error(transparent)]
@@ -92,7 +92,8 @@ pub struct Kernel {
     host: Host,
     fields: Vec<ResolvedField>,
     outcomes: Vec<Outcome>,
-    timestamping: Option<Timestamping>,
+    /// Held for its effect.
+    _timestamping: Option<Timestamping>,
 }
 
 impl Kernel {
@@ -101,6 +102,8 @@ impl Kernel {
     /// # Errors
     /// Where nothing can be measured at all; a hook that cannot be served is an [`Outcome`].
     pub fn listen(host: Host, request: &Request<'_>) -> Result<Self, KernelError> {
+        // First, since it takes effect some milliseconds later.
+        let timestamping = stamp_packets(request.hooks);
         let (fields, types) = resolve(request.hooks)?;
         let settings = object::Settings {
             signals: request.signals,
@@ -109,11 +112,11 @@ impl Kernel {
             cpus: host.cpus,
             fields: &fields,
         };
-        let mut ebpf =
-            object::load(&settings).map_err(|error| KernelError::Maps(error, host.missing_capabilities.clone()))?;
+        let mut ebpf = object::load(&settings)
+            .map_err(|error| KernelError::Maps(Box::new(error), host.missing_capabilities.clone()))?;
         let mut attaching = Attaching { ebpf: &mut ebpf, btf: &types, host: &host };
         let outcomes = request.hooks.iter().map(|hook| plan::serve(&mut attaching, hook)).collect();
-        Ok(Self { ebpf, host, fields, outcomes, timestamping: None })
+        Ok(Self { ebpf, host, fields, outcomes, _timestamping: timestamping })
     }
 
     /// Facts about the running kernel.
@@ -140,21 +143,12 @@ impl Kernel {
         self.outcomes.iter().any(|outcome| outcome.hook == hook.name && outcome.status != Status::Absent)
     }
 
-    /// Makes the kernel stamp every received packet for as long as `self` lives.
-    ///
-    /// # Errors
-    /// The kernel's refusal.
-    pub fn stamp_packets(&mut self) -> std::io::Result<()> {
-        self.timestamping = Some(Timestamping::hold()?);
-        Ok(())
-    }
-
     /// A map with one entry for each CPU.
     ///
     /// # Errors
     /// Where the object has no such map or it cannot be mapped.
     pub fn by_cpu<T: FromBytes + Immutable + KnownLayout>(&self, map: &'static str) -> Result<ByCpu<T>, KernelError> {
-        let missing = || KernelError::Map { map, source: AyaMapError::InvalidName { name: map.to_owned() } };
+        let missing = || KernelError::Map { map, source: Box::new(AyaMapError::InvalidName { name: map.to_owned() }) };
         let array = self.ebpf.map(map).ok_or_else(missing)?;
         let aya::maps::Map::Array(data) = array else { return Err(missing()) };
         Ok(ByCpu::map(map, data.fd(), self.host.cpus)?)
@@ -166,9 +160,10 @@ impl Kernel {
     /// Where the map or a timer cannot be had.
     pub fn wall_clock(&mut self) -> Result<WallClock, KernelError> {
         const MAP: &str = ".data.clock";
-        let source = || AyaMapError::InvalidName { name: MAP.to_owned() };
-        let map = self.ebpf.take_map(MAP).ok_or_else(|| KernelError::Map { map: MAP, source: source() })?;
-        let offset = Array::try_from(map).map_err(|source| KernelError::Map { map: MAP, source })?;
+        let missing =
+            || KernelError::Map { map: MAP, source: Box::new(AyaMapError::InvalidName { name: MAP.to_owned() }) };
+        let map = self.ebpf.take_map(MAP).ok_or_else(missing)?;
+        let offset = Array::try_from(map).map_err(|source| KernelError::Map { map: MAP, source: Box::new(source) })?;
         WallClock::follow(self.host.clock, offset).map_err(KernelError::Clock)
     }
 
@@ -176,6 +171,15 @@ impl Kernel {
     pub fn runs(&self) -> impl Iterator<Item = (&str, statistics::Runs)> {
         self.ebpf.programs().filter_map(|(name, program)| Some((name, statistics::read(program.fd().ok()?)?)))
     }
+}
+
+/// Makes the kernel stamp received packets, where a hook compares their stamps with the clock.
+fn stamp_packets(hooks: &[&'static Hook]) -> Option<Timestamping> {
+    if !hooks.iter().any(|hook| hook.reads_stamps) {
+        return None;
+    }
+    let held = Timestamping::hold();
+    held.inspect_err(|error| tracing::warn!("cannot switch receive timestamps on, so packets carry none: {error}")).ok()
 }
 
 /// Resolves what the object reads, and keeps of the kernel's types what attaching needs.
@@ -188,7 +192,7 @@ fn resolve(hooks: &[&'static Hook]) -> Result<(Vec<ResolvedField>, aya::Btf), Ke
     let sparse = types.sparse(&targets);
     drop(types);
     drop(raw);
-    let sparse = sparse.into_aya().map_err(|error| KernelError::Maps(error.into(), Vec::new()))?;
+    let sparse = sparse.into_aya().map_err(|error| KernelError::Maps(Box::new(error.into()), Vec::new()))?;
     Ok((fields, sparse))
 }
 

@@ -137,7 +137,7 @@ mod tests {
     impl Attach for Refusing {
         fn attach(&mut self, program: &Program) -> Result<(), Refusal> {
             if self.refused.contains(program.symbol) {
-                return Err(Refusal { what: program.symbol.to_owned(), cure: String::new() });
+                return Err(Refusal { program: program.symbol, what: String::new(), cure: String::new() });
             }
             self.attached.insert(program.symbol);
             Ok(())

@@ -10,6 +10,8 @@ use super::{hooks::Program, host::Host};
 /// A request that the kernel did not grant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Refusal {
+    /// Whom it was for: a program of the object.
+    pub program: &'static str,
     /// What was refused, and what the kernel said.
     pub what: String,
     /// What to do about it.
@@ -25,26 +27,19 @@ impl Refusal {
     pub fn of(program: &Program, error: &ProgramError, host: &Host) -> Self {
         let (what, cure) = match error {
             ProgramError::Btf(_) => (
-                format!(
-                    "this kernel has no `{}` to attach to (inlined, in a module that is not loaded, or not built)",
-                    program.target
-                ),
-                "none needed if the alternate below serves; load the module, or use a kernel that has it".to_owned(),
+                "this kernel has nothing of that name to attach to (inlined, not built, or in a module)".to_owned(),
+                "none needed where an alternate serves; else use a kernel that has it".to_owned(),
             ),
-            ProgramError::LoadError { io_error, verifier_log } => (
-                format!("loading `{}`: {io_error}{}", program.symbol, verdict(&verifier_log.to_string())),
-                cure(io_error, host),
-            ),
-            ProgramError::SyscallError(error) => (
-                format!("attaching `{}` to {}: {}: {}", program.symbol, program.target, error.call, error.io_error),
-                cure(&error.io_error, host),
-            ),
-            ProgramError::IOError(error) => {
-                (format!("attaching `{}` to {}: {error}", program.symbol, program.target), cure(error, host))
+            ProgramError::LoadError { io_error, verifier_log } => {
+                (format!("load: {io_error}{}", verdict(&verifier_log.to_string())), cure(io_error, host))
             }
-            other => (format!("`{}`: {other}", program.symbol), REPORT.to_owned()),
+            ProgramError::SyscallError(error) => {
+                (format!("attach to {}: {}", program.target, error.io_error), cure(&error.io_error, host))
+            }
+            ProgramError::IOError(error) => (format!("attach to {}: {error}", program.target), cure(error, host)),
+            other => (other.to_string(), REPORT.to_owned()),
         };
-        Self { what, cure }
+        Self { program: program.symbol, what, cure }
     }
 }
 

@@ -1,0 +1,174 @@
+//! `undercurrent doctor`: what works on this machine, by what, and what to do about the rest.
+
+mod page;
+mod probe;
+
+use serde::Serialize;
+
+use crate::{
+    config::Settings,
+    kernel::{
+        Kernel,
+        fields::FieldState,
+        hooks,
+        host::Host,
+        object,
+        plan::{Outcome, Status},
+    },
+    privileges::Task,
+    sidecar,
+    signals::{self, SignalStatus},
+};
+
+pub use page::page;
+
+/// The judgement on a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Every wanted signal is whole.
+    Whole,
+    /// Some see less than they could.
+    Degraded,
+    /// The sidecar cannot run.
+    CannotRun,
+}
+
+impl Verdict {
+    /// 0 whole, 1 degraded, 2 cannot run.
+    #[must_use]
+    pub const fn exit_status(self) -> u8 {
+        match self {
+            Self::Whole => 0,
+            Self::Degraded => 1,
+            Self::CannotRun => 2,
+        }
+    }
+}
+
+/// Everything that `doctor` found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The sidecar's version.
+    pub version: &'static str,
+    /// The judgement.
+    pub verdict: Verdict,
+    /// Why the sidecar cannot run, where it cannot.
+    pub reason: Option<String>,
+    /// The kernel; absent where not even that could be read.
+    pub host: Option<Host>,
+    /// What this process may not do, and what would let it.
+    pub lacks: Vec<String>,
+    /// Kernel fields that programs do without.
+    pub absent_fields: Vec<AbsentField>,
+    /// What came of each hook.
+    pub hooks: Vec<HookReport>,
+    /// Memory of the maps.
+    pub memory: Memory,
+    /// How well each signal is served.
+    pub signals: Vec<SignalStatus>,
+}
+
+/// A kernel field that is not there.
+#[derive(Clone, Debug, Serialize)]
+pub struct AbsentField {
+    /// The struct and path.
+    pub field: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// What came of a hook, and whether it fired.
+#[derive(Clone, Debug, Serialize)]
+pub struct HookReport {
+    /// What came of attaching.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// Runs of each attached program while the probe sent traffic; absent without a probe.
+    pub runs: Option<Vec<(&'static str, u64)>>,
+}
+
+/// Memory of the maps that are sized by the number of CPUs.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Memory {
+    /// Bytes, by map.
+    pub maps: Vec<(&'static str, usize)>,
+    /// Bytes of all.
+    pub planned: usize,
+    /// `memory_limit`, in bytes.
+    pub limit: u64,
+}
+
+/// Looks at this machine: attaches what the settings ask for, and detaches it again. With `probe` it sends some packets
+/// over loopback in between.
+#[must_use]
+pub fn examine(settings: &Settings, probe: bool) -> Report {
+    let mut report = Report {
+        version: env!("CARGO_PKG_VERSION"),
+        verdict: Verdict::CannotRun,
+        reason: None,
+        host: None,
+        lacks: Vec::new(),
+        absent_fields: Vec::new(),
+        hooks: Vec::new(),
+        memory: Memory { limit: settings.memory_limit.bytes(), ..Memory::default() },
+        signals: Vec::new(),
+    };
+    if let Err(reason) = fill(&mut report, settings, probe) {
+        report.reason = Some(reason.to_string());
+    }
+    report
+}
+
+fn fill(report: &mut Report, settings: &Settings, probe: bool) -> Result<(), Box<dyn std::error::Error>> {
+    let (host, privileges) = sidecar::host()?;
+    report.lacks = privileges.lacks(&[Task::LoadTracing, Task::AttachCgroup]).iter().map(ToString::to_string).collect();
+    let wanted = sidecar::wanted(settings);
+    report.memory.maps = object::MAPS.iter().map(|map| (map.name, map.bytes(host.cpus, &wanted))).collect();
+    report.memory.planned = report.memory.maps.iter().map(|(_, bytes)| bytes).sum();
+    report.host = Some(host.clone());
+    privileges.require(&[Task::LoadTracing])?;
+    sidecar::within_memory(settings, &host)?;
+    let kernel = sidecar::listen(settings, host)?;
+    let runs = if probe { Some(probe::runs(&kernel)?) } else { None };
+    report.absent_fields = absent_fields(&kernel);
+    report.hooks = kernel.outcomes().iter().map(|outcome| hook(outcome, runs.as_deref())).collect();
+    report.signals = signals::statuses(&settings.signals, kernel.host(), kernel.outcomes());
+    let silent = report.hooks.iter().any(HookReport::silent);
+    let whole = report.signals.iter().all(|signal| !signal.enabled || signal.status == Status::Whole) && !silent;
+    report.verdict = if whole { Verdict::Whole } else { Verdict::Degraded };
+    Ok(())
+}
+
+fn absent_fields(kernel: &Kernel) -> Vec<AbsentField> {
+    let absent = |field: &crate::kernel::fields::ResolvedField| match &field.state {
+        FieldState::Present(_) => None,
+        FieldState::Absent(reason) => {
+            Some(AbsentField { field: field.declaration.symbol.clone(), reason: reason.to_string() })
+        }
+    };
+    kernel.fields().iter().filter_map(absent).collect()
+}
+
+fn hook(outcome: &Outcome, runs: Option<&[(String, u64)]>) -> HookReport {
+    let of = |program: &&'static str| {
+        let runs = runs.into_iter().flatten().find(|(name, _)| name == program).map_or(0, |(_, runs)| *runs);
+        (*program, runs)
+    };
+    HookReport { outcome: outcome.clone(), runs: runs.map(|_| outcome.programs.iter().map(of).collect()) }
+}
+
+impl HookReport {
+    /// Whether the probe's traffic should have made a program run that did not. The transmit side of a softirq needs no
+    /// packet of its own, so every program counts.
+    #[must_use]
+    pub fn silent(&self) -> bool {
+        self.runs.as_ref().is_some_and(|runs| runs.iter().any(|(_, runs)| *runs == 0))
+    }
+
+    /// The hook itself.
+    #[must_use]
+    pub fn hook(&self) -> Option<&'static hooks::Hook> {
+        hooks::ALL.into_iter().find(|hook| hook.name == self.outcome.hook)
+    }
+}

@@ -1,0 +1,136 @@
+//! The report as people read it.
+
+use std::fmt::Write as _;
+
+use bytesize::ByteSize;
+
+use super::{HookReport, Report, Verdict};
+use crate::kernel::{host::Host, refusal::Refusal};
+
+/// The whole page, ending in a newline.
+#[must_use]
+pub fn page(report: &Report) -> String {
+    let mut page = String::new();
+    let _ = writeln!(page, "undercurrent {}: {}", report.version, verdict(report));
+    if let Some(host) = &report.host {
+        page.push_str(&kernel(host));
+    }
+    let lacks = if report.lacks.is_empty() {
+        "all that is needed".to_owned()
+    } else {
+        format!("lacking {}", report.lacks.join("; "))
+    };
+    let _ = writeln!(page, "{:<12}{lacks}", "privileges");
+    page.push_str(&memory(report));
+    for field in &report.absent_fields {
+        let _ = writeln!(page, "{:<12}{} is absent: {}", "field", field.field, field.reason);
+    }
+    page.push_str(&hooks(&report.hooks));
+    page.push_str(&signals(report));
+    page
+}
+
+fn verdict(report: &Report) -> String {
+    match (report.verdict, &report.reason) {
+        (Verdict::Whole, _) => "everything works".to_owned(),
+        (Verdict::Degraded, _) => "works, with less than everything".to_owned(),
+        (Verdict::CannotRun, Some(reason)) => format!("cannot run: {reason}"),
+        (Verdict::CannotRun, None) => "cannot run".to_owned(),
+    }
+}
+
+fn kernel(host: &Host) -> String {
+    let btf = if host.btf { "with BTF" } else { "without BTF" };
+    let lockdown = host.lockdown.as_deref().unwrap_or("not built in");
+    let root = host.cgroup_root.as_ref().map_or_else(String::new, |root| format!(" at {}", root.display()));
+    let clock = match host.clock {
+        crate::kernel::clock::BaseClock::Tai => "TAI",
+        crate::kernel::clock::BaseClock::Monotonic => "monotonic, steps followed from user space",
+    };
+    format!(
+        "{:<12}{} {btf}, {} CPUs\n{:<12}{lockdown}\n{:<12}{}{root}\n{:<12}{clock}\n",
+        "kernel",
+        host.release,
+        host.cpus,
+        "lockdown",
+        "cgroups",
+        host.cgroup.as_str(),
+        "clock"
+    )
+}
+
+fn memory(report: &Report) -> String {
+    let maps: Vec<String> =
+        report.memory.maps.iter().map(|(map, bytes)| format!("{map} {}", size(*bytes as u64))).collect();
+    let (planned, limit) = (size(report.memory.planned as u64), size(report.memory.limit));
+    format!("{:<12}{planned} of {limit} for maps: {}\n", "memory", maps.join(", "))
+}
+
+fn size(bytes: u64) -> String {
+    ByteSize(bytes).display().iec().to_string()
+}
+
+/// Hooks in columns, then what was refused.
+fn hooks(hooks: &[HookReport]) -> String {
+    if hooks.is_empty() {
+        return String::new();
+    }
+    let probed = hooks.iter().any(|hook| hook.runs.is_some());
+    let row = |hook: &str, status: &str, by: &str, fired: &str, note: &str| {
+        let fired = if probed { format!("{fired:<10}") } else { String::new() };
+        format!("{hook:<17}{status:<10}{by:<12}{fired}{note}").trim_end().to_owned() + "\n"
+    };
+    let mut text = String::from("\n") + &row("HOOK", "STATUS", "BY", "FIRED", "");
+    for hook in hooks {
+        let outcome = &hook.outcome;
+        let note = outcome.leaves_out.map_or_else(String::new, |leaves_out| format!("does not see {leaves_out}"));
+        text.push_str(&row(outcome.hook, outcome.status.as_str(), outcome.by.unwrap_or("-"), &fired(hook), &note));
+    }
+    text + &refusals(hooks)
+}
+
+/// Each reason once, with the programs it stopped.
+fn refusals(hooks: &[HookReport]) -> String {
+    let mut reasons: Vec<(&Refusal, Vec<&str>)> = Vec::new();
+    for refusal in hooks.iter().flat_map(|hook| &hook.outcome.refusals) {
+        match reasons.iter_mut().find(|(known, _)| known.what == refusal.what && known.cure == refusal.cure) {
+            Some((_, programs)) => programs.push(refusal.program),
+            None => reasons.push((refusal, vec![refusal.program])),
+        }
+    }
+    let mut text = String::new();
+    for (reason, programs) in reasons {
+        let _ = writeln!(
+            text,
+            "\nrefused     {}\n            {}\nwhat to do  {}",
+            programs.join(", "),
+            reason.what,
+            reason.cure
+        );
+    }
+    text
+}
+
+fn fired(hook: &HookReport) -> String {
+    let Some(runs) = &hook.runs else { return String::new() };
+    let fired = runs.iter().filter(|(_, runs)| *runs > 0).count();
+    match (fired, runs.len()) {
+        (_, 0) => "-".to_owned(),
+        (fired, all) if fired == all => "yes".to_owned(),
+        (0, _) => "no".to_owned(),
+        (fired, all) => format!("{fired} of {all}"),
+    }
+}
+
+fn signals(report: &Report) -> String {
+    if report.signals.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("\n{:<17}STATUS\n", "SIGNAL");
+    for signal in &report.signals {
+        let status = if signal.enabled { signal.status.as_str() } else { "off" };
+        let line = format!("{:<17}{status:<10}{}", signal.signal, signal.reasons.join("; "));
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    text
+}

@@ -1,0 +1,94 @@
+//! The outputs that the settings ask for, opened.
+
+use std::{collections::BTreeMap, io, num::NonZeroUsize};
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::{
+    config::{Compression, Destination, Otlp, Output as Wanted, Settings},
+    environment::{Environment, value},
+    export::{Output, Outputs, json, otlp, table},
+};
+
+/// Why an output cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The JSON lines' file.
+    #[error(transparent)]
+    Json(#[from] json::OpenError),
+    /// The collector's settings.
+    #[error(transparent)]
+    Otlp(#[from] otlp::SettingsError),
+    /// The table's thread.
+    #[error("cannot start a thread for the table: {0}; look at the limit of tasks")]
+    Table(#[source] io::Error),
+}
+
+/// Opens every output. It needs a tokio runtime.
+///
+/// # Errors
+/// The first that cannot be opened.
+pub fn open(
+    settings: &Settings,
+    terminal: &table::Terminal,
+    environment: Environment<'_>,
+) -> Result<Outputs, OpenError> {
+    let cpus = std::thread::available_parallelism().ok().and_then(|cpus| NonZeroUsize::new(cpus.get()));
+    let open = |wanted: &Wanted| -> Result<Output, OpenError> {
+        Ok(match wanted {
+            Wanted::Table => table::open(terminal, cpus).map_err(OpenError::Table)?,
+            Wanted::Json(Destination::StandardOutput) => json::open(json::Target::Stdout)?,
+            Wanted::Json(Destination::File(path)) => json::open(json::Target::File(path.clone()))?,
+            Wanted::Otlp => {
+                let file = variables(&settings.otlp);
+                let lookup = |name: &str| value(environment, name).or_else(|| file.get(name).cloned());
+                otlp::open(otlp::Settings::from_variables(lookup)?)?
+            }
+        })
+    };
+    Ok(Outputs::new(settings.outputs.iter().map(open).collect::<Result<_, _>>()?))
+}
+
+/// The file's words on delivery as the variables that say the same, so that both have one meaning.
+fn variables(file: &Otlp) -> BTreeMap<&'static str, String> {
+    let mut variables = BTreeMap::new();
+    if let Some(endpoint) = &file.endpoint {
+        variables.insert("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.clone());
+    }
+    if !file.headers.0.is_empty() {
+        let header = |(name, value): (&String, &String)| {
+            format!("{}={}", utf8_percent_encode(name, NON_ALPHANUMERIC), utf8_percent_encode(value, NON_ALPHANUMERIC))
+        };
+        let headers: Vec<String> = file.headers.0.iter().map(header).collect();
+        variables.insert("OTEL_EXPORTER_OTLP_HEADERS", headers.join(","));
+    }
+    if let Some(compression) = file.compression {
+        let word = match compression {
+            Compression::Gzip => "gzip",
+            Compression::None => "none",
+        };
+        variables.insert("OTEL_EXPORTER_OTLP_COMPRESSION", word.to_owned());
+    }
+    if let Some(timeout) = &file.timeout {
+        variables.insert("OTEL_EXPORTER_OTLP_TIMEOUT", timeout.get().as_millis().to_string());
+    }
+    variables
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_words_mean_what_the_variables_mean() {
+        let text =
+            "otlp: {endpoint: 'http://collector:4317', headers: {x-token: 'a=b, c'}, compression: gzip, timeout: 2s}";
+        let file = crate::config::File::parse("config.yaml".as_ref(), text.as_bytes()).expect("a configuration");
+        let variables = variables(&file.otlp);
+        let settings = otlp::Settings::from_variables(|name| variables.get(name).cloned()).expect("settings");
+        assert_eq!(settings.endpoint.to_string(), "http://collector:4317/");
+        assert_eq!(settings.headers.get("x-token").and_then(|value| value.to_str().ok()), Some("a=b, c"));
+        assert_eq!(settings.compression, otlp::Compression::Gzip);
+        assert_eq!(settings.timeout, std::time::Duration::from_secs(2));
+    }
+}

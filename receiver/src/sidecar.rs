@@ -1,0 +1,244 @@
+//! The sidecar at work: kernel and signals opened, a snapshot at every tick, outputs fed.
+
+use std::{
+    ops::ControlFlow,
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
+use tokio::signal::unix::{Signal as Notification, SignalKind, signal};
+
+use crate::{
+    config::Settings,
+    export::{Outputs, Statistics},
+    kernel::{Kernel, KernelError, Request, clock::WallClock, host::Host, object, plan::Status},
+    privileges::{Privileges, ReadError as PrivilegesError, Task, Unprivileged},
+    signals::{self, Opening, Signal, itself::Itself},
+    telemetry::{Metric, Resource, ResourceMetrics, Snapshot, UnixNanos},
+};
+
+/// From a signal's arrival to the process's end at most this long; delivery gets what detaching leaves.
+const LAST_DELIVERY: Duration = Duration::from_millis(1500);
+
+/// Why the sidecar cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Capabilities are missing.
+    #[error(transparent)]
+    Unprivileged(#[from] Unprivileged),
+    /// Capabilities cannot be read.
+    #[error(transparent)]
+    Privileges(#[from] PrivilegesError),
+    /// Nothing can be measured on this kernel.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// The maps would be too large.
+    #[error(
+        "the enabled signals need {needed} bytes of kernel maps on {cpus} CPUs, and `memory_limit` is {limit}: raise it, or \
+         switch signals off; `undercurrent doctor` lists the maps"
+    )]
+    Memory {
+        /// Bytes that the maps take.
+        needed: usize,
+        /// Bytes that they may take.
+        limit: u64,
+        /// Possible CPUs.
+        cpus: usize,
+    },
+    /// The process cannot be told to stop.
+    #[error("cannot listen for SIGINT and SIGTERM: {0}")]
+    Signals(#[source] std::io::Error),
+}
+
+/// The names of the signals that a configuration wants.
+#[must_use]
+pub fn wanted(settings: &Settings) -> Vec<&'static str> {
+    signals::wanted(&settings.signals).map(|entry| entry.name).collect()
+}
+
+/// Looks at the host, with what this process lacks for attaching.
+///
+/// # Errors
+/// Where this process's capabilities cannot be read.
+pub fn host() -> Result<(Host, Privileges), PrivilegesError> {
+    let privileges = Privileges::current()?;
+    let lacks = privileges.lacks(&[Task::LoadTracing, Task::AttachCgroup]);
+    let mut missing: Vec<String> = lacks.iter().flat_map(|lack| &lack.missing).map(ToString::to_string).collect();
+    missing.sort();
+    missing.dedup();
+    Ok((Host::probe(missing), privileges))
+}
+
+/// Refuses maps that are larger than the settings allow.
+///
+/// # Errors
+/// [`StartError::Memory`].
+pub fn within_memory(settings: &Settings, host: &Host) -> Result<(), StartError> {
+    let wanted = wanted(settings);
+    let needed: usize = object::MAPS.iter().map(|map| map.bytes(host.cpus, &wanted)).sum();
+    let limit = settings.memory_limit.bytes();
+    if needed as u64 > limit { Err(StartError::Memory { needed, limit, cpus: host.cpus }) } else { Ok(()) }
+}
+
+/// Serves the hooks that the settings' signals listen to.
+///
+/// # Errors
+/// Where nothing can be measured.
+pub fn listen(settings: &Settings, host: Host) -> Result<Kernel, KernelError> {
+    let (signals, hooks) = (wanted(settings), signals::hooks(&settings.signals));
+    let request = Request { signals: &signals, hooks: &hooks, scale: settings.signals.latency.scale };
+    Kernel::listen(host, &request)
+}
+
+/// A sidecar that listens.
+pub struct Sidecar {
+    kernel: Kernel,
+    clock: WallClock,
+    signals: Vec<(&'static str, Box<dyn Signal>)>,
+    itself: Itself,
+    resource: Arc<Resource>,
+    last_collect: Option<Duration>,
+}
+
+impl Sidecar {
+    /// Attaches, and opens every wanted signal. One that cannot be opened is left out, and said so. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// Where nothing can be measured.
+    pub fn start(settings: &Settings, resource: Resource) -> Result<Self, StartError> {
+        let (host, privileges) = host()?;
+        if !signals::hooks(&settings.signals).is_empty() {
+            privileges.require(&[Task::LoadTracing])?;
+        }
+        within_memory(settings, &host)?;
+        let start = UnixNanos::from(SystemTime::now());
+        let mut kernel = listen(settings, host)?;
+        let mut clock = kernel.wall_clock()?;
+        synchronize(&mut clock);
+        let opening = Opening { kernel: &kernel, settings: &settings.signals, start };
+        let mut opened = Vec::new();
+        for entry in signals::wanted(&settings.signals) {
+            match (entry.open)(&opening) {
+                Ok(signal) => opened.push((entry.name, signal)),
+                Err(error) => tracing::warn!("signal `{}` is off: {error}", entry.name),
+            }
+        }
+        report(settings, &kernel);
+        let itself = Itself::new(start, wanted(settings));
+        Ok(Self { kernel, clock, signals: opened, itself, resource: Arc::new(resource), last_collect: None })
+    }
+
+    /// Everything measured until now, with one timestamp.
+    pub fn snapshot(&mut self, exports: &[Statistics]) -> Snapshot {
+        let began = Instant::now();
+        let time = UnixNanos::from(SystemTime::now());
+        let mut metrics: Vec<Metric> = Vec::new();
+        for (name, signal) in &mut self.signals {
+            match signal.read() {
+                Ok(read) => read.into_iter().for_each(|metric| merge(&mut metrics, metric)),
+                Err(error) => tracing::warn!("signal `{name}` yields nothing this time: {error}"),
+            }
+        }
+        for metric in self.itself.read(&self.kernel, self.last_collect, exports) {
+            merge(&mut metrics, metric);
+        }
+        self.last_collect = Some(began.elapsed());
+        metrics.retain(|metric| !metric.points.is_empty());
+        Snapshot { time, resources: vec![ResourceMetrics { resource: Arc::clone(&self.resource), metrics }] }
+    }
+
+    /// Publishes a snapshot at every tick, and a last one at the end: after the settings' duration, on SIGINT or SIGTERM,
+    /// or when no output is left.
+    ///
+    /// # Errors
+    /// Where the process cannot be told to stop.
+    pub async fn run(mut self, settings: &Settings, mut outputs: Outputs) -> Result<(), StartError> {
+        let statistics = outputs.statistics();
+        let mut stop = Stop::listen(settings.duration.as_ref().map(|span| span.get()))?;
+        let mut ticks = tokio::time::interval(settings.interval.get());
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        // The first tick comes at once.
+        ticks.tick().await;
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.wait() => break,
+                () = outputs.ended() => return Ok(()),
+                stepped = self.clock.stepped() => match stepped {
+                    Ok(()) => synchronize(&mut self.clock),
+                    Err(error) => tracing::warn!("the wall clock is no longer watched: {error}"),
+                },
+                _ = ticks.tick() => {
+                    synchronize(&mut self.clock);
+                    let snapshot = Arc::new(self.snapshot(&statistics));
+                    if outputs.publish(&snapshot) == ControlFlow::Break(()) {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        let last = Arc::new(self.snapshot(&statistics));
+        // Detached before the last delivery, which may wait for a collector.
+        drop(self);
+        let _ = outputs.publish(&last);
+        outputs.shutdown(LAST_DELIVERY).await;
+        Ok(())
+    }
+}
+
+/// Adds a metric's points to those of the same metric.
+fn merge(metrics: &mut Vec<Metric>, metric: Metric) {
+    match metrics.iter_mut().find(|known| std::ptr::eq(known.descriptor, metric.descriptor)) {
+        Some(known) => known.points.extend(metric.points),
+        None => metrics.push(metric),
+    }
+}
+
+fn synchronize(clock: &mut WallClock) {
+    if let Err(error) = clock.synchronize() {
+        tracing::warn!("programs go on with the wall clock's last offset: {error}");
+    }
+}
+
+/// One line on how well everything is served.
+fn report(settings: &Settings, kernel: &Kernel) {
+    let statuses = signals::statuses(&settings.signals, kernel.host(), kernel.outcomes());
+    let word = |status: &signals::SignalStatus| match (status.enabled, status.status) {
+        (false, _) => format!("{} off", status.signal),
+        (true, Status::Whole) => format!("{} whole", status.signal),
+        (true, other) => format!("{} {} ({})", status.signal, other.as_str(), status.reasons.join("; ")),
+    };
+    let line = statuses.iter().map(word).collect::<Vec<_>>().join(", ");
+    tracing::info!("measuring: {line}; `undercurrent doctor` says more");
+}
+
+/// When to end.
+struct Stop {
+    interrupt: Notification,
+    terminate: Notification,
+    at: Option<tokio::time::Instant>,
+}
+
+impl Stop {
+    fn listen(after: Option<Duration>) -> Result<Self, StartError> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt()).map_err(StartError::Signals)?,
+            terminate: signal(SignalKind::terminate()).map_err(StartError::Signals)?,
+            at: after.map(|after| tokio::time::Instant::now() + after),
+        })
+    }
+
+    async fn wait(&mut self) {
+        let duration = async {
+            match self.at {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            () = duration => {}
+        }
+    }
+}
