@@ -1,0 +1,205 @@
+//! One run: from a command line to the command's exit status.
+
+use std::{
+    env,
+    io::{self, BufRead as _, BufReader, Read as _, Write},
+    net::Shutdown,
+    os::{
+        fd::{AsRawFd as _, OwnedFd},
+        unix::net::UnixStream,
+    },
+    path::{Path, PathBuf},
+    process::Command,
+    sync::mpsc::{self, RecvTimeoutError, Sender},
+    thread,
+    time::Instant,
+};
+
+use anyhow::{Context as _, ensure};
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM},
+    iterator::Signals,
+};
+
+use super::{
+    Run, export, initramfs,
+    process::Process,
+    qemu::Machine,
+    script,
+    share::Share,
+    store::Store,
+    tools::{self, Qemu, Virtiofsd},
+};
+use crate::machine;
+
+/// The exit status of a guest that took too long, as `timeout` has it.
+const TIMED_OUT: i32 = 124;
+/// How much of the console is worth showing when something went wrong.
+const CONSOLE_LINES: usize = 60;
+
+/// What a run waits for.
+enum Event {
+    /// The guest's last word, or its end without one.
+    Status(Option<String>),
+    /// A signal to this process.
+    Signal(i32),
+}
+
+/// Runs the command in a guest and returns its exit status, or what stands for it (see [`super::NO_STATUS`]).
+pub fn run(options: &Run) -> anyhow::Result<i32> {
+    ensure!(rustix::process::geteuid().is_root(), "the guest's root is this machine's: run this as root (sudo -E)");
+    let kernel = options.kernel.context("no kernel was named")?;
+    let store = Store::open()?;
+    let (qemu, daemon, busybox) = (Qemu::find(&store)?, Virtiofsd::find()?, tools::busybox(&store)?);
+    let cached = store.kernel(kernel)?;
+
+    let (sender, events) = mpsc::channel();
+    forward_signals(sender.clone())?;
+    let work =
+        tempfile::Builder::new().prefix("undercurrent-vm-").tempdir().context("cannot make a folder for this run")?;
+    let at = |name: &str| work.path().join(name);
+    let share = Share::open(options.share.as_deref())?;
+    let folder = env::current_dir().context("the current directory is gone")?;
+    let files = [
+        ("settings", script::settings(&cached, &options.modules, share.path())),
+        ("command", script::command(kernel, &options.env, &folder, share.path(), &options.command)),
+    ];
+    initramfs::write(&at("initramfs"), &cached, &busybox, &files)?;
+
+    std::fs::create_dir(at("root"))?;
+    let _daemons = [
+        export::root(&daemon, &needed(&store, folder), &at("root"), &at("root.sock"))?,
+        export::writable(&daemon, share.path(), &at("share.sock"))?,
+    ];
+    let (ports, theirs) = Ports::open()?;
+    let machine = Machine {
+        cpus: options.cpus,
+        icount: options.icount,
+        memory: options.memory,
+        kernel: &cached.vmlinux,
+        initramfs: &at("initramfs"),
+        console: &at("console"),
+        ports: &[
+            ("stdout", theirs[0].as_raw_fd()),
+            ("stderr", theirs[1].as_raw_fd()),
+            ("status", theirs[2].as_raw_fd()),
+        ],
+        folders: &[("root", at("root.sock")), ("share", at("share.sock"))],
+    };
+    let mut command = Command::new(&qemu.program);
+    command.args(machine.arguments(&qemu));
+    let started = Instant::now();
+    let guest = Process::start(command, &at("qemu.log"), theirs.into())?;
+    let output = ports.forward(sender);
+
+    let end = events.recv_timeout(options.timeout);
+    drop(guest);
+    if !matches!(end, Ok(Event::Signal(_))) {
+        // The guest is gone, so these end. Who interrupted this may no longer read what they write.
+        output.into_iter().for_each(|thread| drop(thread.join()));
+    }
+    Ok(conclude(end, options, &cached.release, started, work.path()))
+}
+
+/// Turns how a guest ended into an exit status, and says on stderr what its output does not.
+fn conclude(end: Result<Event, RecvTimeoutError>, options: &Run, release: &str, started: Instant, work: &Path) -> i32 {
+    let status = match end {
+        Ok(Event::Signal(signal)) => return 128 + signal,
+        Ok(Event::Status(Some(line))) => {
+            let mut words = line.split_whitespace();
+            let (booted, ready) = (words.next().unwrap_or("?"), words.next().unwrap_or("?"));
+            if options.verbose {
+                let wall = started.elapsed().as_secs_f64();
+                eprintln!(
+                    "{release}: root after {booted} s, command after {ready} s of guest time; {wall:.1} s in all"
+                );
+            }
+            words.next().and_then(|word| word.parse().ok())
+        }
+        Ok(Event::Status(None)) | Err(RecvTimeoutError::Disconnected) => None,
+        Err(RecvTimeoutError::Timeout) => {
+            eprintln!("Error: the guest ({release}) took more than {} s: see --timeout", options.timeout.as_secs());
+            Some(TIMED_OUT)
+        }
+    };
+    if status.is_none() {
+        eprintln!("Error: the guest ({release}) ended without an exit status");
+    }
+    if options.verbose || matches!(status, None | Some(TIMED_OUT)) {
+        show_logs(work);
+    }
+    status.unwrap_or(super::NO_STATUS)
+}
+
+fn show_logs(work: &Path) {
+    for name in ["console", "qemu.log", "root.log", "share.log"] {
+        let text = std::fs::read(work.join(name)).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<_> = text.lines().collect();
+        if !lines.is_empty() {
+            eprintln!("--- {name}\n{}", lines[lines.len().saturating_sub(CONSOLE_LINES)..].join("\n"));
+        }
+    }
+}
+
+/// What of this machine the guest must see, on whatever file system it is.
+fn needed(store: &Store, folder: PathBuf) -> Vec<PathBuf> {
+    let variables = ["HOME", "CARGO_HOME", "CARGO_TARGET_DIR", "RUSTUP_HOME"];
+    let named = variables.iter().filter_map(env::var_os).map(PathBuf::from);
+    let fixed = [folder, store.folder().into(), machine::workspace().into(), env::temp_dir(), "/usr".into()];
+    // Mounts are recognised by real paths.
+    named.chain(fixed).filter_map(|path| path.canonicalize().ok()).collect()
+}
+
+/// This side's ends of the ports that the guest writes to.
+struct Ports {
+    stdout: UnixStream,
+    stderr: UnixStream,
+    status: UnixStream,
+}
+
+impl Ports {
+    /// Makes the ports, and QEMU's ends of them in the same order. Sockets end by themselves when QEMU does.
+    fn open() -> anyhow::Result<(Self, [OwnedFd; 3])> {
+        let pair = || UnixStream::pair().context("cannot make a pair of sockets");
+        let ((stdout, a), (stderr, b), (status, c)) = (pair()?, pair()?, pair()?);
+        Ok((Self { stdout, stderr, status }, [a.into(), b.into(), c.into()]))
+    }
+
+    fn forward(self, events: Sender<Event>) -> Vec<thread::JoinHandle<()>> {
+        let Self { stdout, stderr, status } = self;
+        thread::spawn(move || {
+            let mut line = String::new();
+            let read = BufReader::new(&status).read_line(&mut line);
+            let whole = read.is_ok() && line.ends_with('\n');
+            // Nobody listens any more once a signal has ended the run.
+            let _ = events.send(Event::Status(whole.then_some(line)));
+            // Only now: what is written to a socket that was closed is lost.
+            let _ = status.shutdown(Shutdown::Both);
+        });
+        vec![thread::spawn(move || copy(stdout, io::stdout())), thread::spawn(move || copy(stderr, io::stderr()))]
+    }
+}
+
+/// Passes on what the guest writes as it comes. Goes on reading when nobody wants it, or the guest would stop.
+fn copy(mut from: UnixStream, mut to: impl Write) {
+    let mut buffer = vec![0; 1 << 16];
+    let mut wanted = true;
+    while let Ok(length) = from.read(&mut buffer) {
+        if length == 0 {
+            break;
+        }
+        wanted = wanted && to.write_all(&buffer[..length]).and_then(|()| to.flush()).is_ok();
+    }
+}
+
+fn forward_signals(events: Sender<Event>) -> anyhow::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot listen for signals")?;
+    thread::spawn(move || {
+        for signal in &mut signals {
+            // No listener is left when the run is over, and then the process ends anyway.
+            let _ = events.send(Event::Signal(signal));
+        }
+    });
+    Ok(())
+}
