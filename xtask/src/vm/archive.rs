@@ -65,6 +65,9 @@ impl Suite {
             option("Dir::Cache", "cache"),
             "Dir::Etc::sourceparts=-".to_owned(),
             "Acquire::Languages=none".to_owned(),
+            "Acquire::Retries=3".to_owned(),
+            // Without this a mirror that cannot be reached is a warning.
+            "APT::Update::Error-Mode=any".to_owned(),
             // apt's own user may not enter the cache, which is often below somebody's home.
             "APT::Sandbox::User=root".to_owned(),
         ] {

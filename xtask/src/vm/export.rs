@@ -71,12 +71,12 @@ fn command(daemon: &Virtiofsd, folder: &Path, socket: &Path, cache: &str) -> any
             let mut command = Command::new(program);
             let source = format!("source={}", folder.display());
             command.args([descriptor.as_str(), "--thread-pool-size=4", "-o", &source, "-o", "sandbox=chroot"]);
-            command.args(["-o", &format!("cache={cache}")]);
+            command.args(["-o", "log_level=warn", "-o", &format!("cache={cache}")]);
             command
         }
         Virtiofsd::Rust(program) => {
             let mut command = Command::new(program);
-            command.args([&descriptor, "--thread-pool-size=4", "--sandbox=chroot"]);
+            command.args([&descriptor, "--thread-pool-size=4", "--sandbox=chroot", "--log-level=warn"]);
             command.arg(format!("--cache={cache}")).arg("--shared-dir").arg(folder);
             command
         }

@@ -4,6 +4,7 @@
 mod archive;
 mod btf;
 mod bzimage;
+mod clock;
 mod export;
 mod initramfs;
 mod kernels;
@@ -81,8 +82,8 @@ struct Run {
     /// An environment variable to pass through beside the usual ones: NAME, or NAME=VALUE (repeatable)
     #[arg(long, value_name = "NAME[=VALUE]")]
     env: Vec<String>,
-    /// A folder that the guest may write to, at the same path; in it $UNDERCURRENT_SHARE. Without this option it is a new
-    /// folder, which stays if the guest left something in it
+    /// A folder that the guest may write to, by the same path, which it finds in $UNDERCURRENT_SHARE [default: a new one,
+    /// which stays if the guest leaves something in it]
     #[arg(long, value_name = "FOLDER")]
     share: Option<PathBuf>,
     /// Say how long the guest took, and show its console

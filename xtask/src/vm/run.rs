@@ -22,7 +22,9 @@ use signal_hook::{
 };
 
 use super::{
-    Run, export, initramfs,
+    Run,
+    clock::Stopwatch,
+    export, initramfs,
     process::Process,
     qemu::Machine,
     script,
@@ -35,7 +37,7 @@ use crate::machine;
 /// The exit status of a guest that took too long, as `timeout` has it.
 const TIMED_OUT: i32 = 124;
 /// How much of the console is worth showing when something went wrong.
-const CONSOLE_LINES: usize = 60;
+const CONSOLE_LINES: usize = 100;
 
 /// What a run waits for.
 enum Event {
@@ -48,6 +50,7 @@ enum Event {
 /// Runs the command in a guest and returns its exit status, or what stands for it (see [`super::NO_STATUS`]).
 pub fn run(options: &Run) -> anyhow::Result<i32> {
     ensure!(rustix::process::geteuid().is_root(), "the guest's root is this machine's: run this as root (sudo -E)");
+    let stopwatch = Stopwatch::start();
     let kernel = options.kernel.context("no kernel was named")?;
     let store = Store::open()?;
     let (qemu, daemon, busybox) = (Qemu::find(&store)?, Virtiofsd::find()?, tools::busybox(&store)?);
@@ -75,6 +78,7 @@ pub fn run(options: &Run) -> anyhow::Result<i32> {
     let machine = Machine {
         cpus: options.cpus,
         icount: options.icount,
+        tsc: stopwatch.rate(),
         memory: options.memory,
         kernel: &cached.vmlinux,
         initramfs: &at("initramfs"),

@@ -60,13 +60,15 @@ impl Store {
 
     /// A kernel, fetched from Debian's archive if it is not there yet.
     pub fn kernel(&self, kernel: &Kernel) -> anyhow::Result<Cached> {
-        self.make(&format!("kernels/{}", kernel.name), |made| fetch(kernel, self.suite(kernel.suite)?, made))
-            .with_context(|| {
-                let others: Vec<_> = KERNELS.iter().filter(|other| matches!(self.cached(other), Ok(Some(_)))).collect();
-                let others: Vec<_> = others.iter().map(|other| other.name).collect();
-                format!("cannot get kernel {} (in the cache: {})", kernel.name, others.join(", "))
-            })?;
+        self.make(&format!("kernels/{}", kernel.name), |made| fetch(kernel, &self.suite(kernel.suite)?, made))
+            .with_context(|| format!("cannot get kernel {}; {}", kernel.name, self.others()))?;
         self.cached(kernel)?.with_context(|| format!("kernel {} went from the cache: run this again", kernel.name))
+    }
+
+    fn others(&self) -> String {
+        let cached = KERNELS.iter().filter(|kernel| matches!(self.cached(kernel), Ok(Some(_))));
+        let names: Vec<_> = cached.map(|kernel| kernel.name).collect();
+        if names.is_empty() { "none is in the cache".to_owned() } else { format!("the cache has {}", names.join(", ")) }
     }
 
     /// The package lists of a suite of Debian's archive, fetched anew.
@@ -127,11 +129,12 @@ impl Store {
     }
 }
 
-fn fetch(kernel: &Kernel, suite: Suite, made: &Path) -> anyhow::Result<()> {
+fn fetch(kernel: &Kernel, suite: &Suite, made: &Path) -> anyhow::Result<()> {
     machine::install(&[bzimage::PACKAGES, &["kmod"]].concat())?;
     let names = suite.names(kernel.prefix())?;
     let packages = kernel.newest(names.lines()).with_context(|| {
-        format!("{} has no package {}: its names changed, see KERNELS in {}", kernel.suite, kernel.packages[0], file!())
+        let (suite, pattern) = (kernel.suite, kernel.packages.join(", "));
+        format!("{suite} has no packages {pattern}: Debian changed their names, see xtask/src/vm/kernels.rs")
     })?;
     let unpacked = made.join("unpacked");
     suite.unpack(&packages, &unpacked)?;
