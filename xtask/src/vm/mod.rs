@@ -9,6 +9,7 @@ mod export;
 mod initramfs;
 mod kernels;
 mod modules;
+mod ports;
 mod process;
 mod qemu;
 mod run;

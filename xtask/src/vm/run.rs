@@ -2,12 +2,7 @@
 
 use std::{
     env,
-    io::{self, BufRead as _, BufReader, Read as _, Write},
-    net::Shutdown,
-    os::{
-        fd::{AsRawFd as _, OwnedFd},
-        unix::net::UnixStream,
-    },
+    os::fd::AsRawFd as _,
     path::{Path, PathBuf},
     process::Command,
     sync::mpsc::{self, RecvTimeoutError, Sender},
@@ -25,6 +20,7 @@ use super::{
     Run,
     clock::Stopwatch,
     export, initramfs,
+    ports::Ports,
     process::Process,
     qemu::Machine,
     script,
@@ -53,7 +49,7 @@ pub fn run(options: &Run) -> anyhow::Result<i32> {
     let stopwatch = Stopwatch::start();
     let kernel = options.kernel.context("no kernel was named")?;
     let store = Store::open()?;
-    let (qemu, daemon, busybox) = (Qemu::find(&store)?, Virtiofsd::find()?, tools::busybox(&store)?);
+    let (qemu, daemon, busybox) = (Qemu::find(&store)?, Virtiofsd::find(&store)?, tools::busybox(&store)?);
     let cached = store.kernel(kernel)?;
 
     let (sender, events) = mpsc::channel();
@@ -75,6 +71,7 @@ pub fn run(options: &Run) -> anyhow::Result<i32> {
         export::writable(&daemon, share.path(), &at("share.sock"))?,
     ];
     let (ports, theirs) = Ports::open()?;
+    let numbers = Ports::NAMES.iter().zip(&theirs).map(|(name, end)| (*name, end.as_raw_fd()));
     let machine = Machine {
         cpus: options.cpus,
         icount: options.icount,
@@ -83,18 +80,14 @@ pub fn run(options: &Run) -> anyhow::Result<i32> {
         kernel: &cached.vmlinux,
         initramfs: &at("initramfs"),
         console: &at("console"),
-        ports: &[
-            ("stdout", theirs[0].as_raw_fd()),
-            ("stderr", theirs[1].as_raw_fd()),
-            ("status", theirs[2].as_raw_fd()),
-        ],
+        ports: &numbers.collect::<Vec<_>>(),
         folders: &[("root", at("root.sock")), ("share", at("share.sock"))],
     };
     let mut command = Command::new(&qemu.program);
     command.args(machine.arguments(&qemu));
     let started = Instant::now();
     let guest = Process::start(command, &at("qemu.log"), theirs.into())?;
-    let output = ports.forward(sender);
+    let output = ports.forward(move |status| drop(sender.send(Event::Status(status))));
 
     let end = events.recv_timeout(options.timeout);
     drop(guest);
@@ -153,48 +146,6 @@ fn needed(store: &Store, folder: PathBuf) -> Vec<PathBuf> {
     let fixed = [folder, store.folder().into(), machine::workspace().into(), env::temp_dir(), "/usr".into()];
     // Mounts are recognised by real paths.
     named.chain(fixed).filter_map(|path| path.canonicalize().ok()).collect()
-}
-
-/// This side's ends of the ports that the guest writes to.
-struct Ports {
-    stdout: UnixStream,
-    stderr: UnixStream,
-    status: UnixStream,
-}
-
-impl Ports {
-    /// Makes the ports, and QEMU's ends of them in the same order. Sockets end by themselves when QEMU does.
-    fn open() -> anyhow::Result<(Self, [OwnedFd; 3])> {
-        let pair = || UnixStream::pair().context("cannot make a pair of sockets");
-        let ((stdout, a), (stderr, b), (status, c)) = (pair()?, pair()?, pair()?);
-        Ok((Self { stdout, stderr, status }, [a.into(), b.into(), c.into()]))
-    }
-
-    fn forward(self, events: Sender<Event>) -> Vec<thread::JoinHandle<()>> {
-        let Self { stdout, stderr, status } = self;
-        thread::spawn(move || {
-            let mut line = String::new();
-            let read = BufReader::new(&status).read_line(&mut line);
-            let whole = read.is_ok() && line.ends_with('\n');
-            // Nobody listens any more once a signal has ended the run.
-            let _ = events.send(Event::Status(whole.then_some(line)));
-            // Only now: what is written to a socket that was closed is lost.
-            let _ = status.shutdown(Shutdown::Both);
-        });
-        vec![thread::spawn(move || copy(stdout, io::stdout())), thread::spawn(move || copy(stderr, io::stderr()))]
-    }
-}
-
-/// Passes on what the guest writes as it comes. Goes on reading when nobody wants it, or the guest would stop.
-fn copy(mut from: UnixStream, mut to: impl Write) {
-    let mut buffer = vec![0; 1 << 16];
-    let mut wanted = true;
-    while let Ok(length) = from.read(&mut buffer) {
-        if length == 0 {
-            break;
-        }
-        wanted = wanted && to.write_all(&buffer[..length]).and_then(|()| to.flush()).is_ok();
-    }
 }
 
 fn forward_signals(events: Sender<Event>) -> anyhow::Result<()> {

@@ -3,7 +3,7 @@
 use std::{
     env,
     ffi::{OsStr, OsString},
-    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
+    os::unix::ffi::OsStrExt as _,
     path::Path,
 };
 
@@ -94,12 +94,12 @@ fn quoted(word: &OsStr) -> Vec<u8> {
         }
     }
     quoted.push(b'\'');
-    OsString::from_vec(quoted).into_vec()
+    quoted
 }
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
+    use std::{os::unix::ffi::OsStringExt as _, process::Command};
 
     use super::*;
     use crate::vm::kernels::named;

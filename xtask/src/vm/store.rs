@@ -71,6 +71,16 @@ impl Store {
         if names.is_empty() { "none is in the cache".to_owned() } else { format!("the cache has {}", names.join(", ")) }
     }
 
+    /// Installs packages, one command at a time: apt itself does not wait for another.
+    pub fn install(&self, packages: &[&str]) -> anyhow::Result<()> {
+        let known = Command::new("dpkg-query").arg("-W").args(packages).output();
+        let _lock = match known {
+            Ok(output) if output.status.success() => None,
+            _ => Some(self.lock()?),
+        };
+        machine::install(packages)
+    }
+
     /// The package lists of a suite of Debian's archive, fetched anew.
     pub fn suite(&self, name: &str) -> anyhow::Result<Suite> {
         Suite::open(name, self.folder.join("apt").join(name))

@@ -40,7 +40,7 @@ impl Qemu {
     /// The machine's own QEMU if that is new enough, else a newer one beside it, else the old one on a single thread.
     pub fn find(store: &Store) -> anyhow::Result<Self> {
         ensure!(cfg!(target_arch = "x86_64"), "virtual machines run on x86-64 only, for now");
-        machine::install(&["qemu-system-x86", "seabios"])?;
+        store.install(&["qemu-system-x86", "seabios"])?;
         let system = PathBuf::from("qemu-system-x86_64");
         let version = version(&system)?;
         if version >= MULTI_THREADED_SINCE {
@@ -66,7 +66,7 @@ impl Qemu {
 
 impl Virtiofsd {
     /// Finds it, installing it if it is not there.
-    pub fn find() -> anyhow::Result<Self> {
+    pub fn find(store: &Store) -> anyhow::Result<Self> {
         let present = || {
             let (old, new) = (PathBuf::from("/usr/lib/qemu/virtiofsd"), PathBuf::from("/usr/libexec/virtiofsd"));
             // The successor first: where both are, it is the one still maintained.
@@ -75,7 +75,7 @@ impl Virtiofsd {
         if let Some(found) = present() {
             return Ok(found);
         }
-        machine::install(&["virtiofsd"])?;
+        store.install(&["virtiofsd"])?;
         present().context("virtiofsd is neither in /usr/lib/qemu nor in /usr/libexec: install it there")
     }
 }
