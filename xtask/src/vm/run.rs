@@ -45,7 +45,7 @@ enum Event {
 
 /// Runs the command in a guest and returns its exit status, or what stands for it (see [`super::NO_STATUS`]).
 pub fn run(options: &Run) -> anyhow::Result<i32> {
-    ensure!(rustix::process::geteuid().is_root(), "the guest's root is this machine's: run this as root (sudo -E)");
+    ensure!(machine::is_root(), "the guest's root is this machine's: run this as root (sudo -E)");
     let stopwatch = Stopwatch::start();
     let kernel = options.kernel.context("no kernel was named")?;
     let store = Store::open()?;
