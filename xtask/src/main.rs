@@ -6,6 +6,7 @@ mod machine;
 mod run;
 mod test;
 mod tools;
+mod vm;
 
 use clap::Parser;
 use sha2::{Digest as _, Sha256};
@@ -22,6 +23,8 @@ enum Command {
     BuildEbpf(build_ebpf::Options),
     /// Format Rust and TOML files
     Fmt,
+    /// Run a command under another kernel, in a virtual machine
+    Vm(vm::Vm),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -30,6 +33,7 @@ fn main() -> anyhow::Result<()> {
         Command::Test(options) => test::run(&options),
         Command::BuildEbpf(options) => build_ebpf::run(&options),
         Command::Fmt => lint::format(),
+        Command::Vm(vm) => vm.run(),
     }
 }
 

@@ -22,7 +22,12 @@ pub fn unit() -> anyhow::Result<Tally> {
 
 /// Integration tests, one at a time: they share this machine's kernel, and count what it does.
 pub fn native() -> anyhow::Result<Tally> {
-    libtest(&["--workspace", "--test", "*", "--", "--test-threads=1"])
+    libtest(&["--workspace", "--test", "*", "--", "--test-threads=1", "--skip", "vm_"])
+}
+
+/// Tests of the virtual machines that other tests run in.
+pub fn virtual_machines() -> anyhow::Result<Tally> {
+    libtest(&["-p", "xtask", "--test", "vm", "--", "--ignored", "--test-threads=1"])
 }
 
 /// Runs tests and counts them; what they printed is shown where one failed.

@@ -42,6 +42,12 @@ const STEPS: &[Step] = &[
     Step { name: "deny", about: "dependencies are as deny.toml allows", root: false, run: lint::dependencies },
     Step { name: "unit", about: "unit and documentation tests", root: false, run: cargo::unit },
     Step { name: "native", about: "integration tests on this machine's kernel", root: true, run: cargo::native },
+    Step {
+        name: "vm",
+        about: "virtual machines run this machine's programs under another kernel",
+        root: true,
+        run: cargo::virtual_machines,
+    },
 ];
 
 /// Options of `cargo xtask test`.

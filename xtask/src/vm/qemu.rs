@@ -1,0 +1,220 @@
+//! The machine that QEMU is told to be.
+
+use std::{
+    ffi::OsString,
+    fmt,
+    os::fd::RawFd,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use anyhow::Context as _;
+
+use super::tools::Qemu;
+
+/// An amount of memory in units of 2^20 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mebibytes(u32);
+
+impl FromStr for Mebibytes {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        let amount = text.parse().context("not a whole number of MiB")?;
+        anyhow::ensure!(amount >= 256, "a guest needs 256 MiB at least");
+        Ok(Self(amount))
+    }
+}
+
+impl fmt::Display for Mebibytes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}M", self.0)
+    }
+}
+
+/// A frequency in units of 1000 Hz.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kilohertz(pub u64);
+
+/// A network interface of the guest.
+pub struct Nic {
+    /// What the guest calls it.
+    pub name: &'static str,
+    /// By what the guest recognises it: a locally administered address.
+    pub address: &'static str,
+}
+
+/// Two virtio-net interfaces on one wire, with nothing else on it: the driver, NAPI and GRO run when one end is moved
+/// into a network namespace.
+pub const NICS: [Nic; 2] =
+    [Nic { name: "vnet0", address: "52:54:00:75:63:00" }, Nic { name: "vnet1", address: "52:54:00:75:63:01" }];
+
+/// What a run asks of the machine.
+pub struct Machine<'a> {
+    /// CPUs; one under `icount`, whatever this says.
+    pub cpus: u8,
+    /// Whether the clock counts instructions.
+    pub icount: bool,
+    /// The rate of this machine's time stamp counter, which is the guest's too unless it counts instructions.
+    pub tsc: Kilohertz,
+    /// The guest's memory.
+    pub memory: Mebibytes,
+    /// An ELF vmlinux.
+    pub kernel: &'a Path,
+    /// The initramfs.
+    pub initramfs: &'a Path,
+    /// The file that the kernel's console goes to.
+    pub console: &'a Path,
+    /// Ports that the guest writes to: by name, and the inherited socket each is.
+    pub ports: &'a [(&'a str, RawFd)],
+    /// Folders by their virtiofs tag, and the socket of the daemon that serves each.
+    pub folders: &'a [(&'a str, PathBuf)],
+}
+
+/// mitigations, kaslr: what a probe costs should not depend on the emulated CPU's age, nor differ from run to run.
+/// tsc, timer: an emulated clock is steady, but the kernel's checks of it fail on a busy host.
+/// rcu: waiting for a grace period would take most of the time that attaching a program takes.
+const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable clocksource=tsc \
+                                no_timer_check nowatchdog rcupdate.rcu_expedited=1 audit=0 selinux=0 apparmor=0";
+
+/// Emulated, these features cost the guest more than they bring it.
+const CPU: &str = "max,la57=off,smap=off,smep=off,pcid=off";
+
+impl Machine<'_> {
+    /// QEMU's command line.
+    pub fn arguments(&self, qemu: &Qemu) -> Vec<OsString> {
+        let cpus = if self.icount { 1 } else { self.cpus };
+        let threads = if self.icount || !qemu.multi_threaded { "single" } else { "multi" };
+        let mut line = Line::default();
+        line.add(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]);
+        for folder in &qemu.data {
+            line.add([OsString::from("-L"), folder.into()]);
+        }
+        line.add(["-machine", "q35,memory-backend=memory", "-cpu", CPU]);
+        line.add(["-accel".to_owned(), format!("tcg,thread={threads}")]);
+        if self.icount {
+            // One instruction is 2^0 ns, and a sleeping guest's clock jumps to its next timer.
+            line.add(["-icount", "shift=0,sleep=off"]);
+        }
+        line.add(["-smp".to_owned(), cpus.to_string(), "-m".to_owned(), self.memory.to_string()]);
+        // The daemons of virtiofs read and write the guest's memory.
+        line.add(["-object".to_owned(), format!("memory-backend-memfd,id=memory,size={},share=on", self.memory)]);
+        line.add([OsString::from("-kernel"), self.kernel.into(), "-initrd".into(), self.initramfs.into()]);
+        // Left to itself the guest takes the rate from an emulated timer, and on a busy host its clock then ran up to
+        // eight times too fast.
+        let tsc = if self.icount { Kilohertz(1_000_000) } else { self.tsc };
+        line.add(["-append".to_owned(), format!("{KERNEL_ARGUMENTS} tsc_early_khz={}", tsc.0)]);
+        line.add(["-chardev".to_owned(), format!("file,id=console,path={}", escaped(self.console))]);
+        line.add(["-serial", "chardev:console"]);
+        self.add_folders(&mut line);
+        self.add_ports(&mut line);
+        add_nics(&mut line);
+        line.0
+    }
+
+    fn add_folders(&self, line: &mut Line) {
+        for (tag, socket) in self.folders {
+            line.add(["-chardev".to_owned(), format!("socket,id={tag},path={}", escaped(socket))]);
+            let device = format!("vhost-user-fs-pci,queue-size=1024,chardev={tag},tag={tag}");
+            line.add(["-device".to_owned(), device]);
+        }
+    }
+
+    fn add_ports(&self, line: &mut Line) {
+        line.add(["-device", "virtio-serial-pci"]);
+        for (name, descriptor) in self.ports {
+            line.add(["-chardev".to_owned(), format!("socket,id={name},fd={descriptor}")]);
+            line.add(["-device".to_owned(), format!("virtserialport,chardev={name},name={name}")]);
+        }
+    }
+}
+
+fn add_nics(line: &mut Line) {
+    for Nic { name, address } in NICS {
+        line.add(["-netdev".to_owned(), format!("hubport,id={name},hubid=0")]);
+        // Nothing boots from it: without firmware of its own it needs no package of firmware.
+        line.add(["-device".to_owned(), format!("virtio-net-pci,netdev={name},mac={address},romfile=")]);
+    }
+}
+
+/// A command line under construction.
+#[derive(Default)]
+struct Line(Vec<OsString>);
+
+impl Line {
+    fn add<const N: usize>(&mut self, words: [impl Into<OsString>; N]) {
+        self.0.extend(words.map(Into::into));
+    }
+}
+
+/// QEMU splits options at commas, and takes two for one.
+fn escaped(path: &Path) -> String {
+    path.display().to_string().replace(',', ",,")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(icount: bool, multi_threaded: bool) -> String {
+        let qemu = Qemu { program: "qemu".into(), data: vec!["/data".into()], multi_threaded };
+        let machine = Machine {
+            cpus: 4,
+            icount,
+            tsc: Kilohertz(2_400_000),
+            memory: Mebibytes(512),
+            kernel: Path::new("/k/vmlinux"),
+            initramfs: Path::new("/w/initramfs"),
+            console: Path::new("/w,1/console"),
+            ports: &[("stdout", 7)],
+            folders: &[("root", "/w,1/root.sock".into())],
+        };
+        let words: Vec<_> = machine.arguments(&qemu).into_iter().map(|word| word.into_string().unwrap()).collect();
+        words.join(" ")
+    }
+
+    #[test]
+    fn the_two_interfaces_share_one_wire() {
+        let line = line(false, true);
+        for nic in NICS {
+            assert!(line.contains(&format!("hubport,id={},hubid=0", nic.name)), "{line}");
+            assert!(line.contains(&format!("netdev={},mac={}", nic.name, nic.address)), "{line}");
+        }
+    }
+
+    #[test]
+    fn counting_instructions_takes_one_cpu_on_one_thread() {
+        let counting = line(true, true);
+        assert!(counting.contains("-icount shift=0,sleep=off -smp 1 "), "{counting}");
+        assert!(counting.contains("thread=single"), "{counting}");
+        assert!(counting.contains("tsc_early_khz=1000000"), "a counted instruction is a nanosecond: {counting}");
+        let free = line(false, true);
+        assert!(
+            !free.contains("icount")
+                && free.contains("-smp 4 ")
+                && free.contains("tsc_early_khz=2400000")
+                && free.contains("thread=multi"),
+            "{free}"
+        );
+    }
+
+    #[test]
+    fn an_old_qemu_runs_on_one_thread() {
+        assert!(line(false, false).contains("thread=single -smp 4"));
+    }
+
+    #[test]
+    fn commas_in_paths_survive() {
+        let line = line(false, true);
+        assert!(
+            line.contains("id=root,path=/w,,1/root.sock") && line.contains("id=console,path=/w,,1/console"),
+            "{line}"
+        );
+    }
+
+    #[test]
+    fn memory_is_a_number_of_mebibytes() {
+        assert_eq!("512".parse::<Mebibytes>().unwrap().to_string(), "512M");
+        assert!("1".parse::<Mebibytes>().is_err() && "1G".parse::<Mebibytes>().is_err());
+    }
+}

@@ -1,0 +1,48 @@
+//! The folder in which a guest leaves results.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+use tempfile::TempDir;
+
+/// A folder that the guest may write to, at the same path in both.
+pub enum Share {
+    /// The user's own.
+    Given(PathBuf),
+    /// One for this run.
+    New(TempDir),
+}
+
+impl Share {
+    /// Takes the folder that was named, made if it is not there, or a new one.
+    pub fn open(given: Option<&Path>) -> anyhow::Result<Self> {
+        let Some(path) = given else {
+            let new = tempfile::Builder::new().prefix("undercurrent-share-").tempdir();
+            return Ok(Self::New(new.context("cannot make a folder to share with the guest")?));
+        };
+        fs::create_dir_all(path).with_context(|| format!("cannot create {}", path.display()))?;
+        Ok(Self::Given(path.canonicalize().with_context(|| format!("cannot open {}", path.display()))?))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Given(path) => path,
+            Self::New(folder) => folder.path(),
+        }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if let Self::New(folder) = self
+            && fs::read_dir(folder.path()).is_ok_and(|mut entries| entries.next().is_some())
+        {
+            folder.disable_cleanup(true);
+            eprintln!("the guest left files in {}", folder.path().display());
+        }
+    }
+}
