@@ -2,4 +2,5 @@
 //!
 //! Data flows one way: `kernel` -> `signals` -> `telemetry` -> `export`.
 
+pub mod kernel;
 pub mod telemetry;

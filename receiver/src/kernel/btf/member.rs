@@ -1,0 +1,161 @@
+//! Where a member lies in its struct.
+
+use super::{
+    Btf, BtfError, Kind, MAX_DEPTH, TypeId,
+    header::word,
+    record::{MEMBER, Record},
+};
+
+/// Members that one search may look at. The kernel's largest structs have a few hundred, anonymous ones included.
+const MAX_MEMBERS: usize = 1 << 16;
+
+/// What a member takes up, from the beginning of the outermost struct.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Whole bytes.
+    Bytes {
+        /// Offset in bytes; less than 2^31.
+        offset: u32,
+        /// Size in bytes.
+        size: u64,
+    },
+    /// A bit-field.
+    Bits {
+        /// Offset in bits; on big-endian machines counted from the highest bit of each byte.
+        offset: u64,
+        /// Width in bits.
+        width: u32,
+    },
+}
+
+/// A member found by its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its type.
+    pub id: TypeId,
+    /// Its place.
+    pub extent: Extent,
+    /// Whether it has parts: a struct, a union or an array.
+    pub aggregate: bool,
+}
+
+/// A place on the way down a path.
+#[derive(Clone, Copy)]
+struct Step {
+    id: TypeId,
+    /// From the beginning of the outermost struct.
+    bits: u64,
+    /// Width of a bit-field whose member says so; otherwise zero.
+    width: u32,
+}
+
+impl Btf<'_> {
+    /// Finds a member by the name of a struct, union or typedef and a path of member names joined by dots. Anonymous
+    /// structs and unions are searched through; a number is an element of an array.
+    ///
+    /// # Errors
+    /// When the type or a part of the path does not exist, or the BTF is malformed on the way.
+    pub fn member(&self, type_name: &str, path: &str) -> Result<Member, BtfError> {
+        let outermost = [Kind::Struct, Kind::Union, Kind::Typedef]
+            .into_iter()
+            .find_map(|kind| self.find(type_name, kind))
+            .ok_or_else(|| BtfError::NoSuchType { kind: Kind::Struct, name: type_name.to_owned() })?;
+        let mut step = Step { id: outermost, bits: 0, width: 0 };
+        for part in path.split('.') {
+            let record = self.resolved(step.id)?;
+            let inner = match record.kind {
+                _ if step.width != 0 => None,
+                Some(Kind::Array) => self.element(&record, part)?,
+                Some(kind) if kind.has_members() => {
+                    let mut left = MAX_MEMBERS;
+                    Some(self.search(&record, part, MAX_DEPTH, &mut left)?.ok_or_else(|| BtfError::NoSuchMember {
+                        type_name: type_name.to_owned(),
+                        path: path.to_owned(),
+                        member: part.to_owned(),
+                    })?)
+                }
+                _ => None,
+            };
+            let inner = inner.ok_or_else(|| BtfError::NotAStruct {
+                type_name: type_name.to_owned(),
+                path: path.to_owned(),
+                member: part.to_owned(),
+            })?;
+            step = Step { bits: step.bits.saturating_add(inner.bits), ..inner };
+        }
+        self.extent(step)
+    }
+
+    /// The element of an array; `None` where the part is no number, or one past its end.
+    fn element(&self, array: &Record<'_>, part: &str) -> Result<Option<Step>, BtfError> {
+        let (id, count) = (TypeId(array.word(0)?), array.word(8)?);
+        let Some(index) = part.parse::<u32>().ok().filter(|index| *index < count) else { return Ok(None) };
+        let bits = self.size(id)?.saturating_mul(8).saturating_mul(u64::from(index));
+        Ok(Some(Step { id, bits, width: 0 }))
+    }
+
+    /// Looks for a member by name, first among the named ones and then inside the anonymous.
+    fn search(&self, outer: &Record<'_>, name: &str, depth: usize, left: &mut usize) -> Result<Option<Step>, BtfError> {
+        let too_deep = BtfError::Malformed { at: outer.at, what: "a struct that is nested without an end" };
+        *left = left.checked_sub(outer.rest.len() / MEMBER).ok_or(too_deep.clone())?;
+        let depth = depth.checked_sub(1).ok_or(too_deep)?;
+        for (own, step) in members(outer) {
+            if own != 0 && self.string_at(own) == Some(name.as_bytes()) {
+                return Ok(Some(step));
+            }
+        }
+        for (own, step) in members(outer) {
+            if own != 0 {
+                continue;
+            }
+            let inner = self.resolved(step.id)?;
+            if !inner.kind.is_some_and(Kind::has_members) {
+                continue;
+            }
+            if let Some(found) = self.search(&inner, name, depth, left)? {
+                return Ok(Some(Step { bits: step.bits + found.bits, ..found }));
+            }
+        }
+        Ok(None)
+    }
+
+    fn extent(&self, step: Step) -> Result<Member, BtfError> {
+        let record = self.resolved(step.id)?;
+        let malformed = |what| BtfError::Malformed { at: record.at, what };
+        let kind = record.kind.ok_or(malformed("a member of an unknown kind"))?;
+        let aggregate = kind.has_members() || kind == Kind::Array;
+        let extent = match (step.width, narrow_int(&record)?) {
+            (0, Some((shift, width))) => Extent::Bits { offset: step.bits.saturating_add(u64::from(shift)), width },
+            (0, None) => {
+                if !step.bits.is_multiple_of(8) {
+                    return Err(malformed("a member that begins within a byte"));
+                }
+                let offset = i32::try_from(step.bits / 8).map_err(|_| malformed("a member that lies too far off"))?;
+                Extent::Bytes { offset: offset.unsigned_abs(), size: self.size(step.id)? }
+            }
+            (width, _) => Extent::Bits { offset: step.bits, width },
+        };
+        Ok(Member { id: step.id, extent, aggregate })
+    }
+}
+
+/// The members of a struct or union, each with the offset of its name, its place within the struct, and its width.
+fn members<'r>(outer: &Record<'r>) -> impl Iterator<Item = (u32, Step)> + use<'r> {
+    let flag = outer.flag;
+    outer.rest.chunks_exact(MEMBER).filter_map(move |member| {
+        let offset = word(member, 8)?;
+        let (bits, width) = if flag { (offset & 0x00ff_ffff, offset >> 24) } else { (offset, 0) };
+        Some((word(member, 0)?, Step { id: TypeId(word(member, 4)?), bits: u64::from(bits), width }))
+    })
+}
+
+/// Offset and width, in bits, of an int that is narrower than its bytes: how compilers before 2018 said bit-field.
+fn narrow_int(record: &Record<'_>) -> Result<Option<(u32, u32)>, BtfError> {
+    if record.kind != Some(Kind::Int) {
+        return Ok(None);
+    }
+    let encoding = record.word(0)?;
+    let (shift, width) = (encoding >> 16 & 0xff, encoding & 0xff);
+    let whole = shift == 0 && u64::from(width) == u64::from(record.size_or_type) * 8;
+    Ok(if whole { None } else { Some((shift, width)) })
+}

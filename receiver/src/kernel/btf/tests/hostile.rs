@@ -1,0 +1,123 @@
+//! Damaged BTF: refused or misread, but never a panic, and never without an end.
+
+use proptest::{prelude::*, sample::Index};
+
+use super::{
+    super::{Btf, BtfError, TypeId},
+    FUNCTIONS, KERNELS, TRACEPOINTS, targets,
+};
+
+/// Damage to raw bytes.
+#[derive(Clone, Debug)]
+enum Damage {
+    Byte(Index, u8),
+    Word(Index, u32),
+    /// A reference, a count or a width that is out of bounds only just.
+    Nudge(Index, i8),
+    Cut(Index),
+}
+
+impl Damage {
+    fn apply(&self, raw: &mut Vec<u8>) {
+        let word_at = |raw: &Vec<u8>, index: &Index| index.index((raw.len() / 4).max(1)) * 4;
+        match self {
+            Self::Byte(index, value) if !raw.is_empty() => {
+                let at = index.index(raw.len());
+                raw[at] = *value;
+            }
+            Self::Word(index, value) => {
+                let at = word_at(raw, index);
+                if let Some(word) = raw.get_mut(at..at + 4) {
+                    word.copy_from_slice(&value.to_ne_bytes());
+                }
+            }
+            Self::Nudge(index, by) => {
+                let at = word_at(raw, index);
+                if let Some(word) = raw.get_mut(at..at + 4).and_then(|word| word.first_chunk_mut()) {
+                    *word = u32::from_ne_bytes(*word).wrapping_add_signed(i32::from(*by)).to_ne_bytes();
+                }
+            }
+            Self::Cut(index) if !raw.is_empty() => raw.truncate(index.index(raw.len())),
+            Self::Byte(..) | Self::Cut(_) => {}
+        }
+    }
+}
+
+fn damage() -> impl Strategy<Value = Damage> {
+    prop_oneof![
+        4 => (any::<Index>(), any::<u8>()).prop_map(|(at, value)| Damage::Byte(at, value)),
+        4 => (any::<Index>(), any::<u32>()).prop_map(|(at, value)| Damage::Word(at, value)),
+        8 => (any::<Index>(), any::<i8>()).prop_map(|(at, by)| Damage::Nudge(at, by)),
+        1 => any::<Index>().prop_map(Damage::Cut),
+    ]
+}
+
+/// Asks everything that can be asked.
+fn exercise(btf: &Btf<'_>) {
+    for path in ["tstamp", "tstamp_type", "mono_delivery_time", "headers.protocol", "ts.0", "__sk_common.skc_family"] {
+        for name in ["sk_buff", "sock", "scm_timestamping_internal", "ktime_t"] {
+            let _ = btf.member(name, path);
+        }
+    }
+    for name in FUNCTIONS {
+        let _ = btf.function(name);
+    }
+    for name in TRACEPOINTS {
+        let _ = btf.tracepoint(name);
+    }
+    for id in 0..u32::try_from(btf.count()).unwrap_or(u32::MAX).saturating_add(2) {
+        let _ = btf.size(TypeId(id));
+    }
+    btf.sparse(&targets()).into_aya().expect("always sound");
+}
+
+proptest! {
+    #[test]
+    fn damaged_btf_is_survived(
+        kernel in 0..KERNELS.len(),
+        damages in prop::collection::vec(damage(), 1..20),
+        // Damage to the header alone is mostly refused; leave it be in most runs.
+        spared in prop_oneof![1 => Just(0_usize), 9 => Just(24)],
+    ) {
+        let (header, body) = KERNELS[kernel].raw.split_at(spared);
+        let mut damaged = body.to_vec();
+        damages.iter().for_each(|damage| damage.apply(&mut damaged));
+        let raw = [header, &damaged].concat();
+        if let Ok(btf) = Btf::parse(&raw) {
+            exercise(&btf);
+        }
+        let sound = Btf::parse(KERNELS[0].raw).expect("sound BTF");
+        if let Ok(module) = Btf::parse_module(&raw, &sound) {
+            exercise(&module);
+        }
+    }
+
+    #[test]
+    fn noise_is_survived(noise in prop::collection::vec(any::<u8>(), 0..200)) {
+        let raw = [&KERNELS[0].raw[..8], &noise].concat();
+        for raw in [&noise, &raw] {
+            if let Ok(btf) = Btf::parse(raw) {
+                exercise(&btf);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_no_btf_is_told_apart() {
+    let sound = KERNELS[0].raw;
+    let with = |at: usize, value: u8| {
+        let mut raw = sound.to_vec();
+        raw[at] = value;
+        Btf::parse(&raw).err()
+    };
+    assert!(matches!(Btf::parse(b"\x7fELF").err(), Some(BtfError::NotBtf(_))));
+    assert!(matches!(Btf::parse(&[]).err(), Some(BtfError::NotBtf(_))));
+    assert!(matches!(Btf::parse(&sound[..23]).err(), Some(BtfError::NotBtf(_))));
+    assert!(matches!(with(2, 2), Some(BtfError::NotBtf(_))), "a later version");
+    let mut foreign = sound.to_vec();
+    foreign.swap(0, 1);
+    assert_eq!(Btf::parse(&foreign).err(), Some(BtfError::ForeignByteOrder));
+    let last = sound.len() - 1;
+    assert!(matches!(with(last, b'x'), Some(BtfError::NotBtf(_))), "strings without an end");
+}

@@ -1,0 +1,66 @@
+//! Tests on the BTF of real kernels, on BTF laid out at random, and on damaged BTF.
+
+mod builder;
+mod hostile;
+mod kernels;
+mod layouts;
+mod modules;
+mod oracle;
+mod reduce;
+mod sparse;
+
+use std::fs;
+
+use super::{Btf, Target, VMLINUX, read};
+
+/// A kernel's reduced BTF; see `fixtures/btf/README.md`.
+pub(in crate::kernel) struct Kernel {
+    pub release: &'static str,
+    pub raw: &'static [u8],
+}
+
+macro_rules! kernels {
+    ($($release:literal),+) => { [$(Kernel { release: $release, raw: include_bytes!(concat!("../../../../fixtures/btf/", $release, ".btf")) }),+] };
+}
+
+/// The kernels of the fixtures, oldest first.
+pub(in crate::kernel) const KERNELS: [Kernel; 5] = kernels!["5.10", "6.1", "6.12", "6.18", "7.3"];
+
+/// What the programs attach to, as far as the fixtures keep it.
+const FUNCTIONS: [&str; 10] = [
+    "__udp_enqueue_schedule_skb",
+    "ip6_rcv_core",
+    "ip_rcv_core",
+    "skb_consume_udp",
+    "tcp_queue_rcv",
+    "tcp_recv_timestamp",
+    "tcp_v4_rcv",
+    "tcp_v6_rcv",
+    "udp_rcv",
+    "udpv6_rcv",
+];
+const TRACEPOINTS: [&str; 4] = ["skb_copy_datagram_iovec", "softirq_entry", "softirq_exit", "softirq_raise"];
+
+fn targets() -> Vec<Target<'static>> {
+    FUNCTIONS.map(Target::Function).into_iter().chain(TRACEPOINTS.map(Target::Tracepoint)).collect()
+}
+
+/// The raw BTF of the machine that the tests run on; says so where it has none.
+pub(in crate::kernel) fn running_kernel() -> Option<Vec<u8>> {
+    read(VMLINUX).inspect_err(|error| eprintln!("skipped on the running kernel: {error}")).ok()
+}
+
+/// Runs a check on the BTF of every fixture, and on the running kernel's where it has one.
+fn on_every_kernel(check: impl Fn(&str, &[u8])) {
+    for kernel in &KERNELS {
+        check(kernel.release, kernel.raw);
+    }
+    if let Some(raw) = running_kernel() {
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("/proc is mounted");
+        check(release.trim(), &raw);
+    }
+}
+
+fn parse(raw: &[u8]) -> Btf<'_> {
+    Btf::parse(raw).expect("sound BTF")
+}

@@ -1,0 +1,56 @@
+//! BTF of a module, which goes on where the kernel's ends.
+
+use super::{
+    super::{Btf, Extent, Kind, TypeId},
+    KERNELS,
+    builder::Builder,
+    parse,
+};
+
+#[test]
+fn a_module_knows_its_own_types_and_the_kernels() {
+    for kernel in &KERNELS {
+        let base = parse(kernel.raw);
+        let sk_buff = base.find("sk_buff", Kind::Struct).expect("every kernel has it");
+
+        let mut builder = Builder::after(kernel.raw, base.count());
+        let pointer = builder.add(Kind::Pointer, "", false, 0, sk_buff.0, &[]);
+        // The name of the second member is one of the kernel's strings.
+        let members = [("packet".to_owned(), sk_buff, 64)];
+        let own = builder.compound(Kind::Struct, "module_state", false, 8, &members);
+        let parameter = builder.string("skb");
+        let prototype = builder.add(Kind::Prototype, "", false, 1, 0, &[parameter, pointer.0]);
+        let function = builder.add(Kind::Function, "module_receive", false, 0, prototype.0, &[]);
+        let raw = builder.build();
+
+        let module = Btf::parse_module(&raw, &base).expect("sound BTF");
+        assert_eq!(pointer, TypeId(u32::try_from(base.count()).expect("few types")));
+        assert_eq!(module.find("module_state", Kind::Struct), Some(own));
+        assert_eq!(module.find("sk_buff", Kind::Struct), Some(sk_buff));
+        assert_eq!(base.find("module_state", Kind::Struct), None);
+
+        let in_kernel = base.member("sk_buff", "tstamp").expect("every kernel has it");
+        let in_module = module.member("module_state", "packet.tstamp").expect("the same, further in");
+        let (Extent::Bytes { offset, .. }, Extent::Bytes { offset: further, .. }) =
+            (in_kernel.extent, in_module.extent)
+        else {
+            panic!("a time is no bit-field");
+        };
+        assert_eq!(further, offset + 8);
+
+        let found = module.function("module_receive").expect("it is there");
+        assert_eq!(found.id, function);
+        assert_eq!(found.parameters[0].name, "skb");
+        assert_eq!(found.parameters[0].points_to, Some("sk_buff"));
+    }
+}
+
+#[test]
+fn a_type_of_the_module_comes_before_one_of_the_kernel() {
+    let base = parse(KERNELS[0].raw);
+    let mut builder = Builder::after(KERNELS[0].raw, base.count());
+    let own = builder.compound(Kind::Struct, "sk_buff", false, 4, &[]);
+    let raw = builder.build();
+    let module = Btf::parse_module(&raw, &base).expect("sound BTF");
+    assert_eq!(module.find("sk_buff", Kind::Struct), Some(own));
+}

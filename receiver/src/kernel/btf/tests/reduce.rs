@@ -1,0 +1,169 @@
+//! Reduces a kernel's BTF to what a few structs and functions are made of, to make the fixtures.
+
+use std::{collections::HashMap, env, fs, path::Path};
+
+use object::{Object as _, ObjectSection as _};
+
+use super::{
+    super::{Btf, Kind, TypeId, function::tracepoint_type, record::Record},
+    FUNCTIONS, TRACEPOINTS,
+    builder::Builder,
+    on_every_kernel, oracle, parse,
+};
+
+/// The structs that the fixtures keep, with all that they hold but not what they point to.
+const STRUCTS: [&str; 3] = ["sk_buff", "sock", "scm_timestamping_internal"];
+
+struct Reduction<'b, 'a> {
+    from: &'b Btf<'a>,
+    to: Builder,
+    copied: HashMap<TypeId, TypeId>,
+}
+
+impl Reduction<'_, '_> {
+    /// Copies a type, and first the types that it is made of.
+    fn copy(&mut self, id: TypeId) -> TypeId {
+        if id.0 == 0 {
+            return id;
+        }
+        if let Some(copied) = self.copied.get(&id) {
+            return *copied;
+        }
+        let record = self.from.record(id).expect("a sound record");
+        let copied = self.copy_record(&record);
+        self.copied.insert(id, copied);
+        copied
+    }
+
+    fn copy_record(&mut self, record: &Record<'_>) -> TypeId {
+        let kind = record.kind.expect("a known kind");
+        let name = self.name(record);
+        let word = |at| record.word(at).expect("a sound record");
+        match kind {
+            Kind::Int => self.to.add(kind, &name, record.flag, 0, record.size_or_type, &[word(0)]),
+            Kind::Array => {
+                let (element, index) = (self.copy(TypeId(word(0))), self.copy(TypeId(word(4))));
+                self.to.add(kind, "", false, 0, 0, &[element.0, index.0, word(8)])
+            }
+            Kind::Struct | Kind::Union => {
+                let members: Vec<u32> = (0..record.rest.len())
+                    .step_by(12)
+                    .flat_map(|at| [self.copy_string(word(at)), self.copy(TypeId(word(at + 4))).0, word(at + 8)])
+                    .collect();
+                self.to.add(kind, &name, record.flag, members.len() / 3, record.size_or_type, &members)
+            }
+            Kind::Prototype => {
+                let parameters: Vec<u32> = (0..record.rest.len())
+                    .step_by(8)
+                    .flat_map(|at| [self.copy_string(word(at)), self.copy(TypeId(word(at + 4))).0])
+                    .collect();
+                let returned = self.copy(TypeId(record.size_or_type));
+                self.to.add(kind, "", false, parameters.len() / 2, returned.0, &parameters)
+            }
+            Kind::Pointer => {
+                let target = self.pointee(TypeId(record.size_or_type));
+                self.to.add(kind, "", false, 0, target.0, &[])
+            }
+            Kind::Function | Kind::Typedef | Kind::Volatile | Kind::Const | Kind::Restrict | Kind::TypeTag => {
+                let target = self.copy(TypeId(record.size_or_type));
+                self.to.add(kind, &name, record.flag, 0, target.0, &[])
+            }
+            // Without their values: only sizes matter here.
+            Kind::Enum | Kind::Enum64 | Kind::Float | Kind::Forward => {
+                self.to.add(kind, &name, record.flag, 0, record.size_or_type, &[])
+            }
+            Kind::Variable | Kind::DataSection | Kind::DeclarationTag => panic!("{kind} is part of no struct"),
+        }
+    }
+
+    /// What is left behind a pointer: functions, and the names of structs.
+    fn pointee(&mut self, id: TypeId) -> TypeId {
+        if id.0 == 0 {
+            return id;
+        }
+        let record = self.from.record(id).expect("a sound record");
+        match record.kind {
+            Some(Kind::Prototype | Kind::Forward) => self.copy(id),
+            Some(kind @ (Kind::Struct | Kind::Union)) if record.name != 0 => {
+                let name = self.name(&record);
+                self.to.add(Kind::Forward, &name, kind == Kind::Union, 0, 0, &[])
+            }
+            Some(kind) if kind.is_modifier() => {
+                let target = self.pointee(TypeId(record.size_or_type));
+                let name = self.name(&record);
+                self.to.add(kind, &name, false, 0, target.0, &[])
+            }
+            _ => TypeId(0),
+        }
+    }
+
+    fn name(&self, record: &Record<'_>) -> String {
+        String::from_utf8(self.from.string(record).expect("a sound name").to_vec()).expect("a name in ASCII")
+    }
+
+    fn copy_string(&mut self, offset: u32) -> u32 {
+        let string = self.from.string_at(offset).expect("a sound name");
+        self.to.string(str::from_utf8(string).expect("a name in ASCII"))
+    }
+}
+
+/// The BTF of the structs and functions of the fixtures.
+pub fn reduce(from: &Btf<'_>) -> Vec<u8> {
+    let mut reduction = Reduction { from, to: Builder::new(), copied: HashMap::new() };
+    let tracepoints = TRACEPOINTS.map(tracepoint_type);
+    let roots = STRUCTS
+        .iter()
+        .map(|name| (*name, Kind::Struct))
+        .chain(FUNCTIONS.iter().map(|name| (*name, Kind::Function)))
+        .chain(tracepoints.iter().map(|name| (name.as_str(), Kind::Typedef)));
+    for (name, kind) in roots {
+        let id = from.find(name, kind).unwrap_or_else(|| panic!("the kernel has no {kind} {name}"));
+        reduction.copy(id);
+    }
+    reduction.to.build()
+}
+
+#[test]
+fn a_reduced_kernel_answers_as_the_whole_one() {
+    on_every_kernel(|release, raw| {
+        let whole = parse(raw);
+        let raw = reduce(&whole);
+        let reduced = parse(&raw);
+        for name in STRUCTS {
+            for member in oracle::member_names(&oracle::types(&raw), name) {
+                let expected = whole.member(name, &member).expect("a member of the whole kernel");
+                let found = reduced.member(name, &member).expect("a member of the reduced kernel");
+                assert_eq!(
+                    (found.extent, found.aggregate),
+                    (expected.extent, expected.aggregate),
+                    "{name}.{member} on {release}"
+                );
+            }
+        }
+        for name in FUNCTIONS {
+            let parameters = |btf: &Btf<'_>| format!("{:?}", btf.function(name).map(|function| function.parameters));
+            assert_eq!(parameters(&reduced), parameters(&whole), "{name} on {release}");
+        }
+        for name in TRACEPOINTS {
+            let parameters = |btf: &Btf<'_>| format!("{:?}", btf.tracepoint(name).map(|found| found.parameters));
+            assert_eq!(parameters(&reduced), parameters(&whole), "{name} on {release}");
+        }
+    });
+}
+
+/// Writes the fixtures; `fixtures/btf/README.md` has the command.
+#[test]
+#[ignore = "writes the fixtures of the kernels that BTF_FIXTURES names"]
+fn write_fixtures() {
+    let sources = env::var("BTF_FIXTURES").expect("BTF_FIXTURES=\"RELEASE=VMLINUX_OR_RAW_BTF ...\"");
+    for source in sources.split_whitespace() {
+        let (release, path) = source.split_once('=').expect("RELEASE=PATH");
+        let file = fs::read(path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let raw = object::File::parse(file.as_slice()).map_or_else(
+            |_| file.clone(),
+            |elf| elf.section_by_name(".BTF").expect("a .BTF section").data().expect("its bytes").to_vec(),
+        );
+        let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("fixtures/btf/{release}.btf"));
+        fs::write(&fixture, reduce(&parse(&raw))).unwrap_or_else(|error| panic!("{}: {error}", fixture.display()));
+    }
+}

@@ -1,0 +1,4 @@
+//! Everything that knows the kernel.
+
+pub mod btf;
+pub mod fields;
