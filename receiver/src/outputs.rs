@@ -56,9 +56,8 @@ fn variables(file: &Otlp) -> BTreeMap<&'static str, String> {
         variables.insert("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.clone());
     }
     if !file.headers.0.is_empty() {
-        let header = |(name, value): (&String, &String)| {
-            format!("{}={}", utf8_percent_encode(name, NON_ALPHANUMERIC), utf8_percent_encode(value, NON_ALPHANUMERIC))
-        };
+        let header =
+            |(name, value): (&String, &String)| format!("{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC));
         let headers: Vec<String> = file.headers.0.iter().map(header).collect();
         variables.insert("OTEL_EXPORTER_OTLP_HEADERS", headers.join(","));
     }

@@ -84,6 +84,7 @@ mod tests {
         description: "Time from raised to running.",
         instrument: Instrument::ExponentialHistogram,
         attributes: &[AttributeKey { key: "undercurrent.softirq", values: &["net_rx", "net_tx"], opt_in: false }],
+        view: crate::telemetry::View::Section,
     };
     const DROPPED: Descriptor = Descriptor {
         name: "undercurrent.softnet.dropped",
@@ -91,6 +92,7 @@ mod tests {
         description: "Packets that found the backlog full.",
         instrument: Instrument::Counter,
         attributes: &[AttributeKey { key: "cpu.logical_number", values: &[], opt_in: true }],
+        view: crate::telemetry::View::Section,
     };
 
     fn signals() -> [Entry<'static>; 2] {

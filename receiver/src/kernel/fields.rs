@@ -193,3 +193,6 @@ fn bit_field(extent: Extent) -> Result<u32, Absence> {
     let mask = ((1_u32 << width) - 1) << shift;
     Ok(u32::from(byte) | mask << 16)
 }
+
+#[cfg(test)]
+mod tests;

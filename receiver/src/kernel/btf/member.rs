@@ -61,26 +61,23 @@ impl Btf<'_> {
             .find_map(|kind| self.find(type_name, kind))
             .ok_or_else(|| BtfError::NoSuchType { kind: Kind::Struct, name: type_name.to_owned() })?;
         let mut step = Step { id: outermost, bits: 0, width: 0 };
+        let mut left = MAX_MEMBERS;
         for part in path.split('.') {
             let record = self.resolved(step.id)?;
+            let compound = step.width == 0 && record.kind.is_some_and(Kind::has_members);
             let inner = match record.kind {
-                _ if step.width != 0 => None,
+                _ if compound => self.search(&record, part, MAX_DEPTH, &mut left)?,
                 Some(Kind::Array) => self.element(&record, part)?,
-                Some(kind) if kind.has_members() => {
-                    let mut left = MAX_MEMBERS;
-                    Some(self.search(&record, part, MAX_DEPTH, &mut left)?.ok_or_else(|| BtfError::NoSuchMember {
-                        type_name: type_name.to_owned(),
-                        path: path.to_owned(),
-                        member: part.to_owned(),
-                    })?)
-                }
                 _ => None,
             };
-            let inner = inner.ok_or_else(|| BtfError::NotAStruct {
-                type_name: type_name.to_owned(),
-                path: path.to_owned(),
-                member: part.to_owned(),
-            })?;
+            let Some(inner) = inner else {
+                let (type_name, path, member) = (type_name.to_owned(), path.to_owned(), part.to_owned());
+                return Err(if compound {
+                    BtfError::NoSuchMember { type_name, path, member }
+                } else {
+                    BtfError::NotAStruct { type_name, path, member }
+                });
+            };
             step = Step { bits: step.bits.saturating_add(inner.bits), ..inner };
         }
         self.extent(step)

@@ -13,7 +13,7 @@ mod record;
 mod source;
 mod sparse;
 #[cfg(test)]
-mod tests;
+pub(in crate::kernel) mod tests;
 
 use std::{ffi::CStr, iter};
 

@@ -3,8 +3,10 @@
 use proptest::{prelude::*, sample::Index};
 
 use super::{
-    super::{Btf, BtfError, TypeId},
-    FUNCTIONS, KERNELS, TRACEPOINTS, targets,
+    super::{Btf, BtfError, Kind, TypeId, header::HEADER, record::HEAD},
+    FUNCTIONS, KERNELS, TRACEPOINTS,
+    builder::Builder,
+    targets,
 };
 
 /// Damage to raw bytes.
@@ -120,4 +122,28 @@ fn what_is_no_btf_is_told_apart() {
     assert_eq!(Btf::parse(&foreign).err(), Some(BtfError::ForeignByteOrder));
     let last = sound.len() - 1;
     assert!(matches!(with(last, b'x'), Some(BtfError::NotBtf(_))), "strings without an end");
+}
+
+#[test]
+fn kinds_of_the_future_are_skipped_where_the_btf_tells_their_length() {
+    let mut builder = Builder::new();
+    let int = builder.int(4, 0, 32);
+    // As large as the future kind's record: it becomes one below.
+    builder.add(Kind::Array, "", false, 0, 0, &[int.0, int.0, 1]);
+    let known = builder.compound(Kind::Struct, "known", false, 4, &[("id".to_owned(), int, 0)]);
+    let mut raw = builder.build();
+    let future = HEADER + HEAD + 4;
+    raw[future..future + HEAD].copy_from_slice(&[[0; 4], ((20_u32 << 24) | 3).to_ne_bytes(), [0; 4]].concat());
+    assert_eq!(Btf::parse(&raw).err(), Some(BtfError::UnknownKind { at: HEAD + 4, kind: 20 }));
+
+    // The longer header of 7.3 and, behind the strings, four bytes a kind.
+    let (fixed, element) = (6_u8, 2_u8);
+    let layout = [[0; 20 * 4].as_slice(), &[fixed, element, 0, 0]].concat();
+    let layout_at = u32::try_from(raw.len() - HEADER).expect("small");
+    raw.splice(HEADER..HEADER, [layout_at.to_ne_bytes(), (layout.len() as u32).to_ne_bytes()].concat());
+    raw[4] = 32;
+    raw.extend(&layout);
+    let btf = Btf::parse(&raw).expect("sound BTF");
+    assert_eq!(btf.find("known", Kind::Struct), Some(known));
+    assert_eq!(btf.count(), 4);
 }

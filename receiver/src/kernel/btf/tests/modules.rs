@@ -1,11 +1,32 @@
 //! BTF of a module, which goes on where the kernel's ends.
 
+use std::fs;
+
 use super::{
-    super::{Btf, Extent, Kind, TypeId},
+    super::{Btf, Extent, Kind, TypeId, VMLINUX, read},
     KERNELS,
     builder::Builder,
-    parse,
+    parse, running_kernel,
 };
+
+#[test]
+fn the_running_kernels_modules_are_read() {
+    let Some(raw) = running_kernel() else { return };
+    let kernel = parse(&raw);
+    let mut modules = 0;
+    for entry in fs::read_dir("/sys/kernel/btf").expect("the kernel's own is there") {
+        let name = entry.expect("a directory entry").file_name();
+        let name = name.to_str().expect("modules are named in ASCII");
+        if name == VMLINUX {
+            continue;
+        }
+        let raw = read(name).expect("a loaded module");
+        let module = Btf::parse_module(&raw, &kernel).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(module.count() > kernel.count(), "{name} adds types");
+        modules += 1;
+    }
+    eprintln!("{modules} modules are loaded");
+}
 
 #[test]
 fn a_module_knows_its_own_types_and_the_kernels() {

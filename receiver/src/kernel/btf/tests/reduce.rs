@@ -83,7 +83,7 @@ impl Reduction<'_, '_> {
         }
         let record = self.from.record(id).expect("a sound record");
         match record.kind {
-            Some(Kind::Prototype) => self.copy(id),
+            Some(Kind::Prototype | Kind::Forward) => self.copy(id),
             Some(kind @ (Kind::Struct | Kind::Union)) if record.name != 0 => {
                 let name = self.name(&record);
                 self.to.add(Kind::Forward, &name, kind == Kind::Union, 0, 0, &[])

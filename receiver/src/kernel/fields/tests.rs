@@ -1,0 +1,195 @@
+//! Declarations as the linker leaves them, and where kernels have the fields.
+
+use object::{
+    Architecture, BinaryFormat, Endianness, SectionKind, SymbolFlags, SymbolKind, SymbolScope,
+    write::{Object, Symbol, SymbolSection},
+};
+use proptest::prelude::*;
+
+use super::*;
+use crate::kernel::btf::tests::{KERNELS, running_kernel};
+
+/// The product's own object, as the linker wrote it.
+const LINKED: &[u8] = crate::kernel::object::OBJECT;
+/// Where the programs' fields are declared.
+const SOURCE: &str = include_str!("../../../../receiver-ebpf/src/kernel/fields.rs");
+
+fn field(symbol: &str, size: u32) -> FieldDeclaration {
+    FieldDeclaration { symbol: symbol.to_owned(), size }
+}
+
+/// An object with a section of these globals, each with its bytes.
+fn object(endianness: Endianness, section: &str, globals: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut object = Object::new(BinaryFormat::Elf, Architecture::Bpf, endianness);
+    let section = object.add_section(Vec::new(), section.as_bytes().to_vec(), SectionKind::ReadOnlyData);
+    for (name, bytes) in globals {
+        let value = object.append_section_data(section, bytes, 1);
+        object.add_symbol(Symbol {
+            name: name.as_bytes().to_vec(),
+            value,
+            size: bytes.len() as u64,
+            kind: SymbolKind::Data,
+            scope: SymbolScope::Linkage,
+            weak: false,
+            section: SymbolSection::Section(section),
+            flags: SymbolFlags::None,
+        });
+    }
+    object.write().expect("a sound object")
+}
+
+#[test]
+fn fields_are_found_in_what_the_linker_wrote() {
+    let expected = [
+        field("scm_timestamping_internal.ts", 16),
+        field("sk_buff.head", 8),
+        field("sk_buff.network_header", 2),
+        field("sk_buff.protocol", 2),
+        field("sk_buff.tstamp", 8),
+        field("sk_buff.tstamp_type..sk_buff.mono_delivery_time", 0),
+        field("sock.__sk_common.skc_family", 2),
+        field("sock.__sk_common.skc_v6_daddr", 16),
+    ];
+    assert_eq!(declared(LINKED).expect("a sound object"), expected);
+}
+
+#[test]
+fn both_byte_orders_are_read_and_other_sections_are_not() {
+    let little = object(Endianness::Little, SECTION, &[("a.b", &[4, 0, 0, 0]), ("a.c.d", &[0; 4])]);
+    let big = object(Endianness::Big, SECTION, &[("a.b", &[0, 0, 0, 4]), ("a.c.d", &[0; 4])]);
+    for object in [little, big] {
+        assert_eq!(declared(&object).expect("a sound object"), [field("a.b", 4), field("a.c.d", 0)]);
+    }
+    let other = object(Endianness::Little, ".rodata.flags", &[("signal.latency", &[0; 4])]);
+    assert_eq!(declared(&other).expect("a sound object"), []);
+}
+
+#[test]
+fn what_is_no_declaration_is_refused_by_name() {
+    let refusal = |name, bytes| {
+        let object = object(Endianness::Little, SECTION, &[(name, bytes)]);
+        declared(&object).expect_err("no declaration").to_string()
+    };
+    let short: &[u8] = &[0; 2];
+    insta::assert_snapshot!(refusal("tstamp", &[0; 4]), @r#"the eBPF object declares "tstamp" as a kernel field: its name is no struct and path"#);
+    insta::assert_snapshot!(refusal("sk_buff.", &[0; 4]), @r#"the eBPF object declares "sk_buff." as a kernel field: its name is no struct and path"#);
+    insta::assert_snapshot!(refusal("sk_buff.head", short), @r#"the eBPF object declares "sk_buff.head" as a kernel field: it has not four bytes"#);
+    assert!(matches!(declared(b"no object"), Err(DeclarationError::Object(_))));
+}
+
+proptest! {
+    #[test]
+    fn damaged_objects_are_survived(edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8)) {
+        let mut damaged = LINKED.to_vec();
+        for (at, value) in edits {
+            let at = at.index(damaged.len());
+            damaged[at] = value;
+        }
+        let _ = declared(&damaged);
+    }
+}
+
+/// The fields that the source declares, in its order.
+fn declared_by_source() -> Vec<FieldDeclaration> {
+    let declaration = |line: &str| {
+        let (head, path) = line.split_once(" = \"")?;
+        let (_, kind) = head.split_once(": ")?;
+        let size = match kind {
+            "BitField" => 0,
+            "Field<u8>" => 1,
+            "Field<u16>" => 2,
+            "Field<u32>" => 4,
+            "Field<u64>" => 8,
+            "Field<[u64; 2]>" => 16,
+            other => panic!("how large is a {other}?"),
+        };
+        Some(field(path.trim_end_matches("\";"), size))
+    };
+    SOURCE.lines().filter_map(declaration).collect()
+}
+
+#[test]
+fn every_field_has_its_place_in_every_kernel() {
+    let fields = declared_by_source();
+    assert_eq!(fields.len(), declared(LINKED).expect("a sound object").len(), "source and object declare the same");
+    let mut table = String::new();
+    for kernel in &KERNELS {
+        let btf = Btf::parse(kernel.raw).expect("sound BTF");
+        table += &format!("{}\n", kernel.release);
+        for resolved in resolve(&btf, &fields) {
+            let place = match (&resolved.state, resolved.declaration.size) {
+                (FieldState::Present(value), 0) => format!("byte {} mask {:#04x}", value & 0xffff, value >> 16),
+                (FieldState::Present(value), size) => format!("byte {value}, {size} bytes"),
+                (FieldState::Absent(why), _) => format!("absent: {why}"),
+            };
+            table += &format!("  {:30} {place}\n", resolved.declaration.symbol);
+        }
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn the_running_kernel_has_the_fields_that_all_kernels_have() {
+    let Some(raw) = running_kernel() else { return };
+    let btf = Btf::parse(&raw).expect("sound BTF");
+    let fields = ["sk_buff.tstamp", "sk_buff.head"].map(|symbol| field(symbol, 8));
+    for resolved in resolve(&btf, &fields) {
+        assert!(matches!(resolved.state, FieldState::Present(_)), "{resolved:?}");
+    }
+}
+
+/// The state of one field on the kernel of the 6.12 fixture.
+fn on_6_12(symbol: &str, size: u32) -> Result<u32, String> {
+    let btf = Btf::parse(KERNELS[2].raw).expect("sound BTF");
+    let [resolved] = resolve(&btf, &[field(symbol, size)]).try_into().expect("one for one");
+    if matches!(resolved.state, FieldState::Absent(_)) {
+        assert_eq!(resolved.value(), if size == 0 { 0 } else { ABSENT });
+    }
+    match resolved.state {
+        FieldState::Present(value) => Ok(value),
+        FieldState::Absent(why) => Err(why.to_string()),
+    }
+}
+
+#[test]
+fn sizes_must_agree_but_for_the_first_words_of_an_aggregate() {
+    assert_eq!(on_6_12("sk_buff.tstamp", 8), Ok(32));
+    assert_eq!(on_6_12("sk_buff.tstamp", 4), Err("it has 8 bytes here, not 4".to_owned()));
+    assert_eq!(on_6_12("sk_buff.protocol", 4), Err("it has 2 bytes here, not 4".to_owned()));
+    assert_eq!(on_6_12("scm_timestamping_internal.ts", 16), Ok(0));
+    assert_eq!(on_6_12("scm_timestamping_internal.ts", 48), Ok(0));
+    assert_eq!(on_6_12("scm_timestamping_internal.ts", 49), Err("it has 48 bytes here, not 49".to_owned()));
+    assert_eq!(on_6_12("scm_timestamping_internal.ts.1", 16), Ok(16));
+}
+
+#[test]
+fn bit_fields_are_bytes_and_masks() {
+    assert_eq!(on_6_12("sk_buff.tstamp_type", 0), Ok(129 | 0b11 << 16));
+    assert_eq!(on_6_12("sk_buff.tstamp_type", 1), Err("it is a bit-field of 2 bits here, not 1 bytes".to_owned()));
+    assert_eq!(on_6_12("sk_buff.active_extensions", 0).map(|value| value >> 16), Ok(0xff), "a whole byte");
+    assert_eq!(on_6_12("sk_buff.protocol", 0), Err("it is no bit-field here but has 2 bytes".to_owned()));
+}
+
+#[test]
+fn bits_outside_of_one_byte_are_absent() {
+    let outside = Err(Absence::Bits { offset: 6, width: 3 });
+    assert_eq!(bit_field(Extent::Bits { offset: 6, width: 3 }), outside);
+    assert!(bit_field(Extent::Bits { offset: 0, width: 0 }).is_err());
+    assert!(bit_field(Extent::Bits { offset: 8 << 16, width: 1 }).is_err());
+    assert!(bit_field(Extent::Bits { offset: u64::MAX, width: u32::MAX }).is_err());
+}
+
+proptest! {
+    #[test]
+    fn a_bit_field_within_a_byte_has_its_byte_and_its_bits(byte in 0_u32..=0xffff, first in 0_u32..8, width in 1_u32..=8) {
+        let value = bit_field(Extent::Bits { offset: u64::from(byte * 8 + first), width });
+        if first + width > 8 {
+            prop_assert!(value.is_err());
+        } else {
+            let value = value.expect("it lies within a byte");
+            prop_assert_eq!(value & 0xffff, byte);
+            prop_assert_eq!((value >> 16).count_ones(), width);
+            prop_assert_ne!(value, ABSENT);
+        }
+    }
+}

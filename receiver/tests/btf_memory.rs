@@ -1,0 +1,46 @@
+//! What the running kernel's BTF takes, measured at the allocator. A test binary of its own: the peak is the process's.
+
+use std::fs;
+
+use peak_alloc::PeakAlloc;
+use undercurrent::kernel::{
+    btf::{Btf, Target, VMLINUX, read},
+    fields,
+};
+
+#[global_allocator]
+static ALLOCATOR: PeakAlloc = PeakAlloc;
+
+const MEGABYTE: usize = 1 << 20;
+
+#[test]
+fn reading_the_kernels_types_takes_little_beside_their_bytes() {
+    let raw = match read(VMLINUX) {
+        Ok(raw) => raw,
+        Err(error) => return eprintln!("skipped: {error}"),
+    };
+    let object = fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/fields.o")).expect("the fixture");
+    let declarations = fields::declared(&object).expect("a sound object");
+    let targets = [Target::Function("tcp_v4_rcv"), Target::Function("udpv6_rcv"), Target::Tracepoint("softirq_entry")];
+
+    let before = ALLOCATOR.current_usage();
+    ALLOCATOR.reset_peak_usage();
+    let btf = Btf::parse(&raw).expect("sound BTF");
+    let resolved = fields::resolve(&btf, &declarations);
+    let sparse = btf.sparse(&targets);
+    let reading = ALLOCATOR.peak_usage() - before;
+    assert_eq!(resolved.len(), declarations.len());
+    drop(btf);
+    drop(raw);
+
+    let before = ALLOCATOR.current_usage();
+    ALLOCATOR.reset_peak_usage();
+    let aya = sparse.into_aya().expect("sound BTF");
+    let loading = ALLOCATOR.peak_usage() - before;
+    drop(aya);
+
+    eprintln!("reading took {reading} bytes beside the raw ones, aya {loading} beside the sparse ones");
+    assert!(reading < 8 * MEGABYTE, "reading took {reading} bytes");
+    // A growing vector of aya's types is held twice at the last doubling.
+    assert!(loading < 16 * MEGABYTE, "aya took {loading} bytes");
+}
