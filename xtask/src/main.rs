@@ -1,14 +1,21 @@
 //! The one door for developers: `cargo xtask help`.
 
+mod collector;
 mod machine;
+mod process;
 
 use clap::Parser;
 
 /// Developer commands of Undercurrent.
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
-enum Command {}
+enum Command {
+    /// Build a real OpenTelemetry Collector into the cache, for the tests that send to one.
+    Collector(collector::Arguments),
+}
 
 fn main() -> anyhow::Result<()> {
-    match Command::parse() {}
+    match Command::parse() {
+        Command::Collector(arguments) => collector::command(&arguments),
+    }
 }
