@@ -47,13 +47,20 @@ pub fn end(child: &mut Child, patience: Duration) -> anyhow::Result<ExitStatus> 
 
 #[cfg(test)]
 mod tests {
-    use std::{os::unix::process::ExitStatusExt as _, process::Command};
+    use std::{
+        io::{BufRead as _, BufReader},
+        os::unix::process::ExitStatusExt as _,
+        process::{Command, Stdio},
+    };
 
     use super::*;
 
     #[test]
     fn a_process_that_ignores_the_request_is_ended_all_the_same() {
-        let mut deaf = Command::new("sh").args(["-c", "trap '' TERM; while :; do sleep 0.01; done"]).spawn().unwrap();
+        let script = "trap '' TERM; echo deaf; while :; do sleep 0.01; done";
+        let mut deaf = Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        // Until the shell has said so, it does not ignore anything yet.
+        BufReader::new(deaf.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
         let status = end(&mut deaf, Duration::from_millis(300)).unwrap();
         assert_eq!(status.signal(), Some(9));
     }

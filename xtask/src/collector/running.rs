@@ -26,12 +26,11 @@ const STOP: Duration = Duration::from_secs(15);
 pub struct Collector {
     child: Child,
     folder: TempDir,
-    grpc: SocketAddr,
-    http: SocketAddr,
+    address: SocketAddr,
 }
 
 impl Collector {
-    /// Starts one on free ports and waits until it takes requests.
+    /// Starts one on a free port and waits until it takes requests.
     pub fn start() -> anyhow::Result<Self> {
         let binary = super::path()?;
         // Another process may take a port between choosing it and binding it.
@@ -46,11 +45,11 @@ impl Collector {
 
     fn try_start(binary: &Path) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir().context("cannot make a folder for the collector")?;
-        let [grpc, http] = free_addresses()?;
+        let address = free_address()?;
         let config = folder.path().join("config.yaml");
         let file = folder.path().join("metrics.jsonl");
         File::create(&config)
-            .and_then(|mut writer| writer.write_all(settings(grpc, http, &file).as_bytes()))
+            .and_then(|mut writer| writer.write_all(settings(address, &file).as_bytes()))
             .with_context(|| format!("cannot write {}", config.display()))?;
         let log = File::create(folder.path().join("log")).context("cannot write the collector's log")?;
         let child = Command::new(binary)
@@ -62,7 +61,7 @@ impl Collector {
             .stderr(log)
             .spawn()
             .with_context(|| format!("cannot start {}", binary.display()))?;
-        let mut collector = Self { child, folder, grpc, http };
+        let mut collector = Self { child, folder, address };
         collector.wait_until_ready()?;
         Ok(collector)
     }
@@ -76,14 +75,9 @@ impl Collector {
         })
     }
 
-    /// Where it takes OTLP over gRPC.
-    pub fn grpc_endpoint(&self) -> String {
-        format!("http://{}", self.grpc)
-    }
-
-    /// Where it takes OTLP over HTTP.
-    pub fn http_endpoint(&self) -> String {
-        format!("http://{}", self.http)
+    /// Where it takes OTLP over gRPC, as `OTEL_EXPORTER_OTLP_ENDPOINT` has it.
+    pub fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
     }
 
     /// The requests written so far.
@@ -110,18 +104,16 @@ impl Drop for Collector {
     }
 }
 
-/// Two addresses on loopback that were free a moment ago.
-fn free_addresses() -> anyhow::Result<[SocketAddr; 2]> {
-    let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port on loopback");
-    // Held together, so that they differ.
-    let (first, second) = (bind()?, bind()?);
-    Ok([first.local_addr()?, second.local_addr()?])
+/// An address on loopback that was free a moment ago.
+fn free_address() -> anyhow::Result<SocketAddr> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port on loopback")?;
+    Ok(listener.local_addr()?)
 }
 
-fn settings(grpc: SocketAddr, http: SocketAddr, file: &Path) -> String {
+fn settings(address: SocketAddr, file: &Path) -> String {
     let file = file.display();
     format!(
-        "receivers: {{otlp: {{protocols: {{grpc: {{endpoint: '{grpc}'}}, http: {{endpoint: '{http}'}}}}}}}}\n\
+        "receivers: {{otlp: {{protocols: {{grpc: {{endpoint: '{address}'}}}}}}}}\n\
          exporters: {{file: {{path: '{file}', flush_interval: 50ms}}}}\n\
          service:\n  \
            telemetry: {{metrics: {{level: none}}}}\n  \
