@@ -1,5 +1,4 @@
 //! The machine that a command runs on: where to keep what is expensive to make, and how to install what is missing.
-#![expect(dead_code, reason = "the commands that need these come with them")]
 
 use std::{
     env,

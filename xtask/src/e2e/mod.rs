@@ -1,6 +1,9 @@
 //! `cargo xtask e2e`: the sidecar's own binary with the real programs it works with.
 
-mod collector;
+pub mod collector;
+pub mod compose;
+mod docker;
+mod expected;
 mod invariants;
 mod traffic;
 
@@ -24,6 +27,8 @@ pub struct Arguments {
 enum Scenario {
     /// The sidecar sends to a collector on loopback; what the collector wrote is checked.
     Collector,
+    /// examples/docker-compose with a real Docker engine of its own; what its collector wrote is checked.
+    Compose,
 }
 
 /// Runs one scenario.
@@ -36,6 +41,7 @@ pub fn command(arguments: Arguments) -> anyhow::Result<()> {
     };
     match arguments.scenario {
         Scenario::Collector => collector::run(&sidecar),
+        Scenario::Compose => compose::run(&sidecar),
     }
 }
 
