@@ -223,3 +223,44 @@ fn attributes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Attributes, 
     }
     Ok(map)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str = r#"{"resourceMetrics":[{"resource":{"attributes":[{"key":"cpu","value":{"intValue":"3"}}]},"scopeMetrics":[{"metrics":[{"name":"n","sum":{"dataPoints":[{"timeUnixNano":"7","asInt":"42"}],"aggregationTemporality":2}}]}]}]}"#;
+
+    fn read(text: &str) -> anyhow::Result<Vec<Request>> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(&file, text).unwrap();
+        Request::read_all(file.path())
+    }
+
+    #[test]
+    fn numbers_written_as_strings_are_numbers() {
+        let requests = read(&format!("{LINE}\n")).unwrap();
+        let (resource, metric) = requests[0].metrics().next().unwrap();
+        assert_eq!(resource["cpu"], "3");
+        let point = &metric.sum.as_ref().unwrap().data_points[0];
+        assert_eq!((point.time_unix_nano, point.value.get()), (7, Some(42.0)));
+    }
+
+    #[test]
+    fn a_line_that_is_still_being_written_is_left_for_later() {
+        assert_eq!(read(&format!("{LINE}\n{}", &LINE[..40])).unwrap().len(), 1);
+        assert_eq!(read(&LINE[..40]).unwrap().len(), 0);
+    }
+
+    #[test]
+    fn a_line_that_is_no_request_is_named() {
+        let error = read(&format!("{LINE}\nnonsense\n")).unwrap_err();
+        assert!(error.to_string().starts_with("line 2 of "), "{error}");
+    }
+
+    #[test]
+    fn an_attribute_that_stands_twice_is_refused() {
+        let twice = r#"{"key":"cpu","value":{"intValue":"3"}}"#;
+        let error = read(&format!("{}\n", LINE.replace(twice, &format!("{twice},{twice}")))).unwrap_err();
+        assert!(format!("{error:#}").contains("stands twice"), "{error:#}");
+    }
+}
