@@ -1,8 +1,11 @@
 //! The one door for developers: `cargo xtask help`.
 
 mod build_ebpf;
+mod collector;
+mod e2e;
 mod lint;
 mod machine;
+mod process;
 mod run;
 mod test;
 mod tools;
@@ -25,6 +28,10 @@ enum Command {
     Fmt,
     /// Run a command under another kernel, in a virtual machine
     Vm(vm::Vm),
+    /// Build a real OpenTelemetry Collector into the cache, for the tests that send to one
+    Collector(collector::Arguments),
+    /// Run the sidecar with the real programs it works with
+    E2e(e2e::Arguments),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -34,6 +41,8 @@ fn main() -> anyhow::Result<()> {
         Command::BuildEbpf(options) => build_ebpf::run(&options),
         Command::Fmt => lint::format(),
         Command::Vm(vm) => vm.run(),
+        Command::Collector(arguments) => collector::command(&arguments),
+        Command::E2e(arguments) => e2e::command(arguments),
     }
 }
 

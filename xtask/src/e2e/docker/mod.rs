@@ -1,0 +1,7 @@
+//! A Docker engine of a test's own, apart from any other on the machine, and images for it that nobody had to pull.
+
+mod cgroup;
+mod engine;
+pub mod images;
+
+pub use engine::Engine;
