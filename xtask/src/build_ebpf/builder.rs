@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 
-use super::{object, sources};
+use super::{btf, object, sources};
 use crate::machine;
 
 /// The ways to build the kernel side.
@@ -79,7 +79,8 @@ impl Builder {
             command.arg("-Zbuild-std=core");
         }
         machine::run(&mut command)?;
-        let bytes = object::stripped(&self.strip, &target.join("bpfel-unknown-none/ebpf/undercurrent"))?;
+        let mut bytes = object::stripped(&self.strip, &target.join("bpfel-unknown-none/ebpf/undercurrent"))?;
+        btf::sort_forward_declarations(&mut bytes)?;
         for folder in [machine::workspace(), target] {
             object::refuse_path(&bytes, folder)?;
         }

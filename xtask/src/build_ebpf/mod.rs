@@ -4,6 +4,7 @@
 //! so anyone must be able to make the same bytes again: one builder is the reference, and what it was is written beside
 //! the object.
 
+mod btf;
 mod builder;
 mod object;
 mod record;
