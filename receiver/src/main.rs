@@ -19,6 +19,7 @@ use undercurrent::{
 const CANNOT_RUN: u8 = 2;
 
 fn main() -> ExitCode {
+    keep_memory_small();
     let command = cli::parse(std::env::args_os()).unwrap_or_else(|error| error.exit());
     let ended = match command {
         Command::Run(run) => measure(run).map(|()| ExitCode::SUCCESS),
@@ -36,6 +37,16 @@ fn main() -> ExitCode {
         eprintln!("undercurrent: {error:#}");
         ExitCode::from(CANNOT_RUN)
     })
+}
+
+/// Keeps large buffers of the start (the kernel's types, mostly) from leaving holes in the heap for good: glibc raises the
+/// size from which it returns memory at once each time a larger block is freed, unless it is told one.
+fn keep_memory_small() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it sets a parameter of the allocator, and no other thread runs yet.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 128 * 1024);
+    }
 }
 
 fn measure(run: Run) -> anyhow::Result<()> {

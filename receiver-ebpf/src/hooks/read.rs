@@ -10,7 +10,10 @@ use super::{ETH_P_IP, ETH_P_IPV6, IPPROTO_TCP, IPPROTO_UDP, reached_socket};
 use crate::{
     kernel::{
         event::PacketEvent,
-        fields::{SCM_TIMESTAMP, SKB_HEAD, SKB_NETWORK_HEADER, SKB_PROTOCOL, SOCK_FAMILY, SOCK_V6_DADDR},
+        fields::{
+            SCM_KTIME, SCM_NANOSECONDS, SCM_SECONDS, SKB_HEAD, SKB_NETWORK_HEADER, SKB_PROTOCOL, SOCK_FAMILY,
+            SOCK_V6_DADDR,
+        },
     },
     signals::latency,
 };
@@ -23,12 +26,28 @@ const SECOND: u64 = 1_000_000_000;
 #[fentry]
 fn tcp_recv_timestamp(ctx: FEntryContext) -> i32 {
     // SAFETY: arguments 1 and 2 have the types above.
-    let (network, [seconds, nanoseconds]) = unsafe { (peer_network(ctx.arg(1)), SCM_TIMESTAMP.load(ctx.arg(2))) };
+    let (network, stamp) = unsafe { (peer_network(ctx.arg(1)), stamp(ctx.arg(2))) };
     if let Some(cells) = latency::here() {
-        let event = PacketEvent::since(seconds.wrapping_mul(SECOND).wrapping_add(nanoseconds));
+        let event = PacketEvent::since(stamp);
         latency::reached(cells, Path::of(Layer::SocketRead, Transport::Tcp, network), &event);
     }
     0
+}
+
+/// The receive timestamp that a read returns, in nanoseconds.
+///
+/// # Safety
+/// `timestamps` is a typed `struct scm_timestamping_internal *`.
+#[inline(always)]
+unsafe fn stamp(timestamps: *const u8) -> u64 {
+    // SAFETY: by the caller; a kernel has either the first two fields or the last as a number.
+    unsafe {
+        if SCM_SECONDS.present() {
+            SCM_SECONDS.load(timestamps).wrapping_mul(SECOND).wrapping_add(SCM_NANOSECONDS.load(timestamps))
+        } else {
+            SCM_KTIME.load(timestamps)
+        }
+    }
 }
 
 /// The IP version that a socket's packets have, which on a dual-stack socket is not its family.

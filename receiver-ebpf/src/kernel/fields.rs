@@ -18,6 +18,10 @@ fields! {
     SOCK_FAMILY: Field<u16> = "sock.__sk_common.skc_family";
     /// The peer's IPv6 address, which is IPv4-mapped for IPv4 traffic of a dual-stack socket.
     SOCK_V6_DADDR: Field<[u64; 2]> = "sock.__sk_common.skc_v6_daddr";
-    /// The timestamp of the data that a read returned.
-    SCM_TIMESTAMP: Field<[u64; 2]> = "scm_timestamping_internal.ts";
+    /// The timestamp of the data that a read returned, up to 7.1: its seconds.
+    SCM_SECONDS: Field<u64> = "scm_timestamping_internal.ts.0.tv_sec";
+    /// The nanoseconds within that second.
+    SCM_NANOSECONDS: Field<u64> = "scm_timestamping_internal.ts.0.tv_nsec";
+    /// The same timestamp from 7.2 on: nanoseconds, all of it.
+    SCM_KTIME: Field<u64> = "scm_timestamping_internal.ts.0";
 }

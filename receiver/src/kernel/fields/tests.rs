@@ -41,7 +41,9 @@ fn object(endianness: Endianness, section: &str, globals: &[(&str, &[u8])]) -> V
 #[test]
 fn fields_are_found_in_what_the_linker_wrote() {
     let expected = [
-        field("scm_timestamping_internal.ts", 16),
+        field("scm_timestamping_internal.ts.0", 8),
+        field("scm_timestamping_internal.ts.0.tv_nsec", 8),
+        field("scm_timestamping_internal.ts.0.tv_sec", 8),
         field("sk_buff.head", 8),
         field("sk_buff.network_header", 2),
         field("sk_buff.protocol", 2),
