@@ -5,10 +5,12 @@ mod attributes;
 mod descriptor;
 mod histogram;
 mod resource;
+mod scale;
 mod snapshot;
 
 pub use attributes::{Attributes, Value};
 pub use descriptor::{AttributeKey, Descriptor, Instrument, SCHEMA_URL, SCOPE, View};
-pub use histogram::{ExponentialHistogram, Scale};
+pub use histogram::ExponentialHistogram;
 pub use resource::{INSTANCE_NAMESPACE, Resource};
+pub use scale::Scale;
 pub use snapshot::{Data, Metric, Point, ResourceMetrics, Snapshot, UnixNanos};
