@@ -2,6 +2,7 @@
 //! the kernel nor the wire.
 
 mod attributes;
+mod delivery;
 mod descriptor;
 mod histogram;
 mod resource;
@@ -9,6 +10,7 @@ mod scale;
 mod snapshot;
 
 pub use attributes::{Attributes, Value};
+pub use delivery::Delivery;
 pub use descriptor::{AttributeKey, Descriptor, Instrument, SCHEMA_URL, SCOPE, View};
 pub use histogram::ExponentialHistogram;
 pub use resource::{INSTANCE_NAMESPACE, Resource};
