@@ -142,7 +142,8 @@ impl Sidecar {
                 Err(error) => tracing::warn!("signal `{name}` yields nothing this time: {error}"),
             }
         }
-        for metric in self.itself.read(&self.kernel, self.last_collect, exports) {
+        let deliveries: Vec<_> = exports.iter().map(|output| (output.output(), output.totals())).collect();
+        for metric in self.itself.read(&self.kernel, self.last_collect, &deliveries) {
             merge(&mut metrics, metric);
         }
         self.last_collect = Some(began.elapsed());

@@ -6,13 +6,18 @@ use std::{
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     process::Command,
+    sync::LazyLock,
 };
 
 use anyhow::{Context as _, bail};
 
-/// The checkout's root.
+/// The checkout's root: the one that cargo was called in, since checkouts may share a folder of built programs.
 pub fn workspace() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
+    static ROOT: LazyLock<PathBuf> = LazyLock::new(|| {
+        let package = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+        Path::new(&package).parent().unwrap_or(Path::new(".")).to_owned()
+    });
+    &ROOT
 }
 
 /// A folder outside the checkout for what is expensive to make (kernels, collectors, tools), kept between runs:

@@ -10,7 +10,7 @@ use aya_ebpf::{
 
 #[unsafe(link_section = "license")]
 #[unsafe(no_mangle)]
-static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
+static LICENSE: [u8; 4] = *b"GPL\0";
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {

@@ -17,4 +17,4 @@ mod testing;
 
 pub use output::{Output, Outputs};
 pub use split::{Part, REQUEST_LIMIT, Requests, requests};
-pub use statistics::{Statistics, Totals};
+pub use statistics::Statistics;

@@ -1,31 +1,17 @@
 //! What an output did, counted.
 
 use std::{
-    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-/// Totals of one output since it was opened.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Points delivered and accepted.
-    pub points: u64,
-    /// Failed deliveries by reason: a gRPC status code or a system error, in lower snake case.
-    pub failures: BTreeMap<&'static str, u64>,
-    /// Points that the receiver refused out of deliveries it accepted otherwise.
-    pub rejected_points: u64,
-    /// Snapshots given up for a newer one, or at the end.
-    pub dropped_snapshots: u64,
-    /// Time spent on the last snapshot delivered, without the waits between tries.
-    pub last_duration: Option<Duration>,
-}
+use crate::telemetry::Delivery;
 
 /// A handle on an output's totals, cheap to clone; the output goes on counting behind it.
 #[derive(Clone, Debug)]
 pub struct Statistics {
     output: &'static str,
-    totals: Arc<Mutex<Totals>>,
+    totals: Arc<Mutex<Delivery>>,
 }
 
 impl Statistics {
@@ -41,7 +27,7 @@ impl Statistics {
 
     /// The totals so far.
     #[must_use]
-    pub fn totals(&self) -> Totals {
+    pub fn totals(&self) -> Delivery {
         self.lock().clone()
     }
 
@@ -65,7 +51,7 @@ impl Statistics {
         self.lock().dropped_snapshots += 1;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Totals> {
+    fn lock(&self) -> MutexGuard<'_, Delivery> {
         self.totals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use super::attributes::REASON;
 use crate::{
-    export::Statistics,
     kernel::{Kernel, object::MAPS, plan::Status},
-    telemetry::{AttributeKey, Attributes, Data, Descriptor, Instrument, Metric, Point, UnixNanos, View},
+    telemetry::{AttributeKey, Attributes, Data, Delivery, Descriptor, Instrument, Metric, Point, UnixNanos, View},
 };
 
 /// The name in the catalogue.
@@ -170,7 +169,12 @@ impl Itself {
 
     /// The sidecar's own measurements.
     #[must_use]
-    pub fn read(&self, kernel: &Kernel, collect: Option<Duration>, exports: &[Statistics]) -> Vec<Metric> {
+    pub fn read(
+        &self,
+        kernel: &Kernel,
+        collect: Option<Duration>,
+        outputs: &[(&'static str, Delivery)],
+    ) -> Vec<Metric> {
         let one = |descriptor, data: Option<Data>| Metric {
             descriptor,
             points: data.map(|data| self.point(Attributes::new(), data)).into_iter().collect(),
@@ -181,7 +185,7 @@ impl Itself {
             self.missed(kernel),
             one(&COLLECT_DURATION, collect.map(|duration| Data::Double(duration.as_secs_f64()))),
         ];
-        metrics.extend(self.exports(exports));
+        metrics.extend(self.deliveries(outputs));
         metrics.extend(self.process());
         metrics
     }
@@ -220,19 +224,19 @@ impl Itself {
         Metric { descriptor: &LOST, points: points.collect() }
     }
 
-    fn exports(&self, exports: &[Statistics]) -> [Metric; 4] {
+    fn deliveries(&self, outputs: &[(&'static str, Delivery)]) -> [Metric; 4] {
         let (mut points, mut durations, mut failures, mut losses) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for (output, totals) in exports.iter().map(|statistics| (statistics.output(), statistics.totals())) {
-            let attributes = Attributes::new().with(OUTPUT, output);
-            points.push(self.point(attributes.clone(), integer(totals.points)));
-            if let Some(duration) = totals.last_duration {
+        for (output, delivery) in outputs {
+            let attributes = Attributes::new().with(OUTPUT, *output);
+            points.push(self.point(attributes.clone(), integer(delivery.points)));
+            if let Some(duration) = delivery.last_duration {
                 durations.push(self.point(attributes.clone(), Data::Double(duration.as_secs_f64())));
             }
-            for (reason, count) in totals.failures {
-                failures.push(self.point(attributes.clone().with(FAILURE, reason), integer(count)));
+            for (reason, count) in &delivery.failures {
+                failures.push(self.point(attributes.clone().with(FAILURE, *reason), integer(*count)));
             }
             for (reason, count) in
-                [("snapshot_replaced", totals.dropped_snapshots), ("point_rejected", totals.rejected_points)]
+                [("snapshot_replaced", delivery.dropped_snapshots), ("point_rejected", delivery.rejected_points)]
             {
                 losses.push(lost(NAME, reason, attributes.clone(), count, self.start));
             }

@@ -1,79 +1,10 @@
-//! Base-2 exponential histograms with exact boundaries in seconds.
+//! Base-2 exponential histograms of durations.
 
-use num_bigint::BigUint;
-use undercurrent_ebpf::abi::histogram::{
-    GUESSES, MAX_EXPONENT, MAX_SCALE, MIN_EXPONENT, SPAN_ENTRIES, SPAN_SHIFTS, SPANS, THRESHOLDS, slots,
-};
+use undercurrent_ebpf::abi::histogram::MIN_EXPONENT;
+
+use super::Scale;
 
 const NANOSECONDS_PER_SECOND: u32 = 1_000_000_000;
-
-/// A scale of the data model, 0 to 3: a bucket's upper bound is `2^(2^-scale)` times its lower one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Scale(u8);
-
-impl Scale {
-    /// A scale, or `None` outside of 0 to 3.
-    #[must_use]
-    pub const fn new(scale: u8) -> Option<Self> {
-        if scale <= MAX_SCALE { Some(Self(scale)) } else { None }
-    }
-
-    /// The data model's number.
-    #[must_use]
-    pub const fn get(self) -> u8 {
-        self.0
-    }
-
-    /// Slots in use, the zero bucket's and the topmost included.
-    #[must_use]
-    pub const fn slots(self) -> usize {
-        slots(self.0)
-    }
-
-    /// `floor(10^9 * 2^(index / 2^scale))`: the boundary of that index in whole nanoseconds.
-    ///
-    /// With `n = 2^scale` it is the integer n-th root of `10^(9 n) * 2^index`; the inner floor for a negative index
-    /// changes nothing, since a root is at most x exactly when it is at most floor(x).
-    #[must_use]
-    pub fn boundary(self, index: i32) -> u64 {
-        let root = 1_u32 << self.0;
-        let power = BigUint::from(NANOSECONDS_PER_SECOND).pow(root);
-        let scaled = if index < 0 { power >> index.unsigned_abs() } else { power << index.unsigned_abs() };
-        scaled.nth_root(root).try_into().unwrap_or(u64::MAX)
-    }
-
-    /// The data model's index of the bucket in slot 1.
-    #[must_use]
-    pub const fn first_index(self) -> i32 {
-        MIN_EXPONENT << self.0
-    }
-
-    /// The inclusive upper bound of every slot in nanoseconds, as the kernel programs read it.
-    #[must_use]
-    pub fn bounds(self) -> [u64; THRESHOLDS] {
-        let mut bounds = [u64::MAX; THRESHOLDS];
-        let last = MAX_EXPONENT << self.0;
-        for (bound, index) in bounds.iter_mut().zip(self.first_index()..=last) {
-            *bound = self.boundary(index);
-        }
-        bounds
-    }
-
-    /// The slot of the shortest duration of every guess entry, as the kernel programs read it.
-    #[must_use]
-    pub fn guesses(self) -> [u8; GUESSES] {
-        let bounds = self.bounds();
-        let mut guesses = [0; GUESSES];
-        for span in 0..SPANS {
-            for entry in 0..SPAN_ENTRIES {
-                let shortest = (entry as u64) << SPAN_SHIFTS[span];
-                let slot = bounds.partition_point(|bound| *bound < shortest);
-                guesses[span * SPAN_ENTRIES + entry] = u8::try_from(slot).unwrap_or(u8::MAX);
-            }
-        }
-        guesses
-    }
-}
 
 /// A histogram of durations in seconds.
 #[derive(Clone, Debug, PartialEq)]

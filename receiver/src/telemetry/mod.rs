@@ -2,13 +2,17 @@
 //! the kernel nor the wire.
 
 mod attributes;
+mod delivery;
 mod descriptor;
 mod histogram;
 mod resource;
+mod scale;
 mod snapshot;
 
 pub use attributes::{Attributes, Value};
+pub use delivery::Delivery;
 pub use descriptor::{AttributeKey, Descriptor, Instrument, SCHEMA_URL, SCOPE, View};
-pub use histogram::{ExponentialHistogram, Scale};
+pub use histogram::ExponentialHistogram;
 pub use resource::{INSTANCE_NAMESPACE, Resource};
+pub use scale::Scale;
 pub use snapshot::{Data, Metric, Point, ResourceMetrics, Snapshot, UnixNanos};

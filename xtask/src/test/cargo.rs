@@ -1,6 +1,6 @@
 //! Tests that cargo runs on this machine.
 
-use std::process::Command;
+use std::{path::PathBuf, process::Command};
 
 use anyhow::{Context as _, bail};
 
@@ -23,6 +23,16 @@ pub fn unit() -> anyhow::Result<Tally> {
 /// Integration tests, one at a time: they share this machine's kernel, and count what it does.
 pub fn native() -> anyhow::Result<Tally> {
     libtest(&["--workspace", "--test", "*", "--", "--test-threads=1", "--skip", "vm_"])
+}
+
+/// Builds the sidecar as the tests do, and returns its binary.
+pub fn sidecar() -> anyhow::Result<PathBuf> {
+    machine::run(
+        Command::new(machine::cargo())
+            .args(["build", "--quiet", "--locked", "--package", "undercurrent"])
+            .current_dir(machine::workspace()),
+    )?;
+    Ok(machine::target_directory()?.join("debug").join("undercurrent"))
 }
 
 /// Tests of the virtual machines that other tests run in.

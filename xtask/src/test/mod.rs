@@ -14,7 +14,7 @@ use clap::builder::PossibleValuesParser;
 
 use self::report::Section;
 pub use self::tally::Tally;
-use crate::{build_ebpf, lint, machine};
+use crate::{build_ebpf, e2e, lint, machine};
 
 /// A part of the test run.
 struct Step {
@@ -47,6 +47,12 @@ const STEPS: &[Step] = &[
         about: "virtual machines run this machine's programs under another kernel",
         root: true,
         run: cargo::virtual_machines,
+    },
+    Step {
+        name: "e2e",
+        about: "a real collector takes the sidecar's metrics, on loopback and in the compose example",
+        root: true,
+        run: end_to_end,
     },
 ];
 
@@ -95,6 +101,22 @@ fn section(step: &Step) -> Section {
     let section = Section { name: step.name, tally, took: start.elapsed() };
     println!("   {section}");
     section
+}
+
+/// Runs the sidecar with the programs that it works with.
+fn end_to_end() -> anyhow::Result<Tally> {
+    let sidecar = cargo::sidecar()?;
+    let mut tally = Tally::default();
+    for scenario in [e2e::collector::run, e2e::compose::run] {
+        match scenario(&sidecar) {
+            Ok(()) => tally.passed += 1,
+            Err(error) => {
+                println!("{error:#}");
+                tally.failed += 1;
+            }
+        }
+    }
+    Ok(tally)
 }
 
 /// Runs a check that passes or fails as a whole; only a failure shows what it printed.

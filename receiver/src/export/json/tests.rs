@@ -87,7 +87,7 @@ proptest! {
     }
 }
 
-async fn finish(output: Output, snapshots: &[Snapshot]) -> crate::export::Totals {
+async fn finish(output: Output, snapshots: &[Snapshot]) -> crate::telemetry::Delivery {
     let statistics = output.statistics().clone();
     let mut outputs = Outputs::new(vec![output]);
     for snapshot in snapshots {

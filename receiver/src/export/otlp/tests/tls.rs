@@ -12,7 +12,7 @@ use super::{
     settings,
 };
 use crate::export::{
-    Outputs, Totals,
+    Outputs,
     testing::{after, lost},
 };
 
@@ -38,7 +38,7 @@ impl Authority {
     }
 }
 
-type Outcome = Result<Totals, Box<dyn std::error::Error>>;
+type Outcome = Result<crate::telemetry::Delivery, Box<dyn std::error::Error>>;
 
 /// Delivers one snapshot of three points to a server that wants a client certificate of its own authority.
 async fn deliver(server: &Authority, trusted: &Authority, client: Option<&Authority>) -> Outcome {

@@ -1,0 +1,18 @@
+//! What became of snapshots.
+
+use std::{collections::BTreeMap, time::Duration};
+
+/// What one output did since it was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Delivery {
+    /// Points delivered and accepted.
+    pub points: u64,
+    /// Failed deliveries by reason: a gRPC status code or a system error, in lower snake case.
+    pub failures: BTreeMap<&'static str, u64>,
+    /// Points that the receiver refused out of deliveries it accepted otherwise.
+    pub rejected_points: u64,
+    /// Snapshots given up for a newer one, or at the end.
+    pub dropped_snapshots: u64,
+    /// Time spent on the last snapshot delivered, without the waits between tries.
+    pub last_duration: Option<Duration>,
+}
