@@ -17,7 +17,7 @@ use super::{
 
 const HOUR: i64 = 3600;
 /// Packets that may be between the driver and a reader at one moment: what a socket's buffer and a backlog hold.
-const IN_FLIGHT: f64 = 1000.0;
+const IN_FLIGHT: f64 = 200.0;
 /// No packet takes this long on one machine, an emulated one included.
 const IMPLAUSIBLE: Duration = Duration::from_secs(8);
 
@@ -81,7 +81,7 @@ fn vm_clock_set_by_an_hour_makes_no_wrong_latencies() {
         let wrong = (implausible(&after) - implausible(&before)) as f64;
         let more = recorded(&after) - recorded(&before);
         eprintln!("set by {seconds} s: {more} recorded, {wrong} of them wrong, {} negative", lost("negative"));
-        assert!(more > 10.0 * IN_FLIGHT.min(100.0), "hardly any packet was recorded: {more}");
+        assert!(more > 10.0 * IN_FLIGHT, "hardly any packet was recorded: {more}");
         assert!(wrong <= IN_FLIGHT, "{wrong} implausible durations");
         assert!(lost("negative") <= IN_FLIGHT, "{} negative durations", lost("negative"));
         drop(stepped);
