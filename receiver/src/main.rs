@@ -64,7 +64,7 @@ fn measure(run: Run) -> anyhow::Result<()> {
         // Before anything is attached: an output that cannot be opened leaves nothing behind.
         let outputs = outputs::open(&settings, &terminal, &environment::process)?;
         let sidecar = Sidecar::start(&settings, resource)?;
-        sidecar.run(&settings, outputs).await?;
+        sidecar.run(&settings, outputs).await;
         anyhow::Ok(())
     });
     // A name that is still being resolved must not hold up the end.

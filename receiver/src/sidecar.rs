@@ -98,6 +98,7 @@ pub struct Sidecar {
     itself: Itself,
     resource: Arc<Resource>,
     last_collect: Option<Duration>,
+    stop: Stop,
 }
 
 impl Sidecar {
@@ -111,6 +112,8 @@ impl Sidecar {
             privileges.require(&[Task::LoadTracing])?;
         }
         within_memory(settings, &host)?;
+        // Before attaching, which takes seconds on slow machines: whoever ends the sidecar meanwhile gets an orderly end.
+        let stop = Stop::listen()?;
         let start = UnixNanos::from(SystemTime::now());
         let mut kernel = listen(settings, host)?;
         let mut clock = kernel.wall_clock()?;
@@ -125,7 +128,7 @@ impl Sidecar {
         }
         report(settings, &kernel);
         let itself = Itself::new(start, wanted(settings));
-        Ok(Self { kernel, clock, signals: opened, itself, resource: Arc::new(resource), last_collect: None })
+        Ok(Self { kernel, clock, signals: opened, itself, resource: Arc::new(resource), last_collect: None, stop })
     }
 
     /// Everything measured until now, with one timestamp.
@@ -150,12 +153,9 @@ impl Sidecar {
 
     /// Publishes a snapshot at every tick, and a last one at the end: after the settings' duration, on SIGINT or SIGTERM,
     /// or when no output is left.
-    ///
-    /// # Errors
-    /// Where the process cannot be told to stop.
-    pub async fn run(mut self, settings: &Settings, mut outputs: Outputs) -> Result<(), StartError> {
+    pub async fn run(mut self, settings: &Settings, mut outputs: Outputs) {
         let statistics = outputs.statistics();
-        let mut stop = Stop::listen(settings.duration.as_ref().map(|span| span.get()))?;
+        let end = settings.duration.as_ref().map(|span| tokio::time::Instant::now() + span.get());
         let mut ticks = tokio::time::interval(settings.interval.get());
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         // The first tick comes at once.
@@ -163,8 +163,8 @@ impl Sidecar {
         loop {
             tokio::select! {
                 biased;
-                () = stop.wait() => break,
-                () = outputs.ended() => return Ok(()),
+                () = self.stop.wait(end) => break,
+                () = outputs.ended() => return,
                 stepped = self.clock.stepped() => match stepped {
                     Ok(()) => synchronize(&mut self.clock),
                     Err(error) => tracing::warn!("the wall clock is no longer watched: {error}"),
@@ -173,7 +173,7 @@ impl Sidecar {
                     synchronize(&mut self.clock);
                     let snapshot = Arc::new(self.snapshot(&statistics));
                     if outputs.publish(&snapshot) == ControlFlow::Break(()) {
-                        return Ok(());
+                        return;
                     }
                 }
             }
@@ -183,7 +183,6 @@ impl Sidecar {
         drop(self);
         let _ = outputs.publish(&last);
         outputs.shutdown(LAST_DELIVERY).await;
-        Ok(())
     }
 }
 
@@ -217,21 +216,19 @@ fn report(settings: &Settings, kernel: &Kernel) {
 struct Stop {
     interrupt: Notification,
     terminate: Notification,
-    at: Option<tokio::time::Instant>,
 }
 
 impl Stop {
-    fn listen(after: Option<Duration>) -> Result<Self, StartError> {
+    fn listen() -> Result<Self, StartError> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt()).map_err(StartError::Signals)?,
             terminate: signal(SignalKind::terminate()).map_err(StartError::Signals)?,
-            at: after.map(|after| tokio::time::Instant::now() + after),
         })
     }
 
-    async fn wait(&mut self) {
+    async fn wait(&mut self, end: Option<tokio::time::Instant>) {
         let duration = async {
-            match self.at {
+            match end {
                 Some(at) => tokio::time::sleep_until(at).await,
                 None => std::future::pending().await,
             }

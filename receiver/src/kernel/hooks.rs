@@ -127,7 +127,7 @@ pub static SOCKET_READ: Hook = Hook {
         Alternate {
             name: "tracepoint",
             programs: &[tracepoint("skb_copy_datagram_iovec")],
-            leaves_out: Some("small UDP datagrams"),
+            leaves_out: Some("UDP datagrams that are small, or whose checksum is verified while they are copied"),
         },
     ],
 };

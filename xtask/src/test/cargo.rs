@@ -22,6 +22,7 @@ pub fn unit() -> anyhow::Result<Tally> {
 
 /// Integration tests, one at a time: they share this machine's kernel, and count what it does.
 pub fn native() -> anyhow::Result<Tally> {
+    machine::install(&["iproute2"])?;
     libtest(&["--workspace", "--test", "*", "--", "--test-threads=1", "--skip", "vm_"])
 }
 

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: every check and test, in one table, with one line at the end that counts them.
 
 mod cargo;
+mod guest;
 mod report;
 mod tally;
 
@@ -49,6 +50,24 @@ const STEPS: &[Step] = &[
         run: cargo::virtual_machines,
     },
     Step {
+        name: "vm-6.1",
+        about: "the sidecar's integration tests under Linux 6.1",
+        root: true,
+        run: guest::linux_6_1,
+    },
+    Step {
+        name: "vm-6.12",
+        about: "the sidecar's integration tests under Linux 6.12",
+        root: true,
+        run: guest::linux_6_12,
+    },
+    Step {
+        name: "vm-icount",
+        about: "softirq time against ftrace's where the clock counts instructions",
+        root: true,
+        run: guest::instructions,
+    },
+    Step {
         name: "e2e",
         about: "a real collector takes the sidecar's metrics, on loopback and in the compose example",
         root: true,
@@ -70,7 +89,7 @@ pub struct Options {
 /// Runs the parts and ends the process with their verdict.
 pub fn run(options: &Options) -> anyhow::Result<()> {
     if options.list {
-        STEPS.iter().for_each(|step| println!("{:<8} {}", step.name, step.about));
+        STEPS.iter().for_each(|step| println!("{:<9} {}", step.name, step.about));
         return Ok(());
     }
     let chosen = |step: &&Step| options.only.is_empty() || options.only.iter().any(|name| name == step.name);
@@ -78,7 +97,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         STEPS.iter().filter(chosen).partition(|step| !step.root || machine::is_root());
     if !left_out.is_empty() {
         println!("not root, so these parts are left out (sudo -E env PATH=\"$PATH\" cargo xtask test runs them):");
-        left_out.iter().for_each(|step| println!("  {:<8} {}", step.name, step.about));
+        left_out.iter().for_each(|step| println!("  {:<9} {}", step.name, step.about));
     }
     let mut sections: Vec<_> = steps.into_iter().map(section).collect();
     sections.extend(left_out.into_iter().map(|step| Section::left_out(step.name)));

@@ -1,0 +1,110 @@
+//! `undercurrent doctor`.
+
+use std::{
+    fs,
+    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
+    process::Output,
+};
+
+use serde_json::Value;
+
+use super::support::{
+    sidecar::{BINARY, command},
+    surroundings::{alone, virtual_machine},
+};
+
+/// How a hook came out: its name, status and alternate.
+type Hook = (String, String, Option<String>);
+
+fn report(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+fn hooks(report: &Value) -> Vec<Hook> {
+    let text = |hook: &Value, key: &str| hook[key].as_str().map(str::to_owned);
+    let hooks = report["hooks"].as_array().unwrap().iter();
+    hooks.map(|hook| (text(hook, "hook").unwrap(), text(hook, "status").unwrap(), text(hook, "by"))).collect()
+}
+
+fn expected(fentry: bool) -> Vec<(&'static str, &'static str, Option<&'static str>)> {
+    let softirqs = ["softirq_raise", "softirq_entry", "softirq_exit"].map(|hook| (hook, "whole", Some("tracepoint")));
+    let layers = if fentry {
+        ["ip", "transport", "socket_enqueued", "socket_read"].map(|hook| (hook, "whole", Some("fentry")))
+    } else {
+        [
+            ("ip", "absent", None),
+            ("transport", "degraded", Some("cgroup_skb")),
+            ("socket_enqueued", "absent", None),
+            ("socket_read", "degraded", Some("tracepoint")),
+        ]
+    };
+    softirqs.into_iter().chain(layers).collect()
+}
+
+#[test]
+fn every_hook_is_served_as_this_kernel_allows_and_fires() {
+    let Some(_alone) = alone("doctor") else { return };
+    let output = command(BINARY).args(["doctor", "--json", "--probe"]).output().unwrap();
+    let report = report(&output);
+    let mut found = hooks(&report);
+    // The virtual machines' kernels have trampolines; elsewhere a hook that nothing else serves tells.
+    let fentry = virtual_machine().is_some() || found.iter().any(|(hook, status, _)| hook == "ip" && status == "whole");
+    let mut expected: Vec<Hook> = expected(fentry)
+        .into_iter()
+        .map(|(hook, status, by)| (hook.to_owned(), status.to_owned(), by.map(str::to_owned)))
+        .collect();
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected, "{report:#}");
+    let (status, verdict) = if fentry { (0, "whole") } else { (1, "degraded") };
+    assert_eq!((output.status.code(), report["verdict"].as_str()), (Some(status), Some(verdict)), "{report:#}");
+    for hook in report["hooks"].as_array().unwrap() {
+        assert_explained(hook);
+    }
+}
+
+/// What is attached fired; what is not whole says why and what to do.
+fn assert_explained(hook: &Value) {
+    let runs = hook["runs"].as_array().unwrap();
+    assert!(runs.iter().all(|run| run[1].as_u64() > Some(0)), "a program did not fire: {hook:#}");
+    if hook["status"] == "whole" {
+        assert!(!runs.is_empty(), "{hook:#}");
+        return;
+    }
+    let refusals = hook["refusals"].as_array().unwrap();
+    assert!(!refusals.is_empty(), "nothing was refused: {hook:#}");
+    for refusal in refusals {
+        assert!(
+            ["what", "cure"].iter().all(|key| refusal[key].as_str().is_some_and(|text| !text.is_empty())),
+            "{hook:#}"
+        );
+    }
+}
+
+#[test]
+fn without_privileges_it_names_what_is_missing() {
+    let Some(_alone) = alone("doctor without privileges") else { return };
+    const NOBODY: u32 = 65534;
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    // The build's own folder may be closed to others.
+    let binary = folder.path().join("undercurrent");
+    fs::copy(BINARY, &binary).unwrap();
+    let run = |arguments: &[&str]| {
+        command(&binary).args(arguments).current_dir("/").uid(NOBODY).gid(NOBODY).output().unwrap()
+    };
+
+    let output = run(&["doctor", "--json", "--probe"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let report = report(&output);
+    assert_eq!(report["verdict"], "cannot_run");
+    let lacks = report["lacks"].to_string();
+    let reason = report["reason"].as_str().unwrap();
+    let output = run(&["run", "--output", "json", "--duration", "1s"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let refusal = String::from_utf8_lossy(&output.stderr);
+    for text in [lacks.as_str(), reason, &refusal] {
+        assert!(["CAP_BPF", "CAP_PERFMON"].iter().all(|capability| text.contains(capability)), "{text}");
+    }
+    assert!(output.stdout.is_empty(), "{output:?}");
+}

@@ -1,0 +1,104 @@
+//! However the sidecar ends, it ends soon and leaves nothing behind.
+
+use std::{collections::BTreeSet, fs, net::TcpListener, time::Duration};
+
+use aya::programs::{loaded_links, loaded_programs};
+use rustix::process::Signal;
+
+use super::support::{
+    sidecar::Sidecar,
+    surroundings::{alone, patience, wait_for},
+};
+
+/// What it promises.
+const SOON: Duration = Duration::from_secs(2);
+
+/// What a process keeps in the kernel.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Attached {
+    /// Identifiers of its programs.
+    pub programs: BTreeSet<u32>,
+    /// Identifiers of its links.
+    pub links: BTreeSet<u32>,
+}
+
+/// The programs and links that a process has descriptors of.
+pub fn attached(pid: u32) -> Attached {
+    let mut attached = Attached::default();
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
+    // One may be closed meanwhile.
+    for text in descriptors.filter_map(|descriptor| fs::read_to_string(descriptor.path()).ok()) {
+        let number = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u32>().ok());
+        attached.programs.extend(number("prog_id:"));
+        attached.links.extend(number("link_id:"));
+    }
+    attached
+}
+
+/// What of it the kernel still has.
+fn left(of: &Attached) -> Attached {
+    let programs = loaded_programs().filter_map(|program| Some(program.ok()?.id()));
+    let links = loaded_links().filter_map(|link| Some(link.ok()?.id()));
+    Attached {
+        programs: programs.filter(|id| of.programs.contains(id)).collect(),
+        links: links.filter(|id| of.links.contains(id)).collect(),
+    }
+}
+
+fn assert_nothing_left(of: &Attached, limit: Duration) {
+    wait_for("the kernel to let programs and links go", limit, || (left(of) == Attached::default()).then_some(()));
+}
+
+fn ends_in_order(signal: Signal) {
+    let mut sidecar = Sidecar::start("1h");
+    let attached = attached(sidecar.pid());
+    assert_eq!(left(&attached), attached, "what it holds is in the kernel");
+    assert!(attached.links.len() >= 3, "{attached:?}");
+    let (status, took) = sidecar.signal(signal);
+    eprintln!("{signal:?}: {status} after {took:?}");
+    assert_eq!(status.code(), Some(0), "{status}");
+    assert!(took <= patience(SOON), "it took {took:?}");
+    assert_eq!(sidecar.lines().len(), 1, "the last snapshot was not written");
+    assert_nothing_left(&attached, patience(Duration::from_secs(1)));
+}
+
+#[test]
+fn sigint_flushes_and_detaches() {
+    let Some(_alone) = alone("SIGINT") else { return };
+    ends_in_order(Signal::INT);
+}
+
+#[test]
+fn sigterm_flushes_and_detaches() {
+    let Some(_alone) = alone("SIGTERM") else { return };
+    ends_in_order(Signal::TERM);
+}
+
+#[test]
+fn a_collector_that_never_answers_does_not_hold_up_the_end() {
+    let Some(_alone) = alone("a silent collector") else { return };
+    // The kernel accepts what nobody takes.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", silent.local_addr().unwrap());
+    let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str())];
+    let mut sidecar = Sidecar::start_with("100ms", &["--output", "otlp"], &variables);
+    let (_connection, _) = silent.accept().unwrap();
+    sidecar.snapshot();
+    let attached = attached(sidecar.pid());
+    let (status, took) = sidecar.signal(Signal::TERM);
+    eprintln!("silent collector: {status} after {took:?}");
+    assert_eq!(status.code(), Some(0), "{status}");
+    assert!(took <= patience(SOON), "it took {took:?}");
+    assert_nothing_left(&attached, patience(Duration::from_secs(1)));
+}
+
+#[test]
+fn nothing_stays_attached_after_a_kill() {
+    let Some(_alone) = alone("SIGKILL") else { return };
+    let mut sidecar = Sidecar::start("1h");
+    let attached = attached(sidecar.pid());
+    assert!(attached.links.len() >= 3 && attached.programs.len() >= 3, "{attached:?}");
+    let (status, _) = sidecar.signal(Signal::KILL);
+    assert_eq!(status.code(), None);
+    assert_nothing_left(&attached, patience(Duration::from_secs(1)));
+}

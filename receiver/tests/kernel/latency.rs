@@ -1,0 +1,205 @@
+//! At every layer, what was measured and what was counted as lost is together what the kernel counted.
+
+use super::support::{
+    counters::Received,
+    line::{Line, Value},
+    sidecar::Sidecar,
+    surroundings::{alone, virtual_machine},
+    talk::Talk,
+    wire::{Version, Wire},
+};
+
+/// `undercurrent.network.receive.duration`.
+pub const DURATION: &str = "undercurrent.network.receive.duration";
+/// `undercurrent.lost`.
+pub const LOST: &str = "undercurrent.lost";
+/// Why a packet is in no histogram.
+const REASONS: [&str; 3] = ["no_stamp", "transmit_stamp", "negative"];
+/// Fits a frame, and is copied in one piece.
+const SMALL: usize = 200;
+/// Travels in fragments over a wire, and whole over loopback.
+const LARGE: usize = 8000;
+
+/// Packets that a layer saw, measured or lost.
+pub fn seen(line: &Line, layer: &str, transport: Option<&str>, version: Version) -> f64 {
+    let mut attributes = vec![("undercurrent.network.layer", layer), ("network.type", version.name())];
+    attributes.extend(transport.map(|transport| ("network.transport", transport)));
+    let lost = REASONS.iter().map(|reason| {
+        let lost = [attributes.as_slice(), &[("undercurrent.reason", reason)]].concat();
+        line.total(LOST, &lost)
+    });
+    line.total(DURATION, &attributes) + lost.sum::<f64>()
+}
+
+/// By what a hook is served.
+pub fn served_by(line: &Line, hook: &str) -> Option<String> {
+    let status = [("undercurrent.hook", hook)];
+    line.find("undercurrent.hook.status", &status).next()?.attributes.get("undercurrent.alternate").cloned()
+}
+
+/// How exactly a figure must agree.
+#[derive(Clone, Copy)]
+pub enum Agreement {
+    /// To the packet, where nothing else moves on the machine.
+    Exact,
+    /// Within one in a hundred.
+    Percent,
+}
+
+/// The packets seen are those that the kernel counted in the test's namespaces; others on the machine may add to them.
+pub fn assert_agrees(what: &str, seen: f64, counted: u64, others: u64, agreement: Agreement) {
+    let (counted, others) = (counted as f64, others as f64);
+    eprintln!("{what}: {seen} seen, {counted} counted, others {others}");
+    assert!(counted > 0.0, "{what}: there was no traffic");
+    let (below, above) = match agreement {
+        Agreement::Exact if virtual_machine().is_some() => (0.0, 0.0),
+        Agreement::Exact => (0.0, 0.01),
+        Agreement::Percent => (0.01, 0.01),
+    };
+    assert!(seen >= counted * (1.0 - below), "{what}: only {seen} of {counted} were seen");
+    assert!(
+        seen <= (counted + others) * (1.0 + above),
+        "{what}: {seen} were seen, and {counted} and {others} of others counted"
+    );
+}
+
+fn messages() -> usize {
+    if virtual_machine().is_some() { 400 } else { 5000 }
+}
+
+/// The traffic of a phase, and what everybody counted meanwhile.
+struct Phase {
+    version: Version,
+    before: Line,
+    after: Line,
+    counted: Received,
+    others: Received,
+    talk: Talk,
+}
+
+impl Phase {
+    fn run(sidecar: &Sidecar, wire: &Wire, exchange: impl FnOnce(&mut Talk)) -> Self {
+        let others = Received::by_processes();
+        let before = sidecar.snapshot();
+        let counted_before = wire.received();
+        let mut talk = Talk::open(wire);
+        exchange(&mut talk);
+        let (counted, after) = (wire.settled() - counted_before, sidecar.snapshot());
+        let others = Received::by_processes() - others;
+        Self { version: wire.version, before, after, counted, others, talk }
+    }
+
+    fn seen(&self, layer: &str, transport: Option<&str>) -> f64 {
+        seen(&self.after, layer, transport, self.version) - seen(&self.before, layer, transport, self.version)
+    }
+
+    fn assert(&self, layer: &str, transport: Option<&str>, counted: u64, others: u64, agreement: Agreement) {
+        let what = format!("{layer} {} {}", transport.unwrap_or("any"), self.version.name());
+        assert_agrees(&what, self.seen(layer, transport), counted, others, agreement);
+    }
+
+    /// Layers that nothing serves have no points, not even of zero.
+    fn served(&self, layer: &str) -> bool {
+        let served = served_by(&self.after, layer).is_some();
+        let attributes = [("undercurrent.network.layer", layer)];
+        let points = [DURATION, LOST].map(|metric| self.after.find(metric, &attributes).count());
+        assert!(served || points == [0, 0], "nothing serves {layer}, which has {points:?} points");
+        served
+    }
+}
+
+fn small_messages(sidecar: &Sidecar, wire: &Wire) {
+    let phase = Phase::run(sidecar, wire, |talk| {
+        talk.tcp(messages(), SMALL);
+        talk.udp(messages(), SMALL);
+    });
+    let (counted, others) = (phase.counted, phase.others);
+    let udp = counted.udp_of(wire.version);
+    assert_eq!(udp, phase.talk.udp_reads, "the kernel counts a datagram when it is read");
+
+    if phase.served("ip") {
+        phase.assert("ip", None, counted.ip_of(wire.version), others.ip_of(wire.version), Agreement::Exact);
+    }
+    // On the cgroup's hook no segment is seen that no socket waits for.
+    let whole = served_by(&phase.after, "transport").as_deref() == Some("fentry");
+    let tcp = if whole { Agreement::Exact } else { Agreement::Percent };
+    assert!(phase.served("transport"));
+    phase.assert("transport", Some("tcp"), counted.tcp, others.tcp, tcp);
+    phase.assert("transport", Some("udp"), udp, others.udp_of(wire.version), Agreement::Exact);
+
+    if phase.served("socket_enqueued") {
+        // Each message is a segment of its own, and no connection ended, so that no FIN was queued.
+        assert_eq!(phase.talk.data_segments(), phase.talk.tcp_reads);
+        phase.assert("socket_enqueued", Some("tcp"), phase.talk.data_segments(), others.tcp, Agreement::Exact);
+        phase.assert("socket_enqueued", Some("udp"), udp, others.udp_of(wire.version), Agreement::Exact);
+    }
+    if phase.served("socket_read") {
+        // Another program may read a segment in several parts.
+        phase.assert("socket_read", Some("tcp"), phase.talk.tcp_reads, others.tcp * 4, Agreement::Exact);
+        if served_by(&phase.after, "socket_read").as_deref() == Some("fentry") {
+            phase.assert(
+                "socket_read",
+                Some("udp"),
+                phase.talk.udp_reads,
+                others.udp_of(wire.version),
+                Agreement::Exact,
+            );
+        } else {
+            // A datagram in one piece is copied by a function without a tracepoint, as is one whose checksum is verified
+            // on the way.
+            let read = phase.seen("socket_read", Some("udp"));
+            assert!(read <= (udp + others.udp_of(wire.version)) as f64, "{read} of {udp} datagrams were read");
+        }
+    }
+}
+
+/// Datagrams in fragments: the network layer sees the parts, the layers above it the whole.
+fn large_messages(sidecar: &Sidecar, wire: &Wire) {
+    let phase = Phase::run(sidecar, wire, |talk| talk.udp(messages() / 10, LARGE));
+    let (counted, others) = (phase.counted, phase.others);
+    let (udp, others_udp) = (counted.udp_of(wire.version), others.udp_of(wire.version));
+    assert!(counted.ip_of(wire.version) > 5 * udp, "nothing was sent in fragments: {counted:?}");
+    if phase.served("ip") {
+        phase.assert("ip", None, counted.ip_of(wire.version), others.ip_of(wire.version), Agreement::Exact);
+    }
+    phase.assert("transport", Some("udp"), udp, others_udp, Agreement::Exact);
+    if served_by(&phase.after, "socket_read").as_deref() == Some("fentry") {
+        phase.assert("socket_read", Some("udp"), phase.talk.udp_reads, others_udp, Agreement::Exact);
+    }
+}
+
+/// Loopback leaves checksums out, and carries large datagrams in pages: the tracepoint sees these copied.
+fn loopback(sidecar: &Sidecar, version: Version) {
+    let wire = Wire::loopback(version);
+    let phase = Phase::run(sidecar, &wire, |talk| talk.udp(messages() / 10, 3 * LARGE));
+    let (udp, others) = (phase.counted.udp_of(version), phase.others.udp_of(version));
+    phase.assert("transport", Some("udp"), udp, others, Agreement::Exact);
+    if phase.served("socket_read") {
+        phase.assert("socket_read", Some("udp"), phase.talk.udp_reads, others, Agreement::Exact);
+    }
+}
+
+fn every_layer(version: Version) {
+    let sidecar = Sidecar::start("200ms");
+    let wire = Wire::best(version);
+    small_messages(&sidecar, &wire);
+    large_messages(&sidecar, &wire);
+    loopback(&sidecar, version);
+    let last = sidecar.stop().pop().unwrap();
+    for point in last.find(DURATION, &[]) {
+        let Value::Histogram(histogram) = &point.value else { panic!("{point:?}") };
+        assert!(histogram.sum.unwrap() < histogram.count as f64, "a mean of more than a second: {point:?}");
+    }
+}
+
+#[test]
+fn every_layer_counts_what_the_kernel_counted_over_ipv4() {
+    let Some(_alone) = alone("layers over IPv4") else { return };
+    every_layer(Version::Ipv4);
+}
+
+#[test]
+fn every_layer_counts_what_the_kernel_counted_over_ipv6() {
+    let Some(_alone) = alone("layers over IPv6") else { return };
+    every_layer(Version::Ipv6);
+}

@@ -1,0 +1,137 @@
+//! `undercurrent run --output json`: one valid request a line, whose figures are the kernel's.
+
+use std::{collections::BTreeMap, process::Stdio, time::Duration};
+
+use super::{
+    latency::{Agreement, assert_agrees, seen},
+    support::{
+        counters::Received,
+        line::{Line, Value},
+        load::Load,
+        sidecar::{BINARY, Sidecar, command},
+        surroundings::{alone, patience, virtual_machine},
+        talk::Talk,
+        wire::{Version, Wire},
+    },
+};
+
+#[test]
+fn five_seconds_on_standard_output_hold_what_the_kernel_counted() {
+    let Some(_alone) = alone("lines on standard output") else { return };
+    let wires = Version::ALL.map(Wire::veth);
+    let others = Received::by_processes();
+    let before = wires.each_ref().map(Wire::received);
+    let mut run = command(BINARY);
+    run.args(["run", "--output", "json", "--interval", "1s", "--duration", "5s"]);
+    let child = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // It measures once its first lines are out, but attaches in less than it takes to send this much.
+    let attached = child.stdout.as_ref().map(|_| wait_until_attached(child.id()));
+    assert_eq!(attached, Some(()));
+    let talks: Vec<Talk> = wires.iter().map(|wire| talk(wire)).collect();
+    let counted: Vec<Received> = wires.iter().zip(before).map(|(wire, before)| wire.received() - before).collect();
+    let output = child.wait_with_output().unwrap();
+    drop(talks);
+    let others = Received::by_processes() - others;
+
+    assert!(output.status.success(), "{output:?}");
+    let lines: Vec<Line> = std::str::from_utf8(&output.stdout).unwrap().lines().map(Line::parse).collect();
+    let few = if virtual_machine().is_some() { 2 } else { 4 };
+    assert!((few..=6).contains(&lines.len()), "{} lines in five seconds", lines.len());
+    assert_invariants(&lines);
+    let last = lines.last().unwrap();
+    for (wire, counted) in wires.iter().zip(counted) {
+        let version = wire.version;
+        let of = |transport| seen(last, "transport", Some(transport), version);
+        assert_agrees(&format!("tcp {}", version.name()), of("tcp"), counted.tcp, others.tcp, Agreement::Percent);
+        let (udp, others) = (counted.udp_of(version), others.udp_of(version));
+        assert_agrees(&format!("udp {}", version.name()), of("udp"), udp, others, Agreement::Percent);
+    }
+}
+
+fn talk(wire: &Wire) -> Talk {
+    let mut talk = Talk::open(wire);
+    let messages = if virtual_machine().is_some() { 200 } else { 3000 };
+    talk.tcp(messages, 300);
+    talk.udp(messages, 300);
+    talk
+}
+
+/// Waits until the process holds as many links to programs as it will: none is added for a while.
+fn wait_until_attached(pid: u32) {
+    use super::support::surroundings::wait_for;
+    let mut last = (0, std::time::Instant::now());
+    wait_for("the sidecar to attach", patience(Duration::from_secs(4)), || {
+        let links = super::ending::attached(pid).links.len();
+        if links != last.0 {
+            last = (links, std::time::Instant::now());
+        }
+        (links > 0 && last.1.elapsed() > patience(Duration::from_millis(50))).then_some(())
+    });
+}
+
+#[test]
+fn counters_never_fall_and_no_softirq_takes_longer_than_there_was_time() {
+    let Some(_alone) = alone("lines under load") else { return };
+    let wire = Wire::best(Version::Ipv4);
+    let sidecar = Sidecar::start("200ms");
+    let load = Load::start(&wire, patience(Duration::from_secs(10)));
+    std::thread::sleep(Duration::from_secs(2));
+    load.stop();
+    let lines = sidecar.stop();
+    assert!(lines.len() >= 3, "{} lines", lines.len());
+    assert_invariants(&lines);
+
+    let cpus = std::thread::available_parallelism().unwrap().get() as f64;
+    let mut spent = 0.0;
+    for pair in lines.windows(2) {
+        let wall = (pair[1].time - pair[0].time) as f64 / 1e9;
+        for event in ["receive_softirq", "transmit_softirq"] {
+            let time =
+                |line: &Line| line.total("undercurrent.network.cpu.time", &[("undercurrent.network.event", event)]);
+            let took = time(&pair[1]) - time(&pair[0]);
+            // A snapshot takes some microseconds, and a run is counted at its end.
+            assert!(took <= (wall + 0.02) * cpus, "{event} took {took} s of {wall} s on {cpus} CPUs");
+            spent += took;
+        }
+    }
+    assert!(spent > 0.0, "softirqs took no time under load");
+}
+
+/// What holds of the lines of any run.
+fn assert_invariants(lines: &[Line]) {
+    assert!(lines.windows(2).all(|pair| pair[0].time < pair[1].time), "times go back");
+    let mut before = BTreeMap::new();
+    for point in lines.iter().flat_map(|line| &line.points) {
+        let series = (&point.metric, &point.attributes);
+        let Some((start, value)) = before.insert(series, (point.start, &point.value)) else { continue };
+        if !matches!(point.value, Value::Number(_)) {
+            assert!(point.start > 0 && point.start == start, "the start moved: {point:?}");
+        }
+        assert_grew(value, &point.value, &point.metric);
+    }
+}
+
+fn assert_grew(before: &Value, now: &Value, metric: &str) {
+    match (before, now) {
+        (Value::Counter(before), Value::Counter(now)) => assert!(before <= now, "{metric} fell from {before} to {now}"),
+        (Value::Number(_), Value::Number(_)) => {}
+        (Value::Histogram(before), Value::Histogram(now)) => {
+            let counts = |h: &opentelemetry_proto::tonic::metrics::v1::ExponentialHistogramDataPoint| {
+                let buckets = h.positive.clone().unwrap_or_default();
+                let indices = (buckets.offset..).zip(buckets.bucket_counts);
+                let counts: BTreeMap<i32, u64> = indices.collect();
+                assert_eq!(
+                    h.zero_count + counts.values().sum::<u64>(),
+                    h.count,
+                    "{metric}: buckets and count disagree"
+                );
+                counts
+            };
+            let (old, new) = (counts(before), counts(now));
+            assert!(before.zero_count <= now.zero_count && before.sum <= now.sum, "{metric} fell");
+            let fell = old.iter().find(|(index, count)| new.get(index).copied().unwrap_or(0) < **count);
+            assert_eq!(fell, None, "a bucket of {metric} fell");
+        }
+        _ => panic!("{metric} changed its kind"),
+    }
+}

@@ -1,0 +1,68 @@
+//! Softirqs as ftrace sees them: the same runs, by another clock and without BPF.
+
+use std::{thread, time::Duration};
+
+use super::support::{
+    ftrace::Ftrace,
+    line::Line,
+    load::Load,
+    sidecar::Sidecar,
+    surroundings::{alone, patience, skip, virtual_machine},
+    wire::{Version, Wire},
+};
+
+fn time(line: &Line) -> f64 {
+    line.total("undercurrent.network.cpu.time", &[("undercurrent.network.event", "receive_softirq")])
+}
+
+/// Runs that the wait signal saw begin, whether or not it saw them raised.
+fn begun(line: &Line) -> f64 {
+    let softirq = ("undercurrent.softirq", "net_rx");
+    line.total("undercurrent.softirq.wait.duration", &[softirq])
+        + line.total("undercurrent.lost", &[softirq, ("undercurrent.reason", "unseen_raise")])
+}
+
+/// Loads the machine for a time, and compares.
+fn compare(load_time: Duration, tolerance: f64) {
+    if let Some(reason) = Ftrace::missing() {
+        return skip(&format!("softirq time: {reason}"));
+    }
+    let wire = Wire::best(Version::Ipv4);
+    let ftrace = Ftrace::start();
+    let sidecar = Sidecar::start("200ms");
+    let before = sidecar.snapshot();
+    let load = Load::start(&wire, patience(load_time * 2));
+    thread::sleep(load_time);
+    load.stop();
+    let after = sidecar.snapshot();
+    let seen = ftrace.stop(before.time, after.time);
+    drop(sidecar);
+
+    let (ours, runs) = (time(&after) - time(&before), begun(&after) - begun(&before));
+    let apart = ours / seen.seconds - 1.0;
+    eprintln!(
+        "receive softirq: {ours:.6} s in {runs} runs; ftrace {:.6} s in {} runs; apart by {:.3}%",
+        seen.seconds,
+        seen.begun,
+        apart * 100.0
+    );
+    assert!(seen.begun > 100, "hardly any softirq ran: {seen:?}");
+    assert!(apart.abs() <= tolerance, "{ours} s, and {} s by ftrace: {apart:+.4}", seen.seconds);
+    let apart = runs / seen.begun as f64 - 1.0;
+    assert!(apart.abs() <= 0.01, "{runs} runs, and {} by ftrace", seen.begun);
+}
+
+#[test]
+fn receive_time_and_runs_agree_with_ftrace() {
+    let Some(_alone) = alone("softirq time") else { return };
+    let load = if virtual_machine().is_some() { 5 } else { 30 };
+    compare(Duration::from_secs(load), 0.03);
+}
+
+/// In a guest whose clock counts instructions, cycles and nanoseconds are the same thing.
+#[test]
+#[ignore = "for a virtual machine that counts instructions; `cargo xtask test --only vm-icount` runs it"]
+fn vm_icount_receive_time_and_runs_agree_with_ftrace() {
+    let Some(_alone) = alone("softirq time by instructions") else { return };
+    compare(Duration::from_millis(300), 0.01);
+}

@@ -1,0 +1,104 @@
+//! What the kernel counted by itself.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    iter::Sum,
+    ops::{Add, Sub},
+    os::unix::fs::MetadataExt as _,
+};
+
+use super::{namespace::Namespace, wire::Version};
+
+/// Packets that namespaces received, by the kernel's own counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Received {
+    /// TCP segments (`InSegs`): one counter for both IP versions.
+    pub tcp: u64,
+    /// UDP datagrams that an application read, by version (`InDatagrams`, `Udp6InDatagrams`).
+    pub udp: [u64; 2],
+    /// Packets that came in at the network layer, by version (`InReceives`, `Ip6InReceives`).
+    pub ip: [u64; 2],
+}
+
+impl Received {
+    /// What one namespace received since it is there.
+    pub fn by(namespace: &Namespace) -> Self {
+        namespace.run(|| Self::read("/proc/thread-self/net"))
+    }
+
+    /// What all namespaces received that some process is in: the host's, and other programs'.
+    pub fn by_processes() -> Self {
+        let mut seen = BTreeSet::new();
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let networks = processes
+            .map(|process| process.path())
+            .filter(|process| fs::metadata(process.join("ns/net")).is_ok_and(|namespace| seen.insert(namespace.ino())));
+        networks.map(|process| Self::read(&process.join("net").to_string_lossy())).sum()
+    }
+
+    fn read(folder: &str) -> Self {
+        // A process may have ended.
+        let [snmp, snmp6] =
+            ["snmp", "snmp6"].map(|name| fs::read_to_string(format!("{folder}/{name}")).unwrap_or_default());
+        let old = |group, name| of_table(&snmp, group, name).unwrap_or(0);
+        let new = |name| of_list(&snmp6, name).unwrap_or(0);
+        Self {
+            tcp: old("Tcp:", "InSegs"),
+            udp: [old("Udp:", "InDatagrams"), new("Udp6InDatagrams")],
+            ip: [old("Ip:", "InReceives"), new("Ip6InReceives")],
+        }
+    }
+
+    /// UDP datagrams of one version.
+    pub const fn udp_of(&self, version: Version) -> u64 {
+        self.udp[version as usize]
+    }
+
+    /// Packets of one version.
+    pub const fn ip_of(&self, version: Version) -> u64 {
+        self.ip[version as usize]
+    }
+}
+
+impl Sub for Received {
+    type Output = Self;
+
+    /// What was added; where a namespace went in between, nothing.
+    fn sub(self, before: Self) -> Self {
+        let added =
+            |now: [u64; 2], before: [u64; 2]| [0, 1].map(|version| now[version].saturating_sub(before[version]));
+        Self {
+            tcp: self.tcp.saturating_sub(before.tcp),
+            udp: added(self.udp, before.udp),
+            ip: added(self.ip, before.ip),
+        }
+    }
+}
+
+impl Add for Received {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        let both = |one: [u64; 2], other: [u64; 2]| [0, 1].map(|version| one[version] + other[version]);
+        Self { tcp: self.tcp + other.tcp, udp: both(self.udp, other.udp), ip: both(self.ip, other.ip) }
+    }
+}
+
+impl Sum for Received {
+    fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
+        parts.fold(Self::default(), Add::add)
+    }
+}
+
+/// A figure of `/proc/net/snmp`: a line of names, then a line of figures.
+fn of_table(text: &str, group: &str, name: &str) -> Option<u64> {
+    let mut lines = text.lines().filter(|line| line.starts_with(group));
+    let (names, figures) = (lines.next()?, lines.next()?);
+    names.split_whitespace().zip(figures.split_whitespace()).find(|(found, _)| *found == name)?.1.parse().ok()
+}
+
+/// A figure of `/proc/net/snmp6`: a name and a figure on each line.
+fn of_list(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+}

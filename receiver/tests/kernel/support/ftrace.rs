@@ -1,0 +1,190 @@
+//! Runs of the receive softirq as ftrace sees them, in cycles of the processor's time stamp counter: no BPF in it, and
+//! another clock than the sidecar's.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{ErrorKind, Read as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    process,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use super::{ring, sidecar::wall_clock};
+
+const TRACEFS: &str = "/sys/kernel/tracing";
+/// `NET_RX_SOFTIRQ`.
+const FILTER: &str = "vec==3";
+const CLOCK: &str = "x86-tsc";
+/// For each CPU; some seconds of the heaviest traffic, and it is read ten times a second.
+const BUFFER_KIB: &str = "8192";
+const PAGE: usize = 4096;
+
+/// A reading of two clocks at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    cycles: u64,
+    /// Nanoseconds of the wall clock.
+    wall: u64,
+}
+
+impl Moment {
+    /// Now: the tightest of some readings.
+    pub fn now() -> Self {
+        let reading = |_| {
+            let (before, wall, after) = (cycles(), wall_clock(), cycles());
+            (after - before, Self { cycles: before.midpoint(after), wall })
+        };
+        (0..64).map(reading).min_by_key(|(apart, _)| *apart).unwrap().1
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn cycles() -> u64 {
+    // SAFETY: every processor of this architecture has the instruction, and Linux leaves it to processes.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn cycles() -> u64 {
+    unreachable!("there is no such trace clock here, so no test came this far")
+}
+
+/// One run of the softirq on one CPU, in cycles.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    entry: u64,
+    exit: u64,
+}
+
+/// What was seen between two times of the wall clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// Runs that began.
+    pub begun: u64,
+    /// Seconds of the runs that ended.
+    pub seconds: f64,
+}
+
+/// An instance of ftrace, recording; it is removed when the value goes.
+pub struct Ftrace {
+    folder: PathBuf,
+    stop: Arc<AtomicBool>,
+    readers: Vec<JoinHandle<Vec<Span>>>,
+    start: Moment,
+}
+
+impl Ftrace {
+    /// Why it cannot serve here, where it cannot.
+    pub fn missing() -> Option<String> {
+        if !Path::new(TRACEFS).join("instances").exists() {
+            // An error shows below.
+            let _ = process::Command::new("mount").args(["-t", "tracefs", "tracefs", TRACEFS]).status();
+        }
+        let clocks = fs::read_to_string(Path::new(TRACEFS).join("trace_clock")).unwrap_or_default();
+        (!clocks.contains(CLOCK)).then(|| format!("ftrace has no clock {CLOCK} here: {clocks:?}"))
+    }
+
+    /// Begins to record. Call it before the sidecar attaches: what is attached first runs first, so that neither
+    /// instrument's own time falls into the other's window.
+    pub fn start() -> Self {
+        let folder = Path::new(TRACEFS).join(format!("instances/undercurrent-{}", process::id()));
+        fs::create_dir(&folder).unwrap();
+        let mut ftrace = Self { folder, stop: Arc::default(), readers: Vec::new(), start: Moment::now() };
+        ftrace.write("buffer_size_kb", BUFFER_KIB);
+        ftrace.write("trace_clock", CLOCK);
+        let ids = ["softirq_entry", "softirq_exit"].map(|event| {
+            ftrace.write(&format!("events/irq/{event}/filter"), FILTER);
+            let id = fs::read_to_string(ftrace.folder.join(format!("events/irq/{event}/id"))).unwrap();
+            id.trim().parse::<u16>().unwrap()
+        });
+        for cpu in fs::read_dir(ftrace.folder.join("per_cpu")).unwrap() {
+            let pipe = cpu.unwrap().path().join("trace_pipe_raw");
+            let pipe = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(pipe).unwrap();
+            let stop = Arc::clone(&ftrace.stop);
+            ftrace.readers.push(thread::spawn(move || read(pipe, &stop, ids)));
+        }
+        for event in ["softirq_exit", "softirq_entry"] {
+            ftrace.write(&format!("events/irq/{event}/enable"), "1");
+        }
+        ftrace
+    }
+
+    fn write(&self, file: &str, value: &str) {
+        fs::write(self.folder.join(file), value).unwrap_or_else(|error| panic!("{file}: {error}"));
+    }
+
+    /// Ends the recording, and says what it saw after `from` and until `to`.
+    pub fn stop(mut self, from: u64, to: u64) -> Seen {
+        let end = Moment::now();
+        self.write("tracing_on", "0");
+        self.stop.store(true, Ordering::Relaxed);
+        let spans: Vec<Span> = self.readers.drain(..).flat_map(|reader| reader.join().unwrap()).collect();
+        self.assert_nothing_lost();
+        let (start, nanoseconds) = (self.start, (end.wall - self.start.wall) as f64);
+        let cycles = nanoseconds / (end.cycles - start.cycles) as f64;
+        let inside = |at: u64| {
+            let wall = (at as f64 - start.cycles as f64).mul_add(cycles, start.wall as f64);
+            from as f64 <= wall && wall < to as f64
+        };
+        let begun = spans.iter().filter(|span| inside(span.entry)).count() as u64;
+        let spent: u64 = spans.iter().filter(|span| inside(span.exit)).map(|span| span.exit - span.entry).sum();
+        Seen { begun, seconds: spent as f64 * cycles / 1e9 }
+    }
+
+    fn assert_nothing_lost(&self) {
+        for cpu in fs::read_dir(self.folder.join("per_cpu")).unwrap() {
+            let statistics = fs::read_to_string(cpu.unwrap().path().join("stats")).unwrap();
+            for line in
+                statistics.lines().filter(|line| line.starts_with("overrun:") || line.starts_with("dropped events:"))
+            {
+                assert!(line.ends_with(": 0"), "ftrace lost events: {statistics}");
+            }
+        }
+    }
+}
+
+impl Drop for Ftrace {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for reader in self.readers.drain(..) {
+            let _ = reader.join();
+        }
+        let _ = fs::remove_dir(&self.folder);
+    }
+}
+
+/// Reads one CPU's runs until told to stop and nothing is left.
+fn read(mut pipe: File, stop: &AtomicBool, [entry, exit]: [u16; 2]) -> Vec<Span> {
+    let (mut spans, mut running, mut page) = (Vec::new(), None, [0; PAGE]);
+    loop {
+        // Before the read: what came until then is read below.
+        let last = stop.load(Ordering::Relaxed);
+        loop {
+            match pipe.read(&mut page) {
+                Ok(0) => break,
+                Ok(_) => ring::events(&page, |time, event| {
+                    let id = u16::from_ne_bytes(event[..2].try_into().unwrap());
+                    if id == entry {
+                        running = Some(time);
+                    } else if id == exit
+                        && let Some(entry) = running.take()
+                    {
+                        spans.push(Span { entry, exit: time });
+                    }
+                }),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => panic!("trace_pipe_raw: {error}"),
+            }
+        }
+        if last {
+            return spans;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+}

@@ -1,0 +1,140 @@
+//! Bulk traffic over TCP and UDP, bounded in time.
+
+use std::{
+    io::{ErrorKind, Read as _, Write as _},
+    net::{TcpListener, TcpStream, UdpSocket},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use super::wire::Wire;
+
+/// One write of the stream.
+const CHUNK: usize = 64 * 1024;
+/// One datagram, which fits a frame.
+const DATAGRAM: usize = 1200;
+/// How long a thread waits before it looks whether it should end.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Traffic that goes on until it is stopped or dropped, or its limit is reached.
+pub struct Load {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Load {
+    /// A stream from left to right, and datagrams answered one by one.
+    pub fn start(wire: &Wire, limit: Duration) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (client, server) = streams(wire);
+        let (left, right) = datagrams(wire);
+        let end = Instant::now() + limit;
+        let goes_on = || {
+            let stop = Arc::clone(&stop);
+            move || !stop.load(Ordering::Relaxed) && Instant::now() < end
+        };
+        let threads = vec![
+            thread::spawn({
+                let goes_on = goes_on();
+                move || send(client, goes_on)
+            }),
+            thread::spawn({
+                let goes_on = goes_on();
+                move || receive(server, goes_on)
+            }),
+            thread::spawn({
+                let goes_on = goes_on();
+                move || ask(&left, goes_on)
+            }),
+            thread::spawn({
+                let goes_on = goes_on();
+                move || answer(&right, goes_on)
+            }),
+        ];
+        Self { stop, threads }
+    }
+
+    /// Ends it, and waits until it has ended.
+    pub fn stop(mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.threads.drain(..).for_each(|thread| thread.join().unwrap());
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+fn streams(wire: &Wire) -> (TcpStream, TcpStream) {
+    let listener = wire.right.run(|| TcpListener::bind((wire.server(), 0)).unwrap());
+    let address = listener.local_addr().unwrap();
+    let client = wire.left.run(|| TcpStream::connect(address).unwrap());
+    let (server, _) = listener.accept().unwrap();
+    for stream in [&client, &server] {
+        stream.set_read_timeout(Some(LOOK)).unwrap();
+        stream.set_write_timeout(Some(LOOK)).unwrap();
+    }
+    (client, server)
+}
+
+fn datagrams(wire: &Wire) -> (UdpSocket, UdpSocket) {
+    let right = wire.right.run(|| UdpSocket::bind((wire.server(), 0)).unwrap());
+    let left = wire.left.run(|| UdpSocket::bind((wire.client(), 0)).unwrap());
+    left.connect(right.local_addr().unwrap()).unwrap();
+    right.connect(left.local_addr().unwrap()).unwrap();
+    for socket in [&left, &right] {
+        socket.set_read_timeout(Some(LOOK)).unwrap();
+    }
+    (left, right)
+}
+
+/// Whether an operation only took longer than a thread wants to wait.
+fn late(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+fn send(mut stream: TcpStream, goes_on: impl Fn() -> bool) {
+    let chunk = vec![0x55; CHUNK];
+    while goes_on() {
+        if let Err(error) = stream.write(&chunk) {
+            assert!(late(&error), "{error}");
+        }
+    }
+}
+
+fn receive(mut stream: TcpStream, goes_on: impl Fn() -> bool) {
+    let mut buffer = vec![0; CHUNK];
+    while goes_on() {
+        match stream.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(_) => {}
+            Err(error) => assert!(late(&error), "{error}"),
+        }
+    }
+}
+
+fn ask(socket: &UdpSocket, goes_on: impl Fn() -> bool) {
+    let mut buffer = [0x55; DATAGRAM];
+    while goes_on() {
+        socket.send(&buffer).unwrap();
+        if let Err(error) = socket.recv(&mut buffer) {
+            assert!(late(&error), "{error}");
+        }
+    }
+}
+
+fn answer(socket: &UdpSocket, goes_on: impl Fn() -> bool) {
+    let mut buffer = [0; DATAGRAM];
+    while goes_on() {
+        match socket.recv(&mut buffer) {
+            Ok(length) => drop(socket.send(&buffer[..length]).unwrap()),
+            Err(error) => assert!(late(&error), "{error}"),
+        }
+    }
+}

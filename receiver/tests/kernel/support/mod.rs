@@ -1,0 +1,12 @@
+//! What the tests share: surroundings that clean up after themselves, traffic, and readers of what was counted.
+
+pub mod counters;
+pub mod ftrace;
+pub mod line;
+pub mod load;
+pub mod namespace;
+pub mod ring;
+pub mod sidecar;
+pub mod surroundings;
+pub mod talk;
+pub mod wire;

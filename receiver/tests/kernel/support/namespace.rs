@@ -1,0 +1,60 @@
+//! Network namespaces that end with the value: nothing names them but its descriptor.
+
+use std::{
+    fs::File,
+    os::fd::{AsFd as _, AsRawFd as _},
+    process::{self, Command},
+    thread,
+};
+
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
+
+/// Where a thread finds the namespace that it is in; `/proc/self` is the first thread's.
+const OWN: &str = "/proc/thread-self/ns/net";
+
+/// A network namespace.
+pub struct Namespace(File);
+
+impl Namespace {
+    /// The one that this process is in.
+    pub fn current() -> Self {
+        Self(File::open(OWN).unwrap())
+    }
+
+    /// A new one, with its loopback up.
+    pub fn new() -> Self {
+        let made = || {
+            // SAFETY: only this thread's network changes, which nothing else runs in.
+            unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.unwrap();
+            Self::current()
+        };
+        let namespace = thread::spawn(made).join().unwrap();
+        namespace.ip("link set dev lo up");
+        namespace
+    }
+
+    /// The same namespace by another descriptor.
+    pub fn same(&self) -> Self {
+        Self(self.0.try_clone().unwrap())
+    }
+
+    /// Its name for commands that take a path.
+    pub fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", process::id(), self.0.as_raw_fd())
+    }
+
+    /// Runs something inside. Sockets made there stay in the namespace wherever they are used.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        let inside = || {
+            move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+            work()
+        };
+        thread::scope(|scope| scope.spawn(inside).join().unwrap())
+    }
+
+    /// Runs `ip` inside.
+    pub fn ip(&self, arguments: &str) {
+        let output = self.run(|| Command::new("ip").args(arguments.split_whitespace()).output().unwrap());
+        assert!(output.status.success(), "ip {arguments}: {output:?}");
+    }
+}

@@ -1,0 +1,133 @@
+//! The sidecar's binary, running.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    path::PathBuf,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::mpsc::{self, Receiver},
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use super::{
+    line::Line,
+    surroundings::{patience, wait_for},
+};
+
+/// The binary under test.
+pub const BINARY: &str = env!("CARGO_BIN_EXE_undercurrent");
+/// What it logs once everything is attached.
+const READY: &str = "measuring:";
+
+/// A command that no variable of the test's own surroundings changes.
+pub fn command(binary: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = Command::new(binary);
+    let variables = std::env::vars_os().map(|(name, _)| name);
+    let meant = |name: &std::ffi::OsString| name.to_string_lossy().starts_with("OTEL_") || name == "RUST_LOG";
+    for name in variables.filter(meant) {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// A sidecar that measures. It is killed when the value goes.
+pub struct Sidecar {
+    child: Child,
+    folder: TempDir,
+    /// Lines of its log after it was ready.
+    log: Receiver<String>,
+}
+
+impl Sidecar {
+    /// Starts it with OTLP/JSON into a file at this interval, and waits until it measures.
+    pub fn start(interval: &str) -> Self {
+        Self::start_with(interval, &[], &[])
+    }
+
+    /// The same with more arguments and variables.
+    pub fn start_with(interval: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let output = format!("json={}", folder.path().join("lines").display());
+        let mut command = command(BINARY);
+        command.args(["run", "--output", &output, "--interval", interval]).args(arguments);
+        command.envs(variables.iter().copied()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let (sender, log) = mpsc::channel();
+        // Read to its end, or the sidecar would block on a full pipe.
+        thread::spawn(move || stderr.lines().map_while(Result::ok).for_each(|line| drop(sender.send(line))));
+        let sidecar = Self { child, folder, log };
+        sidecar.wait_until_ready();
+        sidecar
+    }
+
+    fn wait_until_ready(&self) {
+        let (start, limit, mut said) = (Instant::now(), patience(Duration::from_secs(15)), Vec::new());
+        while let Ok(line) = self.log.recv_timeout(limit.saturating_sub(start.elapsed())) {
+            if line.contains(READY) {
+                return;
+            }
+            said.push(line);
+        }
+        panic!("the sidecar did not begin to measure within {limit:?}: {said:?}");
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The lines that are complete.
+    pub fn lines(&self) -> Vec<Line> {
+        read(&self.folder.path().join("lines"))
+    }
+
+    /// A snapshot that begins after this call.
+    pub fn snapshot(&self) -> Line {
+        let now = wall_clock();
+        let later = || self.lines().into_iter().find(|line| line.time > now);
+        wait_for("a snapshot", patience(Duration::from_secs(5)), later)
+    }
+
+    /// Asks it to end, and says how it did and how long that took.
+    pub fn signal(&mut self, signal: Signal) -> (ExitStatus, Duration) {
+        let start = Instant::now();
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        (self.wait(), start.elapsed())
+    }
+
+    /// Waits until it ends by itself.
+    pub fn wait(&mut self) -> ExitStatus {
+        wait_for("the sidecar to end", patience(Duration::from_secs(10)), || self.child.try_wait().unwrap())
+    }
+
+    /// Ends it, and returns all lines.
+    pub fn stop(mut self) -> Vec<Line> {
+        let (status, _) = self.signal(Signal::TERM);
+        assert!(status.success(), "{status}");
+        self.lines()
+    }
+}
+
+impl Drop for Sidecar {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn read(path: &PathBuf) -> Vec<Line> {
+    let text = fs::read_to_string(path).unwrap();
+    // What follows the last newline is still being written.
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    whole.lines().map(Line::parse).collect()
+}
+
+/// Nanoseconds of the wall clock.
+pub fn wall_clock() -> u64 {
+    u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap()
+}

@@ -1,0 +1,57 @@
+//! Where tests run, and whether they can.
+
+use std::{
+    env,
+    fs::{File, OpenOptions},
+    io::Write as _,
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::fs::{FlockOperation, flock};
+
+/// Held by the one test that runs: what they read is counted for the whole machine, whichever binary they are in.
+pub struct Alone(#[expect(dead_code, reason = "the lock goes with the file")] File);
+
+/// Waits for its turn; `None`, said as the runner wants it, where the test cannot run.
+pub fn alone(test: &str) -> Option<Alone> {
+    if !rustix::process::geteuid().is_root() {
+        skip(&format!("{test}: it loads programs into the kernel, which takes root"));
+        return None;
+    }
+    let path = env::temp_dir().join("undercurrent-kernel-tests.lock");
+    let file = OpenOptions::new().create(true).append(true).open(path).unwrap();
+    flock(&file, FlockOperation::LockExclusive).unwrap();
+    Some(Alone(file))
+}
+
+/// Tells the runner that this test showed nothing, and why.
+pub fn skip(reason: &str) {
+    eprintln!("SKIPPED: {reason}");
+    if let Some(path) = env::var_os("UNDERCURRENT_SKIPS") {
+        let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
+        writeln!(file, "SKIPPED: {reason}").unwrap();
+    }
+}
+
+/// The virtual machine's kernel, by its short name; absent on a real machine.
+pub fn virtual_machine() -> Option<String> {
+    env::var("UNDERCURRENT_VM").ok()
+}
+
+/// A time that a real machine needs, as long as this one needs it: an emulated processor is slow.
+pub fn patience(native: Duration) -> Duration {
+    if virtual_machine().is_some() { native * 10 } else { native }
+}
+
+/// Waits until a condition yields something.
+pub fn wait_for<T>(what: &str, limit: Duration, mut condition: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(value) = condition() {
+            return value;
+        }
+        assert!(start.elapsed() < limit, "waited {limit:?} in vain for {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,90 @@
+//! One message at a time, there and back: nothing merges, nothing is dropped, and every read returns one message.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{TcpListener, TcpStream, UdpSocket},
+    os::fd::AsRawFd as _,
+    time::Duration,
+};
+
+use super::{surroundings::patience, wire::Wire};
+
+/// Where `tcpi_data_segs_in` stands in `struct tcp_info` (`include/uapi/linux/tcp.h`, since 4.6).
+const DATA_SEGMENTS_IN: usize = 152;
+
+/// Connected sockets at both ends of a wire. They stay open, so that no FIN is queued before the value goes.
+pub struct Talk {
+    client: TcpStream,
+    server: TcpStream,
+    left: UdpSocket,
+    right: UdpSocket,
+    /// Reads of TCP sockets that returned data.
+    pub tcp_reads: u64,
+    /// Reads of UDP sockets that returned data.
+    pub udp_reads: u64,
+}
+
+impl Talk {
+    /// Opens the sockets.
+    pub fn open(wire: &Wire) -> Self {
+        let (client_address, server_address) = (wire.client(), wire.server());
+        let listener = wire.right.run(|| TcpListener::bind((server_address, 0)).unwrap());
+        let port = listener.local_addr().unwrap();
+        let client = wire.left.run(|| TcpStream::connect_timeout(&port, patience(Duration::from_secs(2))).unwrap());
+        let (server, _) = listener.accept().unwrap();
+        let right = wire.right.run(|| UdpSocket::bind((server_address, 0)).unwrap());
+        let left = wire.left.run(|| UdpSocket::bind((client_address, 0)).unwrap());
+        left.connect(right.local_addr().unwrap()).unwrap();
+        right.connect(left.local_addr().unwrap()).unwrap();
+        let limit = Some(patience(Duration::from_secs(2)));
+        for stream in [&client, &server] {
+            stream.set_nodelay(true).unwrap();
+            stream.set_read_timeout(limit).unwrap();
+        }
+        for socket in [&left, &right] {
+            socket.set_read_timeout(limit).unwrap();
+        }
+        Self { client, server, left, right, tcp_reads: 0, udp_reads: 0 }
+    }
+
+    /// Messages over TCP, each answered.
+    pub fn tcp(&mut self, messages: usize, size: usize) {
+        let (payload, mut buffer) = (vec![0x55; size], vec![0; size]);
+        for _ in 0..messages {
+            for (from, to) in [(&self.client, &self.server), (&self.server, &self.client)] {
+                (&*from).write_all(&payload).unwrap();
+                assert_eq!((&*to).read(&mut buffer).unwrap(), size, "a message came in parts");
+                self.tcp_reads += 1;
+            }
+        }
+    }
+
+    /// Messages over UDP, each answered.
+    pub fn udp(&mut self, messages: usize, size: usize) {
+        let (payload, mut buffer) = (vec![0x55; size], vec![0; size]);
+        for _ in 0..messages {
+            for (from, to) in [(&self.left, &self.right), (&self.right, &self.left)] {
+                from.send(&payload).unwrap();
+                assert_eq!(to.recv(&mut buffer).unwrap(), size);
+                self.udp_reads += 1;
+            }
+        }
+    }
+
+    /// Segments with data that the kernel counted for the two TCP sockets.
+    pub fn data_segments(&self) -> u64 {
+        [&self.client, &self.server].into_iter().map(data_segments).sum()
+    }
+}
+
+fn data_segments(stream: &TcpStream) -> u64 {
+    let mut information = [0_u8; 256];
+    let mut length = libc::socklen_t::try_from(information.len()).unwrap();
+    let (buffer, size) = (information.as_mut_ptr().cast(), &raw mut length);
+    // SAFETY: the call writes at most as many bytes as it is told, and how many they were.
+    let result = unsafe { libc::getsockopt(stream.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, buffer, size) };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+    assert!(length as usize >= DATA_SEGMENTS_IN + 4, "this kernel counts no data segments");
+    let bytes = information[DATA_SEGMENTS_IN..DATA_SEGMENTS_IN + 4].try_into().unwrap();
+    u64::from(u32::from_ne_bytes(bytes))
+}
