@@ -10,7 +10,7 @@ use undercurrent::{
     logging,
     node::Node,
     outputs,
-    sidecar::Sidecar,
+    sidecar::{self, Sidecar},
     signals::{REGISTRY, itself},
     telemetry::Resource,
 };
@@ -34,8 +34,17 @@ fn main() -> ExitCode {
         }
     };
     ended.unwrap_or_else(|error| {
-        eprintln!("undercurrent: {error:#}");
+        eprintln!("undercurrent: {}", message(&error));
         ExitCode::from(CANNOT_RUN)
+    })
+}
+
+/// An error with its causes, each said once: many of our errors have their cause's words in their own.
+fn message(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |said, cause| match said.as_str() {
+        "" => cause,
+        _ if said.contains(&cause) => said,
+        _ => format!("{said}: {cause}"),
     })
 }
 
@@ -61,8 +70,10 @@ fn measure(run: Run) -> anyhow::Result<()> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start tokio")?;
     let ended = runtime.block_on(async {
-        // Before anything is attached: an output that cannot be opened leaves nothing behind.
-        let outputs = outputs::open(&settings, &terminal, &environment::process)?;
+        // In this order nothing is left behind by what cannot run: no file is emptied for it, and nothing is attached.
+        let outputs = outputs::Plan::new(&settings, &environment::process)?;
+        sidecar::permitted(&settings)?;
+        let outputs = outputs.open(&terminal)?;
         let sidecar = Sidecar::start(&settings, resource)?;
         sidecar.run(&settings, outputs).await;
         anyhow::Ok(())
@@ -86,11 +97,7 @@ fn examine(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn list(arguments: &SignalsArguments) {
-    let own = catalogue::Entry {
-        name: itself::NAME,
-        description: "What the sidecar says of itself: hooks, losses, memory, cost",
-        metrics: &itself::METRICS,
-    };
+    let own = catalogue::Entry { name: itself::NAME, description: itself::SUMMARY, metrics: &itself::METRICS };
     let entry = |entry: &&'static undercurrent::signals::Entry| catalogue::Entry {
         name: entry.name,
         description: entry.summary,

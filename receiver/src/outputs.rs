@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io, num::NonZeroUsize};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::{
-    config::{Compression, Destination, Otlp, Output as Wanted, Settings},
+    config::{Compression, Destination, Otlp, Output as Wanted, Outputs as Wishes, Settings},
     environment::{Environment, value},
     export::{Output, Outputs, json, otlp, table},
 };
@@ -24,29 +24,45 @@ pub enum OpenError {
     Table(#[source] io::Error),
 }
 
-/// Opens every output. It needs a tokio runtime.
-///
-/// # Errors
-/// The first that cannot be opened.
-pub fn open(
-    settings: &Settings,
-    terminal: &table::Terminal,
-    environment: Environment<'_>,
-) -> Result<Outputs, OpenError> {
-    let cpus = std::thread::available_parallelism().ok().and_then(|cpus| NonZeroUsize::new(cpus.get()));
-    let open = |wanted: &Wanted| -> Result<Output, OpenError> {
-        Ok(match wanted {
-            Wanted::Table => table::open(terminal, cpus).map_err(OpenError::Table)?,
-            Wanted::Json(Destination::StandardOutput) => json::open(json::Target::Stdout)?,
-            Wanted::Json(Destination::File(path)) => json::open(json::Target::File(path.clone()))?,
-            Wanted::Otlp => {
-                let file = variables(&settings.otlp);
-                let lookup = |name: &str| value(environment, name).or_else(|| file.get(name).cloned());
-                otlp::open(otlp::Settings::from_variables(lookup)?)?
+/// The outputs that the settings ask for, not yet opened.
+pub struct Plan<'a> {
+    wanted: &'a Wishes,
+    otlp: Option<otlp::Settings>,
+}
+
+impl<'a> Plan<'a> {
+    /// Understands what the settings and the environment say of outputs. It touches nothing.
+    ///
+    /// # Errors
+    /// Where delivery to a collector is wanted and cannot be made sense of.
+    pub fn new(settings: &'a Settings, environment: Environment<'_>) -> Result<Self, OpenError> {
+        let file = variables(&settings.otlp);
+        let lookup = |name: &str| value(environment, name).or_else(|| file.get(name).cloned());
+        let wanted = settings.outputs.iter().any(|output| *output == Wanted::Otlp);
+        let otlp = wanted.then(|| otlp::Settings::from_variables(lookup)).transpose()?;
+        Ok(Self { wanted: &settings.outputs, otlp })
+    }
+
+    /// Opens every output. It needs a tokio runtime.
+    ///
+    /// # Errors
+    /// The first that cannot be opened.
+    pub fn open(self, terminal: &table::Terminal) -> Result<Outputs, OpenError> {
+        let cpus = std::thread::available_parallelism().ok().and_then(|cpus| NonZeroUsize::new(cpus.get()));
+        let mut opened: Vec<Output> = Vec::new();
+        for wanted in self.wanted.iter() {
+            match wanted {
+                Wanted::Table => opened.push(table::open(terminal, cpus).map_err(OpenError::Table)?),
+                Wanted::Json(Destination::StandardOutput) => opened.push(json::open(json::Target::Stdout)?),
+                Wanted::Json(Destination::File(path)) => opened.push(json::open(json::Target::File(path.clone()))?),
+                Wanted::Otlp => {}
             }
-        })
-    };
-    Ok(Outputs::new(settings.outputs.iter().map(open).collect::<Result<_, _>>()?))
+        }
+        if let Some(settings) = self.otlp {
+            opened.push(otlp::open(settings)?);
+        }
+        Ok(Outputs::new(opened))
+    }
 }
 
 /// The file's words on delivery as the variables that say the same, so that both have one meaning.

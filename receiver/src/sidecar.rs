@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use bytesize::ByteSize;
 use tokio::signal::unix::{Signal as Notification, SignalKind, signal};
 
 use crate::{
@@ -34,8 +35,10 @@ pub enum StartError {
     Kernel(#[from] KernelError),
     /// The maps would be too large.
     #[error(
-        "the enabled signals need {needed} bytes of kernel maps on {cpus} CPUs, and `memory_limit` is {limit}: raise it, or \
-         switch signals off; `undercurrent doctor` lists the maps"
+        "the enabled signals need {} of kernel maps on {cpus} CPUs, and `memory_limit` is {}: raise it, or switch signals \
+         off; `undercurrent doctor` lists the maps",
+        ByteSize(*needed as u64).display().iec(),
+        ByteSize(*limit).display().iec()
     )]
     Memory {
         /// Bytes that the maps take.
@@ -80,6 +83,19 @@ pub fn within_memory(settings: &Settings, host: &Host) -> Result<(), StartError>
     if needed as u64 > limit { Err(StartError::Memory { needed, limit, cpus: host.cpus }) } else { Ok(()) }
 }
 
+/// Refuses what this process may not do, or may not on this host, before anything is touched.
+///
+/// # Errors
+/// Where capabilities are missing, or maps would be larger than the settings allow.
+pub fn permitted(settings: &Settings) -> Result<Host, StartError> {
+    let (host, privileges) = host()?;
+    if !signals::hooks(&settings.signals).is_empty() {
+        privileges.require(&[Task::LoadTracing])?;
+    }
+    within_memory(settings, &host)?;
+    Ok(host)
+}
+
 /// Serves the hooks that the settings' signals listen to.
 ///
 /// # Errors
@@ -107,11 +123,7 @@ impl Sidecar {
     /// # Errors
     /// Where nothing can be measured.
     pub fn start(settings: &Settings, resource: Resource) -> Result<Self, StartError> {
-        let (host, privileges) = host()?;
-        if !signals::hooks(&settings.signals).is_empty() {
-            privileges.require(&[Task::LoadTracing])?;
-        }
-        within_memory(settings, &host)?;
+        let host = permitted(settings)?;
         // Before attaching, which takes seconds on slow machines: whoever ends the sidecar meanwhile gets an orderly end.
         let stop = Stop::listen()?;
         let start = UnixNanos::from(SystemTime::now());
@@ -237,6 +249,26 @@ impl Stop {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
             () = duration => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{File, Flags};
+
+    #[test]
+    fn maps_larger_than_the_limit_are_refused() {
+        let file = File::parse("config.yaml".as_ref(), b"memory_limit: 1MiB").expect("a configuration");
+        let (settings, _) = Settings::resolve(Flags::default(), &|_| None, file);
+        let host = |cpus| Host { cpus, ..Host::probe(Vec::new()) };
+        within_memory(&settings, &host(2)).expect("room");
+        let refusal = within_memory(&settings, &host(256)).expect_err("refused").to_string();
+        for words in
+            ["on 256 CPUs", "`memory_limit` is 1.0 MiB", "raise it", "switch signals off", "undercurrent doctor"]
+        {
+            assert!(refusal.contains(words), "{words} in {refusal}");
         }
     }
 }

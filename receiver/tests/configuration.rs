@@ -1,23 +1,12 @@
 //! The files that people read about the configuration, against the types it is read into.
 
-use std::{collections::BTreeSet, fs, path::Path};
+mod committed;
 
+use std::{collections::BTreeSet, path::Path};
+
+use committed::assert_committed;
 use serde_json::Value;
 use undercurrent::config::{EXAMPLE, File, markdown, schema, signal_names};
-
-/// Compares a committed file with what it is made from; `UPDATE_DOCS=1` writes it.
-fn assert_committed(path: &str, expected: &str) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        fs::create_dir_all(file.parent().expect("a folder")).expect("created");
-        fs::write(&file, expected).expect("written");
-    }
-    let committed = fs::read_to_string(&file).unwrap_or_default();
-    assert!(
-        committed == expected,
-        "{path} is out of date: run `UPDATE_DOCS=1 cargo test -p undercurrent --test configuration`"
-    );
-}
 
 /// The example with its commented settings switched on: they follow the `#` without a space.
 fn full_example() -> String {

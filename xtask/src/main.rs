@@ -2,6 +2,7 @@
 
 mod build_ebpf;
 mod collector;
+mod docs;
 mod e2e;
 mod lint;
 mod machine;
@@ -24,6 +25,8 @@ enum Command {
     Test(test::Options),
     /// Build the kernel side, or check the committed object
     BuildEbpf(build_ebpf::Options),
+    /// Write the generated pages of the documentation
+    Docs(docs::Options),
     /// Format Rust and TOML files
     Fmt,
     /// Run a command under another kernel, in a virtual machine
@@ -39,6 +42,7 @@ fn main() -> anyhow::Result<()> {
         Command::Run(options) => run::run(&options),
         Command::Test(options) => test::run(&options),
         Command::BuildEbpf(options) => build_ebpf::run(&options),
+        Command::Docs(options) => docs::run(&options),
         Command::Fmt => lint::format(),
         Command::Vm(vm) => vm.run(),
         Command::Collector(arguments) => collector::command(&arguments),

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use crate::telemetry::{AttributeKey, Descriptor, Instrument};
+use crate::telemetry::{AttributeKey, Descriptor};
 
 /// A signal as it is listed.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +25,7 @@ pub fn table(signals: &[Entry<'_>]) -> String {
         let separator = if text.is_empty() { "" } else { "\n" };
         let _ = writeln!(text, "{separator}{}: {}", signal.name, signal.description);
         for metric in signal.metrics {
-            let _ = writeln!(text, "  {}  [{}, {}]", metric.name, instrument(metric.instrument), metric.unit);
+            let _ = writeln!(text, "  {}  [{}, {}]", metric.name, metric.instrument.as_str(), metric.unit);
             let _ = writeln!(text, "      {}", metric.description);
             for attribute in metric.attributes {
                 let _ = writeln!(text, "      {}", attribute_line(attribute));
@@ -58,25 +58,17 @@ fn metric_json(metric: &Descriptor) -> Value {
     let attribute = |attribute: &AttributeKey| json!({ "key": attribute.key, "values": attribute.values, "opt_in": attribute.opt_in });
     json!({
         "name": metric.name,
-        "instrument": instrument(metric.instrument).replace([' ', '-'], "_"),
+        "instrument": metric.instrument.as_str().replace([' ', '-'], "_"),
         "unit": metric.unit,
         "description": metric.description,
         "attributes": metric.attributes.iter().map(attribute).collect::<Vec<_>>(),
     })
 }
 
-const fn instrument(instrument: Instrument) -> &'static str {
-    match instrument {
-        Instrument::Counter => "counter",
-        Instrument::UpDownCounter => "up-down counter",
-        Instrument::Gauge => "gauge",
-        Instrument::ExponentialHistogram => "exponential histogram",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::telemetry::Instrument;
 
     const WAIT: Descriptor = Descriptor {
         name: "undercurrent.softirq.wait.duration",

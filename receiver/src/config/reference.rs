@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::{Map, Value};
 
 const INTRODUCTION: &str = "\
-<!-- Made from the JSON schema, itself made from receiver/src/config/. `UPDATE_DOCS=1 cargo test -p undercurrent --test configuration` writes it anew. -->
+<!-- Made from the JSON schema, itself made from receiver/src/config/. `cargo xtask docs` writes it anew. -->
 
 # Configuration
 

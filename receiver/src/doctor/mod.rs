@@ -1,5 +1,6 @@
 //! `undercurrent doctor`: what works on this machine, by what, and what to do about the rest.
 
+mod fields;
 mod page;
 mod probe;
 
@@ -8,8 +9,6 @@ use serde::Serialize;
 use crate::{
     config::Settings,
     kernel::{
-        Kernel,
-        fields::FieldState,
         hooks,
         host::Host,
         object,
@@ -20,6 +19,7 @@ use crate::{
     signals::{self, SignalStatus},
 };
 
+pub use fields::AbsentField;
 pub use page::page;
 
 /// The judgement on a machine.
@@ -67,15 +67,6 @@ pub struct Report {
     pub memory: Memory,
     /// How well each signal is served.
     pub signals: Vec<SignalStatus>,
-}
-
-/// A kernel field that is not there.
-#[derive(Clone, Debug, Serialize)]
-pub struct AbsentField {
-    /// The struct and path.
-    pub field: String,
-    /// Why.
-    pub reason: String,
 }
 
 /// What came of a hook, and whether it fired.
@@ -131,23 +122,13 @@ fn fill(report: &mut Report, settings: &Settings, probe: bool) -> Result<(), Box
     sidecar::within_memory(settings, &host)?;
     let kernel = sidecar::listen(settings, host)?;
     let runs = if probe { Some(probe::runs(&kernel)?) } else { None };
-    report.absent_fields = absent_fields(&kernel);
+    report.absent_fields = fields::absent(kernel.fields());
     report.hooks = kernel.outcomes().iter().map(|outcome| hook(outcome, runs.as_deref())).collect();
     report.signals = signals::statuses(&settings.signals, kernel.host(), kernel.outcomes());
     let silent = report.hooks.iter().any(HookReport::silent);
     let whole = report.signals.iter().all(|signal| !signal.enabled || signal.status == Status::Whole) && !silent;
     report.verdict = if whole { Verdict::Whole } else { Verdict::Degraded };
     Ok(())
-}
-
-fn absent_fields(kernel: &Kernel) -> Vec<AbsentField> {
-    let absent = |field: &crate::kernel::fields::ResolvedField| match &field.state {
-        FieldState::Present(_) => None,
-        FieldState::Absent(reason) => {
-            Some(AbsentField { field: field.declaration.symbol.clone(), reason: reason.to_string() })
-        }
-    };
-    kernel.fields().iter().filter_map(absent).collect()
 }
 
 fn hook(outcome: &Outcome, runs: Option<&[(String, u64)]>) -> HookReport {

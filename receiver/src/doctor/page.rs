@@ -1,33 +1,50 @@
 //! The report as people read it.
 
-use std::fmt::Write as _;
-
 use bytesize::ByteSize;
 
 use super::{HookReport, Report, Verdict};
-use crate::kernel::{host::Host, refusal::Refusal};
+use crate::kernel::{clock::BaseClock, host::Host, refusal::Refusal};
+
+/// Columns of the page: what a terminal, a mail and an issue show without breaking lines.
+const WIDTH: usize = 100;
+/// Columns of the words at the beginning of a fact's line.
+const LABEL: usize = 12;
 
 /// The whole page, ending in a newline.
 #[must_use]
 pub fn page(report: &Report) -> String {
-    let mut page = String::new();
-    let _ = writeln!(page, "undercurrent {}: {}", report.version, verdict(report));
+    let mut page = wrapped(&format!("undercurrent {}: {}", report.version, verdict(report)), LABEL);
     if let Some(host) = &report.host {
-        page.push_str(&kernel(host));
+        page.push_str(&kernel(host, report.verdict));
     }
     let lacks = if report.lacks.is_empty() {
         "all that is needed".to_owned()
     } else {
         format!("lacking {}", report.lacks.join("; "))
     };
-    let _ = writeln!(page, "{:<12}{lacks}", "privileges");
+    page.push_str(&fact("privileges", &lacks));
     page.push_str(&memory(report));
     for field in &report.absent_fields {
-        let _ = writeln!(page, "{:<12}{} is absent: {}", "field", field.field, field.reason);
+        let cost = field.cost.map_or_else(|| "what needs it is refused or counted as lost".to_owned(), str::to_owned);
+        page.push_str(&fact("field", &format!("{} is not in this kernel ({}): {cost}", field.field, field.reason)));
     }
     page.push_str(&hooks(&report.hooks));
     page.push_str(&signals(report));
     page
+}
+
+fn fact(label: &str, text: &str) -> String {
+    wrapped(&format!("{label:<LABEL$}{text}"), LABEL)
+}
+
+/// A text within the page's width, its further lines indented; names are never broken.
+fn wrapped(text: &str, indent: usize) -> String {
+    let indent = " ".repeat(indent);
+    let options = textwrap::Options::new(WIDTH)
+        .subsequent_indent(&indent)
+        .break_words(false)
+        .word_splitter(textwrap::WordSplitter::NoHyphenation);
+    textwrap::fill(text, options).lines().map(str::trim_end).fold(String::new(), |page, line| page + line + "\n")
 }
 
 fn verdict(report: &Report) -> String {
@@ -39,31 +56,26 @@ fn verdict(report: &Report) -> String {
     }
 }
 
-fn kernel(host: &Host) -> String {
+fn kernel(host: &Host, verdict: Verdict) -> String {
     let btf = if host.btf { "with BTF" } else { "without BTF" };
-    let lockdown = host.lockdown.as_deref().unwrap_or("not built in");
     let root = host.cgroup_root.as_ref().map_or_else(String::new, |root| format!(" at {}", root.display()));
     let clock = match host.clock {
-        crate::kernel::clock::BaseClock::Tai => "TAI",
-        crate::kernel::clock::BaseClock::Monotonic => "monotonic, steps followed from user space",
+        // The kernel tells which clocks programs may read only to those who may load them.
+        _ if verdict == Verdict::CannotRun => None,
+        BaseClock::Tai => Some("TAI"),
+        BaseClock::Monotonic => Some("monotonic, steps followed from user space"),
     };
-    format!(
-        "{:<12}{} {btf}, {} CPUs\n{:<12}{lockdown}\n{:<12}{}{root}\n{:<12}{clock}\n",
-        "kernel",
-        host.release,
-        host.cpus,
-        "lockdown",
-        "cgroups",
-        host.cgroup.as_str(),
-        "clock"
-    )
+    fact("kernel", &format!("{} {btf}, {} CPUs", host.release, host.cpus))
+        + &fact("lockdown", host.lockdown.as_deref().unwrap_or("not built in"))
+        + &fact("cgroups", &format!("{}{root}", host.cgroup.as_str()))
+        + &clock.map_or_else(String::new, |clock| fact("clock", clock))
 }
 
 fn memory(report: &Report) -> String {
     let maps: Vec<String> =
         report.memory.maps.iter().map(|(map, bytes)| format!("{map} {}", size(*bytes as u64))).collect();
     let (planned, limit) = (size(report.memory.planned as u64), size(report.memory.limit));
-    format!("{:<12}{planned} of {limit} for maps: {}\n", "memory", maps.join(", "))
+    fact("memory", &format!("{planned} of {limit} for maps: {}", maps.join(", ")))
 }
 
 fn size(bytes: u64) -> String {
@@ -100,13 +112,10 @@ fn refusals(hooks: &[HookReport]) -> String {
     }
     let mut text = String::new();
     for (reason, programs) in reasons {
-        let _ = writeln!(
-            text,
-            "\nrefused     {}\n            {}\nwhat to do  {}",
-            programs.join(", "),
-            reason.what,
-            reason.cure
-        );
+        text.push('\n');
+        text.push_str(&fact("refused", &programs.join(", ")));
+        text.push_str(&fact("", &reason.what));
+        text.push_str(&fact("what to do", &reason.cure));
     }
     text
 }
@@ -129,8 +138,10 @@ fn signals(report: &Report) -> String {
     let mut text = format!("\n{:<17}STATUS\n", "SIGNAL");
     for signal in &report.signals {
         let status = if signal.enabled { signal.status.as_str() } else { "off" };
-        let line = format!("{:<17}{status:<10}{}", signal.signal, signal.reasons.join("; "));
-        let _ = writeln!(text, "{}", line.trim_end());
+        text.push_str(&wrapped(&format!("{:<17}{status:<10}{}", signal.signal, signal.reasons.join("; ")), 27));
     }
     text
 }
+
+#[cfg(test)]
+mod tests;

@@ -94,7 +94,7 @@ pub struct ResolvedField {
 }
 
 impl ResolvedField {
-    /// The value for the program's global. An absent bit-field has an empty mask, so that programs need not ask.
+    /// The value for the program's global. An absent bit-field has an empty mask.
     #[must_use]
     pub const fn value(&self) -> u32 {
         match self.state {

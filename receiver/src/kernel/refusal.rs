@@ -31,10 +31,17 @@ impl Refusal {
                 "none needed where an alternate serves; else use a kernel that has it".to_owned(),
             ),
             ProgramError::LoadError { io_error, verifier_log } => {
-                (format!("load: {io_error}{}", verdict(&verifier_log.to_string())), cure(io_error, host))
+                let log = verifier_log.to_string();
+                tracing::debug!(program = program.symbol, "the verifier's log:\n{log}");
+                match verdict(&log) {
+                    Some(reason) if host.missing_capabilities.is_empty() => {
+                        (format!("load: the verifier refused it: {reason}"), REPORT.to_owned())
+                    }
+                    _ => (format!("load: {}", said(io_error)), cure(io_error, host)),
+                }
             }
             ProgramError::SyscallError(error) => {
-                (format!("attach to {}: {}", program.target, error.io_error), cure(&error.io_error, host))
+                (format!("attach to {}: {}", program.target, said(&error.io_error)), cure(&error.io_error, host))
             }
             ProgramError::IOError(error) => (format!("attach to {}: {error}", program.target), cure(error, host)),
             other => (other.to_string(), REPORT.to_owned()),
@@ -45,12 +52,20 @@ impl Refusal {
 
 const REPORT: &str = "report it together with the output of `undercurrent doctor --json`";
 
+/// The kernel's words for an error, which the C library does not always have.
+fn said(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(ENOTSUPP) => format!("Operation not supported by this kernel (os error {ENOTSUPP})"),
+        _ => error.to_string(),
+    }
+}
+
 fn cure(error: &io::Error, host: &Host) -> String {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) if !host.missing_capabilities.is_empty() => {
             format!("grant {} (or run as root)", host.missing_capabilities.join(", "))
         }
-        Some(libc::EPERM | libc::EACCES) if host.lockdown.as_deref().is_some_and(|mode| mode != "none") => {
+        Some(libc::EPERM | libc::EACCES) if host.lockdown.as_deref().is_some_and(|mode| mode == "confidentiality") => {
             "kernel lockdown forbids it: boot without lockdown=confidentiality".to_owned()
         }
         Some(libc::EPERM) => {
@@ -68,8 +83,97 @@ fn cure(error: &io::Error, host: &Host) -> String {
     }
 }
 
-/// The verifier's last words, which hold its reason.
-fn verdict(log: &str) -> String {
-    let reason = log.lines().rev().map(str::trim).find(|line| !line.is_empty() && !line.starts_with("processed "));
-    reason.map_or_else(String::new, |reason| format!("; the verifier said: {reason}"))
+/// The line of the verifier's log that says why: the last one, statistics aside. `None` where the verifier was not asked.
+fn verdict(log: &str) -> Option<&str> {
+    log.lines().rev().map(str::trim).find(|line| !line.is_empty() && !is_statistics(line))
+}
+
+/// What the verifier ends its log with, whatever it thought of the program (`print_verification_stats`, 4.15 to 7.2).
+fn is_statistics(line: &str) -> bool {
+    ["processed ", "stack depth ", "verification time ", "insns processed ", "subprog "].iter().any(|beginning| {
+        line.strip_prefix(beginning).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use aya_obj::VerifierLog;
+
+    use super::*;
+    use crate::kernel::{
+        clock::BaseClock,
+        hooks::{IP, TRANSPORT},
+        host::Cgroup,
+    };
+
+    /// The end of what 5.10 said of a load of one byte at the place of a pointer.
+    const LOG_5_10: &str = "\
+regs=8 stack=0 before 16: (61) r3 = *(u32 *)(r2 +0)
+;\x20
+21: (71) r2 = *(u8 *)(r4 +0)
+cannot access ptr member next with moff 0 in struct (anon) with off 0 size 1
+verification time 22910 usec
+stack depth 12
+processed 19 insns (limit 1000000) max_states_per_insn 0 total_states 1 peak_states 1 mark_read 1
+";
+
+    fn host(missing: &[&str], lockdown: Option<&str>) -> Host {
+        Host {
+            release: "6.1.0".to_owned(),
+            btf: true,
+            lockdown: lockdown.map(str::to_owned),
+            missing_capabilities: missing.iter().map(|capability| (*capability).to_owned()).collect(),
+            cgroup: Cgroup::V2,
+            cgroup_root: Some(PathBuf::from("/sys/fs/cgroup")),
+            clock: BaseClock::Tai,
+            cpus: 2,
+            preempt_rt: false,
+            threaded_napi: Vec::new(),
+        }
+    }
+
+    fn load(errno: i32, log: &str, host: &Host) -> String {
+        let error = ProgramError::LoadError {
+            io_error: io::Error::from_raw_os_error(errno),
+            verifier_log: VerifierLog::new(log.to_owned()),
+        };
+        let refusal = Refusal::of(&IP.alternates[0].programs[0], &error, host);
+        format!("{}: {}\n    {}", refusal.program, refusal.what, refusal.cure)
+    }
+
+    #[test]
+    fn the_verifiers_reason_stands_before_its_statistics() {
+        assert_eq!(
+            verdict(LOG_5_10),
+            Some("cannot access ptr member next with moff 0 in struct (anon) with off 0 size 1")
+        );
+        assert_eq!(verdict("verification time 5 usec\nstack depth 0\nprocessed 0 insns (limit 1000000)\n\n"), None);
+        assert_eq!(verdict("processed packets are no number\n"), Some("processed packets are no number"));
+        assert_eq!(verdict(""), None);
+    }
+
+    #[test]
+    fn every_refusal_names_its_cure() {
+        let (whole, poor) = (host(&[], None), host(&["CAP_BPF", "CAP_PERFMON"], None));
+        let locked = host(&[], Some("confidentiality"));
+        let texts = [
+            load(libc::EACCES, LOG_5_10, &whole),
+            load(libc::EPERM, "", &whole),
+            load(libc::EPERM, "", &poor),
+            load(libc::EPERM, "", &locked),
+            load(ENOTSUPP, "", &whole),
+            load(libc::ENOMEM, "", &whole),
+        ];
+        insta::assert_snapshot!(texts.join("\n"));
+    }
+
+    #[test]
+    fn what_cannot_be_attached_to_is_named() {
+        let error = ProgramError::IOError(io::Error::from_raw_os_error(libc::ENOENT));
+        let program = &TRANSPORT.alternates[1].programs[0];
+        let refusal = Refusal::of(program, &error, &host(&[], None));
+        insta::assert_snapshot!(format!("{}\n{}", refusal.what, refusal.cure));
+    }
 }

@@ -10,6 +10,8 @@ use crate::{
 
 /// The name in the catalogue.
 pub const NAME: &str = "itself";
+/// One sentence for people.
+pub const SUMMARY: &str = "What the sidecar says of itself: hooks, losses, memory, cost";
 
 const HOOK: &str = "undercurrent.hook";
 const STATUS: &str = "undercurrent.status";

@@ -5,6 +5,7 @@ mod attributes;
 pub mod itself;
 mod latency;
 mod network_cpu;
+mod reference;
 mod softirq_wait;
 mod softnet;
 mod status;
@@ -17,6 +18,7 @@ use crate::{
     telemetry::{Descriptor, Metric, UnixNanos},
 };
 
+pub use reference::markdown;
 pub use status::{SignalStatus, statuses};
 
 /// A signal that is being measured.

@@ -18,6 +18,19 @@ pub enum Instrument {
     ExponentialHistogram,
 }
 
+impl Instrument {
+    /// The words for people.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::UpDownCounter => "up-down counter",
+            Self::Gauge => "gauge",
+            Self::ExponentialHistogram => "exponential histogram",
+        }
+    }
+}
+
 /// An attribute of a metric's points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttributeKey {

@@ -191,7 +191,8 @@ fn reason(kind: ErrorKind) -> &'static str {
 fn cure(error: &io::Error) -> &'static str {
     match error.kind() {
         ErrorKind::IsADirectory => "name a file, not a directory",
-        ErrorKind::NotFound | ErrorKind::NotADirectory => "its directory must exist; create it first",
+        ErrorKind::NotFound => "its directory must exist; create it first",
+        ErrorKind::NotADirectory => "a part of the path before its name is a file; choose a path through directories",
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => "choose a file that this user may write",
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
             "free some space; lines of later intervals are whole again then"

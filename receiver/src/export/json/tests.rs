@@ -121,7 +121,7 @@ fn an_unwritable_file_says_why_and_what_to_do() -> io::Result<()> {
     insta::assert_snapshot!(refused(folder.path().to_owned()), @"cannot write to `DIR`: Is a directory (os error 21); name a file, not a directory");
     insta::assert_snapshot!(refused(folder.path().join("absent/metrics.jsonl")), @"cannot write to `DIR/absent/metrics.jsonl`: No such file or directory (os error 2); its directory must exist; create it first");
     fs::write(folder.path().join("file"), "")?;
-    insta::assert_snapshot!(refused(folder.path().join("file/metrics.jsonl")), @"cannot write to `DIR/file/metrics.jsonl`: Not a directory (os error 20); its directory must exist; create it first");
+    insta::assert_snapshot!(refused(folder.path().join("file/metrics.jsonl")), @"cannot write to `DIR/file/metrics.jsonl`: Not a directory (os error 20); a part of the path before its name is a file; choose a path through directories");
     Ok(())
 }
 

@@ -1,0 +1,82 @@
+//! Which kernel fields are missing, and what that costs.
+
+use serde::Serialize;
+
+use crate::kernel::fields::{FieldState, ResolvedField};
+
+/// A kernel field that is not there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AbsentField {
+    /// The struct and path; where kernels differ, each of them.
+    pub field: String,
+    /// Why.
+    pub reason: String,
+    /// What is lost without it, where that is known.
+    pub cost: Option<&'static str>,
+}
+
+/// Fields in whose place another serves on kernels that lack them.
+const SERVED_BY: [(&str, &str); 2] = [
+    ("scm_timestamping_internal.ts.0.tv_sec", "scm_timestamping_internal.ts.0"),
+    ("scm_timestamping_internal.ts.0.tv_nsec", "scm_timestamping_internal.ts.0"),
+];
+
+/// What the absence of a field costs.
+const COSTS: [(&str, &str); 1] = [(
+    "sk_buff.tstamp_type..sk_buff.mono_delivery_time",
+    "that costs nothing before Linux 5.18, where no departure time gets as far as a receive hook; later ones are told by \
+     their size",
+)];
+
+/// The fields that the kernel lacks and that no other field stands in for.
+pub fn absent(fields: &[ResolvedField]) -> Vec<AbsentField> {
+    let present = |symbol: &str| {
+        fields.iter().any(|field| field.declaration.symbol == symbol && matches!(field.state, FieldState::Present(_)))
+    };
+    let absent = |field: &ResolvedField| {
+        let FieldState::Absent(absence) = &field.state else { return None };
+        let symbol = field.declaration.symbol.as_str();
+        let served = SERVED_BY.iter().any(|(lacking, serving)| *lacking == symbol && present(serving));
+        (!served).then(|| AbsentField {
+            field: symbol.replace("..", " or "),
+            reason: absence.to_string(),
+            cost: COSTS.iter().find(|(known, _)| *known == symbol).map(|(_, cost)| *cost),
+        })
+    };
+    fields.iter().filter_map(absent).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::{
+        btf::Btf,
+        fields::{declared, resolve},
+        object::OBJECT,
+    };
+
+    fn on(kernel: &str) -> Vec<AbsentField> {
+        let path = format!("{}/fixtures/btf/{kernel}.btf", env!("CARGO_MANIFEST_DIR"));
+        let raw = std::fs::read(path).expect("a fixture");
+        let btf = Btf::parse(&raw).expect("BTF");
+        absent(&resolve(&btf, &declared(OBJECT).expect("declarations")))
+    }
+
+    #[test]
+    fn every_name_here_is_a_field_of_the_object() {
+        let declared: Vec<_> = declared(OBJECT).expect("declarations").into_iter().map(|field| field.symbol).collect();
+        let names = SERVED_BY.iter().flat_map(|(lacking, serving)| [lacking, serving]);
+        for name in names.chain(COSTS.iter().map(|(name, _)| name)) {
+            assert!(declared.iter().any(|symbol| symbol == name), "{name}");
+        }
+    }
+
+    #[test]
+    fn only_what_nothing_stands_in_for_is_told() {
+        assert_eq!(on("6.12"), []);
+        assert_eq!(on("7.3"), [], "`ts.0` serves there");
+        let old = on("5.10");
+        assert_eq!(old.len(), 1);
+        assert!(old.first().is_some_and(|field| field.cost.is_some_and(|cost| cost.contains("nothing"))), "{old:?}");
+    }
+}

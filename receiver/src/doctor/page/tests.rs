@@ -1,0 +1,116 @@
+use std::path::PathBuf;
+
+use super::*;
+use crate::{
+    doctor::{AbsentField, Memory},
+    kernel::{
+        host::Cgroup,
+        plan::{Outcome, Status},
+    },
+    signals::SignalStatus,
+};
+
+fn host() -> Host {
+    Host {
+        release: "6.12.117+deb12-cloud-amd64".to_owned(),
+        btf: true,
+        lockdown: Some("integrity".to_owned()),
+        missing_capabilities: Vec::new(),
+        cgroup: Cgroup::V2,
+        cgroup_root: Some(PathBuf::from("/sys/fs/cgroup")),
+        clock: BaseClock::Tai,
+        cpus: 2,
+        preempt_rt: false,
+        threaded_napi: Vec::new(),
+    }
+}
+
+fn hook(hook: &'static str, by: &'static str, programs: &[(&'static str, u64)]) -> HookReport {
+    let outcome = Outcome {
+        hook,
+        status: Status::Whole,
+        by: Some(by),
+        programs: programs.iter().map(|(program, _)| *program).collect(),
+        leaves_out: None,
+        refusals: Vec::new(),
+    };
+    HookReport { outcome, runs: Some(programs.to_vec()) }
+}
+
+fn signal(signal: &'static str, status: Status, reasons: &[&str]) -> SignalStatus {
+    SignalStatus { signal, status, enabled: true, reasons: reasons.iter().map(|reason| (*reason).to_owned()).collect() }
+}
+
+fn whole() -> Report {
+    Report {
+        version: "1.2.3",
+        verdict: Verdict::Whole,
+        reason: None,
+        host: Some(host()),
+        lacks: Vec::new(),
+        absent_fields: Vec::new(),
+        hooks: vec![
+            hook("softirq_entry", "tracepoint", &[("softirq_entry", 90)]),
+            hook("ip", "fentry", &[("ip_rcv_core", 20), ("ip6_rcv_core", 20)]),
+        ],
+        memory: Memory { maps: vec![("LATENCY", 58_464), ("SOFTIRQ", 8_448)], planned: 66_912, limit: 64 << 20 },
+        signals: vec![signal("network_cpu", Status::Whole, &[]), signal("latency", Status::Whole, &[])],
+    }
+}
+
+#[test]
+fn a_whole_machine() {
+    insta::assert_snapshot!(page(&whole()));
+}
+
+#[test]
+fn a_degraded_machine() {
+    let refusal = |program| Refusal {
+        program,
+        what: "load: Operation not permitted (os error 1)".to_owned(),
+        cure: "this host's policy forbids this kind of program to everybody; the alternate serves where there is one"
+            .to_owned(),
+    };
+    let mut report = whole();
+    report.verdict = Verdict::Degraded;
+    report.absent_fields = vec![AbsentField {
+        field: "sk_buff.tstamp_type or sk_buff.mono_delivery_time".to_owned(),
+        reason: "sk_buff.tstamp_type: no member tstamp_type".to_owned(),
+        cost: None,
+    }];
+    let programs = ["ip_rcv_core", "ip6_rcv_core"];
+    report.hooks[1].outcome = Outcome {
+        hook: "ip",
+        status: Status::Absent,
+        by: None,
+        programs: Vec::new(),
+        leaves_out: None,
+        refusals: programs.map(refusal).to_vec(),
+    };
+    report.hooks[1].runs = Some(Vec::new());
+    let mut transport = hook("transport", "cgroup_skb", &[("cgroup_ingress", 40)]);
+    transport.outcome.status = Status::Degraded;
+    transport.outcome.leaves_out = Some("packets that no socket waits for");
+    transport.outcome.refusals = ["tcp_v4_rcv", "tcp_v6_rcv", "udp_rcv", "udpv6_rcv"].map(refusal).to_vec();
+    report.hooks.push(transport);
+    report.hooks.push(hook("socket_read", "fentry", &[("tcp_recv_timestamp", 3), ("skb_consume_udp", 0)]));
+    let reasons =
+        ["ip is not seen", "transport does not see packets that no socket waits for", "socket_enqueued is not seen"];
+    report.signals[1] = signal("latency", Status::Degraded, &reasons);
+    report.signals.push(SignalStatus { enabled: false, ..signal("softnet", Status::Absent, &["switched off"]) });
+    insta::assert_snapshot!(page(&report));
+}
+
+#[test]
+fn a_machine_that_cannot_run_it() {
+    let mut report = whole();
+    report.verdict = Verdict::CannotRun;
+    let lack = "CAP_BPF and CAP_PERFMON (or CAP_SYS_ADMIN) to load tracing programs";
+    report.reason = Some(format!("not root, and lacking {lack}: run as root, or grant CAP_PERFMON CAP_BPF"));
+    report.lacks = vec![lack.to_owned()];
+    report.hooks.clear();
+    report.signals.clear();
+    let text = page(&report);
+    assert!(!text.contains("clock"), "what was not asked is not told");
+    insta::assert_snapshot!(text);
+}

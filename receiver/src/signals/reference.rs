@@ -1,0 +1,63 @@
+//! docs/signals.md, from the catalogue.
+
+use std::fmt::Write as _;
+
+use super::{Entry, REGISTRY, itself};
+use crate::{
+    config::Signals,
+    telemetry::{AttributeKey, Descriptor, SCHEMA_URL, SCOPE},
+};
+
+const BEGINNING: &str = "\
+<!-- Made from the registry in receiver/src/signals/. `cargo xtask docs` writes it anew. -->
+
+# Signals
+
+Every metric that Undercurrent exports. `undercurrent signals` prints the same list, `undercurrent signals --json` for
+programs. [Reading the figures](reading.md) says what they mean, [Layers](layers.md) what each layer counts.
+";
+
+/// The reference of every signal and metric.
+#[must_use]
+pub fn markdown() -> String {
+    let mut page = format!(
+        "{BEGINNING}\nThe instrumentation scope is `{SCOPE}`, the schema {SCHEMA_URL}. Sums and histograms are cumulative \
+         since the sidecar's start.\n"
+    );
+    for entry in REGISTRY {
+        section(&mut page, entry.name, entry.summary, entry.metrics);
+        let _ = writeln!(page, "\n{} Switched by `signals.{}.enabled`.", sources(entry), entry.name);
+    }
+    section(&mut page, itself::NAME, itself::SUMMARY, &itself::METRICS);
+    let _ = writeln!(page, "\nAlways on.");
+    page
+}
+
+/// Where a signal's figures come from, in its default form.
+fn sources(entry: &Entry) -> String {
+    let hooks: Vec<String> = (entry.hooks)(&Signals::default()).iter().map(|hook| format!("`{}`", hook.name)).collect();
+    if hooks.is_empty() { "Read from the kernel's files.".to_owned() } else { format!("Hooks: {}.", hooks.join(", ")) }
+}
+
+fn section(page: &mut String, name: &str, summary: &str, metrics: &[&Descriptor]) {
+    let _ = writeln!(page, "\n## `{name}`\n\n{summary}.\n");
+    page.push_str("| metric | instrument, unit | meaning | attributes |\n|---|---|---|---|\n");
+    for metric in metrics {
+        let attributes: Vec<String> = metric.attributes.iter().map(attribute).collect();
+        let _ = writeln!(
+            page,
+            "| `{}` | {}, `{}` | {} | {} |",
+            metric.name,
+            metric.instrument.as_str(),
+            metric.unit,
+            metric.description,
+            attributes.join("<br>")
+        );
+    }
+}
+
+fn attribute(attribute: &AttributeKey) -> String {
+    let values = if attribute.values.is_empty() { String::new() } else { format!(": {}", attribute.values.join(", ")) };
+    let opt_in = if attribute.opt_in { " (opt-in)" } else { "" };
+    format!("`{}`{opt_in}{values}", attribute.key)
+}

@@ -1,0 +1,46 @@
+//! The catalogue of metrics, against the page that people read and against what was agreed with those who store them.
+
+mod committed;
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use undercurrent::signals::{catalogue, markdown};
+
+/// What a metric may be exported as.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Agreed {
+    instrument: String,
+    unit: String,
+    /// Every attribute with its values, where these are listed; `None` where only the name was agreed on.
+    attributes: Option<BTreeMap<String, Option<Vec<String>>>>,
+}
+
+const AGREED: &str = include_str!("../fixtures/catalogue.yaml");
+
+#[test]
+fn the_reference_is_committed() {
+    committed::assert_committed("docs/signals.md", &markdown());
+}
+
+#[test]
+fn metrics_are_exported_as_agreed() {
+    let agreed: BTreeMap<String, Agreed> = serde_saphyr::from_str(AGREED).expect("the extract");
+    for (_, metric) in catalogue() {
+        let expected = agreed.get(metric.name).unwrap_or_else(|| panic!("{} was not agreed on", metric.name));
+        assert_eq!(
+            (metric.instrument.as_str(), metric.unit),
+            (&*expected.instrument, &*expected.unit),
+            "{}",
+            metric.name
+        );
+        let Some(attributes) = &expected.attributes else { continue };
+        for attribute in metric.attributes {
+            let at = format!("{} {}", metric.name, attribute.key);
+            let values = attributes.get(attribute.key).unwrap_or_else(|| panic!("{at} was not agreed on"));
+            let unlisted = |value: &&&str| values.as_ref().is_some_and(|values| !values.iter().any(|v| v == **value));
+            assert_eq!(attribute.values.iter().find(unlisted), None, "{at}");
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Bad input to the real program: one clear error, the right exit status, and nothing left behind.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Write as _},
+    net::TcpListener,
+    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use tempfile::TempDir;
+
+/// Exit status of what cannot run.
+const CANNOT_RUN: i32 = 2;
+/// A user that owns nothing, by custom.
+const NOBODY: u32 = 65534;
+
+fn program(binary: impl AsRef<Path>, arguments: &[&str]) -> Command {
+    let mut command = Command::new(binary.as_ref());
+    // Whatever happens it ends soon, and nothing of who runs the tests changes what it says.
+    command.args(arguments).env_clear().env("NO_COLOR", "1");
+    command
+}
+
+fn undercurrent(arguments: &[&str]) -> Command {
+    program(env!("CARGO_BIN_EXE_undercurrent"), arguments)
+}
+
+fn run(command: &mut Command) -> Output {
+    command.output().expect("the program starts")
+}
+
+/// What a command that must not run says, with the folder of the test as `DIR`.
+fn refusal(mut command: Command, folder: &Path) -> String {
+    let output = run(&mut command);
+    let said = String::from_utf8(output.stderr).expect("text").replace(&folder.display().to_string(), "DIR");
+    assert_eq!(output.status.code(), Some(CANNOT_RUN), "{command:?}: {said}");
+    assert!(output.stdout.is_empty(), "{command:?}: nothing is measured");
+    said
+}
+
+/// Refusals of several command lines, each after its own.
+fn refusals(command_lines: &[&[&str]], folder: &Path) -> String {
+    let said = |arguments: &&[&str]| {
+        let line = arguments.join(" ").replace(&folder.display().to_string(), "DIR");
+        format!("$ undercurrent {line}\n{}", refusal(undercurrent(arguments), folder))
+    };
+    command_lines.iter().map(said).collect::<Vec<_>>().join("\n")
+}
+
+/// Whether this user may load programs; where not, the run is told that the test showed nothing.
+fn may_load(test: &str) -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root && let Some(file) = std::env::var_os("UNDERCURRENT_SKIPS") {
+        let mut skips = fs::OpenOptions::new().append(true).open(file).expect("the file of skips");
+        writeln!(skips, "SKIPPED: {test}: loading eBPF programs needs root").expect("written");
+    }
+    root
+}
+
+/// A command that runs the program as a user without capabilities, from a place that this user can reach.
+fn unprivileged(folder: &TempDir, arguments: &[&str]) -> Command {
+    let binary = folder.path().join("undercurrent");
+    fs::copy(env!("CARGO_BIN_EXE_undercurrent"), &binary).expect("copied");
+    for path in [folder.path(), &binary] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("opened");
+    }
+    let mut command = program(&binary, arguments);
+    if rustix::process::geteuid().is_root() {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    command
+}
+
+#[test]
+fn command_lines_that_make_no_sense() {
+    let folder = tempfile::tempdir().expect("a folder");
+    insta::assert_snapshot!(refusals(
+        &[
+            &["--interval", "0"],
+            &["--interval", "0s"],
+            &["--interval", "1ms"],
+            &["--interval", "soon"],
+            &["--interval", "-1s"],
+            &["--duration", "-1s"],
+            &["--duration", "0s"],
+            &["--output", "jsno"],
+            &["--output", "json="],
+            &["--outptu", "json"],
+            &["docter"],
+        ],
+        folder.path()
+    ));
+}
+
+#[test]
+fn configuration_files_that_cannot_be_used() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let texts = [
+        "interval: [1s\n",
+        "interval: \"1s\n",
+        "- interval\n",
+        "intervall: 1s\n",
+        "signals:\n  latency:\n    skale: 2\n",
+        "memory_limit: [64MiB]\n",
+        "signals: { latency: { enabled: maybe } }\n",
+        "interval: 1s\ninterval: 2s\n",
+        "interval: 0s\n",
+        "memory_limit: 1KiB\n",
+        "outputs: [tabel]\n",
+    ];
+    let untouched = folder.path().join("untouched.jsonl");
+    fs::write(&untouched, "of an earlier run\n").expect("written");
+    let output = format!("json={}", untouched.display());
+    let mut said = refusals(
+        &[&["--config", &format!("{}/missing.yaml", folder.path().display())], &["--config", &path(folder.path())]],
+        folder.path(),
+    );
+    for text in texts {
+        let file = folder.path().join("config.yaml");
+        fs::write(&file, text).expect("written");
+        let refused = refusal(undercurrent(&["--config", &path(&file), "--output", &output]), folder.path());
+        said.push_str(&format!("\n{text}{refused}"));
+    }
+    insta::assert_snapshot!(said);
+    assert_eq!(fs::read_to_string(untouched).expect("read"), "of an earlier run\n", "what cannot run empties no file");
+}
+
+fn path(path: &Path) -> String {
+    path.display().to_string()
+}
+
+#[test]
+fn collectors_that_cannot_be_reached_for_their_settings() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let untouched = folder.path().join("new.jsonl");
+    let arguments = ["--duration", "1s", "--output", &format!("json={}", untouched.display()), "--output", "otlp"];
+    let settings = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "not a url"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "ftp://collector:4317"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://:4317"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:99999"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "no equals sign"),
+    ];
+    let refused = settings.map(|(variable, value)| {
+        let mut command = undercurrent(&arguments);
+        command.env(variable, value);
+        format!("$ {variable}='{value}' undercurrent\n{}", refusal(command, folder.path()))
+    });
+    insta::assert_snapshot!(refused.join("\n"));
+    assert!(!untouched.exists(), "what cannot run makes no file");
+}
+
+#[test]
+fn users_without_capabilities() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = folder.path().join("new.jsonl");
+    let arguments = ["--duration", "1s", "--output", &format!("json={}", output.display())];
+    insta::assert_snapshot!(refusal(unprivileged(&folder, &arguments), folder.path()));
+    assert!(!output.exists(), "what cannot run makes no file");
+
+    let doctor = run(&mut unprivileged(&folder, &["doctor"]));
+    let page = String::from_utf8(doctor.stdout).expect("text");
+    assert_eq!(doctor.status.code(), Some(CANNOT_RUN), "{page}");
+    for words in ["cannot run", "not root", "CAP_BPF", "CAP_PERFMON", "CAP_NET_ADMIN"] {
+        assert!(page.contains(words), "{words} in {page}");
+    }
+}
+
+#[test]
+fn files_that_cannot_be_written() {
+    if !may_load("files_that_cannot_be_written") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("file");
+    fs::write(&file, "").expect("written");
+    let outputs = [folder.path().to_owned(), file.join("below"), folder.path().join("missing/file")];
+    let outputs = outputs.map(|path: PathBuf| format!("json={}", path.display()));
+    let lines = outputs.each_ref().map(|output| ["--duration", "1s", "--output", output.as_str()]);
+    insta::assert_snapshot!(refusals(&lines.each_ref().map(|line| line.as_slice()), folder.path()));
+    assert_eq!(fs::read_dir(folder.path()).expect("listed").count(), 1, "only what was there before");
+}
+
+#[test]
+fn a_full_disk_is_said_once_and_survived() {
+    if !may_load("a_full_disk_is_said_once_and_survived") {
+        return;
+    }
+    let arguments = ["--interval", "200ms", "--duration", "1500ms", "--output", "json=/dev/full"];
+    let output = run(&mut undercurrent(&arguments));
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let complaints: Vec<_> = said.lines().filter(|line| line.contains("/dev/full")).collect();
+    assert_eq!(complaints.len(), 1, "{said}");
+    assert!(complaints[0].contains("No space left on device") && complaints[0].contains("free some space"), "{said}");
+}
+
+#[test]
+fn a_collector_that_refuses_is_said_and_survived() {
+    if !may_load("a_collector_that_refuses_is_said_and_survived") {
+        return;
+    }
+    // Nothing listens on a port that was just given back.
+    let port = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr()).expect("a port").port();
+    let endpoint = format!("http://127.0.0.1:{port}");
+    let mut command = undercurrent(&["--interval", "200ms", "--duration", "1500ms"]);
+    let output = run(command.env("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint));
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let complaints: Vec<_> = said.lines().filter(|line| line.contains("cannot deliver")).collect();
+    assert_eq!(complaints.len(), 1, "{said}");
+    for words in [&*endpoint, "Connection refused", "Is a collector listening"] {
+        assert!(complaints[0].contains(words), "{words} in {said}");
+    }
+    assert!(said.contains("the last snapshot is lost"), "{said}");
+}
+
+#[test]
+fn a_reader_that_leaves_ends_it_quietly() {
+    if !may_load("a_reader_that_leaves_ends_it_quietly") {
+        return;
+    }
+    let mut command = undercurrent(&["--interval", "100ms", "--duration", "20s", "--output", "json"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+    let mut first = String::new();
+    // Dropped after its first line, as `head -1` does it.
+    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut first).expect("a line");
+    assert!(first.starts_with("{\"resourceMetrics\":"), "{first}");
+    let output = child.wait_with_output().expect("it ends");
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(!said.contains("WARN") && !said.contains("ERROR"), "{said}");
+}

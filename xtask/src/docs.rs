@@ -1,0 +1,64 @@
+//! `cargo xtask docs`: what of the documentation is made from the code, and the picture of the live table.
+
+use std::{
+    fs,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context as _, ensure};
+
+use crate::{e2e::traffic::Traffic, machine};
+
+/// Options of `cargo xtask docs`.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Also draw docs/images/table.svg anew: run the sidecar for some seconds while messages go over loopback. Needs root
+    #[arg(long)]
+    picture: bool,
+}
+
+/// Where the picture stands, below the checkout.
+const PICTURE: &str = "docs/images/table.svg";
+/// The terminal that the table is drawn on.
+const TERMINAL: &str = "stty cols 102 rows 60";
+/// What erases the frame before the next one is drawn.
+const ERASED: &str = "\x1b[J";
+
+/// Writes every generated page. The tests that compare them know how.
+pub fn run(options: &Options) -> anyhow::Result<()> {
+    let mut tests = Command::new(machine::cargo());
+    tests.args(["test", "--quiet", "--package", "undercurrent", "--test", "configuration", "--test", "catalogue"]);
+    machine::run(tests.arg("committed").env("UPDATE_DOCS", "1").current_dir(machine::workspace()))?;
+    if options.picture { draw() } else { Ok(()) }
+}
+
+/// The last frame of a real run, as its terminal showed it.
+fn draw() -> anyhow::Result<()> {
+    ensure!(
+        machine::is_root(),
+        "the picture shows a real run, and loading eBPF programs needs root: run it through sudo"
+    );
+    let mut build = Command::new(machine::cargo());
+    build.args(["build", "--release", "--locked", "--package", "undercurrent"]).current_dir(machine::workspace());
+    machine::run(&mut build)?;
+    let binary = machine::target_directory()?.join("release/undercurrent");
+    let traffic = Traffic::start()?;
+    let shown = machine::output(
+        Command::new("script")
+            .args(["--quiet", "--return", "--command"])
+            .arg(format!("{TERMINAL}; exec {} --duration 5500ms 2>/dev/null", binary.display()))
+            .arg("/dev/null")
+            .stdin(Stdio::null())
+            .env("TERM", "xterm-256color")
+            .env_remove("NO_COLOR")
+            .env_remove("OTEL_EXPORTER_OTLP_ENDPOINT"),
+    )?;
+    traffic.stop()?;
+    let frames: Vec<&str> = shown.split(ERASED).collect();
+    // The very last one is of the run's end, over less than an interval.
+    let frame = frames.iter().rev().nth(1).context("the table was drawn fewer than two times")?;
+    let frame = frame.rsplit_once("\x1b[").map_or(*frame, |(frame, _)| frame).replace('\r', "");
+    let picture = anstyle_svg::Term::new().render_svg(&frame);
+    let path = machine::workspace().join(PICTURE);
+    fs::write(&path, picture).with_context(|| format!("cannot write {}", path.display()))
+}
