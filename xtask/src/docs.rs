@@ -39,9 +39,9 @@ fn draw() -> anyhow::Result<()> {
         "the picture shows a real run, and loading eBPF programs needs root: run it through sudo"
     );
     let mut build = Command::new(machine::cargo());
-    build.args(["build", "--release", "--locked", "--package", "undercurrent"]).current_dir(machine::workspace());
+    build.args(["build", "--locked", "--package", "undercurrent"]).current_dir(machine::workspace());
     machine::run(&mut build)?;
-    let binary = machine::target_directory()?.join("release/undercurrent");
+    let binary = machine::target_directory()?.join("debug/undercurrent");
     let traffic = Traffic::start()?;
     let shown = machine::output(
         Command::new("script")

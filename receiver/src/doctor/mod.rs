@@ -55,6 +55,8 @@ pub struct Report {
     pub verdict: Verdict,
     /// Why the sidecar cannot run, where it cannot.
     pub reason: Option<String>,
+    /// Why no traffic was sent although that was asked for.
+    pub no_probe: Option<String>,
     /// The kernel; absent where not even that could be read.
     pub host: Option<Host>,
     /// What this process may not do, and what would let it.
@@ -98,6 +100,7 @@ pub fn examine(settings: &Settings, probe: bool) -> Report {
         version: env!("CARGO_PKG_VERSION"),
         verdict: Verdict::CannotRun,
         reason: None,
+        no_probe: None,
         host: None,
         lacks: Vec::new(),
         absent_fields: Vec::new(),
@@ -121,7 +124,11 @@ fn fill(report: &mut Report, settings: &Settings, probe: bool) -> Result<(), Box
     privileges.require(&[Task::LoadTracing])?;
     sidecar::within_memory(settings, &host)?;
     let kernel = sidecar::listen(settings, host)?;
-    let runs = if probe { Some(probe::runs(&kernel)?) } else { None };
+    // A sidecar that cannot probe itself may still measure everything.
+    let runs = probe.then(|| probe::runs(&kernel)).transpose().unwrap_or_else(|error| {
+        report.no_probe = Some(error.to_string());
+        None
+    });
     report.absent_fields = fields::absent(kernel.fields());
     report.hooks = kernel.outcomes().iter().map(|outcome| hook(outcome, runs.as_deref())).collect();
     report.signals = signals::statuses(&settings.signals, kernel.host(), kernel.outcomes());

@@ -23,6 +23,9 @@ pub fn page(report: &Report) -> String {
         format!("lacking {}", report.lacks.join("; "))
     };
     page.push_str(&fact("privileges", &lacks));
+    if let Some(reason) = &report.no_probe {
+        page.push_str(&fact("no probe", reason));
+    }
     page.push_str(&memory(report));
     for field in &report.absent_fields {
         let cost = field.cost.map_or_else(|| "what needs it is refused or counted as lost".to_owned(), str::to_owned);

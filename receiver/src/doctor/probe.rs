@@ -14,7 +14,7 @@ use crate::kernel::Kernel;
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// Runs cannot be counted.
-    #[error("cannot switch the kernel's statistics on (Linux 5.8 and later, CAP_SYS_ADMIN): {0}")]
+    #[error("cannot switch the kernel's statistics on: {0}; it takes Linux 5.8 and CAP_SYS_ADMIN")]
     Statistics(#[from] SyscallError),
     /// Loopback is not there.
     #[error("cannot send over loopback: {0}; bring it up with `ip link set lo up`")]

@@ -46,6 +46,7 @@ fn whole() -> Report {
         version: "1.2.3",
         verdict: Verdict::Whole,
         reason: None,
+        no_probe: None,
         host: Some(host()),
         lacks: Vec::new(),
         absent_fields: Vec::new(),
@@ -78,6 +79,7 @@ fn a_degraded_machine() {
         reason: "sk_buff.tstamp_type: no member tstamp_type".to_owned(),
         cost: None,
     }];
+    report.no_probe = Some("cannot switch the kernel's statistics on".to_owned());
     let programs = ["ip_rcv_core", "ip6_rcv_core"];
     report.hooks[1].outcome = Outcome {
         hook: "ip",
