@@ -73,7 +73,7 @@ fn vm_clock_set_by_an_hour_makes_no_wrong_latencies() {
         thread::sleep(Duration::from_secs(1));
         // Lines are found by their number here, since their times jump.
         let lines = sidecar.lines().len();
-        let after = wait_for("a snapshot", Duration::from_secs(20), || sidecar.lines().into_iter().nth(lines + 1));
+        let after = wait_for("a snapshot", Duration::from_secs(20), || sidecar.lines().get(lines + 1).cloned());
         let lost = |reason: &str| {
             let of = [("undercurrent.signal", "latency"), ("undercurrent.reason", reason)];
             after.total(LOST, &of) - before.total(LOST, &of)

@@ -24,10 +24,9 @@ fn five_seconds_on_standard_output_hold_what_the_kernel_counted() {
     let mut run = command(BINARY);
     run.args(["run", "--output", "json", "--interval", "1s", "--duration", "5s"]);
     let child = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // It measures once its first lines are out, but attaches in less than it takes to send this much.
-    let attached = child.stdout.as_ref().map(|_| wait_until_attached(child.id()));
-    assert_eq!(attached, Some(()));
-    let talks: Vec<Talk> = wires.iter().map(|wire| talk(wire)).collect();
+    // Before the first line there is no other sign.
+    wait_until_attached(child.id());
+    let talks: Vec<Talk> = wires.iter().map(talk).collect();
     let counted: Vec<Received> = wires.iter().zip(before).map(|(wire, before)| wire.received() - before).collect();
     let output = child.wait_with_output().unwrap();
     drop(talks);
