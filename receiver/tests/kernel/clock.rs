@@ -10,7 +10,7 @@ use super::{
         line::{Line, Value},
         load::Load,
         sidecar::Sidecar,
-        surroundings::{alone, virtual_machine, wait_for},
+        surroundings::{alone, often, virtual_machine, wait_for},
         wire::{Version, Wire},
     },
 };
@@ -64,16 +64,16 @@ fn recorded(line: &Line) -> f64 {
 fn vm_clock_set_by_an_hour_makes_no_wrong_latencies() {
     assert!(virtual_machine().is_some(), "this sets the clock");
     let Some(_alone) = alone("the clock set") else { return };
-    let sidecar = Sidecar::start("200ms");
+    let sidecar = Sidecar::start(often());
     let wire = Wire::best(Version::Ipv4);
     let load = Load::start(&wire, Duration::from_secs(60));
     for seconds in [HOUR, -HOUR] {
         let before = sidecar.snapshot();
         let stepped = Step::by(seconds);
-        thread::sleep(Duration::from_secs(1));
+        thread::sleep(Duration::from_secs(2));
         // Lines are found by their number here, since their times jump.
         let lines = sidecar.lines().len();
-        let after = wait_for("a snapshot", Duration::from_secs(20), || sidecar.lines().into_iter().nth(lines + 1));
+        let after = wait_for("a snapshot", Duration::from_secs(20), || sidecar.lines().get(lines + 1).cloned());
         let lost = |reason: &str| {
             let of = [("undercurrent.signal", "latency"), ("undercurrent.reason", reason)];
             after.total(LOST, &of) - before.total(LOST, &of)

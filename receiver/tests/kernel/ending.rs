@@ -7,7 +7,7 @@ use rustix::process::Signal;
 
 use super::support::{
     sidecar::Sidecar,
-    surroundings::{alone, patience, wait_for},
+    surroundings::{alone, often, patience, wait_for},
 };
 
 /// What it promises.
@@ -81,7 +81,7 @@ fn a_collector_that_never_answers_does_not_hold_up_the_end() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", silent.local_addr().unwrap());
     let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str())];
-    let mut sidecar = Sidecar::start_with("100ms", &["--output", "otlp"], &variables);
+    let mut sidecar = Sidecar::start_with(often(), &["--output", "otlp"], &variables);
     let (_connection, _) = silent.accept().unwrap();
     sidecar.snapshot();
     let attached = attached(sidecar.pid());

@@ -5,7 +5,7 @@ use super::{
     support::{
         counters::Received,
         sidecar::Sidecar,
-        surroundings::{alone, virtual_machine},
+        surroundings::{alone, often, virtual_machine},
         talk::Talk,
         wire::{Version, Wire},
     },
@@ -16,7 +16,7 @@ fn two_at_once_see_the_same_packets() {
     let Some(_alone) = alone("two instances") else { return };
     let wire = Wire::veth(Version::Ipv4);
     let others = Received::by_processes();
-    let sidecars = [Sidecar::start("200ms"), Sidecar::start("200ms")];
+    let sidecars = [Sidecar::start(often()), Sidecar::start(often())];
     let before = sidecars.each_ref().map(Sidecar::snapshot);
     let mut talk = Talk::open(&wire);
     let messages = if virtual_machine().is_some() { 300 } else { 3000 };

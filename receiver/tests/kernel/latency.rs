@@ -4,7 +4,7 @@ use super::support::{
     counters::Received,
     line::{Line, Value},
     sidecar::Sidecar,
-    surroundings::{alone, virtual_machine},
+    surroundings::{alone, often, virtual_machine},
     talk::Talk,
     wire::{Version, Wire},
 };
@@ -180,7 +180,7 @@ fn loopback(sidecar: &Sidecar, version: Version) {
 }
 
 fn every_layer(version: Version) {
-    let sidecar = Sidecar::start("200ms");
+    let sidecar = Sidecar::start(often());
     let wire = Wire::best(version);
     small_messages(&sidecar, &wire);
     large_messages(&sidecar, &wire);

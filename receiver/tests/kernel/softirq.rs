@@ -7,7 +7,7 @@ use super::support::{
     line::Line,
     load::Load,
     sidecar::Sidecar,
-    surroundings::{alone, patience, skip, virtual_machine},
+    surroundings::{alone, often, patience, skip, virtual_machine},
     wire::{Version, Wire},
 };
 
@@ -29,7 +29,7 @@ fn compare(load_time: Duration, tolerance: f64) {
     }
     let wire = Wire::best(Version::Ipv4);
     let ftrace = Ftrace::start();
-    let sidecar = Sidecar::start("200ms");
+    let sidecar = Sidecar::start(often());
     let before = sidecar.snapshot();
     let load = Load::start(&wire, patience(load_time * 2));
     thread::sleep(load_time);

@@ -77,6 +77,6 @@ fn build() -> anyhow::Result<PathBuf> {
     command.arg("--message-format=json").current_dir(machine::workspace()).stderr(Stdio::inherit());
     let printed = machine::output(&mut command)?;
     let messages = printed.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok());
-    let built = messages.filter(|message| message.target.as_ref().is_some_and(|target| target.name == SUITE));
-    built.filter_map(|message| message.executable).last().with_context(|| format!("{command:?} named no executable"))
+    let mut built = messages.filter(|message| message.target.as_ref().is_some_and(|target| target.name == SUITE));
+    built.find_map(|message| message.executable).with_context(|| format!("{command:?} named no executable"))
 }

@@ -1,9 +1,10 @@
 //! The sidecar's binary, running.
 
 use std::{
+    cell::{Ref, RefCell},
     fs,
     io::{BufRead as _, BufReader},
-    path::PathBuf,
+    path::Path,
     process::{Child, Command, ExitStatus, Stdio},
     sync::mpsc::{self, Receiver},
     thread,
@@ -38,6 +39,7 @@ pub fn command(binary: impl AsRef<std::ffi::OsStr>) -> Command {
 pub struct Sidecar {
     child: Child,
     folder: TempDir,
+    output: RefCell<Output>,
     /// Lines of its log after it was ready.
     log: Receiver<String>,
 }
@@ -60,7 +62,7 @@ impl Sidecar {
         let (sender, log) = mpsc::channel();
         // Read to its end, or the sidecar would block on a full pipe.
         thread::spawn(move || stderr.lines().map_while(Result::ok).for_each(|line| drop(sender.send(line))));
-        let sidecar = Self { child, folder, log };
+        let sidecar = Self { child, folder, output: RefCell::default(), log };
         sidecar.wait_until_ready();
         sidecar
     }
@@ -82,14 +84,15 @@ impl Sidecar {
     }
 
     /// The lines that are complete.
-    pub fn lines(&self) -> Vec<Line> {
-        read(&self.folder.path().join("lines"))
+    pub fn lines(&self) -> Ref<'_, [Line]> {
+        self.output.borrow_mut().read(&self.folder.path().join("lines"));
+        Ref::map(self.output.borrow(), |output| output.lines.as_slice())
     }
 
     /// A snapshot that begins after this call.
     pub fn snapshot(&self) -> Line {
         let now = wall_clock();
-        let later = || self.lines().into_iter().find(|line| line.time > now);
+        let later = || self.lines().last().filter(|line| line.time > now).cloned();
         wait_for("a snapshot", patience(Duration::from_secs(5)), later)
     }
 
@@ -109,7 +112,7 @@ impl Sidecar {
     pub fn stop(mut self) -> Vec<Line> {
         let (status, _) = self.signal(Signal::TERM);
         assert!(status.success(), "{status}");
-        self.lines()
+        self.lines().to_vec()
     }
 }
 
@@ -120,11 +123,23 @@ impl Drop for Sidecar {
     }
 }
 
-fn read(path: &PathBuf) -> Vec<Line> {
-    let text = fs::read_to_string(path).unwrap();
-    // What follows the last newline is still being written.
-    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    whole.lines().map(Line::parse).collect()
+/// What the sidecar wrote. Each line is parsed once: that takes longer than to write it.
+#[derive(Default)]
+struct Output {
+    /// Bytes of the lines.
+    position: usize,
+    lines: Vec<Line>,
+}
+
+impl Output {
+    fn read(&mut self, path: &Path) {
+        let text = fs::read_to_string(path).unwrap();
+        let new = &text[self.position..];
+        // What follows the last newline is still being written.
+        let whole = new.rfind('\n').map_or(0, |end| end + 1);
+        self.lines.extend(new[..whole].lines().map(Line::parse));
+        self.position += whole;
+    }
 }
 
 /// Nanoseconds of the wall clock.

@@ -44,6 +44,12 @@ pub fn patience(native: Duration) -> Duration {
     if virtual_machine().is_some() { native * 10 } else { native }
 }
 
+/// An interval that leaves this machine time for something else than snapshots: an unoptimized sidecar on an emulated
+/// processor takes tenths of a second for one.
+pub fn often() -> &'static str {
+    if virtual_machine().is_some() { "2s" } else { "200ms" }
+}
+
 /// Waits until a condition yields something.
 pub fn wait_for<T>(what: &str, limit: Duration, mut condition: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
