@@ -1,9 +1,9 @@
 //! The object, and how it is prepared for this kernel before loading.
 
-use aya::{Ebpf, EbpfError, EbpfLoader};
+use aya::{Ebpf, EbpfError};
 use undercurrent_ebpf::abi::{latency::LatencyCells, softirq::SoftirqCells};
 
-use super::{clock::BaseClock, fields::ResolvedField, maps::ByCpu};
+use super::{clock::BaseClock, fields::ResolvedField, loader, maps::ByCpu};
 use crate::telemetry::Scale;
 
 /// The kernel side, built from `receiver-ebpf/`; a test rebuilds it and compares bytes.
@@ -61,9 +61,7 @@ pub fn load(settings: &Settings<'_>) -> Result<Ebpf, EbpfError> {
     let (tai, offset) = (u32::from(settings.clock == BaseClock::Tai), settings.clock.offset());
     let fields: Vec<(&str, u32)> =
         settings.fields.iter().map(|field| (field.declaration.symbol.as_str(), field.value())).collect();
-    let mut loader = EbpfLoader::new();
-    // The object has no relocations against kernel types, so the kernel's BTF need not be parsed for it.
-    loader.btf(None);
+    let mut loader = loader::without_types();
     for (symbol, on) in &switches {
         loader.override_global(symbol, on, true);
     }

@@ -5,7 +5,7 @@ pub mod compose;
 mod docker;
 mod expected;
 mod invariants;
-mod traffic;
+pub mod traffic;
 
 use std::path::PathBuf;
 
