@@ -1,5 +1,6 @@
 //! The one door for developers: `cargo xtask help`.
 
+mod bench;
 mod build_ebpf;
 mod collector;
 mod docs;
@@ -35,6 +36,8 @@ enum Command {
     Collector(collector::Arguments),
     /// Run the sidecar with the real programs it works with
     E2e(e2e::Arguments),
+    /// Measure what the sidecar costs
+    Bench(bench::Arguments),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -47,6 +50,7 @@ fn main() -> anyhow::Result<()> {
         Command::Vm(vm) => vm.run(),
         Command::Collector(arguments) => collector::command(&arguments),
         Command::E2e(arguments) => e2e::command(arguments),
+        Command::Bench(arguments) => bench::command(arguments),
     }
 }
 

@@ -2,12 +2,13 @@
 //!
 //! The seam is narrow on purpose: attach on request, hand over maps.
 
-mod attach;
+pub mod attach;
 pub mod btf;
 pub mod clock;
 pub mod fields;
 pub mod hooks;
 pub mod host;
+mod loader;
 pub mod maps;
 pub mod object;
 pub mod plan;

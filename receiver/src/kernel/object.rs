@@ -1,13 +1,9 @@
 //! The object, and how it is prepared for this kernel before loading.
 
-use aya::{Ebpf, EbpfError, EbpfLoader};
-use rustix::{
-    process::chroot,
-    thread::{UnshareFlags, unshare_unsafe},
-};
+use aya::{Ebpf, EbpfError};
 use undercurrent_ebpf::abi::{latency::LatencyCells, softirq::SoftirqCells};
 
-use super::{clock::BaseClock, fields::ResolvedField, maps::ByCpu};
+use super::{clock::BaseClock, fields::ResolvedField, loader, maps::ByCpu};
 use crate::telemetry::Scale;
 
 /// The kernel side, built from `receiver-ebpf/`; a test rebuilds it and compares bytes.
@@ -65,7 +61,7 @@ pub fn load(settings: &Settings<'_>) -> Result<Ebpf, EbpfError> {
     let (tai, offset) = (u32::from(settings.clock == BaseClock::Tai), settings.clock.offset());
     let fields: Vec<(&str, u32)> =
         settings.fields.iter().map(|field| (field.declaration.symbol.as_str(), field.value())).collect();
-    let mut loader = bare_loader();
+    let mut loader = loader::without_types();
     for (symbol, on) in &switches {
         loader.override_global(symbol, on, true);
     }
@@ -82,23 +78,6 @@ pub fn load(settings: &Settings<'_>) -> Result<Ebpf, EbpfError> {
         loader.map_max_entries(map.name, u32::try_from(entries).unwrap_or(u32::MAX));
     }
     loader.load(OBJECT)
-}
-
-/// A loader without the kernel's types, for which the object has no relocations. aya 0.14 takes them apart for every
-/// loader that it makes, some 17 MB at the peak, unless the file is not to be seen: by a thread, here, whose root is an
-/// empty place. Where that is not allowed the types are dropped afterwards.
-fn bare_loader() -> EbpfLoader<'static> {
-    let made = std::thread::spawn(|| {
-        // SAFETY: the thread gets a root and working directory of its own, and ends right after.
-        if unsafe { unshare_unsafe(UnshareFlags::FS) }.is_ok() {
-            // A refusal costs memory, nothing else.
-            let _ = chroot("/proc/self/fdinfo");
-        }
-        EbpfLoader::new()
-    });
-    let mut loader = made.join().unwrap_or_else(|_| EbpfLoader::new());
-    loader.btf(None);
-    loader
 }
 
 /// The signals that programs know a switch of.

@@ -35,19 +35,21 @@ pub struct Builder {
     pub strip: PathBuf,
 }
 
-/// What is built.
-pub const TARGET: [&str; 10] = [
-    "--package",
-    sources::PACKAGE,
-    "--bin",
-    "undercurrent",
-    "--features",
-    "programs",
-    "--target",
-    "bpfel-unknown-none",
-    "--profile",
-    "ebpf",
-];
+/// How cargo is told what to build.
+pub const fn target(binary: &str) -> [&str; 10] {
+    [
+        "--package",
+        sources::PACKAGE,
+        "--bin",
+        binary,
+        "--features",
+        "programs",
+        "--target",
+        "bpfel-unknown-none",
+        "--profile",
+        "ebpf",
+    ]
+}
 
 /// How it is compiled. The architecture decides how kprobes see registers.
 pub const FLAGS: [&str; 4] =
@@ -69,20 +71,20 @@ const FOREIGN: [&str; 11] = [
 ];
 
 impl Builder {
-    /// Builds into a folder and returns the stripped object.
-    pub fn build(&self, target: &Path) -> anyhow::Result<Vec<u8>> {
+    /// Builds one of the package's binaries into a folder and returns the stripped object.
+    pub fn build(&self, binary: &str, folder: &Path) -> anyhow::Result<Vec<u8>> {
         let mut flags = FLAGS.map(str::to_owned).to_vec();
         flags.extend(self.remaps()?);
         let mut command = self.cargo(["build", "--quiet", "--locked"]);
-        command.args(TARGET).arg("--target-dir").arg(target).env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
+        command.args(target(binary)).arg("--target-dir").arg(folder).env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
         if self.kind == Kind::Nightly {
             command.arg("-Zbuild-std=core");
         }
         machine::run(&mut command)?;
-        let mut bytes = object::stripped(&self.strip, &target.join("bpfel-unknown-none/ebpf/undercurrent"))?;
+        let mut bytes = object::stripped(&self.strip, &folder.join("bpfel-unknown-none/ebpf").join(binary))?;
         btf::sort_forward_declarations(&mut bytes)?;
-        for folder in [machine::workspace(), target] {
-            object::refuse_path(&bytes, folder)?;
+        for built_in in [machine::workspace(), folder] {
+            object::refuse_path(&bytes, built_in)?;
         }
         env::home_dir().map_or(Ok(()), |home| object::refuse_path(&bytes, &home))?;
         Ok(bytes)

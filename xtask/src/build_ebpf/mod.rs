@@ -1,8 +1,7 @@
 //! `cargo xtask build-ebpf`: the kernel side, built, checked and recorded.
 //!
-//! The object is committed so that users need stable Rust alone. It is a binary that runs as root's code in the kernel,
-//! so anyone must be able to make the same bytes again: one builder is the reference, and what it was is written beside
-//! the object.
+//! Objects are committed so that users need stable Rust alone. They run as root's code in the kernel, so anyone must be
+//! able to make the same bytes again: one builder is the reference, and what it was is written beside each object.
 
 mod btf;
 mod builder;
@@ -15,13 +14,16 @@ use std::{fs, path::PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
 
-use self::{builder::Kind, record::Record};
+use self::{
+    builder::{Builder, Kind},
+    record::Record,
+};
 use crate::{machine, test::Tally};
 
 /// Options of `cargo xtask build-ebpf`.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Build nothing into the checkout: see whether the committed object is what its sources give
+    /// Build nothing into the checkout: see whether the committed objects are what their sources give
     #[arg(long)]
     check: bool,
     /// Install the reference builder first: Debian's packages, and bpf-linker in the cache
@@ -29,7 +31,21 @@ pub struct Options {
     install: bool,
 }
 
-/// How far the committed object could be checked.
+/// An object that is built from the package and committed.
+struct Artifact {
+    /// The package's binary.
+    binary: &'static str,
+    /// The object, relative to the workspace; its record lies beside it.
+    path: &'static str,
+}
+
+/// The product's programs, and the empty ones that benchmarks compare them with.
+const ARTIFACTS: [Artifact; 2] = [
+    Artifact { binary: "undercurrent", path: "receiver/ebpf/undercurrent.bpf.o" },
+    Artifact { binary: "baseline", path: "receiver/ebpf/baseline.bpf.o" },
+];
+
+/// How far a committed object could be checked.
 enum Checked {
     /// The reference builder made the same bytes.
     Rebuilt,
@@ -37,21 +53,21 @@ enum Checked {
     SourcesOnly(String),
 }
 
-fn object_path() -> PathBuf {
-    machine::workspace().join("receiver/ebpf/undercurrent.bpf.o")
-}
-
-/// Builds or checks the committed object.
+/// Builds or checks the committed objects.
 pub fn run(options: &Options) -> anyhow::Result<()> {
     if options.install {
         toolchain::install()?;
     }
     if !options.check {
-        return build();
+        let builder = toolchain::find()?;
+        return ARTIFACTS.iter().try_for_each(|artifact| artifact.build(&builder));
     }
-    match check()? {
-        Checked::Rebuilt => println!("{} is what its sources give: rebuilt, the same bytes", object_path().display()),
-        Checked::SourcesOnly(reason) => println!("{} was built from these sources; {reason}", object_path().display()),
+    for artifact in &ARTIFACTS {
+        let path = artifact.object();
+        match artifact.check()? {
+            Checked::Rebuilt => println!("{} is what its sources give: rebuilt, the same bytes", path.display()),
+            Checked::SourcesOnly(reason) => println!("{} was built from these sources; {reason}", path.display()),
+        }
     }
     Ok(())
 }
@@ -59,58 +75,73 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
 /// The step of `cargo xtask test`. It installs the reference builder where that can be done without asking.
 pub fn step() -> anyhow::Result<Tally> {
     let installed = if machine::is_root() && machine::has("apt-get") { toolchain::install() } else { Ok(()) };
-    Ok(match (check()?, installed) {
-        (Checked::Rebuilt, _) => Tally::passed(2),
-        (Checked::SourcesOnly(reason), Ok(())) => Tally::passed(1).and_skipped(reason),
-        (Checked::SourcesOnly(reason), Err(error)) => Tally::passed(1).and_skipped(format!("{reason} ({error:#})")),
-    })
+    let mut tally = Tally::default();
+    for artifact in &ARTIFACTS {
+        tally.passed += 1;
+        match (artifact.check()?, &installed) {
+            (Checked::Rebuilt, _) => tally.passed += 1,
+            (Checked::SourcesOnly(reason), Ok(())) => tally = tally.and_skipped(reason),
+            (Checked::SourcesOnly(reason), Err(error)) => tally = tally.and_skipped(format!("{reason} ({error:#})")),
+        }
+    }
+    Ok(tally)
 }
 
-fn build() -> anyhow::Result<()> {
-    let builder = toolchain::find()?;
-    let bytes = builder.build(&machine::target_directory()?.join("ebpf"))?;
-    let summary = object::inspect(&bytes)?;
-    let path = object_path();
-    write(&path, &bytes)?;
-    let record = Record::new(&bytes, sources::hash()?, &builder);
-    write(&record::path(), record.to_text()?.as_bytes())?;
-    println!("{}: {summary}", path.display());
-    if builder.kind != Kind::Debian {
-        println!(
-            "Built with rustup's nightly: good for trying it, but the committed object comes from the reference builder"
+impl Artifact {
+    fn object(&self) -> PathBuf {
+        machine::workspace().join(self.path)
+    }
+
+    fn record(&self) -> PathBuf {
+        self.object().with_extension("toml")
+    }
+
+    fn build(&self, builder: &Builder) -> anyhow::Result<()> {
+        let bytes = builder.build(self.binary, &machine::target_directory()?.join("ebpf"))?;
+        let summary = object::inspect(&bytes)?;
+        let path = self.object();
+        write(&path, &bytes)?;
+        let record = Record::new(&bytes, sources::hash(self.binary)?, builder);
+        write(&self.record(), record.to_text(&format!("{}.bpf.o", self.binary))?.as_bytes())?;
+        println!("{}: {summary}", path.display());
+        if builder.kind != Kind::Debian {
+            println!(
+                "Built with rustup's nightly: good for trying it, but the committed object comes from the reference \
+                 builder"
+            );
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> anyhow::Result<Checked> {
+        let path = self.object();
+        let committed = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let record = Record::read(&self.record())?;
+        let remedy = "run `cargo xtask build-ebpf` and commit what it writes";
+        ensure!(record.object == crate::sha256(&committed), "{} is not the object on record: {remedy}", path.display());
+        ensure!(
+            record.sources == sources::hash(self.binary)?,
+            "the kernel side's sources are not those that {} was built from: {remedy}",
+            path.display()
         );
-    }
-    Ok(())
-}
+        ensure!(record.builder.kind == Kind::Debian, "{} is not from the reference builder: {remedy}", path.display());
+        object::inspect(&committed)?;
 
-fn check() -> anyhow::Result<Checked> {
-    let path = object_path();
-    let committed = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let record = Record::read()?;
-    let remedy = "run `cargo xtask build-ebpf` and commit what it writes";
-    ensure!(record.object == crate::sha256(&committed), "{} is not the object on record: {remedy}", path.display());
-    ensure!(
-        record.sources == sources::hash()?,
-        "the kernel side's sources are not those that {} was built from: {remedy}",
-        path.display()
-    );
-    ensure!(record.builder.kind == Kind::Debian, "{} is not from the reference builder: {remedy}", path.display());
-    object::inspect(&committed)?;
-
-    let Some(builder) = toolchain::debian()? else {
-        return Ok(Checked::SourcesOnly("not rebuilt: the reference builder is not on this machine".into()));
-    };
-    if let Some(difference) = record.builder.difference(&builder.versions) {
-        return Ok(Checked::SourcesOnly(format!("not rebuilt: {difference}")));
+        let Some(builder) = toolchain::debian()? else {
+            return Ok(Checked::SourcesOnly("not rebuilt: the reference builder is not on this machine".into()));
+        };
+        if let Some(difference) = record.builder.difference(&builder.versions) {
+            return Ok(Checked::SourcesOnly(format!("not rebuilt: {difference}")));
+        }
+        let folder = tempfile::tempdir().context("cannot make a folder to build in")?;
+        let rebuilt = builder.build(self.binary, folder.path())?;
+        if rebuilt != committed {
+            let other = machine::target_directory()?.join(format!("rebuilt-{}.bpf.o", self.binary));
+            write(&other, &rebuilt)?;
+            bail!("{} is not what its sources give ({} is): {remedy}", path.display(), other.display());
+        }
+        Ok(Checked::Rebuilt)
     }
-    let folder = tempfile::tempdir().context("cannot make a folder to build in")?;
-    let rebuilt = builder.build(folder.path())?;
-    if rebuilt != committed {
-        let other = machine::target_directory()?.join("rebuilt.bpf.o");
-        write(&other, &rebuilt)?;
-        bail!("{} is not what its sources give ({} is): {remedy}", path.display(), other.display());
-    }
-    Ok(Checked::Rebuilt)
 }
 
 fn write(path: &PathBuf, bytes: &[u8]) -> anyhow::Result<()> {

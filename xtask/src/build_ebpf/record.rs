@@ -1,14 +1,13 @@
 //! The record beside the object: what it is, what it was made from, and by what.
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
 use super::builder::{Builder, Kind};
-use crate::machine;
 
-/// `receiver/ebpf/undercurrent.bpf.toml`.
+/// The TOML file beside an object.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
@@ -30,13 +29,6 @@ pub struct Pin {
     pub versions: BTreeMap<String, String>,
 }
 
-const HEADING: &str = "# What undercurrent.bpf.o is and what built it. Written by `cargo xtask build-ebpf`.\n";
-
-/// Where the record is kept.
-pub fn path() -> PathBuf {
-    machine::workspace().join("receiver/ebpf/undercurrent.bpf.toml")
-}
-
 impl Record {
     /// The record of an object just built.
     pub fn new(object: &[u8], sources: String, builder: &Builder) -> Self {
@@ -44,16 +36,16 @@ impl Record {
         Self { object: crate::sha256(object), sources, builder }
     }
 
-    /// Reads the committed record.
-    pub fn read() -> anyhow::Result<Self> {
-        let path = path();
-        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    /// Reads a committed record.
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         toml::from_str(&text).with_context(|| format!("{} is no such record", path.display()))
     }
 
-    /// The record as its file holds it.
-    pub fn to_text(&self) -> anyhow::Result<String> {
-        Ok(format!("{HEADING}{}", toml::to_string(self)?))
+    /// The record as its file holds it, for the object of that name.
+    pub fn to_text(&self, object: &str) -> anyhow::Result<String> {
+        let text = toml::to_string(self)?;
+        Ok(format!("# What {object} is and what built it. Written by `cargo xtask build-ebpf`.\n{text}"))
     }
 }
 
@@ -80,7 +72,7 @@ mod tests {
     #[test]
     fn a_record_reads_back_as_written() {
         let record = Record { object: "a".into(), sources: "b".into(), builder: pin(&[("rustc-web", "1.96.0+dfsg1")]) };
-        assert_eq!(toml::from_str::<Record>(&record.to_text().unwrap()).unwrap(), record);
+        assert_eq!(toml::from_str::<Record>(&record.to_text("a.bpf.o").unwrap()).unwrap(), record);
     }
 
     #[test]

@@ -10,15 +10,15 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use toml::Value;
 
-use super::builder::{FLAGS, TARGET};
+use super::builder::{FLAGS, target};
 use crate::machine;
 
 /// The package of the kernel side.
 pub const PACKAGE: &str = "undercurrent-ebpf";
 
 /// SHA-256 over the package's manifest and sources, what the workspace's manifest says of them, the locked versions
-/// of their dependencies, and the builder's arguments.
-pub fn hash() -> anyhow::Result<String> {
+/// of their dependencies, and the builder's arguments for one of its binaries.
+pub fn hash(binary: &str) -> anyhow::Result<String> {
     let root = machine::workspace();
     let read = |name: &str| fs::read_to_string(root.join(name)).with_context(|| format!("cannot read {name}"));
     let mut parts = BTreeMap::new();
@@ -29,7 +29,7 @@ pub fn hash() -> anyhow::Result<String> {
     for package in closure(&read("Cargo.lock")?)? {
         parts.insert(format!("package {} {}", package.name, package.version), package.checksum.unwrap_or_default());
     }
-    parts.insert("arguments".into(), [TARGET.join(" "), FLAGS.join(" ")].join(" "));
+    parts.insert("arguments".into(), [target(binary).join(" "), FLAGS.join(" ")].join(" "));
     Ok(digest(&parts))
 }
 
@@ -173,6 +173,7 @@ mod tests {
     #[test]
     fn the_sources_of_this_workspace_have_a_hash() {
         assert!(files().unwrap().contains("receiver-ebpf/src/main.rs"));
-        assert_eq!(hash().unwrap(), hash().unwrap());
+        assert_eq!(hash("undercurrent").unwrap(), hash("undercurrent").unwrap());
+        assert_ne!(hash("undercurrent").unwrap(), hash("baseline").unwrap());
     }
 }

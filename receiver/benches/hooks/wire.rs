@@ -1,0 +1,180 @@
+//! Two network namespaces of this process with a veth pair between them. Only sockets hold them, so nothing stays.
+
+use std::{
+    io::{self, Read as _, Write as _},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    process::Command,
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail, ensure};
+use serde::Serialize;
+
+/// What one message carries.
+const MESSAGE: [u8; 100] = [0x55; 100];
+/// No exchange over veth takes this long, in a slow guest either.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The addresses of one IP version: the documentation's, which nobody has.
+struct Version {
+    client: &'static str,
+    server: &'static str,
+    prefix: u8,
+}
+
+const IPV4: Version = Version { client: "192.0.2.1", server: "192.0.2.2", prefix: 24 };
+const IPV6: Version = Version { client: "2001:db8::1", server: "2001:db8::2", prefix: 64 };
+
+/// A kind of traffic.
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Traffic {
+    /// UDP over IPv4.
+    UdpIpv4,
+    /// UDP over IPv6.
+    UdpIpv6,
+    /// TCP over IPv4.
+    TcpIpv4,
+    /// TCP over IPv6.
+    TcpIpv6,
+}
+
+impl Traffic {
+    /// Every kind.
+    pub const ALL: [Self; 4] = [Self::UdpIpv4, Self::UdpIpv6, Self::TcpIpv4, Self::TcpIpv6];
+}
+
+/// Connected sockets at both ends, for each IP version.
+pub struct Wire {
+    ipv4: Pair,
+    ipv6: Pair,
+}
+
+/// A client's sockets and a server's, in namespaces of their own.
+struct Pair {
+    udp: [UdpSocket; 2],
+    tcp: [TcpStream; 2],
+}
+
+/// A server's sockets before anybody connected.
+struct Listening {
+    udp: UdpSocket,
+    tcp: TcpListener,
+}
+
+impl Wire {
+    /// Makes the namespaces, the veth pair and the sockets.
+    pub fn open() -> anyhow::Result<Self> {
+        let (tell_namespace, namespace) = mpsc::channel();
+        let (tell_linked, linked) = mpsc::channel();
+        let server = thread::spawn(move || -> anyhow::Result<[Listening; 2]> {
+            enter_namespace()?;
+            tell_namespace.send(rustix::thread::gettid())?;
+            linked.recv().context("the other end could not be made")?;
+            up("right", [(IPV4.server, IPV4.prefix), (IPV6.server, IPV6.prefix)])?;
+            Ok([listen(IPV4.server)?, listen(IPV6.server)?])
+        });
+        let client = thread::spawn(move || -> anyhow::Result<[Pair; 2]> {
+            enter_namespace()?;
+            let other = namespace.recv().context("the other namespace could not be made")?;
+            let other = other.as_raw_nonzero().to_string();
+            ip(&["link", "add", "left", "type", "veth", "peer", "name", "right", "netns", &other])?;
+            up("left", [(IPV4.client, IPV4.prefix), (IPV6.client, IPV6.prefix)])?;
+            tell_linked.send(())?;
+            let [ipv4, ipv6] = joined(server)?;
+            Ok([connect(IPV4.client, ipv4)?, connect(IPV6.client, ipv6)?])
+        });
+        let [ipv4, ipv6] = joined(client)?;
+        Ok(Self { ipv4, ipv6 })
+    }
+
+    /// Sends requests from the client to the server, each of which is answered before the next. One thread does it all, so
+    /// that as little as possible happens besides.
+    pub fn exchange(&mut self, traffic: Traffic, requests: u32) -> anyhow::Result<()> {
+        for _ in 0..requests {
+            match traffic {
+                Traffic::UdpIpv4 => self.ipv4.over_udp(),
+                Traffic::UdpIpv6 => self.ipv6.over_udp(),
+                Traffic::TcpIpv4 => self.ipv4.over_tcp(),
+                Traffic::TcpIpv6 => self.ipv6.over_tcp(),
+            }
+            .context("traffic over veth")?;
+        }
+        Ok(())
+    }
+}
+
+impl Pair {
+    fn over_udp(&self) -> io::Result<()> {
+        let mut buffer = [0; MESSAGE.len()];
+        let [client, server] = &self.udp;
+        client.send(&MESSAGE)?;
+        server.recv(&mut buffer)?;
+        server.send(&MESSAGE)?;
+        client.recv(&mut buffer)?;
+        Ok(())
+    }
+
+    fn over_tcp(&mut self) -> io::Result<()> {
+        let mut buffer = [0; MESSAGE.len()];
+        let [client, server] = &mut self.tcp;
+        client.write_all(&MESSAGE)?;
+        server.read_exact(&mut buffer)?;
+        server.write_all(&MESSAGE)?;
+        client.read_exact(&mut buffer)
+    }
+}
+
+/// Gives the calling thread, and the sockets and processes that it makes, a network namespace of its own.
+fn enter_namespace() -> anyhow::Result<()> {
+    // SAFETY: it changes nothing but which network the calling thread's later calls see.
+    let refused = unsafe { libc::unshare(libc::CLONE_NEWNET) };
+    ensure!(refused == 0, "cannot make a network namespace: {}; run as root", io::Error::last_os_error());
+    Ok(())
+}
+
+fn up(interface: &str, addresses: [(&str, u8); 2]) -> anyhow::Result<()> {
+    for (address, prefix) in addresses {
+        let address = format!("{address}/{prefix}");
+        // Duplicate address detection would keep an IPv6 address unusable for a second.
+        let nodad: &[&str] = if address.contains(':') { &["nodad"] } else { &[] };
+        ip(&[&["address", "add", &address, "dev", interface], nodad].concat())?;
+    }
+    ip(&["link", "set", interface, "up"])
+}
+
+fn ip(arguments: &[&str]) -> anyhow::Result<()> {
+    let output = Command::new("ip").args(arguments).output().context("cannot start `ip`: install iproute2")?;
+    if !output.status.success() {
+        bail!("ip {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(())
+}
+
+fn listen(address: &str) -> anyhow::Result<Listening> {
+    let address: IpAddr = address.parse()?;
+    Ok(Listening { udp: UdpSocket::bind((address, 0))?, tcp: TcpListener::bind((address, 0))? })
+}
+
+fn connect(address: &str, server: Listening) -> anyhow::Result<Pair> {
+    let address: IpAddr = address.parse()?;
+    let udp = UdpSocket::bind(SocketAddr::new(address, 0))?;
+    udp.connect(server.udp.local_addr()?)?;
+    server.udp.connect(udp.local_addr()?)?;
+    let tcp = TcpStream::connect_timeout(&server.tcp.local_addr()?, PATIENCE).context("no TCP connection over veth")?;
+    let (accepted, _) = server.tcp.accept()?;
+    for socket in [&udp, &server.udp] {
+        socket.set_read_timeout(Some(PATIENCE))?;
+    }
+    for socket in [&tcp, &accepted] {
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_nodelay(true)?;
+    }
+    Ok(Pair { udp: [udp, server.udp], tcp: [tcp, accepted] })
+}
+
+fn joined<T>(thread: thread::JoinHandle<anyhow::Result<T>>) -> anyhow::Result<T> {
+    thread.join().map_err(|_| anyhow::anyhow!("the thread that made a namespace panicked"))?
+}

@@ -1,0 +1,181 @@
+//! The costs as a table, and what is promised of them.
+
+use std::fmt::Write as _;
+
+use super::round::{self, Cost, Round};
+use crate::bench::{statistics::Median, verdict};
+
+/// What the kernel's statistics counted.
+pub enum Stopwatch {
+    /// Time.
+    Nanoseconds,
+    /// A guest's instructions, under this kernel.
+    Instructions(String),
+}
+
+/// The most that recording a latency may cost above an empty program, natively, in nanoseconds.
+const LATENCY_LIMIT: f64 = 55.0;
+/// What netstacklat spends on the four layers of one UDP packet above empty programs on the same hooks, in instructions
+/// of the same guest under 6.12.
+const NETSTACKLAT: f64 = 936.0;
+/// The most that the same may cost here, as a share of it.
+const SHARE_LIMIT: f64 = 0.65;
+/// The programs that one UDP packet over IPv4 passes, a layer each.
+const UDP_LAYERS: [&str; 4] = ["ip_rcv_core", "udp_rcv", "udp_enqueue_schedule_skb", "skb_consume_udp"];
+const SHARED_HOOK: &str = "softirq_entry";
+const ALL: &str = "all";
+
+/// The table and the verdicts.
+pub fn render(rounds: &[Round], stopwatch: &Stopwatch) -> String {
+    let unit = match stopwatch {
+        Stopwatch::Nanoseconds => "ns",
+        Stopwatch::Instructions(_) => "instructions",
+    };
+    let mut text = format!(
+        "{unit} an event: medians over rounds; in brackets 95% intervals of the median. `net` is paired by round\n\
+         {:<26}{:<10}{:>7}{:>9}  {:>9}{:>9}  {:<18}{:>9}\n",
+        "PROGRAM", "TRAFFIC", "ROUNDS", "EVENTS", "product", "empty", "     net", "net/empty"
+    );
+    let mut traffics: Vec<&str> = rounds.iter().map(|round| round.traffic.as_str()).collect();
+    traffics.sort_unstable();
+    traffics.dedup();
+    for program in round::programs(rounds) {
+        for &traffic in &traffics {
+            let chosen = |round: &Round| round.handlers == ALL && round.traffic == traffic;
+            if let Some(cost) = round::cost(rounds, program, chosen) {
+                line(&mut text, program, traffic, &cost);
+            }
+        }
+    }
+    shared(&mut text, rounds);
+    match stopwatch {
+        Stopwatch::Nanoseconds => latency(&mut text, rounds),
+        Stopwatch::Instructions(kernel) => packet(&mut text, rounds, kernel),
+    }
+    text
+}
+
+fn line(text: &mut String, program: &str, traffic: &str, cost: &Cost) {
+    let net = format!("{:6.1} {}", cost.net.value, interval(&cost.net));
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        text,
+        "{program:<26}{traffic:<10}{:>7}{:>9}  {:>9.1}{:>9.1}  {net:<18}{:>9.2}",
+        cost.rounds,
+        cost.events,
+        cost.product.value,
+        cost.empty.value,
+        cost.net.value / cost.empty.value
+    );
+}
+
+fn interval(median: &Median) -> String {
+    format!("[{:.1}, {:.1}]", median.interval.0, median.interval.1)
+}
+
+/// The hook that serves two signals, with both on and with one.
+fn shared(text: &mut String, rounds: &[Round]) {
+    let with = |all: bool| round::cost(rounds, SHARED_HOOK, |round| (round.handlers == ALL) == all);
+    if let (Some(both), Some(one)) = (with(true), with(false)) {
+        let _ = writeln!(
+            text,
+            "\n{SHARED_HOOK}, all traffic: both handlers {:.1} {} above the empty program, softirq_wait switched off {:.1} {}",
+            both.net.value,
+            interval(&both.net),
+            one.net.value,
+            interval(&one.net)
+        );
+    }
+}
+
+/// What recording one latency costs where the host lets it be measured.
+fn latency(text: &mut String, rounds: &[Round]) {
+    const PROGRAM: &str = "cgroup_ingress";
+    let Some(cost) = round::cost(rounds, PROGRAM, |_| true) else {
+        let _ = writeln!(text, "\n{PROGRAM} is not attached here: another program serves the hook");
+        return;
+    };
+    let _ = writeln!(
+        text,
+        "\nrecording a latency ({PROGRAM}, all {} rounds): {:.1} ns {} above the empty program; at most {LATENCY_LIMIT}: {}",
+        cost.rounds,
+        cost.net.value,
+        interval(&cost.net),
+        verdict(cost.net.value, LATENCY_LIMIT)
+    );
+}
+
+/// What the four layers of one UDP packet cost together.
+fn packet(text: &mut String, rounds: &[Round], kernel: &str) {
+    let net = |program: &&str| {
+        let chosen = |round: &Round| round.handlers == ALL && round.traffic == "udp_ipv4";
+        Some(round::cost(rounds, program, chosen)?.net.value)
+    };
+    let Some(layers) = UDP_LAYERS.iter().map(net).collect::<Option<Vec<f64>>>() else {
+        let _ = writeln!(text, "\nnot all four layers of a UDP packet are served on {kernel}");
+        return;
+    };
+    let (sum, terms) = (layers.iter().sum::<f64>(), layers.iter().map(|net| format!("{net:.1}")).collect::<Vec<_>>());
+    let share = sum / NETSTACKLAT;
+    let _ = writeln!(
+        text,
+        "\nfour layers of one UDP packet ({}): {} = {sum:.1} instructions above empty programs, {share:.3} of netstacklat's \
+         {NETSTACKLAT} (6.12); at most {SHARE_LIMIT}: {}",
+        UDP_LAYERS.join(" + "),
+        terms.join(" + "),
+        verdict(share, SHARE_LIMIT)
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Programs under UDP over IPv4, each with a product's cost; empty ones take 10.
+    fn rounds(handlers: &str, programs: &[(&str, u64)]) -> String {
+        let programs: Vec<String> = programs
+            .iter()
+            .map(|(name, each)| {
+                let product = each * 100;
+                format!(
+                    r#""{name}":{{"product":{{"runs":100,"nanoseconds":{product}}},"empty":{{"runs":100,"nanoseconds":1000}}}}"#
+                )
+            })
+            .collect();
+        format!(
+            r#"{{"handlers":"{handlers}","order":"empty_first","traffic":"udp_ipv4","messages":100,"programs":{{{}}}}}"#,
+            programs.join(",")
+        )
+    }
+
+    fn rendered(lines: &[String], stopwatch: &Stopwatch) -> String {
+        render(&round::parse(&lines.join("\n")).unwrap(), stopwatch)
+    }
+
+    #[test]
+    fn the_native_verdict_follows_the_limit() {
+        let text = |cost| rendered(&[rounds("all", &[("cgroup_ingress", cost)])], &Stopwatch::Nanoseconds);
+        assert!(text(65).contains("55.0 ns [55.0, 55.0] above the empty program; at most 55: kept"), "{}", text(65));
+        assert!(text(66).contains("at most 55: MISSED"));
+        assert!(rendered(&[rounds("all", &[("udp_rcv", 1)])], &Stopwatch::Nanoseconds).contains("not attached here"));
+    }
+
+    #[test]
+    fn the_packets_cost_is_the_sum_of_four_layers() {
+        let guest = || Stopwatch::Instructions("6.12".to_owned());
+        let layers: Vec<_> = UDP_LAYERS.iter().map(|layer| (*layer, 162)).collect();
+        let text = rendered(&[rounds("all", &layers)], &guest());
+        assert!(text.contains("= 608.0 instructions above empty programs, 0.650 of netstacklat's 936"), "{text}");
+        assert!(text.contains("at most 0.65: kept"), "{text}");
+        assert!(rendered(&[rounds("all", &layers[..3])], &guest()).contains("not all four layers"));
+    }
+
+    #[test]
+    fn both_states_of_the_shared_hook_stand_side_by_side() {
+        let lines = [rounds("all", &[(SHARED_HOOK, 98)]), rounds("without_softirq_wait", &[(SHARED_HOOK, 71)])];
+        let text = rendered(&lines, &Stopwatch::Nanoseconds);
+        assert!(
+            text.contains("both handlers 88.0 [88.0, 88.0] above the empty program, softirq_wait switched off 61.0")
+        );
+    }
+}

@@ -1,0 +1,34 @@
+//! `cargo xtask bench`: what the sidecar itself costs. Figures and how they came about: `docs/overhead.md`.
+
+mod hooks;
+mod machine;
+mod sidecar;
+mod statistics;
+
+/// The options of `cargo xtask bench`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    benchmark: Benchmark,
+}
+
+#[derive(clap::Subcommand)]
+enum Benchmark {
+    /// What a program adds to each hook, beside an empty program on the same hook
+    Hooks(hooks::Options),
+    /// The whole process: its start, memory, CPU time and size
+    Sidecar(sidecar::Options),
+}
+
+/// Runs one benchmark and prints its figures.
+pub fn command(arguments: Arguments) -> anyhow::Result<()> {
+    match arguments.benchmark {
+        Benchmark::Hooks(options) => hooks::run(&options),
+        Benchmark::Sidecar(options) => sidecar::run(&options),
+    }
+}
+
+/// A limit, and whether a figure keeps it, in words.
+fn verdict(value: f64, limit: f64) -> &'static str {
+    if value <= limit { "kept" } else { "MISSED" }
+}
