@@ -19,7 +19,7 @@ pub fn without_types() -> EbpfLoader<'static> {
         }
         EbpfLoader::new()
     });
-    let mut loader = made.ok().and_then(|thread| thread.join().ok()).unwrap_or_else(EbpfLoader::new);
+    let mut loader = made.ok().and_then(|thread| thread.join().ok()).unwrap_or_default();
     loader.btf(None);
     loader
 }
