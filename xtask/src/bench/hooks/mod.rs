@@ -79,9 +79,9 @@ fn build() -> anyhow::Result<PathBuf> {
         bail!("{command:?} failed: {}", output.status);
     }
     let messages = String::from_utf8_lossy(&output.stdout);
-    let executables = messages.lines().filter_map(|line| {
+    let mut executables = messages.lines().filter_map(|line| {
         let message: Message = serde_json::from_str(line).ok()?;
         message.executable.filter(|_| message.target.is_some_and(|target| target.name == "hooks"))
     });
-    executables.last().context("cargo built no benchmark of hooks")
+    executables.next_back().context("cargo built no benchmark of hooks")
 }
