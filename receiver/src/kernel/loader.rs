@@ -9,8 +9,8 @@ const ELSEWHERE: &str = "/proc/self";
 
 /// An aya loader without the kernel's types, which the object does not need.
 ///
-/// `EbpfLoader::new` reads all of them and takes them apart, which costs most of the start and 20 MB, before anybody can
-/// tell it not to. It looks for them by an absolute path, so it is made by a thread that has another root. Where the thread
+/// `EbpfLoader::new` reads all of them and takes them apart, which doubles the peak of memory, before anybody can tell
+/// it not to. It looks for them by an absolute path, so it is made by a thread that has another root. Where the thread
 /// is denied that (no `CAP_SYS_CHROOT`), the start takes longer and nothing else changes.
 pub fn without_types() -> EbpfLoader<'static> {
     let made = thread::Builder::new().name("loader".to_owned()).spawn(|| {
