@@ -1,6 +1,7 @@
 //! Copies to the application.
 
 use aya_ebpf::{
+    helpers::bpf_probe_read_kernel,
     macros::{btf_tracepoint, fentry},
     programs::{BtfTracePointContext, FEntryContext},
 };
@@ -11,8 +12,8 @@ use crate::{
     kernel::{
         event::PacketEvent,
         fields::{
-            SCM_KTIME, SCM_NANOSECONDS, SCM_SECONDS, SKB_HEAD, SKB_NETWORK_HEADER, SKB_PROTOCOL, SOCK_FAMILY,
-            SOCK_V6_DADDR,
+            SCM_KTIME, SCM_NANOSECONDS, SCM_SECONDS, SKB_HEAD, SKB_NETWORK_HEADER, SKB_PROTOCOL, SKB_SK, SOCK_FAMILY,
+            SOCK_PROTOCOL, SOCK_V6_DADDR,
         },
     },
     signals::latency,
@@ -80,7 +81,7 @@ fn skb_consume_udp(ctx: FEntryContext) -> i32 {
 }
 
 /// Tracepoint `skb_copy_datagram_iovec(const struct sk_buff *skb, int len)`: a packet's bytes are copied out. Small
-/// datagrams that lie in one piece take another way.
+/// datagrams, and those whose checksum is verified while they are copied, take another way.
 #[btf_tracepoint(function = "skb_copy_datagram_iovec")]
 fn skb_copy_datagram_iovec(ctx: BtfTracePointContext) -> i32 {
     let skb: *const u8 = ctx.arg(0);
@@ -94,7 +95,8 @@ fn skb_copy_datagram_iovec(ctx: BtfTracePointContext) -> i32 {
     0
 }
 
-/// The transport protocol in a packet's IP header.
+/// The transport protocol of a packet: its socket's, which is two typed loads, or else its IP header's, which takes a
+/// helper.
 ///
 /// # Safety
 /// `skb` is a typed `sk_buff` pointer.
@@ -105,14 +107,20 @@ unsafe fn transport_of(skb: *const u8, protocol: u16) -> Option<Transport> {
         ETH_P_IPV6 => 6,
         _ => return None,
     };
-    // SAFETY: by the caller; the header is read through the probing helper.
-    let number: u8 = unsafe {
-        let header = SKB_HEAD.load(skb) + u64::from(SKB_NETWORK_HEADER.load(skb)) + position;
-        aya_ebpf::helpers::bpf_probe_read_kernel(header as *const u8).ok()?
+    // SAFETY: by the caller.
+    let sock = unsafe { SKB_SK.load(skb) } as *const u8;
+    let number = if sock.is_null() {
+        // SAFETY: by the caller.
+        let header = unsafe { SKB_HEAD.load(skb) + u64::from(SKB_NETWORK_HEADER.load(skb)) };
+        // SAFETY: the helper checks the address itself.
+        unsafe { bpf_probe_read_kernel((header + position) as *const u8) }.ok()?.into()
+    } else {
+        // SAFETY: the verifier knows what `sk_buff.sk` points to.
+        unsafe { SOCK_PROTOCOL.load(sock) }
     };
-    match number {
-        IPPROTO_TCP => Some(Transport::Tcp),
-        IPPROTO_UDP => Some(Transport::Udp),
+    match u8::try_from(number) {
+        Ok(IPPROTO_TCP) => Some(Transport::Tcp),
+        Ok(IPPROTO_UDP) => Some(Transport::Udp),
         _ => None,
     }
 }

@@ -10,12 +10,16 @@ fields! {
     SKB_TSTAMP_TYPE: BitField = "sk_buff.tstamp_type..sk_buff.mono_delivery_time";
     /// The Ethertype, in network order.
     SKB_PROTOCOL: Field<u16> = "sk_buff.protocol";
+    /// The socket that owns the packet, where one does: of received packets, TCP's.
+    SKB_SK: Field<u64> = "sk_buff.sk";
     /// The buffer's first byte.
     SKB_HEAD: Field<u64> = "sk_buff.head";
     /// The IP header's distance from `head`.
     SKB_NETWORK_HEADER: Field<u16> = "sk_buff.network_header";
     /// The socket's address family.
     SOCK_FAMILY: Field<u16> = "sock.__sk_common.skc_family";
+    /// The socket's transport protocol.
+    SOCK_PROTOCOL: Field<u16> = "sock.sk_protocol";
     /// The peer's IPv6 address, which is IPv4-mapped for IPv4 traffic of a dual-stack socket.
     SOCK_V6_DADDR: Field<[u64; 2]> = "sock.__sk_common.skc_v6_daddr";
     /// The timestamp of the data that a read returned, up to 7.1: its seconds.

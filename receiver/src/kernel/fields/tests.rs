@@ -47,10 +47,12 @@ fn fields_are_found_in_what_the_linker_wrote() {
         field("sk_buff.head", 8),
         field("sk_buff.network_header", 2),
         field("sk_buff.protocol", 2),
+        field("sk_buff.sk", 8),
         field("sk_buff.tstamp", 8),
         field("sk_buff.tstamp_type..sk_buff.mono_delivery_time", 0),
         field("sock.__sk_common.skc_family", 2),
         field("sock.__sk_common.skc_v6_daddr", 16),
+        field("sock.sk_protocol", 2),
     ];
     assert_eq!(declared(LINKED).expect("a sound object"), expected);
 }
