@@ -1,11 +1,10 @@
 //! What the running kernel's BTF takes, measured at the allocator. A test binary of its own: the peak is the process's.
 
-use std::fs;
-
 use peak_alloc::PeakAlloc;
 use undercurrent::kernel::{
     btf::{Btf, Target, VMLINUX, read},
     fields,
+    object::OBJECT,
 };
 
 #[global_allocator]
@@ -19,8 +18,7 @@ fn reading_the_kernels_types_takes_little_beside_their_bytes() {
         Ok(raw) => raw,
         Err(error) => return eprintln!("skipped: {error}"),
     };
-    let object = fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/fields.o")).expect("the fixture");
-    let declarations = fields::declared(&object).expect("a sound object");
+    let declarations = fields::declared(OBJECT).expect("a sound object");
     let targets = [Target::Function("tcp_v4_rcv"), Target::Function("udpv6_rcv"), Target::Tracepoint("softirq_entry")];
 
     let before = ALLOCATOR.current_usage();

@@ -66,6 +66,9 @@ pub fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
+/// This program, also after cargo has built another in its place.
+pub const MYSELF: &str = "/proc/self/exe";
+
 /// The cargo that runs this command, else the path's.
 pub fn cargo() -> OsString {
     env::var_os("CARGO").unwrap_or_else(|| "cargo".into())

@@ -1,7 +1,7 @@
 //! The sidecar's integration tests under other kernels: built here once, run in virtual machines.
 
 use std::{
-    env, fs,
+    fs,
     path::PathBuf,
     process::{Command, Stdio},
 };
@@ -41,7 +41,7 @@ fn run(guest: &[&str], tests: &[&str]) -> anyhow::Result<Tally> {
     // The guest writes nowhere else.
     let skips = share.path().join("skips");
     fs::write(&skips, "").context("cannot make a file for skips")?;
-    let mut command = Command::new(env::current_exe().context("this program is gone")?);
+    let mut command = Command::new(machine::MYSELF);
     command.arg("vm").args(guest).args(["--timeout", LIMIT]).arg("--share").arg(share.path());
     command.arg("--env").arg(format!("UNDERCURRENT_SKIPS={}", skips.display()));
     command.arg("--").arg(suite).arg("--test-threads=1").args(tests).current_dir(machine::workspace());

@@ -5,7 +5,6 @@ mod report;
 mod round;
 
 use std::{
-    env,
     path::PathBuf,
     process::{Command, Stdio},
 };
@@ -44,7 +43,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let benchmark = build()?;
     let (rounds, requests) = if options.icount { (5, 50) } else { (100, 200) };
     let mut command = if options.icount {
-        let mut guest = Command::new(env::current_exe().context("this program's path is unknown")?);
+        let mut guest = Command::new(machine::MYSELF);
         guest.args(["vm", "--icount", "--timeout", "600", "--kernel", &options.kernel, "--"]).arg(benchmark);
         guest
     } else {

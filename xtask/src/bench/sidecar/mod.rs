@@ -39,7 +39,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     println!("{}", description());
     print!("{}", start::measure(&binary, options.starts)?);
     for kernel in &options.kernel {
-        let mut guest = Command::new(env::current_exe().context("this program's path is unknown")?);
+        let mut guest = Command::new(machine::MYSELF);
         guest.args(["vm", "--kernel", kernel, "--timeout", "300", "--"]);
         guest.arg(env::current_exe()?).args(["bench", "sidecar", "--starts-only", "--starts", "3", "--binary"]);
         println!("\nin a virtual machine without acceleration, ten to twenty times slower:");
