@@ -5,7 +5,10 @@ use std::io;
 use aya::programs::ProgramError;
 use serde::Serialize;
 
-use super::{hooks::Program, host::Host};
+use super::{
+    hooks::{Attachment, Program},
+    host::Host,
+};
 
 /// A request that the kernel did not grant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -25,6 +28,8 @@ impl Refusal {
     /// Explains why a program could not be loaded or attached.
     #[must_use]
     pub fn of(program: &Program, error: &ProgramError, host: &Host) -> Self {
+        let lacking = lacking(program, host);
+        let cure = |error: &io::Error| cure(error, &lacking, host);
         let (what, cure) = match error {
             ProgramError::Btf(_) => (
                 "this kernel has nothing of that name to attach to (inlined, not built, or in a module)".to_owned(),
@@ -34,16 +39,16 @@ impl Refusal {
                 let log = verifier_log.to_string();
                 tracing::debug!(program = program.symbol, "the verifier's log:\n{log}");
                 match verdict(&log) {
-                    Some(reason) if host.missing_capabilities.is_empty() => {
+                    Some(reason) if lacking.is_empty() => {
                         (format!("load: the verifier refused it: {reason}"), REPORT.to_owned())
                     }
-                    _ => (format!("load: {}", said(io_error)), cure(io_error, host)),
+                    _ => (format!("load: {}", said(io_error)), cure(io_error)),
                 }
             }
             ProgramError::SyscallError(error) => {
-                (format!("attach to {}: {}", program.target, said(&error.io_error)), cure(&error.io_error, host))
+                (format!("attach to {}: {}", program.target, said(&error.io_error)), cure(&error.io_error))
             }
-            ProgramError::IOError(error) => (format!("attach to {}: {error}", program.target), cure(error, host)),
+            ProgramError::IOError(error) => (format!("attach to {}: {error}", program.target), cure(error)),
             other => (other.to_string(), REPORT.to_owned()),
         };
         Self { program: program.symbol, what, cure }
@@ -60,10 +65,19 @@ fn said(error: &io::Error) -> String {
     }
 }
 
-fn cure(error: &io::Error, host: &Host) -> String {
+/// What this process lacks of the capabilities that a program of this kind takes.
+fn lacking<'a>(program: &Program, host: &'a Host) -> Vec<&'a str> {
+    let of_the_other_kind = match program.attachment {
+        Attachment::CgroupIngress => "CAP_PERFMON",
+        Attachment::Fentry | Attachment::Fexit | Attachment::Tracepoint => "CAP_NET_ADMIN",
+    };
+    host.missing_capabilities.iter().map(String::as_str).filter(|missing| *missing != of_the_other_kind).collect()
+}
+
+fn cure(error: &io::Error, lacking: &[&str], host: &Host) -> String {
     match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) if !host.missing_capabilities.is_empty() => {
-            format!("grant {} (or run as root)", host.missing_capabilities.join(", "))
+        Some(libc::EPERM | libc::EACCES) if !lacking.is_empty() => {
+            format!("grant {} (or run as root)", lacking.join(", "))
         }
         Some(libc::EPERM | libc::EACCES) if host.lockdown.as_deref().is_some_and(|mode| mode == "confidentiality") => {
             "kernel lockdown forbids it: boot without lockdown=confidentiality".to_owned()
@@ -167,6 +181,13 @@ processed 19 insns (limit 1000000) max_states_per_insn 0 total_states 1 peak_sta
             load(libc::ENOMEM, "", &whole),
         ];
         insta::assert_snapshot!(texts.join("\n"));
+    }
+
+    #[test]
+    fn a_capability_for_another_kind_of_program_is_no_cure() {
+        let without_network = host(&["CAP_NET_ADMIN"], None);
+        assert!(!load(libc::EPERM, "", &without_network).contains("CAP_NET_ADMIN"));
+        assert_eq!(lacking(&TRANSPORT.alternates[1].programs[0], &without_network), ["CAP_NET_ADMIN"]);
     }
 
     #[test]
