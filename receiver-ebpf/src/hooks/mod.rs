@@ -39,8 +39,13 @@ unsafe fn reached(skb: *const u8, path: Path) {
 /// `skb` is a typed `sk_buff` pointer.
 #[inline(always)]
 unsafe fn reached_socket(skb: *const u8, layer: Layer, transport: Transport) {
+    // A branch for each version, so that each has its histogram at a constant offset.
     // SAFETY: by the caller; every kernel has the Ethertype.
-    let network = if unsafe { SKB_PROTOCOL.load(skb) } == ETH_P_IPV6 { Network::Ipv6 } else { Network::Ipv4 };
-    // SAFETY: by the caller.
-    unsafe { reached(skb, Path::of(layer, transport, network)) };
+    unsafe {
+        if SKB_PROTOCOL.load(skb) == ETH_P_IPV6 {
+            reached(skb, Path::of(layer, transport, Network::Ipv6));
+        } else {
+            reached(skb, Path::of(layer, transport, Network::Ipv4));
+        }
+    }
 }
