@@ -10,15 +10,19 @@ use aya_ebpf::{
 use undercurrent_ebpf::abi::latency::{Layer, Network, Path, Transport};
 
 use super::{ETH_P_IP, ETH_P_IPV6, IPPROTO_TCP, IPPROTO_UDP, reached};
-use crate::{kernel::event::PacketEvent, signals::latency};
+use crate::{
+    kernel::{clock, event::PacketEvent},
+    signals::latency,
+};
 
 /// Bytes that every IPv4 and IPv6 header has at least.
 const IPV4_HEADER: usize = 20;
 
 #[inline(always)]
 fn delivered(ctx: &FEntryContext, transport: Transport, network: Network) -> i32 {
+    let now = clock::wall();
     // SAFETY: argument 0 of these functions is the `sk_buff`.
-    unsafe { reached(ctx.arg(0), Path::of(Layer::Transport, transport, network)) };
+    unsafe { reached(ctx.arg(0), Path::of(Layer::Transport, transport, network), now) };
     0
 }
 
@@ -49,23 +53,24 @@ fn udpv6_rcv(ctx: FEntryContext) -> i32 {
 /// `cgroup_skb/ingress`, run by `sk_filter_trim_cap` once the packet's socket is known. Every packet passes.
 #[cgroup_skb(ingress)]
 fn cgroup_ingress(ctx: SkBuffContext) -> i32 {
+    let now = clock::wall();
     let skb: *const __sk_buff = ctx.as_ptr().cast();
     // A branch for each path, so that each has its histogram at a constant offset.
     match protocols(skb) {
-        Some((Transport::Tcp, Network::Ipv4)) => filtered(skb, Transport::Tcp, Network::Ipv4),
-        Some((Transport::Tcp, Network::Ipv6)) => filtered(skb, Transport::Tcp, Network::Ipv6),
-        Some((Transport::Udp, Network::Ipv4)) => filtered(skb, Transport::Udp, Network::Ipv4),
-        Some((Transport::Udp, Network::Ipv6)) => filtered(skb, Transport::Udp, Network::Ipv6),
+        Some((Transport::Tcp, Network::Ipv4)) => filtered(skb, Transport::Tcp, Network::Ipv4, now),
+        Some((Transport::Tcp, Network::Ipv6)) => filtered(skb, Transport::Tcp, Network::Ipv6, now),
+        Some((Transport::Udp, Network::Ipv4)) => filtered(skb, Transport::Udp, Network::Ipv4, now),
+        Some((Transport::Udp, Network::Ipv6)) => filtered(skb, Transport::Udp, Network::Ipv6, now),
         None => {}
     }
     1
 }
 
 #[inline(always)]
-fn filtered(skb: *const __sk_buff, transport: Transport, network: Network) {
+fn filtered(skb: *const __sk_buff, transport: Transport, network: Network, now: u64) {
     if let Some(cells) = latency::here() {
         // SAFETY: a field of the context, which the verifier rewrites to a load from the packet.
-        let event = PacketEvent::since(unsafe { (*skb).tstamp });
+        let event = PacketEvent::since(unsafe { (*skb).tstamp }, now);
         latency::reached(cells, Path::of(Layer::Transport, transport, network), &event);
     }
 }

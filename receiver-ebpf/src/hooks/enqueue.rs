@@ -8,13 +8,15 @@ use aya_ebpf::{
 use undercurrent_ebpf::abi::latency::{Layer, Transport};
 
 use super::reached_socket;
+use crate::kernel::clock;
 
 /// `int tcp_queue_rcv(struct sock *sk, struct sk_buff *skb, bool *fragstolen)`, 5.10 to 7.3. At its entry: it may free
 /// the packet by merging it into the queue's last.
 #[fentry]
 fn tcp_queue_rcv(ctx: FEntryContext) -> i32 {
+    let now = clock::wall();
     // SAFETY: argument 1 is the `sk_buff`.
-    unsafe { reached_socket(ctx.arg(1), Layer::SocketEnqueued, Transport::Tcp) };
+    unsafe { reached_socket(ctx.arg(1), Layer::SocketEnqueued, Transport::Tcp, now) };
     0
 }
 
@@ -25,8 +27,9 @@ fn udp_enqueue_schedule_skb(ctx: FExitContext) -> i32 {
     // SAFETY: the word after the two arguments is the return value; `bpf_get_func_ret` would need 5.17.
     let refused = unsafe { *ctx.as_ptr().cast::<u64>().add(2) } as i32;
     if refused == 0 {
+        let now = clock::wall();
         // SAFETY: argument 1 is the `sk_buff`.
-        unsafe { reached_socket(ctx.arg(1), Layer::SocketEnqueued, Transport::Udp) };
+        unsafe { reached_socket(ctx.arg(1), Layer::SocketEnqueued, Transport::Udp, now) };
     }
     0
 }

@@ -26,10 +26,10 @@ const IPPROTO_UDP: u8 = 17;
 /// # Safety
 /// `skb` is a typed `sk_buff` pointer.
 #[inline(always)]
-unsafe fn reached(skb: *const u8, path: Path) {
+unsafe fn reached(skb: *const u8, path: Path, now: u64) {
     if let Some(cells) = latency::here() {
         // SAFETY: by the caller.
-        latency::reached(cells, path, &unsafe { PacketEvent::delivered(skb) });
+        latency::reached(cells, path, &unsafe { PacketEvent::delivered(skb, now) });
     }
 }
 
@@ -38,14 +38,14 @@ unsafe fn reached(skb: *const u8, path: Path) {
 /// # Safety
 /// `skb` is a typed `sk_buff` pointer.
 #[inline(always)]
-unsafe fn reached_socket(skb: *const u8, layer: Layer, transport: Transport) {
+unsafe fn reached_socket(skb: *const u8, layer: Layer, transport: Transport, now: u64) {
     // A branch for each version, so that each has its histogram at a constant offset.
     // SAFETY: by the caller; every kernel has the Ethertype.
     unsafe {
         if SKB_PROTOCOL.load(skb) == ETH_P_IPV6 {
-            reached(skb, Path::of(layer, transport, Network::Ipv6));
+            reached(skb, Path::of(layer, transport, Network::Ipv6), now);
         } else {
-            reached(skb, Path::of(layer, transport, Network::Ipv4));
+            reached(skb, Path::of(layer, transport, Network::Ipv4), now);
         }
     }
 }

@@ -10,6 +10,7 @@ use undercurrent_ebpf::abi::latency::{Layer, Network, Path, Transport};
 use super::{ETH_P_IP, ETH_P_IPV6, IPPROTO_TCP, IPPROTO_UDP, reached_socket};
 use crate::{
     kernel::{
+        clock,
         event::PacketEvent,
         fields::{
             SCM_KTIME, SCM_NANOSECONDS, SCM_SECONDS, SKB_HEAD, SKB_NETWORK_HEADER, SKB_PROTOCOL, SKB_SK, SOCK_FAMILY,
@@ -26,10 +27,11 @@ const SECOND: u64 = 1_000_000_000;
 /// 7.3. Once for each read that returned stamped data, with the stamp of the last byte.
 #[fentry]
 fn tcp_recv_timestamp(ctx: FEntryContext) -> i32 {
+    let now = clock::wall();
     // SAFETY: arguments 1 and 2 have the types above.
     let (network, stamp) = unsafe { (peer_network(ctx.arg(1)), stamp(ctx.arg(2))) };
     if let Some(cells) = latency::here() {
-        let event = PacketEvent::since(stamp);
+        let event = PacketEvent::since(stamp, now);
         latency::reached(cells, Path::of(Layer::SocketRead, Transport::Tcp, network), &event);
     }
     0
@@ -74,8 +76,9 @@ unsafe fn peer_network(sock: *const u8) -> Network {
 fn skb_consume_udp(ctx: FEntryContext) -> i32 {
     let length: i32 = ctx.arg(2);
     if length >= 0 {
+        let now = clock::wall();
         // SAFETY: argument 1 is the `sk_buff`.
-        unsafe { reached_socket(ctx.arg(1), Layer::SocketRead, Transport::Udp) };
+        unsafe { reached_socket(ctx.arg(1), Layer::SocketRead, Transport::Udp, now) };
     }
     0
 }
@@ -84,13 +87,14 @@ fn skb_consume_udp(ctx: FEntryContext) -> i32 {
 /// datagrams, and those whose checksum is verified while they are copied, take another way.
 #[btf_tracepoint(function = "skb_copy_datagram_iovec")]
 fn skb_copy_datagram_iovec(ctx: BtfTracePointContext) -> i32 {
+    let now = clock::wall();
     let skb: *const u8 = ctx.arg(0);
     // SAFETY: argument 0 is the `sk_buff`.
     let protocol = unsafe { SKB_PROTOCOL.load(skb) };
     // SAFETY: as above.
     if let Some(transport) = unsafe { transport_of(skb, protocol) } {
         // SAFETY: as above.
-        unsafe { reached_socket(skb, Layer::SocketRead, transport) };
+        unsafe { reached_socket(skb, Layer::SocketRead, transport, now) };
     }
     0
 }

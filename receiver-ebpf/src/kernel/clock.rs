@@ -21,14 +21,14 @@ pub fn monotonic() -> u64 {
     unsafe { bpf_ktime_get_ns() }
 }
 
-/// Nanoseconds of the wall clock since `stamp`, modulo 2^64.
+/// Nanoseconds of the wall clock.
+///
+/// Hooks read it first of all: reading the counter waits for whatever was begun before it, and what comes after overlaps.
 #[inline(always)]
-pub fn wall_since(stamp: u64) -> u64 {
+pub fn wall() -> u64 {
     // SAFETY: reads of live statics; volatile because user space sets them.
     let (has_tai, offset) =
         unsafe { (core::ptr::read_volatile(&raw const HAS_TAI), core::ptr::read_volatile(&raw const OFFSET)) };
-    // One word to keep across the call below, where the compiler would keep two.
-    let offset = core::hint::black_box(offset.wrapping_sub(stamp));
     // SAFETY: a helper without arguments; the verifier drops the branch that the frozen flag excludes.
     let base = if has_tai != 0 { unsafe { bpf_ktime_get_tai_ns() } } else { monotonic() };
     base.wrapping_add(offset)

@@ -14,25 +14,25 @@ pub struct PacketEvent {
 }
 
 impl PacketEvent {
-    /// The event of a packet stamped at `stamp`, nanoseconds of the wall clock.
+    /// The event at `now` of a packet stamped at `stamp`, both nanoseconds of the wall clock.
     #[inline(always)]
-    pub fn since(stamp: u64) -> Result<Self, PacketLoss> {
-        if stamp == 0 { Err(PacketLoss::NoStamp) } else { Ok(Self { age: clock::wall_since(stamp) }) }
+    pub fn since(stamp: u64, now: u64) -> Result<Self, PacketLoss> {
+        if stamp == 0 { Err(PacketLoss::NoStamp) } else { Ok(Self { age: now.wrapping_sub(stamp) }) }
     }
 
-    /// The event of a packet that was delivered on this host. `ip_local_deliver_finish` and `ip6_input_finish` have
-    /// replaced a departure time by a receive timestamp (`skb_clear_delivery_time`, 5.18 and later; kernels before kept
-    /// none that far).
+    /// The event at `now` of a packet that was delivered on this host. `ip_local_deliver_finish` and
+    /// `ip6_input_finish` have replaced a departure time by a receive timestamp (`skb_clear_delivery_time`, 5.18 and
+    /// later; kernels before kept none that far).
     ///
     /// # Safety
     /// `skb` is a `struct sk_buff *` that the verifier knows as such.
     #[inline(always)]
-    pub unsafe fn delivered(skb: *const u8) -> Result<Self, PacketLoss> {
+    pub unsafe fn delivered(skb: *const u8, now: u64) -> Result<Self, PacketLoss> {
         // SAFETY: by the caller.
-        Self::since(unsafe { SKB_TSTAMP.load(skb) })
+        Self::since(unsafe { SKB_TSTAMP.load(skb) }, now)
     }
 
-    /// The event of a packet whose stamp may still be the sender's departure time.
+    /// The event of a packet whose stamp may still be the sender's departure time: such a packet takes no clock.
     ///
     /// # Safety
     /// As for [`Self::delivered`].
@@ -43,6 +43,6 @@ impl PacketEvent {
             return Err(PacketLoss::TransmitStamp);
         }
         // SAFETY: by the caller.
-        unsafe { Self::delivered(skb) }
+        unsafe { Self::delivered(skb, clock::wall()) }
     }
 }
