@@ -24,7 +24,7 @@ pub const fn slots(scale: u8) -> usize {
 
 /// Slots that a guess, which is one byte, can name; the correction may add one.
 pub const SLOTS: usize = 257;
-/// Thresholds that a guess can name. Entry `i` is the inclusive upper bound of slot `i` in nanoseconds.
+/// Thresholds that a guess can name. Entry `i` is the inclusive upper bound of slot `i` in nanoseconds, below 2^63.
 pub const THRESHOLDS: usize = 256;
 
 /// The guess table has four spans of seven octaves, 2048 entries each: a duration below `1 << SPAN_LIMIT_BITS[i]` has its

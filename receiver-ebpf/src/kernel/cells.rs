@@ -65,9 +65,10 @@ pub fn record(cell: &mut HistogramCell, nanoseconds: u64) -> Result<(), Beyond> 
     // SAFETY: a slot is one byte, and both tables are longer than a byte can name.
     unsafe {
         let bound = core::ptr::read_volatile((&raw const BOUND).byte_add(offset).cast::<u64>());
-        let slot = slot.byte_add(offset);
-        let slot = if nanoseconds > bound { slot.add(1) } else { slot };
-        *slot += 1;
+        // One slot further where the duration exceeds the bound: the difference's sign bit, shifted to eight bytes. No
+        // branch, since no predictor knows on which side of a bound the next packet falls.
+        let correction = (bound.wrapping_sub(nanoseconds) >> 60) & 8;
+        *slot.byte_add(offset + correction as usize) += 1;
     }
     cell.sum += nanoseconds;
     Ok(())

@@ -51,7 +51,7 @@ impl Scale {
     /// The inclusive upper bound of every slot in nanoseconds, as the kernel programs read it.
     #[must_use]
     pub fn bounds(self) -> [u64; THRESHOLDS] {
-        let mut bounds = [u64::MAX; THRESHOLDS];
+        let mut bounds = [i64::MAX as u64; THRESHOLDS];
         let last = MAX_EXPONENT << self.0;
         for (bound, index) in bounds.iter_mut().zip(self.first_index()..=last) {
             *bound = self.boundary(index);
@@ -90,7 +90,7 @@ mod tests {
         let (guesses, bounds) = (scale.guesses(), scale.bounds());
         let span = SPAN_LIMIT_BITS.iter().position(|bits| nanoseconds < 1 << bits).expect("within the spans");
         let guess = guesses[span * SPAN_ENTRIES + (nanoseconds >> SPAN_SHIFTS[span]) as usize];
-        usize::from(guess) + usize::from(nanoseconds > bounds[usize::from(guess)])
+        usize::from(guess) + usize::from(bounds[usize::from(guess)].wrapping_sub(nanoseconds) >> 63 == 1)
     }
 
     #[test]
