@@ -3,7 +3,7 @@
 use bytesize::ByteSize;
 
 use super::{HookReport, Report, Verdict};
-use crate::kernel::{clock::BaseClock, host::Host, refusal::Refusal};
+use crate::kernel::{host::Host, refusal::Refusal};
 
 /// Columns of the page: what a terminal, a mail and an issue show without breaking lines.
 const WIDTH: usize = 100;
@@ -15,7 +15,7 @@ const LABEL: usize = 12;
 pub fn page(report: &Report) -> String {
     let mut page = wrapped(&format!("undercurrent {}: {}", report.version, verdict(report)), LABEL);
     if let Some(host) = &report.host {
-        page.push_str(&kernel(host, report.verdict));
+        page.push_str(&kernel(host));
     }
     let lacks = if report.lacks.is_empty() {
         "all that is needed".to_owned()
@@ -59,19 +59,13 @@ fn verdict(report: &Report) -> String {
     }
 }
 
-fn kernel(host: &Host, verdict: Verdict) -> String {
+fn kernel(host: &Host) -> String {
     let btf = if host.btf { "with BTF" } else { "without BTF" };
     let root = host.cgroup_root.as_ref().map_or_else(String::new, |root| format!(" at {}", root.display()));
-    let clock = match host.clock {
-        // The kernel tells which clocks programs may read only to those who may load them.
-        _ if verdict == Verdict::CannotRun => None,
-        BaseClock::Tai => Some("TAI"),
-        BaseClock::Monotonic => Some("monotonic, steps followed from user space"),
-    };
     fact("kernel", &format!("{} {btf}, {} CPUs", host.release, host.cpus))
         + &fact("lockdown", host.lockdown.as_deref().unwrap_or("not built in"))
         + &fact("cgroups", &format!("{}{root}", host.cgroup.as_str()))
-        + &clock.map_or_else(String::new, |clock| fact("clock", clock))
+        + &fact("clock", host.clocksource.as_deref().unwrap_or("unknown"))
 }
 
 fn memory(report: &Report) -> String {

@@ -2,73 +2,35 @@
 
 use std::{io, os::fd::AsFd};
 
-use aya::{
-    maps::{Array, MapData, MapError},
-    programs::ProgramType,
-    sys::{BpfHelper, is_helper_supported},
-};
+use aya::maps::{Array, MapData, MapError};
 use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime, timerfd_create,
     timerfd_settime,
 };
-use serde::Serialize;
 use tokio::io::unix::AsyncFd;
 
 const NANOSECONDS: i128 = 1_000_000_000;
+/// Enough to narrow the distance down to some nanoseconds, in some tens of microseconds.
+const READINGS: usize = 256;
 
-/// The clock that programs compare with a packet's stamp.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum BaseClock {
-    /// International atomic time: steps with the wall clock, so that only leap seconds move it apart.
-    Tai,
-    /// The monotonic clock, for kernels before 6.1: every step of the wall clock must be followed.
-    Monotonic,
-}
-
-impl BaseClock {
-    /// The best clock that programs may read on this kernel.
-    #[must_use]
-    pub fn probe() -> Self {
-        // Any type serves whose base helpers are open to it; tracing programs cannot be probed without a target.
-        match is_helper_supported(ProgramType::Xdp, BpfHelper::BPF_FUNC_ktime_get_tai_ns) {
-            Ok(true) => Self::Tai,
-            _ => Self::Monotonic,
-        }
-    }
-
-    /// What to add to this clock to get the wall clock, in nanoseconds modulo 2^64.
-    #[must_use]
-    pub fn offset(self) -> u64 {
-        match self {
-            // Whole seconds by definition, so the time between the two readings does not matter.
-            Self::Tai => {
-                let apart = now(ClockId::Realtime) - tai();
-                let seconds = (apart + apart.signum() * NANOSECONDS / 2) / NANOSECONDS;
-                modulo(seconds * NANOSECONDS)
-            }
-            Self::Monotonic => modulo(closest_distance()),
-        }
-    }
-}
-
-/// The wall clock minus the monotonic clock, from the tightest of some readings of the one between two of the other.
-fn closest_distance() -> i128 {
-    let readings = (0..32).map(|_| {
+/// What to add to the monotonic clock to get the wall clock, in nanoseconds modulo 2^64.
+///
+/// Both run at the same rate (`struct timekeeper` keeps their distance as one number), so every reading of the one
+/// between two of the other bounds the same number, and the bounds of many readings meet.
+#[must_use]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "programs add it modulo 2^64")]
+pub fn offset() -> u64 {
+    let bounds = (0..READINGS).map(|_| {
         let before = now(ClockId::Monotonic);
         let wall = now(ClockId::Realtime);
         let after = now(ClockId::Monotonic);
-        (after - before, wall - (before + after) / 2)
+        (wall - after, wall - before)
     });
-    readings.min_by_key(|(spread, _)| *spread).map_or(0, |(_, distance)| distance)
-}
-
-/// Nanoseconds of TAI. rustix has no name for its clock.
-fn tai() -> i128 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the call writes one `timespec`, which lives through it; every kernel since 3.10 has the clock.
-    unsafe { libc::clock_gettime(libc::CLOCK_TAI, &raw mut time) };
-    i128::from(time.tv_sec) * NANOSECONDS + i128::from(time.tv_nsec)
+    let (least, most) = bounds.fold((i128::MIN, i128::MAX), |(least, most), (low, high)| {
+        // The clock was set in between: only what came after counts.
+        if low > most || high < least { (low, high) } else { (least.max(low), most.min(high)) }
+    });
+    ((least + most) / 2) as u64
 }
 
 fn now(clock: ClockId) -> i128 {
@@ -76,14 +38,8 @@ fn now(clock: ClockId) -> i128 {
     i128::from(time.tv_sec) * NANOSECONDS + i128::from(time.tv_nsec)
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "programs add it modulo 2^64")]
-fn modulo(nanoseconds: i128) -> u64 {
-    nanoseconds as u64
-}
-
 /// Keeps the programs' offset right while the wall clock is set.
 pub struct WallClock {
-    base: BaseClock,
     offset: Array<MapData, u64>,
     steps: AsyncFd<std::os::fd::OwnedFd>,
 }
@@ -93,12 +49,12 @@ impl WallClock {
     ///
     /// # Errors
     /// The kernel's refusal of a timer.
-    pub fn follow(base: BaseClock, offset: Array<MapData, u64>) -> io::Result<Self> {
+    pub fn follow(offset: Array<MapData, u64>) -> io::Result<Self> {
         let timer = timerfd_create(TimerfdClockId::Realtime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         arm(&timer)?;
         // SAFETY: an `OwnedFd` names the same open descriptor for as long as it lives.
         let steps = unsafe { AsyncFd::register(timer) }?;
-        Ok(Self { base, offset, steps })
+        Ok(Self { offset, steps })
     }
 
     /// Sets the programs' offset from the clocks as they are now.
@@ -106,7 +62,7 @@ impl WallClock {
     /// # Errors
     /// The kernel's refusal to write the map.
     pub fn synchronize(&mut self) -> Result<(), MapError> {
-        self.offset.set(0, self.base.offset(), 0)
+        self.offset.set(0, offset(), 0)
     }
 
     /// Waits until the wall clock was set.
@@ -129,4 +85,18 @@ fn arm(timer: impl AsFd) -> io::Result<()> {
     };
     timerfd_settime(timer, TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET, &never)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_offset_leads_from_one_clock_to_the_other() {
+        let offset = offset();
+        let monotonic = u64::try_from(now(ClockId::Monotonic)).expect("since boot");
+        let wall = u64::try_from(now(ClockId::Realtime)).expect("after 1970");
+        // Between the two readings the clocks go on, whatever else the machine does.
+        assert!(wall.wrapping_sub(monotonic.wrapping_add(offset)) < NANOSECONDS as u64);
+    }
 }

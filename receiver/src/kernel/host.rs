@@ -8,7 +8,7 @@ use std::{
 use procfs::process::Process;
 use serde::Serialize;
 
-use super::clock::BaseClock;
+const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
 /// The running kernel, as far as measuring depends on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -25,8 +25,8 @@ pub struct Host {
     pub cgroup: Cgroup,
     /// Where the cgroup v2 hierarchy is mounted.
     pub cgroup_root: Option<PathBuf>,
-    /// The clock that programs read.
-    pub clock: BaseClock,
+    /// What the kernel reads its clocks from, which is most of an event's cost: `tsc` is fast.
+    pub clocksource: Option<String>,
     /// Possible CPUs.
     pub cpus: usize,
     /// Whether softirqs run in preemptible threads.
@@ -76,7 +76,7 @@ impl Host {
             missing_capabilities,
             cgroup,
             cgroup_root,
-            clock: BaseClock::probe(),
+            clocksource: fs::read_to_string(CLOCKSOURCE).ok().map(|name| name.trim().to_owned()),
             cpus: aya::util::nr_cpus().unwrap_or(1),
             preempt_rt: fs::read_to_string("/sys/kernel/realtime").is_ok_and(|flag| flag.trim() == "1")
                 || rustix::system::uname().version().to_string_lossy().contains("PREEMPT_RT"),

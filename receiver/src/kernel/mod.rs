@@ -106,13 +106,8 @@ impl Kernel {
         // First, since it takes effect some milliseconds later.
         let timestamping = stamp_packets(request.hooks);
         let (fields, types) = resolve(request.hooks)?;
-        let settings = object::Settings {
-            signals: request.signals,
-            scale: request.scale,
-            clock: host.clock,
-            cpus: host.cpus,
-            fields: &fields,
-        };
+        let settings =
+            object::Settings { signals: request.signals, scale: request.scale, cpus: host.cpus, fields: &fields };
         let mut ebpf = object::load(&settings)
             .map_err(|error| KernelError::Maps(Box::new(error), host.missing_capabilities.clone()))?;
         let mut attaching = Attaching { ebpf: &mut ebpf, btf: &types, host: &host };
@@ -165,7 +160,7 @@ impl Kernel {
             || KernelError::Map { map: MAP, source: Box::new(AyaMapError::InvalidName { name: MAP.to_owned() }) };
         let map = self.ebpf.take_map(MAP).ok_or_else(missing)?;
         let offset = Array::try_from(map).map_err(|source| KernelError::Map { map: MAP, source: Box::new(source) })?;
-        WallClock::follow(self.host.clock, offset).map_err(KernelError::Clock)
+        WallClock::follow(offset).map_err(KernelError::Clock)
     }
 
     /// How often each attached program ran, and how often it could not, by the kernel's own count.

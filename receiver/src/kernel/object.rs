@@ -3,7 +3,7 @@
 use aya::{Ebpf, EbpfError};
 use undercurrent_ebpf::abi::{latency::LatencyCells, softirq::SoftirqCells};
 
-use super::{clock::BaseClock, fields::ResolvedField, loader, maps::ByCpu};
+use super::{clock, fields::ResolvedField, loader, maps::ByCpu};
 use crate::telemetry::Scale;
 
 /// The kernel side, built from `receiver-ebpf/`; a test rebuilds it and compares bytes.
@@ -15,8 +15,6 @@ pub struct Settings<'a> {
     pub signals: &'a [&'static str],
     /// The histograms' scale.
     pub scale: Scale,
-    /// The clock that programs compare with stamps.
-    pub clock: BaseClock,
     /// Possible CPUs.
     pub cpus: usize,
     /// The kernel's field offsets.
@@ -58,7 +56,7 @@ pub fn load(settings: &Settings<'_>) -> Result<Ebpf, EbpfError> {
     let switches: Vec<(String, u32)> =
         SWITCHES.iter().map(|name| (format!("signal.{name}"), u32::from(settings.signals.contains(name)))).collect();
     let (guesses, bounds) = (settings.scale.guesses(), settings.scale.bounds());
-    let (tai, offset) = (u32::from(settings.clock == BaseClock::Tai), settings.clock.offset());
+    let offset = clock::offset();
     let fields: Vec<(&str, u32)> =
         settings.fields.iter().map(|field| (field.declaration.symbol.as_str(), field.value())).collect();
     let mut loader = loader::without_types();
@@ -71,7 +69,6 @@ pub fn load(settings: &Settings<'_>) -> Result<Ebpf, EbpfError> {
     loader
         .override_global("histogram.guesses", &guesses[..], true)
         .override_global("histogram.bounds", &bounds[..], true)
-        .override_global("clock.tai", &tai, true)
         .override_global("clock.offset", &offset, true);
     for map in &MAPS {
         let entries = map.entries(settings.cpus, settings.signals);

@@ -18,7 +18,7 @@ fn host() -> Host {
         missing_capabilities: Vec::new(),
         cgroup: Cgroup::V2,
         cgroup_root: Some(PathBuf::from("/sys/fs/cgroup")),
-        clock: BaseClock::Tai,
+        clocksource: Some("tsc".to_owned()),
         cpus: 2,
         preempt_rt: false,
         threaded_napi: Vec::new(),
@@ -112,7 +112,5 @@ fn a_machine_that_cannot_run_it() {
     report.lacks = vec![lack.to_owned()];
     report.hooks.clear();
     report.signals.clear();
-    let text = page(&report);
-    assert!(!text.contains("clock"), "what was not asked is not told");
-    insta::assert_snapshot!(text);
+    insta::assert_snapshot!(page(&report));
 }
