@@ -25,7 +25,7 @@ pub type ByCpu<T> = Array<T>;
 /// The flag that lets user space map an array (`include/uapi/linux/bpf.h`).
 pub const MMAPABLE: u32 = 1 << 10;
 
-/// This CPU's entry. Hooks look it up before they read the clock, so that little is kept across that call.
+/// This CPU's entry.
 #[inline(always)]
 pub fn here<T>(map: &ByCpu<T>) -> Option<&'static mut T> {
     // SAFETY: a helper without arguments.
