@@ -73,7 +73,11 @@ impl WallClock {
         let mut ready = self.steps.readable().await?;
         ready.clear_ready();
         drop(ready);
-        arm(self.steps.get_ref())
+        // Setting a cancelled timer reports the cancellation first, and sets nothing.
+        arm(self.steps.get_ref()).or_else(|error| match error.raw_os_error() {
+            Some(libc::ECANCELED) => arm(self.steps.get_ref()),
+            _ => Err(error),
+        })
     }
 }
 

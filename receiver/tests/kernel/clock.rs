@@ -16,8 +16,9 @@ use super::{
 };
 
 const HOUR: i64 = 3600;
-/// Packets that may be between the driver and a reader at one moment: what a socket's buffer and a backlog hold.
-const IN_FLIGHT: f64 = 200.0;
+/// The share of seconds' packets that may be off: those in flight, and those until the sidecar was told, which takes an
+/// emulated machine some milliseconds. A sidecar that waits for its next snapshot has a share of a sixth.
+const UNTOLD: f64 = 0.02;
 /// No packet takes this long on one machine, an emulated one included.
 const IMPLAUSIBLE: Duration = Duration::from_secs(8);
 
@@ -81,9 +82,9 @@ fn vm_clock_set_by_an_hour_makes_no_wrong_latencies() {
         let wrong = (implausible(&after) - implausible(&before)) as f64;
         let more = recorded(&after) - recorded(&before);
         eprintln!("set by {seconds} s: {more} recorded, {wrong} of them wrong, {} negative", lost("negative"));
-        assert!(more > 10.0 * IN_FLIGHT, "hardly any packet was recorded: {more}");
-        assert!(wrong <= IN_FLIGHT, "{wrong} implausible durations");
-        assert!(lost("negative") <= IN_FLIGHT, "{} negative durations", lost("negative"));
+        assert!(more > 2000.0, "hardly any packet was recorded: {more}");
+        assert!(wrong <= more * UNTOLD, "{wrong} implausible durations");
+        assert!(lost("negative") <= more * UNTOLD, "{} negative durations", lost("negative"));
         drop(stepped);
     }
     load.stop();
