@@ -15,3 +15,4 @@ pub mod privileges;
 pub mod sidecar;
 pub mod signals;
 pub mod telemetry;
+pub mod workloads;

@@ -15,7 +15,8 @@ use crate::{
     kernel::{Kernel, KernelError, Request, clock::WallClock, host::Host, object, plan::Status},
     privileges::{Privileges, ReadError as PrivilegesError, Task, Unprivileged},
     signals::{self, Opening, Signal, itself::Itself},
-    telemetry::{Metric, Resource, ResourceMetrics, Snapshot, UnixNanos},
+    telemetry::{Readings, Resource, Snapshot, UnixNanos},
+    workloads::{Slot, Workloads},
 };
 
 /// From a signal's arrival to the process's end at most this long; delivery gets what detaching leaves.
@@ -112,6 +113,7 @@ pub struct Sidecar {
     clock: WallClock,
     signals: Vec<(&'static str, Box<dyn Signal>)>,
     itself: Itself,
+    workloads: Workloads,
     resource: Arc<Resource>,
     last_collect: Option<Duration>,
     stop: Stop,
@@ -140,27 +142,45 @@ impl Sidecar {
         }
         report(settings, &kernel);
         let itself = Itself::new(start, wanted(settings));
-        Ok(Self { kernel, clock, signals: opened, itself, resource: Arc::new(resource), last_collect: None, stop })
+        Ok(Self {
+            kernel,
+            clock,
+            signals: opened,
+            itself,
+            workloads: Workloads::default(),
+            resource: Arc::new(resource),
+            last_collect: None,
+            stop,
+        })
     }
 
     /// Everything measured until now, with one timestamp.
     pub fn snapshot(&mut self, exports: &[Statistics]) -> Snapshot {
         let began = Instant::now();
         let time = UnixNanos::from(SystemTime::now());
-        let mut metrics: Vec<Metric> = Vec::new();
+        let mut readings = Readings::default();
         for (name, signal) in &mut self.signals {
-            match signal.read() {
-                Ok(read) => read.into_iter().for_each(|metric| merge(&mut metrics, metric)),
-                Err(error) => tracing::warn!("signal `{name}` yields nothing this time: {error}"),
+            if let Err(error) = signal.read(&self.workloads, &mut readings) {
+                tracing::warn!("signal `{name}` yields nothing this time: {error}");
             }
         }
         let deliveries: Vec<_> = exports.iter().map(|output| (output.output(), output.totals())).collect();
         for metric in self.itself.read(&self.kernel, self.last_collect, &deliveries) {
-            merge(&mut metrics, metric);
+            readings.add(Slot::NODE, metric);
         }
         self.last_collect = Some(began.elapsed());
-        metrics.retain(|metric| !metric.points.is_empty());
-        Snapshot { time, resources: vec![ResourceMetrics { resource: Arc::clone(&self.resource), metrics }] }
+        Snapshot { time, resources: readings.into_resources(|slot| self.resource_of(slot)) }
+    }
+
+    fn resource_of(&self, slot: Slot) -> Option<Arc<Resource>> {
+        match slot {
+            Slot::NODE => Some(Arc::clone(&self.resource)),
+            slot => self
+                .workloads
+                .iter()
+                .find(|workload| workload.slot == slot)
+                .map(|workload| Arc::clone(&workload.resource)),
+        }
     }
 
     /// Publishes a snapshot at every tick, and a last one at the end: after the settings' duration, on SIGINT or SIGTERM,
@@ -195,14 +215,6 @@ impl Sidecar {
         drop(self);
         let _ = outputs.publish(&last);
         outputs.shutdown(LAST_DELIVERY).await;
-    }
-}
-
-/// Adds a metric's points to those of the same metric.
-fn merge(metrics: &mut Vec<Metric>, metric: Metric) {
-    match metrics.iter_mut().find(|known| std::ptr::eq(known.descriptor, metric.descriptor)) {
-        Some(known) => known.points.extend(metric.points),
-        None => metrics.push(metric),
     }
 }
 

@@ -4,6 +4,7 @@ pub mod histogram;
 pub mod latency;
 pub mod loss;
 pub mod softirq;
+pub mod workload;
 
 /// The value of a field offset or flag that the running kernel has nothing for.
 pub const ABSENT: u32 = u32::MAX;

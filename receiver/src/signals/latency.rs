@@ -16,8 +16,9 @@ use crate::{
         maps::ByCpu,
     },
     telemetry::{
-        Attributes, Data, Descriptor, ExponentialHistogram, Instrument, Metric, Point, Scale, UnixNanos, View,
+        Attributes, Data, Descriptor, ExponentialHistogram, Instrument, Metric, Point, Readings, Scale, UnixNanos, View,
     },
+    workloads::{Slot, Workloads},
 };
 
 pub static ENTRY: Entry = Entry {
@@ -89,7 +90,7 @@ impl Latency {
 }
 
 impl Signal for Latency {
-    fn read(&mut self) -> Result<Vec<Metric>, ReadError> {
+    fn read(&mut self, _: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
         let (mut durations, mut losses) = (Vec::new(), Vec::new());
         let served = Path::ALL.into_iter().zip(self.totals()).zip(self.served).filter(|(_, served)| *served);
         for ((path, total), _) in served {
@@ -106,7 +107,9 @@ impl Signal for Latency {
                 durations.push(Point { attributes, start: self.start, data: Data::Histogram(histogram) });
             }
         }
-        Ok(vec![Metric { descriptor: &DURATION, points: durations }, Metric { descriptor: &LOST, points: losses }])
+        readings.add(Slot::NODE, Metric { descriptor: &DURATION, points: durations });
+        readings.add(Slot::NODE, Metric { descriptor: &LOST, points: losses });
+        Ok(())
     }
 }
 

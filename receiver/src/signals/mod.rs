@@ -15,7 +15,8 @@ use std::io;
 use crate::{
     config::Signals as Settings,
     kernel::{Kernel, KernelError, hooks::Hook, host::Host},
-    telemetry::{Descriptor, Metric, UnixNanos},
+    telemetry::{Descriptor, Readings, UnixNanos},
+    workloads::Workloads,
 };
 
 pub use reference::markdown;
@@ -23,11 +24,11 @@ pub use status::{SignalStatus, statuses};
 
 /// A signal that is being measured.
 pub trait Signal {
-    /// What was measured since the start.
+    /// Adds what was measured since the start, by whom it belongs to.
     ///
     /// # Errors
     /// Where the kernel's file or map cannot be read; the other signals go on.
-    fn read(&mut self) -> Result<Vec<Metric>, ReadError>;
+    fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError>;
 }
 
 /// Why a signal could not be read.

@@ -5,7 +5,8 @@ use undercurrent_ebpf::abi::softirq::{Softirq, SoftirqCells};
 use super::{Entry, OpenError, Opening, ReadError, Signal, attributes};
 use crate::{
     kernel::{hooks, host::Host, maps::ByCpu},
-    telemetry::{AttributeKey, Attributes, Data, Descriptor, Instrument, Metric, Point, UnixNanos, View},
+    telemetry::{AttributeKey, Attributes, Data, Descriptor, Instrument, Metric, Point, Readings, UnixNanos, View},
+    workloads::{Slot, Workloads},
 };
 
 pub static ENTRY: Entry = Entry {
@@ -65,7 +66,7 @@ const fn event(softirq: Softirq) -> &'static str {
 }
 
 impl Signal for NetworkCpu {
-    fn read(&mut self) -> Result<Vec<Metric>, ReadError> {
+    fn read(&mut self, _: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
         let mut by_cpu = Vec::new();
         self.cells.for_each(|cpu, cells| by_cpu.push((cpu, cells.state.map(|state| state.time))));
         let point = |attributes: Attributes, nanoseconds: u64| Point {
@@ -83,6 +84,7 @@ impl Signal for NetworkCpu {
                 vec![point(attributes, times.map(|(_, time)| time).sum())]
             }
         });
-        Ok(vec![Metric { descriptor: &CPU_TIME, points: points.collect() }])
+        readings.add(Slot::NODE, Metric { descriptor: &CPU_TIME, points: points.collect() });
+        Ok(())
     }
 }

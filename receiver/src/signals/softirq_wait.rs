@@ -12,9 +12,10 @@ use super::{
 use crate::{
     kernel::{hooks, maps::ByCpu},
     telemetry::{
-        AttributeKey, Attributes, Data, Descriptor, ExponentialHistogram, Instrument, Metric, Point, Scale, UnixNanos,
-        View,
+        AttributeKey, Attributes, Data, Descriptor, ExponentialHistogram, Instrument, Metric, Point, Readings, Scale,
+        UnixNanos, View,
     },
+    workloads::{Slot, Workloads},
 };
 
 pub static ENTRY: Entry = Entry {
@@ -53,7 +54,7 @@ fn open(opening: &Opening<'_>) -> Result<Box<dyn Signal>, OpenError> {
 }
 
 impl Signal for SoftirqWait {
-    fn read(&mut self) -> Result<Vec<Metric>, ReadError> {
+    fn read(&mut self, _: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
         let mut totals = Softirq::ALL.map(|softirq| (softirq, [0_u64; SLOTS], 0_u64, 0_u64));
         self.cells.for_each(|_, cells| {
             for (softirq, slots, sum, unseen) in &mut totals {
@@ -72,6 +73,8 @@ impl Signal for SoftirqWait {
                 waits.push(Point { attributes, start: self.start, data: Data::Histogram(histogram) });
             }
         }
-        Ok(vec![Metric { descriptor: &WAIT, points: waits }, Metric { descriptor: &LOST, points: losses }])
+        readings.add(Slot::NODE, Metric { descriptor: &WAIT, points: waits });
+        readings.add(Slot::NODE, Metric { descriptor: &LOST, points: losses });
+        Ok(())
     }
 }

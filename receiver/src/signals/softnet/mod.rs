@@ -6,7 +6,10 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use self::file::{Row, parse};
 use super::{Entry, OpenError, Opening, ReadError, Signal, attributes};
-use crate::telemetry::{Attributes, Data, Descriptor, Instrument, Metric, Point, UnixNanos, View};
+use crate::{
+    telemetry::{Attributes, Data, Descriptor, Instrument, Metric, Point, Readings, UnixNanos, View},
+    workloads::{Slot, Workloads},
+};
 
 pub static ENTRY: Entry = Entry {
     name: "softnet",
@@ -98,10 +101,12 @@ impl Softnet {
 }
 
 impl Signal for Softnet {
-    fn read(&mut self) -> Result<Vec<Metric>, ReadError> {
+    fn read(&mut self, _: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
         self.advance(read(Path::new(SOURCE))?);
-        let metrics = ENTRY.metrics.iter().enumerate();
-        Ok(metrics.map(|(counter, descriptor)| Metric { descriptor, points: self.points(counter) }).collect())
+        for (counter, descriptor) in ENTRY.metrics.iter().enumerate() {
+            readings.add(Slot::NODE, Metric { descriptor, points: self.points(counter) });
+        }
+        Ok(())
     }
 }
 

@@ -1,0 +1,109 @@
+//! Cgroups: their ids and paths.
+
+use std::fmt;
+
+/// A cgroup's id within its hierarchy: the number of its directory's inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CgroupId(pub u64);
+
+/// A cgroup's path from the root of its hierarchy, as the kernel has it: `/` alone, or names of any bytes but `/` and NUL,
+/// each after a `/`.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CgroupPath(Vec<u8>);
+
+impl CgroupPath {
+    /// The root's path.
+    #[must_use]
+    pub fn root() -> Self {
+        Self(b"/".to_vec())
+    }
+
+    /// A path from its bytes. Doubled and trailing slashes mean nothing.
+    #[must_use]
+    pub fn new(bytes: &[u8]) -> Self {
+        let mut path = Vec::with_capacity(bytes.len() + 1);
+        for name in bytes.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
+            path.push(b'/');
+            path.extend_from_slice(name);
+        }
+        if path.is_empty() { Self::root() } else { Self(path) }
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The names on the way, the outermost first; none of the root.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.split(|byte| *byte == b'/').filter(|name| !name.is_empty())
+    }
+
+    /// The path of its first `count` names.
+    #[must_use]
+    pub fn ancestor(&self, count: usize) -> Self {
+        let mut path = Vec::new();
+        for name in self.names().take(count) {
+            path.push(b'/');
+            path.extend_from_slice(name);
+        }
+        if path.is_empty() { Self::root() } else { Self(path) }
+    }
+
+    /// Whether the other path is this one or below it.
+    #[must_use]
+    pub fn contains(&self, other: &Self) -> bool {
+        match other.0.strip_prefix(self.0.as_slice()) {
+            Some(rest) => self.0 == b"/" || rest.is_empty() || rest.starts_with(b"/"),
+            None => false,
+        }
+    }
+}
+
+/// Bytes that are no text are written as `\xNN`, control characters likewise, so that every path has one form for people.
+impl fmt::Display for CgroupPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for chunk in self.0.utf8_chunks() {
+            for character in chunk.valid().chars() {
+                if character.is_control() {
+                    write!(f, "\\x{:02x}", u32::from(character))?
+                } else {
+                    write!(f, "{character}")?
+                }
+            }
+            chunk.invalid().iter().try_for_each(|byte| write!(f, "\\x{byte:02x}"))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for CgroupPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{self}\"")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_have_one_form() {
+        for (bytes, path) in [(&b""[..], "/"), (b"/", "/"), (b"//a//b/", "/a/b"), (b"/a\xffb/\n", "/a\\xffb/\\x0a")] {
+            assert_eq!(CgroupPath::new(bytes).to_string(), path);
+        }
+    }
+
+    #[test]
+    fn a_path_contains_what_is_below_it_and_not_what_begins_alike() {
+        let path = |text: &str| CgroupPath::new(text.as_bytes());
+        assert!(path("/").contains(&path("/a")));
+        assert!(path("/a").contains(&path("/a")));
+        assert!(path("/a").contains(&path("/a/b")));
+        assert!(!path("/a").contains(&path("/ab")));
+        assert!(!path("/a/b").contains(&path("/a")));
+        assert_eq!(path("/a/b/c").ancestor(2), path("/a/b"));
+        assert_eq!(path("/a").ancestor(0), CgroupPath::root());
+    }
+}
