@@ -3,11 +3,13 @@
 
 mod cgroup;
 mod identity;
+mod metadata;
 
 use std::sync::Arc;
 
 pub use cgroup::{CgroupId, CgroupPath};
 pub use identity::{ContainerId, Identity, PodUid, Runtime, identify};
+pub use metadata::{Metadata, PodMetadata};
 pub use undercurrent_ebpf::abi::workload::Slot;
 
 use crate::telemetry::{Resource, UnixNanos};
