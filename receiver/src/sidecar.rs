@@ -10,13 +10,16 @@ use bytesize::ByteSize;
 use tokio::signal::unix::{Signal as Notification, SignalKind, signal};
 
 use crate::{
-    config::Settings,
+    config::{MemoryLimit, Settings},
     export::{Outputs, Statistics},
-    kernel::{Kernel, KernelError, Request, clock::WallClock, host::Host, object, plan::Status},
+    kernel::{
+        Kernel, KernelError, Request, clock::WallClock, hooks::Hook, host::Host, memory::Sizing, object::Ownership,
+        plan::Status,
+    },
     privileges::{Privileges, ReadError as PrivilegesError, Task, Unprivileged},
     signals::{self, Opening, Signal, itself::Itself},
-    telemetry::{Readings, Resource, Snapshot, UnixNanos},
-    workloads::{Slot, Workloads},
+    telemetry::{Readings, Resource, Scale, Snapshot, UnixNanos},
+    workloads::{self, Slot, Workloads},
 };
 
 /// From a signal's arrival to the process's end at most this long; delivery gets what detaching leaves.
@@ -54,10 +57,60 @@ pub enum StartError {
     Signals(#[source] std::io::Error),
 }
 
-/// The names of the signals that a configuration wants.
-#[must_use]
-pub fn wanted(settings: &Settings) -> Vec<&'static str> {
-    signals::wanted(&settings.signals).map(|entry| entry.name).collect()
+/// What a configuration wants of a host's kernel.
+pub struct Wanted {
+    signals: Vec<&'static str>,
+    hooks: Vec<&'static Hook>,
+    scale: Scale,
+    workloads: Option<(Ownership, u16)>,
+}
+
+impl Wanted {
+    /// Looks at both.
+    #[must_use]
+    pub fn of(settings: &Settings, host: &Host) -> Self {
+        let workloads = host.ownership.filter(|_| settings.workloads.enabled);
+        let mut hooks = signals::hooks(&settings.signals);
+        hooks.extend(workloads.into_iter().flat_map(workloads::hooks));
+        Self {
+            signals: signals::wanted(&settings.signals).map(|entry| entry.name).collect(),
+            hooks,
+            scale: settings.signals.latency.scale,
+            workloads: workloads.map(|ownership| (ownership, settings.workloads.limit)),
+        }
+    }
+
+    /// What decides how large maps are on a machine of so many CPUs.
+    #[must_use]
+    pub fn sizing(&self, cpus: usize) -> Sizing<'_> {
+        let workloads = self.workloads.map(|(_, limit)| limit);
+        Sizing { cpus, scale: self.scale, signals: &self.signals, workloads }
+    }
+
+    /// The hooks to serve.
+    #[must_use]
+    pub fn hooks(&self) -> &[&'static Hook] {
+        &self.hooks
+    }
+
+    /// Refuses maps that are larger than a limit.
+    ///
+    /// # Errors
+    /// [`StartError::Memory`].
+    pub fn within_memory(&self, limit: MemoryLimit, cpus: usize) -> Result<(), StartError> {
+        let (needed, limit) = (self.sizing(cpus).bytes(), limit.bytes());
+        if needed as u64 > limit { Err(StartError::Memory { needed, limit, cpus }) } else { Ok(()) }
+    }
+
+    /// Serves the hooks.
+    ///
+    /// # Errors
+    /// Where nothing can be measured.
+    pub fn listen(&self, host: Host) -> Result<Kernel, KernelError> {
+        let ownership = self.workloads.map(|(ownership, _)| ownership);
+        let request = Request { sizing: self.sizing(host.cpus), hooks: &self.hooks, ownership };
+        Kernel::listen(host, &request)
+    }
 }
 
 /// Looks at the host, with what this process lacks for attaching.
@@ -73,38 +126,18 @@ pub fn host() -> Result<(Host, Privileges), PrivilegesError> {
     Ok((Host::probe(missing), privileges))
 }
 
-/// Refuses maps that are larger than the settings allow.
-///
-/// # Errors
-/// [`StartError::Memory`].
-pub fn within_memory(settings: &Settings, host: &Host) -> Result<(), StartError> {
-    let wanted = wanted(settings);
-    let needed: usize = object::MAPS.iter().map(|map| map.bytes(host.cpus, &wanted)).sum();
-    let limit = settings.memory_limit.bytes();
-    if needed as u64 > limit { Err(StartError::Memory { needed, limit, cpus: host.cpus }) } else { Ok(()) }
-}
-
 /// Refuses what this process may not do, or may not on this host, before anything is touched.
 ///
 /// # Errors
 /// Where capabilities are missing, or maps would be larger than the settings allow.
-pub fn permitted(settings: &Settings) -> Result<Host, StartError> {
+pub fn permitted(settings: &Settings) -> Result<(Host, Wanted), StartError> {
     let (host, privileges) = host()?;
-    if !signals::hooks(&settings.signals).is_empty() {
+    let wanted = Wanted::of(settings, &host);
+    if !wanted.hooks.is_empty() {
         privileges.require(&[Task::LoadTracing])?;
     }
-    within_memory(settings, &host)?;
-    Ok(host)
-}
-
-/// Serves the hooks that the settings' signals listen to.
-///
-/// # Errors
-/// Where nothing can be measured.
-pub fn listen(settings: &Settings, host: Host) -> Result<Kernel, KernelError> {
-    let (signals, hooks) = (wanted(settings), signals::hooks(&settings.signals));
-    let request = Request { signals: &signals, hooks: &hooks, scale: settings.signals.latency.scale };
-    Kernel::listen(host, &request)
+    wanted.within_memory(settings.memory_limit, host.cpus)?;
+    Ok((host, wanted))
 }
 
 /// A sidecar that listens.
@@ -125,11 +158,11 @@ impl Sidecar {
     /// # Errors
     /// Where nothing can be measured.
     pub fn start(settings: &Settings, resource: Resource) -> Result<Self, StartError> {
-        let host = permitted(settings)?;
+        let (host, wanted) = permitted(settings)?;
         // Before attaching, which takes seconds on slow machines: whoever ends the sidecar meanwhile gets an orderly end.
         let stop = Stop::listen()?;
         let start = UnixNanos::from(SystemTime::now());
-        let mut kernel = listen(settings, host)?;
+        let mut kernel = wanted.listen(host)?;
         let mut clock = kernel.wall_clock()?;
         synchronize(&mut clock);
         let opening = Opening { kernel: &kernel, settings: &settings.signals, start };
@@ -141,7 +174,7 @@ impl Sidecar {
             }
         }
         report(settings, &kernel);
-        let itself = Itself::new(start, wanted(settings));
+        let itself = Itself::new(start);
         Ok(Self {
             kernel,
             clock,
@@ -274,9 +307,9 @@ mod tests {
     fn maps_larger_than_the_limit_are_refused() {
         let file = File::parse("config.yaml".as_ref(), b"memory_limit: 1MiB").expect("a configuration");
         let (settings, _) = Settings::resolve(Flags::default(), &|_| None, file);
-        let host = |cpus| Host { cpus, ..Host::probe(Vec::new()) };
-        within_memory(&settings, &host(2)).expect("room");
-        let refusal = within_memory(&settings, &host(256)).expect_err("refused").to_string();
+        let wanted = Wanted::of(&settings, &Host { ownership: None, ..Host::probe(Vec::new()) });
+        wanted.within_memory(settings.memory_limit, 2).expect("room");
+        let refusal = wanted.within_memory(settings.memory_limit, 256).expect_err("refused").to_string();
         for words in
             ["on 256 CPUs", "`memory_limit` is 1.0 MiB", "raise it", "switch signals off", "undercurrent doctor"]
         {

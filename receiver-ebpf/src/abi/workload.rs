@@ -1,4 +1,8 @@
-//! Whose a measurement is, as both sides know it.
+//! Whose a measurement is, as both sides know it: slots, the table that leads to them, and what the kernel tells of cgroups.
+
+use core::mem::{offset_of, size_of};
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// The place of a workload in every table that is kept by workload. User space assigns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -13,3 +17,109 @@ impl Slot {
     /// The first slot of a workload of its own.
     pub const FIRST: Self = Self(2);
 }
+
+/// How programs find out whose a socket is.
+pub mod ownership {
+    /// Nobody asks.
+    pub const OFF: u32 = 0;
+    /// By the cgroup v2 hierarchy: the last reader's, or else the creator's, which the kernel keeps with the socket.
+    pub const UNIFIED: u32 = 1;
+    /// By the hierarchy of the cpu controller (cgroup v1): the last reader's or the creator's, kept by programs.
+    pub const CPU: u32 = 2;
+}
+
+/// An entry of the table from owners to slots. `key` is a cgroup's id, or a network namespace's inode with [`NAMESPACE`]
+/// set; zero where the entry is free. User space writes the slot before the key and never changes either while the key
+/// stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, Immutable, IntoBytes, KnownLayout)]
+#[repr(C)]
+pub struct OwnerEntry {
+    /// Who.
+    pub key: u64,
+    /// Its slot.
+    pub slot: u64,
+}
+
+/// Set in the key of a network namespace. Cgroup ids count up from one and never get there.
+pub const NAMESPACE: u64 = 1 << 63;
+
+/// log2 of the entries of the table.
+const OWNER_BITS: u32 = 14;
+/// Entries of the table from owners to slots.
+pub const OWNERS: usize = 1 << OWNER_BITS;
+
+/// The two entries where a key may stand, the better one first: those that two multiplicative hashes (Knuth, The Art of
+/// Computer Programming 6.4) point to, as in cuckoo hashing (Pagh and Rodler 2004).
+#[must_use]
+#[inline(always)]
+pub const fn places(key: u64) -> [u32; 2] {
+    [place(key, 0x9e37_79b9_7f4a_7c15), place(key, 0xc2b2_ae3d_27d4_eb4f)]
+}
+
+#[inline(always)]
+const fn place(key: u64, multiplier: u64) -> u32 {
+    (key.wrapping_mul(multiplier) >> (64 - OWNER_BITS)) as u32
+}
+
+/// Why an event stands with the node although it may belong to a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OwnerLoss {
+    /// Its cgroup was not in the table: not known yet, or no longer.
+    Unknown,
+    /// Nothing says whose the socket is: it is older than the programs, and nobody has read it since (cgroup v1).
+    NoOwner,
+    /// The kernel gave no room to keep a socket's reader.
+    StorageRefused,
+}
+
+/// Number of reasons.
+pub const OWNER_LOSSES: usize = 3;
+
+impl OwnerLoss {
+    /// Every reason, at its own index.
+    pub const ALL: [Self; OWNER_LOSSES] = [Self::Unknown, Self::NoOwner, Self::StorageRefused];
+}
+
+/// What one CPU counted, by [`OwnerLoss`].
+#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct OwnerCells {
+    /// Events that stand with the node.
+    pub lost: [u64; OWNER_LOSSES],
+    /// Changes of cgroups that found no room in the ring.
+    pub unheard: u64,
+}
+
+/// Bytes of a cgroup's path that fit an event, its end included.
+pub const PATH_BYTES: usize = 480;
+
+/// What happened to a cgroup.
+pub mod change {
+    /// It was made.
+    pub const MADE: u32 = 0;
+    /// It was removed.
+    pub const REMOVED: u32 = 1;
+    /// It has another name (cgroup v1).
+    pub const RENAMED: u32 = 2;
+}
+
+/// A change of the cgroup hierarchy.
+#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct CgroupEvent {
+    /// The cgroup.
+    pub id: u64,
+    /// What happened to it, of [`change`].
+    pub change: u32,
+    /// Bytes of `path` in use, the terminating zero included; negative where the kernel refused to read it.
+    pub length: i32,
+    /// Its path from the hierarchy's root; cut where it is longer.
+    pub path: [u8; PATH_BYTES],
+}
+
+const _: () = {
+    assert!(size_of::<OwnerEntry>() == 16);
+    assert!(offset_of!(OwnerEntry, slot) == 8);
+    assert!(size_of::<OwnerCells>() == 8 * (OWNER_LOSSES + 1));
+    assert!(size_of::<CgroupEvent>() == 16 + PATH_BYTES);
+};

@@ -3,15 +3,18 @@
 use aya_ebpf::{
     EbpfContext as _,
     bindings::__sk_buff,
-    helpers::bpf_sk_fullsock,
+    helpers::{bpf_sk_fullsock, bpf_skb_cgroup_id},
     macros::{cgroup_skb, fentry},
     programs::{FEntryContext, SkBuffContext},
 };
-use undercurrent_ebpf::abi::latency::{Layer, Network, Path, Transport};
+use undercurrent_ebpf::abi::{
+    latency::{Layer, Network, Path, Transport},
+    workload::ownership,
+};
 
 use super::{ETH_P_IP, ETH_P_IPV6, IPPROTO_TCP, IPPROTO_UDP, reached};
 use crate::{
-    kernel::{clock, event::PacketEvent},
+    kernel::{clock, event::PacketEvent, owner},
     signals::latency,
 };
 
@@ -21,8 +24,9 @@ const IPV4_HEADER: usize = 20;
 #[inline(always)]
 fn delivered(ctx: &FEntryContext, transport: Transport, network: Network) -> i32 {
     let now = clock::wall();
-    // SAFETY: argument 0 of these functions is the `sk_buff`.
-    unsafe { reached(ctx.arg(0), Path::of(Layer::Transport, transport, network), now) };
+    let skb = ctx.arg(0);
+    // SAFETY: argument 0 of these functions is the `sk_buff`, which still has its device.
+    unsafe { reached(skb, Path::of(Layer::Transport, transport, network), now, || owner::namespace(skb)) };
     0
 }
 
@@ -68,10 +72,25 @@ fn cgroup_ingress(ctx: SkBuffContext) -> i32 {
 
 #[inline(always)]
 fn filtered(skb: *const __sk_buff, transport: Transport, network: Network, now: u64) {
-    if let Some(cells) = latency::here() {
-        // SAFETY: a field of the context, which the verifier rewrites to a load from the packet.
-        let event = PacketEvent::since(unsafe { (*skb).tstamp }, now);
-        latency::reached(cells, Path::of(Layer::Transport, transport, network), &event);
+    // SAFETY: a field of the context, which the verifier rewrites to a load from the packet.
+    let event = || PacketEvent::since(unsafe { (*skb).tstamp }, now);
+    latency::reached(Path::of(Layer::Transport, transport, network), event, || owner_of(skb));
+}
+
+/// The owner of the receiving socket.
+#[inline(always)]
+fn owner_of(skb: *const __sk_buff) -> u64 {
+    // SAFETY: a field of the context.
+    let socket = unsafe { (*skb).__bindgen_anon_2.sk };
+    if socket.is_null() {
+        return 0;
+    }
+    // SAFETY: the pointer was checked for null.
+    match unsafe { owner::reader(socket.cast()) } {
+        Some(reader) => reader,
+        // SAFETY: a helper on the context.
+        None if owner::by() == ownership::UNIFIED => unsafe { bpf_skb_cgroup_id(skb.cast_mut()) },
+        None => 0,
     }
 }
 

@@ -1,7 +1,9 @@
 //! Programs, one for each hook. A hook reads what its handlers share, then calls them.
 
+mod cgroup;
 mod deliver;
 mod enqueue;
+mod owner;
 mod read;
 mod receive;
 mod softirq;
@@ -26,11 +28,9 @@ const IPPROTO_UDP: u8 = 17;
 /// # Safety
 /// `skb` is a typed `sk_buff` pointer.
 #[inline(always)]
-unsafe fn reached(skb: *const u8, path: Path, now: u64) {
-    if let Some(cells) = latency::here() {
-        // SAFETY: by the caller.
-        latency::reached(cells, path, &unsafe { PacketEvent::delivered(skb, now) });
-    }
+unsafe fn reached(skb: *const u8, path: Path, now: u64, owner: impl FnOnce() -> u64) {
+    // SAFETY: by the caller.
+    latency::reached(path, || unsafe { PacketEvent::delivered(skb, now) }, owner);
 }
 
 /// A packet reached a layer where its Ethertype says its IP version.
@@ -38,14 +38,14 @@ unsafe fn reached(skb: *const u8, path: Path, now: u64) {
 /// # Safety
 /// `skb` is a typed `sk_buff` pointer.
 #[inline(always)]
-unsafe fn reached_socket(skb: *const u8, layer: Layer, transport: Transport, now: u64) {
+unsafe fn reached_socket(skb: *const u8, layer: Layer, transport: Transport, now: u64, owner: impl FnOnce() -> u64) {
     // A branch for each version, so that each has its histogram at a constant offset.
     // SAFETY: by the caller; every kernel has the Ethertype.
     unsafe {
         if SKB_PROTOCOL.load(skb) == ETH_P_IPV6 {
-            reached(skb, Path::of(layer, transport, Network::Ipv6), now);
+            reached(skb, Path::of(layer, transport, Network::Ipv6), now, owner);
         } else {
-            reached(skb, Path::of(layer, transport, Network::Ipv4), now);
+            reached(skb, Path::of(layer, transport, Network::Ipv4), now, owner);
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::{
             SCM_KTIME, SCM_NANOSECONDS, SCM_SECONDS, SKB_HEAD, SKB_NETWORK_HEADER, SKB_PROTOCOL, SKB_SK, SOCK_FAMILY,
             SOCK_PROTOCOL, SOCK_V6_DADDR,
         },
+        owner,
     },
     signals::latency,
 };
@@ -30,11 +31,17 @@ fn tcp_recv_timestamp(ctx: FEntryContext) -> i32 {
     let now = clock::wall();
     // SAFETY: arguments 1 and 2 have the types above.
     let (network, stamp) = unsafe { (peer_network(ctx.arg(1)), stamp(ctx.arg(2))) };
-    if let Some(cells) = latency::here() {
-        let event = PacketEvent::since(stamp, now);
-        latency::reached(cells, Path::of(Layer::SocketRead, Transport::Tcp, network), &event);
+    let event = || PacketEvent::since(stamp, now);
+    // A branch for each version, so that each has its histogram at a constant offset.
+    match network {
+        Network::Ipv4 => latency::reached(read_from(Transport::Tcp, Network::Ipv4), event, owner::of_current),
+        Network::Ipv6 => latency::reached(read_from(Transport::Tcp, Network::Ipv6), event, owner::of_current),
     }
     0
+}
+
+const fn read_from(transport: Transport, network: Network) -> Path {
+    Path::of(Layer::SocketRead, transport, network)
 }
 
 /// The receive timestamp that a read returns, in nanoseconds.
@@ -78,7 +85,7 @@ fn skb_consume_udp(ctx: FEntryContext) -> i32 {
     if length >= 0 {
         let now = clock::wall();
         // SAFETY: argument 1 is the `sk_buff`.
-        unsafe { reached_socket(ctx.arg(1), Layer::SocketRead, Transport::Udp, now) };
+        unsafe { reached_socket(ctx.arg(1), Layer::SocketRead, Transport::Udp, now, owner::of_current) };
     }
     0
 }
@@ -94,7 +101,7 @@ fn skb_copy_datagram_iovec(ctx: BtfTracePointContext) -> i32 {
     // SAFETY: as above.
     if let Some(transport) = unsafe { transport_of(skb, protocol) } {
         // SAFETY: as above.
-        unsafe { reached_socket(skb, Layer::SocketRead, transport, now) };
+        unsafe { reached_socket(skb, Layer::SocketRead, transport, now, owner::of_current) };
     }
     0
 }

@@ -3,14 +3,17 @@
 use aya_ebpf::{macros::fentry, programs::FEntryContext};
 use undercurrent_ebpf::abi::latency::{Network, Path};
 
-use crate::{kernel::event::PacketEvent, signals::latency};
+use crate::{
+    kernel::{event::PacketEvent, owner},
+    signals::latency,
+};
 
 #[inline(always)]
 fn received(ctx: &FEntryContext, network: Network) -> i32 {
-    if let Some(cells) = latency::here() {
-        // SAFETY: argument 0 of both functions is the `sk_buff`.
-        latency::reached(cells, Path::ip(network), &unsafe { PacketEvent::undelivered(ctx.arg(0)) });
-    }
+    // SAFETY: argument 0 of both functions is the `sk_buff`, which has its device.
+    let (event, owner) =
+        (|| unsafe { PacketEvent::undelivered(ctx.arg(0)) }, || unsafe { owner::namespace(ctx.arg(0)) });
+    latency::reached(Path::ip(network), event, owner);
     0
 }
 

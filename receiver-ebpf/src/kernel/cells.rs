@@ -16,7 +16,7 @@ static GUESS: [u8; GUESSES] = [0; GUESSES];
 static BOUND: [u64; THRESHOLDS] = [0; THRESHOLDS];
 
 /// Durations from here on are in no span: too long for any bucket, or no duration at all.
-const BEYOND: u64 = 1 << SPAN_LIMIT_BITS[SPANS - 1];
+pub const BEYOND: u64 = 1 << SPAN_LIMIT_BITS[SPANS - 1];
 
 /// A map that user space reads by `mmap`, with one entry for each possible CPU (the loader sets how many). An array by
 /// CPU and not a per-CPU array: every kernel inlines its look-up.
@@ -37,7 +37,7 @@ pub fn here<T>(map: &ByCpu<T>) -> Option<&'static mut T> {
 /// A duration that no bucket covers.
 pub struct Beyond(pub u64);
 
-/// Where a duration's bucket bound and count are found, as byte offsets: eight times a slot that is exact or one too low.
+/// Where a duration's bound and count are found, as byte offsets: eight times a slot that is exact or one too low.
 #[inline(always)]
 fn guess(nanoseconds: u64) -> Result<usize, Beyond> {
     let entry = |span: usize| (nanoseconds >> SPAN_SHIFTS[span]) as usize + span * SPAN_ENTRIES;
@@ -57,19 +57,25 @@ fn guess(nanoseconds: u64) -> Result<usize, Beyond> {
     Ok(usize::from(slot) * size_of::<u64>())
 }
 
+/// A duration's slot, exact, as a byte offset.
+#[inline(always)]
+pub fn slot(nanoseconds: u64) -> Result<usize, Beyond> {
+    let offset = guess(nanoseconds)?;
+    // SAFETY: a guess is one byte, and the table is longer than a byte can name.
+    let bound = unsafe { core::ptr::read_volatile((&raw const BOUND).byte_add(offset).cast::<u64>()) };
+    // One slot further where the duration exceeds the bound: the difference's sign bit, shifted to eight bytes. No branch,
+    // since no predictor knows on which side of a bound the next packet falls.
+    let correction = (bound.wrapping_sub(nanoseconds) >> 60) & 8;
+    Ok(offset + correction as usize)
+}
+
 /// Adds one duration to a histogram.
 #[inline(always)]
 pub fn record(cell: &mut HistogramCell, nanoseconds: u64) -> Result<(), Beyond> {
-    let offset = guess(nanoseconds)?;
-    let slot = (&raw mut cell.slots).cast::<u64>();
-    // SAFETY: a slot is one byte, and both tables are longer than a byte can name.
-    unsafe {
-        let bound = core::ptr::read_volatile((&raw const BOUND).byte_add(offset).cast::<u64>());
-        // One slot further where the duration exceeds the bound: the difference's sign bit, shifted to eight bytes. No
-        // branch, since no predictor knows on which side of a bound the next packet falls.
-        let correction = (bound.wrapping_sub(nanoseconds) >> 60) & 8;
-        *slot.byte_add(offset + correction as usize) += 1;
-    }
+    let offset = slot(nanoseconds)?;
+    let slots = (&raw mut cell.slots).cast::<u64>();
+    // SAFETY: there is one slot more than a byte can name, for the correction.
+    unsafe { *slots.byte_add(offset) += 1 };
     cell.sum += nanoseconds;
     Ok(())
 }

@@ -28,4 +28,30 @@ fields! {
     SCM_NANOSECONDS: Field<u64> = "scm_timestamping_internal.ts.0.tv_nsec";
     /// The same timestamp from 7.2 on: nanoseconds, all of it.
     SCM_KTIME: Field<u64> = "scm_timestamping_internal.ts.0";
+    /// The `sock` of a `socket`.
+    SOCKET_SOCK: Field<u64> = "socket.sk";
+    /// What programs keep with the socket, all of it.
+    SOCK_STORAGE: Field<u64> = "sock.sk_bpf_storage";
+    /// The cgroup v2 of the task that made the socket (5.15 and later: before, a word that is no pointer at times).
+    SOCK_CGROUP: Field<u64> = "sock.sk_cgrp_data.cgroup";
+    /// The cgroup's directory.
+    CGROUP_NODE: Field<u64> = "cgroup.kn";
+    /// The directory's id.
+    NODE_ID: Field<u64> = "kernfs_node.id";
+    /// The hierarchy that the cgroup is in.
+    CGROUP_ROOT: Field<u64> = "cgroup.root";
+    /// The hierarchy's number, as in `/proc/cgroups`.
+    ROOT_HIERARCHY: Field<i32> = "cgroup_root.hierarchy_id";
+    /// Every cgroup that the task is in.
+    TASK_CSS_SET: Field<u64> = "task_struct.cgroups";
+    /// That of the cpu controller.
+    CSS_SET_CPU: Field<u64> = "css_set.subsys.cpu_cgrp_id";
+    /// The cgroup itself.
+    CSS_CGROUP: Field<u64> = "cgroup_subsys_state.cgroup";
+    /// The device that the packet came through.
+    SKB_DEVICE: Field<u64> = "sk_buff.dev";
+    /// The device's network namespace.
+    DEVICE_NET: Field<u64> = "net_device.nd_net.net";
+    /// The namespace's inode.
+    NET_INODE: Field<u32> = "net.ns.inum";
 }

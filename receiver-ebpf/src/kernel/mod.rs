@@ -5,6 +5,8 @@ pub mod clock;
 pub mod event;
 pub mod field;
 pub mod fields;
+pub mod owner;
+mod storage;
 
 /// Loops for ever, which the verifier refuses in any program that can get here.
 pub fn unreachable_to_the_verifier() -> ! {

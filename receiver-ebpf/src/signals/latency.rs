@@ -4,12 +4,14 @@ use aya_ebpf::macros::map;
 use undercurrent_ebpf::abi::{
     latency::{LatencyCells, Path},
     loss::PacketLoss,
+    workload::{Slot, ownership},
 };
 
-use super::switch;
+use super::{switch, workload_latency};
 use crate::kernel::{
-    cells::{self, Beyond, ByCpu, MMAPABLE},
+    cells::{self, BEYOND, Beyond, ByCpu, MMAPABLE},
     event::PacketEvent,
+    owner,
 };
 
 switch!("latency");
@@ -20,34 +22,49 @@ static LATENCY: ByCpu<LatencyCells> = ByCpu::with_max_entries(1, MMAPABLE);
 /// Ages from here on (13 days) come from comparing different clocks.
 const IMPLAUSIBLE: u64 = 1 << 50;
 
-/// This CPU's cells; `None` while the signal is off.
+/// A packet got to the end of a path. Whose it is, is asked only where somebody wants to know.
 #[inline(always)]
-pub fn here() -> Option<&'static mut LatencyCells> {
-    if enabled() { cells::here(&LATENCY) } else { None }
-}
-
-/// A packet got to the end of a path.
-#[inline(always)]
-pub fn reached(cells: &mut LatencyCells, path: Path, event: &Result<PacketEvent, PacketLoss>) {
-    match event {
-        Ok(event) => {
-            if let Err(Beyond(age)) = cells::record(&mut cells.histograms[path.index()], event.age) {
-                beyond(cells, path, age);
+pub fn reached(path: Path, event: impl FnOnce() -> Result<PacketEvent, PacketLoss>, owner: impl FnOnce() -> u64) {
+    if !enabled() {
+        return;
+    }
+    let Some(cells) = cells::here(&LATENCY) else { return };
+    match event() {
+        Ok(PacketEvent { age }) => {
+            if let Err(loss) = record(cells, path, age, owner) {
+                lost(cells, path, loss);
             }
         }
-        Err(loss) => lost(cells, path, *loss),
+        Err(loss) => lost(cells, path, loss),
     }
 }
 
-/// An age that no bucket covers: very long, or no duration.
 #[inline(always)]
-fn beyond(cells: &mut LatencyCells, path: Path, age: u64) {
+fn record(cells: &mut LatencyCells, path: Path, age: u64, owner: impl FnOnce() -> u64) -> Result<(), PacketLoss> {
+    if owner::by() != ownership::OFF {
+        let slot = owner::slot(owner());
+        if slot != Slot::NODE {
+            let nanoseconds = if age < BEYOND { age } else { beyond(age)? };
+            workload_latency::record(slot, path, nanoseconds);
+            return Ok(());
+        }
+    }
+    let cell = &mut cells.histograms[path.index()];
+    if let Err(Beyond(age)) = cells::record(cell, age) {
+        cells::record_any(cell, beyond(age)?);
+    }
+    Ok(())
+}
+
+/// What to record of an age that no bucket covers: the longest duration that one does, unless it is no duration at all.
+#[inline(always)]
+fn beyond(age: u64) -> Result<u64, PacketLoss> {
     if (age as i64) < 0 {
-        lost(cells, path, PacketLoss::Negative);
+        Err(PacketLoss::Negative)
     } else if age >= IMPLAUSIBLE {
-        lost(cells, path, PacketLoss::TransmitStamp);
+        Err(PacketLoss::TransmitStamp)
     } else {
-        cells::record_any(&mut cells.histograms[path.index()], age);
+        Ok(BEYOND - 1)
     }
 }
 

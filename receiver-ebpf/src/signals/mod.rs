@@ -3,6 +3,7 @@
 pub mod latency;
 pub mod network_cpu;
 pub mod softirq_wait;
+mod workload_latency;
 
 /// Declares a signal's switch, which the loader sets by the signal's name.
 macro_rules! switch {

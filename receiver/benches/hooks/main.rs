@@ -14,7 +14,7 @@ use clap::Parser;
 use undercurrent::{
     config::{File, Flags, Settings},
     kernel::{Kernel, host::Host},
-    sidecar, signals,
+    sidecar::{self, Wanted},
 };
 
 use self::{
@@ -78,8 +78,9 @@ fn exchange_all(wire: &mut Wire, requests: u32) -> anyhow::Result<()> {
 fn attach(handlers: Handlers, order: Order) -> anyhow::Result<(Kernel, Baseline)> {
     let settings = settings(handlers);
     let (host, _) = sidecar::host()?;
-    let listen = |host: &Host| sidecar::listen(&settings, host.clone());
-    let baseline = |host: &Host| Baseline::attach(host, &signals::hooks(&settings.signals));
+    let wanted = Wanted::of(&settings, &host);
+    let listen = |host: &Host| wanted.listen(host.clone());
+    let baseline = |host: &Host| Baseline::attach(host, wanted.hooks());
     Ok(match order {
         Order::ProductFirst => {
             let kernel = listen(&host)?;

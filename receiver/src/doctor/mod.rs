@@ -11,11 +11,11 @@ use crate::{
     kernel::{
         hooks,
         host::Host,
-        object,
+        memory::MAPS,
         plan::{Outcome, Status},
     },
     privileges::Task,
-    sidecar,
+    sidecar::{self, Wanted},
     signals::{self, SignalStatus},
 };
 
@@ -117,13 +117,14 @@ pub fn examine(settings: &Settings, probe: bool) -> Report {
 fn fill(report: &mut Report, settings: &Settings, probe: bool) -> Result<(), Box<dyn std::error::Error>> {
     let (host, privileges) = sidecar::host()?;
     report.lacks = privileges.lacks(&[Task::LoadTracing, Task::AttachCgroup]).iter().map(ToString::to_string).collect();
-    let wanted = sidecar::wanted(settings);
-    report.memory.maps = object::MAPS.iter().map(|map| (map.name, map.bytes(host.cpus, &wanted))).collect();
+    let wanted = Wanted::of(settings, &host);
+    let sizing = wanted.sizing(host.cpus);
+    report.memory.maps = MAPS.iter().map(|map| (map.name, map.bytes(&sizing))).collect();
     report.memory.planned = report.memory.maps.iter().map(|(_, bytes)| bytes).sum();
     report.host = Some(host.clone());
     privileges.require(&[Task::LoadTracing])?;
-    sidecar::within_memory(settings, &host)?;
-    let kernel = sidecar::listen(settings, host)?;
+    wanted.within_memory(settings.memory_limit, host.cpus)?;
+    let kernel = wanted.listen(host)?;
     // A sidecar that cannot probe itself may still measure everything.
     let runs = probe.then(|| probe::runs(&kernel)).transpose().unwrap_or_else(|error| {
         report.no_probe = Some(error.to_string());
@@ -148,10 +149,11 @@ fn hook(outcome: &Outcome, runs: Option<&[(String, u64)]>) -> HookReport {
 
 impl HookReport {
     /// Whether the probe's traffic should have made a program run that did not. The transmit side of a softirq needs no
-    /// packet of its own, so every program counts.
+    /// packet of its own, so every program counts of those that traffic concerns.
     #[must_use]
     pub fn silent(&self) -> bool {
-        self.runs.as_ref().is_some_and(|runs| runs.iter().any(|(_, runs)| *runs == 0))
+        let concerned = self.hook().is_some_and(|hook| hook.sees_traffic);
+        concerned && self.runs.as_ref().is_some_and(|runs| runs.iter().any(|(_, runs)| *runs == 0))
     }
 
     /// The hook itself.

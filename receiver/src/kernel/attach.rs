@@ -5,7 +5,7 @@ use std::fs::File;
 use aya::{
     Btf, Ebpf,
     programs::{
-        BtfTracePoint, CgroupSkb, CgroupSkbAttachType, FEntry, FExit, Program as Loaded, ProgramError,
+        BtfTracePoint, CgroupSkb, CgroupSkbAttachType, CgroupSock, FEntry, FExit, Program as Loaded, ProgramError,
         links::CgroupAttachMode,
     },
 };
@@ -28,7 +28,7 @@ pub fn attach(ebpf: &mut Ebpf, btf: &Btf, host: &Host, program: &Program) -> Res
     })?;
     match program.attachment {
         Attachment::Fentry | Attachment::Fexit | Attachment::Tracepoint => trace(loaded, btf, program.target),
-        Attachment::CgroupIngress => return ingress(loaded, host, program),
+        Attachment::CgroupIngress | Attachment::CgroupSocket => return cgroup(loaded, host, program),
     }
     .map_err(|error| Refusal::of(program, &error, host))
 }
@@ -48,7 +48,7 @@ fn trace(loaded: &mut Loaded, btf: &Btf, target: &str) -> Result<(), ProgramErro
     Ok(())
 }
 
-fn ingress(loaded: &mut Loaded, host: &Host, program: &Program) -> Result<(), Refusal> {
+fn cgroup(loaded: &mut Loaded, host: &Host, program: &Program) -> Result<(), Refusal> {
     let root = host.cgroup_root.as_deref().ok_or_else(|| Refusal {
         program: program.symbol,
         what: "no cgroup v2 hierarchy is mounted".to_owned(),
@@ -59,14 +59,21 @@ fn ingress(loaded: &mut Loaded, host: &Host, program: &Program) -> Result<(), Re
         what: format!("cannot open the root cgroup {}: {error}", root.display()),
         cure: "give the sidecar the host's cgroup file system".to_owned(),
     })?;
-    let attached = || {
-        let program: &mut CgroupSkb = loaded.try_into()?;
-        once(program.load())?;
-        // A link shares the hook with whoever else is attached, whatever the mode; the mode's flag itself is refused.
-        program.attach(cgroup, CgroupSkbAttachType::Ingress, CgroupAttachMode::Single)
-    };
-    let attached: Result<_, ProgramError> = attached();
-    attached.map(|_| ()).map_err(|error| Refusal::of(program, &error, host))
+    below(loaded, &cgroup).map_err(|error| Refusal::of(program, &error, host))
+}
+
+/// Attaches to a cgroup and all below it. A link shares the hook with whoever else is attached, whatever the mode; the
+/// mode's flag itself is refused.
+fn below(loaded: &mut Loaded, cgroup: &File) -> Result<(), ProgramError> {
+    if let Ok(ingress) = <&mut CgroupSkb>::try_from(&mut *loaded) {
+        once(ingress.load())?;
+        ingress.attach(cgroup, CgroupSkbAttachType::Ingress, CgroupAttachMode::Single)?;
+    } else {
+        let socket: &mut CgroupSock = loaded.try_into()?;
+        once(socket.load())?;
+        socket.attach(cgroup, CgroupAttachMode::Single)?;
+    }
+    Ok(())
 }
 
 /// A program that is tried a second time is loaded already.
@@ -84,6 +91,7 @@ pub fn detach(ebpf: &mut Ebpf, program: &Program) {
         Some(Loaded::FExit(fexit)) => fexit.unload(),
         Some(Loaded::BtfTracePoint(tracepoint)) => tracepoint.unload(),
         Some(Loaded::CgroupSkb(ingress)) => ingress.unload(),
+        Some(Loaded::CgroupSock(socket)) => socket.unload(),
         _ => Ok(()),
     };
     // One that was not loaded has nothing to undo.

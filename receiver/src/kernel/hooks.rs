@@ -14,6 +14,8 @@ pub enum Attachment {
     Tracepoint,
     /// On every packet that a socket below the root cgroup is about to receive.
     CgroupIngress,
+    /// On every IPv4 and IPv6 socket that a task below the root cgroup makes.
+    CgroupSocket,
 }
 
 /// A program of the object, and where it goes.
@@ -45,6 +47,8 @@ pub struct Hook {
     pub name: &'static str,
     /// Whether its programs compare packets' receive timestamps with the clock.
     pub reads_stamps: bool,
+    /// Whether packets make its programs run.
+    pub sees_traffic: bool,
     /// The ways to serve it, best first.
     pub alternates: &'static [Alternate],
 }
@@ -65,30 +69,35 @@ const fn whole(name: &'static str, programs: &'static [Program]) -> Alternate {
 pub static SOFTIRQ_RAISE: Hook = Hook {
     name: "softirq_raise",
     reads_stamps: false,
+    sees_traffic: true,
     alternates: &[whole("tracepoint", &[tracepoint("softirq_raise")])],
 };
 /// A softirq begins to run.
 pub static SOFTIRQ_ENTRY: Hook = Hook {
     name: "softirq_entry",
     reads_stamps: false,
+    sees_traffic: true,
     alternates: &[whole("tracepoint", &[tracepoint("softirq_entry")])],
 };
 /// A softirq ends.
 pub static SOFTIRQ_EXIT: Hook = Hook {
     name: "softirq_exit",
     reads_stamps: false,
+    sees_traffic: true,
     alternates: &[whole("tracepoint", &[tracepoint("softirq_exit")])],
 };
 /// A packet enters the network layer.
 pub static IP: Hook = Hook {
     name: "ip",
     reads_stamps: true,
+    sees_traffic: true,
     alternates: &[whole("fentry", &[fentry("ip_rcv_core"), fentry("ip6_rcv_core")])],
 };
 /// A packet enters its transport protocol.
 pub static TRANSPORT: Hook = Hook {
     name: "transport",
     reads_stamps: true,
+    sees_traffic: true,
     alternates: &[
         whole("fentry", &[fentry("tcp_v4_rcv"), fentry("tcp_v6_rcv"), fentry("udp_rcv"), fentry("udpv6_rcv")]),
         Alternate {
@@ -106,6 +115,7 @@ pub static TRANSPORT: Hook = Hook {
 pub static SOCKET_ENQUEUED: Hook = Hook {
     name: "socket_enqueued",
     reads_stamps: true,
+    sees_traffic: true,
     alternates: &[whole(
         "fentry",
         &[
@@ -122,6 +132,7 @@ pub static SOCKET_ENQUEUED: Hook = Hook {
 pub static SOCKET_READ: Hook = Hook {
     name: "socket_read",
     reads_stamps: true,
+    sees_traffic: true,
     alternates: &[
         whole("fentry", &[fentry("tcp_recv_timestamp"), fentry("skb_consume_udp")]),
         Alternate {
@@ -132,6 +143,44 @@ pub static SOCKET_READ: Hook = Hook {
     ],
 };
 
-/// Every hook, in the order of a packet's way.
-pub static ALL: [&Hook; 7] =
-    [&SOFTIRQ_RAISE, &SOFTIRQ_ENTRY, &SOFTIRQ_EXIT, &IP, &TRANSPORT, &SOCKET_ENQUEUED, &SOCKET_READ];
+/// Somebody reads a socket, which becomes its owner.
+pub static SOCKET_READER: Hook = Hook {
+    name: "socket_reader",
+    reads_stamps: false,
+    sees_traffic: true,
+    alternates: &[whole("tracepoint", &[tracepoint("sock_recv_length")]), whole("fentry", &[fentry("sock_recvmsg")])],
+};
+/// Somebody makes a socket, and owns it until it is read.
+pub static SOCKET_CREATOR: Hook = Hook {
+    name: "socket_creator",
+    reads_stamps: false,
+    sees_traffic: true,
+    alternates: &[whole(
+        "cgroup_sock",
+        &[Program { symbol: "socket_created", attachment: Attachment::CgroupSocket, target: "root cgroup" }],
+    )],
+};
+/// Cgroups come, go and change their names.
+pub static CGROUP_CHANGE: Hook = Hook {
+    name: "cgroup_change",
+    reads_stamps: false,
+    sees_traffic: false,
+    alternates: &[whole(
+        "tracepoint",
+        &[tracepoint("cgroup_mkdir"), tracepoint("cgroup_rmdir"), tracepoint("cgroup_rename")],
+    )],
+};
+
+/// Every hook, in the order of a packet's way, then those that say whose it is.
+pub static ALL: [&Hook; 10] = [
+    &SOFTIRQ_RAISE,
+    &SOFTIRQ_ENTRY,
+    &SOFTIRQ_EXIT,
+    &IP,
+    &TRANSPORT,
+    &SOCKET_ENQUEUED,
+    &SOCKET_READ,
+    &SOCKET_READER,
+    &SOCKET_CREATOR,
+    &CGROUP_CHANGE,
+];

@@ -8,6 +8,8 @@ use std::{
 use procfs::process::Process;
 use serde::Serialize;
 
+use super::object::Ownership;
+
 const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
 /// The running kernel, as far as measuring depends on it.
@@ -23,6 +25,8 @@ pub struct Host {
     pub missing_capabilities: Vec<String>,
     /// Which cgroup hierarchies are mounted.
     pub cgroup: Cgroup,
+    /// The hierarchy that says whose a task is: that of the cpu controller where version 1 has it, else version 2.
+    pub ownership: Option<Ownership>,
     /// Where the cgroup v2 hierarchy is mounted.
     pub cgroup_root: Option<PathBuf>,
     /// What the kernel reads its clocks from, which is most of an event's cost: `tsc` is fast.
@@ -75,6 +79,7 @@ impl Host {
             lockdown: fs::read_to_string("/sys/kernel/security/lockdown").ok().and_then(|modes| selected(&modes)),
             missing_capabilities,
             cgroup,
+            ownership: ownership(cgroup),
             cgroup_root,
             clocksource: fs::read_to_string(CLOCKSOURCE).ok().map(|name| name.trim().to_owned()),
             cpus: aya::util::nr_cpus().unwrap_or(1),
@@ -101,6 +106,17 @@ fn cgroups(mounts: Vec<procfs::process::MountInfo>) -> (Cgroup, Option<PathBuf>)
         (true, Some(_)) => Cgroup::Hybrid,
     };
     (version, root)
+}
+
+fn ownership(cgroup: Cgroup) -> Option<Ownership> {
+    let controllers = procfs::cgroups().map(|controllers| controllers.0).unwrap_or_default();
+    let cpu = controllers.iter().find(|controller| controller.name == "cpu" && controller.hierarchy != 0);
+    match (cgroup, cpu) {
+        (Cgroup::None, _) => None,
+        (Cgroup::V1 | Cgroup::Hybrid, Some(cpu)) => i32::try_from(cpu.hierarchy).ok().map(Ownership::Cpu),
+        (Cgroup::V1, None) => None,
+        (Cgroup::V2 | Cgroup::Hybrid, _) => Some(Ownership::Unified),
+    }
 }
 
 fn threaded(interfaces: &Path) -> io::Result<Vec<String>> {

@@ -1,8 +1,9 @@
-//! Kernel maps, read in place.
+//! Kernel maps, read and written in place.
 
 use std::{
     marker::PhantomData,
     mem::size_of,
+    ops::Range,
     os::fd::AsFd,
     ptr::NonNull,
     sync::atomic::{AtomicU64, Ordering},
@@ -21,16 +22,60 @@ pub struct MapError {
     source: rustix::io::Errno,
 }
 
-/// An array map with one entry for each possible CPU. Programs go on writing while it is read: each word is whole, and
-/// words of one entry may be some events apart.
-pub struct ByCpu<T> {
+/// An array map as words. Programs go on writing while it is read: each word is whole, and several may be some events apart.
+pub struct Words {
     base: NonNull<AtomicU64>,
-    cpus: usize,
-    entry: PhantomData<T>,
+    count: usize,
 }
 
-// SAFETY: the mapping is only read, through atomics, and belongs to no thread.
-unsafe impl<T> Send for ByCpu<T> {}
+// SAFETY: the mapping is only accessed through atomics, and belongs to no thread.
+unsafe impl Send for Words {}
+
+impl Words {
+    /// Maps an array of `count` words.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn map(map: &'static str, descriptor: impl AsFd, count: usize) -> Result<Self, MapError> {
+        let bytes = count * size_of::<u64>();
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let address = unsafe { mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, descriptor, 0) };
+        let address = address.map_err(|source| MapError { map, bytes, source })?;
+        let base = NonNull::new(address.cast()).ok_or(MapError { map, bytes, source: rustix::io::Errno::FAULT })?;
+        Ok(Self { base, count })
+    }
+
+    /// Words of the map.
+    #[must_use]
+    pub const fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Some of the words.
+    ///
+    /// # Panics
+    /// If the range goes beyond the map.
+    #[must_use]
+    pub fn slice(&self, range: Range<usize>) -> &[AtomicU64] {
+        // SAFETY: the mapping has `count` words, is aligned since it begins at a page, and lives as long as `self`.
+        let words = unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.count) };
+        &words[range]
+    }
+}
+
+impl Drop for Words {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `map`, to which no reference is left.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.count * size_of::<u64>()) };
+    }
+}
+
+/// An array map with one entry for each possible CPU.
+pub struct ByCpu<T> {
+    words: Words,
+    entry: PhantomData<T>,
+}
 
 impl<T: FromBytes + Immutable + KnownLayout> ByCpu<T> {
     const WORDS: usize = {
@@ -38,47 +83,24 @@ impl<T: FromBytes + Immutable + KnownLayout> ByCpu<T> {
         size_of::<T>() / 8
     };
 
-    /// Bytes of kernel memory that such a map takes.
-    #[must_use]
-    pub const fn bytes(cpus: usize) -> usize {
-        cpus * size_of::<T>()
-    }
-
     /// Maps an array of `cpus` entries.
     ///
     /// # Errors
     /// The kernel's refusal.
     pub fn map(map: &'static str, descriptor: impl AsFd, cpus: usize) -> Result<Self, MapError> {
-        let bytes = Self::bytes(cpus);
-        // SAFETY: a new mapping at an address of the kernel's choice.
-        let address = unsafe { mmap(std::ptr::null_mut(), bytes, ProtFlags::READ, MapFlags::SHARED, descriptor, 0) };
-        let address = address.map_err(|source| MapError { map, bytes, source })?;
-        let base = NonNull::new(address.cast()).ok_or(MapError { map, bytes, source: rustix::io::Errno::FAULT })?;
-        Ok(Self { base, cpus, entry: PhantomData })
+        Ok(Self { words: Words::map(map, descriptor, cpus * Self::WORDS)?, entry: PhantomData })
     }
 
     /// Calls `visit` with a copy of each CPU's entry. One copy exists at a time.
     pub fn for_each(&self, mut visit: impl FnMut(usize, &T)) {
-        let mut words = vec![0_u64; Self::WORDS];
-        for cpu in 0..self.cpus {
-            for (index, word) in words.iter_mut().enumerate() {
-                // SAFETY: inside the mapping, which has `cpus` entries.
-                let address = unsafe { self.base.add(cpu * Self::WORDS + index) };
-                // SAFETY: the mapping lives as long as `self`, and is aligned since it begins at a page.
-                let shared = unsafe { address.as_ref() };
+        let mut copy = vec![0_u64; Self::WORDS];
+        for (cpu, entry) in self.words.slice(0..self.words.count()).chunks_exact(Self::WORDS).enumerate() {
+            for (word, shared) in copy.iter_mut().zip(entry) {
                 *word = shared.load(Ordering::Relaxed);
             }
-            let bytes = zerocopy::IntoBytes::as_bytes(words.as_slice());
-            if let Ok(entry) = T::ref_from_bytes(bytes) {
+            if let Ok(entry) = T::ref_from_bytes(zerocopy::IntoBytes::as_bytes(copy.as_slice())) {
                 visit(cpu, entry);
             }
         }
-    }
-}
-
-impl<T> Drop for ByCpu<T> {
-    fn drop(&mut self) {
-        // SAFETY: the mapping of `map`, to which no reference is left.
-        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.cpus * size_of::<T>()) };
     }
 }

@@ -10,6 +10,7 @@ pub mod hooks;
 pub mod host;
 mod loader;
 pub mod maps;
+pub mod memory;
 pub mod object;
 pub mod plan;
 pub mod refusal;
@@ -28,12 +29,13 @@ use self::{
     fields::ResolvedField,
     hooks::{Attachment, Hook, Program},
     host::Host,
-    maps::{ByCpu, MapError},
+    maps::{ByCpu, MapError, Words},
+    memory::Sizing,
+    object::Ownership,
     plan::{Attach, Outcome, Status},
     refusal::Refusal,
     timestamping::Timestamping,
 };
-use crate::telemetry::Scale;
 
 /// Why nothing at all can be measured on this kernel.
 #[derive(Debug, thiserror::Error)]
@@ -79,12 +81,12 @@ fn maps_refused(error: &EbpfError, missing: &[String]) -> String {
 
 /// What is wanted of the kernel.
 pub struct Request<'a> {
-    /// The signals that are on, by name.
-    pub signals: &'a [&'static str],
-    /// The hooks that these listen to.
+    /// What is measured, and how large maps are for it.
+    pub sizing: Sizing<'a>,
+    /// The hooks to serve.
     pub hooks: &'a [&'static Hook],
-    /// The histograms' scale.
-    pub scale: Scale,
+    /// How owners are found; `None` where nothing is told apart by workload.
+    pub ownership: Option<Ownership>,
 }
 
 /// The kernel, listened to. Everything is detached when it is dropped, or when the process ends however it ends.
@@ -93,6 +95,7 @@ pub struct Kernel {
     host: Host,
     fields: Vec<ResolvedField>,
     outcomes: Vec<Outcome>,
+    memory: Vec<(&'static str, usize)>,
     /// Held for its effect.
     _timestamping: Option<Timestamping>,
 }
@@ -105,14 +108,15 @@ impl Kernel {
     pub fn listen(host: Host, request: &Request<'_>) -> Result<Self, KernelError> {
         // First, since it takes effect some milliseconds later.
         let timestamping = stamp_packets(request.hooks);
-        let (fields, types) = resolve(request.hooks)?;
+        let Resolved { fields, types, socket_storage } = resolve(request.hooks)?;
         let settings =
-            object::Settings { signals: request.signals, scale: request.scale, cpus: host.cpus, fields: &fields };
+            object::Settings { sizing: request.sizing, fields: &fields, ownership: request.ownership, socket_storage };
         let mut ebpf = object::load(&settings)
             .map_err(|error| KernelError::Maps(Box::new(error), host.missing_capabilities.clone()))?;
         let mut attaching = Attaching { ebpf: &mut ebpf, btf: &types, host: &host };
         let outcomes = request.hooks.iter().map(|hook| plan::serve(&mut attaching, hook)).collect();
-        Ok(Self { ebpf, host, fields, outcomes, _timestamping: timestamping })
+        let memory = memory::MAPS.iter().map(|map| (map.name, map.bytes(&settings.sizing))).collect();
+        Ok(Self { ebpf, host, fields, outcomes, memory, _timestamping: timestamping })
     }
 
     /// Facts about the running kernel.
@@ -133,6 +137,12 @@ impl Kernel {
         &self.fields
     }
 
+    /// Bytes of each map whose size depends on the machine and the settings.
+    #[must_use]
+    pub fn memory(&self) -> &[(&'static str, usize)] {
+        &self.memory
+    }
+
     /// Whether a hook is served at all.
     #[must_use]
     pub fn serves(&self, hook: &Hook) -> bool {
@@ -144,10 +154,22 @@ impl Kernel {
     /// # Errors
     /// Where the object has no such map or it cannot be mapped.
     pub fn by_cpu<T: FromBytes + Immutable + KnownLayout>(&self, map: &'static str) -> Result<ByCpu<T>, KernelError> {
-        let missing = || KernelError::Map { map, source: Box::new(AyaMapError::InvalidName { name: map.to_owned() }) };
-        let array = self.ebpf.map(map).ok_or_else(missing)?;
-        let aya::maps::Map::Array(data) = array else { return Err(missing()) };
-        Ok(ByCpu::map(map, data.fd(), self.host.cpus)?)
+        Ok(ByCpu::map(map, self.array(map)?.fd(), self.host.cpus)?)
+    }
+
+    /// A map as words.
+    ///
+    /// # Errors
+    /// As for [`Self::by_cpu`].
+    pub fn words(&self, map: &'static str, count: usize) -> Result<Words, KernelError> {
+        Ok(Words::map(map, self.array(map)?.fd(), count)?)
+    }
+
+    fn array(&self, map: &'static str) -> Result<&aya::maps::MapData, KernelError> {
+        match self.ebpf.map(map) {
+            Some(aya::maps::Map::Array(data)) => Ok(data),
+            _ => Err(missing(map)),
+        }
     }
 
     /// The programs' clock, to be followed. Needs a tokio runtime.
@@ -156,9 +178,7 @@ impl Kernel {
     /// Where the map or a timer cannot be had.
     pub fn wall_clock(&mut self) -> Result<WallClock, KernelError> {
         const MAP: &str = ".data.clock";
-        let missing =
-            || KernelError::Map { map: MAP, source: Box::new(AyaMapError::InvalidName { name: MAP.to_owned() }) };
-        let map = self.ebpf.take_map(MAP).ok_or_else(missing)?;
+        let map = self.ebpf.take_map(MAP).ok_or_else(|| missing(MAP))?;
         let offset = Array::try_from(map).map_err(|source| KernelError::Map { map: MAP, source: Box::new(source) })?;
         WallClock::follow(offset).map_err(KernelError::Clock)
     }
@@ -167,6 +187,10 @@ impl Kernel {
     pub fn runs(&self) -> impl Iterator<Item = (&str, statistics::Runs)> {
         self.ebpf.programs().filter_map(|(name, program)| Some((name, statistics::read(program.fd().ok()?)?)))
     }
+}
+
+fn missing(map: &'static str) -> KernelError {
+    KernelError::Map { map, source: Box::new(AyaMapError::InvalidName { name: map.to_owned() }) }
 }
 
 /// Makes the kernel stamp received packets, where a hook compares their stamps with the clock.
@@ -178,25 +202,38 @@ fn stamp_packets(hooks: &[&'static Hook]) -> Option<Timestamping> {
     held.inspect_err(|error| tracing::warn!("cannot switch receive timestamps on, so packets carry none: {error}")).ok()
 }
 
+/// What the kernel's types say.
+struct Resolved {
+    fields: Vec<ResolvedField>,
+    /// What attaching needs of them.
+    types: aya::Btf,
+    /// Whether tracing programs may use what is kept with a socket.
+    socket_storage: bool,
+}
+
+/// The helper of that name for tracing programs, which 5.11 brought.
+const TRACING_STORAGE: &str = "bpf_sk_storage_get_tracing";
+
 /// Resolves what the object reads, and keeps of the kernel's types what attaching needs.
-fn resolve(hooks: &[&'static Hook]) -> Result<(Vec<ResolvedField>, aya::Btf), KernelError> {
+fn resolve(hooks: &[&'static Hook]) -> Result<Resolved, KernelError> {
     let raw = btf::read("vmlinux")?;
     let types = Btf::parse(&raw)?;
     let fields = fields::resolve(&types, &fields::declared(object::OBJECT)?);
     let programs = hooks.iter().flat_map(|hook| hook.alternates).flat_map(|alternate| alternate.programs);
     let targets: Vec<_> = programs.filter_map(target).collect();
     let sparse = types.sparse(&targets);
+    let socket_storage = types.function(TRACING_STORAGE).is_some();
     drop(types);
     drop(raw);
-    let sparse = sparse.into_aya().map_err(|error| KernelError::Maps(Box::new(error.into()), Vec::new()))?;
-    Ok((fields, sparse))
+    let types = sparse.into_aya().map_err(|error| KernelError::Maps(Box::new(error.into()), Vec::new()))?;
+    Ok(Resolved { fields, types, socket_storage })
 }
 
 fn target(program: &Program) -> Option<Target<'static>> {
     match program.attachment {
         Attachment::Fentry | Attachment::Fexit => Some(Target::Function(program.target)),
         Attachment::Tracepoint => Some(Target::Tracepoint(program.target)),
-        Attachment::CgroupIngress => None,
+        Attachment::CgroupIngress | Attachment::CgroupSocket => None,
     }
 }
 

@@ -1,80 +1,104 @@
 //! The object, and how it is prepared for this kernel before loading.
 
 use aya::{Ebpf, EbpfError};
-use undercurrent_ebpf::abi::{latency::LatencyCells, softirq::SoftirqCells};
+use serde::Serialize;
+use undercurrent_ebpf::abi::workload::ownership;
 
-use super::{clock, fields::ResolvedField, loader, maps::ByCpu};
-use crate::telemetry::Scale;
+use super::{
+    clock,
+    fields::ResolvedField,
+    loader,
+    memory::{MAPS, Sizing},
+};
 
 /// The kernel side, built from `receiver-ebpf/`; a test rebuilds it and compares bytes.
 pub static OBJECT: &[u8] = aya::include_bytes_aligned!("../../ebpf/undercurrent.bpf.o");
 
+/// How programs find out whose a socket is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ownership {
+    /// By the cgroup v2 hierarchy.
+    Unified,
+    /// By the cgroup v1 hierarchy of the cpu controller, of this number.
+    Cpu(i32),
+}
+
+impl Ownership {
+    /// The hierarchy's number, as in `/proc/cgroups`; that of version 2 is zero.
+    const fn hierarchy(self) -> i32 {
+        match self {
+            Self::Unified => 0,
+            Self::Cpu(number) => number,
+        }
+    }
+
+    const fn by(self) -> u32 {
+        match self {
+            Self::Unified => ownership::UNIFIED,
+            Self::Cpu(_) => ownership::CPU,
+        }
+    }
+}
+
 /// What the object is set to before it is loaded.
 pub struct Settings<'a> {
-    /// The signals that are on, by name.
-    pub signals: &'a [&'static str],
-    /// The histograms' scale.
-    pub scale: Scale,
-    /// Possible CPUs.
-    pub cpus: usize,
+    /// How large maps are, and what is measured.
+    pub sizing: Sizing<'a>,
     /// The kernel's field offsets.
     pub fields: &'a [ResolvedField],
+    /// How owners are found, where measurements are told apart by them.
+    pub ownership: Option<Ownership>,
+    /// Whether tracing programs may use what is kept with a socket.
+    pub socket_storage: bool,
 }
-
-/// A map with one entry for each CPU: its name, and its bytes for a number of CPUs.
-pub struct PlannedMap {
-    /// The map's symbol.
-    pub name: &'static str,
-    bytes: fn(usize) -> usize,
-    /// The signals that write it: it takes one entry where all of them are off.
-    pub signals: &'static [&'static str],
-}
-
-impl PlannedMap {
-    /// Bytes of kernel memory for the signals that are on.
-    #[must_use]
-    pub fn bytes(&self, cpus: usize, signals: &[&str]) -> usize {
-        (self.bytes)(self.entries(cpus, signals))
-    }
-
-    fn entries(&self, cpus: usize, signals: &[&str]) -> usize {
-        if self.signals.iter().any(|signal| signals.contains(signal)) { cpus } else { 1 }
-    }
-}
-
-/// Every map whose size depends on the machine.
-pub static MAPS: [PlannedMap; 2] = [
-    PlannedMap { name: "LATENCY", bytes: ByCpu::<LatencyCells>::bytes, signals: &["latency"] },
-    PlannedMap { name: "SOFTIRQ", bytes: ByCpu::<SoftirqCells>::bytes, signals: &["network_cpu", "softirq_wait"] },
-];
 
 /// Creates the maps, frozen where they are read-only, and readies the programs. None is loaded yet.
 ///
 /// # Errors
 /// The kernel's refusal of a map.
 pub fn load(settings: &Settings<'_>) -> Result<Ebpf, EbpfError> {
-    let switches: Vec<(String, u32)> =
-        SWITCHES.iter().map(|name| (format!("signal.{name}"), u32::from(settings.signals.contains(name)))).collect();
-    let (guesses, bounds) = (settings.scale.guesses(), settings.scale.bounds());
+    let sizing = &settings.sizing;
+    let words = words(settings);
+    let (guesses, bounds) = (sizing.scale.guesses(), sizing.scale.bounds());
     let offset = clock::offset();
-    let fields: Vec<(&str, u32)> =
-        settings.fields.iter().map(|field| (field.declaration.symbol.as_str(), field.value())).collect();
     let mut loader = loader::without_types();
-    for (symbol, on) in &switches {
-        loader.override_global(symbol, on, true);
-    }
-    for (field, value) in &fields {
-        loader.override_global(field, value, true);
+    for (symbol, value) in &words {
+        loader.override_global(symbol, value, true);
     }
     loader
         .override_global("histogram.guesses", &guesses[..], true)
         .override_global("histogram.bounds", &bounds[..], true)
         .override_global("clock.offset", &offset, true);
     for map in &MAPS {
-        let entries = map.entries(settings.cpus, settings.signals);
-        loader.map_max_entries(map.name, u32::try_from(entries).unwrap_or(u32::MAX));
+        loader.map_max_entries(map.name, number(map.entries(sizing)));
     }
-    loader.load(OBJECT)
+    // Socket storage is used by programs alone, and needs nothing of the loader.
+    loader.allow_unsupported_maps().load(OBJECT)
+}
+
+/// Every 32-bit global, by its symbol.
+fn words<'a>(settings: &'a Settings<'_>) -> Vec<(String, u32)> {
+    let sizing = &settings.sizing;
+    let layout = sizing.by_workload();
+    let by = settings.ownership.map_or(ownership::OFF, Ownership::by);
+    let hierarchy = settings.ownership.map_or(0, Ownership::hierarchy);
+    let switches = SWITCHES.iter().map(|name| (format!("signal.{name}"), u32::from(sizing.signals.contains(name))));
+    let fields = settings.fields.iter().map(|field| (field.declaration.symbol.clone(), field.value()));
+    let named = [
+        ("owner.by", by),
+        ("owner.storage", u32::from(settings.socket_storage)),
+        ("cgroup.hierarchy", hierarchy.cast_unsigned()),
+        ("workload.histogram", number(layout.histogram)),
+        ("workload.words", number(layout.slot())),
+        ("workload.shard_mask", number(layout.shards - 1)),
+        ("workload.shared", u32::from(layout.shared)),
+    ];
+    switches.chain(fields).chain(named.map(|(symbol, value)| (symbol.to_owned(), value))).collect()
+}
+
+fn number(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 /// The signals that programs know a switch of.

@@ -68,7 +68,7 @@ fn said(error: &io::Error) -> String {
 /// What this process lacks of the capabilities that a program of this kind takes.
 fn lacking<'a>(program: &Program, host: &'a Host) -> Vec<&'a str> {
     let of_the_other_kind = match program.attachment {
-        Attachment::CgroupIngress => "CAP_PERFMON",
+        Attachment::CgroupIngress | Attachment::CgroupSocket => "CAP_PERFMON",
         Attachment::Fentry | Attachment::Fexit | Attachment::Tracepoint => "CAP_NET_ADMIN",
     };
     host.missing_capabilities.iter().map(String::as_str).filter(|missing| *missing != of_the_other_kind).collect()
@@ -139,6 +139,7 @@ processed 19 insns (limit 1000000) max_states_per_insn 0 total_states 1 peak_sta
             lockdown: lockdown.map(str::to_owned),
             missing_capabilities: missing.iter().map(|capability| (*capability).to_owned()).collect(),
             cgroup: Cgroup::V2,
+            ownership: None,
             cgroup_root: Some(PathBuf::from("/sys/fs/cgroup")),
             clocksource: Some("tsc".to_owned()),
             cpus: 2,

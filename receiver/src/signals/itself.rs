@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::attributes::REASON;
 use crate::{
-    kernel::{Kernel, object::MAPS, plan::Status},
+    kernel::{Kernel, plan::Status},
     telemetry::{AttributeKey, Attributes, Data, Delivery, Descriptor, Instrument, Metric, Point, UnixNanos, View},
 };
 
@@ -74,9 +74,9 @@ static HOOK_STATUS: Descriptor = Descriptor {
 static MAP_MEMORY: Descriptor = Descriptor {
     name: "undercurrent.map.memory",
     unit: "By",
-    description: "Kernel memory of the maps that are sized by the number of CPUs.",
+    description: "Kernel memory of the maps whose size depends on the machine and the settings.",
     instrument: Instrument::UpDownCounter,
-    attributes: &[key(MAP, &["LATENCY", "SOFTIRQ"])],
+    attributes: &[key(MAP, &["LATENCY", "WORKLOAD_LATENCY", "SOFTIRQ", "OWNERS", "OWNER_LOSSES", "CGROUPS"])],
     view: View::Hidden,
 };
 
@@ -159,14 +159,13 @@ fn integer(count: u64) -> Data {
 /// Reads what the sidecar says of itself.
 pub struct Itself {
     start: UnixNanos,
-    signals: Vec<&'static str>,
 }
 
 impl Itself {
-    /// Begins now, for the signals that are on.
+    /// Begins now.
     #[must_use]
-    pub const fn new(start: UnixNanos, signals: Vec<&'static str>) -> Self {
-        Self { start, signals }
+    pub const fn new(start: UnixNanos) -> Self {
+        Self { start }
     }
 
     /// The sidecar's own measurements.
@@ -209,11 +208,10 @@ impl Itself {
     }
 
     fn memory(&self, kernel: &Kernel) -> Metric {
-        let points = MAPS.iter().map(|map| {
-            let bytes = map.bytes(kernel.host().cpus, &self.signals);
-            self.point(Attributes::new().with(MAP, map.name), integer(bytes as u64))
-        });
-        Metric { descriptor: &MAP_MEMORY, points: points.collect() }
+        let point = |(map, bytes): &(&'static str, usize)| {
+            self.point(Attributes::new().with(MAP, *map), integer(*bytes as u64))
+        };
+        Metric { descriptor: &MAP_MEMORY, points: kernel.memory().iter().map(point).collect() }
     }
 
     fn missed(&self, kernel: &Kernel) -> Metric {

@@ -12,7 +12,22 @@ pub use identity::{ContainerId, Identity, PodUid, Runtime, identify};
 pub use metadata::{Metadata, PodMetadata};
 pub use undercurrent_ebpf::abi::workload::Slot;
 
-use crate::telemetry::{Resource, UnixNanos};
+use crate::{
+    kernel::{
+        hooks::{self, Hook},
+        object::Ownership,
+    },
+    telemetry::{Resource, UnixNanos},
+};
+
+/// The hooks that say whose a measurement is.
+#[must_use]
+pub fn hooks(ownership: Ownership) -> Vec<&'static Hook> {
+    match ownership {
+        Ownership::Unified => vec![&hooks::SOCKET_READER, &hooks::CGROUP_CHANGE],
+        Ownership::Cpu(_) => vec![&hooks::SOCKET_READER, &hooks::SOCKET_CREATOR, &hooks::CGROUP_CHANGE],
+    }
+}
 
 /// Something that measurements belong to, and that is not the node as a whole.
 #[derive(Clone, Debug)]

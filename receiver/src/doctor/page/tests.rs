@@ -5,6 +5,7 @@ use crate::{
     doctor::{AbsentField, Memory},
     kernel::{
         host::Cgroup,
+        object::Ownership,
         plan::{Outcome, Status},
     },
     signals::SignalStatus,
@@ -17,6 +18,7 @@ fn host() -> Host {
         lockdown: Some("integrity".to_owned()),
         missing_capabilities: Vec::new(),
         cgroup: Cgroup::V2,
+        ownership: Some(Ownership::Unified),
         cgroup_root: Some(PathBuf::from("/sys/fs/cgroup")),
         clocksource: Some("tsc".to_owned()),
         cpus: 2,

@@ -3,7 +3,7 @@
 use super::{
     Btf, BtfError, Kind, MAX_DEPTH, TypeId,
     header::word,
-    record::{MEMBER, Record},
+    record::{ENUMERATOR, MEMBER, Record},
 };
 
 /// Members that one search may look at. The kernel's largest structs have a few hundred, anonymous ones included.
@@ -51,7 +51,8 @@ struct Step {
 
 impl Btf<'_> {
     /// Finds a member by the name of a struct, union or typedef and a path of member names joined by dots. Anonymous
-    /// structs and unions are searched through; a number is an element of an array.
+    /// structs and unions are searched through; a number is an element of an array, and so is the name that some
+    /// enumeration gives a number.
     ///
     /// # Errors
     /// When the type or a part of the path does not exist, or the BTF is malformed on the way.
@@ -83,12 +84,21 @@ impl Btf<'_> {
         self.extent(step)
     }
 
-    /// The element of an array; `None` where the part is no number, or one past its end.
+    /// The element of an array; `None` where the part names no number, or one past its end.
     fn element(&self, array: &Record<'_>, part: &str) -> Result<Option<Step>, BtfError> {
         let (id, count) = (TypeId(array.word(0)?), array.word(8)?);
-        let Some(index) = part.parse::<u32>().ok().filter(|index| *index < count) else { return Ok(None) };
+        let number = part.parse().ok().or_else(|| self.enumerator(part));
+        let Some(index) = number.filter(|index| *index < count) else { return Ok(None) };
         let bits = self.size(id)?.saturating_mul(8).saturating_mul(u64::from(index));
         Ok(Some(Step { id, bits, width: 0 }))
+    }
+
+    /// The number behind a name of an enumeration. C has one namespace for all of them.
+    fn enumerator(&self, name: &str) -> Option<u32> {
+        let records = (0..self.count()).filter_map(|id| self.record(TypeId(u32::try_from(id).ok()?)).ok());
+        let enumerations = records.filter(|record| record.kind == Some(Kind::Enum));
+        let mut enumerators = enumerations.flat_map(|record| record.rest.chunks_exact(ENUMERATOR));
+        enumerators.find_map(|one| (self.string_at(word(one, 0)?)? == name.as_bytes()).then(|| word(one, 4))?)
     }
 
     /// Looks for a member by name, first among the named ones and then inside the anonymous.

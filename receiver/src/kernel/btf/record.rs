@@ -11,6 +11,9 @@ pub(super) const MEMBER: usize = 12;
 /// Bytes of a function's parameter.
 pub(super) const PARAMETER: usize = 8;
 
+/// Bytes of a name and number of an enumeration.
+pub(super) const ENUMERATOR: usize = 8;
+
 /// What a type is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the names are those of the format")]
@@ -71,7 +74,7 @@ impl Kind {
             Self::Array => (12, 0),
             Self::Struct | Self::Union => (0, MEMBER),
             Self::DataSection | Self::Enum64 => (0, 12),
-            Self::Enum => (0, 8),
+            Self::Enum => (0, ENUMERATOR),
             Self::Prototype => (0, PARAMETER),
             Self::Pointer
             | Self::Forward

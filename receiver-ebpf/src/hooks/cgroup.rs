@@ -1,0 +1,70 @@
+//! Cgroups that come and go.
+
+use aya_ebpf::{
+    helpers::generated::bpf_probe_read_kernel_str,
+    macros::{btf_tracepoint, map},
+    maps::RingBuf,
+    programs::BtfTracePointContext,
+};
+use undercurrent_ebpf::abi::workload::{CgroupEvent, PATH_BYTES, change};
+
+use crate::kernel::{
+    fields::{CGROUP_ROOT, ROOT_HIERARCHY},
+    owner,
+};
+
+/// Room for some five hundred changes.
+#[map]
+static CGROUPS: RingBuf = RingBuf::with_byte_size(256 * 1024, 0);
+
+/// The number of the hierarchy that says whose a task is.
+#[unsafe(export_name = "cgroup.hierarchy")]
+#[unsafe(link_section = ".rodata.flags")]
+static HIERARCHY: i32 = 0;
+
+/// Tracepoint `cgroup_mkdir(struct cgroup *cgrp, const char *path)`.
+#[btf_tracepoint(function = "cgroup_mkdir")]
+fn cgroup_mkdir(ctx: BtfTracePointContext) -> i32 {
+    changed(&ctx, change::MADE)
+}
+
+/// Tracepoint `cgroup_rmdir(struct cgroup *cgrp, const char *path)`.
+#[btf_tracepoint(function = "cgroup_rmdir")]
+fn cgroup_rmdir(ctx: BtfTracePointContext) -> i32 {
+    changed(&ctx, change::REMOVED)
+}
+
+/// Tracepoint `cgroup_rename(struct cgroup *cgrp, const char *path)`.
+#[btf_tracepoint(function = "cgroup_rename")]
+fn cgroup_rename(ctx: BtfTracePointContext) -> i32 {
+    changed(&ctx, change::RENAMED)
+}
+
+#[inline(always)]
+fn changed(ctx: &BtfTracePointContext, change: u32) -> i32 {
+    let cgroup: *const u8 = ctx.arg(0);
+    // SAFETY: a live static; volatile because the loader sets it.
+    let followed = unsafe { core::ptr::read_volatile(&raw const HIERARCHY) };
+    // SAFETY: argument 0 is the cgroup.
+    let (id, hierarchy) = unsafe { (owner::id(cgroup), ROOT_HIERARCHY.load(CGROUP_ROOT.load(cgroup) as *const u8)) };
+    if hierarchy != followed {
+        return 0;
+    }
+    let Some(mut entry) = CGROUPS.reserve::<CgroupEvent>(0) else {
+        if let Some(cells) = owner::losses() {
+            cells.unheard += 1;
+        }
+        return 0;
+    };
+    let event = entry.as_mut_ptr();
+    let path: *const u8 = ctx.arg(1);
+    // SAFETY: the record is ours until it is submitted, and its path takes as many bytes as are asked for.
+    unsafe {
+        (*event).id = id;
+        (*event).change = change;
+        let room = (&raw mut (*event).path).cast();
+        (*event).length = bpf_probe_read_kernel_str(room, PATH_BYTES as u32, path.cast()) as i32;
+    }
+    entry.submit(0);
+    0
+}

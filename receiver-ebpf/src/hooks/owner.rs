@@ -1,0 +1,53 @@
+//! Who makes sockets and who reads them.
+
+use aya_ebpf::{
+    EbpfContext as _,
+    macros::{btf_tracepoint, cgroup_sock, fentry},
+    programs::{BtfTracePointContext, FEntryContext, SockContext},
+};
+
+use crate::kernel::{
+    fields::{SOCK_FAMILY, SOCKET_SOCK},
+    owner,
+};
+
+const AF_INET: u16 = 2;
+const AF_INET6: u16 = 10;
+
+/// Tracepoint `sock_recv_length(struct sock *sk, int ret, int flags)`, 6.3 and later: a read ends.
+#[btf_tracepoint(function = "sock_recv_length")]
+fn sock_recv_length(ctx: BtfTracePointContext) -> i32 {
+    let length: i32 = ctx.arg(1);
+    if length > 0 {
+        // SAFETY: argument 0 is the socket.
+        unsafe { read(ctx.arg(0)) };
+    }
+    0
+}
+
+/// `int sock_recvmsg(struct socket *sock, struct msghdr *msg, int flags)`, 5.10 to 7.3: a read begins.
+#[fentry]
+fn sock_recvmsg(ctx: FEntryContext) -> i32 {
+    // SAFETY: argument 0 is the `socket`, which has its `sock`.
+    unsafe { read(SOCKET_SOCK.load(ctx.arg(0)) as *const u8) };
+    0
+}
+
+/// # Safety
+/// `sock` is a typed `struct sock *`.
+#[inline(always)]
+unsafe fn read(sock: *const u8) {
+    // SAFETY: by the caller.
+    if matches!(unsafe { SOCK_FAMILY.load(sock) }, AF_INET | AF_INET6) {
+        // SAFETY: by the caller.
+        unsafe { owner::read_by_current(sock) };
+    }
+}
+
+/// `cgroup/sock_create`, run when a task makes an IPv4 or IPv6 socket. Every socket may be made.
+#[cgroup_sock(sock_create)]
+fn socket_created(ctx: SockContext) -> i32 {
+    // SAFETY: the context is the socket.
+    unsafe { owner::created_by_current(ctx.as_ptr().cast_const().cast()) };
+    1
+}

@@ -1,0 +1,69 @@
+//! The histograms of `undercurrent.network.receive.duration` that belong to workloads.
+//!
+//! One array of words: by slot, then by shard, then by path a histogram of the configured scale, its sum first and its
+//! slots after it. A shard has the CPUs whose numbers end alike; there are as many as CPUs, and at most sixteen.
+
+use core::intrinsics::{AtomicOrdering, atomic_xadd};
+
+use aya_ebpf::{helpers::bpf_get_smp_processor_id, macros::map, maps::Array};
+use undercurrent_ebpf::abi::{
+    latency::{PATHS, Path},
+    workload::Slot,
+};
+
+use crate::kernel::cells::{self, MMAPABLE};
+
+#[map]
+static WORKLOAD_LATENCY: Array<u64> = Array::with_max_entries(1, MMAPABLE);
+
+/// Words of one histogram.
+#[unsafe(export_name = "workload.histogram")]
+#[unsafe(link_section = ".rodata.scale")]
+static HISTOGRAM: u32 = 0;
+
+/// Words of a slot, all shards together.
+#[unsafe(export_name = "workload.words")]
+#[unsafe(link_section = ".rodata.scale")]
+static WORDS: u32 = 0;
+
+/// Shards less one; they are a power of two.
+#[unsafe(export_name = "workload.shard_mask")]
+#[unsafe(link_section = ".rodata.scale")]
+static SHARD_MASK: u32 = 0;
+
+/// Whether several CPUs share a shard.
+#[unsafe(export_name = "workload.shared")]
+#[unsafe(link_section = ".rodata.scale")]
+static SHARED: u32 = 0;
+
+macro_rules! constant {
+    ($name:ident) => {
+        // SAFETY: a live static; volatile because the loader sets it.
+        unsafe { core::ptr::read_volatile(&raw const $name) }
+    };
+}
+
+/// Adds one duration, which some bucket covers, to a workload's histogram.
+#[inline(always)]
+pub fn record(slot: Slot, path: Path, nanoseconds: u64) {
+    let Ok(offset) = cells::slot(nanoseconds) else { return };
+    // SAFETY: a helper without arguments.
+    let shard = unsafe { bpf_get_smp_processor_id() } & constant!(SHARD_MASK);
+    let histogram = constant!(HISTOGRAM);
+    let sum = u32::from(slot.0) * constant!(WORDS) + (shard * PATHS as u32 + path.index() as u32) * histogram;
+    add(sum, nanoseconds);
+    add(sum + 1 + (offset / size_of::<u64>()) as u32, 1);
+}
+
+#[inline(always)]
+fn add(index: u32, amount: u64) {
+    let Some(word) = WORKLOAD_LATENCY.get_ptr_mut(index) else { return };
+    if constant!(SHARED) != 0 {
+        // The target has no compare-and-swap before 5.12, and so Rust offers none of its atomic types' methods.
+        // SAFETY: a word of the map, which lives as long as the program.
+        unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(word, amount) };
+    } else {
+        // SAFETY: as above, and this CPU alone writes it.
+        unsafe { *word += amount };
+    }
+}

@@ -1,0 +1,161 @@
+//! What the maps take: sized at start from CPUs, signals and the limit of workloads.
+
+use std::mem::size_of;
+
+use undercurrent_ebpf::abi::{
+    latency::{LatencyCells, PATHS},
+    softirq::SoftirqCells,
+    workload::{OWNERS, OwnerCells, OwnerEntry, Slot},
+};
+
+use crate::telemetry::Scale;
+
+/// The most shards that a workload's histograms have: more CPUs share them.
+const MAX_SHARDS: usize = 16;
+/// Bytes of the ring that cgroups' changes come through.
+const RING: usize = 256 * 1024;
+/// The smallest ring on every architecture's page size.
+const SMALLEST_RING: usize = 64 * 1024;
+
+/// What decides how large maps are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizing<'a> {
+    /// Possible CPUs.
+    pub cpus: usize,
+    /// The histograms' scale.
+    pub scale: Scale,
+    /// The signals that are on, by name.
+    pub signals: &'a [&'static str],
+    /// Workloads with slots of their own; `None` where nothing is told apart by workload.
+    pub workloads: Option<u16>,
+}
+
+impl Sizing<'_> {
+    fn on(&self, signal: &str) -> bool {
+        self.signals.contains(&signal)
+    }
+
+    /// Slots, those of the node and of the overflow included.
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        self.workloads.map_or(0, |limit| usize::from(limit) + usize::from(Slot::FIRST.0))
+    }
+
+    /// Where workloads' latency histograms lie.
+    #[must_use]
+    pub const fn by_workload(&self) -> ByWorkload {
+        let shards = self.cpus.next_power_of_two();
+        let shards = if shards > MAX_SHARDS { MAX_SHARDS } else { shards };
+        ByWorkload { shards, shared: self.cpus > shards, histogram: 1 + self.scale.slots() }
+    }
+
+    /// Bytes of all maps.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        MAPS.iter().map(|map| map.bytes(self)).sum()
+    }
+}
+
+/// How workloads' histograms lie in `WORKLOAD_LATENCY`: by slot, then by shard, then by path, each a sum and its slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByWorkload {
+    /// A power of two; CPU `n` writes to shard `n % shards`.
+    pub shards: usize,
+    /// Whether several CPUs write to a shard.
+    pub shared: bool,
+    /// Words of one histogram.
+    pub histogram: usize,
+}
+
+impl ByWorkload {
+    /// Words of a slot.
+    #[must_use]
+    pub const fn slot(&self) -> usize {
+        self.shards * PATHS * self.histogram
+    }
+}
+
+/// A map whose size depends on the machine and the settings.
+pub struct PlannedMap {
+    /// The map's symbol.
+    pub name: &'static str,
+    entry: usize,
+    entries: fn(&Sizing<'_>) -> usize,
+}
+
+impl PlannedMap {
+    /// Bytes of kernel memory.
+    #[must_use]
+    pub fn bytes(&self, sizing: &Sizing<'_>) -> usize {
+        self.entry * self.entries(sizing)
+    }
+
+    /// Entries, at least one: the kernel wants it so. Of a ring bytes.
+    #[must_use]
+    pub fn entries(&self, sizing: &Sizing<'_>) -> usize {
+        (self.entries)(sizing).max(1)
+    }
+}
+
+/// Every such map.
+pub static MAPS: [PlannedMap; 6] = [
+    PlannedMap {
+        name: "LATENCY",
+        entry: size_of::<LatencyCells>(),
+        entries: |sizing| if sizing.on("latency") { sizing.cpus } else { 0 },
+    },
+    PlannedMap {
+        name: "WORKLOAD_LATENCY",
+        entry: size_of::<u64>(),
+        entries: |sizing| if sizing.on("latency") { sizing.slots() * sizing.by_workload().slot() } else { 0 },
+    },
+    PlannedMap {
+        name: "SOFTIRQ",
+        entry: size_of::<SoftirqCells>(),
+        entries: |sizing| if sizing.on("network_cpu") || sizing.on("softirq_wait") { sizing.cpus } else { 0 },
+    },
+    PlannedMap {
+        name: "OWNERS",
+        entry: size_of::<OwnerEntry>(),
+        entries: |sizing| sizing.workloads.map_or(0, |_| OWNERS),
+    },
+    PlannedMap {
+        name: "OWNER_LOSSES",
+        entry: size_of::<OwnerCells>(),
+        entries: |sizing| sizing.workloads.map_or(0, |_| sizing.cpus),
+    },
+    PlannedMap { name: "CGROUPS", entry: 1, entries: |sizing| sizing.workloads.map_or(SMALLEST_RING, |_| RING) },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn sizing(cpus: usize, workloads: u16, scale: u8) -> Sizing<'static> {
+        let scale = Scale::new(scale).expect("a scale");
+        Sizing { cpus, scale, signals: &["latency", "network_cpu", "softirq_wait"], workloads: Some(workloads) }
+    }
+
+    #[test]
+    fn a_hundred_workloads_on_64_cpus_take_64_mib_at_most() {
+        assert!(sizing(64, 100, 2).bytes() < 64 * MIB, "{}", sizing(64, 100, 2).bytes());
+        assert!(sizing(64, 100, 3).bytes() < 64 * MIB, "{}", sizing(64, 100, 3).bytes());
+        assert!(sizing(64, 256, 2).bytes() < 64 * MIB, "{}", sizing(64, 256, 2).bytes());
+    }
+
+    #[test]
+    fn shards_are_as_many_as_cpus_and_sixteen_at_most() {
+        let shards = |cpus| sizing(cpus, 1, 2).by_workload();
+        assert_eq!([1, 2, 3, 16, 17, 256].map(|cpus| shards(cpus).shards), [1, 2, 4, 16, 16, 16]);
+        assert_eq!([1, 2, 3, 16, 17, 256].map(|cpus| shards(cpus).shared), [false, false, false, false, true, true]);
+    }
+
+    #[test]
+    fn what_is_off_takes_nothing_but_the_smallest_map() {
+        let off = Sizing { cpus: 64, scale: Scale::new(2).expect("a scale"), signals: &[], workloads: None };
+        assert_eq!(off.bytes(), SMALLEST_RING);
+        assert!(MAPS.iter().all(|map| map.entries(&off) > 0));
+    }
+}
