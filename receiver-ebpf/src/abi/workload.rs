@@ -1,8 +1,8 @@
 //! Whose a measurement is, as both sides know it: slots, the table that leads to them, and what the kernel tells of cgroups.
 
-use core::mem::{offset_of, size_of};
+use core::mem::size_of;
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 /// The place of a workload in every table that is kept by workload. User space assigns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -28,20 +28,28 @@ pub mod ownership {
     pub const CPU: u32 = 2;
 }
 
-/// An entry of the table from owners to slots. `key` is a cgroup's id, or a network namespace's inode with [`NAMESPACE`]
-/// set; zero where the entry is free. User space writes the slot before the key and never changes either while the key
-/// stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, Immutable, IntoBytes, KnownLayout)]
-#[repr(C)]
-pub struct OwnerEntry {
-    /// Who.
-    pub key: u64,
-    /// Its slot.
-    pub slot: u64,
+/// Set in the key of a network namespace, whose inode takes the low 32 bits. A cgroup's key is its id: a number of 31 bits
+/// that wraps, with the count of wraps above it (`kernfs_new_node`, 5.5 and later), which does not get this far.
+pub const NAMESPACE: u64 = 1 << 47;
+
+/// Bits of a key. An entry of the table from owners to slots is one word, so that it is never seen half written: the key,
+/// and the slot in the bits below it; zero where the entry is free.
+pub const KEY_BITS: u32 = 48;
+/// Bits of the slot in an entry.
+pub const SLOT_BITS: u32 = 16;
+
+/// An entry of the table.
+#[must_use]
+pub const fn entry(key: u64, slot: Slot) -> u64 {
+    key << SLOT_BITS | slot.0 as u64
 }
 
-/// Set in the key of a network namespace. Cgroup ids count up from one and never get there.
-pub const NAMESPACE: u64 = 1 << 63;
+/// The slot that an entry has for a key; `None` of another key's.
+#[must_use]
+#[inline(always)]
+pub const fn slot_of(entry: u64, key: u64) -> Option<Slot> {
+    if entry >> SLOT_BITS == key { Some(Slot(entry as u16)) } else { None }
+}
 
 /// log2 of the entries of the table.
 const OWNER_BITS: u32 = 14;
@@ -118,8 +126,8 @@ pub struct CgroupEvent {
 }
 
 const _: () = {
-    assert!(size_of::<OwnerEntry>() == 16);
-    assert!(offset_of!(OwnerEntry, slot) == 8);
+    assert!(KEY_BITS + SLOT_BITS == u64::BITS);
+    assert!(NAMESPACE < 1 << KEY_BITS);
     assert!(size_of::<OwnerCells>() == 8 * (OWNER_LOSSES + 1));
     assert!(size_of::<CgroupEvent>() == 16 + PATH_BYTES);
 };

@@ -9,7 +9,7 @@ use aya_ebpf::{
     macros::map,
     maps::Array,
 };
-use undercurrent_ebpf::abi::workload::{NAMESPACE, OwnerCells, OwnerEntry, OwnerLoss, Slot, ownership, places};
+use undercurrent_ebpf::abi::workload::{NAMESPACE, OwnerCells, OwnerLoss, Slot, ownership, places, slot_of};
 
 use super::{
     cells::{self, ByCpu, MMAPABLE},
@@ -32,7 +32,7 @@ static STORAGE: u32 = 0;
 
 /// From owners to slots.
 #[map]
-static OWNERS: Array<OwnerEntry> = Array::with_max_entries(1, MMAPABLE);
+static OWNERS: Array<u64> = Array::with_max_entries(1, MMAPABLE);
 
 /// What stands with the node for want of knowledge.
 #[map]
@@ -88,8 +88,7 @@ pub fn slot(owner: u64) -> Slot {
 
 #[inline(always)]
 fn slot_at(place: u32, owner: u64) -> Option<Slot> {
-    let entry = OWNERS.get(place)?;
-    (entry.key == owner).then_some(Slot(entry.slot as u16))
+    slot_of(*OWNERS.get(place)?, owner)
 }
 
 /// The cgroup that the current task belongs to.

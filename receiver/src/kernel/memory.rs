@@ -5,7 +5,7 @@ use std::mem::size_of;
 use undercurrent_ebpf::abi::{
     latency::{LatencyCells, PATHS},
     softirq::SoftirqCells,
-    workload::{OWNERS, OwnerCells, OwnerEntry, Slot},
+    workload::{OWNERS, OwnerCells, Slot},
 };
 
 use crate::telemetry::Scale;
@@ -116,7 +116,7 @@ pub static MAPS: [PlannedMap; 6] = [
     },
     PlannedMap {
         name: "OWNERS",
-        entry: size_of::<OwnerEntry>(),
+        entry: size_of::<u64>(),
         entries: |sizing| sizing.workloads.map_or(0, |_| OWNERS),
     },
     PlannedMap {

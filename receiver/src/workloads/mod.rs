@@ -4,6 +4,9 @@
 mod cgroup;
 mod identity;
 mod metadata;
+mod registry;
+mod slots;
+mod table;
 
 use std::sync::Arc;
 
@@ -29,6 +32,28 @@ pub fn hooks(ownership: Ownership) -> Vec<&'static Hook> {
     }
 }
 
+/// A cgroup that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cgroup {
+    /// Its id.
+    pub id: CgroupId,
+    /// Its path.
+    pub path: CgroupPath,
+}
+
+/// How far a workload is. Its slot is free after the last stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Its cgroup is there.
+    Present,
+    /// Its cgroup is no more, and no snapshot was taken since.
+    Gone,
+    /// The snapshot of this time has its last totals.
+    Final(UnixNanos),
+    /// Its last totals are delivered; the snapshot of this time says that there will be no more.
+    Expiring(Option<UnixNanos>),
+}
+
 /// Something that measurements belong to, and that is not the node as a whole.
 #[derive(Clone, Debug)]
 pub struct Workload {
@@ -44,6 +69,10 @@ pub struct Workload {
     pub start: UnixNanos,
     /// What is said of it.
     pub resource: Arc<Resource>,
+    /// How far it is.
+    pub stage: Stage,
+    /// The network namespace that it has to itself, or shares with those that came later.
+    pub namespace: Option<u32>,
 }
 
 /// Every workload on this node.

@@ -1,0 +1,200 @@
+//! The table from owners to slots, which programs look into.
+//!
+//! Every key stands in one of two places, so that a program finds it, or knows that it is not there, with two loads:
+//! cuckoo hashing (Pagh and Rodler 2004). An entry is one word and is written at once; a key on its way from one place to
+//! the other stands in both for a moment.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use undercurrent_ebpf::abi::workload::{KEY_BITS, OWNERS, SLOT_BITS, Slot, entry, places, slot_of};
+
+use crate::kernel::maps::Words;
+
+/// Keys that the table is filled with at most. Up to half of its entries, a free place is found almost always, and within
+/// a few moves.
+pub const CAPACITY: usize = OWNERS / 2;
+/// Keys that may be moved to make room for one.
+const MOVES: usize = 64;
+
+/// Words that hold the table: the kernel's map, or a test's.
+pub trait Table {
+    /// All entries.
+    fn entries(&self) -> &[AtomicU64];
+}
+
+impl Table for Words {
+    fn entries(&self) -> &[AtomicU64] {
+        self.slice(0..self.count())
+    }
+}
+
+/// Keys and their slots.
+pub struct Owners<T> {
+    table: T,
+    keys: usize,
+}
+
+/// A key found no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoRoom {
+    /// The table is full.
+    #[error("the table of {CAPACITY} cgroups and network namespaces is full")]
+    Full,
+    /// The key has too many bits.
+    #[error("a cgroup's id has more than {KEY_BITS} bits")]
+    TooLong,
+}
+
+impl<T: Table> Owners<T> {
+    /// An empty table.
+    pub fn new(table: T) -> Self {
+        Self { table, keys: 0 }
+    }
+
+    /// What holds the table.
+    #[cfg(test)]
+    pub fn table(&self) -> &T {
+        &self.table
+    }
+
+    /// Keys in the table.
+    pub fn len(&self) -> usize {
+        self.keys
+    }
+
+    /// The slot of a key, as a program finds it.
+    #[cfg(test)]
+    fn slot(&self, key: u64) -> Option<Slot> {
+        places(key).into_iter().find_map(|place| slot_of(self.load(place), key))
+    }
+
+    /// Gives a key a slot, or another one.
+    ///
+    /// # Errors
+    /// Where there is no room; programs then do not know the key.
+    pub fn set(&mut self, key: u64, slot: Slot) -> Result<(), NoRoom> {
+        if key == 0 || key >> KEY_BITS != 0 {
+            return Err(NoRoom::TooLong);
+        }
+        if let Some(place) = self.find(key) {
+            self.store(place, entry(key, slot));
+            return Ok(());
+        }
+        if self.keys >= CAPACITY {
+            return Err(NoRoom::Full);
+        }
+        let place = self.make_room(key)?;
+        self.store(place, entry(key, slot));
+        self.keys += 1;
+        Ok(())
+    }
+
+    /// Takes a key out.
+    pub fn remove(&mut self, key: u64) {
+        if let Some(place) = self.find(key) {
+            self.store(place, 0);
+            self.keys -= 1;
+        }
+    }
+
+    fn find(&self, key: u64) -> Option<u32> {
+        places(key).into_iter().find(|place| slot_of(self.load(*place), key).is_some() && key != 0)
+    }
+
+    /// A free place for a key. Where both are taken, keys are moved to their other places along a path that ends at a free
+    /// one, from its end, so that none is ever missing.
+    fn make_room(&self, key: u64) -> Result<u32, NoRoom> {
+        let [better, other] = places(key);
+        if let Some(free) = [better, other].into_iter().find(|place| self.load(*place) == 0) {
+            return Ok(free);
+        }
+        let mut path = vec![better];
+        while path.len() <= MOVES {
+            let last = *path.last().unwrap_or(&better);
+            let next = self.alternative(last);
+            if path.contains(&next) {
+                break;
+            }
+            path.push(next);
+            if self.load(next) == 0 {
+                for step in path.windows(2).rev() {
+                    self.store(step[1], self.load(step[0]));
+                }
+                return Ok(better);
+            }
+        }
+        Err(NoRoom::Full)
+    }
+
+    /// The other place of the key that stands at one.
+    fn alternative(&self, place: u32) -> u32 {
+        let [better, other] = places(self.load(place) >> SLOT_BITS);
+        if better == place { other } else { better }
+    }
+
+    fn load(&self, place: u32) -> u64 {
+        self.table.entries()[place as usize].load(Ordering::Relaxed)
+    }
+
+    fn store(&self, place: u32, entry: u64) {
+        self.table.entries()[place as usize].store(entry, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    pub(super) struct Fake(Vec<AtomicU64>);
+
+    impl Table for Fake {
+        fn entries(&self) -> &[AtomicU64] {
+            &self.0
+        }
+    }
+
+    fn empty() -> Owners<Fake> {
+        Owners::new(Fake((0..OWNERS).map(|_| AtomicU64::new(0)).collect()))
+    }
+
+    proptest! {
+        #[test]
+        fn every_key_is_found_with_its_slot_and_no_other(
+            changes in prop::collection::vec((1_u64..2000, 0_u16..300, prop::bool::weighted(0.3)), 0..3000),
+            spread in prop_oneof![Just(1_u64), Just(4096), Just(OWNERS as u64), Just(1 << 31)],
+        ) {
+            let (mut owners, mut model) = (empty(), BTreeMap::new());
+            for (key, slot, removed) in changes {
+                let key = key * spread;
+                if removed {
+                    owners.remove(key);
+                    model.remove(&key);
+                } else {
+                    owners.set(key, Slot(slot)).map_err(|error| TestCaseError::fail(error.to_string()))?;
+                    model.insert(key, Slot(slot));
+                }
+            }
+            prop_assert_eq!(owners.len(), model.len());
+            for key in (1..2000).map(|key| key * spread) {
+                prop_assert_eq!(owners.slot(key), model.get(&key).copied(), "{}", key);
+            }
+        }
+    }
+
+    #[test]
+    fn a_table_half_full_takes_ids_in_sequence_and_refuses_beyond() {
+        let mut owners = empty();
+        let keys = 1_000_000..1_000_000 + CAPACITY as u64;
+        for key in keys.clone() {
+            owners.set(key, Slot(7)).expect("room");
+        }
+        assert_eq!(owners.set(1, Slot(7)), Err(NoRoom::Full));
+        assert!(keys.into_iter().all(|key| owners.slot(key) == Some(Slot(7))));
+        assert_eq!(owners.set(1 << KEY_BITS, Slot(7)), Err(NoRoom::TooLong));
+        assert_eq!(owners.set(0, Slot(7)), Err(NoRoom::TooLong));
+    }
+}
