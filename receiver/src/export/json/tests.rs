@@ -12,7 +12,7 @@ use crate::{
         Outputs,
         testing::{DURATION, HOOK, LOST, after, histogram, lost, node, point, snapshots},
     },
-    telemetry::{Attributes, Data, Metric},
+    telemetry::{Attributes, Data, Metric, ResourceMetrics},
 };
 
 fn small() -> Snapshot {
@@ -37,6 +37,17 @@ fn lines_are_what_the_specification_says() -> io::Result<()> {
     assert_eq!(text.matches('\n').count(), 1);
     let value: Value = serde_json::from_str(&text)?;
     insta::assert_snapshot!(serde_json::to_string_pretty(&value)?.replace(env!("CARGO_PKG_VERSION"), "VERSION"));
+    Ok(())
+}
+
+#[test]
+fn the_end_of_a_series_is_a_line_without_a_value() -> io::Result<()> {
+    let mut bytes = Vec::new();
+    let snapshot = small();
+    let resources = snapshot.resources.iter().map(ResourceMetrics::expired).collect();
+    assert_eq!(write_lines(&Snapshot { resources, ..snapshot }, &mut bytes)?, 3);
+    let value: Value = serde_json::from_slice(&bytes)?;
+    insta::assert_snapshot!(serde_json::to_string_pretty(&value["resourceMetrics"][0]["scopeMetrics"][0]["metrics"])?);
     Ok(())
 }
 
