@@ -115,7 +115,7 @@ async fn a_file_is_emptied_and_holds_what_was_published() -> Result<(), Box<dyn 
     fs::write(&path, "old content\n")?;
     let totals = finish(open(Target::File(path.clone()))?, &[small()]).await;
     assert_eq!((totals.points, totals.dropped_snapshots, totals.failures.len()), (3, 0, 0));
-    assert!(totals.last_duration.is_some());
+    assert_eq!((totals.last_duration.is_some(), totals.settled), (true, Some(after(10))));
     let mut expected = Vec::new();
     write_lines(&small(), &mut expected)?;
     assert_eq!(fs::read(&path)?, expected);
@@ -146,7 +146,7 @@ async fn a_full_disk_is_counted_and_ends_nothing() -> Result<(), Box<dyn std::er
     outputs.shutdown(Duration::from_secs(20)).await;
     let totals = statistics.totals();
     assert_eq!(totals.failures.get("no_space"), Some(&1));
-    assert_eq!((totals.points, totals.last_duration), (0, None));
+    assert_eq!((totals.points, totals.last_duration, totals.settled), (0, None, None));
     Ok(())
 }
 
@@ -184,6 +184,41 @@ impl Sink for Small {
     fn start(&mut self) -> io::Result<u64> {
         Ok(self.bytes.len() as u64)
     }
+}
+
+/// A file that takes nothing.
+struct Broken(ErrorKind);
+
+impl Write for Broken {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(self.0.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Sink for Broken {
+    fn rewind_to(&mut self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn start(&mut self) -> io::Result<u64> {
+        Ok(0)
+    }
+}
+
+#[tokio::test]
+async fn only_a_lack_of_space_holds_what_was_not_written() -> io::Result<()> {
+    for (kind, settled) in [(ErrorKind::QuotaExceeded, None), (ErrorKind::Other, Some(after(10)))] {
+        let statistics = Statistics::new("json");
+        let lines =
+            Lines { name: "broken".to_owned(), sink: Broken(kind), torn: false, statistics: statistics.clone() };
+        let output = Output::in_thread(statistics, move |inbox| lines.run(inbox))?;
+        assert_eq!(finish(output, &[small()]).await.settled, settled, "{kind}");
+    }
+    Ok(())
 }
 
 #[test]
