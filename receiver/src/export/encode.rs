@@ -3,14 +3,18 @@
 use opentelemetry_proto::tonic::{
     common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value},
     metrics::v1::{
-        AggregationTemporality, ExponentialHistogram, ExponentialHistogramDataPoint, Gauge, Metric, NumberDataPoint,
-        ResourceMetrics, ScopeMetrics, Sum, exponential_histogram_data_point::Buckets, metric, number_data_point,
+        AggregationTemporality, DataPointFlags, ExponentialHistogram, ExponentialHistogramDataPoint, Gauge, Metric,
+        NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum, exponential_histogram_data_point::Buckets, metric,
+        number_data_point,
     },
     resource::v1::Resource,
 };
 use prost::Message;
 
 use crate::telemetry::{self, Attributes, Data, Descriptor, Instrument, Point, SCHEMA_URL, SCOPE, UnixNanos, Value};
+
+/// The flags of a point whose series is over.
+const NO_RECORDED_VALUE: u32 = DataPointFlags::NoRecordedValueMask as u32;
 
 /// A point as it goes on the wire.
 pub(super) enum WirePoint {
@@ -25,9 +29,13 @@ impl WirePoint {
             (Data::Histogram(histogram), Instrument::ExponentialHistogram) => {
                 return Some(Self::Histogram(histogram_point(point, histogram, time)));
             }
+            (Data::NoRecordedValue, Instrument::ExponentialHistogram) => {
+                return Some(Self::Histogram(histogram_end(point, time)));
+            }
             (_, Instrument::ExponentialHistogram) | (Data::Histogram(_), _) => return None,
-            (Data::Integer(number), _) => number_data_point::Value::AsInt(*number),
-            (Data::Double(number), _) if number.is_finite() => number_data_point::Value::AsDouble(*number),
+            (Data::NoRecordedValue, _) => None,
+            (Data::Integer(number), _) => Some(number_data_point::Value::AsInt(*number)),
+            (Data::Double(number), _) if number.is_finite() => Some(number_data_point::Value::AsDouble(*number)),
             (Data::Double(_), _) => return None,
         };
         Some(Self::Number(NumberDataPoint {
@@ -35,7 +43,8 @@ impl WirePoint {
             // A gauge says nothing about the time before it was read.
             start_time_unix_nano: if descriptor.instrument == Instrument::Gauge { 0 } else { point.start.0 },
             time_unix_nano: time.0,
-            value: Some(value),
+            flags: if value.is_none() { NO_RECORDED_VALUE } else { 0 },
+            value,
             ..Default::default()
         }))
     }
@@ -76,6 +85,16 @@ fn histogram_point(
         zero_count: histogram.zero_count,
         positive: Some(Buckets { offset: histogram.offset, bucket_counts: histogram.buckets.clone() }),
         zero_threshold: histogram.zero_threshold,
+        ..Default::default()
+    }
+}
+
+fn histogram_end(point: &Point, time: UnixNanos) -> ExponentialHistogramDataPoint {
+    ExponentialHistogramDataPoint {
+        attributes: key_values(&point.attributes),
+        start_time_unix_nano: point.start.0,
+        time_unix_nano: time.0,
+        flags: NO_RECORDED_VALUE,
         ..Default::default()
     }
 }
@@ -187,6 +206,39 @@ mod tests {
         let Some(Wire::Gauge(gauge)) = data(&HOOK, Data::Double(1.5)) else { panic!("not a gauge") };
         assert_eq!(gauge.data_points[0].start_time_unix_nano, 0);
         assert_eq!(gauge.data_points[0].value, Some(number_data_point::Value::AsDouble(1.5)));
+    }
+
+    #[test]
+    fn the_end_of_a_series_has_its_attributes_and_times_and_no_value() {
+        for descriptor in [&LOST, &THREADS, &HOOK] {
+            let Some(Wire::Sum(Sum { data_points, .. }) | Wire::Gauge(Gauge { data_points })) =
+                data(descriptor, Data::NoRecordedValue)
+            else {
+                panic!("not numbers");
+            };
+            let point = &data_points[0];
+            assert_eq!((point.value, point.flags, point.attributes.len()), (None, 1, 3), "{}", descriptor.name);
+            let start = if descriptor.instrument == Instrument::Gauge { 0 } else { START.0 };
+            assert_eq!((point.start_time_unix_nano, point.time_unix_nano), (start, after(10).0));
+        }
+        let Some(Wire::ExponentialHistogram(metric)) = data(&DURATION, Data::NoRecordedValue) else {
+            panic!("not an exponential histogram");
+        };
+        let point = &metric.data_points[0];
+        assert_eq!((point.count, point.sum, &point.positive, &point.negative), (0, None, &None, &None));
+        assert_eq!((point.flags, point.attributes.len()), (1, 3));
+        assert_eq!((point.start_time_unix_nano, point.time_unix_nano), (START.0, after(10).0));
+    }
+
+    #[test]
+    fn what_is_recorded_has_no_flags() {
+        let Some(Wire::Sum(sum)) = data(&LOST, Data::Integer(0)) else { panic!("not a sum") };
+        assert_eq!(sum.data_points[0].flags, 0);
+        let Some(Wire::ExponentialHistogram(metric)) = data(&DURATION, Data::Histogram(histogram(0, vec![], 0.0)))
+        else {
+            panic!("not an exponential histogram");
+        };
+        assert_eq!(metric.data_points[0].flags, 0);
     }
 
     #[test]

@@ -40,6 +40,11 @@ impl Mailbox {
         !matches!(self.bell.try_send(()), Err(TrySendError::Closed(())))
     }
 
+    /// Whether nobody takes any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.bell.is_closed()
+    }
+
     /// Completes when nobody takes any more.
     pub(super) async fn closed(&self) {
         self.bell.closed().await;

@@ -8,7 +8,7 @@ use super::{
     Statistics,
     mailbox::{Inbox, Mailbox, mailbox},
 };
-use crate::telemetry::Snapshot;
+use crate::telemetry::{Snapshot, UnixNanos};
 
 /// A running output. Its kind is known only to whoever opened it.
 pub struct Output {
@@ -78,6 +78,18 @@ impl Outputs {
         if self.running.is_empty() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
+    /// The time up to which every output has settled the snapshots it was handed; zero while one of them has settled none.
+    ///
+    /// Whatever stood in a snapshot of that time has reached every receiver that would take it. A receiver that is away
+    /// holds the time back, and so does a full disk. One that refuses a snapshot for good does not, since it may refuse all
+    /// that follow, nor does an output that has ended; with no output left everything is settled.
+    #[must_use]
+    pub fn delivered(&self) -> UnixNanos {
+        let running = self.running.iter().filter(|output| !output.mailbox.is_closed());
+        let settled = running.map(|output| output.statistics.totals().settled.unwrap_or(UnixNanos(0)));
+        settled.min().unwrap_or(UnixNanos(u64::MAX))
+    }
+
     /// Completes when no output is left, so that the end of the last one need not wait for the next tick. Cancel safe.
     pub async fn ended(&self) {
         for output in &self.running {
@@ -107,5 +119,74 @@ impl Outputs {
                 tracing::warn!(output, "the last snapshot did not get out within {deadline:?} and is lost");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::export::testing::{after, lost};
+
+    const NOTHING: UnixNanos = UnixNanos(0);
+    const EVERYTHING: UnixNanos = UnixNanos(u64::MAX);
+
+    /// An output that settles what it gets, for as long as it gets snapshots before `end`.
+    fn settling_until(end: UnixNanos) -> Output {
+        let statistics = Statistics::new("settling");
+        let counted = statistics.clone();
+        Output::in_task(statistics, move |mut inbox| async move {
+            while let Some(snapshot) = inbox.next().await.filter(|snapshot| snapshot.time < end) {
+                counted.settled(snapshot.time);
+            }
+        })
+    }
+
+    /// An output that takes snapshots and settles none.
+    fn holding() -> Output {
+        Output::in_task(Statistics::new("holding"), |mut inbox| async move { while inbox.next().await.is_some() {} })
+    }
+
+    async fn reached(outputs: &Outputs, time: UnixNanos) {
+        let reached = async {
+            while outputs.delivered() != time {
+                tokio::task::yield_now().await;
+            }
+        };
+        let reached = tokio::time::timeout(Duration::from_secs(20), reached).await;
+        assert!(reached.is_ok(), "{:?} instead of {time:?}", outputs.delivered());
+    }
+
+    #[tokio::test]
+    async fn the_slowest_output_says_what_is_delivered() {
+        let mut outputs = Outputs::new(vec![settling_until(EVERYTHING), settling_until(after(2))]);
+        assert_eq!(outputs.delivered(), NOTHING);
+        assert!(outputs.publish(&lost(1, after(1))).is_continue());
+        reached(&outputs, after(1)).await;
+        // The second output ends with this snapshot and holds back nothing any more, before the next one is published.
+        assert!(outputs.publish(&lost(1, after(2))).is_continue());
+        reached(&outputs, after(2)).await;
+        assert!(outputs.publish(&lost(1, after(3))).is_continue());
+        reached(&outputs, after(3)).await;
+    }
+
+    #[tokio::test]
+    async fn an_output_that_settles_nothing_holds_everything_until_it_ends() {
+        let mut outputs = Outputs::new(vec![settling_until(EVERYTHING), holding()]);
+        assert!(outputs.publish(&lost(1, after(1))).is_continue());
+        let first = outputs.statistics().remove(0);
+        while first.totals().settled.is_none() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(outputs.delivered(), NOTHING);
+        outputs.running.pop();
+        assert_eq!(outputs.delivered(), after(1));
+    }
+
+    #[tokio::test]
+    async fn without_outputs_everything_is_delivered() {
+        assert_eq!(Outputs::new(Vec::new()).delivered(), EVERYTHING);
+        let mut outputs = Outputs::new(vec![settling_until(NOTHING)]);
+        assert!(outputs.publish(&lost(1, after(1))).is_continue());
+        reached(&outputs, EVERYTHING).await;
     }
 }

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use crate::telemetry::Delivery;
+use crate::telemetry::{Delivery, UnixNanos};
 
 /// A handle on an output's totals, cheap to clone; the output goes on counting behind it.
 #[derive(Clone, Debug)]
@@ -41,6 +41,10 @@ impl Statistics {
 
     pub(super) fn delivered(&self, duration: Duration) {
         self.lock().last_duration = Some(duration);
+    }
+
+    pub(super) fn settled(&self, time: UnixNanos) {
+        self.lock().settled = Some(time);
     }
 
     pub(super) fn failed(&self, reason: &'static str) {

@@ -116,6 +116,10 @@ pub(super) fn lost(points: i64, time: UnixNanos) -> Arc<Snapshot> {
 }
 
 fn data(instrument: Instrument) -> BoxedStrategy<Data> {
+    prop_oneof![9 => recorded(instrument), 1 => Just(Data::NoRecordedValue)].boxed()
+}
+
+fn recorded(instrument: Instrument) -> BoxedStrategy<Data> {
     match instrument {
         Instrument::ExponentialHistogram => {
             (any::<i8>(), prop::collection::vec(0..u64::MAX / 1000, 0..40), 0.0..1e9, any::<u32>())

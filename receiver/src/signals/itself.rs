@@ -43,7 +43,7 @@ pub static LOST: Descriptor = Descriptor {
     description: "Events that were seen but could not be measured, by reason.",
     instrument: Instrument::Counter,
     attributes: &[
-        key(SIGNAL, &["latency", "softirq_wait", "network_cpu", "itself"]),
+        key(SIGNAL, &["latency", "softirq_wait", "itself"]),
         key(REASON, REASONS),
         key("undercurrent.network.layer", &["of a packet"]),
         key("network.transport", &["of a packet"]),

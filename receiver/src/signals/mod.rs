@@ -12,9 +12,11 @@ mod status;
 
 use std::io;
 
+use undercurrent_ebpf::abi::softirq::SoftirqCells;
+
 use crate::{
     config::Signals as Settings,
-    kernel::{Kernel, KernelError, hooks::Hook, host::Host},
+    kernel::{Kernel, KernelError, hooks::Hook, host::Host, maps::ByCpu},
     telemetry::{Descriptor, Readings, UnixNanos},
     workloads::Workloads,
 };
@@ -61,6 +63,16 @@ pub struct Opening<'a> {
     pub settings: &'a Settings,
     /// Since when cells count.
     pub start: UnixNanos,
+}
+
+impl Opening<'_> {
+    /// What programs keep of the network softirqs.
+    ///
+    /// # Errors
+    /// Where the map cannot be mapped.
+    fn softirqs(&self) -> Result<ByCpu<SoftirqCells>, KernelError> {
+        self.kernel.by_cpu("SOFTIRQ")
+    }
 }
 
 /// What a caveat of this host takes from a signal.

@@ -41,7 +41,7 @@ struct NetworkCpu {
 
 fn open(opening: &Opening<'_>) -> Result<Box<dyn Signal>, OpenError> {
     Ok(Box::new(NetworkCpu {
-        cells: opening.kernel.by_cpu("SOFTIRQ")?,
+        cells: opening.softirqs()?,
         per_cpu: opening.settings.network_cpu.per_cpu,
         start: opening.start,
     }))

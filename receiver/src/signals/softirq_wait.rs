@@ -47,7 +47,7 @@ struct SoftirqWait {
 
 fn open(opening: &Opening<'_>) -> Result<Box<dyn Signal>, OpenError> {
     Ok(Box::new(SoftirqWait {
-        cells: opening.kernel.by_cpu("SOFTIRQ")?,
+        cells: opening.softirqs()?,
         scale: opening.settings.latency.scale,
         start: opening.start,
     }))

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use super::UnixNanos;
+
 /// What one output did since it was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Delivery {
@@ -13,6 +15,9 @@ pub struct Delivery {
     pub rejected_points: u64,
     /// Snapshots given up for a newer one, or at the end.
     pub dropped_snapshots: u64,
+    /// Time of the newest snapshot that is settled: delivered, or refused for good. One that a newer one replaced, or that
+    /// the receiver may take at a later try, is not.
+    pub settled: Option<UnixNanos>,
     /// Time spent on the last snapshot delivered, without the waits between tries.
     pub last_duration: Option<Duration>,
 }

@@ -24,6 +24,8 @@ pub enum Data {
     Double(f64),
     /// A distribution.
     Histogram(ExponentialHistogram),
+    /// The data model's "no recorded value": the series is over, and whoever keeps it need not wait for more.
+    NoRecordedValue,
 }
 
 /// One measurement with its attributes.
@@ -46,6 +48,19 @@ pub struct Metric {
     pub points: Vec<Point>,
 }
 
+impl Metric {
+    /// The end of every series of this metric: the same points since the same starts, with [`Data::NoRecordedValue`].
+    #[must_use]
+    pub fn expired(&self) -> Self {
+        let end = |point: &Point| Point {
+            attributes: point.attributes.clone(),
+            start: point.start,
+            data: Data::NoRecordedValue,
+        };
+        Self { descriptor: self.descriptor, points: self.points.iter().map(end).collect() }
+    }
+}
+
 /// The metrics of one resource.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResourceMetrics {
@@ -55,11 +70,52 @@ pub struct ResourceMetrics {
     pub metrics: Vec<Metric>,
 }
 
+impl ResourceMetrics {
+    /// What is said once of a resource that is over, after its last totals: [`Metric::expired`] of each metric.
+    #[must_use]
+    pub fn expired(&self) -> Self {
+        Self { resource: Arc::clone(&self.resource), metrics: self.metrics.iter().map(Metric::expired).collect() }
+    }
+}
+
 /// Everything measured at one moment: one timestamp for all points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     /// When.
     pub time: UnixNanos,
-    /// What, by resource.
+    /// What, by resource, the node's first.
     pub resources: Vec<ResourceMetrics>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::{Instrument, View};
+
+    static DESCRIPTOR: Descriptor = Descriptor {
+        name: "undercurrent.cpu.time",
+        unit: "s",
+        description: "CPU time.",
+        instrument: Instrument::Counter,
+        attributes: &[],
+        view: View::Section,
+    };
+
+    #[test]
+    fn what_expires_keeps_everything_but_its_values() {
+        let point = |cpu: i64, start, data| Point { attributes: Attributes::new().with("cpu", cpu), start, data };
+        let points = |values: [Data; 2]| {
+            let [one, other] = values;
+            vec![point(0, UnixNanos(5), one), point(1, UnixNanos(7), other)]
+        };
+        let resource = Arc::new(Resource { attributes: Attributes::new().with("container.name", "web") });
+        let of = |values| ResourceMetrics {
+            resource: Arc::clone(&resource),
+            metrics: vec![Metric { descriptor: &DESCRIPTOR, points: points(values) }],
+        };
+        let last = of([Data::Integer(3), Data::Double(0.5)]);
+        let end = of([Data::NoRecordedValue, Data::NoRecordedValue]);
+        assert_eq!(last.expired(), end);
+        assert_eq!(end.expired(), end);
+    }
 }

@@ -102,9 +102,19 @@ pub struct Point<V> {
     /// When it was read, in nanoseconds since 1970.
     #[serde(default, deserialize_with = "integer")]
     pub time_unix_nano: u64,
+    /// Bit 0: no value was recorded.
+    #[serde(default)]
+    pub flags: u32,
     /// What was measured.
     #[serde(flatten)]
     pub value: V,
+}
+
+impl<V> Point<V> {
+    /// Whether it says that its series is over, and so has no value.
+    pub fn is_end(&self) -> bool {
+        self.flags & 1 == 1
+    }
 }
 
 /// A number, whole or not.

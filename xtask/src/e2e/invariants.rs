@@ -1,6 +1,6 @@
 //! What must hold of everything that the sidecar sends, whatever it measured.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{bail, ensure};
 
@@ -15,7 +15,8 @@ type Series = (Attributes, String, Attributes);
 /// Checks the requests of one run of the sidecar, in the order they came:
 /// - all points of a request have one timestamp, later than the request's before it;
 /// - sums and histograms are cumulative, and no start time changes or lies after its point;
-/// - counters, sums and buckets never fall; a histogram's buckets add up to its count, and its zero bucket has a bound.
+/// - counters, sums and buckets never fall; a histogram's buckets add up to its count, and its zero bucket has a bound;
+/// - a point has a value unless it says that its series is over, and then none has one after it.
 pub fn check(requests: &[Request]) -> anyhow::Result<()> {
     let mut seen = Seen::default();
     for (index, request) in requests.iter().enumerate() {
@@ -38,6 +39,7 @@ struct Seen {
     starts: BTreeMap<Series, u64>,
     sums: BTreeMap<Series, f64>,
     histograms: BTreeMap<Series, ExponentialHistogram>,
+    over: BTreeSet<Series>,
 }
 
 impl Seen {
@@ -51,13 +53,21 @@ impl Seen {
             cumulative(sum)?;
             for point in &sum.data_points {
                 self.cumulative_point(series(&point.attributes), point, time)?;
-                self.sum(series(&point.attributes), &point.value, sum.is_monotonic)?;
+                if self.goes_on(series(&point.attributes), point)? {
+                    self.sum(series(&point.attributes), &point.value, sum.is_monotonic)?;
+                } else {
+                    ensure!(point.value.get().is_none(), "a value at the end of a series: {:?}", point.attributes);
+                }
             }
         } else if let Some(histogram) = &metric.exponential_histogram {
             cumulative(histogram)?;
             for point in &histogram.data_points {
                 self.cumulative_point(series(&point.attributes), point, time)?;
-                self.histogram(series(&point.attributes), &point.value)?;
+                if self.goes_on(series(&point.attributes), point)? {
+                    self.histogram(series(&point.attributes), &point.value)?;
+                } else {
+                    ensure!(point.value.count == 0, "values at the end of a series: {:?}", point.attributes);
+                }
             }
         } else {
             bail!("it is neither a sum, a gauge nor an exponential histogram");
@@ -73,6 +83,15 @@ impl Seen {
         let first = *self.starts.entry(series).or_insert(start);
         ensure!(first == start, "the start moved from {first} to {start}: {:?}", point.attributes);
         Ok(())
+    }
+
+    fn goes_on<V>(&mut self, series: Series, point: &Point<V>) -> anyhow::Result<bool> {
+        if point.is_end() {
+            self.over.insert(series);
+            return Ok(false);
+        }
+        ensure!(!self.over.contains(&series), "a series goes on after its end: {:?}", point.attributes);
+        Ok(true)
     }
 
     fn sum(&mut self, series: Series, number: &Number, monotonic: bool) -> anyhow::Result<()> {
@@ -140,12 +159,13 @@ mod tests {
                 "resource": {"attributes": [{"key": "service.name", "value": {"stringValue": "undercurrent"}}]},
                 "scopeMetrics": [{"scope": {"name": "undercurrent"}, "metrics": [
                     {"name": "time", "unit": "s", "sum": {
-                        "dataPoints": [{"startTimeUnixNano": "100", "timeUnixNano": time, "asDouble": value}],
+                        "dataPoints": [{"startTimeUnixNano": "100", "timeUnixNano": time, "asDouble": value,
+                            "flags": 0}],
                         "aggregationTemporality": 2, "isMonotonic": true}},
                     {"name": "duration", "unit": "s", "exponentialHistogram": {
                         "dataPoints": [{"startTimeUnixNano": "100", "timeUnixNano": time, "count": count, "sum": value,
                             "scale": 2, "zeroCount": "1", "zeroThreshold": 6e-8,
-                            "positive": {"offset": -40, "bucketCounts": counts}}],
+                            "positive": {"offset": -40, "bucketCounts": counts}, "flags": 0}],
                         "aggregationTemporality": 2}}
                 ]}]
             }]})
@@ -188,12 +208,29 @@ mod tests {
             (format!("{histogram}/positive/offset"), json!(-39), "bucket -40 fell"),
             (format!("{histogram}/sum"), json!(0.5), "the sum fell"),
             (format!("{histogram}/scale"), json!(1), "the scale changed"),
+            (format!("{sum}/flags"), json!(1), "a value at the end"),
+            (format!("{histogram}/flags"), json!(1), "values at the end"),
             (format!("{histogram}/zeroThreshold"), json!(0.0), "zero bucket holds"),
         ];
         for (path, value, complaint) in cases {
             let error = changed(&path, value.clone());
             assert!(error.contains(complaint), "{path} = {value}: {error}");
         }
+    }
+
+    #[test]
+    fn a_series_ends_once_and_without_a_value() {
+        let end = |mut request: Value, time: &str| {
+            let metrics = &mut request["resourceMetrics"][0]["scopeMetrics"][0]["metrics"];
+            metrics[0]["sum"]["dataPoints"][0] = json!({"startTimeUnixNano": "100", "timeUnixNano": time, "flags": 1});
+            metrics[1]["exponentialHistogram"]["dataPoints"][0] =
+                json!({"startTimeUnixNano": "100", "timeUnixNano": time, "flags": 1, "count": "0"});
+            request
+        };
+        let [first, second] = requests().try_into().unwrap();
+        verdict(vec![first.clone(), end(second.clone(), "300"), end(second.clone(), "400")]).unwrap();
+        let again = verdict(vec![end(first.clone(), "200"), second]).unwrap_err();
+        assert!(format!("{again:#}").contains("goes on after its end"), "{again:#}");
     }
 
     #[test]

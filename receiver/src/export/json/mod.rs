@@ -147,6 +147,7 @@ impl<S: Sink> Lines<S> {
                 Ok(points) => {
                     self.statistics.accepted(points);
                     self.statistics.delivered(began.elapsed());
+                    self.statistics.settled(snapshot.time);
                     health.works();
                 }
                 // `| head` has what it wanted.
@@ -154,6 +155,10 @@ impl<S: Sink> Lines<S> {
                 Err(error) => {
                     let reason = reason(error.kind());
                     self.statistics.failed(reason);
+                    // Space may be made; nothing says that another failure will pass.
+                    if reason != NO_SPACE {
+                        self.statistics.settled(snapshot.time);
+                    }
                     let message = format!("cannot write OTLP/JSON to {}: {error}; {}", self.name, cure(&error));
                     health.failed(reason, &message);
                 }
@@ -180,9 +185,11 @@ impl<S: Sink> Lines<S> {
     }
 }
 
+const NO_SPACE: &str = "no_space";
+
 fn reason(kind: ErrorKind) -> &'static str {
     match kind {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => "no_space",
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => NO_SPACE,
         ErrorKind::PermissionDenied => "permission_denied",
         _ => "write_error",
     }

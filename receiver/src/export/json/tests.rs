@@ -12,7 +12,7 @@ use crate::{
         Outputs,
         testing::{DURATION, HOOK, LOST, after, histogram, lost, node, point, snapshots},
     },
-    telemetry::{Attributes, Data, Metric},
+    telemetry::{Attributes, Data, Metric, ResourceMetrics},
 };
 
 fn small() -> Snapshot {
@@ -37,6 +37,17 @@ fn lines_are_what_the_specification_says() -> io::Result<()> {
     assert_eq!(text.matches('\n').count(), 1);
     let value: Value = serde_json::from_str(&text)?;
     insta::assert_snapshot!(serde_json::to_string_pretty(&value)?.replace(env!("CARGO_PKG_VERSION"), "VERSION"));
+    Ok(())
+}
+
+#[test]
+fn the_end_of_a_series_is_a_line_without_a_value() -> io::Result<()> {
+    let mut bytes = Vec::new();
+    let snapshot = small();
+    let resources = snapshot.resources.iter().map(ResourceMetrics::expired).collect();
+    assert_eq!(write_lines(&Snapshot { resources, ..snapshot }, &mut bytes)?, 3);
+    let value: Value = serde_json::from_slice(&bytes)?;
+    insta::assert_snapshot!(serde_json::to_string_pretty(&value["resourceMetrics"][0]["scopeMetrics"][0]["metrics"])?);
     Ok(())
 }
 
@@ -104,7 +115,7 @@ async fn a_file_is_emptied_and_holds_what_was_published() -> Result<(), Box<dyn 
     fs::write(&path, "old content\n")?;
     let totals = finish(open(Target::File(path.clone()))?, &[small()]).await;
     assert_eq!((totals.points, totals.dropped_snapshots, totals.failures.len()), (3, 0, 0));
-    assert!(totals.last_duration.is_some());
+    assert_eq!((totals.last_duration.is_some(), totals.settled), (true, Some(after(10))));
     let mut expected = Vec::new();
     write_lines(&small(), &mut expected)?;
     assert_eq!(fs::read(&path)?, expected);
@@ -135,7 +146,7 @@ async fn a_full_disk_is_counted_and_ends_nothing() -> Result<(), Box<dyn std::er
     outputs.shutdown(Duration::from_secs(20)).await;
     let totals = statistics.totals();
     assert_eq!(totals.failures.get("no_space"), Some(&1));
-    assert_eq!((totals.points, totals.last_duration), (0, None));
+    assert_eq!((totals.points, totals.last_duration, totals.settled), (0, None, None));
     Ok(())
 }
 
@@ -173,6 +184,41 @@ impl Sink for Small {
     fn start(&mut self) -> io::Result<u64> {
         Ok(self.bytes.len() as u64)
     }
+}
+
+/// A file that takes nothing.
+struct Broken(ErrorKind);
+
+impl Write for Broken {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(self.0.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Sink for Broken {
+    fn rewind_to(&mut self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn start(&mut self) -> io::Result<u64> {
+        Ok(0)
+    }
+}
+
+#[tokio::test]
+async fn only_a_lack_of_space_holds_what_was_not_written() -> io::Result<()> {
+    for (kind, settled) in [(ErrorKind::QuotaExceeded, None), (ErrorKind::Other, Some(after(10)))] {
+        let statistics = Statistics::new("json");
+        let lines =
+            Lines { name: "broken".to_owned(), sink: Broken(kind), torn: false, statistics: statistics.clone() };
+        let output = Output::in_thread(statistics, move |inbox| lines.run(inbox))?;
+        assert_eq!(finish(output, &[small()]).await.settled, settled, "{kind}");
+    }
+    Ok(())
 }
 
 #[test]

@@ -148,6 +148,7 @@ impl Attempts {
                 }
             }
         }
+        delivery.statistics.settled(self.snapshot.time);
         if self.whole {
             delivery.statistics.delivered(self.spent);
             delivery.health.works();

@@ -17,7 +17,7 @@ use crate::{
         Outputs, REQUEST_LIMIT,
         testing::{after, lost},
     },
-    telemetry::Snapshot,
+    telemetry::{Snapshot, UnixNanos},
 };
 
 const DEADLINE: Duration = Duration::from_secs(2);
@@ -179,6 +179,60 @@ async fn shutdown_ends_at_its_deadline_and_counts_what_is_lost() {
     outputs.shutdown(DEADLINE).await;
     assert!((DEADLINE..DEADLINE + Duration::from_millis(100)).contains(&began.elapsed()), "{:?}", began.elapsed());
     assert_eq!((statistics.totals().points, statistics.totals().dropped_snapshots), (0, 1));
+}
+
+/// Waits until that output has settled something, in the time that passes by itself.
+async fn settled(outputs: &Outputs) -> UnixNanos {
+    let settled = async {
+        while outputs.delivered() == UnixNanos(0) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(600), settled).await.expect("nothing settled");
+    outputs.delivered()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_collector_that_is_away_holds_what_it_has_not_taken() {
+    let unavailable = || Answer::Refuse(Status::unavailable("starting up"));
+    let mut collector = Collector::start([unavailable(), unavailable(), Answer::Accept]);
+    let mut outputs = open_into(&collector, settings(&[]));
+    for seconds in 1..=2 {
+        publish(&mut outputs, lost(5, after(seconds)));
+        assert_eq!(collector.received().await.time, after(seconds).0);
+        assert_eq!(outputs.delivered(), UnixNanos(0));
+    }
+    // The newest alone is taken at last, and what it replaced counts with it.
+    publish(&mut outputs, lost(5, after(3)));
+    assert_eq!(collector.received().await.time, after(3).0);
+    assert_eq!(settled(&outputs).await, after(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_collector_that_refuses_for_good_holds_nothing() {
+    for answer in [Answer::Refuse(Status::unauthenticated("who are you?")), Answer::AcceptAllBut(5)] {
+        let collector = Collector::start([answer]);
+        let mut outputs = open_into(&collector, settings(&[]));
+        publish(&mut outputs, lost(5, after(1)));
+        assert_eq!(settled(&outputs).await, after(1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_is_not_settled_before_its_last_part() {
+    let snapshot = lost(120_000, after(1));
+    let parts = crate::export::requests(&snapshot, REQUEST_LIMIT).count();
+    let refusal = Answer::Refuse(Status::invalid_argument("no such field"));
+    let accepted = (2..parts).map(|_| Answer::Accept);
+    let away = [Answer::Refuse(Status::unavailable("restarting")), Answer::Accept];
+    let mut collector = Collector::start([refusal].into_iter().chain(accepted).chain(away));
+    let mut outputs = open_into(&collector, settings(&[]));
+    publish(&mut outputs, snapshot);
+    for _ in 0..parts {
+        collector.received().await;
+        assert_eq!(outputs.delivered(), UnixNanos(0));
+    }
+    assert_eq!(settled(&outputs).await, after(1));
 }
 
 #[tokio::test(start_paused = true)]

@@ -36,8 +36,8 @@ impl Change<'_> {
     }
 }
 
-/// The changes of a metric's points. A point whose start time is another one than before began anew, and counts from zero
-/// since its start.
+/// The changes of a metric's points, without those of series that are over. A point whose start time is another one than
+/// before began anew, and counts from zero since its start.
 pub(super) fn changes<'a>(
     previous: Option<&Snapshot>,
     time: UnixNanos,
@@ -54,13 +54,13 @@ pub(super) fn changes<'a>(
             (Some(_), Some(previous)) => previous.time,
             _ => point.start,
         };
-        Change {
+        Some(Change {
             attributes: &point.attributes,
             seconds: time.0.saturating_sub(since.0) as f64 / 1e9,
-            value: measured(metric.descriptor.instrument, &point.data, earlier.map(|point| &point.data)),
-        }
+            value: measured(metric.descriptor.instrument, &point.data, earlier.map(|point| &point.data))?,
+        })
     };
-    metric.points.iter().map(change).collect()
+    metric.points.iter().filter_map(change).collect()
 }
 
 fn find<'a>(snapshot: &'a Snapshot, resource: &Resource, descriptor: &Descriptor) -> Option<&'a Metric> {
@@ -68,24 +68,28 @@ fn find<'a>(snapshot: &'a Snapshot, resource: &Resource, descriptor: &Descriptor
     resource.metrics.iter().find(|metric| metric.descriptor.name == descriptor.name)
 }
 
-fn measured(instrument: Instrument, now: &Data, earlier: Option<&Data>) -> Measured {
-    let growth = |to: f64, from: f64| match instrument {
+/// `None` where no value is recorded.
+fn measured(instrument: Instrument, now: &Data, earlier: Option<&Data>) -> Option<Measured> {
+    if let Data::Histogram(now) = now {
+        return Some(Measured::Distribution(match earlier {
+            Some(Data::Histogram(earlier)) => now.since(earlier),
+            _ => now.clone(),
+        }));
+    }
+    let to = number(now)?;
+    let from = earlier.and_then(number).unwrap_or(0.0);
+    Some(match instrument {
         // A counter that fell has begun anew, whatever its start time says.
         Instrument::Counter if to < from => Measured::Growth { by: to, to },
         Instrument::Counter => Measured::Growth { by: to - from, to },
         _ => Measured::Level(to),
-    };
-    match (now, earlier) {
-        (Data::Histogram(now), Some(Data::Histogram(earlier))) => Measured::Distribution(now.since(earlier)),
-        (Data::Histogram(now), _) => Measured::Distribution(now.clone()),
-        (now, earlier) => growth(float(now), earlier.map_or(0.0, float)),
-    }
+    })
 }
 
-fn float(data: &Data) -> f64 {
+fn number(data: &Data) -> Option<f64> {
     match data {
-        Data::Integer(number) => *number as f64,
-        Data::Double(number) => *number,
-        Data::Histogram(histogram) => histogram.count() as f64,
+        Data::Integer(number) => Some(*number as f64),
+        Data::Double(number) => Some(*number),
+        Data::Histogram(_) | Data::NoRecordedValue => None,
     }
 }

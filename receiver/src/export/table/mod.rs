@@ -77,6 +77,8 @@ fn run(mut inbox: Inbox, terminal: &Terminal, cpus: Option<NonZeroUsize>, statis
                 health.failed("write_error", &format!("cannot write the table to standard output: {error}"));
             }
         }
+        // What was not drawn will not be: the next table shows the next interval.
+        statistics.settled(current.time);
         previous = Some(current);
     }
 }
