@@ -3,8 +3,41 @@
 use std::collections::HashMap;
 
 use crate::telemetry::{
-    Attributes, Data, Descriptor, ExponentialHistogram, Instrument, Metric, Point, Resource, Snapshot, UnixNanos,
+    Attributes, Data, Descriptor, ExponentialHistogram, Instrument, Metric, Point, Resource, ResourceMetrics, Snapshot,
+    UnixNanos, Value,
 };
+
+/// An earlier snapshot, to look things up in.
+pub(super) struct Earlier<'a> {
+    pub(super) time: UnixNanos,
+    resources: HashMap<Identity<'a>, &'a ResourceMetrics>,
+}
+
+/// What stays the same of a resource while more becomes known of it: its instance id, or else all there is.
+#[derive(PartialEq, Eq, Hash)]
+enum Identity<'a> {
+    Instance(&'a Value),
+    Attributes(&'a Attributes),
+}
+
+impl<'a> Identity<'a> {
+    fn of(resource: &'a Resource) -> Self {
+        let attributes = &resource.attributes;
+        attributes.get("service.instance.id").map_or(Self::Attributes(attributes), Self::Instance)
+    }
+}
+
+impl<'a> Earlier<'a> {
+    pub(super) fn new(snapshot: &'a Snapshot) -> Self {
+        let resources = snapshot.resources.iter().map(|metrics| (Identity::of(&metrics.resource), metrics)).collect();
+        Self { time: snapshot.time, resources }
+    }
+
+    fn points(&self, resource: &Resource, descriptor: &Descriptor) -> &'a [Point] {
+        let metrics = self.resources.get(&Identity::of(resource)).map_or(&[][..], |resource| &resource.metrics);
+        metrics.iter().find(|metric| metric.descriptor.name == descriptor.name).map_or(&[], |metric| &metric.points)
+    }
+}
 
 /// What a point says about the last interval.
 pub(super) struct Change<'a> {
@@ -34,50 +67,51 @@ impl Change<'_> {
         };
         (self.seconds > 0.0).then(|| amount / self.seconds)
     }
+
+    /// Whether nothing happened, or nothing is there.
+    pub(super) fn is_idle(&self) -> bool {
+        match &self.value {
+            Measured::Growth { by: amount, .. } | Measured::Level(amount) => *amount == 0.0,
+            Measured::Distribution(histogram) => histogram.count() == 0,
+        }
+    }
 }
 
 /// The changes of a metric's points, without those of series that are over. A point whose start time is another one than
 /// before began anew, and counts from zero since its start.
 pub(super) fn changes<'a>(
-    previous: Option<&Snapshot>,
+    earlier: Option<&Earlier<'a>>,
     time: UnixNanos,
     resource: &Resource,
     metric: &'a Metric,
 ) -> Vec<Change<'a>> {
-    let before: HashMap<&Attributes, &Point> = previous
-        .and_then(|snapshot| find(snapshot, resource, metric.descriptor))
-        .map(|metric| metric.points.iter().map(|point| (&point.attributes, point)).collect())
-        .unwrap_or_default();
+    let points = earlier.map_or(&[][..], |earlier| earlier.points(resource, metric.descriptor));
+    let before: HashMap<&Attributes, &Point> = points.iter().map(|point| (&point.attributes, point)).collect();
     let change = |point: &'a Point| {
-        let earlier = before.get(&point.attributes).filter(|earlier| earlier.start == point.start);
-        let since = match (earlier, previous) {
-            (Some(_), Some(previous)) => previous.time,
+        let before = before.get(&point.attributes).filter(|before| before.start == point.start);
+        let since = match (before, earlier) {
+            (Some(_), Some(earlier)) => earlier.time,
             _ => point.start,
         };
         Some(Change {
             attributes: &point.attributes,
             seconds: time.0.saturating_sub(since.0) as f64 / 1e9,
-            value: measured(metric.descriptor.instrument, &point.data, earlier.map(|point| &point.data))?,
+            value: measured(metric.descriptor.instrument, &point.data, before.map(|point| &point.data))?,
         })
     };
     metric.points.iter().filter_map(change).collect()
 }
 
-fn find<'a>(snapshot: &'a Snapshot, resource: &Resource, descriptor: &Descriptor) -> Option<&'a Metric> {
-    let resource = snapshot.resources.iter().find(|candidate| *candidate.resource == *resource)?;
-    resource.metrics.iter().find(|metric| metric.descriptor.name == descriptor.name)
-}
-
 /// `None` where no value is recorded.
-fn measured(instrument: Instrument, now: &Data, earlier: Option<&Data>) -> Option<Measured> {
+fn measured(instrument: Instrument, now: &Data, before: Option<&Data>) -> Option<Measured> {
     if let Data::Histogram(now) = now {
-        return Some(Measured::Distribution(match earlier {
-            Some(Data::Histogram(earlier)) => now.since(earlier),
+        return Some(Measured::Distribution(match before {
+            Some(Data::Histogram(before)) => now.since(before),
             _ => now.clone(),
         }));
     }
     let to = number(now)?;
-    let from = earlier.and_then(number).unwrap_or(0.0);
+    let from = before.and_then(number).unwrap_or(0.0);
     Some(match instrument {
         // A counter that fell has begun anew, whatever its start time says.
         Instrument::Counter if to < from => Measured::Growth { by: to, to },

@@ -1,5 +1,7 @@
 //! Columns that fit a width.
 
+use super::text::{cut, shorten, width as width_of};
+
 /// A column of a section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Column {
@@ -8,75 +10,97 @@ pub(super) struct Column {
     pub(super) number: bool,
     /// Which column goes first where there is not room for all: the highest. Zero stays.
     pub(super) spare: u8,
+    /// Whether its cells may be shortened.
+    pub(super) shortens: bool,
 }
 
 impl Column {
     pub(super) fn text(heading: &str) -> Self {
-        Self { heading: heading.to_owned(), number: false, spare: 0 }
+        Self { heading: heading.to_owned(), number: false, spare: 0, shortens: false }
+    }
+
+    /// A column of names that may be long.
+    pub(super) fn name(heading: &str) -> Self {
+        Self { shortens: true, ..Self::text(heading) }
     }
 
     pub(super) fn number(heading: &str, spare: u8) -> Self {
-        Self { heading: heading.to_owned(), number: true, spare }
+        Self { number: true, spare, ..Self::text(heading) }
     }
 }
 
-const INDENT: usize = 2;
+pub(super) const INDENT: usize = 2;
+/// A name keeps this much before another column goes for it, and this much before lines are cut.
+const READABLE: usize = 20;
+const NARROWEST: usize = 10;
 
-/// The heading and the rows as lines of at most `width` characters. Gaps narrow first, then spare columns go, then lines
-/// are cut.
+/// The heading and the rows as lines of at most `width` columns. Gaps narrow first, then names, then spare columns go, then
+/// names narrow more, then lines are cut. However much room there is, a name takes no more than a third of the line.
 pub(super) fn lines(columns: &[Column], rows: &[Vec<String>], width: usize) -> Vec<String> {
     // Figures of common length keep their place from one draw to the next.
     let least = |column: &Column| if column.number { 7 } else { 0 };
+    let most = |column: &Column| if column.shortens { READABLE.max(width / 3) } else { usize::MAX };
     let widths: Vec<usize> = columns
         .iter()
         .enumerate()
         .map(|(n, column)| {
-            let cells = rows.iter().filter_map(|row| row.get(n)).map(|cell| cell.chars().count());
-            cells.max().unwrap_or(0).max(column.heading.chars().count()).max(least(column))
+            let cells = rows.iter().filter_map(|row| row.get(n)).map(|cell| width_of(cell));
+            cells.max().unwrap_or(0).min(most(column)).max(width_of(&column.heading)).max(least(column))
         })
         .collect();
-    let (kept, gap) = fit(columns, &widths, width);
+    let Fit { kept, widths, gap } = fit(columns, widths, width);
     let headings: Vec<String> = columns.iter().map(|column| column.heading.clone()).collect();
     let line = |cells: &Vec<String>| {
         let mut line = " ".repeat(INDENT);
         for (place, n) in kept.iter().enumerate() {
-            let (cell, width) = (cells.get(*n).map_or("", String::as_str), widths[*n]);
-            let padded = if columns[*n].number { format!("{cell:>width$}") } else { format!("{cell:<width$}") };
-            let between = if place == 0 { 0 } else { gap };
-            line.extend(std::iter::repeat_n(' ', between));
-            line.push_str(&padded);
+            let cell = shorten(cells.get(*n).map_or("", String::as_str), widths[*n]);
+            let padding = " ".repeat(widths[*n] - width_of(&cell));
+            line.push_str(&" ".repeat(if place == 0 { 0 } else { gap }));
+            if columns[*n].number {
+                line.extend([&padding, &*cell]);
+            } else {
+                line.extend([&*cell, &padding]);
+            }
         }
-        cut(line.trim_end(), width)
+        cut(line.trim_end(), width).into_owned()
     };
     std::iter::once(&headings).chain(rows).map(line).collect()
 }
 
-/// The columns that stay, and the gap between them.
-fn fit(columns: &[Column], widths: &[usize], width: usize) -> (Vec<usize>, usize) {
-    let mut kept: Vec<usize> = (0..columns.len()).collect();
-    loop {
-        let cells: usize = kept.iter().map(|n| widths[*n]).sum();
-        let gaps = kept.len().saturating_sub(1);
-        for gap in [3, 2, 1] {
-            if INDENT + cells + gap * gaps <= width {
-                return (kept, gap);
-            }
-        }
-        match kept.iter().copied().max_by_key(|n| columns[*n].spare).filter(|n| columns[*n].spare > 0) {
-            Some(spare) => kept.retain(|n| *n != spare),
-            None => return (kept, 1),
-        }
-    }
+/// How columns fit.
+struct Fit {
+    /// Those that stay.
+    kept: Vec<usize>,
+    /// Of all columns.
+    widths: Vec<usize>,
+    gap: usize,
 }
 
-/// At most `width` characters, with an ellipsis where something is gone.
-pub(super) fn cut(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
-        return text.to_owned();
+fn fit(columns: &[Column], mut widths: Vec<usize>, width: usize) -> Fit {
+    let mut kept: Vec<usize> = (0..columns.len()).collect();
+    loop {
+        let taken = |gap: usize| {
+            let cells: usize = kept.iter().map(|n| widths[*n]).sum();
+            INDENT + cells + gap * kept.len().saturating_sub(1)
+        };
+        if let Some(gap) = [3, 2, 1].into_iter().find(|gap| taken(*gap) <= width) {
+            return Fit { kept, widths, gap };
+        }
+        let excess = taken(1) - width;
+        let spare = kept.iter().copied().filter(|n| columns[*n].spare > 0).max_by_key(|n| columns[*n].spare);
+        let least = if spare.is_some() { READABLE } else { NARROWEST };
+        let name = kept.iter().copied().find(|n| columns[*n].shortens && widths[*n] >= least + excess);
+        match (name, spare) {
+            (Some(name), _) => widths[name] -= excess,
+            (None, Some(spare)) => kept.retain(|n| *n != spare),
+            (None, None) => {
+                for n in kept.iter().filter(|n| columns[**n].shortens) {
+                    widths[*n] = widths[*n].min(NARROWEST);
+                }
+                return Fit { kept, widths, gap: 1 };
+            }
+        }
     }
-    let mut kept: String = text.chars().take(width.saturating_sub(1)).collect();
-    kept.push('…');
-    kept
 }
 
 /// Words on lines of at most `width` characters, those after the first indented.
@@ -85,12 +109,12 @@ pub(super) fn wrap(first: &str, items: &[String], width: usize) -> Vec<String> {
     for (n, item) in items.iter().enumerate() {
         let item = if n + 1 < items.len() { format!("{item};") } else { item.clone() };
         match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + item.chars().count() <= width => {
+            Some(line) if width_of(line) + 1 + width_of(&item) <= width => {
                 line.push(' ');
                 line.push_str(&item);
             }
             _ => lines.push(format!("{}{item}", " ".repeat(2 * INDENT))),
         }
     }
-    lines.iter().map(|line| cut(line, width)).collect()
+    lines.iter().map(|line| cut(line, width).into_owned()).collect()
 }

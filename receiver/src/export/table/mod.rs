@@ -2,14 +2,19 @@
 //!
 //! Sections, columns and units come from the metrics' descriptors; no signal is known here by name.
 
+mod cells;
 mod change;
 mod layout;
+mod names;
+mod notices;
+mod ranking;
 mod rows;
 mod screen;
 mod section;
 mod terminal;
 #[cfg(test)]
 mod tests;
+mod text;
 mod units;
 
 pub use terminal::{Log, Terminal};
@@ -25,12 +30,14 @@ use anstyle::Style;
 use tokio::time::Instant;
 
 use self::{
-    layout::{cut, lines, wrap},
+    layout::{INDENT, lines, wrap},
+    notices::notices,
     screen::{colour, size_of_stdout},
-    section::{Input, Section, notices, sections},
+    section::{Input, Section, sections},
+    text::{cut, plain, width},
 };
 use super::{Output, Statistics, health::Health, mailbox::Inbox};
-use crate::telemetry::{ResourceMetrics, Snapshot};
+use crate::telemetry::Snapshot;
 
 /// How to render.
 #[derive(Clone, Copy, Debug)]
@@ -88,27 +95,21 @@ fn points(snapshot: &Snapshot) -> u64 {
 }
 
 /// What happened between two snapshots, or since the start if there is no earlier one: lines of at most `layout.width`
-/// characters, the last without a line feed.
+/// columns, the last without a line feed.
 #[must_use]
 pub fn render(previous: Option<&Snapshot>, current: &Snapshot, layout: Layout) -> String {
-    let input = Input { previous, current, cpus: layout.cpus };
+    let input = Input::new(previous, current, layout.cpus);
     let mut page = Page { lines: Vec::new(), layout };
     page.head(&input);
-    for resource in &current.resources {
-        if current.resources.len() > 1 {
-            page.gap();
-            page.styled(&name(resource), Style::new().bold().underline());
-        }
-        for section in sections(&input, resource) {
-            page.section(&section);
-        }
-        let notices = notices(&input, resource);
-        if !notices.is_empty() {
-            page.gap();
-        }
-        for (title, items) in notices {
-            page.lines.extend(wrap(&format!("{title}:"), &items, layout.width));
-        }
+    for section in sections(&input) {
+        page.section(&section);
+    }
+    let notices = current.resources.first().map_or_else(Vec::new, |node| notices(&input, node));
+    if !notices.is_empty() {
+        page.gap();
+    }
+    for (title, items) in notices {
+        page.lines.extend(wrap(&format!("{title}:"), &items, layout.width));
     }
     page.lines.join("\n")
 }
@@ -123,14 +124,14 @@ impl Page {
         let current = input.current;
         let time = SystemTime::UNIX_EPOCH + Duration::from_nanos(current.time.0);
         let host = current.resources.iter().find_map(|resource| resource.resource.attributes.get("host.name"));
-        let span = match input.previous {
-            Some(previous) => {
-                let nanos = current.time.0.saturating_sub(previous.time.0);
+        let span = match &input.earlier {
+            Some(earlier) => {
+                let nanos = current.time.0.saturating_sub(earlier.time.0);
                 format!("over {}", units::amount(nanos as f64 / 1e9, "s"))
             }
             None => "since the start".to_owned(),
         };
-        let host = host.map_or_else(String::new, |host| format!("  {host}"));
+        let host = host.map_or_else(String::new, |host| format!("  {}", plain(&host.to_string())));
         let version = env!("CARGO_PKG_VERSION");
         let time = humantime::format_rfc3339_seconds(time);
         self.styled(&format!("undercurrent {version}{host}  {time}  {span}"), Style::new().dimmed());
@@ -139,8 +140,8 @@ impl Page {
     fn section(&mut self, section: &Section) {
         self.gap();
         let title = cut(&section.title, self.layout.width);
-        let room = self.layout.width.saturating_sub(title.chars().count() + 2);
-        let description = if room > 8 { cut(section.description, room) } else { String::new() };
+        let room = self.layout.width.saturating_sub(width(&title) + 2);
+        let description = if room > 8 { cut(section.description, room) } else { "".into() };
         let title = self.paint(&title, Style::new().bold());
         let description = self.paint(&description, Style::new().dimmed());
         self.lines.push(format!("{title}  {description}").trim_end().to_owned());
@@ -149,6 +150,9 @@ impl Page {
             self.styled(&headings, Style::new().dimmed());
         }
         self.lines.extend(lines);
+        if let Some(rest) = &section.rest {
+            self.lines.push(cut(&format!("{}{rest}", " ".repeat(INDENT)), self.layout.width).into_owned());
+        }
     }
 
     fn gap(&mut self) {
@@ -163,12 +167,4 @@ impl Page {
     fn paint(&self, text: &str, style: Style) -> String {
         if self.layout.colour && !text.is_empty() { format!("{style}{text}{style:#}") } else { text.to_owned() }
     }
-}
-
-/// The most telling name a resource has.
-fn name(resource: &ResourceMetrics) -> String {
-    const TELLING: [&str; 6] =
-        ["k8s.pod.name", "container.name", "service.name", "container.id", "undercurrent.workload.cgroup", "host.name"];
-    let attributes = &resource.resource.attributes;
-    TELLING.iter().find_map(|key| attributes.get(key)).map_or_else(|| "unnamed".to_owned(), ToString::to_string)
 }

@@ -3,8 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use super::change::{Change, Measured};
-use crate::telemetry::{AttributeKey, Attributes, Metric, Value};
+use super::{
+    change::{Change, Measured},
+    text::plain,
+};
+use crate::telemetry::{AttributeKey, Attributes, Value};
 
 /// The semantic conventions' attribute for a CPU.
 const CPU: &str = "cpu.logical_number";
@@ -17,13 +20,13 @@ pub(super) struct Row<'a> {
     pub(super) changes: Vec<Option<Change<'a>>>,
 }
 
-/// The attributes that any of the metrics' points have, in the descriptor's order, the CPU last.
-pub(super) fn keys(metrics: &[&Metric]) -> Vec<&'static AttributeKey> {
-    let Some(first) = metrics.first() else { return Vec::new() };
-    let used = |key: &&AttributeKey| {
-        metrics.iter().flat_map(|metric| &metric.points).any(|point| point.attributes.get(key.key).is_some())
-    };
-    let mut keys: Vec<&'static AttributeKey> = first.descriptor.attributes.iter().filter(used).collect();
+/// The attributes that any of the points have, in the descriptor's order, the CPU last.
+pub(super) fn keys<'a, 'b: 'a>(
+    attributes: &'static [AttributeKey],
+    changes: impl Iterator<Item = &'a Change<'b>> + Clone,
+) -> Vec<&'static AttributeKey> {
+    let used = |key: &&AttributeKey| changes.clone().any(|change| change.attributes.get(key.key).is_some());
+    let mut keys: Vec<&'static AttributeKey> = attributes.iter().filter(used).collect();
     keys.sort_by_key(|key| key.key == CPU);
     keys
 }
@@ -76,7 +79,7 @@ fn place(key: &AttributeKey, attributes: &Attributes) -> Place {
 }
 
 fn label(value: Option<&Value>) -> String {
-    value.map_or_else(|| "-".to_owned(), ToString::to_string)
+    value.map_or_else(|| "-".to_owned(), |value| plain(&value.to_string()).into_owned())
 }
 
 fn empty<'a>(metrics: usize) -> Vec<Option<Change<'a>>> {

@@ -4,7 +4,7 @@ use std::{env, io, io::Write};
 
 use rustix::termios;
 
-use super::layout::cut;
+use super::text::cut;
 
 /// Where standard output is no terminal, lines may be this long.
 const WIDTH_OF_FILES: usize = 120;

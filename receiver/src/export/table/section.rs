@@ -1,14 +1,16 @@
-//! Which columns and rows a metric makes, by its descriptor alone.
+//! Which sections the metrics of a snapshot make, by their descriptors and resources alone.
 
 use std::num::NonZeroUsize;
 
 use super::{
-    change::{Change, Measured, changes},
+    cells::{is_busy_time, single_column, value_columns, values},
+    change::{Change, Earlier, changes},
     layout::Column,
-    rows,
-    units::{amount, number, percent, rate},
+    names::{Name, names},
+    ranking,
+    rows::{self, Row},
 };
-use crate::telemetry::{Attributes, Descriptor, Instrument, Metric, Resource, ResourceMetrics, Snapshot, View};
+use crate::telemetry::{AttributeKey, Data, Descriptor, Metric, ResourceMetrics, Snapshot, View};
 
 /// Metrics shown together, a row for each set of attributes.
 pub(super) struct Section {
@@ -16,26 +18,76 @@ pub(super) struct Section {
     pub(super) description: &'static str,
     pub(super) columns: Vec<Column>,
     pub(super) rows: Vec<Vec<String>>,
+    /// What is said below the rows of those that have none.
+    pub(super) rest: Option<String>,
 }
 
-/// What a section is made from.
+/// What a table is made from.
 pub(super) struct Input<'a> {
-    pub(super) previous: Option<&'a Snapshot>,
+    pub(super) earlier: Option<Earlier<'a>>,
     pub(super) current: &'a Snapshot,
+    pub(super) names: Vec<Name>,
     pub(super) cpus: Option<NonZeroUsize>,
 }
 
-/// The sections of a resource, in the order of its metrics.
-pub(super) fn sections(input: &Input<'_>, resource: &ResourceMetrics) -> Vec<Section> {
-    let shown: Vec<&Metric> = resource
-        .metrics
-        .iter()
-        .filter(|metric| metric.descriptor.view == View::Section && !metric.points.is_empty())
-        .collect();
-    shown
-        .chunk_by(|one, other| together(one.descriptor, other.descriptor))
-        .map(|metrics| section(input, &resource.resource, metrics))
-        .collect()
+impl<'a> Input<'a> {
+    pub(super) fn new(previous: Option<&'a Snapshot>, current: &'a Snapshot, cpus: Option<NonZeroUsize>) -> Self {
+        Self { earlier: previous.map(Earlier::new), current, names: names(&current.resources), cpus }
+    }
+
+    /// What a metric of a resource says about the last interval.
+    pub(super) fn changes(&self, resource: &ResourceMetrics, metric: &'a Metric) -> Vec<Change<'a>> {
+        changes(self.earlier.as_ref(), self.current.time, &resource.resource, metric)
+    }
+}
+
+/// What one resource has in a section.
+pub(super) struct Share<'a> {
+    /// The resource's place in the snapshot; the node's is 0.
+    pub(super) place: usize,
+    /// By metric of the section.
+    pub(super) changes: Vec<Vec<Change<'a>>>,
+}
+
+/// Metrics that share a section.
+type Group = Vec<&'static Descriptor>;
+
+/// The sections of a snapshot, in the order of its metrics, but first those that say how busy each workload is.
+pub(super) fn sections(input: &Input<'_>) -> Vec<Section> {
+    let (mut first, mut others) = (Vec::new(), Vec::new());
+    for group in groups(input.current) {
+        let shares: Vec<Share<'_>> = (0..input.current.resources.len())
+            .map(|place| share(input, &group, place))
+            .filter(|share| share.changes.iter().any(|changes| !changes.is_empty()))
+            .collect();
+        match shares.as_slice() {
+            [] => {}
+            [only @ Share { place: 0, .. }] => others.push(of_the_node(input, &group, only)),
+            _ if group.iter().any(|descriptor| is_busy_time(descriptor)) => {
+                first.push(ranking::section(input, &group, shares));
+            }
+            _ => others.push(ranking::section(input, &group, shares)),
+        }
+    }
+    first.append(&mut others);
+    first
+}
+
+/// The metrics of which any resource has values, in the order of their first appearance.
+fn groups(snapshot: &Snapshot) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    let has_values = |metric: &&Metric| metric.points.iter().any(|point| point.data != Data::NoRecordedValue);
+    let metrics = snapshot.resources.iter().flat_map(|resource| &resource.metrics).filter(has_values);
+    for descriptor in metrics.map(|metric| metric.descriptor).filter(|descriptor| descriptor.view == View::Section) {
+        if groups.iter().flatten().any(|known| known.name == descriptor.name) {
+            continue;
+        }
+        match groups.iter_mut().find(|group| group.iter().all(|known| together(known, descriptor))) {
+            Some(group) => group.push(descriptor),
+            None => groups.push(vec![descriptor]),
+        }
+    }
+    groups
 }
 
 fn together(one: &Descriptor, other: &Descriptor) -> bool {
@@ -43,120 +95,60 @@ fn together(one: &Descriptor, other: &Descriptor) -> bool {
     parent(one.name) == parent(other.name) && one.attributes == other.attributes && single(one) && single(other)
 }
 
-fn section(input: &Input<'_>, resource: &Resource, metrics: &[&Metric]) -> Section {
-    let keys = rows::keys(metrics);
-    let mut columns: Vec<Column> = keys.iter().map(|key| Column::text(rows::heading(key.key))).collect();
-    for metric in metrics {
-        columns.extend(value_columns(metric.descriptor, input.cpus));
-    }
-    let measured: Vec<Vec<Change<'_>>> =
-        metrics.iter().map(|metric| changes(input.previous, input.current.time, resource, metric)).collect();
-    let rows = rows::rows(&keys, &measured)
-        .into_iter()
-        .map(|row| {
-            let values = metrics.iter().zip(&row.changes).flat_map(|(metric, change)| match change {
-                Some(change) => values(metric.descriptor, change, input.cpus),
-                None => value_columns(metric.descriptor, input.cpus).iter().map(|_| "-".to_owned()).collect(),
-            });
-            row.labels.iter().cloned().chain(values).collect()
-        })
-        .collect();
-    let (title, description) = match metrics {
-        [one] => (one.descriptor.name, one.descriptor.description),
-        several => several.first().map_or(("", ""), |first| (parent(first.descriptor.name), "")),
+fn share<'a>(input: &Input<'a>, group: &[&Descriptor], place: usize) -> Share<'a> {
+    let resource = &input.current.resources[place];
+    let of = |descriptor: &&Descriptor| {
+        let metric = resource.metrics.iter().find(|metric| metric.descriptor.name == descriptor.name);
+        metric.map_or_else(Vec::new, |metric| input.changes(resource, metric))
     };
-    Section { title: short(title).to_owned(), description, columns, rows }
+    Share { place, changes: group.iter().map(of).collect() }
 }
 
-/// The heading of a metric that has one column.
-fn single_column(descriptor: &Descriptor) -> Option<&'static str> {
-    let busy = descriptor.instrument == Instrument::Counter && descriptor.unit == "s";
-    let distribution = descriptor.instrument == Instrument::ExponentialHistogram;
-    (!busy && !distribution).then(|| descriptor.name.rsplit('.').next().unwrap_or(descriptor.name))
-}
-
-fn value_columns(descriptor: &Descriptor, cpus: Option<NonZeroUsize>) -> Vec<Column> {
-    if let Some(heading) = single_column(descriptor) {
-        return vec![Column::number(heading, 0)];
+fn of_the_node(input: &Input<'_>, group: &[&'static Descriptor], share: &Share<'_>) -> Section {
+    let keys = keys(group, std::slice::from_ref(share));
+    let rows = rows::rows(&keys, &share.changes);
+    Section {
+        columns: columns(&keys, group, input.cpus),
+        rows: rows.iter().map(|row| cells(row, group, input.cpus)).collect(),
+        ..headline(group)
     }
-    let columns: &[(&str, u8)] = match descriptor.instrument {
-        Instrument::ExponentialHistogram => {
-            &[("rate", 0), ("count", 3), ("p50", 0), ("p90", 2), ("p99", 0), ("max", 1)]
-        }
-        // Seconds per second: how busy, and of how much.
-        _ if cpus.is_some() => &[("ms/s", 0), ("of one CPU", 0), ("of the node", 1)],
-        _ => &[("ms/s", 0), ("of one CPU", 0)],
+}
+
+/// A section with its title and nothing in it.
+pub(super) fn headline(group: &[&'static Descriptor]) -> Section {
+    let (title, description) = match group {
+        [one] => (one.name, one.description),
+        several => several.first().map_or(("", ""), |first| (parent(first.name), "")),
     };
-    columns.iter().map(|(heading, spare)| Column::number(heading, *spare)).collect()
+    Section { title: short(title).to_owned(), description, columns: Vec::new(), rows: Vec::new(), rest: None }
 }
 
-/// The cells of [`value_columns`].
-fn values(descriptor: &Descriptor, change: &Change<'_>, cpus: Option<NonZeroUsize>) -> Vec<String> {
-    let unknown = || "-".to_owned();
-    match &change.value {
-        Measured::Distribution(histogram) => {
-            let quantile = |q| histogram.quantile(q).map_or_else(unknown, |value| amount(value, descriptor.unit));
-            let rate = change.per_second().map_or_else(unknown, |rate| format!("{}/s", number(rate)));
-            [rate, number(histogram.count() as f64)].into_iter().chain([0.5, 0.9, 0.99, 1.0].map(quantile)).collect()
-        }
-        Measured::Growth { .. } if descriptor.unit == "s" => {
-            let share = change.per_second();
-            let shown = |show: &dyn Fn(f64) -> String| share.map_or_else(unknown, show);
-            let mut cells = vec![shown(&|share| number(share * 1000.0)), shown(&percent)];
-            cells.extend(cpus.map(|cpus| shown(&|share| percent(share / cpus.get() as f64))));
-            cells
-        }
-        Measured::Growth { .. } => {
-            vec![change.per_second().map_or_else(unknown, |growth| rate(growth, descriptor.unit))]
-        }
-        Measured::Level(value) => vec![amount(*value, descriptor.unit)],
-    }
+/// The attributes that tell the rows of some resources apart.
+pub(super) fn keys(group: &[&'static Descriptor], shares: &[Share<'_>]) -> Vec<&'static AttributeKey> {
+    let attributes = group.first().map_or(&[][..], |first| first.attributes);
+    rows::keys(attributes, shares.iter().flat_map(|share| &share.changes).flatten())
 }
 
-/// A notice's points that are worth a word.
-pub(super) fn notices(input: &Input<'_>, resource: &ResourceMetrics) -> Vec<(String, Vec<String>)> {
-    let mut notices = Vec::new();
-    for metric in &resource.metrics {
-        let View::Notice { normal } = metric.descriptor.view else { continue };
-        let said: Vec<String> = changes(input.previous, input.current.time, &resource.resource, metric)
-            .iter()
-            .filter(|change| !is_normal(change.attributes, normal))
-            .filter_map(|change| notice(metric.descriptor, change))
-            .collect();
-        if !said.is_empty() {
-            notices.push((short(metric.descriptor.name).to_owned(), said));
-        }
-    }
-    notices
+/// The columns of attributes, and those of values.
+pub(super) fn columns(keys: &[&AttributeKey], group: &[&Descriptor], cpus: Option<NonZeroUsize>) -> Vec<Column> {
+    let labels = keys.iter().map(|key| Column::text(rows::heading(key.key)));
+    labels.chain(group.iter().flat_map(|descriptor| value_columns(descriptor, cpus))).collect()
 }
 
-fn is_normal(attributes: &Attributes, normal: &[&str]) -> bool {
-    attributes.iter().any(|(_, value)| normal.contains(&value.to_string().as_str()))
-}
-
-fn notice(descriptor: &Descriptor, change: &Change<'_>) -> Option<String> {
-    let labels: Vec<String> = change.attributes.iter().map(|(_, value)| value.to_string()).collect();
-    let value = match &change.value {
-        Measured::Growth { to: 0.0, .. } | Measured::Level(0.0) => return None,
-        Measured::Growth { by: 0.0, to } => amount(*to, descriptor.unit),
-        Measured::Growth { to, .. } => {
-            let now =
-                change.per_second().map_or_else(String::new, |growth| format!(" ({})", rate(growth, descriptor.unit)));
-            format!("{}{now}", amount(*to, descriptor.unit))
-        }
-        // A state that holds.
-        Measured::Level(1.0) if !labels.is_empty() => String::new(),
-        Measured::Level(value) => amount(*value, descriptor.unit),
-        Measured::Distribution(histogram) if histogram.count() == 0 => return None,
-        Measured::Distribution(histogram) => number(histogram.count() as f64),
-    };
-    Some(format!("{} {value}", labels.join(" ")).trim().to_owned())
+/// The cells of [`columns`].
+pub(super) fn cells(row: &Row<'_>, group: &[&Descriptor], cpus: Option<NonZeroUsize>) -> Vec<String> {
+    let values = group.iter().zip(&row.changes).flat_map(|(descriptor, change)| match change {
+        Some(change) => values(descriptor, change, cpus),
+        None => value_columns(descriptor, cpus).iter().map(|_| "-".to_owned()).collect(),
+    });
+    row.labels.iter().cloned().chain(values).collect()
 }
 
 fn parent(name: &str) -> &str {
     name.rsplit_once('.').map_or("", |(parent, _)| parent)
 }
 
-fn short(name: &str) -> &str {
+/// A metric's name without what all have in common.
+pub(super) fn short(name: &str) -> &str {
     name.strip_prefix("undercurrent.").unwrap_or(name)
 }

@@ -1,3 +1,5 @@
+mod workloads;
+
 use std::num::NonZeroUsize;
 
 use proptest::prelude::*;
@@ -5,6 +7,7 @@ use proptest::prelude::*;
 use super::{
     Layout, render,
     screen::{Kind, Screen, Size},
+    text,
 };
 use crate::{
     export::testing::{
@@ -183,7 +186,8 @@ proptest! {
     #[test]
     fn no_line_is_wider_than_asked_for(previous in snapshots(), current in snapshots(), width in 40_usize..200) {
         let shown = render(Some(&previous), &current, plain(width));
-        prop_assert!(shown.lines().all(|line| line.chars().count() <= width));
+        prop_assert!(shown.lines().all(|line| text::width(line) <= width));
+        prop_assert!(!shown.chars().any(|c| c != '\n' && c.is_control()));
         prop_assert_eq!(shown, render(Some(&previous), &current, plain(width)));
     }
 }

@@ -1,0 +1,80 @@
+//! The columns and cells of a metric, by its descriptor alone.
+
+use std::num::NonZeroUsize;
+
+use super::{
+    change::{Change, Measured},
+    layout::Column,
+    units::{amount, number, percent, rate},
+};
+use crate::telemetry::{Descriptor, Instrument};
+
+/// Whether a metric says how busy somebody is: seconds in each second.
+pub(super) fn is_busy_time(descriptor: &Descriptor) -> bool {
+    descriptor.instrument == Instrument::Counter && descriptor.unit == "s"
+}
+
+/// The heading of a metric that has one column.
+pub(super) fn single_column(descriptor: &Descriptor) -> Option<&'static str> {
+    let several = is_busy_time(descriptor) || descriptor.instrument == Instrument::ExponentialHistogram;
+    (!several).then(|| descriptor.name.rsplit('.').next().unwrap_or(descriptor.name))
+}
+
+/// The columns of a metric.
+pub(super) fn value_columns(descriptor: &Descriptor, cpus: Option<NonZeroUsize>) -> Vec<Column> {
+    if let Some(heading) = single_column(descriptor) {
+        return vec![Column::number(heading, 0)];
+    }
+    let columns: &[(&str, u8)] = match descriptor.instrument {
+        Instrument::ExponentialHistogram => {
+            &[("rate", 0), ("count", 4), ("p50", 1), ("p90", 3), ("p99", 0), ("max", 2)]
+        }
+        // Seconds per second: how busy, and of how much.
+        _ if cpus.is_some() => &[("ms/s", 0), ("of one CPU", 0), ("of the node", 1)],
+        _ => &[("ms/s", 0), ("of one CPU", 0)],
+    };
+    columns.iter().map(|(heading, spare)| Column::number(heading, *spare)).collect()
+}
+
+/// The cells of [`value_columns`].
+pub(super) fn values(descriptor: &Descriptor, change: &Change<'_>, cpus: Option<NonZeroUsize>) -> Vec<String> {
+    let unknown = || "-".to_owned();
+    match &change.value {
+        Measured::Distribution(histogram) => {
+            let quantile = |q| histogram.quantile(q).map_or_else(unknown, |value| amount(value, descriptor.unit));
+            let rate = change.per_second().map_or_else(unknown, |rate| format!("{}/s", number(rate)));
+            [rate, number(histogram.count() as f64)].into_iter().chain([0.5, 0.9, 0.99, 1.0].map(quantile)).collect()
+        }
+        Measured::Growth { .. } if descriptor.unit == "s" => {
+            let share = change.per_second();
+            let shown = |show: &dyn Fn(f64) -> String| share.map_or_else(unknown, show);
+            let mut cells = vec![shown(&|share| number(share * 1000.0)), shown(&percent)];
+            cells.extend(cpus.map(|cpus| shown(&|share| percent(share / cpus.get() as f64))));
+            cells
+        }
+        Measured::Growth { .. } => {
+            vec![change.per_second().map_or_else(unknown, |growth| rate(growth, descriptor.unit))]
+        }
+        Measured::Level(value) => vec![amount(*value, descriptor.unit)],
+    }
+}
+
+/// What the first of a metric's columns is about, of several points together: what they grew or counted per second, or
+/// their sum now.
+pub(super) fn load(changes: &[Change<'_>]) -> f64 {
+    let of = |change: &Change<'_>| match change.value {
+        Measured::Level(value) => value,
+        _ => change.per_second().unwrap_or(0.0),
+    };
+    changes.iter().map(of).sum()
+}
+
+/// A [`load`] with its unit.
+pub(super) fn total(descriptor: &Descriptor, load: f64) -> String {
+    match descriptor.instrument {
+        _ if is_busy_time(descriptor) => format!("{} ms/s", number(load * 1000.0)),
+        Instrument::ExponentialHistogram => format!("{}/s", number(load)),
+        Instrument::Counter => rate(load, descriptor.unit),
+        Instrument::UpDownCounter | Instrument::Gauge => amount(load, descriptor.unit),
+    }
+}

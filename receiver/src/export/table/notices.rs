@@ -1,0 +1,50 @@
+//! What was lost, refused or degraded: a line for each metric that has something to say.
+
+use super::{
+    change::{Change, Measured},
+    section::{Input, short},
+    text::plain,
+    units::{amount, number, rate},
+};
+use crate::telemetry::{Attributes, Descriptor, ResourceMetrics, View};
+
+/// The titles of notices, and for each the points that are worth a word.
+pub(super) fn notices(input: &Input<'_>, resource: &ResourceMetrics) -> Vec<(String, Vec<String>)> {
+    let mut notices = Vec::new();
+    for metric in &resource.metrics {
+        let View::Notice { normal } = metric.descriptor.view else { continue };
+        let said: Vec<String> = input
+            .changes(resource, metric)
+            .iter()
+            .filter(|change| !is_normal(change.attributes, normal))
+            .filter_map(|change| notice(metric.descriptor, change))
+            .collect();
+        if !said.is_empty() {
+            notices.push((short(metric.descriptor.name).to_owned(), said));
+        }
+    }
+    notices
+}
+
+fn is_normal(attributes: &Attributes, normal: &[&str]) -> bool {
+    attributes.iter().any(|(_, value)| normal.contains(&value.to_string().as_str()))
+}
+
+fn notice(descriptor: &Descriptor, change: &Change<'_>) -> Option<String> {
+    let labels: Vec<String> = change.attributes.iter().map(|(_, value)| plain(&value.to_string()).into()).collect();
+    let value = match &change.value {
+        Measured::Growth { to: 0.0, .. } | Measured::Level(0.0) => return None,
+        Measured::Growth { by: 0.0, to } => amount(*to, descriptor.unit),
+        Measured::Growth { to, .. } => {
+            let now =
+                change.per_second().map_or_else(String::new, |growth| format!(" ({})", rate(growth, descriptor.unit)));
+            format!("{}{now}", amount(*to, descriptor.unit))
+        }
+        // A state that holds.
+        Measured::Level(1.0) if !labels.is_empty() => String::new(),
+        Measured::Level(value) => amount(*value, descriptor.unit),
+        Measured::Distribution(histogram) if histogram.count() == 0 => return None,
+        Measured::Distribution(histogram) => number(histogram.count() as f64),
+    };
+    Some(format!("{} {value}", labels.join(" ")).trim().to_owned())
+}

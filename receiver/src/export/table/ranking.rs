@@ -1,0 +1,77 @@
+//! Sections of several resources: the busiest first, the idle ones left out, the rest in one line.
+
+use super::{
+    cells::{load, single_column, total},
+    layout::Column,
+    names::is_overflow,
+    rows::{self, Row},
+    section::{Input, Section, Share, cells, columns, headline, keys},
+};
+use crate::telemetry::Descriptor;
+
+/// Workloads with rows of their own.
+const BUSIEST: usize = 8;
+
+/// The section of a group of metrics that several resources have.
+pub(super) fn section(input: &Input<'_>, group: &[&'static Descriptor], shares: Vec<Share<'_>>) -> Section {
+    let is_one = |share: &Share<'_>| {
+        let resource = &input.current.resources[share.place].resource;
+        share.place != 0 && !is_overflow(&resource.attributes)
+    };
+    let (shown, rest) = ranked(shares, is_one);
+    let keys = keys(group, &shown);
+    let mut all = vec![Column::name("workload"), Column { spare: 5, ..Column::text("kind") }];
+    all.extend(columns(&keys, group, input.cpus));
+    let mut lines = Vec::new();
+    for share in &shown {
+        let name = &input.names[share.place];
+        let rows = rows::rows(&keys, &share.changes).into_iter().filter(is_busy);
+        // A name stands once, so that the eye finds where the next one begins.
+        let names = std::iter::once([name.text.as_str(), name.kind]).chain(std::iter::repeat(["", ""]));
+        lines.extend(names.zip(rows).map(|(name, row)| {
+            name.into_iter().map(str::to_owned).chain(cells(&row, group, input.cpus)).collect::<Vec<_>>()
+        }));
+    }
+    let rest = if shown.iter().all(|share| share.place == 0) {
+        Some("no workload was busy".to_owned())
+    } else {
+        (!rest.is_empty()).then(|| remainder(group, &rest))
+    };
+    Section { columns: all, rows: lines, rest, ..headline(group) }
+}
+
+/// The resources that did something, the busiest first: those with rows of their own, and the rest. Of those that are one
+/// workload only the first have rows.
+fn ranked<'a>(shares: Vec<Share<'a>>, is_one: impl Fn(&Share<'_>) -> bool) -> (Vec<Share<'a>>, Vec<Share<'a>>) {
+    let busy = shares.into_iter().filter(|share| share.changes.iter().flatten().any(|change| !change.is_idle()));
+    let mut ranked: Vec<(f64, Share<'a>)> = busy.map(|share| (share.load(), share)).collect();
+    ranked.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    let mut workloads = 0;
+    ranked.into_iter().map(|(_, share)| share).partition(|share| {
+        let is_one = is_one(share);
+        workloads += usize::from(is_one);
+        !is_one || workloads <= BUSIEST
+    })
+}
+
+impl Share<'_> {
+    /// How much there is in the section's first column of values.
+    fn load(&self) -> f64 {
+        self.changes.first().map_or(0.0, |changes| load(changes))
+    }
+}
+
+fn is_busy(row: &Row<'_>) -> bool {
+    row.changes.iter().flatten().any(|change| !change.is_idle())
+}
+
+fn remainder(group: &[&Descriptor], rest: &[Share<'_>]) -> String {
+    let workloads = if rest.len() == 1 { "workload" } else { "workloads" };
+    let load: f64 = rest.iter().map(Share::load).sum();
+    let together = match group {
+        [one] => total(one, load),
+        [first, ..] => format!("{} {}", single_column(first).unwrap_or(first.name), total(first, load)),
+        [] => String::new(),
+    };
+    format!("and {} more {workloads}: {together}", rest.len())
+}

@@ -1,0 +1,103 @@
+//! Text on a terminal: what may be in it, and how wide it is.
+
+use std::borrow::Cow;
+
+use unicode_width::UnicodeWidthChar;
+
+/// The text with everything written out that a terminal would act on or not show: control characters, other white space
+/// than blanks, and characters without a width such as those that turn the direction of writing.
+pub(super) fn plain(text: &str) -> Cow<'_, str> {
+    let shows = |c: char| c == ' ' || (!c.is_whitespace() && c.width().is_some_and(|width| width > 0));
+    if text.chars().all(shows) {
+        return Cow::Borrowed(text);
+    }
+    let mut plain = String::with_capacity(2 * text.len());
+    for c in text.chars() {
+        match c {
+            c if shows(c) => plain.push(c),
+            c if c.is_ascii() => plain.extend(c.escape_default()),
+            c => plain.extend(c.escape_unicode()),
+        }
+    }
+    Cow::Owned(plain)
+}
+
+/// The columns that a plain text takes.
+pub(super) fn width(text: &str) -> usize {
+    text.chars().map(columns).sum()
+}
+
+fn columns(c: char) -> usize {
+    c.width().unwrap_or(0)
+}
+
+/// At most `room` columns, with an ellipsis where the end is gone.
+pub(super) fn cut(text: &str, room: usize) -> Cow<'_, str> {
+    if width(text) <= room {
+        return Cow::Borrowed(text);
+    }
+    let kept = fitting(text.chars(), room.saturating_sub(1));
+    Cow::Owned(text.chars().take(kept).chain(['…']).collect())
+}
+
+/// At most `room` columns, with an ellipsis before the last two thirds: paths and names that are made by rule begin alike,
+/// and their ends tell them apart.
+pub(super) fn shorten(text: &str, room: usize) -> Cow<'_, str> {
+    if width(text) <= room {
+        return Cow::Borrowed(text);
+    }
+    let ends = room.saturating_sub(1);
+    let head = fitting(text.chars(), ends / 3);
+    let tail = fitting(text.chars().rev(), ends - ends / 3);
+    let skipped = text.chars().count() - tail;
+    Cow::Owned(text.chars().take(head).chain(['…']).chain(text.chars().skip(skipped)).collect())
+}
+
+/// How many characters fit.
+fn fitting(characters: impl Iterator<Item = char>, room: usize) -> usize {
+    let widths = characters.scan(0, |taken, c| {
+        *taken += columns(c);
+        Some(*taken)
+    });
+    widths.take_while(|taken| *taken <= room).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_act_on_is_written_out() {
+        for (text, shown) in [
+            ("web-0", "web-0"),
+            ("a\x1b[2Jb\n\0", "a\\u{1b}[2Jb\\n\\u{0}"),
+            ("\u{9b}31m", "\\u{9b}31m"),
+            ("evil\u{202e}txt", "evil\\u{202e}txt"),
+            ("a\u{a0}b\u{2028}c", "a\\u{a0}b\\u{2028}c"),
+            ("größe 大", "größe 大"),
+        ] {
+            assert_eq!(plain(text), shown);
+        }
+    }
+
+    #[test]
+    fn an_ellipsis_stands_for_what_is_gone() {
+        assert_eq!((cut("abcdef", 6), cut("abcdef", 4)), ("abcdef".into(), "abc…".into()));
+        assert_eq!((shorten("abcdef", 6), shorten("abcdefgh", 6)), ("abcdef".into(), "a…efgh".into()));
+        assert_eq!((cut("大大大", 4), shorten("大大大大大", 8)), ("大…".into(), "大…大大".into()));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_wider_than_its_room(text in any::<String>(), room in 1_usize..40) {
+            let text = plain(&text);
+            for shown in [cut(&text, room), shorten(&text, room)] {
+                prop_assert!(width(&shown) <= room, "{shown}");
+                prop_assert!(!shown.chars().any(char::is_control));
+                prop_assert_eq!(shown == text, width(&text) <= room);
+            }
+        }
+    }
+}
