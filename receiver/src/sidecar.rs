@@ -3,7 +3,7 @@
 use std::{
     ops::ControlFlow,
     sync::Arc,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use bytesize::ByteSize;
@@ -102,14 +102,23 @@ impl Wanted {
         if needed as u64 > limit { Err(StartError::Memory { needed, limit, cpus }) } else { Ok(()) }
     }
 
-    /// Serves the hooks.
+    /// Loads what the hooks need.
+    ///
+    /// # Errors
+    /// Where nothing can be measured.
+    pub fn load(&self, host: Host) -> Result<Kernel, KernelError> {
+        let ownership = self.workloads.map(|(ownership, _)| ownership);
+        Kernel::load(host.clone(), &Request { sizing: self.sizing(host.cpus), hooks: &self.hooks, ownership })
+    }
+
+    /// Loads what the hooks need, and serves them all.
     ///
     /// # Errors
     /// Where nothing can be measured.
     pub fn listen(&self, host: Host) -> Result<Kernel, KernelError> {
-        let ownership = self.workloads.map(|(ownership, _)| ownership);
-        let request = Request { sizing: self.sizing(host.cpus), hooks: &self.hooks, ownership };
-        Kernel::listen(host, &request)
+        let mut kernel = self.load(host)?;
+        kernel.serve(&self.hooks);
+        Ok(kernel)
     }
 }
 
@@ -161,10 +170,15 @@ impl Sidecar {
         let (host, wanted) = permitted(settings)?;
         // Before attaching, which takes seconds on slow machines: whoever ends the sidecar meanwhile gets an orderly end.
         let stop = Stop::listen()?;
-        let start = UnixNanos::from(SystemTime::now());
-        let mut kernel = wanted.listen(host)?;
+        let start = UnixNanos::now();
+        let mut kernel = wanted.load(host)?;
         let mut clock = kernel.wall_clock()?;
         synchronize(&mut clock);
+        // Workloads are known before the first packet is seen, and cgroups that come meanwhile are told of.
+        let (of_traffic, others): (Vec<&Hook>, _) = wanted.hooks.iter().partition(|hook| hook.sees_traffic);
+        kernel.serve(&others);
+        let workloads = follow(&mut kernel, settings, &wanted, &resource, start);
+        kernel.serve(&of_traffic);
         let opening = Opening { kernel: &kernel, settings: &settings.signals, start };
         let mut opened = Vec::new();
         for entry in signals::wanted(&settings.signals) {
@@ -180,7 +194,7 @@ impl Sidecar {
             clock,
             signals: opened,
             itself,
-            workloads: Workloads::default(),
+            workloads,
             resource: Arc::new(resource),
             last_collect: None,
             stop,
@@ -188,9 +202,14 @@ impl Sidecar {
     }
 
     /// Everything measured until now, with one timestamp.
-    pub fn snapshot(&mut self, exports: &[Statistics]) -> Snapshot {
+    ///
+    /// `delivered` is the time up to which every output has settled its snapshots.
+    pub fn snapshot(&mut self, exports: &[Statistics], delivered: UnixNanos) -> Snapshot {
         let began = Instant::now();
-        let time = UnixNanos::from(SystemTime::now());
+        for slot in self.workloads.before(delivered) {
+            self.signals.iter_mut().for_each(|(_, signal)| signal.forget(slot));
+        }
+        let time = UnixNanos::now();
         let mut readings = Readings::default();
         for (name, signal) in &mut self.signals {
             if let Err(error) = signal.read(&self.workloads, &mut readings) {
@@ -202,18 +221,14 @@ impl Sidecar {
             readings.add(Slot::NODE, metric);
         }
         self.last_collect = Some(began.elapsed());
-        Snapshot { time, resources: readings.into_resources(|slot| self.resource_of(slot)) }
+        let resources = readings.into_resources(|slot| self.resource_of(slot));
+        let resources = resources.map(|(slot, metrics)| self.workloads.stage(slot, metrics)).collect();
+        self.workloads.after(time);
+        Snapshot { time, resources }
     }
 
     fn resource_of(&self, slot: Slot) -> Option<Arc<Resource>> {
-        match slot {
-            Slot::NODE => Some(Arc::clone(&self.resource)),
-            slot => self
-                .workloads
-                .iter()
-                .find(|workload| workload.slot == slot)
-                .map(|workload| Arc::clone(&workload.resource)),
-        }
+        if slot == Slot::NODE { Some(Arc::clone(&self.resource)) } else { self.workloads.resource(slot) }
     }
 
     /// Publishes a snapshot at every tick, and a last one at the end: after the settings' duration, on SIGINT or SIGTERM,
@@ -236,14 +251,15 @@ impl Sidecar {
                 },
                 _ = ticks.tick() => {
                     synchronize(&mut self.clock);
-                    let snapshot = Arc::new(self.snapshot(&statistics));
+                    let snapshot = Arc::new(self.snapshot(&statistics, outputs.delivered()));
                     if outputs.publish(&snapshot) == ControlFlow::Break(()) {
                         return;
                     }
                 }
+                () = self.workloads.changed() => {}
             }
         }
-        let last = Arc::new(self.snapshot(&statistics));
+        let last = Arc::new(self.snapshot(&statistics, outputs.delivered()));
         // Detached before the last delivery, which may wait for a collector.
         drop(self);
         let _ = outputs.publish(&last);

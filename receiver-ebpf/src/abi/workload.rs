@@ -69,6 +69,47 @@ const fn place(key: u64, multiplier: u64) -> u32 {
     (key.wrapping_mul(multiplier) >> (64 - OWNER_BITS)) as u32
 }
 
+/// Stands in the object for the kernel's `bpf_cast_to_kern_ctx`, whose number differs from kernel to kernel: a call of a
+/// helper that no kernel has. The loader puts the number in its place.
+pub const CAST: usize = 0x7ff0_0001;
+
+/// Entries of the cache from sockets to slots.
+pub const SOCKETS: usize = 4096;
+
+/// An entry of the cache: a socket's cookie but for the bits that lead to the entry, the epoch in which its slot was
+/// looked up, and the slot, in one word so that it is never seen half written. Cookies count up from one
+/// (`__sock_gen_cookie`), and none comes back within 2^46 sockets.
+pub mod cached {
+    use super::{SOCKETS, Slot};
+
+    /// Bits of a slot.
+    const SLOT: u32 = 14;
+    /// Bits of an epoch.
+    pub const EPOCH: u32 = 16;
+
+    /// Where a socket's entry stands.
+    #[must_use]
+    #[inline(always)]
+    pub const fn place(cookie: u64) -> u32 {
+        cookie as u32 % SOCKETS as u32
+    }
+
+    /// What a socket's entry begins with in an epoch, without its slot.
+    #[must_use]
+    #[inline(always)]
+    pub const fn tag(cookie: u64, epoch: u64) -> u64 {
+        ((cookie / SOCKETS as u64) << EPOCH | epoch) << SLOT
+    }
+
+    /// The slot of an entry with such a tag.
+    #[must_use]
+    #[inline(always)]
+    pub const fn slot(entry: u64, tag: u64) -> Option<Slot> {
+        let slot = entry ^ tag;
+        if slot >> SLOT == 0 { Some(Slot(slot as u16)) } else { None }
+    }
+}
+
 /// Why an event stands with the node although it may belong to a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OwnerLoss {

@@ -4,8 +4,8 @@
 #![no_main]
 
 use aya_ebpf::{
-    macros::{btf_tracepoint, cgroup_skb, fentry, fexit},
-    programs::{BtfTracePointContext, FEntryContext, FExitContext, SkBuffContext},
+    macros::{btf_tracepoint, cgroup_skb, cgroup_sock, fentry, fexit},
+    programs::{BtfTracePointContext, FEntryContext, FExitContext, SkBuffContext, SockContext},
 };
 
 #[unsafe(link_section = "license")]
@@ -44,5 +44,11 @@ empty! {
     #[btf_tracepoint(function = "softirq_raise")] softirq_raise(BtfTracePointContext) = 0;
     #[btf_tracepoint(function = "softirq_entry")] softirq_entry(BtfTracePointContext) = 0;
     #[btf_tracepoint(function = "softirq_exit")] softirq_exit(BtfTracePointContext) = 0;
+    #[btf_tracepoint(function = "sock_recv_length")] sock_recv_length(BtfTracePointContext) = 0;
+    #[fentry] sock_recvmsg(FEntryContext) = 0;
+    #[cgroup_sock(sock_create)] socket_created(SockContext) = 1;
+    #[btf_tracepoint(function = "cgroup_mkdir")] cgroup_mkdir(BtfTracePointContext) = 0;
+    #[btf_tracepoint(function = "cgroup_rmdir")] cgroup_rmdir(BtfTracePointContext) = 0;
+    #[btf_tracepoint(function = "cgroup_rename")] cgroup_rename(BtfTracePointContext) = 0;
     #[cgroup_skb(ingress)] cgroup_ingress(SkBuffContext) = 1;
 }

@@ -3,13 +3,13 @@
 use aya_ebpf::{
     EbpfContext as _,
     bindings::__sk_buff,
-    helpers::{bpf_sk_fullsock, bpf_skb_cgroup_id},
+    helpers::{bpf_get_socket_cookie, bpf_sk_fullsock, bpf_skb_cgroup_id},
     macros::{cgroup_skb, fentry},
     programs::{FEntryContext, SkBuffContext},
 };
 use undercurrent_ebpf::abi::{
     latency::{Layer, Network, Path, Transport},
-    workload::ownership,
+    workload::{Slot, ownership},
 };
 
 use super::{ETH_P_IP, ETH_P_IPV6, IPPROTO_TCP, IPPROTO_UDP, reached};
@@ -26,7 +26,7 @@ fn delivered(ctx: &FEntryContext, transport: Transport, network: Network) -> i32
     let now = clock::wall();
     let skb = ctx.arg(0);
     // SAFETY: argument 0 of these functions is the `sk_buff`, which still has its device.
-    unsafe { reached(skb, Path::of(Layer::Transport, transport, network), now, || owner::namespace(skb)) };
+    unsafe { reached(skb, Path::of(Layer::Transport, transport, network), now, || owner::slot_of_namespace(skb)) };
     0
 }
 
@@ -74,7 +74,17 @@ fn cgroup_ingress(ctx: SkBuffContext) -> i32 {
 fn filtered(skb: *const __sk_buff, transport: Transport, network: Network, now: u64) {
     // SAFETY: a field of the context, which the verifier rewrites to a load from the packet.
     let event = || PacketEvent::since(unsafe { (*skb).tstamp }, now);
-    latency::reached(Path::of(Layer::Transport, transport, network), event, || owner_of(skb));
+    latency::reached(Path::of(Layer::Transport, transport, network), event, || slot_of(skb));
+}
+
+/// The slot of the receiving socket's owner.
+#[inline(always)]
+fn slot_of(skb: *const __sk_buff) -> Slot {
+    // SAFETY: the context.
+    let cookie = unsafe { owner::cookie(skb.cast()) };
+    // SAFETY: a helper on the context; it makes the cookie of a socket that has none.
+    let cookie = cookie.unwrap_or_else(|| unsafe { bpf_get_socket_cookie(skb.cast_mut().cast()) });
+    owner::slot_of_socket(cookie, || owner_of(skb))
 }
 
 /// The owner of the receiving socket.

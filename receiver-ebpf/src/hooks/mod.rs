@@ -8,7 +8,10 @@ mod read;
 mod receive;
 mod softirq;
 
-use undercurrent_ebpf::abi::latency::{Layer, Network, Path, Transport};
+use undercurrent_ebpf::abi::{
+    latency::{Layer, Network, Path, Transport},
+    workload::Slot,
+};
 
 use crate::{
     kernel::{event::PacketEvent, fields::SKB_PROTOCOL},
@@ -28,9 +31,9 @@ const IPPROTO_UDP: u8 = 17;
 /// # Safety
 /// `skb` is a typed `sk_buff` pointer.
 #[inline(always)]
-unsafe fn reached(skb: *const u8, path: Path, now: u64, owner: impl FnOnce() -> u64) {
+unsafe fn reached(skb: *const u8, path: Path, now: u64, slot: impl FnOnce() -> Slot) {
     // SAFETY: by the caller.
-    latency::reached(path, || unsafe { PacketEvent::delivered(skb, now) }, owner);
+    latency::reached(path, || unsafe { PacketEvent::delivered(skb, now) }, slot);
 }
 
 /// A packet reached a layer where its Ethertype says its IP version.
@@ -38,14 +41,14 @@ unsafe fn reached(skb: *const u8, path: Path, now: u64, owner: impl FnOnce() -> 
 /// # Safety
 /// `skb` is a typed `sk_buff` pointer.
 #[inline(always)]
-unsafe fn reached_socket(skb: *const u8, layer: Layer, transport: Transport, now: u64, owner: impl FnOnce() -> u64) {
+unsafe fn reached_socket(skb: *const u8, layer: Layer, transport: Transport, now: u64, slot: impl FnOnce() -> Slot) {
     // A branch for each version, so that each has its histogram at a constant offset.
     // SAFETY: by the caller; every kernel has the Ethertype.
     unsafe {
         if SKB_PROTOCOL.load(skb) == ETH_P_IPV6 {
-            reached(skb, Path::of(layer, transport, Network::Ipv6), now, owner);
+            reached(skb, Path::of(layer, transport, Network::Ipv6), now, slot);
         } else {
-            reached(skb, Path::of(layer, transport, Network::Ipv4), now, owner);
+            reached(skb, Path::of(layer, transport, Network::Ipv4), now, slot);
         }
     }
 }

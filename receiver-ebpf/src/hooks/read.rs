@@ -34,8 +34,8 @@ fn tcp_recv_timestamp(ctx: FEntryContext) -> i32 {
     let event = || PacketEvent::since(stamp, now);
     // A branch for each version, so that each has its histogram at a constant offset.
     match network {
-        Network::Ipv4 => latency::reached(read_from(Transport::Tcp, Network::Ipv4), event, owner::of_current),
-        Network::Ipv6 => latency::reached(read_from(Transport::Tcp, Network::Ipv6), event, owner::of_current),
+        Network::Ipv4 => latency::reached(read_from(Transport::Tcp, Network::Ipv4), event, owner::slot_of_current),
+        Network::Ipv6 => latency::reached(read_from(Transport::Tcp, Network::Ipv6), event, owner::slot_of_current),
     }
     0
 }
@@ -85,7 +85,7 @@ fn skb_consume_udp(ctx: FEntryContext) -> i32 {
     if length >= 0 {
         let now = clock::wall();
         // SAFETY: argument 1 is the `sk_buff`.
-        unsafe { reached_socket(ctx.arg(1), Layer::SocketRead, Transport::Udp, now, owner::of_current) };
+        unsafe { reached_socket(ctx.arg(1), Layer::SocketRead, Transport::Udp, now, owner::slot_of_current) };
     }
     0
 }
@@ -101,7 +101,7 @@ fn skb_copy_datagram_iovec(ctx: BtfTracePointContext) -> i32 {
     // SAFETY: as above.
     if let Some(transport) = unsafe { transport_of(skb, protocol) } {
         // SAFETY: as above.
-        unsafe { reached_socket(skb, Layer::SocketRead, transport, now, owner::of_current) };
+        unsafe { reached_socket(skb, Layer::SocketRead, transport, now, owner::slot_of_current) };
     }
     0
 }

@@ -10,10 +10,11 @@ use crate::{
 
 #[inline(always)]
 fn received(ctx: &FEntryContext, network: Network) -> i32 {
-    // SAFETY: argument 0 of both functions is the `sk_buff`, which has its device.
-    let (event, owner) =
-        (|| unsafe { PacketEvent::undelivered(ctx.arg(0)) }, || unsafe { owner::namespace(ctx.arg(0)) });
-    latency::reached(Path::ip(network), event, owner);
+    let skb = ctx.arg(0);
+    // SAFETY: argument 0 of both functions is the `sk_buff`.
+    let event = || unsafe { PacketEvent::undelivered(skb) };
+    // SAFETY: as above, and it has its device.
+    latency::reached(Path::ip(network), event, || unsafe { owner::slot_of_namespace(skb) });
     0
 }
 

@@ -28,6 +28,8 @@ fields! {
     SCM_NANOSECONDS: Field<u64> = "scm_timestamping_internal.ts.0.tv_nsec";
     /// The same timestamp from 7.2 on: nanoseconds, all of it.
     SCM_KTIME: Field<u64> = "scm_timestamping_internal.ts.0";
+    /// The socket's cookie, zero where nobody has asked for it yet.
+    SOCK_COOKIE: Field<u64> = "sock.__sk_common.skc_cookie";
     /// The `sock` of a `socket`.
     SOCKET_SOCK: Field<u64> = "socket.sk";
     /// What programs keep with the socket, all of it.

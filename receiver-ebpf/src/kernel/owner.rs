@@ -9,12 +9,12 @@ use aya_ebpf::{
     macros::map,
     maps::Array,
 };
-use undercurrent_ebpf::abi::workload::{NAMESPACE, OwnerCells, OwnerLoss, Slot, ownership, places, slot_of};
+use undercurrent_ebpf::abi::workload::{CAST, NAMESPACE, OwnerCells, OwnerLoss, Slot, cached, ownership, places, slot_of};
 
 use super::{
     cells::{self, ByCpu, MMAPABLE},
     fields::{
-        CGROUP_NODE, CSS_CGROUP, CSS_SET_CPU, DEVICE_NET, NET_INODE, NODE_ID, SKB_DEVICE, SOCK_CGROUP, SOCK_STORAGE,
+        CGROUP_NODE, CSS_CGROUP, CSS_SET_CPU, DEVICE_NET, NET_INODE, NODE_ID, SKB_DEVICE, SKB_SK, SOCK_CGROUP, SOCK_COOKIE, SOCK_STORAGE,
         TASK_CSS_SET,
     },
     storage::SocketWord,
@@ -30,6 +30,11 @@ static BY: u32 = ownership::OFF;
 #[unsafe(link_section = ".rodata.flags")]
 static STORAGE: u32 = 0;
 
+/// Whether a program's context can be turned into the kernel's own packet (6.2 and later).
+#[unsafe(export_name = "owner.cast")]
+#[unsafe(link_section = ".rodata.flags")]
+static CASTS: u32 = 0;
+
 /// From owners to slots.
 #[map]
 static OWNERS: Array<u64> = Array::with_max_entries(1, MMAPABLE);
@@ -37,6 +42,16 @@ static OWNERS: Array<u64> = Array::with_max_entries(1, MMAPABLE);
 /// What stands with the node for want of knowledge.
 #[map]
 static OWNER_LOSSES: ByCpu<OwnerCells> = ByCpu::with_max_entries(1, MMAPABLE);
+
+/// Slots of sockets that had packets lately.
+#[map]
+static SOCKETS: Array<u64> = Array::with_max_entries(1, MMAPABLE);
+
+/// Counts up whenever the table of owners has changed, and now and then besides: what was cached before is looked up
+/// again. Below `1 << cached::EPOCH`; user space clears the cache before it begins anew.
+#[unsafe(export_name = "owner.epoch")]
+#[unsafe(link_section = ".data.owner")]
+static EPOCH: u64 = 1;
 
 /// The cgroup of a socket's last reader, where it is not the creator's.
 #[unsafe(link_section = ".maps")]
@@ -89,6 +104,45 @@ pub fn slot(owner: u64) -> Slot {
 #[inline(always)]
 fn slot_at(place: u32, owner: u64) -> Option<Slot> {
     slot_of(*OWNERS.get(place)?, owner)
+}
+
+/// The cookie of the socket that a packet is for; `None` where it has none yet, or where only a helper tells. A load is
+/// much cheaper than a helper where returns are guarded against speculation.
+///
+/// # Safety
+/// `context` is the program's context, of a packet that has its socket.
+#[inline(always)]
+pub unsafe fn cookie(context: *const u8) -> Option<u64> {
+    // SAFETY: a live static; volatile because the loader sets it.
+    if unsafe { core::ptr::read_volatile(&raw const CASTS) } == 0 {
+        return None;
+    }
+    // SAFETY: the loader replaces the call; the verifier makes it a move of the context's pointer.
+    let cast: unsafe extern "C" fn(*const u8) -> *const u8 = unsafe { core::mem::transmute(CAST) };
+    // SAFETY: by the caller; the verifier follows typed pointers.
+    let sock = unsafe { SKB_SK.load(cast(context)) } as *const u8;
+    if sock.is_null() {
+        return None;
+    }
+    // SAFETY: as above.
+    Some(unsafe { SOCK_COOKIE.load(sock) }).filter(|cookie| *cookie != 0)
+}
+
+/// The slot of a socket with a cookie, cached: the owner is asked for, and looked up, once an epoch.
+#[inline(always)]
+pub fn slot_of_socket(cookie: u64, owner: impl FnOnce() -> u64) -> Slot {
+    // Before the table: what is looked up while the epoch changes belongs to the one before.
+    // SAFETY: a live static; volatile because user space sets it.
+    let tag = cached::tag(cookie, unsafe { core::ptr::read_volatile(&raw const EPOCH) });
+    let Some(entry) = SOCKETS.get_ptr_mut(cached::place(cookie)) else { return Slot::NODE };
+    // SAFETY: an entry of the map, which lives as long as the program.
+    if let Some(slot) = cached::slot(unsafe { *entry }, tag) {
+        return slot;
+    }
+    let slot = slot(owner());
+    // SAFETY: as above; another CPU's entry for another socket may be lost, and is looked up again.
+    unsafe { *entry = tag | u64::from(slot.0) };
+    slot
 }
 
 /// The cgroup that the current task belongs to.
@@ -169,9 +223,23 @@ pub unsafe fn read_by_current(sock: *const u8) {
     let reader = of_current();
     // SAFETY: by the caller.
     let unchanged = unsafe { SOCK_STORAGE.load(sock) == 0 && creator(sock) == reader };
+    if unchanged {
+        return;
+    }
     // SAFETY: by the caller.
-    if !unchanged && !unsafe { READERS.set(sock, reader) } {
-        lost(OwnerLoss::StorageRefused);
+    match unsafe { READERS.set(sock, reader) } {
+        Some(true) => forget(unsafe { SOCK_COOKIE.load(sock) }),
+        Some(false) => {}
+        None => lost(OwnerLoss::StorageRefused),
+    }
+}
+
+/// A socket has another owner than its cached slot may say.
+#[inline(always)]
+fn forget(cookie: u64) {
+    if let Some(entry) = SOCKETS.get_ptr_mut(cached::place(cookie)) {
+        // SAFETY: an entry of the map.
+        unsafe { *entry = 0 };
     }
 }
 
@@ -182,21 +250,27 @@ pub unsafe fn read_by_current(sock: *const u8) {
 #[inline(always)]
 pub unsafe fn created_by_current(sock: *const u8) {
     // SAFETY: by the caller.
-    if !unsafe { READERS.set(sock, of_current()) } {
+    if unsafe { READERS.set(sock, of_current()) }.is_none() {
         lost(OwnerLoss::StorageRefused);
     }
 }
 
-/// The network namespace that a packet arrived in.
+/// The slot of the cgroup that the current task belongs to.
+#[inline(always)]
+pub fn slot_of_current() -> Slot {
+    slot(of_current())
+}
+
+/// The slot of the network namespace that a packet arrived in.
 ///
 /// # Safety
 /// `skb` is a typed `sk_buff` pointer of a packet that has its device.
 #[inline(always)]
-pub unsafe fn namespace(skb: *const u8) -> u64 {
+pub unsafe fn slot_of_namespace(skb: *const u8) -> Slot {
     // SAFETY: by the caller; every kernel has these fields.
-    unsafe {
+    let inode = unsafe {
         let device = SKB_DEVICE.load(skb) as *const u8;
-        let net = DEVICE_NET.load(device) as *const u8;
-        NAMESPACE | u64::from(NET_INODE.load(net))
-    }
+        NET_INODE.load(DEVICE_NET.load(device) as *const u8)
+    };
+    slot(NAMESPACE | u64::from(inode))
 }

@@ -37,26 +37,31 @@ impl SocketWord {
         let word = unsafe { bpf_sk_storage_get(self.map(), sock.cast_mut().cast(), core::ptr::null_mut(), 0) };
         let word = word.cast::<u64>();
         // SAFETY: the pointer was checked for null.
-        if word.is_null() { None } else { Some(unsafe { *word }) }
+        if word.is_null() { None } else { Some(unsafe { *word }).filter(|word| *word != 0) }
     }
 
-    /// Sets a socket's word; `false` where the kernel gives no room.
+    /// Sets a socket's word; whether it was another one. `None` where the kernel gives no room.
     ///
     /// # Safety
     /// As for [`Self::get`].
     #[inline(always)]
-    pub unsafe fn set(&'static self, sock: *const u8, value: u64) -> bool {
-        let mut value = value;
-        let first = (&raw mut value).cast();
+    pub unsafe fn set(&'static self, sock: *const u8, value: u64) -> Option<bool> {
+        // No cgroup's: a word that is new is another one too.
+        let mut none = 0_u64;
+        let first = (&raw mut none).cast();
         let create = BPF_SK_STORAGE_GET_F_CREATE.into();
         // SAFETY: by the caller.
         let word = unsafe { bpf_sk_storage_get(self.map(), sock.cast_mut().cast(), first, create) }.cast::<u64>();
         if word.is_null() {
-            return false;
+            return None;
         }
-        // SAFETY: the pointer was checked for null. Readers on other CPUs see the old word or the new one.
-        unsafe { core::ptr::write_volatile(word, value) };
-        true
+        // SAFETY: the pointer was checked for null.
+        let changed = unsafe { *word } != value;
+        if changed {
+            // SAFETY: as above. Readers on other CPUs see the old word or the new one.
+            unsafe { core::ptr::write_volatile(word, value) };
+        }
+        Some(changed)
     }
 
     #[inline(always)]

@@ -24,14 +24,14 @@ const IMPLAUSIBLE: u64 = 1 << 50;
 
 /// A packet got to the end of a path. Whose it is, is asked only where somebody wants to know.
 #[inline(always)]
-pub fn reached(path: Path, event: impl FnOnce() -> Result<PacketEvent, PacketLoss>, owner: impl FnOnce() -> u64) {
+pub fn reached(path: Path, event: impl FnOnce() -> Result<PacketEvent, PacketLoss>, slot: impl FnOnce() -> Slot) {
     if !enabled() {
         return;
     }
     let Some(cells) = cells::here(&LATENCY) else { return };
     match event() {
         Ok(PacketEvent { age }) => {
-            if let Err(loss) = record(cells, path, age, owner) {
+            if let Err(loss) = record(cells, path, age, slot) {
                 lost(cells, path, loss);
             }
         }
@@ -40,9 +40,9 @@ pub fn reached(path: Path, event: impl FnOnce() -> Result<PacketEvent, PacketLos
 }
 
 #[inline(always)]
-fn record(cells: &mut LatencyCells, path: Path, age: u64, owner: impl FnOnce() -> u64) -> Result<(), PacketLoss> {
+fn record(cells: &mut LatencyCells, path: Path, age: u64, slot: impl FnOnce() -> Slot) -> Result<(), PacketLoss> {
     if owner::by() != ownership::OFF {
-        let slot = owner::slot(owner());
+        let slot = slot();
         if slot != Slot::NODE {
             let nanoseconds = if age < BEYOND { age } else { beyond(age)? };
             workload_latency::record(slot, path, nanoseconds);

@@ -1,12 +1,17 @@
-//! What the programs cost, beside empty programs on the same hooks: sends traffic past both in rounds and prints the
-//! kernel's own counts, one JSON object a round. `cargo xtask bench hooks` runs this, here and in virtual machines, and
+//! What the programs cost, beside others on the same hooks: sends traffic past both in rounds and prints the kernel's own
+//! counts, one JSON object a round. `cargo xtask bench hooks` runs this, here and in virtual machines, and
 //! makes figures of it.
 
 mod baseline;
+mod other;
 mod report;
 mod wire;
 
-use std::io::{self, Write as _};
+use std::{
+    io::{self, Write as _},
+    os::unix::fs::MetadataExt as _,
+    sync::atomic::Ordering,
+};
 
 use anyhow::Context as _;
 use aya::sys::{Stats, enable_stats};
@@ -16,9 +21,11 @@ use undercurrent::{
     kernel::{Kernel, host::Host},
     sidecar::{self, Wanted},
 };
+use undercurrent_ebpf::abi::workload::{NAMESPACE, Slot, entry, places};
 
 use self::{
     baseline::Baseline,
+    other::Other,
     report::{Handlers, Order, Round},
     wire::{Traffic, Wire},
 };
@@ -52,15 +59,15 @@ fn main() -> anyhow::Result<()> {
 }
 
 fn measure(arguments: &Arguments, wire: &mut Wire, handlers: Handlers, order: Order) -> anyhow::Result<()> {
-    let (kernel, baseline) = attach(handlers, order)?;
+    let (kernel, other) = attach(handlers, order, wire)?;
     // What runs first fills caches, and packets bear stamps only some milliseconds after somebody asked for them.
     exchange_all(wire, arguments.requests)?;
     let mut lines = Vec::new();
     for _ in 0..arguments.rounds {
         for traffic in Traffic::ALL {
-            let before = report::counts(&kernel, &baseline);
+            let before = report::counts(&kernel, &other);
             wire.exchange(traffic, arguments.requests)?;
-            let programs = report::difference(before, report::counts(&kernel, &baseline));
+            let programs = report::difference(before, report::counts(&kernel, &other));
             let messages = arguments.requests * 2;
             serde_json::to_writer(&mut lines, &Round { handlers, order, traffic, messages, programs })?;
             lines.push(b'\n');
@@ -74,28 +81,58 @@ fn exchange_all(wire: &mut Wire, requests: u32) -> anyhow::Result<()> {
     Traffic::ALL.into_iter().try_for_each(|traffic| wire.exchange(traffic, requests))
 }
 
-/// The product's programs and the empty ones. The kernel runs those first that were attached first.
-fn attach(handlers: Handlers, order: Order) -> anyhow::Result<(Kernel, Baseline)> {
+/// The product's programs and the others. The kernel runs those first that were attached first.
+fn attach(handlers: Handlers, order: Order, wire: &Wire) -> anyhow::Result<(Kernel, Other)> {
     let settings = settings(handlers);
     let (host, _) = sidecar::host()?;
+    let host = Host { ownership: handlers.ownership(), ..host };
     let wanted = Wanted::of(&settings, &host);
-    let listen = |host: &Host| wanted.listen(host.clone());
-    let baseline = |host: &Host| Baseline::attach(host, wanted.hooks());
-    Ok(match order {
-        Order::ProductFirst => {
-            let kernel = listen(&host)?;
-            (kernel, baseline(&host)?)
+    let product = || {
+        let kernel = wanted.listen(host.clone())?;
+        own(&kernel, wire)?;
+        anyhow::Ok(kernel)
+    };
+    let other = || match handlers {
+        Handlers::Attribution | Handlers::AttributionByCpu => {
+            let host = Host { ownership: None, ..host.clone() };
+            Ok(Other::Product(Box::new(Wanted::of(&settings, &host).listen(host)?)))
         }
-        Order::EmptyFirst => {
-            let baseline = baseline(&host)?;
-            (listen(&host)?, baseline)
+        _ => Baseline::attach(&host, wanted.hooks()).map(Other::Empty),
+    };
+    Ok(match order {
+        Order::ProductFirst => (product()?, other()?),
+        Order::OtherFirst => {
+            let other = other()?;
+            (product()?, other)
         }
     })
+}
+
+/// Makes everything that this process and its namespaces receive a workload's.
+fn own(kernel: &Kernel, wire: &Wire) -> anyhow::Result<()> {
+    if kernel.by_workload().is_none() {
+        return Ok(());
+    }
+    let owners = kernel.words("OWNERS")?;
+    let entries = owners.slice(0..owners.count());
+    let cgroups = [cgroup("/sys/fs/cgroup"), cgroup("/sys/fs/cgroup/unified"), cgroup("/sys/fs/cgroup/cpu")];
+    let namespaces = wire.namespaces().map(|inode| NAMESPACE | inode);
+    for key in cgroups.into_iter().flatten().chain(namespaces) {
+        let [better, other] = places(key).map(|place| &entries[place as usize]);
+        let place = if [0, entry(key, Slot::FIRST)].contains(&better.load(Ordering::Relaxed)) { better } else { other };
+        place.store(entry(key, Slot::FIRST), Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// The id of a mounted hierarchy's root, which is where this process is.
+fn cgroup(root: &str) -> Option<u64> {
+    Some(std::fs::metadata(root).ok()?.ino())
 }
 
 /// The defaults, with all or some of the signals.
 fn settings(handlers: Handlers) -> Settings {
     let (mut settings, _) = Settings::resolve(Flags::default(), &|_| None, File::default());
-    settings.signals.softirq_wait.enabled = handlers == Handlers::All;
+    settings.signals.softirq_wait.enabled = handlers != Handlers::WithoutSoftirqWait;
     settings
 }

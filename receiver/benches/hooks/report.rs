@@ -3,23 +3,40 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use undercurrent::kernel::{Kernel, statistics::Runs};
+use undercurrent::kernel::{Kernel, object::Ownership, statistics::Runs};
 
-use crate::{baseline::Baseline, wire::Traffic};
+use crate::{other::Other, wire::Traffic};
 
-/// Which of the handlers that share hooks are on.
+/// What the product's programs do, and what the others beside them.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Handlers {
-    /// Every signal's.
+    /// Every signal's, for the node as a whole, beside empty programs.
     All,
-    /// `softirq_wait` is off, so that `softirq_entry` serves one signal of two.
+    /// `softirq_wait` is off, so that `softirq_entry` serves one signal of two; beside empty programs.
     WithoutSoftirqWait,
+    /// Every signal's, by workload, beside empty programs.
+    ByWorkload,
+    /// The same, beside the product's own programs for the node as a whole.
+    Attribution,
+    /// The same by cgroup v1, where sockets' owners are kept by programs.
+    AttributionByCpu,
 }
 
 impl Handlers {
     /// Each of them.
-    pub const ALL: [Self; 2] = [Self::All, Self::WithoutSoftirqWait];
+    pub const ALL: [Self; 5] =
+        [Self::All, Self::WithoutSoftirqWait, Self::ByWorkload, Self::Attribution, Self::AttributionByCpu];
+
+    /// How owners are found by the product's programs.
+    pub const fn ownership(self) -> Option<Ownership> {
+        match self {
+            Self::All | Self::WithoutSoftirqWait => None,
+            Self::ByWorkload | Self::Attribution => Some(Ownership::Unified),
+            // No cgroup is made or removed meanwhile: the number means nothing.
+            Self::AttributionByCpu => Some(Ownership::Cpu(0)),
+        }
+    }
 }
 
 /// Which of the two programs on a hook was attached first, and so runs first.
@@ -28,13 +45,13 @@ impl Handlers {
 pub enum Order {
     /// The product's.
     ProductFirst,
-    /// The empty one.
-    EmptyFirst,
+    /// The other.
+    OtherFirst,
 }
 
 impl Order {
     /// Both.
-    pub const ALL: [Self; 2] = [Self::ProductFirst, Self::EmptyFirst];
+    pub const ALL: [Self; 2] = [Self::ProductFirst, Self::OtherFirst];
 }
 
 /// One round.
@@ -49,11 +66,11 @@ pub struct Round {
     pub programs: BTreeMap<String, Pair>,
 }
 
-/// What the kernel counted for the product's program and for the empty one on the same hook.
+/// What the kernel counted for the product's program and for the other on the same hook.
 #[derive(Clone, Copy, Default, Serialize)]
 pub struct Pair {
     pub product: Counts,
-    pub empty: Counts,
+    pub other: Counts,
 }
 
 /// Runs, and what they took.
@@ -76,13 +93,13 @@ impl From<Runs> for Counts {
 }
 
 /// The counts of both programs on each hook, until now.
-pub fn counts(kernel: &Kernel, baseline: &Baseline) -> BTreeMap<String, Pair> {
+pub fn counts(kernel: &Kernel, other: &Other) -> BTreeMap<String, Pair> {
     let mut counts: BTreeMap<String, Pair> = BTreeMap::new();
     for (symbol, runs) in kernel.runs() {
         counts.entry(symbol.to_owned()).or_default().product = runs.into();
     }
-    for (symbol, runs) in baseline.runs() {
-        counts.entry(symbol.to_owned()).or_default().empty = runs.into();
+    for (symbol, runs) in other.runs() {
+        counts.entry(symbol.to_owned()).or_default().other = runs.into();
     }
     counts
 }
@@ -91,8 +108,8 @@ pub fn counts(kernel: &Kernel, baseline: &Baseline) -> BTreeMap<String, Pair> {
 pub fn difference(before: BTreeMap<String, Pair>, mut after: BTreeMap<String, Pair>) -> BTreeMap<String, Pair> {
     for (symbol, pair) in &mut after {
         let earlier = before.get(symbol).copied().unwrap_or_default();
-        *pair = Pair { product: pair.product.since(earlier.product), empty: pair.empty.since(earlier.empty) };
+        *pair = Pair { product: pair.product.since(earlier.product), other: pair.other.since(earlier.other) };
     }
-    after.retain(|_, pair| pair.product.runs > 0 && pair.empty.runs > 0);
+    after.retain(|_, pair| pair.product.runs > 0 && pair.other.runs > 0);
     after
 }

@@ -3,6 +3,7 @@
 use std::{
     io::{self, Read as _, Write as _},
     net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    os::unix::fs::MetadataExt as _,
     process::Command,
     sync::mpsc,
     thread,
@@ -50,6 +51,7 @@ impl Traffic {
 pub struct Wire {
     ipv4: Pair,
     ipv6: Pair,
+    namespaces: [u64; 2],
 }
 
 /// A client's sockets and a server's, in namespaces of their own.
@@ -69,25 +71,30 @@ impl Wire {
     pub fn open() -> anyhow::Result<Self> {
         let (tell_namespace, namespace) = mpsc::channel();
         let (tell_linked, linked) = mpsc::channel();
-        let server = thread::spawn(move || -> anyhow::Result<[Listening; 2]> {
+        let server = thread::spawn(move || -> anyhow::Result<(u64, [Listening; 2])> {
             enter_namespace()?;
             tell_namespace.send(rustix::thread::gettid())?;
             linked.recv().context("the other end could not be made")?;
             up("right", [(IPV4.server, IPV4.prefix), (IPV6.server, IPV6.prefix)])?;
-            Ok([listen(IPV4.server)?, listen(IPV6.server)?])
+            Ok((namespace_inode()?, [listen(IPV4.server)?, listen(IPV6.server)?]))
         });
-        let client = thread::spawn(move || -> anyhow::Result<[Pair; 2]> {
+        let client = thread::spawn(move || -> anyhow::Result<Self> {
             enter_namespace()?;
             let other = namespace.recv().context("the other namespace could not be made")?;
             let other = other.as_raw_nonzero().to_string();
             ip(&["link", "add", "left", "type", "veth", "peer", "name", "right", "netns", &other])?;
             up("left", [(IPV4.client, IPV4.prefix), (IPV6.client, IPV6.prefix)])?;
             tell_linked.send(())?;
-            let [ipv4, ipv6] = joined(server)?;
-            Ok([connect(IPV4.client, ipv4)?, connect(IPV6.client, ipv6)?])
+            let (server, [ipv4, ipv6]) = joined(server)?;
+            let namespaces = [namespace_inode()?, server];
+            Ok(Self { ipv4: connect(IPV4.client, ipv4)?, ipv6: connect(IPV6.client, ipv6)?, namespaces })
         });
-        let [ipv4, ipv6] = joined(client)?;
-        Ok(Self { ipv4, ipv6 })
+        joined(client)
+    }
+
+    /// The inodes of both namespaces.
+    pub const fn namespaces(&self) -> [u64; 2] {
+        self.namespaces
     }
 
     /// Sends requests from the client to the server, each of which is answered before the next. One thread does it all, so
@@ -133,6 +140,11 @@ fn enter_namespace() -> anyhow::Result<()> {
     let refused = unsafe { libc::unshare(libc::CLONE_NEWNET) };
     ensure!(refused == 0, "cannot make a network namespace: {}; run as root", io::Error::last_os_error());
     Ok(())
+}
+
+/// The inode of the calling thread's network namespace.
+fn namespace_inode() -> anyhow::Result<u64> {
+    Ok(std::fs::metadata("/proc/thread-self/ns/net").context("cannot look at this network namespace")?.ino())
 }
 
 fn up(interface: &str, addresses: [(&str, u8); 2]) -> anyhow::Result<()> {

@@ -5,7 +5,7 @@ use std::mem::size_of;
 use undercurrent_ebpf::abi::{
     latency::{LatencyCells, PATHS},
     softirq::SoftirqCells,
-    workload::{OWNERS, OwnerCells, Slot},
+    workload::{OWNERS, OwnerCells, SOCKETS, Slot},
 };
 
 use crate::telemetry::Scale;
@@ -98,7 +98,7 @@ impl PlannedMap {
 }
 
 /// Every such map.
-pub static MAPS: [PlannedMap; 6] = [
+pub static MAPS: [PlannedMap; 7] = [
     PlannedMap {
         name: "LATENCY",
         entry: size_of::<LatencyCells>(),
@@ -118,6 +118,11 @@ pub static MAPS: [PlannedMap; 6] = [
         name: "OWNERS",
         entry: size_of::<u64>(),
         entries: |sizing| sizing.workloads.map_or(0, |_| OWNERS),
+    },
+    PlannedMap {
+        name: "SOCKETS",
+        entry: size_of::<u64>(),
+        entries: |sizing| sizing.workloads.map_or(0, |_| SOCKETS),
     },
     PlannedMap {
         name: "OWNER_LOSSES",

@@ -4,6 +4,7 @@
 
 pub mod attach;
 pub mod btf;
+mod cast;
 pub mod clock;
 pub mod fields;
 pub mod hooks;
@@ -14,6 +15,7 @@ pub mod memory;
 pub mod object;
 pub mod plan;
 pub mod refusal;
+pub mod ring;
 pub mod statistics;
 mod timestamping;
 
@@ -30,10 +32,11 @@ use self::{
     hooks::{Attachment, Hook, Program},
     host::Host,
     maps::{ByCpu, MapError, Words},
-    memory::Sizing,
+    memory::{ByWorkload, Sizing},
     object::Ownership,
     plan::{Attach, Outcome, Status},
     refusal::Refusal,
+    ring::Ring,
     timestamping::Timestamping,
 };
 
@@ -66,6 +69,15 @@ pub enum KernelError {
     /// A map cannot be mapped into memory.
     #[error(transparent)]
     Mmap(#[from] MapError),
+    /// A ring cannot be watched.
+    #[error("cannot watch the ring `{map}`: {source}")]
+    Ring {
+        /// Its name.
+        map: &'static str,
+        /// The reason.
+        #[source]
+        source: std::io::Error,
+    },
     /// The sidecar cannot follow the wall clock.
     #[error("cannot watch the wall clock: {0}")]
     Clock(#[source] std::io::Error),
@@ -92,31 +104,46 @@ pub struct Request<'a> {
 /// The kernel, listened to. Everything is detached when it is dropped, or when the process ends however it ends.
 pub struct Kernel {
     ebpf: Ebpf,
+    /// Of the kernel's types what attaching needs.
+    types: aya::Btf,
     host: Host,
     fields: Vec<ResolvedField>,
     outcomes: Vec<Outcome>,
     memory: Vec<(&'static str, usize)>,
+    by_workload: Option<ByWorkload>,
     /// Held for its effect.
     _timestamping: Option<Timestamping>,
 }
 
 impl Kernel {
-    /// Loads the object and serves the hooks. The kernel's types are parsed once, and their memory is let go.
+    /// Creates the maps and readies the programs. The kernel's types are parsed once, and what attaching does not need of
+    /// them is let go.
     ///
     /// # Errors
-    /// Where nothing can be measured at all; a hook that cannot be served is an [`Outcome`].
-    pub fn listen(host: Host, request: &Request<'_>) -> Result<Self, KernelError> {
+    /// Where nothing can be measured at all.
+    pub fn load(host: Host, request: &Request<'_>) -> Result<Self, KernelError> {
         // First, since it takes effect some milliseconds later.
         let timestamping = stamp_packets(request.hooks);
-        let Resolved { fields, types, socket_storage } = resolve(request.hooks)?;
+        let Resolved { fields, types, socket_storage, cast } = resolve(request.hooks)?;
         let settings =
-            object::Settings { sizing: request.sizing, fields: &fields, ownership: request.ownership, socket_storage };
-        let mut ebpf = object::load(&settings)
+            object::Settings { sizing: request.sizing, fields: &fields, ownership: request.ownership, socket_storage, cast };
+        let ebpf = object::load(&settings)
             .map_err(|error| KernelError::Maps(Box::new(error), host.missing_capabilities.clone()))?;
-        let mut attaching = Attaching { ebpf: &mut ebpf, btf: &types, host: &host };
-        let outcomes = request.hooks.iter().map(|hook| plan::serve(&mut attaching, hook)).collect();
         let memory = memory::MAPS.iter().map(|map| (map.name, map.bytes(&settings.sizing))).collect();
-        Ok(Self { ebpf, host, fields, outcomes, memory, _timestamping: timestamping })
+        let by_workload = request.sizing.workloads.map(|_| request.sizing.by_workload());
+        let outcomes = Vec::new();
+        Ok(Self { ebpf, types, host, fields, outcomes, memory, by_workload, _timestamping: timestamping })
+    }
+
+    /// Serves hooks, each that is not served yet.
+    pub fn serve(&mut self, hooks: &[&'static Hook]) {
+        let mut attaching = Attaching { ebpf: &mut self.ebpf, btf: &self.types, host: &self.host };
+        for hook in hooks {
+            if !self.outcomes.iter().any(|outcome| outcome.hook == hook.name) {
+                self.outcomes.push(plan::serve(&mut attaching, hook));
+            }
+        }
+        self.outcomes.sort_by_key(|outcome| hooks::ALL.iter().position(|hook| hook.name == outcome.hook));
     }
 
     /// Facts about the running kernel.
@@ -143,6 +170,12 @@ impl Kernel {
         &self.memory
     }
 
+    /// How workloads' histograms lie in memory, where there are any.
+    #[must_use]
+    pub const fn by_workload(&self) -> Option<ByWorkload> {
+        self.by_workload
+    }
+
     /// Whether a hook is served at all.
     #[must_use]
     pub fn serves(&self, hook: &Hook) -> bool {
@@ -157,12 +190,22 @@ impl Kernel {
         Ok(ByCpu::map(map, self.array(map)?.fd(), self.host.cpus)?)
     }
 
-    /// A map as words.
+    /// A map of words, as many as were planned.
     ///
     /// # Errors
     /// As for [`Self::by_cpu`].
-    pub fn words(&self, map: &'static str, count: usize) -> Result<Words, KernelError> {
-        Ok(Words::map(map, self.array(map)?.fd(), count)?)
+    pub fn words(&self, map: &'static str) -> Result<Words, KernelError> {
+        let bytes = self.memory.iter().find(|(name, _)| *name == map).map_or(0, |(_, bytes)| *bytes);
+        Ok(Words::map(map, self.array(map)?.fd(), bytes / size_of::<u64>())?)
+    }
+
+    /// Takes charge of a ring. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// Where the object has no such ring, or it cannot be watched.
+    pub fn ring(&mut self, map: &'static str) -> Result<Ring, KernelError> {
+        let taken = self.ebpf.take_map(map).ok_or_else(|| missing(map))?;
+        Ring::open(taken).map_err(|source| KernelError::Ring { map, source })
     }
 
     fn array(&self, map: &'static str) -> Result<&aya::maps::MapData, KernelError> {
@@ -209,6 +252,8 @@ struct Resolved {
     types: aya::Btf,
     /// Whether tracing programs may use what is kept with a socket.
     socket_storage: bool,
+    /// The number of [`cast::FUNCTION`].
+    cast: Option<u32>,
 }
 
 /// The helper of that name for tracing programs, which 5.11 brought.
@@ -223,10 +268,11 @@ fn resolve(hooks: &[&'static Hook]) -> Result<Resolved, KernelError> {
     let targets: Vec<_> = programs.filter_map(target).collect();
     let sparse = types.sparse(&targets);
     let socket_storage = types.function(TRACING_STORAGE).is_some();
+    let cast = types.function(cast::FUNCTION).map(|function| function.id.0);
     drop(types);
     drop(raw);
     let types = sparse.into_aya().map_err(|error| KernelError::Maps(Box::new(error.into()), Vec::new()))?;
-    Ok(Resolved { fields, types, socket_storage })
+    Ok(Resolved { fields, types, socket_storage, cast })
 }
 
 fn target(program: &Program) -> Option<Target<'static>> {

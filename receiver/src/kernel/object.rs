@@ -3,9 +3,10 @@
 use aya::{Ebpf, EbpfError};
 use serde::Serialize;
 use undercurrent_ebpf::abi::workload::ownership;
+use zerocopy::IntoBytes as _;
 
 use super::{
-    clock,
+    cast, clock,
     fields::ResolvedField,
     loader,
     memory::{MAPS, Sizing},
@@ -51,6 +52,8 @@ pub struct Settings<'a> {
     pub ownership: Option<Ownership>,
     /// Whether tracing programs may use what is kept with a socket.
     pub socket_storage: bool,
+    /// The kernel's number of `bpf_cast_to_kern_ctx`, where it has that.
+    pub cast: Option<u32>,
 }
 
 /// Creates the maps, frozen where they are read-only, and readies the programs. None is loaded yet.
@@ -74,7 +77,11 @@ pub fn load(settings: &Settings<'_>) -> Result<Ebpf, EbpfError> {
         loader.map_max_entries(map.name, number(map.entries(sizing)));
     }
     // Socket storage is used by programs alone, and needs nothing of the loader.
-    loader.allow_unsupported_maps().load(OBJECT)
+    loader.allow_unsupported_maps();
+    match settings.cast.and_then(|number| cast::put(OBJECT, number).ok()) {
+        Some(object) => loader.load(object.as_bytes()),
+        None => loader.load(OBJECT),
+    }
 }
 
 /// Every 32-bit global, by its symbol.
@@ -88,6 +95,7 @@ fn words<'a>(settings: &'a Settings<'_>) -> Vec<(String, u32)> {
     let named = [
         ("owner.by", by),
         ("owner.storage", u32::from(settings.socket_storage)),
+        ("owner.cast", u32::from(settings.cast.is_some())),
         ("cgroup.hierarchy", hierarchy.cast_unsigned()),
         ("workload.histogram", number(layout.histogram)),
         ("workload.words", number(layout.slot())),

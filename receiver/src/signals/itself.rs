@@ -76,7 +76,7 @@ static MAP_MEMORY: Descriptor = Descriptor {
     unit: "By",
     description: "Kernel memory of the maps whose size depends on the machine and the settings.",
     instrument: Instrument::UpDownCounter,
-    attributes: &[key(MAP, &["LATENCY", "WORKLOAD_LATENCY", "SOFTIRQ", "OWNERS", "OWNER_LOSSES", "CGROUPS"])],
+    attributes: &[key(MAP, &["LATENCY", "WORKLOAD_LATENCY", "SOFTIRQ", "OWNERS", "SOCKETS", "OWNER_LOSSES", "CGROUPS"])],
     view: View::Hidden,
 };
 

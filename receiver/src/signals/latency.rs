@@ -1,5 +1,7 @@
 //! `latency`: how long packets take from their receive timestamp to each layer of the receive path.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use undercurrent_ebpf::abi::{
     histogram::SLOTS,
     latency::{LatencyCells, Layer, PATHS, Path},
@@ -13,7 +15,8 @@ use super::{
 use crate::{
     kernel::{
         hooks::{self, Hook},
-        maps::ByCpu,
+        maps::{ByCpu, Words},
+        memory::ByWorkload,
     },
     telemetry::{
         Attributes, Data, Descriptor, ExponentialHistogram, Instrument, Metric, Point, Readings, Scale, UnixNanos, View,
@@ -51,6 +54,8 @@ const fn hook(layer: Layer) -> &'static Hook {
 
 struct Latency {
     cells: ByCpu<LatencyCells>,
+    /// What belongs to workloads, where it is told apart.
+    owned: Option<(Words, ByWorkload)>,
     scale: Scale,
     start: UnixNanos,
     /// Paths that a hook serves; the others have no points, not even of zero.
@@ -58,8 +63,11 @@ struct Latency {
 }
 
 fn open(opening: &Opening<'_>) -> Result<Box<dyn Signal>, OpenError> {
+    let layout = opening.kernel.by_workload();
+    let owned = layout.map(|layout| Ok::<_, OpenError>((opening.kernel.words("WORKLOAD_LATENCY")?, layout)));
     Ok(Box::new(Latency {
         cells: opening.kernel.by_cpu("LATENCY")?,
+        owned: owned.transpose()?,
         scale: opening.settings.latency.scale,
         start: opening.start,
         served: Path::ALL.map(|path| opening.kernel.serves(hook(path.layer))),
@@ -89,8 +97,49 @@ impl Latency {
     }
 }
 
+/// What all shards recorded of one workload's path: the sum, and the slots after it.
+fn owned(words: &[AtomicU64], layout: &ByWorkload, path: usize) -> (u64, Vec<u64>) {
+    let mut totals = vec![0_u64; layout.histogram];
+    for shard in words.chunks_exact(PATHS * layout.histogram) {
+        let histogram = &shard[path * layout.histogram..][..layout.histogram];
+        totals.iter_mut().zip(histogram).for_each(|(total, word)| *total += word.load(Ordering::Relaxed));
+    }
+    (totals.remove(0), totals)
+}
+
+impl Latency {
+    /// The words of a slot.
+    fn slot(&self, slot: Slot) -> Option<(&[AtomicU64], &ByWorkload)> {
+        let (words, layout) = self.owned.as_ref()?;
+        let first = usize::from(slot.0) * layout.slot();
+        Some((words.slice(first..first + layout.slot()), layout))
+    }
+
+    fn of_workload(&self, slot: Slot, start: UnixNanos) -> Metric {
+        let points = self.slot(slot).into_iter().flat_map(|(words, layout)| {
+            let served = Path::ALL.into_iter().zip(self.served).filter(|(_, served)| *served);
+            served.filter_map(move |(path, _)| {
+                let (sum, slots) = owned(words, layout, path.index());
+                let histogram = ExponentialHistogram::from_slots(self.scale, &slots, sum);
+                let point = || Point { attributes: describe(path), start, data: Data::Histogram(histogram.clone()) };
+                (histogram.count() > 0).then(point)
+            })
+        });
+        Metric { descriptor: &DURATION, points: points.collect() }
+    }
+}
+
 impl Signal for Latency {
-    fn read(&mut self, _: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
+    fn forget(&mut self, slot: Slot) {
+        if let Some((words, _)) = self.slot(slot) {
+            words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        }
+    }
+
+    fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
+        for (slot, start) in workloads.slots() {
+            readings.add(slot, self.of_workload(slot, start));
+        }
         let (mut durations, mut losses) = (Vec::new(), Vec::new());
         let served = Path::ALL.into_iter().zip(self.totals()).zip(self.served).filter(|(_, served)| *served);
         for ((path, total), _) in served {

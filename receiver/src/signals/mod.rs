@@ -18,7 +18,7 @@ use crate::{
     config::Signals as Settings,
     kernel::{Kernel, KernelError, hooks::Hook, host::Host, maps::ByCpu},
     telemetry::{Descriptor, Readings, UnixNanos},
-    workloads::Workloads,
+    workloads::{Slot, Workloads},
 };
 
 pub use reference::markdown;
@@ -31,6 +31,9 @@ pub trait Signal {
     /// # Errors
     /// Where the kernel's file or map cannot be read; the other signals go on.
     fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError>;
+
+    /// Clears what is kept for a slot, which another workload will have: everything of the last one is delivered.
+    fn forget(&mut self, _: Slot) {}
 }
 
 /// Why a signal could not be read.

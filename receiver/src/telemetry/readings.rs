@@ -24,8 +24,11 @@ impl Readings {
     }
 
     /// The metrics by resource, in the order of their slots. What belongs to a slot without a resource is left out.
-    pub fn into_resources(self, resource: impl Fn(Slot) -> Option<Arc<Resource>>) -> Vec<ResourceMetrics> {
-        let of = |(slot, metrics)| resource(slot).map(|resource| ResourceMetrics { resource, metrics });
-        self.0.into_iter().filter_map(of).collect()
+    pub fn into_resources(
+        self,
+        resource: impl Fn(Slot) -> Option<Arc<Resource>>,
+    ) -> impl Iterator<Item = (Slot, ResourceMetrics)> {
+        let of = move |(slot, metrics)| Some((slot, ResourceMetrics { resource: resource(slot)?, metrics }));
+        self.0.into_iter().filter_map(of)
     }
 }

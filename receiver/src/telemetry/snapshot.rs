@@ -5,8 +5,16 @@ use std::{sync::Arc, time::SystemTime};
 use super::{Attributes, Descriptor, ExponentialHistogram, Resource};
 
 /// Nanoseconds since the Unix epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnixNanos(pub u64);
+
+impl UnixNanos {
+    /// The wall clock.
+    #[must_use]
+    pub fn now() -> Self {
+        SystemTime::now().into()
+    }
+}
 
 impl From<SystemTime> for UnixNanos {
     fn from(time: SystemTime) -> Self {

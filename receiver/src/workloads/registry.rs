@@ -1,9 +1,6 @@
 //! Every workload with its slot, from its cgroup's appearance until its last totals are delivered.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, HashMap};
 
 use undercurrent_ebpf::abi::workload::NAMESPACE;
 
@@ -12,7 +9,7 @@ use super::{
     slots::Slots,
     table::{CAPACITY, NoRoom, Owners, Table},
 };
-use crate::telemetry::{Resource, UnixNanos};
+use crate::telemetry::UnixNanos;
 
 /// What is known of cgroups and their workloads.
 pub struct Registry<T> {
@@ -85,6 +82,11 @@ impl<T: Table> Registry<T> {
         self.workloads.get(&id)
     }
 
+    /// The workload with that cgroup for its own, to be told more of.
+    pub fn get_mut(&mut self, id: CgroupId) -> Option<&mut Workload> {
+        self.workloads.get_mut(&id)
+    }
+
     /// A cgroup is there. Yields it where it is a new workload's own.
     pub fn appeared(&mut self, cgroup: Cgroup, now: UnixNanos) -> Option<CgroupId> {
         let Cgroup { id, path } = cgroup;
@@ -135,10 +137,7 @@ impl<T: Table> Registry<T> {
             self.vanished(before);
             self.by_path.insert(path.clone(), id);
         }
-        let resource = Arc::new(Resource { attributes: Default::default() });
-        let workload =
-            Workload { slot, identity, cgroup: id, path: path.clone(), start: now, resource, stage: Stage::Present, namespace: None };
-        self.workloads.insert(id, workload);
+        self.workloads.insert(id, Workload::new(slot, identity, id, path.clone(), now));
         self.join(id, path, Some(id));
     }
 
