@@ -140,6 +140,7 @@ processed 19 insns (limit 1000000) max_states_per_insn 0 total_states 1 peak_sta
             missing_capabilities: missing.iter().map(|capability| (*capability).to_owned()).collect(),
             cgroup: Cgroup::V2,
             cgroup_root: Some(PathBuf::from("/sys/fs/cgroup")),
+            hierarchy: None,
             clocksource: Some("tsc".to_owned()),
             cpus: 2,
             preempt_rt: false,

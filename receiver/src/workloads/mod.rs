@@ -2,12 +2,16 @@
 //! place that knows workloads.
 
 mod cgroup;
+mod hierarchy;
 mod identity;
 mod metadata;
+#[cfg(test)]
+pub mod testing;
 
 use std::sync::Arc;
 
 pub use cgroup::{CgroupId, CgroupPath};
+pub use hierarchy::{Cgroup, Hierarchy, Limits, Mounts, NoAccounting, Scan, UsageError, Version, netns_of};
 pub use identity::{ContainerId, Identity, PodUid, Runtime, identify};
 pub use metadata::{Metadata, PodMetadata};
 pub use undercurrent_ebpf::abi::workload::Slot;

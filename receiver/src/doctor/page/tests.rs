@@ -18,6 +18,7 @@ fn host() -> Host {
         missing_capabilities: Vec::new(),
         cgroup: Cgroup::V2,
         cgroup_root: Some(PathBuf::from("/sys/fs/cgroup")),
+        hierarchy: None,
         clocksource: Some("tsc".to_owned()),
         cpus: 2,
         preempt_rt: false,
