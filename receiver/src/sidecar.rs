@@ -132,7 +132,8 @@ impl Sidecar {
         let mut kernel = listen(settings, host)?;
         let mut clock = kernel.wall_clock()?;
         synchronize(&mut clock);
-        let opening = Opening { kernel: &kernel, settings: &settings.signals, start };
+        let workloads = Workloads::default();
+        let opening = Opening { kernel: &kernel, settings: &settings.signals, workloads: &workloads, start };
         let mut opened = Vec::new();
         for entry in signals::wanted(&settings.signals) {
             match (entry.open)(&opening) {
@@ -147,7 +148,7 @@ impl Sidecar {
             clock,
             signals: opened,
             itself,
-            workloads: Workloads::default(),
+            workloads,
             resource: Arc::new(resource),
             last_collect: None,
             stop,

@@ -42,6 +42,12 @@ pub struct Workloads {
 }
 
 impl Workloads {
+    /// These workloads, a parent's before its children's.
+    #[cfg(test)]
+    pub const fn of(all: Vec<Workload>) -> Self {
+        Self { all }
+    }
+
     /// Every workload whose cgroup is there, a parent's before its children's.
     pub fn iter(&self) -> impl Iterator<Item = &Workload> {
         self.all.iter()
