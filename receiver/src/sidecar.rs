@@ -179,7 +179,7 @@ impl Sidecar {
         kernel.serve(&others);
         let workloads = follow(&mut kernel, settings, &wanted, &resource, start);
         kernel.serve(&of_traffic);
-        let opening = Opening { kernel: &kernel, settings: &settings.signals, start };
+        let opening = Opening { kernel: &kernel, settings: &settings.signals, workloads: &workloads, start };
         let mut opened = Vec::new();
         for entry in signals::wanted(&settings.signals) {
             match (entry.open)(&opening) {

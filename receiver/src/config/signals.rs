@@ -12,6 +12,8 @@ use crate::telemetry::Scale;
 pub struct Signals {
     /// CPU time that the network softirqs take.
     pub network_cpu: NetworkCpu,
+    /// CPU time of each workload, and of the node for the rest.
+    pub workload_cpu: WorkloadCpu,
     /// Time from when a network softirq is raised until it runs.
     pub softirq_wait: SoftirqWait,
     /// The kernel's own counts of received packets, drops and exhausted budgets.
@@ -33,6 +35,20 @@ pub struct NetworkCpu {
 impl Default for NetworkCpu {
     fn default() -> Self {
         Self { enabled: true, per_cpu: false }
+    }
+}
+
+/// CPU time of each workload, and of the node for the rest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct WorkloadCpu {
+    /// Whether it is read.
+    pub enabled: bool,
+}
+
+impl Default for WorkloadCpu {
+    fn default() -> Self {
+        Self { enabled: true }
     }
 }
 

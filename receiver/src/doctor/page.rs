@@ -3,7 +3,10 @@
 use bytesize::ByteSize;
 
 use super::{HookReport, Report, Verdict};
-use crate::kernel::{host::Host, refusal::Refusal};
+use crate::{
+    kernel::{host::Host, refusal::Refusal},
+    workloads::Hierarchy,
+};
 
 /// Columns of the page: what a terminal, a mail and an issue show without breaking lines.
 const WIDTH: usize = 100;
@@ -62,9 +65,12 @@ fn verdict(report: &Report) -> String {
 fn kernel(host: &Host) -> String {
     let btf = if host.btf { "with BTF" } else { "without BTF" };
     let root = host.cgroup_root.as_ref().map_or_else(String::new, |root| format!(" at {}", root.display()));
+    let tree =
+        host.hierarchy.as_ref().map(Hierarchy::mount_point).filter(|tree| Some(*tree) != host.cgroup_root.as_deref());
+    let tree = tree.map_or_else(String::new, |tree| format!("; workloads at {}", tree.display()));
     fact("kernel", &format!("{} {btf}, {} CPUs", host.release, host.cpus))
         + &fact("lockdown", host.lockdown.as_deref().unwrap_or("not built in"))
-        + &fact("cgroups", &format!("{}{root}", host.cgroup.as_str()))
+        + &fact("cgroups", &format!("{}{root}{tree}", host.cgroup.as_str()))
         + &fact("clock", host.clocksource.as_deref().unwrap_or("unknown"))
 }
 

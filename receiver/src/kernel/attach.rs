@@ -51,8 +51,9 @@ fn trace(loaded: &mut Loaded, btf: &Btf, target: &str) -> Result<(), ProgramErro
 fn cgroup(loaded: &mut Loaded, host: &Host, program: &Program) -> Result<(), Refusal> {
     let root = host.cgroup_root.as_deref().ok_or_else(|| Refusal {
         program: program.symbol,
-        what: "no cgroup v2 hierarchy is mounted".to_owned(),
-        cure: "mount one: mount -t cgroup2 none /sys/fs/cgroup/unified".to_owned(),
+        what: "the root of the cgroup v2 hierarchy is not mounted here".to_owned(),
+        cure: "mount it: mount -t cgroup2 none /sys/fs/cgroup/unified; in a container, give the sidecar the host's"
+            .to_owned(),
     })?;
     let cgroup = File::open(root).map_err(|error| Refusal {
         program: program.symbol,

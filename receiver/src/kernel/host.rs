@@ -5,10 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use procfs::process::Process;
 use serde::Serialize;
 
-use super::object::Ownership;
+use crate::workloads::{Hierarchy, Mounts};
 
 const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
@@ -25,10 +24,10 @@ pub struct Host {
     pub missing_capabilities: Vec<String>,
     /// Which cgroup hierarchies are mounted.
     pub cgroup: Cgroup,
-    /// The hierarchy that says whose a task is: that of the cpu controller where version 1 has it, else version 2.
-    pub ownership: Option<Ownership>,
-    /// Where the cgroup v2 hierarchy is mounted.
+    /// Where the root of the cgroup v2 hierarchy is mounted; absent where this process sees only a part, or nothing, of it.
     pub cgroup_root: Option<PathBuf>,
+    /// The cgroups that say whose a task is; absent where none are mounted.
+    pub hierarchy: Option<Hierarchy>,
     /// What the kernel reads its clocks from, which is most of an event's cost: `tsc` is fast.
     pub clocksource: Option<String>,
     /// Possible CPUs.
@@ -54,6 +53,15 @@ pub enum Cgroup {
 }
 
 impl Cgroup {
+    const fn of(mounts: &Mounts) -> Self {
+        match (mounts.v1, mounts.v2.is_some()) {
+            (false, false) => Self::None,
+            (true, false) => Self::V1,
+            (false, true) => Self::V2,
+            (true, true) => Self::Hybrid,
+        }
+    }
+
     /// The word that people use.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -70,17 +78,15 @@ impl Host {
     /// Looks at the running kernel. What cannot be read counts as not there.
     #[must_use]
     pub fn probe(missing_capabilities: Vec<String>) -> Self {
-        let (cgroup, cgroup_root) = cgroups(
-            Process::myself().and_then(|process| process.mountinfo()).map(|mounts| mounts.0).unwrap_or_default(),
-        );
+        let mounts = Mounts::read().unwrap_or_default();
         Self {
             release: rustix::system::uname().release().to_string_lossy().into_owned(),
             btf: Path::new("/sys/kernel/btf/vmlinux").exists(),
             lockdown: fs::read_to_string("/sys/kernel/security/lockdown").ok().and_then(|modes| selected(&modes)),
             missing_capabilities,
-            cgroup,
-            ownership: ownership(cgroup),
-            cgroup_root,
+            cgroup: Cgroup::of(&mounts),
+            cgroup_root: mounts.v2_root().map(Path::to_owned),
+            hierarchy: Hierarchy::choose(mounts),
             clocksource: fs::read_to_string(CLOCKSOURCE).ok().map(|name| name.trim().to_owned()),
             cpus: aya::util::nr_cpus().unwrap_or(1),
             preempt_rt: fs::read_to_string("/sys/kernel/realtime").is_ok_and(|flag| flag.trim() == "1")
@@ -94,29 +100,6 @@ impl Host {
 fn selected(modes: &str) -> Option<String> {
     let (_, rest) = modes.split_once('[')?;
     rest.split_once(']').map(|(mode, _)| mode.to_owned())
-}
-
-fn cgroups(mounts: Vec<procfs::process::MountInfo>) -> (Cgroup, Option<PathBuf>) {
-    let v1 = mounts.iter().any(|mount| mount.fs_type == "cgroup");
-    let root = mounts.into_iter().find(|mount| mount.fs_type == "cgroup2").map(|mount| mount.mount_point);
-    let version = match (v1, &root) {
-        (false, None) => Cgroup::None,
-        (true, None) => Cgroup::V1,
-        (false, Some(_)) => Cgroup::V2,
-        (true, Some(_)) => Cgroup::Hybrid,
-    };
-    (version, root)
-}
-
-fn ownership(cgroup: Cgroup) -> Option<Ownership> {
-    let controllers = procfs::cgroups().map(|controllers| controllers.0).unwrap_or_default();
-    let cpu = controllers.iter().find(|controller| controller.name == "cpu" && controller.hierarchy != 0);
-    match (cgroup, cpu) {
-        (Cgroup::None, _) => None,
-        (Cgroup::V1 | Cgroup::Hybrid, Some(cpu)) => i32::try_from(cpu.hierarchy).ok().map(Ownership::Cpu),
-        (Cgroup::V1, None) => None,
-        (Cgroup::V2 | Cgroup::Hybrid, _) => Some(Ownership::Unified),
-    }
 }
 
 fn threaded(interfaces: &Path) -> io::Result<Vec<String>> {

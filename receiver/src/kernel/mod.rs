@@ -6,6 +6,7 @@ pub mod attach;
 pub mod btf;
 mod cast;
 pub mod clock;
+pub mod epoch;
 pub mod fields;
 pub mod hooks;
 pub mod host;
@@ -28,6 +29,7 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 use self::{
     btf::{Btf, Target},
     clock::WallClock,
+    epoch::Epoch,
     fields::ResolvedField,
     hooks::{Attachment, Hook, Program},
     host::Host,
@@ -197,6 +199,18 @@ impl Kernel {
     pub fn words(&self, map: &'static str) -> Result<Words, KernelError> {
         let bytes = self.memory.iter().find(|(name, _)| *name == map).map_or(0, |(_, bytes)| *bytes);
         Ok(Words::map(map, self.array(map)?.fd(), bytes / size_of::<u64>())?)
+    }
+
+    /// The epoch of what programs have cached of owners.
+    ///
+    /// # Errors
+    /// Where the maps cannot be had.
+    pub fn epoch(&mut self) -> Result<Epoch, KernelError> {
+        const MAP: &str = ".data.owner";
+        let cache = self.words("SOCKETS")?;
+        let map = self.ebpf.take_map(MAP).ok_or_else(|| missing(MAP))?;
+        let epoch = Array::try_from(map).map_err(|source| KernelError::Map { map: MAP, source: Box::new(source) })?;
+        Ok(Epoch::new(epoch, cache))
     }
 
     /// Takes charge of a ring. Needs a tokio runtime.

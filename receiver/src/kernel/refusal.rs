@@ -141,6 +141,7 @@ processed 19 insns (limit 1000000) max_states_per_insn 0 total_states 1 peak_sta
             cgroup: Cgroup::V2,
             ownership: None,
             cgroup_root: Some(PathBuf::from("/sys/fs/cgroup")),
+            hierarchy: None,
             clocksource: Some("tsc".to_owned()),
             cpus: 2,
             preempt_rt: false,

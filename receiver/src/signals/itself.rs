@@ -24,6 +24,7 @@ const REASONS: &[&str] = &[
     "negative",
     "above_range",
     "unseen_raise",
+    "unread",
     "recursion",
     "snapshot_replaced",
     "point_rejected",
@@ -43,7 +44,7 @@ pub static LOST: Descriptor = Descriptor {
     description: "Events that were seen but could not be measured, by reason.",
     instrument: Instrument::Counter,
     attributes: &[
-        key(SIGNAL, &["latency", "softirq_wait", "itself"]),
+        key(SIGNAL, &["latency", "softirq_wait", "workload_cpu", "itself"]),
         key(REASON, REASONS),
         key("undercurrent.network.layer", &["of a packet"]),
         key("network.transport", &["of a packet"]),

@@ -9,6 +9,7 @@ mod reference;
 mod softirq_wait;
 mod softnet;
 mod status;
+mod workload_cpu;
 
 use std::io;
 
@@ -18,7 +19,7 @@ use crate::{
     config::Signals as Settings,
     kernel::{Kernel, KernelError, hooks::Hook, host::Host, maps::ByCpu},
     telemetry::{Descriptor, Readings, UnixNanos},
-    workloads::{Slot, Workloads},
+    workloads::{NoAccounting, Slot, Workloads},
 };
 
 pub use reference::markdown;
@@ -56,6 +57,9 @@ pub enum OpenError {
     /// A file cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// CPU time is not told by cgroup.
+    #[error(transparent)]
+    NoAccounting(#[from] NoAccounting),
 }
 
 /// What a signal is opened with.
@@ -64,6 +68,8 @@ pub struct Opening<'a> {
     pub kernel: &'a Kernel,
     /// What the configuration says of all signals.
     pub settings: &'a Settings,
+    /// Whose measurements are.
+    pub workloads: &'a Workloads,
     /// Since when cells count.
     pub start: UnixNanos,
 }
@@ -78,8 +84,16 @@ impl Opening<'_> {
     }
 }
 
-/// What a caveat of this host takes from a signal.
-pub type Caveats = fn(&Host) -> Vec<String>;
+/// What a host takes from a signal, hooks aside, and why.
+pub enum Caveat {
+    /// A part of it.
+    Less(String),
+    /// All of it.
+    Nothing(String),
+}
+
+/// The caveats of a host.
+pub type Caveats = fn(&Host) -> Vec<Caveat>;
 
 /// A signal of the product.
 pub struct Entry {
@@ -93,14 +107,15 @@ pub struct Entry {
     pub enabled: fn(&Settings) -> bool,
     /// The hooks it listens to under a configuration.
     pub hooks: fn(&Settings) -> Vec<&'static Hook>,
-    /// What of it this host keeps from being measured, hooks aside.
+    /// What of it this host keeps from being measured.
     pub caveats: Caveats,
     /// Begins to measure.
     pub open: fn(&Opening<'_>) -> Result<Box<dyn Signal>, OpenError>,
 }
 
 /// Every signal, in the order of the catalogue.
-pub static REGISTRY: [&Entry; 4] = [&network_cpu::ENTRY, &softnet::ENTRY, &latency::ENTRY, &softirq_wait::ENTRY];
+pub static REGISTRY: [&Entry; 5] =
+    [&network_cpu::ENTRY, &workload_cpu::ENTRY, &softnet::ENTRY, &latency::ENTRY, &softirq_wait::ENTRY];
 
 /// Every metric of the catalogue, each once: the signals' and the sidecar's own.
 pub fn catalogue() -> impl Iterator<Item = (&'static str, &'static Descriptor)> {

@@ -2,7 +2,7 @@
 
 use undercurrent_ebpf::abi::softirq::{Softirq, SoftirqCells};
 
-use super::{Entry, OpenError, Opening, ReadError, Signal, attributes};
+use super::{Caveat, Entry, OpenError, Opening, ReadError, Signal, attributes};
 use crate::{
     kernel::{hooks, host::Host, maps::ByCpu},
     telemetry::{AttributeKey, Attributes, Data, Descriptor, Instrument, Metric, Point, Readings, UnixNanos, View},
@@ -47,13 +47,14 @@ fn open(opening: &Opening<'_>) -> Result<Box<dyn Signal>, OpenError> {
     }))
 }
 
-fn caveats(host: &Host) -> Vec<String> {
+fn caveats(host: &Host) -> Vec<Caveat> {
     let mut caveats = Vec::new();
     if host.preempt_rt {
-        caveats.push("PREEMPT_RT: softirqs run in threads, and their time includes what preempted them".to_owned());
+        let preempted = "PREEMPT_RT: softirqs run in threads, and their time includes what preempted them";
+        caveats.push(Caveat::Less(preempted.to_owned()));
     }
     if !host.threaded_napi.is_empty() {
-        caveats.push(format!("threaded NAPI is not measured: {}", host.threaded_napi.join(", ")));
+        caveats.push(Caveat::Less(format!("threaded NAPI is not measured: {}", host.threaded_napi.join(", "))));
     }
     caveats
 }

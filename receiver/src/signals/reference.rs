@@ -22,7 +22,7 @@ programs. [Reading the figures](reading.md) says what they mean, [Layers](layers
 pub fn markdown() -> String {
     let mut page = format!(
         "{BEGINNING}\nThe instrumentation scope is `{SCOPE}`, the schema {SCHEMA_URL}. Sums and histograms are cumulative \
-         since the sidecar's start.\n"
+         since the sidecar's start, a workload's since it was first seen.\n"
     );
     for entry in REGISTRY {
         section(&mut page, entry.name, entry.summary, entry.metrics);

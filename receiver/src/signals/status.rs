@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Entry, REGISTRY};
+use super::{Caveat, Entry, REGISTRY};
 use crate::{
     config::Signals as Settings,
     kernel::{
@@ -38,8 +38,12 @@ fn status(entry: &Entry, settings: &Settings, host: &Host, outcomes: &[Outcome])
     let hooks = (entry.hooks)(settings);
     let served: Vec<_> = outcomes.iter().filter(|outcome| hooks.iter().any(|hook| hook.name == outcome.hook)).collect();
     let mut reasons: Vec<String> = served.iter().filter_map(|outcome| reason(outcome)).collect();
-    reasons.extend((entry.caveats)(host));
-    let absent = !served.is_empty() && served.iter().all(|outcome| outcome.status == Status::Absent);
+    let mut absent = !served.is_empty() && served.iter().all(|outcome| outcome.status == Status::Absent);
+    for caveat in (entry.caveats)(host) {
+        absent |= matches!(caveat, Caveat::Nothing(_));
+        let (Caveat::Less(reason) | Caveat::Nothing(reason)) = caveat;
+        reasons.push(reason);
+    }
     let status = match (absent, reasons.is_empty()) {
         (true, _) => Status::Absent,
         (false, true) => Status::Whole,

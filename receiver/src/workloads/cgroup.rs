@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Serialize, Serializer};
+
 /// A cgroup's id within its hierarchy: the number of its directory's inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CgroupId(pub u64);
@@ -51,6 +53,12 @@ impl CgroupPath {
         if path.is_empty() { Self::root() } else { Self(path) }
     }
 
+    /// The path of a cgroup directly below.
+    #[must_use]
+    pub fn child(&self, name: &[u8]) -> Self {
+        Self::new(&[self.as_bytes(), b"/", name].concat())
+    }
+
     /// Whether the other path is this one or below it.
     #[must_use]
     pub fn contains(&self, other: &Self) -> bool {
@@ -75,6 +83,13 @@ impl fmt::Display for CgroupPath {
             chunk.invalid().iter().try_for_each(|byte| write!(f, "\\x{byte:02x}"))?;
         }
         Ok(())
+    }
+}
+
+/// As people read it.
+impl Serialize for CgroupPath {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
@@ -105,5 +120,6 @@ mod tests {
         assert!(!path("/a/b").contains(&path("/a")));
         assert_eq!(path("/a/b/c").ancestor(2), path("/a/b"));
         assert_eq!(path("/a").ancestor(0), CgroupPath::root());
+        assert_eq!(CgroupPath::root().child(b"a").child(b"b"), path("/a/b"));
     }
 }

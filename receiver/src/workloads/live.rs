@@ -7,17 +7,11 @@ use tokio::time::Instant;
 use undercurrent_ebpf::abi::workload::{CgroupEvent, OWNER_LOSSES, OwnerCells, OwnerLoss, change};
 
 use super::{
-    Cgroup, CgroupId, CgroupPath, Directory, Hierarchy, Identity, Loss, Stage,
-    hierarchy::{Limits, netns_of},
-    registry::Registry,
-    runtime::Answer,
-    young::Young,
+    Cgroup, CgroupId, CgroupPath, Directory, Hierarchy, Identity, Limits, Loss, Stage, netns_of, registry::Registry,
+    runtime::Answer, young::Young,
 };
 use crate::{
-    kernel::{
-        maps::{ByCpu, Words},
-        ring::Ring,
-    },
+    kernel::{Kernel, KernelError, epoch::Epoch, hooks, maps::ByCpu, ring::Ring},
     telemetry::{Attributes, UnixNanos},
 };
 
@@ -28,85 +22,64 @@ const SCAN: Duration = Duration::from_secs(1);
 /// Changes taken at once, so that a storm of them leaves room for ticks.
 const BATCH: usize = 256;
 
-/// What is needed to follow workloads.
-pub struct Sources {
-    /// The table that programs look into.
-    pub owners: Words,
-    /// What programs could not tell.
-    pub losses: ByCpu<OwnerCells>,
-    /// Changes of cgroups, where the kernel tells of them.
-    pub changes: Option<Ring>,
-    /// Where cgroups are.
-    pub hierarchy: Hierarchy,
-    /// Who knows containers.
-    pub directory: Directory,
-    /// What is said of this node.
-    pub node: Attributes,
-    /// Workloads with slots of their own.
-    pub limit: u16,
-}
-
-/// Workloads, followed.
+/// What changes workloads.
 pub struct Live {
-    registry: Registry<Words>,
-    losses: ByCpu<OwnerCells>,
+    /// Changes of cgroups, where the kernel tells of them.
     changes: Option<Ring>,
     hierarchy: Hierarchy,
     directory: Directory,
+    /// What programs could not tell.
+    losses: ByCpu<OwnerCells>,
+    epoch: Epoch,
     node: Attributes,
     node_namespace: Option<u64>,
     young: Young,
     /// When the tree is to be walked again.
     scan: Instant,
-    /// Changes lost, as of the last scan.
+    /// Changes lost by the time of the last scan.
     missed: u64,
     /// Cgroups that the last scan left out.
     left_out: u64,
 }
 
 impl Live {
-    /// Follows from now on. Every cgroup that is there is known when this returns.
-    pub fn start(sources: Sources, now: UnixNanos) -> Self {
-        let Sources { owners, losses, changes, hierarchy, directory, node, limit } = sources;
-        let mut live = Self {
-            registry: Registry::new(owners, limit),
-            losses,
-            changes,
+    /// Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// Where the programs' tables cannot be had.
+    pub fn new(
+        kernel: &mut Kernel,
+        hierarchy: Hierarchy,
+        directory: Directory,
+        node: Attributes,
+    ) -> Result<Self, KernelError> {
+        let told = kernel.serves(&hooks::CGROUP_CHANGE);
+        Ok(Self {
+            changes: if told { Some(kernel.ring("CGROUPS")?) } else { None },
             hierarchy,
             directory,
+            losses: kernel.by_cpu("OWNER_LOSSES")?,
+            epoch: kernel.epoch()?,
             node,
             node_namespace: netns_of(1).or_else(|_| netns_of(std::process::id())).ok(),
             young: Young::default(),
             scan: Instant::now(),
             missed: 0,
             left_out: 0,
-        };
-        if let Some(inode) = live.node_namespace.and_then(|inode| u32::try_from(inode).ok()) {
-            live.registry.node_namespace(inode);
+        })
+    }
+
+    /// Finds every cgroup that is there.
+    pub fn begin(&mut self, registry: &mut Registry) {
+        if let Some(inode) = self.node_namespace.and_then(|inode| u32::try_from(inode).ok()) {
+            registry.node_namespace(inode);
         }
-        live.walk(now);
-        live.look();
-        live
-    }
-
-    pub const fn registry(&self) -> &Registry<Words> {
-        &self.registry
-    }
-
-    pub const fn registry_mut(&mut self) -> &mut Registry<Words> {
-        &mut self.registry
-    }
-
-    pub const fn hierarchy(&self) -> &Hierarchy {
-        &self.hierarchy
-    }
-
-    pub const fn node(&self) -> &Attributes {
-        &self.node
+        self.walk(registry);
+        self.look(registry);
     }
 
     /// Waits for the next change, and takes it in with those that came with it. Cancel safe.
-    pub async fn changed(&mut self) {
+    pub async fn changed(&mut self, registry: &mut Registry) {
         let due = self.young.due().map_or(self.scan, |due| due.min(self.scan));
         let told = async {
             match &mut self.changes {
@@ -115,59 +88,72 @@ impl Live {
             }
         };
         tokio::select! {
-            filled = told => self.take_in(filled),
-            answer = self.directory.answer() => self.answered(&answer),
-            () = tokio::time::sleep_until(due) => self.due(),
+            filled = told => self.told(filled, registry),
+            answer = self.directory.answer() => self.answered(&answer, registry),
+            () = tokio::time::sleep_until(due) => self.due(registry),
         }
     }
 
     /// Takes in what the kernel has told by now.
-    pub fn catch_up(&mut self) {
+    pub fn catch_up(&mut self, registry: &mut Registry) {
+        let mut any = false;
         for _ in 0..BATCH {
-            let Some(event) = self.changes.as_mut().and_then(Ring::next::<CgroupEvent>) else { return };
-            self.apply(&event);
+            let Some(event) = self.changes.as_mut().and_then(Ring::next::<CgroupEvent>) else { break };
+            self.apply(&event, registry);
+            any = true;
+        }
+        if any {
+            self.look(registry);
         }
     }
 
-    fn take_in(&mut self, filled: io::Result<()>) {
+    /// Has programs look up again what they have cached, so that nothing wrong lasts.
+    pub fn renew(&mut self) {
+        if let Err(error) = self.epoch.next() {
+            tracing::warn!("programs go on with the slots that they have cached: {error}");
+        }
+    }
+
+    fn told(&mut self, filled: io::Result<()>, registry: &mut Registry) {
         if let Err(error) = filled {
             tracing::warn!("changes of cgroups are no longer told, and looked for every second: {error}");
             self.changes = None;
             return;
         }
-        self.catch_up();
-        self.look();
+        self.catch_up(registry);
     }
 
-    fn apply(&mut self, event: &CgroupEvent) {
+    fn apply(&mut self, event: &CgroupEvent, registry: &mut Registry) {
         let id = CgroupId(event.id);
         match (event.change, path(event)) {
-            (change::REMOVED, _) => self.registry.vanished(id),
+            (change::REMOVED, _) => registry.vanished(id),
             (_, Some(path)) => {
-                let new = self.registry.appeared(Cgroup { id, path }, UnixNanos::now());
-                self.welcome(new);
+                let new = registry.appeared(Cgroup { id, path }, UnixNanos::now());
+                self.welcome(new, registry);
             }
             // Its path is longer than an event has room for: a scan finds it.
             (_, None) => self.scan = self.scan.min(Instant::now()),
         }
+        self.renew();
     }
 
-    fn due(&mut self) {
+    fn due(&mut self, registry: &mut Registry) {
         if self.scan <= Instant::now() {
-            self.walk(UnixNanos::now());
+            self.walk(registry);
         }
-        self.look();
+        self.look(registry);
     }
 
     /// Walks the tree.
-    fn walk(&mut self, now: UnixNanos) {
-        // What is told of while walking is taken in first the next time; what the walk saw already means nothing then.
-        self.missed = self.misses();
+    fn walk(&mut self, registry: &mut Registry) {
+        // What is told of while walking is taken in later, and means nothing then where the walk saw it.
+        self.missed = self.misses(registry);
         match self.hierarchy.scan(Limits::default()) {
             Ok(scan) => {
-                self.left_out = scan.left_out;
-                let new = self.registry.reconcile(scan.cgroups, now);
-                self.welcome(new);
+                self.left_out = (scan.beyond + scan.unreadable) as u64;
+                let new = registry.reconcile(scan.cgroups, UnixNanos::now());
+                self.welcome(new, registry);
+                self.renew();
             }
             Err(error) => tracing::warn!("cannot walk {}: {error}", self.hierarchy.mount_point().display()),
         }
@@ -175,57 +161,57 @@ impl Live {
     }
 
     /// Changes that the kernel could not tell of, or that made no sense.
-    fn misses(&self) -> u64 {
+    fn misses(&self, registry: &Registry) -> u64 {
         let mut unheard = 0;
         self.losses.for_each(|_, cells| unheard += cells.unheard);
-        unheard + self.registry.counts().surprises
+        unheard + registry.counts().surprises
     }
 
     /// Says what is known of new workloads, and asks for the rest.
-    fn welcome(&mut self, new: impl IntoIterator<Item = CgroupId>) {
+    fn welcome(&mut self, new: impl IntoIterator<Item = CgroupId>, registry: &mut Registry) {
         for id in new {
-            if let Some(workload) = self.registry.get_mut(id) {
-                workload.describe(&self.node);
-                if let Identity::Container { id, runtime, .. } = &workload.identity {
-                    self.directory.ask(id.clone(), *runtime);
-                }
-                self.young.add(id);
+            let Some(workload) = registry.get_mut(id) else { continue };
+            workload.describe(&self.node);
+            if let Identity::Container { id, runtime, .. } = &workload.identity {
+                self.directory.ask(id.clone(), *runtime);
             }
+            self.young.add(id);
         }
     }
 
-    /// Looks at processes of workloads that are young.
-    fn look(&mut self) {
-        if self.misses() > self.missed {
+    /// Looks at the processes of workloads that are young.
+    fn look(&mut self, registry: &mut Registry) {
+        if self.misses(registry) > self.missed {
             self.scan = self.scan.min(Instant::now());
         }
-        for (id, last) in self.young.take(Instant::now()) {
-            let Some(workload) = self.registry.get_mut(id).filter(|workload| workload.stage == Stage::Present) else {
+        for (id, looks) in self.young.take(Instant::now()) {
+            let Some(workload) = registry.get_mut(id).filter(|workload| workload.stage == Stage::Present) else {
                 continue;
             };
-            let Some(pid) = self.hierarchy.processes(&workload.path, 1).ok().and_then(|pids| pids.first().copied())
-            else {
-                self.young.again(id, last);
-                continue;
-            };
+            // A process may be the runtime's still, and become the workload's.
+            self.young.again(id, looks);
+            let first = |pids: Vec<u32>| pids.first().copied();
+            let Some(pid) = self.hierarchy.processes(&workload.path, 1).ok().and_then(first) else { continue };
             let namespace = own_namespace(pid, self.node_namespace).filter(|_| !workload.is_in_a_pod());
             if workload.asks_process(pid) {
                 workload.describe(&self.node);
             }
             if let Some(inode) = namespace {
-                self.registry.in_namespace(id, inode);
+                registry.in_namespace(id, inode);
+                self.renew();
             }
-            // A process may be the runtime's still, and become the workload's.
-            self.young.again(id, last);
         }
     }
 
-    fn answered(&mut self, answer: &Answer) {
-        let Ok(metadata) = &answer.outcome else {
-            tracing::debug!(container = answer.container.0, outcome = ?answer.outcome, "nothing is known of it");
-            return;
+    fn answered(&mut self, answer: &Answer, registry: &mut Registry) {
+        let metadata = match &answer.outcome {
+            Ok(metadata) => metadata,
+            Err(unknown) => {
+                tracing::debug!(container = answer.container.0, "nothing more is known of a container: {unknown}");
+                return;
+            }
         };
-        for workload in self.registry.iter_mut() {
+        for workload in registry.iter_mut() {
             if workload.learns(&answer.container, metadata) {
                 workload.describe(&self.node);
             }
@@ -233,24 +219,22 @@ impl Live {
     }
 
     /// What could not be told apart, by reason.
-    pub fn losses(&self) -> Vec<Loss> {
+    pub fn losses(&self, registry: &Registry) -> Vec<Loss> {
         let mut lost = [0; OWNER_LOSSES];
         let mut unheard = 0;
         self.losses.for_each(|_, cells| {
             lost.iter_mut().zip(cells.lost).for_each(|(total, count)| *total += count);
             unheard += cells.unheard;
         });
-        let counts = self.registry.counts();
-        let statistics = self.directory.statistics();
+        let counts = registry.counts();
         let of_programs = OwnerLoss::ALL.into_iter().zip(lost).map(|(reason, count)| (name(reason), count));
-        of_programs
-            .chain([
-                ("change_unheard", unheard),
-                ("no_room", counts.no_room),
-                ("scan_cut", self.left_out),
-                ("question_refused", statistics.queue_full),
-            ])
-            .collect()
+        let others = [
+            ("change_unheard", unheard),
+            ("no_room", counts.no_room),
+            ("scan_cut", self.left_out),
+            ("question_refused", self.directory.statistics().queue_full()),
+        ];
+        of_programs.chain(others).collect()
     }
 }
 

@@ -3,7 +3,7 @@
 
 mod cgroup;
 mod environ;
-pub mod hierarchy;
+mod hierarchy;
 mod identity;
 mod live;
 mod metadata;
@@ -12,20 +12,22 @@ mod resource;
 mod runtime;
 mod slots;
 mod table;
+#[cfg(test)]
+pub mod testing;
 mod workload;
 mod young;
 
 use std::sync::Arc;
 
 pub use cgroup::{CgroupId, CgroupPath};
-pub use hierarchy::{Cgroup, Hierarchy};
+pub use hierarchy::{Cgroup, Hierarchy, Limits, Mounts, NoAccounting, Scan, UsageError, Version, netns_of};
 pub use identity::{ContainerId, Identity, PodUid, Runtime, identify};
 pub use metadata::{Metadata, PodMetadata};
 pub use runtime::Directory;
 pub use undercurrent_ebpf::abi::workload::Slot;
 pub use workload::{Stage, Workload};
 
-use self::live::{Live, Sources};
+use self::{live::Live, registry::Registry};
 use crate::{
     kernel::{
         Kernel, KernelError,
@@ -48,10 +50,27 @@ pub fn hooks(ownership: Ownership) -> Vec<&'static Hook> {
 /// how often.
 pub type Loss = (&'static str, u64);
 
+/// What is needed to follow workloads.
+pub struct Following {
+    /// Where cgroups are.
+    pub hierarchy: Hierarchy,
+    /// Who knows containers.
+    pub directory: Directory,
+    /// What is said of this node.
+    pub node: Attributes,
+    /// The most workloads with slots of their own.
+    pub limit: u16,
+    /// Since when the node counts.
+    pub start: UnixNanos,
+}
+
 /// Every workload on this node; none where nothing is told apart.
 #[derive(Default)]
 pub struct Workloads {
+    registry: Registry,
     live: Option<Live>,
+    /// What is said of the workloads beyond the limit.
+    overflow: Option<Arc<Resource>>,
     start: UnixNanos,
 }
 
@@ -60,40 +79,28 @@ impl Workloads {
     ///
     /// # Errors
     /// Where the programs' tables cannot be had.
-    pub fn follow(
-        kernel: &mut Kernel,
-        hierarchy: Hierarchy,
-        directory: Directory,
-        node: Attributes,
-        (limit, start): (u16, UnixNanos),
-    ) -> Result<Self, KernelError> {
-        let told = kernel.serves(&hooks::CGROUP_CHANGE);
-        let sources = Sources {
-            owners: kernel.words("OWNERS")?,
-            losses: kernel.by_cpu("OWNER_LOSSES")?,
-            changes: if told { Some(kernel.ring("CGROUPS")?) } else { None },
-            hierarchy,
-            directory,
-            node,
-            limit,
-        };
-        Ok(Self { live: Some(Live::start(sources, start)), start })
+    pub fn follow(kernel: &mut Kernel, following: Following) -> Result<Self, KernelError> {
+        let Following { hierarchy, directory, node, limit, start } = following;
+        let mut registry = Registry::new(Box::new(kernel.words("OWNERS")?), limit);
+        let overflow = Some(Arc::new(resource::overflow(&node)));
+        let mut live = Live::new(kernel, hierarchy, directory, node)?;
+        live.begin(&mut registry);
+        Ok(Self { registry, live: Some(live), overflow, start })
     }
 
     /// Every workload whose cgroup is there, a parent's before its children's.
     pub fn iter(&self) -> impl Iterator<Item = &Workload> {
-        let all = self.live.iter().flat_map(|live| live.registry().iter());
-        let mut present: Vec<&Workload> = all.filter(|workload| workload.stage == Stage::Present).collect();
+        let mut present: Vec<&Workload> =
+            self.registry.iter().filter(|workload| workload.stage == Stage::Present).collect();
         present.sort_by(|one, other| one.path.cmp(&other.path));
         present.into_iter()
     }
 
-    /// Every slot that has totals, and since when it counts.
+    /// Every slot that has totals, but for the node's, and since when it counts.
     pub fn slots(&self) -> impl Iterator<Item = (Slot, UnixNanos)> {
-        let overflow = self.live.iter().filter(|live| live.registry().counts().folded > 0);
-        let overflow = overflow.map(|_| (Slot::OVERFLOW, self.start));
-        let own = self.live.iter().flat_map(|live| live.registry().iter());
-        overflow.chain(own.filter(|workload| workload.slot != Slot::OVERFLOW).map(|one| (one.slot, one.start)))
+        let overflow = (self.registry.counts().folded > 0).then_some((Slot::OVERFLOW, self.start));
+        let own = self.registry.iter().filter(|workload| workload.slot != Slot::OVERFLOW);
+        overflow.into_iter().chain(own.map(|workload| (workload.slot, workload.start)))
     }
 
     /// Since when a slot counts; `None` of a slot that nobody has.
@@ -101,37 +108,30 @@ impl Workloads {
     pub fn start(&self, slot: Slot) -> Option<UnixNanos> {
         match slot {
             Slot::NODE | Slot::OVERFLOW => Some(self.start),
-            slot => Some(self.live.as_ref()?.registry().by_slot(slot)?.start),
+            slot => Some(self.registry.by_slot(slot)?.start),
         }
-    }
-
-    /// Where cgroups are, where workloads are followed.
-    #[must_use]
-    pub fn hierarchy(&self) -> Option<&Hierarchy> {
-        self.live.as_ref().map(Live::hierarchy)
     }
 
     /// What is said of whoever has a slot; `None` of the node.
     #[must_use]
     pub fn resource(&self, slot: Slot) -> Option<Arc<Resource>> {
-        let live = self.live.as_ref()?;
         match slot {
             Slot::NODE => None,
-            Slot::OVERFLOW => Some(Arc::new(resource::overflow(live.node()))),
-            slot => live.registry().by_slot(slot).map(|workload| Arc::clone(&workload.resource)),
+            Slot::OVERFLOW => self.overflow.clone(),
+            slot => self.registry.by_slot(slot).map(|workload| Arc::clone(&workload.resource)),
         }
     }
 
-    /// What could not be told apart.
+    /// What could not be told apart, and since when that is counted.
     #[must_use]
     pub fn losses(&self) -> Vec<Loss> {
-        self.live.as_ref().map(Live::losses).unwrap_or_default()
+        self.live.as_ref().map(|live| live.losses(&self.registry)).unwrap_or_default()
     }
 
     /// Waits for the next change, and takes it in. Never, where nothing is followed. Cancel safe.
     pub async fn changed(&mut self) {
         match &mut self.live {
-            Some(live) => live.changed().await,
+            Some(live) => live.changed(&mut self.registry).await,
             None => std::future::pending().await,
         }
     }
@@ -139,29 +139,36 @@ impl Workloads {
     /// Before a snapshot: takes in what the kernel has told, and what outputs have delivered. Yields slots that are free
     /// again: everything that is kept for them must be cleared before the snapshot.
     pub fn before(&mut self, delivered: UnixNanos) -> Vec<Slot> {
-        let Some(live) = &mut self.live else { return Vec::new() };
-        live.catch_up();
+        if let Some(live) = &mut self.live {
+            live.catch_up(&mut self.registry);
+        }
         // In this order: nothing is admitted between a slot's rest and its clearing, and a rest lasts from one tick to the
         // next.
-        let rested = live.registry_mut().rested();
-        live.registry_mut().delivered(delivered);
+        let rested = self.registry.rested();
+        self.registry.delivered(delivered);
         rested
     }
 
     /// A snapshot of `time` is taken.
     pub fn after(&mut self, time: UnixNanos) {
+        self.registry.taken(time);
         if let Some(live) = &mut self.live {
-            live.registry_mut().taken(time);
+            live.renew();
         }
     }
 
     /// What a snapshot says of a slot: its totals, or, when they are delivered for the last time, that they are over.
     #[must_use]
     pub fn stage(&self, slot: Slot, metrics: ResourceMetrics) -> ResourceMetrics {
-        let workload = self.live.as_ref().and_then(|live| live.registry().by_slot(slot));
-        match workload.map(|workload| workload.stage) {
+        match self.registry.by_slot(slot).map(|workload| workload.stage) {
             Some(Stage::Expiring(_)) => metrics.expired(),
             _ => metrics,
         }
+    }
+
+    /// These workloads, for tests.
+    #[cfg(test)]
+    pub fn of(workloads: Vec<Workload>) -> Self {
+        Self { registry: Registry::of(workloads), ..Self::default() }
     }
 }

@@ -12,8 +12,8 @@ use super::{
 use crate::telemetry::UnixNanos;
 
 /// What is known of cgroups and their workloads.
-pub struct Registry<T> {
-    owners: Owners<T>,
+pub struct Registry {
+    owners: Owners,
     slots: Slots,
     /// Every cgroup that is there, with its path and the workload that it belongs to.
     cgroups: HashMap<CgroupId, Member>,
@@ -43,9 +43,16 @@ pub struct Counts {
     pub surprises: u64,
 }
 
-impl<T: Table> Registry<T> {
+impl Default for Registry {
+    /// Knows nothing, and tells no program.
+    fn default() -> Self {
+        Self::new(Box::new(()), 0)
+    }
+}
+
+impl Registry {
     /// Knows nothing yet. `limit` workloads get slots of their own.
-    pub fn new(table: T, limit: u16) -> Self {
+    pub fn new(table: Box<dyn Table>, limit: u16) -> Self {
         Self {
             owners: Owners::new(table),
             slots: Slots::new(limit),
@@ -78,6 +85,7 @@ impl<T: Table> Registry<T> {
     }
 
     /// The workload with that cgroup for its own.
+    #[cfg(test)]
     pub fn get(&self, id: CgroupId) -> Option<&Workload> {
         self.workloads.get(&id)
     }
@@ -231,6 +239,17 @@ impl<T: Table> Registry<T> {
             self.by_slot.remove(&slot);
             self.slots.give_back(slot);
         }
+    }
+
+    /// These workloads, which no program knows.
+    #[cfg(test)]
+    pub fn of(workloads: Vec<Workload>) -> Self {
+        let mut registry = Self::default();
+        for workload in workloads {
+            registry.by_slot.insert(workload.slot, workload.cgroup);
+            registry.workloads.insert(workload.cgroup, workload);
+        }
+        registry
     }
 
     /// Slots that are free again: what is kept by slot must be cleared before anything else happens.

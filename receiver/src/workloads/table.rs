@@ -10,14 +10,14 @@ use undercurrent_ebpf::abi::workload::{KEY_BITS, OWNERS, SLOT_BITS, Slot, entry,
 
 use crate::kernel::maps::Words;
 
-/// Keys that the table is filled with at most. Up to half of its entries, a free place is found almost always, and within
-/// a few moves.
+/// Keys that the table is filled with at most: half its entries. So far a free place is found almost always, and within a few
+/// moves.
 pub const CAPACITY: usize = OWNERS / 2;
 /// Keys that may be moved to make room for one.
 const MOVES: usize = 64;
 
 /// Words that hold the table: the kernel's map, or a test's.
-pub trait Table {
+pub trait Table: Send {
     /// All entries.
     fn entries(&self) -> &[AtomicU64];
 }
@@ -28,9 +28,16 @@ impl Table for Words {
     }
 }
 
+/// A table of no entries, for where no program looks.
+impl Table for () {
+    fn entries(&self) -> &[AtomicU64] {
+        &[]
+    }
+}
+
 /// Keys and their slots.
-pub struct Owners<T> {
-    table: T,
+pub struct Owners {
+    table: Box<dyn Table>,
     keys: usize,
 }
 
@@ -45,26 +52,15 @@ pub enum NoRoom {
     TooLong,
 }
 
-impl<T: Table> Owners<T> {
+impl Owners {
     /// An empty table.
-    pub fn new(table: T) -> Self {
+    pub fn new(table: Box<dyn Table>) -> Self {
         Self { table, keys: 0 }
-    }
-
-    /// What holds the table.
-    #[cfg(test)]
-    pub fn table(&self) -> &T {
-        &self.table
-    }
-
-    /// Keys in the table.
-    pub fn len(&self) -> usize {
-        self.keys
     }
 
     /// The slot of a key, as a program finds it.
     #[cfg(test)]
-    fn slot(&self, key: u64) -> Option<Slot> {
+    pub fn slot(&self, key: u64) -> Option<Slot> {
         places(key).into_iter().find_map(|place| slot_of(self.load(place), key))
     }
 
@@ -80,7 +76,7 @@ impl<T: Table> Owners<T> {
             self.store(place, entry(key, slot));
             return Ok(());
         }
-        if self.keys >= CAPACITY {
+        if self.keys >= self.table.entries().len() / 2 {
             return Err(NoRoom::Full);
         }
         let place = self.make_room(key)?;
@@ -98,7 +94,8 @@ impl<T: Table> Owners<T> {
     }
 
     fn find(&self, key: u64) -> Option<u32> {
-        places(key).into_iter().find(|place| slot_of(self.load(*place), key).is_some() && key != 0)
+        let there = |place: &u32| key != 0 && slot_of(self.load(*place), key).is_some();
+        places(key).into_iter().find(there)
     }
 
     /// A free place for a key. Where both are taken, keys are moved to their other places along a path that ends at a free
@@ -133,11 +130,13 @@ impl<T: Table> Owners<T> {
     }
 
     fn load(&self, place: u32) -> u64 {
-        self.table.entries()[place as usize].load(Ordering::Relaxed)
+        self.table.entries().get(place as usize).map_or(0, |entry| entry.load(Ordering::Relaxed))
     }
 
     fn store(&self, place: u32, entry: u64) {
-        self.table.entries()[place as usize].store(entry, Ordering::Release);
+        if let Some(word) = self.table.entries().get(place as usize) {
+            word.store(entry, Ordering::Release);
+        }
     }
 }
 
@@ -149,7 +148,13 @@ mod tests {
 
     use super::*;
 
-    pub(super) struct Fake(Vec<AtomicU64>);
+    struct Fake(Vec<AtomicU64>);
+
+    impl Fake {
+        fn empty() -> Self {
+            Self((0..OWNERS).map(|_| AtomicU64::new(0)).collect())
+        }
+    }
 
     impl Table for Fake {
         fn entries(&self) -> &[AtomicU64] {
@@ -157,8 +162,8 @@ mod tests {
         }
     }
 
-    fn empty() -> Owners<Fake> {
-        Owners::new(Fake((0..OWNERS).map(|_| AtomicU64::new(0)).collect()))
+    fn empty() -> Owners {
+        Owners::new(Box::new(Fake::empty()))
     }
 
     proptest! {
@@ -178,7 +183,7 @@ mod tests {
                     model.insert(key, Slot(slot));
                 }
             }
-            prop_assert_eq!(owners.len(), model.len());
+            prop_assert_eq!(owners.keys, model.len());
             for key in (1..2000).map(|key| key * spread) {
                 prop_assert_eq!(owners.slot(key), model.get(&key).copied(), "{}", key);
             }

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that panics says where it failed")]
 
 mod clock;
+mod cpu;
 mod doctor;
 mod ending;
 mod instances;

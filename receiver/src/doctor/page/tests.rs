@@ -20,6 +20,7 @@ fn host() -> Host {
         cgroup: Cgroup::V2,
         ownership: Some(Ownership::Unified),
         cgroup_root: Some(PathBuf::from("/sys/fs/cgroup")),
+        hierarchy: None,
         clocksource: Some("tsc".to_owned()),
         cpus: 2,
         preempt_rt: false,

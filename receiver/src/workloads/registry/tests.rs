@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 
 use proptest::prelude::*;
-use undercurrent_ebpf::abi::workload::{OWNERS, places, slot_of};
+use undercurrent_ebpf::abi::workload::OWNERS;
 
 use super::*;
 
@@ -17,7 +17,7 @@ impl Table for Fake {
 
 /// A kernel that counts events by slot, and a collector that keeps the newest total of every series.
 struct World {
-    registry: Registry<Fake>,
+    registry: Registry,
     cells: BTreeMap<Slot, u64>,
     /// By slot and start, as series are told apart.
     collected: BTreeMap<(Slot, UnixNanos), u64>,
@@ -28,7 +28,7 @@ struct World {
 
 impl World {
     fn new(limit: u16) -> Self {
-        let table = Fake((0..OWNERS).map(|_| AtomicU64::new(0)).collect());
+        let table = Box::new(Fake((0..OWNERS).map(|_| AtomicU64::new(0)).collect()));
         Self {
             registry: Registry::new(table, limit),
             cells: BTreeMap::new(),
@@ -46,10 +46,7 @@ impl World {
 
     /// As a program would: by the table alone.
     fn event(&mut self, id: u64) {
-        let entries = self.registry.owners.table().entries();
-        let slot = places(id).into_iter().find_map(|place| {
-            slot_of(entries[place as usize].load(std::sync::atomic::Ordering::Relaxed), id)
-        });
+        let slot = self.registry.owners.slot(id);
         *self.cells.entry(slot.unwrap_or(Slot::NODE)).or_default() += 1;
         self.events += 1;
     }

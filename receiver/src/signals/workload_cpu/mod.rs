@@ -1,0 +1,137 @@
+//! `workload_cpu`: whose the node's CPU time is, from the kernel's own accounts by cgroup. It needs no hook.
+
+mod busy;
+mod ledger;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::HashMap, time::Duration};
+
+use self::{
+    busy::Busy,
+    ledger::{Ledger, Usage},
+};
+use super::{
+    Caveat, Entry, OpenError, Opening, ReadError, Signal,
+    itself::{LOST, lost},
+};
+use crate::{
+    kernel::host::Host,
+    telemetry::{Attributes, Data, Descriptor, Instrument, Metric, Point, Readings, UnixNanos, View},
+    workloads::{CgroupPath, Hierarchy, NoAccounting, Slot, UsageError, Version, Workload, Workloads},
+};
+
+pub static ENTRY: Entry = Entry {
+    name: "workload_cpu",
+    summary: "CPU time of each workload without those inside it, and of the node for the rest",
+    metrics: &[&CPU_TIME],
+    enabled: |settings| settings.workload_cpu.enabled,
+    hooks: |_| Vec::new(),
+    caveats,
+    open,
+};
+
+static CPU_TIME: Descriptor = Descriptor {
+    name: "undercurrent.cpu.time",
+    unit: "s",
+    description: "CPU time used, without that of workloads inside.",
+    instrument: Instrument::Counter,
+    attributes: &[],
+    view: View::Section,
+};
+
+fn hierarchy(host: &Host) -> Result<&Hierarchy, NoAccounting> {
+    let hierarchy = host.hierarchy.as_ref().ok_or(NoAccounting::NotMounted)?;
+    hierarchy.accounts().map(|()| hierarchy)
+}
+
+fn caveats(host: &Host) -> Vec<Caveat> {
+    let hierarchy = match hierarchy(host) {
+        Ok(hierarchy) => hierarchy,
+        Err(nothing) => return vec![Caveat::Nothing(nothing.to_string())],
+    };
+    let mut caveats: Vec<_> = hierarchy.partial().into_iter().map(Caveat::Less).collect();
+    if hierarchy.version() == Version::V1 {
+        let without = "on cgroup v1, what has no cgroup of the controller `cpu` stays with the node, such as systemd units \
+                       without `CPUAccounting=yes`";
+        caveats.push(Caveat::Less(without.to_owned()));
+    }
+    caveats
+}
+
+struct WorkloadCpu {
+    hierarchy: Hierarchy,
+    busy: Busy,
+    ledger: Ledger,
+    /// Since when the node counts.
+    start: UnixNanos,
+    /// Readings that failed, those of cgroups that were gone aside.
+    unread: u64,
+}
+
+fn open(opening: &Opening<'_>) -> Result<Box<dyn Signal>, OpenError> {
+    let hierarchy = hierarchy(opening.kernel.host())?.clone();
+    Ok(Box::new(WorkloadCpu::new(hierarchy, opening.workloads, opening.start)?))
+}
+
+impl WorkloadCpu {
+    fn new(hierarchy: Hierarchy, workloads: &Workloads, start: UnixNanos) -> Result<Self, ReadError> {
+        let mut signal = Self { hierarchy, busy: Busy::default(), ledger: Ledger::default(), start, unread: 0 };
+        let (whole, usages) = signal.usages(workloads)?;
+        signal.ledger = Ledger::new(whole, &usages, |slot| workloads.start(slot));
+        Ok(signal)
+    }
+
+    /// The node's CPU time and every workload's: children before their parents and the node last, so that what is inside has
+    /// not grown by more than what is around it.
+    fn usages(&mut self, workloads: &Workloads) -> Result<(Duration, Vec<Usage>), ReadError> {
+        let all: Vec<&Workload> = workloads.iter().collect();
+        let outer = outer(&all);
+        let mut usages: Vec<Usage> = Vec::with_capacity(all.len());
+        for (workload, within) in all.iter().zip(outer).rev() {
+            let time = self.time(workload);
+            usages.push(Usage { slot: workload.slot, cgroup: workload.cgroup, within, time });
+        }
+        usages.reverse();
+        self.busy.read().map_err(|source| ReadError { what: busy::SOURCE, source })?;
+        Ok((self.busy.total(), usages))
+    }
+
+    fn time(&mut self, workload: &Workload) -> Option<Duration> {
+        match self.hierarchy.usage(workload.cgroup, &workload.path) {
+            Ok(time) => Some(time),
+            Err(UsageError::Gone) => None,
+            Err(error) => {
+                tracing::debug!("the CPU time of {} stays with what is around it: {error}", workload.path);
+                self.unread += 1;
+                None
+            }
+        }
+    }
+}
+
+/// The position of the nearest workload around each.
+fn outer(workloads: &[&Workload]) -> Vec<Option<usize>> {
+    let by_path: HashMap<&CgroupPath, usize> = workloads.iter().enumerate().map(|(n, of)| (&of.path, n)).collect();
+    let nearest = |workload: &&Workload| {
+        let above = (0..workload.path.names().count()).rev();
+        above.map(|count| workload.path.ancestor(count)).find_map(|path| by_path.get(&path).copied())
+    };
+    workloads.iter().map(nearest).collect()
+}
+
+impl Signal for WorkloadCpu {
+    fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
+        let (whole, usages) = self.usages(workloads)?;
+        self.ledger.advance(whole, &usages, |slot| workloads.start(slot));
+        for (slot, start, time) in
+            std::iter::once((Slot::NODE, self.start, self.ledger.node())).chain(self.ledger.slots())
+        {
+            let point = Point { attributes: Attributes::new(), start, data: Data::Double(time.as_secs_f64()) };
+            readings.add(slot, Metric { descriptor: &CPU_TIME, points: vec![point] });
+        }
+        let unread = lost(ENTRY.name, "unread", Attributes::new(), self.unread, self.start);
+        readings.add(Slot::NODE, Metric { descriptor: &LOST, points: vec![unread] });
+        Ok(())
+    }
+}

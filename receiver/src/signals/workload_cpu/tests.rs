@@ -1,0 +1,208 @@
+//! The whole signal on real cgroups, in every hierarchy that is mounted here.
+
+use std::{
+    ops::RangeInclusive,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::*;
+use crate::{
+    telemetry::Resource,
+    workloads::{
+        CgroupId, Identity, Mounts,
+        testing::{Tree, hierarchies, skip},
+    },
+};
+
+const START: UnixNanos = UnixNanos(1);
+/// What burners use at least.
+const BURN: Duration = Duration::from_millis(200);
+
+/// A hierarchy with a cgroup for the test.
+struct Bench {
+    hierarchy: Hierarchy,
+    tree: Tree,
+}
+
+/// One for each hierarchy.
+fn benches() -> impl Iterator<Item = Bench> {
+    hierarchies().into_iter().filter_map(|hierarchy| Some(Bench { tree: Tree::create(&hierarchy)?, hierarchy }))
+}
+
+impl Bench {
+    fn workload(&self, slot: u16, path: &CgroupPath) -> Workload {
+        Workload {
+            slot: Slot(slot),
+            identity: Identity::Cgroup,
+            cgroup: self.hierarchy.id(path).unwrap(),
+            path: path.clone(),
+            start: START,
+            resource: resource(Slot(slot)),
+        }
+    }
+
+    /// What the kernel says of a cgroup, with everything below it.
+    fn usage(&self, path: &CgroupPath) -> Duration {
+        self.hierarchy.usage(self.hierarchy.id(path).unwrap(), path).unwrap()
+    }
+
+    /// Lets something run in a cgroup until the kernel says that it has used so much.
+    fn burn(&self, path: &CgroupPath) {
+        let (start, from, _burner) = (Instant::now(), self.usage(path), self.tree.burn(path));
+        while self.usage(path) < from + BURN {
+            assert!(start.elapsed() < Duration::from_secs(60), "{path} got no CPU time");
+            thread::yield_now();
+        }
+    }
+
+    fn signal(&self, workloads: &Workloads) -> WorkloadCpu {
+        WorkloadCpu::new(self.hierarchy.clone(), workloads, START).unwrap()
+    }
+
+    /// Usage of a cgroup beyond `from`, around what happens.
+    fn around<T>(
+        &self,
+        paths: &[&CgroupPath],
+        from: &[Duration],
+        what: impl FnOnce() -> T,
+    ) -> (Vec<RangeInclusive<Duration>>, T) {
+        let grown = || paths.iter().zip(from).map(|(path, from)| self.usage(path) - *from).collect::<Vec<_>>();
+        let (before, result, after) = (grown(), what(), grown());
+        (before.into_iter().zip(after).map(|(before, after)| before..=after).collect(), result)
+    }
+}
+
+fn resource(slot: Slot) -> Arc<Resource> {
+    Arc::new(Resource { attributes: Attributes::new().with("slot", u32::from(slot.0)) })
+}
+
+/// What is exported, by slot.
+fn totals(signal: &mut WorkloadCpu, workloads: &Workloads) -> HashMap<u32, Duration> {
+    let mut readings = Readings::default();
+    signal.read(workloads, &mut readings).unwrap();
+    let exported = readings.into_resources(|slot| Some(resource(slot)));
+    let total = |metrics: &[Metric]| {
+        let metric = metrics.iter().find(|metric| std::ptr::eq(metric.descriptor, &CPU_TIME)).unwrap();
+        let [Point { data: Data::Double(seconds), start: START, .. }] = metric.points[..] else { panic!("{metric:?}") };
+        Duration::from_secs_f64(seconds)
+    };
+    let slot = |resource: &Resource| resource.attributes.get("slot").unwrap().to_string().parse().unwrap();
+    exported.iter().map(|of| (slot(&of.resource), total(&of.metrics))).collect()
+}
+
+#[test]
+fn everybody_has_their_own_and_the_parts_are_the_whole() {
+    for bench in benches() {
+        let (root, outer) = (CgroupPath::root(), bench.tree.path.clone());
+        bench.tree.make(b"between");
+        let inner = bench.tree.make(b"between/inner");
+        let workloads = Workloads::of(vec![bench.workload(2, &outer), bench.workload(3, &inner)]);
+        let mut signal = bench.signal(&workloads);
+        let from = [&root, &outer, &inner].map(|path| bench.usage(path));
+        bench.burn(&inner);
+        bench.burn(&bench.tree.path);
+        let (grown, found) = bench.around(&[&root, &outer, &inner], &from, || totals(&mut signal, &workloads));
+        assert!(grown[2].contains(&found[&3]), "{found:?} {grown:?}");
+        assert!(grown[1].contains(&(found[&2] + found[&3])), "{found:?} {grown:?}");
+        assert!(found[&2] >= BURN && found[&3] >= BURN, "{found:?}");
+        // The root's sum is another clock's: timer ticks on version 2, and without interrupts on version 1.
+        let (sum, whole) = (found.values().sum::<Duration>().as_secs_f64(), grown[0].end().as_secs_f64());
+        assert!((sum - whole).abs() <= 0.2 + 0.2 * whole, "{sum} s, and {whole} s by the kernel");
+        let again = totals(&mut signal, &workloads);
+        assert!(found.iter().all(|(slot, total)| again[slot] >= *total), "{found:?} {again:?}");
+    }
+}
+
+#[test]
+fn a_cgroup_made_meanwhile_counts_from_its_birth_and_keeps_its_total_after_its_end() {
+    for bench in benches() {
+        let outer = bench.tree.path.clone();
+        let alone = Workloads::of(vec![bench.workload(2, &outer)]);
+        let mut signal = bench.signal(&alone);
+        let born = bench.tree.make(b"born");
+        bench.burn(&born);
+        let both = Workloads::of(vec![bench.workload(2, &outer), bench.workload(3, &born)]);
+        let (usage, found) = bench.around(&[&born], &[Duration::ZERO], || totals(&mut signal, &both));
+        assert!(usage[0].contains(&found[&3]), "{found:?} {usage:?}");
+        bench.burn(&born);
+        let last = bench.usage(&born);
+        bench.tree.remove(&born);
+        // It still has its slot, and what it used since it was read is its parent's.
+        let after = totals(&mut signal, &both);
+        assert_eq!(after[&3], found[&3]);
+        assert!(after[&2] >= found[&2] + (last - found[&3]), "{found:?} {after:?} {last:?}");
+        assert!(!totals(&mut signal, &alone).contains_key(&3));
+        assert_eq!(signal.unread, 0, "what is gone is no failure");
+    }
+}
+
+#[test]
+fn a_path_that_is_another_cgroup_now_is_not_taken_for_the_first_one() {
+    for bench in benches() {
+        let path = bench.tree.make(b"again");
+        let first = Workloads::of(vec![bench.workload(2, &path)]);
+        let mut signal = bench.signal(&first);
+        bench.burn(&path);
+        let found = totals(&mut signal, &first);
+        bench.tree.remove(&path);
+        bench.tree.make(b"again");
+        bench.burn(&path);
+        assert_eq!(totals(&mut signal, &first)[&2], found[&2]);
+        let second = Workloads::of(vec![bench.workload(3, &path)]);
+        let (usage, found) = bench.around(&[&path], &[Duration::ZERO], || totals(&mut signal, &second));
+        assert!(usage[0].contains(&found[&3]) && !found.contains_key(&2), "{found:?} {usage:?}");
+    }
+}
+
+#[test]
+fn workloads_beyond_the_limit_add_up() {
+    for bench in benches() {
+        let paths = [b"one", b"two"].map(|name| bench.tree.make(name));
+        let workloads = Workloads::of(paths.iter().map(|path| bench.workload(Slot::OVERFLOW.0, path)).collect());
+        let mut signal = bench.signal(&workloads);
+        paths.iter().for_each(|path| bench.burn(path));
+        let found = totals(&mut signal, &workloads)[&1];
+        let used: Duration = paths.iter().map(|path| bench.usage(path)).sum();
+        assert!(found >= BURN * 2 && found <= used, "{found:?} {used:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_counted() {
+    let Some(hierarchy) = Hierarchy::choose(Mounts::read().unwrap()) else {
+        return skip("unread CPU time: no cgroups are mounted");
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = CgroupPath::new(b"/there");
+    std::fs::create_dir_all(folder.path().join("there")).unwrap();
+    let hierarchy = hierarchy.moved(folder.path());
+    let workload = Workload {
+        slot: Slot::FIRST,
+        identity: Identity::Cgroup,
+        cgroup: hierarchy.id(&path).unwrap(),
+        path,
+        start: START,
+        resource: resource(Slot::FIRST),
+    };
+    let gone = Workload { slot: Slot(3), cgroup: CgroupId(1), ..workload.clone() };
+    let workloads = Workloads::of(vec![workload, gone]);
+    let mut signal = WorkloadCpu::new(hierarchy, &workloads, START).unwrap();
+    assert_eq!(totals(&mut signal, &workloads).into_keys().collect::<Vec<_>>(), [0]);
+    assert_eq!(signal.unread, 2);
+}
+
+#[test]
+fn hosts_that_cannot_tell_say_so() {
+    let host = |hierarchy| Host { hierarchy, ..Host::probe(Vec::new()) };
+    let said = |host: &Host| match &caveats(host)[..] {
+        [Caveat::Nothing(reason)] => reason.clone(),
+        _ => panic!("it can tell"),
+    };
+    assert!(said(&host(None)).contains("mount -t cgroup2"));
+    let mounts = Mounts::read().unwrap();
+    let Some(any) = mounts.cpu.or(mounts.v2) else { return skip("cpu without cpuacct: no cgroups are mounted") };
+    let without = Hierarchy::choose(Mounts { cpu: Some(any), ..Mounts::default() });
+    assert!(said(&host(without)).contains("mount -t cgroup -o cpuacct"));
+}

@@ -1,0 +1,64 @@
+//! Processes of a cgroup, and the network namespaces they are in.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufRead as _, BufReader},
+    os::unix::fs::MetadataExt as _,
+    path::Path,
+};
+
+use super::{Hierarchy, Limits, is_gone, walk::walk};
+use crate::workloads::CgroupPath;
+
+/// How many cgroups are looked into for a process.
+const LOOKED_INTO: Limits = Limits { cgroups: 64, depth: 64 };
+
+impl Hierarchy {
+    /// Some processes of a cgroup, at most `most`: its own, or, where it has none, those of the first cgroup below it that
+    /// has some (on version 2 a cgroup with children that have controllers keeps none itself). Processes of other pid
+    /// namespaces, which have no number here, are left out.
+    ///
+    /// # Errors
+    /// Where the cgroup is gone, or its processes cannot be read.
+    pub fn processes(&self, path: &CgroupPath, most: usize) -> io::Result<Vec<u32>> {
+        let directory = self.directory(path)?;
+        let own = of(&directory, most)?;
+        if !own.is_empty() {
+            return Ok(own);
+        }
+        let below = walk(directory, path.clone(), LOOKED_INTO)?.cgroups.into_iter().skip(1);
+        for cgroup in below {
+            match of(&self.directory(&cgroup.path)?, most) {
+                Ok(some) if !some.is_empty() => return Ok(some),
+                Ok(_) => {}
+                Err(error) if is_gone(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Vec::new())
+    }
+}
+
+fn of(directory: &Path, most: usize) -> io::Result<Vec<u32>> {
+    let mut processes = Vec::new();
+    let mut lines = BufReader::new(File::open(directory.join("cgroup.procs"))?).lines();
+    while processes.len() < most
+        && let Some(line) = lines.next()
+    {
+        match line {
+            Ok(line) => processes.extend(line.parse().ok().filter(|pid: &u32| *pid != 0)),
+            // A cgroup of threads has no processes of its own; they are listed further up.
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(processes)
+}
+
+/// The inode of the network namespace that a process is in.
+///
+/// # Errors
+/// Where the process is gone, or belongs to somebody else and this one lacks `CAP_SYS_PTRACE`.
+pub fn netns_of(pid: u32) -> io::Result<u64> {
+    fs::metadata(format!("/proc/{pid}/ns/net")).map(|namespace| namespace.ino())
+}

@@ -1,0 +1,108 @@
+//! Against the running kernel, in every hierarchy that is mounted here.
+
+use std::{collections::HashSet, ffi::CString, os::unix::ffi::OsStrExt as _};
+
+use super::*;
+use crate::workloads::testing::{Tree, hierarchies};
+
+/// The id that the kernel itself gives out for a cgroup: what `bpf_get_current_cgroup_id` returns.
+fn kernel_id(directory: &Path) -> u64 {
+    #[repr(C)]
+    struct Handle {
+        bytes: u32,
+        kind: i32,
+        id: u64,
+    }
+    let path = CString::new(directory.as_os_str().as_bytes()).unwrap();
+    let mut handle = Handle { bytes: 8, kind: 0, id: 0 };
+    let mut mount = 0_i32;
+    // SAFETY: the path ends in NUL, and the handle has the eight bytes that it says it has.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_name_to_handle_at,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            std::ptr::from_mut(&mut handle),
+            std::ptr::from_mut(&mut mount),
+            0,
+        )
+    };
+    assert_eq!(result, 0, "{}: {}", directory.display(), io::Error::last_os_error());
+    handle.id
+}
+
+#[test]
+fn ids_are_those_that_programs_see() {
+    for hierarchy in hierarchies() {
+        let Some(tree) = Tree::create(&hierarchy) else { return };
+        for path in [CgroupPath::root(), tree.path.clone(), tree.make(b"odd \xff name")] {
+            let directory = hierarchy.directory(&path).unwrap();
+            assert_eq!(hierarchy.id(&path).unwrap().0, kernel_id(&directory), "{path}");
+        }
+    }
+}
+
+#[test]
+fn thousands_of_cgroups_are_found_and_gone_again() {
+    for hierarchy in hierarchies() {
+        let Some(tree) = Tree::create(&hierarchy) else { return };
+        let mut made = HashSet::from([tree.path.clone()]);
+        for outer in 0..50 {
+            let outer = format!("outer \u{fc} {outer}");
+            made.insert(tree.make(outer.as_bytes()));
+            made.extend((0..40).map(|inner| tree.make(format!("{outer}/{inner}").as_bytes())));
+        }
+        let below = |scan: Scan| scan.cgroups.into_iter().filter(|cgroup| tree.path.contains(&cgroup.path));
+        let found: Vec<Cgroup> = below(hierarchy.scan(Limits::default()).unwrap()).collect();
+        assert_eq!(found.len(), made.len());
+        for cgroup in &found {
+            assert!(made.contains(&cgroup.path), "{cgroup:?}");
+            assert_eq!(hierarchy.id(&cgroup.path).unwrap(), cgroup.id);
+        }
+        let parent = &tree.path;
+        drop(hierarchy.processes(parent, 1).unwrap());
+        let gone = found.last().unwrap();
+        tree.remove(&gone.path);
+        assert!(matches!(hierarchy.usage(gone.id, &gone.path), Err(UsageError::Gone)));
+        assert_eq!(below(hierarchy.scan(Limits::default()).unwrap()).count(), made.len() - 1);
+    }
+}
+
+#[test]
+fn ids_rise_with_every_cgroup_made() {
+    for hierarchy in hierarchies() {
+        let Some(tree) = Tree::create(&hierarchy) else { return };
+        let ids: Vec<CgroupId> =
+            (0..20).map(|n| hierarchy.id(&tree.make(format!("{n}").as_bytes())).unwrap()).collect();
+        assert!(ids.is_sorted(), "{ids:?}");
+        // Nor is an id given out again soon.
+        let last = *ids.last().unwrap();
+        tree.remove(&tree.path.child(b"19"));
+        assert!(hierarchy.id(&tree.make(b"19")).unwrap() > last);
+    }
+}
+
+#[test]
+fn a_process_is_found_in_its_cgroup_and_from_above() {
+    for hierarchy in hierarchies() {
+        let Some(tree) = Tree::create(&hierarchy) else { return };
+        let inner = tree.make(b"inner");
+        assert_eq!(hierarchy.processes(&tree.path, 5).unwrap(), [0; 0]);
+        let _burner = tree.burn(&inner);
+        let own = hierarchy.processes(&inner, 5).unwrap();
+        assert_eq!(own.len(), 1);
+        assert_eq!(hierarchy.processes(&tree.path, 5).unwrap(), own);
+        let here = fs::metadata("/proc/self/ns/net").unwrap().ino();
+        assert_eq!(netns_of(own[0]).unwrap(), here);
+    }
+}
+
+#[test]
+fn this_machines_mounts_are_understood() {
+    let Some(hierarchy) = Hierarchy::choose(Mounts::read().unwrap()) else {
+        return crate::workloads::testing::skip("the hierarchy in use: no cgroups are mounted");
+    };
+    if hierarchy.partial().is_none() {
+        assert_eq!(hierarchy.id(&CgroupPath::root()).unwrap(), CgroupId(1), "the kernel's root");
+    }
+}

@@ -1,0 +1,126 @@
+//! The node's CPU time, against what the kernel says by other means.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Output,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
+
+use serde_json::Value;
+use undercurrent::workloads::Mounts;
+
+use super::support::{
+    sidecar::{BINARY, Sidecar, command},
+    surroundings::{alone, often, patience, skip, wait_for},
+};
+
+/// Seconds of CPU time that the node used, by another count than the sidecar's: cgroup v1's, or by timer ticks.
+fn used() -> f64 {
+    accounted().unwrap_or_else(ticked)
+}
+
+/// By the root cgroup of version 1, where it is mounted.
+fn accounted() -> Option<f64> {
+    let mount = Mounts::read().unwrap().cpuacct?;
+    let nanoseconds: f64 = fs::read_to_string(mount.point.join("cpuacct.usage")).unwrap().trim().parse().unwrap();
+    Some(nanoseconds / 1e9)
+}
+
+/// By timer ticks: too low where a processor loses some, such as an emulated one.
+fn ticked() -> f64 {
+    let stat = fs::read_to_string("/proc/stat").unwrap();
+    let columns: Vec<f64> = stat.lines().next().unwrap().split(' ').filter_map(|word| word.parse().ok()).collect();
+    // user, nice, system, irq, softirq.
+    [0, 1, 2, 5, 6].iter().map(|column| columns[*column]).sum::<f64>() / procfs::ticks_per_second() as f64
+}
+
+/// Keeps every CPU busy until the node has used so many seconds more.
+fn burn(seconds: f64) {
+    let (stop, until) = (AtomicBool::new(false), used() + seconds);
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().unwrap().get() {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let burnt = || (used() >= until).then(|| stop.store(true, Ordering::Relaxed));
+        wait_for("CPU time to be used", patience(Duration::from_secs(20)), burnt);
+    });
+}
+
+#[test]
+fn all_parts_are_the_nodes_whole() {
+    let Some(_alone) = alone("CPU time") else { return };
+    let sidecar = Sidecar::start(often());
+    let outer = used();
+    let before = sidecar.snapshot();
+    let inner = used();
+    burn(2.0);
+    let inner = used() - inner;
+    let after = sidecar.snapshot();
+    let outer = used() - outer;
+    drop(sidecar);
+    let total = |metric| after.total(metric, &[]) - before.total(metric, &[]);
+    let ours = total("undercurrent.cpu.time");
+    let all = (after.time - before.time) as f64 / 1e9 * thread::available_parallelism().unwrap().get() as f64;
+    let most = accounted().map_or(all, |_| outer);
+    eprintln!("CPU time: {ours:.3} s of {all:.3} s, by the kernel between {inner:.3} s and {outer:.3} s");
+    assert!(ours >= 0.95 * inner - 0.1 && ours <= 1.05 * most + 0.1, "{ours} s, not {inner} to {most}");
+    assert!(total("undercurrent.network.cpu.time") <= ours);
+}
+
+/// A cgroup for one test. It goes with the value, once nobody is in it.
+struct Group(PathBuf);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        wait_for("the cgroup to empty", patience(Duration::from_secs(5)), || fs::remove_dir(&self.0).ok());
+    }
+}
+
+/// `doctor` where only a part of the cgroups is mounted: below a cgroup, by what the shell does with that and a folder.
+fn doctor(group: &Path, arguments: &[&str], mounting: &str) -> Value {
+    let script = format!(r#"{mounting} && exec "$0" doctor --json"#);
+    let folder = tempfile::tempdir().unwrap();
+    let output: Output = command("sh")
+        .args(["-c", r#"echo $$ >"$1/cgroup.procs" && shift && exec unshare --mount "$@""#, "sh"])
+        .arg(group)
+        .args(arguments)
+        .args(["sh", "-c", &script, BINARY])
+        .args([group, folder.path()])
+        .output()
+        .unwrap();
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+#[test]
+fn a_sidecar_that_sees_a_part_of_the_cgroups_says_so() {
+    let Some(_alone) = alone("a part of the cgroups") else { return };
+    let Some(v2) = Mounts::read().unwrap().v2 else {
+        return skip("a part of the cgroups: no cgroup v2 hierarchy is mounted");
+    };
+    let name = format!("undercurrent-part-{}", std::process::id());
+    let group = Group(v2.point.join(&name));
+    fs::create_dir(&group.0).unwrap();
+    let bind = r#"mount --bind "$1" "$2" && umount -R /sys/fs/cgroup"#;
+    let own = "umount -R /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup";
+    for (arguments, mounting, view) in [
+        (&[][..], bind, serde_json::json!({ "below": format!("/{name}") })),
+        (&["--cgroup"], own, serde_json::json!("below_unknown")),
+    ] {
+        let report = doctor(&group.0, arguments, mounting);
+        assert_eq!(report["host"]["hierarchy"]["tree"]["view"], view, "{report:#}");
+        assert_eq!(report["host"]["cgroup_root"], Value::Null, "it is not the root");
+        let signals = report["signals"].as_array().unwrap();
+        let signal = signals.iter().find(|signal| signal["signal"] == "workload_cpu").unwrap();
+        assert_eq!(signal["status"], "degraded", "{signal:#}");
+        assert!(signal["reasons"][0].as_str().unwrap().contains("--cgroupns=host"), "{signal:#}");
+        let hooks = report["hooks"].as_array().unwrap();
+        assert!(hooks.iter().all(|hook| hook["by"] != "cgroup_skb"), "attached to less than the root: {hooks:#?}");
+    }
+}
