@@ -2,14 +2,18 @@
 //! place that knows workloads.
 
 mod cgroup;
+mod environ;
 mod identity;
 mod metadata;
+mod resource;
 
 use std::sync::Arc;
 
 pub use cgroup::{CgroupId, CgroupPath};
+pub use environ::{EnvironError, Service};
 pub use identity::{ContainerId, Identity, PodUid, Runtime, identify};
 pub use metadata::{Metadata, PodMetadata};
+pub use resource::{overflow, resource};
 pub use undercurrent_ebpf::abi::workload::Slot;
 
 use crate::telemetry::{Resource, UnixNanos};
