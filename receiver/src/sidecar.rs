@@ -19,7 +19,7 @@ use crate::{
     privileges::{Privileges, ReadError as PrivilegesError, Task, Unprivileged},
     signals::{self, Opening, Signal, itself::Itself},
     telemetry::{Readings, Resource, Scale, Snapshot, UnixNanos},
-    workloads::{self, Slot, Workloads},
+    workloads::{self, Directory, Following, Slot, Workloads},
 };
 
 /// From a signal's arrival to the process's end at most this long; delivery gets what detaching leaves.
@@ -57,7 +57,7 @@ pub enum StartError {
     Signals(#[source] std::io::Error),
 }
 
-/// What a configuration wants of a host's kernel.
+/// What a configuration wants of a kernel.
 pub struct Wanted {
     signals: Vec<&'static str>,
     hooks: Vec<&'static Hook>,
@@ -66,10 +66,10 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Looks at both.
+    /// What settings want, where owners are found in some way or cannot be.
     #[must_use]
-    pub fn of(settings: &Settings, host: &Host) -> Self {
-        let workloads = host.ownership.filter(|_| settings.workloads.enabled);
+    pub fn of(settings: &Settings, ownership: Option<Ownership>) -> Self {
+        let workloads = ownership.filter(|_| settings.workloads.enabled);
         let mut hooks = signals::hooks(&settings.signals);
         hooks.extend(workloads.into_iter().flat_map(workloads::hooks));
         Self {
@@ -141,7 +141,7 @@ pub fn host() -> Result<(Host, Privileges), PrivilegesError> {
 /// Where capabilities are missing, or maps would be larger than the settings allow.
 pub fn permitted(settings: &Settings) -> Result<(Host, Wanted), StartError> {
     let (host, privileges) = host()?;
-    let wanted = Wanted::of(settings, &host);
+    let wanted = Wanted::of(settings, host.ownership());
     if !wanted.hooks.is_empty() {
         privileges.require(&[Task::LoadTracing])?;
     }
@@ -177,7 +177,7 @@ impl Sidecar {
         // Workloads are known before the first packet is seen, and cgroups that come meanwhile are told of.
         let (of_traffic, others): (Vec<&Hook>, _) = wanted.hooks.iter().partition(|hook| hook.sees_traffic);
         kernel.serve(&others);
-        let workloads = follow(&mut kernel, settings, &wanted, &resource, start);
+        let workloads = follow(&mut kernel, &wanted, &resource, start);
         kernel.serve(&of_traffic);
         let opening = Opening { kernel: &kernel, settings: &settings.signals, workloads: &workloads, start };
         let mut opened = Vec::new();
@@ -285,6 +285,19 @@ fn report(settings: &Settings, kernel: &Kernel) {
     tracing::info!("measuring: {line}; `undercurrent doctor` says more");
 }
 
+/// Follows workloads, where they are told apart. Where they cannot be, everything stands with the node, and the log says why.
+fn follow(kernel: &mut Kernel, wanted: &Wanted, node: &Resource, start: UnixNanos) -> Workloads {
+    let (Some((_, limit)), Some(hierarchy)) = (wanted.workloads, kernel.host().hierarchy.clone()) else {
+        return Workloads::default();
+    };
+    let node = node.attributes.clone();
+    let following = Following { hierarchy, directory: Directory, node, limit, start };
+    Workloads::follow(kernel, following).unwrap_or_else(|error| {
+        tracing::warn!("workloads are not told apart: {error}");
+        Workloads::default()
+    })
+}
+
 /// When to end.
 struct Stop {
     interrupt: Notification,
@@ -323,7 +336,7 @@ mod tests {
     fn maps_larger_than_the_limit_are_refused() {
         let file = File::parse("config.yaml".as_ref(), b"memory_limit: 1MiB").expect("a configuration");
         let (settings, _) = Settings::resolve(Flags::default(), &|_| None, file);
-        let wanted = Wanted::of(&settings, &Host { ownership: None, ..Host::probe(Vec::new()) });
+        let wanted = Wanted::of(&settings, None);
         wanted.within_memory(settings.memory_limit, 2).expect("room");
         let refusal = wanted.within_memory(settings.memory_limit, 256).expect_err("refused").to_string();
         for words in

@@ -261,6 +261,18 @@ pub fn slot_of_current() -> Slot {
     slot(of_current())
 }
 
+/// The slot of whoever reads a socket: its last reader's, where that is cached, which is another one's only in the first
+/// read after the socket changed hands; else the current task's, which takes a helper.
+///
+/// # Safety
+/// `sock` is a typed `struct sock *`, or null.
+#[inline(always)]
+pub unsafe fn slot_of_reader(sock: *const u8) -> Slot {
+    // SAFETY: by the caller, and checked for null.
+    let cookie = if sock.is_null() { 0 } else { unsafe { SOCK_COOKIE.load(sock) } };
+    if cookie == 0 { slot_of_current() } else { slot_of_socket(cookie, of_current) }
+}
+
 /// The slot of the network namespace that a packet arrived in.
 ///
 /// # Safety

@@ -18,7 +18,7 @@ use aya::sys::{Stats, enable_stats};
 use clap::Parser;
 use undercurrent::{
     config::{File, Flags, Settings},
-    kernel::{Kernel, host::Host},
+    kernel::Kernel,
     sidecar::{self, Wanted},
 };
 use undercurrent_ebpf::abi::workload::{NAMESPACE, Slot, entry, places};
@@ -85,8 +85,7 @@ fn exchange_all(wire: &mut Wire, requests: u32) -> anyhow::Result<()> {
 fn attach(handlers: Handlers, order: Order, wire: &Wire) -> anyhow::Result<(Kernel, Other)> {
     let settings = settings(handlers);
     let (host, _) = sidecar::host()?;
-    let host = Host { ownership: handlers.ownership(), ..host };
-    let wanted = Wanted::of(&settings, &host);
+    let wanted = Wanted::of(&settings, handlers.ownership());
     let product = || {
         let kernel = wanted.listen(host.clone())?;
         own(&kernel, wire)?;
@@ -94,8 +93,7 @@ fn attach(handlers: Handlers, order: Order, wire: &Wire) -> anyhow::Result<(Kern
     };
     let other = || match handlers {
         Handlers::Attribution | Handlers::AttributionByCpu => {
-            let host = Host { ownership: None, ..host.clone() };
-            Ok(Other::Product(Box::new(Wanted::of(&settings, &host).listen(host)?)))
+            Ok(Other::Product(Box::new(Wanted::of(&settings, None).listen(host.clone())?)))
         }
         _ => Baseline::attach(&host, wanted.hooks()).map(Other::Empty),
     };

@@ -117,7 +117,7 @@ pub fn examine(settings: &Settings, probe: bool) -> Report {
 fn fill(report: &mut Report, settings: &Settings, probe: bool) -> Result<(), Box<dyn std::error::Error>> {
     let (host, privileges) = sidecar::host()?;
     report.lacks = privileges.lacks(&[Task::LoadTracing, Task::AttachCgroup]).iter().map(ToString::to_string).collect();
-    let wanted = Wanted::of(settings, &host);
+    let wanted = Wanted::of(settings, host.ownership());
     let sizing = wanted.sizing(host.cpus);
     report.memory.maps = MAPS.iter().map(|map| (map.name, map.bytes(&sizing))).collect();
     report.memory.planned = report.memory.maps.iter().map(|(_, bytes)| bytes).sum();

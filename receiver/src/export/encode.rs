@@ -1,7 +1,7 @@
 //! Telemetry as OTLP messages.
 
 use opentelemetry_proto::tonic::{
-    common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value},
+    common::v1::{AnyValue, ArrayValue, InstrumentationScope, KeyValue, any_value},
     metrics::v1::{
         AggregationTemporality, DataPointFlags, ExponentialHistogram, ExponentialHistogramDataPoint, Gauge, Metric,
         NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum, exponential_histogram_data_point::Buckets, metric,
@@ -140,19 +140,23 @@ pub(super) fn empty_resource(resource: &telemetry::Resource) -> ResourceMetrics 
 }
 
 fn key_values(attributes: &Attributes) -> Vec<KeyValue> {
-    let wire = |value: &Value| match value {
-        Value::Text(text) => any_value::Value::StringValue(text.clone().into_owned()),
-        Value::Integer(number) => any_value::Value::IntValue(*number),
-        Value::Flag(flag) => any_value::Value::BoolValue(*flag),
-    };
     attributes
         .iter()
-        .map(|(key, value)| KeyValue {
-            key: key.to_owned(),
-            value: Some(AnyValue { value: Some(wire(value)) }),
-            ..Default::default()
-        })
+        .map(|(key, value)| KeyValue { key: key.to_owned(), value: Some(any_value(value)), ..Default::default() })
         .collect()
+}
+
+fn any_value(value: &Value) -> AnyValue {
+    let text = |text: &str| any_value::Value::StringValue(text.to_owned());
+    let value = match value {
+        Value::Text(value) => text(value),
+        Value::Integer(number) => any_value::Value::IntValue(*number),
+        Value::Flag(flag) => any_value::Value::BoolValue(*flag),
+        Value::Texts(texts) => any_value::Value::ArrayValue(ArrayValue {
+            values: texts.iter().map(|value| AnyValue { value: Some(text(value)) }).collect(),
+        }),
+    };
+    AnyValue { value: Some(value) }
 }
 
 #[cfg(test)]
@@ -247,6 +251,26 @@ mod tests {
         assert_eq!(encoded(&HOOK, Data::Double(f64::INFINITY)), None);
         assert_eq!(encoded(&LOST, Data::Histogram(histogram(0, vec![1], 1.0))), None);
         assert_eq!(encoded(&DURATION, Data::Integer(1)), None);
+    }
+
+    #[test]
+    fn attributes_keep_their_kinds() {
+        let attributes = Attributes::new()
+            .with("text", "t")
+            .with("number", -3_i64)
+            .with("flag", true)
+            .with("texts", vec!["a".to_owned(), String::new()]);
+        let text = |text: &str| any_value::Value::StringValue(text.to_owned());
+        let values = ["a", ""].map(|value| AnyValue { value: Some(text(value)) }).to_vec();
+        let expected = [
+            ("text", text("t")),
+            ("number", any_value::Value::IntValue(-3)),
+            ("flag", any_value::Value::BoolValue(true)),
+            ("texts", any_value::Value::ArrayValue(ArrayValue { values })),
+        ];
+        let encoded =
+            key_values(&attributes).into_iter().map(|pair| (pair.key, pair.value.and_then(|value| value.value)));
+        assert!(encoded.eq(expected.map(|(key, value)| (key.to_owned(), Some(value)))));
     }
 
     #[test]

@@ -157,15 +157,21 @@ fn metric(descriptor: &'static Descriptor) -> impl Strategy<Value = Metric> {
     })
 }
 
+fn resource() -> impl Strategy<Value = Resource> {
+    (".{0,20}", prop::collection::vec(".{0,9}", 0..3)).prop_map(|(name, tags)| Resource {
+        attributes: Attributes::new().with("container.name", name).with("container.image.tags", tags),
+    })
+}
+
 prop_compose! {
     /// Any snapshot of a few resources.
     pub(super) fn snapshots()(
         resources in prop::collection::vec(
-            (".{0,20}", metric(&DURATION), metric(&LOST), metric(&HOOK), metric(&THREADS)), 0..4),
+            (resource(), metric(&DURATION), metric(&LOST), metric(&HOOK), metric(&THREADS)), 0..4),
         seconds in 0..1_000_000_u64,
     ) -> Snapshot {
-        let resources = resources.into_iter().map(|(name, duration, lost, hook, threads)| ResourceMetrics {
-            resource: Arc::new(Resource { attributes: Attributes::new().with("container.name", name) }),
+        let resources = resources.into_iter().map(|(resource, duration, lost, hook, threads)| ResourceMetrics {
+            resource: Arc::new(resource),
             metrics: vec![duration, lost, hook, threads],
         });
         Snapshot { time: after(seconds), resources: resources.collect() }

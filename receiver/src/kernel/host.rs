@@ -7,6 +7,7 @@ use std::{
 
 use serde::Serialize;
 
+use super::object::Ownership;
 use crate::workloads::{Hierarchy, Mounts};
 
 const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
@@ -93,6 +94,14 @@ impl Host {
                 || rustix::system::uname().version().to_string_lossy().contains("PREEMPT_RT"),
             threaded_napi: threaded(Path::new("/sys/class/net")).unwrap_or_default(),
         }
+    }
+}
+
+impl Host {
+    /// How programs find whose a task is here.
+    #[must_use]
+    pub fn ownership(&self) -> Option<Ownership> {
+        self.hierarchy.as_ref()?.ownership()
     }
 }
 

@@ -139,7 +139,6 @@ processed 19 insns (limit 1000000) max_states_per_insn 0 total_states 1 peak_sta
             lockdown: lockdown.map(str::to_owned),
             missing_capabilities: missing.iter().map(|capability| (*capability).to_owned()).collect(),
             cgroup: Cgroup::V2,
-            ownership: None,
             cgroup_root: Some(PathBuf::from("/sys/fs/cgroup")),
             hierarchy: None,
             clocksource: Some("tsc".to_owned()),

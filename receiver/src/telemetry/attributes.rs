@@ -11,6 +11,8 @@ pub enum Value {
     Integer(i64),
     /// A truth value.
     Flag(bool),
+    /// Several texts, in their order.
+    Texts(Vec<Cow<'static, str>>),
 }
 
 impl From<&'static str> for Value {
@@ -43,12 +45,20 @@ impl From<bool> for Value {
     }
 }
 
+impl From<Vec<String>> for Value {
+    fn from(texts: Vec<String>) -> Self {
+        Self::Texts(texts.into_iter().map(Cow::Owned).collect())
+    }
+}
+
+/// Several texts are written as JSON, as the specification has it where a value must be one text.
 impl std::fmt::Display for Value {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Text(text) => f.pad(text),
             Self::Integer(number) => number.fmt(f),
             Self::Flag(flag) => flag.fmt(f),
+            Self::Texts(texts) => f.pad(&serde_json::json!(texts).to_string()),
         }
     }
 }
@@ -89,5 +99,20 @@ impl Attributes {
     /// Every key with its value.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.0.iter().map(|(key, value)| (key.as_ref(), value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_written_as_one_text() {
+        let texts = Value::from(vec!["1.27".to_owned(), "a \"b\"".to_owned()]);
+        assert_eq!(texts.to_string(), r#"["1.27","a \"b\""]"#);
+        assert_eq!(
+            format!("{:>4}|{:>4}|{:>4}", Value::from("a"), Value::from(7_u32), Value::Texts(vec![])),
+            "   a|   7|  []"
+        );
     }
 }

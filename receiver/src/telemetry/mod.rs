@@ -16,5 +16,6 @@ pub use descriptor::{AttributeKey, Descriptor, Instrument, SCHEMA_URL, SCOPE, Vi
 pub use histogram::ExponentialHistogram;
 pub use readings::Readings;
 pub use resource::{INSTANCE_NAMESPACE, Resource};
+pub(crate) use resource::{host_id, instance_id, listed};
 pub use scale::Scale;
 pub use snapshot::{Data, Metric, Point, ResourceMetrics, Snapshot, UnixNanos};

@@ -40,25 +40,40 @@ impl Resource {
         for (key, value) in configured {
             attributes.set(key.clone(), value.clone());
         }
-        let (listed, ignored) = match value(environment, RESOURCE_ATTRIBUTES).map(|list| parse(&list)) {
-            None => (Vec::new(), None),
-            Some(Ok(listed)) => (listed, None),
-            Some(Err(ignored)) => (Vec::new(), Some(ignored)),
-        };
+        let (listed, ignored) = listed(environment);
         for (key, value) in listed {
             attributes.set(key, value);
         }
-        if let Some(name) = value(environment, SERVICE_NAME) {
-            attributes.set("service.name", name);
-        }
         if attributes.get("service.instance.id").is_none()
-            && let Some(id) = ["host.id", "k8s.node.name", "host.name"].iter().find_map(|key| attributes.get(key))
+            && let Some(id) = host_id(&attributes)
         {
-            let instance = Uuid::new_v5(&INSTANCE_NAMESPACE, id.to_string().as_bytes());
-            attributes.set("service.instance.id", instance.to_string());
+            attributes.set("service.instance.id", instance_id(id.as_bytes()));
         }
         (Self { attributes }, ignored.into_iter().collect())
     }
+}
+
+/// What an environment says of the resource: `OTEL_RESOURCE_ATTRIBUTES`, and last `OTEL_SERVICE_NAME`, which wins over it;
+/// and the former where it means nothing.
+pub(crate) fn listed(environment: Environment<'_>) -> (Vec<(String, String)>, Option<Ignored>) {
+    let (mut listed, ignored) = match value(environment, RESOURCE_ATTRIBUTES).map(|list| parse(&list)) {
+        None => (Vec::new(), None),
+        Some(Ok(listed)) => (listed, None),
+        Some(Err(ignored)) => (Vec::new(), Some(ignored)),
+    };
+    listed.extend(value(environment, SERVICE_NAME).map(|name| ("service.name".to_owned(), name)));
+    (listed, ignored)
+}
+
+/// The most stable id there is of a host among the attributes of a resource on it.
+pub(crate) fn host_id(attributes: &Attributes) -> Option<String> {
+    let known = ["host.id", "k8s.node.name", "host.name"].iter().find_map(|key| attributes.get(key));
+    known.map(ToString::to_string)
+}
+
+/// The `service.instance.id` of what bears this name and no other does: a UUIDv5 in [`INSTANCE_NAMESPACE`].
+pub(crate) fn instance_id(name: &[u8]) -> String {
+    Uuid::new_v5(&INSTANCE_NAMESPACE, name).to_string()
 }
 
 /// What the node says of itself.

@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 pub use cgroup::{CgroupId, CgroupPath};
 pub use hierarchy::{Cgroup, Hierarchy, Limits, Mounts, NoAccounting, Scan, UsageError, Version, netns_of};
+pub use environ::{EnvironError, Service};
 pub use identity::{ContainerId, Identity, PodUid, Runtime, identify};
 pub use metadata::{Metadata, PodMetadata};
 pub use runtime::Directory;

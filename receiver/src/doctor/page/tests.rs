@@ -5,7 +5,6 @@ use crate::{
     doctor::{AbsentField, Memory},
     kernel::{
         host::Cgroup,
-        object::Ownership,
         plan::{Outcome, Status},
     },
     signals::SignalStatus,
@@ -18,7 +17,6 @@ fn host() -> Host {
         lockdown: Some("integrity".to_owned()),
         missing_capabilities: Vec::new(),
         cgroup: Cgroup::V2,
-        ownership: Some(Ownership::Unified),
         cgroup_root: Some(PathBuf::from("/sys/fs/cgroup")),
         hierarchy: None,
         clocksource: Some("tsc".to_owned()),

@@ -92,7 +92,9 @@ fn line(request: &ExportMetricsServiceRequest) -> serde_json::Result<Value> {
 fn prune(value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            fields.retain(|_, field| !field.is_null() && field.as_array().is_none_or(|list| !list.is_empty()));
+            let is_empty = |field: &Value| field.as_array().is_some_and(Vec::is_empty);
+            // The elements of an attribute's value; a list without any is a value, too.
+            fields.retain(|key, field| !field.is_null() && (key == "values" || !is_empty(field)));
             fields.values_mut().for_each(prune);
         }
         Value::Array(list) => list.iter_mut().for_each(prune),

@@ -63,10 +63,10 @@ fn check(key: &str, value: &Value) -> Result<(), String> {
         "asDouble" | "zeroThreshold" => value.is_number(),
         "isMonotonic" | "boolValue" => value.is_boolean(),
         "name" | "version" | "description" | "unit" | "key" | "stringValue" | "schemaUrl" => value.is_string(),
-        "resource" | "scope" | "positive" | "value" | "sum" | "gauge" | "exponentialHistogram" => {
+        "resource" | "scope" | "positive" | "value" | "sum" | "gauge" | "exponentialHistogram" | "arrayValue" => {
             return fields(value.as_object().ok_or_else(|| format!("`{key}` is no object: {value}"))?);
         }
-        "resourceMetrics" | "scopeMetrics" | "metrics" | "dataPoints" | "attributes" => {
+        "resourceMetrics" | "scopeMetrics" | "metrics" | "dataPoints" | "attributes" | "values" => {
             let list = value.as_array().ok_or_else(|| format!("`{key}` is no list: {value}"))?;
             return list.iter().filter_map(Value::as_object).try_for_each(fields);
         }

@@ -33,14 +33,8 @@ fn benches() -> impl Iterator<Item = Bench> {
 
 impl Bench {
     fn workload(&self, slot: u16, path: &CgroupPath) -> Workload {
-        Workload {
-            slot: Slot(slot),
-            identity: Identity::Cgroup,
-            cgroup: self.hierarchy.id(path).unwrap(),
-            path: path.clone(),
-            start: START,
-            resource: resource(Slot(slot)),
-        }
+        let id = self.hierarchy.id(path).unwrap();
+        Workload::new(Slot(slot), Identity::Cgroup, id, path.clone(), START)
     }
 
     /// What the kernel says of a cgroup, with everything below it.
@@ -74,22 +68,18 @@ impl Bench {
     }
 }
 
-fn resource(slot: Slot) -> Arc<Resource> {
-    Arc::new(Resource { attributes: Attributes::new().with("slot", u32::from(slot.0)) })
-}
-
 /// What is exported, by slot.
 fn totals(signal: &mut WorkloadCpu, workloads: &Workloads) -> HashMap<u32, Duration> {
     let mut readings = Readings::default();
     signal.read(workloads, &mut readings).unwrap();
-    let exported = readings.into_resources(|slot| Some(resource(slot)));
+    let nobody = Arc::new(Resource { attributes: Attributes::new() });
+    let exported = readings.into_resources(|_| Some(Arc::clone(&nobody)));
     let total = |metrics: &[Metric]| {
         let metric = metrics.iter().find(|metric| std::ptr::eq(metric.descriptor, &CPU_TIME)).unwrap();
         let [Point { data: Data::Double(seconds), start: START, .. }] = metric.points[..] else { panic!("{metric:?}") };
         Duration::from_secs_f64(seconds)
     };
-    let slot = |resource: &Resource| resource.attributes.get("slot").unwrap().to_string().parse().unwrap();
-    exported.iter().map(|of| (slot(&of.resource), total(&of.metrics))).collect()
+    exported.map(|(slot, of)| (u32::from(slot.0), total(&of.metrics))).collect()
 }
 
 #[test]
@@ -178,14 +168,8 @@ fn what_cannot_be_read_is_counted() {
     let path = CgroupPath::new(b"/there");
     std::fs::create_dir_all(folder.path().join("there")).unwrap();
     let hierarchy = hierarchy.moved(folder.path());
-    let workload = Workload {
-        slot: Slot::FIRST,
-        identity: Identity::Cgroup,
-        cgroup: hierarchy.id(&path).unwrap(),
-        path,
-        start: START,
-        resource: resource(Slot::FIRST),
-    };
+    let id = hierarchy.id(&path).unwrap();
+    let workload = Workload::new(Slot::FIRST, Identity::Cgroup, id, path, START);
     let gone = Workload { slot: Slot(3), cgroup: CgroupId(1), ..workload.clone() };
     let workloads = Workloads::of(vec![workload, gone]);
     let mut signal = WorkloadCpu::new(hierarchy, &workloads, START).unwrap();

@@ -16,6 +16,7 @@ use std::{
 use serde::Serialize;
 
 use super::{CgroupId, CgroupPath};
+use crate::kernel::object::Ownership;
 
 use self::mounts::{Mount, View};
 pub use self::{
@@ -83,6 +84,19 @@ impl Hierarchy {
     #[must_use]
     pub const fn version(&self) -> Version {
         self.version
+    }
+
+    /// How programs find whose a task is in it; `None` where the kernel does not say which hierarchy it is.
+    #[must_use]
+    pub fn ownership(&self) -> Option<Ownership> {
+        match self.version {
+            Version::V2 => Some(Ownership::Unified),
+            Version::V1 => {
+                let controllers = procfs::cgroups().ok()?.0;
+                let cpu = controllers.iter().find(|controller| controller.name == "cpu")?;
+                i32::try_from(cpu.hierarchy).ok().map(Ownership::Cpu)
+            }
+        }
     }
 
     /// Where it is mounted.
