@@ -17,7 +17,7 @@ use crate::{
         plan::Status,
     },
     privileges::{Privileges, ReadError as PrivilegesError, Task, Unprivileged},
-    signals::{self, Opening, Signal, itself::Itself},
+    signals::{self, Opening, Signal, SignalStatus, itself::Itself},
     telemetry::{Readings, Resource, Scale, Snapshot, UnixNanos},
     workloads::{self, Directory, Following, Slot, Workloads},
 };
@@ -217,7 +217,7 @@ impl Sidecar {
             }
         }
         let deliveries: Vec<_> = exports.iter().map(|output| (output.output(), output.totals())).collect();
-        for metric in self.itself.read(&self.kernel, self.last_collect, &deliveries) {
+        for metric in self.itself.read(&self.kernel, self.last_collect, &deliveries, &self.workloads.losses()) {
             readings.add(Slot::NODE, metric);
         }
         self.last_collect = Some(began.elapsed());
@@ -273,10 +273,18 @@ fn synchronize(clock: &mut WallClock) {
     }
 }
 
+/// How well everything is served: each signal, and that they are told apart by workload.
+#[must_use]
+pub fn statuses(settings: &Settings, kernel: &Kernel) -> Vec<SignalStatus> {
+    let mut statuses = signals::statuses(&settings.signals, kernel.host(), kernel.outcomes());
+    statuses.push(workloads::status(&settings.workloads, kernel));
+    statuses
+}
+
 /// One line on how well everything is served.
 fn report(settings: &Settings, kernel: &Kernel) {
-    let statuses = signals::statuses(&settings.signals, kernel.host(), kernel.outcomes());
-    let word = |status: &signals::SignalStatus| match (status.enabled, status.status) {
+    let statuses = statuses(settings, kernel);
+    let word = |status: &SignalStatus| match (status.enabled, status.status) {
         (false, _) => format!("{} off", status.signal),
         (true, Status::Whole) => format!("{} whole", status.signal),
         (true, other) => format!("{} {} ({})", status.signal, other.as_str(), status.reasons.join("; ")),

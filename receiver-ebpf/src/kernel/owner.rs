@@ -9,13 +9,15 @@ use aya_ebpf::{
     macros::map,
     maps::Array,
 };
-use undercurrent_ebpf::abi::workload::{CAST, NAMESPACE, OwnerCells, OwnerLoss, Slot, cached, ownership, places, slot_of};
+use undercurrent_ebpf::abi::workload::{
+    CAST, NAMESPACE, OwnerCells, OwnerLoss, Slot, cached, ownership, places, slot_of,
+};
 
 use super::{
     cells::{self, ByCpu, MMAPABLE},
     fields::{
-        CGROUP_NODE, CSS_CGROUP, CSS_SET_CPU, DEVICE_NET, NET_INODE, NODE_ID, SKB_DEVICE, SKB_SK, SOCK_CGROUP, SOCK_COOKIE, SOCK_STORAGE,
-        TASK_CSS_SET,
+        CGROUP_NODE, CSS_CGROUP, CSS_SET_CPU, DEVICE_NET, NET_INODE, NODE_ID, SKB_DEVICE, SKB_SK, SOCK_CGROUP,
+        SOCK_COOKIE, SOCK_STORAGE, TASK_CSS_SET,
     },
     storage::SocketWord,
 };

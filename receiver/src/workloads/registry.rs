@@ -196,7 +196,9 @@ impl Registry {
     /// A workload is in a network namespace of its own. The first that is found in a namespace owns it.
     pub fn in_namespace(&mut self, id: CgroupId, inode: u32) {
         let taken = self.workloads.values().any(|workload| workload.namespace == Some(inode));
-        let Some(workload) = self.workloads.get_mut(&id).filter(|workload| workload.stage == Stage::Present) else { return };
+        let Some(workload) = self.workloads.get_mut(&id).filter(|workload| workload.stage == Stage::Present) else {
+            return;
+        };
         if taken || workload.namespace == Some(inode) {
             return;
         }

@@ -170,7 +170,7 @@ fn what_cannot_be_read_is_counted() {
     let hierarchy = hierarchy.moved(folder.path());
     let id = hierarchy.id(&path).unwrap();
     let workload = Workload::new(Slot::FIRST, Identity::Cgroup, id, path, START);
-    let gone = Workload { slot: Slot(3), cgroup: CgroupId(1), ..workload.clone() };
+    let gone = Workload::new(Slot(3), Identity::Cgroup, CgroupId(1), workload.path.clone(), START);
     let workloads = Workloads::of(vec![workload, gone]);
     let mut signal = WorkloadCpu::new(hierarchy, &workloads, START).unwrap();
     assert_eq!(totals(&mut signal, &workloads).into_keys().collect::<Vec<_>>(), [0]);
