@@ -39,6 +39,9 @@ struct Arguments {
     /// Requests in a round, each with its reply
     #[arg(long, default_value_t = 200)]
     requests: u32,
+    /// What the programs do, and what is beside them (repeatable)
+    #[arg(long, value_enum, default_values_t = Handlers::ALL)]
+    handlers: Vec<Handlers>,
     /// `cargo bench` says so
     #[arg(long, hide = true)]
     bench: bool,
@@ -50,9 +53,9 @@ fn main() -> anyhow::Result<()> {
     let _counting =
         enable_stats(Stats::RunTime).context("the kernel does not count programs' runs for this process")?;
     let mut wire = Wire::open()?;
-    for handlers in Handlers::ALL {
+    for handlers in &arguments.handlers {
         for order in Order::ALL {
-            measure(&arguments, &mut wire, handlers, order)?;
+            measure(&arguments, &mut wire, *handlers, order)?;
         }
     }
     Ok(())
@@ -61,10 +64,11 @@ fn main() -> anyhow::Result<()> {
 fn measure(arguments: &Arguments, wire: &mut Wire, handlers: Handlers, order: Order) -> anyhow::Result<()> {
     let (kernel, other) = attach(handlers, order, wire)?;
     // What runs first fills caches, and packets bear stamps only some milliseconds after somebody asked for them.
-    exchange_all(wire, arguments.requests)?;
+    let traffics: Vec<Traffic> = Traffic::ALL.into_iter().filter(|traffic| handlers.hears(*traffic)).collect();
+    traffics.iter().try_for_each(|traffic| wire.exchange(*traffic, arguments.requests))?;
     let mut lines = Vec::new();
     for _ in 0..arguments.rounds {
-        for traffic in Traffic::ALL {
+        for &traffic in &traffics {
             let before = report::counts(&kernel, &other);
             wire.exchange(traffic, arguments.requests)?;
             let programs = report::difference(before, report::counts(&kernel, &other));
@@ -75,10 +79,6 @@ fn measure(arguments: &Arguments, wire: &mut Wire, handlers: Handlers, order: Or
     }
     // Once all is measured: output is traffic for somebody too.
     io::stdout().write_all(&lines).context("cannot write")
-}
-
-fn exchange_all(wire: &mut Wire, requests: u32) -> anyhow::Result<()> {
-    Traffic::ALL.into_iter().try_for_each(|traffic| wire.exchange(traffic, requests))
 }
 
 /// The product's programs and the others. The kernel runs those first that were attached first.

@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use clap::ValueEnum;
 use serde::Serialize;
 use undercurrent::kernel::{Kernel, object::Ownership, statistics::Runs};
 
 use crate::{other::Other, wire::Traffic};
 
 /// What the product's programs do, and what the others beside them.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
 pub enum Handlers {
     /// Every signal's, for the node as a whole, beside empty programs.
     All,
@@ -17,7 +19,9 @@ pub enum Handlers {
     WithoutSoftirqWait,
     /// Every signal's, by workload, beside empty programs.
     ByWorkload,
-    /// The same, beside the product's own programs for the node as a whole.
+    /// The same by cgroup v1, where sockets' owners are kept by programs.
+    ByWorkloadByCpu,
+    /// By workload, beside the product's own programs for the node as a whole.
     Attribution,
     /// The same by cgroup v1, where sockets' owners are kept by programs.
     AttributionByCpu,
@@ -25,8 +29,14 @@ pub enum Handlers {
 
 impl Handlers {
     /// Each of them.
-    pub const ALL: [Self; 5] =
-        [Self::All, Self::WithoutSoftirqWait, Self::ByWorkload, Self::Attribution, Self::AttributionByCpu];
+    pub const ALL: [Self; 6] = [
+        Self::All,
+        Self::WithoutSoftirqWait,
+        Self::ByWorkload,
+        Self::ByWorkloadByCpu,
+        Self::Attribution,
+        Self::AttributionByCpu,
+    ];
 
     /// How owners are found by the product's programs.
     pub const fn ownership(self) -> Option<Ownership> {
@@ -34,7 +44,15 @@ impl Handlers {
             Self::All | Self::WithoutSoftirqWait => None,
             Self::ByWorkload | Self::Attribution => Some(Ownership::Unified),
             // No cgroup is made or removed meanwhile: the number means nothing.
-            Self::AttributionByCpu => Some(Ownership::Cpu(0)),
+            Self::ByWorkloadByCpu | Self::AttributionByCpu => Some(Ownership::Cpu(0)),
+        }
+    }
+
+    /// Whether some program beside another one runs under a kind of traffic.
+    pub const fn hears(self, traffic: Traffic) -> bool {
+        match traffic {
+            Traffic::Sockets => matches!(self, Self::ByWorkloadByCpu),
+            _ => true,
         }
     }
 }

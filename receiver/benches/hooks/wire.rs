@@ -11,6 +11,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail, ensure};
+use rustix::net::{AddressFamily, SocketType, socket};
 use serde::Serialize;
 
 /// What one message carries.
@@ -40,11 +41,13 @@ pub enum Traffic {
     TcpIpv4,
     /// TCP over IPv6.
     TcpIpv6,
+    /// No packets: sockets that are made and closed, in this process's own namespace.
+    Sockets,
 }
 
 impl Traffic {
     /// Every kind.
-    pub const ALL: [Self; 4] = [Self::UdpIpv4, Self::UdpIpv6, Self::TcpIpv4, Self::TcpIpv6];
+    pub const ALL: [Self; 5] = [Self::UdpIpv4, Self::UdpIpv6, Self::TcpIpv4, Self::TcpIpv6, Self::Sockets];
 }
 
 /// Connected sockets at both ends, for each IP version.
@@ -98,7 +101,8 @@ impl Wire {
     }
 
     /// Sends requests from the client to the server, each of which is answered before the next. One thread does it all, so
-    /// that as little as possible happens besides.
+    /// that as little as possible happens besides. Instead of a request and its reply it makes two sockets for
+    /// [`Traffic::Sockets`].
     pub fn exchange(&mut self, traffic: Traffic, requests: u32) -> anyhow::Result<()> {
         for _ in 0..requests {
             match traffic {
@@ -106,6 +110,7 @@ impl Wire {
                 Traffic::UdpIpv6 => self.ipv6.over_udp(),
                 Traffic::TcpIpv4 => self.ipv4.over_tcp(),
                 Traffic::TcpIpv6 => self.ipv6.over_tcp(),
+                Traffic::Sockets => sockets(),
             }
             .context("traffic over veth")?;
         }
@@ -132,6 +137,14 @@ impl Pair {
         server.write_all(&MESSAGE)?;
         client.read_exact(&mut buffer)
     }
+}
+
+/// Makes a socket of each IP version.
+fn sockets() -> io::Result<()> {
+    for family in [AddressFamily::INET, AddressFamily::INET6] {
+        socket(family, SocketType::DGRAM, None)?;
+    }
+    Ok(())
 }
 
 /// Gives the calling thread, and the sockets and processes that it makes, a network namespace of its own.

@@ -22,6 +22,7 @@ use crate::{
     workloads::{NoAccounting, Slot, Workloads},
 };
 
+pub use latency::{Latency, Owned};
 pub use reference::markdown;
 pub use status::{SignalStatus, statuses};
 

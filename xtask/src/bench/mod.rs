@@ -1,9 +1,11 @@
 //! `cargo xtask bench`: what the sidecar itself costs. Figures and how they came about: `docs/overhead.md`.
 
+mod build;
 mod hooks;
 mod machine;
 mod sidecar;
 mod statistics;
+mod workloads;
 
 /// The options of `cargo xtask bench`.
 #[derive(clap::Args)]
@@ -18,6 +20,8 @@ enum Benchmark {
     Hooks(hooks::Options),
     /// The whole process: its start, memory, CPU time and size
     Sidecar(sidecar::Options),
+    /// What it costs to tell workloads apart: an event, a tick, and containers that come and go
+    Workloads(workloads::Options),
 }
 
 /// Runs one benchmark and prints its figures.
@@ -25,6 +29,7 @@ pub fn command(arguments: Arguments) -> anyhow::Result<()> {
     match arguments.benchmark {
         Benchmark::Hooks(options) => hooks::run(&options),
         Benchmark::Sidecar(options) => sidecar::run(&options),
+        Benchmark::Workloads(options) => workloads::run(&options),
     }
 }
 

@@ -27,6 +27,11 @@ impl Median {
             interval: (values[trimmed], values[last - trimmed]),
         })
     }
+
+    /// The interval, for tables.
+    pub fn bracketed(&self) -> String {
+        format!("[{:.1}, {:.1}]", self.interval.0, self.interval.1)
+    }
 }
 
 /// How many values at each end of a sorted sample the interval leaves out. It misses the median when no more than that

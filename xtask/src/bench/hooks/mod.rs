@@ -2,18 +2,17 @@
 //! guest, and says what each program costs above an empty one.
 
 mod report;
-mod round;
+pub mod round;
 
-use std::{
-    path::PathBuf,
-    process::{Command, Stdio},
+use std::process::Command;
+
+use anyhow::bail;
+
+use self::{report::Stopwatch, round::Round};
+use super::{
+    build::{self, Profile},
+    machine::description,
 };
-
-use anyhow::{Context as _, bail};
-use serde::Deserialize;
-
-use self::report::Stopwatch;
-use super::machine::description;
 use crate::machine;
 
 /// Options of `cargo xtask bench hooks`.
@@ -33,6 +32,40 @@ pub struct Options {
     requests: Option<u32>,
 }
 
+/// What this command is about: the product's programs beside empty ones.
+const HANDLERS: [&str; 2] = ["all", "without_softirq_wait"];
+
+/// What is measured, and how often.
+pub struct Sampling<'a> {
+    /// The sets of handlers, by the benchmark's names.
+    pub handlers: &'a [&'a str],
+    /// Rounds of each kind of traffic, for each set and order of attachment.
+    pub rounds: u32,
+    /// Requests in a round.
+    pub requests: u32,
+}
+
+impl Sampling<'_> {
+    /// What is enough on a machine that others use too.
+    pub const fn natively<'a>(handlers: &'a [&'a str]) -> Sampling<'a> {
+        Sampling { handlers, rounds: 100, requests: 200 }
+    }
+
+    /// Lets a command that starts the benchmark do so, and reads what it says.
+    pub fn take(&self, command: &mut Command) -> anyhow::Result<Vec<Round>> {
+        command.arg("--rounds").arg(self.rounds.to_string()).arg("--requests").arg(self.requests.to_string());
+        for handlers in self.handlers {
+            command.args(["--handlers", handlers]);
+        }
+        round::parse(&machine::output(command)?)
+    }
+}
+
+/// Builds the benchmark. Unoptimized: what is measured runs in the kernel.
+pub fn benchmark() -> anyhow::Result<Command> {
+    Ok(Command::new(build::benchmark("hooks", Profile::Dev)?))
+}
+
 /// Builds, runs, reports.
 pub fn run(options: &Options) -> anyhow::Result<()> {
     if !machine::is_root() {
@@ -40,47 +73,26 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
             "this loads programs into the kernel: run it as root (sudo -E env PATH=\"$PATH\" cargo xtask bench hooks)"
         );
     }
-    let benchmark = build()?;
-    let (rounds, requests) = if options.icount { (5, 50) } else { (100, 200) };
+    let benchmark = benchmark()?;
     let mut command = if options.icount {
         let mut guest = Command::new(machine::MYSELF);
-        guest.args(["vm", "--icount", "--timeout", "600", "--kernel", &options.kernel, "--"]).arg(benchmark);
+        guest.args(["vm", "--icount", "--timeout", "600", "--kernel", &options.kernel, "--"]);
+        guest.arg(benchmark.get_program());
         guest
     } else {
-        Command::new(benchmark)
+        benchmark
     };
-    command.arg("--rounds").arg(options.rounds.unwrap_or(rounds).to_string());
-    command.arg("--requests").arg(options.requests.unwrap_or(requests).to_string());
+    let natively = Sampling::natively(&HANDLERS);
+    let usual = if options.icount { Sampling { rounds: 5, requests: 50, ..natively } } else { natively };
+    let sampling = Sampling {
+        rounds: options.rounds.unwrap_or(usual.rounds),
+        requests: options.requests.unwrap_or(usual.requests),
+        ..usual
+    };
     println!("{}", description());
-    let rounds = round::parse(&machine::output(&mut command)?)?;
+    let rounds = sampling.take(&mut command)?;
     let stopwatch =
         if options.icount { Stopwatch::Instructions(options.kernel.clone()) } else { Stopwatch::Nanoseconds };
     print!("{}", report::render(&rounds, &stopwatch));
     Ok(())
-}
-
-/// Builds the benchmark and returns its path. Unoptimized: what is measured runs in the kernel.
-fn build() -> anyhow::Result<PathBuf> {
-    #[derive(Deserialize)]
-    struct Message {
-        target: Option<Target>,
-        executable: Option<PathBuf>,
-    }
-    #[derive(Deserialize)]
-    struct Target {
-        name: String,
-    }
-    let mut command = Command::new(machine::cargo());
-    command.args(["build", "--locked", "--package", "undercurrent", "--bench", "hooks"]);
-    command.args(["--message-format", "json-render-diagnostics"]).current_dir(machine::workspace());
-    let output = command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot start {command:?}"))?;
-    if !output.status.success() {
-        bail!("{command:?} failed: {}", output.status);
-    }
-    let messages = String::from_utf8_lossy(&output.stdout);
-    let mut executables = messages.lines().filter_map(|line| {
-        let message: Message = serde_json::from_str(line).ok()?;
-        message.executable.filter(|_| message.target.is_some_and(|target| target.name == "hooks"))
-    });
-    executables.next_back().context("cargo built no benchmark of hooks")
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::round::{self, Cost, Round};
-use crate::bench::{statistics::Median, verdict};
+use crate::bench::verdict;
 
 /// What the kernel's statistics counted.
 pub enum Stopwatch {
@@ -56,7 +56,7 @@ pub fn render(rounds: &[Round], stopwatch: &Stopwatch) -> String {
 }
 
 fn line(text: &mut String, program: &str, traffic: &str, cost: &Cost) {
-    let net = format!("{:6.1} {}", cost.net.value, interval(&cost.net));
+    let net = format!("{:6.1} {}", cost.net.value, cost.net.bracketed());
     // Writing to a string cannot fail.
     let _ = writeln!(
         text,
@@ -64,13 +64,9 @@ fn line(text: &mut String, program: &str, traffic: &str, cost: &Cost) {
         cost.rounds,
         cost.events,
         cost.product.value,
-        cost.empty.value,
-        cost.net.value / cost.empty.value
+        cost.other.value,
+        cost.net.value / cost.other.value
     );
-}
-
-fn interval(median: &Median) -> String {
-    format!("[{:.1}, {:.1}]", median.interval.0, median.interval.1)
 }
 
 /// The hook that serves two signals, with both on and with one.
@@ -81,9 +77,9 @@ fn shared(text: &mut String, rounds: &[Round]) {
             text,
             "\n{SHARED_HOOK}, all traffic: both handlers {:.1} {} above the empty program, softirq_wait switched off {:.1} {}",
             both.net.value,
-            interval(&both.net),
+            both.net.bracketed(),
             one.net.value,
-            interval(&one.net)
+            one.net.bracketed()
         );
     }
 }
@@ -100,7 +96,7 @@ fn latency(text: &mut String, rounds: &[Round]) {
         "\nrecording a latency ({PROGRAM}, all {} rounds): {:.1} ns {} above the empty program; at most {LATENCY_LIMIT}: {}",
         cost.rounds,
         cost.net.value,
-        interval(&cost.net),
+        cost.net.bracketed(),
         verdict(cost.net.value, LATENCY_LIMIT)
     );
 }
@@ -138,12 +134,12 @@ mod tests {
             .map(|(name, each)| {
                 let product = each * 100;
                 format!(
-                    r#""{name}":{{"product":{{"runs":100,"nanoseconds":{product}}},"empty":{{"runs":100,"nanoseconds":1000}}}}"#
+                    r#""{name}":{{"product":{{"runs":100,"nanoseconds":{product}}},"other":{{"runs":100,"nanoseconds":1000}}}}"#
                 )
             })
             .collect();
         format!(
-            r#"{{"handlers":"{handlers}","order":"empty_first","traffic":"udp_ipv4","messages":100,"programs":{{{}}}}}"#,
+            r#"{{"handlers":"{handlers}","order":"other_first","traffic":"udp_ipv4","messages":100,"programs":{{{}}}}}"#,
             programs.join(",")
         )
     }

@@ -10,8 +10,9 @@ use crate::bench::statistics::Median;
 /// One round.
 #[derive(Debug, Deserialize)]
 pub struct Round {
-    /// Which handlers are on: `all`, or all but one.
+    /// What the programs do, and what is beside them.
     pub handlers: String,
+    order: Order,
     /// The kind of traffic.
     pub traffic: String,
     /// Requests and replies.
@@ -19,17 +20,39 @@ pub struct Round {
     programs: BTreeMap<String, Pair>,
 }
 
-/// The counts of the product's program and of the empty one on the same hook.
+/// Which of the two programs on a hook runs first, and pays for what is not in the caches.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+enum Order {
+    ProductFirst,
+    OtherFirst,
+}
+
+/// The counts of the product's program and of the other on the same hook.
 #[derive(Debug, Deserialize)]
 struct Pair {
     product: Counts,
-    empty: Counts,
+    other: Counts,
+}
+
+impl Pair {
+    fn net(&self) -> f64 {
+        self.product.nanoseconds_each() - self.other.nanoseconds_each()
+    }
 }
 
 #[derive(Debug, Deserialize)]
 struct Counts {
     runs: u64,
     nanoseconds: u64,
+}
+
+impl Round {
+    /// A program's counts, where a tenth of the messages or more were events for it; fewer are somebody else's packets.
+    fn pair(&self, program: &str) -> Option<&Pair> {
+        let enough = |counts: &Counts| counts.runs > 0 && counts.runs * 10 >= self.messages;
+        self.programs.get(program).filter(|pair| enough(&pair.product) && enough(&pair.other))
+    }
 }
 
 impl Counts {
@@ -55,29 +78,38 @@ pub struct Cost {
     pub events: u64,
     /// The product's program.
     pub product: Median,
-    /// The empty program.
-    pub empty: Median,
-    /// The product's less the empty one's, paired by round.
+    /// The other program.
+    pub other: Median,
+    /// The product's less the other's, paired by round.
     pub net: Median,
 }
 
-/// A program's cost in those rounds that are chosen. A round counts if a tenth of its messages or more were events;
-/// fewer are somebody else's packets.
+/// A program's cost in those rounds that are chosen.
 pub fn cost(rounds: &[Round], program: &str, chosen: impl Fn(&Round) -> bool) -> Option<Cost> {
-    let pairs = rounds.iter().filter(|round| chosen(round)).filter_map(|round| {
-        let pair = round.programs.get(program)?;
-        let enough = |counts: &Counts| counts.runs > 0 && counts.runs * 10 >= round.messages;
-        (enough(&pair.product) && enough(&pair.empty)).then_some(pair)
-    });
-    let pairs: Vec<&Pair> = pairs.collect();
+    let pairs: Vec<&Pair> =
+        rounds.iter().filter(|round| chosen(round)).filter_map(|round| round.pair(program)).collect();
     let median = |of: &dyn Fn(&Pair) -> f64| Median::of(pairs.iter().map(|pair| of(pair)).collect());
     Some(Cost {
         rounds: pairs.len(),
         events: pairs.iter().map(|pair| pair.product.runs).sum(),
         product: median(&|pair| pair.product.nanoseconds_each())?,
-        empty: median(&|pair| pair.empty.nanoseconds_each())?,
-        net: median(&|pair| pair.product.nanoseconds_each() - pair.empty.nanoseconds_each())?,
+        other: median(&|pair| pair.other.nanoseconds_each())?,
+        net: median(&|pair| pair.net())?,
     })
+}
+
+/// The product's less the other's, by neither's advantage: each round where the product's ran first is paired with one of
+/// the same traffic where the other did, and the mean of their differences taken.
+pub fn balanced(rounds: &[Round], program: &str, chosen: impl Fn(&Round) -> bool) -> Option<Median> {
+    let mut nets: BTreeMap<&str, [Vec<f64>; 2]> = BTreeMap::new();
+    for round in rounds.iter().filter(|round| chosen(round)) {
+        if let Some(pair) = round.pair(program) {
+            let [first, second] = nets.entry(&round.traffic).or_default();
+            if round.order == Order::ProductFirst { first } else { second }.push(pair.net());
+        }
+    }
+    let means = |[first, second]: [Vec<f64>; 2]| first.into_iter().zip(second).map(|(one, other)| (one + other) / 2.0);
+    Median::of(nets.into_values().flat_map(means).collect())
 }
 
 /// The names of all programs that ran.
@@ -92,11 +124,15 @@ pub fn programs(rounds: &[Round]) -> Vec<&str> {
 mod tests {
     use super::*;
 
-    fn round(product: (u64, u64), empty: (u64, u64)) -> String {
+    fn round(product: (u64, u64), other: (u64, u64)) -> String {
+        ordered("other_first", product, other)
+    }
+
+    fn ordered(order: &str, product: (u64, u64), other: (u64, u64)) -> String {
         let counts = |(runs, nanoseconds): (u64, u64)| format!(r#"{{"runs":{runs},"nanoseconds":{nanoseconds}}}"#);
-        let pair = format!(r#"{{"product":{},"empty":{}}}"#, counts(product), counts(empty));
+        let pair = format!(r#"{{"product":{},"other":{}}}"#, counts(product), counts(other));
         format!(
-            r#"{{"handlers":"all","order":"empty_first","traffic":"udp_ipv4","messages":100,"programs":{{"p":{pair}}}}}"#
+            r#"{{"handlers":"all","order":"{order}","traffic":"udp_ipv4","messages":100,"programs":{{"p":{pair}}}}}"#
         )
     }
 
@@ -112,6 +148,20 @@ mod tests {
         assert_eq!((cost.rounds, cost.events), (2, 200));
         assert_eq!((cost.net.value, cost.net.interval), (50.0, (50.0, 50.0)));
         assert_eq!(cost.product.value, 130.0);
+    }
+
+    #[test]
+    fn whoever_runs_first_has_no_disadvantage() {
+        // The first program takes 30 more, whichever it is, and a slow machine three times as long.
+        let rounds = [
+            ordered("product_first", (100, 10_000), (100, 5_000)),
+            ordered("product_first", (100, 30_000), (100, 15_000)),
+            ordered("other_first", (100, 7_000), (100, 8_000)),
+            ordered("other_first", (100, 21_000), (100, 24_000)),
+        ];
+        let net = balanced(&parsed(&rounds), "p", |_| true).unwrap();
+        assert_eq!((net.value, net.interval), (40.0, (20.0, 60.0)));
+        assert!(balanced(&parsed(&rounds[..2]), "p", |_| true).is_none(), "one order says nothing");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::{env, fs, path::PathBuf, process::Command, time::Duration};
 
 use anyhow::{Context as _, bail};
 
-use super::machine::description;
+use super::{build, machine::description};
 use crate::{collector::running::Collector, e2e::traffic::Traffic, machine};
 
 /// Options of `cargo xtask bench sidecar`.
@@ -35,7 +35,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     if !machine::is_root() {
         bail!("the sidecar loads programs into the kernel: run this as root");
     }
-    let binary = options.binary.clone().map_or_else(build, Ok)?;
+    let binary = options.binary.clone().map_or_else(build::sidecar, Ok)?;
     println!("{}", description());
     print!("{}", start::measure(&binary, options.starts)?);
     for kernel in &options.kernel {
@@ -72,12 +72,4 @@ fn footprints(options: &Options, binary: &std::path::Path) -> anyhow::Result<()>
     let requests = collector.stop()?.len();
     println!("\nthe collector took {requests} requests");
     Ok(())
-}
-
-/// Builds the binary that is shipped.
-fn build() -> anyhow::Result<PathBuf> {
-    let mut command = Command::new(machine::cargo());
-    command.args(["build", "--release", "--locked", "--package", "undercurrent"]).current_dir(machine::workspace());
-    machine::run(&mut command)?;
-    Ok(machine::target_directory()?.join("release/undercurrent"))
 }

@@ -1,6 +1,6 @@
 //! `latency`: how long packets take from their receive timestamp to each layer of the receive path.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+mod owned;
 
 use undercurrent_ebpf::abi::{
     histogram::SLOTS,
@@ -8,6 +8,7 @@ use undercurrent_ebpf::abi::{
     loss::{PACKET_LOSSES, PacketLoss},
 };
 
+pub use self::owned::Owned;
 use super::{
     Entry, OpenError, Opening, ReadError, Signal, attributes,
     itself::{LOST, lost},
@@ -15,8 +16,7 @@ use super::{
 use crate::{
     kernel::{
         hooks::{self, Hook},
-        maps::{ByCpu, Words},
-        memory::ByWorkload,
+        maps::ByCpu,
     },
     telemetry::{
         Attributes, Data, Descriptor, ExponentialHistogram, Instrument, Metric, Point, Readings, Scale, UnixNanos, View,
@@ -52,23 +52,27 @@ const fn hook(layer: Layer) -> &'static Hook {
     }
 }
 
-struct Latency {
-    cells: ByCpu<LatencyCells>,
+/// The signal.
+pub struct Latency {
+    /// What the node has, that of workloads included.
+    pub cells: ByCpu<LatencyCells>,
     /// What belongs to workloads, where it is told apart.
-    owned: Option<(Words, ByWorkload)>,
-    scale: Scale,
-    start: UnixNanos,
+    pub owned: Option<Owned>,
+    /// Of all histograms.
+    pub scale: Scale,
+    /// Since when cells count.
+    pub start: UnixNanos,
     /// Paths that a hook serves; the others have no points, not even of zero.
-    served: [bool; PATHS],
+    pub served: [bool; PATHS],
 }
 
 fn open(opening: &Opening<'_>) -> Result<Box<dyn Signal>, OpenError> {
-    let layout = opening.kernel.by_workload();
-    let owned = layout.map(|layout| Ok::<_, OpenError>((opening.kernel.words("WORKLOAD_LATENCY")?, layout)));
+    let scale = opening.settings.latency.scale;
+    let owned = |layout| Ok::<_, OpenError>(Owned::new(opening.kernel.words("WORKLOAD_LATENCY")?, layout, scale));
     Ok(Box::new(Latency {
         cells: opening.kernel.by_cpu("LATENCY")?,
-        owned: owned.transpose()?,
-        scale: opening.settings.latency.scale,
+        owned: opening.kernel.by_workload().map(owned).transpose()?,
+        scale,
         start: opening.start,
         served: Path::ALL.map(|path| opening.kernel.serves(hook(path.layer))),
     }))
@@ -97,49 +101,24 @@ impl Latency {
     }
 }
 
-/// What all shards recorded of one workload's path: the sum, and the slots after it.
-fn owned(words: &[AtomicU64], layout: &ByWorkload, path: usize) -> (u64, Vec<u64>) {
-    let mut totals = vec![0_u64; layout.histogram];
-    for shard in words.chunks_exact(PATHS * layout.histogram) {
-        let histogram = &shard[path * layout.histogram..][..layout.histogram];
-        totals.iter_mut().zip(histogram).for_each(|(total, word)| *total += word.load(Ordering::Relaxed));
-    }
-    (totals.remove(0), totals)
-}
-
 impl Latency {
-    /// The words of a slot.
-    fn slot(&self, slot: Slot) -> Option<(&[AtomicU64], &ByWorkload)> {
-        let (words, layout) = self.owned.as_ref()?;
-        let first = usize::from(slot.0) * layout.slot();
-        Some((words.slice(first..first + layout.slot()), layout))
-    }
-
-    fn of_workload(&self, slot: Slot, start: UnixNanos) -> Metric {
-        let points = self.slot(slot).into_iter().flat_map(|(words, layout)| {
-            let served = Path::ALL.into_iter().zip(self.served).filter(|(_, served)| *served);
-            served.filter_map(move |(path, _)| {
-                let (sum, slots) = owned(words, layout, path.index());
-                let histogram = ExponentialHistogram::from_slots(self.scale, &slots, sum);
-                let point = || Point { attributes: describe(path), start, data: Data::Histogram(histogram.clone()) };
-                (histogram.count() > 0).then(point)
-            })
-        });
-        Metric { descriptor: &DURATION, points: points.collect() }
-    }
-}
-
-impl Signal for Latency {
-    fn forget(&mut self, slot: Slot) {
-        if let Some((words, _)) = self.slot(slot) {
-            words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    /// Adds what every one of these slots has, which count from their starts, and then the node.
+    pub fn add_to(&mut self, readings: &mut Readings, slots: impl Iterator<Item = (Slot, UnixNanos)>) {
+        if let Some(owned) = &mut self.owned {
+            for (slot, start) in slots {
+                let points = owned.read(slot, self.served).filter(|(_, histogram)| histogram.count() > 0);
+                let point = |(path, histogram): (usize, _)| Point {
+                    attributes: describe(Path::ALL[path]),
+                    start,
+                    data: Data::Histogram(histogram),
+                };
+                readings.add(slot, Metric { descriptor: &DURATION, points: points.map(point).collect() });
+            }
         }
+        self.add_node_to(readings);
     }
 
-    fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
-        for (slot, start) in workloads.slots() {
-            readings.add(slot, self.of_workload(slot, start));
-        }
+    fn add_node_to(&self, readings: &mut Readings) {
         let (mut durations, mut losses) = (Vec::new(), Vec::new());
         let served = Path::ALL.into_iter().zip(self.totals()).zip(self.served).filter(|(_, served)| *served);
         for ((path, total), _) in served {
@@ -158,6 +137,18 @@ impl Signal for Latency {
         }
         readings.add(Slot::NODE, Metric { descriptor: &DURATION, points: durations });
         readings.add(Slot::NODE, Metric { descriptor: &LOST, points: losses });
+    }
+}
+
+impl Signal for Latency {
+    fn forget(&mut self, slot: Slot) {
+        if let Some(owned) = &self.owned {
+            owned.clear(slot);
+        }
+    }
+
+    fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
+        self.add_to(readings, workloads.slots());
         Ok(())
     }
 }

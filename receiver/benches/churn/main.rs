@@ -1,0 +1,35 @@
+//! Containers that come and go, as cgroups with a process each: what the sidecar is measured under. Prints what happened
+//! as a JSON object. `cargo xtask bench workloads` runs this beside the sidecar.
+
+#[path = "../../tests/kernel/support/churn.rs"]
+mod churn;
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Parser;
+
+use self::churn::Churn;
+
+/// Makes and removes cgroups at a steady pace, with a process in each that sends datagrams to itself.
+#[derive(Parser)]
+struct Arguments {
+    /// Cgroups made a minute
+    #[arg(long, default_value_t = 1000)]
+    rate: u32,
+    /// Cgroups in all
+    #[arg(long, default_value_t = 5000)]
+    lives: u32,
+    /// `cargo bench` says so
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    let churn = Churn::prepare().context("cannot make cgroups: run this as root")?;
+    let every = Duration::from_secs(60) / arguments.rate;
+    let received = churn.run(arguments.lives, every).context("the churn broke off")?;
+    println!("{}", serde_json::json!({ "prefix": churn.prefix(), "lives": arguments.lives, "datagrams": received }));
+    Ok(())
+}

@@ -1,0 +1,63 @@
+//! A large node's maps, without its kernel.
+
+use std::{
+    fs::File,
+    os::fd::AsFd as _,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use anyhow::Context as _;
+use rustix::fs::{MemfdFlags, memfd_create};
+use undercurrent::{
+    kernel::{
+        maps::{ByCpu, Words},
+        memory::{MAPS, Sizing},
+    },
+    signals::{Latency, Owned},
+    telemetry::{Scale, UnixNanos},
+};
+use undercurrent_ebpf::abi::latency::{LatencyCells, PATHS, Path};
+
+/// Its CPUs.
+pub const CPUS: usize = 64;
+/// Its workloads, each with packets on all of the paths.
+pub const WORKLOADS: u16 = 100;
+/// More than any processor's caches hold.
+pub const CACHES: usize = 128 << 20;
+/// Paths that every workload has packets on, of those that are served.
+const BUSY: usize = 6;
+/// Buckets that a path's packets fall into: from microseconds to milliseconds, at the default scale.
+const BUCKETS: std::ops::Range<usize> = 20..60;
+
+/// The signal of such a node, where every path is served, and how many bytes a tick reads.
+pub fn latency() -> anyhow::Result<(Latency, usize)> {
+    let scale = Scale::new(2).context("the default scale")?;
+    let sizing = Sizing { cpus: CPUS, scale, signals: &["latency"], workloads: Some(WORKLOADS) };
+    let layout = sizing.by_workload();
+    let (node, _) = map("LATENCY", &sizing)?;
+    let (owned, count) = map("WORKLOAD_LATENCY", &sizing)?;
+    let words = Words::map("WORKLOAD_LATENCY", owned.as_fd(), count)?;
+    for histogram in words.slice(0..count).chunks_exact(PATHS * layout.histogram) {
+        histogram.chunks_exact(layout.histogram).take(BUSY).for_each(fill);
+    }
+    let cells = ByCpu::<LatencyCells>::map("LATENCY", node.as_fd(), CPUS)?;
+    let bytes = (usize::from(WORKLOADS) * layout.slot()) * size_of::<u64>() + CPUS * size_of::<LatencyCells>();
+    let owned = Some(Owned::new(words, layout, scale));
+    Ok((Latency { cells, owned, scale, start: UnixNanos(1), served: Path::ALL.map(|_| true) }, bytes))
+}
+
+/// Something of a map's size that can be mapped as one, and its words.
+fn map(name: &'static str, sizing: &Sizing<'_>) -> anyhow::Result<(File, usize)> {
+    let planned = MAPS.iter().find(|map| map.name == name).context("a planned map")?;
+    let bytes = planned.bytes(sizing);
+    let file = File::from(memfd_create(name, MemfdFlags::CLOEXEC)?);
+    file.set_len(bytes as u64)?;
+    Ok((file, bytes / size_of::<u64>()))
+}
+
+/// Packets of a histogram: one in the first bucket, two in the second.
+fn fill(histogram: &[AtomicU64]) {
+    let buckets = histogram[1..][BUCKETS].iter();
+    buckets.zip(1..).for_each(|(bucket, count)| bucket.store(count, Ordering::Relaxed));
+    histogram[0].store(1_000_000, Ordering::Relaxed);
+}

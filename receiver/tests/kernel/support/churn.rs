@@ -1,0 +1,134 @@
+//! Containers that come and go, without a runtime: cgroups by the names that Docker gives them, each with a process that
+//! sends datagrams to itself and reads them.
+
+use std::{
+    fs, io,
+    net::{Ipv4Addr, UdpSocket},
+    path::{Path, PathBuf},
+    process,
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use undercurrent::workloads::Mounts;
+
+/// Datagrams that each process sends and reads.
+pub const DATAGRAMS: u32 = 10;
+/// How long a process that has ended may still be in its cgroup.
+const LINGERS: Duration = Duration::from_secs(5);
+
+/// A slice that everything happens in. It ends with the value.
+pub struct Churn {
+    directories: Vec<PathBuf>,
+}
+
+impl Churn {
+    /// Makes the slice in every tree where a runtime would: version 1's that say whose a task is and what it used, or
+    /// version 2's.
+    pub fn prepare() -> io::Result<Self> {
+        let mounts = Mounts::read()?;
+        let trees = if mounts.cpu.is_some() { [mounts.cpu, mounts.cpuacct] } else { [mounts.v2, None] };
+        let slice = format!("undercurrent-churn-{}.slice", process::id());
+        let mut directories: Vec<_> = trees.into_iter().flatten().map(|tree| tree.point.join(&slice)).collect();
+        directories.dedup();
+        let churn = Self { directories };
+        churn.directories.iter().try_for_each(fs::create_dir)?;
+        Ok(churn)
+    }
+
+    /// What the containers' ids begin with.
+    pub fn prefix(&self) -> String {
+        format!("{:032x}", process::id())
+    }
+
+    /// Lets containers begin one after another, each for a tenth of a second to half a second, and waits until all have
+    /// ended. Yields how many datagrams they have read.
+    pub fn run(&self, lives: u32, every: Duration) -> io::Result<u32> {
+        let (begun, (ended, ends)) = (Instant::now(), mpsc::channel());
+        thread::scope(|scope| {
+            for n in 0..lives {
+                thread::sleep((every * n).saturating_sub(begun.elapsed()));
+                let ended = ended.clone();
+                // Nobody joins it, so that its stack goes with it.
+                scope.spawn(move || ended.send(self.live(n)));
+            }
+        });
+        drop(ended);
+        ends.into_iter().sum()
+    }
+
+    /// One container, from its first cgroup until its last is removed.
+    fn live(&self, n: u32) -> io::Result<u32> {
+        let name = format!("docker-{}{n:032x}.scope", self.prefix());
+        let own: Vec<PathBuf> = self.directories.iter().map(|slice| slice.join(&name)).collect();
+        own.iter().try_for_each(fs::create_dir)?;
+        let procs: Vec<PathBuf> = own.iter().map(|directory| directory.join("cgroup.procs")).collect();
+        let ended = fork(|| talk(&procs, Duration::from_millis(100 + u64::from(n * 97 % 401))));
+        own.iter().try_for_each(|directory| remove(directory))?;
+        ended.map(|()| DATAGRAMS)
+    }
+}
+
+impl Drop for Churn {
+    fn drop(&mut self) {
+        for slice in &self.directories {
+            if let Err(error) = fs::remove_dir(slice) {
+                eprintln!("{} stays behind: {error}", slice.display());
+            }
+        }
+    }
+}
+
+/// What the process does. Runtimes take some tens of milliseconds from a cgroup to the container's first program; here it
+/// is half of its life until the first datagram.
+fn talk(procs: &[PathBuf], life: Duration) -> io::Result<()> {
+    procs.iter().try_for_each(|procs| fs::write(procs, "0"))?;
+    thread::sleep(life / 2);
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    socket.connect(socket.local_addr()?)?;
+    for _ in 0..DATAGRAMS {
+        socket.send(&[0x55; 100])?;
+        socket.recv(&mut [0; 100])?;
+    }
+    thread::sleep(life / 2);
+    Ok(())
+}
+
+/// Does something in a process of its own, and waits for its end.
+fn fork(work: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    // SAFETY: the child has this thread alone. It calls the kernel, takes no lock that another thread may have held, and
+    // ends without running anybody's destructors.
+    let child = unsafe { libc::fork() };
+    match child {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            let status = work().map_or_else(|error| error.raw_os_error().unwrap_or(1), |()| 0);
+            // SAFETY: it ends the child.
+            unsafe { libc::_exit(status) }
+        }
+        child => {
+            let mut status = 0;
+            // SAFETY: it writes the status of this child, which nobody else waits for.
+            let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+            match (waited, status) {
+                (-1, _) => Err(io::Error::last_os_error()),
+                (_, 0) => Ok(()),
+                (_, status) if libc::WIFEXITED(status) => Err(io::Error::from_raw_os_error(libc::WEXITSTATUS(status))),
+                (_, status) => Err(io::Error::other(format!("a container's process ended with status {status}"))),
+            }
+        }
+    }
+}
+
+fn remove(directory: &Path) -> io::Result<()> {
+    let begun = Instant::now();
+    loop {
+        match fs::remove_dir(directory) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && begun.elapsed() < LINGERS => {
+                thread::sleep(Duration::from_millis(1));
+            }
+            done => return done,
+        }
+    }
+}
