@@ -12,6 +12,8 @@ use crate::telemetry::listed;
 
 /// How much of an environment is read. What stands behind it is not seen.
 const LIMIT: u64 = 128 << 10;
+/// What most environments fit: they are read at one go.
+const USUAL: usize = 4096;
 
 /// A service, by the semantic conventions. What is unknown is absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,7 +93,7 @@ impl Service {
 
 /// An environment up to the limit, without the variable that the limit cuts.
 fn read(from: impl Read) -> io::Result<Vec<u8>> {
-    let mut environ = Vec::new();
+    let mut environ = Vec::with_capacity(USUAL);
     from.take(LIMIT).read_to_end(&mut environ)?;
     if environ.len() as u64 == LIMIT {
         environ.truncate(environ.iter().rposition(|byte| *byte == 0).unwrap_or_default());

@@ -128,8 +128,10 @@ impl Live {
         match (event.change, path(event)) {
             (change::REMOVED, _) => registry.vanished(id),
             (_, Some(path)) => {
-                let new = registry.appeared(Cgroup { id, path }, UnixNanos::now());
-                self.welcome(new, registry);
+                if let Some(new) = registry.appeared(Cgroup { id, path }, UnixNanos::now()) {
+                    self.welcome(new, registry);
+                    self.young.born(new);
+                }
             }
             // Its path is longer than an event has room for: a scan finds it.
             (_, None) => self.scan = self.scan.min(Instant::now()),
@@ -152,7 +154,10 @@ impl Live {
             Ok(scan) => {
                 self.left_out = (scan.beyond + scan.unreadable) as u64;
                 let new = registry.reconcile(scan.cgroups, UnixNanos::now());
-                self.welcome(new, registry);
+                for id in new {
+                    self.welcome(id, registry);
+                    self.young.found(id);
+                }
                 self.renew();
             }
             Err(error) => tracing::warn!("cannot walk {}: {error}", self.hierarchy.mount_point().display()),
@@ -167,15 +172,12 @@ impl Live {
         unheard + registry.counts().surprises
     }
 
-    /// Says what is known of new workloads, and asks for the rest.
-    fn welcome(&mut self, new: impl IntoIterator<Item = CgroupId>, registry: &mut Registry) {
-        for id in new {
-            let Some(workload) = registry.get_mut(id) else { continue };
-            workload.describe(&self.node);
-            if let Identity::Container { id, runtime, .. } = &workload.identity {
-                self.directory.ask(id.clone(), *runtime);
-            }
-            self.young.add(id);
+    /// Says what is known of a new workload, and asks for the rest.
+    fn welcome(&mut self, new: CgroupId, registry: &mut Registry) {
+        let Some(workload) = registry.get_mut(new) else { return };
+        workload.describe(&self.node);
+        if let Identity::Container { id, runtime, .. } = &workload.identity {
+            self.directory.ask(id.clone(), *runtime);
         }
     }
 
@@ -192,7 +194,8 @@ impl Live {
             self.young.again(id, looks);
             let first = |pids: Vec<u32>| pids.first().copied();
             let Some(pid) = self.hierarchy.processes(&workload.path, 1).ok().and_then(first) else { continue };
-            let namespace = own_namespace(pid, self.node_namespace).filter(|_| !workload.is_in_a_pod());
+            let namespace =
+                if workload.is_in_a_pod() { None } else { own_namespace(pid, self.node_namespace) };
             if workload.asks_process(pid) {
                 workload.describe(&self.node);
             }

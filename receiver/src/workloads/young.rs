@@ -6,27 +6,49 @@ use tokio::time::Instant;
 
 use super::CgroupId;
 
-/// Milliseconds from one look to the next: a container's first processes are its runtime's, and become its own within milliseconds on
-/// an idle machine and seconds on a busy one.
-const WAITS: [u64; 9] = [0, 10, 20, 50, 100, 250, 500, 1000, 4000];
+/// Milliseconds from one look to the next: a container's first processes are its runtime's, and become its own within
+/// milliseconds on an idle machine and seconds on a busy one.
+const WAITS: [u64; 9] = [0, 10, 25, 50, 100, 250, 500, 1000, 4000];
+/// Milliseconds between two times to look at all. To wake up costs as much as a look, so what is due by then is looked at
+/// together.
+const STEP: u64 = 25;
 
 /// Workloads to look at, and when.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Young {
+    begun: Instant,
     waiting: Vec<(Instant, CgroupId, usize)>,
 }
 
+impl Default for Young {
+    fn default() -> Self {
+        Self { begun: Instant::now(), waiting: Vec::new() }
+    }
+}
+
 impl Young {
-    /// A workload that was not looked at yet.
-    pub fn add(&mut self, id: CgroupId) {
+    /// A workload that was found, however old it is: to be looked at at once.
+    pub fn found(&mut self, id: CgroupId) {
         self.again(id, 0);
+    }
+
+    /// A workload whose cgroup was just made: nobody is in it yet.
+    pub fn born(&mut self, id: CgroupId) {
+        self.again(id, 1);
     }
 
     /// To be looked at again after its `looks`th look; no more after the last.
     pub fn again(&mut self, id: CgroupId, looks: usize) {
-        if let Some(wait) = WAITS.get(looks) {
-            self.waiting.push((Instant::now() + Duration::from_millis(*wait), id, looks + 1));
-        }
+        let Some(wait) = WAITS.get(looks) else { return };
+        let now = Instant::now();
+        let due = match *wait {
+            0 => now,
+            wait => {
+                let due = (now - self.begun).as_millis() as u64 + wait;
+                self.begun + Duration::from_millis(due.next_multiple_of(STEP))
+            }
+        };
+        self.waiting.push((due, id, looks + 1));
     }
 
     /// When the next look is due.
@@ -48,18 +70,34 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn looks_become_rarer_and_end() {
         let (mut young, begun) = (Young::default(), Instant::now());
-        young.add(CgroupId(5));
+        young.found(CgroupId(5));
+        let looks = times(&mut young, begun).await;
+        assert_eq!(looks.len(), WAITS.len());
+        assert_eq!(looks[..6], [0, 25, 50, 100, 200, 450]);
+        assert!(young.take(begun + Duration::from_secs(60)).is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_just_made_is_looked_at_soon_and_together_with_others() {
+        let (mut young, begun) = (Young::default(), Instant::now());
+        young.born(CgroupId(5));
+        tokio::time::advance(Duration::from_millis(8)).await;
+        young.born(CgroupId(6));
+        let looks = times(&mut young, begun).await;
+        assert_eq!(looks.len(), 2 * (WAITS.len() - 1));
+        assert_eq!(looks[..6], [25, 25, 50, 50, 100, 100]);
+    }
+
+    /// Milliseconds from a time to every look.
+    async fn times(young: &mut Young, begun: Instant) -> Vec<u128> {
         let mut looks = Vec::new();
         while let Some(due) = young.due() {
             tokio::time::sleep_until(due).await;
             for (id, look) in young.take(due) {
-                looks.push(due - begun);
+                looks.push((due - begun).as_millis());
                 young.again(id, look);
             }
         }
-        assert_eq!(looks.first(), Some(&Duration::ZERO));
-        assert_eq!(looks.len(), WAITS.len());
-        assert!(looks.windows(2).all(|pair| pair[0] <= pair[1]));
-        assert!(young.take(begun + Duration::from_secs(60)).is_empty());
+        looks
     }
 }
