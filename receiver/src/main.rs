@@ -4,6 +4,7 @@ use std::{process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
 use undercurrent::{
+    causes,
     cli::{self, Command, DoctorArguments, Run, SignalsArguments, catalogue},
     doctor, environment,
     export::table::Terminal,
@@ -34,17 +35,8 @@ fn main() -> ExitCode {
         }
     };
     ended.unwrap_or_else(|error| {
-        eprintln!("undercurrent: {}", message(&error));
+        eprintln!("undercurrent: {}", causes::chain(error.as_ref()));
         ExitCode::from(CANNOT_RUN)
-    })
-}
-
-/// An error with its causes, each said once: many of our errors have their cause's words in their own.
-fn message(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |said, cause| match said.as_str() {
-        "" => cause,
-        _ if said.contains(&cause) => said,
-        _ => format!("{said}: {cause}"),
     })
 }
 
