@@ -12,6 +12,7 @@ mod schema;
 mod settings;
 mod signals;
 mod units;
+mod workloads;
 
 pub use error::{ConfigError, Position};
 pub use file::{Compression, File, Headers, Otlp, Resource};
@@ -22,3 +23,4 @@ pub use schema::{EXAMPLE, schema, signal_names};
 pub use settings::{Flags, Settings};
 pub use signals::{Latency, Layers, NetworkCpu, Signals, SoftirqWait, Softnet};
 pub use units::{Interval, MemoryLimit, Span, UnitError};
+pub use workloads::{SocketPath, Workloads};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{File, Interval, MemoryLimit, Otlp, Output, Outputs, Signals, Span};
+use super::{File, Interval, MemoryLimit, Otlp, Output, Outputs, Signals, Span, Workloads};
 use crate::environment::{Environment, Ignored, value};
 
 /// Presence of either makes OTLP the default output.
@@ -35,6 +35,8 @@ pub struct Settings {
     pub resource_attributes: BTreeMap<String, String>,
     /// Upper limit of the memory of kernel maps.
     pub memory_limit: MemoryLimit,
+    /// Whose measurements are.
+    pub workloads: Workloads,
     /// What is measured.
     pub signals: Signals,
 }
@@ -57,6 +59,7 @@ impl Settings {
             otlp: file.otlp,
             resource_attributes: file.resource.attributes,
             memory_limit: file.memory_limit,
+            workloads: file.workloads,
             signals: file.signals,
         };
         (settings, ignored.into_iter().collect())

@@ -1,0 +1,69 @@
+//! Whose measurements are.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Whose measurements are: containers, pods and units.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Workloads {
+    /// Sockets of container runtimes that are asked for names, images and labels. What one speaks is read from its file's
+    /// name: `containerd` in it, CRI and containerd's API; `cri` in it, CRI; anything else, Docker's API, which is
+    /// Podman's too. Without it those in the usual places, on the host where a container may see it, and `DOCKER_HOST`;
+    /// an empty list asks none.
+    #[schemars(with = "Vec<SocketPath>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sockets: Option<Vec<SocketPath>>,
+    /// Whether the Kubernetes API is asked for the pods of this node, where a service account's token is there and
+    /// `K8S_NODE_NAME` says which node this is. It answers for containers whose runtime does not.
+    pub kubernetes: bool,
+}
+
+impl Workloads {
+    /// The sockets' paths, if any were named.
+    #[must_use]
+    pub fn sockets(&self) -> Option<Vec<PathBuf>> {
+        self.sockets.as_ref().map(|sockets| sockets.iter().map(|socket| socket.0.clone()).collect())
+    }
+}
+
+impl Default for Workloads {
+    fn default() -> Self {
+        Self { sockets: None, kubernetes: true }
+    }
+}
+
+/// An absolute path of a Unix socket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(extend("title" = "path", "pattern" = "^/"))]
+pub struct SocketPath(PathBuf);
+
+impl TryFrom<String> for SocketPath {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        if Path::new(&text).is_absolute() {
+            Ok(Self(text.into()))
+        } else {
+            Err(format!("`{text}` is no absolute path: write one such as `/run/docker.sock`"))
+        }
+    }
+}
+
+impl From<SocketPath> for String {
+    fn from(path: SocketPath) -> Self {
+        path.to_string()
+    }
+}
+
+impl fmt::Display for SocketPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.display())
+    }
+}
