@@ -4,6 +4,7 @@
 mod cgroup;
 mod identity;
 mod metadata;
+pub mod runtime;
 
 use std::sync::Arc;
 
