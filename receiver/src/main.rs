@@ -14,6 +14,7 @@ use undercurrent::{
     sidecar::{self, Sidecar},
     signals::{REGISTRY, itself},
     telemetry::Resource,
+    workloads::Directory,
 };
 
 /// What cannot run ends so, as does a wrong command line.
@@ -55,8 +56,8 @@ fn measure(run: Run) -> anyhow::Result<()> {
     let terminal = Terminal::stdout();
     let log = terminal.clone();
     logging::start(&environment::process, move || log.log());
-    let (resource, more) =
-        Resource::node(&Node::detect(&environment::process), &settings.resource_attributes, &environment::process);
+    let node = Node::detect(&environment::process);
+    let (resource, more) = Resource::node(&node, &settings.resource_attributes, &environment::process);
     for ignored in ignored.iter().chain(&more) {
         tracing::warn!("{ignored}");
     }
@@ -66,7 +67,8 @@ fn measure(run: Run) -> anyhow::Result<()> {
         let outputs = outputs::Plan::new(&settings, &environment::process)?;
         sidecar::permitted(&settings)?;
         let outputs = outputs.open(&terminal)?;
-        let sidecar = Sidecar::start(&settings, resource)?;
+        let directory = Directory::start(&settings.workloads, &node, &environment::process);
+        let sidecar = Sidecar::start(&settings, resource, directory)?;
         sidecar.run(&settings, outputs).await;
         anyhow::Ok(())
     });
