@@ -162,11 +162,12 @@ pub struct Sidecar {
 }
 
 impl Sidecar {
-    /// Attaches, and opens every wanted signal. One that cannot be opened is left out, and said so. Needs a tokio runtime.
+    /// Attaches, and opens every wanted signal. One that cannot be opened is left out, and said so. `directory` knows
+    /// containers' names. Needs a tokio runtime.
     ///
     /// # Errors
     /// Where nothing can be measured.
-    pub fn start(settings: &Settings, resource: Resource) -> Result<Self, StartError> {
+    pub fn start(settings: &Settings, resource: Resource, directory: Directory) -> Result<Self, StartError> {
         let (host, wanted) = permitted(settings)?;
         // Before attaching, which takes seconds on slow machines: whoever ends the sidecar meanwhile gets an orderly end.
         let stop = Stop::listen()?;
@@ -177,7 +178,7 @@ impl Sidecar {
         // Workloads are known before the first packet is seen, and cgroups that come meanwhile are told of.
         let (of_traffic, others): (Vec<&Hook>, _) = wanted.hooks.iter().partition(|hook| hook.sees_traffic);
         kernel.serve(&others);
-        let workloads = follow(&mut kernel, &wanted, &resource, start);
+        let workloads = follow(&mut kernel, &wanted, &resource, directory, start);
         kernel.serve(&of_traffic);
         let opening = Opening { kernel: &kernel, settings: &settings.signals, workloads: &workloads, start };
         let mut opened = Vec::new();
@@ -294,12 +295,12 @@ fn report(settings: &Settings, kernel: &Kernel) {
 }
 
 /// Follows workloads, where they are told apart. Where they cannot be, everything stands with the node, and the log says why.
-fn follow(kernel: &mut Kernel, wanted: &Wanted, node: &Resource, start: UnixNanos) -> Workloads {
+fn follow(kernel: &mut Kernel, wanted: &Wanted, node: &Resource, directory: Directory, start: UnixNanos) -> Workloads {
     let (Some((_, limit)), Some(hierarchy)) = (wanted.workloads, kernel.host().hierarchy.clone()) else {
         return Workloads::default();
     };
     let node = node.attributes.clone();
-    let following = Following { hierarchy, directory: Directory, node, limit, start };
+    let following = Following { hierarchy, directory, node, limit, start };
     Workloads::follow(kernel, following).unwrap_or_else(|error| {
         tracing::warn!("workloads are not told apart: {error}");
         Workloads::default()

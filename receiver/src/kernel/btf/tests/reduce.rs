@@ -169,7 +169,8 @@ fn a_reduced_kernel_answers_as_the_whole_one() {
                 );
             }
         }
-        for (name, member) in PARTS.iter().flat_map(|(name, members)| members.iter().map(move |member| (name, member))) {
+        for (name, member) in PARTS.iter().flat_map(|(name, members)| members.iter().map(move |member| (name, member)))
+        {
             let place = |btf: &Btf<'_>| btf.member(name, member).expect("a member of both").extent;
             assert_eq!(place(&reduced), place(&whole), "{name}.{member} on {release}");
         }
