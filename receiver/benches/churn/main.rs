@@ -11,6 +11,9 @@ use clap::Parser;
 
 use self::churn::Churn;
 
+/// The shortest container's life; the longest is five times as long.
+const SHORTEST: Duration = Duration::from_millis(100);
+
 /// Makes and removes cgroups at a steady pace, with a process in each that sends datagrams to itself.
 #[derive(Parser)]
 struct Arguments {
@@ -29,7 +32,7 @@ fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     let churn = Churn::prepare().context("cannot make cgroups: run this as root")?;
     let every = Duration::from_secs(60) / arguments.rate;
-    let received = churn.run(arguments.lives, every).context("the churn broke off")?;
+    let received = churn.run(arguments.lives, every, SHORTEST).context("the churn broke off")?;
     println!("{}", serde_json::json!({ "prefix": churn.prefix(), "lives": arguments.lives, "datagrams": received }));
     Ok(())
 }

@@ -64,6 +64,12 @@ impl Owners {
         places(key).into_iter().find_map(|place| slot_of(self.load(place), key))
     }
 
+    /// How many keys have a slot.
+    #[cfg(test)]
+    pub const fn keys(&self) -> usize {
+        self.keys
+    }
+
     /// Gives a key a slot, or another one.
     ///
     /// # Errors

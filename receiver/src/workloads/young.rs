@@ -8,10 +8,10 @@ use super::CgroupId;
 
 /// Milliseconds from one look to the next: a container's first processes are its runtime's, and become its own within
 /// milliseconds on an idle machine and seconds on a busy one.
-const WAITS: [u64; 9] = [0, 10, 25, 50, 100, 250, 500, 1000, 4000];
+const WAITS: [u64; 8] = [0, 10, 100, 150, 250, 500, 1000, 4000];
 /// Milliseconds between two times to look at all. To wake up costs as much as a look, so what is due by then is looked at
 /// together.
-const STEP: u64 = 25;
+const STEP: u64 = 50;
 
 /// Workloads to look at, and when.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ mod tests {
         young.found(CgroupId(5));
         let looks = times(&mut young, begun).await;
         assert_eq!(looks.len(), WAITS.len());
-        assert_eq!(looks[..6], [0, 25, 50, 100, 200, 450]);
+        assert_eq!(looks[..6], [0, 50, 150, 300, 550, 1050]);
         assert!(young.take(begun + Duration::from_secs(60)).is_empty());
     }
 
@@ -85,7 +85,7 @@ mod tests {
         young.born(CgroupId(6));
         let looks = times(&mut young, begun).await;
         assert_eq!(looks.len(), 2 * (WAITS.len() - 1));
-        assert_eq!(looks[..6], [25, 25, 50, 50, 100, 100]);
+        assert_eq!(looks[..6], [50, 50, 150, 150, 300, 300]);
     }
 
     /// Milliseconds from a time to every look.

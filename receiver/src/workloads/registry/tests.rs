@@ -177,6 +177,30 @@ fn who_is_started_again_counts_on_in_the_same_slot() {
 }
 
 #[test]
+fn what_has_come_and_gone_leaves_nothing_behind() {
+    let mut world = World::new(4);
+    let docker = |n: u64| format!("/docker/{n:064x}");
+    appear(&mut world, 1, "/docker");
+    for n in 2..1000 {
+        appear(&mut world, 2 * n, &docker(n));
+        appear(&mut world, 2 * n + 1, &format!("{}/inside", docker(n)));
+        world.registry.in_namespace(CgroupId(2 * n), n as u32);
+        world.event(2 * n + 1);
+        // Half of them say nothing of what is inside before they go.
+        if n % 2 == 0 {
+            world.registry.vanished(CgroupId(2 * n + 1));
+        }
+        world.registry.vanished(CgroupId(2 * n));
+        (0..3).for_each(|_| world.tick(true));
+    }
+    let registry = &world.registry;
+    assert_eq!((registry.cgroups.len(), registry.owners.keys()), (1, 1));
+    assert_eq!((registry.by_path.len(), registry.workloads.len(), registry.by_slot.len()), (0, 0, 0));
+    assert_eq!(registry.counts(), Counts::default());
+    assert_eq!(world.total(), world.events);
+}
+
+#[test]
 fn a_slot_is_not_free_while_nobody_delivers() {
     let mut world = World::new(1);
     appear(&mut world, 2, "/a");

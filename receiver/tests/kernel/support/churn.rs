@@ -42,16 +42,16 @@ impl Churn {
         format!("{:032x}", process::id())
     }
 
-    /// Lets containers begin one after another, each for a tenth of a second to half a second, and waits until all have
+    /// Lets containers begin one after another, each for a time or for up to five times as long, and waits until all have
     /// ended. Yields how many datagrams they have read.
-    pub fn run(&self, lives: u32, every: Duration) -> io::Result<u32> {
+    pub fn run(&self, lives: u32, every: Duration, shortest: Duration) -> io::Result<u32> {
         let (begun, (ended, ends)) = (Instant::now(), mpsc::channel());
         thread::scope(|scope| {
             for n in 0..lives {
                 thread::sleep((every * n).saturating_sub(begun.elapsed()));
                 let ended = ended.clone();
                 // Nobody joins it, so that its stack goes with it.
-                scope.spawn(move || ended.send(self.live(n)));
+                scope.spawn(move || ended.send(self.live(n, shortest + shortest * (n * 97 % 401) / 100)));
             }
         });
         drop(ended);
@@ -59,12 +59,12 @@ impl Churn {
     }
 
     /// One container, from its first cgroup until its last is removed.
-    fn live(&self, n: u32) -> io::Result<u32> {
+    fn live(&self, n: u32, life: Duration) -> io::Result<u32> {
         let name = format!("docker-{}{n:032x}.scope", self.prefix());
         let own: Vec<PathBuf> = self.directories.iter().map(|slice| slice.join(&name)).collect();
         own.iter().try_for_each(fs::create_dir)?;
         let procs: Vec<PathBuf> = own.iter().map(|directory| directory.join("cgroup.procs")).collect();
-        let ended = fork(|| talk(&procs, Duration::from_millis(100 + u64::from(n * 97 % 401))));
+        let ended = fork(|| talk(&procs, life));
         own.iter().try_for_each(|directory| remove(directory))?;
         ended.map(|()| DATAGRAMS)
     }

@@ -1,12 +1,15 @@
 //! A line of the sidecar's OTLP/JSON output, read with the types that OpenTelemetry publishes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
 
 use opentelemetry_proto::tonic::{
     collector::metrics::v1::ExportMetricsServiceRequest,
     common::v1::{KeyValue, any_value},
     metrics::v1::{
-        AggregationTemporality, ExponentialHistogramDataPoint, Metric, NumberDataPoint, metric::Data, number_data_point,
+        AggregationTemporality, DataPointFlags, ExponentialHistogramDataPoint, Metric, NumberDataPoint, metric::Data, number_data_point,
     },
 };
 
@@ -22,11 +25,15 @@ pub enum Value {
     Number(f64),
     /// A histogram.
     Histogram(Box<ExponentialHistogramDataPoint>),
+    /// None: the series is over.
+    End,
 }
 
 /// A point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
+    /// Of the resource that it is about.
+    pub resource: Rc<Attributes>,
     pub metric: String,
     pub attributes: Attributes,
     pub start: u64,
@@ -43,18 +50,20 @@ pub struct Line {
 
 impl Line {
     /// Reads a line, which must be one valid request whose points are all of one time.
-    pub fn parse(text: &str) -> Self {
+    pub fn parse(line: &str) -> Self {
         let request: ExportMetricsServiceRequest =
-            serde_json::from_str(text).unwrap_or_else(|error| panic!("no OTLP/JSON request: {error}: {text}"));
-        let metrics = request.resource_metrics.into_iter().flat_map(|resource| resource.scope_metrics);
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("no OTLP/JSON request: {error}: {line}"));
         let (mut times, mut points) = (BTreeSet::new(), Vec::new());
-        for metric in metrics.flat_map(|scope| scope.metrics) {
-            for (time, point) in points_of(metric) {
-                times.insert(time);
-                points.push(point);
+        for of in request.resource_metrics {
+            let resource = Rc::new(text(of.resource.unwrap_or_default().attributes));
+            for metric in of.scope_metrics.into_iter().flat_map(|scope| scope.metrics) {
+                for (time, point) in points_of(&resource, metric) {
+                    times.insert(time);
+                    points.push(point);
+                }
             }
         }
-        assert_eq!(times.len(), 1, "one timestamp a line: {text}");
+        assert_eq!(times.len(), 1, "one timestamp a line: {line}");
         Self { time: times.into_iter().next().unwrap(), points }
     }
 
@@ -69,19 +78,26 @@ impl Line {
         let number = |point: &Point| match &point.value {
             Value::Counter(number) | Value::Number(number) => *number,
             Value::Histogram(histogram) => histogram.count as f64,
+            Value::End => 0.0,
         };
         self.find(metric, attributes).map(number).sum()
     }
 }
 
-fn points_of(metric: Metric) -> Vec<(u64, Point)> {
+fn points_of(resource: &Rc<Attributes>, metric: Metric) -> Vec<(u64, Point)> {
     let name = metric.name;
-    let point = |attributes, start, value| Point { metric: name.clone(), attributes: text(attributes), start, value };
+    let point = |attributes, start, value| Point {
+        resource: Rc::clone(resource),
+        metric: name.clone(),
+        attributes: text(attributes),
+        start,
+        value,
+    };
     let cumulative = AggregationTemporality::Cumulative as i32;
     match metric.data.unwrap_or_else(|| panic!("{name} has no data")) {
         Data::Gauge(gauge) => {
             let of = |n: NumberDataPoint| {
-                (n.time_unix_nano, point(n.attributes, n.start_time_unix_nano, Value::Number(number(n.value))))
+                (n.time_unix_nano, point(n.attributes, n.start_time_unix_nano, number(n.value, Value::Number)))
             };
             gauge.data_points.into_iter().map(of).collect()
         }
@@ -89,7 +105,7 @@ fn points_of(metric: Metric) -> Vec<(u64, Point)> {
             assert_eq!(sum.aggregation_temporality, cumulative, "{name}");
             let value = if sum.is_monotonic { Value::Counter } else { Value::Number };
             let of = |n: NumberDataPoint| {
-                (n.time_unix_nano, point(n.attributes, n.start_time_unix_nano, value(number(n.value))))
+                (n.time_unix_nano, point(n.attributes, n.start_time_unix_nano, number(n.value, value)))
             };
             sum.data_points.into_iter().map(of).collect()
         }
@@ -97,7 +113,9 @@ fn points_of(metric: Metric) -> Vec<(u64, Point)> {
             assert_eq!(histogram.aggregation_temporality, cumulative, "{name}");
             let of = |mut h: ExponentialHistogramDataPoint| {
                 let attributes = std::mem::take(&mut h.attributes);
-                (h.time_unix_nano, point(attributes, h.start_time_unix_nano, Value::Histogram(Box::new(h))))
+                let ends = h.flags & DataPointFlags::NoRecordedValueMask as u32 != 0;
+                let (time, start) = (h.time_unix_nano, h.start_time_unix_nano);
+                (time, point(attributes, start, if ends { Value::End } else { Value::Histogram(Box::new(h)) }))
             };
             histogram.data_points.into_iter().map(of).collect()
         }
@@ -105,10 +123,11 @@ fn points_of(metric: Metric) -> Vec<(u64, Point)> {
     }
 }
 
-fn number(value: Option<number_data_point::Value>) -> f64 {
-    match value.unwrap() {
-        number_data_point::Value::AsDouble(value) => value,
-        number_data_point::Value::AsInt(value) => value as f64,
+fn number(value: Option<number_data_point::Value>, kind: fn(f64) -> Value) -> Value {
+    match value {
+        Some(number_data_point::Value::AsDouble(value)) => kind(value),
+        Some(number_data_point::Value::AsInt(value)) => kind(value as f64),
+        None => Value::End,
     }
 }
 
@@ -116,6 +135,8 @@ fn text(attributes: Vec<KeyValue>) -> Attributes {
     let value = |value: any_value::Value| match value {
         any_value::Value::StringValue(text) => text,
         any_value::Value::IntValue(number) => number.to_string(),
+        any_value::Value::BoolValue(flag) => flag.to_string(),
+        any_value::Value::ArrayValue(list) => format!("{} texts", list.values.len()),
         other => panic!("an attribute of another kind: {other:?}"),
     };
     let pair = |attribute: KeyValue| (attribute.key, value(attribute.value.unwrap().value.unwrap()));

@@ -83,6 +83,11 @@ impl Sidecar {
         self.child.id()
     }
 
+    /// Files, sockets and the kernel's objects that it has open.
+    pub fn descriptors(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
+    }
+
     /// The lines that are complete.
     pub fn lines(&self) -> Ref<'_, [Line]> {
         self.output.borrow_mut().read(&self.folder.path().join("lines"));

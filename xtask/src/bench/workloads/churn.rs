@@ -262,6 +262,8 @@ impl fmt::Display for Churn {
         let total: f64 = self.lost.iter().map(|(_, count)| count).sum();
         let lost: Vec<String> = self.lost.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
         let lost = if lost.is_empty() { "nothing".to_owned() } else { lost.join(", ") };
+        // A sidecar that counts nothing has not kept anything.
+        let total = if self.reasons == 0 { f64::INFINITY } else { total };
         writeln!(f, "  lost     {lost}, by {} reasons that are counted: {}", self.reasons, verdict(total, 0.0))?;
         let (ours, all) = self.packets;
         let off = (ours - f64::from(self.lives.datagrams)).abs();

@@ -1,0 +1,64 @@
+//! Containers that come and go leave nothing behind, and nothing that they received is lost.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{
+    latency::{DURATION, LOST, served_by},
+    support::{
+        churn::Churn,
+        line::{Line, Value},
+        sidecar::Sidecar,
+        surroundings::{alone, often, patience, skip, virtual_machine, wait_for},
+    },
+};
+
+/// Why something may stand with the node that belongs to a container that comes or goes.
+const REASONS: [&str; 5] = ["unknown_cgroup", "storage_refused", "change_unheard", "no_room", "scan_cut"];
+
+/// UDP packets of containers whose ids begin so: what was last said of each.
+fn received(lines: &[Line], prefix: &str) -> f64 {
+    let transport = [("undercurrent.network.layer", "transport"), ("network.transport", "udp")];
+    let mut last = BTreeMap::new();
+    for point in lines.iter().flat_map(|line| line.find(DURATION, &transport)) {
+        let container = point.resource.get("container.id").filter(|id| id.starts_with(prefix));
+        if let (Some(id), Value::Histogram(histogram)) = (container, &point.value) {
+            last.insert((id.clone(), point.attributes.clone()), histogram.count);
+        }
+    }
+    last.into_values().sum::<u64>() as f64
+}
+
+/// Whether anything is said of such a container.
+fn speaks_of(line: &Line, prefix: &str) -> bool {
+    line.points.iter().any(|point| point.resource.get("container.id").is_some_and(|id| id.starts_with(prefix)))
+}
+
+fn lost(line: &Line) -> [f64; REASONS.len()] {
+    REASONS.map(|reason| {
+        line.total(LOST, &[("undercurrent.signal", "workloads"), ("undercurrent.reason", reason)])
+    })
+}
+
+#[test]
+fn containers_that_come_and_go_leave_nothing_behind() {
+    let Some(_alone) = alone("churn") else { return };
+    let Ok(churn) = Churn::prepare() else { return skip("churn: cgroups cannot be made here") };
+    let sidecar = Sidecar::start(often());
+    let before = sidecar.snapshot();
+    if served_by(&before, "cgroup_change").is_none() {
+        return skip("churn: this kernel does not tell of cgroups that come and go");
+    }
+    let descriptors = sidecar.descriptors();
+    let (lives, a_minute) = if virtual_machine().is_some() { (60, 200) } else { (300, 1500) };
+    // Half of that is time enough to hear of a container, on a machine that others use too.
+    let shortest = patience(Duration::from_millis(300));
+    let datagrams = churn.run(lives, Duration::from_secs(60) / a_minute, shortest).unwrap();
+    let after = wait_for("all slots to be free", patience(Duration::from_secs(20)), || {
+        Some(sidecar.snapshot()).filter(|line| !speaks_of(line, &churn.prefix()))
+    });
+    assert_eq!(received(&sidecar.lines(), &churn.prefix()), f64::from(datagrams), "each datagram under its container");
+    assert_eq!(lost(&after), lost(&before), "by {REASONS:?}");
+    assert_eq!(after.find(DURATION, &[]).filter(|point| point.resource.contains_key("otel.metric.overflow")).count(), 0);
+    assert!(sidecar.descriptors() <= descriptors, "{} descriptors, {descriptors} before", sidecar.descriptors());
+    sidecar.stop();
+}
