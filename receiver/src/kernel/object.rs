@@ -85,7 +85,7 @@ pub fn load(settings: &Settings<'_>) -> Result<Ebpf, EbpfError> {
 }
 
 /// Every 32-bit global, by its symbol.
-fn words<'a>(settings: &'a Settings<'_>) -> Vec<(String, u32)> {
+fn words(settings: &Settings<'_>) -> Vec<(String, u32)> {
     let sizing = &settings.sizing;
     let layout = sizing.by_workload();
     let by = settings.ownership.map_or(ownership::OFF, Ownership::by);
