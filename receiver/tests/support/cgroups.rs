@@ -35,6 +35,11 @@ impl Group {
         self.mount_points.iter().map(|root| root.join(below)).collect()
     }
 
+    /// Where it stands itself.
+    pub fn own(&self) -> Vec<PathBuf> {
+        self.directories(&self.path)
+    }
+
     /// Makes a cgroup of this path.
     ///
     /// # Errors
@@ -49,7 +54,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        for root in self.directories(&self.path) {
+        for root in self.own() {
             if let Err(error) = remove_tree(&root) {
                 eprintln!("{} stays behind: {error}", root.display());
             }

@@ -1,0 +1,12 @@
+//! Whose a packet is: real cgroups, and real processes in them that make sockets, pass them on and read them.
+
+mod client;
+
+mod message;
+
+mod passed;
+mod scene;
+mod shared;
+mod sockets;
+mod watch;
+mod worker;
