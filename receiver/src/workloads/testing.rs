@@ -10,10 +10,10 @@ use std::{
 
 use super::{CgroupPath, Hierarchy, Mounts};
 
-#[path = "../../tests/support/mod.rs"]
-mod support;
 #[path = "../../tests/support/cgroups.rs"]
 mod cgroups;
+#[path = "../../tests/support/mod.rs"]
+mod support;
 
 use cgroups::{Group, remove};
 pub use support::skip;

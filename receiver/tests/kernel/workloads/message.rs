@@ -43,8 +43,6 @@ pub enum Order {
     Take,
     /// To become another process, which is passed the sockets as systemd passes them.
     Activate,
-    /// To say how many segments a connection received, by the kernel.
-    SegmentsIn(usize),
 }
 
 /// What it answers.
@@ -53,7 +51,6 @@ pub enum Reply {
     Done,
     Socket(usize),
     Bound(usize, SocketAddr),
-    Segments(u32),
 }
 
 fn socket() -> OwnedFd {

@@ -2,7 +2,9 @@
 
 mod client;
 
+mod groups;
 mod message;
+mod namespaces;
 
 mod passed;
 mod scene;

@@ -1,8 +1,7 @@
 //! What a worker does: sockets, which others may have made.
 
 use std::{
-    env,
-    fs,
+    env, fs,
     io::{Read as _, Write as _},
     net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket},
     os::{
@@ -24,7 +23,7 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    super::support::{surroundings::patience, talk::segments_in},
+    super::support::surroundings::patience,
     message::{Order, Reply, connect, receive, send},
 };
 
@@ -109,11 +108,6 @@ impl Socket {
             Self::Listener(_) => panic!("nothing is read from what listens"),
         }
     }
-
-    fn segments_in(&self) -> u32 {
-        let Self::Connection(stream) = self else { panic!("it is no connection") };
-        segments_in(stream)
-    }
 }
 
 impl AsFd for Socket {
@@ -152,7 +146,6 @@ pub fn serve(path: &Path) {
                 continue;
             }
             Order::Activate => activate(&sockets),
-            Order::SegmentsIn(socket) => Reply::Segments(sockets[socket].segments_in()),
         };
         send(&asked, &reply, None);
     }
@@ -181,6 +174,7 @@ fn activate(sockets: &[Socket]) -> ! {
         // SAFETY: whatever has the number is not used any more: this process becomes another.
         assert_eq!(unsafe { libc::dup2(socket.as_raw_fd(), number) }, number);
     }
-    let failed = Command::new(env::current_exe().unwrap()).args(env::args_os().skip(1)).env(PASSED, count.to_string()).exec();
+    let failed =
+        Command::new(env::current_exe().unwrap()).args(env::args_os().skip(1)).env(PASSED, count.to_string()).exec();
     panic!("it cannot become another process: {failed}");
 }

@@ -127,12 +127,6 @@ impl Worker {
         self.arrive();
     }
 
-    /// Segments that a connection received, by the kernel.
-    pub fn segments_in(&self, socket: usize) -> u32 {
-        let Reply::Segments(count) = self.ask(&Order::SegmentsIn(socket)) else { unreachable!() };
-        count
-    }
-
     /// Lets it end.
     pub fn dismiss(&mut self) -> ExitStatus {
         rustix::net::shutdown(self.asked(), Shutdown::Both).unwrap();
