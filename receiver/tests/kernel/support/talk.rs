@@ -9,9 +9,7 @@ use std::{
 
 use super::{surroundings::patience, wire::Wire};
 
-/// Where `tcpi_segs_in` stands in `struct tcp_info` (`include/uapi/linux/tcp.h`, since 4.2).
-const SEGMENTS_IN: usize = 140;
-/// Where `tcpi_data_segs_in` stands there (since 4.6).
+/// Where `tcpi_data_segs_in` stands in `struct tcp_info` (`include/uapi/linux/tcp.h`, since 4.6).
 const DATA_SEGMENTS_IN: usize = 152;
 
 /// Connected sockets at both ends of a wire. They stay open, so that no FIN is queued before the value goes.
@@ -80,22 +78,13 @@ impl Talk {
 }
 
 fn data_segments(stream: &TcpStream) -> u64 {
-    u64::from(information(stream, DATA_SEGMENTS_IN))
-}
-
-/// Segments that the kernel counted for a TCP socket, with data or without.
-pub fn segments_in(stream: &TcpStream) -> u32 {
-    information(stream, SEGMENTS_IN)
-}
-
-/// A word of what the kernel says of a TCP socket.
-fn information(stream: &TcpStream, offset: usize) -> u32 {
     let mut information = [0_u8; 256];
     let mut length = libc::socklen_t::try_from(information.len()).unwrap();
     let (buffer, size) = (information.as_mut_ptr().cast(), &raw mut length);
     // SAFETY: the call writes at most as many bytes as it is told, and how many they were.
     let result = unsafe { libc::getsockopt(stream.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, buffer, size) };
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
-    assert!(length as usize >= offset + 4, "this kernel counts no segments");
-    u32::from_ne_bytes(information[offset..offset + 4].try_into().unwrap())
+    assert!(length as usize >= DATA_SEGMENTS_IN + 4, "this kernel counts no data segments");
+    let bytes = information[DATA_SEGMENTS_IN..DATA_SEGMENTS_IN + 4].try_into().unwrap();
+    u64::from(u32::from_ne_bytes(bytes))
 }

@@ -166,7 +166,8 @@ fn change_of_hands(scene: &Scene) {
     let wire = Wire::veth(Version::Ipv4);
     let watch = Watch::begin(&sidecar, &wire);
     let [one, other] = [&first, &second].map(|group| Worker::start(&group.own(), &wire.right));
-    for transport in [Transport::Udp, Transport::Tcp] {
+    // Those stay open, so that no FIN is queued.
+    let _clients = [Transport::Udp, Transport::Tcp].map(|transport| {
         let (mut socket, address) = one.bind(transport, wire.server());
         let client = Client::connect(&wire, transport, address);
         if transport == Transport::Tcp {
@@ -175,7 +176,8 @@ fn change_of_hands(scene: &Scene) {
         one.answers(socket, BEFORE, || client.ask(BEFORE));
         let passed = one.pass(socket, &other);
         other.answers(passed, AFTER, || client.ask(AFTER));
-    }
+        client
+    });
 
     let seen = watch.end();
     // The first that the other reads came when it had not read yet.
