@@ -2,6 +2,7 @@
 //!
 //! Data flows one way: `kernel` -> `signals` -> `telemetry` -> `export`.
 
+pub mod causes;
 pub mod cli;
 pub mod config;
 pub mod doctor;

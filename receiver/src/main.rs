@@ -4,6 +4,7 @@ use std::{process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
 use undercurrent::{
+    causes,
     cli::{self, Command, DoctorArguments, Run, SignalsArguments, catalogue},
     doctor, environment,
     export::table::Terminal,
@@ -13,6 +14,7 @@ use undercurrent::{
     sidecar::{self, Sidecar},
     signals::{REGISTRY, itself},
     telemetry::Resource,
+    workloads::Directory,
 };
 
 /// What cannot run ends so, as does a wrong command line.
@@ -34,17 +36,8 @@ fn main() -> ExitCode {
         }
     };
     ended.unwrap_or_else(|error| {
-        eprintln!("undercurrent: {}", message(&error));
+        eprintln!("undercurrent: {}", causes::chain(error.as_ref()));
         ExitCode::from(CANNOT_RUN)
-    })
-}
-
-/// An error with its causes, each said once: many of our errors have their cause's words in their own.
-fn message(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |said, cause| match said.as_str() {
-        "" => cause,
-        _ if said.contains(&cause) => said,
-        _ => format!("{said}: {cause}"),
     })
 }
 
@@ -63,8 +56,8 @@ fn measure(run: Run) -> anyhow::Result<()> {
     let terminal = Terminal::stdout();
     let log = terminal.clone();
     logging::start(&environment::process, move || log.log());
-    let (resource, more) =
-        Resource::node(&Node::detect(&environment::process), &settings.resource_attributes, &environment::process);
+    let node = Node::detect(&environment::process);
+    let (resource, more) = Resource::node(&node, &settings.resource_attributes, &environment::process);
     for ignored in ignored.iter().chain(&more) {
         tracing::warn!("{ignored}");
     }
@@ -74,7 +67,8 @@ fn measure(run: Run) -> anyhow::Result<()> {
         let outputs = outputs::Plan::new(&settings, &environment::process)?;
         sidecar::permitted(&settings)?;
         let outputs = outputs.open(&terminal)?;
-        let sidecar = Sidecar::start(&settings, resource)?;
+        let directory = Directory::start(&settings.workloads, &node, &environment::process);
+        let sidecar = Sidecar::start(&settings, resource, directory)?;
         sidecar.run(&settings, outputs).await;
         anyhow::Ok(())
     });

@@ -85,8 +85,9 @@ impl Node {
     }
 }
 
-/// Following another process's root takes the right to trace it; without, one's own files are all there is.
-fn host_root() -> &'static Path {
+/// The host's root, or this process's own: following another process's root takes the right to trace it, and without it
+/// one's own files are all there is.
+pub(crate) fn host_root() -> &'static Path {
     let root = Path::new(HOST_ROOT);
     let visible = MACHINE_ID.iter().chain(&OS_RELEASE).any(|path| root.join(path).is_file());
     if visible { root } else { Path::new("/") }

@@ -17,7 +17,7 @@ use crate::{
         plan::Status,
     },
     privileges::{Privileges, ReadError as PrivilegesError, Task, Unprivileged},
-    signals::{self, Opening, Signal, itself::Itself},
+    signals::{self, Opening, Signal, SignalStatus, itself::Itself},
     telemetry::{Readings, Resource, Scale, Snapshot, UnixNanos},
     workloads::{self, Directory, Following, Slot, Workloads},
 };
@@ -162,11 +162,12 @@ pub struct Sidecar {
 }
 
 impl Sidecar {
-    /// Attaches, and opens every wanted signal. One that cannot be opened is left out, and said so. Needs a tokio runtime.
+    /// Attaches, and opens every wanted signal. One that cannot be opened is left out, and said so. `directory` knows
+    /// containers' names. Needs a tokio runtime.
     ///
     /// # Errors
     /// Where nothing can be measured.
-    pub fn start(settings: &Settings, resource: Resource) -> Result<Self, StartError> {
+    pub fn start(settings: &Settings, resource: Resource, directory: Directory) -> Result<Self, StartError> {
         let (host, wanted) = permitted(settings)?;
         // Before attaching, which takes seconds on slow machines: whoever ends the sidecar meanwhile gets an orderly end.
         let stop = Stop::listen()?;
@@ -177,7 +178,7 @@ impl Sidecar {
         // Workloads are known before the first packet is seen, and cgroups that come meanwhile are told of.
         let (of_traffic, others): (Vec<&Hook>, _) = wanted.hooks.iter().partition(|hook| hook.sees_traffic);
         kernel.serve(&others);
-        let workloads = follow(&mut kernel, &wanted, &resource, start);
+        let workloads = follow(&mut kernel, &wanted, &resource, directory, start);
         kernel.serve(&of_traffic);
         let opening = Opening { kernel: &kernel, settings: &settings.signals, workloads: &workloads, start };
         let mut opened = Vec::new();
@@ -217,7 +218,7 @@ impl Sidecar {
             }
         }
         let deliveries: Vec<_> = exports.iter().map(|output| (output.output(), output.totals())).collect();
-        for metric in self.itself.read(&self.kernel, self.last_collect, &deliveries) {
+        for metric in self.itself.read(&self.kernel, self.last_collect, &deliveries, &self.workloads.losses()) {
             readings.add(Slot::NODE, metric);
         }
         self.last_collect = Some(began.elapsed());
@@ -273,10 +274,18 @@ fn synchronize(clock: &mut WallClock) {
     }
 }
 
+/// How well everything is served: each signal, and that they are told apart by workload.
+#[must_use]
+pub fn statuses(settings: &Settings, kernel: &Kernel) -> Vec<SignalStatus> {
+    let mut statuses = signals::statuses(&settings.signals, kernel.host(), kernel.outcomes());
+    statuses.push(workloads::status(&settings.workloads, kernel));
+    statuses
+}
+
 /// One line on how well everything is served.
 fn report(settings: &Settings, kernel: &Kernel) {
-    let statuses = signals::statuses(&settings.signals, kernel.host(), kernel.outcomes());
-    let word = |status: &signals::SignalStatus| match (status.enabled, status.status) {
+    let statuses = statuses(settings, kernel);
+    let word = |status: &SignalStatus| match (status.enabled, status.status) {
         (false, _) => format!("{} off", status.signal),
         (true, Status::Whole) => format!("{} whole", status.signal),
         (true, other) => format!("{} {} ({})", status.signal, other.as_str(), status.reasons.join("; ")),
@@ -286,12 +295,12 @@ fn report(settings: &Settings, kernel: &Kernel) {
 }
 
 /// Follows workloads, where they are told apart. Where they cannot be, everything stands with the node, and the log says why.
-fn follow(kernel: &mut Kernel, wanted: &Wanted, node: &Resource, start: UnixNanos) -> Workloads {
+fn follow(kernel: &mut Kernel, wanted: &Wanted, node: &Resource, directory: Directory, start: UnixNanos) -> Workloads {
     let (Some((_, limit)), Some(hierarchy)) = (wanted.workloads, kernel.host().hierarchy.clone()) else {
         return Workloads::default();
     };
     let node = node.attributes.clone();
-    let following = Following { hierarchy, directory: Directory, node, limit, start };
+    let following = Following { hierarchy, directory, node, limit, start };
     Workloads::follow(kernel, following).unwrap_or_else(|error| {
         tracing::warn!("workloads are not told apart: {error}");
         Workloads::default()

@@ -70,6 +70,8 @@ fn schema_and_reader_agree() {
         "outputs: [json=/var/log/undercurrent.jsonl, otlp]",
         "resource: {attributes: {a: b}}",
         "signals: {latency: {scale: 0, layers: [socket_read]}}",
+        "workloads: {sockets: [], kubernetes: false}",
+        "workloads: {sockets: [/run/docker.sock]}",
     ];
     let refused = [
         "intervall: 1s",
@@ -88,6 +90,10 @@ fn schema_and_reader_agree() {
         "signals: {latency: {layers: [tcp]}}",
         "signals: {softnet: {per_cpu: maybe}}",
         "signals: {softnet: {scale: 1}}",
+        "workloads: {sockets: [docker.sock]}",
+        "workloads: {sockets: ['']}",
+        "workloads: {sockets: /run/docker.sock}",
+        "workloads: {kubernetes: never}",
     ];
     for (texts, expected) in [(&accepted[..], true), (&refused[..], false)] {
         for text in texts {

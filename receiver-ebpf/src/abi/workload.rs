@@ -83,7 +83,7 @@ pub mod cached {
     use super::{SOCKETS, Slot};
 
     /// Bits of a slot.
-    const SLOT: u32 = 14;
+    pub const SLOT: u32 = 14;
     /// Bits of an epoch.
     pub const EPOCH: u32 = 16;
 

@@ -101,7 +101,9 @@ fn skb_copy_datagram_iovec(ctx: BtfTracePointContext) -> i32 {
     // SAFETY: as above.
     if let Some(transport) = unsafe { transport_of(skb, protocol) } {
         // SAFETY: as above.
-        unsafe { reached_socket(skb, Layer::SocketRead, transport, now, || owner::slot_of_reader(SKB_SK.load(skb) as _)) };
+        unsafe {
+            reached_socket(skb, Layer::SocketRead, transport, now, || owner::slot_of_reader(SKB_SK.load(skb) as _))
+        };
     }
     0
 }

@@ -9,13 +9,15 @@ use aya_ebpf::{
     macros::map,
     maps::Array,
 };
-use undercurrent_ebpf::abi::workload::{CAST, NAMESPACE, OwnerCells, OwnerLoss, Slot, cached, ownership, places, slot_of};
+use undercurrent_ebpf::abi::workload::{
+    CAST, NAMESPACE, OwnerCells, OwnerLoss, Slot, cached, ownership, places, slot_of,
+};
 
 use super::{
     cells::{self, ByCpu, MMAPABLE},
     fields::{
-        CGROUP_NODE, CSS_CGROUP, CSS_SET_CPU, DEVICE_NET, NET_INODE, NODE_ID, SKB_DEVICE, SKB_SK, SOCK_CGROUP, SOCK_COOKIE, SOCK_STORAGE,
-        TASK_CSS_SET,
+        CGROUP_NODE, CSS_CGROUP, CSS_SET_CPU, DEVICE_NET, NET_INODE, NODE_ID, SKB_DEVICE, SKB_SK, SOCK_CGROUP,
+        SOCK_COOKIE, SOCK_STORAGE, TASK_CSS_SET,
     },
     storage::SocketWord,
 };
@@ -84,21 +86,36 @@ fn lost(loss: OwnerLoss) {
     }
 }
 
+/// In the place of a slot: nothing says whose it is. Slots do not get this far.
+const NO_OWNER: Slot = Slot((1 << cached::SLOT) - 1);
+/// In the place of a slot: the owner is not in the table.
+const UNKNOWN: Slot = Slot((1 << cached::SLOT) - 2);
+
+/// The slot of an owner, or why there is none.
+#[inline(always)]
+fn look_up(owner: u64) -> Slot {
+    if owner == 0 {
+        return NO_OWNER;
+    }
+    let [better, other] = places(owner);
+    slot_at(better, owner).or_else(|| slot_at(other, owner)).unwrap_or(UNKNOWN)
+}
+
+/// The slot to count under: where there is none that is counted, and the node has the event.
+#[inline(always)]
+fn settled(slot: Slot) -> Slot {
+    match slot {
+        NO_OWNER => lost(OwnerLoss::NoOwner),
+        UNKNOWN => lost(OwnerLoss::Unknown),
+        slot => return slot,
+    }
+    Slot::NODE
+}
+
 /// The slot of an owner.
 #[inline(always)]
 pub fn slot(owner: u64) -> Slot {
-    if owner == 0 {
-        lost(OwnerLoss::NoOwner);
-        return Slot::NODE;
-    }
-    let [better, other] = places(owner);
-    if let Some(slot) = slot_at(better, owner) {
-        return slot;
-    }
-    slot_at(other, owner).unwrap_or_else(|| {
-        lost(OwnerLoss::Unknown);
-        Slot::NODE
-    })
+    settled(look_up(owner))
 }
 
 #[inline(always)]
@@ -137,12 +154,12 @@ pub fn slot_of_socket(cookie: u64, owner: impl FnOnce() -> u64) -> Slot {
     let Some(entry) = SOCKETS.get_ptr_mut(cached::place(cookie)) else { return Slot::NODE };
     // SAFETY: an entry of the map, which lives as long as the program.
     if let Some(slot) = cached::slot(unsafe { *entry }, tag) {
-        return slot;
+        return settled(slot);
     }
-    let slot = slot(owner());
+    let slot = look_up(owner());
     // SAFETY: as above; another CPU's entry for another socket may be lost, and is looked up again.
     unsafe { *entry = tag | u64::from(slot.0) };
-    slot
+    settled(slot)
 }
 
 /// The cgroup that the current task belongs to.

@@ -23,4 +23,4 @@ pub use schema::{EXAMPLE, schema, signal_names};
 pub use settings::{Flags, Settings};
 pub use signals::{Latency, Layers, NetworkCpu, Signals, SoftirqWait, Softnet};
 pub use units::{Interval, MemoryLimit, Span, UnitError};
-pub use workloads::Workloads;
+pub use workloads::{SocketPath, Workloads};

@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn only_what_nothing_stands_in_for_is_told() {
         assert_eq!(on("6.12"), []);
-        assert_eq!(on("7.3"), [], "`ts.0` serves there");
+        assert_eq!(on("7.2"), [], "`ts.0` serves there");
         let old = on("5.10");
         assert_eq!(old.len(), 1);
         assert!(old.first().is_some_and(|field| field.cost.is_some_and(|cost| cost.contains("nothing"))), "{old:?}");

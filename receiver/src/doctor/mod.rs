@@ -16,7 +16,7 @@ use crate::{
     },
     privileges::Task,
     sidecar::{self, Wanted},
-    signals::{self, SignalStatus},
+    signals::SignalStatus,
 };
 
 pub use fields::AbsentField;
@@ -132,7 +132,7 @@ fn fill(report: &mut Report, settings: &Settings, probe: bool) -> Result<(), Box
     });
     report.absent_fields = fields::absent(kernel.fields());
     report.hooks = kernel.outcomes().iter().map(|outcome| hook(outcome, runs.as_deref())).collect();
-    report.signals = signals::statuses(&settings.signals, kernel.host(), kernel.outcomes());
+    report.signals = sidecar::statuses(settings, &kernel);
     let silent = report.hooks.iter().any(HookReport::silent);
     let whole = report.signals.iter().all(|signal| !signal.enabled || signal.status == Status::Whole) && !silent;
     report.verdict = if whole { Verdict::Whole } else { Verdict::Degraded };

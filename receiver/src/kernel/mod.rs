@@ -30,7 +30,7 @@ use self::{
     btf::{Btf, Target},
     clock::WallClock,
     epoch::Epoch,
-    fields::ResolvedField,
+    fields::{FieldState, ResolvedField},
     hooks::{Attachment, Hook, Program},
     host::Host,
     maps::{ByCpu, MapError, Words},
@@ -127,8 +127,13 @@ impl Kernel {
         // First, since it takes effect some milliseconds later.
         let timestamping = stamp_packets(request.hooks);
         let Resolved { fields, types, socket_storage, cast } = resolve(request.hooks)?;
-        let settings =
-            object::Settings { sizing: request.sizing, fields: &fields, ownership: request.ownership, socket_storage, cast };
+        let settings = object::Settings {
+            sizing: request.sizing,
+            fields: &fields,
+            ownership: request.ownership,
+            socket_storage,
+            cast,
+        };
         let ebpf = object::load(&settings)
             .map_err(|error| KernelError::Maps(Box::new(error), host.missing_capabilities.clone()))?;
         let memory = memory::MAPS.iter().map(|map| (map.name, map.bytes(&settings.sizing))).collect();
@@ -176,6 +181,13 @@ impl Kernel {
     #[must_use]
     pub const fn by_workload(&self) -> Option<ByWorkload> {
         self.by_workload
+    }
+
+    /// Whether this kernel has no such field.
+    #[must_use]
+    pub fn lacks(&self, symbol: &str) -> bool {
+        let field = self.fields.iter().find(|field| field.declaration.symbol == symbol);
+        field.is_some_and(|field| matches!(field.state, FieldState::Absent(_)))
     }
 
     /// Whether a hook is served at all.

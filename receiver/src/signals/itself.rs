@@ -6,6 +6,7 @@ use super::attributes::REASON;
 use crate::{
     kernel::{Kernel, plan::Status},
     telemetry::{AttributeKey, Attributes, Data, Delivery, Descriptor, Instrument, Metric, Point, UnixNanos, View},
+    workloads,
 };
 
 /// The name in the catalogue.
@@ -26,6 +27,13 @@ const REASONS: &[&str] = &[
     "unseen_raise",
     "unread",
     "recursion",
+    "unknown_cgroup",
+    "no_owner",
+    "storage_refused",
+    "change_unheard",
+    "no_room",
+    "scan_cut",
+    "question_refused",
     "snapshot_replaced",
     "point_rejected",
 ];
@@ -41,10 +49,10 @@ const fn key(key: &'static str, values: &'static [&'static str]) -> AttributeKey
 pub static LOST: Descriptor = Descriptor {
     name: "undercurrent.lost",
     unit: "{event}",
-    description: "Events that were seen but could not be measured, by reason.",
+    description: "Events that could not be measured, or whose workload could not be told, by reason.",
     instrument: Instrument::Counter,
     attributes: &[
-        key(SIGNAL, &["latency", "softirq_wait", "workload_cpu", "itself"]),
+        key(SIGNAL, &["latency", "softirq_wait", "workload_cpu", "workloads", "itself"]),
         key(REASON, REASONS),
         key("undercurrent.network.layer", &["of a packet"]),
         key("network.transport", &["of a packet"]),
@@ -77,7 +85,10 @@ static MAP_MEMORY: Descriptor = Descriptor {
     unit: "By",
     description: "Kernel memory of the maps whose size depends on the machine and the settings.",
     instrument: Instrument::UpDownCounter,
-    attributes: &[key(MAP, &["LATENCY", "WORKLOAD_LATENCY", "SOFTIRQ", "OWNERS", "SOCKETS", "OWNER_LOSSES", "CGROUPS"])],
+    attributes: &[key(
+        MAP,
+        &["LATENCY", "WORKLOAD_LATENCY", "SOFTIRQ", "OWNERS", "SOCKETS", "OWNER_LOSSES", "CGROUPS"],
+    )],
     view: View::Hidden,
 };
 
@@ -176,6 +187,7 @@ impl Itself {
         kernel: &Kernel,
         collect: Option<Duration>,
         outputs: &[(&'static str, Delivery)],
+        unattributed: &[workloads::Loss],
     ) -> Vec<Metric> {
         let one = |descriptor, data: Option<Data>| Metric {
             descriptor,
@@ -185,6 +197,7 @@ impl Itself {
             self.hooks(kernel),
             self.memory(kernel),
             self.missed(kernel),
+            self.unattributed(unattributed),
             one(&COLLECT_DURATION, collect.map(|duration| Data::Double(duration.as_secs_f64()))),
         ];
         metrics.extend(self.deliveries(outputs));
@@ -223,6 +236,12 @@ impl Itself {
             lost(NAME, "recursion", Attributes::new().with(HOOK, outcome.hook), missed, self.start)
         });
         Metric { descriptor: &LOST, points: points.collect() }
+    }
+
+    fn unattributed(&self, losses: &[workloads::Loss]) -> Metric {
+        let point =
+            |(reason, count): &workloads::Loss| lost(workloads::NAME, reason, Attributes::new(), *count, self.start);
+        Metric { descriptor: &LOST, points: losses.iter().map(point).collect() }
     }
 
     fn deliveries(&self, outputs: &[(&'static str, Delivery)]) -> [Metric; 4] {

@@ -232,7 +232,7 @@ impl Live {
             ("change_unheard", unheard),
             ("no_room", counts.no_room),
             ("scan_cut", self.left_out),
-            ("question_refused", self.directory.statistics().queue_full()),
+            ("question_refused", self.directory.statistics().queue_full),
         ];
         of_programs.chain(others).collect()
     }

@@ -11,6 +11,7 @@ mod registry;
 mod resource;
 mod runtime;
 mod slots;
+mod status;
 mod table;
 #[cfg(test)]
 pub mod testing;
@@ -20,11 +21,12 @@ mod young;
 use std::sync::Arc;
 
 pub use cgroup::{CgroupId, CgroupPath};
-pub use hierarchy::{Cgroup, Hierarchy, Limits, Mounts, NoAccounting, Scan, UsageError, Version, netns_of};
 pub use environ::{EnvironError, Service};
+pub use hierarchy::{Cgroup, Hierarchy, Limits, Mounts, NoAccounting, Scan, UsageError, Version, netns_of};
 pub use identity::{ContainerId, Identity, PodUid, Runtime, identify};
 pub use metadata::{Metadata, PodMetadata};
 pub use runtime::Directory;
+pub use status::{NAME, status};
 pub use undercurrent_ebpf::abi::workload::Slot;
 pub use workload::{Stage, Workload};
 
@@ -170,6 +172,7 @@ impl Workloads {
     /// These workloads, for tests.
     #[cfg(test)]
     pub fn of(workloads: Vec<Workload>) -> Self {
-        Self { registry: Registry::of(workloads), ..Self::default() }
+        let start = workloads.first().map_or(UnixNanos(0), |workload| workload.start);
+        Self { registry: Registry::of(workloads), start, ..Self::default() }
     }
 }

@@ -22,8 +22,12 @@ pub struct Registry {
     /// By own cgroup; those that are gone until their slot is free.
     workloads: BTreeMap<CgroupId, Workload>,
     by_slot: HashMap<Slot, CgroupId>,
+    by_instance: HashMap<Instance, CgroupId>,
     counts: Counts,
 }
+
+/// What stays the same when a workload is started again.
+type Instance = (&'static str, Vec<u8>);
 
 /// A cgroup that is there.
 struct Member {
@@ -60,6 +64,7 @@ impl Registry {
             by_path: HashMap::new(),
             workloads: BTreeMap::new(),
             by_slot: HashMap::new(),
+            by_instance: HashMap::new(),
             counts: Counts::default(),
         }
     }
@@ -133,19 +138,41 @@ impl Registry {
         }
     }
 
+    /// Gives a workload its place: the one that it had before, where it is started again before that is free, since
+    /// whoever receives its series knows them by its resource alone.
     fn admit(&mut self, id: CgroupId, path: CgroupPath, identity: Identity, now: UnixNanos) {
+        // Another cgroup with the same path has gone without a word.
+        if let Some(before) = self.by_path.get(&path).copied() {
+            self.vanished(before);
+        }
+        let instance = instance(&identity, &path);
+        if let Some(known) = self.by_instance.get(&instance).copied() {
+            match self.workloads.get(&known).map(|workload| workload.stage) {
+                // Two cgroups of one workload.
+                Some(Stage::Present) => self.join(id, path, Some(known)),
+                _ => self.resume(known, id, path, instance),
+            }
+            return;
+        }
+        self.by_instance.insert(instance, id);
         let slot = self.slots.take().unwrap_or(Slot::OVERFLOW);
         if slot == Slot::OVERFLOW {
             self.counts.folded += 1;
         } else {
             self.by_slot.insert(slot, id);
         }
-        // Another cgroup with the same path has gone without a word.
-        if let Some(before) = self.by_path.insert(path.clone(), id) {
-            self.vanished(before);
-            self.by_path.insert(path.clone(), id);
-        }
+        self.by_path.insert(path.clone(), id);
         self.workloads.insert(id, Workload::new(slot, identity, id, path.clone(), now));
+        self.join(id, path, Some(id));
+    }
+
+    fn resume(&mut self, before: CgroupId, id: CgroupId, path: CgroupPath, instance: Instance) {
+        let Some(mut workload) = self.workloads.remove(&before) else { return };
+        workload.resume(id, path.clone());
+        self.by_instance.insert(instance, id);
+        self.by_slot.insert(workload.slot, id);
+        self.by_path.insert(path.clone(), id);
+        self.workloads.insert(id, workload);
         self.join(id, path, Some(id));
     }
 
@@ -180,6 +207,7 @@ impl Registry {
             self.owners.remove(NAMESPACE | u64::from(inode));
         }
         if workload.slot == Slot::OVERFLOW {
+            self.by_instance.remove(&instance(&workload.identity, &workload.path));
             self.workloads.remove(&id);
         }
     }
@@ -196,7 +224,9 @@ impl Registry {
     /// A workload is in a network namespace of its own. The first that is found in a namespace owns it.
     pub fn in_namespace(&mut self, id: CgroupId, inode: u32) {
         let taken = self.workloads.values().any(|workload| workload.namespace == Some(inode));
-        let Some(workload) = self.workloads.get_mut(&id).filter(|workload| workload.stage == Stage::Present) else { return };
+        let Some(workload) = self.workloads.get_mut(&id).filter(|workload| workload.stage == Stage::Present) else {
+            return;
+        };
         if taken || workload.namespace == Some(inode) {
             return;
         }
@@ -235,7 +265,9 @@ impl Registry {
             }
         }
         for (id, slot) in over {
-            self.workloads.remove(&id);
+            if let Some(workload) = self.workloads.remove(&id) {
+                self.by_instance.remove(&instance(&workload.identity, &workload.path));
+            }
             self.by_slot.remove(&slot);
             self.slots.give_back(slot);
         }
@@ -256,6 +288,11 @@ impl Registry {
     pub fn rested(&mut self) -> Vec<Slot> {
         self.slots.rested()
     }
+}
+
+fn instance(identity: &Identity, path: &CgroupPath) -> Instance {
+    let (kind, name) = identity.instance(path);
+    (kind, name.to_vec())
 }
 
 #[cfg(test)]

@@ -120,13 +120,8 @@ impl Builder {
     }
 
     fn instance(&mut self, host: &Attributes, identity: &Identity, path: &CgroupPath) {
-        match identity {
-            Identity::Container { id, runtime, .. } if !runtime.is_some_and(|runtime| runtime.identifies_by_name()) => {
-                self.name_instance(host, "container", id.0.as_bytes());
-            }
-            Identity::Pod(uid) => self.name_instance(host, "pod", uid.0.as_bytes()),
-            _ => self.name_instance(host, "cgroup", path.as_bytes()),
-        }
+        let (kind, name) = identity.instance(path);
+        self.name_instance(host, kind, name);
     }
 
     fn name_instance(&mut self, host: &Attributes, kind: &str, name: &[u8]) {

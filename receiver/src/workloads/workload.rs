@@ -62,6 +62,14 @@ impl Workload {
         }
     }
 
+    /// It is there again, in another cgroup, and counts on.
+    pub fn resume(&mut self, cgroup: CgroupId, path: CgroupPath) {
+        self.cgroup = cgroup;
+        self.path = path;
+        self.stage = Stage::Present;
+        self.namespace = None;
+    }
+
     /// Says all that is known of it by now.
     pub fn describe(&mut self, node: &Attributes) {
         let said = if self.slot == Slot::OVERFLOW {

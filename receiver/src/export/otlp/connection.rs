@@ -28,7 +28,7 @@ fn endpoint(settings: &Settings) -> Result<Endpoint, SettingsError> {
     };
     secure.map_err(|error| SettingsError::Tls {
         endpoint: settings.endpoint.to_string(),
-        problem: super::failure::chain(&error),
+        problem: crate::causes::chain(&error),
         cure: if settings.authority.is_none() {
             "install the system's CA certificates, or name the collector's in OTEL_EXPORTER_OTLP_CERTIFICATE"
         } else {

@@ -1,9 +1,11 @@
 //! What an answer other than success means, by the OTLP specification.
 
-use std::{error::Error, fmt, time::Duration};
+use std::{error::Error as _, fmt, time::Duration};
 
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
+
+use crate::causes::chain;
 
 /// What to do after a failed try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,18 +111,4 @@ fn explain(status: &Status) -> String {
         None if message.is_empty() => "no message".to_owned(),
         None => message.to_owned(),
     }
-}
-
-/// An error and its causes on one line, each said once: libraries repeat the cause in their own message.
-pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let next = error.to_string();
-        if !text.contains(&next) {
-            text = format!("{text}: {next}");
-        }
-        cause = error.source();
-    }
-    text
 }

@@ -169,8 +169,8 @@ fn what_cannot_be_read_is_counted() {
     std::fs::create_dir_all(folder.path().join("there")).unwrap();
     let hierarchy = hierarchy.moved(folder.path());
     let id = hierarchy.id(&path).unwrap();
-    let workload = Workload::new(Slot::FIRST, Identity::Cgroup, id, path.clone(), START);
-    let gone = Workload::new(Slot(3), Identity::Cgroup, CgroupId(1), path, START);
+    let workload = Workload::new(Slot::FIRST, Identity::Cgroup, id, path, START);
+    let gone = Workload::new(Slot(3), Identity::Cgroup, CgroupId(1), workload.path.clone(), START);
     let workloads = Workloads::of(vec![workload, gone]);
     let mut signal = WorkloadCpu::new(hierarchy, &workloads, START).unwrap();
     assert_eq!(totals(&mut signal, &workloads).into_keys().collect::<Vec<_>>(), [0]);

@@ -90,6 +90,22 @@ pub enum Identity {
     Cgroup,
 }
 
+impl Identity {
+    /// What tells it from everything else on the host that is or was, and stays the same when it is started again: a kind
+    /// and a name. `path` is its own cgroup's. Containers that are known by a name go by their path, since others may bear
+    /// it.
+    #[must_use]
+    pub fn instance<'a>(&'a self, path: &'a CgroupPath) -> (&'static str, &'a [u8]) {
+        match self {
+            Self::Container { id, runtime, .. } if !runtime.is_some_and(Runtime::identifies_by_name) => {
+                ("container", id.0.as_bytes())
+            }
+            Self::Pod(uid) => ("pod", uid.0.as_bytes()),
+            _ => ("cgroup", path.as_bytes()),
+        }
+    }
+}
+
 /// The workload that a cgroup belongs to, and how many of its path's names lead to that workload's own cgroup; `None`
 /// where it belongs to the node alone.
 ///

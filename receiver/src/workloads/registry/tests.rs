@@ -66,6 +66,7 @@ impl World {
             match workload.stage {
                 Stage::Expiring(_) if arrives => {
                     if let Some(total) = self.collected.remove(&key) {
+                        // A series that goes on after its end begins no new sum.
                         self.ended.insert(key, total);
                     }
                 }
@@ -75,7 +76,10 @@ impl World {
         }
         self.registry.taken(time);
         if arrives {
-            self.collected.extend(series);
+            for (key, total) in series {
+                self.ended.remove(&key);
+                self.collected.insert(key, total);
+            }
             self.registry.delivered(time);
         }
     }
@@ -157,6 +161,22 @@ fn admission_is_first_come_and_sticky() {
 }
 
 #[test]
+fn who_is_started_again_counts_on_in_the_same_slot() {
+    let mut world = World::new(4);
+    appear(&mut world, 2, "/a");
+    let start = world.registry.get(CgroupId(2)).map(|workload| workload.start);
+    world.event(2);
+    world.registry.vanished(CgroupId(2));
+    world.tick(true);
+    appear(&mut world, 9, "/a");
+    world.event(9);
+    let again = world.registry.get(CgroupId(9)).expect("it is there");
+    assert_eq!((again.slot, Some(again.start), again.stage), (Slot(2), start, Stage::Present));
+    assert_eq!(world.registry.iter().count(), 1, "one series has one workload");
+    assert_eq!(world.cells.get(&Slot(2)), Some(&2));
+}
+
+#[test]
 fn a_slot_is_not_free_while_nobody_delivers() {
     let mut world = World::new(1);
     appear(&mut world, 2, "/a");
@@ -183,8 +203,9 @@ fn a_scan_finds_what_was_missed_and_misses_what_has_gone() {
     let new = world.registry.reconcile(vec![cgroup(1, "/"), cgroup(6, "/lost"), cgroup(7, "/lost/child")], now);
     assert_eq!(new, [CgroupId(6)]);
     let again = world.registry.reconcile(vec![cgroup(1, "/"), cgroup(8, "/lost")], now);
-    assert_eq!(again, [CgroupId(8)], "the same path, made anew, is another workload");
-    assert_eq!(world.registry.get(CgroupId(6)).map(|workload| workload.stage), Some(Stage::Gone));
+    assert_eq!(again, [CgroupId(8)], "the same path, made anew, is the same workload");
+    assert_eq!(world.registry.get(CgroupId(6)).map(|workload| workload.stage), None);
+    assert_eq!(world.registry.get(CgroupId(8)).map(|workload| workload.stage), Some(Stage::Present));
 }
 
 #[test]

@@ -24,14 +24,15 @@ macro_rules! kernels {
 }
 
 /// The kernels of the fixtures, oldest first.
-pub(in crate::kernel) const KERNELS: [Kernel; 5] = kernels!["5.10", "6.1", "6.12", "6.18", "7.3"];
+pub(in crate::kernel) const KERNELS: [Kernel; 5] = kernels!["5.10", "6.1", "6.12", "6.18", "7.2"];
 
 /// What the programs attach to, as far as the fixtures keep it.
-const FUNCTIONS: [&str; 10] = [
+const FUNCTIONS: [&str; 11] = [
     "__udp_enqueue_schedule_skb",
     "ip6_rcv_core",
     "ip_rcv_core",
     "skb_consume_udp",
+    "sock_recvmsg",
     "tcp_queue_rcv",
     "tcp_recv_timestamp",
     "tcp_v4_rcv",
@@ -39,7 +40,15 @@ const FUNCTIONS: [&str; 10] = [
     "udp_rcv",
     "udpv6_rcv",
 ];
-const TRACEPOINTS: [&str; 4] = ["skb_copy_datagram_iovec", "softirq_entry", "softirq_exit", "softirq_raise"];
+const TRACEPOINTS: [&str; 7] = [
+    "cgroup_mkdir",
+    "cgroup_rename",
+    "cgroup_rmdir",
+    "skb_copy_datagram_iovec",
+    "softirq_entry",
+    "softirq_exit",
+    "softirq_raise",
+];
 
 fn targets() -> Vec<Target<'static>> {
     FUNCTIONS.map(Target::Function).into_iter().chain(TRACEPOINTS.map(Target::Tracepoint)).collect()

@@ -14,6 +14,21 @@ use super::{
 /// The structs that the fixtures keep, with all that they hold but not what they point to.
 const STRUCTS: [&str; 3] = ["sk_buff", "sock", "scm_timestamping_internal"];
 
+/// Structs of which the fixtures keep some members alone.
+const PARTS: [(&str, &[&str]); 9] = [
+    ("cgroup", &["kn", "root"]),
+    ("cgroup_root", &["hierarchy_id"]),
+    ("cgroup_subsys_state", &["cgroup"]),
+    ("css_set", &["subsys"]),
+    ("kernfs_node", &["id"]),
+    ("net", &["ns"]),
+    ("net_device", &["nd_net"]),
+    ("socket", &["sk"]),
+    ("task_struct", &["cgroups"]),
+];
+/// The enumerations that the fixtures keep with their values.
+const ENUMERATIONS: [&str; 1] = ["cgroup_subsys_id"];
+
 struct Reduction<'b, 'a> {
     from: &'b Btf<'a>,
     to: Builder,
@@ -46,8 +61,11 @@ impl Reduction<'_, '_> {
                 self.to.add(kind, "", false, 0, 0, &[element.0, index.0, word(8)])
             }
             Kind::Struct | Kind::Union => {
-                let members: Vec<u32> = (0..record.rest.len())
-                    .step_by(12)
+                let parts = PARTS.iter().find(|(of, _)| *of == name).map(|(_, parts)| *parts);
+                let kept = |at: &usize| parts.is_none_or(|parts| parts.contains(&self.string(word(*at))));
+                let kept: Vec<usize> = (0..record.rest.len()).step_by(12).filter(kept).collect();
+                let members: Vec<u32> = kept
+                    .into_iter()
                     .flat_map(|at| [self.copy_string(word(at)), self.copy(TypeId(word(at + 4))).0, word(at + 8)])
                     .collect();
                 self.to.add(kind, &name, record.flag, members.len() / 3, record.size_or_type, &members)
@@ -68,7 +86,12 @@ impl Reduction<'_, '_> {
                 let target = self.copy(TypeId(record.size_or_type));
                 self.to.add(kind, &name, record.flag, 0, target.0, &[])
             }
-            // Without their values: only sizes matter here.
+            Kind::Enum if ENUMERATIONS.contains(&name.as_str()) => {
+                let values = (0..record.rest.len()).step_by(8);
+                let values: Vec<u32> = values.flat_map(|at| [self.copy_string(word(at)), word(at + 4)]).collect();
+                self.to.add(kind, &name, record.flag, values.len() / 2, record.size_or_type, &values)
+            }
+            // Without their values: of the others only sizes matter.
             Kind::Enum | Kind::Enum64 | Kind::Float | Kind::Forward => {
                 self.to.add(kind, &name, record.flag, 0, record.size_or_type, &[])
             }
@@ -101,9 +124,13 @@ impl Reduction<'_, '_> {
         String::from_utf8(self.from.string(record).expect("a sound name").to_vec()).expect("a name in ASCII")
     }
 
+    fn string(&self, offset: u32) -> &str {
+        str::from_utf8(self.from.string_at(offset).expect("a sound name")).expect("a name in ASCII")
+    }
+
     fn copy_string(&mut self, offset: u32) -> u32 {
-        let string = self.from.string_at(offset).expect("a sound name");
-        self.to.string(str::from_utf8(string).expect("a name in ASCII"))
+        let string = self.string(offset).to_owned();
+        self.to.string(&string)
     }
 }
 
@@ -113,7 +140,9 @@ pub fn reduce(from: &Btf<'_>) -> Vec<u8> {
     let tracepoints = TRACEPOINTS.map(tracepoint_type);
     let roots = STRUCTS
         .iter()
+        .chain(PARTS.iter().map(|(name, _)| name))
         .map(|name| (*name, Kind::Struct))
+        .chain(ENUMERATIONS.iter().map(|name| (*name, Kind::Enum)))
         .chain(FUNCTIONS.iter().map(|name| (*name, Kind::Function)))
         .chain(tracepoints.iter().map(|name| (name.as_str(), Kind::Typedef)));
     for (name, kind) in roots {
@@ -139,6 +168,11 @@ fn a_reduced_kernel_answers_as_the_whole_one() {
                     "{name}.{member} on {release}"
                 );
             }
+        }
+        for (name, member) in PARTS.iter().flat_map(|(name, members)| members.iter().map(move |member| (name, member)))
+        {
+            let place = |btf: &Btf<'_>| btf.member(name, member).expect("a member of both").extent;
+            assert_eq!(place(&reduced), place(&whole), "{name}.{member} on {release}");
         }
         for name in FUNCTIONS {
             let parameters = |btf: &Btf<'_>| format!("{:?}", btf.function(name).map(|function| function.parameters));

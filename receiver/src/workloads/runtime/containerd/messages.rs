@@ -1,0 +1,49 @@
+//! What is read of the messages of containerd's API, `containerd.services` in containerd/containerd: field numbers are
+//! those files', fields without use here (a container's whole specification among them) are skipped by the decoder.
+//! Crates that generate them all need a protobuf compiler wherever the sidecar is built.
+
+use std::collections::BTreeMap;
+
+use prost::Message;
+
+pub const LIST_NAMESPACES: &str = "/containerd.services.namespaces.v1.Namespaces/List";
+pub const GET_CONTAINER: &str = "/containerd.services.containers.v1.Containers/Get";
+/// The header that says in which namespace a container is looked for.
+pub const NAMESPACE: &str = "containerd-namespace";
+
+#[derive(Clone, PartialEq, Message)]
+pub struct ListNamespacesRequest {}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct ListNamespacesResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub namespaces: Vec<Namespace>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct Namespace {
+    #[prost(string, tag = "1")]
+    pub name: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct GetContainerRequest {
+    #[prost(string, tag = "1")]
+    pub id: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct GetContainerResponse {
+    #[prost(message, optional, tag = "1")]
+    pub container: Option<Container>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct Container {
+    #[prost(string, tag = "1")]
+    pub id: String,
+    #[prost(btree_map = "string, string", tag = "2")]
+    pub labels: BTreeMap<String, String>,
+    #[prost(string, tag = "3")]
+    pub image: String,
+}

@@ -1,0 +1,72 @@
+//! containerd's own API, for containers that CRI does not know: those of nerdctl and ctr.
+
+pub(super) mod messages;
+
+use std::path::Path;
+
+use tonic::{Request, metadata::AsciiMetadataValue};
+
+use self::messages::{
+    Container, GET_CONTAINER, GetContainerRequest, GetContainerResponse, LIST_NAMESPACES, ListNamespacesRequest,
+    ListNamespacesResponse, NAMESPACE,
+};
+use super::{
+    failure::{Failure, Reason},
+    grpc::Socket,
+    image::Image,
+    pod,
+};
+use crate::workloads::{ContainerId, Metadata};
+
+/// Docker's namespace, whose containers have neither names nor images here: Docker itself has them.
+const DOCKER: &str = "moby";
+/// The most namespaces that are looked through.
+const NAMESPACES: usize = 32;
+/// nerdctl's label for the name that people gave.
+const NAME: &str = "nerdctl/name";
+
+/// A client of one socket.
+pub(super) struct Containerd {
+    socket: Socket,
+}
+
+impl Containerd {
+    pub(super) fn new(path: &Path) -> Result<Self, Failure> {
+        Ok(Self { socket: Socket::new(path)? })
+    }
+
+    pub(super) async fn container(&self, id: &ContainerId) -> Result<Metadata, Failure> {
+        let request = Request::new(ListNamespacesRequest {});
+        let listed: ListNamespacesResponse = self.socket.call(LIST_NAMESPACES, request).await?;
+        let names = listed.namespaces.into_iter().map(|namespace| namespace.name);
+        for namespace in names.filter(|name| name != DOCKER).take(NAMESPACES) {
+            match self.get(id, &namespace).await {
+                Err(failure) if failure.reason == Reason::NotFound => {}
+                answer => return answer.map(metadata),
+            }
+        }
+        Err(Failure::new(Reason::NotFound, "in no namespace"))
+    }
+
+    async fn get(&self, id: &ContainerId, namespace: &str) -> Result<Container, Failure> {
+        let mut request = Request::new(GetContainerRequest { id: id.0.clone() });
+        let value = AsciiMetadataValue::try_from(namespace).map_err(|error| Failure::new(Reason::Malformed, error))?;
+        request.metadata_mut().insert(NAMESPACE, value);
+        let answer: GetContainerResponse = self.socket.call(GET_CONTAINER, request).await?;
+        match answer.container {
+            Some(container) if container.id == id.0 => Ok(container),
+            other => Err(Failure::another(&id.0, &other.unwrap_or_default().id)),
+        }
+    }
+}
+
+fn metadata(container: Container) -> Metadata {
+    let image = Image::parse(&container.image, "");
+    Metadata {
+        name: container.labels.get(NAME).filter(|name| !name.is_empty()).cloned(),
+        image_name: image.name,
+        image_tags: image.tags,
+        pod: pod::from_labels(&container.labels),
+        labels: container.labels,
+    }
+}

@@ -1,0 +1,74 @@
+//! Docker's API, which Podman speaks too, on a Unix socket.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use bollard::{API_DEFAULT_VERSION, BollardRequest, Docker as Client, errors::Error, models::ContainerInspectResponse};
+use hyper::{
+    Response, Uri,
+    body::Incoming,
+    client::conn::http1,
+    header::{HOST, HeaderValue},
+};
+use hyper_util::rt::TokioIo;
+use tokio::{io::AsyncReadExt, net::UnixStream};
+
+use super::{failure::Failure, grpc::REPLY, image::Image, pod};
+use crate::workloads::{ContainerId, Metadata};
+
+/// The client wants a limit of its own. The one that matters is the caller's, which includes the body.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A client of one socket.
+pub(super) struct Docker {
+    client: Client,
+}
+
+impl Docker {
+    /// Connects for each question: they are few, and an engine that restarts leaves nothing stale.
+    pub(super) fn new(socket: &Path) -> Result<Self, Failure> {
+        let socket = socket.to_owned();
+        let transport = move |request| exchange(socket.clone(), request);
+        let (address, timeout) = (Some("http://localhost"), TIMEOUT.as_secs());
+        let client = Client::connect_with_custom_transport(transport, address, timeout, API_DEFAULT_VERSION)?;
+        Ok(Self { client })
+    }
+
+    pub(super) async fn container(&self, id: &ContainerId) -> Result<Metadata, Failure> {
+        let answer = self.client.inspect_container(&id.0, None).await?;
+        match answer.id.as_deref() {
+            Some(answered) if answered == id.0 => Ok(metadata(answer)),
+            answered => Err(Failure::another(&id.0, answered.unwrap_or_default())),
+        }
+    }
+}
+
+/// Sends a request on a connection of its own, which gives no more bytes than a reply may have.
+async fn exchange(socket: PathBuf, mut request: BollardRequest) -> Result<Response<Incoming>, Error> {
+    let (reader, writer) = UnixStream::connect(&socket).await?.into_split();
+    let stream = tokio::io::join(reader.take(REPLY as u64), writer);
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    // It ends with the request, answered or not.
+    tokio::spawn(connection);
+    request.headers_mut().insert(HOST, HeaderValue::from_static("localhost"));
+    if let Some(path) = request.uri().path_and_query().cloned() {
+        *request.uri_mut() = Uri::from(path);
+    }
+    Ok(sender.send_request(request).await?)
+}
+
+fn metadata(answer: ContainerInspectResponse) -> Metadata {
+    let name = answer.name.map(|name| name.strip_prefix('/').map(str::to_owned).unwrap_or(name));
+    let config = answer.config.unwrap_or_default();
+    let image = Image::parse(&config.image.unwrap_or_default(), &answer.image.unwrap_or_default());
+    let labels = config.labels.unwrap_or_default().into_iter().collect();
+    Metadata {
+        name: name.filter(|name| !name.is_empty()),
+        image_name: image.name,
+        image_tags: image.tags,
+        pod: pod::from_labels(&labels),
+        labels,
+    }
+}

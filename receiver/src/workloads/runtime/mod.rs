@@ -1,0 +1,23 @@
+//! Names, images and labels of containers, from the API of the runtime that made them, or from Kubernetes. Asked off the
+//! tick: every call, queue and reply is bounded, and what is not answered is named.
+
+mod bounds;
+mod containerd;
+mod cri;
+mod directory;
+mod docker;
+mod failure;
+mod grpc;
+mod image;
+mod kubernetes;
+mod pod;
+mod sockets;
+mod source;
+mod sources;
+mod statistics;
+#[cfg(test)]
+mod tests;
+
+pub use directory::{Answer, Directory, Unknown};
+pub use failure::Reason;
+pub use statistics::Statistics;

@@ -1,0 +1,67 @@
+//! Pods, by the labels that the kubelet gives every container it starts, whatever the runtime.
+
+use std::collections::BTreeMap;
+
+use crate::workloads::PodMetadata;
+
+const NAME: &str = "io.kubernetes.pod.name";
+const NAMESPACE: &str = "io.kubernetes.pod.namespace";
+const UID: &str = "io.kubernetes.pod.uid";
+const CONTAINER: &str = "io.kubernetes.container.name";
+/// What cri-dockerd calls a pod's sandbox in the place of a container's name.
+const SANDBOX: &str = "POD";
+/// Where the kubelet has a pod from: `api`, or `file` or `http` of a static pod.
+const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
+
+/// The place in a pod that a container's labels tell of; `None` where it is in none.
+pub(super) fn from_labels(labels: &BTreeMap<String, String>) -> Option<PodMetadata> {
+    let label = |key: &str| labels.get(key).filter(|value| !value.is_empty()).cloned();
+    let (uid, name, namespace) = (label(UID), label(NAME), label(NAMESPACE));
+    if uid.is_none() && name.is_none() {
+        return None;
+    }
+    let container = label(CONTAINER).filter(|name| name != SANDBOX);
+    Some(PodMetadata { uid, name, namespace, container, ..PodMetadata::default() })
+}
+
+/// Takes what the kubelet added out of a pod's labels, and a uid that the API server does not have: static pods are
+/// known there by another.
+pub(super) fn as_the_api_server_has_it(pod: &mut PodMetadata) {
+    pod.labels.retain(|key, _| !matches!(key.as_str(), NAME | NAMESPACE | UID));
+    if pod.annotations.get(CONFIG_SOURCE).is_some_and(|source| source != "api") {
+        pod.uid = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
+        entries.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn the_kubelets_labels_tell_the_pod() {
+        let labels = map(&[(NAME, "web-0"), (NAMESPACE, "shop"), (UID, "u"), (CONTAINER, "nginx"), ("other", "x")]);
+        let pod = from_labels(&labels).expect("a pod");
+        assert_eq!((pod.name.as_deref(), pod.namespace.as_deref()), (Some("web-0"), Some("shop")));
+        assert_eq!((pod.uid.as_deref(), pod.container.as_deref()), (Some("u"), Some("nginx")));
+        assert_eq!(from_labels(&map(&[(NAME, "web-0"), (CONTAINER, SANDBOX)])).expect("a pod").container, None);
+        assert_eq!(from_labels(&map(&[(CONTAINER, "nginx"), (UID, "")])), None);
+    }
+
+    #[test]
+    fn a_static_pod_has_another_uid_at_the_api_server() {
+        let pod = |source: &str| {
+            let annotations = map(&[(CONFIG_SOURCE, source)]);
+            let labels = map(&[(NAME, "etcd"), ("tier", "control-plane")]);
+            let mut pod = PodMetadata { uid: Some("u".to_owned()), annotations, labels, ..PodMetadata::default() };
+            as_the_api_server_has_it(&mut pod);
+            pod
+        };
+        assert_eq!(pod("file").uid, None);
+        assert_eq!(pod("api").uid.as_deref(), Some("u"));
+        assert_eq!(pod("api").labels, map(&[("tier", "control-plane")]));
+    }
+}

@@ -1,0 +1,41 @@
+//! How well measurements are told apart on this host.
+
+use crate::{
+    config::Workloads as Settings,
+    kernel::{Kernel, hooks, plan::Status},
+    signals::SignalStatus,
+};
+
+/// The name in status, logs and losses.
+pub const NAME: &str = "workloads";
+
+/// How well it works, and what keeps it from being whole.
+#[must_use]
+pub fn status(settings: &Settings, kernel: &Kernel) -> SignalStatus {
+    let of = |status, reasons| SignalStatus { signal: NAME, status, enabled: settings.enabled, reasons };
+    if !settings.enabled {
+        return of(Status::Absent, vec!["switched off by the configuration".to_owned()]);
+    }
+    let Some(hierarchy) = kernel.host().hierarchy.as_ref().filter(|_| kernel.by_workload().is_some()) else {
+        let cure = "no cgroups are mounted here: give the sidecar the host's /sys/fs/cgroup".to_owned();
+        return of(Status::Absent, vec![cure]);
+    };
+    let mut reasons: Vec<String> = hierarchy.partial().into_iter().collect();
+    let outcomes = kernel.outcomes().iter().filter(|outcome| outcome.status == Status::Absent);
+    let absent = outcomes.filter_map(|outcome| missing(outcome.hook)).map(str::to_owned);
+    reasons.extend(absent);
+    if kernel.lacks("sock.sk_cgrp_data.cgroup") {
+        reasons.push("before Linux 5.15 nothing that is enqueued has an owner until it is read".to_owned());
+    }
+    of(if reasons.is_empty() { Status::Whole } else { Status::Degraded }, reasons)
+}
+
+/// What goes without a hook.
+fn missing(hook: &str) -> Option<&'static str> {
+    let without = [
+        (&hooks::SOCKET_READER, "a socket that somebody else reads stays its creator's"),
+        (&hooks::SOCKET_CREATOR, "a socket belongs to nobody until it is read"),
+        (&hooks::CGROUP_CHANGE, "cgroups that come and go are looked for every second"),
+    ];
+    without.into_iter().find(|(known, _)| known.name == hook).map(|(_, without)| without)
+}
