@@ -49,6 +49,10 @@ pub fn assert_read(seen: &Seen, transport: Transport, expected: &[(&Group, usize
     }
     let of = |group: &Group| seen.of(group, "socket_read", transport);
     let sum: f64 = expected.iter().map(|(group, _)| of(group)).sum();
+    if !seen.keeps_readers() && sum == 0.0 {
+        // On cgroup v1 those kernels do not say whose a task is either.
+        return;
+    }
     assert_eq!(sum, expected.iter().map(|(_, reads)| reads).sum::<usize>() as f64, "reads of all");
     for (group, reads) in expected {
         eprintln!("socket_read {}: {} of {}", transport.name(), of(group), group.path.display());
