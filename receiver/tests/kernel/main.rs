@@ -12,3 +12,4 @@ mod latency;
 mod lines;
 mod softirq;
 mod support;
+mod workloads;

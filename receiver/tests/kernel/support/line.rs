@@ -10,6 +10,9 @@ use opentelemetry_proto::tonic::{
     },
 };
 
+/// `FLAG_NO_RECORDED_VALUE` of the protocol.
+const NO_RECORDED_VALUE: u32 = 1;
+
 /// Attributes as text.
 pub type Attributes = BTreeMap<String, String>;
 
@@ -22,11 +25,15 @@ pub enum Value {
     Number(f64),
     /// A histogram.
     Histogram(Box<ExponentialHistogramDataPoint>),
+    /// Nothing, and no more to come.
+    Over,
 }
 
 /// A point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
+    /// What is said of whom the point belongs to.
+    pub resource: Attributes,
     pub metric: String,
     pub attributes: Attributes,
     pub start: u64,
@@ -43,18 +50,18 @@ pub struct Line {
 
 impl Line {
     /// Reads a line, which must be one valid request whose points are all of one time.
-    pub fn parse(text: &str) -> Self {
+    pub fn parse(line: &str) -> Self {
         let request: ExportMetricsServiceRequest =
-            serde_json::from_str(text).unwrap_or_else(|error| panic!("no OTLP/JSON request: {error}: {text}"));
-        let metrics = request.resource_metrics.into_iter().flat_map(|resource| resource.scope_metrics);
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("no OTLP/JSON request: {error}: {line}"));
         let (mut times, mut points) = (BTreeSet::new(), Vec::new());
-        for metric in metrics.flat_map(|scope| scope.metrics) {
-            for (time, point) in points_of(metric) {
+        for of in request.resource_metrics {
+            let resource = text(of.resource.unwrap_or_default().attributes);
+            for (time, point) in of.scope_metrics.into_iter().flat_map(|scope| scope.metrics).flat_map(points_of) {
                 times.insert(time);
-                points.push(point);
+                points.push(Point { resource: resource.clone(), ..point });
             }
         }
-        assert_eq!(times.len(), 1, "one timestamp a line: {text}");
+        assert_eq!(times.len(), 1, "one timestamp a line: {line}");
         Self { time: times.into_iter().next().unwrap(), points }
     }
 
@@ -64,24 +71,38 @@ impl Line {
         self.points.iter().filter(move |point| point.metric == metric && attributes.iter().all(|of| has(point, of)))
     }
 
-    /// The sum of counters, or of histograms' counts; zero where there is no such point.
+    /// The sum of counters, or of histograms' counts, over all resources; zero where there is no such point.
     pub fn total(&self, metric: &str, attributes: &[(&str, &str)]) -> f64 {
-        let number = |point: &Point| match &point.value {
+        self.find(metric, attributes).map(Point::amount).sum()
+    }
+}
+
+impl Point {
+    /// A counter, or a histogram's count.
+    pub fn amount(&self) -> f64 {
+        match &self.value {
             Value::Counter(number) | Value::Number(number) => *number,
             Value::Histogram(histogram) => histogram.count as f64,
-        };
-        self.find(metric, attributes).map(number).sum()
+            Value::Over => 0.0,
+        }
     }
 }
 
 fn points_of(metric: Metric) -> Vec<(u64, Point)> {
     let name = metric.name;
-    let point = |attributes, start, value| Point { metric: name.clone(), attributes: text(attributes), start, value };
+    let point = |attributes, flags: u32, start, value: &dyn Fn() -> Value| Point {
+        resource: Attributes::new(),
+        metric: name.clone(),
+        attributes: text(attributes),
+        start,
+        value: if flags & NO_RECORDED_VALUE == 0 { value() } else { Value::Over },
+    };
     let cumulative = AggregationTemporality::Cumulative as i32;
     match metric.data.unwrap_or_else(|| panic!("{name} has no data")) {
         Data::Gauge(gauge) => {
             let of = |n: NumberDataPoint| {
-                (n.time_unix_nano, point(n.attributes, n.start_time_unix_nano, Value::Number(number(n.value))))
+                let value = || Value::Number(number(n.value));
+                (n.time_unix_nano, point(n.attributes, n.flags, n.start_time_unix_nano, &value))
             };
             gauge.data_points.into_iter().map(of).collect()
         }
@@ -89,7 +110,8 @@ fn points_of(metric: Metric) -> Vec<(u64, Point)> {
             assert_eq!(sum.aggregation_temporality, cumulative, "{name}");
             let value = if sum.is_monotonic { Value::Counter } else { Value::Number };
             let of = |n: NumberDataPoint| {
-                (n.time_unix_nano, point(n.attributes, n.start_time_unix_nano, value(number(n.value))))
+                let value = || value(number(n.value));
+                (n.time_unix_nano, point(n.attributes, n.flags, n.start_time_unix_nano, &value))
             };
             sum.data_points.into_iter().map(of).collect()
         }
@@ -97,7 +119,8 @@ fn points_of(metric: Metric) -> Vec<(u64, Point)> {
             assert_eq!(histogram.aggregation_temporality, cumulative, "{name}");
             let of = |mut h: ExponentialHistogramDataPoint| {
                 let attributes = std::mem::take(&mut h.attributes);
-                (h.time_unix_nano, point(attributes, h.start_time_unix_nano, Value::Histogram(Box::new(h))))
+                let (time, start, flags) = (h.time_unix_nano, h.start_time_unix_nano, h.flags);
+                (time, point(attributes, flags, start, &|| Value::Histogram(Box::new(h.clone()))))
             };
             histogram.data_points.into_iter().map(of).collect()
         }
@@ -116,6 +139,8 @@ fn text(attributes: Vec<KeyValue>) -> Attributes {
     let value = |value: any_value::Value| match value {
         any_value::Value::StringValue(text) => text,
         any_value::Value::IntValue(number) => number.to_string(),
+        any_value::Value::BoolValue(truth) => truth.to_string(),
+        any_value::Value::ArrayValue(several) => format!("{:?}", several.values),
         other => panic!("an attribute of another kind: {other:?}"),
     };
     let pair = |attribute: KeyValue| (attribute.key, value(attribute.value.unwrap().value.unwrap()));
