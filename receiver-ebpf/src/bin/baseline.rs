@@ -45,7 +45,7 @@ empty! {
     #[btf_tracepoint(function = "softirq_entry")] softirq_entry(BtfTracePointContext) = 0;
     #[btf_tracepoint(function = "softirq_exit")] softirq_exit(BtfTracePointContext) = 0;
     #[btf_tracepoint(function = "sock_recv_length")] sock_recv_length(BtfTracePointContext) = 0;
-    #[fentry] sock_recvmsg(FEntryContext) = 0;
+    #[fexit] sock_recvmsg(FExitContext) = 0;
     #[cgroup_sock(sock_create)] socket_created(SockContext) = 1;
     #[btf_tracepoint(function = "cgroup_mkdir")] cgroup_mkdir(BtfTracePointContext) = 0;
     #[btf_tracepoint(function = "cgroup_rmdir")] cgroup_rmdir(BtfTracePointContext) = 0;

@@ -2,8 +2,8 @@
 
 use aya_ebpf::{
     EbpfContext as _,
-    macros::{btf_tracepoint, cgroup_sock, fentry},
-    programs::{BtfTracePointContext, FEntryContext, SockContext},
+    macros::{btf_tracepoint, cgroup_sock, fexit},
+    programs::{BtfTracePointContext, FExitContext, SockContext},
 };
 
 use crate::kernel::{
@@ -25,11 +25,16 @@ fn sock_recv_length(ctx: BtfTracePointContext) -> i32 {
     0
 }
 
-/// `int sock_recvmsg(struct socket *sock, struct msghdr *msg, int flags)`, 5.10 to 7.3: a read begins.
-#[fentry]
-fn sock_recvmsg(ctx: FEntryContext) -> i32 {
-    // SAFETY: argument 0 is the `socket`, which has its `sock`.
-    unsafe { read(SOCKET_SOCK.load(ctx.arg(0)) as *const u8) };
+/// `int sock_recvmsg(struct socket *sock, struct msghdr *msg, int flags)`, 5.10 to 7.3: a read ends. At its exit, since
+/// who waits in vain is no reader.
+#[fexit]
+fn sock_recvmsg(ctx: FExitContext) -> i32 {
+    // SAFETY: the word after the three arguments is the return value; `bpf_get_func_ret` would need 5.17.
+    let length = unsafe { *ctx.as_ptr().cast::<u64>().add(3) } as i32;
+    if length > 0 {
+        // SAFETY: argument 0 is the `socket`, which has its `sock`.
+        unsafe { read(SOCKET_SOCK.load(ctx.arg(0)) as *const u8) };
+    }
     0
 }
 

@@ -27,7 +27,7 @@ use super::{
 #[unsafe(link_section = ".rodata.flags")]
 static BY: u32 = ownership::OFF;
 
-/// Whether tracing programs may use what is kept with a socket (5.11 and later).
+/// Whether tracing programs may use what is kept with a socket, and follow the current task's fields (both since 5.11).
 #[unsafe(export_name = "owner.storage")]
 #[unsafe(link_section = ".rodata.flags")]
 static STORAGE: u32 = 0;
@@ -162,12 +162,15 @@ pub fn slot_of_socket(cookie: u64, owner: impl FnOnce() -> u64) -> Slot {
     settled(slot)
 }
 
-/// The cgroup that the current task belongs to.
+/// The cgroup that the current task belongs to; zero where programs cannot say.
 #[inline(always)]
 pub fn of_current() -> u64 {
     if by() == ownership::UNIFIED {
         // SAFETY: a helper without arguments.
         return unsafe { bpf_get_current_cgroup_id() };
+    }
+    if !storage() {
+        return 0;
     }
     // SAFETY: a helper without arguments.
     let task = unsafe { bpf_get_current_task_btf() } as *const u8;

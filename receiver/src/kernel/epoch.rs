@@ -25,7 +25,7 @@ impl Epoch {
     ///
     /// # Errors
     /// The kernel's refusal to write the map.
-    pub fn next(&mut self) -> Result<(), MapError> {
+    pub fn advance(&mut self) -> Result<(), MapError> {
         self.epoch += 1;
         if self.epoch >> cached::EPOCH != 0 {
             // Entries of the first epochs must not be there when these come again. Zero is no epoch's.

@@ -148,7 +148,10 @@ pub static SOCKET_READER: Hook = Hook {
     name: "socket_reader",
     reads_stamps: false,
     sees_traffic: true,
-    alternates: &[whole("tracepoint", &[tracepoint("sock_recv_length")]), whole("fentry", &[fentry("sock_recvmsg")])],
+    alternates: &[
+        whole("tracepoint", &[tracepoint("sock_recv_length")]),
+        whole("fexit", &[Program { symbol: "sock_recvmsg", attachment: Attachment::Fexit, target: "sock_recvmsg" }]),
+    ],
 };
 /// Somebody makes a socket, and owns it until it is read.
 pub static SOCKET_CREATOR: Hook = Hook {

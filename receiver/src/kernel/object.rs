@@ -50,7 +50,7 @@ pub struct Settings<'a> {
     pub fields: &'a [ResolvedField],
     /// How owners are found, where measurements are told apart by them.
     pub ownership: Option<Ownership>,
-    /// Whether tracing programs may use what is kept with a socket.
+    /// Whether tracing programs may use what is kept with a socket, and follow the current task's fields.
     pub socket_storage: bool,
     /// The kernel's number of `bpf_cast_to_kern_ctx`, where it has that.
     pub cast: Option<u32>,
@@ -85,7 +85,7 @@ pub fn load(settings: &Settings<'_>) -> Result<Ebpf, EbpfError> {
 }
 
 /// Every 32-bit global, by its symbol.
-fn words<'a>(settings: &'a Settings<'_>) -> Vec<(String, u32)> {
+fn words(settings: &Settings<'_>) -> Vec<(String, u32)> {
     let sizing = &settings.sizing;
     let layout = sizing.by_workload();
     let by = settings.ownership.map_or(ownership::OFF, Ownership::by);

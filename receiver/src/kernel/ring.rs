@@ -32,7 +32,7 @@ impl Ring {
     }
 
     /// Takes the next event; `None` where there is none, or where one has not the bytes of a `T`.
-    pub fn next<T: FromBytes + Immutable + KnownLayout>(&mut self) -> Option<T> {
+    pub fn take<T: FromBytes + Immutable + KnownLayout>(&mut self) -> Option<T> {
         let item = self.ring.get_mut().next()?;
         T::read_from_bytes(&item).ok()
     }

@@ -7,8 +7,10 @@ use tokio::time::Instant;
 use undercurrent_ebpf::abi::workload::{CgroupEvent, OWNER_LOSSES, OwnerCells, OwnerLoss, change};
 
 use super::{
-    Cgroup, CgroupId, CgroupPath, Directory, Hierarchy, Identity, Limits, Loss, Stage, netns_of, registry::Registry,
-    runtime::Answer, young::Young,
+    Cgroup, CgroupId, CgroupPath, Directory, Hierarchy, Identity, Limits, Loss, Stage, netns_of,
+    registry::Registry,
+    runtime::{Answer, Unknown},
+    young::Young,
 };
 use crate::{
     kernel::{Kernel, KernelError, epoch::Epoch, hooks, maps::ByCpu, ring::Ring},
@@ -98,7 +100,7 @@ impl Live {
     pub fn catch_up(&mut self, registry: &mut Registry) {
         let mut any = false;
         for _ in 0..BATCH {
-            let Some(event) = self.changes.as_mut().and_then(Ring::next::<CgroupEvent>) else { break };
+            let Some(event) = self.changes.as_mut().and_then(Ring::take::<CgroupEvent>) else { break };
             self.apply(&event, registry);
             any = true;
         }
@@ -109,7 +111,7 @@ impl Live {
 
     /// Has programs look up again what they have cached, so that nothing wrong lasts.
     pub fn renew(&mut self) {
-        if let Err(error) = self.epoch.next() {
+        if let Err(error) = self.epoch.advance() {
             tracing::warn!("programs go on with the slots that they have cached: {error}");
         }
     }
@@ -159,6 +161,7 @@ impl Live {
                     self.young.found(id);
                 }
                 self.renew();
+                self.ask_again(registry);
             }
             Err(error) => tracing::warn!("cannot walk {}: {error}", self.hierarchy.mount_point().display()),
         }
@@ -178,6 +181,16 @@ impl Live {
         workload.describe(&self.node);
         if let Identity::Container { id, runtime, .. } = &workload.identity {
             self.directory.ask(id.clone(), *runtime);
+        }
+    }
+
+    /// Asks again about containers that nobody could answer for, by now perhaps.
+    fn ask_again(&self, registry: &Registry) {
+        let present = registry.iter().filter(|workload| workload.stage == Stage::Present);
+        for workload in present.filter(|workload| workload.answer_pending()) {
+            if let Identity::Container { id, runtime, .. } = &workload.identity {
+                self.directory.ask(id.clone(), *runtime);
+            }
         }
     }
 
@@ -211,6 +224,8 @@ impl Live {
             Ok(metadata) => metadata,
             Err(unknown) => {
                 tracing::debug!(container = answer.container.0, "nothing more is known of a container: {unknown}");
+                let again = *unknown != Unknown::NotFound;
+                registry.iter_mut().for_each(|workload| workload.goes_without(&answer.container, again));
                 return;
             }
         };

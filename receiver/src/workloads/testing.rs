@@ -1,18 +1,21 @@
 //! Real cgroups for tests.
 
 use std::{
+    ffi::OsStr,
     fs, io,
+    os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::atomic::{AtomicUsize, Ordering},
-    time::{Duration, Instant},
 };
 
 use super::{CgroupPath, Hierarchy, Mounts};
 
+#[path = "../../tests/support/cgroups.rs"]
+mod cgroups;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
+use cgroups::{Group, remove};
 pub use support::skip;
 
 /// Every hierarchy of this machine that could be the one, whatever would be chosen.
@@ -25,7 +28,7 @@ pub fn hierarchies() -> Vec<Hierarchy> {
 
 /// A cgroup of a test's own in every tree of a hierarchy, with what the test makes below. It ends with the value.
 pub struct Tree {
-    roots: Vec<PathBuf>,
+    group: Group,
     /// Its path.
     pub path: CgroupPath,
 }
@@ -33,26 +36,14 @@ pub struct Tree {
 impl Tree {
     /// Makes it; `None`, said as the runner wants it, where that is not allowed.
     pub fn create(hierarchy: &Hierarchy) -> Option<Self> {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let name = format!("undercurrent-test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let tree = Self { roots: hierarchy.mount_points(), path: CgroupPath::new(name.as_bytes()) };
-        for root in tree.own() {
-            if let Err(error) = fs::create_dir(&root) {
-                skip(&format!("real cgroups: cannot make {}: {error}", root.display()));
-                return None;
-            }
-        }
-        Some(tree)
-    }
-
-    fn own(&self) -> Vec<PathBuf> {
-        self.directories(&self.path)
+        let made = Group::create(hierarchy.mount_points());
+        let group = made.inspect_err(|error| skip(&format!("real cgroups: {error}"))).ok()?;
+        let path = CgroupPath::new(group.path.as_os_str().as_bytes());
+        Some(Self { group, path })
     }
 
     fn directories(&self, path: &CgroupPath) -> Vec<PathBuf> {
-        use std::os::unix::ffi::OsStrExt as _;
-        let below = std::ffi::OsStr::from_bytes(&path.as_bytes()[1..]);
-        self.roots.iter().map(|root| root.join(below)).collect()
+        self.group.directories(Path::new(OsStr::from_bytes(path.as_bytes())))
     }
 
     /// Makes a cgroup below.
@@ -87,16 +78,6 @@ impl Tree {
     }
 }
 
-impl Drop for Tree {
-    fn drop(&mut self) {
-        for root in self.own() {
-            if let Err(error) = remove_tree(&root) {
-                eprintln!("{} stays behind: {error}", root.display());
-            }
-        }
-    }
-}
-
 /// A process that is busy.
 pub struct Burner(Child);
 
@@ -105,28 +86,4 @@ impl Drop for Burner {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// A process that has ended is in its cgroup until the kernel has let it go.
-fn remove(directory: &Path) -> io::Result<()> {
-    let start = Instant::now();
-    loop {
-        match fs::remove_dir(directory) {
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && start.elapsed() < Duration::from_secs(5) => {
-                std::thread::yield_now();
-            }
-            done => return done,
-        }
-    }
-}
-
-fn remove_tree(directory: &Path) -> io::Result<()> {
-    let mut all = vec![directory.to_owned()];
-    for n in 0.. {
-        let Some(directory) = all.get(n).cloned() else { break };
-        let below =
-            fs::read_dir(directory)?.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-        all.extend(below.map(|entry| entry.path()));
-    }
-    all.iter().rev().try_for_each(|directory| remove(directory))
 }

@@ -42,6 +42,8 @@ pub struct Workload {
     /// The network namespace that it has to itself, or shares with those that came later.
     pub namespace: Option<u32>,
     metadata: Option<Metadata>,
+    /// Whether somebody may answer for it when asked again.
+    ask_again: bool,
     service: Option<Service>,
 }
 
@@ -58,6 +60,7 @@ impl Workload {
             stage: Stage::Present,
             namespace: None,
             metadata: None,
+            ask_again: false,
             service: None,
         }
     }
@@ -97,6 +100,18 @@ impl Workload {
             // A process that has ended says nothing, and takes nothing back.
             _ => false,
         }
+    }
+
+    /// Nobody has answered for a container; `again` where that may change.
+    pub fn goes_without(&mut self, container: &ContainerId, again: bool) {
+        if matches!(&self.identity, Identity::Container { id, .. } if id == container) {
+            self.ask_again = again;
+        }
+    }
+
+    /// Whether nothing is known that somebody may know.
+    pub const fn answer_pending(&self) -> bool {
+        self.metadata.is_none() && self.ask_again
     }
 
     /// Takes over what is known of a container, where that is this one, or one in this pod; whether that is news.

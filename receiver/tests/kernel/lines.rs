@@ -6,7 +6,7 @@ use super::{
     latency::{Agreement, assert_agrees, seen},
     support::{
         counters::Received,
-        line::{Line, Value},
+        line::{Line, Point, Value},
         load::Load,
         sidecar::{BINARY, Sidecar, command},
         surroundings::{alone, often, patience, virtual_machine},
@@ -101,7 +101,7 @@ fn assert_invariants(lines: &[Line]) {
     assert!(lines.windows(2).all(|pair| pair[0].time < pair[1].time), "times go back");
     let mut before = BTreeMap::new();
     for point in lines.iter().flat_map(|line| &line.points) {
-        let series = (point.resource.get("service.instance.id"), &point.metric, &point.attributes);
+        let series = (instance(point), &point.metric, &point.attributes);
         let Some((start, value)) = before.insert(series, (point.start, &point.value)) else { continue };
         if !matches!(point.value, Value::Number(_)) {
             assert!(point.start > 0 && point.start == start, "the start moved: {point:?}");
@@ -110,10 +110,15 @@ fn assert_invariants(lines: &[Line]) {
     }
 }
 
+/// Whose a point is. What else is said of a workload may become more.
+fn instance(point: &Point) -> &str {
+    &point.resource["service.instance.id"]
+}
+
 fn assert_grew(before: &Value, now: &Value, metric: &str) {
     match (before, now) {
         (Value::Counter(before), Value::Counter(now)) => assert!(before <= now, "{metric} fell from {before} to {now}"),
-        (Value::Number(_), Value::Number(_)) | (_, Value::End) => {}
+        (Value::Number(_), Value::Number(_)) | (_, Value::Over) => {}
         (Value::Histogram(before), Value::Histogram(now)) => {
             let counts = |h: &opentelemetry_proto::tonic::metrics::v1::ExponentialHistogramDataPoint| {
                 let buckets = h.positive.clone().unwrap_or_default();

@@ -13,3 +13,4 @@ mod latency;
 mod lines;
 mod softirq;
 mod support;
+mod workloads;

@@ -115,6 +115,11 @@ impl<V> Point<V> {
     pub fn is_end(&self) -> bool {
         self.flags & 1 == 1
     }
+
+    fn head(&self) -> Point<()> {
+        let Self { start_time_unix_nano, time_unix_nano, flags, .. } = *self;
+        Point { attributes: self.attributes.clone(), start_time_unix_nano, time_unix_nano, flags, value: () }
+    }
 }
 
 /// A number, whole or not.
@@ -171,8 +176,17 @@ pub struct Buckets {
     pub bucket_counts: Vec<u64>,
 }
 
-/// Attributes by key, each value as the text or number that it is.
+/// Attributes by key, each value as the text or number that it is; of several, with a comma between.
 pub type Attributes = BTreeMap<String, String>;
+
+impl Metric {
+    /// Its points without what they measured.
+    pub fn heads(&self) -> impl Iterator<Item = Point<()>> {
+        let numbers = self.sum.iter().chain(&self.gauge).flat_map(|data| &data.data_points).map(Point::head);
+        let histograms = self.exponential_histogram.iter().flat_map(|data| &data.data_points).map(Point::head);
+        numbers.chain(histograms)
+    }
+}
 
 impl Request {
     /// Every complete line of a file; a last line without its end is still being written.
@@ -187,6 +201,11 @@ impl Request {
                     .with_context(|| format!("line {} of {} is no OTLP/JSON", index + 1, file.display()))
             })
             .collect()
+    }
+
+    /// When it was measured, in nanoseconds since 1970; `None` of one without points.
+    pub fn time(&self) -> Option<u64> {
+        self.metrics().flat_map(|(_, metric)| metric.heads()).next().map(|point| point.time_unix_nano)
     }
 
     /// Every metric with the resource it belongs to.
@@ -218,20 +237,28 @@ fn attributes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Attributes, 
     #[derive(Deserialize)]
     struct Attribute {
         key: String,
-        value: BTreeMap<String, Value>,
+        value: Value,
     }
     let list = Vec::<Attribute>::deserialize(deserializer)?;
-    let text = |value: BTreeMap<String, Value>| match value.into_values().next() {
-        Some(Value::String(text)) => text,
-        Some(other) => other.to_string(),
-        None => String::new(),
-    };
     let keys = list.len();
-    let map: Attributes = list.into_iter().map(|attribute| (attribute.key, text(attribute.value))).collect();
+    let map: Attributes = list.into_iter().map(|attribute| (attribute.key, text(&attribute.value))).collect();
     if map.len() < keys {
         return Err(de::Error::custom("an attribute stands twice"));
     }
     Ok(map)
+}
+
+/// `{"stringValue": V}` and the like.
+fn text(value: &Value) -> String {
+    match value.as_object().and_then(|kinds| kinds.values().next()) {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Object(array)) => {
+            let values = array.get("values").and_then(Value::as_array);
+            values.into_iter().flatten().map(text).collect::<Vec<_>>().join(",")
+        }
+        Some(other) => other.to_string(),
+        None => String::new(),
+    }
 }
 
 #[cfg(test)]
@@ -253,6 +280,13 @@ mod tests {
         assert_eq!(resource["cpu"], "3");
         let point = &metric.sum.as_ref().unwrap().data_points[0];
         assert_eq!((point.time_unix_nano, point.value.get()), (7, Some(42.0)));
+    }
+
+    #[test]
+    fn several_texts_are_listed() {
+        let several = r#"{"arrayValue":{"values":[{"stringValue":"a"},{"stringValue":"b"}]}}"#;
+        let requests = read(&format!("{}\n", LINE.replace(r#"{"intValue":"3"}"#, several))).unwrap();
+        assert_eq!(requests[0].resource_metrics[0].resource.attributes["cpu"], "a,b");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context as _, ensure};
 
 use super::{
-    docker::{Engine, images},
+    docker::{Cgroups, Engine, images},
     expected, require_root,
 };
 use crate::{collector::otlp::Request, machine, process};
@@ -23,7 +23,7 @@ const FEWEST_PACKETS: u64 = 250;
 /// Brings the example up, waits for two requests of the sidecar's in the collector's output, and takes it down.
 pub fn run(sidecar: &Path) -> anyhow::Result<()> {
     require_root()?;
-    let engine = Engine::start()?;
+    let engine = Engine::start(Cgroups::Unified)?;
     check_files(&engine)?;
     images::provide(&engine, sidecar)?;
     let took = watch(&engine)?;

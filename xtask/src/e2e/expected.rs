@@ -37,9 +37,9 @@ pub fn softirq_time(request: &Request) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How many packets of a transport protocol were timed at the `transport` layer.
+/// How many packets of a transport protocol were timed at the `transport` layer, whosever they were.
 pub fn received(request: &Request, transport: &str) -> anyhow::Result<u64> {
-    let of_transport = latencies(request)?.iter().filter(|point| {
+    let of_transport = latencies(request)?.into_iter().filter(|point| {
         is(point, "undercurrent.network.layer", "transport") && is(point, "network.transport", transport)
     });
     Ok(of_transport.map(|point| point.value.count).sum())
@@ -50,16 +50,23 @@ pub fn buckets(request: &Request) -> anyhow::Result<()> {
     let points = latencies(request)?;
     let scales: BTreeSet<_> = points.iter().map(|point| point.value.scale).collect();
     ensure!(scales.len() == 1, "{LATENCY} has histograms of several scales: {scales:?}");
-    let used = |point: &Point<ExponentialHistogram>| {
+    let used = |point: &&Point<ExponentialHistogram>| {
         point.value.positive.bucket_counts.iter().filter(|count| **count > 0).count()
     };
     ensure!(points.iter().map(used).max() > Some(1), "no histogram of {LATENCY} uses more than one bucket");
     Ok(())
 }
 
-fn latencies(request: &Request) -> anyhow::Result<&[Point<ExponentialHistogram>]> {
-    let data = find(request, LATENCY)?.exponential_histogram.as_ref();
-    Ok(&data.with_context(|| format!("{LATENCY} is no exponential histogram"))?.data_points)
+/// The node's, and those of the workloads that are not over.
+fn latencies(request: &Request) -> anyhow::Result<Vec<&Point<ExponentialHistogram>>> {
+    find(request, LATENCY)?;
+    let mut points = Vec::new();
+    for (_, metric) in request.metrics().filter(|(_, metric)| metric.name == LATENCY) {
+        let data = metric.exponential_histogram.as_ref();
+        let data = data.with_context(|| format!("{LATENCY} is no exponential histogram"))?;
+        points.extend(data.data_points.iter().filter(|point| !point.is_end()));
+    }
+    Ok(points)
 }
 
 fn find<'a>(request: &'a Request, name: &str) -> anyhow::Result<&'a Metric> {

@@ -1,6 +1,6 @@
 //! What must hold of everything that the sidecar sends, whatever it measured.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use anyhow::{bail, ensure};
 
@@ -16,7 +16,8 @@ type Series = (Attributes, String, Attributes);
 /// - all points of a request have one timestamp, later than the request's before it;
 /// - sums and histograms are cumulative, and no start time changes or lies after its point;
 /// - counters, sums and buckets never fall; a histogram's buckets add up to its count, and its zero bucket has a bound;
-/// - a point has a value unless it says that its series is over, and then none has one after it.
+/// - a point has a value unless it says that its series is over. What is started again afterwards counts on, or counts
+///   anew since then.
 pub fn check(requests: &[Request]) -> anyhow::Result<()> {
     let mut seen = Seen::default();
     for (index, request) in requests.iter().enumerate() {
@@ -39,7 +40,8 @@ struct Seen {
     starts: BTreeMap<Series, u64>,
     sums: BTreeMap<Series, f64>,
     histograms: BTreeMap<Series, ExponentialHistogram>,
-    over: BTreeSet<Series>,
+    /// When the series ended that were said to be over.
+    over: BTreeMap<Series, u64>,
 }
 
 impl Seen {
@@ -53,7 +55,7 @@ impl Seen {
             cumulative(sum)?;
             for point in &sum.data_points {
                 self.cumulative_point(series(&point.attributes), point, time)?;
-                if self.goes_on(series(&point.attributes), point)? {
+                if !point.is_end() {
                     self.sum(series(&point.attributes), &point.value, sum.is_monotonic)?;
                 } else {
                     ensure!(point.value.get().is_none(), "a value at the end of a series: {:?}", point.attributes);
@@ -63,7 +65,7 @@ impl Seen {
             cumulative(histogram)?;
             for point in &histogram.data_points {
                 self.cumulative_point(series(&point.attributes), point, time)?;
-                if self.goes_on(series(&point.attributes), point)? {
+                if !point.is_end() {
                     self.histogram(series(&point.attributes), &point.value)?;
                 } else {
                     ensure!(point.value.count == 0, "values at the end of a series: {:?}", point.attributes);
@@ -80,18 +82,21 @@ impl Seen {
         let start = point.start_time_unix_nano;
         ensure!(start > 0, "a point does not say since when it counts: {:?}", point.attributes);
         ensure!(start <= point.time_unix_nano, "a point starts after its own time: {:?}", point.attributes);
+        self.begin_anew(&series, point);
         let first = *self.starts.entry(series).or_insert(start);
         ensure!(first == start, "the start moved from {first} to {start}: {:?}", point.attributes);
         Ok(())
     }
 
-    fn goes_on<V>(&mut self, series: Series, point: &Point<V>) -> anyhow::Result<bool> {
+    /// Forgets what a series had before its end, where this point counts since a time after that.
+    fn begin_anew<V>(&mut self, series: &Series, point: &Point<V>) {
         if point.is_end() {
-            self.over.insert(series);
-            return Ok(false);
+            self.over.insert(series.clone(), point.time_unix_nano);
+        } else if self.over.remove(series).is_some_and(|end| end < point.start_time_unix_nano) {
+            self.starts.remove(series);
+            self.sums.remove(series);
+            self.histograms.remove(series);
         }
-        ensure!(!self.over.contains(&series), "a series goes on after its end: {:?}", point.attributes);
-        Ok(true)
     }
 
     fn sum(&mut self, series: Series, number: &Number, monotonic: bool) -> anyhow::Result<()> {
@@ -219,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_series_ends_once_and_without_a_value() {
+    fn a_series_that_is_over_counts_on_or_anew() {
         let end = |mut request: Value, time: &str| {
             let metrics = &mut request["resourceMetrics"][0]["scopeMetrics"][0]["metrics"];
             metrics[0]["sum"]["dataPoints"][0] = json!({"startTimeUnixNano": "100", "timeUnixNano": time, "flags": 1});
@@ -227,10 +232,25 @@ mod tests {
                 json!({"startTimeUnixNano": "100", "timeUnixNano": time, "flags": 1, "count": "0"});
             request
         };
+        let since = |mut request: Value, start: &str| {
+            let metrics = &mut request["resourceMetrics"][0]["scopeMetrics"][0]["metrics"];
+            metrics[0]["sum"]["dataPoints"][0]["startTimeUnixNano"] = json!(start);
+            metrics[1]["exponentialHistogram"]["dataPoints"][0]["startTimeUnixNano"] = json!(start);
+            request
+        };
         let [first, second] = requests().try_into().unwrap();
+        let at = |request: &Value, time: &str| {
+            let text = request.to_string().replace(r#""timeUnixNano":"200""#, &format!(r#""timeUnixNano":"{time}""#));
+            serde_json::from_str::<Value>(&text).unwrap()
+        };
         verdict(vec![first.clone(), end(second.clone(), "300"), end(second.clone(), "400")]).unwrap();
-        let again = verdict(vec![end(first.clone(), "200"), second]).unwrap_err();
-        assert!(format!("{again:#}").contains("goes on after its end"), "{again:#}");
+        verdict(vec![end(first.clone(), "200"), second.clone()]).unwrap();
+        verdict(vec![second.clone(), end(second.clone(), "400"), since(at(&first, "600"), "500")]).unwrap();
+        for (start, complaint) in [("100", "fell"), ("350", "the start moved")] {
+            let again = since(at(&first, "600"), start);
+            let error = verdict(vec![second.clone(), end(second.clone(), "400"), again]).unwrap_err();
+            assert!(format!("{error:#}").contains(complaint), "{error:#}");
+        }
     }
 
     #[test]

@@ -6,10 +6,11 @@ mod docker;
 mod expected;
 mod invariants;
 pub mod traffic;
+pub mod workloads;
 
 use std::path::PathBuf;
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 
 use crate::machine;
 
@@ -29,10 +30,19 @@ enum Scenario {
     Collector,
     /// examples/docker-compose with a real Docker engine of its own; what its collector wrote is checked.
     Compose,
+    /// Containers of a real Docker engine of its own, with cgroup v2 and where there is one with v1; whose the traffic and
+    /// the CPU time are is checked.
+    Workloads,
+    /// What runs in those containers.
+    #[command(hide = true)]
+    Peer(workloads::peer::Arguments),
 }
 
 /// Runs one scenario.
 pub fn command(arguments: Arguments) -> anyhow::Result<()> {
+    if let Scenario::Peer(arguments) = &arguments.scenario {
+        return workloads::peer::run(arguments);
+    }
     let sidecar = match arguments.sidecar {
         Some(path) => {
             path.canonicalize().map_err(|error| anyhow::anyhow!("no sidecar at {}: {error}", path.display()))?
@@ -42,6 +52,12 @@ pub fn command(arguments: Arguments) -> anyhow::Result<()> {
     match arguments.scenario {
         Scenario::Collector => collector::run(&sidecar),
         Scenario::Compose => compose::run(&sidecar),
+        Scenario::Workloads => workloads::run(&sidecar).and_then(|tally| {
+            tally.skipped.iter().for_each(|reason| println!("SKIPPED: {reason}"));
+            ensure!(tally.failed == 0, "{} of its runs failed", tally.failed);
+            Ok(())
+        }),
+        Scenario::Peer(_) => Ok(()),
     }
 }
 

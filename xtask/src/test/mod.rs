@@ -69,7 +69,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "e2e",
-        about: "a real collector takes the sidecar's metrics, on loopback and in the compose example",
+        about: "a real collector takes the sidecar's metrics, on loopback, in the compose example and of containers",
         root: true,
         run: end_to_end,
     },
@@ -135,6 +135,10 @@ fn end_to_end() -> anyhow::Result<Tally> {
             }
         }
     }
+    let workloads = e2e::workloads::run(&sidecar)?;
+    tally.passed += workloads.passed;
+    tally.failed += workloads.failed;
+    tally.skipped.extend(workloads.skipped);
     Ok(tally)
 }
 

@@ -143,15 +143,19 @@ impl Source {
     }
 
     fn failed(&self, failure: &Failure) {
-        let (api, place) = (self.api().as_str(), self.place.display());
-        let mut standing = self.standing();
-        standing.fail(failure.reason);
-        match self.cure(failure.reason) {
-            Some(cure) if standing.said.insert(failure.reason) => {
-                tracing::warn!(api, "cannot ask {place} for containers' names ({failure}): {cure}");
-            }
-            _ => tracing::debug!(api, "cannot ask {place} for containers' names ({failure})"),
+        self.standing().fail(failure.reason);
+        let api = self.api().as_str();
+        match self.complaint(failure) {
+            Some(complaint) => tracing::warn!(api, "{complaint}"),
+            None => tracing::debug!(api, "no answer from {} ({failure})", self.place.display()),
         }
+    }
+
+    /// What an administrator is told of a failure, once for each reason; nothing where nothing is wrong.
+    fn complaint(&self, failure: &Failure) -> Option<String> {
+        let cure = self.cure(failure.reason)?;
+        let first = self.standing().said.insert(failure.reason);
+        first.then(|| format!("cannot ask {} for containers' names ({failure}): {cure}", self.place.display()))
     }
 
     /// What somebody can do about it; `None` where nothing is wrong.
@@ -222,5 +226,50 @@ mod tests {
             let sources = Source::behind(Path::new(path)).expect("clients");
             assert_eq!(sources.iter().map(Source::api).collect::<Vec<_>>(), expected, "{path}");
         }
+    }
+
+    const REASONS: [Reason; 8] = [
+        Reason::NotFound,
+        Reason::Unsupported,
+        Reason::Gone,
+        Reason::Denied,
+        Reason::Refused,
+        Reason::Closed,
+        Reason::Malformed,
+        Reason::Timeout,
+    ];
+
+    fn complaints(source: &Source) -> String {
+        let complaints = REASONS.iter().filter_map(|reason| source.complaint(&Failure::new(*reason, "its\nwords")));
+        complaints.collect::<Vec<_>>().join("\n")
+    }
+
+    #[tokio::test]
+    async fn a_source_is_complained_about_once_for_each_reason() {
+        let docker = Source::behind(Path::new("/run/docker.sock")).expect("a client").remove(0);
+        insta::assert_snapshot!(complaints(&docker), @"
+        cannot ask /run/docker.sock for containers' names (gone: its words): is the runtime running? It is asked again
+        cannot ask /run/docker.sock for containers' names (denied: its words): run undercurrent as root, or in the group that owns the socket, such as `docker`
+        cannot ask /run/docker.sock for containers' names (refused: its words): the runtime's own log says more; it is asked again
+        cannot ask /run/docker.sock for containers' names (closed: its words): it stopped, or had more to say than 1 MiB; it is asked again
+        cannot ask /run/docker.sock for containers' names (malformed: its words): is it a container runtime of that kind? It is asked again; `workloads.sockets` names whom to ask
+        cannot ask /run/docker.sock for containers' names (timeout: its words): the runtime hangs or is overloaded; it is asked again
+        ");
+        assert_eq!(complaints(&docker), "");
+    }
+
+    #[tokio::test]
+    async fn the_api_server_is_complained_about_in_other_words() {
+        let config = kube::Config::new("http://127.0.0.1:1".parse().expect("an address"));
+        let access = crate::workloads::runtime::kubernetes::Access { config, node: "worker-1".to_owned() };
+        let kubernetes = Source::kubernetes(Kubernetes::watch(access).expect("a client"));
+        insta::assert_snapshot!(complaints(&kubernetes), @"
+        cannot ask the API server for containers' names (gone: its words): is the API server to be reached from here? It is tried again
+        cannot ask the API server for containers' names (denied: its words): let the service account get, list and watch pods, or set `workloads.kubernetes: false`
+        cannot ask the API server for containers' names (refused: its words): is the API server to be reached from here? It is tried again
+        cannot ask the API server for containers' names (closed: its words): is the API server to be reached from here? It is tried again
+        cannot ask the API server for containers' names (malformed: its words): is the API server to be reached from here? It is tried again
+        cannot ask the API server for containers' names (timeout: its words): is the API server to be reached from here? It is tried again
+        ");
     }
 }

@@ -8,7 +8,10 @@ use std::{
     os::unix::fs::MetadataExt as _,
 };
 
-use super::{namespace::Namespace, wire::Version};
+use super::{
+    namespace::Namespace,
+    wire::{Version, Wire},
+};
 
 /// Packets that namespaces received, by the kernel's own counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +32,15 @@ impl Received {
 
     /// What all namespaces received that some process is in: the host's, and other programs'.
     pub fn by_processes() -> Self {
-        let mut seen = BTreeSet::new();
+        Self::by_processes_outside(BTreeSet::new())
+    }
+
+    /// The same without the ends of a wire.
+    pub fn by_others(wire: &Wire) -> Self {
+        Self::by_processes_outside([&wire.left, &wire.right].map(Namespace::inode).into())
+    }
+
+    fn by_processes_outside(mut seen: BTreeSet<u64>) -> Self {
         let processes = fs::read_dir("/proc").unwrap().flatten();
         let networks = processes
             .map(|process| process.path())

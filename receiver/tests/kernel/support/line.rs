@@ -1,17 +1,17 @@
 //! A line of the sidecar's OTLP/JSON output, read with the types that OpenTelemetry publishes.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    rc::Rc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use opentelemetry_proto::tonic::{
     collector::metrics::v1::ExportMetricsServiceRequest,
     common::v1::{KeyValue, any_value},
     metrics::v1::{
-        AggregationTemporality, DataPointFlags, ExponentialHistogramDataPoint, Metric, NumberDataPoint, metric::Data, number_data_point,
+        AggregationTemporality, ExponentialHistogramDataPoint, Metric, NumberDataPoint, metric::Data, number_data_point,
     },
 };
+
+/// `FLAG_NO_RECORDED_VALUE` of the protocol.
+const NO_RECORDED_VALUE: u32 = 1;
 
 /// Attributes as text.
 pub type Attributes = BTreeMap<String, String>;
@@ -25,15 +25,15 @@ pub enum Value {
     Number(f64),
     /// A histogram.
     Histogram(Box<ExponentialHistogramDataPoint>),
-    /// None: the series is over.
-    End,
+    /// Nothing, and no more to come.
+    Over,
 }
 
 /// A point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
-    /// Of the resource that it is about.
-    pub resource: Rc<Attributes>,
+    /// What is said of whom the point belongs to.
+    pub resource: Attributes,
     pub metric: String,
     pub attributes: Attributes,
     pub start: u64,
@@ -55,12 +55,10 @@ impl Line {
             serde_json::from_str(line).unwrap_or_else(|error| panic!("no OTLP/JSON request: {error}: {line}"));
         let (mut times, mut points) = (BTreeSet::new(), Vec::new());
         for of in request.resource_metrics {
-            let resource = Rc::new(text(of.resource.unwrap_or_default().attributes));
-            for metric in of.scope_metrics.into_iter().flat_map(|scope| scope.metrics) {
-                for (time, point) in points_of(&resource, metric) {
-                    times.insert(time);
-                    points.push(point);
-                }
+            let resource = text(of.resource.unwrap_or_default().attributes);
+            for (time, point) in of.scope_metrics.into_iter().flat_map(|scope| scope.metrics).flat_map(points_of) {
+                times.insert(time);
+                points.push(Point { resource: resource.clone(), ..point });
             }
         }
         assert_eq!(times.len(), 1, "one timestamp a line: {line}");
@@ -73,31 +71,38 @@ impl Line {
         self.points.iter().filter(move |point| point.metric == metric && attributes.iter().all(|of| has(point, of)))
     }
 
-    /// The sum of counters, or of histograms' counts; zero where there is no such point.
+    /// The sum of counters, or of histograms' counts, over all resources; zero where there is no such point.
     pub fn total(&self, metric: &str, attributes: &[(&str, &str)]) -> f64 {
-        let number = |point: &Point| match &point.value {
-            Value::Counter(number) | Value::Number(number) => *number,
-            Value::Histogram(histogram) => histogram.count as f64,
-            Value::End => 0.0,
-        };
-        self.find(metric, attributes).map(number).sum()
+        self.find(metric, attributes).map(Point::amount).sum()
     }
 }
 
-fn points_of(resource: &Rc<Attributes>, metric: Metric) -> Vec<(u64, Point)> {
+impl Point {
+    /// A counter, or a histogram's count.
+    pub fn amount(&self) -> f64 {
+        match &self.value {
+            Value::Counter(number) | Value::Number(number) => *number,
+            Value::Histogram(histogram) => histogram.count as f64,
+            Value::Over => 0.0,
+        }
+    }
+}
+
+fn points_of(metric: Metric) -> Vec<(u64, Point)> {
     let name = metric.name;
-    let point = |attributes, start, value| Point {
-        resource: Rc::clone(resource),
+    let point = |attributes, flags: u32, start, value: &dyn Fn() -> Value| Point {
+        resource: Attributes::new(),
         metric: name.clone(),
         attributes: text(attributes),
         start,
-        value,
+        value: if flags & NO_RECORDED_VALUE == 0 { value() } else { Value::Over },
     };
     let cumulative = AggregationTemporality::Cumulative as i32;
     match metric.data.unwrap_or_else(|| panic!("{name} has no data")) {
         Data::Gauge(gauge) => {
             let of = |n: NumberDataPoint| {
-                (n.time_unix_nano, point(n.attributes, n.start_time_unix_nano, number(n.value, Value::Number)))
+                let value = || Value::Number(number(n.value));
+                (n.time_unix_nano, point(n.attributes, n.flags, n.start_time_unix_nano, &value))
             };
             gauge.data_points.into_iter().map(of).collect()
         }
@@ -105,7 +110,8 @@ fn points_of(resource: &Rc<Attributes>, metric: Metric) -> Vec<(u64, Point)> {
             assert_eq!(sum.aggregation_temporality, cumulative, "{name}");
             let value = if sum.is_monotonic { Value::Counter } else { Value::Number };
             let of = |n: NumberDataPoint| {
-                (n.time_unix_nano, point(n.attributes, n.start_time_unix_nano, number(n.value, value)))
+                let value = || value(number(n.value));
+                (n.time_unix_nano, point(n.attributes, n.flags, n.start_time_unix_nano, &value))
             };
             sum.data_points.into_iter().map(of).collect()
         }
@@ -113,9 +119,8 @@ fn points_of(resource: &Rc<Attributes>, metric: Metric) -> Vec<(u64, Point)> {
             assert_eq!(histogram.aggregation_temporality, cumulative, "{name}");
             let of = |mut h: ExponentialHistogramDataPoint| {
                 let attributes = std::mem::take(&mut h.attributes);
-                let ends = h.flags & DataPointFlags::NoRecordedValueMask as u32 != 0;
-                let (time, start) = (h.time_unix_nano, h.start_time_unix_nano);
-                (time, point(attributes, start, if ends { Value::End } else { Value::Histogram(Box::new(h)) }))
+                let (time, start, flags) = (h.time_unix_nano, h.start_time_unix_nano, h.flags);
+                (time, point(attributes, flags, start, &|| Value::Histogram(Box::new(h.clone()))))
             };
             histogram.data_points.into_iter().map(of).collect()
         }
@@ -123,11 +128,10 @@ fn points_of(resource: &Rc<Attributes>, metric: Metric) -> Vec<(u64, Point)> {
     }
 }
 
-fn number(value: Option<number_data_point::Value>, kind: fn(f64) -> Value) -> Value {
-    match value {
-        Some(number_data_point::Value::AsDouble(value)) => kind(value),
-        Some(number_data_point::Value::AsInt(value)) => kind(value as f64),
-        None => Value::End,
+fn number(value: Option<number_data_point::Value>) -> f64 {
+    match value.unwrap() {
+        number_data_point::Value::AsDouble(value) => value,
+        number_data_point::Value::AsInt(value) => value as f64,
     }
 }
 
@@ -135,8 +139,8 @@ fn text(attributes: Vec<KeyValue>) -> Attributes {
     let value = |value: any_value::Value| match value {
         any_value::Value::StringValue(text) => text,
         any_value::Value::IntValue(number) => number.to_string(),
-        any_value::Value::BoolValue(flag) => flag.to_string(),
-        any_value::Value::ArrayValue(list) => format!("{} texts", list.values.len()),
+        any_value::Value::BoolValue(truth) => truth.to_string(),
+        any_value::Value::ArrayValue(several) => format!("{:?}", several.values),
         other => panic!("an attribute of another kind: {other:?}"),
     };
     let pair = |attribute: KeyValue| (attribute.key, value(attribute.value.unwrap().value.unwrap()));

@@ -1,5 +1,7 @@
 //! What the tests share: surroundings that clean up after themselves, traffic, and readers of what was counted.
 
+#[path = "../../support/cgroups.rs"]
+pub mod cgroups;
 pub mod churn;
 pub mod counters;
 pub mod ftrace;

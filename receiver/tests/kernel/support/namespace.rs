@@ -2,7 +2,10 @@
 
 use std::{
     fs::File,
-    os::fd::{AsFd as _, AsRawFd as _},
+    os::{
+        fd::{AsFd as _, AsRawFd as _},
+        unix::fs::MetadataExt as _,
+    },
     process::{self, Command},
     thread,
 };
@@ -36,6 +39,11 @@ impl Namespace {
     /// The same namespace by another descriptor.
     pub fn same(&self) -> Self {
         Self(self.0.try_clone().unwrap())
+    }
+
+    /// The number that tells it from others.
+    pub fn inode(&self) -> u64 {
+        self.0.metadata().unwrap().ino()
     }
 
     /// Its name for commands that take a path.

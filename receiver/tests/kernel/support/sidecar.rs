@@ -52,11 +52,17 @@ impl Sidecar {
 
     /// The same with more arguments and variables.
     pub fn start_with(interval: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        let mut command = command(BINARY);
+        command.envs(variables.iter().copied());
+        Self::start_by(command, interval, arguments)
+    }
+
+    /// The same by a command that becomes the sidecar.
+    pub fn start_by(mut command: Command, interval: &str, arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let output = format!("json={}", folder.path().join("lines").display());
-        let mut command = command(BINARY);
         command.args(["run", "--output", &output, "--interval", interval]).args(arguments);
-        command.envs(variables.iter().copied()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let (sender, log) = mpsc::channel();
@@ -97,8 +103,13 @@ impl Sidecar {
     /// A snapshot that begins after this call.
     pub fn snapshot(&self) -> Line {
         let now = wall_clock();
-        let later = || self.lines().last().filter(|line| line.time > now).cloned();
-        wait_for("a snapshot", patience(Duration::from_secs(5)), later)
+        self.line("a snapshot", |line| line.time > now)
+    }
+
+    /// Waits until the last line is such a one.
+    pub fn line(&self, what: &str, such: impl Fn(&Line) -> bool) -> Line {
+        let last = || self.lines().last().filter(|line| such(line)).cloned();
+        wait_for(what, patience(Duration::from_secs(5)), last)
     }
 
     /// Asks it to end, and says how it did and how long that took.

@@ -65,7 +65,15 @@ impl Wire {
 
     /// No wire at all: both ends on the loopback of one namespace.
     pub fn loopback(version: Version) -> Self {
-        let left = Namespace::new();
+        Self::within(Namespace::new(), version)
+    }
+
+    /// The same of this process's own namespace.
+    pub fn host(version: Version) -> Self {
+        Self::within(Namespace::current(), version)
+    }
+
+    fn within(left: Namespace, version: Version) -> Self {
         let address = match version {
             Version::Ipv4 => IpAddr::V4(Ipv4Addr::LOCALHOST),
             Version::Ipv6 => IpAddr::V6(Ipv6Addr::LOCALHOST),

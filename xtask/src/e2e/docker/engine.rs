@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use tempfile::TempDir;
 
-use super::cgroup::Group;
+use super::cgroup::{Cgroups, Group};
 use crate::{machine, process};
 
 /// By full path: another client may come first on the path.
@@ -21,19 +21,15 @@ const START: Duration = Duration::from_secs(60);
 /// Longer than the engine gives its containers.
 const STOP: Duration = Duration::from_secs(40);
 
-/// Starts the daemon, which finds: its folder and its cgroup's name.
+/// Starts the daemon, which finds: its folder, its cgroup's name, and where version 2 of cgroups is mounted.
 ///
 /// A network namespace keeps its bridges, addresses and firewall rules off the host. On hybrid hosts the engine would
-/// use cgroup v1, so it gets a mount namespace where v2 is all there is. Engine and containers stand in separate
-/// groups, because a v2 group that delegates controllers may hold no processes.
+/// use cgroup v1, so for v2 it gets a mount namespace where that is all there is. Engine and containers stand in
+/// separate groups, because a v2 group that delegates controllers may hold no processes. Where it uses v1, its
+/// containers stay in the engine's own group of v2, as they do on hosts of that kind.
 const DAEMON: &str = r#"
-set -eu
-if [ "$(stat -f -c %T /sys/fs/cgroup)" != cgroup2fs ]; then
-    umount -R /sys/fs/cgroup
-    mount -t cgroup2 none /sys/fs/cgroup
-fi
-mkdir "/sys/fs/cgroup/$2/engine" "/sys/fs/cgroup/$2/containers"
-echo $$ > "/sys/fs/cgroup/$2/engine/cgroup.procs"
+mkdir "$3/$2/engine" "$3/$2/containers"
+echo $$ > "$3/$2/engine/cgroup.procs"
 ip link set lo up
 exec dockerd --config-file "$1/daemon.json" --data-root "$1/data" --exec-root "$1/exec" --pidfile "$1/pid" \
     --host "unix://$1/socket" --exec-opt native.cgroupdriver=cgroupfs --cgroup-parent "/$2/containers"
@@ -42,13 +38,14 @@ exec dockerd --config-file "$1/daemon.json" --data-root "$1/data" --exec-root "$
 /// A running engine. It ends with the value, and with it its containers, its images and its networks.
 pub struct Engine {
     daemon: Child,
+    cgroups: Cgroups,
     group: Group,
     folder: TempDir,
 }
 
 impl Engine {
-    /// Starts one, and waits until it answers. Installs Docker where it is missing.
-    pub fn start() -> anyhow::Result<Self> {
+    /// Starts one with these cgroups, and waits until it answers. Installs Docker where it is missing.
+    pub fn start(cgroups: Cgroups) -> anyhow::Result<Self> {
         machine::install(&["docker.io", "docker-compose", "iproute2", "iptables", "util-linux"])?;
         if !Path::new(CLIENT).is_file() {
             // Debian 13 keeps the client apart.
@@ -61,16 +58,19 @@ impl Engine {
         let group = Group::create(&format!("undercurrent-e2e-{}", std::process::id()))?;
         // The signal reaches the engine if this process is ended before it can clean up.
         let daemon = Command::new("setpriv")
-            .args(["--pdeathsig", "TERM", "unshare", "--mount", "--net", "sh", "-c", DAEMON, "sh"])
+            .args(["--pdeathsig", "TERM", "unshare", "--mount", "--net", "sh", "-euc"])
+            .arg([cgroups.script(), DAEMON].concat())
+            .arg("sh")
             .arg(folder.path())
             .arg(group.name())
+            .arg(cgroups.v2()?)
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
             .spawn()
             .context("cannot start the engine")?;
-        let mut engine = Self { daemon, group, folder };
+        let mut engine = Self { daemon, cgroups, group, folder };
         engine.wait_until_ready()?;
         Ok(engine)
     }
@@ -83,6 +83,11 @@ impl Engine {
             Ok(self.docker().arg("version").output()?.status.success().then_some(()))
         });
         ready.with_context(|| format!("the engine logged:\n{}", self.log()))
+    }
+
+    /// Where it answers, as `DOCKER_HOST` has it.
+    pub fn address(&self) -> String {
+        format!("unix://{}/socket", self.folder.path().display())
     }
 
     /// A call of `docker` at this engine.
@@ -98,12 +103,17 @@ impl Engine {
     fn client(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command
-            .env("DOCKER_HOST", format!("unix://{}/socket", self.folder.path().display()))
+            .env("DOCKER_HOST", self.address())
             .env("DOCKER_CONFIG", self.folder.path())
             // Compose 1.29 would call whichever `docker` comes first on the path.
             .env("COMPOSE_DOCKER_CLI_BUILD", "0")
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
         command
+    }
+
+    /// Seconds of CPU time that a container has used, by its cgroup.
+    pub fn cpu_time(&self, id: &str) -> anyhow::Result<f64> {
+        self.group.cpu_time(self.cgroups, &format!("containers/{id}"))
     }
 
     /// What the daemon logged.

@@ -28,6 +28,17 @@ pub fn provide(engine: &Engine, sidecar: &Path) -> anyhow::Result<()> {
     glibc(sidecar)?.build(engine, "gcr.io/distroless/cc-debian12")
 }
 
+/// A program of this machine, called with these arguments before those of the container.
+pub fn program(engine: &Engine, program: &Path, arguments: &[&str], tag: &str) -> anyhow::Result<()> {
+    let mut image = Image::new()?;
+    image.add(program, "program")?;
+    let copy = image.tree.path().join("program");
+    image.add_libraries(&copy)?;
+    let entrypoint = [&["/program"], arguments].concat();
+    image.instruct(&format!("ENTRYPOINT {}", serde_json::to_string(&entrypoint)?));
+    image.build(engine, tag)
+}
+
 /// The collector, with user, paths and arguments as the public image has them.
 fn collector_image() -> anyhow::Result<Image> {
     let mut image = Image::new()?;

@@ -4,4 +4,5 @@ mod cgroup;
 mod engine;
 pub mod images;
 
+pub use cgroup::Cgroups;
 pub use engine::Engine;

@@ -4,7 +4,6 @@ mod docker;
 mod grpc;
 mod kubernetes;
 mod server;
-mod warnings;
 
 use std::{future::Future, path::PathBuf, time::Duration};
 

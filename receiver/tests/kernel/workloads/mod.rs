@@ -1,0 +1,14 @@
+//! Whose a packet is: real cgroups, and real processes in them that make sockets, pass them on and read them.
+
+mod client;
+
+mod groups;
+mod message;
+mod namespaces;
+
+mod passed;
+mod scene;
+mod shared;
+mod sockets;
+mod watch;
+mod worker;

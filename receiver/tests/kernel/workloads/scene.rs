@@ -1,0 +1,111 @@
+//! The hierarchies that say whose a task is, as this kernel has them.
+
+use std::path::PathBuf;
+
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use tempfile::TempDir;
+use undercurrent::workloads::Mounts;
+
+use super::super::support::{
+    cgroups::Group,
+    sidecar::{BINARY, Sidecar, command},
+    surroundings::{alone, often, skip, virtual_machine},
+};
+
+/// Shows cgroup v2 alone to what comes after, in a mount namespace of its own.
+const V2_ALONE: &str = r#"umount -R /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup && exec "$0" "$@""#;
+
+/// One hierarchy, and sidecars that go by it.
+pub struct Scene {
+    /// What a failure calls it.
+    name: &'static str,
+    /// Where its parts are mounted.
+    mount_points: Vec<PathBuf>,
+    /// Whether a sidecar would choose another one, which it must not see.
+    hidden: bool,
+    _mounted: Option<Mounted>,
+}
+
+/// Runs a test with every hierarchy that can be had.
+pub fn everywhere(test: &str, run: impl Fn(&Scene)) {
+    let Some(_alone) = alone(test) else { return };
+    let scenes = [Scene::chosen, Scene::v2_alone, Scene::v1_mounted];
+    let played = scenes.into_iter().filter_map(|scene| scene()).inspect(|scene| {
+        eprintln!("{test}: {}", scene.name);
+        run(scene);
+    });
+    if played.count() == 0 {
+        skip(&format!("{test}: no cgroups are mounted"));
+    }
+}
+
+impl Scene {
+    /// The one that a sidecar chooses among what is mounted.
+    fn chosen() -> Option<Self> {
+        let mounts = Mounts::read().unwrap();
+        let (name, parts) = if mounts.cpu.is_some() {
+            ("cgroup v1", vec![mounts.cpu, mounts.cpuacct])
+        } else {
+            ("cgroup v2", vec![mounts.v2])
+        };
+        let mut mount_points: Vec<_> = parts.into_iter().flatten().map(|mount| mount.point).collect();
+        mount_points.dedup();
+        (!mount_points.is_empty()).then_some(Self { name, mount_points, hidden: false, _mounted: None })
+    }
+
+    /// Version 2's of a machine that has both.
+    fn v2_alone() -> Option<Self> {
+        let mounts = Mounts::read().unwrap();
+        mounts.cpu.as_ref()?;
+        let mount_points = vec![mounts.v2?.point];
+        Some(Self { name: "cgroup v2 alone", mount_points, hidden: true, _mounted: None })
+    }
+
+    /// Version 1's of a virtual machine that has not mounted it.
+    fn v1_mounted() -> Option<Self> {
+        virtual_machine()?;
+        if Mounts::read().unwrap().cpu.is_some() {
+            return None;
+        }
+        let mounted = Mounted::cpu()?;
+        Some(Self { _mounted: Some(mounted), ..Self::chosen()? })
+    }
+
+    /// A new cgroup.
+    pub fn group(&self) -> Group {
+        Group::create(self.mount_points.clone()).unwrap()
+    }
+
+    /// A sidecar that goes by this hierarchy.
+    pub fn sidecar(&self, arguments: &[&str]) -> Sidecar {
+        if self.hidden {
+            let mut command = command("unshare");
+            command.args(["--mount", "sh", "-c", V2_ALONE, BINARY]);
+            Sidecar::start_by(command, often(), arguments)
+        } else {
+            Sidecar::start_with(often(), arguments, &[])
+        }
+    }
+}
+
+/// A hierarchy of version 1 that was mounted for a test.
+struct Mounted(TempDir);
+
+impl Mounted {
+    fn cpu() -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        match mount("none", folder.path(), "cgroup", MountFlags::empty(), c"cpu,cpuacct") {
+            Ok(()) => Some(Self(folder)),
+            Err(error) => {
+                eprintln!("cgroup v1 is left out: this kernel does not mount the controller `cpu`: {error}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        unmount(self.0.path(), UnmountFlags::empty()).unwrap();
+    }
+}

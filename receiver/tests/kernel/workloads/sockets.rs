@@ -1,0 +1,180 @@
+//! What a worker does: sockets, which others may have made.
+
+use std::{
+    env, fs,
+    io::{Read as _, Write as _},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    os::{
+        fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd},
+        unix::process::CommandExt as _,
+    },
+    path::Path,
+    process::Command,
+    time::Duration,
+};
+
+use rustix::{
+    io::fcntl_dupfd_cloexec,
+    net::{
+        SocketType,
+        sockopt::{socket_acceptconn, socket_type},
+    },
+};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    super::support::surroundings::patience,
+    message::{Order, Reply, connect, receive, send},
+};
+
+/// How many descriptors systemd passes (sd_listen_fds(3)).
+const PASSED: &str = "LISTEN_FDS";
+/// The first of them.
+const FIRST: RawFd = 3;
+/// Longer than any message.
+const ROOM: usize = 4096;
+
+/// A transport protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Transport {
+    Tcp,
+    Udp,
+}
+
+impl Transport {
+    /// `network.transport`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        }
+    }
+}
+
+enum Socket {
+    Datagrams(UdpSocket),
+    Listener(TcpListener),
+    Connection(TcpStream),
+}
+
+impl Socket {
+    fn new(descriptor: OwnedFd) -> Self {
+        let limit = Some(patience(Duration::from_secs(5)));
+        if socket_type(&descriptor).unwrap() == SocketType::DGRAM {
+            let socket = UdpSocket::from(descriptor);
+            socket.set_read_timeout(limit).unwrap();
+            Self::Datagrams(socket)
+        } else if socket_acceptconn(&descriptor).unwrap() {
+            Self::Listener(descriptor.into())
+        } else {
+            let stream = TcpStream::from(descriptor);
+            stream.set_read_timeout(limit).unwrap();
+            stream.set_nodelay(true).unwrap();
+            Self::Connection(stream)
+        }
+    }
+
+    fn bind(transport: Transport, address: IpAddr) -> (Self, SocketAddr) {
+        match transport {
+            Transport::Udp => {
+                let socket = UdpSocket::bind((address, 0)).unwrap();
+                let address = socket.local_addr().unwrap();
+                (Self::new(socket.into()), address)
+            }
+            Transport::Tcp => {
+                let socket = TcpListener::bind((address, 0)).unwrap();
+                let address = socket.local_addr().unwrap();
+                (Self::new(socket.into()), address)
+            }
+        }
+    }
+
+    fn accept(&self) -> Self {
+        let Self::Listener(listener) = self else { panic!("it does not listen") };
+        Self::new(listener.accept().unwrap().0.into())
+    }
+
+    fn answer(&self) {
+        let mut message = [0; ROOM];
+        match self {
+            Self::Datagrams(socket) => {
+                let (length, from) = socket.recv_from(&mut message).unwrap();
+                socket.send_to(&message[..length], from).unwrap();
+            }
+            Self::Connection(stream) => {
+                let length = (&*stream).read(&mut message).unwrap();
+                (&*stream).write_all(&message[..length]).unwrap();
+            }
+            Self::Listener(_) => panic!("nothing is read from what listens"),
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Datagrams(socket) => socket.as_fd(),
+            Self::Listener(socket) => socket.as_fd(),
+            Self::Connection(socket) => socket.as_fd(),
+        }
+    }
+}
+
+/// Does what it is asked until nobody asks any more.
+pub fn serve(path: &Path) {
+    let asked = connect(path);
+    let mut sockets = passed();
+    while let Some((order, descriptor)) = receive(&asked) {
+        let reply = match order {
+            Order::Join(cgroups) => {
+                cgroups.iter().for_each(|cgroup| fs::write(cgroup.join("cgroup.procs"), "0").unwrap());
+                Reply::Done
+            }
+            Order::Bind(transport, address) => {
+                let (socket, address) = Socket::bind(transport, address);
+                sockets.push(socket);
+                Reply::Bound(sockets.len() - 1, address)
+            }
+            Order::Accept(listener) => add(&mut sockets, |sockets| sockets[listener].accept()),
+            Order::Take => add(&mut sockets, |_| Socket::new(descriptor.unwrap())),
+            Order::Answer(socket, messages) => {
+                (0..messages).for_each(|_| sockets[socket].answer());
+                Reply::Done
+            }
+            Order::Give(socket) => {
+                send(&asked, &Reply::Done, Some(sockets[socket].as_fd()));
+                continue;
+            }
+            Order::Activate => activate(&sockets),
+        };
+        send(&asked, &reply, None);
+    }
+}
+
+fn add(sockets: &mut Vec<Socket>, socket: impl FnOnce(&[Socket]) -> Socket) -> Reply {
+    let socket = socket(sockets);
+    sockets.push(socket);
+    Reply::Socket(sockets.len() - 1)
+}
+
+/// The sockets that whoever started this process has passed.
+fn passed() -> Vec<Socket> {
+    let count = env::var(PASSED).map_or(0, |count| count.parse().unwrap());
+    // SAFETY: the variable says that these are this process's to take.
+    (FIRST..FIRST + count).map(|descriptor| Socket::new(unsafe { OwnedFd::from_raw_fd(descriptor) })).collect()
+}
+
+/// Becomes a new process of the same kind, and passes it all sockets.
+fn activate(sockets: &[Socket]) -> ! {
+    let count = RawFd::try_from(sockets.len()).unwrap();
+    // Out of the way of the numbers that they will have.
+    let high = |socket: &Socket| fcntl_dupfd_cloexec(socket, FIRST + count).unwrap();
+    let sockets: Vec<OwnedFd> = sockets.iter().map(high).collect();
+    for (socket, number) in sockets.iter().zip(FIRST..) {
+        // SAFETY: whatever has the number is not used any more: this process becomes another.
+        assert_eq!(unsafe { libc::dup2(socket.as_raw_fd(), number) }, number);
+    }
+    let failed =
+        Command::new(env::current_exe().unwrap()).args(env::args_os().skip(1)).env(PASSED, count.to_string()).exec();
+    panic!("it cannot become another process: {failed}");
+}

@@ -1,0 +1,90 @@
+//! Cgroups of a test's own.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    process,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// A cgroup in each of some hierarchies, just below their roots, with whatever is made inside. It ends with the value.
+pub struct Group {
+    mount_points: Vec<PathBuf>,
+    /// Its path from the root, which is one name.
+    pub path: PathBuf,
+}
+
+impl Group {
+    /// Makes it.
+    ///
+    /// # Errors
+    /// Where that is not allowed.
+    pub fn create(mount_points: Vec<PathBuf>) -> io::Result<Self> {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("/undercurrent-test-{}-{}", process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let group = Self { mount_points, path: name.into() };
+        group.make(&group.path)?;
+        Ok(group)
+    }
+
+    /// Where a cgroup of this path stands, in each hierarchy.
+    pub fn directories(&self, path: &Path) -> Vec<PathBuf> {
+        let below = path.strip_prefix("/").unwrap_or(path);
+        self.mount_points.iter().map(|root| root.join(below)).collect()
+    }
+
+    /// Where it stands itself.
+    pub fn own(&self) -> Vec<PathBuf> {
+        self.directories(&self.path)
+    }
+
+    /// Makes a cgroup of this path.
+    ///
+    /// # Errors
+    /// The first directory that cannot be made.
+    pub fn make(&self, path: &Path) -> io::Result<()> {
+        self.directories(path).iter().try_for_each(|directory| {
+            let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", directory.display()));
+            fs::create_dir(directory).map_err(named)
+        })
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        for root in self.own() {
+            if let Err(error) = remove_tree(&root) {
+                eprintln!("{} stays behind: {error}", root.display());
+            }
+        }
+    }
+}
+
+/// Removes a cgroup, once what was in it has ended: a process is in it until the kernel has let it go.
+///
+/// # Errors
+/// Where it still has processes after a while, or cgroups inside.
+pub fn remove(directory: &Path) -> io::Result<()> {
+    let start = Instant::now();
+    loop {
+        match fs::remove_dir(directory) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && start.elapsed() < Duration::from_secs(5) => {
+                thread::yield_now();
+            }
+            done => return done,
+        }
+    }
+}
+
+fn remove_tree(directory: &Path) -> io::Result<()> {
+    let mut all = vec![directory.to_owned()];
+    for n in 0.. {
+        let Some(directory) = all.get(n).cloned() else { break };
+        let below =
+            fs::read_dir(directory)?.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        all.extend(below.map(|entry| entry.path()));
+    }
+    all.iter().rev().try_for_each(|directory| remove(directory))
+}

@@ -1,0 +1,181 @@
+//! The program in the containers: it exchanges a known number of messages, and says what its namespace received.
+
+use std::{
+    fs,
+    io::{ErrorKind, Read as _, Write as _},
+    net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+
+/// Of the server, TCP and UDP.
+const PORT: u16 = 7000;
+/// Fits a frame.
+const MESSAGE: [u8; 200] = [0x55; 200];
+/// No exchange within a machine takes this long.
+const ANSWER: Duration = Duration::from_secs(10);
+/// A container that nobody ends does so itself.
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// What a container does.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The file that says what happened: FILE.idle once there is no more to do, FILE at the end.
+    #[arg(long)]
+    report: PathBuf,
+    #[command(subcommand)]
+    role: Role,
+}
+
+#[derive(clap::Subcommand)]
+enum Role {
+    /// Answers until it is ended.
+    Server,
+    /// Exchanges so many messages with the server, and waits for its end.
+    Client { server: IpAddr, datagrams: u64, requests: u64 },
+    /// Sends itself so many datagrams, and waits for its end.
+    Alone { datagrams: u64 },
+    /// The same, and ends after some milliseconds.
+    Brief { datagrams: u64, milliseconds: u64 },
+    /// Takes as much CPU time as it gets until its end.
+    Busy,
+}
+
+/// What a container's network namespace received, by the kernel's own counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// UDP datagrams that somebody read (`InDatagrams`).
+    pub udp: u64,
+    /// TCP segments (`InSegs`).
+    pub tcp: u64,
+}
+
+impl Report {
+    /// The file that says that a container has no more to do.
+    pub fn idle(report: &Path) -> PathBuf {
+        report.with_extension("idle")
+    }
+
+    /// What a container said at its end; `None` before.
+    pub fn read(report: &Path) -> anyhow::Result<Option<Self>> {
+        match fs::read_to_string(report) {
+            Ok(text) => Ok(Some(serde_json::from_str(&text)?)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("cannot read {}", report.display())),
+        }
+    }
+
+    fn write(report: &Path) -> anyhow::Result<()> {
+        let counted = procfs::net::snmp().context("cannot read what the namespace received")?;
+        let said = Self { udp: counted.udp_in_datagrams, tcp: counted.tcp_in_segs };
+        let unfinished = report.with_extension("part");
+        fs::write(&unfinished, serde_json::to_string(&said)?)?;
+        fs::rename(unfinished, report).context("cannot write the report")
+    }
+}
+
+/// Does what a container is there for, until SIGTERM.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let start = Instant::now();
+    let ended = Arc::new(AtomicBool::new(false));
+    // The first process of a container is sent away by SIGTERM only if it says so.
+    signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&ended))?;
+    match arguments.role {
+        Role::Server => serve()?,
+        Role::Client { server, datagrams, requests } => {
+            let server = SocketAddr::from((server, PORT));
+            send_datagrams(server, datagrams)?;
+            request(server, requests)?;
+        }
+        Role::Alone { datagrams } | Role::Brief { datagrams, .. } => read_own(datagrams)?,
+        Role::Busy => {}
+    }
+    fs::write(Report::idle(&arguments.report), "").context("cannot write that it is idle")?;
+    let limit = match arguments.role {
+        Role::Brief { milliseconds, .. } => Duration::from_millis(milliseconds),
+        _ => LONGEST,
+    };
+    let over = || ended.load(Ordering::Relaxed) || start.elapsed() > limit;
+    while !over() {
+        match arguments.role {
+            Role::Busy => std::hint::spin_loop(),
+            _ => thread::sleep(Duration::from_millis(10)),
+        }
+    }
+    Report::write(&arguments.report)
+}
+
+fn serve() -> anyhow::Result<()> {
+    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT))?;
+    let datagrams = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PORT))?;
+    thread::spawn(move || -> std::io::Result<()> {
+        let mut buffer = [0; MESSAGE.len()];
+        loop {
+            let (length, sender) = datagrams.recv_from(&mut buffer)?;
+            datagrams.send_to(&buffer[..length], sender)?;
+        }
+    });
+    thread::spawn(move || -> std::io::Result<()> {
+        loop {
+            answer(listener.accept()?.0)?;
+        }
+    });
+    Ok(())
+}
+
+/// Answers every message of a connection. It is closed after the client is done.
+fn answer(mut connection: TcpStream) -> std::io::Result<()> {
+    let mut buffer = [0; MESSAGE.len()];
+    loop {
+        match connection.read_exact(&mut buffer) {
+            Ok(()) => connection.write_all(&buffer)?,
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn send_datagrams(server: SocketAddr, count: u64) -> anyhow::Result<()> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    socket.connect(server)?;
+    socket.set_read_timeout(Some(ANSWER))?;
+    for _ in 0..count {
+        socket.send(&MESSAGE)?;
+        socket.recv(&mut [0; MESSAGE.len()]).context("the server did not answer a datagram")?;
+    }
+    Ok(())
+}
+
+fn request(server: SocketAddr, count: u64) -> anyhow::Result<()> {
+    let mut connection = TcpStream::connect(server).context("the server takes no connection")?;
+    connection.set_nodelay(true)?;
+    connection.set_read_timeout(Some(ANSWER))?;
+    let mut buffer = [0; MESSAGE.len()];
+    for _ in 0..count {
+        connection.write_all(&MESSAGE)?;
+        connection.read_exact(&mut buffer).context("the server did not answer a request")?;
+    }
+    // Only a socket that somebody still holds sees the server's last segment.
+    connection.shutdown(Shutdown::Write)?;
+    connection.read_to_end(&mut Vec::new())?;
+    Ok(())
+}
+
+fn read_own(count: u64) -> anyhow::Result<()> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    socket.connect(socket.local_addr()?)?;
+    socket.set_read_timeout(Some(ANSWER))?;
+    for _ in 0..count {
+        socket.send(&MESSAGE)?;
+        socket.recv(&mut [0; MESSAGE.len()]).context("a datagram to itself was lost")?;
+    }
+    Ok(())
+}
