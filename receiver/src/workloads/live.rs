@@ -207,8 +207,7 @@ impl Live {
             self.young.again(id, looks);
             let first = |pids: Vec<u32>| pids.first().copied();
             let Some(pid) = self.hierarchy.processes(&workload.path, 1).ok().and_then(first) else { continue };
-            let namespace =
-                if workload.is_in_a_pod() { None } else { own_namespace(pid, self.node_namespace) };
+            let namespace = if workload.is_in_a_pod() { None } else { own_namespace(pid, self.node_namespace) };
             if workload.asks_process(pid) {
                 workload.describe(&self.node);
             }

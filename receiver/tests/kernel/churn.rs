@@ -34,9 +34,7 @@ fn speaks_of(line: &Line, prefix: &str) -> bool {
 }
 
 fn lost(line: &Line) -> [f64; REASONS.len()] {
-    REASONS.map(|reason| {
-        line.total(LOST, &[("undercurrent.signal", "workloads"), ("undercurrent.reason", reason)])
-    })
+    REASONS.map(|reason| line.total(LOST, &[("undercurrent.signal", "workloads"), ("undercurrent.reason", reason)]))
 }
 
 #[test]
@@ -58,7 +56,10 @@ fn containers_that_come_and_go_leave_nothing_behind() {
     });
     assert_eq!(received(&sidecar.lines(), &churn.prefix()), f64::from(datagrams), "each datagram under its container");
     assert_eq!(lost(&after), lost(&before), "by {REASONS:?}");
-    assert_eq!(after.find(DURATION, &[]).filter(|point| point.resource.contains_key("otel.metric.overflow")).count(), 0);
+    assert_eq!(
+        after.find(DURATION, &[]).filter(|point| point.resource.contains_key("otel.metric.overflow")).count(),
+        0
+    );
     assert!(sidecar.descriptors() <= descriptors, "{} descriptors, {descriptors} before", sidecar.descriptors());
     sidecar.stop();
 }
