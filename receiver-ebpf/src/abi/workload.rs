@@ -77,13 +77,17 @@ pub const CAST: usize = 0x7ff0_0001;
 pub const SOCKETS: usize = 4096;
 
 /// An entry of the cache: a socket's cookie but for the bits that lead to the entry, the epoch in which its slot was
-/// looked up, and the slot, in one word so that it is never seen half written. Cookies count up from one
+/// looked up, whether it is that of somebody who reads, and the slot; in one word so that it is never seen half written. Cookies count up from one
 /// (`__sock_gen_cookie`), and none comes back within 2^46 sockets.
 pub mod cached {
     use super::{SOCKETS, Slot};
 
     /// Bits of a slot.
-    pub const SLOT: u32 = 14;
+    pub const SLOT: u32 = 13;
+    /// Bits of the slot and of the mark above it.
+    const MARKED: u32 = SLOT + 1;
+    /// Marks a slot that was found when somebody read the socket.
+    pub const READ: u64 = 1 << SLOT;
     /// Bits of an epoch.
     pub const EPOCH: u32 = 16;
 
@@ -98,7 +102,7 @@ pub mod cached {
     #[must_use]
     #[inline(always)]
     pub const fn tag(cookie: u64, epoch: u64) -> u64 {
-        ((cookie / SOCKETS as u64) << EPOCH | epoch) << SLOT
+        ((cookie / SOCKETS as u64) << EPOCH | epoch) << MARKED
     }
 
     /// The slot of an entry with such a tag.
@@ -106,7 +110,7 @@ pub mod cached {
     #[inline(always)]
     pub const fn slot(entry: u64, tag: u64) -> Option<Slot> {
         let slot = entry ^ tag;
-        if slot >> SLOT == 0 { Some(Slot(slot as u16)) } else { None }
+        if slot >> MARKED == 0 { Some(Slot((slot & (READ - 1)) as u16)) } else { None }
     }
 }
 

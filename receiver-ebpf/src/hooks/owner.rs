@@ -13,12 +13,14 @@ use crate::kernel::{
 
 const AF_INET: u16 = 2;
 const AF_INET6: u16 = 10;
+/// Who peeks leaves the data to its reader.
+const MSG_PEEK: i32 = 2;
 
 /// Tracepoint `sock_recv_length(struct sock *sk, int ret, int flags)`, 6.3 and later: a read ends.
 #[btf_tracepoint(function = "sock_recv_length")]
 fn sock_recv_length(ctx: BtfTracePointContext) -> i32 {
-    let length: i32 = ctx.arg(1);
-    if length > 0 {
+    let (length, flags): (i32, i32) = (ctx.arg(1), ctx.arg(2));
+    if length > 0 && flags & MSG_PEEK == 0 {
         // SAFETY: argument 0 is the socket.
         unsafe { read(ctx.arg(0)) };
     }
@@ -31,7 +33,8 @@ fn sock_recv_length(ctx: BtfTracePointContext) -> i32 {
 fn sock_recvmsg(ctx: FExitContext) -> i32 {
     // SAFETY: the word after the three arguments is the return value; `bpf_get_func_ret` would need 5.17.
     let length = unsafe { *ctx.as_ptr().cast::<u64>().add(3) } as i32;
-    if length > 0 {
+    let flags: i32 = ctx.arg(2);
+    if length > 0 && flags & MSG_PEEK == 0 {
         // SAFETY: argument 0 is the `socket`, which has its `sock`.
         unsafe { read(SOCKET_SOCK.load(ctx.arg(0)) as *const u8) };
     }

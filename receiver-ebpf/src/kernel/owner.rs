@@ -148,17 +148,26 @@ pub unsafe fn cookie(context: *const u8) -> Option<u64> {
 /// The slot of a socket with a cookie, cached: the owner is asked for, and looked up, once an epoch.
 #[inline(always)]
 pub fn slot_of_socket(cookie: u64, owner: impl FnOnce() -> u64) -> Slot {
+    cached_slot(cookie, 0, owner)
+}
+
+/// The slot in the cache where it has all of a mark, else that of the owner, which is cached with it.
+#[inline(always)]
+fn cached_slot(cookie: u64, mark: u64, owner: impl FnOnce() -> u64) -> Slot {
     // Before the table: what is looked up while the epoch changes belongs to the one before.
     // SAFETY: a live static; volatile because user space sets it.
     let tag = cached::tag(cookie, unsafe { core::ptr::read_volatile(&raw const EPOCH) });
     let Some(entry) = SOCKETS.get_ptr_mut(cached::place(cookie)) else { return Slot::NODE };
     // SAFETY: an entry of the map, which lives as long as the program.
-    if let Some(slot) = cached::slot(unsafe { *entry }, tag) {
+    let found = unsafe { *entry };
+    if found & mark == mark
+        && let Some(slot) = cached::slot(found, tag)
+    {
         return settled(slot);
     }
     let slot = look_up(owner());
     // SAFETY: as above; another CPU's entry for another socket may be lost, and is looked up again.
-    unsafe { *entry = tag | u64::from(slot.0) };
+    unsafe { *entry = tag | mark | u64::from(slot.0) };
     settled(slot)
 }
 
@@ -282,7 +291,7 @@ pub fn slot_of_current() -> Slot {
 }
 
 /// The slot of whoever reads a socket: its last reader's, where that is cached, which is another one's only in the first
-/// read after the socket changed hands; else the current task's, which takes a helper.
+/// read after the socket went from one reader to the next; else the current task's, which takes a helper.
 ///
 /// # Safety
 /// `sock` is a typed `struct sock *`, or null.
@@ -290,7 +299,7 @@ pub fn slot_of_current() -> Slot {
 pub unsafe fn slot_of_reader(sock: *const u8) -> Slot {
     // SAFETY: by the caller, and checked for null.
     let cookie = if sock.is_null() { 0 } else { unsafe { SOCK_COOKIE.load(sock) } };
-    if cookie == 0 { slot_of_current() } else { slot_of_socket(cookie, of_current) }
+    if cookie == 0 { slot_of_current() } else { cached_slot(cookie, cached::READ, of_current) }
 }
 
 /// The slot of the network namespace that a packet arrived in.

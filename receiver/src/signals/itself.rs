@@ -27,7 +27,7 @@ const REASONS: &[&str] = &[
     "unseen_raise",
     "unread",
     "recursion",
-    "unknown_cgroup",
+    "unknown_owner",
     "no_owner",
     "storage_refused",
     "change_unheard",

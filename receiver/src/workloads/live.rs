@@ -161,7 +161,7 @@ impl Live {
                     self.young.found(id);
                 }
                 self.renew();
-                self.ask_again(registry);
+                self.revisit(registry);
             }
             Err(error) => tracing::warn!("cannot walk {}: {error}", self.hierarchy.mount_point().display()),
         }
@@ -184,12 +184,17 @@ impl Live {
         }
     }
 
-    /// Asks again about containers that nobody could answer for, by now perhaps.
-    fn ask_again(&self, registry: &Registry) {
-        let present = registry.iter().filter(|workload| workload.stage == Stage::Present);
-        for workload in present.filter(|workload| workload.answer_pending()) {
-            if let Identity::Container { id, runtime, .. } = &workload.identity {
+    /// Asks again about containers that nobody could answer for, by now perhaps, and looks again for the namespaces of
+    /// workloads: one may have been another's, which has gone.
+    fn revisit(&mut self, registry: &Registry) {
+        for workload in registry.iter().filter(|workload| workload.stage == Stage::Present) {
+            if let Identity::Container { id, runtime, .. } = &workload.identity
+                && workload.answer_pending()
+            {
                 self.directory.ask(id.clone(), *runtime);
+            }
+            if workload.namespace.is_none() {
+                self.young.once(workload.cgroup);
             }
         }
     }
@@ -257,7 +262,7 @@ impl Live {
 
 const fn name(loss: OwnerLoss) -> &'static str {
     match loss {
-        OwnerLoss::Unknown => "unknown_cgroup",
+        OwnerLoss::Unknown => "unknown_owner",
         OwnerLoss::NoOwner => "no_owner",
         OwnerLoss::StorageRefused => "storage_refused",
     }

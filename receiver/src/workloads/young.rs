@@ -37,6 +37,11 @@ impl Young {
         self.again(id, 1);
     }
 
+    /// A workload to be looked at once more.
+    pub fn once(&mut self, id: CgroupId) {
+        self.waiting.push((Instant::now(), id, WAITS.len()));
+    }
+
     /// To be looked at again after its `looks`th look; no more after the last.
     pub fn again(&mut self, id: CgroupId, looks: usize) {
         let Some(wait) = WAITS.get(looks) else { return };

@@ -15,7 +15,7 @@ use crate::machine;
 /// The test binary that takes its truth from the kernel it runs on.
 const SUITE: &str = "kernel";
 /// Seconds for a guest. One takes two to four minutes on an idle machine.
-const LIMIT: &str = "900";
+const LIMIT: &str = "1500";
 /// What tests are called that take a guest whose clock counts instructions.
 const INSTRUCTIONS: &str = "vm_icount";
 
