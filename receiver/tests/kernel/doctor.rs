@@ -26,6 +26,21 @@ fn hooks(report: &Value) -> Vec<Hook> {
     hooks.map(|hook| (text(hook, "hook").unwrap(), text(hook, "status").unwrap(), text(hook, "by"))).collect()
 }
 
+/// The hook that packets do not concern.
+const QUIET: &str = "cgroup_change";
+
+/// What says whose a packet is. A kernel that lacks the tracepoint at the end of reads has the function around them.
+fn owners(report: &Value, found: &[Hook]) -> Vec<Hook> {
+    let served = |hook: &str, by: &str| (hook.to_owned(), "whole".to_owned(), Some(by.to_owned()));
+    let traced = found.iter().any(|(hook, _, by)| hook == "socket_reader" && by.as_deref() == Some("tracepoint"));
+    let mut owners =
+        vec![served("socket_reader", if traced { "tracepoint" } else { "fexit" }), served(QUIET, "tracepoint")];
+    if report["host"]["hierarchy"]["version"] == "v1" {
+        owners.push(served("socket_creator", "cgroup_sock"));
+    }
+    owners
+}
+
 fn expected(fentry: bool) -> Vec<(&'static str, &'static str, Option<&'static str>)> {
     let softirqs = ["softirq_raise", "softirq_entry", "softirq_exit"].map(|hook| (hook, "whole", Some("tracepoint")));
     let layers = if fentry {
@@ -53,6 +68,7 @@ fn every_hook_is_served_as_this_kernel_allows_and_fires() {
         .into_iter()
         .map(|(hook, status, by)| (hook.to_owned(), status.to_owned(), by.map(str::to_owned)))
         .collect();
+    expected.extend(owners(&report, &found));
     found.sort();
     expected.sort();
     assert_eq!(found, expected, "{report:#}");
@@ -66,7 +82,8 @@ fn every_hook_is_served_as_this_kernel_allows_and_fires() {
 /// What is attached fired; what is not whole says why and what to do.
 fn assert_explained(hook: &Value) {
     let runs = hook["runs"].as_array().unwrap();
-    assert!(runs.iter().all(|run| run[1].as_u64() > Some(0)), "a program did not fire: {hook:#}");
+    let fired = runs.iter().all(|run| run[1].as_u64() > Some(0));
+    assert!(fired || hook["hook"] == QUIET, "a program did not fire: {hook:#}");
     if hook["status"] == "whole" {
         assert!(!runs.is_empty(), "{hook:#}");
         return;
