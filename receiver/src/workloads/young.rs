@@ -8,7 +8,7 @@ use super::CgroupId;
 
 /// Milliseconds from one look to the next: a container's first processes are its runtime's, and become its own within
 /// milliseconds on an idle machine and seconds on a busy one.
-const WAITS: [u64; 8] = [0, 10, 100, 150, 250, 500, 1000, 4000];
+const WAITS: [u64; 8] = [0, 30, 100, 150, 250, 500, 1000, 4000];
 /// Milliseconds between two times to look at all. To wake up costs as much as a look, so what is due by then is looked at
 /// together.
 const STEP: u64 = 50;
@@ -61,9 +61,11 @@ impl Young {
         self.waiting.iter().map(|(due, ..)| *due).min()
     }
 
-    /// Those that are due, with the number of this look.
+    /// Those that are due, with the number of this look; and those that are due so soon that whoever is awake already had
+    /// better look now.
     pub fn take(&mut self, now: Instant) -> Vec<(CgroupId, usize)> {
-        let due = self.waiting.extract_if(.., |(due, ..)| *due <= now);
+        let soon = now + Duration::from_millis(STEP / 2);
+        let due = self.waiting.extract_if(.., |(due, ..)| *due <= soon);
         due.map(|(_, id, looks)| (id, looks)).collect()
     }
 }
@@ -91,6 +93,16 @@ mod tests {
         let looks = times(&mut young, begun).await;
         assert_eq!(looks.len(), 2 * (WAITS.len() - 1));
         assert_eq!(looks[..6], [50, 50, 150, 150, 300, 300]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_is_awake_looks_a_little_early_and_not_at_once() {
+        let mut young = Young::default();
+        tokio::time::advance(Duration::from_millis(15)).await;
+        young.born(CgroupId(5));
+        assert!(young.take(Instant::now()).is_empty());
+        tokio::time::advance(Duration::from_millis(15)).await;
+        assert_eq!(young.take(Instant::now()), [(CgroupId(5), 2)]);
     }
 
     /// Milliseconds from a time to every look.
