@@ -5,11 +5,12 @@ use std::{
     ffi::OsString,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
     sync::LazyLock,
 };
 
 use anyhow::{Context as _, bail};
+use serde::Deserialize;
 
 /// The checkout's root: the one that cargo was called in, since checkouts may share a folder of built programs.
 pub fn workspace() -> &'static Path {
@@ -48,6 +49,24 @@ pub fn output(command: &mut Command) -> anyhow::Result<String> {
         bail!("{command:?} failed: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
     }
     String::from_utf8(output.stdout).with_context(|| format!("{command:?} printed something that is not UTF-8"))
+}
+
+/// Runs a build of cargo's, whose messages it asks for, and returns the executable that it made of a target.
+pub fn built(command: &mut Command, target: &str) -> anyhow::Result<PathBuf> {
+    #[derive(Deserialize)]
+    struct Message {
+        target: Option<Target>,
+        executable: Option<PathBuf>,
+    }
+    #[derive(Deserialize)]
+    struct Target {
+        name: String,
+    }
+    command.arg("--message-format=json-render-diagnostics").current_dir(workspace()).stderr(Stdio::inherit());
+    let printed = output(command)?;
+    let messages = printed.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok());
+    let mut built = messages.filter(|message| message.target.as_ref().is_some_and(|of| of.name == target));
+    built.find_map(|message| message.executable).with_context(|| format!("{command:?} made no executable `{target}`"))
 }
 
 /// Where a program is on the path.

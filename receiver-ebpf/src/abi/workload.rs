@@ -77,8 +77,8 @@ pub const CAST: usize = 0x7ff0_0001;
 pub const SOCKETS: usize = 4096;
 
 /// An entry of the cache: a socket's cookie but for the bits that lead to the entry, the epoch in which its slot was
-/// looked up, whether it is that of somebody who reads, and the slot; in one word so that it is never seen half written. Cookies count up from one
-/// (`__sock_gen_cookie`), and none comes back within 2^46 sockets.
+/// looked up, whether it is that of somebody who reads, and the slot; in one word so that it is never seen half written.
+/// Cookies count up from one (`__sock_gen_cookie`), and none comes back within 2^46 sockets.
 pub mod cached {
     use super::{SOCKETS, Slot};
 

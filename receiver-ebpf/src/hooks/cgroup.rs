@@ -10,7 +10,7 @@ use undercurrent_ebpf::abi::workload::{CgroupEvent, PATH_BYTES, change};
 
 use crate::kernel::{
     fields::{CGROUP_ROOT, ROOT_HIERARCHY},
-    owner,
+    owner, set_outside,
 };
 
 /// Room for some five hundred changes.
@@ -43,8 +43,7 @@ fn cgroup_rename(ctx: BtfTracePointContext) -> i32 {
 #[inline(always)]
 fn changed(ctx: &BtfTracePointContext, change: u32) -> i32 {
     let cgroup: *const u8 = ctx.arg(0);
-    // SAFETY: a live static; volatile because the loader sets it.
-    let followed = unsafe { core::ptr::read_volatile(&raw const HIERARCHY) };
+    let followed = set_outside(&HIERARCHY);
     // SAFETY: argument 0 is the cgroup.
     let (id, hierarchy) = unsafe { (owner::id(cgroup), ROOT_HIERARCHY.load(CGROUP_ROOT.load(cgroup) as *const u8)) };
     if hierarchy != followed {

@@ -2,6 +2,8 @@
 
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 
+use super::set_outside;
+
 /// What to add to the monotonic clock to get the wall clock, in nanoseconds, modulo 2^64. It changes only when the wall
 /// clock is set, and user space follows that. (`bpf_ktime_get_tai_ns`, which steps by itself, takes 7 ns longer.)
 #[unsafe(export_name = "clock.offset")]
@@ -20,6 +22,5 @@ pub fn monotonic() -> u64 {
 /// Hooks read it first of all: reading the counter waits for whatever was begun before it, and what comes after overlaps.
 #[inline(always)]
 pub fn wall() -> u64 {
-    // SAFETY: a live static; volatile because user space sets it.
-    monotonic().wrapping_add(unsafe { core::ptr::read_volatile(&raw const OFFSET) })
+    monotonic().wrapping_add(set_outside(&OFFSET))
 }

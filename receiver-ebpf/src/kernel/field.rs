@@ -9,6 +9,8 @@ use core::marker::PhantomData;
 
 use undercurrent_ebpf::abi::ABSENT;
 
+use super::set_outside;
+
 /// A field of `size_of::<T>()` bytes.
 #[repr(transparent)]
 pub struct Field<T> {
@@ -26,8 +28,7 @@ impl<T: Copy> Field<T> {
 
     #[inline(always)]
     fn offset(&'static self) -> u32 {
-        // SAFETY: a reference to a live static; volatile because the loader changes the value behind the compiler's back.
-        unsafe { core::ptr::read_volatile(&raw const self.offset) }
+        set_outside(&self.offset)
     }
 
     /// Whether the running kernel has the field.
@@ -64,8 +65,7 @@ impl BitField {
     /// `base` is a typed kernel pointer to the declared struct.
     #[inline(always)]
     pub unsafe fn any(&'static self, base: *const u8) -> bool {
-        // SAFETY: a reference to a live static, as for `Field`.
-        let place = unsafe { core::ptr::read_volatile(&raw const self.0) };
+        let place = set_outside(&self.0);
         // Known to the verifier, which drops what follows: kernels before 6.1 refuse a byte of the pointer at offset zero.
         if place == 0 {
             return false;

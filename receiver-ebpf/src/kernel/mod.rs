@@ -8,6 +8,13 @@ pub mod fields;
 pub mod owner;
 mod storage;
 
+/// The value of a global that the loader, or user space, sets behind the compiler's back.
+#[inline(always)]
+pub fn set_outside<T: Copy>(global: &'static T) -> T {
+    // SAFETY: a reference to a live static; volatile because the compiler knows its first value alone.
+    unsafe { core::ptr::read_volatile(global) }
+}
+
 /// Loops for ever, which the verifier refuses in any program that can get here.
 pub fn unreachable_to_the_verifier() -> ! {
     loop {

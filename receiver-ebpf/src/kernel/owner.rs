@@ -19,6 +19,7 @@ use super::{
         CGROUP_NODE, CSS_CGROUP, CSS_SET_CPU, DEVICE_NET, NET_INODE, NODE_ID, SKB_DEVICE, SKB_SK, SOCK_CGROUP,
         SOCK_COOKIE, SOCK_STORAGE, TASK_CSS_SET,
     },
+    set_outside,
     storage::SocketWord,
 };
 
@@ -63,14 +64,12 @@ static READERS: SocketWord = SocketWord::declared();
 /// How owners are found; the verifier knows which.
 #[inline(always)]
 pub fn by() -> u32 {
-    // SAFETY: a live static; volatile because the loader sets it.
-    unsafe { core::ptr::read_volatile(&raw const BY) }
+    set_outside(&BY)
 }
 
 #[inline(always)]
 fn storage() -> bool {
-    // SAFETY: as above.
-    unsafe { core::ptr::read_volatile(&raw const STORAGE) != 0 }
+    set_outside(&STORAGE) != 0
 }
 
 /// This CPU's counts.
@@ -130,8 +129,7 @@ fn slot_at(place: u32, owner: u64) -> Option<Slot> {
 /// `context` is the program's context, of a packet that has its socket.
 #[inline(always)]
 pub unsafe fn cookie(context: *const u8) -> Option<u64> {
-    // SAFETY: a live static; volatile because the loader sets it.
-    if unsafe { core::ptr::read_volatile(&raw const CASTS) } == 0 {
+    if set_outside(&CASTS) == 0 {
         return None;
     }
     // SAFETY: the loader replaces the call; the verifier makes it a move of the context's pointer.
@@ -155,8 +153,7 @@ pub fn slot_of_socket(cookie: u64, owner: impl FnOnce() -> u64) -> Slot {
 #[inline(always)]
 fn cached_slot(cookie: u64, mark: u64, owner: impl FnOnce() -> u64) -> Slot {
     // Before the table: what is looked up while the epoch changes belongs to the one before.
-    // SAFETY: a live static; volatile because user space sets it.
-    let tag = cached::tag(cookie, unsafe { core::ptr::read_volatile(&raw const EPOCH) });
+    let tag = cached::tag(cookie, set_outside(&EPOCH));
     let Some(entry) = SOCKETS.get_ptr_mut(cached::place(cookie)) else { return Slot::NODE };
     // SAFETY: an entry of the map, which lives as long as the program.
     let found = unsafe { *entry };

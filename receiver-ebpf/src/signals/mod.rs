@@ -15,8 +15,7 @@ macro_rules! switch {
         /// Whether the signal is on.
         #[inline(always)]
         fn enabled() -> bool {
-            // SAFETY: a live static; volatile because the loader sets it.
-            unsafe { core::ptr::read_volatile(&raw const ENABLED) != 0 }
+            crate::kernel::set_outside(&ENABLED) != 0
         }
     };
 }

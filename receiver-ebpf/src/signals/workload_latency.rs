@@ -11,7 +11,10 @@ use undercurrent_ebpf::abi::{
     workload::Slot,
 };
 
-use crate::kernel::cells::{self, MMAPABLE};
+use crate::kernel::{
+    cells::{self, MMAPABLE},
+    set_outside,
+};
 
 #[map]
 static WORKLOAD_LATENCY: Array<u64> = Array::with_max_entries(1, MMAPABLE);
@@ -36,21 +39,14 @@ static SHARD_MASK: u32 = 0;
 #[unsafe(link_section = ".rodata.scale")]
 static SHARED: u32 = 0;
 
-macro_rules! constant {
-    ($name:ident) => {
-        // SAFETY: a live static; volatile because the loader sets it.
-        unsafe { core::ptr::read_volatile(&raw const $name) }
-    };
-}
-
 /// Adds one duration, which some bucket covers, to a workload's histogram.
 #[inline(always)]
 pub fn record(slot: Slot, path: Path, nanoseconds: u64) {
     let Ok(offset) = cells::slot(nanoseconds) else { return };
     // SAFETY: a helper without arguments.
-    let shard = unsafe { bpf_get_smp_processor_id() } & constant!(SHARD_MASK);
-    let histogram = constant!(HISTOGRAM);
-    let sum = u32::from(slot.0) * constant!(WORDS) + (shard * PATHS as u32 + path.index() as u32) * histogram;
+    let shard = unsafe { bpf_get_smp_processor_id() } & set_outside(&SHARD_MASK);
+    let histogram = set_outside(&HISTOGRAM);
+    let sum = u32::from(slot.0) * set_outside(&WORDS) + (shard * PATHS as u32 + path.index() as u32) * histogram;
     add(sum, nanoseconds);
     add(sum + 1 + (offset / size_of::<u64>()) as u32, 1);
 }
@@ -58,7 +54,7 @@ pub fn record(slot: Slot, path: Path, nanoseconds: u64) {
 #[inline(always)]
 fn add(index: u32, amount: u64) {
     let Some(word) = WORKLOAD_LATENCY.get_ptr_mut(index) else { return };
-    if constant!(SHARED) != 0 {
+    if set_outside(&SHARED) != 0 {
         // The target has no compare-and-swap before 5.12, and so Rust offers none of its atomic types' methods.
         // SAFETY: a word of the map, which lives as long as the program.
         unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(word, amount) };

@@ -38,7 +38,11 @@ pub struct Live {
     young: Young,
     /// When the tree is to be walked again.
     scan: Instant,
-    /// Changes lost by the time of the last scan.
+    /// The earliest time for that, whatever happens.
+    rested: Instant,
+    /// When what was not found out is to be asked for again.
+    revisit: Instant,
+    /// Changes lost by the time of the last scan, but for what it could not make sense of itself.
     missed: u64,
     /// Cgroups that the last scan left out.
     left_out: u64,
@@ -66,6 +70,8 @@ impl Live {
             node_namespace: netns_of(1).or_else(|_| netns_of(std::process::id())).ok(),
             young: Young::default(),
             scan: Instant::now(),
+            rested: Instant::now(),
+            revisit: Instant::now() + CHECK,
             missed: 0,
             left_out: 0,
         })
@@ -136,7 +142,7 @@ impl Live {
                 }
             }
             // Its path is longer than an event has room for: a scan finds it.
-            (_, None) => self.scan = self.scan.min(Instant::now()),
+            (_, None) => self.hasten(),
         }
         self.renew();
     }
@@ -151,7 +157,7 @@ impl Live {
     /// Walks the tree.
     fn walk(&mut self, registry: &mut Registry) {
         // What is told of while walking is taken in later, and means nothing then where the walk saw it.
-        self.missed = self.misses(registry);
+        let unheard = self.unheard();
         match self.hierarchy.scan(Limits::default()) {
             Ok(scan) => {
                 self.left_out = (scan.beyond + scan.unreadable) as u64;
@@ -161,18 +167,29 @@ impl Live {
                     self.young.found(id);
                 }
                 self.renew();
-                self.revisit(registry);
             }
             Err(error) => tracing::warn!("cannot walk {}: {error}", self.hierarchy.mount_point().display()),
         }
+        // What the walk itself could not make sense of, another one at once would not either.
+        self.missed = unheard + registry.counts().surprises;
+        self.rested = Instant::now() + SCAN;
         self.scan = Instant::now() + if self.changes.is_some() { CHECK } else { SCAN };
+        if self.revisit <= Instant::now() {
+            self.revisit(registry);
+            self.revisit = Instant::now() + CHECK;
+        }
     }
 
-    /// Changes that the kernel could not tell of, or that made no sense.
-    fn misses(&self, registry: &Registry) -> u64 {
+    /// Walks the tree as soon as it may be walked again.
+    fn hasten(&mut self) {
+        self.scan = self.scan.min(self.rested);
+    }
+
+    /// Changes that the kernel could not tell of.
+    fn unheard(&self) -> u64 {
         let mut unheard = 0;
         self.losses.for_each(|_, cells| unheard += cells.unheard);
-        unheard + registry.counts().surprises
+        unheard
     }
 
     /// Says what is known of a new workload, and asks for the rest.
@@ -201,8 +218,8 @@ impl Live {
 
     /// Looks at the processes of workloads that are young.
     fn look(&mut self, registry: &mut Registry) {
-        if self.misses(registry) > self.missed {
-            self.scan = self.scan.min(Instant::now());
+        if self.unheard() + registry.counts().surprises > self.missed {
+            self.hasten();
         }
         for (id, looks) in self.young.take(Instant::now()) {
             let Some(workload) = registry.get_mut(id).filter(|workload| workload.stage == Stage::Present) else {
@@ -243,15 +260,13 @@ impl Live {
     /// What could not be told apart, by reason.
     pub fn losses(&self, registry: &Registry) -> Vec<Loss> {
         let mut lost = [0; OWNER_LOSSES];
-        let mut unheard = 0;
         self.losses.for_each(|_, cells| {
             lost.iter_mut().zip(cells.lost).for_each(|(total, count)| *total += count);
-            unheard += cells.unheard;
         });
         let counts = registry.counts();
         let of_programs = OwnerLoss::ALL.into_iter().zip(lost).map(|(reason, count)| (name(reason), count));
         let others = [
-            ("change_unheard", unheard),
+            ("change_unheard", self.unheard()),
             ("no_room", counts.no_room),
             ("scan_cut", self.left_out),
             ("question_refused", self.directory.statistics().queue_full),

@@ -1,20 +1,15 @@
 //! The sidecar's integration tests under other kernels: built here once, run in virtual machines.
 
-use std::{
-    fs,
-    path::PathBuf,
-    process::{Command, Stdio},
-};
+use std::{fs, path::PathBuf, process::Command};
 
 use anyhow::{Context as _, bail};
-use serde::Deserialize;
 
 use super::Tally;
 use crate::machine;
 
 /// The test binary that takes its truth from the kernel it runs on.
 const SUITE: &str = "kernel";
-/// Seconds for a guest. One takes two to four minutes on an idle machine.
+/// Seconds for a guest. One takes some seven minutes on a machine that is busy besides.
 const LIMIT: &str = "1500";
 /// What tests are called that take a guest whose clock counts instructions.
 const INSTRUCTIONS: &str = "vm_icount";
@@ -58,25 +53,9 @@ fn run(guest: &[&str], tests: &[&str]) -> anyhow::Result<Tally> {
     Ok(tally)
 }
 
-/// What cargo says of something that it built.
-#[derive(Deserialize)]
-struct Message {
-    target: Option<Target>,
-    executable: Option<PathBuf>,
-}
-
-#[derive(Deserialize)]
-struct Target {
-    name: String,
-}
-
 /// Builds the suite, with the sidecar that it drives, and returns its binary.
 fn build() -> anyhow::Result<PathBuf> {
     let mut command = Command::new(machine::cargo());
     command.args(["test", "--locked", "--quiet", "--no-run", "--package", "undercurrent", "--test", SUITE]);
-    command.arg("--message-format=json").current_dir(machine::workspace()).stderr(Stdio::inherit());
-    let printed = machine::output(&mut command)?;
-    let messages = printed.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok());
-    let mut built = messages.filter(|message| message.target.as_ref().is_some_and(|target| target.name == SUITE));
-    built.find_map(|message| message.executable).with_context(|| format!("{command:?} named no executable"))
+    machine::built(&mut command, SUITE)
 }
