@@ -1,6 +1,7 @@
 //! Cgroups that come and go.
 
 use aya_ebpf::{
+    bindings::{BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP},
     helpers::generated::bpf_probe_read_kernel_str,
     macros::{btf_tracepoint, map},
     maps::RingBuf,
@@ -13,9 +14,13 @@ use crate::kernel::{
     owner, set_outside,
 };
 
-/// Room for some five hundred changes.
+/// Bytes of changes that are kept: some five hundred changes.
+const ROOM: u32 = 256 * 1024;
+/// Bytes of changes from which on nothing waits for the next snapshot.
+const PATIENCE: u64 = ROOM as u64 / 4;
+
 #[map]
-static CGROUPS: RingBuf = RingBuf::with_byte_size(256 * 1024, 0);
+static CGROUPS: RingBuf = RingBuf::with_byte_size(ROOM, 0);
 
 /// The number of the hierarchy that says whose a task is.
 #[unsafe(export_name = "cgroup.hierarchy")]
@@ -64,6 +69,14 @@ fn changed(ctx: &BtfTracePointContext, change: u32) -> i32 {
         let room = (&raw mut (*event).path).cast();
         (*event).length = bpf_probe_read_kernel_str(room, PATH_BYTES as u32, path.cast()) as i32;
     }
-    entry.submit(0);
+    entry.submit(wakeup(change));
     0
+}
+
+/// Whether whoever reads the ring is woken, as flags of `bpf_ringbuf_submit`: what has gone can wait for the next snapshot,
+/// as long as there is room. What waits hides from the kernel that nobody is awake, so all others have to say so.
+#[inline(always)]
+fn wakeup(change: u32) -> u64 {
+    let waits = change == change::REMOVED && CGROUPS.query(BPF_RB_AVAIL_DATA.into()) < PATIENCE;
+    u64::from(if waits { BPF_RB_NO_WAKEUP } else { BPF_RB_FORCE_WAKEUP })
 }

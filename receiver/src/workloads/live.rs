@@ -134,7 +134,8 @@ impl Live {
     fn apply(&mut self, event: &CgroupEvent, registry: &mut Registry) {
         let id = CgroupId(event.id);
         match (event.change, path(event)) {
-            (change::REMOVED, _) => registry.vanished(id),
+            // Whatever is cached of it is still its own, and dropped with the next snapshot.
+            (change::REMOVED, _) => return registry.vanished(id),
             (_, Some(path)) => {
                 if let Some(new) = registry.appeared(Cgroup { id, path }, UnixNanos::now()) {
                     self.welcome(new, registry);

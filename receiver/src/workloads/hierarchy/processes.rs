@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     io::{self, BufRead as _, BufReader},
-    os::unix::fs::MetadataExt as _,
+    os::unix::ffi::OsStrExt as _,
     path::Path,
 };
 
@@ -60,5 +60,27 @@ fn of(directory: &Path, most: usize) -> io::Result<Vec<u32>> {
 /// # Errors
 /// Where the process is gone, or belongs to somebody else and this one lacks `CAP_SYS_PTRACE`.
 pub fn netns_of(pid: u32) -> io::Result<u64> {
-    fs::metadata(format!("/proc/{pid}/ns/net")).map(|namespace| namespace.ino())
+    // To ask the file itself for its inode would have the kernel make one each time.
+    let target = fs::read_link(format!("/proc/{pid}/ns/net"))?;
+    namespace(target.as_os_str().as_bytes())
+        .ok_or_else(|| io::Error::other(format!("`{}` is no network namespace", target.display())))
+}
+
+/// The inode in the target of a link to a network namespace: `net:[4026531840]` (`ns_get_name` in fs/nsfs.c).
+fn namespace(target: &[u8]) -> Option<u64> {
+    let digits = target.strip_prefix(b"net:[")?.strip_suffix(b"]")?;
+    str::from_utf8(digits).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_is_known_by_its_link() {
+        assert_eq!(namespace(b"net:[4026531840]"), Some(4_026_531_840));
+        for other in ["", "net:[]", "net:[-1]", "pid:[4026531836]", "net:[4026531840", "net:[18446744073709551616]"] {
+            assert_eq!(namespace(other.as_bytes()), None, "{other}");
+        }
+    }
 }

@@ -17,12 +17,12 @@ use serde::Deserialize;
 use super::lines::Lines;
 use crate::{bench::verdict, process};
 
-/// The sidecar's interval.
-const INTERVAL: &str = "1s";
 /// The most CPU time that it may take, as a share of one core.
 const LIMIT: f64 = 0.01;
-/// Snapshots until what has ended is delivered, expired and forgotten take less than this.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Snapshots until what has ended is delivered, expired and forgotten: fewer than these.
+const SNAPSHOTS: u32 = 8;
+/// Besides them, whatever is waited for takes less than this.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// Where the kernel's counting of programs' time is switched.
 const COUNTING: &str = "/proc/sys/kernel/bpf_stats_enabled";
 
@@ -36,8 +36,27 @@ struct Lives {
     datagrams: u32,
 }
 
+/// What is to happen.
+#[derive(Clone, Copy)]
+pub struct Plan {
+    /// How long it lasts.
+    pub minutes: u32,
+    /// Containers in a minute.
+    pub rate: u32,
+    /// Seconds from one snapshot to the next.
+    pub interval: u32,
+}
+
+impl Plan {
+    /// What nothing takes longer than.
+    fn patience(self) -> Duration {
+        PATIENCE + Duration::from_secs(self.interval.into()) * SNAPSHOTS
+    }
+}
+
 /// What happened.
 pub struct Churn {
+    plan: Plan,
     lives: Lives,
     lasted: Duration,
     /// The sidecar's at the start, then after each minute, then at the end.
@@ -65,31 +84,27 @@ struct Usage {
     resident: u64,
 }
 
-/// Lets containers come and go at a rate a minute, beside a sidecar that tells of them every second.
-pub fn measure(binary: &Path, benchmark: &Path, minutes: u32, rate: u32) -> anyhow::Result<Churn> {
+/// Lets containers come and go beside a sidecar that tells of them.
+pub fn measure(binary: &Path, benchmark: &Path, plan: Plan) -> anyhow::Result<Churn> {
     let _counting = Counting::start()?;
     let mut command = Command::new(binary);
-    command.args(["run", "--output", "json", "--interval", INTERVAL]).stdin(Stdio::null()).stdout(Stdio::piped());
+    let interval = format!("{}s", plan.interval);
+    command.args(["run", "--output", "json", "--interval", &interval]).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut sidecar = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
     let lines = Arc::default();
     let reading = read(sidecar.stdout.take().context("it has a pipe")?, Arc::clone(&lines));
-    let churn = watch(&mut sidecar, benchmark, &lines, minutes, rate);
+    let churn = watch(&mut sidecar, benchmark, &lines, plan);
     process::end(&mut sidecar, PATIENCE)?;
     reading.join().map_err(|_| anyhow!("the thread that read the sidecar's lines panicked"))??;
     churn
 }
 
-fn watch(
-    sidecar: &mut Child,
-    benchmark: &Path,
-    lines: &Arc<Mutex<Lines>>,
-    minutes: u32,
-    rate: u32,
-) -> anyhow::Result<Churn> {
+fn watch(sidecar: &mut Child, benchmark: &Path, lines: &Arc<Mutex<Lines>>, plan: Plan) -> anyhow::Result<Churn> {
+    let Plan { minutes, rate, .. } = plan;
     let process = Process::new(i32::try_from(sidecar.id())?)?;
-    next(lines, |_| true)?;
+    next(lines, plan, |_| true)?;
     let counted = udp()?;
-    let (before, lost_before) = next(lines, |lines| (lines.packets(), lines.lost.clone()))?;
+    let (before, lost_before) = next(lines, plan, |lines| (lines.packets(), lines.lost.clone()))?;
     let (mut usages, begun) = (vec![Usage::of(&process)?], Instant::now());
     let mut command = Command::new(benchmark);
     command.args(["--rate", &rate.to_string(), "--lives", &(rate * minutes).to_string()]).stdout(Stdio::piped());
@@ -106,10 +121,10 @@ fn watch(
         serde_json::from_slice(&output.stdout).with_context(|| format!("the churn: {}", output.status))?;
     let (counted, lasted) = (udp()? - counted, begun.elapsed());
     // Whatever was sent is in the next snapshot, and what has ended is in none soon.
-    let all = next(lines, Lines::packets)? - before;
+    let all = next(lines, plan, Lines::packets)? - before;
     let ours = |lines: &Lines| lines.containers.iter().filter(|id| id.starts_with(&lives.prefix)).count();
     let freed = || Ok((ours(&*locked(lines)?) == 0).then_some(()));
-    let slots = match process::wait_for("all slots to be free", PATIENCE, freed) {
+    let slots = match process::wait_for("all slots to be free", plan.patience(), freed) {
         Ok(()) => 0,
         Err(_) => ours(&*locked(lines)?),
     };
@@ -118,6 +133,7 @@ fn watch(
     let since = |(reason, count): (&String, &f64)| (reason.clone(), count - lost_before.get(reason).unwrap_or(&0.0));
     let lost = lines.lost.iter().map(since).filter(|(_, count)| *count != 0.0).collect();
     Ok(Churn {
+        plan,
         packets: (lines.packets_of(&lives.prefix), all),
         reasons: lines.lost.len(),
         overflow: lines.overflow,
@@ -142,9 +158,9 @@ fn locked(lines: &Mutex<Lines>) -> anyhow::Result<std::sync::MutexGuard<'_, Line
 }
 
 /// Waits for a whole snapshot that begins after this call, and looks at it.
-fn next<T>(lines: &Mutex<Lines>, look: impl Fn(&Lines) -> T) -> anyhow::Result<T> {
+fn next<T>(lines: &Mutex<Lines>, plan: Plan, look: impl Fn(&Lines) -> T) -> anyhow::Result<T> {
     let now = locked(lines)?.snapshots;
-    process::wait_for("a snapshot", PATIENCE, || {
+    process::wait_for("a snapshot", plan.patience(), || {
         let lines = locked(lines)?;
         // One may be half told, and another one half taken.
         Ok((lines.snapshots > now + 1).then(|| look(&lines)))
@@ -231,10 +247,11 @@ impl fmt::Display for Churn {
         let (cpu, programs) = self.share(0, last - 1, self.lasted);
         writeln!(
             f,
-            "{} containers made and removed in {:.0} s, each with {} datagrams; the sidecar writes JSON every {INTERVAL}",
+            "{} containers made and removed in {:.0} s, each with {} datagrams; the sidecar writes JSON every {} s",
             self.lives.lives,
             self.lasted.as_secs_f64(),
-            self.lives.datagrams / self.lives.lives.max(1)
+            self.lives.datagrams / self.lives.lives.max(1),
+            self.plan.interval
         )?;
         writeln!(
             f,

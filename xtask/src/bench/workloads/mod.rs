@@ -28,6 +28,9 @@ pub struct Options {
     /// Containers that come and go in a minute
     #[arg(long, default_value_t = 1000)]
     rate: u32,
+    /// Seconds from one snapshot to the next meanwhile
+    #[arg(long, default_value_t = 10)]
+    interval: u32,
     /// The sidecar's binary [default: the release one, built first]
     #[arg(long)]
     binary: Option<PathBuf>,
@@ -63,8 +66,9 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     if wanted(Part::Churn) {
         let binary = options.binary.clone().map_or_else(build::sidecar, Ok)?;
         let benchmark = build::benchmark("churn", Profile::Dev)?;
+        let plan = churn::Plan { minutes: options.minutes, rate: options.rate, interval: options.interval };
         println!("\n{}", description());
-        print!("{}", churn::measure(&binary, &benchmark, options.minutes, options.rate)?);
+        print!("{}", churn::measure(&binary, &benchmark, plan)?);
         println!("{}", description());
     }
     Ok(())
