@@ -8,7 +8,7 @@ use super::CgroupId;
 
 /// Milliseconds from one look to the next: a container's first processes are its runtime's, and become its own within
 /// milliseconds on an idle machine and seconds on a busy one.
-const WAITS: [u64; 8] = [0, 30, 100, 150, 250, 500, 1000, 4000];
+const WAITS: [u64; 6] = [0, 30, 120, 400, 1500, 5000];
 /// Milliseconds between two times to look at all. To wake up costs as much as a look, so what is due by then is looked at
 /// together.
 const STEP: u64 = 50;
@@ -80,7 +80,7 @@ mod tests {
         young.found(CgroupId(5));
         let looks = times(&mut young, begun).await;
         assert_eq!(looks.len(), WAITS.len());
-        assert_eq!(looks[..6], [0, 50, 150, 300, 550, 1050]);
+        assert_eq!(looks, [0, 50, 200, 600, 2100, 7100]);
         assert!(young.take(begun + Duration::from_secs(60)).is_empty());
     }
 
@@ -92,7 +92,7 @@ mod tests {
         young.born(CgroupId(6));
         let looks = times(&mut young, begun).await;
         assert_eq!(looks.len(), 2 * (WAITS.len() - 1));
-        assert_eq!(looks[..6], [50, 50, 150, 150, 300, 300]);
+        assert_eq!(looks[..6], [50, 50, 200, 200, 600, 600]);
     }
 
     #[tokio::test(start_paused = true)]
