@@ -17,7 +17,7 @@ use crate::{
         plan::Status,
     },
     privileges::{Privileges, ReadError as PrivilegesError, Task, Unprivileged},
-    signals::{self, Opening, Signal, SignalStatus, itself::Itself},
+    signals::{self, Opening, Signal, SignalStatus, Thinning, itself::Itself},
     telemetry::{Readings, Resource, Scale, Snapshot, UnixNanos},
     workloads::{self, Directory, Following, Slot, Workloads},
 };
@@ -154,6 +154,7 @@ pub struct Sidecar {
     kernel: Kernel,
     clock: WallClock,
     signals: Vec<(&'static str, Box<dyn Signal>)>,
+    thinning: Thinning,
     itself: Itself,
     workloads: Workloads,
     resource: Arc<Resource>,
@@ -189,11 +190,13 @@ impl Sidecar {
             }
         }
         report(settings, &kernel);
+        let thinning = Thinning::new(kernel.sample()?, settings.signals.latency.sampling);
         let itself = Itself::new(start);
         Ok(Self {
             kernel,
             clock,
             signals: opened,
+            thinning,
             itself,
             workloads,
             resource: Arc::new(resource),
@@ -218,7 +221,8 @@ impl Sidecar {
             }
         }
         let deliveries: Vec<_> = exports.iter().map(|output| (output.output(), output.totals())).collect();
-        for metric in self.itself.read(&self.kernel, self.last_collect, &deliveries, &self.workloads.losses()) {
+        let weight = self.thinning.weight();
+        for metric in self.itself.read(&self.kernel, self.last_collect, weight, &deliveries, &self.workloads.losses()) {
             readings.add(Slot::NODE, metric);
         }
         self.last_collect = Some(began.elapsed());
@@ -258,6 +262,7 @@ impl Sidecar {
                     }
                 }
                 () = self.workloads.changed() => {}
+                () = self.thinning.changed() => {}
             }
         }
         let last = Arc::new(self.snapshot(&statistics, outputs.delivered()));

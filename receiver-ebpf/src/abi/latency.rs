@@ -1,4 +1,4 @@
-//! Cells of `undercurrent.network.receive.duration`.
+//! Cells of `undercurrent.network.receive.duration` and `undercurrent.network.receive.wait.duration`.
 
 use core::mem::size_of;
 
@@ -42,7 +42,7 @@ pub enum Network {
     Ipv6,
 }
 
-/// What a histogram of the latency map is about. The network layer has not looked at the transport protocol yet.
+/// A way into the host, up to a layer. The network layer has not looked at the transport protocol yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Path {
     /// The layer reached.
@@ -87,7 +87,7 @@ impl Path {
         Self { layer, transport: Some(transport), network }
     }
 
-    /// The path's histogram in [`LatencyCells`].
+    /// The path's number.
     #[must_use]
     #[inline(always)]
     pub const fn index(self) -> usize {
@@ -99,14 +99,98 @@ impl Path {
     }
 }
 
-/// What one CPU recorded. Each path has one program as its writer.
+/// What a histogram is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Series {
+    /// The time from a packet's receive timestamp to the end of a path.
+    Receive(Path),
+    /// The time from a packet's arrival in its socket's queue until it was read.
+    Wait(Transport, Network),
+}
+
+/// Number of series.
+pub const SERIES: usize = PATHS + WAITS;
+const WAITS: usize = 4;
+
+impl Series {
+    /// Every series, at its own index.
+    pub const ALL: [Self; SERIES] = {
+        let mut all = [Self::Receive(Path::ALL[0]); SERIES];
+        let mut index = 0;
+        while index < SERIES {
+            all[index] = if index < PATHS {
+                Self::Receive(Path::ALL[index])
+            } else {
+                let Path { transport, network, .. } = Path::ALL[index - WAITS];
+                Self::Wait(transport.unwrap(), network)
+            };
+            assert!(all[index].index() == index);
+            index += 1;
+        }
+        all
+    };
+
+    /// The series' histogram in [`LatencyCells`].
+    #[must_use]
+    #[inline(always)]
+    pub const fn index(self) -> usize {
+        match self {
+            Self::Receive(path) => path.index(),
+            Self::Wait(transport, network) => WAITS + Path::of(Layer::SocketRead, transport, network).index(),
+        }
+    }
+}
+
+/// What one CPU recorded. Each series has one program as its writer.
 #[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct LatencyCells {
-    /// Durations, by path.
-    pub histograms: [HistogramCell; PATHS],
-    /// Packets in no histogram, by path and [`super::loss::PacketLoss`].
-    pub lost: [[u64; PACKET_LOSSES]; PATHS],
+    /// Durations, by series.
+    pub histograms: [HistogramCell; SERIES],
+    /// Packets in no histogram, by series and [`super::loss::PacketLoss`].
+    pub lost: [[u64; PACKET_LOSSES]; SERIES],
 }
 
-const _: () = assert!(size_of::<LatencyCells>() == PATHS * (size_of::<HistogramCell>() + 8 * PACKET_LOSSES));
+const _: () = assert!(size_of::<LatencyCells>() == SERIES * (size_of::<HistogramCell>() + 8 * PACKET_LOSSES));
+
+/// Where packets that wait in a socket's queue are remembered: an entry for each value of some bits of a stamp's mix.
+///
+/// An entry has more of these bits above [`waiting::TIME`] bits of the monotonic clock, in nanoseconds. Two packets with
+/// one place share it: the later one has it, and the earlier one's wait is not known.
+pub mod waiting {
+    /// Entries.
+    pub const ENTRIES: usize = 1 << PLACE;
+    /// Bits of an entry that hold the time: eighteen minutes.
+    pub const TIME: u32 = 40;
+    /// Bits of a mix that say the place.
+    const PLACE: u32 = 14;
+
+    /// Spreads a stamp over all bits: the golden ratio's multiple (Knuth, The Art of Computer Programming, 6.4).
+    #[must_use]
+    #[inline(always)]
+    pub const fn mix(stamp: u64) -> u64 {
+        stamp.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    /// The place of a mix.
+    #[must_use]
+    #[inline(always)]
+    pub const fn place(mix: u64) -> u32 {
+        (mix >> (64 - PLACE)) as u32
+    }
+
+    /// An entry of a packet at a time, without what does not fit.
+    #[must_use]
+    #[inline(always)]
+    pub const fn entry(mix: u64, time: u64) -> u64 {
+        mix << PLACE >> TIME << TIME | (time & !(u64::MAX << TIME))
+    }
+
+    /// The time since an entry, where it is of the packet with this mix.
+    #[must_use]
+    #[inline(always)]
+    pub const fn since(entry: u64, mix: u64, now: u64) -> Option<u64> {
+        let other = self::entry(mix, 0) ^ entry;
+        if entry == 0 || other >> TIME != 0 { None } else { Some(now.wrapping_sub(entry) & !(u64::MAX << TIME)) }
+    }
+}

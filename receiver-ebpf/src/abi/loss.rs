@@ -9,12 +9,14 @@ pub enum PacketLoss {
     TransmitStamp,
     /// Its timestamp lies in the future: the wall clock was set back after it was taken.
     Negative,
+    /// When it began to wait is not known: it was not seen then, or another packet had its place.
+    Unmatched,
 }
 
 /// Number of reasons.
-pub const PACKET_LOSSES: usize = 3;
+pub const PACKET_LOSSES: usize = 4;
 
 impl PacketLoss {
     /// Every reason, at its own index.
-    pub const ALL: [Self; PACKET_LOSSES] = [Self::NoStamp, Self::TransmitStamp, Self::Negative];
+    pub const ALL: [Self; PACKET_LOSSES] = [Self::NoStamp, Self::TransmitStamp, Self::Negative, Self::Unmatched];
 }

@@ -13,20 +13,20 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{ETH_P_IP, ETH_P_IPV6, IPPROTO_TCP, IPPROTO_UDP, reached};
-use crate::{
-    kernel::{clock, event::PacketEvent, owner},
-    signals::latency,
-};
+use crate::kernel::{event::PacketEvent, owner, sample};
 
 /// Bytes that every IPv4 and IPv6 header has at least.
 const IPV4_HEADER: usize = 20;
 
 #[inline(always)]
 fn delivered(ctx: &FEntryContext, transport: Transport, network: Network) -> i32 {
-    let now = clock::wall();
+    let early = sample::early();
     let skb = ctx.arg(0);
     // SAFETY: argument 0 of these functions is the `sk_buff`, which still has its device.
-    unsafe { reached(skb, Path::of(Layer::Transport, transport, network), now, || owner::slot_of_namespace(skb)) };
+    unsafe {
+        let event = PacketEvent::delivered(skb, early);
+        reached(Path::of(Layer::Transport, transport, network), event, || owner::slot_of_namespace(skb));
+    }
     0
 }
 
@@ -57,24 +57,24 @@ fn udpv6_rcv(ctx: FEntryContext) -> i32 {
 /// `cgroup_skb/ingress`, run by `sk_filter_trim_cap` once the packet's socket is known. Every packet passes.
 #[cgroup_skb(ingress)]
 fn cgroup_ingress(ctx: SkBuffContext) -> i32 {
-    let now = clock::wall();
+    let early = sample::early();
     let skb: *const __sk_buff = ctx.as_ptr().cast();
     // A branch for each path, so that each has its histogram at a constant offset.
     match protocols(skb) {
-        Some((Transport::Tcp, Network::Ipv4)) => filtered(skb, Transport::Tcp, Network::Ipv4, now),
-        Some((Transport::Tcp, Network::Ipv6)) => filtered(skb, Transport::Tcp, Network::Ipv6, now),
-        Some((Transport::Udp, Network::Ipv4)) => filtered(skb, Transport::Udp, Network::Ipv4, now),
-        Some((Transport::Udp, Network::Ipv6)) => filtered(skb, Transport::Udp, Network::Ipv6, now),
+        Some((Transport::Tcp, Network::Ipv4)) => filtered(skb, Transport::Tcp, Network::Ipv4, early),
+        Some((Transport::Tcp, Network::Ipv6)) => filtered(skb, Transport::Tcp, Network::Ipv6, early),
+        Some((Transport::Udp, Network::Ipv4)) => filtered(skb, Transport::Udp, Network::Ipv4, early),
+        Some((Transport::Udp, Network::Ipv6)) => filtered(skb, Transport::Udp, Network::Ipv6, early),
         None => {}
     }
     1
 }
 
 #[inline(always)]
-fn filtered(skb: *const __sk_buff, transport: Transport, network: Network, now: u64) {
+fn filtered(skb: *const __sk_buff, transport: Transport, network: Network, early: u64) {
     // SAFETY: a field of the context, which the verifier rewrites to a load from the packet.
-    let event = || PacketEvent::since(unsafe { (*skb).tstamp }, now);
-    latency::reached(Path::of(Layer::Transport, transport, network), event, || slot_of(skb));
+    let event = PacketEvent::stamped(unsafe { (*skb).tstamp }, early);
+    reached(Path::of(Layer::Transport, transport, network), event, || slot_of(skb));
 }
 
 /// The slot of the receiving socket's owner.

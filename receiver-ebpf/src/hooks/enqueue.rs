@@ -8,25 +8,25 @@ use aya_ebpf::{
 use undercurrent_ebpf::abi::latency::{Layer, Transport};
 
 use super::reached_socket;
-use crate::kernel::{clock, owner};
+use crate::kernel::{owner, sample};
 
 /// A packet is, or is about to be, in its socket's queue.
 ///
 /// # Safety
 /// Both are typed and trusted pointers, to a `sock` and an `sk_buff`.
 #[inline(always)]
-unsafe fn enqueued(sock: *const u8, skb: *const u8, transport: Transport, now: u64) {
+unsafe fn enqueued(sock: *const u8, skb: *const u8, transport: Transport, early: u64) {
     // SAFETY: by the caller.
-    unsafe { reached_socket(skb, Layer::SocketEnqueued, transport, now, || owner::slot(owner::of_socket(sock))) };
+    unsafe { reached_socket(skb, Layer::SocketEnqueued, transport, early, || owner::slot(owner::of_socket(sock))) };
 }
 
 /// `int tcp_queue_rcv(struct sock *sk, struct sk_buff *skb, bool *fragstolen)`, 5.10 to 7.3. At its entry: it may free
 /// the packet by merging it into the queue's last.
 #[fentry]
 fn tcp_queue_rcv(ctx: FEntryContext) -> i32 {
-    let now = clock::wall();
+    let early = sample::early();
     // SAFETY: the arguments have the types above.
-    unsafe { enqueued(ctx.arg(0), ctx.arg(1), Transport::Tcp, now) };
+    unsafe { enqueued(ctx.arg(0), ctx.arg(1), Transport::Tcp, early) };
     0
 }
 
@@ -37,9 +37,9 @@ fn udp_enqueue_schedule_skb(ctx: FExitContext) -> i32 {
     // SAFETY: the word after the two arguments is the return value; `bpf_get_func_ret` would need 5.17.
     let refused = unsafe { *ctx.as_ptr().cast::<u64>().add(2) } as i32;
     if refused == 0 {
-        let now = clock::wall();
+        let early = sample::early();
         // SAFETY: the arguments have the types above.
-        unsafe { enqueued(ctx.arg(0), ctx.arg(1), Transport::Udp, now) };
+        unsafe { enqueued(ctx.arg(0), ctx.arg(1), Transport::Udp, early) };
     }
     0
 }

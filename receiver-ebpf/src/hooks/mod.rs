@@ -14,8 +14,12 @@ use undercurrent_ebpf::abi::{
 };
 
 use crate::{
-    kernel::{event::PacketEvent, fields::SKB_PROTOCOL},
-    signals::latency,
+    kernel::{
+        event::{PacketEvent, Sampled},
+        fields::SKB_PROTOCOL,
+        owner::or_node,
+    },
+    signals::{latency, receive_wait},
 };
 
 /// `ETH_P_IPV6` in network order, as `sk_buff.protocol` holds it.
@@ -26,29 +30,37 @@ const ETH_P_IP: u16 = 0x0800u16.to_be();
 const IPPROTO_TCP: u8 = 6;
 const IPPROTO_UDP: u8 = 17;
 
-/// A delivered packet reached the end of a path.
-///
-/// # Safety
-/// `skb` is a typed `sk_buff` pointer.
+/// A packet got to the end of a path. Whose it is, is asked once, and only where somebody wants to know.
 #[inline(always)]
-unsafe fn reached(skb: *const u8, path: Path, now: u64, slot: impl FnOnce() -> Slot) {
-    // SAFETY: by the caller.
-    latency::reached(path, || unsafe { PacketEvent::delivered(skb, now) }, slot);
+fn reached(path: Path, event: Sampled, slot: impl FnOnce() -> Slot) {
+    match event {
+        Ok(Some(event)) => {
+            let slot = or_node(slot);
+            latency::reached(path, &event, slot);
+            match (path.layer, path.transport) {
+                (Layer::SocketEnqueued, _) => receive_wait::begun(&event),
+                (Layer::SocketRead, Some(transport)) => receive_wait::ended(&event, transport, path.network, slot),
+                _ => {}
+            }
+        }
+        Ok(None) => {}
+        Err(loss) => latency::lost(path, loss),
+    }
 }
 
 /// A packet reached a layer where its Ethertype says its IP version.
 ///
 /// # Safety
-/// `skb` is a typed `sk_buff` pointer.
+/// `skb` is a typed `sk_buff` pointer of a packet that was delivered on this host.
 #[inline(always)]
-unsafe fn reached_socket(skb: *const u8, layer: Layer, transport: Transport, now: u64, slot: impl FnOnce() -> Slot) {
+unsafe fn reached_socket(skb: *const u8, layer: Layer, transport: Transport, early: u64, slot: impl FnOnce() -> Slot) {
     // A branch for each version, so that each has its histogram at a constant offset.
     // SAFETY: by the caller; every kernel has the Ethertype.
     unsafe {
         if SKB_PROTOCOL.load(skb) == ETH_P_IPV6 {
-            reached(skb, Path::of(layer, transport, Network::Ipv6), now, slot);
+            reached(Path::of(layer, transport, Network::Ipv6), PacketEvent::delivered(skb, early), slot);
         } else {
-            reached(skb, Path::of(layer, transport, Network::Ipv4), now, slot);
+            reached(Path::of(layer, transport, Network::Ipv4), PacketEvent::delivered(skb, early), slot);
         }
     }
 }

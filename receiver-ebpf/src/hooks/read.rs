@@ -7,18 +7,14 @@ use aya_ebpf::{
 };
 use undercurrent_ebpf::abi::latency::{Layer, Network, Path, Transport};
 
-use super::{ETH_P_IP, ETH_P_IPV6, IPPROTO_TCP, IPPROTO_UDP, reached_socket};
-use crate::{
-    kernel::{
-        clock,
-        event::PacketEvent,
-        fields::{
-            SCM_KTIME, SCM_NANOSECONDS, SCM_SECONDS, SKB_HEAD, SKB_NETWORK_HEADER, SKB_PROTOCOL, SKB_SK, SOCK_FAMILY,
-            SOCK_PROTOCOL, SOCK_V6_DADDR,
-        },
-        owner,
+use super::{ETH_P_IP, ETH_P_IPV6, IPPROTO_TCP, IPPROTO_UDP, reached, reached_socket};
+use crate::kernel::{
+    event::PacketEvent,
+    fields::{
+        SCM_KTIME, SCM_NANOSECONDS, SCM_SECONDS, SKB_HEAD, SKB_NETWORK_HEADER, SKB_PROTOCOL, SKB_SK, SOCK_FAMILY,
+        SOCK_PROTOCOL, SOCK_V6_DADDR,
     },
-    signals::latency,
+    owner, sample,
 };
 
 const AF_INET6: u16 = 10;
@@ -28,14 +24,14 @@ const SECOND: u64 = 1_000_000_000;
 /// 7.3. Once for each read that returned stamped data, with the stamp of the last byte.
 #[fentry]
 fn tcp_recv_timestamp(ctx: FEntryContext) -> i32 {
-    let now = clock::wall();
+    let early = sample::early();
     // SAFETY: arguments 1 and 2 have the types above.
     let (network, stamp) = unsafe { (peer_network(ctx.arg(1)), stamp(ctx.arg(2))) };
-    let event = || PacketEvent::since(stamp, now);
+    let event = PacketEvent::stamped(stamp, early);
     // A branch for each version, so that each has its histogram at a constant offset.
     match network {
-        Network::Ipv4 => latency::reached(read_from(Transport::Tcp, Network::Ipv4), event, owner::slot_of_current),
-        Network::Ipv6 => latency::reached(read_from(Transport::Tcp, Network::Ipv6), event, owner::slot_of_current),
+        Network::Ipv4 => reached(read_from(Transport::Tcp, Network::Ipv4), event, owner::slot_of_current),
+        Network::Ipv6 => reached(read_from(Transport::Tcp, Network::Ipv6), event, owner::slot_of_current),
     }
     0
 }
@@ -83,9 +79,9 @@ unsafe fn peer_network(sock: *const u8) -> Network {
 fn skb_consume_udp(ctx: FEntryContext) -> i32 {
     let length: i32 = ctx.arg(2);
     if length >= 0 {
-        let now = clock::wall();
+        let early = sample::early();
         // SAFETY: argument 1 is the `sk_buff`.
-        unsafe { reached_socket(ctx.arg(1), Layer::SocketRead, Transport::Udp, now, owner::slot_of_current) };
+        unsafe { reached_socket(ctx.arg(1), Layer::SocketRead, Transport::Udp, early, owner::slot_of_current) };
     }
     0
 }
@@ -94,7 +90,7 @@ fn skb_consume_udp(ctx: FEntryContext) -> i32 {
 /// datagrams, and those whose checksum is verified while they are copied, take another way.
 #[btf_tracepoint(function = "skb_copy_datagram_iovec")]
 fn skb_copy_datagram_iovec(ctx: BtfTracePointContext) -> i32 {
-    let now = clock::wall();
+    let early = sample::early();
     let skb: *const u8 = ctx.arg(0);
     // SAFETY: argument 0 is the `sk_buff`.
     let protocol = unsafe { SKB_PROTOCOL.load(skb) };
@@ -102,7 +98,7 @@ fn skb_copy_datagram_iovec(ctx: BtfTracePointContext) -> i32 {
     if let Some(transport) = unsafe { transport_of(skb, protocol) } {
         // SAFETY: as above.
         unsafe {
-            reached_socket(skb, Layer::SocketRead, transport, now, || owner::slot_of_reader(SKB_SK.load(skb) as _))
+            reached_socket(skb, Layer::SocketRead, transport, early, || owner::slot_of_reader(SKB_SK.load(skb) as _))
         };
     }
     0

@@ -3,18 +3,16 @@
 use aya_ebpf::{macros::fentry, programs::FEntryContext};
 use undercurrent_ebpf::abi::latency::{Network, Path};
 
-use crate::{
-    kernel::{event::PacketEvent, owner},
-    signals::latency,
-};
+use super::reached;
+use crate::kernel::{event::PacketEvent, owner};
 
 #[inline(always)]
 fn received(ctx: &FEntryContext, network: Network) -> i32 {
     let skb = ctx.arg(0);
     // SAFETY: argument 0 of both functions is the `sk_buff`.
-    let event = || unsafe { PacketEvent::undelivered(skb) };
+    let event = unsafe { PacketEvent::undelivered(skb) };
     // SAFETY: as above, and it has its device.
-    latency::reached(Path::ip(network), event, || unsafe { owner::slot_of_namespace(skb) });
+    reached(Path::ip(network), event, || unsafe { owner::slot_of_namespace(skb) });
     0
 }
 

@@ -69,21 +69,21 @@ pub fn slot(nanoseconds: u64) -> Result<usize, Beyond> {
     Ok(offset + correction as usize)
 }
 
-/// Adds one duration to a histogram.
+/// Adds a duration to a histogram, as often as its weight says.
 #[inline(always)]
-pub fn record(cell: &mut HistogramCell, nanoseconds: u64) -> Result<(), Beyond> {
+pub fn record(cell: &mut HistogramCell, nanoseconds: u64, weight: u64) -> Result<(), Beyond> {
     let offset = slot(nanoseconds)?;
     let slots = (&raw mut cell.slots).cast::<u64>();
     // SAFETY: there is one slot more than a byte can name, for the correction.
-    unsafe { *slots.byte_add(offset) += 1 };
-    cell.sum += nanoseconds;
+    unsafe { *slots.byte_add(offset) += weight };
+    cell.sum += nanoseconds * weight;
     Ok(())
 }
 
-/// Adds one duration of any length to a histogram; what no bucket covers counts as the longest that one does.
+/// Adds a duration of any length to a histogram; what no bucket covers counts as the longest that one does.
 #[inline(always)]
-pub fn record_any(cell: &mut HistogramCell, nanoseconds: u64) {
-    if record(cell, nanoseconds).is_err() {
-        let _ = record(cell, BEYOND - 1);
+pub fn record_any(cell: &mut HistogramCell, nanoseconds: u64, weight: u64) {
+    if record(cell, nanoseconds, weight).is_err() {
+        let _ = record(cell, BEYOND - 1, weight);
     }
 }

@@ -11,16 +11,16 @@ use super::set_outside;
 static OFFSET: u64 = 0;
 
 /// Nanoseconds of the monotonic clock.
+///
+/// Hooks read it first of all: reading the counter waits for whatever was begun before it, and what comes after overlaps.
 #[inline(always)]
 pub fn monotonic() -> u64 {
     // SAFETY: a helper without arguments.
     unsafe { bpf_ktime_get_ns() }
 }
 
-/// Nanoseconds of the wall clock.
-///
-/// Hooks read it first of all: reading the counter waits for whatever was begun before it, and what comes after overlaps.
+/// Nanoseconds of the wall clock at a time of the monotonic one.
 #[inline(always)]
-pub fn wall() -> u64 {
-    monotonic().wrapping_add(set_outside(&OFFSET))
+pub fn wall(monotonic: u64) -> u64 {
+    monotonic.wrapping_add(set_outside(&OFFSET))
 }

@@ -5,31 +5,45 @@ use undercurrent_ebpf::abi::loss::PacketLoss;
 use super::{
     clock,
     fields::{SKB_TSTAMP, SKB_TSTAMP_TYPE},
+    sample,
 };
 
-/// How long ago a packet was received.
+/// A packet at a time.
 pub struct PacketEvent {
-    /// Wall clock minus receive timestamp, in nanoseconds, modulo 2^64.
-    pub age: u64,
+    /// Its receive timestamp, nanoseconds of the wall clock.
+    pub stamp: u64,
+    /// The time, nanoseconds of the monotonic clock.
+    pub now: u64,
+    /// How many packets it stands for.
+    pub weight: u64,
 }
 
+/// `None` of a packet that the sample leaves out.
+pub type Sampled = Result<Option<PacketEvent>, PacketLoss>;
+
 impl PacketEvent {
-    /// The event at `now` of a packet stamped at `stamp`, both nanoseconds of the wall clock.
+    /// The event of a packet with a stamp, at the time that [`sample::early`] gave, or now where it gave none.
     #[inline(always)]
-    pub fn since(stamp: u64, now: u64) -> Result<Self, PacketLoss> {
-        if stamp == 0 { Err(PacketLoss::NoStamp) } else { Ok(Self { age: now.wrapping_sub(stamp) }) }
+    pub fn stamped(stamp: u64, early: u64) -> Sampled {
+        if stamp == 0 {
+            return Err(PacketLoss::NoStamp);
+        }
+        if early != 0 {
+            return Ok(Some(Self { stamp, now: early, weight: 1 }));
+        }
+        Ok(sample::weight(stamp).map(|weight| Self { stamp, now: clock::monotonic(), weight }))
     }
 
-    /// The event at `now` of a packet that was delivered on this host. `ip_local_deliver_finish` and
-    /// `ip6_input_finish` have replaced a departure time by a receive timestamp (`skb_clear_delivery_time`, 5.18 and
-    /// later; kernels before kept none that far).
+    /// The event of a packet that was delivered on this host. `ip_local_deliver_finish` and `ip6_input_finish` have
+    /// replaced a departure time by a receive timestamp (`skb_clear_delivery_time`, 5.18 and later; kernels before kept
+    /// none that far).
     ///
     /// # Safety
     /// `skb` is a `struct sk_buff *` that the verifier knows as such.
     #[inline(always)]
-    pub unsafe fn delivered(skb: *const u8, now: u64) -> Result<Self, PacketLoss> {
+    pub unsafe fn delivered(skb: *const u8, early: u64) -> Sampled {
         // SAFETY: by the caller.
-        Self::since(unsafe { SKB_TSTAMP.load(skb) }, now)
+        Self::stamped(unsafe { SKB_TSTAMP.load(skb) }, early)
     }
 
     /// The event of a packet whose stamp may still be the sender's departure time: such a packet takes no clock.
@@ -37,12 +51,18 @@ impl PacketEvent {
     /// # Safety
     /// As for [`Self::delivered`].
     #[inline(always)]
-    pub unsafe fn undelivered(skb: *const u8) -> Result<Self, PacketLoss> {
+    pub unsafe fn undelivered(skb: *const u8) -> Sampled {
         // SAFETY: by the caller.
         if unsafe { SKB_TSTAMP_TYPE.any(skb) } {
             return Err(PacketLoss::TransmitStamp);
         }
         // SAFETY: by the caller.
-        unsafe { Self::delivered(skb, clock::wall()) }
+        unsafe { Self::delivered(skb, sample::early()) }
+    }
+
+    /// How long ago the packet was received, in nanoseconds, modulo 2^64.
+    #[inline(always)]
+    pub fn age(&self) -> u64 {
+        clock::wall(self.now).wrapping_sub(self.stamp)
     }
 }

@@ -6,6 +6,7 @@ pub mod event;
 pub mod field;
 pub mod fields;
 pub mod owner;
+pub mod sample;
 mod storage;
 
 /// The value of a global that the loader, or user space, sets behind the compiler's back.

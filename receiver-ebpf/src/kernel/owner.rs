@@ -67,6 +67,12 @@ pub fn by() -> u32 {
     set_outside(&BY)
 }
 
+/// A slot that is asked for only where owners are told apart; else the node's.
+#[inline(always)]
+pub fn or_node(slot: impl FnOnce() -> Slot) -> Slot {
+    if by() == ownership::OFF { Slot::NODE } else { slot() }
+}
+
 #[inline(always)]
 fn storage() -> bool {
     set_outside(&STORAGE) != 0

@@ -2,7 +2,9 @@
 
 pub mod latency;
 pub mod network_cpu;
+pub mod receive_wait;
 pub mod softirq_wait;
+mod timings;
 mod workload_latency;
 
 /// Declares a signal's switch, which the loader sets by the signal's name.

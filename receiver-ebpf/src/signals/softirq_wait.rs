@@ -27,7 +27,7 @@ pub fn entered(cells: &mut SoftirqCells, softirq: Softirq, now: u64) {
     let state = &mut cells.state[softirq as usize];
     let raised = state.raised;
     if raised > state.entered {
-        cells::record_any(&mut cells.wait[softirq as usize], now.wrapping_sub(raised));
+        cells::record_any(&mut cells.wait[softirq as usize], now.wrapping_sub(raised), 1);
     } else {
         cells.unseen_raises[softirq as usize] += 1;
     }

@@ -1,13 +1,13 @@
-//! The histograms of `undercurrent.network.receive.duration` that belong to workloads.
+//! The histograms that belong to workloads.
 //!
-//! One array of words: by slot, then by shard, then by path a histogram of the configured scale, its sum first and its
+//! One array of words: by slot, then by shard, then by series a histogram of the configured scale, its sum first and its
 //! slots after it. A shard has the CPUs whose numbers end alike; there are as many as CPUs, and at most sixteen.
 
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
 
 use aya_ebpf::{helpers::bpf_get_smp_processor_id, macros::map, maps::Array};
 use undercurrent_ebpf::abi::{
-    latency::{PATHS, Path},
+    latency::{SERIES, Series},
     workload::Slot,
 };
 
@@ -39,16 +39,16 @@ static SHARD_MASK: u32 = 0;
 #[unsafe(link_section = ".rodata.scale")]
 static SHARED: u32 = 0;
 
-/// Adds one duration, which some bucket covers, to a workload's histogram.
+/// Adds a duration, which some bucket covers, to a workload's histogram, as often as its weight says.
 #[inline(always)]
-pub fn record(slot: Slot, path: Path, nanoseconds: u64) {
+pub fn record(slot: Slot, series: Series, nanoseconds: u64, weight: u64) {
     let Ok(offset) = cells::slot(nanoseconds) else { return };
     // SAFETY: a helper without arguments.
     let shard = unsafe { bpf_get_smp_processor_id() } & set_outside(&SHARD_MASK);
     let histogram = set_outside(&HISTOGRAM);
-    let sum = u32::from(slot.0) * set_outside(&WORDS) + (shard * PATHS as u32 + path.index() as u32) * histogram;
-    add(sum, nanoseconds);
-    add(sum + 1 + (offset / size_of::<u64>()) as u32, 1);
+    let sum = u32::from(slot.0) * set_outside(&WORDS) + (shard * SERIES as u32 + series.index() as u32) * histogram;
+    add(sum, nanoseconds * weight);
+    add(sum + 1 + (offset / size_of::<u64>()) as u32, weight);
 }
 
 #[inline(always)]

@@ -131,6 +131,8 @@ fn cgroup(root: &str) -> Option<u64> {
 /// The defaults, with all or some of the signals.
 fn settings(handlers: Handlers) -> Settings {
     let (mut settings, _) = Settings::resolve(Flags::default(), &|_| None, File::default());
-    settings.signals.softirq_wait.enabled = handlers != Handlers::WithoutSoftirqWait;
+    let waits = handlers != Handlers::WithoutWaits;
+    settings.signals.softirq_wait.enabled = waits;
+    settings.signals.receive_wait.enabled = waits;
     settings
 }

@@ -15,8 +15,8 @@ use crate::{other::Other, wire::Traffic};
 pub enum Handlers {
     /// Every signal's, for the node as a whole, beside empty programs.
     All,
-    /// `softirq_wait` is off, so that `softirq_entry` serves one signal of two; beside empty programs.
-    WithoutSoftirqWait,
+    /// The signals that tell waits are off, so that no hook serves two; beside empty programs.
+    WithoutWaits,
     /// Every signal's, by workload, beside empty programs.
     ByWorkload,
     /// The same by cgroup v1, where sockets' owners are kept by programs.
@@ -31,7 +31,7 @@ impl Handlers {
     /// Each of them.
     pub const ALL: [Self; 6] = [
         Self::All,
-        Self::WithoutSoftirqWait,
+        Self::WithoutWaits,
         Self::ByWorkload,
         Self::ByWorkloadByCpu,
         Self::Attribution,
@@ -41,7 +41,7 @@ impl Handlers {
     /// How owners are found by the product's programs.
     pub const fn ownership(self) -> Option<Ownership> {
         match self {
-            Self::All | Self::WithoutSoftirqWait => None,
+            Self::All | Self::WithoutWaits => None,
             Self::ByWorkload | Self::Attribution => Some(Ownership::Unified),
             // No cgroup is made or removed meanwhile: the number means nothing.
             Self::ByWorkloadByCpu | Self::AttributionByCpu => Some(Ownership::Cpu(0)),

@@ -13,10 +13,10 @@ use undercurrent::{
         maps::{ByCpu, Words},
         memory::{MAPS, Sizing},
     },
-    signals::{Latency, Owned},
+    signals::{LATENCY, Owned, Timings},
     telemetry::{Scale, UnixNanos},
 };
-use undercurrent_ebpf::abi::latency::{LatencyCells, PATHS, Path};
+use undercurrent_ebpf::abi::latency::{LatencyCells, SERIES, Series};
 
 /// Its CPUs.
 pub const CPUS: usize = 64;
@@ -30,20 +30,21 @@ const BUSY: usize = 6;
 const BUCKETS: std::ops::Range<usize> = 20..60;
 
 /// The signal of such a node, where every path is served, and how many bytes a tick reads.
-pub fn latency() -> anyhow::Result<(Latency, usize)> {
+pub fn latency() -> anyhow::Result<(Timings, usize)> {
     let scale = Scale::new(2).context("the default scale")?;
     let sizing = Sizing { cpus: CPUS, scale, signals: &["latency"], workloads: Some(WORKLOADS) };
     let layout = sizing.by_workload();
     let (node, _) = map("LATENCY", &sizing)?;
     let (owned, count) = map("WORKLOAD_LATENCY", &sizing)?;
     let words = Words::map("WORKLOAD_LATENCY", owned.as_fd(), count)?;
-    for histogram in words.slice(0..count).chunks_exact(PATHS * layout.histogram) {
+    for histogram in words.slice(0..count).chunks_exact(SERIES * layout.histogram) {
         histogram.chunks_exact(layout.histogram).take(BUSY).for_each(fill);
     }
     let cells = ByCpu::<LatencyCells>::map("LATENCY", node.as_fd(), CPUS)?;
     let bytes = (usize::from(WORKLOADS) * layout.slot()) * size_of::<u64>() + CPUS * size_of::<LatencyCells>();
-    let owned = Some(Owned::new(words, layout, scale));
-    Ok((Latency { cells, owned, scale, start: UnixNanos(1), served: Path::ALL.map(|_| true) }, bytes))
+    let owned = Some(Owned::new(words, layout, &LATENCY, scale));
+    let served = Series::ALL.map(|series| matches!(series, Series::Receive(_)));
+    Ok((Timings { kind: &LATENCY, cells, owned, scale, start: UnixNanos(1), served }, bytes))
 }
 
 /// Something of a map's size that can be mapped as one, and its words.

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use undercurrent_ebpf::abi::{histogram::MAX_SCALE, latency::Layer};
 
+use super::Sampling;
 use crate::telemetry::Scale;
 
 /// What is measured. `undercurrent signals` says which metrics each signal yields.
@@ -20,6 +21,8 @@ pub struct Signals {
     pub softnet: Softnet,
     /// Time from a packet's arrival until it reaches each layer of the receive path.
     pub latency: Latency,
+    /// Time from a packet's arrival in its socket's queue until it is read.
+    pub receive_wait: ReceiveWait,
 }
 
 /// CPU time that the network softirqs take.
@@ -82,6 +85,20 @@ impl Default for Softnet {
     }
 }
 
+/// Time from a packet's arrival in its socket's queue until it is read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ReceiveWait {
+    /// Whether it is measured.
+    pub enabled: bool,
+}
+
+impl Default for ReceiveWait {
+    fn default() -> Self {
+        Self { enabled: true }
+    }
+}
+
 /// Time from a packet's arrival until it reaches each layer of the receive path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -94,6 +111,10 @@ pub struct Latency {
     #[serde(serialize_with = "write_scale", deserialize_with = "read_scale")]
     #[schemars(with = "u8", range(max = MAX_SCALE))]
     pub scale: Scale,
+    /// Which packets are measured, here and by `receive_wait`: `all`; one in a power of two, as in `1/16`; or `adaptive`:
+    /// all of them up to 50 000 packets a second on the busiest CPU, and one in a power of two beyond. A packet is
+    /// measured at every layer or at none, and counts for those that are left out.
+    pub sampling: Sampling,
 }
 
 impl Latency {
@@ -105,7 +126,7 @@ impl Latency {
 
 impl Default for Latency {
     fn default() -> Self {
-        Self { enabled: true, layers: Layers::default(), scale: Self::DEFAULT_SCALE }
+        Self { enabled: true, layers: Layers::default(), scale: Self::DEFAULT_SCALE, sampling: Sampling::default() }
     }
 }
 

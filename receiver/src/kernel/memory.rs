@@ -3,7 +3,7 @@
 use std::mem::size_of;
 
 use undercurrent_ebpf::abi::{
-    latency::{LatencyCells, PATHS},
+    latency::{LatencyCells, SERIES, waiting},
     softirq::SoftirqCells,
     workload::{OWNERS, OwnerCells, SOCKETS, Slot},
 };
@@ -35,6 +35,11 @@ impl Sizing<'_> {
         self.signals.contains(&signal)
     }
 
+    /// Whether durations of packets are recorded.
+    fn times_packets(&self) -> bool {
+        self.on("latency") || self.on("receive_wait")
+    }
+
     /// Slots, those of the node and of the overflow included.
     #[must_use]
     pub fn slots(&self) -> usize {
@@ -56,7 +61,7 @@ impl Sizing<'_> {
     }
 }
 
-/// How workloads' histograms lie in `WORKLOAD_LATENCY`: by slot, then by shard, then by path, each a sum and its slots.
+/// How workloads' histograms lie in `WORKLOAD_LATENCY`: by slot, then by shard, then by series, each a sum and its slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByWorkload {
     /// A power of two; CPU `n` writes to shard `n % shards`.
@@ -71,7 +76,7 @@ impl ByWorkload {
     /// Words of a slot.
     #[must_use]
     pub const fn slot(&self) -> usize {
-        self.shards * PATHS * self.histogram
+        self.shards * SERIES * self.histogram
     }
 }
 
@@ -98,16 +103,21 @@ impl PlannedMap {
 }
 
 /// Every such map.
-pub static MAPS: [PlannedMap; 7] = [
+pub static MAPS: [PlannedMap; 8] = [
     PlannedMap {
         name: "LATENCY",
         entry: size_of::<LatencyCells>(),
-        entries: |sizing| if sizing.on("latency") { sizing.cpus } else { 0 },
+        entries: |sizing| if sizing.times_packets() { sizing.cpus } else { 0 },
     },
     PlannedMap {
         name: "WORKLOAD_LATENCY",
         entry: size_of::<u64>(),
-        entries: |sizing| if sizing.on("latency") { sizing.slots() * sizing.by_workload().slot() } else { 0 },
+        entries: |sizing| if sizing.times_packets() { sizing.slots() * sizing.by_workload().slot() } else { 0 },
+    },
+    PlannedMap {
+        name: "WAITING",
+        entry: size_of::<u64>(),
+        entries: |sizing| if sizing.on("receive_wait") { waiting::ENTRIES } else { 0 },
     },
     PlannedMap {
         name: "SOFTIRQ",
@@ -127,19 +137,30 @@ pub static MAPS: [PlannedMap; 7] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::MemoryLimit;
 
     const MIB: usize = 1 << 20;
 
     fn sizing(cpus: usize, workloads: u16, scale: u8) -> Sizing<'static> {
         let scale = Scale::new(scale).expect("a scale");
-        Sizing { cpus, scale, signals: &["latency", "network_cpu", "softirq_wait"], workloads: Some(workloads) }
+        Sizing {
+            cpus,
+            scale,
+            signals: &["latency", "receive_wait", "network_cpu", "softirq_wait"],
+            workloads: Some(workloads),
+        }
     }
 
     #[test]
     fn a_hundred_workloads_on_64_cpus_take_64_mib_at_most() {
         assert!(sizing(64, 100, 2).bytes() < 64 * MIB, "{}", sizing(64, 100, 2).bytes());
         assert!(sizing(64, 100, 3).bytes() < 64 * MIB, "{}", sizing(64, 100, 3).bytes());
-        assert!(sizing(64, 256, 2).bytes() < 64 * MIB, "{}", sizing(64, 256, 2).bytes());
+    }
+
+    #[test]
+    fn the_defaults_fit_the_default_limit_on_any_number_of_cpus() {
+        let defaults = sizing(512, crate::config::Workloads::default().limit, 2).bytes() as u64;
+        assert!(defaults < MemoryLimit::DEFAULT.bytes(), "{defaults}");
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub mod object;
 pub mod plan;
 pub mod refusal;
 pub mod ring;
+pub mod sample;
 pub mod statistics;
 mod timestamping;
 
@@ -39,6 +40,7 @@ use self::{
     plan::{Attach, Outcome, Status},
     refusal::Refusal,
     ring::Ring,
+    sample::Sample,
     timestamping::Timestamping,
 };
 
@@ -218,11 +220,16 @@ impl Kernel {
     /// # Errors
     /// Where the maps cannot be had.
     pub fn epoch(&mut self) -> Result<Epoch, KernelError> {
-        const MAP: &str = ".data.owner";
         let cache = self.words("SOCKETS")?;
-        let map = self.ebpf.take_map(MAP).ok_or_else(|| missing(MAP))?;
-        let epoch = Array::try_from(map).map_err(|source| KernelError::Map { map: MAP, source: Box::new(source) })?;
-        Ok(Epoch::new(epoch, cache))
+        Ok(Epoch::new(self.variable(".data.owner")?, cache))
+    }
+
+    /// Which packets are measured.
+    ///
+    /// # Errors
+    /// Where the map cannot be had.
+    pub fn sample(&mut self) -> Result<Sample, KernelError> {
+        Ok(Sample::new(self.variable(".data.sample")?))
     }
 
     /// Takes charge of a ring. Needs a tokio runtime.
@@ -246,10 +253,13 @@ impl Kernel {
     /// # Errors
     /// Where the map or a timer cannot be had.
     pub fn wall_clock(&mut self) -> Result<WallClock, KernelError> {
-        const MAP: &str = ".data.clock";
-        let map = self.ebpf.take_map(MAP).ok_or_else(|| missing(MAP))?;
-        let offset = Array::try_from(map).map_err(|source| KernelError::Map { map: MAP, source: Box::new(source) })?;
-        WallClock::follow(offset).map_err(KernelError::Clock)
+        WallClock::follow(self.variable(".data.clock")?).map_err(KernelError::Clock)
+    }
+
+    /// Takes charge of a variable that programs read, alone in its section.
+    fn variable(&mut self, section: &'static str) -> Result<Array<aya::maps::MapData, u64>, KernelError> {
+        let map = self.ebpf.take_map(section).ok_or_else(|| missing(section))?;
+        Array::try_from(map).map_err(|source| KernelError::Map { map: section, source: Box::new(source) })
     }
 
     /// How often each attached program ran, and how often it could not, by the kernel's own count.

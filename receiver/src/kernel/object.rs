@@ -110,4 +110,4 @@ fn number(count: usize) -> u32 {
 }
 
 /// The signals that programs know a switch of.
-const SWITCHES: [&str; 3] = ["latency", "network_cpu", "softirq_wait"];
+const SWITCHES: [&str; 4] = ["latency", "network_cpu", "receive_wait", "softirq_wait"];

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::attributes::REASON;
 use crate::{
+    config::Weight,
     kernel::{Kernel, plan::Status},
     telemetry::{AttributeKey, Attributes, Data, Delivery, Descriptor, Instrument, Metric, Point, UnixNanos, View},
     workloads,
@@ -52,7 +53,7 @@ pub static LOST: Descriptor = Descriptor {
     description: "Events that could not be measured, or whose workload could not be told, by reason.",
     instrument: Instrument::Counter,
     attributes: &[
-        key(SIGNAL, &["latency", "softirq_wait", "workload_cpu", "workloads", "itself"]),
+        key(SIGNAL, &["latency", "receive_wait", "softirq_wait", "workload_cpu", "workloads", "itself"]),
         key(REASON, REASONS),
         key("undercurrent.network.layer", &["of a packet"]),
         key("network.transport", &["of a packet"]),
@@ -62,6 +63,15 @@ pub static LOST: Descriptor = Descriptor {
         key(OUTPUT, &["of a snapshot or point"]),
     ],
     view: View::Notice { normal: &[] },
+};
+
+static SAMPLING_RATIO: Descriptor = Descriptor {
+    name: "undercurrent.sampling.ratio",
+    unit: "1",
+    description: "Share of packets that are measured, chosen by their receive timestamps; they count for the others too.",
+    instrument: Instrument::Gauge,
+    attributes: &[],
+    view: View::Hidden,
 };
 
 static HOOK_STATUS: Descriptor = Descriptor {
@@ -87,7 +97,7 @@ static MAP_MEMORY: Descriptor = Descriptor {
     instrument: Instrument::UpDownCounter,
     attributes: &[key(
         MAP,
-        &["LATENCY", "WORKLOAD_LATENCY", "SOFTIRQ", "OWNERS", "SOCKETS", "OWNER_LOSSES", "CGROUPS"],
+        &["LATENCY", "WORKLOAD_LATENCY", "WAITING", "SOFTIRQ", "OWNERS", "SOCKETS", "OWNER_LOSSES", "CGROUPS"],
     )],
     view: View::Hidden,
 };
@@ -147,8 +157,9 @@ static MEMORY: Descriptor = Descriptor {
 };
 
 /// The sidecar's own metrics.
-pub static METRICS: [&Descriptor; 9] = [
+pub static METRICS: [&Descriptor; 10] = [
     &LOST,
+    &SAMPLING_RATIO,
     &HOOK_STATUS,
     &MAP_MEMORY,
     &COLLECT_DURATION,
@@ -186,6 +197,7 @@ impl Itself {
         &self,
         kernel: &Kernel,
         collect: Option<Duration>,
+        weight: Weight,
         outputs: &[(&'static str, Delivery)],
         unattributed: &[workloads::Loss],
     ) -> Vec<Metric> {
@@ -198,6 +210,7 @@ impl Itself {
             self.memory(kernel),
             self.missed(kernel),
             self.unattributed(unattributed),
+            one(&SAMPLING_RATIO, Some(Data::Double(1.0 / f64::from(weight.get())))),
             one(&COLLECT_DURATION, collect.map(|duration| Data::Double(duration.as_secs_f64()))),
         ];
         metrics.extend(self.deliveries(outputs));

@@ -5,10 +5,13 @@ mod attributes;
 pub mod itself;
 mod latency;
 mod network_cpu;
+mod receive_wait;
 mod reference;
 mod softirq_wait;
 mod softnet;
 mod status;
+mod thinning;
+mod timings;
 mod workload_cpu;
 
 use std::io;
@@ -22,9 +25,11 @@ use crate::{
     workloads::{NoAccounting, Slot, Workloads},
 };
 
-pub use latency::{Latency, Owned};
+pub use latency::KIND as LATENCY;
 pub use reference::markdown;
 pub use status::{SignalStatus, statuses};
+pub use thinning::Thinning;
+pub use timings::{Owned, Timings};
 
 /// A signal that is being measured.
 pub trait Signal {
@@ -115,8 +120,14 @@ pub struct Entry {
 }
 
 /// Every signal, in the order of the catalogue.
-pub static REGISTRY: [&Entry; 5] =
-    [&network_cpu::ENTRY, &workload_cpu::ENTRY, &softnet::ENTRY, &latency::ENTRY, &softirq_wait::ENTRY];
+pub static REGISTRY: [&Entry; 6] = [
+    &network_cpu::ENTRY,
+    &workload_cpu::ENTRY,
+    &softnet::ENTRY,
+    &latency::ENTRY,
+    &receive_wait::ENTRY,
+    &softirq_wait::ENTRY,
+];
 
 /// Every metric of the catalogue, each once: the signals' and the sidecar's own.
 pub fn catalogue() -> impl Iterator<Item = (&'static str, &'static Descriptor)> {

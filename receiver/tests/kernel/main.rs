@@ -11,6 +11,8 @@ mod ending;
 mod instances;
 mod latency;
 mod lines;
+mod sampling;
 mod softirq;
 mod support;
+mod waits;
 mod workloads;

@@ -57,6 +57,14 @@ struct Softnet {
     totals: BTreeMap<u32, [u64; 3]>,
 }
 
+/// Packets that each CPU has processed, by its number, modulo 2^32.
+///
+/// # Errors
+/// Where the kernel's file cannot be read.
+pub fn processed() -> Result<BTreeMap<u32, u32>, ReadError> {
+    Ok(read(Path::new(SOURCE))?.into_iter().map(|row| (row.cpu, row.counts[0])).collect())
+}
+
 fn open(opening: &Opening<'_>) -> Result<Box<dyn Signal>, OpenError> {
     let rows = read(Path::new(SOURCE))?;
     Ok(Box::new(Softnet::new(rows, opening.settings.softnet.per_cpu, opening.start)))

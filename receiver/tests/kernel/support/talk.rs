@@ -3,9 +3,12 @@
 use std::{
     io::{Read as _, Write as _},
     net::{TcpListener, TcpStream, UdpSocket},
-    os::fd::AsRawFd as _,
+    os::fd::{AsFd, AsRawFd as _},
+    thread,
     time::Duration,
 };
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{surroundings::patience, wire::Wire};
 
@@ -49,10 +52,16 @@ impl Talk {
 
     /// Messages over TCP, each answered.
     pub fn tcp(&mut self, messages: usize, size: usize) {
+        self.tcp_read_after(Duration::ZERO, messages, size);
+    }
+
+    /// The same, where every message is left waiting at least so long.
+    pub fn tcp_read_after(&mut self, wait: Duration, messages: usize, size: usize) {
         let (payload, mut buffer) = (vec![0x55; size], vec![0; size]);
         for _ in 0..messages {
             for (from, to) in [(&self.client, &self.server), (&self.server, &self.client)] {
                 (&*from).write_all(&payload).unwrap();
+                linger(to, wait);
                 assert_eq!((&*to).read(&mut buffer).unwrap(), size, "a message came in parts");
                 self.tcp_reads += 1;
             }
@@ -61,10 +70,16 @@ impl Talk {
 
     /// Messages over UDP, each answered.
     pub fn udp(&mut self, messages: usize, size: usize) {
+        self.udp_read_after(Duration::ZERO, messages, size);
+    }
+
+    /// The same, where every message is left waiting at least so long.
+    pub fn udp_read_after(&mut self, wait: Duration, messages: usize, size: usize) {
         let (payload, mut buffer) = (vec![0x55; size], vec![0; size]);
         for _ in 0..messages {
             for (from, to) in [(&self.left, &self.right), (&self.right, &self.left)] {
                 from.send(&payload).unwrap();
+                linger(to, wait);
                 assert_eq!(to.recv(&mut buffer).unwrap(), size);
                 self.udp_reads += 1;
             }
@@ -75,6 +90,17 @@ impl Talk {
     pub fn data_segments(&self) -> u64 {
         [&self.client, &self.server].into_iter().map(data_segments).sum()
     }
+}
+
+/// Leaves what has come, or comes within the read's patience, in the socket's queue for a time.
+fn linger(socket: &impl AsFd, wait: Duration) {
+    if wait.is_zero() {
+        return;
+    }
+    let mut readable = [PollFd::new(socket, PollFlags::IN)];
+    let limit = Timespec::try_from(patience(Duration::from_secs(2))).unwrap();
+    assert_eq!(poll(&mut readable, Some(&limit)).unwrap(), 1, "no message came");
+    thread::sleep(wait);
 }
 
 fn data_segments(stream: &TcpStream) -> u64 {

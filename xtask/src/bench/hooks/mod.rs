@@ -33,7 +33,7 @@ pub struct Options {
 }
 
 /// What this command is about: the product's programs beside empty ones.
-const HANDLERS: [&str; 2] = ["all", "without_softirq_wait"];
+const HANDLERS: [&str; 2] = ["all", "without_waits"];
 
 /// What is measured, and how often.
 pub struct Sampling<'a> {

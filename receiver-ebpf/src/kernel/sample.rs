@@ -1,0 +1,24 @@
+//! Which packets are measured: all, or one in a power of two, chosen by their stamps, so that every layer measures the same.
+
+use undercurrent_ebpf::abi::latency::waiting::mix;
+
+use super::{clock, set_outside};
+
+/// One less than how many packets stand for one that is measured; that number is a power of two. User space sets it.
+#[unsafe(export_name = "sample.mask")]
+#[unsafe(link_section = ".data.sample")]
+static MASK: u64 = 0;
+
+/// The monotonic clock where every packet is measured, else nothing: what is left out takes no clock.
+#[inline(always)]
+pub fn early() -> u64 {
+    if set_outside(&MASK) == 0 { clock::monotonic() } else { 0 }
+}
+
+/// How many packets one with this stamp stands for; `None` where it is left out.
+#[inline(always)]
+pub fn weight(stamp: u64) -> Option<u64> {
+    let mask = set_outside(&MASK);
+    // Not the bits that say where a packet that waits is remembered, and not the lowest, which are little mixed.
+    if (mix(stamp) >> 24) & mask == 0 { Some(mask + 1) } else { None }
+}

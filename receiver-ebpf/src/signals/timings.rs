@@ -1,0 +1,59 @@
+//! Where durations of packets are recorded: the node's, or a workload's.
+
+use aya_ebpf::macros::map;
+use undercurrent_ebpf::abi::{
+    latency::{LatencyCells, Series},
+    loss::PacketLoss,
+    workload::Slot,
+};
+
+use super::workload_latency;
+use crate::kernel::cells::{self, BEYOND, Beyond, ByCpu, MMAPABLE};
+
+#[map]
+static LATENCY: ByCpu<LatencyCells> = ByCpu::with_max_entries(1, MMAPABLE);
+
+/// Ages from here on (13 days) come from comparing different clocks.
+const IMPLAUSIBLE: u64 = 1 << 50;
+
+/// Adds a duration to a series of whoever has the slot, as often as its weight says.
+#[inline(always)]
+pub fn record(series: Series, nanoseconds: u64, weight: u64, slot: Slot) {
+    if slot == Slot::NODE {
+        let Some(cells) = cells::here(&LATENCY) else { return };
+        let cell = &mut cells.histograms[series.index()];
+        if let Err(Beyond(nanoseconds)) = cells::record(cell, nanoseconds, weight) {
+            match beyond(nanoseconds) {
+                Ok(longest) => cells::record_any(cell, longest, weight),
+                Err(loss) => cells.lost[series.index()][loss as usize] += weight,
+            }
+        }
+        return;
+    }
+    let known = if nanoseconds < BEYOND { Ok(nanoseconds) } else { beyond(nanoseconds) };
+    match known {
+        Ok(nanoseconds) => workload_latency::record(slot, series, nanoseconds, weight),
+        Err(loss) => lost(series, loss, weight),
+    }
+}
+
+/// Packets that are in no histogram of a series.
+#[inline(always)]
+pub fn lost(series: Series, reason: PacketLoss, count: u64) {
+    if let Some(cells) = cells::here(&LATENCY) {
+        cells.lost[series.index()][reason as usize] += count;
+    }
+}
+
+/// What to record of a duration that no bucket covers: the longest one that some bucket does, unless it is no duration at
+/// all.
+#[inline(always)]
+fn beyond(nanoseconds: u64) -> Result<u64, PacketLoss> {
+    if (nanoseconds as i64) < 0 {
+        Err(PacketLoss::Negative)
+    } else if nanoseconds >= IMPLAUSIBLE {
+        Err(PacketLoss::TransmitStamp)
+    } else {
+        Ok(BEYOND - 1)
+    }
+}

@@ -1,0 +1,68 @@
+//! `latency`: how long packets take from their receive timestamp to each layer of the receive path.
+
+use undercurrent_ebpf::abi::{
+    latency::{Layer, PATHS, Path, Series},
+    loss::PacketLoss,
+};
+
+use super::{
+    Entry, attributes,
+    timings::{Kind, Timings},
+};
+use crate::{
+    kernel::hooks::{self, Hook},
+    telemetry::{Attributes, Descriptor, Instrument, View},
+};
+
+pub static ENTRY: Entry = Entry {
+    name: "latency",
+    summary: "Time from a packet's receive timestamp to each layer of the receive path",
+    metrics: &[&DURATION],
+    enabled: |settings| settings.latency.enabled,
+    hooks: |settings| settings.latency.layers.iter().map(hook).collect(),
+    caveats: |_| Vec::new(),
+    open: |opening| {
+        let layers = &opening.settings.latency.layers;
+        Timings::open(opening, &KIND, |series| {
+            let Series::Receive(Path { layer, .. }) = series else { return false };
+            layers.contains(layer) && opening.kernel.serves(hook(layer))
+        })
+    },
+};
+
+static DURATION: Descriptor = Descriptor {
+    name: "undercurrent.network.receive.duration",
+    unit: "s",
+    description: "Time from a packet's receive timestamp until it reached a layer, cumulative along the path.",
+    instrument: Instrument::ExponentialHistogram,
+    attributes: &[attributes::LAYER, attributes::TRANSPORT, attributes::NETWORK],
+    view: View::Section,
+};
+
+/// What programs record of it.
+pub static KIND: Kind = Kind {
+    signal: ENTRY.name,
+    metric: &DURATION,
+    series: 0..PATHS,
+    losses: &[PacketLoss::NoStamp, PacketLoss::TransmitStamp, PacketLoss::Negative],
+    describe,
+};
+
+const fn hook(layer: Layer) -> &'static Hook {
+    match layer {
+        Layer::Ip => &hooks::IP,
+        Layer::Transport => &hooks::TRANSPORT,
+        Layer::SocketEnqueued => &hooks::SOCKET_ENQUEUED,
+        Layer::SocketRead => &hooks::SOCKET_READ,
+    }
+}
+
+fn describe(series: Series) -> Attributes {
+    let Series::Receive(path) = series else { return Attributes::new() };
+    let attributes = Attributes::new().with(attributes::LAYER.key, attributes::layer(path.layer));
+    let attributes = match path.transport {
+        Some(transport) => attributes.with(attributes::TRANSPORT.key, attributes::transport(transport)),
+        None => attributes,
+    };
+    attributes.with(attributes::NETWORK.key, attributes::network(path.network))
+}

@@ -1,0 +1,49 @@
+//! `receive_wait`: how long packets wait in their sockets' queues until they are read.
+
+use undercurrent_ebpf::abi::{
+    latency::{PATHS, SERIES, Series},
+    loss::PacketLoss,
+};
+
+use super::{
+    Entry, attributes,
+    timings::{Kind, Timings},
+};
+use crate::{
+    kernel::hooks::{self, Hook},
+    telemetry::{Attributes, Descriptor, Instrument, View},
+};
+
+pub static ENTRY: Entry = Entry {
+    name: "receive_wait",
+    summary: "Time from a packet's arrival in its socket's queue until it is read",
+    metrics: &[&WAIT],
+    enabled: |settings| settings.receive_wait.enabled,
+    hooks: |_| HOOKS.to_vec(),
+    caveats: |_| Vec::new(),
+    open: |opening| Timings::open(opening, &KIND, |_| HOOKS.iter().all(|hook| opening.kernel.serves(hook))),
+};
+
+/// Where a wait begins, and where it ends.
+static HOOKS: [&Hook; 2] = [&hooks::SOCKET_ENQUEUED, &hooks::SOCKET_READ];
+
+static WAIT: Descriptor = Descriptor {
+    name: "undercurrent.network.receive.wait.duration",
+    unit: "s",
+    description: "Time from a packet's arrival in its socket's queue until it was read.",
+    instrument: Instrument::ExponentialHistogram,
+    attributes: &[attributes::TRANSPORT, attributes::NETWORK],
+    view: View::Section,
+};
+
+static KIND: Kind = Kind {
+    signal: ENTRY.name,
+    metric: &WAIT,
+    series: PATHS..SERIES,
+    losses: &[PacketLoss::Unmatched],
+    describe: |series| {
+        let Series::Wait(transport, network) = series else { return Attributes::new() };
+        let attributes = Attributes::new().with(attributes::TRANSPORT.key, attributes::transport(transport));
+        attributes.with(attributes::NETWORK.key, attributes::network(network))
+    },
+};

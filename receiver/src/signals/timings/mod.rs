@@ -1,0 +1,154 @@
+//! Signals made of durations of packets, which programs record in one map, and by workload in another.
+
+mod owned;
+
+use std::ops::Range;
+
+use undercurrent_ebpf::abi::{
+    histogram::SLOTS,
+    latency::{LatencyCells, SERIES, Series},
+    loss::{PACKET_LOSSES, PacketLoss},
+};
+
+pub use self::owned::Owned;
+use super::{
+    OpenError, Opening, ReadError, Signal,
+    itself::{LOST, lost},
+};
+use crate::{
+    kernel::maps::ByCpu,
+    telemetry::{Attributes, Data, Descriptor, ExponentialHistogram, Metric, Point, Readings, Scale, UnixNanos},
+    workloads::{Slot, Workloads},
+};
+
+/// Which durations a signal is made of, and what is said of them.
+pub struct Kind {
+    /// The signal.
+    pub signal: &'static str,
+    /// Its metric.
+    pub metric: &'static Descriptor,
+    /// Its series, by their indices.
+    pub series: Range<usize>,
+    /// Why packets may be in none of its histograms.
+    pub losses: &'static [PacketLoss],
+    /// The attributes of a series.
+    pub describe: fn(Series) -> Attributes,
+}
+
+/// A signal made of durations.
+pub struct Timings {
+    /// Which.
+    pub kind: &'static Kind,
+    /// What the node has, that of workloads included.
+    pub cells: ByCpu<LatencyCells>,
+    /// What belongs to workloads, where it is told apart.
+    pub owned: Option<Owned>,
+    /// Of all histograms.
+    pub scale: Scale,
+    /// Since when cells count.
+    pub start: UnixNanos,
+    /// Series that hooks serve; the others have no points, not even of zero.
+    pub served: [bool; SERIES],
+}
+
+impl Timings {
+    /// Opens the maps. `served` says of a series whether its hooks are.
+    ///
+    /// # Errors
+    /// Where the maps cannot be mapped.
+    pub fn open(
+        opening: &Opening<'_>,
+        kind: &'static Kind,
+        served: impl Fn(Series) -> bool,
+    ) -> Result<Box<dyn Signal>, OpenError> {
+        let scale = opening.settings.latency.scale;
+        let owned =
+            |layout| Ok::<_, OpenError>(Owned::new(opening.kernel.words("WORKLOAD_LATENCY")?, layout, kind, scale));
+        Ok(Box::new(Self {
+            kind,
+            cells: opening.kernel.by_cpu("LATENCY")?,
+            owned: opening.kernel.by_workload().map(owned).transpose()?,
+            scale,
+            start: opening.start,
+            served: Series::ALL.map(|series| kind.series.contains(&series.index()) && served(series)),
+        }))
+    }
+
+    /// Adds what every one of these slots has, which count from their starts, and then the node.
+    pub fn add_to(&mut self, readings: &mut Readings, slots: impl Iterator<Item = (Slot, UnixNanos)>) {
+        if let Some(owned) = &mut self.owned {
+            for (slot, start) in slots {
+                let points = owned.read(slot, self.served).filter(|(_, histogram)| histogram.count() > 0);
+                let point = |(series, histogram): (usize, _)| Point {
+                    attributes: (self.kind.describe)(Series::ALL[series]),
+                    start,
+                    data: Data::Histogram(histogram),
+                };
+                readings.add(slot, Metric { descriptor: self.kind.metric, points: points.map(point).collect() });
+            }
+        }
+        self.add_node_to(readings);
+    }
+
+    fn add_node_to(&self, readings: &mut Readings) {
+        let (mut durations, mut losses) = (Vec::new(), Vec::new());
+        for index in self.kind.series.clone().filter(|index| self.served[*index]) {
+            let total = self.total(index);
+            let attributes = (self.kind.describe)(Series::ALL[index]);
+            let slots = &total.slots[..self.scale.slots()];
+            for loss in self.kind.losses {
+                let count = total.lost[*loss as usize];
+                losses.push(lost(self.kind.signal, reason(*loss), attributes.clone(), count, self.start));
+            }
+            // Those stand in the topmost bucket, whose width says nothing of them.
+            let above = slots.last().copied().unwrap_or(0);
+            losses.push(lost(self.kind.signal, "above_range", attributes.clone(), above, self.start));
+            let histogram = ExponentialHistogram::from_slots(self.scale, slots, total.sum);
+            if histogram.count() > 0 {
+                durations.push(Point { attributes, start: self.start, data: Data::Histogram(histogram) });
+            }
+        }
+        readings.add(Slot::NODE, Metric { descriptor: self.kind.metric, points: durations });
+        readings.add(Slot::NODE, Metric { descriptor: &LOST, points: losses });
+    }
+
+    /// What all CPUs recorded of one series.
+    fn total(&self, index: usize) -> Total {
+        let mut total = Total { slots: [0; SLOTS], sum: 0, lost: [0; PACKET_LOSSES] };
+        self.cells.for_each(|_, cells| {
+            let histogram = &cells.histograms[index];
+            total.slots.iter_mut().zip(histogram.slots).for_each(|(total, slot)| *total += slot);
+            total.sum += histogram.sum;
+            total.lost.iter_mut().zip(cells.lost[index]).for_each(|(total, lost)| *total += lost);
+        });
+        total
+    }
+}
+
+struct Total {
+    slots: [u64; SLOTS],
+    sum: u64,
+    lost: [u64; PACKET_LOSSES],
+}
+
+impl Signal for Timings {
+    fn forget(&mut self, slot: Slot) {
+        if let Some(owned) = &self.owned {
+            owned.clear(slot);
+        }
+    }
+
+    fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
+        self.add_to(readings, workloads.slots());
+        Ok(())
+    }
+}
+
+const fn reason(loss: PacketLoss) -> &'static str {
+    match loss {
+        PacketLoss::NoStamp => "no_stamp",
+        PacketLoss::TransmitStamp => "transmit_stamp",
+        PacketLoss::Negative => "negative",
+        PacketLoss::Unmatched => "unmatched",
+    }
+}

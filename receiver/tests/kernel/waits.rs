@@ -1,0 +1,111 @@
+//! How long packets wait for their readers.
+
+use std::time::Duration;
+
+use super::{
+    latency::{DURATION, LOST, seen, served_by},
+    support::{
+        line::{Line, Value},
+        sidecar::Sidecar,
+        surroundings::{alone, often},
+        talk::Talk,
+        wire::{Version, Wire},
+    },
+};
+
+const WAIT: &str = "undercurrent.network.receive.wait.duration";
+/// How long every reader is late. Nothing else takes so long here.
+const LATE: Duration = Duration::from_millis(400);
+const MESSAGES: usize = 3;
+const SIZE: usize = 200;
+
+/// How many durations, and their sum in seconds.
+fn amount(line: &Line, metric: &str, attributes: &[(&str, &str)]) -> (f64, f64) {
+    let histograms = line.find(metric, attributes).filter_map(|point| match &point.value {
+        Value::Histogram(histogram) => Some((histogram.count as f64, histogram.sum.unwrap())),
+        _ => None,
+    });
+    histograms.fold((0.0, 0.0), |(count, sum), (more, longer)| (count + more, sum + longer))
+}
+
+/// The same, of what came between two lines.
+fn between([before, after]: [&Line; 2], metric: &str, attributes: &[(&str, &str)]) -> (f64, f64) {
+    let ((count, sum), (more, longer)) = (amount(before, metric, attributes), amount(after, metric, attributes));
+    (more - count, longer - sum)
+}
+
+fn late_readers(version: Version) {
+    let sidecar = Sidecar::start(often());
+    let wire = Wire::best(version);
+    let mut talk = Talk::open(&wire);
+    for transport in ["tcp", "udp"] {
+        let before = sidecar.snapshot();
+        let reads = match transport {
+            "tcp" => {
+                talk.tcp_read_after(LATE, MESSAGES, SIZE);
+                talk.tcp_reads
+            }
+            _ => {
+                talk.udp_read_after(LATE, MESSAGES, SIZE);
+                talk.udp_reads
+            }
+        };
+        let lines = [&before, &sidecar.snapshot()];
+        let attributes = [("network.transport", transport), ("network.type", version.name())];
+        let whole = ["socket_enqueued", "socket_read"].map(|hook| served_by(&before, hook));
+        if whole.contains(&None) {
+            assert_eq!(before.find(WAIT, &[]).count(), 0, "a wait that nothing measures has points");
+            continue;
+        }
+        let late = reads as f64 * LATE.as_secs_f64();
+        let (count, sum) = between(lines, WAIT, &attributes);
+        assert!(count >= reads as f64, "{transport}: {count} waits of {reads} reads");
+        assert!(sum >= late, "{transport}: {sum} s of {late} s");
+        let at = |layer| {
+            between(lines, DURATION, &[attributes.as_slice(), &[("undercurrent.network.layer", layer)]].concat())
+        };
+        assert!(at("socket_read").1 >= late, "{transport}: {:?}", at("socket_read"));
+        assert!(
+            at("socket_enqueued").1 < late / 2.0,
+            "{transport}: late readers show before the queue: {:?}",
+            at("socket_enqueued")
+        );
+    }
+}
+
+#[test]
+fn late_readers_show_where_they_read_and_in_the_wait_over_ipv4() {
+    let Some(_alone) = alone("late readers over IPv4") else { return };
+    late_readers(Version::Ipv4);
+}
+
+#[test]
+fn late_readers_show_where_they_read_and_in_the_wait_over_ipv6() {
+    let Some(_alone) = alone("late readers over IPv6") else { return };
+    late_readers(Version::Ipv6);
+}
+
+#[test]
+fn every_read_packet_has_waited_once() {
+    let Some(_alone) = alone("waits") else { return };
+    let sidecar = Sidecar::start(often());
+    let wire = Wire::best(Version::Ipv4);
+    let mut talk = Talk::open(&wire);
+    let before = sidecar.snapshot();
+    talk.tcp(200, SIZE);
+    talk.udp(200, SIZE);
+    let after = sidecar.snapshot();
+    for transport in ["tcp", "udp"] {
+        let attributes = [("network.transport", transport), ("network.type", "ipv4")];
+        let lost =
+            [attributes.as_slice(), &[("undercurrent.reason", "unmatched"), ("undercurrent.signal", "receive_wait")]]
+                .concat();
+        let waits = |line: &Line| amount(line, WAIT, &attributes).0 + line.total(LOST, &lost);
+        let read = |line: &Line| seen(line, "socket_read", Some(transport), Version::Ipv4);
+        if before.find(LOST, &lost).next().is_some() {
+            assert_eq!(waits(&after) - waits(&before), read(&after) - read(&before), "{transport}");
+            let lost = after.total(LOST, &lost) - before.total(LOST, &lost);
+            assert!(lost <= 2.0, "{transport}: {lost} waits are not known");
+        }
+    }
+}
