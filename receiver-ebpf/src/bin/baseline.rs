@@ -3,21 +3,13 @@
 #![no_std]
 #![no_main]
 
+#[path = "../kernel/object.rs"]
+mod object;
+
 use aya_ebpf::{
     macros::{btf_tracepoint, cgroup_skb, cgroup_sock, fentry, fexit},
     programs::{BtfTracePointContext, FEntryContext, FExitContext, SkBuffContext, SockContext},
 };
-
-#[unsafe(link_section = "license")]
-#[unsafe(no_mangle)]
-static LICENSE: [u8; 4] = *b"GPL\0";
-
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    loop {
-        core::hint::spin_loop();
-    }
-}
 
 /// An empty program for each hook: the attribute, the context and what to return.
 macro_rules! empty {

@@ -5,6 +5,7 @@ pub mod clock;
 pub mod event;
 pub mod field;
 pub mod fields;
+mod object;
 pub mod owner;
 pub mod sample;
 mod storage;
@@ -14,11 +15,4 @@ mod storage;
 pub fn set_outside<T: Copy>(global: &'static T) -> T {
     // SAFETY: a reference to a live static; volatile because the compiler knows its first value alone.
     unsafe { core::ptr::read_volatile(global) }
-}
-
-/// Loops for ever, which the verifier refuses in any program that can get here.
-pub fn unreachable_to_the_verifier() -> ! {
-    loop {
-        core::hint::spin_loop();
-    }
 }

@@ -10,7 +10,7 @@ pub mod epoch;
 pub mod fields;
 pub mod hooks;
 pub mod host;
-mod loader;
+pub mod loader;
 pub mod maps;
 pub mod memory;
 pub mod object;

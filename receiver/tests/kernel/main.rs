@@ -11,6 +11,7 @@ mod ending;
 mod instances;
 mod latency;
 mod lines;
+mod resolution;
 mod sampling;
 mod softirq;
 mod support;

@@ -39,10 +39,12 @@ struct Artifact {
     path: &'static str,
 }
 
-/// The product's programs, and the empty ones that benchmarks compare them with.
-const ARTIFACTS: [Artifact; 2] = [
+/// The product's programs, the empty ones that benchmarks compare them with, and those by which a test asks the product's
+/// code for a duration's slot.
+const ARTIFACTS: [Artifact; 3] = [
     Artifact { binary: "undercurrent", path: "receiver/ebpf/undercurrent.bpf.o" },
     Artifact { binary: "baseline", path: "receiver/ebpf/baseline.bpf.o" },
+    Artifact { binary: "resolution", path: "receiver/ebpf/resolution.bpf.o" },
 ];
 
 /// How far a committed object could be checked.

@@ -1,5 +1,6 @@
 //! What the tests share: surroundings that clean up after themselves, traffic, and readers of what was counted.
 
+pub mod cells;
 #[path = "../../support/cgroups.rs"]
 pub mod cgroups;
 pub mod churn;

@@ -1,0 +1,83 @@
+//! The product's recording into cells, run by the kernel on durations of a test's choice.
+
+use std::array;
+
+use aya::{
+    Ebpf,
+    maps::Array,
+    programs::{RawTracePoint, RawTracePointRunOptions, TestRun as _},
+};
+use undercurrent::{kernel::loader, telemetry::Scale};
+use undercurrent_ebpf::abi::histogram::{HistogramCell, SLOTS};
+
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../ebpf/resolution.bpf.o");
+
+/// Words of a cell, its sum first.
+const CELL: usize = size_of::<HistogramCell>() / size_of::<u64>();
+
+/// Programs that record durations at one scale, attached to nothing. They go with the value.
+pub struct Cells(Ebpf);
+
+/// What was added to a cell.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Added {
+    /// To its sum, in nanoseconds.
+    pub sum: u64,
+    /// To which of its slots, and how often.
+    pub slots: Vec<(usize, u64)>,
+}
+
+impl Cells {
+    /// Loads the programs with the tables of a scale.
+    pub fn load(scale: Scale) -> Self {
+        let (guesses, bounds) = (scale.guesses(), scale.bounds());
+        let mut ebpf = loader::without_types()
+            .override_global("histogram.guesses", &guesses[..], true)
+            .override_global("histogram.bounds", &bounds[..], true)
+            .load(OBJECT)
+            .unwrap();
+        for (_, program) in ebpf.programs_mut() {
+            <&mut RawTracePoint>::try_from(program).unwrap().load().unwrap();
+        }
+        Self(ebpf)
+    }
+
+    /// The slot of a duration in nanoseconds as a byte offset, or the duration itself where it is beyond.
+    pub fn slot(&self, nanoseconds: u64) -> u64 {
+        self.run("slot", nanoseconds);
+        let [slot] = self.words("SLOT");
+        slot
+    }
+
+    /// What recording a duration adds.
+    pub fn record(&self, nanoseconds: u64) -> Added {
+        self.added("record", "RECORDED", nanoseconds)
+    }
+
+    /// What recording a duration of any length adds.
+    pub fn record_any(&self, nanoseconds: u64) -> Added {
+        self.added("record_any", "RECORDED_ANY", nanoseconds)
+    }
+
+    fn added(&self, program: &str, map: &str, nanoseconds: u64) -> Added {
+        let before: [u64; CELL] = self.words(map);
+        self.run(program, nanoseconds);
+        let after: [u64; CELL] = self.words(map);
+        let [sum, slots @ ..]: [u64; CELL] = array::from_fn(|word| after[word].wrapping_sub(before[word]));
+        let slots: [u64; SLOTS] = slots;
+        Added { sum, slots: slots.into_iter().enumerate().filter(|(_, count)| *count != 0).collect() }
+    }
+
+    /// Runs a program on the processor whose entries are read.
+    fn run(&self, program: &str, nanoseconds: u64) {
+        let program: &RawTracePoint = self.0.program(program).unwrap().try_into().unwrap();
+        let mut options = RawTracePointRunOptions { cpu: Some(0), ..Default::default() };
+        options.args[0] = nanoseconds;
+        program.test_run(options).unwrap();
+    }
+
+    /// The entry of a map.
+    fn words<const COUNT: usize>(&self, map: &str) -> [u64; COUNT] {
+        Array::try_from(self.0.map(map).unwrap()).unwrap().get(&0, 0).unwrap()
+    }
+}
