@@ -7,7 +7,6 @@ use std::ops::Range;
 
 use object::{Object as _, ObjectSection as _, SectionKind};
 use undercurrent_ebpf::abi::workload::CAST;
-use zerocopy::IntoBytes as _;
 
 /// Its name, since 6.2.
 pub const FUNCTION: &str = "bpf_cast_to_kern_ctx";
@@ -19,23 +18,20 @@ const CALL: u8 = 0x85;
 /// `BPF_PSEUDO_KFUNC_CALL`, in the place of the source register.
 const KERNEL_FUNCTION: u8 = 2 << 4;
 
-/// An object with the function's number wherever programs call it, aligned as ELF files are to be.
+/// Puts the function's number wherever an object's programs call it.
 ///
 /// # Errors
 /// When the object is no ELF file.
-pub fn put(object: &[u8], number: u32) -> Result<Vec<u64>, object::Error> {
-    let mut words = vec![0_u64; object.len().div_ceil(size_of::<u64>())];
-    let bytes = words.as_mut_bytes();
-    bytes[..object.len()].copy_from_slice(object);
+pub fn put(object: &mut [u8], number: u32) -> Result<(), object::Error> {
     for range in code(object)? {
-        for instruction in bytes[range].chunks_exact_mut(INSTRUCTION) {
+        for instruction in object[range].chunks_exact_mut(INSTRUCTION) {
             if instruction[0] == CALL && instruction[1] == 0 && instruction[4..] == (CAST as u32).to_le_bytes() {
                 instruction[1] = KERNEL_FUNCTION;
                 instruction[4..].copy_from_slice(&number.to_le_bytes());
             }
         }
     }
-    Ok(words)
+    Ok(())
 }
 
 /// Where an object has programs.
@@ -63,10 +59,10 @@ mod tests {
     fn every_call_in_the_object_gets_the_number() {
         let placeholders = calls(OBJECT, 0, CAST as u32);
         assert!(placeholders > 0, "no program casts its context");
-        let words = put(OBJECT, 4711).expect("an object");
-        let bytes = &words.as_bytes()[..OBJECT.len()];
-        assert_eq!(calls(bytes, 0, CAST as u32), 0);
-        assert_eq!(calls(bytes, KERNEL_FUNCTION, 4711), placeholders);
-        assert!(put(b"no object", 1).is_err());
+        let mut object = OBJECT.to_vec();
+        put(&mut object, 4711).expect("an object");
+        assert_eq!(calls(&object, 0, CAST as u32), 0);
+        assert_eq!(calls(&object, KERNEL_FUNCTION, 4711), placeholders);
+        assert!(put(&mut b"no object".to_vec(), 1).is_err());
     }
 }

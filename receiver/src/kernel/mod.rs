@@ -8,6 +8,7 @@ mod cast;
 pub mod clock;
 pub mod epoch;
 pub mod fields;
+mod fold;
 pub mod hooks;
 pub mod host;
 pub mod loader;

@@ -8,7 +8,7 @@ use zerocopy::IntoBytes as _;
 use super::{
     cast, clock,
     fields::ResolvedField,
-    loader,
+    fold, loader,
     memory::{MAPS, Sizing},
 };
 
@@ -78,10 +78,22 @@ pub fn load(settings: &Settings<'_>) -> Result<Ebpf, EbpfError> {
     }
     // Socket storage is used by programs alone, and needs nothing of the loader.
     loader.allow_unsupported_maps();
-    match settings.cast.and_then(|number| cast::put(OBJECT, number).ok()) {
-        Some(object) => loader.load(object.as_bytes()),
-        None => loader.load(OBJECT),
+    loader.load(code(settings, &words).as_bytes())
+}
+
+/// The object with what this kernel's programs are to be, aligned as ELF files are to be.
+fn code(settings: &Settings<'_>, values: &[(String, u32)]) -> Vec<u64> {
+    let mut words = vec![0_u64; OBJECT.len().div_ceil(size_of::<u64>())];
+    let object = words.as_mut_bytes();
+    object[..OBJECT.len()].copy_from_slice(OBJECT);
+    let values = values.iter().map(|(symbol, value)| (symbol.as_str(), *value)).collect();
+    let cast = settings.cast.map_or(Ok(()), |number| cast::put(object, number));
+    let folded = fold::constants(object, &values);
+    // The built-in object is one that both understand; a test says so.
+    if let Some(error) = cast.err().or(folded.err()) {
+        tracing::warn!("programs take longer than they need: {error}");
     }
+    words
 }
 
 /// Every 32-bit global, by its symbol.
