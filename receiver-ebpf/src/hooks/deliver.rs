@@ -25,12 +25,7 @@ fn delivered(ctx: &FEntryContext, transport: Transport, network: Network) -> i32
     // SAFETY: argument 0 of these functions is the `sk_buff`, which still has its device.
     unsafe {
         let event = PacketEvent::delivered(skb, early);
-        reached(
-            Path::of(Layer::Transport, transport, network),
-            event,
-            #[inline(always)]
-            || owner::slot_of_namespace(skb),
-        );
+        reached(Path::of(Layer::Transport, transport, network), event, || owner::slot_of_namespace(skb));
     }
     0
 }
@@ -79,12 +74,7 @@ fn cgroup_ingress(ctx: SkBuffContext) -> i32 {
 fn filtered(skb: *const __sk_buff, transport: Transport, network: Network, early: u64) {
     // SAFETY: a field of the context, which the verifier rewrites to a load from the packet.
     let event = PacketEvent::stamped(unsafe { (*skb).tstamp }, early);
-    reached(
-        Path::of(Layer::Transport, transport, network),
-        event,
-        #[inline(always)]
-        || slot_of(skb),
-    );
+    reached(Path::of(Layer::Transport, transport, network), event, || slot_of(skb));
 }
 
 /// The slot of the receiving socket's owner.

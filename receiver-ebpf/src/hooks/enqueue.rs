@@ -17,16 +17,7 @@ use crate::kernel::{owner, sample};
 #[inline(always)]
 unsafe fn enqueued(sock: *const u8, skb: *const u8, transport: Transport, early: u64) {
     // SAFETY: by the caller.
-    unsafe {
-        reached_socket(
-            skb,
-            Layer::SocketEnqueued,
-            transport,
-            early,
-            #[inline(always)]
-            || owner::slot(owner::of_socket(sock)),
-        )
-    };
+    unsafe { reached_socket(skb, Layer::SocketEnqueued, transport, early, || owner::slot(owner::of_socket(sock))) };
 }
 
 /// `int tcp_queue_rcv(struct sock *sk, struct sk_buff *skb, bool *fragstolen)`, 5.10 to 7.3. At its entry: it may free

@@ -33,28 +33,18 @@ const IPPROTO_UDP: u8 = 17;
 /// A packet got to the end of a path. Whose it is, is asked once, and only where somebody wants to know.
 #[inline(always)]
 fn reached(path: Path, event: Sampled, slot: impl FnOnce() -> Slot) {
-    // A branch for each version, so that each has its histogram at a constant offset.
-    match (event, path.network) {
-        (Ok(Some(event)), network) => {
+    match event {
+        Ok(Some(event)) => {
             let slot = or_node(slot);
-            match network {
-                Network::Ipv4 => measured(Path { network: Network::Ipv4, ..path }, &event, slot),
-                Network::Ipv6 => measured(Path { network: Network::Ipv6, ..path }, &event, slot),
+            latency::reached(path, &event, slot);
+            match (path.layer, path.transport) {
+                (Layer::SocketEnqueued, _) => receive_wait::begun(&event),
+                (Layer::SocketRead, Some(transport)) => receive_wait::ended(&event, transport, path.network, slot),
+                _ => {}
             }
         }
-        (Ok(None), _) => {}
-        (Err(loss), Network::Ipv4) => latency::lost(Path { network: Network::Ipv4, ..path }, loss),
-        (Err(loss), Network::Ipv6) => latency::lost(Path { network: Network::Ipv6, ..path }, loss),
-    }
-}
-
-#[inline(always)]
-fn measured(path: Path, event: &PacketEvent, slot: Slot) {
-    latency::reached(path, event, slot);
-    match (path.layer, path.transport) {
-        (Layer::SocketEnqueued, _) => receive_wait::begun(event),
-        (Layer::SocketRead, Some(transport)) => receive_wait::ended(event, transport, path.network, slot),
-        _ => {}
+        Ok(None) => {}
+        Err(loss) => latency::lost(path, loss),
     }
 }
 
@@ -64,8 +54,13 @@ fn measured(path: Path, event: &PacketEvent, slot: Slot) {
 /// `skb` is a typed `sk_buff` pointer of a packet that was delivered on this host.
 #[inline(always)]
 unsafe fn reached_socket(skb: *const u8, layer: Layer, transport: Transport, early: u64, slot: impl FnOnce() -> Slot) {
+    // A branch for each version, so that each has its histogram at a constant offset.
     // SAFETY: by the caller; every kernel has the Ethertype.
-    let (protocol, event) = unsafe { (SKB_PROTOCOL.load(skb), PacketEvent::delivered(skb, early)) };
-    let network = if protocol == ETH_P_IPV6 { Network::Ipv6 } else { Network::Ipv4 };
-    reached(Path::of(layer, transport, network), event, slot);
+    unsafe {
+        if SKB_PROTOCOL.load(skb) == ETH_P_IPV6 {
+            reached(Path::of(layer, transport, Network::Ipv6), PacketEvent::delivered(skb, early), slot);
+        } else {
+            reached(Path::of(layer, transport, Network::Ipv4), PacketEvent::delivered(skb, early), slot);
+        }
+    }
 }

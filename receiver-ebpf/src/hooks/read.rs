@@ -28,13 +28,16 @@ fn tcp_recv_timestamp(ctx: FEntryContext) -> i32 {
     // SAFETY: arguments 1 and 2 have the types above.
     let (network, stamp) = unsafe { (peer_network(ctx.arg(1)), stamp(ctx.arg(2))) };
     let event = PacketEvent::stamped(stamp, early);
-    reached(
-        Path::of(Layer::SocketRead, Transport::Tcp, network),
-        event,
-        #[inline(always)]
-        || owner::slot_of_current(),
-    );
+    // A branch for each version, so that each has its histogram at a constant offset.
+    match network {
+        Network::Ipv4 => reached(read_from(Transport::Tcp, Network::Ipv4), event, owner::slot_of_current),
+        Network::Ipv6 => reached(read_from(Transport::Tcp, Network::Ipv6), event, owner::slot_of_current),
+    }
     0
+}
+
+const fn read_from(transport: Transport, network: Network) -> Path {
+    Path::of(Layer::SocketRead, transport, network)
 }
 
 /// The receive timestamp that a read returns, in nanoseconds.
@@ -78,16 +81,7 @@ fn skb_consume_udp(ctx: FEntryContext) -> i32 {
     if length >= 0 {
         let early = sample::early();
         // SAFETY: argument 1 is the `sk_buff`.
-        unsafe {
-            reached_socket(
-                ctx.arg(1),
-                Layer::SocketRead,
-                Transport::Udp,
-                early,
-                #[inline(always)]
-                || owner::slot_of_current(),
-            )
-        };
+        unsafe { reached_socket(ctx.arg(1), Layer::SocketRead, Transport::Udp, early, owner::slot_of_current) };
     }
     0
 }
@@ -104,14 +98,7 @@ fn skb_copy_datagram_iovec(ctx: BtfTracePointContext) -> i32 {
     if let Some(transport) = unsafe { transport_of(skb, protocol) } {
         // SAFETY: as above.
         unsafe {
-            reached_socket(
-                skb,
-                Layer::SocketRead,
-                transport,
-                early,
-                #[inline(always)]
-                || owner::slot_of_reader(SKB_SK.load(skb) as _),
-            )
+            reached_socket(skb, Layer::SocketRead, transport, early, || owner::slot_of_reader(SKB_SK.load(skb) as _))
         };
     }
     0

@@ -12,12 +12,7 @@ fn received(ctx: &FEntryContext, network: Network) -> i32 {
     // SAFETY: argument 0 of both functions is the `sk_buff`.
     let event = unsafe { PacketEvent::undelivered(skb) };
     // SAFETY: as above, and it has its device.
-    reached(
-        Path::ip(network),
-        event,
-        #[inline(always)]
-        || unsafe { owner::slot_of_namespace(skb) },
-    );
+    reached(Path::ip(network), event, || unsafe { owner::slot_of_namespace(skb) });
     0
 }
 
