@@ -50,7 +50,14 @@ impl Ended {
 
     /// Whatever is said of it is true, and in the end all is said; whether it is.
     fn check_names(&self, requests: &[Request]) -> anyhow::Result<bool> {
-        let Container { id, name, .. } = &self.container;
+        let Container { id, name, runtime, .. } = &self.container;
+        for of in requests.iter().filter_map(|request| resource(request, id).ok()?) {
+            let said = of.resource.attributes.get("container.runtime.name");
+            ensure!(
+                said.is_some_and(|said| said == runtime),
+                "the container {id} is said to be of {said:?}, not {runtime}"
+            );
+        }
         let mut named = 0;
         for (key, value) in
             [("container.name", name.as_str()), ("container.image.name", IMAGE), ("container.image.tags", TAG)]

@@ -46,7 +46,7 @@ fi
     }
 
     /// Seconds of CPU time that a group of the host has used, by the file of the kernel's that says it.
-    fn cpu_time(self, path: &str) -> anyhow::Result<f64> {
+    pub fn cpu_time(self, path: &str) -> anyhow::Result<f64> {
         let file = match self {
             Self::Unified => root()?.join(path).join("cpu.stat"),
             Self::Hybrid => accounting()?.join(path).join("cpuacct.usage"),
@@ -97,11 +97,6 @@ impl Group {
     /// Its name, from the root of the tree.
     pub fn name(&self) -> &str {
         &self.name
-    }
-
-    /// Seconds of CPU time that a group below it has used, where it is in these hierarchies.
-    pub fn cpu_time(&self, cgroups: Cgroups, below: &str) -> anyhow::Result<f64> {
-        cgroups.cpu_time(&format!("{}/{below}", self.name))
     }
 
     /// Ends what is left in it and removes it; an error when something stays. It may be called again.
