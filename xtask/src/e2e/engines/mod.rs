@@ -6,9 +6,11 @@ mod client;
 mod daemon;
 mod docker;
 pub mod images;
+mod podman;
 
 use std::path::Path;
 
+use self::podman::Podman;
 pub use self::{cgroup::Cgroups, client::Client, daemon::Daemon, docker::Docker};
 
 /// A kind of engine.
@@ -20,7 +22,10 @@ pub struct Kind {
 }
 
 /// Every kind that there is.
-pub const KINDS: &[Kind] = &[Kind { name: docker::NAME, start: |cgroups| Ok(Box::new(Docker::start(cgroups)?)) }];
+pub const KINDS: &[Kind] = &[
+    Kind { name: docker::NAME, start: |cgroups| Ok(Box::new(Docker::start(cgroups)?)) },
+    Kind { name: podman::NAME, start: |cgroups| Ok(Box::new(Podman::start(cgroups)?)) },
+];
 
 /// A running engine. It ends with the value, and with it its containers, its images and its networks.
 pub trait Engine: Sync {
