@@ -117,6 +117,13 @@ impl Daemon {
         self.group.name()
     }
 
+    /// A call of a program in its namespaces.
+    pub fn inside(&self) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &self.child.id().to_string(), "--mount", "--net"]);
+        command
+    }
+
     fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }

@@ -1,8 +1,10 @@
 //! Container engines of a test's own, apart from any other on the machine, and images for them that nobody had to pull.
 
 mod archive;
+mod bridge;
 mod cgroup;
 mod client;
+mod containerd;
 mod daemon;
 mod docker;
 pub mod images;
@@ -10,8 +12,8 @@ mod podman;
 
 use std::path::Path;
 
-use self::podman::Podman;
 pub use self::{cgroup::Cgroups, client::Client, daemon::Daemon, docker::Docker};
+use self::{containerd::Containerd, podman::Podman};
 
 /// A kind of engine.
 pub struct Kind {
@@ -24,6 +26,7 @@ pub struct Kind {
 /// Every kind that there is.
 pub const KINDS: &[Kind] = &[
     Kind { name: docker::NAME, start: |cgroups| Ok(Box::new(Docker::start(cgroups)?)) },
+    Kind { name: containerd::NAME, start: |cgroups| Ok(Box::new(Containerd::start(cgroups)?)) },
     Kind { name: podman::NAME, start: |cgroups| Ok(Box::new(Podman::start(cgroups)?)) },
 ];
 

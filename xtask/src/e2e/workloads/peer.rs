@@ -49,7 +49,7 @@ enum Role {
     Busy,
 }
 
-/// What a container's network namespace received, by the kernel's own counters.
+/// What a container's network namespace received since its start, by the kernel's own counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     /// UDP datagrams that somebody read (`InDatagrams`).
@@ -73,9 +73,15 @@ impl Report {
         }
     }
 
-    fn write(report: &Path) -> anyhow::Result<()> {
+    /// What the namespace received since it was made: it may be older than the container.
+    fn count() -> anyhow::Result<Self> {
         let counted = procfs::net::snmp().context("cannot read what the namespace received")?;
-        let said = Self { udp: counted.udp_in_datagrams, tcp: counted.tcp_in_segs };
+        Ok(Self { udp: counted.udp_in_datagrams, tcp: counted.tcp_in_segs })
+    }
+
+    fn write(report: &Path, before: Self) -> anyhow::Result<()> {
+        let now = Self::count()?;
+        let said = Self { udp: now.udp - before.udp, tcp: now.tcp - before.tcp };
         let unfinished = report.with_extension("part");
         fs::write(&unfinished, serde_json::to_string(&said)?)?;
         fs::rename(unfinished, report).context("cannot write the report")
@@ -84,7 +90,7 @@ impl Report {
 
 /// Does what a container is there for, until SIGTERM.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let start = Instant::now();
+    let (start, before) = (Instant::now(), Report::count()?);
     let ended = Arc::new(AtomicBool::new(false));
     // The first process of a container is sent away by SIGTERM only if it says so.
     signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&ended))?;
@@ -110,7 +116,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             _ => thread::sleep(Duration::from_millis(10)),
         }
     }
-    Report::write(&arguments.report)
+    Report::write(&arguments.report, before)
 }
 
 fn serve() -> anyhow::Result<()> {
