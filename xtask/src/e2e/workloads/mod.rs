@@ -119,7 +119,9 @@ fn with(setting: Setting, binary: &Path) -> anyhow::Result<()> {
     let log = sidecar.log();
     let written = sidecar.stop()?;
     let collected = collector.stop()?;
-    let named = check(&written, &collected, &ended).with_context(|| format!("the sidecar logged:\n{log}"))?;
+    let lost = written.iter().rev().find_map(history::of_node).map(history::lost);
+    let named = check(&written, &collected, &ended)
+        .with_context(|| format!("the sidecar says to have lost {lost:?}, and logged:\n{log}"))?;
     println!("{setting}: {} containers hold, {named} of them by name", ended.len());
     engine.end()
 }
