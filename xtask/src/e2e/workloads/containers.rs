@@ -63,6 +63,11 @@ impl<'a> Containers<'a> {
         Ok(Container { name: name.to_owned(), id, runtime: self.engine.daemon().name(), report })
     }
 
+    /// A file that containers may be told to wait for.
+    pub fn gate(&self) -> PathBuf {
+        self.reports.path().join("gate")
+    }
+
     /// Its address on the engine's bridge.
     pub fn address(&self, container: &Container) -> anyhow::Result<String> {
         self.engine.address(&container.id)

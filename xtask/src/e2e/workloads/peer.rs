@@ -22,6 +22,8 @@ const PORT: u16 = 7000;
 const MESSAGE: [u8; 200] = [0x55; 200];
 /// No exchange within a machine takes this long.
 const ANSWER: Duration = Duration::from_secs(10);
+/// How often an idle container looks whether there is something to do.
+const POLL: Duration = Duration::from_millis(10);
 /// A container that nobody ends does so itself.
 const LONGEST: Duration = Duration::from_secs(300);
 
@@ -31,6 +33,9 @@ pub struct Arguments {
     /// The file that says what happened: FILE.idle once there is no more to do, FILE at the end.
     #[arg(long)]
     report: PathBuf,
+    /// Begins when there is such a file.
+    #[arg(long)]
+    after: Option<PathBuf>,
     #[command(subcommand)]
     role: Role,
 }
@@ -94,6 +99,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let ended = Arc::new(AtomicBool::new(false));
     // The first process of a container is sent away by SIGTERM only if it says so.
     signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&ended))?;
+    let over = |limit| ended.load(Ordering::Relaxed) || start.elapsed() > limit;
+    while arguments.after.as_ref().is_some_and(|file| !file.exists()) && !over(LONGEST) {
+        thread::sleep(POLL);
+    }
     match arguments.role {
         Role::Server => serve()?,
         Role::Client { server, datagrams, requests } => {
@@ -109,11 +118,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Role::Brief { milliseconds, .. } => Duration::from_millis(milliseconds),
         _ => LONGEST,
     };
-    let over = || ended.load(Ordering::Relaxed) || start.elapsed() > limit;
-    while !over() {
+    while !over(limit) {
         match arguments.role {
             Role::Busy => std::hint::spin_loop(),
-            _ => thread::sleep(Duration::from_millis(10)),
+            _ => thread::sleep(POLL),
         }
     }
     Report::write(&arguments.report, before)
