@@ -99,6 +99,12 @@ impl Workloads {
         present.into_iter()
     }
 
+    /// The cgroup that was made last of those that are there, workloads or not; `None` where none is known.
+    #[must_use]
+    pub fn newest(&self) -> Option<CgroupId> {
+        self.registry.newest()
+    }
+
     /// Every slot that has totals, but for the node's, and since when it counts.
     pub fn slots(&self) -> impl Iterator<Item = (Slot, UnixNanos)> {
         let overflow = (self.registry.counts().folded > 0).then_some((Slot::OVERFLOW, self.start));

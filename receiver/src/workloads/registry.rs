@@ -74,6 +74,11 @@ impl Registry {
         self.counts
     }
 
+    /// The latest cgroup that is there, by its id: ids rise.
+    pub fn newest(&self) -> Option<CgroupId> {
+        self.cgroups.keys().max().copied()
+    }
+
     /// Every workload, the gone among them until their slot is free.
     pub fn iter(&self) -> impl Iterator<Item = &Workload> {
         self.workloads.values()

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context as _, ensure};
 
 use super::{
-    docker::{Cgroups, Engine, images},
+    engines::{Cgroups, Client, Docker, images},
     expected, require_root,
 };
 use crate::{collector::otlp::Request, machine, process};
@@ -23,17 +23,17 @@ const FEWEST_PACKETS: u64 = 250;
 /// Brings the example up, waits for two requests of the sidecar's in the collector's output, and takes it down.
 pub fn run(sidecar: &Path) -> anyhow::Result<()> {
     require_root()?;
-    let engine = Engine::start(Cgroups::Unified)?;
+    let engine = Docker::start(Cgroups::Unified)?;
     check_files(&engine)?;
     images::provide(&engine, sidecar)?;
     let took = watch(&engine)?;
-    engine.stop()?;
+    engine.end()?;
     println!("e2e compose: the example's collector held two requests of the sidecar's after {took:.1?}");
     Ok(())
 }
 
 /// Brings the example up and down again, and returns how long the metrics took to arrive.
-fn watch(engine: &Engine) -> anyhow::Result<Duration> {
+fn watch(engine: &Docker) -> anyhow::Result<Duration> {
     let stack = Stack::build(engine)?;
     let start = Instant::now();
     let seen = stack.up().and_then(|()| {
@@ -48,7 +48,7 @@ fn watch(engine: &Engine) -> anyhow::Result<Duration> {
 }
 
 /// Both ways of granting privileges are files that compose accepts, also the one that this host may not allow.
-fn check_files(engine: &Engine) -> anyhow::Result<()> {
+fn check_files(engine: &Docker) -> anyhow::Result<()> {
     for privileges in ["docker-compose.override.yaml", RESTRICTED] {
         machine::output(compose(engine, privileges).args(["config", "--quiet"]))?;
     }
@@ -76,7 +76,7 @@ fn folder() -> PathBuf {
     machine::workspace().join("examples/docker-compose")
 }
 
-fn compose(engine: &Engine, privileges: &str) -> Command {
+fn compose(engine: &Docker, privileges: &str) -> Command {
     let mut command = engine.compose();
     command.args(["--project-name", "undercurrent-e2e"]);
     for file in ["docker-compose.yaml", privileges] {
@@ -87,13 +87,13 @@ fn compose(engine: &Engine, privileges: &str) -> Command {
 
 /// The example's containers. They end with the engine, if not before.
 struct Stack<'a> {
-    engine: &'a Engine,
+    engine: &'a Docker,
     output: tempfile::TempDir,
 }
 
 impl<'a> Stack<'a> {
     /// Builds the sidecar's image by the example's own Dockerfile.
-    fn build(engine: &'a Engine) -> anyhow::Result<Self> {
+    fn build(engine: &'a Docker) -> anyhow::Result<Self> {
         let stack = Self { engine, output: tempfile::tempdir().context("cannot make a folder for the collector")? };
         machine::output(stack.compose().arg("build")).context("the example's image does not build")?;
         Ok(stack)

@@ -2,7 +2,7 @@
 
 pub mod collector;
 pub mod compose;
-mod docker;
+mod engines;
 mod expected;
 mod invariants;
 pub mod traffic;
@@ -30,9 +30,9 @@ enum Scenario {
     Collector,
     /// examples/docker-compose with a real Docker engine of its own; what its collector wrote is checked.
     Compose,
-    /// Containers of a real Docker engine of its own, with cgroup v2 and where there is one with v1; whose the traffic and
-    /// the CPU time are is checked.
-    Workloads,
+    /// Containers of real engines of its own, with cgroup v2 and where there is one with v1; whose the traffic and the CPU
+    /// time are is checked.
+    Workloads(workloads::Options),
     /// What runs in those containers.
     #[command(hide = true)]
     Peer(workloads::peer::Arguments),
@@ -52,7 +52,7 @@ pub fn command(arguments: Arguments) -> anyhow::Result<()> {
     match arguments.scenario {
         Scenario::Collector => collector::run(&sidecar),
         Scenario::Compose => compose::run(&sidecar),
-        Scenario::Workloads => workloads::run(&sidecar).and_then(|tally| {
+        Scenario::Workloads(options) => workloads::run(&sidecar, &options).and_then(|tally| {
             tally.skipped.iter().for_each(|reason| println!("SKIPPED: {reason}"));
             ensure!(tally.failed == 0, "{} of its runs failed", tally.failed);
             Ok(())

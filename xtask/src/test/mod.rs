@@ -135,7 +135,7 @@ fn end_to_end() -> anyhow::Result<Tally> {
             }
         }
     }
-    let workloads = e2e::workloads::run(&sidecar)?;
+    let workloads = e2e::workloads::run(&sidecar, &e2e::workloads::Options::default())?;
     tally.passed += workloads.passed;
     tally.failed += workloads.failed;
     tally.skipped.extend(workloads.skipped);

@@ -37,7 +37,7 @@ pub struct Ledger {
     slots: BTreeMap<Slot, (UnixNanos, Account)>,
     /// Time of every cgroup that could be read last time.
     known: HashMap<CgroupId, Duration>,
-    /// The latest cgroup that was ever seen.
+    /// The latest cgroup that is known to have been there.
     newest: Option<CgroupId>,
 }
 
@@ -70,6 +70,11 @@ impl Ledger {
         let mut ledger = Self { whole, ..Self::default() };
         ledger.advance(whole, usages, start);
         ledger
+    }
+
+    /// Knows of a cgroup, whoever's, that was there as it began.
+    pub fn knows(&mut self, cgroup: Option<CgroupId>) {
+        self.newest = self.newest.max(cgroup);
     }
 
     /// Adds what was used since the reading before. `whole` is the node's time, `start` says since when a slot counts: one

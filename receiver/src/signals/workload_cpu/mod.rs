@@ -79,6 +79,8 @@ impl WorkloadCpu {
         let mut signal = Self { hierarchy, busy: Busy::default(), ledger: Ledger::default(), start, unread: 0 };
         let (whole, usages) = signal.usages(workloads)?;
         signal.ledger = Ledger::new(whole, &usages, |slot| workloads.start(slot));
+        // The root's at least, where there is no workload yet.
+        signal.ledger.knows(workloads.newest());
         Ok(signal)
     }
 

@@ -19,13 +19,13 @@ pub fn run(stage: &Stage<'_>) -> anyhow::Result<Vec<Ended>> {
     let idle = stage.containers.start("idle", &["alone", "10"])?;
     stage.containers.wait_until_idle(&idle)?;
     let busy = stage.containers.start("busy", &["busy"])?;
-    let enough = || Ok((stage.engine.cpu_time(&busy.id)? >= BUSY).then_some(()));
+    let enough = || Ok((stage.cpu_time(&busy)? >= BUSY).then_some(()));
     process::wait_for("the busy container to use CPU time", PATIENCE, enough)?;
 
     let both = [&idle, &busy];
-    let least = both.map(|container| stage.engine.cpu_time(&container.id));
+    let least = both.map(|container| stage.cpu_time(container));
     let snapshot = stage.sidecar.snapshot()?;
-    let most = both.map(|container| stage.engine.cpu_time(&container.id));
+    let most = both.map(|container| stage.cpu_time(container));
     let mut found = Vec::new();
     for ((container, least), most) in both.into_iter().zip(least).zip(most) {
         let (least, most, cpu) = (least?, most?, cpu_time(&snapshot, container)?);

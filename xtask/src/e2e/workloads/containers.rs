@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::{history::Ended, peer::Report};
 use crate::{
-    e2e::docker::{Engine, images},
+    e2e::engines::{Engine, New, images},
     machine, process,
 };
 
@@ -24,7 +24,7 @@ const WORK: Duration = Duration::from_secs(60);
 
 /// What starts containers of one image.
 pub struct Containers<'a> {
-    engine: &'a Engine,
+    engine: &'a dyn Engine,
     /// Where they write reports.
     reports: TempDir,
 }
@@ -36,13 +36,15 @@ pub struct Container {
     pub name: String,
     /// Its id, 64 digits.
     pub id: String,
+    /// Its engine's name.
+    pub runtime: &'static str,
     report: PathBuf,
 }
 
 impl<'a> Containers<'a> {
     /// Makes their image.
-    pub fn new(engine: &'a Engine) -> anyhow::Result<Self> {
-        images::program(engine, Path::new(machine::MYSELF), &["e2e", "peer"], &format!("{IMAGE}:{TAG}"))?;
+    pub fn new(engine: &'a dyn Engine) -> anyhow::Result<Self> {
+        images::program(engine, Path::new(machine::MYSELF), &format!("{IMAGE}:{TAG}"))?;
         let reports = tempfile::tempdir().context("cannot make a folder for the containers")?;
         Ok(Self { engine, reports })
     }
@@ -54,19 +56,21 @@ impl<'a> Containers<'a> {
             // Another container of this name may have left it.
             let _ = fs::remove_file(old);
         }
-        let mut command = self.engine.docker();
-        command.args(["run", "--detach", "--name", name, "--stop-timeout", "10", "--volume"]);
-        command.arg(format!("{0}:{0}", self.reports.path().display()));
-        command.arg(format!("{IMAGE}:{TAG}")).arg("--report").arg(&report).args(role);
-        let id = machine::output(&mut command)?.trim().to_owned();
-        Ok(Container { name: name.to_owned(), id, report })
+        let path = report.to_str().context("the temporary folder's path is not UTF-8")?;
+        let command = [&["/program", "e2e", "peer", "--report", path], role].concat();
+        let image = format!("{IMAGE}:{TAG}");
+        let id = self.engine.run(&New { name, image: &image, volume: self.reports.path(), command: &command })?;
+        Ok(Container { name: name.to_owned(), id, runtime: self.engine.daemon().name(), report })
+    }
+
+    /// A file that containers may be told to wait for.
+    pub fn gate(&self) -> PathBuf {
+        self.reports.path().join("gate")
     }
 
     /// Its address on the engine's bridge.
     pub fn address(&self, container: &Container) -> anyhow::Result<String> {
-        let mut command = self.engine.docker();
-        command.args(["inspect", "--format", "{{.NetworkSettings.IPAddress}}", &container.id]);
-        Ok(machine::output(&mut command)?.trim().to_owned())
+        self.engine.address(&container.id)
     }
 
     /// Waits until it has no more to do than to wait for its end.
@@ -84,8 +88,9 @@ impl<'a> Containers<'a> {
 
     /// Ends containers and removes them.
     pub fn end(&self, containers: Vec<Container>) -> anyhow::Result<Vec<Ended>> {
-        self.call("stop", &containers)?;
-        self.call("rm", &containers)?;
+        let ids: Vec<_> = containers.iter().map(|container| container.id.as_str()).collect();
+        self.engine.stop(&ids)?;
+        self.engine.remove(&ids)?;
         let ended =
             |container: Container| Ok(Ended { report: self.wait_for_report(&container)?, container, nameless: false });
         containers.into_iter().map(ended).collect()
@@ -93,29 +98,27 @@ impl<'a> Containers<'a> {
 
     /// Ends a container and keeps it.
     pub fn stop(&self, container: &Container) -> anyhow::Result<()> {
-        self.call("stop", std::slice::from_ref(container))
+        self.engine.stop(&[&container.id])
     }
 
-    /// Starts a container again, by `docker start` or `docker restart`, and waits until it is idle.
-    pub fn again(&self, container: &Container, verb: &str) -> anyhow::Result<()> {
+    /// Ends a container and starts it again, in one.
+    pub fn restart(&self, container: &Container) -> anyhow::Result<()> {
+        self.again(container, |id| self.engine.restart(id))
+    }
+
+    /// Starts a container again that has ended.
+    pub fn start_again(&self, container: &Container) -> anyhow::Result<()> {
+        self.again(container, |id| self.engine.start(id))
+    }
+
+    fn again(&self, container: &Container, start: impl FnOnce(&str) -> anyhow::Result<()>) -> anyhow::Result<()> {
         // That it is idle it said in its life before. Its next report takes the place of the one before.
         fs::remove_file(Report::idle(&container.report)).context("it was not idle")?;
-        self.call(verb, std::slice::from_ref(container))?;
+        start(&container.id)?;
         self.wait_until_idle(container)
     }
 
-    fn call(&self, verb: &str, containers: &[Container]) -> anyhow::Result<()> {
-        let mut command = self.engine.docker();
-        command.arg(verb).args(containers.iter().map(|container| &container.id));
-        machine::output(&mut command)?;
-        Ok(())
-    }
-
     fn printed(&self, container: &Container) -> String {
-        let output = self.engine.docker().args(["logs", &container.id]).output();
-        output.map_or_else(
-            |error| format!("nothing: {error}"),
-            |output| [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat(),
-        )
+        self.engine.printed(&container.id).unwrap_or_else(|error| format!("nothing: {error:#}"))
     }
 }

@@ -10,6 +10,7 @@ use crate::collector::otlp::{Attributes, Metric, Point, Request, ResourceMetrics
 
 const LATENCY: &str = "undercurrent.network.receive.duration";
 const CPU_TIME: &str = "undercurrent.cpu.time";
+const LOST: &str = "undercurrent.lost";
 
 /// A resource's figures at one time.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,7 +51,14 @@ impl Ended {
 
     /// Whatever is said of it is true, and in the end all is said; whether it is.
     fn check_names(&self, requests: &[Request]) -> anyhow::Result<bool> {
-        let Container { id, name, .. } = &self.container;
+        let Container { id, name, runtime, .. } = &self.container;
+        for of in requests.iter().filter_map(|request| resource(request, id).ok()?) {
+            let said = of.resource.attributes.get("container.runtime.name");
+            ensure!(
+                said.is_some_and(|said| said == runtime),
+                "the container {id} is said to be of {said:?}, not {runtime}"
+            );
+        }
         let mut named = 0;
         for (key, value) in
             [("container.name", name.as_str()), ("container.image.name", IMAGE), ("container.image.tags", TAG)]
@@ -116,6 +124,14 @@ pub fn received(of: &ResourceMetrics, transport: &str) -> u64 {
             && is(&point.attributes, "network.transport", transport)
     });
     points.map(|point| point.value.count).sum()
+}
+
+/// What could not be measured, or whose it was not told, by reason.
+pub fn lost(of: &ResourceMetrics) -> Vec<(&str, f64)> {
+    let points = metrics(of, LOST).filter_map(|metric| metric.sum.as_ref()).flat_map(|sum| &sum.data_points);
+    let counts =
+        points.filter_map(|point| Some((point.attributes.get("undercurrent.reason")?.as_str(), point.value.get()?)));
+    counts.filter(|(_, count)| *count > 0.0).collect()
 }
 
 /// Whether a resource is over: every point of it, and there are some.

@@ -29,27 +29,27 @@ pub fn run(stage: &Stage<'_>) -> anyhow::Result<Vec<Ended>> {
     Ok(ended)
 }
 
-/// `docker restart` goes on in the same container; so does `docker start`, but after its end; `docker run` with the same
-/// name makes another one.
+/// To restart a container goes on with it; so does to start it, but after its end; to run one of the same name makes
+/// another.
 fn again(stage: &Stage<'_>) -> anyhow::Result<Vec<Ended>> {
     let role = ["alone", &DATAGRAMS.to_string()];
     let one = stage.containers.start("again", &role)?;
     stage.containers.wait_until_idle(&one)?;
     let first = now(stage, &one)?;
-    stage.containers.again(&one, "restart")?;
+    stage.containers.restart(&one)?;
     let restarted = now(stage, &one)?;
     // The series goes on unless its end had been said, on a slow machine.
     let before = if restarted.start == first.start { first.received.udp } else { 0 };
-    ensure!(restarted.received.udp == before + DATAGRAMS, "{first:?}, and after docker restart {restarted:?}");
+    ensure!(restarted.received.udp == before + DATAGRAMS, "{first:?}, and after a restart {restarted:?}");
 
     stage.containers.stop(&one)?;
     stage.wait_for_ends([&one])?;
     let free = || Ok(history::resource(&stage.sidecar.snapshot()?, &one.id)?.is_none().then_some(()));
     process::wait_for("the series to be no more", SNAPSHOT, free)?;
-    stage.containers.again(&one, "start")?;
+    stage.containers.start_again(&one)?;
     let started = now(stage, &one)?;
     ensure!(started.start > restarted.start, "it was over, and counts since before: {restarted:?}, {started:?}");
-    ensure!(started.received.udp == DATAGRAMS, "{restarted:?}, and after docker start {started:?}");
+    ensure!(started.received.udp == DATAGRAMS, "{restarted:?}, and after another start {started:?}");
     let same = [&restarted, &started].iter().all(|life| life.instance == first.instance);
     ensure!(same, "the same container has another service.instance.id: {first:?}, {restarted:?}, {started:?}");
     let mut ended = stage.containers.end(vec![one])?;
@@ -63,7 +63,7 @@ fn again(stage: &Stage<'_>) -> anyhow::Result<Vec<Ended>> {
         "another container counts since the one before it: {started:?}, {another:?}"
     );
     let on = if before > 0 { "goes on" } else { "begins anew" };
-    stage.say(&format!("a series {on} after docker restart, and begins anew after its end"));
+    stage.say(&format!("a series {on} after a restart, and begins anew after its end"));
     ended.extend(stage.containers.end(vec![other])?);
     Ok(ended)
 }

@@ -1,6 +1,6 @@
 //! Many containers at once.
 
-use std::{thread, time::Instant};
+use std::{fs, thread, time::Instant};
 
 use anyhow::{Context as _, ensure};
 
@@ -15,7 +15,11 @@ const STARTERS: usize = 4;
 /// Each has its own figures, under its own name.
 pub fn run(stage: &Stage<'_>) -> anyhow::Result<Vec<Ended>> {
     let start = Instant::now();
-    let containers = start_all(stage)?;
+    let gate = stage.containers.gate();
+    let containers = start_all(stage, gate.to_str().context("the temporary folder's path is not UTF-8")?)?;
+    // Which has the sidecar hear of all of them: what a container receives before, on a busy machine, stands with the node.
+    stage.sidecar.snapshot()?;
+    fs::write(gate, "")?;
     containers.iter().try_for_each(|container| stage.containers.wait_until_idle(container))?;
     stage.say(&format!("{CONTAINERS} containers started in {:.1?}", start.elapsed()));
     // With all of them in it.
@@ -28,10 +32,13 @@ pub fn run(stage: &Stage<'_>) -> anyhow::Result<Vec<Ended>> {
     Ok(ended)
 }
 
-fn start_all(stage: &Stage<'_>) -> anyhow::Result<Vec<Container>> {
+fn start_all(stage: &Stage<'_>, gate: &str) -> anyhow::Result<Vec<Container>> {
     let starter = |first: usize| {
         let mine = (first..CONTAINERS).step_by(STARTERS);
-        let one = |n: usize| stage.containers.start(&format!("many-{n}"), &["alone", &datagrams(n).to_string()]);
+        let one = |n: usize| {
+            let role = ["--after", gate, "alone", &datagrams(n).to_string()];
+            stage.containers.start(&format!("many-{n}"), &role)
+        };
         mine.map(|n| Ok((n, one(n)?))).collect::<anyhow::Result<Vec<_>>>()
     };
     let mut started = thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Containers of a real Docker engine, whose traffic and CPU time are told apart under their own names.
+//! Containers of real engines, whose traffic and CPU time are told apart under their own names.
 
 mod busy;
 mod containers;
@@ -9,9 +9,10 @@ mod many;
 pub mod peer;
 mod sidecar;
 
-use std::{path::Path, time::Instant};
+use std::{fmt, path::Path, time::Instant};
 
 use anyhow::{Context as _, ensure};
+use clap::builder::PossibleValuesParser;
 
 use self::{
     containers::{Container, Containers},
@@ -19,7 +20,7 @@ use self::{
     sidecar::Sidecar,
 };
 use super::{
-    docker::{Cgroups, Engine},
+    engines::{Cgroups, Engine, KINDS, Kind},
     invariants, require_root,
 };
 use crate::{
@@ -27,32 +28,55 @@ use crate::{
     test::Tally,
 };
 
-/// Runs the scenario with every kind of cgroups that this host has.
-pub fn run(sidecar: &Path) -> anyhow::Result<Tally> {
+/// The options of `cargo xtask e2e workloads`.
+#[derive(Default, clap::Args)]
+pub struct Options {
+    /// Only with this engine; may be given more than once
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(KINDS.iter().map(|kind| kind.name)))]
+    engine: Vec<String>,
+}
+
+/// Runs the scenario with every kind of engine, and every kind of cgroups that this host has.
+pub fn run(sidecar: &Path, options: &Options) -> anyhow::Result<Tally> {
     require_root()?;
     let mut tally = Tally::default();
-    for cgroups in [Cgroups::Unified, Cgroups::Hybrid] {
-        if !cgroups.exist() {
-            tally = tally.and_skipped(format!("e2e workloads, {cgroups}: this host has none"));
+    let chosen = |kind: &&Kind| options.engine.is_empty() || options.engine.iter().any(|name| name == kind.name);
+    let settings = |kind| [Cgroups::Unified, Cgroups::Hybrid].map(|cgroups| Setting { kind, cgroups });
+    for setting in KINDS.iter().filter(chosen).flat_map(settings) {
+        if !setting.cgroups.exist() {
+            tally = tally.and_skipped(format!("{setting}: this host has none"));
             continue;
         }
         let start = Instant::now();
-        match with(cgroups, sidecar) {
+        match with(setting, sidecar) {
             Ok(()) => tally.passed += 1,
             Err(error) => {
-                println!("e2e workloads, {cgroups}: {error:#}");
+                println!("{setting}: {error:#}");
                 tally.failed += 1;
             }
         }
-        println!("e2e workloads, {cgroups}: took {:.1?}", start.elapsed());
+        println!("{setting}: took {:.1?}", start.elapsed());
     }
     Ok(tally)
 }
 
+/// Whose containers, in what cgroups.
+#[derive(Clone, Copy)]
+struct Setting {
+    kind: &'static Kind,
+    cgroups: Cgroups,
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "e2e workloads, {}, {}", self.kind.name, self.cgroups)
+    }
+}
+
 /// What the parts of the scenario work with.
 struct Stage<'a> {
-    cgroups: Cgroups,
-    engine: &'a Engine,
+    setting: Setting,
+    engine: &'a dyn Engine,
     sidecar: &'a Sidecar,
     containers: &'a Containers<'a>,
 }
@@ -60,7 +84,12 @@ struct Stage<'a> {
 impl Stage<'_> {
     /// Says a figure.
     fn say(&self, what: &str) {
-        println!("e2e workloads, {}: {what}", self.cgroups);
+        println!("{}: {what}", self.setting);
+    }
+
+    /// Seconds of CPU time that a container has used, by its cgroup.
+    fn cpu_time(&self, container: &Container) -> anyhow::Result<f64> {
+        self.setting.cgroups.cpu_time(&self.engine.cgroup(&container.id))
     }
 
     /// Waits until the sidecar has said last of each of these containers that it is over.
@@ -76,12 +105,12 @@ impl Stage<'_> {
     }
 }
 
-fn with(cgroups: Cgroups, binary: &Path) -> anyhow::Result<()> {
-    let engine = Engine::start(cgroups)?;
+fn with(setting: Setting, binary: &Path) -> anyhow::Result<()> {
+    let engine = (setting.kind.start)(setting.cgroups)?;
     let collector = Collector::start()?;
-    let containers = Containers::new(&engine)?;
-    let sidecar = Sidecar::start(binary, cgroups, &engine, &collector)?;
-    let stage = Stage { cgroups, engine: &engine, sidecar: &sidecar, containers: &containers };
+    let containers = Containers::new(&*engine)?;
+    let sidecar = Sidecar::start(binary, setting.cgroups, &engine.daemon().folder().socket(), &collector)?;
+    let stage = Stage { setting, engine: &*engine, sidecar: &sidecar, containers: &containers };
     let mut ended = exchange::run(&stage).context("traffic")?;
     ended.extend(busy::run(&stage).context("CPU time")?);
     ended.extend(lives::run(&stage).context("short and repeated lives")?);
@@ -90,9 +119,11 @@ fn with(cgroups: Cgroups, binary: &Path) -> anyhow::Result<()> {
     let log = sidecar.log();
     let written = sidecar.stop()?;
     let collected = collector.stop()?;
-    let named = check(&written, &collected, &ended).with_context(|| format!("the sidecar logged:\n{log}"))?;
-    println!("e2e workloads, {cgroups}: {} containers hold, {named} of them by name", ended.len());
-    engine.stop()
+    let lost = written.iter().rev().find_map(history::of_node).map(history::lost);
+    let named = check(&written, &collected, &ended)
+        .with_context(|| format!("the sidecar says to have lost {lost:?}, and logged:\n{log}"))?;
+    println!("{setting}: {} containers hold, {named} of them by name", ended.len());
+    engine.end()
 }
 
 /// What holds of all containers that have ended, in what the sidecar wrote and in what the collector took. Yields of how

@@ -22,6 +22,8 @@ const PORT: u16 = 7000;
 const MESSAGE: [u8; 200] = [0x55; 200];
 /// No exchange within a machine takes this long.
 const ANSWER: Duration = Duration::from_secs(10);
+/// How often an idle container looks whether there is something to do.
+const POLL: Duration = Duration::from_millis(10);
 /// A container that nobody ends does so itself.
 const LONGEST: Duration = Duration::from_secs(300);
 
@@ -31,6 +33,9 @@ pub struct Arguments {
     /// The file that says what happened: FILE.idle once there is no more to do, FILE at the end.
     #[arg(long)]
     report: PathBuf,
+    /// Begins when there is such a file.
+    #[arg(long)]
+    after: Option<PathBuf>,
     #[command(subcommand)]
     role: Role,
 }
@@ -49,7 +54,7 @@ enum Role {
     Busy,
 }
 
-/// What a container's network namespace received, by the kernel's own counters.
+/// What a container's network namespace received since its start, by the kernel's own counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     /// UDP datagrams that somebody read (`InDatagrams`).
@@ -73,9 +78,15 @@ impl Report {
         }
     }
 
-    fn write(report: &Path) -> anyhow::Result<()> {
+    /// What the namespace received since it was made: it may be older than the container.
+    fn count() -> anyhow::Result<Self> {
         let counted = procfs::net::snmp().context("cannot read what the namespace received")?;
-        let said = Self { udp: counted.udp_in_datagrams, tcp: counted.tcp_in_segs };
+        Ok(Self { udp: counted.udp_in_datagrams, tcp: counted.tcp_in_segs })
+    }
+
+    fn write(report: &Path, before: Self) -> anyhow::Result<()> {
+        let now = Self::count()?;
+        let said = Self { udp: now.udp - before.udp, tcp: now.tcp - before.tcp };
         let unfinished = report.with_extension("part");
         fs::write(&unfinished, serde_json::to_string(&said)?)?;
         fs::rename(unfinished, report).context("cannot write the report")
@@ -84,10 +95,14 @@ impl Report {
 
 /// Does what a container is there for, until SIGTERM.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let start = Instant::now();
+    let (start, before) = (Instant::now(), Report::count()?);
     let ended = Arc::new(AtomicBool::new(false));
     // The first process of a container is sent away by SIGTERM only if it says so.
     signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&ended))?;
+    let over = |limit| ended.load(Ordering::Relaxed) || start.elapsed() > limit;
+    while arguments.after.as_ref().is_some_and(|file| !file.exists()) && !over(LONGEST) {
+        thread::sleep(POLL);
+    }
     match arguments.role {
         Role::Server => serve()?,
         Role::Client { server, datagrams, requests } => {
@@ -103,14 +118,13 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Role::Brief { milliseconds, .. } => Duration::from_millis(milliseconds),
         _ => LONGEST,
     };
-    let over = || ended.load(Ordering::Relaxed) || start.elapsed() > limit;
-    while !over() {
+    while !over(limit) {
         match arguments.role {
             Role::Busy => std::hint::spin_loop(),
-            _ => thread::sleep(Duration::from_millis(10)),
+            _ => thread::sleep(POLL),
         }
     }
-    Report::write(&arguments.report)
+    Report::write(&arguments.report, before)
 }
 
 fn serve() -> anyhow::Result<()> {

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::{
     collector::{otlp::Request, running::Collector},
-    e2e::docker::{Cgroups, Engine},
+    e2e::engines::Cgroups,
     process,
 };
 
@@ -35,18 +35,22 @@ pub struct Sidecar {
 }
 
 impl Sidecar {
-    /// Starts one that finds these cgroups and this engine, and sends to the collector too.
-    pub fn start(binary: &Path, cgroups: Cgroups, engine: &Engine, collector: &Collector) -> anyhow::Result<Self> {
+    /// Starts one that finds these cgroups, asks the engine behind this socket alone, and sends to the collector too.
+    pub fn start(binary: &Path, cgroups: Cgroups, socket: &Path, collector: &Collector) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir().context("cannot make a folder for the sidecar")?;
         let log = File::create(folder.path().join("log")).context("cannot write the sidecar's log")?;
+        let config = folder.path().join("config.yaml");
+        fs::write(&config, format!("workloads: {{sockets: [{}]}}", socket.display()))
+            .context("cannot write the sidecar's settings")?;
         let child = Command::new("unshare")
             .args(["--mount", "sh", "-euc"])
             .arg([cgroups.script(), r#"exec "$@""#].concat())
             .arg("sh")
             .arg(binary)
-            .args(["run", "--interval", "1s", "--output", "otlp", "--output"])
+            .args(["run", "--interval", "1s", "--output", "otlp", "--config"])
+            .arg(config)
+            .arg("--output")
             .arg(format!("json={}", lines(&folder).display()))
-            .env("DOCKER_HOST", engine.address())
             .env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint())
             .stdin(Stdio::null())
             .stdout(Stdio::null())

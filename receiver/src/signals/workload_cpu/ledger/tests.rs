@@ -41,10 +41,18 @@ fn what_is_new_counts_from_its_birth_and_what_was_there_from_when_it_is_seen() {
     let reading = [usage(2, 10, None, 0), usage(3, 9, None, 50), usage(4, 11, Some(1), 4)];
     ledger.advance(seconds(30), &reading, ALWAYS);
     assert_eq!(totals(&ledger), [(0, 26), (2, 0), (3, 0), (4, 4)]);
-    // Without any workload to compare with nobody can say what is new.
+    // Without any cgroup to compare with nobody can say what is new.
     let mut ledger = Ledger::new(seconds(0), &[], ALWAYS);
     ledger.advance(seconds(30), &[usage(2, 10, None, 20)], ALWAYS);
     assert_eq!(totals(&ledger), [(0, 30), (2, 0)]);
+}
+
+#[test]
+fn the_first_workload_after_others_cgroups_counts_from_its_birth() {
+    let mut ledger = Ledger::new(seconds(0), &[], ALWAYS);
+    ledger.knows(Some(CgroupId(9)));
+    ledger.advance(seconds(30), &[usage(2, 10, None, 20), usage(3, 8, None, 5)], ALWAYS);
+    assert_eq!(totals(&ledger), [(0, 10), (2, 20), (3, 0)]);
 }
 
 #[test]

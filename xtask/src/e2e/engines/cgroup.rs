@@ -46,7 +46,7 @@ fi
     }
 
     /// Seconds of CPU time that a group of the host has used, by the file of the kernel's that says it.
-    fn cpu_time(self, path: &str) -> anyhow::Result<f64> {
+    pub fn cpu_time(self, path: &str) -> anyhow::Result<f64> {
         let file = match self {
             Self::Unified => root()?.join(path).join("cpu.stat"),
             Self::Hybrid => accounting()?.join(path).join("cpuacct.usage"),
@@ -79,8 +79,8 @@ impl fmt::Display for Cgroups {
     }
 }
 
-/// A group below the root of the host's cgroup v2 tree. It ends with the value, and everything in it, as do the groups
-/// of its name that an engine makes in version 1's trees for what is in this one.
+/// A group of the host's cgroup v2 tree. It ends with the value, and everything in it, as do the groups of its name that
+/// an engine makes in version 1's trees for what is in this one, and those above that are left empty.
 pub struct Group {
     name: String,
     path: PathBuf,
@@ -89,9 +89,14 @@ pub struct Group {
 impl Group {
     /// Makes an empty group.
     pub fn create(name: &str) -> anyhow::Result<Self> {
-        let path = root()?.join(name);
-        fs::create_dir(&path).with_context(|| format!("cannot make the cgroup {}", path.display()))?;
-        Ok(Self { name: name.to_owned(), path })
+        let group = Self::of_an_engine(name)?;
+        fs::create_dir(&group.path).with_context(|| format!("cannot make the cgroup {}", group.path.display()))?;
+        Ok(group)
+    }
+
+    /// One that an engine makes, with those above it that are missing.
+    pub fn of_an_engine(name: &str) -> anyhow::Result<Self> {
+        Ok(Self { name: name.to_owned(), path: root()?.join(name) })
     }
 
     /// Its name, from the root of the tree.
@@ -99,19 +104,19 @@ impl Group {
         &self.name
     }
 
-    /// Seconds of CPU time that a group below it has used, where it is in these hierarchies.
-    pub fn cpu_time(&self, cgroups: Cgroups, below: &str) -> anyhow::Result<f64> {
-        cgroups.cpu_time(&format!("{}/{below}", self.name))
-    }
-
     /// Ends what is left in it and removes it; an error when something stays. It may be called again.
     pub fn remove(&self) -> anyhow::Result<()> {
         if self.path.exists() {
             fs::write(self.path.join("cgroup.kill"), "1").context("cannot end what is left of the engine")?;
         }
-        let others = v1_roots()?.into_iter().map(|root| root.join(&self.name));
-        for tree in others.chain(iter::once(self.path.clone())).filter(|tree| tree.exists()) {
-            process::wait_for("the engine's cgroups to empty", REAP, || Ok(remove_tree(&tree).ok()))?;
+        for root in v1_roots()?.into_iter().chain(iter::once(root()?)) {
+            let tree = root.join(&self.name);
+            if tree.exists() {
+                process::wait_for("the engine's cgroups to empty", REAP, || Ok(remove_tree(&tree).ok()))?;
+            }
+            // Whoever made it made those above it too, and whatever else is in them keeps them.
+            let above = tree.ancestors().skip(1).take_while(|group| **group != root);
+            above.map_while(|group| fs::remove_dir(group).ok()).for_each(drop);
         }
         Ok(())
     }

@@ -1,51 +1,53 @@
 //! Images that people pull, made of this machine's programs under the same names, since a test must not need a registry.
 
 use std::{
-    fs,
-    os::unix::fs::symlink,
+    fs::{self, Permissions},
+    os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
     process::Command,
 };
 
 use anyhow::{Context as _, ensure};
 
-use super::Engine;
+use super::{
+    Engine,
+    archive::{Archive, Config},
+};
 use crate::{collector, machine};
 
 /// An image in the making: a tree of files, and what the image does with them.
 struct Image {
     tree: tempfile::TempDir,
-    /// The lines of its Dockerfile after the files are in place.
-    instructions: String,
+    config: Config,
 }
 
 /// All images that examples/docker-compose names or builds from.
-pub fn provide(engine: &Engine, sidecar: &Path) -> anyhow::Result<()> {
+pub fn provide(engine: &dyn Engine, sidecar: &Path) -> anyhow::Result<()> {
     let collector = format!("otel/opentelemetry-collector-contrib:{}", collector::VERSION);
-    collector_image()?.build(engine, &collector)?;
-    python()?.build(engine, "python:3.11-slim")?;
-    rust(sidecar)?.build(engine, "rust:1.95-slim-bookworm")?;
-    glibc(sidecar)?.build(engine, "gcr.io/distroless/cc-debian12")
+    collector_image()?.load(engine, &collector)?;
+    python()?.load(engine, "python:3.11-slim")?;
+    rust(sidecar)?.load(engine, "rust:1.95-slim-bookworm")?;
+    glibc(sidecar)?.load(engine, "gcr.io/distroless/cc-debian12:latest")
 }
 
-/// A program of this machine, called with these arguments before those of the container.
-pub fn program(engine: &Engine, program: &Path, arguments: &[&str], tag: &str) -> anyhow::Result<()> {
+/// A program of this machine, as `/program`.
+pub fn program(engine: &dyn Engine, program: &Path, tag: &str) -> anyhow::Result<()> {
     let mut image = Image::new()?;
     image.add(program, "program")?;
     let copy = image.tree.path().join("program");
     image.add_libraries(&copy)?;
-    let entrypoint = [&["/program"], arguments].concat();
-    image.instruct(&format!("ENTRYPOINT {}", serde_json::to_string(&entrypoint)?));
-    image.build(engine, tag)
+    image.load(engine, tag)
 }
 
 /// The collector, with user, paths and arguments as the public image has them.
 fn collector_image() -> anyhow::Result<Image> {
     let mut image = Image::new()?;
     image.add(&collector::path()?, "otelcol-contrib")?;
-    image.instruct("USER 10001:10001");
-    image.instruct("ENTRYPOINT [\"/otelcol-contrib\"]");
-    image.instruct("CMD [\"--config\", \"/etc/otelcol-contrib/config.yaml\"]");
+    image.config = Config {
+        user: "10001:10001",
+        entrypoint: vec!["/otelcol-contrib"],
+        cmd: vec!["--config", "/etc/otelcol-contrib/config.yaml"],
+    };
     Ok(image)
 }
 
@@ -93,14 +95,11 @@ fn glibc(sidecar: &Path) -> anyhow::Result<Image> {
 impl Image {
     fn new() -> anyhow::Result<Self> {
         let tree = tempfile::tempdir().context("cannot make a folder for an image")?;
+        // Its users' root.
+        fs::set_permissions(tree.path(), Permissions::from_mode(0o755))?;
         // An image without a file is refused.
         fs::create_dir(tree.path().join("etc"))?;
-        Ok(Self { tree, instructions: String::new() })
-    }
-
-    fn instruct(&mut self, instruction: &str) {
-        self.instructions.push_str(instruction);
-        self.instructions.push('\n');
+        Ok(Self { tree, config: Config::default() })
     }
 
     /// Adds one file of this machine, under a path of its own in the image.
@@ -143,13 +142,9 @@ impl Image {
         Ok(())
     }
 
-    fn build(self, engine: &Engine, tag: &str) -> anyhow::Result<()> {
-        let dockerfile = tempfile::NamedTempFile::new()?;
-        fs::write(&dockerfile, format!("FROM scratch\nCOPY . /\n{}", self.instructions))?;
-        let mut build = engine.docker();
-        build.args(["build", "--quiet", "--tag", tag, "--file"]).arg(dockerfile.path()).arg(self.tree.path());
-        machine::output(&mut build).with_context(|| format!("cannot build the image {tag}"))?;
-        Ok(())
+    fn load(self, engine: &dyn Engine, tag: &str) -> anyhow::Result<()> {
+        let archive = Archive::create(self.tree.path(), &self.config, tag);
+        archive.and_then(|archive| engine.load(&archive.path())).with_context(|| format!("cannot make the image {tag}"))
     }
 }
 
