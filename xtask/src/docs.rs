@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::{BufRead as _, BufReader, Read as _},
     process::{Command, Stdio},
 };
 
@@ -42,18 +43,25 @@ fn draw() -> anyhow::Result<()> {
     build.args(["build", "--locked", "--package", "undercurrent"]).current_dir(machine::workspace());
     machine::run(&mut build)?;
     let binary = machine::target_directory()?.join("debug/undercurrent");
+    let mut terminal = Command::new("script")
+        .args(["--quiet", "--return", "--command"])
+        .arg(format!("{TERMINAL}; exec {} --duration 6500ms 2>/dev/null", binary.display()))
+        .arg("/dev/null")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .env("TERM", "xterm-256color")
+        .env_remove("NO_COLOR")
+        .env_remove("OTEL_EXPORTER_OTLP_ENDPOINT")
+        .spawn()
+        .context("cannot run script(1)")?;
+    let (mut output, mut shown) = (BufReader::new(terminal.stdout.take().context("it has a pipe")?), Vec::new());
+    // Sockets that the sidecar has seen made have owners from the first packet on.
+    while !shown.ends_with(ERASED.as_bytes()) && output.read_until(b'J', &mut shown)? > 0 {}
     let traffic = Traffic::start()?;
-    let shown = machine::output(
-        Command::new("script")
-            .args(["--quiet", "--return", "--command"])
-            .arg(format!("{TERMINAL}; exec {} --duration 5500ms 2>/dev/null", binary.display()))
-            .arg("/dev/null")
-            .stdin(Stdio::null())
-            .env("TERM", "xterm-256color")
-            .env_remove("NO_COLOR")
-            .env_remove("OTEL_EXPORTER_OTLP_ENDPOINT"),
-    )?;
+    output.read_to_end(&mut shown)?;
     traffic.stop()?;
+    ensure!(terminal.wait()?.success(), "the sidecar failed; `cargo xtask run` says why");
+    let shown = String::from_utf8(shown)?;
     let frames: Vec<&str> = shown.split(ERASED).collect();
     // The very last one is of the run's end, over less than an interval.
     let frame = frames.iter().rev().nth(1).context("the table was drawn fewer than two times")?;
