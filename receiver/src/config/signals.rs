@@ -15,6 +15,8 @@ pub struct Signals {
     pub network_cpu: NetworkCpu,
     /// CPU time of each workload, and of the node for the rest.
     pub workload_cpu: WorkloadCpu,
+    /// Time in which CPU quotas held the tasks of workloads.
+    pub cpu_throttled: CpuThrottled,
     /// Time from when a network softirq is raised until it runs.
     pub softirq_wait: SoftirqWait,
     /// The kernel's own counts of received packets, drops and exhausted budgets.
@@ -50,6 +52,20 @@ pub struct WorkloadCpu {
 }
 
 impl Default for WorkloadCpu {
+    fn default() -> Self {
+        Self { enabled: true }
+    }
+}
+
+/// Time in which CPU quotas held the tasks of workloads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CpuThrottled {
+    /// Whether it is read.
+    pub enabled: bool,
+}
+
+impl Default for CpuThrottled {
     fn default() -> Self {
         Self { enabled: true }
     }

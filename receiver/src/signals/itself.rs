@@ -53,7 +53,7 @@ pub static LOST: Descriptor = Descriptor {
     description: "Events that could not be measured, or whose workload could not be told, by reason.",
     instrument: Instrument::Counter,
     attributes: &[
-        key(SIGNAL, &["latency", "receive_wait", "softirq_wait", "workload_cpu", "workloads", "itself"]),
+        key(SIGNAL, &["latency", "receive_wait", "softirq_wait", "workload_cpu", "cpu_throttled", "workloads", "itself"]),
         key(REASON, REASONS),
         key("undercurrent.network.layer", &["of a packet"]),
         key("network.transport", &["of a packet"]),

@@ -2,6 +2,8 @@
 //! measurements. Names, hooks, metrics and docs of a signal derive from its one entry in [`REGISTRY`].
 
 mod attributes;
+mod cpu_throttled;
+mod growth;
 pub mod itself;
 mod latency;
 mod network_cpu;
@@ -10,6 +12,8 @@ mod reference;
 mod softirq_wait;
 mod softnet;
 mod status;
+#[cfg(test)]
+mod testing;
 mod thinning;
 mod timings;
 mod workload_cpu;
@@ -22,7 +26,7 @@ use crate::{
     config::Signals as Settings,
     kernel::{Kernel, KernelError, hooks::Hook, host::Host, maps::ByCpu},
     telemetry::{Descriptor, Readings, UnixNanos},
-    workloads::{NoAccounting, Slot, Workloads},
+    workloads::{NoAccounting, NoQuotas, Slot, Workloads},
 };
 
 pub use latency::KIND as LATENCY;
@@ -66,6 +70,9 @@ pub enum OpenError {
     /// CPU time is not told by cgroup.
     #[error(transparent)]
     NoAccounting(#[from] NoAccounting),
+    /// What came of quotas is not told by cgroup.
+    #[error(transparent)]
+    NoQuotas(#[from] NoQuotas),
 }
 
 /// What a signal is opened with.
@@ -120,9 +127,10 @@ pub struct Entry {
 }
 
 /// Every signal, in the order of the catalogue.
-pub static REGISTRY: [&Entry; 6] = [
+pub static REGISTRY: [&Entry; 7] = [
     &network_cpu::ENTRY,
     &workload_cpu::ENTRY,
+    &cpu_throttled::ENTRY,
     &softnet::ENTRY,
     &latency::ENTRY,
     &receive_wait::ENTRY,

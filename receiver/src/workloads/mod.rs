@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 pub use cgroup::{CgroupId, CgroupPath};
 pub use environ::{EnvironError, Service};
-pub use hierarchy::{Cgroup, Hierarchy, Limits, Mounts, NoAccounting, Scan, UsageError, Version, netns_of};
+pub use hierarchy::{Cgroup, Hierarchy, Limits, Mounts, NoAccounting, NoQuotas, Scan, UsageError, Version, netns_of};
 pub use identity::{ContainerId, Identity, PodUid, Runtime, identify};
 pub use metadata::{Metadata, PodMetadata};
 pub use runtime::Directory;

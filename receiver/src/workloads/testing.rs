@@ -5,7 +5,6 @@ use std::{
     fs, io,
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
 };
 
 use super::{CgroupPath, Hierarchy, Mounts};
@@ -15,7 +14,7 @@ mod cgroups;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
-use cgroups::{Group, remove};
+use cgroups::{Burner, Group, remove};
 pub use support::skip;
 
 /// Every hierarchy of this machine that could be the one, whatever would be chosen.
@@ -58,32 +57,13 @@ impl Tree {
         self.directories(path).iter().for_each(|directory| remove(directory).unwrap());
     }
 
+    /// Gives a cgroup a quota of a tenth of one CPU.
+    pub fn limit(&self, path: &CgroupPath) -> io::Result<()> {
+        self.group.limit(Path::new(OsStr::from_bytes(path.as_bytes())))
+    }
+
     /// Runs something in a cgroup that takes as much CPU time as it gets, until the value goes, or for some seconds.
     pub fn burn(&self, path: &CgroupPath) -> Burner {
-        let files = self.directories(path).into_iter().map(|directory| directory.join("cgroup.procs"));
-        let child = Command::new("sh")
-            .args([
-                "-c",
-                r#"ulimit -t 10; for file; do echo $$ >"$file" || exit; done; echo; while :; do :; done"#,
-                "sh",
-            ])
-            .args(files)
-            .stdout(Stdio::piped())
-            .spawn();
-        let mut burner = Burner(child.unwrap());
-        // It says a line once it is there.
-        let mut ready = [0];
-        io::Read::read_exact(burner.0.stdout.as_mut().unwrap(), &mut ready).unwrap();
-        burner
-    }
-}
-
-/// A process that is busy.
-pub struct Burner(Child);
-
-impl Drop for Burner {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        self.group.burn(Path::new(OsStr::from_bytes(path.as_bytes()))).unwrap()
     }
 }

@@ -1,9 +1,10 @@
 //! Cgroups of a test's own.
 
 use std::{
-    fs, io,
+    env, fs,
+    io::{self, Read as _},
     path::{Path, PathBuf},
-    process,
+    process::{self, Child, Command, Stdio},
     sync::atomic::{AtomicUsize, Ordering},
     thread,
     time::{Duration, Instant},
@@ -49,6 +50,63 @@ impl Group {
             let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", directory.display()));
             fs::create_dir(directory).map_err(named)
         })
+    }
+}
+
+impl Group {
+    /// Gives a cgroup a quota: a tenth of one CPU.
+    ///
+    /// # Errors
+    /// Where none of its hierarchies has the controller for it.
+    pub fn limit(&self, path: &Path) -> io::Result<()> {
+        for (directory, root) in self.directories(path).iter().zip(&self.mount_points) {
+            let (v1, v2) = (directory.join("cpu.cfs_quota_us"), directory.join("cpu.max"));
+            if v1.exists() {
+                return fs::write(v1, "10000");
+            }
+            // The root belongs to systemd, which hands the controller down; a virtual machine has nobody who does.
+            let parent = directory.parent().unwrap_or(root);
+            if !v2.exists() && (parent != root || env::var_os("UNDERCURRENT_VM").is_some()) {
+                fs::write(parent.join("cgroup.subtree_control"), "+cpu")?;
+            }
+            if v2.exists() {
+                return fs::write(v2, "10000 100000");
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::Unsupported, "no hierarchy hands the controller `cpu` down to it"))
+    }
+
+    /// Runs something in a cgroup that takes as much CPU time as it gets, until the value goes, or for some seconds.
+    ///
+    /// # Errors
+    /// Where it cannot be started there.
+    pub fn burn(&self, path: &Path) -> io::Result<Burner> {
+        let files = self.directories(path).into_iter().map(|directory| directory.join("cgroup.procs"));
+        let child = Command::new("sh")
+            .args([
+                "-c",
+                r#"ulimit -t 10; for file; do echo $$ >"$file" || exit; done; echo; while :; do :; done"#,
+                "sh",
+            ])
+            .args(files)
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut burner = Burner(child?);
+        // It says a line once it is there.
+        if let Some(stdout) = &mut burner.0.stdout {
+            stdout.read_exact(&mut [0])?;
+        }
+        Ok(burner)
+    }
+}
+
+/// A process that is busy.
+pub struct Burner(Child);
+
+impl Drop for Burner {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

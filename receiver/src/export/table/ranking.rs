@@ -33,7 +33,7 @@ pub(super) fn section(input: &Input<'_>, group: &[&'static Descriptor], shares: 
         }));
     }
     let rest = if shown.iter().all(|share| share.place == 0) {
-        Some("no workload was busy".to_owned())
+        Some("no workload had any".to_owned())
     } else {
         (!rest.is_empty()).then(|| remainder(group, &rest))
     };

@@ -1,10 +1,8 @@
 //! Who used how much CPU time, from sums that the kernel keeps by cgroup.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
+use super::super::growth::Sums;
 use crate::{
     telemetry::UnixNanos,
     workloads::{CgroupId, Slot},
@@ -36,9 +34,7 @@ pub struct Ledger {
     node: Account,
     slots: BTreeMap<Slot, (UnixNanos, Account)>,
     /// Time of every cgroup that could be read last time.
-    known: HashMap<CgroupId, Duration>,
-    /// The latest cgroup that is known to have been there.
-    newest: Option<CgroupId>,
+    read: Sums,
 }
 
 /// A total that never falls.
@@ -74,7 +70,7 @@ impl Ledger {
 
     /// Knows of a cgroup, whoever's, that was there as it began.
     pub fn knows(&mut self, cgroup: Option<CgroupId>) {
-        self.newest = self.newest.max(cgroup);
+        self.read.knows(cgroup);
     }
 
     /// Adds what was used since the reading before. `whole` is the node's time, `start` says since when a slot counts: one
@@ -88,7 +84,7 @@ impl Ledger {
             let growth = match start(usage.slot).filter(|_| usage.time.is_some()) {
                 Some(start) => {
                     // Of what cannot be told, only what those inside it used leaves the one around it.
-                    let growth = self.growth(usage).unwrap_or(inside[n]);
+                    let growth = usage.time.and_then(|time| self.read.growth(usage.cgroup, time)).unwrap_or(inside[n]);
                     let (_, change) = changes.entry(usage.slot).or_insert((start, Change::default()));
                     change.growth += growth;
                     change.inside += inside[n];
@@ -103,21 +99,7 @@ impl Ledger {
         }
         self.node.settle(node);
         self.whole = self.whole.max(whole);
-        self.known = usages.iter().filter_map(|usage| Some((usage.cgroup, usage.time?))).collect();
-        self.newest = self.newest.max(usages.iter().map(|usage| usage.cgroup).max());
-    }
-
-    /// How much a cgroup grew by; `None` where that cannot be told.
-    fn growth(&self, usage: &Usage) -> Option<Duration> {
-        let before = match self.known.get(&usage.cgroup) {
-            Some(time) => *time,
-            // Ids rise: one above all that were there before was made since, and used nothing before.
-            None if self.newest.is_some_and(|newest| usage.cgroup > newest) => Duration::ZERO,
-            // It was there, and what it used is counted already.
-            None => return None,
-        };
-        // Version 1 lets anybody with the right set a cgroup's time back to zero.
-        usage.time?.checked_sub(before)
+        self.read.keep(usages.iter().map(|usage| (usage.cgroup, usage.time)));
     }
 
     fn forget(&mut self, start: impl Fn(Slot) -> Option<UnixNanos>) {

@@ -1,22 +1,21 @@
 //! The whole signal on real cgroups, in every hierarchy that is mounted here.
 
 use std::{
+    collections::BTreeMap,
     ops::RangeInclusive,
-    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
-use super::*;
-use crate::{
-    telemetry::Resource,
-    workloads::{
-        CgroupId, Identity, Mounts,
-        testing::{Tree, hierarchies, skip},
-    },
+use super::{
+    super::testing::{self, START},
+    *,
+};
+use crate::workloads::{
+    CgroupId, Identity, Mounts,
+    testing::{Tree, hierarchies, skip},
 };
 
-const START: UnixNanos = UnixNanos(1);
 /// What burners use at least.
 const BURN: Duration = Duration::from_millis(200);
 
@@ -69,17 +68,8 @@ impl Bench {
 }
 
 /// What is exported, by slot.
-fn totals(signal: &mut WorkloadCpu, workloads: &Workloads) -> HashMap<u32, Duration> {
-    let mut readings = Readings::default();
-    signal.read(workloads, &mut readings).unwrap();
-    let nobody = Arc::new(Resource { attributes: Attributes::new() });
-    let exported = readings.into_resources(|_| Some(Arc::clone(&nobody)));
-    let total = |metrics: &[Metric]| {
-        let metric = metrics.iter().find(|metric| std::ptr::eq(metric.descriptor, &CPU_TIME)).unwrap();
-        let [Point { data: Data::Double(seconds), start: START, .. }] = metric.points[..] else { panic!("{metric:?}") };
-        Duration::from_secs_f64(seconds)
-    };
-    exported.map(|(slot, of)| (u32::from(slot.0), total(&of.metrics))).collect()
+fn totals(signal: &mut WorkloadCpu, workloads: &Workloads) -> BTreeMap<u16, Duration> {
+    testing::totals(signal, workloads, &CPU_TIME)
 }
 
 #[test]

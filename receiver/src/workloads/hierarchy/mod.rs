@@ -59,6 +59,27 @@ pub enum NoAccounting {
     NoController,
 }
 
+/// Why what came of CPU quotas cannot be told on this host.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoQuotas {
+    /// No hierarchy.
+    #[error(transparent)]
+    NotMounted(NoAccounting),
+    /// A kernel that cannot hold tasks back.
+    #[error("this kernel was built without CPU quotas (CONFIG_CFS_BANDWIDTH)")]
+    NotBuilt,
+    /// The hierarchy is without the controller.
+    #[error(
+        "the cgroup controller `cpu` is not at {}, and so no quota: mount the hierarchy of version 1 that has it, such as \
+         with `mount -t cgroup -o cpu none /sys/fs/cgroup/cpu`",
+        .0.display()
+    )]
+    Elsewhere(PathBuf),
+}
+
+/// Which kernels have quotas: there they are set up by.
+const QUOTAS: &str = "/proc/sys/kernel/sched_cfs_bandwidth_slice_us";
+
 /// The one hierarchy that says whose a task is: version 1's with the controller `cpu` where it is mounted, else version
 /// 2's. Only one, so that what belongs to cgroups is disjoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -143,6 +164,19 @@ impl Hierarchy {
     /// Where the kernel's counts are not mounted.
     pub const fn accounts(&self) -> Result<(), NoAccounting> {
         if self.accounting.is_some() { Ok(()) } else { Err(NoAccounting::NoController) }
+    }
+
+    /// Whether what came of CPU quotas can be told by cgroup.
+    ///
+    /// # Errors
+    /// Where this hierarchy, or this kernel, has none.
+    pub fn quotas(&self) -> Result<(), NoQuotas> {
+        let point = &self.tree.point;
+        let controllers = || fs::read_to_string(point.join("cgroup.controllers")).unwrap_or_default();
+        if self.version == Version::V2 && !controllers().split_whitespace().any(|controller| controller == "cpu") {
+            return Err(NoQuotas::Elsewhere(point.clone()));
+        }
+        if Path::new(QUOTAS).exists() { Ok(()) } else { Err(NoQuotas::NotBuilt) }
     }
 
     /// Every cgroup that is to be seen, its root too. Where nobody can say what the paths begin with there are none.

@@ -10,5 +10,6 @@ mod passed;
 mod scene;
 mod shared;
 mod sockets;
+mod throttled;
 mod watch;
 mod worker;

@@ -1,15 +1,18 @@
 //! The hierarchies that say whose a task is, as this kernel has them.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
-use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use rustix::{
+    io::Errno,
+    mount::{MountFlags, UnmountFlags, mount, unmount},
+};
 use tempfile::TempDir;
 use undercurrent::workloads::Mounts;
 
 use super::super::support::{
     cgroups::Group,
     sidecar::{BINARY, Sidecar, command},
-    surroundings::{alone, often, skip, virtual_machine},
+    surroundings::{alone, often, patience, skip, virtual_machine, wait_for},
 };
 
 /// Shows cgroup v2 alone to what comes after, in a mount namespace of its own.
@@ -93,19 +96,37 @@ struct Mounted(TempDir);
 
 impl Mounted {
     fn cpu() -> Option<Self> {
-        let folder = tempfile::tempdir().unwrap();
-        match mount("none", folder.path(), "cgroup", MountFlags::empty(), c"cpu,cpuacct") {
-            Ok(()) => Some(Self(folder)),
+        let mounted = Self(tempfile::tempdir().unwrap());
+        // Cgroups that were removed from version 2 take a moment to let the controller go.
+        let done = || Some(mounted.mount()).filter(|done| *done != Err(Errno::BUSY));
+        match wait_for("the controller `cpu` to leave cgroup v2", patience(Duration::from_secs(5)), done) {
+            Ok(()) => Some(mounted),
             Err(error) => {
                 eprintln!("cgroup v1 is left out: this kernel does not mount the controller `cpu`: {error}");
                 None
             }
         }
     }
+
+    fn mount(&self) -> rustix::io::Result<()> {
+        mount("none", self.0.path(), "cgroup", MountFlags::empty(), c"cpu,cpuacct")
+    }
+
+    fn unmount(&self) {
+        unmount(self.0.path(), UnmountFlags::empty()).unwrap();
+    }
+
+    /// Whether it still has cgroups below its root, those that were removed a moment ago included.
+    fn is_in_use() -> bool {
+        procfs::cgroups().unwrap().0.iter().any(|controller| controller.name == "cpu" && controller.num_cgroups > 1)
+    }
 }
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        unmount(self.0.path(), UnmountFlags::empty()).unwrap();
+        // A hierarchy that is unmounted with cgroups in it stays, and keeps its controllers from version 2.
+        let empty = || (!Self::is_in_use()).then_some(());
+        wait_for("the hierarchy of version 1 to empty", patience(Duration::from_secs(5)), empty);
+        self.unmount();
     }
 }

@@ -148,7 +148,7 @@ fn a_metric_that_ended_has_no_column() {
 #[test]
 fn all_that_are_idle_are_not_listed() {
     let loads: Vec<Load> = few().into_iter().map(|(attributes, ..)| (attributes, 0, 0)).collect();
-    assert_eq!(ranking(&shown(&loads, 80)), ["(node)", "no workload was busy"]);
+    assert_eq!(ranking(&shown(&loads, 80)), ["(node)", "no workload had any"]);
 }
 
 #[test]

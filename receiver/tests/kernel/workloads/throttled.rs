@@ -1,0 +1,71 @@
+//! CPU quotas, against what the kernel says that they held.
+
+use std::{fs, time::Duration};
+
+use super::{
+    super::support::{
+        cgroups::Group,
+        line::{Line, Point},
+        surroundings::{patience, wait_for},
+    },
+    scene::{Scene, everywhere},
+    watch::is,
+};
+
+const THROTTLED_TIME: &str = "undercurrent.cpu.throttled.time";
+/// Seconds that quotas hold at least.
+const HELD: f64 = 0.3;
+
+/// Seconds that a cgroup's quota held what is in it, by the kernel.
+fn kernels(group: &Group) -> f64 {
+    let figure = |text: String| {
+        let found = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+        found("throttled_usec").map(|time| time / 1e6).or_else(|| found("throttled_time").map(|time| time / 1e9))
+    };
+    let files = group.own().into_iter().map(|directory| directory.join("cpu.stat"));
+    files.filter_map(|file| figure(fs::read_to_string(file).ok()?)).next().expect("the kernel says it")
+}
+
+/// Lets something run until its quota has held it so long.
+fn hold(group: &Group) {
+    let (from, _burner) = (kernels(group), group.burn(&group.path).unwrap());
+    let held = || (kernels(group) >= from + HELD).then_some(());
+    wait_for("a quota to hold a process", patience(Duration::from_secs(10)), held);
+}
+
+/// What a line has of a cgroup; `None` where it has no point.
+fn of(line: &Line, group: &Group) -> Option<f64> {
+    line.find(THROTTLED_TIME, &[]).find(|point| is(point, &group.path)).map(Point::amount)
+}
+
+/// What is held counts from when the sidecar knows the cgroup on, and cgroups without a quota have no point.
+fn quotas(scene: &Scene) {
+    let (before, without) = (scene.group(), scene.group());
+    if let Err(error) = before.limit(&before.path) {
+        eprintln!("left out: {error}");
+        let sidecar = scene.sidecar(&[]);
+        assert_eq!(sidecar.snapshot().find(THROTTLED_TIME, &[]).count(), 0);
+        return;
+    }
+    hold(&before);
+    let at_most = kernels(&before);
+    let sidecar = scene.sidecar(&[]);
+    let at_least = kernels(&before);
+    let meanwhile = scene.group();
+    meanwhile.limit(&meanwhile.path).unwrap();
+    hold(&before);
+    hold(&meanwhile);
+    let lower = [&before, &meanwhile].map(kernels);
+    let line = sidecar.line("the new cgroup's time", |line| of(line, &meanwhile).is_some_and(|held| held >= lower[1]));
+    let upper = [&before, &meanwhile].map(kernels);
+    eprintln!("held: {:?} and {:?}, by the kernel {lower:?} to {upper:?}", of(&line, &before), of(&line, &meanwhile));
+    let held = of(&line, &before).unwrap();
+    assert!((lower[0] - at_least - 1e-6..=upper[0] - at_most + 1e-6).contains(&held), "{held} from {at_most}");
+    assert!(of(&line, &meanwhile).unwrap() <= upper[1] + 1e-6);
+    assert_eq!(of(&line, &without), None);
+}
+
+#[test]
+fn what_quotas_hold_is_what_the_kernel_says() {
+    everywhere("CPU quotas", quotas);
+}
