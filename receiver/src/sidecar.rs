@@ -13,7 +13,12 @@ use crate::{
     config::{MemoryLimit, Settings},
     export::{Outputs, Statistics},
     kernel::{
-        Kernel, KernelError, Request, clock::WallClock, hooks::Hook, host::Host, memory::Sizing, object::Ownership,
+        Kernel, KernelError, Request,
+        clock::WallClock,
+        hooks::{self, Hook},
+        host::Host,
+        memory::Sizing,
+        object::Ownership,
         plan::Status,
     },
     privileges::{Privileges, ReadError as PrivilegesError, Task, Unprivileged},
@@ -177,10 +182,11 @@ impl Sidecar {
         let mut clock = kernel.wall_clock()?;
         synchronize(&mut clock);
         // Workloads are known before the first packet is seen, and cgroups that come meanwhile are told of.
-        let (of_traffic, others): (Vec<&Hook>, _) = wanted.hooks.iter().partition(|hook| hook.sees_traffic);
-        kernel.serve(&others);
+        let (of_cgroups, others): (Vec<&Hook>, _) =
+            wanted.hooks.iter().partition(|hook| **hook == &hooks::CGROUP_CHANGE);
+        kernel.serve(&of_cgroups);
         let workloads = follow(&mut kernel, &wanted, &resource, directory, start);
-        kernel.serve(&of_traffic);
+        kernel.serve(&others);
         let opening = Opening { kernel: &kernel, settings: &settings.signals, workloads: &workloads, start };
         let mut opened = Vec::new();
         for entry in signals::wanted(&settings.signals) {

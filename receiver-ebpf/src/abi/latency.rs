@@ -42,6 +42,11 @@ pub enum Network {
     Ipv6,
 }
 
+impl Network {
+    /// Both versions, each at its own index.
+    pub const ALL: [Self; 2] = [Self::Ipv4, Self::Ipv6];
+}
+
 /// A way into the host, up to a layer. The network layer has not looked at the transport protocol yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Path {

@@ -3,6 +3,7 @@
 pub mod histogram;
 pub mod latency;
 pub mod loss;
+pub mod retransmits;
 pub mod softirq;
 pub mod workload;
 

@@ -6,6 +6,7 @@ mod enqueue;
 mod owner;
 mod read;
 mod receive;
+mod retransmit;
 mod softirq;
 
 use undercurrent_ebpf::abi::{

@@ -61,7 +61,7 @@ unsafe fn stamp(timestamps: *const u8) -> u64 {
 /// # Safety
 /// `sock` is a typed `struct sock *`.
 #[inline(always)]
-unsafe fn peer_network(sock: *const u8) -> Network {
+pub(super) unsafe fn peer_network(sock: *const u8) -> Network {
     // SAFETY: by the caller, and the second field is checked for.
     unsafe {
         if SOCK_FAMILY.load(sock) != AF_INET6 || !SOCK_V6_DADDR.present() {

@@ -37,6 +37,16 @@ impl<T: Copy> Field<T> {
         self.offset() != ABSENT
     }
 
+    /// Where the field begins, for the fields of what it holds.
+    ///
+    /// # Safety
+    /// As for [`Self::load`].
+    #[inline(always)]
+    pub unsafe fn begins(&'static self, base: *const u8) -> *const u8 {
+        // SAFETY: by the caller.
+        unsafe { base.add(self.offset() as usize) }
+    }
+
     /// Reads the field behind a pointer whose type the verifier knows. It refuses the program where the kernel has no
     /// such field and [`Self::present`] does not guard the load.
     ///

@@ -12,6 +12,10 @@ fields! {
     SKB_PROTOCOL: Field<u16> = "sk_buff.protocol";
     /// The socket that owns the packet, where one does: of received packets, TCP's.
     SKB_SK: Field<u64> = "sk_buff.sk";
+    /// What the layer that has the packet keeps with it.
+    SKB_CONTROL: Field<u64> = "sk_buff.cb";
+    /// Of what TCP keeps with a packet to send: how many segments it makes.
+    TCP_SEGMENTS: Field<u16> = "tcp_skb_cb.tcp_gso_segs";
     /// The buffer's first byte.
     SKB_HEAD: Field<u64> = "sk_buff.head";
     /// The IP header's distance from `head`.

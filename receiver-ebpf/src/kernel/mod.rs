@@ -8,6 +8,7 @@ pub mod fields;
 mod object;
 pub mod owner;
 pub mod sample;
+pub mod shared;
 mod storage;
 
 /// The value of a global that the loader, or user space, sets behind the compiler's back.

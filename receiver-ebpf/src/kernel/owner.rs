@@ -236,6 +236,16 @@ pub unsafe fn of_socket(sock: *const u8) -> u64 {
     unsafe { creator(sock) }
 }
 
+/// The slot of a socket's owner, for tracing programs; the node's where nothing is told apart.
+///
+/// # Safety
+/// As for [`of_socket`].
+#[inline(always)]
+pub unsafe fn slot_of_owner(sock: *const u8) -> Slot {
+    // SAFETY: by the caller.
+    if by() == ownership::OFF { Slot::NODE } else { slot(unsafe { of_socket(sock) }) }
+}
+
 /// The reader of a socket that a program in its cgroup's path sees; `None` where the creator still owns it.
 ///
 /// # Safety

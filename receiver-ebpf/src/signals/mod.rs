@@ -4,6 +4,7 @@ pub mod latency;
 pub mod network_cpu;
 pub mod receive_wait;
 pub mod softirq_wait;
+pub mod tcp_retransmits;
 mod timings;
 mod workload_latency;
 

@@ -3,8 +3,6 @@
 //! One array of words: by slot, then by shard, then by series a histogram of the configured scale, its sum first and its
 //! slots after it. A shard has the CPUs whose numbers end alike; there are as many as CPUs, and at most sixteen.
 
-use core::intrinsics::{AtomicOrdering, atomic_xadd};
-
 use aya_ebpf::{helpers::bpf_get_smp_processor_id, macros::map, maps::Array};
 use undercurrent_ebpf::abi::{
     latency::{SERIES, Series},
@@ -13,7 +11,7 @@ use undercurrent_ebpf::abi::{
 
 use crate::kernel::{
     cells::{self, MMAPABLE},
-    set_outside,
+    set_outside, shared,
 };
 
 #[map]
@@ -55,11 +53,9 @@ pub fn record(slot: Slot, series: Series, nanoseconds: u64, weight: u64) {
 fn add(index: u32, amount: u64) {
     let Some(word) = WORKLOAD_LATENCY.get_ptr_mut(index) else { return };
     if set_outside(&SHARED) != 0 {
-        // The target has no compare-and-swap before 5.12, and so Rust offers none of its atomic types' methods.
-        // SAFETY: a word of the map, which lives as long as the program.
-        unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(word, amount) };
+        shared::add(word, amount);
     } else {
-        // SAFETY: as above, and this CPU alone writes it.
+        // SAFETY: a word of the map, which lives as long as the program, and this CPU alone writes it.
         unsafe { *word += amount };
     }
 }

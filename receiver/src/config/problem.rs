@@ -97,13 +97,13 @@ mod tests {
             "intervall: 10s\n",
             "interval: 10s\nsignals:\n  softnet:\n    percpu: true\n",
             "signals:\n  softnet:\n    colour: true\n",
-            "signals: {retransmits: {enabled: true}}\n",
+            "signals: {energy: {enabled: true}}\n",
             "1: 2\n",
         ]), @"
         config.yaml:1:1: unknown key `intervall`: did you mean `interval`?
         config.yaml:4:5: unknown key `percpu`: did you mean `per_cpu`?
         config.yaml:3:5: unknown key `colour`: the keys here are `enabled`, `per_cpu`
-        config.yaml:1:11: unknown key `retransmits`: the keys here are `network_cpu`, `workload_cpu`, `cpu_throttled`, `softirq_wait`, `softnet`, `latency`, `receive_wait`
+        config.yaml:1:11: unknown key `energy`: the keys here are `network_cpu`, `workload_cpu`, `cpu_throttled`, `softirq_wait`, `softnet`, `latency`, `receive_wait`, `tcp_retransmits`
         config.yaml:1:1: unknown key `1`: the keys here are `interval`, `outputs`, `otlp`, `resource`, `memory_limit`, `workloads`, `signals`
         ");
     }

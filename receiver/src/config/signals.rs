@@ -25,6 +25,8 @@ pub struct Signals {
     pub latency: Latency,
     /// Time from a packet's arrival in its socket's queue until it is read.
     pub receive_wait: ReceiveWait,
+    /// Segments that TCP sent again.
+    pub tcp_retransmits: TcpRetransmits,
 }
 
 /// CPU time that the network softirqs take.
@@ -80,6 +82,20 @@ pub struct SoftirqWait {
 }
 
 impl Default for SoftirqWait {
+    fn default() -> Self {
+        Self { enabled: true }
+    }
+}
+
+/// Segments that TCP sent again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TcpRetransmits {
+    /// Whether they are counted.
+    pub enabled: bool,
+}
+
+impl Default for TcpRetransmits {
     fn default() -> Self {
         Self { enabled: true }
     }

@@ -47,7 +47,7 @@ pub struct Hook {
     pub name: &'static str,
     /// Whether its programs compare packets' receive timestamps with the clock.
     pub reads_stamps: bool,
-    /// Whether packets make its programs run.
+    /// Whether any packets make its programs run, and not only those that something happens to.
     pub sees_traffic: bool,
     /// The ways to serve it, best first.
     pub alternates: &'static [Alternate],
@@ -143,6 +143,14 @@ pub static SOCKET_READ: Hook = Hook {
     ],
 };
 
+/// TCP sends again what was not acknowledged.
+pub static TCP_RETRANSMIT: Hook = Hook {
+    name: "tcp_retransmit",
+    reads_stamps: false,
+    sees_traffic: false,
+    alternates: &[whole("tracepoint", &[tracepoint("tcp_retransmit_skb"), tracepoint("tcp_retransmit_synack")])],
+};
+
 /// Somebody reads a socket, which becomes its owner.
 pub static SOCKET_READER: Hook = Hook {
     name: "socket_reader",
@@ -175,7 +183,7 @@ pub static CGROUP_CHANGE: Hook = Hook {
 };
 
 /// Every hook, in the order of a packet's way, then those that say whose it is.
-pub static ALL: [&Hook; 10] = [
+pub static ALL: [&Hook; 11] = [
     &SOFTIRQ_RAISE,
     &SOFTIRQ_ENTRY,
     &SOFTIRQ_EXIT,
@@ -183,6 +191,7 @@ pub static ALL: [&Hook; 10] = [
     &TRANSPORT,
     &SOCKET_ENQUEUED,
     &SOCKET_READ,
+    &TCP_RETRANSMIT,
     &SOCKET_READER,
     &SOCKET_CREATOR,
     &CGROUP_CHANGE,

@@ -4,6 +4,7 @@ use std::mem::size_of;
 
 use undercurrent_ebpf::abi::{
     latency::{LatencyCells, SERIES, waiting},
+    retransmits,
     softirq::SoftirqCells,
     workload::{OWNERS, OwnerCells, SOCKETS, Slot},
 };
@@ -103,7 +104,7 @@ impl PlannedMap {
 }
 
 /// Every such map.
-pub static MAPS: [PlannedMap; 8] = [
+pub static MAPS: [PlannedMap; 9] = [
     PlannedMap {
         name: "LATENCY",
         entry: size_of::<LatencyCells>(),
@@ -123,6 +124,12 @@ pub static MAPS: [PlannedMap; 8] = [
         name: "SOFTIRQ",
         entry: size_of::<SoftirqCells>(),
         entries: |sizing| if sizing.on("network_cpu") || sizing.on("softirq_wait") { sizing.cpus } else { 0 },
+    },
+    PlannedMap {
+        name: "RETRANSMITS",
+        entry: size_of::<u64>(),
+        // The node's are there in any case.
+        entries: |sizing| if sizing.on("tcp_retransmits") { sizing.slots().max(1) * retransmits::WORDS } else { 0 },
     },
     PlannedMap { name: "OWNERS", entry: size_of::<u64>(), entries: |sizing| sizing.workloads.map_or(0, |_| OWNERS) },
     PlannedMap { name: "SOCKETS", entry: size_of::<u64>(), entries: |sizing| sizing.workloads.map_or(0, |_| SOCKETS) },

@@ -129,13 +129,14 @@ impl Kernel {
     pub fn load(host: Host, request: &Request<'_>) -> Result<Self, KernelError> {
         // First, since it takes effect some milliseconds later.
         let timestamping = stamp_packets(request.hooks);
-        let Resolved { fields, types, socket_storage, cast } = resolve(request.hooks)?;
+        let Resolved { fields, types, socket_storage, cast, arguments } = resolve(request.hooks)?;
         let settings = object::Settings {
             sizing: request.sizing,
             fields: &fields,
             ownership: request.ownership,
             socket_storage,
             cast,
+            arguments,
         };
         let ebpf = object::load(&settings)
             .map_err(|error| KernelError::Maps(Box::new(error), host.missing_capabilities.clone()))?;
@@ -291,6 +292,8 @@ struct Resolved {
     socket_storage: bool,
     /// The number of [`cast::FUNCTION`].
     cast: Option<u32>,
+    /// As many as each of [`object::GROWN`] has.
+    arguments: [usize; object::GROWN.len()],
 }
 
 /// The helper of that name for tracing programs, which 5.11 brought.
@@ -306,10 +309,12 @@ fn resolve(hooks: &[&'static Hook]) -> Result<Resolved, KernelError> {
     let sparse = types.sparse(&targets);
     let socket_storage = types.function(TRACING_STORAGE).is_some();
     let cast = types.function(cast::FUNCTION).map(|function| function.id.0);
+    let arguments =
+        object::GROWN.map(|name| types.tracepoint(name).map_or(0, |tracepoint| tracepoint.parameters.len()));
     drop(types);
     drop(raw);
     let types = sparse.into_aya().map_err(|error| KernelError::Maps(Box::new(error.into()), Vec::new()))?;
-    Ok(Resolved { fields, types, socket_storage, cast })
+    Ok(Resolved { fields, types, socket_storage, cast, arguments })
 }
 
 fn target(program: &Program) -> Option<Target<'static>> {

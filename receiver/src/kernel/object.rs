@@ -54,7 +54,12 @@ pub struct Settings<'a> {
     pub socket_storage: bool,
     /// The kernel's number of `bpf_cast_to_kern_ctx`, where it has that.
     pub cast: Option<u32>,
+    /// How many arguments the kernel passes at each of [`GROWN`].
+    pub arguments: [usize; GROWN.len()],
 }
+
+/// The tracepoints that have got more arguments over time.
+pub const GROWN: [&str; 1] = ["tcp_retransmit_skb"];
 
 /// Creates the maps, frozen where they are read-only, and readies the programs. None is loaded yet.
 ///
@@ -114,7 +119,9 @@ fn words(settings: &Settings<'_>) -> Vec<(String, u32)> {
         ("workload.shard_mask", number(layout.shards - 1)),
         ("workload.shared", u32::from(layout.shared)),
     ];
-    switches.chain(fields).chain(named.map(|(symbol, value)| (symbol.to_owned(), value))).collect()
+    let arguments =
+        GROWN.iter().zip(settings.arguments).map(|(name, count)| (format!("arguments.{name}"), number(count)));
+    switches.chain(fields).chain(arguments).chain(named.map(|(symbol, value)| (symbol.to_owned(), value))).collect()
 }
 
 fn number(count: usize) -> u32 {
@@ -122,4 +129,4 @@ fn number(count: usize) -> u32 {
 }
 
 /// The signals that programs know a switch of.
-const SWITCHES: [&str; 4] = ["latency", "network_cpu", "receive_wait", "softirq_wait"];
+const SWITCHES: [&str; 5] = ["latency", "network_cpu", "receive_wait", "softirq_wait", "tcp_retransmits"];

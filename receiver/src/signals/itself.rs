@@ -53,7 +53,10 @@ pub static LOST: Descriptor = Descriptor {
     description: "Events that could not be measured, or whose workload could not be told, by reason.",
     instrument: Instrument::Counter,
     attributes: &[
-        key(SIGNAL, &["latency", "receive_wait", "softirq_wait", "workload_cpu", "cpu_throttled", "workloads", "itself"]),
+        key(
+            SIGNAL,
+            &["latency", "receive_wait", "softirq_wait", "workload_cpu", "cpu_throttled", "workloads", "itself"],
+        ),
         key(REASON, REASONS),
         key("undercurrent.network.layer", &["of a packet"]),
         key("network.transport", &["of a packet"]),
@@ -82,7 +85,16 @@ static HOOK_STATUS: Descriptor = Descriptor {
     attributes: &[
         key(
             HOOK,
-            &["softirq_raise", "softirq_entry", "softirq_exit", "ip", "transport", "socket_enqueued", "socket_read"],
+            &[
+                "softirq_raise",
+                "softirq_entry",
+                "softirq_exit",
+                "ip",
+                "transport",
+                "socket_enqueued",
+                "socket_read",
+                "tcp_retransmit",
+            ],
         ),
         key(STATUS, &["whole", "degraded", "absent"]),
         key(BY, &["fentry", "tracepoint", "cgroup_skb"]),
@@ -97,7 +109,17 @@ static MAP_MEMORY: Descriptor = Descriptor {
     instrument: Instrument::UpDownCounter,
     attributes: &[key(
         MAP,
-        &["LATENCY", "WORKLOAD_LATENCY", "WAITING", "SOFTIRQ", "OWNERS", "SOCKETS", "OWNER_LOSSES", "CGROUPS"],
+        &[
+            "LATENCY",
+            "WORKLOAD_LATENCY",
+            "WAITING",
+            "SOFTIRQ",
+            "RETRANSMITS",
+            "OWNERS",
+            "SOCKETS",
+            "OWNER_LOSSES",
+            "CGROUPS",
+        ],
     )],
     view: View::Hidden,
 };

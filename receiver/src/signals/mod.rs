@@ -12,6 +12,7 @@ mod reference;
 mod softirq_wait;
 mod softnet;
 mod status;
+mod tcp_retransmits;
 #[cfg(test)]
 mod testing;
 mod thinning;
@@ -127,7 +128,7 @@ pub struct Entry {
 }
 
 /// Every signal, in the order of the catalogue.
-pub static REGISTRY: [&Entry; 7] = [
+pub static REGISTRY: [&Entry; 8] = [
     &network_cpu::ENTRY,
     &workload_cpu::ENTRY,
     &cpu_throttled::ENTRY,
@@ -135,6 +136,7 @@ pub static REGISTRY: [&Entry; 7] = [
     &latency::ENTRY,
     &receive_wait::ENTRY,
     &softirq_wait::ENTRY,
+    &tcp_retransmits::ENTRY,
 ];
 
 /// Every metric of the catalogue, each once: the signals' and the sidecar's own.

@@ -102,6 +102,17 @@ impl Sum for Received {
     }
 }
 
+/// Segments that a namespace's TCP sent again (`RetransSegs`), without those of packets that did not leave it
+/// (`TCPRetransFail`).
+pub fn retransmitted(namespace: &Namespace) -> u64 {
+    namespace.run(|| {
+        let [snmp, netstat] =
+            ["snmp", "netstat"].map(|name| fs::read_to_string(format!("/proc/thread-self/net/{name}")));
+        let tried = of_table(&snmp.unwrap(), "Tcp:", "RetransSegs").unwrap();
+        tried - of_table(&netstat.unwrap(), "TcpExt:", "TCPRetransFail").unwrap()
+    })
+}
+
 /// A figure of `/proc/net/snmp`: a line of names, then a line of figures.
 fn of_table(text: &str, group: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().filter(|line| line.starts_with(group));

@@ -122,6 +122,16 @@ impl Wire {
         self.ends[1]
     }
 
+    /// From now on the left end takes nothing of what the right one sends to it: it goes to another's hardware address.
+    pub fn mislead(&self) {
+        self.right.ip(&format!("neigh replace {} lladdr 02:00:00:00:00:77 dev wire nud permanent", self.client()));
+    }
+
+    /// The left end gets everything again.
+    pub fn lead(&self) {
+        self.right.ip(&format!("neigh del {} dev wire", self.client()));
+    }
+
     /// What both ends received since they are there.
     pub fn received(&self) -> Received {
         let left = Received::by(&self.left);

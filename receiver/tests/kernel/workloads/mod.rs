@@ -7,6 +7,7 @@ mod message;
 mod namespaces;
 
 mod passed;
+mod retransmits;
 mod scene;
 mod shared;
 mod sockets;

@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use procfs::CGroupController;
 use rustix::{
     io::Errno,
     mount::{MountFlags, UnmountFlags, mount, unmount},
@@ -116,17 +117,19 @@ impl Mounted {
         unmount(self.0.path(), UnmountFlags::empty()).unwrap();
     }
 
-    /// Whether it still has cgroups below its root, those that were removed a moment ago included.
-    fn is_in_use() -> bool {
-        procfs::cgroups().unwrap().0.iter().any(|controller| controller.name == "cpu" && controller.num_cgroups > 1)
+    /// What the kernel says of the controller.
+    fn controller() -> CGroupController {
+        procfs::cgroups().unwrap().0.into_iter().find(|controller| controller.name == "cpu").unwrap()
     }
 }
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // A hierarchy that is unmounted with cgroups in it stays, and keeps its controllers from version 2.
-        let empty = || (!Self::is_in_use()).then_some(());
+        // A hierarchy that is unmounted with cgroups in it stays, and those that were removed take a moment to go.
+        let empty = || (Self::controller().num_cgroups == 1).then_some(());
         wait_for("the hierarchy of version 1 to empty", patience(Duration::from_secs(5)), empty);
         self.unmount();
+        let back = || (Self::controller().hierarchy == 0).then_some(());
+        wait_for("the controller `cpu` to go back to version 2", patience(Duration::from_secs(5)), back);
     }
 }

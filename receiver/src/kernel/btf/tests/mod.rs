@@ -40,7 +40,7 @@ const FUNCTIONS: [&str; 11] = [
     "udp_rcv",
     "udpv6_rcv",
 ];
-const TRACEPOINTS: [&str; 7] = [
+const TRACEPOINTS: [&str; 9] = [
     "cgroup_mkdir",
     "cgroup_rename",
     "cgroup_rmdir",
@@ -48,6 +48,8 @@ const TRACEPOINTS: [&str; 7] = [
     "softirq_entry",
     "softirq_exit",
     "softirq_raise",
+    "tcp_retransmit_skb",
+    "tcp_retransmit_synack",
 ];
 
 fn targets() -> Vec<Target<'static>> {

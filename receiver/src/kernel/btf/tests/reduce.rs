@@ -12,7 +12,7 @@ use super::{
 };
 
 /// The structs that the fixtures keep, with all that they hold but not what they point to.
-const STRUCTS: [&str; 3] = ["sk_buff", "sock", "scm_timestamping_internal"];
+const STRUCTS: [&str; 4] = ["sk_buff", "sock", "scm_timestamping_internal", "tcp_skb_cb"];
 
 /// Structs of which the fixtures keep some members alone.
 const PARTS: [(&str, &[&str]); 9] = [
