@@ -1,5 +1,6 @@
 //! Types that cross the kernel boundary. Fixed-width, `#[repr(C)]`, asserted in layout, read through checked casts.
 
+pub mod drops;
 pub mod histogram;
 pub mod latency;
 pub mod loss;

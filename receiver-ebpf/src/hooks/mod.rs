@@ -2,6 +2,7 @@
 
 mod cgroup;
 mod deliver;
+mod drop;
 mod enqueue;
 mod owner;
 mod read;

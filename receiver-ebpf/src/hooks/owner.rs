@@ -46,10 +46,20 @@ fn sock_recvmsg(ctx: FExitContext) -> i32 {
 #[inline(always)]
 unsafe fn read(sock: *const u8) {
     // SAFETY: by the caller.
-    if matches!(unsafe { SOCK_FAMILY.load(sock) }, AF_INET | AF_INET6) {
+    if unsafe { is_internet(sock) } {
         // SAFETY: by the caller.
         unsafe { owner::read_by_current(sock) };
     }
+}
+
+/// Whether a socket is of IPv4 or IPv6.
+///
+/// # Safety
+/// `sock` is a typed `struct sock *`.
+#[inline(always)]
+pub(super) unsafe fn is_internet(sock: *const u8) -> bool {
+    // SAFETY: by the caller.
+    matches!(unsafe { SOCK_FAMILY.load(sock) }, AF_INET | AF_INET6)
 }
 
 /// `cgroup/sock_create`, run when a task makes an IPv4 or IPv6 socket. Every socket may be made.

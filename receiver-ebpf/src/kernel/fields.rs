@@ -22,6 +22,8 @@ fields! {
     SKB_NETWORK_HEADER: Field<u16> = "sk_buff.network_header";
     /// The socket's address family.
     SOCK_FAMILY: Field<u16> = "sock.__sk_common.skc_family";
+    /// The socket's state; small sockets that stand for half-open and closed connections have theirs there too.
+    SOCK_STATE: Field<u8> = "sock.__sk_common.skc_state";
     /// The socket's transport protocol.
     SOCK_PROTOCOL: Field<u16> = "sock.sk_protocol";
     /// The peer's IPv6 address, which is IPv4-mapped for IPv4 traffic of a dual-stack socket.

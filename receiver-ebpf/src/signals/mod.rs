@@ -2,6 +2,7 @@
 
 pub mod latency;
 pub mod network_cpu;
+pub mod network_drops;
 pub mod receive_wait;
 pub mod softirq_wait;
 pub mod tcp_retransmits;

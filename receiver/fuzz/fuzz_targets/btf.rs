@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use undercurrent::kernel::{
     btf::{Btf, Target, TypeId},
+    drops::Reasons,
     fields,
 };
 
@@ -40,6 +41,7 @@ fn exercise(btf: &Btf<'_>) {
     for name in TRACEPOINTS {
         let _ = btf.tracepoint(name);
     }
+    let _ = Reasons::of(btf);
     let targets: Vec<Target<'_>> =
         FUNCTIONS.map(Target::Function).into_iter().chain(TRACEPOINTS.map(Target::Tracepoint)).collect();
     let sparse = btf.sparse(&targets);

@@ -27,6 +27,8 @@ pub struct Signals {
     pub receive_wait: ReceiveWait,
     /// Segments that TCP sent again.
     pub tcp_retransmits: TcpRetransmits,
+    /// Packets that the kernel dropped, by its reason.
+    pub network_drops: NetworkDrops,
 }
 
 /// CPU time that the network softirqs take.
@@ -96,6 +98,20 @@ pub struct TcpRetransmits {
 }
 
 impl Default for TcpRetransmits {
+    fn default() -> Self {
+        Self { enabled: true }
+    }
+}
+
+/// Packets that the kernel dropped, by its reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct NetworkDrops {
+    /// Whether they are counted.
+    pub enabled: bool,
+}
+
+impl Default for NetworkDrops {
     fn default() -> Self {
         Self { enabled: true }
     }

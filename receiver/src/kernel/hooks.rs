@@ -150,6 +150,24 @@ pub static TCP_RETRANSMIT: Hook = Hook {
     sees_traffic: false,
     alternates: &[whole("tracepoint", &[tracepoint("tcp_retransmit_skb"), tracepoint("tcp_retransmit_synack")])],
 };
+/// A packet is dropped.
+pub static DROP: Hook = Hook {
+    name: "drop",
+    reads_stamps: false,
+    sees_traffic: false,
+    alternates: &[
+        whole("tracepoint", &[tracepoint("kfree_skb")]),
+        Alternate {
+            name: "tracepoint",
+            programs: &[Program {
+                symbol: "kfree_skb_unexplained",
+                attachment: Attachment::Tracepoint,
+                target: "kfree_skb",
+            }],
+            leaves_out: Some("why a packet is dropped, which kernels before 5.17 do not say"),
+        },
+    ],
+};
 
 /// Somebody reads a socket, which becomes its owner.
 pub static SOCKET_READER: Hook = Hook {
@@ -183,7 +201,7 @@ pub static CGROUP_CHANGE: Hook = Hook {
 };
 
 /// Every hook, in the order of a packet's way, then those that say whose it is.
-pub static ALL: [&Hook; 11] = [
+pub static ALL: [&Hook; 12] = [
     &SOFTIRQ_RAISE,
     &SOFTIRQ_ENTRY,
     &SOFTIRQ_EXIT,
@@ -192,6 +210,7 @@ pub static ALL: [&Hook; 11] = [
     &SOCKET_ENQUEUED,
     &SOCKET_READ,
     &TCP_RETRANSMIT,
+    &DROP,
     &SOCKET_READER,
     &SOCKET_CREATOR,
     &CGROUP_CHANGE,

@@ -3,6 +3,7 @@
 use std::mem::size_of;
 
 use undercurrent_ebpf::abi::{
+    drops,
     latency::{LatencyCells, SERIES, waiting},
     retransmits,
     softirq::SoftirqCells,
@@ -104,7 +105,7 @@ impl PlannedMap {
 }
 
 /// Every such map.
-pub static MAPS: [PlannedMap; 9] = [
+pub static MAPS: [PlannedMap; 11] = [
     PlannedMap {
         name: "LATENCY",
         entry: size_of::<LatencyCells>(),
@@ -131,6 +132,16 @@ pub static MAPS: [PlannedMap; 9] = [
         // The node's are there in any case.
         entries: |sizing| if sizing.on("tcp_retransmits") { sizing.slots().max(1) * retransmits::WORDS } else { 0 },
     },
+    PlannedMap {
+        name: "DROPS",
+        entry: size_of::<u64>(),
+        entries: |sizing| if sizing.on("network_drops") { sizing.cpus * drops::COUNTS } else { 0 },
+    },
+    PlannedMap {
+        name: "WORKLOAD_DROPS",
+        entry: size_of::<u64>(),
+        entries: |sizing| if sizing.on("network_drops") { sizing.slots() * drops::COUNTS } else { 0 },
+    },
     PlannedMap { name: "OWNERS", entry: size_of::<u64>(), entries: |sizing| sizing.workloads.map_or(0, |_| OWNERS) },
     PlannedMap { name: "SOCKETS", entry: size_of::<u64>(), entries: |sizing| sizing.workloads.map_or(0, |_| SOCKETS) },
     PlannedMap {
@@ -147,15 +158,12 @@ mod tests {
     use crate::config::MemoryLimit;
 
     const MIB: usize = 1 << 20;
+    const SIGNALS: [&str; 6] =
+        ["latency", "network_cpu", "network_drops", "receive_wait", "softirq_wait", "tcp_retransmits"];
 
     fn sizing(cpus: usize, workloads: u16, scale: u8) -> Sizing<'static> {
         let scale = Scale::new(scale).expect("a scale");
-        Sizing {
-            cpus,
-            scale,
-            signals: &["latency", "receive_wait", "network_cpu", "softirq_wait"],
-            workloads: Some(workloads),
-        }
+        Sizing { cpus, scale, signals: &SIGNALS, workloads: Some(workloads) }
     }
 
     #[test]

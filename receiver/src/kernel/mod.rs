@@ -6,6 +6,7 @@ pub mod attach;
 pub mod btf;
 mod cast;
 pub mod clock;
+pub mod drops;
 pub mod epoch;
 pub mod fields;
 mod fold;
@@ -31,6 +32,7 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 use self::{
     btf::{Btf, Target},
     clock::WallClock,
+    drops::Reasons,
     epoch::Epoch,
     fields::{FieldState, ResolvedField},
     hooks::{Attachment, Hook, Program},
@@ -113,6 +115,7 @@ pub struct Kernel {
     types: aya::Btf,
     host: Host,
     fields: Vec<ResolvedField>,
+    drop_reasons: Reasons,
     outcomes: Vec<Outcome>,
     memory: Vec<(&'static str, usize)>,
     by_workload: Option<ByWorkload>,
@@ -129,7 +132,7 @@ impl Kernel {
     pub fn load(host: Host, request: &Request<'_>) -> Result<Self, KernelError> {
         // First, since it takes effect some milliseconds later.
         let timestamping = stamp_packets(request.hooks);
-        let Resolved { fields, types, socket_storage, cast, arguments } = resolve(request.hooks)?;
+        let Resolved { fields, types, socket_storage, cast, arguments, drop_reasons } = resolve(request.hooks)?;
         let settings = object::Settings {
             sizing: request.sizing,
             fields: &fields,
@@ -143,7 +146,7 @@ impl Kernel {
         let memory = memory::MAPS.iter().map(|map| (map.name, map.bytes(&settings.sizing))).collect();
         let by_workload = request.sizing.workloads.map(|_| request.sizing.by_workload());
         let outcomes = Vec::new();
-        Ok(Self { ebpf, types, host, fields, outcomes, memory, by_workload, _timestamping: timestamping })
+        Ok(Self { ebpf, types, host, fields, drop_reasons, outcomes, memory, by_workload, _timestamping: timestamping })
     }
 
     /// Serves hooks, each that is not served yet.
@@ -173,6 +176,12 @@ impl Kernel {
     #[must_use]
     pub fn fields(&self) -> &[ResolvedField] {
         &self.fields
+    }
+
+    /// Why this kernel drops packets.
+    #[must_use]
+    pub const fn drop_reasons(&self) -> &Reasons {
+        &self.drop_reasons
     }
 
     /// Bytes of each map whose size depends on the machine and the settings.
@@ -294,6 +303,7 @@ struct Resolved {
     cast: Option<u32>,
     /// As many as each of [`object::GROWN`] has.
     arguments: [usize; object::GROWN.len()],
+    drop_reasons: Reasons,
 }
 
 /// The helper of that name for tracing programs, which 5.11 brought.
@@ -311,10 +321,11 @@ fn resolve(hooks: &[&'static Hook]) -> Result<Resolved, KernelError> {
     let cast = types.function(cast::FUNCTION).map(|function| function.id.0);
     let arguments =
         object::GROWN.map(|name| types.tracepoint(name).map_or(0, |tracepoint| tracepoint.parameters.len()));
+    let drop_reasons = Reasons::of(&types);
     drop(types);
     drop(raw);
     let types = sparse.into_aya().map_err(|error| KernelError::Maps(Box::new(error.into()), Vec::new()))?;
-    Ok(Resolved { fields, types, socket_storage, cast, arguments })
+    Ok(Resolved { fields, types, socket_storage, cast, arguments, drop_reasons })
 }
 
 fn target(program: &Program) -> Option<Target<'static>> {

@@ -59,7 +59,7 @@ pub struct Settings<'a> {
 }
 
 /// The tracepoints that have got more arguments over time.
-pub const GROWN: [&str; 1] = ["tcp_retransmit_skb"];
+pub const GROWN: [&str; 2] = ["kfree_skb", "tcp_retransmit_skb"];
 
 /// Creates the maps, frozen where they are read-only, and readies the programs. None is loaded yet.
 ///
@@ -129,4 +129,5 @@ fn number(count: usize) -> u32 {
 }
 
 /// The signals that programs know a switch of.
-const SWITCHES: [&str; 5] = ["latency", "network_cpu", "receive_wait", "softirq_wait", "tcp_retransmits"];
+const SWITCHES: [&str; 6] =
+    ["latency", "network_cpu", "network_drops", "receive_wait", "softirq_wait", "tcp_retransmits"];

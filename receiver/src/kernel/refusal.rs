@@ -39,6 +39,10 @@ impl Refusal {
                 let log = verifier_log.to_string();
                 tracing::debug!(program = program.symbol, "the verifier's log:\n{log}");
                 match verdict(&log) {
+                    Some(reason) if lacking.is_empty() && log.lines().any(has_fewer_arguments) => (
+                        format!("load: {} says less on this kernel: {reason}", program.target),
+                        "none needed where an alternate serves; else use a newer kernel".to_owned(),
+                    ),
                     Some(reason) if lacking.is_empty() => {
                         (format!("load: the verifier refused it: {reason}"), REPORT.to_owned())
                     }
@@ -102,6 +106,11 @@ fn verdict(log: &str) -> Option<&str> {
     log.lines().rev().map(str::trim).find(|line| !line.is_empty() && !is_statistics(line))
 }
 
+/// Whether the verifier says that a function or tracepoint has fewer arguments than the program reads (`btf_ctx_access`).
+fn has_fewer_arguments(line: &str) -> bool {
+    line.starts_with("func '") && line.ends_with("-th argument")
+}
+
 /// What the verifier ends its log with, whatever it thought of the program (`print_verification_stats`, 4.15 to 7.2).
 fn is_statistics(line: &str) -> bool {
     ["processed ", "stack depth ", "verification time ", "insns processed ", "subprog "].iter().any(|beginning| {
@@ -130,6 +139,14 @@ cannot access ptr member next with moff 0 in struct (anon) with off 0 size 1
 verification time 22910 usec
 stack depth 12
 processed 19 insns (limit 1000000) max_states_per_insn 0 total_states 1 peak_states 1 mark_read 1
+";
+
+    /// What 5.10 said of a third argument where there are two.
+    const LOG_ARGUMENTS: &str = "\
+2: (79) r6 = *(u64 *)(r7 +16)
+func 'kfree_skb' doesn't have 3-th argument
+invalid bpf_context access off=16 size=8
+processed 3 insns (limit 1000000) max_states_per_insn 0 total_states 0 peak_states 0 mark_read 0
 ";
 
     fn host(missing: &[&str], lockdown: Option<&str>) -> Host {
@@ -174,6 +191,7 @@ processed 19 insns (limit 1000000) max_states_per_insn 0 total_states 1 peak_sta
         let locked = host(&[], Some("confidentiality"));
         let texts = [
             load(libc::EACCES, LOG_5_10, &whole),
+            load(libc::EACCES, LOG_ARGUMENTS, &whole),
             load(libc::EPERM, "", &whole),
             load(libc::EPERM, "", &poor),
             load(libc::EPERM, "", &locked),

@@ -7,6 +7,7 @@ mod growth;
 pub mod itself;
 mod latency;
 mod network_cpu;
+mod network_drops;
 mod receive_wait;
 mod reference;
 mod softirq_wait;
@@ -128,7 +129,7 @@ pub struct Entry {
 }
 
 /// Every signal, in the order of the catalogue.
-pub static REGISTRY: [&Entry; 8] = [
+pub static REGISTRY: [&Entry; 9] = [
     &network_cpu::ENTRY,
     &workload_cpu::ENTRY,
     &cpu_throttled::ENTRY,
@@ -137,6 +138,7 @@ pub static REGISTRY: [&Entry; 8] = [
     &receive_wait::ENTRY,
     &softirq_wait::ENTRY,
     &tcp_retransmits::ENTRY,
+    &network_drops::ENTRY,
 ];
 
 /// Every metric of the catalogue, each once: the signals' and the sidecar's own.

@@ -4,6 +4,7 @@
 //! reader takes any bytes whatever: every offset is checked, and every search is bounded.
 //! Format: <https://docs.kernel.org/bpf/btf.html>.
 
+mod enumeration;
 mod error;
 mod function;
 mod header;
@@ -13,7 +14,7 @@ mod record;
 mod source;
 mod sparse;
 #[cfg(test)]
-pub(in crate::kernel) mod tests;
+pub(crate) mod tests;
 
 use std::{ffi::CStr, iter};
 

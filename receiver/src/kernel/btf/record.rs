@@ -13,6 +13,8 @@ pub(super) const PARAMETER: usize = 8;
 
 /// Bytes of a name and number of an enumeration.
 pub(super) const ENUMERATOR: usize = 8;
+/// The same of one whose numbers have 64 bits.
+pub(super) const ENUMERATOR64: usize = 12;
 
 /// What a type is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,7 +75,8 @@ impl Kind {
             Self::Int | Self::Variable | Self::DeclarationTag => (4, 0),
             Self::Array => (12, 0),
             Self::Struct | Self::Union => (0, MEMBER),
-            Self::DataSection | Self::Enum64 => (0, 12),
+            Self::DataSection => (0, 12),
+            Self::Enum64 => (0, ENUMERATOR64),
             Self::Enum => (0, ENUMERATOR),
             Self::Prototype => (0, PARAMETER),
             Self::Pointer

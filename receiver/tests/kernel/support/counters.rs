@@ -113,6 +113,19 @@ pub fn retransmitted(namespace: &Namespace) -> u64 {
     })
 }
 
+/// UDP datagrams that a namespace dropped: those for ports without a socket (`NoPorts`), and those that found their
+/// socket's receive buffer full (`RcvbufErrors`).
+pub fn dropped(namespace: &Namespace, version: Version) -> [u64; 2] {
+    let names = ["NoPorts", "RcvbufErrors"];
+    namespace.run(|| {
+        let read = |name| fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap();
+        match version {
+            Version::Ipv4 => names.map(|name| of_table(&read("snmp"), "Udp:", name).unwrap()),
+            Version::Ipv6 => names.map(|name| of_list(&read("snmp6"), &format!("Udp6{name}")).unwrap()),
+        }
+    })
+}
+
 /// A figure of `/proc/net/snmp`: a line of names, then a line of figures.
 fn of_table(text: &str, group: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().filter(|line| line.starts_with(group));

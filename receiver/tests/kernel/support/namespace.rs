@@ -62,7 +62,16 @@ impl Namespace {
 
     /// Runs `ip` inside.
     pub fn ip(&self, arguments: &str) {
-        let output = self.run(|| Command::new("ip").args(arguments.split_whitespace()).output().unwrap());
-        assert!(output.status.success(), "ip {arguments}: {output:?}");
+        self.command("ip", arguments);
+    }
+
+    /// Runs `tc` inside.
+    pub fn tc(&self, arguments: &str) {
+        self.command("tc", arguments);
+    }
+
+    fn command(&self, program: &str, arguments: &str) {
+        let output = self.run(|| Command::new(program).args(arguments.split_whitespace()).output().unwrap());
+        assert!(output.status.success(), "{program} {arguments}: {output:?}");
     }
 }

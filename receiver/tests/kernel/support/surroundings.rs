@@ -9,6 +9,7 @@ use std::{
 };
 
 use rustix::fs::{FlockOperation, flock};
+use undercurrent::kernel::btf::{self, Btf, VMLINUX};
 
 /// Held by the one test that runs: what they read is counted for the whole machine, whichever binary they are in.
 pub struct Alone(#[expect(dead_code, reason = "the lock goes with the file")] File);
@@ -37,6 +38,12 @@ pub fn skip(reason: &str) {
 /// The virtual machine's kernel, by its short name; absent on a real machine.
 pub fn virtual_machine() -> Option<String> {
     env::var("UNDERCURRENT_VM").ok()
+}
+
+/// How many arguments this kernel passes at a tracepoint.
+pub fn arguments(tracepoint: &str) -> usize {
+    let raw = btf::read(VMLINUX).unwrap();
+    Btf::parse(&raw).unwrap().tracepoint(tracepoint).map_or(0, |found| found.parameters.len())
 }
 
 /// A time that a real machine needs, as long as this one needs it: an emulated processor is slow.

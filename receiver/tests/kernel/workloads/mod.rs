@@ -1,6 +1,7 @@
 //! Whose a packet is: real cgroups, and real processes in them that make sockets, pass them on and read them.
 
 mod client;
+mod drops;
 
 mod groups;
 mod message;

@@ -67,6 +67,9 @@ fn exercise(btf: &Btf<'_>) {
     for name in TRACEPOINTS {
         let _ = btf.tracepoint(name);
     }
+    for name in ["skb_drop_reason", "skb_drop_reason_subsys", "cgroup_subsys_id"] {
+        let _ = btf.enumeration(name);
+    }
     for id in 0..u32::try_from(btf.count()).unwrap_or(u32::MAX).saturating_add(2) {
         let _ = btf.size(TypeId(id));
     }

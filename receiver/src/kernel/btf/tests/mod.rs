@@ -14,7 +14,7 @@ use std::fs;
 use super::{Btf, Target, VMLINUX, read};
 
 /// A kernel's reduced BTF; see `fixtures/btf/README.md`.
-pub(in crate::kernel) struct Kernel {
+pub(crate) struct Kernel {
     pub release: &'static str,
     pub raw: &'static [u8],
 }
@@ -24,7 +24,7 @@ macro_rules! kernels {
 }
 
 /// The kernels of the fixtures, oldest first.
-pub(in crate::kernel) const KERNELS: [Kernel; 5] = kernels!["5.10", "6.1", "6.12", "6.18", "7.2"];
+pub(crate) const KERNELS: [Kernel; 5] = kernels!["5.10", "6.1", "6.12", "6.18", "7.2"];
 
 /// What the programs attach to, as far as the fixtures keep it.
 const FUNCTIONS: [&str; 11] = [
@@ -40,10 +40,11 @@ const FUNCTIONS: [&str; 11] = [
     "udp_rcv",
     "udpv6_rcv",
 ];
-const TRACEPOINTS: [&str; 9] = [
+const TRACEPOINTS: [&str; 10] = [
     "cgroup_mkdir",
     "cgroup_rename",
     "cgroup_rmdir",
+    "kfree_skb",
     "skb_copy_datagram_iovec",
     "softirq_entry",
     "softirq_exit",

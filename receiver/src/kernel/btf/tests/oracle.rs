@@ -1,8 +1,8 @@
-//! Every member of every struct, compared with another reader of BTF.
+//! Every member of every struct and every number of every enumeration, compared with another reader of BTF.
 
 use std::collections::{HashMap, HashSet};
 
-use btfparse::{Error, ErrorKind, Offset, Readable, TypeInformation, TypeVariant};
+use btfparse::{Error, ErrorKind, Integer32Value, Integer64Value, Offset, Readable, TypeInformation, TypeVariant};
 
 use super::{super::Extent, on_every_kernel, parse};
 
@@ -87,5 +87,50 @@ fn members_lie_where_another_reader_finds_them() {
             }
         }
         assert!(compared > 250, "only {compared} members compared on {release}");
+    });
+}
+
+/// The names and numbers of an enumeration, as the other reader has them.
+fn numbers(variant: &TypeVariant) -> Option<Vec<(String, i64)>> {
+    Some(match variant {
+        TypeVariant::Enum(own) => {
+            let number = |value| match value {
+                Integer32Value::Signed(number) => number.into(),
+                Integer32Value::Unsigned(number) => number.into(),
+            };
+            own.named_value_list().iter().map(|one| (one.name.clone(), number(one.value))).collect()
+        }
+        TypeVariant::Enum64(own) => {
+            let number = |value| match value {
+                Integer64Value::Signed(number) => number,
+                Integer64Value::Unsigned(number) => number.cast_signed(),
+            };
+            own.named_value_list().iter().map(|one| (one.name.clone(), number(one.value))).collect()
+        }
+        _ => return None,
+    })
+}
+
+#[test]
+fn enumerations_have_the_numbers_that_another_reader_finds() {
+    on_every_kernel(|release, raw| {
+        let (btf, other) = (parse(raw), types(raw));
+        let named = |(id, variant): (&u32, &TypeVariant)| Some((other.name_of(*id)?, numbers(variant)?));
+        let mut all: HashMap<String, Vec<Vec<(String, i64)>>> = HashMap::new();
+        other.get().iter().filter_map(named).for_each(|(name, numbers)| all.entry(name).or_default().push(numbers));
+        let (mut compared, mut signed) = (0, 0);
+        // By name only the first of several is found.
+        for (name, numbers) in all.iter().filter(|(_, of_name)| of_name.len() == 1) {
+            let found = btf.enumeration(name).unwrap_or_else(|| panic!("no enumeration {name} on {release}"));
+            assert!(
+                found.iter().copied().eq(numbers[0].iter().map(|(name, number)| (&**name, *number))),
+                "{name} on {release}"
+            );
+            compared += found.len();
+            signed += found.iter().filter(|(_, number)| *number < 0).count();
+        }
+        assert!(compared > 10, "only {compared} numbers compared on {release}");
+        eprintln!("{release}: {compared} numbers compared, {signed} of them negative");
+        assert_eq!(btf.enumeration("sk_buff"), None);
     });
 }

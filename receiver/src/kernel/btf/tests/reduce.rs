@@ -26,8 +26,8 @@ const PARTS: [(&str, &[&str]); 9] = [
     ("socket", &["sk"]),
     ("task_struct", &["cgroups"]),
 ];
-/// The enumerations that the fixtures keep with their values.
-const ENUMERATIONS: [&str; 1] = ["cgroup_subsys_id"];
+/// The enumerations that the fixtures keep with their values, where kernels have them.
+const ENUMERATIONS: [&str; 3] = ["cgroup_subsys_id", "skb_drop_reason", "skb_drop_reason_subsys"];
 
 struct Reduction<'b, 'a> {
     from: &'b Btf<'a>,
@@ -142,7 +142,9 @@ pub fn reduce(from: &Btf<'_>) -> Vec<u8> {
         .iter()
         .chain(PARTS.iter().map(|(name, _)| name))
         .map(|name| (*name, Kind::Struct))
-        .chain(ENUMERATIONS.iter().map(|name| (*name, Kind::Enum)))
+        .chain(
+            ENUMERATIONS.iter().map(|name| (*name, Kind::Enum)).filter(|(name, kind)| from.find(name, *kind).is_some()),
+        )
         .chain(FUNCTIONS.iter().map(|name| (*name, Kind::Function)))
         .chain(tracepoints.iter().map(|name| (name.as_str(), Kind::Typedef)));
     for (name, kind) in roots {
@@ -173,6 +175,9 @@ fn a_reduced_kernel_answers_as_the_whole_one() {
         {
             let place = |btf: &Btf<'_>| btf.member(name, member).expect("a member of both").extent;
             assert_eq!(place(&reduced), place(&whole), "{name}.{member} on {release}");
+        }
+        for name in ENUMERATIONS {
+            assert_eq!(reduced.enumeration(name), whole.enumeration(name), "{name} on {release}");
         }
         for name in FUNCTIONS {
             let parameters = |btf: &Btf<'_>| format!("{:?}", btf.function(name).map(|function| function.parameters));

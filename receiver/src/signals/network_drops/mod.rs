@@ -1,0 +1,113 @@
+//! `network_drops`: packets that the kernel dropped, by its own reason.
+
+mod layers;
+
+use std::{collections::BTreeMap, iter, sync::atomic::Ordering};
+
+use undercurrent_ebpf::abi::drops::{COUNTS, DropCells};
+
+use self::layers::{LAYERS, layer};
+use super::{Entry, OpenError, Opening, ReadError, Signal, attributes};
+use crate::{
+    kernel::{
+        drops::Reasons,
+        hooks,
+        maps::{ByCpu, Words},
+    },
+    telemetry::{AttributeKey, Attributes, Data, Descriptor, Instrument, Metric, Point, Readings, UnixNanos, View},
+    workloads::{Slot, Workloads},
+};
+
+pub static ENTRY: Entry = Entry {
+    name: "network_drops",
+    summary: "Packets that the kernel dropped, by its reason, of each workload whose socket it knew and of the node for the rest",
+    metrics: &[&DROPS],
+    enabled: |settings| settings.network_drops.enabled,
+    hooks: |_| vec![&hooks::DROP],
+    caveats: |_| Vec::new(),
+    open,
+};
+
+const REASON: &str = "undercurrent.drop.reason";
+
+static DROPS: Descriptor = Descriptor {
+    name: "undercurrent.network.drops",
+    unit: "{packet}",
+    description: "Packets that the kernel dropped, by its own reason.",
+    instrument: Instrument::Counter,
+    attributes: &[
+        AttributeKey { key: attributes::LAYER.key, values: LAYERS, opt_in: false },
+        AttributeKey { key: REASON, values: &["the kernel's, such as no_socket"], opt_in: false },
+    ],
+    view: View::Section,
+};
+
+struct NetworkDrops {
+    cells: ByCpu<DropCells>,
+    /// The map `WORKLOAD_DROPS`, where workloads are told apart.
+    owned: Option<Words>,
+    reasons: Reasons,
+    start: UnixNanos,
+}
+
+fn open(opening: &Opening<'_>) -> Result<Box<dyn Signal>, OpenError> {
+    let owned = opening.kernel.by_workload().map(|_| opening.kernel.words("WORKLOAD_DROPS"));
+    Ok(Box::new(NetworkDrops {
+        cells: opening.kernel.by_cpu("DROPS")?,
+        owned: owned.transpose()?,
+        reasons: opening.kernel.drop_reasons().clone(),
+        start: opening.start,
+    }))
+}
+
+impl NetworkDrops {
+    /// What all CPUs counted for the node.
+    fn of_node(&self) -> [u64; COUNTS] {
+        let mut counts = [0; COUNTS];
+        self.cells.for_each(|_, cells| counts.iter_mut().zip(cells.counts).for_each(|(sum, count)| *sum += count));
+        counts
+    }
+
+    /// A point for each reason that there is a packet of.
+    fn points(&self, start: UnixNanos, counts: impl Iterator<Item = u64>) -> Vec<Point> {
+        let mut by_reason: BTreeMap<&str, u64> = BTreeMap::new();
+        for (place, count) in counts.enumerate().filter(|(_, count)| *count > 0) {
+            if let Some(reason) = self.reasons.at(place) {
+                *by_reason.entry(reason).or_default() += count;
+            }
+        }
+        let point = |(reason, count): (&str, u64)| {
+            let attributes = Attributes::new().with(attributes::LAYER.key, layer(reason));
+            let data = Data::Integer(i64::try_from(count).unwrap_or(i64::MAX));
+            Point { attributes: attributes.with(REASON, reason.to_owned()), start, data }
+        };
+        by_reason.into_iter().map(point).collect()
+    }
+}
+
+fn words(slot: Slot) -> std::ops::Range<usize> {
+    let first = usize::from(slot.0) * COUNTS;
+    first..first + COUNTS
+}
+
+impl Signal for NetworkDrops {
+    fn forget(&mut self, slot: Slot) {
+        for count in self.owned.iter().flat_map(|owned| owned.slice(words(slot))) {
+            count.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
+        let node = self.points(self.start, self.of_node().into_iter());
+        let of_workloads = self.owned.iter().flat_map(|owned| {
+            workloads.slots().map(|(slot, start)| {
+                let counts = owned.slice(words(slot)).iter().map(|count| count.load(Ordering::Relaxed));
+                (slot, self.points(start, counts))
+            })
+        });
+        for (slot, points) in iter::once((Slot::NODE, node)).chain(of_workloads) {
+            readings.add(slot, Metric { descriptor: &DROPS, points });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,149 @@
+//! Real drops, against the kernel's own counts.
+
+use std::{net::UdpSocket, process::Command};
+
+use serde_json::Value;
+
+use super::{
+    super::support::{
+        counters::dropped,
+        line::{Line, Point},
+        sidecar::Sidecar,
+        surroundings::{alone, arguments, often, virtual_machine},
+        wire::{Version, Wire},
+    },
+    client::Client,
+    scene::{Scene, everywhere},
+    sockets::Transport,
+    watch::{is, is_nodes},
+    worker::Worker,
+};
+
+const DROPS: &str = "undercurrent.network.drops";
+const REASON: &str = "undercurrent.drop.reason";
+const LAYER: &str = "undercurrent.network.layer";
+/// More than the receive buffer of a socket takes.
+const FLOOD: usize = 1000;
+const FEW: usize = 30;
+
+/// From one snapshot to another.
+struct Seen([Line; 2]);
+
+impl Seen {
+    fn of(sidecar: &Sidecar, what: impl FnOnce()) -> Self {
+        let before = sidecar.snapshot();
+        what();
+        Self([before, sidecar.snapshot()])
+    }
+
+    /// Packets that were dropped in between, of those that a condition is true of.
+    fn count(&self, (key, value): (&str, &str), whose: impl Fn(&Point) -> bool) -> f64 {
+        let attributes = [(key, value)];
+        let [before, after] = self
+            .0
+            .each_ref()
+            .map(|line| line.find(DROPS, &attributes).filter(|point| whose(point)).map(Point::amount).sum::<f64>());
+        after - before
+    }
+
+    /// Whether the kernel says why.
+    fn explains(&self) -> bool {
+        self.is_served("drop", "whole")
+    }
+
+    fn is_served(&self, hook: &str, status: &str) -> bool {
+        let attributes = [("undercurrent.hook", hook), ("undercurrent.status", status)];
+        self.0[1].find("undercurrent.hook.status", &attributes).next().is_some()
+    }
+}
+
+/// Other programs' packets are dropped too, where there are any.
+fn assert_counted(what: &str, seen: f64, counted: f64) {
+    eprintln!("{what}: {seen} seen, {counted} counted");
+    assert!(counted > 0.0, "{what}: nothing was dropped");
+    assert!(seen == counted || seen > counted && virtual_machine().is_none(), "{what}: {seen} seen, {counted} counted");
+}
+
+/// Datagrams for a port without a socket, then some for another's hardware address.
+fn lose(wire: &Wire) {
+    let right = wire.right.run(|| UdpSocket::bind((wire.server(), 0)).unwrap());
+    let left = wire.left.run(|| UdpSocket::bind((wire.client(), 0)).unwrap());
+    let [to_right, to_left] = [&right, &left].map(|socket| socket.local_addr().unwrap());
+    right.send_to(b"hello", to_left).unwrap();
+    left.recv(&mut [0; 5]).unwrap();
+    wire.mislead();
+    for _ in 0..FEW {
+        right.send_to(b"lost", to_left).unwrap();
+    }
+    wire.lead();
+    drop(right);
+    for _ in 0..FEW {
+        left.send_to(b"nobody", to_right).unwrap();
+    }
+}
+
+#[test]
+fn every_drop_counts_under_its_reason() {
+    let Some(_alone) = alone("drops") else { return };
+    let sidecar = Sidecar::start(often());
+    for version in Version::ALL {
+        let wire = Wire::veth(version);
+        let seen = Seen::of(&sidecar, || lose(&wire));
+        let [no_ports, _] = dropped(&wire.right, version);
+        if seen.explains() {
+            assert_counted("no_socket", seen.count((REASON, "no_socket"), |_| true), no_ports as f64);
+            assert_counted("otherhost", seen.count((REASON, "otherhost"), |_| true), FEW as f64);
+        } else {
+            let least = no_ports as f64 + FEW as f64;
+            let all = seen.count((REASON, "not_specified"), |_| true);
+            eprintln!("for any reason: {all} seen, {least} counted");
+            assert!(all >= least && no_ports > 0, "{all} seen, {least} counted");
+        }
+    }
+}
+
+/// A server that does not read, and then sends more than its interface takes.
+fn overrun(scene: &Scene) {
+    let group = scene.group();
+    let sidecar = scene.sidecar(&[]);
+    let wire = Wire::veth(Version::Ipv4);
+    let server = Worker::start(&group.own(), &wire.right);
+    let (socket, address) = server.bind(Transport::Udp, wire.server());
+    let client = Client::connect(&wire, Transport::Udp, address);
+    server.answers(socket, FEW, || client.ask(FEW));
+
+    let seen = Seen::of(&sidecar, || (0..FLOOD).for_each(|_| client.say()));
+    let [_, full] = dropped(&wire.right, Version::Ipv4);
+    let kept = seen.is_served("socket_reader", "whole");
+    let own = |point: &Point| is(point, &group.path);
+    let reason = if seen.explains() { "socket_rcvbuff" } else { "not_specified" };
+    // The socket that a packet was for is the last one.
+    if kept && arguments("kfree_skb") > 3 {
+        assert_counted("socket_rcvbuff, of the server", seen.count((REASON, reason), own), full as f64);
+        assert_eq!(seen.count((LAYER, "socket"), own), full as f64);
+    } else {
+        let nodes = seen.count((REASON, reason), is_nodes);
+        eprintln!("{reason}, of the node: {nodes} seen, {full} counted");
+        assert!(full > 0 && nodes >= full as f64, "{nodes} seen, {full} counted");
+    }
+
+    wire.right.tc("qdisc add dev wire root tbf rate 8kbit burst 2000 limit 2000");
+    let seen = Seen::of(&sidecar, || server.answers(socket, FLOOD / 10, || ()));
+    let dropped = dropped_by_qdisc(&wire);
+    assert!(dropped > 0.0, "the qdisc took everything");
+    if kept && seen.explains() {
+        assert_counted("qdisc, of the server", seen.count((LAYER, "qdisc"), own), dropped);
+    }
+}
+
+/// What the right end's qdisc says that it dropped.
+fn dropped_by_qdisc(wire: &Wire) -> f64 {
+    let output = wire.right.run(|| Command::new("tc").args(["-s", "-j", "qdisc", "show", "dev", "wire"]).output());
+    let qdiscs: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+    qdiscs[0]["drops"].as_f64().unwrap()
+}
+
+#[test]
+fn drops_are_whose_socket_the_kernel_knew() {
+    everywhere("drops of workloads", overrun);
+}
