@@ -13,8 +13,8 @@ use crate::{
     config::{MemoryLimit, Settings},
     export::{Outputs, Statistics},
     kernel::{
-        Kernel, KernelError, Request, clock::WallClock, hooks::Hook, host::Host, memory::Sizing, object::Ownership,
-        plan::Status,
+        Kernel, KernelError, Request, Types, clock::WallClock, hooks::Hook, host::Host, memory::Sizing,
+        object::Ownership, plan::Status,
     },
     privileges::{Privileges, ReadError as PrivilegesError, Task, Unprivileged},
     signals::{self, Opening, Signal, SignalStatus, Thinning, itself::Itself},
@@ -106,7 +106,7 @@ impl Wanted {
     ///
     /// # Errors
     /// Where nothing can be measured.
-    pub fn load(&self, host: Host) -> Result<Kernel, KernelError> {
+    pub fn load(&self, host: Host) -> Result<(Kernel, Types), KernelError> {
         let ownership = self.workloads.map(|(ownership, _)| ownership);
         Kernel::load(host.clone(), &Request { sizing: self.sizing(host.cpus), hooks: &self.hooks, ownership })
     }
@@ -116,8 +116,8 @@ impl Wanted {
     /// # Errors
     /// Where nothing can be measured.
     pub fn listen(&self, host: Host) -> Result<Kernel, KernelError> {
-        let mut kernel = self.load(host)?;
-        kernel.serve(&self.hooks);
+        let (mut kernel, types) = self.load(host)?;
+        kernel.serve(&types, &self.hooks);
         Ok(kernel)
     }
 }
@@ -173,14 +173,15 @@ impl Sidecar {
         // Before attaching, which takes seconds on slow machines: whoever ends the sidecar meanwhile gets an orderly end.
         let stop = Stop::listen()?;
         let start = UnixNanos::now();
-        let mut kernel = wanted.load(host)?;
+        let (mut kernel, types) = wanted.load(host)?;
         let mut clock = kernel.wall_clock()?;
         synchronize(&mut clock);
         // Workloads are known before the first packet is seen, and cgroups that come meanwhile are told of.
         let (of_traffic, others): (Vec<&Hook>, _) = wanted.hooks.iter().partition(|hook| hook.sees_traffic);
-        kernel.serve(&others);
+        kernel.serve(&types, &others);
         let workloads = follow(&mut kernel, &wanted, &resource, directory, start);
-        kernel.serve(&of_traffic);
+        kernel.serve(&types, &of_traffic);
+        drop(types);
         let opening = Opening { kernel: &kernel, settings: &settings.signals, workloads: &workloads, start };
         let mut opened = Vec::new();
         for entry in signals::wanted(&settings.signals) {
