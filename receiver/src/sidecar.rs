@@ -13,7 +13,7 @@ use crate::{
     config::{MemoryLimit, Settings},
     export::{Outputs, Statistics},
     kernel::{
-        Kernel, KernelError, Request,
+        Kernel, KernelError, Request, Types,
         clock::WallClock,
         hooks::{self, Hook},
         host::Host,
@@ -111,7 +111,7 @@ impl Wanted {
     ///
     /// # Errors
     /// Where nothing can be measured.
-    pub fn load(&self, host: Host) -> Result<Kernel, KernelError> {
+    pub fn load(&self, host: Host) -> Result<(Kernel, Types), KernelError> {
         let ownership = self.workloads.map(|(ownership, _)| ownership);
         Kernel::load(host.clone(), &Request { sizing: self.sizing(host.cpus), hooks: &self.hooks, ownership })
     }
@@ -121,8 +121,8 @@ impl Wanted {
     /// # Errors
     /// Where nothing can be measured.
     pub fn listen(&self, host: Host) -> Result<Kernel, KernelError> {
-        let mut kernel = self.load(host)?;
-        kernel.serve(&self.hooks);
+        let (mut kernel, types) = self.load(host)?;
+        kernel.serve(&types, &self.hooks);
         Ok(kernel)
     }
 }
@@ -178,15 +178,16 @@ impl Sidecar {
         // Before attaching, which takes seconds on slow machines: whoever ends the sidecar meanwhile gets an orderly end.
         let stop = Stop::listen()?;
         let start = UnixNanos::now();
-        let mut kernel = wanted.load(host)?;
+        let (mut kernel, types) = wanted.load(host)?;
         let mut clock = kernel.wall_clock()?;
         synchronize(&mut clock);
         // Workloads are known before the first packet is seen, and cgroups that come meanwhile are told of.
         let (of_cgroups, others): (Vec<&Hook>, _) =
             wanted.hooks.iter().partition(|hook| **hook == &hooks::CGROUP_CHANGE);
-        kernel.serve(&of_cgroups);
+        kernel.serve(&types, &of_cgroups);
         let workloads = follow(&mut kernel, &wanted, &resource, directory, start);
-        kernel.serve(&others);
+        kernel.serve(&types, &others);
+        drop(types);
         let opening = Opening { kernel: &kernel, settings: &settings.signals, workloads: &workloads, start };
         let mut opened = Vec::new();
         for entry in signals::wanted(&settings.signals) {

@@ -108,11 +108,12 @@ pub struct Request<'a> {
     pub ownership: Option<Ownership>,
 }
 
+/// What attaching needs of the kernel's types. It takes megabytes: let it go once all hooks are served.
+pub struct Types(aya::Btf);
+
 /// The kernel, listened to. Everything is detached when it is dropped, or when the process ends however it ends.
 pub struct Kernel {
     ebpf: Ebpf,
-    /// Of the kernel's types what attaching needs.
-    types: aya::Btf,
     host: Host,
     fields: Vec<ResolvedField>,
     drop_reasons: Reasons,
@@ -129,7 +130,7 @@ impl Kernel {
     ///
     /// # Errors
     /// Where nothing can be measured at all.
-    pub fn load(host: Host, request: &Request<'_>) -> Result<Self, KernelError> {
+    pub fn load(host: Host, request: &Request<'_>) -> Result<(Self, Types), KernelError> {
         // First, since it takes effect some milliseconds later.
         let timestamping = stamp_packets(request.hooks);
         let Resolved { fields, types, socket_storage, cast, arguments, drop_reasons } = resolve(request.hooks)?;
@@ -146,12 +147,14 @@ impl Kernel {
         let memory = memory::MAPS.iter().map(|map| (map.name, map.bytes(&settings.sizing))).collect();
         let by_workload = request.sizing.workloads.map(|_| request.sizing.by_workload());
         let outcomes = Vec::new();
-        Ok(Self { ebpf, types, host, fields, drop_reasons, outcomes, memory, by_workload, _timestamping: timestamping })
+        let kernel =
+            Self { ebpf, host, fields, drop_reasons, outcomes, memory, by_workload, _timestamping: timestamping };
+        Ok((kernel, Types(types)))
     }
 
     /// Serves hooks, each that is not served yet.
-    pub fn serve(&mut self, hooks: &[&'static Hook]) {
-        let mut attaching = Attaching { ebpf: &mut self.ebpf, btf: &self.types, host: &self.host };
+    pub fn serve(&mut self, types: &Types, hooks: &[&'static Hook]) {
+        let mut attaching = Attaching { ebpf: &mut self.ebpf, btf: &types.0, host: &self.host };
         for hook in hooks {
             if !self.outcomes.iter().any(|outcome| outcome.hook == hook.name) {
                 self.outcomes.push(plan::serve(&mut attaching, hook));
