@@ -42,11 +42,12 @@ pub fn ended(event: &PacketEvent, transport: Transport, network: Network, slot: 
     let Some(place) = WAITING.get_ptr_mut(waiting::place(mix)) else { return };
     // SAFETY: as above.
     match waiting::since(unsafe { *place }, mix, event.now) {
-        Some(wait) => {
+        // The time in an entry has come round, or may have, where the packet is older than its bits can tell.
+        Some(wait) if event.age() >> waiting::TIME == 0 => {
             // SAFETY: as above.
             unsafe { *place = 0 };
             timings::record(series, wait, event.weight, slot);
         }
-        None => timings::lost(series, PacketLoss::Unmatched, event.weight),
+        _ => timings::lost(series, PacketLoss::Unmatched, event.weight),
     }
 }

@@ -1,13 +1,17 @@
 //! Fewer packets measured, the same figures.
 
-use std::fs;
+use std::{
+    fs,
+    net::UdpSocket,
+    time::{Duration, Instant},
+};
 
 use super::{
     latency::{seen, served_by},
     support::{
-        line::Line,
+        line::{Line, Value},
         sidecar::Sidecar,
-        surroundings::{alone, often, virtual_machine},
+        surroundings::{alone, often, skip, virtual_machine},
         talk::Talk,
         wire::{Version, Wire},
     },
@@ -16,6 +20,43 @@ use super::{
 const RATIO: &str = "undercurrent.sampling.ratio";
 const ONE_IN: f64 = 8.0;
 const LAYERS: [&str; 3] = ["transport", "socket_enqueued", "socket_read"];
+
+/// As many datagrams as go, one at a time, for a while.
+fn flood(wire: &Wire, lasting: Duration) {
+    let from = wire.left.run(|| UdpSocket::bind((wire.client(), 0)).unwrap());
+    let to = wire.right.run(|| UdpSocket::bind((wire.server(), 0)).unwrap());
+    from.connect(to.local_addr().unwrap()).unwrap();
+    let begun = Instant::now();
+    while begun.elapsed() < lasting {
+        from.send(&[0x55; 64]).unwrap();
+        to.recv(&mut [0; 64]).unwrap();
+    }
+}
+
+#[test]
+fn fewer_packets_are_measured_where_they_come_fast() {
+    let Some(_alone) = alone("adaptive sampling") else { return };
+    let (sidecar, wire) = (Sidecar::start(often()), Wire::loopback(Version::Ipv4));
+    let ratio = |line: &Line| line.find(RATIO, &[]).next().expect("a ratio").value.clone();
+    assert_eq!(ratio(&sidecar.snapshot()), Value::Number(1.0));
+    let (before, counted) = (sidecar.snapshot(), wire.received());
+    flood(&wire, Duration::from_secs(4));
+    let (fast, counted) = (sidecar.snapshot(), wire.settled() - counted);
+    let (sent, rate) = (counted.udp_of(Version::Ipv4) as f64, counted.udp_of(Version::Ipv4) as f64 / 4.0);
+    let seen = |line: &Line| seen(line, "transport", Some("udp"), Version::Ipv4);
+    let (measured, Value::Number(share)) = (seen(&fast) - seen(&before), ratio(&fast)) else { panic!("no ratio") };
+    eprintln!("{rate} packets a second, {measured} of {sent} by {share}");
+    let deviation = 5.0 * (sent * (1.0 / share - 1.0)).sqrt();
+    // Others on the machine may add to it, and to their rate.
+    assert!((measured - sent).abs() <= deviation + sent * 0.01, "{measured} of {sent}");
+    if rate < 60_000.0 {
+        return skip(&format!(
+            "adaptive sampling: this machine receives {rate:.0} packets a second, all of which are measured"
+        ));
+    }
+    assert!(share < 1.0, "all of {rate} packets a second are measured");
+    sidecar.line("every packet to be measured again", |line| ratio(line) == Value::Number(1.0));
+}
 
 #[test]
 fn a_sample_is_the_same_packets_at_every_layer_and_counts_for_all() {
@@ -30,7 +71,7 @@ fn a_sample_is_the_same_packets_at_every_layer_and_counts_for_all() {
     talk.udp(if virtual_machine().is_some() { 400 } else { 4000 }, 200);
     let after = sidecar.snapshot();
     let ratio = after.find(RATIO, &[]).next().expect("a ratio").value.clone();
-    assert_eq!(ratio, super::support::line::Value::Number(1.0 / ONE_IN));
+    assert_eq!(ratio, Value::Number(1.0 / ONE_IN));
     let counted = |layer| {
         let seen = |line: &Line| seen(line, layer, Some("udp"), Version::Ipv4);
         seen(&after) - seen(&before)

@@ -7,7 +7,7 @@ use super::{
     support::{
         line::{Line, Value},
         sidecar::Sidecar,
-        surroundings::{alone, often},
+        surroundings::{alone, often, skip},
         talk::Talk,
         wire::{Version, Wire},
     },
@@ -55,6 +55,10 @@ fn late_readers(version: Version) {
         let whole = ["socket_enqueued", "socket_read"].map(|hook| served_by(&before, hook));
         if whole.contains(&None) {
             assert_eq!(before.find(WAIT, &[]).count(), 0, "a wait that nothing measures has points");
+            skip(&format!(
+                "waits of {transport} over {}: not both of socket_enqueued and socket_read are served",
+                version.name()
+            ));
             continue;
         }
         let late = reads as f64 * LATE.as_secs_f64();
@@ -102,7 +106,9 @@ fn every_read_packet_has_waited_once() {
                 .concat();
         let waits = |line: &Line| amount(line, WAIT, &attributes).0 + line.total(LOST, &lost);
         let read = |line: &Line| seen(line, "socket_read", Some(transport), Version::Ipv4);
-        if before.find(LOST, &lost).next().is_some() {
+        if before.find(LOST, &lost).next().is_none() {
+            skip(&format!("waits of {transport}: not both of socket_enqueued and socket_read are served"));
+        } else {
             assert_eq!(waits(&after) - waits(&before), read(&after) - read(&before), "{transport}");
             let lost = after.total(LOST, &lost) - before.total(LOST, &lost);
             assert!(lost <= 2.0, "{transport}: {lost} waits are not known");
