@@ -10,7 +10,7 @@ use bytesize::ByteSize;
 use tokio::signal::unix::{Signal as Notification, SignalKind, signal};
 
 use crate::{
-    config::{MemoryLimit, Settings},
+    config::{MemoryLimit, Sampling, Settings, Weight},
     export::{Outputs, Statistics},
     kernel::{
         Kernel, KernelError, Request, Types,
@@ -197,7 +197,9 @@ impl Sidecar {
             }
         }
         report(settings, &kernel);
-        let thinning = Thinning::new(kernel.sample()?, settings.signals.latency.sampling);
+        let samples = wanted.hooks.iter().any(|hook| hook.reads_stamps);
+        let sampling = if samples { settings.signals.latency.sampling } else { Sampling::OneIn(Weight::ONE) };
+        let thinning = Thinning::new(kernel.sample()?, sampling);
         let itself = Itself::new(start);
         Ok(Self {
             kernel,

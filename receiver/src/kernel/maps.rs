@@ -6,7 +6,10 @@ use std::{
     ops::Range,
     os::fd::AsFd,
     ptr::NonNull,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -22,14 +25,20 @@ pub struct MapError {
     source: rustix::io::Errno,
 }
 
-/// An array map as words. Programs go on writing while it is read: each word is whole, and several may be some events apart.
-pub struct Words {
+/// An array map as words. Programs go on writing while it is read: each word is whole, and several may be some events
+/// apart. Clones share one mapping.
+#[derive(Clone)]
+pub struct Words(Arc<Mapping>);
+
+struct Mapping {
     base: NonNull<AtomicU64>,
     count: usize,
 }
 
 // SAFETY: the mapping is only accessed through atomics, and belongs to no thread.
-unsafe impl Send for Words {}
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
 
 impl Words {
     /// Maps an array of `count` words.
@@ -43,13 +52,13 @@ impl Words {
         let address = unsafe { mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, descriptor, 0) };
         let address = address.map_err(|source| MapError { map, bytes, source })?;
         let base = NonNull::new(address.cast()).ok_or(MapError { map, bytes, source: rustix::io::Errno::FAULT })?;
-        Ok(Self { base, count })
+        Ok(Self(Arc::new(Mapping { base, count })))
     }
 
     /// Words of the map.
     #[must_use]
-    pub const fn count(&self) -> usize {
-        self.count
+    pub fn count(&self) -> usize {
+        self.0.count
     }
 
     /// Some of the words.
@@ -59,12 +68,12 @@ impl Words {
     #[must_use]
     pub fn slice(&self, range: Range<usize>) -> &[AtomicU64] {
         // SAFETY: the mapping has `count` words, is aligned since it begins at a page, and lives as long as `self`.
-        let words = unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.count) };
+        let words = unsafe { std::slice::from_raw_parts(self.0.base.as_ptr(), self.0.count) };
         &words[range]
     }
 }
 
-impl Drop for Words {
+impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the mapping of `map`, to which no reference is left.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.count * size_of::<u64>()) };
@@ -88,7 +97,19 @@ impl<T: FromBytes + Immutable + KnownLayout> ByCpu<T> {
     /// # Errors
     /// The kernel's refusal.
     pub fn map(map: &'static str, descriptor: impl AsFd, cpus: usize) -> Result<Self, MapError> {
-        Ok(Self { words: Words::map(map, descriptor, cpus * Self::WORDS)?, entry: PhantomData })
+        Ok(Self::of(Words::map(map, descriptor, Self::words(cpus))?))
+    }
+
+    /// Words of so many entries.
+    #[must_use]
+    pub const fn words(cpus: usize) -> usize {
+        cpus * Self::WORDS
+    }
+
+    /// Entries that are mapped as words.
+    #[must_use]
+    pub const fn of(words: Words) -> Self {
+        Self { words, entry: PhantomData }
     }
 
     /// Calls `visit` with a copy of each CPU's entry. One copy exists at a time.

@@ -23,6 +23,8 @@ pub mod sample;
 pub mod statistics;
 mod timestamping;
 
+use std::{cell::RefCell, collections::HashMap};
+
 use aya::{
     Ebpf, EbpfError,
     maps::{Array, MapError as AyaMapError},
@@ -120,6 +122,8 @@ pub struct Kernel {
     outcomes: Vec<Outcome>,
     memory: Vec<(&'static str, usize)>,
     by_workload: Option<ByWorkload>,
+    /// Maps that are in memory.
+    mapped: RefCell<HashMap<&'static str, Words>>,
     /// Held for its effect.
     _timestamping: Option<Timestamping>,
 }
@@ -147,8 +151,17 @@ impl Kernel {
         let memory = memory::MAPS.iter().map(|map| (map.name, map.bytes(&settings.sizing))).collect();
         let by_workload = request.sizing.workloads.map(|_| request.sizing.by_workload());
         let outcomes = Vec::new();
-        let kernel =
-            Self { ebpf, host, fields, drop_reasons, outcomes, memory, by_workload, _timestamping: timestamping };
+        let kernel = Self {
+            ebpf,
+            host,
+            fields,
+            drop_reasons,
+            outcomes,
+            memory,
+            by_workload,
+            mapped: RefCell::default(),
+            _timestamping: timestamping,
+        };
         Ok((kernel, Types(types)))
     }
 
@@ -217,7 +230,7 @@ impl Kernel {
     /// # Errors
     /// Where the object has no such map or it cannot be mapped.
     pub fn by_cpu<T: FromBytes + Immutable + KnownLayout>(&self, map: &'static str) -> Result<ByCpu<T>, KernelError> {
-        Ok(ByCpu::map(map, self.array(map)?.fd(), self.host.cpus)?)
+        Ok(ByCpu::of(self.mapped(map, ByCpu::<T>::words(self.host.cpus))?))
     }
 
     /// A map of words, as many as were planned.
@@ -226,7 +239,17 @@ impl Kernel {
     /// As for [`Self::by_cpu`].
     pub fn words(&self, map: &'static str) -> Result<Words, KernelError> {
         let bytes = self.memory.iter().find(|(name, _)| *name == map).map_or(0, |(_, bytes)| *bytes);
-        Ok(Words::map(map, self.array(map)?.fd(), bytes / size_of::<u64>())?)
+        self.mapped(map, bytes / size_of::<u64>())
+    }
+
+    /// A map in memory, once however many signals read it.
+    fn mapped(&self, map: &'static str, count: usize) -> Result<Words, KernelError> {
+        if let Some(words) = self.mapped.borrow().get(map).filter(|words| words.count() == count) {
+            return Ok(words.clone());
+        }
+        let words = Words::map(map, self.array(map)?.fd(), count)?;
+        self.mapped.borrow_mut().insert(map, words.clone());
+        Ok(words)
     }
 
     /// The epoch of what programs have cached of owners.

@@ -20,6 +20,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&DURATION],
     enabled: |settings| settings.latency.enabled,
     hooks: |settings| settings.latency.layers.iter().map(hook).collect(),
+    needs_every_hook: false,
     caveats: |_| Vec::new(),
     open: |opening| {
         let layers = &opening.settings.latency.layers;

@@ -122,6 +122,8 @@ pub struct Entry {
     pub enabled: fn(&Settings) -> bool,
     /// The hooks it listens to under a configuration.
     pub hooks: fn(&Settings) -> Vec<&'static Hook>,
+    /// Whether nothing is measured where one of them is absent.
+    pub needs_every_hook: bool,
     /// What of it this host keeps from being measured.
     pub caveats: Caveats,
     /// Begins to measure.

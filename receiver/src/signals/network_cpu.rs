@@ -15,6 +15,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&CPU_TIME],
     enabled: |settings| settings.network_cpu.enabled,
     hooks: |_| vec![&hooks::SOFTIRQ_ENTRY, &hooks::SOFTIRQ_EXIT],
+    needs_every_hook: true,
     caveats,
     open,
 };

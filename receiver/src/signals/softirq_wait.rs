@@ -24,6 +24,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&WAIT],
     enabled: |settings| settings.softirq_wait.enabled,
     hooks: |_| vec![&hooks::SOFTIRQ_RAISE, &hooks::SOFTIRQ_ENTRY],
+    needs_every_hook: true,
     caveats: |_| Vec::new(),
     open,
 };

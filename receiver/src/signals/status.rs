@@ -38,7 +38,12 @@ fn status(entry: &Entry, settings: &Settings, host: &Host, outcomes: &[Outcome])
     let hooks = (entry.hooks)(settings);
     let served: Vec<_> = outcomes.iter().filter(|outcome| hooks.iter().any(|hook| hook.name == outcome.hook)).collect();
     let mut reasons: Vec<String> = served.iter().filter_map(|outcome| reason(outcome)).collect();
-    let mut absent = !served.is_empty() && served.iter().all(|outcome| outcome.status == Status::Absent);
+    let mut unseen = served.iter().map(|outcome| outcome.status == Status::Absent);
+    let mut absent = if entry.needs_every_hook {
+        unseen.any(|unseen| unseen)
+    } else {
+        !served.is_empty() && unseen.all(|unseen| unseen)
+    };
     for caveat in (entry.caveats)(host) {
         absent |= matches!(caveat, Caveat::Nothing(_));
         let (Caveat::Less(reason) | Caveat::Nothing(reason)) = caveat;

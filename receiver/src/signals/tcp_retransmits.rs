@@ -17,6 +17,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&RETRANSMITS],
     enabled: |settings| settings.tcp_retransmits.enabled,
     hooks: |_| vec![&hooks::TCP_RETRANSMIT],
+    needs_every_hook: true,
     caveats: |_| Vec::new(),
     open,
 };

@@ -28,6 +28,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&THROTTLED_TIME],
     enabled: |settings| settings.cpu_throttled.enabled,
     hooks: |_| Vec::new(),
+    needs_every_hook: true,
     caveats,
     open,
 };

@@ -24,6 +24,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&DROPS],
     enabled: |settings| settings.network_drops.enabled,
     hooks: |_| vec![&hooks::DROP],
+    needs_every_hook: true,
     caveats: |_| Vec::new(),
     open,
 };

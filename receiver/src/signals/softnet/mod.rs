@@ -17,6 +17,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&PROCESSED, &DROPPED, &SQUEEZED],
     enabled: |settings| settings.softnet.enabled,
     hooks: |_| Vec::new(),
+    needs_every_hook: true,
     caveats: |_| Vec::new(),
     open,
 };

@@ -27,6 +27,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&CPU_TIME],
     enabled: |settings| settings.workload_cpu.enabled,
     hooks: |_| Vec::new(),
+    needs_every_hook: true,
     caveats,
     open,
 };

@@ -26,7 +26,7 @@ const STOP: Duration = Duration::from_secs(10);
 /// What a process took.
 #[derive(Debug)]
 pub struct Footprint {
-    /// The most memory that was resident, in bytes; the kernel's maps are in it, as mapped into the process.
+    /// The most memory that was resident, in bytes, without the maps that are mapped into the process.
     peak: u64,
     /// What is resident at the end, in bytes, maps included.
     resident: u64,
@@ -60,6 +60,8 @@ fn watch(child: &mut Child, begun: Instant, watched: Duration) -> anyhow::Result
     let sidecar = Process::new(i32::try_from(child.id())?)?;
     thread::sleep(STARTED.saturating_sub(begun.elapsed()));
     let (start, from) = (cpu_time(&sidecar)?, Instant::now());
+    // Before a snapshot has touched the maps, which would hide how much the start took.
+    let (begin, begin_maps) = (sidecar.status()?, maps(&sidecar)?);
     thread::sleep(watched.saturating_sub(begun.elapsed()));
     if let Some(status) = child.try_wait()? {
         bail!("the sidecar ended early: {status}");
@@ -68,11 +70,12 @@ fn watch(child: &mut Child, begun: Instant, watched: Duration) -> anyhow::Result
     let status = sidecar.status()?;
     // The kernel's unit is called kB and is 1024 bytes.
     let bytes = |kibibytes: Option<u64>| kibibytes.map(|size| size * 1024).context("the kernel tells no such size");
+    let (resident, maps) = (bytes(status.vmrss)?, maps(&sidecar)?);
     Ok(Footprint {
-        peak: bytes(status.vmhwm)?,
-        resident: bytes(status.vmrss)?,
+        peak: bytes(begin.vmhwm)?.saturating_sub(begin_maps).max(resident.saturating_sub(maps)),
+        resident,
         of_files: bytes(status.rssfile)?,
-        maps: maps(&sidecar)?,
+        maps,
         start,
         later,
     })
@@ -100,7 +103,7 @@ fn maps(process: &Process) -> anyhow::Result<u64> {
 
 impl fmt::Display for Footprint {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (peak, steady) = (self.peak - self.maps.min(self.peak), self.resident - self.maps.min(self.resident));
+        let (peak, steady) = (self.peak, self.resident.saturating_sub(self.maps));
         let megabytes = |bytes: u64| bytes as f64 / 1e6;
         let share = self.later.0.as_secs_f64() / self.later.1.as_secs_f64();
         writeln!(
