@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn maps_stand_apart_from_the_limits() {
         let footprint = Footprint {
-            peak: 20_500_000,
+            peak: 20_000_000,
             resident: 10_400_000,
             of_files: 6_000_000,
             maps: 500_000,
