@@ -16,69 +16,77 @@ use super::{
     ETH_P_IP, ETH_P_IPV6, IPPROTO_TCP, IPPROTO_UDP, reached,
     subject::{Entering, Filtered},
 };
-use crate::kernel::{event::PacketEvent, owner, sample};
+use crate::kernel::{
+    event::PacketEvent,
+    filter::{Which, apart},
+    owner, sample,
+};
 
 /// Bytes that every IPv4 and IPv6 header has at least.
 const IPV4_HEADER: usize = 20;
 
 #[inline(always)]
-fn delivered(ctx: &FEntryContext, transport: Transport, network: Network) -> i32 {
+fn delivered(ctx: &FEntryContext, transport: Transport, network: Network, which: Which) {
     let early = sample::early();
     let skb = ctx.arg(0);
     // SAFETY: argument 0 of these functions is the `sk_buff`, which still has its device.
     unsafe {
         let event = PacketEvent::delivered(skb, early);
         let path = Path::of(Layer::Transport, transport, network);
-        reached(path, &Entering(skb), event, || owner::slot_of_namespace(skb));
+        reached(path, &Entering(skb), event, which, || owner::slot_of_namespace(skb));
     }
-    0
 }
 
 /// `int tcp_v4_rcv(struct sk_buff *skb)`, 5.10 to 7.3.
 #[fentry]
 fn tcp_v4_rcv(ctx: FEntryContext) -> i32 {
-    delivered(&ctx, Transport::Tcp, Network::Ipv4)
+    apart(|which| delivered(&ctx, Transport::Tcp, Network::Ipv4, which))
 }
 
 /// `int tcp_v6_rcv(struct sk_buff *skb)`, 5.10 to 7.3.
 #[fentry]
 fn tcp_v6_rcv(ctx: FEntryContext) -> i32 {
-    delivered(&ctx, Transport::Tcp, Network::Ipv6)
+    apart(|which| delivered(&ctx, Transport::Tcp, Network::Ipv6, which))
 }
 
 /// `int udp_rcv(struct sk_buff *skb)`, 5.10 to 7.3.
 #[fentry]
 fn udp_rcv(ctx: FEntryContext) -> i32 {
-    delivered(&ctx, Transport::Udp, Network::Ipv4)
+    apart(|which| delivered(&ctx, Transport::Udp, Network::Ipv4, which))
 }
 
 /// `int udpv6_rcv(struct sk_buff *skb)`, 5.10 to 7.3.
 #[fentry]
 fn udpv6_rcv(ctx: FEntryContext) -> i32 {
-    delivered(&ctx, Transport::Udp, Network::Ipv6)
+    apart(|which| delivered(&ctx, Transport::Udp, Network::Ipv6, which))
 }
 
 /// `cgroup_skb/ingress`, run by `sk_filter_trim_cap` once the packet's socket is known. Every packet passes.
 #[cgroup_skb(ingress)]
 fn cgroup_ingress(ctx: SkBuffContext) -> i32 {
-    let early = sample::early();
     let skb: *const __sk_buff = ctx.as_ptr().cast();
-    // A branch for each path, so that each has its histogram at a constant offset.
-    match protocols(skb) {
-        Some((Transport::Tcp, Network::Ipv4)) => filtered(skb, Transport::Tcp, Network::Ipv4, early),
-        Some((Transport::Tcp, Network::Ipv6)) => filtered(skb, Transport::Tcp, Network::Ipv6, early),
-        Some((Transport::Udp, Network::Ipv4)) => filtered(skb, Transport::Udp, Network::Ipv4, early),
-        Some((Transport::Udp, Network::Ipv6)) => filtered(skb, Transport::Udp, Network::Ipv6, early),
-        None => {}
-    }
+    apart(|which| filtered(skb, which));
     1
 }
 
 #[inline(always)]
-fn filtered(skb: *const __sk_buff, transport: Transport, network: Network, early: u64) {
+fn filtered(skb: *const __sk_buff, which: Which) {
+    let early = sample::early();
+    // A branch for each path, so that each has its histogram at a constant offset.
+    match protocols(skb) {
+        Some((Transport::Tcp, Network::Ipv4)) => passed(skb, Transport::Tcp, Network::Ipv4, early, which),
+        Some((Transport::Tcp, Network::Ipv6)) => passed(skb, Transport::Tcp, Network::Ipv6, early, which),
+        Some((Transport::Udp, Network::Ipv4)) => passed(skb, Transport::Udp, Network::Ipv4, early, which),
+        Some((Transport::Udp, Network::Ipv6)) => passed(skb, Transport::Udp, Network::Ipv6, early, which),
+        None => {}
+    }
+}
+
+#[inline(always)]
+fn passed(skb: *const __sk_buff, transport: Transport, network: Network, early: u64, which: Which) {
     // SAFETY: a field of the context, which the verifier rewrites to a load from the packet.
     let event = PacketEvent::stamped(unsafe { (*skb).tstamp }, early);
-    reached(Path::of(Layer::Transport, transport, network), &Filtered(skb), event, || slot_of(skb));
+    reached(Path::of(Layer::Transport, transport, network), &Filtered(skb), event, which, || slot_of(skb));
 }
 
 /// The slot of the receiving socket's owner.

@@ -21,8 +21,9 @@ use crate::{
     kernel::{
         event::{PacketEvent, Sampled},
         fields::SKB_PROTOCOL,
-        filter::{self, Subject},
+        filter::{self, Subject, Which},
         owner::or_node,
+        sample,
     },
     signals::{latency, receive_wait},
 };
@@ -37,25 +38,48 @@ const IPPROTO_UDP: u8 = 17;
 
 /// A packet got to the end of a path. Whose it is, is asked once, and only where somebody wants to know.
 #[inline(always)]
-fn reached(path: Path, packet: &impl Subject, event: Sampled, slot: impl FnOnce() -> Slot) {
+fn reached(path: Path, packet: &impl Subject, event: Sampled, which: Which, slot: impl FnOnce() -> Slot) {
+    if which == Which::Chosen {
+        return filtered(path, packet, event, slot);
+    }
+    match event {
+        Ok(Some(event)) => {
+            arrived(path, &event);
+            measured(path, &event, or_node(slot));
+        }
+        Ok(None) => {}
+        Err(loss) => latency::lost(path, loss, 1),
+    }
+}
+
+/// The same where packets are chosen.
+#[inline(always)]
+fn filtered(path: Path, packet: &impl Subject, event: Sampled, slot: impl FnOnce() -> Slot) {
     let chosen = filter::chooses(packet);
-    if chosen == Some(false) {
-        return;
+    match event {
+        Ok(Some(event)) => {
+            // A reader may be chosen whose packets are not known to be his before he reads them.
+            arrived(path, &event);
+            if chosen == Some(false) {
+                return;
+            }
+            let slot = or_node(slot);
+            match (chosen, filter::chooses_slot(slot)) {
+                (_, Some(false)) => {}
+                (Some(_), Some(_)) => measured(path, &event, slot),
+                _ => latency::lost(path, PacketLoss::Unfiltered, event.weight),
+            }
+        }
+        Err(loss) if chosen != Some(false) => latency::lost(path, loss, 1),
+        _ => {}
     }
-    let event = match event {
-        Ok(Some(event)) => event,
-        Ok(None) => return,
-        Err(loss) => return latency::lost(path, loss, 1),
-    };
-    // A reader may be chosen whose packets are not known to be his before he reads them.
+}
+
+/// A packet is at the end of a path, whether it is measured or not.
+#[inline(always)]
+fn arrived(path: Path, event: &PacketEvent) {
     if path.layer == Layer::SocketEnqueued {
-        receive_wait::begun(&event);
-    }
-    let slot = or_node(slot);
-    match (chosen, filter::chooses_slot(slot)) {
-        (_, Some(false)) => {}
-        (Some(_), Some(_)) => measured(path, &event, slot),
-        _ => latency::lost(path, PacketLoss::Unfiltered, event.weight),
+        receive_wait::begun(event);
     }
 }
 
@@ -77,16 +101,17 @@ unsafe fn reached_socket(
     packet: &impl Subject,
     layer: Layer,
     transport: Transport,
-    early: u64,
+    which: Which,
     slot: impl FnOnce() -> Slot,
 ) {
+    let early = sample::early();
     // A branch for each version, so that each has its histogram at a constant offset.
     // SAFETY: by the caller; every kernel has the Ethertype.
     unsafe {
         if SKB_PROTOCOL.load(skb) == ETH_P_IPV6 {
-            reached(Path::of(layer, transport, Network::Ipv6), packet, PacketEvent::delivered(skb, early), slot);
+            reached(Path::of(layer, transport, Network::Ipv6), packet, PacketEvent::delivered(skb, early), which, slot);
         } else {
-            reached(Path::of(layer, transport, Network::Ipv4), packet, PacketEvent::delivered(skb, early), slot);
+            reached(Path::of(layer, transport, Network::Ipv4), packet, PacketEvent::delivered(skb, early), which, slot);
         }
     }
 }

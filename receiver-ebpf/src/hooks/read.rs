@@ -17,6 +17,7 @@ use crate::kernel::{
         SCM_KTIME, SCM_NANOSECONDS, SCM_SECONDS, SKB_HEAD, SKB_NETWORK_HEADER, SKB_PROTOCOL, SKB_SK, SOCK_FAMILY,
         SOCK_PROTOCOL, SOCK_V6_DADDR,
     },
+    filter::{Which, apart},
     owner, sample,
 };
 
@@ -27,16 +28,27 @@ const SECOND: u64 = 1_000_000_000;
 /// 7.3. Once for each read that returned stamped data, with the stamp of the last byte.
 #[fentry]
 fn tcp_recv_timestamp(ctx: FEntryContext) -> i32 {
-    let early = sample::early();
     // SAFETY: arguments 1 and 2 have the types above.
-    let (network, stamp) = unsafe { (peer_network(ctx.arg(1)), stamp(ctx.arg(2))) };
-    let (stream, event) = (Stream(ctx.arg(1)), PacketEvent::stamped(stamp, early));
+    apart(|which| unsafe { stream_read(ctx.arg(1), ctx.arg(2), which) })
+}
+
+/// # Safety
+/// `sock` and `timestamps` are typed, a `struct sock *` and a `struct scm_timestamping_internal *`.
+#[inline(always)]
+unsafe fn stream_read(sock: *const u8, timestamps: *const u8, which: Which) {
+    let early = sample::early();
+    // SAFETY: by the caller.
+    let (network, stamp) = unsafe { (peer_network(sock), stamp(timestamps)) };
+    let (packet, event) = (Stream(sock), PacketEvent::stamped(stamp, early));
     // A branch for each version, so that each has its histogram at a constant offset.
     match network {
-        Network::Ipv4 => reached(read_from(Transport::Tcp, Network::Ipv4), &stream, event, owner::slot_of_current),
-        Network::Ipv6 => reached(read_from(Transport::Tcp, Network::Ipv6), &stream, event, owner::slot_of_current),
+        Network::Ipv4 => {
+            reached(read_from(Transport::Tcp, Network::Ipv4), &packet, event, which, owner::slot_of_current)
+        }
+        Network::Ipv6 => {
+            reached(read_from(Transport::Tcp, Network::Ipv6), &packet, event, which, owner::slot_of_current)
+        }
     }
-    0
 }
 
 const fn read_from(transport: Transport, network: Network) -> Path {
@@ -81,32 +93,30 @@ pub(super) unsafe fn peer_network(sock: *const u8) -> Network {
 #[fentry]
 fn skb_consume_udp(ctx: FEntryContext) -> i32 {
     let length: i32 = ctx.arg(2);
-    if length >= 0 {
-        let early = sample::early();
-        let skb = ctx.arg(1);
-        let packet = Read(InSocket { sock: ctx.arg(0), skb });
-        // SAFETY: the arguments have the types above.
-        unsafe { reached_socket(skb, &packet, Layer::SocketRead, Transport::Udp, early, owner::slot_of_current) };
+    if length < 0 {
+        return 0;
     }
-    0
+    let skb = ctx.arg(1);
+    let packet = Read(InSocket { sock: ctx.arg(0), skb });
+    // SAFETY: the arguments have the types above.
+    apart(|which| unsafe {
+        reached_socket(skb, &packet, Layer::SocketRead, Transport::Udp, which, owner::slot_of_current)
+    })
 }
 
 /// Tracepoint `skb_copy_datagram_iovec(const struct sk_buff *skb, int len)`: a packet's bytes are copied out. Small
 /// datagrams, and those whose checksum is verified while they are copied, take another way.
 #[btf_tracepoint(function = "skb_copy_datagram_iovec")]
 fn skb_copy_datagram_iovec(ctx: BtfTracePointContext) -> i32 {
-    let early = sample::early();
     let skb: *const u8 = ctx.arg(0);
     // SAFETY: argument 0 is the `sk_buff`.
     let protocol = unsafe { SKB_PROTOCOL.load(skb) };
     // SAFETY: as above.
-    if let Some(transport) = unsafe { transport_of(skb, protocol) } {
-        // SAFETY: as above.
-        let slot = || unsafe { owner::slot_of_reader(SKB_SK.load(skb) as _) };
-        // SAFETY: as above.
-        unsafe { reached_socket(skb, &Copied(skb), Layer::SocketRead, transport, early, slot) };
-    }
-    0
+    let Some(transport) = (unsafe { transport_of(skb, protocol) }) else { return 0 };
+    // SAFETY: as above.
+    let slot = || unsafe { owner::slot_of_reader(SKB_SK.load(skb) as _) };
+    // SAFETY: as above.
+    apart(|which| unsafe { reached_socket(skb, &Copied(skb), Layer::SocketRead, transport, which, slot) })
 }
 
 /// The transport protocol of a packet: its socket's, which is two typed loads, or else its IP header's, which takes a

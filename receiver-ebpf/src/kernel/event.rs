@@ -46,23 +46,19 @@ impl PacketEvent {
         Self::stamped(unsafe { SKB_TSTAMP.load(skb) }, early)
     }
 
-    /// The event of a packet whose stamp may still be the sender's departure time: such a packet takes no clock.
-    ///
-    /// # Safety
-    /// As for [`Self::delivered`].
-    #[inline(always)]
-    pub unsafe fn undelivered(skb: *const u8) -> Sampled {
-        // SAFETY: by the caller.
-        if unsafe { SKB_TSTAMP_TYPE.any(skb) } {
-            return Err(PacketLoss::TransmitStamp);
-        }
-        // SAFETY: by the caller.
-        unsafe { Self::delivered(skb, sample::early()) }
-    }
-
     /// How long ago the packet was received, in nanoseconds, modulo 2^64.
     #[inline(always)]
     pub fn age(&self) -> u64 {
         clock::wall(self.now).wrapping_sub(self.stamp)
     }
+}
+
+/// Whether a packet's stamp is still the sender's departure time.
+///
+/// # Safety
+/// `skb` is a `struct sk_buff *` that the verifier knows as such.
+#[inline(always)]
+pub unsafe fn departs(skb: *const u8) -> bool {
+    // SAFETY: by the caller.
+    unsafe { SKB_TSTAMP_TYPE.any(skb) }
 }
