@@ -10,7 +10,7 @@ use bytesize::ByteSize;
 use tokio::signal::unix::{Signal as Notification, SignalKind, signal};
 
 use crate::{
-    config::{MemoryLimit, Sampling, Settings, Weight},
+    config::{Means, MemoryLimit, Sampling, Settings, Weight},
     export::{Outputs, Statistics},
     kernel::{
         Kernel, KernelError, Request, Types,
@@ -73,6 +73,7 @@ pub struct Wanted {
     hooks: Vec<&'static Hook>,
     scale: Scale,
     criteria: Criteria,
+    avoid: Vec<Means>,
     workloads: Option<(Ownership, u16)>,
 }
 
@@ -88,6 +89,7 @@ impl Wanted {
             hooks,
             scale: settings.signals.latency.scale,
             criteria: filtering::criteria(&settings.signals.latency.filter, settings.workloads.limit),
+            avoid: settings.avoid.clone(),
             workloads: workloads.map(|ownership| (ownership, settings.workloads.limit)),
         }
     }
@@ -120,7 +122,8 @@ impl Wanted {
     /// Where nothing can be measured.
     pub fn load(&self, host: Host) -> Result<(Kernel, Types), KernelError> {
         let ownership = self.workloads.map(|(ownership, _)| ownership);
-        Kernel::load(host.clone(), &Request { sizing: self.sizing(host.cpus), hooks: &self.hooks, ownership })
+        let sizing = self.sizing(host.cpus);
+        Kernel::load(host, &Request { sizing, hooks: &self.hooks, ownership, avoid: &self.avoid })
     }
 
     /// Loads what the hooks need, and serves them all.

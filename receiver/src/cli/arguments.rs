@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser};
 
-use crate::config::{Interval, Output, Span};
+use crate::config::{Interval, Means, Output, Span};
 
 const AFTER_HELP: &str = "\
 Flags win over environment variables, and these over the configuration file.
@@ -66,6 +66,9 @@ pub struct RunArguments {
     /// table, json, json=FILE or otlp; repeatable [default: otlp with an endpoint, else table].
     #[arg(long, value_name = "OUTPUT")]
     pub output: Vec<Output>,
+    /// fentry, tracepoint or cgroup hooks to do without; repeatable [default: none].
+    #[arg(long, value_name = "MEANS", value_enum, hide_possible_values = true)]
+    pub avoid: Vec<Means>,
 }
 
 /// How to look at the machine.

@@ -73,7 +73,7 @@ fn run(arguments: RunArguments, command: &mut clap::Command) -> Result<Run, clap
         outputs if outputs.is_empty() => None,
         outputs => Some(Outputs::try_from(outputs).map_err(|error| command.error(ErrorKind::ArgumentConflict, error))?),
     };
-    let flags = Flags { interval: arguments.interval, duration: arguments.duration, outputs };
+    let flags = Flags { interval: arguments.interval, duration: arguments.duration, outputs, avoid: arguments.avoid };
     Ok(Run { config: arguments.config, flags })
 }
 

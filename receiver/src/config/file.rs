@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Interval, MemoryLimit, Outputs, Signals, Span, Workloads};
+use super::{Hooks, Interval, MemoryLimit, Outputs, Signals, Span, Workloads};
 
 /// Every key is optional. Flags win over environment variables, and these over the file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -28,6 +28,8 @@ pub struct File {
     pub resource: Resource,
     /// Upper limit of the memory that kernel maps may take. The sidecar refuses to start when the signals need more.
     pub memory_limit: MemoryLimit,
+    /// How the kernel is listened to.
+    pub hooks: Hooks,
     /// Whose a measurement is.
     pub workloads: Workloads,
     /// What is measured. `undercurrent signals` says which metrics each signal yields.

@@ -4,6 +4,7 @@
 mod error;
 mod file;
 mod filter;
+mod hooks;
 mod load;
 mod nearest;
 mod output;
@@ -20,6 +21,7 @@ mod workloads;
 pub use error::{ConfigError, Position};
 pub use file::{Compression, File, Headers, Otlp, Resource};
 pub use filter::{Cgroup, Filter, Interface, Namespace};
+pub use hooks::{Hooks, Means};
 pub use load::SIZE_LIMIT;
 pub use output::{Destination, Output, OutputError, Outputs};
 pub use path::AbsolutePath;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{File, Interval, MemoryLimit, Otlp, Output, Outputs, Signals, Span, Workloads};
+use super::{File, Interval, Means, MemoryLimit, Otlp, Output, Outputs, Signals, Span, Workloads};
 use crate::environment::{Environment, Ignored, value};
 
 /// Presence of either makes OTLP the default output.
@@ -18,6 +18,8 @@ pub struct Flags {
     pub duration: Option<Span>,
     /// Every `--output`.
     pub outputs: Option<Outputs>,
+    /// Every `--avoid`.
+    pub avoid: Vec<Means>,
 }
 
 /// What is in force.
@@ -35,6 +37,8 @@ pub struct Settings {
     pub resource_attributes: BTreeMap<String, String>,
     /// Upper limit of the memory of kernel maps.
     pub memory_limit: MemoryLimit,
+    /// How the kernel is not listened to.
+    pub avoid: Vec<Means>,
     /// Whose a measurement is.
     pub workloads: Workloads,
     /// What is measured.
@@ -59,6 +63,7 @@ impl Settings {
             otlp: file.otlp,
             resource_attributes: file.resource.attributes,
             memory_limit: file.memory_limit,
+            avoid: [file.hooks.avoid, flags.avoid].concat(),
             workloads: file.workloads,
             signals: file.signals,
         };

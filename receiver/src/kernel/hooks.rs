@@ -3,6 +3,8 @@
 //! Alternates of one hook mean the same; one that sees less says what it leaves out. A program's name is its symbol in
 //! the object.
 
+use crate::config::Means;
+
 /// How a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attachment {
@@ -16,6 +18,18 @@ pub enum Attachment {
     CgroupIngress,
     /// On every IPv4 and IPv6 socket that a task below the root cgroup makes.
     CgroupSocket,
+}
+
+impl Attachment {
+    /// What people call the way.
+    #[must_use]
+    pub const fn means(self) -> Means {
+        match self {
+            Self::Fentry | Self::Fexit => Means::Fentry,
+            Self::Tracepoint => Means::Tracepoint,
+            Self::CgroupIngress | Self::CgroupSocket => Means::Cgroup,
+        }
+    }
 }
 
 /// A program of the object, and where it goes.

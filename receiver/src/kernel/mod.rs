@@ -32,6 +32,8 @@ use aya::{
 };
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
+use crate::config::Means;
+
 use self::{
     btf::{Btf, Target},
     choices::{CHOICES, Choices},
@@ -110,6 +112,8 @@ pub struct Request<'a> {
     pub hooks: &'a [&'static Hook],
     /// How owners are found; `None` where nothing is told apart by workload.
     pub ownership: Option<Ownership>,
+    /// How the kernel is not to be listened to.
+    pub avoid: &'a [Means],
 }
 
 /// What attaching needs of the kernel's types. It takes megabytes: let it go once all hooks are served.
@@ -124,6 +128,7 @@ pub struct Kernel {
     outcomes: Vec<Outcome>,
     memory: Vec<(&'static str, usize)>,
     by_workload: Option<ByWorkload>,
+    avoid: Vec<Means>,
     /// Maps that are in memory.
     mapped: RefCell<BTreeMap<&'static str, Words>>,
     /// Held for its effect.
@@ -161,6 +166,7 @@ impl Kernel {
             outcomes,
             memory,
             by_workload,
+            avoid: request.avoid.to_vec(),
             mapped: RefCell::default(),
             _timestamping: timestamping,
         };
@@ -169,7 +175,7 @@ impl Kernel {
 
     /// Serves hooks, each that is not served yet.
     pub fn serve(&mut self, types: &Types, hooks: &[&'static Hook]) {
-        let mut attaching = Attaching { ebpf: &mut self.ebpf, btf: &types.0, host: &self.host };
+        let mut attaching = Attaching { ebpf: &mut self.ebpf, btf: &types.0, host: &self.host, avoid: &self.avoid };
         for hook in hooks {
             if !self.outcomes.iter().any(|outcome| outcome.hook == hook.name) {
                 self.outcomes.push(plan::serve(&mut attaching, hook));
@@ -379,10 +385,15 @@ struct Attaching<'a> {
     ebpf: &'a mut Ebpf,
     btf: &'a aya::Btf,
     host: &'a Host,
+    avoid: &'a [Means],
 }
 
 impl Attach for Attaching<'_> {
     fn attach(&mut self, program: &Program) -> Result<(), Refusal> {
+        let means = program.attachment.means();
+        if self.avoid.contains(&means) {
+            return Err(Refusal::avoided(program, means));
+        }
         attach::attach(self.ebpf, self.btf, self.host, program)
     }
 

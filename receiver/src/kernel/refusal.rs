@@ -5,6 +5,8 @@ use std::io;
 use aya::programs::ProgramError;
 use serde::Serialize;
 
+use crate::config::Means;
+
 use super::{
     hooks::{Attachment, Program},
     host::Host,
@@ -25,6 +27,16 @@ pub struct Refusal {
 const ENOTSUPP: i32 = 524;
 
 impl Refusal {
+    /// A program of a kind that the configuration does without.
+    #[must_use]
+    pub fn avoided(program: &Program, means: Means) -> Self {
+        Self {
+            program: program.symbol,
+            what: format!("the configuration avoids {}", means.as_str()),
+            cure: "none needed where an alternate serves; else leave `hooks.avoid` and `--avoid` out".to_owned(),
+        }
+    }
+
     /// Explains why a program could not be loaded or attached.
     #[must_use]
     pub fn of(program: &Program, error: &ProgramError, host: &Host) -> Self {

@@ -14,19 +14,45 @@ const LIMIT: &str = "1500";
 /// What tests are called that take a guest whose clock counts instructions.
 const INSTRUCTIONS: &str = "vm_icount";
 
-/// Under Debian 12's kernel.
-pub fn linux_6_1() -> anyhow::Result<Tally> {
-    run(&["--kernel", "6.1"], &["--skip", INSTRUCTIONS])
+/// What tests of latency are called.
+const LATENCY: [&str; 5] = ["latency::", "waits::", "sampling::", "filters::", "resolution::"];
+/// Has every sidecar do without trampolines, as where a host's policy refuses them.
+const NO_TRAMPOLINES: [&str; 2] = ["--env", "UNDERCURRENT_TEST_AVOID=fentry"];
+
+/// Latency under the oldest kernel.
+pub fn linux_5_10() -> anyhow::Result<Tally> {
+    latency("5.10")
 }
 
-/// Under Debian 13's kernel.
+/// Everything under Debian 12's kernel.
+pub fn linux_6_1() -> anyhow::Result<Tally> {
+    Ok(run(&["--kernel", "6.1"], &["--skip", INSTRUCTIONS])?.and(without_trampolines("6.1")?))
+}
+
+/// Everything under Debian 13's kernel.
 pub fn linux_6_12() -> anyhow::Result<Tally> {
-    run(&["--kernel", "6.12"], &["--skip", INSTRUCTIONS])
+    Ok(run(&["--kernel", "6.12"], &["--skip", INSTRUCTIONS])?.and(without_trampolines("6.12")?))
+}
+
+/// Latency under the newest kernel.
+pub fn linux_7() -> anyhow::Result<Tally> {
+    latency("7")
 }
 
 /// Where a nanosecond is an instruction.
 pub fn instructions() -> anyhow::Result<Tally> {
     run(&["--kernel", "6.12", "--icount"], &["--ignored", INSTRUCTIONS])
+}
+
+/// Latency by every set of hooks.
+fn latency(kernel: &str) -> anyhow::Result<Tally> {
+    Ok(run(&["--kernel", kernel], &LATENCY)?.and(without_trampolines(kernel)?))
+}
+
+/// Latency by the alternates.
+fn without_trampolines(kernel: &str) -> anyhow::Result<Tally> {
+    let guest = [["--kernel", kernel], NO_TRAMPOLINES].concat();
+    run(&guest, &LATENCY[..4])
 }
 
 /// Runs the suite in a guest and counts its tests; what they printed is shown where one failed.

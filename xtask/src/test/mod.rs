@@ -6,7 +6,11 @@ mod report;
 mod tally;
 
 use std::{
+    iter,
+    num::NonZeroUsize,
     process::{self, Command},
+    sync::{Mutex, PoisonError},
+    thread,
     time::Instant,
 };
 
@@ -25,6 +29,8 @@ struct Step {
     about: &'static str,
     /// Whether only root can run it: it loads programs, makes network namespaces, or installs what it needs.
     root: bool,
+    /// Whether it is virtual machines that wait more than they work, so that others may run beside it.
+    guest: bool,
     /// Runs it. An error is a failure like a test's.
     run: fn() -> anyhow::Result<Tally>,
 }
@@ -35,42 +41,74 @@ const STEPS: &[Step] = &[
         name: "ebpf",
         about: "the committed kernel object is what its sources give",
         root: false,
+        guest: false,
         run: build_ebpf::step,
     },
-    Step { name: "format", about: "Rust files are formatted", root: false, run: lint::rust_format },
-    Step { name: "toml", about: "TOML files are formatted", root: false, run: lint::toml_format },
-    Step { name: "clippy", about: "clippy has nothing to say", root: false, run: lint::clippy },
-    Step { name: "deny", about: "dependencies are as deny.toml allows", root: false, run: lint::dependencies },
-    Step { name: "unit", about: "unit and documentation tests", root: false, run: cargo::unit },
-    Step { name: "native", about: "integration tests on this machine's kernel", root: true, run: cargo::native },
+    Step { name: "format", about: "Rust files are formatted", root: false, guest: false, run: lint::rust_format },
+    Step { name: "toml", about: "TOML files are formatted", root: false, guest: false, run: lint::toml_format },
+    Step { name: "clippy", about: "clippy has nothing to say", root: false, guest: false, run: lint::clippy },
+    Step {
+        name: "deny",
+        about: "dependencies are as deny.toml allows",
+        root: false,
+        guest: false,
+        run: lint::dependencies,
+    },
+    Step { name: "unit", about: "unit and documentation tests", root: false, guest: false, run: cargo::unit },
+    Step {
+        name: "native",
+        about: "integration tests on this machine's kernel",
+        root: true,
+        guest: false,
+        run: cargo::native,
+    },
     Step {
         name: "vm",
         about: "virtual machines run this machine's programs under another kernel",
         root: true,
+        guest: false,
         run: cargo::virtual_machines,
     },
     Step {
         name: "vm-6.1",
-        about: "the sidecar's integration tests under Linux 6.1",
+        about: "the sidecar's integration tests under Linux 6.1, latency by every set of hooks",
         root: true,
+        guest: true,
         run: guest::linux_6_1,
     },
     Step {
         name: "vm-6.12",
-        about: "the sidecar's integration tests under Linux 6.12",
+        about: "the sidecar's integration tests under Linux 6.12, latency by every set of hooks",
         root: true,
+        guest: true,
         run: guest::linux_6_12,
+    },
+    Step {
+        name: "vm-5.10",
+        about: "latency under Linux 5.10 by every set of hooks",
+        root: true,
+        guest: true,
+        run: guest::linux_5_10,
+    },
+    Step {
+        name: "vm-7",
+        about: "latency under the newest Linux 7 by every set of hooks",
+        root: true,
+        guest: true,
+        run: guest::linux_7,
     },
     Step {
         name: "vm-icount",
         about: "softirq time against ftrace's where the clock counts instructions",
         root: true,
+        guest: false,
         run: guest::instructions,
     },
     Step {
         name: "e2e",
         about: "a real collector takes the sidecar's metrics, on loopback, in the compose example and of containers",
         root: true,
+        guest: false,
         run: end_to_end,
     },
 ];
@@ -99,7 +137,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         println!("not root, so these parts are left out (sudo -E env PATH=\"$PATH\" cargo xtask test runs them):");
         left_out.iter().for_each(|step| println!("  {:<9} {}", step.name, step.about));
     }
-    let mut sections: Vec<_> = steps.into_iter().map(section).collect();
+    let mut sections: Vec<_> = steps.chunk_by(|one, next| one.guest && next.guest).flat_map(side_by_side).collect();
     sections.extend(left_out.into_iter().map(|step| Section::left_out(step.name)));
     print!("{}", report::render(&sections));
     if sections.iter().any(|section| section.tally.failed > 0)
@@ -108,6 +146,20 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         process::exit(1);
     }
     Ok(())
+}
+
+/// Runs parts that do not disturb each other, as many at once as there are CPUs.
+fn side_by_side(steps: &[&Step]) -> Vec<Section> {
+    let cpus = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let waiting = Mutex::new(steps.iter().enumerate());
+    let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work = || iter::from_fn(&next).map(|(place, step)| (place, section(step))).collect::<Vec<_>>();
+    let mut sections: Vec<_> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..cpus.min(steps.len())).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().unwrap_or_default()).collect()
+    });
+    sections.sort_by_key(|(place, _)| *place);
+    sections.into_iter().map(|(_, section)| section).collect()
 }
 
 fn section(step: &Step) -> Section {
@@ -135,11 +187,7 @@ fn end_to_end() -> anyhow::Result<Tally> {
             }
         }
     }
-    let workloads = e2e::workloads::run(&sidecar, &e2e::workloads::Options::default())?;
-    tally.passed += workloads.passed;
-    tally.failed += workloads.failed;
-    tally.skipped.extend(workloads.skipped);
-    Ok(tally)
+    Ok(tally.and(e2e::workloads::run(&sidecar, &e2e::workloads::Options::default())?))
 }
 
 /// Runs a check that passes or fails as a whole; only a failure shows what it printed.

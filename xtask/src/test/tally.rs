@@ -24,6 +24,14 @@ impl Tally {
         Self { failed, ..Self::default() }
     }
 
+    /// And what came of others.
+    pub fn and(mut self, others: Self) -> Self {
+        self.passed += others.passed;
+        self.failed += others.failed;
+        self.skipped.extend(others.skipped);
+        self
+    }
+
     /// And one was skipped, for this reason.
     pub fn and_skipped(mut self, reason: String) -> Self {
         self.skipped.push(reason);

@@ -21,6 +21,8 @@ use super::{
 
 /// The binary under test.
 pub const BINARY: &str = env!("CARGO_BIN_EXE_undercurrent");
+/// Names the ways to listen to the kernel that every sidecar is to do without, so that alternates are tested.
+const AVOID: &str = "UNDERCURRENT_TEST_AVOID";
 /// What it logs once everything is attached.
 const READY: &str = "measuring:";
 
@@ -75,6 +77,9 @@ impl Sidecar {
         let folder = tempfile::tempdir().unwrap();
         let output = format!("json={}", folder.path().join("lines").display());
         command.args(["run", "--output", &output, "--interval", interval]).args(arguments);
+        command.args(
+            std::env::var(AVOID).iter().flat_map(|means| means.split_whitespace()).flat_map(|means| ["--avoid", means]),
+        );
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
