@@ -74,6 +74,7 @@ pub struct Wanted {
     scale: Scale,
     criteria: Criteria,
     workloads: Option<(Ownership, u16)>,
+    excludes_blocked: bool,
 }
 
 impl Wanted {
@@ -89,6 +90,7 @@ impl Wanted {
             scale: settings.signals.latency.scale,
             criteria: filtering::criteria(&settings.signals.latency.filter, settings.workloads.limit),
             workloads: workloads.map(|ownership| (ownership, settings.workloads.limit)),
+            excludes_blocked: settings.signals.latency.excludes_blocked(),
         }
     }
 
@@ -120,7 +122,13 @@ impl Wanted {
     /// Where nothing can be measured.
     pub fn load(&self, host: Host) -> Result<(Kernel, Types), KernelError> {
         let ownership = self.workloads.map(|(ownership, _)| ownership);
-        Kernel::load(host.clone(), &Request { sizing: self.sizing(host.cpus), hooks: &self.hooks, ownership })
+        let request = Request {
+            sizing: self.sizing(host.cpus),
+            hooks: &self.hooks,
+            ownership,
+            excludes_blocked: self.excludes_blocked,
+        };
+        Kernel::load(host, &request)
     }
 
     /// Loads what the hooks need, and serves them all.
@@ -302,7 +310,7 @@ fn synchronize(clock: &mut WallClock) {
 /// How well everything is served: each signal, and that they are told apart by workload.
 #[must_use]
 pub fn statuses(settings: &Settings, kernel: &Kernel) -> Vec<SignalStatus> {
-    let mut statuses = signals::statuses(&settings.signals, kernel.host(), kernel.outcomes());
+    let mut statuses = signals::statuses(&settings.signals, kernel);
     statuses.push(workloads::status(&settings.workloads, kernel));
     statuses
 }

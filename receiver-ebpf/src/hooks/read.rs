@@ -5,22 +5,27 @@ use aya_ebpf::{
     macros::{btf_tracepoint, fentry},
     programs::{BtfTracePointContext, FEntryContext},
 };
-use undercurrent_ebpf::abi::latency::{Layer, Network, Path, Transport};
+use undercurrent_ebpf::abi::{
+    latency::{Layer, Network, Path, Transport},
+    workload::Slot,
+};
 
 use super::{
     ETH_P_IP, ETH_P_IPV6, IPPROTO_TCP, IPPROTO_UDP, reached, reached_socket,
     subject::{Copied, InSocket, Read, Stream},
 };
 use crate::kernel::{
-    event::PacketEvent,
+    event::{PacketEvent, Sampled},
     fields::{
-        SCM_KTIME, SCM_NANOSECONDS, SCM_SECONDS, SKB_HEAD, SKB_NETWORK_HEADER, SKB_PROTOCOL, SKB_SK, SOCK_FAMILY,
-        SOCK_PROTOCOL, SOCK_V6_DADDR,
+        SCM_KTIME, SCM_NANOSECONDS, SCM_SECONDS, SKB_CONTROL, SKB_HEAD, SKB_NETWORK_HEADER, SKB_PROTOCOL, SKB_SK,
+        SOCK_FAMILY, SOCK_PROTOCOL, SOCK_TYPE, SOCK_V6_DADDR, TCP_COPIED, TCP_END, TCP_OUT_OF_ORDER,
     },
-    owner, sample,
+    filter::Subject,
+    head_of_line, owner, sample,
 };
 
 const AF_INET6: u16 = 10;
+const SOCK_STREAM: u16 = 1;
 const SECOND: u64 = 1_000_000_000;
 
 /// `void tcp_recv_timestamp(struct msghdr *msg, const struct sock *sk, struct scm_timestamping_internal *tss)`, 5.10 to
@@ -30,17 +35,29 @@ fn tcp_recv_timestamp(ctx: FEntryContext) -> i32 {
     let early = sample::early();
     // SAFETY: arguments 1 and 2 have the types above.
     let (network, stamp) = unsafe { (peer_network(ctx.arg(1)), stamp(ctx.arg(2))) };
-    let (stream, event) = (Stream(ctx.arg(1)), PacketEvent::stamped(stamp, early));
-    // A branch for each version, so that each has its histogram at a constant offset.
-    match network {
-        Network::Ipv4 => reached(read_from(Transport::Tcp, Network::Ipv4), &stream, event, owner::slot_of_current),
-        Network::Ipv6 => reached(read_from(Transport::Tcp, Network::Ipv6), &stream, event, owner::slot_of_current),
-    }
+    let sock = ctx.arg(1);
+    // SAFETY: argument 1 is the socket, which the read has moved on.
+    let blocked =
+        || unsafe { head_of_line::blocked(sock, || head_of_line::out_of_order(sock), || TCP_COPIED.probe(sock)) };
+    read_by_tcp(network, &Stream(sock), PacketEvent::stamped(stamp, early), blocked, owner::slot_of_current);
     0
 }
 
-const fn read_from(transport: Transport, network: Network) -> Path {
-    Path::of(Layer::SocketRead, transport, network)
+/// TCP data was read, which may have waited for the network.
+#[inline(always)]
+fn read_by_tcp(
+    network: Network,
+    packet: &impl Subject,
+    event: Sampled,
+    blocked: impl FnOnce() -> bool,
+    slot: impl FnOnce() -> Slot,
+) {
+    let event = event.map(|event| event.map(|event| PacketEvent { blocked: blocked(), ..event }));
+    // A branch for each version, so that each has its histogram at a constant offset.
+    match network {
+        Network::Ipv4 => reached(Path::of(Layer::SocketRead, Transport::Tcp, Network::Ipv4), packet, event, slot),
+        Network::Ipv6 => reached(Path::of(Layer::SocketRead, Transport::Tcp, Network::Ipv6), packet, event, slot),
+    }
 }
 
 /// The receive timestamp that a read returns, in nanoseconds.
@@ -99,12 +116,23 @@ fn skb_copy_datagram_iovec(ctx: BtfTracePointContext) -> i32 {
     let skb: *const u8 = ctx.arg(0);
     // SAFETY: argument 0 is the `sk_buff`.
     let protocol = unsafe { SKB_PROTOCOL.load(skb) };
-    // SAFETY: as above.
-    if let Some(transport) = unsafe { transport_of(skb, protocol) } {
-        // SAFETY: as above.
-        let slot = || unsafe { owner::slot_of_reader(SKB_SK.load(skb) as _) };
-        // SAFETY: as above.
-        unsafe { reached_socket(skb, &Copied(skb), Layer::SocketRead, transport, early, slot) };
+    // SAFETY: as above, and the verifier knows what `sk_buff.sk` points to.
+    unsafe {
+        let sock = SKB_SK.load(skb) as *const u8;
+        let slot = || owner::slot_of_reader(sock);
+        match transport_of(skb, sock, protocol) {
+            Some(Transport::Tcp) => {
+                let network = if protocol == ETH_P_IPV6 { Network::Ipv6 } else { Network::Ipv4 };
+                // Raw sockets read TCP's packets too. The verifier does not let the helper have this pointer that says so.
+                let connection = || !sock.is_null() && SOCK_TYPE.load(sock) == SOCK_STREAM;
+                let count = || TCP_OUT_OF_ORDER.probe(sock);
+                let read = || TCP_END.load(SKB_CONTROL.begins(skb));
+                let blocked = || connection() && head_of_line::blocked(sock, count, read);
+                read_by_tcp(network, &Copied(skb), PacketEvent::delivered(skb, early), blocked, slot);
+            }
+            Some(Transport::Udp) => reached_socket(skb, &Copied(skb), Layer::SocketRead, Transport::Udp, early, slot),
+            None => {}
+        }
     }
     0
 }
@@ -113,23 +141,21 @@ fn skb_copy_datagram_iovec(ctx: BtfTracePointContext) -> i32 {
 /// helper.
 ///
 /// # Safety
-/// `skb` is a typed `sk_buff` pointer.
+/// Both are typed pointers, to an `sk_buff` and to its socket, or null.
 #[inline(always)]
-unsafe fn transport_of(skb: *const u8, protocol: u16) -> Option<Transport> {
+unsafe fn transport_of(skb: *const u8, sock: *const u8, protocol: u16) -> Option<Transport> {
     let position = match protocol {
         ETH_P_IP => 9,
         ETH_P_IPV6 => 6,
         _ => return None,
     };
-    // SAFETY: by the caller.
-    let sock = unsafe { SKB_SK.load(skb) } as *const u8;
     let number = if sock.is_null() {
         // SAFETY: by the caller.
         let header = unsafe { SKB_HEAD.load(skb) + u64::from(SKB_NETWORK_HEADER.load(skb)) };
         // SAFETY: the helper checks the address itself.
         unsafe { bpf_probe_read_kernel((header + position) as *const u8) }.ok()?.into()
     } else {
-        // SAFETY: the verifier knows what `sk_buff.sk` points to.
+        // SAFETY: by the caller.
         unsafe { SOCK_PROTOCOL.load(sock) }
     };
     match u8::try_from(number) {
