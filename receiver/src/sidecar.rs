@@ -75,6 +75,7 @@ pub struct Wanted {
     criteria: Criteria,
     avoid: Vec<Means>,
     workloads: Option<(Ownership, u16)>,
+    excludes_blocked: bool,
 }
 
 impl Wanted {
@@ -91,6 +92,7 @@ impl Wanted {
             criteria: filtering::criteria(&settings.signals.latency.filter, settings.workloads.limit),
             avoid: settings.avoid.clone(),
             workloads: workloads.map(|ownership| (ownership, settings.workloads.limit)),
+            excludes_blocked: settings.signals.latency.excludes_blocked(),
         }
     }
 
@@ -122,8 +124,14 @@ impl Wanted {
     /// Where nothing can be measured.
     pub fn load(&self, host: Host) -> Result<(Kernel, Types), KernelError> {
         let ownership = self.workloads.map(|(ownership, _)| ownership);
-        let sizing = self.sizing(host.cpus);
-        Kernel::load(host, &Request { sizing, hooks: &self.hooks, ownership, avoid: &self.avoid })
+        let request = Request {
+            sizing: self.sizing(host.cpus),
+            hooks: &self.hooks,
+            ownership,
+            avoid: &self.avoid,
+            excludes_blocked: self.excludes_blocked,
+        };
+        Kernel::load(host, &request)
     }
 
     /// Loads what the hooks need, and serves them all.
@@ -305,7 +313,7 @@ fn synchronize(clock: &mut WallClock) {
 /// How well everything is served: each signal, and that they are told apart by workload.
 #[must_use]
 pub fn statuses(settings: &Settings, kernel: &Kernel) -> Vec<SignalStatus> {
-    let mut statuses = signals::statuses(&settings.signals, kernel.host(), kernel.outcomes());
+    let mut statuses = signals::statuses(&settings.signals, kernel);
     statuses.push(workloads::status(&settings.workloads, kernel));
     statuses
 }

@@ -70,6 +70,7 @@ fn schema_and_reader_agree() {
         "outputs: [json=/var/log/undercurrent.jsonl, otlp]",
         "resource: {attributes: {a: b}}",
         "signals: {latency: {scale: 0, layers: [socket_read]}}",
+        "signals: {latency: {head_of_line_blocking: include}}",
         "workloads: {sockets: [], kubernetes: false}",
         "workloads: {sockets: [/run/docker.sock]}",
     ];
@@ -88,6 +89,7 @@ fn schema_and_reader_agree() {
         "signals: {latency: {layers: []}}",
         "signals: {latency: {layers: [ip, ip]}}",
         "signals: {latency: {layers: [tcp]}}",
+        "signals: {latency: {head_of_line_blocking: true}}",
         "signals: {softnet: {per_cpu: maybe}}",
         "signals: {softnet: {scale: 1}}",
         "workloads: {sockets: [docker.sock]}",

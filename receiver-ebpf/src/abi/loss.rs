@@ -13,13 +13,15 @@ pub enum PacketLoss {
     Unmatched,
     /// Whether the filter chooses it cannot be told here.
     Unfiltered,
+    /// It waited behind a segment that came late: its age says how long the network took.
+    HeadOfLine,
 }
 
 /// Number of reasons.
-pub const PACKET_LOSSES: usize = 5;
+pub const PACKET_LOSSES: usize = 6;
 
 impl PacketLoss {
     /// Every reason, at its own index.
     pub const ALL: [Self; PACKET_LOSSES] =
-        [Self::NoStamp, Self::TransmitStamp, Self::Negative, Self::Unmatched, Self::Unfiltered];
+        [Self::NoStamp, Self::TransmitStamp, Self::Negative, Self::Unmatched, Self::Unfiltered, Self::HeadOfLine];
 }

@@ -2,6 +2,7 @@
 
 pub mod drops;
 pub mod filter;
+pub mod head_of_line;
 pub mod histogram;
 pub mod latency;
 pub mod loss;

@@ -5,23 +5,27 @@ use aya_ebpf::{
     macros::{btf_tracepoint, fentry},
     programs::{BtfTracePointContext, FEntryContext},
 };
-use undercurrent_ebpf::abi::latency::{Layer, Network, Path, Transport};
+use undercurrent_ebpf::abi::{
+    latency::{Layer, Network, Path, Transport},
+    workload::Slot,
+};
 
 use super::{
     ETH_P_IP, ETH_P_IPV6, IPPROTO_TCP, IPPROTO_UDP, reached, reached_socket,
     subject::{Copied, InSocket, Read, Stream},
 };
 use crate::kernel::{
-    event::PacketEvent,
+    event::{PacketEvent, Sampled},
     fields::{
-        SCM_KTIME, SCM_NANOSECONDS, SCM_SECONDS, SKB_HEAD, SKB_NETWORK_HEADER, SKB_PROTOCOL, SKB_SK, SOCK_FAMILY,
-        SOCK_PROTOCOL, SOCK_V6_DADDR,
+        SCM_KTIME, SCM_NANOSECONDS, SCM_SECONDS, SKB_CONTROL, SKB_HEAD, SKB_NETWORK_HEADER, SKB_PROTOCOL, SKB_SK,
+        SOCK_FAMILY, SOCK_PROTOCOL, SOCK_TYPE, SOCK_V6_DADDR, TCP_COPIED, TCP_END, TCP_OUT_OF_ORDER,
     },
-    filter::{Which, apart},
-    owner, sample,
+    filter::{Subject, Which, apart},
+    head_of_line, owner, sample,
 };
 
 const AF_INET6: u16 = 10;
+const SOCK_STREAM: u16 = 1;
 const SECOND: u64 = 1_000_000_000;
 
 /// `void tcp_recv_timestamp(struct msghdr *msg, const struct sock *sk, struct scm_timestamping_internal *tss)`, 5.10 to
@@ -37,22 +41,34 @@ fn tcp_recv_timestamp(ctx: FEntryContext) -> i32 {
 #[inline(always)]
 unsafe fn stream_read(sock: *const u8, timestamps: *const u8, which: Which) {
     let early = sample::early();
-    // SAFETY: by the caller.
-    let (network, stamp) = unsafe { (peer_network(sock), stamp(timestamps)) };
-    let (packet, event) = (Stream(sock), PacketEvent::stamped(stamp, early));
-    // A branch for each version, so that each has its histogram at a constant offset.
-    match network {
-        Network::Ipv4 => {
-            reached(read_from(Transport::Tcp, Network::Ipv4), &packet, event, which, owner::slot_of_current)
-        }
-        Network::Ipv6 => {
-            reached(read_from(Transport::Tcp, Network::Ipv6), &packet, event, which, owner::slot_of_current)
-        }
+    // SAFETY: by the caller; the read has moved the socket on.
+    unsafe {
+        let (network, event) = (peer_network(sock), PacketEvent::stamped(stamp(timestamps), early));
+        let blocked = || head_of_line::blocked(sock, || head_of_line::out_of_order(sock), || TCP_COPIED.probe(sock));
+        read_by_tcp(network, &Stream(sock), event, blocked, which, owner::slot_of_current);
     }
 }
 
-const fn read_from(transport: Transport, network: Network) -> Path {
-    Path::of(Layer::SocketRead, transport, network)
+/// TCP data was read, which may have waited for the network.
+#[inline(always)]
+fn read_by_tcp(
+    network: Network,
+    packet: &impl Subject,
+    event: Sampled,
+    blocked: impl FnOnce() -> bool,
+    which: Which,
+    slot: impl FnOnce() -> Slot,
+) {
+    let event = event.map(|event| event.map(|event| PacketEvent { blocked: blocked(), ..event }));
+    // A branch for each version, so that each has its histogram at a constant offset.
+    match network {
+        Network::Ipv4 => {
+            reached(Path::of(Layer::SocketRead, Transport::Tcp, Network::Ipv4), packet, event, which, slot)
+        }
+        Network::Ipv6 => {
+            reached(Path::of(Layer::SocketRead, Transport::Tcp, Network::Ipv6), packet, event, which, slot)
+        }
+    }
 }
 
 /// The receive timestamp that a read returns, in nanoseconds.
@@ -112,34 +128,53 @@ fn skb_copy_datagram_iovec(ctx: BtfTracePointContext) -> i32 {
     // SAFETY: argument 0 is the `sk_buff`.
     let protocol = unsafe { SKB_PROTOCOL.load(skb) };
     // SAFETY: as above.
-    let Some(transport) = (unsafe { transport_of(skb, protocol) }) else { return 0 };
-    // SAFETY: as above.
-    let slot = || unsafe { owner::slot_of_reader(SKB_SK.load(skb) as _) };
-    // SAFETY: as above.
-    apart(|which| unsafe { reached_socket(skb, &Copied(skb), Layer::SocketRead, transport, which, slot) })
+    apart(|which| unsafe { copied(skb, protocol, which) })
+}
+
+/// # Safety
+/// `skb` is a typed `sk_buff` pointer, with this Ethertype.
+#[inline(always)]
+unsafe fn copied(skb: *const u8, protocol: u16, which: Which) {
+    // SAFETY: by the caller, and the verifier knows what `sk_buff.sk` points to.
+    unsafe {
+        let sock = SKB_SK.load(skb) as *const u8;
+        let slot = || owner::slot_of_reader(sock);
+        match transport_of(skb, sock, protocol) {
+            Some(Transport::Tcp) => {
+                let network = if protocol == ETH_P_IPV6 { Network::Ipv6 } else { Network::Ipv4 };
+                let event = PacketEvent::delivered(skb, sample::early());
+                // Raw sockets read TCP's packets too. The verifier does not let the helper have this pointer that says so.
+                let connection = || !sock.is_null() && SOCK_TYPE.load(sock) == SOCK_STREAM;
+                let count = || TCP_OUT_OF_ORDER.probe(sock);
+                let read = || TCP_END.load(SKB_CONTROL.begins(skb));
+                let blocked = || connection() && head_of_line::blocked(sock, count, read);
+                read_by_tcp(network, &Copied(skb), event, blocked, which, slot);
+            }
+            Some(Transport::Udp) => reached_socket(skb, &Copied(skb), Layer::SocketRead, Transport::Udp, which, slot),
+            None => {}
+        }
+    }
 }
 
 /// The transport protocol of a packet: its socket's, which is two typed loads, or else its IP header's, which takes a
 /// helper.
 ///
 /// # Safety
-/// `skb` is a typed `sk_buff` pointer.
+/// Both are typed pointers, to an `sk_buff` and to its socket, or null.
 #[inline(always)]
-unsafe fn transport_of(skb: *const u8, protocol: u16) -> Option<Transport> {
+unsafe fn transport_of(skb: *const u8, sock: *const u8, protocol: u16) -> Option<Transport> {
     let position = match protocol {
         ETH_P_IP => 9,
         ETH_P_IPV6 => 6,
         _ => return None,
     };
-    // SAFETY: by the caller.
-    let sock = unsafe { SKB_SK.load(skb) } as *const u8;
     let number = if sock.is_null() {
         // SAFETY: by the caller.
         let header = unsafe { SKB_HEAD.load(skb) + u64::from(SKB_NETWORK_HEADER.load(skb)) };
         // SAFETY: the helper checks the address itself.
         unsafe { bpf_probe_read_kernel((header + position) as *const u8) }.ok()?.into()
     } else {
-        // SAFETY: the verifier knows what `sk_buff.sk` points to.
+        // SAFETY: by the caller.
         unsafe { SOCK_PROTOCOL.load(sock) }
     };
     match u8::try_from(number) {

@@ -16,6 +16,8 @@ pub struct PacketEvent {
     pub now: u64,
     /// How many packets it stands for.
     pub weight: u64,
+    /// Whether it waited behind a segment that came late, so that its age is the network's.
+    pub blocked: bool,
 }
 
 /// `None` of a packet that the sample leaves out.
@@ -29,9 +31,9 @@ impl PacketEvent {
             return Err(PacketLoss::NoStamp);
         }
         if early != 0 {
-            return Ok(Some(Self { stamp, now: early, weight: 1 }));
+            return Ok(Some(Self { stamp, now: early, weight: 1, blocked: false }));
         }
-        Ok(sample::weight(stamp).map(|weight| Self { stamp, now: clock::monotonic(), weight }))
+        Ok(sample::weight(stamp).map(|weight| Self { stamp, now: clock::monotonic(), weight, blocked: false }))
     }
 
     /// The event of a packet that was delivered on this host. `ip_local_deliver_finish` and `ip6_input_finish` have

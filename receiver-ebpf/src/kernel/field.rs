@@ -7,6 +7,7 @@
 
 use core::marker::PhantomData;
 
+use aya_ebpf::helpers::bpf_probe_read_kernel;
 use undercurrent_ebpf::abi::ABSENT;
 
 use super::set_outside;
@@ -56,6 +57,21 @@ impl<T: Copy> Field<T> {
     pub unsafe fn load(&'static self, base: *const u8) -> T {
         // SAFETY: by the caller; the kernel handles faults of typed loads and yields zero.
         unsafe { core::ptr::read_volatile(base.add(self.offset() as usize).cast()) }
+    }
+
+    /// Reads the field behind a pointer of any type, by a helper; zero where it leads nowhere, as a load has it. Only where
+    /// [`Self::present`].
+    ///
+    /// # Safety
+    /// `base` was the address of the declared struct.
+    #[inline(always)]
+    pub unsafe fn probe(&'static self, base: *const u8) -> T
+    where
+        T: Default,
+    {
+        let address = base.wrapping_add(self.offset() as usize).cast();
+        // SAFETY: the helper checks the address itself.
+        unsafe { bpf_probe_read_kernel(address) }.unwrap_or_default()
     }
 }
 

@@ -16,6 +16,18 @@ fields! {
     SKB_CONTROL: Field<u64> = "sk_buff.cb";
     /// Of what TCP keeps with a packet to send: how many segments it makes.
     TCP_SEGMENTS: Field<u16> = "tcp_skb_cb.tcp_gso_segs";
+    /// The sequence number after its last byte.
+    TCP_END: Field<u32> = "tcp_skb_cb.end_seq";
+    /// How many segments a connection got out of order (5.5 and later).
+    TCP_OUT_OF_ORDER: Field<u32> = "tcp_sock.rcv_ooopack";
+    /// Those that wait for a missing one, in a tree: its root, null where there are none.
+    TCP_OUT_OF_ORDER_QUEUE: Field<u64> = "tcp_sock.out_of_order_queue.rb_node";
+    /// The last of these; where there are none, the last that was there.
+    TCP_OUT_OF_ORDER_LAST: Field<u64> = "tcp_sock.ooo_last_skb";
+    /// The sequence number that comes next in order.
+    TCP_RECEIVE_NEXT: Field<u32> = "tcp_sock.rcv_nxt";
+    /// The sequence number up to which the application has read.
+    TCP_COPIED: Field<u32> = "tcp_sock.copied_seq";
     /// The buffer's first byte.
     SKB_HEAD: Field<u64> = "sk_buff.head";
     /// The IP header's distance from `head`.
@@ -44,6 +56,8 @@ fields! {
     UDP_READER_QUEUE: Field<u32> = "udp_sock.reader_queue.qlen";
     /// The index of the interface that a connection's packets come in by (5.16 and later).
     SOCK_INTERFACE: Field<u32> = "sock.sk_rx_dst_ifindex";
+    /// The socket's type: a stream, datagrams or other.
+    SOCK_TYPE: Field<u16> = "sock.sk_type";
     /// The peer's IPv6 address, which is IPv4-mapped for IPv4 traffic of a dual-stack socket.
     SOCK_V6_DADDR: Field<[u64; 2]> = "sock.__sk_common.skc_v6_daddr";
     /// The timestamp of the data that a read returned, up to 7.1: its seconds.

@@ -73,8 +73,9 @@ pub fn or_node(slot: impl FnOnce() -> Slot) -> Slot {
     if by() == ownership::OFF { Slot::NODE } else { slot() }
 }
 
+/// Whether something can be kept with a socket.
 #[inline(always)]
-fn storage() -> bool {
+pub fn storage() -> bool {
     set_outside(&STORAGE) != 0
 }
 

@@ -14,7 +14,12 @@ switch!("latency");
 /// A packet of whoever has the slot got to the end of a path.
 #[inline(always)]
 pub fn reached(path: Path, event: &PacketEvent, slot: Slot) {
-    if enabled() {
+    if !enabled() {
+        return;
+    }
+    if event.blocked {
+        timings::lost(Series::Receive(path), PacketLoss::HeadOfLine, event.weight);
+    } else {
         timings::record(Series::Receive(path), event.age(), event.weight, slot);
     }
 }

@@ -29,6 +29,6 @@ pub use reference::markdown;
 pub use sampling::{Sampling, SamplingError, Weight};
 pub use schema::{EXAMPLE, schema, signal_names};
 pub use settings::{Flags, Settings};
-pub use signals::{Latency, Layers, NetworkCpu, ReceiveWait, Signals, SoftirqWait, Softnet};
+pub use signals::{HeadOfLineBlocking, Latency, Layers, NetworkCpu, ReceiveWait, Signals, SoftirqWait, Softnet};
 pub use units::{Interval, MemoryLimit, Span, UnitError};
 pub use workloads::Workloads;

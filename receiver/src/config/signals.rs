@@ -165,9 +165,31 @@ pub struct Latency {
     pub sampling: Sampling,
     /// Which packets are measured, by what they are; all of them by default.
     pub filter: Filter,
+    /// What becomes of a TCP read at `socket_read` whose data waited, or may have waited, for a segment that was lost or
+    /// overtaken: that is the network's time. `exclude` counts it in `undercurrent.lost`, as `head_of_line`.
+    pub head_of_line_blocking: HeadOfLineBlocking,
+}
+
+/// What becomes of TCP reads that waited for a missing segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HeadOfLineBlocking {
+    /// They are left out, and counted.
+    #[default]
+    Exclude,
+    /// They are measured like all others.
+    Include,
 }
 
 impl Latency {
+    /// Whether TCP reads that waited for a missing segment are to be told from others.
+    #[must_use]
+    pub fn excludes_blocked(&self) -> bool {
+        self.enabled
+            && self.layers.contains(Layer::SocketRead)
+            && self.head_of_line_blocking == HeadOfLineBlocking::Exclude
+    }
+
     const DEFAULT_SCALE: Scale = match Scale::new(2) {
         Some(scale) => scale,
         None => panic!("a scale of the data model"),
@@ -182,6 +204,7 @@ impl Default for Latency {
             scale: Self::DEFAULT_SCALE,
             sampling: Sampling::default(),
             filter: Filter::default(),
+            head_of_line_blocking: HeadOfLineBlocking::default(),
         }
     }
 }

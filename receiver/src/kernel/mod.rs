@@ -114,6 +114,8 @@ pub struct Request<'a> {
     pub ownership: Option<Ownership>,
     /// How the kernel is not to be listened to.
     pub avoid: &'a [Means],
+    /// Whether TCP reads that waited for the network are left out of what is measured.
+    pub excludes_blocked: bool,
 }
 
 /// What attaching needs of the kernel's types. It takes megabytes: let it go once all hooks are served.
@@ -124,6 +126,8 @@ pub struct Kernel {
     ebpf: Ebpf,
     host: Host,
     fields: Vec<ResolvedField>,
+    socket_storage: bool,
+    excludes_blocked: bool,
     drop_reasons: Reasons,
     outcomes: Vec<Outcome>,
     memory: Vec<(&'static str, usize)>,
@@ -150,6 +154,7 @@ impl Kernel {
             fields: &fields,
             ownership: request.ownership,
             socket_storage,
+            excludes_blocked: request.excludes_blocked && !lacks(&fields, OUT_OF_ORDER),
             cast,
             arguments,
         };
@@ -162,6 +167,8 @@ impl Kernel {
             ebpf,
             host,
             fields,
+            socket_storage,
+            excludes_blocked: request.excludes_blocked,
             drop_reasons,
             outcomes,
             memory,
@@ -223,8 +230,20 @@ impl Kernel {
     /// Whether this kernel has no such field.
     #[must_use]
     pub fn lacks(&self, symbol: &str) -> bool {
-        let field = self.fields.iter().find(|field| field.declaration.symbol == symbol);
-        field.is_some_and(|field| matches!(field.state, FieldState::Absent(_)))
+        lacks(&self.fields, symbol)
+    }
+
+    /// Whether every read of a TCP connection is left out once a segment came out of order, since nothing can be kept with
+    /// the socket of how far that reaches.
+    #[must_use]
+    pub const fn excludes_reordered(&self) -> bool {
+        self.excludes_blocked && !self.socket_storage
+    }
+
+    /// Whether nothing says which TCP reads waited for the network, although they are to be left out.
+    #[must_use]
+    pub fn misses_blocked(&self) -> bool {
+        self.excludes_blocked && self.lacks(OUT_OF_ORDER)
     }
 
     /// Whether a hook is served at all.
@@ -322,6 +341,14 @@ impl Kernel {
     pub fn runs(&self) -> impl Iterator<Item = (&str, statistics::Runs)> {
         self.ebpf.programs().filter_map(|(name, program)| Some((name, statistics::read(program.fd().ok()?)?)))
     }
+}
+
+/// How many segments a connection got out of order.
+const OUT_OF_ORDER: &str = "tcp_sock.rcv_ooopack";
+
+fn lacks(fields: &[ResolvedField], symbol: &str) -> bool {
+    let field = fields.iter().find(|field| field.declaration.symbol == symbol);
+    field.is_some_and(|field| matches!(field.state, FieldState::Absent(_)))
 }
 
 fn missing(map: &'static str) -> KernelError {

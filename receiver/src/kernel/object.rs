@@ -52,6 +52,8 @@ pub struct Settings<'a> {
     pub ownership: Option<Ownership>,
     /// Whether tracing programs may use what is kept with a socket, and follow the current task's fields.
     pub socket_storage: bool,
+    /// Whether TCP reads that waited for the network are left out.
+    pub excludes_blocked: bool,
     /// The kernel's number of `bpf_cast_to_kern_ctx`, where it has that.
     pub cast: Option<u32>,
     /// How many arguments the kernel passes at each of [`GROWN`].
@@ -115,6 +117,7 @@ fn words(settings: &Settings<'_>) -> Vec<(String, u32)> {
         ("owner.cast", u32::from(settings.cast.is_some())),
         ("filter.by", sizing.criteria.bits()),
         ("filter.queue", sizing.criteria.queue()),
+        ("head_of_line.exclude", u32::from(settings.excludes_blocked)),
         ("cgroup.hierarchy", hierarchy.cast_unsigned()),
         ("workload.histogram", number(layout.histogram)),
         ("workload.words", number(layout.slot())),

@@ -24,6 +24,7 @@ const REASONS: &[&str] = &[
     "no_stamp",
     "transmit_stamp",
     "negative",
+    "head_of_line",
     "above_range",
     "unseen_raise",
     "unread",

@@ -6,11 +6,14 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{
-    Entry, attributes,
+    Caveat, Entry, attributes,
     timings::{Kind, Timings},
 };
 use crate::{
-    kernel::hooks::{self, Hook},
+    kernel::{
+        Kernel,
+        hooks::{self, Hook},
+    },
     telemetry::{Attributes, Descriptor, Instrument, View},
 };
 
@@ -21,7 +24,7 @@ pub static ENTRY: Entry = Entry {
     enabled: |settings| settings.latency.enabled,
     hooks: |settings| settings.latency.layers.iter().map(hook).collect(),
     needs_every_hook: false,
-    caveats: |_| Vec::new(),
+    caveats,
     open: |opening| {
         let layers = &opening.settings.latency.layers;
         Timings::open(opening, &KIND, |series| {
@@ -30,6 +33,18 @@ pub static ENTRY: Entry = Entry {
         })
     },
 };
+
+fn caveats(kernel: &Kernel) -> Vec<Caveat> {
+    let told = if kernel.misses_blocked() {
+        "before Linux 5.5 nothing says which TCP reads waited for the network: `socket_read` has them all"
+    } else if kernel.excludes_reordered() {
+        "before Linux 5.11 a TCP connection that once got a segment out of order is no more in `socket_read`, unless \
+         `signals.latency.head_of_line_blocking` is `include`"
+    } else {
+        return Vec::new();
+    };
+    vec![Caveat::Less(told.to_owned())]
+}
 
 static DURATION: Descriptor = Descriptor {
     name: "undercurrent.network.receive.duration",
@@ -45,7 +60,13 @@ pub static KIND: Kind = Kind {
     signal: ENTRY.name,
     metric: &DURATION,
     series: 0..PATHS,
-    losses: &[PacketLoss::NoStamp, PacketLoss::TransmitStamp, PacketLoss::Negative, PacketLoss::Unfiltered],
+    losses: &[
+        PacketLoss::NoStamp,
+        PacketLoss::TransmitStamp,
+        PacketLoss::Negative,
+        PacketLoss::Unfiltered,
+        PacketLoss::HeadOfLine,
+    ],
     describe,
 };
 

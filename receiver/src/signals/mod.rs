@@ -27,7 +27,7 @@ use undercurrent_ebpf::abi::softirq::SoftirqCells;
 
 use crate::{
     config::Signals as Settings,
-    kernel::{Kernel, KernelError, hooks::Hook, host::Host, maps::ByCpu},
+    kernel::{Kernel, KernelError, hooks::Hook, maps::ByCpu},
     telemetry::{Descriptor, Readings, UnixNanos},
     workloads::{NoAccounting, NoQuotas, Slot, Workloads},
 };
@@ -100,7 +100,7 @@ impl Opening<'_> {
     }
 }
 
-/// What a host takes from a signal, hooks aside, and why.
+/// What a kernel, or its host, takes from a signal, hooks aside, and why.
 pub enum Caveat {
     /// A part of it.
     Less(String),
@@ -108,8 +108,8 @@ pub enum Caveat {
     Nothing(String),
 }
 
-/// The caveats of a host.
-pub type Caveats = fn(&Host) -> Vec<Caveat>;
+/// The caveats of a kernel and its host.
+pub type Caveats = fn(&Kernel) -> Vec<Caveat>;
 
 /// A signal of the product.
 pub struct Entry {
@@ -125,7 +125,7 @@ pub struct Entry {
     pub hooks: fn(&Settings) -> Vec<&'static Hook>,
     /// Whether nothing is measured where one of them is absent.
     pub needs_every_hook: bool,
-    /// What of it this host keeps from being measured.
+    /// What of it this kernel or host keeps from being measured.
     pub caveats: Caveats,
     /// Begins to measure.
     pub open: fn(&Opening<'_>) -> Result<Box<dyn Signal>, OpenError>,

@@ -9,6 +9,7 @@ mod cpu;
 mod doctor;
 mod ending;
 mod filters;
+mod head_of_line;
 mod instances;
 mod latency;
 mod lines;

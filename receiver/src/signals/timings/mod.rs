@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use undercurrent_ebpf::abi::{
     histogram::SLOTS,
-    latency::{LatencyCells, SERIES, Series},
+    latency::{LatencyCells, Layer, Path, SERIES, Series, Transport},
     loss::{PACKET_LOSSES, PacketLoss},
 };
 
@@ -96,7 +96,7 @@ impl Timings {
             let total = self.total(index);
             let attributes = (self.kind.describe)(Series::ALL[index]);
             let slots = &total.slots[..self.scale.slots()];
-            for loss in self.kind.losses {
+            for loss in self.kind.losses.iter().filter(|loss| concerns(**loss, Series::ALL[index])) {
                 let count = total.lost[*loss as usize];
                 // Of no interest where nothing is filtered.
                 if *loss == PacketLoss::Unfiltered && count == 0 {
@@ -148,6 +148,13 @@ impl Signal for Timings {
     }
 }
 
+/// Whether packets of a series can be lost so.
+const fn concerns(loss: PacketLoss, series: Series) -> bool {
+    let read_by_tcp =
+        matches!(series, Series::Receive(Path { layer: Layer::SocketRead, transport: Some(Transport::Tcp), .. }));
+    read_by_tcp || !matches!(loss, PacketLoss::HeadOfLine)
+}
+
 const fn reason(loss: PacketLoss) -> &'static str {
     match loss {
         PacketLoss::NoStamp => "no_stamp",
@@ -155,5 +162,6 @@ const fn reason(loss: PacketLoss) -> &'static str {
         PacketLoss::Negative => "negative",
         PacketLoss::Unmatched => "unmatched",
         PacketLoss::Unfiltered => "unfiltered",
+        PacketLoss::HeadOfLine => "head_of_line",
     }
 }

@@ -113,6 +113,12 @@ pub fn retransmitted(namespace: &Namespace) -> u64 {
     })
 }
 
+/// Segments that a namespace's TCP got out of order (`TCPOFOQueue`).
+pub fn out_of_order(namespace: &Namespace) -> u64 {
+    let netstat = namespace.run(|| fs::read_to_string("/proc/thread-self/net/netstat").unwrap());
+    of_table(&netstat, "TcpExt:", "TCPOFOQueue").unwrap()
+}
+
 /// UDP datagrams that a namespace dropped: those for ports without a socket (`NoPorts`), and those that found their
 /// socket's receive buffer full (`RcvbufErrors`).
 pub fn dropped(namespace: &Namespace, version: Version) -> [u64; 2] {

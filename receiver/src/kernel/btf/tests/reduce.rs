@@ -15,7 +15,7 @@ use super::{
 const STRUCTS: [&str; 4] = ["sk_buff", "sock", "scm_timestamping_internal", "tcp_skb_cb"];
 
 /// Structs of which the fixtures keep some members alone.
-const PARTS: [(&str, &[&str]); 10] = [
+const PARTS: [(&str, &[&str]); 11] = [
     ("cgroup", &["kn", "root"]),
     ("cgroup_root", &["hierarchy_id"]),
     ("cgroup_subsys_state", &["cgroup"]),
@@ -25,6 +25,7 @@ const PARTS: [(&str, &[&str]); 10] = [
     ("net_device", &["ifindex", "nd_net"]),
     ("socket", &["sk"]),
     ("task_struct", &["cgroups"]),
+    ("tcp_sock", &["copied_seq", "ooo_last_skb", "out_of_order_queue", "rcv_nxt", "rcv_ooopack"]),
     ("udp_sock", &["reader_queue"]),
 ];
 /// The enumerations that the fixtures keep with their values, where kernels have them.

@@ -1,0 +1,76 @@
+//! Whether what was read of a TCP connection had waited for the network: see [`undercurrent_ebpf::abi::head_of_line`].
+
+use aya_ebpf::helpers::generated::bpf_skc_to_tcp_sock;
+use undercurrent_ebpf::abi::head_of_line::{self, Blocking};
+
+use super::{
+    fields::{SKB_CONTROL, TCP_END, TCP_OUT_OF_ORDER, TCP_OUT_OF_ORDER_LAST, TCP_OUT_OF_ORDER_QUEUE, TCP_RECEIVE_NEXT},
+    owner, set_outside,
+    storage::SocketWord,
+};
+
+/// Whether such reads are left out; only where the kernel counts segments out of order.
+#[unsafe(export_name = "head_of_line.exclude")]
+#[unsafe(link_section = ".rodata.flags")]
+static EXCLUDE: u32 = 0;
+
+/// A [`Blocking`] of each connection that got segments out of order.
+#[unsafe(link_section = ".maps")]
+#[unsafe(export_name = "BLOCKING")]
+static BLOCKING: SocketWord = SocketWord::declared();
+
+/// Whether a read was blocked, or may have been, where such reads are left out; `count` says how many segments the
+/// connection got out of order, and `read` up to which sequence number the read got. Where nothing can be kept with sockets,
+/// every read is that comes after the first such segment.
+///
+/// # Safety
+/// `sock` is a typed `struct sock *` of a TCP connection that may be asked for its storage.
+#[inline(always)]
+pub unsafe fn blocked(sock: *const u8, count: impl FnOnce() -> u32, read: impl FnOnce() -> u32) -> bool {
+    if set_outside(&EXCLUDE) == 0 {
+        return false;
+    }
+    let count = count();
+    if count == 0 || !owner::storage() {
+        return count != 0;
+    }
+    // SAFETY: by the caller.
+    let before = Blocking(unsafe { BLOCKING.get(sock) }.unwrap_or(0));
+    // SAFETY: by the caller.
+    let (after, blocked) = before.after(count, read(), || unsafe { end(sock) });
+    if after != before {
+        // SAFETY: by the caller. What the kernel has no room for is found out anew by the next read.
+        unsafe { BLOCKING.set(sock, after.0) };
+    }
+    blocked
+}
+
+/// How many segments a connection got out of order; none where the socket is no connection of TCP's.
+///
+/// # Safety
+/// `sock` is a typed and trusted `struct sock *`.
+#[inline(always)]
+pub unsafe fn out_of_order(sock: *const u8) -> u32 {
+    // SAFETY: by the caller; the helper looks at the protocol.
+    let tcp = unsafe { bpf_skc_to_tcp_sock(sock.cast_mut().cast()) };
+    // SAFETY: a typed pointer, checked for null.
+    if tcp.is_null() { 0 } else { unsafe { TCP_OUT_OF_ORDER.load(tcp.cast_const().cast()) } }
+}
+
+/// Where what came out of order ends.
+///
+/// # Safety
+/// `sock` is the address of a `struct tcp_sock`.
+#[inline(always)]
+unsafe fn end(sock: *const u8) -> Option<u32> {
+    // SAFETY: by the caller; every kernel that counts has these fields. The queue first: once it is empty, all that was in it
+    // is in order.
+    unsafe {
+        let last = if TCP_OUT_OF_ORDER_QUEUE.probe(sock) == 0 {
+            None
+        } else {
+            Some(TCP_END.probe(SKB_CONTROL.begins(TCP_OUT_OF_ORDER_LAST.probe(sock) as *const u8)))
+        };
+        head_of_line::end(TCP_RECEIVE_NEXT.probe(sock), last)
+    }
+}

@@ -1,0 +1,221 @@
+//! Reads of TCP data that waited behind a lost segment: real loss, by a filter on the reader's socket.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    os::fd::AsRawFd as _,
+    time::{Duration, Instant},
+};
+
+use super::{
+    latency::{DURATION, LOST, served_by},
+    support::{
+        counters::{out_of_order, retransmitted},
+        line::{Line, Point, Value},
+        sidecar::Sidecar,
+        surroundings::{alone, function, often, patience, skip, virtual_machine, wait_for},
+        wire::{Version, Wire},
+    },
+};
+
+/// Bytes of a message, which is a segment.
+const SIZE: usize = 100;
+/// What a message is made of.
+const KEPT: u8 = 0x55;
+/// The same of one that gets lost.
+const LOSABLE: u8 = 0xaa;
+/// Messages in order before, between and after losses.
+const ORDERLY: usize = 8;
+const LOSSES: usize = 2;
+/// Reads of a loss: the segment that was late, and the one that waited for it.
+const BLOCKED: usize = 2;
+/// A probe and a fast retransmission may follow at once; before one more a timeout passes, which is 200 ms at least.
+const AGAIN: u64 = 3;
+
+/// A connection that loses segments on their way to the reader.
+struct Lossy {
+    wire: Wire,
+    writer: TcpStream,
+    reader: TcpStream,
+}
+
+impl Lossy {
+    fn connect(version: Version) -> Self {
+        let wire = Wire::veth(version);
+        let listener = wire.right.run(|| TcpListener::bind((wire.server(), 0)).unwrap());
+        let address = listener.local_addr().unwrap();
+        let limit = patience(Duration::from_secs(10));
+        let reader = wire.left.run(|| TcpStream::connect_timeout(&address, limit).unwrap());
+        let (writer, _) = listener.accept().unwrap();
+        writer.set_nodelay(true).unwrap();
+        reader.set_read_timeout(Some(limit)).unwrap();
+        Self { wire, writer, reader }
+    }
+
+    fn write(&self, byte: u8) {
+        (&self.writer).write_all(&[byte; SIZE]).unwrap();
+    }
+
+    fn read(&self, byte: u8) {
+        let mut message = [0; SIZE];
+        assert_eq!((&self.reader).read(&mut message).unwrap(), SIZE, "a message came in parts");
+        assert_eq!(message, [byte; SIZE]);
+    }
+
+    fn in_order(&self) {
+        for _ in 0..ORDERLY {
+            self.write(KEPT);
+            self.read(KEPT);
+        }
+    }
+
+    /// Loses a segment for a while, and reads it and the next one. How long that one waited at least.
+    fn out_of_order(&self) -> Duration {
+        let ends = || (out_of_order(&self.wire.left), retransmitted(&self.wire.right));
+        let before = ends();
+        filter(&self.reader, Some(&LOSE));
+        self.write(LOSABLE);
+        self.write(KEPT);
+        let limit = patience(Duration::from_secs(10));
+        wait_for("a segment out of order", limit, || (ends().0 > before.0).then_some(()));
+        let waiting = Instant::now();
+        wait_for("TCP to send again", limit, || (ends().1 >= before.1 + AGAIN).then_some(()));
+        let waited = waiting.elapsed();
+        filter(&self.reader, None);
+        self.read(LOSABLE);
+        self.read(KEPT);
+        waited
+    }
+}
+
+/// What a sidecar said of TCP reads between two of its lines.
+struct Reads {
+    measured: f64,
+    seconds: f64,
+    blocked: f64,
+}
+
+impl Reads {
+    fn between(before: &Line, after: &Line, version: Version) -> Self {
+        let attributes = [
+            ("undercurrent.network.layer", "socket_read"),
+            ("network.transport", "tcp"),
+            ("network.type", version.name()),
+        ];
+        let lost = [attributes.as_slice(), &[("undercurrent.reason", "head_of_line")]].concat();
+        let seconds = |line: &Line| line.find(DURATION, &attributes).map(seconds).sum::<f64>();
+        Self {
+            measured: after.total(DURATION, &attributes) - before.total(DURATION, &attributes),
+            seconds: seconds(after) - seconds(before),
+            blocked: after.total(LOST, &lost) - before.total(LOST, &lost),
+        }
+    }
+}
+
+fn seconds(point: &Point) -> f64 {
+    match &point.value {
+        Value::Histogram(histogram) => histogram.sum.unwrap(),
+        other => panic!("no histogram: {other:?}"),
+    }
+}
+
+/// Messages in order and out of it, with blocked reads excluded or included: what was said of them, and how long data
+/// waited for the network at least.
+fn reads(sidecar: &Sidecar, version: Version) -> (Reads, Duration) {
+    let lossy = Lossy::connect(version);
+    let before = sidecar.snapshot();
+    let mut waited = Duration::ZERO;
+    lossy.in_order();
+    for _ in 0..LOSSES {
+        waited += lossy.out_of_order();
+        lossy.in_order();
+    }
+    (Reads::between(&before, &sidecar.snapshot(), version), waited)
+}
+
+/// Reads of data in order, before the first loss and after each.
+const READS: usize = ORDERLY * (LOSSES + 1);
+
+fn assert_exactly(what: &str, seen: f64, expected: usize) {
+    let expected = expected as f64;
+    // Others on a real machine may add to it.
+    assert!(seen == expected || seen > expected && virtual_machine().is_none(), "{seen} reads {what}, not {expected}");
+}
+
+#[test]
+fn reads_that_waited_for_the_network_are_left_out_and_counted() {
+    let Some(_alone) = alone("head-of-line blocking excluded") else { return };
+    let sidecar = Sidecar::start(often());
+    if served_by(&sidecar.snapshot(), "socket_read").is_none() {
+        return skip("head-of-line blocking: nothing serves socket_read");
+    }
+    // Without anything kept with sockets, a connection that lost a segment is left out from there on.
+    let expected = if function("bpf_sk_storage_get_tracing") {
+        (READS, LOSSES * BLOCKED)
+    } else {
+        (ORDERLY, LOSSES * (BLOCKED + ORDERLY))
+    };
+    for version in Version::ALL {
+        let (reads, waited) = reads(&sidecar, version);
+        eprintln!("{version:?}: {} in {} s, {} blocked for {waited:?}", reads.measured, reads.seconds, reads.blocked);
+        assert_exactly("measured", reads.measured, expected.0);
+        assert_exactly("blocked", reads.blocked, expected.1);
+        if virtual_machine().is_some() {
+            assert!(reads.seconds < waited.as_secs_f64(), "{} s of {waited:?}", reads.seconds);
+        }
+    }
+}
+
+#[test]
+fn reads_that_waited_for_the_network_can_be_measured_too() {
+    let Some(_alone) = alone("head-of-line blocking included") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("undercurrent.yaml");
+    fs::write(&file, "signals: {latency: {head_of_line_blocking: include}}\n").unwrap();
+    let sidecar = Sidecar::start_with(often(), &["--config", file.to_str().unwrap()], &[]);
+    if served_by(&sidecar.snapshot(), "socket_read").is_none() {
+        return skip("head-of-line blocking: nothing serves socket_read");
+    }
+    for version in Version::ALL {
+        let (reads, waited) = reads(&sidecar, version);
+        eprintln!("{version:?}: {} in {} s, {} blocked for {waited:?}", reads.measured, reads.seconds, reads.blocked);
+        assert_exactly("measured", reads.measured, READS + LOSSES * BLOCKED);
+        assert_eq!(reads.blocked, 0.0);
+        assert!(reads.seconds >= waited.as_secs_f64(), "{} s of {waited:?}", reads.seconds);
+    }
+}
+
+/// Takes what has no data, and what begins otherwise than a message that gets lost. A packet is seen from TCP's header on.
+const LOSE: [libc::sock_filter; 10] = {
+    const fn code(code: u32, k: u32) -> libc::sock_filter {
+        jump(code, k, 0, 0)
+    }
+    const fn jump(code: u32, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
+        libc::sock_filter { code: code as u16, jt, jf, k }
+    }
+    // Four times the header's length in words, which is in the upper half of this byte.
+    const LENGTH: u32 = 12;
+    [
+        code(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, LENGTH),
+        code(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0xf0),
+        code(libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K, 2),
+        code(libc::BPF_MISC | libc::BPF_TAX, 0),
+        code(libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, 0),
+        jump(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_X, 0, 0, 2),
+        code(libc::BPF_LD | libc::BPF_B | libc::BPF_IND, 0),
+        jump(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, LOSABLE as u32, 1, 0),
+        code(libc::BPF_RET | libc::BPF_K, u32::MAX),
+        code(libc::BPF_RET | libc::BPF_K, 0),
+    ]
+};
+
+/// Sets a socket's filter, or removes it.
+fn filter(socket: &TcpStream, filter: Option<&[libc::sock_filter]>) {
+    let (option, filter) = filter.map_or((libc::SO_DETACH_FILTER, &[][..]), |filter| (libc::SO_ATTACH_FILTER, filter));
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
+    let (program, size) = ((&raw const program).cast(), size_of_val(&program) as libc::socklen_t);
+    // SAFETY: the call reads a program of that size, and copies its instructions.
+    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, program, size) };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+}
