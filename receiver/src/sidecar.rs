@@ -291,7 +291,7 @@ fn synchronize(clock: &mut WallClock) {
 /// How well everything is served: each signal, and that they are told apart by workload.
 #[must_use]
 pub fn statuses(settings: &Settings, kernel: &Kernel) -> Vec<SignalStatus> {
-    let mut statuses = signals::statuses(&settings.signals, kernel.host(), kernel.outcomes());
+    let mut statuses = signals::statuses(&settings.signals, kernel);
     statuses.push(workloads::status(&settings.workloads, kernel));
     statuses
 }

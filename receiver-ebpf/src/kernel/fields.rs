@@ -28,6 +28,8 @@ fields! {
     SOCK_PROTOCOL: Field<u16> = "sock.sk_protocol";
     /// The peer's IPv6 address, which is IPv4-mapped for IPv4 traffic of a dual-stack socket.
     SOCK_V6_DADDR: Field<[u64; 2]> = "sock.__sk_common.skc_v6_daddr";
+    /// Eight times the smoothed round-trip time of a connection in microseconds; zero where it has none yet.
+    TCP_SRTT: Field<u32> = "tcp_sock.srtt_us";
     /// The timestamp of the data that a read returned, up to 7.1: its seconds.
     SCM_SECONDS: Field<u64> = "scm_timestamping_internal.ts.0.tv_sec";
     /// The nanoseconds within that second.

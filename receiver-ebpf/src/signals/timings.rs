@@ -21,11 +21,13 @@ const IMPLAUSIBLE: u64 = 1 << 50;
 pub fn record(series: Series, nanoseconds: u64, weight: u64, slot: Slot) {
     if slot == Slot::NODE {
         let Some(cells) = cells::here(&LATENCY) else { return };
-        let cell = &mut cells.histograms[series.index()];
+        // The compiler may leave a check of the index in place that always holds, and the kernel refuses what has a panic
+        // at its end.
+        let Some(cell) = cells.histograms.get_mut(series.index()) else { return };
         if let Err(Beyond(nanoseconds)) = cells::record(cell, nanoseconds, weight) {
             match beyond(nanoseconds) {
                 Ok(longest) => cells::record_any(cell, longest, weight),
-                Err(loss) => cells.lost[series.index()][loss as usize] += weight,
+                Err(loss) => count(cells, series, loss, weight),
             }
         }
         return;
@@ -39,9 +41,16 @@ pub fn record(series: Series, nanoseconds: u64, weight: u64, slot: Slot) {
 
 /// Packets that are in no histogram of a series.
 #[inline(always)]
-pub fn lost(series: Series, reason: PacketLoss, count: u64) {
+pub fn lost(series: Series, reason: PacketLoss, packets: u64) {
     if let Some(cells) = cells::here(&LATENCY) {
-        cells.lost[series.index()][reason as usize] += count;
+        count(cells, series, reason, packets);
+    }
+}
+
+#[inline(always)]
+fn count(cells: &mut LatencyCells, series: Series, reason: PacketLoss, packets: u64) {
+    if let Some(lost) = cells.lost.get_mut(series.index()) {
+        lost[reason as usize] += packets;
     }
 }
 

@@ -52,6 +52,8 @@ pub struct Settings<'a> {
     pub ownership: Option<Ownership>,
     /// Whether tracing programs may use what is kept with a socket, and follow the current task's fields.
     pub socket_storage: bool,
+    /// Whether tracing programs may take a socket for TCP's.
+    pub tcp_sockets: bool,
     /// The kernel's number of `bpf_cast_to_kern_ctx`, where it has that.
     pub cast: Option<u32>,
     /// How many arguments the kernel passes at each of [`GROWN`].
@@ -113,6 +115,7 @@ fn words(settings: &Settings<'_>) -> Vec<(String, u32)> {
         ("owner.by", by),
         ("owner.storage", u32::from(settings.socket_storage)),
         ("owner.cast", u32::from(settings.cast.is_some())),
+        ("tcp.cast", u32::from(settings.tcp_sockets)),
         ("cgroup.hierarchy", hierarchy.cast_unsigned()),
         ("workload.histogram", number(layout.histogram)),
         ("workload.words", number(layout.slot())),
@@ -129,5 +132,5 @@ fn number(count: usize) -> u32 {
 }
 
 /// The signals that programs know a switch of.
-const SWITCHES: [&str; 6] =
-    ["latency", "network_cpu", "network_drops", "receive_wait", "softirq_wait", "tcp_retransmits"];
+const SWITCHES: [&str; 7] =
+    ["latency", "network_cpu", "network_drops", "receive_wait", "softirq_wait", "tcp_retransmits", "tcp_rtt"];

@@ -6,7 +6,7 @@ use super::{Caveat, Entry, REGISTRY};
 use crate::{
     config::Signals as Settings,
     kernel::{
-        host::Host,
+        Kernel,
         plan::{Outcome, Status},
     },
 };
@@ -26,17 +26,18 @@ pub struct SignalStatus {
 
 /// The status of every signal, from what came of its hooks.
 #[must_use]
-pub fn statuses(settings: &Settings, host: &Host, outcomes: &[Outcome]) -> Vec<SignalStatus> {
-    REGISTRY.iter().map(|entry| status(entry, settings, host, outcomes)).collect()
+pub fn statuses(settings: &Settings, kernel: &Kernel) -> Vec<SignalStatus> {
+    REGISTRY.iter().map(|entry| status(entry, settings, kernel)).collect()
 }
 
-fn status(entry: &Entry, settings: &Settings, host: &Host, outcomes: &[Outcome]) -> SignalStatus {
+fn status(entry: &Entry, settings: &Settings, kernel: &Kernel) -> SignalStatus {
     if !(entry.enabled)(settings) {
         let reasons = vec!["switched off by the configuration".to_owned()];
         return SignalStatus { signal: entry.name, status: Status::Absent, enabled: false, reasons };
     }
     let hooks = (entry.hooks)(settings);
-    let served: Vec<_> = outcomes.iter().filter(|outcome| hooks.iter().any(|hook| hook.name == outcome.hook)).collect();
+    let of = |outcome: &&Outcome| hooks.iter().any(|hook| hook.name == outcome.hook);
+    let served: Vec<_> = kernel.outcomes().iter().filter(of).collect();
     let mut reasons: Vec<String> = served.iter().filter_map(|outcome| reason(outcome)).collect();
     let mut unseen = served.iter().map(|outcome| outcome.status == Status::Absent);
     let mut absent = if entry.needs_every_hook {
@@ -44,7 +45,7 @@ fn status(entry: &Entry, settings: &Settings, host: &Host, outcomes: &[Outcome])
     } else {
         !served.is_empty() && unseen.all(|unseen| unseen)
     };
-    for caveat in (entry.caveats)(host) {
+    for caveat in (entry.caveats)(kernel) {
         absent |= matches!(caveat, Caveat::Nothing(_));
         let (Caveat::Less(reason) | Caveat::Nothing(reason)) = caveat;
         reasons.push(reason);

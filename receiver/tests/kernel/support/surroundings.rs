@@ -46,6 +46,12 @@ pub fn arguments(tracepoint: &str) -> usize {
     Btf::parse(&raw).unwrap().tracepoint(tracepoint).map_or(0, |found| found.parameters.len())
 }
 
+/// Whether programs may keep with a socket who reads it, as they may from 5.11 on.
+pub fn keeps_readers() -> bool {
+    let raw = btf::read(VMLINUX).unwrap();
+    Btf::parse(&raw).unwrap().function("bpf_sk_storage_get_tracing").is_some()
+}
+
 /// A time that a real machine needs, as long as this one needs it: an emulated processor is slow.
 pub fn patience(native: Duration) -> Duration {
     if virtual_machine().is_some() { native * 10 } else { native }
