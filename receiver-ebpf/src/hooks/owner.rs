@@ -6,10 +6,10 @@ use aya_ebpf::{
     programs::{BtfTracePointContext, FExitContext, SockContext},
 };
 
-use super::{IPPROTO_TCP, read::peer_network};
+use super::read::peer_network;
 use crate::{
     kernel::{
-        fields::{SOCK_FAMILY, SOCK_PROTOCOL, SOCKET_SOCK},
+        fields::{SOCK_FAMILY, SOCKET_SOCK},
         owner, tcp,
     },
     signals::tcp_rtt,
@@ -56,12 +56,9 @@ unsafe fn read(sock: *const u8) {
     }
     // SAFETY: by the caller.
     let reader = unsafe { owner::read_by_current(sock) };
-    // SAFETY: by the caller. Before the helper, which other protocols' sockets need not wait for.
-    if unsafe { SOCK_PROTOCOL.load(sock) } == IPPROTO_TCP.into() {
-        // SAFETY: by the caller.
-        let (rtt, network) = unsafe { (|| tcp::smoothed_rtt(sock), || peer_network(sock)) };
-        tcp_rtt::delivered(rtt, network, || owner::or_node(|| owner::slot(reader)));
-    }
+    // SAFETY: by the caller.
+    let (rtt, network) = unsafe { (|| tcp::smoothed_rtt(sock), || peer_network(sock)) };
+    tcp_rtt::delivered(rtt, network, || owner::or_node(|| owner::slot(reader)));
 }
 
 /// Whether a socket is of IPv4 or IPv6.

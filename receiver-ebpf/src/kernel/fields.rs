@@ -24,6 +24,8 @@ fields! {
     SOCK_FAMILY: Field<u16> = "sock.__sk_common.skc_family";
     /// The socket's state; small sockets that stand for half-open and closed connections have theirs there too.
     SOCK_STATE: Field<u8> = "sock.__sk_common.skc_state";
+    /// What kind of socket it is, as `socket(2)` has it.
+    SOCK_TYPE: Field<u16> = "sock.sk_type";
     /// The socket's transport protocol.
     SOCK_PROTOCOL: Field<u16> = "sock.sk_protocol";
     /// The peer's IPv6 address, which is IPv4-mapped for IPv4 traffic of a dual-stack socket.

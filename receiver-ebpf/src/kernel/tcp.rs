@@ -4,7 +4,13 @@ use core::hint::black_box;
 
 use aya_ebpf::helpers::generated::bpf_skc_to_tcp_sock;
 
-use super::{fields::TCP_SRTT, set_outside};
+use super::{
+    fields::{SOCK_PROTOCOL, SOCK_TYPE, TCP_SRTT},
+    set_outside,
+};
+
+const IPPROTO_TCP: u16 = 6;
+const SOCK_STREAM: u16 = 1;
 
 /// Whether tracing programs may take a socket for TCP's (5.9 and later).
 #[unsafe(export_name = "tcp.cast")]
@@ -24,7 +30,12 @@ pub unsafe fn smoothed_rtt(sock: *const u8) -> Option<u64> {
     if set_outside(&CASTS) == 0 || !TCP_SRTT.present() {
         return None;
     }
-    // SAFETY: by the caller; the helper looks at the protocol.
+    // The helper looks at the protocol alone, which raw sockets have too: what it makes of these is no `tcp_sock`.
+    // SAFETY: by the caller.
+    if unsafe { SOCK_PROTOCOL.load(sock) != IPPROTO_TCP || SOCK_TYPE.load(sock) != SOCK_STREAM } {
+        return None;
+    }
+    // SAFETY: by the caller.
     let tcp = unsafe { bpf_skc_to_tcp_sock(sock.cast_mut().cast()) };
     if tcp.is_null() {
         return None;
