@@ -1,6 +1,6 @@
 //! Round-trip times, against what TCP says of each connection when its data is read.
 
-use std::{fs, time::Duration};
+use std::{array, fs, os::fd::OwnedFd, time::Duration};
 
 use rustix::net::{AddressFamily, RecvFlags, SocketType, ipproto, recv, socket};
 
@@ -25,6 +25,9 @@ use super::{
 
 const RTT: &str = "undercurrent.tcp.rtt";
 const MESSAGES: usize = 20;
+/// Sockets that read segments as they come over the wire and have no connection: so many that there is something where
+/// one would keep its time.
+const RAW: usize = 100;
 /// So many take a first time out of the smoothed one, of which a new time makes an eighth.
 const FORGOTTEN: usize = 100;
 /// A link that a message of a hundred bytes and its headers takes this long to pass, one after another.
@@ -111,14 +114,14 @@ fn configured(configuration: &str) -> ([Line; 2], f64) {
     fs::write(&path, configuration).unwrap();
     let sidecar = Sidecar::start_with(often(), &["--config", path.to_str().unwrap()], &[]);
     let wire = Wire::veth(Version::Ipv4);
-    let raw = wire.right.run(|| socket(AddressFamily::INET, SocketType::RAW, Some(ipproto::TCP)).unwrap());
+    let raw = || socket(AddressFamily::INET, SocketType::RAW, Some(ipproto::TCP)).unwrap();
+    let raw: [OwnedFd; RAW] = wire.right.run(|| array::from_fn(|_| raw()));
     let before = sidecar.snapshot();
     let mut talk = Talk::open(&wire);
     talk.tcp(MESSAGES, 100);
     talk.udp(MESSAGES, 100);
-    // What reads segments as they come over the wire has no connection.
-    for _ in 0..MESSAGES {
-        recv(&raw, &mut [0; 200], RecvFlags::DONTWAIT).unwrap();
+    for socket in raw {
+        recv(socket, &mut [0; 200], RecvFlags::DONTWAIT).unwrap();
     }
     ([before, sidecar.snapshot()], talk.tcp_reads as f64)
 }
