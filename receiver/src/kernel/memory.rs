@@ -10,6 +10,7 @@ use undercurrent_ebpf::abi::{
     workload::{OWNERS, OwnerCells, SOCKETS, Slot},
 };
 
+use super::choices::{CHOICES, Criteria, ENTRY};
 use crate::telemetry::Scale;
 
 /// The most shards that a workload's histograms have: more CPUs share them.
@@ -28,6 +29,8 @@ pub struct Sizing<'a> {
     pub scale: Scale,
     /// The signals that are on, by name.
     pub signals: &'a [&'static str],
+    /// What packets are chosen by.
+    pub criteria: Criteria,
     /// Workloads with slots of their own; `None` where nothing is told apart by workload.
     pub workloads: Option<u16>,
 }
@@ -105,7 +108,7 @@ impl PlannedMap {
 }
 
 /// Every such map.
-pub static MAPS: [PlannedMap; 11] = [
+pub static MAPS: [PlannedMap; 12] = [
     PlannedMap {
         name: "LATENCY",
         entry: size_of::<LatencyCells>(),
@@ -121,6 +124,7 @@ pub static MAPS: [PlannedMap; 11] = [
         entry: size_of::<u64>(),
         entries: |sizing| if sizing.on("receive_wait") { waiting::ENTRIES } else { 0 },
     },
+    PlannedMap { name: CHOICES, entry: ENTRY, entries: |sizing| sizing.criteria.most() },
     PlannedMap {
         name: "SOFTIRQ",
         entry: size_of::<SoftirqCells>(),
@@ -163,7 +167,7 @@ mod tests {
 
     fn sizing(cpus: usize, workloads: u16, scale: u8) -> Sizing<'static> {
         let scale = Scale::new(scale).expect("a scale");
-        Sizing { cpus, scale, signals: &SIGNALS, workloads: Some(workloads) }
+        Sizing { cpus, scale, signals: &SIGNALS, criteria: Criteria::default(), workloads: Some(workloads) }
     }
 
     #[test]
@@ -187,7 +191,13 @@ mod tests {
 
     #[test]
     fn what_is_off_takes_nothing_but_the_smallest_map() {
-        let off = Sizing { cpus: 64, scale: Scale::new(2).expect("a scale"), signals: &[], workloads: None };
+        let off = Sizing {
+            cpus: 64,
+            scale: Scale::new(2).expect("a scale"),
+            signals: &[],
+            criteria: Criteria::default(),
+            workloads: None,
+        };
         assert!(MAPS.iter().filter(|map| map.name != "CGROUPS").all(|map| map.entries(&off) == 1));
         assert!(off.bytes() < 2 * SMALLEST_RING);
     }

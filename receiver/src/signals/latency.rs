@@ -45,7 +45,7 @@ pub static KIND: Kind = Kind {
     signal: ENTRY.name,
     metric: &DURATION,
     series: Series::RECEIVE,
-    losses: &[PacketLoss::NoStamp, PacketLoss::TransmitStamp, PacketLoss::Negative],
+    losses: &[PacketLoss::NoStamp, PacketLoss::TransmitStamp, PacketLoss::Negative, PacketLoss::Unfiltered],
     describe,
 };
 

@@ -3,6 +3,7 @@
 
 mod attributes;
 mod cpu_throttled;
+pub mod filtering;
 mod growth;
 pub mod itself;
 mod latency;

@@ -8,6 +8,7 @@ mod clock;
 mod cpu;
 mod doctor;
 mod ending;
+mod filters;
 mod instances;
 mod latency;
 mod lines;
