@@ -1,6 +1,7 @@
-//! Cells of `undercurrent.network.receive.duration` and `undercurrent.network.receive.wait.duration`.
+//! Cells of `undercurrent.network.receive.duration`, `undercurrent.network.receive.wait.duration` and
+//! `undercurrent.tcp.rtt`.
 
-use core::mem::size_of;
+use core::{mem::size_of, ops::Range};
 
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
@@ -111,23 +112,34 @@ pub enum Series {
     Receive(Path),
     /// The time from a packet's arrival in its socket's queue until it was read.
     Wait(Transport, Network),
+    /// TCP's smoothed round-trip time, at the delivery of data.
+    Rtt(Network),
 }
 
 /// Number of series.
-pub const SERIES: usize = PATHS + WAITS;
+pub const SERIES: usize = Series::RTT.end;
 const WAITS: usize = 4;
 
 impl Series {
+    /// The indices of [`Self::Receive`].
+    pub const RECEIVE: Range<usize> = 0..PATHS;
+    /// The indices of [`Self::Wait`].
+    pub const WAIT: Range<usize> = Self::RECEIVE.end..Self::RECEIVE.end + WAITS;
+    /// The indices of [`Self::Rtt`].
+    pub const RTT: Range<usize> = Self::WAIT.end..Self::WAIT.end + Network::ALL.len();
+
     /// Every series, at its own index.
     pub const ALL: [Self; SERIES] = {
         let mut all = [Self::Receive(Path::ALL[0]); SERIES];
         let mut index = 0;
         while index < SERIES {
-            all[index] = if index < PATHS {
+            all[index] = if index < Self::RECEIVE.end {
                 Self::Receive(Path::ALL[index])
-            } else {
+            } else if index < Self::WAIT.end {
                 let Path { transport, network, .. } = Path::ALL[index - WAITS];
                 Self::Wait(transport.unwrap(), network)
+            } else {
+                Self::Rtt(Network::ALL[index - Self::RTT.start])
             };
             assert!(all[index].index() == index);
             index += 1;
@@ -142,6 +154,7 @@ impl Series {
         match self {
             Self::Receive(path) => path.index(),
             Self::Wait(transport, network) => WAITS + Path::of(Layer::SocketRead, transport, network).index(),
+            Self::Rtt(network) => Self::RTT.start + network as usize,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Who makes sockets and who reads them.
+//! Who makes sockets, and who reads them: where data is delivered.
 
 use aya_ebpf::{
     EbpfContext as _,
@@ -6,21 +6,26 @@ use aya_ebpf::{
     programs::{BtfTracePointContext, FExitContext, SockContext},
 };
 
-use crate::kernel::{
-    fields::{SOCK_FAMILY, SOCKET_SOCK},
-    owner,
+use super::read::peer_network;
+use crate::{
+    kernel::{
+        fields::{SOCK_FAMILY, SOCKET_SOCK},
+        owner, tcp,
+    },
+    signals::tcp_rtt,
 };
 
 const AF_INET: u16 = 2;
 const AF_INET6: u16 = 10;
-/// Who peeks leaves the data to its reader.
-const MSG_PEEK: i32 = 2;
+/// `MSG_PEEK` and `MSG_ERRQUEUE`: who peeks leaves the data to its reader, and what comes from the queue of errors was sent
+/// from here.
+const NO_DELIVERY: i32 = 0x2002;
 
 /// Tracepoint `sock_recv_length(struct sock *sk, int ret, int flags)`, 6.3 and later: a read ends.
 #[btf_tracepoint(function = "sock_recv_length")]
 fn sock_recv_length(ctx: BtfTracePointContext) -> i32 {
     let (length, flags): (i32, i32) = (ctx.arg(1), ctx.arg(2));
-    if length > 0 && flags & MSG_PEEK == 0 {
+    if length > 0 && flags & NO_DELIVERY == 0 {
         // SAFETY: argument 0 is the socket.
         unsafe { read(ctx.arg(0)) };
     }
@@ -34,7 +39,7 @@ fn sock_recvmsg(ctx: FExitContext) -> i32 {
     // SAFETY: the word after the three arguments is the return value; `bpf_get_func_ret` would need 5.17.
     let length = unsafe { *ctx.as_ptr().cast::<u64>().add(3) } as i32;
     let flags: i32 = ctx.arg(2);
-    if length > 0 && flags & MSG_PEEK == 0 {
+    if length > 0 && flags & NO_DELIVERY == 0 {
         // SAFETY: argument 0 is the `socket`, which has its `sock`.
         unsafe { read(SOCKET_SOCK.load(ctx.arg(0)) as *const u8) };
     }
@@ -46,10 +51,14 @@ fn sock_recvmsg(ctx: FExitContext) -> i32 {
 #[inline(always)]
 unsafe fn read(sock: *const u8) {
     // SAFETY: by the caller.
-    if unsafe { is_internet(sock) } {
-        // SAFETY: by the caller.
-        unsafe { owner::read_by_current(sock) };
+    if unsafe { !is_internet(sock) } {
+        return;
     }
+    // SAFETY: by the caller.
+    let reader = unsafe { owner::read_by_current(sock) };
+    // SAFETY: by the caller.
+    let (rtt, network) = unsafe { (|| tcp::smoothed_rtt(sock), || peer_network(sock)) };
+    tcp_rtt::delivered(rtt, network, || owner::or_node(|| owner::slot(reader)));
 }
 
 /// Whether a socket is of IPv4 or IPv6.

@@ -22,10 +22,10 @@ use crate::kernel::{
     },
     filter::{Subject, Which, apart},
     head_of_line, owner, sample,
+    tcp::SOCK_STREAM,
 };
 
 const AF_INET6: u16 = 10;
-const SOCK_STREAM: u16 = 1;
 const SECOND: u64 = 1_000_000_000;
 
 /// `void tcp_recv_timestamp(struct msghdr *msg, const struct sock *sk, struct scm_timestamping_internal *tss)`, 5.10 to

@@ -44,6 +44,8 @@ fields! {
     SOCK_FAMILY: Field<u16> = "sock.__sk_common.skc_family";
     /// The socket's state; small sockets that stand for half-open and closed connections have theirs there too.
     SOCK_STATE: Field<u8> = "sock.__sk_common.skc_state";
+    /// What kind of socket it is, as `socket(2)` has it.
+    SOCK_TYPE: Field<u16> = "sock.sk_type";
     /// The socket's transport protocol.
     SOCK_PROTOCOL: Field<u16> = "sock.sk_protocol";
     /// The local port.
@@ -56,10 +58,10 @@ fields! {
     UDP_READER_QUEUE: Field<u32> = "udp_sock.reader_queue.qlen";
     /// The index of the interface that a connection's packets come in by (5.16 and later).
     SOCK_INTERFACE: Field<u32> = "sock.sk_rx_dst_ifindex";
-    /// The socket's type: a stream, datagrams or other.
-    SOCK_TYPE: Field<u16> = "sock.sk_type";
     /// The peer's IPv6 address, which is IPv4-mapped for IPv4 traffic of a dual-stack socket.
     SOCK_V6_DADDR: Field<[u64; 2]> = "sock.__sk_common.skc_v6_daddr";
+    /// Eight times the smoothed round-trip time of a connection in microseconds; zero where it has none yet.
+    TCP_SRTT: Field<u32> = "tcp_sock.srtt_us";
     /// The timestamp of the data that a read returned, up to 7.1: its seconds.
     SCM_SECONDS: Field<u64> = "scm_timestamping_internal.ts.0.tv_sec";
     /// The nanoseconds within that second.

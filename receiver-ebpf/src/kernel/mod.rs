@@ -12,6 +12,7 @@ pub mod owner;
 pub mod sample;
 pub mod shared;
 mod storage;
+pub mod tcp;
 
 /// The value of a global that the loader, or user space, sets behind the compiler's back.
 #[inline(always)]

@@ -275,24 +275,26 @@ pub unsafe fn reader(sock: *const u8) -> Option<u64> {
     unsafe { READERS.get(sock) }
 }
 
-/// The current task has read a socket.
+/// The current task has read a socket. Yields the cgroup that it belongs to; zero where programs cannot say, or nobody asks.
 ///
 /// # Safety
 /// As for [`of_socket`].
 #[inline(always)]
-pub unsafe fn read_by_current(sock: *const u8) {
+pub unsafe fn read_by_current(sock: *const u8) -> u64 {
+    if by() == ownership::OFF {
+        return 0;
+    }
     let reader = of_current();
     // SAFETY: by the caller.
-    let unchanged = unsafe { SOCK_STORAGE.load(sock) == 0 && creator(sock) == reader };
-    if unchanged {
-        return;
+    if storage() && unsafe { SOCK_STORAGE.load(sock) != 0 || creator(sock) != reader } {
+        // SAFETY: by the caller.
+        match unsafe { READERS.set(sock, reader) } {
+            Some(true) => forget(unsafe { SOCK_COOKIE.load(sock) }),
+            Some(false) => {}
+            None => lost(OwnerLoss::StorageRefused),
+        }
     }
-    // SAFETY: by the caller.
-    match unsafe { READERS.set(sock, reader) } {
-        Some(true) => forget(unsafe { SOCK_COOKIE.load(sock) }),
-        Some(false) => {}
-        None => lost(OwnerLoss::StorageRefused),
-    }
+    reader
 }
 
 /// A socket has another owner than its cached slot may say.

@@ -6,6 +6,7 @@ pub mod network_drops;
 pub mod receive_wait;
 pub mod softirq_wait;
 pub mod tcp_retransmits;
+pub mod tcp_rtt;
 mod timings;
 mod workload_latency;
 

@@ -25,6 +25,8 @@ pub struct Signals {
     pub latency: Latency,
     /// Time from a packet's arrival in its socket's queue until it is read.
     pub receive_wait: ReceiveWait,
+    /// Round-trip time of TCP connections, whenever data is read from them.
+    pub tcp_rtt: TcpRtt,
     /// Segments that TCP sent again.
     pub tcp_retransmits: TcpRetransmits,
     /// Packets that the kernel dropped, by its reason.
@@ -84,6 +86,20 @@ pub struct SoftirqWait {
 }
 
 impl Default for SoftirqWait {
+    fn default() -> Self {
+        Self { enabled: true }
+    }
+}
+
+/// Round-trip time of TCP connections, whenever data is read from them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TcpRtt {
+    /// Whether it is measured.
+    pub enabled: bool,
+}
+
+impl Default for TcpRtt {
     fn default() -> Self {
         Self { enabled: true }
     }

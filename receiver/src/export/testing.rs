@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::telemetry::{
     AttributeKey, Attributes, Data, Descriptor, ExponentialHistogram, Instrument, Metric, Point, Resource,
-    ResourceMetrics, Snapshot, UnixNanos, View,
+    ResourceMetrics, Side, Snapshot, UnixNanos, View,
 };
 
 const fn key(key: &'static str, values: &'static [&'static str]) -> AttributeKey {
@@ -32,6 +32,35 @@ pub(super) static WAIT: Descriptor = Descriptor {
     description: "Time from a softirq's raise to its run.",
     instrument: Instrument::ExponentialHistogram,
     attributes: &[key("undercurrent.softirq", &["net_rx", "net_tx"])],
+    view: View::Section,
+};
+
+pub(super) static RTT: Descriptor = Descriptor {
+    name: "undercurrent.tcp.rtt",
+    unit: "s",
+    description: "TCP's round-trip time when data was read.",
+    instrument: Instrument::ExponentialHistogram,
+    attributes: &[key("network.type", &["ipv4", "ipv6"])],
+    view: View::Beside(&[
+        Side {
+            heading: "host",
+            metric: "undercurrent.network.receive.duration",
+            attributes: &[("undercurrent.network.layer", "socket_read"), ("network.transport", "tcp")],
+        },
+        Side {
+            heading: "wait",
+            metric: "undercurrent.network.receive.wait.duration",
+            attributes: &[("network.transport", "tcp")],
+        },
+    ]),
+};
+
+pub(super) static RECEIVE_WAIT: Descriptor = Descriptor {
+    name: "undercurrent.network.receive.wait.duration",
+    unit: "s",
+    description: "Time in the socket's queue.",
+    instrument: Instrument::ExponentialHistogram,
+    attributes: &[key("network.transport", &["tcp", "udp"]), key("network.type", &["ipv4", "ipv6"])],
     view: View::Section,
 };
 

@@ -40,9 +40,9 @@ impl Sizing<'_> {
         self.signals.contains(&signal)
     }
 
-    /// Whether durations of packets are recorded.
-    fn times_packets(&self) -> bool {
-        self.on("latency") || self.on("receive_wait")
+    /// Whether durations of any series are recorded.
+    fn records_durations(&self) -> bool {
+        self.on("latency") || self.on("receive_wait") || self.on("tcp_rtt")
     }
 
     /// Slots, those of the node and of the overflow included.
@@ -112,12 +112,12 @@ pub static MAPS: [PlannedMap; 12] = [
     PlannedMap {
         name: "LATENCY",
         entry: size_of::<LatencyCells>(),
-        entries: |sizing| if sizing.times_packets() { sizing.cpus } else { 0 },
+        entries: |sizing| if sizing.records_durations() { sizing.cpus } else { 0 },
     },
     PlannedMap {
         name: "WORKLOAD_LATENCY",
         entry: size_of::<u64>(),
-        entries: |sizing| if sizing.times_packets() { sizing.slots() * sizing.by_workload().slot() } else { 0 },
+        entries: |sizing| if sizing.records_durations() { sizing.slots() * sizing.by_workload().slot() } else { 0 },
     },
     PlannedMap {
         name: "WAITING",
@@ -162,8 +162,8 @@ mod tests {
     use crate::config::MemoryLimit;
 
     const MIB: usize = 1 << 20;
-    const SIGNALS: [&str; 6] =
-        ["latency", "network_cpu", "network_drops", "receive_wait", "softirq_wait", "tcp_retransmits"];
+    const SIGNALS: [&str; 7] =
+        ["latency", "network_cpu", "network_drops", "receive_wait", "softirq_wait", "tcp_retransmits", "tcp_rtt"];
 
     fn sizing(cpus: usize, workloads: u16, scale: u8) -> Sizing<'static> {
         let scale = Scale::new(scale).expect("a scale");

@@ -128,6 +128,7 @@ pub struct Kernel {
     fields: Vec<ResolvedField>,
     socket_storage: bool,
     excludes_blocked: bool,
+    tcp_sockets: bool,
     drop_reasons: Reasons,
     outcomes: Vec<Outcome>,
     memory: Vec<(&'static str, usize)>,
@@ -148,13 +149,15 @@ impl Kernel {
     pub fn load(host: Host, request: &Request<'_>) -> Result<(Self, Types), KernelError> {
         // First, since it takes effect some milliseconds later.
         let timestamping = stamp_packets(request.hooks);
-        let Resolved { fields, types, socket_storage, cast, arguments, drop_reasons } = resolve(request.hooks)?;
+        let Resolved { fields, types, socket_storage, tcp_sockets, cast, arguments, drop_reasons } =
+            resolve(request.hooks)?;
         let settings = object::Settings {
             sizing: request.sizing,
             fields: &fields,
             ownership: request.ownership,
             socket_storage,
             excludes_blocked: request.excludes_blocked && !lacks(&fields, OUT_OF_ORDER),
+            tcp_sockets,
             cast,
             arguments,
         };
@@ -169,6 +172,7 @@ impl Kernel {
             fields,
             socket_storage,
             excludes_blocked: request.excludes_blocked,
+            tcp_sockets,
             drop_reasons,
             outcomes,
             memory,
@@ -244,6 +248,18 @@ impl Kernel {
     #[must_use]
     pub fn misses_blocked(&self) -> bool {
         self.excludes_blocked && self.lacks(OUT_OF_ORDER)
+    }
+
+    /// Whether it can be kept with a socket who reads it.
+    #[must_use]
+    pub const fn keeps_readers(&self) -> bool {
+        self.socket_storage
+    }
+
+    /// Whether programs can read the round-trip time that TCP keeps of a connection.
+    #[must_use]
+    pub fn tells_rtt(&self) -> bool {
+        self.tcp_sockets && !self.lacks("tcp_sock.srtt_us")
     }
 
     /// Whether a hook is served at all.
@@ -371,6 +387,8 @@ struct Resolved {
     types: aya::Btf,
     /// Whether tracing programs may use what is kept with a socket.
     socket_storage: bool,
+    /// Whether they may take a socket for TCP's.
+    tcp_sockets: bool,
     /// The number of [`cast::FUNCTION`].
     cast: Option<u32>,
     /// As many as each of [`object::GROWN`] has.
@@ -380,6 +398,8 @@ struct Resolved {
 
 /// The helper of that name for tracing programs, which 5.11 brought.
 const TRACING_STORAGE: &str = "bpf_sk_storage_get_tracing";
+/// The helper, which 5.9 brought.
+const TCP_SOCKET: &str = "bpf_skc_to_tcp_sock";
 
 /// Resolves what the object reads, and keeps of the kernel's types what attaching needs.
 fn resolve(hooks: &[&'static Hook]) -> Result<Resolved, KernelError> {
@@ -390,6 +410,7 @@ fn resolve(hooks: &[&'static Hook]) -> Result<Resolved, KernelError> {
     let targets: Vec<_> = programs.filter_map(target).collect();
     let sparse = types.sparse(&targets);
     let socket_storage = types.function(TRACING_STORAGE).is_some();
+    let tcp_sockets = types.function(TCP_SOCKET).is_some();
     let cast = types.function(cast::FUNCTION).map(|function| function.id.0);
     let arguments =
         object::GROWN.map(|name| types.tracepoint(name).map_or(0, |tracepoint| tracepoint.parameters.len()));
@@ -397,7 +418,7 @@ fn resolve(hooks: &[&'static Hook]) -> Result<Resolved, KernelError> {
     drop(types);
     drop(raw);
     let types = sparse.into_aya().map_err(|error| KernelError::Maps(Box::new(error.into()), Vec::new()))?;
-    Ok(Resolved { fields, types, socket_storage, cast, arguments, drop_reasons })
+    Ok(Resolved { fields, types, socket_storage, tcp_sockets, cast, arguments, drop_reasons })
 }
 
 fn target(program: &Program) -> Option<Target<'static>> {

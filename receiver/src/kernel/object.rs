@@ -54,6 +54,8 @@ pub struct Settings<'a> {
     pub socket_storage: bool,
     /// Whether TCP reads that waited for the network are left out.
     pub excludes_blocked: bool,
+    /// Whether tracing programs may take a socket for TCP's.
+    pub tcp_sockets: bool,
     /// The kernel's number of `bpf_cast_to_kern_ctx`, where it has that.
     pub cast: Option<u32>,
     /// How many arguments the kernel passes at each of [`GROWN`].
@@ -115,6 +117,7 @@ fn words(settings: &Settings<'_>) -> Vec<(String, u32)> {
         ("owner.by", by),
         ("owner.storage", u32::from(settings.socket_storage)),
         ("owner.cast", u32::from(settings.cast.is_some())),
+        ("tcp.cast", u32::from(settings.tcp_sockets)),
         ("filter.by", sizing.criteria.bits()),
         ("filter.queue", sizing.criteria.queue()),
         ("head_of_line.exclude", u32::from(settings.excludes_blocked)),
@@ -134,5 +137,5 @@ fn number(count: usize) -> u32 {
 }
 
 /// The signals that programs know a switch of.
-const SWITCHES: [&str; 6] =
-    ["latency", "network_cpu", "network_drops", "receive_wait", "softirq_wait", "tcp_retransmits"];
+const SWITCHES: [&str; 7] =
+    ["latency", "network_cpu", "network_drops", "receive_wait", "softirq_wait", "tcp_retransmits", "tcp_rtt"];

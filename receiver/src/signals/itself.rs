@@ -56,7 +56,16 @@ pub static LOST: Descriptor = Descriptor {
     attributes: &[
         key(
             SIGNAL,
-            &["latency", "receive_wait", "softirq_wait", "workload_cpu", "cpu_throttled", "workloads", "itself"],
+            &[
+                "latency",
+                "receive_wait",
+                "tcp_rtt",
+                "softirq_wait",
+                "workload_cpu",
+                "cpu_throttled",
+                "workloads",
+                "itself",
+            ],
         ),
         key(REASON, REASONS),
         key("undercurrent.network.layer", &["of a packet"]),

@@ -1,7 +1,7 @@
 //! `latency`: how long packets take from their receive timestamp to each layer of the receive path.
 
 use undercurrent_ebpf::abi::{
-    latency::{Layer, PATHS, Path, Series},
+    latency::{Layer, Path, Series},
     loss::PacketLoss,
 };
 
@@ -59,7 +59,7 @@ static DURATION: Descriptor = Descriptor {
 pub static KIND: Kind = Kind {
     signal: ENTRY.name,
     metric: &DURATION,
-    series: 0..PATHS,
+    series: Series::RECEIVE,
     losses: &[
         PacketLoss::NoStamp,
         PacketLoss::TransmitStamp,

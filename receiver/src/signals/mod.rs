@@ -15,6 +15,7 @@ mod softirq_wait;
 mod softnet;
 mod status;
 mod tcp_retransmits;
+mod tcp_rtt;
 #[cfg(test)]
 mod testing;
 mod thinning;
@@ -132,7 +133,7 @@ pub struct Entry {
 }
 
 /// Every signal, in the order of the catalogue.
-pub static REGISTRY: [&Entry; 9] = [
+pub static REGISTRY: [&Entry; 10] = [
     &network_cpu::ENTRY,
     &workload_cpu::ENTRY,
     &cpu_throttled::ENTRY,
@@ -140,6 +141,7 @@ pub static REGISTRY: [&Entry; 9] = [
     &latency::ENTRY,
     &receive_wait::ENTRY,
     &softirq_wait::ENTRY,
+    &tcp_rtt::ENTRY,
     &tcp_retransmits::ENTRY,
     &network_drops::ENTRY,
 ];
@@ -167,6 +169,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::telemetry::{AttributeKey, View};
 
     #[test]
     fn names_are_unique_and_known_to_the_configuration() {
@@ -175,6 +178,22 @@ mod tests {
         let configured = serde_json::to_value(Settings::default()).expect("settings");
         let configured: BTreeSet<_> = configured.as_object().expect("an object").keys().cloned().collect();
         assert_eq!(names.into_iter().map(str::to_owned).collect::<BTreeSet<_>>(), configured);
+    }
+
+    #[test]
+    fn what_is_seen_beside_a_metric_is_in_the_catalogue() {
+        let beside = |metric: &Descriptor| if let View::Beside(sides) = metric.view { sides } else { &[] };
+        for (metric, side) in catalogue().flat_map(|(_, metric)| beside(metric).iter().map(move |side| (metric, side)))
+        {
+            let (_, other) = catalogue().find(|(_, other)| other.name == side.metric).expect(side.metric);
+            assert_eq!((other.instrument, other.unit), (metric.instrument, metric.unit), "{}", side.metric);
+            let has =
+                |(key, value): &(_, _)| other.attributes.iter().any(|of| of.key == *key && of.values.contains(value));
+            assert!(side.attributes.iter().all(has), "{side:?}");
+            let told = |key: &&AttributeKey| !side.attributes.iter().any(|(chosen, _)| *chosen == key.key);
+            let left: Vec<_> = other.attributes.iter().filter(told).collect();
+            assert_eq!(left, metric.attributes.iter().collect::<Vec<_>>(), "{} has a row for each", metric.name);
+        }
     }
 
     #[test]

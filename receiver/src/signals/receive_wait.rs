@@ -1,9 +1,6 @@
 //! `receive_wait`: how long packets wait in their sockets' queues until they are read.
 
-use undercurrent_ebpf::abi::{
-    latency::{PATHS, SERIES, Series},
-    loss::PacketLoss,
-};
+use undercurrent_ebpf::abi::{latency::Series, loss::PacketLoss};
 
 use super::{
     Entry, attributes,
@@ -40,7 +37,7 @@ static WAIT: Descriptor = Descriptor {
 static KIND: Kind = Kind {
     signal: ENTRY.name,
     metric: &WAIT,
-    series: PATHS..SERIES,
+    series: Series::WAIT,
     losses: &[PacketLoss::Unmatched],
     describe: |series| {
         let Series::Wait(transport, network) = series else { return Attributes::new() };

@@ -48,6 +48,8 @@ pub enum View {
     /// In a section with a row for each point. Metrics that share all but the last part of their name and have the same
     /// attributes share a section, a column each.
     Section,
+    /// In a section with what others say of the same traffic, the middle and the tail of each. Histograms alone.
+    Beside(&'static [Side]),
     /// On one line at the end, and only the points that are not zero: what was lost, refused or degraded.
     Notice {
         /// Attribute values of points that are as they should be; such points are left out.
@@ -55,6 +57,17 @@ pub enum View {
     },
     /// Not at all.
     Hidden,
+}
+
+/// A histogram to be seen beside another one, with the same attributes but for those that it is chosen by.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Side {
+    /// What it is called there.
+    pub heading: &'static str,
+    /// Its name in the catalogue.
+    pub metric: &'static str,
+    /// The attributes of its points that are shown.
+    pub attributes: &'static [(&'static str, &'static str)],
 }
 
 /// One metric of the catalogue.

@@ -12,7 +12,7 @@ mod snapshot;
 
 pub use attributes::{Attributes, Value};
 pub use delivery::Delivery;
-pub use descriptor::{AttributeKey, Descriptor, Instrument, SCHEMA_URL, SCOPE, View};
+pub use descriptor::{AttributeKey, Descriptor, Instrument, SCHEMA_URL, SCOPE, Side, View};
 pub use histogram::ExponentialHistogram;
 pub use readings::Readings;
 pub use resource::{INSTANCE_NAMESPACE, Resource};

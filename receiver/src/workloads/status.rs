@@ -24,6 +24,9 @@ pub fn status(settings: &Settings, kernel: &Kernel) -> SignalStatus {
     let outcomes = kernel.outcomes().iter().filter(|outcome| outcome.status == Status::Absent);
     let absent = outcomes.filter_map(|outcome| missing(outcome.hook)).map(str::to_owned);
     reasons.extend(absent);
+    if !kernel.keeps_readers() {
+        reasons.push("before Linux 5.11 a socket that somebody else reads stays its creator's".to_owned());
+    }
     if kernel.lacks("sock.sk_cgrp_data.cgroup") {
         reasons.push("before Linux 5.15 nothing that is enqueued has an owner until it is read".to_owned());
     }

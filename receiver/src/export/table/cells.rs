@@ -1,4 +1,4 @@
-//! The columns and cells of a metric, by its descriptor alone.
+//! The columns and cells of a metric, by its descriptor and by what it stands beside.
 
 use std::num::NonZeroUsize;
 
@@ -7,7 +7,29 @@ use super::{
     layout::Column,
     units::{amount, number, percent, rate},
 };
-use crate::telemetry::{Descriptor, Instrument};
+use crate::telemetry::{Descriptor, Instrument, Value};
+
+/// A metric in a section.
+#[derive(Clone, Copy)]
+pub(super) struct Part {
+    pub(super) descriptor: &'static Descriptor,
+    /// What it is called where it stands beside others.
+    pub(super) heading: Option<&'static str>,
+    /// The attributes of its points that are shown.
+    pub(super) of: &'static [(&'static str, &'static str)],
+}
+
+impl Part {
+    /// A metric that stands for itself.
+    pub(super) const fn whole(descriptor: &'static Descriptor) -> Self {
+        Self { descriptor, heading: None, of: &[] }
+    }
+
+    /// Whether a change is of a point that is shown.
+    pub(super) fn shows(&self, change: &Change<'_>) -> bool {
+        self.of.iter().all(|(key, value)| change.attributes.get(key) == Some(&Value::from(*value)))
+    }
+}
 
 /// Whether a metric says how busy somebody is: seconds in each second.
 pub(super) fn is_busy_time(descriptor: &Descriptor) -> bool {
@@ -21,7 +43,11 @@ pub(super) fn single_column(descriptor: &Descriptor) -> Option<&'static str> {
 }
 
 /// The columns of a metric.
-pub(super) fn value_columns(descriptor: &Descriptor, cpus: Option<NonZeroUsize>) -> Vec<Column> {
+pub(super) fn value_columns(part: &Part, cpus: Option<NonZeroUsize>) -> Vec<Column> {
+    let descriptor = part.descriptor;
+    if let Some(heading) = part.heading {
+        return [("p50", 1), ("p99", 0)].map(|(of, spare)| Column::number(&format!("{heading} {of}"), spare)).into();
+    }
     if let Some(heading) = single_column(descriptor) {
         return vec![Column::number(heading, 0)];
     }
@@ -37,11 +63,15 @@ pub(super) fn value_columns(descriptor: &Descriptor, cpus: Option<NonZeroUsize>)
 }
 
 /// The cells of [`value_columns`].
-pub(super) fn values(descriptor: &Descriptor, change: &Change<'_>, cpus: Option<NonZeroUsize>) -> Vec<String> {
+pub(super) fn values(part: &Part, change: &Change<'_>, cpus: Option<NonZeroUsize>) -> Vec<String> {
+    let descriptor = part.descriptor;
     let unknown = || "-".to_owned();
     match &change.value {
         Measured::Distribution(histogram) => {
             let quantile = |q| histogram.quantile(q).map_or_else(unknown, |value| amount(value, descriptor.unit));
+            if part.heading.is_some() {
+                return [0.5, 0.99].map(quantile).into();
+            }
             let rate = change.per_second().map_or_else(unknown, |rate| format!("{}/s", number(rate)));
             [rate, number(histogram.count() as f64)].into_iter().chain([0.5, 0.9, 0.99, 1.0].map(quantile)).collect()
         }

@@ -1,19 +1,18 @@
 //! Sections of several resources: the busiest first, the idle ones left out, the rest in one line.
 
 use super::{
-    cells::{load, single_column, total},
+    cells::{Part, load, single_column, total},
     layout::Column,
     names::is_overflow,
     rows::{self, Row},
-    section::{Input, Section, Share, cells, columns, headline, keys},
+    section::{Input, Section, Share, cells, columns, headline, keys, short},
 };
-use crate::telemetry::Descriptor;
 
 /// Workloads with rows of their own.
 const BUSIEST: usize = 8;
 
 /// The section of a group of metrics that several resources have.
-pub(super) fn section(input: &Input<'_>, group: &[&'static Descriptor], shares: Vec<Share<'_>>) -> Section {
+pub(super) fn section(input: &Input<'_>, group: &[Part], shares: Vec<Share<'_>>) -> Section {
     let is_one = |share: &Share<'_>| {
         let resource = &input.current.resources[share.place].resource;
         share.place != 0 && !is_overflow(&resource.attributes)
@@ -65,12 +64,15 @@ fn is_busy(row: &Row<'_>) -> bool {
     row.changes.iter().flatten().any(|change| !change.is_idle())
 }
 
-fn remainder(group: &[&Descriptor], rest: &[Share<'_>]) -> String {
+fn remainder(group: &[Part], rest: &[Share<'_>]) -> String {
     let workloads = if rest.len() == 1 { "workload" } else { "workloads" };
     let load: f64 = rest.iter().map(Share::load).sum();
     let together = match group {
-        [one] => total(one, load),
-        [first, ..] => format!("{} {}", single_column(first).unwrap_or(first.name), total(first, load)),
+        [one] => total(one.descriptor, load),
+        [Part { descriptor, .. }, ..] => {
+            let name = single_column(descriptor).unwrap_or_else(|| short(descriptor.name));
+            format!("{name} {}", total(descriptor, load))
+        }
         [] => String::new(),
     };
     format!("and {} more {workloads}: {together}", rest.len())

@@ -3,14 +3,14 @@
 use std::num::NonZeroUsize;
 
 use super::{
-    cells::{is_busy_time, single_column, value_columns, values},
+    cells::{Part, is_busy_time, single_column, value_columns, values},
     change::{Change, Earlier, changes},
     layout::Column,
     names::{Name, names},
     ranking,
     rows::{self, Row},
 };
-use crate::telemetry::{AttributeKey, Data, Descriptor, Metric, ResourceMetrics, Snapshot, View};
+use crate::telemetry::{AttributeKey, Data, Descriptor, Metric, ResourceMetrics, Side, Snapshot, View};
 
 /// Metrics shown together, a row for each set of attributes.
 pub(super) struct Section {
@@ -50,7 +50,7 @@ pub(super) struct Share<'a> {
 }
 
 /// Metrics that share a section.
-type Group = Vec<&'static Descriptor>;
+type Group = Vec<Part>;
 
 /// The sections of a snapshot, in the order of its metrics, but first those that say how busy each workload is.
 pub(super) fn sections(input: &Input<'_>) -> Vec<Section> {
@@ -63,7 +63,7 @@ pub(super) fn sections(input: &Input<'_>) -> Vec<Section> {
         match shares.as_slice() {
             [] => {}
             [only @ Share { place: 0, .. }] => others.push(of_the_node(input, &group, only)),
-            _ if group.iter().any(|descriptor| is_busy_time(descriptor)) => {
+            _ if group.iter().any(|part| is_busy_time(part.descriptor)) => {
                 first.push(ranking::section(input, &group, shares));
             }
             _ => others.push(ranking::section(input, &group, shares)),
@@ -76,18 +76,44 @@ pub(super) fn sections(input: &Input<'_>) -> Vec<Section> {
 /// The metrics of which any resource has values, in the order of their first appearance.
 fn groups(snapshot: &Snapshot) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
-    let has_values = |metric: &&Metric| metric.points.iter().any(|point| point.data != Data::NoRecordedValue);
-    let metrics = snapshot.resources.iter().flat_map(|resource| &resource.metrics).filter(has_values);
-    for descriptor in metrics.map(|metric| metric.descriptor).filter(|descriptor| descriptor.view == View::Section) {
-        if groups.iter().flatten().any(|known| known.name == descriptor.name) {
-            continue;
-        }
-        match groups.iter_mut().find(|group| group.iter().all(|known| together(known, descriptor))) {
-            Some(group) => group.push(descriptor),
-            None => groups.push(vec![descriptor]),
+    let present = descriptors(snapshot);
+    for descriptor in &present {
+        match descriptor.view {
+            View::Section => {
+                let part = Part::whole(descriptor);
+                match groups.iter_mut().find(|group| group.iter().all(|known| together(known.descriptor, descriptor))) {
+                    Some(group) => group.push(part),
+                    None => groups.push(vec![part]),
+                }
+            }
+            View::Beside(sides) => groups.push(beside(descriptor, sides, &present)),
+            View::Notice { .. } | View::Hidden => {}
         }
     }
     groups
+}
+
+/// The descriptors of metrics with values, each once.
+fn descriptors(snapshot: &Snapshot) -> Vec<&'static Descriptor> {
+    let has_values = |metric: &&Metric| metric.points.iter().any(|point| point.data != Data::NoRecordedValue);
+    let metrics = snapshot.resources.iter().flat_map(|resource| &resource.metrics).filter(has_values);
+    let mut present: Vec<&'static Descriptor> = Vec::new();
+    for descriptor in metrics.map(|metric| metric.descriptor) {
+        if !present.iter().any(|known| known.name == descriptor.name) {
+            present.push(descriptor);
+        }
+    }
+    present
+}
+
+/// A metric, and those of the others that are there.
+fn beside(descriptor: &'static Descriptor, sides: &[Side], present: &[&'static Descriptor]) -> Group {
+    let other = |side: &Side| {
+        let descriptor = present.iter().find(|other| other.name == side.metric)?;
+        Some(Part { descriptor, heading: Some(side.heading), of: side.attributes })
+    };
+    let own = Part { heading: descriptor.name.rsplit('.').next(), ..Part::whole(descriptor) };
+    std::iter::once(own).chain(sides.iter().filter_map(other)).collect()
 }
 
 fn together(one: &Descriptor, other: &Descriptor) -> bool {
@@ -95,16 +121,18 @@ fn together(one: &Descriptor, other: &Descriptor) -> bool {
     parent(one.name) == parent(other.name) && one.attributes == other.attributes && single(one) && single(other)
 }
 
-fn share<'a>(input: &Input<'a>, group: &[&Descriptor], place: usize) -> Share<'a> {
+fn share<'a>(input: &Input<'a>, group: &[Part], place: usize) -> Share<'a> {
     let resource = &input.current.resources[place];
-    let of = |descriptor: &&Descriptor| {
-        let metric = resource.metrics.iter().find(|metric| metric.descriptor.name == descriptor.name);
-        metric.map_or_else(Vec::new, |metric| input.changes(resource, metric))
+    let of = |part: &Part| {
+        let metric = resource.metrics.iter().find(|metric| metric.descriptor.name == part.descriptor.name);
+        let mut changes = metric.map_or_else(Vec::new, |metric| input.changes(resource, metric));
+        changes.retain(|change| part.shows(change));
+        changes
     };
     Share { place, changes: group.iter().map(of).collect() }
 }
 
-fn of_the_node(input: &Input<'_>, group: &[&'static Descriptor], share: &Share<'_>) -> Section {
+fn of_the_node(input: &Input<'_>, group: &[Part], share: &Share<'_>) -> Section {
     let keys = keys(group, std::slice::from_ref(share));
     let rows = rows::rows(&keys, &share.changes);
     Section {
@@ -115,31 +143,33 @@ fn of_the_node(input: &Input<'_>, group: &[&'static Descriptor], share: &Share<'
 }
 
 /// A section with its title and nothing in it.
-pub(super) fn headline(group: &[&'static Descriptor]) -> Section {
+pub(super) fn headline(group: &[Part]) -> Section {
     let (title, description) = match group {
-        [one] => (one.name, one.description),
-        several => several.first().map_or(("", ""), |first| (parent(first.name), "")),
+        [Part { descriptor, .. }] | [Part { descriptor, heading: Some(_), .. }, ..] => {
+            (descriptor.name, descriptor.description)
+        }
+        several => several.first().map_or(("", ""), |first| (parent(first.descriptor.name), "")),
     };
     Section { title: short(title).to_owned(), description, columns: Vec::new(), rows: Vec::new(), rest: None }
 }
 
 /// The attributes that tell the rows of some resources apart.
-pub(super) fn keys(group: &[&'static Descriptor], shares: &[Share<'_>]) -> Vec<&'static AttributeKey> {
-    let attributes = group.first().map_or(&[][..], |first| first.attributes);
+pub(super) fn keys(group: &[Part], shares: &[Share<'_>]) -> Vec<&'static AttributeKey> {
+    let attributes = group.first().map_or(&[][..], |first| first.descriptor.attributes);
     rows::keys(attributes, shares.iter().flat_map(|share| &share.changes).flatten())
 }
 
 /// The columns of attributes, and those of values.
-pub(super) fn columns(keys: &[&AttributeKey], group: &[&Descriptor], cpus: Option<NonZeroUsize>) -> Vec<Column> {
+pub(super) fn columns(keys: &[&AttributeKey], group: &[Part], cpus: Option<NonZeroUsize>) -> Vec<Column> {
     let labels = keys.iter().map(|key| Column::text(rows::heading(key.key)));
-    labels.chain(group.iter().flat_map(|descriptor| value_columns(descriptor, cpus))).collect()
+    labels.chain(group.iter().flat_map(|part| value_columns(part, cpus))).collect()
 }
 
 /// The cells of [`columns`].
-pub(super) fn cells(row: &Row<'_>, group: &[&Descriptor], cpus: Option<NonZeroUsize>) -> Vec<String> {
-    let values = group.iter().zip(&row.changes).flat_map(|(descriptor, change)| match change {
-        Some(change) => values(descriptor, change, cpus),
-        None => value_columns(descriptor, cpus).iter().map(|_| "-".to_owned()).collect(),
+pub(super) fn cells(row: &Row<'_>, group: &[Part], cpus: Option<NonZeroUsize>) -> Vec<String> {
+    let values = group.iter().zip(&row.changes).flat_map(|(part, change)| match change {
+        Some(change) => values(part, change, cpus),
+        None => value_columns(part, cpus).iter().map(|_| "-".to_owned()).collect(),
     });
     row.labels.iter().cloned().chain(values).collect()
 }

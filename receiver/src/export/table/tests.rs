@@ -1,3 +1,4 @@
+mod beside;
 mod workloads;
 
 use std::num::NonZeroUsize;

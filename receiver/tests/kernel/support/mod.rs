@@ -13,4 +13,5 @@ pub mod ring;
 pub mod sidecar;
 pub mod surroundings;
 pub mod talk;
+pub mod tcp;
 pub mod wire;

@@ -52,6 +52,11 @@ pub fn function(name: &str) -> bool {
     Btf::parse(&raw).unwrap().function(name).is_some()
 }
 
+/// Whether programs may keep with a socket who reads it, as they may from 5.11 on.
+pub fn keeps_readers() -> bool {
+    function("bpf_sk_storage_get_tracing")
+}
+
 /// A time that a real machine needs, as long as this one needs it: an emulated processor is slow.
 pub fn patience(native: Duration) -> Duration {
     if virtual_machine().is_some() { native * 10 } else { native }

@@ -3,17 +3,18 @@
 use std::{
     io::{Read as _, Write as _},
     net::{TcpListener, TcpStream, UdpSocket},
-    os::fd::{AsFd, AsRawFd as _},
+    os::fd::AsFd,
     thread,
     time::Duration,
 };
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::{surroundings::patience, wire::Wire};
-
-/// Where `tcpi_data_segs_in` stands in `struct tcp_info` (`include/uapi/linux/tcp.h`, since 4.6).
-const DATA_SEGMENTS_IN: usize = 152;
+use super::{
+    surroundings::patience,
+    tcp::{DATA_SEGMENTS_IN, information},
+    wire::Wire,
+};
 
 /// Connected sockets at both ends of a wire. They stay open, so that no FIN is queued before the value goes.
 pub struct Talk {
@@ -88,7 +89,7 @@ impl Talk {
 
     /// Segments with data that the kernel counted for the two TCP sockets.
     pub fn data_segments(&self) -> u64 {
-        [&self.client, &self.server].into_iter().map(data_segments).sum()
+        [&self.client, &self.server].map(|stream| u64::from(information(stream, DATA_SEGMENTS_IN))).into_iter().sum()
     }
 }
 
@@ -101,16 +102,4 @@ fn linger(socket: &impl AsFd, wait: Duration) {
     let limit = Timespec::try_from(patience(Duration::from_secs(2))).unwrap();
     assert_eq!(poll(&mut readable, Some(&limit)).unwrap(), 1, "no message came");
     thread::sleep(wait);
-}
-
-fn data_segments(stream: &TcpStream) -> u64 {
-    let mut information = [0_u8; 256];
-    let mut length = libc::socklen_t::try_from(information.len()).unwrap();
-    let (buffer, size) = (information.as_mut_ptr().cast(), &raw mut length);
-    // SAFETY: the call writes at most as many bytes as it is told, and how many they were.
-    let result = unsafe { libc::getsockopt(stream.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, buffer, size) };
-    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
-    assert!(length as usize >= DATA_SEGMENTS_IN + 4, "this kernel counts no data segments");
-    let bytes = information[DATA_SEGMENTS_IN..DATA_SEGMENTS_IN + 4].try_into().unwrap();
-    u64::from(u32::from_ne_bytes(bytes))
 }

@@ -37,6 +37,8 @@ pub enum Order {
     Accept(usize),
     /// To read so many messages, and to answer each.
     Answer(usize, usize),
+    /// The same, and to say what TCP then says of the connection's round-trip time. Every message is looked at first.
+    Time(usize, usize),
     /// To pass a descriptor on.
     Give(usize),
     /// To take over the descriptor that comes with this.
@@ -51,6 +53,8 @@ pub enum Reply {
     Done,
     Socket(usize),
     Bound(usize, SocketAddr),
+    /// Microseconds.
+    Times(Vec<u32>),
 }
 
 fn socket() -> OwnedFd {

@@ -9,6 +9,7 @@ mod namespaces;
 
 mod passed;
 mod retransmits;
+mod rtt;
 mod scene;
 mod shared;
 mod sockets;

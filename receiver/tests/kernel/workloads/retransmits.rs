@@ -14,7 +14,7 @@ use super::{
         line::{Line, Point},
         namespace::Namespace,
         sidecar::Sidecar,
-        surroundings::{alone, often, patience, virtual_machine, wait_for},
+        surroundings::{alone, keeps_readers, often, patience, virtual_machine, wait_for},
         wire::{Version, Wire},
     },
     client::Client,
@@ -62,13 +62,11 @@ fn answer(scene: &Scene, version: Version) {
     let to = ends();
     let counted = [0, 1].map(|end| (to[end] - from[end]) as f64);
     let after = sidecar.snapshot();
-    let served = after.find("undercurrent.hook.status", &[("undercurrent.hook", "socket_reader")]);
-    let kept = served.into_iter().any(|point| point.attributes["undercurrent.status"] == "whole");
-    assert_whose(&[before, after], &group, version, counted, kept);
+    assert_whose(&[before, after], &group, version, counted);
 }
 
 /// What the server's end sent again is the server's, and what the other end did too is there.
-fn assert_whose(lines: &[Line; 2], group: &Group, version: Version, counted: [f64; 2], kept: bool) {
+fn assert_whose(lines: &[Line; 2], group: &Group, version: Version, counted: [f64; 2]) {
     let grown = |whose: &dyn Fn(&Point) -> bool| {
         let [before, after] = lines.each_ref().map(|line| count(line, version, whose));
         after - before
@@ -77,7 +75,7 @@ fn assert_whose(lines: &[Line; 2], group: &Group, version: Version, counted: [f6
     let (server, both) = (counted[0], counted[0] + counted[1]);
     eprintln!("{version:?}: {own} of the server's, {all} of all; counted {server} and {both}");
     // Without what is kept with sockets, nothing says on cgroup v1 whose they are.
-    assert!(own == server || !kept && own == 0.0, "{own} sent again, {server} by the kernel");
+    assert!(own == server || !keeps_readers() && own == 0.0, "{own} sent again, {server} by the kernel");
     assert!(all == both || all > both && virtual_machine().is_none(), "{all} sent again, {both} by the kernel");
 }
 

@@ -23,7 +23,10 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    super::support::surroundings::patience,
+    super::support::{
+        surroundings::patience,
+        tcp::{RTT, information},
+    },
     message::{Order, Reply, connect, receive, send},
 };
 
@@ -108,6 +111,17 @@ impl Socket {
             Self::Listener(_) => panic!("nothing is read from what listens"),
         }
     }
+
+    /// Answers a message, and says what TCP says of the connection's round-trip time when it was read.
+    fn time(&self) -> u32 {
+        let Self::Connection(stream) = self else { panic!("it is no connection") };
+        let mut message = [0; ROOM];
+        stream.peek(&mut message).unwrap();
+        let length = (&*stream).read(&mut message).unwrap();
+        let time = information(stream, RTT);
+        (&*stream).write_all(&message[..length]).unwrap();
+        time
+    }
 }
 
 impl AsFd for Socket {
@@ -141,6 +155,7 @@ pub fn serve(path: &Path) {
                 (0..messages).for_each(|_| sockets[socket].answer());
                 Reply::Done
             }
+            Order::Time(socket, messages) => Reply::Times((0..messages).map(|_| sockets[socket].time()).collect()),
             Order::Give(socket) => {
                 send(&asked, &Reply::Done, Some(sockets[socket].as_fd()));
                 continue;

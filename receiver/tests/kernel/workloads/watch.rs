@@ -87,11 +87,6 @@ impl Seen {
         if self.served("transport").as_deref() == Some("cgroup_skb") { "transport" } else { "socket_enqueued" }
     }
 
-    /// Whether who reads a socket is kept with it: programs can do so from 5.11 on.
-    pub fn keeps_readers(&self) -> bool {
-        self.served("socket_reader").is_some()
-    }
-
     /// Packets that a layer counted for a workload.
     pub fn of(&self, group: &Group, layer: &str, transport: Transport) -> f64 {
         self.of_those(layer, Some(transport), |point| is(point, &group.path))

@@ -112,6 +112,14 @@ impl Worker {
         let (Reply::Done, _) = self.end() else { unreachable!() };
     }
 
+    /// The same of a connection; at each read, what TCP says of its round-trip time, in microseconds.
+    pub fn times(&self, socket: usize, messages: usize, meanwhile: impl FnOnce()) -> Vec<u32> {
+        self.begin(&Order::Time(socket, messages));
+        meanwhile();
+        let (Reply::Times(times), _) = self.end() else { unreachable!() };
+        times
+    }
+
     /// Passes a descriptor of one of its sockets to another worker.
     pub fn pass(&self, socket: usize, to: &Self) -> usize {
         self.begin(&Order::Give(socket));

@@ -25,7 +25,7 @@ const PARTS: [(&str, &[&str]); 11] = [
     ("net_device", &["ifindex", "nd_net"]),
     ("socket", &["sk"]),
     ("task_struct", &["cgroups"]),
-    ("tcp_sock", &["copied_seq", "ooo_last_skb", "out_of_order_queue", "rcv_nxt", "rcv_ooopack"]),
+    ("tcp_sock", &["copied_seq", "ooo_last_skb", "out_of_order_queue", "rcv_nxt", "rcv_ooopack", "srtt_us"]),
     ("udp_sock", &["reader_queue"]),
 ];
 /// The enumerations that the fixtures keep with their values, where kernels have them.
