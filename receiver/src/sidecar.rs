@@ -66,6 +66,7 @@ pub enum StartError {
 pub struct Wanted {
     signals: Vec<&'static str>,
     hooks: Vec<&'static Hook>,
+    functions: Vec<String>,
     scale: Scale,
     workloads: Option<(Ownership, u16)>,
 }
@@ -80,6 +81,7 @@ impl Wanted {
         Self {
             signals: signals::wanted(&settings.signals).map(|entry| entry.name).collect(),
             hooks,
+            functions: signals::functions(&settings.signals).map(str::to_owned).collect(),
             scale: settings.signals.latency.scale,
             workloads: workloads.map(|ownership| (ownership, settings.workloads.limit)),
         }
@@ -89,7 +91,7 @@ impl Wanted {
     #[must_use]
     pub fn sizing(&self, cpus: usize) -> Sizing<'_> {
         let workloads = self.workloads.map(|(_, limit)| limit);
-        Sizing { cpus, scale: self.scale, signals: &self.signals, workloads }
+        Sizing { cpus, scale: self.scale, signals: &self.signals, workloads, functions: self.functions.len() }
     }
 
     /// The hooks to serve.
@@ -112,8 +114,13 @@ impl Wanted {
     /// # Errors
     /// Where nothing can be measured.
     pub fn load(&self, host: Host) -> Result<(Kernel, Types), KernelError> {
-        let ownership = self.workloads.map(|(ownership, _)| ownership);
-        Kernel::load(host.clone(), &Request { sizing: self.sizing(host.cpus), hooks: &self.hooks, ownership })
+        let request = Request {
+            sizing: self.sizing(host.cpus),
+            hooks: &self.hooks,
+            functions: &self.functions,
+            ownership: self.workloads.map(|(ownership, _)| ownership),
+        };
+        Kernel::load(host, &request)
     }
 
     /// Loads what the hooks need, and serves them all.
@@ -123,6 +130,7 @@ impl Wanted {
     pub fn listen(&self, host: Host) -> Result<Kernel, KernelError> {
         let (mut kernel, types) = self.load(host)?;
         kernel.serve(&types, &self.hooks);
+        kernel.serve_functions(&types);
         Ok(kernel)
     }
 }
@@ -187,6 +195,7 @@ impl Sidecar {
         kernel.serve(&types, &of_cgroups);
         let workloads = follow(&mut kernel, &wanted, &resource, directory, start);
         kernel.serve(&types, &others);
+        kernel.serve_functions(&types);
         drop(types);
         let opening = Opening { kernel: &kernel, settings: &settings.signals, workloads: &workloads, start };
         let mut opened = Vec::new();

@@ -46,5 +46,13 @@ empty! {
     #[btf_tracepoint(function = "cgroup_mkdir")] cgroup_mkdir(BtfTracePointContext) = 0;
     #[btf_tracepoint(function = "cgroup_rmdir")] cgroup_rmdir(BtfTracePointContext) = 0;
     #[btf_tracepoint(function = "cgroup_rename")] cgroup_rename(BtfTracePointContext) = 0;
+    #[fentry] extra_0(FEntryContext) = 0;
+    #[fentry] extra_1(FEntryContext) = 0;
+    #[fentry] extra_2(FEntryContext) = 0;
+    #[fentry] extra_3(FEntryContext) = 0;
+    #[fentry] extra_4(FEntryContext) = 0;
+    #[fentry] extra_5(FEntryContext) = 0;
+    #[fentry] extra_6(FEntryContext) = 0;
+    #[fentry] extra_7(FEntryContext) = 0;
     #[cgroup_skb(ingress)] cgroup_ingress(SkBuffContext) = 1;
 }

@@ -3,17 +3,11 @@
 use aya_ebpf::{EbpfContext as _, macros::btf_tracepoint, programs::BtfTracePointContext};
 use undercurrent_ebpf::abi::workload::{Slot, ownership};
 
-use super::owner::is_internet;
+use super::owner::slot_of_whole;
 use crate::{
-    kernel::{
-        fields::{SKB_SK, SOCK_STATE},
-        owner, set_outside,
-    },
+    kernel::{fields::SKB_SK, owner, set_outside},
     signals::network_drops,
 };
-
-const TCP_TIME_WAIT: u8 = 6;
-const TCP_NEW_SYN_RECV: u8 = 12;
 
 /// Arguments of the running kernel's tracepoint.
 #[unsafe(export_name = "arguments.kfree_skb")]
@@ -47,26 +41,10 @@ fn slot_of(ctx: &BtfTracePointContext) -> Slot {
         // SAFETY: the kernel passes an argument more.
         let receiver = unsafe { *ctx.as_ptr().cast::<*const u8>().add(3) };
         // SAFETY: a typed argument.
-        if let Some(slot) = unsafe { slot_of_owner(receiver) } {
+        if let Some(slot) = unsafe { slot_of_whole(receiver) } {
             return slot;
         }
     }
     // SAFETY: argument 0 is the packet, and the verifier knows what its socket is.
-    unsafe { slot_of_owner(SKB_SK.load(ctx.arg(0)) as *const u8) }.unwrap_or(Slot::NODE)
-}
-
-/// The slot of a socket's owner; `None` of what is no whole internet socket.
-///
-/// # Safety
-/// `sock` is a typed `struct sock *`, or null.
-#[inline(always)]
-unsafe fn slot_of_owner(sock: *const u8) -> Option<Slot> {
-    // Some kernels believe an argument never to be null, and leave this out. All fields of a null are zero.
-    if sock.is_null() {
-        return None;
-    }
-    // SAFETY: by the caller.
-    let whole = unsafe { is_internet(sock) && !matches!(SOCK_STATE.load(sock), TCP_TIME_WAIT | TCP_NEW_SYN_RECV) };
-    // SAFETY: by the caller.
-    if whole { Some(unsafe { owner::slot_of_owner(sock) }) } else { None }
+    unsafe { slot_of_whole(SKB_SK.load(ctx.arg(0)) as *const u8) }.unwrap_or(Slot::NODE)
 }

@@ -3,8 +3,9 @@
 
 mod error;
 mod file;
+mod functions;
 mod load;
-mod nearest;
+pub(crate) mod nearest;
 mod output;
 mod problem;
 mod reference;
@@ -17,6 +18,7 @@ mod workloads;
 
 pub use error::{ConfigError, Position};
 pub use file::{Compression, File, Headers, Otlp, Resource};
+pub use functions::Functions;
 pub use load::SIZE_LIMIT;
 pub use output::{Destination, Output, OutputError, Outputs};
 pub use reference::markdown;

@@ -20,9 +20,9 @@ use super::{
 ///
 /// # Errors
 /// What the kernel refused, with the cure.
-pub fn attach(ebpf: &mut Ebpf, btf: &Btf, host: &Host, program: &Program) -> Result<(), Refusal> {
+pub fn attach(ebpf: &mut Ebpf, btf: &Btf, host: &Host, program: &Program<'_>) -> Result<(), Refusal> {
     let loaded = ebpf.program_mut(program.symbol).ok_or_else(|| Refusal {
-        program: program.symbol,
+        program: program.symbol.into(),
         what: "the object has no such program".to_owned(),
         cure: "rebuild Undercurrent: its object and its table of hooks disagree".to_owned(),
     })?;
@@ -48,15 +48,15 @@ fn trace(loaded: &mut Loaded, btf: &Btf, target: &str) -> Result<(), ProgramErro
     Ok(())
 }
 
-fn cgroup(loaded: &mut Loaded, host: &Host, program: &Program) -> Result<(), Refusal> {
+fn cgroup(loaded: &mut Loaded, host: &Host, program: &Program<'_>) -> Result<(), Refusal> {
     let root = host.cgroup_root.as_deref().ok_or_else(|| Refusal {
-        program: program.symbol,
+        program: program.symbol.into(),
         what: "the root of the cgroup v2 hierarchy is not mounted here".to_owned(),
         cure: "mount it: mount -t cgroup2 none /sys/fs/cgroup/unified; in a container, give the sidecar the host's"
             .to_owned(),
     })?;
     let cgroup = File::open(root).map_err(|error| Refusal {
-        program: program.symbol,
+        program: program.symbol.into(),
         what: format!("cannot open the root cgroup {}: {error}", root.display()),
         cure: "give the sidecar the host's cgroup file system".to_owned(),
     })?;
@@ -86,7 +86,7 @@ fn once(loaded: Result<(), ProgramError>) -> Result<(), ProgramError> {
 }
 
 /// Detaches and unloads a program.
-pub fn detach(ebpf: &mut Ebpf, program: &Program) {
+pub fn detach(ebpf: &mut Ebpf, program: &Program<'_>) {
     let unloaded = match ebpf.program_mut(program.symbol) {
         Some(Loaded::FEntry(fentry)) => fentry.unload(),
         Some(Loaded::FExit(fexit)) => fexit.unload(),

@@ -20,22 +20,22 @@ pub enum Attachment {
 
 /// A program of the object, and where it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Program {
+pub struct Program<'a> {
     /// The program's symbol.
     pub symbol: &'static str,
     /// How it is attached.
     pub attachment: Attachment,
     /// The kernel function or tracepoint.
-    pub target: &'static str,
+    pub target: &'a str,
 }
 
 /// One way to serve a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Alternate {
+pub struct Alternate<'a> {
     /// What people call it.
     pub name: &'static str,
     /// All of these are attached.
-    pub programs: &'static [Program],
+    pub programs: &'a [Program<'a>],
     /// What this alternate does not see, where it sees less than the first.
     pub leaves_out: Option<&'static str>,
 }
@@ -50,18 +50,18 @@ pub struct Hook {
     /// Whether any packets make its programs run, and not only those that something happens to.
     pub sees_traffic: bool,
     /// The ways to serve it, best first.
-    pub alternates: &'static [Alternate],
+    pub alternates: &'static [Alternate<'static>],
 }
 
-const fn fentry(target: &'static str) -> Program {
+const fn fentry(target: &'static str) -> Program<'static> {
     Program { symbol: target, attachment: Attachment::Fentry, target }
 }
 
-const fn tracepoint(target: &'static str) -> Program {
+const fn tracepoint(target: &'static str) -> Program<'static> {
     Program { symbol: target, attachment: Attachment::Tracepoint, target }
 }
 
-const fn whole(name: &'static str, programs: &'static [Program]) -> Alternate {
+const fn whole(name: &'static str, programs: &'static [Program<'static>]) -> Alternate<'static> {
     Alternate { name, programs, leaves_out: None }
 }
 

@@ -3,8 +3,8 @@
 use std::mem::size_of;
 
 use undercurrent_ebpf::abi::{
-    drops,
-    latency::{LatencyCells, SERIES, waiting},
+    drops, extra,
+    latency::{LatencyCells, Network, SERIES, waiting},
     retransmits,
     softirq::SoftirqCells,
     workload::{OWNERS, OwnerCells, SOCKETS, Slot},
@@ -30,6 +30,8 @@ pub struct Sizing<'a> {
     pub signals: &'a [&'static str],
     /// Workloads with slots of their own; `None` where nothing is told apart by workload.
     pub workloads: Option<u16>,
+    /// Functions that the user names as layers.
+    pub functions: usize,
 }
 
 impl Sizing<'_> {
@@ -54,6 +56,13 @@ impl Sizing<'_> {
         let shards = self.cpus.next_power_of_two();
         let shards = if shards > MAX_SHARDS { MAX_SHARDS } else { shards };
         ByWorkload { shards, shared: self.cpus > shards, histogram: 1 + self.scale.slots() }
+    }
+
+    /// Where the histograms of functions that the user names lie.
+    #[must_use]
+    pub const fn by_function(&self) -> ByFunction {
+        let cell = extra::cell(self.scale.slots());
+        ByFunction { shards: self.by_workload().shards, cell, shard: self.functions * Network::ALL.len() * cell }
     }
 
     /// Bytes of all maps.
@@ -82,6 +91,18 @@ impl ByWorkload {
     }
 }
 
+/// How these histograms lie in `EXTRA_LATENCY`: by slot, then by shard, then by function and IP version a cell of
+/// [`extra`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByFunction {
+    /// As [`ByWorkload`] has them.
+    pub shards: usize,
+    /// Words of one cell.
+    pub cell: usize,
+    /// Words of one shard.
+    pub shard: usize,
+}
+
 /// A map whose size depends on the machine and the settings.
 pub struct PlannedMap {
     /// The map's symbol.
@@ -105,7 +126,7 @@ impl PlannedMap {
 }
 
 /// Every such map.
-pub static MAPS: [PlannedMap; 11] = [
+pub static MAPS: [PlannedMap; 12] = [
     PlannedMap {
         name: "LATENCY",
         entry: size_of::<LatencyCells>(),
@@ -115,6 +136,15 @@ pub static MAPS: [PlannedMap; 11] = [
         name: "WORKLOAD_LATENCY",
         entry: size_of::<u64>(),
         entries: |sizing| if sizing.times_packets() { sizing.slots() * sizing.by_workload().slot() } else { 0 },
+    },
+    PlannedMap {
+        name: "EXTRA_LATENCY",
+        entry: size_of::<u64>(),
+        entries: |sizing| {
+            let ByFunction { shards, shard, .. } = sizing.by_function();
+            // The node's are there in any case.
+            if sizing.on("latency") { sizing.slots().max(1) * shards * shard } else { 0 }
+        },
     },
     PlannedMap {
         name: "WAITING",
@@ -163,7 +193,7 @@ mod tests {
 
     fn sizing(cpus: usize, workloads: u16, scale: u8) -> Sizing<'static> {
         let scale = Scale::new(scale).expect("a scale");
-        Sizing { cpus, scale, signals: &SIGNALS, workloads: Some(workloads) }
+        Sizing { cpus, scale, signals: &SIGNALS, workloads: Some(workloads), functions: 0 }
     }
 
     #[test]
@@ -187,7 +217,8 @@ mod tests {
 
     #[test]
     fn what_is_off_takes_nothing_but_the_smallest_map() {
-        let off = Sizing { cpus: 64, scale: Scale::new(2).expect("a scale"), signals: &[], workloads: None };
+        let off =
+            Sizing { cpus: 64, scale: Scale::new(2).expect("a scale"), signals: &[], workloads: None, functions: 0 };
         assert!(MAPS.iter().filter(|map| map.name != "CGROUPS").all(|map| map.entries(&off) == 1));
         assert!(off.bytes() < 2 * SMALLEST_RING);
     }

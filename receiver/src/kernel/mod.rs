@@ -8,6 +8,7 @@ mod cast;
 pub mod clock;
 pub mod drops;
 pub mod epoch;
+pub mod extra;
 pub mod fields;
 mod fold;
 pub mod hooks;
@@ -21,6 +22,7 @@ pub mod refusal;
 pub mod ring;
 pub mod sample;
 pub mod statistics;
+mod symbols;
 mod timestamping;
 
 use std::{cell::RefCell, collections::HashMap};
@@ -36,11 +38,12 @@ use self::{
     clock::WallClock,
     drops::Reasons,
     epoch::Epoch,
+    extra::Named,
     fields::{FieldState, ResolvedField},
     hooks::{Attachment, Hook, Program},
     host::Host,
     maps::{ByCpu, MapError, Words},
-    memory::{ByWorkload, Sizing},
+    memory::{ByFunction, ByWorkload, Sizing},
     object::Ownership,
     plan::{Attach, Outcome, Status},
     refusal::Refusal,
@@ -106,6 +109,8 @@ pub struct Request<'a> {
     pub sizing: Sizing<'a>,
     /// The hooks to serve.
     pub hooks: &'a [&'static Hook],
+    /// Functions that the user names as layers, as many as there are programs for.
+    pub functions: &'a [String],
     /// How owners are found; `None` where nothing is told apart by workload.
     pub ownership: Option<Ownership>,
 }
@@ -119,9 +124,11 @@ pub struct Kernel {
     host: Host,
     fields: Vec<ResolvedField>,
     drop_reasons: Reasons,
+    extra: Vec<Named>,
     outcomes: Vec<Outcome>,
     memory: Vec<(&'static str, usize)>,
     by_workload: Option<ByWorkload>,
+    by_function: ByFunction,
     /// Maps that are in memory.
     mapped: RefCell<HashMap<&'static str, Words>>,
     /// Held for its effect.
@@ -137,7 +144,7 @@ impl Kernel {
     pub fn load(host: Host, request: &Request<'_>) -> Result<(Self, Types), KernelError> {
         // First, since it takes effect some milliseconds later.
         let timestamping = stamp_packets(request.hooks);
-        let Resolved { fields, types, socket_storage, cast, arguments, drop_reasons } = resolve(request.hooks)?;
+        let Resolved { fields, types, socket_storage, cast, arguments, drop_reasons, extra } = resolve(request)?;
         let settings = object::Settings {
             sizing: request.sizing,
             fields: &fields,
@@ -145,20 +152,24 @@ impl Kernel {
             socket_storage,
             cast,
             arguments,
+            extra: &extra,
         };
         let ebpf = object::load(&settings)
             .map_err(|error| KernelError::Maps(Box::new(error), host.missing_capabilities.clone()))?;
         let memory = memory::MAPS.iter().map(|map| (map.name, map.bytes(&settings.sizing))).collect();
         let by_workload = request.sizing.workloads.map(|_| request.sizing.by_workload());
+        let by_function = request.sizing.by_function();
         let outcomes = Vec::new();
         let kernel = Self {
             ebpf,
             host,
             fields,
             drop_reasons,
+            extra,
             outcomes,
             memory,
             by_workload,
+            by_function,
             mapped: RefCell::default(),
             _timestamping: timestamping,
         };
@@ -174,6 +185,22 @@ impl Kernel {
             }
         }
         self.outcomes.sort_by_key(|outcome| hooks::ALL.iter().position(|hook| hook.name == outcome.hook));
+    }
+
+    /// Attaches to the functions that the user named, once all hooks are served.
+    pub fn serve_functions(&mut self, types: &Types) {
+        let mut attaching = Attaching { ebpf: &mut self.ebpf, btf: &types.0, host: &self.host };
+        let outcomes = self.extra.iter().enumerate().map(|(number, named)| extra::serve(&mut attaching, number, named));
+        self.outcomes.extend(outcomes);
+    }
+
+    /// The functions that the user named and programs are attached to, each with its layer's number.
+    pub fn functions(&self) -> impl Iterator<Item = (usize, &str)> {
+        let served = |function: &str| {
+            self.outcomes.iter().any(|outcome| outcome.hook == function && outcome.status != Status::Absent)
+        };
+        let named = self.extra.iter().map(|named| named.function.as_str()).enumerate();
+        named.filter(move |(_, function)| served(function))
     }
 
     /// Facts about the running kernel.
@@ -210,6 +237,12 @@ impl Kernel {
     #[must_use]
     pub const fn by_workload(&self) -> Option<ByWorkload> {
         self.by_workload
+    }
+
+    /// How the histograms of functions that the user named lie in memory.
+    #[must_use]
+    pub const fn by_function(&self) -> ByFunction {
+        self.by_function
     }
 
     /// Whether this kernel has no such field.
@@ -330,18 +363,21 @@ struct Resolved {
     /// As many as each of [`object::GROWN`] has.
     arguments: [usize; object::GROWN.len()],
     drop_reasons: Reasons,
+    extra: Vec<Named>,
 }
 
 /// The helper of that name for tracing programs, which 5.11 brought.
 const TRACING_STORAGE: &str = "bpf_sk_storage_get_tracing";
 
 /// Resolves what the object reads, and keeps of the kernel's types what attaching needs.
-fn resolve(hooks: &[&'static Hook]) -> Result<Resolved, KernelError> {
+fn resolve(request: &Request<'_>) -> Result<Resolved, KernelError> {
     let raw = btf::read("vmlinux")?;
     let types = Btf::parse(&raw)?;
     let fields = fields::resolve(&types, &fields::declared(object::OBJECT)?);
-    let programs = hooks.iter().flat_map(|hook| hook.alternates).flat_map(|alternate| alternate.programs);
-    let targets: Vec<_> = programs.filter_map(target).collect();
+    let extra = extra::find(&types, request.functions);
+    let programs = request.hooks.iter().flat_map(|hook| hook.alternates).flat_map(|alternate| alternate.programs);
+    let functions = extra.iter().filter(|named| named.found.is_ok()).map(|named| Target::Function(&named.function));
+    let targets: Vec<_> = programs.filter_map(target).chain(functions).collect();
     let sparse = types.sparse(&targets);
     let socket_storage = types.function(TRACING_STORAGE).is_some();
     let cast = types.function(cast::FUNCTION).map(|function| function.id.0);
@@ -351,10 +387,10 @@ fn resolve(hooks: &[&'static Hook]) -> Result<Resolved, KernelError> {
     drop(types);
     drop(raw);
     let types = sparse.into_aya().map_err(|error| KernelError::Maps(Box::new(error.into()), Vec::new()))?;
-    Ok(Resolved { fields, types, socket_storage, cast, arguments, drop_reasons })
+    Ok(Resolved { fields, types, socket_storage, cast, arguments, drop_reasons, extra })
 }
 
-fn target(program: &Program) -> Option<Target<'static>> {
+fn target<'a>(program: &Program<'a>) -> Option<Target<'a>> {
     match program.attachment {
         Attachment::Fentry | Attachment::Fexit => Some(Target::Function(program.target)),
         Attachment::Tracepoint => Some(Target::Tracepoint(program.target)),
@@ -369,11 +405,11 @@ struct Attaching<'a> {
 }
 
 impl Attach for Attaching<'_> {
-    fn attach(&mut self, program: &Program) -> Result<(), Refusal> {
+    fn attach(&mut self, program: &Program<'_>) -> Result<(), Refusal> {
         attach::attach(self.ebpf, self.btf, self.host, program)
     }
 
-    fn detach(&mut self, program: &Program) {
+    fn detach(&mut self, program: &Program<'_>) {
         attach::detach(self.ebpf, program);
     }
 }

@@ -1,6 +1,6 @@
 //! What the kernel said no to, in words that name the cure.
 
-use std::io;
+use std::{borrow::Cow, io};
 
 use aya::programs::ProgramError;
 use serde::Serialize;
@@ -13,8 +13,8 @@ use super::{
 /// A request that the kernel did not grant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Refusal {
-    /// Whom it was for: a program of the object.
-    pub program: &'static str,
+    /// Whom it was for: a program of the object, or a function that the user named.
+    pub program: Cow<'static, str>,
     /// What was refused, and what the kernel said.
     pub what: String,
     /// What to do about it.
@@ -27,7 +27,7 @@ const ENOTSUPP: i32 = 524;
 impl Refusal {
     /// Explains why a program could not be loaded or attached.
     #[must_use]
-    pub fn of(program: &Program, error: &ProgramError, host: &Host) -> Self {
+    pub fn of(program: &Program<'_>, error: &ProgramError, host: &Host) -> Self {
         let lacking = lacking(program, host);
         let cure = |error: &io::Error| cure(error, &lacking, host);
         let (what, cure) = match error {
@@ -55,7 +55,7 @@ impl Refusal {
             ProgramError::IOError(error) => (format!("attach to {}: {error}", program.target), cure(error)),
             other => (other.to_string(), REPORT.to_owned()),
         };
-        Self { program: program.symbol, what, cure }
+        Self { program: program.symbol.into(), what, cure }
     }
 }
 
@@ -70,7 +70,7 @@ fn said(error: &io::Error) -> String {
 }
 
 /// What this process lacks of the capabilities that a program of this kind takes.
-fn lacking<'a>(program: &Program, host: &'a Host) -> Vec<&'a str> {
+fn lacking<'a>(program: &Program<'_>, host: &'a Host) -> Vec<&'a str> {
     let of_the_other_kind = match program.attachment {
         Attachment::CgroupIngress | Attachment::CgroupSocket => "CAP_PERFMON",
         Attachment::Fentry | Attachment::Fexit | Attachment::Tracepoint => "CAP_NET_ADMIN",

@@ -22,7 +22,7 @@ pub fn status(settings: &Settings, kernel: &Kernel) -> SignalStatus {
     };
     let mut reasons: Vec<String> = hierarchy.partial().into_iter().collect();
     let outcomes = kernel.outcomes().iter().filter(|outcome| outcome.status == Status::Absent);
-    let absent = outcomes.filter_map(|outcome| missing(outcome.hook)).map(str::to_owned);
+    let absent = outcomes.filter_map(|outcome| missing(&outcome.hook)).map(str::to_owned);
     reasons.extend(absent);
     if kernel.lacks("sock.sk_cgrp_data.cgroup") {
         reasons.push("before Linux 5.15 nothing that is enqueued has an owner until it is read".to_owned());

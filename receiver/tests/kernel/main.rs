@@ -8,6 +8,7 @@ mod clock;
 mod cpu;
 mod doctor;
 mod ending;
+mod extra;
 mod instances;
 mod latency;
 mod lines;

@@ -144,7 +144,8 @@ impl Signal for Timings {
     }
 }
 
-const fn reason(loss: PacketLoss) -> &'static str {
+/// The value of `undercurrent.reason`.
+pub const fn reason(loss: PacketLoss) -> &'static str {
     match loss {
         PacketLoss::NoStamp => "no_stamp",
         PacketLoss::TransmitStamp => "transmit_stamp",

@@ -1,0 +1,146 @@
+//! Functions of the kernel that the user names are layers, and what can be none says why.
+
+use std::{fs, path::PathBuf};
+
+use serde_json::Value as Json;
+use tempfile::TempDir;
+
+use super::{
+    latency::{Agreement, DURATION, LOST, assert_agrees, seen, served_by},
+    support::{
+        line::{Line, Value},
+        sidecar::{BINARY, Sidecar, command},
+        surroundings::{alone, often, skip, virtual_machine},
+        talk::Talk,
+        wire::{Version, Wire},
+    },
+};
+
+/// What packets pass one after another; a UDP datagram all but the last.
+const DELIVER: &str = "ip_local_deliver";
+const UDP: &str = "udp_queue_rcv_one_skb";
+const TCP: &str = "tcp_v4_do_rcv";
+/// Takes a packet no more than the functions after it exist.
+const NO_PACKET: &str = "sock_recvmsg";
+const MISSPELT: &str = "ip_local_delivr";
+const UNKNOWN: &str = "undercurrent_of_no_kernel";
+const SIZE: usize = 200;
+
+/// A configuration with these layers.
+fn configuration(functions: &[&str]) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("undercurrent.yaml");
+    fs::write(&file, format!("signals: {{latency: {{extra_layers: [{}]}}}}\n", functions.join(", "))).unwrap();
+    (folder, file)
+}
+
+/// How many packets a layer measured, and how long they took together.
+fn measured(line: &Line, layer: &str) -> (u64, f64) {
+    let attributes = [("undercurrent.network.layer", layer), ("network.type", "ipv4")];
+    let histograms = line
+        .find(DURATION, &attributes)
+        .filter(|point| point.attributes.get("network.transport").is_none_or(|of| of == "udp"));
+    histograms.fold((0, 0.0), |(count, sum), point| match &point.value {
+        Value::Histogram(histogram) => (count + histogram.count, sum + histogram.sum.unwrap()),
+        _ => (count, sum),
+    })
+}
+
+/// What was measured at a layer between two lines.
+fn between(before: &Line, after: &Line, layer: &str) -> (u64, f64) {
+    let ((count, sum), (counted, summed)) = (measured(after, layer), measured(before, layer));
+    (count - counted, sum - summed)
+}
+
+/// Each datagram reaches each of these layers once, and later than the one before.
+fn datagrams(sidecar: &Sidecar, wire: &Wire, talk: &mut Talk, messages: usize) {
+    let before = sidecar.snapshot();
+    talk.udp(messages, SIZE);
+    let after = sidecar.snapshot();
+    let way = ["ip", DELIVER, "transport", UDP, "socket_enqueued"];
+    let mut earlier = 0.0;
+    for layer in way.into_iter().filter(|layer| served_by(&after, layer).as_deref() == Some("fentry")) {
+        let (count, sum) = between(&before, &after, layer);
+        eprintln!("{layer}: {count} datagrams took {sum} s");
+        assert_eq!(count, talk.udp_reads, "{layer} on {:?}", wire.version);
+        assert!(sum >= earlier, "{layer}: {sum} s together, and {earlier} s before it");
+        earlier = sum;
+    }
+}
+
+/// Every segment reaches the IP layer's function and TCP's.
+fn segments(sidecar: &Sidecar, wire: &Wire, talk: &mut Talk, messages: usize) {
+    let (before, counted) = (sidecar.snapshot(), wire.received());
+    talk.tcp(messages, SIZE);
+    let (counted, after) = (wire.settled() - counted, sidecar.snapshot());
+    let since = |layer| seen(&after, layer, None, Version::Ipv4) - seen(&before, layer, None, Version::Ipv4);
+    assert_agrees(DELIVER, since(DELIVER), counted.ip_of(Version::Ipv4), 0, Agreement::Exact);
+    assert_agrees(TCP, since(TCP), counted.tcp, 0, Agreement::Exact);
+    let (measured, _) = between(&before, &after, TCP);
+    assert_eq!(measured as f64, since(TCP), "a segment at its socket has its receive timestamp");
+}
+
+#[test]
+fn named_functions_are_layers() {
+    let Some(_alone) = alone("layers that the user names") else { return };
+    let (_folder, file) = configuration(&[DELIVER, TCP, UDP, NO_PACKET]);
+    let sidecar = Sidecar::start_with(often(), &["--config", file.to_str().unwrap()], &[]);
+    let line = sidecar.snapshot();
+    for function in [DELIVER, TCP, UDP, NO_PACKET].into_iter().filter(|function| served_by(&line, function).is_none()) {
+        let attributes = [("undercurrent.network.layer", function)];
+        let points = [DURATION, LOST].map(|metric| line.find(metric, &attributes).count());
+        assert_eq!(points, [0, 0], "nothing is attached to {function}");
+    }
+    assert!(served_by(&line, "transport").is_some(), "what is always a layer is one still");
+    if served_by(&line, DELIVER).is_none() {
+        return skip("layers that the user names: this kernel refuses programs on functions");
+    }
+    let wire = Wire::veth(Version::Ipv4);
+    let mut talk = Talk::open(&wire);
+    let messages = if virtual_machine().is_some() { 300 } else { 3000 };
+    datagrams(&sidecar, &wire, &mut talk, messages);
+    segments(&sidecar, &wire, &mut talk, messages);
+}
+
+/// What `doctor` says of a hook.
+fn hook<'a>(report: &'a Json, name: &str) -> &'a Json {
+    let hooks = report["hooks"].as_array().unwrap();
+    hooks.iter().find(|hook| hook["hook"] == name).unwrap_or_else(|| panic!("no {name} in {report:#}"))
+}
+
+#[test]
+fn what_can_be_no_layer_says_why() {
+    let Some(_alone) = alone("functions that can be no layer") else { return };
+    let (_folder, file) = configuration(&[NO_PACKET, MISSPELT, UNKNOWN, DELIVER]);
+    let run = |json: &[&str]| {
+        let output = command(BINARY).args(["doctor", "--config", file.to_str().unwrap()]).args(json).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (status, report) = run(&["--json"]);
+    assert_eq!(status, Some(1), "{report}");
+    let report: Json = serde_json::from_str(&report).unwrap();
+    let expected = [
+        (NO_PACKET, "it takes no packet"),
+        (MISSPELT, "did you mean `ip_local_deliver`?"),
+        (UNKNOWN, "no function of that name"),
+    ];
+    let latency = report["signals"].as_array().unwrap().iter().find(|signal| signal["signal"] == "latency").unwrap();
+    let (_, page) = run(&[]);
+    for (function, why) in expected {
+        let hook = hook(&report, function);
+        assert_eq!(
+            (&hook["status"], hook["refusals"].as_array().unwrap().len()),
+            (&Json::from("absent"), 1),
+            "{hook:#}"
+        );
+        let refusal = &hook["refusals"][0];
+        assert_eq!(refusal["program"], function, "{refusal:#}");
+        assert!(refusal["what"].as_str().unwrap().contains(why), "{refusal:#}");
+        assert!(latency["reasons"].to_string().contains(&format!("{function} is not seen (")), "{latency:#}");
+        assert!(page.contains(function), "{page}");
+    }
+    // It is a layer where any function is, and is refused as the product's own are elsewhere.
+    let (good, own) = (hook(&report, DELIVER), hook(&report, "ip"));
+    assert_eq!((&good["status"], &good["by"]), (&own["status"], &own["by"]), "{good:#}");
+    assert_eq!(latency["status"], "degraded", "{latency:#}");
+}
