@@ -216,6 +216,19 @@ mod tests {
     }
 
     #[test]
+    fn named_functions_take_their_own_memory_and_no_other() {
+        let without = sizing(64, 100, 2);
+        let with = Sizing { functions: 3, ..without };
+        let map =
+            |sizing: &Sizing<'_>| MAPS.iter().find(|map| map.name == "EXTRA_LATENCY").expect("a map").bytes(sizing);
+        // 102 slots, 16 shards, a cell for each IP version: a sum, 114 slots and four losses.
+        assert_eq!((map(&without), map(&with)), (8, 102 * 16 * 3 * 2 * 119 * 8));
+        assert_eq!(with.bytes() - without.bytes(), map(&with) - map(&without));
+        assert_eq!(map(&Sizing { workloads: None, ..with }), 16 * 3 * 2 * 119 * 8);
+        assert_eq!(map(&Sizing { signals: &["receive_wait"], ..with }), 8);
+    }
+
+    #[test]
     fn what_is_off_takes_nothing_but_the_smallest_map() {
         let off =
             Sizing { cpus: 64, scale: Scale::new(2).expect("a scale"), signals: &[], workloads: None, functions: 0 };
