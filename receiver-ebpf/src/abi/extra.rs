@@ -9,8 +9,8 @@ use super::{latency::Network, loss::PACKET_LOSSES};
 /// Layers that there are programs for.
 pub const LAYERS: usize = 8;
 
-/// Words of a program's context that may hold an argument.
-pub const WORDS: u32 = 6;
+/// The arguments that programs get at: those that registers pass on x86-64.
+pub const ARGUMENTS: u32 = 6;
 
 /// Words of a cell whose histogram has so many slots.
 #[must_use]

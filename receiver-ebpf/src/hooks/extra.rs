@@ -5,7 +5,11 @@
 
 use core::arch::asm;
 
-use aya_ebpf::{EbpfContext as _, macros::fentry, programs::FEntryContext};
+use aya_ebpf::{
+    EbpfContext as _,
+    macros::{fentry, kprobe},
+    programs::{FEntryContext, ProbeContext},
+};
 use undercurrent_ebpf::abi::{ABSENT, extra, latency::Network, workload::Slot};
 
 use super::{ETH_P_IP, ETH_P_IPV6, owner::slot_of_whole};
@@ -25,37 +29,65 @@ macro_rules! word {
     }};
 }
 
-/// A word of the context that holds an argument.
+/// The word of a context at a place that the loader sets, of these places.
+macro_rules! word_at {
+    ($context:expr, $place:expr, $($word:literal at $distance:literal),+) => {{
+        let context = $context;
+        // Read here and no earlier: what waits on the stack is a constant no more.
+        match set_outside($place) {
+            $($word => word!(context, $distance),)+
+            _ => core::ptr::null(),
+        }
+    }};
+}
+
+/// An argument, which the context has in its words.
 #[inline(always)]
 fn argument(ctx: &FEntryContext, place: &'static u32) -> *const u8 {
-    const { assert!(extra::WORDS == 6) };
-    let context = ctx.as_ptr();
-    // Read here and no earlier: what waits on the stack is a constant no more.
-    match set_outside(place) {
-        0 => word!(context, 0),
-        1 => word!(context, 8),
-        2 => word!(context, 16),
-        3 => word!(context, 24),
-        4 => word!(context, 32),
-        5 => word!(context, 40),
-        _ => core::ptr::null(),
+    const { assert!(extra::ARGUMENTS == 6) };
+    word_at!(ctx.as_ptr(), place, 0 at 0, 1 at 8, 2 at 16, 3 at 24, 4 at 32, 5 at 40)
+}
+
+/// An argument, which the context has among the processor's registers: the places of those that pass the first six on
+/// x86-64 (8, 9 and 11 to 14) and aarch64 (0 to 5).
+#[inline(always)]
+fn register(ctx: &ProbeContext, place: &'static u32) -> *const u8 {
+    word_at!(
+        ctx.as_ptr(), place,
+        0 at 0, 1 at 8, 2 at 16, 3 at 24, 4 at 32, 5 at 40, 8 at 64, 9 at 72, 11 at 88, 12 at 96, 13 at 104, 14 at 112
+    )
+}
+
+/// The IP version by an Ethertype. What is of neither is not what the layers speak of.
+#[inline(always)]
+fn network(protocol: u16) -> Option<Network> {
+    match protocol {
+        ETH_P_IP => Some(Network::Ipv4),
+        ETH_P_IPV6 => Some(Network::Ipv6),
+        _ => None,
     }
 }
 
-/// A function is entered with a packet, and perhaps a socket, at these places of its arguments. What is of neither IP
-/// version is not what the layers speak of.
+/// A function is entered with a packet, and perhaps a socket, at these places of its arguments.
 #[inline(always)]
 fn entered(ctx: &FEntryContext, layer: usize, packet: &'static u32, socket: &'static u32) {
     let skb = argument(ctx, packet);
     // SAFETY: the packet; every kernel has the Ethertype.
-    let network = match unsafe { SKB_PROTOCOL.load(skb) } {
-        ETH_P_IP => Network::Ipv4,
-        ETH_P_IPV6 => Network::Ipv6,
-        _ => return,
-    };
-    // SAFETY: the packet.
-    let event = unsafe { PacketEvent::undelivered(skb) };
-    extra_latency::reached(layer, network, event, || slot_of(ctx, skb, socket));
+    if let Some(network) = network(unsafe { SKB_PROTOCOL.load(skb) }) {
+        // SAFETY: the packet.
+        let event = unsafe { PacketEvent::undelivered(skb) };
+        extra_latency::reached(layer, network, event, || slot_of(ctx, skb, socket));
+    }
+}
+
+/// The same where the packet is only known to be somewhere. No program gets at a socket's reader from there.
+#[inline(always)]
+fn probed(ctx: &ProbeContext, layer: usize, packet: &'static u32) {
+    let skb = register(ctx, packet);
+    if let Some(network) = network(SKB_PROTOCOL.probe(skb)) {
+        let slot = || owner::slot_of_probed_namespace(skb);
+        extra_latency::reached(layer, network, PacketEvent::probed(skb), slot);
+    }
 }
 
 /// The slot of the socket's owner, where the function has one in hand, else of the packet's network namespace. A packet
@@ -72,12 +104,12 @@ fn slot_of(ctx: &FEntryContext, skb: *const u8, socket: &'static u32) -> Slot {
     unsafe { owner::slot_of_namespace(skb) }
 }
 
-/// A program for each layer: its number, its name, and the globals that say where the function has the packet and the
-/// socket ([`ABSENT`] where it has none).
+/// Two programs for each layer, of which one is attached: its number, their names, and the globals that say at which place
+/// the function has its packet, its socket ([`ABSENT`] where it has none), and in which register its packet.
 macro_rules! programs {
-    ($($layer:literal $name:ident $packet:literal $socket:literal;)+) => {$(
+    ($($layer:literal $entry:ident $probe:ident $packet:literal $socket:literal $register:literal;)+) => {$(
         #[fentry]
-        fn $name(ctx: FEntryContext) -> i32 {
+        fn $entry(ctx: FEntryContext) -> i32 {
             #[unsafe(export_name = $packet)]
             #[unsafe(link_section = ".rodata.flags")]
             static PACKET: u32 = 0;
@@ -87,16 +119,25 @@ macro_rules! programs {
             entered(&ctx, $layer, &PACKET, &SOCKET);
             0
         }
+
+        #[kprobe]
+        fn $probe(ctx: ProbeContext) -> u32 {
+            #[unsafe(export_name = $register)]
+            #[unsafe(link_section = ".rodata.flags")]
+            static REGISTER: u32 = 0;
+            probed(&ctx, $layer, &REGISTER);
+            0
+        }
     )+};
 }
 
 programs! {
-    0 extra_0 "extra.0.packet" "extra.0.socket";
-    1 extra_1 "extra.1.packet" "extra.1.socket";
-    2 extra_2 "extra.2.packet" "extra.2.socket";
-    3 extra_3 "extra.3.packet" "extra.3.socket";
-    4 extra_4 "extra.4.packet" "extra.4.socket";
-    5 extra_5 "extra.5.packet" "extra.5.socket";
-    6 extra_6 "extra.6.packet" "extra.6.socket";
-    7 extra_7 "extra.7.packet" "extra.7.socket";
+    0 extra_0 extra_0_probe "extra.0.packet" "extra.0.socket" "extra.0.register";
+    1 extra_1 extra_1_probe "extra.1.packet" "extra.1.socket" "extra.1.register";
+    2 extra_2 extra_2_probe "extra.2.packet" "extra.2.socket" "extra.2.register";
+    3 extra_3 extra_3_probe "extra.3.packet" "extra.3.socket" "extra.3.register";
+    4 extra_4 extra_4_probe "extra.4.packet" "extra.4.socket" "extra.4.register";
+    5 extra_5 extra_5_probe "extra.5.packet" "extra.5.socket" "extra.5.register";
+    6 extra_6 extra_6_probe "extra.6.packet" "extra.6.socket" "extra.6.register";
+    7 extra_7 extra_7_probe "extra.7.packet" "extra.7.socket" "extra.7.register";
 }

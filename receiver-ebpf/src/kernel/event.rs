@@ -60,6 +60,15 @@ impl PacketEvent {
         unsafe { Self::delivered(skb, sample::early()) }
     }
 
+    /// The same of a packet behind a pointer whose type the verifier does not know.
+    #[inline(always)]
+    pub fn probed(skb: *const u8) -> Sampled {
+        if SKB_TSTAMP_TYPE.probe_any(skb) {
+            return Err(PacketLoss::TransmitStamp);
+        }
+        Self::stamped(SKB_TSTAMP.probe(skb), sample::early())
+    }
+
     /// How long ago the packet was received, in nanoseconds, modulo 2^64.
     #[inline(always)]
     pub fn age(&self) -> u64 {

@@ -5,8 +5,9 @@
 //! Before loading, the loader replaces the value by what the running kernel's BTF says, and the map is frozen: the
 //! verifier then sees a constant, drops the branches that it decides, and takes `pointer + offset` for a typed load.
 
-use core::marker::PhantomData;
+use core::{marker::PhantomData, mem::MaybeUninit};
 
+use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
 use undercurrent_ebpf::abi::ABSENT;
 
 use super::set_outside;
@@ -57,6 +58,23 @@ impl<T: Copy> Field<T> {
         // SAFETY: by the caller; the kernel handles faults of typed loads and yields zero.
         unsafe { core::ptr::read_volatile(base.add(self.offset() as usize).cast()) }
     }
+
+    /// The same behind a pointer whose type the verifier does not know, as all of a kprobe's are.
+    #[inline(always)]
+    pub fn probe(&'static self, base: *const u8) -> T {
+        probe(base.wrapping_add(self.offset() as usize).cast())
+    }
+}
+
+/// Reads behind a pointer of which the verifier knows nothing; zero where nothing can be read.
+#[inline(always)]
+fn probe<T: Copy>(pointer: *const T) -> T {
+    let mut value = MaybeUninit::<T>::zeroed();
+    // SAFETY: the helper writes as many bytes as `T` has, zeros where it faults; every `T` here is made of numbers.
+    unsafe {
+        let _ = bpf_probe_read_kernel(value.as_mut_ptr().cast(), size_of::<T>() as u32, pointer.cast());
+        value.assume_init()
+    }
 }
 
 /// A bit-field within one byte: that byte's offset in the low half, and its mask there in the high half. Where the kernel
@@ -83,6 +101,13 @@ impl BitField {
         // SAFETY: by the caller.
         let byte = unsafe { core::ptr::read_volatile(base.add((place & 0xffff) as usize)) };
         u32::from(byte) & (place >> 16) != 0
+    }
+
+    /// The same behind a pointer whose type the verifier does not know.
+    #[inline(always)]
+    pub fn probe_any(&'static self, base: *const u8) -> bool {
+        let place = set_outside(&self.0);
+        place != 0 && u32::from(probe(base.wrapping_add((place & 0xffff) as usize))) & (place >> 16) != 0
     }
 }
 

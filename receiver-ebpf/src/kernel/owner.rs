@@ -328,3 +328,11 @@ pub unsafe fn slot_of_namespace(skb: *const u8) -> Slot {
     };
     slot(NAMESPACE | u64::from(inode))
 }
+
+/// The same of a packet behind a pointer whose type the verifier does not know.
+#[inline(always)]
+pub fn slot_of_probed_namespace(skb: *const u8) -> Slot {
+    let device = SKB_DEVICE.probe(skb) as *const u8;
+    let inode = NET_INODE.probe(DEVICE_NET.probe(device) as *const u8);
+    slot(NAMESPACE | u64::from(inode))
+}

@@ -5,8 +5,8 @@ use std::fs::File;
 use aya::{
     Btf, Ebpf,
     programs::{
-        BtfTracePoint, CgroupSkb, CgroupSkbAttachType, CgroupSock, FEntry, FExit, Program as Loaded, ProgramError,
-        links::CgroupAttachMode,
+        BtfTracePoint, CgroupSkb, CgroupSkbAttachType, CgroupSock, FEntry, FExit, KProbe, Program as Loaded,
+        ProgramError, links::CgroupAttachMode,
     },
 };
 
@@ -27,6 +27,7 @@ pub fn attach(ebpf: &mut Ebpf, btf: &Btf, host: &Host, program: &Program<'_>) ->
         cure: "rebuild Undercurrent: its object and its table of hooks disagree".to_owned(),
     })?;
     match program.attachment {
+        Attachment::Kprobe => probe(loaded, program.target),
         Attachment::Fentry | Attachment::Fexit | Attachment::Tracepoint => trace(loaded, btf, program.target),
         Attachment::CgroupIngress | Attachment::CgroupSocket => return cgroup(loaded, host, program),
     }
@@ -45,6 +46,13 @@ fn trace(loaded: &mut Loaded, btf: &Btf, target: &str) -> Result<(), ProgramErro
         once(tracepoint.load(target, btf))?;
         tracepoint.attach()?;
     }
+    Ok(())
+}
+
+fn probe(loaded: &mut Loaded, target: &str) -> Result<(), ProgramError> {
+    let kprobe: &mut KProbe = loaded.try_into()?;
+    once(kprobe.load())?;
+    kprobe.attach(target, 0)?;
     Ok(())
 }
 
@@ -90,6 +98,7 @@ pub fn detach(ebpf: &mut Ebpf, program: &Program<'_>) {
     let unloaded = match ebpf.program_mut(program.symbol) {
         Some(Loaded::FEntry(fentry)) => fentry.unload(),
         Some(Loaded::FExit(fexit)) => fexit.unload(),
+        Some(Loaded::KProbe(kprobe)) => kprobe.unload(),
         Some(Loaded::BtfTracePoint(tracepoint)) => tracepoint.unload(),
         Some(Loaded::CgroupSkb(ingress)) => ingress.unload(),
         Some(Loaded::CgroupSock(socket)) => socket.unload(),

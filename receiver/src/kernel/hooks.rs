@@ -10,6 +10,8 @@ pub enum Attachment {
     Fentry,
     /// At a kernel function's exit, through a BPF trampoline.
     Fexit,
+    /// At a kernel function's entry, through a breakpoint or what the kernel makes of it.
+    Kprobe,
     /// At a tracepoint, with typed arguments.
     Tracepoint,
     /// On every packet that a socket below the root cgroup is about to receive.

@@ -376,7 +376,7 @@ fn resolve(request: &Request<'_>) -> Result<Resolved, KernelError> {
     let fields = fields::resolve(&types, &fields::declared(object::OBJECT)?);
     let extra = extra::find(&types, request.functions);
     let programs = request.hooks.iter().flat_map(|hook| hook.alternates).flat_map(|alternate| alternate.programs);
-    let functions = extra.iter().filter(|named| named.found.is_ok()).map(|named| Target::Function(&named.function));
+    let functions = extra.iter().map(|named| Target::Function(&named.function));
     let targets: Vec<_> = programs.filter_map(target).chain(functions).collect();
     let sparse = types.sparse(&targets);
     let socket_storage = types.function(TRACING_STORAGE).is_some();
@@ -394,7 +394,7 @@ fn target<'a>(program: &Program<'a>) -> Option<Target<'a>> {
     match program.attachment {
         Attachment::Fentry | Attachment::Fexit => Some(Target::Function(program.target)),
         Attachment::Tracepoint => Some(Target::Tracepoint(program.target)),
-        Attachment::CgroupIngress | Attachment::CgroupSocket => None,
+        Attachment::Kprobe | Attachment::CgroupIngress | Attachment::CgroupSocket => None,
     }
 }
 

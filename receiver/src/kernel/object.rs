@@ -7,7 +7,7 @@ use zerocopy::IntoBytes as _;
 
 use super::{
     cast, clock,
-    extra::Named,
+    extra::{Named, REGISTERS},
     fields::ResolvedField,
     fold, loader,
     memory::{MAPS, Sizing},
@@ -139,7 +139,12 @@ fn words(settings: &Settings<'_>) -> Vec<(String, u32)> {
 fn places(layer: usize, named: &Named) -> Vec<(String, u32)> {
     let Ok(place) = &named.found else { return Vec::new() };
     let symbol = |argument| format!("extra.{layer}.{argument}");
-    vec![(symbol("packet"), place.packet), (symbol("socket"), place.socket.unwrap_or(ABSENT))]
+    let register = REGISTERS.and_then(|registers| registers.get(place.packet as usize).copied()).unwrap_or(0);
+    vec![
+        (symbol("packet"), place.packet),
+        (symbol("socket"), place.socket.unwrap_or(ABSENT)),
+        (symbol("register"), register),
+    ]
 }
 
 fn number(count: usize) -> u32 {

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, io};
 
-use aya::programs::ProgramError;
+use aya::programs::{KProbeError, ProgramError};
 use serde::Serialize;
 
 use super::{
@@ -53,6 +53,11 @@ impl Refusal {
                 (format!("attach to {}: {}", program.target, said(&error.io_error)), cure(&error.io_error))
             }
             ProgramError::IOError(error) => (format!("attach to {}: {error}", program.target), cure(error)),
+            ProgramError::KProbeError(KProbeError::FileError { filename, io_error }) => (
+                format!("attach to {}: {}: {io_error}", program.target, filename.display()),
+                "none but another kernel, where this one is built without kprobes (CONFIG_KPROBE_EVENTS); else mount /sys"
+                    .to_owned(),
+            ),
             other => (other.to_string(), REPORT.to_owned()),
         };
         Self { program: program.symbol.into(), what, cure }
@@ -73,7 +78,7 @@ fn said(error: &io::Error) -> String {
 fn lacking<'a>(program: &Program<'_>, host: &'a Host) -> Vec<&'a str> {
     let of_the_other_kind = match program.attachment {
         Attachment::CgroupIngress | Attachment::CgroupSocket => "CAP_PERFMON",
-        Attachment::Fentry | Attachment::Fexit | Attachment::Tracepoint => "CAP_NET_ADMIN",
+        Attachment::Fentry | Attachment::Fexit | Attachment::Kprobe | Attachment::Tracepoint => "CAP_NET_ADMIN",
     };
     host.missing_capabilities.iter().map(String::as_str).filter(|missing| *missing != of_the_other_kind).collect()
 }

@@ -16,6 +16,8 @@ pub struct Symbols(HashMap<String, Symbol>);
 struct Symbol {
     /// Pieces of code of that very name.
     count: usize,
+    /// The module of the last of them, where it is not the kernel's own.
+    module: Option<String>,
     /// A piece of code that the compiler derived, named with a dot and what it did: `.isra.0`, `.part.0`.
     variant: Option<String>,
 }
@@ -40,7 +42,10 @@ impl Symbols {
                 let (function, variant) =
                     name.split_once('.').map_or((name, None), |(function, _)| (function, Some(name)));
                 match (symbols.get_mut(function), variant) {
-                    (Some(symbol), None) => symbol.count += 1,
+                    (Some(symbol), None) => {
+                        symbol.count += 1;
+                        symbol.module = words.next().map(|module| module.trim_matches(['[', ']']).to_owned());
+                    }
                     (Some(symbol), Some(variant)) => symbol.variant = Some(variant.to_owned()),
                     (None, _) => {}
                 }
@@ -60,6 +65,12 @@ impl Symbols {
     #[must_use]
     pub fn lack(&self, function: &str) -> bool {
         self.0.get(function).is_some_and(|symbol| symbol.count == 0)
+    }
+
+    /// The module that has a function.
+    #[must_use]
+    pub fn module(&self, function: &str) -> Option<&str> {
+        self.0.get(function)?.module.as_deref()
     }
 
     /// What the compiler made of a function.

@@ -99,7 +99,7 @@ static HOOK_STATUS: Descriptor = Descriptor {
             ],
         ),
         key(STATUS, &["whole", "degraded", "absent"]),
-        key(BY, &["fentry", "tracepoint", "cgroup_skb"]),
+        key(BY, &["fentry", "kprobe", "tracepoint", "cgroup_skb"]),
     ],
     view: View::Notice { normal: &["whole"] },
 };

@@ -17,7 +17,7 @@ fn symbols(lines: &str, function: &str) -> Symbols {
 }
 
 fn placed(packet: u32, socket: Option<u32>) -> Result<Place, Absence> {
-    Ok(Place { packet, socket })
+    Ok(Place { packet, socket, module: None })
 }
 
 #[test]
@@ -104,11 +104,16 @@ impl Attach for Willing {
     fn detach(&mut self, _: &Program<'_>) {}
 }
 
-/// A kernel that takes none.
-struct Unwilling;
+/// A kernel that takes kprobes alone, or nothing.
+struct Unwilling {
+    probes: bool,
+}
 
 impl Attach for Unwilling {
     fn attach(&mut self, program: &Program<'_>) -> Result<(), Refusal> {
+        if self.probes && program.attachment == Attachment::Kprobe {
+            return Ok(());
+        }
         Err(Refusal { program: program.symbol.into(), what: "no".to_owned(), cure: "none".to_owned() })
     }
 
@@ -123,7 +128,7 @@ fn each_layer_has_its_own_program() {
         let outcome = serve(&mut kernel, number, &named);
         assert_eq!((outcome.hook.as_ref(), outcome.status), (named.function.as_str(), Status::Whole));
     }
-    let expected = PROGRAMS.iter().enumerate().map(|(number, symbol)| (*symbol, format!("function_{number}")));
+    let expected = PROGRAMS.iter().enumerate().map(|(number, [entry, _])| (*entry, format!("function_{number}")));
     assert_eq!(kernel.0, expected.collect::<Vec<_>>());
 }
 
@@ -132,7 +137,8 @@ fn what_cannot_be_a_layer_says_why_and_what_to_do() {
     let refused = [
         Absence::Unknown { nearest: Some("ip_rcv_finish".to_owned()) },
         Absence::Unknown { nearest: None },
-        Absence::Module("bridge".to_owned()),
+        Absence::Untyped { module: Some("bridge".to_owned()) },
+        Absence::Untyped { module: None },
         Absence::NoCode { variant: Some("f.part.0".to_owned()) },
         Absence::NoCode { variant: None },
         Absence::Several(2),
@@ -152,7 +158,34 @@ fn what_cannot_be_a_layer_says_why_and_what_to_do() {
 
 #[test]
 fn a_refused_program_is_named_by_its_function() {
-    let outcome = serve(&mut Unwilling, 3, &Named { function: "ip_rcv".to_owned(), found: placed(0, None) });
-    assert_eq!(outcome.status, Status::Absent);
+    let mut kernel = Unwilling { probes: false };
+    let outcome = serve(&mut kernel, 3, &Named { function: "ip_rcv".to_owned(), found: placed(0, None) });
+    assert_eq!((outcome.status, outcome.refusals.len()), (Status::Absent, 2));
     assert!(outcome.refusals.iter().all(|refusal| refusal.program == "ip_rcv" && refusal.what == "no"));
+}
+
+#[test]
+fn a_kprobe_serves_where_fentry_does_not_and_in_modules() {
+    let serve = |kernel: &mut Unwilling, found: Place| {
+        let outcome = serve(kernel, 2, &Named { function: "f".to_owned(), found: Ok(found) });
+        (outcome.status, outcome.by, outcome.programs, outcome.refusals.len())
+    };
+    let mut kernel = Unwilling { probes: true };
+    let place = Place { packet: 1, socket: None, module: None };
+    let probed = vec!["extra_2_probe"];
+    assert_eq!(serve(&mut kernel, place.clone()), (Status::Whole, Some("kprobe"), probed.clone(), 1));
+    let in_module = Place { module: Some("bridge".to_owned()), ..place.clone() };
+    assert_eq!(serve(&mut kernel, in_module), (Status::Whole, Some("kprobe"), probed.clone(), 0));
+    let with_socket = Place { socket: Some(0), ..place };
+    assert_eq!(serve(&mut kernel, with_socket), (Status::Degraded, Some("kprobe"), probed, 1));
+}
+
+#[test]
+fn functions_of_modules_take_the_types_of_their_modules() {
+    let types = Btf::parse(KERNELS[1].raw).expect("sound BTF");
+    let with = |lines: &str| find_one(&types, "br_forward", &symbols(lines, "br_forward"));
+    let module = Some("no_such_module".to_owned());
+    assert_eq!(with("0000000000000000 t br_forward\t[no_such_module]\n"), Err(Absence::Untyped { module }));
+    assert_eq!(with("0000000000000000 t br_forward\n"), Err(Absence::Untyped { module: None }));
+    assert_eq!(with(""), Err(Absence::Unknown { nearest: None }));
 }
