@@ -14,6 +14,7 @@ use crate::{
     export::{Outputs, Statistics},
     kernel::{
         Kernel, KernelError, Request, Types,
+        choices::Criteria,
         clock::WallClock,
         hooks::{self, Hook},
         host::Host,
@@ -22,7 +23,11 @@ use crate::{
         plan::Status,
     },
     privileges::{Privileges, ReadError as PrivilegesError, Task, Unprivileged},
-    signals::{self, Opening, Signal, SignalStatus, Thinning, itself::Itself},
+    signals::{
+        self, Opening, Signal, SignalStatus, Thinning,
+        filtering::{self, Filtering},
+        itself::Itself,
+    },
     telemetry::{Readings, Resource, Scale, Snapshot, UnixNanos},
     workloads::{self, Directory, Following, Slot, Workloads},
 };
@@ -68,6 +73,7 @@ pub struct Wanted {
     hooks: Vec<&'static Hook>,
     functions: Vec<String>,
     scale: Scale,
+    criteria: Criteria,
     workloads: Option<(Ownership, u16)>,
 }
 
@@ -83,6 +89,7 @@ impl Wanted {
             hooks,
             functions: signals::functions(&settings.signals).map(str::to_owned).collect(),
             scale: settings.signals.latency.scale,
+            criteria: filtering::criteria(&settings.signals.latency.filter, settings.workloads.limit),
             workloads: workloads.map(|ownership| (ownership, settings.workloads.limit)),
         }
     }
@@ -91,7 +98,8 @@ impl Wanted {
     #[must_use]
     pub fn sizing(&self, cpus: usize) -> Sizing<'_> {
         let workloads = self.workloads.map(|(_, limit)| limit);
-        Sizing { cpus, scale: self.scale, signals: &self.signals, workloads, functions: self.functions.len() }
+        let (signals, functions) = (&self.signals, self.functions.len());
+        Sizing { cpus, scale: self.scale, signals, criteria: self.criteria, workloads, functions }
     }
 
     /// The hooks to serve.
@@ -168,6 +176,7 @@ pub struct Sidecar {
     clock: WallClock,
     signals: Vec<(&'static str, Box<dyn Signal>)>,
     thinning: Thinning,
+    filtering: Filtering,
     itself: Itself,
     workloads: Workloads,
     resource: Arc<Resource>,
@@ -209,12 +218,14 @@ impl Sidecar {
         let samples = wanted.hooks.iter().any(|hook| hook.reads_stamps);
         let sampling = if samples { settings.signals.latency.sampling } else { Sampling::OneIn(Weight::ONE) };
         let thinning = Thinning::new(kernel.sample()?, sampling);
+        let filtering = Filtering::new(settings.signals.latency.filter.clone(), kernel.choices()?, &workloads);
         let itself = Itself::new(start);
         Ok(Self {
             kernel,
             clock,
             signals: opened,
             thinning,
+            filtering,
             itself,
             workloads,
             resource: Arc::new(resource),
@@ -280,6 +291,7 @@ impl Sidecar {
                     }
                 }
                 () = self.workloads.changed() => {}
+                () = self.filtering.due() => self.filtering.look(&self.workloads),
                 () = self.thinning.changed() => {}
             }
         }

@@ -11,12 +11,15 @@ pub enum PacketLoss {
     Negative,
     /// When it began to wait is not known: it was not seen then, or another packet had its place.
     Unmatched,
+    /// Whether the filter chooses it cannot be told here.
+    Unfiltered,
 }
 
 /// Number of reasons.
-pub const PACKET_LOSSES: usize = 4;
+pub const PACKET_LOSSES: usize = 5;
 
 impl PacketLoss {
     /// Every reason, at its own index.
-    pub const ALL: [Self; PACKET_LOSSES] = [Self::NoStamp, Self::TransmitStamp, Self::Negative, Self::Unmatched];
+    pub const ALL: [Self; PACKET_LOSSES] =
+        [Self::NoStamp, Self::TransmitStamp, Self::Negative, Self::Unmatched, Self::Unfiltered];
 }

@@ -2,6 +2,7 @@
 
 pub mod drops;
 pub mod extra;
+pub mod filter;
 pub mod histogram;
 pub mod latency;
 pub mod loss;

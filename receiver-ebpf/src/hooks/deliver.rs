@@ -12,7 +12,10 @@ use undercurrent_ebpf::abi::{
     workload::{Slot, ownership},
 };
 
-use super::{ETH_P_IP, ETH_P_IPV6, IPPROTO_TCP, IPPROTO_UDP, reached};
+use super::{
+    ETH_P_IP, ETH_P_IPV6, IPPROTO_TCP, IPPROTO_UDP, reached,
+    subject::{Entering, Filtered},
+};
 use crate::kernel::{event::PacketEvent, owner, sample};
 
 /// Bytes that every IPv4 and IPv6 header has at least.
@@ -25,7 +28,8 @@ fn delivered(ctx: &FEntryContext, transport: Transport, network: Network) -> i32
     // SAFETY: argument 0 of these functions is the `sk_buff`, which still has its device.
     unsafe {
         let event = PacketEvent::delivered(skb, early);
-        reached(Path::of(Layer::Transport, transport, network), event, || owner::slot_of_namespace(skb));
+        let path = Path::of(Layer::Transport, transport, network);
+        reached(path, &Entering(skb), event, || owner::slot_of_namespace(skb));
     }
     0
 }
@@ -74,7 +78,7 @@ fn cgroup_ingress(ctx: SkBuffContext) -> i32 {
 fn filtered(skb: *const __sk_buff, transport: Transport, network: Network, early: u64) {
     // SAFETY: a field of the context, which the verifier rewrites to a load from the packet.
     let event = PacketEvent::stamped(unsafe { (*skb).tstamp }, early);
-    reached(Path::of(Layer::Transport, transport, network), event, || slot_of(skb));
+    reached(Path::of(Layer::Transport, transport, network), &Filtered(skb), event, || slot_of(skb));
 }
 
 /// The slot of the receiving socket's owner.

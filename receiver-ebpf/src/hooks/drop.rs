@@ -3,7 +3,7 @@
 use aya_ebpf::{EbpfContext as _, macros::btf_tracepoint, programs::BtfTracePointContext};
 use undercurrent_ebpf::abi::workload::{Slot, ownership};
 
-use super::owner::slot_of_whole;
+use super::owner::is_whole;
 use crate::{
     kernel::{fields::SKB_SK, owner, set_outside},
     signals::network_drops,
@@ -41,10 +41,20 @@ fn slot_of(ctx: &BtfTracePointContext) -> Slot {
         // SAFETY: the kernel passes an argument more.
         let receiver = unsafe { *ctx.as_ptr().cast::<*const u8>().add(3) };
         // SAFETY: a typed argument.
-        if let Some(slot) = unsafe { slot_of_whole(receiver) } {
+        if let Some(slot) = unsafe { slot_of_owner(receiver) } {
             return slot;
         }
     }
     // SAFETY: argument 0 is the packet, and the verifier knows what its socket is.
-    unsafe { slot_of_whole(SKB_SK.load(ctx.arg(0)) as *const u8) }.unwrap_or(Slot::NODE)
+    unsafe { slot_of_owner(SKB_SK.load(ctx.arg(0)) as *const u8) }.unwrap_or(Slot::NODE)
+}
+
+/// The slot of a socket's owner; `None` of what is no whole internet socket.
+///
+/// # Safety
+/// `sock` is a typed `struct sock *`, or null.
+#[inline(always)]
+unsafe fn slot_of_owner(sock: *const u8) -> Option<Slot> {
+    // SAFETY: by the caller.
+    unsafe { if is_whole(sock) { Some(owner::slot_of_owner(sock)) } else { None } }
 }

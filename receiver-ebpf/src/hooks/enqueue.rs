@@ -7,7 +7,7 @@ use aya_ebpf::{
 };
 use undercurrent_ebpf::abi::latency::{Layer, Transport};
 
-use super::reached_socket;
+use super::{reached_socket, subject::InSocket};
 use crate::kernel::{owner, sample};
 
 /// A packet is, or is about to be, in its socket's queue.
@@ -16,8 +16,11 @@ use crate::kernel::{owner, sample};
 /// Both are typed and trusted pointers, to a `sock` and an `sk_buff`.
 #[inline(always)]
 unsafe fn enqueued(sock: *const u8, skb: *const u8, transport: Transport, early: u64) {
+    let packet = InSocket { sock, skb };
     // SAFETY: by the caller.
-    unsafe { reached_socket(skb, Layer::SocketEnqueued, transport, early, || owner::slot(owner::of_socket(sock))) };
+    let slot = || unsafe { owner::slot(owner::of_socket(sock)) };
+    // SAFETY: by the caller.
+    unsafe { reached_socket(skb, &packet, Layer::SocketEnqueued, transport, early, slot) };
 }
 
 /// `int tcp_queue_rcv(struct sock *sk, struct sk_buff *skb, bool *fragstolen)`, 5.10 to 7.3. At its entry: it may free

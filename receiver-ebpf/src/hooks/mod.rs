@@ -10,9 +10,11 @@ mod read;
 mod receive;
 mod retransmit;
 mod softirq;
+mod subject;
 
 use undercurrent_ebpf::abi::{
     latency::{Layer, Network, Path, Transport},
+    loss::PacketLoss,
     workload::Slot,
 };
 
@@ -20,6 +22,7 @@ use crate::{
     kernel::{
         event::{PacketEvent, Sampled},
         fields::SKB_PROTOCOL,
+        filter::{self, Subject},
         owner::or_node,
     },
     signals::{latency, receive_wait},
@@ -35,19 +38,33 @@ const IPPROTO_UDP: u8 = 17;
 
 /// A packet got to the end of a path. Whose it is, is asked once, and only where somebody wants to know.
 #[inline(always)]
-fn reached(path: Path, event: Sampled, slot: impl FnOnce() -> Slot) {
-    match event {
-        Ok(Some(event)) => {
-            let slot = or_node(slot);
-            latency::reached(path, &event, slot);
-            match (path.layer, path.transport) {
-                (Layer::SocketEnqueued, _) => receive_wait::begun(&event),
-                (Layer::SocketRead, Some(transport)) => receive_wait::ended(&event, transport, path.network, slot),
-                _ => {}
-            }
-        }
-        Ok(None) => {}
-        Err(loss) => latency::lost(path, loss),
+fn reached(path: Path, packet: &impl Subject, event: Sampled, slot: impl FnOnce() -> Slot) {
+    let chosen = filter::chooses(packet);
+    if chosen == Some(false) {
+        return;
+    }
+    let event = match event {
+        Ok(Some(event)) => event,
+        Ok(None) => return,
+        Err(loss) => return latency::lost(path, loss, 1),
+    };
+    // A reader may be chosen whose packets are not known to be his before he reads them.
+    if path.layer == Layer::SocketEnqueued {
+        receive_wait::begun(&event);
+    }
+    let slot = or_node(slot);
+    match (chosen, filter::chooses_slot(slot)) {
+        (_, Some(false)) => {}
+        (Some(_), Some(_)) => measured(path, &event, slot),
+        _ => latency::lost(path, PacketLoss::Unfiltered, event.weight),
+    }
+}
+
+#[inline(always)]
+fn measured(path: Path, event: &PacketEvent, slot: Slot) {
+    latency::reached(path, event, slot);
+    if let (Layer::SocketRead, Some(transport)) = (path.layer, path.transport) {
+        receive_wait::ended(event, transport, path.network, slot);
     }
 }
 
@@ -56,14 +73,21 @@ fn reached(path: Path, event: Sampled, slot: impl FnOnce() -> Slot) {
 /// # Safety
 /// `skb` is a typed `sk_buff` pointer of a packet that was delivered on this host.
 #[inline(always)]
-unsafe fn reached_socket(skb: *const u8, layer: Layer, transport: Transport, early: u64, slot: impl FnOnce() -> Slot) {
+unsafe fn reached_socket(
+    skb: *const u8,
+    packet: &impl Subject,
+    layer: Layer,
+    transport: Transport,
+    early: u64,
+    slot: impl FnOnce() -> Slot,
+) {
     // A branch for each version, so that each has its histogram at a constant offset.
     // SAFETY: by the caller; every kernel has the Ethertype.
     unsafe {
         if SKB_PROTOCOL.load(skb) == ETH_P_IPV6 {
-            reached(Path::of(layer, transport, Network::Ipv6), PacketEvent::delivered(skb, early), slot);
+            reached(Path::of(layer, transport, Network::Ipv6), packet, PacketEvent::delivered(skb, early), slot);
         } else {
-            reached(Path::of(layer, transport, Network::Ipv4), PacketEvent::delivered(skb, early), slot);
+            reached(Path::of(layer, transport, Network::Ipv4), packet, PacketEvent::delivered(skb, early), slot);
         }
     }
 }

@@ -6,8 +6,6 @@ use aya_ebpf::{
     programs::{BtfTracePointContext, FExitContext, SockContext},
 };
 
-use undercurrent_ebpf::abi::workload::Slot;
-
 use crate::kernel::{
     fields::{SOCK_FAMILY, SOCK_STATE, SOCKET_SOCK},
     owner,
@@ -66,20 +64,18 @@ unsafe fn is_internet(sock: *const u8) -> bool {
     matches!(unsafe { SOCK_FAMILY.load(sock) }, AF_INET | AF_INET6)
 }
 
-/// The slot of a socket's owner; `None` of what is no whole internet socket.
+/// Whether this is a whole internet socket, and none that stands for a half-open or closed connection.
 ///
 /// # Safety
 /// `sock` is a typed `struct sock *`, or null.
 #[inline(always)]
-pub(super) unsafe fn slot_of_whole(sock: *const u8) -> Option<Slot> {
+pub(super) unsafe fn is_whole(sock: *const u8) -> bool {
     // Some kernels believe an argument never to be null, and leave this out. All fields of a null are zero.
     if sock.is_null() {
-        return None;
+        return false;
     }
     // SAFETY: by the caller.
-    let whole = unsafe { is_internet(sock) && !matches!(SOCK_STATE.load(sock), TCP_TIME_WAIT | TCP_NEW_SYN_RECV) };
-    // SAFETY: by the caller.
-    if whole { Some(unsafe { owner::slot_of_owner(sock) }) } else { None }
+    unsafe { is_internet(sock) && !matches!(SOCK_STATE.load(sock), TCP_TIME_WAIT | TCP_NEW_SYN_RECV) }
 }
 
 /// `cgroup/sock_create`, run when a task makes an IPv4 or IPv6 socket. Every socket may be made.

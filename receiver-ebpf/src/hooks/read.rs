@@ -7,7 +7,10 @@ use aya_ebpf::{
 };
 use undercurrent_ebpf::abi::latency::{Layer, Network, Path, Transport};
 
-use super::{ETH_P_IP, ETH_P_IPV6, IPPROTO_TCP, IPPROTO_UDP, reached, reached_socket};
+use super::{
+    ETH_P_IP, ETH_P_IPV6, IPPROTO_TCP, IPPROTO_UDP, reached, reached_socket,
+    subject::{Copied, InSocket, Read, Stream},
+};
 use crate::kernel::{
     event::PacketEvent,
     fields::{
@@ -27,11 +30,11 @@ fn tcp_recv_timestamp(ctx: FEntryContext) -> i32 {
     let early = sample::early();
     // SAFETY: arguments 1 and 2 have the types above.
     let (network, stamp) = unsafe { (peer_network(ctx.arg(1)), stamp(ctx.arg(2))) };
-    let event = PacketEvent::stamped(stamp, early);
+    let (stream, event) = (Stream(ctx.arg(1)), PacketEvent::stamped(stamp, early));
     // A branch for each version, so that each has its histogram at a constant offset.
     match network {
-        Network::Ipv4 => reached(read_from(Transport::Tcp, Network::Ipv4), event, owner::slot_of_current),
-        Network::Ipv6 => reached(read_from(Transport::Tcp, Network::Ipv6), event, owner::slot_of_current),
+        Network::Ipv4 => reached(read_from(Transport::Tcp, Network::Ipv4), &stream, event, owner::slot_of_current),
+        Network::Ipv6 => reached(read_from(Transport::Tcp, Network::Ipv6), &stream, event, owner::slot_of_current),
     }
     0
 }
@@ -80,8 +83,10 @@ fn skb_consume_udp(ctx: FEntryContext) -> i32 {
     let length: i32 = ctx.arg(2);
     if length >= 0 {
         let early = sample::early();
-        // SAFETY: argument 1 is the `sk_buff`.
-        unsafe { reached_socket(ctx.arg(1), Layer::SocketRead, Transport::Udp, early, owner::slot_of_current) };
+        let skb = ctx.arg(1);
+        let packet = Read(InSocket { sock: ctx.arg(0), skb });
+        // SAFETY: the arguments have the types above.
+        unsafe { reached_socket(skb, &packet, Layer::SocketRead, Transport::Udp, early, owner::slot_of_current) };
     }
     0
 }
@@ -97,9 +102,9 @@ fn skb_copy_datagram_iovec(ctx: BtfTracePointContext) -> i32 {
     // SAFETY: as above.
     if let Some(transport) = unsafe { transport_of(skb, protocol) } {
         // SAFETY: as above.
-        unsafe {
-            reached_socket(skb, Layer::SocketRead, transport, early, || owner::slot_of_reader(SKB_SK.load(skb) as _))
-        };
+        let slot = || unsafe { owner::slot_of_reader(SKB_SK.load(skb) as _) };
+        // SAFETY: as above.
+        unsafe { reached_socket(skb, &Copied(skb), Layer::SocketRead, transport, early, slot) };
     }
     0
 }

@@ -3,7 +3,7 @@
 use aya_ebpf::{macros::fentry, programs::FEntryContext};
 use undercurrent_ebpf::abi::latency::{Network, Path};
 
-use super::reached;
+use super::{reached, subject::Arriving};
 use crate::kernel::{event::PacketEvent, owner};
 
 #[inline(always)]
@@ -12,7 +12,7 @@ fn received(ctx: &FEntryContext, network: Network) -> i32 {
     // SAFETY: argument 0 of both functions is the `sk_buff`.
     let event = unsafe { PacketEvent::undelivered(skb) };
     // SAFETY: as above, and it has its device.
-    reached(Path::ip(network), event, || unsafe { owner::slot_of_namespace(skb) });
+    reached(Path::ip(network), &Arriving(skb), event, || unsafe { owner::slot_of_namespace(skb) });
     0
 }
 

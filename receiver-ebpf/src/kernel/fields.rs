@@ -20,12 +20,30 @@ fields! {
     SKB_HEAD: Field<u64> = "sk_buff.head";
     /// The IP header's distance from `head`.
     SKB_NETWORK_HEADER: Field<u16> = "sk_buff.network_header";
+    /// The transport header's distance from `head`.
+    SKB_TRANSPORT_HEADER: Field<u16> = "sk_buff.transport_header";
+    /// Bytes of the packet from where its data begins.
+    SKB_LENGTH: Field<u32> = "sk_buff.len";
+    /// Those of them that are in pages.
+    SKB_PAGED_LENGTH: Field<u32> = "sk_buff.data_len";
+    /// The index of the interface that the packet came in by.
+    SKB_INTERFACE: Field<u32> = "sk_buff.skb_iif";
     /// The socket's address family.
     SOCK_FAMILY: Field<u16> = "sock.__sk_common.skc_family";
     /// The socket's state; small sockets that stand for half-open and closed connections have theirs there too.
     SOCK_STATE: Field<u8> = "sock.__sk_common.skc_state";
     /// The socket's transport protocol.
     SOCK_PROTOCOL: Field<u16> = "sock.sk_protocol";
+    /// The local port.
+    SOCK_PORT: Field<u16> = "sock.__sk_common.skc_num";
+    /// The socket's network namespace.
+    SOCK_NET: Field<u64> = "sock.__sk_common.skc_net.net";
+    /// Packets in the receive queue.
+    SOCK_QUEUE: Field<u32> = "sock.sk_receive_queue.qlen";
+    /// Packets that a reader of UDP has taken over from there.
+    UDP_READER_QUEUE: Field<u32> = "udp_sock.reader_queue.qlen";
+    /// The index of the interface that a connection's packets come in by (5.16 and later).
+    SOCK_INTERFACE: Field<u32> = "sock.sk_rx_dst_ifindex";
     /// The peer's IPv6 address, which is IPv4-mapped for IPv4 traffic of a dual-stack socket.
     SOCK_V6_DADDR: Field<[u64; 2]> = "sock.__sk_common.skc_v6_daddr";
     /// The timestamp of the data that a read returned, up to 7.1: its seconds.
@@ -60,6 +78,8 @@ fields! {
     SKB_DEVICE: Field<u64> = "sk_buff.dev";
     /// The device's network namespace.
     DEVICE_NET: Field<u64> = "net_device.nd_net.net";
+    /// The device's index in its namespace.
+    DEVICE_INDEX: Field<u32> = "net_device.ifindex";
     /// The namespace's inode.
     NET_INODE: Field<u32> = "net.ns.inum";
 }

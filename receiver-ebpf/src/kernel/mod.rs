@@ -5,6 +5,7 @@ pub mod clock;
 pub mod event;
 pub mod field;
 pub mod fields;
+pub mod filter;
 mod object;
 pub mod owner;
 pub mod sample;

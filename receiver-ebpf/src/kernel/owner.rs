@@ -128,23 +128,41 @@ fn slot_at(place: u32, owner: u64) -> Option<Slot> {
     slot_of(*OWNERS.get(place)?, owner)
 }
 
-/// The cookie of the socket that a packet is for; `None` where it has none yet, or where only a helper tells. A load is
-/// much cheaper than a helper where returns are guarded against speculation.
+/// The kernel's own packet behind the context of a program in a cgroup's path; `None` where the kernel does not give it.
 ///
 /// # Safety
-/// `context` is the program's context, of a packet that has its socket.
+/// `context` is the program's context.
 #[inline(always)]
-pub unsafe fn cookie(context: *const u8) -> Option<u64> {
+pub unsafe fn packet(context: *const u8) -> Option<*const u8> {
     if set_outside(&CASTS) == 0 {
         return None;
     }
     // SAFETY: the loader replaces the call; the verifier makes it a move of the context's pointer.
     let cast: unsafe extern "C" fn(*const u8) -> *const u8 = unsafe { core::mem::transmute(CAST) };
     // SAFETY: by the caller; the verifier follows typed pointers.
-    let sock = unsafe { SKB_SK.load(cast(context)) } as *const u8;
-    if sock.is_null() {
-        return None;
-    }
+    Some(unsafe { cast(context) })
+}
+
+/// The socket that a packet is for, typed, where the kernel gives it.
+///
+/// # Safety
+/// `context` is the program's context, of a packet that has its socket.
+#[inline(always)]
+pub unsafe fn receiving_socket(context: *const u8) -> Option<*const u8> {
+    // SAFETY: by the caller.
+    let sock = unsafe { SKB_SK.load(packet(context)?) } as *const u8;
+    if sock.is_null() { None } else { Some(sock) }
+}
+
+/// The cookie of the socket that a packet is for; `None` where it has none yet, or where only a helper tells. A load is
+/// much cheaper than a helper where returns are guarded against speculation.
+///
+/// # Safety
+/// As for [`receiving_socket`].
+#[inline(always)]
+pub unsafe fn cookie(context: *const u8) -> Option<u64> {
+    // SAFETY: by the caller.
+    let sock = unsafe { receiving_socket(context) }?;
     // SAFETY: as above.
     Some(unsafe { SOCK_COOKIE.load(sock) }).filter(|cookie| *cookie != 0)
 }
@@ -326,13 +344,11 @@ pub unsafe fn slot_of_namespace(skb: *const u8) -> Slot {
         let device = SKB_DEVICE.load(skb) as *const u8;
         NET_INODE.load(DEVICE_NET.load(device) as *const u8)
     };
-    slot(NAMESPACE | u64::from(inode))
+    slot_of_inode(inode)
 }
 
-/// The same of a packet behind a pointer whose type the verifier does not know.
+/// The slot of the network namespace that has an inode.
 #[inline(always)]
-pub fn slot_of_probed_namespace(skb: *const u8) -> Slot {
-    let device = SKB_DEVICE.probe(skb) as *const u8;
-    let inode = NET_INODE.probe(DEVICE_NET.probe(device) as *const u8);
+pub fn slot_of_inode(inode: u32) -> Slot {
     slot(NAMESPACE | u64::from(inode))
 }

@@ -12,6 +12,7 @@ use super::{timings, workload_latency};
 use crate::kernel::{
     cells::{self, MMAPABLE},
     event::Sampled,
+    filter::{self, Subject},
     owner::or_node,
     set_outside, shared,
 };
@@ -29,17 +30,27 @@ static CELL: u32 = 0;
 #[unsafe(link_section = ".rodata.scale")]
 static SHARD: u32 = 0;
 
-/// A packet reached a layer, or its latency is not known. Whose it is, is asked only where somebody wants to know.
+/// A packet reached a layer. Whose it is, is asked only where somebody wants to know.
 #[inline(always)]
-pub fn reached(layer: usize, network: Network, event: Sampled, slot: impl FnOnce() -> Slot) {
-    let (weight, age) = match event {
+pub fn reached(layer: usize, network: Network, packet: &impl Subject, event: Sampled, slot: impl FnOnce() -> Slot) {
+    let chosen = filter::chooses(packet);
+    if chosen == Some(false) {
+        return;
+    }
+    let event = match event {
+        Ok(Some(event)) => event,
         Ok(None) => return,
-        Ok(Some(event)) => (event.weight, timings::plausible(event.age())),
-        Err(loss) => (1, Err(loss)),
+        Err(loss) => return lost(layer, network, loss, 1),
+    };
+    let slot = or_node(slot);
+    let age = match (chosen, filter::chooses_slot(slot)) {
+        (_, Some(false)) => return,
+        (Some(_), Some(_)) => timings::plausible(event.age()),
+        _ => Err(PacketLoss::Unfiltered),
     };
     match age {
-        Ok(nanoseconds) => record(or_node(slot), layer, network, nanoseconds, weight),
-        Err(loss) => lost(layer, network, loss, weight),
+        Ok(nanoseconds) => record(slot, layer, network, nanoseconds, event.weight),
+        Err(loss) => lost(layer, network, loss, event.weight),
     }
 }
 

@@ -19,10 +19,10 @@ pub fn reached(path: Path, event: &PacketEvent, slot: Slot) {
     }
 }
 
-/// A packet whose latency is not known got there.
+/// Packets whose latency is not known got there.
 #[inline(always)]
-pub fn lost(path: Path, reason: PacketLoss) {
+pub fn lost(path: Path, reason: PacketLoss, count: u64) {
     if enabled() {
-        timings::lost(Series::Receive(path), reason, 1);
+        timings::lost(Series::Receive(path), reason, count);
     }
 }

@@ -12,7 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use undercurrent::{
     export::{REQUEST_LIMIT, requests},
-    kernel::memory::Sizing,
+    kernel::{choices::Criteria, memory::Sizing},
     telemetry::{Attributes, Readings, Resource, Scale, Snapshot, UnixNanos},
     workloads::Slot,
 };
@@ -71,7 +71,15 @@ fn main() -> anyhow::Result<()> {
         for cpus in [2, 16, 64] {
             for scale in (0..).map_while(Scale::new) {
                 let signals = &["latency", "network_cpu", "softirq_wait"];
-                let bytes = Sizing { cpus, scale, signals, workloads: Some(workloads), functions: 0 }.bytes();
+                let bytes = Sizing {
+                    cpus,
+                    scale,
+                    signals,
+                    criteria: Criteria::default(),
+                    workloads: Some(workloads),
+                    functions: 0,
+                }
+                .bytes();
                 print(&Line::Memory(Memory { cpus, workloads, scale: scale.get(), bytes }))?;
             }
         }

@@ -3,10 +3,12 @@
 
 mod error;
 mod file;
+mod filter;
 mod functions;
 mod load;
 pub(crate) mod nearest;
 mod output;
+mod path;
 mod problem;
 mod reference;
 mod sampling;
@@ -18,13 +20,15 @@ mod workloads;
 
 pub use error::{ConfigError, Position};
 pub use file::{Compression, File, Headers, Otlp, Resource};
+pub use filter::{Cgroup, Filter, Interface, Namespace};
 pub use functions::Functions;
 pub use load::SIZE_LIMIT;
 pub use output::{Destination, Output, OutputError, Outputs};
+pub use path::AbsolutePath;
 pub use reference::markdown;
 pub use sampling::{Sampling, SamplingError, Weight};
 pub use schema::{EXAMPLE, schema, signal_names};
 pub use settings::{Flags, Settings};
 pub use signals::{Latency, Layers, NetworkCpu, ReceiveWait, Signals, SoftirqWait, Softnet};
 pub use units::{Interval, MemoryLimit, Span, UnitError};
-pub use workloads::{SocketPath, Workloads};
+pub use workloads::Workloads;

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use undercurrent_ebpf::abi::{histogram::MAX_SCALE, latency::Layer};
 
-use super::{Functions, Sampling};
+use super::{Filter, Functions, Sampling};
 use crate::telemetry::Scale;
 
 /// What is measured. `undercurrent signals` says which metrics each signal yields.
@@ -166,6 +166,8 @@ pub struct Latency {
     /// all of them up to 50 000 packets a second on the busiest CPU, and one in a power of two beyond. A packet is
     /// measured at every layer or at none, and counts for those that are left out.
     pub sampling: Sampling,
+    /// Which packets are measured, by what they are; all of them by default.
+    pub filter: Filter,
 }
 
 impl Latency {
@@ -183,6 +185,7 @@ impl Default for Latency {
             extra_layers: Functions::default(),
             scale: Self::DEFAULT_SCALE,
             sampling: Sampling::default(),
+            filter: Filter::default(),
         }
     }
 }

@@ -1,12 +1,11 @@
 //! Whose a measurement is.
 
-use std::{
-    fmt,
-    path::{Path, PathBuf},
-};
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+
+use super::AbsolutePath;
 
 /// Whose a measurement is: containers, pods, units and other cgroups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -23,9 +22,9 @@ pub struct Workloads {
     /// name: `containerd` in it, CRI and containerd's API; `cri` in it, CRI; anything else, Docker's API, which is
     /// Podman's too. Without it those in the usual places, on the host where a container may see it, and `DOCKER_HOST`;
     /// an empty list asks none.
-    #[schemars(with = "Vec<SocketPath>")]
+    #[schemars(with = "Vec<AbsolutePath>")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub sockets: Option<Vec<SocketPath>>,
+    pub sockets: Option<Vec<AbsolutePath>>,
     /// Whether the Kubernetes API is asked for the pods of this node, where a service account's token is there and
     /// `K8S_NODE_NAME` says which node this is. It answers for containers whose runtime does not.
     pub kubernetes: bool,
@@ -35,7 +34,7 @@ impl Workloads {
     /// The sockets' paths, if any were named.
     #[must_use]
     pub fn sockets(&self) -> Option<Vec<PathBuf>> {
-        self.sockets.as_ref().map(|sockets| sockets.iter().map(|socket| socket.0.clone()).collect())
+        self.sockets.as_ref().map(|sockets| sockets.iter().map(|socket| socket.as_path().to_owned()).collect())
     }
 }
 
@@ -52,34 +51,4 @@ fn limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
     let number = u64::deserialize(deserializer)?;
     let limit = u16::try_from(number).ok().filter(|limit| (1..=MOST).contains(limit));
     limit.ok_or_else(|| D::Error::custom(format!("`{number}` is no limit of workloads: choose 1 to {MOST}")))
-}
-
-/// An absolute path of a Unix socket.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(try_from = "String", into = "String")]
-#[schemars(extend("title" = "path", "pattern" = "^/"))]
-pub struct SocketPath(PathBuf);
-
-impl TryFrom<String> for SocketPath {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        if Path::new(&text).is_absolute() {
-            Ok(Self(text.into()))
-        } else {
-            Err(format!("`{text}` is no absolute path: write one such as `/run/docker.sock`"))
-        }
-    }
-}
-
-impl From<SocketPath> for String {
-    fn from(path: SocketPath) -> Self {
-        path.to_string()
-    }
-}
-
-impl fmt::Display for SocketPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0.display())
-    }
 }

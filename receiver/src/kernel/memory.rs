@@ -10,6 +10,7 @@ use undercurrent_ebpf::abi::{
     workload::{OWNERS, OwnerCells, SOCKETS, Slot},
 };
 
+use super::choices::{CHOICES, Criteria, ENTRY};
 use crate::telemetry::Scale;
 
 /// The most shards that a workload's histograms have: more CPUs share them.
@@ -28,6 +29,8 @@ pub struct Sizing<'a> {
     pub scale: Scale,
     /// The signals that are on, by name.
     pub signals: &'a [&'static str],
+    /// What packets are chosen by.
+    pub criteria: Criteria,
     /// Workloads with slots of their own; `None` where nothing is told apart by workload.
     pub workloads: Option<u16>,
     /// Functions that the user names as layers.
@@ -126,7 +129,7 @@ impl PlannedMap {
 }
 
 /// Every such map.
-pub static MAPS: [PlannedMap; 12] = [
+pub static MAPS: [PlannedMap; 13] = [
     PlannedMap {
         name: "LATENCY",
         entry: size_of::<LatencyCells>(),
@@ -151,6 +154,7 @@ pub static MAPS: [PlannedMap; 12] = [
         entry: size_of::<u64>(),
         entries: |sizing| if sizing.on("receive_wait") { waiting::ENTRIES } else { 0 },
     },
+    PlannedMap { name: CHOICES, entry: ENTRY, entries: |sizing| sizing.criteria.most() },
     PlannedMap {
         name: "SOFTIRQ",
         entry: size_of::<SoftirqCells>(),
@@ -193,7 +197,14 @@ mod tests {
 
     fn sizing(cpus: usize, workloads: u16, scale: u8) -> Sizing<'static> {
         let scale = Scale::new(scale).expect("a scale");
-        Sizing { cpus, scale, signals: &SIGNALS, workloads: Some(workloads), functions: 0 }
+        Sizing {
+            cpus,
+            scale,
+            signals: &SIGNALS,
+            criteria: Criteria::default(),
+            workloads: Some(workloads),
+            functions: 0,
+        }
     }
 
     #[test]
@@ -221,17 +232,23 @@ mod tests {
         let with = Sizing { functions: 3, ..without };
         let map =
             |sizing: &Sizing<'_>| MAPS.iter().find(|map| map.name == "EXTRA_LATENCY").expect("a map").bytes(sizing);
-        // 102 slots, 16 shards, a cell for each IP version: a sum, 114 slots and four losses.
-        assert_eq!((map(&without), map(&with)), (8, 102 * 16 * 3 * 2 * 119 * 8));
+        // 102 slots, 16 shards, a cell for each IP version: a sum, 114 slots and five losses.
+        assert_eq!((map(&without), map(&with)), (8, 102 * 16 * 3 * 2 * 120 * 8));
         assert_eq!(with.bytes() - without.bytes(), map(&with) - map(&without));
-        assert_eq!(map(&Sizing { workloads: None, ..with }), 16 * 3 * 2 * 119 * 8);
+        assert_eq!(map(&Sizing { workloads: None, ..with }), 16 * 3 * 2 * 120 * 8);
         assert_eq!(map(&Sizing { signals: &["receive_wait"], ..with }), 8);
     }
 
     #[test]
     fn what_is_off_takes_nothing_but_the_smallest_map() {
-        let off =
-            Sizing { cpus: 64, scale: Scale::new(2).expect("a scale"), signals: &[], workloads: None, functions: 0 };
+        let off = Sizing {
+            cpus: 64,
+            scale: Scale::new(2).expect("a scale"),
+            signals: &[],
+            criteria: Criteria::default(),
+            workloads: None,
+            functions: 0,
+        };
         assert!(MAPS.iter().filter(|map| map.name != "CGROUPS").all(|map| map.entries(&off) == 1));
         assert!(off.bytes() < 2 * SMALLEST_RING);
     }

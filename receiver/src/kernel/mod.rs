@@ -5,6 +5,7 @@
 pub mod attach;
 pub mod btf;
 mod cast;
+pub mod choices;
 pub mod clock;
 pub mod drops;
 pub mod epoch;
@@ -25,16 +26,17 @@ pub mod statistics;
 mod symbols;
 mod timestamping;
 
-use std::{cell::RefCell, collections::HashMap};
+use std::{cell::RefCell, collections::BTreeMap};
 
 use aya::{
     Ebpf, EbpfError,
-    maps::{Array, MapError as AyaMapError},
+    maps::{Array, HashMap, MapError as AyaMapError},
 };
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use self::{
     btf::{Btf, Target},
+    choices::{CHOICES, Choices},
     clock::WallClock,
     drops::Reasons,
     epoch::Epoch,
@@ -130,7 +132,7 @@ pub struct Kernel {
     by_workload: Option<ByWorkload>,
     by_function: ByFunction,
     /// Maps that are in memory.
-    mapped: RefCell<HashMap<&'static str, Words>>,
+    mapped: RefCell<BTreeMap<&'static str, Words>>,
     /// Held for its effect.
     _timestamping: Option<Timestamping>,
 }
@@ -300,6 +302,17 @@ impl Kernel {
     /// Where the map cannot be had.
     pub fn sample(&mut self) -> Result<Sample, KernelError> {
         Ok(Sample::new(self.variable(".data.sample")?))
+    }
+
+    /// What chooses packets.
+    ///
+    /// # Errors
+    /// Where the map cannot be had.
+    pub fn choices(&mut self) -> Result<Choices, KernelError> {
+        let map = self.ebpf.take_map(CHOICES).ok_or_else(|| missing(CHOICES))?;
+        let map =
+            HashMap::try_from(map).map_err(|source| KernelError::Map { map: CHOICES, source: Box::new(source) })?;
+        Ok(Choices::new(map))
     }
 
     /// Takes charge of a ring. Needs a tokio runtime.

@@ -116,6 +116,8 @@ fn words(settings: &Settings<'_>) -> Vec<(String, u32)> {
         ("owner.by", by),
         ("owner.storage", u32::from(settings.socket_storage)),
         ("owner.cast", u32::from(settings.cast.is_some())),
+        ("filter.by", sizing.criteria.bits()),
+        ("filter.queue", sizing.criteria.queue()),
         ("cgroup.hierarchy", hierarchy.cast_unsigned()),
         ("workload.histogram", number(layout.histogram)),
         ("workload.words", number(layout.slot())),

@@ -93,7 +93,9 @@ impl ExtraLatency {
     fn losses(&self, attributes: &Attributes, histogram: &[u64], counts: &[u64]) -> impl Iterator<Item = Point> {
         let above = ("above_range", histogram.last().copied().unwrap_or(0));
         let count = |loss: &PacketLoss| (reason(*loss), counts[*loss as usize]);
-        let counts: Vec<_> = self.kind.losses.iter().map(count).chain([above]).collect();
+        // Of no interest where nothing is filtered.
+        let told = |loss: &&PacketLoss| **loss != PacketLoss::Unfiltered || counts[**loss as usize] > 0;
+        let counts: Vec<_> = self.kind.losses.iter().filter(told).map(count).chain([above]).collect();
         counts.into_iter().map(|(reason, count)| lost(self.kind.signal, reason, attributes.clone(), count, self.start))
     }
 }

@@ -68,7 +68,7 @@ pub static KIND: Kind = Kind {
     signal: ENTRY.name,
     metric: &DURATION,
     series: 0..PATHS,
-    losses: &[PacketLoss::NoStamp, PacketLoss::TransmitStamp, PacketLoss::Negative],
+    losses: &[PacketLoss::NoStamp, PacketLoss::TransmitStamp, PacketLoss::Negative, PacketLoss::Unfiltered],
     describe,
 };
 

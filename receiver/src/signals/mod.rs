@@ -4,6 +4,7 @@
 mod attributes;
 mod cpu_throttled;
 mod extra_latency;
+pub mod filtering;
 mod growth;
 pub mod itself;
 mod latency;

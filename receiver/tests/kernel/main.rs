@@ -9,6 +9,7 @@ mod cpu;
 mod doctor;
 mod ending;
 mod extra;
+mod filters;
 mod instances;
 mod latency;
 mod lines;

@@ -1,7 +1,6 @@
 //! Fewer packets measured, the same figures.
 
 use std::{
-    fs,
     net::UdpSocket,
     time::{Duration, Instant},
 };
@@ -61,10 +60,7 @@ fn fewer_packets_are_measured_where_they_come_fast() {
 #[test]
 fn a_sample_is_the_same_packets_at_every_layer_and_counts_for_all() {
     let Some(_alone) = alone("a sample of packets") else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("undercurrent.yaml");
-    fs::write(&file, format!("signals: {{latency: {{sampling: 1/{ONE_IN}}}}}\n")).unwrap();
-    let sidecar = Sidecar::start_with(often(), &["--config", file.to_str().unwrap()], &[]);
+    let sidecar = Sidecar::configured(&format!("signals: {{latency: {{sampling: 1/{ONE_IN}}}}}\n"));
     let wire = Wire::best(Version::Ipv4);
     let mut talk = Talk::open(&wire);
     let before = sidecar.snapshot();

@@ -98,6 +98,10 @@ impl Timings {
             let slots = &total.slots[..self.scale.slots()];
             for loss in self.kind.losses {
                 let count = total.lost[*loss as usize];
+                // Of no interest where nothing is filtered.
+                if *loss == PacketLoss::Unfiltered && count == 0 {
+                    continue;
+                }
                 losses.push(lost(self.kind.signal, reason(*loss), attributes.clone(), count, self.start));
             }
             // Those stand in the topmost bucket, whose width says nothing of them.
@@ -151,5 +155,6 @@ pub const fn reason(loss: PacketLoss) -> &'static str {
         PacketLoss::TransmitStamp => "transmit_stamp",
         PacketLoss::Negative => "negative",
         PacketLoss::Unmatched => "unmatched",
+        PacketLoss::Unfiltered => "unfiltered",
     }
 }

@@ -12,11 +12,11 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
+use tempfile::{NamedTempFile, TempDir};
 
 use super::{
     line::Line,
-    surroundings::{patience, wait_for},
+    surroundings::{often, patience, wait_for},
 };
 
 /// The binary under test.
@@ -33,6 +33,13 @@ pub fn command(binary: impl AsRef<std::ffi::OsStr>) -> Command {
         command.env_remove(name);
     }
     command
+}
+
+/// A configuration file of such content.
+pub fn file(configuration: &str) -> NamedTempFile {
+    let file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
+    fs::write(file.path(), configuration).unwrap();
+    file
 }
 
 /// A sidecar that measures. It is killed when the value goes.
@@ -55,6 +62,12 @@ impl Sidecar {
         let mut command = command(BINARY);
         command.envs(variables.iter().copied());
         Self::start_by(command, interval, arguments)
+    }
+
+    /// The same, often, with a configuration file of such content.
+    pub fn configured(configuration: &str) -> Self {
+        let file = file(configuration);
+        Self::start_with(often(), &["--config", file.path().to_str().unwrap()], &[])
     }
 
     /// The same by a command that becomes the sidecar.

@@ -2,7 +2,7 @@
 
 mod client;
 mod drops;
-
+mod filtered;
 mod groups;
 mod message;
 mod namespaces;

@@ -15,16 +15,17 @@ use super::{
 const STRUCTS: [&str; 4] = ["sk_buff", "sock", "scm_timestamping_internal", "tcp_skb_cb"];
 
 /// Structs of which the fixtures keep some members alone.
-const PARTS: [(&str, &[&str]); 9] = [
+const PARTS: [(&str, &[&str]); 10] = [
     ("cgroup", &["kn", "root"]),
     ("cgroup_root", &["hierarchy_id"]),
     ("cgroup_subsys_state", &["cgroup"]),
     ("css_set", &["subsys"]),
     ("kernfs_node", &["id"]),
     ("net", &["ns"]),
-    ("net_device", &["nd_net"]),
+    ("net_device", &["ifindex", "nd_net"]),
     ("socket", &["sk"]),
     ("task_struct", &["cgroups"]),
+    ("udp_sock", &["reader_queue"]),
 ];
 /// The enumerations that the fixtures keep with their values, where kernels have them.
 const ENUMERATIONS: [&str; 3] = ["cgroup_subsys_id", "skb_drop_reason", "skb_drop_reason_subsys"];

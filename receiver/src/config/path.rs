@@ -1,0 +1,47 @@
+//! Paths.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A path that begins at the root.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(extend("title" = "path", "pattern" = "^/"))]
+pub struct AbsolutePath(PathBuf);
+
+impl AbsolutePath {
+    /// As a path.
+    #[must_use]
+    pub fn as_path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for AbsolutePath {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        if text.starts_with('/') {
+            Ok(Self(text.into()))
+        } else {
+            Err(format!("`{text}` is no absolute path: write one that begins with `/`"))
+        }
+    }
+}
+
+impl From<AbsolutePath> for String {
+    fn from(path: AbsolutePath) -> Self {
+        path.to_string()
+    }
+}
+
+impl fmt::Display for AbsolutePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.display())
+    }
+}

@@ -1,0 +1,152 @@
+//! Which packets are measured: interfaces, namespaces and workloads are followed as they come and go.
+
+use std::{
+    collections::{BTreeSet, HashSet},
+    fs, io,
+    os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
+    path::Path,
+    time::Duration,
+};
+
+use rustix::net::{AddressFamily, SocketType, netdevice::name_to_index, socket};
+use tokio::time::Instant;
+use undercurrent_ebpf::abi::filter::{Choice, Criterion};
+
+use crate::{
+    config::{Cgroup, Filter, Namespace},
+    kernel::choices::{Choices, Criteria},
+    workloads::{CgroupPath, Slot, Workload, Workloads},
+};
+
+/// How often interfaces, namespaces and workloads are looked for.
+const PERIOD: Duration = Duration::from_secs(1);
+/// The namespace that names of interfaces are of.
+const HERE: &str = "/proc/self/ns/net";
+
+/// What a filter asks programs for, on a host with at most so many workloads.
+#[must_use]
+pub fn criteria(filter: &Filter, workloads: u16) -> Criteria {
+    let slots = if filter.cgroups.is_empty() { 0 } else { usize::from(workloads) + usize::from(Slot::FIRST.0) };
+    Criteria::default()
+        .with(Criterion::Interface, filter.interfaces.len())
+        .with(Criterion::Namespace, filter.network_namespaces.len())
+        .with(Criterion::Workload, slots)
+        .with(Criterion::Process, filter.processes.len())
+        .with(Criterion::Port, filter.ports.len())
+        .with_queue(filter.min_receive_queue)
+}
+
+/// Keeps what programs choose packets by.
+pub struct Filtering {
+    filter: Filter,
+    choices: Choices,
+    /// What was not found, each said once.
+    missed: HashSet<String>,
+    looked: Instant,
+}
+
+impl Filtering {
+    /// Has programs choose what a filter names, as far as it is there.
+    #[must_use]
+    pub fn new(filter: Filter, choices: Choices, workloads: &Workloads) -> Self {
+        let mut filtering = Self { filter, choices, missed: HashSet::new(), looked: Instant::now() };
+        filtering.look(workloads);
+        filtering
+    }
+
+    /// Waits until it is time to look again; never, where nothing comes and goes. Cancel safe.
+    pub async fn due(&self) {
+        if self.filter.interfaces.is_empty()
+            && self.filter.network_namespaces.is_empty()
+            && self.filter.cgroups.is_empty()
+        {
+            std::future::pending().await
+        }
+        tokio::time::sleep_until(self.looked + PERIOD).await;
+    }
+
+    /// Looks for everything that the filter names.
+    pub fn look(&mut self, workloads: &Workloads) {
+        self.looked = Instant::now();
+        let mut choices = BTreeSet::new();
+        let filter = std::mem::take(&mut self.filter);
+        choices.extend(filter.ports.iter().map(|port| Choice::of(Criterion::Port, port.get().into())));
+        choices.extend(filter.processes.iter().map(|process| Choice::of(Criterion::Process, process.get())));
+        choices.extend(self.interfaces(&filter));
+        choices.extend(self.namespaces(&filter));
+        choices.extend(self.slots(&filter, workloads));
+        self.filter = filter;
+        if let Err(error) = self.choices.make(choices) {
+            tracing::warn!("the filter chooses less than it should: {error}");
+        }
+    }
+
+    fn interfaces(&mut self, filter: &Filter) -> Vec<Choice> {
+        if filter.interfaces.is_empty() {
+            return Vec::new();
+        }
+        let namespace = self.found("the network namespace here", inode(Path::new(HERE)));
+        let any = socket(AddressFamily::INET, SocketType::DGRAM, None).map_err(io::Error::from);
+        let (Some(namespace), Some(any)) = (namespace, self.found("a socket", any)) else { return Vec::new() };
+        let names = filter.interfaces.iter().filter_map(|name| {
+            let index = name_to_index(&any, name.as_str()).map_err(io::Error::from);
+            self.found(&format!("interface {}", name.as_str()), index)
+        });
+        names.map(|index| Choice::interface(namespace, index)).collect()
+    }
+
+    fn namespaces(&mut self, filter: &Filter) -> Vec<Choice> {
+        let inodes = filter.network_namespaces.iter().filter_map(|namespace| match namespace {
+            Namespace::Inode(inode) => Some(inode.get()),
+            Namespace::Path(path) => self.found(&format!("network namespace {path}"), inode(path.as_path())),
+        });
+        inodes.map(|inode| Choice::of(Criterion::Namespace, inode)).collect()
+    }
+
+    fn slots(&mut self, filter: &Filter, workloads: &Workloads) -> Vec<Choice> {
+        let mut slots = Vec::new();
+        for cgroup in &filter.cgroups {
+            let before = slots.len();
+            let own = workloads.iter().filter(|workload| workload.slot != Slot::OVERFLOW && is_of(workload, cgroup));
+            slots.extend(own.map(|workload| Choice::of(Criterion::Workload, u32::from(workload.slot.0))));
+            let any = if slots.len() > before { Ok(()) } else { Err(io::Error::other("no workload is there")) };
+            self.found(&format!("cgroup {cgroup}"), any);
+        }
+        slots
+    }
+
+    /// What is there; what is not is said once, until it was there.
+    fn found<T>(&mut self, what: &str, found: io::Result<T>) -> Option<T> {
+        match found {
+            Ok(found) => {
+                if self.missed.remove(what) {
+                    tracing::info!("the filter has found {what}");
+                }
+                Some(found)
+            }
+            Err(error) => {
+                if self.missed.insert(what.to_owned()) {
+                    tracing::warn!("the filter chooses nothing by {what} until it is there: {error}");
+                }
+                None
+            }
+        }
+    }
+}
+
+/// Whether a workload's cgroup is this one, or below it.
+fn is_of(workload: &Workload, cgroup: &Cgroup) -> bool {
+    match cgroup {
+        Cgroup::Id(id) => workload.cgroup.0 == *id,
+        Cgroup::Path(path) => {
+            let above = CgroupPath::new(path.as_path().as_os_str().as_bytes());
+            workload.path.ancestor(above.names().count()) == above
+        }
+    }
+}
+
+/// The inode that a path to a namespace leads to.
+fn inode(path: &Path) -> io::Result<u32> {
+    let inode = fs::metadata(path)?.ino();
+    u32::try_from(inode).map_err(|_| io::Error::other(format!("inode {inode} is none of a namespace")))
+}

@@ -1,0 +1,191 @@
+//! Of all packets, those are measured that the filter chooses.
+
+use std::{
+    net::{SocketAddr, UdpSocket},
+    process,
+    time::Duration,
+};
+
+use super::{
+    latency::{DURATION, LOST, served_by},
+    support::{
+        line::Line,
+        sidecar::Sidecar,
+        surroundings::{alone, patience, wait_for},
+        talk::Talk,
+        wire::{Version, Wire},
+    },
+};
+
+const LAYERS: [&str; 4] = ["ip", "transport", "socket_enqueued", "socket_read"];
+const MESSAGES: usize = 60;
+const SIZE: usize = 200;
+
+fn filtered(filter: &str) -> Sidecar {
+    Sidecar::configured(&format!("signals: {{latency: {{filter: {{{filter}}}}}}}\n"))
+}
+
+/// Packets that were measured at a layer, and those of which it could not be told whether to.
+fn counts(line: &Line, layer: &str, transport: Option<&str>) -> [f64; 2] {
+    let mut attributes = vec![("undercurrent.network.layer", layer), ("network.type", "ipv4")];
+    attributes.extend(transport.map(|transport| ("network.transport", transport)));
+    let unfiltered = [attributes.as_slice(), &[("undercurrent.reason", "unfiltered")]].concat();
+    [line.total(DURATION, &attributes), line.total(LOST, &unfiltered)]
+}
+
+/// Packets in between, as above.
+fn between(before: &Line, after: &Line, layer: &str, transport: Option<&str>) -> [f64; 2] {
+    let (before, after) = (counts(before, layer, transport), counts(after, layer, transport));
+    let change = [after[0] - before[0], after[1] - before[1]];
+    eprintln!("{layer} {}: {change:?}", transport.unwrap_or("any"));
+    change
+}
+
+/// Whether something serves a layer, and tells all of it.
+fn whole(line: &Line, layer: &str) -> bool {
+    served_by(line, layer).is_some_and(|by| by == "fentry" || layer == "transport")
+}
+
+fn receiver(wire: &Wire) -> UdpSocket {
+    let socket = wire.right.run(|| UdpSocket::bind((wire.server(), 0)).unwrap());
+    socket.set_read_timeout(Some(patience(Duration::from_secs(2)))).unwrap();
+    socket
+}
+
+fn send(wire: &Wire, to: &UdpSocket, count: usize) {
+    let to: SocketAddr = to.local_addr().unwrap();
+    let from = wire.left.run(|| UdpSocket::bind((wire.client(), 0)).unwrap());
+    for _ in 0..count {
+        assert_eq!(from.send_to(&[0x55; SIZE], to).unwrap(), SIZE);
+    }
+}
+
+fn receive(socket: &UdpSocket, count: usize) {
+    for _ in 0..count {
+        assert_eq!(socket.recv(&mut [0; SIZE]).unwrap(), SIZE);
+    }
+}
+
+#[test]
+fn one_of_thousands_of_ports_is_measured_and_others_are_not() {
+    let Some(_alone) = alone("filters by port") else { return };
+    let wire = Wire::best(Version::Ipv4);
+    let [chosen, other] = [(); 2].map(|()| receiver(&wire));
+    let port = chosen.local_addr().unwrap().port();
+    let ports: Vec<String> = (1..5000).chain([port]).map(|port: u16| port.to_string()).collect();
+    let sidecar = filtered(&format!("ports: [{}]", ports.join(", ")));
+    let before = sidecar.snapshot();
+    for (socket, count) in [(&chosen, MESSAGES), (&other, MESSAGES / 2)] {
+        send(&wire, socket, count);
+        receive(socket, count);
+    }
+    let after = sidecar.snapshot();
+    for layer in LAYERS.into_iter().filter(|layer| whole(&after, layer)) {
+        match layer {
+            // Nobody has looked at the transport's header there.
+            "ip" => {
+                let [measured, unfiltered] = between(&before, &after, layer, None);
+                assert!(measured == 0.0 && unfiltered >= (MESSAGES + MESSAGES / 2) as f64);
+            }
+            // Some drivers leave headers in pages, which no program of the kind reads before the protocol has.
+            "transport" => {
+                let [measured, unfiltered] = between(&before, &after, layer, Some("udp"));
+                assert!(measured <= MESSAGES as f64 && measured + unfiltered >= MESSAGES as f64);
+            }
+            layer => assert_eq!(between(&before, &after, layer, Some("udp")), [MESSAGES as f64, 0.0], "{layer}"),
+        }
+    }
+}
+
+#[test]
+fn one_namespace_is_measured_and_others_are_not() {
+    let Some(_alone) = alone("filters by network namespace") else { return };
+    let wire = Wire::best(Version::Ipv4);
+    let sidecar = filtered(&format!("network_namespaces: [{}, /run/netns/undercurrent-none]", wire.right.inode()));
+    let before = sidecar.snapshot();
+    let mut talk = Talk::open(&wire);
+    talk.udp(MESSAGES, SIZE);
+    let after = sidecar.snapshot();
+    for layer in LAYERS.into_iter().filter(|layer| whole(&after, layer) && *layer != "ip") {
+        // Each message is answered, in the other namespace.
+        let [measured, unfiltered] = between(&before, &after, layer, Some("udp"));
+        if layer == "transport" && unfiltered > 0.0 {
+            // Before 6.2 programs on the cgroup's hook do not get the kernel's own packet.
+            assert_eq!(measured, 0.0);
+        } else {
+            assert_eq!([measured, unfiltered], [MESSAGES as f64, 0.0], "{layer}");
+        }
+    }
+}
+
+#[test]
+fn an_interface_that_appears_later_is_measured_from_then_on() {
+    let Some(_alone) = alone("filters by interface") else { return };
+    let wire = Wire::veth(Version::Ipv4);
+    // Names of interfaces are those that the sidecar sees.
+    let sidecar = wire.right.run(|| filtered("interfaces: [later, undercurrent-no]"));
+    let mut talk = Talk::open(&wire);
+    let before = sidecar.snapshot();
+    talk.udp(MESSAGES, SIZE);
+    let without = sidecar.snapshot();
+    for layer in LAYERS.into_iter().filter(|layer| whole(&without, layer) && *layer != "ip") {
+        assert_eq!(between(&before, &without, layer, Some("udp"))[0], 0.0, "{layer}");
+    }
+    for change in ["down", "name later", "up"] {
+        wire.right.ip(&format!("link set dev {} {change}", if change == "up" { "later" } else { "wire" }));
+    }
+    wait_for("the interface to be measured", patience(Duration::from_secs(10)), || {
+        let before = sidecar.snapshot();
+        talk.udp(1, SIZE);
+        let [measured, unfiltered] = between(&before, &sidecar.snapshot(), "transport", Some("udp"));
+        (measured + unfiltered > 0.0).then_some(())
+    });
+    let before = sidecar.snapshot();
+    talk.udp(MESSAGES, SIZE);
+    let after = sidecar.snapshot();
+    for layer in LAYERS.into_iter().filter(|layer| whole(&after, layer) && *layer != "ip") {
+        let change = between(&before, &after, layer, Some("udp"));
+        // As above.
+        let told = change[1] == 0.0 || layer != "transport";
+        assert_eq!(change[0], if told { MESSAGES as f64 } else { 0.0 }, "{layer}");
+    }
+}
+
+#[test]
+fn only_the_reads_of_a_process_are_measured() {
+    let Some(_alone) = alone("filters by process") else { return };
+    let wire = Wire::best(Version::Ipv4);
+    for (process, share) in [(process::id(), 1.0), (1, 0.0)] {
+        let sidecar = filtered(&format!("processes: [{process}]"));
+        let mut talk = Talk::open(&wire);
+        let before = sidecar.snapshot();
+        talk.tcp(MESSAGES, SIZE);
+        let after = sidecar.snapshot();
+        let reads = talk.tcp_reads as f64 * share;
+        assert_eq!(between(&before, &after, "socket_read", Some("tcp")), [reads, 0.0], "process {process}");
+        // Nobody knows there who will read.
+        let [measured, unfiltered] = between(&before, &after, "transport", Some("tcp"));
+        assert!(measured == 0.0 && unfiltered >= talk.tcp_reads as f64);
+    }
+}
+
+#[test]
+fn packets_are_measured_where_queues_are_long() {
+    let Some(_alone) = alone("filters by the receive queue") else { return };
+    let wire = Wire::best(Version::Ipv4);
+    let (sidecar, socket) = (filtered("min_receive_queue: 3"), receiver(&wire));
+    let before = sidecar.snapshot();
+    send(&wire, &socket, 5);
+    wire.settled();
+    receive(&socket, 5);
+    let after = sidecar.snapshot();
+    // In the queue are one to five packets with the one that has come, and four to none beside the one that is read.
+    for (layer, long) in [("socket_enqueued", 3.0), ("socket_read", 2.0)] {
+        if whole(&after, layer) {
+            assert_eq!(between(&before, &after, layer, Some("udp")), [long, 0.0], "{layer}");
+        }
+    }
+    // None to four before the one that comes, where the hook knows the socket.
+    let [measured, unfiltered] = between(&before, &after, "transport", Some("udp"));
+    assert!([measured, unfiltered] == [2.0, 0.0] || (measured == 0.0 && unfiltered >= 5.0));
+}

@@ -1,0 +1,62 @@
+//! Of all workloads, those are measured that the filter chooses.
+
+use super::{
+    super::{
+        latency::{DURATION, served_by},
+        support::{
+            line::{Line, Point},
+            sidecar::file,
+            wire::{Version, Wire},
+        },
+    },
+    client::Client,
+    scene::{Scene, everywhere},
+    sockets::Transport,
+    watch::is,
+    worker::Worker,
+};
+
+const MESSAGES: usize = 30;
+
+fn keeps_readers(line: &Line) -> bool {
+    served_by(line, "socket_reader").is_some()
+}
+
+fn one_of_two(scene: &Scene) {
+    let groups = [scene.group(), scene.group()];
+    let wire = Wire::veth(Version::Ipv4);
+    let filter = format!("cgroups: [{}, /undercurrent-none, 1]", groups[0].path.display());
+    let file = file(&format!("signals: {{latency: {{filter: {{{filter}}}}}}}\n"));
+    let sidecar = scene.sidecar(&["--config", file.path().to_str().unwrap()]);
+    let servers = groups.each_ref().map(|group| Worker::start(&group.own(), &wire.right));
+    let exchange = || {
+        for server in &servers {
+            let (socket, address) = server.bind(Transport::Udp, wire.server());
+            let client = Client::connect(&wire, Transport::Udp, address);
+            server.answers(socket, MESSAGES, || client.ask(MESSAGES));
+        }
+    };
+    // The layer that knows whose a packet is before it is read.
+    let layer = served_by(&sidecar.snapshot(), "socket_enqueued").map_or("transport", |_| "socket_enqueued");
+    let attributes = [("undercurrent.network.layer", layer), ("network.transport", "udp"), ("network.type", "ipv4")];
+    // Datagrams that were measured: those of what is chosen, and all.
+    let measured = || {
+        let line = sidecar.snapshot();
+        let chosen =
+            line.find(DURATION, &attributes).filter(|point| is(point, &groups[0].path)).map(Point::amount).sum();
+        [chosen, line.total(DURATION, &attributes)]
+    };
+    let before: [f64; 2] = measured();
+    exchange();
+    let after = measured();
+    let change = [after[0] - before[0], after[1] - before[1]];
+    eprintln!("{layer} of {}: {change:?}", groups[0].path.display());
+    assert_eq!(change[0], change[1], "others were measured too");
+    // On cgroup v1 some kernels do not say whose a socket is.
+    assert!(change[0] == MESSAGES as f64 || change[0] == 0.0 && !keeps_readers(&sidecar.snapshot()), "{change:?}");
+}
+
+#[test]
+fn one_cgroup_is_measured_and_others_are_not() {
+    everywhere("filters by cgroup", one_of_two);
+}
