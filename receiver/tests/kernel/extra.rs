@@ -1,6 +1,9 @@
 //! Functions of the kernel that the user names are layers, and what can be none says why.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use aya::{Btf, Ebpf, programs::FEntry};
 use serde_json::Value as Json;
@@ -23,7 +26,9 @@ use super::{
 const DELIVER: &str = "ip_local_deliver";
 const UDP: &str = "udp_queue_rcv_one_skb";
 const TCP: &str = "tcp_v4_do_rcv";
-/// Takes a packet no more than the functions after it exist.
+/// A module's, on the way out.
+const MODULE: &str = "veth_xmit";
+/// It takes no packet, and the others do not exist.
 const NO_PACKET: &str = "sock_recvmsg";
 const MISSPELT: &str = "ip_local_delivr";
 const UNKNOWN: &str = "undercurrent_of_no_kernel";
@@ -144,6 +149,26 @@ fn a_kprobe_measures_the_same() {
     datagrams(&sidecar, &wire, &mut talk, 300);
     segments(&sidecar, &wire, &mut talk, 300);
     drop(crowds);
+}
+
+#[test]
+fn functions_of_modules_are_layers() {
+    let Some(_alone) = alone("functions of modules as layers") else { return };
+    // It loads the module, where there is one.
+    let wire = Wire::veth(Version::Ipv4);
+    if !Path::new("/sys/kernel/btf/veth").exists() {
+        return skip("functions of modules as layers: this kernel has veth built in, or no types of its modules");
+    }
+    let (_folder, file) = configuration(&[MODULE]);
+    let sidecar = Sidecar::start_with(often(), &["--config", file.to_str().unwrap()], &[]);
+    let mut talk = Talk::open(&wire);
+    let (before, counted) = (sidecar.snapshot(), wire.received());
+    assert_eq!(served_by(&before, MODULE).as_deref(), Some("kprobe"));
+    talk.udp(100, SIZE);
+    let (counted, after) = (wire.settled() - counted, sidecar.snapshot());
+    let since = |line: &Line| seen(line, MODULE, None, Version::Ipv4);
+    assert_agrees(MODULE, since(&after) - since(&before), counted.ip_of(Version::Ipv4), 0, Agreement::Exact);
+    assert_eq!(measured(&after, MODULE).0, 0, "what is sent has no receive timestamp");
 }
 
 /// What `doctor` says of a hook.
