@@ -23,7 +23,7 @@ use super::{
 };
 
 /// What packets pass one after another; a UDP datagram all but the last.
-const DELIVER: &str = "ip_local_deliver";
+pub const DELIVER: &str = "ip_local_deliver";
 const UDP: &str = "udp_queue_rcv_one_skb";
 const TCP: &str = "tcp_v4_do_rcv";
 /// A module's, on the way out.
@@ -35,7 +35,7 @@ const UNKNOWN: &str = "undercurrent_of_no_kernel";
 const SIZE: usize = 200;
 
 /// A configuration with these layers.
-fn configuration(functions: &[&str]) -> (TempDir, PathBuf) {
+pub fn configuration(functions: &[&str]) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("undercurrent.yaml");
     fs::write(&file, format!("signals: {{latency: {{extra_layers: [{}]}}}}\n", functions.join(", "))).unwrap();
