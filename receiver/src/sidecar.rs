@@ -71,6 +71,7 @@ pub enum StartError {
 pub struct Wanted {
     signals: Vec<&'static str>,
     hooks: Vec<&'static Hook>,
+    functions: Vec<String>,
     scale: Scale,
     criteria: Criteria,
     avoid: Vec<Means>,
@@ -88,6 +89,7 @@ impl Wanted {
         Self {
             signals: signals::wanted(&settings.signals).map(|entry| entry.name).collect(),
             hooks,
+            functions: signals::functions(&settings.signals).map(str::to_owned).collect(),
             scale: settings.signals.latency.scale,
             criteria: filtering::criteria(&settings.signals.latency.filter, settings.workloads.limit),
             avoid: settings.avoid.clone(),
@@ -100,7 +102,8 @@ impl Wanted {
     #[must_use]
     pub fn sizing(&self, cpus: usize) -> Sizing<'_> {
         let workloads = self.workloads.map(|(_, limit)| limit);
-        Sizing { cpus, scale: self.scale, signals: &self.signals, criteria: self.criteria, workloads }
+        let (signals, functions) = (&self.signals, self.functions.len());
+        Sizing { cpus, scale: self.scale, signals, criteria: self.criteria, workloads, functions }
     }
 
     /// The hooks to serve.
@@ -123,11 +126,11 @@ impl Wanted {
     /// # Errors
     /// Where nothing can be measured.
     pub fn load(&self, host: Host) -> Result<(Kernel, Types), KernelError> {
-        let ownership = self.workloads.map(|(ownership, _)| ownership);
         let request = Request {
             sizing: self.sizing(host.cpus),
             hooks: &self.hooks,
-            ownership,
+            functions: &self.functions,
+            ownership: self.workloads.map(|(ownership, _)| ownership),
             avoid: &self.avoid,
             excludes_blocked: self.excludes_blocked,
         };
@@ -141,6 +144,7 @@ impl Wanted {
     pub fn listen(&self, host: Host) -> Result<Kernel, KernelError> {
         let (mut kernel, types) = self.load(host)?;
         kernel.serve(&types, &self.hooks);
+        kernel.serve_functions(&types);
         Ok(kernel)
     }
 }
@@ -206,6 +210,7 @@ impl Sidecar {
         kernel.serve(&types, &of_cgroups);
         let workloads = follow(&mut kernel, &wanted, &resource, directory, start);
         kernel.serve(&types, &others);
+        kernel.serve_functions(&types);
         drop(types);
         let opening = Opening { kernel: &kernel, settings: &settings.signals, workloads: &workloads, start };
         let mut opened = Vec::new();

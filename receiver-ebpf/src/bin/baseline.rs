@@ -7,8 +7,8 @@
 mod object;
 
 use aya_ebpf::{
-    macros::{btf_tracepoint, cgroup_skb, cgroup_sock, fentry, fexit},
-    programs::{BtfTracePointContext, FEntryContext, FExitContext, SkBuffContext, SockContext},
+    macros::{btf_tracepoint, cgroup_skb, cgroup_sock, fentry, fexit, kprobe},
+    programs::{BtfTracePointContext, FEntryContext, FExitContext, ProbeContext, SkBuffContext, SockContext},
 };
 
 /// An empty program for each hook: the attribute, the context and what to return.
@@ -46,5 +46,21 @@ empty! {
     #[btf_tracepoint(function = "cgroup_mkdir")] cgroup_mkdir(BtfTracePointContext) = 0;
     #[btf_tracepoint(function = "cgroup_rmdir")] cgroup_rmdir(BtfTracePointContext) = 0;
     #[btf_tracepoint(function = "cgroup_rename")] cgroup_rename(BtfTracePointContext) = 0;
+    #[fentry] extra_0(FEntryContext) = 0;
+    #[kprobe] extra_0_probe(ProbeContext) = 0;
+    #[fentry] extra_1(FEntryContext) = 0;
+    #[kprobe] extra_1_probe(ProbeContext) = 0;
+    #[fentry] extra_2(FEntryContext) = 0;
+    #[kprobe] extra_2_probe(ProbeContext) = 0;
+    #[fentry] extra_3(FEntryContext) = 0;
+    #[kprobe] extra_3_probe(ProbeContext) = 0;
+    #[fentry] extra_4(FEntryContext) = 0;
+    #[kprobe] extra_4_probe(ProbeContext) = 0;
+    #[fentry] extra_5(FEntryContext) = 0;
+    #[kprobe] extra_5_probe(ProbeContext) = 0;
+    #[fentry] extra_6(FEntryContext) = 0;
+    #[kprobe] extra_6_probe(ProbeContext) = 0;
+    #[fentry] extra_7(FEntryContext) = 0;
+    #[kprobe] extra_7_probe(ProbeContext) = 0;
     #[cgroup_skb(ingress)] cgroup_ingress(SkBuffContext) = 1;
 }

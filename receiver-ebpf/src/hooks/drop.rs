@@ -3,17 +3,11 @@
 use aya_ebpf::{EbpfContext as _, macros::btf_tracepoint, programs::BtfTracePointContext};
 use undercurrent_ebpf::abi::workload::{Slot, ownership};
 
-use super::owner::is_internet;
+use super::owner::is_whole;
 use crate::{
-    kernel::{
-        fields::{SKB_SK, SOCK_STATE},
-        owner, set_outside,
-    },
+    kernel::{fields::SKB_SK, owner, set_outside},
     signals::network_drops,
 };
-
-const TCP_TIME_WAIT: u8 = 6;
-const TCP_NEW_SYN_RECV: u8 = 12;
 
 /// Arguments of the running kernel's tracepoint.
 #[unsafe(export_name = "arguments.kfree_skb")]
@@ -61,12 +55,6 @@ fn slot_of(ctx: &BtfTracePointContext) -> Slot {
 /// `sock` is a typed `struct sock *`, or null.
 #[inline(always)]
 unsafe fn slot_of_owner(sock: *const u8) -> Option<Slot> {
-    // Some kernels believe an argument never to be null, and leave this out. All fields of a null are zero.
-    if sock.is_null() {
-        return None;
-    }
     // SAFETY: by the caller.
-    let whole = unsafe { is_internet(sock) && !matches!(SOCK_STATE.load(sock), TCP_TIME_WAIT | TCP_NEW_SYN_RECV) };
-    // SAFETY: by the caller.
-    if whole { Some(unsafe { owner::slot_of_owner(sock) }) } else { None }
+    unsafe { if is_whole(sock) { Some(owner::slot_of_owner(sock)) } else { None } }
 }

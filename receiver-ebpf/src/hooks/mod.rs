@@ -4,6 +4,7 @@ mod cgroup;
 mod deliver;
 mod drop;
 mod enqueue;
+mod extra;
 mod owner;
 mod read;
 mod receive;

@@ -9,7 +9,7 @@ use aya_ebpf::{
 use super::read::peer_network;
 use crate::{
     kernel::{
-        fields::{SOCK_FAMILY, SOCKET_SOCK},
+        fields::{SOCK_FAMILY, SOCK_STATE, SOCKET_SOCK},
         owner, tcp,
     },
     signals::tcp_rtt,
@@ -20,6 +20,8 @@ const AF_INET6: u16 = 10;
 /// `MSG_PEEK` and `MSG_ERRQUEUE`: who peeks leaves the data to its reader, and what comes from the queue of errors was sent
 /// from here.
 const NO_DELIVERY: i32 = 0x2002;
+const TCP_TIME_WAIT: u8 = 6;
+const TCP_NEW_SYN_RECV: u8 = 12;
 
 /// Tracepoint `sock_recv_length(struct sock *sk, int ret, int flags)`, 6.3 and later: a read ends.
 #[btf_tracepoint(function = "sock_recv_length")]
@@ -66,9 +68,23 @@ unsafe fn read(sock: *const u8) {
 /// # Safety
 /// `sock` is a typed `struct sock *`.
 #[inline(always)]
-pub(super) unsafe fn is_internet(sock: *const u8) -> bool {
+unsafe fn is_internet(sock: *const u8) -> bool {
     // SAFETY: by the caller.
     matches!(unsafe { SOCK_FAMILY.load(sock) }, AF_INET | AF_INET6)
+}
+
+/// Whether this is a whole internet socket, and none that stands for a half-open or closed connection.
+///
+/// # Safety
+/// `sock` is a typed `struct sock *`, or null.
+#[inline(always)]
+pub(super) unsafe fn is_whole(sock: *const u8) -> bool {
+    // Some kernels believe an argument never to be null, and leave this out. All fields of a null are zero.
+    if sock.is_null() {
+        return false;
+    }
+    // SAFETY: by the caller.
+    unsafe { is_internet(sock) && !matches!(SOCK_STATE.load(sock), TCP_TIME_WAIT | TCP_NEW_SYN_RECV) }
 }
 
 /// `cgroup/sock_create`, run when a task makes an IPv4 or IPv6 socket. Every socket may be made.

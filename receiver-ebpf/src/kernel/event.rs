@@ -48,6 +48,16 @@ impl PacketEvent {
         Self::stamped(unsafe { SKB_TSTAMP.load(skb) }, early)
     }
 
+    /// The event of a packet behind a pointer whose type the verifier does not know, whose stamp may still be the sender's
+    /// departure time: such a packet takes no clock.
+    #[inline(always)]
+    pub fn probed(skb: *const u8) -> Sampled {
+        if SKB_TSTAMP_TYPE.probe_any(skb) {
+            return Err(PacketLoss::TransmitStamp);
+        }
+        Self::stamped(SKB_TSTAMP.probe(skb), sample::early())
+    }
+
     /// How long ago the packet was received, in nanoseconds, modulo 2^64.
     #[inline(always)]
     pub fn age(&self) -> u64 {

@@ -5,9 +5,9 @@
 //! Before loading, the loader replaces the value by what the running kernel's BTF says, and the map is frozen: the
 //! verifier then sees a constant, drops the branches that it decides, and takes `pointer + offset` for a typed load.
 
-use core::marker::PhantomData;
+use core::{marker::PhantomData, mem::MaybeUninit};
 
-use aya_ebpf::helpers::bpf_probe_read_kernel;
+use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
 use undercurrent_ebpf::abi::ABSENT;
 
 use super::set_outside;
@@ -59,19 +59,21 @@ impl<T: Copy> Field<T> {
         unsafe { core::ptr::read_volatile(base.add(self.offset() as usize).cast()) }
     }
 
-    /// Reads the field behind a pointer of any type, by a helper; zero where it leads nowhere, as a load has it. Only where
-    /// [`Self::present`].
-    ///
-    /// # Safety
-    /// `base` was the address of the declared struct.
+    /// The same behind a pointer whose type the verifier does not know, as all of a kprobe's are.
     #[inline(always)]
-    pub unsafe fn probe(&'static self, base: *const u8) -> T
-    where
-        T: Default,
-    {
-        let address = base.wrapping_add(self.offset() as usize).cast();
-        // SAFETY: the helper checks the address itself.
-        unsafe { bpf_probe_read_kernel(address) }.unwrap_or_default()
+    pub fn probe(&'static self, base: *const u8) -> T {
+        probe(base.wrapping_add(self.offset() as usize).cast())
+    }
+}
+
+/// Reads behind a pointer of which the verifier knows nothing; zero where nothing can be read.
+#[inline(always)]
+fn probe<T: Copy>(pointer: *const T) -> T {
+    let mut value = MaybeUninit::<T>::zeroed();
+    // SAFETY: the helper writes as many bytes as `T` has, zeros where it faults; every `T` here is made of numbers.
+    unsafe {
+        let _ = bpf_probe_read_kernel(value.as_mut_ptr().cast(), size_of::<T>() as u32, pointer.cast());
+        value.assume_init()
     }
 }
 
@@ -99,6 +101,13 @@ impl BitField {
         // SAFETY: by the caller.
         let byte = unsafe { core::ptr::read_volatile(base.add((place & 0xffff) as usize)) };
         u32::from(byte) & (place >> 16) != 0
+    }
+
+    /// The same behind a pointer whose type the verifier does not know.
+    #[inline(always)]
+    pub fn probe_any(&'static self, base: *const u8) -> bool {
+        let place = set_outside(&self.0);
+        place != 0 && u32::from(probe(base.wrapping_add((place & 0xffff) as usize))) & (place >> 16) != 0
     }
 }
 

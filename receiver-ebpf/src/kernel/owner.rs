@@ -347,5 +347,11 @@ pub unsafe fn slot_of_namespace(skb: *const u8) -> Slot {
         let device = SKB_DEVICE.load(skb) as *const u8;
         NET_INODE.load(DEVICE_NET.load(device) as *const u8)
     };
+    slot_of_inode(inode)
+}
+
+/// The slot of the network namespace that has an inode.
+#[inline(always)]
+pub fn slot_of_inode(inode: u32) -> Slot {
     slot(NAMESPACE | u64::from(inode))
 }

@@ -32,8 +32,7 @@ pub fn record(series: Series, nanoseconds: u64, weight: u64, slot: Slot) {
         }
         return;
     }
-    let known = if nanoseconds < BEYOND { Ok(nanoseconds) } else { beyond(nanoseconds) };
-    match known {
+    match plausible(nanoseconds) {
         Ok(nanoseconds) => workload_latency::record(slot, series, nanoseconds, weight),
         Err(loss) => lost(series, loss, weight),
     }
@@ -51,6 +50,12 @@ pub fn lost(series: Series, reason: PacketLoss, packets: u64) {
 fn count(cells: &mut LatencyCells, series: Series, reason: PacketLoss, packets: u64) {
     // SAFETY: as above.
     unsafe { cells.lost.get_unchecked_mut(series.index())[reason as usize] += packets };
+}
+
+/// What to record of a duration, in a bucket that there is.
+#[inline(always)]
+pub fn plausible(nanoseconds: u64) -> Result<u64, PacketLoss> {
+    if nanoseconds < BEYOND { Ok(nanoseconds) } else { beyond(nanoseconds) }
 }
 
 /// What to record of a duration that no bucket covers: the longest one that some bucket does, unless it is no duration at

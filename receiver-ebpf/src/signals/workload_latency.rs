@@ -37,6 +37,13 @@ static SHARD_MASK: u32 = 0;
 #[unsafe(link_section = ".rodata.scale")]
 static SHARED: u32 = 0;
 
+/// The number of a slot's shard on a CPU, of all shards.
+#[inline(always)]
+pub fn shard(slot: Slot, cpu: u32) -> u32 {
+    let mask = set_outside(&SHARD_MASK);
+    u32::from(slot.0) * (mask + 1) + (cpu & mask)
+}
+
 /// Adds a duration, which some bucket covers, to a workload's histogram, as often as its weight says.
 #[inline(always)]
 pub fn record(slot: Slot, series: Series, nanoseconds: u64, weight: u64) {

@@ -41,11 +41,11 @@ struct Attaching<'a> {
 }
 
 impl Attach for Attaching<'_> {
-    fn attach(&mut self, program: &Program) -> Result<(), Refusal> {
+    fn attach(&mut self, program: &Program<'_>) -> Result<(), Refusal> {
         attach::attach(self.ebpf, self.types, self.host, program)
     }
 
-    fn detach(&mut self, program: &Program) {
+    fn detach(&mut self, program: &Program<'_>) {
         attach::detach(self.ebpf, program);
     }
 }

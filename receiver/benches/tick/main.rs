@@ -71,8 +71,15 @@ fn main() -> anyhow::Result<()> {
         for cpus in [2, 16, 64] {
             for scale in (0..).map_while(Scale::new) {
                 let signals = &["latency", "network_cpu", "softirq_wait"];
-                let bytes =
-                    Sizing { cpus, scale, signals, criteria: Criteria::default(), workloads: Some(workloads) }.bytes();
+                let bytes = Sizing {
+                    cpus,
+                    scale,
+                    signals,
+                    criteria: Criteria::default(),
+                    workloads: Some(workloads),
+                    functions: 0,
+                }
+                .bytes();
                 print(&Line::Memory(Memory { cpus, workloads, scale: scale.get(), bytes }))?;
             }
         }

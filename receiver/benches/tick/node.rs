@@ -33,8 +33,14 @@ const BUCKETS: std::ops::Range<usize> = 20..60;
 /// The signal of such a node, where every path is served, and how many bytes a tick reads.
 pub fn latency() -> anyhow::Result<(Timings, usize)> {
     let scale = Scale::new(2).context("the default scale")?;
-    let sizing =
-        Sizing { cpus: CPUS, scale, signals: &["latency"], criteria: Criteria::default(), workloads: Some(WORKLOADS) };
+    let sizing = Sizing {
+        cpus: CPUS,
+        scale,
+        signals: &["latency"],
+        criteria: Criteria::default(),
+        workloads: Some(WORKLOADS),
+        functions: 0,
+    };
     let layout = sizing.by_workload();
     let (node, _) = map("LATENCY", &sizing)?;
     let (owned, count) = map("WORKLOAD_LATENCY", &sizing)?;

@@ -66,7 +66,7 @@ pub struct RunArguments {
     /// table, json, json=FILE or otlp; repeatable [default: otlp with an endpoint, else table].
     #[arg(long, value_name = "OUTPUT")]
     pub output: Vec<Output>,
-    /// fentry, tracepoint or cgroup hooks to do without; repeatable [default: none].
+    /// fentry, kprobe, tracepoint or cgroup hooks to do without; repeatable [default: none].
     #[arg(long, value_name = "MEANS", value_enum, hide_possible_values = true)]
     pub avoid: Vec<Means>,
 }

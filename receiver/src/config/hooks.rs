@@ -20,6 +20,8 @@ pub struct Hooks {
 pub enum Means {
     /// Trampolines at a function's entry or exit.
     Fentry,
+    /// Breakpoints at a function's entry.
+    Kprobe,
     /// Tracepoints with typed arguments.
     Tracepoint,
     /// Programs in the path of a cgroup's packets and sockets.
@@ -32,6 +34,7 @@ impl Means {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Fentry => "fentry",
+            Self::Kprobe => "kprobe",
             Self::Tracepoint => "tracepoint",
             Self::Cgroup => "cgroup",
         }

@@ -167,6 +167,10 @@ mod tests {
             "signals: {latency: {scale: 7}}\n",
             "signals: {latency: {layers: []}}\n",
             "signals: {latency: {layers: [ip, ip]}}\n",
+            "signals:\n  latency:\n    extra_layers:\n      - ip_rcv\n      - ip rcv\n",
+            "signals: {latency: {extra_layers: ['']}}\n",
+            "signals: {latency: {extra_layers: [ip_rcv, udp_rcv, ip_rcv]}}\n",
+            "signals: {latency: {extra_layers: [a, b, c, d, e, f, g, h, i]}}\n",
         ]), @"
         config.yaml:1:11: `10` has no unit: write a number and a unit, for example `10s` or `500ms`
         config.yaml:1:11: `0s` is too short: the shortest interval is 100ms
@@ -180,6 +184,10 @@ mod tests {
         config.yaml:1:28: `7` is no scale: choose 0 to 3
         config.yaml:1:29: the list of layers is empty: name one, or switch the signal off with `enabled: false`
         config.yaml:1:29: a layer is named twice: leave one out
+        config.yaml:5:9: `ip rcv` is no name of a kernel function: write letters, digits and `_`, as in `ip_rcv_finish`
+        config.yaml:1:36: `` is no name of a kernel function: write letters, digits and `_`, as in `ip_rcv_finish`
+        config.yaml:1:35: `ip_rcv` is named twice: leave one out
+        config.yaml:1:35: 9 functions are too many: name 8 at most
         ");
     }
 

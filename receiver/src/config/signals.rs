@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use undercurrent_ebpf::abi::{histogram::MAX_SCALE, latency::Layer};
 
-use super::{Filter, Sampling};
+use super::{Filter, Functions, Sampling};
 use crate::telemetry::Scale;
 
 /// What is measured. `undercurrent signals` says which metrics each signal yields.
@@ -171,6 +171,9 @@ pub struct Latency {
     pub enabled: bool,
     /// The layers to measure; what the kernel offers no hook for stays absent.
     pub layers: Layers,
+    /// Functions of the kernel that are layers too, up to eight, such as `ip_rcv_finish`: any that takes a packet (`struct
+    /// sk_buff *`). `undercurrent doctor` says of each whether it is one, and why not.
+    pub extra_layers: Functions,
     /// Resolution of the histograms: a bucket's upper bound is 2^(2^-scale) times its lower one. 0 doubles, 3 is finest.
     #[serde(serialize_with = "write_scale", deserialize_with = "read_scale")]
     #[schemars(with = "u8", range(max = MAX_SCALE))]
@@ -217,6 +220,7 @@ impl Default for Latency {
         Self {
             enabled: true,
             layers: Layers::default(),
+            extra_layers: Functions::default(),
             scale: Self::DEFAULT_SCALE,
             sampling: Sampling::default(),
             filter: Filter::default(),

@@ -12,6 +12,8 @@ use crate::{
 const WIDTH: usize = 100;
 /// Columns of the words at the beginning of a fact's line.
 const LABEL: usize = 12;
+/// Columns of a hook's name; the longest functions that users name take more.
+const HOOK: usize = 17;
 
 /// The whole page, ending in a newline.
 #[must_use]
@@ -91,15 +93,16 @@ fn hooks(hooks: &[HookReport]) -> String {
         return String::new();
     }
     let probed = hooks.iter().any(|hook| hook.runs.is_some());
+    let width = hooks.iter().map(|hook| hook.outcome.hook.len() + 2).max().map_or(HOOK, |longest| longest.max(HOOK));
     let row = |hook: &str, status: &str, by: &str, fired: &str, note: &str| {
         let fired = if probed { format!("{fired:<10}") } else { String::new() };
-        format!("{hook:<17}{status:<10}{by:<12}{fired}{note}").trim_end().to_owned() + "\n"
+        format!("{hook:<width$}{status:<10}{by:<12}{fired}{note}").trim_end().to_owned() + "\n"
     };
     let mut text = String::from("\n") + &row("HOOK", "STATUS", "BY", "FIRED", "");
     for hook in hooks {
         let outcome = &hook.outcome;
         let note = outcome.leaves_out.map_or_else(String::new, |leaves_out| format!("does not see {leaves_out}"));
-        text.push_str(&row(outcome.hook, outcome.status.as_str(), outcome.by.unwrap_or("-"), &fired(hook), &note));
+        text.push_str(&row(&outcome.hook, outcome.status.as_str(), outcome.by.unwrap_or("-"), &fired(hook), &note));
     }
     text + &refusals(hooks)
 }
@@ -109,8 +112,8 @@ fn refusals(hooks: &[HookReport]) -> String {
     let mut reasons: Vec<(&Refusal, Vec<&str>)> = Vec::new();
     for refusal in hooks.iter().flat_map(|hook| &hook.outcome.refusals) {
         match reasons.iter_mut().find(|(known, _)| known.what == refusal.what && known.cure == refusal.cure) {
-            Some((_, programs)) => programs.push(refusal.program),
-            None => reasons.push((refusal, vec![refusal.program])),
+            Some((_, programs)) => programs.push(&refusal.program),
+            None => reasons.push((refusal, vec![&refusal.program])),
         }
     }
     let mut text = String::new();

@@ -5,8 +5,8 @@ use std::fs::File;
 use aya::{
     Btf, Ebpf,
     programs::{
-        BtfTracePoint, CgroupSkb, CgroupSkbAttachType, CgroupSock, FEntry, FExit, Program as Loaded, ProgramError,
-        links::CgroupAttachMode,
+        BtfTracePoint, CgroupSkb, CgroupSkbAttachType, CgroupSock, FEntry, FExit, KProbe, Program as Loaded,
+        ProgramError, links::CgroupAttachMode,
     },
 };
 
@@ -20,13 +20,14 @@ use super::{
 ///
 /// # Errors
 /// What the kernel refused, with the cure.
-pub fn attach(ebpf: &mut Ebpf, btf: &Btf, host: &Host, program: &Program) -> Result<(), Refusal> {
+pub fn attach(ebpf: &mut Ebpf, btf: &Btf, host: &Host, program: &Program<'_>) -> Result<(), Refusal> {
     let loaded = ebpf.program_mut(program.symbol).ok_or_else(|| Refusal {
-        program: program.symbol,
+        program: program.symbol.into(),
         what: "the object has no such program".to_owned(),
         cure: "rebuild Undercurrent: its object and its table of hooks disagree".to_owned(),
     })?;
     match program.attachment {
+        Attachment::Kprobe => probe(loaded, program.target),
         Attachment::Fentry | Attachment::Fexit | Attachment::Tracepoint => trace(loaded, btf, program.target),
         Attachment::CgroupIngress | Attachment::CgroupSocket => return cgroup(loaded, host, program),
     }
@@ -48,15 +49,22 @@ fn trace(loaded: &mut Loaded, btf: &Btf, target: &str) -> Result<(), ProgramErro
     Ok(())
 }
 
-fn cgroup(loaded: &mut Loaded, host: &Host, program: &Program) -> Result<(), Refusal> {
+fn probe(loaded: &mut Loaded, target: &str) -> Result<(), ProgramError> {
+    let kprobe: &mut KProbe = loaded.try_into()?;
+    once(kprobe.load())?;
+    kprobe.attach(target, 0)?;
+    Ok(())
+}
+
+fn cgroup(loaded: &mut Loaded, host: &Host, program: &Program<'_>) -> Result<(), Refusal> {
     let root = host.cgroup_root.as_deref().ok_or_else(|| Refusal {
-        program: program.symbol,
+        program: program.symbol.into(),
         what: "the root of the cgroup v2 hierarchy is not mounted here".to_owned(),
         cure: "mount it: mount -t cgroup2 none /sys/fs/cgroup/unified; in a container, give the sidecar the host's"
             .to_owned(),
     })?;
     let cgroup = File::open(root).map_err(|error| Refusal {
-        program: program.symbol,
+        program: program.symbol.into(),
         what: format!("cannot open the root cgroup {}: {error}", root.display()),
         cure: "give the sidecar the host's cgroup file system".to_owned(),
     })?;
@@ -86,10 +94,11 @@ fn once(loaded: Result<(), ProgramError>) -> Result<(), ProgramError> {
 }
 
 /// Detaches and unloads a program.
-pub fn detach(ebpf: &mut Ebpf, program: &Program) {
+pub fn detach(ebpf: &mut Ebpf, program: &Program<'_>) {
     let unloaded = match ebpf.program_mut(program.symbol) {
         Some(Loaded::FEntry(fentry)) => fentry.unload(),
         Some(Loaded::FExit(fexit)) => fexit.unload(),
+        Some(Loaded::KProbe(kprobe)) => kprobe.unload(),
         Some(Loaded::BtfTracePoint(tracepoint)) => tracepoint.unload(),
         Some(Loaded::CgroupSkb(ingress)) => ingress.unload(),
         Some(Loaded::CgroupSock(socket)) => socket.unload(),

@@ -12,6 +12,8 @@ pub enum Attachment {
     Fentry,
     /// At a kernel function's exit, through a BPF trampoline.
     Fexit,
+    /// At a kernel function's entry, through a breakpoint or what the kernel makes of it.
+    Kprobe,
     /// At a tracepoint, with typed arguments.
     Tracepoint,
     /// On every packet that a socket below the root cgroup is about to receive.
@@ -26,6 +28,7 @@ impl Attachment {
     pub const fn means(self) -> Means {
         match self {
             Self::Fentry | Self::Fexit => Means::Fentry,
+            Self::Kprobe => Means::Kprobe,
             Self::Tracepoint => Means::Tracepoint,
             Self::CgroupIngress | Self::CgroupSocket => Means::Cgroup,
         }
@@ -34,22 +37,22 @@ impl Attachment {
 
 /// A program of the object, and where it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Program {
+pub struct Program<'a> {
     /// The program's symbol.
     pub symbol: &'static str,
     /// How it is attached.
     pub attachment: Attachment,
     /// The kernel function or tracepoint.
-    pub target: &'static str,
+    pub target: &'a str,
 }
 
 /// One way to serve a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Alternate {
+pub struct Alternate<'a> {
     /// What people call it.
     pub name: &'static str,
     /// All of these are attached.
-    pub programs: &'static [Program],
+    pub programs: &'a [Program<'a>],
     /// What this alternate does not see, where it sees less than the first.
     pub leaves_out: Option<&'static str>,
 }
@@ -64,18 +67,18 @@ pub struct Hook {
     /// Whether any packets make its programs run, and not only those that something happens to.
     pub sees_traffic: bool,
     /// The ways to serve it, best first.
-    pub alternates: &'static [Alternate],
+    pub alternates: &'static [Alternate<'static>],
 }
 
-const fn fentry(target: &'static str) -> Program {
+const fn fentry(target: &'static str) -> Program<'static> {
     Program { symbol: target, attachment: Attachment::Fentry, target }
 }
 
-const fn tracepoint(target: &'static str) -> Program {
+const fn tracepoint(target: &'static str) -> Program<'static> {
     Program { symbol: target, attachment: Attachment::Tracepoint, target }
 }
 
-const fn whole(name: &'static str, programs: &'static [Program]) -> Alternate {
+const fn whole(name: &'static str, programs: &'static [Program<'static>]) -> Alternate<'static> {
     Alternate { name, programs, leaves_out: None }
 }
 

@@ -3,8 +3,8 @@
 use std::mem::size_of;
 
 use undercurrent_ebpf::abi::{
-    drops,
-    latency::{LatencyCells, SERIES, waiting},
+    drops, extra,
+    latency::{LatencyCells, Network, SERIES, waiting},
     retransmits,
     softirq::SoftirqCells,
     workload::{OWNERS, OwnerCells, SOCKETS, Slot},
@@ -33,6 +33,8 @@ pub struct Sizing<'a> {
     pub criteria: Criteria,
     /// Workloads with slots of their own; `None` where nothing is told apart by workload.
     pub workloads: Option<u16>,
+    /// Functions that the user names as layers.
+    pub functions: usize,
 }
 
 impl Sizing<'_> {
@@ -57,6 +59,13 @@ impl Sizing<'_> {
         let shards = self.cpus.next_power_of_two();
         let shards = if shards > MAX_SHARDS { MAX_SHARDS } else { shards };
         ByWorkload { shards, shared: self.cpus > shards, histogram: 1 + self.scale.slots() }
+    }
+
+    /// Where the histograms of functions that the user names lie.
+    #[must_use]
+    pub const fn by_function(&self) -> ByFunction {
+        let cell = extra::cell(self.scale.slots());
+        ByFunction { shards: self.by_workload().shards, cell, shard: self.functions * Network::ALL.len() * cell }
     }
 
     /// Bytes of all maps.
@@ -85,6 +94,18 @@ impl ByWorkload {
     }
 }
 
+/// How these histograms lie in `EXTRA_LATENCY`: by slot, then by shard, then by function and IP version a cell of
+/// [`extra`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByFunction {
+    /// As [`ByWorkload`] has them.
+    pub shards: usize,
+    /// Words of one cell.
+    pub cell: usize,
+    /// Words of one shard.
+    pub shard: usize,
+}
+
 /// A map whose size depends on the machine and the settings.
 pub struct PlannedMap {
     /// The map's symbol.
@@ -108,7 +129,7 @@ impl PlannedMap {
 }
 
 /// Every such map.
-pub static MAPS: [PlannedMap; 12] = [
+pub static MAPS: [PlannedMap; 13] = [
     PlannedMap {
         name: "LATENCY",
         entry: size_of::<LatencyCells>(),
@@ -118,6 +139,15 @@ pub static MAPS: [PlannedMap; 12] = [
         name: "WORKLOAD_LATENCY",
         entry: size_of::<u64>(),
         entries: |sizing| if sizing.records_durations() { sizing.slots() * sizing.by_workload().slot() } else { 0 },
+    },
+    PlannedMap {
+        name: "EXTRA_LATENCY",
+        entry: size_of::<u64>(),
+        entries: |sizing| {
+            let ByFunction { shards, shard, .. } = sizing.by_function();
+            // The node's are there in any case.
+            if sizing.on("latency") { sizing.slots().max(1) * shards * shard } else { 0 }
+        },
     },
     PlannedMap {
         name: "WAITING",
@@ -158,6 +188,8 @@ pub static MAPS: [PlannedMap; 12] = [
 
 #[cfg(test)]
 mod tests {
+    use undercurrent_ebpf::abi::loss::PACKET_LOSSES;
+
     use super::*;
     use crate::config::MemoryLimit;
 
@@ -167,7 +199,14 @@ mod tests {
 
     fn sizing(cpus: usize, workloads: u16, scale: u8) -> Sizing<'static> {
         let scale = Scale::new(scale).expect("a scale");
-        Sizing { cpus, scale, signals: &SIGNALS, criteria: Criteria::default(), workloads: Some(workloads) }
+        Sizing {
+            cpus,
+            scale,
+            signals: &SIGNALS,
+            criteria: Criteria::default(),
+            workloads: Some(workloads),
+            functions: 0,
+        }
     }
 
     #[test]
@@ -190,6 +229,20 @@ mod tests {
     }
 
     #[test]
+    fn named_functions_take_their_own_memory_and_no_other() {
+        let without = sizing(64, 100, 2);
+        let with = Sizing { functions: 3, ..without };
+        let map =
+            |sizing: &Sizing<'_>| MAPS.iter().find(|map| map.name == "EXTRA_LATENCY").expect("a map").bytes(sizing);
+        // 102 slots, shards, a cell for each IP version: a sum, 114 slots and losses by reason.
+        let function = MAX_SHARDS * 2 * (1 + 114 + PACKET_LOSSES) * 8;
+        assert_eq!((map(&without), map(&with)), (8, 102 * 3 * function));
+        assert_eq!(with.bytes() - without.bytes(), map(&with) - map(&without));
+        assert_eq!(map(&Sizing { workloads: None, ..with }), 3 * function);
+        assert_eq!(map(&Sizing { signals: &["receive_wait"], ..with }), 8);
+    }
+
+    #[test]
     fn what_is_off_takes_nothing_but_the_smallest_map() {
         let off = Sizing {
             cpus: 64,
@@ -197,6 +250,7 @@ mod tests {
             signals: &[],
             criteria: Criteria::default(),
             workloads: None,
+            functions: 0,
         };
         assert!(MAPS.iter().filter(|map| map.name != "CGROUPS").all(|map| map.entries(&off) == 1));
         assert!(off.bytes() < 2 * SMALLEST_RING);

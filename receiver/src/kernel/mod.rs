@@ -9,6 +9,7 @@ pub mod choices;
 pub mod clock;
 pub mod drops;
 pub mod epoch;
+pub mod extra;
 pub mod fields;
 mod fold;
 pub mod hooks;
@@ -22,6 +23,7 @@ pub mod refusal;
 pub mod ring;
 pub mod sample;
 pub mod statistics;
+mod symbols;
 mod timestamping;
 
 use std::{cell::RefCell, collections::BTreeMap};
@@ -40,11 +42,12 @@ use self::{
     clock::WallClock,
     drops::Reasons,
     epoch::Epoch,
+    extra::Named,
     fields::{FieldState, ResolvedField},
     hooks::{Attachment, Hook, Program},
     host::Host,
     maps::{ByCpu, MapError, Words},
-    memory::{ByWorkload, Sizing},
+    memory::{ByFunction, ByWorkload, Sizing},
     object::Ownership,
     plan::{Attach, Outcome, Status},
     refusal::Refusal,
@@ -110,6 +113,8 @@ pub struct Request<'a> {
     pub sizing: Sizing<'a>,
     /// The hooks to serve.
     pub hooks: &'a [&'static Hook],
+    /// Functions that the user names as layers, as many as there are programs for.
+    pub functions: &'a [String],
     /// How owners are found; `None` where nothing is told apart by workload.
     pub ownership: Option<Ownership>,
     /// How the kernel is not to be listened to.
@@ -130,10 +135,12 @@ pub struct Kernel {
     excludes_blocked: bool,
     tcp_sockets: bool,
     drop_reasons: Reasons,
+    extra: Vec<Named>,
     outcomes: Vec<Outcome>,
     memory: Vec<(&'static str, usize)>,
     by_workload: Option<ByWorkload>,
     avoid: Vec<Means>,
+    by_function: ByFunction,
     /// Maps that are in memory.
     mapped: RefCell<BTreeMap<&'static str, Words>>,
     /// Held for its effect.
@@ -149,8 +156,8 @@ impl Kernel {
     pub fn load(host: Host, request: &Request<'_>) -> Result<(Self, Types), KernelError> {
         // First, since it takes effect some milliseconds later.
         let timestamping = stamp_packets(request.hooks);
-        let Resolved { fields, types, socket_storage, tcp_sockets, cast, arguments, drop_reasons } =
-            resolve(request.hooks)?;
+        let Resolved { fields, types, socket_storage, tcp_sockets, cast, arguments, drop_reasons, extra } =
+            resolve(request)?;
         let settings = object::Settings {
             sizing: request.sizing,
             fields: &fields,
@@ -160,11 +167,13 @@ impl Kernel {
             tcp_sockets,
             cast,
             arguments,
+            extra: &extra,
         };
         let ebpf = object::load(&settings)
             .map_err(|error| KernelError::Maps(Box::new(error), host.missing_capabilities.clone()))?;
         let memory = memory::MAPS.iter().map(|map| (map.name, map.bytes(&settings.sizing))).collect();
         let by_workload = request.sizing.workloads.map(|_| request.sizing.by_workload());
+        let by_function = request.sizing.by_function();
         let outcomes = Vec::new();
         let kernel = Self {
             ebpf,
@@ -174,10 +183,12 @@ impl Kernel {
             excludes_blocked: request.excludes_blocked,
             tcp_sockets,
             drop_reasons,
+            extra,
             outcomes,
             memory,
             by_workload,
             avoid: request.avoid.to_vec(),
+            by_function,
             mapped: RefCell::default(),
             _timestamping: timestamping,
         };
@@ -193,6 +204,22 @@ impl Kernel {
             }
         }
         self.outcomes.sort_by_key(|outcome| hooks::ALL.iter().position(|hook| hook.name == outcome.hook));
+    }
+
+    /// Attaches to the functions that the user named, once all hooks are served.
+    pub fn serve_functions(&mut self, types: &Types) {
+        let mut attaching = Attaching { ebpf: &mut self.ebpf, btf: &types.0, host: &self.host, avoid: &self.avoid };
+        let outcomes = self.extra.iter().enumerate().map(|(number, named)| extra::serve(&mut attaching, number, named));
+        self.outcomes.extend(outcomes);
+    }
+
+    /// The functions that the user named and programs are attached to, each with its layer's number.
+    pub fn functions(&self) -> impl Iterator<Item = (usize, &str)> {
+        let served = |function: &str| {
+            self.outcomes.iter().any(|outcome| outcome.hook == function && outcome.status != Status::Absent)
+        };
+        let named = self.extra.iter().map(|named| named.function.as_str()).enumerate();
+        named.filter(move |(_, function)| served(function))
     }
 
     /// Facts about the running kernel.
@@ -229,6 +256,12 @@ impl Kernel {
     #[must_use]
     pub const fn by_workload(&self) -> Option<ByWorkload> {
         self.by_workload
+    }
+
+    /// How the histograms of functions that the user named lie in memory.
+    #[must_use]
+    pub const fn by_function(&self) -> ByFunction {
+        self.by_function
     }
 
     /// Whether this kernel has no such field.
@@ -394,6 +427,7 @@ struct Resolved {
     /// As many as each of [`object::GROWN`] has.
     arguments: [usize; object::GROWN.len()],
     drop_reasons: Reasons,
+    extra: Vec<Named>,
 }
 
 /// The helper of that name for tracing programs, which 5.11 brought.
@@ -402,12 +436,14 @@ const TRACING_STORAGE: &str = "bpf_sk_storage_get_tracing";
 const TCP_SOCKET: &str = "bpf_skc_to_tcp_sock";
 
 /// Resolves what the object reads, and keeps of the kernel's types what attaching needs.
-fn resolve(hooks: &[&'static Hook]) -> Result<Resolved, KernelError> {
+fn resolve(request: &Request<'_>) -> Result<Resolved, KernelError> {
     let raw = btf::read("vmlinux")?;
     let types = Btf::parse(&raw)?;
     let fields = fields::resolve(&types, &fields::declared(object::OBJECT)?);
-    let programs = hooks.iter().flat_map(|hook| hook.alternates).flat_map(|alternate| alternate.programs);
-    let targets: Vec<_> = programs.filter_map(target).collect();
+    let extra = extra::find(&types, request.functions);
+    let programs = request.hooks.iter().flat_map(|hook| hook.alternates).flat_map(|alternate| alternate.programs);
+    let functions = extra.iter().map(|named| Target::Function(&named.function));
+    let targets: Vec<_> = programs.filter_map(target).chain(functions).collect();
     let sparse = types.sparse(&targets);
     let socket_storage = types.function(TRACING_STORAGE).is_some();
     let tcp_sockets = types.function(TCP_SOCKET).is_some();
@@ -418,14 +454,14 @@ fn resolve(hooks: &[&'static Hook]) -> Result<Resolved, KernelError> {
     drop(types);
     drop(raw);
     let types = sparse.into_aya().map_err(|error| KernelError::Maps(Box::new(error.into()), Vec::new()))?;
-    Ok(Resolved { fields, types, socket_storage, tcp_sockets, cast, arguments, drop_reasons })
+    Ok(Resolved { fields, types, socket_storage, tcp_sockets, cast, arguments, drop_reasons, extra })
 }
 
-fn target(program: &Program) -> Option<Target<'static>> {
+fn target<'a>(program: &Program<'a>) -> Option<Target<'a>> {
     match program.attachment {
         Attachment::Fentry | Attachment::Fexit => Some(Target::Function(program.target)),
         Attachment::Tracepoint => Some(Target::Tracepoint(program.target)),
-        Attachment::CgroupIngress | Attachment::CgroupSocket => None,
+        Attachment::Kprobe | Attachment::CgroupIngress | Attachment::CgroupSocket => None,
     }
 }
 
@@ -437,7 +473,7 @@ struct Attaching<'a> {
 }
 
 impl Attach for Attaching<'_> {
-    fn attach(&mut self, program: &Program) -> Result<(), Refusal> {
+    fn attach(&mut self, program: &Program<'_>) -> Result<(), Refusal> {
         let means = program.attachment.means();
         if self.avoid.contains(&means) {
             return Err(Refusal::avoided(program, means));
@@ -445,7 +481,7 @@ impl Attach for Attaching<'_> {
         attach::attach(self.ebpf, self.btf, self.host, program)
     }
 
-    fn detach(&mut self, program: &Program) {
+    fn detach(&mut self, program: &Program<'_>) {
         attach::detach(self.ebpf, program);
     }
 }

@@ -2,11 +2,12 @@
 
 use aya::{Ebpf, EbpfError};
 use serde::Serialize;
-use undercurrent_ebpf::abi::workload::ownership;
+use undercurrent_ebpf::abi::{ABSENT, workload::ownership};
 use zerocopy::IntoBytes as _;
 
 use super::{
     cast, clock,
+    extra::{Named, REGISTERS},
     fields::ResolvedField,
     fold, loader,
     memory::{MAPS, Sizing},
@@ -60,6 +61,8 @@ pub struct Settings<'a> {
     pub cast: Option<u32>,
     /// How many arguments the kernel passes at each of [`GROWN`].
     pub arguments: [usize; GROWN.len()],
+    /// Functions that the user names, by the numbers of their layers.
+    pub extra: &'a [Named],
 }
 
 /// The tracepoints that have got more arguments over time.
@@ -108,7 +111,7 @@ fn code(settings: &Settings<'_>, values: &[(String, u32)]) -> Vec<u64> {
 /// Every 32-bit global, by its symbol.
 fn words(settings: &Settings<'_>) -> Vec<(String, u32)> {
     let sizing = &settings.sizing;
-    let layout = sizing.by_workload();
+    let (layout, functions) = (sizing.by_workload(), sizing.by_function());
     let by = settings.ownership.map_or(ownership::OFF, Ownership::by);
     let hierarchy = settings.ownership.map_or(0, Ownership::hierarchy);
     let switches = SWITCHES.iter().map(|name| (format!("signal.{name}"), u32::from(sizing.signals.contains(name))));
@@ -126,10 +129,30 @@ fn words(settings: &Settings<'_>) -> Vec<(String, u32)> {
         ("workload.words", number(layout.slot())),
         ("workload.shard_mask", number(layout.shards - 1)),
         ("workload.shared", u32::from(layout.shared)),
+        ("extra.cell", number(functions.cell)),
+        ("extra.shard", number(functions.shard)),
     ];
     let arguments =
         GROWN.iter().zip(settings.arguments).map(|(name, count)| (format!("arguments.{name}"), number(count)));
-    switches.chain(fields).chain(arguments).chain(named.map(|(symbol, value)| (symbol.to_owned(), value))).collect()
+    let places = settings.extra.iter().enumerate().flat_map(|(layer, named)| places(layer, named));
+    switches
+        .chain(fields)
+        .chain(arguments)
+        .chain(places)
+        .chain(named.map(|(symbol, value)| (symbol.to_owned(), value)))
+        .collect()
+}
+
+/// Where the program of a layer finds its arguments.
+fn places(layer: usize, named: &Named) -> Vec<(String, u32)> {
+    let Ok(place) = &named.found else { return Vec::new() };
+    let symbol = |argument| format!("extra.{layer}.{argument}");
+    let register = REGISTERS.and_then(|registers| registers.get(place.packet as usize).copied()).unwrap_or(0);
+    vec![
+        (symbol("packet"), place.packet),
+        (symbol("socket"), place.socket.unwrap_or(ABSENT)),
+        (symbol("register"), register),
+    ]
 }
 
 fn number(count: usize) -> u32 {

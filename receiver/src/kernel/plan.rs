@@ -1,5 +1,7 @@
 //! Which alternate serves each hook.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use super::{
@@ -34,8 +36,8 @@ impl Status {
 /// What came of a hook.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Outcome {
-    /// The hook.
-    pub hook: &'static str,
+    /// The hook: its name, or the function that the user named.
+    pub hook: Cow<'static, str>,
     /// How well it is served.
     pub status: Status,
     /// The alternate that serves it.
@@ -54,17 +56,22 @@ pub trait Attach {
     ///
     /// # Errors
     /// The kernel's refusal.
-    fn attach(&mut self, program: &Program) -> Result<(), Refusal>;
+    fn attach(&mut self, program: &Program<'_>) -> Result<(), Refusal>;
 
     /// Undoes it.
-    fn detach(&mut self, program: &Program);
+    fn detach(&mut self, program: &Program<'_>);
 }
 
 /// Serves a hook by the first alternate of which every program attaches, else by the one that got furthest.
 pub fn serve(kernel: &mut impl Attach, hook: &Hook) -> Outcome {
+    serve_by(kernel, hook.name.into(), hook.alternates)
+}
+
+/// The same of a hook that has a name and alternates.
+pub fn serve_by(kernel: &mut impl Attach, hook: Cow<'static, str>, alternates: &[Alternate<'_>]) -> Outcome {
     let mut refusals = Vec::new();
-    let mut best: Option<(&Alternate, usize)> = None;
-    for alternate in hook.alternates {
+    let mut best: Option<(&Alternate<'_>, usize)> = None;
+    for alternate in alternates {
         let attached = attach_all(kernel, alternate, &mut refusals);
         if attached.len() == alternate.programs.len() {
             return outcome(hook, alternate, attached, refusals);
@@ -81,18 +88,11 @@ pub fn serve(kernel: &mut impl Attach, hook: &Hook) -> Outcome {
             let attached = attach_all(kernel, alternate, &mut Vec::new());
             outcome(hook, alternate, attached, refusals)
         }
-        None => Outcome {
-            hook: hook.name,
-            status: Status::Absent,
-            by: None,
-            programs: Vec::new(),
-            leaves_out: None,
-            refusals,
-        },
+        None => Outcome { hook, status: Status::Absent, by: None, programs: Vec::new(), leaves_out: None, refusals },
     }
 }
 
-fn attach_all(kernel: &mut impl Attach, alternate: &Alternate, refusals: &mut Vec<Refusal>) -> Vec<&'static str> {
+fn attach_all(kernel: &mut impl Attach, alternate: &Alternate<'_>, refusals: &mut Vec<Refusal>) -> Vec<&'static str> {
     let mut attached = Vec::new();
     for program in alternate.programs {
         match kernel.attach(program) {
@@ -103,10 +103,15 @@ fn attach_all(kernel: &mut impl Attach, alternate: &Alternate, refusals: &mut Ve
     attached
 }
 
-fn outcome(hook: &Hook, alternate: &Alternate, programs: Vec<&'static str>, refusals: Vec<Refusal>) -> Outcome {
+fn outcome(
+    hook: Cow<'static, str>,
+    alternate: &Alternate<'_>,
+    programs: Vec<&'static str>,
+    refusals: Vec<Refusal>,
+) -> Outcome {
     let whole = programs.len() == alternate.programs.len() && alternate.leaves_out.is_none();
     Outcome {
-        hook: hook.name,
+        hook,
         status: if whole { Status::Whole } else { Status::Degraded },
         by: Some(alternate.name),
         programs,
@@ -135,15 +140,15 @@ mod tests {
     }
 
     impl Attach for Refusing {
-        fn attach(&mut self, program: &Program) -> Result<(), Refusal> {
+        fn attach(&mut self, program: &Program<'_>) -> Result<(), Refusal> {
             if self.refused.contains(program.symbol) {
-                return Err(Refusal { program: program.symbol, what: String::new(), cure: String::new() });
+                return Err(Refusal { program: program.symbol.into(), what: String::new(), cure: String::new() });
             }
             self.attached.insert(program.symbol);
             Ok(())
         }
 
-        fn detach(&mut self, program: &Program) {
+        fn detach(&mut self, program: &Program<'_>) {
             self.attached.remove(program.symbol);
         }
     }

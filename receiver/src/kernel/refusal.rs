@@ -1,8 +1,8 @@
 //! What the kernel said no to, in words that name the cure.
 
-use std::io;
+use std::{borrow::Cow, io};
 
-use aya::programs::ProgramError;
+use aya::programs::{KProbeError, ProgramError};
 use serde::Serialize;
 
 use crate::config::Means;
@@ -15,8 +15,8 @@ use super::{
 /// A request that the kernel did not grant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Refusal {
-    /// Whom it was for: a program of the object.
-    pub program: &'static str,
+    /// Whom it was for: a program of the object, or a function that the user named.
+    pub program: Cow<'static, str>,
     /// What was refused, and what the kernel said.
     pub what: String,
     /// What to do about it.
@@ -29,9 +29,9 @@ const ENOTSUPP: i32 = 524;
 impl Refusal {
     /// A program of a kind that the configuration does without.
     #[must_use]
-    pub fn avoided(program: &Program, means: Means) -> Self {
+    pub fn avoided(program: &Program<'_>, means: Means) -> Self {
         Self {
-            program: program.symbol,
+            program: program.symbol.into(),
             what: format!("the configuration avoids {}", means.as_str()),
             cure: "none needed where an alternate serves; else leave `hooks.avoid` and `--avoid` out".to_owned(),
         }
@@ -39,7 +39,7 @@ impl Refusal {
 
     /// Explains why a program could not be loaded or attached.
     #[must_use]
-    pub fn of(program: &Program, error: &ProgramError, host: &Host) -> Self {
+    pub fn of(program: &Program<'_>, error: &ProgramError, host: &Host) -> Self {
         let lacking = lacking(program, host);
         let cure = |error: &io::Error| cure(error, &lacking, host);
         let (what, cure) = match error {
@@ -65,9 +65,14 @@ impl Refusal {
                 (format!("attach to {}: {}", program.target, said(&error.io_error)), cure(&error.io_error))
             }
             ProgramError::IOError(error) => (format!("attach to {}: {error}", program.target), cure(error)),
+            ProgramError::KProbeError(KProbeError::FileError { filename, io_error }) => (
+                format!("attach to {}: {}: {io_error}", program.target, filename.display()),
+                "none but another kernel, where this one is built without kprobes (CONFIG_KPROBE_EVENTS); else mount /sys"
+                    .to_owned(),
+            ),
             other => (other.to_string(), REPORT.to_owned()),
         };
-        Self { program: program.symbol, what, cure }
+        Self { program: program.symbol.into(), what, cure }
     }
 }
 
@@ -82,10 +87,10 @@ fn said(error: &io::Error) -> String {
 }
 
 /// What this process lacks of the capabilities that a program of this kind takes.
-fn lacking<'a>(program: &Program, host: &'a Host) -> Vec<&'a str> {
+fn lacking<'a>(program: &Program<'_>, host: &'a Host) -> Vec<&'a str> {
     let of_the_other_kind = match program.attachment {
         Attachment::CgroupIngress | Attachment::CgroupSocket => "CAP_PERFMON",
-        Attachment::Fentry | Attachment::Fexit | Attachment::Tracepoint => "CAP_NET_ADMIN",
+        Attachment::Fentry | Attachment::Fexit | Attachment::Kprobe | Attachment::Tracepoint => "CAP_NET_ADMIN",
     };
     host.missing_capabilities.iter().map(String::as_str).filter(|missing| *missing != of_the_other_kind).collect()
 }

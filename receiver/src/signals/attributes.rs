@@ -20,7 +20,7 @@ pub const fn cpu(opt_in: bool) -> AttributeKey {
 /// `undercurrent.network.layer`.
 pub const LAYER: AttributeKey = AttributeKey {
     key: "undercurrent.network.layer",
-    values: &["ip", "transport", "socket_enqueued", "socket_read"],
+    values: &["ip", "transport", "socket_enqueued", "socket_read", "a function of `extra_layers`"],
     opt_in: false,
 };
 /// `network.transport`.

@@ -105,10 +105,11 @@ static HOOK_STATUS: Descriptor = Descriptor {
                 "socket_read",
                 "tcp_retransmit",
                 "drop",
+                "a function of `extra_layers`",
             ],
         ),
         key(STATUS, &["whole", "degraded", "absent"]),
-        key(BY, &["fentry", "tracepoint", "cgroup_skb"]),
+        key(BY, &["fentry", "kprobe", "tracepoint", "cgroup_skb"]),
     ],
     view: View::Notice { normal: &["whole"] },
 };
@@ -123,6 +124,7 @@ static MAP_MEMORY: Descriptor = Descriptor {
         &[
             "LATENCY",
             "WORKLOAD_LATENCY",
+            "EXTRA_LATENCY",
             "WAITING",
             "SOFTIRQ",
             "RETRANSMITS",
@@ -259,7 +261,7 @@ impl Itself {
 
     fn hooks(&self, kernel: &Kernel) -> Metric {
         let points = kernel.outcomes().iter().map(|outcome| {
-            let attributes = Attributes::new().with(HOOK, outcome.hook).with(STATUS, outcome.status.as_str());
+            let attributes = Attributes::new().with(HOOK, outcome.hook.clone()).with(STATUS, outcome.status.as_str());
             let attributes = match outcome.by {
                 Some(by) if outcome.status != Status::Absent => attributes.with(BY, by),
                 _ => attributes,
@@ -281,7 +283,7 @@ impl Itself {
         let points = kernel.outcomes().iter().map(|outcome| {
             let missed = runs.iter().filter(|(program, _)| outcome.programs.contains(program));
             let missed = missed.map(|(_, runs)| runs.recursion_misses).sum();
-            lost(NAME, "recursion", Attributes::new().with(HOOK, outcome.hook), missed, self.start)
+            lost(NAME, "recursion", Attributes::new().with(HOOK, outcome.hook.clone()), missed, self.start)
         });
         Metric { descriptor: &LOST, points: points.collect() }
     }

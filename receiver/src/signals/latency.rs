@@ -6,7 +6,8 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{
-    Caveat, Entry, attributes,
+    Caveat, Entry, ReadError, Signal, attributes,
+    extra_latency::ExtraLatency,
     timings::{Kind, Timings},
 };
 use crate::{
@@ -14,7 +15,8 @@ use crate::{
         Kernel,
         hooks::{self, Hook},
     },
-    telemetry::{Attributes, Descriptor, Instrument, View},
+    telemetry::{Attributes, Descriptor, Instrument, Readings, View},
+    workloads::{Slot, Workloads},
 };
 
 pub static ENTRY: Entry = Entry {
@@ -27,10 +29,11 @@ pub static ENTRY: Entry = Entry {
     caveats,
     open: |opening| {
         let layers = &opening.settings.latency.layers;
-        Timings::open(opening, &KIND, |series| {
+        let timings = Timings::open(opening, &KIND, |series| {
             let Series::Receive(Path { layer, .. }) = series else { return false };
             layers.contains(layer) && opening.kernel.serves(hook(layer))
-        })
+        })?;
+        Ok(Box::new(Latency { timings, extra: ExtraLatency::open(opening, &KIND)? }))
     },
 };
 
@@ -54,6 +57,26 @@ static DURATION: Descriptor = Descriptor {
     attributes: &[attributes::LAYER, attributes::TRANSPORT, attributes::NETWORK],
     view: View::Section,
 };
+
+/// The layers that there always are, and those that the user names.
+struct Latency {
+    timings: Box<dyn Signal>,
+    extra: Option<ExtraLatency>,
+}
+
+impl Signal for Latency {
+    fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
+        self.timings.read(workloads, readings)?;
+        self.extra.as_mut().map_or(Ok(()), |extra| extra.read(workloads, readings))
+    }
+
+    fn forget(&mut self, slot: Slot) {
+        self.timings.forget(slot);
+        if let Some(extra) = &mut self.extra {
+            extra.forget(slot);
+        }
+    }
+}
 
 /// What programs record of it.
 pub static KIND: Kind = Kind {

@@ -3,6 +3,7 @@
 
 mod attributes;
 mod cpu_throttled;
+mod extra_latency;
 pub mod filtering;
 mod growth;
 pub mod itself;
@@ -162,6 +163,12 @@ pub fn wanted(settings: &Settings) -> impl Iterator<Item = &'static Entry> {
 pub fn hooks(settings: &Settings) -> Vec<&'static Hook> {
     let wanted: Vec<&Hook> = wanted(settings).flat_map(|entry| (entry.hooks)(settings)).collect();
     crate::kernel::hooks::ALL.into_iter().filter(|hook| wanted.contains(hook)).collect()
+}
+
+/// The functions of the kernel that are layers because the user names them.
+pub fn functions(settings: &Settings) -> impl Iterator<Item = &str> {
+    let latency = Some(&settings.latency).filter(|latency| latency.enabled);
+    latency.into_iter().flat_map(|latency| latency.extra_layers.iter())
 }
 
 #[cfg(test)]

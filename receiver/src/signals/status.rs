@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Caveat, Entry, REGISTRY};
+use super::{Caveat, Entry, LATENCY, REGISTRY, functions};
 use crate::{
     config::Signals as Settings,
     kernel::{
@@ -35,10 +35,11 @@ fn status(entry: &Entry, settings: &Settings, kernel: &Kernel) -> SignalStatus {
         let reasons = vec!["switched off by the configuration".to_owned()];
         return SignalStatus { signal: entry.name, status: Status::Absent, enabled: false, reasons };
     }
-    let hooks = (entry.hooks)(settings);
-    let of = |outcome: &&Outcome| hooks.iter().any(|hook| hook.name == outcome.hook);
-    let served: Vec<_> = kernel.outcomes().iter().filter(of).collect();
-    let mut reasons: Vec<String> = served.iter().filter_map(|outcome| reason(outcome)).collect();
+    let hooks: Vec<&str> = (entry.hooks)(settings).iter().map(|hook| hook.name).collect();
+    let functions: Vec<&str> = functions(settings).filter(|_| entry.name == LATENCY.signal).collect();
+    let concerns = |outcome: &&Outcome| hooks.iter().chain(&functions).any(|name| *name == outcome.hook);
+    let served: Vec<_> = kernel.outcomes().iter().filter(concerns).collect();
+    let mut reasons: Vec<String> = served.iter().filter_map(|outcome| reason(outcome, &functions)).collect();
     let mut unseen = served.iter().map(|outcome| outcome.status == Status::Absent);
     let mut absent = if entry.needs_every_hook {
         unseen.any(|unseen| unseen)
@@ -58,9 +59,14 @@ fn status(entry: &Entry, settings: &Settings, kernel: &Kernel) -> SignalStatus {
     SignalStatus { signal: entry.name, status, enabled: true, reasons }
 }
 
-fn reason(outcome: &Outcome) -> Option<String> {
+fn reason(outcome: &Outcome, functions: &[&str]) -> Option<String> {
     match (outcome.status, outcome.leaves_out) {
         (Status::Whole, _) => None,
+        // Whoever named a function wants to know what is wrong with it.
+        (Status::Absent, _) if functions.contains(&&*outcome.hook) => {
+            let reasons: Vec<&str> = outcome.refusals.iter().map(|refusal| refusal.what.as_str()).collect();
+            Some(format!("{} is not seen ({})", outcome.hook, reasons.join("; ")))
+        }
         (Status::Absent, _) => Some(format!("{} is not seen", outcome.hook)),
         (Status::Degraded, Some(leaves_out)) => Some(format!("{} does not see {leaves_out}", outcome.hook)),
         (Status::Degraded, None) => Some(format!("{} is seen in part", outcome.hook)),

@@ -22,7 +22,7 @@ pub fn status(settings: &Settings, kernel: &Kernel) -> SignalStatus {
     };
     let mut reasons: Vec<String> = hierarchy.partial().into_iter().collect();
     let outcomes = kernel.outcomes().iter().filter(|outcome| outcome.status == Status::Absent);
-    let absent = outcomes.filter_map(|outcome| missing(outcome.hook)).map(str::to_owned);
+    let absent = outcomes.filter_map(|outcome| missing(&outcome.hook)).map(str::to_owned);
     reasons.extend(absent);
     if !kernel.keeps_readers() {
         reasons.push("before Linux 5.11 a socket that somebody else reads stays its creator's".to_owned());

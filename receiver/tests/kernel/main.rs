@@ -8,6 +8,7 @@ mod clock;
 mod cpu;
 mod doctor;
 mod ending;
+mod extra;
 mod filters;
 mod head_of_line;
 mod instances;

@@ -28,7 +28,7 @@ fn host() -> Host {
 
 fn hook(hook: &'static str, by: &'static str, programs: &[(&'static str, u64)]) -> HookReport {
     let outcome = Outcome {
-        hook,
+        hook: hook.into(),
         status: Status::Whole,
         by: Some(by),
         programs: programs.iter().map(|(program, _)| *program).collect(),
@@ -67,8 +67,8 @@ fn a_whole_machine() {
 
 #[test]
 fn a_degraded_machine() {
-    let refusal = |program| Refusal {
-        program,
+    let refusal = |program: &'static str| Refusal {
+        program: program.into(),
         what: "load: Operation not permitted (os error 1)".to_owned(),
         cure: "this host's policy forbids this kind of program to everybody; the alternate serves where there is one"
             .to_owned(),
@@ -83,7 +83,7 @@ fn a_degraded_machine() {
     report.no_probe = Some("cannot switch the kernel's statistics on".to_owned());
     let programs = ["ip_rcv_core", "ip6_rcv_core"];
     report.hooks[1].outcome = Outcome {
-        hook: "ip",
+        hook: "ip".into(),
         status: Status::Absent,
         by: None,
         programs: Vec::new(),

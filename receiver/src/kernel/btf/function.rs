@@ -22,6 +22,8 @@ pub struct Function<'a> {
 pub struct Parameter<'a> {
     /// Its name; empty where the BTF has none, as in tracepoints.
     pub name: &'a str,
+    /// Bytes of it; `None` of what has no size.
+    pub size: Option<u64>,
     /// The struct or union that it points to, if it is such a pointer.
     pub points_to: Option<&'a str>,
 }
@@ -30,9 +32,31 @@ impl<'a> Btf<'a> {
     /// The function of that name, as fentry and fexit programs attach to it. `None` also where its BTF is malformed.
     #[must_use]
     pub fn function(&self, name: &str) -> Option<Function<'a>> {
-        let id = self.find(name, Kind::Function)?;
+        self.function_of(self.find(name, Kind::Function)?)
+    }
+
+    fn function_of(&self, id: TypeId) -> Option<Function<'a>> {
         let prototype = self.record(TypeId(self.record(id).ok()?.size_or_type)).ok()?;
         Some(Function { id, parameters: self.parameters(&prototype)? })
+    }
+
+    /// Every function of that name: several files of the kernel may each have one.
+    pub fn functions(&self, name: &str) -> impl Iterator<Item = TypeId> {
+        self.named_functions().filter(move |(_, own)| *own == name).map(|(id, _)| id)
+    }
+
+    /// The names of the functions that take a pointer to a struct of that name.
+    pub fn takers(&self, target: &str) -> impl Iterator<Item = &'a str> {
+        let takes = move |function: Function<'a>| function.parameters.iter().any(|one| one.points_to == Some(target));
+        self.named_functions().filter(move |(id, _)| self.function_of(*id).is_some_and(&takes)).map(|(_, name)| name)
+    }
+
+    /// The functions of this BTF itself, in the order of their numbers.
+    fn named_functions(&self) -> impl Iterator<Item = (TypeId, &'a str)> {
+        self.own_ids().filter_map(|id| {
+            let record = self.record(id).ok().filter(|record| record.kind == Some(Kind::Function))?;
+            Some((id, str::from_utf8(self.string(&record).ok()?).ok()?))
+        })
     }
 
     /// The tracepoint of that name, as `tp_btf` programs attach to it, without the context pointer that the kernel's
@@ -54,7 +78,8 @@ impl<'a> Btf<'a> {
         }
         let parameter = |bytes| {
             let name = str::from_utf8(self.string_at(word(bytes, 0)?)?).ok()?;
-            Some(Parameter { name, points_to: self.pointee(TypeId(word(bytes, 4)?)) })
+            let id = TypeId(word(bytes, 4)?);
+            Some(Parameter { name, size: self.size(id).ok(), points_to: self.pointee(id) })
         };
         prototype.rest.chunks_exact(PARAMETER).map(parameter).collect()
     }

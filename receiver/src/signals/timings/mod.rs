@@ -155,7 +155,8 @@ const fn concerns(loss: PacketLoss, series: Series) -> bool {
     read_by_tcp || !matches!(loss, PacketLoss::HeadOfLine)
 }
 
-const fn reason(loss: PacketLoss) -> &'static str {
+/// The value of `undercurrent.reason`.
+pub const fn reason(loss: PacketLoss) -> &'static str {
     match loss {
         PacketLoss::NoStamp => "no_stamp",
         PacketLoss::TransmitStamp => "transmit_stamp",

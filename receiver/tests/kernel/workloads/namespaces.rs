@@ -1,13 +1,16 @@
 //! Workloads with network namespaces of their own: layers that know no socket tell them apart by these.
 
 use super::{
-    super::support::{
-        cgroups::Group,
-        counters::Received,
-        line::Point,
-        sidecar::Sidecar,
-        talk::Talk,
-        wire::{Version, Wire},
+    super::{
+        extra::{DELIVER, configuration},
+        support::{
+            cgroups::Group,
+            counters::Received,
+            line::Point,
+            sidecar::Sidecar,
+            talk::Talk,
+            wire::{Version, Wire},
+        },
     },
     client::Client,
     passed::assert_arrived,
@@ -44,7 +47,8 @@ fn two_in_one(scene: &Scene) {
     let [first, later] = [scene.group(), scene.group()];
     let (wire, host) = (Wire::veth(Version::Ipv4), Wire::host(Version::Ipv4));
     let owner = Worker::start(&first.own(), &wire.right);
-    let sidecar = scene.sidecar(&[]);
+    let (_folder, file) = configuration(&[DELIVER]);
+    let sidecar = scene.sidecar(&["--config", file.to_str().unwrap()]);
     let tenant = Worker::start_with(&later.own(), &wire.right, &[("OTEL_SERVICE_NAME", TENANT)]);
     looked_at(&sidecar, &later);
 
@@ -59,11 +63,11 @@ fn two_in_one(scene: &Scene) {
 
     let udp = |received: Received| received.udp_of(Version::Ipv4);
     let (of_right, of_others) = (udp(counted.right), udp(counted.left) + udp(counted.host));
-    if seen.served("ip").is_some() {
+    for layer in ["ip", DELIVER].into_iter().filter(|layer| seen.served(layer).is_some()) {
         // Over such a wire TCP's segments may come to this layer with a transmit time, and are lost to it.
         let lost = seen.lost("transmit_stamp") > 0.0;
         let of_right = if lost { of_right } else { counted.right.ip_of(Version::Ipv4) };
-        assert_shares(&seen, "ip", None, [(&first, of_right), (&later, 0)], of_others);
+        assert_shares(&seen, layer, None, [(&first, of_right), (&later, 0)], of_others);
     }
     if seen.served("transport").as_deref() == Some("fentry") {
         assert_shares(&seen, "transport", Some(Transport::Udp), [(&first, of_right), (&later, 0)], of_others);

@@ -1,6 +1,6 @@
 //! Tests on the BTF of real kernels, on BTF laid out at random, and on damaged BTF.
 
-mod builder;
+pub(in crate::kernel) mod builder;
 mod hostile;
 mod kernels;
 mod layouts;

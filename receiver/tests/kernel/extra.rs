@@ -1,0 +1,215 @@
+//! Functions of the kernel that the user names are layers, and what can be none says why.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use aya::{Btf, Ebpf, programs::FEntry};
+use serde_json::Value as Json;
+use tempfile::TempDir;
+use undercurrent::kernel::loader;
+use undercurrent_ebpf::abi::extra::LAYERS;
+
+use super::{
+    latency::{Agreement, DURATION, LOST, assert_agrees, seen, served_by},
+    support::{
+        line::{Line, Value},
+        sidecar::{BINARY, Sidecar, command},
+        surroundings::{alone, often, skip, virtual_machine},
+        talk::Talk,
+        wire::{Version, Wire},
+    },
+};
+
+/// What packets pass one after another; a UDP datagram all but the last.
+pub const DELIVER: &str = "ip_local_deliver";
+const UDP: &str = "udp_queue_rcv_one_skb";
+const TCP: &str = "tcp_v4_do_rcv";
+/// A module's, on the way out.
+const MODULE: &str = "veth_xmit";
+/// It takes no packet, and the others do not exist.
+const NO_PACKET: &str = "sock_recvmsg";
+const MISSPELT: &str = "ip_local_delivr";
+const UNKNOWN: &str = "undercurrent_of_no_kernel";
+const SIZE: usize = 200;
+
+/// A configuration with these layers.
+pub fn configuration(functions: &[&str]) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("undercurrent.yaml");
+    fs::write(&file, format!("signals: {{latency: {{extra_layers: [{}]}}}}\n", functions.join(", "))).unwrap();
+    (folder, file)
+}
+
+/// How many packets a layer measured, and how long they took together.
+fn measured(line: &Line, layer: &str) -> (u64, f64) {
+    let attributes = [("undercurrent.network.layer", layer), ("network.type", "ipv4")];
+    let histograms = line
+        .find(DURATION, &attributes)
+        .filter(|point| point.attributes.get("network.transport").is_none_or(|of| of == "udp"));
+    histograms.fold((0, 0.0), |(count, sum), point| match &point.value {
+        Value::Histogram(histogram) => (count + histogram.count, sum + histogram.sum.unwrap()),
+        _ => (count, sum),
+    })
+}
+
+/// What was measured at a layer between two lines.
+fn between(before: &Line, after: &Line, layer: &str) -> (u64, f64) {
+    let ((count, sum), (counted, summed)) = (measured(after, layer), measured(before, layer));
+    (count - counted, sum - summed)
+}
+
+/// Each datagram reaches each of these layers once, and later than the one before.
+fn datagrams(sidecar: &Sidecar, wire: &Wire, talk: &mut Talk, messages: usize) {
+    let before = sidecar.snapshot();
+    talk.udp(messages, SIZE);
+    let after = sidecar.snapshot();
+    let way = ["ip", DELIVER, "transport", UDP, "socket_enqueued"];
+    let mut earlier = 0.0;
+    for layer in way.into_iter().filter(|layer| served_by(&after, layer).is_some()) {
+        let (count, sum) = between(&before, &after, layer);
+        eprintln!("{layer}: {count} datagrams took {sum} s");
+        assert_eq!(count, talk.udp_reads, "{layer} on {:?}", wire.version);
+        assert!(sum >= earlier, "{layer}: {sum} s together, and {earlier} s before it");
+        earlier = sum;
+    }
+}
+
+/// Every segment reaches the IP layer's function and TCP's.
+fn segments(sidecar: &Sidecar, wire: &Wire, talk: &mut Talk, messages: usize) {
+    let (before, counted) = (sidecar.snapshot(), wire.received());
+    talk.tcp(messages, SIZE);
+    let (counted, after) = (wire.settled() - counted, sidecar.snapshot());
+    let since = |layer| seen(&after, layer, None, Version::Ipv4) - seen(&before, layer, None, Version::Ipv4);
+    assert_agrees(DELIVER, since(DELIVER), counted.ip_of(Version::Ipv4), 0, Agreement::Exact);
+    assert_agrees(TCP, since(TCP), counted.tcp, 0, Agreement::Exact);
+    let (measured, _) = between(&before, &after, TCP);
+    assert_eq!(measured as f64, since(TCP), "a segment at its socket has its receive timestamp");
+}
+
+#[test]
+fn named_functions_are_layers() {
+    let Some(_alone) = alone("layers that the user names") else { return };
+    let (_folder, file) = configuration(&[DELIVER, TCP, UDP, NO_PACKET]);
+    let sidecar = Sidecar::start_with(often(), &["--config", file.to_str().unwrap()], &[]);
+    let line = sidecar.snapshot();
+    for function in [DELIVER, TCP, UDP, NO_PACKET].into_iter().filter(|function| served_by(&line, function).is_none()) {
+        let attributes = [("undercurrent.network.layer", function)];
+        let points = [DURATION, LOST].map(|metric| line.find(metric, &attributes).count());
+        assert_eq!(points, [0, 0], "nothing is attached to {function}");
+    }
+    assert!(served_by(&line, "transport").is_some(), "what is always a layer is one still");
+    if served_by(&line, DELIVER).is_none() {
+        return skip("layers that the user names: this kernel refuses programs on functions");
+    }
+    let wire = Wire::veth(Version::Ipv4);
+    let mut talk = Talk::open(&wire);
+    let messages = if virtual_machine().is_some() { 300 } else { 3000 };
+    datagrams(&sidecar, &wire, &mut talk, messages);
+    segments(&sidecar, &wire, &mut talk, messages);
+}
+
+/// More programs than the kernel takes on one function (`BPF_MAX_TRAMP_LINKS`, 38): whoever comes later is refused.
+fn crowd(function: &str) -> Vec<Ebpf> {
+    static EMPTY: &[u8] = aya::include_bytes_aligned!("../../ebpf/baseline.bpf.o");
+    let types = Btf::from_sys_fs().unwrap();
+    let mut crowd = Vec::new();
+    loop {
+        let mut programs = loader::without_types().load(EMPTY).unwrap();
+        for number in 0..LAYERS {
+            let program: &mut FEntry = programs.program_mut(&format!("extra_{number}")).unwrap().try_into().unwrap();
+            program.load(function, &types).unwrap();
+            if program.attach().is_err() {
+                assert!(crowd.len() * LAYERS + number >= 38, "refused after {number}");
+                crowd.push(programs);
+                return crowd;
+            }
+        }
+        crowd.push(programs);
+    }
+}
+
+#[test]
+fn a_kprobe_measures_the_same() {
+    let Some(_alone) = alone("kprobes on functions that the user names") else { return };
+    if virtual_machine().is_none() {
+        return skip(
+            "kprobes on functions that the user names: this machine refuses the programs that make them needed",
+        );
+    }
+    let functions = [DELIVER, UDP, TCP];
+    let crowds = functions.map(crowd);
+    let (_folder, file) = configuration(&functions);
+    let sidecar = Sidecar::start_with(often(), &["--config", file.to_str().unwrap()], &[]);
+    let line = sidecar.snapshot();
+    assert_eq!(functions.map(|function| served_by(&line, function)), ["kprobe"; 3].map(|by| Some(by.to_owned())));
+    let wire = Wire::veth(Version::Ipv4);
+    let mut talk = Talk::open(&wire);
+    datagrams(&sidecar, &wire, &mut talk, 300);
+    segments(&sidecar, &wire, &mut talk, 300);
+    drop(crowds);
+}
+
+#[test]
+fn functions_of_modules_are_layers() {
+    let Some(_alone) = alone("functions of modules as layers") else { return };
+    // It loads the module, where there is one.
+    let wire = Wire::veth(Version::Ipv4);
+    if !Path::new("/sys/kernel/btf/veth").exists() {
+        return skip("functions of modules as layers: this kernel has veth built in, or no types of its modules");
+    }
+    let (_folder, file) = configuration(&[MODULE]);
+    let sidecar = Sidecar::start_with(often(), &["--config", file.to_str().unwrap()], &[]);
+    let mut talk = Talk::open(&wire);
+    let (before, counted) = (sidecar.snapshot(), wire.received());
+    assert_eq!(served_by(&before, MODULE).as_deref(), Some("kprobe"));
+    talk.udp(100, SIZE);
+    let (counted, after) = (wire.settled() - counted, sidecar.snapshot());
+    let since = |line: &Line| seen(line, MODULE, None, Version::Ipv4);
+    assert_agrees(MODULE, since(&after) - since(&before), counted.ip_of(Version::Ipv4), 0, Agreement::Exact);
+    assert_eq!(measured(&after, MODULE).0, 0, "what is sent has no receive timestamp");
+}
+
+/// What `doctor` says of a hook.
+fn hook<'a>(report: &'a Json, name: &str) -> &'a Json {
+    let hooks = report["hooks"].as_array().unwrap();
+    hooks.iter().find(|hook| hook["hook"] == name).unwrap_or_else(|| panic!("no {name} in {report:#}"))
+}
+
+#[test]
+fn what_can_be_no_layer_says_why() {
+    let Some(_alone) = alone("functions that can be no layer") else { return };
+    let (_folder, file) = configuration(&[NO_PACKET, MISSPELT, UNKNOWN, DELIVER]);
+    let run = |json: &[&str]| {
+        let output = command(BINARY).args(["doctor", "--config", file.to_str().unwrap()]).args(json).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (status, report) = run(&["--json"]);
+    assert_eq!(status, Some(1), "{report}");
+    let report: Json = serde_json::from_str(&report).unwrap();
+    let expected = [
+        (NO_PACKET, "it takes no packet"),
+        (MISSPELT, "did you mean `ip_local_deliver`?"),
+        (UNKNOWN, "no function of that name"),
+    ];
+    let latency = report["signals"].as_array().unwrap().iter().find(|signal| signal["signal"] == "latency").unwrap();
+    let (_, page) = run(&[]);
+    for (function, why) in expected {
+        let hook = hook(&report, function);
+        assert_eq!(
+            (&hook["status"], hook["refusals"].as_array().unwrap().len()),
+            (&Json::from("absent"), 1),
+            "{hook:#}"
+        );
+        let refusal = &hook["refusals"][0];
+        assert_eq!(refusal["program"], function, "{refusal:#}");
+        assert!(refusal["what"].as_str().unwrap().contains(why), "{refusal:#}");
+        assert!(latency["reasons"].to_string().contains(&format!("{function} is not seen (")), "{latency:#}");
+        assert!(page.contains(function), "{page}");
+    }
+    // It is a layer where any function is, and is refused as the product's own are elsewhere.
+    let (good, own) = (hook(&report, DELIVER), hook(&report, "ip"));
+    assert_eq!((&good["status"], &good["by"]), (&own["status"], &own["by"]), "{good:#}");
+    assert_eq!(latency["status"], "degraded", "{latency:#}");
+}
