@@ -74,6 +74,8 @@ pub struct Wanted {
     scale: Scale,
     criteria: Criteria,
     workloads: Option<(Ownership, u16)>,
+    /// Layers of the way out, as programs know them.
+    transmit: u32,
 }
 
 impl Wanted {
@@ -89,6 +91,7 @@ impl Wanted {
             scale: settings.signals.latency.scale,
             criteria: filtering::criteria(&settings.signals.latency.filter, settings.workloads.limit),
             workloads: workloads.map(|ownership| (ownership, settings.workloads.limit)),
+            transmit: settings.signals.transmit.layers.bits(),
         }
     }
 
@@ -120,7 +123,8 @@ impl Wanted {
     /// Where nothing can be measured.
     pub fn load(&self, host: Host) -> Result<(Kernel, Types), KernelError> {
         let ownership = self.workloads.map(|(ownership, _)| ownership);
-        Kernel::load(host.clone(), &Request { sizing: self.sizing(host.cpus), hooks: &self.hooks, ownership })
+        let (sizing, transmit) = (self.sizing(host.cpus), self.transmit);
+        Kernel::load(host.clone(), &Request { sizing, hooks: &self.hooks, ownership, transmit })
     }
 
     /// Loads what the hooks need, and serves them all.

@@ -1,10 +1,15 @@
-//! Cells of `undercurrent.network.receive.duration` and `undercurrent.network.receive.wait.duration`.
+//! Cells of `undercurrent.network.receive.duration`, `undercurrent.network.receive.wait.duration` and
+//! `undercurrent.network.transmit.duration`.
 
 use core::mem::size_of;
 
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
-use super::{histogram::HistogramCell, loss::PACKET_LOSSES};
+use super::{
+    histogram::HistogramCell,
+    loss::PACKET_LOSSES,
+    transmit::{DEPARTURES, Departure},
+};
 
 /// Where in the receive path a packet was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -111,10 +116,14 @@ pub enum Series {
     Receive(Path),
     /// The time from a packet's arrival in its socket's queue until it was read.
     Wait(Transport, Network),
+    /// The time that a packet took for a part of its way out.
+    Transmit(Departure),
 }
 
 /// Number of series.
-pub const SERIES: usize = PATHS + WAITS;
+pub const SERIES: usize = TRANSMITS + DEPARTURES;
+/// The first of the series about packets on their way out.
+pub const TRANSMITS: usize = PATHS + WAITS;
 const WAITS: usize = 4;
 
 impl Series {
@@ -125,9 +134,11 @@ impl Series {
         while index < SERIES {
             all[index] = if index < PATHS {
                 Self::Receive(Path::ALL[index])
-            } else {
+            } else if index < TRANSMITS {
                 let Path { transport, network, .. } = Path::ALL[index - WAITS];
                 Self::Wait(transport.unwrap(), network)
+            } else {
+                Self::Transmit(Departure::ALL[index - TRANSMITS])
             };
             assert!(all[index].index() == index);
             index += 1;
@@ -142,6 +153,7 @@ impl Series {
         match self {
             Self::Receive(path) => path.index(),
             Self::Wait(transport, network) => WAITS + Path::of(Layer::SocketRead, transport, network).index(),
+            Self::Transmit(departure) => TRANSMITS + departure.index(),
         }
     }
 }
@@ -158,7 +170,7 @@ pub struct LatencyCells {
 
 const _: () = assert!(size_of::<LatencyCells>() == SERIES * (size_of::<HistogramCell>() + 8 * PACKET_LOSSES));
 
-/// Where packets that wait in a socket's queue are remembered: an entry for each value of some bits of a stamp's mix.
+/// Where packets that wait are remembered: an entry for each value of some bits of a stamp's mix, or of an address's.
 ///
 /// An entry has more of these bits above [`waiting::TIME`] bits of the monotonic clock, in nanoseconds. Two packets with
 /// one place share it: the later one has it, and the earlier one's wait is not known.
@@ -191,11 +203,24 @@ pub mod waiting {
         mix << PLACE >> TIME << TIME | (time & !(u64::MAX << TIME))
     }
 
+    /// Whether an entry is of the packet with this mix.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_of(entry: u64, mix: u64) -> bool {
+        entry != 0 && (self::entry(mix, 0) ^ entry) >> TIME == 0
+    }
+
+    /// The time since an entry, modulo two to the [`TIME`]th.
+    #[must_use]
+    #[inline(always)]
+    pub const fn elapsed(entry: u64, now: u64) -> u64 {
+        now.wrapping_sub(entry) & !(u64::MAX << TIME)
+    }
+
     /// The time since an entry, where it is of the packet with this mix.
     #[must_use]
     #[inline(always)]
     pub const fn since(entry: u64, mix: u64, now: u64) -> Option<u64> {
-        let other = self::entry(mix, 0) ^ entry;
-        if entry == 0 || other >> TIME != 0 { None } else { Some(now.wrapping_sub(entry) & !(u64::MAX << TIME)) }
+        if is_of(entry, mix) { Some(elapsed(entry, now)) } else { None }
     }
 }

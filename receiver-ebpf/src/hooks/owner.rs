@@ -5,14 +5,17 @@ use aya_ebpf::{
     macros::{btf_tracepoint, cgroup_sock, fexit},
     programs::{BtfTracePointContext, FExitContext, SockContext},
 };
+use undercurrent_ebpf::abi::workload::Slot;
 
 use crate::kernel::{
-    fields::{SOCK_FAMILY, SOCKET_SOCK},
+    fields::{SOCK_FAMILY, SOCK_STATE, SOCKET_SOCK},
     owner,
 };
 
 const AF_INET: u16 = 2;
 const AF_INET6: u16 = 10;
+const TCP_TIME_WAIT: u8 = 6;
+const TCP_NEW_SYN_RECV: u8 = 12;
 /// Who peeks leaves the data to its reader.
 const MSG_PEEK: i32 = 2;
 
@@ -60,6 +63,30 @@ unsafe fn read(sock: *const u8) {
 pub(super) unsafe fn is_internet(sock: *const u8) -> bool {
     // SAFETY: by the caller.
     matches!(unsafe { SOCK_FAMILY.load(sock) }, AF_INET | AF_INET6)
+}
+
+/// Whether an internet socket is one: small ones stand for half-open and closed connections of TCP.
+///
+/// # Safety
+/// `sock` is a typed `struct sock *`.
+#[inline(always)]
+pub(super) unsafe fn is_whole(sock: *const u8) -> bool {
+    // SAFETY: by the caller.
+    !matches!(unsafe { SOCK_STATE.load(sock) }, TCP_TIME_WAIT | TCP_NEW_SYN_RECV)
+}
+
+/// The slot of a socket's owner; `None` of what is no whole internet socket.
+///
+/// # Safety
+/// `sock` is a typed `struct sock *`, or null.
+#[inline(always)]
+pub(super) unsafe fn slot_of_owner(sock: *const u8) -> Option<Slot> {
+    // Some kernels believe an argument never to be null, and leave this out. All fields of a null are zero.
+    if sock.is_null() {
+        return None;
+    }
+    // SAFETY: by the caller.
+    if unsafe { is_internet(sock) && is_whole(sock) } { Some(unsafe { owner::slot_of_owner(sock) }) } else { None }
 }
 
 /// `cgroup/sock_create`, run when a task makes an IPv4 or IPv6 socket. Every socket may be made.

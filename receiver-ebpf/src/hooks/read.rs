@@ -116,22 +116,40 @@ fn skb_copy_datagram_iovec(ctx: BtfTracePointContext) -> i32 {
 /// `skb` is a typed `sk_buff` pointer.
 #[inline(always)]
 unsafe fn transport_of(skb: *const u8, protocol: u16) -> Option<Transport> {
+    if !matches!(protocol, ETH_P_IP | ETH_P_IPV6) {
+        return None;
+    }
+    // SAFETY: by the caller.
+    let sock = unsafe { SKB_SK.load(skb) } as *const u8;
+    if sock.is_null() {
+        // SAFETY: by the caller.
+        return unsafe { transport_in_header(skb, protocol) };
+    }
+    // SAFETY: the verifier knows what `sk_buff.sk` points to.
+    transport(unsafe { SOCK_PROTOCOL.load(sock) })
+}
+
+/// The transport protocol that a packet's IP header names.
+///
+/// # Safety
+/// As for [`transport_of`].
+#[inline(always)]
+pub(super) unsafe fn transport_in_header(skb: *const u8, protocol: u16) -> Option<Transport> {
     let position = match protocol {
         ETH_P_IP => 9,
         ETH_P_IPV6 => 6,
         _ => return None,
     };
     // SAFETY: by the caller.
-    let sock = unsafe { SKB_SK.load(skb) } as *const u8;
-    let number = if sock.is_null() {
-        // SAFETY: by the caller.
-        let header = unsafe { SKB_HEAD.load(skb) + u64::from(SKB_NETWORK_HEADER.load(skb)) };
-        // SAFETY: the helper checks the address itself.
-        unsafe { bpf_probe_read_kernel((header + position) as *const u8) }.ok()?.into()
-    } else {
-        // SAFETY: the verifier knows what `sk_buff.sk` points to.
-        unsafe { SOCK_PROTOCOL.load(sock) }
-    };
+    let header = unsafe { SKB_HEAD.load(skb) + u64::from(SKB_NETWORK_HEADER.load(skb)) };
+    // SAFETY: the helper checks the address itself.
+    let number: u8 = unsafe { bpf_probe_read_kernel((header + position) as *const u8) }.ok()?;
+    transport(number.into())
+}
+
+/// The transport protocol of a number.
+#[inline(always)]
+pub(super) fn transport(number: u16) -> Option<Transport> {
     match u8::try_from(number) {
         Ok(IPPROTO_TCP) => Some(Transport::Tcp),
         Ok(IPPROTO_UDP) => Some(Transport::Udp),

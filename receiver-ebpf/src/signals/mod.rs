@@ -7,6 +7,7 @@ pub mod receive_wait;
 pub mod softirq_wait;
 pub mod tcp_retransmits;
 mod timings;
+pub mod transmit;
 mod workload_latency;
 
 /// Declares a signal's switch, which the loader sets by the signal's name.

@@ -14,6 +14,7 @@ mod sampling;
 mod schema;
 mod settings;
 mod signals;
+mod transmit;
 mod units;
 mod workloads;
 

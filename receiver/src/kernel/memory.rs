@@ -13,8 +13,8 @@ use undercurrent_ebpf::abi::{
 use super::choices::{CHOICES, Criteria, ENTRY};
 use crate::telemetry::Scale;
 
-/// The most shards that a workload's histograms have: more CPUs share them.
-const MAX_SHARDS: usize = 16;
+/// The most shards that a workload's histograms have: more CPUs share them. They are most of the memory.
+const MAX_SHARDS: usize = 8;
 /// Bytes of the ring that cgroups' changes come through.
 const RING: usize = 256 * 1024;
 /// The smallest ring on every architecture's page size.
@@ -42,7 +42,7 @@ impl Sizing<'_> {
 
     /// Whether durations of packets are recorded.
     fn times_packets(&self) -> bool {
-        self.on("latency") || self.on("receive_wait")
+        self.on("latency") || self.on("receive_wait") || self.on("transmit")
     }
 
     /// Slots, those of the node and of the overflow included.
@@ -108,7 +108,7 @@ impl PlannedMap {
 }
 
 /// Every such map.
-pub static MAPS: [PlannedMap; 12] = [
+pub static MAPS: [PlannedMap; 13] = [
     PlannedMap {
         name: "LATENCY",
         entry: size_of::<LatencyCells>(),
@@ -125,6 +125,12 @@ pub static MAPS: [PlannedMap; 12] = [
         entries: |sizing| if sizing.on("receive_wait") { waiting::ENTRIES } else { 0 },
     },
     PlannedMap { name: CHOICES, entry: ENTRY, entries: |sizing| sizing.criteria.most() },
+    PlannedMap {
+        name: "DEPARTING",
+        entry: size_of::<u64>(),
+        // For qdiscs, and for drivers.
+        entries: |sizing| if sizing.on("transmit") { 2 * waiting::ENTRIES } else { 0 },
+    },
     PlannedMap {
         name: "SOFTIRQ",
         entry: size_of::<SoftirqCells>(),
@@ -162,8 +168,8 @@ mod tests {
     use crate::config::MemoryLimit;
 
     const MIB: usize = 1 << 20;
-    const SIGNALS: [&str; 6] =
-        ["latency", "network_cpu", "network_drops", "receive_wait", "softirq_wait", "tcp_retransmits"];
+    const SIGNALS: [&str; 7] =
+        ["latency", "network_cpu", "network_drops", "receive_wait", "softirq_wait", "tcp_retransmits", "transmit"];
 
     fn sizing(cpus: usize, workloads: u16, scale: u8) -> Sizing<'static> {
         let scale = Scale::new(scale).expect("a scale");
@@ -183,10 +189,10 @@ mod tests {
     }
 
     #[test]
-    fn shards_are_as_many_as_cpus_and_sixteen_at_most() {
+    fn shards_are_as_many_as_cpus_and_eight_at_most() {
         let shards = |cpus| sizing(cpus, 1, 2).by_workload();
-        assert_eq!([1, 2, 3, 16, 17, 256].map(|cpus| shards(cpus).shards), [1, 2, 4, 16, 16, 16]);
-        assert_eq!([1, 2, 3, 16, 17, 256].map(|cpus| shards(cpus).shared), [false, false, false, false, true, true]);
+        assert_eq!([1, 2, 3, 16, 17, 256].map(|cpus| shards(cpus).shards), [1, 2, 4, 8, 8, 8]);
+        assert_eq!([1, 2, 3, 16, 17, 256].map(|cpus| shards(cpus).shared), [false, false, false, true, true, true]);
     }
 
     #[test]

@@ -110,6 +110,8 @@ pub struct Request<'a> {
     pub hooks: &'a [&'static Hook],
     /// How owners are found; `None` where nothing is told apart by workload.
     pub ownership: Option<Ownership>,
+    /// The layers of the way out to measure, each its bit.
+    pub transmit: u32,
 }
 
 /// What attaching needs of the kernel's types. It takes megabytes: let it go once all hooks are served.
@@ -147,6 +149,7 @@ impl Kernel {
             socket_storage,
             cast,
             arguments,
+            transmit: request.transmit,
         };
         let ebpf = object::load(&settings)
             .map_err(|error| KernelError::Maps(Box::new(error), host.missing_capabilities.clone()))?;

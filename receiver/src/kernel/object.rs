@@ -56,6 +56,8 @@ pub struct Settings<'a> {
     pub cast: Option<u32>,
     /// How many arguments the kernel passes at each of [`GROWN`].
     pub arguments: [usize; GROWN.len()],
+    /// The layers of the way out to measure, each its bit.
+    pub transmit: u32,
 }
 
 /// The tracepoints that have got more arguments over time.
@@ -116,6 +118,7 @@ fn words(settings: &Settings<'_>) -> Vec<(String, u32)> {
         ("filter.by", sizing.criteria.bits()),
         ("filter.queue", sizing.criteria.queue()),
         ("cgroup.hierarchy", hierarchy.cast_unsigned()),
+        ("transmit.layers", settings.transmit),
         ("workload.histogram", number(layout.histogram)),
         ("workload.words", number(layout.slot())),
         ("workload.shard_mask", number(layout.shards - 1)),
@@ -131,5 +134,5 @@ fn number(count: usize) -> u32 {
 }
 
 /// The signals that programs know a switch of.
-const SWITCHES: [&str; 6] =
-    ["latency", "network_cpu", "network_drops", "receive_wait", "softirq_wait", "tcp_retransmits"];
+const SWITCHES: [&str; 7] =
+    ["latency", "network_cpu", "network_drops", "receive_wait", "softirq_wait", "tcp_retransmits", "transmit"];

@@ -19,6 +19,7 @@ mod tcp_retransmits;
 mod testing;
 mod thinning;
 mod timings;
+mod transmit;
 mod workload_cpu;
 
 use std::io;
@@ -132,7 +133,7 @@ pub struct Entry {
 }
 
 /// Every signal, in the order of the catalogue.
-pub static REGISTRY: [&Entry; 9] = [
+pub static REGISTRY: [&Entry; 10] = [
     &network_cpu::ENTRY,
     &workload_cpu::ENTRY,
     &cpu_throttled::ENTRY,
@@ -140,6 +141,7 @@ pub static REGISTRY: [&Entry; 9] = [
     &latency::ENTRY,
     &receive_wait::ENTRY,
     &softirq_wait::ENTRY,
+    &transmit::ENTRY,
     &tcp_retransmits::ENTRY,
     &network_drops::ENTRY,
 ];

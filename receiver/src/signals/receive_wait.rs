@@ -1,7 +1,7 @@
 //! `receive_wait`: how long packets wait in their sockets' queues until they are read.
 
 use undercurrent_ebpf::abi::{
-    latency::{PATHS, SERIES, Series},
+    latency::{PATHS, Series, TRANSMITS},
     loss::PacketLoss,
 };
 
@@ -40,7 +40,7 @@ static WAIT: Descriptor = Descriptor {
 static KIND: Kind = Kind {
     signal: ENTRY.name,
     metric: &WAIT,
-    series: PATHS..SERIES,
+    series: PATHS..TRANSMITS,
     losses: &[PacketLoss::Unmatched],
     describe: |series| {
         let Series::Wait(transport, network) = series else { return Attributes::new() };
