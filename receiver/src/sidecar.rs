@@ -77,6 +77,8 @@ pub struct Wanted {
     avoid: Vec<Means>,
     workloads: Option<(Ownership, u16)>,
     excludes_blocked: bool,
+    /// Layers of the way out, as programs know them.
+    transmit: u32,
 }
 
 impl Wanted {
@@ -95,6 +97,7 @@ impl Wanted {
             avoid: settings.avoid.clone(),
             workloads: workloads.map(|ownership| (ownership, settings.workloads.limit)),
             excludes_blocked: settings.signals.latency.excludes_blocked(),
+            transmit: settings.signals.transmit.layers.bits(),
         }
     }
 
@@ -133,6 +136,7 @@ impl Wanted {
             ownership: self.workloads.map(|(ownership, _)| ownership),
             avoid: &self.avoid,
             excludes_blocked: self.excludes_blocked,
+            transmit: self.transmit,
         };
         Kernel::load(host, &request)
     }

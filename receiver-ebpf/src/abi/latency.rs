@@ -1,11 +1,15 @@
 //! Cells of `undercurrent.network.receive.duration`, `undercurrent.network.receive.wait.duration` and
-//! `undercurrent.tcp.rtt`.
+//! `undercurrent.tcp.rtt`, `undercurrent.network.transmit.duration`.
 
 use core::{mem::size_of, ops::Range};
 
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
-use super::{histogram::HistogramCell, loss::PACKET_LOSSES};
+use super::{
+    histogram::HistogramCell,
+    loss::PACKET_LOSSES,
+    transmit::{DEPARTURES, Departure},
+};
 
 /// Where in the receive path a packet was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -114,10 +118,12 @@ pub enum Series {
     Wait(Transport, Network),
     /// TCP's smoothed round-trip time, at the delivery of data.
     Rtt(Network),
+    /// The time that a packet took for a part of its way out.
+    Transmit(Departure),
 }
 
 /// Number of series.
-pub const SERIES: usize = Series::RTT.end;
+pub const SERIES: usize = Series::TRANSMIT.end;
 const WAITS: usize = 4;
 
 impl Series {
@@ -127,6 +133,8 @@ impl Series {
     pub const WAIT: Range<usize> = Self::RECEIVE.end..Self::RECEIVE.end + WAITS;
     /// The indices of [`Self::Rtt`].
     pub const RTT: Range<usize> = Self::WAIT.end..Self::WAIT.end + Network::ALL.len();
+    /// The indices of [`Self::Transmit`].
+    pub const TRANSMIT: Range<usize> = Self::RTT.end..Self::RTT.end + DEPARTURES;
 
     /// Every series, at its own index.
     pub const ALL: [Self; SERIES] = {
@@ -138,8 +146,10 @@ impl Series {
             } else if index < Self::WAIT.end {
                 let Path { transport, network, .. } = Path::ALL[index - WAITS];
                 Self::Wait(transport.unwrap(), network)
-            } else {
+            } else if index < Self::RTT.end {
                 Self::Rtt(Network::ALL[index - Self::RTT.start])
+            } else {
+                Self::Transmit(Departure::ALL[index - Self::TRANSMIT.start])
             };
             assert!(all[index].index() == index);
             index += 1;
@@ -155,6 +165,7 @@ impl Series {
             Self::Receive(path) => path.index(),
             Self::Wait(transport, network) => WAITS + Path::of(Layer::SocketRead, transport, network).index(),
             Self::Rtt(network) => Self::RTT.start + network as usize,
+            Self::Transmit(departure) => Self::TRANSMIT.start + departure.index(),
         }
     }
 }
@@ -171,7 +182,7 @@ pub struct LatencyCells {
 
 const _: () = assert!(size_of::<LatencyCells>() == SERIES * (size_of::<HistogramCell>() + 8 * PACKET_LOSSES));
 
-/// Where packets that wait in a socket's queue are remembered: an entry for each value of some bits of a stamp's mix.
+/// Where packets that wait are remembered: an entry for each value of some bits of a stamp's mix, or of an address's.
 ///
 /// An entry has more of these bits above [`waiting::TIME`] bits of the monotonic clock, in nanoseconds. Two packets with
 /// one place share it: the later one has it, and the earlier one's wait is not known.
@@ -204,11 +215,24 @@ pub mod waiting {
         mix << PLACE >> TIME << TIME | (time & !(u64::MAX << TIME))
     }
 
+    /// Whether an entry is of the packet with this mix.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_of(entry: u64, mix: u64) -> bool {
+        entry != 0 && (self::entry(mix, 0) ^ entry) >> TIME == 0
+    }
+
+    /// The time since an entry, modulo two to the [`TIME`]th.
+    #[must_use]
+    #[inline(always)]
+    pub const fn elapsed(entry: u64, now: u64) -> u64 {
+        now.wrapping_sub(entry) & !(u64::MAX << TIME)
+    }
+
     /// The time since an entry, where it is of the packet with this mix.
     #[must_use]
     #[inline(always)]
     pub const fn since(entry: u64, mix: u64, now: u64) -> Option<u64> {
-        let other = self::entry(mix, 0) ^ entry;
-        if entry == 0 || other >> TIME != 0 { None } else { Some(now.wrapping_sub(entry) & !(u64::MAX << TIME)) }
+        if is_of(entry, mix) { Some(elapsed(entry, now)) } else { None }
     }
 }

@@ -9,6 +9,7 @@ pub mod latency;
 pub mod loss;
 pub mod retransmits;
 pub mod softirq;
+pub mod transmit;
 pub mod workload;
 
 /// The value of a field offset or flag that the running kernel has nothing for.

@@ -41,6 +41,9 @@ empty! {
     #[btf_tracepoint(function = "tcp_retransmit_synack")] tcp_retransmit_synack(BtfTracePointContext) = 0;
     #[btf_tracepoint(function = "kfree_skb")] kfree_skb(BtfTracePointContext) = 0;
     #[btf_tracepoint(function = "kfree_skb")] kfree_skb_unexplained(BtfTracePointContext) = 0;
+    #[btf_tracepoint(function = "net_dev_queue")] net_dev_queue(BtfTracePointContext) = 0;
+    #[btf_tracepoint(function = "net_dev_start_xmit")] net_dev_start_xmit(BtfTracePointContext) = 0;
+    #[btf_tracepoint(function = "consume_skb")] consume_skb(BtfTracePointContext) = 0;
     #[fexit] sock_recvmsg(FExitContext) = 0;
     #[cgroup_sock(sock_create)] socket_created(SockContext) = 1;
     #[btf_tracepoint(function = "cgroup_mkdir")] cgroup_mkdir(BtfTracePointContext) = 0;

@@ -3,7 +3,7 @@
 use aya_ebpf::{EbpfContext as _, macros::btf_tracepoint, programs::BtfTracePointContext};
 use undercurrent_ebpf::abi::workload::{Slot, ownership};
 
-use super::owner::is_whole;
+use super::{owner::slot_of_owner, send};
 use crate::{
     kernel::{fields::SKB_SK, owner, set_outside},
     signals::network_drops,
@@ -20,14 +20,20 @@ static ARGUMENTS: u32 = 0;
 fn kfree_skb(ctx: BtfTracePointContext) -> i32 {
     // SAFETY: the kernel passes three arguments, or refuses the program.
     let reason = unsafe { *ctx.as_ptr().cast::<u64>().add(2) } as u32;
-    network_drops::dropped(reason, || slot_of(&ctx));
-    0
+    dropped(&ctx, reason)
 }
 
 /// Tracepoint `kfree_skb(struct sk_buff *skb, void *location)`, before 5.17: nobody says why.
 #[btf_tracepoint(function = "kfree_skb")]
 fn kfree_skb_unexplained(ctx: BtfTracePointContext) -> i32 {
-    network_drops::dropped(0, || slot_of(&ctx));
+    dropped(&ctx, 0)
+}
+
+#[inline(always)]
+fn dropped(ctx: &BtfTracePointContext, reason: u32) -> i32 {
+    network_drops::dropped(reason, || slot_of(ctx));
+    // SAFETY: argument 0 is the packet.
+    unsafe { send::dropped(ctx.arg(0)) };
     0
 }
 
@@ -47,14 +53,4 @@ fn slot_of(ctx: &BtfTracePointContext) -> Slot {
     }
     // SAFETY: argument 0 is the packet, and the verifier knows what its socket is.
     unsafe { slot_of_owner(SKB_SK.load(ctx.arg(0)) as *const u8) }.unwrap_or(Slot::NODE)
-}
-
-/// The slot of a socket's owner; `None` of what is no whole internet socket.
-///
-/// # Safety
-/// `sock` is a typed `struct sock *`, or null.
-#[inline(always)]
-unsafe fn slot_of_owner(sock: *const u8) -> Option<Slot> {
-    // SAFETY: by the caller.
-    unsafe { if is_whole(sock) { Some(owner::slot_of_owner(sock)) } else { None } }
 }

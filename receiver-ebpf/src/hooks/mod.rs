@@ -9,6 +9,7 @@ mod owner;
 mod read;
 mod receive;
 mod retransmit;
+mod send;
 mod softirq;
 mod subject;
 

@@ -5,6 +5,7 @@ use aya_ebpf::{
     macros::{btf_tracepoint, cgroup_sock, fexit},
     programs::{BtfTracePointContext, FExitContext, SockContext},
 };
+use undercurrent_ebpf::abi::workload::Slot;
 
 use super::read::peer_network;
 use crate::{
@@ -68,7 +69,7 @@ unsafe fn read(sock: *const u8) {
 /// # Safety
 /// `sock` is a typed `struct sock *`.
 #[inline(always)]
-unsafe fn is_internet(sock: *const u8) -> bool {
+pub(super) unsafe fn is_internet(sock: *const u8) -> bool {
     // SAFETY: by the caller.
     matches!(unsafe { SOCK_FAMILY.load(sock) }, AF_INET | AF_INET6)
 }
@@ -85,6 +86,16 @@ pub(super) unsafe fn is_whole(sock: *const u8) -> bool {
     }
     // SAFETY: by the caller.
     unsafe { is_internet(sock) && !matches!(SOCK_STATE.load(sock), TCP_TIME_WAIT | TCP_NEW_SYN_RECV) }
+}
+
+/// The slot of a socket's owner; `None` of what is no whole internet socket.
+///
+/// # Safety
+/// As for [`is_whole`].
+#[inline(always)]
+pub(super) unsafe fn slot_of_owner(sock: *const u8) -> Option<Slot> {
+    // SAFETY: by the caller.
+    unsafe { if is_whole(sock) { Some(owner::slot_of_owner(sock)) } else { None } }
 }
 
 /// `cgroup/sock_create`, run when a task makes an IPv4 or IPv6 socket. Every socket may be made.

@@ -163,20 +163,38 @@ unsafe fn copied(skb: *const u8, protocol: u16, which: Which) {
 /// Both are typed pointers, to an `sk_buff` and to its socket, or null.
 #[inline(always)]
 unsafe fn transport_of(skb: *const u8, sock: *const u8, protocol: u16) -> Option<Transport> {
+    if !matches!(protocol, ETH_P_IP | ETH_P_IPV6) {
+        return None;
+    }
+    if sock.is_null() {
+        // SAFETY: by the caller.
+        return unsafe { transport_in_header(skb, protocol) };
+    }
+    // SAFETY: the verifier knows what `sk_buff.sk` points to.
+    transport(unsafe { SOCK_PROTOCOL.load(sock) })
+}
+
+/// The transport protocol that a packet's IP header names.
+///
+/// # Safety
+/// As for [`transport_of`].
+#[inline(always)]
+pub(super) unsafe fn transport_in_header(skb: *const u8, protocol: u16) -> Option<Transport> {
     let position = match protocol {
         ETH_P_IP => 9,
         ETH_P_IPV6 => 6,
         _ => return None,
     };
-    let number = if sock.is_null() {
-        // SAFETY: by the caller.
-        let header = unsafe { SKB_HEAD.load(skb) + u64::from(SKB_NETWORK_HEADER.load(skb)) };
-        // SAFETY: the helper checks the address itself.
-        unsafe { bpf_probe_read_kernel((header + position) as *const u8) }.ok()?.into()
-    } else {
-        // SAFETY: by the caller.
-        unsafe { SOCK_PROTOCOL.load(sock) }
-    };
+    // SAFETY: by the caller.
+    let header = unsafe { SKB_HEAD.load(skb) + u64::from(SKB_NETWORK_HEADER.load(skb)) };
+    // SAFETY: the helper checks the address itself.
+    let number: u8 = unsafe { bpf_probe_read_kernel((header + position) as *const u8) }.ok()?;
+    transport(number.into())
+}
+
+/// The transport protocol of a number.
+#[inline(always)]
+pub(super) fn transport(number: u16) -> Option<Transport> {
     match u8::try_from(number) {
         Ok(IPPROTO_TCP) => Some(Transport::Tcp),
         Ok(IPPROTO_UDP) => Some(Transport::Udp),

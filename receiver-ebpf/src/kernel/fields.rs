@@ -92,6 +92,16 @@ fields! {
     CSS_CGROUP: Field<u64> = "cgroup_subsys_state.cgroup";
     /// The device that the packet came through.
     SKB_DEVICE: Field<u64> = "sk_buff.dev";
+    /// What the packet takes of its socket's buffer.
+    SKB_TRUESIZE: Field<u32> = "sk_buff.truesize";
+    /// The device's outermost qdisc.
+    DEVICE_QDISC: Field<u64> = "net_device.qdisc";
+    /// The device that it is to the bus; none of what is made of software.
+    DEVICE_PARENT: Field<u64> = "net_device.dev.parent";
+    /// The qdisc's way in.
+    QDISC_ENQUEUE: Field<u64> = "Qdisc.enqueue";
+    /// What kind of qdisc it is.
+    QDISC_FLAGS: Field<u32> = "Qdisc.flags";
     /// The device's network namespace.
     DEVICE_NET: Field<u64> = "net_device.nd_net.net";
     /// The device's index in its namespace.

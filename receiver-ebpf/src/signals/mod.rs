@@ -9,6 +9,7 @@ pub mod softirq_wait;
 pub mod tcp_retransmits;
 pub mod tcp_rtt;
 mod timings;
+pub mod transmit;
 mod workload_latency;
 
 /// Declares a signal's switch, which the loader sets by the signal's name.

@@ -16,6 +16,7 @@ mod sampling;
 mod schema;
 mod settings;
 mod signals;
+mod transmit;
 mod units;
 mod workloads;
 

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use undercurrent_ebpf::abi::{histogram::MAX_SCALE, latency::Layer};
 
-use super::{Filter, Functions, Sampling};
+use super::{Filter, Functions, Sampling, transmit::Transmit};
 use crate::telemetry::Scale;
 
 /// What is measured. `undercurrent signals` says which metrics each signal yields.
@@ -27,6 +27,8 @@ pub struct Signals {
     pub receive_wait: ReceiveWait,
     /// Round-trip time of TCP connections, whenever data is read from them.
     pub tcp_rtt: TcpRtt,
+    /// Time that packets take for each part of their way out.
+    pub transmit: Transmit,
     /// Segments that TCP sent again.
     pub tcp_retransmits: TcpRetransmits,
     /// Packets that the kernel dropped, by its reason.
@@ -300,15 +302,20 @@ impl TryFrom<Vec<LayerName>> for Layers {
 
     fn try_from(names: Vec<LayerName>) -> Result<Self, Self::Error> {
         let asked: Vec<Layer> = names.into_iter().map(Layer::from).collect();
-        let layers: Vec<Layer> = Layer::ALL.into_iter().filter(|layer| asked.contains(layer)).collect();
-        if layers.is_empty() {
-            return Err("the list of layers is empty: name one, or switch the signal off with `enabled: false`");
-        }
-        if layers.len() < asked.len() {
-            return Err("a layer is named twice: leave one out");
-        }
-        Ok(Self(layers))
+        in_order(&Layer::ALL, &asked).map(Self)
     }
+}
+
+/// The layers asked for in the order of all: at least one, each once.
+pub(super) fn in_order<L: Copy + PartialEq>(all: &[L], asked: &[L]) -> Result<Vec<L>, &'static str> {
+    let layers: Vec<L> = all.iter().copied().filter(|layer| asked.contains(layer)).collect();
+    if layers.is_empty() {
+        return Err("the list of layers is empty: name one, or switch the signal off with `enabled: false`");
+    }
+    if layers.len() < asked.len() {
+        return Err("a layer is named twice: leave one out");
+    }
+    Ok(layers)
 }
 
 impl From<Layers> for Vec<LayerName> {

@@ -160,6 +160,28 @@ pub static SOCKET_READ: Hook = Hook {
     ],
 };
 
+/// A packet is handed to its device's qdisc, where it has one.
+pub static TRANSMIT_QUEUE: Hook = Hook {
+    name: "transmit_queue",
+    reads_stamps: false,
+    sees_traffic: true,
+    alternates: &[whole("tracepoint", &[tracepoint("net_dev_queue")])],
+};
+/// A device's driver gets a packet.
+pub static TRANSMIT_START: Hook = Hook {
+    name: "transmit_start",
+    reads_stamps: false,
+    sees_traffic: true,
+    alternates: &[whole("tracepoint", &[tracepoint("net_dev_start_xmit")])],
+};
+/// A packet has been used up: a driver has done with it, or somebody has read it.
+pub static TRANSMIT_END: Hook = Hook {
+    name: "transmit_end",
+    reads_stamps: false,
+    sees_traffic: true,
+    alternates: &[whole("tracepoint", &[tracepoint("consume_skb")])],
+};
+
 /// TCP sends again what was not acknowledged.
 pub static TCP_RETRANSMIT: Hook = Hook {
     name: "tcp_retransmit",
@@ -218,7 +240,7 @@ pub static CGROUP_CHANGE: Hook = Hook {
 };
 
 /// Every hook, in the order of a packet's way, then those that say whose it is.
-pub static ALL: [&Hook; 12] = [
+pub static ALL: [&Hook; 15] = [
     &SOFTIRQ_RAISE,
     &SOFTIRQ_ENTRY,
     &SOFTIRQ_EXIT,
@@ -226,6 +248,9 @@ pub static ALL: [&Hook; 12] = [
     &TRANSPORT,
     &SOCKET_ENQUEUED,
     &SOCKET_READ,
+    &TRANSMIT_QUEUE,
+    &TRANSMIT_START,
+    &TRANSMIT_END,
     &TCP_RETRANSMIT,
     &DROP,
     &SOCKET_READER,

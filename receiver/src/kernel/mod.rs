@@ -121,6 +121,8 @@ pub struct Request<'a> {
     pub avoid: &'a [Means],
     /// Whether TCP reads that waited for the network are left out of what is measured.
     pub excludes_blocked: bool,
+    /// The layers of the way out to measure, each its bit.
+    pub transmit: u32,
 }
 
 /// What attaching needs of the kernel's types. It takes megabytes: let it go once all hooks are served.
@@ -168,6 +170,7 @@ impl Kernel {
             cast,
             arguments,
             extra: &extra,
+            transmit: request.transmit,
         };
         let ebpf = object::load(&settings)
             .map_err(|error| KernelError::Maps(Box::new(error), host.missing_capabilities.clone()))?;

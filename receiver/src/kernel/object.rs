@@ -63,6 +63,8 @@ pub struct Settings<'a> {
     pub arguments: [usize; GROWN.len()],
     /// Functions that the user names, by the numbers of their layers.
     pub extra: &'a [Named],
+    /// The layers of the way out to measure, each its bit.
+    pub transmit: u32,
 }
 
 /// The tracepoints that have got more arguments over time.
@@ -125,6 +127,7 @@ fn words(settings: &Settings<'_>) -> Vec<(String, u32)> {
         ("filter.queue", sizing.criteria.queue()),
         ("head_of_line.exclude", u32::from(settings.excludes_blocked)),
         ("cgroup.hierarchy", hierarchy.cast_unsigned()),
+        ("transmit.layers", settings.transmit),
         ("workload.histogram", number(layout.histogram)),
         ("workload.words", number(layout.slot())),
         ("workload.shard_mask", number(layout.shards - 1)),
@@ -160,5 +163,13 @@ fn number(count: usize) -> u32 {
 }
 
 /// The signals that programs know a switch of.
-const SWITCHES: [&str; 7] =
-    ["latency", "network_cpu", "network_drops", "receive_wait", "softirq_wait", "tcp_retransmits", "tcp_rtt"];
+const SWITCHES: [&str; 8] = [
+    "latency",
+    "network_cpu",
+    "network_drops",
+    "receive_wait",
+    "softirq_wait",
+    "tcp_retransmits",
+    "tcp_rtt",
+    "transmit",
+];

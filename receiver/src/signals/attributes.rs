@@ -3,6 +3,7 @@
 use undercurrent_ebpf::abi::{
     latency::{Layer, Network, Transport},
     softirq::Softirq,
+    transmit::TransmitLayer,
 };
 
 use crate::telemetry::AttributeKey;
@@ -35,6 +36,15 @@ pub const fn layer(layer: Layer) -> &'static str {
         Layer::Transport => "transport",
         Layer::SocketEnqueued => "socket_enqueued",
         Layer::SocketRead => "socket_read",
+    }
+}
+
+/// The value of `undercurrent.network.layer` on the way out.
+pub const fn transmit_layer(layer: TransmitLayer) -> &'static str {
+    match layer {
+        TransmitLayer::Transport => "transport",
+        TransmitLayer::Qdisc => "qdisc",
+        TransmitLayer::Device => "device",
     }
 }
 

@@ -21,6 +21,7 @@ mod tcp_rtt;
 mod testing;
 mod thinning;
 mod timings;
+mod transmit;
 mod workload_cpu;
 
 use std::io;
@@ -134,7 +135,7 @@ pub struct Entry {
 }
 
 /// Every signal, in the order of the catalogue.
-pub static REGISTRY: [&Entry; 10] = [
+pub static REGISTRY: [&Entry; 11] = [
     &network_cpu::ENTRY,
     &workload_cpu::ENTRY,
     &cpu_throttled::ENTRY,
@@ -143,6 +144,7 @@ pub static REGISTRY: [&Entry; 10] = [
     &receive_wait::ENTRY,
     &softirq_wait::ENTRY,
     &tcp_rtt::ENTRY,
+    &transmit::ENTRY,
     &tcp_retransmits::ENTRY,
     &network_drops::ENTRY,
 ];

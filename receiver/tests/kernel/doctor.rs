@@ -39,7 +39,10 @@ fn others(report: &Value, found: &[Hook]) -> Vec<Hook> {
     let served = |hook: &str, by: &str| (hook.to_owned(), "whole".to_owned(), Some(by.to_owned()));
     let traced = found.iter().any(|(hook, _, by)| hook == "socket_reader" && by.as_deref() == Some("tracepoint"));
     let mut others = vec![served("socket_reader", if traced { "tracepoint" } else { "fexit" })];
-    others.extend(["cgroup_change", "tcp_retransmit"].map(|hook| served(hook, "tracepoint")));
+    others.extend(
+        ["cgroup_change", "tcp_retransmit", "transmit_queue", "transmit_start", "transmit_end"]
+            .map(|hook| served(hook, "tracepoint")),
+    );
     let status = if explains_drops() { "whole" } else { "degraded" };
     others.push(("drop".to_owned(), status.to_owned(), Some("tracepoint".to_owned())));
     if report["host"]["hierarchy"]["version"] == "v1" {

@@ -18,5 +18,6 @@ mod resolution;
 mod sampling;
 mod softirq;
 mod support;
+mod transmit;
 mod waits;
 mod workloads;

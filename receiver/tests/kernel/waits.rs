@@ -29,7 +29,7 @@ fn amount(line: &Line, metric: &str, attributes: &[(&str, &str)]) -> (f64, f64) 
 }
 
 /// The same, of what came between two lines.
-fn between([before, after]: [&Line; 2], metric: &str, attributes: &[(&str, &str)]) -> (f64, f64) {
+pub fn between([before, after]: [&Line; 2], metric: &str, attributes: &[(&str, &str)]) -> (f64, f64) {
     let ((count, sum), (more, longer)) = (amount(before, metric, attributes), amount(after, metric, attributes));
     (more - count, longer - sum)
 }

@@ -40,11 +40,14 @@ const FUNCTIONS: [&str; 11] = [
     "udp_rcv",
     "udpv6_rcv",
 ];
-const TRACEPOINTS: [&str; 10] = [
+const TRACEPOINTS: [&str; 13] = [
     "cgroup_mkdir",
     "cgroup_rename",
     "cgroup_rmdir",
+    "consume_skb",
     "kfree_skb",
+    "net_dev_queue",
+    "net_dev_start_xmit",
     "skb_copy_datagram_iovec",
     "softirq_entry",
     "softirq_exit",

@@ -15,14 +15,16 @@ use super::{
 const STRUCTS: [&str; 4] = ["sk_buff", "sock", "scm_timestamping_internal", "tcp_skb_cb"];
 
 /// Structs of which the fixtures keep some members alone.
-const PARTS: [(&str, &[&str]); 11] = [
+const PARTS: [(&str, &[&str]); 13] = [
+    ("Qdisc", &["enqueue", "flags"]),
     ("cgroup", &["kn", "root"]),
     ("cgroup_root", &["hierarchy_id"]),
     ("cgroup_subsys_state", &["cgroup"]),
     ("css_set", &["subsys"]),
+    ("device", &["parent"]),
     ("kernfs_node", &["id"]),
     ("net", &["ns"]),
-    ("net_device", &["ifindex", "nd_net"]),
+    ("net_device", &["dev", "ifindex", "nd_net", "qdisc"]),
     ("socket", &["sk"]),
     ("task_struct", &["cgroups"]),
     ("tcp_sock", &["copied_seq", "ooo_last_skb", "out_of_order_queue", "rcv_nxt", "rcv_ooopack", "srtt_us"]),

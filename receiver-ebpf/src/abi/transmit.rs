@@ -1,0 +1,64 @@
+//! What `undercurrent.network.transmit.duration` is made of.
+
+use super::latency::Transport;
+
+/// A part of a packet's way out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TransmitLayer {
+    /// From when TCP sends a segment until the device's qdisc gets it.
+    Transport,
+    /// From there until the driver gets it.
+    Qdisc,
+    /// From there until the driver has done with it.
+    Device,
+}
+
+impl TransmitLayer {
+    /// Every layer, in the order of the transmit path.
+    pub const ALL: [Self; 3] = [Self::Transport, Self::Qdisc, Self::Device];
+
+    /// The layer in a set of layers.
+    #[must_use]
+    #[inline(always)]
+    pub const fn bit(self) -> u32 {
+        1 << self as u32
+    }
+}
+
+/// What a packet passed, and under which transport protocol. Only TCP says when it sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Departure {
+    /// The layer.
+    pub layer: TransmitLayer,
+    /// The transport protocol.
+    pub transport: Transport,
+}
+
+/// Number of departures.
+pub const DEPARTURES: usize = 5;
+
+impl Departure {
+    /// Every departure, at its own index.
+    pub const ALL: [Self; DEPARTURES] = {
+        let mut all = [Self { layer: TransmitLayer::Transport, transport: Transport::Tcp }; DEPARTURES];
+        let mut index = 1;
+        while index < DEPARTURES {
+            let layer = if index < 3 { TransmitLayer::Qdisc } else { TransmitLayer::Device };
+            let transport = if index % 2 == 1 { Transport::Tcp } else { Transport::Udp };
+            all[index] = Self { layer, transport };
+            assert!(all[index].index() == index);
+            index += 1;
+        }
+        all
+    };
+
+    /// The departure's number.
+    #[must_use]
+    #[inline(always)]
+    pub const fn index(self) -> usize {
+        match self.layer {
+            TransmitLayer::Transport => 0,
+            layer => layer as usize * 2 - 1 + self.transport as usize,
+        }
+    }
+}

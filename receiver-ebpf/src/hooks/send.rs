@@ -1,0 +1,226 @@
+//! Packets on their way out: at their device's qdisc, at its driver, and done with.
+//!
+//! A packet passes these once for each device that it is sent through.
+
+use aya_ebpf::{macros::btf_tracepoint, programs::BtfTracePointContext};
+use undercurrent_ebpf::abi::{
+    latency::{Transport, waiting::mix},
+    transmit::TransmitLayer,
+    workload::Slot,
+};
+
+use super::{
+    owner::{is_internet, is_whole, slot_of_owner},
+    read::{self, transport_in_header},
+};
+use crate::{
+    kernel::{
+        address, clock,
+        fields::{
+            DEVICE_PARENT, DEVICE_QDISC, QDISC_ENQUEUE, QDISC_FLAGS, SKB_DEVICE, SKB_LENGTH, SKB_PROTOCOL, SKB_SK,
+            SKB_TRUESIZE, SKB_TSTAMP, SOCK_PROTOCOL,
+        },
+        owner, sample,
+    },
+    signals::transmit::{self, Begin, measures},
+};
+
+/// `TCQ_F_MQROOT`: a qdisc for each queue of the device, and nothing that waits above them.
+const MULTIQUEUE: u32 = 8;
+/// What an acknowledgement without data takes of its socket's buffer (`skb_set_tcp_pure_ack`).
+const PURE_ACKNOWLEDGEMENT: u32 = 2;
+
+/// Tracepoint `net_dev_queue(struct sk_buff *skb)`, 5.10 to 7.3: a packet is handed to its device's qdisc, where it has
+/// one.
+#[btf_tracepoint(function = "net_dev_queue")]
+fn net_dev_queue(ctx: BtfTracePointContext) -> i32 {
+    let skb: *const u8 = ctx.arg(0);
+    // SAFETY: argument 0 is a packet that has its device.
+    unsafe {
+        let waits = measures(TransmitLayer::Qdisc) && has_qdisc(SKB_DEVICE.load(skb) as *const u8);
+        let departs = measures(TransmitLayer::Transport) && is_segment(skb);
+        if !(waits || departs) {
+            return 0;
+        }
+        let departure = SKB_TSTAMP.load(skb);
+        let now = sample::chosen().then(clock::monotonic);
+        match now {
+            _ if !departs => {}
+            _ if departure == 0 => transmit::unstamped(),
+            Some(now) => transmit::reached_qdisc(departure, now, slot_of(skb)),
+            None => {}
+        }
+        if waits {
+            // What is to depart later does not wait until then.
+            let begin = now.map(|now| if transmit::is_ahead(departure, now) { departure } else { now });
+            transmit::begun(TransmitLayer::Qdisc, in_qdisc(skb), begin);
+        }
+    }
+    0
+}
+
+/// Tracepoint `net_dev_start_xmit(const struct sk_buff *skb, const struct net_device *dev)`, 5.10 to 7.3: the driver gets a
+/// packet.
+#[btf_tracepoint(function = "net_dev_start_xmit")]
+fn net_dev_start_xmit(ctx: BtfTracePointContext) -> i32 {
+    let (skb, device): (*const u8, *const u8) = (ctx.arg(0), ctx.arg(1));
+    // SAFETY: the arguments have these types.
+    unsafe {
+        let waited = measures(TransmitLayer::Qdisc) && has_qdisc(device);
+        let completes = measures(TransmitLayer::Device) && is_hardware(device);
+        if !(waited || completes) {
+            return 0;
+        }
+        let Some(transport) = transport(skb) else { return 0 };
+        let begin = if waited { transmit::begin(TransmitLayer::Qdisc, in_qdisc(skb)) } else { Begin::Unknown };
+        let chosen = match begin {
+            Begin::At(_) => true,
+            Begin::LeftOut => false,
+            Begin::Unknown => completes && sample::chosen(),
+        };
+        let now = chosen.then(clock::monotonic);
+        if waited {
+            ended(TransmitLayer::Qdisc, transport, begin, now.unwrap_or(0), skb);
+        }
+        if completes && transmit::begun(TransmitLayer::Device, in_device(skb, device), now) {
+            transmit::unmatched(TransmitLayer::Device, transport);
+        }
+    }
+    0
+}
+
+/// Tracepoint `consume_skb(struct sk_buff *skb)`, 5.10 to 7.3, later with more arguments: a packet has been used up. It is
+/// one that a driver got where its begin there is known.
+#[btf_tracepoint(function = "consume_skb")]
+fn consume_skb(ctx: BtfTracePointContext) -> i32 {
+    let skb: *const u8 = ctx.arg(0);
+    // SAFETY: argument 0 is the packet.
+    unsafe {
+        let begin = transmit::begin(TransmitLayer::Device, in_device(skb, SKB_DEVICE.load(skb) as *const u8));
+        if let Begin::At(_) = begin
+            && let Some(transport) = transport(skb)
+        {
+            ended(TransmitLayer::Device, transport, begin, clock::monotonic(), skb);
+        }
+    }
+    0
+}
+
+/// A packet is dropped: no layer of its way ends.
+///
+/// # Safety
+/// `skb` is a typed `sk_buff` pointer.
+#[inline(always)]
+pub(super) unsafe fn dropped(skb: *const u8) {
+    if measures(TransmitLayer::Qdisc) {
+        // SAFETY: by the caller.
+        transmit::begin(TransmitLayer::Qdisc, unsafe { in_qdisc(skb) });
+    }
+    if measures(TransmitLayer::Device) {
+        // SAFETY: by the caller.
+        transmit::begin(TransmitLayer::Device, unsafe { in_device(skb, SKB_DEVICE.load(skb) as *const u8) });
+    }
+}
+
+/// A layer of a packet's way has ended.
+///
+/// # Safety
+/// `skb` is a typed `sk_buff` pointer.
+#[inline(always)]
+unsafe fn ended(layer: TransmitLayer, transport: Transport, begin: Begin, now: u64, skb: *const u8) {
+    // SAFETY: by the caller.
+    let slot = || unsafe { slot_of(skb) };
+    // A branch for each protocol, so that each has its histogram at a constant offset.
+    match transport {
+        Transport::Tcp => transmit::ended(layer, Transport::Tcp, begin, now, slot),
+        Transport::Udp => transmit::ended(layer, Transport::Udp, begin, now, slot),
+    }
+}
+
+/// Whether packets can wait in a device's qdisc: virtual devices have none.
+///
+/// # Safety
+/// `device` is a typed `struct net_device *`.
+#[inline(always)]
+unsafe fn has_qdisc(device: *const u8) -> bool {
+    // SAFETY: by the caller; every kernel has these fields.
+    unsafe {
+        let root = DEVICE_QDISC.load(device) as *const u8;
+        QDISC_ENQUEUE.load(root) != 0 || QDISC_FLAGS.load(root) & MULTIQUEUE != 0
+    }
+}
+
+/// Whether a device has a driver that frees packets when they are sent. What is made of software gives them to somebody
+/// else, whose they then are.
+///
+/// # Safety
+/// `device` is a typed `struct net_device *`.
+#[inline(always)]
+unsafe fn is_hardware(device: *const u8) -> bool {
+    // SAFETY: by the caller; every kernel has the field.
+    unsafe { DEVICE_PARENT.load(device) != 0 }
+}
+
+/// Whether a packet is one that a TCP socket says the departure time of. It does of every one, but that of a mere
+/// acknowledgement is older where a reader has made room (`__tcp_cleanup_rbuf`).
+///
+/// # Safety
+/// `skb` is a typed `sk_buff` pointer.
+#[inline(always)]
+unsafe fn is_segment(skb: *const u8) -> bool {
+    // SAFETY: by the caller.
+    unsafe {
+        let sock = SKB_SK.load(skb) as *const u8;
+        !sock.is_null()
+            && is_internet(sock)
+            && is_whole(sock)
+            && matches!(read::transport(SOCK_PROTOCOL.load(sock)), Some(Transport::Tcp))
+            && SKB_TRUESIZE.load(skb) != PURE_ACKNOWLEDGEMENT
+    }
+}
+
+/// The transport protocol of a packet: its socket's, or else its IP header's.
+///
+/// # Safety
+/// `skb` is a typed `sk_buff` pointer of a packet that has its IP header.
+#[inline(always)]
+unsafe fn transport(skb: *const u8) -> Option<Transport> {
+    // SAFETY: by the caller.
+    unsafe {
+        let sock = SKB_SK.load(skb) as *const u8;
+        if !sock.is_null() && is_internet(sock) {
+            return if is_whole(sock) { read::transport(SOCK_PROTOCOL.load(sock)) } else { Some(Transport::Tcp) };
+        }
+        transport_in_header(skb, SKB_PROTOCOL.load(skb))
+    }
+}
+
+/// The slot of whoever owns the socket that sent a packet.
+///
+/// # Safety
+/// `skb` is a typed `sk_buff` pointer.
+#[inline(always)]
+unsafe fn slot_of(skb: *const u8) -> Slot {
+    // SAFETY: by the caller.
+    owner::or_node(|| unsafe { slot_of_owner(SKB_SK.load(skb) as *const u8) }.unwrap_or(Slot::NODE))
+}
+
+/// What a packet in a qdisc is known by. Those that it is cut into when it leaves are shorter.
+///
+/// # Safety
+/// `skb` is a typed `sk_buff` pointer.
+#[inline(always)]
+unsafe fn in_qdisc(skb: *const u8) -> u64 {
+    // SAFETY: by the caller.
+    let (length, stamp) = unsafe { (SKB_LENGTH.load(skb), SKB_TSTAMP.load(skb)) };
+    mix(address(skb) ^ u64::from(length) << 48 ^ stamp)
+}
+
+/// What a packet that a driver has is known by. Received ones come from elsewhere.
+///
+/// # Safety
+/// `skb` and `device` are pointers that the verifier knows.
+#[inline(always)]
+unsafe fn in_device(skb: *const u8, device: *const u8) -> u64 {
+    mix(address(skb) ^ address(device) << 16)
+}

@@ -1,0 +1,122 @@
+//! `undercurrent.network.transmit.duration`: how long a packet took for each part of its way out.
+//!
+//! Nothing can be written into a packet. So when a part begins is remembered by the packet's address, and found there when
+//! it ends; an address is another packet's at once, so that what tells packets apart is mixed with it.
+
+use aya_ebpf::{macros::map, maps::Array};
+use undercurrent_ebpf::abi::{
+    latency::{Series, Transport, waiting},
+    loss::PacketLoss,
+    transmit::{Departure, TransmitLayer},
+    workload::Slot,
+};
+
+use super::{switch, timings};
+use crate::kernel::{sample, set_outside};
+
+switch!("transmit");
+
+/// The layers that are measured.
+#[unsafe(export_name = "transmit.layers")]
+#[unsafe(link_section = ".rodata.flags")]
+static LAYERS: u32 = 0;
+
+/// Packets on their way, first those in qdiscs, then those that drivers have.
+#[map]
+static DEPARTING: Array<u64> = Array::with_max_entries(1, 0);
+
+/// How far a departure time may lie ahead (four minutes): what does is a time of another clock.
+const AHEAD: u64 = 1 << 38;
+
+/// When a part of a packet's way began.
+#[derive(Clone, Copy)]
+pub enum Begin {
+    /// In an entry's bits.
+    At(u64),
+    /// The sample leaves the packet out.
+    LeftOut,
+    /// Not known.
+    Unknown,
+}
+
+/// Whether a layer is measured; the verifier knows.
+#[inline(always)]
+pub fn measures(layer: TransmitLayer) -> bool {
+    enabled() && set_outside(&LAYERS) & layer.bit() != 0
+}
+
+/// Whether a time is a departure time that is yet to come.
+#[inline(always)]
+pub fn is_ahead(departure: u64, now: u64) -> bool {
+    departure.wrapping_sub(now) < AHEAD
+}
+
+/// A segment of whoever has the slot got to its device's qdisc. Before its departure time it is not late.
+#[inline(always)]
+pub fn reached_qdisc(departure: u64, now: u64, slot: Slot) {
+    let late = if is_ahead(departure, now) { 0 } else { now.wrapping_sub(departure) };
+    timings::record(series(TransmitLayer::Transport, Transport::Tcp), late, sample::share(), slot);
+}
+
+/// A segment got there that bears no departure time.
+#[inline(always)]
+pub fn unstamped() {
+    timings::lost(series(TransmitLayer::Transport, Transport::Tcp), PacketLoss::NoStamp, 1);
+}
+
+/// A part of a packet's way begins at a time, or at none where the sample leaves it out. Whether another packet's end has
+/// not been seen, and will not be.
+#[inline(always)]
+pub fn begun(layer: TransmitLayer, mix: u64, time: Option<u64>) -> bool {
+    let Some(place) = place(layer, mix) else { return false };
+    // No packet that is measured begins at zero, which says that it is not.
+    let entry = waiting::entry(mix, time.map_or(0, |time| time | 1));
+    // SAFETY: an entry of the map, which lives as long as the program; another CPU's packet may replace this one.
+    let before = unsafe { core::mem::replace(&mut *place, entry) };
+    before & !(u64::MAX << waiting::TIME) != 0
+}
+
+/// A part of a packet's way ends: when it began, once.
+#[inline(always)]
+pub fn begin(layer: TransmitLayer, mix: u64) -> Begin {
+    let Some(place) = place(layer, mix) else { return Begin::Unknown };
+    // SAFETY: as above.
+    let entry = unsafe { *place };
+    if !waiting::is_of(entry, mix) {
+        return Begin::Unknown;
+    }
+    // SAFETY: as above.
+    unsafe { *place = 0 };
+    if entry == waiting::entry(mix, 0) { Begin::LeftOut } else { Begin::At(entry) }
+}
+
+/// A part of the way of a packet of whoever has the slot has ended.
+#[inline(always)]
+pub fn ended(layer: TransmitLayer, transport: Transport, begin: Begin, now: u64, slot: impl FnOnce() -> Slot) {
+    match begin {
+        Begin::At(entry) => {
+            let elapsed = waiting::elapsed(entry, now);
+            // The upper half is of packets that did not wait for their departure time.
+            let waited = if elapsed >> (waiting::TIME - 1) == 0 { elapsed } else { 0 };
+            timings::record(series(layer, transport), waited, sample::share(), slot());
+        }
+        Begin::LeftOut => {}
+        Begin::Unknown => unmatched(layer, transport),
+    }
+}
+
+/// A packet's begin, or another one's end, is not known.
+#[inline(always)]
+pub fn unmatched(layer: TransmitLayer, transport: Transport) {
+    timings::lost(series(layer, transport), PacketLoss::Unmatched, 1);
+}
+
+const fn series(layer: TransmitLayer, transport: Transport) -> Series {
+    Series::Transmit(Departure { layer, transport })
+}
+
+#[inline(always)]
+fn place(layer: TransmitLayer, mix: u64) -> Option<*mut u64> {
+    let half = if matches!(layer, TransmitLayer::Qdisc) { 0 } else { waiting::ENTRIES as u32 };
+    DEPARTING.get_ptr_mut(half + waiting::place(mix))
+}

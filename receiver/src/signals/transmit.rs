@@ -1,0 +1,62 @@
+//! `transmit`: how long packets take for each part of their way out.
+
+use undercurrent_ebpf::abi::{latency::Series, loss::PacketLoss, transmit::TransmitLayer};
+
+use super::{
+    Entry, attributes,
+    timings::{Kind, Timings},
+};
+use crate::{
+    kernel::hooks::{self, Hook},
+    telemetry::{AttributeKey, Attributes, Descriptor, Instrument, View},
+};
+
+pub static ENTRY: Entry = Entry {
+    name: "transmit",
+    summary: "Time that packets take for each part of their way out",
+    metrics: &[&DURATION],
+    enabled: |settings| settings.transmit.enabled,
+    hooks: |settings| settings.transmit.layers.iter().flat_map(hooks).collect(),
+    needs_every_hook: false,
+    caveats: |_| Vec::new(),
+    open: |opening| {
+        let layers = &opening.settings.transmit.layers;
+        Timings::open(opening, &KIND, |series| {
+            let Series::Transmit(departure) = series else { return false };
+            layers.contains(departure.layer) && hooks(departure.layer).iter().all(|hook| opening.kernel.serves(hook))
+        })
+    },
+};
+
+static DURATION: Descriptor = Descriptor {
+    name: "undercurrent.network.transmit.duration",
+    unit: "s",
+    description: "Time that a packet took for a part of its way out, beyond its departure time.",
+    instrument: Instrument::ExponentialHistogram,
+    attributes: &[
+        AttributeKey { key: attributes::LAYER.key, values: &["transport", "qdisc", "device"], opt_in: false },
+        attributes::TRANSPORT,
+    ],
+    view: View::Section,
+};
+
+static KIND: Kind = Kind {
+    signal: ENTRY.name,
+    metric: &DURATION,
+    series: Series::TRANSMIT,
+    losses: &[PacketLoss::NoStamp, PacketLoss::Negative, PacketLoss::Unmatched],
+    describe: |series| {
+        let Series::Transmit(departure) = series else { return Attributes::new() };
+        let attributes = Attributes::new().with(attributes::LAYER.key, attributes::transmit_layer(departure.layer));
+        attributes.with(attributes::TRANSPORT.key, attributes::transport(departure.transport))
+    },
+};
+
+/// Where a layer begins, and where it ends. A packet's stamp says when `transport` begins.
+fn hooks(layer: TransmitLayer) -> Vec<&'static Hook> {
+    match layer {
+        TransmitLayer::Transport => vec![&hooks::TRANSMIT_QUEUE],
+        TransmitLayer::Qdisc => vec![&hooks::TRANSMIT_QUEUE, &hooks::TRANSMIT_START],
+        TransmitLayer::Device => vec![&hooks::TRANSMIT_START, &hooks::TRANSMIT_END],
+    }
+}

@@ -1,0 +1,227 @@
+//! Packets on their way out, against the devices' own counts.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{TcpListener, TcpStream, UdpSocket},
+    os::fd::AsRawFd as _,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use opentelemetry_proto::tonic::metrics::v1::ExponentialHistogramDataPoint;
+
+use super::{
+    latency::LOST,
+    support::{
+        counters::transmitted,
+        line::{Line, Value},
+        namespace::Namespace,
+        sidecar::Sidecar,
+        surroundings::{alone, often, patience, skip, virtual_machine},
+        talk::Talk,
+        wire::{Version, Wire},
+    },
+    waits::between,
+};
+
+const DURATION: &str = "undercurrent.network.transmit.duration";
+const LAYER: &str = "undercurrent.network.layer";
+const MESSAGES: usize = 200;
+const SIZE: usize = 200;
+
+/// A layer's packets of one transport protocol: how many were measured, and their sum in seconds.
+fn measured(lines: [&Line; 2], layer: &str, transport: &str) -> (f64, f64) {
+    between(lines, DURATION, &[(LAYER, layer), ("network.transport", transport)])
+}
+
+/// A layer's packets of both transport protocols that were measured, and those that were lost.
+fn seen(lines: [&Line; 2], layer: &str) -> (f64, f64) {
+    let attributes = [(LAYER, layer)];
+    let lost = [("undercurrent.signal", "transmit"), ("undercurrent.reason", "unmatched"), (LAYER, layer)];
+    let [before, after] = lines.map(|line| line.total(LOST, &lost));
+    (between(lines, DURATION, &attributes).0, after - before)
+}
+
+/// Packets of TCP that took longer for a layer, by whole buckets.
+fn longer(lines: [&Line; 2], layer: &str, than: Duration) -> f64 {
+    let attributes = [(LAYER, layer), ("network.transport", "tcp")];
+    let [before, after] = lines.map(|line| {
+        let points = line.find(DURATION, &attributes).filter_map(|point| match &point.value {
+            Value::Histogram(histogram) => Some(histogram),
+            _ => None,
+        });
+        let beyond = |histogram: &ExponentialHistogramDataPoint| {
+            let buckets = histogram.positive.clone().unwrap_or_default();
+            let first = than.as_secs_f64().log2() * f64::from(histogram.scale).exp2();
+            let skipped = (first.ceil() as i32 - buckets.offset).max(0) as usize;
+            buckets.bucket_counts.iter().skip(skipped).sum::<u64>() as f64
+        };
+        points.map(|histogram| beyond(histogram)).sum::<f64>()
+    });
+    after - before
+}
+
+/// What happened between two snapshots, and the packets that the machine's own network cards sent meanwhile.
+fn during(sidecar: &Sidecar, what: impl FnOnce()) -> ([Line; 2], f64) {
+    let others = || transmitted(&Namespace::current());
+    let (before, sent) = (sidecar.snapshot(), others());
+    what();
+    let after = sidecar.snapshot();
+    ([before, after], (others() - sent) as f64)
+}
+
+/// Ends that know each other's hardware address for good: no question for it is sent.
+fn acquaint(wire: &Wire, [left, right]: [&str; 2]) {
+    Talk::open(wire).udp(1, SIZE);
+    wire.left.ip(&format!("neigh change {} dev {left} nud permanent", wire.server()));
+    wire.right.ip(&format!("neigh change {} dev {right} nud permanent", wire.client()));
+}
+
+fn datagrams(wire: &Wire, count: usize, size: usize) {
+    let right = wire.right.run(|| UdpSocket::bind((wire.server(), 0)).unwrap());
+    let left = wire.left.run(|| UdpSocket::bind((wire.client(), 0)).unwrap());
+    right.set_read_timeout(Some(patience(Duration::from_secs(5)))).unwrap();
+    let (payload, mut buffer) = (vec![0x55; size], vec![0; size]);
+    for _ in 0..count {
+        left.send_to(&payload, right.local_addr().unwrap()).unwrap();
+    }
+    for _ in 0..count {
+        assert_eq!(right.recv(&mut buffer).unwrap(), size);
+    }
+}
+
+#[test]
+fn a_slow_link_shows_in_its_qdisc() {
+    let Some(_alone) = alone("waits in a qdisc") else { return };
+    const COUNT: usize = 60;
+    const PAYLOAD: usize = 958;
+    // With its Ethernet, IP and UDP headers.
+    const FRAME: f64 = 1000.0;
+    // Bytes a second, and bytes that go at once.
+    const RATE: f64 = 50_000.0;
+    const BURST: f64 = 2000.0;
+    let wire = Wire::veth(Version::Ipv4);
+    acquaint(&wire, ["wire", "wire"]);
+    let sidecar = Sidecar::start(often());
+    wire.left.tc("qdisc add dev wire root tbf rate 400kbit burst 2000 limit 1000000");
+    let sent = transmitted(&wire.left);
+    let (lines, others) = during(&sidecar, || datagrams(&wire, COUNT, PAYLOAD));
+    let lines = lines.each_ref();
+    let sent = (transmitted(&wire.left) - sent) as f64;
+    let (count, sum) = measured(lines, "qdisc", "udp");
+    let (seen, lost) = seen(lines, "qdisc");
+    // The bucket is full when the first datagram comes.
+    let expected: f64 = (1..=COUNT).map(|nth| ((nth as f64 * FRAME - BURST) / RATE).max(0.0)).sum();
+    eprintln!("{count} waits of {sent} packets, {sum} s of {expected} s; {lost} lost, others {others}");
+    assert_eq!(sent, COUNT as f64);
+    // The hardened host's kernel skips a program now and then where it interrupts the sidecar, and does not count that.
+    let skipped = if virtual_machine().is_some() { 0.0 } else { 0.05 * sent };
+    assert!(seen + lost >= sent - skipped && seen + lost <= sent + others, "{seen} waits and {lost} lost of {sent}");
+    assert!(lost <= skipped + others, "{lost} waits are not known");
+    assert!(count >= sent - skipped && (sum / expected - 1.0).abs() < 0.1, "{sum} s of {expected} s");
+    let (_, device) = measured(lines, "device", "udp");
+    assert!(device < expected / 10.0, "the qdisc's wait shows at the device: {device} s");
+}
+
+#[test]
+fn devices_without_a_qdisc_or_a_driver_have_neither_wait() {
+    let Some(_alone) = alone("packets over virtual devices") else { return };
+    let sidecar = Sidecar::start(often());
+    for wire in [Wire::veth(Version::Ipv6), Wire::loopback(Version::Ipv4)] {
+        let mut talk = Talk::open(&wire);
+        let (lines, others) = during(&sidecar, || {
+            talk.tcp(MESSAGES, SIZE);
+            talk.udp(MESSAGES, SIZE);
+        });
+        let lines = lines.each_ref();
+        for layer in ["qdisc", "device"] {
+            let (seen, lost) = seen(lines, layer);
+            assert!(seen + lost <= others, "{layer}: {seen} waits and {lost} lost, {others} of others");
+        }
+        let (count, sum) = measured(lines, "transport", "tcp");
+        let sent = 2.0 * MESSAGES as f64;
+        assert!(count >= sent && count <= sent * 1.1 + others, "{count} of {sent} segments");
+        assert!(sum > 0.0 && sum / count < patience(Duration::from_millis(5)).as_secs_f64(), "{sum} s of {count}");
+        assert_eq!(measured(lines, "transport", "udp").0, 0.0);
+    }
+}
+
+/// A stream at so many bytes a second at most, each of its packets with a time to depart at; how long it took.
+fn paced(wire: &Wire, rate: u32, bytes: usize) -> f64 {
+    let listener = wire.right.run(|| TcpListener::bind((wire.server(), 0)).unwrap());
+    let address = listener.local_addr().unwrap();
+    let mut client = wire.left.run(|| TcpStream::connect_timeout(&address, patience(Duration::from_secs(2))).unwrap());
+    let (mut server, _) = listener.accept().unwrap();
+    server.set_read_timeout(Some(patience(Duration::from_secs(5)))).unwrap();
+    let (option, length) = ((&raw const rate).cast(), size_of_val(&rate) as libc::socklen_t);
+    // SAFETY: the call reads as many bytes as it is told.
+    let set =
+        unsafe { libc::setsockopt(client.as_raw_fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, option, length) };
+    assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
+    let begun = Instant::now();
+    let reader = thread::spawn(move || server.read_exact(&mut vec![0; bytes]).unwrap());
+    client.write_all(&vec![0x55; bytes]).unwrap();
+    reader.join().unwrap();
+    begun.elapsed().as_secs_f64()
+}
+
+#[test]
+fn packets_that_are_to_depart_later_are_not_late() {
+    let Some(_alone) = alone("paced packets") else { return };
+    const RATE: u32 = 100_000;
+    const BYTES: usize = 200_000;
+    let wire = Wire::veth(Version::Ipv4);
+    // It holds packets until they are to depart. Without it TCP itself does.
+    let fq = wire.left.run(|| Command::new("tc").args("qdisc add dev wire root fq".split(' ')).output().unwrap());
+    if !fq.status.success() {
+        eprintln!("this kernel has no fq: {}", String::from_utf8_lossy(&fq.stderr).trim());
+    }
+    let sidecar = Sidecar::start(often());
+    let mut took = 0.0;
+    let (lines, others) = during(&sidecar, || took = paced(&wire, RATE, BYTES));
+    let lines = lines.each_ref();
+    assert!(took > 0.5 * BYTES as f64 / f64::from(RATE), "nothing was held up: {took} s");
+    // Half of the packets are held for longer; an emulated processor may be late for some.
+    const SOON: Duration = Duration::from_millis(20);
+    for layer in ["transport", "qdisc"] {
+        let ((count, sum), late) = (measured(lines, layer, "tcp"), longer(lines, layer, SOON));
+        eprintln!("{layer}: {count} segments, {late} of them late, {sum} s of {took} s");
+        if layer == "qdisc" && !fq.status.success() {
+            assert!(count <= others, "{count} waits in no qdisc");
+        } else {
+            assert!(count >= 10.0 && late < count / 4.0, "{layer}: {late} of {count} segments were late");
+        }
+    }
+}
+
+#[test]
+fn every_packet_that_a_driver_got_is_done_with() {
+    let Some(_alone) = alone("packets of drivers") else { return };
+    if virtual_machine().is_none() {
+        return skip("packets of drivers: this machine has no two network cards of its own to send between");
+    }
+    let sidecar = Sidecar::start(often());
+    let wire = Wire::best(Version::Ipv4);
+    acquaint(&wire, ["vnet0", "vnet1"]);
+    let mut talk = Talk::open(&wire);
+    let sent = || (transmitted(&wire.left) + transmitted(&wire.right)) as f64;
+    let before = sent();
+    let (lines, _) = during(&sidecar, || {
+        talk.tcp(MESSAGES, SIZE);
+        talk.udp(MESSAGES, SIZE);
+    });
+    let lines = lines.each_ref();
+    let sent = sent() - before;
+    let (waits, unknown) = seen(lines, "qdisc");
+    let (completions, unseen) = seen(lines, "device");
+    let (count, sum) = between(lines, DURATION, &[(LAYER, "device")]);
+    eprintln!("{sent} packets: {waits} left qdiscs and {unknown} unknown, {completions} sent and {unseen} unseen");
+    eprintln!("device: {count} in {sum} s");
+    assert!(sent >= 4.0 * MESSAGES as f64);
+    assert!(waits + unknown == sent && unknown <= 2.0, "{waits} waits and {unknown} lost of {sent}");
+    // The driver frees what is sent when it next sends, so that some of what was sent before is freed here, and the last not.
+    const HELD: f64 = 32.0;
+    assert!((completions + unseen - sent).abs() <= HELD, "{completions} sent and {unseen} unseen of {sent}");
+    assert!(unseen <= HELD && sum > 0.0, "{unseen} unseen, {sum} s");
+}
