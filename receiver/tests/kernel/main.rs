@@ -14,6 +14,8 @@ mod head_of_line;
 mod instances;
 mod latency;
 mod lines;
+mod peeks;
+mod quantiles;
 mod resolution;
 mod sampling;
 mod softirq;

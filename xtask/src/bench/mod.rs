@@ -2,6 +2,7 @@
 
 mod build;
 mod hooks;
+mod latency;
 mod machine;
 mod sidecar;
 mod statistics;
@@ -18,6 +19,8 @@ pub struct Arguments {
 enum Benchmark {
     /// What a program adds to each hook, beside an empty program on the same hook
     Hooks(hooks::Options),
+    /// What the whole sidecar takes from nginx under wrk
+    Latency(latency::Options),
     /// The whole process: its start, memory, CPU time and size
     Sidecar(sidecar::Options),
     /// What it costs to tell workloads apart: an event, a tick, and containers that come and go
@@ -28,6 +31,7 @@ enum Benchmark {
 pub fn command(arguments: Arguments) -> anyhow::Result<()> {
     match arguments.benchmark {
         Benchmark::Hooks(options) => hooks::run(&options),
+        Benchmark::Latency(options) => latency::run(&options),
         Benchmark::Sidecar(options) => sidecar::run(&options),
         Benchmark::Workloads(options) => workloads::run(&options),
     }

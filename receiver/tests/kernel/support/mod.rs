@@ -11,6 +11,7 @@ pub mod load;
 pub mod namespace;
 pub mod ring;
 pub mod sidecar;
+pub mod stamped;
 pub mod surroundings;
 pub mod talk;
 pub mod tcp;

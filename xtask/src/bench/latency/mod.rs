@@ -1,0 +1,103 @@
+//! `cargo xtask bench latency`: what the whole sidecar takes from a web server: nginx under wrk, with it and without it by turns.
+
+mod load;
+mod report;
+mod server;
+mod sidecar;
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::bail;
+
+use self::{load::Load, report::Pair, server::Server, sidecar::Sidecar};
+use super::{build, machine::description};
+use crate::machine;
+
+/// Options of `cargo xtask bench latency`.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Pairs of runs for each number of connections
+    #[arg(long, default_value_t = 10)]
+    pairs: usize,
+    /// Seconds of one run
+    #[arg(long, default_value_t = 5)]
+    seconds: u64,
+    /// Connections at once (repeatable) [default: 1, 50, 500]
+    #[arg(long)]
+    connections: Vec<usize>,
+    /// Measure under this kernel, in a virtual machine whose clock counts instructions: 6.12
+    #[arg(long)]
+    kernel: Option<String>,
+    /// Measure every packet, however fast they come
+    #[arg(long)]
+    all: bool,
+    /// The sidecar's binary [default: the release one, built first]
+    #[arg(long)]
+    binary: Option<PathBuf>,
+}
+
+/// Measures and prints.
+pub fn run(options: &Options) -> anyhow::Result<()> {
+    if !machine::is_root() {
+        bail!("the sidecar loads programs into the kernel: run this as root");
+    }
+    machine::install(&["nginx-light", "wrk"])?;
+    let binary = options.binary.clone().map_or_else(build::sidecar, Ok)?;
+    match &options.kernel {
+        Some(kernel) => in_guest(options, kernel, &binary),
+        None => here(options, &binary),
+    }
+}
+
+/// The same on this machine's one CPU, where a nanosecond is an instruction.
+fn in_guest(options: &Options, kernel: &str, binary: &Path) -> anyhow::Result<()> {
+    let mut guest = Command::new(machine::MYSELF);
+    guest.args(["vm", "--kernel", kernel, "--icount", "--timeout", "3000", "--"]);
+    guest.arg(env::current_exe()?).args(["bench", "latency", "--pairs", &options.pairs.to_string()]);
+    guest.args(["--seconds", &options.seconds.to_string(), "--binary"]).arg(binary);
+    guest.args(options.all.then_some("--all"));
+    for connections in &options.connections {
+        guest.args(["--connections", &connections.to_string()]);
+    }
+    machine::run(&mut guest)
+}
+
+fn here(options: &Options, binary: &Path) -> anyhow::Result<()> {
+    let server = Server::start()?;
+    println!("{}", description());
+    println!(
+        "nginx, a file of {} bytes, wrk on one thread, {} s a run; with the sidecar and without it",
+        server::SIZE,
+        options.seconds
+    );
+    let connections = if options.connections.is_empty() { vec![1, 50, 500] } else { options.connections.clone() };
+    print!("{}", report::head());
+    for connections in connections {
+        let load = Load { url: server.url(), connections, seconds: options.seconds };
+        // What is measured first has caches to fill.
+        load.run()?;
+        let pairs = (0..options.pairs).map(|n| pair(&load, binary, options.all, n % 2 == 0));
+        print!("{}", report::row(connections, &pairs.collect::<anyhow::Result<Vec<_>>>()?));
+    }
+    Ok(())
+}
+
+/// A run with the sidecar and one without, in either order.
+fn pair(load: &Load, binary: &Path, all: bool, with_first: bool) -> anyhow::Result<Pair> {
+    let with = || {
+        let sidecar = Sidecar::start(binary, all)?;
+        let figures = load.run()?;
+        sidecar.stop().map(|()| figures)
+    };
+    if with_first {
+        let with = with()?;
+        Ok(Pair { with, without: load.run()? })
+    } else {
+        let without = load.run()?;
+        Ok(Pair { with: with()?, without })
+    }
+}
