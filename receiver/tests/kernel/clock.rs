@@ -17,8 +17,9 @@ use super::{
 
 const HOUR: i64 = 3600;
 /// The share of seconds' packets that may be off: those in flight, and those until the sidecar was told, which takes an
-/// emulated machine some milliseconds. A sidecar that waits for its next snapshot has a share of a sixth.
-const UNTOLD: f64 = 0.02;
+/// emulated machine some milliseconds, and one that shares its processors with another some more. A sidecar that waits for
+/// its next snapshot has a share of a sixth.
+const UNTOLD: f64 = 0.1;
 /// No packet takes this long on one machine, an emulated one included.
 const IMPLAUSIBLE: Duration = Duration::from_secs(8);
 

