@@ -68,7 +68,7 @@ Transfer/sec:    400.00MB
 
     #[test]
     fn rates_and_quantiles_are_read() {
-        assert_eq!(figures(PRINTED), Some(Figures { rate: 40_900.12, p99: 0.00225 }));
+        assert_eq!(figures(PRINTED), Some(Figures { rate: 40_900.12, p99: 2.25 * 1e-3 }));
         assert_eq!(figures("unable to connect"), None);
     }
 
