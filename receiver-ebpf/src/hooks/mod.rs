@@ -66,10 +66,10 @@ fn filtered(path: Path, packet: &impl Subject, event: Sampled, slot: impl FnOnce
                 return;
             }
             let slot = or_node(slot);
-            match (chosen, filter::chooses_slot(slot)) {
-                (_, Some(false)) => {}
-                (Some(_), Some(_)) => measured(path, &event, slot),
-                _ => latency::lost(path, PacketLoss::Unfiltered, event.weight),
+            match filter::chooses_all(chosen, slot) {
+                Some(true) => measured(path, &event, slot),
+                Some(false) => {}
+                None => latency::lost(path, PacketLoss::Unfiltered, event.weight),
             }
         }
         Err(loss) if chosen != Some(false) => latency::lost(path, loss, 1),

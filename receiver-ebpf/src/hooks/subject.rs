@@ -139,8 +139,7 @@ impl Subject for InSocket {
                 return Some(length);
             }
             // UDP's readers take over all of the queue at once (`__skb_recv_udp`).
-            let taken = bpf_probe_read_kernel(UDP_READER_QUEUE.begins(self.sock).cast::<u32>()).ok()?;
-            Some(length + taken)
+            Some(length + UDP_READER_QUEUE.probe(self.sock))
         }
     }
 }

@@ -101,7 +101,7 @@ pub fn chooses(packet: &impl Subject) -> Option<bool> {
 
 /// Whether the workload that has a slot is chosen; `None` where that cannot be told.
 #[inline(always)]
-pub fn chooses_slot(slot: Slot) -> Option<bool> {
+fn chooses_slot(slot: Slot) -> Option<bool> {
     if !asks_for(Criterion::Workload) {
         return Some(true);
     }
@@ -111,6 +111,12 @@ pub fn chooses_slot(slot: Slot) -> Option<bool> {
         Slot::OVERFLOW => None,
         slot => one(Criterion::Workload, || Some(Choice::of(Criterion::Workload, slot.0.into()))),
     }
+}
+
+/// Whether all criteria choose a packet of whoever has the slot, where [`chooses`] has said as much of the others.
+#[inline(always)]
+pub fn chooses_all(others: Option<bool>, slot: Slot) -> Option<bool> {
+    all([others, chooses_slot(slot)])
 }
 
 #[inline(always)]

@@ -43,10 +43,10 @@ pub fn reached(layer: usize, network: Network, packet: &impl Subject, event: Sam
         Err(loss) => return lost(layer, network, loss, 1),
     };
     let slot = or_node(slot);
-    let age = match (chosen, filter::chooses_slot(slot)) {
-        (_, Some(false)) => return,
-        (Some(_), Some(_)) => timings::plausible(event.age()),
-        _ => Err(PacketLoss::Unfiltered),
+    let age = match filter::chooses_all(chosen, slot) {
+        Some(true) => timings::plausible(event.age()),
+        Some(false) => return,
+        None => Err(PacketLoss::Unfiltered),
     };
     match age {
         Ok(nanoseconds) => record(slot, layer, network, nanoseconds, event.weight),
