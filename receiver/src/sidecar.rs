@@ -249,7 +249,12 @@ impl Sidecar {
     /// `delivered` is the time up to which every output has settled its snapshots.
     pub fn snapshot(&mut self, exports: &[Statistics], delivered: UnixNanos) -> Snapshot {
         let began = Instant::now();
-        for slot in self.workloads.before(delivered) {
+        let rested = self.workloads.before(delivered);
+        // Before another workload has one of them.
+        if !rested.is_empty() {
+            self.filtering.look(&self.workloads);
+        }
+        for slot in rested {
             self.signals.iter_mut().for_each(|(_, signal)| signal.forget(slot));
         }
         let time = UnixNanos::now();
