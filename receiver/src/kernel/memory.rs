@@ -197,26 +197,15 @@ mod tests {
     use undercurrent_ebpf::abi::loss::PACKET_LOSSES;
 
     use super::*;
-    use crate::config::MemoryLimit;
+    use crate::{config::MemoryLimit, kernel::object::SWITCHES};
 
     const MIB: usize = 1 << 20;
-    const SIGNALS: [&str; 8] = [
-        "latency",
-        "network_cpu",
-        "network_drops",
-        "receive_wait",
-        "softirq_wait",
-        "tcp_retransmits",
-        "tcp_rtt",
-        "transmit",
-    ];
-
     fn sizing(cpus: usize, workloads: u16, scale: u8) -> Sizing<'static> {
         let scale = Scale::new(scale).expect("a scale");
         Sizing {
             cpus,
             scale,
-            signals: &SIGNALS,
+            signals: &SWITCHES,
             criteria: Criteria::default(),
             workloads: Some(workloads),
             functions: 0,

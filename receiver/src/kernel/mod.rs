@@ -20,6 +20,7 @@ pub mod memory;
 pub mod object;
 pub mod plan;
 pub mod refusal;
+mod resolved;
 pub mod ring;
 pub mod sample;
 pub mod statistics;
@@ -37,20 +38,20 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 use crate::config::Means;
 
 use self::{
-    btf::{Btf, Target},
     choices::{CHOICES, Choices},
     clock::WallClock,
     drops::Reasons,
     epoch::Epoch,
     extra::Named,
     fields::{FieldState, ResolvedField},
-    hooks::{Attachment, Hook, Program},
+    hooks::{Hook, Program},
     host::Host,
     maps::{ByCpu, MapError, Words},
     memory::{ByFunction, ByWorkload, Sizing},
     object::Ownership,
     plan::{Attach, Outcome, Status},
     refusal::Refusal,
+    resolved::Resolved,
     ring::Ring,
     sample::Sample,
     timestamping::Timestamping,
@@ -159,7 +160,7 @@ impl Kernel {
         // First, since it takes effect some milliseconds later.
         let timestamping = stamp_packets(request.hooks);
         let Resolved { fields, types, socket_storage, tcp_sockets, cast, arguments, drop_reasons, extra } =
-            resolve(request)?;
+            Resolved::of(request)?;
         let settings = object::Settings {
             sizing: request.sizing,
             fields: &fields,
@@ -414,58 +415,6 @@ fn stamp_packets(hooks: &[&'static Hook]) -> Option<Timestamping> {
     }
     let held = Timestamping::hold();
     held.inspect_err(|error| tracing::warn!("cannot switch receive timestamps on, so packets carry none: {error}")).ok()
-}
-
-/// What the kernel's types say.
-struct Resolved {
-    fields: Vec<ResolvedField>,
-    /// What attaching needs of them.
-    types: aya::Btf,
-    /// Whether tracing programs may use what is kept with a socket.
-    socket_storage: bool,
-    /// Whether they may take a socket for TCP's.
-    tcp_sockets: bool,
-    /// The number of [`cast::FUNCTION`].
-    cast: Option<u32>,
-    /// As many as each of [`object::GROWN`] has.
-    arguments: [usize; object::GROWN.len()],
-    drop_reasons: Reasons,
-    extra: Vec<Named>,
-}
-
-/// The helper of that name for tracing programs, which 5.11 brought.
-const TRACING_STORAGE: &str = "bpf_sk_storage_get_tracing";
-/// The helper, which 5.9 brought.
-const TCP_SOCKET: &str = "bpf_skc_to_tcp_sock";
-
-/// Resolves what the object reads, and keeps of the kernel's types what attaching needs.
-fn resolve(request: &Request<'_>) -> Result<Resolved, KernelError> {
-    let raw = btf::read("vmlinux")?;
-    let types = Btf::parse(&raw)?;
-    let fields = fields::resolve(&types, &fields::declared(object::OBJECT)?);
-    let extra = extra::find(&types, request.functions);
-    let programs = request.hooks.iter().flat_map(|hook| hook.alternates).flat_map(|alternate| alternate.programs);
-    let functions = extra.iter().map(|named| Target::Function(&named.function));
-    let targets: Vec<_> = programs.filter_map(target).chain(functions).collect();
-    let sparse = types.sparse(&targets);
-    let socket_storage = types.function(TRACING_STORAGE).is_some();
-    let tcp_sockets = types.function(TCP_SOCKET).is_some();
-    let cast = types.function(cast::FUNCTION).map(|function| function.id.0);
-    let arguments =
-        object::GROWN.map(|name| types.tracepoint(name).map_or(0, |tracepoint| tracepoint.parameters.len()));
-    let drop_reasons = Reasons::of(&types);
-    drop(types);
-    drop(raw);
-    let types = sparse.into_aya().map_err(|error| KernelError::Maps(Box::new(error.into()), Vec::new()))?;
-    Ok(Resolved { fields, types, socket_storage, tcp_sockets, cast, arguments, drop_reasons, extra })
-}
-
-fn target<'a>(program: &Program<'a>) -> Option<Target<'a>> {
-    match program.attachment {
-        Attachment::Fentry | Attachment::Fexit => Some(Target::Function(program.target)),
-        Attachment::Tracepoint => Some(Target::Tracepoint(program.target)),
-        Attachment::Kprobe | Attachment::CgroupIngress | Attachment::CgroupSocket => None,
-    }
 }
 
 struct Attaching<'a> {

@@ -37,6 +37,9 @@ pub fn command(arguments: Arguments) -> anyhow::Result<()> {
     }
 }
 
+/// How the sidecar's log says that everything is attached.
+const LISTENING: &str = "measuring:";
+
 /// A limit, and whether a figure keeps it, in words.
 fn verdict(value: f64, limit: f64) -> &'static str {
     if value <= limit { "kept" } else { "MISSED" }

@@ -8,6 +8,7 @@ mod tally;
 use std::{
     iter,
     num::NonZeroUsize,
+    panic::resume_unwind,
     process::{self, Command},
     sync::{Mutex, PoisonError},
     thread,
@@ -156,7 +157,7 @@ fn side_by_side(steps: &[&Step]) -> Vec<Section> {
     let work = || iter::from_fn(&next).map(|(place, step)| (place, section(step))).collect::<Vec<_>>();
     let mut sections: Vec<_> = thread::scope(|scope| {
         let workers: Vec<_> = (0..cpus.min(steps.len())).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().flat_map(|worker| worker.join().unwrap_or_default()).collect()
+        workers.into_iter().flat_map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
     });
     sections.sort_by_key(|(place, _)| *place);
     sections.into_iter().map(|(_, section)| section).collect()

@@ -65,8 +65,8 @@ fn answer(scene: &Scene, version: Version) {
     assert_whose(&[before, after], &group, version, counted);
 }
 
-/// Whether all was seen. A busy host under test has at times run no program for what happened while the sidecar's own thread
-/// was interrupted, and counted none as missed (docs/kernels.md); guests are exact.
+/// Whether all was seen. A busy host under test has at times run no program for an event, and counted none as missed
+/// (docs/kernels.md); guests are exact.
 fn agree(seen: f64, counted: f64) -> bool {
     let most = if virtual_machine().is_some() { 0.0 } else { 0.3 };
     seen <= counted && seen >= counted * (1.0 - most)

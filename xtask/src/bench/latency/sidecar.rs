@@ -11,10 +11,8 @@ use std::{
 use anyhow::{Context as _, bail};
 use tempfile::TempDir;
 
-use crate::process;
+use crate::{bench::LISTENING, process};
 
-/// How the sidecar's log says that everything is attached.
-const LISTENING: &str = "measuring:";
 /// Longer than it takes to end in a guest.
 const PATIENCE: Duration = Duration::from_secs(20);
 

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context as _, ensure};
 
 use crate::{
-    bench::{statistics::Median, verdict},
+    bench::{LISTENING, statistics::Median, verdict},
     process,
 };
 
@@ -22,8 +22,6 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The first export comes at most this long after the first interval.
 const LIMIT: Duration = Duration::from_secs(1);
-/// How the sidecar's log says that everything is attached.
-const LISTENING: &str = "measuring:";
 
 /// The times of several starts.
 #[derive(Debug)]
