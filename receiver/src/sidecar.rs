@@ -18,13 +18,13 @@ use crate::{
         clock::WallClock,
         hooks::{self, Hook},
         host::Host,
-        memory::Sizing,
+        memory::{Grouping as Groups, Sizing},
         object::Ownership,
         plan::Status,
     },
     privileges::{Privileges, ReadError as PrivilegesError, Task, Unprivileged},
     signals::{
-        self, Opening, Signal, SignalStatus, Thinning,
+        self, Grouping, Opening, Shared, Signal, SignalStatus, Thinning,
         filtering::{self, Filtering},
         itself::Itself,
     },
@@ -74,6 +74,7 @@ pub struct Wanted {
     functions: Vec<String>,
     scale: Scale,
     criteria: Criteria,
+    groups: Groups,
     avoid: Vec<Means>,
     workloads: Option<(Ownership, u16)>,
     excludes_blocked: bool,
@@ -94,6 +95,7 @@ impl Wanted {
             functions: signals::functions(&settings.signals).map(str::to_owned).collect(),
             scale: settings.signals.latency.scale,
             criteria: filtering::criteria(&settings.signals.latency.filter, settings.workloads.limit),
+            groups: groups(settings),
             avoid: settings.avoid.clone(),
             workloads: workloads.map(|ownership| (ownership, settings.workloads.limit)),
             excludes_blocked: settings.signals.latency.excludes_blocked(),
@@ -106,7 +108,8 @@ impl Wanted {
     pub fn sizing(&self, cpus: usize) -> Sizing<'_> {
         let workloads = self.workloads.map(|(_, limit)| limit);
         let (signals, functions) = (&self.signals, self.functions.len());
-        Sizing { cpus, scale: self.scale, signals, criteria: self.criteria, workloads, functions }
+        let (scale, criteria, grouping) = (self.scale, self.criteria, self.groups);
+        Sizing { cpus, scale, signals, criteria, grouping, workloads, functions }
     }
 
     /// The hooks to serve.
@@ -187,6 +190,7 @@ pub struct Sidecar {
     signals: Vec<(&'static str, Box<dyn Signal>)>,
     thinning: Thinning,
     filtering: Filtering,
+    grouping: Option<Shared>,
     itself: Itself,
     workloads: Workloads,
     resource: Arc<Resource>,
@@ -216,7 +220,10 @@ impl Sidecar {
         kernel.serve(&types, &others);
         kernel.serve_functions(&types);
         drop(types);
-        let opening = Opening { kernel: &kernel, settings: &settings.signals, workloads: &workloads, start };
+        let grouping = grouping(&mut kernel, settings, &wanted, start);
+        let (grouped, settings_of) = (grouping.as_ref(), &settings.signals);
+        let opening =
+            Opening { kernel: &kernel, settings: settings_of, workloads: &workloads, grouping: grouped, start };
         let mut opened = Vec::new();
         for entry in signals::wanted(&settings.signals) {
             match (entry.open)(&opening) {
@@ -236,6 +243,7 @@ impl Sidecar {
             signals: opened,
             thinning,
             filtering,
+            grouping,
             itself,
             workloads,
             resource: Arc::new(resource),
@@ -254,11 +262,17 @@ impl Sidecar {
         if !rested.is_empty() {
             self.filtering.look(&self.workloads);
         }
+        let mut grouping = self.grouping.as_ref().map(|grouping| grouping.borrow_mut());
         for slot in rested {
             self.signals.iter_mut().for_each(|(_, signal)| signal.forget(slot));
+            grouping.iter_mut().for_each(|grouping| grouping.forget(slot));
         }
         let time = UnixNanos::now();
         let mut readings = Readings::default();
+        if let Some(mut grouping) = grouping {
+            grouping.look(time);
+            readings.add(Slot::NODE, grouping.lost());
+        }
         for (name, signal) in &mut self.signals {
             if let Err(error) = signal.read(&self.workloads, &mut readings) {
                 tracing::warn!("signal `{name}` yields nothing this time: {error}");
@@ -342,6 +356,20 @@ fn report(settings: &Settings, kernel: &Kernel) {
     };
     let line = statuses.iter().map(word).collect::<Vec<_>>().join(", ");
     tracing::info!("measuring: {line}; `undercurrent doctor` says more");
+}
+
+/// What settings want packets told apart by.
+fn groups(settings: &Settings) -> Groups {
+    let group = &settings.signals.latency.group;
+    Groups::by(group.by.iter(), group.limit.get())
+}
+
+/// Tells packets apart, where that is wanted of a signal that is on. Where it cannot be, the log says why.
+fn grouping(kernel: &mut Kernel, settings: &Settings, wanted: &Wanted, start: UnixNanos) -> Option<Shared> {
+    let limit = u16::try_from(wanted.sizing(0).groups()).ok().filter(|limit| *limit > 0)?;
+    let opened = Grouping::open(kernel, settings.signals.latency.group.by.clone(), limit, start);
+    let opened = opened.inspect_err(|error| tracing::warn!("packets are told apart by workload alone: {error}"));
+    opened.ok().map(|grouping| Shared::new(grouping.into()))
 }
 
 /// Follows workloads, where they are told apart. Where they cannot be, everything stands with the node, and the log says why.

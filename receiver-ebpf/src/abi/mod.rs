@@ -3,6 +3,7 @@
 pub mod drops;
 pub mod extra;
 pub mod filter;
+pub mod group;
 pub mod head_of_line;
 pub mod histogram;
 pub mod latency;

@@ -24,6 +24,7 @@ use crate::{
         event::{PacketEvent, Sampled},
         fields::SKB_PROTOCOL,
         filter::{self, Subject, Which},
+        group::{self, Number},
         owner::or_node,
         sample,
     },
@@ -47,7 +48,7 @@ fn reached(path: Path, packet: &impl Subject, event: Sampled, which: Which, slot
     match event {
         Ok(Some(event)) => {
             arrived(path, &event);
-            measured(path, &event, or_node(slot));
+            measured(path, &event, or_node(slot), None);
         }
         Ok(None) => {}
         Err(loss) => latency::lost(path, loss, 1),
@@ -67,7 +68,7 @@ fn filtered(path: Path, packet: &impl Subject, event: Sampled, slot: impl FnOnce
             }
             let slot = or_node(slot);
             match filter::chooses_all(chosen, slot) {
-                Some(true) => measured(path, &event, slot),
+                Some(true) => measured(path, &event, slot, group::of(packet, slot)),
                 Some(false) => {}
                 None => latency::lost(path, PacketLoss::Unfiltered, event.weight),
             }
@@ -86,10 +87,10 @@ fn arrived(path: Path, event: &PacketEvent) {
 }
 
 #[inline(always)]
-fn measured(path: Path, event: &PacketEvent, slot: Slot) {
-    latency::reached(path, event, slot);
+fn measured(path: Path, event: &PacketEvent, slot: Slot, group: Option<Number>) {
+    latency::reached(path, event, slot, group);
     if let (Layer::SocketRead, Some(transport)) = (path.layer, path.transport) {
-        receive_wait::ended(event, transport, path.network, slot);
+        receive_wait::ended(event, transport, path.network, slot, group);
     }
 }
 

@@ -33,6 +33,12 @@ impl Subject for Arriving {
         // SAFETY: as above.
         Some(unsafe { DEVICE_INDEX.load(SKB_DEVICE.load(self.0) as *const u8) })
     }
+
+    #[inline(always)]
+    fn device(&self) -> Option<*const u8> {
+        // SAFETY: as above.
+        Some(unsafe { SKB_DEVICE.load(self.0) } as *const u8)
+    }
 }
 
 /// A packet that enters its transport protocol, a typed `sk_buff` that has its device.
@@ -47,6 +53,11 @@ impl Subject for Entering {
     #[inline(always)]
     fn interface(&self) -> Option<u32> {
         Arriving(self.0).interface()
+    }
+
+    #[inline(always)]
+    fn device(&self) -> Option<*const u8> {
+        Arriving(self.0).device()
     }
 
     #[inline(always)]
@@ -86,6 +97,12 @@ impl Subject for Filtered {
     fn interface(&self) -> Option<u32> {
         // SAFETY: a field of the context.
         Some(unsafe { (*self.0).ifindex })
+    }
+
+    #[inline(always)]
+    fn device(&self) -> Option<*const u8> {
+        // SAFETY: as for `namespace`.
+        unsafe { owner::packet(self.0.cast()) }.and_then(|skb| Arriving(skb).device())
     }
 
     #[inline(always)]

@@ -106,6 +106,8 @@ fields! {
     DEVICE_NET: Field<u64> = "net_device.nd_net.net";
     /// The device's index in its namespace.
     DEVICE_INDEX: Field<u32> = "net_device.ifindex";
+    /// The device's name, with zeros after it.
+    DEVICE_NAME: Field<[u64; 2]> = "net_device.name";
     /// The namespace's inode.
     NET_INODE: Field<u32> = "net.ns.inum";
 }

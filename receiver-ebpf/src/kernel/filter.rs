@@ -3,13 +3,14 @@
 use aya_ebpf::{helpers::bpf_get_current_pid_tgid, macros::map, maps::HashMap};
 use undercurrent_ebpf::abi::{
     filter::{Choice, Criterion},
+    group::Dimension,
     workload::{Slot, ownership},
 };
 
 use super::{owner, set_outside};
 
-/// The bits of the criteria that are asked for.
-#[unsafe(export_name = "filter.by")]
+/// The bits of the criteria that are asked for, and of what packets are told apart by.
+#[unsafe(export_name = "packets.by")]
 #[unsafe(link_section = ".rodata.flags")]
 static BY: u32 = 0;
 
@@ -44,6 +45,11 @@ pub trait Subject {
     fn process(&self) -> Option<u32> {
         None
     }
+
+    /// The interface itself, typed.
+    fn device(&self) -> Option<*const u8> {
+        None
+    }
 }
 
 /// The current task's process.
@@ -57,7 +63,7 @@ pub fn current_process() -> u32 {
 pub enum Which {
     /// All of them.
     All,
-    /// Those that the filter chooses.
+    /// Those that the filter chooses, told apart as asked for.
     Chosen,
 }
 
@@ -78,6 +84,12 @@ pub fn apart(work: impl Fn(Which)) -> i32 {
 #[inline(always)]
 fn asks_for(criterion: Criterion) -> bool {
     set_outside(&BY) & criterion.bit() != 0
+}
+
+/// Whether packets are told apart by something.
+#[inline(always)]
+pub fn tells_apart(by: Dimension) -> bool {
+    set_outside(&BY) & by.bit() != 0
 }
 
 /// Whether all criteria choose a packet; `None` where that cannot be told.

@@ -6,6 +6,7 @@ pub mod event;
 pub mod field;
 pub mod fields;
 pub mod filter;
+pub mod group;
 pub mod head_of_line;
 mod object;
 pub mod owner;

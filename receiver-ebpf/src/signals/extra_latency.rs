@@ -73,7 +73,8 @@ fn lost(layer: usize, network: Network, reason: PacketLoss, count: u64) {
 fn cell(slot: Slot, layer: usize, network: Network) -> u32 {
     // SAFETY: a helper without arguments.
     let cpu = unsafe { bpf_get_smp_processor_id() };
-    workload_latency::shard(slot, cpu) * set_outside(&SHARD) + extra::index(layer, network) as u32 * set_outside(&CELL)
+    workload_latency::shard(slot.0.into(), cpu) * set_outside(&SHARD)
+        + extra::index(layer, network) as u32 * set_outside(&CELL)
 }
 
 #[inline(always)]

@@ -7,20 +7,20 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{switch, timings};
-use crate::kernel::event::PacketEvent;
+use crate::kernel::{event::PacketEvent, group::Number};
 
 switch!("latency");
 
-/// A packet of whoever has the slot got to the end of a path.
+/// A packet of a group, or of whoever has the slot, got to the end of a path.
 #[inline(always)]
-pub fn reached(path: Path, event: &PacketEvent, slot: Slot) {
+pub fn reached(path: Path, event: &PacketEvent, slot: Slot, group: Option<Number>) {
     if !enabled() {
         return;
     }
     if event.blocked {
         timings::lost(Series::Receive(path), PacketLoss::HeadOfLine, event.weight);
     } else {
-        timings::record(Series::Receive(path), event.age(), event.weight, slot);
+        timings::record_in(group, Series::Receive(path), event.age(), event.weight, slot);
     }
 }
 

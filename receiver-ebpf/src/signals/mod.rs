@@ -1,6 +1,7 @@
 //! Handlers, one file a signal. A hook calls those that listen to it; a frozen flag for each drops what is off.
 
 pub mod extra_latency;
+mod group_latency;
 pub mod latency;
 pub mod network_cpu;
 pub mod network_drops;

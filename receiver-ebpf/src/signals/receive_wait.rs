@@ -10,7 +10,7 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{switch, timings};
-use crate::kernel::event::PacketEvent;
+use crate::kernel::{event::PacketEvent, group::Number};
 
 switch!("receive_wait");
 
@@ -31,9 +31,9 @@ pub fn begun(event: &PacketEvent) {
     }
 }
 
-/// A packet was read, by whoever has a slot. What is read in several parts has waited once, until the first of them.
+/// A packet of a group, or of whoever has the slot, was read. What is read in several parts has waited once, until the first of them.
 #[inline(always)]
-pub fn ended(event: &PacketEvent, transport: Transport, network: Network, slot: Slot) {
+pub fn ended(event: &PacketEvent, transport: Transport, network: Network, slot: Slot, group: Option<Number>) {
     if !enabled() {
         return;
     }
@@ -46,7 +46,7 @@ pub fn ended(event: &PacketEvent, transport: Transport, network: Network, slot: 
         Some(wait) if event.age() >> waiting::TIME == 0 => {
             // SAFETY: as above.
             unsafe { *place = 0 };
-            timings::record(series, wait, event.weight, slot);
+            timings::record_in(group, series, wait, event.weight, slot);
         }
         _ => timings::lost(series, PacketLoss::Unmatched, event.weight),
     }

@@ -1,4 +1,4 @@
-//! Where durations of packets are recorded: the node's, or a workload's.
+//! Where durations of packets are recorded: the node's, a workload's, or a group's.
 
 use aya_ebpf::macros::map;
 use undercurrent_ebpf::abi::{
@@ -7,14 +7,27 @@ use undercurrent_ebpf::abi::{
     workload::Slot,
 };
 
-use super::workload_latency;
-use crate::kernel::cells::{self, BEYOND, Beyond, ByCpu, MMAPABLE};
+use super::{group_latency, workload_latency};
+use crate::kernel::{
+    cells::{self, BEYOND, Beyond, ByCpu, MMAPABLE},
+    group::Number,
+};
 
 #[map]
 static LATENCY: ByCpu<LatencyCells> = ByCpu::with_max_entries(1, MMAPABLE);
 
 /// Ages from here on (13 days) come from comparing different clocks.
 const IMPLAUSIBLE: u64 = 1 << 50;
+
+/// Adds a duration to a series of a group, or of whoever has the slot, as often as its weight says.
+#[inline(always)]
+pub fn record_in(group: Option<Number>, series: Series, nanoseconds: u64, weight: u64, slot: Slot) {
+    let Some(group) = group else { return record(series, nanoseconds, weight, slot) };
+    match plausible(nanoseconds) {
+        Ok(nanoseconds) => group_latency::record(group, series, nanoseconds, weight),
+        Err(loss) => lost(series, loss, weight),
+    }
+}
 
 /// Adds a duration to a series of whoever has the slot, as often as its weight says.
 #[inline(always)]

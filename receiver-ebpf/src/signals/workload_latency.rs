@@ -20,7 +20,7 @@ static WORKLOAD_LATENCY: Array<u64> = Array::with_max_entries(1, MMAPABLE);
 /// Words of one histogram.
 #[unsafe(export_name = "workload.histogram")]
 #[unsafe(link_section = ".rodata.scale")]
-static HISTOGRAM: u32 = 0;
+pub static HISTOGRAM: u32 = 0;
 
 /// Words of a slot, all shards together.
 #[unsafe(export_name = "workload.words")]
@@ -37,11 +37,11 @@ static SHARD_MASK: u32 = 0;
 #[unsafe(link_section = ".rodata.scale")]
 static SHARED: u32 = 0;
 
-/// The number of a slot's shard on a CPU, of all shards.
+/// The number of a CPU's shard of a slot, or of a group, among all shards.
 #[inline(always)]
-pub fn shard(slot: Slot, cpu: u32) -> u32 {
+pub fn shard(owner: u32, cpu: u32) -> u32 {
     let mask = set_outside(&SHARD_MASK);
-    u32::from(slot.0) * (mask + 1) + (cpu & mask)
+    owner * (mask + 1) + (cpu & mask)
 }
 
 /// Adds a duration, which some bucket covers, to a workload's histogram, as often as its weight says.
@@ -52,13 +52,14 @@ pub fn record(slot: Slot, series: Series, nanoseconds: u64, weight: u64) {
     let shard = unsafe { bpf_get_smp_processor_id() } & set_outside(&SHARD_MASK);
     let histogram = set_outside(&HISTOGRAM);
     let sum = u32::from(slot.0) * set_outside(&WORDS) + (shard * SERIES as u32 + series.index() as u32) * histogram;
-    add(sum, nanoseconds * weight);
-    add(sum + 1 + (offset / size_of::<u64>()) as u32, weight);
+    add(&WORKLOAD_LATENCY, sum, nanoseconds * weight);
+    add(&WORKLOAD_LATENCY, sum + 1 + (offset / size_of::<u64>()) as u32, weight);
 }
 
+/// Adds to a word of a map that has shards.
 #[inline(always)]
-fn add(index: u32, amount: u64) {
-    let Some(word) = WORKLOAD_LATENCY.get_ptr_mut(index) else { return };
+pub fn add(map: &'static Array<u64>, index: u32, amount: u64) {
+    let Some(word) = map.get_ptr_mut(index) else { return };
     if set_outside(&SHARED) != 0 {
         shared::add(word, amount);
     } else {

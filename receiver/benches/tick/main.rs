@@ -12,7 +12,10 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use undercurrent::{
     export::{REQUEST_LIMIT, requests},
-    kernel::{choices::Criteria, memory::Sizing},
+    kernel::{
+        choices::Criteria,
+        memory::{Grouping, Sizing},
+    },
     telemetry::{Attributes, Readings, Resource, Scale, Snapshot, UnixNanos},
     workloads::Slot,
 };
@@ -76,6 +79,7 @@ fn main() -> anyhow::Result<()> {
                     scale,
                     signals,
                     criteria: Criteria::default(),
+                    grouping: Grouping::default(),
                     workloads: Some(workloads),
                     functions: 0,
                 }

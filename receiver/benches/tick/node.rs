@@ -12,7 +12,7 @@ use undercurrent::{
     kernel::{
         choices::Criteria,
         maps::{ByCpu, Words},
-        memory::{MAPS, Sizing},
+        memory::{Grouping, MAPS, Sizing},
     },
     signals::{LATENCY, Owned, Timings},
     telemetry::{Scale, UnixNanos},
@@ -38,6 +38,7 @@ pub fn latency() -> anyhow::Result<(Timings, usize)> {
         scale,
         signals: &["latency"],
         criteria: Criteria::default(),
+        grouping: Grouping::default(),
         workloads: Some(WORKLOADS),
         functions: 0,
     };
@@ -52,7 +53,7 @@ pub fn latency() -> anyhow::Result<(Timings, usize)> {
     let bytes = (usize::from(WORKLOADS) * layout.slot()) * size_of::<u64>() + CPUS * size_of::<LatencyCells>();
     let owned = Some(Owned::new(words, layout, &LATENCY, scale));
     let served = Series::ALL.map(|series| matches!(series, Series::Receive(_)));
-    Ok((Timings { kind: &LATENCY, cells, owned, scale, start: UnixNanos(1), served }, bytes))
+    Ok((Timings { kind: &LATENCY, cells, owned, grouped: None, scale, start: UnixNanos(1), served }, bytes))
 }
 
 /// Something of a map's size that can be mapped as one, and its words.

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use undercurrent_ebpf::abi::{histogram::MAX_SCALE, latency::Layer};
 
-use super::{Filter, Functions, Sampling, transmit::Transmit};
+use super::{Filter, Functions, Group, Sampling, transmit::Transmit};
 use crate::telemetry::Scale;
 
 /// What is measured. `undercurrent signals` says which metrics each signal yields.
@@ -186,6 +186,8 @@ pub struct Latency {
     pub sampling: Sampling,
     /// Which packets are measured, by what they are; all of them by default.
     pub filter: Filter,
+    /// What packets are told apart by beside workload and IP version.
+    pub group: Group,
     /// What becomes of a TCP read at `socket_read` whose data waited, or may have waited, for a segment that was lost or
     /// overtaken: that is the network's time. `exclude` counts it in `undercurrent.lost`, as `head_of_line`.
     pub head_of_line_blocking: HeadOfLineBlocking,
@@ -226,6 +228,7 @@ impl Default for Latency {
             scale: Self::DEFAULT_SCALE,
             sampling: Sampling::default(),
             filter: Filter::default(),
+            group: Group::default(),
             head_of_line_blocking: HeadOfLineBlocking::default(),
         }
     }

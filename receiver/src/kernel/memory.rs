@@ -4,13 +4,17 @@ use std::mem::size_of;
 
 use undercurrent_ebpf::abi::{
     drops, extra,
+    group::{Dimension, GROUPED, GroupCells},
     latency::{LatencyCells, Network, SERIES, waiting},
     retransmits,
     softirq::SoftirqCells,
     workload::{OWNERS, OwnerCells, SOCKETS, Slot},
 };
 
-use super::choices::{CHOICES, Criteria, ENTRY};
+use super::{
+    choices::{CHOICES, Criteria, ENTRY},
+    groups,
+};
 use crate::telemetry::Scale;
 
 /// The most shards that a workload's histograms have: more CPUs share them. They are most of the memory.
@@ -31,6 +35,8 @@ pub struct Sizing<'a> {
     pub signals: &'a [&'static str],
     /// What packets are chosen by.
     pub criteria: Criteria,
+    /// What packets are told apart by.
+    pub grouping: Grouping,
     /// Workloads with slots of their own; `None` where nothing is told apart by workload.
     pub workloads: Option<u16>,
     /// Functions that the user names as layers.
@@ -51,6 +57,12 @@ impl Sizing<'_> {
     #[must_use]
     pub fn slots(&self) -> usize {
         self.workloads.map_or(0, |limit| usize::from(limit) + usize::from(Slot::FIRST.0))
+    }
+
+    /// Groups at most.
+    #[must_use]
+    pub fn groups(&self) -> usize {
+        if self.on("latency") || self.on("receive_wait") { self.grouping.limit().into() } else { 0 }
     }
 
     /// Where workloads' latency histograms lie.
@@ -75,6 +87,34 @@ impl Sizing<'_> {
     }
 }
 
+/// What packets are told apart by beside their workload; by nothing at first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Grouping {
+    bits: u32,
+    limit: u16,
+}
+
+impl Grouping {
+    /// These dimensions, in at most so many groups.
+    #[must_use]
+    pub fn by(dimensions: impl Iterator<Item = Dimension>, limit: u16) -> Self {
+        let bits = dimensions.map(Dimension::bit).sum();
+        Self { bits, limit: if bits == 0 { 0 } else { limit } }
+    }
+
+    /// The dimensions' bits.
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        self.bits
+    }
+
+    /// Groups at most.
+    #[must_use]
+    pub const fn limit(self) -> u16 {
+        self.limit
+    }
+}
+
 /// How workloads' histograms lie in `WORKLOAD_LATENCY`: by slot, then by shard, then by series, each a sum and its slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByWorkload {
@@ -91,6 +131,12 @@ impl ByWorkload {
     #[must_use]
     pub const fn slot(&self) -> usize {
         self.shards * SERIES * self.histogram
+    }
+
+    /// Words of a group in `GROUP_LATENCY`, where they lie alike.
+    #[must_use]
+    pub const fn group(&self) -> usize {
+        self.shards * GROUPED * self.histogram
     }
 }
 
@@ -129,7 +175,7 @@ impl PlannedMap {
 }
 
 /// Every such map.
-pub static MAPS: [PlannedMap; 14] = [
+pub static MAPS: [PlannedMap; 19] = [
     PlannedMap {
         name: "LATENCY",
         entry: size_of::<LatencyCells>(),
@@ -155,6 +201,19 @@ pub static MAPS: [PlannedMap; 14] = [
         entries: |sizing| if sizing.on("receive_wait") { waiting::ENTRIES } else { 0 },
     },
     PlannedMap { name: CHOICES, entry: ENTRY, entries: |sizing| sizing.criteria.most() },
+    PlannedMap {
+        name: "GROUP_LATENCY",
+        entry: size_of::<u64>(),
+        entries: |sizing| sizing.groups() * sizing.by_workload().group(),
+    },
+    PlannedMap { name: groups::GROUPS, entry: ENTRY, entries: |sizing| sizing.groups() },
+    PlannedMap { name: groups::FREE, entry: size_of::<u32>(), entries: |sizing| sizing.groups() },
+    PlannedMap { name: groups::INTERFACES, entry: ENTRY, entries: |sizing| sizing.groups() },
+    PlannedMap {
+        name: "GROUP_LOSSES",
+        entry: size_of::<GroupCells>(),
+        entries: |sizing| if sizing.groups() > 0 { sizing.cpus } else { 0 },
+    },
     PlannedMap {
         name: "DEPARTING",
         entry: size_of::<u64>(),
@@ -207,6 +266,7 @@ mod tests {
             scale,
             signals: &SWITCHES,
             criteria: Criteria::default(),
+            grouping: Grouping::default(),
             workloads: Some(workloads),
             functions: 0,
         }
@@ -247,12 +307,27 @@ mod tests {
     }
 
     #[test]
+    fn groups_take_memory_where_packets_are_told_apart() {
+        let without = sizing(16, 100, 2);
+        let grouping = |dimensions: &[Dimension]| Grouping::by(dimensions.iter().copied(), 64);
+        assert_eq!(grouping(&[]), Grouping::default());
+        let with = Sizing { grouping: grouping(&[Dimension::Interface]), ..without };
+        // 64 groups, 16 shards, 14 paths and 4 waits, each a sum and 114 slots.
+        let histograms = 64 * 16 * 18 * (1 + 114) * 8;
+        let map =
+            |sizing: &Sizing<'_>| MAPS.iter().find(|map| map.name == "GROUP_LATENCY").expect("a map").bytes(sizing);
+        assert_eq!((map(&without), map(&with)), (8, histograms));
+        assert_eq!(Sizing { signals: &["tcp_rtt"], ..with }.groups(), 0);
+    }
+
+    #[test]
     fn what_is_off_takes_nothing_but_the_smallest_map() {
         let off = Sizing {
             cpus: 64,
             scale: Scale::new(2).expect("a scale"),
             signals: &[],
             criteria: Criteria::default(),
+            grouping: Grouping::default(),
             workloads: None,
             functions: 0,
         };

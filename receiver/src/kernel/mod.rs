@@ -12,6 +12,7 @@ pub mod epoch;
 pub mod extra;
 pub mod fields;
 mod fold;
+pub mod groups;
 pub mod hooks;
 pub mod host;
 pub mod loader;
@@ -44,6 +45,7 @@ use self::{
     epoch::Epoch,
     extra::Named,
     fields::{FieldState, ResolvedField},
+    groups::Groups,
     hooks::{Hook, Program},
     host::Host,
     maps::{ByCpu, MapError, Words},
@@ -142,6 +144,7 @@ pub struct Kernel {
     outcomes: Vec<Outcome>,
     memory: Vec<(&'static str, usize)>,
     by_workload: Option<ByWorkload>,
+    histograms: ByWorkload,
     avoid: Vec<Means>,
     by_function: ByFunction,
     /// Maps that are in memory.
@@ -191,6 +194,7 @@ impl Kernel {
             outcomes,
             memory,
             by_workload,
+            histograms: request.sizing.by_workload(),
             avoid: request.avoid.to_vec(),
             by_function,
             mapped: RefCell::default(),
@@ -260,6 +264,12 @@ impl Kernel {
     #[must_use]
     pub const fn by_workload(&self) -> Option<ByWorkload> {
         self.by_workload
+    }
+
+    /// How histograms of groups lie in memory.
+    #[must_use]
+    pub const fn histograms(&self) -> ByWorkload {
+        self.histograms
     }
 
     /// How the histograms of functions that the user named lie in memory.
@@ -358,6 +368,17 @@ impl Kernel {
         let map =
             HashMap::try_from(map).map_err(|source| KernelError::Map { map: CHOICES, source: Box::new(source) })?;
         Ok(Choices::new(map))
+    }
+
+    /// What programs tell packets apart by.
+    ///
+    /// # Errors
+    /// Where the maps cannot be had.
+    pub fn groups(&mut self) -> Result<Groups, KernelError> {
+        let mut take = |map| self.ebpf.take_map(map).ok_or_else(|| missing(map));
+        let (numbers, free, names) = (take(groups::GROUPS)?, take(groups::FREE)?, take(groups::INTERFACES)?);
+        Groups::new(numbers, free, names)
+            .map_err(|source| KernelError::Map { map: groups::GROUPS, source: Box::new(source) })
     }
 
     /// Takes charge of a ring. Needs a tokio runtime.

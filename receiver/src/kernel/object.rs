@@ -123,7 +123,7 @@ fn words(settings: &Settings<'_>) -> Vec<(String, u32)> {
         ("owner.storage", u32::from(settings.socket_storage)),
         ("owner.cast", u32::from(settings.cast.is_some())),
         ("tcp.cast", u32::from(settings.tcp_sockets)),
-        ("filter.by", sizing.criteria.bits()),
+        ("packets.by", sizing.criteria.bits() | sizing.grouping.bits()),
         ("filter.queue", sizing.criteria.queue()),
         ("head_of_line.exclude", u32::from(settings.excludes_blocked)),
         ("cgroup.hierarchy", hierarchy.cast_unsigned()),

@@ -29,6 +29,16 @@ pub const TRANSPORT: AttributeKey = AttributeKey { key: "network.transport", val
 /// `network.type`.
 pub const NETWORK: AttributeKey = AttributeKey { key: "network.type", values: &["ipv4", "ipv6"], opt_in: false };
 
+/// `network.interface.name`, where packets are told apart by it.
+pub const INTERFACE: AttributeKey =
+    AttributeKey { key: "network.interface.name", values: &["the interface that packets came in by"], opt_in: true };
+/// `undercurrent.network.namespace`, where packets are told apart by it.
+pub const NAMESPACE: AttributeKey = AttributeKey {
+    key: "undercurrent.network.namespace",
+    values: &["the inode of the network namespace that packets are in"],
+    opt_in: true,
+};
+
 /// The value of `undercurrent.network.layer`.
 pub const fn layer(layer: Layer) -> &'static str {
     match layer {

@@ -54,7 +54,13 @@ static DURATION: Descriptor = Descriptor {
     unit: "s",
     description: "Time from a packet's receive timestamp until it reached a layer, cumulative along the path.",
     instrument: Instrument::ExponentialHistogram,
-    attributes: &[attributes::LAYER, attributes::TRANSPORT, attributes::NETWORK],
+    attributes: &[
+        attributes::LAYER,
+        attributes::TRANSPORT,
+        attributes::NETWORK,
+        attributes::INTERFACE,
+        attributes::NAMESPACE,
+    ],
     view: View::Section,
 };
 

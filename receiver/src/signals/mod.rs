@@ -5,6 +5,7 @@ mod attributes;
 mod cpu_throttled;
 mod extra_latency;
 pub mod filtering;
+pub mod grouping;
 mod growth;
 pub mod itself;
 mod latency;
@@ -35,6 +36,7 @@ use crate::{
     workloads::{NoAccounting, NoQuotas, Slot, Workloads},
 };
 
+pub use grouping::{Grouping, Shared};
 pub use latency::KIND as LATENCY;
 pub use reference::markdown;
 pub use status::{SignalStatus, statuses};
@@ -89,6 +91,8 @@ pub struct Opening<'a> {
     pub settings: &'a Settings,
     /// Whose measurements are.
     pub workloads: &'a Workloads,
+    /// What packets are told apart by beside that.
+    pub grouping: Option<&'a Shared>,
     /// Since when cells count.
     pub start: UnixNanos,
 }
@@ -199,7 +203,8 @@ mod tests {
             let has =
                 |(key, value): &(_, _)| other.attributes.iter().any(|of| of.key == *key && of.values.contains(value));
             assert!(side.attributes.iter().all(has), "{side:?}");
-            let told = |key: &&AttributeKey| !side.attributes.iter().any(|(chosen, _)| *chosen == key.key);
+            let told =
+                |key: &&AttributeKey| !key.opt_in && !side.attributes.iter().any(|(chosen, _)| *chosen == key.key);
             let left: Vec<_> = other.attributes.iter().filter(told).collect();
             assert_eq!(left, metric.attributes.iter().collect::<Vec<_>>(), "{} has a row for each", metric.name);
         }

@@ -30,7 +30,7 @@ static WAIT: Descriptor = Descriptor {
     unit: "s",
     description: "Time from a packet's arrival in its socket's queue until it was read.",
     instrument: Instrument::ExponentialHistogram,
-    attributes: &[attributes::TRANSPORT, attributes::NETWORK],
+    attributes: &[attributes::TRANSPORT, attributes::NETWORK, attributes::INTERFACE, attributes::NAMESPACE],
     view: View::Section,
 };
 

@@ -68,6 +68,21 @@ impl ExponentialHistogram {
         }
     }
 
+    /// Adds what another histogram of the same scale measured.
+    pub fn add(&mut self, other: &Self) {
+        let offset = self.offset.min(other.offset);
+        let end = |histogram: &Self| histogram.offset + i32::try_from(histogram.buckets.len()).unwrap_or(0);
+        let buckets = usize::try_from(end(self).max(end(other)) - offset).unwrap_or(0);
+        let mut sum = vec![0; buckets];
+        for histogram in [&*self, other] {
+            let first = usize::try_from(histogram.offset - offset).unwrap_or(0);
+            sum[first..].iter_mut().zip(&histogram.buckets).for_each(|(sum, count)| *sum += count);
+        }
+        (self.offset, self.buckets) = (offset, sum);
+        self.zero_count += other.zero_count;
+        self.sum += other.sum;
+    }
+
     /// Upper bound in seconds of the bucket at a position in `buckets`.
     #[must_use]
     pub fn upper_bound(&self, position: usize) -> f64 {
@@ -126,6 +141,10 @@ mod tests {
             prop_assert_eq!(difference.zero_count, added[0]);
             prop_assert_eq!(difference.count(), added.iter().sum::<u64>());
             prop_assert_eq!(difference.quantile(1.0), cell(&added).quantile(1.0));
+            let mut together = cell(&added);
+            together.add(&cell(&before));
+            prop_assert_eq!(counts(&together), counts(&cell(&after)));
+            prop_assert_eq!(together.count(), cell(&after).count());
         }
     }
 

@@ -10,6 +10,7 @@ mod doctor;
 mod ending;
 mod extra;
 mod filters;
+mod grouping;
 mod head_of_line;
 mod instances;
 mod latency;

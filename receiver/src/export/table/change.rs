@@ -68,6 +68,19 @@ impl Change<'_> {
         (self.seconds > 0.0).then(|| amount / self.seconds)
     }
 
+    /// Adds what another point says, which belongs to the same row: sums and distributions alone.
+    pub(super) fn add(&mut self, other: &Self) {
+        match (&mut self.value, &other.value) {
+            (Measured::Growth { by, to }, Measured::Growth { by: more, to: all }) => {
+                *by += more;
+                *to += all;
+            }
+            (Measured::Distribution(histogram), Measured::Distribution(more)) => histogram.add(more),
+            _ => return,
+        }
+        self.seconds = self.seconds.max(other.seconds);
+    }
+
     /// Whether nothing happened, or nothing is there.
     pub(super) fn is_idle(&self) -> bool {
         match &self.value {

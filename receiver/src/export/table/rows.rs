@@ -51,7 +51,11 @@ pub(super) fn rows<'a>(keys: &[&AttributeKey], measured: &[Vec<Change<'a>>]) -> 
             let group = groups.iter().map(|key| place(key, change.attributes)).collect();
             let cpu = (0, change.attributes.get(CPU).cloned());
             let cells = grouped.entry(group).or_default().entry(cpu).or_insert_with(|| empty(measured.len()));
-            cells[n] = Some(copy(change));
+            // What a section of several metrics does not tell apart adds up.
+            match &mut cells[n] {
+                Some(known) => known.add(change),
+                none => *none = Some(copy(change)),
+            }
         }
     }
     let mut rows = Vec::new();
@@ -99,19 +103,11 @@ fn copy<'a>(change: &Change<'a>) -> Change<'a> {
 fn sum<'a>(members: &Members<'a>) -> Vec<Option<Change<'a>>> {
     let metrics = members.first().map_or(0, |(_, changes)| changes.len());
     let total = |n: usize| {
-        let mut total: Option<Change<'a>> = None;
-        for change in members.iter().filter_map(|(_, changes)| changes[n].as_ref()) {
-            let Measured::Growth { by, to } = change.value else { return None };
-            match &mut total {
-                Some(Change { value: Measured::Growth { by: sum, to: all }, seconds, .. }) => {
-                    *sum += by;
-                    *all += to;
-                    *seconds = seconds.max(change.seconds);
-                }
-                _ => total = Some(copy(change)),
-            }
-        }
-        total
+        let changes = || members.iter().filter_map(|(_, changes)| changes[n].as_ref());
+        let grow = |change: &Change<'_>| matches!(change.value, Measured::Growth { .. });
+        let mut total = changes().all(grow).then(|| changes().next().map(copy)).flatten()?;
+        changes().skip(1).for_each(|change| total.add(change));
+        Some(total)
     };
     (0..metrics).map(total).collect()
 }

@@ -5,6 +5,7 @@ mod owned;
 use std::ops::Range;
 
 use undercurrent_ebpf::abi::{
+    group::GROUPED,
     histogram::SLOTS,
     latency::{LatencyCells, Layer, Path, SERIES, Series, Transport},
     loss::{PACKET_LOSSES, PacketLoss},
@@ -12,12 +13,12 @@ use undercurrent_ebpf::abi::{
 
 pub use self::owned::Owned;
 use super::{
-    OpenError, Opening, ReadError, Signal,
+    OpenError, Opening, ReadError, Shared, Signal,
     itself::{LOST, lost},
 };
 use crate::{
     kernel::maps::ByCpu,
-    telemetry::{Attributes, Data, Descriptor, ExponentialHistogram, Metric, Point, Readings, Scale, UnixNanos},
+    telemetry::{Attributes, Data, Descriptor, ExponentialHistogram, Metric, Point, Readings, Scale, UnixNanos, Value},
     workloads::{Slot, Workloads},
 };
 
@@ -43,6 +44,8 @@ pub struct Timings {
     pub cells: ByCpu<LatencyCells>,
     /// What belongs to workloads, where it is told apart.
     pub owned: Option<Owned>,
+    /// What belongs to groups, where packets are told apart by some.
+    pub grouped: Option<(Owned, Shared)>,
     /// Of all histograms.
     pub scale: Scale,
     /// Since when cells count.
@@ -64,10 +67,17 @@ impl Timings {
         let scale = opening.settings.latency.scale;
         let owned =
             |layout| Ok::<_, OpenError>(Owned::new(opening.kernel.words("WORKLOAD_LATENCY")?, layout, kind, scale));
+        let grouped = |grouping: &Shared| {
+            let words = opening.kernel.words("GROUP_LATENCY")?;
+            let owned = Owned::of_groups(words, opening.kernel.histograms(), kind, scale);
+            Ok::<_, OpenError>((owned, Shared::clone(grouping)))
+        };
+        let grouping = opening.grouping.filter(|_| kind.series.end <= GROUPED);
         Ok(Box::new(Self {
             kind,
             cells: opening.kernel.by_cpu("LATENCY")?,
             owned: opening.kernel.by_workload().map(owned).transpose()?,
+            grouped: grouping.map(grouped).transpose()?,
             scale,
             start: opening.start,
             served: Series::ALL.map(|series| kind.series.contains(&series.index()) && served(series)),
@@ -76,15 +86,20 @@ impl Timings {
 
     /// Adds what every one of these slots has, which count from their starts, and then the node.
     pub fn add_to(&mut self, readings: &mut Readings, slots: impl Iterator<Item = (Slot, UnixNanos)>) {
+        let Kind { metric, describe, .. } = *self.kind;
+        let metric = |points| Metric { descriptor: metric, points };
         if let Some(owned) = &mut self.owned {
             for (slot, start) in slots {
-                let points = owned.read(slot, self.served).filter(|(_, histogram)| histogram.count() > 0);
-                let point = |(series, histogram): (usize, _)| Point {
-                    attributes: (self.kind.describe)(Series::ALL[series]),
-                    start,
-                    data: Data::Histogram(histogram),
-                };
-                readings.add(slot, Metric { descriptor: self.kind.metric, points: points.map(point).collect() });
+                let point = |(series, data)| Point { attributes: describe(series), start, data };
+                readings.add(slot, metric(measured(owned, slot, self.served).map(point).collect()));
+            }
+        }
+        if let Some((owned, grouping)) = &mut self.grouped {
+            for group in grouping.borrow().live() {
+                let apart = |all: Attributes, (key, value): &(_, Value)| all.with(*key, value.clone());
+                let attributes = |series| group.attributes.iter().fold(describe(series), apart);
+                let point = |(series, data)| Point { attributes: attributes(series), start: group.start, data };
+                readings.add(group.slot, metric(measured(owned, group.place(), self.served).map(point).collect()));
             }
         }
         self.add_node_to(readings);
@@ -127,6 +142,12 @@ impl Timings {
         });
         total
     }
+}
+
+/// The histograms of a slot that have anything in them, by series.
+fn measured(owned: &mut Owned, slot: Slot, served: [bool; SERIES]) -> impl Iterator<Item = (Series, Data)> {
+    let histograms = owned.read(slot, served).filter(|(_, histogram)| histogram.count() > 0);
+    histograms.map(|(series, histogram)| (Series::ALL[series], Data::Histogram(histogram)))
 }
 
 struct Total {

@@ -1,11 +1,11 @@
-//! The histograms that belong to workloads.
+//! The histograms that belong to workloads, or to groups.
 
 use std::{
     ops::Range,
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use undercurrent_ebpf::abi::latency::SERIES;
+use undercurrent_ebpf::abi::{group::GROUPED, latency::SERIES};
 
 use super::Kind;
 use crate::{
@@ -14,10 +14,12 @@ use crate::{
     workloads::Slot,
 };
 
-/// What programs keep of a signal by workload.
+/// What programs keep of a signal by workload, or by group.
 pub struct Owned {
     words: Words,
     layout: ByWorkload,
+    /// Series that a shard has, the signal's and others'.
+    all: usize,
     series: Range<usize>,
     scale: Scale,
     /// What all shards recorded of one slot, by series: a sum, and its slots after it. Kept for the next.
@@ -29,14 +31,22 @@ impl Owned {
     #[must_use]
     pub fn new(words: Words, layout: ByWorkload, kind: &Kind, scale: Scale) -> Self {
         let series = kind.series.clone();
-        Self { words, layout, scale, totals: vec![0; series.len() * layout.histogram], series }
+        Self { words, layout, all: SERIES, scale, totals: vec![0; series.len() * layout.histogram], series }
+    }
+
+    /// The map `GROUP_LATENCY`, in which groups have the place of slots.
+    #[must_use]
+    pub fn of_groups(words: Words, layout: ByWorkload, kind: &Kind, scale: Scale) -> Self {
+        Self { all: GROUPED, ..Self::new(words, layout, kind, scale) }
     }
 
     /// The signal's words of a slot, by shard.
     fn shards(&self, slot: Slot) -> impl Iterator<Item = &[AtomicU64]> {
-        let first = usize::from(slot.0) * self.layout.slot();
+        let shard = self.all * self.layout.histogram;
+        let words = self.layout.shards * shard;
+        let first = usize::from(slot.0) * words;
         let own = self.series.start * self.layout.histogram..self.series.end * self.layout.histogram;
-        let shards = self.words.slice(first..first + self.layout.slot()).chunks_exact(SERIES * self.layout.histogram);
+        let shards = self.words.slice(first..first + words).chunks_exact(shard);
         shards.map(move |shard| &shard[own.clone()])
     }
 

@@ -77,3 +77,24 @@ fn what_nobody_has_is_no_column() {
     let table = section(&[Reads { name: "web", reads: 10, host: -14, wait: None, rtt: Some(-11) }], 80);
     assert!(table.contains("host p99") && !table.contains("wait"), "{table}");
 }
+
+#[test]
+fn what_is_told_apart_elsewhere_is_together_here() {
+    let reads = |interface, tail| {
+        let of = [("undercurrent.network.layer", "socket_read"), ("network.transport", "tcp")];
+        point(ipv4(&of).with("network.interface.name", interface), spread(tail, 500))
+    };
+    let metrics = vec![
+        Metric { descriptor: &DURATION, points: vec![reads("eth0", -14), reads("eth1", -6)] },
+        Metric { descriptor: &RTT, points: vec![point(ipv4(&[]), spread(-11, 1000))] },
+    ];
+    let mut snapshot = node(Vec::new(), after(2));
+    snapshot.resources.push(of(Attributes::new().with("container.name", "web"), metrics));
+    let table = render(None, &snapshot, plain(100));
+    let row = |section: &str| {
+        let lines = table.lines().skip_while(|line| !line.starts_with(section));
+        lines.take_while(|line| !line.is_empty()).find(|line| line.contains("web")).map(str::to_owned)
+    };
+    // The middle of both is the tail of the fast one.
+    insta::assert_snapshot!(row("tcp.rtt").expect("a row"), @"  web        container   ipv4    36.3µs     581µs     72.6µs     18.6ms");
+}

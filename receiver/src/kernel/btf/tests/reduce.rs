@@ -24,7 +24,7 @@ const PARTS: [(&str, &[&str]); 13] = [
     ("device", &["parent"]),
     ("kernfs_node", &["id"]),
     ("net", &["ns"]),
-    ("net_device", &["dev", "ifindex", "nd_net", "qdisc"]),
+    ("net_device", &["dev", "ifindex", "name", "nd_net", "qdisc"]),
     ("socket", &["sk"]),
     ("task_struct", &["cgroups"]),
     ("tcp_sock", &["copied_seq", "ooo_last_skb", "out_of_order_queue", "rcv_nxt", "rcv_ooopack", "srtt_us"]),

@@ -1,0 +1,125 @@
+//! What packets are told apart by.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use undercurrent_ebpf::abi::group::Dimension;
+
+/// What packets are told apart by beside workload and IP version, here and by `receive_wait`. The layers that
+/// `extra_layers` names are not told apart so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Group {
+    /// Any of `interface`, which packets come in by (`network.interface.name`), and `network_namespace`, which they are
+    /// in (`undercurrent.network.namespace`, its inode).
+    pub by: Dimensions,
+    /// Groups that there are at most, 1 to 4096, each of one workload: their histograms take memory. A packet that
+    /// would be in another group is in none, and counted in `undercurrent.lost` as `group_limit`.
+    #[schemars(range(min = 1, max = MOST))]
+    pub limit: GroupLimit,
+}
+
+impl Default for Group {
+    fn default() -> Self {
+        Self { by: Dimensions::default(), limit: GroupLimit(64) }
+    }
+}
+
+/// Groups that a configuration may ask for.
+const MOST: u16 = 4096;
+
+/// A number of groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "u16", into = "u16")]
+#[schemars(with = "u16")]
+pub struct GroupLimit(u16);
+
+impl GroupLimit {
+    /// The number.
+    #[must_use]
+    pub const fn get(self) -> u16 {
+        self.0
+    }
+}
+
+impl TryFrom<u16> for GroupLimit {
+    type Error = String;
+
+    fn try_from(limit: u16) -> Result<Self, String> {
+        if (1..=MOST).contains(&limit) { Ok(Self(limit)) } else { Err(format!("`{limit}` groups: choose 1 to {MOST}")) }
+    }
+}
+
+impl From<GroupLimit> for u16 {
+    fn from(limit: GroupLimit) -> Self {
+        limit.0
+    }
+}
+
+/// A dimension's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum DimensionName {
+    Interface,
+    NetworkNamespace,
+}
+
+impl From<DimensionName> for Dimension {
+    fn from(name: DimensionName) -> Self {
+        match name {
+            DimensionName::Interface => Self::Interface,
+            DimensionName::NetworkNamespace => Self::Namespace,
+        }
+    }
+}
+
+impl From<Dimension> for DimensionName {
+    fn from(dimension: Dimension) -> Self {
+        match dimension {
+            Dimension::Interface => Self::Interface,
+            Dimension::Namespace => Self::NetworkNamespace,
+        }
+    }
+}
+
+/// Some dimensions, each once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "Vec<DimensionName>", into = "Vec<DimensionName>")]
+#[schemars(extend("uniqueItems" = true))]
+pub struct Dimensions(Vec<Dimension>);
+
+impl Dimensions {
+    /// Every dimension asked for.
+    pub fn iter(&self) -> impl Iterator<Item = Dimension> {
+        self.0.iter().copied()
+    }
+
+    /// Whether a dimension was asked for.
+    #[must_use]
+    pub fn contains(&self, dimension: Dimension) -> bool {
+        self.0.contains(&dimension)
+    }
+
+    /// Whether none was.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl TryFrom<Vec<DimensionName>> for Dimensions {
+    type Error = &'static str;
+
+    fn try_from(names: Vec<DimensionName>) -> Result<Self, Self::Error> {
+        let twice = names.iter().enumerate().any(|(place, name)| names[..place].contains(name));
+        if twice {
+            return Err("one of these is named twice: leave one out");
+        }
+        Ok(Self(names.into_iter().map(Dimension::from).collect()))
+    }
+}
+
+impl From<Dimensions> for Vec<DimensionName> {
+    fn from(dimensions: Dimensions) -> Self {
+        dimensions.iter().map(DimensionName::from).collect()
+    }
+}

@@ -1,0 +1,153 @@
+//! Packets are told apart by where they came in.
+
+use std::{net::UdpSocket, time::Duration};
+
+use super::{
+    latency::{DURATION, LOST, served_by},
+    support::{
+        line::{Line, Point},
+        sidecar::Sidecar,
+        surroundings::{alone, patience, wait_for},
+        wire::{Version, Wire},
+    },
+};
+
+const LAYERS: [&str; 4] = ["ip", "transport", "socket_enqueued", "socket_read"];
+const INTERFACE: &str = "network.interface.name";
+const NAMESPACE: &str = "undercurrent.network.namespace";
+const WAIT: &str = "undercurrent.network.receive.wait.duration";
+/// Datagrams by one interface, and by the other.
+const MESSAGES: [usize; 2] = [40, 70];
+
+/// Two wires between two namespaces, and what is sent over them.
+struct Wires {
+    wire: Wire,
+    /// On each wire a sender, and who receives.
+    ends: [[UdpSocket; 2]; 2],
+}
+
+impl Wires {
+    fn new() -> Self {
+        let wire = Wire::veth(Version::Ipv4);
+        wire.left.ip(&format!("link add other type veth peer name other netns {}", wire.right.path()));
+        for (namespace, address) in [(&wire.left, "10.78.0.1/24"), (&wire.right, "10.78.0.2/24")] {
+            namespace.ip(&format!("address add {address} dev other"));
+            namespace.ip("link set dev other up");
+        }
+        let ends = ["10.77.0", "10.78.0"].map(|network| {
+            let receiver = wire.right.run(|| UdpSocket::bind(format!("{network}.2:0")).unwrap());
+            receiver.set_read_timeout(Some(patience(Duration::from_secs(2)))).unwrap();
+            let sender = wire.left.run(|| UdpSocket::bind(format!("{network}.1:0")).unwrap());
+            sender.connect(receiver.local_addr().unwrap()).unwrap();
+            [sender, receiver]
+        });
+        Self { wire, ends }
+    }
+
+    /// Sends over one of both, and reads what was sent.
+    fn send(&self, which: usize, messages: usize) {
+        let [sender, receiver] = &self.ends[which];
+        for _ in 0..messages {
+            assert_eq!(sender.send(&[0x55; 1000]).unwrap(), 1000);
+            assert_eq!(receiver.recv(&mut [0; 1000]).unwrap(), 1000);
+        }
+    }
+
+    fn namespace(&self) -> String {
+        self.wire.right.inode().to_string()
+    }
+}
+
+fn grouped(group: &str) -> Sidecar {
+    Sidecar::configured(&format!("signals: {{latency: {{group: {{{group}}}}}}}\n"))
+}
+
+/// Packets at a layer in points of which all of these are said, and those in points of which no interface is.
+fn counts(line: &Line, metric: &str, attributes: &[(&str, &str)]) -> [f64; 2] {
+    let ungrouped = |point: &&Point| !point.attributes.contains_key(INTERFACE);
+    let apart: Vec<_> = attributes.iter().copied().filter(|(key, _)| ![INTERFACE, NAMESPACE].contains(key)).collect();
+    [line.total(metric, attributes), line.find(metric, &apart).filter(ungrouped).map(Point::amount).sum()]
+}
+
+/// What came to points as [`counts`] has them.
+fn between(before: &Line, after: &Line, metric: &str, attributes: &[(&str, &str)]) -> [f64; 2] {
+    let (before, after) = (counts(before, metric, attributes), counts(after, metric, attributes));
+    [after[0] - before[0], after[1] - before[1]]
+}
+
+fn lost(line: &Line, reason: &str) -> f64 {
+    line.total(LOST, &[("undercurrent.signal", "latency"), ("undercurrent.reason", reason)])
+}
+
+#[test]
+fn packets_are_told_apart_by_interface_and_namespace() {
+    let Some(_alone) = alone("groups by interface") else { return };
+    let wires = Wires::new();
+    let (namespace, sidecar) = (wires.namespace(), grouped("by: [interface, network_namespace]"));
+    let before = sidecar.snapshot();
+    (0..2).for_each(|which| wires.send(which, MESSAGES[which]));
+    let after = sidecar.snapshot();
+    let mut told = 0;
+    // The tracepoint of reads does not see such datagrams.
+    let seen = |layer: &&str| served_by(&after, layer).is_some_and(|by| by != "tracepoint");
+    for layer in LAYERS.into_iter().filter(seen) {
+        for (interface, messages) in ["wire", "other"].into_iter().zip(MESSAGES) {
+            let attributes = [("undercurrent.network.layer", layer), (INTERFACE, interface), (NAMESPACE, &namespace)];
+            let [of, ungrouped] = between(&before, &after, DURATION, &attributes);
+            eprintln!("{layer} by {interface}: {of} of {messages}, {ungrouped} are told of no interface");
+            // Kernels before 6.2 do not tell a program in the cgroup's path what namespace a packet is in.
+            if ungrouped == 0.0 {
+                assert_eq!(of, messages as f64, "{layer} by {interface}");
+                told += 1;
+            } else {
+                assert!(of == 0.0 && layer != "ip" && served_by(&after, layer).unwrap() != "fentry", "{layer}: {of}");
+                assert!(lost(&after, "unknown_interface") >= ungrouped, "{layer}");
+            }
+        }
+    }
+    assert!(told > 0 || lost(&after, "unknown_interface") > 0.0);
+    if [2, 3].iter().all(|place| served_by(&after, LAYERS[*place]).is_some_and(|by| by == "fentry")) {
+        for (interface, messages) in ["wire", "other"].into_iter().zip(MESSAGES) {
+            let waits = between(&before, &after, WAIT, &[(INTERFACE, interface), (NAMESPACE, &namespace)]);
+            assert_eq!(waits, [messages as f64, 0.0], "waits by {interface}");
+        }
+    }
+}
+
+#[test]
+fn what_is_beyond_the_limit_is_counted_and_has_room_later() {
+    let Some(_alone) = alone("groups beyond the limit") else { return };
+    let wires = Wires::new();
+    // Both wires are in one namespace of one workload, so that at each layer one group is enough for one of them.
+    let sidecar = Sidecar::configured(
+        "workloads: {enabled: false}\nsignals: {latency: {layers: [transport], group: {by: [interface], limit: 1}}}\n",
+    );
+    let attributes = |interface| [("undercurrent.network.layer", "transport"), (INTERFACE, interface)];
+    // The kernel takes a moment until packets are stamped, and the group belongs to the first that is.
+    let first = wait_for("a group, or a reason why there is none", patience(Duration::from_secs(5)), || {
+        wires.send(0, 1);
+        let line = sidecar.snapshot();
+        (line.total(DURATION, &attributes("wire")) + lost(&line, "unknown_interface") > 0.0).then_some(line)
+    });
+    if lost(&first, "unknown_interface") > 0.0 {
+        return eprintln!("this kernel tells no interface at the only layer that is served here");
+    }
+    wires.send(1, MESSAGES[1]);
+    let second = sidecar.snapshot();
+    assert_eq!(second.find(DURATION, &attributes("other")).count(), 0, "there is room for one");
+    assert_eq!(between(&first, &second, DURATION, &attributes("wire")), [0.0, MESSAGES[1] as f64]);
+    assert_eq!(lost(&second, "group_limit") - lost(&first, "group_limit"), MESSAGES[1] as f64);
+    // Nothing comes by the first any more, until its number is the second's.
+    let limit = lost(&second, "group_limit");
+    let third = wait_for("the second to have a group", patience(Duration::from_secs(20)), || {
+        wires.send(1, 1);
+        Some(sidecar.snapshot()).filter(|line| line.total(DURATION, &attributes("other")) > 0.0)
+    });
+    assert_eq!(third.find(DURATION, &attributes("wire")).count(), 0, "its series is over");
+    let start = |line: &Line, interface| line.find(DURATION, &attributes(interface)).map(|point| point.start).next();
+    assert!(start(&third, "other") > start(&second, "wire"), "it counts from when it had the number");
+    wires.send(1, MESSAGES[1]);
+    let fourth = sidecar.snapshot();
+    assert_eq!(between(&third, &fourth, DURATION, &attributes("other")), [MESSAGES[1] as f64, 0.0]);
+    assert!(lost(&fourth, "group_limit") >= limit);
+}
