@@ -35,6 +35,9 @@ pub struct Options {
     /// Measure every packet, however fast they come
     #[arg(long)]
     all: bool,
+    /// Measure the layers of the receive path and nothing else
+    #[arg(long)]
+    layers: bool,
     /// The sidecar's binary [default: the release one, built first]
     #[arg(long)]
     binary: Option<PathBuf>,
@@ -59,7 +62,7 @@ fn in_guest(options: &Options, kernel: &str, binary: &Path) -> anyhow::Result<()
     guest.args(["vm", "--kernel", kernel, "--icount", "--timeout", "3000", "--"]);
     guest.arg(env::current_exe()?).args(["bench", "latency", "--pairs", &options.pairs.to_string()]);
     guest.args(["--seconds", &options.seconds.to_string(), "--binary"]).arg(binary);
-    guest.args(options.all.then_some("--all"));
+    guest.args(options.all.then_some("--all")).args(options.layers.then_some("--layers"));
     for connections in &options.connections {
         guest.args(["--connections", &connections.to_string()]);
     }
@@ -67,7 +70,7 @@ fn in_guest(options: &Options, kernel: &str, binary: &Path) -> anyhow::Result<()
 }
 
 fn here(options: &Options, binary: &Path) -> anyhow::Result<()> {
-    let server = Server::start()?;
+    let (server, configuration) = (Server::start()?, sidecar::configuration(binary, options.all, options.layers)?);
     println!("{}", description());
     println!(
         "nginx, a file of {} bytes, wrk on one thread, {} s a run; with the sidecar and without it",
@@ -80,16 +83,16 @@ fn here(options: &Options, binary: &Path) -> anyhow::Result<()> {
         let load = Load { url: server.url(), connections, seconds: options.seconds };
         // What is measured first has caches to fill.
         load.run()?;
-        let pairs = (0..options.pairs).map(|n| pair(&load, binary, options.all, n % 2 == 0));
+        let pairs = (0..options.pairs).map(|n| pair(&load, binary, &configuration, n % 2 == 0));
         print!("{}", report::row(connections, &pairs.collect::<anyhow::Result<Vec<_>>>()?));
     }
     Ok(())
 }
 
 /// A run with the sidecar and one without, in either order.
-fn pair(load: &Load, binary: &Path, all: bool, with_first: bool) -> anyhow::Result<Pair> {
+fn pair(load: &Load, binary: &Path, configuration: &str, with_first: bool) -> anyhow::Result<Pair> {
     let with = || {
-        let sidecar = Sidecar::start(binary, all)?;
+        let sidecar = Sidecar::start(binary, configuration)?;
         let figures = load.run()?;
         sidecar.stop().map(|()| figures)
     };

@@ -9,14 +9,28 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
-use crate::{bench::LISTENING, process};
+use crate::{bench::LISTENING, machine, process};
 
 /// Longer than it takes to end in a guest.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A sidecar that measures all it can, and writes it into a file every ten seconds.
+/// A configuration that measures every packet, or as the default is; and all signals, or the layers of the receive path
+/// alone.
+pub fn configuration(binary: &Path, all: bool, layers: bool) -> anyhow::Result<String> {
+    let schema = machine::output(Command::new(binary).args(["config", "schema"]))?;
+    let schema: Value = serde_json::from_str(&schema).context("the sidecar's schema is no JSON")?;
+    let signals = schema["$defs"]["Signals"]["properties"].as_object().context("the schema has no signals")?;
+    let mut signals: Map<String, Value> =
+        signals.keys().filter(|_| layers).map(|name| (name.clone(), json!({ "enabled": false }))).collect();
+    signals.insert("latency".to_owned(), json!({ "sampling": if all { "all" } else { "adaptive" } }));
+    // What is JSON is YAML too.
+    Ok(json!({ "signals": signals }).to_string())
+}
+
+/// A sidecar that measures, and writes it into a file every ten seconds.
 pub struct Sidecar {
     child: Child,
     /// It goes on logging, into a pipe that it does not fill in so short a time.
@@ -25,14 +39,13 @@ pub struct Sidecar {
 }
 
 impl Sidecar {
-    /// Starts it, and waits until it measures; every packet, or as its default is.
-    pub fn start(binary: &Path, all: bool) -> anyhow::Result<Self> {
+    /// Starts it by a configuration, and waits until it measures.
+    pub fn start(binary: &Path, configuration: &str) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir().context("cannot make a folder for the sidecar's output")?;
-        let configuration = folder.path().join("undercurrent.yaml");
-        let sampling = if all { "all" } else { "adaptive" };
-        fs::write(&configuration, format!("signals: {{latency: {{sampling: {sampling}}}}}\n"))?;
+        let file = folder.path().join("undercurrent.yaml");
+        fs::write(&file, configuration)?;
         let mut command = Command::new(binary);
-        command.args(["run", "--interval", "10s", "--config"]).arg(configuration);
+        command.args(["run", "--interval", "10s", "--config"]).arg(file);
         command.arg("--output").arg(format!("json={}", folder.path().join("lines").display()));
         command.env("OTEL_LOG_LEVEL", "info").env_remove("RUST_LOG").stdin(Stdio::null()).stdout(Stdio::null());
         let mut child = command.stderr(Stdio::piped()).spawn().context("cannot start the sidecar")?;
