@@ -1,5 +1,6 @@
 //! Types that cross the kernel boundary. Fixed-width, `#[repr(C)]`, asserted in layout, read through checked casts.
 
+pub mod cast;
 pub mod drops;
 pub mod extra;
 pub mod filter;

@@ -69,10 +69,6 @@ const fn place(key: u64, multiplier: u64) -> u32 {
     (key.wrapping_mul(multiplier) >> (64 - OWNER_BITS)) as u32
 }
 
-/// Stands in the object for the kernel's `bpf_cast_to_kern_ctx`, whose number differs from kernel to kernel: a call of a
-/// helper that no kernel has. The loader puts the number in its place.
-pub const CAST: usize = 0x7ff0_0001;
-
 /// Entries of the cache from sockets to slots.
 pub const SOCKETS: usize = 4096;
 

@@ -18,11 +18,10 @@ use crate::kernel::{
     event::{PacketEvent, Sampled},
     fields::{
         SCM_KTIME, SCM_NANOSECONDS, SCM_SECONDS, SKB_CONTROL, SKB_HEAD, SKB_NETWORK_HEADER, SKB_PROTOCOL, SKB_SK,
-        SOCK_FAMILY, SOCK_PROTOCOL, SOCK_TYPE, SOCK_V6_DADDR, TCP_COPIED, TCP_END, TCP_OUT_OF_ORDER,
+        SOCK_FAMILY, SOCK_PROTOCOL, SOCK_V6_DADDR, TCP_COPIED, TCP_END,
     },
     filter::{Subject, Which, apart},
-    head_of_line, owner, sample,
-    tcp::SOCK_STREAM,
+    head_of_line, owner, sample, tcp,
 };
 
 const AF_INET6: u16 = 10;
@@ -44,7 +43,7 @@ unsafe fn stream_read(sock: *const u8, timestamps: *const u8, which: Which) {
     // SAFETY: by the caller; the read has moved the socket on.
     unsafe {
         let (network, event) = (peer_network(sock), PacketEvent::stamped(stamp(timestamps), early));
-        let blocked = || head_of_line::blocked(sock, || head_of_line::out_of_order(sock), || TCP_COPIED.probe(sock));
+        let blocked = || head_of_line::blocked(sock, || tcp::out_of_order(sock), || TCP_COPIED.probe(sock));
         read_by_tcp(network, &Stream(sock), event, blocked, which, owner::slot_of_current);
     }
 }
@@ -143,11 +142,10 @@ unsafe fn copied(skb: *const u8, protocol: u16, which: Which) {
             Some(Transport::Tcp) => {
                 let network = if protocol == ETH_P_IPV6 { Network::Ipv6 } else { Network::Ipv4 };
                 let event = PacketEvent::delivered(skb, sample::early());
-                // Raw sockets read TCP's packets too. The verifier does not let the helper have this pointer that says so.
-                let connection = || !sock.is_null() && SOCK_TYPE.load(sock) == SOCK_STREAM;
-                let count = || TCP_OUT_OF_ORDER.probe(sock);
+                // Raw sockets read TCP's packets too.
+                let count = || if sock.is_null() { 0 } else { tcp::out_of_order_untrusted(sock) };
                 let read = || TCP_END.load(SKB_CONTROL.begins(skb));
-                let blocked = || connection() && head_of_line::blocked(sock, count, read);
+                let blocked = || head_of_line::blocked(sock, count, read);
                 read_by_tcp(network, &Copied(skb), event, blocked, which, slot);
             }
             Some(Transport::Udp) => reached_socket(skb, &Copied(skb), Layer::SocketRead, Transport::Udp, which, slot),

@@ -1,10 +1,9 @@
 //! Whether what was read of a TCP connection had waited for the network: see [`undercurrent_ebpf::abi::head_of_line`].
 
-use aya_ebpf::helpers::generated::bpf_skc_to_tcp_sock;
 use undercurrent_ebpf::abi::head_of_line::{self, Blocking};
 
 use super::{
-    fields::{SKB_CONTROL, TCP_END, TCP_OUT_OF_ORDER, TCP_OUT_OF_ORDER_LAST, TCP_OUT_OF_ORDER_QUEUE, TCP_RECEIVE_NEXT},
+    fields::{SKB_CONTROL, TCP_END, TCP_OUT_OF_ORDER_LAST, TCP_OUT_OF_ORDER_QUEUE, TCP_RECEIVE_NEXT},
     owner, set_outside,
     storage::SocketWord,
 };
@@ -43,18 +42,6 @@ pub unsafe fn blocked(sock: *const u8, count: impl FnOnce() -> u32, read: impl F
         unsafe { BLOCKING.set(sock, after.0) };
     }
     blocked
-}
-
-/// How many segments a connection got out of order; none where the socket is no connection of TCP's.
-///
-/// # Safety
-/// `sock` is a typed and trusted `struct sock *`.
-#[inline(always)]
-pub unsafe fn out_of_order(sock: *const u8) -> u32 {
-    // SAFETY: by the caller; the helper looks at the protocol.
-    let tcp = unsafe { bpf_skc_to_tcp_sock(sock.cast_mut().cast()) };
-    // SAFETY: a typed pointer, checked for null.
-    if tcp.is_null() { 0 } else { unsafe { TCP_OUT_OF_ORDER.load(tcp.cast_const().cast()) } }
 }
 
 /// Where what came out of order ends.

@@ -9,8 +9,9 @@ use aya_ebpf::{
     macros::map,
     maps::Array,
 };
-use undercurrent_ebpf::abi::workload::{
-    CAST, NAMESPACE, OwnerCells, OwnerLoss, Slot, cached, ownership, places, slot_of,
+use undercurrent_ebpf::abi::{
+    cast::CONTEXT,
+    workload::{NAMESPACE, OwnerCells, OwnerLoss, Slot, cached, ownership, places, slot_of},
 };
 
 use super::{
@@ -139,7 +140,7 @@ pub unsafe fn packet(context: *const u8) -> Option<*const u8> {
         return None;
     }
     // SAFETY: the loader replaces the call; the verifier makes it a move of the context's pointer.
-    let cast: unsafe extern "C" fn(*const u8) -> *const u8 = unsafe { core::mem::transmute(CAST) };
+    let cast: unsafe extern "C" fn(*const u8) -> *const u8 = unsafe { core::mem::transmute(CONTEXT) };
     // SAFETY: by the caller; the verifier follows typed pointers.
     Some(unsafe { cast(context) })
 }

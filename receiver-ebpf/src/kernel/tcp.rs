@@ -3,23 +3,65 @@
 use core::hint::black_box;
 
 use aya_ebpf::helpers::generated::bpf_skc_to_tcp_sock;
+use undercurrent_ebpf::abi::cast::POINTER;
 
 use super::{
-    fields::{SOCK_PROTOCOL, SOCK_TYPE, TCP_SRTT},
+    fields::{SOCK_PROTOCOL, SOCK_TYPE, TCP_OUT_OF_ORDER, TCP_SRTT},
     set_outside,
 };
 
 const IPPROTO_TCP: u16 = 6;
 /// `sock.sk_type` of a connection.
-pub const SOCK_STREAM: u16 = 1;
+const SOCK_STREAM: u16 = 1;
 
-/// Whether tracing programs may take a socket for TCP's (5.9 and later).
+/// Whether a helper takes a socket for TCP's (5.9 and later).
 #[unsafe(export_name = "tcp.cast")]
 #[unsafe(link_section = ".rodata.flags")]
 static CASTS: u32 = 0;
 
+/// The number of `struct tcp_sock`, where a pointer can be taken for one to it without a call (6.2 and later); else zero.
+#[unsafe(export_name = "tcp.type")]
+#[unsafe(link_section = ".rodata.flags")]
+static TYPE: u32 = 0;
+
 /// Nanoseconds in the unit of `srtt_us`, an eighth of a microsecond.
 const EIGHTH: u64 = 125;
+
+/// Whether a socket is a connection of TCP's. Raw sockets may have its protocol too.
+///
+/// # Safety
+/// `sock` is a typed `struct sock *`, or null.
+#[inline(always)]
+unsafe fn is_connection(sock: *const u8) -> bool {
+    // SAFETY: by the caller. All fields of a null are zero.
+    unsafe { SOCK_PROTOCOL.load(sock) == IPPROTO_TCP && SOCK_TYPE.load(sock) == SOCK_STREAM }
+}
+
+/// The connection that a socket is, as a typed `struct tcp_sock *`; `None` of other sockets, and where the kernel does not
+/// give it. A helper, which takes nine times as long, wants a socket that it can trust.
+///
+/// # Safety
+/// `sock` is a typed `struct sock *`, or null; and trusted, unless `TYPE` is set.
+#[inline(always)]
+unsafe fn connection(sock: *const u8) -> Option<*const u8> {
+    // SAFETY: by the caller.
+    if unsafe { !is_connection(sock) } {
+        return None;
+    }
+    let number = set_outside(&TYPE);
+    if number != 0 {
+        // SAFETY: the loader replaces the call; the verifier makes it a move of the pointer.
+        let cast: unsafe extern "C" fn(*const u8, u32) -> *const u8 = unsafe { core::mem::transmute(POINTER) };
+        // SAFETY: the socket is a connection's.
+        return Some(unsafe { cast(sock, number) });
+    }
+    if set_outside(&CASTS) == 0 {
+        return None;
+    }
+    // SAFETY: by the caller.
+    let tcp = unsafe { bpf_skc_to_tcp_sock(sock.cast_mut().cast()) };
+    if tcp.is_null() { None } else { Some(tcp.cast_const().cast()) }
+}
 
 /// The smoothed round-trip time of a connection, in nanoseconds; `None` of sockets that have none: another protocol's, and
 /// connections of which nothing was acknowledged yet.
@@ -28,22 +70,40 @@ const EIGHTH: u64 = 125;
 /// `sock` is a typed and trusted `struct sock *`.
 #[inline(always)]
 pub unsafe fn smoothed_rtt(sock: *const u8) -> Option<u64> {
-    if set_outside(&CASTS) == 0 || !TCP_SRTT.present() {
+    if !TCP_SRTT.present() {
         return None;
     }
-    // The helper looks at the protocol alone, which raw sockets have too: what it makes of these is no `tcp_sock`.
-    // SAFETY: by the caller.
-    if unsafe { SOCK_PROTOCOL.load(sock) != IPPROTO_TCP || SOCK_TYPE.load(sock) != SOCK_STREAM } {
-        return None;
-    }
-    // SAFETY: by the caller.
-    let tcp = unsafe { bpf_skc_to_tcp_sock(sock.cast_mut().cast()) };
-    if tcp.is_null() {
-        return None;
-    }
-    // SAFETY: the verifier knows what the helper returns, and the field was checked for.
-    let eighths = u64::from(unsafe { TCP_SRTT.load(tcp.cast_const().cast()) });
+    // SAFETY: by the caller, and the field was checked for.
+    let eighths = u64::from(unsafe { TCP_SRTT.load(connection(sock)?) });
     // Opaque, or the compiler compares the one factor where the product is compared, of which the verifier then knows
     // nothing.
     (eighths != 0).then(|| black_box(eighths * EIGHTH))
+}
+
+/// How many segments a connection got out of order; none where the socket is no connection of TCP's.
+///
+/// # Safety
+/// `sock` is a typed and trusted `struct sock *`; the kernel has the field.
+#[inline(always)]
+pub unsafe fn out_of_order(sock: *const u8) -> u32 {
+    // SAFETY: by the caller.
+    unsafe { connection(sock).map_or(0, |connection| TCP_OUT_OF_ORDER.load(connection)) }
+}
+
+/// The same of a socket that no helper trusts.
+///
+/// # Safety
+/// `sock` is a typed `struct sock *`, or null; the kernel has the field.
+#[inline(always)]
+pub unsafe fn out_of_order_untrusted(sock: *const u8) -> u32 {
+    // SAFETY: by the caller.
+    unsafe {
+        if set_outside(&TYPE) != 0 {
+            out_of_order(sock)
+        } else if is_connection(sock) {
+            TCP_OUT_OF_ORDER.probe(sock)
+        } else {
+            0
+        }
+    }
 }

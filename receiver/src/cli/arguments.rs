@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser};
 
-use crate::config::{Interval, Means, Output, Span};
+use crate::config::{Interval, Means, Output, Sampling, Span};
 
 const AFTER_HELP: &str = "\
 Flags win over environment variables, and these over the configuration file.
@@ -66,6 +66,9 @@ pub struct RunArguments {
     /// table, json, json=FILE or otlp; repeatable [default: otlp with an endpoint, else table].
     #[arg(long, value_name = "OUTPUT")]
     pub output: Vec<Output>,
+    /// adaptive, all packets, or 1/2, 1/4, ... of them [default: adaptive].
+    #[arg(long, value_name = "SHARE")]
+    pub sampling: Option<Sampling>,
     /// fentry, kprobe, tracepoint or cgroup hooks to do without; repeatable [default: none].
     #[arg(long, value_name = "MEANS", value_enum, hide_possible_values = true)]
     pub avoid: Vec<Means>,

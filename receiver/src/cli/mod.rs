@@ -69,12 +69,13 @@ where
 }
 
 fn run(arguments: RunArguments, command: &mut clap::Command) -> Result<Run, clap::Error> {
-    let outputs = match arguments.output {
+    let RunArguments { config, interval, duration, output, sampling, avoid } = arguments;
+    let outputs = match output {
         outputs if outputs.is_empty() => None,
         outputs => Some(Outputs::try_from(outputs).map_err(|error| command.error(ErrorKind::ArgumentConflict, error))?),
     };
-    let flags = Flags { interval: arguments.interval, duration: arguments.duration, outputs, avoid: arguments.avoid };
-    Ok(Run { config: arguments.config, flags })
+    let flags = Flags { interval, duration, outputs, sampling, avoid };
+    Ok(Run { config, flags })
 }
 
 #[cfg(test)]

@@ -253,6 +253,7 @@ fn help_says_everything() {
           --interval <DURATION>  Time between snapshots, such as 500ms [default: 10s; for a table alone 1s]
           --duration <DURATION>  Stop after this time [default: never]
           --output <OUTPUT>      table, json, json=FILE or otlp; repeatable [default: otlp with an endpoint, else table]
+          --sampling <SHARE>     adaptive, all packets, or 1/2, 1/4, ... of them [default: adaptive]
           --avoid <MEANS>        fentry, kprobe, tracepoint or cgroup hooks to do without; repeatable [default: none]
       -h, --help                 Print help
       -V, --version              Print version

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{File, Interval, Means, MemoryLimit, Otlp, Output, Outputs, Signals, Span, Workloads};
+use super::{File, Interval, Latency, Means, MemoryLimit, Otlp, Output, Outputs, Sampling, Signals, Span, Workloads};
 use crate::environment::{Environment, Ignored, value};
 
 /// Presence of either makes OTLP the default output.
@@ -18,6 +18,8 @@ pub struct Flags {
     pub duration: Option<Span>,
     /// Every `--output`.
     pub outputs: Option<Outputs>,
+    /// `--sampling`.
+    pub sampling: Option<Sampling>,
     /// Every `--avoid`.
     pub avoid: Vec<Means>,
 }
@@ -55,6 +57,7 @@ impl Settings {
             Ok(interval) => (interval, None),
             Err(ignored) => (None, Some(ignored)),
         };
+        let sampling = flags.sampling.unwrap_or(file.signals.latency.sampling);
         let default = if outputs.is_table_only() { Interval::DEFAULT_TABLE } else { Interval::DEFAULT };
         let settings = Self {
             interval: flags.interval.or(from_environment).or(file.interval).unwrap_or(default),
@@ -65,7 +68,7 @@ impl Settings {
             memory_limit: file.memory_limit,
             avoid: [file.hooks.avoid, flags.avoid].concat(),
             workloads: file.workloads,
-            signals: file.signals,
+            signals: Signals { latency: Latency { sampling, ..file.signals.latency }, ..file.signals },
         };
         (settings, ignored.into_iter().collect())
     }

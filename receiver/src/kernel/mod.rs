@@ -162,7 +162,7 @@ impl Kernel {
     pub fn load(host: Host, request: &Request<'_>) -> Result<(Self, Types), KernelError> {
         // First, since it takes effect some milliseconds later.
         let timestamping = stamp_packets(request.hooks);
-        let Resolved { fields, types, socket_storage, tcp_sockets, cast, arguments, drop_reasons, extra } =
+        let Resolved { fields, types, socket_storage, tcp_sockets, casts, arguments, drop_reasons, extra } =
             Resolved::of(request)?;
         let settings = object::Settings {
             sizing: request.sizing,
@@ -171,7 +171,7 @@ impl Kernel {
             socket_storage,
             excludes_blocked: request.excludes_blocked && !lacks(&fields, OUT_OF_ORDER),
             tcp_sockets,
-            cast,
+            casts,
             arguments,
             extra: &extra,
             transmit: request.transmit,

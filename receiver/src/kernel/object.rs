@@ -6,7 +6,8 @@ use undercurrent_ebpf::abi::{ABSENT, workload::ownership};
 use zerocopy::IntoBytes as _;
 
 use super::{
-    cast, clock,
+    cast::Casts,
+    clock,
     extra::{Named, REGISTERS},
     fields::ResolvedField,
     fold, loader,
@@ -55,10 +56,10 @@ pub struct Settings<'a> {
     pub socket_storage: bool,
     /// Whether TCP reads that waited for the network are left out.
     pub excludes_blocked: bool,
-    /// Whether tracing programs may take a socket for TCP's.
+    /// Whether a helper takes a socket for TCP's.
     pub tcp_sockets: bool,
-    /// The kernel's number of `bpf_cast_to_kern_ctx`, where it has that.
-    pub cast: Option<u32>,
+    /// What gives programs typed pointers.
+    pub casts: Casts,
     /// How many arguments the kernel passes at each of [`GROWN`].
     pub arguments: [usize; GROWN.len()],
     /// Functions that the user names, by the numbers of their layers.
@@ -101,7 +102,7 @@ fn code(settings: &Settings<'_>, values: &[(String, u32)]) -> Vec<u64> {
     let object = words.as_mut_bytes();
     object[..OBJECT.len()].copy_from_slice(OBJECT);
     let values = values.iter().map(|(symbol, value)| (symbol.as_str(), *value)).collect();
-    let cast = settings.cast.map_or(Ok(()), |number| cast::put(object, number));
+    let cast = settings.casts.put(object);
     let folded = fold::constants(object, &values);
     // The built-in object is one that both understand; a test says so.
     if let Some(error) = cast.err().or(folded.err()) {
@@ -121,8 +122,9 @@ fn words(settings: &Settings<'_>) -> Vec<(String, u32)> {
     let named = [
         ("owner.by", by),
         ("owner.storage", u32::from(settings.socket_storage)),
-        ("owner.cast", u32::from(settings.cast.is_some())),
+        ("owner.cast", u32::from(settings.casts.context.is_some())),
         ("tcp.cast", u32::from(settings.tcp_sockets)),
+        ("tcp.type", settings.casts.tcp_socket.unwrap_or(0)),
         ("packets.by", sizing.criteria.bits() | sizing.grouping.bits()),
         ("filter.queue", sizing.criteria.queue()),
         ("head_of_line.exclude", u32::from(settings.excludes_blocked)),

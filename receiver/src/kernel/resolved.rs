@@ -3,7 +3,7 @@
 use super::{
     KernelError, Request,
     btf::{self, Btf, Target},
-    cast,
+    cast::Casts,
     drops::Reasons,
     extra::{self, Named},
     fields::{self, ResolvedField},
@@ -21,8 +21,8 @@ pub struct Resolved {
     pub socket_storage: bool,
     /// Whether they may take a socket for TCP's.
     pub tcp_sockets: bool,
-    /// The number of [`cast::FUNCTION`].
-    pub cast: Option<u32>,
+    /// What gives programs typed pointers.
+    pub casts: Casts,
     /// As many as each of [`object::GROWN`] has.
     pub arguments: [usize; object::GROWN.len()],
     /// Why this kernel drops packets.
@@ -52,14 +52,14 @@ impl Resolved {
         let sparse = types.sparse(&targets);
         let socket_storage = types.function(TRACING_STORAGE).is_some();
         let tcp_sockets = types.function(TCP_SOCKET).is_some();
-        let cast = types.function(cast::FUNCTION).map(|function| function.id.0);
+        let casts = Casts::of(&types);
         let arguments =
             object::GROWN.map(|name| types.tracepoint(name).map_or(0, |tracepoint| tracepoint.parameters.len()));
         let drop_reasons = Reasons::of(&types);
         drop(types);
         drop(raw);
         let types = sparse.into_aya().map_err(|error| KernelError::Maps(Box::new(error.into()), Vec::new()))?;
-        Ok(Self { fields, types, socket_storage, tcp_sockets, cast, arguments, drop_reasons, extra })
+        Ok(Self { fields, types, socket_storage, tcp_sockets, casts, arguments, drop_reasons, extra })
     }
 }
 

@@ -120,7 +120,8 @@ fn what_is_beyond_the_limit_is_counted_and_has_room_later() {
     let wires = Wires::new();
     // Both wires are in one namespace of one workload, so that at each layer one group is enough for one of them.
     let sidecar = Sidecar::configured(
-        "workloads: {enabled: false}\nsignals: {latency: {layers: [transport], group: {by: [interface], limit: 1}}}\n",
+        "workloads: {enabled: false}\n\
+         signals: {latency: {layers: [transport], group: {by: [interface], limit: 1}}, receive_wait: {enabled: false}}\n",
     );
     let attributes = |interface| [("undercurrent.network.layer", "transport"), (INTERFACE, interface)];
     // The kernel takes a moment until packets are stamped, and the group belongs to the first that is.

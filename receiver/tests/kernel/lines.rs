@@ -22,7 +22,7 @@ fn five_seconds_on_standard_output_hold_what_the_kernel_counted() {
     let others = Received::by_processes();
     let before = wires.each_ref().map(Wire::received);
     let mut run = command(BINARY);
-    run.args(["run", "--output", "json", "--interval", "1s", "--duration", "5s"]);
+    run.args(["run", "--output", "json", "--interval", "1s", "--duration", "5s", "--sampling", "all"]);
     let child = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // Before the first line there is no other sign.
     wait_until_attached(child.id());

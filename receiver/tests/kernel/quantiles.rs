@@ -13,9 +13,9 @@ use super::{
     latency::{DURATION, served_by},
     support::{
         line::{Line, Value},
-        sidecar::Sidecar,
+        sidecar::{Sidecar, file},
         stamped,
-        surroundings::{alone, patience, virtual_machine},
+        surroundings::{alone, often, patience, virtual_machine},
         wire::{Version, Wire},
     },
 };
@@ -125,7 +125,9 @@ fn quantiles(sampling: u32, lasting: Duration) {
     let ends = Ends::open(&wire);
     // No one else's reads.
     let filter = format!("filter: {{ports: [{}, {}]}}", ends.ports()[0], ends.ports()[1]);
-    let sidecar = Sidecar::configured(&format!("signals: {{latency: {{sampling: 1/{sampling}, {filter}}}}}\n"));
+    let file = file(&format!("signals: {{latency: {{{filter}}}}}\n"));
+    let share = format!("1/{sampling}");
+    let sidecar = Sidecar::start_with(often(), &["--config", file.path().to_str().unwrap(), "--sampling", &share], &[]);
     let ages = ends.exchange(if virtual_machine().is_some() { lasting / 3 } else { lasting });
     let line = sidecar.snapshot();
     for (transport, ages) in ["tcp", "udp"].into_iter().zip(ages) {

@@ -80,6 +80,8 @@ impl Sidecar {
         command.args(
             std::env::var(AVOID).iter().flat_map(|means| means.split_whitespace()).flat_map(|means| ["--avoid", means]),
         );
+        // Counts are compared to the packet, however fast a test's come.
+        command.args(["--sampling", "all"].into_iter().filter(|_| !arguments.contains(&"--sampling")));
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub fn configuration(binary: &Path, all: bool, layers: bool) -> anyhow::Result<String> {
     let schema = machine::output(Command::new(binary).args(["config", "schema"]))?;
     let schema: Value = serde_json::from_str(&schema).context("the sidecar's schema is no JSON")?;
-    let signals = schema["$defs"]["Signals"]["properties"].as_object().context("the schema has no signals")?;
+    let signals = schema["properties"]["signals"]["properties"].as_object().context("the schema has no signals")?;
     let mut signals: Map<String, Value> =
         signals.keys().filter(|_| layers).map(|name| (name.clone(), json!({ "enabled": false }))).collect();
     signals.insert("latency".to_owned(), json!({ "sampling": if all { "all" } else { "adaptive" } }));

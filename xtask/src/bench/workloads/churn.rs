@@ -93,7 +93,10 @@ pub fn measure(binary: &Path, benchmark: &Path, plan: Plan) -> anyhow::Result<Ch
     let _counting = Counting::start()?;
     let mut command = Command::new(binary);
     let interval = format!("{}s", plan.interval);
-    command.args(["run", "--output", "json", "--interval", &interval]).stdin(Stdio::null()).stdout(Stdio::piped());
+    command
+        .args(["run", "--output", "json", "--interval", &interval, "--sampling", "all"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
     let mut sidecar = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
     let lines = Arc::default();
     let reading = read(sidecar.stdout.take().context("it has a pipe")?, Arc::clone(&lines));

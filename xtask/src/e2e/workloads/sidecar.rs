@@ -47,7 +47,7 @@ impl Sidecar {
             .arg([cgroups.script(), r#"exec "$@""#].concat())
             .arg("sh")
             .arg(binary)
-            .args(["run", "--interval", "1s", "--output", "otlp", "--config"])
+            .args(["run", "--interval", "1s", "--output", "otlp", "--sampling", "all", "--config"])
             .arg(config)
             .arg("--output")
             .arg(format!("json={}", lines(&folder).display()))
