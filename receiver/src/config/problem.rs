@@ -20,11 +20,16 @@ pub fn problem(error: &Yaml, scalar: Option<String>) -> String {
         Yaml::InvalidBooleanStrict { .. } => {
             format!("wrong type, `{scalar}` is no truth value: write `true` or `false`")
         }
+        Yaml::InvalidScalar { .. } if scalar.parse::<u128>().is_ok() => format!("`{scalar}` is too large"),
         Yaml::InvalidScalar { ty, .. } => format!("wrong type, `{scalar}` is {}", expected_scalar(ty)),
         Yaml::Unexpected { expected, .. } => format!("wrong type: {}", expected_node(expected)),
         Yaml::SerdeInvalidType { unexpected, expected, .. } => {
             format!("wrong type: expected {expected}, found {unexpected}")
         }
+        Yaml::SerdeInvalidValue { expected, .. } if expected.contains("nonzero") => {
+            format!("`{scalar}` is too small: write a whole number from 1 up")
+        }
+        Yaml::SerdeInvalidValue { .. } => format!("`{scalar}` is none of the values that may stand here"),
         Yaml::NullIntoString { .. } => "the value is missing: write one, or leave the key out".to_owned(),
         Yaml::MultipleDocuments { .. } => {
             "a second YAML document starts here: a configuration is one document, remove the `---`".to_owned()
@@ -165,6 +170,11 @@ mod tests {
             "outputs: []\n",
             "outputs: [table, json]\n",
             "signals: {latency: {scale: 7}}\n",
+            "signals: {latency: {filter: {ports: [80, 0]}}}\n",
+            "signals: {latency: {filter: {ports: [65536]}}}\n",
+            "signals: {latency: {filter: {processes: [-1]}}}\n",
+            "signals: {latency: {group: {limit: 0}}}\n",
+            "signals: {latency: {group: {by: [interface, interface]}}}\n",
             "signals: {latency: {layers: []}}\n",
             "signals: {latency: {layers: [ip, ip]}}\n",
             "signals:\n  latency:\n    extra_layers:\n      - ip_rcv\n      - ip rcv\n",
@@ -182,6 +192,11 @@ mod tests {
         config.yaml:1:10: the list of outputs is empty: name one, or leave the key out for the default
         config.yaml:1:10: outputs `table` and `json` both write to standard output: keep one, or give JSON a file (`json=FILE`)
         config.yaml:1:28: `7` is no scale: choose 0 to 3
+        config.yaml:1:42: `0` is too small: write a whole number from 1 up
+        config.yaml:1:38: `65536` is too large
+        config.yaml:1:42: wrong type, `-1` is no whole number: write one from 0 up
+        config.yaml:1:36: `0` groups: choose 1 to 4096
+        config.yaml:1:33: one of these is named twice: leave one out
         config.yaml:1:29: the list of layers is empty: name one, or switch the signal off with `enabled: false`
         config.yaml:1:29: a layer is named twice: leave one out
         config.yaml:5:9: `ip rcv` is no name of a kernel function: write letters, digits and `_`, as in `ip_rcv_finish`
