@@ -21,7 +21,7 @@ use crate::kernel::{
 unsafe fn enqueued(sock: *const u8, skb: *const u8, transport: Transport, which: Which) {
     let packet = InSocket { sock, skb };
     // SAFETY: by the caller.
-    let slot = || unsafe { owner::slot(owner::of_socket(sock)) };
+    let slot = || unsafe { owner::slot_of_receiver(sock) };
     // SAFETY: by the caller.
     unsafe { reached_socket(skb, &packet, Layer::SocketEnqueued, transport, which, slot) };
 }

@@ -162,13 +162,23 @@ impl Kernel {
     pub fn load(host: Host, request: &Request<'_>) -> Result<(Self, Types), KernelError> {
         // First, since it takes effect some milliseconds later.
         let timestamping = stamp_packets(request.hooks);
-        let Resolved { fields, types, socket_storage, tcp_sockets, casts, arguments, drop_reasons, extra } =
-            Resolved::of(request)?;
+        let Resolved {
+            fields,
+            types,
+            socket_storage,
+            socket_cookies,
+            tcp_sockets,
+            casts,
+            arguments,
+            drop_reasons,
+            extra,
+        } = Resolved::of(request)?;
         let settings = object::Settings {
             sizing: request.sizing,
             fields: &fields,
             ownership: request.ownership,
             socket_storage,
+            socket_cookies,
             excludes_blocked: request.excludes_blocked && !lacks(&fields, OUT_OF_ORDER),
             tcp_sockets,
             casts,
