@@ -3,6 +3,7 @@
 //! kernels. They need root.
 #![expect(clippy::unwrap_used, reason = "a test that panics says where it failed")]
 
+mod busy;
 mod churn;
 mod clock;
 mod cpu;
