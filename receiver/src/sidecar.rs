@@ -14,6 +14,7 @@ use crate::{
     export::{Outputs, Statistics},
     kernel::{
         Kernel, KernelError, Request, Types,
+        cards::{self, Found},
         choices::Criteria,
         clock::WallClock,
         hooks::{self, Hook},
@@ -191,6 +192,8 @@ pub struct Sidecar {
     thinning: Thinning,
     filtering: Filtering,
     grouping: Option<Shared>,
+    /// Where anything is measured by their stamps.
+    cards: Option<cards::Following>,
     itself: Itself,
     workloads: Workloads,
     resource: Arc<Resource>,
@@ -236,6 +239,7 @@ impl Sidecar {
         let sampling = if samples { settings.signals.latency.sampling } else { Sampling::OneIn(Weight::ONE) };
         let thinning = Thinning::new(kernel.sample()?, sampling);
         let filtering = Filtering::new(settings.signals.latency.filter.clone(), kernel.choices()?, &workloads);
+        let cards = wanted.hooks.contains(&&hooks::DRIVER).then(|| kernel.follow_cards()).transpose()?;
         let itself = Itself::new(start);
         Ok(Self {
             kernel,
@@ -244,6 +248,7 @@ impl Sidecar {
             thinning,
             filtering,
             grouping,
+            cards,
             itself,
             workloads,
             resource: Arc::new(resource),
@@ -309,7 +314,10 @@ impl Sidecar {
                 () = self.stop.wait(end) => break,
                 () = outputs.ended() => return,
                 stepped = self.clock.stepped() => match stepped {
-                    Ok(()) => synchronize(&mut self.clock),
+                    Ok(()) => {
+                        synchronize(&mut self.clock);
+                        self.cards.iter_mut().for_each(cards::Following::stepped);
+                    }
                     Err(error) => tracing::warn!("the wall clock is no longer watched: {error}"),
                 },
                 _ = ticks.tick() => {
@@ -320,6 +328,7 @@ impl Sidecar {
                     }
                 }
                 () = self.workloads.changed() => {}
+                () = read_clocks(&mut self.cards, &mut self.kernel) => {}
                 () = self.filtering.due() => self.filtering.look(&self.workloads),
                 () = self.thinning.changed() => {}
             }
@@ -329,6 +338,20 @@ impl Sidecar {
         drop(self);
         let _ = outputs.publish(&last);
         outputs.shutdown(LAST_DELIVERY).await;
+    }
+}
+
+/// Waits until cards' clocks are to be read, and reads them; now and then it is looked for cards. Never, where nothing is
+/// measured by them. Cancel safe.
+async fn read_clocks(cards: &mut Option<cards::Following>, kernel: &mut Kernel) {
+    let Some(cards) = cards else { return std::future::pending().await };
+    if !cards.read().await {
+        return;
+    }
+    let found = Found::now();
+    cards.follow(&found);
+    if let Err(error) = kernel.note_cards(found) {
+        tracing::warn!("stamps of network cards are not measured: {error}");
     }
 }
 

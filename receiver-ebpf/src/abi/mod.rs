@@ -1,6 +1,7 @@
 //! Types that cross the kernel boundary. Fixed-width, `#[repr(C)]`, asserted in layout, read through checked casts.
 
 pub mod cast;
+pub mod driver;
 pub mod drops;
 pub mod extra;
 pub mod filter;

@@ -22,6 +22,7 @@ macro_rules! empty {
 }
 
 empty! {
+    #[btf_tracepoint(function = "netif_receive_skb")] netif_receive_skb(BtfTracePointContext) = 0;
     #[fentry] ip_rcv_core(FEntryContext) = 0;
     #[fentry] ip6_rcv_core(FEntryContext) = 0;
     #[fentry] tcp_v4_rcv(FEntryContext) = 0;

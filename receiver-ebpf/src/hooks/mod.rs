@@ -2,6 +2,7 @@
 
 mod cgroup;
 mod deliver;
+mod driver;
 mod drop;
 mod enqueue;
 mod extra;

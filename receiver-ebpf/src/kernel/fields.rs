@@ -30,6 +30,12 @@ fields! {
     TCP_COPIED: Field<u32> = "tcp_sock.copied_seq";
     /// The buffer's first byte.
     SKB_HEAD: Field<u64> = "sk_buff.head";
+    /// The buffer's end, as a distance from `head`.
+    SKB_END: Field<u32> = "sk_buff.end";
+    /// Of what the buffer's packets share: the card's receive timestamp, nanoseconds of its clock; zero where it gave none.
+    SHARED_STAMP: Field<u64> = "skb_shared_info.hwtstamps.hwtstamp";
+    /// What is said of timestamps.
+    SHARED_FLAGS: Field<u8> = "skb_shared_info.tx_flags";
     /// The IP header's distance from `head`.
     SKB_NETWORK_HEADER: Field<u16> = "sk_buff.network_header";
     /// The transport header's distance from `head`.

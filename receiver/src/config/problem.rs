@@ -108,7 +108,7 @@ mod tests {
         config.yaml:1:1: unknown key `intervall`: did you mean `interval`?
         config.yaml:4:5: unknown key `percpu`: did you mean `per_cpu`?
         config.yaml:3:5: unknown key `colour`: the keys here are `enabled`, `per_cpu`
-        config.yaml:1:11: unknown key `energy`: the keys here are `network_cpu`, `workload_cpu`, `cpu_throttled`, `softirq_wait`, `softnet`, `latency`, `receive_wait`, `tcp_rtt`, `transmit`, `tcp_retransmits`, `network_drops`
+        config.yaml:1:11: unknown key `energy`: the keys here are `network_cpu`, `workload_cpu`, `cpu_throttled`, `receive_driver`, `softirq_wait`, `softnet`, `latency`, `receive_wait`, `tcp_rtt`, `transmit`, `tcp_retransmits`, `network_drops`
         config.yaml:1:1: unknown key `1`: the keys here are `interval`, `outputs`, `otlp`, `resource`, `memory_limit`, `hooks`, `workloads`, `signals`
         ");
     }

@@ -17,6 +17,8 @@ pub struct Signals {
     pub workload_cpu: WorkloadCpu,
     /// Time in which CPU quotas held the tasks of workloads.
     pub cpu_throttled: CpuThrottled,
+    /// Time from a network card's own receive timestamp until its driver has handed the packet over.
+    pub receive_driver: ReceiveDriver,
     /// Time from when a network softirq is raised until it runs.
     pub softirq_wait: SoftirqWait,
     /// The kernel's own counts of received packets, drops and exhausted budgets.
@@ -74,6 +76,21 @@ pub struct CpuThrottled {
 }
 
 impl Default for CpuThrottled {
+    fn default() -> Self {
+        Self { enabled: true }
+    }
+}
+
+/// Time from a network card's own receive timestamp until its driver has handed the packet over, where somebody has
+/// switched such timestamps on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ReceiveDriver {
+    /// Whether it is measured.
+    pub enabled: bool,
+}
+
+impl Default for ReceiveDriver {
     fn default() -> Self {
         Self { enabled: true }
     }

@@ -26,7 +26,7 @@ pub use page::page;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Every wanted signal is whole.
+    /// Every wanted signal is whole, or has nothing to measure here.
     Whole,
     /// Some see less than they could.
     Degraded,
@@ -134,7 +134,8 @@ fn fill(report: &mut Report, settings: &Settings, probe: bool) -> Result<(), Box
     report.hooks = kernel.outcomes().iter().map(|outcome| hook(outcome, runs.as_deref())).collect();
     report.signals = sidecar::statuses(settings, &kernel);
     let silent = report.hooks.iter().any(HookReport::silent);
-    let whole = report.signals.iter().all(|signal| !signal.enabled || signal.status == Status::Whole) && !silent;
+    let well = |signal: &SignalStatus| !signal.enabled || matches!(signal.status, Status::Whole | Status::Idle);
+    let whole = report.signals.iter().all(well) && !silent;
     report.verdict = if whole { Verdict::Whole } else { Verdict::Degraded };
     Ok(())
 }

@@ -103,6 +103,13 @@ pub static SOFTIRQ_EXIT: Hook = Hook {
     sees_traffic: true,
     alternates: &[whole("tracepoint", &[tracepoint("softirq_exit")])],
 };
+/// A packet leaves its driver for the stack.
+pub static DRIVER: Hook = Hook {
+    name: "driver",
+    reads_stamps: true,
+    sees_traffic: false,
+    alternates: &[whole("tracepoint", &[tracepoint("netif_receive_skb")])],
+};
 /// A packet enters the network layer.
 pub static IP: Hook = Hook {
     name: "ip",
@@ -240,10 +247,11 @@ pub static CGROUP_CHANGE: Hook = Hook {
 };
 
 /// Every hook, in the order of a packet's way, then those that say whose it is.
-pub static ALL: [&Hook; 15] = [
+pub static ALL: [&Hook; 16] = [
     &SOFTIRQ_RAISE,
     &SOFTIRQ_ENTRY,
     &SOFTIRQ_EXIT,
+    &DRIVER,
     &IP,
     &TRANSPORT,
     &SOCKET_ENQUEUED,

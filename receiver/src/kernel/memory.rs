@@ -3,6 +3,7 @@
 use std::mem::size_of;
 
 use undercurrent_ebpf::abi::{
+    driver::{CARDS, CardCells},
     drops, extra,
     group::{Dimension, GROUPED, GroupCells},
     latency::{LatencyCells, Network, SERIES, waiting},
@@ -175,7 +176,7 @@ impl PlannedMap {
 }
 
 /// Every such map.
-pub static MAPS: [PlannedMap; 19] = [
+pub static MAPS: [PlannedMap; 20] = [
     PlannedMap {
         name: "LATENCY",
         entry: size_of::<LatencyCells>(),
@@ -224,6 +225,11 @@ pub static MAPS: [PlannedMap; 19] = [
         name: "SOFTIRQ",
         entry: size_of::<SoftirqCells>(),
         entries: |sizing| if sizing.on("network_cpu") || sizing.on("softirq_wait") { sizing.cpus } else { 0 },
+    },
+    PlannedMap {
+        name: "DRIVER",
+        entry: size_of::<CardCells>(),
+        entries: |sizing| if sizing.on("receive_driver") { sizing.cpus * CARDS } else { 0 },
     },
     PlannedMap {
         name: "RETRANSMITS",

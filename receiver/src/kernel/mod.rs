@@ -4,6 +4,7 @@
 
 pub mod attach;
 pub mod btf;
+pub mod cards;
 mod cast;
 pub mod choices;
 pub mod clock;
@@ -39,6 +40,7 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 use crate::config::Means;
 
 use self::{
+    cards::{Cards, Found},
     choices::{CHOICES, Choices},
     clock::WallClock,
     drops::Reasons,
@@ -97,6 +99,9 @@ pub enum KernelError {
         #[source]
         source: std::io::Error,
     },
+    /// The sidecar cannot tell its network namespace.
+    #[error("cannot tell this process's network namespace: {0}; is /proc mounted?")]
+    Namespace(#[source] std::io::Error),
     /// The sidecar cannot follow the wall clock.
     #[error("cannot watch the wall clock: {0}")]
     Clock(#[source] std::io::Error),
@@ -147,10 +152,12 @@ pub struct Kernel {
     histograms: ByWorkload,
     avoid: Vec<Means>,
     by_function: ByFunction,
+    found_cards: Found,
+    cards: Cards,
     /// Maps that are in memory.
     mapped: RefCell<BTreeMap<&'static str, Words>>,
-    /// Held for its effect.
-    _timestamping: Option<Timestamping>,
+    /// Held for its effect, where a hook that is served needs it.
+    timestamping: Option<Timestamping>,
 }
 
 impl Kernel {
@@ -161,7 +168,8 @@ impl Kernel {
     /// Where nothing can be measured at all.
     pub fn load(host: Host, request: &Request<'_>) -> Result<(Self, Types), KernelError> {
         // First, since it takes effect some milliseconds later.
-        let timestamping = stamp_packets(request.hooks);
+        let found_cards = if request.hooks.contains(&&hooks::DRIVER) { Found::now() } else { Found::default() };
+        let timestamping = stamp_packets(request.hooks.iter().copied().filter(|hook| is_needed(hook, &found_cards)));
         let Resolved {
             fields,
             types,
@@ -207,21 +215,86 @@ impl Kernel {
             histograms: request.sizing.by_workload(),
             avoid: request.avoid.to_vec(),
             by_function,
+            found_cards,
+            cards: Cards::default(),
             mapped: RefCell::default(),
-            _timestamping: timestamping,
+            timestamping,
         };
         Ok((kernel, Types(types)))
     }
 
-    /// Serves hooks, each that is not served yet.
+    /// Serves hooks, each that is not served yet and that anything here makes run.
     pub fn serve(&mut self, types: &Types, hooks: &[&'static Hook]) {
         let mut attaching = Attaching { ebpf: &mut self.ebpf, btf: &types.0, host: &self.host, avoid: &self.avoid };
-        for hook in hooks {
+        for hook in hooks.iter().filter(|hook| is_needed(hook, &self.found_cards)) {
             if !self.outcomes.iter().any(|outcome| outcome.hook == hook.name) {
                 self.outcomes.push(plan::serve(&mut attaching, hook));
             }
         }
         self.outcomes.sort_by_key(|outcome| hooks::ALL.iter().position(|hook| hook.name == outcome.hook));
+    }
+
+    /// Takes note of the cards that stamp packets now. The first of them makes the hook be served that sees their stamps,
+    /// and the last one's end frees it.
+    ///
+    /// # Errors
+    /// Where the kernel's types cannot be read, which serving a hook takes.
+    pub fn note_cards(&mut self, found: Found) -> Result<(), KernelError> {
+        self.found_cards = found;
+        let hook = &hooks::DRIVER;
+        if is_needed(hook, &self.found_cards) {
+            if self.outcomes.iter().all(|outcome| outcome.hook != hook.name) {
+                self.timestamping = self.timestamping.take().or_else(|| stamp_packets([hook].into_iter()));
+                let types = Types(resolved::types_of(&[hook])?);
+                self.serve(&types, &[hook]);
+            }
+        } else {
+            let programs = hook.alternates.iter().flat_map(|alternate| alternate.programs);
+            programs.for_each(|program| attach::detach(&mut self.ebpf, program));
+            self.outcomes.retain(|outcome| outcome.hook != hook.name);
+        }
+        Ok(())
+    }
+
+    /// What was found of cards that stamp packets.
+    #[must_use]
+    pub const fn found_cards(&self) -> &Found {
+        &self.found_cards
+    }
+
+    /// What is said of the cards that are followed.
+    #[must_use]
+    pub fn cards(&self) -> Cards {
+        Cards::clone(&self.cards)
+    }
+
+    /// Follows the clocks of those cards.
+    ///
+    /// # Errors
+    /// Where the maps cannot be had, or this process's namespace cannot be told.
+    pub fn follow_cards(&mut self) -> Result<cards::Following, KernelError> {
+        let clocks = self.card_clocks()?;
+        let following = cards::Following::new(self.card_places()?, clocks, self.cards());
+        let mut following = following.map_err(KernelError::Namespace)?;
+        following.follow(&self.found_cards);
+        Ok(following)
+    }
+
+    /// The places of cards, by what their interfaces are known by.
+    ///
+    /// # Errors
+    /// Where the map cannot be had.
+    pub fn card_places(&mut self) -> Result<HashMap<aya::maps::MapData, u64, u32>, KernelError> {
+        let map = self.ebpf.take_map(cards::PLACES).ok_or_else(|| missing(cards::PLACES))?;
+        HashMap::try_from(map).map_err(|source| KernelError::Map { map: cards::PLACES, source: Box::new(source) })
+    }
+
+    /// What programs know of cards' clocks.
+    ///
+    /// # Errors
+    /// Where the map cannot be mapped.
+    pub fn card_clocks(&self) -> Result<cards::Clocks, KernelError> {
+        Ok(cards::Clocks::new(self.mapped(cards::CLOCKS, cards::Clocks::WORDS)?))
     }
 
     /// Attaches to the functions that the user named, once all hooks are served.
@@ -439,9 +512,14 @@ fn missing(map: &'static str) -> KernelError {
     KernelError::Map { map, source: Box::new(AyaMapError::InvalidName { name: map.to_owned() }) }
 }
 
+/// Whether anything makes a hook's programs run to any end: where no card stamps packets, its stamps need no program.
+fn is_needed(hook: &Hook, cards: &Found) -> bool {
+    *hook != hooks::DRIVER || !cards.usable.is_empty()
+}
+
 /// Makes the kernel stamp received packets, where a hook compares their stamps with the clock.
-fn stamp_packets(hooks: &[&'static Hook]) -> Option<Timestamping> {
-    if !hooks.iter().any(|hook| hook.reads_stamps) {
+fn stamp_packets(mut hooks: impl Iterator<Item = &'static Hook>) -> Option<Timestamping> {
+    if !hooks.any(|hook| hook.reads_stamps) {
         return None;
     }
     let held = Timestamping::hold();

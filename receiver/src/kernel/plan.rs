@@ -15,6 +15,8 @@ use super::{
 pub enum Status {
     /// As it should be.
     Whole,
+    /// Nothing here makes it happen, which is as it should be too; of signals alone.
+    Idle,
     /// Something is not seen.
     Degraded,
     /// Nothing is seen.
@@ -27,6 +29,7 @@ impl Status {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Whole => "whole",
+            Self::Idle => "idle",
             Self::Degraded => "degraded",
             Self::Absent => "absent",
         }

@@ -2,12 +2,12 @@
 
 use super::{
     KernelError, Request,
-    btf::{self, Btf, Target},
+    btf::{self, Btf, SparseBtf, Target},
     cast::Casts,
     drops::Reasons,
     extra::{self, Named},
     fields::{self, ResolvedField},
-    hooks::{Attachment, Program},
+    hooks::{Attachment, Hook, Program},
     object,
 };
 
@@ -50,9 +50,8 @@ impl Resolved {
         let types = Btf::parse(&raw)?;
         let fields = fields::resolve(&types, &fields::declared(object::OBJECT)?);
         let extra = extra::find(&types, request.functions);
-        let programs = request.hooks.iter().flat_map(|hook| hook.alternates).flat_map(|alternate| alternate.programs);
         let functions = extra.iter().map(|named| Target::Function(&named.function));
-        let targets: Vec<_> = programs.filter_map(target).chain(functions).collect();
+        let targets: Vec<_> = targets(request.hooks).chain(functions).collect();
         let sparse = types.sparse(&targets);
         let socket_storage = types.function(TRACING_STORAGE).is_some();
         let socket_cookies = types.function(TRACING_COOKIE).is_some();
@@ -63,9 +62,28 @@ impl Resolved {
         let drop_reasons = Reasons::of(&types);
         drop(types);
         drop(raw);
-        let types = sparse.into_aya().map_err(|error| KernelError::Maps(Box::new(error.into()), Vec::new()))?;
+        let types = into_aya(sparse)?;
         Ok(Self { fields, types, socket_storage, socket_cookies, tcp_sockets, casts, arguments, drop_reasons, extra })
     }
+}
+
+/// What attaching to hooks needs of the kernel's types.
+///
+/// # Errors
+/// Where they cannot be read.
+pub fn types_of(hooks: &[&Hook]) -> Result<aya::Btf, KernelError> {
+    let raw = btf::read("vmlinux")?;
+    let sparse = Btf::parse(&raw)?.sparse(&targets(hooks).collect::<Vec<_>>());
+    into_aya(sparse)
+}
+
+fn into_aya(sparse: SparseBtf) -> Result<aya::Btf, KernelError> {
+    sparse.into_aya().map_err(|error| KernelError::Maps(Box::new(error.into()), Vec::new()))
+}
+
+fn targets<'a>(hooks: &'a [&Hook]) -> impl Iterator<Item = Target<'a>> {
+    let programs = hooks.iter().flat_map(|hook| hook.alternates).flat_map(|alternate| alternate.programs);
+    programs.filter_map(target)
 }
 
 fn target<'a>(program: &Program<'a>) -> Option<Target<'a>> {

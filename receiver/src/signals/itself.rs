@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::attributes::REASON;
+use super::attributes::{INTERFACE, REASON};
 use crate::{
     config::Weight,
     kernel::{Kernel, plan::Status},
@@ -26,6 +26,8 @@ const REASONS: &[&str] = &[
     "negative",
     "unmatched",
     "unfiltered",
+    "no_clock",
+    "driver_notes",
     "head_of_line",
     "above_range",
     "unseen_raise",
@@ -63,6 +65,7 @@ pub static LOST: Descriptor = Descriptor {
             &[
                 "latency",
                 "receive_wait",
+                "receive_driver",
                 "tcp_rtt",
                 "softirq_wait",
                 "workload_cpu",
@@ -75,6 +78,7 @@ pub static LOST: Descriptor = Descriptor {
         key("undercurrent.network.layer", &["of a packet"]),
         key("network.transport", &["of a packet"]),
         key("network.type", &["of a packet"]),
+        key(INTERFACE.key, &["of a card"]),
         key("undercurrent.softirq", &["of a raise"]),
         key(HOOK, &["of a program that was running already"]),
         key(OUTPUT, &["of a snapshot or point"]),
@@ -103,6 +107,7 @@ static HOOK_STATUS: Descriptor = Descriptor {
                 "softirq_raise",
                 "softirq_entry",
                 "softirq_exit",
+                "driver",
                 "ip",
                 "transport",
                 "socket_enqueued",
@@ -138,6 +143,7 @@ static MAP_MEMORY: Descriptor = Descriptor {
             "GROUP_LOSSES",
             "DEPARTING",
             "SOFTIRQ",
+            "DRIVER",
             "RETRANSMITS",
             "DROPS",
             "WORKLOAD_DROPS",

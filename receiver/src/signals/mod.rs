@@ -11,6 +11,7 @@ pub mod itself;
 mod latency;
 mod network_cpu;
 mod network_drops;
+mod receive_driver;
 mod receive_wait;
 mod reference;
 mod softirq_wait;
@@ -113,6 +114,8 @@ pub enum Caveat {
     Less(String),
     /// All of it.
     Nothing(String),
+    /// Nothing: there is nothing here to measure.
+    Idle(String),
 }
 
 /// The caveats of a kernel and its host.
@@ -139,13 +142,14 @@ pub struct Entry {
 }
 
 /// Every signal, in the order of the catalogue.
-pub static REGISTRY: [&Entry; 11] = [
+pub static REGISTRY: [&Entry; 12] = [
     &network_cpu::ENTRY,
     &workload_cpu::ENTRY,
     &cpu_throttled::ENTRY,
     &softnet::ENTRY,
     &latency::ENTRY,
     &receive_wait::ENTRY,
+    &receive_driver::ENTRY,
     &softirq_wait::ENTRY,
     &tcp_rtt::ENTRY,
     &transmit::ENTRY,

@@ -46,22 +46,25 @@ fn status(entry: &Entry, settings: &Settings, kernel: &Kernel) -> SignalStatus {
     } else {
         !served.is_empty() && unseen.all(|unseen| unseen)
     };
+    let mut idle = false;
     for caveat in (entry.caveats)(kernel) {
         absent |= matches!(caveat, Caveat::Nothing(_));
-        let (Caveat::Less(reason) | Caveat::Nothing(reason)) = caveat;
+        idle |= matches!(caveat, Caveat::Idle(_));
+        let (Caveat::Less(reason) | Caveat::Nothing(reason) | Caveat::Idle(reason)) = caveat;
         reasons.push(reason);
     }
-    let status = match (absent, reasons.is_empty()) {
-        (true, _) => Status::Absent,
-        (false, true) => Status::Whole,
-        (false, false) => Status::Degraded,
+    let status = match (absent, idle, reasons.is_empty()) {
+        (true, _, _) => Status::Absent,
+        (false, true, _) => Status::Idle,
+        (false, false, true) => Status::Whole,
+        (false, false, false) => Status::Degraded,
     };
     SignalStatus { signal: entry.name, status, enabled: true, reasons }
 }
 
 fn reason(outcome: &Outcome, functions: &[&str]) -> Option<String> {
     match (outcome.status, outcome.leaves_out) {
-        (Status::Whole, _) => None,
+        (Status::Whole | Status::Idle, _) => None,
         // Whoever named a function wants to know what is wrong with it.
         (Status::Absent, _) if functions.contains(&&*outcome.hook) => {
             let reasons: Vec<&str> = outcome.refusals.iter().map(|refusal| refusal.what.as_str()).collect();

@@ -3,6 +3,9 @@
 //! kernels. They need root.
 #![expect(clippy::unwrap_used, reason = "a test that panics says where it failed")]
 
+mod busy;
+mod card_clocks;
+mod card_stamps;
 mod churn;
 mod clock;
 mod cpu;

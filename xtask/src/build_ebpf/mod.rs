@@ -39,12 +39,13 @@ struct Artifact {
     path: &'static str,
 }
 
-/// The product's programs, the empty ones that benchmarks compare them with, and those by which a test asks the product's
-/// code for a duration's slot.
-const ARTIFACTS: [Artifact; 3] = [
+/// The product's programs, the empty ones that benchmarks compare them with, those by which a test asks the product's code
+/// for a duration's slot, and one by which a test has packets received.
+const ARTIFACTS: [Artifact; 4] = [
     Artifact { binary: "undercurrent", path: "receiver/ebpf/undercurrent.bpf.o" },
     Artifact { binary: "baseline", path: "receiver/ebpf/baseline.bpf.o" },
     Artifact { binary: "resolution", path: "receiver/ebpf/resolution.bpf.o" },
+    Artifact { binary: "injection", path: "receiver/ebpf/injection.bpf.o" },
 ];
 
 /// How far a committed object could be checked.

@@ -13,6 +13,8 @@ const SUITE: &str = "kernel";
 const LIMIT: &str = "2400";
 /// What tests are called that take a guest whose clock counts instructions.
 const INSTRUCTIONS: &str = "vm_icount";
+/// What tests are called that take one whose network card stamps packets.
+const CARDS: &str = "vm_cards";
 
 /// What tests of latency are called.
 const LATENCY: [&str; 5] = ["latency::", "sampling::", "filters::", "waits::", "resolution::"];
@@ -42,6 +44,11 @@ pub fn linux_7() -> anyhow::Result<Tally> {
 /// Where a nanosecond is an instruction.
 pub fn instructions() -> anyhow::Result<Tally> {
     run(&["--kernel", "6.12", "--icount"], &["--ignored", INSTRUCTIONS])
+}
+
+/// Where a network card stamps packets.
+pub fn cards() -> anyhow::Result<Tally> {
+    run(&["--kernel", "6.12-general", "--stamps"], &["--ignored", CARDS])
 }
 
 /// Latency by every set of hooks.

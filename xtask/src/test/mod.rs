@@ -106,6 +106,13 @@ const STEPS: &[Step] = &[
         run: guest::instructions,
     },
     Step {
+        name: "vm-cards",
+        about: "a network card that stamps packets, under a general Linux 6.12",
+        root: true,
+        guest: true,
+        run: guest::cards,
+    },
+    Step {
         name: "e2e",
         about: "a real collector takes the sidecar's metrics, on loopback, in the compose example and of containers",
         root: true,

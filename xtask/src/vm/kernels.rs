@@ -13,11 +13,13 @@ pub struct Kernel {
     pub packages: &'static [&'static str],
 }
 
-/// All of them, oldest first. The cloud flavour has every hook and half the modules of the general one.
+/// All of them, oldest first. The cloud flavour has every hook and half the modules of the general one, which is there for its
+/// drivers.
 pub const KERNELS: &[Kernel] = &[
     Kernel { name: "5.10", suite: "bullseye-security", packages: &["linux-image-5.10.0-*-cloud-amd64"] },
     Kernel { name: "6.1", suite: "bookworm-security", packages: &["linux-image-6.1.0-*-cloud-amd64"] },
     Kernel { name: "6.12", suite: "bookworm-security", packages: &["linux-image-6.12.*+deb*-cloud-amd64"] },
+    Kernel { name: "6.12-general", suite: "bookworm-security", packages: &["linux-image-6.12.*+deb*-amd64"] },
     Kernel {
         name: "7",
         suite: "sid",
@@ -128,6 +130,6 @@ mod tests {
 
     #[test]
     fn an_unknown_name_lists_the_known_ones() {
-        assert!(named("6.13").unwrap_err().to_string().contains("5.10, 6.1, 6.12, 7"));
+        assert!(named("6.13").unwrap_err().to_string().contains("5.10, 6.1, 6.12, 6.12-general, 7"));
     }
 }

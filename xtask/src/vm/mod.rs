@@ -77,6 +77,9 @@ struct Run {
     /// Seconds after which the guest is stopped, with exit status 124
     #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
     timeout: Duration,
+    /// Make the second network interface a card that stamps PTP's packets; general kernels alone have its driver
+    #[arg(long)]
+    stamps: bool,
     /// Kernel modules to load beside the usual ones, separated by spaces
     #[arg(long, value_delimiter = ' ')]
     modules: Vec<String>,
@@ -124,11 +127,11 @@ impl Vm {
 
 fn list() -> anyhow::Result<()> {
     let store = store::Store::open()?;
-    println!("{:<8}{:<20}IN THE CACHE", "KERNEL", "SUITE");
+    println!("{:<14}{:<20}IN THE CACHE", "KERNEL", "SUITE");
     for kernel in kernels::KERNELS {
         let cached = store.cached(kernel)?;
         let release = cached.as_ref().map_or("-", |cached| &cached.release);
-        println!("{:<8}{:<20}{release}", kernel.name, kernel.suite);
+        println!("{:<14}{:<20}{release}", kernel.name, kernel.suite);
     }
     println!("cache: {} (remove kernels/NAME in it for a newer build)", store.folder().display());
     Ok(())

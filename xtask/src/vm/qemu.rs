@@ -44,10 +44,14 @@ pub struct Nic {
     pub address: &'static str,
 }
 
-/// Two virtio-net interfaces on one wire, with nothing else on it: the driver, NAPI and GRO run when one end is moved
+/// Two interfaces on one wire, with nothing else on it: the driver, NAPI and GRO run when one end is moved
 /// into a network namespace.
 pub const NICS: [Nic; 2] =
     [Nic { name: "vnet0", address: "52:54:00:75:63:00" }, Nic { name: "vnet1", address: "52:54:00:75:63:01" }];
+
+const VIRTIO: &str = "virtio-net-pci";
+/// The card that stamps PTP's packets, by its name in QEMU and its driver's in Linux.
+pub const STAMPING: &str = "igb";
 
 /// What a run asks of the machine.
 pub struct Machine<'a> {
@@ -55,6 +59,8 @@ pub struct Machine<'a> {
     pub cpus: u8,
     /// Whether the clock counts instructions.
     pub icount: bool,
+    /// Whether the second network interface is a card that stamps packets.
+    pub stamps: bool,
     /// The rate of this machine's time stamp counter, which is the guest's too unless it counts instructions.
     pub tsc: Kilohertz,
     /// The guest's memory.
@@ -108,7 +114,7 @@ impl Machine<'_> {
         line.add(["-serial", "chardev:console"]);
         self.add_folders(&mut line);
         self.add_ports(&mut line);
-        add_nics(&mut line);
+        self.add_nics(&mut line);
         line.0
     }
 
@@ -127,13 +133,14 @@ impl Machine<'_> {
             line.add(["-device".to_owned(), format!("virtserialport,chardev={name},name={name}")]);
         }
     }
-}
 
-fn add_nics(line: &mut Line) {
-    for Nic { name, address } in NICS {
-        line.add(["-netdev".to_owned(), format!("hubport,id={name},hubid=0")]);
-        // Nothing boots from it: without firmware of its own it needs no package of firmware.
-        line.add(["-device".to_owned(), format!("virtio-net-pci,netdev={name},mac={address},romfile=")]);
+    fn add_nics(&self, line: &mut Line) {
+        let second = if self.stamps { STAMPING } else { VIRTIO };
+        for (Nic { name, address }, device) in NICS.iter().zip([VIRTIO, second]) {
+            line.add(["-netdev".to_owned(), format!("hubport,id={name},hubid=0")]);
+            // Nothing boots from it: without firmware of its own it needs no package of firmware.
+            line.add(["-device".to_owned(), format!("{device},netdev={name},mac={address},romfile=")]);
+        }
     }
 }
 
@@ -161,6 +168,7 @@ mod tests {
         let machine = Machine {
             cpus: 4,
             icount,
+            stamps: false,
             tsc: Kilohertz(2_400_000),
             memory: Mebibytes(512),
             kernel: Path::new("/k/vmlinux"),

@@ -22,7 +22,7 @@ use super::{
     export, initramfs,
     ports::Ports,
     process::Process,
-    qemu::Machine,
+    qemu::{Machine, STAMPING},
     script,
     share::Share,
     store::Store,
@@ -60,7 +60,7 @@ pub fn run(options: &Run) -> anyhow::Result<i32> {
     let share = Share::open(options.share.as_deref())?;
     let folder = env::current_dir().context("the current directory is gone")?;
     let files = [
-        ("settings", script::settings(&cached, &options.modules, share.path())),
+        ("settings", script::settings(&cached, &modules(options), share.path())),
         ("command", script::command(kernel, &options.env, &folder, share.path(), &options.command)),
     ];
     initramfs::write(&at("initramfs"), &cached, &busybox, &files)?;
@@ -75,6 +75,7 @@ pub fn run(options: &Run) -> anyhow::Result<i32> {
     let machine = Machine {
         cpus: options.cpus,
         icount: options.icount,
+        stamps: options.stamps,
         tsc: stopwatch.rate(),
         memory: options.memory,
         kernel: &cached.vmlinux,
@@ -137,6 +138,12 @@ fn show_logs(work: &Path) {
             eprintln!("--- {name}\n{}", lines[lines.len().saturating_sub(CONSOLE_LINES)..].join("\n"));
         }
     }
+}
+
+/// What to load beside the usual modules.
+fn modules(options: &Run) -> Vec<String> {
+    let driver = options.stamps.then(|| STAMPING.to_owned());
+    options.modules.iter().cloned().chain(driver).collect()
 }
 
 /// What of this machine the guest must see, on whatever file system it is.

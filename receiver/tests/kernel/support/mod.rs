@@ -6,6 +6,7 @@ pub mod cgroups;
 pub mod churn;
 pub mod counters;
 pub mod ftrace;
+pub mod injection;
 pub mod line;
 pub mod load;
 pub mod namespace;

@@ -1,0 +1,148 @@
+//! `receive_driver`: how long packets take from the card's own receive timestamp to the kernel's.
+
+use std::sync::PoisonError;
+
+use undercurrent_ebpf::abi::{
+    driver::{CARDS, CardCells, DRIVER_LOSSES, DriverCells, DriverLoss},
+    histogram::{HistogramCell, SLOTS},
+};
+
+use super::{
+    Caveat, Entry, OpenError, Opening, ReadError, Signal, attributes,
+    itself::{LOST, lost},
+};
+use crate::{
+    kernel::{
+        Kernel,
+        cards::{Card, Cards},
+        hooks,
+        maps::ByCpu,
+    },
+    telemetry::{
+        AttributeKey, Attributes, Data, Descriptor, ExponentialHistogram, Instrument, Metric, Point, Readings, Scale,
+        UnixNanos, View,
+    },
+    workloads::{Slot, Workloads},
+};
+
+pub static ENTRY: Entry = Entry {
+    name: "receive_driver",
+    summary: "Time from a network card's own receive timestamp until its driver has handed the packet over",
+    metrics: &[&DURATION, &ERROR],
+    enabled: |settings| settings.receive_driver.enabled,
+    hooks: |_| vec![&hooks::DRIVER],
+    needs_every_hook: true,
+    caveats,
+    open,
+};
+
+const INTERFACE: AttributeKey = AttributeKey { values: &["the card's"], opt_in: false, ..attributes::INTERFACE };
+
+static DURATION: Descriptor = Descriptor {
+    name: "undercurrent.network.receive.driver.duration",
+    unit: "s",
+    description: "Time from the network card's receive timestamp until the kernel's own.",
+    instrument: Instrument::ExponentialHistogram,
+    attributes: &[INTERFACE],
+    view: View::Section,
+};
+
+static ERROR: Descriptor = Descriptor {
+    name: "undercurrent.network.receive.driver.clock.error",
+    unit: "s",
+    description: "How far the network card's clock, brought to the wall clock, may be off at most.",
+    instrument: Instrument::Gauge,
+    attributes: &[INTERFACE],
+    view: View::Hidden,
+};
+
+struct ReceiveDriver {
+    cells: ByCpu<DriverCells>,
+    cards: Cards,
+    scale: Scale,
+    start: UnixNanos,
+}
+
+fn open(opening: &Opening<'_>) -> Result<Box<dyn Signal>, OpenError> {
+    Ok(Box::new(ReceiveDriver {
+        cells: opening.kernel.by_cpu("DRIVER")?,
+        cards: opening.kernel.cards(),
+        scale: opening.settings.latency.scale,
+        start: opening.start,
+    }))
+}
+
+impl Signal for ReceiveDriver {
+    fn read(&mut self, _: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
+        let cards = self.cards.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if cards.is_empty() {
+            return Ok(());
+        }
+        let totals = self.totals();
+        let (mut durations, mut errors, mut losses) = (Vec::new(), Vec::new(), Vec::new());
+        for (card, total) in cards.iter().zip(&totals) {
+            let attributes = Attributes::new().with(INTERFACE.key, card.name.clone());
+            losses.extend(self.losses(&attributes, total));
+            errors.extend(self.error(&attributes, card));
+            let slots = &total.duration.slots[..self.scale.slots()];
+            let histogram = ExponentialHistogram::from_slots(self.scale, slots, total.duration.sum);
+            if histogram.count() > 0 {
+                durations.push(Point { attributes, start: self.start, data: Data::Histogram(histogram) });
+            }
+        }
+        for (descriptor, points) in [(&DURATION, durations), (&ERROR, errors), (&LOST, losses)] {
+            readings.add(Slot::NODE, Metric { descriptor, points });
+        }
+        Ok(())
+    }
+}
+
+impl ReceiveDriver {
+    /// What all CPUs recorded, by the cards' places.
+    fn totals(&self) -> [CardCells; CARDS] {
+        let none = CardCells { duration: HistogramCell { sum: 0, slots: [0; SLOTS] }, lost: [0; DRIVER_LOSSES] };
+        let mut totals = [none; CARDS];
+        self.cells.for_each(|_, cells| {
+            for (total, cell) in totals.iter_mut().zip(&cells.cards) {
+                total.duration.sum += cell.duration.sum;
+                total.duration.slots.iter_mut().zip(cell.duration.slots).for_each(|(total, slot)| *total += slot);
+                total.lost.iter_mut().zip(cell.lost).for_each(|(total, lost)| *total += lost);
+            }
+        });
+        totals
+    }
+
+    fn losses(&self, of: &Attributes, total: &CardCells) -> impl Iterator<Item = Point> {
+        let (of, start, counts) = (of.clone(), self.start, total.lost);
+        DriverLoss::ALL
+            .into_iter()
+            .map(move |loss| lost(ENTRY.name, reason(loss), of.clone(), counts[loss as usize], start))
+    }
+
+    fn error(&self, of: &Attributes, card: &Card) -> Option<Point> {
+        Some(Point { attributes: of.clone(), start: self.start, data: Data::Double(card.error?) })
+    }
+}
+
+const fn reason(loss: DriverLoss) -> &'static str {
+    match loss {
+        DriverLoss::NoStamp => "no_stamp",
+        DriverLoss::Negative => "negative",
+        DriverLoss::NoClock => "no_clock",
+        DriverLoss::DriverNotes => "driver_notes",
+    }
+}
+
+fn caveats(kernel: &Kernel) -> Vec<Caveat> {
+    let found = kernel.found_cards();
+    let less = found.problems.iter().cloned();
+    if !found.usable.is_empty() {
+        return less.map(Caveat::Less).collect();
+    }
+    if !found.problems.is_empty() {
+        return less.map(Caveat::Nothing).collect();
+    }
+    let nothing = "no card of this network namespace stamps received packets, as `ptp4l` and `hwstamp_ctl -r 1` have those \
+                   do that can; it is looked for such cards once a minute";
+    vec![Caveat::Idle(nothing.to_owned())]
+}

@@ -1,0 +1,174 @@
+//! Packets that bear a network card's stamp. No card here gives one, so packets are made that do; all that sees them is the
+//! product's.
+
+use std::{
+    net::{Ipv4Addr, UdpSocket},
+    time::Duration,
+};
+
+use rustix::net::netdevice::name_to_index;
+use undercurrent::{
+    kernel::{
+        Kernel, Request, Types,
+        cards::{Found, Interface},
+        choices::Criteria,
+        hooks,
+        maps::ByCpu,
+        memory::{Grouping, Sizing},
+        plan::Status,
+    },
+    sidecar,
+    telemetry::Scale,
+};
+use undercurrent_ebpf::abi::driver::{Conversion, DRIVER_LOSSES, DriverCells, DriverLoss, key};
+
+use super::support::{
+    injection::Injection,
+    namespace::Namespace,
+    sidecar::wall_clock,
+    surroundings::{alone, patience, skip, wait_for},
+    wire::{Version, Wire},
+};
+
+/// The place of the card that the test has.
+const CARD: usize = 2;
+/// The place of none.
+const OTHER: usize = 3;
+/// How long packets are to have been at the card, nanoseconds.
+const AGE: u64 = 3_000_000;
+/// What a card's clock may say when it has been on for a while, and by how much the wall clock is then ahead.
+const READING: u64 = 777_000_000_000;
+/// A 1000th, in units of 2^-32: no card is so wrong, and so it shows.
+const RATE: i64 = 4_294_967;
+
+/// Everything that is measured of cards, and nothing else.
+struct Measured {
+    kernel: Kernel,
+    cells: ByCpu<DriverCells>,
+}
+
+impl Measured {
+    fn start() -> Self {
+        let (host, _) = sidecar::host().unwrap();
+        let request = Request {
+            sizing: Sizing {
+                cpus: host.cpus,
+                scale: Scale::new(2).unwrap(),
+                signals: &["receive_driver"],
+                criteria: Criteria::default(),
+                workloads: None,
+                functions: 0,
+                grouping: Grouping::default(),
+            },
+            hooks: &[&hooks::DRIVER],
+            functions: &[],
+            ownership: None,
+            avoid: &[],
+            excludes_blocked: false,
+            transmit: 0,
+        };
+        let (kernel, _): (_, Types) = Kernel::load(host, &request).unwrap();
+        let cells = kernel.by_cpu("DRIVER").unwrap();
+        Self { kernel, cells }
+    }
+
+    /// Packets measured of a card's, the sum of their durations, and those that were not measured.
+    fn of(&self, place: usize) -> (u64, u64, [u64; DRIVER_LOSSES]) {
+        let mut total = (0, 0, [0; DRIVER_LOSSES]);
+        self.cells.for_each(|_, cells| {
+            let card = &cells.cards[place];
+            total.0 += card.duration.slots.iter().sum::<u64>();
+            total.1 += card.duration.sum;
+            total.2.iter_mut().zip(card.lost).for_each(|(total, lost)| *total += lost);
+        });
+        total
+    }
+
+    /// The duration of the one packet that is heeded, or the reason why it is not measured.
+    fn of_packet(&self, receive: impl FnOnce()) -> Result<u64, DriverLoss> {
+        let before = self.of(CARD);
+        receive();
+        // `ksoftirqd` may have to do it.
+        let (count, sum, lost) = wait_for("a packet to be counted", patience(Duration::from_secs(2)), || {
+            let after = self.of(CARD);
+            (after != before).then_some(after)
+        });
+        let reasons = DriverLoss::ALL.into_iter().filter(|loss| lost[*loss as usize] != before.2[*loss as usize]);
+        let reasons: Vec<_> = reasons.collect();
+        match (count - before.0, reasons.as_slice()) {
+            (1, []) => Ok(sum - before.1),
+            (0, [reason]) => Err(*reason),
+            counted => panic!("one packet counts once: {counted:?}"),
+        }
+    }
+}
+
+/// A time of the card's clock, where the wall clock was `wall` at [`READING`] and gains on it by [`RATE`].
+fn card_clock(wall: u64, at: u64) -> u64 {
+    let elapsed = i128::from(at) - i128::from(wall);
+    u64::try_from(i128::from(READING) + (elapsed << 32) / ((1_i128 << 32) + i128::from(RATE))).unwrap()
+}
+
+fn conversion(wall: u64) -> Conversion {
+    Conversion { reading: READING, offset: wall - READING, rate: RATE.cast_unsigned() }
+}
+
+#[test]
+fn a_cards_stamp_is_compared_with_the_kernels() {
+    let Some(_alone) = alone("stamps of network cards") else { return };
+    let (wire, injection) = (Wire::veth(Version::Ipv4), Injection::load());
+    let index = |namespace: &Namespace| {
+        let socket = namespace.run(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap());
+        name_to_index(&socket, "wire").unwrap()
+    };
+    let (left, right) = (index(&wire.left), index(&wire.right));
+    let mut measured = Measured::start();
+    assert!(!measured.kernel.serves(&hooks::DRIVER), "a program is attached though no card stamps anything");
+    let interface = Interface { name: "wire".to_owned(), index: right, clock: Some(0) };
+    measured.kernel.note_cards(Found { usable: vec![interface], problems: Vec::new() }).unwrap();
+    let outcome = &measured.kernel.outcomes()[0];
+    assert_eq!(outcome.status, Status::Whole, "{outcome:?}");
+
+    let (clocks, mut places) = (measured.kernel.card_clocks().unwrap(), measured.kernel.card_places().unwrap());
+    let right_key = key(u32::try_from(wire.right.inode()).unwrap(), right);
+    places.insert(right_key, CARD as u32, 0).unwrap();
+    let receive = |stamp| injection.receive(&wire.right, right, stamp).unwrap();
+    if let Err(error) = injection.receive(&wire.right, right, 1) {
+        return skip(&format!("stamps of network cards: this kernel gives no packet a stamp: {error}"));
+    }
+    let before = wall_clock();
+    assert_eq!(measured.of_packet(|| receive(READING)), Err(DriverLoss::NoClock), "no clock is known yet");
+
+    // Read a second ago, when the card's clock had been on for minutes.
+    let read = before - 1_000_000_000;
+    clocks.set(CARD, &conversion(read));
+    for attempt in 0..10_u64 {
+        let age = AGE << (attempt % 5);
+        let start = wall_clock();
+        let duration = measured.of_packet(|| receive(card_clock(read, start - age)));
+        let took = wall_clock() - start;
+        let duration = duration.unwrap_or_else(|loss| panic!("{loss:?}"));
+        // The conversion's own rounding takes two nanoseconds at most.
+        assert!((age - 2..=age + took + 2).contains(&duration), "{duration} ns of {age} ns, and {took} ns on the way");
+    }
+    let now = || card_clock(read, wall_clock());
+    assert_eq!(measured.of_packet(|| receive(now() + 2_000_000_000)), Err(DriverLoss::Negative));
+    assert_eq!(measured.of_packet(|| receive(READING - (1 << 33) - 1)), Err(DriverLoss::NoClock), "too far away");
+    let unheeded = || {
+        // Neither one without a stamp nor one that came in elsewhere is heeded.
+        receive(0);
+        injection.receive(&wire.left, left, now()).unwrap();
+        receive(now());
+    };
+    measured.of_packet(unheeded).unwrap();
+    clocks.unset(CARD);
+    assert_eq!(measured.of_packet(|| receive(now())), Err(DriverLoss::NoClock), "the wall clock was set");
+    let all = measured.of(CARD);
+    assert_eq!(all.0, 11);
+    assert_eq!(measured.of(OTHER), (0, 0, [0; DRIVER_LOSSES]));
+
+    measured.kernel.note_cards(Found::default()).unwrap();
+    assert!(!measured.kernel.serves(&hooks::DRIVER), "a program stays though no card stamps anything any more");
+    receive(now());
+    assert_eq!(measured.of(CARD), all);
+}

@@ -1,0 +1,49 @@
+//! Packets that an interface receives with a hardware stamp of a test's choice.
+
+use aya::{
+    Ebpf,
+    programs::{SchedClassifier, TestRun as _, TestRunOptions},
+};
+use undercurrent::kernel::loader;
+
+use super::namespace::Namespace;
+
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../ebpf/injection.bpf.o");
+
+/// Bytes of `struct __sk_buff` (`include/uapi/linux/bpf.h`) up to the end of its `hwtstamp`.
+const CONTEXT: usize = 192;
+const MARK: usize = 8;
+const STAMP: usize = 184;
+
+/// The program that does it, attached to nothing. It goes with the value.
+pub struct Injection(Ebpf);
+
+impl Injection {
+    /// Loads it.
+    pub fn load() -> Self {
+        let mut ebpf = loader::without_types().load(OBJECT).unwrap();
+        <&mut SchedClassifier>::try_from(ebpf.program_mut("inject").unwrap()).unwrap().load().unwrap();
+        Self(ebpf)
+    }
+
+    /// Has an interface receive a packet that bears this stamp, or none where it is zero.
+    ///
+    /// # Errors
+    /// Kernels before 5.16 give packets no stamp, and refuse the context.
+    pub fn receive(&self, namespace: &Namespace, interface: u32, stamp: u64) -> Result<(), String> {
+        let program: &SchedClassifier = self.0.program("inject").unwrap().try_into().unwrap();
+        let mut context = [0; CONTEXT];
+        context[MARK..MARK + 4].copy_from_slice(&interface.to_ne_bytes());
+        context[STAMP..].copy_from_slice(&stamp.to_ne_bytes());
+        let packet = [0_u8; 64];
+        // The interface is looked for in the namespace of whoever runs the program.
+        let run = || {
+            let options =
+                TestRunOptions { data_in: Some(&packet), ctx_in: Some(&context), ..TestRunOptions::default() };
+            program.test_run(options)
+        };
+        let result = namespace.run(run).map_err(|error| format!("{error:?}"))?;
+        assert_eq!(result.return_value, 0, "the interface did not get the packet");
+        Ok(())
+    }
+}
