@@ -2,7 +2,7 @@
 //! the kernel (`kernel/`).
 #![no_std]
 #![no_main]
-#![feature(asm_experimental_arch, core_intrinsics)]
+#![feature(asm_experimental_arch, core_intrinsics, stmt_expr_attributes)]
 #![expect(internal_features, reason = "an atomic add without a result is all that this target has")]
 
 mod hooks;

@@ -7,8 +7,10 @@
 mod object;
 
 use aya_ebpf::{
-    macros::{btf_tracepoint, cgroup_skb, cgroup_sock, fentry, fexit, kprobe},
-    programs::{BtfTracePointContext, FEntryContext, FExitContext, ProbeContext, SkBuffContext, SockContext},
+    macros::{btf_tracepoint, cgroup_skb, cgroup_sock, fentry, fexit, kprobe, kretprobe},
+    programs::{
+        BtfTracePointContext, FEntryContext, FExitContext, ProbeContext, RetProbeContext, SkBuffContext, SockContext,
+    },
 };
 
 /// An empty program for each hook: the attribute, the context and what to return.
@@ -25,14 +27,25 @@ empty! {
     #[btf_tracepoint(function = "netif_receive_skb")] netif_receive_skb(BtfTracePointContext) = 0;
     #[fentry] ip_rcv_core(FEntryContext) = 0;
     #[fentry] ip6_rcv_core(FEntryContext) = 0;
+    #[kprobe] ip_rcv_core_probe(ProbeContext) = 0;
+    #[kprobe] ip6_rcv_core_probe(ProbeContext) = 0;
     #[fentry] tcp_v4_rcv(FEntryContext) = 0;
     #[fentry] tcp_v6_rcv(FEntryContext) = 0;
     #[fentry] udp_rcv(FEntryContext) = 0;
     #[fentry] udpv6_rcv(FEntryContext) = 0;
+    #[kprobe] tcp_v4_rcv_probe(ProbeContext) = 0;
+    #[kprobe] tcp_v6_rcv_probe(ProbeContext) = 0;
+    #[kprobe] udp_rcv_probe(ProbeContext) = 0;
+    #[kprobe] udpv6_rcv_probe(ProbeContext) = 0;
     #[fentry] tcp_queue_rcv(FEntryContext) = 0;
     #[fexit] udp_enqueue_schedule_skb(FExitContext) = 0;
+    #[kprobe] tcp_queue_rcv_probe(ProbeContext) = 0;
+    #[kprobe] udp_enqueue_entry_probe(ProbeContext) = 0;
+    #[kretprobe] udp_enqueue_exit_probe(RetProbeContext) = 0;
     #[fentry] tcp_recv_timestamp(FEntryContext) = 0;
     #[fentry] skb_consume_udp(FEntryContext) = 0;
+    #[kprobe] tcp_recv_timestamp_probe(ProbeContext) = 0;
+    #[kprobe] skb_consume_udp_probe(ProbeContext) = 0;
     #[btf_tracepoint(function = "skb_copy_datagram_iovec")] skb_copy_datagram_iovec(BtfTracePointContext) = 0;
     #[btf_tracepoint(function = "softirq_raise")] softirq_raise(BtfTracePointContext) = 0;
     #[btf_tracepoint(function = "softirq_entry")] softirq_entry(BtfTracePointContext) = 0;

@@ -11,7 +11,9 @@ use undercurrent_ebpf::abi::workload::{CgroupEvent, PATH_BYTES, change};
 
 use crate::kernel::{
     fields::{CGROUP_ROOT, ROOT_HIERARCHY},
-    owner, set_outside,
+    owner,
+    pointer::Typed,
+    set_outside,
 };
 
 /// Bytes of changes that are kept: some five hundred changes.
@@ -50,7 +52,8 @@ fn changed(ctx: &BtfTracePointContext, change: u32) -> i32 {
     let cgroup: *const u8 = ctx.arg(0);
     let followed = set_outside(&HIERARCHY);
     // SAFETY: argument 0 is the cgroup.
-    let (id, hierarchy) = unsafe { (owner::id(cgroup), ROOT_HIERARCHY.load(CGROUP_ROOT.load(cgroup) as *const u8)) };
+    let (id, hierarchy) =
+        unsafe { (owner::id(Typed::new(cgroup)), ROOT_HIERARCHY.load(CGROUP_ROOT.load(cgroup) as *const u8)) };
     if hierarchy != followed {
         return 0;
     }

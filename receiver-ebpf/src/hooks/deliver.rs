@@ -4,8 +4,8 @@ use aya_ebpf::{
     EbpfContext as _,
     bindings::__sk_buff,
     helpers::{bpf_get_socket_cookie, bpf_sk_fullsock, bpf_skb_cgroup_id},
-    macros::{cgroup_skb, fentry},
-    programs::{FEntryContext, SkBuffContext},
+    macros::{cgroup_skb, fentry, kprobe},
+    programs::{FEntryContext, ProbeContext, SkBuffContext},
 };
 use undercurrent_ebpf::abi::{
     latency::{Layer, Network, Path, Transport},
@@ -13,52 +13,60 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{
-    ETH_P_IP, ETH_P_IPV6, IPPROTO_TCP, IPPROTO_UDP, reached,
+    ETH_P_IP, ETH_P_IPV6, IPPROTO_TCP, IPPROTO_UDP,
+    arguments::first,
+    reached,
     subject::{Entering, Filtered},
 };
 use crate::kernel::{
     event::PacketEvent,
     filter::{Which, apart},
-    owner, sample,
+    owner,
+    pointer::{Pointer, Typed, Untyped},
+    sample,
 };
 
 /// Bytes that every IPv4 and IPv6 header has at least.
 const IPV4_HEADER: usize = 20;
 
+/// A `sk_buff`, which still has its device.
 #[inline(always)]
-fn delivered(ctx: &FEntryContext, transport: Transport, network: Network, which: Which) {
+fn delivered(skb: impl Pointer, transport: Transport, network: Network, which: Which) {
     let early = sample::early();
-    let skb = ctx.arg(0);
-    // SAFETY: argument 0 of these functions is the `sk_buff`, which still has its device.
-    unsafe {
-        let event = PacketEvent::delivered(skb, early);
-        let path = Path::of(Layer::Transport, transport, network);
-        reached(path, &Entering(skb), event, which, || owner::slot_of_namespace(skb));
-    }
+    let path = Path::of(Layer::Transport, transport, network);
+    let event = PacketEvent::delivered(skb, early);
+    reached(path, &Entering(skb), event, which, || owner::slot_of_namespace(skb));
 }
 
-/// `int tcp_v4_rcv(struct sk_buff *skb)`, 5.10 to 7.3.
-#[fentry]
-fn tcp_v4_rcv(ctx: FEntryContext) -> i32 {
-    apart(|which| delivered(&ctx, Transport::Tcp, Network::Ipv4, which))
+/// Functions that have a packet as their first argument, each with a program of its own name, and one for kprobes.
+macro_rules! protocols {
+    ($($(#[$prototype:meta])* $entry:ident $probe:ident $transport:ident $network:ident;)+) => {$(
+        $(#[$prototype])*
+        #[fentry]
+        fn $entry(ctx: FEntryContext) -> i32 {
+            // SAFETY: argument 0 is the packet.
+            let skb = || unsafe { Typed::new(ctx.arg(0)) };
+            apart(|which| delivered(skb(), Transport::$transport, Network::$network, which))
+        }
+
+        $(#[$prototype])*
+        #[kprobe]
+        fn $probe(ctx: ProbeContext) -> i32 {
+            delivered(Untyped(first(&ctx)), Transport::$transport, Network::$network, Which::Chosen);
+            0
+        }
+    )+};
 }
 
-/// `int tcp_v6_rcv(struct sk_buff *skb)`, 5.10 to 7.3.
-#[fentry]
-fn tcp_v6_rcv(ctx: FEntryContext) -> i32 {
-    apart(|which| delivered(&ctx, Transport::Tcp, Network::Ipv6, which))
-}
-
-/// `int udp_rcv(struct sk_buff *skb)`, 5.10 to 7.3.
-#[fentry]
-fn udp_rcv(ctx: FEntryContext) -> i32 {
-    apart(|which| delivered(&ctx, Transport::Udp, Network::Ipv4, which))
-}
-
-/// `int udpv6_rcv(struct sk_buff *skb)`, 5.10 to 7.3.
-#[fentry]
-fn udpv6_rcv(ctx: FEntryContext) -> i32 {
-    apart(|which| delivered(&ctx, Transport::Udp, Network::Ipv6, which))
+protocols! {
+    /// `int tcp_v4_rcv(struct sk_buff *skb)`, 5.10 to 7.3.
+    tcp_v4_rcv tcp_v4_rcv_probe Tcp Ipv4;
+    /// `int tcp_v6_rcv(struct sk_buff *skb)`, 5.10 to 7.3.
+    tcp_v6_rcv tcp_v6_rcv_probe Tcp Ipv6;
+    /// `int udp_rcv(struct sk_buff *skb)`, 5.10 to 7.3.
+    udp_rcv udp_rcv_probe Udp Ipv4;
+    /// `int udpv6_rcv(struct sk_buff *skb)`, 5.10 to 7.3.
+    udpv6_rcv udpv6_rcv_probe Udp Ipv6;
 }
 
 /// `cgroup_skb/ingress`, run by `sk_filter_trim_cap` once the packet's socket is known. Every packet passes.

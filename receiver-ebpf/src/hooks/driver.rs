@@ -9,6 +9,7 @@ use crate::{
         fields::{
             DEVICE_INDEX, DEVICE_NET, NET_INODE, SHARED_FLAGS, SHARED_STAMP, SKB_DEVICE, SKB_END, SKB_HEAD, SKB_TSTAMP,
         },
+        pointer::Typed,
     },
     signals::receive_driver,
 };
@@ -33,7 +34,7 @@ fn netif_receive_skb(ctx: BtfTracePointContext) -> i32 {
         if stamp == 0 {
             return 0;
         }
-        let received = if departs(skb) { 0 } else { SKB_TSTAMP.load(skb) };
+        let received = if departs(Typed::new(skb)) { 0 } else { SKB_TSTAMP.load(skb) };
         if SHARED_FLAGS.probe(shared) & DRIVER_NOTES != 0 {
             receive_driver::lost(card, DriverLoss::DriverNotes);
         } else {

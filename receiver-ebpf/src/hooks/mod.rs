@@ -1,5 +1,6 @@
 //! Programs, one for each hook. A hook reads what its handlers share, then calls them.
 
+mod arguments;
 mod cgroup;
 mod deliver;
 mod driver;
@@ -27,6 +28,7 @@ use crate::{
         filter::{self, Subject, Which},
         group::{self, Number},
         owner::or_node,
+        pointer::Pointer,
         sample,
     },
     signals::{latency, receive_wait},
@@ -95,13 +97,10 @@ fn measured(path: Path, event: &PacketEvent, slot: Slot, group: Option<Number>) 
     }
 }
 
-/// A packet reached a layer where its Ethertype says its IP version.
-///
-/// # Safety
-/// `skb` is a typed `sk_buff` pointer of a packet that was delivered on this host.
+/// A `sk_buff` that was delivered on this host reached a layer where its Ethertype says its IP version.
 #[inline(always)]
-unsafe fn reached_socket(
-    skb: *const u8,
+fn reached_socket(
+    skb: impl Pointer,
     packet: &impl Subject,
     layer: Layer,
     transport: Transport,
@@ -110,12 +109,9 @@ unsafe fn reached_socket(
 ) {
     let early = sample::early();
     // A branch for each version, so that each has its histogram at a constant offset.
-    // SAFETY: by the caller; every kernel has the Ethertype.
-    unsafe {
-        if SKB_PROTOCOL.load(skb) == ETH_P_IPV6 {
-            reached(Path::of(layer, transport, Network::Ipv6), packet, PacketEvent::delivered(skb, early), which, slot);
-        } else {
-            reached(Path::of(layer, transport, Network::Ipv4), packet, PacketEvent::delivered(skb, early), which, slot);
-        }
+    if skb.read(&SKB_PROTOCOL) == ETH_P_IPV6 {
+        reached(Path::of(layer, transport, Network::Ipv6), packet, PacketEvent::delivered(skb, early), which, slot);
+    } else {
+        reached(Path::of(layer, transport, Network::Ipv4), packet, PacketEvent::delivered(skb, early), which, slot);
     }
 }

@@ -11,7 +11,9 @@ use super::read::peer_network;
 use crate::{
     kernel::{
         fields::{SOCK_FAMILY, SOCK_STATE, SOCKET_SOCK},
-        owner, tcp,
+        owner,
+        pointer::Typed,
+        tcp,
     },
     signals::tcp_rtt,
 };
@@ -60,7 +62,7 @@ unsafe fn read(sock: *const u8) {
     // SAFETY: by the caller.
     let reader = unsafe { owner::read_by_current(sock) };
     // SAFETY: by the caller.
-    let (rtt, network) = unsafe { (|| tcp::smoothed_rtt(sock), || peer_network(sock)) };
+    let (rtt, network) = unsafe { (|| tcp::smoothed_rtt(sock), || peer_network(Typed::new(sock))) };
     tcp_rtt::delivered(rtt, network, || owner::or_node(|| owner::slot(reader)));
 }
 

@@ -2,8 +2,8 @@
 
 use aya_ebpf::{
     helpers::bpf_probe_read_kernel,
-    macros::{btf_tracepoint, fentry},
-    programs::{BtfTracePointContext, FEntryContext},
+    macros::{btf_tracepoint, fentry, kprobe},
+    programs::{BtfTracePointContext, FEntryContext, ProbeContext},
 };
 use undercurrent_ebpf::abi::{
     latency::{Layer, Network, Path, Transport},
@@ -11,7 +11,9 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{
-    ETH_P_IP, ETH_P_IPV6, IPPROTO_TCP, IPPROTO_UDP, reached, reached_socket,
+    ETH_P_IP, ETH_P_IPV6, IPPROTO_TCP, IPPROTO_UDP,
+    arguments::{first, second, third},
+    reached, reached_socket,
     subject::{Copied, InSocket, Read, Stream},
 };
 use crate::kernel::{
@@ -21,7 +23,9 @@ use crate::kernel::{
         SOCK_FAMILY, SOCK_PROTOCOL, SOCK_V6_DADDR, TCP_COPIED, TCP_END,
     },
     filter::{Subject, Which, apart},
-    head_of_line, owner, sample, tcp,
+    head_of_line, owner,
+    pointer::{Pointer, Typed, Untyped},
+    sample, tcp,
 };
 
 const AF_INET6: u16 = 10;
@@ -31,21 +35,30 @@ const SECOND: u64 = 1_000_000_000;
 /// 7.3. Once for each read that returned stamped data, with the stamp of the last byte.
 #[fentry]
 fn tcp_recv_timestamp(ctx: FEntryContext) -> i32 {
-    // SAFETY: arguments 1 and 2 have the types above.
-    apart(|which| unsafe { stream_read(ctx.arg(1), ctx.arg(2), which) })
+    apart(|which| {
+        let sock: *const u8 = ctx.arg(1);
+        // SAFETY: arguments 1 and 2 have the types above; the read has moved the socket on.
+        unsafe {
+            let blocked = || head_of_line::blocked(sock, || tcp::out_of_order(sock), || TCP_COPIED.probe(sock));
+            stream_read(Typed::new(sock), Typed::new(ctx.arg(2)), blocked, which);
+        }
+    })
 }
 
-/// # Safety
-/// `sock` and `timestamps` are typed, a `struct sock *` and a `struct scm_timestamping_internal *`.
+/// The same function as [`tcp_recv_timestamp`].
+#[kprobe]
+fn tcp_recv_timestamp_probe(ctx: ProbeContext) -> i32 {
+    let (sock, timestamps) = (Untyped(second(&ctx)), Untyped(third(&ctx)));
+    stream_read(sock, timestamps, || head_of_line::may_be_blocked(sock), Which::Chosen);
+    0
+}
+
+/// A `sock` was read, and a `scm_timestamping_internal` is returned with the data.
 #[inline(always)]
-unsafe fn stream_read(sock: *const u8, timestamps: *const u8, which: Which) {
+fn stream_read<P: Pointer>(sock: P, timestamps: P, blocked: impl FnOnce() -> bool, which: Which) {
     let early = sample::early();
-    // SAFETY: by the caller; the read has moved the socket on.
-    unsafe {
-        let (network, event) = (peer_network(sock), PacketEvent::stamped(stamp(timestamps), early));
-        let blocked = || head_of_line::blocked(sock, || tcp::out_of_order(sock), || TCP_COPIED.probe(sock));
-        read_by_tcp(network, &Stream(sock), event, blocked, which, owner::slot_of_current);
-    }
+    let (network, event) = (peer_network(sock), PacketEvent::stamped(stamp(timestamps), early));
+    read_by_tcp(network, &Stream(sock), event, blocked, which, owner::slot_of_current);
 }
 
 /// TCP data was read, which may have waited for the network.
@@ -70,37 +83,26 @@ fn read_by_tcp(
     }
 }
 
-/// The receive timestamp that a read returns, in nanoseconds.
-///
-/// # Safety
-/// `timestamps` is a typed `struct scm_timestamping_internal *`.
+/// The receive timestamp that a read returns, a `scm_timestamping_internal`, in nanoseconds.
 #[inline(always)]
-unsafe fn stamp(timestamps: *const u8) -> u64 {
-    // SAFETY: by the caller; a kernel has either the first two fields or the last as a number.
-    unsafe {
-        if SCM_SECONDS.present() {
-            SCM_SECONDS.load(timestamps).wrapping_mul(SECOND).wrapping_add(SCM_NANOSECONDS.load(timestamps))
-        } else {
-            SCM_KTIME.load(timestamps)
-        }
+fn stamp(timestamps: impl Pointer) -> u64 {
+    // A kernel has either the first two fields or the last as a number.
+    if SCM_SECONDS.present() {
+        timestamps.read(&SCM_SECONDS).wrapping_mul(SECOND).wrapping_add(timestamps.read(&SCM_NANOSECONDS))
+    } else {
+        timestamps.read(&SCM_KTIME)
     }
 }
 
-/// The IP version that a socket's packets have, which on a dual-stack socket is not its family.
-///
-/// # Safety
-/// `sock` is a typed `struct sock *`.
+/// The IP version that the packets of a `sock` have, which on a dual-stack socket is not its family.
 #[inline(always)]
-pub(super) unsafe fn peer_network(sock: *const u8) -> Network {
-    // SAFETY: by the caller, and the second field is checked for.
-    unsafe {
-        if SOCK_FAMILY.load(sock) != AF_INET6 || !SOCK_V6_DADDR.present() {
-            return Network::Ipv4;
-        }
-        let [high, low] = SOCK_V6_DADDR.load(sock);
-        let mapped = high == 0 && u64::from_be(low) >> 32 == 0xffff;
-        if mapped { Network::Ipv4 } else { Network::Ipv6 }
+pub(super) fn peer_network(sock: impl Pointer) -> Network {
+    if sock.read(&SOCK_FAMILY) != AF_INET6 || !SOCK_V6_DADDR.present() {
+        return Network::Ipv4;
     }
+    let [high, low] = sock.read(&SOCK_V6_DADDR);
+    let mapped = high == 0 && u64::from_be(low) >> 32 == 0xffff;
+    if mapped { Network::Ipv4 } else { Network::Ipv6 }
 }
 
 /// `void skb_consume_udp(struct sock *sk, struct sk_buff *skb, int len)`, 5.10 to 7.3. A negative length is a peek or an
@@ -111,12 +113,25 @@ fn skb_consume_udp(ctx: FEntryContext) -> i32 {
     if length < 0 {
         return 0;
     }
-    let skb = ctx.arg(1);
-    let packet = Read(InSocket { sock: ctx.arg(0), skb });
-    // SAFETY: the arguments have the types above.
-    apart(|which| unsafe {
-        reached_socket(skb, &packet, Layer::SocketRead, Transport::Udp, which, owner::slot_of_current)
-    })
+    // SAFETY: arguments 0 and 1 have the types above.
+    let (skb, sock) = unsafe { (Typed::new(ctx.arg(1)), Typed::new(ctx.arg(0))) };
+    apart(|which| datagram_read(sock, skb, which))
+}
+
+/// The same function as [`skb_consume_udp`].
+#[kprobe]
+fn skb_consume_udp_probe(ctx: ProbeContext) -> i32 {
+    if third(&ctx) as i32 >= 0 {
+        datagram_read(Untyped(first(&ctx)), Untyped(second(&ctx)), Which::Chosen);
+    }
+    0
+}
+
+/// A `sk_buff` is read from a `sock`.
+#[inline(always)]
+fn datagram_read<P: Pointer>(sock: P, skb: P, which: Which) {
+    let packet = Read(InSocket { sock, skb });
+    reached_socket(skb, &packet, Layer::SocketRead, Transport::Udp, which, owner::slot_of_current);
 }
 
 /// Tracepoint `skb_copy_datagram_iovec(const struct sk_buff *skb, int len)`: a packet's bytes are copied out. Small
@@ -138,13 +153,14 @@ unsafe fn copied(skb: *const u8, protocol: u16, which: Which) {
     unsafe {
         let sock = SKB_SK.load(skb) as *const u8;
         let slot = || owner::slot_of_reader(sock);
-        match transport_of(skb, sock, protocol) {
+        let (transport, skb) = (transport_of(skb, sock, protocol), Typed::new(skb));
+        match transport {
             Some(Transport::Tcp) => {
                 let network = if protocol == ETH_P_IPV6 { Network::Ipv6 } else { Network::Ipv4 };
                 let event = PacketEvent::delivered(skb, sample::early());
                 // Raw sockets read TCP's packets too.
                 let count = || if sock.is_null() { 0 } else { tcp::out_of_order_untrusted(sock) };
-                let read = || TCP_END.load(SKB_CONTROL.begins(skb));
+                let read = || TCP_END.load(SKB_CONTROL.begins(skb.address()));
                 let blocked = || head_of_line::blocked(sock, count, read);
                 read_by_tcp(network, &Copied(skb), event, blocked, which, slot);
             }

@@ -6,7 +6,9 @@ use super::read::peer_network;
 use crate::{
     kernel::{
         fields::{SKB_CONTROL, TCP_SEGMENTS},
-        owner, set_outside,
+        owner,
+        pointer::Typed,
+        set_outside,
     },
     signals::tcp_retransmits,
 };
@@ -45,7 +47,7 @@ fn tcp_retransmit_synack(ctx: BtfTracePointContext) -> i32 {
 #[inline(always)]
 fn sent_again(sock: *const u8, peer: *const u8, segments: u64) {
     // SAFETY: typed and trusted arguments; both structs begin with a `sock_common`, where these fields are.
-    let network = unsafe { peer_network(peer) };
+    let network = peer_network(unsafe { Typed::new(peer) });
     // SAFETY: as above.
     tcp_retransmits::sent_again(network, segments, || unsafe { owner::slot_of_owner(sock) });
 }

@@ -4,11 +4,13 @@ use aya_ebpf::{bindings::__sk_buff, helpers::bpf_probe_read_kernel};
 
 use crate::kernel::{
     fields::{
-        DEVICE_INDEX, DEVICE_NET, NET_INODE, SKB_DEVICE, SKB_HEAD, SKB_INTERFACE, SKB_LENGTH, SKB_PAGED_LENGTH, SKB_SK,
-        SKB_TRANSPORT_HEADER, SOCK_INTERFACE, SOCK_NET, SOCK_PORT, SOCK_PROTOCOL, SOCK_QUEUE, UDP_READER_QUEUE,
+        DEVICE_INDEX, DEVICE_NAME, DEVICE_NET, NET_INODE, SKB_DEVICE, SKB_HEAD, SKB_INTERFACE, SKB_LENGTH,
+        SKB_PAGED_LENGTH, SKB_SK, SKB_TRANSPORT_HEADER, SOCK_INTERFACE, SOCK_NET, SOCK_PORT, SOCK_PROTOCOL, SOCK_QUEUE,
+        UDP_READER_QUEUE,
     },
     filter::{Subject, current_process},
     owner,
+    pointer::{Pointer, Typed},
 };
 
 use super::IPPROTO_UDP;
@@ -18,33 +20,30 @@ const DESTINATION: u64 = 2;
 /// Bytes of both ports.
 const PORTS: u32 = 4;
 
-/// A packet on its way in, a typed `sk_buff` that has its device.
-pub struct Arriving(pub *const u8);
+/// A packet on its way in, a `sk_buff` that has its device.
+pub struct Arriving<P>(pub P);
 
-impl Subject for Arriving {
+impl<P: Pointer> Subject for Arriving<P> {
     #[inline(always)]
     fn namespace(&self) -> Option<u32> {
-        // SAFETY: by the type; every kernel has these fields.
-        Some(unsafe { NET_INODE.load(DEVICE_NET.load(SKB_DEVICE.load(self.0) as *const u8) as *const u8) })
+        Some(self.0.follow(&SKB_DEVICE).follow(&DEVICE_NET).read(&NET_INODE))
     }
 
     #[inline(always)]
     fn interface(&self) -> Option<u32> {
-        // SAFETY: as above.
-        Some(unsafe { DEVICE_INDEX.load(SKB_DEVICE.load(self.0) as *const u8) })
+        Some(self.0.follow(&SKB_DEVICE).read(&DEVICE_INDEX))
     }
 
     #[inline(always)]
-    fn device(&self) -> Option<*const u8> {
-        // SAFETY: as above.
-        Some(unsafe { SKB_DEVICE.load(self.0) } as *const u8)
+    fn interface_name(&self) -> Option<[u64; 2]> {
+        Some(self.0.follow(&SKB_DEVICE).read(&DEVICE_NAME))
     }
 }
 
-/// A packet that enters its transport protocol, a typed `sk_buff` that has its device.
-pub struct Entering(pub *const u8);
+/// A packet that enters its transport protocol, a `sk_buff` that has its device.
+pub struct Entering<P>(pub P);
 
-impl Subject for Entering {
+impl<P: Pointer> Subject for Entering<P> {
     #[inline(always)]
     fn namespace(&self) -> Option<u32> {
         Arriving(self.0).namespace()
@@ -56,31 +55,24 @@ impl Subject for Entering {
     }
 
     #[inline(always)]
-    fn device(&self) -> Option<*const u8> {
-        Arriving(self.0).device()
+    fn interface_name(&self) -> Option<[u64; 2]> {
+        Arriving(self.0).interface_name()
     }
 
     #[inline(always)]
     fn port(&self) -> Option<u16> {
         // Its data begins at the header, which may be in a page until the protocol has looked at it.
-        // SAFETY: by the type; every kernel has these fields.
-        let linear = unsafe { SKB_LENGTH.load(self.0) - SKB_PAGED_LENGTH.load(self.0) };
-        // SAFETY: as above.
-        if linear < PORTS { None } else { unsafe { destination(self.0) } }
+        let linear = self.0.read(&SKB_LENGTH) - self.0.read(&SKB_PAGED_LENGTH);
+        if linear < PORTS { None } else { destination(self.0) }
     }
 }
 
-/// The port that a received packet is for, as its header says.
-///
-/// # Safety
-/// `skb` is a typed `sk_buff` pointer.
+/// The port that a received `sk_buff` is for, as its header says.
 #[inline(always)]
-unsafe fn destination(skb: *const u8) -> Option<u16> {
-    // SAFETY: by the caller; the helper checks the address itself.
-    unsafe {
-        let header = SKB_HEAD.load(skb) + u64::from(SKB_TRANSPORT_HEADER.load(skb));
-        bpf_probe_read_kernel((header + DESTINATION) as *const u16).ok().map(u16::from_be)
-    }
+fn destination(skb: impl Pointer) -> Option<u16> {
+    let header = skb.read(&SKB_HEAD) + u64::from(skb.read(&SKB_TRANSPORT_HEADER));
+    // SAFETY: the helper checks the address itself.
+    unsafe { bpf_probe_read_kernel((header + DESTINATION) as *const u16) }.ok().map(u16::from_be)
 }
 
 /// A packet that its socket is about to receive, the context of a program in the cgroup's path.
@@ -90,7 +82,7 @@ impl Subject for Filtered {
     #[inline(always)]
     fn namespace(&self) -> Option<u32> {
         // SAFETY: the context of a packet that has its device.
-        unsafe { owner::packet(self.0.cast()) }.and_then(|skb| Arriving(skb).namespace())
+        unsafe { owner::packet(self.0.cast()).and_then(|skb| Arriving(Typed::new(skb)).namespace()) }
     }
 
     #[inline(always)]
@@ -100,9 +92,9 @@ impl Subject for Filtered {
     }
 
     #[inline(always)]
-    fn device(&self) -> Option<*const u8> {
+    fn interface_name(&self) -> Option<[u64; 2]> {
         // SAFETY: as for `namespace`.
-        unsafe { owner::packet(self.0.cast()) }.and_then(|skb| Arriving(skb).device())
+        unsafe { owner::packet(self.0.cast()).and_then(|skb| Arriving(Typed::new(skb)).interface_name()) }
     }
 
     #[inline(always)]
@@ -122,49 +114,50 @@ impl Subject for Filtered {
     }
 }
 
-/// A packet in its socket's queue: both are typed, a `sock` and an `sk_buff`.
-pub struct InSocket {
-    pub sock: *const u8,
-    pub skb: *const u8,
+/// A packet in its socket's queue, a `sock` and a `sk_buff`.
+pub struct InSocket<P> {
+    pub sock: P,
+    pub skb: P,
 }
 
-impl Subject for InSocket {
+impl<P: Pointer> Subject for InSocket<P> {
     #[inline(always)]
     fn namespace(&self) -> Option<u32> {
-        // SAFETY: by the type; every kernel has these fields.
-        Some(unsafe { NET_INODE.load(SOCK_NET.load(self.sock) as *const u8) })
+        Some(namespace(self.sock))
     }
 
     #[inline(always)]
     fn interface(&self) -> Option<u32> {
-        // SAFETY: as above. The device itself may be gone.
-        Some(unsafe { SKB_INTERFACE.load(self.skb) })
+        // The device itself may be gone.
+        Some(self.skb.read(&SKB_INTERFACE))
     }
 
     #[inline(always)]
     fn port(&self) -> Option<u16> {
-        // SAFETY: as above.
-        Some(unsafe { SOCK_PORT.load(self.sock) })
+        Some(self.sock.read(&SOCK_PORT))
     }
 
     #[inline(always)]
     fn queue(&self) -> Option<u32> {
-        // SAFETY: as above.
-        unsafe {
-            let length = SOCK_QUEUE.load(self.sock);
-            if SOCK_PROTOCOL.load(self.sock) != IPPROTO_UDP.into() {
-                return Some(length);
-            }
-            // UDP's readers take over all of the queue at once (`__skb_recv_udp`).
-            Some(length + UDP_READER_QUEUE.probe(self.sock))
+        let length = self.sock.read(&SOCK_QUEUE);
+        if self.sock.read(&SOCK_PROTOCOL) != IPPROTO_UDP.into() {
+            return Some(length);
         }
+        // UDP's readers take over all of the queue at once (`__skb_recv_udp`).
+        Some(length + UDP_READER_QUEUE.probe(self.sock.address()))
     }
 }
 
-/// A packet that the current task reads.
-pub struct Read(pub InSocket);
+/// The inode of a `sock`'s network namespace.
+#[inline(always)]
+fn namespace(sock: impl Pointer) -> u32 {
+    sock.follow(&SOCK_NET).read(&NET_INODE)
+}
 
-impl Subject for Read {
+/// A packet that the current task reads.
+pub struct Read<P>(pub InSocket<P>);
+
+impl<P: Pointer> Subject for Read<P> {
     #[inline(always)]
     fn namespace(&self) -> Option<u32> {
         self.0.namespace()
@@ -191,37 +184,28 @@ impl Subject for Read {
     }
 }
 
-/// What the current task reads of a TCP socket, a typed `sock`: its packets may be gone.
-pub struct Stream(pub *const u8);
+/// What the current task reads of a TCP socket, a `sock`: its packets may be gone.
+pub struct Stream<P>(pub P);
 
-impl Stream {
-    #[inline(always)]
-    const fn socket(&self) -> InSocket {
-        InSocket { sock: self.0, skb: core::ptr::null() }
-    }
-}
-
-impl Subject for Stream {
+impl<P: Pointer> Subject for Stream<P> {
     #[inline(always)]
     fn namespace(&self) -> Option<u32> {
-        self.socket().namespace()
+        Some(namespace(self.0))
     }
 
     #[inline(always)]
     fn interface(&self) -> Option<u32> {
-        // SAFETY: by the type, and the field is checked for.
-        if SOCK_INTERFACE.present() { Some(unsafe { SOCK_INTERFACE.load(self.0) }) } else { None }
+        if SOCK_INTERFACE.present() { Some(self.0.read(&SOCK_INTERFACE)) } else { None }
     }
 
     #[inline(always)]
     fn port(&self) -> Option<u16> {
-        self.socket().port()
+        Some(self.0.read(&SOCK_PORT))
     }
 
     #[inline(always)]
     fn queue(&self) -> Option<u32> {
-        // SAFETY: by the type.
-        Some(unsafe { SOCK_QUEUE.load(self.0) })
+        Some(self.0.read(&SOCK_QUEUE))
     }
 
     #[inline(always)]
@@ -230,16 +214,16 @@ impl Subject for Stream {
     }
 }
 
-/// A packet whose bytes the current task reads, a typed `sk_buff`. TCP's alone know their sockets.
-pub struct Copied(pub *const u8);
+/// A packet whose bytes the current task reads, a `sk_buff`. TCP's alone know their sockets.
+pub struct Copied(pub Typed);
 
 impl Copied {
     /// The packet's socket, where it has one.
     #[inline(always)]
-    fn socket(&self) -> Option<InSocket> {
-        // SAFETY: by the type; the verifier knows what the field points to.
-        let sock = unsafe { SKB_SK.load(self.0) } as *const u8;
-        if sock.is_null() { None } else { Some(InSocket { sock, skb: self.0 }) }
+    fn socket(&self) -> Option<Stream<Typed>> {
+        // The verifier knows what the field points to.
+        let sock = self.0.follow(&SKB_SK);
+        if sock.address().is_null() { None } else { Some(Stream(sock)) }
     }
 }
 
@@ -251,20 +235,18 @@ impl Subject for Copied {
 
     #[inline(always)]
     fn interface(&self) -> Option<u32> {
-        // SAFETY: by the type.
-        Some(unsafe { SKB_INTERFACE.load(self.0) })
+        Some(self.0.read(&SKB_INTERFACE))
     }
 
     #[inline(always)]
     fn port(&self) -> Option<u16> {
-        // SAFETY: by the type.
-        unsafe { destination(self.0) }
+        destination(self.0)
     }
 
     #[inline(always)]
     fn queue(&self) -> Option<u32> {
-        // SAFETY: by the type; of a packet's socket that is none of UDP's.
-        self.socket().map(|socket| unsafe { SOCK_QUEUE.load(socket.sock) })
+        // It is none of UDP's.
+        self.socket()?.queue()
     }
 
     #[inline(always)]

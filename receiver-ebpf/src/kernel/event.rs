@@ -1,10 +1,13 @@
 //! A packet at a hook: what every handler needs of it, read once.
 
+use core::hint::black_box;
+
 use undercurrent_ebpf::abi::loss::PacketLoss;
 
 use super::{
     clock,
     fields::{SKB_TSTAMP, SKB_TSTAMP_TYPE},
+    pointer::Pointer,
     sample,
 };
 
@@ -36,26 +39,23 @@ impl PacketEvent {
         Ok(sample::weight(stamp).map(|weight| Self { stamp, now: clock::monotonic(), weight, blocked: false }))
     }
 
-    /// The event of a packet that was delivered on this host. `ip_local_deliver_finish` and `ip6_input_finish` have
+    /// The event of a `sk_buff` that was delivered on this host. `ip_local_deliver_finish` and `ip6_input_finish` have
     /// replaced a departure time by a receive timestamp (`skb_clear_delivery_time`, 5.18 and later; kernels before kept
     /// none that far).
-    ///
-    /// # Safety
-    /// `skb` is a `struct sk_buff *` that the verifier knows as such.
     #[inline(always)]
-    pub unsafe fn delivered(skb: *const u8, early: u64) -> Sampled {
-        // SAFETY: by the caller.
-        Self::stamped(unsafe { SKB_TSTAMP.load(skb) }, early)
+    pub fn delivered(skb: impl Pointer, early: u64) -> Sampled {
+        Self::stamped(skb.read(&SKB_TSTAMP), early)
     }
 
-    /// The event of a packet behind a pointer whose type the verifier does not know, whose stamp may still be the sender's
-    /// departure time: such a packet takes no clock.
+    /// The event of a `sk_buff` that may have come no further than its device, whose stamp may still be the sender's
+    /// departure time.
     #[inline(always)]
-    pub fn probed(skb: *const u8) -> Sampled {
-        if SKB_TSTAMP_TYPE.probe_any(skb) {
-            return Err(PacketLoss::TransmitStamp);
-        }
-        Self::stamped(SKB_TSTAMP.probe(skb), sample::early())
+    pub fn arrived(skb: impl Pointer) -> Sampled {
+        let departing = departs(skb);
+        // Opaque, or the compiler goes from one question to the other past what makes an event, and the kernel refuses to
+        // read what was not written there.
+        let stamp = if black_box(departing) { 0 } else { skb.read(&SKB_TSTAMP) };
+        Self::stamped(stamp, sample::early()).map_err(|loss| if departing { PacketLoss::TransmitStamp } else { loss })
     }
 
     /// How long ago the packet was received, in nanoseconds, modulo 2^64.
@@ -65,12 +65,8 @@ impl PacketEvent {
     }
 }
 
-/// Whether a packet's stamp is still the sender's departure time.
-///
-/// # Safety
-/// `skb` is a `struct sk_buff *` that the verifier knows as such.
+/// Whether a `sk_buff`'s stamp is still the sender's departure time.
 #[inline(always)]
-pub unsafe fn departs(skb: *const u8) -> bool {
-    // SAFETY: by the caller.
-    unsafe { SKB_TSTAMP_TYPE.any(skb) }
+pub fn departs(skb: impl Pointer) -> bool {
+    skb.any(&SKB_TSTAMP_TYPE)
 }

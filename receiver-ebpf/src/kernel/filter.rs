@@ -46,8 +46,8 @@ pub trait Subject {
         None
     }
 
-    /// The interface itself, typed.
-    fn device(&self) -> Option<*const u8> {
+    /// The interface's name, with zeros after it.
+    fn interface_name(&self) -> Option<[u64; 2]> {
         None
     }
 }
@@ -63,7 +63,8 @@ pub fn current_process() -> u32 {
 pub enum Which {
     /// All of them.
     All,
-    /// Those that the filter chooses, told apart as asked for.
+    /// Those that the filter chooses, told apart as asked for; all alike where nothing is asked for: for programs that cost
+    /// more by what they hang on than by what they have at hand.
     Chosen,
 }
 

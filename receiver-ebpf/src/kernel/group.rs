@@ -12,7 +12,6 @@ use undercurrent_ebpf::abi::{
 
 use super::{
     cells::{self, ByCpu, MMAPABLE},
-    fields::DEVICE_NAME,
     filter::{Subject, tells_apart},
 };
 
@@ -70,10 +69,9 @@ fn number(group: &Group) -> Option<Number> {
 fn founded(group: &Group, packet: &impl Subject) -> Option<Number> {
     let free = FREE_GROUPS.pop().ok()??;
     if tells_apart(Dimension::Interface)
-        && let Some(device) = packet.device()
+        && let Some(name) = packet.interface_name()
     {
-        // SAFETY: a typed `struct net_device *`; every kernel has the field.
-        let _ = INTERFACES.insert(group.interface, unsafe { DEVICE_NAME.load(device) }, 0);
+        let _ = INTERFACES.insert(group.interface, name, 0);
     }
     if GROUPS.insert(group, free, BPF_NOEXIST.into()).is_err() {
         // Another CPU was faster, or the kernel has no room.

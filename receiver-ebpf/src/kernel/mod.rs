@@ -10,6 +10,7 @@ pub mod group;
 pub mod head_of_line;
 mod object;
 pub mod owner;
+pub mod pointer;
 pub mod sample;
 pub mod shared;
 mod storage;

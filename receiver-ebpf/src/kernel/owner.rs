@@ -15,12 +15,12 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{
-    address,
     cells::{self, ByCpu, MMAPABLE},
     fields::{
         CGROUP_NODE, CSS_CGROUP, CSS_SET_CPU, DEVICE_NET, NET_INODE, NODE_ID, SKB_DEVICE, SKB_SK, SOCK_CGROUP,
         SOCK_COOKIE, SOCK_STORAGE, TASK_CSS_SET,
     },
+    pointer::{Pointer, Typed},
     set_outside,
     storage::SocketWord,
 };
@@ -212,36 +212,26 @@ pub fn of_current() -> u64 {
     }
     // SAFETY: a helper without arguments.
     let task = unsafe { bpf_get_current_task_btf() } as *const u8;
-    // SAFETY: the verifier follows typed pointers, and the kernel handles faults.
-    unsafe {
-        let set = TASK_CSS_SET.load(task) as *const u8;
-        let state = CSS_SET_CPU.load(set) as *const u8;
-        id(CSS_CGROUP.load(state) as *const u8)
-    }
+    // SAFETY: what the helper returns.
+    let task = unsafe { Typed::new(task) };
+    id(task.follow(&TASK_CSS_SET).follow(&CSS_SET_CPU).follow(&CSS_CGROUP))
 }
 
-/// A cgroup's id.
-///
-/// # Safety
-/// `cgroup` is a typed `struct cgroup *`.
+/// The id of a `cgroup`.
 #[inline(always)]
-pub unsafe fn id(cgroup: *const u8) -> u64 {
-    // SAFETY: by the caller; every kernel since 5.5 has both fields.
-    unsafe { NODE_ID.load(CGROUP_NODE.load(cgroup) as *const u8) }
+pub fn id(cgroup: impl Pointer) -> u64 {
+    // Every kernel since 5.5 has both fields.
+    cgroup.follow(&CGROUP_NODE).read(&NODE_ID)
 }
 
-/// The cgroup whose task made a socket, as the kernel has it.
-///
-/// # Safety
-/// `sock` is a typed `struct sock *`.
+/// The cgroup whose task made a `sock`, as the kernel has it.
 #[inline(always)]
-unsafe fn creator(sock: *const u8) -> u64 {
+pub fn creator(sock: impl Pointer) -> u64 {
     // Before 5.15 the pointer shares its word with flags and is no pointer to the verifier.
     if by() != ownership::UNIFIED || !SOCK_CGROUP.present() {
         return 0;
     }
-    // SAFETY: by the caller, and the field was checked for.
-    unsafe { id(SOCK_CGROUP.load(sock) as *const u8) }
+    id(sock.follow(&SOCK_CGROUP))
 }
 
 /// The owner of a socket, for tracing programs.
@@ -259,7 +249,7 @@ pub unsafe fn of_socket(sock: *const u8) -> u64 {
         return reader;
     }
     // SAFETY: by the caller.
-    unsafe { creator(sock) }
+    creator(unsafe { Typed::new(sock) })
 }
 
 /// The slot of a socket's owner, for tracing programs, cached where the socket has a cookie: each field that a program
@@ -313,7 +303,7 @@ pub unsafe fn read_by_current(sock: *const u8) -> u64 {
     }
     let reader = of_current();
     // SAFETY: by the caller.
-    if storage() && unsafe { SOCK_STORAGE.load(sock) != 0 || creator(sock) != reader } {
+    if storage() && unsafe { SOCK_STORAGE.load(sock) != 0 || creator(Typed::new(sock)) != reader } {
         // SAFETY: by the caller.
         match unsafe { READERS.set(sock, reader) } {
             Some(true) => forget(unsafe { SOCK_COOKIE.load(sock) }),
@@ -363,23 +353,12 @@ pub unsafe fn slot_of_reader(sock: *const u8) -> Slot {
     if cookie == 0 { slot_of_current() } else { cached_slot(cookie, cached::READ, of_current) }
 }
 
-/// The slot of the network namespace that a packet arrived in, cached by its device: one that moves to another namespace
-/// leaves its packets behind until the epoch ends.
-///
-/// # Safety
-/// `skb` is a typed `sk_buff` pointer of a packet that has its device.
+/// The slot of the network namespace that a packet arrived in, a `sk_buff` that has its device; cached by that. One that moves
+/// to another namespace leaves its packets behind until the epoch ends.
 #[inline(always)]
-pub unsafe fn slot_of_namespace(skb: *const u8) -> Slot {
-    // SAFETY: by the caller; every kernel has these fields.
-    let device = unsafe { SKB_DEVICE.load(skb) } as *const u8;
-    // SAFETY: as above.
-    slot_of_socket(cached::of_device(address(device)), || {
-        NAMESPACE | u64::from(unsafe { NET_INODE.load(DEVICE_NET.load(device) as *const u8) })
+pub fn slot_of_namespace(skb: impl Pointer) -> Slot {
+    let device = skb.follow(&SKB_DEVICE);
+    slot_of_socket(cached::of_device(device.number()), || {
+        NAMESPACE | u64::from(device.follow(&DEVICE_NET).read(&NET_INODE))
     })
-}
-
-/// The slot of the network namespace that has an inode.
-#[inline(always)]
-pub fn slot_of_inode(inode: u32) -> Slot {
-    slot(NAMESPACE | u64::from(inode))
 }

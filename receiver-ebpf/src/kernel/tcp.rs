@@ -10,9 +10,10 @@ use super::{
     set_outside,
 };
 
-const IPPROTO_TCP: u16 = 6;
+/// `sock.sk_protocol` of TCP.
+pub const IPPROTO_TCP: u16 = 6;
 /// `sock.sk_type` of a connection.
-const SOCK_STREAM: u16 = 1;
+pub const SOCK_STREAM: u16 = 1;
 
 /// Whether a helper takes a socket for TCP's (5.9 and later).
 #[unsafe(export_name = "tcp.cast")]

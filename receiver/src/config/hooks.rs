@@ -20,7 +20,7 @@ pub struct Hooks {
 pub enum Means {
     /// Trampolines at a function's entry or exit.
     Fentry,
-    /// Breakpoints at a function's entry.
+    /// Breakpoints at a function's entry or return.
     Kprobe,
     /// Tracepoints with typed arguments.
     Tracepoint,

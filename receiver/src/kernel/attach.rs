@@ -27,7 +27,7 @@ pub fn attach(ebpf: &mut Ebpf, btf: &Btf, host: &Host, program: &Program<'_>) ->
         cure: "rebuild Undercurrent: its object and its table of hooks disagree".to_owned(),
     })?;
     match program.attachment {
-        Attachment::Kprobe => probe(loaded, program.target),
+        Attachment::Kprobe | Attachment::Kretprobe => probe(loaded, program.target),
         Attachment::Fentry | Attachment::Fexit | Attachment::Tracepoint => trace(loaded, btf, program.target),
         Attachment::CgroupIngress | Attachment::CgroupSocket => return cgroup(loaded, host, program),
     }

@@ -4,9 +4,10 @@ use undercurrent_ebpf::abi::extra::{ARGUMENTS, LAYERS};
 
 use super::{
     btf::{self, Btf, Function},
-    hooks::{Alternate, Attachment, Program},
+    hooks::{Alternate, Attachment, KPROBE, Program},
     plan::{self, Attach, Outcome},
     refusal::Refusal,
+    registers::REGISTERS,
     symbols::Symbols,
 };
 use crate::config::nearest::nearest;
@@ -137,16 +138,6 @@ fn place(function: &Function<'_>, module: Option<String>) -> Result<Place, Absen
     Ok(Place { packet, socket: of(SOCKET).and_then(reached), module })
 }
 
-/// The places in a kprobe's context of the registers that pass the first arguments; `None` where nobody has looked.
-pub const REGISTERS: Option<[u32; ARGUMENTS as usize]> = if cfg!(target_arch = "x86_64") {
-    // di, si, dx, cx, r8 and r9 in `struct pt_regs`.
-    Some([14, 13, 12, 11, 9, 8])
-} else if cfg!(target_arch = "aarch64") {
-    Some([0, 1, 2, 3, 4, 5])
-} else {
-    None
-};
-
 /// The programs, by the number of the layer: on fentry and on kprobes.
 const PROGRAMS: [[&str; 2]; LAYERS] = [
     ["extra_0", "extra_0_probe"],
@@ -176,7 +167,7 @@ pub fn serve(kernel: &mut impl Attach, number: usize, named: &Named) -> Outcome 
         }
         if REGISTERS.is_some() {
             let leaves_out = place.socket.map(|_| NO_SOCKET);
-            alternates.push(Alternate { name: "kprobe", programs: &kprobe, leaves_out });
+            alternates.push(Alternate { name: KPROBE, programs: &kprobe, leaves_out });
         }
     }
     let mut outcome = plan::serve_by(kernel, named.function.clone().into(), &alternates);

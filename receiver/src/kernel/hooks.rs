@@ -14,6 +14,8 @@ pub enum Attachment {
     Fexit,
     /// At a kernel function's entry, through a breakpoint or what the kernel makes of it.
     Kprobe,
+    /// At its exit, the same way.
+    Kretprobe,
     /// At a tracepoint, with typed arguments.
     Tracepoint,
     /// On every packet that a socket below the root cgroup is about to receive.
@@ -28,7 +30,7 @@ impl Attachment {
     pub const fn means(self) -> Means {
         match self {
             Self::Fentry | Self::Fexit => Means::Fentry,
-            Self::Kprobe => Means::Kprobe,
+            Self::Kprobe | Self::Kretprobe => Means::Kprobe,
             Self::Tracepoint => Means::Tracepoint,
             Self::CgroupIngress | Self::CgroupSocket => Means::Cgroup,
         }
@@ -74,6 +76,10 @@ const fn fentry(target: &'static str) -> Program<'static> {
     Program { symbol: target, attachment: Attachment::Fentry, target }
 }
 
+const fn kprobe(symbol: &'static str, target: &'static str) -> Program<'static> {
+    Program { symbol, attachment: Attachment::Kprobe, target }
+}
+
 const fn tracepoint(target: &'static str) -> Program<'static> {
     Program { symbol: target, attachment: Attachment::Tracepoint, target }
 }
@@ -81,6 +87,9 @@ const fn tracepoint(target: &'static str) -> Program<'static> {
 const fn whole(name: &'static str, programs: &'static [Program<'static>]) -> Alternate<'static> {
     Alternate { name, programs, leaves_out: None }
 }
+
+/// What alternates of kprobes are called.
+pub const KPROBE: &str = "kprobe";
 
 /// A network softirq is marked to run.
 pub static SOFTIRQ_RAISE: Hook = Hook {
@@ -115,7 +124,10 @@ pub static IP: Hook = Hook {
     name: "ip",
     reads_stamps: true,
     sees_traffic: true,
-    alternates: &[whole("fentry", &[fentry("ip_rcv_core"), fentry("ip6_rcv_core")])],
+    alternates: &[
+        whole("fentry", &[fentry("ip_rcv_core"), fentry("ip6_rcv_core")]),
+        whole(KPROBE, &[kprobe("ip_rcv_core_probe", "ip_rcv_core"), kprobe("ip6_rcv_core_probe", "ip6_rcv_core")]),
+    ],
 };
 /// A packet enters its transport protocol.
 pub static TRANSPORT: Hook = Hook {
@@ -124,6 +136,15 @@ pub static TRANSPORT: Hook = Hook {
     sees_traffic: true,
     alternates: &[
         whole("fentry", &[fentry("tcp_v4_rcv"), fentry("tcp_v6_rcv"), fentry("udp_rcv"), fentry("udpv6_rcv")]),
+        whole(
+            KPROBE,
+            &[
+                kprobe("tcp_v4_rcv_probe", "tcp_v4_rcv"),
+                kprobe("tcp_v6_rcv_probe", "tcp_v6_rcv"),
+                kprobe("udp_rcv_probe", "udp_rcv"),
+                kprobe("udpv6_rcv_probe", "udpv6_rcv"),
+            ],
+        ),
         Alternate {
             name: "cgroup_skb",
             programs: &[Program {
@@ -140,17 +161,31 @@ pub static SOCKET_ENQUEUED: Hook = Hook {
     name: "socket_enqueued",
     reads_stamps: true,
     sees_traffic: true,
-    alternates: &[whole(
-        "fentry",
-        &[
-            fentry("tcp_queue_rcv"),
-            Program {
-                symbol: "udp_enqueue_schedule_skb",
-                attachment: Attachment::Fexit,
-                target: "__udp_enqueue_schedule_skb",
-            },
-        ],
-    )],
+    alternates: &[
+        whole(
+            "fentry",
+            &[
+                fentry("tcp_queue_rcv"),
+                Program {
+                    symbol: "udp_enqueue_schedule_skb",
+                    attachment: Attachment::Fexit,
+                    target: "__udp_enqueue_schedule_skb",
+                },
+            ],
+        ),
+        whole(
+            KPROBE,
+            &[
+                kprobe("tcp_queue_rcv_probe", "tcp_queue_rcv"),
+                kprobe("udp_enqueue_entry_probe", "__udp_enqueue_schedule_skb"),
+                Program {
+                    symbol: "udp_enqueue_exit_probe",
+                    attachment: Attachment::Kretprobe,
+                    target: "__udp_enqueue_schedule_skb",
+                },
+            ],
+        ),
+    ],
 };
 /// A packet's data is copied to the application.
 pub static SOCKET_READ: Hook = Hook {
@@ -159,6 +194,13 @@ pub static SOCKET_READ: Hook = Hook {
     sees_traffic: true,
     alternates: &[
         whole("fentry", &[fentry("tcp_recv_timestamp"), fentry("skb_consume_udp")]),
+        whole(
+            KPROBE,
+            &[
+                kprobe("tcp_recv_timestamp_probe", "tcp_recv_timestamp"),
+                kprobe("skb_consume_udp_probe", "skb_consume_udp"),
+            ],
+        ),
         Alternate {
             name: "tracepoint",
             programs: &[tracepoint("skb_copy_datagram_iovec")],

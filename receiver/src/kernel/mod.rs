@@ -22,6 +22,7 @@ pub mod memory;
 pub mod object;
 pub mod plan;
 pub mod refusal;
+mod registers;
 mod resolved;
 pub mod ring;
 pub mod sample;
@@ -55,6 +56,7 @@ use self::{
     object::Ownership,
     plan::{Attach, Outcome, Status},
     refusal::Refusal,
+    registers::REGISTERS,
     resolved::Resolved,
     ring::Ring,
     sample::Sample,
@@ -370,8 +372,8 @@ impl Kernel {
     /// Whether every read of a TCP connection is left out once a segment came out of order, since nothing can be kept with
     /// the socket of how far that reaches.
     #[must_use]
-    pub const fn excludes_reordered(&self) -> bool {
-        self.excludes_blocked && !self.socket_storage
+    pub fn excludes_reordered(&self) -> bool {
+        self.excludes_blocked && (!self.socket_storage || self.probes(&hooks::SOCKET_READ))
     }
 
     /// Whether nothing says which TCP reads waited for the network, although they are to be left out.
@@ -396,6 +398,12 @@ impl Kernel {
     #[must_use]
     pub fn serves(&self, hook: &Hook) -> bool {
         self.outcomes.iter().any(|outcome| outcome.hook == hook.name && outcome.status != Status::Absent)
+    }
+
+    /// Whether kprobes serve a hook, which get at nothing that is kept with a socket.
+    #[must_use]
+    pub fn probes(&self, hook: &Hook) -> bool {
+        self.outcomes.iter().any(|outcome| outcome.hook == hook.name && outcome.by == Some(hooks::KPROBE))
     }
 
     /// A map with one entry for each CPU.
@@ -538,6 +546,9 @@ impl Attach for Attaching<'_> {
         let means = program.attachment.means();
         if self.avoid.contains(&means) {
             return Err(Refusal::avoided(program, means));
+        }
+        if means == Means::Kprobe && REGISTERS.is_none() {
+            return Err(Refusal::foreign(program));
         }
         attach::attach(self.ebpf, self.btf, self.host, program)
     }

@@ -8,10 +8,11 @@ use zerocopy::IntoBytes as _;
 use super::{
     cast::Casts,
     clock,
-    extra::{Named, REGISTERS},
+    extra::Named,
     fields::ResolvedField,
     fold, loader,
     memory::{MAPS, Sizing},
+    registers::{REGISTERS, Registers},
 };
 
 /// The kernel side, built from `receiver-ebpf/`; a test rebuilds it and compares bytes.
@@ -147,15 +148,23 @@ fn words(settings: &Settings<'_>) -> Vec<(String, u32)> {
         .chain(fields)
         .chain(arguments)
         .chain(places)
+        .chain(registers())
         .chain(named.map(|(symbol, value)| (symbol.to_owned(), value)))
         .collect()
+}
+
+/// Where kprobes find arguments, and what functions return.
+fn registers() -> Vec<(String, u32)> {
+    let Some(Registers { arguments: [first, second, third, ..], returned }) = REGISTERS else { return Vec::new() };
+    let places = [("first", first), ("second", second), ("third", third), ("returned", returned)];
+    places.map(|(name, place)| (format!("register.{name}"), place)).into()
 }
 
 /// Where the program of a layer finds its arguments.
 fn places(layer: usize, named: &Named) -> Vec<(String, u32)> {
     let Ok(place) = &named.found else { return Vec::new() };
     let symbol = |argument| format!("extra.{layer}.{argument}");
-    let register = REGISTERS.and_then(|registers| registers.get(place.packet as usize).copied()).unwrap_or(0);
+    let register = REGISTERS.map_or(0, |registers| registers.arguments[place.packet as usize]);
     vec![
         (symbol("packet"), place.packet),
         (symbol("socket"), place.socket.unwrap_or(ABSENT)),

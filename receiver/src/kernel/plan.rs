@@ -128,7 +128,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::kernel::hooks::{SOCKET_READ, TRANSPORT};
+    use crate::kernel::hooks::{Attachment, SOCKET_READ, TRANSPORT};
 
     /// A kernel that refuses some programs.
     struct Refusing {
@@ -165,6 +165,13 @@ mod tests {
 
     const FENTRIES: [&str; 4] = ["tcp_v4_rcv", "tcp_v6_rcv", "udp_rcv", "udpv6_rcv"];
 
+    /// The program that does the same by a kprobe.
+    fn probe(fentry: &str) -> &'static str {
+        let mut programs = TRANSPORT.alternates.iter().flat_map(|alternate| alternate.programs);
+        let attached = |program: &&Program<'_>| program.attachment == Attachment::Kprobe && program.target == fentry;
+        programs.find(attached).expect("it has one").symbol
+    }
+
     #[test]
     fn the_first_alternate_serves_where_it_attaches() {
         assert_eq!(served(&[], &TRANSPORT), (Status::Whole, Some("fentry"), FENTRIES.to_vec()));
@@ -172,25 +179,31 @@ mod tests {
 
     #[test]
     fn the_next_alternate_serves_whole_and_alone() {
-        assert_eq!(served(&FENTRIES, &TRANSPORT), (Status::Degraded, Some("cgroup_skb"), vec!["cgroup_ingress"]));
-        assert_eq!(served(&["tcp_v6_rcv"], &TRANSPORT), (Status::Degraded, Some("cgroup_skb"), vec!["cgroup_ingress"]));
+        let kprobes = (Status::Whole, Some("kprobe"), FENTRIES.map(probe).to_vec());
+        assert_eq!(served(&FENTRIES, &TRANSPORT), kprobes);
+        assert_eq!(served(&["tcp_v6_rcv"], &TRANSPORT), kprobes);
         assert_eq!(
-            served(&["tcp_recv_timestamp"], &SOCKET_READ),
+            served(&["tcp_v6_rcv", "udp_rcv_probe"], &TRANSPORT),
+            (Status::Degraded, Some("cgroup_skb"), vec!["cgroup_ingress"])
+        );
+        assert_eq!(
+            served(&["tcp_recv_timestamp", "skb_consume_udp_probe"], &SOCKET_READ),
             (Status::Degraded, Some("tracepoint"), vec!["skb_copy_datagram_iovec"])
         );
     }
 
     #[test]
     fn the_one_that_got_furthest_serves_where_none_is_whole() {
-        let (status, by, programs) = served(&["udp_rcv", "cgroup_ingress"], &TRANSPORT);
+        let (status, by, programs) = served(&["udp_rcv", "udp_rcv_probe", "cgroup_ingress"], &TRANSPORT);
         assert_eq!((status, by), (Status::Degraded, Some("fentry")));
         assert_eq!(programs, ["tcp_v4_rcv", "tcp_v6_rcv", "udpv6_rcv"]);
     }
 
     #[test]
     fn a_hook_that_nothing_serves_is_absent_and_says_why() {
-        let mut kernel = Refusing::new(&["ip_rcv_core", "ip6_rcv_core"]);
+        let programs = ["ip_rcv_core", "ip6_rcv_core", "ip_rcv_core_probe", "ip6_rcv_core_probe"];
+        let mut kernel = Refusing::new(&programs);
         let outcome = serve(&mut kernel, &crate::kernel::hooks::IP);
-        assert_eq!((outcome.status, outcome.by, outcome.refusals.len()), (Status::Absent, None, 2));
+        assert_eq!((outcome.status, outcome.by, outcome.refusals.len()), (Status::Absent, None, 4));
     }
 }

@@ -37,6 +37,16 @@ impl Refusal {
         }
     }
 
+    /// A program that reads registers, on an architecture of which nobody has said what it has in which.
+    #[must_use]
+    pub fn foreign(program: &Program<'_>) -> Self {
+        Self {
+            program: program.symbol.into(),
+            what: format!("kprobes find their arguments on x86-64 and arm64, and this is {}", std::env::consts::ARCH),
+            cure: "none needed where an alternate serves; else use another machine".to_owned(),
+        }
+    }
+
     /// Explains why a program could not be loaded or attached.
     #[must_use]
     pub fn of(program: &Program<'_>, error: &ProgramError, host: &Host) -> Self {
@@ -66,7 +76,7 @@ impl Refusal {
             }
             ProgramError::IOError(error) => (format!("attach to {}: {error}", program.target), cure(error)),
             ProgramError::KProbeError(KProbeError::FileError { filename, io_error }) => (
-                format!("attach to {}: {}: {io_error}", program.target, filename.display()),
+                format!("attach: {}: {io_error}", filename.display()),
                 "none but another kernel, where this one is built without kprobes (CONFIG_KPROBE_EVENTS); else mount /sys"
                     .to_owned(),
             ),
@@ -90,7 +100,11 @@ fn said(error: &io::Error) -> String {
 fn lacking<'a>(program: &Program<'_>, host: &'a Host) -> Vec<&'a str> {
     let of_the_other_kind = match program.attachment {
         Attachment::CgroupIngress | Attachment::CgroupSocket => "CAP_PERFMON",
-        Attachment::Fentry | Attachment::Fexit | Attachment::Kprobe | Attachment::Tracepoint => "CAP_NET_ADMIN",
+        Attachment::Fentry
+        | Attachment::Fexit
+        | Attachment::Kprobe
+        | Attachment::Kretprobe
+        | Attachment::Tracepoint => "CAP_NET_ADMIN",
     };
     host.missing_capabilities.iter().map(String::as_str).filter(|missing| *missing != of_the_other_kind).collect()
 }
@@ -222,13 +236,13 @@ processed 3 insns (limit 1000000) max_states_per_insn 0 total_states 0 peak_stat
     fn a_capability_for_another_kind_of_program_is_no_cure() {
         let without_network = host(&["CAP_NET_ADMIN"], None);
         assert!(!load(libc::EPERM, "", &without_network).contains("CAP_NET_ADMIN"));
-        assert_eq!(lacking(&TRANSPORT.alternates[1].programs[0], &without_network), ["CAP_NET_ADMIN"]);
+        assert_eq!(lacking(&TRANSPORT.alternates[2].programs[0], &without_network), ["CAP_NET_ADMIN"]);
     }
 
     #[test]
     fn what_cannot_be_attached_to_is_named() {
         let error = ProgramError::IOError(io::Error::from_raw_os_error(libc::ENOENT));
-        let program = &TRANSPORT.alternates[1].programs[0];
+        let program = &TRANSPORT.alternates[2].programs[0];
         let refusal = Refusal::of(program, &error, &host(&[], None));
         insta::assert_snapshot!(format!("{}\n{}", refusal.what, refusal.cure));
     }

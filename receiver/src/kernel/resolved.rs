@@ -90,6 +90,6 @@ fn target<'a>(program: &Program<'a>) -> Option<Target<'a>> {
     match program.attachment {
         Attachment::Fentry | Attachment::Fexit => Some(Target::Function(program.target)),
         Attachment::Tracepoint => Some(Target::Tracepoint(program.target)),
-        Attachment::Kprobe | Attachment::CgroupIngress | Attachment::CgroupSocket => None,
+        Attachment::Kprobe | Attachment::Kretprobe | Attachment::CgroupIngress | Attachment::CgroupSocket => None,
     }
 }

@@ -39,14 +39,17 @@ pub static ENTRY: Entry = Entry {
 
 fn caveats(kernel: &Kernel) -> Vec<Caveat> {
     let told = if kernel.misses_blocked() {
-        "before Linux 5.5 nothing says which TCP reads waited for the network: `socket_read` has them all"
+        "before Linux 5.5 nothing says which TCP reads waited for the network: `socket_read` has them all".to_owned()
     } else if kernel.excludes_reordered() {
-        "before Linux 5.11 a TCP connection that once got a segment out of order is no more in `socket_read`, unless \
-         `signals.latency.head_of_line_blocking` is `include`"
+        let where_so = if kernel.keeps_readers() { "by kprobes" } else { "before Linux 5.11" };
+        format!(
+            "{where_so} a TCP connection that once got a segment out of order is no more in `socket_read`, unless \
+             `signals.latency.head_of_line_blocking` is `include`"
+        )
     } else {
         return Vec::new();
     };
-    vec![Caveat::Less(told.to_owned())]
+    vec![Caveat::Less(told)]
 }
 
 static DURATION: Descriptor = Descriptor {

@@ -30,6 +30,11 @@ pub fn status(settings: &Settings, kernel: &Kernel) -> SignalStatus {
     if kernel.lacks("sock.sk_cgrp_data.cgroup") {
         reasons.push("before Linux 5.15 nothing that is enqueued has an owner until it is read".to_owned());
     }
+    if kernel.probes(&hooks::SOCKET_ENQUEUED) {
+        reasons.push(
+            "by kprobes what is enqueued belongs to the socket's creator, which cgroup v2 alone tells".to_owned(),
+        );
+    }
     of(if reasons.is_empty() { Status::Whole } else { Status::Degraded }, reasons)
 }
 

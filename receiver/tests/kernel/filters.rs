@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    latency::{DURATION, LOST, served_by},
+    latency::{DURATION, LOST, on_functions},
     support::{
         line::Line,
         sidecar::Sidecar,
@@ -22,7 +22,12 @@ const MESSAGES: usize = 60;
 const SIZE: usize = 200;
 
 fn filtered(filter: &str) -> Sidecar {
-    Sidecar::configured(&format!("signals: {{latency: {{filter: {{{filter}}}}}}}\n"))
+    let sidecar = Sidecar::configured(&format!("signals: {{latency: {{filter: {{{filter}}}}}}}\n"));
+    let line = sidecar.snapshot();
+    // What attaches at one layer does so at all, or a kernel refuses a program for its filter's sake.
+    let layers = LAYERS.map(|layer| on_functions(&line, layer));
+    assert!(layers == [layers[0]; LAYERS.len()], "{LAYERS:?} on functions: {layers:?}");
+    sidecar
 }
 
 /// Packets that were measured at a layer, and those of which it could not be told whether to.
@@ -43,7 +48,7 @@ fn between(before: &Line, after: &Line, layer: &str, transport: Option<&str>) ->
 
 /// Whether something serves a layer, and tells all of it.
 fn whole(line: &Line, layer: &str) -> bool {
-    served_by(line, layer).is_some_and(|by| by == "fentry" || layer == "transport")
+    on_functions(line, layer) || layer == "transport"
 }
 
 fn receiver(wire: &Wire) -> UdpSocket {

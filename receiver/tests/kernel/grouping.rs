@@ -3,7 +3,7 @@
 use std::{net::UdpSocket, time::Duration};
 
 use super::{
-    latency::{DURATION, LOST, served_by},
+    latency::{DURATION, LOST, on_functions, served_by},
     support::{
         line::{Line, Point},
         sidecar::Sidecar,
@@ -100,13 +100,13 @@ fn packets_are_told_apart_by_interface_and_namespace() {
                 assert_eq!(of, messages as f64, "{layer} by {interface}");
                 told += 1;
             } else {
-                assert!(of == 0.0 && layer != "ip" && served_by(&after, layer).unwrap() != "fentry", "{layer}: {of}");
+                assert!(of == 0.0 && layer != "ip" && !on_functions(&after, layer), "{layer}: {of}");
                 assert!(lost(&after, "unknown_interface") >= ungrouped, "{layer}");
             }
         }
     }
     assert!(told > 0 || lost(&after, "unknown_interface") > 0.0);
-    if [2, 3].iter().all(|place| served_by(&after, LAYERS[*place]).is_some_and(|by| by == "fentry")) {
+    if [2, 3].iter().all(|place| on_functions(&after, LAYERS[*place])) {
         for (interface, messages) in ["wire", "other"].into_iter().zip(MESSAGES) {
             let waits = between(&before, &after, WAIT, &[(INTERFACE, interface), (NAMESPACE, &namespace)]);
             assert_eq!(waits, [messages as f64, 0.0], "waits by {interface}");

@@ -37,6 +37,11 @@ pub fn served_by(line: &Line, hook: &str) -> Option<String> {
     line.find("undercurrent.hook.status", &status).next()?.attributes.get("undercurrent.alternate").cloned()
 }
 
+/// Whether a hook is served on the kernel's own functions, where every packet is seen.
+pub fn on_functions(line: &Line, hook: &str) -> bool {
+    served_by(line, hook).is_some_and(|by| matches!(by.as_str(), "fentry" | "kprobe"))
+}
+
 /// How exactly a figure must agree.
 #[derive(Clone, Copy)]
 pub enum Agreement {
@@ -121,22 +126,22 @@ fn small_messages(sidecar: &Sidecar, wire: &Wire) {
         phase.assert("ip", None, counted.ip_of(wire.version), others.ip_of(wire.version), Agreement::Exact);
     }
     // On the cgroup's hook no segment is seen that no socket waits for.
-    let whole = served_by(&phase.after, "transport").as_deref() == Some("fentry");
-    let tcp = if whole { Agreement::Exact } else { Agreement::Percent };
+    let tcp = if on_functions(&phase.after, "transport") { Agreement::Exact } else { Agreement::Percent };
     assert!(phase.served("transport"));
     phase.assert("transport", Some("tcp"), counted.tcp, others.tcp, tcp);
     phase.assert("transport", Some("udp"), udp, others.udp_of(wire.version), Agreement::Exact);
 
     if phase.served("socket_enqueued") {
-        // Each message is a segment of its own, and no connection ended, so that no FIN was queued.
-        assert_eq!(phase.talk.data_segments(), phase.talk.tcp_reads);
-        phase.assert("socket_enqueued", Some("tcp"), phase.talk.data_segments(), others.tcp, Agreement::Exact);
+        // Each message is a segment of its own, and no connection ended, so that no FIN was queued. What TCP sends once
+        // more on a slow machine is not queued again.
+        assert!(phase.talk.data_segments() >= phase.talk.tcp_reads);
+        phase.assert("socket_enqueued", Some("tcp"), phase.talk.tcp_reads, others.tcp, Agreement::Exact);
         phase.assert("socket_enqueued", Some("udp"), udp, others.udp_of(wire.version), Agreement::Exact);
     }
     if phase.served("socket_read") {
         // Another program may read a segment in several parts.
         phase.assert("socket_read", Some("tcp"), phase.talk.tcp_reads, others.tcp * 4, Agreement::Exact);
-        if served_by(&phase.after, "socket_read").as_deref() == Some("fentry") {
+        if on_functions(&phase.after, "socket_read") {
             phase.assert(
                 "socket_read",
                 Some("udp"),
@@ -163,7 +168,7 @@ fn large_messages(sidecar: &Sidecar, wire: &Wire) {
         phase.assert("ip", None, counted.ip_of(wire.version), others.ip_of(wire.version), Agreement::Exact);
     }
     phase.assert("transport", Some("udp"), udp, others_udp, Agreement::Exact);
-    if served_by(&phase.after, "socket_read").as_deref() == Some("fentry") {
+    if on_functions(&phase.after, "socket_read") {
         phase.assert("socket_read", Some("udp"), phase.talk.udp_reads, others_udp, Agreement::Exact);
     }
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    latency::{DURATION, served_by},
+    latency::{DURATION, on_functions, served_by},
     support::{
         line::Line,
         sidecar::Sidecar,
@@ -45,7 +45,7 @@ fn what_is_looked_at_first_or_read_in_parts_counts_as_documented() {
     let left = wire.left.run(|| UdpSocket::bind((wire.client(), 0)).unwrap());
     let ports = [server.local_addr(), right.local_addr()].map(|address| address.unwrap().port());
     let sidecar = Sidecar::configured(&format!("signals: {{latency: {{filter: {{ports: {ports:?}}}}}}}\n"));
-    let fentry = served_by(&sidecar.snapshot(), "socket_read").as_deref() == Some("fentry");
+    let functions = on_functions(&sidecar.snapshot(), "socket_read");
     let waits = served_by(&sidecar.snapshot(), "socket_enqueued").is_some();
     let (message, mut buffer) = (vec![0x55; SIZE], vec![0; SIZE]);
 
@@ -65,10 +65,10 @@ fn what_is_looked_at_first_or_read_in_parts_counts_as_documented() {
         }
         assert_eq!(right.recv(&mut buffer).unwrap(), SIZE);
     });
-    eprintln!("tcp {tcp:?}, udp {udp:?}, by fentry: {fentry}");
+    eprintln!("tcp {tcp:?}, udp {udp:?}, on functions: {functions}");
     // Of a connection every look and every part says which stamp it returns; a datagram's looks do not.
     assert_eq!(tcp[0], (PEEKS + PARTS) as f64, "TCP");
-    assert_eq!(udp[0], if fentry { 1.0 } else { (PEEKS + 1) as f64 }, "UDP");
-    let once = if waits && fentry { 1.0 } else { 0.0 };
+    assert_eq!(udp[0], if functions { 1.0 } else { (PEEKS + 1) as f64 }, "UDP");
+    let once = if waits && functions { 1.0 } else { 0.0 };
     assert_eq!([tcp[1], udp[1]], [once; 2], "waits");
 }

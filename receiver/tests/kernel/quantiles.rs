@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    latency::{DURATION, served_by},
+    latency::{DURATION, on_functions},
     support::{
         line::{Line, Value},
         sidecar::{Sidecar, file},
@@ -135,7 +135,7 @@ fn quantiles(sampling: u32, lasting: Duration) {
         let (count, reads) = (counts.values().sum::<u64>() as f64, ages.len() as f64);
         eprintln!("{transport}: {count} of {reads} reads");
         if sampling == 1 {
-            let by_read = transport == "udp" || served_by(&line, "socket_read").as_deref() == Some("fentry");
+            let by_read = transport == "udp" || on_functions(&line, "socket_read");
             // The tracepoint counts every packet that a read takes from.
             assert!(if by_read { count == reads } else { count >= reads }, "{transport}: {count} of {reads}");
         }

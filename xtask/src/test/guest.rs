@@ -17,28 +17,43 @@ const INSTRUCTIONS: &str = "vm_icount";
 const CARDS: &str = "vm_cards";
 
 /// What tests of latency are called.
-const LATENCY: [&str; 5] = ["latency::", "sampling::", "filters::", "waits::", "resolution::"];
-/// Has every sidecar do without trampolines, as where a host's policy refuses them.
-const NO_TRAMPOLINES: [&str; 2] = ["--env", "UNDERCURRENT_TEST_AVOID=fentry"];
+const LATENCY: [&str; 7] = ["latency::", "sampling::", "filters::", "grouping::", "waits::", "extra::", "resolution::"];
+
+/// A set of hooks that stands in for trampolines, as where a host's policy refuses them.
+struct Alternates {
+    /// What every sidecar does without.
+    avoid: &'static str,
+    /// What the tests are called that show it: those of what differs by hook.
+    tests: &'static [&'static str],
+}
+
+/// Those of every kernel: kprobes, and where they are refused too, tracepoints and the cgroup's hook, which know no waits.
+const ALTERNATES: [Alternates; 2] = [
+    Alternates {
+        avoid: "fentry",
+        tests: &["latency::", "filters::", "grouping::", "waits::", "peeks::", "head_of_line::"],
+    },
+    Alternates { avoid: "fentry kprobe", tests: &["latency::", "sampling::", "filters::"] },
+];
 
 /// Latency under the oldest kernel.
 pub fn linux_5_10() -> anyhow::Result<Tally> {
-    latency("5.10")
+    by_every_set("5.10", &LATENCY)
 }
 
 /// Everything under Debian 12's kernel.
 pub fn linux_6_1() -> anyhow::Result<Tally> {
-    Ok(run(&["--kernel", "6.1"], &["--skip", INSTRUCTIONS])?.and(without_trampolines("6.1")?))
+    by_every_set("6.1", &["--skip", INSTRUCTIONS])
 }
 
 /// Everything under Debian 13's kernel.
 pub fn linux_6_12() -> anyhow::Result<Tally> {
-    Ok(run(&["--kernel", "6.12"], &["--skip", INSTRUCTIONS])?.and(without_trampolines("6.12")?))
+    by_every_set("6.12", &["--skip", INSTRUCTIONS])
 }
 
 /// Latency under the newest kernel.
 pub fn linux_7() -> anyhow::Result<Tally> {
-    latency("7")
+    by_every_set("7", &LATENCY)
 }
 
 /// Where a nanosecond is an instruction.
@@ -51,15 +66,13 @@ pub fn cards() -> anyhow::Result<Tally> {
     run(&["--kernel", "6.12-general", "--stamps"], &["--ignored", CARDS])
 }
 
-/// Latency by every set of hooks.
-fn latency(kernel: &str) -> anyhow::Result<Tally> {
-    Ok(run(&["--kernel", kernel], &LATENCY)?.and(without_trampolines(kernel)?))
-}
-
-/// Latency by the alternates, which know no waits.
-fn without_trampolines(kernel: &str) -> anyhow::Result<Tally> {
-    let guest = [["--kernel", kernel], NO_TRAMPOLINES].concat();
-    run(&guest, &LATENCY[..3])
+/// These tests with trampolines, and latency without.
+fn by_every_set(kernel: &str, tests: &[&str]) -> anyhow::Result<Tally> {
+    let mut tally = run(&["--kernel", kernel], tests)?;
+    for Alternates { avoid, tests } in &ALTERNATES {
+        tally = tally.and(run(&["--kernel", kernel, "--env", &format!("UNDERCURRENT_TEST_AVOID={avoid}")], tests)?);
+    }
+    Ok(tally)
 }
 
 /// Runs the suite in a guest and counts its tests; what they printed is shown where one failed.

@@ -1,24 +1,25 @@
 //! Functions that the user names: any that takes a packet.
 
-mod arguments;
 mod packet;
 
 use aya_ebpf::{
     macros::{fentry, kprobe},
     programs::{FEntryContext, ProbeContext},
 };
-use undercurrent_ebpf::abi::{ABSENT, latency::Network, loss::PacketLoss};
+use undercurrent_ebpf::abi::{ABSENT, latency::Network, workload::Slot};
 
-use self::{
+use self::packet::{Alone, Entered};
+use super::{
+    ETH_P_IP, ETH_P_IPV6,
     arguments::{argument, register},
-    packet::{Entered, Probed},
 };
-use super::{ETH_P_IP, ETH_P_IPV6};
 use crate::{
     kernel::{
-        event::{PacketEvent, departs},
+        event::PacketEvent,
         fields::SKB_PROTOCOL,
-        sample, set_outside,
+        filter::Subject,
+        pointer::{Pointer, Typed, Untyped},
+        set_outside,
     },
     signals::extra_latency,
 };
@@ -37,26 +38,23 @@ fn network(protocol: u16) -> Option<Network> {
 /// code: inlined it would be most of the object.
 #[inline(never)]
 fn entered(skb: *const u8, sock: *const u8, layer: usize) {
-    // SAFETY: the packet; every kernel has the Ethertype.
-    if let Some(network) = network(unsafe { SKB_PROTOCOL.load(skb) }) {
-        let packet = Entered { skb, sock };
-        // Such a packet takes no clock.
-        // SAFETY: the packet.
-        let event = match unsafe { departs(skb) } {
-            true => Err(PacketLoss::TransmitStamp),
-            // SAFETY: the packet.
-            false => unsafe { PacketEvent::delivered(skb, sample::early()) },
-        };
-        extra_latency::reached(layer, network, &packet, event, || packet.slot());
-    }
+    // SAFETY: the packet and its socket.
+    let packet = unsafe { Entered { skb: Typed::new(skb), sock: Typed::new(sock) } };
+    reached(packet.skb, &packet, layer, || packet.slot());
 }
 
 /// The same where the packet is only known to be somewhere.
 #[inline(never)]
 fn probed(skb: *const u8, layer: usize) {
-    if let Some(network) = network(SKB_PROTOCOL.probe(skb)) {
-        let packet = Probed(skb);
-        extra_latency::reached(layer, network, &packet, PacketEvent::probed(skb), || packet.slot());
+    let packet = Alone(Untyped(skb));
+    reached(packet.0, &packet, layer, || packet.slot());
+}
+
+/// A layer is reached by a `sk_buff`.
+#[inline(always)]
+fn reached(skb: impl Pointer, packet: &impl Subject, layer: usize, slot: impl FnOnce() -> Slot) {
+    if let Some(network) = network(skb.read(&SKB_PROTOCOL)) {
+        extra_latency::reached(layer, network, packet, PacketEvent::arrived(skb), slot);
     }
 }
 

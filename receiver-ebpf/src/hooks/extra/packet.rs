@@ -7,24 +7,25 @@ use super::super::{
     subject::{Arriving, InSocket},
 };
 use crate::kernel::{
-    fields::{DEVICE_INDEX, DEVICE_NET, NET_INODE, SKB_DEVICE},
     filter::Subject,
     owner,
+    pointer::{Pointer, Typed},
 };
 
-/// A typed `sk_buff`, and a typed `sock` or null. The packet may have left its device, as TCP's have at their socket:
-/// fields of a null are zero.
+/// A `sk_buff`, and a `sock` or null. The packet may have left its device, as TCP's have at their socket: fields of a null
+/// are zero.
 pub struct Entered {
-    pub skb: *const u8,
-    pub sock: *const u8,
+    pub skb: Typed,
+    pub sock: Typed,
 }
 
 impl Entered {
     /// The packet in its socket, where the function has a whole one in hand.
     #[inline(always)]
-    fn in_socket(&self) -> Option<InSocket> {
+    fn in_socket(&self) -> Option<InSocket<Typed>> {
         // SAFETY: by the type.
-        if unsafe { is_whole(self.sock) } { Some(InSocket { sock: self.sock, skb: self.skb }) } else { None }
+        let whole = unsafe { is_whole(self.sock.address()) };
+        if whole { Some(InSocket { sock: self.sock, skb: self.skb }) } else { None }
     }
 
     /// The slot of the socket's owner, else of the packet's network namespace.
@@ -32,9 +33,8 @@ impl Entered {
     pub fn slot(&self) -> Slot {
         match self.in_socket() {
             // SAFETY: a typed and trusted socket.
-            Some(socket) => unsafe { owner::slot_of_owner(socket.sock) },
-            // SAFETY: by the type.
-            None => unsafe { owner::slot_of_namespace(self.skb) },
+            Some(socket) => unsafe { owner::slot_of_owner(socket.sock.address()) },
+            None => Alone(self.skb).slot(),
         }
     }
 }
@@ -44,7 +44,7 @@ impl Subject for Entered {
     fn namespace(&self) -> Option<u32> {
         match self.in_socket() {
             Some(socket) => socket.namespace(),
-            None => Arriving(self.skb).namespace().filter(|inode| *inode != 0),
+            None => Alone(self.skb).namespace(),
         }
     }
 
@@ -52,7 +52,7 @@ impl Subject for Entered {
     fn interface(&self) -> Option<u32> {
         match self.in_socket() {
             Some(socket) => socket.interface(),
-            None => Arriving(self.skb).interface().filter(|index| *index != 0),
+            None => Alone(self.skb).interface(),
         }
     }
 
@@ -67,30 +67,25 @@ impl Subject for Entered {
     }
 }
 
-/// A `sk_buff` that is only known to be somewhere. No program gets at a socket's reader from there.
-pub struct Probed(pub *const u8);
+/// A `sk_buff` alone, which may have left its device as well.
+pub struct Alone<P>(pub P);
 
-impl Probed {
+impl<P: Pointer> Alone<P> {
     /// The slot of the packet's network namespace.
     #[inline(always)]
     pub fn slot(&self) -> Slot {
-        owner::slot_of_inode(self.inode())
-    }
-
-    #[inline(always)]
-    fn inode(&self) -> u32 {
-        NET_INODE.probe(DEVICE_NET.probe(SKB_DEVICE.probe(self.0) as *const u8) as *const u8)
+        owner::slot_of_namespace(self.0)
     }
 }
 
-impl Subject for Probed {
+impl<P: Pointer> Subject for Alone<P> {
     #[inline(always)]
     fn namespace(&self) -> Option<u32> {
-        Some(self.inode()).filter(|inode| *inode != 0)
+        Arriving(self.0).namespace().filter(|inode| *inode != 0)
     }
 
     #[inline(always)]
     fn interface(&self) -> Option<u32> {
-        Some(DEVICE_INDEX.probe(SKB_DEVICE.probe(self.0) as *const u8)).filter(|index| *index != 0)
+        Arriving(self.0).interface().filter(|index| *index != 0)
     }
 }

@@ -69,7 +69,7 @@ fn two_in_one(scene: &Scene) {
         let of_right = if lost { of_right } else { counted.right.ip_of(Version::Ipv4) };
         assert_shares(&seen, layer, None, [(&first, of_right), (&later, 0)], of_others);
     }
-    if seen.served("transport").as_deref() == Some("fentry") {
+    if seen.served("transport").is_some_and(|by| by != "cgroup_skb") {
         assert_shares(&seen, "transport", Some(Transport::Udp), [(&first, of_right), (&later, 0)], of_others);
         let tcp = [(&first, counted.right.tcp), (&later, 0)];
         assert_shares(&seen, "transport", Some(Transport::Tcp), tcp, counted.left.tcp + counted.host.tcp);

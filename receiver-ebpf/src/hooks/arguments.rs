@@ -4,10 +4,7 @@
 
 use core::arch::asm;
 
-use aya_ebpf::{
-    EbpfContext as _,
-    programs::{FEntryContext, ProbeContext},
-};
+use aya_ebpf::{EbpfContext, programs::FEntryContext};
 use undercurrent_ebpf::abi::extra::ARGUMENTS;
 
 use crate::kernel::set_outside;
@@ -44,12 +41,38 @@ pub fn argument(ctx: &FEntryContext, place: &'static u32) -> *const u8 {
     word_at!(ctx.as_ptr(), place, 0 at 0, 1 at 8, 2 at 16, 3 at 24, 4 at 32, 5 at 40)
 }
 
-/// An argument, which the context has among the processor's registers: the places of those that pass the first six on
-/// x86-64 (8, 9 and 11 to 14) and aarch64 (0 to 5).
+/// An argument, or what a function returns, which the context has among the processor's registers: the places of those
+/// that pass the first six on x86-64 (8, 9 and 11 to 14) and aarch64 (0 to 5), and of the result (10 and 0).
 #[inline(always)]
-pub fn register(ctx: &ProbeContext, place: &'static u32) -> *const u8 {
+pub fn register(ctx: &impl EbpfContext, place: &'static u32) -> *const u8 {
     word_at!(
         ctx.as_ptr(), place,
-        0 at 0, 1 at 8, 2 at 16, 3 at 24, 4 at 32, 5 at 40, 8 at 64, 9 at 72, 11 at 88, 12 at 96, 13 at 104, 14 at 112
+        0 at 0, 1 at 8, 2 at 16, 3 at 24, 4 at 32, 5 at 40, 8 at 64, 9 at 72, 10 at 80, 11 at 88, 12 at 96, 13 at 104,
+        14 at 112
     )
+}
+
+/// Declares what a program reads of the function that its kprobe is on, by the symbol of the register's place.
+macro_rules! registers {
+    ($($(#[$doc:meta])* $name:ident = $symbol:literal;)+) => {$(
+        $(#[$doc])*
+        #[inline(always)]
+        pub fn $name(ctx: &impl EbpfContext) -> *const u8 {
+            #[unsafe(export_name = $symbol)]
+            #[unsafe(link_section = ".rodata.flags")]
+            static PLACE: u32 = 0;
+            register(ctx, &PLACE)
+        }
+    )+};
+}
+
+registers! {
+    /// The function's first argument, at its entry.
+    first = "register.first";
+    /// Its second one.
+    second = "register.second";
+    /// Its third one.
+    third = "register.third";
+    /// What it returns, at its exit.
+    returned = "register.returned";
 }
