@@ -10,7 +10,7 @@ use super::{
     support::{
         line::{Line, Value},
         sidecar::Sidecar,
-        surroundings::{alone, often, skip, virtual_machine},
+        surroundings::{alone, often, patience, skip, virtual_machine, wait_for},
         talk::Talk,
         wire::{Version, Wire},
     },
@@ -55,7 +55,10 @@ fn fewer_packets_are_measured_where_they_come_fast() {
         ));
     }
     assert!(share < 1.0, "all of {rate} packets a second are measured");
-    sidecar.line("every packet to be measured again", |line| ratio(line) == Value::Number(1.0));
+    // The share doubles once a second.
+    wait_for("every packet to be measured again", patience(Duration::from_secs(20)), || {
+        (ratio(&sidecar.snapshot()) == Value::Number(1.0)).then_some(())
+    });
 }
 
 #[test]
