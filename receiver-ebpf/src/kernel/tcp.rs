@@ -39,7 +39,7 @@ unsafe fn is_connection(sock: *const u8) -> bool {
 }
 
 /// The connection that a socket is, as a typed `struct tcp_sock *`; `None` of other sockets, and where the kernel does not
-/// give it. A helper, which takes nine times as long, wants a socket that it can trust.
+/// give it.
 ///
 /// # Safety
 /// `sock` is a typed `struct sock *`, or null; and trusted, unless `TYPE` is set.
@@ -50,12 +50,22 @@ unsafe fn connection(sock: *const u8) -> Option<*const u8> {
         return None;
     }
     let number = set_outside(&TYPE);
-    if number != 0 {
-        // SAFETY: the loader replaces the call; the verifier makes it a move of the pointer.
-        let cast: unsafe extern "C" fn(*const u8, u32) -> *const u8 = unsafe { core::mem::transmute(POINTER) };
-        // SAFETY: the socket is a connection's.
-        return Some(unsafe { cast(sock, number) });
+    if number == 0 {
+        // SAFETY: by the caller.
+        return unsafe { connection_by_helper(sock) };
     }
+    // SAFETY: the loader replaces the call; the verifier makes it a move of the pointer.
+    let cast: unsafe extern "C" fn(*const u8, u32) -> *const u8 = unsafe { core::mem::transmute(POINTER) };
+    // SAFETY: the socket is a connection's.
+    Some(unsafe { cast(sock, number) })
+}
+
+/// The same of a socket that is no raw one: the helper looks at the protocol alone, which those may have too.
+///
+/// # Safety
+/// `sock` is a typed and trusted `struct sock *`.
+#[inline(always)]
+unsafe fn connection_by_helper(sock: *const u8) -> Option<*const u8> {
     if set_outside(&CASTS) == 0 {
         return None;
     }
@@ -81,14 +91,16 @@ pub unsafe fn smoothed_rtt(sock: *const u8) -> Option<u64> {
     (eighths != 0).then(|| black_box(eighths * EIGHTH))
 }
 
-/// How many segments a connection got out of order; none where the socket is no connection of TCP's.
+/// How many segments a connection got out of order; none where the socket is no connection of TCP's. By the helper: where
+/// functions are traced, each load from an argument comes with a check of its address, and two more of them cost more than
+/// the call.
 ///
 /// # Safety
-/// `sock` is a typed and trusted `struct sock *`; the kernel has the field.
+/// `sock` is a typed and trusted `struct sock *`, and no raw socket; the kernel has the field.
 #[inline(always)]
 pub unsafe fn out_of_order(sock: *const u8) -> u32 {
     // SAFETY: by the caller.
-    unsafe { connection(sock).map_or(0, |connection| TCP_OUT_OF_ORDER.load(connection)) }
+    unsafe { connection_by_helper(sock).map_or(0, |connection| TCP_OUT_OF_ORDER.load(connection)) }
 }
 
 /// The same of a socket that no helper trusts.
@@ -100,7 +112,7 @@ pub unsafe fn out_of_order_untrusted(sock: *const u8) -> u32 {
     // SAFETY: by the caller.
     unsafe {
         if set_outside(&TYPE) != 0 {
-            out_of_order(sock)
+            connection(sock).map_or(0, |connection| TCP_OUT_OF_ORDER.load(connection))
         } else if is_connection(sock) {
             TCP_OUT_OF_ORDER.probe(sock)
         } else {
