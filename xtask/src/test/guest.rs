@@ -19,41 +19,47 @@ const CARDS: &str = "vm_cards";
 /// What tests of latency are called.
 const LATENCY: [&str; 7] = ["latency::", "sampling::", "filters::", "grouping::", "waits::", "extra::", "resolution::"];
 
+/// What tests of whatever differs from kernel to kernel are called, besides.
+const KERNELS_OWN: [&str; 5] = ["head_of_line::", "transmit::", "softirq::", "doctor::", "workloads::"];
+
 /// A set of hooks that stands in for trampolines, as where a host's policy refuses them.
 struct Alternates {
     /// What every sidecar does without.
     avoid: &'static str,
-    /// What the tests are called that show it: those of what differs by hook.
+    /// What the tests are called that show it under every kernel.
     tests: &'static [&'static str],
+    /// What others are called, under one kernel: their programs differ by hook, and not by kernel.
+    others: &'static [&'static str],
 }
 
-/// Those of every kernel: kprobes, and where they are refused too, tracepoints and the cgroup's hook, which know no waits.
+/// Kprobes, and where they are refused too, tracepoints and the cgroup's hook, which know no waits.
 const ALTERNATES: [Alternates; 2] = [
     Alternates {
         avoid: "fentry",
-        tests: &["latency::", "filters::", "grouping::", "waits::", "peeks::", "head_of_line::"],
+        tests: &["latency::", "waits::", "head_of_line::"],
+        others: &["filters::", "grouping::", "peeks::"],
     },
-    Alternates { avoid: "fentry kprobe", tests: &["latency::", "sampling::", "filters::"] },
+    Alternates { avoid: "fentry kprobe", tests: &["latency::"], others: &["sampling::", "filters::"] },
 ];
 
 /// Latency under the oldest kernel.
 pub fn linux_5_10() -> anyhow::Result<Tally> {
-    by_every_set("5.10", &LATENCY)
+    by_every_set("5.10", &LATENCY, false)
 }
 
-/// Everything under Debian 12's kernel.
+/// What differs from kernel to kernel under Debian 12's.
 pub fn linux_6_1() -> anyhow::Result<Tally> {
-    by_every_set("6.1", &["--skip", INSTRUCTIONS])
+    by_every_set("6.1", &[LATENCY.as_slice(), &KERNELS_OWN].concat(), false)
 }
 
 /// Everything under Debian 13's kernel.
 pub fn linux_6_12() -> anyhow::Result<Tally> {
-    by_every_set("6.12", &["--skip", INSTRUCTIONS])
+    by_every_set("6.12", &["--skip", INSTRUCTIONS], true)
 }
 
 /// Latency under the newest kernel.
 pub fn linux_7() -> anyhow::Result<Tally> {
-    by_every_set("7", &LATENCY)
+    by_every_set("7", &LATENCY, false)
 }
 
 /// Where a nanosecond is an instruction.
@@ -66,11 +72,13 @@ pub fn cards() -> anyhow::Result<Tally> {
     run(&["--kernel", "6.12-general", "--stamps"], &["--ignored", CARDS])
 }
 
-/// These tests with trampolines, and latency without.
-fn by_every_set(kernel: &str, tests: &[&str]) -> anyhow::Result<Tally> {
+/// These tests with trampolines, and latency without: all of it, or what may differ by kernel.
+fn by_every_set(kernel: &str, tests: &[&str], all: bool) -> anyhow::Result<Tally> {
     let mut tally = run(&["--kernel", kernel], tests)?;
-    for Alternates { avoid, tests } in &ALTERNATES {
-        tally = tally.and(run(&["--kernel", kernel, "--env", &format!("UNDERCURRENT_TEST_AVOID={avoid}")], tests)?);
+    for Alternates { avoid, tests, others } in &ALTERNATES {
+        let without = format!("UNDERCURRENT_TEST_AVOID={avoid}");
+        let tests = [*tests, if all { *others } else { &[] }].concat();
+        tally = tally.and(run(&["--kernel", kernel, "--env", &without], &tests)?);
     }
     Ok(tally)
 }

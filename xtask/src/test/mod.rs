@@ -72,7 +72,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "vm-6.1",
-        about: "the sidecar's integration tests under Linux 6.1, latency by every set of hooks",
+        about: "what differs by kernel under Linux 6.1, latency by every set of hooks",
         root: true,
         guest: true,
         run: guest::linux_6_1,
