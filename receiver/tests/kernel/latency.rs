@@ -100,7 +100,7 @@ impl Phase {
 
     fn assert(&self, layer: &str, transport: Option<&str>, counted: u64, others: u64, agreement: Agreement) {
         let what = format!("{layer} {} {}", transport.unwrap_or("any"), self.version.name());
-        // A kprobe that interrupts another one's program on its CPU is left out by the kernel.
+        // A kprobe is left out by the kernel while its CPU runs another one's program, or writes a map for somebody.
         let probed = served_by(&self.after, layer).is_some_and(|by| by == "kprobe");
         let agreement = if probed { Agreement::Percent } else { agreement };
         assert_agrees(&what, self.seen(layer, transport), counted, others, agreement);
