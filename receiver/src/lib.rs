@@ -16,4 +16,5 @@ pub mod privileges;
 pub mod sidecar;
 pub mod signals;
 pub mod telemetry;
+pub mod wanted;
 pub mod workloads;

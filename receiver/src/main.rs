@@ -11,9 +11,10 @@ use undercurrent::{
     logging,
     node::Node,
     outputs,
-    sidecar::{self, Sidecar},
+    sidecar::Sidecar,
     signals::{REGISTRY, itself},
     telemetry::Resource,
+    wanted,
     workloads::Directory,
 };
 
@@ -65,7 +66,7 @@ fn measure(run: Run) -> anyhow::Result<()> {
     let ended = runtime.block_on(async {
         // In this order nothing is left behind by what cannot run: no file is emptied for it, and nothing is attached.
         let outputs = outputs::Plan::new(&settings, &environment::process)?;
-        sidecar::permitted(&settings)?;
+        wanted::permitted(&settings)?;
         let outputs = outputs.open(&terminal)?;
         let directory = Directory::start(&settings.workloads, &node, &environment::process);
         let sidecar = Sidecar::start(&settings, resource, directory)?;

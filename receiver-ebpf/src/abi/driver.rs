@@ -10,13 +10,6 @@ use super::histogram::HistogramCell;
 /// Network cards that have places of their own.
 pub const CARDS: usize = 8;
 
-/// What an interface is known by: its namespace's inode and its index there.
-#[must_use]
-#[inline(always)]
-pub const fn key(namespace: u32, interface: u32) -> u64 {
-    (namespace as u64) << 32 | interface as u64
-}
-
 /// How the wall clock follows from a card's clock around a reading of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]

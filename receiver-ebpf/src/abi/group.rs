@@ -4,7 +4,7 @@ use core::mem::size_of;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::latency::Series;
+use super::{interface::Interface, latency::Series};
 
 /// What makes packets of one series different.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,19 +23,6 @@ impl Dimension {
         1 << (16 + self as u32)
     }
 }
-
-/// An interface, which has its number within its network namespace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, FromBytes, Immutable, IntoBytes, KnownLayout)]
-#[repr(C)]
-pub struct Interface {
-    /// The namespace's inode.
-    pub namespace: u32,
-    /// The interface's index there.
-    pub index: u32,
-}
-
-/// Bytes of an interface's name, a zero at its end included (`IFNAMSIZ`).
-pub const NAME: usize = 16;
 
 /// What tells packets apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, FromBytes, Immutable, IntoBytes, KnownLayout)]

@@ -8,6 +8,7 @@ pub mod filter;
 pub mod group;
 pub mod head_of_line;
 pub mod histogram;
+pub mod interface;
 pub mod latency;
 pub mod loss;
 pub mod retransmits;

@@ -1,7 +1,7 @@
 //! A packet leaves its driver for the stack, with the card's stamp where the card gave it one.
 
 use aya_ebpf::{macros::btf_tracepoint, programs::BtfTracePointContext};
-use undercurrent_ebpf::abi::driver::{DriverLoss, key};
+use undercurrent_ebpf::abi::{driver::DriverLoss, interface::Interface};
 
 use crate::{
     kernel::{
@@ -25,7 +25,8 @@ fn netif_receive_skb(ctx: BtfTracePointContext) -> i32 {
     // SAFETY: argument 0 is a packet that has its device; every kernel has these fields.
     unsafe {
         let device = SKB_DEVICE.load(skb) as *const u8;
-        let interface = key(NET_INODE.load(DEVICE_NET.load(device) as *const u8), DEVICE_INDEX.load(device));
+        let namespace = NET_INODE.load(DEVICE_NET.load(device) as *const u8);
+        let interface = Interface { namespace, index: DEVICE_INDEX.load(device) };
         // What comes in by another interface may bear a stamp too: that of the card that it came in by first.
         let Some(card) = receive_driver::card(interface) else { return 0 };
         // What packets share stands where the buffer ends.

@@ -71,7 +71,7 @@ fn filtered(path: Path, packet: &impl Subject, event: Sampled, slot: impl FnOnce
             }
             let slot = or_node(slot);
             match filter::chooses_all(chosen, slot) {
-                Some(true) => measured(path, &event, slot, group::of(packet, slot)),
+                Some(true) => measured(path, &event, slot, group::of(packet, slot, event.weight)),
                 Some(false) => {}
                 None => latency::lost(path, PacketLoss::Unfiltered, event.weight),
             }

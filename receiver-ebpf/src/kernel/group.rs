@@ -6,7 +6,8 @@ use aya_ebpf::{
     maps::{HashMap, Queue},
 };
 use undercurrent_ebpf::abi::{
-    group::{Dimension, Group, GroupCells, GroupLoss, Interface},
+    group::{Dimension, Group, GroupCells, GroupLoss},
+    interface::Interface,
     workload::Slot,
 };
 
@@ -36,17 +37,17 @@ static GROUP_LOSSES: ByCpu<GroupCells> = ByCpu::with_max_entries(1, MMAPABLE);
 pub struct Number(pub u32);
 
 /// The group of a packet that belongs to whoever has the slot; `None` where packets are not told apart, and where this one
-/// cannot be, which is counted.
+/// cannot be, which is counted as often as its weight says.
 #[inline(always)]
-pub fn of(packet: &impl Subject, slot: Slot) -> Option<Number> {
+pub fn of(packet: &impl Subject, slot: Slot, weight: u64) -> Option<Number> {
     if !(tells_apart(Dimension::Interface) || tells_apart(Dimension::Namespace)) {
         return None;
     }
-    let Some(interface) = interface(packet) else { return lost(GroupLoss::Unknown) };
+    let Some(interface) = interface(packet) else { return lost(GroupLoss::Unknown, weight) };
     let group = Group { interface, slot: slot.0.into() };
     match number(&group).or_else(|| founded(&group, packet)) {
         Some(number) => Some(number),
-        None => lost(GroupLoss::Limit),
+        None => lost(GroupLoss::Limit, weight),
     }
 }
 
@@ -82,9 +83,9 @@ fn founded(group: &Group, packet: &impl Subject) -> Option<Number> {
 }
 
 #[inline(always)]
-fn lost(loss: GroupLoss) -> Option<Number> {
+fn lost(loss: GroupLoss, weight: u64) -> Option<Number> {
     if let Some(cells) = cells::here(&GROUP_LOSSES) {
-        cells.lost[loss as usize] += 1;
+        cells.lost[loss as usize] += weight;
     }
     None
 }

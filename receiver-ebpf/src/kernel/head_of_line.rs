@@ -3,15 +3,12 @@
 use undercurrent_ebpf::abi::head_of_line::{self, Blocking};
 
 use super::{
-    fields::{
-        SKB_CONTROL, SOCK_PROTOCOL, SOCK_TYPE, TCP_END, TCP_OUT_OF_ORDER, TCP_OUT_OF_ORDER_LAST,
-        TCP_OUT_OF_ORDER_QUEUE, TCP_RECEIVE_NEXT,
-    },
+    fields::{SKB_CONTROL, TCP_END, TCP_OUT_OF_ORDER, TCP_OUT_OF_ORDER_LAST, TCP_OUT_OF_ORDER_QUEUE, TCP_RECEIVE_NEXT},
     owner,
     pointer::Pointer,
     set_outside,
     storage::SocketWord,
-    tcp::{IPPROTO_TCP, SOCK_STREAM},
+    tcp::is_connection,
 };
 
 /// Whether such reads are left out; only where the kernel counts segments out of order.
@@ -53,9 +50,7 @@ pub unsafe fn blocked(sock: *const u8, count: impl FnOnce() -> u32, read: impl F
 /// The same of a `sock` that may not be asked for its storage: every read is that comes after the first such segment.
 #[inline(always)]
 pub fn may_be_blocked(sock: impl Pointer) -> bool {
-    // Multipath TCP's sockets are read this way too, and are no connection of TCP's.
-    let connection = || sock.read(&SOCK_PROTOCOL) == IPPROTO_TCP && sock.read(&SOCK_TYPE) == SOCK_STREAM;
-    set_outside(&EXCLUDE) != 0 && connection() && sock.read(&TCP_OUT_OF_ORDER) != 0
+    set_outside(&EXCLUDE) != 0 && is_connection(sock) && sock.read(&TCP_OUT_OF_ORDER) != 0
 }
 
 /// Where what came out of order ends.

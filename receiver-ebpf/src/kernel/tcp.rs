@@ -7,13 +7,14 @@ use undercurrent_ebpf::abi::cast::POINTER;
 
 use super::{
     fields::{SOCK_PROTOCOL, SOCK_TYPE, TCP_OUT_OF_ORDER, TCP_SRTT},
+    pointer::{Pointer, Typed},
     set_outside,
 };
 
 /// `sock.sk_protocol` of TCP.
-pub const IPPROTO_TCP: u16 = 6;
+const IPPROTO_TCP: u16 = 6;
 /// `sock.sk_type` of a connection.
-pub const SOCK_STREAM: u16 = 1;
+const SOCK_STREAM: u16 = 1;
 
 /// Whether a helper takes a socket for TCP's (5.9 and later).
 #[unsafe(export_name = "tcp.cast")]
@@ -28,14 +29,11 @@ static TYPE: u32 = 0;
 /// Nanoseconds in the unit of `srtt_us`, an eighth of a microsecond.
 const EIGHTH: u64 = 125;
 
-/// Whether a socket is a connection of TCP's. Raw sockets may have its protocol too.
-///
-/// # Safety
-/// `sock` is a typed `struct sock *`, or null.
+/// Whether a `sock`, or a null, is a connection of TCP's: raw sockets may have its protocol too, and multipath TCP's are read as
+/// its connections are.
 #[inline(always)]
-unsafe fn is_connection(sock: *const u8) -> bool {
-    // SAFETY: by the caller. All fields of a null are zero.
-    unsafe { SOCK_PROTOCOL.load(sock) == IPPROTO_TCP && SOCK_TYPE.load(sock) == SOCK_STREAM }
+pub fn is_connection(sock: impl Pointer) -> bool {
+    sock.read(&SOCK_PROTOCOL) == IPPROTO_TCP && sock.read(&SOCK_TYPE) == SOCK_STREAM
 }
 
 /// The connection that a socket is, as a typed `struct tcp_sock *`; `None` of other sockets, and where the kernel does not
@@ -46,7 +44,7 @@ unsafe fn is_connection(sock: *const u8) -> bool {
 #[inline(always)]
 unsafe fn connection(sock: *const u8) -> Option<*const u8> {
     // SAFETY: by the caller.
-    if unsafe { !is_connection(sock) } {
+    if !is_connection(unsafe { Typed::new(sock) }) {
         return None;
     }
     let number = set_outside(&TYPE);
@@ -113,7 +111,7 @@ pub unsafe fn out_of_order_untrusted(sock: *const u8) -> u32 {
     unsafe {
         if set_outside(&TYPE) != 0 {
             connection(sock).map_or(0, |connection| TCP_OUT_OF_ORDER.load(connection))
-        } else if is_connection(sock) {
+        } else if is_connection(Typed::new(sock)) {
             TCP_OUT_OF_ORDER.probe(sock)
         } else {
             0

@@ -5,7 +5,10 @@ use aya_ebpf::{
     macros::map,
     maps::{Array, HashMap},
 };
-use undercurrent_ebpf::abi::driver::{CARDS, CardCells, CardClock, Conversion, DriverLoss};
+use undercurrent_ebpf::abi::{
+    driver::{CARDS, CardCells, CardClock, Conversion, DriverLoss},
+    interface::Interface,
+};
 
 use crate::kernel::{
     cells::{self, BEYOND, MMAPABLE},
@@ -14,7 +17,7 @@ use crate::kernel::{
 
 /// The places of cards, by what their interfaces are known by.
 #[map]
-static CARD_PLACES: HashMap<u64, u32> = HashMap::with_max_entries(CARDS as u32, 0);
+static CARD_PLACES: HashMap<Interface, u32> = HashMap::with_max_entries(CARDS as u32, 0);
 
 #[map]
 static CARD_CLOCKS: Array<CardClock> = Array::with_max_entries(CARDS as u32, MMAPABLE);
@@ -25,7 +28,7 @@ static DRIVER: Array<CardCells> = Array::with_max_entries(1, MMAPABLE);
 
 /// The place of an interface's card, where it has one.
 #[inline(always)]
-pub fn card(interface: u64) -> Option<u32> {
+pub fn card(interface: Interface) -> Option<u32> {
     // SAFETY: a place is one word, which does not change while it is there.
     unsafe { CARD_PLACES.get(&interface) }.copied()
 }

@@ -20,12 +20,7 @@ static WORKLOAD_LATENCY: Array<u64> = Array::with_max_entries(1, MMAPABLE);
 /// Words of one histogram.
 #[unsafe(export_name = "workload.histogram")]
 #[unsafe(link_section = ".rodata.scale")]
-pub static HISTOGRAM: u32 = 0;
-
-/// Words of a slot, all shards together.
-#[unsafe(export_name = "workload.words")]
-#[unsafe(link_section = ".rodata.scale")]
-static WORDS: u32 = 0;
+static HISTOGRAM: u32 = 0;
 
 /// Shards less one; they are a power of two.
 #[unsafe(export_name = "workload.shard_mask")]
@@ -47,18 +42,29 @@ pub fn shard(owner: u32, cpu: u32) -> u32 {
 /// Adds a duration, which some bucket covers, to a workload's histogram, as often as its weight says.
 #[inline(always)]
 pub fn record(slot: Slot, series: Series, nanoseconds: u64, weight: u64) {
-    let Ok(offset) = cells::slot(nanoseconds) else { return };
-    // SAFETY: a helper without arguments.
-    let shard = unsafe { bpf_get_smp_processor_id() } & set_outside(&SHARD_MASK);
-    let histogram = set_outside(&HISTOGRAM);
-    let sum = u32::from(slot.0) * set_outside(&WORDS) + (shard * SERIES as u32 + series.index() as u32) * histogram;
-    add(&WORKLOAD_LATENCY, sum, nanoseconds * weight);
-    add(&WORKLOAD_LATENCY, sum + 1 + (offset / size_of::<u64>()) as u32, weight);
+    record_into(&WORKLOAD_LATENCY, slot.0.into(), SERIES, series, nanoseconds, weight);
 }
 
-/// Adds to a word of a map that has shards.
+/// The same of a map whose owners, slots or groups, have histograms of the first so many series.
 #[inline(always)]
-pub fn add(map: &'static Array<u64>, index: u32, amount: u64) {
+pub fn record_into(
+    map: &'static Array<u64>,
+    owner: u32,
+    histograms: usize,
+    series: Series,
+    nanoseconds: u64,
+    weight: u64,
+) {
+    let Ok(offset) = cells::slot(nanoseconds) else { return };
+    // SAFETY: a helper without arguments.
+    let shard = shard(owner, unsafe { bpf_get_smp_processor_id() });
+    let sum = (shard * histograms as u32 + series.index() as u32) * set_outside(&HISTOGRAM);
+    add(map, sum, nanoseconds * weight);
+    add(map, sum + 1 + (offset / size_of::<u64>()) as u32, weight);
+}
+
+#[inline(always)]
+fn add(map: &'static Array<u64>, index: u32, amount: u64) {
     let Some(word) = map.get_ptr_mut(index) else { return };
     if set_outside(&SHARED) != 0 {
         shared::add(word, amount);

@@ -19,7 +19,7 @@ use clap::Parser;
 use undercurrent::{
     config::{File, Flags, Settings},
     kernel::Kernel,
-    sidecar::{self, Wanted},
+    wanted::{self, Wanted},
 };
 use undercurrent_ebpf::abi::workload::{NAMESPACE, Slot, entry, places};
 
@@ -84,7 +84,7 @@ fn measure(arguments: &Arguments, wire: &mut Wire, handlers: Handlers, order: Or
 /// The product's programs and the others. The kernel runs those first that were attached first.
 fn attach(handlers: Handlers, order: Order, wire: &Wire) -> anyhow::Result<(Kernel, Other)> {
     let settings = settings(handlers);
-    let (host, _) = sidecar::host()?;
+    let (host, _) = wanted::host()?;
     let wanted = Wanted::of(&settings, handlers.ownership());
     let product = || {
         let kernel = wanted.listen(host.clone())?;
@@ -108,7 +108,7 @@ fn attach(handlers: Handlers, order: Order, wire: &Wire) -> anyhow::Result<(Kern
 
 /// Makes everything that this process and its namespaces receive a workload's.
 fn own(kernel: &Kernel, wire: &Wire) -> anyhow::Result<()> {
-    if kernel.by_workload().is_none() {
+    if !kernel.by_workload() {
         return Ok(());
     }
     let owners = kernel.words("OWNERS")?;

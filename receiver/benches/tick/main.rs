@@ -12,10 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use undercurrent::{
     export::{REQUEST_LIMIT, requests},
-    kernel::{
-        choices::Criteria,
-        memory::{Grouping, Sizing},
-    },
+    kernel::{choices::Criteria, groups::GroupBy, memory::Sizing},
     telemetry::{Attributes, Readings, Resource, Scale, Snapshot, UnixNanos},
     workloads::Slot,
 };
@@ -79,7 +76,7 @@ fn main() -> anyhow::Result<()> {
                     scale,
                     signals,
                     criteria: Criteria::default(),
-                    grouping: Grouping::default(),
+                    group_by: GroupBy::default(),
                     workloads: Some(workloads),
                     functions: 0,
                 }

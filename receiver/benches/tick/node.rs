@@ -11,8 +11,9 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use undercurrent::{
     kernel::{
         choices::Criteria,
+        groups::GroupBy,
         maps::{ByCpu, Words},
-        memory::{Grouping, MAPS, Sizing},
+        memory::{MAPS, Sizing},
     },
     signals::{LATENCY, Owned, Timings},
     telemetry::{Scale, UnixNanos},
@@ -38,7 +39,7 @@ pub fn latency() -> anyhow::Result<(Timings, usize)> {
         scale,
         signals: &["latency"],
         criteria: Criteria::default(),
-        grouping: Grouping::default(),
+        group_by: GroupBy::default(),
         workloads: Some(WORKLOADS),
         functions: 0,
     };

@@ -15,8 +15,9 @@ use crate::{
         plan::{Outcome, Status},
     },
     privileges::Task,
-    sidecar::{self, Wanted},
+    sidecar,
     signals::SignalStatus,
+    wanted::{self, Wanted},
 };
 
 pub use fields::AbsentField;
@@ -115,7 +116,7 @@ pub fn examine(settings: &Settings, probe: bool) -> Report {
 }
 
 fn fill(report: &mut Report, settings: &Settings, probe: bool) -> Result<(), Box<dyn std::error::Error>> {
-    let (host, privileges) = sidecar::host()?;
+    let (host, privileges) = wanted::host()?;
     report.lacks = privileges.lacks(&[Task::LoadTracing, Task::AttachCgroup]).iter().map(ToString::to_string).collect();
     let wanted = Wanted::of(settings, host.ownership());
     let sizing = wanted.sizing(host.cpus);

@@ -1,8 +1,13 @@
 //! The groups that packets are told apart by, as programs found them.
 
 use aya::maps::{HashMap, MapData, MapError, Queue};
-use undercurrent_ebpf::abi::group::{Group, Interface, NAME};
+use undercurrent_ebpf::abi::{
+    group::{Dimension, Group},
+    interface::{Interface, NAME},
+};
 use zerocopy::FromBytes as _;
+
+use super::maps::bytes;
 
 /// The map from groups to their numbers.
 pub const GROUPS: &str = "GROUPS";
@@ -13,6 +18,34 @@ pub const INTERFACES: &str = "INTERFACES";
 
 const GROUP: usize = size_of::<Group>();
 const INTERFACE: usize = size_of::<Interface>();
+
+/// What packets are told apart by beside their workload; by nothing at first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupBy {
+    bits: u32,
+    limit: u16,
+}
+
+impl GroupBy {
+    /// These dimensions, in at most so many groups.
+    #[must_use]
+    pub fn new(dimensions: impl Iterator<Item = Dimension>, limit: u16) -> Self {
+        let bits = dimensions.map(Dimension::bit).sum();
+        Self { bits, limit: if bits == 0 { 0 } else { limit } }
+    }
+
+    /// The dimensions' bits.
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        self.bits
+    }
+
+    /// Groups at most.
+    #[must_use]
+    pub const fn limit(self) -> u16 {
+        self.limit
+    }
+}
 
 /// Gives programs numbers for groups, and takes them back.
 pub struct Groups {
@@ -65,10 +98,4 @@ impl Groups {
         // Of some no program could tell it.
         drop(self.names.remove(&bytes(&interface)));
     }
-}
-
-fn bytes<const N: usize>(of: &(impl zerocopy::IntoBytes + zerocopy::Immutable)) -> [u8; N] {
-    let mut bytes = [0; N];
-    bytes.copy_from_slice(of.as_bytes());
-    bytes
 }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-use zerocopy::{FromBytes, Immutable, KnownLayout};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Why a map could not be mapped.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +23,13 @@ pub struct MapError {
     bytes: usize,
     #[source]
     source: rustix::io::Errno,
+}
+
+/// A key or value as aya takes it.
+pub(super) fn bytes<const N: usize>(of: &(impl IntoBytes + Immutable)) -> [u8; N] {
+    let mut bytes = [0; N];
+    bytes.copy_from_slice(of.as_bytes());
+    bytes
 }
 
 /// An array map as words. Programs go on writing while it is read: each word is whole, and several may be some events
@@ -119,7 +126,7 @@ impl<T: FromBytes + Immutable + KnownLayout> ByCpu<T> {
             for (word, shared) in copy.iter_mut().zip(entry) {
                 *word = shared.load(Ordering::Relaxed);
             }
-            if let Ok(entry) = T::ref_from_bytes(zerocopy::IntoBytes::as_bytes(copy.as_slice())) {
+            if let Ok(entry) = T::ref_from_bytes(copy.as_slice().as_bytes()) {
                 visit(cpu, entry);
             }
         }

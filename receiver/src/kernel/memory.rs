@@ -5,7 +5,7 @@ use std::mem::size_of;
 use undercurrent_ebpf::abi::{
     driver::{CARDS, CardCells},
     drops, extra,
-    group::{Dimension, GROUPED, GroupCells},
+    group::{GROUPED, GroupCells},
     latency::{LatencyCells, Network, SERIES, waiting},
     retransmits,
     softirq::SoftirqCells,
@@ -14,7 +14,7 @@ use undercurrent_ebpf::abi::{
 
 use super::{
     choices::{CHOICES, Criteria, ENTRY},
-    groups,
+    groups::{self, GroupBy},
 };
 use crate::telemetry::Scale;
 
@@ -37,7 +37,7 @@ pub struct Sizing<'a> {
     /// What packets are chosen by.
     pub criteria: Criteria,
     /// What packets are told apart by.
-    pub grouping: Grouping,
+    pub group_by: GroupBy,
     /// Workloads with slots of their own; `None` where nothing is told apart by workload.
     pub workloads: Option<u16>,
     /// Functions that the user names as layers.
@@ -63,7 +63,7 @@ impl Sizing<'_> {
     /// Groups at most.
     #[must_use]
     pub fn groups(&self) -> usize {
-        if self.on("latency") || self.on("receive_wait") { self.grouping.limit().into() } else { 0 }
+        if self.on("latency") || self.on("receive_wait") { self.group_by.limit().into() } else { 0 }
     }
 
     /// Where workloads' latency histograms lie.
@@ -85,34 +85,6 @@ impl Sizing<'_> {
     #[must_use]
     pub fn bytes(&self) -> usize {
         MAPS.iter().map(|map| map.bytes(self)).sum()
-    }
-}
-
-/// What packets are told apart by beside their workload; by nothing at first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Grouping {
-    bits: u32,
-    limit: u16,
-}
-
-impl Grouping {
-    /// These dimensions, in at most so many groups.
-    #[must_use]
-    pub fn by(dimensions: impl Iterator<Item = Dimension>, limit: u16) -> Self {
-        let bits = dimensions.map(Dimension::bit).sum();
-        Self { bits, limit: if bits == 0 { 0 } else { limit } }
-    }
-
-    /// The dimensions' bits.
-    #[must_use]
-    pub const fn bits(self) -> u32 {
-        self.bits
-    }
-
-    /// Groups at most.
-    #[must_use]
-    pub const fn limit(self) -> u16 {
-        self.limit
     }
 }
 
@@ -259,7 +231,7 @@ pub static MAPS: [PlannedMap; 20] = [
 
 #[cfg(test)]
 mod tests {
-    use undercurrent_ebpf::abi::loss::PACKET_LOSSES;
+    use undercurrent_ebpf::abi::{group::Dimension, loss::PACKET_LOSSES};
 
     use super::*;
     use crate::{config::MemoryLimit, kernel::object::SWITCHES};
@@ -272,7 +244,7 @@ mod tests {
             scale,
             signals: &SWITCHES,
             criteria: Criteria::default(),
-            grouping: Grouping::default(),
+            group_by: GroupBy::default(),
             workloads: Some(workloads),
             functions: 0,
         }
@@ -315,9 +287,9 @@ mod tests {
     #[test]
     fn groups_take_memory_where_packets_are_told_apart() {
         let without = sizing(16, 100, 2);
-        let grouping = |dimensions: &[Dimension]| Grouping::by(dimensions.iter().copied(), 64);
-        assert_eq!(grouping(&[]), Grouping::default());
-        let with = Sizing { grouping: grouping(&[Dimension::Interface]), ..without };
+        let group_by = |dimensions: &[Dimension]| GroupBy::new(dimensions.iter().copied(), 64);
+        assert_eq!(group_by(&[]), GroupBy::default());
+        let with = Sizing { group_by: group_by(&[Dimension::Interface]), ..without };
         // 64 groups, 16 shards, 14 paths and 4 waits, each a sum and 114 slots.
         let histograms = 64 * 16 * 18 * (1 + 114) * 8;
         let map =
@@ -333,7 +305,7 @@ mod tests {
             scale: Scale::new(2).expect("a scale"),
             signals: &[],
             criteria: Criteria::default(),
-            grouping: Grouping::default(),
+            group_by: GroupBy::default(),
             workloads: None,
             functions: 0,
         };

@@ -150,8 +150,8 @@ pub struct Kernel {
     extra: Vec<Named>,
     outcomes: Vec<Outcome>,
     memory: Vec<(&'static str, usize)>,
-    by_workload: Option<ByWorkload>,
     histograms: ByWorkload,
+    by_workload: bool,
     avoid: Vec<Means>,
     by_function: ByFunction,
     found_cards: Found,
@@ -199,7 +199,6 @@ impl Kernel {
         let ebpf = object::load(&settings)
             .map_err(|error| KernelError::Maps(Box::new(error), host.missing_capabilities.clone()))?;
         let memory = memory::MAPS.iter().map(|map| (map.name, map.bytes(&settings.sizing))).collect();
-        let by_workload = request.sizing.workloads.map(|_| request.sizing.by_workload());
         let by_function = request.sizing.by_function();
         let outcomes = Vec::new();
         let kernel = Self {
@@ -213,8 +212,8 @@ impl Kernel {
             extra,
             outcomes,
             memory,
-            by_workload,
             histograms: request.sizing.by_workload(),
+            by_workload: request.sizing.workloads.is_some(),
             avoid: request.avoid.to_vec(),
             by_function,
             found_cards,
@@ -234,69 +233,6 @@ impl Kernel {
             }
         }
         self.outcomes.sort_by_key(|outcome| hooks::ALL.iter().position(|hook| hook.name == outcome.hook));
-    }
-
-    /// Takes note of the cards that stamp packets now. The first of them makes the hook be served that sees their stamps,
-    /// and the last one's end frees it.
-    ///
-    /// # Errors
-    /// Where the kernel's types cannot be read, which serving a hook takes.
-    pub fn note_cards(&mut self, found: Found) -> Result<(), KernelError> {
-        self.found_cards = found;
-        let hook = &hooks::DRIVER;
-        if is_needed(hook, &self.found_cards) {
-            if self.outcomes.iter().all(|outcome| outcome.hook != hook.name) {
-                self.timestamping = self.timestamping.take().or_else(|| stamp_packets([hook].into_iter()));
-                let types = Types(resolved::types_of(&[hook])?);
-                self.serve(&types, &[hook]);
-            }
-        } else {
-            let programs = hook.alternates.iter().flat_map(|alternate| alternate.programs);
-            programs.for_each(|program| attach::detach(&mut self.ebpf, program));
-            self.outcomes.retain(|outcome| outcome.hook != hook.name);
-        }
-        Ok(())
-    }
-
-    /// What was found of cards that stamp packets.
-    #[must_use]
-    pub const fn found_cards(&self) -> &Found {
-        &self.found_cards
-    }
-
-    /// What is said of the cards that are followed.
-    #[must_use]
-    pub fn cards(&self) -> Cards {
-        Cards::clone(&self.cards)
-    }
-
-    /// Follows the clocks of those cards.
-    ///
-    /// # Errors
-    /// Where the maps cannot be had, or this process's namespace cannot be told.
-    pub fn follow_cards(&mut self) -> Result<cards::Following, KernelError> {
-        let clocks = self.card_clocks()?;
-        let following = cards::Following::new(self.card_places()?, clocks, self.cards());
-        let mut following = following.map_err(KernelError::Namespace)?;
-        following.follow(&self.found_cards);
-        Ok(following)
-    }
-
-    /// The places of cards, by what their interfaces are known by.
-    ///
-    /// # Errors
-    /// Where the map cannot be had.
-    pub fn card_places(&mut self) -> Result<HashMap<aya::maps::MapData, u64, u32>, KernelError> {
-        let map = self.ebpf.take_map(cards::PLACES).ok_or_else(|| missing(cards::PLACES))?;
-        HashMap::try_from(map).map_err(|source| KernelError::Map { map: cards::PLACES, source: Box::new(source) })
-    }
-
-    /// What programs know of cards' clocks.
-    ///
-    /// # Errors
-    /// Where the map cannot be mapped.
-    pub fn card_clocks(&self) -> Result<cards::Clocks, KernelError> {
-        Ok(cards::Clocks::new(self.mapped(cards::CLOCKS, cards::Clocks::WORDS)?))
     }
 
     /// Attaches to the functions that the user named, once all hooks are served.
@@ -345,16 +281,16 @@ impl Kernel {
         &self.memory
     }
 
-    /// How workloads' histograms lie in memory, where there are any.
-    #[must_use]
-    pub const fn by_workload(&self) -> Option<ByWorkload> {
-        self.by_workload
-    }
-
-    /// How histograms of groups lie in memory.
+    /// How the histograms of workloads and of groups lie in memory.
     #[must_use]
     pub const fn histograms(&self) -> ByWorkload {
         self.histograms
+    }
+
+    /// Whether anything is told apart by workload.
+    #[must_use]
+    pub const fn by_workload(&self) -> bool {
+        self.by_workload
     }
 
     /// How the histograms of functions that the user named lie in memory.

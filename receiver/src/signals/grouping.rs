@@ -11,7 +11,10 @@ use std::{
 };
 
 use rustix::net::{AddressFamily, SocketType, netdevice::index_to_name, socket};
-use undercurrent_ebpf::abi::group::{Dimension, Group, GroupCells, GroupLoss, Interface};
+use undercurrent_ebpf::abi::{
+    group::{Dimension, Group, GroupCells, GroupLoss},
+    interface::Interface,
+};
 
 use super::itself::{LOST, lost};
 use crate::{
@@ -32,7 +35,7 @@ const HERE: &str = "/proc/self/ns/net";
 const IDLE: u32 = 10;
 
 /// The groups, which several signals have histograms of.
-pub type Shared = Rc<RefCell<Grouping>>;
+pub type SharedGrouping = Rc<RefCell<Grouping>>;
 
 /// Keeps groups.
 pub struct Grouping {

@@ -37,7 +37,7 @@ use crate::{
     workloads::{NoAccounting, NoQuotas, Slot, Workloads},
 };
 
-pub use grouping::{Grouping, Shared};
+pub use grouping::{Grouping, SharedGrouping};
 pub use latency::KIND as LATENCY;
 pub use reference::markdown;
 pub use status::{SignalStatus, statuses};
@@ -93,7 +93,7 @@ pub struct Opening<'a> {
     /// Whose measurements are.
     pub workloads: &'a Workloads,
     /// What packets are told apart by beside that.
-    pub grouping: Option<&'a Shared>,
+    pub grouping: Option<&'a SharedGrouping>,
     /// Since when cells count.
     pub start: UnixNanos,
 }

@@ -12,8 +12,8 @@ use crate::{
 
 /// How often rates are looked at.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Packets a second that are measured on one CPU: more than any quantile needs, and beyond it what is measured of a packet is less
-/// than what it takes to enter the programs that leave it out (docs/overhead.md).
+/// Packets a second that are measured on one CPU: more than any quantile needs. Fewer would save little, since most of what a
+/// packet takes is entering the programs (docs/overhead.md).
 const RATE: u32 = 5_000;
 
 /// Keeps the share of packets that are measured.

@@ -16,7 +16,7 @@ pub fn status(settings: &Settings, kernel: &Kernel) -> SignalStatus {
     if !settings.enabled {
         return of(Status::Absent, vec!["switched off by the configuration".to_owned()]);
     }
-    let Some(hierarchy) = kernel.host().hierarchy.as_ref().filter(|_| kernel.by_workload().is_some()) else {
+    let Some(hierarchy) = kernel.host().hierarchy.as_ref().filter(|_| kernel.by_workload()) else {
         let cure = "no cgroups are mounted here: give the sidecar the host's /sys/fs/cgroup".to_owned();
         return of(Status::Absent, vec![cure]);
     };

@@ -12,15 +12,19 @@ use undercurrent::{
         Kernel, Request, Types,
         cards::{Found, Interface},
         choices::Criteria,
+        groups::GroupBy,
         hooks,
         maps::ByCpu,
-        memory::{Grouping, Sizing},
+        memory::Sizing,
         plan::Status,
     },
-    sidecar,
     telemetry::Scale,
+    wanted,
 };
-use undercurrent_ebpf::abi::driver::{Conversion, DRIVER_LOSSES, DriverCells, DriverLoss, key};
+use undercurrent_ebpf::abi::{
+    driver::{Conversion, DRIVER_LOSSES, DriverCells, DriverLoss},
+    interface,
+};
 
 use super::support::{
     injection::Injection,
@@ -49,7 +53,7 @@ struct Measured {
 
 impl Measured {
     fn start() -> Self {
-        let (host, _) = sidecar::host().unwrap();
+        let (host, _) = wanted::host().unwrap();
         let request = Request {
             sizing: Sizing {
                 cpus: host.cpus,
@@ -58,7 +62,7 @@ impl Measured {
                 criteria: Criteria::default(),
                 workloads: None,
                 functions: 0,
-                grouping: Grouping::default(),
+                group_by: GroupBy::default(),
             },
             hooks: &[&hooks::DRIVER],
             functions: &[],
@@ -130,8 +134,8 @@ fn a_cards_stamp_is_compared_with_the_kernels() {
     assert_eq!(outcome.status, Status::Whole, "{outcome:?}");
 
     let (clocks, mut places) = (measured.kernel.card_clocks().unwrap(), measured.kernel.card_places().unwrap());
-    let right_key = key(u32::try_from(wire.right.inode()).unwrap(), right);
-    places.insert(right_key, CARD as u32, 0).unwrap();
+    let namespace = u32::try_from(wire.right.inode()).unwrap();
+    places.insert(interface::Interface { namespace, index: right }, CARD).unwrap();
     let receive = |stamp| injection.receive(&wire.right, right, stamp).unwrap();
     if let Err(error) = injection.receive(&wire.right, right, 1) {
         return skip(&format!("stamps of network cards: this kernel gives no packet a stamp: {error}"));

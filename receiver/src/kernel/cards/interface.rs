@@ -12,6 +12,7 @@ use std::{
 
 use libc::{hwtstamp_config, ifreq};
 use rustix::net::netdevice::name_to_index;
+use undercurrent_ebpf::abi;
 
 /// `ETHTOOL_GET_TS_INFO` of `include/uapi/linux/ethtool.h`.
 const GET_STAMPING: u32 = 0x41;
@@ -27,6 +28,13 @@ pub struct Interface {
     pub index: u32,
     /// The number of the card's clock; absent where the driver offers none.
     pub clock: Option<u32>,
+}
+
+impl Interface {
+    /// What programs know it by, in a namespace of this inode.
+    pub(super) const fn within(&self, namespace: u32) -> abi::interface::Interface {
+        abi::interface::Interface { namespace, index: self.index }
+    }
 }
 
 /// `struct ethtool_ts_info`.

@@ -2,7 +2,9 @@
 
 mod estimate;
 mod interface;
+mod places;
 mod reading;
+mod serve;
 
 use std::{
     io,
@@ -13,12 +15,11 @@ use std::{
     time::Duration,
 };
 
-use aya::maps::{HashMap, MapData};
 use tokio::time::Instant;
-use undercurrent_ebpf::abi::driver::{CARDS, CardClock, Conversion, key};
+use undercurrent_ebpf::abi::driver::{CARDS, CardClock, Conversion};
 
-pub use self::interface::Interface;
 use self::{estimate::Estimate, reading::Clock};
+pub use self::{interface::Interface, places::Places};
 use super::maps::Words;
 
 /// The map that says which cards have places.
@@ -104,7 +105,7 @@ struct Followed {
 /// Follows the clocks of cards, and tells programs.
 pub struct Following {
     namespace: u32,
-    places: HashMap<MapData, u64, u32>,
+    places: Places,
     clocks: Clocks,
     followed: Vec<Followed>,
     cards: Cards,
@@ -117,7 +118,7 @@ impl Following {
     ///
     /// # Errors
     /// Where this process's namespace cannot be told.
-    pub(super) fn new(places: HashMap<MapData, u64, u32>, clocks: Clocks, cards: Cards) -> io::Result<Self> {
+    pub(super) fn new(places: Places, clocks: Clocks, cards: Cards) -> io::Result<Self> {
         Ok(Self {
             namespace: interface::namespace()?,
             places,
@@ -145,8 +146,7 @@ impl Following {
                 tracing::info!("the card of {} no longer stamps packets", followed.interface.name);
                 followed.stop();
                 self.clocks.unset(place);
-                // One that is gone already needs no farewell.
-                let _ = self.places.remove(&key(self.namespace, followed.interface.index));
+                self.places.remove(followed.interface.within(self.namespace));
             }
         }
         let news: Vec<_> = found.usable.iter().filter(|interface| !self.follows(interface)).cloned().collect();
@@ -166,8 +166,7 @@ impl Following {
             return tracing::warn!("{name} is left out: {CARDS} cards have been measured, and each keeps its place");
         }
         let Some(clock) = interface.clock.and_then(|number| Clock::open(number).ok()) else { return };
-        let key = key(self.namespace, interface.index);
-        if let Err(error) = self.places.insert(key, place as u32, 0) {
+        if let Err(error) = self.places.insert(interface.within(self.namespace), place) {
             return tracing::warn!("the hardware stamps of {name} are not measured: {error}");
         }
         tracing::info!("the card of {name} stamps packets by {}", Clock::path(interface.clock.unwrap_or(0)).display());

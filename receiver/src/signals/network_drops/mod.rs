@@ -52,7 +52,7 @@ struct NetworkDrops {
 }
 
 fn open(opening: &Opening<'_>) -> Result<Box<dyn Signal>, OpenError> {
-    let owned = opening.kernel.by_workload().map(|_| opening.kernel.words("WORKLOAD_DROPS"));
+    let owned = opening.kernel.by_workload().then(|| opening.kernel.words("WORKLOAD_DROPS"));
     Ok(Box::new(NetworkDrops {
         cells: opening.kernel.by_cpu("DROPS")?,
         owned: owned.transpose()?,

@@ -13,7 +13,7 @@ use undercurrent_ebpf::abi::{
 
 pub use self::owned::Owned;
 use super::{
-    OpenError, Opening, ReadError, Shared, Signal,
+    OpenError, Opening, ReadError, SharedGrouping, Signal,
     itself::{LOST, lost},
 };
 use crate::{
@@ -45,7 +45,7 @@ pub struct Timings {
     /// What belongs to workloads, where it is told apart.
     pub owned: Option<Owned>,
     /// What belongs to groups, where packets are told apart by some.
-    pub grouped: Option<(Owned, Shared)>,
+    pub grouped: Option<(Owned, SharedGrouping)>,
     /// Of all histograms.
     pub scale: Scale,
     /// Since when cells count.
@@ -65,18 +65,18 @@ impl Timings {
         served: impl Fn(Series) -> bool,
     ) -> Result<Box<dyn Signal>, OpenError> {
         let scale = opening.settings.latency.scale;
-        let owned =
-            |layout| Ok::<_, OpenError>(Owned::new(opening.kernel.words("WORKLOAD_LATENCY")?, layout, kind, scale));
-        let grouped = |grouping: &Shared| {
+        let layout = opening.kernel.histograms();
+        let owned = || Ok::<_, OpenError>(Owned::new(opening.kernel.words("WORKLOAD_LATENCY")?, layout, kind, scale));
+        let grouped = |grouping: &SharedGrouping| {
             let words = opening.kernel.words("GROUP_LATENCY")?;
-            let owned = Owned::of_groups(words, opening.kernel.histograms(), kind, scale);
-            Ok::<_, OpenError>((owned, Shared::clone(grouping)))
+            let owned = Owned::of_groups(words, layout, kind, scale);
+            Ok::<_, OpenError>((owned, SharedGrouping::clone(grouping)))
         };
         let grouping = opening.grouping.filter(|_| kind.series.end <= GROUPED);
         Ok(Box::new(Self {
             kind,
             cells: opening.kernel.by_cpu("LATENCY")?,
-            owned: opening.kernel.by_workload().map(owned).transpose()?,
+            owned: opening.kernel.by_workload().then(owned).transpose()?,
             grouped: grouping.map(grouped).transpose()?,
             scale,
             start: opening.start,
