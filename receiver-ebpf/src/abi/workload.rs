@@ -94,15 +94,6 @@ pub mod cached {
         cookie as u32 % SOCKETS as u32
     }
 
-    /// What stands for a device in the place of a cookie: its address without the bits that its size leaves alike
-    /// (`struct net_device` has more than two thousand bytes) and those that all addresses of the kernel share. No socket's
-    /// cookie gets there.
-    #[must_use]
-    #[inline(always)]
-    pub const fn of_device(address: u64) -> u64 {
-        1 << 45 | address << 17 >> 28
-    }
-
     /// What a socket's entry begins with in an epoch, without its slot.
     #[must_use]
     #[inline(always)]

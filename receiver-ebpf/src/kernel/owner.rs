@@ -5,7 +5,7 @@
 //! kept for those sockets alone that somebody else reads.
 
 use aya_ebpf::{
-    helpers::{bpf_get_current_cgroup_id, bpf_get_socket_cookie, generated::bpf_get_current_task_btf},
+    helpers::{bpf_get_current_cgroup_id, generated::bpf_get_current_task_btf},
     macros::map,
     maps::Array,
 };
@@ -39,11 +39,6 @@ static STORAGE: u32 = 0;
 #[unsafe(export_name = "owner.cast")]
 #[unsafe(link_section = ".rodata.flags")]
 static CASTS: u32 = 0;
-
-/// Whether tracing programs can have a socket given its cookie (5.12 and later).
-#[unsafe(export_name = "owner.cookies")]
-#[unsafe(link_section = ".rodata.flags")]
-static COOKIES: u32 = 0;
 
 /// From owners to slots.
 #[map]
@@ -252,34 +247,14 @@ pub unsafe fn of_socket(sock: *const u8) -> u64 {
     creator(unsafe { Typed::new(sock) })
 }
 
-/// The slot of a socket's owner, for tracing programs, cached where the socket has a cookie: each field that a program
-/// follows costs a third of what the cache does. The node's where nothing is told apart.
+/// The slot of a socket's owner, for tracing programs; the node's where nothing is told apart.
 ///
 /// # Safety
 /// As for [`of_socket`].
 #[inline(always)]
 pub unsafe fn slot_of_owner(sock: *const u8) -> Slot {
-    if by() == ownership::OFF {
-        return Slot::NODE;
-    }
     // SAFETY: by the caller.
-    let (cookie, owner) = unsafe { (SOCK_COOKIE.load(sock), || of_socket(sock)) };
-    if cookie == 0 { slot(owner()) } else { slot_of_socket(cookie, owner) }
-}
-
-/// The same of a socket in whose queue a packet is put, which gets its cookie now.
-///
-/// # Safety
-/// `sock` is an argument of the program, a `struct sock *`: helpers trust no other.
-#[inline(always)]
-pub unsafe fn slot_of_receiver(sock: *const u8) -> Slot {
-    // SAFETY: by the caller.
-    if by() != ownership::OFF && set_outside(&COOKIES) != 0 && unsafe { SOCK_COOKIE.load(sock) } == 0 {
-        // SAFETY: by the caller.
-        unsafe { bpf_get_socket_cookie(sock.cast_mut().cast()) };
-    }
-    // SAFETY: by the caller.
-    unsafe { slot_of_owner(sock) }
+    if by() == ownership::OFF { Slot::NODE } else { slot(unsafe { of_socket(sock) }) }
 }
 
 /// The reader of a socket that a program in its cgroup's path sees; `None` where the creator still owns it.
@@ -353,12 +328,8 @@ pub unsafe fn slot_of_reader(sock: *const u8) -> Slot {
     if cookie == 0 { slot_of_current() } else { cached_slot(cookie, cached::READ, of_current) }
 }
 
-/// The slot of the network namespace that a packet arrived in, a `sk_buff` that has its device; cached by that. One that moves
-/// to another namespace leaves its packets behind until the epoch ends.
+/// The slot of the network namespace that a packet arrived in, a `sk_buff` that has its device.
 #[inline(always)]
 pub fn slot_of_namespace(skb: impl Pointer) -> Slot {
-    let device = skb.follow(&SKB_DEVICE);
-    slot_of_socket(cached::of_device(device.number()), || {
-        NAMESPACE | u64::from(device.follow(&DEVICE_NET).read(&NET_INODE))
-    })
+    slot(NAMESPACE | u64::from(skb.follow(&SKB_DEVICE).follow(&DEVICE_NET).read(&NET_INODE)))
 }

@@ -1,9 +1,6 @@
 //! Pointers into the kernel's memory, by what the verifier knows of them.
 
-use super::{
-    address,
-    field::{BitField, Field},
-};
+use super::field::{BitField, Field};
 
 /// A pointer to a struct whose fields can be read.
 pub trait Pointer: Copy {
@@ -18,9 +15,6 @@ pub trait Pointer: Copy {
 
     /// The pointer itself.
     fn address(self) -> *const u8;
-
-    /// A number that tells the object from others.
-    fn number(self) -> u64;
 }
 
 /// One whose type the verifier knows: a field takes a load.
@@ -59,11 +53,6 @@ impl Pointer for Typed {
     fn address(self) -> *const u8 {
         self.0
     }
-
-    #[inline(always)]
-    fn number(self) -> u64 {
-        address(self.0)
-    }
 }
 
 /// One that is only known to be somewhere, as all of a kprobe's are: a field takes a helper, and is zero where there is
@@ -90,10 +79,5 @@ impl Pointer for Untyped {
     #[inline(always)]
     fn address(self) -> *const u8 {
         self.0
-    }
-
-    #[inline(always)]
-    fn number(self) -> u64 {
-        self.0 as u64
     }
 }

@@ -172,23 +172,13 @@ impl Kernel {
         // First, since it takes effect some milliseconds later.
         let found_cards = if request.hooks.contains(&&hooks::DRIVER) { Found::now() } else { Found::default() };
         let timestamping = stamp_packets(request.hooks.iter().copied().filter(|hook| is_needed(hook, &found_cards)));
-        let Resolved {
-            fields,
-            types,
-            socket_storage,
-            socket_cookies,
-            tcp_sockets,
-            casts,
-            arguments,
-            drop_reasons,
-            extra,
-        } = Resolved::of(request)?;
+        let Resolved { fields, types, socket_storage, tcp_sockets, casts, arguments, drop_reasons, extra } =
+            Resolved::of(request)?;
         let settings = object::Settings {
             sizing: request.sizing,
             fields: &fields,
             ownership: request.ownership,
             socket_storage,
-            socket_cookies,
             excludes_blocked: request.excludes_blocked && !lacks(&fields, OUT_OF_ORDER),
             tcp_sockets,
             casts,

@@ -55,8 +55,6 @@ pub struct Settings<'a> {
     pub ownership: Option<Ownership>,
     /// Whether tracing programs may use what is kept with a socket, and follow the current task's fields.
     pub socket_storage: bool,
-    /// Whether tracing programs can have a socket given its cookie.
-    pub socket_cookies: bool,
     /// Whether TCP reads that waited for the network are left out.
     pub excludes_blocked: bool,
     /// Whether a helper takes a socket for TCP's.
@@ -125,7 +123,6 @@ fn words(settings: &Settings<'_>) -> Vec<(String, u32)> {
     let named = [
         ("owner.by", by),
         ("owner.storage", u32::from(settings.socket_storage)),
-        ("owner.cookies", u32::from(settings.socket_cookies)),
         ("owner.cast", u32::from(settings.casts.context.is_some())),
         ("tcp.cast", u32::from(settings.tcp_sockets)),
         ("tcp.type", settings.casts.tcp_socket.unwrap_or(0)),

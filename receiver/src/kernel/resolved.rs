@@ -19,8 +19,6 @@ pub struct Resolved {
     pub types: aya::Btf,
     /// Whether tracing programs may use what is kept with a socket.
     pub socket_storage: bool,
-    /// Whether they can have a socket given its cookie.
-    pub socket_cookies: bool,
     /// Whether they may take a socket for TCP's.
     pub tcp_sockets: bool,
     /// What gives programs typed pointers.
@@ -35,8 +33,6 @@ pub struct Resolved {
 
 /// The helper of that name for tracing programs, which 5.11 brought.
 const TRACING_STORAGE: &str = "bpf_sk_storage_get_tracing";
-/// Likewise, of 5.12.
-const TRACING_COOKIE: &str = "bpf_get_socket_ptr_cookie";
 /// The helper, which 5.9 brought.
 const TCP_SOCKET: &str = "bpf_skc_to_tcp_sock";
 
@@ -54,7 +50,6 @@ impl Resolved {
         let targets: Vec<_> = targets(request.hooks).chain(functions).collect();
         let sparse = types.sparse(&targets);
         let socket_storage = types.function(TRACING_STORAGE).is_some();
-        let socket_cookies = types.function(TRACING_COOKIE).is_some();
         let tcp_sockets = types.function(TCP_SOCKET).is_some();
         let casts = Casts::of(&types);
         let arguments =
@@ -63,7 +58,7 @@ impl Resolved {
         drop(types);
         drop(raw);
         let types = into_aya(sparse)?;
-        Ok(Self { fields, types, socket_storage, socket_cookies, tcp_sockets, casts, arguments, drop_reasons, extra })
+        Ok(Self { fields, types, socket_storage, tcp_sockets, casts, arguments, drop_reasons, extra })
     }
 }
 
