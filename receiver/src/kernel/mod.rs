@@ -5,14 +5,13 @@
 pub mod attach;
 pub mod btf;
 pub mod cards;
-mod cast;
 pub mod choices;
 pub mod clock;
+mod code;
 pub mod drops;
 pub mod epoch;
 pub mod extra;
 pub mod fields;
-mod fold;
 pub mod groups;
 pub mod hooks;
 pub mod host;

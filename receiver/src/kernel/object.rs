@@ -6,11 +6,11 @@ use undercurrent_ebpf::abi::{ABSENT, workload::ownership};
 use zerocopy::IntoBytes as _;
 
 use super::{
-    cast::Casts,
     clock,
+    code::{self, Casts},
     extra::Named,
     fields::ResolvedField,
-    fold, loader,
+    loader,
     memory::{MAPS, Sizing},
     registers::{REGISTERS, Registers},
 };
@@ -94,19 +94,17 @@ pub fn load(settings: &Settings<'_>) -> Result<Ebpf, EbpfError> {
     }
     // Socket storage is used by programs alone, and needs nothing of the loader.
     loader.allow_unsupported_maps();
-    loader.load(code(settings, &words).as_bytes())
+    loader.load(programs(settings, &words).as_bytes())
 }
 
 /// The object with what this kernel's programs are to be, aligned as ELF files are to be.
-fn code(settings: &Settings<'_>, values: &[(String, u32)]) -> Vec<u64> {
+fn programs(settings: &Settings<'_>, values: &[(String, u32)]) -> Vec<u64> {
     let mut words = vec![0_u64; OBJECT.len().div_ceil(size_of::<u64>())];
     let object = words.as_mut_bytes();
     object[..OBJECT.len()].copy_from_slice(OBJECT);
     let values = values.iter().map(|(symbol, value)| (symbol.as_str(), *value)).collect();
-    let cast = settings.casts.put(object);
-    let folded = fold::constants(object, &values);
-    // The built-in object is one that both understand; a test says so.
-    if let Some(error) = cast.err().or(folded.err()) {
+    // The built-in object is one that it understands; a test says so.
+    if let Err(error) = code::settle(object, settings.casts, &values) {
         tracing::warn!("programs take longer than they need: {error}");
     }
     words

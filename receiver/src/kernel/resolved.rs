@@ -3,7 +3,7 @@
 use super::{
     KernelError, Request,
     btf::{self, Btf, SparseBtf, Target},
-    cast::Casts,
+    code::Casts,
     drops::Reasons,
     extra::{self, Named},
     fields::{self, ResolvedField},

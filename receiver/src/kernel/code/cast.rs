@@ -3,12 +3,13 @@
 //! Such functions are called by the number that the running kernel's types give them. The object has a helper of no kernel
 //! in their place, which is never reached where the kernel lacks the function.
 
-use std::ops::Range;
-
-use object::{Object as _, ObjectSection as _, SectionKind};
 use undercurrent_ebpf::abi::cast::{CONTEXT, POINTER};
 
-use super::btf::{Btf, Kind};
+use super::{
+    instruction::{CALL, SIZE},
+    sections,
+};
+use crate::kernel::btf::{Btf, Kind};
 
 /// What this kernel has of them; both are there since 6.2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,16 +46,12 @@ impl Casts {
     }
 }
 
-/// Bytes of an instruction: opcode, registers, a 16-bit offset and a 32-bit immediate.
-const INSTRUCTION: usize = 8;
-/// `BPF_JMP | BPF_CALL`.
-const CALL: u8 = 0x85;
 /// `BPF_PSEUDO_KFUNC_CALL`, in the place of the source register.
 const KERNEL_FUNCTION: u8 = 2 << 4;
 
 fn put(object: &mut [u8], placeholder: usize, number: u32) -> Result<(), object::Error> {
-    for range in code(object)? {
-        for instruction in object[range].chunks_exact_mut(INSTRUCTION) {
+    for range in sections(object)? {
+        for instruction in object[range].chunks_exact_mut(SIZE) {
             if instruction[0] == CALL && instruction[1] == 0 && instruction[4..] == (placeholder as u32).to_le_bytes() {
                 instruction[1] = KERNEL_FUNCTION;
                 instruction[4..].copy_from_slice(&number.to_le_bytes());
@@ -64,23 +61,14 @@ fn put(object: &mut [u8], placeholder: usize, number: u32) -> Result<(), object:
     Ok(())
 }
 
-/// Where an object has programs.
-fn code(object: &[u8]) -> Result<Vec<Range<usize>>, object::Error> {
-    let file = object::File::parse(object)?;
-    let sections = file.sections().filter(|section| section.kind() == SectionKind::Text);
-    let ranges = sections.filter_map(|section| section.file_range());
-    let range = |(start, size): (u64, u64)| Some(usize::try_from(start).ok()?..usize::try_from(start + size).ok()?);
-    Ok(ranges.filter_map(range).filter(|range| range.end <= object.len()).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::kernel::object::OBJECT;
 
     fn calls(object: &[u8], registers: u8, immediate: u32) -> usize {
-        let programs = code(object).expect("an object");
-        let instructions = programs.into_iter().flat_map(|range| object[range].chunks_exact(INSTRUCTION));
+        let programs = sections(object).expect("an object");
+        let instructions = programs.into_iter().flat_map(|range| object[range].chunks_exact(SIZE));
         let wanted = |one: &&[u8]| one[0] == CALL && one[1] == registers && one[4..] == immediate.to_le_bytes();
         instructions.filter(wanted).count()
     }
