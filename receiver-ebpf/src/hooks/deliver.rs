@@ -32,10 +32,8 @@ const IPV4_HEADER: usize = 20;
 /// A `sk_buff`, which still has its device.
 #[inline(always)]
 fn delivered(skb: impl Pointer, transport: Transport, network: Network, which: Which) {
-    let early = sample::early();
     let path = Path::of(Layer::Transport, transport, network);
-    let event = PacketEvent::delivered(skb, early);
-    reached(path, &Entering(skb), event, which, || owner::slot_of_namespace(skb));
+    reached(path, &Entering(skb), PacketEvent::delivered(skb), which, || owner::slot_of_namespace(skb));
 }
 
 /// Functions that have a packet as their first argument, each with a program of its own name, and one for kprobes.

@@ -28,7 +28,7 @@ unsafe fn enqueued(sock: *const u8, skb: *const u8, transport: Transport, which:
     // SAFETY: by the caller.
     let packet = unsafe { InSocket { sock: Typed::new(sock), skb: Typed::new(skb) } };
     // SAFETY: by the caller.
-    let slot = || unsafe { owner::slot_of_owner(sock) };
+    let slot = move || unsafe { owner::slot_of_owner(sock) };
     reached_socket(packet.skb, &packet, Layer::SocketEnqueued, transport, which, slot);
 }
 

@@ -29,7 +29,6 @@ use crate::{
         group::{self, Number},
         owner::or_node,
         pointer::Pointer,
-        sample,
     },
     signals::{latency, receive_wait},
 };
@@ -66,10 +65,12 @@ fn filtered(path: Path, packet: &impl Subject, event: Sampled, slot: impl FnOnce
         Ok(Some(event)) => {
             // A reader may be chosen whose packets are not known to be his before he reads them.
             arrived(path, &event);
+            // Whoever reads a socket is its reader, whatever is measured of it.
+            let reader = if path.layer == Layer::SocketRead { Ok(or_node(slot)) } else { Err(slot) };
             if chosen == Some(false) {
                 return;
             }
-            let slot = or_node(slot);
+            let slot = reader.unwrap_or_else(or_node);
             match filter::chooses_all(chosen, slot) {
                 Some(true) => measured(path, &event, slot, group::of(packet, slot, event.weight)),
                 Some(false) => {}
@@ -107,11 +108,10 @@ fn reached_socket(
     which: Which,
     slot: impl FnOnce() -> Slot,
 ) {
-    let early = sample::early();
     // A branch for each version, so that each has its histogram at a constant offset.
     if skb.read(&SKB_PROTOCOL) == ETH_P_IPV6 {
-        reached(Path::of(layer, transport, Network::Ipv6), packet, PacketEvent::delivered(skb, early), which, slot);
+        reached(Path::of(layer, transport, Network::Ipv6), packet, PacketEvent::delivered(skb), which, slot);
     } else {
-        reached(Path::of(layer, transport, Network::Ipv4), packet, PacketEvent::delivered(skb, early), which, slot);
+        reached(Path::of(layer, transport, Network::Ipv4), packet, PacketEvent::delivered(skb), which, slot);
     }
 }

@@ -20,9 +20,10 @@ use crate::{
 
 const AF_INET: u16 = 2;
 const AF_INET6: u16 = 10;
-/// `MSG_PEEK` and `MSG_ERRQUEUE`: who peeks leaves the data to its reader, and what comes from the queue of errors was sent
-/// from here.
-const NO_DELIVERY: i32 = 0x2002;
+/// `MSG_PEEK`: who peeks leaves the data to its reader.
+const PEEK: i32 = 0x2;
+/// `MSG_ERRQUEUE`: what comes from the queue of errors was sent from here.
+const ERRORS: i32 = 0x2000;
 const TCP_TIME_WAIT: u8 = 6;
 const TCP_NEW_SYN_RECV: u8 = 12;
 
@@ -30,9 +31,9 @@ const TCP_NEW_SYN_RECV: u8 = 12;
 #[btf_tracepoint(function = "sock_recv_length")]
 fn sock_recv_length(ctx: BtfTracePointContext) -> i32 {
     let (length, flags): (i32, i32) = (ctx.arg(1), ctx.arg(2));
-    if length > 0 && flags & NO_DELIVERY == 0 {
+    if length > 0 && flags & ERRORS == 0 {
         // SAFETY: argument 0 is the socket.
-        unsafe { read(ctx.arg(0)) };
+        unsafe { read(ctx.arg(0), flags) };
     }
     0
 }
@@ -44,9 +45,9 @@ fn sock_recvmsg(ctx: FExitContext) -> i32 {
     // SAFETY: the word after the three arguments is the return value; `bpf_get_func_ret` would need 5.17.
     let length = unsafe { *ctx.as_ptr().cast::<u64>().add(3) } as i32;
     let flags: i32 = ctx.arg(2);
-    if length > 0 && flags & NO_DELIVERY == 0 {
+    if length > 0 && flags & ERRORS == 0 {
         // SAFETY: argument 0 is the `socket`, which has its `sock`.
-        unsafe { read(SOCKET_SOCK.load(ctx.arg(0)) as *const u8) };
+        unsafe { read(SOCKET_SOCK.load(ctx.arg(0)) as *const u8, flags) };
     }
     0
 }
@@ -54,16 +55,16 @@ fn sock_recvmsg(ctx: FExitContext) -> i32 {
 /// # Safety
 /// `sock` is a typed `struct sock *`.
 #[inline(always)]
-unsafe fn read(sock: *const u8) {
+unsafe fn read(sock: *const u8, flags: i32) {
     // SAFETY: by the caller.
     if unsafe { !is_internet(sock) } {
         return;
     }
     // SAFETY: by the caller.
-    let reader = unsafe { owner::read_by_current(sock) };
+    let reader = unsafe { if flags & PEEK == 0 { owner::read_by_current(sock) } else { owner::current() } };
     // SAFETY: by the caller.
     let (rtt, network) = unsafe { (|| tcp::smoothed_rtt(sock), || peer_network(Typed::new(sock))) };
-    tcp_rtt::delivered(rtt, network, || owner::or_node(|| owner::slot(reader)));
+    tcp_rtt::read(rtt, network, 1, || owner::or_node(|| owner::slot(reader)));
 }
 
 /// Whether a socket is of IPv4 or IPv6.

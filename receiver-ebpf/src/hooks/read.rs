@@ -7,6 +7,7 @@ use aya_ebpf::{
 };
 use undercurrent_ebpf::abi::{
     latency::{Layer, Network, Path, Transport},
+    loss::PacketLoss,
     workload::Slot,
 };
 
@@ -16,16 +17,19 @@ use super::{
     reached, reached_socket,
     subject::{Copied, InSocket, Read, Stream},
 };
-use crate::kernel::{
-    event::{PacketEvent, Sampled},
-    fields::{
-        SCM_KTIME, SCM_NANOSECONDS, SCM_SECONDS, SKB_CONTROL, SKB_HEAD, SKB_NETWORK_HEADER, SKB_PROTOCOL, SKB_SK,
-        SOCK_FAMILY, SOCK_PROTOCOL, SOCK_V6_DADDR, TCP_COPIED, TCP_END,
+use crate::{
+    kernel::{
+        event::{PacketEvent, Sampled},
+        fields::{
+            SCM_KTIME, SCM_NANOSECONDS, SCM_SECONDS, SKB_CONTROL, SKB_HEAD, SKB_NETWORK_HEADER, SKB_PROTOCOL, SKB_SK,
+            SOCK_FAMILY, SOCK_PROTOCOL, SOCK_V6_DADDR, TCP_COPIED, TCP_END,
+        },
+        filter::{Subject, Which, apart},
+        head_of_line, owner,
+        pointer::{Pointer, Typed, Untyped},
+        sample, tcp,
     },
-    filter::{Subject, Which, apart},
-    head_of_line, owner,
-    pointer::{Pointer, Typed, Untyped},
-    sample, tcp,
+    signals::tcp_rtt,
 };
 
 const AF_INET6: u16 = 10;
@@ -34,44 +38,67 @@ const SECOND: u64 = 1_000_000_000;
 /// `void tcp_recv_timestamp(struct msghdr *msg, const struct sock *sk, struct scm_timestamping_internal *tss)`, 5.10 to
 /// 7.3. Once for each read that returned stamped data, with the stamp of the last byte.
 #[fentry]
+#[inline(always)]
 fn tcp_recv_timestamp(ctx: FEntryContext) -> i32 {
-    apart(|which| {
-        let sock: *const u8 = ctx.arg(1);
-        // SAFETY: arguments 1 and 2 have the types above; the read has moved the socket on.
-        unsafe {
-            let blocked = || head_of_line::blocked(sock, || tcp::out_of_order(sock), || TCP_COPIED.probe(sock));
-            stream_read(Typed::new(sock), Typed::new(ctx.arg(2)), blocked, which);
+    apart(
+        // Inlined at once, or the compiler makes one code of both cases again.
+        #[inline(always)]
+        // SAFETY: arguments 1 and 2 have the types above.
+        |which| unsafe { stream_read_by_current(ctx.arg(1), Typed::new(ctx.arg(2)), which) },
+    )
+}
+
+/// The current task has read a socket, which makes it the socket's reader, and a `scm_timestamping_internal` is returned with
+/// the data. Of reads that the sample leaves out nothing more is asked.
+///
+/// # Safety
+/// `sock` is a typed and trusted `struct sock *`, and no raw socket.
+#[inline(always)]
+unsafe fn stream_read_by_current(sock: *const u8, timestamps: Typed, which: Which) {
+    let early = sample::early();
+    let event = PacketEvent::stamped(stamp(timestamps), early);
+    // SAFETY: by the caller.
+    let packet = Stream(unsafe { Typed::new(sock) });
+    let event = match event {
+        Ok(Some(event)) => event,
+        Ok(None) => return,
+        // There is no other loss. Verifiers before 6.12 want to see which.
+        Err(_) => {
+            let lost = Err(PacketLoss::NoStamp);
+            return read_by_tcp(peer_network(packet.0), &packet, lost, which, || Slot::NODE);
         }
-    })
+    };
+    let network = peer_network(packet.0);
+    // SAFETY: by the caller; the read has moved the socket on.
+    unsafe {
+        let (slot, connection) = (owner::slot_of_new_reader(sock), tcp::of_stream(sock));
+        tcp_rtt::read(|| tcp::rtt(connection?), || network, event.weight, || slot);
+        let count = || connection.map_or(0, |connection| tcp::out_of_order(connection));
+        let blocked = head_of_line::blocked(sock, count, || TCP_COPIED.probe(sock));
+        read_by_tcp(network, &packet, Ok(Some(PacketEvent { blocked, ..event })), which, || slot);
+    }
 }
 
 /// The same function as [`tcp_recv_timestamp`].
 #[kprobe]
 fn tcp_recv_timestamp_probe(ctx: ProbeContext) -> i32 {
     let (sock, timestamps) = (Untyped(second(&ctx)), Untyped(third(&ctx)));
-    stream_read(sock, timestamps, || head_of_line::may_be_blocked(sock), Which::Chosen);
+    let early = sample::early();
+    let (network, event) = (peer_network(sock), PacketEvent::stamped(stamp(timestamps), early));
+    let event = of_stream(event, || head_of_line::may_be_blocked(sock));
+    read_by_tcp(network, &Stream(sock), event, Which::Chosen, owner::slot_of_current);
     0
 }
 
-/// A `sock` was read, and a `scm_timestamping_internal` is returned with the data.
+/// The event of a read that may have waited for the network, which is asked only of what is measured.
 #[inline(always)]
-fn stream_read<P: Pointer>(sock: P, timestamps: P, blocked: impl FnOnce() -> bool, which: Which) {
-    let early = sample::early();
-    let (network, event) = (peer_network(sock), PacketEvent::stamped(stamp(timestamps), early));
-    read_by_tcp(network, &Stream(sock), event, blocked, which, owner::slot_of_current);
+fn of_stream(event: Sampled, blocked: impl FnOnce() -> bool) -> Sampled {
+    event.map(|event| event.map(|event| PacketEvent { blocked: blocked(), ..event }))
 }
 
-/// TCP data was read, which may have waited for the network.
+/// TCP data was read.
 #[inline(always)]
-fn read_by_tcp(
-    network: Network,
-    packet: &impl Subject,
-    event: Sampled,
-    blocked: impl FnOnce() -> bool,
-    which: Which,
-    slot: impl FnOnce() -> Slot,
-) {
-    let event = event.map(|event| event.map(|event| PacketEvent { blocked: blocked(), ..event }));
+fn read_by_tcp(network: Network, packet: &impl Subject, event: Sampled, which: Which, slot: impl FnOnce() -> Slot) {
     // A branch for each version, so that each has its histogram at a constant offset.
     match network {
         Network::Ipv4 => {
@@ -113,25 +140,36 @@ fn skb_consume_udp(ctx: FEntryContext) -> i32 {
     if length < 0 {
         return 0;
     }
-    // SAFETY: arguments 0 and 1 have the types above.
-    let (skb, sock) = unsafe { (Typed::new(ctx.arg(1)), Typed::new(ctx.arg(0))) };
-    apart(|which| datagram_read(sock, skb, which))
+    apart(
+        // As above.
+        #[inline(always)]
+        // SAFETY: arguments 0 and 1 have the types above.
+        |which| unsafe { datagram_read_by_current(ctx.arg(0), Typed::new(ctx.arg(1)), which) },
+    )
+}
+
+/// The current task has read a `sk_buff` from a socket, which makes it the socket's reader; left out as above.
+///
+/// # Safety
+/// `sock` is a typed and trusted `struct sock *`.
+#[inline(always)]
+unsafe fn datagram_read_by_current(sock: *const u8, skb: Typed, which: Which) {
+    // SAFETY: by the caller.
+    let packet = Read(InSocket { sock: unsafe { Typed::new(sock) }, skb });
+    // SAFETY: by the caller.
+    let slot = move || unsafe { owner::slot_of_new_reader(sock) };
+    reached_socket(skb, &packet, Layer::SocketRead, Transport::Udp, which, slot);
 }
 
 /// The same function as [`skb_consume_udp`].
 #[kprobe]
 fn skb_consume_udp_probe(ctx: ProbeContext) -> i32 {
     if third(&ctx) as i32 >= 0 {
-        datagram_read(Untyped(first(&ctx)), Untyped(second(&ctx)), Which::Chosen);
+        let (sock, skb) = (Untyped(first(&ctx)), Untyped(second(&ctx)));
+        let packet = Read(InSocket { sock, skb });
+        reached_socket(skb, &packet, Layer::SocketRead, Transport::Udp, Which::Chosen, owner::slot_of_current);
     }
     0
-}
-
-/// A `sk_buff` is read from a `sock`.
-#[inline(always)]
-fn datagram_read<P: Pointer>(sock: P, skb: P, which: Which) {
-    let packet = Read(InSocket { sock, skb });
-    reached_socket(skb, &packet, Layer::SocketRead, Transport::Udp, which, owner::slot_of_current);
 }
 
 /// Tracepoint `skb_copy_datagram_iovec(const struct sk_buff *skb, int len)`: a packet's bytes are copied out. Small
@@ -157,12 +195,12 @@ unsafe fn copied(skb: *const u8, protocol: u16, which: Which) {
         match transport {
             Some(Transport::Tcp) => {
                 let network = if protocol == ETH_P_IPV6 { Network::Ipv6 } else { Network::Ipv4 };
-                let event = PacketEvent::delivered(skb, sample::early());
                 // Raw sockets read TCP's packets too.
                 let count = || if sock.is_null() { 0 } else { tcp::out_of_order_untrusted(sock) };
                 let read = || TCP_END.load(SKB_CONTROL.begins(skb.address()));
                 let blocked = || head_of_line::blocked(sock, count, read);
-                read_by_tcp(network, &Copied(skb), event, blocked, which, slot);
+                let event = of_stream(PacketEvent::delivered(skb), blocked);
+                read_by_tcp(network, &Copied(skb), event, which, slot);
             }
             Some(Transport::Udp) => reached_socket(skb, &Copied(skb), Layer::SocketRead, Transport::Udp, which, slot),
             None => {}

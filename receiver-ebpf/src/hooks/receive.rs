@@ -15,7 +15,6 @@ use crate::kernel::{
     filter::{Which, apart},
     owner,
     pointer::{Typed, Untyped},
-    sample,
 };
 
 /// A `sk_buff`, which has its device.
@@ -27,7 +26,7 @@ fn received(skb: Typed, network: Network, which: Which) {
     if departs(skb) {
         return reached(path, &Arriving(skb), Err(PacketLoss::TransmitStamp), which, slot);
     }
-    reached(path, &Arriving(skb), PacketEvent::delivered(skb, sample::early()), which, slot);
+    reached(path, &Arriving(skb), PacketEvent::delivered(skb), which, slot);
 }
 
 /// The same where nothing is known of it but where it is.

@@ -12,6 +12,7 @@ use super::{
 };
 
 /// A packet at a time.
+#[derive(Clone, Copy)]
 pub struct PacketEvent {
     /// Its receive timestamp, nanoseconds of the wall clock.
     pub stamp: u64,
@@ -43,7 +44,8 @@ impl PacketEvent {
     /// replaced a departure time by a receive timestamp (`skb_clear_delivery_time`, 5.18 and later; kernels before kept
     /// none that far).
     #[inline(always)]
-    pub fn delivered(skb: impl Pointer, early: u64) -> Sampled {
+    pub fn delivered(skb: impl Pointer) -> Sampled {
+        let early = sample::early();
         Self::stamped(skb.read(&SKB_TSTAMP), early)
     }
 

@@ -212,6 +212,12 @@ pub fn of_current() -> u64 {
     id(task.follow(&TASK_CSS_SET).follow(&CSS_SET_CPU).follow(&CSS_CGROUP))
 }
 
+/// The same where owners are told apart; else zero.
+#[inline(always)]
+pub fn current() -> u64 {
+    if by() == ownership::OFF { 0 } else { of_current() }
+}
+
 /// The id of a `cgroup`.
 #[inline(always)]
 pub fn id(cgroup: impl Pointer) -> u64 {
@@ -273,12 +279,12 @@ pub unsafe fn reader(sock: *const u8) -> Option<u64> {
 /// As for [`of_socket`].
 #[inline(always)]
 pub unsafe fn read_by_current(sock: *const u8) -> u64 {
-    if by() == ownership::OFF {
-        return 0;
-    }
-    let reader = of_current();
+    let reader = current();
     // SAFETY: by the caller.
-    if storage() && unsafe { SOCK_STORAGE.load(sock) != 0 || creator(Typed::new(sock)) != reader } {
+    if by() != ownership::OFF
+        && storage()
+        && unsafe { SOCK_STORAGE.load(sock) != 0 || creator(Typed::new(sock)) != reader }
+    {
         // SAFETY: by the caller.
         match unsafe { READERS.set(sock, reader) } {
             Some(true) => forget(unsafe { SOCK_COOKIE.load(sock) }),
@@ -287,6 +293,16 @@ pub unsafe fn read_by_current(sock: *const u8) -> u64 {
         }
     }
     reader
+}
+
+/// The slot of the current task, which has read a socket; the node's where nothing is told apart.
+///
+/// # Safety
+/// As for [`of_socket`].
+#[inline(always)]
+pub unsafe fn slot_of_new_reader(sock: *const u8) -> Slot {
+    // SAFETY: by the caller.
+    or_node(|| slot(unsafe { read_by_current(sock) }))
 }
 
 /// A socket has another owner than its cached slot may say.

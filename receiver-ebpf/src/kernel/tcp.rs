@@ -47,15 +47,38 @@ unsafe fn connection(sock: *const u8) -> Option<*const u8> {
     if !is_connection(unsafe { Typed::new(sock) }) {
         return None;
     }
+    // SAFETY: the socket is a connection's.
+    unsafe { cast(sock).or_else(|| connection_by_helper(sock)) }
+}
+
+/// A connection's socket as a `struct tcp_sock *`, without a call; `None` where the kernel has no such cast.
+///
+/// # Safety
+/// `sock` is a typed `struct sock *` of a connection.
+#[inline(always)]
+unsafe fn cast(sock: *const u8) -> Option<*const u8> {
     let number = set_outside(&TYPE);
     if number == 0 {
-        // SAFETY: by the caller.
-        return unsafe { connection_by_helper(sock) };
+        return None;
     }
     // SAFETY: the loader replaces the call; the verifier makes it a move of the pointer.
     let cast: unsafe extern "C" fn(*const u8, u32) -> *const u8 = unsafe { core::mem::transmute(POINTER) };
-    // SAFETY: the socket is a connection's.
+    // SAFETY: by the caller.
     Some(unsafe { cast(sock, number) })
+}
+
+/// The connection behind a socket that is read as a stream, TCP's or multipath TCP's; `None` of the latter.
+///
+/// # Safety
+/// `sock` is a typed and trusted `struct sock *`, and no raw socket.
+#[inline(always)]
+pub unsafe fn of_stream(sock: *const u8) -> Option<*const u8> {
+    if set_outside(&TYPE) == 0 {
+        // SAFETY: by the caller.
+        return unsafe { connection_by_helper(sock) };
+    }
+    // SAFETY: by the caller.
+    unsafe { if SOCK_PROTOCOL.load(sock) == IPPROTO_TCP { cast(sock) } else { None } }
 }
 
 /// The same of a socket that is no raw one: the helper looks at the protocol alone, which those may have too.
@@ -72,36 +95,44 @@ unsafe fn connection_by_helper(sock: *const u8) -> Option<*const u8> {
     if tcp.is_null() { None } else { Some(tcp.cast_const().cast()) }
 }
 
-/// The smoothed round-trip time of a connection, in nanoseconds; `None` of sockets that have none: another protocol's, and
-/// connections of which nothing was acknowledged yet.
+/// The smoothed round-trip time of a socket's connection, in nanoseconds; `None` of sockets that have none: another
+/// protocol's, and connections of which nothing was acknowledged yet.
 ///
 /// # Safety
 /// `sock` is a typed and trusted `struct sock *`.
 #[inline(always)]
 pub unsafe fn smoothed_rtt(sock: *const u8) -> Option<u64> {
+    // SAFETY: by the caller.
+    if TCP_SRTT.present() { unsafe { rtt(connection(sock)?) } } else { None }
+}
+
+/// The same of a connection.
+///
+/// # Safety
+/// `connection` is a typed `struct tcp_sock *`.
+#[inline(always)]
+pub unsafe fn rtt(connection: *const u8) -> Option<u64> {
     if !TCP_SRTT.present() {
         return None;
     }
     // SAFETY: by the caller, and the field was checked for.
-    let eighths = u64::from(unsafe { TCP_SRTT.load(connection(sock)?) });
+    let eighths = u64::from(unsafe { TCP_SRTT.load(connection) });
     // Opaque, or the compiler compares the one factor where the product is compared, of which the verifier then knows
     // nothing.
     (eighths != 0).then(|| black_box(eighths * EIGHTH))
 }
 
-/// How many segments a connection got out of order; none where the socket is no connection of TCP's. By the helper: where
-/// functions are traced, each load from an argument comes with a check of its address, and two more of them cost more than
-/// the call.
+/// How many segments a connection got out of order.
 ///
 /// # Safety
-/// `sock` is a typed and trusted `struct sock *`, and no raw socket; the kernel has the field.
+/// `connection` is a typed `struct tcp_sock *`, and the kernel has the field.
 #[inline(always)]
-pub unsafe fn out_of_order(sock: *const u8) -> u32 {
+pub unsafe fn out_of_order(connection: *const u8) -> u32 {
     // SAFETY: by the caller.
-    unsafe { connection_by_helper(sock).map_or(0, |connection| TCP_OUT_OF_ORDER.load(connection)) }
+    unsafe { TCP_OUT_OF_ORDER.load(connection) }
 }
 
-/// The same of a socket that no helper trusts.
+/// The same of a socket that no helper trusts; none where it is no connection of TCP's.
 ///
 /// # Safety
 /// `sock` is a typed `struct sock *`, or null; the kernel has the field.

@@ -68,6 +68,8 @@ pub struct Hook {
     pub reads_stamps: bool,
     /// Whether any packets make its programs run, and not only those that something happens to.
     pub sees_traffic: bool,
+    /// The hook whose programs do the work of this one too, where an alternate of that name serves it.
+    pub within: Option<(&'static Hook, &'static str)>,
     /// The ways to serve it, best first.
     pub alternates: &'static [Alternate<'static>],
 }
@@ -88,6 +90,8 @@ const fn whole(name: &'static str, programs: &'static [Program<'static>]) -> Alt
     Alternate { name, programs, leaves_out: None }
 }
 
+/// What alternates of trampolines are called.
+pub const FENTRY: &str = "fentry";
 /// What alternates of kprobes are called.
 pub const KPROBE: &str = "kprobe";
 
@@ -96,6 +100,7 @@ pub static SOFTIRQ_RAISE: Hook = Hook {
     name: "softirq_raise",
     reads_stamps: false,
     sees_traffic: true,
+    within: None,
     alternates: &[whole("tracepoint", &[tracepoint("softirq_raise")])],
 };
 /// A softirq begins to run.
@@ -103,6 +108,7 @@ pub static SOFTIRQ_ENTRY: Hook = Hook {
     name: "softirq_entry",
     reads_stamps: false,
     sees_traffic: true,
+    within: None,
     alternates: &[whole("tracepoint", &[tracepoint("softirq_entry")])],
 };
 /// A softirq ends.
@@ -110,6 +116,7 @@ pub static SOFTIRQ_EXIT: Hook = Hook {
     name: "softirq_exit",
     reads_stamps: false,
     sees_traffic: true,
+    within: None,
     alternates: &[whole("tracepoint", &[tracepoint("softirq_exit")])],
 };
 /// A packet leaves its driver for the stack.
@@ -117,6 +124,7 @@ pub static DRIVER: Hook = Hook {
     name: "driver",
     reads_stamps: true,
     sees_traffic: false,
+    within: None,
     alternates: &[whole("tracepoint", &[tracepoint("netif_receive_skb")])],
 };
 /// A packet enters the network layer.
@@ -124,8 +132,9 @@ pub static IP: Hook = Hook {
     name: "ip",
     reads_stamps: true,
     sees_traffic: true,
+    within: None,
     alternates: &[
-        whole("fentry", &[fentry("ip_rcv_core"), fentry("ip6_rcv_core")]),
+        whole(FENTRY, &[fentry("ip_rcv_core"), fentry("ip6_rcv_core")]),
         whole(KPROBE, &[kprobe("ip_rcv_core_probe", "ip_rcv_core"), kprobe("ip6_rcv_core_probe", "ip6_rcv_core")]),
     ],
 };
@@ -134,8 +143,9 @@ pub static TRANSPORT: Hook = Hook {
     name: "transport",
     reads_stamps: true,
     sees_traffic: true,
+    within: None,
     alternates: &[
-        whole("fentry", &[fentry("tcp_v4_rcv"), fentry("tcp_v6_rcv"), fentry("udp_rcv"), fentry("udpv6_rcv")]),
+        whole(FENTRY, &[fentry("tcp_v4_rcv"), fentry("tcp_v6_rcv"), fentry("udp_rcv"), fentry("udpv6_rcv")]),
         whole(
             KPROBE,
             &[
@@ -161,9 +171,10 @@ pub static SOCKET_ENQUEUED: Hook = Hook {
     name: "socket_enqueued",
     reads_stamps: true,
     sees_traffic: true,
+    within: None,
     alternates: &[
         whole(
-            "fentry",
+            FENTRY,
             &[
                 fentry("tcp_queue_rcv"),
                 Program {
@@ -192,8 +203,9 @@ pub static SOCKET_READ: Hook = Hook {
     name: "socket_read",
     reads_stamps: true,
     sees_traffic: true,
+    within: None,
     alternates: &[
-        whole("fentry", &[fentry("tcp_recv_timestamp"), fentry("skb_consume_udp")]),
+        whole(FENTRY, &[fentry("tcp_recv_timestamp"), fentry("skb_consume_udp")]),
         whole(
             KPROBE,
             &[
@@ -214,6 +226,7 @@ pub static TRANSMIT_QUEUE: Hook = Hook {
     name: "transmit_queue",
     reads_stamps: false,
     sees_traffic: true,
+    within: None,
     alternates: &[whole("tracepoint", &[tracepoint("net_dev_queue")])],
 };
 /// A device's driver gets a packet.
@@ -221,6 +234,7 @@ pub static TRANSMIT_START: Hook = Hook {
     name: "transmit_start",
     reads_stamps: false,
     sees_traffic: true,
+    within: None,
     alternates: &[whole("tracepoint", &[tracepoint("net_dev_start_xmit")])],
 };
 /// A packet has been used up: a driver has done with it, or somebody has read it.
@@ -228,6 +242,7 @@ pub static TRANSMIT_END: Hook = Hook {
     name: "transmit_end",
     reads_stamps: false,
     sees_traffic: true,
+    within: None,
     alternates: &[whole("tracepoint", &[tracepoint("consume_skb")])],
 };
 
@@ -236,6 +251,7 @@ pub static TCP_RETRANSMIT: Hook = Hook {
     name: "tcp_retransmit",
     reads_stamps: false,
     sees_traffic: false,
+    within: None,
     alternates: &[whole("tracepoint", &[tracepoint("tcp_retransmit_skb"), tracepoint("tcp_retransmit_synack")])],
 };
 /// A packet is dropped.
@@ -243,6 +259,7 @@ pub static DROP: Hook = Hook {
     name: "drop",
     reads_stamps: false,
     sees_traffic: false,
+    within: None,
     alternates: &[
         whole("tracepoint", &[tracepoint("kfree_skb")]),
         Alternate {
@@ -262,6 +279,7 @@ pub static SOCKET_READER: Hook = Hook {
     name: "socket_reader",
     reads_stamps: false,
     sees_traffic: true,
+    within: Some((&SOCKET_READ, FENTRY)),
     alternates: &[
         whole("tracepoint", &[tracepoint("sock_recv_length")]),
         whole("fexit", &[Program { symbol: "sock_recvmsg", attachment: Attachment::Fexit, target: "sock_recvmsg" }]),
@@ -272,6 +290,7 @@ pub static SOCKET_CREATOR: Hook = Hook {
     name: "socket_creator",
     reads_stamps: false,
     sees_traffic: true,
+    within: None,
     alternates: &[whole(
         "cgroup_sock",
         &[Program { symbol: "socket_created", attachment: Attachment::CgroupSocket, target: "root cgroup" }],
@@ -282,6 +301,7 @@ pub static CGROUP_CHANGE: Hook = Hook {
     name: "cgroup_change",
     reads_stamps: false,
     sees_traffic: false,
+    within: None,
     alternates: &[whole(
         "tracepoint",
         &[tracepoint("cgroup_mkdir"), tracepoint("cgroup_rmdir"), tracepoint("cgroup_rename")],

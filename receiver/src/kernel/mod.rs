@@ -216,9 +216,11 @@ impl Kernel {
     /// Serves hooks, each that is not served yet and that anything here makes run.
     pub fn serve(&mut self, types: &Types, hooks: &[&'static Hook]) {
         let mut attaching = Attaching { ebpf: &mut self.ebpf, btf: &types.0, host: &self.host, avoid: &self.avoid };
-        for hook in hooks.iter().filter(|hook| is_needed(hook, &self.found_cards)) {
+        // In their order: the work of some is done by programs of those before.
+        for hook in hooks::ALL.into_iter().filter(|hook| hooks.contains(hook) && is_needed(hook, &self.found_cards)) {
             if !self.outcomes.iter().any(|outcome| outcome.hook == hook.name) {
-                self.outcomes.push(plan::serve(&mut attaching, hook));
+                let within = plan::within(&self.outcomes, hook);
+                self.outcomes.push(within.unwrap_or_else(|| plan::serve(&mut attaching, hook)));
             }
         }
         self.outcomes.sort_by_key(|outcome| hooks::ALL.iter().position(|hook| hook.name == outcome.hook));

@@ -65,6 +65,21 @@ pub trait Attach {
     fn detach(&mut self, program: &Program<'_>);
 }
 
+/// What comes of a hook whose work another one's programs do, by what came of that one.
+#[must_use]
+pub fn within(outcomes: &[Outcome], hook: &Hook) -> Option<Outcome> {
+    let (other, alternate) = hook.within?;
+    let served = outcomes.iter().find(|outcome| outcome.hook == other.name && outcome.by == Some(alternate))?;
+    Some(Outcome {
+        hook: hook.name.into(),
+        status: served.status,
+        by: Some(other.name),
+        programs: Vec::new(),
+        leaves_out: (served.status != Status::Whole).then_some("reads that the other hook does not see"),
+        refusals: Vec::new(),
+    })
+}
+
 /// Serves a hook by the first alternate of which every program attaches, else by the one that got furthest.
 pub fn serve(kernel: &mut impl Attach, hook: &Hook) -> Outcome {
     serve_by(kernel, hook.name.into(), hook.alternates)
@@ -128,7 +143,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::kernel::hooks::{Attachment, SOCKET_READ, TRANSPORT};
+    use crate::kernel::hooks::{Attachment, SOCKET_READ, SOCKET_READER, TRANSPORT};
 
     /// A kernel that refuses some programs.
     struct Refusing {
@@ -205,5 +220,20 @@ mod tests {
         let mut kernel = Refusing::new(&programs);
         let outcome = serve(&mut kernel, &crate::kernel::hooks::IP);
         assert_eq!((outcome.status, outcome.by, outcome.refusals.len()), (Status::Absent, None, 4));
+    }
+
+    #[test]
+    fn one_hooks_programs_may_do_the_work_of_another() {
+        let served = |refused: &[&'static str]| [serve(&mut Refusing::new(refused), &SOCKET_READ)];
+        let reader = within(&served(&[]), &SOCKET_READER).expect("fentry serves");
+        assert_eq!((reader.status, reader.by, reader.programs.len()), (Status::Whole, Some("socket_read"), 0));
+        let others =
+            ["tcp_recv_timestamp", "tcp_recv_timestamp_probe", "skb_consume_udp_probe", "skb_copy_datagram_iovec"];
+        let reader = within(&served(&others), &SOCKET_READER).expect("fentry serves in part");
+        assert_eq!((reader.status, reader.leaves_out.is_some()), (Status::Degraded, true));
+        // By kprobes nothing is known of sockets' readers.
+        assert_eq!(within(&served(&["tcp_recv_timestamp"]), &SOCKET_READER), None);
+        assert_eq!(within(&served(&[]), &TRANSPORT), None);
+        assert_eq!(within(&[], &SOCKET_READER), None);
     }
 }
