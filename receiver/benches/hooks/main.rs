@@ -134,5 +134,7 @@ fn settings(handlers: Handlers) -> Settings {
     let waits = handlers != Handlers::WithoutWaits;
     settings.signals.softirq_wait.enabled = waits;
     settings.signals.receive_wait.enabled = waits;
+    // It comes with the reads that are measured, and is no layer.
+    settings.signals.tcp_rtt.enabled = waits;
     settings
 }

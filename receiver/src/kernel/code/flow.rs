@@ -74,6 +74,11 @@ impl Flow {
         half(place) | half(place + 1) << 32
     }
 
+    /// An instruction that is no second half of an address.
+    pub fn whole(&self, place: usize) -> Option<Instruction> {
+        (!self.halves[place]).then(|| self.instructions[place])
+    }
+
     /// Whether an instruction's place is the second half of an address.
     pub fn is_half(&self, place: usize) -> bool {
         self.halves[place]

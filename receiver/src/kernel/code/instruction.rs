@@ -14,6 +14,11 @@ pub const MOVE_REGISTER: u8 = 0xbf;
 /// `BPF_ALU64 | BPF_ADD`, of a constant and of a register.
 pub const ADD: u8 = 0x07;
 pub const ADD_REGISTER: u8 = 0x0f;
+/// `BPF_ALU64 | BPF_AND`, of a register.
+pub const AND_REGISTER: u8 = 0x5f;
+/// `BPF_JMP | BPF_JNE` and `BPF_JMP | BPF_JSET`, of a constant: whether a register is another number, or has one of its bits.
+pub const IF_OTHER: u8 = 0x55;
+pub const IF_ANY: u8 = 0x45;
 /// `BPF_JMP | BPF_JA`, which goes to the next instruction where its offset is zero.
 pub const JUMP: u8 = 0x05;
 /// `BPF_JMP | BPF_CALL` and `BPF_JMP | BPF_EXIT`.

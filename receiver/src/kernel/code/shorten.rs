@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use super::{
     flow::{Flow, Registers},
     instruction::{
-        ADD, ADD_REGISTER, CALL, Instruction, JUMP, LOAD_ADDRESS, LOAD_WORD, MOVE_REGISTER, MOVE_WORD, class,
+        ADD, ADD_REGISTER, AND_REGISTER, CALL, IF_ANY, IF_OTHER, Instruction, JUMP, LOAD_ADDRESS, LOAD_WORD,
+        MOVE_REGISTER, MOVE_WORD, class,
     },
 };
 
@@ -26,6 +27,7 @@ pub fn programs(flow: &mut Flow, addresses: &Addresses) {
         let before = flow.instructions.clone();
         spread_constants(flow, addresses, &roots);
         while restore_ways(flow, &roots, &before) {}
+        test_bits(flow, addresses, &roots);
         load_from_where_it_is(flow);
         drop_unread(flow);
         if flow.instructions == before {
@@ -151,6 +153,27 @@ fn spread_constants(flow: &mut Flow, addresses: &Addresses, roots: &[usize]) {
     entries.walk(flow, addresses, |flow, place, registry| {
         if !flow.is_half(place) {
             flow.instructions[place] = with_constants(flow.instructions[place], registry);
+        }
+    });
+}
+
+/// Asks for bits at once, where a known constant is their mask.
+fn test_bits(flow: &mut Flow, addresses: &Addresses, roots: &[usize]) {
+    let (targets, live) = (flow.targets(), flow.live_after());
+    Entries::of(flow, addresses, roots).walk(flow, addresses, |flow, place, registry| {
+        let Some(Instruction { opcode: AND_REGISTER, destination: mask, source: asked, .. }) = flow.whole(place) else {
+            return;
+        };
+        let Some(Ok(bits)) = registry.value(mask).map(i32::try_from) else { return };
+        let next = (place + 1..flow.instructions.len())
+            .take_while(|next| !targets[*next])
+            .find(|next| flow.instructions[*next] != Instruction::NOTHING);
+        let Some(next) = next.filter(|next| live[*next] & 1 << mask == 0) else { return };
+        if let Some(code @ Instruction { opcode: IF_OTHER, immediate: 0, .. }) = flow.whole(next)
+            && code.destination == mask
+        {
+            flow.instructions[next] = Instruction { opcode: IF_ANY, destination: asked, immediate: bits, ..code };
+            flow.instructions[place] = Instruction::NOTHING;
         }
     });
 }

@@ -6,7 +6,8 @@ use super::{
     Casts,
     flow::Flow,
     instruction::{
-        ADD, ADD_REGISTER, CALL, EXIT, Instruction, JUMP, LOAD_ADDRESS, LOAD_WORD, MOVE_REGISTER, MOVE_WORD,
+        ADD, ADD_REGISTER, AND_REGISTER, CALL, EXIT, IF_ANY, IF_OTHER, Instruction, JUMP, LOAD_ADDRESS, LOAD_WORD,
+        MOVE_REGISTER, MOVE_WORD,
     },
     sections, settle,
     shorten::{self, Addresses},
@@ -16,13 +17,11 @@ use crate::kernel::object::OBJECT;
 /// `BPF_LDX | BPF_MEM | BPF_DW` and `BPF_STX | BPF_MEM | BPF_DW`.
 const LOAD: u8 = 0x79;
 const STORE: u8 = 0x7b;
-/// `BPF_JMP | BPF_JEQ` and `BPF_JNE`, of a constant and of a register.
+/// `BPF_JMP | BPF_JEQ`, of a constant and of a register.
 const IF_EQUAL: u8 = 0x15;
-const IF_OTHER: u8 = 0x55;
 const IF_EQUAL_REGISTER: u8 = 0x1d;
-/// `BPF_ALU64 | BPF_AND`, of a constant and of a register, and `BPF_RSH` of a constant.
+/// `BPF_ALU64 | BPF_AND` and `BPF_RSH`, of a constant.
 const AND: u8 = 0x57;
-const AND_REGISTER: u8 = 0x5f;
 const SHIFT: u8 = 0x77;
 /// The helper that tells the CPU.
 const CPU: i32 = 8;
@@ -78,6 +77,16 @@ fn a_bit_field_takes_a_load_and_a_mask() {
 }
 
 #[test]
+fn a_bit_is_asked_for_at_once() {
+    let asked = [code(MOVE_WORD, 1, 0, 0, 3), code(AND_REGISTER, 1, 2, 0, 0), code(IF_OTHER, 1, 0, 1, 0)];
+    let (ways, kept) = ([code(MOVE_WORD, 0, 0, 0, 1), END], [code(MOVE_REGISTER, 0, 1, 0, 0), END]);
+    let at_once = [&[code(IF_ANY, 2, 0, 1, 3)], &ways[..]].concat();
+    assert_eq!(shortened(&[&asked[..], &ways].concat(), &Addresses::new()), at_once);
+    let bits = [&asked[..], &kept].concat();
+    assert_eq!(shortened(&bits, &Addresses::new()), bits, "somebody wants the bits themselves");
+}
+
+#[test]
 fn two_loads_from_one_field_take_none_to_get_there() {
     let there = [code(MOVE_WORD, 1, 0, 0, 56), code(MOVE_REGISTER, 2, 7, 0, 0), code(ADD_REGISTER, 2, 1, 0, 0)];
     let both = [code(LOAD, 0, 2, 0, 0), code(LOAD, 2, 2, 8, 0), code(ADD_REGISTER, 0, 2, 0, 0), END];
@@ -128,6 +137,7 @@ fn run(flow: &Flow, addresses: &Addresses, mut registers: [u64; 11]) -> Trace {
             JUMP => jumps = true,
             IF_EQUAL => jumps = registers[to] == constant,
             IF_OTHER => jumps = registers[to] != constant,
+            IF_ANY => jumps = registers[to] & constant != 0,
             IF_EQUAL_REGISTER => jumps = registers[to] == registers[from],
             MOVE_WORD => registers[to] = immediate.cast_unsigned().into(),
             MOVE_REGISTER => registers[to] = registers[from],

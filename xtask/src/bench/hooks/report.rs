@@ -15,13 +15,32 @@ pub enum Stopwatch {
 
 /// The most that recording a latency may cost above an empty program, natively, in nanoseconds.
 const LATENCY_LIMIT: f64 = 55.0;
-/// What netstacklat spends on the four layers of one UDP packet above empty programs on the same hooks, in instructions
-/// of the same guest under 6.12.
-const NETSTACKLAT: f64 = 936.0;
+/// A packet's way through programs, a layer each.
+struct Way {
+    name: &'static str,
+    traffic: &'static str,
+    layers: &'static [&'static str],
+    /// What netstacklat spends on it above empty programs on the same hooks, in instructions of the same guest under 6.12.
+    netstacklat: f64,
+}
+
+/// Both ways over IPv4. A TCP segment on a veth pair bears its departure time at `ip`, where there is nothing to measure.
+const WAYS: [Way; 2] = [
+    Way {
+        name: "four layers of one UDP packet",
+        traffic: "udp_ipv4",
+        layers: &["ip_rcv_core", "udp_rcv", "udp_enqueue_schedule_skb", "skb_consume_udp"],
+        netstacklat: 936.0,
+    },
+    Way {
+        name: "three layers of one TCP segment",
+        traffic: "tcp_ipv4",
+        layers: &["tcp_v4_rcv", "tcp_queue_rcv", "tcp_recv_timestamp"],
+        netstacklat: 781.0,
+    },
+];
 /// The most that the same may cost here, as a share of it.
-const SHARE_LIMIT: f64 = 0.65;
-/// The programs that one UDP packet over IPv4 passes, a layer each.
-const UDP_LAYERS: [&str; 4] = ["ip_rcv_core", "udp_rcv", "udp_enqueue_schedule_skb", "skb_consume_udp"];
+const SHARE_LIMIT: f64 = 0.6;
 const SHARED_HOOK: &str = "softirq_entry";
 const ALL: &str = "all";
 const WITHOUT_WAITS: &str = "without_waits";
@@ -51,7 +70,7 @@ pub fn render(rounds: &[Round], stopwatch: &Stopwatch) -> String {
     shared(&mut text, rounds);
     match stopwatch {
         Stopwatch::Nanoseconds => latency(&mut text, rounds),
-        Stopwatch::Instructions(kernel) => packet(&mut text, rounds, kernel),
+        Stopwatch::Instructions(kernel) => WAYS.iter().for_each(|path| way(&mut text, rounds, kernel, path)),
     }
     text
 }
@@ -102,23 +121,24 @@ fn latency(text: &mut String, rounds: &[Round]) {
     );
 }
 
-/// What the four layers of one UDP packet cost together.
-fn packet(text: &mut String, rounds: &[Round], kernel: &str) {
+/// What the layers of a packet's way cost together.
+fn way(text: &mut String, rounds: &[Round], kernel: &str, way: &Way) {
     let net = |program: &&str| {
-        let chosen = |round: &Round| round.handlers == WITHOUT_WAITS && round.traffic == "udp_ipv4";
+        let chosen = |round: &Round| round.handlers == WITHOUT_WAITS && round.traffic == way.traffic;
         Some(round::cost(rounds, program, chosen)?.net.value)
     };
-    let Some(layers) = UDP_LAYERS.iter().map(net).collect::<Option<Vec<f64>>>() else {
-        let _ = writeln!(text, "\nnot all four layers of a UDP packet are served on {kernel}");
+    let Way { name, layers, netstacklat, .. } = way;
+    let Some(costs) = layers.iter().map(net).collect::<Option<Vec<f64>>>() else {
+        let _ = writeln!(text, "\nnot all of the {name} are served on {kernel}");
         return;
     };
-    let (sum, terms) = (layers.iter().sum::<f64>(), layers.iter().map(|net| format!("{net:.1}")).collect::<Vec<_>>());
-    let share = sum / NETSTACKLAT;
+    let (sum, terms) = (costs.iter().sum::<f64>(), costs.iter().map(|net| format!("{net:.1}")).collect::<Vec<_>>());
+    let share = sum / netstacklat;
     let _ = writeln!(
         text,
-        "\nfour layers of one UDP packet ({}): {} = {sum:.1} instructions above empty programs, {share:.3} of netstacklat's \
-         {NETSTACKLAT} (6.12); at most {SHARE_LIMIT}: {}",
-        UDP_LAYERS.join(" + "),
+        "\n{name} ({}): {} = {sum:.1} instructions above empty programs, {share:.3} of netstacklat's {netstacklat} (6.12); \
+         at most {SHARE_LIMIT}: {}",
+        layers.join(" + "),
         terms.join(" + "),
         verdict(share, SHARE_LIMIT)
     );
@@ -158,13 +178,13 @@ mod tests {
     }
 
     #[test]
-    fn the_packets_cost_is_the_sum_of_four_layers() {
+    fn a_ways_cost_is_the_sum_of_its_layers() {
         let guest = || Stopwatch::Instructions("6.12".to_owned());
-        let layers: Vec<_> = UDP_LAYERS.iter().map(|layer| (*layer, 162)).collect();
+        let layers: Vec<_> = WAYS[0].layers.iter().map(|layer| (*layer, 154)).collect();
         let text = rendered(&[rounds(WITHOUT_WAITS, &layers)], &guest());
-        assert!(text.contains("= 608.0 instructions above empty programs, 0.650 of netstacklat's 936"), "{text}");
-        assert!(text.contains("at most 0.65: kept"), "{text}");
-        assert!(rendered(&[rounds(WITHOUT_WAITS, &layers[..3])], &guest()).contains("not all four layers"));
+        assert!(text.contains("= 576.0 instructions above empty programs, 0.615 of netstacklat's 936"), "{text}");
+        assert!(text.contains("at most 0.6: MISSED"), "{text}");
+        assert!(rendered(&[rounds(WITHOUT_WAITS, &layers[..3])], &guest()).contains("not all of the four layers"));
     }
 
     #[test]
