@@ -133,13 +133,15 @@ impl Entries {
             }
             let Some(registry) = &mut current else { continue };
             visit(flow, place, registry);
+            let code = flow.whole(place).filter(|code| code.jumps() && *code != Instruction::NOTHING);
+            // A way that is never taken says nothing of where it leads.
+            let taken = code.filter(|code| code.compares()).and_then(|code| decided(code, registry));
             registry.pass(flow, place, addresses);
-            let code = flow.instructions[place];
-            if !flow.is_half(place) && code.jumps() && code != Instruction::NOTHING {
+            if code.is_some() && taken != Some(false) {
                 let target = flow.target(place);
                 again |= target.is_some_and(|target| self.arrive(target, registry) && target <= place);
             }
-            if leaves(flow, place) {
+            if leaves(flow, place) || taken == Some(true) {
                 current = None;
             }
         }
@@ -188,6 +190,10 @@ fn leaves(flow: &Flow, place: usize) -> bool {
 /// An instruction where registers hold what is known.
 fn with_constants(code: Instruction, registry: &Registry) -> Instruction {
     match code.opcode {
+        // It is there already.
+        MOVE_WORD if registry.value(code.destination) == Some(code.immediate.cast_unsigned().into()) => {
+            Instruction::NOTHING
+        }
         LOAD_WORD if code.offset == 0 => match registry.0[usize::from(code.source)] {
             Known::Global(value) => {
                 Instruction { opcode: MOVE_WORD, source: 0, immediate: value.cast_signed(), ..code }

@@ -87,6 +87,14 @@ fn a_bit_is_asked_for_at_once() {
 }
 
 #[test]
+fn what_a_register_holds_is_not_put_there_again() {
+    let twice = [code(MOVE_WORD, 1, 0, 0, 7), code(STORE, 10, 1, -8, 0), code(MOVE_WORD, 1, 0, 0, 7)];
+    let [first, stored, _] = twice;
+    let rest = [code(STORE, 10, 1, -16, 0), END];
+    assert_eq!(shortened(&[&twice[..], &rest].concat(), &Addresses::new()), [&[first, stored], &rest[..]].concat());
+}
+
+#[test]
 fn two_loads_from_one_field_take_none_to_get_there() {
     let there = [code(MOVE_WORD, 1, 0, 0, 56), code(MOVE_REGISTER, 2, 7, 0, 0), code(ADD_REGISTER, 2, 1, 0, 0)];
     let both = [code(LOAD, 0, 2, 0, 0), code(LOAD, 2, 2, 8, 0), code(ADD_REGISTER, 0, 2, 0, 0), END];
