@@ -38,6 +38,7 @@ const SECOND: u64 = 1_000_000_000;
 /// `void tcp_recv_timestamp(struct msghdr *msg, const struct sock *sk, struct scm_timestamping_internal *tss)`, 5.10 to
 /// 7.3. Once for each read that returned stamped data, with the stamp of the last byte.
 #[fentry]
+// It is too long for the compiler to do so unasked, and a call more.
 #[inline(always)]
 fn tcp_recv_timestamp(ctx: FEntryContext) -> i32 {
     apart(
@@ -85,14 +86,14 @@ fn tcp_recv_timestamp_probe(ctx: ProbeContext) -> i32 {
     let (sock, timestamps) = (Untyped(second(&ctx)), Untyped(third(&ctx)));
     let early = sample::early();
     let (network, event) = (peer_network(sock), PacketEvent::stamped(stamp(timestamps), early));
-    let event = of_stream(event, || head_of_line::may_be_blocked(sock));
+    let event = with_blocking(event, || head_of_line::may_be_blocked(sock));
     read_by_tcp(network, &Stream(sock), event, Which::Chosen, owner::slot_of_current);
     0
 }
 
 /// The event of a read that may have waited for the network, which is asked only of what is measured.
 #[inline(always)]
-fn of_stream(event: Sampled, blocked: impl FnOnce() -> bool) -> Sampled {
+fn with_blocking(event: Sampled, blocked: impl FnOnce() -> bool) -> Sampled {
     event.map(|event| event.map(|event| PacketEvent { blocked: blocked(), ..event }))
 }
 
@@ -199,7 +200,7 @@ unsafe fn copied(skb: *const u8, protocol: u16, which: Which) {
                 let count = || if sock.is_null() { 0 } else { tcp::out_of_order_untrusted(sock) };
                 let read = || TCP_END.load(SKB_CONTROL.begins(skb.address()));
                 let blocked = || head_of_line::blocked(sock, count, read);
-                let event = of_stream(PacketEvent::delivered(skb), blocked);
+                let event = with_blocking(PacketEvent::delivered(skb), blocked);
                 read_by_tcp(network, &Copied(skb), event, which, slot);
             }
             Some(Transport::Udp) => reached_socket(skb, &Copied(skb), Layer::SocketRead, Transport::Udp, which, slot),

@@ -1,6 +1,6 @@
 //! Where control goes in a section of programs, and which registers are read again.
 
-use super::instruction::{CALL, EXIT, Instruction, JUMP, LOAD_ADDRESS, SIZE, class};
+use super::instruction::{CALL, EXIT, Fetch, Instruction, JUMP, LOAD_ADDRESS, SIZE, class};
 
 /// Registers, each its bit.
 pub type Registers = u16;
@@ -48,8 +48,8 @@ impl Flow {
         match code.class() {
             _ if self.halves[place] => true,
             class::LOAD => code.opcode == LOAD_ADDRESS,
-            class::WORD_JUMPS => code.compares() && self.target(place).is_some(),
-            class::JUMPS => !code.jumps() || self.target(place).is_some(),
+            class::WORD_JUMPS => code.compares() && code.goes_on() && self.target(place).is_some(),
+            class::JUMPS => !code.jumps() || code.goes_on() && self.target(place).is_some(),
             _ => code.destination < 11 && code.source < 11,
         }
     }
@@ -171,8 +171,12 @@ impl Flow {
             class::LOAD => (0, destination),
             class::LOAD_MEMORY => (source, destination),
             class::STORE => (destination, 0),
-            // Some atomic operations read the first register, and write one.
-            class::STORE_REGISTER => (destination | source | 1, 0),
+            class::STORE_REGISTER => match code.fetches() {
+                None => (destination | source, 0),
+                // The one register says what is expected, and gets what was there.
+                Some(Fetch::Expecting) => (destination | source | 1, 1),
+                Some(Fetch::Anything) => (destination | source, source),
+            },
             class::WORDS | class::DOUBLE_WORDS => {
                 let operand = if code.takes_register() { source } else { 0 };
                 let own = if code.moves() { 0 } else { destination };

@@ -3,11 +3,11 @@
 //! A 32-bit global that the loader sets for good is read through its address. The verifier knows its value, but leaves address
 //! and load in place; so the value itself is put there, and what it makes needless is taken out ([`super::shorten`]).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use object::{
     LittleEndian, SymbolIndex,
-    elf::{FileHeader64, SHF_EXECINSTR, SHT_SYMTAB, SectionHeader64},
+    elf::{FileHeader64, Rel64, SHF_EXECINSTR, SHT_SYMTAB, SectionHeader64},
     pod::bytes_of,
     read::elf::{FileHeader as _, Rel as _, SectionHeader as _, Sym as _},
 };
@@ -15,11 +15,12 @@ use object::{
 use super::{
     flow::Flow,
     instruction::{Instruction, SIZE},
-    shorten,
+    shorten::{self, Addresses},
 };
 
 type Header = FileHeader64<LittleEndian>;
 type Section = SectionHeader64<LittleEndian>;
+type Relocation = Rel64<LittleEndian>;
 
 /// Folds constants, by their symbols, into an object's programs; how many addresses that took out.
 ///
@@ -48,23 +49,19 @@ fn edits(object: &[u8], values: &HashMap<&str, u32>) -> Result<(Edits, usize), o
             continue;
         }
         let Some(mut flow) = Flow::of(code.data(LittleEndian, object)?) else { continue };
-        let mut addresses = BTreeMap::new();
+        let place = |relocation: &Relocation| relocation.r_offset(LittleEndian) as usize / SIZE;
+        let mut addresses = Addresses::new();
         for relocation in relocations {
             let symbol = symbols.symbol(SymbolIndex(relocation.r_sym(LittleEndian) as usize))?;
             let name = str::from_utf8(symbol.name(LittleEndian, symbols.strings())?).ok();
-            let value = name.and_then(|name| values.get(name)).copied();
-            addresses.insert(relocation.r_offset(LittleEndian) as usize / SIZE, value);
+            addresses.insert(place(relocation), name.and_then(|name| values.get(name)).copied());
         }
-        let stays = |flow: &Flow, place: &usize| flow.instructions[*place] != Instruction::NOTHING;
-        let before = addresses.len();
         shorten::programs(&mut flow, &addresses);
-        addresses.retain(|place, _| stays(&flow, place));
-        folded += before - addresses.len();
         // What is taken out is no more to be relocated: the table closes up, and its section becomes shorter.
-        let left = relocations
-            .iter()
-            .filter(|relocation| addresses.contains_key(&(relocation.r_offset(LittleEndian) as usize / SIZE)));
-        let left: Vec<u8> = left.flat_map(|relocation| bytes_of(relocation).to_vec()).collect();
+        let stays = |relocation: &&Relocation| flow.instructions[place(relocation)] != Instruction::NOTHING;
+        let left: Vec<&[u8]> = relocations.iter().filter(stays).map(bytes_of).collect();
+        folded += relocations.len() - left.len();
+        let left = left.concat();
         edits.push((code.sh_offset(LittleEndian) as usize, flow.bytes()));
         edits.push((size_of_section(header, index), (left.len() as u64).to_le_bytes().to_vec()));
         edits.push((table.sh_offset(LittleEndian) as usize, left));

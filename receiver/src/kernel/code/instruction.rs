@@ -42,6 +42,20 @@ const REGISTER: u8 = 0x08;
 /// `BPF_MEM` of loads' modes, whose mask is 0xe0.
 const MEMORY: u8 = 0x60;
 
+/// `BPF_ATOMIC` of stores' modes; its operations are constants, one bit of which is `BPF_FETCH`, and one is `BPF_CMPXCHG`.
+const ATOMIC: u8 = 0xc0;
+const FETCH: i32 = 0x01;
+const EXCHANGE_IF: i32 = 0xf1;
+
+/// How an atomic operation brings back what was in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fetch {
+    /// In the register that it takes its operand from.
+    Anything,
+    /// In the first register, which says what is expected there.
+    Expecting,
+}
+
 /// An instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instruction {
@@ -113,6 +127,20 @@ impl Instruction {
     /// Whether it loads from where a register points.
     pub const fn loads(self) -> bool {
         self.class() == class::LOAD_MEMORY && self.opcode & 0xe0 == MEMORY
+    }
+
+    /// Which value in memory an atomic operation brings back; `None` where it brings none, and of what is no such operation.
+    pub const fn fetches(self) -> Option<Fetch> {
+        match (self.opcode & 0xe0, self.immediate) {
+            (ATOMIC, EXCHANGE_IF) => Some(Fetch::Expecting),
+            (ATOMIC, operation) if operation & FETCH != 0 => Some(Fetch::Anything),
+            _ => None,
+        }
+    }
+
+    /// Whether a jump is a plain one, or depends on a comparison, and on nothing else.
+    pub const fn goes_on(self) -> bool {
+        matches!(self.operation(), 0..=0x70 | 0xa0..=0xd0)
     }
 
     /// Whether it goes elsewhere, always or if something holds.

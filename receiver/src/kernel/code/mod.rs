@@ -13,7 +13,7 @@ use object::{Object as _, ObjectSection as _, SectionKind};
 pub use self::cast::Casts;
 
 /// Gives programs what this kernel has of casts and the values of 32-bit globals that never change, by their symbols, and
-/// takes out what does nothing then. An object is as it was where that fails.
+/// takes out what does nothing then.
 ///
 /// # Errors
 /// When the object is no ELF file of little-endian 64-bit words.

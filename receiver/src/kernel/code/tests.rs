@@ -95,6 +95,24 @@ fn what_a_register_holds_is_not_put_there_again() {
 }
 
 #[test]
+fn what_an_atomic_operation_brings_back_is_not_known() {
+    // `BPF_STX | BPF_ATOMIC | BPF_DW`, a sum without what was there before, with it, and an exchange of what is expected.
+    let program = |operation, asked| {
+        let operands = [code(MOVE_WORD, 0, 0, 0, 1), code(MOVE_WORD, 2, 0, 0, 1), code(0xdb, 7, 2, 0, operation)];
+        let switch = [code(IF_EQUAL, asked, 0, 0, 1), code(STORE, 10, asked, -8, 0), END];
+        [&operands[..], &switch].concat()
+    };
+    let decided = |operation, asked| {
+        let left = shortened(&program(operation, asked), &Addresses::new());
+        !left.iter().any(|code| code.opcode == IF_EQUAL)
+    };
+    assert_eq!(
+        [(0x00, 2), (0x01, 2), (0xf1, 2), (0xf1, 0)].map(|(operation, asked)| decided(operation, asked)),
+        [true, false, true, false]
+    );
+}
+
+#[test]
 fn two_loads_from_one_field_take_none_to_get_there() {
     let there = [code(MOVE_WORD, 1, 0, 0, 56), code(MOVE_REGISTER, 2, 7, 0, 0), code(ADD_REGISTER, 2, 1, 0, 0)];
     let both = [code(LOAD, 0, 2, 0, 0), code(LOAD, 2, 2, 8, 0), code(ADD_REGISTER, 0, 2, 0, 0), END];
@@ -122,10 +140,12 @@ fn switches_are_decided_where_both_ways_are_had_elsewhere() {
 
 #[test]
 fn what_is_not_understood_stays() {
-    let atomic_jump = code(0x06, 0, 0, 0, 1);
-    assert!(Flow::of(&[atomic_jump, END].map(Instruction::bytes).concat()).is_none(), "a long jump");
+    let long = code(0x06, 0, 0, 0, 1);
+    assert!(Flow::of(&[long, END].map(Instruction::bytes).concat()).is_none(), "a long jump");
     assert!(Flow::of(&code(JUMP, 0, 0, 7, 0).bytes()).is_none(), "a jump to nowhere");
     assert!(Flow::of(&[0; 7]).is_none(), "no instruction");
+    assert!(Flow::of(&[code(0x8d, 1, 0, 0, 0), END].map(Instruction::bytes).concat()).is_none(), "a call by register");
+    assert!(Flow::of(&[code(0xe5, 0, 0, 0, 0), END].map(Instruction::bytes).concat()).is_none(), "a bounded loop");
 }
 
 /// What a program leaves behind: what it returned and stored, by where.

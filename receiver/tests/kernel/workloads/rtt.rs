@@ -140,6 +140,19 @@ fn times_are_the_nodes_where_workloads_are_off() {
     assert!(count == reads || count > reads && virtual_machine().is_none(), "{count} times of {reads}");
 }
 
+const NO_LATENCY: &str =
+    "workloads: {enabled: false}\nsignals: {latency: {enabled: false}, receive_wait: {enabled: false}}\n";
+
+#[test]
+fn times_are_had_where_no_latency_is_measured() {
+    let Some(_alone) = alone("round-trip times without latency") else { return };
+    let ([before, after], reads) = configured(NO_LATENCY);
+    let by = served_by(&after, "socket_reader");
+    assert!(by.as_deref().is_some_and(|by| by != "socket_read"), "nothing else sees reads here: {by:?}");
+    let (count, _) = grown([&before, &after], Version::Ipv4, |_| true);
+    assert!(count == reads || count > reads && virtual_machine().is_none(), "{count} times of {reads}");
+}
+
 #[test]
 fn nothing_is_read_of_connections_where_times_are_off() {
     let Some(_alone) = alone("no round-trip times") else { return };
