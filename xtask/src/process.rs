@@ -1,4 +1,4 @@
-//! Ending processes that a command started, and waiting for what they do.
+//! Ending processes that a command started, waiting for what they do, and what they take.
 
 use std::{
     process::{Child, ExitStatus},
@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use procfs::process::Process;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// How often a condition is looked at.
@@ -45,6 +46,15 @@ pub fn end(child: &mut Child, patience: Duration) -> anyhow::Result<ExitStatus> 
     child.wait().context("cannot wait for a process")
 }
 
+/// CPU time of all of a process's threads.
+pub fn cpu_time(process: &Process) -> anyhow::Result<Duration> {
+    let mut time = Duration::ZERO;
+    for task in process.tasks()? {
+        time += Duration::from_nanos(task?.schedstat()?.sum_exec_runtime);
+    }
+    Ok(time)
+}
+
 #[cfg(test)]
 mod tests {
     use std::{
@@ -63,6 +73,11 @@ mod tests {
         BufReader::new(deaf.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
         let status = end(&mut deaf, Duration::from_millis(300)).unwrap();
         assert_eq!(status.signal(), Some(9));
+    }
+
+    #[test]
+    fn this_process_has_taken_time() {
+        assert!(cpu_time(&Process::myself().unwrap()).unwrap() > Duration::ZERO);
     }
 
     #[test]

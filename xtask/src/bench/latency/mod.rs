@@ -93,14 +93,15 @@ fn here(options: &Options, binary: &Path) -> anyhow::Result<()> {
 fn pair(load: &Load, binary: &Path, configuration: &str, with_first: bool) -> anyhow::Result<Pair> {
     let with = || {
         let sidecar = Sidecar::start(binary, configuration)?;
-        let figures = load.run()?;
-        sidecar.stop().map(|()| figures)
+        let measured = sidecar.share_during(|| load.run())?;
+        sidecar.stop().map(|()| measured)
     };
     if with_first {
-        let with = with()?;
-        Ok(Pair { with, without: load.run()? })
+        let (with, own) = with()?;
+        Ok(Pair { with, own, without: load.run()? })
     } else {
         let without = load.run()?;
-        Ok(Pair { with: with()?, without })
+        let (with, own) = with()?;
+        Ok(Pair { with, own, without })
     }
 }

@@ -5,10 +5,11 @@ use std::{
     io::{BufRead as _, BufReader, Lines},
     path::Path,
     process::{Child, ChildStderr, Command, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, bail};
+use procfs::process::Process;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
@@ -56,6 +57,15 @@ impl Sidecar {
             bail!("the sidecar ended before it measured anything: `undercurrent doctor` says why");
         }
         Ok(sidecar)
+    }
+
+    /// Which share of one CPU's time its process takes while something is done. What its programs take is not in it.
+    pub fn share_during<T>(&self, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(T, f64)> {
+        let process = Process::new(i32::try_from(self.child.id())?)?;
+        let (begun, before) = (Instant::now(), process::cpu_time(&process)?);
+        let result = work()?;
+        let taken = process::cpu_time(&process)?.saturating_sub(before);
+        Ok((result, taken.as_secs_f64() / begun.elapsed().as_secs_f64()))
     }
 
     /// Ends it.

@@ -10,7 +10,10 @@ use std::{
 use anyhow::{Context as _, bail};
 use procfs::process::{MMapPath, Process};
 
-use crate::{bench::verdict, process};
+use crate::{
+    bench::verdict,
+    process::{self, cpu_time},
+};
 
 /// Peak resident memory without the kernel's maps, in bytes.
 const PEAK_LIMIT: f64 = 20e6;
@@ -81,15 +84,6 @@ fn watch(child: &mut Child, begun: Instant, watched: Duration) -> anyhow::Result
     })
 }
 
-/// CPU time of all threads.
-fn cpu_time(process: &Process) -> anyhow::Result<Duration> {
-    let mut time = Duration::ZERO;
-    for task in process.tasks()? {
-        time += Duration::from_nanos(task?.schedstat()?.sum_exec_runtime);
-    }
-    Ok(time)
-}
-
 /// Resident bytes of BPF maps that are mapped into the process.
 fn maps(process: &Process) -> anyhow::Result<u64> {
     let mappings = process.smaps()?;
@@ -157,9 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_taken_time() {
-        let process = Process::myself().unwrap();
-        assert!(cpu_time(&process).unwrap() > Duration::ZERO);
-        assert_eq!(maps(&process).unwrap(), 0);
+    fn this_process_maps_no_maps() {
+        assert_eq!(maps(&Process::myself().unwrap()).unwrap(), 0);
     }
 }
