@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// What packets are chosen by. A packet is measured where all of those that are asked for choose it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Criterion {
-    /// The interface that it came in by.
+    /// The interface that it came in by, or leaves by.
     Interface,
     /// The network namespace that it is in.
     Namespace,

@@ -9,7 +9,7 @@ use super::{interface::Interface, latency::Series};
 /// What makes packets of one series different.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dimension {
-    /// The interface that they came in by.
+    /// The interface that they came in by, or leave by.
     Interface,
     /// The network namespace that they are in.
     Namespace,
@@ -28,19 +28,19 @@ impl Dimension {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
 pub struct Group {
-    /// Where they came in; its index is zero where packets are told apart by namespace alone.
+    /// Where they came in, or leave; its index is zero where packets are told apart by namespace alone.
     pub interface: Interface,
     /// The slot of the workload that they belong to.
     pub slot: u32,
 }
 
 /// Series that groups have histograms of: the first ones of [`Series`].
-pub const GROUPED: usize = Series::WAIT.end;
+pub const GROUPED: usize = Series::TRANSMIT.end;
 
 /// Why a packet is with its workload and in no group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GroupLoss {
-    /// Where it came in cannot be told at this layer.
+    /// Where it came in, or leaves, cannot be told at this layer.
     Unknown,
     /// There are as many groups as there may be.
     Limit,
@@ -66,4 +66,5 @@ const _: () = {
     assert!(size_of::<Group>() == 12);
     assert!(size_of::<GroupCells>() == 8 * GROUP_LOSSES);
     assert!(Series::RECEIVE.start == 0 && Series::RECEIVE.end == Series::WAIT.start);
+    assert!(Series::WAIT.end == Series::TRANSMIT.start);
 };

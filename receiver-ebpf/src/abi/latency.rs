@@ -116,14 +116,14 @@ pub enum Series {
     Receive(Path),
     /// The time from a packet's arrival in its socket's queue until it was read.
     Wait(Transport, Network),
-    /// TCP's smoothed round-trip time, at the delivery of data.
-    Rtt(Network),
     /// The time that a packet took for a part of its way out.
     Transmit(Departure),
+    /// TCP's smoothed round-trip time, at the delivery of data.
+    Rtt(Network),
 }
 
 /// Number of series.
-pub const SERIES: usize = Series::TRANSMIT.end;
+pub const SERIES: usize = Series::RTT.end;
 const WAITS: usize = 4;
 
 impl Series {
@@ -131,10 +131,10 @@ impl Series {
     pub const RECEIVE: Range<usize> = 0..PATHS;
     /// The indices of [`Self::Wait`].
     pub const WAIT: Range<usize> = Self::RECEIVE.end..Self::RECEIVE.end + WAITS;
-    /// The indices of [`Self::Rtt`].
-    pub const RTT: Range<usize> = Self::WAIT.end..Self::WAIT.end + Network::ALL.len();
     /// The indices of [`Self::Transmit`].
-    pub const TRANSMIT: Range<usize> = Self::RTT.end..Self::RTT.end + DEPARTURES;
+    pub const TRANSMIT: Range<usize> = Self::WAIT.end..Self::WAIT.end + DEPARTURES;
+    /// The indices of [`Self::Rtt`].
+    pub const RTT: Range<usize> = Self::TRANSMIT.end..Self::TRANSMIT.end + Network::ALL.len();
 
     /// Every series, at its own index.
     pub const ALL: [Self; SERIES] = {
@@ -146,10 +146,10 @@ impl Series {
             } else if index < Self::WAIT.end {
                 let Path { transport, network, .. } = Path::ALL[index - WAITS];
                 Self::Wait(transport.unwrap(), network)
-            } else if index < Self::RTT.end {
-                Self::Rtt(Network::ALL[index - Self::RTT.start])
-            } else {
+            } else if index < Self::TRANSMIT.end {
                 Self::Transmit(Departure::ALL[index - Self::TRANSMIT.start])
+            } else {
+                Self::Rtt(Network::ALL[index - Self::RTT.start])
             };
             assert!(all[index].index() == index);
             index += 1;
@@ -164,8 +164,8 @@ impl Series {
         match self {
             Self::Receive(path) => path.index(),
             Self::Wait(transport, network) => WAITS + Path::of(Layer::SocketRead, transport, network).index(),
-            Self::Rtt(network) => Self::RTT.start + network as usize,
             Self::Transmit(departure) => Self::TRANSMIT.start + departure.index(),
+            Self::Rtt(network) => Self::RTT.start + network as usize,
         }
     }
 }

@@ -5,6 +5,7 @@
 use aya_ebpf::{macros::btf_tracepoint, programs::BtfTracePointContext};
 use undercurrent_ebpf::abi::{
     latency::{Transport, waiting::mix},
+    loss::PacketLoss,
     transmit::TransmitLayer,
     workload::Slot,
 };
@@ -12,6 +13,7 @@ use undercurrent_ebpf::abi::{
 use super::{
     owner::{is_internet, is_whole, slot_of_owner},
     read::{self, transport_in_header},
+    subject::Departing,
 };
 use crate::{
     kernel::{
@@ -20,9 +22,12 @@ use crate::{
             DEVICE_PARENT, DEVICE_QDISC, QDISC_ENQUEUE, QDISC_FLAGS, SKB_DEVICE, SKB_LENGTH, SKB_PROTOCOL, SKB_SK,
             SKB_TRUESIZE, SKB_TSTAMP, SOCK_PROTOCOL,
         },
-        owner, sample,
+        filter::{self, Which, apart},
+        group, owner,
+        pointer::Typed,
+        sample,
     },
-    signals::transmit::{self, Begin, measures},
+    signals::transmit::{self, Begin, Recipient, measures},
 };
 
 /// `TCQ_F_MQROOT`: a qdisc for each queue of the device, and nothing that waits above them.
@@ -34,20 +39,31 @@ const PURE_ACKNOWLEDGEMENT: u32 = 2;
 /// one.
 #[btf_tracepoint(function = "net_dev_queue")]
 fn net_dev_queue(ctx: BtfTracePointContext) -> i32 {
-    let skb: *const u8 = ctx.arg(0);
     // SAFETY: argument 0 is a packet that has its device.
+    apart(|which| unsafe { queued(ctx.arg(0), which) })
+}
+
+/// # Safety
+/// `skb` is a typed `sk_buff` pointer of a packet that has its device.
+#[inline(always)]
+unsafe fn queued(skb: *const u8, which: Which) {
+    // SAFETY: by the caller.
     unsafe {
         let waits = measures(TransmitLayer::Qdisc) && has_qdisc(SKB_DEVICE.load(skb) as *const u8);
         let departs = measures(TransmitLayer::Transport) && is_segment(skb);
         if !(waits || departs) {
-            return 0;
+            return;
+        }
+        let chosen = chosen(skb, which);
+        if chosen == Some(false) {
+            return;
         }
         let departure = SKB_TSTAMP.load(skb);
         let now = sample::chosen().then(clock::monotonic);
         match now {
             _ if !departs => {}
             _ if departure == 0 => transmit::unstamped(),
-            Some(now) => transmit::reached_qdisc(departure, now, slot_of(skb)),
+            Some(now) => transmit::reached_qdisc(departure, now, recipient(skb, which, chosen)),
             None => {}
         }
         if waits {
@@ -56,54 +72,72 @@ fn net_dev_queue(ctx: BtfTracePointContext) -> i32 {
             transmit::begun(TransmitLayer::Qdisc, in_qdisc(skb), begin);
         }
     }
-    0
 }
 
 /// Tracepoint `net_dev_start_xmit(const struct sk_buff *skb, const struct net_device *dev)`, 5.10 to 7.3: the driver gets a
 /// packet.
 #[btf_tracepoint(function = "net_dev_start_xmit")]
 fn net_dev_start_xmit(ctx: BtfTracePointContext) -> i32 {
-    let (skb, device): (*const u8, *const u8) = (ctx.arg(0), ctx.arg(1));
     // SAFETY: the arguments have these types.
+    apart(|which| unsafe { started(ctx.arg(0), ctx.arg(1), which) })
+}
+
+/// # Safety
+/// `skb` is a typed `sk_buff` pointer of a packet that has its device, and `device` a typed `struct net_device *`.
+#[inline(always)]
+unsafe fn started(skb: *const u8, device: *const u8, which: Which) {
+    // SAFETY: by the caller.
     unsafe {
         let waited = measures(TransmitLayer::Qdisc) && has_qdisc(device);
         let completes = measures(TransmitLayer::Device) && is_hardware(device);
         if !(waited || completes) {
-            return 0;
+            return;
         }
-        let Some(transport) = transport(skb) else { return 0 };
+        let chosen = chosen(skb, which);
+        if chosen == Some(false) {
+            return;
+        }
+        let Some(transport) = transport(skb) else { return };
         let begin = if waited { transmit::begin(TransmitLayer::Qdisc, in_qdisc(skb)) } else { Begin::Unknown };
-        let chosen = match begin {
+        let sampled = match begin {
             Begin::At(_) => true,
             Begin::LeftOut => false,
             Begin::Unknown => completes && sample::chosen(),
         };
-        let now = chosen.then(clock::monotonic);
-        if waited {
-            ended(TransmitLayer::Qdisc, transport, begin, now.unwrap_or(0), skb);
+        let now = if sampled { clock::monotonic() } else { 0 };
+        match begin {
+            Begin::At(entry) => ended(TransmitLayer::Qdisc, transport, entry, now, recipient(skb, which, chosen)),
+            Begin::Unknown if waited => transmit::unmatched(TransmitLayer::Qdisc, transport),
+            _ => {}
         }
-        if completes && transmit::begun(TransmitLayer::Device, in_device(skb, device), now) {
+        if completes && transmit::begun(TransmitLayer::Device, in_device(skb, device), sampled.then_some(now)) {
             transmit::unmatched(TransmitLayer::Device, transport);
         }
     }
-    0
 }
 
 /// Tracepoint `consume_skb(struct sk_buff *skb)`, 5.10 to 7.3, later with more arguments: a packet has been used up. It is
 /// one that a driver got where its begin there is known.
 #[btf_tracepoint(function = "consume_skb")]
 fn consume_skb(ctx: BtfTracePointContext) -> i32 {
-    let skb: *const u8 = ctx.arg(0);
     // SAFETY: argument 0 is the packet.
+    apart(|which| unsafe { consumed(ctx.arg(0), which) })
+}
+
+/// # Safety
+/// `skb` is a typed `sk_buff` pointer.
+#[inline(always)]
+unsafe fn consumed(skb: *const u8, which: Which) {
+    // SAFETY: by the caller.
     unsafe {
         let begin = transmit::begin(TransmitLayer::Device, in_device(skb, SKB_DEVICE.load(skb) as *const u8));
-        if let Begin::At(_) = begin
+        if let Begin::At(entry) = begin
             && let Some(transport) = transport(skb)
         {
-            ended(TransmitLayer::Device, transport, begin, clock::monotonic(), skb);
+            let recipient = recipient(skb, which, chosen(skb, which));
+            ended(TransmitLayer::Device, transport, entry, clock::monotonic(), recipient);
         }
     }
-    0
 }
 
 /// A packet is dropped: no layer of its way ends.
@@ -122,18 +156,41 @@ pub(super) unsafe fn dropped(skb: *const u8) {
     }
 }
 
-/// A layer of a packet's way has ended.
-///
-/// # Safety
-/// `skb` is a typed `sk_buff` pointer.
+/// A layer of a packet's way has ended, for whoever the packet counts for.
 #[inline(always)]
-unsafe fn ended(layer: TransmitLayer, transport: Transport, begin: Begin, now: u64, skb: *const u8) {
-    // SAFETY: by the caller.
-    let slot = || unsafe { slot_of(skb) };
+fn ended(layer: TransmitLayer, transport: Transport, entry: u64, now: u64, recipient: Recipient) {
     // A branch for each protocol, so that each has its histogram at a constant offset.
     match transport {
-        Transport::Tcp => transmit::ended(layer, Transport::Tcp, begin, now, slot),
-        Transport::Udp => transmit::ended(layer, Transport::Udp, begin, now, slot),
+        Transport::Tcp => transmit::ended(layer, Transport::Tcp, entry, now, recipient),
+        Transport::Udp => transmit::ended(layer, Transport::Udp, entry, now, recipient),
+    }
+}
+
+/// Whether the filter chooses a packet, as far as can be told before its workload is known; `None` where it cannot.
+///
+/// # Safety
+/// `skb` is a typed `sk_buff` pointer of a packet that has its device.
+#[inline(always)]
+unsafe fn chosen(skb: *const u8, which: Which) -> Option<bool> {
+    // SAFETY: by the caller.
+    if which == Which::All { Some(true) } else { filter::chooses(&Departing(unsafe { Typed::new(skb) })) }
+}
+
+/// Who a packet counts for, of which [`chosen`] has said as much.
+///
+/// # Safety
+/// As for [`chosen`].
+#[inline(always)]
+unsafe fn recipient(skb: *const u8, which: Which, chosen: Option<bool>) -> Recipient {
+    // SAFETY: by the caller.
+    let (slot, packet) = unsafe { (slot_of(skb), Departing(Typed::new(skb))) };
+    if which == Which::All {
+        return Ok((slot, None));
+    }
+    match filter::chooses_all(chosen, slot) {
+        Some(true) => Ok((slot, group::of(&packet, slot, sample::share()))),
+        Some(false) => Err(None),
+        None => Err(Some(PacketLoss::Unfiltered)),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::kernel::{
     pointer::{Pointer, Typed},
 };
 
-use super::IPPROTO_UDP;
+use super::{IPPROTO_UDP, owner::is_internet};
 
 /// Where TCP's and UDP's headers have the destination's port.
 const DESTINATION: u64 = 2;
@@ -211,6 +211,34 @@ impl<P: Pointer> Subject for Stream<P> {
     #[inline(always)]
     fn process(&self) -> Option<u32> {
         Some(current_process())
+    }
+}
+
+/// A packet on its way out, a `sk_buff` that has its device.
+pub struct Departing(pub Typed);
+
+impl Subject for Departing {
+    #[inline(always)]
+    fn namespace(&self) -> Option<u32> {
+        Arriving(self.0).namespace()
+    }
+
+    #[inline(always)]
+    fn interface(&self) -> Option<u32> {
+        Arriving(self.0).interface()
+    }
+
+    #[inline(always)]
+    fn interface_name(&self) -> Option<[u64; 2]> {
+        Arriving(self.0).interface_name()
+    }
+
+    #[inline(always)]
+    fn port(&self) -> Option<u16> {
+        let sock = self.0.follow(&SKB_SK);
+        // SAFETY: a typed socket, or null.
+        let internet = !sock.address().is_null() && unsafe { is_internet(sock.address()) };
+        if internet { Some(sock.read(&SOCK_PORT)) } else { None }
     }
 }
 

@@ -28,7 +28,7 @@ pub trait Subject {
     /// The inode of the network namespace.
     fn namespace(&self) -> Option<u32>;
 
-    /// The index of the interface that the packet came in by.
+    /// The index of the interface that the packet came in by, or leaves by.
     fn interface(&self) -> Option<u32>;
 
     /// The local port.

@@ -51,7 +51,7 @@ pub fn of(packet: &impl Subject, slot: Slot, weight: u64) -> Option<Number> {
     }
 }
 
-/// Where a packet came in, as far as packets are told apart by that.
+/// Where a packet came in, or leaves, as far as packets are told apart by that.
 #[inline(always)]
 fn interface(packet: &impl Subject) -> Option<Interface> {
     let namespace = packet.namespace()?;

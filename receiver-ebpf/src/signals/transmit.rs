@@ -12,7 +12,7 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{switch, timings};
-use crate::kernel::{sample, set_outside};
+use crate::kernel::{group::Number, sample, set_outside};
 
 switch!("transmit");
 
@@ -27,6 +27,9 @@ static DEPARTING: Array<u64> = Array::with_max_entries(1, 0);
 
 /// How far a departure time may lie ahead (four minutes): what does is a time of another clock.
 const AHEAD: u64 = 1 << 38;
+
+/// Whose a packet is, and its group; why it is measured for nobody, unless others are chosen.
+pub type Recipient = Result<(Slot, Option<Number>), Option<PacketLoss>>;
 
 /// When a part of a packet's way began.
 #[derive(Clone, Copy)]
@@ -51,11 +54,11 @@ pub fn is_ahead(departure: u64, now: u64) -> bool {
     departure.wrapping_sub(now) < AHEAD
 }
 
-/// A segment of whoever has the slot got to its device's qdisc. Before its departure time it is not late.
+/// A segment got to its device's qdisc. Before its departure time it is not late.
 #[inline(always)]
-pub fn reached_qdisc(departure: u64, now: u64, slot: Slot) {
+pub fn reached_qdisc(departure: u64, now: u64, recipient: Recipient) {
     let late = if is_ahead(departure, now) { 0 } else { now.wrapping_sub(departure) };
-    timings::record(series(TransmitLayer::Transport, Transport::Tcp), late, sample::share(), slot);
+    record(TransmitLayer::Transport, Transport::Tcp, late, recipient);
 }
 
 /// A segment got there that bears no departure time.
@@ -90,18 +93,22 @@ pub fn begin(layer: TransmitLayer, mix: u64) -> Begin {
     if entry == waiting::entry(mix, 0) { Begin::LeftOut } else { Begin::At(entry) }
 }
 
-/// A part of the way of a packet of whoever has the slot has ended.
+/// A part of a packet's way has ended that began at an entry's time.
 #[inline(always)]
-pub fn ended(layer: TransmitLayer, transport: Transport, begin: Begin, now: u64, slot: impl FnOnce() -> Slot) {
-    match begin {
-        Begin::At(entry) => {
-            let elapsed = waiting::elapsed(entry, now);
-            // The upper half is of packets that did not wait for their departure time.
-            let waited = if elapsed >> (waiting::TIME - 1) == 0 { elapsed } else { 0 };
-            timings::record(series(layer, transport), waited, sample::share(), slot());
-        }
-        Begin::LeftOut => {}
-        Begin::Unknown => unmatched(layer, transport),
+pub fn ended(layer: TransmitLayer, transport: Transport, entry: u64, now: u64, recipient: Recipient) {
+    let elapsed = waiting::elapsed(entry, now);
+    // The upper half is of packets that did not wait for their departure time.
+    let waited = if elapsed >> (waiting::TIME - 1) == 0 { elapsed } else { 0 };
+    record(layer, transport, waited, recipient);
+}
+
+#[inline(always)]
+fn record(layer: TransmitLayer, transport: Transport, duration: u64, recipient: Recipient) {
+    let (series, weight) = (series(layer, transport), sample::share());
+    match recipient {
+        Ok((slot, group)) => timings::record_in(group, series, duration, weight, slot),
+        Err(Some(loss)) => timings::lost(series, loss, weight),
+        Err(None) => {}
     }
 }
 

@@ -10,12 +10,13 @@ use serde::{Deserialize, Serialize};
 
 use super::AbsolutePath;
 
-/// Which packets are measured, here and by `receive_wait`. A packet is measured where each list that is not empty has
-/// something of it. At a layer that cannot tell, it is counted as lost for the reason `unfiltered`.
+/// Which packets are measured, here, by `receive_wait` and by `transmit`. A packet is measured where each list that is not
+/// empty has something of it. At a layer that cannot tell, it is counted as lost for the reason `unfiltered`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Filter {
-    /// Interfaces that packets come in by, of the network namespace that Undercurrent runs in. They may appear later.
+    /// Interfaces that packets come in by, or leave by, of the network namespace that Undercurrent runs in. They may
+    /// appear later.
     pub interfaces: Vec<Interface>,
     /// Network namespaces: paths such as `/run/netns/blue` and `/proc/7/ns/net`, which may appear later, or inodes.
     pub network_namespaces: Vec<Namespace>,

@@ -4,12 +4,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use undercurrent_ebpf::abi::group::Dimension;
 
-/// What packets are told apart by beside workload and IP version, here and by `receive_wait`. The layers that
+/// What packets are told apart by beside workload and IP version, here, by `receive_wait` and by `transmit`. The layers that
 /// `extra_layers` names are not told apart so.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Group {
-    /// Any of `interface`, which packets come in by (`network.interface.name`), and `network_namespace`, which they are
+    /// Any of `interface`, which packets come in or leave by (`network.interface.name`), and `network_namespace`, which they are
     /// in (`undercurrent.network.namespace`, its inode).
     pub by: Dimensions,
     /// Groups that there are at most, 1 to 4096, each of one workload: their histograms take memory. A packet that

@@ -63,7 +63,8 @@ impl Sizing<'_> {
     /// Groups at most.
     #[must_use]
     pub fn groups(&self) -> usize {
-        if self.on("latency") || self.on("receive_wait") { self.group_by.limit().into() } else { 0 }
+        let grouped = ["latency", "receive_wait", "transmit"].iter().any(|signal| self.on(signal));
+        if grouped { self.group_by.limit().into() } else { 0 }
     }
 
     /// Where workloads' latency histograms lie.
@@ -290,8 +291,8 @@ mod tests {
         let group_by = |dimensions: &[Dimension]| GroupBy::new(dimensions.iter().copied(), 64);
         assert_eq!(group_by(&[]), GroupBy::default());
         let with = Sizing { group_by: group_by(&[Dimension::Interface]), ..without };
-        // 64 groups, 16 shards, 14 paths and 4 waits, each a sum and 114 slots.
-        let histograms = 64 * 16 * 18 * (1 + 114) * 8;
+        // 64 groups, 16 shards, 14 paths, 4 waits and 5 parts of the way out, each a sum and 114 slots.
+        let histograms = 64 * 16 * 23 * (1 + 114) * 8;
         let map =
             |sizing: &Sizing<'_>| MAPS.iter().find(|map| map.name == "GROUP_LATENCY").expect("a map").bytes(sizing);
         assert_eq!((map(&without), map(&with)), (8, histograms));

@@ -30,8 +30,11 @@ pub const TRANSPORT: AttributeKey = AttributeKey { key: "network.transport", val
 pub const NETWORK: AttributeKey = AttributeKey { key: "network.type", values: &["ipv4", "ipv6"], opt_in: false };
 
 /// `network.interface.name`, where packets are told apart by it.
-pub const INTERFACE: AttributeKey =
-    AttributeKey { key: "network.interface.name", values: &["the interface that packets came in by"], opt_in: true };
+pub const INTERFACE: AttributeKey = AttributeKey {
+    key: "network.interface.name",
+    values: &["the interface that packets came in by, or leave by"],
+    opt_in: true,
+};
 /// `undercurrent.network.namespace`, where packets are told apart by it.
 pub const NAMESPACE: AttributeKey = AttributeKey {
     key: "undercurrent.network.namespace",

@@ -16,7 +16,11 @@ pub static ENTRY: Entry = Entry {
     summary: "Time that packets take for each part of their way out",
     metrics: &[&DURATION],
     enabled: |settings| settings.transmit.enabled,
-    hooks: |settings| settings.transmit.layers.iter().flat_map(hooks).collect(),
+    hooks: |settings| {
+        let layers = &settings.transmit.layers;
+        let of = |hook: &&'static Hook| layers.iter().any(|layer| hooks(layer).iter().any(|one| one.name == hook.name));
+        [&hooks::TRANSMIT_QUEUE, &hooks::TRANSMIT_START, &hooks::TRANSMIT_END].into_iter().filter(of).collect()
+    },
     needs_every_hook: false,
     caveats: |_| Vec::new(),
     open: |opening| {
@@ -36,6 +40,8 @@ static DURATION: Descriptor = Descriptor {
     attributes: &[
         AttributeKey { key: attributes::LAYER.key, values: &["transport", "qdisc", "device"], opt_in: false },
         attributes::TRANSPORT,
+        attributes::INTERFACE,
+        attributes::NAMESPACE,
     ],
     view: View::Section,
 };
@@ -44,7 +50,7 @@ static KIND: Kind = Kind {
     signal: ENTRY.name,
     metric: &DURATION,
     series: Series::TRANSMIT,
-    losses: &[PacketLoss::NoStamp, PacketLoss::Negative, PacketLoss::Unmatched],
+    losses: &[PacketLoss::NoStamp, PacketLoss::Negative, PacketLoss::Unmatched, PacketLoss::Unfiltered],
     describe: |series| {
         let Series::Transmit(departure) = series else { return Attributes::new() };
         let attributes = Attributes::new().with(attributes::LAYER.key, attributes::transmit_layer(departure.layer));

@@ -7,7 +7,7 @@ use super::{
     support::{
         line::{Line, Point},
         sidecar::Sidecar,
-        surroundings::{alone, patience, wait_for},
+        surroundings::{alone, patience, virtual_machine, wait_for},
         wire::{Version, Wire},
     },
 };
@@ -15,6 +15,7 @@ use super::{
 const LAYERS: [&str; 4] = ["ip", "transport", "socket_enqueued", "socket_read"];
 const INTERFACE: &str = "network.interface.name";
 const NAMESPACE: &str = "undercurrent.network.namespace";
+const TRANSMIT: &str = "undercurrent.network.transmit.duration";
 const WAIT: &str = "undercurrent.network.receive.wait.duration";
 /// Datagrams by one interface, and by the other.
 const MESSAGES: [usize; 2] = [40, 70];
@@ -33,6 +34,10 @@ impl Wires {
         for (namespace, address) in [(&wire.left, "10.78.0.1/24"), (&wire.right, "10.78.0.2/24")] {
             namespace.ip(&format!("address add {address} dev other"));
             namespace.ip("link set dev other up");
+        }
+        // Virtual interfaces have none of their own.
+        for device in ["wire", "other"] {
+            wire.left.tc(&format!("qdisc add dev {device} root pfifo limit 1000"));
         }
         let ends = ["10.77.0", "10.78.0"].map(|network| {
             let receiver = wire.right.run(|| UdpSocket::bind(format!("{network}.2:0")).unwrap());
@@ -112,6 +117,16 @@ fn packets_are_told_apart_by_interface_and_namespace() {
             assert_eq!(waits, [messages as f64, 0.0], "waits by {interface}");
         }
     }
+    let sender = wires.wire.left.inode().to_string();
+    for (interface, messages) in ["wire", "other"].into_iter().zip(MESSAGES) {
+        let udp = [("undercurrent.network.layer", "qdisc"), ("network.transport", "udp")];
+        let attributes = [&udp[..], &[(INTERFACE, interface), (NAMESPACE, &sender)]].concat();
+        let sent = between(&before, &after, TRANSMIT, &attributes);
+        // The hardened host's kernel skips a program now and then, and does not count that.
+        let skipped = if virtual_machine().is_some() { 0.0 } else { 0.05 * messages as f64 };
+        eprintln!("qdisc by {interface}: {sent:?} of {messages}");
+        assert!(sent[0] <= messages as f64 && sent[0] >= messages as f64 - skipped, "{interface}: {sent:?}");
+    }
 }
 
 #[test]
@@ -121,7 +136,8 @@ fn what_is_beyond_the_limit_is_counted_and_has_room_later() {
     // Both wires are in one namespace of one workload, so that at each layer one group is enough for one of them.
     let sidecar = Sidecar::configured(
         "workloads: {enabled: false}\n\
-         signals: {latency: {layers: [transport], group: {by: [interface], limit: 1}}, receive_wait: {enabled: false}}\n",
+         signals: {latency: {layers: [transport], group: {by: [interface], limit: 1}}, receive_wait: {enabled: false},\n\
+         \x20 transmit: {enabled: false}}\n",
     );
     let attributes = |interface| [("undercurrent.network.layer", "transport"), (INTERFACE, interface)];
     // The kernel takes a moment until packets are stamped, and the group belongs to the first that is.

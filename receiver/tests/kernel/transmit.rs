@@ -195,6 +195,54 @@ fn packets_that_are_to_depart_later_are_not_late() {
     }
 }
 
+/// Datagrams that left a qdisc, and packets of which a filter could not tell whether to measure them.
+fn chosen(lines: [&Line; 2]) -> [f64; 2] {
+    let unfiltered = [("undercurrent.signal", "transmit"), ("undercurrent.reason", "unfiltered"), (LAYER, "qdisc")];
+    let [before, after] = lines.map(|line| line.total(LOST, &unfiltered));
+    [measured(lines, "qdisc", "udp").0, after - before]
+}
+
+#[test]
+fn packets_that_the_filter_chooses_are_measured_on_their_way_out() {
+    let Some(_alone) = alone("filters on the way out") else { return };
+    const COUNTS: [usize; 2] = [60, 100];
+    let wire = Wire::veth(Version::Ipv4);
+    acquaint(&wire, ["wire", "wire"]);
+    wire.left.tc("qdisc add dev wire root pfifo limit 1000");
+    let receiver = wire.right.run(|| UdpSocket::bind((wire.server(), 0)).unwrap());
+    let senders = COUNTS.map(|_| wire.left.run(|| UdpSocket::bind((wire.client(), 0)).unwrap()));
+    let send = || {
+        for (sender, count) in senders.iter().zip(COUNTS) {
+            (0..count).for_each(|_| assert_eq!(sender.send_to(&[0x55], receiver.local_addr().unwrap()).unwrap(), 1));
+        }
+    };
+    let (all, port) = (COUNTS.iter().sum::<usize>(), senders[0].local_addr().unwrap().port());
+    // Of these packets, which a filter chooses, and of which it cannot tell.
+    let cases = [
+        (format!("ports: [{port}]"), [COUNTS[0], 0]),
+        (format!("network_namespaces: [{}]", wire.left.inode()), [all, 0]),
+        (format!("network_namespaces: [{}]", wire.right.inode()), [0, 0]),
+        ("interfaces: [wire]".to_owned(), [all, 0]),
+        ("interfaces: [undercurrent-no]".to_owned(), [0, 0]),
+        // What is said of reads and of their queues says nothing of what is sent.
+        ("processes: [1]".to_owned(), [0, all]),
+        (format!("min_receive_queue: 1, ports: [{port}]"), [0, COUNTS[0]]),
+    ];
+    for (filter, expected) in cases {
+        // Names of interfaces are those that the sidecar sees.
+        let configuration = format!("signals: {{latency: {{filter: {{{filter}}}}}}}\n");
+        let sidecar = wire.left.run(|| Sidecar::configured(&configuration));
+        let (lines, others) = during(&sidecar, send);
+        let counts = chosen(lines.each_ref());
+        eprintln!("{filter}: {counts:?} of {expected:?}, others {others}");
+        // As above.
+        let skipped = if virtual_machine().is_some() { 0.0 } else { 0.05 * all as f64 };
+        for (count, expected) in counts.into_iter().zip(expected.map(|count| count as f64)) {
+            assert!(count <= expected && count >= expected - skipped, "{filter}: {counts:?} of {expected}");
+        }
+    }
+}
+
 #[test]
 fn every_packet_that_a_driver_got_is_done_with() {
     let Some(_alone) = alone("packets of drivers") else { return };
