@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use aya::{Btf, Ebpf, EbpfLoader};
 use undercurrent::kernel::{
     attach,
-    hooks::{Hook, Program},
+    hooks::{self, Hook, Program},
     host::Host,
     plan::{self, Attach},
     refusal::Refusal,
@@ -22,9 +22,8 @@ impl Baseline {
         let mut ebpf = EbpfLoader::new().btf(None).load(OBJECT).context("cannot load the empty programs")?;
         let types = Btf::from_sys_fs().context("cannot read the kernel's types")?;
         let mut attaching = Attaching { ebpf: &mut ebpf, types: &types, host };
-        for hook in hooks {
-            plan::serve(&mut attaching, hook);
-        }
+        let hooks = hooks::ALL.into_iter().filter(|hook| hooks.contains(hook));
+        plan::serve_all(&mut attaching, hooks, &mut Vec::new());
         Ok(Self(ebpf))
     }
 

@@ -5,11 +5,13 @@
 mod baseline;
 mod other;
 mod report;
+mod stand_in;
 mod wire;
 
 use std::{
     io::{self, Write as _},
     os::unix::fs::MetadataExt as _,
+    path::PathBuf,
     sync::atomic::Ordering,
 };
 
@@ -42,6 +44,9 @@ struct Arguments {
     /// What the programs do, and what is beside them (repeatable)
     #[arg(long, value_enum, default_values_t = Handlers::ALL)]
     handlers: Vec<Handlers>,
+    /// Have empty programs where this configuration has the product's, until something ends this, and measure nothing
+    #[arg(long, value_name = "FILE")]
+    stand_in: Option<PathBuf>,
     /// `cargo bench` says so
     #[arg(long, hide = true)]
     bench: bool,
@@ -49,6 +54,9 @@ struct Arguments {
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
+    if let Some(configuration) = &arguments.stand_in {
+        return stand_in::stay(configuration);
+    }
     // Counts go on while this is held, and no longer.
     let _counting =
         enable_stats(Stats::RunTime).context("the kernel does not count programs' runs for this process")?;

@@ -27,7 +27,7 @@ pub mod ring;
 pub mod sample;
 pub mod statistics;
 mod symbols;
-mod timestamping;
+pub mod timestamping;
 
 use std::{cell::RefCell, collections::BTreeMap};
 
@@ -216,13 +216,8 @@ impl Kernel {
     /// Serves hooks, each that is not served yet and that anything here makes run.
     pub fn serve(&mut self, types: &Types, hooks: &[&'static Hook]) {
         let mut attaching = Attaching { ebpf: &mut self.ebpf, btf: &types.0, host: &self.host, avoid: &self.avoid };
-        // In their order: the work of some is done by programs of those before.
-        for hook in hooks::ALL.into_iter().filter(|hook| hooks.contains(hook) && is_needed(hook, &self.found_cards)) {
-            if !self.outcomes.iter().any(|outcome| outcome.hook == hook.name) {
-                let within = plan::within(&self.outcomes, hook);
-                self.outcomes.push(within.unwrap_or_else(|| plan::serve(&mut attaching, hook)));
-            }
-        }
+        let needed = hooks::ALL.into_iter().filter(|hook| hooks.contains(hook) && is_needed(hook, &self.found_cards));
+        plan::serve_all(&mut attaching, needed, &mut self.outcomes);
         self.outcomes.sort_by_key(|outcome| hooks::ALL.iter().position(|hook| hook.name == outcome.hook));
     }
 

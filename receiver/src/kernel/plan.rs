@@ -65,9 +65,19 @@ pub trait Attach {
     fn detach(&mut self, program: &Program<'_>);
 }
 
+/// Serves hooks in the order of [`super::hooks::ALL`], since programs of some do the work of those after them, and adds what
+/// comes of each to what came of others before.
+pub fn serve_all(kernel: &mut impl Attach, hooks: impl Iterator<Item = &'static Hook>, outcomes: &mut Vec<Outcome>) {
+    for hook in hooks {
+        if !outcomes.iter().any(|outcome| outcome.hook == hook.name) {
+            outcomes.push(within(outcomes, hook).unwrap_or_else(|| serve(kernel, hook)));
+        }
+    }
+}
+
 /// What comes of a hook whose work another one's programs do, by what came of that one.
 #[must_use]
-pub fn within(outcomes: &[Outcome], hook: &Hook) -> Option<Outcome> {
+fn within(outcomes: &[Outcome], hook: &Hook) -> Option<Outcome> {
     let (other, alternate) = hook.within?;
     let served = outcomes.iter().find(|outcome| outcome.hook == other.name && outcome.by == Some(alternate))?;
     Some(Outcome {
@@ -81,7 +91,7 @@ pub fn within(outcomes: &[Outcome], hook: &Hook) -> Option<Outcome> {
 }
 
 /// Serves a hook by the first alternate of which every program attaches, else by the one that got furthest.
-pub fn serve(kernel: &mut impl Attach, hook: &Hook) -> Outcome {
+fn serve(kernel: &mut impl Attach, hook: &Hook) -> Outcome {
     serve_by(kernel, hook.name.into(), hook.alternates)
 }
 

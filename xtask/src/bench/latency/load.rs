@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use crate::machine;
 
 /// How wrk asks.
+#[derive(Clone)]
 pub struct Load {
     /// For what.
     pub url: String,

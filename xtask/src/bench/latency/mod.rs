@@ -13,8 +13,16 @@ use std::{
 
 use anyhow::bail;
 
-use self::{load::Load, report::Pair, server::Server, sidecar::Sidecar};
-use super::{build, machine::description};
+use self::{
+    load::Load,
+    report::Pair,
+    server::Server,
+    sidecar::{Sidecar, What},
+};
+use super::{
+    build::{self, Profile},
+    machine::description,
+};
 use crate::machine;
 
 /// Options of `cargo xtask bench latency`.
@@ -38,9 +46,15 @@ pub struct Options {
     /// Measure the layers of the receive path and nothing else
     #[arg(long)]
     layers: bool,
+    /// Have programs in the sidecar's place that do nothing: what it takes that they are entered, and packets stamped
+    #[arg(long)]
+    empty: bool,
     /// The sidecar's binary [default: the release one, built first]
     #[arg(long)]
     binary: Option<PathBuf>,
+    /// What has the empty programs [default: the benchmark of hooks, built first]
+    #[arg(long, hide = true)]
+    stand_in: Option<PathBuf>,
 }
 
 /// Measures and prints.
@@ -50,30 +64,36 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     }
     machine::install(&["nginx-light", "wrk"])?;
     let binary = options.binary.clone().map_or_else(build::sidecar, Ok)?;
+    let stand_in =
+        if options.empty { Some(build::benchmark("hooks", Profile::Dev)?) } else { options.stand_in.clone() };
     match &options.kernel {
-        Some(kernel) => in_guest(options, kernel, &binary),
-        None => here(options, &binary),
+        Some(kernel) => in_guest(options, kernel, &binary, stand_in),
+        None => here(options, &binary, stand_in),
     }
 }
 
 /// The same on this machine's one CPU, where a nanosecond is an instruction.
-fn in_guest(options: &Options, kernel: &str, binary: &Path) -> anyhow::Result<()> {
+fn in_guest(options: &Options, kernel: &str, binary: &Path, stand_in: Option<PathBuf>) -> anyhow::Result<()> {
     let mut guest = Command::new(machine::MYSELF);
     guest.args(["vm", "--kernel", kernel, "--icount", "--timeout", "3000", "--"]);
     guest.arg(env::current_exe()?).args(["bench", "latency", "--pairs", &options.pairs.to_string()]);
     guest.args(["--seconds", &options.seconds.to_string(), "--binary"]).arg(binary);
     guest.args(options.all.then_some("--all")).args(options.layers.then_some("--layers"));
+    if let Some(stand_in) = stand_in {
+        guest.arg("--stand-in").arg(stand_in);
+    }
     for connections in &options.connections {
         guest.args(["--connections", &connections.to_string()]);
     }
     machine::run(&mut guest)
 }
 
-fn here(options: &Options, binary: &Path) -> anyhow::Result<()> {
+fn here(options: &Options, binary: &Path, stand_in: Option<PathBuf>) -> anyhow::Result<()> {
     let (server, configuration) = (Server::start()?, sidecar::configuration(binary, options.all, options.layers)?);
+    let what = stand_in.map_or_else(|| What::Sidecar(binary.to_owned()), What::Empty);
     println!("{}", description());
     println!(
-        "nginx, a file of {} bytes, wrk on one thread, {} s a run; with the sidecar and without it",
+        "nginx, a file of {} bytes, wrk on one thread, {} s a run; with {what} and without",
         server::SIZE,
         options.seconds
     );
@@ -83,16 +103,21 @@ fn here(options: &Options, binary: &Path) -> anyhow::Result<()> {
         let load = Load { url: server.url(), connections, seconds: options.seconds };
         // What is measured first has caches to fill.
         load.run()?;
-        let pairs = (0..options.pairs).map(|n| pair(&load, binary, &configuration, n % 2 == 0));
+        let pairs = (0..options.pairs).map(|n| pair(&load, &what, &configuration, n % 2 == 0));
         print!("{}", report::row(connections, &pairs.collect::<anyhow::Result<Vec<_>>>()?));
     }
     Ok(())
 }
 
+/// Seconds that adaptive sampling takes to see a rate, and then some.
+const ADAPTS: u64 = 3;
+
 /// A run with the sidecar and one without, in either order.
-fn pair(load: &Load, binary: &Path, configuration: &str, with_first: bool) -> anyhow::Result<Pair> {
+fn pair(load: &Load, what: &What, configuration: &str, with_first: bool) -> anyhow::Result<Pair> {
     let with = || {
-        let sidecar = Sidecar::start(binary, configuration)?;
+        let sidecar = Sidecar::start(what, configuration)?;
+        // What is measured is a server that has been at work for a while.
+        Load { seconds: ADAPTS, ..load.clone() }.run()?;
         let measured = sidecar.share_during(|| load.run())?;
         sidecar.stop().map(|()| measured)
     };

@@ -1,9 +1,9 @@
 //! The sidecar, whole, while a server works.
 
 use std::{
-    fs,
+    fmt, fs,
     io::{BufRead as _, BufReader, Lines},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, ChildStderr, Command, Stdio},
     time::{Duration, Instant},
 };
@@ -31,7 +31,42 @@ pub fn configuration(binary: &Path, all: bool, layers: bool) -> anyhow::Result<S
     Ok(json!({ "signals": signals }).to_string())
 }
 
-/// A sidecar that measures, and writes it into a file every ten seconds.
+/// What runs while a server works, by its program's path.
+pub enum What {
+    /// The sidecar. It measures, and writes it into a file every ten seconds.
+    Sidecar(PathBuf),
+    /// Empty programs on the same hooks.
+    Empty(PathBuf),
+}
+
+impl What {
+    fn command(&self, configuration: &Path, folder: &Path) -> Command {
+        match self {
+            Self::Sidecar(binary) => {
+                let mut command = Command::new(binary);
+                command.args(["run", "--interval", "10s", "--config"]).arg(configuration);
+                command.arg("--output").arg(format!("json={}", folder.join("lines").display()));
+                command
+            }
+            Self::Empty(benchmark) => {
+                let mut command = Command::new(benchmark);
+                command.arg("--stand-in").arg(configuration);
+                command
+            }
+        }
+    }
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Sidecar(_) => "the sidecar",
+            Self::Empty(_) => "empty programs on its hooks",
+        })
+    }
+}
+
+/// What runs, until it is stopped or the value goes.
 pub struct Sidecar {
     child: Child,
     /// It goes on logging, into a pipe that it does not fill in so short a time.
@@ -41,13 +76,11 @@ pub struct Sidecar {
 
 impl Sidecar {
     /// Starts it by a configuration, and waits until it measures.
-    pub fn start(binary: &Path, configuration: &str) -> anyhow::Result<Self> {
+    pub fn start(what: &What, configuration: &str) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir().context("cannot make a folder for the sidecar's output")?;
         let file = folder.path().join("undercurrent.yaml");
         fs::write(&file, configuration)?;
-        let mut command = Command::new(binary);
-        command.args(["run", "--interval", "10s", "--config"]).arg(file);
-        command.arg("--output").arg(format!("json={}", folder.path().join("lines").display()));
+        let mut command = what.command(&file, folder.path());
         command.env("OTEL_LOG_LEVEL", "info").env_remove("RUST_LOG").stdin(Stdio::null()).stdout(Stdio::null());
         let mut child = command.stderr(Stdio::piped()).spawn().context("cannot start the sidecar")?;
         let mut log = BufReader::new(child.stderr.take().context("it has a pipe")?).lines();
