@@ -198,7 +198,7 @@ pub struct Latency {
     #[schemars(with = "u8", range(max = MAX_SCALE))]
     pub scale: Scale,
     /// Which packets are measured, here and by `receive_wait`: `all`; one in a power of two, as in `1/16`; or `adaptive`:
-    /// all of them up to 5 000 packets a second on the busiest CPU, and one in a power of two beyond. A packet is
+    /// all of them up to 5 000 packets a second on the busiest CPU, and one in a power of two beyond, 2 500 at most. A packet is
     /// measured at every layer or at none, and counts for those that are left out. `--sampling` wins.
     pub sampling: Sampling,
     /// Which packets are measured, by what they are; all of them by default.

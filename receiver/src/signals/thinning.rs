@@ -12,9 +12,11 @@ use crate::{
 
 /// How often rates are looked at.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Packets a second that are measured on one CPU: more than any quantile needs. Fewer would save little, since most of what a
-/// packet takes is entering the programs (docs/overhead.md).
-const RATE: u32 = 5_000;
+/// Packets a second on one CPU up to which all are measured: it takes a thousandth of the CPU's time or two.
+const ALL: u32 = 5_000;
+/// Packets a second that are measured at most on one CPU that has more: no quantile needs as many. Fewer would save little,
+/// since most of what a packet takes then is entering the programs (docs/overhead.md).
+const SAMPLE: u32 = 2_500;
 
 /// Keeps the share of packets that are measured.
 pub struct Thinning {
@@ -85,13 +87,19 @@ fn busiest(before: &BTreeMap<u32, u32>, now: &BTreeMap<u32, u32>, passed: Durati
 
 /// The weight after this one: at once as high as a rate wants, and lower only where half of it would do with room.
 fn next(weight: Weight, rate: f64) -> Weight {
-    let wanted = Weight::at_least((rate / f64::from(RATE)).ceil() as u32);
     let half = Weight::at_least(weight.get() / 2);
-    match wanted {
-        higher if higher > weight => higher,
-        lower if lower < weight && rate < 0.8 * f64::from(half.get()) * f64::from(RATE) => half,
-        _ => weight,
+    if rate > highest(weight) {
+        Weight::at_least((rate / f64::from(SAMPLE)).ceil() as u32)
+    } else if rate < 0.8 * highest(half) {
+        half
+    } else {
+        weight
     }
+}
+
+/// The highest rate that a weight will do for.
+fn highest(weight: Weight) -> f64 {
+    if weight == Weight::ONE { f64::from(ALL) } else { f64::from(weight.get()) * f64::from(SAMPLE) }
 }
 
 #[cfg(test)]
@@ -108,21 +116,24 @@ mod tests {
 
     #[test]
     fn a_share_falls_at_once_and_rises_step_by_step() {
-        let rate = f64::from(RATE);
+        let rate = f64::from(ALL);
         let mut weight = Weight::ONE;
         let mut after = |rate| {
             weight = next(weight, rate);
             weight.get()
         };
-        assert_eq!([0.0, rate, rate * 1.01, rate * 7.5, rate * 1e9].map(&mut after), [1, 1, 2, 8, 65_536]);
+        assert_eq!([0.0, rate, rate * 1.01, rate * 7.5, rate * 1e9].map(&mut after), [1, 1, 4, 16, 65_536]);
         assert_eq!([0.0; 3].map(&mut after), [32_768, 16_384, 8_192]);
     }
 
     #[test]
     fn a_steady_rate_keeps_its_share() {
-        let rate = f64::from(RATE) * 1.9;
+        let rate = f64::from(SAMPLE) * 15.0;
         let weight = next(Weight::ONE, rate);
         // A little less is no reason to change, much less is.
-        assert_eq!([rate * 1.05, rate * 0.6, rate * 0.4].map(|rate| next(weight, rate).get()), [2, 2, 1]);
+        assert_eq!([rate * 1.05, rate * 0.6, rate * 0.4].map(|rate| next(weight, rate).get()), [16, 16, 8]);
+        // Nor does a rate about the highest of which all is measured change it to and fro.
+        assert_eq!([5_001.0, 4_001.0].map(|rate| next(Weight::at_least(2), rate).get()), [4, 2]);
+        assert_eq!([4_999.0, 3_999.0].map(|rate| next(Weight::at_least(2), rate).get()), [2, 1]);
     }
 }
