@@ -5,7 +5,7 @@ use super::latency::Transport;
 /// A part of a packet's way out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TransmitLayer {
-    /// From when TCP sends a segment until the device's qdisc gets it.
+    /// From when the transport protocol sends a packet until the device's qdisc gets it.
     Transport,
     /// From there until the driver gets it.
     Qdisc,
@@ -25,7 +25,7 @@ impl TransmitLayer {
     }
 }
 
-/// What a packet passed, and under which transport protocol. Only TCP says when it sends.
+/// What a packet passed, and under which transport protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Departure {
     /// The layer.
@@ -35,17 +35,16 @@ pub struct Departure {
 }
 
 /// Number of departures.
-pub const DEPARTURES: usize = 5;
+pub const DEPARTURES: usize = 6;
 
 impl Departure {
     /// Every departure, at its own index.
     pub const ALL: [Self; DEPARTURES] = {
         let mut all = [Self { layer: TransmitLayer::Transport, transport: Transport::Tcp }; DEPARTURES];
-        let mut index = 1;
+        let mut index = 0;
         while index < DEPARTURES {
-            let layer = if index < 3 { TransmitLayer::Qdisc } else { TransmitLayer::Device };
-            let transport = if index % 2 == 1 { Transport::Tcp } else { Transport::Udp };
-            all[index] = Self { layer, transport };
+            let transport = if index % 2 == 0 { Transport::Tcp } else { Transport::Udp };
+            all[index] = Self { layer: TransmitLayer::ALL[index / 2], transport };
             assert!(all[index].index() == index);
             index += 1;
         }
@@ -56,9 +55,6 @@ impl Departure {
     #[must_use]
     #[inline(always)]
     pub const fn index(self) -> usize {
-        match self.layer {
-            TransmitLayer::Transport => 0,
-            layer => layer as usize * 2 - 1 + self.transport as usize,
-        }
+        self.layer as usize * 2 + self.transport as usize
     }
 }

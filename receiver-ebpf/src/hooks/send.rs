@@ -1,8 +1,11 @@
-//! Packets on their way out: at their device's qdisc, at its driver, and done with.
+//! Packets on their way out: sent by UDP, at their device's qdisc, at its driver, and done with.
 //!
 //! A packet passes these once for each device that it is sent through.
 
-use aya_ebpf::{macros::btf_tracepoint, programs::BtfTracePointContext};
+use aya_ebpf::{
+    macros::{btf_tracepoint, fentry, kprobe},
+    programs::{BtfTracePointContext, FEntryContext, ProbeContext},
+};
 use undercurrent_ebpf::abi::{
     latency::{Transport, waiting::mix},
     loss::PacketLoss,
@@ -11,6 +14,7 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{
+    arguments::{first, second},
     owner::{is_internet, is_whole, slot_of_owner},
     read::{self, transport_in_header},
     subject::Departing,
@@ -19,12 +23,12 @@ use crate::{
     kernel::{
         address, clock,
         fields::{
-            DEVICE_PARENT, DEVICE_QDISC, QDISC_ENQUEUE, QDISC_FLAGS, SKB_DEVICE, SKB_LENGTH, SKB_PROTOCOL, SKB_SK,
-            SKB_TRUESIZE, SKB_TSTAMP, SOCK_PROTOCOL,
+            DEVICE_PARENT, DEVICE_QDISC, QDISC_ENQUEUE, QDISC_FLAGS, SKB_DEVICE, SKB_HEAD, SKB_LENGTH, SKB_PROTOCOL,
+            SKB_SK, SKB_TRUESIZE, SKB_TSTAMP, SOCK_PORT, SOCK_PROTOCOL,
         },
         filter::{self, Which, apart},
         group, owner,
-        pointer::Typed,
+        pointer::{Pointer, Typed, Untyped},
         sample,
     },
     signals::transmit::{self, Begin, Recipient, measures},
@@ -34,6 +38,51 @@ use crate::{
 const MULTIQUEUE: u32 = 8;
 /// What an acknowledgement without data takes of its socket's buffer (`skb_set_tcp_pure_ack`).
 const PURE_ACKNOWLEDGEMENT: u32 = 2;
+
+/// A datagram of UDP leaves its transport protocol, a `sk_buff` with its IP header.
+#[inline(always)]
+fn sent(skb: impl Pointer) {
+    let sock = skb.follow(&SKB_SK);
+    if !measures(TransmitLayer::Transport) || sock.address().is_null() {
+        return;
+    }
+    if let Some(Transport::Udp) = read::transport(sock.read(&SOCK_PROTOCOL)) {
+        let time = if sample::chosen() { Some(clock::monotonic()) } else { None };
+        if transmit::begun(TransmitLayer::Transport, in_stack(skb, sock), time) {
+            transmit::unmatched(TransmitLayer::Transport, Transport::Udp);
+        }
+    }
+}
+
+/// `int ip_send_skb(struct net *net, struct sk_buff *skb)`, 5.10 to 7.3: what a socket of UDP, or a raw one, sends.
+#[fentry]
+fn ip_send_skb(ctx: FEntryContext) -> i32 {
+    // SAFETY: argument 1 is the packet.
+    sent(unsafe { Typed::new(ctx.arg(1)) });
+    0
+}
+
+/// `int ip6_send_skb(struct sk_buff *skb)`, 5.10 to 7.3: the same over IPv6.
+#[fentry]
+fn ip6_send_skb(ctx: FEntryContext) -> i32 {
+    // SAFETY: argument 0 is the packet.
+    sent(unsafe { Typed::new(ctx.arg(0)) });
+    0
+}
+
+/// The same function as [`ip_send_skb`].
+#[kprobe]
+fn ip_send_skb_probe(ctx: ProbeContext) -> i32 {
+    sent(Untyped(second(&ctx)));
+    0
+}
+
+/// The same function as [`ip6_send_skb`].
+#[kprobe]
+fn ip6_send_skb_probe(ctx: ProbeContext) -> i32 {
+    sent(Untyped(first(&ctx)));
+    0
+}
 
 /// Tracepoint `net_dev_queue(struct sk_buff *skb)`, 5.10 to 7.3: a packet is handed to its device's qdisc, where it has
 /// one.
@@ -50,26 +99,41 @@ unsafe fn queued(skb: *const u8, which: Which) {
     // SAFETY: by the caller.
     unsafe {
         let waits = measures(TransmitLayer::Qdisc) && has_qdisc(SKB_DEVICE.load(skb) as *const u8);
-        let departs = measures(TransmitLayer::Transport) && is_segment(skb);
-        if !(waits || departs) {
+        let sock = SKB_SK.load(skb) as *const u8;
+        let sender = if measures(TransmitLayer::Transport) { sender(skb, sock) } else { None };
+        if sender.is_none() && !waits {
             return;
         }
+        let sent = match sender {
+            Some(Transport::Udp) => {
+                transmit::begin(TransmitLayer::Transport, in_stack(Typed::new(skb), Typed::new(sock)))
+            }
+            _ => Begin::Unknown,
+        };
         let chosen = chosen(skb, which);
         if chosen == Some(false) {
             return;
         }
+        let sampled = match sent {
+            Begin::At(_) => true,
+            Begin::LeftOut => false,
+            Begin::Unknown => sample::chosen(),
+        };
         let departure = SKB_TSTAMP.load(skb);
-        let now = sample::chosen().then(clock::monotonic);
-        match now {
-            _ if !departs => {}
-            _ if departure == 0 => transmit::unstamped(),
-            Some(now) => transmit::reached_qdisc(departure, now, recipient(skb, which, chosen)),
-            None => {}
+        let now = if sampled { clock::monotonic() } else { 0 };
+        match (sender, sent) {
+            (Some(Transport::Tcp), _) if departure == 0 => transmit::unstamped(),
+            (Some(Transport::Tcp), _) if sampled => transmit::departed(departure, now, recipient(skb, which, chosen)),
+            (_, Begin::At(entry)) => {
+                let recipient = recipient(skb, which, chosen);
+                transmit::ended(TransmitLayer::Transport, Transport::Udp, entry, now, recipient);
+            }
+            _ => {}
         }
         if waits {
             // What is to depart later does not wait until then.
-            let begin = now.map(|now| if transmit::is_ahead(departure, now) { departure } else { now });
-            transmit::begun(TransmitLayer::Qdisc, in_qdisc(skb), begin);
+            let begin = if transmit::is_ahead(departure, now) { departure } else { now };
+            transmit::begun(TransmitLayer::Qdisc, in_qdisc(skb), sampled.then_some(begin));
         }
     }
 }
@@ -146,6 +210,11 @@ unsafe fn consumed(skb: *const u8, which: Which) {
 /// `skb` is a typed `sk_buff` pointer.
 #[inline(always)]
 pub(super) unsafe fn dropped(skb: *const u8) {
+    // SAFETY: by the caller.
+    let (packet, sock) = unsafe { (Typed::new(skb), Typed::new(skb).follow(&SKB_SK)) };
+    if measures(TransmitLayer::Transport) && !sock.address().is_null() {
+        transmit::begin(TransmitLayer::Transport, in_stack(packet, sock));
+    }
     if measures(TransmitLayer::Qdisc) {
         // SAFETY: by the caller.
         transmit::begin(TransmitLayer::Qdisc, unsafe { in_qdisc(skb) });
@@ -218,21 +287,21 @@ unsafe fn is_hardware(device: *const u8) -> bool {
     unsafe { DEVICE_PARENT.load(device) != 0 }
 }
 
-/// Whether a packet is one that a TCP socket says the departure time of. It does of every one, but that of a mere
-/// acknowledgement is older where a reader has made room (`__tcp_cleanup_rbuf`).
+/// The transport protocol of whoever sent a packet, where it is known when: TCP says the departure time of every packet, but that
+/// of a mere acknowledgement is older where a reader has made room (`__tcp_cleanup_rbuf`).
 ///
 /// # Safety
-/// `skb` is a typed `sk_buff` pointer.
+/// `skb` is a typed `sk_buff` pointer, and `sock` its socket, or null.
 #[inline(always)]
-unsafe fn is_segment(skb: *const u8) -> bool {
+unsafe fn sender(skb: *const u8, sock: *const u8) -> Option<Transport> {
     // SAFETY: by the caller.
     unsafe {
-        let sock = SKB_SK.load(skb) as *const u8;
-        !sock.is_null()
-            && is_internet(sock)
-            && is_whole(sock)
-            && matches!(read::transport(SOCK_PROTOCOL.load(sock)), Some(Transport::Tcp))
-            && SKB_TRUESIZE.load(skb) != PURE_ACKNOWLEDGEMENT
+        if sock.is_null() || !is_internet(sock) || !is_whole(sock) {
+            return None;
+        }
+        let transport = read::transport(SOCK_PROTOCOL.load(sock))?;
+        let bare = matches!(transport, Transport::Tcp) && SKB_TRUESIZE.load(skb) == PURE_ACKNOWLEDGEMENT;
+        if bare { None } else { Some(transport) }
     }
 }
 
@@ -260,6 +329,13 @@ unsafe fn transport(skb: *const u8) -> Option<Transport> {
 unsafe fn slot_of(skb: *const u8) -> Slot {
     // SAFETY: by the caller.
     owner::or_node(|| unsafe { slot_of_owner(SKB_SK.load(skb) as *const u8) }.unwrap_or(Slot::NODE))
+}
+
+/// What a datagram between its socket and its device is known by, a `sk_buff` and its `sock`: where its headers are, which no other
+/// packet's are meanwhile, and its port. Its length changes there.
+#[inline(always)]
+fn in_stack<P: Pointer>(skb: P, sock: P) -> u64 {
+    mix(skb.read(&SKB_HEAD) ^ u64::from(sock.read(&SOCK_PORT)) << 48)
 }
 
 /// What a packet in a qdisc is known by. Those that it is cut into when it leaves are shorter.

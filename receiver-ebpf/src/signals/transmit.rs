@@ -21,7 +21,7 @@ switch!("transmit");
 #[unsafe(link_section = ".rodata.flags")]
 static LAYERS: u32 = 0;
 
-/// Packets on their way, first those in qdiscs, then those that drivers have.
+/// Packets on their way, by layer.
 #[map]
 static DEPARTING: Array<u64> = Array::with_max_entries(1, 0);
 
@@ -54,9 +54,9 @@ pub fn is_ahead(departure: u64, now: u64) -> bool {
     departure.wrapping_sub(now) < AHEAD
 }
 
-/// A segment got to its device's qdisc. Before its departure time it is not late.
+/// A segment of TCP got to its device's qdisc. Before its departure time it is not late.
 #[inline(always)]
-pub fn reached_qdisc(departure: u64, now: u64, recipient: Recipient) {
+pub fn departed(departure: u64, now: u64, recipient: Recipient) {
     let late = if is_ahead(departure, now) { 0 } else { now.wrapping_sub(departure) };
     record(TransmitLayer::Transport, Transport::Tcp, late, recipient);
 }
@@ -124,6 +124,5 @@ const fn series(layer: TransmitLayer, transport: Transport) -> Series {
 
 #[inline(always)]
 fn place(layer: TransmitLayer, mix: u64) -> Option<*mut u64> {
-    let half = if matches!(layer, TransmitLayer::Qdisc) { 0 } else { waiting::ENTRIES as u32 };
-    DEPARTING.get_ptr_mut(half + waiting::place(mix))
+    DEPARTING.get_ptr_mut(layer as u32 * waiting::ENTRIES as u32 + waiting::place(mix))
 }

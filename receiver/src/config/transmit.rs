@@ -12,7 +12,7 @@ use super::signals::in_order;
 pub struct Transmit {
     /// Whether it is measured.
     pub enabled: bool,
-    /// The layers to measure: `transport` (from TCP to the qdisc), `qdisc` (from there to the driver) and `device` (until the
+    /// The layers to measure: `transport` (from TCP or UDP to the qdisc), `qdisc` (from there to the driver) and `device` (until the
     /// driver has done with the packet), which looks at every packet that is used up, received ones too.
     pub layers: TransmitLayers,
 }

@@ -221,6 +221,17 @@ pub static SOCKET_READ: Hook = Hook {
     ],
 };
 
+/// UDP sends a packet.
+pub static TRANSMIT_SEND: Hook = Hook {
+    name: "transmit_send",
+    reads_stamps: false,
+    sees_traffic: true,
+    within: None,
+    alternates: &[
+        whole(FENTRY, &[fentry("ip_send_skb"), fentry("ip6_send_skb")]),
+        whole(KPROBE, &[kprobe("ip_send_skb_probe", "ip_send_skb"), kprobe("ip6_send_skb_probe", "ip6_send_skb")]),
+    ],
+};
 /// A packet is handed to its device's qdisc, where it has one.
 pub static TRANSMIT_QUEUE: Hook = Hook {
     name: "transmit_queue",
@@ -309,7 +320,7 @@ pub static CGROUP_CHANGE: Hook = Hook {
 };
 
 /// Every hook, in the order of a packet's way, then those that say whose it is.
-pub static ALL: [&Hook; 16] = [
+pub static ALL: [&Hook; 17] = [
     &SOFTIRQ_RAISE,
     &SOFTIRQ_ENTRY,
     &SOFTIRQ_EXIT,
@@ -318,6 +329,7 @@ pub static ALL: [&Hook; 16] = [
     &TRANSPORT,
     &SOCKET_ENQUEUED,
     &SOCKET_READ,
+    &TRANSMIT_SEND,
     &TRANSMIT_QUEUE,
     &TRANSMIT_START,
     &TRANSMIT_END,

@@ -9,6 +9,7 @@ use undercurrent_ebpf::abi::{
     latency::{LatencyCells, Network, SERIES, waiting},
     retransmits,
     softirq::SoftirqCells,
+    transmit::TransmitLayer,
     workload::{OWNERS, OwnerCells, SOCKETS, Slot},
 };
 
@@ -191,8 +192,7 @@ pub static MAPS: [PlannedMap; 20] = [
     PlannedMap {
         name: "DEPARTING",
         entry: size_of::<u64>(),
-        // For qdiscs, and for drivers.
-        entries: |sizing| if sizing.on("transmit") { 2 * waiting::ENTRIES } else { 0 },
+        entries: |sizing| if sizing.on("transmit") { TransmitLayer::ALL.len() * waiting::ENTRIES } else { 0 },
     },
     PlannedMap {
         name: "SOFTIRQ",
@@ -291,8 +291,8 @@ mod tests {
         let group_by = |dimensions: &[Dimension]| GroupBy::new(dimensions.iter().copied(), 64);
         assert_eq!(group_by(&[]), GroupBy::default());
         let with = Sizing { group_by: group_by(&[Dimension::Interface]), ..without };
-        // 64 groups, 16 shards, 14 paths, 4 waits and 5 parts of the way out, each a sum and 114 slots.
-        let histograms = 64 * 16 * 23 * (1 + 114) * 8;
+        // 64 groups, 16 shards, 14 paths, 4 waits and 6 parts of the way out, each a sum and 114 slots.
+        let histograms = 64 * 16 * 24 * (1 + 114) * 8;
         let map =
             |sizing: &Sizing<'_>| MAPS.iter().find(|map| map.name == "GROUP_LATENCY").expect("a map").bytes(sizing);
         assert_eq!((map(&without), map(&with)), (8, histograms));

@@ -113,6 +113,7 @@ static HOOK_STATUS: Descriptor = Descriptor {
                 "transport",
                 "socket_enqueued",
                 "socket_read",
+                "transmit_send",
                 "transmit_queue",
                 "transmit_start",
                 "transmit_end",

@@ -1,6 +1,10 @@
 //! `transmit`: how long packets take for each part of their way out.
 
-use undercurrent_ebpf::abi::{latency::Series, loss::PacketLoss, transmit::TransmitLayer};
+use undercurrent_ebpf::abi::{
+    latency::{Series, Transport},
+    loss::PacketLoss,
+    transmit::{Departure, TransmitLayer},
+};
 
 use super::{
     Entry, attributes,
@@ -18,8 +22,9 @@ pub static ENTRY: Entry = Entry {
     enabled: |settings| settings.transmit.enabled,
     hooks: |settings| {
         let layers = &settings.transmit.layers;
-        let of = |hook: &&'static Hook| layers.iter().any(|layer| hooks(layer).iter().any(|one| one.name == hook.name));
-        [&hooks::TRANSMIT_QUEUE, &hooks::TRANSMIT_START, &hooks::TRANSMIT_END].into_iter().filter(of).collect()
+        let departures = || Departure::ALL.into_iter().filter(|departure| layers.contains(departure.layer));
+        let needed = |hook: &&Hook| departures().flat_map(hooks).any(|needed| needed.name == hook.name);
+        hooks::ALL.into_iter().filter(needed).collect()
     },
     needs_every_hook: false,
     caveats: |_| Vec::new(),
@@ -27,7 +32,7 @@ pub static ENTRY: Entry = Entry {
         let layers = &opening.settings.transmit.layers;
         Timings::open(opening, &KIND, |series| {
             let Series::Transmit(departure) = series else { return false };
-            layers.contains(departure.layer) && hooks(departure.layer).iter().all(|hook| opening.kernel.serves(hook))
+            layers.contains(departure.layer) && hooks(departure).iter().all(|hook| opening.kernel.serves(hook))
         })
     },
 };
@@ -58,10 +63,11 @@ static KIND: Kind = Kind {
     },
 };
 
-/// Where a layer begins, and where it ends. A packet's stamp says when `transport` begins.
-fn hooks(layer: TransmitLayer) -> Vec<&'static Hook> {
-    match layer {
-        TransmitLayer::Transport => vec![&hooks::TRANSMIT_QUEUE],
+/// Where a packet enters a layer, and where it leaves it. Of TCP's its stamp says when it enters `transport`.
+fn hooks(departure: Departure) -> Vec<&'static Hook> {
+    match departure.layer {
+        TransmitLayer::Transport if departure.transport == Transport::Tcp => vec![&hooks::TRANSMIT_QUEUE],
+        TransmitLayer::Transport => vec![&hooks::TRANSMIT_SEND, &hooks::TRANSMIT_QUEUE],
         TransmitLayer::Qdisc => vec![&hooks::TRANSMIT_QUEUE, &hooks::TRANSMIT_START],
         TransmitLayer::Device => vec![&hooks::TRANSMIT_START, &hooks::TRANSMIT_END],
     }

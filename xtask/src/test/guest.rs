@@ -17,10 +17,11 @@ const INSTRUCTIONS: &str = "vm_icount";
 const CARDS: &str = "vm_cards";
 
 /// What tests of latency are called.
-const LATENCY: [&str; 7] = ["latency::", "sampling::", "filters::", "grouping::", "waits::", "extra::", "resolution::"];
+const LATENCY: [&str; 8] =
+    ["latency::", "sampling::", "filters::", "grouping::", "waits::", "transmit::", "extra::", "resolution::"];
 
 /// What tests of whatever differs from kernel to kernel are called, besides.
-const KERNELS_OWN: [&str; 5] = ["head_of_line::", "transmit::", "softirq::", "doctor::", "workloads::"];
+const KERNELS_OWN: [&str; 4] = ["head_of_line::", "softirq::", "doctor::", "workloads::"];
 
 /// A set of hooks that stands in for trampolines, as where a host's policy refuses them.
 struct Alternates {
@@ -37,7 +38,7 @@ const ALTERNATES: [Alternates; 2] = [
     Alternates {
         avoid: "fentry",
         tests: &["latency::", "waits::", "head_of_line::"],
-        others: &["filters::", "grouping::", "peeks::"],
+        others: &["filters::", "grouping::", "peeks::", "transmit::"],
     },
     Alternates { avoid: "fentry kprobe", tests: &["latency::"], others: &["sampling::", "filters::"] },
 ];

@@ -27,10 +27,12 @@ macro_rules! kernels {
 pub(crate) const KERNELS: [Kernel; 5] = kernels!["5.10", "6.1", "6.12", "6.18", "7.2"];
 
 /// What the programs attach to, as far as the fixtures keep it.
-const FUNCTIONS: [&str; 11] = [
+const FUNCTIONS: [&str; 13] = [
     "__udp_enqueue_schedule_skb",
     "ip6_rcv_core",
+    "ip6_send_skb",
     "ip_rcv_core",
+    "ip_send_skb",
     "skb_consume_udp",
     "sock_recvmsg",
     "tcp_queue_rcv",
