@@ -23,8 +23,8 @@ use crate::{
     kernel::{
         address, clock,
         fields::{
-            DEVICE_PARENT, DEVICE_QDISC, QDISC_ENQUEUE, QDISC_FLAGS, SKB_DEVICE, SKB_HEAD, SKB_LENGTH, SKB_PROTOCOL,
-            SKB_SK, SKB_TRUESIZE, SKB_TSTAMP, SOCK_PORT, SOCK_PROTOCOL,
+            DEVICE_PARENT, DEVICE_QDISC, QDISC_ENQUEUE, QDISC_FLAGS, SKB_DEVICE, SKB_LENGTH, SKB_PROTOCOL, SKB_SK,
+            SKB_TRUESIZE, SKB_TSTAMP, SOCK_PORT, SOCK_PROTOCOL,
         },
         filter::{self, Which, apart},
         group, owner,
@@ -331,11 +331,11 @@ unsafe fn slot_of(skb: *const u8) -> Slot {
     owner::or_node(|| unsafe { slot_of_owner(SKB_SK.load(skb) as *const u8) }.unwrap_or(Slot::NODE))
 }
 
-/// What a datagram between its socket and its device is known by, a `sk_buff` and its `sock`: where its headers are, which no other
-/// packet's are meanwhile, and its port. Its length changes there.
+/// What a datagram between its socket and its device is known by, a `sk_buff` and its `sock`: the port tells it from others that have had
+/// its place. Its length changes there.
 #[inline(always)]
 fn in_stack<P: Pointer>(skb: P, sock: P) -> u64 {
-    mix(skb.read(&SKB_HEAD) ^ u64::from(sock.read(&SOCK_PORT)) << 48)
+    mix(skb.place() ^ u64::from(sock.read(&SOCK_PORT)) << 48)
 }
 
 /// What a packet in a qdisc is known by. Those that it is cut into when it leaves are shorter.

@@ -1,6 +1,9 @@
 //! Pointers into the kernel's memory, by what the verifier knows of them.
 
-use super::field::{BitField, Field};
+use super::{
+    address, address_of_number,
+    field::{BitField, Field},
+};
 
 /// A pointer to a struct whose fields can be read.
 pub trait Pointer: Copy {
@@ -15,6 +18,9 @@ pub trait Pointer: Copy {
 
     /// The pointer itself.
     fn address(self) -> *const u8;
+
+    /// Where it points, as [`super::address`] has it.
+    fn place(self) -> u64;
 }
 
 /// One whose type the verifier knows: a field takes a load.
@@ -53,6 +59,11 @@ impl Pointer for Typed {
     fn address(self) -> *const u8 {
         self.0
     }
+
+    #[inline(always)]
+    fn place(self) -> u64 {
+        address(self.0)
+    }
 }
 
 /// One that is only known to be somewhere, as all of a kprobe's are: a field takes a helper, and is zero where there is
@@ -79,5 +90,10 @@ impl Pointer for Untyped {
     #[inline(always)]
     fn address(self) -> *const u8 {
         self.0
+    }
+
+    #[inline(always)]
+    fn place(self) -> u64 {
+        address_of_number(self.0)
     }
 }
