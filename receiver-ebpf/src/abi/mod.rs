@@ -12,6 +12,7 @@ pub mod interface;
 pub mod latency;
 pub mod loss;
 pub mod retransmits;
+pub mod served;
 pub mod softirq;
 pub mod transmit;
 pub mod workload;

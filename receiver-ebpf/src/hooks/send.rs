@@ -29,7 +29,7 @@ use crate::{
         filter::{self, Which, apart},
         group, owner,
         pointer::{Pointer, Typed, Untyped},
-        sample,
+        sample, served,
     },
     signals::transmit::{self, Begin, Recipient, measures},
 };
@@ -105,7 +105,7 @@ unsafe fn queued(skb: *const u8, which: Which) {
             return;
         }
         let sent = match sender {
-            Some(Transport::Udp) => {
+            Some(Transport::Udp) if served::sent() => {
                 transmit::begin(TransmitLayer::Transport, in_stack(Typed::new(skb), Typed::new(sock)))
             }
             _ => Begin::Unknown,

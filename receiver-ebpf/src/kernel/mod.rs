@@ -12,6 +12,7 @@ mod object;
 pub mod owner;
 pub mod pointer;
 pub mod sample;
+pub mod served;
 pub mod shared;
 mod storage;
 pub mod tcp;

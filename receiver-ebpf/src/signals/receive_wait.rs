@@ -10,7 +10,7 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{switch, timings};
-use crate::kernel::{event::PacketEvent, group::Number};
+use crate::kernel::{event::PacketEvent, group::Number, served};
 
 switch!("receive_wait");
 
@@ -34,7 +34,7 @@ pub fn begun(event: &PacketEvent) {
 /// A packet of a group, or of whoever has the slot, was read. What is read in several parts has waited once, until the first of them.
 #[inline(always)]
 pub fn ended(event: &PacketEvent, transport: Transport, network: Network, slot: Slot, group: Option<Number>) {
-    if !enabled() {
+    if !enabled() || !served::enqueued() {
         return;
     }
     let series = Series::Wait(transport, network);

@@ -35,6 +35,7 @@ use aya::{
     Ebpf, EbpfError,
     maps::{Array, HashMap, MapError as AyaMapError},
 };
+use undercurrent_ebpf::abi::served;
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use crate::config::Means;
@@ -219,6 +220,19 @@ impl Kernel {
         let needed = hooks::ALL.into_iter().filter(|hook| hooks.contains(hook) && is_needed(hook, &self.found_cards));
         plan::serve_all(&mut attaching, needed, &mut self.outcomes);
         self.outcomes.sort_by_key(|outcome| hooks::ALL.iter().position(|hook| hook.name == outcome.hook));
+        if let Err(error) = self.tell_served() {
+            tracing::warn!("how long packets wait, and what UDP's take to the qdisc, is not measured: {error}");
+        }
+    }
+
+    /// Tells programs which hooks leave something for others.
+    fn tell_served(&mut self) -> Result<(), KernelError> {
+        const SECTION: &str = ".data.served";
+        let bits = [(&hooks::SOCKET_ENQUEUED, served::ENQUEUED), (&hooks::TRANSMIT_SEND, served::SENT)];
+        let bits: u64 = bits.into_iter().filter(|(hook, _)| self.serves(hook)).map(|(_, bit)| bit).sum();
+        let map = self.ebpf.map_mut(SECTION).ok_or_else(|| missing(SECTION))?;
+        let refused = |source| KernelError::Map { map: SECTION, source: Box::new(source) };
+        Array::<_, u64>::try_from(map).and_then(|mut word| word.set(0, bits, 0)).map_err(refused)
     }
 
     /// Attaches to the functions that the user named, once all hooks are served.
