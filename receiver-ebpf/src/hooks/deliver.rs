@@ -69,6 +69,8 @@ protocols! {
 
 /// `cgroup_skb/ingress`, run by `sk_filter_trim_cap` once the packet's socket is known. Every packet passes.
 #[cgroup_skb(ingress)]
+// It is too long for the compiler to do so unasked, and where returns are guarded against speculation a call takes half of its time.
+#[inline(always)]
 fn cgroup_ingress(ctx: SkBuffContext) -> i32 {
     let skb: *const __sk_buff = ctx.as_ptr().cast();
     apart(|which| filtered(skb, which));

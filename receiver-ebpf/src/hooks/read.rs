@@ -176,6 +176,8 @@ fn skb_consume_udp_probe(ctx: ProbeContext) -> i32 {
 /// Tracepoint `skb_copy_datagram_iovec(const struct sk_buff *skb, int len)`: a packet's bytes are copied out. Small
 /// datagrams, and those whose checksum is verified while they are copied, take another way.
 #[btf_tracepoint(function = "skb_copy_datagram_iovec")]
+// As above.
+#[inline(always)]
 fn skb_copy_datagram_iovec(ctx: BtfTracePointContext) -> i32 {
     let skb: *const u8 = ctx.arg(0);
     // SAFETY: argument 0 is the `sk_buff`.
@@ -199,8 +201,12 @@ unsafe fn copied(skb: *const u8, protocol: u16, which: Which) {
                 // Raw sockets read TCP's packets too.
                 let count = || if sock.is_null() { 0 } else { tcp::out_of_order_untrusted(sock) };
                 let read = || TCP_END.load(SKB_CONTROL.begins(skb.address()));
-                let blocked = || head_of_line::blocked(sock, count, read);
-                let event = with_blocking(PacketEvent::delivered(skb), blocked);
+                let event = with_blocking(
+                    PacketEvent::delivered(skb),
+                    // As above.
+                    #[inline(always)]
+                    || head_of_line::blocked(sock, count, read),
+                );
                 read_by_tcp(network, &Copied(skb), event, which, slot);
             }
             Some(Transport::Udp) => reached_socket(skb, &Copied(skb), Layer::SocketRead, Transport::Udp, which, slot),
