@@ -57,8 +57,6 @@ empty! {
     #[btf_tracepoint(function = "kfree_skb")] kfree_skb_unexplained(BtfTracePointContext) = 0;
     #[fentry] ip_send_skb(FEntryContext) = 0;
     #[fentry] ip6_send_skb(FEntryContext) = 0;
-    #[kprobe] ip_send_skb_probe(ProbeContext) = 0;
-    #[kprobe] ip6_send_skb_probe(ProbeContext) = 0;
     #[btf_tracepoint(function = "net_dev_queue")] net_dev_queue(BtfTracePointContext) = 0;
     #[btf_tracepoint(function = "net_dev_start_xmit")] net_dev_start_xmit(BtfTracePointContext) = 0;
     #[btf_tracepoint(function = "consume_skb")] consume_skb(BtfTracePointContext) = 0;

@@ -3,8 +3,8 @@
 //! A packet passes these once for each device that it is sent through.
 
 use aya_ebpf::{
-    macros::{btf_tracepoint, fentry, kprobe},
-    programs::{BtfTracePointContext, FEntryContext, ProbeContext},
+    macros::{btf_tracepoint, fentry},
+    programs::{BtfTracePointContext, FEntryContext},
 };
 use undercurrent_ebpf::abi::{
     latency::{Transport, waiting::mix},
@@ -14,7 +14,6 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{
-    arguments::{first, second},
     owner::{is_internet, is_whole, slot_of_owner},
     read::{self, transport_in_header},
     subject::Departing,
@@ -28,7 +27,7 @@ use crate::{
         },
         filter::{self, Which, apart},
         group, owner,
-        pointer::{Pointer, Typed, Untyped},
+        pointer::{Pointer, Typed},
         sample, served,
     },
     signals::transmit::{self, Begin, Recipient, measures},
@@ -41,7 +40,7 @@ const PURE_ACKNOWLEDGEMENT: u32 = 2;
 
 /// A datagram of UDP leaves its transport protocol, a `sk_buff` with its IP header.
 #[inline(always)]
-fn sent(skb: impl Pointer) {
+fn sent(skb: Typed) {
     let sock = skb.follow(&SKB_SK);
     if !measures(TransmitLayer::Transport) || sock.address().is_null() {
         return;
@@ -67,20 +66,6 @@ fn ip_send_skb(ctx: FEntryContext) -> i32 {
 fn ip6_send_skb(ctx: FEntryContext) -> i32 {
     // SAFETY: argument 0 is the packet.
     sent(unsafe { Typed::new(ctx.arg(0)) });
-    0
-}
-
-/// The same function as [`ip_send_skb`].
-#[kprobe]
-fn ip_send_skb_probe(ctx: ProbeContext) -> i32 {
-    sent(Untyped(second(&ctx)));
-    0
-}
-
-/// The same function as [`ip6_send_skb`].
-#[kprobe]
-fn ip6_send_skb_probe(ctx: ProbeContext) -> i32 {
-    sent(Untyped(first(&ctx)));
     0
 }
 
@@ -212,7 +197,7 @@ unsafe fn consumed(skb: *const u8, which: Which) {
 pub(super) unsafe fn dropped(skb: *const u8) {
     // SAFETY: by the caller.
     let (packet, sock) = unsafe { (Typed::new(skb), Typed::new(skb).follow(&SKB_SK)) };
-    if measures(TransmitLayer::Transport) && !sock.address().is_null() {
+    if measures(TransmitLayer::Transport) && served::sent() && !sock.address().is_null() {
         transmit::begin(TransmitLayer::Transport, in_stack(packet, sock));
     }
     if measures(TransmitLayer::Qdisc) {
@@ -334,8 +319,8 @@ unsafe fn slot_of(skb: *const u8) -> Slot {
 /// What a datagram between its socket and its device is known by, a `sk_buff` and its `sock`: the port tells it from others that have had
 /// its place. Its length changes there.
 #[inline(always)]
-fn in_stack<P: Pointer>(skb: P, sock: P) -> u64 {
-    mix(skb.place() ^ u64::from(sock.read(&SOCK_PORT)) << 48)
+fn in_stack(skb: Typed, sock: Typed) -> u64 {
+    mix(address(skb.address()) ^ u64::from(sock.read(&SOCK_PORT)) << 48)
 }
 
 /// What a packet in a qdisc is known by. Those that it is cut into when it leaves are shorter.

@@ -17,25 +17,12 @@ pub mod shared;
 mod storage;
 pub mod tcp;
 
-use aya_ebpf::helpers::bpf_probe_read_kernel;
-
-/// What addresses are told from.
-static HERE: u32 = 0;
-
 /// Where an object stands in memory, as a number that tells it from others: the distance from a global, since the verifier
 /// lets pointers be subtracted and nothing else.
 #[inline(always)]
 pub fn address(object: *const u8) -> u64 {
+    static HERE: u32 = 0;
     (object as u64).wrapping_sub(&raw const HERE as u64)
-}
-
-/// The same of an object whose address is a number to the verifier, which does not let a pointer be subtracted from one.
-#[inline(always)]
-pub fn address_of_number(object: *const u8) -> u64 {
-    let here = &raw const HERE;
-    // SAFETY: a word on the stack, which is a number once a helper has read it.
-    let here: u64 = unsafe { bpf_probe_read_kernel((&raw const here).cast()) }.unwrap_or(0);
-    (object as u64).wrapping_sub(here)
 }
 
 /// The value of a global that the loader, or user space, sets behind the compiler's back.

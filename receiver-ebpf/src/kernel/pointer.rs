@@ -1,9 +1,6 @@
 //! Pointers into the kernel's memory, by what the verifier knows of them.
 
-use super::{
-    address, address_of_number,
-    field::{BitField, Field},
-};
+use super::field::{BitField, Field};
 
 /// A pointer to a struct whose fields can be read.
 pub trait Pointer: Copy {
@@ -18,9 +15,6 @@ pub trait Pointer: Copy {
 
     /// The pointer itself.
     fn address(self) -> *const u8;
-
-    /// Where it points, as [`super::address`] has it.
-    fn place(self) -> u64;
 }
 
 /// One whose type the verifier knows: a field takes a load.
@@ -59,11 +53,6 @@ impl Pointer for Typed {
     fn address(self) -> *const u8 {
         self.0
     }
-
-    #[inline(always)]
-    fn place(self) -> u64 {
-        address(self.0)
-    }
 }
 
 /// One that is only known to be somewhere, as all of a kprobe's are: a field takes a helper, and is zero where there is
@@ -90,10 +79,5 @@ impl Pointer for Untyped {
     #[inline(always)]
     fn address(self) -> *const u8 {
         self.0
-    }
-
-    #[inline(always)]
-    fn place(self) -> u64 {
-        address_of_number(self.0)
     }
 }

@@ -7,6 +7,7 @@ use super::{
     support::{
         line::{Line, Point},
         sidecar::Sidecar,
+        stamped,
         surroundings::{alone, patience, virtual_machine, wait_for},
         wire::{Version, Wire},
     },
@@ -64,7 +65,9 @@ impl Wires {
 }
 
 fn grouped(group: &str) -> Sidecar {
-    Sidecar::configured(&format!("signals: {{latency: {{group: {{{group}}}}}}}\n"))
+    let sidecar = Sidecar::configured(&format!("signals: {{latency: {{group: {{{group}}}}}}}\n"));
+    stamped::wait_until_all_are();
+    sidecar
 }
 
 /// Packets at a layer in points of which all of these are said, and those in points of which no interface is.
