@@ -16,7 +16,7 @@ use super::{
     ETH_P_IP, ETH_P_IPV6, IPPROTO_TCP, IPPROTO_UDP,
     arguments::first,
     reached,
-    subject::{Entering, Filtered},
+    subject::{Filtered, entering},
 };
 use crate::kernel::{
     event::PacketEvent,
@@ -33,7 +33,7 @@ const IPV4_HEADER: usize = 20;
 #[inline(always)]
 fn delivered(skb: impl Pointer, transport: Transport, network: Network, which: Which) {
     let path = Path::of(Layer::Transport, transport, network);
-    reached(path, &Entering(skb), PacketEvent::delivered(skb), which, || owner::slot_of_namespace(skb));
+    reached(path, &entering(skb), PacketEvent::delivered(skb), which, || owner::slot_of_namespace(skb));
 }
 
 /// Functions that have a packet as their first argument, each with a program of its own name, and one for kprobes.
@@ -69,7 +69,7 @@ protocols! {
 
 /// `cgroup_skb/ingress`, run by `sk_filter_trim_cap` once the packet's socket is known. Every packet passes.
 #[cgroup_skb(ingress)]
-// It is too long for the compiler to do so unasked, and where returns are guarded against speculation a call takes half of its time.
+// It is too long for the compiler to do so unasked, and a call more.
 #[inline(always)]
 fn cgroup_ingress(ctx: SkBuffContext) -> i32 {
     let skb: *const __sk_buff = ctx.as_ptr().cast();

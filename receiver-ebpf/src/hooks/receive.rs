@@ -9,7 +9,7 @@ use undercurrent_ebpf::abi::{
     loss::PacketLoss,
 };
 
-use super::{arguments::first, reached, subject::Arriving};
+use super::{arguments::first, reached, subject::arriving};
 use crate::kernel::{
     event::{PacketEvent, departs},
     filter::{Which, apart},
@@ -24,16 +24,16 @@ fn received(skb: Typed, network: Network, which: Which) {
     let slot = || owner::slot_of_namespace(skb);
     // Such a packet takes no clock.
     if departs(skb) {
-        return reached(path, &Arriving(skb), Err(PacketLoss::TransmitStamp), which, slot);
+        return reached(path, &arriving(skb), Err(PacketLoss::TransmitStamp), which, slot);
     }
-    reached(path, &Arriving(skb), PacketEvent::delivered(skb), which, slot);
+    reached(path, &arriving(skb), PacketEvent::delivered(skb), which, slot);
 }
 
 /// The same where nothing is known of it but where it is.
 #[inline(always)]
 fn probed(skb: Untyped, network: Network) {
     let slot = || owner::slot_of_namespace(skb);
-    reached(Path::ip(network), &Arriving(skb), PacketEvent::arrived(skb), Which::Chosen, slot);
+    reached(Path::ip(network), &arriving(skb), PacketEvent::arrived(skb), Which::Chosen, slot);
 }
 
 /// `struct sk_buff *ip_rcv_core(struct sk_buff *skb, struct net *net)`, 5.10 to 7.3.

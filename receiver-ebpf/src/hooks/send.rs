@@ -16,7 +16,7 @@ use undercurrent_ebpf::abi::{
 use super::{
     owner::{is_internet, is_whole, slot_of_owner},
     read::{self, transport_in_header},
-    subject::Departing,
+    subject::departing,
 };
 use crate::{
     kernel::{
@@ -227,7 +227,7 @@ fn ended(layer: TransmitLayer, transport: Transport, entry: u64, now: u64, recip
 #[inline(always)]
 unsafe fn chosen(skb: *const u8, which: Which) -> Option<bool> {
     // SAFETY: by the caller.
-    if which == Which::All { Some(true) } else { filter::chooses(&Departing(unsafe { Typed::new(skb) })) }
+    if which == Which::All { Some(true) } else { filter::chooses(&departing(unsafe { Typed::new(skb) })) }
 }
 
 /// Who a packet counts for, of which [`chosen`] has said as much.
@@ -237,7 +237,7 @@ unsafe fn chosen(skb: *const u8, which: Which) -> Option<bool> {
 #[inline(always)]
 unsafe fn recipient(skb: *const u8, which: Which, chosen: Option<bool>) -> Recipient {
     // SAFETY: by the caller.
-    let (slot, packet) = unsafe { (slot_of(skb), Departing(Typed::new(skb))) };
+    let (slot, packet) = unsafe { (slot_of(skb), departing(Typed::new(skb))) };
     if which == Which::All {
         return Ok((slot, None));
     }

@@ -20,10 +20,10 @@ const DESTINATION: u64 = 2;
 /// Bytes of both ports.
 const PORTS: u32 = 4;
 
-/// A packet on its way in, a `sk_buff` that has its device.
-pub struct Arriving<P>(pub P);
+/// A `sk_buff` that has its device, and what tells its local port there.
+struct OnDevice<P, F>(P, F);
 
-impl<P: Pointer> Subject for Arriving<P> {
+impl<P: Pointer, F: Fn(P) -> Option<u16>> Subject for OnDevice<P, F> {
     #[inline(always)]
     fn namespace(&self) -> Option<u32> {
         Some(self.0.follow(&SKB_DEVICE).follow(&DEVICE_NET).read(&NET_INODE))
@@ -38,33 +38,46 @@ impl<P: Pointer> Subject for Arriving<P> {
     fn interface_name(&self) -> Option<[u64; 2]> {
         Some(self.0.follow(&SKB_DEVICE).read(&DEVICE_NAME))
     }
-}
-
-/// A packet that enters its transport protocol, a `sk_buff` that has its device.
-pub struct Entering<P>(pub P);
-
-impl<P: Pointer> Subject for Entering<P> {
-    #[inline(always)]
-    fn namespace(&self) -> Option<u32> {
-        Arriving(self.0).namespace()
-    }
-
-    #[inline(always)]
-    fn interface(&self) -> Option<u32> {
-        Arriving(self.0).interface()
-    }
-
-    #[inline(always)]
-    fn interface_name(&self) -> Option<[u64; 2]> {
-        Arriving(self.0).interface_name()
-    }
 
     #[inline(always)]
     fn port(&self) -> Option<u16> {
-        // Its data begins at the header, which may be in a page until the protocol has looked at it.
-        let linear = self.0.read(&SKB_LENGTH) - self.0.read(&SKB_PAGED_LENGTH);
-        if linear < PORTS { None } else { destination(self.0) }
+        (self.1)(self.0)
     }
+}
+
+/// A packet on its way in, a `sk_buff` that has its device.
+#[inline(always)]
+pub fn arriving<P: Pointer>(skb: P) -> impl Subject {
+    #[inline(always)]
+    fn unknown<P>(_: P) -> Option<u16> {
+        None
+    }
+    OnDevice(skb, unknown)
+}
+
+/// A packet that enters its transport protocol, a `sk_buff` that has its device.
+#[inline(always)]
+pub fn entering<P: Pointer>(skb: P) -> impl Subject {
+    #[inline(always)]
+    fn port(skb: impl Pointer) -> Option<u16> {
+        // Its data begins at the header, which may be in a page until the protocol has looked at it.
+        let linear = skb.read(&SKB_LENGTH) - skb.read(&SKB_PAGED_LENGTH);
+        if linear < PORTS { None } else { destination(skb) }
+    }
+    OnDevice(skb, port)
+}
+
+/// A packet on its way out, a `sk_buff` that has its device.
+#[inline(always)]
+pub fn departing(skb: Typed) -> impl Subject {
+    #[inline(always)]
+    fn port(skb: Typed) -> Option<u16> {
+        let sock = skb.follow(&SKB_SK);
+        // SAFETY: a typed socket, or null.
+        let internet = !sock.address().is_null() && unsafe { is_internet(sock.address()) };
+        if internet { Some(sock.read(&SOCK_PORT)) } else { None }
+    }
+    OnDevice(skb, port)
 }
 
 /// The port that a received `sk_buff` is for, as its header says.
@@ -82,7 +95,7 @@ impl Subject for Filtered {
     #[inline(always)]
     fn namespace(&self) -> Option<u32> {
         // SAFETY: the context of a packet that has its device.
-        unsafe { owner::packet(self.0.cast()).and_then(|skb| Arriving(Typed::new(skb)).namespace()) }
+        unsafe { owner::packet(self.0.cast()).and_then(|skb| arriving(Typed::new(skb)).namespace()) }
     }
 
     #[inline(always)]
@@ -94,7 +107,7 @@ impl Subject for Filtered {
     #[inline(always)]
     fn interface_name(&self) -> Option<[u64; 2]> {
         // SAFETY: as for `namespace`.
-        unsafe { owner::packet(self.0.cast()).and_then(|skb| Arriving(Typed::new(skb)).interface_name()) }
+        unsafe { owner::packet(self.0.cast()).and_then(|skb| arriving(Typed::new(skb)).interface_name()) }
     }
 
     #[inline(always)]
@@ -211,34 +224,6 @@ impl<P: Pointer> Subject for Stream<P> {
     #[inline(always)]
     fn process(&self) -> Option<u32> {
         Some(current_process())
-    }
-}
-
-/// A packet on its way out, a `sk_buff` that has its device.
-pub struct Departing(pub Typed);
-
-impl Subject for Departing {
-    #[inline(always)]
-    fn namespace(&self) -> Option<u32> {
-        Arriving(self.0).namespace()
-    }
-
-    #[inline(always)]
-    fn interface(&self) -> Option<u32> {
-        Arriving(self.0).interface()
-    }
-
-    #[inline(always)]
-    fn interface_name(&self) -> Option<[u64; 2]> {
-        Arriving(self.0).interface_name()
-    }
-
-    #[inline(always)]
-    fn port(&self) -> Option<u16> {
-        let sock = self.0.follow(&SKB_SK);
-        // SAFETY: a typed socket, or null.
-        let internet = !sock.address().is_null() && unsafe { is_internet(sock.address()) };
-        if internet { Some(sock.read(&SOCK_PORT)) } else { None }
     }
 }
 

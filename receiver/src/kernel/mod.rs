@@ -13,6 +13,7 @@ pub mod epoch;
 pub mod extra;
 pub mod fields;
 pub mod groups;
+mod handles;
 pub mod hooks;
 pub mod host;
 pub mod loader;
@@ -31,35 +32,24 @@ pub mod timestamping;
 
 use std::{cell::RefCell, collections::BTreeMap};
 
-use aya::{
-    Ebpf, EbpfError,
-    maps::{Array, HashMap, MapError as AyaMapError},
-};
-use undercurrent_ebpf::abi::served;
-use zerocopy::{FromBytes, Immutable, KnownLayout};
+use aya::{Ebpf, EbpfError, maps::MapError as AyaMapError};
 
 use crate::config::Means;
 
 use self::{
     cards::{Cards, Found},
-    choices::{CHOICES, Choices},
-    clock::WallClock,
     drops::Reasons,
-    epoch::Epoch,
     extra::Named,
     fields::{FieldState, ResolvedField},
-    groups::Groups,
     hooks::{Hook, Program},
     host::Host,
-    maps::{ByCpu, MapError, Words},
+    maps::{MapError, Words},
     memory::{ByFunction, ByWorkload, Sizing},
     object::Ownership,
     plan::{Attach, Outcome, Status},
     refusal::Refusal,
     registers::REGISTERS,
     resolved::Resolved,
-    ring::Ring,
-    sample::Sample,
     timestamping::Timestamping,
 };
 
@@ -225,16 +215,6 @@ impl Kernel {
         }
     }
 
-    /// Tells programs which hooks leave something for others.
-    fn tell_served(&mut self) -> Result<(), KernelError> {
-        const SECTION: &str = ".data.served";
-        let bits = [(&hooks::SOCKET_ENQUEUED, served::ENQUEUED), (&hooks::TRANSMIT_SEND, served::SENT)];
-        let bits: u64 = bits.into_iter().filter(|(hook, _)| self.serves(hook)).map(|(_, bit)| bit).sum();
-        let map = self.ebpf.map_mut(SECTION).ok_or_else(|| missing(SECTION))?;
-        let refused = |source| KernelError::Map { map: SECTION, source: Box::new(source) };
-        Array::<_, u64>::try_from(map).and_then(|mut word| word.set(0, bits, 0)).map_err(refused)
-    }
-
     /// Attaches to the functions that the user named, once all hooks are served.
     pub fn serve_functions(&mut self, types: &Types) {
         let mut attaching = Attaching { ebpf: &mut self.ebpf, btf: &types.0, host: &self.host, avoid: &self.avoid };
@@ -342,102 +322,6 @@ impl Kernel {
         self.outcomes.iter().any(|outcome| outcome.hook == hook.name && outcome.by == Some(hooks::KPROBE))
     }
 
-    /// A map with one entry for each CPU.
-    ///
-    /// # Errors
-    /// Where the object has no such map or it cannot be mapped.
-    pub fn by_cpu<T: FromBytes + Immutable + KnownLayout>(&self, map: &'static str) -> Result<ByCpu<T>, KernelError> {
-        Ok(ByCpu::of(self.mapped(map, ByCpu::<T>::words(self.host.cpus))?))
-    }
-
-    /// A map of words, as many as were planned.
-    ///
-    /// # Errors
-    /// As for [`Self::by_cpu`].
-    pub fn words(&self, map: &'static str) -> Result<Words, KernelError> {
-        let bytes = self.memory.iter().find(|(name, _)| *name == map).map_or(0, |(_, bytes)| *bytes);
-        self.mapped(map, bytes / size_of::<u64>())
-    }
-
-    /// A map in memory, once however many signals read it.
-    fn mapped(&self, map: &'static str, count: usize) -> Result<Words, KernelError> {
-        if let Some(words) = self.mapped.borrow().get(map).filter(|words| words.count() == count) {
-            return Ok(words.clone());
-        }
-        let words = Words::map(map, self.array(map)?.fd(), count)?;
-        self.mapped.borrow_mut().insert(map, words.clone());
-        Ok(words)
-    }
-
-    /// The epoch of what programs have cached of owners.
-    ///
-    /// # Errors
-    /// Where the maps cannot be had.
-    pub fn epoch(&mut self) -> Result<Epoch, KernelError> {
-        let cache = self.words("SOCKETS")?;
-        Ok(Epoch::new(self.variable(".data.owner")?, cache))
-    }
-
-    /// Which packets are measured.
-    ///
-    /// # Errors
-    /// Where the map cannot be had.
-    pub fn sample(&mut self) -> Result<Sample, KernelError> {
-        Ok(Sample::new(self.variable(".data.sample")?))
-    }
-
-    /// What chooses packets.
-    ///
-    /// # Errors
-    /// Where the map cannot be had.
-    pub fn choices(&mut self) -> Result<Choices, KernelError> {
-        let map = self.ebpf.take_map(CHOICES).ok_or_else(|| missing(CHOICES))?;
-        let map =
-            HashMap::try_from(map).map_err(|source| KernelError::Map { map: CHOICES, source: Box::new(source) })?;
-        Ok(Choices::new(map))
-    }
-
-    /// What programs tell packets apart by.
-    ///
-    /// # Errors
-    /// Where the maps cannot be had.
-    pub fn groups(&mut self) -> Result<Groups, KernelError> {
-        let mut take = |map| self.ebpf.take_map(map).ok_or_else(|| missing(map));
-        let (numbers, free, names) = (take(groups::GROUPS)?, take(groups::FREE)?, take(groups::INTERFACES)?);
-        Groups::new(numbers, free, names)
-            .map_err(|source| KernelError::Map { map: groups::GROUPS, source: Box::new(source) })
-    }
-
-    /// Takes charge of a ring. Needs a tokio runtime.
-    ///
-    /// # Errors
-    /// Where the object has no such ring, or it cannot be watched.
-    pub fn ring(&mut self, map: &'static str) -> Result<Ring, KernelError> {
-        let taken = self.ebpf.take_map(map).ok_or_else(|| missing(map))?;
-        Ring::open(taken).map_err(|source| KernelError::Ring { map, source })
-    }
-
-    fn array(&self, map: &'static str) -> Result<&aya::maps::MapData, KernelError> {
-        match self.ebpf.map(map) {
-            Some(aya::maps::Map::Array(data)) => Ok(data),
-            _ => Err(missing(map)),
-        }
-    }
-
-    /// The programs' clock, to be followed. Needs a tokio runtime.
-    ///
-    /// # Errors
-    /// Where the map or a timer cannot be had.
-    pub fn wall_clock(&mut self) -> Result<WallClock, KernelError> {
-        WallClock::follow(self.variable(".data.clock")?).map_err(KernelError::Clock)
-    }
-
-    /// Takes charge of a variable that programs read, alone in its section.
-    fn variable(&mut self, section: &'static str) -> Result<Array<aya::maps::MapData, u64>, KernelError> {
-        let map = self.ebpf.take_map(section).ok_or_else(|| missing(section))?;
-        Array::try_from(map).map_err(|source| KernelError::Map { map: section, source: Box::new(source) })
-    }
-
     /// How often each attached program ran, and how often it could not, by the kernel's own count.
     pub fn runs(&self) -> impl Iterator<Item = (&str, statistics::Runs)> {
         self.ebpf.programs().filter_map(|(name, program)| Some((name, statistics::read(program.fd().ok()?)?)))
@@ -450,10 +334,6 @@ const OUT_OF_ORDER: &str = "tcp_sock.rcv_ooopack";
 fn lacks(fields: &[ResolvedField], symbol: &str) -> bool {
     let field = fields.iter().find(|field| field.declaration.symbol == symbol);
     field.is_some_and(|field| matches!(field.state, FieldState::Absent(_)))
-}
-
-fn missing(map: &'static str) -> KernelError {
-    KernelError::Map { map, source: Box::new(AyaMapError::InvalidName { name: map.to_owned() }) }
 }
 
 /// Whether anything makes a hook's programs run to any end: where no card stamps packets, its stamps need no program.

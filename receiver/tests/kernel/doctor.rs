@@ -45,9 +45,10 @@ fn others(report: &Value, found: &[Hook]) -> Vec<Hook> {
         () => "fexit",
     };
     let mut others = vec![served("socket_reader", reader)];
-    others.push(match by("socket_read", "fentry") {
-        true => served("transmit_send", "fentry"),
-        false => ("transmit_send".to_owned(), "absent".to_owned(), None),
+    others.push(if by("socket_read", "fentry") {
+        served("transmit_send", "fentry")
+    } else {
+        ("transmit_send".to_owned(), "absent".to_owned(), None)
     });
     others.extend(
         ["cgroup_change", "tcp_retransmit", "transmit_queue", "transmit_start", "transmit_end"]

@@ -11,7 +11,6 @@ use super::{
     support::{
         line::Line,
         sidecar::Sidecar,
-        stamped,
         surroundings::{alone, patience, wait_for},
         talk::Talk,
         wire::{Version, Wire},
@@ -24,7 +23,6 @@ const SIZE: usize = 200;
 
 fn filtered(filter: &str) -> Sidecar {
     let sidecar = Sidecar::configured(&format!("signals: {{latency: {{filter: {{{filter}}}}}}}\n"));
-    stamped::wait_until_all_are();
     let line = sidecar.snapshot();
     // What attaches at one layer does so at all, or a kernel refuses a program for its filter's sake.
     let layers = LAYERS.map(|layer| on_functions(&line, layer));

@@ -4,7 +4,7 @@ use undercurrent_ebpf::abi::workload::Slot;
 
 use super::super::{
     owner::is_whole,
-    subject::{Arriving, InSocket},
+    subject::{InSocket, arriving},
 };
 use crate::kernel::{
     filter::Subject,
@@ -81,11 +81,11 @@ impl<P: Pointer> Alone<P> {
 impl<P: Pointer> Subject for Alone<P> {
     #[inline(always)]
     fn namespace(&self) -> Option<u32> {
-        Arriving(self.0).namespace().filter(|inode| *inode != 0)
+        arriving(self.0).namespace().filter(|inode| *inode != 0)
     }
 
     #[inline(always)]
     fn interface(&self) -> Option<u32> {
-        Arriving(self.0).interface().filter(|index| *index != 0)
+        arriving(self.0).interface().filter(|index| *index != 0)
     }
 }

@@ -1,7 +1,7 @@
 //! The hook that sees cards' stamps: served while a card stamps packets.
 
 use super::{Cards, Clocks, Following, Found, PLACES, Places};
-use crate::kernel::{Kernel, KernelError, Types, attach, hooks, is_needed, missing, resolved, stamp_packets};
+use crate::kernel::{Kernel, KernelError, Types, attach, handles::missing, hooks, is_needed, resolved, stamp_packets};
 
 impl Kernel {
     /// Takes note of the cards that stamp packets now. The first of them makes the hook be served that sees their stamps,

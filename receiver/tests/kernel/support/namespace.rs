@@ -70,6 +70,11 @@ impl Namespace {
         self.command("tc", arguments);
     }
 
+    /// Gives a virtual device a queue, which it has none of by itself.
+    pub fn queue(&self, device: &str) {
+        self.tc(&format!("qdisc add dev {device} root pfifo limit 1000"));
+    }
+
     fn command(&self, program: &str, arguments: &str) {
         let output = self.run(|| Command::new(program).args(arguments.split_whitespace()).output().unwrap());
         assert!(output.status.success(), "{program} {arguments}: {output:?}");

@@ -1,59 +1,30 @@
-//! Reads that say when the kernel received what they return, and whether it takes note of that.
+//! Reads that say when the kernel received what they return.
 
 use std::{
     io,
     mem::{MaybeUninit, size_of},
-    net::{Ipv4Addr, UdpSocket},
     os::fd::{AsFd, AsRawFd as _},
     time::Duration,
 };
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::surroundings::{patience, wait_for};
-
 /// Has reads of a socket say so.
 pub fn ask(socket: &impl AsFd) {
-    set(socket, libc::SO_TIMESTAMPNS, 1);
-}
-
-fn set(socket: &impl AsFd, option: i32, value: i32) {
-    let (size, value) = (libc::socklen_t::try_from(size_of::<i32>()).unwrap(), (&raw const value).cast());
+    let (on, size) = (1_i32, libc::socklen_t::try_from(size_of::<i32>()).unwrap());
+    let value = (&raw const on).cast();
     // SAFETY: the option's value is as long as is said.
-    let result = unsafe { libc::setsockopt(socket.as_fd().as_raw_fd(), libc::SOL_SOCKET, option, value, size) };
+    let result =
+        unsafe { libc::setsockopt(socket.as_fd().as_raw_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, value, size) };
     assert_eq!(result, 0, "{}", io::Error::last_os_error());
-}
-
-/// Waits until packets are stamped, which takes the kernel a moment after somebody has asked for it, and a busy guest longer.
-pub fn wait_until_all_are() {
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    // It wants to know of stamps, and has none taken.
-    set(&socket, libc::SO_TIMESTAMPING, libc::SOF_TIMESTAMPING_SOFTWARE.cast_signed());
-    wait_for("packets to be stamped", patience(Duration::from_secs(5)), || {
-        socket.send_to(&[0], socket.local_addr().unwrap()).unwrap();
-        let mut control = [0_u64; 16];
-        let (mut byte, mut message) = ([0], header());
-        let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
-        message.msg_iov = &raw mut part;
-        message.msg_iovlen = 1;
-        message.msg_control = control.as_mut_ptr().cast();
-        message.msg_controllen = size_of_val(&control);
-        // SAFETY: the header describes memory that outlives the call.
-        assert_eq!(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) }, 1);
-        (message.msg_controllen > 0).then_some(())
-    });
-}
-
-const fn header() -> libc::msghdr {
-    // SAFETY: zeros are a message header without anything.
-    unsafe { MaybeUninit::zeroed().assume_init() }
 }
 
 /// Reads, and says how many bytes that were and how long ago the last packet of them had been received.
 pub fn read(socket: &impl AsFd, buffer: &mut [u8]) -> (usize, Duration) {
     let mut control = [0_u64; 16];
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    let mut message = header();
+    // SAFETY: zeros are a message header without anything.
+    let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr().cast();

@@ -17,7 +17,7 @@ use self::{
     load::Load,
     report::Pair,
     server::Server,
-    sidecar::{Sidecar, What},
+    sidecar::{Observer, Sidecar},
 };
 use super::{
     build::{self, Profile},
@@ -90,10 +90,10 @@ fn in_guest(options: &Options, kernel: &str, binary: &Path, stand_in: Option<Pat
 
 fn here(options: &Options, binary: &Path, stand_in: Option<PathBuf>) -> anyhow::Result<()> {
     let (server, configuration) = (Server::start()?, sidecar::configuration(binary, options.all, options.layers)?);
-    let what = stand_in.map_or_else(|| What::Sidecar(binary.to_owned()), What::Empty);
+    let observer = stand_in.map_or_else(|| Observer::Sidecar(binary.to_owned()), Observer::Empty);
     println!("{}", description());
     println!(
-        "nginx, a file of {} bytes, wrk on one thread, {} s a run; with {what} and without",
+        "nginx, a file of {} bytes, wrk on one thread, {} s a run; with {observer} and without",
         server::SIZE,
         options.seconds
     );
@@ -103,7 +103,7 @@ fn here(options: &Options, binary: &Path, stand_in: Option<PathBuf>) -> anyhow::
         let load = Load { url: server.url(), connections, seconds: options.seconds };
         // What is measured first has caches to fill.
         load.run()?;
-        let pairs = (0..options.pairs).map(|n| pair(&load, &what, &configuration, n % 2 == 0));
+        let pairs = (0..options.pairs).map(|n| pair(&load, &observer, &configuration, n % 2 == 0));
         print!("{}", report::row(connections, &pairs.collect::<anyhow::Result<Vec<_>>>()?));
     }
     Ok(())
@@ -113,9 +113,9 @@ fn here(options: &Options, binary: &Path, stand_in: Option<PathBuf>) -> anyhow::
 const ADAPTS: u64 = 3;
 
 /// A run with the sidecar and one without, in either order.
-fn pair(load: &Load, what: &What, configuration: &str, with_first: bool) -> anyhow::Result<Pair> {
+fn pair(load: &Load, observer: &Observer, configuration: &str, with_first: bool) -> anyhow::Result<Pair> {
     let with = || {
-        let sidecar = Sidecar::start(what, configuration)?;
+        let sidecar = Sidecar::start(observer, configuration)?;
         // What is measured is a server that has been at work for a while.
         Load { seconds: ADAPTS, ..load.clone() }.run()?;
         let measured = sidecar.share_during(|| load.run())?;

@@ -32,14 +32,14 @@ pub fn configuration(binary: &Path, all: bool, layers: bool) -> anyhow::Result<S
 }
 
 /// What runs while a server works, by its program's path.
-pub enum What {
+pub enum Observer {
     /// The sidecar. It measures, and writes it into a file every ten seconds.
     Sidecar(PathBuf),
     /// Empty programs on the same hooks.
     Empty(PathBuf),
 }
 
-impl What {
+impl Observer {
     fn command(&self, configuration: &Path, folder: &Path) -> Command {
         match self {
             Self::Sidecar(binary) => {
@@ -57,7 +57,7 @@ impl What {
     }
 }
 
-impl fmt::Display for What {
+impl fmt::Display for Observer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Sidecar(_) => "the sidecar",
@@ -76,11 +76,11 @@ pub struct Sidecar {
 
 impl Sidecar {
     /// Starts it by a configuration, and waits until it measures.
-    pub fn start(what: &What, configuration: &str) -> anyhow::Result<Self> {
+    pub fn start(observer: &Observer, configuration: &str) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir().context("cannot make a folder for the sidecar's output")?;
         let file = folder.path().join("undercurrent.yaml");
         fs::write(&file, configuration)?;
-        let mut command = what.command(&file, folder.path());
+        let mut command = observer.command(&file, folder.path());
         command.env("OTEL_LOG_LEVEL", "info").env_remove("RUST_LOG").stdin(Stdio::null()).stdout(Stdio::null());
         let mut child = command.stderr(Stdio::piped()).spawn().context("cannot start the sidecar")?;
         let mut log = BufReader::new(child.stderr.take().context("it has a pipe")?).lines();
