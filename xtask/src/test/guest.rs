@@ -92,7 +92,8 @@ fn run(guest: &[&str], tests: &[&str]) -> anyhow::Result<Tally> {
     let skips = share.path().join("skips");
     fs::write(&skips, "").context("cannot make a file for skips")?;
     let mut command = Command::new(machine::MYSELF);
-    command.arg("vm").args(guest).args(["--timeout", LIMIT]).arg("--share").arg(share.path());
+    // Parts run side by side, as many as there are CPUs.
+    command.args(["vm", "--in-turns"]).args(guest).args(["--timeout", LIMIT]).arg("--share").arg(share.path());
     command.arg("--env").arg(format!("UNDERCURRENT_SKIPS={}", skips.display()));
     command.arg("--").arg(suite).arg("--test-threads=1").args(tests).current_dir(machine::workspace());
     let output = command.output().with_context(|| format!("cannot start {command:?}"))?;

@@ -59,6 +59,8 @@ pub struct Machine<'a> {
     pub cpus: u8,
     /// Whether the clock counts instructions.
     pub icount: bool,
+    /// Whether the CPUs share a thread, even where each may have its own.
+    pub in_turns: bool,
     /// Whether the second network interface is a card that stamps packets.
     pub stamps: bool,
     /// The rate of this machine's time stamp counter, which is the guest's too unless it counts instructions.
@@ -90,7 +92,7 @@ impl Machine<'_> {
     /// QEMU's command line.
     pub fn arguments(&self, qemu: &Qemu) -> Vec<OsString> {
         let cpus = if self.icount { 1 } else { self.cpus };
-        let threads = if self.icount || !qemu.multi_threaded { "single" } else { "multi" };
+        let threads = if self.icount || self.in_turns || !qemu.multi_threaded { "single" } else { "multi" };
         let mut line = Line::default();
         line.add(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]);
         for folder in &qemu.data {
@@ -168,6 +170,7 @@ mod tests {
         let machine = Machine {
             cpus: 4,
             icount,
+            in_turns: false,
             stamps: false,
             tsc: Kilohertz(2_400_000),
             memory: Mebibytes(512),

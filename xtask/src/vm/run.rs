@@ -75,6 +75,7 @@ pub fn run(options: &Run) -> anyhow::Result<i32> {
     let machine = Machine {
         cpus: options.cpus,
         icount: options.icount,
+        in_turns: options.in_turns,
         stamps: options.stamps,
         tsc: stopwatch.rate(),
         memory: options.memory,
