@@ -13,6 +13,7 @@ use crate::kernel::{
     cells::{self, MMAPABLE},
     event::Sampled,
     filter::{self, Subject},
+    group,
     owner::or_node,
     set_outside, shared,
 };
@@ -29,6 +30,11 @@ static CELL: u32 = 0;
 #[unsafe(export_name = "extra.shard")]
 #[unsafe(link_section = ".rodata.scale")]
 static SHARD: u32 = 0;
+
+/// The first group among the owners of cells: slots come before it.
+#[unsafe(export_name = "extra.groups")]
+#[unsafe(link_section = ".rodata.scale")]
+static GROUPS: u32 = 0;
 
 /// A packet reached a layer. Whose it is, is asked only where somebody wants to know.
 #[inline(always)]
@@ -49,32 +55,35 @@ pub fn reached(layer: usize, network: Network, packet: &impl Subject, event: Sam
         None => Err(PacketLoss::Unfiltered),
     };
     match age {
-        Ok(nanoseconds) => record(slot, layer, network, nanoseconds, event.weight),
+        Ok(nanoseconds) => {
+            let owner =
+                group::of(packet, slot, event.weight).map_or(slot.0.into(), |group| set_outside(&GROUPS) + group.0);
+            record(owner, layer, network, nanoseconds, event.weight);
+        }
         Err(loss) => lost(layer, network, loss, event.weight),
     }
 }
 
 #[inline(always)]
-fn record(slot: Slot, layer: usize, network: Network, nanoseconds: u64, weight: u64) {
+fn record(owner: u32, layer: usize, network: Network, nanoseconds: u64, weight: u64) {
     let Ok(offset) = cells::slot(nanoseconds) else { return };
-    let sum = cell(slot, layer, network);
+    let sum = cell(owner, layer, network);
     add(sum, nanoseconds * weight);
     add(sum + 1 + (offset / size_of::<u64>()) as u32, weight);
 }
 
 #[inline(always)]
 fn lost(layer: usize, network: Network, reason: PacketLoss, count: u64) {
-    let losses = cell(Slot::NODE, layer, network) + set_outside(&CELL) - PACKET_LOSSES as u32;
+    let losses = cell(Slot::NODE.0.into(), layer, network) + set_outside(&CELL) - PACKET_LOSSES as u32;
     add(losses + reason as u32, count);
 }
 
-/// Where the cell of this CPU begins.
+/// Where an owner's cell of this CPU begins.
 #[inline(always)]
-fn cell(slot: Slot, layer: usize, network: Network) -> u32 {
+fn cell(owner: u32, layer: usize, network: Network) -> u32 {
     // SAFETY: a helper without arguments.
     let cpu = unsafe { bpf_get_smp_processor_id() };
-    workload_latency::shard(slot.0.into(), cpu) * set_outside(&SHARD)
-        + extra::index(layer, network) as u32 * set_outside(&CELL)
+    workload_latency::shard(owner, cpu) * set_outside(&SHARD) + extra::index(layer, network) as u32 * set_outside(&CELL)
 }
 
 #[inline(always)]

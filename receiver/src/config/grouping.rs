@@ -4,8 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use undercurrent_ebpf::abi::group::Dimension;
 
-/// What packets are told apart by beside workload and IP version, here, by `receive_wait` and by `transmit`. The layers that
-/// `extra_layers` names are not told apart so.
+/// What packets are told apart by beside workload and IP version, here, by `receive_wait` and by `transmit`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Group {

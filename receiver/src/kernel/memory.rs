@@ -78,9 +78,11 @@ impl Sizing<'_> {
 
     /// Where the histograms of functions that the user names lie.
     #[must_use]
-    pub const fn by_function(&self) -> ByFunction {
+    pub fn by_function(&self) -> ByFunction {
         let cell = extra::cell(self.scale.slots());
-        ByFunction { shards: self.by_workload().shards, cell, shard: self.functions * Network::ALL.len() * cell }
+        let shard = self.functions * Network::ALL.len() * cell;
+        // The node's are there in any case.
+        ByFunction { shards: self.by_workload().shards, cell, shard, groups: self.slots().max(1) }
     }
 
     /// Bytes of all maps.
@@ -115,7 +117,7 @@ impl ByWorkload {
     }
 }
 
-/// How these histograms lie in `EXTRA_LATENCY`: by slot, then by shard, then by function and IP version a cell of
+/// How these histograms lie in `EXTRA_LATENCY`: by owner, slots and then groups, then by shard, then by function and IP version a cell of
 /// [`extra`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByFunction {
@@ -125,6 +127,16 @@ pub struct ByFunction {
     pub cell: usize,
     /// Words of one shard.
     pub shard: usize,
+    /// The first group's place among owners.
+    pub groups: usize,
+}
+
+impl ByFunction {
+    /// Words of an owner.
+    #[must_use]
+    pub const fn owner(&self) -> usize {
+        self.shards * self.shard
+    }
 }
 
 /// A map whose size depends on the machine and the settings.
@@ -165,9 +177,8 @@ pub static MAPS: [PlannedMap; 20] = [
         name: "EXTRA_LATENCY",
         entry: size_of::<u64>(),
         entries: |sizing| {
-            let ByFunction { shards, shard, .. } = sizing.by_function();
-            // The node's are there in any case.
-            if sizing.on("latency") { sizing.slots().max(1) * shards * shard } else { 0 }
+            let ByFunction { shards, shard, groups, .. } = sizing.by_function();
+            if sizing.on("latency") { (groups + sizing.groups()) * shards * shard } else { 0 }
         },
     },
     PlannedMap {
@@ -251,6 +262,10 @@ mod tests {
         }
     }
 
+    fn bytes(sizing: &Sizing<'_>, name: &str) -> usize {
+        MAPS.iter().find(|map| map.name == name).expect("a map").bytes(sizing)
+    }
+
     #[test]
     fn a_hundred_workloads_on_64_cpus_take_64_mib_at_most() {
         assert!(sizing(64, 100, 2).bytes() < 64 * MIB, "{}", sizing(64, 100, 2).bytes());
@@ -275,8 +290,7 @@ mod tests {
     fn named_functions_take_their_own_memory_and_no_other() {
         let without = sizing(64, 100, 2);
         let with = Sizing { functions: 3, ..without };
-        let map =
-            |sizing: &Sizing<'_>| MAPS.iter().find(|map| map.name == "EXTRA_LATENCY").expect("a map").bytes(sizing);
+        let map = |sizing: &Sizing<'_>| bytes(sizing, "EXTRA_LATENCY");
         // 102 slots, shards, a cell for each IP version: a sum, 114 slots and losses by reason.
         let function = MAX_SHARDS * 2 * (1 + 114 + PACKET_LOSSES) * 8;
         assert_eq!((map(&without), map(&with)), (8, 102 * 3 * function));
@@ -293,10 +307,10 @@ mod tests {
         let with = Sizing { group_by: group_by(&[Dimension::Interface]), ..without };
         // 64 groups, 16 shards, 14 paths, 4 waits and 6 parts of the way out, each a sum and 114 slots.
         let histograms = 64 * 16 * 24 * (1 + 114) * 8;
-        let map =
-            |sizing: &Sizing<'_>| MAPS.iter().find(|map| map.name == "GROUP_LATENCY").expect("a map").bytes(sizing);
-        assert_eq!((map(&without), map(&with)), (8, histograms));
+        assert_eq!((bytes(&without, "GROUP_LATENCY"), bytes(&with, "GROUP_LATENCY")), (8, histograms));
         assert_eq!(Sizing { signals: &["tcp_rtt"], ..with }.groups(), 0);
+        let named = [without, with].map(|sizing| bytes(&Sizing { functions: 1, ..sizing }, "EXTRA_LATENCY"));
+        assert_eq!(named[1], named[0] / 102 * (102 + 64), "groups come after the slots");
     }
 
     #[test]

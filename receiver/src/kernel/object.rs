@@ -134,6 +134,7 @@ fn words(settings: &Settings<'_>) -> Vec<(String, u32)> {
         ("workload.shared", u32::from(layout.shared)),
         ("extra.cell", number(functions.cell)),
         ("extra.shard", number(functions.shard)),
+        ("extra.groups", number(functions.groups)),
     ];
     let arguments =
         GROWN.iter().zip(settings.arguments).map(|(name, count)| (format!("arguments.{name}"), number(count)));

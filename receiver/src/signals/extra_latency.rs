@@ -9,7 +9,7 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{
-    Opening, ReadError, Signal, attributes,
+    Opening, ReadError, SharedGrouping, Signal, attributes,
     itself::{LOST, lost},
     timings::{Kind, reason},
 };
@@ -28,6 +28,8 @@ pub struct ExtraLatency {
     start: UnixNanos,
     /// Those that programs are attached to, each with its layer's number.
     functions: Vec<(usize, String)>,
+    /// Where packets are told apart.
+    grouping: Option<SharedGrouping>,
 }
 
 impl ExtraLatency {
@@ -48,68 +50,88 @@ impl ExtraLatency {
             scale: opening.settings.latency.scale,
             start: opening.start,
             functions,
+            grouping: opening.grouping.cloned(),
         }))
     }
 
-    /// The words of a slot, by shard.
-    fn shards(&self, slot: Slot) -> impl Iterator<Item = &[AtomicU64]> {
-        let words = self.layout.shards * self.layout.shard;
-        let first = usize::from(slot.0) * words;
-        self.words.slice(first..first + words).chunks_exact(self.layout.shard)
+    /// The words of an owner, by shard.
+    fn shards(&self, owner: usize) -> impl Iterator<Item = &[AtomicU64]> {
+        let first = owner * self.layout.owner();
+        self.words.slice(first..first + self.layout.owner()).chunks_exact(self.layout.shard)
     }
 
-    /// What all shards recorded for a slot of a layer.
-    fn total(&self, slot: Slot, layer: usize, network: Network) -> Vec<u64> {
+    /// What all shards recorded for an owner at a layer.
+    fn total(&self, owner: usize, layer: usize, network: Network) -> Vec<u64> {
         let first = extra::index(layer, network) * self.layout.cell;
         let mut total = vec![0; self.layout.cell];
-        for shard in self.shards(slot) {
+        for shard in self.shards(owner) {
             let cell = &shard[first..first + self.layout.cell];
             total.iter_mut().zip(cell).for_each(|(total, word)| *total += word.load(Ordering::Relaxed));
         }
         total
     }
 
-    fn add_to(&self, readings: &mut Readings, slot: Slot, start: UnixNanos) {
-        let (mut durations, mut losses) = (Vec::new(), Vec::new());
-        for (layer, function) in &self.functions {
-            for network in Network::ALL {
-                let attributes = Attributes::new().with(attributes::LAYER.key, function.clone());
-                let attributes = attributes.with(attributes::NETWORK.key, attributes::network(network));
-                let total = self.total(slot, *layer, network);
-                let (histogram, lost) = total.split_at(self.layout.cell - PACKET_LOSSES);
-                if slot == Slot::NODE {
-                    losses.extend(self.losses(&attributes, histogram, lost));
-                }
-                let histogram = ExponentialHistogram::from_slots(self.scale, &histogram[1..], histogram[0]);
-                if histogram.count() > 0 {
-                    durations.push(Point { attributes, start, data: Data::Histogram(histogram) });
-                }
-            }
-        }
-        readings.add(slot, Metric { descriptor: self.kind.metric, points: durations });
-        readings.add(slot, Metric { descriptor: &LOST, points: losses });
+    /// What an owner's cells hold, each with what is said of it.
+    fn cells(&self, owner: usize) -> impl Iterator<Item = (Attributes, Vec<u64>)> {
+        let layers = self.functions.iter().flat_map(|named| Network::ALL.map(|network| (named, network)));
+        layers.map(move |((layer, function), network)| {
+            let attributes = Attributes::new().with(attributes::LAYER.key, function.clone());
+            let attributes = attributes.with(attributes::NETWORK.key, attributes::network(network));
+            (attributes, self.total(owner, *layer, network))
+        })
     }
 
-    fn losses(&self, attributes: &Attributes, histogram: &[u64], counts: &[u64]) -> impl Iterator<Item = Point> {
+    /// The durations that an owner has any of.
+    fn durations(&self, owner: usize, start: UnixNanos) -> Vec<Point> {
+        let histogram = |cell: &[u64]| {
+            let histogram = &cell[..self.layout.cell - PACKET_LOSSES];
+            ExponentialHistogram::from_slots(self.scale, &histogram[1..], histogram[0])
+        };
+        let histograms = self.cells(owner).map(|(attributes, cell)| (attributes, histogram(&cell)));
+        let point = |(attributes, histogram)| Point { attributes, start, data: Data::Histogram(histogram) };
+        histograms.filter(|(_, histogram)| histogram.count() > 0).map(point).collect()
+    }
+
+    fn metric(&self, points: Vec<Point>) -> Metric {
+        Metric { descriptor: self.kind.metric, points }
+    }
+
+    fn add_groups_to(&self, readings: &mut Readings) {
+        let Some(grouping) = &self.grouping else { return };
+        for group in grouping.borrow().live() {
+            let points = self.durations(self.layout.groups + group.number as usize, group.start).into_iter();
+            let told = |point: Point| Point { attributes: group.tell_apart(point.attributes), ..point };
+            readings.add(group.slot, self.metric(points.map(told).collect()));
+        }
+    }
+
+    /// What is in no histogram, which all counts for the node.
+    fn losses(&self, attributes: &Attributes, cell: &[u64]) -> Vec<Point> {
+        let (histogram, counts) = cell.split_at(self.layout.cell - PACKET_LOSSES);
         let above = ("above_range", histogram.last().copied().unwrap_or(0));
         let count = |loss: &PacketLoss| (reason(*loss), counts[*loss as usize]);
         // Of no interest where nothing is filtered.
         let told = |loss: &&PacketLoss| **loss != PacketLoss::Unfiltered || counts[**loss as usize] > 0;
-        let counts: Vec<_> = self.kind.losses.iter().filter(told).map(count).chain([above]).collect();
-        counts.into_iter().map(|(reason, count)| lost(self.kind.signal, reason, attributes.clone(), count, self.start))
+        let counts = self.kind.losses.iter().filter(told).map(count).chain([above]);
+        let point = |(reason, count)| lost(self.kind.signal, reason, attributes.clone(), count, self.start);
+        counts.map(point).collect()
     }
 }
 
 impl Signal for ExtraLatency {
     fn forget(&mut self, slot: Slot) {
-        self.shards(slot).flatten().for_each(|word| word.store(0, Ordering::Relaxed));
+        self.shards(slot.0.into()).flatten().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 
     fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
         for (slot, start) in workloads.slots() {
-            self.add_to(readings, slot, start);
+            readings.add(slot, self.metric(self.durations(slot.0.into(), start)));
         }
-        self.add_to(readings, Slot::NODE, self.start);
+        self.add_groups_to(readings);
+        let node = Slot::NODE.0.into();
+        readings.add(Slot::NODE, self.metric(self.durations(node, self.start)));
+        let losses = self.cells(node).flat_map(|(attributes, cell)| self.losses(&attributes, &cell));
+        readings.add(Slot::NODE, Metric { descriptor: &LOST, points: losses.collect() });
         Ok(())
     }
 }

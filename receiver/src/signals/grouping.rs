@@ -23,7 +23,7 @@ use crate::{
         Kernel, KernelError,
         groups::Groups,
         maps::{ByCpu, Words},
-        memory::ByWorkload,
+        memory::{ByFunction, ByWorkload},
     },
     telemetry::{Attributes, Metric, UnixNanos, Value},
     workloads::Slot,
@@ -76,26 +76,45 @@ impl Live {
     pub fn place(&self) -> Slot {
         Slot(u16::try_from(self.number).unwrap_or(u16::MAX))
     }
+
+    /// What one of its points says, beside what it always does.
+    #[must_use]
+    pub fn tell_apart(&self, attributes: Attributes) -> Attributes {
+        self.attributes.iter().fold(attributes, |all, (key, value)| all.with(*key, value.clone()))
+    }
 }
 
-/// The histograms of all groups.
+/// What belongs to groups: the histograms of all layers, and those of functions that the user names.
 struct Cells {
-    words: Words,
-    layout: ByWorkload,
+    histograms: Words,
+    by_series: ByWorkload,
+    functions: Words,
+    by_function: ByFunction,
 }
 
 impl Cells {
-    fn of(&self, number: u32) -> &[AtomicU64] {
-        let first = number as usize * self.layout.group();
-        self.words.slice(first..first + self.layout.group())
+    fn open(kernel: &Kernel) -> Result<Self, KernelError> {
+        Ok(Self {
+            histograms: kernel.words("GROUP_LATENCY")?,
+            by_series: kernel.histograms(),
+            functions: kernel.words("EXTRA_LATENCY")?,
+            by_function: kernel.by_function(),
+        })
+    }
+
+    fn of(&self, number: u32) -> impl Iterator<Item = &AtomicU64> {
+        let series = number as usize * self.by_series.group();
+        let functions = (self.by_function.groups + number as usize) * self.by_function.owner();
+        let series = self.histograms.slice(series..series + self.by_series.group());
+        series.iter().chain(self.functions.slice(functions..functions + self.by_function.owner()))
     }
 
     fn total(&self, number: u32) -> u64 {
-        self.of(number).iter().fold(0, |total, word| total.wrapping_add(word.load(Ordering::Relaxed)))
+        self.of(number).fold(0, |total, word| total.wrapping_add(word.load(Ordering::Relaxed)))
     }
 
     fn clear(&self, number: u32) {
-        self.of(number).iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        self.of(number).for_each(|word| word.store(0, Ordering::Relaxed));
     }
 }
 
@@ -107,7 +126,7 @@ impl Grouping {
     pub fn open(kernel: &mut Kernel, by: Dimensions, limit: u16, start: UnixNanos) -> Result<Self, KernelError> {
         let mut grouping = Self {
             groups: kernel.groups()?,
-            cells: Cells { words: kernel.words("GROUP_LATENCY")?, layout: kernel.histograms() },
+            cells: Cells::open(kernel)?,
             losses: kernel.by_cpu("GROUP_LOSSES")?,
             by,
             here: fs::metadata(HERE).ok().and_then(|file| u32::try_from(file.ino()).ok()),

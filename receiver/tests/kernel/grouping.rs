@@ -3,6 +3,7 @@
 use std::{net::UdpSocket, time::Duration};
 
 use super::{
+    extra::DELIVER,
     latency::{DURATION, LOST, on_functions, served_by},
     support::{
         line::{Line, Point},
@@ -60,10 +61,6 @@ impl Wires {
     }
 }
 
-fn grouped(group: &str) -> Sidecar {
-    Sidecar::configured(&format!("signals: {{latency: {{group: {{{group}}}}}}}\n"))
-}
-
 /// Packets at a layer in points of which all of these are said, and those in points of which no interface is.
 fn counts(line: &Line, metric: &str, attributes: &[(&str, &str)]) -> [f64; 2] {
     let ungrouped = |point: &&Point| !point.attributes.contains_key(INTERFACE);
@@ -85,14 +82,17 @@ fn lost(line: &Line, reason: &str) -> f64 {
 fn packets_are_told_apart_by_interface_and_namespace() {
     let Some(_alone) = alone("groups by interface") else { return };
     let wires = Wires::new();
-    let (namespace, sidecar) = (wires.namespace(), grouped("by: [interface, network_namespace]"));
+    let configuration =
+        format!("signals: {{latency: {{extra_layers: [{DELIVER}], group: {{by: [interface, network_namespace]}}}}}}\n");
+    let (namespace, sidecar) = (wires.namespace(), Sidecar::configured(&configuration));
     let before = sidecar.snapshot();
     (0..2).for_each(|which| wires.send(which, MESSAGES[which]));
     let after = sidecar.snapshot();
+    assert_eq!(on_functions(&after, DELIVER), on_functions(&after, "ip"), "it is a layer where any function is");
     let mut told = 0;
     // The tracepoint of reads does not see such datagrams.
     let seen = |layer: &&str| served_by(&after, layer).is_some_and(|by| by != "tracepoint");
-    for layer in LAYERS.into_iter().filter(seen) {
+    for layer in LAYERS.into_iter().chain([DELIVER]).filter(seen) {
         for (interface, messages) in ["wire", "other"].into_iter().zip(MESSAGES) {
             let attributes = [("undercurrent.network.layer", layer), (INTERFACE, interface), (NAMESPACE, &namespace)];
             let [of, ungrouped] = between(&before, &after, DURATION, &attributes);

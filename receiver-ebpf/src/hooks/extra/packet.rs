@@ -57,6 +57,11 @@ impl Subject for Entered {
     }
 
     #[inline(always)]
+    fn interface_name(&self) -> Option<[u64; 2]> {
+        Alone(self.skb).interface_name()
+    }
+
+    #[inline(always)]
     fn port(&self) -> Option<u16> {
         self.in_socket()?.port()
     }
@@ -87,5 +92,10 @@ impl<P: Pointer> Subject for Alone<P> {
     #[inline(always)]
     fn interface(&self) -> Option<u32> {
         arriving(self.0).interface().filter(|index| *index != 0)
+    }
+
+    #[inline(always)]
+    fn interface_name(&self) -> Option<[u64; 2]> {
+        arriving(self.0).interface_name().filter(|name| name[0] != 0)
     }
 }

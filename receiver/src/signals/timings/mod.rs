@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     kernel::maps::ByCpu,
-    telemetry::{Attributes, Data, Descriptor, ExponentialHistogram, Metric, Point, Readings, Scale, UnixNanos, Value},
+    telemetry::{Attributes, Data, Descriptor, ExponentialHistogram, Metric, Point, Readings, Scale, UnixNanos},
     workloads::{Slot, Workloads},
 };
 
@@ -96,8 +96,7 @@ impl Timings {
         }
         if let Some((owned, grouping)) = &mut self.grouped {
             for group in grouping.borrow().live() {
-                let apart = |all: Attributes, (key, value): &(_, Value)| all.with(*key, value.clone());
-                let attributes = |series| group.attributes.iter().fold(describe(series), apart);
+                let attributes = |series| group.tell_apart(describe(series));
                 let point = |(series, data)| Point { attributes: attributes(series), start: group.start, data };
                 readings.add(group.slot, metric(measured(owned, group.place(), self.served).map(point).collect()));
             }
