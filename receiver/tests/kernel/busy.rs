@@ -2,9 +2,7 @@
 
 use std::{
     fs,
-    mem::size_of,
     net::UdpSocket,
-    os::fd::AsRawFd as _,
     path::PathBuf,
     thread,
     time::{Duration, Instant},
@@ -14,6 +12,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::{
     support::{
+        options,
         sidecar::Sidecar,
         surroundings::{alone, often},
         wire::{Version, Wire},
@@ -70,11 +69,7 @@ fn take_a_cpu() {
 
 /// Has every send leave as segments, which come to the other end one by one.
 fn segment(socket: &UdpSocket) {
-    let size = SEGMENT as libc::c_int;
-    let (value, length) = ((&raw const size).cast(), size_of::<libc::c_int>() as libc::socklen_t);
-    // SAFETY: an open socket, and a live value of this length.
-    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, value, length) };
-    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+    options::set(socket, libc::SOL_UDP, libc::UDP_SEGMENT, &(SEGMENT as libc::c_int)).unwrap();
 }
 
 /// Sends more than the softirq gets through at once, and does something else for a time.

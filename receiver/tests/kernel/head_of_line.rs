@@ -4,7 +4,6 @@ use std::{
     fs,
     io::{Read as _, Write as _},
     net::{TcpListener, TcpStream},
-    os::fd::AsRawFd as _,
     time::{Duration, Instant},
 };
 
@@ -13,6 +12,7 @@ use super::{
     support::{
         counters::{out_of_order, retransmitted},
         line::{Line, Point, Value},
+        options,
         sidecar::Sidecar,
         surroundings::{alone, function, often, patience, skip, virtual_machine, wait_for},
         wire::{Version, Wire},
@@ -212,8 +212,5 @@ const LOSE: [libc::sock_filter; 10] = {
 fn filter(socket: &TcpStream, filter: Option<&[libc::sock_filter]>) {
     let (option, filter) = filter.map_or((libc::SO_DETACH_FILTER, &[][..]), |filter| (libc::SO_ATTACH_FILTER, filter));
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
-    let (program, size) = ((&raw const program).cast(), size_of_val(&program) as libc::socklen_t);
-    // SAFETY: the call reads a program of that size, and copies its instructions.
-    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, program, size) };
-    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+    options::set(socket, libc::SOL_SOCKET, option, &program).unwrap();
 }

@@ -26,4 +26,5 @@ mod softirq;
 mod support;
 mod transmit;
 mod waits;
+mod ways;
 mod workloads;

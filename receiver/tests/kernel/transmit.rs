@@ -4,7 +4,6 @@ use std::{
     fs,
     io::{Read as _, Write as _},
     net::{TcpListener, TcpStream, UdpSocket},
-    os::fd::AsRawFd as _,
     process::Command,
     thread,
     time::{Duration, Instant},
@@ -18,6 +17,7 @@ use super::{
         counters::transmitted,
         line::{Line, Value},
         namespace::Namespace,
+        options,
         sidecar::Sidecar,
         surroundings::{alone, often, patience, skip, skipped, virtual_machine},
         talk::Talk,
@@ -192,11 +192,7 @@ fn paced(wire: &Wire, rate: u32, bytes: usize) -> f64 {
     let mut client = wire.left.run(|| TcpStream::connect_timeout(&address, patience(Duration::from_secs(2))).unwrap());
     let (mut server, _) = listener.accept().unwrap();
     server.set_read_timeout(Some(patience(Duration::from_secs(5)))).unwrap();
-    let (option, length) = ((&raw const rate).cast(), size_of_val(&rate) as libc::socklen_t);
-    // SAFETY: the call reads as many bytes as it is told.
-    let set =
-        unsafe { libc::setsockopt(client.as_raw_fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, option, length) };
-    assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
+    options::set(&client, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &rate).unwrap();
     let begun = Instant::now();
     let reader = thread::spawn(move || server.read_exact(&mut vec![0; bytes]).unwrap());
     client.write_all(&vec![0x55; bytes]).unwrap();

@@ -10,6 +10,7 @@ pub mod injection;
 pub mod line;
 pub mod load;
 pub mod namespace;
+pub mod options;
 pub mod ring;
 pub mod sidecar;
 pub mod stamped;

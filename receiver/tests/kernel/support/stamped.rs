@@ -2,21 +2,18 @@
 
 use std::{
     io,
-    mem::{MaybeUninit, size_of},
+    mem::MaybeUninit,
     os::fd::{AsFd, AsRawFd as _},
     time::Duration,
 };
 
 use rustix::time::{ClockId, clock_gettime};
 
+use super::options;
+
 /// Has reads of a socket say so.
 pub fn ask(socket: &impl AsFd) {
-    let (on, size) = (1_i32, libc::socklen_t::try_from(size_of::<i32>()).unwrap());
-    let value = (&raw const on).cast();
-    // SAFETY: the option's value is as long as is said.
-    let result =
-        unsafe { libc::setsockopt(socket.as_fd().as_raw_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, value, size) };
-    assert_eq!(result, 0, "{}", io::Error::last_os_error());
+    options::set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1_i32).unwrap();
 }
 
 /// Reads, and says how many bytes that were and how long ago the last packet of them had been received.
