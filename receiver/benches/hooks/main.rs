@@ -19,7 +19,7 @@ use anyhow::Context as _;
 use aya::sys::{Stats, enable_stats};
 use clap::Parser;
 use undercurrent::{
-    config::{File, Flags, Settings},
+    config::{File, Flags, Means, Settings},
     kernel::Kernel,
     wanted::{self, Wanted},
 };
@@ -44,6 +44,9 @@ struct Arguments {
     /// What the programs do, and what is beside them (repeatable)
     #[arg(long, value_enum, default_values_t = Handlers::ALL)]
     handlers: Vec<Handlers>,
+    /// Ways to listen that programs do without (repeatable)
+    #[arg(long, value_name = "MEANS")]
+    avoid: Vec<Means>,
     /// Have empty programs where this configuration has the product's, until something ends this, and measure nothing
     #[arg(long, value_name = "FILE")]
     stand_in: Option<PathBuf>,
@@ -70,7 +73,7 @@ fn main() -> anyhow::Result<()> {
 }
 
 fn measure(arguments: &Arguments, wire: &mut Wire, handlers: Handlers, order: Order) -> anyhow::Result<()> {
-    let (kernel, other) = attach(handlers, order, wire)?;
+    let (kernel, other) = attach(&settings(handlers, &arguments.avoid), handlers, order, wire)?;
     // What runs first fills caches, and packets bear stamps only some milliseconds after somebody asked for them.
     let traffics: Vec<Traffic> = Traffic::ALL.into_iter().filter(|traffic| handlers.hears(*traffic)).collect();
     traffics.iter().try_for_each(|traffic| wire.exchange(*traffic, arguments.requests))?;
@@ -90,10 +93,9 @@ fn measure(arguments: &Arguments, wire: &mut Wire, handlers: Handlers, order: Or
 }
 
 /// The product's programs and the others. The kernel runs those first that were attached first.
-fn attach(handlers: Handlers, order: Order, wire: &Wire) -> anyhow::Result<(Kernel, Other)> {
-    let settings = settings(handlers);
+fn attach(settings: &Settings, handlers: Handlers, order: Order, wire: &Wire) -> anyhow::Result<(Kernel, Other)> {
     let (host, _) = wanted::host()?;
-    let wanted = Wanted::of(&settings, handlers.ownership());
+    let wanted = Wanted::of(settings, handlers.ownership());
     let product = || {
         let kernel = wanted.listen(host.clone())?;
         own(&kernel, wire)?;
@@ -101,9 +103,9 @@ fn attach(handlers: Handlers, order: Order, wire: &Wire) -> anyhow::Result<(Kern
     };
     let other = || match handlers {
         Handlers::Attribution | Handlers::AttributionByCpu => {
-            Ok(Other::Product(Box::new(Wanted::of(&settings, None).listen(host.clone())?)))
+            Ok(Other::Product(Box::new(Wanted::of(settings, None).listen(host.clone())?)))
         }
-        _ => Baseline::attach(&host, wanted.hooks()).map(Other::Empty),
+        _ => Baseline::attach(&host, wanted.hooks(), &settings.avoid).map(Other::Empty),
     };
     Ok(match order {
         Order::ProductFirst => (product()?, other()?),
@@ -137,8 +139,9 @@ fn cgroup(root: &str) -> Option<u64> {
 }
 
 /// The defaults, with all or some of the signals.
-fn settings(handlers: Handlers) -> Settings {
-    let (mut settings, _) = Settings::resolve(Flags::default(), &|_| None, File::default());
+fn settings(handlers: Handlers, avoid: &[Means]) -> Settings {
+    let flags = Flags { avoid: avoid.to_vec(), ..Flags::default() };
+    let (mut settings, _) = Settings::resolve(flags, &|_| None, File::default());
     let waits = handlers != Handlers::WithoutWaits;
     settings.signals.softirq_wait.enabled = waits;
     settings.signals.receive_wait.enabled = waits;

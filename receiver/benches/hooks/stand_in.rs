@@ -22,7 +22,7 @@ pub fn stay(configuration: &Path) -> anyhow::Result<()> {
     let wanted = Wanted::of(&settings, host.ownership());
     // Only cards that stamp packets have a program there.
     let hooks: Vec<_> = wanted.hooks().iter().copied().filter(|hook| hook.name != hooks::DRIVER.name).collect();
-    let _programs = Baseline::attach(&host, &hooks)?;
+    let _programs = Baseline::attach(&host, &hooks, &settings.avoid)?;
     let _stamps = Timestamping::hold().context("cannot have packets stamped")?;
     eprintln!("measuring: nothing");
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;

@@ -13,14 +13,43 @@ use aya::{
 use super::{
     hooks::{Attachment, Program},
     host::Host,
+    plan::Attach,
     refusal::Refusal,
+    registers::REGISTERS,
 };
+use crate::config::Means;
+
+/// An object's programs, to be attached to this kernel.
+pub struct Attaching<'a> {
+    /// The object.
+    pub ebpf: &'a mut Ebpf,
+    /// The kernel's types.
+    pub types: &'a Btf,
+    /// Where a refusal's cure depends on it.
+    pub host: &'a Host,
+    /// What not to attach by.
+    pub avoid: &'a [Means],
+}
+
+impl Attach for Attaching<'_> {
+    fn attach(&mut self, program: &Program<'_>) -> Result<(), Refusal> {
+        let means = program.attachment.means();
+        if self.avoid.contains(&means) {
+            return Err(Refusal::avoided(program, means));
+        }
+        if means == Means::Kprobe && REGISTERS.is_none() {
+            return Err(Refusal::foreign(program));
+        }
+        attach(self.ebpf, self.types, self.host, program)
+    }
+
+    fn detach(&mut self, program: &Program<'_>) {
+        detach(self.ebpf, program);
+    }
+}
 
 /// Loads a program and attaches it; the links belong to `ebpf` and end with it.
-///
-/// # Errors
-/// What the kernel refused, with the cure.
-pub fn attach(ebpf: &mut Ebpf, btf: &Btf, host: &Host, program: &Program<'_>) -> Result<(), Refusal> {
+fn attach(ebpf: &mut Ebpf, btf: &Btf, host: &Host, program: &Program<'_>) -> Result<(), Refusal> {
     let loaded = ebpf.program_mut(program.symbol).ok_or_else(|| Refusal {
         program: program.symbol.into(),
         what: "the object has no such program".to_owned(),

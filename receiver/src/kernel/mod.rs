@@ -37,18 +37,17 @@ use aya::{Ebpf, EbpfError, maps::MapError as AyaMapError};
 use crate::config::Means;
 
 use self::{
+    attach::Attaching,
     cards::{Cards, Found},
     drops::Reasons,
     extra::Named,
     fields::{FieldState, ResolvedField},
-    hooks::{Hook, Program},
+    hooks::Hook,
     host::Host,
     maps::{MapError, Words},
     memory::{ByFunction, ByWorkload, Sizing},
     object::Ownership,
-    plan::{Attach, Outcome, Status},
-    refusal::Refusal,
-    registers::REGISTERS,
+    plan::{Outcome, Status},
     resolved::Resolved,
     timestamping::Timestamping,
 };
@@ -206,7 +205,7 @@ impl Kernel {
 
     /// Serves hooks, each that is not served yet and that anything here makes run.
     pub fn serve(&mut self, types: &Types, hooks: &[&'static Hook]) {
-        let mut attaching = Attaching { ebpf: &mut self.ebpf, btf: &types.0, host: &self.host, avoid: &self.avoid };
+        let mut attaching = Attaching { ebpf: &mut self.ebpf, types: &types.0, host: &self.host, avoid: &self.avoid };
         let needed = hooks::ALL.into_iter().filter(|hook| hooks.contains(hook) && is_needed(hook, &self.found_cards));
         plan::serve_all(&mut attaching, needed, &mut self.outcomes);
         self.outcomes.sort_by_key(|outcome| hooks::ALL.iter().position(|hook| hook.name == outcome.hook));
@@ -217,7 +216,7 @@ impl Kernel {
 
     /// Attaches to the functions that the user named, once all hooks are served.
     pub fn serve_functions(&mut self, types: &Types) {
-        let mut attaching = Attaching { ebpf: &mut self.ebpf, btf: &types.0, host: &self.host, avoid: &self.avoid };
+        let mut attaching = Attaching { ebpf: &mut self.ebpf, types: &types.0, host: &self.host, avoid: &self.avoid };
         let outcomes = self.extra.iter().enumerate().map(|(number, named)| extra::serve(&mut attaching, number, named));
         self.outcomes.extend(outcomes);
     }
@@ -348,28 +347,4 @@ fn stamp_packets(mut hooks: impl Iterator<Item = &'static Hook>) -> Option<Times
     }
     let held = Timestamping::hold();
     held.inspect_err(|error| tracing::warn!("cannot switch receive timestamps on, so packets carry none: {error}")).ok()
-}
-
-struct Attaching<'a> {
-    ebpf: &'a mut Ebpf,
-    btf: &'a aya::Btf,
-    host: &'a Host,
-    avoid: &'a [Means],
-}
-
-impl Attach for Attaching<'_> {
-    fn attach(&mut self, program: &Program<'_>) -> Result<(), Refusal> {
-        let means = program.attachment.means();
-        if self.avoid.contains(&means) {
-            return Err(Refusal::avoided(program, means));
-        }
-        if means == Means::Kprobe && REGISTERS.is_none() {
-            return Err(Refusal::foreign(program));
-        }
-        attach::attach(self.ebpf, self.btf, self.host, program)
-    }
-
-    fn detach(&mut self, program: &Program<'_>) {
-        attach::detach(self.ebpf, program);
-    }
 }

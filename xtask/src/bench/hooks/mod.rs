@@ -24,6 +24,9 @@ pub struct Options {
     /// The guest's kernel
     #[arg(long, requires = "icount", default_value = "6.12")]
     kernel: String,
+    /// fentry, kprobe, tracepoint or cgroup hooks to do without; repeatable
+    #[arg(long, value_name = "MEANS")]
+    avoid: Vec<String>,
     /// Rounds of each kind of traffic, for each set of handlers and order of attachment [default: 100; 5 in the guest]
     #[arg(long)]
     rounds: Option<u32>,
@@ -82,6 +85,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     } else {
         benchmark
     };
+    command.args(options.avoid.iter().flat_map(|means| ["--avoid", means]));
     let natively = Sampling::natively(&HANDLERS);
     let usual = if options.icount { Sampling { rounds: 5, requests: 50, ..natively } } else { natively };
     let sampling = Sampling {

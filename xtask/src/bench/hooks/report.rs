@@ -129,7 +129,7 @@ fn way(text: &mut String, rounds: &[Round], kernel: &str, way: &Way) {
     };
     let Way { name, layers, netstacklat, .. } = way;
     let Some(costs) = layers.iter().map(net).collect::<Option<Vec<f64>>>() else {
-        let _ = writeln!(text, "\nnot all of the {name} are served on {kernel}");
+        let _ = writeln!(text, "\nnot all of the {name} are served by fentry on {kernel}");
         return;
     };
     let (sum, terms) = (costs.iter().sum::<f64>(), costs.iter().map(|net| format!("{net:.1}")).collect::<Vec<_>>());
