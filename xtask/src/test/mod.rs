@@ -70,26 +70,20 @@ const STEPS: &[Step] = &[
         guest: false,
         run: cargo::virtual_machines,
     },
+    // The longest first, so that none is left over when the others are done.
+    Step {
+        name: "vm-6.12",
+        about: "the sidecar's integration tests under Linux 6.12",
+        root: true,
+        guest: true,
+        run: guest::linux_6_12,
+    },
     Step {
         name: "vm-6.1",
         about: "what differs by kernel under Linux 6.1, latency by every set of hooks",
         root: true,
         guest: true,
         run: guest::linux_6_1,
-    },
-    Step {
-        name: "vm-6.12",
-        about: "the sidecar's integration tests under Linux 6.12, latency by every set of hooks",
-        root: true,
-        guest: true,
-        run: guest::linux_6_12,
-    },
-    Step {
-        name: "vm-5.10",
-        about: "latency under Linux 5.10 by every set of hooks",
-        root: true,
-        guest: true,
-        run: guest::linux_5_10,
     },
     Step {
         name: "vm-7",
@@ -99,11 +93,18 @@ const STEPS: &[Step] = &[
         run: guest::linux_7,
     },
     Step {
-        name: "vm-icount",
-        about: "softirq time against ftrace's where the clock counts instructions",
+        name: "vm-6.12-without",
+        about: "latency under Linux 6.12 without trampolines, and without kprobes",
         root: true,
-        guest: false,
-        run: guest::instructions,
+        guest: true,
+        run: guest::linux_6_12_without,
+    },
+    Step {
+        name: "vm-5.10",
+        about: "latency under Linux 5.10 by every set of hooks",
+        root: true,
+        guest: true,
+        run: guest::linux_5_10,
     },
     Step {
         name: "vm-cards",
@@ -111,6 +112,13 @@ const STEPS: &[Step] = &[
         root: true,
         guest: true,
         run: guest::cards,
+    },
+    Step {
+        name: "vm-icount",
+        about: "softirq time against ftrace's where the clock counts instructions",
+        root: true,
+        guest: false,
+        run: guest::instructions,
     },
     Step {
         name: "e2e",
@@ -135,7 +143,7 @@ pub struct Options {
 /// Runs the parts and ends the process with their verdict.
 pub fn run(options: &Options) -> anyhow::Result<()> {
     if options.list {
-        STEPS.iter().for_each(|step| println!("{:<9} {}", step.name, step.about));
+        STEPS.iter().for_each(|step| println!("{:<15} {}", step.name, step.about));
         return Ok(());
     }
     let chosen = |step: &&Step| options.only.is_empty() || options.only.iter().any(|name| name == step.name);
@@ -143,7 +151,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         STEPS.iter().filter(chosen).partition(|step| !step.root || machine::is_root());
     if !left_out.is_empty() {
         println!("not root, so these parts are left out (sudo -E env PATH=\"$PATH\" cargo xtask test runs them):");
-        left_out.iter().for_each(|step| println!("  {:<9} {}", step.name, step.about));
+        left_out.iter().for_each(|step| println!("  {:<15} {}", step.name, step.about));
     }
     let mut sections: Vec<_> = steps.chunk_by(|one, next| one.guest && next.guest).flat_map(side_by_side).collect();
     sections.extend(left_out.into_iter().map(|step| Section::left_out(step.name)));
@@ -156,14 +164,15 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs parts that do not disturb each other, as many at once as there are CPUs.
+/// Runs parts that do not disturb each other, half as many again at once as there are CPUs: each waits a third of its time.
 fn side_by_side(steps: &[&Step]) -> Vec<Section> {
     let cpus = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let most = cpus + cpus / 2;
     let waiting = Mutex::new(steps.iter().enumerate());
     let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
     let work = || iter::from_fn(&next).map(|(place, step)| (place, section(step))).collect::<Vec<_>>();
     let mut sections: Vec<_> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..cpus.min(steps.len())).map(|_| scope.spawn(work)).collect();
+        let workers: Vec<_> = (0..most.min(steps.len())).map(|_| scope.spawn(work)).collect();
         workers.into_iter().flat_map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
     });
     sections.sort_by_key(|(place, _)| *place);

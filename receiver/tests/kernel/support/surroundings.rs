@@ -68,10 +68,10 @@ pub fn skipped(of: usize) -> f64 {
     if virtual_machine().is_some() { 0.0 } else { 0.05 * of as f64 }
 }
 
-/// An interval that leaves this machine time for something else than snapshots: an unoptimized sidecar on an emulated
-/// processor takes tenths of a second for one.
+/// An interval that leaves this machine time for something else than snapshots: on an emulated processor one takes a
+/// while.
 pub fn often() -> &'static str {
-    if virtual_machine().is_some() { "2s" } else { "200ms" }
+    if virtual_machine().is_some() { "500ms" } else { "200ms" }
 }
 
 /// Waits until a condition yields something.

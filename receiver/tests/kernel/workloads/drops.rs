@@ -132,7 +132,10 @@ fn overrun(scene: &Scene) {
     let dropped = dropped_by_qdisc(&wire);
     assert!(dropped > 0.0, "the qdisc took everything");
     if kept && seen.explains() {
-        assert_counted("qdisc, of the server", seen.count((LAYER, "qdisc"), own), dropped);
+        let [servers, kernels] = [seen.count((LAYER, "qdisc"), own), seen.count((LAYER, "qdisc"), is_nodes)];
+        // A question for the neighbour's address, or the like, may find no room either, and is nobody's.
+        assert_counted("qdisc, of the server and the kernel", servers + kernels, dropped);
+        assert!(servers > 0.9 * dropped, "{servers} of {dropped} are the server's");
     }
 }
 
