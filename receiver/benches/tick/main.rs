@@ -12,7 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use undercurrent::{
     export::{REQUEST_LIMIT, requests},
-    kernel::{choices::Criteria, groups::GroupBy, memory::Sizing},
+    kernel::{choices::Criteria, groups::GroupBy, memory::Sizing, object::SWITCHES},
     telemetry::{Attributes, Readings, Resource, Scale, Snapshot, UnixNanos},
     workloads::Slot,
 };
@@ -70,11 +70,10 @@ fn main() -> anyhow::Result<()> {
     for workloads in [100, 256] {
         for cpus in [2, 16, 64] {
             for scale in (0..).map_while(Scale::new) {
-                let signals = &["latency", "network_cpu", "softirq_wait"];
                 let bytes = Sizing {
                     cpus,
                     scale,
-                    signals,
+                    signals: &SWITCHES,
                     criteria: Criteria::default(),
                     group_by: GroupBy::default(),
                     workloads: Some(workloads),

@@ -51,7 +51,9 @@ pub fn latency() -> anyhow::Result<(Timings, usize)> {
         histogram.chunks_exact(layout.histogram).take(BUSY).for_each(fill);
     }
     let cells = ByCpu::<LatencyCells>::map("LATENCY", node.as_fd(), CPUS)?;
-    let bytes = (usize::from(WORKLOADS) * layout.slot()) * size_of::<u64>() + CPUS * size_of::<LatencyCells>();
+    // Of all series a tick reads the signal's own.
+    let all = usize::from(WORKLOADS) * layout.slot() * size_of::<u64>() + CPUS * size_of::<LatencyCells>();
+    let bytes = all * LATENCY.series.len() / SERIES;
     let owned = Some(Owned::new(words, layout, &LATENCY, scale));
     let served = Series::ALL.map(|series| matches!(series, Series::Receive(_)));
     Ok((Timings { kind: &LATENCY, cells, owned, grouped: None, scale, start: UnixNanos(1), served }, bytes))

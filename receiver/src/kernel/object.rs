@@ -172,7 +172,7 @@ fn number(count: usize) -> u32 {
 }
 
 /// The signals that programs know a switch of.
-pub(super) const SWITCHES: [&str; 8] = [
+pub const SWITCHES: [&str; 8] = [
     "latency",
     "network_cpu",
     "network_drops",
