@@ -1,7 +1,7 @@
 //! Cells of the layers that a user names.
 //!
-//! One array of words: by owner (slots, then groups), then by shard (as workloads' histograms have them), then by layer, then by IP version a
-//! cell. A cell is a histogram of the configured scale, its sum first and its slots after it, and after these the packets
+//! One array of words: by owner (slots, then groups), then by shard (as workloads' histograms have them), then by layer,
+//! then by IP version a cell. A cell is a histogram of the configured scale, its sum first and its slots after it, and after these the packets
 //! in no histogram by [`super::loss::PacketLoss`], which all count for the node.
 
 use super::{latency::Network, loss::PACKET_LOSSES};

@@ -25,7 +25,7 @@ pub struct Attaching<'a> {
     pub ebpf: &'a mut Ebpf,
     /// The kernel's types.
     pub types: &'a Btf,
-    /// Where a refusal's cure depends on it.
+    /// Where the cgroups are, and what this process may do.
     pub host: &'a Host,
     /// What not to attach by.
     pub avoid: &'a [Means],

@@ -137,6 +137,12 @@ impl ByFunction {
     pub const fn owner(&self) -> usize {
         self.shards * self.shard
     }
+
+    /// A group's place among owners.
+    #[must_use]
+    pub const fn group(&self, number: u32) -> usize {
+        self.groups + number as usize
+    }
 }
 
 /// A map whose size depends on the machine and the settings.

@@ -81,28 +81,32 @@ impl ExtraLatency {
         })
     }
 
-    /// The durations that an owner has any of.
-    fn durations(&self, owner: usize, start: UnixNanos) -> Vec<Point> {
+    /// The durations of cells that have any.
+    fn durations(&self, cells: impl Iterator<Item = (Attributes, Vec<u64>)>, start: UnixNanos) -> Metric {
         let histogram = |cell: &[u64]| {
             let histogram = &cell[..self.layout.cell - PACKET_LOSSES];
             ExponentialHistogram::from_slots(self.scale, &histogram[1..], histogram[0])
         };
-        let histograms = self.cells(owner).map(|(attributes, cell)| (attributes, histogram(&cell)));
+        let histograms = cells.map(|(attributes, cell)| (attributes, histogram(&cell)));
         let point = |(attributes, histogram)| Point { attributes, start, data: Data::Histogram(histogram) };
-        histograms.filter(|(_, histogram)| histogram.count() > 0).map(point).collect()
-    }
-
-    fn metric(&self, points: Vec<Point>) -> Metric {
+        let points = histograms.filter(|(_, histogram)| histogram.count() > 0).map(point).collect();
         Metric { descriptor: self.kind.metric, points }
     }
 
     fn add_groups_to(&self, readings: &mut Readings) {
         let Some(grouping) = &self.grouping else { return };
         for group in grouping.borrow().live() {
-            let points = self.durations(self.layout.groups + group.number as usize, group.start).into_iter();
-            let told = |point: Point| Point { attributes: group.tell_apart(point.attributes), ..point };
-            readings.add(group.slot, self.metric(points.map(told).collect()));
+            let cells = self.cells(self.layout.group(group.number));
+            let cells = cells.map(|(attributes, cell)| (group.tell_apart(attributes), cell));
+            readings.add(group.slot, self.durations(cells, group.start));
         }
+    }
+
+    fn add_node_to(&self, readings: &mut Readings) {
+        let cells: Vec<_> = self.cells(Slot::NODE.0.into()).collect();
+        let losses = cells.iter().flat_map(|(attributes, cell)| self.losses(attributes, cell)).collect();
+        readings.add(Slot::NODE, Metric { descriptor: &LOST, points: losses });
+        readings.add(Slot::NODE, self.durations(cells.into_iter(), self.start));
     }
 
     /// What is in no histogram, which all counts for the node.
@@ -125,13 +129,10 @@ impl Signal for ExtraLatency {
 
     fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
         for (slot, start) in workloads.slots() {
-            readings.add(slot, self.metric(self.durations(slot.0.into(), start)));
+            readings.add(slot, self.durations(self.cells(slot.0.into()), start));
         }
         self.add_groups_to(readings);
-        let node = Slot::NODE.0.into();
-        readings.add(Slot::NODE, self.metric(self.durations(node, self.start)));
-        let losses = self.cells(node).flat_map(|(attributes, cell)| self.losses(&attributes, &cell));
-        readings.add(Slot::NODE, Metric { descriptor: &LOST, points: losses.collect() });
+        self.add_node_to(readings);
         Ok(())
     }
 }

@@ -104,7 +104,7 @@ impl Cells {
 
     fn of(&self, number: u32) -> impl Iterator<Item = &AtomicU64> {
         let series = number as usize * self.by_series.group();
-        let functions = (self.by_function.groups + number as usize) * self.by_function.owner();
+        let functions = self.by_function.group(number) * self.by_function.owner();
         let series = self.histograms.slice(series..series + self.by_series.group());
         series.iter().chain(self.functions.slice(functions..functions + self.by_function.owner()))
     }

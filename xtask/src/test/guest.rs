@@ -59,8 +59,8 @@ pub fn linux_6_12() -> anyhow::Result<Tally> {
 }
 
 /// Latency without trampolines there, whatever may differ by hook.
-pub fn linux_6_12_without() -> anyhow::Result<Tally> {
-    without_trampolines("6.12", true)
+pub fn linux_6_12_by_alternates() -> anyhow::Result<Tally> {
+    by_alternates("6.12", true)
 }
 
 /// Latency under the newest kernel.
@@ -80,11 +80,11 @@ pub fn cards() -> anyhow::Result<Tally> {
 
 /// These tests with trampolines, and of latency without what may differ by kernel.
 fn by_every_set(kernel: &str, tests: &[&str]) -> anyhow::Result<Tally> {
-    Ok(run(&["--kernel", kernel], tests)?.and(without_trampolines(kernel, false)?))
+    Ok(run(&["--kernel", kernel], tests)?.and(by_alternates(kernel, false)?))
 }
 
 /// Latency by each set of alternates: all of it, or what may differ by kernel.
-fn without_trampolines(kernel: &str, all: bool) -> anyhow::Result<Tally> {
+fn by_alternates(kernel: &str, all: bool) -> anyhow::Result<Tally> {
     let mut tally = Tally::default();
     for Alternates { avoid, tests, others } in &ALTERNATES {
         let without = format!("UNDERCURRENT_TEST_AVOID={avoid}");
@@ -102,7 +102,7 @@ fn run(guest: &[&str], tests: &[&str]) -> anyhow::Result<Tally> {
     let skips = share.path().join("skips");
     fs::write(&skips, "").context("cannot make a file for skips")?;
     let mut command = Command::new(machine::MYSELF);
-    // Parts run side by side, as many as there are CPUs.
+    // Others run beside it, and more threads than CPUs bring nothing.
     command.args(["vm", "--in-turns"]).args(guest).args(["--timeout", LIMIT]).arg("--share").arg(share.path());
     command.arg("--env").arg(format!("UNDERCURRENT_SKIPS={}", skips.display()));
     command.arg("--").arg(suite).arg("--test-threads=1").args(tests).current_dir(machine::workspace());

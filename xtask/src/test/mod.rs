@@ -93,11 +93,11 @@ const STEPS: &[Step] = &[
         run: guest::linux_7,
     },
     Step {
-        name: "vm-6.12-without",
+        name: "vm-6.12-alternates",
         about: "latency under Linux 6.12 without trampolines, and without kprobes",
         root: true,
         guest: true,
-        run: guest::linux_6_12_without,
+        run: guest::linux_6_12_by_alternates,
     },
     Step {
         name: "vm-5.10",
@@ -143,7 +143,7 @@ pub struct Options {
 /// Runs the parts and ends the process with their verdict.
 pub fn run(options: &Options) -> anyhow::Result<()> {
     if options.list {
-        STEPS.iter().for_each(|step| println!("{:<15} {}", step.name, step.about));
+        STEPS.iter().for_each(|step| println!("{:<18} {}", step.name, step.about));
         return Ok(());
     }
     let chosen = |step: &&Step| options.only.is_empty() || options.only.iter().any(|name| name == step.name);
@@ -151,7 +151,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         STEPS.iter().filter(chosen).partition(|step| !step.root || machine::is_root());
     if !left_out.is_empty() {
         println!("not root, so these parts are left out (sudo -E env PATH=\"$PATH\" cargo xtask test runs them):");
-        left_out.iter().for_each(|step| println!("  {:<15} {}", step.name, step.about));
+        left_out.iter().for_each(|step| println!("  {:<18} {}", step.name, step.about));
     }
     let mut sections: Vec<_> = steps.chunk_by(|one, next| one.guest && next.guest).flat_map(side_by_side).collect();
     sections.extend(left_out.into_iter().map(|step| Section::left_out(step.name)));

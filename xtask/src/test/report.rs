@@ -33,13 +33,13 @@ impl fmt::Display for Section {
 
 /// The table, the reasons of what was skipped, and the line that counts everything, which is the last.
 pub fn render(sections: &[Section]) -> String {
-    let mut text = format!("\n{:<12} {:>7} {:>7} {:>7} {:>9}\n", "section", "passed", "failed", "skipped", "time");
+    let mut text = format!("\n{:<18} {:>7} {:>7} {:>7} {:>9}\n", "section", "passed", "failed", "skipped", "time");
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
     let mut reasons = String::new();
     for Section { name, tally, took } in sections {
         let (seconds, skips) = (took.as_secs_f64(), tally.skipped.len());
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{name:<12} {:>7} {:>7} {skips:>7} {seconds:>7.1} s", tally.passed, tally.failed);
+        let _ = writeln!(text, "{name:<18} {:>7} {:>7} {skips:>7} {seconds:>7.1} s", tally.passed, tally.failed);
         tally.skipped.iter().for_each(|reason| _ = writeln!(reasons, "skipped in {name}: {reason}"));
         passed += tally.passed;
         failed += tally.failed;
@@ -58,9 +58,9 @@ mod tests {
         let unit = section("unit", Tally::passed(12).and_skipped("b: needs a second CPU".into()));
         let report = render(&[unit, section("native", Tally { passed: 3, failed: 1, skipped: Vec::new() })]);
         let expected = "
-section       passed  failed skipped      time
-unit              12       0       1     1.2 s
-native             3       1       0     1.2 s
+section             passed  failed skipped      time
+unit                    12       0       1     1.2 s
+native                   3       1       0     1.2 s
 
 skipped in unit: b: needs a second CPU
 15 passed, 1 failed, 1 skipped

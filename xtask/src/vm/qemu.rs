@@ -165,12 +165,12 @@ fn escaped(path: &Path) -> String {
 mod tests {
     use super::*;
 
-    fn line(icount: bool, multi_threaded: bool) -> String {
+    fn line(icount: bool, in_turns: bool, multi_threaded: bool) -> String {
         let qemu = Qemu { program: "qemu".into(), data: vec!["/data".into()], multi_threaded };
         let machine = Machine {
             cpus: 4,
             icount,
-            in_turns: false,
+            in_turns,
             stamps: false,
             tsc: Kilohertz(2_400_000),
             memory: Mebibytes(512),
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn the_two_interfaces_share_one_wire() {
-        let line = line(false, true);
+        let line = line(false, false, true);
         for nic in NICS {
             assert!(line.contains(&format!("hubport,id={},hubid=0", nic.name)), "{line}");
             assert!(line.contains(&format!("netdev={},mac={}", nic.name, nic.address)), "{line}");
@@ -195,11 +195,11 @@ mod tests {
 
     #[test]
     fn counting_instructions_takes_one_cpu_on_one_thread() {
-        let counting = line(true, true);
+        let counting = line(true, false, true);
         assert!(counting.contains("-icount shift=0,sleep=off -smp 1 "), "{counting}");
         assert!(counting.contains("thread=single"), "{counting}");
         assert!(counting.contains("tsc_early_khz=1000000"), "a counted instruction is a nanosecond: {counting}");
-        let free = line(false, true);
+        let free = line(false, false, true);
         assert!(
             !free.contains("icount")
                 && free.contains("-smp 4 ")
@@ -210,13 +210,14 @@ mod tests {
     }
 
     #[test]
-    fn an_old_qemu_runs_on_one_thread() {
-        assert!(line(false, false).contains("thread=single -smp 4"));
+    fn an_old_qemu_runs_on_one_thread_and_any_where_that_is_asked_for() {
+        assert!(line(false, false, false).contains("thread=single -smp 4"));
+        assert!(line(false, true, true).contains("thread=single -smp 4"));
     }
 
     #[test]
     fn commas_in_paths_survive() {
-        let line = line(false, true);
+        let line = line(false, false, true);
         assert!(
             line.contains("id=root,path=/w,,1/root.sock") && line.contains("id=console,path=/w,,1/console"),
             "{line}"
