@@ -69,14 +69,17 @@ pub enum DriverLoss {
     NoClock,
     /// The driver left its own notes in the place of the stamp.
     DriverNotes,
+    /// Whether the filter chooses it cannot be told before its socket is known.
+    Unfiltered,
 }
 
 /// Number of reasons.
-pub const DRIVER_LOSSES: usize = 4;
+pub const DRIVER_LOSSES: usize = 5;
 
 impl DriverLoss {
     /// Every reason, at its own index.
-    pub const ALL: [Self; DRIVER_LOSSES] = [Self::NoStamp, Self::Negative, Self::NoClock, Self::DriverNotes];
+    pub const ALL: [Self; DRIVER_LOSSES] =
+        [Self::NoStamp, Self::Negative, Self::NoClock, Self::DriverNotes, Self::Unfiltered];
 }
 
 /// What one CPU recorded of one card.

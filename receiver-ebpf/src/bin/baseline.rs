@@ -1,5 +1,5 @@
 //! Programs that do nothing, one on each hook: what the kernel charges for entering a program at all. `cargo xtask bench
-//! hooks` subtracts them.
+//! hooks` subtracts them. And one that reads the clock, which no event of latency does without.
 #![no_std]
 #![no_main]
 
@@ -7,6 +7,7 @@
 mod object;
 
 use aya_ebpf::{
+    helpers::bpf_ktime_get_ns,
     macros::{btf_tracepoint, cgroup_skb, cgroup_sock, fentry, fexit, kprobe, kretprobe},
     programs::{
         BtfTracePointContext, FEntryContext, FExitContext, ProbeContext, RetProbeContext, SkBuffContext, SockContext,
@@ -82,4 +83,12 @@ empty! {
     #[fentry] extra_7(FEntryContext) = 0;
     #[kprobe] extra_7_probe(ProbeContext) = 0;
     #[cgroup_skb(ingress)] cgroup_ingress(SkBuffContext) = 1;
+}
+
+/// The clock and nothing else, beside the empty program there.
+#[btf_tracepoint(function = "net_dev_start_xmit")]
+fn clock_alone(_: BtfTracePointContext) -> i32 {
+    // SAFETY: a helper without arguments.
+    unsafe { bpf_ktime_get_ns() };
+    0
 }

@@ -1,14 +1,17 @@
 //! A packet leaves its driver for the stack, with the card's stamp where the card gave it one.
 
 use aya_ebpf::{macros::btf_tracepoint, programs::BtfTracePointContext};
-use undercurrent_ebpf::abi::{driver::DriverLoss, interface::Interface};
+use undercurrent_ebpf::abi::{driver::DriverLoss, filter::Criterion, interface::Interface, workload::Slot};
 
+use super::subject::arriving;
 use crate::{
     kernel::{
         event::departs,
         fields::{
             DEVICE_INDEX, DEVICE_NET, NET_INODE, SHARED_FLAGS, SHARED_STAMP, SKB_DEVICE, SKB_END, SKB_HEAD, SKB_TSTAMP,
         },
+        filter,
+        owner::{self, or_node},
         pointer::Typed,
     },
     signals::receive_driver,
@@ -35,12 +38,27 @@ fn netif_receive_skb(ctx: BtfTracePointContext) -> i32 {
         if stamp == 0 {
             return 0;
         }
-        let received = if departs(Typed::new(skb)) { 0 } else { SKB_TSTAMP.load(skb) };
-        if SHARED_FLAGS.probe(shared) & DRIVER_NOTES != 0 {
+        let packet = Typed::new(skb);
+        let chosen = chosen(packet);
+        if chosen == Some(false) {
+            return 0;
+        }
+        let received = if departs(packet) { 0 } else { SKB_TSTAMP.load(skb) };
+        if chosen.is_none() {
+            receive_driver::lost(card, DriverLoss::Unfiltered);
+        } else if SHARED_FLAGS.probe(shared) & DRIVER_NOTES != 0 {
             receive_driver::lost(card, DriverLoss::DriverNotes);
         } else {
             receive_driver::left(card, stamp, received);
         }
     }
     0
+}
+
+/// Whether the filter chooses a packet, a `sk_buff` that has its device; `None` where that cannot be told so early.
+#[inline(always)]
+fn chosen(packet: Typed) -> Option<bool> {
+    let slot = || owner::slot_of_namespace(packet);
+    let slot = if filter::asks_for(Criterion::Workload) { or_node(slot) } else { Slot::NODE };
+    filter::chooses_all(filter::chooses(&arriving(packet)), slot)
 }

@@ -90,7 +90,7 @@ unsafe fn queued(skb: *const u8, which: Which) {
             return;
         }
         let sent = match sender {
-            Some(Transport::Udp) if served::sent() => {
+            Some(Transport::Udp) => {
                 transmit::begin(TransmitLayer::Transport, in_stack(Typed::new(skb), Typed::new(sock)))
             }
             _ => Begin::Unknown,
@@ -272,8 +272,8 @@ unsafe fn is_hardware(device: *const u8) -> bool {
     unsafe { DEVICE_PARENT.load(device) != 0 }
 }
 
-/// The transport protocol of whoever sent a packet, where it is known when: TCP says the departure time of every packet, but that
-/// of a mere acknowledgement is older where a reader has made room (`__tcp_cleanup_rbuf`).
+/// The transport protocol of whoever sent a packet, where it is known when: UDP's, where its sending is seen; TCP's, which says the
+/// departure time of every packet, but that of a mere acknowledgement is older where a reader has made room (`__tcp_cleanup_rbuf`).
 ///
 /// # Safety
 /// `skb` is a typed `sk_buff` pointer, and `sock` its socket, or null.
@@ -281,12 +281,15 @@ unsafe fn is_hardware(device: *const u8) -> bool {
 unsafe fn sender(skb: *const u8, sock: *const u8) -> Option<Transport> {
     // SAFETY: by the caller.
     unsafe {
-        if sock.is_null() || !is_internet(sock) || !is_whole(sock) {
+        if !is_whole(sock) {
             return None;
         }
         let transport = read::transport(SOCK_PROTOCOL.load(sock))?;
-        let bare = matches!(transport, Transport::Tcp) && SKB_TRUESIZE.load(skb) == PURE_ACKNOWLEDGEMENT;
-        if bare { None } else { Some(transport) }
+        let known = match transport {
+            Transport::Tcp => SKB_TRUESIZE.load(skb) != PURE_ACKNOWLEDGEMENT,
+            Transport::Udp => served::sent(),
+        };
+        known.then_some(transport)
     }
 }
 

@@ -82,8 +82,9 @@ pub fn apart(work: impl Fn(Which)) -> i32 {
     0
 }
 
+/// Whether packets are chosen by something.
 #[inline(always)]
-fn asks_for(criterion: Criterion) -> bool {
+pub fn asks_for(criterion: Criterion) -> bool {
     set_outside(&BY) & criterion.bit() != 0
 }
 

@@ -132,20 +132,17 @@ pub unsafe fn out_of_order(connection: *const u8) -> u32 {
     unsafe { TCP_OUT_OF_ORDER.load(connection) }
 }
 
-/// The same of a socket that no helper trusts; none where it is no connection of TCP's.
+/// The same of a socket with TCP's protocol that no helper trusts; none where it is a raw one.
 ///
 /// # Safety
-/// `sock` is a typed `struct sock *`, or null; the kernel has the field.
+/// `sock` is a typed `struct sock *`; the kernel has the field.
 #[inline(always)]
 pub unsafe fn out_of_order_untrusted(sock: *const u8) -> u32 {
     // SAFETY: by the caller.
     unsafe {
-        if set_outside(&TYPE) != 0 {
-            connection(sock).map_or(0, |connection| TCP_OUT_OF_ORDER.load(connection))
-        } else if is_connection(Typed::new(sock)) {
-            TCP_OUT_OF_ORDER.probe(sock)
-        } else {
-            0
+        if SOCK_TYPE.load(sock) != SOCK_STREAM {
+            return 0;
         }
+        cast(sock).map_or_else(|| TCP_OUT_OF_ORDER.probe(sock), |connection| TCP_OUT_OF_ORDER.load(connection))
     }
 }

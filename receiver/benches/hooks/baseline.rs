@@ -1,7 +1,7 @@
 //! Empty programs, attached as the product's are.
 
 use anyhow::Context as _;
-use aya::{Btf, Ebpf, EbpfLoader};
+use aya::{Btf, Ebpf, EbpfLoader, programs::BtfTracePoint};
 use undercurrent::{
     config::Means,
     kernel::{
@@ -15,6 +15,11 @@ use undercurrent::{
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../ebpf/baseline.bpf.o");
 
+/// The program that reads the clock and nothing else.
+pub const CLOCK_ALONE: &str = "clock_alone";
+/// The tracepoint that it is on, and the empty program there.
+pub const BESIDE: &str = "net_dev_start_xmit";
+
 /// An empty program on each hook; they go with the value.
 pub struct Baseline(Ebpf);
 
@@ -26,6 +31,16 @@ impl Baseline {
         let mut attaching = Attaching { ebpf: &mut ebpf, types: &types, host, avoid };
         let hooks = hooks::ALL.into_iter().filter(|hook| hooks.contains(hook));
         plan::serve_all(&mut attaching, hooks, &mut Vec::new());
+        Ok(Self(ebpf))
+    }
+
+    /// The same, with the program that reads the clock, by which machines' figures are compared.
+    pub fn with_clock(host: &Host, hooks: &[&'static Hook], avoid: &[Means]) -> anyhow::Result<Self> {
+        let Self(mut ebpf) = Self::attach(host, hooks, avoid)?;
+        let types = Btf::from_sys_fs().context("cannot read the kernel's types")?;
+        let program = ebpf.program_mut(CLOCK_ALONE).context("the object lacks the program that reads the clock")?;
+        let program: &mut BtfTracePoint = program.try_into()?;
+        program.load(BESIDE, &types).and_then(|()| program.attach()).context("cannot attach what reads the clock")?;
         Ok(Self(ebpf))
     }
 

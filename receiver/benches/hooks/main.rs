@@ -105,7 +105,7 @@ fn attach(settings: &Settings, handlers: Handlers, order: Order, wire: &Wire) ->
         Handlers::Attribution | Handlers::AttributionByCpu => {
             Ok(Other::Product(Box::new(Wanted::of(settings, None).listen(host.clone())?)))
         }
-        _ => Baseline::attach(&host, wanted.hooks(), &settings.avoid).map(Other::Empty),
+        _ => Baseline::with_clock(&host, wanted.hooks(), &settings.avoid).map(Other::Empty),
     };
     Ok(match order {
         Order::ProductFirst => (product()?, other()?),

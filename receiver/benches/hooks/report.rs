@@ -4,9 +4,18 @@ use std::collections::BTreeMap;
 
 use clap::ValueEnum;
 use serde::Serialize;
-use undercurrent::kernel::{Kernel, object::Ownership, statistics::Runs};
+use undercurrent::kernel::{
+    Kernel,
+    hooks::{self, Hook},
+    object::Ownership,
+    statistics::Runs,
+};
 
-use crate::{other::Other, wire::Traffic};
+use crate::{
+    baseline::{BESIDE, CLOCK_ALONE},
+    other::Other,
+    wire::Traffic,
+};
 
 /// What the product's programs do, and what the others beside them.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
@@ -87,6 +96,8 @@ pub struct Round {
 /// What the kernel counted for the product's program and for the other on the same hook.
 #[derive(Clone, Copy, Default, Serialize)]
 pub struct Pair {
+    /// Whether the product's measures how long packets take.
+    pub latency: bool,
     pub product: Counts,
     pub other: Counts,
 }
@@ -114,19 +125,33 @@ impl From<Runs> for Counts {
 pub fn counts(kernel: &Kernel, other: &Other) -> BTreeMap<String, Pair> {
     let mut counts: BTreeMap<String, Pair> = BTreeMap::new();
     for (symbol, runs) in kernel.runs() {
-        counts.entry(symbol.to_owned()).or_default().product = runs.into();
+        let pair = Pair { latency: measures_latency(symbol), product: runs.into(), ..Pair::default() };
+        counts.insert(symbol.to_owned(), pair);
     }
     for (symbol, runs) in other.runs() {
         counts.entry(symbol.to_owned()).or_default().other = runs.into();
     }
+    // It is beside an empty program of another name.
+    if let (Some(clock), Some(empty)) = (counts.get(CLOCK_ALONE).copied(), counts.get(BESIDE).copied()) {
+        counts.insert(CLOCK_ALONE.to_owned(), Pair { latency: false, product: clock.other, other: empty.other });
+    }
     counts
+}
+
+/// Whether a program is of a hook that packets pass on their way, in or out.
+fn measures_latency(symbol: &str) -> bool {
+    const WAY_OUT: [&Hook; 4] =
+        [&hooks::TRANSMIT_SEND, &hooks::TRANSMIT_QUEUE, &hooks::TRANSMIT_START, &hooks::TRANSMIT_END];
+    let of_way = hooks::ALL.into_iter().filter(|hook| hook.reads_stamps || WAY_OUT.contains(hook));
+    let mut programs = of_way.flat_map(|hook| hook.alternates).flat_map(|alternate| alternate.programs);
+    programs.any(|program| program.symbol == symbol)
 }
 
 /// What was counted from one reading to another, of programs that ran.
 pub fn difference(before: BTreeMap<String, Pair>, mut after: BTreeMap<String, Pair>) -> BTreeMap<String, Pair> {
     for (symbol, pair) in &mut after {
         let earlier = before.get(symbol).copied().unwrap_or_default();
-        *pair = Pair { product: pair.product.since(earlier.product), other: pair.other.since(earlier.other) };
+        *pair = Pair { product: pair.product.since(earlier.product), other: pair.other.since(earlier.other), ..*pair };
     }
     after.retain(|_, pair| pair.product.runs > 0 && pair.other.runs > 0);
     after

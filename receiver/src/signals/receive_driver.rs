@@ -114,8 +114,11 @@ impl ReceiveDriver {
 
     fn losses(&self, of: &Attributes, total: &CardCells) -> impl Iterator<Item = Point> {
         let (of, start, counts) = (of.clone(), self.start, total.lost);
+        // Of no interest where nothing is filtered.
+        let told = move |loss: &DriverLoss| *loss != DriverLoss::Unfiltered || counts[*loss as usize] > 0;
         DriverLoss::ALL
             .into_iter()
+            .filter(told)
             .map(move |loss| lost(ENTRY.name, reason(loss), of.clone(), counts[loss as usize], start))
     }
 
@@ -130,6 +133,7 @@ const fn reason(loss: DriverLoss) -> &'static str {
         DriverLoss::Negative => "negative",
         DriverLoss::NoClock => "no_clock",
         DriverLoss::DriverNotes => "driver_notes",
+        DriverLoss::Unfiltered => "unfiltered",
     }
 }
 

@@ -8,10 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-
 use super::{
     support::{
+        load::on_one_cpu,
         options,
         sidecar::Sidecar,
         surroundings::{alone, often},
@@ -57,10 +56,7 @@ impl Drop for Settings {
 
 /// Makes this thread run on one CPU, and before everything there that is not a matter of real time.
 fn take_a_cpu() {
-    let allowed = sched_getaffinity(None).unwrap();
-    let mut one = CpuSet::new();
-    one.set((0..CpuSet::MAX_CPU).rfind(|cpu| allowed.is_set(*cpu)).unwrap());
-    sched_setaffinity(None, &one).unwrap();
+    on_one_cpu();
     let priority = libc::sched_param { sched_priority: 1 };
     // SAFETY: a live value of the type that the call reads.
     let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) };

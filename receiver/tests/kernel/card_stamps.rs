@@ -23,11 +23,13 @@ use undercurrent::{
 };
 use undercurrent_ebpf::abi::{
     driver::{Conversion, DRIVER_LOSSES, DriverCells, DriverLoss},
+    filter::{Choice, Criterion},
     interface,
 };
 
 use super::support::{
     injection::Injection,
+    load::on_one_cpu,
     namespace::Namespace,
     sidecar::wall_clock,
     surroundings::{alone, patience, skip, wait_for},
@@ -52,14 +54,14 @@ struct Measured {
 }
 
 impl Measured {
-    fn start() -> Self {
+    fn start(criteria: Criteria) -> Self {
         let (host, _) = wanted::host().unwrap();
         let request = Request {
             sizing: Sizing {
                 cpus: host.cpus,
                 scale: Scale::new(2).unwrap(),
                 signals: &["receive_driver"],
-                criteria: Criteria::default(),
+                criteria,
                 workloads: None,
                 functions: 0,
                 group_by: GroupBy::default(),
@@ -117,25 +119,32 @@ fn conversion(wall: u64) -> Conversion {
     Conversion { reading: READING, offset: wall - READING, rate: RATE.cast_unsigned() }
 }
 
+/// A wire's right end as the card that has the place.
+fn card(measured: &mut Measured, wire: &Wire, index: u32) {
+    let interface = Interface { name: "wire".to_owned(), index, clock: Some(0) };
+    measured.kernel.note_cards(Found { usable: vec![interface], problems: Vec::new() }).unwrap();
+    let outcome = &measured.kernel.outcomes()[0];
+    assert_eq!(outcome.status, Status::Whole, "{outcome:?}");
+    let namespace = u32::try_from(wire.right.inode()).unwrap();
+    let mut places = measured.kernel.card_places().unwrap();
+    places.insert(interface::Interface { namespace, index }, CARD).unwrap();
+}
+
+/// The number of a wire's end in its namespace.
+fn index(namespace: &Namespace) -> u32 {
+    let socket = namespace.run(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap());
+    name_to_index(&socket, "wire").unwrap()
+}
+
 #[test]
 fn a_cards_stamp_is_compared_with_the_kernels() {
     let Some(_alone) = alone("stamps of network cards") else { return };
     let (wire, injection) = (Wire::veth(Version::Ipv4), Injection::load());
-    let index = |namespace: &Namespace| {
-        let socket = namespace.run(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap());
-        name_to_index(&socket, "wire").unwrap()
-    };
     let (left, right) = (index(&wire.left), index(&wire.right));
-    let mut measured = Measured::start();
+    let mut measured = Measured::start(Criteria::default());
     assert!(!measured.kernel.serves(&hooks::DRIVER), "a program is attached though no card stamps anything");
-    let interface = Interface { name: "wire".to_owned(), index: right, clock: Some(0) };
-    measured.kernel.note_cards(Found { usable: vec![interface], problems: Vec::new() }).unwrap();
-    let outcome = &measured.kernel.outcomes()[0];
-    assert_eq!(outcome.status, Status::Whole, "{outcome:?}");
-
-    let (clocks, mut places) = (measured.kernel.card_clocks().unwrap(), measured.kernel.card_places().unwrap());
-    let namespace = u32::try_from(wire.right.inode()).unwrap();
-    places.insert(interface::Interface { namespace, index: right }, CARD).unwrap();
+    card(&mut measured, &wire, right);
+    let clocks = measured.kernel.card_clocks().unwrap();
     let receive = |stamp| injection.receive(&wire.right, right, stamp).unwrap();
     if let Err(error) = injection.receive(&wire.right, right, 1) {
         return skip(&format!("stamps of network cards: this kernel gives no packet a stamp: {error}"));
@@ -175,4 +184,44 @@ fn a_cards_stamp_is_compared_with_the_kernels() {
     assert!(!measured.kernel.serves(&hooks::DRIVER), "a program stays though no card stamps anything any more");
     receive(now());
     assert_eq!(measured.of(CARD), all);
+}
+
+#[test]
+fn a_filter_chooses_among_packets_that_cards_stamp() {
+    let Some(_alone) = alone("stamps of network cards") else { return };
+    let (wire, injection) = (Wire::veth(Version::Ipv4), Injection::load());
+    let (right, namespace) = (index(&wire.right), u32::try_from(wire.right.inode()).unwrap());
+    if let Err(error) = injection.receive(&wire.right, right, 1) {
+        return skip(&format!("stamps of network cards: this kernel gives no packet a stamp: {error}"));
+    }
+    // Of each: how many of ten packets and the last are chosen, of how many that cannot be told, and how many are lost.
+    let cases = [
+        (Criterion::Interface, Choice::interface(namespace, right), [11, 0, 0]),
+        (Criterion::Interface, Choice::interface(namespace, right + 1), [1, 0, 0]),
+        (Criterion::Namespace, Choice::of(Criterion::Namespace, namespace), [11, 0, 0]),
+        (Criterion::Namespace, Choice::of(Criterion::Namespace, namespace + 1), [1, 0, 0]),
+        (Criterion::Port, Choice::of(Criterion::Port, 80), [0, 11, 11]),
+    ];
+    // Where packets wait in one line, the last one says that all have come through.
+    on_one_cpu();
+    for (criterion, choice, expected) in cases {
+        let mut measured = Measured::start(Criteria::default().with(criterion, 2));
+        let mut choices = measured.kernel.choices().unwrap();
+        choices.make([choice].into()).unwrap();
+        card(&mut measured, &wire, right);
+        let clocks = measured.kernel.card_clocks().unwrap();
+        let read = wall_clock() - 1_000_000_000;
+        clocks.set(CARD, &conversion(read));
+        let receive = || injection.receive(&wire.right, right, card_clock(read, wall_clock() - AGE)).unwrap();
+        (0..10).for_each(|_| receive());
+        let all = [Choice::interface(namespace, right), Choice::of(Criterion::Namespace, namespace)];
+        choices.make(all.into()).unwrap();
+        receive();
+        let counted = wait_for("the last packet to be counted", patience(Duration::from_secs(2)), || {
+            let (measured, _, lost) = measured.of(CARD);
+            let counted = [measured, lost[DriverLoss::Unfiltered as usize], lost.iter().sum()];
+            (counted.iter().sum::<u64>() >= expected.iter().sum()).then_some(counted)
+        });
+        assert_eq!(counted, expected, "{choice:?}");
+    }
 }
