@@ -90,9 +90,11 @@ unsafe fn queued(skb: *const u8, which: Which) {
             return;
         }
         let sent = match sender {
-            Some(Transport::Udp) => {
+            Some(Transport::Udp) if served::sent() => {
                 transmit::begin(TransmitLayer::Transport, in_stack(Typed::new(skb), Typed::new(sock)))
             }
+            // Nobody saw when, and nothing else is measured.
+            Some(Transport::Udp) if !waits => return,
             _ => Begin::Unknown,
         };
         let chosen = chosen(skb, which);
@@ -272,8 +274,8 @@ unsafe fn is_hardware(device: *const u8) -> bool {
     unsafe { DEVICE_PARENT.load(device) != 0 }
 }
 
-/// The transport protocol of whoever sent a packet, where it is known when: UDP's, where its sending is seen; TCP's, which says the
-/// departure time of every packet, but that of a mere acknowledgement is older where a reader has made room (`__tcp_cleanup_rbuf`).
+/// The transport protocol of whoever sent a packet, where it may be known when: TCP says the departure time of every packet, but that
+/// of a mere acknowledgement is older where a reader has made room (`__tcp_cleanup_rbuf`).
 ///
 /// # Safety
 /// `skb` is a typed `sk_buff` pointer, and `sock` its socket, or null.
@@ -285,11 +287,8 @@ unsafe fn sender(skb: *const u8, sock: *const u8) -> Option<Transport> {
             return None;
         }
         let transport = read::transport(SOCK_PROTOCOL.load(sock))?;
-        let known = match transport {
-            Transport::Tcp => SKB_TRUESIZE.load(skb) != PURE_ACKNOWLEDGEMENT,
-            Transport::Udp => served::sent(),
-        };
-        known.then_some(transport)
+        let bare = matches!(transport, Transport::Tcp) && SKB_TRUESIZE.load(skb) == PURE_ACKNOWLEDGEMENT;
+        if bare { None } else { Some(transport) }
     }
 }
 
