@@ -26,19 +26,30 @@ pub fn native() -> anyhow::Result<Tally> {
     libtest(&["--workspace", "--test", "*", "--", "--test-threads=1", "--skip", "vm_"])
 }
 
-/// Builds the sidecar as the tests do, and returns its binary.
+/// The test binary that takes its truth from the kernel it runs on.
+const SUITE: &str = "kernel";
+
+/// That binary, built with the sidecar that it drives.
+pub fn suite() -> anyhow::Result<PathBuf> {
+    built(SUITE)
+}
+
+/// The sidecar that tests drive, built.
 pub fn sidecar() -> anyhow::Result<PathBuf> {
-    machine::run(
-        Command::new(machine::cargo())
-            .args(["build", "--quiet", "--locked", "--package", "undercurrent"])
-            .current_dir(machine::workspace()),
-    )?;
-    Ok(machine::target_directory()?.join("debug").join("undercurrent"))
+    built("undercurrent")
+}
+
+/// Always of the whole workspace: the features of what its packages share follow from which of them are built, and with other
+/// features everything is built once more.
+fn built(target: &str) -> anyhow::Result<PathBuf> {
+    let mut command = Command::new(machine::cargo());
+    command.args(["test", "--locked", "--quiet", "--no-run", "--workspace", "--test", SUITE]);
+    machine::built(&mut command, target)
 }
 
 /// Tests of the virtual machines that other tests run in.
 pub fn virtual_machines() -> anyhow::Result<Tally> {
-    libtest(&["-p", "xtask", "--test", "vm", "--", "--ignored", "--test-threads=1"])
+    libtest(&["--workspace", "--test", "vm", "--", "--ignored", "--test-threads=1"])
 }
 
 /// Runs tests and counts them; what they printed is shown where one failed.

@@ -1,14 +1,12 @@
 //! The sidecar's integration tests under other kernels: built here once, run in virtual machines.
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{fs, process::Command};
 
 use anyhow::{Context as _, bail};
 
-use super::Tally;
+use super::{Tally, cargo};
 use crate::machine;
 
-/// The test binary that takes its truth from the kernel it runs on.
-const SUITE: &str = "kernel";
 /// Seconds for a guest. Three at once take some fifteen minutes each on a machine of two CPUs.
 const LIMIT: &str = "2400";
 /// What tests are called that take a guest whose clock counts instructions.
@@ -96,7 +94,7 @@ fn by_alternates(kernel: &str, all: bool) -> anyhow::Result<Tally> {
 
 /// Runs the suite in a guest and counts its tests; what they printed is shown where one failed.
 fn run(guest: &[&str], tests: &[&str]) -> anyhow::Result<Tally> {
-    let suite = build()?;
+    let suite = cargo::suite()?;
     let share = tempfile::tempdir().context("cannot make a folder to share with the guest")?;
     // The guest writes nowhere else.
     let skips = share.path().join("skips");
@@ -117,11 +115,4 @@ fn run(guest: &[&str], tests: &[&str]) -> anyhow::Result<Tally> {
         }
     }
     Ok(tally)
-}
-
-/// Builds the suite, with the sidecar that it drives, and returns its binary.
-fn build() -> anyhow::Result<PathBuf> {
-    let mut command = Command::new(machine::cargo());
-    command.args(["test", "--locked", "--quiet", "--no-run", "--package", "undercurrent", "--test", SUITE]);
-    machine::built(&mut command, SUITE)
 }
