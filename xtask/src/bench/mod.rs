@@ -19,7 +19,7 @@ pub struct Arguments {
 enum Benchmark {
     /// What a program adds to each hook, beside an empty program on the same hook
     Hooks(hooks::Options),
-    /// What the whole sidecar takes from nginx under wrk
+    /// What latency costs: an event, natively and in instructions, and what the whole sidecar takes from nginx under wrk
     Latency(latency::Options),
     /// The whole process: its start, memory, CPU time and size
     Sidecar(sidecar::Options),

@@ -22,7 +22,7 @@ pub struct Options {
     #[arg(long)]
     icount: bool,
     /// The guest's kernel
-    #[arg(long, requires = "icount", default_value = "6.12")]
+    #[arg(long, requires = "icount", default_value = KERNEL)]
     kernel: String,
     /// fentry, kprobe, tracepoint or cgroup hooks to do without; repeatable
     #[arg(long, value_name = "MEANS")]
@@ -35,8 +35,18 @@ pub struct Options {
     requests: Option<u32>,
 }
 
-/// What this command is about: the product's programs beside empty ones.
-const HANDLERS: [&str; 2] = ["all", "without_waits"];
+/// The guest's kernel, unless somebody wants another.
+const KERNEL: &str = "6.12";
+
+impl Options {
+    /// The usual, in the guest or not.
+    pub fn usual(icount: bool) -> Self {
+        Self { icount, kernel: KERNEL.to_owned(), avoid: Vec::new(), rounds: None, requests: None }
+    }
+}
+
+/// What this command is about: the product's programs beside empty ones, for the node and, natively, by workload.
+const HANDLERS: [&str; 4] = ["all", "without_waits", "by_workload", "by_workload_by_cpu"];
 
 /// What is measured, and how often.
 pub struct Sampling<'a> {
@@ -87,7 +97,8 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     };
     command.args(options.avoid.iter().flat_map(|means| ["--avoid", means]));
     let natively = Sampling::natively(&HANDLERS);
-    let usual = if options.icount { Sampling { rounds: 5, requests: 50, ..natively } } else { natively };
+    let in_guest = Sampling { handlers: &HANDLERS[..2], rounds: 5, requests: 50 };
+    let usual = if options.icount { in_guest } else { natively };
     let sampling = Sampling {
         rounds: options.rounds.unwrap_or(usual.rounds),
         requests: options.requests.unwrap_or(usual.requests),

@@ -31,6 +31,7 @@ enum Order {
 /// The counts of the product's program and of the other on the same hook.
 #[derive(Debug, Deserialize)]
 struct Pair {
+    latency: bool,
     product: Counts,
     other: Counts,
 }
@@ -114,7 +115,17 @@ pub fn balanced(rounds: &[Round], program: &str, chosen: impl Fn(&Round) -> bool
 
 /// The names of all programs that ran.
 pub fn programs(rounds: &[Round]) -> Vec<&str> {
-    let mut names: Vec<&str> = rounds.iter().flat_map(|round| round.programs.keys()).map(String::as_str).collect();
+    names(rounds, |_| true)
+}
+
+/// The names of those that measure how long packets take.
+pub fn of_latency(rounds: &[Round]) -> Vec<&str> {
+    names(rounds, |pair| pair.latency)
+}
+
+fn names(rounds: &[Round], wanted: impl Fn(&Pair) -> bool) -> Vec<&str> {
+    let programs = rounds.iter().flat_map(|round| &round.programs).filter(|(_, pair)| wanted(pair));
+    let mut names: Vec<&str> = programs.map(|(name, _)| name.as_str()).collect();
     names.sort_unstable();
     names.dedup();
     names
@@ -130,7 +141,7 @@ mod tests {
 
     fn ordered(order: &str, product: (u64, u64), other: (u64, u64)) -> String {
         let counts = |(runs, nanoseconds): (u64, u64)| format!(r#"{{"runs":{runs},"nanoseconds":{nanoseconds}}}"#);
-        let pair = format!(r#"{{"product":{},"other":{}}}"#, counts(product), counts(other));
+        let pair = format!(r#"{{"latency":false,"product":{},"other":{}}}"#, counts(product), counts(other));
         format!(
             r#"{{"handlers":"all","order":"{order}","traffic":"udp_ipv4","messages":100,"programs":{{"p":{pair}}}}}"#
         )

@@ -1,4 +1,5 @@
-//! `cargo xtask bench latency`: what the whole sidecar takes from a web server: nginx under wrk, with it and without it by turns.
+//! `cargo xtask bench latency`: what it costs to measure latency: of each event above an empty program, in nanoseconds and in
+//! instructions, and of a web server: nginx under wrk, with the whole sidecar and without it by turns.
 
 mod load;
 mod report;
@@ -21,6 +22,7 @@ use self::{
 };
 use super::{
     build::{self, Profile},
+    hooks,
     machine::description,
 };
 use crate::machine;
@@ -28,6 +30,9 @@ use crate::machine;
 /// Options of `cargo xtask bench latency`.
 #[derive(clap::Args)]
 pub struct Options {
+    /// Only measure this (repeatable)
+    #[arg(long, value_enum)]
+    only: Vec<Part>,
     /// Pairs of runs for each number of connections
     #[arg(long, default_value_t = 10)]
     pairs: usize,
@@ -57,11 +62,33 @@ pub struct Options {
     stand_in: Option<PathBuf>,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// Each program's events, on this kernel
+    Events,
+    /// The same in a guest whose clock counts instructions
+    Instructions,
+    /// A web server's requests
+    Server,
+}
+
 /// Measures and prints.
 pub fn run(options: &Options) -> anyhow::Result<()> {
     if !machine::is_root() {
         bail!("the sidecar loads programs into the kernel: run this as root");
     }
+    let wanted = |part| options.only.is_empty() || options.only.contains(&part);
+    if wanted(Part::Events) {
+        hooks::run(&hooks::Options::usual(false))?;
+    }
+    if wanted(Part::Instructions) {
+        hooks::run(&hooks::Options::usual(true))?;
+    }
+    if wanted(Part::Server) { server(options) } else { Ok(()) }
+}
+
+/// What a web server loses.
+fn server(options: &Options) -> anyhow::Result<()> {
     machine::install(&["nginx-light", "wrk"])?;
     let binary = options.binary.clone().map_or_else(build::sidecar, Ok)?;
     let stand_in =
@@ -76,7 +103,8 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
 fn in_guest(options: &Options, kernel: &str, binary: &Path, stand_in: Option<PathBuf>) -> anyhow::Result<()> {
     let mut guest = Command::new(machine::MYSELF);
     guest.args(["vm", "--kernel", kernel, "--icount", "--timeout", "3000", "--"]);
-    guest.arg(env::current_exe()?).args(["bench", "latency", "--pairs", &options.pairs.to_string()]);
+    guest.arg(env::current_exe()?).args(["bench", "latency", "--only", "server"]);
+    guest.args(["--pairs", &options.pairs.to_string()]);
     guest.args(["--seconds", &options.seconds.to_string(), "--binary"]).arg(binary);
     guest.args(options.all.then_some("--all")).args(options.layers.then_some("--layers"));
     if let Some(stand_in) = stand_in {

@@ -79,7 +79,7 @@ mod tests {
     fn rounds(handlers: &str, program: &str, product: u64) -> String {
         let round = |order: &str| {
             format!(
-                r#"{{"handlers":"{handlers}","order":"{order}","traffic":"udp_ipv4","messages":100,"programs":{{"{program}":{{"product":{{"runs":100,"nanoseconds":{}}},"other":{{"runs":100,"nanoseconds":7000}}}}}}}}"#,
+                r#"{{"handlers":"{handlers}","order":"{order}","traffic":"udp_ipv4","messages":100,"programs":{{"{program}":{{"latency":false,"product":{{"runs":100,"nanoseconds":{}}},"other":{{"runs":100,"nanoseconds":7000}}}}}}}}"#,
                 product * 100
             )
         };
