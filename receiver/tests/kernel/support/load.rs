@@ -34,6 +34,8 @@ pub fn on_one_cpu() {
 pub struct Load {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
+    /// The ends that others send to, open until all threads have ended: one is always the first.
+    _receivers: (TcpStream, UdpSocket),
 }
 
 impl Load {
@@ -42,6 +44,7 @@ impl Load {
         let stop = Arc::new(AtomicBool::new(false));
         let (client, server) = streams(wire);
         let (left, right) = datagrams(wire);
+        let receivers = (server.try_clone().unwrap(), right.try_clone().unwrap());
         let end = Instant::now() + limit;
         let goes_on = || {
             let stop = Arc::clone(&stop);
@@ -65,7 +68,7 @@ impl Load {
                 move || answer(&right, goes_on)
             }),
         ];
-        Self { stop, threads }
+        Self { stop, threads, _receivers: receivers }
     }
 
     /// Ends it, and waits until it has ended.
