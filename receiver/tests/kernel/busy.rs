@@ -10,10 +10,9 @@ use std::{
 
 use super::{
     support::{
-        load::on_one_cpu,
         options,
         sidecar::Sidecar,
-        surroundings::{alone, often},
+        surroundings::{alone, often, on_one_cpu},
         wire::{Version, Wire},
     },
     waits::between,

@@ -3,6 +3,7 @@
 
 use std::{
     net::{Ipv4Addr, UdpSocket},
+    sync::atomic::Ordering,
     time::Duration,
 };
 
@@ -16,6 +17,7 @@ use undercurrent::{
         hooks,
         maps::ByCpu,
         memory::Sizing,
+        object::Ownership,
         plan::Status,
     },
     telemetry::Scale,
@@ -25,14 +27,14 @@ use undercurrent_ebpf::abi::{
     driver::{Conversion, DRIVER_LOSSES, DriverCells, DriverLoss},
     filter::{Choice, Criterion},
     interface,
+    workload::{NAMESPACE, Slot, entry, places},
 };
 
 use super::support::{
     injection::Injection,
-    load::on_one_cpu,
     namespace::Namespace,
     sidecar::wall_clock,
-    surroundings::{alone, patience, skip, wait_for},
+    surroundings::{alone, on_one_cpu, patience, skip, wait_for},
     wire::{Version, Wire},
 };
 
@@ -62,13 +64,13 @@ impl Measured {
                 scale: Scale::new(2).unwrap(),
                 signals: &["receive_driver"],
                 criteria,
-                workloads: None,
+                workloads: Some(8),
                 functions: 0,
                 group_by: GroupBy::default(),
             },
             hooks: &[&hooks::DRIVER],
             functions: &[],
-            ownership: None,
+            ownership: Some(Ownership::Unified),
             avoid: &[],
             excludes_blocked: false,
             transmit: 0,
@@ -128,6 +130,13 @@ fn card(measured: &mut Measured, wire: &Wire, index: u32) {
     let namespace = u32::try_from(wire.right.inode()).unwrap();
     let mut places = measured.kernel.card_places().unwrap();
     places.insert(interface::Interface { namespace, index }, CARD).unwrap();
+}
+
+/// Makes what a namespace receives the first workload's.
+fn own(measured: &Measured, namespace: u32) {
+    let (owners, owner) = (measured.kernel.words("OWNERS").unwrap(), NAMESPACE | u64::from(namespace));
+    let [place, _] = places(owner);
+    owners.slice(0..owners.count())[place as usize].store(entry(owner, Slot::FIRST), Ordering::Relaxed);
 }
 
 /// The number of a wire's end in its namespace.
@@ -194,18 +203,22 @@ fn a_filter_chooses_among_packets_that_cards_stamp() {
     if let Err(error) = injection.receive(&wire.right, right, 1) {
         return skip(&format!("stamps of network cards: this kernel gives no packet a stamp: {error}"));
     }
+    let workload = |slot: u16| Choice::of(Criterion::Workload, slot.into());
     // Of each: how many of ten packets and the last are chosen, of how many that cannot be told, and how many are lost.
     let cases = [
         (Criterion::Interface, Choice::interface(namespace, right), [11, 0, 0]),
         (Criterion::Interface, Choice::interface(namespace, right + 1), [1, 0, 0]),
         (Criterion::Namespace, Choice::of(Criterion::Namespace, namespace), [11, 0, 0]),
         (Criterion::Namespace, Choice::of(Criterion::Namespace, namespace + 1), [1, 0, 0]),
+        (Criterion::Workload, workload(Slot::FIRST.0), [11, 0, 0]),
+        (Criterion::Workload, workload(Slot::FIRST.0 + 1), [1, 0, 0]),
         (Criterion::Port, Choice::of(Criterion::Port, 80), [0, 11, 11]),
     ];
     // Where packets wait in one line, the last one says that all have come through.
     on_one_cpu();
     for (criterion, choice, expected) in cases {
-        let mut measured = Measured::start(Criteria::default().with(criterion, 2));
+        let mut measured = Measured::start(Criteria::default().with(criterion, 3));
+        own(&measured, namespace);
         let mut choices = measured.kernel.choices().unwrap();
         choices.make([choice].into()).unwrap();
         card(&mut measured, &wire, right);
@@ -214,8 +227,8 @@ fn a_filter_chooses_among_packets_that_cards_stamp() {
         clocks.set(CARD, &conversion(read));
         let receive = || injection.receive(&wire.right, right, card_clock(read, wall_clock() - AGE)).unwrap();
         (0..10).for_each(|_| receive());
-        let all = [Choice::interface(namespace, right), Choice::of(Criterion::Namespace, namespace)];
-        choices.make(all.into()).unwrap();
+        let namespaces = Choice::of(Criterion::Namespace, namespace);
+        choices.make([Choice::interface(namespace, right), namespaces, workload(Slot::FIRST.0)].into()).unwrap();
         receive();
         let counted = wait_for("the last packet to be counted", patience(Duration::from_secs(2)), || {
             let (measured, _, lost) = measured.of(CARD);

@@ -11,8 +11,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-
 use super::wire::Wire;
 
 /// One write of the stream.
@@ -21,14 +19,6 @@ const CHUNK: usize = 64 * 1024;
 const DATAGRAM: usize = 1200;
 /// How long a thread waits before it looks whether it should end.
 const LOOK: Duration = Duration::from_millis(100);
-
-/// Makes this thread, and those that it starts from now on, run on one CPU.
-pub fn on_one_cpu() {
-    let allowed = sched_getaffinity(None).unwrap();
-    let mut one = CpuSet::new();
-    one.set((0..CpuSet::MAX_CPU).rfind(|cpu| allowed.is_set(*cpu)).unwrap());
-    sched_setaffinity(None, &one).unwrap();
-}
 
 /// Traffic that goes on until it is stopped or dropped, or its limit is reached.
 pub struct Load {

@@ -8,7 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::{
+    fs::{FlockOperation, flock},
+    thread::{CpuSet, sched_getaffinity, sched_setaffinity},
+};
 use undercurrent::kernel::btf::{self, Btf, VMLINUX};
 
 /// Held by the one test that runs: what they read is counted for the whole machine, whichever binary they are in.
@@ -33,6 +36,14 @@ pub fn skip(reason: &str) {
         let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
         writeln!(file, "SKIPPED: {reason}").unwrap();
     }
+}
+
+/// Makes this thread, and those that it starts from now on, run on one CPU.
+pub fn on_one_cpu() {
+    let allowed = sched_getaffinity(None).unwrap();
+    let mut one = CpuSet::new();
+    one.set((0..CpuSet::MAX_CPU).rfind(|cpu| allowed.is_set(*cpu)).unwrap());
+    sched_setaffinity(None, &one).unwrap();
 }
 
 /// The virtual machine's kernel, by its short name; absent on a real machine.
