@@ -71,10 +71,16 @@ pub fn unstamped() {
 /// not been seen, and will not be.
 #[inline(always)]
 pub fn begun(layer: TransmitLayer, mix: u64, time: Option<u64>) -> bool {
-    let Some(place) = place(layer, mix) else { return false };
+    let Some([first, second]) = places(layer, mix) else { return false };
+    // SAFETY: entries of the map, which lives as long as the program; another CPU's packet may replace them.
+    let place = unsafe {
+        let is_taken = *first != 0 && !waiting::is_of(*first, mix);
+        // A packet's entry is in one place alone: its end would find an older one in the other.
+        if waiting::is_of(*second, mix) || is_taken && *second == 0 { second } else { first }
+    };
     // No packet that is measured begins at zero, which says that it is not.
     let entry = waiting::entry(mix, time.map_or(0, |time| time | 1));
-    // SAFETY: an entry of the map, which lives as long as the program; another CPU's packet may replace this one.
+    // SAFETY: as above.
     let before = unsafe { core::mem::replace(&mut *place, entry) };
     before & !(u64::MAX << waiting::TIME) != 0
 }
@@ -82,15 +88,17 @@ pub fn begun(layer: TransmitLayer, mix: u64, time: Option<u64>) -> bool {
 /// A part of a packet's way ends: when it began, once.
 #[inline(always)]
 pub fn begin(layer: TransmitLayer, mix: u64) -> Begin {
-    let Some(place) = place(layer, mix) else { return Begin::Unknown };
-    // SAFETY: as above.
-    let entry = unsafe { *place };
-    if !waiting::is_of(entry, mix) {
-        return Begin::Unknown;
+    let Some(places) = places(layer, mix) else { return Begin::Unknown };
+    for place in places {
+        // SAFETY: as above.
+        let entry = unsafe { *place };
+        if waiting::is_of(entry, mix) {
+            // SAFETY: as above.
+            unsafe { *place = 0 };
+            return if entry == waiting::entry(mix, 0) { Begin::LeftOut } else { Begin::At(entry) };
+        }
     }
-    // SAFETY: as above.
-    unsafe { *place = 0 };
-    if entry == waiting::entry(mix, 0) { Begin::LeftOut } else { Begin::At(entry) }
+    Begin::Unknown
 }
 
 /// A part of a packet's way has ended that began at an entry's time.
@@ -122,7 +130,9 @@ const fn series(layer: TransmitLayer, transport: Transport) -> Series {
     Series::Transmit(Departure { layer, transport })
 }
 
+/// Where a packet may be remembered: in its mix's place, or where that is another packet's, in the one beside it.
 #[inline(always)]
-fn place(layer: TransmitLayer, mix: u64) -> Option<*mut u64> {
-    DEPARTING.get_ptr_mut(layer as u32 * waiting::ENTRIES as u32 + waiting::place(mix))
+fn places(layer: TransmitLayer, mix: u64) -> Option<[*mut u64; 2]> {
+    let first = layer as u32 * waiting::ENTRIES as u32 + waiting::place(mix);
+    Some([DEPARTING.get_ptr_mut(first)?, DEPARTING.get_ptr_mut(first ^ 1)?])
 }
