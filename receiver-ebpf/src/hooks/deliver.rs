@@ -94,7 +94,11 @@ fn filtered(skb: *const __sk_buff, which: Which) {
 fn passed(skb: *const __sk_buff, transport: Transport, network: Network, early: u64, which: Which) {
     // SAFETY: a field of the context, which the verifier rewrites to a load from the packet.
     let event = PacketEvent::stamped(unsafe { (*skb).tstamp }, early);
-    reached(Path::of(Layer::Transport, transport, network), &Filtered(skb), event, which, || slot_of(skb));
+    let slot =
+        // See `reached`.
+        #[inline(always)]
+        || slot_of(skb);
+    reached(Path::of(Layer::Transport, transport, network), &Filtered(skb), event, which, slot);
 }
 
 /// The slot of the receiving socket's owner.

@@ -99,7 +99,7 @@ fn with_blocking(event: Sampled, blocked: impl FnOnce() -> bool) -> Sampled {
 
 /// TCP data was read.
 #[inline(always)]
-fn read_by_tcp(network: Network, packet: &impl Subject, event: Sampled, which: Which, slot: impl FnOnce() -> Slot) {
+fn read_by_tcp(network: Network, packet: &impl Subject, event: Sampled, which: Which, slot: impl Fn() -> Slot) {
     // A branch for each version, so that each has its histogram at a constant offset.
     match network {
         Network::Ipv4 => {
@@ -157,8 +157,11 @@ fn skb_consume_udp(ctx: FEntryContext) -> i32 {
 unsafe fn datagram_read_by_current(sock: *const u8, skb: Typed, which: Which) {
     // SAFETY: by the caller.
     let packet = Read(InSocket { sock: unsafe { Typed::new(sock) }, skb });
-    // SAFETY: by the caller.
-    let slot = move || unsafe { owner::slot_of_new_reader(sock) };
+    let slot =
+        // See `reached`.
+        #[inline(always)]
+        // SAFETY: by the caller.
+        move || unsafe { owner::slot_of_new_reader(sock) };
     reached_socket(skb, &packet, Layer::SocketRead, Transport::Udp, which, slot);
 }
 
@@ -193,7 +196,10 @@ unsafe fn copied(skb: *const u8, protocol: u16, which: Which) {
     // SAFETY: by the caller, and the verifier knows what `sk_buff.sk` points to.
     unsafe {
         let sock = SKB_SK.load(skb) as *const u8;
-        let slot = || owner::slot_of_reader(sock);
+        let slot =
+            // See `reached`.
+            #[inline(always)]
+            || owner::slot_of_reader(sock);
         let (transport, skb) = (transport_of(skb, sock, protocol), Typed::new(skb));
         match transport {
             Some(Transport::Tcp) => {

@@ -71,7 +71,7 @@ pub fn by() -> u32 {
 
 /// A slot that is asked for only where owners are told apart; else the node's.
 #[inline(always)]
-pub fn or_node(slot: impl FnOnce() -> Slot) -> Slot {
+pub fn or_node(slot: impl Fn() -> Slot) -> Slot {
     if by() == ownership::OFF { Slot::NODE } else { slot() }
 }
 
@@ -172,13 +172,13 @@ pub unsafe fn cookie(context: *const u8) -> Option<u64> {
 
 /// The slot of a socket with a cookie, cached: the owner is asked for, and looked up, once an epoch.
 #[inline(always)]
-pub fn slot_of_socket(cookie: u64, owner: impl FnOnce() -> u64) -> Slot {
+pub fn slot_of_socket(cookie: u64, owner: impl Fn() -> u64) -> Slot {
     cached_slot(cookie, 0, owner)
 }
 
 /// The slot in the cache where it has all of a mark, else that of the owner, which is cached with it.
 #[inline(always)]
-fn cached_slot(cookie: u64, mark: u64, owner: impl FnOnce() -> u64) -> Slot {
+fn cached_slot(cookie: u64, mark: u64, owner: impl Fn() -> u64) -> Slot {
     // Before the table: what is looked up while the epoch changes belongs to the one before.
     let tag = cached::tag(cookie, set_outside(&EPOCH));
     let Some(entry) = SOCKETS.get_ptr_mut(cached::place(cookie)) else { return Slot::NODE };
@@ -260,7 +260,20 @@ pub unsafe fn of_socket(sock: *const u8) -> u64 {
 #[inline(always)]
 pub unsafe fn slot_of_owner(sock: *const u8) -> Slot {
     // SAFETY: by the caller.
-    if by() == ownership::OFF { Slot::NODE } else { slot(unsafe { of_socket(sock) }) }
+    if by() == ownership::OFF {
+        return Slot::NODE;
+    }
+    // Programs keep every owner where the kernel does not, and the cache spares the helper's call.
+    if by() != ownership::UNIFIED {
+        // SAFETY: by the caller.
+        let cookie = unsafe { SOCK_COOKIE.load(sock) };
+        if cookie != 0 {
+            // SAFETY: by the caller.
+            return slot_of_socket(cookie, || unsafe { of_socket(sock) });
+        }
+    }
+    // SAFETY: by the caller.
+    slot(unsafe { of_socket(sock) })
 }
 
 /// The reader of a socket that a program in its cgroup's path sees; `None` where the creator still owns it.
@@ -301,8 +314,12 @@ pub unsafe fn read_by_current(sock: *const u8) -> u64 {
 /// As for [`of_socket`].
 #[inline(always)]
 pub unsafe fn slot_of_new_reader(sock: *const u8) -> Slot {
-    // SAFETY: by the caller.
-    or_node(|| slot(unsafe { read_by_current(sock) }))
+    or_node(
+        // Or the compiler makes a function of it.
+        #[inline(always)]
+        // SAFETY: by the caller.
+        || slot(unsafe { read_by_current(sock) }),
+    )
 }
 
 /// A socket has another owner than its cached slot may say.

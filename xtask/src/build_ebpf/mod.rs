@@ -104,7 +104,7 @@ impl Artifact {
         let summary = object::inspect(&bytes)?;
         let path = self.object();
         write(&path, &bytes)?;
-        let record = Record::new(&bytes, sources::hash(self.binary)?, builder);
+        let record = Record::new(&bytes, sources::hash(self.binary)?, builder)?;
         write(&self.record(), record.to_text(&format!("{}.bpf.o", self.binary))?.as_bytes())?;
         println!("{}: {summary}", path.display());
         if builder.kind != Kind::Debian {
@@ -119,6 +119,7 @@ impl Artifact {
     fn check(&self) -> anyhow::Result<Checked> {
         let path = self.object();
         let committed = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        object::inspect(&committed)?;
         let record = Record::read(&self.record())?;
         let remedy = "run `cargo xtask build-ebpf` and commit what it writes";
         ensure!(record.object == crate::sha256(&committed), "{} is not the object on record: {remedy}", path.display());
@@ -127,9 +128,12 @@ impl Artifact {
             "the kernel side's sources are not those that {} was built from: {remedy}",
             path.display()
         );
+        ensure!(
+            record.functions == object::functions(&committed)?,
+            "the programs of {} call other functions than its record says: {remedy}",
+            path.display()
+        );
         ensure!(record.builder.kind == Kind::Debian, "{} is not from the reference builder: {remedy}", path.display());
-        object::inspect(&committed)?;
-
         let Some(builder) = toolchain::debian()? else {
             return Ok(Checked::SourcesOnly("not rebuilt: the reference builder is not on this machine".into()));
         };

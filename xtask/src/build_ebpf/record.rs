@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, fs, path::Path};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
-use super::builder::{Builder, Kind};
+use super::{
+    builder::{Builder, Kind},
+    object::functions,
+};
 
 /// The TOML file beside an object.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -15,6 +18,8 @@ pub struct Record {
     pub object: String,
     /// SHA-256 over its sources, as `sources` defines it.
     pub sources: String,
+    /// What its programs call, as [`functions`] has it: a call is dear, so that a new one is to be seen.
+    pub functions: Vec<String>,
     /// What built it.
     pub builder: Pin,
 }
@@ -31,9 +36,9 @@ pub struct Pin {
 
 impl Record {
     /// The record of an object just built.
-    pub fn new(object: &[u8], sources: String, builder: &Builder) -> Self {
+    pub fn new(object: &[u8], sources: String, builder: &Builder) -> anyhow::Result<Self> {
         let builder = Pin { kind: builder.kind, versions: builder.versions.clone() };
-        Self { object: crate::sha256(object), sources, builder }
+        Ok(Self { object: crate::sha256(object), sources, functions: functions(object)?, builder })
     }
 
     /// Reads a committed record.
@@ -71,7 +76,13 @@ mod tests {
 
     #[test]
     fn a_record_reads_back_as_written() {
-        let record = Record { object: "a".into(), sources: "b".into(), builder: pin(&[("rustc-web", "1.96.0+dfsg1")]) };
+        let functions = vec!["f".into()];
+        let record = Record {
+            object: "a".into(),
+            sources: "b".into(),
+            functions,
+            builder: pin(&[("rustc-web", "1.96.0+dfsg1")]),
+        };
         assert_eq!(toml::from_str::<Record>(&record.to_text("a.bpf.o").unwrap()).unwrap(), record);
     }
 
