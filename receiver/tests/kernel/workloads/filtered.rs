@@ -4,9 +4,9 @@ use super::{
     super::{
         latency::{DURATION, served_by},
         support::{
-            line::{Line, Point},
+            line::Point,
             sidecar::file,
-            surroundings::skipped,
+            surroundings::{keeps_readers, skipped},
             wire::{Version, Wire},
         },
         transmit,
@@ -19,10 +19,6 @@ use super::{
 };
 
 const MESSAGES: usize = 30;
-
-fn keeps_readers(line: &Line) -> bool {
-    served_by(line, "socket_reader").is_some()
-}
 
 fn one_of_two(scene: &Scene) {
     let groups = [scene.group(), scene.group()];
@@ -60,7 +56,7 @@ fn one_of_two(scene: &Scene) {
     eprintln!("{layer} of {}: {received:?} received, {sent:?} sent", groups[0].path.display());
     assert!(received[0] == received[1] && sent[0] == sent[1], "others were measured too");
     // On cgroup v1 some kernels do not say whose a socket is.
-    let untold = received[0] == 0.0 && !keeps_readers(&after);
+    let untold = received[0] == 0.0 && !keeps_readers();
     assert!(received[0] == MESSAGES as f64 || untold, "{received:?}");
     assert!(sent[0] >= MESSAGES as f64 - skipped(MESSAGES) || untold, "{sent:?}");
 }
