@@ -1,6 +1,12 @@
 //! What a built object must hold to be of use.
 
-use std::{collections::HashSet, fs, os::unix::ffi::OsStrExt as _, path::Path, process::Command};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fs,
+    os::unix::ffi::OsStrExt as _,
+    path::Path,
+    process::Command,
+};
 
 use anyhow::{Context as _, ensure};
 use aya_obj::{Object, Program};
@@ -36,15 +42,14 @@ pub fn inspect(bytes: &[u8]) -> anyhow::Result<String> {
     Ok(format!("{} programs, {} maps, {} bytes", object.programs.len(), object.maps.len(), bytes.len()))
 }
 
-/// The functions that are no programs, by name and in order: what the compiler did not put where it is called, whoever asked for
-/// that. A call took 15 ns of an event on the test host, whose returns are guarded against speculation.
-pub fn functions(bytes: &[u8]) -> anyhow::Result<Vec<String>> {
+/// How many instructions the functions have that are no programs, by name: what the compiler did not put where it is called,
+/// whoever asked for that. A call took 15 ns of an event on the test host, whose returns are guarded against speculation.
+pub fn functions(bytes: &[u8]) -> anyhow::Result<BTreeMap<String, usize>> {
     let object = Object::parse(bytes).context("aya cannot parse the object")?;
     let programs: HashSet<_> = object.programs.values().map(Program::function_key).collect();
     let called = object.functions.iter().filter(|(key, _)| !programs.contains(key));
-    let mut names: Vec<_> = called.map(|(_, function)| format!("{:#}", demangle(&function.name))).collect();
-    names.sort();
-    Ok(names)
+    let named = called.map(|(_, function)| (format!("{:#}", demangle(&function.name)), function.instructions.len()));
+    Ok(named.collect())
 }
 
 #[cfg(test)]

@@ -18,10 +18,10 @@ pub struct Record {
     pub object: String,
     /// SHA-256 over its sources, as `sources` defines it.
     pub sources: String,
-    /// What its programs call, as [`functions`] has it: a call is dear, so that a new one is to be seen.
-    pub functions: Vec<String>,
     /// What built it.
     pub builder: Pin,
+    /// What its programs call, as [`functions`] has it: a call is dear, so that a new one is to be seen.
+    pub functions: BTreeMap<String, usize>,
 }
 
 /// A builder, to the version.
@@ -38,7 +38,7 @@ impl Record {
     /// The record of an object just built.
     pub fn new(object: &[u8], sources: String, builder: &Builder) -> anyhow::Result<Self> {
         let builder = Pin { kind: builder.kind, versions: builder.versions.clone() };
-        Ok(Self { object: crate::sha256(object), sources, functions: functions(object)?, builder })
+        Ok(Self { object: crate::sha256(object), sources, builder, functions: functions(object)? })
     }
 
     /// Reads a committed record.
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_record_reads_back_as_written() {
-        let functions = vec!["f".into()];
+        let functions = BTreeMap::from([("f".into(), 1)]);
         let record = Record {
             object: "a".into(),
             sources: "b".into(),
