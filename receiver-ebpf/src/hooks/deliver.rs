@@ -13,7 +13,7 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{
-    ETH_P_IP, ETH_P_IPV6, IPPROTO_TCP, IPPROTO_UDP,
+    ETH_P_IP, ETH_P_IPV6, IPPROTO_TCP, IPPROTO_UDP, Once,
     arguments::first,
     reached,
     subject::{Filtered, entering},
@@ -94,10 +94,11 @@ fn filtered(skb: *const __sk_buff, which: Which) {
 fn passed(skb: *const __sk_buff, transport: Transport, network: Network, early: u64, which: Which) {
     // SAFETY: a field of the context, which the verifier rewrites to a load from the packet.
     let event = PacketEvent::stamped(unsafe { (*skb).tstamp }, early);
+    let once = Once(skb);
     let slot =
         // See `reached`.
         #[inline(always)]
-        || slot_of(skb);
+        move || slot_of(once.take());
     reached(Path::of(Layer::Transport, transport, network), &Filtered(skb), event, which, slot);
 }
 

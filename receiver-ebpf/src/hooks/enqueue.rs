@@ -27,11 +27,8 @@ use crate::kernel::{
 unsafe fn enqueued(sock: *const u8, skb: *const u8, transport: Transport, which: Which) {
     // SAFETY: by the caller.
     let packet = unsafe { InSocket { sock: Typed::new(sock), skb: Typed::new(skb) } };
-    let slot =
-        // See `reached`.
-        #[inline(always)]
-        // SAFETY: by the caller.
-        move || unsafe { owner::slot_of_owner(sock) };
+    // SAFETY: by the caller.
+    let slot = move || unsafe { owner::slot_of_owner(sock) };
     reached_socket(packet.skb, &packet, Layer::SocketEnqueued, transport, which, slot);
 }
 

@@ -41,12 +41,23 @@ const ETH_P_IP: u16 = 0x0800u16.to_be();
 const IPPROTO_TCP: u8 = 6;
 const IPPROTO_UDP: u8 = 17;
 
+/// What is taken once.
+struct Once<T>(T);
+
+impl<T> Once<T> {
+    #[inline(always)]
+    fn take(self) -> T {
+        self.0
+    }
+}
+
 /// A packet got to the end of a path. Whose it is, is asked once, and only where somebody wants to know.
 ///
-/// Hooks have that question inlined at once, and it is `Fn` although it is asked once: else the compiler makes a function of
-/// it, and a call took 15 ns of an event on a host whose returns are guarded against speculation.
+/// The compiler makes a function of that question, and a call took 15 ns of an event on a host whose returns are guarded against
+/// speculation. Where it matters, hooks have it inlined: it captures what is [`Once`], since what could be asked twice is
+/// called by way of a function in between, whatever it says of being inlined.
 #[inline(always)]
-fn reached(path: Path, packet: &impl Subject, event: Sampled, which: Which, slot: impl Fn() -> Slot) {
+fn reached(path: Path, packet: &impl Subject, event: Sampled, which: Which, slot: impl FnOnce() -> Slot) {
     if which == Which::Chosen {
         return filtered(path, packet, event, slot);
     }
@@ -62,7 +73,7 @@ fn reached(path: Path, packet: &impl Subject, event: Sampled, which: Which, slot
 
 /// The same where packets are chosen.
 #[inline(always)]
-fn filtered(path: Path, packet: &impl Subject, event: Sampled, slot: impl Fn() -> Slot) {
+fn filtered(path: Path, packet: &impl Subject, event: Sampled, slot: impl FnOnce() -> Slot) {
     let chosen = filter::chooses(packet);
     match event {
         Ok(Some(event)) => {
@@ -109,7 +120,7 @@ fn reached_socket(
     layer: Layer,
     transport: Transport,
     which: Which,
-    slot: impl Fn() -> Slot,
+    slot: impl FnOnce() -> Slot,
 ) {
     // A branch for each version, so that each has its histogram at a constant offset.
     if skb.read(&SKB_PROTOCOL) == ETH_P_IPV6 {

@@ -12,7 +12,7 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{
-    ETH_P_IP, ETH_P_IPV6, IPPROTO_TCP, IPPROTO_UDP,
+    ETH_P_IP, ETH_P_IPV6, IPPROTO_TCP, IPPROTO_UDP, Once,
     arguments::{first, second, third},
     reached, reached_socket,
     subject::{Copied, InSocket, Read, Stream},
@@ -99,7 +99,7 @@ fn with_blocking(event: Sampled, blocked: impl FnOnce() -> bool) -> Sampled {
 
 /// TCP data was read.
 #[inline(always)]
-fn read_by_tcp(network: Network, packet: &impl Subject, event: Sampled, which: Which, slot: impl Fn() -> Slot) {
+fn read_by_tcp(network: Network, packet: &impl Subject, event: Sampled, which: Which, slot: impl FnOnce() -> Slot) {
     // A branch for each version, so that each has its histogram at a constant offset.
     match network {
         Network::Ipv4 => {
@@ -157,11 +157,8 @@ fn skb_consume_udp(ctx: FEntryContext) -> i32 {
 unsafe fn datagram_read_by_current(sock: *const u8, skb: Typed, which: Which) {
     // SAFETY: by the caller.
     let packet = Read(InSocket { sock: unsafe { Typed::new(sock) }, skb });
-    let slot =
-        // See `reached`.
-        #[inline(always)]
-        // SAFETY: by the caller.
-        move || unsafe { owner::slot_of_new_reader(sock) };
+    // SAFETY: by the caller.
+    let slot = move || unsafe { owner::slot_of_new_reader(sock) };
     reached_socket(skb, &packet, Layer::SocketRead, Transport::Udp, which, slot);
 }
 
@@ -196,10 +193,11 @@ unsafe fn copied(skb: *const u8, protocol: u16, which: Which) {
     // SAFETY: by the caller, and the verifier knows what `sk_buff.sk` points to.
     unsafe {
         let sock = SKB_SK.load(skb) as *const u8;
+        let once = Once(sock);
         let slot =
             // See `reached`.
             #[inline(always)]
-            || owner::slot_of_reader(sock);
+            move || owner::slot_of_reader(once.take());
         let (transport, skb) = (transport_of(skb, sock, protocol), Typed::new(skb));
         match transport {
             Some(Transport::Tcp) => {

@@ -10,7 +10,7 @@ use undercurrent_ebpf::abi::{
     latency::{Transport, waiting::mix},
     loss::PacketLoss,
     transmit::TransmitLayer,
-    workload::Slot,
+    workload::{Slot, ownership},
 };
 
 use super::{
@@ -314,12 +314,11 @@ unsafe fn transport(skb: *const u8) -> Option<Transport> {
 /// `skb` is a typed `sk_buff` pointer.
 #[inline(always)]
 unsafe fn slot_of(skb: *const u8) -> Slot {
-    owner::or_node(
-        // Or the compiler makes a function of it: see `super::reached`.
-        #[inline(always)]
-        // SAFETY: by the caller.
-        || unsafe { slot_of_owner(SKB_SK.load(skb) as *const u8) }.unwrap_or(Slot::NODE),
-    )
+    if owner::by() == ownership::OFF {
+        return Slot::NODE;
+    }
+    // SAFETY: by the caller.
+    unsafe { slot_of_owner(SKB_SK.load(skb) as *const u8) }.unwrap_or(Slot::NODE)
 }
 
 /// What a datagram between its socket and its device is known by, a `sk_buff` and its `sock`: the port tells it from others that have had

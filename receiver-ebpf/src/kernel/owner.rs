@@ -71,7 +71,7 @@ pub fn by() -> u32 {
 
 /// A slot that is asked for only where owners are told apart; else the node's.
 #[inline(always)]
-pub fn or_node(slot: impl Fn() -> Slot) -> Slot {
+pub fn or_node(slot: impl FnOnce() -> Slot) -> Slot {
     if by() == ownership::OFF { Slot::NODE } else { slot() }
 }
 
@@ -314,12 +314,8 @@ pub unsafe fn read_by_current(sock: *const u8) -> u64 {
 /// As for [`of_socket`].
 #[inline(always)]
 pub unsafe fn slot_of_new_reader(sock: *const u8) -> Slot {
-    or_node(
-        // Or the compiler makes a function of it.
-        #[inline(always)]
-        // SAFETY: by the caller.
-        || slot(unsafe { read_by_current(sock) }),
-    )
+    // SAFETY: by the caller.
+    if by() == ownership::OFF { Slot::NODE } else { slot(unsafe { read_by_current(sock) }) }
 }
 
 /// A socket has another owner than its cached slot may say.

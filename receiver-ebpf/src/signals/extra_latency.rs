@@ -38,7 +38,7 @@ static GROUPS: u32 = 0;
 
 /// A packet reached a layer. Whose it is, is asked only where somebody wants to know.
 #[inline(always)]
-pub fn reached(layer: usize, network: Network, packet: &impl Subject, event: Sampled, slot: impl Fn() -> Slot) {
+pub fn reached(layer: usize, network: Network, packet: &impl Subject, event: Sampled, slot: impl FnOnce() -> Slot) {
     let chosen = filter::chooses(packet);
     if chosen == Some(false) {
         return;

@@ -21,7 +21,7 @@ static WORKLOAD_DROPS: Array<u64> = Array::with_max_entries(1, MMAPABLE);
 
 /// A packet was dropped.
 #[inline(always)]
-pub fn dropped(reason: u32, slot: impl Fn() -> Slot) {
+pub fn dropped(reason: u32, slot: impl FnOnce() -> Slot) {
     if !enabled() {
         return;
     }

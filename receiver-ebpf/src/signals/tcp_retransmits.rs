@@ -14,7 +14,7 @@ static RETRANSMITS: Array<u64> = Array::with_max_entries(1, MMAPABLE);
 
 /// A packet was sent again. Whose it is, is asked only where somebody wants to know.
 #[inline(always)]
-pub fn sent_again(network: Network, segments: u64, slot: impl Fn() -> Slot) {
+pub fn sent_again(network: Network, segments: u64, slot: impl FnOnce() -> Slot) {
     if enabled()
         && let Some(word) = RETRANSMITS.get_ptr_mut(retransmits::index(slot(), network))
     {

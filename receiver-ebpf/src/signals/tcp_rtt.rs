@@ -15,7 +15,7 @@ pub fn read(
     rtt: impl FnOnce() -> Option<u64>,
     network: impl FnOnce() -> Network,
     weight: u64,
-    slot: impl Fn() -> Slot,
+    slot: impl FnOnce() -> Slot,
 ) {
     if !enabled() {
         return;

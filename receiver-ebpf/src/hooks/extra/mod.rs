@@ -52,7 +52,7 @@ fn probed(skb: *const u8, layer: usize) {
 
 /// A layer is reached by a `sk_buff`.
 #[inline(always)]
-fn reached(skb: impl Pointer, packet: &impl Subject, layer: usize, slot: impl Fn() -> Slot) {
+fn reached(skb: impl Pointer, packet: &impl Subject, layer: usize, slot: impl FnOnce() -> Slot) {
     if let Some(network) = network(skb.read(&SKB_PROTOCOL)) {
         extra_latency::reached(layer, network, packet, PacketEvent::arrived(skb), slot);
     }
