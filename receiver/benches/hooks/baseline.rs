@@ -9,7 +9,7 @@ use undercurrent::{
         hooks::{self, Hook},
         host::Host,
         plan,
-        statistics::{self, Runs},
+        statistics::{Links, Runs},
     },
 };
 
@@ -46,6 +46,6 @@ impl Baseline {
 
     /// How often each program ran, by its symbol.
     pub fn runs(&self) -> impl Iterator<Item = (&str, Runs)> {
-        self.0.programs().filter_map(|(name, program)| Some((name, statistics::read(program.fd().ok()?)?)))
+        self.0.programs().filter_map(|(name, program)| Some((name, Links::default().runs(program.fd().ok()?)?)))
     }
 }

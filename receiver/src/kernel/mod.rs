@@ -30,7 +30,10 @@ pub mod statistics;
 mod symbols;
 pub mod timestamping;
 
-use std::{cell::RefCell, collections::BTreeMap};
+use std::{
+    cell::{OnceCell, RefCell},
+    collections::BTreeMap,
+};
 
 use aya::{Ebpf, EbpfError, maps::MapError as AyaMapError};
 
@@ -49,6 +52,7 @@ use self::{
     object::Ownership,
     plan::{Outcome, Status},
     resolved::Resolved,
+    statistics::Links,
     timestamping::Timestamping,
 };
 
@@ -147,6 +151,8 @@ pub struct Kernel {
     cards: Cards,
     /// Maps that are in memory.
     mapped: RefCell<BTreeMap<&'static str, Words>>,
+    /// What is asked how often kprobes were left out; found once all hooks are served.
+    links: OnceCell<Links>,
     /// Held for its effect, where a hook that is served needs it.
     timestamping: Option<Timestamping>,
 }
@@ -198,6 +204,7 @@ impl Kernel {
             found_cards,
             cards: Cards::default(),
             mapped: RefCell::default(),
+            links: OnceCell::new(),
             timestamping,
         };
         Ok((kernel, Types(types)))
@@ -205,6 +212,7 @@ impl Kernel {
 
     /// Serves hooks, each that is not served yet and that anything here makes run.
     pub fn serve(&mut self, types: &Types, hooks: &[&'static Hook]) {
+        self.links.take();
         let mut attaching = Attaching { ebpf: &mut self.ebpf, types: &types.0, host: &self.host, avoid: &self.avoid };
         let needed = hooks::ALL.into_iter().filter(|hook| hooks.contains(hook) && is_needed(hook, &self.found_cards));
         plan::serve_all(&mut attaching, needed, &mut self.outcomes);
@@ -216,6 +224,7 @@ impl Kernel {
 
     /// Attaches to the functions that the user named, once all hooks are served.
     pub fn serve_functions(&mut self, types: &Types) {
+        self.links.take();
         let mut attaching = Attaching { ebpf: &mut self.ebpf, types: &types.0, host: &self.host, avoid: &self.avoid };
         let outcomes = self.extra.iter().enumerate().map(|(number, named)| extra::serve(&mut attaching, number, named));
         self.outcomes.extend(outcomes);
@@ -323,7 +332,8 @@ impl Kernel {
 
     /// How often each attached program ran, and how often it could not, by the kernel's own count.
     pub fn runs(&self) -> impl Iterator<Item = (&str, statistics::Runs)> {
-        self.ebpf.programs().filter_map(|(name, program)| Some((name, statistics::read(program.fd().ok()?)?)))
+        let links = self.links.get_or_init(Links::of_this_process);
+        self.ebpf.programs().filter_map(|(name, program)| Some((name, links.runs(program.fd().ok()?)?)))
     }
 }
 

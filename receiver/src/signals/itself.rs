@@ -81,7 +81,7 @@ pub static LOST: Descriptor = Descriptor {
         key("network.type", &["of a packet"]),
         key(INTERFACE.key, &["of a card"]),
         key("undercurrent.softirq", &["of a raise"]),
-        key(HOOK, &["of a program that was running already"]),
+        key(HOOK, &["of a program, where it or another kprobe's was running already"]),
         key(OUTPUT, &["of a snapshot or point"]),
     ],
     view: View::Notice { normal: &[] },
@@ -307,7 +307,7 @@ impl Itself {
         let runs: Vec<_> = kernel.runs().collect();
         let points = kernel.outcomes().iter().map(|outcome| {
             let missed = runs.iter().filter(|(program, _)| outcome.programs.contains(program));
-            let missed = missed.map(|(_, runs)| runs.recursion_misses).sum();
+            let missed = missed.map(|(_, runs)| runs.misses).sum();
             lost(NAME, "recursion", Attributes::new().with(HOOK, outcome.hook.clone()), missed, self.start)
         });
         Metric { descriptor: &LOST, points: points.collect() }

@@ -63,6 +63,13 @@ pub fn function(name: &str) -> bool {
     Btf::parse(&raw).unwrap().function(name).is_some()
 }
 
+/// Whether this kernel says how often it left a kprobe out for another one's sake, as it does from 6.7 on.
+pub fn tells_left_out() -> bool {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
+    (numbers.next(), numbers.next()) >= (Some(6), Some(7))
+}
+
 /// Whether programs may keep with a socket who reads it, as they may from 5.11 on.
 pub fn keeps_readers() -> bool {
     function("bpf_sk_storage_get_tracing")
