@@ -19,7 +19,7 @@ use super::{
         namespace::Namespace,
         options,
         sidecar::Sidecar,
-        surroundings::{alone, often, patience, skip, skipped, virtual_machine},
+        surroundings::{alone, often, patience, skip, skipped, virtual_machine, wait_for},
         talk::Talk,
         wire::{Version, Wire},
     },
@@ -122,6 +122,34 @@ fn a_slow_link_shows_in_its_qdisc() {
     assert!(count >= sent - skipped && (sum / expected - 1.0).abs() < 0.1, "{sum} s of {expected} s");
     let (_, device) = measured(lines, "device", "udp");
     assert!(device < expected / 10.0, "the qdisc's wait shows at the device: {device} s");
+}
+
+/// Of thousands that wait together, few take one another's places.
+#[test]
+fn a_long_queue_in_a_qdisc_is_measured() {
+    let Some(_alone) = alone("thousands of packets in a qdisc") else { return };
+    const COUNT: usize = 3000;
+    // So many hold no more than a socket may have on its way.
+    const SENDERS: usize = 16;
+    let wire = Wire::veth(Version::Ipv4);
+    acquaint(&wire, ["wire", "wire"]);
+    let sidecar = Sidecar::start(often());
+    wire.left.tc("qdisc add dev wire root tbf rate 800kbit burst 2000 limit 10000000");
+    let right = wire.right.run(|| UdpSocket::bind((wire.server(), 0)).unwrap());
+    let senders = [(); SENDERS].map(|()| wire.left.run(|| UdpSocket::bind((wire.client(), 0)).unwrap()));
+    let sent = transmitted(&wire.left);
+    let (lines, others) = during(&sidecar, || {
+        for sender in senders.iter().cycle().take(COUNT) {
+            sender.send_to(&[0x55; 58], right.local_addr().unwrap()).unwrap();
+        }
+        wait_for("the qdisc to be empty", patience(Duration::from_secs(10)), || {
+            (transmitted(&wire.left) - sent == COUNT as u64).then_some(())
+        });
+    });
+    let (seen, lost) = seen(lines.each_ref(), "qdisc");
+    eprintln!("{seen} waits and {lost} lost of {COUNT}, others {others}");
+    assert!(seen + lost >= COUNT as f64 - skipped(COUNT) && seen + lost <= COUNT as f64 + others);
+    assert!(lost <= 0.05 * COUNT as f64 + others, "{lost} of {COUNT} waits are not known");
 }
 
 #[test]
