@@ -4,7 +4,7 @@ use super::support::{
     counters::Received,
     line::{Line, Value},
     sidecar::Sidecar,
-    surroundings::{alone, often, skip, tells_left_out, virtual_machine},
+    surroundings::{alone, often, tells_left_out, virtual_machine},
     talk::Talk,
     wire::{Version, Wire},
 };
@@ -219,30 +219,4 @@ fn every_layer_counts_what_the_kernel_counted_over_ipv4() {
 fn every_layer_counts_what_the_kernel_counted_over_ipv6() {
     let Some(_alone) = alone("layers over IPv6") else { return };
     every_layer(Version::Ipv6);
-}
-
-#[test]
-fn kprobes_that_the_kernel_leaves_out_are_counted() {
-    let Some(_alone) = alone("kprobes that are left out") else { return };
-    if !tells_left_out() {
-        return skip("kprobes that are left out: before Linux 6.7 the kernel does not say how many");
-    }
-    let sidecar = Sidecar::start_with(often(), &["--avoid", "fentry"], &[]);
-    if served_by(&sidecar.snapshot(), "ip").is_none_or(|by| by != "kprobe") {
-        return skip("kprobes that are left out: none can be attached here");
-    }
-    let wire = Wire::best(Version::Ipv4);
-    let mut all = 0.0;
-    for _ in 0..20 {
-        // What comes in the middle of a read's program is left out at the layers before.
-        let phase = Phase::run(&sidecar, &wire, |talk| talk.flood(2000, SMALL));
-        let left_out = left_out(&phase.after, "ip") - left_out(&phase.before, "ip");
-        eprintln!("{} of {:?} seen, {left_out} left out", phase.seen("ip", None), phase.counted);
-        assert_eq!(phase.seen("ip", None) + left_out, phase.counted.ip_of(Version::Ipv4) as f64);
-        all += left_out;
-        if all > 0.0 {
-            return;
-        }
-    }
-    panic!("no kprobe was left out, so that nothing is known of the count");
 }

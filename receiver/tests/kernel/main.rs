@@ -16,6 +16,7 @@ mod filters;
 mod grouping;
 mod head_of_line;
 mod instances;
+mod kprobes;
 mod latency;
 mod lines;
 mod peeks;

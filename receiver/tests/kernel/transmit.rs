@@ -128,8 +128,10 @@ fn a_slow_link_shows_in_its_qdisc() {
 #[test]
 fn a_long_queue_in_a_qdisc_is_measured() {
     let Some(_alone) = alone("thousands of packets in a qdisc") else { return };
+    // In frames of 100 bytes, three seconds at the rate below.
     const COUNT: usize = 3000;
-    // So many hold no more than a socket may have on its way.
+    const PAYLOAD: usize = 58;
+    // One alone may not have so many on their way.
     const SENDERS: usize = 16;
     let wire = Wire::veth(Version::Ipv4);
     acquaint(&wire, ["wire", "wire"]);
@@ -140,7 +142,7 @@ fn a_long_queue_in_a_qdisc_is_measured() {
     let sent = transmitted(&wire.left);
     let (lines, others) = during(&sidecar, || {
         for sender in senders.iter().cycle().take(COUNT) {
-            sender.send_to(&[0x55; 58], right.local_addr().unwrap()).unwrap();
+            sender.send_to(&[0x55; PAYLOAD], right.local_addr().unwrap()).unwrap();
         }
         wait_for("the qdisc to be empty", patience(Duration::from_secs(10)), || {
             (transmitted(&wire.left) - sent == COUNT as u64).then_some(())

@@ -15,8 +15,17 @@ const INSTRUCTIONS: &str = "vm_icount";
 const CARDS: &str = "vm_cards";
 
 /// What tests of latency are called.
-const LATENCY: [&str; 8] =
-    ["latency::", "sampling::", "filters::", "grouping::", "waits::", "transmit::", "extra::", "resolution::"];
+const LATENCY: [&str; 9] = [
+    "latency::",
+    "sampling::",
+    "filters::",
+    "grouping::",
+    "waits::",
+    "transmit::",
+    "extra::",
+    "kprobes::",
+    "resolution::",
+];
 
 /// What tests of whatever differs from kernel to kernel are called, besides.
 const KERNELS_OWN: [&str; 4] = ["head_of_line::", "softirq::", "doctor::", "workloads::"];

@@ -4,7 +4,6 @@ use std::{
     io::{Read as _, Write as _},
     net::{TcpListener, TcpStream, UdpSocket},
     os::fd::AsFd,
-    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
 };
@@ -86,28 +85,6 @@ impl Talk {
                 self.udp_reads += 1;
             }
         }
-    }
-
-    /// Datagrams one after another, read while they come; those for which the queue has no room are lost.
-    pub fn flood(&mut self, messages: usize, size: usize) {
-        let (payload, mut buffer) = (vec![0x55; size], vec![0; size]);
-        let over = AtomicBool::new(false);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                (0..messages).for_each(|_| assert_eq!(self.left.send(&payload).unwrap(), size));
-                over.store(true, Ordering::Release);
-            });
-            let mut readable = [PollFd::new(&self.right, PollFlags::IN)];
-            let limit = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-            loop {
-                if poll(&mut readable, Some(&limit)).unwrap() == 1 {
-                    assert_eq!(self.right.recv(&mut buffer).unwrap(), size);
-                    self.udp_reads += 1;
-                } else if over.load(Ordering::Acquire) {
-                    break;
-                }
-            }
-        });
     }
 
     /// Segments with data that the kernel counted for the two TCP sockets.
