@@ -31,16 +31,38 @@ impl Receiver {
         }
     }
 
-    /// Whether the last byte that was read had waited.
-    fn read_what_waited(&self) -> bool {
-        self.late.iter().any(|(from, to)| (from + 1..=*to).contains(&self.copied))
+    /// Whether the last byte before a position had waited.
+    fn had_waited(&self, position: u64) -> bool {
+        self.late.iter().any(|(from, to)| (from + 1..=*to).contains(&position))
     }
+}
 
-    /// What the kernel would say of it, where the stream begins at a sequence number.
-    fn judge(&self, kept: Blocking, first: u32) -> (Blocking, bool) {
-        let number = |position: u64| first.wrapping_add(position as u32);
-        let last = self.queue.values().last().map(|position| number(*position));
-        kept.after(self.late.len() as u32, number(self.copied), || end(number(self.next), last))
+/// What is known of a receiver whose stream begins at a sequence number.
+struct Judge {
+    first: u32,
+    kept: Blocking,
+    /// How many segments were known to have waited, and up to where that reached.
+    known: usize,
+    until: Option<u64>,
+}
+
+impl Judge {
+    /// Whether what was read, or has arrived, up to a position is blocked; and whether it should be.
+    fn blocked(&mut self, receiver: &Receiver, read: bool, position: u64) -> (bool, bool) {
+        if receiver.late.len() > self.known {
+            self.known = receiver.late.len();
+            self.until = Some(receiver.queue.values().last().copied().unwrap_or(receiver.next));
+        }
+        let number = |position: u64| self.first.wrapping_add(position as u32);
+        let last = receiver.queue.values().last().map(|position| number(*position));
+        let (count, end) = (receiver.late.len() as u32, || end(number(receiver.next), last));
+        let (kept, blocked) = if read {
+            self.kept.after(count, number(position), end)
+        } else {
+            self.kept.after_arrival(count, number(position), end)
+        };
+        self.kept = kept;
+        (blocked, self.until.is_some_and(|until| position <= until))
     }
 }
 
@@ -71,24 +93,26 @@ proptest! {
     fn what_waited_is_blocked_and_what_comes_after_it_is_not(
         first in prop_oneof![any::<u32>(), u32::MAX - (1 << 26)..=u32::MAX],
         steps in steps(),
+        arrivals_are_seen: bool,
     ) {
-        let (mut receiver, mut kept) = (Receiver::default(), Blocking::default());
-        let (mut known, mut until) = (0, None);
+        let mut receiver = Receiver::default();
+        let mut judge = Judge { first, kept: Blocking::default(), known: 0, until: None };
         for (segment, (_, _, read)) in arrivals(&steps).into_iter().zip(&steps) {
+            let before = receiver.next;
             receiver.arrive(segment);
+            if arrivals_are_seen && receiver.next > before {
+                let (blocked, expected) = judge.blocked(&receiver, false, receiver.next);
+                prop_assert!(blocked || !receiver.had_waited(receiver.next), "{}: {:?}", receiver.next, receiver.late);
+                prop_assert_eq!(blocked, expected, "arrived up to {}", receiver.next);
+            }
             let Some((quarters, sampled)) = read.filter(|_| receiver.next > receiver.copied) else { continue };
             receiver.copied += ((receiver.next - receiver.copied) * quarters / 4).max(1);
             if !sampled {
                 continue;
             }
-            if receiver.late.len() > known {
-                known = receiver.late.len();
-                until = Some(receiver.queue.values().last().copied().unwrap_or(receiver.next));
-            }
-            let blocked;
-            (kept, blocked) = receiver.judge(kept, first);
-            prop_assert!(blocked || !receiver.read_what_waited(), "up to {}: {:?}", receiver.copied, receiver.late);
-            prop_assert_eq!(blocked, until.is_some_and(|until| receiver.copied <= until), "up to {}", receiver.copied);
+            let (blocked, expected) = judge.blocked(&receiver, true, receiver.copied);
+            prop_assert!(blocked || !receiver.had_waited(receiver.copied), "{}: {:?}", receiver.copied, receiver.late);
+            prop_assert_eq!(blocked, expected, "read up to {}", receiver.copied);
         }
     }
 
@@ -124,4 +148,16 @@ fn where_the_end_is_not_known_the_next_read_asks_again() {
     assert_eq!((kept, blocked), (Blocking::default(), true));
     let (kept, _) = kept.after(1, 100, || Some(200));
     assert_eq!(kept.after(1, 200, || None), (kept, true));
+}
+
+#[test]
+fn what_arrives_ends_nothing_that_may_still_be_read() {
+    let (kept, blocked) = Blocking::default().after_arrival(1, 200, || Some(200));
+    assert!(blocked);
+    assert_eq!(kept.after_arrival(1, 300, || None), (kept, false));
+    assert_eq!(kept.after(1, 150, || None), (kept, true));
+    // Where nobody reads, numbers come round.
+    let (over, blocked) = kept.after_arrival(1, 0x4000_0000, || None);
+    assert!(!blocked);
+    assert_eq!(over.after_arrival(1, 150, || None), (over, false));
 }

@@ -63,4 +63,14 @@ impl Blocking {
         }
         if is_after(read, (self.0 >> 32) as u32) { (Self::over(count), false) } else { (self, true) }
     }
+
+    /// The same of what has just arrived in the socket's queue, up to a sequence number: what was blocked before it may still
+    /// wait there for its reader, as long as a window reaches so far back.
+    #[must_use]
+    #[inline(always)]
+    pub fn after_arrival(self, count: u32, arrived: u32, end: impl FnOnce() -> Option<u32>) -> (Self, bool) {
+        let (after, blocked) = self.after(count, arrived, end);
+        let waits = !blocked && arrived.wrapping_sub((self.0 >> 32) as u32) <= LARGEST_WINDOW;
+        (if waits { self } else { after }, blocked)
+    }
 }

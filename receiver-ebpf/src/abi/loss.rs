@@ -9,7 +9,8 @@ pub enum PacketLoss {
     TransmitStamp,
     /// Its timestamp lies in the future: the wall clock was set back after it was taken.
     Negative,
-    /// When it began to wait is not known: it was not seen then, or another packet had its place.
+    /// When it began to wait is not known: it was not seen then, or another packet had its place; or what it was that came
+    /// is not known, since a reader had it at once.
     Unmatched,
     /// Whether the filter chooses it cannot be told here.
     Unfiltered,

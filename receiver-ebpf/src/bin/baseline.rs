@@ -43,6 +43,7 @@ empty! {
     #[kprobe] tcp_queue_rcv_probe(ProbeContext) = 0;
     #[kprobe] udp_enqueue_entry_probe(ProbeContext) = 0;
     #[kretprobe] udp_enqueue_exit_probe(RetProbeContext) = 0;
+    #[btf_tracepoint(function = "sk_data_ready")] sk_data_ready(BtfTracePointContext) = 0;
     #[fentry] tcp_recv_timestamp(FEntryContext) = 0;
     #[fentry] skb_consume_udp(FEntryContext) = 0;
     #[kprobe] tcp_recv_timestamp_probe(ProbeContext) = 0;

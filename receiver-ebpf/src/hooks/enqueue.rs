@@ -2,22 +2,41 @@
 
 use aya_ebpf::{
     EbpfContext as _,
-    macros::{fentry, fexit, kprobe, kretprobe, map},
+    macros::{btf_tracepoint, fentry, fexit, kprobe, kretprobe, map},
     maps::PerCpuArray,
-    programs::{FEntryContext, FExitContext, ProbeContext, RetProbeContext},
+    programs::{BtfTracePointContext, FEntryContext, FExitContext, ProbeContext, RetProbeContext},
 };
-use undercurrent_ebpf::abi::latency::{Layer, Transport};
+use undercurrent_ebpf::abi::{
+    latency::{Layer, Network, Path, Transport},
+    loss::PacketLoss,
+};
 
 use super::{
+    ETH_P_IPV6, IPPROTO_UDP, Once,
     arguments::{first, returned, second},
-    reached_socket,
+    owner::is_internet,
+    reached_by_tcp, reached_socket,
+    read::peer_network,
     subject::InSocket,
+    with_blocking,
 };
-use crate::kernel::{
-    filter::{Which, apart},
-    owner,
-    pointer::{Typed, Untyped},
+use crate::{
+    kernel::{
+        event::PacketEvent,
+        fields::{
+            SKB_CONTROL, SKB_PROTOCOL, SKB_TSTAMP, SOCK_LAST, SOCK_PROTOCOL, SOCK_RECEIVE_QUEUE, SOCK_TYPE, TCP_END,
+        },
+        filter::{Which, apart},
+        head_of_line::{self, At},
+        owner,
+        pointer::{Typed, Untyped},
+        tcp,
+    },
+    signals::latency,
 };
+
+/// `sock.sk_type` of UDP's sockets.
+const SOCK_DGRAM: u16 = 2;
 
 /// A packet is, or is about to be, in its socket's queue.
 ///
@@ -101,4 +120,107 @@ fn udp_enqueue_exit_probe(ctx: RetProbeContext) -> i32 {
         probed(Untyped(sock as *const u8), Untyped(skb as *const u8), Transport::Udp);
     }
     0
+}
+
+/// Tracepoint `sk_data_ready(const struct sock *sk)`, 6.3 and later: a socket tells its readers that something was queued. What
+/// that was is the last of its queue. TCP holds the socket meanwhile, so it is; of UDP's a reader may have it already.
+#[btf_tracepoint(function = "sk_data_ready")]
+// It is too long for the compiler to do so unasked, and a call more.
+#[inline(always)]
+fn sk_data_ready(ctx: BtfTracePointContext) -> i32 {
+    let sock: *const u8 = ctx.arg(0);
+    // SAFETY: argument 0 is the socket, and the verifier knows what the field points to.
+    let (transport, skb) = unsafe { (transport_of(sock), SOCK_LAST.load(sock) as *const u8) };
+    // SAFETY: as above.
+    let empty = skb == unsafe { SOCK_RECEIVE_QUEUE.begins(sock) };
+    match transport {
+        // A listener has connections and no packets, and a connection may have something else to tell.
+        // SAFETY: as above.
+        Some(Transport::Tcp) if empty || unsafe { told_before(skb) } => 0,
+        // SAFETY: as above.
+        Some(Transport::Tcp) => apart(|which| unsafe { segment_queued(sock, skb, which) }),
+        // SAFETY: as above.
+        Some(Transport::Udp) if empty => apart(|which| unsafe { datagram_gone(sock, which) }),
+        // SAFETY: as above.
+        Some(Transport::Udp) => apart(|which| unsafe { enqueued(sock, skb, Transport::Udp, which) }),
+        None => 0,
+    }
+}
+
+/// The transport of a socket, of those that are measured: raw sockets may have either protocol.
+///
+/// # Safety
+/// `sock` is a typed `struct sock *`.
+#[inline(always)]
+unsafe fn transport_of(sock: *const u8) -> Option<Transport> {
+    // SAFETY: by the caller.
+    unsafe {
+        if !is_internet(sock) {
+            None
+        } else if tcp::is_connection(Typed::new(sock)) {
+            Some(Transport::Tcp)
+        } else if SOCK_TYPE.load(sock) == SOCK_DGRAM && SOCK_PROTOCOL.load(sock) == u16::from(IPPROTO_UDP) {
+            Some(Transport::Udp)
+        } else {
+            None
+        }
+    }
+}
+
+/// The stamp of the packet that was told of last on this CPU.
+#[map]
+static TOLD: PerCpuArray<u64> = PerCpuArray::with_max_entries(1, 0);
+
+/// Whether a connection has just told of the same packet: it tells twice of what kTLS passes on, and again of the last where a
+/// segment finds no room.
+///
+/// # Safety
+/// `skb` is a typed `struct sk_buff *`.
+#[inline(always)]
+unsafe fn told_before(skb: *const u8) -> bool {
+    // SAFETY: by the caller.
+    let stamp = unsafe { SKB_TSTAMP.load(skb) };
+    let Some(last) = TOLD.get_ptr_mut(0) else { return false };
+    // SAFETY: this CPU's entry, which lives as long as the program.
+    stamp != 0 && unsafe { core::ptr::replace(last, stamp) == stamp }
+}
+
+/// A segment is in its connection's queue. Where it filled a gap, this is the last one of those that had waited for it, whose age
+/// is the network's.
+///
+/// # Safety
+/// Both are typed pointers, to a `sock` that is trusted and to an `sk_buff`.
+#[inline(always)]
+unsafe fn segment_queued(sock: *const u8, skb: *const u8, which: Which) {
+    // SAFETY: by the caller.
+    unsafe {
+        let packet = InSocket { sock: Typed::new(sock), skb: Typed::new(skb) };
+        let network = if SKB_PROTOCOL.load(skb) == ETH_P_IPV6 { Network::Ipv6 } else { Network::Ipv4 };
+        let count = || tcp::of_stream(sock).map_or(0, |connection| tcp::out_of_order(connection));
+        let until = || TCP_END.load(SKB_CONTROL.begins(skb));
+        let event = with_blocking(
+            PacketEvent::delivered(packet.skb),
+            // Inlined at once, as above.
+            #[inline(always)]
+            || head_of_line::blocked(sock, At::Arrival, count, until),
+        );
+        let once = Once(sock);
+        let slot =
+            // See `reached`.
+            #[inline(always)]
+            move || owner::slot_of_owner(once.take());
+        reached_by_tcp(Layer::SocketEnqueued, network, &packet, event, which, slot);
+    }
+}
+
+/// A datagram was in its socket's queue, of which a reader has left nothing.
+///
+/// # Safety
+/// `sock` is a typed `struct sock *`.
+#[inline(always)]
+unsafe fn datagram_gone(sock: *const u8, which: Which) {
+    let reason = if which == Which::Chosen { PacketLoss::Unfiltered } else { PacketLoss::Unmatched };
+    // SAFETY: by the caller.
+    let network = peer_network(unsafe { Typed::new(sock) });
+    latency::lost(Path::of(Layer::SocketEnqueued, Transport::Udp, network), reason, 1);
 }

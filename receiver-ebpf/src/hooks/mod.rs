@@ -129,3 +129,26 @@ fn reached_socket(
         reached(Path::of(layer, transport, Network::Ipv4), packet, PacketEvent::delivered(skb), which, slot);
     }
 }
+
+/// A packet of a TCP connection reached a layer.
+#[inline(always)]
+fn reached_by_tcp(
+    layer: Layer,
+    network: Network,
+    packet: &impl Subject,
+    event: Sampled,
+    which: Which,
+    slot: impl FnOnce() -> Slot,
+) {
+    // As above.
+    match network {
+        Network::Ipv4 => reached(Path::of(layer, Transport::Tcp, Network::Ipv4), packet, event, which, slot),
+        Network::Ipv6 => reached(Path::of(layer, Transport::Tcp, Network::Ipv6), packet, event, which, slot),
+    }
+}
+
+/// The event of a packet that may have waited for the network, which is asked only of what is measured.
+#[inline(always)]
+fn with_blocking(event: Sampled, blocked: impl FnOnce() -> bool) -> Sampled {
+    event.map(|event| event.map(|event| PacketEvent { blocked: blocked(), ..event }))
+}

@@ -6,7 +6,7 @@ use aya_ebpf::{
     programs::{BtfTracePointContext, FEntryContext, ProbeContext},
 };
 use undercurrent_ebpf::abi::{
-    latency::{Layer, Network, Path, Transport},
+    latency::{Layer, Network, Transport},
     loss::PacketLoss,
     workload::Slot,
 };
@@ -14,18 +14,20 @@ use undercurrent_ebpf::abi::{
 use super::{
     ETH_P_IP, ETH_P_IPV6, IPPROTO_TCP, IPPROTO_UDP, Once,
     arguments::{first, second, third},
-    reached, reached_socket,
+    reached_by_tcp, reached_socket,
     subject::{Copied, InSocket, Read, Stream},
+    with_blocking,
 };
 use crate::{
     kernel::{
-        event::{PacketEvent, Sampled},
+        event::PacketEvent,
         fields::{
             SCM_KTIME, SCM_NANOSECONDS, SCM_SECONDS, SKB_CONTROL, SKB_HEAD, SKB_NETWORK_HEADER, SKB_PROTOCOL, SKB_SK,
             SOCK_FAMILY, SOCK_PROTOCOL, SOCK_V6_DADDR, TCP_COPIED, TCP_END,
         },
-        filter::{Subject, Which, apart},
-        head_of_line, owner,
+        filter::{Which, apart},
+        head_of_line::{self, At},
+        owner,
         pointer::{Pointer, Typed, Untyped},
         sample, tcp,
     },
@@ -66,7 +68,7 @@ unsafe fn stream_read_by_current(sock: *const u8, timestamps: Typed, which: Whic
         // There is no other loss. Verifiers before 6.12 want to see which.
         Err(_) => {
             let lost = Err(PacketLoss::NoStamp);
-            return read_by_tcp(peer_network(packet.0), &packet, lost, which, || Slot::NODE);
+            return reached_by_tcp(Layer::SocketRead, peer_network(packet.0), &packet, lost, which, || Slot::NODE);
         }
     };
     let network = peer_network(packet.0);
@@ -75,8 +77,8 @@ unsafe fn stream_read_by_current(sock: *const u8, timestamps: Typed, which: Whic
         let (slot, connection) = (owner::slot_of_new_reader(sock), tcp::of_stream(sock));
         tcp_rtt::read(|| tcp::rtt(connection?), || network, event.weight, || slot);
         let count = || connection.map_or(0, |connection| tcp::out_of_order(connection));
-        let blocked = head_of_line::blocked(sock, count, || TCP_COPIED.probe(sock));
-        read_by_tcp(network, &packet, Ok(Some(PacketEvent { blocked, ..event })), which, || slot);
+        let blocked = head_of_line::blocked(sock, At::Read, count, || TCP_COPIED.probe(sock));
+        reached_by_tcp(Layer::SocketRead, network, &packet, Ok(Some(PacketEvent { blocked, ..event })), which, || slot);
     }
 }
 
@@ -87,28 +89,8 @@ fn tcp_recv_timestamp_probe(ctx: ProbeContext) -> i32 {
     let early = sample::early();
     let (network, event) = (peer_network(sock), PacketEvent::stamped(stamp(timestamps), early));
     let event = with_blocking(event, || head_of_line::may_be_blocked(sock));
-    read_by_tcp(network, &Stream(sock), event, Which::Chosen, owner::slot_of_current);
+    reached_by_tcp(Layer::SocketRead, network, &Stream(sock), event, Which::Chosen, owner::slot_of_current);
     0
-}
-
-/// The event of a read that may have waited for the network, which is asked only of what is measured.
-#[inline(always)]
-fn with_blocking(event: Sampled, blocked: impl FnOnce() -> bool) -> Sampled {
-    event.map(|event| event.map(|event| PacketEvent { blocked: blocked(), ..event }))
-}
-
-/// TCP data was read.
-#[inline(always)]
-fn read_by_tcp(network: Network, packet: &impl Subject, event: Sampled, which: Which, slot: impl FnOnce() -> Slot) {
-    // A branch for each version, so that each has its histogram at a constant offset.
-    match network {
-        Network::Ipv4 => {
-            reached(Path::of(Layer::SocketRead, Transport::Tcp, Network::Ipv4), packet, event, which, slot)
-        }
-        Network::Ipv6 => {
-            reached(Path::of(Layer::SocketRead, Transport::Tcp, Network::Ipv6), packet, event, which, slot)
-        }
-    }
 }
 
 /// The receive timestamp that a read returns, a `scm_timestamping_internal`, in nanoseconds.
@@ -209,9 +191,9 @@ unsafe fn copied(skb: *const u8, protocol: u16, which: Which) {
                     PacketEvent::delivered(skb),
                     // As above.
                     #[inline(always)]
-                    || head_of_line::blocked(sock, count, read),
+                    || head_of_line::blocked(sock, At::Read, count, read),
                 );
-                read_by_tcp(network, &Copied(skb), event, which, slot);
+                reached_by_tcp(Layer::SocketRead, network, &Copied(skb), event, which, slot);
             }
             Some(Transport::Udp) => reached_socket(skb, &Copied(skb), Layer::SocketRead, Transport::Udp, which, slot),
             None => {}

@@ -58,6 +58,10 @@ fields! {
     SOCK_PORT: Field<u16> = "sock.__sk_common.skc_num";
     /// The socket's network namespace.
     SOCK_NET: Field<u64> = "sock.__sk_common.skc_net.net";
+    /// The receive queue, a ring of which the socket has the beginning.
+    SOCK_RECEIVE_QUEUE: Field<u64> = "sock.sk_receive_queue";
+    /// The last packet there; where there is none, the beginning itself.
+    SOCK_LAST: Field<u64> = "sock.sk_receive_queue.prev";
     /// Packets in the receive queue.
     SOCK_QUEUE: Field<u32> = "sock.sk_receive_queue.qlen";
     /// Packets that a reader of UDP has taken over from there.

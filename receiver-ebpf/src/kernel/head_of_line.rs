@@ -21,14 +21,23 @@ static EXCLUDE: u32 = 0;
 #[unsafe(export_name = "BLOCKING")]
 static BLOCKING: SocketWord = SocketWord::declared();
 
-/// Whether a read was blocked, or may have been, where such reads are left out; `count` says how many segments the
-/// connection got out of order, and `read` up to which sequence number the read got. Where nothing can be kept with sockets,
-/// every read is that comes after the first such segment.
+/// Who looks at a packet of a connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum At {
+    /// What sees it arrive in its socket's queue.
+    Arrival,
+    /// Its reader.
+    Read,
+}
+
+/// Whether a packet was blocked, or may have been, where such packets are left out; `count` says how many segments the
+/// connection got out of order, and `until` the sequence number after what was read or arrived. Where nothing can be kept with
+/// sockets, every packet is that comes after the first such segment.
 ///
 /// # Safety
 /// `sock` is a typed `struct sock *` of a TCP connection that may be asked for its storage.
 #[inline(always)]
-pub unsafe fn blocked(sock: *const u8, count: impl FnOnce() -> u32, read: impl FnOnce() -> u32) -> bool {
+pub unsafe fn blocked(sock: *const u8, at: At, count: impl FnOnce() -> u32, until: impl FnOnce() -> u32) -> bool {
     if set_outside(&EXCLUDE) == 0 {
         return false;
     }
@@ -39,9 +48,13 @@ pub unsafe fn blocked(sock: *const u8, count: impl FnOnce() -> u32, read: impl F
     // SAFETY: by the caller.
     let before = Blocking(unsafe { BLOCKING.get(sock) }.unwrap_or(0));
     // SAFETY: by the caller.
-    let (after, blocked) = before.after(count, read(), || unsafe { end(sock) });
+    let end = || unsafe { end(sock) };
+    let (after, blocked) = match at {
+        At::Arrival => before.after_arrival(count, until(), end),
+        At::Read => before.after(count, until(), end),
+    };
     if after != before {
-        // SAFETY: by the caller. What the kernel has no room for is found out anew by the next read.
+        // SAFETY: by the caller. What the kernel has no room for is found out anew by the next look.
         unsafe { BLOCKING.set(sock, after.0) };
     }
     blocked

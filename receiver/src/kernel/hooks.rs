@@ -196,6 +196,11 @@ pub static SOCKET_ENQUEUED: Hook = Hook {
                 },
             ],
         ),
+        Alternate {
+            name: "tracepoint",
+            programs: &[tracepoint("sk_data_ready")],
+            leaves_out: Some("TCP's segments that fill a gap, and UDP's datagrams that were read at once"),
+        },
     ],
 };
 /// A packet's data is copied to the application.

@@ -96,6 +96,7 @@ pub static KIND: Kind = Kind {
         PacketLoss::NoStamp,
         PacketLoss::TransmitStamp,
         PacketLoss::Negative,
+        PacketLoss::Unmatched,
         PacketLoss::Unfiltered,
         PacketLoss::HeadOfLine,
     ],

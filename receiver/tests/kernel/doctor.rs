@@ -70,7 +70,11 @@ fn expected(fentry: bool) -> Vec<(&'static str, &'static str, Option<&'static st
         [
             ("ip", "absent", None),
             ("transport", "degraded", Some("cgroup_skb")),
-            ("socket_enqueued", "absent", None),
+            if arguments("sk_data_ready") > 0 {
+                ("socket_enqueued", "degraded", Some("tracepoint"))
+            } else {
+                ("socket_enqueued", "absent", None)
+            },
             ("socket_read", "degraded", Some("tracepoint")),
         ]
     };

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    latency::{DURATION, LOST, on_functions},
+    latency::{DURATION, LOST, on_functions, sees_datagrams},
     support::{
         line::Line,
         sidecar::Sidecar,
@@ -46,11 +46,6 @@ fn between(before: &Line, after: &Line, layer: &str, transport: Option<&str>) ->
     change
 }
 
-/// Whether something serves a layer, and tells all of it.
-fn whole(line: &Line, layer: &str) -> bool {
-    on_functions(line, layer) || layer == "transport"
-}
-
 fn receiver(wire: &Wire) -> UdpSocket {
     let socket = wire.right.run(|| UdpSocket::bind((wire.server(), 0)).unwrap());
     socket.set_read_timeout(Some(patience(Duration::from_secs(2)))).unwrap();
@@ -87,7 +82,7 @@ fn one_of_thousands_of_ports_is_measured_and_others_are_not() {
         receive(socket, count);
     }
     let after = sidecar.snapshot();
-    for layer in LAYERS.into_iter().filter(|layer| whole(&after, layer)) {
+    for layer in LAYERS.into_iter().filter(|layer| sees_datagrams(&after, layer)) {
         match layer {
             // Nobody has looked at the transport's header there.
             "ip" => {
@@ -113,7 +108,7 @@ fn one_namespace_is_measured_and_others_are_not() {
     let mut talk = Talk::open(&wire);
     talk.udp(MESSAGES, SIZE);
     let after = sidecar.snapshot();
-    for layer in LAYERS.into_iter().filter(|layer| whole(&after, layer) && *layer != "ip") {
+    for layer in LAYERS.into_iter().filter(|layer| sees_datagrams(&after, layer) && *layer != "ip") {
         // Each message is answered, in the other namespace.
         let [measured, unfiltered] = between(&before, &after, layer, Some("udp"));
         if layer == "transport" && unfiltered > 0.0 {
@@ -135,7 +130,7 @@ fn an_interface_that_appears_later_is_measured_from_then_on() {
     let before = sidecar.snapshot();
     talk.udp(MESSAGES, SIZE);
     let without = sidecar.snapshot();
-    for layer in LAYERS.into_iter().filter(|layer| whole(&without, layer) && *layer != "ip") {
+    for layer in LAYERS.into_iter().filter(|layer| sees_datagrams(&without, layer) && *layer != "ip") {
         assert_eq!(between(&before, &without, layer, Some("udp"))[0], 0.0, "{layer}");
     }
     for change in ["down", "name later", "up"] {
@@ -150,7 +145,7 @@ fn an_interface_that_appears_later_is_measured_from_then_on() {
     let before = sidecar.snapshot();
     talk.udp(MESSAGES, SIZE);
     let after = sidecar.snapshot();
-    for layer in LAYERS.into_iter().filter(|layer| whole(&after, layer) && *layer != "ip") {
+    for layer in LAYERS.into_iter().filter(|layer| sees_datagrams(&after, layer) && *layer != "ip") {
         let change = between(&before, &after, layer, Some("udp"));
         // As above.
         let told = change[1] == 0.0 || layer != "transport";
@@ -188,7 +183,7 @@ fn packets_are_measured_where_queues_are_long() {
     let after = sidecar.snapshot();
     // In the queue are one to five packets with the one that has come, and four to none beside the one that is read.
     for (layer, long) in [("socket_enqueued", 3.0), ("socket_read", 2.0)] {
-        if whole(&after, layer) {
+        if sees_datagrams(&after, layer) {
             assert_eq!(between(&before, &after, layer, Some("udp")), [long, 0.0], "{layer}");
         }
     }

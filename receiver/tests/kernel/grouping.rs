@@ -4,7 +4,7 @@ use std::{net::UdpSocket, time::Duration};
 
 use super::{
     extra::DELIVER,
-    latency::{DURATION, LOST, on_functions, served_by},
+    latency::{DURATION, LOST, on_functions, sees_datagrams},
     support::{
         line::{Line, Point},
         sidecar::Sidecar,
@@ -90,9 +90,7 @@ fn packets_are_told_apart_by_interface_and_namespace() {
     let after = sidecar.snapshot();
     assert_eq!(on_functions(&after, DELIVER), on_functions(&after, "ip"), "it is a layer where any function is");
     let mut told = 0;
-    // The tracepoint of reads does not see such datagrams.
-    let seen = |layer: &&str| served_by(&after, layer).is_some_and(|by| by != "tracepoint");
-    for layer in LAYERS.into_iter().chain([DELIVER]).filter(seen) {
+    for layer in LAYERS.into_iter().chain([DELIVER]).filter(|layer| sees_datagrams(&after, layer)) {
         for (interface, messages) in ["wire", "other"].into_iter().zip(MESSAGES) {
             let attributes = [("undercurrent.network.layer", layer), (INTERFACE, interface), (NAMESPACE, &namespace)];
             let [of, ungrouped] = between(&before, &after, DURATION, &attributes);

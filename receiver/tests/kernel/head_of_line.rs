@@ -89,20 +89,17 @@ impl Lossy {
     }
 }
 
-/// What a sidecar said of TCP reads between two of its lines.
-struct Reads {
+/// What a sidecar said of TCP at a layer between two of its lines.
+struct Seen {
     measured: f64,
     seconds: f64,
     blocked: f64,
 }
 
-impl Reads {
-    fn between(before: &Line, after: &Line, version: Version) -> Self {
-        let attributes = [
-            ("undercurrent.network.layer", "socket_read"),
-            ("network.transport", "tcp"),
-            ("network.type", version.name()),
-        ];
+impl Seen {
+    fn between(before: &Line, after: &Line, layer: &str, version: Version) -> Self {
+        let attributes =
+            [("undercurrent.network.layer", layer), ("network.transport", "tcp"), ("network.type", version.name())];
         let lost = [attributes.as_slice(), &[("undercurrent.reason", "head_of_line")]].concat();
         let seconds = |line: &Line| line.find(DURATION, &attributes).map(seconds).sum::<f64>();
         Self {
@@ -120,9 +117,9 @@ fn seconds(point: &Point) -> f64 {
     }
 }
 
-/// Messages in order and out of it, with blocked reads excluded or included: what was said of them, and how long data
-/// waited for the network at least.
-fn reads(sidecar: &Sidecar, version: Version) -> (Reads, Duration) {
+/// Messages in order and out of it, with blocked ones excluded or included: what was said of them where they were queued and where
+/// they were read, and how long data waited for the network at least.
+fn messages(sidecar: &Sidecar, version: Version) -> ([Seen; 2], Duration) {
     let lossy = Lossy::connect(version);
     let before = sidecar.snapshot();
     let mut waited = Duration::ZERO;
@@ -131,7 +128,8 @@ fn reads(sidecar: &Sidecar, version: Version) -> (Reads, Duration) {
         waited += lossy.out_of_order();
         lossy.in_order();
     }
-    (Reads::between(&before, &sidecar.snapshot(), version), waited)
+    let after = sidecar.snapshot();
+    (["socket_enqueued", "socket_read"].map(|layer| Seen::between(&before, &after, layer, version)), waited)
 }
 
 /// Reads of data in order, before the first loss and after each.
@@ -140,7 +138,7 @@ const READS: usize = ORDERLY * (LOSSES + 1);
 fn assert_exactly(what: &str, seen: f64, expected: usize) {
     let expected = expected as f64;
     // Others on a real machine may add to it.
-    assert!(seen == expected || seen > expected && virtual_machine().is_none(), "{seen} reads {what}, not {expected}");
+    assert!(seen == expected || seen > expected && virtual_machine().is_none(), "{seen} {what}, not {expected}");
 }
 
 #[test]
@@ -155,10 +153,18 @@ fn reads_that_waited_for_the_network_are_left_out_and_counted() {
         && served_by(&sidecar.snapshot(), "socket_read").as_deref() != Some("kprobe");
     let expected = if kept { (READS, LOSSES * BLOCKED) } else { (ORDERLY, LOSSES * (BLOCKED + ORDERLY)) };
     for version in Version::ALL {
-        let (reads, waited) = reads(&sidecar, version);
+        let ([arrivals, reads], waited) = messages(&sidecar, version);
         eprintln!("{version:?}: {} in {} s, {} blocked for {waited:?}", reads.measured, reads.seconds, reads.blocked);
         assert_exactly("measured", reads.measured, expected.0);
         assert_exactly("blocked", reads.blocked, expected.1);
+        // Functions see the segment that fills a gap. The tracepoint sees what waited for it, and leaves that out.
+        let arrived = match served_by(&sidecar.snapshot(), "socket_enqueued").as_deref() {
+            None => (0, 0),
+            Some("tracepoint") => (READS, LOSSES),
+            Some(_) => (READS + LOSSES, 0),
+        };
+        assert_exactly("measured as they arrived", arrivals.measured, arrived.0);
+        assert_exactly("blocked as they arrived", arrivals.blocked, arrived.1);
         if virtual_machine().is_some() {
             assert!(reads.seconds < waited.as_secs_f64(), "{} s of {waited:?}", reads.seconds);
         }
@@ -176,9 +182,12 @@ fn reads_that_waited_for_the_network_can_be_measured_too() {
         return skip("head-of-line blocking: nothing serves socket_read");
     }
     for version in Version::ALL {
-        let (reads, waited) = reads(&sidecar, version);
+        let ([arrivals, reads], waited) = messages(&sidecar, version);
         eprintln!("{version:?}: {} in {} s, {} blocked for {waited:?}", reads.measured, reads.seconds, reads.blocked);
         assert_exactly("measured", reads.measured, READS + LOSSES * BLOCKED);
+        if served_by(&sidecar.snapshot(), "socket_enqueued").is_some() {
+            assert_exactly("measured as they arrived", arrivals.measured, READS + LOSSES);
+        }
         assert_eq!(reads.blocked, 0.0);
         assert!(reads.seconds >= waited.as_secs_f64(), "{} s of {waited:?}", reads.seconds);
     }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    latency::{on_functions, seen},
+    latency::{seen, sees_datagrams},
     support::{
         line::{Line, Value},
         sidecar::Sidecar,
@@ -79,7 +79,7 @@ fn a_sample_is_the_same_packets_at_every_layer_and_counts_for_all() {
     let sent = talk.udp_reads as f64;
     // A binomial share, so many deviations off once in a million runs.
     let deviation = 5.0 * (sent * (ONE_IN - 1.0)).sqrt();
-    for layer in LAYERS.into_iter().filter(|layer| on_functions(&after, layer) || *layer == "transport") {
+    for layer in LAYERS.into_iter().filter(|layer| sees_datagrams(&after, layer)) {
         let count = counted(layer);
         assert_eq!(count % ONE_IN, 0.0, "{layer}: {count} is no multiple of {ONE_IN}");
         assert!((count - sent).abs() < deviation, "{layer}: {count} of {sent}");

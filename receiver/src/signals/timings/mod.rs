@@ -112,8 +112,7 @@ impl Timings {
             let slots = &total.slots[..self.scale.slots()];
             for loss in self.kind.losses.iter().filter(|loss| concerns(**loss, Series::ALL[index])) {
                 let count = total.lost[*loss as usize];
-                // Of no interest where nothing is filtered.
-                if *loss == PacketLoss::Unfiltered && count == 0 {
+                if count == 0 && !expected(*loss, Series::ALL[index]) {
                     continue;
                 }
                 losses.push(lost(self.kind.signal, reason(*loss), attributes.clone(), count, self.start));
@@ -170,9 +169,24 @@ impl Signal for Timings {
 
 /// Whether packets of a series can be lost so.
 const fn concerns(loss: PacketLoss, series: Series) -> bool {
-    let read_by_tcp =
-        matches!(series, Series::Receive(Path { layer: Layer::SocketRead, transport: Some(Transport::Tcp), .. }));
-    read_by_tcp || !matches!(loss, PacketLoss::HeadOfLine)
+    let Series::Receive(Path { layer, transport, .. }) = series else { return true };
+    let in_socket = matches!(layer, Layer::SocketEnqueued | Layer::SocketRead);
+    match loss {
+        PacketLoss::HeadOfLine => in_socket && matches!(transport, Some(Transport::Tcp)),
+        PacketLoss::Unmatched => matches!((layer, transport), (Layer::SocketEnqueued, Some(Transport::Udp))),
+        _ => true,
+    }
+}
+
+/// Whether it is of interest that none was lost so: not where nothing is filtered, nor where only one of a hook's alternates loses
+/// any.
+const fn expected(loss: PacketLoss, series: Series) -> bool {
+    let enqueued = matches!(series, Series::Receive(Path { layer: Layer::SocketEnqueued, .. }));
+    match loss {
+        PacketLoss::Unfiltered => false,
+        PacketLoss::HeadOfLine | PacketLoss::Unmatched => !enqueued,
+        _ => true,
+    }
 }
 
 /// The value of `undercurrent.reason`.
