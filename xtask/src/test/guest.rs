@@ -40,14 +40,18 @@ struct Alternates {
     others: &'static [&'static str],
 }
 
-/// Kprobes, and where they are refused too, tracepoints and the cgroup's hook, which know no waits.
+/// Kprobes, and where they are refused too, tracepoints and the cgroup's hook.
 const ALTERNATES: [Alternates; 2] = [
     Alternates {
         avoid: "fentry",
         tests: &["latency::", "waits::", "head_of_line::"],
         others: &["filters::", "grouping::", "peeks::", "transmit::"],
     },
-    Alternates { avoid: "fentry kprobe", tests: &["latency::"], others: &["sampling::", "filters::"] },
+    Alternates {
+        avoid: "fentry kprobe",
+        tests: &["latency::"],
+        others: &["sampling::", "filters::", "grouping::", "waits::", "head_of_line::", "peeks::", "ways::"],
+    },
 ];
 
 /// Latency under the oldest kernel.
