@@ -23,9 +23,7 @@ use super::{
 use crate::{
     kernel::{
         event::PacketEvent,
-        fields::{
-            SKB_CONTROL, SKB_PROTOCOL, SKB_TSTAMP, SOCK_LAST, SOCK_PROTOCOL, SOCK_RECEIVE_QUEUE, SOCK_TYPE, TCP_END,
-        },
+        fields::{SKB_CONTROL, SKB_PROTOCOL, SOCK_LAST, SOCK_PROTOCOL, SOCK_RECEIVE_QUEUE, SOCK_TYPE, TCP_END},
         filter::{Which, apart},
         head_of_line::{self, At},
         owner,
@@ -135,8 +133,7 @@ fn sk_data_ready(ctx: BtfTracePointContext) -> i32 {
     let empty = skb == unsafe { SOCK_RECEIVE_QUEUE.begins(sock) };
     match transport {
         // A listener has connections and no packets, and a connection may have something else to tell.
-        // SAFETY: as above.
-        Some(Transport::Tcp) if empty || unsafe { told_before(skb) } => 0,
+        Some(Transport::Tcp) if empty => 0,
         // SAFETY: as above.
         Some(Transport::Tcp) => apart(|which| unsafe { segment_queued(sock, skb, which) }),
         // SAFETY: as above.
@@ -173,16 +170,11 @@ static TOLD: PerCpuArray<u64> = PerCpuArray::with_max_entries(1, 0);
 
 /// Whether a connection has just told of the same packet: it tells twice of what kTLS passes on, and again of the last where a
 /// segment finds no room.
-///
-/// # Safety
-/// `skb` is a typed `struct sk_buff *`.
 #[inline(always)]
-unsafe fn told_before(skb: *const u8) -> bool {
-    // SAFETY: by the caller.
-    let stamp = unsafe { SKB_TSTAMP.load(skb) };
+fn told_before(event: &PacketEvent) -> bool {
     let Some(last) = TOLD.get_ptr_mut(0) else { return false };
     // SAFETY: this CPU's entry, which lives as long as the program.
-    stamp != 0 && unsafe { core::ptr::replace(last, stamp) == stamp }
+    unsafe { core::ptr::replace(last, event.stamp) == event.stamp }
 }
 
 /// A segment is in its connection's queue. Where it filled a gap, this is the last one of those that had waited for it, whose age
@@ -198,8 +190,12 @@ unsafe fn segment_queued(sock: *const u8, skb: *const u8, which: Which) {
         let network = if SKB_PROTOCOL.load(skb) == ETH_P_IPV6 { Network::Ipv6 } else { Network::Ipv4 };
         let count = || tcp::of_stream(sock).map_or(0, |connection| tcp::out_of_order(connection));
         let until = || TCP_END.load(SKB_CONTROL.begins(skb));
+        let event = PacketEvent::delivered(packet.skb);
+        if matches!(&event, Ok(Some(event)) if told_before(event)) {
+            return;
+        }
         let event = with_blocking(
-            PacketEvent::delivered(packet.skb),
+            event,
             // Inlined at once, as above.
             #[inline(always)]
             || head_of_line::blocked(sock, At::Arrival, count, until),
