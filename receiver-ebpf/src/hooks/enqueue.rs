@@ -188,7 +188,7 @@ unsafe fn segment_queued(sock: *const u8, skb: *const u8, which: Which) {
     unsafe {
         let packet = InSocket { sock: Typed::new(sock), skb: Typed::new(skb) };
         let network = if SKB_PROTOCOL.load(skb) == ETH_P_IPV6 { Network::Ipv6 } else { Network::Ipv4 };
-        let count = || tcp::of_stream(sock).map_or(0, |connection| tcp::out_of_order(connection));
+        let count = || tcp::out_of_order_untrusted(sock);
         let until = || TCP_END.load(SKB_CONTROL.begins(skb));
         let event = PacketEvent::delivered(packet.skb);
         if matches!(&event, Ok(Some(event)) if told_before(event)) {

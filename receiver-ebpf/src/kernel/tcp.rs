@@ -138,11 +138,10 @@ pub unsafe fn out_of_order(connection: *const u8) -> u32 {
 /// `sock` is a typed `struct sock *`; the kernel has the field.
 #[inline(always)]
 pub unsafe fn out_of_order_untrusted(sock: *const u8) -> u32 {
-    // SAFETY: by the caller.
+    // SAFETY: by the caller. What lies there of a raw socket is something else, or nothing.
     unsafe {
-        if SOCK_TYPE.load(sock) != SOCK_STREAM {
-            return 0;
-        }
-        cast(sock).map_or_else(|| TCP_OUT_OF_ORDER.probe(sock), |connection| TCP_OUT_OF_ORDER.load(connection))
+        let count = cast(sock).map_or_else(|| TCP_OUT_OF_ORDER.probe(sock), |tcp| TCP_OUT_OF_ORDER.load(tcp));
+        // Last, since hardly any connection has such segments.
+        if count != 0 && SOCK_TYPE.load(sock) != SOCK_STREAM { 0 } else { count }
     }
 }
