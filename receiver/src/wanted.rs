@@ -1,6 +1,7 @@
 //! What a configuration wants of a kernel, and whether it may have it.
 
 use bytesize::ByteSize;
+use undercurrent_ebpf::abi::latency::Layer;
 
 use crate::{
     config::{Means, MemoryLimit, Settings},
@@ -72,7 +73,9 @@ impl Wanted {
             group_by: GroupBy::new(group.by.iter(), group.limit.get()),
             avoid: settings.avoid.clone(),
             workloads: workloads.map(|ownership| (ownership, settings.workloads.limit)),
-            excludes_blocked: settings.signals.latency.excludes_blocked(),
+            excludes_blocked: [Layer::SocketEnqueued, Layer::SocketRead]
+                .into_iter()
+                .any(|layer| settings.signals.latency.excludes_blocked(layer)),
             transmit: settings.signals.transmit.layers.bits(),
         }
     }

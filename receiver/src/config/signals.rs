@@ -222,12 +222,10 @@ pub enum HeadOfLineBlocking {
 }
 
 impl Latency {
-    /// Whether TCP reads that waited for a missing segment are to be told from others.
+    /// Whether TCP's data that waited for a missing segment is to be told from other data at a layer.
     #[must_use]
-    pub fn excludes_blocked(&self) -> bool {
-        self.enabled
-            && self.layers.contains(Layer::SocketRead)
-            && self.head_of_line_blocking == HeadOfLineBlocking::Exclude
+    pub fn excludes_blocked(&self, at: Layer) -> bool {
+        self.enabled && self.layers.contains(at) && self.head_of_line_blocking == HeadOfLineBlocking::Exclude
     }
 
     const DEFAULT_SCALE: Scale = match Scale::new(2) {

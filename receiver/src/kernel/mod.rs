@@ -122,7 +122,7 @@ pub struct Request<'a> {
     pub ownership: Option<Ownership>,
     /// How the kernel is not to be listened to.
     pub avoid: &'a [Means],
-    /// Whether TCP reads that waited for the network are left out of what is measured.
+    /// Whether TCP's data that waited for the network is left out of what is measured.
     pub excludes_blocked: bool,
     /// The layers of the way out to measure, each its bit.
     pub transmit: u32,
@@ -137,7 +137,6 @@ pub struct Kernel {
     host: Host,
     fields: Vec<ResolvedField>,
     socket_storage: bool,
-    excludes_blocked: bool,
     tcp_sockets: bool,
     drop_reasons: Reasons,
     extra: Vec<Named>,
@@ -191,7 +190,6 @@ impl Kernel {
             host,
             fields,
             socket_storage,
-            excludes_blocked: request.excludes_blocked,
             tcp_sockets,
             drop_reasons,
             extra,
@@ -293,17 +291,16 @@ impl Kernel {
         lacks(&self.fields, symbol)
     }
 
-    /// Whether every read of a TCP connection is left out once a segment came out of order, since nothing can be kept with
-    /// the socket of how far that reaches.
+    /// Whether reads of a TCP connection can keep with the socket how far what came out of order reaches.
     #[must_use]
-    pub fn excludes_reordered(&self) -> bool {
-        self.excludes_blocked && (!self.socket_storage || self.probes(&hooks::SOCKET_READ))
+    pub fn remembers_reordered(&self) -> bool {
+        self.socket_storage && !self.probes(&hooks::SOCKET_READ)
     }
 
-    /// Whether nothing says which TCP reads waited for the network, although they are to be left out.
+    /// Whether the kernel counts the segments of a connection that came out of order.
     #[must_use]
-    pub fn misses_blocked(&self) -> bool {
-        self.excludes_blocked && self.lacks(OUT_OF_ORDER)
+    pub fn counts_reordered(&self) -> bool {
+        !self.lacks(OUT_OF_ORDER)
     }
 
     /// Whether it can be kept with a socket who reads it.

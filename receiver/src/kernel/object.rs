@@ -55,7 +55,7 @@ pub struct Settings<'a> {
     pub ownership: Option<Ownership>,
     /// Whether tracing programs may use what is kept with a socket, and follow the current task's fields.
     pub socket_storage: bool,
-    /// Whether TCP reads that waited for the network are left out.
+    /// Whether TCP's data that waited for the network is left out.
     pub excludes_blocked: bool,
     /// Whether a helper takes a socket for TCP's.
     pub tcp_sockets: bool,

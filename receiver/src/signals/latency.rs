@@ -11,6 +11,7 @@ use super::{
     timings::{Kind, Timings},
 };
 use crate::{
+    config::Signals as Settings,
     kernel::{
         Kernel,
         hooks::{self, Hook},
@@ -37,10 +38,13 @@ pub static ENTRY: Entry = Entry {
     },
 };
 
-fn caveats(kernel: &Kernel) -> Vec<Caveat> {
-    let told = if kernel.misses_blocked() {
+fn caveats(settings: &Settings, kernel: &Kernel) -> Vec<Caveat> {
+    if !settings.latency.excludes_blocked(Layer::SocketRead) {
+        return Vec::new();
+    }
+    let told = if !kernel.counts_reordered() {
         "before Linux 5.5 nothing says which TCP reads waited for the network: `socket_read` has them all".to_owned()
-    } else if kernel.excludes_reordered() {
+    } else if !kernel.remembers_reordered() {
         let where_so = if kernel.keeps_readers() { "by kprobes" } else { "before Linux 5.11" };
         format!(
             "{where_so} a TCP connection that once got a segment out of order is no more in `socket_read`, unless \

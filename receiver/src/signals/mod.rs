@@ -118,8 +118,8 @@ pub enum Caveat {
     Idle(String),
 }
 
-/// The caveats of a kernel and its host.
-pub type Caveats = fn(&Kernel) -> Vec<Caveat>;
+/// The caveats of a kernel and its host, under a configuration.
+pub type Caveats = fn(&Settings, &Kernel) -> Vec<Caveat>;
 
 /// A signal of the product.
 pub struct Entry {

@@ -16,7 +16,7 @@ pub static ENTRY: Entry = Entry {
     enabled: |settings| settings.network_cpu.enabled,
     hooks: |_| vec![&hooks::SOFTIRQ_ENTRY, &hooks::SOFTIRQ_EXIT],
     needs_every_hook: true,
-    caveats: |kernel| caveats(kernel.host()),
+    caveats: |_, kernel| caveats(kernel.host()),
     open,
 };
 

@@ -32,7 +32,7 @@ pub static ENTRY: Entry = Entry {
     enabled: |settings| settings.receive_driver.enabled,
     hooks: |_| vec![&hooks::DRIVER],
     needs_every_hook: true,
-    caveats,
+    caveats: |_, kernel| caveats(kernel),
     open,
 };
 

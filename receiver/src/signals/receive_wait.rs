@@ -18,7 +18,7 @@ pub static ENTRY: Entry = Entry {
     enabled: |settings| settings.receive_wait.enabled,
     hooks: |_| HOOKS.to_vec(),
     needs_every_hook: true,
-    caveats: |_| Vec::new(),
+    caveats: |_, _| Vec::new(),
     open: |opening| Timings::open(opening, &KIND, |_| HOOKS.iter().all(|hook| opening.kernel.serves(hook))),
 };
 

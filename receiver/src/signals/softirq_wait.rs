@@ -25,7 +25,7 @@ pub static ENTRY: Entry = Entry {
     enabled: |settings| settings.softirq_wait.enabled,
     hooks: |_| vec![&hooks::SOFTIRQ_RAISE, &hooks::SOFTIRQ_ENTRY],
     needs_every_hook: true,
-    caveats: |_| Vec::new(),
+    caveats: |_, _| Vec::new(),
     open,
 };
 

@@ -47,7 +47,7 @@ fn status(entry: &Entry, settings: &Settings, kernel: &Kernel) -> SignalStatus {
         !served.is_empty() && unseen.all(|unseen| unseen)
     };
     let mut idle = false;
-    for caveat in (entry.caveats)(kernel) {
+    for caveat in (entry.caveats)(settings, kernel) {
         absent |= matches!(caveat, Caveat::Nothing(_));
         idle |= matches!(caveat, Caveat::Idle(_));
         let (Caveat::Less(reason) | Caveat::Nothing(reason) | Caveat::Idle(reason)) = caveat;

@@ -18,7 +18,7 @@ pub static ENTRY: Entry = Entry {
     enabled: |settings| settings.tcp_retransmits.enabled,
     hooks: |_| vec![&hooks::TCP_RETRANSMIT],
     needs_every_hook: true,
-    caveats: |_| Vec::new(),
+    caveats: |_, _| Vec::new(),
     open,
 };
 

@@ -19,7 +19,7 @@ pub static ENTRY: Entry = Entry {
     enabled: |settings| settings.tcp_rtt.enabled,
     hooks: |_| vec![&hooks::SOCKET_READER],
     needs_every_hook: true,
-    caveats,
+    caveats: |_, kernel| caveats(kernel),
     open: |opening| {
         let served = opening.kernel.tells_rtt() && opening.kernel.serves(&hooks::SOCKET_READER);
         Timings::open(opening, &KIND, |_| served)

@@ -27,7 +27,7 @@ pub static ENTRY: Entry = Entry {
         hooks::ALL.into_iter().filter(needed).collect()
     },
     needs_every_hook: false,
-    caveats: |_| Vec::new(),
+    caveats: |_, _| Vec::new(),
     open: |opening| {
         let layers = &opening.settings.transmit.layers;
         Timings::open(opening, &KIND, |series| {

@@ -29,7 +29,7 @@ pub static ENTRY: Entry = Entry {
     enabled: |settings| settings.cpu_throttled.enabled,
     hooks: |_| Vec::new(),
     needs_every_hook: true,
-    caveats: |kernel| caveats(kernel.host()),
+    caveats: |_, kernel| caveats(kernel.host()),
     open,
 };
 

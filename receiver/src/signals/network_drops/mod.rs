@@ -25,7 +25,7 @@ pub static ENTRY: Entry = Entry {
     enabled: |settings| settings.network_drops.enabled,
     hooks: |_| vec![&hooks::DROP],
     needs_every_hook: true,
-    caveats: |_| Vec::new(),
+    caveats: |_, _| Vec::new(),
     open,
 };
 

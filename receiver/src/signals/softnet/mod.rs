@@ -18,7 +18,7 @@ pub static ENTRY: Entry = Entry {
     enabled: |settings| settings.softnet.enabled,
     hooks: |_| Vec::new(),
     needs_every_hook: true,
-    caveats: |_| Vec::new(),
+    caveats: |_, _| Vec::new(),
     open,
 };
 

@@ -28,7 +28,7 @@ pub static ENTRY: Entry = Entry {
     enabled: |settings| settings.workload_cpu.enabled,
     hooks: |_| Vec::new(),
     needs_every_hook: true,
-    caveats: |kernel| caveats(kernel.host()),
+    caveats: |_, kernel| caveats(kernel.host()),
     open,
 };
 
