@@ -172,15 +172,21 @@ fn skb_copy_datagram_iovec(ctx: BtfTracePointContext) -> i32 {
 /// `skb` is a typed `sk_buff` pointer, with this Ethertype.
 #[inline(always)]
 unsafe fn copied(skb: *const u8, protocol: u16, which: Which) {
+    if !matches!(protocol, ETH_P_IP | ETH_P_IPV6) {
+        return;
+    }
     // SAFETY: by the caller, and the verifier knows what `sk_buff.sk` points to.
     unsafe {
         let sock = SKB_SK.load(skb) as *const u8;
+        // The socket's, which is two typed loads, or else the IP header's, which takes a helper.
+        let transport =
+            if sock.is_null() { transport_in_header(skb, protocol) } else { transport(SOCK_PROTOCOL.load(sock)) };
         let once = Once(sock);
         let slot =
             // See `reached`.
             #[inline(always)]
             move || owner::slot_of_reader(once.take());
-        let (transport, skb) = (transport_of(skb, sock, protocol), Typed::new(skb));
+        let skb = Typed::new(skb);
         match transport {
             Some(Transport::Tcp) => {
                 let network = if protocol == ETH_P_IPV6 { Network::Ipv6 } else { Network::Ipv4 };
@@ -199,24 +205,6 @@ unsafe fn copied(skb: *const u8, protocol: u16, which: Which) {
             None => {}
         }
     }
-}
-
-/// The transport protocol of a packet: its socket's, which is two typed loads, or else its IP header's, which takes a
-/// helper.
-///
-/// # Safety
-/// Both are typed pointers, to an `sk_buff` and to its socket, or null.
-#[inline(always)]
-unsafe fn transport_of(skb: *const u8, sock: *const u8, protocol: u16) -> Option<Transport> {
-    if !matches!(protocol, ETH_P_IP | ETH_P_IPV6) {
-        return None;
-    }
-    if sock.is_null() {
-        // SAFETY: by the caller.
-        return unsafe { transport_in_header(skb, protocol) };
-    }
-    // SAFETY: the verifier knows what `sk_buff.sk` points to.
-    transport(unsafe { SOCK_PROTOCOL.load(sock) })
 }
 
 /// The transport protocol that a packet's IP header names.
@@ -240,9 +228,11 @@ pub(super) unsafe fn transport_in_header(skb: *const u8, protocol: u16) -> Optio
 /// The transport protocol of a number.
 #[inline(always)]
 pub(super) fn transport(number: u16) -> Option<Transport> {
-    match u8::try_from(number) {
-        Ok(IPPROTO_TCP) => Some(Transport::Tcp),
-        Ok(IPPROTO_UDP) => Some(Transport::Udp),
+    const TCP: u16 = IPPROTO_TCP as u16;
+    const UDP: u16 = IPPROTO_UDP as u16;
+    match number {
+        TCP => Some(Transport::Tcp),
+        UDP => Some(Transport::Udp),
         _ => None,
     }
 }

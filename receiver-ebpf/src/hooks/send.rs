@@ -72,6 +72,8 @@ fn ip6_send_skb(ctx: FEntryContext) -> i32 {
 /// Tracepoint `net_dev_queue(struct sk_buff *skb)`, 5.10 to 7.3: a packet is handed to its device's qdisc, where it has
 /// one.
 #[btf_tracepoint(function = "net_dev_queue")]
+// It is too long for the compiler to do so unasked, and a call more.
+#[inline(always)]
 fn net_dev_queue(ctx: BtfTracePointContext) -> i32 {
     // SAFETY: argument 0 is a packet that has its device.
     apart(|which| unsafe { queued(ctx.arg(0), which) })
@@ -83,18 +85,18 @@ fn net_dev_queue(ctx: BtfTracePointContext) -> i32 {
 unsafe fn queued(skb: *const u8, which: Which) {
     // SAFETY: by the caller.
     unsafe {
-        let waits = measures(TransmitLayer::Qdisc) && has_qdisc(SKB_DEVICE.load(skb) as *const u8);
         let sock = SKB_SK.load(skb) as *const u8;
         let sender = if measures(TransmitLayer::Transport) { sender(skb, sock) } else { None };
-        if sender.is_none() && !waits {
-            return;
+        if let Some(Transport::Tcp) = sender {
+            return segment_queued(skb, which);
         }
+        let waits = waits(skb);
         let sent = match sender {
-            Some(Transport::Udp) if served::sent() => {
+            Some(_) if served::sent() => {
                 transmit::begin(TransmitLayer::Transport, in_stack(Typed::new(skb), Typed::new(sock)))
             }
             // Nobody saw when, and nothing else is measured.
-            Some(Transport::Udp) if !waits => return,
+            _ if !waits => return,
             _ => Begin::Unknown,
         };
         let chosen = chosen(skb, which);
@@ -106,23 +108,63 @@ unsafe fn queued(skb: *const u8, which: Which) {
             Begin::LeftOut => false,
             Begin::Unknown => sample::chosen(),
         };
-        let departure = SKB_TSTAMP.load(skb);
         let now = if sampled { clock::monotonic() } else { 0 };
-        match (sender, sent) {
-            (Some(Transport::Tcp), _) if departure == 0 => transmit::unstamped(),
-            (Some(Transport::Tcp), _) if sampled => transmit::departed(departure, now, recipient(skb, which, chosen)),
-            (_, Begin::At(entry)) => {
-                let recipient = recipient(skb, which, chosen);
-                transmit::ended(TransmitLayer::Transport, Transport::Udp, entry, now, recipient);
-            }
-            _ => {}
+        if let Begin::At(entry) = sent {
+            let recipient = recipient(skb, which, chosen);
+            transmit::ended(TransmitLayer::Transport, Transport::Udp, entry, now, recipient);
         }
         if waits {
-            // What is to depart later does not wait until then.
-            let begin = if transmit::is_ahead(departure, now) { departure } else { now };
-            transmit::begun(TransmitLayer::Qdisc, in_qdisc(skb), sampled.then_some(begin));
+            enters_qdisc(skb, SKB_TSTAMP.load(skb), now, sampled);
         }
     }
+}
+
+/// The same of a segment of TCP, which says when it was sent.
+///
+/// # Safety
+/// As for [`queued`].
+#[inline(always)]
+unsafe fn segment_queued(skb: *const u8, which: Which) {
+    // SAFETY: by the caller.
+    unsafe {
+        let chosen = chosen(skb, which);
+        if chosen == Some(false) {
+            return;
+        }
+        let sampled = sample::chosen();
+        let departure = SKB_TSTAMP.load(skb);
+        let now = if sampled { clock::monotonic() } else { 0 };
+        if departure == 0 {
+            transmit::unstamped();
+        } else if sampled {
+            transmit::departed(departure, now, recipient(skb, which, chosen));
+        }
+        if waits(skb) {
+            enters_qdisc(skb, departure, now, sampled);
+        }
+    }
+}
+
+/// Whether a packet is about to wait in its device's qdisc, and that is measured.
+///
+/// # Safety
+/// As for [`queued`].
+#[inline(always)]
+unsafe fn waits(skb: *const u8) -> bool {
+    // SAFETY: by the caller.
+    measures(TransmitLayer::Qdisc) && unsafe { has_qdisc(SKB_DEVICE.load(skb) as *const u8) }
+}
+
+/// A packet enters its device's qdisc, at a time where the sample does not leave it out.
+///
+/// # Safety
+/// As for [`queued`].
+#[inline(always)]
+unsafe fn enters_qdisc(skb: *const u8, departure: u64, now: u64, sampled: bool) {
+    // What is to depart later does not wait until then.
+    let begin = if transmit::is_ahead(departure, now) { departure } else { now };
+    // SAFETY: by the caller.
+    transmit::begun(TransmitLayer::Qdisc, unsafe { in_qdisc(skb) }, sampled.then_some(begin));
 }
 
 /// Tracepoint `net_dev_start_xmit(const struct sk_buff *skb, const struct net_device *dev)`, 5.10 to 7.3: the driver gets a
@@ -286,9 +328,10 @@ unsafe fn sender(skb: *const u8, sock: *const u8) -> Option<Transport> {
         if !is_whole(sock) {
             return None;
         }
-        let transport = read::transport(SOCK_PROTOCOL.load(sock))?;
-        let bare = matches!(transport, Transport::Tcp) && SKB_TRUESIZE.load(skb) == PURE_ACKNOWLEDGEMENT;
-        if bare { None } else { Some(transport) }
+        match read::transport(SOCK_PROTOCOL.load(sock))? {
+            Transport::Tcp if SKB_TRUESIZE.load(skb) == PURE_ACKNOWLEDGEMENT => None,
+            transport => Some(transport),
+        }
     }
 }
 
