@@ -46,6 +46,12 @@ fn between(before: &Line, after: &Line, layer: &str, transport: Option<&str>) ->
     change
 }
 
+/// How many datagrams may be read before it is told of them that they came: where a tracepoint tells, on another CPU.
+fn fast_reads(line: &Line, layer: &str) -> f64 {
+    let told_late = layer == "socket_enqueued" && !on_functions(line, layer);
+    if told_late { MESSAGES as f64 / 10.0 } else { 0.0 }
+}
+
 fn receiver(wire: &Wire) -> UdpSocket {
     let socket = wire.right.run(|| UdpSocket::bind((wire.server(), 0)).unwrap());
     socket.set_read_timeout(Some(patience(Duration::from_secs(2)))).unwrap();
@@ -115,7 +121,8 @@ fn one_namespace_is_measured_and_others_are_not() {
             // Before 6.2 programs on the cgroup's hook do not get the kernel's own packet.
             assert_eq!(measured, 0.0);
         } else {
-            assert_eq!([measured, unfiltered], [MESSAGES as f64, 0.0], "{layer}");
+            assert_eq!(measured + unfiltered, MESSAGES as f64, "{layer}");
+            assert!(unfiltered <= fast_reads(&after, layer), "{layer}: {unfiltered} are not told");
         }
     }
 }
@@ -149,7 +156,9 @@ fn an_interface_that_appears_later_is_measured_from_then_on() {
         let change = between(&before, &after, layer, Some("udp"));
         // As above.
         let told = change[1] == 0.0 || layer != "transport";
-        assert_eq!(change[0], if told { MESSAGES as f64 } else { 0.0 }, "{layer}");
+        let expected = if told { MESSAGES as f64 } else { 0.0 };
+        let missing = expected - change[0];
+        assert!((0.0..=fast_reads(&after, layer)).contains(&missing), "{layer}: {change:?}");
     }
 }
 
