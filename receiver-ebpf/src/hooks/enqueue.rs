@@ -15,10 +15,9 @@ use super::{
     ETH_P_IPV6, IPPROTO_UDP, Once,
     arguments::{first, returned, second},
     owner::is_internet,
-    reached_by_tcp, reached_socket,
+    reached_in_order, reached_over, reached_socket,
     read::peer_network,
     subject::InSocket,
-    with_blocking,
 };
 use crate::{
     kernel::{
@@ -28,7 +27,7 @@ use crate::{
         head_of_line::{self, At},
         owner,
         pointer::{Typed, Untyped},
-        tcp,
+        sample, tcp,
     },
     signals::latency,
 };
@@ -127,7 +126,13 @@ fn udp_enqueue_exit_probe(ctx: RetProbeContext) -> i32 {
 #[inline(always)]
 fn sk_data_ready(ctx: BtfTracePointContext) -> i32 {
     let sock: *const u8 = ctx.arg(0);
-    // SAFETY: argument 0 is the socket, and the verifier knows what the field points to.
+    // SAFETY: argument 0 is the socket.
+    if !unsafe { is_internet(sock) } {
+        return 0;
+    }
+    // Here, since the clock waits for whatever was asked of memory before it.
+    let early = sample::early();
+    // SAFETY: as above, and the verifier knows what the field points to.
     let (transport, skb) = unsafe { (transport_of(sock), SOCK_LAST.load(sock) as *const u8) };
     // SAFETY: as above.
     let empty = skb == unsafe { SOCK_RECEIVE_QUEUE.begins(sock) };
@@ -135,16 +140,16 @@ fn sk_data_ready(ctx: BtfTracePointContext) -> i32 {
         // A listener has connections and no packets, and a connection may have something else to tell.
         Some(Transport::Tcp) if empty => 0,
         // SAFETY: as above.
-        Some(Transport::Tcp) => apart(|which| unsafe { segment_queued(sock, skb, which) }),
+        Some(Transport::Tcp) => apart(|which| unsafe { segment_queued(sock, skb, early, which) }),
         // SAFETY: as above.
         Some(Transport::Udp) if empty => apart(|which| unsafe { datagram_gone(sock, which) }),
         // SAFETY: as above.
-        Some(Transport::Udp) => apart(|which| unsafe { enqueued(sock, skb, Transport::Udp, which) }),
+        Some(Transport::Udp) => apart(|which| unsafe { datagram_queued(sock, skb, early, which) }),
         None => 0,
     }
 }
 
-/// The transport of a socket, of those that are measured: raw sockets may have either protocol.
+/// The transport of an internet socket, of those that are measured: raw sockets may have either protocol.
 ///
 /// # Safety
 /// `sock` is a typed `struct sock *`.
@@ -152,9 +157,7 @@ fn sk_data_ready(ctx: BtfTracePointContext) -> i32 {
 unsafe fn transport_of(sock: *const u8) -> Option<Transport> {
     // SAFETY: by the caller.
     unsafe {
-        if !is_internet(sock) {
-            None
-        } else if tcp::is_connection(Typed::new(sock)) {
+        if tcp::is_connection(Typed::new(sock)) {
             Some(Transport::Tcp)
         } else if SOCK_TYPE.load(sock) == SOCK_DGRAM && SOCK_PROTOCOL.load(sock) == u16::from(IPPROTO_UDP) {
             Some(Transport::Udp)
@@ -183,29 +186,48 @@ fn told_before(event: &PacketEvent) -> bool {
 /// # Safety
 /// Both are typed pointers, to a `sock` that is trusted and to an `sk_buff`.
 #[inline(always)]
-unsafe fn segment_queued(sock: *const u8, skb: *const u8, which: Which) {
+unsafe fn segment_queued(sock: *const u8, skb: *const u8, early: u64, which: Which) {
     // SAFETY: by the caller.
     unsafe {
         let packet = InSocket { sock: Typed::new(sock), skb: Typed::new(skb) };
-        let network = if SKB_PROTOCOL.load(skb) == ETH_P_IPV6 { Network::Ipv6 } else { Network::Ipv4 };
-        let count = || tcp::out_of_order_untrusted(sock);
+        // By the socket: the verifier trusts it, and the kernel checks each load of the packet's.
+        let network = peer_network(packet.sock);
+        let count = Once(|| tcp::out_of_order_untrusted(sock));
         let until = || TCP_END.load(SKB_CONTROL.begins(skb));
-        let event = PacketEvent::delivered(packet.skb);
+        let event = PacketEvent::delivered_at(packet.skb, early);
         if matches!(&event, Ok(Some(event)) if told_before(event)) {
             return;
         }
-        let event = with_blocking(
-            event,
-            // Inlined at once, as above.
+        let blocked =
+            // As for `slot`.
             #[inline(always)]
-            || head_of_line::blocked(sock, At::Arrival, count, until),
-        );
+            move || head_of_line::blocked(sock, At::Arrival, count.take(), until);
         let once = Once(sock);
         let slot =
             // See `reached`.
             #[inline(always)]
             move || owner::slot_of_owner(once.take());
-        reached_by_tcp(Layer::SocketEnqueued, network, &packet, event, which, slot);
+        reached_in_order(Layer::SocketEnqueued, network, &packet, event, which, blocked, slot);
+    }
+}
+
+/// A datagram is in its socket's queue.
+///
+/// # Safety
+/// As above.
+#[inline(always)]
+unsafe fn datagram_queued(sock: *const u8, skb: *const u8, early: u64, which: Which) {
+    // SAFETY: by the caller.
+    unsafe {
+        let packet = InSocket { sock: Typed::new(sock), skb: Typed::new(skb) };
+        let network = if SKB_PROTOCOL.load(skb) == ETH_P_IPV6 { Network::Ipv6 } else { Network::Ipv4 };
+        let once = Once(sock);
+        let slot =
+            // As above.
+            #[inline(always)]
+            move || owner::slot_of_owner(once.take());
+        let event = PacketEvent::delivered_at(packet.skb, early);
+        reached_over(Layer::SocketEnqueued, Transport::Udp, network, &packet, event, which, slot);
     }
 }
 

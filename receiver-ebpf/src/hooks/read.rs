@@ -14,9 +14,8 @@ use undercurrent_ebpf::abi::{
 use super::{
     ETH_P_IP, ETH_P_IPV6, IPPROTO_TCP, IPPROTO_UDP, Once,
     arguments::{first, second, third},
-    reached_by_tcp, reached_socket,
+    reached_in_order, reached_over, reached_socket,
     subject::{Copied, InSocket, Read, Stream},
-    with_blocking,
 };
 use crate::{
     kernel::{
@@ -68,7 +67,15 @@ unsafe fn stream_read_by_current(sock: *const u8, timestamps: Typed, which: Whic
         // There is no other loss. Verifiers before 6.12 want to see which.
         Err(_) => {
             let lost = Err(PacketLoss::NoStamp);
-            return reached_by_tcp(Layer::SocketRead, peer_network(packet.0), &packet, lost, which, || Slot::NODE);
+            return reached_over(
+                Layer::SocketRead,
+                Transport::Tcp,
+                peer_network(packet.0),
+                &packet,
+                lost,
+                which,
+                || Slot::NODE,
+            );
         }
     };
     let network = peer_network(packet.0);
@@ -78,7 +85,15 @@ unsafe fn stream_read_by_current(sock: *const u8, timestamps: Typed, which: Whic
         tcp_rtt::read(|| tcp::rtt(connection?), || network, event.weight, || slot);
         let count = || connection.map_or(0, |connection| tcp::out_of_order(connection));
         let blocked = head_of_line::blocked(sock, At::Read, count, || TCP_COPIED.probe(sock));
-        reached_by_tcp(Layer::SocketRead, network, &packet, Ok(Some(PacketEvent { blocked, ..event })), which, || slot);
+        reached_over(
+            Layer::SocketRead,
+            Transport::Tcp,
+            network,
+            &packet,
+            Ok(Some(PacketEvent { blocked, ..event })),
+            which,
+            || slot,
+        );
     }
 }
 
@@ -88,8 +103,9 @@ fn tcp_recv_timestamp_probe(ctx: ProbeContext) -> i32 {
     let (sock, timestamps) = (Untyped(second(&ctx)), Untyped(third(&ctx)));
     let early = sample::early();
     let (network, event) = (peer_network(sock), PacketEvent::stamped(stamp(timestamps), early));
-    let event = with_blocking(event, || head_of_line::may_be_blocked(sock));
-    reached_by_tcp(Layer::SocketRead, network, &Stream(sock), event, Which::Chosen, owner::slot_of_current);
+    let blocked = || head_of_line::may_be_blocked(sock);
+    let slot = owner::slot_of_current;
+    reached_in_order(Layer::SocketRead, network, &Stream(sock), event, Which::Chosen, blocked, slot);
     0
 }
 
@@ -191,15 +207,14 @@ unsafe fn copied(skb: *const u8, protocol: u16, which: Which) {
             Some(Transport::Tcp) => {
                 let network = if protocol == ETH_P_IPV6 { Network::Ipv6 } else { Network::Ipv4 };
                 // Raw sockets read TCP's packets too.
-                let count = || if sock.is_null() { 0 } else { tcp::out_of_order_untrusted(sock) };
+                let count = Once(|| if sock.is_null() { 0 } else { tcp::out_of_order_untrusted(sock) });
                 let read = || TCP_END.load(SKB_CONTROL.begins(skb.address()));
-                let event = with_blocking(
-                    PacketEvent::delivered(skb),
+                let blocked =
                     // As above.
                     #[inline(always)]
-                    || head_of_line::blocked(sock, At::Read, count, read),
-                );
-                reached_by_tcp(Layer::SocketRead, network, &Copied(skb), event, which, slot);
+                    move || head_of_line::blocked(sock, At::Read, count.take(), read);
+                let event = PacketEvent::delivered(skb);
+                reached_in_order(Layer::SocketRead, network, &Copied(skb), event, which, blocked, slot);
             }
             Some(Transport::Udp) => reached_socket(skb, &Copied(skb), Layer::SocketRead, Transport::Udp, which, slot),
             None => {}

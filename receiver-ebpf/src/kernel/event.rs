@@ -45,7 +45,12 @@ impl PacketEvent {
     /// none that far).
     #[inline(always)]
     pub fn delivered(skb: impl Pointer) -> Sampled {
-        let early = sample::early();
+        Self::delivered_at(skb, sample::early())
+    }
+
+    /// The same at the time that [`sample::early`] gave.
+    #[inline(always)]
+    pub fn delivered_at(skb: impl Pointer, early: u64) -> Sampled {
         Self::stamped(skb.read(&SKB_TSTAMP), early)
     }
 
