@@ -25,6 +25,8 @@ const LATENCY_LIMITS: [(&str, &str, f64); 4] = [
 const CLOCK: f64 = 26.0;
 /// The program that reads the clock and nothing else.
 const CLOCK_ALONE: &str = "clock_alone";
+/// What the names of traffic begin with.
+const PROTOCOLS: [&str; 2] = ["tcp", "udp"];
 
 /// A packet's way through programs, a layer each.
 struct Way {
@@ -116,17 +118,23 @@ fn shared(text: &mut String, rounds: &[Round]) {
 }
 
 /// What an event of latency costs natively, by protocol: programs do different things for each. Machines differ by more than
-/// programs do, above all in what the clock takes.
+/// programs do, above all in what the clock takes, which waits for what the processor has begun: of each protocol it is its own.
 fn latency(text: &mut String, rounds: &[Round]) {
     for (handlers, grouping, limit) in LATENCY_LIMITS {
-        let Some(clock) = round::cost(rounds, CLOCK_ALONE, |round| round.handlers == handlers) else { continue };
-        let clock = clock.net;
+        let net = |program, protocol: &str| {
+            let chosen = |round: &Round| round.handlers == handlers && round.traffic.starts_with(protocol);
+            Some(round::cost(rounds, program, chosen)?.net)
+        };
+        let clocks: Vec<_> = PROTOCOLS.iter().filter_map(|name| Some((*name, net(CLOCK_ALONE, name)?))).collect();
+        if clocks.is_empty() {
+            continue;
+        }
+        let terms = clocks.iter().map(|(name, clock)| format!("{:.1} {} under {name}", clock.value, clock.bracketed()));
         let _ = writeln!(
             text,
-            "\nan event of latency, {grouping}, ns above the empty program; the clock alone takes {:.1} {}\n\
+            "\nan event of latency, {grouping}, ns above the empty program; the clock alone takes {}\n\
              {:<26}{:<10}{:<26}{:<18}{:<18}by the clock",
-            clock.value,
-            clock.bracketed(),
+            terms.collect::<Vec<_>>().join(", "),
             "PROGRAM",
             "TRAFFIC",
             "   net",
@@ -134,9 +142,8 @@ fn latency(text: &mut String, rounds: &[Round]) {
             "net/clock"
         );
         for program in round::of_latency(rounds) {
-            for protocol in ["tcp", "udp"] {
-                let chosen = |round: &Round| round.handlers == handlers && round.traffic.starts_with(protocol);
-                let Some(Cost { net, .. }) = round::cost(rounds, program, chosen) else { continue };
+            for (protocol, clock) in &clocks {
+                let Some(net) = net(program, protocol) else { continue };
                 let (figure, share) = (format!("{:6.1} {}", net.value, net.bracketed()), net.value / clock.value);
                 let (here, there) = (verdict(net.value, limit), verdict(share, limit / CLOCK));
                 let _ = writeln!(text, "{program:<26}{protocol:<10}{figure:<26}{here:<18}{share:<18.2}{there}");
