@@ -185,8 +185,8 @@ const _: () = assert!(size_of::<LatencyCells>() == SERIES * (size_of::<Histogram
 /// Where packets that wait are remembered: an entry for each value of some bits of a stamp's mix, or of an address's.
 ///
 /// An entry has more of these bits above [`waiting::TIME`] bits of the monotonic clock, in nanoseconds. Of two
-/// packets with one place the later one has it, and the earlier one's wait is not known, unless the table's program gives one
-/// of them the place beside it.
+/// packets with one place the later one has it, and the earlier one's wait is not known; a table may have
+/// [several places](super::transmit::WAYS) for one value.
 pub mod waiting {
     /// Entries.
     pub const ENTRIES: usize = 1 << PLACE;

@@ -1,6 +1,23 @@
 //! What `undercurrent.network.transmit.duration` is made of.
 
-use super::latency::Transport;
+use super::latency::{Transport, waiting};
+
+/// Packets that have room in one set, as in a cache of so many ways. The addresses of packets that wait together lie in
+/// runs: a mix spreads each run evenly, so that two runs may meet in all their sets.
+pub const WAYS: usize = 4;
+
+/// Sets of ways of a layer.
+pub const SETS: usize = waiting::ENTRIES / WAYS;
+
+/// Entries of [`waiting`], or zero.
+pub type SetOfWays = [u64; WAYS];
+
+/// The index of the set that has a packet's entry.
+#[must_use]
+#[inline(always)]
+pub const fn set(layer: TransmitLayer, mix: u64) -> u32 {
+    layer as u32 * SETS as u32 + waiting::place(mix) / WAYS as u32
+}
 
 /// A part of a packet's way out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

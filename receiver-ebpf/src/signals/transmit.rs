@@ -7,7 +7,7 @@ use aya_ebpf::{macros::map, maps::Array};
 use undercurrent_ebpf::abi::{
     latency::{Series, Transport, waiting},
     loss::PacketLoss,
-    transmit::{Departure, TransmitLayer},
+    transmit::{Departure, SetOfWays, TransmitLayer, WAYS, set},
     workload::Slot,
 };
 
@@ -21,9 +21,9 @@ switch!("transmit");
 #[unsafe(link_section = ".rodata.flags")]
 static LAYERS: u32 = 0;
 
-/// Packets on their way, by layer.
+/// Packets on their way.
 #[map]
-static DEPARTING: Array<u64> = Array::with_max_entries(1, 0);
+static DEPARTING: Array<SetOfWays> = Array::with_max_entries(1, 0);
 
 /// How far a departure time may lie ahead (four minutes): what does is a time of another clock.
 const AHEAD: u64 = 1 << 38;
@@ -71,13 +71,17 @@ pub fn unstamped() {
 /// not been seen, and will not be.
 #[inline(always)]
 pub fn begun(layer: TransmitLayer, mix: u64, time: Option<u64>) -> bool {
-    let Some([first, second]) = places(layer, mix) else { return false };
-    // SAFETY: entries of the map, which lives as long as the program; another CPU's packet may replace them.
-    let place = unsafe {
-        let is_taken = *first != 0 && !waiting::is_of(*first, mix);
-        // A packet's entry is in one place alone: its end would find an older one in the other.
-        if waiting::is_of(*second, mix) || is_taken && *second == 0 { second } else { first }
-    };
+    let Some(set) = DEPARTING.get_ptr_mut(set(layer, mix)) else { return false };
+    let (mut place, mut own) = (set.cast(), false);
+    for way in ways(set).rev() {
+        // SAFETY: an entry of the map, which lives as long as the program; another CPU's packet may replace it.
+        let entry = unsafe { *way };
+        // A packet has one entry: its end would find an older one in another way.
+        let is_own = waiting::is_of(entry, mix);
+        if is_own || entry == 0 && !own {
+            (place, own) = (way, is_own);
+        }
+    }
     // No packet that is measured begins at zero, which says that it is not.
     let entry = waiting::entry(mix, time.map_or(0, |time| time | 1));
     // SAFETY: as above.
@@ -88,13 +92,13 @@ pub fn begun(layer: TransmitLayer, mix: u64, time: Option<u64>) -> bool {
 /// A part of a packet's way ends: when it began, once.
 #[inline(always)]
 pub fn begin(layer: TransmitLayer, mix: u64) -> Begin {
-    let Some(places) = places(layer, mix) else { return Begin::Unknown };
-    for place in places {
+    let Some(set) = DEPARTING.get_ptr_mut(set(layer, mix)) else { return Begin::Unknown };
+    for way in ways(set) {
         // SAFETY: as above.
-        let entry = unsafe { *place };
+        let entry = unsafe { *way };
         if waiting::is_of(entry, mix) {
             // SAFETY: as above.
-            unsafe { *place = 0 };
+            unsafe { *way = 0 };
             return if entry == waiting::entry(mix, 0) { Begin::LeftOut } else { Begin::At(entry) };
         }
     }
@@ -130,9 +134,9 @@ const fn series(layer: TransmitLayer, transport: Transport) -> Series {
     Series::Transmit(Departure { layer, transport })
 }
 
-/// Where a packet may be remembered: in its mix's place, or where that is another packet's, in the one beside it.
+/// The places of a set.
 #[inline(always)]
-fn places(layer: TransmitLayer, mix: u64) -> Option<[*mut u64; 2]> {
-    let first = layer as u32 * waiting::ENTRIES as u32 + waiting::place(mix);
-    Some([DEPARTING.get_ptr_mut(first)?, DEPARTING.get_ptr_mut(first ^ 1)?])
+fn ways(set: *mut SetOfWays) -> impl DoubleEndedIterator<Item = *mut u64> {
+    // SAFETY: within the set.
+    (0..WAYS).map(move |way| unsafe { set.cast::<u64>().add(way) })
 }

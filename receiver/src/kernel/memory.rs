@@ -9,7 +9,7 @@ use undercurrent_ebpf::abi::{
     latency::{LatencyCells, Network, SERIES, waiting},
     retransmits,
     softirq::SoftirqCells,
-    transmit::TransmitLayer,
+    transmit::{SETS, SetOfWays, TransmitLayer},
     workload::{OWNERS, OwnerCells, SOCKETS, Slot},
 };
 
@@ -208,8 +208,8 @@ pub static MAPS: [PlannedMap; 20] = [
     },
     PlannedMap {
         name: "DEPARTING",
-        entry: size_of::<u64>(),
-        entries: |sizing| if sizing.on("transmit") { TransmitLayer::ALL.len() * waiting::ENTRIES } else { 0 },
+        entry: size_of::<SetOfWays>(),
+        entries: |sizing| if sizing.on("transmit") { TransmitLayer::ALL.len() * SETS } else { 0 },
     },
     PlannedMap {
         name: "SOFTIRQ",

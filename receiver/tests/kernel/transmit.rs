@@ -124,7 +124,7 @@ fn a_slow_link_shows_in_its_qdisc() {
     assert!(device < expected / 10.0, "the qdisc's wait shows at the device: {device} s");
 }
 
-/// Of thousands that wait together, few take one another's places.
+/// Of thousands that wait together, few take one another's room.
 #[test]
 fn a_long_queue_in_a_qdisc_is_measured() {
     let Some(_alone) = alone("thousands of packets in a qdisc") else { return };
