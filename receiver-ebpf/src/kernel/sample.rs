@@ -1,6 +1,6 @@
 //! Which packets are measured: all, or one in a power of two, chosen by their stamps, so that every layer measures the same.
 
-use aya_ebpf::helpers::bpf_get_prandom_u32;
+use aya_ebpf::{macros::map, maps::PerCpuArray};
 use undercurrent_ebpf::abi::latency::waiting::mix;
 
 use super::{clock, set_outside};
@@ -16,12 +16,24 @@ pub fn early() -> u64 {
     if set_outside(&MASK) == 0 { clock::monotonic() } else { 0 }
 }
 
-/// Whether a packet without a stamp is measured, by chance.
+/// How often a CPU has chosen by chance, in multiples of the golden ratio.
+#[map]
+static CHANCE: PerCpuArray<u64> = PerCpuArray::with_max_entries(1, 0);
+
+/// Whether a packet without a stamp is measured, by chance: by the next of a sequence whose members are mixed (Steele, Lea, Flood:
+/// Fast splittable pseudorandom number generators, OOPSLA 2014). The helper for random numbers takes as long as the clock.
 #[inline(always)]
 pub fn chosen() -> bool {
     let mask = set_outside(&MASK);
-    // SAFETY: a helper without arguments.
-    mask == 0 || u64::from(unsafe { bpf_get_prandom_u32() }) & mask == 0
+    if mask == 0 {
+        return true;
+    }
+    let Some(chance) = CHANCE.get_ptr_mut(0) else { return false };
+    // SAFETY: this CPU's entry, which lives as long as the program; one that another program took too does no harm.
+    let next = unsafe { (*chance).wrapping_add(mix(1)) };
+    // SAFETY: as above.
+    unsafe { *chance = next };
+    spread(next) & mask == 0
 }
 
 /// How many packets one that is measured stands for.
@@ -34,7 +46,12 @@ pub fn share() -> u64 {
 #[inline(always)]
 pub fn weight(stamp: u64) -> Option<u64> {
     let mask = set_outside(&MASK);
-    // Twice, since the stamps of packets that come at even distances stay at even distances when they are mixed once.
-    let once = mix(stamp);
-    if mix(once ^ once >> 32) >> 32 & mask == 0 { Some(mask + 1) } else { None }
+    if spread(stamp) & mask == 0 { Some(mask + 1) } else { None }
+}
+
+/// A number's bits, mixed. Twice, since the stamps of packets that come at even distances stay at even distances when they are mixed once.
+#[inline(always)]
+fn spread(number: u64) -> u64 {
+    let once = mix(number);
+    mix(once ^ once >> 32) >> 32
 }

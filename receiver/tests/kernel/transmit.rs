@@ -154,6 +154,43 @@ fn a_long_queue_in_a_qdisc_is_measured() {
     assert!(lost <= 0.05 * COUNT as f64 + others, "{lost} of {COUNT} waits are not known");
 }
 
+/// Nothing in a packet says by what to choose it when UDP sends it or its qdisc gets it: that is left to chance.
+#[test]
+fn a_sample_counts_for_all_on_its_way_out() {
+    let Some(_alone) = alone("a sample of packets on their way out") else { return };
+    const ONE_IN: f64 = 8.0;
+    let messages = if virtual_machine().is_some() { 500 } else { 4000 };
+    let wire = Wire::veth(Version::Ipv4);
+    acquaint(&wire, ["wire", "wire"]);
+    wire.left.queue("wire");
+    let sidecar = Sidecar::start_with(often(), &["--sampling", &format!("1/{ONE_IN}")], &[]);
+    let mut talk = Talk::open(&wire);
+    let (lines, others) = during(&sidecar, || {
+        talk.tcp(messages, SIZE);
+        talk.udp(messages, SIZE);
+    });
+    let lines = lines.each_ref();
+    let seen_sent = served_by(lines[1], "transmit_send").is_some();
+    let messages = messages as f64;
+    for (layer, transport, sent) in [
+        ("transport", "tcp", 2.0 * messages),
+        ("transport", "udp", if seen_sent { 2.0 * messages } else { 0.0 }),
+        ("qdisc", "tcp", messages),
+        ("qdisc", "udp", messages),
+    ] {
+        let (count, _) = measured(lines, layer, transport);
+        eprintln!("{layer}: {count} of {sent} packets of {transport}, others {others}");
+        assert_eq!(count % ONE_IN, 0.0, "{layer}: {count} is no multiple of {ONE_IN}");
+        // A binomial share, so many deviations off once in a million runs; acknowledgements may come alone.
+        let deviation = 5.0 * (sent * (ONE_IN - 1.0)).sqrt();
+        let more = if transport == "tcp" { 0.1 * sent } else { 0.0 };
+        assert!(
+            count >= sent - deviation && count <= sent + deviation + more + ONE_IN * others,
+            "{layer}: {count} of {sent}"
+        );
+    }
+}
+
 #[test]
 fn devices_without_a_qdisc_or_a_driver_have_neither_wait() {
     let Some(_alone) = alone("packets over virtual devices") else { return };
