@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 
 use clap::ValueEnum;
 use serde::Serialize;
-use undercurrent::kernel::{
-    Kernel,
-    hooks::{self, Hook},
-    object::Ownership,
-    statistics::Runs,
+use undercurrent::{
+    config::Weight,
+    kernel::{
+        Kernel,
+        hooks::{self, Hook},
+        object::Ownership,
+        statistics::Runs,
+    },
 };
 
 use crate::{
@@ -30,6 +33,10 @@ pub enum Handlers {
     ByWorkload,
     /// The same by cgroup v1, where sockets' owners are kept by programs.
     ByWorkloadByCpu,
+    /// Every signal's, of one packet in four, which is what adaptive sampling begins with when packets come fast.
+    Sampled,
+    /// The same by workload.
+    SampledByWorkload,
     /// By workload, beside the product's own programs for the node as a whole.
     Attribution,
     /// The same by cgroup v1, where sockets' owners are kept by programs.
@@ -38,11 +45,13 @@ pub enum Handlers {
 
 impl Handlers {
     /// Each of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::All,
         Self::WithoutWaits,
         Self::ByWorkload,
         Self::ByWorkloadByCpu,
+        Self::Sampled,
+        Self::SampledByWorkload,
         Self::Attribution,
         Self::AttributionByCpu,
     ];
@@ -50,10 +59,18 @@ impl Handlers {
     /// How owners are found by the product's programs.
     pub const fn ownership(self) -> Option<Ownership> {
         match self {
-            Self::All | Self::WithoutWaits => None,
-            Self::ByWorkload | Self::Attribution => Some(Ownership::Unified),
+            Self::All | Self::WithoutWaits | Self::Sampled => None,
+            Self::ByWorkload | Self::SampledByWorkload | Self::Attribution => Some(Ownership::Unified),
             // No cgroup is made or removed meanwhile: the number means nothing.
             Self::ByWorkloadByCpu | Self::AttributionByCpu => Some(Ownership::Cpu(0)),
+        }
+    }
+
+    /// How many packets stand for one that is measured.
+    pub const fn weight(self) -> Weight {
+        match self {
+            Self::Sampled | Self::SampledByWorkload => Weight::at_least(4),
+            _ => Weight::ONE,
         }
     }
 

@@ -15,11 +15,13 @@ pub enum Stopwatch {
 
 /// The most that an event of latency may cost above an empty program, natively, in nanoseconds of a machine whose clock takes
 /// [`CLOCK`]: by the benchmark's name of what programs do, and what people call it.
-const LATENCY_LIMITS: [(&str, &str, f64); 4] = [
+const LATENCY_LIMITS: [(&str, &str, f64); 6] = [
     (WITHOUT_WAITS, "ungrouped, the layers alone", 50.0),
     (ALL, "ungrouped, with what waited before it was read", 50.0),
     ("by_workload", "by workload, cgroup v2", 75.0),
     ("by_workload_by_cpu", "by workload, cgroup v1", 75.0),
+    ("sampled", "ungrouped, with what waited, one packet in four", 50.0),
+    ("sampled_by_workload", "by workload, cgroup v2, one packet in four", 75.0),
 ];
 /// What reading the clock took above an empty program on the machine for which the limits were set, in nanoseconds.
 const CLOCK: f64 = 26.0;
