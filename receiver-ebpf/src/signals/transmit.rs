@@ -72,16 +72,8 @@ pub fn unstamped() {
 #[inline(always)]
 pub fn begun(layer: TransmitLayer, mix: u64, time: Option<u64>) -> bool {
     let Some(set) = DEPARTING.get_ptr_mut(set(layer, mix)) else { return false };
-    let (mut place, mut own) = (set.cast(), false);
-    for way in ways(set).rev() {
-        // SAFETY: an entry of the map, which lives as long as the program; another CPU's packet may replace it.
-        let entry = unsafe { *way };
-        // A packet has one entry: its end would find an older one in another way.
-        let is_own = waiting::is_of(entry, mix);
-        if is_own || entry == 0 && !own {
-            (place, own) = (way, is_own);
-        }
-    }
+    // SAFETY: an entry of the map, which lives as long as the program.
+    let place = unsafe { place(set, mix) };
     // No packet that is measured begins at zero, which says that it is not.
     let entry = waiting::entry(mix, time.map_or(0, |time| time | 1));
     // SAFETY: as above.
@@ -139,4 +131,27 @@ const fn series(layer: TransmitLayer, transport: Transport) -> Series {
 fn ways(set: *mut SetOfWays) -> impl DoubleEndedIterator<Item = *mut u64> {
     // SAFETY: within the set.
     (0..WAYS).map(move |way| unsafe { set.cast::<u64>().add(way) })
+}
+
+/// Where in a set to remember a packet.
+///
+/// # Safety
+/// The set is an entry of the map.
+#[inline(always)]
+unsafe fn place(set: *mut SetOfWays, mix: u64) -> *mut u64 {
+    // SAFETY: by the caller; another CPU's packet may replace what is there.
+    unsafe {
+        // A packet has one place: its end would find what is left in another one.
+        for way in ways(set) {
+            if waiting::is_of(*way, mix) {
+                return way;
+            }
+        }
+        for way in ways(set) {
+            if *way == 0 {
+                return way;
+            }
+        }
+    }
+    set.cast()
 }
