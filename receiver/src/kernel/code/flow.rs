@@ -8,11 +8,10 @@ pub type Registers = u16;
 const ALL: Registers = 0x7ff;
 /// What a call leaves behind.
 const CLOBBERED: Registers = 0b0011_1111;
-/// How many arguments helpers have, as `include/uapi/linux/bpf.h` numbers them: a look into a map, the monotonic clock, a random
-/// number, the CPU, the current task's process, its cgroup, what is kept with a socket, a read of memory, TCP's socket, and the
-/// current task. Of others it is five at most.
-const HELPERS: [(i32, u32); 10] =
-    [(1, 2), (5, 0), (7, 0), (8, 0), (14, 0), (80, 0), (107, 4), (113, 3), (137, 1), (158, 0)];
+/// How many arguments helpers have, as `include/uapi/linux/bpf.h` numbers them: a look into a map, the monotonic clock, the
+/// CPU, the current task's process, its cgroup, what is kept with a socket, a read of memory, TCP's socket, and the current
+/// task. Of others it is five at most.
+const HELPERS: [(i32, u32); 9] = [(1, 2), (5, 0), (8, 0), (14, 0), (80, 0), (107, 4), (113, 3), (137, 1), (158, 0)];
 
 /// The registers that a call may read.
 fn arguments(call: Instruction) -> Registers {
