@@ -143,7 +143,7 @@ fn cgroup(root: &str) -> Option<u64> {
 fn settings(handlers: Handlers, avoid: &[Means]) -> Settings {
     let flags = Flags { avoid: avoid.to_vec(), ..Flags::default() };
     let (mut settings, _) = Settings::resolve(flags, &|_| None, File::default());
-    let waits = handlers != Handlers::WithoutWaits;
+    let waits = handlers.waits();
     settings.signals.softirq_wait.enabled = waits;
     settings.signals.receive_wait.enabled = waits;
     // It comes with the reads that are measured, and is no layer.

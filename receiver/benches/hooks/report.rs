@@ -31,6 +31,8 @@ pub enum Handlers {
     WithoutWaits,
     /// Every signal's, by workload, beside empty programs.
     ByWorkload,
+    /// The same without the signals that tell waits.
+    ByWorkloadWithoutWaits,
     /// The same by cgroup v1, where sockets' owners are kept by programs.
     ByWorkloadByCpu,
     /// Every signal's, of one packet in four, which is what adaptive sampling begins with when packets come fast.
@@ -45,10 +47,11 @@ pub enum Handlers {
 
 impl Handlers {
     /// Each of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::All,
         Self::WithoutWaits,
         Self::ByWorkload,
+        Self::ByWorkloadWithoutWaits,
         Self::ByWorkloadByCpu,
         Self::Sampled,
         Self::SampledByWorkload,
@@ -60,10 +63,17 @@ impl Handlers {
     pub const fn ownership(self) -> Option<Ownership> {
         match self {
             Self::All | Self::WithoutWaits | Self::Sampled => None,
-            Self::ByWorkload | Self::SampledByWorkload | Self::Attribution => Some(Ownership::Unified),
+            Self::ByWorkload | Self::ByWorkloadWithoutWaits | Self::SampledByWorkload | Self::Attribution => {
+                Some(Ownership::Unified)
+            }
             // No cgroup is made or removed meanwhile: the number means nothing.
             Self::ByWorkloadByCpu | Self::AttributionByCpu => Some(Ownership::Cpu(0)),
         }
+    }
+
+    /// Whether the signals that tell waits are on.
+    pub const fn waits(self) -> bool {
+        !matches!(self, Self::WithoutWaits | Self::ByWorkloadWithoutWaits)
     }
 
     /// How many packets stand for one that is measured.

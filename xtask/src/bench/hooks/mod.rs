@@ -46,8 +46,15 @@ impl Options {
 }
 
 /// What this command is about: the product's programs beside empty ones, for the node and, natively, by workload.
-const HANDLERS: [&str; 6] =
-    ["all", "without_waits", "by_workload", "by_workload_by_cpu", "sampled", "sampled_by_workload"];
+const HANDLERS: [&str; 7] = [
+    "all",
+    "without_waits",
+    "by_workload_without_waits",
+    "by_workload",
+    "by_workload_by_cpu",
+    "sampled",
+    "sampled_by_workload",
+];
 
 /// What is measured, and how often.
 pub struct Sampling<'a> {

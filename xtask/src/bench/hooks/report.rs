@@ -15,9 +15,10 @@ pub enum Stopwatch {
 
 /// The most that an event of latency may cost above an empty program, natively, in nanoseconds of a machine whose clock takes
 /// [`CLOCK`]: by the benchmark's name of what programs do, and what people call it.
-const LATENCY_LIMITS: [(&str, &str, f64); 6] = [
+const LATENCY_LIMITS: [(&str, &str, f64); 7] = [
     (WITHOUT_WAITS, "ungrouped, the layers alone", 50.0),
     (ALL, "ungrouped, with what waited before it was read", 50.0),
+    ("by_workload_without_waits", "by workload, cgroup v2, the layers alone", 75.0),
     ("by_workload", "by workload, cgroup v2", 75.0),
     ("by_workload_by_cpu", "by workload, cgroup v1", 75.0),
     ("sampled", "ungrouped, with what waited, one packet in four", 50.0),
