@@ -202,6 +202,14 @@ pub mod waiting {
         stamp.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
+    /// The same where numbers lie in patterns that one multiple keeps: the addresses of packets, in runs, and stamps at even distances.
+    #[must_use]
+    #[inline(always)]
+    pub const fn mix_twice(number: u64) -> u64 {
+        let once = mix(number);
+        mix(once ^ once >> 32)
+    }
+
     /// The place of a mix.
     #[must_use]
     #[inline(always)]

@@ -2,8 +2,7 @@
 
 use super::latency::{Transport, waiting};
 
-/// Packets that have room in one set, as in a cache of so many ways. The addresses of packets that wait together lie in
-/// runs: a mix spreads each run evenly, so that two runs may meet in all their sets.
+/// Packets that have room in one set, as in a cache of so many ways.
 pub const WAYS: usize = 4;
 
 /// Sets of ways of a layer.

@@ -7,7 +7,7 @@ use aya_ebpf::{
     programs::{BtfTracePointContext, FEntryContext},
 };
 use undercurrent_ebpf::abi::{
-    latency::{Transport, waiting::mix},
+    latency::{Transport, waiting::mix_twice},
     loss::PacketLoss,
     transmit::TransmitLayer,
     workload::{Slot, ownership},
@@ -368,7 +368,7 @@ unsafe fn slot_of(skb: *const u8) -> Slot {
 /// its place. Its length changes there.
 #[inline(always)]
 fn in_stack(skb: Typed, sock: Typed) -> u64 {
-    mix(address(skb.address()) ^ u64::from(sock.read(&SOCK_PORT)) << 48)
+    mix_twice(address(skb.address()) ^ u64::from(sock.read(&SOCK_PORT)) << 48)
 }
 
 /// What a packet in a qdisc is known by. Those that it is cut into when it leaves are shorter.
@@ -379,7 +379,7 @@ fn in_stack(skb: Typed, sock: Typed) -> u64 {
 unsafe fn in_qdisc(skb: *const u8) -> u64 {
     // SAFETY: by the caller.
     let (length, stamp) = unsafe { (SKB_LENGTH.load(skb), SKB_TSTAMP.load(skb)) };
-    mix(address(skb) ^ u64::from(length) << 48 ^ stamp)
+    mix_twice(address(skb) ^ u64::from(length) << 48 ^ stamp)
 }
 
 /// What a packet that a driver has is known by. Received ones come from elsewhere.
@@ -388,5 +388,5 @@ unsafe fn in_qdisc(skb: *const u8) -> u64 {
 /// `skb` and `device` are pointers that the verifier knows.
 #[inline(always)]
 unsafe fn in_device(skb: *const u8, device: *const u8) -> u64 {
-    mix(address(skb) ^ address(device) << 16)
+    mix_twice(address(skb) ^ address(device) << 16)
 }

@@ -1,7 +1,7 @@
 //! Which packets are measured: all, or one in a power of two, chosen by their stamps, so that every layer measures the same.
 
 use aya_ebpf::{macros::map, maps::PerCpuArray};
-use undercurrent_ebpf::abi::latency::waiting::mix;
+use undercurrent_ebpf::abi::latency::waiting::{mix, mix_twice};
 
 use super::{clock, set_outside};
 
@@ -21,7 +21,7 @@ pub fn early() -> u64 {
 static CHANCE: PerCpuArray<u64> = PerCpuArray::with_max_entries(1, 0);
 
 /// Whether a packet without a stamp is measured, by chance: by the next of a sequence whose members are mixed (Steele, Lea, Flood:
-/// Fast splittable pseudorandom number generators, OOPSLA 2014). The helper for random numbers takes as long as the clock.
+/// Fast splittable pseudorandom number generators, OOPSLA 2014). The helper for random numbers takes nearly as long as the clock.
 #[inline(always)]
 pub fn chosen() -> bool {
     let mask = set_outside(&MASK);
@@ -33,7 +33,7 @@ pub fn chosen() -> bool {
     let next = unsafe { (*chance).wrapping_add(mix(1)) };
     // SAFETY: as above.
     unsafe { *chance = next };
-    spread(next) & mask == 0
+    mix_twice(next) >> 32 & mask == 0
 }
 
 /// How many packets one that is measured stands for.
@@ -46,12 +46,5 @@ pub fn share() -> u64 {
 #[inline(always)]
 pub fn weight(stamp: u64) -> Option<u64> {
     let mask = set_outside(&MASK);
-    if spread(stamp) & mask == 0 { Some(mask + 1) } else { None }
-}
-
-/// A number's bits, mixed. Twice, since the stamps of packets that come at even distances stay at even distances when they are mixed once.
-#[inline(always)]
-fn spread(number: u64) -> u64 {
-    let once = mix(number);
-    mix(once ^ once >> 32) >> 32
+    if mix_twice(stamp) >> 32 & mask == 0 { Some(mask + 1) } else { None }
 }

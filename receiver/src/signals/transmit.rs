@@ -72,3 +72,37 @@ fn hooks(departure: Departure) -> Vec<&'static Hook> {
         TransmitLayer::Device => vec![&hooks::TRANSMIT_START, &hooks::TRANSMIT_END],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
+
+    use undercurrent_ebpf::abi::{
+        latency::waiting::mix_twice,
+        transmit::{SETS, WAYS, set},
+    };
+
+    use super::*;
+
+    /// The addresses of packets that wait together lie in runs, of a slab's pages: how many of them find no room, in the
+    /// worst of many layouts.
+    #[test]
+    fn few_of_those_that_wait_together_find_no_room() {
+        const PACKETS: usize = 3000;
+        const PAGE: u64 = 8192;
+        let lost = |layout: u64| {
+            let (size, pages) = ([192, 256, 320, 384, 512][layout as usize % 5], 1 << (layout / 5 % 9));
+            let anywhere = |run: u64| BuildHasherDefault::<DefaultHasher>::default().hash_one((layout, run)) >> 46;
+            let runs = (0..).map(|run| 0xffff_8880_0000_0000 + anywhere(run) * PAGE);
+            let page = |start: u64| (0..PAGE / size).map(move |packet| start + packet * size);
+            let packets = runs.flat_map(|run| (0..pages).flat_map(move |nth| page(run + nth * PAGE)));
+            let mut taken = vec![0; SETS];
+            for address in packets.take(PACKETS) {
+                taken[set(TransmitLayer::Transport, mix_twice(address)) as usize] += 1;
+            }
+            taken.into_iter().map(|taken: usize| taken.saturating_sub(WAYS)).sum::<usize>()
+        };
+        let worst = (0..1000).map(lost).max().unwrap();
+        assert!(worst <= 20, "{worst} of {PACKETS}");
+    }
+}

@@ -45,7 +45,7 @@ impl Options {
     }
 }
 
-/// What this command is about: the product's programs beside empty ones, for the node and, natively, by workload.
+/// What this command is about: the product's programs beside empty ones, for the node and, natively, by workload and of a sample.
 const HANDLERS: [&str; 7] = [
     "all",
     "without_waits",
