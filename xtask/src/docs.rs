@@ -27,9 +27,9 @@ const ERASED: &str = "\x1b[J";
 
 /// Writes every generated page. The tests that compare them know how.
 pub fn run(options: &Options) -> anyhow::Result<()> {
-    let mut tests = Command::new(machine::cargo());
+    let mut tests = machine::cargo();
     tests.args(["test", "--quiet", "--package", "undercurrent", "--test", "configuration", "--test", "catalogue"]);
-    machine::run(tests.arg("committed").env("UPDATE_DOCS", "1").current_dir(machine::workspace()))?;
+    machine::run(tests.arg("committed").env("UPDATE_DOCS", "1"))?;
     if options.picture { draw() } else { Ok(()) }
 }
 
@@ -39,8 +39,8 @@ fn draw() -> anyhow::Result<()> {
         machine::is_root(),
         "the picture shows a real run, and loading eBPF programs needs root: run it through sudo"
     );
-    let mut build = Command::new(machine::cargo());
-    build.args(["build", "--locked", "--package", "undercurrent"]).current_dir(machine::workspace());
+    let mut build = machine::cargo();
+    build.args(["build", "--locked", "--package", "undercurrent"]);
     machine::run(&mut build)?;
     let binary = machine::target_directory()?.join("debug/undercurrent");
     let mut terminal = Command::new("script")

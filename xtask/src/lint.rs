@@ -11,8 +11,8 @@ use crate::{
 };
 
 fn cargo(arguments: &[&str]) -> Command {
-    let mut command = Command::new(machine::cargo());
-    command.args(arguments).current_dir(machine::workspace());
+    let mut command = machine::cargo();
+    command.args(arguments);
     command
 }
 

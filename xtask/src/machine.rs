@@ -2,7 +2,6 @@
 
 use std::{
     env,
-    ffi::OsString,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -12,11 +11,16 @@ use std::{
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
 
+/// Names the checkout for the calls of this program that it makes itself.
+const WORKSPACE: &str = "XTASK_WORKSPACE";
+
 /// The checkout's root: the one that cargo was called in, since checkouts may share a folder of built programs.
 pub fn workspace() -> &'static Path {
     static ROOT: LazyLock<PathBuf> = LazyLock::new(|| {
-        let package = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
-        Path::new(&package).parent().unwrap_or(Path::new(".")).to_owned()
+        env::var_os(WORKSPACE).map(PathBuf::from).unwrap_or_else(|| {
+            let package = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+            Path::new(&package).parent().unwrap_or(Path::new(".")).to_owned()
+        })
     });
     &ROOT
 }
@@ -51,22 +55,49 @@ pub fn output(command: &mut Command) -> anyhow::Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("{command:?} printed something that is not UTF-8"))
 }
 
-/// Runs a build of cargo's, whose messages it asks for, and returns the executable that it made of a target.
-pub fn built(command: &mut Command, target: &str) -> anyhow::Result<PathBuf> {
-    #[derive(Deserialize)]
-    struct Message {
-        target: Option<Target>,
-        executable: Option<PathBuf>,
-    }
-    #[derive(Deserialize)]
-    struct Target {
-        name: String,
-    }
-    command.arg("--message-format=json-render-diagnostics").current_dir(workspace()).stderr(Stdio::inherit());
+/// A target of a package: its kind (`bin`, `test`, `bench`) and its name.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// As in cargo's messages.
+    pub kind: &'static str,
+    /// The target's name.
+    pub name: &'static str,
+}
+
+/// Runs a cargo build with JSON messages and returns the executable of a target.
+pub fn built(command: &mut Command, target: Target) -> anyhow::Result<PathBuf> {
+    command.arg("--message-format=json-render-diagnostics").stderr(Stdio::inherit());
     let printed = output(command)?;
-    let messages = printed.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok());
-    let mut built = messages.filter(|message| message.target.as_ref().is_some_and(|of| of.name == target));
-    built.find_map(|message| message.executable).with_context(|| format!("{command:?} made no executable `{target}`"))
+    let messages = printed.lines().filter_map(|line| serde_json::from_str::<Artifact>(line).ok());
+    let mut executables = messages.filter(|artifact| artifact.is(target)).filter_map(|artifact| artifact.executable);
+    executables.next().with_context(|| format!("{command:?} made no executable of {target:?}"))
+}
+
+/// cargo's message about something that it built.
+#[derive(Deserialize)]
+struct Artifact {
+    target: ArtifactTarget,
+    profile: ArtifactProfile,
+    executable: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+struct ArtifactTarget {
+    kind: Vec<String>,
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct ArtifactProfile {
+    test: bool,
+}
+
+impl Artifact {
+    /// True for the target itself; a binary's unit tests have the binary's kind and name too.
+    fn is(&self, target: Target) -> bool {
+        let unit_tests = target.kind == "bin" && self.profile.test;
+        !unit_tests && self.target.name == target.name && self.target.kind.iter().any(|kind| kind == target.kind)
+    }
 }
 
 /// Where a program is on the path.
@@ -88,9 +119,30 @@ pub fn is_root() -> bool {
 /// This program, also after cargo has built another in its place.
 pub const MYSELF: &str = "/proc/self/exe";
 
-/// The cargo that runs this command, else the path's.
-pub fn cargo() -> OsString {
-    env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+/// Variables that cargo sets for the program it runs, by prefix. Build scripts that watch one of them (ring's does) would run
+/// again, and everything above their crates be built again, whenever a build changes between `cargo` and `cargo xtask`.
+const SET_BY_CARGO: [&str; 5] =
+    ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_NAME", "CARGO_PRIMARY_PACKAGE"];
+
+/// Restores the environment in which the user called cargo.
+pub fn restore_environment() {
+    // One of the variables names the checkout.
+    let workspace = workspace();
+    // SAFETY: this process has no other thread yet.
+    unsafe { env::set_var(WORKSPACE, workspace) };
+    for name in env::vars_os().filter_map(|(name, _)| name.into_string().ok()) {
+        if SET_BY_CARGO.iter().any(|prefix| name.starts_with(prefix)) {
+            // SAFETY: this process has no other thread yet.
+            unsafe { env::remove_var(&name) };
+        }
+    }
+}
+
+/// A call of the cargo that runs this command, else the path's, in the workspace.
+pub fn cargo() -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(workspace());
+    command
 }
 
 /// Where cargo builds the workspace, by its own word: flags, variables and configuration files have a say in it.
@@ -99,8 +151,8 @@ pub fn target_directory() -> anyhow::Result<PathBuf> {
     struct Metadata {
         target_directory: PathBuf,
     }
-    let mut command = Command::new(cargo());
-    command.args(["metadata", "--no-deps", "--format-version=1"]).current_dir(workspace());
+    let mut command = cargo();
+    command.args(["metadata", "--no-deps", "--format-version=1"]);
     let metadata: Metadata =
         serde_json::from_str(&output(&mut command)?).context("cargo metadata printed something else")?;
     Ok(metadata.target_directory)

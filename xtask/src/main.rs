@@ -41,6 +41,7 @@ enum Command {
 }
 
 fn main() -> anyhow::Result<()> {
+    machine::restore_environment();
     match Command::parse() {
         Command::Run(options) => run::run(&options),
         Command::Test(options) => test::run(&options),

@@ -46,10 +46,10 @@ fn between(before: &Line, after: &Line, layer: &str, transport: Option<&str>) ->
     change
 }
 
-/// How many datagrams may be read before it is told of them that they came: where a tracepoint tells, on another CPU.
-fn fast_reads(line: &Line, layer: &str) -> f64 {
-    let told_late = layer == "socket_enqueued" && !on_functions(line, layer);
-    if told_late { MESSAGES as f64 / 10.0 } else { 0.0 }
+/// True where a datagram may be read, on another CPU, before the tracepoint reports it. Such a datagram is counted as
+/// `unfiltered`.
+fn reads_may_overtake(line: &Line, layer: &str) -> bool {
+    layer == "socket_enqueued" && !on_functions(line, layer)
 }
 
 fn receiver(wire: &Wire) -> UdpSocket {
@@ -122,7 +122,8 @@ fn one_namespace_is_measured_and_others_are_not() {
             assert_eq!(measured, 0.0);
         } else {
             assert_eq!(measured + unfiltered, MESSAGES as f64, "{layer}");
-            assert!(unfiltered <= fast_reads(&after, layer), "{layer}: {unfiltered} are not told");
+            assert!(measured > 0.0, "{layer}: all of {unfiltered} datagrams are unfiltered");
+            assert!(unfiltered == 0.0 || reads_may_overtake(&after, layer), "{layer}: {unfiltered} are unfiltered");
         }
     }
 }
@@ -158,7 +159,8 @@ fn an_interface_that_appears_later_is_measured_from_then_on() {
         let told = change[1] == 0.0 || layer != "transport";
         let expected = if told { MESSAGES as f64 } else { 0.0 };
         let missing = expected - change[0];
-        assert!((0.0..=fast_reads(&after, layer)).contains(&missing), "{layer}: {change:?}");
+        let most = if reads_may_overtake(&after, layer) { change[1].min(expected - 1.0) } else { 0.0 };
+        assert!((0.0..=most).contains(&missing), "{layer}: {change:?}");
     }
 }
 

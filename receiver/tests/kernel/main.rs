@@ -1,5 +1,5 @@
 //! The sidecar's own binary against the running kernel: real packets between network namespaces, and figures that the
-//! kernel counted itself. The same tests run on this machine and, by `cargo xtask test`, in virtual machines under other
+//! kernel counted itself. The same tests run on this machine and, by `cargo xtask test --matrix`, in virtual machines under other
 //! kernels. They need root.
 #![expect(clippy::unwrap_used, reason = "a test that panics says where it failed")]
 

@@ -7,7 +7,7 @@ use super::support::{
     line::Line,
     load::Load,
     sidecar::Sidecar,
-    surroundings::{alone, often, patience, skip, virtual_machine},
+    surroundings::{alone, often, patience, skip},
     wire::{Version, Wire},
 };
 
@@ -55,8 +55,7 @@ fn compare(load_time: Duration, tolerance: f64) {
 #[test]
 fn receive_time_and_runs_agree_with_ftrace() {
     let Some(_alone) = alone("softirq time") else { return };
-    let load = if virtual_machine().is_some() { 5 } else { 30 };
-    compare(Duration::from_secs(load), 0.03);
+    compare(Duration::from_secs(5), 0.03);
 }
 
 /// In a guest whose clock counts instructions, cycles and nanoseconds are the same thing.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    latency::{DURATION, LOST, seen, sees_datagrams, served_by},
+    latency::{DURATION, LOST, on_functions, seen, sees_datagrams, served_by},
     support::{
         line::{Line, Value},
         sidecar::Sidecar,
@@ -100,9 +100,14 @@ fn late_readers_show_where_they_read_and_in_the_wait_over_ipv6() {
 fn every_read_packet_has_waited_once() {
     let Some(_alone) = alone("waits") else { return };
     let sidecar = Sidecar::start(often());
-    let wire = Wire::best(Version::Ipv4);
-    let mut talk = Talk::open(&wire);
     let before = sidecar.snapshot();
+    let wire = if sees_datagrams(&before, "socket_read") {
+        Wire::best(Version::Ipv4)
+    } else {
+        // The tracepoint does not see a read that verifies the checksum. Loopback leaves checksums out.
+        Wire::loopback(Version::Ipv4)
+    };
+    let mut talk = Talk::open(&wire);
     talk.tcp(200, SIZE);
     talk.udp(200, datagram(&before));
     let after = sidecar.snapshot();
@@ -118,9 +123,11 @@ fn every_read_packet_has_waited_once() {
         } else {
             assert_eq!(waits(&after) - waits(&before), read(&after) - read(&before), "{transport}");
             let lost = after.total(LOST, &lost) - before.total(LOST, &lost);
-            // A reader that waits may be faster on its CPU than what sees the end of the enqueuing on another, which a busy host
-            // below a virtual machine can hold up there.
-            assert!(lost <= 10.0, "{transport}: {lost} waits are not known");
+            let known = read(&after) - read(&before) - lost;
+            eprintln!("{transport}: {known} waits measured, {lost} lost");
+            // Only where a tracepoint reports the enqueueing may a reader on another CPU be faster.
+            let exact = ["socket_enqueued", "socket_read"].into_iter().all(|hook| on_functions(&after, hook));
+            assert!(known > 0.0 && (lost == 0.0 || !exact), "{transport}: {lost} waits are not known, {known} are");
         }
     }
 }

@@ -10,9 +10,13 @@ mod record;
 mod sources;
 mod toolchain;
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context as _, bail, ensure};
+use tempfile::TempDir;
 
 use self::{
     builder::{Builder, Kind},
@@ -65,9 +69,10 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         let builder = toolchain::find()?;
         return ARTIFACTS.iter().try_for_each(|artifact| artifact.build(&builder));
     }
+    let folder = build_folder()?;
     for artifact in &ARTIFACTS {
         let path = artifact.object();
-        match artifact.check()? {
+        match artifact.check(folder.path())? {
             Checked::Rebuilt => println!("{} is what its sources give: rebuilt, the same bytes", path.display()),
             Checked::SourcesOnly(reason) => println!("{} was built from these sources; {reason}", path.display()),
         }
@@ -79,15 +84,21 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
 pub fn step() -> anyhow::Result<Tally> {
     let installed = if machine::is_root() && machine::has("apt-get") { toolchain::install() } else { Ok(()) };
     let mut tally = Tally::default();
+    let folder = build_folder()?;
     for artifact in &ARTIFACTS {
         tally.passed += 1;
-        match (artifact.check()?, &installed) {
+        match (artifact.check(folder.path())?, &installed) {
             (Checked::Rebuilt, _) => tally.passed += 1,
             (Checked::SourcesOnly(reason), Ok(())) => tally = tally.and_skipped(reason),
             (Checked::SourcesOnly(reason), Err(error)) => tally = tally.and_skipped(format!("{reason} ({error:#})")),
         }
     }
     Ok(tally)
+}
+
+/// An empty folder for the rebuilds of one check: the objects share their dependencies, and nothing of earlier builds.
+fn build_folder() -> anyhow::Result<TempDir> {
+    tempfile::tempdir().context("cannot make a folder to build in")
 }
 
 impl Artifact {
@@ -116,7 +127,7 @@ impl Artifact {
         Ok(())
     }
 
-    fn check(&self) -> anyhow::Result<Checked> {
+    fn check(&self, folder: &Path) -> anyhow::Result<Checked> {
         let path = self.object();
         let committed = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
         object::inspect(&committed)?;
@@ -140,8 +151,7 @@ impl Artifact {
         if let Some(difference) = record.builder.difference(&builder.versions) {
             return Ok(Checked::SourcesOnly(format!("not rebuilt: {difference}")));
         }
-        let folder = tempfile::tempdir().context("cannot make a folder to build in")?;
-        let rebuilt = builder.build(self.binary, folder.path())?;
+        let rebuilt = builder.build(self.binary, folder)?;
         if rebuilt != committed {
             let other = machine::target_directory()?.join(format!("rebuilt-{}.bpf.o", self.binary));
             write(&other, &rebuilt)?;

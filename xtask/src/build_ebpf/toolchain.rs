@@ -54,7 +54,7 @@ pub fn install() -> anyhow::Result<()> {
     eprintln!("building bpf-linker {LINKER_VERSION} (about a minute)");
     let path = std::env::var_os("PATH").unwrap_or_default();
     let path = std::env::join_paths([Path::new(LLVM).join("bin")].into_iter().chain(std::env::split_paths(&path)))?;
-    let mut command = Command::new(machine::cargo());
+    let mut command = machine::cargo();
     command.args(["install", "bpf-linker", "--version", LINKER_VERSION, "--locked", "--quiet"]);
     command.args(["--no-default-features", "--features", "llvm-22", "--root"]).arg(&root);
     command.env("LLVM_PREFIX", LLVM).env("PATH", path);

@@ -1,74 +1,184 @@
-//! Tests that cargo runs on this machine.
+//! Tests that run on this machine, by cargo-nextest.
 
-use std::{path::PathBuf, process::Command};
+use std::{fs, io::BufReader, path::PathBuf, process::Command, time::Duration};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 
-use super::Tally;
-use crate::machine;
+use super::{Tally, libtest::Output, tally::Timing};
+use crate::{
+    machine::{self, Target},
+    tools,
+};
 
-/// A hung test must end while somebody still waits for the result.
-const LIMIT: &str = "30m";
+/// The test binary that compares the sidecar with the kernel it runs on.
+const SUITE: Target = Target { kind: "test", name: "kernel" };
+/// The sidecar.
+const SIDECAR: Target = Target { kind: "bin", name: "undercurrent" };
+/// The profile in `.config/nextest.toml`, and the report that it writes, below the workspace.
+const PROFILE: &str = "xtask";
+const REPORT: &str = "target/nextest/xtask/junit.xml";
+/// The exit status of cargo-nextest when tests failed.
+const TESTS_FAILED: i32 = 100;
+
+/// Builds the sidecar and every test binary, with the arguments that all later builds repeat.
+pub fn build() -> anyhow::Result<Tally> {
+    machine::run(&mut test_build())?;
+    Ok(Tally::passed(1))
+}
 
 /// Unit tests of every crate, and the examples in the documentation.
 pub fn unit() -> anyhow::Result<Tally> {
-    let mut tally = libtest(&["--workspace", "--lib", "--bins"])?;
-    let documentation = libtest(&["--workspace", "--doc"])?;
-    tally.passed += documentation.passed;
-    tally.failed += documentation.failed;
-    tally.skipped.extend(documentation.skipped);
-    Ok(tally)
+    Ok(nextest("kind(lib) | kind(bin)", "default")?.and(documentation()?))
 }
 
-/// Integration tests, one at a time: they share this machine's kernel, and count what it does.
+/// Integration tests that take long, and those that allow for programs that a busy host did not run (docs/kernels.md): the
+/// matrix runs them on this machine; their exact form runs in virtual machines.
+const SOAKS: [&str; 9] = [
+    "quantiles::",
+    "churn::",
+    "busy::",
+    "workloads::retransmits::",
+    "workloads::filtered::",
+    "grouping::packets_are_told_apart",
+    "transmit::a_slow_link",
+    "transmit::a_long_queue",
+    "transmit::packets_that_the_filter_chooses",
+];
+
+/// Integration tests on this machine's kernel.
 pub fn native() -> anyhow::Result<Tally> {
     machine::install(&["iproute2"])?;
-    libtest(&["--workspace", "--test", "*", "--", "--test-threads=1", "--skip", "vm_"])
+    nextest(&format!("kind(test) & !test(/vm_/) & !({})", soaks()), "default")
 }
 
-/// The test binary that takes its truth from the kernel it runs on.
-const SUITE: &str = "kernel";
-
-/// That binary, built with the sidecar that it drives.
-pub fn suite() -> anyhow::Result<PathBuf> {
-    built(SUITE)
+/// Integration tests on this machine's kernel that [`native`] leaves out.
+pub fn native_soaks() -> anyhow::Result<Tally> {
+    machine::install(&["iproute2"])?;
+    nextest(&format!("kind(test) & ({})", soaks()), "default")
 }
 
-/// The sidecar that tests drive, built.
-pub fn sidecar() -> anyhow::Result<PathBuf> {
-    built("undercurrent")
-}
-
-/// Always of the whole workspace: the features of what its packages share follow from which of them are built, and with other
-/// features everything is built once more.
-fn built(target: &str) -> anyhow::Result<PathBuf> {
-    let mut command = Command::new(machine::cargo());
-    command.args(["test", "--locked", "--quiet", "--no-run", "--workspace", "--test", SUITE]);
-    machine::built(&mut command, target)
+fn soaks() -> String {
+    SOAKS.map(|prefix| format!("test(/^{prefix}/)")).join(" | ")
 }
 
 /// Tests of the virtual machines that other tests run in.
 pub fn virtual_machines() -> anyhow::Result<Tally> {
-    libtest(&["--workspace", "--test", "vm", "--", "--ignored", "--test-threads=1"])
+    nextest("package(xtask) & binary(vm)", "only")
 }
 
-/// Runs tests and counts them; what they printed is shown where one failed.
-fn libtest(arguments: &[&str]) -> anyhow::Result<Tally> {
+/// How the sidecar in the kernel suite is compiled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Sidecar {
+    /// As for all other tests.
+    Unoptimized,
+    /// For guests that start it many times: it starts there in half the time, and takes a minute and a half more to compile.
+    Optimized,
+}
+
+/// The kernel suite's binary, built with the sidecar that it starts.
+pub fn suite(sidecar: Sidecar) -> anyhow::Result<PathBuf> {
+    let mut command = test_build();
+    if sidecar == Sidecar::Optimized {
+        command.args(["--config", "profile.dev.package.undercurrent.opt-level=1"]);
+    }
+    machine::built(&mut command, SUITE)
+}
+
+/// The sidecar that tests start.
+pub fn sidecar() -> anyhow::Result<PathBuf> {
+    machine::built(&mut test_build(), SIDECAR)
+}
+
+/// Always the whole workspace: cargo unifies features over the selected packages, so another selection rebuilds dependencies.
+fn test_build() -> Command {
+    let mut command = machine::cargo();
+    command.args(["test", "--locked", "--no-run", "--workspace"]);
+    command
+}
+
+/// Runs the tests that a filter selects and counts them. Prints the output of tests that failed. `ignored` is the value of
+/// `--run-ignored`: `default` or `only`.
+fn nextest(filter: &str, ignored: &str) -> anyhow::Result<Tally> {
     let skips = tempfile::NamedTempFile::new().context("cannot make a file for skips")?;
-    let mut command = Command::new("timeout");
-    command.args(["--kill-after=10s", LIMIT]).arg(machine::cargo());
-    command.args(["test", "--locked", "--no-fail-fast"]).args(arguments).current_dir(machine::workspace());
+    let report = machine::workspace().join(REPORT);
+    // The report of an earlier run must not pass for this one's.
+    let _ = fs::remove_file(&report);
+    let mut command = Command::new(tools::path("cargo-nextest")?);
+    command.current_dir(machine::workspace());
+    command.args([
+        "nextest",
+        "run",
+        "--locked",
+        "--workspace",
+        "--profile",
+        PROFILE,
+        "--run-ignored",
+        ignored,
+        "-E",
+        filter,
+    ]);
     // A snapshot that differs is a failure here, never a file to review.
     command.env("INSTA_UPDATE", "no").env("UNDERCURRENT_SKIPS", skips.path());
     let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
-    let printed = String::from_utf8_lossy(&output.stdout);
-    let said = std::fs::read_to_string(skips.path()).context("cannot read the file of skips")?;
-    let tally = Tally::of_libtest(&printed)?.with_skips(&said)?;
     if !output.status.success() {
-        print!("{printed}{}", String::from_utf8_lossy(&output.stderr));
+        eprint!("{}", String::from_utf8_lossy(&output.stderr));
+        ensure!(output.status.code() == Some(TESTS_FAILED), "{command:?} failed: {}", output.status);
+    }
+    let report = fs::read_to_string(&report).with_context(|| format!("cannot read {}", report.display()))?;
+    let skipped = fs::read_to_string(skips.path()).context("cannot read the file of skips")?;
+    counted(&report)?.with_skips(&skipped)
+}
+
+/// Reads a JUnit report.
+fn counted(report: &str) -> anyhow::Result<Tally> {
+    let document = roxmltree::Document::parse(report).context("the report of cargo-nextest is no XML")?;
+    let mut tally = Tally::default();
+    for case in document.descendants().filter(|node| node.has_tag_name("testcase")) {
+        let failed = case.children().any(|child| child.has_tag_name("failure") || child.has_tag_name("error"));
+        *(if failed { &mut tally.failed } else { &mut tally.passed }) += 1;
+        let seconds: f64 = case.attribute("time").and_then(|time| time.parse().ok()).context("a test has no time")?;
+        let test = case.attribute("name").context("a test has no name")?.to_owned();
+        tally.timings.push(Timing { test, took: Duration::try_from_secs_f64(seconds)? });
+    }
+    Ok(tally)
+}
+
+/// Examples in the documentation, which cargo-nextest does not run.
+fn documentation() -> anyhow::Result<Tally> {
+    let mut command = machine::cargo();
+    command.args(["test", "--locked", "--quiet", "--workspace", "--doc", "--no-fail-fast"]);
+    let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
+    let Output { text, mut tally } = Output::read(BufReader::new(output.stdout.as_slice()))?;
+    // They were printed at once.
+    tally.timings.clear();
+    if !output.status.success() {
+        print!("{text}{}", String::from_utf8_lossy(&output.stderr));
         if tally.failed == 0 {
-            bail!("{command:?} failed: {} (124 is its limit of {LIMIT})", output.status);
+            bail!("{command:?} failed: {}", output.status);
         }
     }
     Ok(tally)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_counted_and_timed() {
+        let report = r#"<?xml version="1.0" encoding="UTF-8"?>
+            <testsuites name="xtask" tests="2" failures="1" errors="0" time="1.5">
+                <testsuite name="undercurrent::kernel" tests="2" failures="1">
+                    <testcase name="latency::a" classname="undercurrent::kernel" time="1.250"/>
+                    <testcase name="waits::b" classname="undercurrent::kernel" time="0.250">
+                        <failure type="test failure">panicked</failure>
+                    </testcase>
+                </testsuite>
+            </testsuites>"#;
+        let tally = counted(report).unwrap();
+        assert_eq!((tally.passed, tally.failed), (1, 1));
+        let timings: Vec<_> = tally.timings.iter().map(|of| (of.test.as_str(), of.took.as_secs_f64())).collect();
+        assert_eq!(timings, [("latency::a", 1.25), ("waits::b", 0.25)]);
+        assert!(counted("<testcase/>").is_err() && counted("no report").is_err());
+    }
 }

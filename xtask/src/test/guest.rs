@@ -1,10 +1,21 @@
 //! The sidecar's integration tests under other kernels: built here once, run in virtual machines.
 
-use std::{fs, process::Command};
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::BufReader,
+    path::Path,
+    process::{Command, Stdio},
+};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
+use serde::Deserialize;
 
-use super::{Tally, cargo};
+use super::{
+    Tally,
+    cargo::{self, Sidecar},
+    libtest::Output,
+};
 use crate::machine;
 
 /// Seconds for a guest. Three at once take some fifteen minutes each on a machine of two CPUs.
@@ -13,6 +24,23 @@ const LIMIT: &str = "2400";
 const INSTRUCTIONS: &str = "vm_icount";
 /// What tests are called that take one whose network card stamps packets.
 const CARDS: &str = "vm_cards";
+
+/// A test of each signal, by the signal's name.
+const SIGNALS: [(&str, &str); 13] = [
+    ("network_cpu", "softirq::receive_time_and_runs_agree_with_ftrace"),
+    ("workload_cpu", "cpu::all_parts_are_the_nodes_whole"),
+    ("cpu_throttled", "workloads::throttled::what_quotas_hold_is_what_the_kernel_says"),
+    ("softnet", "lines::five_seconds_on_standard_output_hold_what_the_kernel_counted"),
+    ("latency", "latency::every_layer_counts_what_the_kernel_counted_over_ipv4"),
+    ("receive_wait", "waits::every_read_packet_has_waited_once"),
+    ("receive_driver", "card_stamps::a_cards_stamp_is_compared_with_the_kernels"),
+    ("softirq_wait", "softirq::receive_time_and_runs_agree_with_ftrace"),
+    ("tcp_rtt", "workloads::rtt::times_are_the_nodes_where_workloads_are_off"),
+    ("transmit", "transmit::a_slow_link_shows_in_its_qdisc"),
+    ("tcp_retransmits", "workloads::retransmits::every_segment_that_is_sent_again_counts"),
+    ("network_drops", "workloads::drops::every_drop_counts_under_its_reason"),
+    ("itself", "doctor::every_hook_is_served_as_this_kernel_allows_and_fires"),
+];
 
 /// What tests of latency are called.
 const LATENCY: [&str; 9] = [
@@ -53,6 +81,39 @@ const ALTERNATES: [Alternates; 2] = [
         others: &["sampling::", "filters::", "grouping::", "waits::", "head_of_line::", "peeks::", "ways::"],
     },
 ];
+
+/// Each signal once, on Debian 13's kernel with fentry.
+pub fn signals() -> anyhow::Result<Tally> {
+    require_every_signal()?;
+    let tests: Vec<_> = BTreeSet::from(SIGNALS.map(|(_, test)| test)).into_iter().collect();
+    let suite = cargo::suite(Sidecar::Unoptimized)?;
+    let tally = run_suite(&suite, &["--kernel", "6.12"], &[["--exact"].as_slice(), &tests].concat())?;
+    // The harness ignores a name that no test has.
+    let ran = tally.timings.len();
+    ensure!(ran == tests.len(), "{ran} of {} tests ran: one was renamed? {tests:?}", tests.len());
+    Ok(tally)
+}
+
+/// Returns an error if a signal in the sidecar's registry has no entry in [`SIGNALS`].
+fn require_every_signal() -> anyhow::Result<()> {
+    #[derive(Deserialize)]
+    struct Registry {
+        signals: Vec<Signal>,
+    }
+    #[derive(Deserialize)]
+    struct Signal {
+        name: String,
+    }
+    let listed = machine::output(Command::new(cargo::sidecar()?).args(["signals", "--json"]))?;
+    let registry: Registry = serde_json::from_str(&listed).context("`undercurrent signals --json` is malformed")?;
+    let registered: BTreeSet<_> = registry.signals.iter().map(|signal| signal.name.as_str()).collect();
+    let tested = BTreeSet::from(SIGNALS.map(|(signal, _)| signal));
+    ensure!(
+        registered == tested,
+        "signals {registered:?} are registered, {tested:?} have a test in xtask/src/test/guest.rs"
+    );
+    Ok(())
+}
 
 /// Latency under the oldest kernel.
 pub fn linux_5_10() -> anyhow::Result<Tally> {
@@ -105,9 +166,13 @@ fn by_alternates(kernel: &str, all: bool) -> anyhow::Result<Tally> {
     Ok(tally)
 }
 
-/// Runs the suite in a guest and counts its tests; what they printed is shown where one failed.
+/// Runs tests of the suite in a guest.
 fn run(guest: &[&str], tests: &[&str]) -> anyhow::Result<Tally> {
-    let suite = cargo::suite()?;
+    run_suite(&cargo::suite(Sidecar::Optimized)?, guest, tests)
+}
+
+/// Runs tests of a suite in a guest and counts them. Prints their output if one failed.
+fn run_suite(suite: &Path, guest: &[&str], tests: &[&str]) -> anyhow::Result<Tally> {
     let share = tempfile::tempdir().context("cannot make a folder to share with the guest")?;
     // The guest writes nowhere else.
     let skips = share.path().join("skips");
@@ -117,15 +182,18 @@ fn run(guest: &[&str], tests: &[&str]) -> anyhow::Result<Tally> {
     command.args(["vm", "--in-turns"]).args(guest).args(["--timeout", LIMIT]).arg("--share").arg(share.path());
     command.arg("--env").arg(format!("UNDERCURRENT_SKIPS={}", skips.display()));
     command.arg("--").arg(suite).arg("--test-threads=1").args(tests).current_dir(machine::workspace());
-    let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
-    let printed = String::from_utf8_lossy(&output.stdout);
-    let said = fs::read_to_string(&skips).context("cannot read the file of skips")?;
-    let tally = Tally::of_libtest(&printed)?.with_skips(&said)?;
-    if !output.status.success() {
-        print!("{printed}{}", String::from_utf8_lossy(&output.stderr));
+    let log = tempfile::NamedTempFile::new().context("cannot make a file for the guest's errors")?;
+    command.stdout(Stdio::piped()).stderr(log.reopen().context("cannot open the file for the guest's errors")?);
+    let mut child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+    let printed = child.stdout.take().context("the guest has no output")?;
+    let Output { text, tally } = Output::read(BufReader::new(printed))?;
+    let status = child.wait().with_context(|| format!("cannot wait for {command:?}"))?;
+    let skipped = fs::read_to_string(&skips).context("cannot read the file of skips")?;
+    if !status.success() {
+        print!("{text}{}", fs::read_to_string(log.path()).unwrap_or_default());
         if tally.failed == 0 {
-            bail!("{command:?} failed: {} (124 is the guest's limit of {LIMIT} s)", output.status);
+            bail!("{command:?} failed: {status} (124 is the guest's limit of {LIMIT} s)");
         }
     }
-    Ok(tally)
+    tally.with_skips(&skipped)
 }

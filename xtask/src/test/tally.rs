@@ -1,62 +1,59 @@
 //! Counting tests.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, ensure};
 
-/// What came of a suite's tests.
+/// The outcome of a suite.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// How many passed.
+    /// Number of tests that passed.
     pub passed: u32,
-    /// How many failed.
+    /// Number of tests that failed.
     pub failed: u32,
-    /// Why each of the others was skipped.
+    /// One reason for each skipped test.
     pub skipped: Vec<String>,
+    /// Duration of each test, where the suite reports durations.
+    pub timings: Vec<Timing>,
+}
+
+/// How long one test took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// The test's path, such as `latency::every_layer`.
+    pub test: String,
+    /// Wall-clock time.
+    pub took: Duration,
 }
 
 impl Tally {
-    /// So many passed.
+    /// A suite of `passed` tests, all passed.
     pub fn passed(passed: u32) -> Self {
         Self { passed, ..Self::default() }
     }
 
-    /// So many failed.
+    /// A suite of `failed` tests, all failed.
     pub fn failed(failed: u32) -> Self {
         Self { failed, ..Self::default() }
     }
 
-    /// And what came of others.
-    pub fn and(mut self, others: Self) -> Self {
-        self.passed += others.passed;
-        self.failed += others.failed;
-        self.skipped.extend(others.skipped);
+    /// The sum of two suites.
+    pub fn and(mut self, other: Self) -> Self {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped.extend(other.skipped);
+        self.timings.extend(other.timings);
         self
     }
 
-    /// And one was skipped, for this reason.
+    /// Adds one skipped test.
     pub fn and_skipped(mut self, reason: String) -> Self {
         self.skipped.push(reason);
         self
     }
 
-    /// Counts from what Rust's test harness printed, over all binaries that ran.
-    pub fn of_libtest(output: &str) -> anyhow::Result<Self> {
-        let mut tally = Self::default();
-        for line in output.lines() {
-            if let Some(result) = line.strip_prefix("test result: ") {
-                let [passed, failed] = ["passed", "failed"].map(|what| count(result, what));
-                tally.passed += passed.with_context(|| format!("no count in {line:?}"))?;
-                tally.failed += failed.with_context(|| format!("no count in {line:?}"))?;
-            } else if let Some((test, ignored)) = line.strip_prefix("test ").and_then(|l| l.split_once(" ... ignored"))
-            {
-                let reason = ignored.strip_prefix(", ").unwrap_or("ignored, no reason given");
-                tally.skipped.push(format!("{test}: {reason}"));
-            }
-        }
-        Ok(tally)
-    }
-
-    /// Moves those tests from passed to skipped that said so themselves: the harness has no word for it, so a test
-    /// that finds it cannot run here appends a line `SKIPPED: reason` to the file that `UNDERCURRENT_SKIPS` names.
+    /// Moves tests from passed to skipped: Rust's harness has no such result, so a test that cannot run here appends a line
+    /// `SKIPPED: reason` to the file that `UNDERCURRENT_SKIPS` names, whose content is `file`.
     pub fn with_skips(mut self, file: &str) -> anyhow::Result<Self> {
         for line in file.lines() {
             let reason = line.strip_prefix("SKIPPED: ").with_context(|| format!("{line:?} is no skip"))?;
@@ -66,7 +63,7 @@ impl Tally {
         Ok(self)
     }
 
-    /// Refuses a suite that showed nothing.
+    /// Returns an error if the suite verified nothing.
     pub fn verified(self) -> anyhow::Result<Self> {
         let ran = self.passed + self.failed;
         ensure!(ran > 0 || !self.skipped.is_empty(), "it ran no test");
@@ -75,49 +72,15 @@ impl Tally {
     }
 }
 
-/// The number before a word, as in `ok. 5 passed; 0 failed; 1 ignored`.
-fn count(result: &str, what: &str) -> Option<u32> {
-    result.split(['.', ';']).find_map(|part| part.trim().strip_suffix(what)?.trim().parse().ok())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const OUTPUT: &str = "
-running 3 tests
-test a ... ok
-test b ... ignored, needs a second CPU
-test c ... FAILED
-
-failures:
-    c
-
-test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s
-
-running 2 tests
-test d ... ok
-test e ... ok
-
-test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 7 filtered out; finished in 10.00s
-";
-
-    #[test]
-    fn all_binaries_of_a_run_are_counted() {
-        let skipped = vec!["b: needs a second CPU".to_owned()];
-        assert_eq!(Tally::of_libtest(OUTPUT).unwrap(), Tally { passed: 3, failed: 1, skipped });
-    }
-
-    #[test]
-    fn a_result_without_counts_is_an_error() {
-        let error = Tally::of_libtest("test result: ok. many passed; 0 failed").unwrap_err();
-        assert!(error.to_string().contains("many passed"), "{error}");
-    }
-
     #[test]
     fn a_test_that_says_it_skipped_did_not_pass() {
         let tally = Tally::passed(3).with_skips("SKIPPED: no IPv6\nSKIPPED: no BTF\n").unwrap();
-        assert_eq!(tally, Tally { passed: 1, failed: 0, skipped: vec!["no IPv6".into(), "no BTF".into()] });
+        let expected = Tally { passed: 1, skipped: vec!["no IPv6".into(), "no BTF".into()], ..Tally::default() };
+        assert_eq!(tally, expected);
         assert!(Tally::passed(0).with_skips("SKIPPED: no IPv6").is_err());
         assert!(Tally::passed(1).with_skips("skipped").is_err());
     }

@@ -129,6 +129,15 @@ impl Vm {
     }
 }
 
+/// The kernels in the cache, by name, with their releases.
+pub fn releases() -> anyhow::Result<Vec<(&'static str, String)>> {
+    let store = store::Store::open()?;
+    let cached = kernels::KERNELS.iter().filter_map(|kernel| {
+        store.cached(kernel).map(|cached| cached.map(|cached| (kernel.name, cached.release))).transpose()
+    });
+    cached.collect()
+}
+
 fn list() -> anyhow::Result<()> {
     let store = store::Store::open()?;
     println!("{:<14}{:<20}IN THE CACHE", "KERNEL", "SUITE");

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
+use tonic::transport::{Channel, Endpoint};
 
-use super::{Settings, SettingsError};
+use super::{Settings, SettingsError, tls};
 
 /// How long a connection may be silent before it is checked: less than what firewalls and balancers commonly forget.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
@@ -22,28 +22,17 @@ fn endpoint(settings: &Settings) -> Result<Endpoint, SettingsError> {
         .connect_timeout(settings.timeout)
         .tcp_keepalive(Some(KEEP_ALIVE))
         .user_agent(concat!("undercurrent/", env!("CARGO_PKG_VERSION")));
-    let secure = match plain {
-        Ok(plain) if settings.endpoint.scheme_str() == Some("https") => plain.tls_config(tls(settings)),
-        plain => plain,
+    let configured = match plain {
+        Ok(plain) if settings.endpoint.scheme_str() == Some("https") => tls::configure(plain, settings),
+        plain => plain.map_err(|error| crate::causes::chain(&error)),
     };
-    secure.map_err(|error| SettingsError::Tls {
+    configured.map_err(|problem| SettingsError::Tls {
         endpoint: settings.endpoint.to_string(),
-        problem: crate::causes::chain(&error),
+        problem,
         cure: if settings.authority.is_none() {
-            "install the system's CA certificates, or name the collector's in OTEL_EXPORTER_OTLP_CERTIFICATE"
+            tls::CURE
         } else {
             "check that the files of OTEL_EXPORTER_OTLP_CERTIFICATE, _CLIENT_CERTIFICATE and _CLIENT_KEY are PEM"
         },
     })
-}
-
-fn tls(settings: &Settings) -> ClientTlsConfig {
-    let trust = match &settings.authority {
-        Some(authority) => ClientTlsConfig::new().ca_certificate(authority.clone()),
-        None => ClientTlsConfig::new().with_native_roots(),
-    };
-    match &settings.identity {
-        Some(identity) => trust.identity(identity.clone()),
-        None => trust,
-    }
 }

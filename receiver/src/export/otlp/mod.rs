@@ -9,9 +9,11 @@ mod headers;
 mod settings;
 #[cfg(test)]
 mod tests;
+#[cfg_attr(not(feature = "tls"), path = "without_tls.rs")]
+mod tls;
 
 pub use error::{EndpointError, SettingsError};
-pub use settings::{Compression, Settings, endpoint_is_set, environment};
+pub use settings::{ClientIdentity, Compression, Pem, Settings, endpoint_is_set, environment};
 
 use super::{Output, Statistics};
 

@@ -1,12 +1,8 @@
 //! OTLP export's settings, by the standard `OTEL_EXPORTER_OTLP_*` variables.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{fmt, fs, path::PathBuf, time::Duration};
 
-use tonic::{
-    codegen::http::Uri,
-    metadata::MetadataMap,
-    transport::{Certificate, Identity},
-};
+use tonic::{codegen::http::Uri, metadata::MetadataMap};
 
 use super::{SettingsError, endpoint, headers};
 
@@ -48,9 +44,28 @@ pub struct Settings {
     /// Of one try to deliver one request, connecting included.
     pub timeout: Duration,
     /// Whom to trust instead of the system's roots.
-    pub authority: Option<Certificate>,
+    pub authority: Option<Pem>,
     /// Who to be, where the server asks.
-    pub identity: Option<Identity>,
+    pub identity: Option<ClientIdentity>,
+}
+
+/// The content of a PEM file. `Debug` does not show it.
+#[derive(Clone)]
+pub struct Pem(pub Vec<u8>);
+
+impl fmt::Debug for Pem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pem(..)")
+    }
+}
+
+/// The client's certificate and its private key.
+#[derive(Clone, Debug)]
+pub struct ClientIdentity {
+    /// The certificate chain.
+    pub certificate: Pem,
+    /// The key.
+    pub key: Pem,
 }
 
 impl Settings {
@@ -79,7 +94,7 @@ impl Settings {
                 .map_or_else(|| Ok(MetadataMap::new()), |(variable, list)| headers::parse(variable, &list))?,
             compression: variables.compression()?,
             timeout: variables.timeout()?,
-            authority: variables.file(CERTIFICATE)?.map(|(_, pem)| Certificate::from_pem(pem)),
+            authority: variables.file(CERTIFICATE)?.map(|(_, pem)| pem),
             identity: variables.identity()?,
         })
     }
@@ -144,20 +159,20 @@ impl<F: Fn(&str) -> Option<String>> Variables<F> {
         }
     }
 
-    fn identity(&self) -> Result<Option<Identity>, SettingsError> {
+    fn identity(&self) -> Result<Option<ClientIdentity>, SettingsError> {
         match (self.file(CLIENT_CERTIFICATE)?, self.file(CLIENT_KEY)?) {
-            (Some((_, certificate)), Some((_, key))) => Ok(Some(Identity::from_pem(certificate, key))),
+            (Some((_, certificate)), Some((_, key))) => Ok(Some(ClientIdentity { certificate, key })),
             (None, None) => Ok(None),
             (Some((present, _)), None) => Err(SettingsError::HalfIdentity { present, missing: CLIENT_KEY[1] }),
             (None, Some((present, _))) => Err(SettingsError::HalfIdentity { present, missing: CLIENT_CERTIFICATE[1] }),
         }
     }
 
-    fn file(&self, names: Names) -> Result<Option<(&'static str, Vec<u8>)>, SettingsError> {
+    fn file(&self, names: Names) -> Result<Option<(&'static str, Pem)>, SettingsError> {
         let Some((variable, path)) = self.get(names) else { return Ok(None) };
         let path = PathBuf::from(path);
         match fs::read(&path) {
-            Ok(pem) => Ok(Some((variable, pem))),
+            Ok(pem) => Ok(Some((variable, Pem(pem)))),
             Err(source) => Err(SettingsError::File { variable, path, source }),
         }
     }

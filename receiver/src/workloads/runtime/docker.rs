@@ -15,8 +15,16 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use tokio::{io::AsyncReadExt, net::UnixStream};
 
-use super::{failure::Failure, grpc::REPLY, image::Image, pod};
-use crate::workloads::{ContainerId, Metadata};
+use super::{
+    failure::{Failure, Reason},
+    grpc::REPLY,
+    image::Image,
+    pod,
+};
+use crate::{
+    causes::chain,
+    workloads::{ContainerId, Metadata},
+};
 
 /// The client wants a limit of its own. The one that matters is the caller's, which includes the body.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -57,6 +65,21 @@ async fn exchange(socket: PathBuf, mut request: BollardRequest) -> Result<Respon
         *request.uri_mut() = Uri::from(path);
     }
     Ok(sender.send_request(request).await?)
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let reason = match &error {
+            Error::DockerResponseServerError { status_code: 404, .. } => Reason::NotFound,
+            Error::DockerResponseServerError { status_code: 401 | 403, .. } => Reason::Denied,
+            Error::DockerResponseServerError { .. } => Reason::Refused,
+            Error::IOError { err } => Reason::from(err),
+            Error::HyperResponseError { err } if !err.is_parse() => Reason::Closed,
+            Error::RequestTimeoutError => Reason::Timeout,
+            _ => Reason::Malformed,
+        };
+        Self::new(reason, chain(&error))
+    }
 }
 
 fn metadata(answer: ContainerInspectResponse) -> Metadata {

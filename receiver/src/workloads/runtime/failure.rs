@@ -89,22 +89,6 @@ impl fmt::Display for Failure {
     }
 }
 
-impl From<bollard::errors::Error> for Failure {
-    fn from(error: bollard::errors::Error) -> Self {
-        use bollard::errors::Error as Docker;
-        let reason = match &error {
-            Docker::DockerResponseServerError { status_code: 404, .. } => Reason::NotFound,
-            Docker::DockerResponseServerError { status_code: 401 | 403, .. } => Reason::Denied,
-            Docker::DockerResponseServerError { .. } => Reason::Refused,
-            Docker::IOError { err } => Reason::from(err),
-            Docker::HyperResponseError { err } if !err.is_parse() => Reason::Closed,
-            Docker::RequestTimeoutError => Reason::Timeout,
-            _ => Reason::Malformed,
-        };
-        Self::new(reason, chain(&error))
-    }
-}
-
 impl From<tonic::Status> for Failure {
     fn from(status: tonic::Status) -> Self {
         let reason = match (cause::<io::Error>(&status), status.code()) {
@@ -122,20 +106,7 @@ impl From<tonic::Status> for Failure {
     }
 }
 
-impl From<&kube::runtime::watcher::Error> for Failure {
-    fn from(error: &kube::runtime::watcher::Error) -> Self {
-        let reason = match (cause::<io::Error>(error), cause::<kube::Error>(error)) {
-            (Some(error), _) => Reason::from(error),
-            (None, Some(kube::Error::Api(status))) if matches!(status.code, 401 | 403) => Reason::Denied,
-            (None, Some(kube::Error::Api(_))) => Reason::Refused,
-            (None, Some(kube::Error::SerdeError(_))) => Reason::Malformed,
-            _ => Reason::Closed,
-        };
-        Self::new(reason, chain(error))
-    }
-}
-
 /// The first error of a type among an error and its causes.
-fn cause<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
+pub(super) fn cause<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
     std::iter::successors(Some(error), |&error| error.source()).find_map(|error| error.downcast_ref())
 }

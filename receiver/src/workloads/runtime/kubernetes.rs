@@ -1,6 +1,6 @@
 //! The Kubernetes API: the pods of this node, followed by a watch and looked up by their containers' ids.
 
-use std::{collections::HashMap, path::Path, pin::pin, time::Duration};
+use std::{collections::HashMap, io, path::Path, pin::pin, time::Duration};
 
 use futures_util::StreamExt;
 use kube::{
@@ -13,11 +13,12 @@ use tokio::{sync::watch, task::JoinHandle, time::Instant};
 
 use super::{
     bounds::Bounded,
-    failure::{Failure, Reason},
+    failure::{Failure, Reason, cause},
     image::Image,
     source::TIMEOUT,
 };
 use crate::{
+    causes::chain,
     environment::{Environment, value},
     node::Node,
     workloads::{ContainerId, Metadata, PodMetadata},
@@ -135,6 +136,19 @@ struct StatusContainer {
     /// Such as `containerd://` and the id; absent until it was made.
     #[serde(rename = "containerID")]
     container_id: Option<String>,
+}
+
+impl From<&watcher::Error> for Failure {
+    fn from(error: &watcher::Error) -> Self {
+        let reason = match (cause::<io::Error>(error), cause::<kube::Error>(error)) {
+            (Some(error), _) => Reason::from(error),
+            (None, Some(kube::Error::Api(status))) if matches!(status.code, 401 | 403) => Reason::Denied,
+            (None, Some(kube::Error::Api(_))) => Reason::Refused,
+            (None, Some(kube::Error::SerdeError(_))) => Reason::Malformed,
+            _ => Reason::Closed,
+        };
+        Self::new(reason, chain(error))
+    }
 }
 
 /// The containers of this node's pods.

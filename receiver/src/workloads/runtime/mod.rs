@@ -5,10 +5,12 @@ mod bounds;
 mod containerd;
 mod cri;
 mod directory;
+#[cfg_attr(not(feature = "docker"), path = "without_docker.rs")]
 mod docker;
 mod failure;
 mod grpc;
 mod image;
+#[cfg_attr(not(feature = "kubernetes"), path = "without_kubernetes.rs")]
 mod kubernetes;
 mod pod;
 mod sockets;

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     collector::{otlp::Request, running::Collector},
-    test::Tally,
+    test::{Tally, Timing},
 };
 
 /// The options of `cargo xtask e2e workloads`.
@@ -55,7 +55,7 @@ pub fn run(sidecar: &Path, options: &Options) -> anyhow::Result<Tally> {
                 tally.failed += 1;
             }
         }
-        println!("{setting}: took {:.1?}", start.elapsed());
+        tally.timings.push(Timing { test: setting.to_string(), took: start.elapsed() });
     }
     Ok(tally)
 }

@@ -1,0 +1,25 @@
+//! TLS to the collector.
+
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
+
+use super::Settings;
+
+/// What to do where the system's certificates cannot be used.
+pub(super) const CURE: &str =
+    "install the system's CA certificates, or name the collector's in OTEL_EXPORTER_OTLP_CERTIFICATE";
+
+/// Configures an endpoint with the trusted authority and the client's identity.
+///
+/// # Errors
+/// If the certificates or keys make no TLS configuration, as text.
+pub(super) fn configure(endpoint: Endpoint, settings: &Settings) -> Result<Endpoint, String> {
+    let trust = match &settings.authority {
+        Some(authority) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&authority.0)),
+        None => ClientTlsConfig::new().with_native_roots(),
+    };
+    let tls = match &settings.identity {
+        Some(identity) => trust.identity(Identity::from_pem(&identity.certificate.0, &identity.key.0)),
+        None => trust,
+    };
+    endpoint.tls_config(tls).map_err(|error| crate::causes::chain(&error))
+}

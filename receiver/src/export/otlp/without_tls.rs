@@ -1,0 +1,13 @@
+//! Stands in for TLS in a build without the feature `tls`.
+
+use tonic::transport::Endpoint;
+
+use super::Settings;
+
+/// What to do about an `https` endpoint.
+pub(super) const CURE: &str = "use a plaintext `http://` endpoint, or a build with the feature";
+
+/// Always fails.
+pub(super) fn configure(_: Endpoint, _: &Settings) -> Result<Endpoint, String> {
+    Err("this build has no TLS (cargo feature `tls`)".to_owned())
+}

@@ -1,0 +1,20 @@
+//! Stands in for the client of Docker's API in a build without the feature `docker`.
+
+use std::path::Path;
+
+use super::failure::{Failure, Reason};
+use crate::workloads::{ContainerId, Metadata};
+
+/// A client that cannot exist.
+pub(super) enum Docker {}
+
+impl Docker {
+    /// Always fails.
+    pub(super) fn new(_: &Path) -> Result<Self, Failure> {
+        Err(Failure::new(Reason::Unsupported, "this build has no client of Docker's API (cargo feature `docker`)"))
+    }
+
+    pub(super) async fn container(&self, _: &ContainerId) -> Result<Metadata, Failure> {
+        match *self {}
+    }
+}
