@@ -50,6 +50,17 @@ pub fn clippy() -> anyhow::Result<Tally> {
     checked(&mut cargo(&arguments), "mend what clippy names")
 }
 
+/// Whether the sidecar compiles without its optional features, and with each of them alone.
+pub fn features() -> anyhow::Result<Tally> {
+    let mut tally = Tally::default();
+    for feature in ["", "docker", "kubernetes", "tls"] {
+        let arguments =
+            ["clippy", "--locked", "--quiet", "--package", "undercurrent", "--no-default-features", "--features", feature];
+        tally = tally.and(checked(cargo(&arguments).args(["--", "-Dwarnings"]), "see receiver/Cargo.toml")?);
+    }
+    Ok(tally)
+}
+
 /// Whether every dependency is one that `deny.toml` allows and none has a known vulnerability. Advisories come from a
 /// repository of their own: where that cannot be fetched their check is skipped.
 pub fn dependencies() -> anyhow::Result<Tally> {

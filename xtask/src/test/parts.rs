@@ -61,6 +61,7 @@ pub const PARTS: &[Part] = &[
         .needs_root()
         .waits_for_guests(),
     Part::quick("collector", "a real collector takes the sidecar's metrics", collector).needs_root(),
+    Part::matrix("features", "the sidecar compiles without each optional feature", lint::features),
     Part::matrix("native-soaks", "long and load-sensitive tests on this machine's kernel", cargo::native_soaks),
     Part::matrix("vm", "virtual machines run this machine's programs under another kernel", cargo::virtual_machines),
     Part::matrix("vm-6.12", "the kernel suite under Linux 6.12, by fentry", guest::linux_6_12).waits_for_guests(),
