@@ -70,7 +70,7 @@ fn measure(run: Run) -> anyhow::Result<()> {
         let outputs = outputs.open(&terminal)?;
         let directory = Directory::start(&settings.workloads, &node, &environment::process);
         let sidecar = Sidecar::start(&settings, resource, directory)?;
-        sidecar.run(&settings, outputs).await;
+        sidecar.run(&settings, outputs).await?;
         anyhow::Ok(())
     });
     // A name that is still being resolved must not hold up the end.

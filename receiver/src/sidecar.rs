@@ -1,7 +1,6 @@
 //! The sidecar at work: kernel and signals opened, a snapshot at every tick, outputs fed.
 
 use std::{
-    ops::ControlFlow,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -10,7 +9,7 @@ use tokio::signal::unix::{Signal as Notification, SignalKind, signal};
 
 use crate::{
     config::{Sampling, Settings, Weight},
-    export::{Outputs, Statistics},
+    export::{OutputFailed, Outputs, Statistics},
     kernel::{
         Kernel, KernelError,
         cards::{self, Found},
@@ -164,7 +163,10 @@ impl Sidecar {
 
     /// Publishes a snapshot at every tick, and a last one at the end: after the settings' duration, on SIGINT or SIGTERM,
     /// or when no output is left.
-    pub async fn run(mut self, settings: &Settings, mut outputs: Outputs) {
+    ///
+    /// # Errors
+    /// If an output fails.
+    pub async fn run(mut self, settings: &Settings, mut outputs: Outputs) -> Result<(), OutputFailed> {
         let statistics = outputs.statistics();
         let end = settings.duration.as_ref().map(|span| tokio::time::Instant::now() + span.get());
         let mut ticks = tokio::time::interval(settings.interval.get());
@@ -175,7 +177,7 @@ impl Sidecar {
             tokio::select! {
                 biased;
                 () = self.stop.wait(end) => break,
-                () = outputs.ended() => return,
+                ended = outputs.ended() => return ended,
                 stepped = self.clock.stepped() => match stepped {
                     Ok(()) => {
                         synchronize(&mut self.clock);
@@ -186,9 +188,7 @@ impl Sidecar {
                 _ = ticks.tick() => {
                     synchronize(&mut self.clock);
                     let snapshot = Arc::new(self.snapshot(&statistics, outputs.delivered()));
-                    if outputs.publish(&snapshot) == ControlFlow::Break(()) {
-                        return;
-                    }
+                    outputs.publish(&snapshot);
                 }
                 () = self.workloads.changed() => {}
                 () = read_clocks(&mut self.cards, &mut self.kernel) => {}
@@ -199,8 +199,8 @@ impl Sidecar {
         let last = Arc::new(self.snapshot(&statistics, outputs.delivered()));
         // Detached before the last delivery, which may wait for a collector.
         drop(self);
-        let _ = outputs.publish(&last);
-        outputs.shutdown(LAST_DELIVERY).await;
+        outputs.publish(&last);
+        outputs.shutdown(LAST_DELIVERY).await
     }
 }
 

@@ -54,8 +54,16 @@ pub fn clippy() -> anyhow::Result<Tally> {
 pub fn features() -> anyhow::Result<Tally> {
     let mut tally = Tally::default();
     for feature in ["", "docker", "kubernetes", "tls"] {
-        let arguments =
-            ["clippy", "--locked", "--quiet", "--package", "undercurrent", "--no-default-features", "--features", feature];
+        let arguments = [
+            "clippy",
+            "--locked",
+            "--quiet",
+            "--package",
+            "undercurrent",
+            "--no-default-features",
+            "--features",
+            feature,
+        ];
         tally = tally.and(checked(cargo(&arguments).args(["--", "-Dwarnings"]), "see receiver/Cargo.toml")?);
     }
     Ok(tally)

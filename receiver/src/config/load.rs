@@ -1,10 +1,11 @@
 //! Reads the configuration file.
 
-use std::{fs, io, io::Read, path::Path};
+use std::{io, path::Path};
 
 use serde_saphyr::{budget, options};
 
 use super::{ConfigError, File, Position};
+use crate::files::read_regular;
 
 /// The largest file that is read, in bytes. A full configuration has a few kilobytes.
 pub const SIZE_LIMIT: u64 = 1 << 20;
@@ -42,15 +43,10 @@ fn read(path: &Path) -> Result<Vec<u8>, ConfigError> {
         io::ErrorKind::NotFound => ConfigError::Missing { path: at() },
         io::ErrorKind::IsADirectory => ConfigError::Directory { path: at() },
         io::ErrorKind::PermissionDenied => ConfigError::Denied { path: at() },
+        io::ErrorKind::FileTooLarge => ConfigError::TooLarge { path: at() },
         _ => ConfigError::Unreadable { path: at(), source },
     };
-    let file = fs::File::open(path).map_err(unreadable)?;
-    let mut content = Vec::new();
-    file.take(SIZE_LIMIT + 1).read_to_end(&mut content).map_err(unreadable)?;
-    if content.len() as u64 > SIZE_LIMIT {
-        return Err(ConfigError::TooLarge { path: at() });
-    }
-    Ok(content)
+    read_regular(path, SIZE_LIMIT).map_err(unreadable)
 }
 
 fn text<'a>(path: &Path, content: &'a [u8]) -> Result<&'a str, ConfigError> {
@@ -74,7 +70,7 @@ fn position(before: &[u8]) -> Position {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::{fs, os::unix::fs::PermissionsExt};
 
     use super::*;
 

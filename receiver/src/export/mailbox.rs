@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::mpsc::{self, error::TrySendError};
+use tokio::sync::mpsc;
 
 use super::Statistics;
 use crate::telemetry::Snapshot;
@@ -30,24 +30,19 @@ pub(super) fn mailbox(statistics: Statistics) -> (Mailbox, Inbox) {
 }
 
 impl Mailbox {
-    /// Leaves a snapshot; `false` when nobody takes any more.
-    pub(super) fn put(&self, snapshot: Arc<Snapshot>) -> bool {
+    /// Leaves a snapshot.
+    pub(super) fn put(&self, snapshot: Arc<Snapshot>) {
         let replaced = lock(&self.slot).replace(snapshot);
         if replaced.is_some() {
             self.statistics.dropped();
         }
         // A full channel is a bell that still rings: whoever hears it takes the newer snapshot.
-        !matches!(self.bell.try_send(()), Err(TrySendError::Closed(())))
+        let _ = self.bell.try_send(());
     }
 
     /// Whether nobody takes any more.
     pub(super) fn is_closed(&self) -> bool {
         self.bell.is_closed()
-    }
-
-    /// Completes when nobody takes any more.
-    pub(super) async fn closed(&self) {
-        self.bell.closed().await;
     }
 }
 

@@ -15,6 +15,6 @@ pub mod table;
 #[cfg(test)]
 mod testing;
 
-pub use output::{Output, Outputs};
+pub use output::{Output, OutputFailed, Outputs};
 pub use split::{Part, REQUEST_LIMIT, Requests, requests};
 pub use statistics::Statistics;

@@ -1,6 +1,6 @@
 //! Outputs, and the fan-out to all of them.
 
-use std::{io, ops::ControlFlow, sync::Arc, time::Duration};
+use std::{future::poll_fn, io, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
 use tokio::{sync::oneshot, task::AbortHandle, time::Instant};
 
@@ -54,6 +54,14 @@ impl Output {
     }
 }
 
+/// An output that stopped before it was asked to: its task panicked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the output `{output}` failed; the message above says where. Please report it")]
+pub struct OutputFailed {
+    /// The output's name.
+    pub output: &'static str,
+}
+
 /// All outputs of the sidecar.
 pub struct Outputs {
     running: Vec<Output>,
@@ -72,10 +80,9 @@ impl Outputs {
         self.running.iter().map(|output| output.statistics.clone()).collect()
     }
 
-    /// Hands a snapshot to every output. It never waits. Breaks when no output is left, as after `| head`.
-    pub fn publish(&mut self, snapshot: &Arc<Snapshot>) -> ControlFlow<()> {
-        self.running.retain(|output| output.mailbox.put(Arc::clone(snapshot)));
-        if self.running.is_empty() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    /// Hands a snapshot to every output. It never waits.
+    pub fn publish(&self, snapshot: &Arc<Snapshot>) {
+        self.running.iter().for_each(|output| output.mailbox.put(Arc::clone(snapshot)));
     }
 
     /// The time up to which every output has settled the snapshots it was handed; zero while one of them has settled none.
@@ -90,16 +97,31 @@ impl Outputs {
         settled.min().unwrap_or(UnixNanos(u64::MAX))
     }
 
-    /// Completes when no output is left, so that the end of the last one need not wait for the next tick. Cancel safe.
-    pub async fn ended(&self) {
-        for output in &self.running {
-            output.mailbox.closed().await;
-        }
+    /// Completes when no output is left, as after `| head`. Cancel safe.
+    ///
+    /// # Errors
+    /// As soon as an output fails.
+    pub async fn ended(&mut self) -> Result<(), OutputFailed> {
+        poll_fn(|context| {
+            let mut failed = Ok(());
+            self.running.retain_mut(|output| match Pin::new(&mut output.finished).poll(context) {
+                Poll::Pending => true,
+                Poll::Ready(end) => {
+                    failed = failed.and(end.map_err(|_| OutputFailed { output: output.statistics.output() }));
+                    false
+                }
+            });
+            if failed.is_err() || self.running.is_empty() { Poll::Ready(failed) } else { Poll::Pending }
+        })
+        .await
     }
 
     /// Lets every output finish what it was handed, for at most `deadline` together; what is not out by then is counted
     /// as dropped.
-    pub async fn shutdown(self, deadline: Duration) {
+    ///
+    /// # Errors
+    /// If an output fails meanwhile. The others finish all the same.
+    pub async fn shutdown(self, deadline: Duration) -> Result<(), OutputFailed> {
         let until = Instant::now() + deadline;
         let closing: Vec<_> = self
             .running
@@ -109,16 +131,21 @@ impl Outputs {
                 (finished, task, statistics)
             })
             .collect();
+        let mut failed = Ok(());
         for (finished, task, statistics) in closing {
-            if tokio::time::timeout_at(until, finished).await.is_err() {
-                if let Some(task) = task {
-                    task.abort();
+            let output = statistics.output();
+            match tokio::time::timeout_at(until, finished).await {
+                Ok(end) => failed = failed.and(end.map_err(|_| OutputFailed { output })),
+                Err(_) => {
+                    if let Some(task) = task {
+                        task.abort();
+                    }
+                    statistics.dropped();
+                    tracing::warn!(output, "the last snapshot did not get out within {deadline:?} and is lost");
                 }
-                statistics.dropped();
-                let output = statistics.output();
-                tracing::warn!(output, "the last snapshot did not get out within {deadline:?} and is lost");
             }
         }
+        failed
     }
 }
 
@@ -158,21 +185,21 @@ mod tests {
 
     #[tokio::test]
     async fn the_slowest_output_says_what_is_delivered() {
-        let mut outputs = Outputs::new(vec![settling_until(EVERYTHING), settling_until(after(2))]);
+        let outputs = Outputs::new(vec![settling_until(EVERYTHING), settling_until(after(2))]);
         assert_eq!(outputs.delivered(), NOTHING);
-        assert!(outputs.publish(&lost(1, after(1))).is_continue());
+        outputs.publish(&lost(1, after(1)));
         reached(&outputs, after(1)).await;
         // The second output ends with this snapshot and holds back nothing any more, before the next one is published.
-        assert!(outputs.publish(&lost(1, after(2))).is_continue());
+        outputs.publish(&lost(1, after(2)));
         reached(&outputs, after(2)).await;
-        assert!(outputs.publish(&lost(1, after(3))).is_continue());
+        outputs.publish(&lost(1, after(3)));
         reached(&outputs, after(3)).await;
     }
 
     #[tokio::test]
     async fn an_output_that_settles_nothing_holds_everything_until_it_ends() {
         let mut outputs = Outputs::new(vec![settling_until(EVERYTHING), holding()]);
-        assert!(outputs.publish(&lost(1, after(1))).is_continue());
+        outputs.publish(&lost(1, after(1)));
         let first = outputs.statistics().remove(0);
         while first.totals().settled.is_none() {
             tokio::task::yield_now().await;
@@ -182,11 +209,38 @@ mod tests {
         assert_eq!(outputs.delivered(), after(1));
     }
 
+    /// An output that panics with its first snapshot.
+    fn failing() -> Output {
+        Output::in_task(Statistics::new("failing"), |mut inbox| async move {
+            inbox.next().await;
+            panic!("as the test wants it");
+        })
+    }
+
+    #[tokio::test]
+    async fn a_failed_output_is_named_while_others_go_on_and_at_the_end() {
+        let mut outputs = Outputs::new(vec![settling_until(EVERYTHING), failing()]);
+        outputs.publish(&lost(1, after(1)));
+        assert_eq!(outputs.ended().await, Err(OutputFailed { output: "failing" }));
+
+        let outputs = Outputs::new(vec![failing(), settling_until(EVERYTHING)]);
+        outputs.publish(&lost(1, after(1)));
+        assert_eq!(outputs.shutdown(Duration::from_secs(20)).await, Err(OutputFailed { output: "failing" }));
+    }
+
+    #[tokio::test]
+    async fn outputs_that_end_by_themselves_are_no_failure() {
+        let mut outputs = Outputs::new(vec![settling_until(NOTHING), settling_until(NOTHING)]);
+        outputs.publish(&lost(1, after(1)));
+        assert_eq!(outputs.ended().await, Ok(()));
+        assert_eq!(outputs.shutdown(Duration::from_secs(20)).await, Ok(()));
+    }
+
     #[tokio::test]
     async fn without_outputs_everything_is_delivered() {
         assert_eq!(Outputs::new(Vec::new()).delivered(), EVERYTHING);
-        let mut outputs = Outputs::new(vec![settling_until(NOTHING)]);
-        assert!(outputs.publish(&lost(1, after(1))).is_continue());
+        let outputs = Outputs::new(vec![settling_until(NOTHING)]);
+        outputs.publish(&lost(1, after(1)));
         reached(&outputs, EVERYTHING).await;
     }
 }

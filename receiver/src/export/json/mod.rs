@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{Output, Statistics, health::Health, mailbox::Inbox, split::requests};
-use crate::telemetry::Snapshot;
+use crate::{files::create_private, telemetry::Snapshot};
 
 /// Encoded bytes (as protobuf) of the request on one line. Lower than what a receiver takes, since a line is built as a
 /// tree in memory, many times as large.
@@ -59,7 +59,7 @@ pub fn open(target: Target) -> Result<Output, OpenError> {
             Output::in_thread(statistics, move |inbox| sink.run(inbox))
         }
         Target::File(path) => {
-            let file = File::create(&path).map_err(|source| OpenError::Open { path: path.clone(), source })?;
+            let file = create_private(&path).map_err(|source| OpenError::Open { path: path.clone(), source })?;
             let sink = Lines { name: format!("`{}`", path.display()), sink: file, torn: false, statistics: counted };
             Output::in_thread(statistics, move |inbox| sink.run(inbox))
         }
@@ -199,6 +199,9 @@ fn reason(kind: ErrorKind) -> &'static str {
 
 fn cure(error: &io::Error) -> &'static str {
     match error.kind() {
+        _ if error.raw_os_error() == Some(libc::ELOOP) => {
+            "it is a symbolic link, which is not followed; name the file that it points to"
+        }
         ErrorKind::IsADirectory => "name a file, not a directory",
         ErrorKind::NotFound => "its directory must exist; create it first",
         ErrorKind::NotADirectory => "a part of the path before its name is a file; choose a path through directories",

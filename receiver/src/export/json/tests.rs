@@ -100,11 +100,11 @@ proptest! {
 
 async fn finish(output: Output, snapshots: &[Snapshot]) -> crate::telemetry::Delivery {
     let statistics = output.statistics().clone();
-    let mut outputs = Outputs::new(vec![output]);
+    let outputs = Outputs::new(vec![output]);
     for snapshot in snapshots {
-        let _ = outputs.publish(&std::sync::Arc::new(snapshot.clone()));
+        outputs.publish(&std::sync::Arc::new(snapshot.clone()));
     }
-    outputs.shutdown(Duration::from_secs(20)).await;
+    outputs.shutdown(Duration::from_secs(20)).await.expect("no output fails");
     statistics.totals()
 }
 
@@ -141,9 +141,9 @@ async fn a_full_disk_is_counted_and_ends_nothing() -> Result<(), Box<dyn std::er
     let full = PathBuf::from("/dev/full");
     let output = open(Target::File(full))?;
     let statistics = output.statistics().clone();
-    let mut outputs = Outputs::new(vec![output]);
-    assert!(outputs.publish(&std::sync::Arc::new(small())).is_continue());
-    outputs.shutdown(Duration::from_secs(20)).await;
+    let outputs = Outputs::new(vec![output]);
+    outputs.publish(&std::sync::Arc::new(small()));
+    outputs.shutdown(Duration::from_secs(20)).await?;
     let totals = statistics.totals();
     assert_eq!(totals.failures.get("no_space"), Some(&1));
     assert_eq!((totals.points, totals.last_duration, totals.settled), (0, None, None));
@@ -248,14 +248,13 @@ async fn a_reader_that_leaves_ends_the_output_without_a_failure() -> Result<(), 
     let output = open(Target::File(path))?;
     let statistics = output.statistics().clone();
     let mut outputs = Outputs::new(vec![output]);
-    assert!(outputs.publish(&std::sync::Arc::new(small())).is_continue());
+    outputs.publish(&std::sync::Arc::new(small()));
     let mut first = [0];
     reader = tokio::task::spawn_blocking(move || reader.read_exact(&mut first).map(|()| reader)).await??;
     drop(reader);
     // The line above may have been in flight; this one finds nobody.
-    assert!(outputs.publish(&lost(1, after(11))).is_continue());
-    tokio::time::timeout(Duration::from_secs(20), outputs.ended()).await?;
-    assert!(outputs.publish(&lost(1, after(12))).is_break());
+    outputs.publish(&lost(1, after(11)));
+    tokio::time::timeout(Duration::from_secs(20), outputs.ended()).await??;
     assert!(statistics.totals().failures.is_empty());
     Ok(())
 }

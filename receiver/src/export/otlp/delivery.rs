@@ -11,7 +11,7 @@ use tonic::{Request, Status, codec::CompressionEncoding, metadata::MetadataMap, 
 
 use super::{
     Compression, Settings,
-    failure::{Failure, Verdict, reason, verdict},
+    failure::{Failure, Verdict, quoted, reason, verdict},
 };
 use crate::{
     export::{REQUEST_LIMIT, Statistics, health::Health, mailbox::Inbox, split::Part, split::requests},
@@ -73,7 +73,7 @@ impl Delivery {
             tracing::debug!(
                 endpoint = self.endpoint,
                 "the collector accepted all and warns: {}",
-                partial.error_message
+                quoted(&partial.error_message)
             );
         }
         Ok(part.points - rejected)
@@ -83,7 +83,7 @@ impl Delivery {
         const REASON: &str = "partial_success";
         self.statistics.failed(REASON);
         self.statistics.rejected(rejected);
-        let (endpoint, message) = (&self.endpoint, &partial.error_message);
+        let (endpoint, message) = (&self.endpoint, quoted(&partial.error_message));
         let error =
             format!("{endpoint} accepted a delivery but for {rejected} of its points, which are lost: {message}");
         self.health.failed(REASON, &error);

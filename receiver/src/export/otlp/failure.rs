@@ -5,14 +5,17 @@ use std::{error::Error as _, fmt, time::Duration};
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-use crate::causes::chain;
+use crate::{causes::chain, text::foreign};
+
+/// The longest delay that a server may ask for.
+pub(super) const LONGEST_THROTTLE: Duration = Duration::from_secs(300);
 
 /// What to do after a failed try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Try again after the usual backoff.
     Retry,
-    /// Try again, but not before this time: the server said so.
+    /// Try again, but not before this delay, which the server asked for; at most [`LONGEST_THROTTLE`].
     Throttled(Duration),
     /// Never try that request again.
     Permanent,
@@ -31,7 +34,7 @@ pub(super) fn verdict(status: &Status) -> Verdict {
             | Code::Unavailable
             | Code::DataLoss,
             Some(delay),
-        ) => Verdict::Throttled(delay),
+        ) => Verdict::Throttled(delay.min(LONGEST_THROTTLE)),
         (
             Code::Cancelled
             | Code::DeadlineExceeded
@@ -103,12 +106,21 @@ fn cure(code: Code) -> Option<&'static str> {
     })
 }
 
+/// The most that is logged of a collector's message, in characters.
+const MESSAGE: usize = 500;
+
+/// A collector's message for the log.
+pub(super) fn quoted(message: &str) -> String {
+    foreign(message, MESSAGE)
+}
+
 fn explain(status: &Status) -> String {
     let message = status.message();
-    match status.source().map(chain) {
+    let text = match status.source().map(chain) {
         Some(cause) if cause.contains(message) => cause,
         Some(cause) => format!("{message}: {cause}"),
         None if message.is_empty() => "no message".to_owned(),
         None => message.to_owned(),
-    }
+    };
+    quoted(&text)
 }

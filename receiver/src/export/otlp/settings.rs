@@ -1,11 +1,14 @@
 //! OTLP export's settings, by the standard `OTEL_EXPORTER_OTLP_*` variables.
 
-use std::{fmt, fs, path::PathBuf, time::Duration};
+use std::{fmt, path::PathBuf, time::Duration};
 
 use tonic::{codegen::http::Uri, metadata::MetadataMap};
 
 use super::{SettingsError, endpoint, headers};
+use crate::files::read_regular;
 
+/// The largest certificate or key file, in bytes. A bundle of all public authorities has a quarter of that.
+const PEM_LIMIT: u64 = 1 << 20;
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One setting: the variable for metrics, and the general one, which it beats. The obsolete ones are not read.
@@ -171,7 +174,7 @@ impl<F: Fn(&str) -> Option<String>> Variables<F> {
     fn file(&self, names: Names) -> Result<Option<(&'static str, Pem)>, SettingsError> {
         let Some((variable, path)) = self.get(names) else { return Ok(None) };
         let path = PathBuf::from(path);
-        match fs::read(&path) {
+        match read_regular(&path, PEM_LIMIT) {
             Ok(pem) => Ok(Some((variable, Pem(pem)))),
             Err(source) => Err(SettingsError::File { variable, path, source }),
         }

@@ -38,8 +38,12 @@ fn counts(outputs: &Outputs) -> Statistics {
     outputs.statistics().remove(0)
 }
 
-fn publish(outputs: &mut Outputs, snapshot: Arc<Snapshot>) {
-    assert!(outputs.publish(&snapshot).is_continue());
+fn publish(outputs: &Outputs, snapshot: Arc<Snapshot>) {
+    outputs.publish(&snapshot);
+}
+
+async fn shutdown(outputs: Outputs, deadline: Duration) {
+    outputs.shutdown(deadline).await.expect("no output fails");
 }
 
 fn throttled(code: Code, delay: Duration) -> Answer {
@@ -50,17 +54,17 @@ fn throttled(code: Code, delay: Duration) -> Answer {
 async fn unavailable_is_tried_again_until_it_works() {
     let unavailable = || Answer::Refuse(Status::unavailable("starting up"));
     let mut collector = Collector::start([unavailable(), unavailable(), Answer::Accept]);
-    let mut outputs = open_into(&collector, settings(&[]));
+    let outputs = open_into(&collector, settings(&[]));
     let statistics = counts(&outputs);
     let began = Instant::now();
-    publish(&mut outputs, lost(5, after(1)));
+    publish(&outputs, lost(5, after(1)));
     for _ in 0..3 {
         assert_eq!(collector.received().await.points, 5);
     }
     // One second, then two, each with up to as much again.
     let waited = began.elapsed();
     assert!((Duration::from_secs(3)..=Duration::from_millis(6100)).contains(&waited), "{waited:?}");
-    outputs.shutdown(DEADLINE).await;
+    shutdown(outputs, DEADLINE).await;
     let totals = statistics.totals();
     assert_eq!((totals.points, totals.dropped_snapshots), (5, 0));
     assert_eq!(totals.failures.into_iter().collect::<Vec<_>>(), [("unavailable", 2)]);
@@ -71,17 +75,44 @@ async fn unavailable_is_tried_again_until_it_works() {
 async fn exhausted_is_tried_again_when_the_server_says() {
     let delay = Duration::from_secs(17);
     let mut collector = Collector::start([throttled(Code::ResourceExhausted, delay), Answer::Accept]);
-    let mut outputs = open_into(&collector, settings(&[]));
+    let outputs = open_into(&collector, settings(&[]));
     let statistics = counts(&outputs);
-    publish(&mut outputs, lost(1, after(1)));
+    publish(&outputs, lost(1, after(1)));
     collector.received().await;
     let refused = Instant::now();
     collector.received().await;
     let waited = refused.elapsed();
     assert!((delay..delay + Duration::from_millis(100)).contains(&waited), "{waited:?}");
-    outputs.shutdown(DEADLINE).await;
+    shutdown(outputs, DEADLINE).await;
     assert_eq!(statistics.totals().failures.get("resource_exhausted"), Some(&1));
     assert_eq!(statistics.totals().points, 1);
+}
+
+/// A refusal whose `google.rpc.RetryInfo` asks for any number of seconds; the library's own constructor limits it.
+fn refusal_for(seconds: i64) -> Status {
+    let field = |number: u8, content: &[u8]| {
+        [&[number << 3 | 2, u8::try_from(content.len()).expect("a short field")], content].concat()
+    };
+    let mut duration = vec![1 << 3];
+    prost::encoding::encode_varint(seconds.cast_unsigned(), &mut duration);
+    let any = [field(1, b"type.googleapis.com/google.rpc.RetryInfo"), field(2, &field(1, &duration))].concat();
+    Status::with_details(Code::Unavailable, "later", field(3, &any).into())
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_server_silences_the_sidecar_for_longer_than_the_limit() {
+    const TEN_YEARS: i64 = 315_360_000;
+    for seconds in [TEN_YEARS, i64::MAX] {
+        let mut collector = Collector::start([Answer::Refuse(refusal_for(seconds)), Answer::Accept]);
+        let outputs = open_into(&collector, settings(&[]));
+        publish(&outputs, lost(1, after(1)));
+        collector.received().await;
+        let refused = Instant::now();
+        collector.received().await;
+        let (waited, limit) = (refused.elapsed(), failure::LONGEST_THROTTLE);
+        assert!((limit..limit + Duration::from_millis(100)).contains(&waited), "{seconds} s: {waited:?}");
+        shutdown(outputs, DEADLINE).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -89,13 +120,13 @@ async fn permanent_failures_are_not_tried_again() {
     for refusal in [Status::invalid_argument("no such field"), Status::resource_exhausted("message too large")] {
         let reason = if refusal.code() == Code::InvalidArgument { "invalid_argument" } else { "resource_exhausted" };
         let mut collector = Collector::start([Answer::Refuse(refusal), Answer::Accept]);
-        let mut outputs = open_into(&collector, settings(&[]));
+        let outputs = open_into(&collector, settings(&[]));
         let statistics = counts(&outputs);
-        publish(&mut outputs, lost(3, after(1)));
+        publish(&outputs, lost(3, after(1)));
         assert_eq!(collector.received().await.time, after(1).0);
-        publish(&mut outputs, lost(2, after(2)));
+        publish(&outputs, lost(2, after(2)));
         assert_eq!(collector.received().await.time, after(2).0);
-        outputs.shutdown(DEADLINE).await;
+        shutdown(outputs, DEADLINE).await;
         assert_eq!(collector.left(), 0);
         let totals = statistics.totals();
         assert_eq!((totals.points, totals.failures.get(reason)), (2, Some(&1)));
@@ -105,11 +136,11 @@ async fn permanent_failures_are_not_tried_again() {
 #[tokio::test(start_paused = true)]
 async fn partly_refused_points_are_counted_and_lost() {
     let mut collector = Collector::start([Answer::AcceptAllBut(2), Answer::Accept]);
-    let mut outputs = open_into(&collector, settings(&[]));
+    let outputs = open_into(&collector, settings(&[]));
     let statistics = counts(&outputs);
-    publish(&mut outputs, lost(10, after(1)));
+    publish(&outputs, lost(10, after(1)));
     collector.received().await;
-    outputs.shutdown(DEADLINE).await;
+    shutdown(outputs, DEADLINE).await;
     let totals = statistics.totals();
     assert_eq!((totals.points, totals.rejected_points), (8, 2));
     assert_eq!(totals.failures.get("partial_success"), Some(&1));
@@ -119,16 +150,16 @@ async fn partly_refused_points_are_counted_and_lost() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_hangs_is_left_after_the_timeout() {
     let mut collector = Collector::start([Answer::Hang, Answer::Accept]);
-    let mut outputs = open_into(&collector, settings(&[("OTEL_EXPORTER_OTLP_TIMEOUT", "2500")]));
+    let outputs = open_into(&collector, settings(&[("OTEL_EXPORTER_OTLP_TIMEOUT", "2500")]));
     let statistics = counts(&outputs);
-    publish(&mut outputs, lost(1, after(1)));
+    publish(&outputs, lost(1, after(1)));
     let began = Instant::now();
     let first = collector.received().await;
     assert_eq!(first.header("grpc-timeout"), Some("2500000u".to_owned()));
     collector.received().await;
     let waited = began.elapsed();
     assert!((Duration::from_millis(3500)..Duration::from_millis(4600)).contains(&waited), "{waited:?}");
-    outputs.shutdown(DEADLINE).await;
+    shutdown(outputs, DEADLINE).await;
     assert_eq!(statistics.totals().points, 1);
     let failures: u64 = statistics.totals().failures.values().sum();
     assert_eq!(failures, 1);
@@ -138,31 +169,31 @@ async fn a_server_that_hangs_is_left_after_the_timeout() {
 async fn the_newest_snapshot_replaces_those_that_wait() {
     let delay = Duration::from_secs(60);
     let mut collector = Collector::start([throttled(Code::Unavailable, delay), Answer::Accept]);
-    let mut outputs = open_into(&collector, settings(&[]));
+    let outputs = open_into(&collector, settings(&[]));
     let statistics = counts(&outputs);
-    publish(&mut outputs, lost(1, after(1)));
+    publish(&outputs, lost(1, after(1)));
     collector.received().await;
     let refused = Instant::now();
     for tick in 2..=4 {
         tokio::time::advance(Duration::from_secs(10)).await;
-        publish(&mut outputs, lost(1, after(tick)));
+        publish(&outputs, lost(1, after(tick)));
     }
     assert_eq!(collector.received().await.time, after(4).0);
     assert!(refused.elapsed() >= delay, "a newer snapshot must not cut the server's wait short");
-    outputs.shutdown(DEADLINE).await;
+    shutdown(outputs, DEADLINE).await;
     assert_eq!((statistics.totals().dropped_snapshots, statistics.totals().points), (3, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn shutdown_delivers_the_last_snapshot_without_the_backoff() {
     let mut collector = Collector::start([Answer::Refuse(Status::unavailable("")), Answer::Accept]);
-    let mut outputs = open_into(&collector, settings(&[]));
+    let outputs = open_into(&collector, settings(&[]));
     let statistics = counts(&outputs);
-    publish(&mut outputs, lost(1, after(1)));
+    publish(&outputs, lost(1, after(1)));
     collector.received().await;
-    publish(&mut outputs, lost(4, after(2)));
+    publish(&outputs, lost(4, after(2)));
     let began = Instant::now();
-    outputs.shutdown(DEADLINE).await;
+    shutdown(outputs, DEADLINE).await;
     assert!(began.elapsed() < Duration::from_millis(100), "{:?}", began.elapsed());
     assert_eq!(collector.received().await.time, after(2).0);
     assert_eq!((statistics.totals().points, statistics.totals().dropped_snapshots), (4, 1));
@@ -171,12 +202,12 @@ async fn shutdown_delivers_the_last_snapshot_without_the_backoff() {
 #[tokio::test(start_paused = true)]
 async fn shutdown_ends_at_its_deadline_and_counts_what_is_lost() {
     let mut collector = Collector::start([Answer::Hang]);
-    let mut outputs = open_into(&collector, settings(&[]));
+    let outputs = open_into(&collector, settings(&[]));
     let statistics = counts(&outputs);
-    publish(&mut outputs, lost(1, after(1)));
+    publish(&outputs, lost(1, after(1)));
     collector.received().await;
     let began = Instant::now();
-    outputs.shutdown(DEADLINE).await;
+    shutdown(outputs, DEADLINE).await;
     assert!((DEADLINE..DEADLINE + Duration::from_millis(100)).contains(&began.elapsed()), "{:?}", began.elapsed());
     assert_eq!((statistics.totals().points, statistics.totals().dropped_snapshots), (0, 1));
 }
@@ -196,14 +227,14 @@ async fn settled(outputs: &Outputs) -> UnixNanos {
 async fn a_collector_that_is_away_holds_what_it_has_not_taken() {
     let unavailable = || Answer::Refuse(Status::unavailable("starting up"));
     let mut collector = Collector::start([unavailable(), unavailable(), Answer::Accept]);
-    let mut outputs = open_into(&collector, settings(&[]));
+    let outputs = open_into(&collector, settings(&[]));
     for seconds in 1..=2 {
-        publish(&mut outputs, lost(5, after(seconds)));
+        publish(&outputs, lost(5, after(seconds)));
         assert_eq!(collector.received().await.time, after(seconds).0);
         assert_eq!(outputs.delivered(), UnixNanos(0));
     }
     // The newest alone is taken at last, and what it replaced counts with it.
-    publish(&mut outputs, lost(5, after(3)));
+    publish(&outputs, lost(5, after(3)));
     assert_eq!(collector.received().await.time, after(3).0);
     assert_eq!(settled(&outputs).await, after(3));
 }
@@ -212,8 +243,8 @@ async fn a_collector_that_is_away_holds_what_it_has_not_taken() {
 async fn a_collector_that_refuses_for_good_holds_nothing() {
     for answer in [Answer::Refuse(Status::unauthenticated("who are you?")), Answer::AcceptAllBut(5)] {
         let collector = Collector::start([answer]);
-        let mut outputs = open_into(&collector, settings(&[]));
-        publish(&mut outputs, lost(5, after(1)));
+        let outputs = open_into(&collector, settings(&[]));
+        publish(&outputs, lost(5, after(1)));
         assert_eq!(settled(&outputs).await, after(1));
     }
 }
@@ -226,8 +257,8 @@ async fn a_snapshot_is_not_settled_before_its_last_part() {
     let accepted = (2..parts).map(|_| Answer::Accept);
     let away = [Answer::Refuse(Status::unavailable("restarting")), Answer::Accept];
     let mut collector = Collector::start([refusal].into_iter().chain(accepted).chain(away));
-    let mut outputs = open_into(&collector, settings(&[]));
-    publish(&mut outputs, snapshot);
+    let outputs = open_into(&collector, settings(&[]));
+    publish(&outputs, snapshot);
     for _ in 0..parts {
         collector.received().await;
         assert_eq!(outputs.delivered(), UnixNanos(0));
@@ -244,16 +275,16 @@ async fn headers_and_compression_go_with_every_request() {
             ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20abc,x-tenant=a"),
             ("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "authorization=Bearer%20def"),
         ];
-        let mut outputs = open_into(&collector, settings(&variables));
+        let outputs = open_into(&collector, settings(&variables));
         let statistics = counts(&outputs);
-        publish(&mut outputs, lost(7, after(1)));
+        publish(&outputs, lost(7, after(1)));
         let received = collector.received().await;
         assert_eq!(received.points, 7);
         assert_eq!(received.header("authorization"), Some("Bearer def".to_owned()));
         assert_eq!(received.header("x-tenant"), None, "headers for metrics replace the general ones");
         assert_eq!(received.header("grpc-encoding"), encoding);
         assert!(received.header("grpc-accept-encoding").is_some_and(|accepted| accepted.contains("gzip")));
-        outputs.shutdown(DEADLINE).await;
+        shutdown(outputs, DEADLINE).await;
         // The scripted collector compresses its answers to whoever accepts that.
         assert_eq!(statistics.totals().points, 7);
     }
@@ -267,9 +298,9 @@ async fn a_large_snapshot_goes_in_parts_and_resumes_at_the_one_that_failed() {
     let refusal = Answer::Refuse(Status::aborted("busy"));
     let accept = parts[1..].iter().map(|_| Answer::Accept);
     let mut collector = Collector::start([Answer::Accept, refusal].into_iter().chain(accept));
-    let mut outputs = open_into(&collector, settings(&[]));
+    let outputs = open_into(&collector, settings(&[]));
     let statistics = counts(&outputs);
-    publish(&mut outputs, snapshot);
+    publish(&outputs, snapshot);
     let mut seen = Vec::new();
     for _ in 0..=parts.len() {
         seen.push(collector.received().await.points);
@@ -277,7 +308,7 @@ async fn a_large_snapshot_goes_in_parts_and_resumes_at_the_one_that_failed() {
     let mut expected = parts.clone();
     expected.insert(1, parts[1]);
     assert_eq!(seen, expected);
-    outputs.shutdown(DEADLINE).await;
+    shutdown(outputs, DEADLINE).await;
     assert_eq!((statistics.totals().points, statistics.totals().dropped_snapshots), (120_000, 0));
 }
 
@@ -288,18 +319,18 @@ async fn an_endpoint_that_refuses_is_counted_and_ends_nothing() {
     let endpoint = format!("http://{port}");
     let output = open(settings(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)])).expect("output");
     let statistics = output.statistics().clone();
-    let mut outputs = Outputs::new(vec![output]);
-    publish(&mut outputs, lost(1, after(1)));
+    let outputs = Outputs::new(vec![output]);
+    publish(&outputs, lost(1, after(1)));
     let refused = async {
         while !statistics.totals().failures.contains_key("unavailable") {
             tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(Duration::from_secs(20), refused).await.expect("no failure counted");
-    publish(&mut outputs, lost(1, after(2)));
+    publish(&outputs, lost(1, after(2)));
     // One more try at shutdown, and no waiting for the deadline.
     let began = Instant::now();
-    outputs.shutdown(Duration::from_secs(600)).await;
+    shutdown(outputs, Duration::from_secs(600)).await;
     assert!(began.elapsed() < Duration::from_secs(300));
     let totals = statistics.totals();
     assert_eq!((totals.points, totals.dropped_snapshots), (0, 2));

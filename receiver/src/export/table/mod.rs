@@ -34,10 +34,10 @@ use self::{
     notices::notices,
     screen::{colour, size_of_stdout},
     section::{Input, Section, sections},
-    text::{cut, plain, width},
+    text::{cut, width},
 };
 use super::{Output, Statistics, health::Health, mailbox::Inbox};
-use crate::telemetry::Snapshot;
+use crate::{telemetry::Snapshot, text::plain};
 
 /// How to render.
 #[derive(Clone, Copy, Debug)]

@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::text::plain;
-use crate::telemetry::{Attributes, ResourceMetrics, Value};
+use crate::{
+    telemetry::{Attributes, ResourceMetrics, Value},
+    text::plain,
+};
 
 /// How much of an id tells it from others, as the container runtimes' own tools show it.
 const ID_LENGTH: usize = 12;

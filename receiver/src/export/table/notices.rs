@@ -3,10 +3,12 @@
 use super::{
     change::{Change, Measured},
     section::{Input, short},
-    text::plain,
     units::{amount, number, rate},
 };
-use crate::telemetry::{Attributes, Descriptor, ResourceMetrics, View};
+use crate::{
+    telemetry::{Attributes, Descriptor, ResourceMetrics, View},
+    text::plain,
+};
 
 /// The titles of notices, and for each the points that are worth a word.
 pub(super) fn notices(input: &Input<'_>, resource: &ResourceMetrics) -> Vec<(String, Vec<String>)> {

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    change::{Change, Measured},
+use super::change::{Change, Measured};
+use crate::{
+    telemetry::{AttributeKey, Attributes, Value},
     text::plain,
 };
-use crate::telemetry::{AttributeKey, Attributes, Value};
 
 /// The semantic conventions' attribute for a CPU.
 const CPU: &str = "cpu.logical_number";

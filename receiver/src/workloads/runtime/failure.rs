@@ -4,7 +4,7 @@ use std::{error::Error, fmt, io};
 
 use tonic::Code;
 
-use crate::causes::chain;
+use crate::{causes::chain, text::foreign};
 
 /// Why a source did not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,9 +68,7 @@ pub(super) struct Failure {
 
 impl Failure {
     pub(super) fn new(reason: Reason, detail: impl fmt::Display) -> Self {
-        let words = detail.to_string();
-        let plain = words.chars().take(DETAIL).map(|character| if character.is_control() { ' ' } else { character });
-        Self { reason, detail: plain.collect() }
+        Self { reason, detail: foreign(&detail.to_string(), DETAIL) }
     }
 
     /// An answer about something else than was asked for.

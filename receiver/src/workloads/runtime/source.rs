@@ -247,13 +247,13 @@ mod tests {
     #[tokio::test]
     async fn a_source_is_complained_about_once_for_each_reason() {
         let docker = Source::behind(Path::new("/run/docker.sock")).expect("a client").remove(0);
-        insta::assert_snapshot!(complaints(&docker), @"
-        cannot ask /run/docker.sock for containers' names (gone: its words): is the runtime running? It is asked again
-        cannot ask /run/docker.sock for containers' names (denied: its words): run undercurrent as root, or in the group that owns the socket, such as `docker`
-        cannot ask /run/docker.sock for containers' names (refused: its words): the runtime's own log says more; it is asked again
-        cannot ask /run/docker.sock for containers' names (closed: its words): it stopped, or had more to say than 1 MiB; it is asked again
-        cannot ask /run/docker.sock for containers' names (malformed: its words): is it a container runtime of that kind? It is asked again; `workloads.sockets` names whom to ask
-        cannot ask /run/docker.sock for containers' names (timeout: its words): the runtime hangs or is overloaded; it is asked again
+        insta::assert_snapshot!(complaints(&docker), @r"
+        cannot ask /run/docker.sock for containers' names (gone: its\nwords): is the runtime running? It is asked again
+        cannot ask /run/docker.sock for containers' names (denied: its\nwords): run undercurrent as root, or in the group that owns the socket, such as `docker`
+        cannot ask /run/docker.sock for containers' names (refused: its\nwords): the runtime's own log says more; it is asked again
+        cannot ask /run/docker.sock for containers' names (closed: its\nwords): it stopped, or had more to say than 1 MiB; it is asked again
+        cannot ask /run/docker.sock for containers' names (malformed: its\nwords): is it a container runtime of that kind? It is asked again; `workloads.sockets` names whom to ask
+        cannot ask /run/docker.sock for containers' names (timeout: its\nwords): the runtime hangs or is overloaded; it is asked again
         ");
         assert_eq!(complaints(&docker), "");
     }
@@ -263,13 +263,13 @@ mod tests {
         let config = kube::Config::new("http://127.0.0.1:1".parse().expect("an address"));
         let access = crate::workloads::runtime::kubernetes::Access { config, node: "worker-1".to_owned() };
         let kubernetes = Source::kubernetes(Kubernetes::watch(access).expect("a client"));
-        insta::assert_snapshot!(complaints(&kubernetes), @"
-        cannot ask the API server for containers' names (gone: its words): is the API server to be reached from here? It is tried again
-        cannot ask the API server for containers' names (denied: its words): let the service account get, list and watch pods, or set `workloads.kubernetes: false`
-        cannot ask the API server for containers' names (refused: its words): is the API server to be reached from here? It is tried again
-        cannot ask the API server for containers' names (closed: its words): is the API server to be reached from here? It is tried again
-        cannot ask the API server for containers' names (malformed: its words): is the API server to be reached from here? It is tried again
-        cannot ask the API server for containers' names (timeout: its words): is the API server to be reached from here? It is tried again
+        insta::assert_snapshot!(complaints(&kubernetes), @r"
+        cannot ask the API server for containers' names (gone: its\nwords): is the API server to be reached from here? It is tried again
+        cannot ask the API server for containers' names (denied: its\nwords): let the service account get, list and watch pods, or set `workloads.kubernetes: false`
+        cannot ask the API server for containers' names (refused: its\nwords): is the API server to be reached from here? It is tried again
+        cannot ask the API server for containers' names (closed: its\nwords): is the API server to be reached from here? It is tried again
+        cannot ask the API server for containers' names (malformed: its\nwords): is the API server to be reached from here? It is tried again
+        cannot ask the API server for containers' names (timeout: its\nwords): is the API server to be reached from here? It is tried again
         ");
     }
 }

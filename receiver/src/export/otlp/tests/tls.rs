@@ -9,7 +9,7 @@ use super::{
     super::open,
     DEADLINE, publish,
     server::{Answer, script},
-    settings,
+    settings, shutdown,
 };
 use crate::export::{
     Outputs,
@@ -65,15 +65,15 @@ async fn deliver(server: &Authority, trusted: &Authority, client: Option<&Author
     }
     let output = open(settings(&variables))?;
     let statistics = output.statistics().clone();
-    let mut outputs = Outputs::new(vec![output]);
-    publish(&mut outputs, lost(3, after(1)));
+    let outputs = Outputs::new(vec![output]);
+    publish(&outputs, lost(3, after(1)));
     let decided = async {
         while statistics.totals().points == 0 && statistics.totals().failures.is_empty() {
             tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(Duration::from_secs(20), decided).await?;
-    outputs.shutdown(if statistics.totals().points == 0 { Duration::ZERO } else { DEADLINE }).await;
+    shutdown(outputs, if statistics.totals().points == 0 { Duration::ZERO } else { DEADLINE }).await;
     serving.abort();
     Ok(statistics.totals())
 }

@@ -1,0 +1,80 @@
+//! Attacks on the built program through what it is told to read and write.
+
+mod support;
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::Path,
+    process::{Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use rustix::fs::{CWD, Mode, mkfifoat};
+
+/// Exit status of a sidecar that cannot run.
+const CANNOT_RUN: i32 = 2;
+/// Much longer than a refusal takes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Runs the sidecar with these arguments and variables, in a bounded address space. Panics if it does not end by itself.
+fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    let mut command = Command::new("prlimit");
+    command.args(["--as=4000000000", "--", env!("CARGO_BIN_EXE_undercurrent"), "run"]).args(arguments);
+    command.env_clear().env("NO_COLOR", "1").envs(variables.iter().copied());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("prlimit starts");
+    let start = Instant::now();
+    while child.try_wait().expect("a child").is_none() {
+        if start.elapsed() > PATIENCE {
+            child.kill().expect("a child");
+            panic!("the sidecar did not end: {:?}", child.wait_with_output());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().expect("output")
+}
+
+/// The message with which the sidecar refused to run.
+fn refusal(output: Output) -> String {
+    let message = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(CANNOT_RUN), "{message}");
+    message
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("text")
+}
+
+#[test]
+fn a_pipe_as_configuration_does_not_hold_up_the_start() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pipe = folder.path().join("config.yaml");
+    mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).expect("a pipe");
+    let message = refusal(run(&["--config", text(&pipe)], &[]));
+    assert!(message.contains("not a regular file"), "{message}");
+}
+
+#[test]
+fn a_device_as_certificate_does_not_fill_the_memory() {
+    let variables =
+        [("OTEL_EXPORTER_OTLP_ENDPOINT", "https://localhost:4317"), ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/dev/zero")];
+    let message = refusal(run(&["--output", "otlp"], &variables));
+    assert!(message.contains("OTEL_EXPORTER_OTLP_CERTIFICATE") && message.contains("not a regular file"), "{message}");
+}
+
+#[test]
+fn a_link_in_the_place_of_the_json_file_is_not_followed() {
+    if !rustix::process::geteuid().is_root() {
+        return support::skip(
+            "a link in the place of the JSON file: without root the sidecar ends before it opens the file",
+        );
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let (precious, link) = (folder.path().join("precious"), folder.path().join("lines"));
+    fs::write(&precious, "precious").expect("written");
+    symlink(&precious, &link).expect("a link");
+    let message = refusal(run(&["--output", &format!("json={}", text(&link)), "--duration", "1s"], &[]));
+    assert!(message.contains("it is a symbolic link"), "{message}");
+    assert_eq!(fs::read_to_string(&precious).expect("text"), "precious");
+}
