@@ -162,7 +162,9 @@ impl Live {
         match self.hierarchy.scan(Limits::default()) {
             Ok(scan) => {
                 self.left_out = (scan.beyond + scan.unreadable) as u64;
-                let new = registry.reconcile(scan.cgroups, UnixNanos::now());
+                let (is_complete, hierarchy) = (self.left_out == 0, &self.hierarchy);
+                let has_vanished = |id, path: &CgroupPath| is_complete || !hierarchy.holds(id, path);
+                let new = registry.reconcile(scan.cgroups, has_vanished, UnixNanos::now());
                 for id in new {
                     self.welcome(id, registry);
                     self.young.found(id);

@@ -1,6 +1,6 @@
 //! Every workload with its slot, from its cgroup's appearance until its last totals are delivered.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use undercurrent_ebpf::abi::workload::NAMESPACE;
 
@@ -217,11 +217,18 @@ impl Registry {
         }
     }
 
-    /// Everything that is there, parents before children: what is not in it has vanished. Yields new workloads.
-    pub fn reconcile(&mut self, there: Vec<Cgroup>, now: UnixNanos) -> Vec<CgroupId> {
-        let found: HashMap<CgroupId, &CgroupPath> = there.iter().map(|cgroup| (cgroup.id, &cgroup.path)).collect();
-        let gone: Vec<CgroupId> = self.cgroups.keys().filter(|id| !found.contains_key(id)).copied().collect();
-        drop(found);
+    /// Takes in a scan of the tree, parents before children, and returns the own cgroups of new workloads. A cgroup that the
+    /// scan lacks has vanished if `has_vanished` confirms it: a scan that ended at its limits says nothing about the rest.
+    pub fn reconcile(
+        &mut self,
+        there: Vec<Cgroup>,
+        has_vanished: impl Fn(CgroupId, &CgroupPath) -> bool,
+        now: UnixNanos,
+    ) -> Vec<CgroupId> {
+        let found: HashSet<CgroupId> = there.iter().map(|cgroup| cgroup.id).collect();
+        let missing = self.cgroups.iter().filter(|(id, _)| !found.contains(id));
+        let gone: Vec<CgroupId> =
+            missing.filter(|(id, member)| has_vanished(**id, &member.path)).map(|(id, _)| *id).collect();
         gone.into_iter().for_each(|id| self.vanished(id));
         there.into_iter().filter_map(|cgroup| self.appeared(cgroup, now)).collect()
     }

@@ -198,6 +198,12 @@ impl Hierarchy {
         fs::symlink_metadata(self.directory(path)?).map(|directory| CgroupId(directory.ino()))
     }
 
+    /// False if the cgroup has been removed, or another one has its path. True if that cannot be found out.
+    #[must_use]
+    pub fn holds(&self, id: CgroupId, path: &CgroupPath) -> bool {
+        self.id(path).map_or_else(|error| !is_gone(&error), |found| found == id)
+    }
+
     fn directory(&self, path: &CgroupPath) -> io::Result<PathBuf> {
         let hidden = || io::Error::new(io::ErrorKind::NotFound, format!("{path} is outside of what is mounted"));
         self.tree.directory(path).ok_or_else(hidden)

@@ -217,6 +217,25 @@ fn a_slot_is_not_free_while_nobody_delivers() {
     assert_eq!(world.registry.get(CgroupId(4)).map(|workload| workload.slot), Some(Slot(2)));
 }
 
+/// Of a complete scan, whatever is missing has vanished.
+fn all_missing(_: CgroupId, _: &CgroupPath) -> bool {
+    true
+}
+
+/// A flood of cgroups elsewhere must not end the series of a running workload.
+#[test]
+fn a_scan_that_was_cut_ends_only_what_has_vanished() {
+    let mut world = World::new(8);
+    let cgroup = |id, path: &str| Cgroup { id: CgroupId(id), path: CgroupPath::new(path.as_bytes()) };
+    let now = UnixNanos(9);
+    let there = vec![cgroup(1, "/"), cgroup(2, "/running"), cgroup(3, "/removed")];
+    assert_eq!(world.registry.reconcile(there, all_missing, now), [CgroupId(2), CgroupId(3)]);
+    let has_vanished = |id, _: &CgroupPath| id == CgroupId(3);
+    assert_eq!(world.registry.reconcile(vec![cgroup(1, "/")], has_vanished, now), []);
+    let stage = |id| world.registry.get(CgroupId(id)).map(|workload| workload.stage);
+    assert_eq!((stage(2), stage(3)), (Some(Stage::Present), Some(Stage::Gone)));
+}
+
 #[test]
 fn a_scan_finds_what_was_missed_and_misses_what_has_gone() {
     let mut world = World::new(8);
@@ -224,9 +243,10 @@ fn a_scan_finds_what_was_missed_and_misses_what_has_gone() {
     let now = UnixNanos(9);
     world.registry.appeared(cgroup(7, "/lost/child"), now);
     assert_eq!(world.registry.counts().surprises, 1);
-    let new = world.registry.reconcile(vec![cgroup(1, "/"), cgroup(6, "/lost"), cgroup(7, "/lost/child")], now);
+    let new =
+        world.registry.reconcile(vec![cgroup(1, "/"), cgroup(6, "/lost"), cgroup(7, "/lost/child")], all_missing, now);
     assert_eq!(new, [CgroupId(6)]);
-    let again = world.registry.reconcile(vec![cgroup(1, "/"), cgroup(8, "/lost")], now);
+    let again = world.registry.reconcile(vec![cgroup(1, "/"), cgroup(8, "/lost")], all_missing, now);
     assert_eq!(again, [CgroupId(8)], "the same path, made anew, is the same workload");
     assert_eq!(world.registry.get(CgroupId(6)).map(|workload| workload.stage), None);
     assert_eq!(world.registry.get(CgroupId(8)).map(|workload| workload.stage), Some(Stage::Present));

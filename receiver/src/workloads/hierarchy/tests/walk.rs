@@ -53,6 +53,17 @@ fn what_is_beyond_the_limits_is_counted() {
 }
 
 #[test]
+fn a_cgroup_is_held_until_it_is_removed_or_another_has_its_path() {
+    let folder = folder(&[b"a"]);
+    let hierarchy = v2(folder.path());
+    let path = CgroupPath::new(b"/a");
+    let id = hierarchy.id(&path).unwrap();
+    assert!(hierarchy.holds(id, &path) && !hierarchy.holds(CgroupId(id.0 + 1), &path));
+    fs::remove_dir(folder.path().join("a")).unwrap();
+    assert!(!hierarchy.holds(id, &path));
+}
+
+#[test]
 fn deep_trees_end_at_the_limit() {
     let folder = folder(&[]);
     let mut deepest = folder.path().to_owned();
