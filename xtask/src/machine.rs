@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
 
-/// Names the checkout for the calls of this program that it makes itself.
+/// The variable that passes the checkout's path to child processes of `cargo xtask`.
 const WORKSPACE: &str = "XTASK_WORKSPACE";
 
 /// The checkout's root: the one that cargo was called in, since checkouts may share a folder of built programs.
@@ -93,7 +93,7 @@ struct ArtifactProfile {
 }
 
 impl Artifact {
-    /// True for the target itself; a binary's unit tests have the binary's kind and name too.
+    /// True for the target's own executable, false for a binary's unit tests, which cargo reports with the same kind and name.
     fn is(&self, target: Target) -> bool {
         let unit_tests = target.kind == "bin" && self.profile.test;
         !unit_tests && self.target.name == target.name && self.target.kind.iter().any(|kind| kind == target.kind)
@@ -124,7 +124,7 @@ pub const MYSELF: &str = "/proc/self/exe";
 const SET_BY_CARGO: [&str; 5] =
     ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_NAME", "CARGO_PRIMARY_PACKAGE"];
 
-/// Restores the environment in which the user called cargo.
+/// Removes the variables that cargo added to the user's environment.
 pub fn restore_environment() {
     // One of the variables names the checkout.
     let workspace = workspace();

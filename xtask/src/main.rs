@@ -22,7 +22,7 @@ use sha2::{Digest as _, Sha256};
 enum Command {
     /// Build the sidecar and run it on this machine
     Run(run::Options),
-    /// Run every check and test
+    /// Run checks and tests; with --matrix all of them
     Test(test::Options),
     /// Build the kernel side, or check the committed object
     BuildEbpf(build_ebpf::Options),

@@ -54,7 +54,7 @@ impl Output {
     }
 }
 
-/// An output that stopped before it was asked to: its task panicked.
+/// The task or thread of an output panicked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the output `{output}` failed; the message above says where. Please report it")]
 pub struct OutputFailed {
@@ -120,7 +120,7 @@ impl Outputs {
     /// as dropped.
     ///
     /// # Errors
-    /// If an output fails meanwhile. The others finish all the same.
+    /// If the task or thread of an output panicked. The other outputs finish first.
     pub async fn shutdown(self, deadline: Duration) -> Result<(), OutputFailed> {
         let until = Instant::now() + deadline;
         let closing: Vec<_> = self

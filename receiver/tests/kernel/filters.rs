@@ -46,8 +46,7 @@ fn between(before: &Line, after: &Line, layer: &str, transport: Option<&str>) ->
     change
 }
 
-/// True where a datagram may be read, on another CPU, before the tracepoint reports it. Such a datagram is counted as
-/// `unfiltered`.
+/// True if a reader on another CPU may be faster than the tracepoint of the layer. The datagram then counts as `unfiltered`.
 fn reads_may_overtake(line: &Line, layer: &str) -> bool {
     layer == "socket_enqueued" && !on_functions(line, layer)
 }

@@ -69,7 +69,7 @@ pub fn virtual_machines() -> anyhow::Result<Tally> {
 /// How the sidecar in the kernel suite is compiled.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Sidecar {
-    /// As for all other tests.
+    /// The profile `dev` unchanged.
     Unoptimized,
     /// For guests that start it many times: it starts there in half the time, and takes a minute and a half more to compile.
     Optimized,

@@ -16,13 +16,13 @@ pub enum Tier {
 pub struct Part {
     /// Its name, for `--only`.
     pub name: &'static str,
-    /// What it verifies, for a reader.
+    /// One line about the part.
     pub about: &'static str,
     /// When it runs.
     pub tier: Tier,
     /// True if it loads programs, makes network namespaces or installs packages.
     pub root: bool,
-    /// True if it only waits for virtual machines, so that others may run beside it.
+    /// True if it mostly waits for a virtual machine. Adjacent parts of this kind run side by side.
     pub guest: bool,
     /// Runs it. An error counts as one failed test.
     pub run: fn() -> anyhow::Result<Tally>,
@@ -46,8 +46,8 @@ impl Part {
     }
 }
 
-/// All parts, in the order in which they run: cheap checks first, and the longest guest before the others, so that the
-/// guests that run side by side end at about the same time.
+/// All parts in the order of a run. Cheap checks come first. The longest guest starts before the others, so that guests
+/// side by side end at about the same time.
 pub const PARTS: &[Part] = &[
     Part::quick("format", "Rust files are formatted", lint::rust_format),
     Part::quick("toml", "TOML files are formatted", lint::toml_format),

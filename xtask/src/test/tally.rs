@@ -20,7 +20,7 @@ pub struct Tally {
 /// How long one test took.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// The test's path, such as `latency::every_layer`.
+    /// Path of the test, such as `latency::every_layer`.
     pub test: String,
     /// Wall-clock time.
     pub took: Duration,
@@ -52,8 +52,8 @@ impl Tally {
         self
     }
 
-    /// Moves tests from passed to skipped: Rust's harness has no such result, so a test that cannot run here appends a line
-    /// `SKIPPED: reason` to the file that `UNDERCURRENT_SKIPS` names, whose content is `file`.
+    /// Moves tests from passed to skipped. `file` is the content of the file that `UNDERCURRENT_SKIPS` names: a test that cannot
+    /// run on this machine appends a line `SKIPPED: reason`, because Rust's harness has no such result.
     pub fn with_skips(mut self, file: &str) -> anyhow::Result<Self> {
         for line in file.lines() {
             let reason = line.strip_prefix("SKIPPED: ").with_context(|| format!("{line:?} is no skip"))?;

@@ -15,7 +15,7 @@ pub(super) const LONGEST_THROTTLE: Duration = Duration::from_secs(300);
 pub(super) enum Verdict {
     /// Try again after the usual backoff.
     Retry,
-    /// Try again, but not before this delay, which the server asked for; at most [`LONGEST_THROTTLE`].
+    /// Try again after the delay in the server's `RetryInfo`, at most [`LONGEST_THROTTLE`].
     Throttled(Duration),
     /// Never try that request again.
     Permanent,

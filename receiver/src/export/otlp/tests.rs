@@ -88,7 +88,7 @@ async fn exhausted_is_tried_again_when_the_server_says() {
     assert_eq!(statistics.totals().points, 1);
 }
 
-/// A refusal whose `google.rpc.RetryInfo` asks for any number of seconds; the library's own constructor limits it.
+/// A refusal with a `google.rpc.RetryInfo` of any number of seconds. `ErrorDetails` limits the number.
 fn refusal_for(seconds: i64) -> Status {
     let field = |number: u8, content: &[u8]| {
         [&[number << 3 | 2, u8::try_from(content.len()).expect("a short field")], content].concat()

@@ -4,7 +4,7 @@ use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
 use super::Settings;
 
-/// What to do where the system's certificates cannot be used.
+/// The remedy if the system's certificates cannot be used.
 pub(super) const CURE: &str =
     "install the system's CA certificates, or name the collector's in OTEL_EXPORTER_OTLP_CERTIFICATE";
 

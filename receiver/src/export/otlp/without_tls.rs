@@ -1,10 +1,10 @@
-//! Stands in for TLS in a build without the feature `tls`.
+//! Replaces `tls.rs` in a build without the feature `tls`.
 
 use tonic::transport::Endpoint;
 
 use super::Settings;
 
-/// What to do about an `https` endpoint.
+/// The remedy for an `https` endpoint.
 pub(super) const CURE: &str = "use a plaintext `http://` endpoint, or a build with the feature";
 
 /// Always fails.

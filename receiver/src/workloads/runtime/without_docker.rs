@@ -1,4 +1,4 @@
-//! Stands in for the client of Docker's API in a build without the feature `docker`.
+//! Replaces `docker.rs` in a build without the feature `docker`.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Stands in for the client of the Kubernetes API in a build without the feature `kubernetes`.
+//! Replaces `kubernetes.rs` in a build without the feature `kubernetes`.
 
 use super::{bounds::Bounded, failure::Failure};
 use crate::{
