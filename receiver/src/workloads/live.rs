@@ -7,7 +7,8 @@ use tokio::time::Instant;
 use undercurrent_ebpf::abi::workload::{CgroupEvent, OWNER_LOSSES, OwnerCells, OwnerLoss, change};
 
 use super::{
-    Cgroup, CgroupId, CgroupPath, Directory, Hierarchy, Identity, Limits, Loss, Stage, netns_of,
+    Cgroup, CgroupId, CgroupPath, ContainerId, Directory, Hierarchy, Identity, Limits, Loss, Runtime, Slot, Stage,
+    Workload, netns_of,
     registry::Registry,
     runtime::{Answer, Unknown},
     young::Young,
@@ -199,8 +200,10 @@ impl Live {
     fn welcome(&mut self, new: CgroupId, registry: &mut Registry) {
         let Some(workload) = registry.get_mut(new) else { return };
         workload.describe(&self.node);
-        if let Identity::Container { id, runtime, .. } = &workload.identity {
-            self.directory.ask(id.clone(), *runtime);
+        if let Some((id, runtime)) = question(workload)
+            && !self.directory.ask(id.clone(), runtime)
+        {
+            workload.goes_without(&id, true);
         }
     }
 
@@ -208,10 +211,10 @@ impl Live {
     /// workloads: one may have been another's, which has gone.
     fn revisit(&mut self, registry: &Registry) {
         for workload in registry.iter().filter(|workload| workload.stage == Stage::Present) {
-            if let Identity::Container { id, runtime, .. } = &workload.identity
+            if let Some((id, runtime)) = question(workload)
                 && workload.answer_pending()
             {
-                self.directory.ask(id.clone(), *runtime);
+                self.directory.ask(id, runtime);
             }
             if workload.namespace.is_none() {
                 self.young.once(workload.cgroup);
@@ -275,6 +278,14 @@ impl Live {
             ("question_refused", self.directory.statistics().queue_full),
         ];
         of_programs.chain(others).collect()
+    }
+}
+
+/// The container to ask about: none for a workload in the overflow, whose names nobody sees.
+fn question(workload: &Workload) -> Option<(ContainerId, Option<Runtime>)> {
+    match &workload.identity {
+        Identity::Container { id, runtime, .. } if workload.slot != Slot::OVERFLOW => Some((id.clone(), *runtime)),
+        _ => None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Questions and answers.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
@@ -26,6 +26,8 @@ use crate::{
 
 /// The most questions that are open, from when they are asked until their answer is taken.
 const QUESTIONS: usize = 1024;
+/// The most questions that wait until another one is answered: one for each workload with a slot.
+const WAITING: usize = 4096;
 /// The most calls that are under way.
 const CALLS: usize = 4;
 /// How long to wait before the same question is asked again: cgroups appear before runtimes know the container.
@@ -85,6 +87,8 @@ pub struct Directory {
     answers: mpsc::UnboundedReceiver<Answered>,
     /// Bounds both channels: a question holds its place until its answer is taken.
     room: Arc<Semaphore>,
+    /// Questions that found no room.
+    waiting: VecDeque<(ContainerId, Option<Runtime>)>,
     counters: Arc<Counters>,
 }
 
@@ -96,7 +100,7 @@ struct Question {
 
 struct Answered {
     answer: Answer,
-    _place: OwnedSemaphorePermit,
+    place: OwnedSemaphorePermit,
 }
 
 impl Directory {
@@ -116,31 +120,34 @@ impl Directory {
         let desk = Desk { sources, calls: Semaphore::new(CALLS), counters: Arc::clone(&counters) };
         // It ends when nobody can ask any more, and the open questions with it.
         tokio::spawn(serve(Arc::new(desk), asked, answered));
-        Self { questions, answers, room: Arc::new(Semaphore::new(QUESTIONS)), counters }
+        Self { questions, answers, room: Arc::new(Semaphore::new(QUESTIONS)), waiting: VecDeque::new(), counters }
     }
 
-    /// Asks about a container, of a runtime where that is known; whether the question was taken. It is not when too many
-    /// are open: ask again later.
-    pub fn ask(&self, container: ContainerId, runtime: Option<Runtime>) -> bool {
-        let taken = match Arc::clone(&self.room).try_acquire_owned() {
-            Ok(place) => self.questions.send(Question { container, runtime, place }).is_ok(),
-            Err(_) => false,
-        };
-        if taken {
-            self.counters.question()
-        } else {
-            self.counters.queue_full()
+    /// Asks about a container, of a runtime where that is known. A question waits while too many are open. Returns false if
+    /// too many wait already: the question was refused and has to be asked again later.
+    pub fn ask(&mut self, container: ContainerId, runtime: Option<Runtime>) -> bool {
+        if let Ok(place) = Arc::clone(&self.room).try_acquire_owned() {
+            self.counters.question();
+            return self.questions.send(Question { container, runtime, place }).is_ok();
         }
-        taken
+        let has_room = self.waiting.len() < WAITING;
+        if has_room {
+            self.waiting.push_back((container, runtime));
+        } else {
+            self.counters.queue_full();
+        }
+        has_room
     }
 
     /// The next answer, one for each question that was taken, in the order in which they are found. Cancel safe; never
     /// ready while no question is open.
     pub async fn answer(&mut self) -> Answer {
-        match self.answers.recv().await {
-            Some(answered) => answered.answer,
-            None => std::future::pending().await,
+        let Some(Answered { answer, place }) = self.answers.recv().await else { return std::future::pending().await };
+        drop(place);
+        if let Some((container, runtime)) = self.waiting.pop_front() {
+            self.ask(container, runtime);
         }
+        answer
     }
 
     /// Totals since the start.
@@ -164,7 +171,7 @@ async fn serve(
                     open.spawn(async move {
                         let outcome = desk.outcome(&container, runtime).await;
                         // Nobody waits any more when the directory is gone.
-                        let _ = answered.send(Answered { answer: Answer { container, outcome }, _place: place });
+                        let _ = answered.send(Answered { answer: Answer { container, outcome }, place });
                     });
                 }
                 None => return,

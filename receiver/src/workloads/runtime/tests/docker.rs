@@ -109,7 +109,7 @@ async fn a_runtime_that_hangs_holds_nothing_up() {
 
 #[tokio::test]
 async fn no_more_than_four_calls_are_under_way() {
-    let (mut server, directory, _folder) = scripted([Act::hang()]);
+    let (mut server, mut directory, _folder) = scripted([Act::hang()]);
     for number in 0..20 {
         assert!(directory.ask(ContainerId(format!("{number:064}")), None));
     }
@@ -123,19 +123,24 @@ async fn no_more_than_four_calls_are_under_way() {
 }
 
 #[tokio::test]
-async fn questions_beyond_the_limit_are_refused_and_counted() {
+async fn questions_beyond_the_limit_wait_and_then_are_refused_and_counted() {
+    const OPEN: u64 = 1024;
+    const WAITING: u64 = 4096;
     let (mut server, mut directory, _folder) = scripted([Act::hang()]);
     let question = || ContainerId(DOCKER_ID.to_owned());
-    for _ in 0..1024 {
+    for _ in 0..OPEN + WAITING {
         assert!(directory.ask(question(), None));
     }
     assert!(!directory.ask(question(), None));
+    let counts = |directory: &Directory| (directory.statistics().questions, directory.statistics().queue_full);
+    assert_eq!(counts(&directory), (OPEN, 1));
     server.request().await;
     hurried(directory.answer()).await;
+    // The answer made room for a question that waited, and this one takes its place.
+    assert_eq!(counts(&directory), (OPEN + 1, 1));
     assert!(directory.ask(question(), None));
     assert!(!directory.ask(question(), None));
-    let statistics = directory.statistics();
-    assert_eq!((statistics.questions, statistics.queue_full), (1025, 2));
+    assert_eq!(counts(&directory), (OPEN + 1, 2));
 }
 
 #[tokio::test]
