@@ -10,7 +10,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use opentelemetry_proto::tonic::collector::metrics::v1::{
+    ExportMetricsServiceRequest, ExportMetricsServiceResponse,
+    metrics_service_server::{MetricsService, MetricsServiceServer},
+};
 use rustix::fs::{CWD, Mode, mkfifoat};
+use tonic::{Code, Request, Response, Status, transport::Server, transport::server::TcpIncoming};
 
 /// Exit status of a sidecar that cannot run.
 const CANNOT_RUN: i32 = 2;
@@ -44,6 +49,46 @@ fn refusal(output: Output) -> String {
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("text")
+}
+
+/// A collector that refuses everything, forbids to come back for as long as a delay can be, and tries to forge a log line.
+struct Hostile;
+
+#[tonic::async_trait]
+impl MetricsService for Hostile {
+    async fn export(
+        &self,
+        _: Request<ExportMetricsServiceRequest>,
+    ) -> Result<Response<ExportMetricsServiceResponse>, Status> {
+        let field = |number: u8, content: &[u8]| {
+            [&[number << 3 | 2, u8::try_from(content.len()).expect("a short field")], content].concat()
+        };
+        let mut duration = vec![1 << 3];
+        prost::encoding::encode_varint(i64::MAX.cast_unsigned(), &mut duration);
+        let any = [field(1, b"type.googleapis.com/google.rpc.RetryInfo"), field(2, &field(1, &duration))].concat();
+        Err(Status::with_details(Code::Unavailable, "later\nERROR forged\r", field(3, &any).into()))
+    }
+}
+
+#[test]
+fn a_collector_neither_ends_the_sidecar_nor_forges_its_log() {
+    if !rustix::process::geteuid().is_root() {
+        return support::skip("a hostile collector: without root the sidecar measures nothing");
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let incoming = runtime.block_on(async { TcpIncoming::bind(([127, 0, 0, 1], 0).into()) }).expect("a port");
+    let endpoint = format!("http://{}", incoming.local_addr().expect("an address"));
+    let server = Server::builder().add_service(MetricsServiceServer::new(Hostile)).serve_with_incoming(incoming);
+    std::thread::spawn(move || runtime.block_on(server));
+    let output = run(
+        &["--output", "otlp", "--interval", "200ms", "--duration", "1500ms"],
+        &[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)],
+    );
+    let log = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(0), "{log}");
+    assert!(!log.contains("panicked") && log.contains("the last snapshot did not get out"), "{log}");
+    let forged: Vec<_> = log.lines().filter(|line| line.contains("forged")).collect();
+    assert!(!forged.is_empty() && forged.iter().all(|line| line.contains("later\\nERROR forged\\r")), "{log}");
 }
 
 #[test]
