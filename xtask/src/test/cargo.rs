@@ -135,9 +135,14 @@ fn counted(report: &str) -> anyhow::Result<Tally> {
     let mut tally = Tally::default();
     for case in document.descendants().filter(|node| node.has_tag_name("testcase")) {
         let failed = case.children().any(|child| child.has_tag_name("failure") || child.has_tag_name("error"));
-        *(if failed { &mut tally.failed } else { &mut tally.passed }) += 1;
         let seconds: f64 = case.attribute("time").and_then(|time| time.parse().ok()).context("a test has no time")?;
         let test = case.attribute("name").context("a test has no name")?.to_owned();
+        if failed {
+            tally.failed += 1;
+            tally.failures.push(test.clone());
+        } else {
+            tally.passed += 1;
+        }
         tally.timings.push(Timing { test, took: Duration::try_from_secs_f64(seconds)? });
     }
     Ok(tally)
@@ -177,6 +182,7 @@ mod tests {
             </testsuites>"#;
         let tally = counted(report).unwrap();
         assert_eq!((tally.passed, tally.failed), (1, 1));
+        assert_eq!(tally.failures, ["waits::b"]);
         let timings: Vec<_> = tally.timings.iter().map(|of| (of.test.as_str(), of.took.as_secs_f64())).collect();
         assert_eq!(timings, [("latency::a", 1.25), ("waits::b", 0.25)]);
         assert!(counted("<testcase/>").is_err() && counted("no report").is_err());

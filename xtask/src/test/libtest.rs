@@ -50,7 +50,10 @@ impl Tally {
                     let reason = reason.strip_prefix(", ").unwrap_or("ignored, no reason given");
                     self.skipped.push(format!("{test}: {reason}"));
                 }
-                None => self.timings.push(Timing { test: test.to_owned(), took: took() }),
+                None => {
+                    self.timings.push(Timing { test: test.to_owned(), took: took() });
+                    self.failures.extend((result == "FAILED").then(|| test.to_owned()));
+                }
             }
         }
         Ok(())
@@ -89,7 +92,7 @@ test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 7 filtered out; fini
         let Output { text, tally } = Output::read(OUTPUT.as_bytes()).unwrap();
         assert_eq!(text, OUTPUT);
         assert_eq!((tally.passed, tally.failed), (3, 1));
-        assert_eq!(tally.skipped, ["b: needs a second CPU"]);
+        assert_eq!((tally.skipped, tally.failures), (vec!["b: needs a second CPU".to_owned()], vec!["c".to_owned()]));
         let timed: Vec<_> = tally.timings.iter().map(|timing| timing.test.as_str()).collect();
         assert_eq!(timed, ["a", "c", "d", "e"]);
     }

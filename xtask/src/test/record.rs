@@ -87,6 +87,10 @@ fn render(state: &State, took: Duration, sections: &[Section], kernels: &[(Strin
         let (skipped, minutes) = (tally.skipped.len(), took.as_secs_f64() / 60.0);
         let _ = writeln!(page, "| {name} | {about} | {} | {} | {skipped} | {minutes:.1} |", tally.passed, tally.failed);
     }
+    let failures = report::failures(sections);
+    if !failures.is_empty() {
+        let _ = write!(page, "\n## Failed\n\n```text\n{failures}```\n");
+    }
     let _ = write!(page, "\n## Slowest tests\n\n```text\n{}```\n", report::slowest(sections));
     let skips = report::skips(sections);
     if !skips.is_empty() {
@@ -108,7 +112,11 @@ mod tests {
             date: "2026-11-24".into(),
             start: Instant::now(),
         };
-        let tally = Tally { failed: 1, ..Tally::passed(41).and_skipped("a: no IPv6".into()) };
+        let tally = Tally {
+            failed: 1,
+            failures: vec!["waits::b".into()],
+            ..Tally::passed(41).and_skipped("a: no IPv6".into())
+        };
         let sections = [Section { name: "vm-7", tally, took: Duration::from_secs(90) }];
         let kernels = [("7".to_owned(), "7.2.13-cloud".to_owned())];
         let page = render(&state(false), Duration::from_secs(3600), &sections, &kernels);
@@ -117,6 +125,7 @@ mod tests {
             "| 7 | `7.2.13-cloud` |",
             "| vm-7 | latency under the newest Linux 7 by every set of hooks | 41 | 1 | 1 | 1.5 |",
             "skipped in vm-7: a: no IPv6\n",
+            "failed in vm-7: waits::b\n",
         ] {
             assert!(page.contains(expected), "{expected:?} is not in\n{page}");
         }

@@ -63,6 +63,15 @@ pub fn slowest(sections: &[Section]) -> String {
     text
 }
 
+/// One line for each failed test that has a name.
+pub fn failures(sections: &[Section]) -> String {
+    let mut text = String::new();
+    for Section { name, tally, .. } in sections {
+        tally.failures.iter().for_each(|test| _ = writeln!(text, "failed in {name}: {test}"));
+    }
+    text
+}
+
 /// One line for each skipped test.
 pub fn skips(sections: &[Section]) -> String {
     let mut text = String::new();
@@ -76,7 +85,7 @@ pub fn skips(sections: &[Section]) -> String {
 pub fn render(sections: &[Section]) -> String {
     let Tally { passed, failed, skipped, .. } = total(sections);
     let mut text = format!("\n{}", table(sections));
-    for part in [slowest(sections), skips(sections)].iter().filter(|part| !part.is_empty()) {
+    for part in [slowest(sections), skips(sections), failures(sections)].iter().filter(|part| !part.is_empty()) {
         let _ = write!(text, "\n{part}");
     }
     format!("{text}\n{passed} passed, {failed} failed, {} skipped\n", skipped.len())
@@ -94,7 +103,8 @@ mod tests {
     fn the_last_line_counts_everything() {
         let section = |name, tally| Section { name, tally, took: Duration::from_millis(1234) };
         let unit = section("unit", Tally::passed(12).and_skipped("b: needs a second CPU".into()));
-        let native = Tally { passed: 3, failed: 1, timings: vec![timing("a", 1), timing("b", 20)], ..Tally::default() };
+        let timings = vec![timing("a", 1), timing("b", 20)];
+        let native = Tally { passed: 3, failed: 1, failures: vec!["b".into()], timings, ..Tally::default() };
         let expected = "
 section             passed  failed skipped      time
 unit                    12       0       1     1.2 s
@@ -104,6 +114,8 @@ native                20.0 s  b
 native                 1.0 s  a
 
 skipped in unit: b: needs a second CPU
+
+failed in native: b
 
 15 passed, 1 failed, 1 skipped
 ";

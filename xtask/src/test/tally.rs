@@ -11,6 +11,8 @@ pub struct Tally {
     pub passed: u32,
     /// Number of tests that failed.
     pub failed: u32,
+    /// Names of tests that failed, as far as the suite reports names.
+    pub failures: Vec<String>,
     /// One reason for each skipped test.
     pub skipped: Vec<String>,
     /// Duration of each test, where the suite reports durations.
@@ -41,6 +43,7 @@ impl Tally {
     pub fn and(mut self, other: Self) -> Self {
         self.passed += other.passed;
         self.failed += other.failed;
+        self.failures.extend(other.failures);
         self.skipped.extend(other.skipped);
         self.timings.extend(other.timings);
         self
