@@ -11,11 +11,12 @@ use undercurrent::{
     logging,
     node::Node,
     outputs,
+    parts::{Access, Part},
     sidecar::Sidecar,
     signals::{REGISTRY, itself},
     telemetry::Resource,
     wanted,
-    workloads::Directory,
+    workloads::{Directory, Opener},
 };
 
 /// What cannot run ends so, as does a wrong command line.
@@ -62,14 +63,19 @@ fn measure(run: Run) -> anyhow::Result<()> {
     for ignored in ignored.iter().chain(&more) {
         tracing::warn!("{ignored}");
     }
+    // Settings that cannot work end here: no output file is emptied for them, and nothing is attached.
+    let outputs = outputs::Plan::new(&settings, &environment::process)?;
+    let (host, wanted) = wanted::permitted(&settings)?;
+    let access = Access::gain(host, &wanted)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start tokio")?;
+    let entered = runtime.enter();
+    let outputs = outputs.open(&terminal)?;
+    let directory = Directory::start(&settings.workloads, &node, &environment::process, Opener::Reader(access.reader.foreign()));
+    // No thread runs yet, and nothing has been received from outside.
+    Part::Worker.confine()?;
+    drop(entered);
     let ended = runtime.block_on(async {
-        // In this order nothing is left behind by what cannot run: no file is emptied for it, and nothing is attached.
-        let outputs = outputs::Plan::new(&settings, &environment::process)?;
-        wanted::permitted(&settings)?;
-        let outputs = outputs.open(&terminal)?;
-        let directory = Directory::start(&settings.workloads, &node, &environment::process);
-        let sidecar = Sidecar::start(&settings, resource, directory)?;
+        let sidecar = Sidecar::start(&settings, resource, access, &wanted, directory)?;
         sidecar.run(&settings, outputs).await?;
         anyhow::Ok(())
     });

@@ -11,18 +11,21 @@ use crate::{
     config::{Sampling, Settings, Weight},
     export::{OutputFailed, Outputs, Statistics},
     kernel::{
-        Kernel, KernelError,
-        cards::{self, Found},
+        Kernel, KernelError, cards,
         clock::WallClock,
         hooks::{self, Hook},
         plan::Status,
     },
+    parts::{Access, Loader, LoaderEnded, reader::Reader},
     signals::{
-        self, Grouping, Opening, SharedGrouping, Signal, SignalStatus, Thinning, filtering::Filtering, itself::Itself,
+        self, Grouping, Opening, SharedGrouping, Signal, SignalStatus, Thinning,
+        filtering::Filtering,
+        itself::{Itself, State},
     },
     telemetry::{Readings, Resource, Snapshot, UnixNanos},
-    wanted::{Refused, Wanted, permitted},
-    workloads::{self, Directory, Following, Slot, Workloads},
+    wanted::Wanted,
+    watchdog::Watchdog,
+    workloads::{self, Directory, Files, Following, Slot, Workloads},
 };
 
 /// From a signal's arrival to the process's end at most this long; delivery gets what detaching leaves.
@@ -31,15 +34,23 @@ const LAST_DELIVERY: Duration = Duration::from_millis(1500);
 /// Why the sidecar cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// What is wanted is refused before anything is touched.
-    #[error(transparent)]
-    Refused(#[from] Refused),
     /// Nothing can be measured on this kernel.
     #[error(transparent)]
     Kernel(#[from] KernelError),
     /// The process cannot be told to stop.
     #[error("cannot listen for SIGINT and SIGTERM: {0}")]
     Signals(#[source] std::io::Error),
+}
+
+/// Why a sidecar ended before it was stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// An output failed.
+    #[error(transparent)]
+    Output(#[from] OutputFailed),
+    /// The loader ended.
+    #[error(transparent)]
+    Loader(#[from] LoaderEnded),
 }
 
 /// A sidecar that listens.
@@ -53,10 +64,14 @@ pub struct Sidecar {
     /// Where anything is measured by their stamps.
     cards: Option<cards::Following>,
     itself: Itself,
+    watchdog: Watchdog,
     workloads: Workloads,
     resource: Arc<Resource>,
     last_collect: Option<Duration>,
     stop: Stop,
+    reader: Reader,
+    /// The last field: once the others are dropped, the loader detaches the programs and ends.
+    loader: Loader,
 }
 
 impl Sidecar {
@@ -65,25 +80,30 @@ impl Sidecar {
     ///
     /// # Errors
     /// Where nothing can be measured.
-    pub fn start(settings: &Settings, resource: Resource, directory: Directory) -> Result<Self, StartError> {
-        let (host, wanted) = permitted(settings)?;
-        // Before attaching, which takes seconds on slow machines: whoever ends the sidecar meanwhile gets an orderly end.
+    pub fn start(
+        settings: &Settings,
+        resource: Resource,
+        access: Access,
+        wanted: &Wanted,
+        directory: Directory,
+    ) -> Result<Self, StartError> {
+        let Access { mut kernel, files, reader, loader } = access;
+        // Before attaching, which takes seconds on slow machines: a signal meanwhile still ends the sidecar in order.
         let stop = Stop::listen()?;
         let start = UnixNanos::now();
-        let (mut kernel, types) = wanted.load(host)?;
         let mut clock = kernel.wall_clock()?;
         synchronize(&mut clock);
-        // Workloads are known before the first packet is seen, and cgroups that come meanwhile are told of.
+        // Workloads are known before the first packet is seen, and later cgroups arrive as events.
         let (of_cgroups, others): (Vec<&Hook>, _) =
             wanted.hooks().iter().partition(|hook| **hook == &hooks::CGROUP_CHANGE);
-        kernel.serve(&types, &of_cgroups);
-        let workloads = follow(&mut kernel, &wanted, &resource, directory, start);
-        kernel.serve(&types, &others);
-        kernel.serve_functions(&types);
-        drop(types);
-        let grouping = grouping(&mut kernel, settings, &wanted, start);
+        kernel.serve(&of_cgroups)?;
+        let workloads = follow(&mut kernel, wanted, &resource, files.clone(), directory, start);
+        kernel.serve(&others)?;
+        kernel.serve_functions()?;
+        let grouping = grouping(&mut kernel, settings, wanted, start);
         let opening = Opening {
             kernel: &kernel,
+            files: files.as_ref(),
             settings: &settings.signals,
             workloads: &workloads,
             grouping: grouping.as_ref(),
@@ -99,8 +119,8 @@ impl Sidecar {
         report(settings, &kernel);
         let samples = wanted.hooks().iter().any(|hook| hook.reads_stamps);
         let sampling = if samples { settings.signals.latency.sampling } else { Sampling::OneIn(Weight::ONE) };
-        let thinning = Thinning::new(kernel.sample()?, sampling);
-        let filtering = Filtering::new(settings.signals.latency.filter.clone(), kernel.choices()?, &workloads);
+        let thinning = Thinning::new(kernel.sample(), sampling);
+        let filtering = Filtering::new(settings.signals.latency.filter.clone(), kernel.choices(), files, &workloads);
         let cards = wanted.hooks().contains(&&hooks::DRIVER).then(|| kernel.follow_cards()).transpose()?;
         let itself = Itself::new(start);
         Ok(Self {
@@ -112,10 +132,13 @@ impl Sidecar {
             grouping,
             cards,
             itself,
+            watchdog: Watchdog::start(settings.interval.get()),
             workloads,
             resource: Arc::new(resource),
             last_collect: None,
             stop,
+            reader,
+            loader,
         })
     }
 
@@ -146,8 +169,16 @@ impl Sidecar {
             }
         }
         let deliveries: Vec<_> = exports.iter().map(|output| (output.output(), output.totals())).collect();
-        let weight = self.thinning.weight();
-        for metric in self.itself.read(&self.kernel, self.last_collect, weight, &deliveries, &self.workloads.losses()) {
+        let parts = [std::process::id(), self.loader.process(), self.reader.process()];
+        let state = State {
+            collect: self.last_collect,
+            weight: self.thinning.weight(),
+            outputs: &deliveries,
+            losses: &self.workloads.losses(),
+            processes: &parts,
+            late_ticks: self.watchdog.late(),
+        };
+        for metric in self.itself.read(&self.kernel, &state) {
             readings.add(Slot::NODE, metric);
         }
         self.last_collect = Some(began.elapsed());
@@ -165,8 +196,8 @@ impl Sidecar {
     /// or when no output is left.
     ///
     /// # Errors
-    /// If an output fails.
-    pub async fn run(mut self, settings: &Settings, mut outputs: Outputs) -> Result<(), OutputFailed> {
+    /// If an output fails, or a part of the sidecar without which it cannot go on.
+    pub async fn run(mut self, settings: &Settings, mut outputs: Outputs) -> Result<(), RunError> {
         let statistics = outputs.statistics();
         let end = settings.duration.as_ref().map(|span| tokio::time::Instant::now() + span.get());
         let mut ticks = tokio::time::interval(settings.interval.get());
@@ -177,7 +208,8 @@ impl Sidecar {
             tokio::select! {
                 biased;
                 () = self.stop.wait(end) => break,
-                ended = outputs.ended() => return ended,
+                ended = outputs.ended() => return Ok(ended?),
+                ended = self.loader.ended() => return Err(ended.into()),
                 stepped = self.clock.stepped() => match stepped {
                     Ok(()) => {
                         synchronize(&mut self.clock);
@@ -189,7 +221,9 @@ impl Sidecar {
                     synchronize(&mut self.clock);
                     let snapshot = Arc::new(self.snapshot(&statistics, outputs.delivered()));
                     outputs.publish(&snapshot);
+                    self.watchdog.tick();
                 }
+                () = self.watchdog.due() => self.watchdog.feed(),
                 () = self.workloads.changed() => {}
                 () = read_clocks(&mut self.cards, &mut self.kernel) => {}
                 () = self.filtering.due() => self.filtering.look(&self.workloads),
@@ -200,7 +234,7 @@ impl Sidecar {
         // Detached before the last delivery, which may wait for a collector.
         drop(self);
         outputs.publish(&last);
-        outputs.shutdown(LAST_DELIVERY).await
+        Ok(outputs.shutdown(LAST_DELIVERY).await?)
     }
 }
 
@@ -211,10 +245,9 @@ async fn read_clocks(cards: &mut Option<cards::Following>, kernel: &mut Kernel) 
     if !cards.read().await {
         return;
     }
-    let found = Found::now();
-    cards.follow(&found);
-    if let Err(error) = kernel.note_cards(found) {
-        tracing::warn!("stamps of network cards are not measured: {error}");
+    match kernel.search_cards() {
+        Ok(found) => cards.follow(found),
+        Err(error) => tracing::warn!("cannot follow the NICs that timestamp packets: {error}"),
     }
 }
 
@@ -253,12 +286,19 @@ fn grouping(kernel: &mut Kernel, settings: &Settings, wanted: &Wanted, start: Un
 }
 
 /// Follows workloads, where they are told apart. Where they cannot be, everything stands with the node, and the log says why.
-fn follow(kernel: &mut Kernel, wanted: &Wanted, node: &Resource, directory: Directory, start: UnixNanos) -> Workloads {
-    let (Some(limit), Some(hierarchy)) = (wanted.workloads(), kernel.host().hierarchy.clone()) else {
+fn follow(
+    kernel: &mut Kernel,
+    wanted: &Wanted,
+    node: &Resource,
+    files: Option<Files>,
+    directory: Directory,
+    start: UnixNanos,
+) -> Workloads {
+    let (Some(limit), Some(files)) = (wanted.workloads(), files) else {
         return Workloads::default();
     };
     let node = node.attributes.clone();
-    let following = Following { hierarchy, directory, node, limit, start };
+    let following = Following { files, directory, node, limit, start };
     Workloads::follow(kernel, following).unwrap_or_else(|error| {
         tracing::warn!("workloads are not told apart: {error}");
         Workloads::default()

@@ -30,9 +30,125 @@ pub(crate) fn foreign(text: &str, limit: usize) -> String {
     }
 }
 
+/// Text for an attribute, at most `limit` bytes. Characters that are invisible or reorder others are escaped; `None`
+/// where the escaped text is longer than the limit, because a part of a name is another name. Every printable text stays
+/// as it is.
+pub(crate) fn attribute(text: &str, limit: usize) -> Option<Cow<'_, str>> {
+    // Escapes are longer than their characters.
+    if text.len() > limit {
+        return None;
+    }
+    if text.chars().all(is_printable) {
+        return Some(Cow::Borrowed(text));
+    }
+    let mut escaped = String::with_capacity(limit.min(2 * text.len()));
+    for c in text.chars() {
+        push(&mut escaped, c);
+        if escaped.len() > limit {
+            return None;
+        }
+    }
+    Some(Cow::Owned(escaped))
+}
+
+/// Text for an attribute, cut at `limit` bytes with an ellipsis at its end.
+pub(crate) fn shortened(text: &str, limit: usize) -> Cow<'_, str> {
+    const ELLIPSIS: char = '…';
+    if let Some(whole) = attribute(text, limit) {
+        return whole;
+    }
+    let mut short = String::new();
+    for c in text.chars() {
+        let before = short.len();
+        push(&mut short, c);
+        if short.len() + ELLIPSIS.len_utf8() > limit {
+            short.truncate(before);
+            break;
+        }
+    }
+    short.push(ELLIPSIS);
+    Cow::Owned(short)
+}
+
+fn push(text: &mut String, c: char) {
+    match c {
+        c if is_printable(c) => text.push(c),
+        c if c.is_ascii() => text.extend(c.escape_default()),
+        c => text.extend(c.escape_unicode()),
+    }
+}
+
+/// Whether a character is shown, or shapes its neighbours as combining marks, joiners and variation selectors do. Others
+/// are control characters, line separators, direction controls, invisible characters and noncharacters.
+fn is_printable(c: char) -> bool {
+    match c {
+        // A direction mark, and characters without a glyph: the soft hyphen, joiners of graphemes, vowels and fillers.
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180e}'
+        | '\u{3164}' | '\u{ffa0}' => false,
+        // Zero-width space and direction marks. The joiners between them, U+200C and U+200D, are part of words and emoji.
+        '\u{200b}' | '\u{200e}' | '\u{200f}' => false,
+        '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => false,
+        '\u{feff}' | '\u{fdd0}'..='\u{fdef}' | '\u{fff0}'..='\u{fffb}' => false,
+        // Musical and tag characters, which are invisible.
+        '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e00ff}' => false,
+        c => !c.is_control() && u32::from(c) & 0xfffe != 0xfffe,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn printable_text_stays_and_other_text_is_escaped() {
+        for same in [
+            "",
+            "web-0",
+            "größe 大",
+            "e\u{301}",
+            "हिन्दी",
+            "น้ำ",
+            "می\u{200c}خواهم",
+            "👩\u{200d}💻 ❤\u{fe0f}",
+            "a\u{a0}b",
+            "a\\x0a\"'",
+            "\u{fffd}",
+        ] {
+            assert!(matches!(attribute(same, 100), Some(Cow::Borrowed(text)) if text == same), "{same}");
+        }
+        for (text, escaped) in [
+            ("a\x1b[2Jb\n\0\u{7f}", "a\\u{1b}[2Jb\\n\\u{0}\\u{7f}"),
+            ("\u{9b}31m", "\\u{9b}31m"),
+            ("evil\u{202e}txt\u{2066}", "evil\\u{202e}txt\\u{2066}"),
+            ("a\u{200b}b\u{feff}c\u{2028}", "a\\u{200b}b\\u{feff}c\\u{2028}"),
+            ("a\u{e0041}\u{ffff}\u{3164}", "a\\u{e0041}\\u{ffff}\\u{3164}"),
+        ] {
+            assert_eq!(attribute(text, 100).as_deref(), Some(escaped));
+        }
+    }
+
+    #[test]
+    fn escaping_exceeds_no_limit() {
+        assert_eq!(attribute("größe", 7).as_deref(), Some("größe"));
+        assert_eq!(attribute("größe", 6), None);
+        assert_eq!(attribute("ab\n", 4).as_deref(), Some("ab\\n"));
+        assert_eq!(attribute("ab\n", 3), None);
+        assert_eq!(shortened("größe", 7), "größe");
+        assert_eq!(shortened("größer", 7), "grö…");
+        assert_eq!(shortened("abc\u{202e}", 8), "abc…");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn attributes_are_printable_and_short(text: String, limit in 3_usize..50) {
+            let attribute = attribute(&text, limit);
+            let shortened = shortened(&text, limit);
+            for text in attribute.iter().chain([&shortened]) {
+                assert!(text.len() <= limit && text.chars().all(is_printable));
+            }
+            assert!(attribute.is_none_or(|whole| whole == shortened));
+        }
+    }
 
     #[test]
     fn what_a_terminal_would_act_on_is_written_out() {

@@ -6,8 +6,8 @@ use undercurrent_ebpf::abi::latency::Layer;
 use crate::{
     config::{Means, MemoryLimit, Settings},
     kernel::{
-        Kernel, KernelError, Request, Types, choices::Criteria, groups::GroupBy, hooks::Hook, host::Host,
-        memory::Sizing, object::Ownership,
+        Kernel, KernelError, Requirements, choices::Criteria, groups::GroupBy, hooks::Hook, host::Host, memory::Sizing,
+        object::Ownership,
     },
     privileges::{Privileges, ReadError as PrivilegesError, Task, Unprivileged},
     signals::{self, filtering},
@@ -109,31 +109,28 @@ impl Wanted {
         if needed as u64 > limit { Err(Refused::Memory { needed, limit, cpus }) } else { Ok(()) }
     }
 
-    /// Loads what the hooks need.
-    ///
-    /// # Errors
-    /// Where nothing can be measured.
-    pub fn load(&self, host: Host) -> Result<(Kernel, Types), KernelError> {
-        let request = Request {
-            sizing: self.sizing(host.cpus),
+    /// What the kernel has to provide, on a machine of so many CPUs.
+    #[must_use]
+    pub fn requirements(&self, cpus: usize) -> Requirements<'_> {
+        Requirements {
+            sizing: self.sizing(cpus),
             hooks: &self.hooks,
             functions: &self.functions,
             ownership: self.workloads.map(|(ownership, _)| ownership),
             avoid: &self.avoid,
             excludes_blocked: self.excludes_blocked,
             transmit: self.transmit,
-        };
-        Kernel::load(host, &request)
+        }
     }
 
-    /// Loads what the hooks need, and serves them all.
+    /// Loads what the hooks need into this process, and serves them all.
     ///
     /// # Errors
     /// Where nothing can be measured.
     pub fn listen(&self, host: Host) -> Result<Kernel, KernelError> {
-        let (mut kernel, types) = self.load(host)?;
-        kernel.serve(&types, &self.hooks);
-        kernel.serve_functions(&types);
+        let mut kernel = Kernel::load(host.clone(), &self.requirements(host.cpus))?;
+        kernel.serve(&self.hooks)?;
+        kernel.serve_functions()?;
         Ok(kernel)
     }
 }

@@ -28,7 +28,7 @@ impl Baseline {
     pub fn attach(host: &Host, hooks: &[&'static Hook], avoid: &[Means]) -> anyhow::Result<Self> {
         let mut ebpf = EbpfLoader::new().btf(None).load(OBJECT).context("cannot load the empty programs")?;
         let types = Btf::from_sys_fs().context("cannot read the kernel's types")?;
-        let mut attaching = Attaching { ebpf: &mut ebpf, types: &types, host, avoid };
+        let mut attaching = Attaching { ebpf: &mut ebpf, types: Some(&types), host, avoid };
         let hooks = hooks::ALL.into_iter().filter(|hook| hooks.contains(hook));
         plan::serve_all(&mut attaching, hooks, &mut Vec::new());
         Ok(Self(ebpf))

@@ -97,8 +97,8 @@ fn attach(settings: &Settings, handlers: Handlers, order: Order, wire: &Wire) ->
     let (host, _) = wanted::host()?;
     let wanted = Wanted::of(settings, handlers.ownership());
     let product = || {
-        let mut kernel = wanted.listen(host.clone())?;
-        kernel.sample()?.set(handlers.weight())?;
+        let kernel = wanted.listen(host.clone())?;
+        kernel.sample().set(handlers.weight())?;
         own(&kernel, wire)?;
         anyhow::Ok(kernel)
     };

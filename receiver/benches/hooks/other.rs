@@ -14,10 +14,10 @@ pub enum Other {
 
 impl Other {
     /// How often each program ran, by its symbol.
-    pub fn runs(&self) -> Box<dyn Iterator<Item = (&str, Runs)> + '_> {
+    pub fn runs(&self) -> Vec<(String, Runs)> {
         match self {
-            Self::Empty(baseline) => Box::new(baseline.runs()),
-            Self::Product(kernel) => Box::new(kernel.runs()),
+            Self::Empty(baseline) => baseline.runs().map(|(symbol, runs)| (symbol.to_owned(), runs)).collect(),
+            Self::Product(kernel) => kernel.runs().into_iter().flatten().collect(),
         }
     }
 }

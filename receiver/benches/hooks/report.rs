@@ -151,12 +151,12 @@ impl From<Runs> for Counts {
 /// The counts of both programs on each hook, until now.
 pub fn counts(kernel: &Kernel, other: &Other) -> BTreeMap<String, Pair> {
     let mut counts: BTreeMap<String, Pair> = BTreeMap::new();
-    for (symbol, runs) in kernel.runs() {
-        let pair = Pair { latency: measures_latency(symbol), product: runs.into(), ..Pair::default() };
-        counts.insert(symbol.to_owned(), pair);
+    for (symbol, runs) in kernel.runs().into_iter().flatten() {
+        let pair = Pair { latency: measures_latency(&symbol), product: runs.into(), ..Pair::default() };
+        counts.insert(symbol, pair);
     }
     for (symbol, runs) in other.runs() {
-        counts.entry(symbol.to_owned()).or_default().other = runs.into();
+        counts.entry(symbol).or_default().other = runs.into();
     }
     // It is beside an empty program of another name.
     if let (Some(clock), Some(empty)) = (counts.get(CLOCK_ALONE).copied(), counts.get(BESIDE).copied()) {

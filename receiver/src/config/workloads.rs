@@ -21,7 +21,9 @@ pub struct Workloads {
     /// Sockets of container runtimes that are asked for names, images and labels. What one speaks is read from its file's
     /// name: `containerd` in it, CRI and containerd's API; `cri` in it, CRI; anything else, Docker's API, which is
     /// Podman's too. Without it those in the usual places, on the host where a container may see it, and `DOCKER_HOST`;
-    /// an empty list asks none.
+    /// an empty list asks none. A socket below `/run/user/UID` must belong to that user, and serves that user's
+    /// containers alone. Root must own the other sockets in the usual places; a socket that is named here may have any
+    /// owner.
     #[schemars(with = "Vec<AbsolutePath>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sockets: Option<Vec<AbsolutePath>>,

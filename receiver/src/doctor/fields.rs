@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::kernel::fields::{FieldState, ResolvedField};
+use crate::kernel::fields::FieldFact;
 
 /// A kernel field that is not there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -35,17 +35,15 @@ const COSTS: [(&str, &str); 2] = [
 ];
 
 /// The fields that the kernel lacks and that no other field stands in for.
-pub fn absent(fields: &[ResolvedField]) -> Vec<AbsentField> {
-    let present = |symbol: &str| {
-        fields.iter().any(|field| field.declaration.symbol == symbol && matches!(field.state, FieldState::Present(_)))
-    };
-    let absent = |field: &ResolvedField| {
-        let FieldState::Absent(absence) = &field.state else { return None };
-        let symbol = field.declaration.symbol.as_str();
+pub fn absent(fields: &[FieldFact]) -> Vec<AbsentField> {
+    let present = |symbol: &str| fields.iter().any(|field| field.symbol == symbol && field.absence.is_none());
+    let absent = |field: &FieldFact| {
+        let absence = field.absence.as_ref()?;
+        let symbol = field.symbol.as_str();
         let served = SERVED_BY.iter().any(|(lacking, serving)| *lacking == symbol && present(serving));
         (!served).then(|| AbsentField {
             field: symbol.replace("..", " or "),
-            reason: absence.to_string(),
+            reason: absence.clone(),
             cost: COSTS.iter().find(|(known, _)| *known == symbol).map(|(_, cost)| *cost),
         })
     };
@@ -65,7 +63,8 @@ mod tests {
         let path = format!("{}/fixtures/btf/{kernel}.btf", env!("CARGO_MANIFEST_DIR"));
         let raw = std::fs::read(path).expect("a fixture");
         let btf = Btf::parse(&raw).expect("BTF");
-        absent(&resolve(&btf, &declared(OBJECT).expect("declarations")))
+        let fields = resolve(&btf, &declared(OBJECT).expect("declarations"));
+        absent(&fields.iter().map(FieldFact::from).collect::<Vec<_>>())
     }
 
     #[test]

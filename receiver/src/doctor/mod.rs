@@ -4,6 +4,8 @@ mod fields;
 mod page;
 mod probe;
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use crate::{
@@ -79,7 +81,7 @@ pub struct HookReport {
     #[serde(flatten)]
     pub outcome: Outcome,
     /// Runs of each attached program while the probe sent traffic; absent without a probe.
-    pub runs: Option<Vec<(&'static str, u64)>>,
+    pub runs: Option<Vec<(Cow<'static, str>, u64)>>,
 }
 
 /// Memory of the maps that are sized by the number of CPUs.
@@ -142,9 +144,9 @@ fn fill(report: &mut Report, settings: &Settings, probe: bool) -> Result<(), Box
 }
 
 fn hook(outcome: &Outcome, runs: Option<&[(String, u64)]>) -> HookReport {
-    let of = |program: &&'static str| {
+    let of = |program: &Cow<'static, str>| {
         let runs = runs.into_iter().flatten().find(|(name, _)| name == program).map_or(0, |(_, runs)| *runs);
-        (*program, runs)
+        (program.clone(), runs)
     };
     HookReport { outcome: outcome.clone(), runs: runs.map(|_| outcome.programs.iter().map(of).collect()) }
 }

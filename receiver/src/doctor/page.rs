@@ -101,8 +101,15 @@ fn hooks(hooks: &[HookReport]) -> String {
     let mut text = String::from("\n") + &row("HOOK", "STATUS", "BY", "FIRED", "");
     for hook in hooks {
         let outcome = &hook.outcome;
-        let note = outcome.leaves_out.map_or_else(String::new, |leaves_out| format!("does not see {leaves_out}"));
-        text.push_str(&row(&outcome.hook, outcome.status.as_str(), outcome.by.unwrap_or("-"), &fired(hook), &note));
+        let note =
+            outcome.leaves_out.as_ref().map_or_else(String::new, |leaves_out| format!("does not see {leaves_out}"));
+        text.push_str(&row(
+            &outcome.hook,
+            outcome.status.as_str(),
+            outcome.by.as_deref().unwrap_or("-"),
+            &fired(hook),
+            &note,
+        ));
     }
     text + &refusals(hooks)
 }

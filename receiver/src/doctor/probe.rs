@@ -8,7 +8,7 @@ use std::{
 
 use aya::sys::{Stats, SyscallError, enable_stats};
 
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, client::ServiceError};
 
 /// Why the probe says nothing.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +16,9 @@ pub enum ProbeError {
     /// Runs cannot be counted.
     #[error("cannot switch the kernel's statistics on: {0}; it takes Linux 5.8 and CAP_SYS_ADMIN")]
     Statistics(#[from] SyscallError),
+    /// The counts cannot be read.
+    #[error(transparent)]
+    Runs(#[from] ServiceError),
     /// Loopback is not there.
     #[error("cannot send over loopback: {0}; bring it up with `ip link set lo up`")]
     Loopback(#[source] io::Error),
@@ -39,7 +42,7 @@ pub fn runs(kernel: &Kernel) -> Result<Vec<(String, u64)>, ProbeError> {
     if let Err(error) = exchange(Ipv6Addr::LOCALHOST.into()) {
         tracing::warn!("no IPv6 on loopback: {error}");
     }
-    let runs = kernel.runs().map(|(program, runs)| (program.to_owned(), runs.count)).collect();
+    let runs = kernel.runs()?.into_iter().map(|(program, runs)| (program, runs.count)).collect();
     drop(statistics);
     Ok(runs)
 }

@@ -24,7 +24,7 @@ pub struct Attaching<'a> {
     /// The object.
     pub ebpf: &'a mut Ebpf,
     /// The kernel's types.
-    pub types: &'a Btf,
+    pub types: Option<&'a Btf>,
     /// Where the cgroups are, and what this process may do.
     pub host: &'a Host,
     /// What not to attach by.
@@ -40,7 +40,12 @@ impl Attach for Attaching<'_> {
         if means == Means::Kprobe && REGISTERS.is_none() {
             return Err(Refusal::foreign(program));
         }
-        attach(self.ebpf, self.types, self.host, program)
+        let types = self.types.ok_or_else(|| Refusal {
+            program: program.symbol.into(),
+            what: "the kernel's types are no longer in memory".to_owned(),
+            cure: "restart the sidecar".to_owned(),
+        })?;
+        attach(self.ebpf, types, self.host, program)
     }
 
     fn detach(&mut self, program: &Program<'_>) {

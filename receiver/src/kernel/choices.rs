@@ -2,14 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use aya::maps::{HashMap, MapData, MapError};
 use undercurrent_ebpf::abi::filter::{Choice, Criterion};
 use zerocopy::IntoBytes as _;
 
+use super::{
+    client::{Client, ServiceError},
+    service::Table,
+};
+
 /// The map's name.
 pub const CHOICES: &str = "CHOICES";
-/// Bytes of a choice.
-pub const KEY: usize = size_of::<Choice>();
+/// The value of every choice: programs only look whether there is one.
+const VALUE: [u8; size_of::<u32>()] = [0; size_of::<u32>()];
 /// Bytes that a choice takes in the kernel: its key, a value, and what a hash map keeps with them.
 pub const ENTRY: usize = 64;
 
@@ -63,35 +67,29 @@ impl Criteria {
 
 /// Tells programs what chooses packets.
 pub struct Choices {
-    map: HashMap<MapData, [u8; KEY], u32>,
+    client: Client,
     made: BTreeSet<Choice>,
 }
 
 impl Choices {
-    /// Takes charge of the map. Nothing is chosen.
-    pub(super) const fn new(map: HashMap<MapData, [u8; KEY], u32>) -> Self {
-        Self { map, made: BTreeSet::new() }
+    /// Nothing is chosen yet.
+    pub(super) const fn new(client: Client) -> Self {
+        Self { client, made: BTreeSet::new() }
     }
 
     /// Makes these choices, and no others. What is chosen goes on being measured meanwhile.
     ///
     /// # Errors
     /// The kernel's refusal to write the map; the other choices are made.
-    pub fn make(&mut self, choices: BTreeSet<Choice>) -> Result<(), MapError> {
+    pub fn make(&mut self, choices: BTreeSet<Choice>) -> Result<(), ServiceError> {
         let mut refused = Ok(());
         for over in self.made.difference(&choices) {
-            refused = refused.and(self.map.remove(&bytes(over)));
+            refused = refused.and(self.client.remove(Table::Choices, over.as_bytes()));
         }
         for new in choices.difference(&self.made) {
-            refused = refused.and(self.map.insert(bytes(new), 0, 0));
+            refused = refused.and(self.client.insert(Table::Choices, new.as_bytes(), &VALUE));
         }
         self.made = choices;
         refused
     }
-}
-
-fn bytes(choice: &Choice) -> [u8; KEY] {
-    let mut bytes = [0; KEY];
-    bytes.copy_from_slice(choice.as_bytes());
-    bytes
 }

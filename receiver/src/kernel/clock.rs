@@ -2,12 +2,16 @@
 
 use std::{io, os::fd::AsFd};
 
-use aya::maps::{Array, MapData, MapError};
 use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime, timerfd_create,
     timerfd_settime,
 };
 use tokio::io::unix::AsyncFd;
+
+use super::{
+    client::{Client, ServiceError},
+    service::Variable,
+};
 
 const NANOSECONDS: i128 = 1_000_000_000;
 /// Enough to narrow the distance down to some nanoseconds, in some tens of microseconds.
@@ -40,29 +44,29 @@ fn now(clock: ClockId) -> i128 {
 
 /// Keeps the programs' offset right while the wall clock is set.
 pub struct WallClock {
-    offset: Array<MapData, u64>,
+    client: Client,
     steps: AsyncFd<std::os::fd::OwnedFd>,
 }
 
 impl WallClock {
-    /// Takes charge of the map that holds the offset. Needs a tokio runtime.
+    /// Follows the wall clock for the programs. Needs a tokio runtime.
     ///
     /// # Errors
     /// The kernel's refusal of a timer.
-    pub fn follow(offset: Array<MapData, u64>) -> io::Result<Self> {
+    pub fn follow(client: Client) -> io::Result<Self> {
         let timer = timerfd_create(TimerfdClockId::Realtime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         arm(&timer)?;
         // SAFETY: an `OwnedFd` names the same open descriptor for as long as it lives.
         let steps = unsafe { AsyncFd::register(timer) }?;
-        Ok(Self { offset, steps })
+        Ok(Self { client, steps })
     }
 
     /// Sets the programs' offset from the clocks as they are now.
     ///
     /// # Errors
     /// The kernel's refusal to write the map.
-    pub fn synchronize(&mut self) -> Result<(), MapError> {
-        self.offset.set(0, offset(), 0)
+    pub fn synchronize(&mut self) -> Result<(), ServiceError> {
+        self.client.set(Variable::ClockOffset, offset())
     }
 
     /// Waits until the wall clock was set.

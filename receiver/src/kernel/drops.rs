@@ -1,5 +1,6 @@
 //! Why the kernel drops packets: names for what programs count by number.
 
+use serde::{Deserialize, Serialize};
 use undercurrent_ebpf::abi::drops::{COUNTS, OTHER, SUBSYSTEM_SHIFT, place};
 
 use super::btf::Btf;
@@ -15,10 +16,10 @@ pub const NOT_SPECIFIED: &str = "not_specified";
 pub const UNNAMED: &str = "other";
 
 /// The running kernel's reasons, in lower case without what all begin with.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reasons(Vec<Name>);
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Name {
     Reason(String),
     /// A number that stands for a packet that was not dropped.

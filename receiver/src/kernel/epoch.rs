@@ -2,30 +2,33 @@
 
 use std::sync::atomic::Ordering;
 
-use aya::maps::{Array, MapData, MapError};
 use undercurrent_ebpf::abi::workload::cached;
 
-use super::maps::Words;
+use super::{
+    client::{Client, ServiceError},
+    maps::Words,
+    service::Variable,
+};
 
 /// Ends what programs have cached, each time that the table of owners has changed, and now and then besides: a program
 /// that looks something up while it changes may keep what was true before, for one epoch.
 pub struct Epoch {
-    map: Array<MapData, u64>,
+    client: Client,
     cache: Words,
     epoch: u64,
 }
 
 impl Epoch {
-    /// Takes charge of the map that holds the epoch. `cache` has the entries.
-    pub(super) const fn new(map: Array<MapData, u64>, cache: Words) -> Self {
-        Self { map, cache, epoch: 1 }
+    /// The first epoch of the entries in `cache`.
+    pub(super) const fn new(client: Client, cache: Words) -> Self {
+        Self { client, cache, epoch: 1 }
     }
 
     /// Begins the next epoch.
     ///
     /// # Errors
     /// The kernel's refusal to write the map.
-    pub fn advance(&mut self) -> Result<(), MapError> {
+    pub fn advance(&mut self) -> Result<(), ServiceError> {
         self.epoch += 1;
         if self.epoch >> cached::EPOCH != 0 {
             // Entries of the first epochs must not be there when these come again. Zero is no epoch's.
@@ -33,6 +36,6 @@ impl Epoch {
             let entries = self.cache.slice(0..self.cache.count());
             entries.iter().for_each(|entry| entry.store(0, Ordering::Relaxed));
         }
-        self.map.set(0, self.epoch, 0)
+        self.client.set(Variable::Epoch, self.epoch)
     }
 }

@@ -1,6 +1,7 @@
 //! The kernel fields that the programs read, found in their object and placed by the running kernel's BTF.
 
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SectionIndex};
+use serde::{Deserialize, Serialize};
 use undercurrent_ebpf::abi::ABSENT;
 
 use super::btf::{Btf, BtfError, Extent, Member};
@@ -91,6 +92,25 @@ pub struct ResolvedField {
     pub declaration: FieldDeclaration,
     /// What the kernel has.
     pub state: FieldState,
+}
+
+/// A field that programs read, and why the running kernel lacks it, for people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FieldFact {
+    /// The symbol of its global, as in [`FieldDeclaration`].
+    pub symbol: String,
+    /// Why the kernel lacks it; `None` if the kernel has it.
+    pub absence: Option<String>,
+}
+
+impl From<&ResolvedField> for FieldFact {
+    fn from(field: &ResolvedField) -> Self {
+        let absence = match &field.state {
+            FieldState::Present(_) => None,
+            FieldState::Absent(absence) => Some(absence.to_string()),
+        };
+        Self { symbol: field.declaration.symbol.clone(), absence }
+    }
 }
 
 impl ResolvedField {

@@ -1,13 +1,15 @@
 //! The groups that packets are told apart by, as programs found them.
 
-use aya::maps::{HashMap, MapData, MapError, Queue};
 use undercurrent_ebpf::abi::{
     group::{Dimension, Group},
-    interface::{Interface, NAME},
+    interface::Interface,
 };
-use zerocopy::FromBytes as _;
+use zerocopy::{FromBytes as _, IntoBytes as _};
 
-use super::maps::bytes;
+use super::{
+    client::{Client, ServiceError},
+    service::Table,
+};
 
 /// The map from groups to their numbers.
 pub const GROUPS: &str = "GROUPS";
@@ -15,9 +17,6 @@ pub const GROUPS: &str = "GROUPS";
 pub const FREE: &str = "FREE_GROUPS";
 /// The map from interfaces to their names.
 pub const INTERFACES: &str = "INTERFACES";
-
-const GROUP: usize = size_of::<Group>();
-const INTERFACE: usize = size_of::<Interface>();
 
 /// What packets are told apart by beside their workload; by nothing at first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,54 +47,53 @@ impl GroupBy {
 }
 
 /// Gives programs numbers for groups, and takes them back.
-pub struct Groups {
-    numbers: HashMap<MapData, [u8; GROUP], u32>,
-    free: Queue<MapData, u32>,
-    names: HashMap<MapData, [u8; INTERFACE], [u8; NAME]>,
-}
+pub struct Groups(Client);
 
 impl Groups {
-    /// Takes charge of the maps. Programs have no numbers to give.
-    ///
-    /// # Errors
-    /// Where a map is of another kind.
-    pub(super) fn new(numbers: aya::maps::Map, free: aya::maps::Map, names: aya::maps::Map) -> Result<Self, MapError> {
-        Ok(Self { numbers: numbers.try_into()?, free: free.try_into()?, names: names.try_into()? })
+    /// Programs have no free numbers yet.
+    pub(super) const fn new(client: Client) -> Self {
+        Self(client)
     }
 
-    /// Every group with its number.
-    pub fn iter(&self) -> impl Iterator<Item = (Group, u32)> + '_ {
-        // One that goes meanwhile is missed, and so may others be: the next look has them.
-        self.numbers.iter().flatten().filter_map(|(key, number)| Some((Group::read_from_bytes(&key).ok()?, number)))
+    /// Every group with its number. A group that changes meanwhile may be missing, and so may others: the next call returns
+    /// them.
+    ///
+    /// # Errors
+    /// The kernel's refusal to read the map.
+    pub fn all(&self) -> Result<Vec<(Group, u32)>, ServiceError> {
+        let group = |(key, number): (Vec<u8>, Vec<u8>)| {
+            Some((Group::read_from_bytes(&key).ok()?, u32::read_from_bytes(&number).ok()?))
+        };
+        Ok(self.0.entries(Table::Groups)?.into_iter().filter_map(group).collect())
     }
 
     /// Lets a group go: packets that would be in it are in a new one. Programs may still be about to write to the old one.
     ///
     /// # Errors
     /// The kernel's refusal to write the map.
-    pub fn remove(&mut self, group: &Group) -> Result<(), MapError> {
-        self.numbers.remove(&bytes(group))
+    pub fn remove(&self, group: &Group) -> Result<(), ServiceError> {
+        self.0.remove(Table::Groups, group.as_bytes())
     }
 
     /// Gives programs a number for the next new group.
     ///
     /// # Errors
     /// The kernel's refusal to write the map.
-    pub fn give(&mut self, number: u32) -> Result<(), MapError> {
-        self.free.push(number, 0)
+    pub fn give(&self, number: u32) -> Result<(), ServiceError> {
+        self.0.free_group(number)
     }
 
     /// The name that an interface had when its first group came to be; `None` where no program could tell.
     #[must_use]
     pub fn name(&self, interface: Interface) -> Option<String> {
-        let name = self.names.get(&bytes(&interface), 0).ok()?;
-        let end = name.iter().position(|byte| *byte == 0).unwrap_or(NAME);
+        let name = self.0.get(Table::Interfaces, interface.as_bytes()).ok()??;
+        let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
         Some(String::from_utf8_lossy(&name[..end]).into_owned())
     }
 
     /// Lets an interface's name go.
-    pub fn forget(&mut self, interface: Interface) {
+    pub fn forget(&self, interface: Interface) {
         // Of some no program could tell it.
-        drop(self.names.remove(&bytes(&interface)));
+        drop(self.0.remove(Table::Interfaces, interface.as_bytes()));
     }
 }

@@ -25,13 +25,6 @@ pub struct MapError {
     source: rustix::io::Errno,
 }
 
-/// A key or value as aya takes it.
-pub(super) fn bytes<const N: usize>(of: &(impl IntoBytes + Immutable)) -> [u8; N] {
-    let mut bytes = [0; N];
-    bytes.copy_from_slice(of.as_bytes());
-    bytes
-}
-
 /// An array map as words. Programs go on writing while it is read: each word is whole, and several may be some events
 /// apart. Clones share one mapping.
 #[derive(Clone)]

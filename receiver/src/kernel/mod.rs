@@ -6,6 +6,7 @@ pub mod attach;
 pub mod btf;
 pub mod cards;
 pub mod choices;
+pub mod client;
 pub mod clock;
 mod code;
 pub mod drops;
@@ -26,33 +27,33 @@ mod registers;
 mod resolved;
 pub mod ring;
 pub mod sample;
+pub mod service;
 pub mod statistics;
 mod symbols;
 pub mod timestamping;
 
-use std::{
-    cell::{OnceCell, RefCell},
-    collections::BTreeMap,
-};
+use std::{cell::RefCell, collections::BTreeMap};
 
-use aya::{Ebpf, EbpfError, maps::MapError as AyaMapError};
+use aya::{
+    EbpfError,
+    maps::{MapData, RingBuf},
+};
 
 use crate::config::Means;
 
 use self::{
-    attach::Attaching,
     cards::{Cards, Found},
+    client::{Client, Maps, ServiceError},
     drops::Reasons,
-    extra::Named,
-    fields::{FieldState, ResolvedField},
+    fields::{FieldFact, FieldState, ResolvedField},
     hooks::Hook,
     host::Host,
     maps::{MapError, Words},
     memory::{ByFunction, ByWorkload, Sizing},
     object::Ownership,
     plan::{Outcome, Status},
-    resolved::Resolved,
-    statistics::Links,
+    service::Facts,
+    statistics::Runs,
     timestamping::Timestamping,
 };
 
@@ -73,15 +74,15 @@ pub enum KernelError {
     /// The kernel refused the maps.
     #[error("{}", maps_refused(.0, .1))]
     Maps(#[source] Box<EbpfError>, Vec<String>),
-    /// A map is missing or cannot be read.
-    #[error("the map `{map}` cannot be used: {source}")]
-    Map {
-        /// Its name.
-        map: &'static str,
-        /// The reason.
-        #[source]
-        source: Box<AyaMapError>,
-    },
+    /// The object has no such map.
+    #[error("the built-in kernel object has no map `{0}`; rebuild Undercurrent")]
+    NoMap(&'static str),
+    /// The maps' descriptors cannot be copied.
+    #[error("cannot open the maps a second time: {0}; raise the limit of open files")]
+    Descriptors(#[source] std::io::Error),
+    /// The loader ended, or failed.
+    #[error(transparent)]
+    Service(#[from] ServiceError),
     /// A map cannot be mapped into memory.
     #[error(transparent)]
     Mmap(#[from] MapError),
@@ -110,122 +111,104 @@ fn maps_refused(error: &EbpfError, missing: &[String]) -> String {
     }
 }
 
-/// What is wanted of the kernel.
-pub struct Request<'a> {
+/// What the settings require of the kernel.
+pub struct Requirements<'a> {
     /// What is measured, and how large maps are for it.
     pub sizing: Sizing<'a>,
     /// The hooks to serve.
     pub hooks: &'a [&'static Hook],
     /// Functions that the user names as layers, as many as there are programs for.
     pub functions: &'a [String],
-    /// How owners are found; `None` where nothing is told apart by workload.
+    /// How owners are found; `None` if nothing is grouped by workload.
     pub ownership: Option<Ownership>,
-    /// How the kernel is not to be listened to.
+    /// The kinds of attachment to avoid.
     pub avoid: &'a [Means],
-    /// Whether TCP's data that waited for the network is left out of what is measured.
+    /// True if TCP data that waited for the network is excluded.
     pub excludes_blocked: bool,
-    /// The layers of the way out to measure, each its bit.
+    /// The transmit layers to measure, each its bit.
     pub transmit: u32,
 }
 
-/// What attaching needs of the kernel's types. It takes megabytes: let it go once all hooks are served.
-pub struct Types(aya::Btf);
-
-/// The kernel, listened to. Everything is detached when it is dropped, or when the process ends however it ends.
+/// The loaded programs and their maps, as the worker sees them. Everything is detached when it is dropped, or when the
+/// process ends.
 pub struct Kernel {
-    ebpf: Ebpf,
+    client: Client,
     host: Host,
-    fields: Vec<ResolvedField>,
-    socket_storage: bool,
-    tcp_sockets: bool,
-    drop_reasons: Reasons,
-    extra: Vec<Named>,
+    facts: Facts,
     outcomes: Vec<Outcome>,
     memory: Vec<(&'static str, usize)>,
     histograms: ByWorkload,
     by_workload: bool,
-    avoid: Vec<Means>,
     by_function: ByFunction,
     found_cards: Found,
     cards: Cards,
+    maps: Maps,
+    rings: BTreeMap<&'static str, RingBuf<MapData>>,
     /// Maps that are in memory.
     mapped: RefCell<BTreeMap<&'static str, Words>>,
-    /// What is asked how often kprobes were left out; found once all hooks are served.
-    links: OnceCell<Links>,
-    /// Held for its effect, where a hook that is served needs it.
-    timestamping: Option<Timestamping>,
 }
 
+/// The rings of the object.
+const RINGS: [&str; 1] = ["CGROUPS"];
+
 impl Kernel {
-    /// Creates the maps and readies the programs. The kernel's types are parsed once, and what attaching does not need of
-    /// them is let go.
+    /// Creates the maps and prepares the programs in this process.
     ///
     /// # Errors
-    /// Where nothing can be measured at all.
-    pub fn load(host: Host, request: &Request<'_>) -> Result<(Self, Types), KernelError> {
-        // First, since it takes effect some milliseconds later.
-        let found_cards = if request.hooks.contains(&&hooks::DRIVER) { Found::now() } else { Found::default() };
-        let timestamping = stamp_packets(request.hooks.iter().copied().filter(|hook| is_needed(hook, &found_cards)));
-        let Resolved { fields, types, socket_storage, tcp_sockets, casts, arguments, drop_reasons, extra } =
-            Resolved::of(request)?;
-        let settings = object::Settings {
-            sizing: request.sizing,
-            fields: &fields,
-            ownership: request.ownership,
-            socket_storage,
-            excludes_blocked: request.excludes_blocked && !lacks(&fields, OUT_OF_ORDER),
-            tcp_sockets,
-            casts,
-            arguments,
-            extra: &extra,
-            transmit: request.transmit,
-        };
-        let ebpf = object::load(&settings)
-            .map_err(|error| KernelError::Maps(Box::new(error), host.missing_capabilities.clone()))?;
-        let memory = memory::MAPS.iter().map(|map| (map.name, map.bytes(&settings.sizing))).collect();
-        let by_function = request.sizing.by_function();
-        let outcomes = Vec::new();
-        let kernel = Self {
-            ebpf,
-            host,
-            fields,
-            socket_storage,
-            tcp_sockets,
-            drop_reasons,
-            extra,
-            outcomes,
-            memory,
-            histograms: request.sizing.by_workload(),
-            by_workload: request.sizing.workloads.is_some(),
-            avoid: request.avoid.to_vec(),
-            by_function,
-            found_cards,
-            cards: Cards::default(),
-            mapped: RefCell::default(),
-            links: OnceCell::new(),
-            timestamping,
-        };
-        Ok((kernel, Types(types)))
+    /// If nothing can be measured.
+    pub fn load(host: Host, required: &Requirements<'_>) -> Result<Self, KernelError> {
+        let (client, facts, maps) = Client::load(host.clone(), required)?;
+        Self::with(host, required.sizing, client, facts, maps)
     }
 
-    /// Serves hooks, each that is not served yet and that anything here makes run.
-    pub fn serve(&mut self, types: &Types, hooks: &[&'static Hook]) {
-        self.links.take();
-        let mut attaching = Attaching { ebpf: &mut self.ebpf, types: &types.0, host: &self.host, avoid: &self.avoid };
-        let needed = hooks::ALL.into_iter().filter(|hook| hooks.contains(hook) && is_needed(hook, &self.found_cards));
-        plan::serve_all(&mut attaching, needed, &mut self.outcomes);
-        self.outcomes.sort_by_key(|outcome| hooks::ALL.iter().position(|hook| hook.name == outcome.hook));
-        if let Err(error) = self.tell_served() {
-            tracing::warn!("how long packets wait, and what UDP's take to the qdisc, is not measured: {error}");
+    /// Makes the loader create the maps and prepare the programs. `required` is what the loader was started with.
+    ///
+    /// # Errors
+    /// If nothing can be measured, or the loader ends.
+    pub fn load_remotely(host: Host, required: &Requirements<'_>, loader: Client) -> Result<Self, KernelError> {
+        let (facts, maps) = loader.load_remotely()?;
+        Self::with(host, required.sizing, loader, facts, maps)
+    }
+
+    fn with(host: Host, sizing: Sizing<'_>, client: Client, facts: Facts, mut maps: Maps) -> Result<Self, KernelError> {
+        let mut rings = BTreeMap::new();
+        for map in RINGS {
+            let descriptor = maps.remove(map).ok_or(KernelError::NoMap(map))?;
+            rings.insert(map, ring::map(descriptor).map_err(|source| KernelError::Ring { map, source })?);
         }
+        Ok(Self {
+            client,
+            host,
+            outcomes: Vec::new(),
+            memory: memory::MAPS.iter().map(|map| (map.name, map.bytes(&sizing))).collect(),
+            histograms: sizing.by_workload(),
+            by_workload: sizing.workloads.is_some(),
+            by_function: sizing.by_function(),
+            found_cards: facts.cards.clone(),
+            facts,
+            cards: Cards::default(),
+            maps,
+            rings,
+            mapped: RefCell::default(),
+        })
     }
 
-    /// Attaches to the functions that the user named, once all hooks are served.
-    pub fn serve_functions(&mut self, types: &Types) {
-        self.links.take();
-        let mut attaching = Attaching { ebpf: &mut self.ebpf, types: &types.0, host: &self.host, avoid: &self.avoid };
-        let outcomes = self.extra.iter().enumerate().map(|(number, named)| extra::serve(&mut attaching, number, named));
-        self.outcomes.extend(outcomes);
+    /// Serves hooks, each that is not served yet and that something on this machine runs.
+    ///
+    /// # Errors
+    /// If the loader ended.
+    pub fn serve(&mut self, hooks: &[&'static Hook]) -> Result<(), KernelError> {
+        self.outcomes = self.client.serve(hooks.iter().map(|hook| hook.name))?;
+        Ok(())
+    }
+
+    /// Attaches to the functions that the user named, once all hooks are served, and frees the kernel's types.
+    ///
+    /// # Errors
+    /// If the loader ended.
+    pub fn serve_functions(&mut self) -> Result<(), KernelError> {
+        self.outcomes = self.client.serve_functions()?;
+        Ok(self.client.release_types()?)
     }
 
     /// The functions that the user named and programs are attached to, each with its layer's number.
@@ -233,7 +216,7 @@ impl Kernel {
         let served = |function: &str| {
             self.outcomes.iter().any(|outcome| outcome.hook == function && outcome.status != Status::Absent)
         };
-        let named = self.extra.iter().map(|named| named.function.as_str()).enumerate();
+        let named = self.facts.functions.iter().map(String::as_str).enumerate();
         named.filter(move |(_, function)| served(function))
     }
 
@@ -251,14 +234,14 @@ impl Kernel {
 
     /// The fields that programs read, as this kernel has them.
     #[must_use]
-    pub fn fields(&self) -> &[ResolvedField] {
-        &self.fields
+    pub fn fields(&self) -> &[FieldFact] {
+        &self.facts.fields
     }
 
     /// Why this kernel drops packets.
     #[must_use]
     pub const fn drop_reasons(&self) -> &Reasons {
-        &self.drop_reasons
+        &self.facts.drop_reasons
     }
 
     /// Bytes of each map whose size depends on the machine and the settings.
@@ -288,13 +271,13 @@ impl Kernel {
     /// Whether this kernel has no such field.
     #[must_use]
     pub fn lacks(&self, symbol: &str) -> bool {
-        lacks(&self.fields, symbol)
+        self.facts.fields.iter().any(|field| field.symbol == symbol && field.absence.is_some())
     }
 
     /// Whether reads of a TCP connection can keep with the socket how far what came out of order reaches.
     #[must_use]
     pub fn remembers_reordered(&self) -> bool {
-        self.socket_storage && !self.probes(&hooks::SOCKET_READ)
+        self.facts.socket_storage && !self.probes(&hooks::SOCKET_READ)
     }
 
     /// Whether the kernel counts the segments of a connection that came out of order.
@@ -306,13 +289,13 @@ impl Kernel {
     /// Whether it can be kept with a socket who reads it.
     #[must_use]
     pub const fn keeps_readers(&self) -> bool {
-        self.socket_storage
+        self.facts.socket_storage
     }
 
     /// Whether programs can read the round-trip time that TCP keeps of a connection.
     #[must_use]
     pub fn tells_rtt(&self) -> bool {
-        self.tcp_sockets && !self.lacks("tcp_sock.srtt_us")
+        self.facts.tcp_sockets && !self.lacks("tcp_sock.srtt_us")
     }
 
     /// Whether a hook is served at all.
@@ -324,13 +307,15 @@ impl Kernel {
     /// Whether kprobes serve a hook, which get at nothing that is kept with a socket.
     #[must_use]
     pub fn probes(&self, hook: &Hook) -> bool {
-        self.outcomes.iter().any(|outcome| outcome.hook == hook.name && outcome.by == Some(hooks::KPROBE))
+        self.outcomes.iter().any(|outcome| outcome.hook == hook.name && outcome.by.as_deref() == Some(hooks::KPROBE))
     }
 
     /// How often each attached program ran, and how often it could not, by the kernel's own count.
-    pub fn runs(&self) -> impl Iterator<Item = (&str, statistics::Runs)> {
-        let links = self.links.get_or_init(Links::of_this_process);
-        self.ebpf.programs().filter_map(|(name, program)| Some((name, links.runs(program.fd().ok()?)?)))
+    ///
+    /// # Errors
+    /// If the loader ended.
+    pub fn runs(&self) -> Result<BTreeMap<String, Runs>, ServiceError> {
+        self.client.runs()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     hooks::{Alternate, Hook, Program},
@@ -10,7 +10,7 @@ use super::{
 };
 
 /// How well a hook, or a signal, is served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// As it should be.
@@ -37,18 +37,18 @@ impl Status {
 }
 
 /// What came of a hook.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The hook: its name, or the function that the user named.
     pub hook: Cow<'static, str>,
     /// How well it is served.
     pub status: Status,
     /// The alternate that serves it.
-    pub by: Option<&'static str>,
+    pub by: Option<Cow<'static, str>>,
     /// The programs attached.
-    pub programs: Vec<&'static str>,
+    pub programs: Vec<Cow<'static, str>>,
     /// What the serving alternate does not see.
-    pub leaves_out: Option<&'static str>,
+    pub leaves_out: Option<Cow<'static, str>>,
     /// What was refused on the way, in the order of the alternates.
     pub refusals: Vec<Refusal>,
 }
@@ -79,13 +79,14 @@ pub fn serve_all(kernel: &mut impl Attach, hooks: impl Iterator<Item = &'static 
 #[must_use]
 fn within(outcomes: &[Outcome], hook: &Hook) -> Option<Outcome> {
     let (other, alternate) = hook.within?;
-    let served = outcomes.iter().find(|outcome| outcome.hook == other.name && outcome.by == Some(alternate))?;
+    let served =
+        outcomes.iter().find(|outcome| outcome.hook == other.name && outcome.by.as_deref() == Some(alternate))?;
     Some(Outcome {
         hook: hook.name.into(),
         status: served.status,
-        by: Some(other.name),
+        by: Some(other.name.into()),
         programs: Vec::new(),
-        leaves_out: (served.status != Status::Whole).then_some("reads that the other hook does not see"),
+        leaves_out: (served.status != Status::Whole).then_some("reads that the other hook does not see".into()),
         refusals: Vec::new(),
     })
 }
@@ -141,9 +142,9 @@ fn outcome(
     Outcome {
         hook,
         status: if whole { Status::Whole } else { Status::Degraded },
-        by: Some(alternate.name),
-        programs,
-        leaves_out: alternate.leaves_out,
+        by: Some(alternate.name.into()),
+        programs: programs.into_iter().map(Cow::Borrowed).collect(),
+        leaves_out: alternate.leaves_out.map(Cow::Borrowed),
         refusals,
     }
 }
@@ -181,11 +182,23 @@ mod tests {
         }
     }
 
+    /// A name of the table of hooks.
+    fn name(name: Cow<'static, str>) -> &'static str {
+        match name {
+            Cow::Borrowed(name) => name,
+            Cow::Owned(name) => panic!("{name} is in no table"),
+        }
+    }
+
     fn served(refused: &[&'static str], hook: &Hook) -> (Status, Option<&'static str>, Vec<&'static str>) {
         let mut kernel = Refusing::new(refused);
         let outcome = serve(&mut kernel, hook);
-        assert_eq!(kernel.attached, outcome.programs.iter().copied().collect(), "what is attached is what is reported");
-        (outcome.status, outcome.by, outcome.programs)
+        assert_eq!(
+            kernel.attached,
+            outcome.programs.iter().map(AsRef::as_ref).collect(),
+            "what is attached is what is reported"
+        );
+        (outcome.status, outcome.by.map(name), outcome.programs.into_iter().map(name).collect())
     }
 
     const FENTRIES: [&str; 4] = ["tcp_v4_rcv", "tcp_v6_rcv", "udp_rcv", "udpv6_rcv"];
@@ -229,14 +242,17 @@ mod tests {
         let programs = ["ip_rcv_core", "ip6_rcv_core", "ip_rcv_core_probe", "ip6_rcv_core_probe"];
         let mut kernel = Refusing::new(&programs);
         let outcome = serve(&mut kernel, &crate::kernel::hooks::IP);
-        assert_eq!((outcome.status, outcome.by, outcome.refusals.len()), (Status::Absent, None, 4));
+        assert_eq!((outcome.status, outcome.by.as_deref(), outcome.refusals.len()), (Status::Absent, None, 4));
     }
 
     #[test]
     fn one_hooks_programs_may_do_the_work_of_another() {
         let served = |refused: &[&'static str]| [serve(&mut Refusing::new(refused), &SOCKET_READ)];
         let reader = within(&served(&[]), &SOCKET_READER).expect("fentry serves");
-        assert_eq!((reader.status, reader.by, reader.programs.len()), (Status::Whole, Some("socket_read"), 0));
+        assert_eq!(
+            (reader.status, reader.by.as_deref(), reader.programs.len()),
+            (Status::Whole, Some("socket_read"), 0)
+        );
         let others =
             ["tcp_recv_timestamp", "tcp_recv_timestamp_probe", "skb_consume_udp_probe", "skb_copy_datagram_iovec"];
         let reader = within(&served(&others), &SOCKET_READER).expect("fentry serves in part");

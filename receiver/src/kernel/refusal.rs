@@ -3,7 +3,7 @@
 use std::{borrow::Cow, io};
 
 use aya::programs::{KProbeError, ProgramError};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::config::Means;
 
@@ -13,7 +13,7 @@ use super::{
 };
 
 /// A request that the kernel did not grant.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     /// Whom it was for: a program of the object, or a function that the user named.
     pub program: Cow<'static, str>,

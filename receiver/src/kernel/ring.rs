@@ -2,9 +2,20 @@
 
 use std::io;
 
+use std::os::fd::OwnedFd;
+
 use aya::maps::{Map, MapData, RingBuf};
 use tokio::io::{Interest, unix::AsyncFd};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
+
+/// Maps a ring into memory. Reading its size takes a `bpf` system call, which the worker may not make later.
+///
+/// # Errors
+/// If the descriptor is not a ring's, or cannot be mapped.
+pub fn map(descriptor: OwnedFd) -> io::Result<RingBuf<MapData>> {
+    let data = MapData::from_fd(descriptor).map_err(io::Error::other)?;
+    RingBuf::try_from(Map::RingBuf(data)).map_err(io::Error::other)
+}
 
 /// A ring's reading end.
 pub struct Ring {
@@ -12,12 +23,11 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Takes charge of a ring. Needs a tokio runtime.
+    /// Watches a ring. Needs a tokio runtime.
     ///
     /// # Errors
-    /// Where the map is no ring, or the runtime cannot watch it.
-    pub fn open(map: Map) -> io::Result<Self> {
-        let ring = RingBuf::try_from(map).map_err(io::Error::other)?;
+    /// If the runtime cannot watch it.
+    pub fn open(ring: RingBuf<MapData>) -> io::Result<Self> {
         // SAFETY: the ring's descriptor is its own and stays open for as long as it lives.
         Ok(Self { ring: unsafe { AsyncFd::register_with_interest(ring, Interest::READABLE) }? })
     }

@@ -1,19 +1,21 @@
 //! Which packets programs measure.
 
-use aya::maps::{Array, MapData, MapError};
-
+use super::{
+    client::{Client, ServiceError},
+    service::Variable,
+};
 use crate::config::Weight;
 
 /// Tells programs how many packets stand for one that they measure.
 pub struct Sample {
-    mask: Array<MapData, u64>,
+    client: Client,
     weight: Weight,
 }
 
 impl Sample {
-    /// Takes charge of the map that holds the mask. Every packet is measured.
-    pub(super) const fn new(mask: Array<MapData, u64>) -> Self {
-        Self { mask, weight: Weight::ONE }
+    /// Every packet is measured.
+    pub(super) const fn new(client: Client) -> Self {
+        Self { client, weight: Weight::ONE }
     }
 
     /// How many packets stand for one that is measured.
@@ -26,8 +28,8 @@ impl Sample {
     ///
     /// # Errors
     /// The kernel's refusal to write the map.
-    pub fn set(&mut self, weight: Weight) -> Result<(), MapError> {
-        self.mask.set(0, u64::from(weight.get()) - 1, 0)?;
+    pub fn set(&mut self, weight: Weight) -> Result<(), ServiceError> {
+        self.client.set(Variable::Sample, u64::from(weight.get()) - 1)?;
         self.weight = weight;
         Ok(())
     }

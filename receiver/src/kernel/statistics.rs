@@ -9,9 +9,10 @@ use std::{
 
 use aya::programs::ProgramFd;
 use aya_obj::generated::{bpf_attr, bpf_cmd, bpf_link_info, bpf_link_type, bpf_perf_event_type};
+use serde::{Deserialize, Serialize};
 
 /// What the kernel counted for one program.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Runs {
     /// Runs; only counted while the kernel's statistics are on (`kernel.bpf_stats_enabled`).
     pub count: u64,

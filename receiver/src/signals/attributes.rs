@@ -6,7 +6,13 @@ use undercurrent_ebpf::abi::{
     transmit::TransmitLayer,
 };
 
-use crate::telemetry::AttributeKey;
+use crate::{
+    telemetry::{AttributeKey, Value},
+    text::shortened,
+};
+
+/// The longest name of an interface, 15 bytes, with every byte escaped.
+const INTERFACE_NAME: usize = 90;
 
 /// A CPU, as the semantic conventions have it.
 pub const CPU: &str = "cpu.logical_number";
@@ -41,6 +47,11 @@ pub const NAMESPACE: AttributeKey = AttributeKey {
     values: &["the inode of the network namespace that packets are in"],
     opt_in: true,
 };
+
+/// The value of `network.interface.name`. A local user may choose the name, in a network namespace of a user namespace.
+pub fn interface(name: &str) -> Value {
+    shortened(name, INTERFACE_NAME).into_owned().into()
+}
 
 /// The value of `undercurrent.network.layer`.
 pub const fn layer(layer: Layer) -> &'static str {
@@ -82,5 +93,17 @@ pub const fn softirq(softirq: Softirq) -> &'static str {
     match softirq {
         Softirq::Transmit => "net_tx",
         Softirq::Receive => "net_rx",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_interfaces_are_printable() {
+        assert_eq!(interface("eth0"), "eth0".into());
+        assert_eq!(interface("\u{202e}0hte\x1b[2J"), "\\u{202e}0hte\\u{1b}[2J".into());
+        assert_eq!(interface(&"\x7f".repeat(15)), "\\u{7f}".repeat(15).into());
     }
 }

@@ -2,8 +2,8 @@
 
 use std::{
     collections::{BTreeSet, HashSet},
-    fs, io,
-    os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
+    io,
+    os::unix::ffi::OsStrExt as _,
     path::Path,
     time::Duration,
 };
@@ -15,7 +15,8 @@ use undercurrent_ebpf::abi::filter::{Choice, Criterion};
 use crate::{
     config::{Cgroup, Filter, Namespace},
     kernel::choices::{Choices, Criteria},
-    workloads::{CgroupPath, Slot, Workload, Workloads},
+    parts::reader,
+    workloads::{CgroupPath, Files, Slot, Workload, Workloads},
 };
 
 /// How often interfaces, namespaces and workloads are looked for.
@@ -40,6 +41,7 @@ pub fn criteria(filter: &Filter, workloads: u16) -> Criteria {
 pub struct Filtering {
     filter: Filter,
     choices: Choices,
+    files: Option<Files>,
     /// What was not found, each said once.
     missed: HashSet<String>,
     looked: Instant,
@@ -48,8 +50,8 @@ pub struct Filtering {
 impl Filtering {
     /// Has programs choose what a filter names, as far as it is there.
     #[must_use]
-    pub fn new(filter: Filter, choices: Choices, workloads: &Workloads) -> Self {
-        let mut filtering = Self { filter, choices, missed: HashSet::new(), looked: Instant::now() };
+    pub fn new(filter: Filter, choices: Choices, files: Option<Files>, workloads: &Workloads) -> Self {
+        let mut filtering = Self { filter, choices, files, missed: HashSet::new(), looked: Instant::now() };
         filtering.look(workloads);
         filtering
     }
@@ -85,7 +87,7 @@ impl Filtering {
         if filter.interfaces.is_empty() {
             return Vec::new();
         }
-        let namespace = self.found("the network namespace here", inode(Path::new(HERE)));
+        let namespace = self.found("the network namespace here", self.inode(Path::new(HERE)));
         let any = socket(AddressFamily::INET, SocketType::DGRAM, None).map_err(io::Error::from);
         let (Some(namespace), Some(any)) = (namespace, self.found("a socket", any)) else { return Vec::new() };
         let names = filter.interfaces.iter().filter_map(|name| {
@@ -98,9 +100,18 @@ impl Filtering {
     fn namespaces(&mut self, filter: &Filter) -> Vec<Choice> {
         let inodes = filter.network_namespaces.iter().filter_map(|namespace| match namespace {
             Namespace::Inode(inode) => Some(inode.get()),
-            Namespace::Path(path) => self.found(&format!("network namespace {path}"), inode(path.as_path())),
+            Namespace::Path(path) => self.found(&format!("network namespace {path}"), self.inode(path.as_path())),
         });
         inodes.map(|inode| Choice::of(Criterion::Namespace, inode)).collect()
+    }
+
+    /// The inode of the namespace that a path leads to.
+    fn inode(&self, path: &Path) -> io::Result<u32> {
+        let inode = match &self.files {
+            Some(files) => files.inode(path)?,
+            None => reader::inode(path)?,
+        };
+        u32::try_from(inode).map_err(|_| io::Error::other(format!("inode {inode} is none of a namespace")))
     }
 
     fn slots(&mut self, filter: &Filter, workloads: &Workloads) -> Vec<Choice> {
@@ -143,10 +154,4 @@ fn is_of(workload: &Workload, cgroup: &Cgroup) -> bool {
             workload.path.ancestor(above.names().count()) == above
         }
     }
-}
-
-/// The inode that a path to a namespace leads to.
-fn inode(path: &Path) -> io::Result<u32> {
-    let inode = fs::metadata(path)?.ino();
-    u32::try_from(inode).map_err(|_| io::Error::other(format!("inode {inode} is none of a namespace")))
 }

@@ -125,7 +125,7 @@ impl Grouping {
     /// Where a map cannot be had.
     pub fn open(kernel: &mut Kernel, by: Dimensions, limit: u16, start: UnixNanos) -> Result<Self, KernelError> {
         let mut grouping = Self {
-            groups: kernel.groups()?,
+            groups: kernel.groups(),
             cells: Cells::open(kernel)?,
             losses: kernel.by_cpu("GROUP_LOSSES")?,
             by,
@@ -162,7 +162,11 @@ impl Grouping {
             self.give(number);
         }
         let known: HashMap<u32, Live> = self.live.drain(..).map(|live| (live.number, live)).collect();
-        let found = self.groups.iter().filter(|(_, number)| (*number as usize) < self.starts.len());
+        let found = self.groups.all().unwrap_or_else(|error| {
+            tracing::warn!("cannot read the groups of packets: {error}");
+            Vec::new()
+        });
+        let found = found.into_iter().filter(|(_, number)| (*number as usize) < self.starts.len());
         let as_before =
             |group, number: &u32| known.get(number).filter(|live| live.named && live.group == group).cloned();
         self.live =
@@ -192,7 +196,7 @@ impl Grouping {
             named = name.is_some();
             // As `ip link` writes a link of another namespace.
             let name = name.unwrap_or_else(|| format!("if{}", interface.index));
-            attributes.push((super::attributes::INTERFACE.key, name.into()));
+            attributes.push((super::attributes::INTERFACE.key, super::attributes::interface(&name)));
         }
         if self.by.contains(Dimension::Namespace) {
             attributes.push((super::attributes::NAMESPACE.key, interface.namespace.into()));

@@ -1,6 +1,6 @@
 //! What the sidecar says of itself: hooks, losses, memory, and the cost of its own work.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use super::attributes::{INTERFACE, REASON};
 use crate::{
@@ -40,8 +40,12 @@ const REASONS: &[&str] = &[
     "storage_refused",
     "change_unheard",
     "no_room",
+    "cgroup_quota",
+    "slot_quota",
     "scan_cut",
+    "reader_replaced",
     "question_refused",
+    "late_tick",
     "snapshot_replaced",
     "point_rejected",
 ];
@@ -203,7 +207,7 @@ static EXPORT_DURATION: Descriptor = Descriptor {
 static CPU_TIME: Descriptor = Descriptor {
     name: "process.cpu.time",
     unit: "s",
-    description: "CPU time of the sidecar's own process; its programs' time is the kernel's.",
+    description: "CPU time of the sidecar's own processes; its programs' time is the kernel's.",
     instrument: Instrument::Counter,
     attributes: &[key("cpu.mode", &["user", "system"])],
     view: View::Hidden,
@@ -212,7 +216,7 @@ static CPU_TIME: Descriptor = Descriptor {
 static MEMORY: Descriptor = Descriptor {
     name: "process.memory.usage",
     unit: "By",
-    description: "Resident memory of the sidecar's own process.",
+    description: "Resident memory of the sidecar's own processes; what they share counts once.",
     instrument: Instrument::UpDownCounter,
     attributes: &[],
     view: View::Hidden,
@@ -244,25 +248,36 @@ fn integer(count: u64) -> Data {
 /// Reads what the sidecar says of itself.
 pub struct Itself {
     start: UnixNanos,
+    /// CPU time of each process in user and in system mode, in clock ticks; those that have ended keep theirs.
+    times: BTreeMap<u32, [u64; 2]>,
+}
+
+/// The sidecar's state at a snapshot.
+pub struct State<'a> {
+    /// The duration of the last snapshot.
+    pub collect: Option<Duration>,
+    /// How many packets stand for one that is measured.
+    pub weight: Weight,
+    /// Totals of each output.
+    pub outputs: &'a [(&'static str, Delivery)],
+    /// Events that stand with the node although they may belong to a workload.
+    pub losses: &'a [workloads::Loss],
+    /// The processes of the sidecar, the worker first.
+    pub processes: &'a [u32],
+    /// Ticks that came late.
+    pub late_ticks: u64,
 }
 
 impl Itself {
     /// Begins now.
     #[must_use]
     pub const fn new(start: UnixNanos) -> Self {
-        Self { start }
+        Self { start, times: BTreeMap::new() }
     }
 
     /// The sidecar's own measurements.
     #[must_use]
-    pub fn read(
-        &self,
-        kernel: &Kernel,
-        collect: Option<Duration>,
-        weight: Weight,
-        outputs: &[(&'static str, Delivery)],
-        unattributed: &[workloads::Loss],
-    ) -> Vec<Metric> {
+    pub fn read(&mut self, kernel: &Kernel, state: &State<'_>) -> Vec<Metric> {
         let one = |descriptor, data: Option<Data>| Metric {
             descriptor,
             points: data.map(|data| self.point(Attributes::new(), data)).into_iter().collect(),
@@ -271,12 +286,13 @@ impl Itself {
             self.hooks(kernel),
             self.memory(kernel),
             self.missed(kernel),
-            self.unattributed(unattributed),
-            one(&SAMPLING_RATIO, Some(Data::Double(1.0 / f64::from(weight.get())))),
-            one(&COLLECT_DURATION, collect.map(|duration| Data::Double(duration.as_secs_f64()))),
+            self.unattributed(state.losses),
+            self.late(state.late_ticks),
+            one(&SAMPLING_RATIO, Some(Data::Double(1.0 / f64::from(state.weight.get())))),
+            one(&COLLECT_DURATION, state.collect.map(|duration| Data::Double(duration.as_secs_f64()))),
         ];
-        metrics.extend(self.deliveries(outputs));
-        metrics.extend(self.process());
+        metrics.extend(self.deliveries(state.outputs));
+        metrics.extend(self.processes(state.processes));
         metrics
     }
 
@@ -287,8 +303,8 @@ impl Itself {
     fn hooks(&self, kernel: &Kernel) -> Metric {
         let points = kernel.outcomes().iter().map(|outcome| {
             let attributes = Attributes::new().with(HOOK, outcome.hook.clone()).with(STATUS, outcome.status.as_str());
-            let attributes = match outcome.by {
-                Some(by) if outcome.status != Status::Absent => attributes.with(BY, by),
+            let attributes = match &outcome.by {
+                Some(by) if outcome.status != Status::Absent => attributes.with(BY, by.clone()),
                 _ => attributes,
             };
             self.point(attributes, Data::Integer(1))
@@ -304,10 +320,16 @@ impl Itself {
     }
 
     fn missed(&self, kernel: &Kernel) -> Metric {
-        let runs: Vec<_> = kernel.runs().collect();
+        let runs = match kernel.runs() {
+            Ok(runs) => runs,
+            Err(error) => {
+                tracing::warn!("cannot read how often programs ran: {error}");
+                return Metric { descriptor: &LOST, points: Vec::new() };
+            }
+        };
         let points = kernel.outcomes().iter().map(|outcome| {
-            let missed = runs.iter().filter(|(program, _)| outcome.programs.contains(program));
-            let missed = missed.map(|(_, runs)| runs.misses).sum();
+            let missed = outcome.programs.iter().filter_map(|program| runs.get(program.as_ref()));
+            let missed = missed.map(|runs| runs.misses).sum();
             lost(NAME, "recursion", Attributes::new().with(HOOK, outcome.hook.clone()), missed, self.start)
         });
         Metric { descriptor: &LOST, points: points.collect() }
@@ -345,16 +367,35 @@ impl Itself {
         ]
     }
 
-    fn process(&self) -> Vec<Metric> {
-        let Ok(stat) = procfs::process::Process::myself().and_then(|process| process.stat()) else { return Vec::new() };
+    fn late(&self, ticks: u64) -> Metric {
+        Metric { descriptor: &LOST, points: vec![lost(NAME, "late_tick", Attributes::new(), ticks, self.start)] }
+    }
+
+    /// CPU time and memory of the processes. All but the first share most pages of files with the first.
+    fn processes(&mut self, processes: &[u32]) -> Vec<Metric> {
+        let mut pages = 0;
+        for (nth, number) in processes.iter().enumerate() {
+            let Ok((stat, memory)) = usage(*number) else { continue };
+            self.times.insert(*number, [stat.utime, stat.stime]);
+            pages += memory.resident - if nth == 0 { 0 } else { memory.shared.min(memory.resident) };
+        }
         let ticks = procfs::ticks_per_second() as f64;
-        let time = |mode: &'static str, spent: u64| {
+        let time = |mode: &'static str, index: usize| {
+            let spent: u64 = self.times.values().map(|times| times[index]).sum();
             self.point(Attributes::new().with("cpu.mode", mode), Data::Double(spent as f64 / ticks))
         };
-        let resident = self.point(Attributes::new(), integer(stat.rss * procfs::page_size()));
         vec![
-            Metric { descriptor: &CPU_TIME, points: vec![time("user", stat.utime), time("system", stat.stime)] },
-            Metric { descriptor: &MEMORY, points: vec![resident] },
+            Metric { descriptor: &CPU_TIME, points: vec![time("user", 0), time("system", 1)] },
+            Metric {
+                descriptor: &MEMORY,
+                points: vec![self.point(Attributes::new(), integer(pages * procfs::page_size()))],
+            },
         ]
     }
+}
+
+/// What the kernel counted for a process.
+fn usage(process: u32) -> procfs::ProcResult<(procfs::process::Stat, procfs::process::StatM)> {
+    let process = procfs::process::Process::new(process.cast_signed())?;
+    Ok((process.stat()?, process.statm()?))
 }

@@ -34,7 +34,7 @@ use crate::{
     config::Signals as Settings,
     kernel::{Kernel, KernelError, hooks::Hook, maps::ByCpu},
     telemetry::{Descriptor, Readings, UnixNanos},
-    workloads::{NoAccounting, NoQuotas, Slot, Workloads},
+    workloads::{Files, NoAccounting, NoQuotas, Slot, Workloads},
 };
 
 pub use grouping::{Grouping, SharedGrouping};
@@ -90,6 +90,8 @@ pub struct Opening<'a> {
     pub kernel: &'a Kernel,
     /// What the configuration says of all signals.
     pub settings: &'a Settings,
+    /// The files about cgroups and processes; `None` if no cgroups are mounted.
+    pub files: Option<&'a Files>,
     /// Whose measurements are.
     pub workloads: &'a Workloads,
     /// What packets are told apart by beside that.

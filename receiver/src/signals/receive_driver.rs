@@ -81,7 +81,7 @@ impl Signal for ReceiveDriver {
         let totals = self.totals();
         let (mut durations, mut errors, mut losses) = (Vec::new(), Vec::new(), Vec::new());
         for (card, total) in cards.iter().zip(&totals) {
-            let attributes = Attributes::new().with(INTERFACE.key, card.name.clone());
+            let attributes = Attributes::new().with(INTERFACE.key, attributes::interface(&card.name));
             losses.extend(self.losses(&attributes, total));
             errors.extend(self.error(&attributes, card));
             let slots = &total.duration.slots[..self.scale.slots()];

@@ -63,7 +63,7 @@ fn status(entry: &Entry, settings: &Settings, kernel: &Kernel) -> SignalStatus {
 }
 
 fn reason(outcome: &Outcome, functions: &[&str]) -> Option<String> {
-    match (outcome.status, outcome.leaves_out) {
+    match (outcome.status, &outcome.leaves_out) {
         (Status::Whole | Status::Idle, _) => None,
         // Whoever named a function wants to know what is wrong with it.
         (Status::Absent, _) if functions.contains(&&*outcome.hook) => {

@@ -8,6 +8,10 @@ use serde::{Serialize, Serializer};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CgroupId(pub u64);
 
+/// A user id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Uid(pub u32);
+
 /// A cgroup's path from the root of its hierarchy, as the kernel has it: `/` alone, or names of any bytes but `/` and NUL,
 /// each after a `/`.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -59,6 +63,15 @@ impl CgroupPath {
         Self::new(&[self.as_bytes(), b"/", name].concat())
     }
 
+    /// Returns the owner of a user's subtree: N of the outermost `user.slice/user-N.slice` in the path. systemd delegates cgroups
+    /// below that slice to the user, who can then create cgroups with any name. `None` outside of such a slice.
+    #[must_use]
+    pub fn user(&self) -> Option<Uid> {
+        let parents = self.names();
+        let mut pairs = parents.zip(self.names().skip(1));
+        pairs.find_map(|(parent, name)| if parent == b"user.slice" { user_of_slice(name) } else { None })
+    }
+
     /// Whether the other path is this one or below it.
     #[must_use]
     pub fn contains(&self, other: &Self) -> bool {
@@ -67,6 +80,14 @@ impl CgroupPath {
             None => false,
         }
     }
+}
+
+/// Parses `user-N.slice`, the name that systemd-logind gives a user's slice. N has no sign and no leading zero.
+pub(super) fn user_of_slice(name: &[u8]) -> Option<Uid> {
+    let digits = name.strip_prefix(b"user-")?.strip_suffix(b".slice")?;
+    let canonical = digits == b"0" || (!digits.starts_with(b"0") && digits.iter().all(u8::is_ascii_digit));
+    let number = str::from_utf8(digits).ok().filter(|_| canonical)?.parse().ok()?;
+    Some(Uid(number))
 }
 
 /// Bytes that are no text are written as `\xNN`, control characters likewise, so that every path has one form for people.
@@ -121,5 +142,26 @@ mod tests {
         assert_eq!(path("/a/b/c").ancestor(2), path("/a/b"));
         assert_eq!(path("/a").ancestor(0), CgroupPath::root());
         assert_eq!(CgroupPath::root().child(b"a").child(b"b"), path("/a/b"));
+    }
+
+    #[test]
+    fn a_user_owns_the_outermost_slice_with_a_uid() {
+        let user = |text: &str| CgroupPath::new(text.as_bytes()).user().map(|Uid(uid)| uid);
+        for (path, uid) in [
+            ("/user.slice/user-1000.slice/user@1000.service/app.slice/docker-1.scope", Some(1000)),
+            ("/user.slice/user-0.slice", Some(0)),
+            ("/user.slice/user-1000.slice/user.slice/user-0.slice", Some(1000)),
+            ("/kubelet/user.slice/user-4294967295.slice/a", Some(u32::MAX)),
+        ] {
+            assert_eq!(user(path), uid, "{path}");
+        }
+        for path in
+            ["/", "/user.slice", "/user-1000.slice/a", "/user.slice/a/user-1000.slice", "/system.slice/a.service"]
+        {
+            assert_eq!(user(path), None, "{path}");
+        }
+        for number in ["", "01", "+1", "-1", "4294967296", "1000-2", "1\u{661}"] {
+            assert_eq!(user(&format!("/user.slice/user-{number}.slice")), None, "{number}");
+        }
     }
 }

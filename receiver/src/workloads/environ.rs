@@ -6,6 +6,7 @@ use std::{
 };
 
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 
 use super::resource::LONGEST;
 use crate::telemetry::listed;
@@ -16,7 +17,7 @@ const LIMIT: u64 = 128 << 10;
 const USUAL: usize = 4096;
 
 /// A service, by the semantic conventions. What is unknown is absent.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Service {
     /// `service.name`.
     pub name: Option<String>,

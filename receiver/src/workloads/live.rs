@@ -1,16 +1,16 @@
 //! Workloads as they come and go: told by the kernel's events, checked by scans, completed by what their processes and
 //! runtimes say.
 
-use std::{io, time::Duration};
+use std::{collections::HashSet, io, time::Duration};
 
 use tokio::time::Instant;
 use undercurrent_ebpf::abi::workload::{CgroupEvent, OWNER_LOSSES, OwnerCells, OwnerLoss, change};
 
 use super::{
-    Cgroup, CgroupId, CgroupPath, ContainerId, Directory, Hierarchy, Identity, Limits, Loss, Runtime, Slot, Stage,
-    Workload, netns_of,
+    Cgroup, CgroupId, CgroupPath, Directory, Files, Identity, Limits, Loss, Service, Stage, Workload,
     registry::Registry,
-    runtime::{Answer, Unknown},
+    runtime::{Answer, Question, Unknown},
+    services::Services,
     young::Young,
 };
 use crate::{
@@ -29,7 +29,8 @@ const BATCH: usize = 256;
 pub struct Live {
     /// Changes of cgroups, where the kernel tells of them.
     changes: Option<Ring>,
-    hierarchy: Hierarchy,
+    files: Files,
+    services: Services,
     directory: Directory,
     /// What programs could not tell.
     losses: ByCpu<OwnerCells>,
@@ -54,21 +55,17 @@ impl Live {
     ///
     /// # Errors
     /// Where the programs' tables cannot be had.
-    pub fn new(
-        kernel: &mut Kernel,
-        hierarchy: Hierarchy,
-        directory: Directory,
-        node: Attributes,
-    ) -> Result<Self, KernelError> {
+    pub fn new(kernel: &mut Kernel, files: Files, directory: Directory, node: Attributes) -> Result<Self, KernelError> {
         let told = kernel.serves(&hooks::CGROUP_CHANGE);
         Ok(Self {
             changes: if told { Some(kernel.ring("CGROUPS")?) } else { None },
-            hierarchy,
+            node_namespace: files.namespace(1).or_else(|_| files.namespace(std::process::id())).ok(),
+            files,
+            services: Services::default(),
             directory,
             losses: kernel.by_cpu("OWNER_LOSSES")?,
             epoch: kernel.epoch()?,
             node,
-            node_namespace: netns_of(1).or_else(|_| netns_of(std::process::id())).ok(),
             young: Young::default(),
             scan: Instant::now(),
             rested: Instant::now(),
@@ -99,12 +96,14 @@ impl Live {
         tokio::select! {
             filled = told => self.told(filled, registry),
             answer = self.directory.answer() => self.answered(&answer, registry),
+            (workload, service) = self.services.next(&self.files) => self.serves(workload, service, registry),
             () = tokio::time::sleep_until(due) => self.due(registry),
         }
     }
 
-    /// Takes in what the kernel has told by now.
+    /// Takes in what the kernel has told by now, and replaces a reader that does not respond.
     pub fn catch_up(&mut self, registry: &mut Registry) {
+        self.files.maintain();
         let mut any = false;
         for _ in 0..BATCH {
             let Some(event) = self.changes.as_mut().and_then(Ring::take::<CgroupEvent>) else { break };
@@ -160,11 +159,12 @@ impl Live {
     fn walk(&mut self, registry: &mut Registry) {
         // What is told of while walking is taken in later, and means nothing then where the walk saw it.
         let unheard = self.unheard();
-        match self.hierarchy.scan(Limits::default()) {
+        match self.files.scan(Limits::default()) {
             Ok(scan) => {
                 self.left_out = (scan.beyond + scan.unreadable) as u64;
-                let (is_complete, hierarchy) = (self.left_out == 0, &self.hierarchy);
-                let has_vanished = |id, path: &CgroupPath| is_complete || !hierarchy.holds(id, path);
+                let is_complete = self.left_out == 0;
+                let gone = if is_complete { HashSet::new() } else { self.gone(&registry.missing(&scan.cgroups)) };
+                let has_vanished = |id, _: &CgroupPath| is_complete || gone.contains(&id);
                 let new = registry.reconcile(scan.cgroups, has_vanished, UnixNanos::now());
                 for id in new {
                     self.welcome(id, registry);
@@ -172,7 +172,7 @@ impl Live {
                 }
                 self.renew();
             }
-            Err(error) => tracing::warn!("cannot walk {}: {error}", self.hierarchy.mount_point().display()),
+            Err(error) => tracing::warn!("cannot walk {}: {error}", self.files.hierarchy().mount_point().display()),
         }
         // What the walk itself could not make sense of, another one at once would not either.
         self.missed = unheard + registry.counts().surprises;
@@ -182,6 +182,12 @@ impl Live {
             self.revisit(registry);
             self.revisit = Instant::now() + CHECK;
         }
+    }
+
+    /// Which of these cgroups are gone. While the reader does not respond, none is.
+    fn gone(&self, missing: &[(CgroupId, CgroupPath)]) -> HashSet<CgroupId> {
+        let Ok(held) = self.files.held(missing) else { return HashSet::new() };
+        missing.iter().zip(held).filter(|(_, held)| !held).map(|((id, _), _)| *id).collect()
     }
 
     /// Walks the tree as soon as it may be walked again.
@@ -200,21 +206,29 @@ impl Live {
     fn welcome(&mut self, new: CgroupId, registry: &mut Registry) {
         let Some(workload) = registry.get_mut(new) else { return };
         workload.describe(&self.node);
-        if let Some((id, runtime)) = question(workload)
-            && !self.directory.ask(id.clone(), runtime)
+        if let Some(question) = question(workload)
+            && !self.directory.ask(question.clone())
         {
-            workload.goes_without(&id, true);
+            workload.goes_without(&question, true);
         }
     }
 
     /// Asks again about containers that nobody could answer for, by now perhaps, and looks again for the namespaces of
     /// workloads: one may have been another's, which has gone.
-    fn revisit(&mut self, registry: &Registry) {
+    fn revisit(&mut self, registry: &mut Registry) {
+        let claims: Vec<_> = registry.claims().map(|(workload, inode)| (&workload.path, inode)).collect();
+        let held = self.files.in_namespaces(&claims).into_iter();
+        let over = registry.claims().zip(held).filter(|(_, held)| !held);
+        let over: Vec<(CgroupId, u32)> = over.map(|((workload, inode), _)| (workload.cgroup, inode)).collect();
+        for (claimant, inode) in over {
+            registry.release_namespace(claimant, inode);
+            self.renew();
+        }
         for workload in registry.iter().filter(|workload| workload.stage == Stage::Present) {
-            if let Some((id, runtime)) = question(workload)
+            if let Some(question) = question(workload)
                 && workload.answer_pending()
             {
-                self.directory.ask(id, runtime);
+                self.directory.ask(question);
             }
             if workload.namespace.is_none() {
                 self.young.once(workload.cgroup);
@@ -233,34 +247,49 @@ impl Live {
             };
             // A process may be the runtime's still, and become the workload's.
             self.young.again(id, looks);
-            let first = |pids: Vec<u32>| pids.first().copied();
-            let Some(pid) = self.hierarchy.processes(&workload.path, 1).ok().and_then(first) else { continue };
-            let namespace = if workload.is_in_a_pod() { None } else { own_namespace(pid, self.node_namespace) };
-            if workload.asks_process(pid) {
-                workload.describe(&self.node);
-            }
+            let Some((process, inode)) = self.files.process(&workload.path).ok().flatten() else { continue };
+            self.services.read(id, &workload.path, process, &self.files);
+            let inode = inode.filter(|_| !workload.is_in_a_pod());
+            let namespace = inode.and_then(|inode| own_namespace(inode, self.node_namespace));
             if let Some(inode) = namespace {
+                self.check_claim(inode, id, registry);
                 registry.in_namespace(id, inode);
                 self.renew();
             }
         }
     }
 
+    /// Releases another workload's claim to a network namespace if none of its processes is in the namespace. The kernel reuses
+    /// the inode of a namespace that has ended.
+    fn check_claim(&self, inode: u32, finder: CgroupId, registry: &mut Registry) {
+        let Some(claimant) = registry.claimant(inode).filter(|workload| workload.cgroup != finder) else { return };
+        if self.files.in_namespaces(&[(&claimant.path, inode)]) == [false] {
+            let claimant = claimant.cgroup;
+            registry.release_namespace(claimant, inode);
+        }
+    }
+
+    /// Takes in the service that a process of a workload names.
+    fn serves(&self, workload: CgroupId, service: Service, registry: &mut Registry) {
+        if let Some(workload) = registry.get_mut(workload)
+            && workload.serves(service)
+        {
+            workload.describe(&self.node);
+        }
+    }
+
     fn answered(&mut self, answer: &Answer, registry: &mut Registry) {
-        let metadata = match &answer.outcome {
+        let Answer { question, outcome } = answer;
+        let metadata = match outcome {
             Ok(metadata) => metadata,
             Err(unknown) => {
-                tracing::debug!(container = answer.container.0, "nothing more is known of a container: {unknown}");
+                tracing::debug!(container = question.container.0, "nothing more is known of a container: {unknown}");
                 let again = *unknown != Unknown::NotFound;
-                registry.iter_mut().for_each(|workload| workload.goes_without(&answer.container, again));
+                registry.iter_mut().for_each(|workload| workload.goes_without(question, again));
                 return;
             }
         };
-        for workload in registry.iter_mut() {
-            if workload.learns(&answer.container, metadata) {
-                workload.describe(&self.node);
-            }
-        }
+        registry.learn(question, metadata, &self.node);
     }
 
     /// What could not be told apart, by reason.
@@ -274,7 +303,10 @@ impl Live {
         let others = [
             ("change_unheard", self.unheard()),
             ("no_room", counts.no_room),
+            ("cgroup_quota", counts.cgroup_quota),
+            ("slot_quota", counts.slot_quota),
             ("scan_cut", self.left_out),
+            ("reader_replaced", self.files.replaced()),
             ("question_refused", self.directory.statistics().queue_full),
         ];
         of_programs.chain(others).collect()
@@ -282,9 +314,11 @@ impl Live {
 }
 
 /// The container to ask about: none for a workload in the overflow, whose names nobody sees.
-fn question(workload: &Workload) -> Option<(ContainerId, Option<Runtime>)> {
+fn question(workload: &Workload) -> Option<Question> {
     match &workload.identity {
-        Identity::Container { id, runtime, .. } if workload.slot != Slot::OVERFLOW => Some((id.clone(), *runtime)),
+        Identity::Container { id, runtime, pod } if !workload.is_folded() => {
+            Some(Question::new(id.clone(), *runtime, pod.clone(), &workload.path))
+        }
         _ => None,
     }
 }
@@ -305,9 +339,8 @@ fn path(event: &CgroupEvent) -> Option<CgroupPath> {
     (length < event.path.len()).then(|| CgroupPath::new(bytes))
 }
 
-/// The network namespace of a process, where it is not the node's.
-fn own_namespace(pid: u32, node: Option<u64>) -> Option<u32> {
-    let inode = netns_of(pid).ok()?;
+/// A network namespace by its inode, if it is not the node's.
+fn own_namespace(inode: u64, node: Option<u64>) -> Option<u32> {
     // Where the node's own is unknown, nothing can be told from it.
     if node.is_none_or(|node| node == inode) { None } else { u32::try_from(inode).ok() }
 }

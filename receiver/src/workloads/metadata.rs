@@ -2,6 +2,25 @@
 
 use std::collections::BTreeMap;
 
+use super::PodUid;
+
+/// The labels of a container that name its service: those of Docker Compose and its imitators, and of podman-compose,
+/// which sets both.
+pub(super) const COMPOSE_SERVICE: [&str; 2] = ["com.docker.compose.service", "io.podman.compose.service"];
+
+/// The well-known labels of a pod that describe its service.
+pub(super) const LABEL_INSTANCE: &str = "app.kubernetes.io/instance";
+pub(super) const LABEL_NAME: &str = "app.kubernetes.io/name";
+pub(super) const LABEL_VERSION: &str = "app.kubernetes.io/version";
+const LABELS: [&str; 3] = [LABEL_INSTANCE, LABEL_NAME, LABEL_VERSION];
+
+/// The annotations of a pod that set resource attributes, by the conventions for Kubernetes.
+pub(super) const ANNOTATION_NAME: &str = "resource.opentelemetry.io/service.name";
+pub(super) const ANNOTATION_NAMESPACE: &str = "resource.opentelemetry.io/service.namespace";
+pub(super) const ANNOTATION_VERSION: &str = "resource.opentelemetry.io/service.version";
+pub(super) const ANNOTATION_ENVIRONMENT: &str = "resource.opentelemetry.io/deployment.environment.name";
+const ANNOTATIONS: [&str; 4] = [ANNOTATION_NAME, ANNOTATION_NAMESPACE, ANNOTATION_VERSION, ANNOTATION_ENVIRONMENT];
+
 /// What is known of a container beyond its cgroup's path. What is unknown is absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
@@ -11,7 +30,7 @@ pub struct Metadata {
     pub image_name: Option<String>,
     /// The image's tags, such as `1.27`.
     pub image_tags: Vec<String>,
-    /// The container's labels.
+    /// The container's labels that name its service.
     pub labels: BTreeMap<String, String>,
     /// Its place in a pod.
     pub pod: Option<PodMetadata>,
@@ -28,8 +47,31 @@ pub struct PodMetadata {
     pub namespace: Option<String>,
     /// The container's name in the pod; absent of the sandbox.
     pub container: Option<String>,
-    /// The pod's labels.
+    /// The pod's labels that describe its service.
     pub labels: BTreeMap<String, String>,
-    /// The pod's annotations.
+    /// The pod's annotations that set resource attributes.
     pub annotations: BTreeMap<String, String>,
+}
+
+impl Metadata {
+    /// Drops every label and annotation that no resource attribute is read from.
+    pub(super) fn retain_used(&mut self) {
+        retain(&mut self.labels, &COMPOSE_SERVICE);
+        if let Some(pod) = &mut self.pod {
+            retain(&mut pod.labels, &LABELS);
+            retain(&mut pod.annotations, &ANNOTATIONS);
+        }
+    }
+}
+
+fn retain(map: &mut BTreeMap<String, String>, used: &[&str]) {
+    map.retain(|key, _| used.contains(&key.as_str()));
+}
+
+impl PodMetadata {
+    /// Returns whether it describes the pod with the uid in a cgroup's path. A static pod has two uids: the path contains the
+    /// hash of the manifest, and the API server assigns another uid.
+    pub(super) fn is_about(&self, path: &PodUid) -> bool {
+        path.is_static() || self.uid.as_ref() == Some(&path.0)
+    }
 }

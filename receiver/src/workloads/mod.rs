@@ -3,13 +3,16 @@
 
 mod cgroup;
 mod environ;
+mod files;
 mod hierarchy;
 mod identity;
 mod live;
 mod metadata;
+mod quotas;
 mod registry;
 mod resource;
 mod runtime;
+mod services;
 mod slots;
 mod status;
 mod table;
@@ -20,12 +23,13 @@ mod young;
 
 use std::sync::Arc;
 
-pub use cgroup::{CgroupId, CgroupPath};
+pub use cgroup::{CgroupId, CgroupPath, Uid};
 pub use environ::{EnvironError, Service};
+pub use files::Files;
 pub use hierarchy::{Cgroup, Hierarchy, Limits, Mounts, NoAccounting, NoQuotas, Scan, UsageError, Version, netns_of};
-pub use identity::{ContainerId, Identity, PodUid, Runtime, identify};
+pub use identity::{ContainerId, Identity, Origin, PodUid, Runtime, identify, origin};
 pub use metadata::{Metadata, PodMetadata};
-pub use runtime::Directory;
+pub use runtime::{ConnectError, Directory, Endpoint, Look, Opener, Places};
 pub use status::{NAME, status};
 pub use undercurrent_ebpf::abi::workload::Slot;
 pub use workload::{Stage, Workload};
@@ -55,8 +59,8 @@ pub type Loss = (&'static str, u64);
 
 /// What is needed to follow workloads.
 pub struct Following {
-    /// Where cgroups are.
-    pub hierarchy: Hierarchy,
+    /// The files about cgroups and processes.
+    pub files: Files,
     /// Who knows containers.
     pub directory: Directory,
     /// What is said of this node.
@@ -72,8 +76,6 @@ pub struct Following {
 pub struct Workloads {
     registry: Registry,
     live: Option<Live>,
-    /// What is said of the workloads beyond the limit.
-    overflow: Option<Arc<Resource>>,
     start: UnixNanos,
 }
 
@@ -83,12 +85,12 @@ impl Workloads {
     /// # Errors
     /// Where the programs' tables cannot be had.
     pub fn follow(kernel: &mut Kernel, following: Following) -> Result<Self, KernelError> {
-        let Following { hierarchy, directory, node, limit, start } = following;
-        let mut registry = Registry::new(Box::new(kernel.words("OWNERS")?), limit);
-        let overflow = Some(Arc::new(resource::overflow(&node)));
-        let mut live = Live::new(kernel, hierarchy, directory, node)?;
+        let Following { files, directory, node, limit, start } = following;
+        let overflow = Arc::new(resource::overflow(&node));
+        let mut registry = Registry::new(Box::new(kernel.words("OWNERS")?), limit, overflow);
+        let mut live = Live::new(kernel, files, directory, node)?;
         live.begin(&mut registry);
-        Ok(Self { registry, live: Some(live), overflow, start })
+        Ok(Self { registry, live: Some(live), start })
     }
 
     /// Every workload whose cgroup is there, a parent's before its children's.
@@ -126,7 +128,7 @@ impl Workloads {
     pub fn resource(&self, slot: Slot) -> Option<Arc<Resource>> {
         match slot {
             Slot::NODE => None,
-            Slot::OVERFLOW => self.overflow.clone(),
+            Slot::OVERFLOW => self.live.as_ref().map(|_| self.registry.overflow()),
             slot => self.registry.by_slot(slot).map(|workload| Arc::clone(&workload.resource)),
         }
     }

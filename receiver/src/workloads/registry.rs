@@ -1,39 +1,55 @@
 //! Every workload with its slot, from its cgroup's appearance until its last totals are delivered.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+mod namespaces;
 
-use undercurrent_ebpf::abi::workload::NAMESPACE;
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
+};
 
 use super::{
-    Cgroup, CgroupId, CgroupPath, Identity, Slot, Stage, Workload, identify,
+    Cgroup, CgroupId, CgroupPath, Identity, Metadata, Origin, Slot, Stage, Workload, identify,
+    identity::Subtree,
+    quotas::Quotas,
+    runtime::Question,
     slots::Slots,
     table::{CAPACITY, NoRoom, Owners, Table},
+    workload::Instance,
 };
-use crate::telemetry::UnixNanos;
+use crate::telemetry::{Attributes, Resource, UnixNanos};
 
 /// What is known of cgroups and their workloads.
 pub struct Registry {
     owners: Owners,
+    /// Cgroups and namespaces in the table, by subtree.
+    entry_quotas: Quotas,
     slots: Slots,
+    /// Slots that are taken, by subtree.
+    slot_quotas: Quotas,
+    /// The resource that all workloads in the overflow share.
+    overflow: Arc<Resource>,
     /// Every cgroup that is there, with its path and the workload that it belongs to.
     cgroups: HashMap<CgroupId, Member>,
-    /// The own cgroup of each workload that is there.
+    /// The own cgroup of each workload, present or gone. A new cgroup at the path of a workload that is gone resumes it: only
+    /// the owner of the parent cgroup can create it.
     by_path: HashMap<CgroupPath, CgroupId>,
     /// By own cgroup; those that are gone until their slot is free.
     workloads: BTreeMap<CgroupId, Workload>,
     by_slot: HashMap<Slot, CgroupId>,
+    /// The workload of each instance.
     by_instance: HashMap<Instance, CgroupId>,
+    /// The workload that claims each network namespace.
+    by_namespace: HashMap<u32, CgroupId>,
     counts: Counts,
 }
-
-/// What stays the same when a workload is started again.
-type Instance = (&'static str, Vec<u8>);
 
 /// A cgroup that is there.
 struct Member {
     path: CgroupPath,
     /// The own cgroup of its workload; `None` of the node's.
     workload: Option<CgroupId>,
+    /// The subtree of its quota.
+    subtree: Subtree,
 }
 
 /// What could not be done as it should be.
@@ -41,6 +57,10 @@ struct Member {
 pub struct Counts {
     /// Cgroups and namespaces that found no room in the table.
     pub no_room: u64,
+    /// Cgroups and namespaces beyond the quota of their subtree.
+    pub cgroup_quota: u64,
+    /// Workloads in the overflow because their subtree has used its quota of slots.
+    pub slot_quota: u64,
     /// Workloads that were added to the overflow.
     pub folded: u64,
     /// Changes that did not fit what was known, so that a scan is due.
@@ -50,21 +70,25 @@ pub struct Counts {
 impl Default for Registry {
     /// Knows nothing, and tells no program.
     fn default() -> Self {
-        Self::new(Box::new(()), 0)
+        Self::new(Box::new(()), 0, Arc::new(Resource { attributes: Attributes::new() }))
     }
 }
 
 impl Registry {
-    /// Knows nothing yet. `limit` workloads get slots of their own.
-    pub fn new(table: Box<dyn Table>, limit: u16) -> Self {
+    /// An empty registry. `limit` workloads get slots of their own. All others share one slot and the resource `overflow`.
+    pub fn new(table: Box<dyn Table>, limit: u16, overflow: Arc<Resource>) -> Self {
         Self {
             owners: Owners::new(table),
+            entry_quotas: Quotas::new(CAPACITY),
             slots: Slots::new(limit),
+            slot_quotas: Quotas::new(usize::from(limit)),
+            overflow,
             cgroups: HashMap::new(),
             by_path: HashMap::new(),
             workloads: BTreeMap::new(),
             by_slot: HashMap::new(),
             by_instance: HashMap::new(),
+            by_namespace: HashMap::new(),
             counts: Counts::default(),
         }
     }
@@ -72,6 +96,11 @@ impl Registry {
     /// What could not be done so far.
     pub const fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// The resource that all workloads in the overflow share.
+    pub fn overflow(&self) -> Arc<Resource> {
+        Arc::clone(&self.overflow)
     }
 
     /// The latest cgroup that is there, by its id: ids rise.
@@ -114,8 +143,8 @@ impl Registry {
             }
             self.vanished(id);
         }
-        if self.cgroups.len() >= CAPACITY {
-            self.counts.no_room += 1;
+        let subtree = Subtree::of(&path);
+        if !self.has_room(&subtree) {
             return None;
         }
         // Ids do not come back; where one does, its slot must be free first.
@@ -125,16 +154,16 @@ impl Registry {
         }
         match identify(&path) {
             None => {
-                self.join(id, path, None);
+                self.join(id, path, subtree, None);
                 None
             }
             Some((identity, depth)) if path.names().count() == depth => {
-                self.admit(id, path, identity, now);
+                self.admit(id, path, subtree, identity, now);
                 Some(id)
             }
             Some((_, depth)) => {
-                match self.by_path.get(&path.ancestor(depth)).copied() {
-                    Some(workload) => self.join(id, path, Some(workload)),
+                match self.present_at(&path.ancestor(depth)) {
+                    Some(workload) => self.join(id, path, subtree, Some(workload)),
                     // Its workload's own cgroup was not heard of: a scan finds both.
                     None => self.counts.surprises += 1,
                 }
@@ -143,48 +172,92 @@ impl Registry {
         }
     }
 
-    /// Gives a workload its place: the one that it had before, where it is started again before that is free, since
-    /// whoever receives its series knows them by its resource alone.
-    fn admit(&mut self, id: CgroupId, path: CgroupPath, identity: Identity, now: UnixNanos) {
-        // Another cgroup with the same path has gone without a word.
-        if let Some(before) = self.by_path.get(&path).copied() {
+    /// True if the table and the quota of a subtree have room for a cgroup. Otherwise counts a refusal. Events in a refused
+    /// cgroup count with the node.
+    fn has_room(&mut self, subtree: &Subtree) -> bool {
+        let count = if self.cgroups.len() >= CAPACITY {
+            &mut self.counts.no_room
+        } else if !self.entry_quotas.admits(subtree) {
+            &mut self.counts.cgroup_quota
+        } else {
+            return true;
+        };
+        *count += 1;
+        false
+    }
+
+    /// The own cgroup of the workload that is present at a path.
+    fn present_at(&self, path: &CgroupPath) -> Option<CgroupId> {
+        self.by_path.get(path).copied().filter(|id| self.cgroups.contains_key(id))
+    }
+
+    /// Admits the workload of a cgroup. Resumes the previous workload of the same path if that has not expired: both
+    /// have one resource, and so one series.
+    fn admit(&mut self, id: CgroupId, path: CgroupPath, subtree: Subtree, identity: Identity, now: UnixNanos) {
+        // The previous cgroup at this path was removed, and the event was lost.
+        if let Some(before) = self.present_at(&path) {
             self.vanished(before);
         }
-        let instance = instance(&identity, &path);
-        if let Some(known) = self.by_instance.get(&instance).copied() {
-            match self.workloads.get(&known).map(|workload| workload.stage) {
-                // Two cgroups of one workload.
-                Some(Stage::Present) => self.join(id, path, Some(known)),
-                _ => self.resume(known, id, path, instance),
-            }
+        if let Some(mut workload) = self.by_path.get(&path).and_then(|before| self.workloads.remove(before)) {
+            workload.resume(id);
+            self.enter(id, path, subtree, workload);
             return;
         }
-        self.by_instance.insert(instance, id);
-        let slot = self.slots.take().unwrap_or(Slot::OVERFLOW);
+        let slot = self.take_slot(&subtree);
+        let mut workload = Workload::new(slot, identity, id, path.clone(), now);
+        if self.by_instance.contains_key(&workload.instance) {
+            workload.go_by_path();
+        }
         if slot == Slot::OVERFLOW {
-            self.counts.folded += 1;
-        } else {
-            self.by_slot.insert(slot, id);
+            workload.resource = self.overflow();
+        }
+        self.enter(id, path, subtree, workload);
+    }
+
+    /// Takes a slot for a new workload: the overflow's if no slot is free, or if the quota of the subtree is used.
+    fn take_slot(&mut self, subtree: &Subtree) -> Slot {
+        let is_admitted = self.slot_quotas.admits(subtree);
+        match is_admitted.then(|| self.slots.take()).flatten() {
+            Some(slot) => {
+                self.slot_quotas.take(subtree);
+                slot
+            }
+            None => {
+                self.counts.slot_quota += u64::from(!is_admitted);
+                self.counts.folded += 1;
+                Slot::OVERFLOW
+            }
+        }
+    }
+
+    /// Adds a workload that is present to all indexes.
+    fn enter(&mut self, id: CgroupId, path: CgroupPath, subtree: Subtree, workload: Workload) {
+        self.by_instance.insert(workload.instance.clone(), id);
+        if workload.slot != Slot::OVERFLOW {
+            self.by_slot.insert(workload.slot, id);
         }
         self.by_path.insert(path.clone(), id);
-        self.workloads.insert(id, Workload::new(slot, identity, id, path.clone(), now));
-        self.join(id, path, Some(id));
-    }
-
-    fn resume(&mut self, before: CgroupId, id: CgroupId, path: CgroupPath, instance: Instance) {
-        let Some(mut workload) = self.workloads.remove(&before) else { return };
-        workload.resume(id, path.clone());
-        self.by_instance.insert(instance, id);
-        self.by_slot.insert(workload.slot, id);
-        self.by_path.insert(path.clone(), id);
         self.workloads.insert(id, workload);
-        self.join(id, path, Some(id));
+        self.join(id, path, subtree, Some(id));
     }
 
-    fn join(&mut self, id: CgroupId, path: CgroupPath, workload: Option<CgroupId>) {
+    /// Removes a workload from all indexes, and frees its slot.
+    fn forget(&mut self, id: CgroupId) {
+        let Some(workload) = self.workloads.remove(&id) else { return };
+        self.by_instance.remove(&workload.instance);
+        self.by_path.remove(&workload.path);
+        if workload.slot != Slot::OVERFLOW {
+            self.by_slot.remove(&workload.slot);
+            self.slots.give_back(workload.slot);
+            self.slot_quotas.give_back(&Subtree::of(&workload.path));
+        }
+    }
+
+    fn join(&mut self, id: CgroupId, path: CgroupPath, subtree: Subtree, workload: Option<CgroupId>) {
         let slot = workload.and_then(|own| self.workloads.get(&own)).map_or(Slot::NODE, |workload| workload.slot);
         self.set(id.0, slot);
-        self.cgroups.insert(id, Member { path, workload });
+        self.entry_quotas.take(&subtree);
+        self.cgroups.insert(id, Member { path, workload, subtree });
     }
 
     fn set(&mut self, key: u64, slot: Slot) {
@@ -197,24 +270,49 @@ impl Registry {
     pub fn vanished(&mut self, id: CgroupId) {
         let Some(member) = self.cgroups.remove(&id) else { return };
         self.owners.remove(id.0);
+        self.entry_quotas.give_back(&member.subtree);
         if member.workload != Some(id) {
             return;
         }
-        if self.by_path.get(&member.path) == Some(&id) {
-            self.by_path.remove(&member.path);
-        }
         let Some(workload) = self.workloads.get_mut(&id) else { return };
         workload.stage = Stage::Gone;
+        let is_folded = workload.slot == Slot::OVERFLOW;
         // The kernel removes children first. Those that were not heard of go with it.
         let children = self.cgroups.extract_if(|_, member| member.workload == Some(id));
-        children.for_each(|(child, _)| self.owners.remove(child.0));
-        if let Some(inode) = workload.namespace.take() {
-            self.owners.remove(NAMESPACE | u64::from(inode));
+        for (child, member) in children {
+            self.owners.remove(child.0);
+            self.entry_quotas.give_back(&member.subtree);
         }
-        if workload.slot == Slot::OVERFLOW {
-            self.by_instance.remove(&instance(&workload.identity, &workload.path));
-            self.workloads.remove(&id);
+        self.release_any(id);
+        if is_folded {
+            self.forget(id);
         }
+    }
+
+    /// Distributes the metadata of a container. If a workload of the system has the id, other workloads with that id get no
+    /// metadata, and lose earlier metadata.
+    pub fn learn(&mut self, question: &Question, metadata: &Metadata, node: &Attributes) {
+        let is_rightful = |workload: &Workload| workload.origin() == Origin::System;
+        let mut concerned: Vec<&mut Workload> =
+            self.workloads.values_mut().filter(|workload| workload.is_concerned(question, metadata)).collect();
+        let is_claimed = concerned.iter().any(|workload| is_rightful(workload));
+        for workload in &mut concerned {
+            let changed = if is_claimed && !is_rightful(workload) {
+                workload.unlearns()
+            } else {
+                workload.learns(question, metadata)
+            };
+            if changed {
+                workload.describe(node);
+            }
+        }
+    }
+
+    /// The cgroups that a scan lacks, with their paths.
+    pub fn missing(&self, there: &[Cgroup]) -> Vec<(CgroupId, CgroupPath)> {
+        let found: HashSet<CgroupId> = there.iter().map(|cgroup| cgroup.id).collect();
+        let missing = self.cgroups.iter().filter(|(id, _)| !found.contains(id));
+        missing.map(|(id, member)| (*id, member.path.clone())).collect()
     }
 
     /// Takes in a scan of the tree, parents before children, and returns the own cgroups of new workloads. A cgroup that the
@@ -231,28 +329,6 @@ impl Registry {
             missing.filter(|(id, member)| has_vanished(**id, &member.path)).map(|(id, _)| *id).collect();
         gone.into_iter().for_each(|id| self.vanished(id));
         there.into_iter().filter_map(|cgroup| self.appeared(cgroup, now)).collect()
-    }
-
-    /// A workload is in a network namespace of its own. The first that is found in a namespace owns it.
-    pub fn in_namespace(&mut self, id: CgroupId, inode: u32) {
-        let taken = self.workloads.values().any(|workload| workload.namespace == Some(inode));
-        let Some(workload) = self.workloads.get_mut(&id).filter(|workload| workload.stage == Stage::Present) else {
-            return;
-        };
-        if taken || workload.namespace == Some(inode) {
-            return;
-        }
-        let before = workload.namespace.replace(inode);
-        let slot = workload.slot;
-        if let Some(before) = before {
-            self.owners.remove(NAMESPACE | u64::from(before));
-        }
-        self.set(NAMESPACE | u64::from(inode), slot);
-    }
-
-    /// What arrives in the node's own network namespace is the node's.
-    pub fn node_namespace(&mut self, inode: u32) {
-        self.set(NAMESPACE | u64::from(inode), Slot::NODE);
     }
 
     /// A snapshot of `time` was taken: it has the last totals of what had gone by then, and the end of what was expiring.
@@ -272,17 +348,11 @@ impl Registry {
         for workload in self.workloads.values_mut() {
             match workload.stage {
                 Stage::Final(last) if last <= time => workload.stage = Stage::Expiring(None),
-                Stage::Expiring(Some(last)) if last <= time => over.push((workload.cgroup, workload.slot)),
+                Stage::Expiring(Some(last)) if last <= time => over.push(workload.cgroup),
                 _ => {}
             }
         }
-        for (id, slot) in over {
-            if let Some(workload) = self.workloads.remove(&id) {
-                self.by_instance.remove(&instance(&workload.identity, &workload.path));
-            }
-            self.by_slot.remove(&slot);
-            self.slots.give_back(slot);
-        }
+        over.into_iter().for_each(|id| self.forget(id));
     }
 
     /// These workloads, which no program knows.
@@ -300,11 +370,6 @@ impl Registry {
     pub fn rested(&mut self) -> Vec<Slot> {
         self.slots.rested()
     }
-}
-
-fn instance(identity: &Identity, path: &CgroupPath) -> Instance {
-    let (kind, name) = identity.instance(path);
-    (kind, name.to_vec())
 }
 
 #[cfg(test)]

@@ -1,7 +1,17 @@
 //! What is said of a workload, by the semantic conventions 1.44.
 
-use super::{CgroupPath, Identity, Metadata, PodMetadata, PodUid, Service};
-use crate::telemetry::{Attributes, Resource, host_id, instance_id};
+use super::{
+    CgroupPath, Identity, Metadata, PodMetadata, PodUid, Service,
+    identity::Instance,
+    metadata::{
+        ANNOTATION_ENVIRONMENT, ANNOTATION_NAME, ANNOTATION_NAMESPACE, ANNOTATION_VERSION, COMPOSE_SERVICE,
+        LABEL_INSTANCE, LABEL_NAME, LABEL_VERSION,
+    },
+};
+use crate::{
+    telemetry::{Attributes, Resource, host_id, instance_id},
+    text::{attribute, shortened},
+};
 
 /// The longest text that a workload may say of itself, in bytes: far more than a name takes, and little enough for
 /// every export.
@@ -11,38 +21,50 @@ pub(super) const LONGEST: usize = 1024;
 const OWN: [&str; 5] = ["container.", "k8s.", "process.", "service.", "telemetry."];
 const SHARED: [&str; 2] = ["k8s.cluster.", "k8s.node."];
 
-/// The prefix of annotations that say attributes, by the conventions for Kubernetes.
-const ANNOTATION: &str = "resource.opentelemetry.io/";
-/// Of Docker Compose and those who imitate it, and of podman-compose, which sets both.
-const COMPOSE_SERVICE: [&str; 2] = ["com.docker.compose.service", "io.podman.compose.service"];
+/// The workload that a resource describes.
+#[derive(Clone, Copy)]
+pub struct Subject<'a> {
+    /// The kind of workload.
+    pub identity: &'a Identity,
+    /// The path of its own cgroup.
+    pub path: &'a CgroupPath,
+    /// The kind and name that no other workload has.
+    pub instance: Instance<'a>,
+}
 
 /// A workload's resource: what the node's says of the host, what the workload is, and which service it belongs to.
 ///
 /// `service.instance.id` is the UUIDv5, in [`INSTANCE_NAMESPACE`](crate::telemetry::INSTANCE_NAMESPACE), of three texts
 /// with a NUL between each: the host's id, as [`Resource::node`] picks it; `container`, `pod` or `cgroup`; and the
-/// container's id, the pod's uid or the cgroup's path. Containers that are known by a name go by their path, since others
-/// may bear it. Of the three only the host's id may contain a NUL, so none reads as another. It is absent where the host
-/// has no id.
+/// container's id, the pod's uid or the cgroup's path. Of the three only the host's id may contain a NUL, so none reads as
+/// another. It is absent where the host has no id.
+///
+/// Only containers and pods of the system use their ids. The cgroup's path replaces the id in a user's subtree, and inside of a
+/// unit, a container or another workload, where a name may contain any id. It also replaces the names of LXC and
+/// systemd-nspawn, which repeat, and the id of the second of two cgroups with the same id.
 ///
 /// The service's name is the process's own; else the pod's, by the conventions' "Specify resource attributes using
 /// Kubernetes annotations": an annotation, then the labels `app.kubernetes.io/instance` and `app.kubernetes.io/name`.
 /// What follows there are the names of the pod's owners, which only the API server knows: they are left to the collector.
 /// Else it is the label of the compose file's service. The pod's namespace and version go with the pod's name alone:
 /// another name is unique elsewhere.
+///
+/// The pod's uid is the path's, except of static pods. Metadata of another pod is left out, and so is that of any pod where
+/// the path names none: the labels of an image can claim a pod.
 #[must_use]
 pub fn resource(
     host: &Attributes,
-    identity: &Identity,
-    path: &CgroupPath,
+    subject: &Subject<'_>,
     metadata: Option<&Metadata>,
     service: Option<&Service>,
 ) -> Resource {
     let unknown = Metadata::default();
     let metadata = metadata.unwrap_or(&unknown);
+    let pod = metadata.pod.as_ref().filter(|pod| pod_of(subject.identity).is_some_and(|uid| pod.is_about(uid)));
     let mut builder = Builder::on(host);
-    builder.identity(identity, path, metadata);
-    builder.service(service, metadata);
-    builder.instance(host, identity, path);
+    builder.identity(subject.identity, subject.path, metadata, pod);
+    builder.service(service, metadata, pod);
+    builder.instance(host, subject.instance);
     Resource { attributes: builder.0 }
 }
 
@@ -51,8 +73,17 @@ pub fn resource(
 pub fn overflow(host: &Attributes) -> Resource {
     let mut builder = Builder::on(host);
     builder.0.set("otel.metric.overflow", true);
-    builder.name_instance(host, "overflow", b"");
+    builder.instance(host, ("overflow", b""));
     Resource { attributes: builder.0 }
+}
+
+/// The pod that the path names.
+fn pod_of(identity: &Identity) -> Option<&PodUid> {
+    match identity {
+        Identity::Container { pod, .. } => pod.as_ref(),
+        Identity::Pod(uid) => Some(uid),
+        Identity::Unit(_) | Identity::Cgroup => None,
+    }
 }
 
 struct Builder(Attributes);
@@ -68,14 +99,21 @@ impl Builder {
         Self(common)
     }
 
-    /// Sets what is known, and no longer than anybody's name.
+    /// Sets a text that is known and, escaped, no longer than the limit.
     fn text(&mut self, key: &'static str, text: Option<&str>) {
-        if let Some(text) = text.filter(|text| !text.is_empty() && text.len() <= LONGEST) {
-            self.0.set(key, text.to_owned());
+        if let Some(text) = text.filter(|text| !text.is_empty()).and_then(|text| attribute(text, LONGEST)) {
+            self.0.set(key, text.into_owned());
         }
     }
 
-    fn identity(&mut self, identity: &Identity, path: &CgroupPath, metadata: &Metadata) {
+    fn texts(&mut self, key: &'static str, texts: &[String]) {
+        let texts: Vec<String> = texts.iter().filter_map(|text| Some(attribute(text, LONGEST)?.into_owned())).collect();
+        if !texts.is_empty() {
+            self.0.set(key, texts);
+        }
+    }
+
+    fn identity(&mut self, identity: &Identity, path: &CgroupPath, metadata: &Metadata, of_pod: Option<&PodMetadata>) {
         match identity {
             Identity::Container { id, runtime, pod } => {
                 self.text("container.id", Some(&id.0));
@@ -83,32 +121,29 @@ impl Builder {
                 self.text("container.name", metadata.name.as_deref().or(named));
                 self.text("container.runtime.name", runtime.map(|runtime| runtime.as_str()));
                 self.text("container.image.name", metadata.image_name.as_deref());
-                if !metadata.image_tags.is_empty() {
-                    self.0.set("container.image.tags", metadata.image_tags.clone());
-                }
-                self.pod(pod.as_ref(), metadata.pod.as_ref());
-                self.text("k8s.container.name", metadata.pod.as_ref().and_then(|pod| pod.container.as_deref()));
+                self.texts("container.image.tags", &metadata.image_tags);
+                self.pod(pod.as_ref(), of_pod);
+                self.text("k8s.container.name", of_pod.and_then(|pod| pod.container.as_deref()));
                 return;
             }
-            Identity::Pod(uid) => self.pod(Some(uid), metadata.pod.as_ref()),
+            Identity::Pod(uid) => self.pod(Some(uid), of_pod),
             // The conventions have no attribute for it.
             Identity::Unit(name) => self.text("undercurrent.workload.unit", Some(name)),
             Identity::Cgroup => {}
         }
-        self.0.set("undercurrent.workload.cgroup", path.to_string());
+        self.0.set("undercurrent.workload.cgroup", shortened(&path.to_string(), LONGEST).into_owned());
     }
 
     fn pod(&mut self, uid: Option<&PodUid>, metadata: Option<&PodMetadata>) {
-        // Of a static pod the path has the hash of its manifest, and the API server a uid of its own.
         let known = metadata.and_then(|pod| pod.uid.as_deref());
         self.text("k8s.pod.uid", known.or(uid.map(|uid| uid.0.as_str())));
         self.text("k8s.pod.name", metadata.and_then(|pod| pod.name.as_deref()));
         self.text("k8s.namespace.name", metadata.and_then(|pod| pod.namespace.as_deref()));
     }
 
-    fn service(&mut self, own: Option<&Service>, metadata: &Metadata) {
+    fn service(&mut self, own: Option<&Service>, metadata: &Metadata, pod: Option<&PodMetadata>) {
         let own = own.cloned().unwrap_or_default();
-        let pod = metadata.pod.as_ref().map(of_pod).unwrap_or_default();
+        let pod = pod.map(of_pod).unwrap_or_default();
         let compose = COMPOSE_SERVICE.iter().find_map(|label| metadata.labels.get(*label));
         let other = if own.name.is_some() { Service::default() } else { pod.clone() };
         self.text("service.name", own.name.as_deref().or(other.name.as_deref()).or(compose.map(String::as_str)));
@@ -119,12 +154,7 @@ impl Builder {
         self.text("deployment.environment.name", environment);
     }
 
-    fn instance(&mut self, host: &Attributes, identity: &Identity, path: &CgroupPath) {
-        let (kind, name) = identity.instance(path);
-        self.name_instance(host, kind, name);
-    }
-
-    fn name_instance(&mut self, host: &Attributes, kind: &str, name: &[u8]) {
+    fn instance(&mut self, host: &Attributes, (kind, name): Instance<'_>) {
         if let Some(host) = host_id(host) {
             self.0.set("service.instance.id", instance_id(&[host.as_bytes(), kind.as_bytes(), name].join(&0)));
         }
@@ -133,13 +163,13 @@ impl Builder {
 
 /// The service that a pod's annotations and well-known labels say it is part of.
 fn of_pod(pod: &PodMetadata) -> Service {
-    let annotation = |key: &str| pod.annotations.get(&format!("{ANNOTATION}{key}"));
-    let label = |key: &str| pod.labels.get(&format!("app.kubernetes.io/{key}"));
+    let PodMetadata { labels, annotations, namespace, .. } = pod;
+    let named = [annotations.get(ANNOTATION_NAME), labels.get(LABEL_INSTANCE), labels.get(LABEL_NAME)];
     Service {
-        name: annotation("service.name").or_else(|| label("instance")).or_else(|| label("name")).cloned(),
-        namespace: annotation("service.namespace").or(pod.namespace.as_ref()).cloned(),
-        version: annotation("service.version").or_else(|| label("version")).cloned(),
-        environment: annotation("deployment.environment.name").cloned(),
+        name: named.into_iter().flatten().next().cloned(),
+        namespace: annotations.get(ANNOTATION_NAMESPACE).or(namespace.as_ref()).cloned(),
+        version: annotations.get(ANNOTATION_VERSION).or_else(|| labels.get(LABEL_VERSION)).cloned(),
+        environment: annotations.get(ANNOTATION_ENVIRONMENT).cloned(),
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 use rustix::net::netdevice::name_to_index;
 use undercurrent::{
     kernel::{
-        Kernel, Request, Types,
+        Kernel, Requirements,
         cards::{Found, Interface},
         choices::Criteria,
         groups::GroupBy,
@@ -58,7 +58,7 @@ struct Measured {
 impl Measured {
     fn start(criteria: Criteria) -> Self {
         let (host, _) = wanted::host().unwrap();
-        let request = Request {
+        let requirements = Requirements {
             sizing: Sizing {
                 cpus: host.cpus,
                 scale: Scale::new(2).unwrap(),
@@ -75,7 +75,7 @@ impl Measured {
             excludes_blocked: false,
             transmit: 0,
         };
-        let (kernel, _): (_, Types) = Kernel::load(host, &request).unwrap();
+        let kernel = Kernel::load(host, &requirements).unwrap();
         let cells = kernel.by_cpu("DRIVER").unwrap();
         Self { kernel, cells }
     }
@@ -128,7 +128,7 @@ fn card(measured: &mut Measured, wire: &Wire, index: u32) {
     let outcome = &measured.kernel.outcomes()[0];
     assert_eq!(outcome.status, Status::Whole, "{outcome:?}");
     let namespace = u32::try_from(wire.right.inode()).unwrap();
-    let mut places = measured.kernel.card_places().unwrap();
+    let places = measured.kernel.card_places();
     places.insert(interface::Interface { namespace, index }, CARD).unwrap();
 }
 
@@ -219,7 +219,7 @@ fn a_filter_chooses_among_packets_that_cards_stamp() {
     for (criterion, choice, expected) in cases {
         let mut measured = Measured::start(Criteria::default().with(criterion, 3));
         own(&measured, namespace);
-        let mut choices = measured.kernel.choices().unwrap();
+        let mut choices = measured.kernel.choices();
         choices.make([choice].into()).unwrap();
         card(&mut measured, &wire, right);
         let clocks = measured.kernel.card_clocks().unwrap();

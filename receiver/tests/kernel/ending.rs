@@ -6,6 +6,7 @@ use aya::programs::{loaded_links, loaded_programs};
 use rustix::process::Signal;
 
 use super::support::{
+    processes::family,
     sidecar::Sidecar,
     surroundings::{alone, often, patience, wait_for},
 };
@@ -22,10 +23,11 @@ pub struct Attached {
     pub links: BTreeSet<u32>,
 }
 
-/// The programs and links that a process has descriptors of.
+/// The programs and links that a process and its parts have descriptors of.
 pub fn attached(pid: u32) -> Attached {
     let mut attached = Attached::default();
-    let descriptors = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
+    let folders = family(pid).into_iter().map(|process| fs::read_dir(format!("/proc/{process}/fdinfo")));
+    let descriptors = folders.flatten().flatten().flatten();
     // One may be closed meanwhile.
     for text in descriptors.filter_map(|descriptor| fs::read_to_string(descriptor.path()).ok()) {
         let number = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u32>().ok());

@@ -30,12 +30,12 @@ fn hook(hook: &'static str, by: &'static str, programs: &[(&'static str, u64)]) 
     let outcome = Outcome {
         hook: hook.into(),
         status: Status::Whole,
-        by: Some(by),
-        programs: programs.iter().map(|(program, _)| *program).collect(),
+        by: Some(by.into()),
+        programs: programs.iter().map(|(program, _)| (*program).into()).collect(),
         leaves_out: None,
         refusals: Vec::new(),
     };
-    HookReport { outcome, runs: Some(programs.to_vec()) }
+    HookReport { outcome, runs: Some(programs.iter().map(|(program, runs)| ((*program).into(), *runs)).collect()) }
 }
 
 fn signal(signal: &'static str, status: Status, reasons: &[&str]) -> SignalStatus {
@@ -93,7 +93,7 @@ fn a_degraded_machine() {
     report.hooks[1].runs = Some(Vec::new());
     let mut transport = hook("transport", "cgroup_skb", &[("cgroup_ingress", 40)]);
     transport.outcome.status = Status::Degraded;
-    transport.outcome.leaves_out = Some("packets that no socket waits for");
+    transport.outcome.leaves_out = Some("packets that no socket waits for".into());
     transport.outcome.refusals = ["tcp_v4_rcv", "tcp_v6_rcv", "udp_rcv", "udpv6_rcv"].map(refusal).to_vec();
     report.hooks.push(transport);
     report.hooks.push(hook("socket_read", "fentry", &[("tcp_recv_timestamp", 3), ("skb_consume_udp", 0)]));

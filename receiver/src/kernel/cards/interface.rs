@@ -12,6 +12,7 @@ use std::{
 
 use libc::{hwtstamp_config, ifreq};
 use rustix::net::netdevice::name_to_index;
+use serde::{Deserialize, Serialize};
 use undercurrent_ebpf::abi;
 
 /// `ETHTOOL_GET_TS_INFO` of `include/uapi/linux/ethtool.h`.
@@ -20,7 +21,7 @@ const GET_STAMPING: u32 = 0x41;
 const NONE: i32 = 0;
 
 /// An interface whose card stamps packets that it receives, all or some.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interface {
     /// Its name.
     pub name: String,

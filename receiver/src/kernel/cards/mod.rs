@@ -15,12 +15,13 @@ use std::{
     time::Duration,
 };
 
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use undercurrent_ebpf::abi::driver::{CARDS, CardClock, Conversion};
 
-use self::{estimate::Estimate, reading::Clock};
-pub use self::{interface::Interface, places::Places};
-use super::maps::Words;
+use self::estimate::Estimate;
+pub use self::{interface::Interface, places::Places, reading::Clock};
+use super::{client::Client, maps::Words};
 
 /// The map that says which cards have places.
 pub const PLACES: &str = "CARD_PLACES";
@@ -33,7 +34,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 const SEARCH: u32 = 60;
 
 /// What was found of cards that stamp packets.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
     /// Interfaces whose cards' clocks can be read.
     pub usable: Vec<Interface>,
@@ -105,6 +106,7 @@ struct Followed {
 /// Follows the clocks of cards, and tells programs.
 pub struct Following {
     namespace: u32,
+    client: Client,
     places: Places,
     clocks: Clocks,
     followed: Vec<Followed>,
@@ -118,9 +120,10 @@ impl Following {
     ///
     /// # Errors
     /// Where this process's namespace cannot be told.
-    pub(super) fn new(places: Places, clocks: Clocks, cards: Cards) -> io::Result<Self> {
+    pub(super) fn new(client: Client, places: Places, clocks: Clocks, cards: Cards) -> io::Result<Self> {
         Ok(Self {
             namespace: interface::namespace()?,
+            client,
             places,
             clocks,
             followed: Vec::new(),
@@ -165,7 +168,8 @@ impl Following {
         if place == CARDS {
             return tracing::warn!("{name} is left out: {CARDS} cards have been measured, and each keeps its place");
         }
-        let Some(clock) = interface.clock.and_then(|number| Clock::open(number).ok()) else { return };
+        let open = |number| self.client.open_clock(number).ok().map(Clock::from);
+        let Some(clock) = interface.clock.and_then(open) else { return };
         if let Err(error) = self.places.insert(interface.within(self.namespace), place) {
             return tracing::warn!("the hardware stamps of {name} are not measured: {error}");
         }

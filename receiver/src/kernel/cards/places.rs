@@ -1,32 +1,32 @@
-//! The places that programs keep cards' stamps in.
+//! The places that programs keep the timestamps of NICs in.
 
-use aya::maps::{HashMap, MapData, MapError};
 use undercurrent_ebpf::abi::interface::Interface;
+use zerocopy::IntoBytes as _;
 
-use super::super::maps::bytes;
+use crate::kernel::{
+    client::{Client, ServiceError},
+    service::Table,
+};
 
-/// The places of cards, by their interfaces.
-pub struct Places(HashMap<MapData, [u8; size_of::<Interface>()], u32>);
+/// The places of NICs, by their interfaces.
+pub struct Places(Client);
 
 impl Places {
-    /// Takes charge of the map.
-    ///
-    /// # Errors
-    /// Where it is of another kind.
-    pub(super) fn new(map: aya::maps::Map) -> Result<Self, MapError> {
-        Ok(Self(map.try_into()?))
+    /// The places that programs look up.
+    pub(super) const fn new(client: Client) -> Self {
+        Self(client)
     }
 
-    /// Gives an interface's card a place.
+    /// Gives the NIC of an interface a place.
     ///
     /// # Errors
     /// The kernel's refusal to write the map.
-    pub fn insert(&mut self, interface: Interface, place: usize) -> Result<(), MapError> {
-        self.0.insert(bytes(&interface), place as u32, 0)
+    pub fn insert(&self, interface: Interface, place: usize) -> Result<(), ServiceError> {
+        self.0.insert(Table::CardPlaces, interface.as_bytes(), &(place as u32).to_ne_bytes())
     }
 
-    /// Takes the place back. Of a card that has none, nothing is.
-    pub fn remove(&mut self, interface: Interface) {
-        drop(self.0.remove(&bytes(&interface)));
+    /// Frees the place of a NIC that has one.
+    pub fn remove(&self, interface: Interface) {
+        drop(self.0.remove(Table::CardPlaces, interface.as_bytes()));
     }
 }

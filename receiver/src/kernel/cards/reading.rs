@@ -3,7 +3,7 @@
 use std::{
     fs::{File, OpenOptions},
     io,
-    os::fd::AsFd as _,
+    os::fd::{AsFd as _, OwnedFd},
     path::PathBuf,
 };
 
@@ -48,6 +48,18 @@ impl Reading {
 
 /// A card's clock, open.
 pub struct Clock(File);
+
+impl From<OwnedFd> for Clock {
+    fn from(descriptor: OwnedFd) -> Self {
+        Self(descriptor.into())
+    }
+}
+
+impl From<Clock> for OwnedFd {
+    fn from(clock: Clock) -> Self {
+        clock.0.into()
+    }
+}
 
 impl Clock {
     /// Where the clock of a number is.

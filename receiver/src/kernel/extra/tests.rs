@@ -168,16 +168,16 @@ fn a_refused_program_is_named_by_its_function() {
 fn a_kprobe_serves_where_fentry_does_not_and_in_modules() {
     let serve = |kernel: &mut Unwilling, found: Place| {
         let outcome = serve(kernel, 2, &Named { function: "f".to_owned(), found: Ok(found) });
-        (outcome.status, outcome.by, outcome.programs, outcome.refusals.len())
+        (outcome.status, outcome.by.unwrap_or_default(), outcome.programs, outcome.refusals.len())
     };
     let mut kernel = Unwilling { probes: true };
     let place = Place { packet: 1, socket: None, module: None };
-    let probed = vec!["extra_2_probe"];
-    assert_eq!(serve(&mut kernel, place.clone()), (Status::Whole, Some("kprobe"), probed.clone(), 1));
+    let probed: Vec<std::borrow::Cow<'static, str>> = vec!["extra_2_probe".into()];
+    assert_eq!(serve(&mut kernel, place.clone()), (Status::Whole, "kprobe".into(), probed.clone(), 1));
     let in_module = Place { module: Some("bridge".to_owned()), ..place.clone() };
-    assert_eq!(serve(&mut kernel, in_module), (Status::Whole, Some("kprobe"), probed.clone(), 0));
+    assert_eq!(serve(&mut kernel, in_module), (Status::Whole, "kprobe".into(), probed.clone(), 0));
     let with_socket = Place { socket: Some(0), ..place };
-    assert_eq!(serve(&mut kernel, with_socket), (Status::Degraded, Some("kprobe"), probed, 1));
+    assert_eq!(serve(&mut kernel, with_socket), (Status::Degraded, "kprobe".into(), probed, 1));
 }
 
 #[test]

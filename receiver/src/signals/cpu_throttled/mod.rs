@@ -19,7 +19,7 @@ use super::{
 use crate::{
     kernel::host::Host,
     telemetry::{Attributes, Data, Descriptor, Instrument, Metric, Point, Readings, UnixNanos, View},
-    workloads::{CgroupId, CgroupPath, Hierarchy, NoAccounting, NoQuotas, Slot, UsageError, Workloads},
+    workloads::{CgroupId, CgroupPath, Files, Hierarchy, NoAccounting, NoQuotas, Slot, UsageError, Workloads},
 };
 
 pub static ENTRY: Entry = Entry {
@@ -59,7 +59,7 @@ fn caveats(host: &Host) -> Vec<Caveat> {
 type Quota = (Slot, CgroupId, Option<Option<Duration>>);
 
 struct CpuThrottled {
-    hierarchy: Hierarchy,
+    files: Files,
     sums: Sums,
     /// Of each slot that has ever had a quota in force: since when it counts, and the time since then.
     totals: BTreeMap<Slot, (UnixNanos, Duration)>,
@@ -70,52 +70,56 @@ struct CpuThrottled {
 }
 
 fn open(opening: &Opening<'_>) -> Result<Box<dyn Signal>, OpenError> {
-    let hierarchy = hierarchy(opening.kernel.host())?.clone();
-    Ok(Box::new(CpuThrottled::new(hierarchy, opening.workloads, opening.start)))
+    hierarchy(opening.kernel.host())?;
+    let files = opening.files.ok_or(NoQuotas::NotMounted(NoAccounting::NotMounted))?.clone();
+    Ok(Box::new(CpuThrottled::new(files, opening.workloads, opening.start)?))
 }
 
 impl CpuThrottled {
     /// Begins with what is there: only what is held from now on counts.
-    fn new(hierarchy: Hierarchy, workloads: &Workloads, start: UnixNanos) -> Self {
+    fn new(files: Files, workloads: &Workloads, start: UnixNanos) -> Result<Self, ReadError> {
         let (sums, totals) = (Sums::default(), BTreeMap::new());
-        let mut signal = Self { hierarchy, sums, totals, start, unread: 0 };
-        signal.advance(workloads);
+        let mut signal = Self { files, sums, totals, start, unread: 0 };
+        signal.advance(workloads)?;
         // The root's at least, where there is no workload yet.
         signal.sums.knows(workloads.newest());
-        signal
+        Ok(signal)
     }
 
     /// Adds what was held since the reading before. What is held now counts once the kernel lets it go.
-    fn advance(&mut self, workloads: &Workloads) {
+    fn advance(&mut self, workloads: &Workloads) -> Result<(), ReadError> {
         self.totals.retain(|slot, (since, _)| workloads.start(*slot) == Some(*since));
-        let quotas = self.quotas(workloads);
+        let quotas = self.quotas(workloads)?;
         for (slot, cgroup, held) in &quotas {
             let (Some(Some(held)), Some(start)) = (held, workloads.start(*slot)) else { continue };
             let (_, total) = self.totals.entry(*slot).or_insert((start, Duration::ZERO));
             *total += self.sums.growth(*cgroup, *held).unwrap_or_default();
         }
         self.sums.keep(quotas.iter().map(|(_, cgroup, held)| (*cgroup, held.map(Option::unwrap_or_default))));
+        Ok(())
     }
 
     /// Every workload's quota, and those around workloads.
-    fn quotas(&mut self, workloads: &Workloads) -> Vec<Quota> {
-        let mut quotas = Vec::new();
-        let (mut own, mut around) = (BTreeSet::new(), BTreeSet::new());
-        for workload in workloads.iter() {
-            quotas.push((workload.slot, workload.cgroup, self.held(workload.cgroup, &workload.path)));
-            own.insert(&workload.path);
-            around.extend((1..workload.path.names().count()).map(|count| workload.path.ancestor(count)));
+    fn quotas(&mut self, workloads: &Workloads) -> Result<Vec<Quota>, ReadError> {
+        let own: BTreeSet<&CgroupPath> = workloads.iter().map(|workload| &workload.path).collect();
+        let above =
+            |path: &&CgroupPath| (1..path.names().count()).map(|count| path.ancestor(count)).collect::<Vec<_>>();
+        let around: BTreeSet<CgroupPath> = own.iter().flat_map(above).filter(|path| !own.contains(path)).collect();
+        let of_workloads = workloads.iter().map(|workload| (workload.slot, Some(workload.cgroup), &workload.path));
+        let all: Vec<_> = of_workloads.chain(around.iter().map(|path| (Slot::NODE, None, path))).collect();
+        let cgroups: Vec<_> = all.iter().map(|(_, id, path)| (*id, *path)).collect();
+        let read = self.files.throttled(&cgroups).map_err(|source| ReadError { what: "cgroups", source })?;
+        let mut quotas = Vec::with_capacity(all.len());
+        for ((slot, id, path), read) in all.into_iter().zip(read) {
+            // A cgroup around workloads that is gone by now held nobody lately.
+            let Some(id) = id.or_else(|| Some(read.as_ref().ok()?.0)) else { continue };
+            quotas.push((slot, id, self.held(path, read.map(|(_, held)| held))));
         }
-        for path in around.iter().filter(|path| !own.contains(path)) {
-            // One that is gone by now held nobody lately.
-            let Ok(id) = self.hierarchy.id(path) else { continue };
-            quotas.push((Slot::NODE, id, self.held(id, path)));
-        }
-        quotas
+        Ok(quotas)
     }
 
-    fn held(&mut self, cgroup: CgroupId, path: &CgroupPath) -> Option<Option<Duration>> {
-        match self.hierarchy.throttled(cgroup, path) {
+    fn held(&mut self, path: &CgroupPath, read: Result<Option<Duration>, UsageError>) -> Option<Option<Duration>> {
+        match read {
             Ok(held) => Some(held),
             Err(UsageError::Gone) => None,
             Err(error) => {
@@ -129,7 +133,7 @@ impl CpuThrottled {
 
 impl Signal for CpuThrottled {
     fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
-        self.advance(workloads);
+        self.advance(workloads)?;
         for (slot, (start, held)) in &self.totals {
             let data = Data::Double(held.as_secs_f64());
             let point = Point { attributes: Attributes::new(), start: *start, data };

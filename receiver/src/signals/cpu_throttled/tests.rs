@@ -59,7 +59,7 @@ impl Bench {
     }
 
     fn signal(&self, workloads: &Workloads) -> CpuThrottled {
-        CpuThrottled::new(self.hierarchy.clone(), workloads, START)
+        CpuThrottled::new(Files::here(self.hierarchy.clone()), workloads, START).unwrap()
     }
 
     /// What a quota held beyond `from`, around a reading.

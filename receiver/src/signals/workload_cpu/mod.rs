@@ -18,7 +18,7 @@ use super::{
 use crate::{
     kernel::host::Host,
     telemetry::{Attributes, Data, Descriptor, Instrument, Metric, Point, Readings, UnixNanos, View},
-    workloads::{CgroupPath, Hierarchy, NoAccounting, Slot, UsageError, Version, Workload, Workloads},
+    workloads::{CgroupPath, Files, Hierarchy, NoAccounting, Slot, UsageError, Version, Workload, Workloads},
 };
 
 pub static ENTRY: Entry = Entry {
@@ -61,7 +61,7 @@ fn caveats(host: &Host) -> Vec<Caveat> {
 }
 
 struct WorkloadCpu {
-    hierarchy: Hierarchy,
+    files: Files,
     busy: Busy,
     ledger: Ledger,
     /// Since when the node counts.
@@ -71,13 +71,14 @@ struct WorkloadCpu {
 }
 
 fn open(opening: &Opening<'_>) -> Result<Box<dyn Signal>, OpenError> {
-    let hierarchy = hierarchy(opening.kernel.host())?.clone();
-    Ok(Box::new(WorkloadCpu::new(hierarchy, opening.workloads, opening.start)?))
+    hierarchy(opening.kernel.host())?;
+    let files = opening.files.ok_or(NoAccounting::NotMounted)?.clone();
+    Ok(Box::new(WorkloadCpu::new(files, opening.workloads, opening.start)?))
 }
 
 impl WorkloadCpu {
-    fn new(hierarchy: Hierarchy, workloads: &Workloads, start: UnixNanos) -> Result<Self, ReadError> {
-        let mut signal = Self { hierarchy, busy: Busy::default(), ledger: Ledger::default(), start, unread: 0 };
+    fn new(files: Files, workloads: &Workloads, start: UnixNanos) -> Result<Self, ReadError> {
+        let mut signal = Self { files, busy: Busy::default(), ledger: Ledger::default(), start, unread: 0 };
         let (whole, usages) = signal.usages(workloads)?;
         signal.ledger = Ledger::new(whole, &usages, |slot| workloads.start(slot));
         // The root's at least, where there is no workload yet.
@@ -90,18 +91,19 @@ impl WorkloadCpu {
     fn usages(&mut self, workloads: &Workloads) -> Result<(Duration, Vec<Usage>), ReadError> {
         let all: Vec<&Workload> = workloads.iter().collect();
         let outer = outer(&all);
+        let cgroups: Vec<_> = all.iter().rev().map(|workload| (workload.cgroup, workload.path.clone())).collect();
+        let times = self.files.usages(&cgroups).map_err(|source| ReadError { what: "cgroups", source })?;
         let mut usages: Vec<Usage> = Vec::with_capacity(all.len());
-        for (workload, within) in all.iter().zip(outer).rev() {
-            let time = self.time(workload);
+        for ((workload, within), time) in all.iter().zip(outer).zip(times.into_iter().rev()) {
+            let time = self.time(workload, time);
             usages.push(Usage { slot: workload.slot, cgroup: workload.cgroup, within, time });
         }
-        usages.reverse();
         self.busy.read().map_err(|source| ReadError { what: busy::SOURCE, source })?;
         Ok((self.busy.total(), usages))
     }
 
-    fn time(&mut self, workload: &Workload) -> Option<Duration> {
-        match self.hierarchy.usage(workload.cgroup, &workload.path) {
+    fn time(&mut self, workload: &Workload, read: Result<Duration, UsageError>) -> Option<Duration> {
+        match read {
             Ok(time) => Some(time),
             Err(UsageError::Gone) => None,
             Err(error) => {

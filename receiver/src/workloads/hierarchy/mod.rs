@@ -179,13 +179,14 @@ impl Hierarchy {
         if Path::new(QUOTAS).exists() { Ok(()) } else { Err(NoQuotas::NotBuilt) }
     }
 
-    /// Every cgroup that is to be seen, its root too. Where nobody can say what the paths begin with there are none.
+    /// Returns every visible cgroup, the root included; none if the path of the mount's root is unknown. Beyond the limits,
+    /// cgroups of the largest subtrees are left out.
     ///
     /// # Errors
     /// Where the mount point cannot be read.
     pub fn scan(&self, limits: Limits) -> io::Result<Scan> {
         match self.tree.root() {
-            Some(root) => walk::walk(self.tree.point.clone(), root, limits),
+            Some(root) => walk::walk(self.tree.point.clone(), root, limits.depth, walk::Queues::fair(limits.cgroups)),
             None => Ok(Scan::default()),
         }
     }

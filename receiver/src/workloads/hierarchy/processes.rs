@@ -7,13 +7,32 @@ use std::{
     path::Path,
 };
 
-use super::{Hierarchy, Limits, is_gone, walk::walk};
+use super::{
+    Hierarchy, is_gone,
+    walk::{Queues, walk},
+};
 use crate::workloads::CgroupPath;
 
-/// How many cgroups are looked into for a process.
-const LOOKED_INTO: Limits = Limits { cgroups: 64, depth: 64 };
+/// How many cgroups are looked into for a process, and how many levels.
+const LOOKED_INTO: usize = 64;
+
+/// The most processes that are read to verify a claim to a network namespace.
+const CLAIMANTS: usize = 64;
 
 impl Hierarchy {
+    /// False if no process of a cgroup is in a network namespace. True if the processes cannot be read.
+    #[must_use]
+    pub fn is_in_namespace(&self, path: &CgroupPath, inode: u32) -> bool {
+        let processes = match self.processes(path, CLAIMANTS) {
+            Ok(processes) => processes,
+            Err(error) => return !is_gone(&error),
+        };
+        processes.into_iter().any(|pid| match netns_of(pid) {
+            Ok(found) => found == u64::from(inode),
+            Err(error) => !has_ended(&error),
+        })
+    }
+
     /// Some processes of a cgroup, at most `most`: its own, or, where it has none, those of the first cgroup below it that
     /// has some (on version 2 a cgroup with children that have controllers keeps none itself). Processes of other pid
     /// namespaces, which have no number here, are left out.
@@ -26,7 +45,8 @@ impl Hierarchy {
         if !own.is_empty() {
             return Ok(own);
         }
-        let below = walk(directory, path.clone(), LOOKED_INTO)?.cgroups.into_iter().skip(1);
+        let below =
+            walk(directory, path.clone(), LOOKED_INTO, Queues::single(LOOKED_INTO))?.cgroups.into_iter().skip(1);
         for cgroup in below {
             match of(&self.directory(&cgroup.path)?, most) {
                 Ok(some) if !some.is_empty() => return Ok(some),
@@ -53,6 +73,11 @@ fn of(directory: &Path, most: usize) -> io::Result<Vec<u32>> {
         }
     }
     Ok(processes)
+}
+
+/// True if reading a file of a process failed because the process has ended.
+fn has_ended(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }
 
 /// The inode of the network namespace that a process is in.

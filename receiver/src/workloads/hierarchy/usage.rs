@@ -2,6 +2,8 @@
 
 use std::{fs, io, path::PathBuf, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 use super::{Hierarchy, Version, is_gone, mounts::Mount};
 use crate::workloads::{CgroupId, CgroupPath};
 
@@ -9,7 +11,7 @@ use crate::workloads::{CgroupId, CgroupPath};
 const STATISTICS: &str = "cpu.stat";
 
 /// Why a cgroup's CPU time, or what came of its quota, is not known.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum UsageError {
     /// The cgroup is not there any more, or another one has its path.
     #[error("the cgroup is gone")]
@@ -18,13 +20,12 @@ pub enum UsageError {
     #[error("the kernel keeps no such count of it that is mounted here")]
     NotKept,
     /// The file cannot be read.
-    #[error("cannot read {}: {source}", file.display())]
+    #[error("cannot read {}: {reason}", file.display())]
     Unreadable {
         /// The file.
         file: PathBuf,
         /// The reason.
-        #[source]
-        source: io::Error,
+        reason: String,
     },
     /// The file is none of the kernel's.
     #[error("{} is not what any known kernel writes: is another file system mounted there?", file.display())]
@@ -78,12 +79,16 @@ impl Hierarchy {
         match (self.id(path), text) {
             (Ok(now), _) if now != id => Err(UsageError::Gone),
             (Err(error), _) if is_gone(&error) => Err(UsageError::Gone),
-            (Err(source), _) => Err(UsageError::Unreadable { file: directory, source }),
+            (Err(error), _) => Err(unreadable(directory, &error)),
             (_, Err(error)) if is_gone(&error) => Err(UsageError::NotKept),
-            (_, Err(source)) => Err(UsageError::Unreadable { file, source }),
+            (_, Err(error)) => Err(unreadable(file, &error)),
             (_, Ok(text)) => parse(&text).ok_or(UsageError::Malformed { file }),
         }
     }
+}
+
+fn unreadable(file: PathBuf, error: &io::Error) -> UsageError {
+    UsageError::Unreadable { file, reason: error.to_string() }
 }
 
 /// `cpuacct.usage`.

@@ -1,20 +1,22 @@
 //! Walking a tree of cgroups.
 
+mod queues;
+
 use std::{
-    collections::VecDeque,
     ffi::OsStr,
     fs, io,
     os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
     path::PathBuf,
 };
 
+pub use self::queues::Queues;
 use super::{Cgroup, is_gone};
 use crate::workloads::{CgroupId, CgroupPath};
 
 /// How far a walk goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Cgroups at most.
+    /// Cgroups at most, and an eighth more of those that users and containers make.
     pub cgroups: usize,
     /// Levels below the first cgroup at most.
     pub depth: usize,
@@ -29,7 +31,7 @@ impl Default for Limits {
 /// What a walk found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scan {
-    /// Every cgroup, a parent before its children, upper levels first.
+    /// Every cgroup, a parent before its children. The system's come first, and in each subtree upper levels.
     pub cgroups: Vec<Cgroup>,
     /// Cgroups beyond the limits. Nobody looked below them.
     pub beyond: usize,
@@ -44,16 +46,18 @@ struct Visit {
     depth: usize,
 }
 
-/// Every cgroup from the one of this directory and path downwards. What vanishes meanwhile is left out, and so is what
-/// another file system covers; links are not followed.
+/// Returns the cgroup with this directory and path and those below it, down to a depth. Leaves out directories that vanish
+/// meanwhile and those of other file systems, and follows no links.
+///
+/// `queues` hold the pending visits, and decide which cgroups a walk leaves out at its limit.
 ///
 /// # Errors
 /// Where the first directory cannot be read.
-pub fn walk(directory: PathBuf, path: CgroupPath, limits: Limits) -> io::Result<Scan> {
+pub fn walk(directory: PathBuf, path: CgroupPath, depth: usize, mut queues: Queues) -> io::Result<Scan> {
     let device = fs::symlink_metadata(&directory)?.dev();
     let mut scan = Scan::default();
-    let mut queue = VecDeque::from([Visit { directory, path, depth: 0 }]);
-    while let Some(visit) = queue.pop_front() {
+    queues.push(Visit { directory, path, depth: 0 });
+    while let Some(visit) = queues.pop() {
         let metadata = match fs::symlink_metadata(&visit.directory) {
             Ok(metadata) if metadata.is_dir() && metadata.dev() == device => metadata,
             Err(error) if !is_gone(&error) => {
@@ -66,35 +70,29 @@ pub fn walk(directory: PathBuf, path: CgroupPath, limits: Limits) -> io::Result<
         if is_leaf(&metadata) {
             continue;
         }
-        let room = limits.cgroups.saturating_sub(scan.cgroups.len() + queue.len());
-        let room = if visit.depth < limits.depth { room } else { 0 };
-        match list(&visit, room) {
-            Ok((below, beyond)) => {
-                queue.extend(below);
-                scan.beyond += beyond;
-            }
+        match list(&visit, depth, &mut queues) {
+            Ok(beyond) => scan.beyond += beyond,
             Err(error) if is_gone(&error) => {}
             Err(_) => scan.unreadable += 1,
         }
     }
+    scan.beyond += queues.left();
     Ok(scan)
 }
 
-/// What is directly below a cgroup, at most `room` of it, and how much more there is.
-fn list(visit: &Visit, room: usize) -> io::Result<(Vec<Visit>, usize)> {
-    let (mut below, mut beyond) = (Vec::new(), 0);
+/// Queues the children of a cgroup, and returns how many found no room or are too deep.
+fn list(visit: &Visit, depth: usize, queues: &mut Queues) -> io::Result<usize> {
+    let mut beyond = 0;
     for entry in fs::read_dir(&visit.directory)? {
         let entry = entry?;
         if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             continue;
         }
-        if below.len() < room {
-            below.push(visit.below(&entry.file_name()));
-        } else {
+        if visit.depth >= depth || !queues.push(visit.below(&entry.file_name())) {
             beyond += 1;
         }
     }
-    Ok((below, beyond))
+    Ok(beyond)
 }
 
 /// The kernel counts a directory's subdirectories among its links, beside itself and its name. Most cgroups have none, and

@@ -1,6 +1,6 @@
 //! The names that runtimes give the cgroups of containers.
 
-use super::{Above, ContainerId, PodUid, Runtime, pod, unit};
+use super::{Above, ContainerId, PodUid, Runtime, User, pod, unit};
 
 /// What a container's name says.
 pub(super) struct Container {
@@ -9,9 +9,12 @@ pub(super) struct Container {
     pub(super) pod: Option<PodUid>,
 }
 
+/// A prefix of a cgroup's name, and the runtime that writes it.
+type Prefix = (&'static [u8], Runtime);
+
 /// What stands before an id. The monitors are no containers: what follows `libpod-` or `crio-` is then `conmon-` and an
 /// id. `libpod-payload` is Podman's in a service's own cgroup (`--cgroups=split`), with the monitor beside it in `runtime`.
-const PREFIXES: [(&[u8], Runtime); 6] = [
+const PREFIXES: [Prefix; 6] = [
     (b"docker", Runtime::Docker),
     (b"cri-containerd", Runtime::Containerd),
     (b"nerdctl", Runtime::Containerd),
@@ -20,13 +23,32 @@ const PREFIXES: [(&[u8], Runtime); 6] = [
     (b"libpod-payload", Runtime::Podman),
 ];
 
+/// The prefixes that runtimes without root privileges write.
+const ROOTLESS: [Prefix; 4] = [
+    (b"docker", Runtime::Docker),
+    (b"nerdctl", Runtime::Containerd),
+    (b"libpod", Runtime::Podman),
+    (b"libpod-payload", Runtime::Podman),
+];
+
 /// The container whose own cgroup has this name, below these.
 pub(super) fn named(name: &[u8], above: Above<'_>) -> Option<Container> {
-    prefixed(name)
-        .or_else(|| triple(name))
+    if let Some(user) = above.user {
+        return rootless(name, user);
+    }
+    prefixed(name, &PREFIXES)
+        .or_else(|| triple(name, &PREFIXES))
         .or_else(|| lxc(name, above))
         .or_else(|| bare(name, above))
         .or_else(|| machine(name, above))
+}
+
+/// A container in a user's subtree. The user can choose any name there, so only the names of rootless runtimes count: Podman's
+/// anywhere, those of Docker and nerdctl below the user's service manager. Pods are never in a user's subtree.
+fn rootless(name: &[u8], user: User) -> Option<Container> {
+    let container = prefixed(name, &ROOTLESS).or_else(|| triple(name, &ROOTLESS))?;
+    let is_podman = container.runtime == Some(Runtime::Podman);
+    (container.pod.is_none() && (is_podman || user.has_manager)).then_some(container)
 }
 
 /// Whether Docker, containerd, CRI-O or Podman could have made it: 64 lower-case hexadecimal digits.
@@ -45,9 +67,9 @@ fn container(id: &[u8], runtime: Option<Runtime>) -> Option<Container> {
 }
 
 /// `docker-ID.scope`, as systemd has it; without `.scope` where the runtime made the directory.
-fn prefixed(name: &[u8]) -> Option<Container> {
+fn prefixed(name: &[u8], prefixes: &[Prefix]) -> Option<Container> {
     let name = name.strip_suffix(b".scope").unwrap_or(name);
-    let (id, runtime) = PREFIXES.iter().find_map(|(prefix, runtime)| {
+    let (id, runtime) = prefixes.iter().find_map(|(prefix, runtime)| {
         let id = name.strip_prefix(*prefix)?.strip_prefix(b"-")?;
         is_id(id).then_some((id, *runtime))
     })?;
@@ -56,10 +78,10 @@ fn prefixed(name: &[u8]) -> Option<Container> {
 
 /// `SLICE:PREFIX:ID`, how runtimes write systemd's units to each other: one that manages cgroups itself takes it for a
 /// directory's name.
-fn triple(name: &[u8]) -> Option<Container> {
+fn triple(name: &[u8], prefixes: &[Prefix]) -> Option<Container> {
     let mut parts = name.rsplitn(3, |byte| *byte == b':');
     let (id, prefix, slice) = (parts.next()?, parts.next()?, parts.next()?);
-    let (_, runtime) = PREFIXES.iter().find(|(known, _)| *known == prefix)?;
+    let (_, runtime) = prefixes.iter().find(|(known, _)| *known == prefix)?;
     let valid = is_id(id) || (*runtime == Runtime::Docker && is_step(id));
     let found = if valid { container(id, Some(*runtime)) } else { None }?;
     Some(Container { pod: pod::of_slice(slice), ..found })

@@ -1,13 +1,17 @@
 //! The names that Kubernetes gives the cgroups of pods.
 
-use super::PodUid;
+use super::{Above, PodUid};
 
 const QOS: [&[u8]; 2] = [b"burstable", b"besteffort"];
 
 /// The pod whose own cgroup has this name, below these.
-pub(super) fn named(name: &[u8], above: [Option<&[u8]>; 2]) -> Option<PodUid> {
+pub(super) fn named(name: &[u8], above: Above<'_>) -> Option<PodUid> {
+    // The kubelet runs as root and makes no pods in a user's subtree.
+    if above.user.is_some() {
+        return None;
+    }
     if let Some(uid) = name.strip_prefix(b"pod") {
-        let parent = above.into_iter().flatten().find(|parent| !QOS.contains(parent));
+        let parent = above.names.into_iter().flatten().find(|parent| !QOS.contains(parent));
         return if parent == Some(b"kubepods") { read(uid, b'-') } else { None };
     }
     of_slice(name)

@@ -3,8 +3,8 @@ use std::fs;
 use proptest::prelude::*;
 use serde::Deserialize;
 
-use super::{ContainerId, Identity, PodUid, identify, invariants};
-use crate::workloads::CgroupPath;
+use super::{ContainerId, Identity, Origin, PodUid, Runtime, Subtree, by_path, identify, invariants, origin};
+use crate::workloads::{CgroupPath, Uid};
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/cgroups");
 
@@ -172,6 +172,71 @@ proptest! {
             let below = [path.ancestor(depth).as_bytes().to_vec(), below.join(&b'/')].join(&b'/');
             let expected = Some((Identity::Container { id, runtime, pod }, depth));
             prop_assert_eq!(identify(&CgroupPath::new(&below)), expected);
+        }
+    }
+}
+
+const VICTIM: &str = "b43d92bf1e5c6f78bb9b7bc6f40721280299855ba692092716e3a1b6c0b86f3f";
+
+#[test]
+fn a_name_is_worth_what_its_maker_may_claim() {
+    let container = format!("docker-{VICTIM}.scope");
+    let pod = "kubepods.slice/kubepods-pod15513b48_e7a5_48fc_b9e3_92f713f36504.slice";
+    for (parent, expected) in [
+        ("/system.slice".to_owned(), Origin::System),
+        (format!("/{pod}"), Origin::System),
+        ("/docker".to_owned(), Origin::System),
+        ("/system.slice/app.service".to_owned(), Origin::Delegated),
+        ("/batch".to_owned(), Origin::Delegated),
+        (format!("/docker/{VICTIM}"), Origin::Delegated),
+        (format!("/docker/{VICTIM}/{pod}"), Origin::Delegated),
+        ("/user.slice/user-1000.slice/user@1000.service".to_owned(), Origin::User(Uid(1000))),
+        (format!("/user.slice/user-7.slice/libpod-{VICTIM}.scope"), Origin::User(Uid(7))),
+    ] {
+        let path = CgroupPath::new(format!("{parent}/{container}").as_bytes());
+        assert_eq!(origin(&path), expected, "{path}");
+    }
+    assert_eq!(origin(&CgroupPath::root()), Origin::System);
+}
+
+#[test]
+fn a_cgroup_counts_for_the_subtree_of_its_maker() {
+    let system = |name: &str| Subtree::System(name.as_bytes().to_vec());
+    let container = format!("/docker/{VICTIM}");
+    let rootless = format!("/user.slice/user-7.slice/user@7.service/docker-{VICTIM}.scope");
+    let inside = || Subtree::Container(CgroupPath::new(container.as_bytes()));
+    let pod = "/kubepods.slice/kubepods-pod15513b48_e7a5_48fc_b9e3_92f713f36504.slice";
+    for (path, expected) in [
+        ("/".to_owned(), system("")),
+        ("/user.slice".to_owned(), system("user.slice")),
+        ("/system.slice/app.service/a/b".to_owned(), system("system.slice")),
+        ("/user.slice/user-7.slice".to_owned(), Subtree::User(Uid(7))),
+        (format!("{rootless}/a"), Subtree::User(Uid(7))),
+        (container.clone(), system("docker")),
+        (format!("{container}/a"), inside()),
+        (format!("{container}/user.slice/user-7.slice/a"), inside()),
+        (format!("{container}/docker-{}.scope/a", VICTIM.replace('3', "4")), inside()),
+        (format!("{pod}/cri-containerd-{VICTIM}.scope"), system("kubepods.slice")),
+    ] {
+        assert_eq!(Subtree::of(&CgroupPath::new(path.as_bytes())), expected, "{path}");
+    }
+}
+
+proptest! {
+    /// A user can make neither a pod nor a container that the host's own instances could be taken for.
+    #[test]
+    fn no_name_in_a_user_s_subtree_is_the_system_s(uid in any::<u32>(), names in prop::collection::vec(names(), 1..6)) {
+        let below = names.join(&b'/');
+        let path = [format!("/user.slice/user-{uid}.slice/user@{uid}.service/").as_bytes(), &below].concat();
+        let path = CgroupPath::new(&path);
+        prop_assert_eq!(path.user(), Some(Uid(uid)));
+        let (identity, depth) = identify(&path).expect("at least the manager");
+        let own = path.ancestor(depth);
+        prop_assert_eq!(identity.instance(&own), by_path(&own));
+        let rootless = [Some(Runtime::Docker), Some(Runtime::Containerd), Some(Runtime::Podman)];
+        match identity {
+            Identity::Container { runtime, pod, .. } => prop_assert!(pod.is_none() && rootless.contains(&runtime)),
+            other => prop_assert!(matches!(other, Identity::Unit(_)), "{:?}", other),
         }
     }
 }

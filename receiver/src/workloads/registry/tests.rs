@@ -1,9 +1,11 @@
 //! The sum rule through arrivals, departures, folding, deliveries and reuse of slots.
 
+mod attacks;
+
 use std::sync::atomic::AtomicU64;
 
 use proptest::prelude::*;
-use undercurrent_ebpf::abi::workload::OWNERS;
+use undercurrent_ebpf::abi::workload::{NAMESPACE, OWNERS};
 
 use super::*;
 
@@ -30,7 +32,7 @@ impl World {
     fn new(limit: u16) -> Self {
         let table = Box::new(Fake((0..OWNERS).map(|_| AtomicU64::new(0)).collect()));
         Self {
-            registry: Registry::new(table, limit),
+            registry: Registry::new(table, limit, Arc::new(Resource { attributes: Attributes::new() })),
             cells: BTreeMap::new(),
             collected: BTreeMap::new(),
             ended: BTreeMap::new(),
@@ -116,7 +118,12 @@ proptest! {
                 Step::Appear(n) => {
                     let now = world.now();
                     // Every third is a child of the one before it, and belongs to the same workload.
-                    let path = if n % 3 == 0 { format!("/w{}/child{n}", n - 1) } else { format!("/w{n}") };
+                    // Every fifth is a user's, who has a share of the slots.
+                    let path = match n {
+                        n if n % 3 == 0 => format!("/w{}/child{n}", n - 1),
+                        n if n % 5 == 0 => format!("/user.slice/user-7.slice/session-{n}.scope"),
+                        n => format!("/w{n}"),
+                    };
                     world.registry.appeared(Cgroup { id: CgroupId(n), path: CgroupPath::new(path.as_bytes()) }, now);
                 }
                 Step::Vanish(n) => world.registry.vanished(CgroupId(n)),
@@ -196,6 +203,8 @@ fn what_has_come_and_gone_leaves_nothing_behind() {
     let registry = &world.registry;
     assert_eq!((registry.cgroups.len(), registry.owners.keys()), (1, 1));
     assert_eq!((registry.by_path.len(), registry.workloads.len(), registry.by_slot.len()), (0, 0, 0));
+    assert_eq!((registry.by_instance.len(), registry.by_namespace.len()), (0, 0));
+    assert!(registry.entry_quotas.is_empty() && registry.slot_quotas.is_empty());
     assert_eq!(registry.counts(), Counts::default());
     assert_eq!(world.total(), world.events);
 }
@@ -265,4 +274,37 @@ fn a_namespace_belongs_to_whom_it_was_found_with_first() {
     world.registry.in_namespace(CgroupId(3), 4_026_531_999);
     world.event(NAMESPACE | 4_026_531_999);
     assert_eq!(world.cells.get(&Slot(3)), Some(&1));
+}
+
+/// The kernel reuses the inode of a namespace that has ended.
+#[test]
+fn a_reused_namespace_goes_to_the_workload_that_lives_there() {
+    const REUSED: u32 = 4_026_532_100;
+    let mut world = World::new(8);
+    appear(&mut world, 2, "/a");
+    appear(&mut world, 3, "/b");
+    world.registry.in_namespace(CgroupId(2), REUSED);
+    let claims: Vec<(CgroupId, u32)> =
+        world.registry.claims().map(|(workload, inode)| (workload.cgroup, inode)).collect();
+    assert_eq!(claims, [(CgroupId(2), REUSED)]);
+    assert_eq!(world.registry.claimant(REUSED).map(|workload| workload.cgroup), Some(CgroupId(2)));
+
+    // A late answer about another claim releases nothing.
+    world.registry.release_namespace(CgroupId(2), REUSED + 1);
+    world.registry.release_namespace(CgroupId(3), REUSED);
+    world.event(NAMESPACE | u64::from(REUSED));
+    assert_eq!(world.cells.get(&Slot(2)), Some(&1));
+
+    world.registry.release_namespace(CgroupId(2), REUSED);
+    world.event(NAMESPACE | u64::from(REUSED));
+    assert_eq!(world.cells.get(&Slot::NODE), Some(&1), "nobody's until it is claimed again");
+    world.registry.in_namespace(CgroupId(3), REUSED);
+    world.event(NAMESPACE | u64::from(REUSED));
+    assert_eq!(world.cells.get(&Slot(3)), Some(&1));
+
+    // The old claimant goes, and takes nothing with it.
+    world.registry.vanished(CgroupId(2));
+    world.event(NAMESPACE | u64::from(REUSED));
+    assert_eq!(world.cells.get(&Slot(3)), Some(&2));
+    assert_eq!(world.registry.by_namespace.len(), 1);
 }

@@ -30,7 +30,9 @@ fn host() -> Attributes {
 fn said(path: &str, metadata: Option<&Metadata>, service: Option<&Service>) -> Resource {
     let path = CgroupPath::new(path.as_bytes());
     let (identity, depth) = identify(&path).expect("a workload");
-    resource(&host(), &identity, &path.ancestor(depth), metadata, service)
+    let path = path.ancestor(depth);
+    let subject = Subject { identity: &identity, path: &path, instance: identity.instance(&path) };
+    resource(&host(), &subject, metadata, service)
 }
 
 fn listing(attributes: &Attributes) -> String {
@@ -233,6 +235,88 @@ fn the_uid_of_the_api_server_wins_over_the_path_s() {
 }
 
 #[test]
+fn an_answer_about_another_pod_is_left_out() {
+    let other = POD.replace("2fc932ce", "00000000");
+    let metadata = Metadata {
+        name: Some("named".to_owned()),
+        ..pod(&[("app.kubernetes.io/name", "cart")], &[("resource.opentelemetry.io/service.name", "cart")])
+    };
+    insta::assert_snapshot!(own(&said(&format!("{other}/crio-{ID}.scope"), Some(&metadata), None)), @"
+    container.id=3726184226f5d3147c25fdeab5b60097e378e8a720503a5e19ecfdf29f869860
+    container.name=named
+    container.runtime.name=cri-o
+    k8s.pod.uid=00000000-fdcc-454b-97bd-aadfdeb4c340
+    service.instance.id=aebba19f-6f5f-5009-9475-45d89b1f2958
+    ");
+    assert_eq!(get(&said(&other, Some(&metadata), None), "k8s.pod.name"), None);
+}
+
+#[test]
+fn a_pod_that_the_path_does_not_name_is_left_out() {
+    let metadata = pod(&[("app.kubernetes.io/name", "cart")], &[]);
+    let user = "/user.slice/user-1000.slice/user@1000.service/user.slice";
+    for path in [format!("/system.slice/docker-{ID}.scope"), format!("{user}/libpod-{ID}.scope")] {
+        let resource = said(&path, Some(&metadata), None);
+        for key in ["k8s.pod.uid", "k8s.pod.name", "k8s.namespace.name", "k8s.container.name", "service.name"] {
+            assert_eq!(get(&resource, key), None, "{key} of {path}");
+        }
+    }
+}
+
+#[test]
+fn foreign_text_is_escaped_and_short() {
+    let evil = "a\u{202e}\u{1b}[2J\n";
+    let escaped = "a\\u{202e}\\u{1b}[2J\\n";
+    let some = || Some(evil.to_owned());
+    let pod = PodMetadata {
+        uid: Some("2fc932ce-fdcc-454b-97bd-aadfdeb4c340".to_owned()),
+        name: some(),
+        namespace: some(),
+        container: some(),
+        labels: texts(&[("app.kubernetes.io/version", evil)]),
+        annotations: texts(&[("resource.opentelemetry.io/deployment.environment.name", evil)]),
+    };
+    let metadata = Metadata {
+        name: some(),
+        image_name: some(),
+        image_tags: vec![evil.to_owned(), "\n".repeat(LONGEST)],
+        labels: texts(&[]),
+        pod: Some(pod),
+    };
+    let service = Service { name: some(), namespace: some(), version: some(), environment: some() };
+    let resource = said(&format!("{POD}/{ID}"), Some(&metadata), Some(&service));
+    for key in [
+        "container.name",
+        "container.image.name",
+        "k8s.pod.name",
+        "k8s.namespace.name",
+        "k8s.container.name",
+        "service.name",
+        "service.namespace",
+        "service.version",
+        "deployment.environment.name",
+    ] {
+        assert_eq!(get(&resource, key).as_deref(), Some(escaped), "{key}");
+    }
+    let tags = resource.attributes.get("container.image.tags");
+    assert_eq!(tags, Some(&vec![escaped.to_owned()].into()), "a tag that is too long is left out");
+    let resource = said(&format!("/lxc/{evil}"), None, None);
+    assert_eq!(get(&resource, "container.id").as_deref(), Some(escaped));
+    let resource = said(&format!("/x{}", "\u{202e}".repeat(LONGEST)), None, None);
+    let path = get(&resource, "undercurrent.workload.cgroup").expect("a path");
+    assert!(path.len() <= LONGEST && path.starts_with("/x\\u{202e}") && path.ends_with('…'), "{path}");
+}
+
+#[test]
+fn printable_text_stays_as_it_is() {
+    for name in ["größe", "हिन्दी", "e\u{301}", "👩\u{200d}💻", "a b\\\"'"] {
+        let metadata = Metadata { name: Some(name.to_owned()), ..Metadata::default() };
+        let resource = said(&format!("/docker/{ID}"), Some(&metadata), None);
+        assert_eq!(get(&resource, "container.name").as_deref(), Some(name));
+    }
+}
+
+#[test]
 fn an_instance_s_id_is_the_same_everywhere_but_on_another_host() {
     let id = |path: &str| get(&said(path, None, None), "service.instance.id").expect("an id");
     let docker = id(&format!("/docker/{ID}"));
@@ -240,9 +324,35 @@ fn an_instance_s_id_is_the_same_everywhere_but_on_another_host() {
     assert_eq!(docker, uuid::Uuid::new_v5(&INSTANCE_NAMESPACE, name.as_bytes()).to_string());
     assert_eq!(id(&format!("/system.slice/docker-{ID}.scope")), docker, "another driver");
     let container = Identity::Container { id: ContainerId(ID.to_owned()), runtime: Some(Runtime::Podman), pod: None };
-    let on =
-        |host: &Attributes| get(&resource(host, &container, &CgroupPath::root(), None, None), "service.instance.id");
+    let path = CgroupPath::root();
+    let subject = Subject { identity: &container, path: &path, instance: container.instance(&path) };
+    let on = |host: &Attributes| get(&resource(host, &subject, None, None), "service.instance.id");
     assert_eq!(on(&host()), Some(docker.clone()));
     assert_ne!(on(&host().with("host.id", "another")), Some(docker));
     assert_eq!(on(&Attributes::new().with("os.type", "linux")), None, "a host without an id");
+}
+
+#[test]
+fn an_instance_s_id_goes_by_the_path_where_an_id_proves_nothing() {
+    let id = |path: &str| get(&said(path, None, None), "service.instance.id").expect("an id");
+    let rightful = id(&format!("/docker/{ID}"));
+    let pod = "/kubepods.slice/kubepods-pod15513b48_e7a5_48fc_b9e3_92f713f36504.slice";
+    let (victim, forger) = (format!("docker-{ID}.scope"), "/user.slice/user-1000.slice/user@1000.service/user.slice");
+    let forged = format!("{forger}/{victim}");
+    assert_eq!(id(&forged), id(&forged), "the same after a restart");
+    let others = [
+        rightful.clone(),
+        id(&forged),
+        id(&format!("/user.slice/user-1001.slice/user@1001.service/user.slice/{victim}")),
+        id(&format!("{forger}/nested/{victim}")),
+        id(&format!("/system.slice/app.service/{victim}")),
+        id(&format!("/docker/{}/{victim}", ID.replace('3', "4"))),
+        id(pod),
+        id(&format!("/docker/{ID}{pod}")),
+    ];
+    let distinct: std::collections::BTreeSet<_> = others.iter().collect();
+    assert_eq!(distinct.len(), others.len(), "{others:?}");
+    assert_eq!(id(&format!("{pod}/{victim}")), rightful, "a pod's containers are the kubelet's");
+    let name = format!("3d1219c7c4c5404aaa1f6d2a48adfda4\0cgroup\0{forged}");
+    assert_eq!(id(&forged), uuid::Uuid::new_v5(&INSTANCE_NAMESPACE, name.as_bytes()).to_string());
 }

@@ -1,4 +1,4 @@
-//! What is kept of an answer. Runtimes set hardly any limits, and every workload keeps its own.
+//! The part of an answer that is kept. Runtimes set hardly any limits, and every workload keeps an answer.
 
 use std::collections::BTreeMap;
 
@@ -7,101 +7,167 @@ use crate::workloads::{Metadata, PodMetadata};
 /// The longest text that is kept, in bytes; of a label its key and value together. A longer one is left out whole, since
 /// a part of it would be something else.
 const TEXT: usize = 1 << 10;
-/// The most labels that are kept of a map, and the most annotations, the first in alphabetical order.
-const ENTRIES: usize = 128;
-/// The most bytes that are kept of a map.
-const MAP: usize = 16 << 10;
+/// The most bytes that are kept of an answer.
+const ANSWER: usize = 4 << 10;
+/// The most tags that are kept of an image.
+const TAGS: usize = 16;
 
-/// What is kept of an answer.
+/// An answer within the limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Bounded {
     pub(super) metadata: Metadata,
-    /// How many texts, labels and annotations are not.
+    /// The number of texts, and of used labels and annotations, that exceed the limits.
     pub(super) left_out: u64,
 }
 
 impl From<Metadata> for Bounded {
     fn from(mut metadata: Metadata) -> Self {
+        metadata.retain_used();
         Self { left_out: bound(&mut metadata), metadata }
     }
 }
 
+/// Names come first: labels and annotations get the bytes that names leave.
 fn bound(metadata: &mut Metadata) -> u64 {
+    let mut budget = Budget { bytes: ANSWER, left_out: 0 };
     let Metadata { name, image_name, image_tags, labels, pod } = metadata;
-    let tags = image_tags.len();
-    image_tags.retain(|tag| tag.len() <= TEXT);
-    image_tags.truncate(ENTRIES);
-    let mut left_out = (tags - image_tags.len()) as u64 + map(labels);
-    left_out += text(name) + text(image_name);
+    budget.text(name);
+    budget.text(image_name);
     if let Some(PodMetadata { uid, name, namespace, container, labels, annotations }) = pod {
-        left_out += [uid, name, namespace, container].into_iter().map(text).sum::<u64>();
-        left_out += map(labels) + map(annotations);
+        [uid, name, namespace, container].into_iter().for_each(|text| budget.text(text));
+        budget.map(annotations);
+        budget.map(labels);
     }
-    left_out
+    budget.map(labels);
+    budget.tags(image_tags);
+    budget.left_out
 }
 
-fn text(text: &mut Option<String>) -> u64 {
-    u64::from(text.take_if(|text| text.len() > TEXT).is_some())
+/// The bytes that may still be kept.
+struct Budget {
+    bytes: usize,
+    left_out: u64,
 }
 
-fn map(map: &mut BTreeMap<String, String>) -> u64 {
-    let before = map.len();
-    let (mut entries, mut bytes) = (0, 0);
-    map.retain(|key, value| {
-        let size = key.len() + value.len();
-        let kept = size <= TEXT && entries < ENTRIES && bytes + size <= MAP;
+impl Budget {
+    fn keeps(&mut self, size: usize) -> bool {
+        let kept = size <= TEXT && size <= self.bytes;
         if kept {
-            entries += 1;
-            bytes += size;
+            self.bytes -= size;
+        } else {
+            self.left_out += 1;
         }
         kept
-    });
-    (before - map.len()) as u64
+    }
+
+    /// A decoder may have reserved more memory than a text takes.
+    fn text(&mut self, text: &mut Option<String>) {
+        text.take_if(|text| !self.keeps(text.len()));
+        text.iter_mut().for_each(String::shrink_to_fit);
+    }
+
+    fn map(&mut self, map: &mut BTreeMap<String, String>) {
+        map.retain(|key, value| self.keeps(key.len() + value.len()));
+        map.values_mut().for_each(String::shrink_to_fit);
+    }
+
+    fn tags(&mut self, tags: &mut Vec<String>) {
+        self.left_out += tags.len().saturating_sub(TAGS) as u64;
+        tags.truncate(TAGS);
+        tags.retain(|tag| self.keeps(tag.len()));
+        tags.iter_mut().for_each(String::shrink_to_fit);
+        tags.shrink_to_fit();
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const USED: &str = "com.docker.compose.service";
+    const LABEL: &str = "app.kubernetes.io/name";
+    const ANNOTATION: &str = "resource.opentelemetry.io/service.name";
+
+    fn map(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
+        entries.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
     #[test]
-    fn what_is_within_the_limits_stays() {
-        let labels = BTreeMap::from([("app".to_owned(), "x".repeat(TEXT - 3))]);
-        let mut metadata = Metadata { name: Some("x".repeat(TEXT)), labels, ..Metadata::default() };
-        let before = metadata.clone();
-        assert_eq!(bound(&mut metadata), 0);
-        assert_eq!(metadata, before);
+    fn an_answer_within_the_limits_stays() {
+        let labels = map(&[(USED, &"x".repeat(TEXT - USED.len()))]);
+        let pod = PodMetadata {
+            labels: map(&[(LABEL, "web")]),
+            annotations: map(&[(ANNOTATION, "web")]),
+            ..PodMetadata::default()
+        };
+        let metadata = Metadata { name: Some("x".repeat(TEXT)), labels, pod: Some(pod), ..Metadata::default() };
+        assert_eq!(Bounded::from(metadata.clone()), Bounded { metadata, left_out: 0 });
+    }
+
+    #[test]
+    fn labels_and_annotations_without_a_use_are_dropped() {
+        let others = map(&[("a", "b"), ("resource.opentelemetry.io/team", "x"), ("app.kubernetes.io/part-of", "x")]);
+        let pod = PodMetadata { labels: others.clone(), annotations: others.clone(), ..PodMetadata::default() };
+        let metadata = Metadata { labels: others, pod: Some(pod), ..Metadata::default() };
+        let expected = Metadata { pod: Some(PodMetadata::default()), ..Metadata::default() };
+        assert_eq!(Bounded::from(metadata), Bounded { metadata: expected, left_out: 0 });
     }
 
     #[test]
     fn long_texts_are_left_out_whole() {
         let long = || "x".repeat(TEXT + 1);
-        let labels =
-            BTreeMap::from([("a".to_owned(), long()), (long(), String::new()), ("b".to_owned(), String::new())]);
-        let pod = PodMetadata { name: Some(long()), annotations: labels.clone(), ..PodMetadata::default() };
-        let mut metadata = Metadata {
+        let pod = PodMetadata {
+            name: Some(long()),
+            annotations: map(&[(ANNOTATION, &long())]),
+            labels: map(&[(LABEL, "web")]),
+            ..PodMetadata::default()
+        };
+        let metadata = Metadata {
             image_name: Some(long()),
-            image_tags: vec![long()],
-            labels,
+            image_tags: vec![long(), "1".to_owned()],
+            labels: map(&[(USED, &long())]),
             pod: Some(pod),
             ..Metadata::default()
         };
-        assert_eq!(bound(&mut metadata), 7);
-        let rest = BTreeMap::from([("b".to_owned(), String::new())]);
-        let pod = PodMetadata { annotations: rest.clone(), ..PodMetadata::default() };
-        assert_eq!(metadata, Metadata { labels: rest, pod: Some(pod), ..Metadata::default() });
+        let pod = PodMetadata { labels: map(&[(LABEL, "web")]), ..PodMetadata::default() };
+        let rest = Metadata { image_tags: vec!["1".to_owned()], pod: Some(pod), ..Metadata::default() };
+        assert_eq!(Bounded::from(metadata), Bounded { metadata: rest, left_out: 5 });
+    }
+
+    /// The bytes of every text.
+    fn size(metadata: &Metadata) -> usize {
+        let Metadata { name, image_name, image_tags, labels, pod } = metadata;
+        let pod = pod.clone().unwrap_or_default();
+        let names = [name, image_name, &pod.uid, &pod.name, &pod.namespace, &pod.container];
+        let maps = [labels, &pod.labels, &pod.annotations].into_iter().flatten();
+        let tags = image_tags.iter().map(String::len).sum::<usize>();
+        names.into_iter().flatten().map(String::len).sum::<usize>()
+            + maps.map(|(key, value)| key.len() + value.len()).sum::<usize>()
+            + tags
     }
 
     proptest::proptest! {
         #[test]
-        fn maps_never_exceed_their_limits(sizes in proptest::collection::vec((0..2 * TEXT, 0..TEXT), 0..3 * ENTRIES)) {
-            let entries = sizes.iter().enumerate();
-            let mut labels: BTreeMap<_, _> =
-                entries.map(|(number, (key, value))| (format!("{number:03}{}", "k".repeat(*key)), "v".repeat(*value))).collect();
-            let before = labels.len();
-            let left_out = map(&mut labels);
-            assert_eq!(before - labels.len(), usize::try_from(left_out).expect("small"));
-            assert!(labels.len() <= ENTRIES);
-            assert!(labels.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>() <= MAP);
+        fn an_answer_never_exceeds_its_limit(sizes in proptest::collection::vec(0..TEXT + 10, 9), tags in 0..40_usize) {
+            let text = |index: usize| Some("x".repeat(sizes[index]));
+            let pod = PodMetadata {
+                uid: text(0),
+                name: text(1),
+                namespace: text(2),
+                container: text(3),
+                labels: map(&[(LABEL, &text(4).unwrap())]),
+                annotations: map(&[(ANNOTATION, &text(5).unwrap()), ("unused", "x")]),
+            };
+            let image_tags = vec![text(6).unwrap(); tags];
+            let metadata =
+                Metadata { name: text(7), image_name: text(8), image_tags, labels: map(&[]), pod: Some(pod) };
+            let Bounded { metadata, left_out } = Bounded::from(metadata);
+            assert!(size(&metadata) <= ANSWER);
+            assert_eq!(metadata.image_tags.capacity(), metadata.image_tags.len());
+            let kept = metadata.image_tags.len() + metadata.pod.iter().map(|pod| pod.labels.len() + pod.annotations.len()).sum::<usize>();
+            let names = [&metadata.name, &metadata.image_name].into_iter().flatten().count();
+            let of_pod = metadata.pod.as_ref().map_or(0, |pod| [&pod.uid, &pod.name, &pod.namespace, &pod.container].into_iter().flatten().count());
+            assert_eq!(kept + names + of_pod + usize::try_from(left_out).unwrap(), 8 + tags);
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Questions and answers.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    sync::{OwnedSemaphorePermit, mpsc},
     task::JoinSet,
 };
 
@@ -12,6 +12,9 @@ use super::{
     bounds::Bounded,
     failure::Reason,
     kubernetes::{self, Kubernetes},
+    opener::Opener,
+    question::Question,
+    rooms::{Admission, Rooms},
     sockets::Places,
     source::Source,
     sources::Sources,
@@ -21,15 +24,9 @@ use crate::{
     config::Workloads as Settings,
     environment::Environment,
     node::Node,
-    workloads::{ContainerId, Metadata, Runtime},
+    workloads::{ContainerId, Metadata},
 };
 
-/// The most questions that are open, from when they are asked until their answer is taken.
-const QUESTIONS: usize = 1024;
-/// The most questions that wait until another one is answered: one for each workload with a slot.
-const WAITING: usize = 4096;
-/// The most calls that are under way.
-const CALLS: usize = 4;
 /// How long to wait before the same question is asked again: cgroups appear before runtimes know the container.
 const WAITS: [Duration; 3] = [Duration::from_millis(50), Duration::from_millis(200), Duration::from_secs(1)];
 /// And once more where the API server is asked, which hears of a container when the kubelet has reported it.
@@ -37,11 +34,11 @@ const LAST_WAIT: Duration = Duration::from_secs(5);
 /// The longest id that runtimes make has 76 characters.
 const ID: usize = 128;
 
-/// An answer to a question.
+/// An answer to a question. It holds for the cgroups that the question [reaches](Question::reaches).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Whom the question was about.
-    pub container: ContainerId,
+    /// The question.
+    pub question: Question,
     /// What is known, or why nothing is.
     pub outcome: Result<Metadata, Unknown>,
 }
@@ -83,69 +80,66 @@ impl Unknown {
 
 /// Asks container runtimes, and Kubernetes, off the tick.
 pub struct Directory {
-    questions: mpsc::UnboundedSender<Question>,
+    questions: mpsc::UnboundedSender<Open>,
     answers: mpsc::UnboundedReceiver<Answered>,
-    /// Bounds both channels: a question holds its place until its answer is taken.
-    room: Arc<Semaphore>,
-    /// Questions that found no room.
-    waiting: VecDeque<(ContainerId, Option<Runtime>)>,
+    /// Bounds both channels: a question holds its permit until its answer is taken.
+    rooms: Rooms,
     counters: Arc<Counters>,
 }
 
-struct Question {
-    container: ContainerId,
-    runtime: Option<Runtime>,
-    place: OwnedSemaphorePermit,
+struct Open {
+    question: Question,
+    permit: OwnedSemaphorePermit,
 }
 
 struct Answered {
     answer: Answer,
-    place: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
 }
 
 impl Directory {
     /// Finds sources by the settings. Nothing is asked or looked for before the first question, but for the pods of this
     /// node where the Kubernetes API is at hand. Needs a tokio runtime, and ends with the value.
     #[must_use]
-    pub fn start(settings: &Settings, node: &Node, environment: Environment<'_>) -> Self {
+    pub fn start(settings: &Settings, node: &Node, environment: Environment<'_>, opener: Opener) -> Self {
         let places = Places::new(settings.sockets(), environment, crate::node::host_root());
         let access = settings.kubernetes.then(|| kubernetes::Access::detect(node, environment)).flatten();
-        Self::with(Sources::new(places, access.and_then(Kubernetes::watch).map(Source::kubernetes)))
+        Self::with(Sources::new(opener, places, access.and_then(Kubernetes::watch).map(Source::kubernetes)))
     }
 
     pub(super) fn with(sources: Sources) -> Self {
         let (questions, asked) = mpsc::unbounded_channel();
         let (answered, answers) = mpsc::unbounded_channel();
         let counters = Arc::new(Counters::default());
-        let desk = Desk { sources, calls: Semaphore::new(CALLS), counters: Arc::clone(&counters) };
+        let desk = Desk { sources, counters: Arc::clone(&counters) };
         // It ends when nobody can ask any more, and the open questions with it.
         tokio::spawn(serve(Arc::new(desk), asked, answered));
-        Self { questions, answers, room: Arc::new(Semaphore::new(QUESTIONS)), waiting: VecDeque::new(), counters }
+        Self { questions, answers, rooms: Rooms::new(), counters }
     }
 
-    /// Asks about a container, of a runtime where that is known. A question waits while too many are open. Returns false if
-    /// too many wait already: the question was refused and has to be asked again later.
-    pub fn ask(&mut self, container: ContainerId, runtime: Option<Runtime>) -> bool {
-        if let Ok(place) = Arc::clone(&self.room).try_acquire_owned() {
-            self.counters.question();
-            return self.questions.send(Question { container, runtime, place }).is_ok();
+    /// Submits a question. It waits while too many questions of its user are open. Returns false if the question was refused
+    /// because too many wait; the caller must submit it again later.
+    pub fn ask(&mut self, question: Question) -> bool {
+        match self.rooms.admit(question) {
+            Admission::Open(question, permit) => {
+                self.counters.question();
+                self.questions.send(Open { question, permit }).is_ok()
+            }
+            Admission::Waiting => true,
+            Admission::Refused => {
+                self.counters.queue_full();
+                false
+            }
         }
-        let has_room = self.waiting.len() < WAITING;
-        if has_room {
-            self.waiting.push_back((container, runtime));
-        } else {
-            self.counters.queue_full();
-        }
-        has_room
     }
 
     /// The next answer, one for each question that was taken, in the order in which they are found. Cancel safe; never
     /// ready while no question is open.
     pub async fn answer(&mut self) -> Answer {
-        let Some(Answered { answer, place }) = self.answers.recv().await else { return std::future::pending().await };
-        drop(place);
-        if let Some((container, runtime)) = self.waiting.pop_front() {
-            self.ask(container, runtime);
+        let Some(Answered { answer, permit }) = self.answers.recv().await else { return std::future::pending().await };
+        drop(permit);
+        if let Some(question) = self.rooms.next(answer.question.user) {
+            self.ask(question);
         }
         answer
     }
@@ -157,21 +151,17 @@ impl Directory {
     }
 }
 
-async fn serve(
-    desk: Arc<Desk>,
-    mut asked: mpsc::UnboundedReceiver<Question>,
-    answered: mpsc::UnboundedSender<Answered>,
-) {
+async fn serve(desk: Arc<Desk>, mut asked: mpsc::UnboundedReceiver<Open>, answered: mpsc::UnboundedSender<Answered>) {
     let mut open = JoinSet::new();
     loop {
         tokio::select! {
             question = asked.recv() => match question {
-                Some(Question { container, runtime, place }) => {
+                Some(Open { question, permit }) => {
                     let (desk, answered) = (Arc::clone(&desk), answered.clone());
                     open.spawn(async move {
-                        let outcome = desk.outcome(&container, runtime).await;
+                        let outcome = desk.outcome(&question).await;
                         // Nobody waits any more when the directory is gone.
-                        let _ = answered.send(Answered { answer: Answer { container, outcome }, place });
+                        let _ = answered.send(Answered { answer: Answer { question, outcome }, permit });
                     });
                 }
                 None => return,
@@ -183,13 +173,12 @@ async fn serve(
 
 struct Desk {
     sources: Sources,
-    calls: Semaphore,
     counters: Arc<Counters>,
 }
 
 impl Desk {
-    async fn outcome(&self, container: &ContainerId, runtime: Option<Runtime>) -> Result<Metadata, Unknown> {
-        let found = if is_id(&container.0) { self.find(container, runtime).await } else { Err(Unknown::NotFound) };
+    async fn outcome(&self, question: &Question) -> Result<Metadata, Unknown> {
+        let found = if is_id(&question.container.0) { self.find(question).await } else { Err(Unknown::NotFound) };
         match &found {
             Ok(known) => self.counters.known(known.left_out),
             Err(unknown) => self.counters.unknown(*unknown),
@@ -197,22 +186,22 @@ impl Desk {
         found.map(|known| known.metadata)
     }
 
-    async fn find(&self, container: &ContainerId, runtime: Option<Runtime>) -> Result<Bounded, Unknown> {
-        let last = self.sources.ask_kubernetes(runtime).then_some(LAST_WAIT);
+    async fn find(&self, question: &Question) -> Result<Bounded, Unknown> {
+        let last = self.sources.ask_kubernetes(question).then_some(LAST_WAIT);
         for wait in WAITS.into_iter().chain(last) {
-            match self.once(container, runtime).await {
+            match self.once(question).await {
                 Err(Unknown::NotFound | Unknown::NoAnswer(_)) => tokio::time::sleep(wait).await,
                 outcome => return outcome,
             }
         }
-        self.once(container, runtime).await
+        self.once(question).await
     }
 
     /// Asks one source after the other until one knows. What says most about the others' silence is returned.
-    async fn once(&self, container: &ContainerId, runtime: Option<Runtime>) -> Result<Bounded, Unknown> {
+    async fn once(&self, question: &Question) -> Result<Bounded, Unknown> {
         let mut unknown = Unknown::NobodyToAsk;
-        for source in self.sources.serving(runtime).await {
-            match self.call(&source, container).await {
+        for source in self.sources.serving(question).await {
+            match self.call(&source, &question.container).await {
                 Ok(known) => return Ok(known),
                 Err(reason) => unknown = unknown.max(Unknown::because(reason)),
             }
@@ -222,16 +211,13 @@ impl Desk {
 
     /// Asks a source, unless it is left alone at the moment.
     async fn call(&self, source: &Source, container: &ContainerId) -> Result<Bounded, Reason> {
-        // The semaphore is never closed.
-        let _call = self.calls.acquire().await;
-        if let Some(reason) = source.resting() {
-            return Err(reason);
-        }
-        let answer = source.ask(container).await;
-        if let Err(reason) = answer {
-            self.counters.failure(source.api(), reason);
-        }
-        answer
+        let failed = |reason: &Reason| self.counters.failure(source.api(), *reason);
+        let turn = source.turn().await.inspect_err(|reason| {
+            if *reason == Reason::Busy {
+                failed(reason);
+            }
+        })?;
+        source.ask(container, turn).await.inspect_err(failed)
     }
 }
 

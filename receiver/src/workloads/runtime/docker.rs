@@ -1,9 +1,6 @@
 //! Docker's API, which Podman speaks too, on a Unix socket.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::time::Duration;
 
 use bollard::{API_DEFAULT_VERSION, BollardRequest, Docker as Client, errors::Error, models::ContainerInspectResponse};
 use hyper::{
@@ -13,12 +10,14 @@ use hyper::{
     header::{HOST, HeaderValue},
 };
 use hyper_util::rt::TokioIo;
-use tokio::{io::AsyncReadExt, net::UnixStream};
+use tokio::io::AsyncReadExt;
 
 use super::{
+    endpoint::Endpoint,
     failure::{Failure, Reason},
-    grpc::REPLY,
+    grpc::reply_limit,
     image::Image,
+    opener::Opener,
     pod,
 };
 use crate::{
@@ -36,9 +35,9 @@ pub(super) struct Docker {
 
 impl Docker {
     /// Connects for each question: they are few, and an engine that restarts leaves nothing stale.
-    pub(super) fn new(socket: &Path) -> Result<Self, Failure> {
-        let socket = socket.to_owned();
-        let transport = move |request| exchange(socket.clone(), request);
+    pub(super) fn new(endpoint: &Endpoint, opener: &Opener) -> Result<Self, Failure> {
+        let (endpoint, opener) = (endpoint.clone(), opener.clone());
+        let transport = move |request| exchange(endpoint.clone(), opener.clone(), request);
         let (address, timeout) = (Some("http://localhost"), TIMEOUT.as_secs());
         let client = Client::connect_with_custom_transport(transport, address, timeout, API_DEFAULT_VERSION)?;
         Ok(Self { client })
@@ -54,9 +53,13 @@ impl Docker {
 }
 
 /// Sends a request on a connection of its own, which gives no more bytes than a reply may have.
-async fn exchange(socket: PathBuf, mut request: BollardRequest) -> Result<Response<Incoming>, Error> {
-    let (reader, writer) = UnixStream::connect(&socket).await?.into_split();
-    let stream = tokio::io::join(reader.take(REPLY as u64), writer);
+async fn exchange(
+    endpoint: Endpoint,
+    opener: Opener,
+    mut request: BollardRequest,
+) -> Result<Response<Incoming>, Error> {
+    let (reader, writer) = opener.connect(&endpoint).await?.into_split();
+    let stream = tokio::io::join(reader.take(reply_limit(&endpoint) as u64), writer);
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     // It ends with the request, answered or not.
     tokio::spawn(connection);

@@ -4,6 +4,7 @@ use std::{error::Error, fmt, io};
 
 use tonic::Code;
 
+use super::endpoint::Refusal;
 use crate::{causes::chain, text::foreign};
 
 /// Why a source did not answer.
@@ -15,8 +16,12 @@ pub enum Reason {
     Unsupported,
     /// Nobody listens.
     Gone,
+    /// Too many questions wait for it already.
+    Busy,
     /// It may not be asked.
     Denied,
+    /// The owner of the socket, of its directory or of the process behind it is not the required user.
+    Untrusted,
     /// It answered with an error.
     Refused,
     /// It ended the connection before its answer, or sent more than an answer may have.
@@ -35,7 +40,9 @@ impl Reason {
             Self::NotFound => "not_found",
             Self::Unsupported => "unsupported",
             Self::Gone => "gone",
+            Self::Busy => "busy",
             Self::Denied => "denied",
+            Self::Untrusted => "untrusted",
             Self::Refused => "refused",
             Self::Closed => "closed",
             Self::Malformed => "malformed",
@@ -47,6 +54,7 @@ impl Reason {
 impl From<&io::Error> for Reason {
     fn from(error: &io::Error) -> Self {
         match error.kind() {
+            _ if error.get_ref().is_some_and(|cause| cause.is::<Refusal>()) => Self::Untrusted,
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Self::Gone,
             io::ErrorKind::PermissionDenied => Self::Denied,
             io::ErrorKind::TimedOut => Self::Timeout,

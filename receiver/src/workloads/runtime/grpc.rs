@@ -1,19 +1,24 @@
 //! gRPC on a Unix socket.
 
-use std::path::Path;
-
-use tonic::{
-    Request,
-    client::Grpc,
-    codegen::http::uri::PathAndQuery,
-    transport::{Channel, Endpoint},
-};
+use hyper_util::rt::TokioIo;
+use tonic::{Request, client::Grpc, codegen::http::uri::PathAndQuery, transport::Channel};
 use tonic_prost::ProstCodec;
 
-use super::failure::{Failure, Reason};
+use super::{endpoint::Endpoint, failure::Failure, opener::Opener};
+
+/// The authority of requests on a Unix socket, where no host has a name.
+const HOST: &str = "http://localhost";
 
 /// The largest reply that is read from a runtime, in bytes. A container's is a few kilobytes.
-pub(super) const REPLY: usize = 1 << 20;
+const REPLY: usize = 1 << 20;
+/// The largest reply that is read from a user's socket. A decoded reply takes many times its size, and each user may send
+/// the largest at any time.
+const USER_REPLY: usize = 128 << 10;
+
+/// The largest reply that is read from a socket, in bytes.
+pub(super) fn reply_limit(endpoint: &Endpoint) -> usize {
+    if endpoint.user().is_some() { USER_REPLY } else { REPLY }
+}
 
 /// A channel that connects on first use and again whenever the connection is lost.
 #[derive(Clone)]
@@ -22,10 +27,14 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    pub(super) fn new(path: &Path) -> Result<Self, Failure> {
-        let endpoint = Endpoint::from_shared(format!("unix:{}", path.display()))
-            .map_err(|error| Failure::new(Reason::Gone, error))?;
-        Ok(Self { client: Grpc::new(endpoint.connect_lazy()).max_decoding_message_size(REPLY) })
+    pub(super) fn new(endpoint: &Endpoint, opener: &Opener) -> Self {
+        let (limit, endpoint, opener) = (reply_limit(endpoint), endpoint.clone(), opener.clone());
+        let connector = tower::service_fn(move |_| {
+            let (endpoint, opener) = (endpoint.clone(), opener.clone());
+            async move { opener.connect(&endpoint).await.map(TokioIo::new) }
+        });
+        let channel = Channel::from_static(HOST).connect_with_connector_lazy(connector);
+        Self { client: Grpc::new(channel).max_decoding_message_size(limit) }
     }
 
     /// Calls a method, such as `/runtime.v1.RuntimeService/ListContainers`.

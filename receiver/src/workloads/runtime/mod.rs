@@ -7,12 +7,16 @@ mod cri;
 mod directory;
 #[cfg_attr(not(feature = "docker"), path = "without_docker.rs")]
 mod docker;
+mod endpoint;
 mod failure;
 mod grpc;
 mod image;
 #[cfg_attr(not(feature = "kubernetes"), path = "without_kubernetes.rs")]
 mod kubernetes;
+mod opener;
 mod pod;
+mod question;
+mod rooms;
 mod sockets;
 mod source;
 mod sources;
@@ -21,5 +25,9 @@ mod statistics;
 mod tests;
 
 pub use directory::{Answer, Directory, Unknown};
+pub use endpoint::Endpoint;
 pub use failure::Reason;
+pub use opener::{ConnectError, Opener};
+pub use question::Question;
+pub use sockets::{Look, Places};
 pub use statistics::Statistics;

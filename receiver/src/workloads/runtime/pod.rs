@@ -24,10 +24,8 @@ pub(super) fn from_labels(labels: &BTreeMap<String, String>) -> Option<PodMetada
     Some(PodMetadata { uid, name, namespace, container, ..PodMetadata::default() })
 }
 
-/// Takes what the kubelet added out of a pod's labels, and a uid that the API server does not have: static pods are
-/// known there by another.
+/// Removes the uid of a static pod, because the API server assigns another uid to the pod.
 pub(super) fn as_the_api_server_has_it(pod: &mut PodMetadata) {
-    pod.labels.retain(|key, _| !matches!(key.as_str(), NAME | NAMESPACE | UID));
     if pod.annotations.get(CONFIG_SOURCE).is_some_and(|source| source != "api") {
         pod.uid = None;
     }
@@ -55,13 +53,11 @@ mod tests {
     fn a_static_pod_has_another_uid_at_the_api_server() {
         let pod = |source: &str| {
             let annotations = map(&[(CONFIG_SOURCE, source)]);
-            let labels = map(&[(NAME, "etcd"), ("tier", "control-plane")]);
-            let mut pod = PodMetadata { uid: Some("u".to_owned()), annotations, labels, ..PodMetadata::default() };
+            let mut pod = PodMetadata { uid: Some("u".to_owned()), annotations, ..PodMetadata::default() };
             as_the_api_server_has_it(&mut pod);
             pod
         };
         assert_eq!(pod("file").uid, None);
         assert_eq!(pod("api").uid.as_deref(), Some("u"));
-        assert_eq!(pod("api").labels, map(&[("tier", "control-plane")]));
     }
 }

@@ -2,23 +2,28 @@
 
 use std::{
     collections::BTreeSet,
-    path::{Path, PathBuf},
+    fmt,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
-use tokio::time::Instant;
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    time::Instant,
+};
 
 use super::{
     bounds::Bounded,
     containerd::Containerd,
     cri::Cri,
     docker::Docker,
+    endpoint::Endpoint,
     failure::{Failure, Reason},
     kubernetes::Kubernetes,
+    opener::Opener,
 };
-use crate::workloads::ContainerId;
+use crate::workloads::{ContainerId, Uid};
 
 /// How long a question to a source may take, with all the calls that it needs.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
@@ -27,6 +32,15 @@ const PATIENCE: u32 = 3;
 /// For how long: from one second, doubled each time, to a minute.
 const FIRST_REST: Duration = Duration::from_secs(1);
 const LONGEST_REST: Duration = Duration::from_secs(60);
+/// The most calls to a source at a time, and the most questions that wait for one of them. Limits per source keep a
+/// slow source from delaying other sources.
+const CALLS: usize = 4;
+const QUEUE: usize = 512;
+/// The limits of a user's socket.
+const USER_CALLS: usize = 2;
+const USER_QUEUE: usize = 32;
+/// The least time that a call to a user's socket takes, so that a user who creates cgroups in a loop gets little CPU time.
+const USER_PACE: Duration = Duration::from_millis(50);
 
 /// What a source speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,10 +75,19 @@ enum Client {
 
 /// One place that may know containers.
 pub(super) struct Source {
-    /// Its socket, or the API server.
-    pub(super) place: PathBuf,
+    /// Its socket; `None` of the API server.
+    pub(super) endpoint: Option<Endpoint>,
     client: Client,
     standing: Mutex<Standing>,
+    /// Bounds the calls and the questions that wait for one.
+    queue: Semaphore,
+    calls: Semaphore,
+}
+
+/// A place in the queue of a source, and one of its calls.
+pub(super) struct Turn<'a> {
+    _place: SemaphorePermit<'a>,
+    _call: SemaphorePermit<'a>,
 }
 
 struct Standing {
@@ -78,25 +101,52 @@ struct Standing {
 
 impl Source {
     /// What a socket offers, by its file's name; nothing connects yet. Needs a tokio runtime.
-    pub(super) fn behind(socket: &Path) -> Result<Vec<Self>, Failure> {
-        let name = socket.file_name().unwrap_or_default().to_string_lossy();
+    pub(super) fn behind(endpoint: &Endpoint, opener: &Opener) -> Result<Vec<Self>, Failure> {
+        let name = endpoint.path.file_name().unwrap_or_default().to_string_lossy();
         let clients = if name.contains("containerd") {
-            vec![Client::Cri(Cri::new(socket)?), Client::Containerd(Containerd::new(socket)?)]
+            vec![Client::Cri(Cri::new(endpoint, opener)), Client::Containerd(Containerd::new(endpoint, opener))]
         } else if name.contains("cri") {
-            vec![Client::Cri(Cri::new(socket)?)]
+            vec![Client::Cri(Cri::new(endpoint, opener))]
         } else {
-            vec![Client::Docker(Docker::new(socket)?)]
+            vec![Client::Docker(Docker::new(endpoint, opener)?)]
         };
-        Ok(clients.into_iter().map(|client| Self::new(socket, client)).collect())
+        Ok(clients.into_iter().map(|client| Self::new(Some(endpoint.clone()), client)).collect())
     }
 
     pub(super) fn kubernetes(client: Kubernetes) -> Self {
-        Self::new(Path::new("the API server"), Client::Kubernetes(client))
+        Self::new(None, Client::Kubernetes(client))
     }
 
-    fn new(place: &Path, client: Client) -> Self {
+    fn new(endpoint: Option<Endpoint>, client: Client) -> Self {
         let standing = Standing { failures_in_a_row: 0, rest: None, backoff: backoff(), said: BTreeSet::new() };
-        Self { place: place.to_owned(), client, standing: Mutex::new(standing) }
+        let of_user = endpoint.as_ref().is_some_and(|endpoint| endpoint.user().is_some());
+        let (calls, queue) = if of_user { (USER_CALLS, USER_QUEUE) } else { (CALLS, QUEUE) };
+        Self {
+            endpoint,
+            client,
+            standing: Mutex::new(standing),
+            queue: Semaphore::new(calls + queue),
+            calls: Semaphore::new(calls),
+        }
+    }
+
+    /// Returns the user to whose containers the source is limited; `None` for a source of the system.
+    pub(super) fn user(&self) -> Option<Uid> {
+        self.endpoint.as_ref().and_then(Endpoint::user)
+    }
+
+    /// Waits until the source may be called.
+    ///
+    /// # Errors
+    /// [`Reason::Busy`] if too many questions wait, or the last failure during the back-off after failures.
+    pub(super) async fn turn(&self) -> Result<Turn<'_>, Reason> {
+        self.resting().map_or(Ok(()), Err)?;
+        let place = self.queue.try_acquire().map_err(|_| Reason::Busy)?;
+        // The semaphore is never closed.
+        let call = self.calls.acquire().await.map_err(|_| Reason::Busy)?;
+        // A call before this one may have failed.
+        self.resting().map_or(Ok(()), Err)?;
+        Ok(Turn { _place: place, _call: call })
     }
 
     pub(super) fn api(&self) -> Api {
@@ -109,8 +159,12 @@ impl Source {
     }
 
     /// What it says of a container.
-    pub(super) async fn ask(&self, id: &ContainerId) -> Result<Bounded, Reason> {
+    pub(super) async fn ask(&self, id: &ContainerId, _turn: Turn<'_>) -> Result<Bounded, Reason> {
+        let pace = self.user().map(|_| tokio::time::sleep(USER_PACE));
         let answer = tokio::time::timeout(TIMEOUT, self.call(id)).await;
+        if let Some(pace) = pace {
+            pace.await;
+        }
         let answer = answer.unwrap_or_else(|_| Err(Failure::timeout(TIMEOUT)));
         match &answer {
             Err(failure) if failure.reason != Reason::NotFound => self.failed(failure),
@@ -129,7 +183,7 @@ impl Source {
     }
 
     /// Why it is left alone at the moment, if it is.
-    pub(super) fn resting(&self) -> Option<Reason> {
+    fn resting(&self) -> Option<Reason> {
         self.standing().rest.filter(|(until, _)| Instant::now() < *until).map(|(_, reason)| reason)
     }
 
@@ -138,16 +192,18 @@ impl Source {
         standing.failures_in_a_row = 0;
         if standing.rest.take().is_some() {
             standing.backoff = backoff();
-            tracing::debug!(api = self.api().as_str(), "{} answers again", self.place.display());
+            tracing::debug!(api = self.api().as_str(), "{self} answers again");
         }
     }
 
     fn failed(&self, failure: &Failure) {
         self.standing().fail(failure.reason);
         let api = self.api().as_str();
-        match self.complaint(failure) {
+        // A user's socket is no affair of the administrator, and must not fill the log.
+        let complaint = if self.user().is_none() { self.complaint(failure) } else { None };
+        match complaint {
             Some(complaint) => tracing::warn!(api, "{complaint}"),
-            None => tracing::debug!(api, "no answer from {} ({failure})", self.place.display()),
+            None => tracing::debug!(api, "no answer from {self} ({failure})"),
         }
     }
 
@@ -155,13 +211,13 @@ impl Source {
     fn complaint(&self, failure: &Failure) -> Option<String> {
         let cure = self.cure(failure.reason)?;
         let first = self.standing().said.insert(failure.reason);
-        first.then(|| format!("cannot ask {} for containers' names ({failure}): {cure}", self.place.display()))
+        first.then(|| format!("cannot ask {self} for containers' names ({failure}): {cure}"))
     }
 
     /// What somebody can do about it; `None` where nothing is wrong.
     fn cure(&self, reason: Reason) -> Option<&'static str> {
         match (reason, self.api()) {
-            (Reason::NotFound | Reason::Unsupported, _) => None,
+            (Reason::NotFound | Reason::Unsupported | Reason::Busy, _) => None,
             (Reason::Denied, Api::Kubernetes) => {
                 Some("let the service account get, list and watch pods, or set `workloads.kubernetes: false`")
             }
@@ -169,10 +225,13 @@ impl Source {
                 Some("run undercurrent as root, or in the group that owns the socket, such as `docker`")
             }
             (_, Api::Kubernetes) => Some("is the API server to be reached from here? It is tried again"),
+            (Reason::Untrusted, _) => {
+                Some("root must own the socket; `workloads.sockets` names sockets of other owners")
+            }
             (Reason::Gone, _) => Some("is the runtime running? It is asked again"),
             (Reason::Timeout, _) => Some("the runtime hangs or is overloaded; it is asked again"),
             (Reason::Refused, _) => Some("the runtime's own log says more; it is asked again"),
-            (Reason::Closed, _) => Some("it stopped, or had more to say than 1 MiB; it is asked again"),
+            (Reason::Closed, _) => Some("it stopped, or sent more than 1 MiB; it is asked again"),
             (Reason::Malformed, _) => {
                 Some("is it a container runtime of that kind? It is asked again; `workloads.sockets` names whom to ask")
             }
@@ -184,12 +243,21 @@ impl Source {
     }
 }
 
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.endpoint {
+            Some(endpoint) => endpoint.path.display().fmt(f),
+            None => f.write_str("the API server"),
+        }
+    }
+}
+
 impl Standing {
     fn fail(&mut self, reason: Reason) {
         self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
         let own = match reason {
-            Reason::Unsupported | Reason::Gone | Reason::Denied | Reason::Timeout => true,
-            Reason::NotFound | Reason::Refused | Reason::Closed | Reason::Malformed => false,
+            Reason::Unsupported | Reason::Gone | Reason::Denied | Reason::Untrusted | Reason::Timeout => true,
+            Reason::NotFound | Reason::Busy | Reason::Refused | Reason::Closed | Reason::Malformed => false,
         };
         let now = Instant::now();
         // Calls that were under way together fail together: that is one reason to rest.
@@ -223,16 +291,18 @@ mod tests {
             ("/run/cri-dockerd.sock", &[Api::Cri]),
             ("/", &[Api::Docker]),
         ] {
-            let sources = Source::behind(Path::new(path)).expect("clients");
+            let sources = Source::behind(&Endpoint::named(path.into()), &Opener::Here).expect("clients");
             assert_eq!(sources.iter().map(Source::api).collect::<Vec<_>>(), expected, "{path}");
         }
     }
 
-    const REASONS: [Reason; 8] = [
+    const REASONS: [Reason; 10] = [
         Reason::NotFound,
         Reason::Unsupported,
         Reason::Gone,
+        Reason::Busy,
         Reason::Denied,
+        Reason::Untrusted,
         Reason::Refused,
         Reason::Closed,
         Reason::Malformed,
@@ -246,12 +316,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_source_is_complained_about_once_for_each_reason() {
-        let docker = Source::behind(Path::new("/run/docker.sock")).expect("a client").remove(0);
+        let docker = Source::behind(&Endpoint::usual("/run/docker.sock".into()), &Opener::Here).expect("a client").remove(0);
         insta::assert_snapshot!(complaints(&docker), @r"
         cannot ask /run/docker.sock for containers' names (gone: its\nwords): is the runtime running? It is asked again
         cannot ask /run/docker.sock for containers' names (denied: its\nwords): run undercurrent as root, or in the group that owns the socket, such as `docker`
+        cannot ask /run/docker.sock for containers' names (untrusted: its\nwords): root must own the socket; `workloads.sockets` names sockets of other owners
         cannot ask /run/docker.sock for containers' names (refused: its\nwords): the runtime's own log says more; it is asked again
-        cannot ask /run/docker.sock for containers' names (closed: its\nwords): it stopped, or had more to say than 1 MiB; it is asked again
+        cannot ask /run/docker.sock for containers' names (closed: its\nwords): it stopped, or sent more than 1 MiB; it is asked again
         cannot ask /run/docker.sock for containers' names (malformed: its\nwords): is it a container runtime of that kind? It is asked again; `workloads.sockets` names whom to ask
         cannot ask /run/docker.sock for containers' names (timeout: its\nwords): the runtime hangs or is overloaded; it is asked again
         ");
@@ -266,6 +337,7 @@ mod tests {
         insta::assert_snapshot!(complaints(&kubernetes), @r"
         cannot ask the API server for containers' names (gone: its\nwords): is the API server to be reached from here? It is tried again
         cannot ask the API server for containers' names (denied: its\nwords): let the service account get, list and watch pods, or set `workloads.kubernetes: false`
+        cannot ask the API server for containers' names (untrusted: its\nwords): is the API server to be reached from here? It is tried again
         cannot ask the API server for containers' names (refused: its\nwords): is the API server to be reached from here? It is tried again
         cannot ask the API server for containers' names (closed: its\nwords): is the API server to be reached from here? It is tried again
         cannot ask the API server for containers' names (malformed: its\nwords): is the API server to be reached from here? It is tried again

@@ -1,11 +1,13 @@
 //! Which sources there are, and whom to ask first.
 
-use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, io, path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::{sync::Mutex, task::JoinHandle, time::Instant};
 
 use super::{
-    sockets::Places,
+    question::Question,
+    opener::Opener,
+    sockets::{Look, Places},
     source::{Api, Source, TIMEOUT},
 };
 use crate::workloads::Runtime;
@@ -15,6 +17,7 @@ const LOOK: Duration = Duration::from_secs(10);
 
 /// Every source that is there.
 pub(super) struct Sources {
+    opener: Opener,
     places: Places,
     kubernetes: Option<Arc<Source>>,
     known: Mutex<Known>,
@@ -24,54 +27,59 @@ pub(super) struct Sources {
 struct Known {
     looked: Option<Instant>,
     /// A look that has not come back.
-    looking: Option<JoinHandle<Vec<PathBuf>>>,
+    looking: Option<JoinHandle<io::Result<Look>>>,
     sockets: Vec<Arc<Source>>,
-    /// Named sockets that were missed.
-    missed: BTreeSet<PathBuf>,
+    /// Unusable sockets that the log names.
+    reported: BTreeSet<PathBuf>,
 }
 
 impl Sources {
-    pub(super) fn new(places: Places, kubernetes: Option<Source>) -> Self {
-        Self { places, kubernetes: kubernetes.map(Arc::new), known: Mutex::default() }
+    pub(super) fn new(opener: Opener, places: Places, kubernetes: Option<Source>) -> Self {
+        Self { opener, places, kubernetes: kubernetes.map(Arc::new), known: Mutex::default() }
     }
 
-    /// Whether the Kubernetes API is asked about a runtime's containers, which hears of them later than the runtime.
-    pub(super) fn ask_kubernetes(&self, runtime: Option<Runtime>) -> bool {
-        self.kubernetes.is_some() && order(runtime).contains(&Api::Kubernetes)
+    /// Returns whether a question goes to the Kubernetes API, where containers appear later than in the runtime.
+    pub(super) fn ask_kubernetes(&self, question: &Question) -> bool {
+        let served = question.user.is_none() && order(question.runtime).contains(&Api::Kubernetes);
+        self.kubernetes.is_some() && served
     }
 
-    /// Those that may know containers of a runtime, the likeliest first.
-    pub(super) async fn serving(&self, runtime: Option<Runtime>) -> Vec<Arc<Source>> {
+    /// Those that may know a container, the likeliest first. A user's socket serves the user's containers only, and no
+    /// other source serves these: each would answer about containers outside of its authority.
+    pub(super) async fn serving(&self, question: &Question) -> Vec<Arc<Source>> {
         let mut known = self.known.lock().await;
         if known.looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
             self.look(&mut known).await;
         }
-        let all = || known.sockets.iter().chain(&self.kubernetes);
-        order(runtime).iter().flat_map(|api| all().filter(|source| source.api() == *api).cloned()).collect()
+        let all = || known.sockets.iter().chain(&self.kubernetes).filter(|source| source.user() == question.user);
+        order(question.runtime).iter().flat_map(|api| all().filter(|source| source.api() == *api).cloned()).collect()
     }
 
     async fn look(&self, known: &mut Known) {
         known.looked = Some(Instant::now());
-        let places = self.places.clone();
-        // A folder on a file system that hangs holds up a thread of its own, and only one.
-        let looking = known.looking.get_or_insert_with(|| tokio::task::spawn_blocking(move || places.look()));
-        let Ok(found) = tokio::time::timeout(TIMEOUT, looking).await else { return };
+        // A folder on a file system that hangs holds up one thread, and only one.
+        let look = || tokio::spawn(self.opener.clone().look(self.places.clone()));
+        let Ok(found) = tokio::time::timeout(TIMEOUT, known.looking.get_or_insert_with(look)).await else { return };
         known.looking = None;
-        let found = found.unwrap_or_default();
-        known.sockets.retain(|source| found.contains(&source.place));
-        for path in &found {
-            if known.sockets.iter().all(|source| source.place != *path) {
-                match Source::behind(path) {
+        let Look { endpoints, unusable } = match found.unwrap_or_else(|error| Err(io::Error::other(error))) {
+            Ok(look) => look,
+            Err(error) => return tracing::debug!("cannot search for the sockets of container runtimes: {error}"),
+        };
+        let is_found = |source: &Source| source.endpoint.as_ref().is_some_and(|endpoint| endpoints.contains(endpoint));
+        known.sockets.retain(|source| is_found(source));
+        for endpoint in &endpoints {
+            if known.sockets.iter().all(|source| source.endpoint.as_ref() != Some(endpoint)) {
+                match Source::behind(endpoint, &self.opener) {
                     Ok(sources) => known.sockets.extend(sources.into_iter().map(Arc::new)),
-                    Err(failure) => tracing::debug!("{} is left out: {failure}", path.display()),
+                    Err(failure) => tracing::debug!("{} is left out: {failure}", endpoint.path.display()),
                 }
             }
         }
-        for path in self.places.named().iter().filter(|path| !found.contains(path)) {
-            if known.missed.insert(path.clone()) {
+        for (path, reason) in unusable {
+            if known.reported.insert(path.clone()) {
                 tracing::warn!(
-                    "{} is no socket, or not to be seen from here: check `workloads.sockets`, and in a container that it is \
-                     mounted; it is looked for again",
+                    "{} is not asked for containers' names: {reason}; check `workloads.sockets`, and in a container that the \
+                     socket is mounted; it is looked for again",
                     path.display()
                 );
             }

@@ -12,7 +12,7 @@ use super::{Reason, Unknown, source::Api};
 pub struct Statistics {
     /// Questions that were taken.
     pub questions: u64,
-    /// Questions that were not taken, because too many were open.
+    /// Questions that were refused because too many of their user, or of the system, waited.
     pub queue_full: u64,
     /// Questions answered with what is known of the container.
     pub known: u64,
@@ -20,7 +20,7 @@ pub struct Statistics {
     pub unknown: BTreeMap<&'static str, u64>,
     /// Calls that were not answered, by source (`docker`, `cri`, `containerd`, `kubernetes`) and [`Reason::as_str`].
     pub failures: BTreeMap<(&'static str, &'static str), u64>,
-    /// Texts, labels and annotations that were not kept: they, or too many before them, were too long.
+    /// Texts, and labels and annotations in use, that were not kept: they, or those before them, were too long.
     pub left_out: u64,
 }
 

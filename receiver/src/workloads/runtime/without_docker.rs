@@ -1,8 +1,10 @@
 //! Replaces `docker.rs` in a build without the feature `docker`.
 
-use std::path::Path;
-
-use super::failure::{Failure, Reason};
+use super::{
+    endpoint::Endpoint,
+    failure::{Failure, Reason},
+    opener::Opener,
+};
 use crate::workloads::{ContainerId, Metadata};
 
 /// A client that cannot exist.
@@ -10,7 +12,7 @@ pub(super) enum Docker {}
 
 impl Docker {
     /// Always fails.
-    pub(super) fn new(_: &Path) -> Result<Self, Failure> {
+    pub(super) fn new(_: &Endpoint, _: &Opener) -> Result<Self, Failure> {
         Err(Failure::new(Reason::Unsupported, "this build has no client of Docker's API (cargo feature `docker`)"))
     }
 

@@ -11,6 +11,8 @@ pub mod line;
 pub mod load;
 pub mod namespace;
 pub mod options;
+#[path = "../../support/processes.rs"]
+pub mod processes;
 pub mod ring;
 pub mod sidecar;
 pub mod stamped;

@@ -16,6 +16,7 @@ use tempfile::{NamedTempFile, TempDir};
 
 use super::{
     line::Line,
+    processes::family,
     surroundings::{often, patience, wait_for},
 };
 
@@ -109,9 +110,11 @@ impl Sidecar {
         self.child.id()
     }
 
-    /// Files, sockets and the kernel's objects that it has open.
+    /// Files, sockets and the kernel's objects that its processes have open.
     pub fn descriptors(&self) -> usize {
-        fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
+        // A part may be replaced meanwhile.
+        let folders = family(self.pid()).into_iter().map(|process| fs::read_dir(format!("/proc/{process}/fd")));
+        folders.flatten().map(Iterator::count).sum()
     }
 
     /// The lines that are complete.

@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::*;
+use crate::workloads::Uid;
 
 fn folder(names: &[&[u8]]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
@@ -131,4 +132,101 @@ fn usage_is_of_the_cgroup_meant_and_of_no_other() {
     assert!(matches!(usage("gone", CgroupId(1)), Err(UsageError::Gone)));
     assert!(matches!(usage("bare", id("bare")), Err(UsageError::NotKept)));
     assert!(matches!(usage("torn", id("torn")), Err(UsageError::Malformed { .. })));
+}
+
+#[test]
+fn a_namespace_is_a_cgroup_s_while_one_of_its_processes_is_there() {
+    let folder = folder(&[b"here", b"ended", b"empty"]);
+    let own = u32::try_from(netns_of(std::process::id()).unwrap()).unwrap();
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    child.wait().unwrap();
+    for (cgroup, pid) in [("here", std::process::id()), ("ended", child.id()), ("empty", 0)] {
+        fs::write(folder.path().join(cgroup).join("cgroup.procs"), format!("{pid}\n")).unwrap();
+    }
+    let hierarchy = v2(folder.path());
+    let is_in = |path: &str, inode| hierarchy.is_in_namespace(&CgroupPath::new(path.as_bytes()), inode);
+    assert!(is_in("/here", own));
+    for (path, inode) in [("/here", own + 1), ("/ended", own), ("/empty", own), ("/gone", own)] {
+        assert!(!is_in(path, inode), "{path}");
+    }
+}
+
+const FLOOD: usize = 18_000;
+
+fn flood(folder: &Path, parent: &str) {
+    let parent = folder.join(parent);
+    fs::create_dir_all(&parent).unwrap();
+    (0..FLOOD).for_each(|n| fs::create_dir(parent.join(format!("n{n}"))).unwrap());
+}
+
+/// Makes a flood in one place, and cgroups in others that must all be found.
+fn cut_only_below(parent: &str) -> Scan {
+    let container = format!("docker-{:064x}.scope", 7);
+    let others = [
+        "system.slice/a.service/b".to_owned(),
+        format!("system.slice/{container}/init.scope"),
+        format!("kubepods/burstable/pod15513b48-e7a5-48fc-b9e3-92f713f36504/{:064x}", 8),
+        "user.slice/user-1001.slice/user@1001.service/app.slice/b".to_owned(),
+        "zzz/last".to_owned(),
+    ];
+    let folder = folder(&others.each_ref().map(|other| other.as_bytes()));
+    flood(folder.path(), parent);
+    let scan = v2(folder.path()).scan(Limits::default()).unwrap();
+    assert!(scan.beyond > 0 && scan.unreadable == 0);
+    let found: std::collections::HashSet<String> = paths(&scan).into_iter().collect();
+    for other in &others {
+        assert!(found.contains(&format!("/{other}")), "{other}");
+    }
+    let all = 1 + FLOOD + walked(folder.path(), parent);
+    assert_eq!(scan.cgroups.len() + scan.beyond, all);
+    for (n, cgroup) in scan.cgroups.iter().enumerate().take(200) {
+        let above = cgroup.path.ancestor(cgroup.path.names().count().saturating_sub(1));
+        assert!(n == 0 || scan.cgroups[..n].iter().any(|earlier| earlier.path == above), "{above}");
+    }
+    scan
+}
+
+/// How many directories there are below the first, but for those of the flood.
+fn walked(folder: &Path, parent: &str) -> usize {
+    let below = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let is_numbered = |path: &Path| path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"n"));
+    let is_flood = |path: &Path| is_numbered(path) && path.parent().is_some_and(|above| above.ends_with(parent));
+    below.filter(|path| path.is_dir() && !is_flood(path)).map(|path| 1 + walked(&path, parent)).sum()
+}
+
+#[test]
+fn a_user_s_flood_cuts_that_user_s_cgroups_alone() {
+    let scan = cut_only_below("user.slice/user-1000.slice/user@1000.service/app.slice");
+    let of_user = scan.cgroups.iter().filter(|cgroup| cgroup.path.user() == Some(Uid(1000))).count();
+    assert_eq!(of_user, Limits::default().cgroups / 8);
+}
+
+#[test]
+fn a_container_s_flood_cuts_that_container_s_cgroups_alone() {
+    let container = format!("system.slice/docker-{:064x}.scope", 1);
+    let scan = cut_only_below(&container);
+    let own = CgroupPath::new(container.as_bytes());
+    assert_eq!(scan.cgroups.iter().filter(|cgroup| own.contains(&cgroup.path)).count(), 1 + 1024);
+}
+
+#[test]
+fn a_service_s_flood_cuts_that_slice_alone() {
+    let scan = cut_only_below("system.slice/a.service");
+    let cut = CgroupPath::new(b"/system.slice");
+    let of_slice = scan.cgroups.iter().filter(|cgroup| cut.contains(&cgroup.path)).count();
+    assert!(of_slice > Limits::default().cgroups - 100, "all that others leave: {of_slice}");
+}
+
+#[test]
+fn processes_are_looked_for_below_a_flood_as_elsewhere() {
+    let container = format!("docker-{:064x}.scope", 1);
+    let folder = folder(&[container.as_bytes()]);
+    for n in 0..60 {
+        let below = folder.path().join(&container).join(format!("n{n}"));
+        fs::create_dir(&below).unwrap();
+        fs::write(below.join("cgroup.procs"), if n == 37 { "12\n" } else { "" }).unwrap();
+    }
+    fs::write(folder.path().join(&container).join("cgroup.procs"), "").unwrap();
+    let found = v2(folder.path()).processes(&CgroupPath::new(container.as_bytes()), 1).unwrap();
+    assert_eq!(found, [12]);
 }

@@ -2,8 +2,6 @@
 
 pub(super) mod messages;
 
-use std::path::Path;
-
 use tonic::{Request, metadata::AsciiMetadataValue};
 
 use self::messages::{
@@ -11,9 +9,11 @@ use self::messages::{
     ListNamespacesResponse, NAMESPACE,
 };
 use super::{
+    endpoint::Endpoint,
     failure::{Failure, Reason},
     grpc::Socket,
     image::Image,
+    opener::Opener,
     pod,
 };
 use crate::workloads::{ContainerId, Metadata};
@@ -31,8 +31,8 @@ pub(super) struct Containerd {
 }
 
 impl Containerd {
-    pub(super) fn new(path: &Path) -> Result<Self, Failure> {
-        Ok(Self { socket: Socket::new(path)? })
+    pub(super) fn new(endpoint: &Endpoint, opener: &Opener) -> Self {
+        Self { socket: Socket::new(endpoint, opener) }
     }
 
     pub(super) async fn container(&self, id: &ContainerId) -> Result<Metadata, Failure> {

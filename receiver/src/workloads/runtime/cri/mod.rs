@@ -2,8 +2,6 @@
 
 pub(super) mod messages;
 
-use std::path::Path;
-
 use tonic::Request;
 
 use self::messages::{
@@ -11,9 +9,11 @@ use self::messages::{
     LIST_CONTAINERS, LIST_PODS, ListContainersResponse, ListPodSandboxResponse, ListRequest, PodSandbox,
 };
 use super::{
+    endpoint::Endpoint,
     failure::{Failure, Reason},
     grpc::Socket,
     image::Image,
+    opener::Opener,
     pod,
 };
 use crate::workloads::{ContainerId, Metadata, PodMetadata};
@@ -24,8 +24,8 @@ pub(super) struct Cri {
 }
 
 impl Cri {
-    pub(super) fn new(path: &Path) -> Result<Self, Failure> {
-        Ok(Self { socket: Socket::new(path)? })
+    pub(super) fn new(endpoint: &Endpoint, opener: &Opener) -> Self {
+        Self { socket: Socket::new(endpoint, opener) }
     }
 
     /// What is said of a container, or of a pod's sandbox.

@@ -13,7 +13,7 @@ use tonic::Code;
 
 use super::{
     super::{Directory, Reason, Unknown, containerd::messages as containerd, cri::messages as cri},
-    ask, directory, hurried, map, pass,
+    ask, directory, hurried, map, pass, question,
     server::{Act, Event, Folder, Server},
 };
 use crate::workloads::{Metadata, PodMetadata, Runtime};
@@ -158,10 +158,7 @@ fn pod() -> PodMetadata {
         namespace: Some("shop".to_owned()),
         container: None,
         labels: map(&[("app.kubernetes.io/name", "web")]),
-        annotations: map(&[
-            ("kubernetes.io/config.source", "api"),
-            ("resource.opentelemetry.io/service.name", "shop-web"),
-        ]),
+        annotations: map(&[("resource.opentelemetry.io/service.name", "shop-web")]),
     }
 }
 
@@ -170,12 +167,7 @@ fn of_container() -> Metadata {
         name: Some("nginx".to_owned()),
         image_name: Some("registry.example:5000/shop/web".to_owned()),
         image_tags: vec!["1.27".to_owned()],
-        labels: map(&[
-            ("io.kubernetes.container.name", "nginx"),
-            ("io.kubernetes.pod.name", "web-0"),
-            ("io.kubernetes.pod.namespace", "shop"),
-            ("io.kubernetes.pod.uid", "3ac9b2f1-6a52-4f0b-9f5e-0f6c1f2d7a10"),
-        ]),
+        labels: map(&[]),
         pod: Some(PodMetadata { container: Some("nginx".to_owned()), ..pod() }),
     }
 }
@@ -237,7 +229,7 @@ async fn containerd_names_what_cri_does_not_know() {
         assert_eq!(metadata.name.as_deref(), Some("front"));
         assert_eq!(metadata.image_name.as_deref(), Some("registry.example:5000/shop/web"));
         assert_eq!(metadata.image_tags, ["1.27"]);
-        assert_eq!(metadata.labels["nerdctl/namespace"], "default");
+        assert_eq!(metadata.labels, map(&[]), "labels without a use");
         let reason = if without_cri { "unsupported" } else { "not_found" };
         assert_eq!(directory.statistics().failures, [(("cri", reason), 1)].into());
     }
@@ -274,7 +266,7 @@ async fn a_container_is_asked_for_again_until_cri_knows_it() {
 #[tokio::test]
 async fn a_runtime_that_hangs_holds_nothing_up() {
     let (mut runtimes, mut directory, _folder) = answering("crio.sock", |_| Reply::Hang);
-    assert!(directory.ask(crate::workloads::ContainerId(ID.to_owned()), None));
+    assert!(directory.ask(question(ID, None)));
     runtimes.calls.recv().await.expect("a call");
     let answer = hurried(directory.answer()).await;
     assert_eq!(answer.outcome, Err(Unknown::NoAnswer(Reason::Timeout)));

@@ -4,10 +4,11 @@ mod docker;
 mod grpc;
 mod kubernetes;
 mod server;
+mod trust;
 
 use std::{future::Future, path::PathBuf, time::Duration};
 
-use super::{Answer, Directory, Unknown, sockets::Places, source::Source, sources::Sources};
+use super::{Answer, Directory, Opener, Question, Unknown, sockets::Places, source::Source, sources::Sources};
 use crate::workloads::{ContainerId, Metadata, Runtime};
 
 /// A directory of these sockets.
@@ -16,14 +17,23 @@ fn directory(sockets: impl IntoIterator<Item = PathBuf>) -> Directory {
 }
 
 fn with_kubernetes(sockets: impl IntoIterator<Item = PathBuf>, kubernetes: Option<Source>) -> Directory {
-    Directory::with(Sources::new(Places::Named(sockets.into_iter().collect()), kubernetes))
+    Directory::with(Sources::new(Opener::Here, Places::Named(sockets.into_iter().collect()), kubernetes))
+}
+
+/// A question about a container that is in no user's subtree.
+fn question(id: &str, runtime: Option<Runtime>) -> Question {
+    Question { container: ContainerId(id.to_owned()), runtime, pod: None, user: None }
 }
 
 /// Asks, and waits for the answer.
 async fn ask(directory: &mut Directory, id: &str, runtime: Option<Runtime>) -> Result<Metadata, Unknown> {
-    assert!(directory.ask(ContainerId(id.to_owned()), runtime));
-    let Answer { container, outcome } = directory.answer().await;
-    assert_eq!(container.0, id);
+    answer(directory, question(id, runtime)).await
+}
+
+async fn answer(directory: &mut Directory, asked: Question) -> Result<Metadata, Unknown> {
+    assert!(directory.ask(asked.clone()));
+    let Answer { question, outcome } = directory.answer().await;
+    assert_eq!(question, asked);
     outcome
 }
 

@@ -1,0 +1,249 @@
+//! The worker's access to the [`Service`]: in its own process, or in the loader's.
+
+use std::{cell::RefCell, collections::BTreeMap, io, os::fd::OwnedFd, rc::Rc, time::Duration};
+
+use super::{
+    KernelError, Requirements,
+    cards::Found,
+    host::Host,
+    plan::Outcome,
+    service::{Facts, Reply, Request, Service, Table, Variable},
+    statistics::Runs,
+};
+use crate::parts::channel::{Channel, ChannelError};
+
+/// The longest time for one request. Attaching every program takes seconds on slow machines.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// Why the service did not carry a request out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ServiceError {
+    /// The kernel refused it.
+    #[error("{0}")]
+    Refused(String),
+    /// The loader ended, or does not respond.
+    #[error("the loader does not respond: {0}")]
+    NoLoader(String),
+    /// The loader sent another reply than the request has.
+    #[error("the loader sent an unexpected reply")]
+    Unexpected,
+}
+
+/// A connection to the service. Clones share it.
+#[derive(Clone)]
+pub struct Client(Rc<RefCell<Place>>);
+
+enum Place {
+    Here(Box<Service>),
+    Loader(Channel),
+}
+
+impl From<ChannelError> for ServiceError {
+    fn from(error: ChannelError) -> Self {
+        Self::NoLoader(error.to_string())
+    }
+}
+
+/// The maps that user space reads, by name.
+pub type Maps = BTreeMap<String, OwnedFd>;
+
+impl Client {
+    /// Loads the programs into this process.
+    ///
+    /// # Errors
+    /// If nothing can be measured.
+    pub fn load(host: Host, required: &Requirements<'_>) -> Result<(Self, Facts, Maps), KernelError> {
+        let (service, facts) = Service::load(host, required)?;
+        let maps = service.maps().map_err(KernelError::Descriptors)?.into_iter().collect();
+        Ok((Self(Rc::new(RefCell::new(Place::Here(Box::new(service))))), facts, maps))
+    }
+
+    /// Sends requests to the loader at the other end of a channel.
+    ///
+    /// # Errors
+    /// If the channel takes no deadline.
+    pub fn connect(channel: Channel) -> io::Result<Self> {
+        channel.set_deadline(DEADLINE)?;
+        Ok(Self(Rc::new(RefCell::new(Place::Loader(channel)))))
+    }
+
+    /// Makes the loader load the programs.
+    ///
+    /// # Errors
+    /// If nothing can be measured, or the loader ends.
+    pub fn load_remotely(&self) -> Result<(Facts, Maps), ServiceError> {
+        let (Reply::Loaded(names, facts), descriptors) = self.exchange(Request::Load)? else {
+            return Err(ServiceError::Unexpected);
+        };
+        if names.len() != descriptors.len() {
+            return Err(ServiceError::Unexpected);
+        }
+        Ok((*facts, names.into_iter().zip(descriptors).collect()))
+    }
+
+    fn exchange(&self, request: Request) -> Result<(Reply, Vec<OwnedFd>), ServiceError> {
+        let (reply, descriptors) = match &mut *self.0.borrow_mut() {
+            Place::Here(service) => service.answer(request),
+            Place::Loader(channel) => {
+                channel.send(&request, &[])?;
+                channel.receive()?
+            }
+        };
+        match reply {
+            Reply::Failed(reason) => Err(ServiceError::Refused(reason)),
+            reply => Ok((reply, descriptors)),
+        }
+    }
+
+    fn call(&self, request: Request) -> Result<Reply, ServiceError> {
+        self.exchange(request).map(|(reply, _)| reply)
+    }
+
+    fn run(&self, request: Request) -> Result<(), ServiceError> {
+        match self.call(request)? {
+            Reply::Done => Ok(()),
+            _ => Err(ServiceError::Unexpected),
+        }
+    }
+
+    fn outcomes(&self, request: Request) -> Result<Vec<Outcome>, ServiceError> {
+        match self.call(request)? {
+            Reply::Outcomes(outcomes) => Ok(outcomes),
+            _ => Err(ServiceError::Unexpected),
+        }
+    }
+
+    /// Attaches hooks by name, and returns the outcomes of all hooks.
+    ///
+    /// # Errors
+    /// Only if the service cannot be reached: a refused program is an outcome.
+    pub fn serve(&self, hooks: impl Iterator<Item = &'static str>) -> Result<Vec<Outcome>, ServiceError> {
+        self.outcomes(Request::Serve(hooks.map(Into::into).collect()))
+    }
+
+    /// Attaches to the functions that the user named, and returns the outcomes of all hooks.
+    ///
+    /// # Errors
+    /// As for [`Self::serve`].
+    pub fn serve_functions(&self) -> Result<Vec<Outcome>, ServiceError> {
+        self.outcomes(Request::ServeFunctions)
+    }
+
+    /// Frees the kernel's types.
+    ///
+    /// # Errors
+    /// If the service cannot be reached.
+    pub fn release_types(&self) -> Result<(), ServiceError> {
+        self.run(Request::ReleaseTypes)
+    }
+
+    /// Searches the NICs that timestamp packets.
+    ///
+    /// # Errors
+    /// If the service cannot be reached.
+    pub fn find_cards(&self) -> Result<Found, ServiceError> {
+        match self.call(Request::FindCards)? {
+            Reply::Cards(found) => Ok(found),
+            _ => Err(ServiceError::Unexpected),
+        }
+    }
+
+    /// Attaches or detaches the hook of NIC timestamps, and returns the outcomes of all hooks.
+    ///
+    /// # Errors
+    /// If the kernel's types cannot be read.
+    pub fn note_cards(&self, found: Found) -> Result<Vec<Outcome>, ServiceError> {
+        self.outcomes(Request::NoteCards(found))
+    }
+
+    /// Opens the clock of a NIC.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn open_clock(&self, number: u32) -> Result<OwnedFd, ServiceError> {
+        let (_, mut descriptors) = self.exchange(Request::OpenClock(number))?;
+        descriptors.pop().ok_or(ServiceError::Unexpected)
+    }
+
+    /// The kernel's counts for each attached program.
+    ///
+    /// # Errors
+    /// If the service cannot be reached.
+    pub fn runs(&self) -> Result<BTreeMap<String, Runs>, ServiceError> {
+        match self.call(Request::Runs)? {
+            Reply::Runs(runs) => Ok(runs),
+            _ => Err(ServiceError::Unexpected),
+        }
+    }
+
+    /// Writes a variable of the programs.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn set(&self, variable: Variable, value: u64) -> Result<(), ServiceError> {
+        self.run(Request::Set(variable, value))
+    }
+
+    /// Inserts an entry, or replaces it.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn insert(&self, table: Table, key: &[u8], value: &[u8]) -> Result<(), ServiceError> {
+        self.run(Request::Insert(table, key.to_vec(), value.to_vec()))
+    }
+
+    /// Removes an entry.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn remove(&self, table: Table, key: &[u8]) -> Result<(), ServiceError> {
+        self.run(Request::Remove(table, key.to_vec()))
+    }
+
+    /// Looks an entry up.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, ServiceError> {
+        match self.call(Request::Get(table, key.to_vec()))? {
+            Reply::Value(value) => Ok(value),
+            _ => Err(ServiceError::Unexpected),
+        }
+    }
+
+    /// Every entry, as keys and values.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn entries(&self, table: Table) -> Result<Vec<(Vec<u8>, Vec<u8>)>, ServiceError> {
+        match self.call(Request::Entries(table))? {
+            Reply::Entries(entries) => Ok(entries),
+            _ => Err(ServiceError::Unexpected),
+        }
+    }
+
+    /// Appends a free group number.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn free_group(&self, number: u32) -> Result<(), ServiceError> {
+        self.run(Request::FreeGroup(number))
+    }
+
+    /// Replaces the reader by a new process, and returns its number and the descriptors of its channels.
+    ///
+    /// # Errors
+    /// If there is no loader, or it cannot start a process.
+    pub fn start_reader(&self) -> Result<(u32, Vec<OwnedFd>), ServiceError> {
+        match self.exchange(Request::StartReader)? {
+            (Reply::Started(process), descriptors) => Ok((process, descriptors)),
+            _ => Err(ServiceError::Unexpected),
+        }
+    }
+}
+
+impl From<ServiceError> for io::Error {
+    fn from(error: ServiceError) -> Self {
+        Self::other(error)
+    }
+}

@@ -1,0 +1,118 @@
+//! Requests to the privileged half of the kernel boundary, and its replies.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use serde::{Deserialize, Serialize};
+
+use crate::kernel::{cards::Found, drops::Reasons, fields::FieldFact, plan::Outcome, statistics::Runs};
+
+/// A request to the process that holds the programs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Request {
+    /// Create the maps and prepare the programs. The reply is [`Reply::Loaded`], with a descriptor of each map.
+    Load,
+    /// Attach the programs of these hooks, by name. The reply is [`Reply::Outcomes`].
+    Serve(Vec<Cow<'static, str>>),
+    /// Attach to the functions that the user named. The reply is [`Reply::Outcomes`].
+    ServeFunctions,
+    /// Free the kernel's types, which attaching needs. The reply is [`Reply::Done`].
+    ReleaseTypes,
+    /// Search the NICs that timestamp packets. The reply is [`Reply::Cards`].
+    FindCards,
+    /// Attach or detach the hook of NIC timestamps, according to the NICs that were found. The reply is
+    /// [`Reply::Outcomes`].
+    NoteCards(Found),
+    /// Open the clock of a NIC, by its number. The reply is [`Reply::Done`], with one descriptor.
+    OpenClock(u32),
+    /// Read the kernel's counts for each attached program. The reply is [`Reply::Runs`].
+    Runs,
+    /// Write a variable of the programs. The reply is [`Reply::Done`].
+    Set(Variable, u64),
+    /// Insert an entry. The reply is [`Reply::Done`].
+    Insert(Table, Vec<u8>, Vec<u8>),
+    /// Remove an entry. The reply is [`Reply::Done`].
+    Remove(Table, Vec<u8>),
+    /// Look an entry up. The reply is [`Reply::Value`].
+    Get(Table, Vec<u8>),
+    /// List the entries. The reply is [`Reply::Entries`].
+    Entries(Table),
+    /// Append a free group number. The reply is [`Reply::Done`].
+    FreeGroup(u32),
+    /// Replace the reader by a new process. The reply is [`Reply::Started`], with the descriptors of its two channels.
+    StartReader,
+}
+
+/// A reply to a [`Request`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Reply {
+    /// The request was carried out.
+    Done,
+    /// The maps, each by its name in the order of the descriptors, and what the kernel's types say.
+    Loaded(Vec<String>, Box<Facts>),
+    /// The outcomes of all hooks and functions so far.
+    Outcomes(Vec<Outcome>),
+    /// A process of this number was started.
+    Started(u32),
+    /// The NICs that timestamp packets.
+    Cards(Found),
+    /// Counts by program.
+    Runs(BTreeMap<String, Runs>),
+    /// The value of an entry; `None` if there is no such entry.
+    Value(Option<Vec<u8>>),
+    /// Keys and values.
+    Entries(Vec<(Vec<u8>, Vec<u8>)>),
+    /// The request failed.
+    Failed(String),
+}
+
+/// What loading found out about the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facts {
+    /// The fields that programs read.
+    pub fields: Vec<FieldFact>,
+    /// True if tracing programs may use socket storage.
+    pub socket_storage: bool,
+    /// True if tracing programs may cast a socket to a TCP socket.
+    pub tcp_sockets: bool,
+    /// The kernel's reasons for dropping packets.
+    pub drop_reasons: Reasons,
+    /// The functions that the user named, by their layers' numbers.
+    pub functions: Vec<String>,
+    /// The NICs that timestamp packets.
+    pub cards: Found,
+}
+
+/// A variable of the programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Variable {
+    /// The distance between the monotonic clock and the wall clock.
+    ClockOffset,
+    /// The mask that selects packets.
+    Sample,
+    /// The epoch of cached owners.
+    Epoch,
+}
+
+impl Variable {
+    /// The section of the object that holds the variable alone.
+    pub const fn section(self) -> &'static str {
+        match self {
+            Self::ClockOffset => ".data.clock",
+            Self::Sample => ".data.sample",
+            Self::Epoch => ".data.owner",
+        }
+    }
+}
+
+/// A hash map that user space writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Table {
+    /// The packets that are measured.
+    Choices,
+    /// The numbers of groups.
+    Groups,
+    /// The names of interfaces.
+    Interfaces,
+    /// The places of NICs.
+    CardPlaces,
+}

@@ -1,0 +1,247 @@
+//! The privileged half of the kernel boundary: creates the maps, attaches and detaches programs, and writes what cannot be
+//! written through a memory mapping. It parses nothing from outside but the kernel's types.
+
+mod message;
+mod tables;
+
+use std::{
+    collections::BTreeMap,
+    os::fd::{AsFd as _, OwnedFd},
+};
+
+use aya::{
+    Btf, Ebpf,
+    maps::{Array, Map, MapError, Queue},
+};
+use undercurrent_ebpf::abi::served;
+
+pub use self::message::{Facts, Reply, Request, Table, Variable};
+use super::{
+    KernelError, Requirements,
+    attach::{self, Attaching},
+    cards::{Clock, Found},
+    extra::{self, Named},
+    fields::FieldFact,
+    groups,
+    hooks::{self, Hook},
+    host::Host,
+    is_needed, lacks, object,
+    plan::{self, Outcome, Status},
+    resolved::{self, Resolved},
+    stamp_packets,
+    statistics::{Links, Runs},
+    timestamping::Timestamping,
+};
+use crate::config::Means;
+
+/// The loaded programs and their maps. Everything is detached when it is dropped, or when the process ends.
+pub struct Service {
+    ebpf: Ebpf,
+    /// The kernel's types, as far as attaching needs them. They take megabytes.
+    types: Option<Btf>,
+    host: Host,
+    avoid: Vec<Means>,
+    functions: Vec<Named>,
+    outcomes: Vec<Outcome>,
+    cards: Found,
+    /// The links at kprobes; found when runs are read for the first time after attaching.
+    links: Option<Links>,
+    /// Keeps the kernel's receive timestamps switched on while a hook compares them with the clock.
+    timestamping: Option<Timestamping>,
+}
+
+impl Service {
+    /// Creates the maps and prepares the programs; no program is attached.
+    ///
+    /// # Errors
+    /// If nothing can be measured.
+    pub fn load(host: Host, required: &Requirements<'_>) -> Result<(Self, Facts), KernelError> {
+        // First, since it takes effect some milliseconds later.
+        let cards = if required.hooks.contains(&&hooks::DRIVER) { Found::now() } else { Found::default() };
+        let timestamping = stamp_packets(required.hooks.iter().copied().filter(|hook| is_needed(hook, &cards)));
+        let Resolved { fields, types, socket_storage, tcp_sockets, casts, arguments, drop_reasons, extra } =
+            Resolved::of(required)?;
+        let settings = object::Settings {
+            sizing: required.sizing,
+            fields: &fields,
+            ownership: required.ownership,
+            socket_storage,
+            excludes_blocked: required.excludes_blocked && !lacks(&fields, super::OUT_OF_ORDER),
+            tcp_sockets,
+            casts,
+            arguments,
+            extra: &extra,
+            transmit: required.transmit,
+        };
+        let ebpf = object::load(&settings)
+            .map_err(|error| KernelError::Maps(Box::new(error), host.missing_capabilities.clone()))?;
+        let facts = Facts {
+            fields: fields.iter().map(FieldFact::from).collect(),
+            socket_storage,
+            tcp_sockets,
+            drop_reasons,
+            functions: extra.iter().map(|named| named.function.clone()).collect(),
+            cards: cards.clone(),
+        };
+        let service = Self {
+            ebpf,
+            types: Some(types),
+            host,
+            avoid: required.avoid.to_vec(),
+            functions: extra,
+            outcomes: Vec::new(),
+            cards,
+            links: None,
+            timestamping,
+        };
+        Ok((service, facts))
+    }
+
+    /// Descriptors of the maps that user space reads: arrays and rings.
+    ///
+    /// # Errors
+    /// If this process may open no more descriptors.
+    pub fn maps(&self) -> std::io::Result<Vec<(String, OwnedFd)>> {
+        let readable = self.ebpf.maps().filter_map(|(name, map)| match map {
+            Map::Array(data) | Map::RingBuf(data) => Some((name.to_owned(), data)),
+            _ => None,
+        });
+        readable.map(|(name, data)| Ok((name, data.fd().as_fd().try_clone_to_owned()?))).collect()
+    }
+
+    /// Carries a request out. Its errors are the reply [`Reply::Failed`].
+    pub fn answer(&mut self, request: Request) -> (Reply, Vec<OwnedFd>) {
+        let reply = match request {
+            Request::Serve(names) => {
+                let named = |hook: &&'static Hook| names.iter().any(|name| *name == hook.name);
+                Ok(self.serve(&hooks::ALL.into_iter().filter(named).collect::<Vec<_>>()))
+            }
+            Request::ServeFunctions => Ok(self.serve_functions()),
+            Request::ReleaseTypes => {
+                self.types = None;
+                Ok(Reply::Done)
+            }
+            Request::FindCards => Ok(Reply::Cards(Found::now())),
+            Request::NoteCards(found) => self.note_cards(found).map_err(|error| error.to_string()),
+            Request::OpenClock(number) => return open_clock(number),
+            Request::Runs => Ok(Reply::Runs(self.runs())),
+            Request::Set(variable, value) => done(self.set(variable.section(), value)),
+            Request::Insert(table, key, value) => done(self.with(table, |map| table.open(map)?.insert(&key, &value))),
+            Request::Remove(table, key) => done(self.with(table, |map| table.open(map)?.remove(&key))),
+            Request::Get(table, key) => {
+                self.with(table, |map| table.open(map)?.get(&key)).map(Reply::Value).map_err(|error| error.to_string())
+            }
+            Request::Entries(table) => {
+                let entries = self.with(table, |map| Ok(table.open(map)?.entries()));
+                entries.map(Reply::Entries).map_err(|error| error.to_string())
+            }
+            Request::FreeGroup(number) => done(self.free_group(number)),
+            Request::Load | Request::StartReader => Err("the programs are loaded already".to_owned()),
+        };
+        (reply.unwrap_or_else(Reply::Failed), Vec::new())
+    }
+
+    /// Attaches each of these hooks that is not served yet and that something on this machine runs.
+    fn serve(&mut self, hooks: &[&'static Hook]) -> Reply {
+        let (needed, mut outcomes) = (self.needed(hooks), std::mem::take(&mut self.outcomes));
+        self.attaching(|attaching| plan::serve_all(attaching, needed.into_iter(), &mut outcomes));
+        self.outcomes = outcomes;
+        self.outcomes.sort_by_key(|outcome| hooks::ALL.iter().position(|hook| hook.name == outcome.hook));
+        if let Err(error) = self.note_served() {
+            tracing::warn!("cannot measure receive waits, nor UDP's way to the qdisc: {error}");
+        }
+        Reply::Outcomes(self.outcomes.clone())
+    }
+
+    fn needed(&self, hooks: &[&'static Hook]) -> Vec<&'static Hook> {
+        let is_needed = |hook: &&'static Hook| hooks.contains(hook) && is_needed(hook, &self.cards);
+        hooks::ALL.into_iter().filter(is_needed).collect()
+    }
+
+    fn serve_functions(&mut self) -> Reply {
+        let functions = self.functions.clone();
+        let serve = |attaching: &mut Attaching<'_>| {
+            functions.iter().enumerate().map(|(number, named)| extra::serve(attaching, number, named)).collect()
+        };
+        let outcomes: Vec<_> = self.attaching(serve);
+        self.outcomes.extend(outcomes);
+        Reply::Outcomes(self.outcomes.clone())
+    }
+
+    /// Runs something that attaches. Without the kernel's types nothing attaches that needs them.
+    fn attaching<T>(&mut self, attach: impl FnOnce(&mut Attaching<'_>) -> T) -> T {
+        self.links = None;
+        attach(&mut Attaching {
+            ebpf: &mut self.ebpf,
+            types: self.types.as_ref(),
+            host: &self.host,
+            avoid: &self.avoid,
+        })
+    }
+
+    /// Notes the NICs that timestamp packets. The first of them attaches the hook of their timestamps, and the end of the
+    /// last one detaches it.
+    fn note_cards(&mut self, found: Found) -> Result<Reply, KernelError> {
+        self.cards = found;
+        let hook = &hooks::DRIVER;
+        if is_needed(hook, &self.cards) {
+            if self.outcomes.iter().all(|outcome| outcome.hook != hook.name) {
+                self.timestamping = self.timestamping.take().or_else(|| stamp_packets([hook].into_iter()));
+                let kept = self.types.replace(resolved::types_of(&[hook])?);
+                self.serve(&[hook]);
+                self.types = kept;
+            }
+        } else {
+            let programs = hook.alternates.iter().flat_map(|alternate| alternate.programs);
+            programs.for_each(|program| attach::detach(&mut self.ebpf, program));
+            self.outcomes.retain(|outcome| outcome.hook != hook.name);
+        }
+        Ok(Reply::Outcomes(self.outcomes.clone()))
+    }
+
+    fn runs(&mut self) -> BTreeMap<String, Runs> {
+        let links = self.links.get_or_insert_with(Links::of_this_process);
+        let runs = self.ebpf.programs().filter_map(|(name, program)| {
+            let runs = links.runs(program.fd().ok()?)?;
+            Some((name.to_owned(), runs))
+        });
+        runs.collect()
+    }
+
+    fn set(&mut self, section: &'static str, value: u64) -> Result<(), MapError> {
+        Array::<_, u64>::try_from(self.map(section)?).and_then(|mut word| word.set(0, value, 0))
+    }
+
+    fn free_group(&mut self, number: u32) -> Result<(), MapError> {
+        Queue::<_, u32>::try_from(self.map(groups::FREE)?).and_then(|mut free| free.push(number, 0))
+    }
+
+    fn with<T>(&mut self, table: Table, act: impl FnOnce(&mut Map) -> Result<T, MapError>) -> Result<T, MapError> {
+        act(self.map(table.map())?)
+    }
+
+    fn map(&mut self, name: &str) -> Result<&mut Map, MapError> {
+        self.ebpf.map_mut(name).ok_or_else(|| MapError::InvalidName { name: name.to_owned() })
+    }
+
+    /// Tells programs which hooks leave timestamps for others.
+    fn note_served(&mut self) -> Result<(), MapError> {
+        let bits = [(&hooks::SOCKET_ENQUEUED, served::ENQUEUED), (&hooks::TRANSMIT_SEND, served::SENT)];
+        let serves = |hook: &Hook| {
+            self.outcomes.iter().any(|outcome| outcome.hook == hook.name && outcome.status != Status::Absent)
+        };
+        let bits = bits.into_iter().filter(|(hook, _)| serves(hook)).map(|(_, bit)| bit).sum();
+        self.set(".data.served", bits)
+    }
+}
+
+fn done(outcome: Result<(), MapError>) -> Result<Reply, String> {
+    outcome.map(|()| Reply::Done).map_err(|error| error.to_string())
+}
+
+fn open_clock(number: u32) -> (Reply, Vec<OwnedFd>) {
+    match Clock::open(number) {
+        Ok(clock) => (Reply::Done, vec![clock.into()]),
+        Err(error) => (Reply::Failed(error.to_string()), Vec::new()),
+    }
+}

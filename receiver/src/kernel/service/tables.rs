@@ -1,0 +1,91 @@
+//! Hash maps by their bytes.
+
+use std::borrow::BorrowMut;
+
+use aya::maps::{HashMap, Map, MapData, MapError};
+use undercurrent_ebpf::abi::{
+    filter::Choice,
+    group::Group,
+    interface::{Interface, NAME},
+};
+
+use super::message::Table;
+use crate::kernel::{cards, choices, groups};
+
+/// A hash map whose keys and values have sizes that this module knows.
+pub trait Bytes {
+    /// Inserts an entry, or replaces it.
+    ///
+    /// # Errors
+    /// The kernel's refusal, or [`MapError::InvalidKeySize`] and [`MapError::InvalidValueSize`].
+    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<(), MapError>;
+
+    /// Removes an entry.
+    ///
+    /// # Errors
+    /// As for [`Self::insert`].
+    fn remove(&mut self, key: &[u8]) -> Result<(), MapError>;
+
+    /// Looks an entry up.
+    ///
+    /// # Errors
+    /// As for [`Self::insert`].
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, MapError>;
+
+    /// Every entry. An entry that changes meanwhile may be missing, and so may others.
+    fn entries(&self) -> Vec<(Vec<u8>, Vec<u8>)>;
+}
+
+impl<T: BorrowMut<MapData>, const K: usize, const V: usize> Bytes for HashMap<T, [u8; K], [u8; V]> {
+    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<(), MapError> {
+        let value: [u8; V] =
+            value.try_into().map_err(|_| MapError::InvalidValueSize { size: value.len(), expected: V })?;
+        Self::insert(self, sized::<K>(key)?, value, 0)
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Result<(), MapError> {
+        Self::remove(self, &sized::<K>(key)?)
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, MapError> {
+        match Self::get(self, &sized::<K>(key)?, 0) {
+            Ok(value) => Ok(Some(value.to_vec())),
+            Err(MapError::KeyNotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn entries(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        self.iter().flatten().map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
+    }
+}
+
+fn sized<const K: usize>(key: &[u8]) -> Result<[u8; K], MapError> {
+    key.try_into().map_err(|_| MapError::InvalidKeySize { size: key.len(), expected: K })
+}
+
+impl Table {
+    /// The map's name in the object.
+    pub const fn map(self) -> &'static str {
+        match self {
+            Self::Choices => choices::CHOICES,
+            Self::Groups => groups::GROUPS,
+            Self::Interfaces => groups::INTERFACES,
+            Self::CardPlaces => cards::PLACES,
+        }
+    }
+
+    /// The map as bytes.
+    ///
+    /// # Errors
+    /// If the map is of another kind, or its keys or values have other sizes.
+    pub(super) fn open(self, map: &mut Map) -> Result<Box<dyn Bytes + '_>, MapError> {
+        const WORD: usize = size_of::<u32>();
+        Ok(match self {
+            Self::Choices => Box::new(HashMap::<_, [u8; size_of::<Choice>()], [u8; WORD]>::try_from(map)?),
+            Self::Groups => Box::new(HashMap::<_, [u8; size_of::<Group>()], [u8; WORD]>::try_from(map)?),
+            Self::Interfaces => Box::new(HashMap::<_, [u8; size_of::<Interface>()], [u8; NAME]>::try_from(map)?),
+            Self::CardPlaces => Box::new(HashMap::<_, [u8; size_of::<Interface>()], [u8; WORD]>::try_from(map)?),
+        })
+    }
+}

@@ -1,0 +1,131 @@
+//! The parts of the sidecar, each a process with the privileges that it needs.
+//!
+//! The first process reads the configuration and opens the outputs' files as the user who started it. It starts the loader,
+//! which starts the reader, and becomes the worker: it gives up every privilege before it talks to anybody.
+
+pub mod channel;
+mod confine;
+mod loader;
+mod process;
+pub mod reader;
+
+use std::{io, os::fd::OwnedFd, time::Duration};
+
+pub use self::confine::{ConfineError, FileAccess, Part, USER};
+use self::{channel::Channel, process::Process, reader::Reader};
+use crate::{
+    kernel::{Kernel, KernelError, client::Client, host::Host},
+    wanted::Wanted,
+    workloads::{Files, Hierarchy},
+};
+
+/// How long the worker waits at its end for the loader to detach the programs.
+const DETACHING: Duration = Duration::from_secs(2);
+
+/// The loader's process, and the connection to it.
+pub struct Loader {
+    process: Process,
+    /// Until the programs are loaded.
+    client: Option<Client>,
+}
+
+/// Access to the kernel and to other processes through the parts that have the privileges.
+pub struct Access {
+    /// The loaded programs and their maps.
+    pub kernel: Kernel,
+    /// The files about cgroups and processes; `None` if no cgroups are mounted.
+    pub files: Option<Files>,
+    /// The reader.
+    pub reader: Reader,
+    /// The loader, which detaches every program once nothing else of this value is left.
+    pub loader: Loader,
+}
+
+impl Access {
+    /// Starts the loader and the reader, and loads the programs. This process must have one thread.
+    ///
+    /// # Errors
+    /// If nothing can be measured, or a part cannot be started.
+    pub fn gain(host: Host, wanted: &Wanted) -> Result<Self, AccessError> {
+        let mut loader = Loader::start(&host, wanted).map_err(AccessError::Loader)?;
+        let client = loader.client.take().ok_or(AccessError::Reader(io::ErrorKind::NotConnected.into()))?;
+        let reader = Reader::start(client.clone()).map_err(AccessError::Reader)?;
+        let files = host.hierarchy.clone().map(|hierarchy| Files::through(reader.clone(), hierarchy));
+        let requirements = wanted.requirements(host.cpus);
+        let kernel = Kernel::load_remotely(host.clone(), &requirements, client)?;
+        Ok(Self { kernel, files, reader, loader })
+    }
+}
+
+/// Why the parts could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum AccessError {
+    /// The kernel's refusal of a process.
+    #[error("cannot start the loader: {0}")]
+    Loader(#[source] io::Error),
+    /// The kernel's refusal of a process.
+    #[error("cannot start the reader: {0}")]
+    Reader(#[source] io::Error),
+    /// Nothing can be measured.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+}
+
+/// The loader ended while the sidecar runs.
+#[derive(Debug, thiserror::Error)]
+#[error("the loader (process {0}) ended: no program is attached any more; its last log line gives the reason")]
+pub struct LoaderEnded(u32);
+
+impl Loader {
+    /// Starts the loader. This process must have one thread.
+    ///
+    /// # Errors
+    /// The kernel's refusal of a process.
+    pub fn start(host: &Host, wanted: &Wanted) -> io::Result<Self> {
+        let (ours, theirs) = Channel::pair()?;
+        let process = Process::start(c"uc-loader", vec![theirs.into()], |kept| {
+            let [channel] = <[_; 1]>::try_from(kept).map_err(|_| "no channel".to_owned())?;
+            let mut reader = None;
+            let start_reader = || start_reader(&mut reader, host.hierarchy.as_ref()).map_err(|error| error.to_string());
+            loader::serve(channel.into(), host.clone(), &wanted.requirements(host.cpus), start_reader)
+        })?;
+        Ok(Self { process, client: Some(Client::connect(ours)?) })
+    }
+
+    /// The loader's process.
+    #[must_use]
+    pub const fn process(&self) -> u32 {
+        self.process.number()
+    }
+
+    /// Waits for the loader's end.
+    pub async fn ended(&self) -> LoaderEnded {
+        if let Err(error) = self.process.ended().await {
+            tracing::warn!("cannot watch the loader: {error}");
+            std::future::pending::<()>().await;
+        }
+        LoaderEnded(self.process.number())
+    }
+}
+
+/// Starts a reader in the place of the last one, and returns its number and the worker's ends of its channels.
+fn start_reader(last: &mut Option<Process>, hierarchy: Option<&Hierarchy>) -> io::Result<(u32, Vec<OwnedFd>)> {
+    last.take().iter().for_each(Process::kill);
+    let ((files, their_files), (foreign, their_foreign)) = (Channel::pair()?, Channel::pair()?);
+    let process = Process::start(c"uc-reader", vec![their_files.into(), their_foreign.into()], |kept| {
+        let [files, foreign] = <[_; 2]>::try_from(kept).map_err(|_| "no channels".to_owned())?;
+        reader::serve(files.into(), foreign.into(), hierarchy)
+    })?;
+    let number = process.number();
+    *last = Some(process);
+    Ok((number, vec![files.into(), foreign.into()]))
+}
+
+impl Drop for Loader {
+    fn drop(&mut self) {
+        self.client = None;
+        if !self.process.wait(DETACHING) {
+            tracing::warn!("the loader still detaches programs");
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! The worker's connection to the reader.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    io,
+    os::fd::OwnedFd,
+    rc::Rc,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{sync::oneshot, time::Instant};
+
+use super::message::{FileReply, FileRequest, ForeignReply, ForeignRequest};
+use crate::{
+    kernel::client::Client,
+    parts::channel::{Channel, ChannelError, Incoming},
+};
+
+/// The longest time for a request that reads the kernel's own files.
+const DEADLINE: Duration = Duration::from_secs(5);
+/// The shortest time between two replacements of the reader.
+const REST: Duration = Duration::from_secs(10);
+
+/// A connection to the reader. Clones share it.
+#[derive(Clone)]
+pub struct Reader(Rc<State>);
+
+struct State {
+    loader: Client,
+    process: Cell<u32>,
+    files: RefCell<Option<Channel>>,
+    foreign: Foreign,
+    replaced: Cell<u64>,
+    earliest: Cell<Option<Instant>>,
+}
+
+impl Reader {
+    /// Starts a reader. Needs a tokio runtime only once [`Self::maintain`] is called.
+    ///
+    /// # Errors
+    /// If the loader cannot start it.
+    pub fn start(loader: Client) -> io::Result<Self> {
+        let (process, files, foreign) = start(&loader)?;
+        let foreign =
+            Foreign(Arc::new(Connection { open: Mutex::new(Open::new(foreign)?), exhausted: AtomicBool::new(false) }));
+        let state = State {
+            loader,
+            process: Cell::new(process),
+            files: RefCell::new(Some(files)),
+            foreign,
+            replaced: Cell::new(0),
+            earliest: Cell::new(None),
+        };
+        Ok(Self(Rc::new(state)))
+    }
+
+    /// The requests that may wait for others.
+    #[must_use]
+    pub fn foreign(&self) -> Foreign {
+        self.0.foreign.clone()
+    }
+
+    /// The reader's process.
+    #[must_use]
+    pub fn process(&self) -> u32 {
+        self.0.process.get()
+    }
+
+    /// How often the reader was replaced.
+    #[must_use]
+    pub fn replaced(&self) -> u64 {
+        self.0.replaced.get()
+    }
+
+    /// Reads the kernel's own files.
+    ///
+    /// # Errors
+    /// The failure of the request, or of the reader, which is then replaced by [`Self::maintain`].
+    pub fn files(&self, request: &FileRequest) -> io::Result<FileReply> {
+        let mut files = self.0.files.borrow_mut();
+        let channel = files.as_mut().ok_or_else(|| io::Error::other("the reader does not respond"))?;
+        let reply = channel.send(request, &[]).and_then(|()| channel.receive());
+        match reply {
+            Ok((FileReply::Failed(reason), _)) => Err(io::Error::other(reason)),
+            Ok((reply, _)) => Ok(reply),
+            Err(error) => {
+                *files = None;
+                Err(io::Error::other(format!("the reader failed: {error}")))
+            }
+        }
+    }
+
+    /// Replaces a reader that ended, that does not respond, or of which other users' processes hold every thread. Needs a
+    /// tokio runtime.
+    pub fn maintain(&self) {
+        let state = &self.0;
+        state.foreign.receive();
+        let healthy = state.files.borrow().is_some() && state.foreign.is_healthy();
+        if healthy || state.earliest.get().is_some_and(|earliest| Instant::now() < earliest) {
+            return;
+        }
+        state.earliest.set(Some(Instant::now() + REST));
+        match start(&state.loader).and_then(|(process, files, foreign)| Ok((process, files, Open::new(foreign)?))) {
+            Ok((process, files, foreign)) => {
+                state.process.set(process);
+                *state.files.borrow_mut() = Some(files);
+                state.foreign.replace(foreign);
+                state.replaced.set(state.replaced.get() + 1);
+                tracing::warn!("the reader ended or did not respond; started another one");
+            }
+            Err(error) => tracing::error!("cannot start another reader: {error}; names and CPU times are missing"),
+        }
+    }
+}
+
+/// Starts a reader, and returns its process and the channels for the kernel's files and for others.
+fn start(loader: &Client) -> io::Result<(u32, Channel, Channel)> {
+    let (process, channels) = loader.start_reader()?;
+    let [files, foreign] =
+        <[OwnedFd; 2]>::try_from(channels).map_err(|_| io::Error::other("the reader has no channels"))?;
+    let files = Channel::from(files);
+    files.set_deadline(DEADLINE)?;
+    Ok((process, files, foreign.into()))
+}
+
+/// Requests that may wait for others. Clones share the connection, and may be used by several tasks.
+#[derive(Clone)]
+pub struct Foreign(Arc<Connection>);
+
+struct Connection {
+    open: Mutex<Open>,
+    /// Every thread of the reader is under way.
+    exhausted: AtomicBool,
+}
+
+type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<(ForeignReply, Vec<OwnedFd>)>>>>;
+
+struct Open {
+    outgoing: Channel,
+    /// Until a task receives the replies.
+    incoming: Option<Channel>,
+    waiting: Waiting,
+    next: u64,
+    ended: Arc<AtomicBool>,
+}
+
+impl Open {
+    fn new(channel: Channel) -> io::Result<Self> {
+        let incoming = Some(channel.try_clone()?);
+        let (waiting, ended) = (Waiting::default(), Arc::default());
+        Ok(Self { outgoing: channel, incoming, waiting, next: 0, ended })
+    }
+}
+
+impl Foreign {
+    /// Sends a request and waits for its reply. Needs a tokio runtime. Cancel safe: a reply that comes later is dropped.
+    ///
+    /// # Errors
+    /// If the request failed, the reader is busy or ended, or the deadline has passed.
+    pub async fn call(&self, request: &ForeignRequest, deadline: Duration) -> io::Result<(ForeignReply, Vec<OwnedFd>)> {
+        self.receive();
+        let (sender, receiver) = oneshot::channel();
+        let waiting = self.send(request, sender)?;
+        let reply = tokio::time::timeout(deadline, receiver).await;
+        waiting.forget();
+        match reply {
+            Ok(Ok((ForeignReply::Busy, _))) => {
+                self.0.exhausted.store(true, Ordering::Relaxed);
+                Err(io::Error::other("other users' processes hold every thread of the reader"))
+            }
+            Ok(Ok((ForeignReply::Failed(reason), _))) => Err(io::Error::other(reason)),
+            Ok(Ok(reply)) => Ok(reply),
+            Ok(Err(_)) => Err(io::Error::other("the reader ended")),
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+
+    fn send(
+        &self,
+        request: &ForeignRequest,
+        sender: oneshot::Sender<(ForeignReply, Vec<OwnedFd>)>,
+    ) -> io::Result<Forget> {
+        let mut open = self.open();
+        open.next += 1;
+        let number = open.next;
+        let waiting = Arc::clone(&open.waiting);
+        lock(&waiting).insert(number, sender);
+        let forget = Forget { waiting, number };
+        match open.outgoing.send(&(number, request), &[]) {
+            Ok(()) => Ok(forget),
+            Err(error) => {
+                open.ended.store(true, Ordering::Relaxed);
+                Err(io::Error::other(error))
+            }
+        }
+    }
+
+    /// Starts the task that receives replies, where none does.
+    fn receive(&self) {
+        let mut open = self.open();
+        let Some(incoming) = open.incoming.take() else { return };
+        let (waiting, ended) = (Arc::clone(&open.waiting), Arc::clone(&open.ended));
+        match Incoming::new(incoming) {
+            Ok(incoming) => drop(tokio::spawn(receive(incoming, waiting, ended))),
+            Err(error) => {
+                tracing::warn!("cannot watch the reader: {error}");
+                ended.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn is_healthy(&self) -> bool {
+        !self.open().ended.load(Ordering::Relaxed) && !self.0.exhausted.load(Ordering::Relaxed)
+    }
+
+    fn replace(&self, open: Open) {
+        *self.open() = open;
+        self.0.exhausted.store(false, Ordering::Relaxed);
+        self.receive();
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        lock(&self.0.open)
+    }
+}
+
+async fn receive(mut incoming: Incoming, waiting: Waiting, ended: Arc<AtomicBool>) {
+    loop {
+        match incoming.receive::<(u64, ForeignReply)>().await {
+            Ok(((number, reply), descriptors)) => {
+                if let Some(sender) = lock(&waiting).remove(&number) {
+                    // A caller that gave up needs no reply.
+                    drop(sender.send((reply, descriptors)));
+                }
+            }
+            Err(error) => {
+                if !matches!(error, ChannelError::Closed) {
+                    tracing::warn!("the reader sent what no reader sends: {error}");
+                }
+                ended.store(true, Ordering::Relaxed);
+                return lock(&waiting).clear();
+            }
+        }
+    }
+}
+
+/// Removes a request from those that wait, when its caller gives up.
+struct Forget {
+    waiting: Waiting,
+    number: u64,
+}
+
+impl Forget {
+    fn forget(self) {}
+}
+
+impl Drop for Forget {
+    fn drop(&mut self) {
+        lock(&self.waiting).remove(&self.number);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

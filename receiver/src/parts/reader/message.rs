@@ -1,0 +1,77 @@
+//! Requests to the reader, and its replies.
+
+use std::{path::PathBuf, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::workloads::{ConnectError, Endpoint, Look, Places, Service, UsageError};
+
+/// A cgroup: its id, and the bytes of its path.
+pub type Place = (u64, Vec<u8>);
+
+/// A request that reads the kernel's own files alone. No user can delay its reply.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum FileRequest {
+    /// Walk the tree of cgroups, up to so many cgroups and levels. The reply is [`FileReply::Scan`].
+    Scan(usize, usize),
+    /// Check which of these cgroups are still there. The reply is [`FileReply::Held`].
+    Held(Vec<Place>),
+    /// Read the CPU time of these cgroups. The reply is [`FileReply::Usages`].
+    Usages(Vec<Place>),
+    /// Read the throttled time of these cgroups; without an id, of the cgroup that has the path now. The reply is
+    /// [`FileReply::Throttled`].
+    Throttled(Vec<(Option<u64>, Vec<u8>)>),
+    /// Find a process of a cgroup. The reply is [`FileReply::Process`].
+    Process(Vec<u8>),
+    /// Check whether a process of each cgroup is in the network namespace of this inode. The reply is [`FileReply::Held`].
+    InNamespaces(Vec<(Vec<u8>, u32)>),
+    /// Read the network namespace of a process. The reply is [`FileReply::Inode`].
+    Namespace(u32),
+    /// Read the inode of a file that the configuration names. The reply is [`FileReply::Inode`].
+    Inode(PathBuf),
+}
+
+/// A reply to a [`FileRequest`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum FileReply {
+    /// The cgroups, a parent before its children, and how many are beyond the limits and unreadable.
+    Scan(Vec<Place>, usize, usize),
+    /// True for each cgroup that is there, or in the namespace, in the order of the request.
+    Held(Vec<bool>),
+    /// CPU time by cgroup, in the order of the request.
+    Usages(Vec<Result<Duration, UsageError>>),
+    /// Ids and throttled time by cgroup, in the order of the request.
+    Throttled(Vec<Result<(u64, Option<Duration>), UsageError>>),
+    /// A process and the inode of its network namespace, as far as they are known.
+    Process(Option<u32>, Option<u64>),
+    /// An inode.
+    Inode(u64),
+    /// The request failed.
+    Failed(String),
+}
+
+/// A request that may wait for other users' processes or file systems.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum ForeignRequest {
+    /// Read the service that a process names in its environment. The reply is [`ForeignReply::Service`].
+    Service(u32),
+    /// Search for the sockets of container runtimes. The reply is [`ForeignReply::Look`].
+    Look(Places),
+    /// Connect to the socket of a container runtime. The reply is [`ForeignReply::Connected`], with the connection.
+    Connect(Endpoint),
+}
+
+/// A reply to a [`ForeignRequest`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum ForeignReply {
+    /// The service of a process.
+    Service(Service),
+    /// The sockets that were found.
+    Look(Look),
+    /// A connection, or the reason why there is none.
+    Connected(Result<(), ConnectError>),
+    /// Too many requests are under way.
+    Busy,
+    /// The request failed.
+    Failed(String),
+}

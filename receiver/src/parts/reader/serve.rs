@@ -1,0 +1,136 @@
+//! The reader's process.
+
+use std::{
+    os::fd::{AsFd as _, OwnedFd},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use super::message::{FileReply, FileRequest, ForeignReply, ForeignRequest, Place};
+use crate::{
+    causes::chain,
+    parts::{
+        channel::{Channel, ChannelError},
+        confine::Part,
+    },
+    workloads::{CgroupId, CgroupPath, Hierarchy, Limits, Service, UsageError, netns_of},
+};
+
+/// The most requests that wait for others at once. Each has a thread, since a file system of another user may hold it for
+/// as long as it likes.
+pub const THREADS: usize = 32;
+/// Bytes of such a thread's stack: it parses an environment.
+const STACK: usize = 256 << 10;
+
+/// Serves the worker until it closes the channels.
+///
+/// # Errors
+/// If a privilege cannot be given up, or the worker sends what no worker sends.
+pub fn serve(mut files: Channel, foreign: Channel, hierarchy: Option<&Hierarchy>) -> Result<(), String> {
+    Part::Reader.confine().map_err(|error| chain(&error))?;
+    thread::spawn(|| serve_foreign(foreign));
+    loop {
+        let request = match files.receive() {
+            Ok((request, _)) => request,
+            Err(ChannelError::Closed) => return Ok(()),
+            Err(error) => return Err(chain(&error)),
+        };
+        let reply = read(request, hierarchy).unwrap_or_else(FileReply::Failed);
+        files.send(&reply, &[]).map_err(|error| chain(&error))?;
+    }
+}
+
+/// Carries out a request for the kernel's files.
+fn read(request: FileRequest, hierarchy: Option<&Hierarchy>) -> Result<FileReply, String> {
+    let text = |error: std::io::Error| error.to_string();
+    match request {
+        FileRequest::Namespace(process) => return netns_of(process).map(FileReply::Inode).map_err(text),
+        FileRequest::Inode(path) => return inode(&path).map(FileReply::Inode).map_err(text),
+        _ => {}
+    }
+    let hierarchy = hierarchy.ok_or("no cgroups are mounted")?;
+    Ok(match request {
+        FileRequest::Scan(cgroups, depth) => {
+            let scan = hierarchy.scan(Limits { cgroups, depth }).map_err(text)?;
+            let cgroups = scan.cgroups.into_iter().map(|cgroup| (cgroup.id.0, cgroup.path.as_bytes().to_vec()));
+            FileReply::Scan(cgroups.collect(), scan.beyond, scan.unreadable)
+        }
+        FileRequest::Held(places) => FileReply::Held(each(places, |id, path| hierarchy.holds(id, path))),
+        FileRequest::Usages(places) => FileReply::Usages(each(places, |id, path| hierarchy.usage(id, path))),
+        FileRequest::Throttled(places) => {
+            let throttled = |(id, path): (Option<u64>, Vec<u8>)| throttled(hierarchy, id, &CgroupPath::new(&path));
+            FileReply::Throttled(places.into_iter().map(throttled).collect())
+        }
+        FileRequest::Process(path) => {
+            let process = hierarchy.processes(&CgroupPath::new(&path), 1).map_err(text)?.first().copied();
+            FileReply::Process(process, process.and_then(|process| netns_of(process).ok()))
+        }
+        FileRequest::InNamespaces(claims) => {
+            let held = |(path, inode): (Vec<u8>, u32)| hierarchy.is_in_namespace(&CgroupPath::new(&path), inode);
+            FileReply::Held(claims.into_iter().map(held).collect())
+        }
+        FileRequest::Namespace(_) | FileRequest::Inode(_) => return Err("carried out already".to_owned()),
+    })
+}
+
+fn each<T>(places: Vec<Place>, of: impl Fn(CgroupId, &CgroupPath) -> T) -> Vec<T> {
+    places.into_iter().map(|(id, path)| of(CgroupId(id), &CgroupPath::new(&path))).collect()
+}
+
+fn throttled(hierarchy: &Hierarchy, id: Option<u64>, path: &CgroupPath) -> Result<(u64, Option<Duration>), UsageError> {
+    let id = id.map_or_else(|| hierarchy.id(path).map_err(|_| UsageError::Gone), |id| Ok(CgroupId(id)))?;
+    Ok((id.0, hierarchy.throttled(id, path)?))
+}
+
+/// The inode that a path leads to.
+pub fn inode(path: &std::path::Path) -> std::io::Result<u64> {
+    use std::os::unix::fs::MetadataExt as _;
+    Ok(std::fs::metadata(path)?.ino())
+}
+
+/// Starts a thread for each request that may wait for others.
+fn serve_foreign(mut requests: Channel) {
+    let Ok(replies) = requests.try_clone() else { return };
+    let (replies, under_way) = (Arc::new(Mutex::new(replies)), Arc::new(AtomicUsize::new(0)));
+    while let Ok(((number, request), _)) = requests.receive::<(u64, ForeignRequest)>() {
+        if under_way.fetch_add(1, Ordering::Relaxed) >= THREADS {
+            under_way.fetch_sub(1, Ordering::Relaxed);
+            reply(&replies, number, &ForeignReply::Busy, None);
+            continue;
+        }
+        let (replies_of_thread, count) = (Arc::clone(&replies), Arc::clone(&under_way));
+        let started = thread::Builder::new().stack_size(STACK).spawn(move || {
+            let (answer, descriptor) = carry_out(request);
+            count.fetch_sub(1, Ordering::Relaxed);
+            reply(&replies_of_thread, number, &answer, descriptor);
+        });
+        if let Err(error) = started {
+            under_way.fetch_sub(1, Ordering::Relaxed);
+            reply(&replies, number, &ForeignReply::Failed(error.to_string()), None);
+        }
+    }
+}
+
+fn carry_out(request: ForeignRequest) -> (ForeignReply, Option<OwnedFd>) {
+    match request {
+        ForeignRequest::Service(process) => match Service::of_process(process) {
+            Ok(service) => (ForeignReply::Service(service), None),
+            Err(error) => (ForeignReply::Failed(error.to_string()), None),
+        },
+        ForeignRequest::Look(places) => (ForeignReply::Look(places.look()), None),
+        ForeignRequest::Connect(endpoint) => match endpoint.connect() {
+            Ok(stream) => (ForeignReply::Connected(Ok(())), Some(stream.into())),
+            Err(error) => (ForeignReply::Connected(Err(error.into())), None),
+        },
+    }
+}
+
+fn reply(replies: &Mutex<Channel>, number: u64, reply: &ForeignReply, descriptor: Option<OwnedFd>) {
+    let descriptors: Vec<_> = descriptor.iter().map(OwnedFd::as_fd).collect();
+    // A worker that has ended needs no reply.
+    drop(replies.lock().unwrap_or_else(PoisonError::into_inner).send(&(number, reply), &descriptors));
+}

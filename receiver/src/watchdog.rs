@@ -1,0 +1,113 @@
+//! Ticks that come late, and systemd's watchdog (`WatchdogSec=`, sd_watchdog_enabled(3)).
+
+use std::time::Duration;
+
+use sd_notify::NotifyState;
+use tokio::time::Instant;
+
+/// Intervals after which a tick counts as late.
+const LATE: u32 = 3;
+
+/// Watches the ticks of the worker.
+pub struct Watchdog {
+    interval: Duration,
+    /// When the last tick ended.
+    last: Instant,
+    late: u64,
+    /// How often systemd expects a message at least; `None` if its watchdog is off.
+    limit: Option<Duration>,
+    /// When systemd got the last message.
+    fed: Instant,
+}
+
+impl Watchdog {
+    /// Watches ticks of this interval from now on, for the service manager that the environment names.
+    #[must_use]
+    pub fn start(interval: Duration) -> Self {
+        notify(NotifyState::Ready);
+        Self::with(interval, sd_notify::watchdog_enabled())
+    }
+
+    fn with(interval: Duration, limit: Option<Duration>) -> Self {
+        let now = Instant::now();
+        Self { interval, last: now, late: 0, limit, fed: now }
+    }
+
+    /// Notes the end of a tick.
+    pub fn tick(&mut self) {
+        let since = self.last.elapsed();
+        if self.is_late() {
+            self.late += 1;
+            tracing::warn!(
+                "a snapshot came {:.1} s after the last one, at an interval of {:.1} s: the machine is overloaded, or the kernel \
+                 delayed a read",
+                since.as_secs_f64(),
+                self.interval.as_secs_f64()
+            );
+        }
+        self.last = Instant::now();
+        self.feed();
+    }
+
+    /// Ticks that came late.
+    #[must_use]
+    pub const fn late(&self) -> u64 {
+        self.late
+    }
+
+    /// Waits until systemd is due a message, half of the limit after the last one. Never, if its watchdog is off. Cancel safe.
+    pub async fn due(&self) {
+        match self.limit {
+            Some(limit) => tokio::time::sleep_until(self.fed + limit / 2).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Sends systemd a message, unless the next tick is late.
+    pub fn feed(&mut self) {
+        self.fed = Instant::now();
+        if self.limit.is_some() && !self.is_late() {
+            notify(NotifyState::Watchdog);
+        }
+    }
+
+    fn is_late(&self) -> bool {
+        self.last.elapsed() > self.interval * LATE
+    }
+}
+
+/// Tells the service manager, where there is one.
+fn notify(state: NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(&[state]) {
+        tracing::debug!("cannot notify the service manager: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTERVAL: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_tick_is_late_after_three_intervals() {
+        let mut watchdog = Watchdog::with(INTERVAL, None);
+        for (after, late) in [(1000, 0), (3000, 0), (3001, 1), (1000, 1), (60_000, 2)] {
+            tokio::time::advance(Duration::from_millis(after)).await;
+            watchdog.tick();
+            assert_eq!(watchdog.late(), late, "after {after} ms");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn systemd_is_due_a_message_twice_within_its_limit() {
+        let begun = Instant::now();
+        let mut watchdog = Watchdog::with(INTERVAL, Some(Duration::from_secs(10)));
+        for nth in 1..4 {
+            watchdog.due().await;
+            watchdog.feed();
+            assert_eq!(begun.elapsed(), Duration::from_secs(5 * nth));
+        }
+        assert!(watchdog.is_late());
+    }
+}

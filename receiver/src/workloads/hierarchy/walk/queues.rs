@@ -1,0 +1,172 @@
+//! The pending visits of a walk, with a queue for each subtree: one subtree cannot use up the limit of another.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::Visit;
+use crate::workloads::{identity::Subtree, quotas::Quotas};
+
+/// Delegated subtrees get at least this part of the limit, in addition to the system's cgroups.
+const RESERVE: usize = 8;
+
+/// One queue for each subtree, visited in round-robin order (max-min fairness): first the subtrees of the system, then the
+/// delegated ones, within their quotas. A walk that reaches its limit leaves out cgroups of the largest subtrees only.
+pub struct Queues {
+    limit: usize,
+    /// True if each subtree has its own queue.
+    is_fair: bool,
+    system: Turns,
+    delegated: Turns,
+    quotas: Quotas,
+}
+
+impl Queues {
+    /// Queues for a walk through the cgroups of all parties. The walk visits at most `limit` cgroups of the system. Delegated
+    /// subtrees get the rest of the limit, or an eighth of it if less is left.
+    pub fn fair(limit: usize) -> Self {
+        Self { is_fair: true, ..Self::single(limit) }
+    }
+
+    /// One queue, for a walk through one party's cgroups: breadth first, and `limit` at most.
+    pub fn single(limit: usize) -> Self {
+        let (system, delegated) = (Turns::default(), Turns::default());
+        Self { limit, is_fair: false, system, delegated, quotas: Quotas::new(limit) }
+    }
+
+    /// Queues a visit. False if there is no room for it. The first always has room.
+    pub(super) fn push(&mut self, visit: Visit) -> bool {
+        let subtree = if self.is_fair { Subtree::of(&visit.path) } else { Subtree::System(Vec::new()) };
+        if subtree.is_delegated() {
+            let has_room = self.quotas.admits(&subtree);
+            if has_room {
+                self.quotas.take(&subtree);
+                self.delegated.push(subtree, visit);
+            }
+            return has_room;
+        }
+        // A full queue still admits a subtree up to its even share: round-robin then cuts the larger subtrees.
+        let has_room = self.system.taken < self.limit.max(1) || self.system.is_below_share(&subtree, self.limit);
+        if has_room {
+            self.system.push(subtree, visit);
+        }
+        has_room
+    }
+
+    /// The next visit; `None` after the last or at the limit.
+    pub(super) fn pop(&mut self) -> Option<Visit> {
+        let system = if self.system.visited < self.limit.max(1) { self.system.pop() } else { None };
+        let left = (self.limit - self.system.visited.min(self.limit)).max(self.limit / RESERVE);
+        system.or_else(|| if self.delegated.visited < left { self.delegated.pop() } else { None })
+    }
+
+    /// How many visits are left beyond the limit.
+    pub(super) fn left(&self) -> usize {
+        [&self.system, &self.delegated].into_iter().map(|turns| turns.taken - turns.visited).sum()
+    }
+}
+
+/// A queue for each subtree, taken in turn.
+#[derive(Default)]
+struct Turns {
+    queues: Vec<Queue>,
+    by_subtree: HashMap<Subtree, usize>,
+    /// Queues that are not empty, the next first.
+    turns: VecDeque<usize>,
+    taken: usize,
+    visited: usize,
+}
+
+#[derive(Default)]
+struct Queue {
+    visits: VecDeque<Visit>,
+    /// Visits that were ever queued here.
+    taken: usize,
+}
+
+impl Turns {
+    /// Whether a subtree has had less than its even share of a limit.
+    fn is_below_share(&self, subtree: &Subtree, limit: usize) -> bool {
+        let known = self.by_subtree.get(subtree).map(|queue| self.queues[*queue].taken);
+        let subtrees = self.queues.len() + usize::from(known.is_none());
+        known.unwrap_or(0) < limit / subtrees
+    }
+
+    fn push(&mut self, subtree: Subtree, visit: Visit) {
+        let known = self.queues.len();
+        let index = *self.by_subtree.entry(subtree).or_insert(known);
+        if index == known {
+            self.queues.push(Queue::default());
+        }
+        let queue = &mut self.queues[index];
+        if queue.visits.is_empty() {
+            self.turns.push_back(index);
+        }
+        queue.visits.push_back(visit);
+        queue.taken += 1;
+        self.taken += 1;
+    }
+
+    fn pop(&mut self) -> Option<Visit> {
+        let index = self.turns.pop_front()?;
+        let queue = &mut self.queues[index];
+        let visit = queue.visits.pop_front()?;
+        if !queue.visits.is_empty() {
+            self.turns.push_back(index);
+        }
+        self.visited += 1;
+        Some(visit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, path::PathBuf};
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::workloads::CgroupPath;
+
+    fn visit(path: &str) -> Visit {
+        Visit { directory: PathBuf::new(), path: CgroupPath::new(path.as_bytes()), depth: 0 }
+    }
+
+    /// Pushes so many visits below each parent and returns how many of each were made.
+    fn visited(limit: usize, parents: &[(String, usize)]) -> (BTreeMap<Subtree, usize>, usize) {
+        let mut queues = Queues::fair(limit);
+        let mut refused = 0;
+        for (parent, count) in parents {
+            refused += (0..*count).filter(|n| !queues.push(visit(&format!("{parent}/n{n}")))).count();
+        }
+        let mut visited: BTreeMap<Subtree, usize> = BTreeMap::new();
+        while let Some(visit) = queues.pop() {
+            *visited.entry(Subtree::of(&visit.path)).or_default() += 1;
+        }
+        (visited, refused + queues.left())
+    }
+
+    proptest! {
+        #[test]
+        fn no_subtree_is_cut_below_its_share(
+            limit in 16_usize..400,
+            system in prop::collection::vec(0_usize..900, 1..8),
+            users in prop::collection::vec(0_usize..900, 0..8),
+        ) {
+            let system = system.into_iter().enumerate().map(|(n, count)| (format!("/system{n}.slice"), count));
+            let users = users.into_iter().enumerate().map(|(n, count)| (format!("/user.slice/user-{n}.slice"), count));
+            let parents: Vec<(String, usize)> = system.clone().chain(users).collect();
+            let (visited, beyond) = visited(limit, &parents);
+            let total: usize = visited.values().sum();
+            prop_assert_eq!(total + beyond, parents.iter().map(|(_, count)| count).sum::<usize>());
+            prop_assert!(total <= limit + limit / RESERVE);
+            let share = limit / system.len();
+            for (parent, count) in system {
+                let subtree = Subtree::System(parent.trim_start_matches('/').as_bytes().to_vec());
+                let found = visited.get(&subtree).copied().unwrap_or(0);
+                prop_assert!(found >= count.min(share), "{parent}: {found} of {count}");
+            }
+            for (subtree, found) in visited.iter().filter(|(subtree, _)| subtree.is_delegated()) {
+                prop_assert!(*found <= limit / 8, "{subtree:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Questions about containers.
+
+use crate::workloads::{CgroupPath, ContainerId, PodUid, Runtime, Uid};
+
+const ROOT: Uid = Uid(0);
+
+/// A question about a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// The container.
+    pub container: ContainerId,
+    /// Its runtime, where that is known.
+    pub runtime: Option<Runtime>,
+    /// The pod that the path of its cgroup names.
+    pub pod: Option<PodUid>,
+    /// The local user to whose sockets the question is limited; `None` for the sockets of the system.
+    pub user: Option<Uid>,
+}
+
+impl Question {
+    /// A question about a container, with the path of the container's cgroup.
+    #[must_use]
+    pub fn new(container: ContainerId, runtime: Option<Runtime>, pod: Option<PodUid>, path: &CgroupPath) -> Self {
+        Self { container, runtime, pod, user: user(path) }
+    }
+
+    /// Returns whether the answer may apply to the cgroup of a path: both are in one user's subtree, or both are outside of
+    /// users' subtrees. A user may name a cgroup after any container, and a user's runtime may answer about any id.
+    #[must_use]
+    pub fn reaches(&self, path: &CgroupPath) -> bool {
+        self.user == user(path)
+    }
+}
+
+/// Returns the owner of the subtree of a path; `None` for the system. The slice of root's sessions counts as the system's,
+/// because only root controls it.
+fn user(path: &CgroupPath) -> Option<Uid> {
+    path.user().filter(|user| *user != ROOT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_reaches_its_own_subtree_alone() {
+        let path = |text: &str| CgroupPath::new(text.as_bytes());
+        let question = |text: &str| Question::new(ContainerId("x".to_owned()), None, None, &path(text));
+        let subtrees = [
+            (None, ["/docker/x", "/user.slice/user-0.slice/session-1.scope/libpod-payload-x"]),
+            (Some(Uid(7)), ["/user.slice/user-7.slice/x", "/user.slice/user-7.slice/user.slice/user-8.slice/x"]),
+            (Some(Uid(8)), ["/user.slice/user-8.slice/x", "/user.slice/user-8.slice/y"]),
+        ];
+        for (user, paths) in &subtrees {
+            for one in paths {
+                assert_eq!(question(one).user, *user, "{one}");
+                for (other, others) in &subtrees {
+                    assert!(others.iter().all(|path_of| question(one).reaches(&path(path_of)) == (user == other)));
+                }
+            }
+        }
+    }
+}

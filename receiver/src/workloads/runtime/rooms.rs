@@ -1,0 +1,148 @@
+//! Admission of questions. The bounds are per local user, so that one user's questions do not displace the questions of
+//! other users or of the system.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::question::Question;
+use crate::workloads::Uid;
+
+/// The bounds of one owner's questions.
+#[derive(Clone, Copy)]
+struct Bounds {
+    /// The maximum of open questions. A question is open from its submission until its answer is taken.
+    open: usize,
+    /// The maximum of waiting questions.
+    waiting: usize,
+}
+
+/// One waiting question for each workload with a slot.
+const SYSTEM: Bounds = Bounds { open: 1024, waiting: 4096 };
+const USER: Bounds = Bounds { open: 32, waiting: 128 };
+/// The most users with questions at a time.
+const USERS: usize = 64;
+
+/// The outcome of an admission.
+pub(super) enum Admission {
+    /// The question is open until the permit is dropped.
+    Open(Question, OwnedSemaphorePermit),
+    /// The question waits.
+    Waiting,
+    /// Too many questions of its owner wait already.
+    Refused,
+}
+
+/// The questions of the system and of all users.
+pub(super) struct Rooms {
+    system: Room,
+    users: HashMap<Uid, Room>,
+}
+
+struct Room {
+    bounds: Bounds,
+    open: Arc<Semaphore>,
+    waiting: VecDeque<Question>,
+}
+
+impl Rooms {
+    pub(super) fn new() -> Self {
+        Self { system: Room::new(SYSTEM), users: HashMap::new() }
+    }
+
+    pub(super) fn admit(&mut self, question: Question) -> Admission {
+        match self.room(question.user) {
+            Some(room) => room.admit(question),
+            None => Admission::Refused,
+        }
+    }
+
+    /// Removes and returns the first waiting question of an owner. Called after a question of the owner was answered.
+    pub(super) fn next(&mut self, user: Option<Uid>) -> Option<Question> {
+        let next = self.room(user).and_then(|room| room.waiting.pop_front());
+        self.users.retain(|_, room| !room.is_empty());
+        next
+    }
+
+    fn room(&mut self, user: Option<Uid>) -> Option<&mut Room> {
+        let Some(user) = user else { return Some(&mut self.system) };
+        if self.users.len() >= USERS && !self.users.contains_key(&user) {
+            return None;
+        }
+        Some(self.users.entry(user).or_insert_with(|| Room::new(USER)))
+    }
+}
+
+impl Room {
+    fn new(bounds: Bounds) -> Self {
+        Self { bounds, open: Arc::new(Semaphore::new(bounds.open)), waiting: VecDeque::new() }
+    }
+
+    fn admit(&mut self, question: Question) -> Admission {
+        if let Ok(permit) = Arc::clone(&self.open).try_acquire_owned() {
+            return Admission::Open(question, permit);
+        }
+        if self.waiting.len() >= self.bounds.waiting {
+            return Admission::Refused;
+        }
+        self.waiting.push_back(question);
+        Admission::Waiting
+    }
+
+    fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.open.available_permits() == self.bounds.open
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workloads::ContainerId;
+
+    fn question(user: Option<u32>) -> Question {
+        Question { container: ContainerId("x".to_owned()), runtime: None, pod: None, user: user.map(Uid) }
+    }
+
+    /// Admits questions of an owner until one is refused, and returns the open ones and the number of waiting ones.
+    fn fill(rooms: &mut Rooms, user: Option<u32>) -> (Vec<OwnedSemaphorePermit>, usize) {
+        let (mut open, mut waiting) = (Vec::new(), 0);
+        loop {
+            match rooms.admit(question(user)) {
+                Admission::Open(_, permit) => open.push(permit),
+                Admission::Waiting => waiting += 1,
+                Admission::Refused => return (open, waiting),
+            }
+        }
+    }
+
+    #[test]
+    fn each_user_and_the_system_have_their_own_bounds() {
+        let mut rooms = Rooms::new();
+        let bounds = |(open, waiting): &(Vec<OwnedSemaphorePermit>, usize)| (open.len(), *waiting);
+        let user = fill(&mut rooms, Some(7));
+        assert_eq!(bounds(&user), (USER.open, USER.waiting));
+        let other = fill(&mut rooms, Some(8));
+        assert_eq!(bounds(&other), (USER.open, USER.waiting));
+        let system = fill(&mut rooms, None);
+        assert_eq!(bounds(&system), (SYSTEM.open, SYSTEM.waiting));
+        drop(user);
+        assert_eq!(rooms.next(Some(Uid(7))), Some(question(Some(7))));
+        assert!(matches!(rooms.admit(question(Some(7))), Admission::Open(..)));
+        assert!(matches!(rooms.admit(question(Some(8))), Admission::Refused));
+    }
+
+    #[test]
+    fn the_number_of_users_is_bounded() {
+        let mut rooms = Rooms::new();
+        let users = u32::try_from(USERS).expect("small");
+        let mut open: Vec<Admission> = (1..=users).map(|user| rooms.admit(question(Some(user)))).collect();
+        assert!(matches!(rooms.admit(question(Some(users + 1))), Admission::Refused));
+        assert!(matches!(rooms.admit(question(None)), Admission::Open(..)));
+        drop(open.pop());
+        assert_eq!(rooms.next(Some(Uid(users))), None);
+        assert!(matches!(rooms.admit(question(Some(users + 1))), Admission::Open(..)));
+    }
+}
