@@ -16,6 +16,7 @@ use crate::{
         memory::MAPS,
         plan::{Outcome, Status},
     },
+    parts::{Confinement, Part},
     privileges::Task,
     sidecar,
     signals::SignalStatus,
@@ -64,6 +65,8 @@ pub struct Report {
     pub host: Option<Host>,
     /// What this process may not do, and what would let it.
     pub lacks: Vec<String>,
+    /// The restrictions of each part of the sidecar.
+    pub parts: Vec<Confinement>,
     /// Kernel fields that programs do without.
     pub absent_fields: Vec<AbsentField>,
     /// What came of each hook.
@@ -106,6 +109,7 @@ pub fn examine(settings: &Settings, probe: bool) -> Report {
         no_probe: None,
         host: None,
         lacks: Vec::new(),
+        parts: Vec::new(),
         absent_fields: Vec::new(),
         hooks: Vec::new(),
         memory: Memory { limit: settings.memory_limit.bytes(), ..Memory::default() },
@@ -120,6 +124,7 @@ pub fn examine(settings: &Settings, probe: bool) -> Report {
 fn fill(report: &mut Report, settings: &Settings, probe: bool) -> Result<(), Box<dyn std::error::Error>> {
     let (host, privileges) = wanted::host()?;
     report.lacks = privileges.lacks(&[Task::LoadTracing, Task::AttachCgroup]).iter().map(ToString::to_string).collect();
+    report.parts = Part::ALL.map(Part::confinement).into_iter().collect::<Result<_, _>>()?;
     let wanted = Wanted::of(settings, host.ownership());
     let sizing = wanted.sizing(host.cpus);
     report.memory.maps = MAPS.iter().map(|map| (map.name, map.bytes(&sizing))).collect();

@@ -5,6 +5,7 @@ use bytesize::ByteSize;
 use super::{HookReport, Report, Verdict};
 use crate::{
     kernel::{host::Host, refusal::Refusal},
+    parts::{Confinement, FileAccess, SystemCalls},
     workloads::Hierarchy,
 };
 
@@ -28,6 +29,9 @@ pub fn page(report: &Report) -> String {
         format!("lacking {}", report.lacks.join("; "))
     };
     page.push_str(&fact("privileges", &lacks));
+    for part in &report.parts {
+        page.push_str(&fact(part.part.as_str(), &confinement(part)));
+    }
     if let Some(reason) = &report.no_probe {
         page.push_str(&fact("no probe", reason));
     }
@@ -74,6 +78,20 @@ fn kernel(host: &Host) -> String {
         + &fact("lockdown", host.lockdown.as_deref().unwrap_or("not built in"))
         + &fact("cgroups", &format!("{}{root}{tree}", host.cgroup.as_str()))
         + &fact("clock", host.clocksource.as_deref().unwrap_or("unknown"))
+}
+
+fn confinement(part: &Confinement) -> String {
+    let capabilities =
+        if part.capabilities.is_empty() { "no capabilities".to_owned() } else { part.capabilities.join(" ") };
+    let system_calls = match part.system_calls {
+        SystemCalls::Filtered => ", filtered system calls (seccomp)",
+        SystemCalls::All => "",
+    };
+    let files = match part.files {
+        FileAccess::Landlock => ", read-only files (Landlock)",
+        FileAccess::UserOnly => "",
+    };
+    format!("uid {}, {capabilities}{system_calls}{files}", part.user)
 }
 
 fn memory(report: &Report) -> String {

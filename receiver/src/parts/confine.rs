@@ -26,6 +26,31 @@ pub enum Part {
 /// documentation lists as unused, since processes of a shared user such as `nobody` may end each other.
 pub const USER: u32 = 65_529;
 
+/// The system calls that a part may make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SystemCalls {
+    /// A list (seccomp).
+    Filtered,
+    /// Every one.
+    All,
+}
+
+/// The restrictions of a part on this machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Confinement {
+    /// The part.
+    pub part: Part,
+    /// The user id that the part runs as.
+    pub user: u32,
+    /// Its effective capabilities.
+    pub capabilities: Vec<String>,
+    /// Its system calls.
+    pub system_calls: SystemCalls,
+    /// Its access to files.
+    pub files: FileAccess,
+}
+
 /// A privilege could not be given up.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot give up {what}: {source}")]
@@ -83,6 +108,25 @@ impl Part {
         used.intersection(given).copied().collect()
     }
 
+    /// The restrictions that the part is under if this process starts it.
+    ///
+    /// # Errors
+    /// If this process cannot read its own capabilities.
+    pub fn confinement(self) -> Result<Confinement, ConfineError> {
+        let given = confined("capabilities", caps::read(None, CapSet::Permitted))?;
+        let mut kept: Vec<Capability> = self.capabilities(&given).into_iter().collect();
+        kept.sort_by_key(Capability::index);
+        let is_worker = self == Self::Worker;
+        let own = rustix::process::geteuid();
+        Ok(Confinement {
+            part: self,
+            user: if is_worker && may_change_user(&given) { USER } else { own.as_raw() },
+            capabilities: kept.iter().map(ToString::to_string).collect(),
+            system_calls: if is_worker { SystemCalls::Filtered } else { SystemCalls::All },
+            files: if is_worker { FileAccess::supported() } else { FileAccess::UserOnly },
+        })
+    }
+
     /// Gives up everything that the part does not need, for good. The process must have one thread.
     ///
     /// # Errors
@@ -131,18 +175,22 @@ fn limit_capabilities(effective: &CapsHashSet, permitted: &CapsHashSet) -> Resul
     confined("capabilities", caps::set(None, CapSet::Permitted, permitted))
 }
 
+fn may_change_user(given: &CapsHashSet) -> bool {
+    rustix::process::geteuid().is_root()
+        && [Capability::CAP_SETUID, Capability::CAP_SETGID].iter().all(|one| given.contains(one))
+}
+
 /// Becomes a user without privileges, where the process is root and may.
 fn change_user(given: &CapsHashSet) -> Result<(), ConfineError> {
-    let may = [Capability::CAP_SETUID, Capability::CAP_SETGID].iter().all(|one| given.contains(one));
-    if !rustix::process::geteuid().is_root() || !may {
+    if !may_change_user(given) {
         return Ok(());
     }
     let done = |result| if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
     // SAFETY: no pointer is read: the list has no groups.
     confined("groups", done(unsafe { libc::setgroups(0, std::ptr::null()) }))?;
-    // SAFETY: these take numbers alone.
+    // SAFETY: the call takes numbers alone.
     confined("the group", done(unsafe { libc::setresgid(USER, USER, USER) }))?;
-    // SAFETY: as above.
+    // SAFETY: the call takes numbers alone.
     confined("the user", done(unsafe { libc::setresuid(USER, USER, USER) }))
 }
 

@@ -11,7 +11,7 @@ pub mod reader;
 
 use std::{io, os::fd::OwnedFd, time::Duration};
 
-pub use self::confine::{ConfineError, FileAccess, Part, USER};
+pub use self::confine::{ConfineError, Confinement, FileAccess, Part, SystemCalls, USER};
 use self::{channel::Channel, process::Process, reader::Reader};
 use crate::{
     kernel::{Kernel, KernelError, client::Client, host::Host},

@@ -7,6 +7,7 @@ use crate::{
         host::Cgroup,
         plan::{Outcome, Status},
     },
+    parts::{Part, USER},
     signals::SignalStatus,
 };
 
@@ -42,6 +43,11 @@ fn signal(signal: &'static str, status: Status, reasons: &[&str]) -> SignalStatu
     SignalStatus { signal, status, enabled: true, reasons: reasons.iter().map(|reason| (*reason).to_owned()).collect() }
 }
 
+fn part(part: Part, user: u32, capabilities: &[&str]) -> Confinement {
+    let capabilities = capabilities.iter().map(|&capability| capability.to_owned()).collect();
+    Confinement { part, user, capabilities, system_calls: SystemCalls::All, files: FileAccess::UserOnly }
+}
+
 fn whole() -> Report {
     Report {
         version: "1.2.3",
@@ -50,6 +56,14 @@ fn whole() -> Report {
         no_probe: None,
         host: Some(host()),
         lacks: Vec::new(),
+        parts: vec![
+            part(Part::Loader, 0, &["CAP_BPF", "CAP_PERFMON"]),
+            Confinement {
+                system_calls: SystemCalls::Filtered,
+                files: FileAccess::Landlock,
+                ..part(Part::Worker, USER, &[])
+            },
+        ],
         absent_fields: Vec::new(),
         hooks: vec![
             hook("softirq_entry", "tracepoint", &[("softirq_entry", 90)]),
