@@ -43,7 +43,7 @@ impl Opener {
         let stream = match self {
             // A file system that hangs blocks a thread of the pool, and not the event loop.
             Self::Here => {
-                tokio::task::spawn_blocking(move || endpoint.connect()).await.map_err(io::Error::other)??.into()
+                tokio::task::spawn_blocking(move || endpoint.connect()).await.map_err(io::Error::other)??
             }
             Self::Reader(reader) => match reader.call(&ForeignRequest::Connect(endpoint), TIMEOUT).await? {
                 (ForeignReply::Connected(Ok(())), mut descriptors) => {
