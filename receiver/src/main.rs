@@ -12,10 +12,10 @@ use undercurrent::{
     node::Node,
     outputs,
     parts::{Access, Part},
+    requirements,
     sidecar::Sidecar,
-    signals::{REGISTRY, itself},
+    signals::{REGISTRY, internal},
     telemetry::Resource,
-    wanted,
     workloads::{Directory, Opener},
 };
 
@@ -65,8 +65,8 @@ fn measure(run: Run) -> anyhow::Result<()> {
     }
     // Settings that cannot work end here: no output file is emptied for them, and nothing is attached.
     let outputs = outputs::Plan::new(&settings, &environment::process)?;
-    let (host, wanted) = wanted::permitted(&settings)?;
-    let access = Access::gain(host, &wanted)?;
+    let (host, requirements) = requirements::permitted(&settings)?;
+    let access = Access::gain(host, &requirements)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start tokio")?;
     let entered = runtime.enter();
     let outputs = outputs.open(&terminal)?;
@@ -76,7 +76,7 @@ fn measure(run: Run) -> anyhow::Result<()> {
     Part::Worker.confine()?;
     drop(entered);
     let ended = runtime.block_on(async {
-        let sidecar = Sidecar::start(&settings, resource, access, &wanted, directory)?;
+        let sidecar = Sidecar::start(&settings, resource, access, &requirements, directory)?;
         sidecar.run(&settings, outputs).await?;
         anyhow::Ok(())
     });
@@ -99,7 +99,7 @@ fn examine(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn list(arguments: &SignalsArguments) {
-    let own = catalogue::Entry { name: itself::NAME, description: itself::SUMMARY, metrics: &itself::METRICS };
+    let own = catalogue::Entry { name: internal::NAME, description: internal::SUMMARY, metrics: &internal::METRICS };
     let entry = |entry: &&'static undercurrent::signals::Entry| catalogue::Entry {
         name: entry.name,
         description: entry.summary,

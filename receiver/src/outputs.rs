@@ -8,7 +8,7 @@ use crate::{
     config::{Compression, Otlp, Settings},
     environment::{Environment, value},
     export::{Output, Outputs, json, otlp, table},
-    options::{Destination, Output as Wanted, Outputs as Wishes},
+    options::{Destination, Output as Requested, Outputs as RequestedOutputs},
 };
 
 /// Why an output cannot be opened.
@@ -27,7 +27,7 @@ pub enum OpenError {
 
 /// The outputs that the settings ask for, not yet opened.
 pub struct Plan<'a> {
-    wanted: &'a Wishes,
+    wanted: &'a RequestedOutputs,
     otlp: Option<otlp::Settings>,
 }
 
@@ -39,8 +39,8 @@ impl<'a> Plan<'a> {
     pub fn new(settings: &'a Settings, environment: Environment<'_>) -> Result<Self, OpenError> {
         let file = variables(&settings.otlp);
         let lookup = |name: &str| value(environment, name).or_else(|| file.get(name).cloned());
-        let wanted = settings.outputs.iter().any(|output| *output == Wanted::Otlp);
-        let otlp = wanted.then(|| otlp::Settings::from_variables(lookup)).transpose()?;
+        let is_requested = settings.outputs.iter().any(|output| *output == Requested::Otlp);
+        let otlp = is_requested.then(|| otlp::Settings::from_variables(lookup)).transpose()?;
         Ok(Self { wanted: &settings.outputs, otlp })
     }
 
@@ -53,10 +53,10 @@ impl<'a> Plan<'a> {
         let mut opened: Vec<Output> = Vec::new();
         for wanted in self.wanted.iter() {
             match wanted {
-                Wanted::Table => opened.push(table::open(terminal, cpus).map_err(OpenError::Table)?),
-                Wanted::Json(Destination::StandardOutput) => opened.push(json::open(json::Target::Stdout)?),
-                Wanted::Json(Destination::File(path)) => opened.push(json::open(json::Target::File(path.clone()))?),
-                Wanted::Otlp => {}
+                Requested::Table => opened.push(table::open(terminal, cpus).map_err(OpenError::Table)?),
+                Requested::Json(Destination::StandardOutput) => opened.push(json::open(json::Target::Stdout)?),
+                Requested::Json(Destination::File(path)) => opened.push(json::open(json::Target::File(path.clone()))?),
+                Requested::Otlp => {}
             }
         }
         if let Some(settings) = self.otlp {

@@ -19,13 +19,13 @@ use crate::{
     options::{Sampling, Weight},
     parts::{Access, Loader, LoaderEnded},
     reader::Reader,
+    requirements::Requirements,
     signals::{
-        self, Grouping, Opening, SharedGrouping, Signal, SignalStatus, Thinning,
-        filtering::Filtering,
-        itself::{Itself, State},
+        self, Grouping, OpenContext, SamplingController, SharedGrouping, Signal, SignalStatus,
+        filter_updater::FilterUpdater,
+        internal::{InternalTelemetry, State},
     },
     telemetry::{Readings, Resource, Snapshot, UnixNanos},
-    wanted::Wanted,
     watchdog::Watchdog,
     workloads::{self, Directory, Files, Following, Slot, Workloads},
 };
@@ -60,12 +60,12 @@ pub struct Sidecar {
     kernel: Kernel,
     clock: WallClock,
     signals: Vec<(&'static str, Box<dyn Signal>)>,
-    thinning: Thinning,
-    filtering: Filtering,
+    sampler: SamplingController,
+    filter_updater: FilterUpdater,
     grouping: Option<SharedGrouping>,
     /// Where anything is measured by their stamps.
     cards: Option<cards::Following>,
-    itself: Itself,
+    internal: InternalTelemetry,
     watchdog: Watchdog,
     workloads: Workloads,
     resource: Arc<Resource>,
@@ -86,7 +86,7 @@ impl Sidecar {
         settings: &Settings,
         resource: Resource,
         access: Access,
-        wanted: &Wanted,
+        requirements: &Requirements,
         directory: Directory,
     ) -> Result<Self, StartError> {
         let Access { mut kernel, files, reader, loader } = access;
@@ -97,13 +97,13 @@ impl Sidecar {
         synchronize(&mut clock);
         // Workloads are known before the first packet is seen, and later cgroups arrive as events.
         let (of_cgroups, others): (Vec<&Hook>, _) =
-            wanted.hooks().iter().partition(|hook| **hook == &hooks::CGROUP_CHANGE);
+            requirements.hooks().iter().partition(|hook| **hook == &hooks::CGROUP_CHANGE);
         kernel.serve(&of_cgroups)?;
-        let workloads = follow(&mut kernel, wanted, &resource, files.clone(), directory, start);
+        let workloads = follow(&mut kernel, requirements, &resource, files.clone(), directory, start);
         kernel.serve(&others)?;
         kernel.serve_functions()?;
-        let grouping = grouping(&mut kernel, settings, wanted, start);
-        let opening = Opening {
+        let grouping = grouping(&mut kernel, settings, requirements, start);
+        let opening = OpenContext {
             kernel: &kernel,
             files: files.as_ref(),
             settings: &settings.signals,
@@ -113,28 +113,29 @@ impl Sidecar {
             start,
         };
         let mut opened = Vec::new();
-        for entry in signals::wanted(&settings.signals) {
+        for entry in signals::enabled(&settings.signals) {
             match (entry.open)(&opening) {
                 Ok(signal) => opened.push((entry.name, signal)),
                 Err(error) => tracing::warn!("signal `{}` is off: {error}", entry.name),
             }
         }
         report(settings, &kernel);
-        let samples = wanted.hooks().iter().any(|hook| hook.reads_stamps);
+        let samples = requirements.hooks().iter().any(|hook| hook.reads_timestamps);
         let sampling = if samples { settings.packets.sampling } else { Sampling::OneIn(Weight::ONE) };
-        let thinning = Thinning::new(kernel.sample(), sampling);
-        let filtering = Filtering::new(settings.packets.filter.clone(), kernel.choices(), files, &workloads);
-        let cards = wanted.hooks().contains(&&hooks::DRIVER).then(|| kernel.follow_cards()).transpose()?;
-        let itself = Itself::new(start);
+        let sampler = SamplingController::new(kernel.sample(), sampling);
+        let filter_updater =
+            FilterUpdater::new(settings.packets.filter.clone(), kernel.filter_map(), files, &workloads);
+        let cards = requirements.hooks().contains(&&hooks::DRIVER).then(|| kernel.follow_cards()).transpose()?;
+        let internal = InternalTelemetry::new(start);
         Ok(Self {
             kernel,
             clock,
             signals: opened,
-            thinning,
-            filtering,
+            sampler,
+            filter_updater,
             grouping,
             cards,
-            itself,
+            internal,
             watchdog: Watchdog::start(settings.interval.get()),
             workloads,
             resource: Arc::new(resource),
@@ -153,7 +154,7 @@ impl Sidecar {
         let rested = self.workloads.before(delivered);
         // Before another workload has one of them.
         if !rested.is_empty() {
-            self.filtering.look(&self.workloads);
+            self.filter_updater.look(&self.workloads);
         }
         let mut grouping = self.grouping.as_ref().map(|grouping| grouping.borrow_mut());
         for slot in rested {
@@ -175,13 +176,13 @@ impl Sidecar {
         let parts = [std::process::id(), self.loader.process(), self.reader.process()];
         let state = State {
             collect: self.last_collect,
-            weight: self.thinning.weight(),
+            weight: self.sampler.weight(),
             outputs: &deliveries,
             losses: &self.workloads.losses(),
             processes: &parts,
             late_ticks: self.watchdog.late(),
         };
-        for metric in self.itself.read(&self.kernel, &state) {
+        for metric in self.internal.read(&self.kernel, &state) {
             readings.add(Slot::NODE, metric);
         }
         self.last_collect = Some(began.elapsed());
@@ -229,8 +230,8 @@ impl Sidecar {
                 () = self.watchdog.due() => self.watchdog.feed(),
                 () = self.workloads.changed() => {}
                 () = read_clocks(&mut self.cards, &mut self.kernel) => {}
-                () = self.filtering.due() => self.filtering.look(&self.workloads),
-                () = self.thinning.changed() => {}
+                () = self.filter_updater.due() => self.filter_updater.look(&self.workloads),
+                () = self.sampler.changed() => {}
             }
         }
         let last = Arc::new(self.snapshot(&statistics, outputs.delivered()));
@@ -284,8 +285,13 @@ fn report(settings: &Settings, kernel: &Kernel) {
 }
 
 /// Tells packets apart, where that is wanted of a signal that is on. Where it cannot be, the log says why.
-fn grouping(kernel: &mut Kernel, settings: &Settings, wanted: &Wanted, start: UnixNanos) -> Option<SharedGrouping> {
-    let limit = u16::try_from(wanted.sizing(0).groups()).ok().filter(|limit| *limit > 0)?;
+fn grouping(
+    kernel: &mut Kernel,
+    settings: &Settings,
+    requirements: &Requirements,
+    start: UnixNanos,
+) -> Option<SharedGrouping> {
+    let limit = u16::try_from(requirements.sizing(0).groups()).ok().filter(|limit| *limit > 0)?;
     let opened = Grouping::open(kernel, settings.packets.group.by.clone(), limit, start);
     let opened = opened.inspect_err(|error| tracing::warn!("packets are told apart by workload alone: {error}"));
     opened.ok().map(|grouping| SharedGrouping::new(grouping.into()))
@@ -294,13 +300,13 @@ fn grouping(kernel: &mut Kernel, settings: &Settings, wanted: &Wanted, start: Un
 /// Follows workloads, where they are told apart. Where they cannot be, everything stands with the node, and the log says why.
 fn follow(
     kernel: &mut Kernel,
-    wanted: &Wanted,
+    requirements: &Requirements,
     node: &Resource,
     files: Option<Files>,
     directory: Directory,
     start: UnixNanos,
 ) -> Workloads {
-    let (Some(limit), Some(files)) = (wanted.workloads(), files) else {
+    let (Some(limit), Some(files)) = (requirements.workloads(), files) else {
         return Workloads::default();
     };
     let node = node.attributes.clone();

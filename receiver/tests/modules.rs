@@ -27,7 +27,7 @@ const ORDER: [&str; 26] = [
     "export",
     "config",
     "outputs",
-    "wanted",
+    "requirements",
     "parts",
     "sidecar",
     "doctor",

@@ -10,7 +10,7 @@ use undercurrent::{
         plan,
         statistics::{Links, Runs},
     },
-    options::Means,
+    options::AttachKind,
     signals::all_hooks,
 };
 
@@ -26,7 +26,7 @@ pub struct Baseline(Ebpf);
 
 impl Baseline {
     /// Serves hooks by the alternates that the product would choose.
-    pub fn attach(host: &Host, hooks: &[&'static Hook], avoid: &[Means]) -> anyhow::Result<Self> {
+    pub fn attach(host: &Host, hooks: &[&'static Hook], avoid: &[AttachKind]) -> anyhow::Result<Self> {
         let mut ebpf = EbpfLoader::new().btf(None).load(OBJECT).context("cannot load the empty programs")?;
         let types = Btf::from_sys_fs().context("cannot read the kernel's types")?;
         let mut attaching = Attaching { ebpf: &mut ebpf, types: Some(&types), host, avoid };
@@ -36,7 +36,7 @@ impl Baseline {
     }
 
     /// The same, with the program that reads the clock, by which machines' figures are compared.
-    pub fn with_clock(host: &Host, hooks: &[&'static Hook], avoid: &[Means]) -> anyhow::Result<Self> {
+    pub fn with_clock(host: &Host, hooks: &[&'static Hook], avoid: &[AttachKind]) -> anyhow::Result<Self> {
         let Self(mut ebpf) = Self::attach(host, hooks, avoid)?;
         let types = Btf::from_sys_fs().context("cannot read the kernel's types")?;
         let program = ebpf.program_mut(CLOCK_ALONE).context("the object lacks the program that reads the clock")?;

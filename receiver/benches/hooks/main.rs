@@ -21,8 +21,8 @@ use clap::Parser;
 use undercurrent::{
     config::{File, Flags, Settings},
     kernel::Kernel,
-    options::Means,
-    wanted::{self, Wanted},
+    options::AttachKind,
+    requirements::{self, Requirements},
     workloads::OWNERS_MAP,
 };
 use undercurrent_ebpf::abi::workload::{NAMESPACE, Slot, entry, places};
@@ -48,7 +48,7 @@ struct Arguments {
     handlers: Vec<Handlers>,
     /// Ways to listen that programs do without (repeatable)
     #[arg(long, value_name = "MEANS")]
-    avoid: Vec<Means>,
+    avoid: Vec<AttachKind>,
     /// Have empty programs where this configuration has the product's, until something ends this, and measure nothing
     #[arg(long, value_name = "FILE")]
     stand_in: Option<PathBuf>,
@@ -96,19 +96,19 @@ fn measure(arguments: &Arguments, wire: &mut Wire, handlers: Handlers, order: Or
 
 /// The product's programs and the others. The kernel runs those first that were attached first.
 fn attach(settings: &Settings, handlers: Handlers, order: Order, wire: &Wire) -> anyhow::Result<(Kernel, Other)> {
-    let (host, _) = wanted::host()?;
-    let wanted = Wanted::of(settings, handlers.ownership());
+    let (host, _) = requirements::host()?;
+    let requirements = Requirements::of(settings, handlers.ownership());
     let product = || {
-        let kernel = wanted.listen(host.clone())?;
+        let kernel = requirements.listen(host.clone())?;
         kernel.sample().set(handlers.weight())?;
         own(&kernel, wire)?;
         anyhow::Ok(kernel)
     };
     let other = || match handlers {
         Handlers::Attribution | Handlers::AttributionByCpu => {
-            Ok(Other::Product(Box::new(Wanted::of(settings, None).listen(host.clone())?)))
+            Ok(Other::Product(Box::new(Requirements::of(settings, None).listen(host.clone())?)))
         }
-        _ => Baseline::with_clock(&host, wanted.hooks(), &settings.avoid).map(Other::Empty),
+        _ => Baseline::with_clock(&host, requirements.hooks(), &settings.avoid).map(Other::Empty),
     };
     Ok(match order {
         Order::ProductFirst => (product()?, other()?),
@@ -142,7 +142,7 @@ fn cgroup(root: &str) -> Option<u64> {
 }
 
 /// The defaults, with all or some of the signals.
-fn settings(handlers: Handlers, avoid: &[Means]) -> Settings {
+fn settings(handlers: Handlers, avoid: &[AttachKind]) -> Settings {
     let flags = Flags { avoid: avoid.to_vec(), ..Flags::default() };
     let (mut settings, _) = Settings::resolve(flags, &|_| None, File::default());
     let waits = handlers.waits();

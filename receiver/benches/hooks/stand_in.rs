@@ -10,7 +10,7 @@ use tokio::{
 use undercurrent::{
     config::{File, Flags, Settings},
     kernel::{hooks, timestamping::Timestamping},
-    wanted::{self, Wanted},
+    requirements::{self, Requirements},
 };
 
 use crate::baseline::Baseline;
@@ -18,10 +18,10 @@ use crate::baseline::Baseline;
 /// Attaches an empty program wherever a configuration has one, has packets stamped, and stays until it is asked to end.
 pub fn stay(configuration: &Path) -> anyhow::Result<()> {
     let (settings, _) = Settings::resolve(Flags::default(), &|_| None, File::load(configuration)?);
-    let (host, _) = wanted::host()?;
-    let wanted = Wanted::of(&settings, host.ownership());
+    let (host, _) = requirements::host()?;
+    let requirements = Requirements::of(&settings, host.ownership());
     // Only cards that stamp packets have a program there.
-    let hooks: Vec<_> = wanted.hooks().iter().copied().filter(|hook| hook.name != hooks::DRIVER.name).collect();
+    let hooks: Vec<_> = requirements.hooks().iter().copied().filter(|hook| hook.name != hooks::DRIVER.name).collect();
     let _programs = Baseline::attach(&host, &hooks, &settings.avoid)?;
     let _stamps = Timestamping::hold().context("cannot have packets stamped")?;
     eprintln!("measuring: nothing");

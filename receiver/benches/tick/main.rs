@@ -12,7 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use undercurrent::{
     export::{REQUEST_LIMIT, requests},
-    kernel::{choices::Criteria, groups::GroupBy, memory::Sizing},
+    kernel::{filter_map::FilterKeys, groups::GroupBy, memory::Sizing},
     signals::{Settings, planned_maps},
     telemetry::{Attributes, Readings, Resource, Scale, Snapshot, UnixNanos},
     workloads::Slot,
@@ -74,7 +74,7 @@ fn main() -> anyhow::Result<()> {
                 let sizing = Sizing {
                     cpus,
                     scale,
-                    criteria: Criteria::default(),
+                    filter_keys: FilterKeys::default(),
                     group_by: GroupBy::default(),
                     workloads: Some(workloads),
                     functions: 0,

@@ -10,12 +10,12 @@ use anyhow::Context as _;
 use rustix::fs::{MemfdFlags, memfd_create};
 use undercurrent::{
     kernel::{
-        choices::Criteria,
+        filter_map::FilterKeys,
         groups::GroupBy,
         maps::{ByCpu, Words},
         memory::{PlannedMap, Sizing},
     },
-    signals::{LATENCY, Owned, Timings, timings},
+    signals::{Durations, LATENCY, Owned, durations},
     telemetry::{Scale, UnixNanos},
 };
 use undercurrent_ebpf::abi::latency::{LatencyCells, SERIES, Series};
@@ -32,19 +32,19 @@ const BUSY: usize = 6;
 const BUCKETS: std::ops::Range<usize> = 20..60;
 
 /// The signal of such a node, where every path is served, and how many bytes a tick reads.
-pub fn latency() -> anyhow::Result<(Timings, usize)> {
+pub fn latency() -> anyhow::Result<(Durations, usize)> {
     let scale = Scale::new(2).context("the default scale")?;
     let sizing = Sizing {
         cpus: CPUS,
         scale,
-        criteria: Criteria::default(),
+        filter_keys: FilterKeys::default(),
         group_by: GroupBy::default(),
         workloads: Some(WORKLOADS),
         functions: 0,
     };
     let layout = sizing.by_workload();
-    let (node, _) = map(&timings::LATENCY, &sizing)?;
-    let (owned, count) = map(&timings::WORKLOAD_LATENCY, &sizing)?;
+    let (node, _) = map(&durations::LATENCY, &sizing)?;
+    let (owned, count) = map(&durations::WORKLOAD_LATENCY, &sizing)?;
     let words = Words::map("WORKLOAD_LATENCY", owned.as_fd(), count)?;
     for histogram in words.slice(0..count).chunks_exact(SERIES * layout.histogram) {
         histogram.chunks_exact(layout.histogram).take(BUSY).for_each(fill);
@@ -55,7 +55,7 @@ pub fn latency() -> anyhow::Result<(Timings, usize)> {
     let bytes = all * LATENCY.series.len() / SERIES;
     let owned = Some(Owned::new(words, layout, &LATENCY, scale));
     let served = Series::ALL.map(|series| matches!(series, Series::Receive(_)));
-    Ok((Timings { kind: &LATENCY, cells, owned, grouped: None, scale, start: UnixNanos(1), served }, bytes))
+    Ok((Durations { kind: &LATENCY, cells, owned, grouped: None, scale, start: UnixNanos(1), served }, bytes))
 }
 
 /// Something of a map's size that can be mapped as one, and its words.

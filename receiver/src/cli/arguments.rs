@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser};
 
-use crate::options::{Interval, Means, Output, Sampling, Span};
+use crate::options::{AttachKind, Interval, Output, Sampling, Span};
 
 const AFTER_HELP: &str = "\
 Flags win over environment variables, and these over the configuration file.
@@ -71,7 +71,7 @@ pub struct RunArguments {
     pub sampling: Option<Sampling>,
     /// fentry, kprobe, tracepoint or cgroup hooks to do without; repeatable [default: none].
     #[arg(long, value_name = "MEANS", value_enum, hide_possible_values = true)]
-    pub avoid: Vec<Means>,
+    pub avoid: Vec<AttachKind>,
 }
 
 /// How to look at the machine.

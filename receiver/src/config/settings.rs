@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{File, Otlp};
 use crate::{
     environment::{Environment, Ignored, value},
-    options::{Interval, Means, MemoryLimit, Output, Outputs, Packets, Sampling, Span, UnitError, Workloads},
+    options::{AttachKind, Interval, MemoryLimit, Output, Outputs, Packets, Sampling, Span, UnitError, Workloads},
     signals::Settings as Signals,
 };
 
@@ -25,7 +25,7 @@ pub struct Flags {
     /// `--sampling`.
     pub sampling: Option<Sampling>,
     /// Every `--avoid`.
-    pub avoid: Vec<Means>,
+    pub avoid: Vec<AttachKind>,
 }
 
 /// What is in force.
@@ -44,7 +44,7 @@ pub struct Settings {
     /// Upper limit of the memory of kernel maps.
     pub memory_limit: MemoryLimit,
     /// How the kernel is not listened to.
-    pub avoid: Vec<Means>,
+    pub avoid: Vec<AttachKind>,
     /// Whose a measurement is.
     pub workloads: Workloads,
     /// The settings that all signals of packets share.

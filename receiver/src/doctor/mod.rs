@@ -17,9 +17,9 @@ use crate::{
     },
     parts::{Confinement, Part},
     privileges::Task,
+    requirements::{self, Requirements},
     sidecar,
     signals::{SignalStatus, all_hooks},
-    wanted::{self, Wanted},
 };
 
 pub use fields::AbsentField;
@@ -121,16 +121,16 @@ pub fn examine(settings: &Settings, probe: bool) -> Report {
 }
 
 fn fill(report: &mut Report, settings: &Settings, probe: bool) -> Result<(), Box<dyn std::error::Error>> {
-    let (host, privileges) = wanted::host()?;
+    let (host, privileges) = requirements::host()?;
     report.lacks = privileges.lacks(&[Task::LoadTracing, Task::AttachCgroup]).iter().map(ToString::to_string).collect();
     report.parts = Part::ALL.map(Part::confinement).into_iter().collect::<Result<_, _>>()?;
-    let wanted = Wanted::of(settings, host.ownership());
-    report.memory.maps = wanted.maps(host.cpus).iter().map(|map| (map.name, map.bytes())).collect();
+    let requirements = Requirements::of(settings, host.ownership());
+    report.memory.maps = requirements.maps(host.cpus).iter().map(|map| (map.name, map.bytes())).collect();
     report.memory.planned = report.memory.maps.iter().map(|(_, bytes)| bytes).sum();
     report.host = Some(host.clone());
     privileges.require(&[Task::LoadTracing])?;
-    wanted.within_memory(settings.memory_limit, host.cpus)?;
-    let kernel = wanted.listen(host)?;
+    requirements.within_memory(settings.memory_limit, host.cpus)?;
+    let kernel = requirements.listen(host)?;
     // A sidecar that cannot probe itself may still measure everything.
     let runs = probe.then(|| probe::runs(&kernel)).transpose().unwrap_or_else(|error| {
         report.no_probe = Some(error.to_string());

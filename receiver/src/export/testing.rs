@@ -101,7 +101,7 @@ pub(super) static LOST: Descriptor = Descriptor {
     unit: "{packet}",
     description: "Packets in no histogram, by reason.",
     instrument: Instrument::Counter,
-    attributes: &[key("undercurrent.reason", &["no_stamp", "negative"])],
+    attributes: &[key("undercurrent.reason", &["no_timestamp", "negative"])],
     view: View::Notice { normal: &[] },
 };
 

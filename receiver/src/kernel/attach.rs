@@ -17,7 +17,7 @@ use super::{
     refusal::Refusal,
     registers::REGISTERS,
 };
-use crate::options::Means;
+use crate::options::AttachKind;
 
 /// An object's programs, to be attached to this kernel.
 pub struct Attaching<'a> {
@@ -28,16 +28,16 @@ pub struct Attaching<'a> {
     /// Where the cgroups are, and what this process may do.
     pub host: &'a Host,
     /// What not to attach by.
-    pub avoid: &'a [Means],
+    pub avoid: &'a [AttachKind],
 }
 
 impl Attach for Attaching<'_> {
     fn attach(&mut self, program: &Program<'_>) -> Result<(), Refusal> {
-        let means = program.attachment.means();
+        let means = program.attachment.kind();
         if self.avoid.contains(&means) {
             return Err(Refusal::avoided(program, means));
         }
-        if means == Means::Kprobe && REGISTERS.is_none() {
+        if means == AttachKind::Kprobe && REGISTERS.is_none() {
             return Err(Refusal::foreign(program));
         }
         let types = self.types.ok_or_else(|| Refusal {

@@ -3,7 +3,7 @@
 use std::{cell::RefCell, collections::BTreeMap, io, os::fd::OwnedFd, rc::Rc, time::Duration};
 
 use super::{
-    KernelError, Requirements,
+    KernelError, LoadOptions,
     cards::Found,
     host::Host,
     plan::Outcome,
@@ -55,7 +55,7 @@ impl Client {
     ///
     /// # Errors
     /// If nothing can be measured.
-    pub fn load(host: Host, required: &Requirements<'_>) -> Result<(Self, Facts, Maps), KernelError> {
+    pub fn load(host: Host, required: &LoadOptions<'_>) -> Result<(Self, Facts, Maps), KernelError> {
         let (service, facts) = Service::load(host, required)?;
         let maps = service.maps().map_err(KernelError::Descriptors)?.into_iter().collect();
         Ok((Self(Rc::new(RefCell::new(Place::Here(Box::new(service))))), facts, maps))

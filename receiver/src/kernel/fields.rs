@@ -187,8 +187,8 @@ fn place_one(btf: &Btf<'_>, symbol: &str, size: u32) -> Result<u32, Absence> {
 fn bytes(member: &Member, declared: u32) -> Result<u32, Absence> {
     match member.extent {
         Extent::Bytes { offset, size } => {
-            let wanted = u64::from(declared);
-            let fits = if member.aggregate { wanted <= size } else { wanted == size };
+            let expected = u64::from(declared);
+            let fits = if member.aggregate { expected <= size } else { expected == size };
             if fits { Ok(offset) } else { Err(Absence::Size { declared, actual: size }) }
         }
         Extent::Bits { width, .. } => Err(Absence::BitField { declared, width }),

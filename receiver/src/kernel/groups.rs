@@ -7,8 +7,8 @@ use undercurrent_ebpf::abi::{
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
 use super::{
-    choices::ENTRY,
     client::{Client, ServiceError},
+    filter_map::ENTRY,
     memory::{PlannedMap, Sizing},
     service::Table,
 };

@@ -4,9 +4,9 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use super::{
     Kernel, KernelError,
-    choices::Choices,
     clock::WallClock,
     epoch::Epoch,
+    filter_map::FilterMap,
     groups::Groups,
     maps::{ByCpu, Words},
     memory::PlannedMap,
@@ -59,8 +59,8 @@ impl Kernel {
 
     /// The packets that are measured.
     #[must_use]
-    pub fn choices(&self) -> Choices {
-        Choices::new(self.client.clone())
+    pub fn filter_map(&self) -> FilterMap {
+        FilterMap::new(self.client.clone())
     }
 
     /// The groups of packets.

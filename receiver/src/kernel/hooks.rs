@@ -3,7 +3,7 @@
 //! Alternates of one hook mean the same; one that sees less says what it leaves out. A program's name is its symbol in
 //! the object.
 
-use crate::options::Means;
+use crate::options::AttachKind;
 
 /// How a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,12 +27,12 @@ pub enum Attachment {
 impl Attachment {
     /// What people call the way.
     #[must_use]
-    pub const fn means(self) -> Means {
+    pub const fn kind(self) -> AttachKind {
         match self {
-            Self::Fentry | Self::Fexit => Means::Fentry,
-            Self::Kprobe | Self::Kretprobe => Means::Kprobe,
-            Self::Tracepoint => Means::Tracepoint,
-            Self::CgroupIngress | Self::CgroupSocket => Means::Cgroup,
+            Self::Fentry | Self::Fexit => AttachKind::Fentry,
+            Self::Kprobe | Self::Kretprobe => AttachKind::Kprobe,
+            Self::Tracepoint => AttachKind::Tracepoint,
+            Self::CgroupIngress | Self::CgroupSocket => AttachKind::Cgroup,
         }
     }
 }
@@ -65,7 +65,7 @@ pub struct Hook {
     /// The name in `doctor`, logs and metrics.
     pub name: &'static str,
     /// Whether its programs compare packets' receive timestamps with the clock.
-    pub reads_stamps: bool,
+    pub reads_timestamps: bool,
     /// Whether any packets make its programs run, and not only those that something happens to.
     pub sees_traffic: bool,
     /// The hook whose programs do the work of this one too, where an alternate of that name serves it.
@@ -102,7 +102,7 @@ pub const KPROBE: &str = "kprobe";
 /// A network softirq is marked to run.
 pub static SOFTIRQ_RAISE: Hook = Hook {
     name: "softirq_raise",
-    reads_stamps: false,
+    reads_timestamps: false,
     sees_traffic: true,
     within: None,
     alternates: &[whole("tracepoint", &[tracepoint("softirq_raise")])],
@@ -110,7 +110,7 @@ pub static SOFTIRQ_RAISE: Hook = Hook {
 /// A softirq begins to run.
 pub static SOFTIRQ_ENTRY: Hook = Hook {
     name: "softirq_entry",
-    reads_stamps: false,
+    reads_timestamps: false,
     sees_traffic: true,
     within: None,
     alternates: &[whole("tracepoint", &[tracepoint("softirq_entry")])],
@@ -118,7 +118,7 @@ pub static SOFTIRQ_ENTRY: Hook = Hook {
 /// A softirq ends.
 pub static SOFTIRQ_EXIT: Hook = Hook {
     name: "softirq_exit",
-    reads_stamps: false,
+    reads_timestamps: false,
     sees_traffic: true,
     within: None,
     alternates: &[whole("tracepoint", &[tracepoint("softirq_exit")])],
@@ -126,7 +126,7 @@ pub static SOFTIRQ_EXIT: Hook = Hook {
 /// A packet leaves its driver for the stack.
 pub static DRIVER: Hook = Hook {
     name: "driver",
-    reads_stamps: true,
+    reads_timestamps: true,
     sees_traffic: false,
     within: None,
     alternates: &[whole("tracepoint", &[tracepoint("netif_receive_skb")])],
@@ -134,7 +134,7 @@ pub static DRIVER: Hook = Hook {
 /// A packet enters the network layer.
 pub static IP: Hook = Hook {
     name: "ip",
-    reads_stamps: true,
+    reads_timestamps: true,
     sees_traffic: true,
     within: None,
     alternates: &[
@@ -145,7 +145,7 @@ pub static IP: Hook = Hook {
 /// A packet enters its transport protocol.
 pub static TRANSPORT: Hook = Hook {
     name: "transport",
-    reads_stamps: true,
+    reads_timestamps: true,
     sees_traffic: true,
     within: None,
     alternates: &[
@@ -173,7 +173,7 @@ pub static TRANSPORT: Hook = Hook {
 /// A packet is in its socket's receive queue.
 pub static SOCKET_ENQUEUED: Hook = Hook {
     name: "socket_enqueued",
-    reads_stamps: true,
+    reads_timestamps: true,
     sees_traffic: true,
     within: None,
     alternates: &[
@@ -210,7 +210,7 @@ pub static SOCKET_ENQUEUED: Hook = Hook {
 /// A packet's data is copied to the application.
 pub static SOCKET_READ: Hook = Hook {
     name: "socket_read",
-    reads_stamps: true,
+    reads_timestamps: true,
     sees_traffic: true,
     within: None,
     alternates: &[
@@ -233,7 +233,7 @@ pub static SOCKET_READ: Hook = Hook {
 /// UDP sends a packet.
 pub static TRANSMIT_SEND: Hook = Hook {
     name: "transmit_send",
-    reads_stamps: false,
+    reads_timestamps: false,
     sees_traffic: true,
     within: None,
     // The kernel leaves out kprobes of packets that come while a kprobe's program runs: a fourth of what a busy sender got.
@@ -242,7 +242,7 @@ pub static TRANSMIT_SEND: Hook = Hook {
 /// A packet is handed to its device's qdisc, where it has one.
 pub static TRANSMIT_QUEUE: Hook = Hook {
     name: "transmit_queue",
-    reads_stamps: false,
+    reads_timestamps: false,
     sees_traffic: true,
     within: None,
     alternates: &[whole("tracepoint", &[tracepoint("net_dev_queue")])],
@@ -250,7 +250,7 @@ pub static TRANSMIT_QUEUE: Hook = Hook {
 /// A device's driver gets a packet.
 pub static TRANSMIT_START: Hook = Hook {
     name: "transmit_start",
-    reads_stamps: false,
+    reads_timestamps: false,
     sees_traffic: true,
     within: None,
     alternates: &[whole("tracepoint", &[tracepoint("net_dev_start_xmit")])],
@@ -258,7 +258,7 @@ pub static TRANSMIT_START: Hook = Hook {
 /// A packet has been used up: a driver has done with it, or somebody has read it.
 pub static TRANSMIT_END: Hook = Hook {
     name: "transmit_end",
-    reads_stamps: false,
+    reads_timestamps: false,
     sees_traffic: true,
     within: None,
     alternates: &[whole("tracepoint", &[tracepoint("consume_skb")])],
@@ -267,7 +267,7 @@ pub static TRANSMIT_END: Hook = Hook {
 /// Somebody reads a socket, which becomes its owner.
 pub static SOCKET_READER: Hook = Hook {
     name: "socket_reader",
-    reads_stamps: false,
+    reads_timestamps: false,
     sees_traffic: true,
     within: Some((&SOCKET_READ, FENTRY)),
     alternates: &[
@@ -278,7 +278,7 @@ pub static SOCKET_READER: Hook = Hook {
 /// Somebody makes a socket, and owns it until it is read.
 pub static SOCKET_CREATOR: Hook = Hook {
     name: "socket_creator",
-    reads_stamps: false,
+    reads_timestamps: false,
     sees_traffic: true,
     within: None,
     alternates: &[whole(
@@ -289,7 +289,7 @@ pub static SOCKET_CREATOR: Hook = Hook {
 /// Cgroups come, go and change their names.
 pub static CGROUP_CHANGE: Hook = Hook {
     name: "cgroup_change",
-    reads_stamps: false,
+    reads_timestamps: false,
     sees_traffic: false,
     within: None,
     alternates: &[whole(

@@ -7,7 +7,7 @@ use undercurrent_ebpf::abi::{
     workload::Slot,
 };
 
-use super::{choices::Criteria, groups::GroupBy};
+use super::{filter_map::FilterKeys, groups::GroupBy};
 use crate::telemetry::Scale;
 
 /// The most shards that a workload's histograms have: more CPUs share them. They are most of the memory.
@@ -20,7 +20,7 @@ pub struct Sizing {
     /// The histograms' scale.
     pub scale: Scale,
     /// What packets are chosen by.
-    pub criteria: Criteria,
+    pub filter_keys: FilterKeys,
     /// What packets are told apart by.
     pub group_by: GroupBy,
     /// Workloads with slots of their own; `None` where nothing is told apart by workload.
@@ -168,7 +168,7 @@ mod tests {
         let sizing = |cpus| Sizing {
             cpus,
             scale: Scale::new(2).expect("a scale"),
-            criteria: Criteria::default(),
+            filter_keys: FilterKeys::default(),
             group_by: GroupBy::default(),
             workloads: Some(1),
             functions: 0,

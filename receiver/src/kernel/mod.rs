@@ -5,7 +5,6 @@
 pub mod attach;
 pub mod btf;
 pub mod cards;
-pub mod choices;
 pub mod client;
 pub mod clock;
 mod code;
@@ -13,6 +12,7 @@ pub mod drops;
 pub mod epoch;
 pub mod extra;
 pub mod fields;
+pub mod filter_map;
 pub mod groups;
 mod handles;
 pub mod hooks;
@@ -39,7 +39,7 @@ use aya::{
     maps::{MapData, RingBuf},
 };
 
-use crate::options::Means;
+use crate::options::AttachKind;
 
 use self::{
     cards::{Cards, Found},
@@ -112,7 +112,7 @@ fn maps_refused(error: &EbpfError, missing: &[String]) -> String {
 }
 
 /// What the settings require of the kernel.
-pub struct Requirements<'a> {
+pub struct LoadOptions<'a> {
     /// What is measured, and how large maps are for it.
     pub sizing: Sizing,
     /// The signals that are on, by name.
@@ -126,7 +126,7 @@ pub struct Requirements<'a> {
     /// How owners are found; `None` if nothing is grouped by workload.
     pub ownership: Option<Ownership>,
     /// The kinds of attachment to avoid.
-    pub avoid: &'a [Means],
+    pub avoid: &'a [AttachKind],
     /// True if TCP data that waited for the network is excluded.
     pub excludes_blocked: bool,
     /// The transmit layers to measure, each its bit.
@@ -160,7 +160,7 @@ impl Kernel {
     ///
     /// # Errors
     /// If nothing can be measured.
-    pub fn load(host: Host, required: &Requirements<'_>) -> Result<Self, KernelError> {
+    pub fn load(host: Host, required: &LoadOptions<'_>) -> Result<Self, KernelError> {
         let (client, facts, maps) = Client::load(host.clone(), required)?;
         Self::with(host, required, client, facts, maps)
     }
@@ -169,14 +169,14 @@ impl Kernel {
     ///
     /// # Errors
     /// If nothing can be measured, or the loader ends.
-    pub fn load_remotely(host: Host, required: &Requirements<'_>, loader: Client) -> Result<Self, KernelError> {
+    pub fn load_remotely(host: Host, required: &LoadOptions<'_>, loader: Client) -> Result<Self, KernelError> {
         let (facts, maps) = loader.load_remotely()?;
         Self::with(host, required, loader, facts, maps)
     }
 
     fn with(
         host: Host,
-        required: &Requirements<'_>,
+        required: &LoadOptions<'_>,
         client: Client,
         facts: Facts,
         mut maps: Maps,
@@ -287,7 +287,7 @@ impl Kernel {
 
     /// Whether reads of a TCP connection can keep with the socket how far what came out of order reaches.
     #[must_use]
-    pub fn remembers_reordered(&self) -> bool {
+    pub fn tracks_reordered(&self) -> bool {
         self.facts.socket_storage && !self.probes(&hooks::SOCKET_READ)
     }
 
@@ -299,13 +299,13 @@ impl Kernel {
 
     /// Whether it can be kept with a socket who reads it.
     #[must_use]
-    pub const fn keeps_readers(&self) -> bool {
+    pub const fn stores_readers(&self) -> bool {
         self.facts.socket_storage
     }
 
     /// Whether programs can read the round-trip time that TCP keeps of a connection.
     #[must_use]
-    pub fn tells_rtt(&self) -> bool {
+    pub fn reads_rtt(&self) -> bool {
         self.facts.tcp_sockets && !self.lacks("tcp_sock.srtt_us")
     }
 
@@ -344,8 +344,8 @@ fn is_needed(hook: &Hook, cards: &Found) -> bool {
 }
 
 /// Makes the kernel stamp received packets, where a hook compares their stamps with the clock.
-fn stamp_packets(mut hooks: impl Iterator<Item = &'static Hook>) -> Option<Timestamping> {
-    if !hooks.any(|hook| hook.reads_stamps) {
+fn enable_timestamps(mut hooks: impl Iterator<Item = &'static Hook>) -> Option<Timestamping> {
+    if !hooks.any(|hook| hook.reads_timestamps) {
         return None;
     }
     let held = Timestamping::hold();

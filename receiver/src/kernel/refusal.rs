@@ -5,7 +5,7 @@ use std::{borrow::Cow, io};
 use aya::programs::{KProbeError, ProgramError};
 use serde::{Deserialize, Serialize};
 
-use crate::options::Means;
+use crate::options::AttachKind;
 
 use super::{
     hooks::{Attachment, Program},
@@ -29,7 +29,7 @@ const ENOTSUPP: i32 = 524;
 impl Refusal {
     /// A program of a kind that the configuration does without.
     #[must_use]
-    pub fn avoided(program: &Program<'_>, means: Means) -> Self {
+    pub fn avoided(program: &Program<'_>, means: AttachKind) -> Self {
         Self {
             program: program.symbol.into(),
             what: format!("the configuration avoids {}", means.as_str()),

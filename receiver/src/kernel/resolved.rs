@@ -1,7 +1,7 @@
 //! What the running kernel's types say of everything that the object and its programs depend on.
 
 use super::{
-    KernelError, Requirements,
+    KernelError, LoadOptions,
     btf::{self, Btf, SparseBtf, Target},
     code::Casts,
     drops::Reasons,
@@ -41,7 +41,7 @@ impl Resolved {
     ///
     /// # Errors
     /// Where they cannot be read, or the object is damaged.
-    pub fn of(request: &Requirements<'_>) -> Result<Self, KernelError> {
+    pub fn of(request: &LoadOptions<'_>) -> Result<Self, KernelError> {
         let raw = btf::read("vmlinux")?;
         let types = Btf::parse(&raw)?;
         let fields = fields::resolve(&types, &fields::declared(object::OBJECT)?);

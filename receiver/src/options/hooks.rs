@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Hooks {
-    /// Means that are not used, where a kernel or a policy has trouble with them: alternates serve where there are some.
+    /// AttachKind that are not used, where a kernel or a policy has trouble with them: alternates serve where there are some.
     /// `undercurrent doctor` says what is left. `--avoid` adds to it.
-    pub avoid: Vec<Means>,
+    pub avoid: Vec<AttachKind>,
 }
 
 /// A way to listen to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
-pub enum Means {
+pub enum AttachKind {
     /// Trampolines at a function's entry or exit.
     Fentry,
     /// Breakpoints at a function's entry or return.
@@ -28,7 +28,7 @@ pub enum Means {
     Cgroup,
 }
 
-impl Means {
+impl AttachKind {
     /// The word in configuration and messages.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

@@ -17,7 +17,7 @@ mod workloads;
 pub use filter::{Cgroup, Filter, Interface, Namespace};
 pub use functions::Functions;
 pub use grouping::{Dimensions, Group, GroupLimit};
-pub use hooks::{Hooks, Means};
+pub use hooks::{AttachKind, Hooks};
 pub use list::in_order;
 pub use output::{Destination, Output, OutputError, Outputs};
 pub use packets::Packets;

@@ -7,7 +7,7 @@ use crate::{
     causes::chain,
     channel::{Channel, ChannelError},
     kernel::{
-        Requirements,
+        LoadOptions,
         host::Host,
         service::{Reply, Request, Service},
     },
@@ -20,7 +20,7 @@ use crate::{
 pub fn serve(
     mut channel: Channel,
     host: Host,
-    required: &Requirements<'_>,
+    required: &LoadOptions<'_>,
     mut start_reader: impl FnMut() -> Result<(u32, Vec<OwnedFd>), String>,
 ) -> Result<(), String> {
     Part::Loader.confine().map_err(|error| chain(&error))?;
@@ -45,7 +45,7 @@ pub fn serve(
     }
 }
 
-fn load(host: &Host, required: &Requirements<'_>, service: &mut Option<Service>) -> (Reply, Vec<OwnedFd>) {
+fn load(host: &Host, required: &LoadOptions<'_>, service: &mut Option<Service>) -> (Reply, Vec<OwnedFd>) {
     let (loaded, facts) = match Service::load(host.clone(), required) {
         Ok(loaded) => loaded,
         Err(error) => return (Reply::Failed(chain(&error)), Vec::new()),

@@ -17,7 +17,7 @@ use crate::{
     channel::Channel,
     kernel::{Kernel, KernelError, client::Client, host::Host},
     reader::{self, Reader},
-    wanted::Wanted,
+    requirements::Requirements,
     workloads::Files,
 };
 
@@ -48,12 +48,12 @@ impl Access {
     ///
     /// # Errors
     /// If nothing can be measured, or a part cannot be started.
-    pub fn gain(host: Host, wanted: &Wanted) -> Result<Self, AccessError> {
-        let mut loader = Loader::start(&host, wanted).map_err(AccessError::Loader)?;
+    pub fn gain(host: Host, requirements: &Requirements) -> Result<Self, AccessError> {
+        let mut loader = Loader::start(&host, requirements).map_err(AccessError::Loader)?;
         let client = loader.client.take().ok_or(AccessError::Reader(io::ErrorKind::NotConnected.into()))?;
         let reader = Reader::start(client.clone()).map_err(AccessError::Reader)?;
         let files = host.hierarchy.clone().map(|hierarchy| Files::through(reader.clone(), hierarchy));
-        let requirements = wanted.requirements(host.cpus);
+        let requirements = requirements.load_options(host.cpus);
         let kernel = Kernel::load_remotely(host.clone(), &requirements, client)?;
         Ok(Self { kernel, files, reader, loader })
     }
@@ -83,13 +83,13 @@ impl Loader {
     ///
     /// # Errors
     /// The kernel's refusal of a process.
-    pub fn start(host: &Host, wanted: &Wanted) -> io::Result<Self> {
+    pub fn start(host: &Host, requirements: &Requirements) -> io::Result<Self> {
         let (ours, theirs) = Channel::pair()?;
         let process = Process::start(c"uc-loader", vec![theirs.into()], |kept| {
             let [channel] = <[_; 1]>::try_from(kept).map_err(|_| "no channel".to_owned())?;
             let mut reader = None;
             let start_reader = || start_reader(&mut reader, host.hierarchy.as_ref()).map_err(|error| error.to_string());
-            loader::serve(channel.into(), host.clone(), &wanted.requirements(host.cpus), start_reader)
+            loader::serve(channel.into(), host.clone(), &requirements.load_options(host.cpus), start_reader)
         })?;
         Ok(Self { process, client: Some(Client::connect(ours)?) })
     }

@@ -4,7 +4,7 @@ use std::{io, path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Endpoint, Look, Places, Refusal, Service};
+use super::{Endpoint, FoundSockets, Refusal, Service, SocketPaths};
 use crate::cgroup::UsageError;
 
 /// A cgroup: its id, and the bytes of its path.
@@ -56,8 +56,8 @@ pub enum FileReply {
 pub enum ForeignRequest {
     /// Read the service that a process names in its environment. The reply is [`ForeignReply::Service`].
     Service(u32),
-    /// Search for the sockets of container runtimes. The reply is [`ForeignReply::Look`].
-    Look(Places),
+    /// Search for the sockets of container runtimes. The reply is [`ForeignReply::FoundSockets`].
+    FoundSockets(SocketPaths),
     /// Connect to the socket of a container runtime. The reply is [`ForeignReply::Connected`], with the connection.
     Connect(Endpoint),
 }
@@ -68,7 +68,7 @@ pub enum ForeignReply {
     /// The service of a process.
     Service(Service),
     /// The sockets that were found.
-    Look(Look),
+    FoundSockets(FoundSockets),
     /// A connection, or the reason why there is none.
     Connected(Result<(), ConnectError>),
     /// Too many requests are under way.

@@ -5,7 +5,7 @@ mod endpoint;
 mod environ;
 mod message;
 mod serve;
-mod sockets;
+mod socket_paths;
 
 pub use self::{
     client::{Foreign, Reader},
@@ -13,5 +13,5 @@ pub use self::{
     environ::{EnvironError, Service},
     message::{ConnectError, FileReply, FileRequest, ForeignReply, ForeignRequest},
     serve::{inode, serve},
-    sockets::{Look, Places},
+    socket_paths::{FoundSockets, SocketPaths},
 };

@@ -120,7 +120,7 @@ fn carry_out(request: ForeignRequest) -> (ForeignReply, Option<OwnedFd>) {
             Ok(service) => (ForeignReply::Service(service), None),
             Err(error) => (ForeignReply::Failed(error.to_string()), None),
         },
-        ForeignRequest::Look(places) => (ForeignReply::Look(places.look()), None),
+        ForeignRequest::FoundSockets(places) => (ForeignReply::FoundSockets(places.look()), None),
         ForeignRequest::Connect(endpoint) => match endpoint.connect() {
             Ok(stream) => (ForeignReply::Connected(Ok(())), Some(stream.into())),
             Err(error) => (ForeignReply::Connected(Err(error.into())), None),

@@ -17,9 +17,9 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{
-    itself::{LOST, lost},
+    durations::GROUP_LATENCY,
+    internal::{LOST, lost},
     latency::EXTRA_LATENCY,
-    timings::GROUP_LATENCY,
 };
 use crate::{
     kernel::{

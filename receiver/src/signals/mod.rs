@@ -3,16 +3,18 @@
 
 mod attributes;
 mod cpu_throttled;
-pub mod filtering;
+pub mod durations;
+pub mod filter_updater;
 pub mod grouping;
 mod growth;
-pub mod itself;
+pub mod internal;
 pub mod latency;
 pub mod network_cpu;
 mod network_drops;
 pub mod receive_driver;
 mod receive_wait;
 mod reference;
+mod sampler;
 mod softirq_wait;
 pub mod softnet;
 mod status;
@@ -20,8 +22,6 @@ mod tcp_retransmits;
 mod tcp_rtt;
 #[cfg(test)]
 mod testing;
-mod thinning;
-pub mod timings;
 pub mod transmit;
 mod workload_cpu;
 
@@ -33,7 +33,7 @@ use undercurrent_ebpf::abi::softirq::SoftirqCells;
 
 use crate::{
     kernel::{
-        Kernel, KernelError, choices, groups,
+        Kernel, KernelError, filter_map, groups,
         hooks::{self, Hook},
         maps::ByCpu,
         memory::PlannedMap,
@@ -44,12 +44,12 @@ use crate::{
 };
 
 pub use crate::kernel::plan::SignalStatus;
+pub use durations::{Durations, Owned};
 pub use grouping::{Grouping, SharedGrouping};
 pub use latency::KIND as LATENCY;
 pub use reference::markdown;
+pub use sampler::SamplingController;
 pub use status::statuses;
-pub use thinning::Thinning;
-pub use timings::{Owned, Timings};
 
 /// A signal that is being measured.
 pub trait Signal {
@@ -92,7 +92,7 @@ pub enum OpenError {
 }
 
 /// What a signal is opened with.
-pub struct Opening<'a> {
+pub struct OpenContext<'a> {
     /// The kernel, listened to.
     pub kernel: &'a Kernel,
     /// The settings of all signals.
@@ -113,9 +113,9 @@ pub struct Opening<'a> {
 pub static SOFTIRQS: PlannedMap = PlannedMap::new("SOFTIRQ", size_of::<SoftirqCells>(), |sizing| sizing.cpus);
 
 /// The reason of readings that failed.
-const UNREAD: &str = "unread";
+const READ_FAILED: &str = "read_failed";
 
-impl Opening<'_> {
+impl OpenContext<'_> {
     /// What programs keep of the network softirqs.
     ///
     /// # Errors
@@ -128,9 +128,9 @@ impl Opening<'_> {
 /// What a kernel, or its host, takes from a signal, hooks aside, and why.
 pub enum Caveat {
     /// A part of it.
-    Less(String),
+    Partial(String),
     /// All of it.
-    Nothing(String),
+    Unavailable(String),
     /// Nothing: there is nothing here to measure.
     Idle(String),
 }
@@ -157,7 +157,7 @@ pub struct Entry {
     /// What of it this kernel or host keeps from being measured.
     pub caveats: Caveats,
     /// Begins to measure.
-    pub open: fn(&Opening<'_>) -> Result<Box<dyn Signal>, OpenError>,
+    pub open: fn(&OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError>,
 }
 
 /// Declares every signal once, in the order of the catalogue: its module, and the type of its settings.
@@ -205,19 +205,19 @@ signals! {
 /// Every metric of the catalogue, each once: the signals' and the sidecar's own.
 pub fn catalogue() -> impl Iterator<Item = (&'static str, &'static Descriptor)> {
     let signals = REGISTRY.iter().flat_map(|entry| entry.metrics.iter().map(|metric| (entry.name, *metric)));
-    signals.chain(itself::METRICS.iter().map(|metric| (itself::NAME, *metric)))
+    signals.chain(internal::METRICS.iter().map(|metric| (internal::NAME, *metric)))
 }
 
 /// The signals that a configuration wants.
-pub fn wanted(settings: &Settings) -> impl Iterator<Item = &'static Entry> {
+pub fn enabled(settings: &Settings) -> impl Iterator<Item = &'static Entry> {
     REGISTRY.iter().copied().filter(|entry| settings.enables(entry.name))
 }
 
-/// The hooks of all wanted signals, each once, in the order of [`hooks::SHARED`]; then those of single signals.
+/// The hooks of all enabled signals, each once, in the order of [`hooks::SHARED`]; then those of single signals.
 #[must_use]
 pub fn hooks(settings: &Settings) -> Vec<&'static Hook> {
-    let wanted: Vec<&'static Hook> = wanted(settings).flat_map(|entry| (entry.hooks)(settings)).collect();
-    let (shared, own): (Vec<_>, Vec<_>) = wanted.iter().copied().partition(|hook| hooks::SHARED.contains(hook));
+    let enabled: Vec<&'static Hook> = enabled(settings).flat_map(|entry| (entry.hooks)(settings)).collect();
+    let (shared, own): (Vec<_>, Vec<_>) = enabled.iter().copied().partition(|hook| hooks::SHARED.contains(hook));
     hooks::SHARED.into_iter().filter(|hook| shared.contains(hook)).chain(own).collect()
 }
 
@@ -241,7 +241,7 @@ pub fn planned_maps(settings: &Settings) -> impl Iterator<Item = (&'static Plann
         }
     }
     // These are empty unless packets are filtered, grouped or attributed.
-    let others = [&choices::CHOICES].into_iter().chain(groups::MAPS).chain(workloads::MAPS);
+    let others = [&filter_map::CHOICES].into_iter().chain(groups::MAPS).chain(workloads::MAPS);
     maps.into_iter().chain(others.map(|map| (map, true)))
 }
 
@@ -249,7 +249,7 @@ pub fn planned_maps(settings: &Settings) -> impl Iterator<Item = (&'static Plann
 #[must_use]
 pub fn are_grouped(settings: &Settings) -> bool {
     let is_grouped = |metric: &&Descriptor| metric.attributes.contains(&attributes::INTERFACE);
-    wanted(settings).flat_map(|entry| entry.metrics.iter().copied()).any(|metric| is_grouped(&metric))
+    enabled(settings).flat_map(|entry| entry.metrics.iter().copied()).any(|metric| is_grouped(&metric))
 }
 
 /// The functions of the kernel that are layers because the user names them.
@@ -322,7 +322,9 @@ mod tests {
     fn every_loss_has_an_owner() {
         let lost = catalogue().find(|(_, metric)| metric.name == "undercurrent.lost").expect("a metric").1;
         let reasons = lost.attributes.iter().find(|key| key.key == attributes::REASON).expect("a key").known();
-        for reason in ["no_stamp", "unread", "group_limit", "unseen_raise", "no_clock", "scan_cut", "late_tick"] {
+        for reason in
+            ["no_timestamp", "read_failed", "group_limit", "unseen_raise", "no_clock", "scan_cut", "late_tick"]
+        {
             assert!(reasons.contains(&reason), "{reason}");
         }
     }

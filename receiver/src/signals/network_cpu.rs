@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use undercurrent_ebpf::abi::softirq::{Softirq, SoftirqCells};
 
-use super::{Caveat, Entry, OpenError, Opening, ReadError, SOFTIRQS, Signal, attributes};
+use super::{Caveat, Entry, OpenContext, OpenError, ReadError, SOFTIRQS, Signal, attributes};
 use crate::{
     kernel::{hooks, host::Host, maps::ByCpu},
     telemetry::{AttributeKey, Attributes, Data, Descriptor, Instrument, Metric, Point, Readings, UnixNanos, View},
@@ -57,7 +57,7 @@ struct NetworkCpu {
     start: UnixNanos,
 }
 
-fn open(opening: &Opening<'_>) -> Result<Box<dyn Signal>, OpenError> {
+fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
     Ok(Box::new(NetworkCpu {
         cells: opening.softirqs()?,
         per_cpu: opening.settings.network_cpu.per_cpu,
@@ -69,10 +69,10 @@ fn caveats(host: &Host) -> Vec<Caveat> {
     let mut caveats = Vec::new();
     if host.preempt_rt {
         let preempted = "PREEMPT_RT: softirqs run in threads, and their time includes what preempted them";
-        caveats.push(Caveat::Less(preempted.to_owned()));
+        caveats.push(Caveat::Partial(preempted.to_owned()));
     }
     if !host.threaded_napi.is_empty() {
-        caveats.push(Caveat::Less(format!("threaded NAPI is not measured: {}", host.threaded_napi.join(", "))));
+        caveats.push(Caveat::Partial(format!("threaded NAPI is not measured: {}", host.threaded_napi.join(", "))));
     }
     caveats
 }

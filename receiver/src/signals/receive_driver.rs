@@ -8,8 +8,8 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{
-    Caveat, Entry, OpenError, Opening, ReadError, Signal, attributes,
-    itself::{LOST, lost},
+    Caveat, Entry, OpenContext, OpenError, ReadError, Signal, attributes,
+    internal::{LOST, lost},
 };
 use crate::{
     kernel::{
@@ -69,7 +69,7 @@ struct ReceiveDriver {
     start: UnixNanos,
 }
 
-fn open(opening: &Opening<'_>) -> Result<Box<dyn Signal>, OpenError> {
+fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
     Ok(Box::new(ReceiveDriver {
         cells: opening.kernel.by_cpu(&DRIVER)?,
         cards: opening.kernel.cards(),
@@ -135,7 +135,7 @@ impl ReceiveDriver {
 
 const fn reason(loss: DriverLoss) -> &'static str {
     match loss {
-        DriverLoss::NoStamp => "no_stamp",
+        DriverLoss::NoStamp => "no_timestamp",
         DriverLoss::Negative => "negative",
         DriverLoss::NoClock => "no_clock",
         DriverLoss::DriverNotes => "driver_notes",
@@ -147,10 +147,10 @@ fn caveats(kernel: &Kernel) -> Vec<Caveat> {
     let found = kernel.found_cards();
     let less = found.problems.iter().cloned();
     if !found.usable.is_empty() {
-        return less.map(Caveat::Less).collect();
+        return less.map(Caveat::Partial).collect();
     }
     if !found.problems.is_empty() {
-        return less.map(Caveat::Nothing).collect();
+        return less.map(Caveat::Unavailable).collect();
     }
     let nothing = "no card of this network namespace stamps received packets, as `ptp4l` and `hwstamp_ctl -r 1` have those \
                    do that can; it is looked for such cards once a minute";

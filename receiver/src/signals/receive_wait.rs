@@ -7,7 +7,7 @@ use undercurrent_ebpf::abi::{
 
 use super::{
     Entry, attributes,
-    timings::{GROUP_LATENCY, Kind, LATENCY, Timings, WORKLOAD_LATENCY},
+    durations::{Durations, GROUP_LATENCY, Kind, LATENCY, WORKLOAD_LATENCY},
 };
 use crate::{
     kernel::{
@@ -26,7 +26,7 @@ pub static ENTRY: Entry = Entry {
     losses: || KIND.reasons(),
     needs_every_hook: true,
     caveats: |_, _| Vec::new(),
-    open: |opening| Timings::open(opening, &KIND, |_| HOOKS.iter().all(|hook| opening.kernel.serves(hook))),
+    open: |opening| Durations::open(opening, &KIND, |_| HOOKS.iter().all(|hook| opening.kernel.serves(hook))),
 };
 
 /// The packets that wait.

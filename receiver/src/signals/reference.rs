@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Entry, REGISTRY, Settings, itself};
+use super::{Entry, REGISTRY, Settings, internal};
 use crate::telemetry::{AttributeKey, Descriptor, SCHEMA_URL, SCOPE};
 
 const BEGINNING: &str = "\
@@ -25,7 +25,7 @@ pub fn markdown() -> String {
         section(&mut page, entry.name, entry.summary, entry.metrics);
         let _ = writeln!(page, "\n{} Switched by `signals.{}.enabled`.", sources(entry), entry.name);
     }
-    section(&mut page, itself::NAME, itself::SUMMARY, &itself::METRICS);
+    section(&mut page, internal::NAME, internal::SUMMARY, &internal::METRICS);
     let _ = writeln!(page, "\nAlways on.");
     page
 }

@@ -6,8 +6,8 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{
-    Entry, OpenError, Opening, ReadError, SOFTIRQS, Signal, attributes,
-    itself::{LOST, lost},
+    Entry, OpenContext, OpenError, ReadError, SOFTIRQS, Signal, attributes,
+    internal::{LOST, lost},
 };
 use crate::{
     kernel::{hooks, maps::ByCpu},
@@ -49,7 +49,7 @@ struct SoftirqWait {
     start: UnixNanos,
 }
 
-fn open(opening: &Opening<'_>) -> Result<Box<dyn Signal>, OpenError> {
+fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
     Ok(Box::new(SoftirqWait { cells: opening.softirqs()?, scale: opening.packets.scale, start: opening.start }))
 }
 

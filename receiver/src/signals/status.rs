@@ -30,9 +30,9 @@ fn status(entry: &Entry, settings: &Settings, kernel: &Kernel) -> SignalStatus {
     };
     let mut idle = false;
     for caveat in (entry.caveats)(settings, kernel) {
-        absent |= matches!(caveat, Caveat::Nothing(_));
+        absent |= matches!(caveat, Caveat::Unavailable(_));
         idle |= matches!(caveat, Caveat::Idle(_));
-        let (Caveat::Less(reason) | Caveat::Nothing(reason) | Caveat::Idle(reason)) = caveat;
+        let (Caveat::Partial(reason) | Caveat::Unavailable(reason) | Caveat::Idle(reason)) = caveat;
         reasons.push(reason);
     }
     let status = match (absent, idle, reasons.is_empty()) {

@@ -4,7 +4,7 @@ use std::{iter, sync::atomic::Ordering};
 
 use undercurrent_ebpf::abi::{latency::Network, retransmits};
 
-use super::{Entry, OpenError, Opening, ReadError, Signal, attributes};
+use super::{Entry, OpenContext, OpenError, ReadError, Signal, attributes};
 use crate::{
     kernel::{
         hooks::{Hook, tracepoint, whole},
@@ -39,7 +39,7 @@ static SEGMENTS: Descriptor = Descriptor {
 /// TCP sends again what was not acknowledged.
 static HOOK: Hook = Hook {
     name: "tcp_retransmit",
-    reads_stamps: false,
+    reads_timestamps: false,
     sees_traffic: false,
     within: None,
     alternates: &[whole("tracepoint", &[tracepoint("tcp_retransmit_skb"), tracepoint("tcp_retransmit_synack")])],
@@ -57,7 +57,7 @@ struct TcpRetransmits {
     start: UnixNanos,
 }
 
-fn open(opening: &Opening<'_>) -> Result<Box<dyn Signal>, OpenError> {
+fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
     Ok(Box::new(TcpRetransmits { words: opening.kernel.words(&RETRANSMITS)?, start: opening.start }))
 }
 

@@ -4,7 +4,7 @@ use undercurrent_ebpf::abi::latency::Series;
 
 use super::{
     Caveat, Entry, attributes,
-    timings::{Kind, LATENCY, Timings, WORKLOAD_LATENCY},
+    durations::{Durations, Kind, LATENCY, WORKLOAD_LATENCY},
 };
 use crate::{
     kernel::{Kernel, hooks},
@@ -22,8 +22,8 @@ pub static ENTRY: Entry = Entry {
     needs_every_hook: true,
     caveats: |_, kernel| caveats(kernel),
     open: |opening| {
-        let served = opening.kernel.tells_rtt() && opening.kernel.serves(&hooks::SOCKET_READER);
-        Timings::open(opening, &KIND, |_| served)
+        let served = opening.kernel.reads_rtt() && opening.kernel.serves(&hooks::SOCKET_READER);
+        Durations::open(opening, &KIND, |_| served)
     },
 };
 
@@ -62,9 +62,9 @@ static KIND: Kind = Kind {
 };
 
 fn caveats(kernel: &Kernel) -> Vec<Caveat> {
-    if kernel.tells_rtt() {
+    if kernel.reads_rtt() {
         return Vec::new();
     }
     let without = "this kernel does not show programs what TCP keeps of a connection, as Linux does from 5.9 on";
-    vec![Caveat::Nothing(without.to_owned())]
+    vec![Caveat::Unavailable(without.to_owned())]
 }

@@ -9,10 +9,10 @@ use undercurrent_ebpf::abi::workload::{CgroupEvent, OWNER_LOSSES, OwnerCells, Ow
 use super::{
     CGROUPS, Cgroup, CgroupId, CgroupPath, Directory, Files, Identity, LOSSES, Limits, Loss, SOCKETS, Service, Stage,
     Workload,
+    recent::RecentCgroups,
     registry::Registry,
-    runtime::{Answer, Question, Unknown},
+    runtime::{Lookup, LookupResult, Unknown},
     services::Services,
-    young::Young,
 };
 use crate::{
     kernel::{Kernel, KernelError, epoch::Epoch, hooks, maps::ByCpu, ring::Ring},
@@ -38,7 +38,7 @@ pub struct Live {
     epoch: Epoch,
     node: Attributes,
     node_namespace: Option<u64>,
-    young: Young,
+    recent: RecentCgroups,
     /// When the tree is to be walked again.
     scan: Instant,
     /// The earliest time for that, whatever happens.
@@ -67,7 +67,7 @@ impl Live {
             losses: kernel.by_cpu(&LOSSES)?,
             epoch: kernel.epoch(&SOCKETS)?,
             node,
-            young: Young::default(),
+            recent: RecentCgroups::default(),
             scan: Instant::now(),
             rested: Instant::now(),
             revisit: Instant::now() + CHECK,
@@ -87,7 +87,7 @@ impl Live {
 
     /// Waits for the next change, and takes it in with those that came with it. Cancel safe.
     pub async fn changed(&mut self, registry: &mut Registry) {
-        let due = self.young.due().map_or(self.scan, |due| due.min(self.scan));
+        let due = self.recent.due().map_or(self.scan, |due| due.min(self.scan));
         let told = async {
             match &mut self.changes {
                 Some(ring) => ring.filled().await,
@@ -140,7 +140,7 @@ impl Live {
             (_, Some(path)) => {
                 if let Some(new) = registry.appeared(Cgroup { id, path }, UnixNanos::now()) {
                     self.welcome(new, registry);
-                    self.young.born(new);
+                    self.recent.born(new);
                 }
             }
             // Its path is longer than an event has room for: a scan finds it.
@@ -169,7 +169,7 @@ impl Live {
                 let new = registry.reconcile(scan.cgroups, has_vanished, UnixNanos::now());
                 for id in new {
                     self.welcome(id, registry);
-                    self.young.found(id);
+                    self.recent.found(id);
                 }
                 self.renew();
             }
@@ -232,7 +232,7 @@ impl Live {
                 self.directory.ask(question);
             }
             if workload.namespace.is_none() {
-                self.young.once(workload.cgroup);
+                self.recent.once(workload.cgroup);
             }
         }
     }
@@ -242,12 +242,12 @@ impl Live {
         if self.unheard() + registry.counts().surprises > self.missed {
             self.hasten();
         }
-        for (id, looks) in self.young.take(Instant::now()) {
+        for (id, looks) in self.recent.take(Instant::now()) {
             let Some(workload) = registry.get_mut(id).filter(|workload| workload.stage == Stage::Present) else {
                 continue;
             };
             // A process may be the runtime's still, and become the workload's.
-            self.young.again(id, looks);
+            self.recent.again(id, looks);
             let Some((process, inode)) = self.files.process(&workload.path).ok().flatten() else { continue };
             self.services.read(id, &workload.path, process, &self.files);
             let inode = inode.filter(|_| !workload.is_in_a_pod());
@@ -279,8 +279,8 @@ impl Live {
         }
     }
 
-    fn answered(&mut self, answer: &Answer, registry: &mut Registry) {
-        let Answer { question, outcome } = answer;
+    fn answered(&mut self, answer: &LookupResult, registry: &mut Registry) {
+        let LookupResult { question, outcome } = answer;
         let metadata = match outcome {
             Ok(metadata) => metadata,
             Err(unknown) => {
@@ -303,7 +303,7 @@ impl Live {
         let of_programs = OwnerLoss::ALL.into_iter().zip(lost).map(|(reason, count)| (name(reason), count));
         let others = [
             self.unheard(),
-            counts.no_room,
+            counts.table_full,
             counts.cgroup_quota,
             counts.slot_quota,
             self.left_out,
@@ -316,7 +316,7 @@ impl Live {
 
 /// The reasons of losses that user space counts.
 const OTHERS: [&str; 7] =
-    ["change_unheard", "no_room", "cgroup_quota", "slot_quota", "scan_cut", "reader_replaced", "question_refused"];
+    ["change_lost", "table_full", "cgroup_quota", "slot_quota", "scan_cut", "reader_replaced", "lookup_queue_full"];
 
 /// The reasons of all losses.
 pub fn reasons() -> Vec<&'static str> {
@@ -324,10 +324,10 @@ pub fn reasons() -> Vec<&'static str> {
 }
 
 /// The container to ask about: none for a workload in the overflow, whose names nobody sees.
-fn question(workload: &Workload) -> Option<Question> {
+fn question(workload: &Workload) -> Option<Lookup> {
     match &workload.identity {
         Identity::Container { id, runtime, pod } if !workload.is_folded() => {
-            Some(Question::new(id.clone(), *runtime, pod.clone(), &workload.path))
+            Some(Lookup::new(id.clone(), *runtime, pod.clone(), &workload.path))
         }
         _ => None,
     }

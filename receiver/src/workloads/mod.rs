@@ -4,6 +4,7 @@
 mod files;
 mod live;
 mod metadata;
+mod recent;
 mod registry;
 mod resource;
 mod runtime;
@@ -12,7 +13,6 @@ mod slots;
 mod status;
 mod table;
 mod workload;
-mod young;
 
 use std::sync::Arc;
 

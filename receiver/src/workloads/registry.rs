@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     Cgroup, CgroupId, CgroupPath, Identity, Metadata, Origin, Slot, Stage, Workload, identify,
-    runtime::Question,
+    runtime::Lookup,
     slots::Slots,
     table::{CAPACITY, NoRoom, Owners, Table},
     workload::Instance,
@@ -57,7 +57,7 @@ struct Member {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Cgroups and namespaces that found no room in the table.
-    pub no_room: u64,
+    pub table_full: u64,
     /// Cgroups and namespaces beyond the quota of their subtree.
     pub cgroup_quota: u64,
     /// Workloads in the overflow because their subtree has used its quota of slots.
@@ -177,7 +177,7 @@ impl Registry {
     /// cgroup count with the node.
     fn has_room(&mut self, subtree: &Subtree) -> bool {
         let count = if self.cgroups.len() >= CAPACITY {
-            &mut self.counts.no_room
+            &mut self.counts.table_full
         } else if !self.entry_quotas.admits(subtree) {
             &mut self.counts.cgroup_quota
         } else {
@@ -263,7 +263,7 @@ impl Registry {
 
     fn set(&mut self, key: u64, slot: Slot) {
         if let Err(NoRoom::Full | NoRoom::TooLong) = self.owners.set(key, slot) {
-            self.counts.no_room += 1;
+            self.counts.table_full += 1;
         }
     }
 
@@ -292,7 +292,7 @@ impl Registry {
 
     /// Distributes the metadata of a container. If a workload of the system has the id, other workloads with that id get no
     /// metadata, and lose earlier metadata.
-    pub fn learn(&mut self, question: &Question, metadata: &Metadata, node: &Attributes) {
+    pub fn learn(&mut self, question: &Lookup, metadata: &Metadata, node: &Attributes) {
         let is_rightful = |workload: &Workload| workload.origin() == Origin::System;
         let mut concerned: Vec<&mut Workload> =
             self.workloads.values_mut().filter(|workload| workload.is_concerned(question, metadata)).collect();

@@ -26,7 +26,7 @@ pub fn status(settings: &Settings, kernel: &Kernel) -> SignalStatus {
     let outcomes = kernel.outcomes().iter().filter(|outcome| outcome.status == Status::Unavailable);
     let absent = outcomes.filter_map(|outcome| missing(&outcome.hook)).map(str::to_owned);
     reasons.extend(absent);
-    if !kernel.keeps_readers() {
+    if !kernel.stores_readers() {
         reasons.push("before Linux 5.11 a socket that somebody else reads stays its creator's".to_owned());
     }
     if kernel.lacks("sock.sk_cgrp_data.cgroup") {

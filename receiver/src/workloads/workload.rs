@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     CgroupId, CgroupPath, Identity, Metadata, Origin, PodMetadata, PodUid, Slot, Uid,
     resource::{Subject, resource},
-    runtime::Question,
+    runtime::Lookup,
 };
 use crate::{
     cgroup::{by_path, origin},
@@ -133,7 +133,7 @@ impl Workload {
     }
 
     /// Nobody has answered for a container; `again` where that may change.
-    pub fn goes_without(&mut self, question: &Question, again: bool) {
+    pub fn goes_without(&mut self, question: &Lookup, again: bool) {
         let is_container = matches!(&self.identity, Identity::Container { id, .. } if *id == question.container);
         if is_container && question.reaches(&self.path) {
             self.ask_again = again;
@@ -152,7 +152,7 @@ impl Workload {
     }
 
     /// True if the metadata describe this workload: it is the container, or the container's pod.
-    pub fn is_concerned(&self, question: &Question, metadata: &Metadata) -> bool {
+    pub fn is_concerned(&self, question: &Lookup, metadata: &Metadata) -> bool {
         match &self.identity {
             _ if !question.reaches(&self.path) => false,
             Identity::Container { id, .. } => *id == question.container,
@@ -162,7 +162,7 @@ impl Workload {
     }
 
     /// Takes over what is known of a container, where that is this one, or one in this pod; whether that is news.
-    pub fn learns(&mut self, question: &Question, metadata: &Metadata) -> bool {
+    pub fn learns(&mut self, question: &Lookup, metadata: &Metadata) -> bool {
         if !question.reaches(&self.path) {
             return false;
         }
@@ -207,8 +207,8 @@ mod tests {
         Workload::new(Slot(2), identity, CgroupId(1), CgroupPath::new(path.as_bytes()), UnixNanos(0))
     }
 
-    fn question(user: Option<Uid>) -> Question {
-        Question { container: ContainerId("x".to_owned()), runtime: None, pod: None, user }
+    fn question(user: Option<Uid>) -> Lookup {
+        Lookup { container: ContainerId("x".to_owned()), runtime: None, pod: None, user }
     }
 
     #[test]
@@ -233,7 +233,7 @@ mod tests {
         for (named, learns) in [(Some(uid.clone()), true), (Some(PodUid("other".to_owned())), false), (None, false)] {
             let identity = Identity::Pod(uid.clone());
             let mut pod = Workload::new(Slot(2), identity, CgroupId(1), path.clone(), UnixNanos(0));
-            assert_eq!(pod.learns(&Question { pod: named.clone(), ..question(None) }, &metadata), learns, "{named:?}");
+            assert_eq!(pod.learns(&Lookup { pod: named.clone(), ..question(None) }, &metadata), learns, "{named:?}");
         }
     }
 }

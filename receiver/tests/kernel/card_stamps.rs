@@ -10,9 +10,9 @@ use std::{
 use rustix::net::netdevice::name_to_index;
 use undercurrent::{
     kernel::{
-        Kernel, Requirements,
+        Kernel, LoadOptions,
         cards::{Found, Interface},
-        choices::Criteria,
+        filter_map::FilterKeys,
         groups::GroupBy,
         hooks,
         maps::ByCpu,
@@ -20,9 +20,9 @@ use undercurrent::{
         object::Ownership,
         plan::Status,
     },
+    requirements,
     signals::{Settings, planned_maps, receive_driver::DRIVER},
     telemetry::Scale,
-    wanted,
     workloads::OWNERS_MAP,
 };
 use undercurrent_ebpf::abi::{
@@ -58,17 +58,17 @@ struct Measured {
 }
 
 impl Measured {
-    fn start(criteria: Criteria) -> Self {
-        let (host, _) = wanted::host().unwrap();
+    fn start(filter_keys: FilterKeys) -> Self {
+        let (host, _) = requirements::host().unwrap();
         let sizing = Sizing {
             cpus: host.cpus,
             scale: Scale::new(2).unwrap(),
-            criteria,
+            filter_keys,
             workloads: Some(8),
             functions: 0,
             group_by: GroupBy::default(),
         };
-        let requirements = Requirements {
+        let requirements = LoadOptions {
             sizing,
             signals: &["receive_driver"],
             maps: planned_maps(&Settings::default()).map(|(map, _)| map.size(&sizing, true)).collect(),
@@ -154,7 +154,7 @@ fn a_cards_stamp_is_compared_with_the_kernels() {
     let Some(_alone) = alone("stamps of network cards") else { return };
     let (wire, injection) = (Wire::veth(Version::Ipv4), Injection::load());
     let (left, right) = (index(&wire.left), index(&wire.right));
-    let mut measured = Measured::start(Criteria::default());
+    let mut measured = Measured::start(FilterKeys::default());
     assert!(!measured.kernel.serves(&hooks::DRIVER), "a program is attached though no card stamps anything");
     card(&mut measured, &wire, right);
     let clocks = measured.kernel.card_clocks().unwrap();
@@ -221,9 +221,9 @@ fn a_filter_chooses_among_packets_that_cards_stamp() {
     // Where packets wait in one line, the last one says that all have come through.
     on_one_cpu();
     for (criterion, choice, expected) in cases {
-        let mut measured = Measured::start(Criteria::default().with(criterion, 3));
+        let mut measured = Measured::start(FilterKeys::default().with(criterion, 3));
         own(&measured, namespace);
-        let mut choices = measured.kernel.choices();
+        let mut choices = measured.kernel.filter_map();
         choices.make([choice].into()).unwrap();
         card(&mut measured, &wire, right);
         let clocks = measured.kernel.card_clocks().unwrap();

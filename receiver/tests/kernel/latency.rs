@@ -14,7 +14,7 @@ pub const DURATION: &str = "undercurrent.network.receive.duration";
 /// `undercurrent.lost`.
 pub const LOST: &str = "undercurrent.lost";
 /// Why a packet is in no histogram.
-pub const REASONS: [&str; 4] = ["no_stamp", "transmit_stamp", "negative", "head_of_line"];
+pub const REASONS: [&str; 4] = ["no_timestamp", "transmit_timestamp", "negative", "head_of_line"];
 /// Fits a frame, and is copied in one piece.
 const SMALL: usize = 200;
 /// Travels in fragments over a wire, and whole over loopback.

@@ -64,7 +64,7 @@ fn everything(factor: u32, time: UnixNanos) -> Snapshot {
         point(cpu("receive_softirq", 0), seconds(0.0312)),
     ];
     let wait = vec![point(softirq("net_rx"), spread(-75, [40, 800, 90, 3, 1]))];
-    let losses = vec![point(reason("no_stamp"), times(12)), point(reason("negative"), Data::Integer(0))];
+    let losses = vec![point(reason("no_timestamp"), times(12)), point(reason("negative"), Data::Integer(0))];
     let hooks = vec![hook("softirq_entry", "attached"), hook("tcp_v4_rcv", "degraded"), hook("udp_rcv", "absent")];
     node(
         vec![

@@ -108,7 +108,7 @@ impl Variable {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Table {
     /// The packets that are measured.
-    Choices,
+    FilterMap,
     /// The numbers of groups.
     Groups,
     /// The names of interfaces.

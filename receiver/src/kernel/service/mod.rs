@@ -17,9 +17,10 @@ use undercurrent_ebpf::abi::served;
 
 pub use self::message::{Facts, Reply, Request, Table, Variable};
 use super::{
-    KernelError, Requirements,
+    KernelError, LoadOptions,
     attach::{self, Attaching},
     cards::{Clock, Found},
+    enable_timestamps,
     extra::{self, Named},
     fields::FieldFact,
     groups,
@@ -28,11 +29,10 @@ use super::{
     is_needed, lacks, object,
     plan::{self, Outcome, Status},
     resolved::{self, Resolved},
-    stamp_packets,
     statistics::{Links, Runs},
     timestamping::Timestamping,
 };
-use crate::options::Means;
+use crate::options::AttachKind;
 
 /// The loaded programs and their maps. Everything is detached when it is dropped, or when the process ends.
 pub struct Service {
@@ -40,7 +40,7 @@ pub struct Service {
     /// The kernel's types, as far as attaching needs them. They take megabytes.
     types: Option<Btf>,
     host: Host,
-    avoid: Vec<Means>,
+    avoid: Vec<AttachKind>,
     /// The hooks that may be served, in the order of serving.
     hooks: Vec<&'static Hook>,
     functions: Vec<Named>,
@@ -57,10 +57,10 @@ impl Service {
     ///
     /// # Errors
     /// If nothing can be measured.
-    pub fn load(host: Host, required: &Requirements<'_>) -> Result<(Self, Facts), KernelError> {
+    pub fn load(host: Host, required: &LoadOptions<'_>) -> Result<(Self, Facts), KernelError> {
         // First, since it takes effect some milliseconds later.
         let cards = if required.hooks.contains(&&hooks::DRIVER) { Found::now() } else { Found::default() };
-        let timestamping = stamp_packets(required.hooks.iter().copied().filter(|hook| is_needed(hook, &cards)));
+        let timestamping = enable_timestamps(required.hooks.iter().copied().filter(|hook| is_needed(hook, &cards)));
         let Resolved { fields, types, socket_storage, tcp_sockets, casts, arguments, drop_reasons, extra } =
             Resolved::of(required)?;
         let settings = object::Settings {
@@ -191,7 +191,7 @@ impl Service {
         let hook = &hooks::DRIVER;
         if is_needed(hook, &self.cards) {
             if self.outcomes.iter().all(|outcome| outcome.hook != hook.name) {
-                self.timestamping = self.timestamping.take().or_else(|| stamp_packets([hook].into_iter()));
+                self.timestamping = self.timestamping.take().or_else(|| enable_timestamps([hook].into_iter()));
                 let kept = self.types.replace(resolved::types_of(&[hook])?);
                 self.serve(&[hook]);
                 self.types = kept;

@@ -10,7 +10,7 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::message::Table;
-use crate::kernel::{cards, choices, groups};
+use crate::kernel::{cards, filter_map, groups};
 
 /// A hash map whose keys and values have sizes that this module knows.
 pub trait Bytes {
@@ -68,7 +68,7 @@ impl Table {
     /// The map's name in the object.
     pub const fn map(self) -> &'static str {
         match self {
-            Self::Choices => choices::CHOICES.name,
+            Self::FilterMap => filter_map::CHOICES.name,
             Self::Groups => groups::GROUPS.name,
             Self::Interfaces => groups::INTERFACES.name,
             Self::CardPlaces => cards::PLACES,
@@ -82,7 +82,7 @@ impl Table {
     pub(super) fn open(self, map: &mut Map) -> Result<Box<dyn Bytes + '_>, MapError> {
         const WORD: usize = size_of::<u32>();
         Ok(match self {
-            Self::Choices => Box::new(HashMap::<_, [u8; size_of::<Choice>()], [u8; WORD]>::try_from(map)?),
+            Self::FilterMap => Box::new(HashMap::<_, [u8; size_of::<Choice>()], [u8; WORD]>::try_from(map)?),
             Self::Groups => Box::new(HashMap::<_, [u8; size_of::<Group>()], [u8; WORD]>::try_from(map)?),
             Self::Interfaces => Box::new(HashMap::<_, [u8; size_of::<Interface>()], [u8; NAME]>::try_from(map)?),
             Self::CardPlaces => Box::new(HashMap::<_, [u8; size_of::<Interface>()], [u8; WORD]>::try_from(map)?),

@@ -12,9 +12,9 @@ use std::{
 };
 
 use super::{
-    Caveat, Entry, OpenError, Opening, ReadError, Signal, UNREAD,
+    Caveat, Entry, OpenContext, OpenError, READ_FAILED, ReadError, Signal,
     growth::Sums,
-    itself::{LOST, lost},
+    internal::{LOST, lost},
 };
 use crate::{
     kernel::host::Host,
@@ -28,7 +28,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&THROTTLED_TIME],
     hooks: |_| Vec::new(),
     maps: &[],
-    losses: || vec![UNREAD],
+    losses: || vec![READ_FAILED],
     needs_every_hook: true,
     caveats: |_, kernel| caveats(kernel.host()),
     open,
@@ -50,8 +50,8 @@ fn hierarchy(host: &Host) -> Result<&Hierarchy, NoQuotas> {
 
 fn caveats(host: &Host) -> Vec<Caveat> {
     match hierarchy(host) {
-        Ok(hierarchy) => hierarchy.partial().into_iter().map(Caveat::Less).collect(),
-        Err(nothing) => vec![Caveat::Nothing(nothing.to_string())],
+        Ok(hierarchy) => hierarchy.partial().into_iter().map(Caveat::Partial).collect(),
+        Err(nothing) => vec![Caveat::Unavailable(nothing.to_string())],
     }
 }
 
@@ -70,7 +70,7 @@ struct CpuThrottled {
     unread: u64,
 }
 
-fn open(opening: &Opening<'_>) -> Result<Box<dyn Signal>, OpenError> {
+fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
     hierarchy(opening.kernel.host())?;
     let files = opening.files.ok_or(NoQuotas::NotMounted(NoAccounting::NotMounted))?.clone();
     Ok(Box::new(CpuThrottled::new(files, opening.workloads, opening.start)?))
@@ -140,7 +140,7 @@ impl Signal for CpuThrottled {
             let point = Point { attributes: Attributes::new(), start: *start, data };
             readings.add(*slot, Metric { descriptor: &THROTTLED_TIME, points: vec![point] });
         }
-        let unread = lost(ENTRY.name, UNREAD, Attributes::new(), self.unread, self.start);
+        let unread = lost(ENTRY.name, READ_FAILED, Attributes::new(), self.unread, self.start);
         readings.add(Slot::NODE, Metric { descriptor: &LOST, points: vec![unread] });
         Ok(())
     }

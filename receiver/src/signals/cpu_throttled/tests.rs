@@ -134,7 +134,7 @@ fn a_cgroup_made_meanwhile_counts_from_its_birth_and_keeps_its_total_after_its_e
 #[test]
 fn hosts_without_quotas_say_so() {
     let said = |hierarchy| match &caveats(&Host { hierarchy, ..Host::probe(Vec::new()) })[..] {
-        [Caveat::Nothing(reason)] => reason.clone(),
+        [Caveat::Unavailable(reason)] => reason.clone(),
         _ => panic!("it can tell"),
     };
     assert!(said(None).contains("mount -t cgroup2"));

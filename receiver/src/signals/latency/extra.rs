@@ -15,9 +15,9 @@ use crate::{
         memory::{ByFunction, PlannedMap},
     },
     signals::{
-        Opening, ReadError, SharedGrouping, Signal, attributes,
-        itself::{LOST, lost},
-        timings::{ABOVE_RANGE, Kind, reason},
+        OpenContext, ReadError, SharedGrouping, Signal, attributes,
+        durations::{ABOVE_RANGE, Kind, reason},
+        internal::{LOST, lost},
     },
     telemetry::{Attributes, Data, ExponentialHistogram, Metric, Point, Readings, Scale, UnixNanos},
     workloads::{Slot, Workloads},
@@ -47,7 +47,7 @@ impl ExtraLatency {
     ///
     /// # Errors
     /// Where it cannot be mapped.
-    pub fn open(opening: &Opening<'_>, kind: &'static Kind) -> Result<Option<Self>, KernelError> {
+    pub fn open(opening: &OpenContext<'_>, kind: &'static Kind) -> Result<Option<Self>, KernelError> {
         let functions: Vec<_> =
             opening.kernel.functions().map(|(layer, function)| (layer, function.to_owned())).collect();
         if functions.is_empty() {

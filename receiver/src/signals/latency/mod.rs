@@ -14,8 +14,9 @@ pub use self::{
     settings::{HeadOfLineBlocking, Layers, Settings},
 };
 use super::{
-    Caveat, Entry, ReadError, Signal, attributes, grouping,
-    timings::{GROUP_LATENCY, Kind, LATENCY, Timings, WORKLOAD_LATENCY},
+    Caveat, Entry, ReadError, Signal, attributes,
+    durations::{Durations, GROUP_LATENCY, Kind, LATENCY, WORKLOAD_LATENCY},
+    grouping,
 };
 use crate::{
     kernel::{
@@ -39,11 +40,11 @@ pub static ENTRY: Entry = Entry {
     caveats,
     open: |opening| {
         let layers = &opening.settings.latency.layers;
-        let timings = Timings::open(opening, &KIND, |series| {
+        let durations = Durations::open(opening, &KIND, |series| {
             let Series::Receive(Path { layer, .. }) = series else { return false };
             layers.contains(layer) && opening.kernel.serves(hook(layer))
         })?;
-        Ok(Box::new(Latency { timings, extra: ExtraLatency::open(opening, &KIND)? }))
+        Ok(Box::new(Latency { durations, extra: ExtraLatency::open(opening, &KIND)? }))
     },
 };
 
@@ -53,8 +54,8 @@ fn caveats(settings: &Signals, kernel: &Kernel) -> Vec<Caveat> {
     }
     let told = if !kernel.counts_reordered() {
         "before Linux 5.5 nothing says which TCP reads waited for the network: `socket_read` has them all".to_owned()
-    } else if !kernel.remembers_reordered() {
-        let where_so = if kernel.keeps_readers() { "by kprobes" } else { "before Linux 5.11" };
+    } else if !kernel.tracks_reordered() {
+        let where_so = if kernel.stores_readers() { "by kprobes" } else { "before Linux 5.11" };
         format!(
             "{where_so} a TCP connection that once got a segment out of order is no more in `socket_read`, unless \
              `signals.latency.head_of_line_blocking` is `include`"
@@ -62,7 +63,7 @@ fn caveats(settings: &Signals, kernel: &Kernel) -> Vec<Caveat> {
     } else {
         return Vec::new();
     };
-    vec![Caveat::Less(told)]
+    vec![Caveat::Partial(told)]
 }
 
 static DURATION: Descriptor = Descriptor {
@@ -82,18 +83,18 @@ static DURATION: Descriptor = Descriptor {
 
 /// The layers that there always are, and those that the user names.
 struct Latency {
-    timings: Box<dyn Signal>,
+    durations: Box<dyn Signal>,
     extra: Option<ExtraLatency>,
 }
 
 impl Signal for Latency {
     fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
-        self.timings.read(workloads, readings)?;
+        self.durations.read(workloads, readings)?;
         self.extra.as_mut().map_or(Ok(()), |extra| extra.read(workloads, readings))
     }
 
     fn forget(&mut self, slot: Slot) {
-        self.timings.forget(slot);
+        self.durations.forget(slot);
         if let Some(extra) = &mut self.extra {
             extra.forget(slot);
         }

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, iter, sync::atomic::Ordering};
 use undercurrent_ebpf::abi::drops::{COUNTS, DropCells};
 
 use self::layers::{LAYERS, layer};
-use super::{Entry, OpenError, Opening, ReadError, Signal};
+use super::{Entry, OpenContext, OpenError, ReadError, Signal};
 use crate::{
     kernel::{
         drops::Reasons,
@@ -46,7 +46,7 @@ static PACKETS: Descriptor = Descriptor {
 /// A packet is dropped.
 static HOOK: Hook = Hook {
     name: "drop",
-    reads_stamps: false,
+    reads_timestamps: false,
     sees_traffic: false,
     within: None,
     alternates: &[
@@ -77,7 +77,7 @@ struct NetworkDrops {
     start: UnixNanos,
 }
 
-fn open(opening: &Opening<'_>) -> Result<Box<dyn Signal>, OpenError> {
+fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
     let owned = opening.kernel.by_workload().then(|| opening.kernel.words(&WORKLOAD_DROPS));
     Ok(Box::new(NetworkDrops {
         cells: opening.kernel.by_cpu(&DROPS)?,

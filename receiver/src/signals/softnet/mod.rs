@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::file::{Row, parse};
-use super::{Entry, OpenError, Opening, ReadError, Signal, attributes};
+use super::{Entry, OpenContext, OpenError, ReadError, Signal, attributes};
 use crate::{
     telemetry::{Attributes, Data, Descriptor, Instrument, Metric, Point, Readings, UnixNanos, View},
     workloads::{Slot, Workloads},
@@ -87,7 +87,7 @@ pub fn processed() -> Result<BTreeMap<u32, u32>, ReadError> {
     Ok(read(Path::new(SOURCE))?.into_iter().map(|row| (row.cpu, row.counts[0])).collect())
 }
 
-fn open(opening: &Opening<'_>) -> Result<Box<dyn Signal>, OpenError> {
+fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
     let rows = read(Path::new(SOURCE))?;
     Ok(Box::new(Softnet::new(rows, opening.settings.softnet.per_cpu, opening.start)))
 }

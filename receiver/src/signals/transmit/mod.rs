@@ -11,7 +11,7 @@ use undercurrent_ebpf::abi::{
 pub use self::settings::{Settings, Stages};
 use super::{
     Entry, attributes,
-    timings::{GROUP_LATENCY, Kind, LATENCY, Timings, WORKLOAD_LATENCY},
+    durations::{Durations, GROUP_LATENCY, Kind, LATENCY, WORKLOAD_LATENCY},
 };
 use crate::{
     kernel::{
@@ -38,7 +38,7 @@ pub static ENTRY: Entry = Entry {
     caveats: |_, _| Vec::new(),
     open: |opening| {
         let layers = &opening.settings.transmit.stages;
-        Timings::open(opening, &KIND, |series| {
+        Durations::open(opening, &KIND, |series| {
             let Series::Transmit(departure) = series else { return false };
             layers.contains(departure.layer) && hooks(departure).iter().all(|hook| opening.kernel.serves(hook))
         })

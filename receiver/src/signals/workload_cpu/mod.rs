@@ -12,8 +12,8 @@ use self::{
     ledger::{Ledger, Usage},
 };
 use super::{
-    Caveat, Entry, OpenError, Opening, ReadError, Signal, UNREAD,
-    itself::{LOST, lost},
+    Caveat, Entry, OpenContext, OpenError, READ_FAILED, ReadError, Signal,
+    internal::{LOST, lost},
 };
 use crate::{
     kernel::host::Host,
@@ -27,7 +27,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&CPU_TIME],
     hooks: |_| Vec::new(),
     maps: &[],
-    losses: || vec![UNREAD],
+    losses: || vec![READ_FAILED],
     needs_every_hook: true,
     caveats: |_, kernel| caveats(kernel.host()),
     open,
@@ -50,13 +50,13 @@ fn hierarchy(host: &Host) -> Result<&Hierarchy, NoAccounting> {
 fn caveats(host: &Host) -> Vec<Caveat> {
     let hierarchy = match hierarchy(host) {
         Ok(hierarchy) => hierarchy,
-        Err(nothing) => return vec![Caveat::Nothing(nothing.to_string())],
+        Err(nothing) => return vec![Caveat::Unavailable(nothing.to_string())],
     };
-    let mut caveats: Vec<_> = hierarchy.partial().into_iter().map(Caveat::Less).collect();
+    let mut caveats: Vec<_> = hierarchy.partial().into_iter().map(Caveat::Partial).collect();
     if hierarchy.version() == Version::V1 {
         let without = "on cgroup v1, what has no cgroup of the controller `cpu` stays with the node, such as systemd units \
                        without `CPUAccounting=yes`";
-        caveats.push(Caveat::Less(without.to_owned()));
+        caveats.push(Caveat::Partial(without.to_owned()));
     }
     caveats
 }
@@ -71,7 +71,7 @@ struct WorkloadCpu {
     unread: u64,
 }
 
-fn open(opening: &Opening<'_>) -> Result<Box<dyn Signal>, OpenError> {
+fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
     hierarchy(opening.kernel.host())?;
     let files = opening.files.ok_or(NoAccounting::NotMounted)?.clone();
     Ok(Box::new(WorkloadCpu::new(files, opening.workloads, opening.start)?))
@@ -136,7 +136,7 @@ impl Signal for WorkloadCpu {
             let point = Point { attributes: Attributes::new(), start, data: Data::Double(time.as_secs_f64()) };
             readings.add(slot, Metric { descriptor: &CPU_TIME, points: vec![point] });
         }
-        let unread = lost(ENTRY.name, UNREAD, Attributes::new(), self.unread, self.start);
+        let unread = lost(ENTRY.name, READ_FAILED, Attributes::new(), self.unread, self.start);
         readings.add(Slot::NODE, Metric { descriptor: &LOST, points: vec![unread] });
         Ok(())
     }

@@ -171,7 +171,7 @@ fn what_cannot_be_read_is_counted() {
 fn hosts_that_cannot_tell_say_so() {
     let host = |hierarchy| Host { hierarchy, ..Host::probe(Vec::new()) };
     let said = |host: &Host| match &caveats(host)[..] {
-        [Caveat::Nothing(reason)] => reason.clone(),
+        [Caveat::Unavailable(reason)] => reason.clone(),
         _ => panic!("it can tell"),
     };
     assert!(said(&host(None)).contains("mount -t cgroup2"));

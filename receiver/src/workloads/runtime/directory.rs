@@ -9,12 +9,12 @@ use tokio::{
 
 use super::{
     Statistics,
+    admission::{Admission, Admissions},
     bounds::Bounded,
     failure::Reason,
     kubernetes::{self, Kubernetes},
+    lookup::Lookup,
     opener::Opener,
-    question::Question,
-    rooms::{Admission, Rooms},
     source::Source,
     sources::Sources,
     statistics::Counters,
@@ -23,7 +23,7 @@ use crate::{
     environment::Environment,
     node::Node,
     options::Workloads as Settings,
-    reader::Places,
+    reader::SocketPaths,
     workloads::{ContainerId, Metadata},
 };
 
@@ -34,11 +34,11 @@ const LAST_WAIT: Duration = Duration::from_secs(5);
 /// The longest id that runtimes make has 76 characters.
 const ID: usize = 128;
 
-/// An answer to a question. It holds for the cgroups that the question [reaches](Question::reaches).
+/// An answer to a question. It holds for the cgroups that the question [reaches](Lookup::reaches).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct LookupResult {
     /// The question.
-    pub question: Question,
+    pub question: Lookup,
     /// What is known, or why nothing is.
     pub outcome: Result<Metadata, Unknown>,
 }
@@ -81,19 +81,19 @@ impl Unknown {
 /// Asks container runtimes, and Kubernetes, off the tick.
 pub struct Directory {
     questions: mpsc::UnboundedSender<Open>,
-    answers: mpsc::UnboundedReceiver<Answered>,
+    answers: mpsc::UnboundedReceiver<Completed>,
     /// Bounds both channels: a question holds its permit until its answer is taken.
-    rooms: Rooms,
+    rooms: Admissions,
     counters: Arc<Counters>,
 }
 
 struct Open {
-    question: Question,
+    question: Lookup,
     permit: OwnedSemaphorePermit,
 }
 
-struct Answered {
-    answer: Answer,
+struct Completed {
+    answer: LookupResult,
     permit: OwnedSemaphorePermit,
 }
 
@@ -102,7 +102,7 @@ impl Directory {
     /// node where the Kubernetes API is at hand. Needs a tokio runtime, and ends with the value.
     #[must_use]
     pub fn start(settings: &Settings, node: &Node, environment: Environment<'_>, opener: Opener) -> Self {
-        let places = Places::new(settings.sockets(), environment, crate::node::host_root());
+        let places = SocketPaths::new(settings.sockets(), environment, crate::node::host_root());
         let access = settings.kubernetes.then(|| kubernetes::Access::detect(node, environment)).flatten();
         Self::with(Sources::new(opener, places, access.and_then(Kubernetes::watch).map(Source::kubernetes)))
     }
@@ -111,15 +111,15 @@ impl Directory {
         let (questions, asked) = mpsc::unbounded_channel();
         let (answered, answers) = mpsc::unbounded_channel();
         let counters = Arc::new(Counters::default());
-        let desk = Desk { sources, counters: Arc::clone(&counters) };
+        let desk = LookupService { sources, counters: Arc::clone(&counters) };
         // It ends when nobody can ask any more, and the open questions with it.
         tokio::spawn(serve(Arc::new(desk), asked, answered));
-        Self { questions, answers, rooms: Rooms::new(), counters }
+        Self { questions, answers, rooms: Admissions::new(), counters }
     }
 
     /// Submits a question. It waits while too many questions of its user are open. Returns false if the question was refused
     /// because too many wait; the caller must submit it again later.
-    pub fn ask(&mut self, question: Question) -> bool {
+    pub fn ask(&mut self, question: Lookup) -> bool {
         match self.rooms.admit(question) {
             Admission::Open(question, permit) => {
                 self.counters.question();
@@ -135,8 +135,8 @@ impl Directory {
 
     /// The next answer, one for each question that was taken, in the order in which they are found. Cancel safe; never
     /// ready while no question is open.
-    pub async fn answer(&mut self) -> Answer {
-        let Some(Answered { answer, permit }) = self.answers.recv().await else { return std::future::pending().await };
+    pub async fn answer(&mut self) -> LookupResult {
+        let Some(Completed { answer, permit }) = self.answers.recv().await else { return std::future::pending().await };
         drop(permit);
         if let Some(question) = self.rooms.next(answer.question.user) {
             self.ask(question);
@@ -151,7 +151,11 @@ impl Directory {
     }
 }
 
-async fn serve(desk: Arc<Desk>, mut asked: mpsc::UnboundedReceiver<Open>, answered: mpsc::UnboundedSender<Answered>) {
+async fn serve(
+    desk: Arc<LookupService>,
+    mut asked: mpsc::UnboundedReceiver<Open>,
+    answered: mpsc::UnboundedSender<Completed>,
+) {
     let mut open = JoinSet::new();
     loop {
         tokio::select! {
@@ -161,7 +165,7 @@ async fn serve(desk: Arc<Desk>, mut asked: mpsc::UnboundedReceiver<Open>, answer
                     open.spawn(async move {
                         let outcome = desk.outcome(&question).await;
                         // Nobody waits any more when the directory is gone.
-                        let _ = answered.send(Answered { answer: Answer { question, outcome }, permit });
+                        let _ = answered.send(Completed { answer: LookupResult { question, outcome }, permit });
                     });
                 }
                 None => return,
@@ -171,13 +175,13 @@ async fn serve(desk: Arc<Desk>, mut asked: mpsc::UnboundedReceiver<Open>, answer
     }
 }
 
-struct Desk {
+struct LookupService {
     sources: Sources,
     counters: Arc<Counters>,
 }
 
-impl Desk {
-    async fn outcome(&self, question: &Question) -> Result<Metadata, Unknown> {
+impl LookupService {
+    async fn outcome(&self, question: &Lookup) -> Result<Metadata, Unknown> {
         let found = if is_id(&question.container.0) { self.find(question).await } else { Err(Unknown::NotFound) };
         match &found {
             Ok(known) => self.counters.known(known.left_out),
@@ -186,7 +190,7 @@ impl Desk {
         found.map(|known| known.metadata)
     }
 
-    async fn find(&self, question: &Question) -> Result<Bounded, Unknown> {
+    async fn find(&self, question: &Lookup) -> Result<Bounded, Unknown> {
         let last = self.sources.ask_kubernetes(question).then_some(LAST_WAIT);
         for wait in WAITS.into_iter().chain(last) {
             match self.once(question).await {
@@ -198,7 +202,7 @@ impl Desk {
     }
 
     /// Asks one source after the other until one knows. What says most about the others' silence is returned.
-    async fn once(&self, question: &Question) -> Result<Bounded, Unknown> {
+    async fn once(&self, question: &Lookup) -> Result<Bounded, Unknown> {
         let mut unknown = Unknown::NobodyToAsk;
         for source in self.sources.serving(question).await {
             match self.call(&source, &question.container).await {

@@ -5,7 +5,7 @@ use std::{io, time::Duration};
 use tokio::net::UnixStream;
 
 use super::source::TIMEOUT;
-use crate::reader::{Endpoint, Foreign, ForeignReply, ForeignRequest, Look, Places};
+use crate::reader::{Endpoint, Foreign, ForeignReply, ForeignRequest, FoundSockets, SocketPaths};
 
 /// The longest time for a search. A search that hangs holds one thread of the reader, and no other search starts meanwhile.
 const SEARCH: Duration = Duration::from_secs(600);
@@ -24,11 +24,11 @@ impl Opener {
     ///
     /// # Errors
     /// If the reader does not respond.
-    pub(super) async fn look(self, places: Places) -> io::Result<Look> {
+    pub(super) async fn look(self, places: SocketPaths) -> io::Result<FoundSockets> {
         match self {
             Self::Here => tokio::task::spawn_blocking(move || places.look()).await.map_err(io::Error::other),
-            Self::Reader(reader) => match reader.call(&ForeignRequest::Look(places), SEARCH).await? {
-                (ForeignReply::Look(look), _) => Ok(look),
+            Self::Reader(reader) => match reader.call(&ForeignRequest::FoundSockets(places), SEARCH).await? {
+                (ForeignReply::FoundSockets(look), _) => Ok(look),
                 _ => Err(unexpected()),
             },
         }
@@ -42,9 +42,7 @@ impl Opener {
         let endpoint = endpoint.clone();
         let stream = match self {
             // A file system that hangs blocks a thread of the pool, and not the event loop.
-            Self::Here => {
-                tokio::task::spawn_blocking(move || endpoint.connect()).await.map_err(io::Error::other)??
-            }
+            Self::Here => tokio::task::spawn_blocking(move || endpoint.connect()).await.map_err(io::Error::other)??,
             Self::Reader(reader) => match reader.call(&ForeignRequest::Connect(endpoint), TIMEOUT).await? {
                 (ForeignReply::Connected(Ok(())), mut descriptors) => {
                     std::os::unix::net::UnixStream::from(descriptors.pop().ok_or_else(unexpected)?)

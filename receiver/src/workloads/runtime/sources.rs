@@ -5,12 +5,12 @@ use std::{collections::BTreeSet, io, path::PathBuf, sync::Arc, time::Duration};
 use tokio::{sync::Mutex, task::JoinHandle, time::Instant};
 
 use super::{
+    lookup::Lookup,
     opener::Opener,
-    question::Question,
     source::{Api, Source, TIMEOUT},
 };
 use crate::{
-    reader::{Look, Places},
+    reader::{FoundSockets, SocketPaths},
     workloads::Runtime,
 };
 
@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_secs(10);
 /// Every source that is there.
 pub(super) struct Sources {
     opener: Opener,
-    places: Places,
+    places: SocketPaths,
     kubernetes: Option<Arc<Source>>,
     known: Mutex<Known>,
 }
@@ -29,26 +29,26 @@ pub(super) struct Sources {
 struct Known {
     looked: Option<Instant>,
     /// A look that has not come back.
-    looking: Option<JoinHandle<io::Result<Look>>>,
+    looking: Option<JoinHandle<io::Result<FoundSockets>>>,
     sockets: Vec<Arc<Source>>,
     /// Unusable sockets that the log names.
     reported: BTreeSet<PathBuf>,
 }
 
 impl Sources {
-    pub(super) fn new(opener: Opener, places: Places, kubernetes: Option<Source>) -> Self {
+    pub(super) fn new(opener: Opener, places: SocketPaths, kubernetes: Option<Source>) -> Self {
         Self { opener, places, kubernetes: kubernetes.map(Arc::new), known: Mutex::default() }
     }
 
     /// Returns whether a question goes to the Kubernetes API, where containers appear later than in the runtime.
-    pub(super) fn ask_kubernetes(&self, question: &Question) -> bool {
+    pub(super) fn ask_kubernetes(&self, question: &Lookup) -> bool {
         let served = question.user.is_none() && order(question.runtime).contains(&Api::Kubernetes);
         self.kubernetes.is_some() && served
     }
 
     /// Those that may know a container, the likeliest first. A user's socket serves the user's containers only, and no
     /// other source serves these: each would answer about containers outside of its authority.
-    pub(super) async fn serving(&self, question: &Question) -> Vec<Arc<Source>> {
+    pub(super) async fn serving(&self, question: &Lookup) -> Vec<Arc<Source>> {
         let mut known = self.known.lock().await;
         if known.looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
             self.look(&mut known).await;
@@ -63,7 +63,7 @@ impl Sources {
         let look = || tokio::spawn(self.opener.clone().look(self.places.clone()));
         let Ok(found) = tokio::time::timeout(TIMEOUT, known.looking.get_or_insert_with(look)).await else { return };
         known.looking = None;
-        let Look { endpoints, unusable } = match found.unwrap_or_else(|error| Err(io::Error::other(error))) {
+        let FoundSockets { endpoints, unusable } = match found.unwrap_or_else(|error| Err(io::Error::other(error))) {
             Ok(look) => look,
             Err(error) => return tracing::debug!("cannot search for the sockets of container runtimes: {error}"),
         };

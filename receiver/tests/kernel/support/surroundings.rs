@@ -71,7 +71,7 @@ pub fn tells_left_out() -> bool {
 }
 
 /// Whether programs may keep with a socket who reads it, as they may from 5.11 on.
-pub fn keeps_readers() -> bool {
+pub fn stores_readers() -> bool {
     function("bpf_sk_storage_get_tracing")
 }
 

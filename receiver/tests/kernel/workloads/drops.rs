@@ -9,7 +9,7 @@ use super::{
         counters::dropped,
         line::{Line, Point},
         sidecar::Sidecar,
-        surroundings::{alone, arguments, keeps_readers, often, virtual_machine},
+        surroundings::{alone, arguments, often, stores_readers, virtual_machine},
         wire::{Version, Wire},
     },
     client::Client,
@@ -114,7 +114,7 @@ fn overrun(scene: &Scene) {
 
     let seen = Seen::of(&sidecar, || (0..FLOOD).for_each(|_| client.say()));
     let [_, full] = dropped(&wire.right, Version::Ipv4);
-    let kept = keeps_readers();
+    let kept = stores_readers();
     let own = |point: &Point| is(point, &group.path);
     let reason = if seen.explains() { "socket_rcvbuff" } else { "not_specified" };
     // The socket that a packet was for is the last one.

@@ -13,7 +13,7 @@ use super::{
             cgroups::Group,
             line::{Line, Point, Value},
             sidecar::Sidecar,
-            surroundings::{keeps_readers, virtual_machine},
+            surroundings::{stores_readers, virtual_machine},
             wire::{Version, Wire},
         },
     },
@@ -133,7 +133,7 @@ fn limit(scene: &Scene) {
     let own: BTreeSet<_> =
         seen.after.points.iter().filter(alone).map(|point| &point.resource["service.instance.id"]).collect();
     assert_eq!(own.len(), LIMIT, "workloads with places of their own");
-    if !keeps_readers() {
+    if !stores_readers() {
         return;
     }
     let layer = seen.arrival();

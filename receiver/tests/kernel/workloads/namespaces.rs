@@ -65,7 +65,7 @@ fn two_in_one(scene: &Scene) {
     let (of_right, of_others) = (udp(counted.right), udp(counted.left) + udp(counted.host));
     for layer in ["ip", DELIVER].into_iter().filter(|layer| seen.served(layer).is_some()) {
         // Over such a wire TCP's segments may come to this layer with a transmit time, and are lost to it.
-        let lost = seen.lost("transmit_stamp") > 0.0;
+        let lost = seen.lost("transmit_timestamp") > 0.0;
         let of_right = if lost { of_right } else { counted.right.ip_of(Version::Ipv4) };
         assert_shares(&seen, layer, None, [(&first, of_right), (&later, 0)], of_others);
     }

@@ -6,7 +6,7 @@ use super::{
     super::support::{
         cgroups::Group,
         counters::Received,
-        surroundings::{keeps_readers, patience, skip, virtual_machine, wait_for},
+        surroundings::{patience, skip, stores_readers, virtual_machine, wait_for},
         wire::{Version, Wire},
     },
     client::Client,
@@ -26,7 +26,7 @@ const HANDSHAKE: usize = 2;
 /// What workloads were counted for on arrival, the sockets' maker first. Where programs cannot keep who has read a socket,
 /// it stays its maker's, as far as the kernel knows that one.
 pub fn assert_arrived(seen: &Seen, transport: Transport, expected: &[(&Group, usize)]) {
-    let (layer, kept) = (seen.arrival(), keeps_readers());
+    let (layer, kept) = (seen.arrival(), stores_readers());
     let all = expected.iter().map(|(_, packets)| packets).sum::<usize>();
     for (n, (group, packets)) in expected.iter().enumerate() {
         let of = seen.of(group, layer, transport);
@@ -49,7 +49,7 @@ pub fn assert_read(seen: &Seen, transport: Transport, expected: &[(&Group, usize
     }
     let of = |group: &Group| seen.of(group, "socket_read", transport);
     let sum: f64 = expected.iter().map(|(group, _)| of(group)).sum();
-    if !keeps_readers() && sum == 0.0 {
+    if !stores_readers() && sum == 0.0 {
         // On cgroup v1 those kernels do not say whose a task is either.
         return;
     }

@@ -14,7 +14,7 @@ use super::{
         line::{Line, Point},
         namespace::Namespace,
         sidecar::Sidecar,
-        surroundings::{alone, keeps_readers, often, patience, virtual_machine, wait_for},
+        surroundings::{alone, often, patience, stores_readers, virtual_machine, wait_for},
         wire::{Version, Wire},
     },
     client::Client,
@@ -82,7 +82,7 @@ fn assert_whose(lines: &[Line; 2], group: &Group, version: Version, counted: [f6
     let (server, both) = (counted[0], counted[0] + counted[1]);
     eprintln!("{version:?}: {own} of the server's, {all} of all; counted {server} and {both}");
     // Without what is kept with sockets, nothing says on cgroup v1 whose they are.
-    assert!(agree(own, server) || !keeps_readers() && own == 0.0, "{own} sent again, {server} by the kernel");
+    assert!(agree(own, server) || !stores_readers() && own == 0.0, "{own} sent again, {server} by the kernel");
     assert!(agree(all, both) || all > both && virtual_machine().is_none(), "{all} sent again, {both} by the kernel");
 }
 

@@ -11,7 +11,7 @@ use super::{
             cgroups::Group,
             line::{Line, Point, Value},
             sidecar::Sidecar,
-            surroundings::{alone, keeps_readers, often, virtual_machine},
+            surroundings::{alone, often, stores_readers, virtual_machine},
             talk::Talk,
             wire::{Version, Wire},
         },
@@ -79,7 +79,7 @@ impl<'a> Served<'a> {
         let (count, sum) = grown([&before, &after], self.version, |point| is(point, &self.group.path));
         eprintln!("{:?}: {count} times of {reads}, {sum} s of {least} s", self.version);
         // Without what is kept with sockets, nothing says on cgroup v1 whose they are.
-        if count > 0.0 || keeps_readers() {
+        if count > 0.0 || stores_readers() {
             assert_eq!(count, reads);
             assert!(
                 (least - 1e-9..least + reads / 1e6).contains(&sum),

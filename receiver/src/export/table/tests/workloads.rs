@@ -64,7 +64,7 @@ fn snapshot(workloads: &[Load], seconds: u64) -> Snapshot {
         point(attributes, Data::Double(each_second * seconds as f64))
     };
     let network = vec![event("receive_softirq", 0.031), event("transmit_softirq", 0.001)];
-    let reason = Attributes::new().with("undercurrent.reason", "no_stamp");
+    let reason = Attributes::new().with("undercurrent.reason", "no_timestamp");
     let lost = Metric { descriptor: &LOST, points: vec![point(reason, Data::Integer(12))] };
     let network = Metric { descriptor: &CPU, points: network };
     let metrics = vec![network, durations(&["ip", "transport"], 900, seconds), cpu_time(55, seconds), lost];

@@ -107,7 +107,7 @@ fn a_user_s_flood_of_cgroups_leaves_room_for_everybody_else() {
         appear(&mut world, 1000 + n, &format!("{MANAGER}/app.slice/n{n}"));
     }
     let counts = world.registry.counts();
-    assert_eq!((counts.cgroup_quota, counts.no_room), (9001 - CAPACITY as u64 / 8, 0));
+    assert_eq!((counts.cgroup_quota, counts.table_full), (9001 - CAPACITY as u64 / 8, 0));
     for (id, path) in [(20_000, "/user.slice/user-1001.slice/session-1.scope"), (20_001, "/kubepods/burstable")] {
         appear(&mut world, id, path);
         assert!(world.registry.owners.slot(id).is_some(), "{path}");
@@ -209,8 +209,8 @@ fn container_name(world: &World, id: u64) -> Option<String> {
     workload.resource.attributes.get("container.name").map(ToString::to_string)
 }
 
-fn question(path: &str) -> Question {
-    Question::new(ContainerId(VICTIM.to_owned()), None, None, &CgroupPath::new(path.as_bytes()))
+fn question(path: &str) -> Lookup {
+    Lookup::new(ContainerId(VICTIM.to_owned()), None, None, &CgroupPath::new(path.as_bytes()))
 }
 
 #[test]

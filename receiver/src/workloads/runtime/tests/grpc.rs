@@ -58,7 +58,7 @@ enum Reply {
     Hang,
 }
 
-type Answer = Arc<dyn Fn(&Call) -> Reply + Send + Sync>;
+type LookupResult = Arc<dyn Fn(&Call) -> Reply + Send + Sync>;
 
 /// A gRPC server that answers as a function says.
 struct Runtimes {
@@ -70,7 +70,7 @@ impl Runtimes {
     fn listen(socket: &Path, answer: impl Fn(&Call) -> Reply + Send + Sync + 'static) -> Self {
         let listener = UnixListener::bind(socket).expect("bound");
         let (sender, calls) = mpsc::unbounded_channel();
-        let answer: Answer = Arc::new(answer);
+        let answer: LookupResult = Arc::new(answer);
         let accepting = tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.expect("a connection");
@@ -92,7 +92,7 @@ impl Drop for Runtimes {
 async fn serve(
     request: Request<Incoming>,
     calls: mpsc::UnboundedSender<String>,
-    answer: Answer,
+    answer: LookupResult,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let method = request.uri().path().to_owned();
     let namespace =

@@ -8,9 +8,9 @@ mod trust;
 
 use std::{future::Future, path::PathBuf, time::Duration};
 
-use super::{Answer, Directory, Opener, Question, Unknown, source::Source, sources::Sources};
+use super::{Directory, Lookup, LookupResult, Opener, Unknown, source::Source, sources::Sources};
 use crate::{
-    reader::Places,
+    reader::SocketPaths,
     workloads::{ContainerId, Metadata, Runtime},
 };
 
@@ -20,12 +20,12 @@ fn directory(sockets: impl IntoIterator<Item = PathBuf>) -> Directory {
 }
 
 fn with_kubernetes(sockets: impl IntoIterator<Item = PathBuf>, kubernetes: Option<Source>) -> Directory {
-    Directory::with(Sources::new(Opener::Here, Places::Named(sockets.into_iter().collect()), kubernetes))
+    Directory::with(Sources::new(Opener::Here, SocketPaths::Named(sockets.into_iter().collect()), kubernetes))
 }
 
 /// A question about a container that is in no user's subtree.
-fn question(id: &str, runtime: Option<Runtime>) -> Question {
-    Question { container: ContainerId(id.to_owned()), runtime, pod: None, user: None }
+fn question(id: &str, runtime: Option<Runtime>) -> Lookup {
+    Lookup { container: ContainerId(id.to_owned()), runtime, pod: None, user: None }
 }
 
 /// Asks, and waits for the answer.
@@ -33,9 +33,9 @@ async fn ask(directory: &mut Directory, id: &str, runtime: Option<Runtime>) -> R
     answer(directory, question(id, runtime)).await
 }
 
-async fn answer(directory: &mut Directory, asked: Question) -> Result<Metadata, Unknown> {
+async fn answer(directory: &mut Directory, asked: Lookup) -> Result<Metadata, Unknown> {
     assert!(directory.ask(asked.clone()));
-    let Answer { question, outcome } = directory.answer().await;
+    let LookupResult { question, outcome } = directory.answer().await;
     assert_eq!(question, asked);
     outcome
 }

@@ -18,13 +18,13 @@ use rustix::{
 use tokio::net::UnixListener;
 
 use super::{
-    super::{Directory, Opener, Question, Reason, Unknown, sources::Sources},
+    super::{Directory, Lookup, Opener, Reason, Unknown, sources::Sources},
     answer, hurried, question,
     server::{Act, Folder, Server},
 };
 use crate::{
     cgroup::testing::skip,
-    reader::{Endpoint, Owner, Places, Refusal},
+    reader::{Endpoint, Owner, Refusal, SocketPaths},
     workloads::{ContainerId, Metadata, Runtime, Uid},
 };
 
@@ -66,8 +66,8 @@ impl Root {
         self.places().look().endpoints.into_iter().map(|endpoint| endpoint.path).collect()
     }
 
-    fn places(&self) -> Places {
-        Places::Usual { roots: vec![self.at("")], docker_host: None }
+    fn places(&self) -> SocketPaths {
+        SocketPaths::Usual { roots: vec![self.at("")], docker_host: None }
     }
 
     fn directory(&self) -> Directory {
@@ -98,8 +98,8 @@ fn named(name: &str) -> Act {
     Act::json(200, &format!("{{\"Id\":\"{ID}\",\"Name\":\"/{name}\"}}"))
 }
 
-fn of_user(user: u32) -> Question {
-    Question { user: Some(Uid(user)), ..question(ID, Some(Runtime::Podman)) }
+fn of_user(user: u32) -> Lookup {
+    Lookup { user: Some(Uid(user)), ..question(ID, Some(Runtime::Podman)) }
 }
 
 fn name(outcome: Result<Metadata, Unknown>) -> Result<Option<String>, Unknown> {
@@ -146,7 +146,7 @@ async fn the_sockets_of_the_system_serve_no_user() {
     let Some(root) = Root::new() else { return };
     let mut server = Server::listen(&root.at("run/docker.sock"), [named("web")]);
     let mut directory = root.directory();
-    let podman = |user| Question { user, ..question(ID, Some(Runtime::Docker)) };
+    let podman = |user| Lookup { user, ..question(ID, Some(Runtime::Docker)) };
     assert_eq!(answer(&mut directory, podman(Some(Uid(USER)))).await, Err(Unknown::NobodyToAsk));
     assert!(server.events.try_recv().is_err());
     assert_eq!(name(answer(&mut directory, podman(None)).await), Ok(Some("web".to_owned())));
@@ -263,7 +263,7 @@ async fn a_slow_user_delays_nobody() {
     let mut slow = serve(&root.podman(), USER, [Act::hang()]);
     let _docker = Server::listen(&root.at("run/docker.sock"), [named("web")]);
     let mut directory = root.directory();
-    let forged = |number: u32| Question { container: ContainerId(format!("{number:064}")), ..of_user(USER) };
+    let forged = |number: u32| Lookup { container: ContainerId(format!("{number:064}")), ..of_user(USER) };
     let taken = (0..5000).take_while(|number| directory.ask(forged(*number))).count();
     assert_eq!(taken, 32 + 128, "the user's questions are bounded");
     slow.request().await;

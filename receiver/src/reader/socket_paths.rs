@@ -29,7 +29,7 @@ const USERS_LIMIT: usize = 64;
 
 /// Where to look.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Places {
+pub enum SocketPaths {
     /// There and nowhere else.
     Named(Vec<PathBuf>),
     /// The usual places below these folders, and one that the environment names.
@@ -43,14 +43,14 @@ pub enum Places {
 
 /// The outcome of a search for sockets.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Look {
+pub struct FoundSockets {
     /// Every socket that exists and has the required owner.
     pub endpoints: Vec<Endpoint>,
     /// Sockets that should be there, each with the reason for leaving it out.
     pub unusable: Vec<(PathBuf, String)>,
 }
 
-impl Places {
+impl SocketPaths {
     /// What the settings name, or else the usual places on the host, where a container may see it, and here.
     pub fn new(named: Option<Vec<PathBuf>>, environment: Environment<'_>, host: &Path) -> Self {
         let here = PathBuf::from("/");
@@ -61,8 +61,8 @@ impl Places {
 
     /// Looks for sockets. A socket with several paths is returned once. Blocks.
     #[must_use]
-    pub fn look(&self) -> Look {
-        let (mut look, mut seen) = (Look::default(), HashSet::new());
+    pub fn look(&self) -> FoundSockets {
+        let (mut look, mut seen) = (FoundSockets::default(), HashSet::new());
         for endpoint in self.candidates() {
             match endpoint.identity() {
                 Ok(identity) => {
@@ -131,7 +131,7 @@ mod tests {
         let there = ["run/docker.sock", "run/podman/podman.sock", &format!("{of_user}/podman.sock")];
         let listeners = there.map(|path| UnixListener::bind(at(path)).expect("bound"));
         let places =
-            Places::Usual { roots: vec![root.path().to_owned(), root.path().join("run/..")], docker_host: None };
+            SocketPaths::Usual { roots: vec![root.path().to_owned(), root.path().join("run/..")], docker_host: None };
         // Those of the usual places must be root's.
         let expected = if user == 0 { &there[..] } else { &there[2..] };
         assert_eq!(paths(places.look().endpoints), expected.iter().map(|path| at(path)).collect::<Vec<_>>());
@@ -141,17 +141,17 @@ mod tests {
     #[test]
     fn the_environment_may_name_one_and_the_settings_may_name_all() {
         let docker = |value: &'static str| move |name: &str| (name == "DOCKER_HOST").then(|| value.to_owned());
-        let first = |places: &Places| places.candidates().first().map(|endpoint| endpoint.path.clone());
-        let usual = Places::new(None, &docker("unix:///tmp/docker.sock"), Path::new("/host"));
+        let first = |places: &SocketPaths| places.candidates().first().map(|endpoint| endpoint.path.clone());
+        let usual = SocketPaths::new(None, &docker("unix:///tmp/docker.sock"), Path::new("/host"));
         assert_eq!(first(&usual), Some("/tmp/docker.sock".into()));
         assert!(usual.candidates().contains(&Endpoint { path: "/host/run/docker.sock".into(), owner: Owner::Root }));
         assert_eq!(usual.candidates()[0].owner, Owner::Any);
         assert!(
-            first(&Places::new(None, &docker("tcp://h:1"), Path::new("/")))
+            first(&SocketPaths::new(None, &docker("tcp://h:1"), Path::new("/")))
                 .is_some_and(|path| path.starts_with("/run"))
         );
-        let named = Places::new(Some(vec!["/a".into()]), &docker("unix:///b"), Path::new("/"));
+        let named = SocketPaths::new(Some(vec!["/a".into()]), &docker("unix:///b"), Path::new("/"));
         assert_eq!(paths(named.candidates()), ["/a"].map(PathBuf::from));
-        assert!(Places::new(Some(Vec::new()), &docker("unix:///b"), Path::new("/")).candidates().is_empty());
+        assert!(SocketPaths::new(Some(Vec::new()), &docker("unix:///b"), Path::new("/")).candidates().is_empty());
     }
 }

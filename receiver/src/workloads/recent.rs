@@ -15,18 +15,18 @@ const STEP: u64 = 50;
 
 /// Workloads to look at, and when.
 #[derive(Debug)]
-pub struct Young {
+pub struct RecentCgroups {
     begun: Instant,
     waiting: Vec<(Instant, CgroupId, usize)>,
 }
 
-impl Default for Young {
+impl Default for RecentCgroups {
     fn default() -> Self {
         Self { begun: Instant::now(), waiting: Vec::new() }
     }
 }
 
-impl Young {
+impl RecentCgroups {
     /// A workload that was found, however old it is: to be looked at at once.
     pub fn found(&mut self, id: CgroupId) {
         self.again(id, 0);
@@ -76,7 +76,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn looks_become_rarer_and_end() {
-        let (mut young, begun) = (Young::default(), Instant::now());
+        let (mut young, begun) = (RecentCgroups::default(), Instant::now());
         young.found(CgroupId(5));
         let looks = times(&mut young, begun).await;
         assert_eq!(looks.len(), WAITS.len());
@@ -86,7 +86,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_was_just_made_is_looked_at_soon_and_together_with_others() {
-        let (mut young, begun) = (Young::default(), Instant::now());
+        let (mut young, begun) = (RecentCgroups::default(), Instant::now());
         young.born(CgroupId(5));
         tokio::time::advance(Duration::from_millis(8)).await;
         young.born(CgroupId(6));
@@ -97,7 +97,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn whoever_is_awake_looks_a_little_early_and_not_at_once() {
-        let mut young = Young::default();
+        let mut young = RecentCgroups::default();
         tokio::time::advance(Duration::from_millis(15)).await;
         young.born(CgroupId(5));
         assert!(young.take(Instant::now()).is_empty());
@@ -106,7 +106,7 @@ mod tests {
     }
 
     /// Milliseconds from a time to every look.
-    async fn times(young: &mut Young, begun: Instant) -> Vec<u128> {
+    async fn times(young: &mut RecentCgroups, begun: Instant) -> Vec<u128> {
         let mut looks = Vec::new();
         while let Some(due) = young.due() {
             tokio::time::sleep_until(due).await;

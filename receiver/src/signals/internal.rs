@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The name in the catalogue.
-pub const NAME: &str = "itself";
+pub const NAME: &str = "internal";
 /// One sentence for people.
 pub const SUMMARY: &str = "What the sidecar says of itself: hooks, losses, memory, cost";
 
@@ -209,7 +209,7 @@ fn integer(count: u64) -> Data {
 }
 
 /// Reads what the sidecar says of itself.
-pub struct Itself {
+pub struct InternalTelemetry {
     start: UnixNanos,
     /// CPU time of each process in user and in system mode, in clock ticks; those that have ended keep theirs.
     times: BTreeMap<u32, [u64; 2]>,
@@ -231,7 +231,7 @@ pub struct State<'a> {
     pub late_ticks: u64,
 }
 
-impl Itself {
+impl InternalTelemetry {
     /// Begins now.
     #[must_use]
     pub const fn new(start: UnixNanos) -> Self {

@@ -6,7 +6,7 @@ const ROOT: Uid = Uid(0);
 
 /// A question about a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Question {
+pub struct Lookup {
     /// The container.
     pub container: ContainerId,
     /// Its runtime, where that is known.
@@ -17,7 +17,7 @@ pub struct Question {
     pub user: Option<Uid>,
 }
 
-impl Question {
+impl Lookup {
     /// A question about a container, with the path of the container's cgroup.
     #[must_use]
     pub fn new(container: ContainerId, runtime: Option<Runtime>, pod: Option<PodUid>, path: &CgroupPath) -> Self {
@@ -45,7 +45,7 @@ mod tests {
     #[test]
     fn a_question_reaches_its_own_subtree_alone() {
         let path = |text: &str| CgroupPath::new(text.as_bytes());
-        let question = |text: &str| Question::new(ContainerId("x".to_owned()), None, None, &path(text));
+        let question = |text: &str| Lookup::new(ContainerId("x".to_owned()), None, None, &path(text));
         let subtrees = [
             (None, ["/docker/x", "/user.slice/user-0.slice/session-1.scope/libpod-payload-x"]),
             (Some(Uid(7)), ["/user.slice/user-7.slice/x", "/user.slice/user-7.slice/user.slice/user-8.slice/x"]),

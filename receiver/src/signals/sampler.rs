@@ -19,22 +19,22 @@ const ALL: u32 = 5_000;
 const SAMPLE: u32 = 2_500;
 
 /// Keeps the share of packets that are measured.
-pub struct Thinning {
+pub struct SamplingController {
     sample: Sample,
     /// What CPUs had processed, and when; `None` where the share is fixed.
     last: Option<(Instant, BTreeMap<u32, u32>)>,
 }
 
-impl Thinning {
+impl SamplingController {
     /// Measures packets as the configuration wants.
     #[must_use]
     pub fn new(sample: Sample, sampling: Sampling) -> Self {
-        let mut thinning = Self { sample, last: None };
+        let mut sampler = Self { sample, last: None };
         match sampling {
-            Sampling::OneIn(weight) => thinning.set(weight),
-            Sampling::Adaptive => thinning.last = Some((Instant::now(), BTreeMap::new())),
+            Sampling::OneIn(weight) => sampler.set(weight),
+            Sampling::Adaptive => sampler.last = Some((Instant::now(), BTreeMap::new())),
         }
-        thinning
+        sampler
     }
 
     /// How many packets stand for one that is measured.

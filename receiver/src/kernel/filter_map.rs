@@ -12,7 +12,7 @@ use super::{
 };
 
 /// The map of choices.
-pub static CHOICES: PlannedMap = PlannedMap::new("CHOICES", ENTRY, |sizing| sizing.criteria.most());
+pub static CHOICES: PlannedMap = PlannedMap::new("CHOICES", ENTRY, |sizing| sizing.filter_keys.most());
 /// The value of every choice: programs only look whether there is one.
 const VALUE: [u8; size_of::<u32>()] = [0; size_of::<u32>()];
 /// Bytes that a choice takes in the kernel: its key, a value, and what a hash map keeps with them.
@@ -20,13 +20,13 @@ pub const ENTRY: usize = 64;
 
 /// What programs choose packets by; by nothing at first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Criteria {
+pub struct FilterKeys {
     bits: u32,
     queue: u32,
     most: usize,
 }
 
-impl Criteria {
+impl FilterKeys {
     /// Asks for a criterion, of which as many values will be chosen at most. Of none nothing is asked.
     #[must_use]
     pub const fn with(self, criterion: Criterion, most: usize) -> Self {
@@ -47,7 +47,7 @@ impl Criteria {
         self.bits != 0
     }
 
-    /// The bits of the criteria that are asked for.
+    /// The bits of the filter_keys that are asked for.
     #[must_use]
     pub const fn bits(self) -> u32 {
         self.bits
@@ -67,12 +67,12 @@ impl Criteria {
 }
 
 /// Tells programs what chooses packets.
-pub struct Choices {
+pub struct FilterMap {
     client: Client,
     made: BTreeSet<Choice>,
 }
 
-impl Choices {
+impl FilterMap {
     /// Nothing is chosen yet.
     pub(super) const fn new(client: Client) -> Self {
         Self { client, made: BTreeSet::new() }
@@ -85,10 +85,10 @@ impl Choices {
     pub fn make(&mut self, choices: BTreeSet<Choice>) -> Result<(), ServiceError> {
         let mut refused = Ok(());
         for over in self.made.difference(&choices) {
-            refused = refused.and(self.client.remove(Table::Choices, over.as_bytes()));
+            refused = refused.and(self.client.remove(Table::FilterMap, over.as_bytes()));
         }
         for new in choices.difference(&self.made) {
-            refused = refused.and(self.client.insert(Table::Choices, new.as_bytes(), &VALUE));
+            refused = refused.and(self.client.insert(Table::FilterMap, new.as_bytes(), &VALUE));
         }
         self.made = choices;
         refused

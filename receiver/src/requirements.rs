@@ -6,17 +6,17 @@ use undercurrent_ebpf::abi::latency::Layer;
 use crate::{
     config::Settings,
     kernel::{
-        Kernel, KernelError, Requirements,
-        choices::Criteria,
+        Kernel, KernelError, LoadOptions,
+        filter_map::FilterKeys,
         groups::GroupBy,
         hooks::Hook,
         host::Host,
         memory::{MapSize, PlannedMap, Sizing},
         object::Ownership,
     },
-    options::{Means, MemoryLimit},
+    options::{AttachKind, MemoryLimit},
     privileges::{Privileges, ReadError as PrivilegesError, Task, Unprivileged},
-    signals::{self, filtering},
+    signals::{self, filter_updater},
     telemetry::Scale,
     workloads,
 };
@@ -48,22 +48,22 @@ pub enum Refused {
 }
 
 /// What a configuration wants of a kernel.
-pub struct Wanted {
+pub struct Requirements {
     signals: Vec<&'static str>,
     maps: Vec<(&'static PlannedMap, bool)>,
     hooks: Vec<&'static Hook>,
     functions: Vec<String>,
     scale: Scale,
-    criteria: Criteria,
+    filter_keys: FilterKeys,
     group_by: GroupBy,
-    avoid: Vec<Means>,
+    avoid: Vec<AttachKind>,
     workloads: Option<(Ownership, u16)>,
     excludes_blocked: bool,
     /// Layers of the way out, as programs know them.
     transmit: u32,
 }
 
-impl Wanted {
+impl Requirements {
     /// What settings want, where owners are found in some way or cannot be.
     #[must_use]
     pub fn of(settings: &Settings, ownership: Option<Ownership>) -> Self {
@@ -72,12 +72,12 @@ impl Wanted {
         hooks.extend(workloads.into_iter().flat_map(workloads::hooks));
         let group = Some(&settings.packets.group).filter(|_| signals::are_grouped(&settings.signals));
         Self {
-            signals: signals::wanted(&settings.signals).map(|entry| entry.name).collect(),
+            signals: signals::enabled(&settings.signals).map(|entry| entry.name).collect(),
             hooks,
             maps: signals::planned_maps(&settings.signals).collect(),
             functions: signals::functions(&settings.signals).map(str::to_owned).collect(),
             scale: settings.packets.scale,
-            criteria: filtering::criteria(&settings.packets.filter, settings.workloads.limit),
+            filter_keys: filter_updater::filter_keys(&settings.packets.filter, settings.workloads.limit),
             group_by: group.map_or_else(GroupBy::default, |group| GroupBy::new(group.by.iter(), group.limit.get())),
             avoid: settings.avoid.clone(),
             workloads: workloads.map(|ownership| (ownership, settings.workloads.limit)),
@@ -92,8 +92,8 @@ impl Wanted {
     #[must_use]
     pub fn sizing(&self, cpus: usize) -> Sizing {
         let (functions, workloads) = (self.functions.len(), self.workloads());
-        let (scale, criteria, group_by) = (self.scale, self.criteria, self.group_by);
-        Sizing { cpus, scale, criteria, group_by, workloads, functions }
+        let (scale, filter_keys, group_by) = (self.scale, self.filter_keys, self.group_by);
+        Sizing { cpus, scale, filter_keys, group_by, workloads, functions }
     }
 
     /// The size of each map on a machine with this number of CPUs.
@@ -126,8 +126,8 @@ impl Wanted {
 
     /// What the kernel has to provide, on a machine of so many CPUs.
     #[must_use]
-    pub fn requirements(&self, cpus: usize) -> Requirements<'_> {
-        Requirements {
+    pub fn load_options(&self, cpus: usize) -> LoadOptions<'_> {
+        LoadOptions {
             sizing: self.sizing(cpus),
             signals: &self.signals,
             maps: self.maps(cpus),
@@ -145,7 +145,7 @@ impl Wanted {
     /// # Errors
     /// Where nothing can be measured.
     pub fn listen(&self, host: Host) -> Result<Kernel, KernelError> {
-        let mut kernel = Kernel::load(host.clone(), &self.requirements(host.cpus))?;
+        let mut kernel = Kernel::load(host.clone(), &self.load_options(host.cpus))?;
         kernel.serve(&self.hooks)?;
         kernel.serve_functions()?;
         Ok(kernel)
@@ -169,14 +169,14 @@ pub fn host() -> Result<(Host, Privileges), PrivilegesError> {
 ///
 /// # Errors
 /// Where capabilities are missing, or maps would be larger than the settings allow.
-pub fn permitted(settings: &Settings) -> Result<(Host, Wanted), Refused> {
+pub fn permitted(settings: &Settings) -> Result<(Host, Requirements), Refused> {
     let (host, privileges) = host()?;
-    let wanted = Wanted::of(settings, host.ownership());
-    if !wanted.hooks.is_empty() {
+    let requirements = Requirements::of(settings, host.ownership());
+    if !requirements.hooks.is_empty() {
         privileges.require(&[Task::LoadTracing])?;
     }
-    wanted.within_memory(settings.memory_limit, host.cpus)?;
-    Ok((host, wanted))
+    requirements.within_memory(settings.memory_limit, host.cpus)?;
+    Ok((host, requirements))
 }
 
 #[cfg(test)]
@@ -193,16 +193,16 @@ mod tests {
     /// Bytes of a histogram at scale 2: a sum and 114 buckets.
     const HISTOGRAM: usize = (1 + 114) * 8;
 
-    fn wanted(yaml: &str, ownership: Option<Ownership>) -> (Settings, Wanted) {
+    fn resolve(yaml: &str, ownership: Option<Ownership>) -> (Settings, Requirements) {
         let file = File::parse("config.yaml".as_ref(), yaml.as_bytes()).expect("a configuration");
         let (settings, _) = Settings::resolve(Flags::default(), &|_| None, file);
-        let wanted = Wanted::of(&settings, ownership);
-        (settings, wanted)
+        let requirements = Requirements::of(&settings, ownership);
+        (settings, requirements)
     }
 
     /// The sizes of all maps with attribution by workload.
     fn maps(yaml: &str, cpus: usize) -> Vec<MapSize> {
-        wanted(yaml, Some(Ownership::Unified)).1.maps(cpus)
+        resolve(yaml, Some(Ownership::Unified)).1.maps(cpus)
     }
 
     fn total(maps: &[MapSize]) -> usize {
@@ -215,9 +215,9 @@ mod tests {
 
     #[test]
     fn maps_larger_than_the_limit_are_refused() {
-        let (settings, wanted) = wanted("memory_limit: 1MiB", None);
-        wanted.within_memory(settings.memory_limit, 2).expect("room");
-        let refusal = wanted.within_memory(settings.memory_limit, 256).expect_err("refused").to_string();
+        let (settings, requirements) = resolve("memory_limit: 1MiB", None);
+        requirements.within_memory(settings.memory_limit, 2).expect("room");
+        let refusal = requirements.within_memory(settings.memory_limit, 256).expect_err("refused").to_string();
         for words in
             ["on 256 CPUs", "`memory_limit` is 1.0 MiB", "raise it", "switch signals off", "undercurrent doctor"]
         {
@@ -237,7 +237,7 @@ mod tests {
     fn the_defaults_fit_the_default_limit_on_any_number_of_cpus() {
         let defaults = total(&maps("{}", 512)) as u64;
         assert!(defaults < MemoryLimit::DEFAULT.bytes(), "{defaults}");
-        assert_eq!(wanted("{}", Some(Ownership::Unified)).1.workloads(), Some(Workloads::default().limit));
+        assert_eq!(resolve("{}", Some(Ownership::Unified)).1.workloads(), Some(Workloads::default().limit));
     }
 
     #[test]
@@ -250,7 +250,7 @@ mod tests {
         let function = 16 * 2 * (HISTOGRAM + PACKET_LOSSES * 8);
         assert_eq!((map(&without), map(&with)), (0, 102 * 3 * function));
         assert_eq!(total(&with) - total(&without), map(&with));
-        assert_eq!(map(&wanted(yaml, None).1.maps(64)), 3 * function);
+        assert_eq!(map(&resolve(yaml, None).1.maps(64)), 3 * function);
         let off = "signals: {latency: {enabled: false, extra_layers: [a, b, c]}}";
         assert_eq!(map(&maps(off, 64)), 0);
     }
@@ -274,7 +274,7 @@ mod tests {
     fn signals_that_are_off_take_nothing_but_the_smallest_ring() {
         let all = signals::REGISTRY.iter().map(|entry| format!("{}: {{enabled: false}}", entry.name));
         let yaml = format!("signals: {{{}}}", all.collect::<Vec<_>>().join(", "));
-        let off = wanted(&yaml, None).1.maps(64);
+        let off = resolve(&yaml, None).1.maps(64);
         assert!(off.iter().filter(|map| map.name != "CGROUPS").all(|map| map.bytes() == 0 && map.entries() == 1));
         assert_eq!(total(&off), 64 * 1024);
     }

@@ -13,8 +13,8 @@ use undercurrent_ebpf::abi::{
 
 pub use self::owned::Owned;
 use super::{
-    OpenError, Opening, ReadError, SharedGrouping, Signal,
-    itself::{LOST, lost},
+    OpenContext, OpenError, ReadError, SharedGrouping, Signal,
+    internal::{LOST, lost},
 };
 use crate::{
     kernel::{maps::ByCpu, memory::PlannedMap},
@@ -57,7 +57,7 @@ pub static GROUP_LATENCY: PlannedMap =
     PlannedMap::new("GROUP_LATENCY", size_of::<u64>(), |sizing| sizing.groups() * sizing.by_workload().group());
 
 /// A signal made of durations.
-pub struct Timings {
+pub struct Durations {
     /// Which.
     pub kind: &'static Kind,
     /// What the node has, that of workloads included.
@@ -74,13 +74,13 @@ pub struct Timings {
     pub served: [bool; SERIES],
 }
 
-impl Timings {
+impl Durations {
     /// Opens the maps. `served` says of a series whether its hooks are.
     ///
     /// # Errors
     /// Where the maps cannot be mapped.
     pub fn open(
-        opening: &Opening<'_>,
+        opening: &OpenContext<'_>,
         kind: &'static Kind,
         served: impl Fn(Series) -> bool,
     ) -> Result<Box<dyn Signal>, OpenError> {
@@ -174,7 +174,7 @@ struct Total {
     lost: [u64; PACKET_LOSSES],
 }
 
-impl Signal for Timings {
+impl Signal for Durations {
     fn forget(&mut self, slot: Slot) {
         if let Some(owned) = &self.owned {
             owned.clear(slot);
@@ -212,8 +212,8 @@ const fn expected(loss: PacketLoss, series: Series) -> bool {
 /// The value of `undercurrent.reason`.
 pub const fn reason(loss: PacketLoss) -> &'static str {
     match loss {
-        PacketLoss::NoStamp => "no_stamp",
-        PacketLoss::TransmitStamp => "transmit_stamp",
+        PacketLoss::NoStamp => "no_timestamp",
+        PacketLoss::TransmitStamp => "transmit_timestamp",
         PacketLoss::Negative => "negative",
         PacketLoss::Unmatched => "unmatched",
         PacketLoss::Unfiltered => "unfiltered",

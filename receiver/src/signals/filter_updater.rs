@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use undercurrent_ebpf::abi::filter::{Choice, Criterion};
 
 use crate::{
-    kernel::choices::{Choices, Criteria},
+    kernel::filter_map::{FilterKeys, FilterMap},
     options::{Cgroup, Filter, Namespace},
     reader,
     workloads::{CgroupPath, Files, Slot, Workload, Workloads},
@@ -26,9 +26,9 @@ const HERE: &str = "/proc/self/ns/net";
 
 /// What a filter asks programs for, on a host with at most so many workloads.
 #[must_use]
-pub fn criteria(filter: &Filter, workloads: u16) -> Criteria {
+pub fn filter_keys(filter: &Filter, workloads: u16) -> FilterKeys {
     let slots = if filter.cgroups.is_empty() { 0 } else { usize::from(workloads) + usize::from(Slot::FIRST.0) };
-    Criteria::default()
+    FilterKeys::default()
         .with(Criterion::Interface, filter.interfaces.len())
         .with(Criterion::Namespace, filter.network_namespaces.len())
         .with(Criterion::Workload, slots)
@@ -38,19 +38,19 @@ pub fn criteria(filter: &Filter, workloads: u16) -> Criteria {
 }
 
 /// Keeps what programs choose packets by.
-pub struct Filtering {
+pub struct FilterUpdater {
     filter: Filter,
-    choices: Choices,
+    choices: FilterMap,
     files: Option<Files>,
     /// What was not found, each said once.
     missed: HashSet<String>,
     looked: Instant,
 }
 
-impl Filtering {
+impl FilterUpdater {
     /// Has programs choose what a filter names, as far as it is there.
     #[must_use]
-    pub fn new(filter: Filter, choices: Choices, files: Option<Files>, workloads: &Workloads) -> Self {
+    pub fn new(filter: Filter, choices: FilterMap, files: Option<Files>, workloads: &Workloads) -> Self {
         let mut filtering = Self { filter, choices, files, missed: HashSet::new(), looked: Instant::now() };
         filtering.look(workloads);
         filtering

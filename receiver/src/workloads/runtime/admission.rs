@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::question::Question;
+use super::lookup::Lookup;
 use crate::workloads::Uid;
 
 /// The bounds of one owner's questions.
@@ -29,7 +29,7 @@ const USERS: usize = 64;
 /// The outcome of an admission.
 pub(super) enum Admission {
     /// The question is open until the permit is dropped.
-    Open(Question, OwnedSemaphorePermit),
+    Open(Lookup, OwnedSemaphorePermit),
     /// The question waits.
     Waiting,
     /// Too many questions of its owner wait already.
@@ -37,23 +37,23 @@ pub(super) enum Admission {
 }
 
 /// The questions of the system and of all users.
-pub(super) struct Rooms {
-    system: Room,
-    users: HashMap<Uid, Room>,
+pub(super) struct Admissions {
+    system: OwnerQueue,
+    users: HashMap<Uid, OwnerQueue>,
 }
 
-struct Room {
+struct OwnerQueue {
     bounds: Bounds,
     open: Arc<Semaphore>,
-    waiting: VecDeque<Question>,
+    waiting: VecDeque<Lookup>,
 }
 
-impl Rooms {
+impl Admissions {
     pub(super) fn new() -> Self {
-        Self { system: Room::new(SYSTEM), users: HashMap::new() }
+        Self { system: OwnerQueue::new(SYSTEM), users: HashMap::new() }
     }
 
-    pub(super) fn admit(&mut self, question: Question) -> Admission {
+    pub(super) fn admit(&mut self, question: Lookup) -> Admission {
         match self.room(question.user) {
             Some(room) => room.admit(question),
             None => Admission::Refused,
@@ -61,27 +61,27 @@ impl Rooms {
     }
 
     /// Removes and returns the first waiting question of an owner. Called after a question of the owner was answered.
-    pub(super) fn next(&mut self, user: Option<Uid>) -> Option<Question> {
+    pub(super) fn next(&mut self, user: Option<Uid>) -> Option<Lookup> {
         let next = self.room(user).and_then(|room| room.waiting.pop_front());
         self.users.retain(|_, room| !room.is_empty());
         next
     }
 
-    fn room(&mut self, user: Option<Uid>) -> Option<&mut Room> {
+    fn room(&mut self, user: Option<Uid>) -> Option<&mut OwnerQueue> {
         let Some(user) = user else { return Some(&mut self.system) };
         if self.users.len() >= USERS && !self.users.contains_key(&user) {
             return None;
         }
-        Some(self.users.entry(user).or_insert_with(|| Room::new(USER)))
+        Some(self.users.entry(user).or_insert_with(|| OwnerQueue::new(USER)))
     }
 }
 
-impl Room {
+impl OwnerQueue {
     fn new(bounds: Bounds) -> Self {
         Self { bounds, open: Arc::new(Semaphore::new(bounds.open)), waiting: VecDeque::new() }
     }
 
-    fn admit(&mut self, question: Question) -> Admission {
+    fn admit(&mut self, question: Lookup) -> Admission {
         if let Ok(permit) = Arc::clone(&self.open).try_acquire_owned() {
             return Admission::Open(question, permit);
         }
@@ -102,12 +102,12 @@ mod tests {
     use super::*;
     use crate::workloads::ContainerId;
 
-    fn question(user: Option<u32>) -> Question {
-        Question { container: ContainerId("x".to_owned()), runtime: None, pod: None, user: user.map(Uid) }
+    fn question(user: Option<u32>) -> Lookup {
+        Lookup { container: ContainerId("x".to_owned()), runtime: None, pod: None, user: user.map(Uid) }
     }
 
     /// Admits questions of an owner until one is refused, and returns the open ones and the number of waiting ones.
-    fn fill(rooms: &mut Rooms, user: Option<u32>) -> (Vec<OwnedSemaphorePermit>, usize) {
+    fn fill(rooms: &mut Admissions, user: Option<u32>) -> (Vec<OwnedSemaphorePermit>, usize) {
         let (mut open, mut waiting) = (Vec::new(), 0);
         loop {
             match rooms.admit(question(user)) {
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn each_user_and_the_system_have_their_own_bounds() {
-        let mut rooms = Rooms::new();
+        let mut rooms = Admissions::new();
         let bounds = |(open, waiting): &(Vec<OwnedSemaphorePermit>, usize)| (open.len(), *waiting);
         let user = fill(&mut rooms, Some(7));
         assert_eq!(bounds(&user), (USER.open, USER.waiting));
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn the_number_of_users_is_bounded() {
-        let mut rooms = Rooms::new();
+        let mut rooms = Admissions::new();
         let users = u32::try_from(USERS).expect("small");
         let mut open: Vec<Admission> = (1..=users).map(|user| rooms.admit(question(Some(user)))).collect();
         assert!(matches!(rooms.admit(question(Some(users + 1))), Admission::Refused));
