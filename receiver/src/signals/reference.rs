@@ -15,7 +15,7 @@ const BEGINNING: &str = "\
 
 Every metric that Undercurrent exports. `undercurrent signals` prints this list, `undercurrent signals --json` prints it as JSON.
 [Reading the figures](reading.md) explains each metric. [Layers](internals/layers.md) defines the layers.
-[Troubleshooting](troubleshooting.md#lost) explains the reasons of `undercurrent.lost`. To switch a signal off, set its key to `false`
+[Troubleshooting](troubleshooting.md#lost-events) explains the reasons of `undercurrent.lost`. To switch a signal off, set its key to `false`
 in the [configuration](configuration.md).
 ";
 
