@@ -12,6 +12,7 @@ mod files;
 pub mod kernel;
 pub mod logging;
 pub mod node;
+pub mod options;
 pub mod outputs;
 pub mod parts;
 pub mod privileges;

@@ -5,9 +5,10 @@ use std::{collections::BTreeMap, io, num::NonZeroUsize};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::{
-    config::{Compression, Destination, Otlp, Output as Wanted, Outputs as Wishes, Settings},
+    config::{Compression, Otlp, Settings},
     environment::{Environment, value},
     export::{Output, Outputs, json, otlp, table},
+    options::{Destination, Output as Wanted, Outputs as Wishes},
 };
 
 /// Why an output cannot be opened.

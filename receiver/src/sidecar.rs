@@ -8,7 +8,7 @@ use std::{
 use tokio::signal::unix::{Signal as Notification, SignalKind, signal};
 
 use crate::{
-    config::{Sampling, Settings, Weight},
+    config::Settings,
     export::{OutputFailed, Outputs, Statistics},
     kernel::{
         Kernel, KernelError, cards,
@@ -16,6 +16,7 @@ use crate::{
         hooks::{self, Hook},
         plan::Status,
     },
+    options::{Sampling, Weight},
     parts::{Access, Loader, LoaderEnded, reader::Reader},
     signals::{
         self, Grouping, Opening, SharedGrouping, Signal, SignalStatus, Thinning,
@@ -105,6 +106,7 @@ impl Sidecar {
             kernel: &kernel,
             files: files.as_ref(),
             settings: &settings.signals,
+            packets: &settings.packets,
             workloads: &workloads,
             grouping: grouping.as_ref(),
             start,
@@ -118,9 +120,9 @@ impl Sidecar {
         }
         report(settings, &kernel);
         let samples = wanted.hooks().iter().any(|hook| hook.reads_stamps);
-        let sampling = if samples { settings.signals.latency.sampling } else { Sampling::OneIn(Weight::ONE) };
+        let sampling = if samples { settings.packets.sampling } else { Sampling::OneIn(Weight::ONE) };
         let thinning = Thinning::new(kernel.sample(), sampling);
-        let filtering = Filtering::new(settings.signals.latency.filter.clone(), kernel.choices(), files, &workloads);
+        let filtering = Filtering::new(settings.packets.filter.clone(), kernel.choices(), files, &workloads);
         let cards = wanted.hooks().contains(&&hooks::DRIVER).then(|| kernel.follow_cards()).transpose()?;
         let itself = Itself::new(start);
         Ok(Self {
@@ -280,7 +282,7 @@ fn report(settings: &Settings, kernel: &Kernel) {
 /// Tells packets apart, where that is wanted of a signal that is on. Where it cannot be, the log says why.
 fn grouping(kernel: &mut Kernel, settings: &Settings, wanted: &Wanted, start: UnixNanos) -> Option<SharedGrouping> {
     let limit = u16::try_from(wanted.sizing(0).groups()).ok().filter(|limit| *limit > 0)?;
-    let opened = Grouping::open(kernel, settings.signals.latency.group.by.clone(), limit, start);
+    let opened = Grouping::open(kernel, settings.packets.group.by.clone(), limit, start);
     let opened = opened.inspect_err(|error| tracing::warn!("packets are told apart by workload alone: {error}"));
     opened.ok().map(|grouping| SharedGrouping::new(grouping.into()))
 }

@@ -4,11 +4,17 @@ use bytesize::ByteSize;
 use undercurrent_ebpf::abi::latency::Layer;
 
 use crate::{
-    config::{Means, MemoryLimit, Settings},
+    config::Settings,
     kernel::{
-        Kernel, KernelError, Requirements, choices::Criteria, groups::GroupBy, hooks::Hook, host::Host, memory::Sizing,
+        Kernel, KernelError, Requirements,
+        choices::Criteria,
+        groups::GroupBy,
+        hooks::Hook,
+        host::Host,
+        memory::{MapSize, PlannedMap, Sizing},
         object::Ownership,
     },
+    options::{Means, MemoryLimit},
     privileges::{Privileges, ReadError as PrivilegesError, Task, Unprivileged},
     signals::{self, filtering},
     telemetry::Scale,
@@ -44,6 +50,7 @@ pub enum Refused {
 /// What a configuration wants of a kernel.
 pub struct Wanted {
     signals: Vec<&'static str>,
+    maps: Vec<(&'static PlannedMap, bool)>,
     hooks: Vec<&'static Hook>,
     functions: Vec<String>,
     scale: Scale,
@@ -63,14 +70,15 @@ impl Wanted {
         let workloads = ownership.filter(|_| settings.workloads.enabled);
         let mut hooks = signals::hooks(&settings.signals);
         hooks.extend(workloads.into_iter().flat_map(workloads::hooks));
-        let group = &settings.signals.latency.group;
+        let group = Some(&settings.packets.group).filter(|_| signals::are_grouped(&settings.signals));
         Self {
             signals: signals::wanted(&settings.signals).map(|entry| entry.name).collect(),
             hooks,
+            maps: signals::planned_maps(&settings.signals).collect(),
             functions: signals::functions(&settings.signals).map(str::to_owned).collect(),
-            scale: settings.signals.latency.scale,
-            criteria: filtering::criteria(&settings.signals.latency.filter, settings.workloads.limit),
-            group_by: GroupBy::new(group.by.iter(), group.limit.get()),
+            scale: settings.packets.scale,
+            criteria: filtering::criteria(&settings.packets.filter, settings.workloads.limit),
+            group_by: group.map_or_else(GroupBy::default, |group| GroupBy::new(group.by.iter(), group.limit.get())),
             avoid: settings.avoid.clone(),
             workloads: workloads.map(|ownership| (ownership, settings.workloads.limit)),
             excludes_blocked: [Layer::SocketEnqueued, Layer::SocketRead]
@@ -82,10 +90,17 @@ impl Wanted {
 
     /// What decides how large maps are on a machine of so many CPUs.
     #[must_use]
-    pub fn sizing(&self, cpus: usize) -> Sizing<'_> {
-        let (signals, functions, workloads) = (&self.signals, self.functions.len(), self.workloads());
+    pub fn sizing(&self, cpus: usize) -> Sizing {
+        let (functions, workloads) = (self.functions.len(), self.workloads());
         let (scale, criteria, group_by) = (self.scale, self.criteria, self.group_by);
-        Sizing { cpus, scale, signals, criteria, group_by, workloads, functions }
+        Sizing { cpus, scale, criteria, group_by, workloads, functions }
+    }
+
+    /// The size of each map on a machine with this number of CPUs.
+    #[must_use]
+    pub fn maps(&self, cpus: usize) -> Vec<MapSize> {
+        let sizing = self.sizing(cpus);
+        self.maps.iter().map(|(map, is_used)| map.size(&sizing, *is_used)).collect()
     }
 
     /// The hooks to serve.
@@ -105,7 +120,7 @@ impl Wanted {
     /// # Errors
     /// [`Refused::Memory`].
     pub fn within_memory(&self, limit: MemoryLimit, cpus: usize) -> Result<(), Refused> {
-        let (needed, limit) = (self.sizing(cpus).bytes(), limit.bytes());
+        let (needed, limit) = (self.maps(cpus).iter().map(MapSize::bytes).sum::<usize>(), limit.bytes());
         if needed as u64 > limit { Err(Refused::Memory { needed, limit, cpus }) } else { Ok(()) }
     }
 
@@ -114,6 +129,8 @@ impl Wanted {
     pub fn requirements(&self, cpus: usize) -> Requirements<'_> {
         Requirements {
             sizing: self.sizing(cpus),
+            signals: &self.signals,
+            maps: self.maps(cpus),
             hooks: &self.hooks,
             functions: &self.functions,
             ownership: self.workloads.map(|(ownership, _)| ownership),
@@ -164,14 +181,41 @@ pub fn permitted(settings: &Settings) -> Result<(Host, Wanted), Refused> {
 
 #[cfg(test)]
 mod tests {
+    use undercurrent_ebpf::abi::loss::PACKET_LOSSES;
+
     use super::*;
-    use crate::config::{File, Flags};
+    use crate::{
+        config::{File, Flags},
+        options::Workloads,
+    };
+
+    const MIB: usize = 1 << 20;
+    /// Bytes of a histogram at scale 2: a sum and 114 buckets.
+    const HISTOGRAM: usize = (1 + 114) * 8;
+
+    fn wanted(yaml: &str, ownership: Option<Ownership>) -> (Settings, Wanted) {
+        let file = File::parse("config.yaml".as_ref(), yaml.as_bytes()).expect("a configuration");
+        let (settings, _) = Settings::resolve(Flags::default(), &|_| None, file);
+        let wanted = Wanted::of(&settings, ownership);
+        (settings, wanted)
+    }
+
+    /// The sizes of all maps with attribution by workload.
+    fn maps(yaml: &str, cpus: usize) -> Vec<MapSize> {
+        wanted(yaml, Some(Ownership::Unified)).1.maps(cpus)
+    }
+
+    fn total(maps: &[MapSize]) -> usize {
+        maps.iter().map(MapSize::bytes).sum()
+    }
+
+    fn bytes(maps: &[MapSize], name: &str) -> usize {
+        maps.iter().find(|map| map.name == name).expect("a map").bytes()
+    }
 
     #[test]
     fn maps_larger_than_the_limit_are_refused() {
-        let file = File::parse("config.yaml".as_ref(), b"memory_limit: 1MiB").expect("a configuration");
-        let (settings, _) = Settings::resolve(Flags::default(), &|_| None, file);
-        let wanted = Wanted::of(&settings, None);
+        let (settings, wanted) = wanted("memory_limit: 1MiB", None);
         wanted.within_memory(settings.memory_limit, 2).expect("room");
         let refusal = wanted.within_memory(settings.memory_limit, 256).expect_err("refused").to_string();
         for words in
@@ -179,5 +223,59 @@ mod tests {
         {
             assert!(refusal.contains(words), "{words} in {refusal}");
         }
+    }
+
+    #[test]
+    fn a_hundred_workloads_on_64_cpus_take_64_mib_at_most() {
+        let at = |scale: u8| total(&maps(&format!("{{workloads: {{limit: 100}}, packets: {{scale: {scale}}}}}"), 64));
+        assert!(at(2) < 64 * MIB, "{}", at(2));
+        // The histograms of the finest scale are twice as long.
+        assert!(at(3) < 112 * MIB, "{}", at(3));
+    }
+
+    #[test]
+    fn the_defaults_fit_the_default_limit_on_any_number_of_cpus() {
+        let defaults = total(&maps("{}", 512)) as u64;
+        assert!(defaults < MemoryLimit::DEFAULT.bytes(), "{defaults}");
+        assert_eq!(wanted("{}", Some(Ownership::Unified)).1.workloads(), Some(Workloads::default().limit));
+    }
+
+    #[test]
+    fn named_functions_take_their_own_memory_and_no_other() {
+        let without = maps("workloads: {limit: 100}", 64);
+        let yaml = "{workloads: {limit: 100}, signals: {latency: {extra_layers: [a, b, c]}}}";
+        let with = maps(yaml, 64);
+        let map = |maps: &[MapSize]| bytes(maps, "EXTRA_LATENCY");
+        // 102 slots, 16 shards, and a cell with its losses for each IP version.
+        let function = 16 * 2 * (HISTOGRAM + PACKET_LOSSES * 8);
+        assert_eq!((map(&without), map(&with)), (0, 102 * 3 * function));
+        assert_eq!(total(&with) - total(&without), map(&with));
+        assert_eq!(map(&wanted(yaml, None).1.maps(64)), 3 * function);
+        let off = "signals: {latency: {enabled: false, extra_layers: [a, b, c]}}";
+        assert_eq!(map(&maps(off, 64)), 0);
+    }
+
+    #[test]
+    fn groups_take_memory_where_packets_are_grouped() {
+        let grouped = "workloads: {limit: 100}\npackets: {group: {by: [interface], limit: 64}}\nsignals: {latency: {extra_layers: [a]}}";
+        let without = grouped.replace("[interface]", "[]");
+        let [without, with] = [&*without, grouped].map(|yaml| maps(yaml, 16));
+        // 64 groups, 16 shards; 14 receive points, 4 waits and 6 parts of the transmit path.
+        let histograms = 64 * 16 * 24 * HISTOGRAM;
+        assert_eq!((bytes(&without, "GROUP_LATENCY"), bytes(&with, "GROUP_LATENCY")), (0, histograms));
+        let named = [without, with].map(|maps| bytes(&maps, "EXTRA_LATENCY"));
+        assert_eq!(named[1], named[0] / 102 * (102 + 64), "groups come after the slots");
+        let off = "signals: {latency: {enabled: false}, receive_wait: {enabled: false}, transmit: {enabled: false}}";
+        let off = format!("packets: {{group: {{by: [interface]}}}}\n{off}");
+        assert_eq!(bytes(&maps(&off, 16), "GROUP_LATENCY"), 0);
+    }
+
+    #[test]
+    fn signals_that_are_off_take_nothing_but_the_smallest_ring() {
+        let all = signals::REGISTRY.iter().map(|entry| format!("{}: {{enabled: false}}", entry.name));
+        let yaml = format!("signals: {{{}}}", all.collect::<Vec<_>>().join(", "));
+        let off = wanted(&yaml, None).1.maps(64);
+        assert!(off.iter().filter(|map| map.name != "CGROUPS").all(|map| map.bytes() == 0 && map.entries() == 1));
+        assert_eq!(total(&off), 64 * 1024);
     }
 }

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, path::Path};
 
 use committed::assert_committed;
 use serde_json::Value;
-use undercurrent::config::{EXAMPLE, File, markdown, schema, signal_names};
+use undercurrent::config::{EXAMPLE, File, example, markdown, schema, signal_names};
 
 /// The example with its commented settings switched on: they follow the `#` without a space.
 fn full_example() -> String {
@@ -42,6 +42,11 @@ fn the_schema_is_committed() {
 }
 
 #[test]
+fn the_example_is_committed() {
+    assert_committed("receiver/config.example.yaml", &example(&schema()));
+}
+
+#[test]
 fn the_reference_is_committed() {
     assert_committed("docs/configuration.md", &markdown(&schema()));
 }
@@ -69,7 +74,7 @@ fn schema_and_reader_agree() {
         "{}",
         "outputs: [json=/var/log/undercurrent.jsonl, otlp]",
         "resource: {attributes: {a: b}}",
-        "signals: {latency: {scale: 0, layers: [socket_read]}}",
+        "packets: {scale: 0}\nsignals: {latency: {layers: [socket_read]}}",
         "signals: {latency: {head_of_line_blocking: include}}",
         "signals: {latency: {extra_layers: [ip_rcv_finish, __netif_receive_skb_core]}}",
         "workloads: {sockets: [], kubernetes: false}",
@@ -85,8 +90,8 @@ fn schema_and_reader_agree() {
         "otlp: {compression: zstd}",
         "otlp: {headers: [a]}",
         "memory_limit: [64MiB]",
-        "signals: {latency: {scale: 4}}",
-        "signals: {latency: {scale: -1}}",
+        "packets: {scale: 4}",
+        "packets: {scale: -1}",
         "signals: {latency: {layers: []}}",
         "signals: {latency: {layers: [ip, ip]}}",
         "signals: {latency: {layers: [tcp]}}",

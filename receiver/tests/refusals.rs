@@ -102,7 +102,7 @@ fn configuration_files_that_cannot_be_used() {
         "interval: \"1s\n",
         "- interval\n",
         "intervall: 1s\n",
-        "signals:\n  latency:\n    skale: 2\n",
+        "packets:\n  skale: 2\n",
         "memory_limit: [64MiB]\n",
         "signals: { latency: { enabled: maybe } }\n",
         "interval: 1s\ninterval: 2s\n",

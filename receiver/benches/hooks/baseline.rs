@@ -3,14 +3,15 @@
 use anyhow::Context as _;
 use aya::{Btf, Ebpf, EbpfLoader, programs::BtfTracePoint};
 use undercurrent::{
-    config::Means,
     kernel::{
         attach::Attaching,
-        hooks::{self, Hook},
+        hooks::Hook,
         host::Host,
         plan,
         statistics::{Links, Runs},
     },
+    options::Means,
+    signals::all_hooks,
 };
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../ebpf/baseline.bpf.o");
@@ -29,7 +30,7 @@ impl Baseline {
         let mut ebpf = EbpfLoader::new().btf(None).load(OBJECT).context("cannot load the empty programs")?;
         let types = Btf::from_sys_fs().context("cannot read the kernel's types")?;
         let mut attaching = Attaching { ebpf: &mut ebpf, types: Some(&types), host, avoid };
-        let hooks = hooks::ALL.into_iter().filter(|hook| hooks.contains(hook));
+        let hooks = all_hooks().into_iter().filter(|hook| hooks.contains(hook));
         plan::serve_all(&mut attaching, hooks, &mut Vec::new());
         Ok(Self(ebpf))
     }

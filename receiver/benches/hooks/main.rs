@@ -19,9 +19,11 @@ use anyhow::Context as _;
 use aya::sys::{Stats, enable_stats};
 use clap::Parser;
 use undercurrent::{
-    config::{File, Flags, Means, Settings},
+    config::{File, Flags, Settings},
     kernel::Kernel,
+    options::Means,
     wanted::{self, Wanted},
+    workloads::OWNERS_MAP,
 };
 use undercurrent_ebpf::abi::workload::{NAMESPACE, Slot, entry, places};
 
@@ -122,7 +124,7 @@ fn own(kernel: &Kernel, wire: &Wire) -> anyhow::Result<()> {
     if !kernel.by_workload() {
         return Ok(());
     }
-    let owners = kernel.words("OWNERS")?;
+    let owners = kernel.words(&OWNERS_MAP)?;
     let entries = owners.slice(0..owners.count());
     let cgroups = [cgroup("/sys/fs/cgroup"), cgroup("/sys/fs/cgroup/unified"), cgroup("/sys/fs/cgroup/cpu")];
     let namespaces = wire.namespaces().map(|inode| NAMESPACE | inode);

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use clap::ValueEnum;
 use serde::Serialize;
 use undercurrent::{
-    config::Weight,
     kernel::{
         Kernel,
         hooks::{self, Hook},
         object::Ownership,
         statistics::Runs,
     },
+    options::Weight,
 };
 
 use crate::{
@@ -169,7 +169,7 @@ pub fn counts(kernel: &Kernel, other: &Other) -> BTreeMap<String, Pair> {
 fn measures_latency(symbol: &str) -> bool {
     const WAY_OUT: [&Hook; 4] =
         [&hooks::TRANSMIT_SEND, &hooks::TRANSMIT_QUEUE, &hooks::TRANSMIT_START, &hooks::TRANSMIT_END];
-    let of_way = hooks::ALL.into_iter().filter(|hook| hook.reads_stamps || WAY_OUT.contains(hook));
+    let of_way = hooks::SHARED.into_iter().filter(|hook| hook.reads_stamps || WAY_OUT.contains(hook));
     let mut programs = of_way.flat_map(|hook| hook.alternates).flat_map(|alternate| alternate.programs);
     programs.any(|program| program.symbol == symbol)
 }

@@ -12,7 +12,8 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use undercurrent::{
     export::{REQUEST_LIMIT, requests},
-    kernel::{choices::Criteria, groups::GroupBy, memory::Sizing, object::SWITCHES},
+    kernel::{choices::Criteria, groups::GroupBy, memory::Sizing},
+    signals::{Settings, planned_maps},
     telemetry::{Attributes, Readings, Resource, Scale, Snapshot, UnixNanos},
     workloads::Slot,
 };
@@ -70,16 +71,16 @@ fn main() -> anyhow::Result<()> {
     for workloads in [100, 256] {
         for cpus in [2, 16, 64] {
             for scale in (0..).map_while(Scale::new) {
-                let bytes = Sizing {
+                let sizing = Sizing {
                     cpus,
                     scale,
-                    signals: &SWITCHES,
                     criteria: Criteria::default(),
                     group_by: GroupBy::default(),
                     workloads: Some(workloads),
                     functions: 0,
-                }
-                .bytes();
+                };
+                let maps = planned_maps(&Settings::default());
+                let bytes = maps.map(|(map, is_used)| map.size(&sizing, is_used).bytes()).sum();
                 print(&Line::Memory(Memory { cpus, workloads, scale: scale.get(), bytes }))?;
             }
         }

@@ -13,9 +13,9 @@ use undercurrent::{
         choices::Criteria,
         groups::GroupBy,
         maps::{ByCpu, Words},
-        memory::{MAPS, Sizing},
+        memory::{PlannedMap, Sizing},
     },
-    signals::{LATENCY, Owned, Timings},
+    signals::{LATENCY, Owned, Timings, timings},
     telemetry::{Scale, UnixNanos},
 };
 use undercurrent_ebpf::abi::latency::{LatencyCells, SERIES, Series};
@@ -37,15 +37,14 @@ pub fn latency() -> anyhow::Result<(Timings, usize)> {
     let sizing = Sizing {
         cpus: CPUS,
         scale,
-        signals: &["latency"],
         criteria: Criteria::default(),
         group_by: GroupBy::default(),
         workloads: Some(WORKLOADS),
         functions: 0,
     };
     let layout = sizing.by_workload();
-    let (node, _) = map("LATENCY", &sizing)?;
-    let (owned, count) = map("WORKLOAD_LATENCY", &sizing)?;
+    let (node, _) = map(&timings::LATENCY, &sizing)?;
+    let (owned, count) = map(&timings::WORKLOAD_LATENCY, &sizing)?;
     let words = Words::map("WORKLOAD_LATENCY", owned.as_fd(), count)?;
     for histogram in words.slice(0..count).chunks_exact(SERIES * layout.histogram) {
         histogram.chunks_exact(layout.histogram).take(BUSY).for_each(fill);
@@ -60,10 +59,9 @@ pub fn latency() -> anyhow::Result<(Timings, usize)> {
 }
 
 /// Something of a map's size that can be mapped as one, and its words.
-fn map(name: &'static str, sizing: &Sizing<'_>) -> anyhow::Result<(File, usize)> {
-    let planned = MAPS.iter().find(|map| map.name == name).context("a planned map")?;
-    let bytes = planned.bytes(sizing);
-    let file = File::from(memfd_create(name, MemfdFlags::CLOEXEC)?);
+fn map(map: &PlannedMap, sizing: &Sizing) -> anyhow::Result<(File, usize)> {
+    let bytes = map.size(sizing, true).bytes();
+    let file = File::from(memfd_create(map.name, MemfdFlags::CLOEXEC)?);
     file.set_len(bytes as u64)?;
     Ok((file, bytes / size_of::<u64>()))
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser};
 
-use crate::config::{Interval, Means, Output, Sampling, Span};
+use crate::options::{Interval, Means, Output, Sampling, Span};
 
 const AFTER_HELP: &str = "\
 Flags win over environment variables, and these over the configuration file.

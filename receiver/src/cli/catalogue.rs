@@ -37,7 +37,8 @@ pub fn table(signals: &[Entry<'_>]) -> String {
 
 fn attribute_line(attribute: &AttributeKey) -> String {
     let opt_in = if attribute.opt_in { " (opt-in)" } else { "" };
-    let values = if attribute.values.is_empty() { String::new() } else { format!(": {}", attribute.values.join(", ")) };
+    let values = attribute.values().join(", ");
+    let values = if values.is_empty() { values } else { format!(": {values}") };
     format!("- {}{opt_in}{values}", attribute.key)
 }
 
@@ -55,7 +56,7 @@ pub fn json(signals: &[Entry<'_>]) -> String {
 }
 
 fn metric_json(metric: &Descriptor) -> Value {
-    let attribute = |attribute: &AttributeKey| json!({ "key": attribute.key, "values": attribute.values, "opt_in": attribute.opt_in });
+    let attribute = |attribute: &AttributeKey| json!({ "key": attribute.key, "values": attribute.values(), "opt_in": attribute.opt_in });
     json!({
         "name": metric.name,
         "instrument": metric.instrument.as_str().replace([' ', '-'], "_"),
@@ -75,7 +76,7 @@ mod tests {
         unit: "s",
         description: "Time from raised to running.",
         instrument: Instrument::ExponentialHistogram,
-        attributes: &[AttributeKey { key: "undercurrent.softirq", values: &["net_rx", "net_tx"], opt_in: false }],
+        attributes: &[AttributeKey::listed("undercurrent.softirq", &["net_rx", "net_tx"])],
         view: crate::telemetry::View::Section,
     };
     const DROPPED: Descriptor = Descriptor {
@@ -83,7 +84,7 @@ mod tests {
         unit: "{packet}",
         description: "Packets that found the backlog full.",
         instrument: Instrument::Counter,
-        attributes: &[AttributeKey { key: "cpu.logical_number", values: &[], opt_in: true }],
+        attributes: &[AttributeKey::open("cpu.logical_number", "0, 1, ...").opt_in()],
         view: crate::telemetry::View::Section,
     };
 
@@ -105,7 +106,7 @@ mod tests {
         softnet: The kernel's own counts.
           undercurrent.softnet.dropped  [counter, {packet}]
               Packets that found the backlog full.
-              - cpu.logical_number (opt-in)
+              - cpu.logical_number (opt-in): 0, 1, ...
         ");
     }
 
@@ -148,7 +149,9 @@ mod tests {
                   "attributes": [
                     {
                       "key": "cpu.logical_number",
-                      "values": [],
+                      "values": [
+                        "0, 1, ..."
+                      ],
                       "opt_in": true
                     }
                   ]

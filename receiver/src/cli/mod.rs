@@ -8,8 +8,9 @@ use std::{ffi::OsString, path::PathBuf};
 use clap::{CommandFactory, FromArgMatches, error::ErrorKind};
 
 use crate::{
-    config::{ConfigError, File, Flags, Outputs, Settings},
+    config::{ConfigError, File, Flags, Settings},
     environment::{Environment, Ignored},
+    options::Outputs,
 };
 use arguments::{Arguments, RunArguments, Subcommand};
 

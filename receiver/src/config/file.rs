@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, fmt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Hooks, Interval, MemoryLimit, Outputs, Signals, Span, Workloads};
+use crate::{
+    options::{Hooks, Interval, MemoryLimit, Outputs, Packets, Span, Workloads},
+    signals::Settings as Signals,
+};
 
 /// Every key is optional. Flags win over environment variables, and these over the file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -19,7 +22,7 @@ pub struct File {
     pub interval: Option<Interval>,
     /// Where measurements go: `table` (live, on the terminal), `json` (OTLP/JSON lines on standard output), `json=FILE`,
     /// `otlp` (to a collector). Without it `otlp` where an endpoint is configured, else `table`. `--output` wins.
-    #[schemars(with = "Outputs")]
+    #[schemars(with = "Outputs", extend("examples" = [["otlp"]]))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outputs: Option<Outputs>,
     /// Delivery to an OpenTelemetry collector. The `OTEL_EXPORTER_OTLP_*` environment variables win, key by key.
@@ -32,7 +35,9 @@ pub struct File {
     pub hooks: Hooks,
     /// Whose a measurement is.
     pub workloads: Workloads,
-    /// What is measured. `undercurrent signals` says which metrics each signal yields.
+    /// The settings that all signals of packets share.
+    pub packets: Packets,
+    /// The settings of each signal. `undercurrent signals` prints the metrics of each.
     pub signals: Signals,
 }
 

@@ -2,7 +2,7 @@
 
 use serde_saphyr::Error as Yaml;
 
-use super::nearest;
+use crate::options::nearest;
 
 /// What is wrong and what to do about it. Only numbers and truth values are quoted: other values may be secrets.
 pub fn problem(error: &Yaml, scalar: Option<String>) -> String {
@@ -102,14 +102,14 @@ mod tests {
             "intervall: 10s\n",
             "interval: 10s\nsignals:\n  softnet:\n    percpu: true\n",
             "signals:\n  softnet:\n    colour: true\n",
-            "signals: {energy: {enabled: true}}\n",
+            "packets: {energy: {enabled: true}}\n",
             "1: 2\n",
         ]), @"
         config.yaml:1:1: unknown key `intervall`: did you mean `interval`?
         config.yaml:4:5: unknown key `percpu`: did you mean `per_cpu`?
         config.yaml:3:5: unknown key `colour`: the keys here are `enabled`, `per_cpu`
-        config.yaml:1:11: unknown key `energy`: the keys here are `network_cpu`, `workload_cpu`, `cpu_throttled`, `receive_driver`, `softirq_wait`, `softnet`, `latency`, `receive_wait`, `tcp_rtt`, `transmit`, `tcp_retransmits`, `network_drops`
-        config.yaml:1:1: unknown key `1`: the keys here are `interval`, `outputs`, `otlp`, `resource`, `memory_limit`, `hooks`, `workloads`, `signals`
+        config.yaml:1:11: unknown key `energy`: the keys here are `sampling`, `filter`, `group`, `scale`
+        config.yaml:1:1: unknown key `1`: the keys here are `interval`, `outputs`, `otlp`, `resource`, `memory_limit`, `hooks`, `workloads`, `packets`, `signals`
         ");
     }
 
@@ -136,9 +136,9 @@ mod tests {
             "interval: [10s]\n",
             "outputs: table\n",
             "signals:\n  latency:\n    enabled: yes  # please\n",
-            "signals: {latency: {scale: high}}\n",
-            "signals: {latency: {scale: -1}}\n",
-            "signals: {latency: {scale: 2.5}}\n",
+            "packets: {scale: high}\n",
+            "packets: {scale: -1}\n",
+            "packets: {scale: 2.5}\n",
             "otlp: {headers: {authorization: }}\n",
             "otlp: {headers: {authorization: [secret]}}\n",
         ]), @"
@@ -149,9 +149,9 @@ mod tests {
         config.yaml:1:11: wrong type: this must be a single value, neither a list nor keys
         config.yaml:1:10: wrong type: this must be a list, written `[one, two]`
         config.yaml:3:14: wrong type, `yes` is no truth value: write `true` or `false`
-        config.yaml:1:28: wrong type, `high` is no whole number: write one from 0 up
-        config.yaml:1:28: wrong type, `-1` is no whole number: write one from 0 up
-        config.yaml:1:28: wrong type, `2.5` is no whole number: write one from 0 up
+        config.yaml:1:18: wrong type, `high` is no whole number: write one from 0 up
+        config.yaml:1:18: wrong type, `-1` is no whole number: write one from 0 up
+        config.yaml:1:18: wrong type, `2.5` is no whole number: write one from 0 up
         config.yaml:1:31: the value is missing: write one, or leave the key out
         config.yaml:1:33: wrong type: this must be a single value, neither a list nor keys
         ");
@@ -169,12 +169,12 @@ mod tests {
             "memory_limit: much\n",
             "outputs: []\n",
             "outputs: [table, json]\n",
-            "signals: {latency: {scale: 7}}\n",
-            "signals: {latency: {filter: {ports: [80, 0]}}}\n",
-            "signals: {latency: {filter: {ports: [65536]}}}\n",
-            "signals: {latency: {filter: {processes: [-1]}}}\n",
-            "signals: {latency: {group: {limit: 0}}}\n",
-            "signals: {latency: {group: {by: [interface, interface]}}}\n",
+            "packets: {scale: 7}\n",
+            "packets: {filter: {ports: [80, 0]}}\n",
+            "packets: {filter: {ports: [65536]}}\n",
+            "packets: {filter: {processes: [-1]}}\n",
+            "packets: {group: {limit: 0}}\n",
+            "packets: {group: {by: [interface, interface]}}\n",
             "signals: {latency: {layers: []}}\n",
             "signals: {latency: {layers: [ip, ip]}}\n",
             "signals:\n  latency:\n    extra_layers:\n      - ip_rcv\n      - ip rcv\n",
@@ -191,12 +191,12 @@ mod tests {
         config.yaml:1:15: `much` is no size: write a number and a unit, for example `64MiB`
         config.yaml:1:10: the list of outputs is empty: name one, or leave the key out for the default
         config.yaml:1:10: outputs `table` and `json` both write to standard output: keep one, or give JSON a file (`json=FILE`)
-        config.yaml:1:28: `7` is no scale: choose 0 to 3
-        config.yaml:1:42: `0` is too small: write a whole number from 1 up
-        config.yaml:1:38: `65536` is too large
-        config.yaml:1:42: wrong type, `-1` is no whole number: write one from 0 up
-        config.yaml:1:36: `0` groups: choose 1 to 4096
-        config.yaml:1:33: one of these is named twice: leave one out
+        config.yaml:1:18: `7` is no scale: choose 0 to 3
+        config.yaml:1:32: `0` is too small: write a whole number from 1 up
+        config.yaml:1:28: `65536` is too large
+        config.yaml:1:32: wrong type, `-1` is no whole number: write one from 0 up
+        config.yaml:1:26: `0` groups: choose 1 to 4096
+        config.yaml:1:23: one of these is named twice: leave one out
         config.yaml:1:29: the list of layers is empty: name one, or switch the signal off with `enabled: false`
         config.yaml:1:29: a layer is named twice: leave one out
         config.yaml:5:9: `ip rcv` is no name of a kernel function: write letters, digits and `_`, as in `ip_rcv_finish`

@@ -2,8 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{File, Interval, Latency, Means, MemoryLimit, Otlp, Output, Outputs, Sampling, Signals, Span, Workloads};
-use crate::environment::{Environment, Ignored, value};
+use super::{File, Otlp};
+use crate::{
+    environment::{Environment, Ignored, value},
+    options::{Interval, Means, MemoryLimit, Output, Outputs, Packets, Sampling, Span, UnitError, Workloads},
+    signals::Settings as Signals,
+};
 
 /// Presence of either makes OTLP the default output.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
@@ -43,7 +47,9 @@ pub struct Settings {
     pub avoid: Vec<Means>,
     /// Whose a measurement is.
     pub workloads: Workloads,
-    /// What is measured.
+    /// The settings that all signals of packets share.
+    pub packets: Packets,
+    /// The settings of each signal.
     pub signals: Signals,
 }
 
@@ -57,7 +63,7 @@ impl Settings {
             Ok(interval) => (interval, None),
             Err(ignored) => (None, Some(ignored)),
         };
-        let sampling = flags.sampling.unwrap_or(file.signals.latency.sampling);
+        let sampling = flags.sampling.unwrap_or(file.packets.sampling);
         let default = if outputs.is_table_only() { Interval::DEFAULT_TABLE } else { Interval::DEFAULT };
         let settings = Self {
             interval: flags.interval.or(from_environment).or(file.interval).unwrap_or(default),
@@ -68,7 +74,8 @@ impl Settings {
             memory_limit: file.memory_limit,
             avoid: [file.hooks.avoid, flags.avoid].concat(),
             workloads: file.workloads,
-            signals: Signals { latency: Latency { sampling, ..file.signals.latency }, ..file.signals },
+            packets: Packets { sampling, ..file.packets },
+            signals: file.signals,
         };
         (settings, ignored.into_iter().collect())
     }
@@ -88,7 +95,7 @@ fn environment_interval(environment: Environment<'_>) -> Result<Option<Interval>
         .parse()
         .map_err(|_| ignored("write a whole number of milliseconds, for example `10000`".to_owned()))?;
     let interval = std::time::Duration::from_millis(milliseconds).try_into();
-    interval.map(Some).map_err(|error: super::UnitError| ignored(error.to_string()))
+    interval.map(Some).map_err(|error: UnitError| ignored(error.to_string()))
 }
 
 #[cfg(test)]

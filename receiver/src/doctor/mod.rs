@@ -11,15 +11,14 @@ use serde::Serialize;
 use crate::{
     config::Settings,
     kernel::{
-        hooks,
+        hooks::Hook,
         host::Host,
-        memory::MAPS,
         plan::{Outcome, Status},
     },
     parts::{Confinement, Part},
     privileges::Task,
     sidecar,
-    signals::SignalStatus,
+    signals::{SignalStatus, all_hooks},
     wanted::{self, Wanted},
 };
 
@@ -126,8 +125,7 @@ fn fill(report: &mut Report, settings: &Settings, probe: bool) -> Result<(), Box
     report.lacks = privileges.lacks(&[Task::LoadTracing, Task::AttachCgroup]).iter().map(ToString::to_string).collect();
     report.parts = Part::ALL.map(Part::confinement).into_iter().collect::<Result<_, _>>()?;
     let wanted = Wanted::of(settings, host.ownership());
-    let sizing = wanted.sizing(host.cpus);
-    report.memory.maps = MAPS.iter().map(|map| (map.name, map.bytes(&sizing))).collect();
+    report.memory.maps = wanted.maps(host.cpus).iter().map(|map| (map.name, map.bytes())).collect();
     report.memory.planned = report.memory.maps.iter().map(|(_, bytes)| bytes).sum();
     report.host = Some(host.clone());
     privileges.require(&[Task::LoadTracing])?;
@@ -167,7 +165,7 @@ impl HookReport {
 
     /// The hook itself.
     #[must_use]
-    pub fn hook(&self) -> Option<&'static hooks::Hook> {
-        hooks::ALL.into_iter().find(|hook| hook.name == self.outcome.hook)
+    pub fn hook(&self) -> Option<&'static Hook> {
+        all_hooks().into_iter().find(|hook| hook.name == self.outcome.hook)
     }
 }

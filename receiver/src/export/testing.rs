@@ -10,7 +10,7 @@ use crate::telemetry::{
 };
 
 const fn key(key: &'static str, values: &'static [&'static str]) -> AttributeKey {
-    AttributeKey { key, values, opt_in: false }
+    AttributeKey::listed(key, values)
 }
 
 pub(super) static DURATION: Descriptor = Descriptor {
@@ -71,7 +71,7 @@ pub(super) static CPU: Descriptor = Descriptor {
     instrument: Instrument::Counter,
     attributes: &[
         key("undercurrent.network.event", &["receive_softirq", "transmit_softirq"]),
-        AttributeKey { key: "cpu.logical_number", values: &[], opt_in: true },
+        AttributeKey::open("cpu.logical_number", "0, 1, ...").opt_in(),
     ],
     view: View::Section,
 };

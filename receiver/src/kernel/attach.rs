@@ -17,7 +17,7 @@ use super::{
     refusal::Refusal,
     registers::REGISTERS,
 };
-use crate::config::Means;
+use crate::options::Means;
 
 /// An object's programs, to be attached to this kernel.
 pub struct Attaching<'a> {

@@ -7,11 +7,12 @@ use zerocopy::IntoBytes as _;
 
 use super::{
     client::{Client, ServiceError},
+    memory::PlannedMap,
     service::Table,
 };
 
-/// The map's name.
-pub const CHOICES: &str = "CHOICES";
+/// The map of choices.
+pub static CHOICES: PlannedMap = PlannedMap::new("CHOICES", ENTRY, |sizing| sizing.criteria.most());
 /// The value of every choice: programs only look whether there is one.
 const VALUE: [u8; size_of::<u32>()] = [0; size_of::<u32>()];
 /// Bytes that a choice takes in the kernel: its key, a value, and what a hash map keeps with them.

@@ -44,6 +44,9 @@ impl From<ChannelError> for ServiceError {
     }
 }
 
+/// Keys and values of a map.
+pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// The maps that user space reads, by name.
 pub type Maps = BTreeMap<String, OwnedFd>;
 
@@ -215,7 +218,7 @@ impl Client {
     ///
     /// # Errors
     /// The kernel's refusal.
-    pub fn entries(&self, table: Table) -> Result<Vec<(Vec<u8>, Vec<u8>)>, ServiceError> {
+    pub fn entries(&self, table: Table) -> Result<Entries, ServiceError> {
         match self.call(Request::Entries(table))? {
             Reply::Entries(entries) => Ok(entries),
             _ => Err(ServiceError::Unexpected),

@@ -10,7 +10,7 @@ use super::{
     registers::REGISTERS,
     symbols::Symbols,
 };
-use crate::config::nearest::nearest;
+use crate::options::nearest::nearest;
 
 /// What functions are looked for by: they take a packet.
 const PACKET: &str = "sk_buff";

@@ -1,22 +1,35 @@
 //! The groups that packets are told apart by, as programs found them.
 
 use undercurrent_ebpf::abi::{
-    group::{Dimension, Group},
+    group::{Dimension, Group, GroupCells},
     interface::Interface,
 };
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
 use super::{
+    choices::ENTRY,
     client::{Client, ServiceError},
+    memory::{PlannedMap, Sizing},
     service::Table,
 };
 
 /// The map from groups to their numbers.
-pub const GROUPS: &str = "GROUPS";
+pub static GROUPS: PlannedMap = PlannedMap::new("GROUPS", ENTRY, Sizing::groups);
 /// The queue of numbers that no group has.
-pub const FREE: &str = "FREE_GROUPS";
+pub static FREE: PlannedMap = PlannedMap::new("FREE_GROUPS", size_of::<u32>(), Sizing::groups);
 /// The map from interfaces to their names.
-pub const INTERFACES: &str = "INTERFACES";
+pub static INTERFACES: PlannedMap = PlannedMap::new("INTERFACES", ENTRY, Sizing::groups);
+/// Packets that are in no group, by CPU and reason.
+pub static LOSSES: PlannedMap =
+    PlannedMap::new(
+        "GROUP_LOSSES",
+        size_of::<GroupCells>(),
+        |sizing| {
+            if sizing.groups() > 0 { sizing.cpus } else { 0 }
+        },
+    );
+/// Every map of groups.
+pub static MAPS: [&PlannedMap; 4] = [&GROUPS, &FREE, &INTERFACES, &LOSSES];
 
 /// What packets are told apart by beside their workload; by nothing at first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

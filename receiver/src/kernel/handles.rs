@@ -9,6 +9,7 @@ use super::{
     epoch::Epoch,
     groups::Groups,
     maps::{ByCpu, Words},
+    memory::PlannedMap,
     ring::Ring,
     sample::Sample,
 };
@@ -18,17 +19,17 @@ impl Kernel {
     ///
     /// # Errors
     /// If the object has no such map, or it cannot be mapped.
-    pub fn by_cpu<T: FromBytes + Immutable + KnownLayout>(&self, map: &'static str) -> Result<ByCpu<T>, KernelError> {
-        Ok(ByCpu::of(self.mapped(map, ByCpu::<T>::words(self.host.cpus))?))
+    pub fn by_cpu<T: FromBytes + Immutable + KnownLayout>(&self, map: &PlannedMap) -> Result<ByCpu<T>, KernelError> {
+        Ok(ByCpu::of(self.mapped(map.name, ByCpu::<T>::words(self.host.cpus))?))
     }
 
     /// A map of words, as many as were planned.
     ///
     /// # Errors
     /// As for [`Self::by_cpu`].
-    pub fn words(&self, map: &'static str) -> Result<Words, KernelError> {
-        let bytes = self.memory.iter().find(|(name, _)| *name == map).map_or(0, |(_, bytes)| *bytes);
-        self.mapped(map, bytes / size_of::<u64>())
+    pub fn words(&self, map: &PlannedMap) -> Result<Words, KernelError> {
+        let size = self.memory.iter().find(|size| size.name == map.name).ok_or(KernelError::NoMap(map.name))?;
+        self.mapped(map.name, size.bytes() / size_of::<u64>())
     }
 
     /// A map in memory, once for all signals that read it.
@@ -42,12 +43,12 @@ impl Kernel {
         Ok(words)
     }
 
-    /// The epoch of the owners that programs have cached.
+    /// The epoch of the owners that programs have cached, by socket in `sockets`.
     ///
     /// # Errors
     /// If the map cannot be mapped.
-    pub fn epoch(&self) -> Result<Epoch, KernelError> {
-        Ok(Epoch::new(self.client.clone(), self.words("SOCKETS")?))
+    pub fn epoch(&self, sockets: &PlannedMap) -> Result<Epoch, KernelError> {
+        Ok(Epoch::new(self.client.clone(), self.words(sockets)?))
     }
 
     /// The share of packets that are measured.

@@ -3,7 +3,7 @@
 //! Alternates of one hook mean the same; one that sees less says what it leaves out. A program's name is its symbol in
 //! the object.
 
-use crate::config::Means;
+use crate::options::Means;
 
 /// How a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,11 +82,15 @@ const fn kprobe(symbol: &'static str, target: &'static str) -> Program<'static> 
     Program { symbol, attachment: Attachment::Kprobe, target }
 }
 
-const fn tracepoint(target: &'static str) -> Program<'static> {
+/// A program at the tracepoint of its own name.
+#[must_use]
+pub const fn tracepoint(target: &'static str) -> Program<'static> {
     Program { symbol: target, attachment: Attachment::Tracepoint, target }
 }
 
-const fn whole(name: &'static str, programs: &'static [Program<'static>]) -> Alternate<'static> {
+/// An alternate that sees everything that the hook is for.
+#[must_use]
+pub const fn whole(name: &'static str, programs: &'static [Program<'static>]) -> Alternate<'static> {
     Alternate { name, programs, leaves_out: None }
 }
 
@@ -260,34 +264,6 @@ pub static TRANSMIT_END: Hook = Hook {
     alternates: &[whole("tracepoint", &[tracepoint("consume_skb")])],
 };
 
-/// TCP sends again what was not acknowledged.
-pub static TCP_RETRANSMIT: Hook = Hook {
-    name: "tcp_retransmit",
-    reads_stamps: false,
-    sees_traffic: false,
-    within: None,
-    alternates: &[whole("tracepoint", &[tracepoint("tcp_retransmit_skb"), tracepoint("tcp_retransmit_synack")])],
-};
-/// A packet is dropped.
-pub static DROP: Hook = Hook {
-    name: "drop",
-    reads_stamps: false,
-    sees_traffic: false,
-    within: None,
-    alternates: &[
-        whole("tracepoint", &[tracepoint("kfree_skb")]),
-        Alternate {
-            name: "tracepoint",
-            programs: &[Program {
-                symbol: "kfree_skb_unexplained",
-                attachment: Attachment::Tracepoint,
-                target: "kfree_skb",
-            }],
-            leaves_out: Some("why a packet is dropped, which kernels before 5.17 do not say"),
-        },
-    ],
-};
-
 /// Somebody reads a socket, which becomes its owner.
 pub static SOCKET_READER: Hook = Hook {
     name: "socket_reader",
@@ -322,8 +298,9 @@ pub static CGROUP_CHANGE: Hook = Hook {
     )],
 };
 
-/// Every hook, in the order of a packet's way, then those that say whose it is.
-pub static ALL: [&Hook; 17] = [
+/// The hooks of several modules, in the order of a packet's path, then those that find the owner. A hook that one signal uses is
+/// declared beside that signal.
+pub static SHARED: [&Hook; 15] = [
     &SOFTIRQ_RAISE,
     &SOFTIRQ_ENTRY,
     &SOFTIRQ_EXIT,
@@ -336,8 +313,6 @@ pub static ALL: [&Hook; 17] = [
     &TRANSMIT_QUEUE,
     &TRANSMIT_START,
     &TRANSMIT_END,
-    &TCP_RETRANSMIT,
-    &DROP,
     &SOCKET_READER,
     &SOCKET_CREATOR,
     &CGROUP_CHANGE,

@@ -39,7 +39,7 @@ use aya::{
     maps::{MapData, RingBuf},
 };
 
-use crate::config::Means;
+use crate::options::Means;
 
 use self::{
     cards::{Cards, Found},
@@ -49,7 +49,7 @@ use self::{
     hooks::Hook,
     host::Host,
     maps::{MapError, Words},
-    memory::{ByFunction, ByWorkload, Sizing},
+    memory::{ByFunction, ByWorkload, MapSize, Sizing},
     object::Ownership,
     plan::{Outcome, Status},
     service::Facts,
@@ -114,7 +114,11 @@ fn maps_refused(error: &EbpfError, missing: &[String]) -> String {
 /// What the settings require of the kernel.
 pub struct Requirements<'a> {
     /// What is measured, and how large maps are for it.
-    pub sizing: Sizing<'a>,
+    pub sizing: Sizing,
+    /// The signals that are on, by name.
+    pub signals: &'a [&'static str],
+    /// Every map whose size depends on the machine and the settings.
+    pub maps: Vec<MapSize>,
     /// The hooks to serve.
     pub hooks: &'a [&'static Hook],
     /// Functions that the user names as layers, as many as there are programs for.
@@ -136,7 +140,7 @@ pub struct Kernel {
     host: Host,
     facts: Facts,
     outcomes: Vec<Outcome>,
-    memory: Vec<(&'static str, usize)>,
+    memory: Vec<MapSize>,
     histograms: ByWorkload,
     by_workload: bool,
     by_function: ByFunction,
@@ -158,7 +162,7 @@ impl Kernel {
     /// If nothing can be measured.
     pub fn load(host: Host, required: &Requirements<'_>) -> Result<Self, KernelError> {
         let (client, facts, maps) = Client::load(host.clone(), required)?;
-        Self::with(host, required.sizing, client, facts, maps)
+        Self::with(host, required, client, facts, maps)
     }
 
     /// Makes the loader create the maps and prepare the programs. `required` is what the loader was started with.
@@ -167,10 +171,17 @@ impl Kernel {
     /// If nothing can be measured, or the loader ends.
     pub fn load_remotely(host: Host, required: &Requirements<'_>, loader: Client) -> Result<Self, KernelError> {
         let (facts, maps) = loader.load_remotely()?;
-        Self::with(host, required.sizing, loader, facts, maps)
+        Self::with(host, required, loader, facts, maps)
     }
 
-    fn with(host: Host, sizing: Sizing<'_>, client: Client, facts: Facts, mut maps: Maps) -> Result<Self, KernelError> {
+    fn with(
+        host: Host,
+        required: &Requirements<'_>,
+        client: Client,
+        facts: Facts,
+        mut maps: Maps,
+    ) -> Result<Self, KernelError> {
+        let sizing = required.sizing;
         let mut rings = BTreeMap::new();
         for map in RINGS {
             let descriptor = maps.remove(map).ok_or(KernelError::NoMap(map))?;
@@ -180,7 +191,7 @@ impl Kernel {
             client,
             host,
             outcomes: Vec::new(),
-            memory: memory::MAPS.iter().map(|map| (map.name, map.bytes(&sizing))).collect(),
+            memory: required.maps.clone(),
             histograms: sizing.by_workload(),
             by_workload: sizing.workloads.is_some(),
             by_function: sizing.by_function(),
@@ -244,9 +255,9 @@ impl Kernel {
         &self.facts.drop_reasons
     }
 
-    /// Bytes of each map whose size depends on the machine and the settings.
+    /// The size of each map whose size depends on the machine and the settings.
     #[must_use]
-    pub fn memory(&self) -> &[(&'static str, usize)] {
+    pub fn memory(&self) -> &[MapSize] {
         &self.memory
     }
 

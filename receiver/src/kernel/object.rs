@@ -11,7 +11,7 @@ use super::{
     extra::Named,
     fields::ResolvedField,
     loader,
-    memory::{MAPS, Sizing},
+    memory::{MapSize, Sizing},
     registers::{REGISTERS, Registers},
 };
 
@@ -48,7 +48,11 @@ impl Ownership {
 /// What the object is set to before it is loaded.
 pub struct Settings<'a> {
     /// How large maps are, and what is measured.
-    pub sizing: Sizing<'a>,
+    pub sizing: Sizing,
+    /// The signals that are on, by name.
+    pub signals: &'a [&'static str],
+    /// The maps whose size depends on the machine and the settings.
+    pub maps: &'a [MapSize],
     /// The kernel's field offsets.
     pub fields: &'a [ResolvedField],
     /// How owners are found, where measurements are told apart by them.
@@ -89,8 +93,8 @@ pub fn load(settings: &Settings<'_>) -> Result<Ebpf, EbpfError> {
         .override_global("histogram.guesses", &guesses[..], true)
         .override_global("histogram.bounds", &bounds[..], true)
         .override_global("clock.offset", &offset, true);
-    for map in &MAPS {
-        loader.map_max_entries(map.name, number(map.entries(sizing)));
+    for map in settings.maps {
+        loader.map_max_entries(map.name, number(map.entries()));
     }
     // Socket storage is used by programs alone, and needs nothing of the loader.
     loader.allow_unsupported_maps();
@@ -116,7 +120,8 @@ fn words(settings: &Settings<'_>) -> Vec<(String, u32)> {
     let (layout, functions) = (sizing.by_workload(), sizing.by_function());
     let by = settings.ownership.map_or(ownership::OFF, Ownership::by);
     let hierarchy = settings.ownership.map_or(0, Ownership::hierarchy);
-    let switches = SWITCHES.iter().map(|name| (format!("signal.{name}"), u32::from(sizing.signals.contains(name))));
+    let is_on = |symbol: &str| symbol.strip_prefix(SWITCH).is_some_and(|signal| settings.signals.contains(&signal));
+    let switches = switches().into_iter().map(|symbol| (symbol.clone(), u32::from(is_on(&symbol))));
     let fields = settings.fields.iter().map(|field| (field.declaration.symbol.clone(), field.value()));
     let named = [
         ("owner.by", by),
@@ -171,14 +176,14 @@ fn number(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// The signals that programs know a switch of.
-pub const SWITCHES: [&str; 8] = [
-    "latency",
-    "network_cpu",
-    "network_drops",
-    "receive_wait",
-    "softirq_wait",
-    "tcp_retransmits",
-    "tcp_rtt",
-    "transmit",
-];
+/// What the symbol of a signal's switch begins with.
+const SWITCH: &str = "signal.";
+
+/// The symbol of each switch that programs read, one for each signal with a handler that may be off.
+#[must_use]
+pub fn switches() -> Vec<String> {
+    let file = object::File::parse(OBJECT).ok();
+    let symbols = file.iter().flat_map(object::Object::symbols);
+    let names = symbols.filter_map(|symbol| object::ObjectSymbol::name(&symbol).ok().map(str::to_owned));
+    names.filter(|name| name.starts_with(SWITCH)).collect()
+}

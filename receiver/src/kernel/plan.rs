@@ -24,6 +24,9 @@ pub enum Status {
 }
 
 impl Status {
+    /// The states of a hook.
+    pub const OF_HOOKS: [Self; 3] = [Self::Whole, Self::Degraded, Self::Absent];
+
     /// The word for people and attributes.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

@@ -5,7 +5,7 @@ use std::{borrow::Cow, io};
 use aya::programs::{KProbeError, ProgramError};
 use serde::{Deserialize, Serialize};
 
-use crate::config::Means;
+use crate::options::Means;
 
 use super::{
     hooks::{Attachment, Program},

@@ -4,7 +4,7 @@ use super::{
     client::{Client, ServiceError},
     service::Variable,
 };
-use crate::config::Weight;
+use crate::options::Weight;
 
 /// Tells programs how many packets stand for one that they measure.
 pub struct Sample {

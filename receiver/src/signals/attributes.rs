@@ -21,32 +21,26 @@ pub const REASON: &str = "undercurrent.reason";
 
 /// A CPU's attribute where every CPU has its own point.
 pub const fn cpu(opt_in: bool) -> AttributeKey {
-    AttributeKey { key: CPU, values: &["0, 1, ..."], opt_in }
+    let key = AttributeKey::open(CPU, "0, 1, ...");
+    if opt_in { key.opt_in() } else { key }
 }
 
 /// `undercurrent.network.layer`.
-pub const LAYER: AttributeKey = AttributeKey {
-    key: "undercurrent.network.layer",
-    values: &["ip", "transport", "socket_enqueued", "socket_read", "a function of `extra_layers`"],
-    opt_in: false,
-};
+pub const LAYER: AttributeKey = AttributeKey::derived("undercurrent.network.layer", || Layer::ALL.map(layer).to_vec())
+    .or("a function of `extra_layers`");
 /// `network.transport`.
-pub const TRANSPORT: AttributeKey = AttributeKey { key: "network.transport", values: &["tcp", "udp"], opt_in: false };
+pub const TRANSPORT: AttributeKey =
+    AttributeKey::derived("network.transport", || [Transport::Tcp, Transport::Udp].map(transport).to_vec());
 /// `network.type`.
-pub const NETWORK: AttributeKey = AttributeKey { key: "network.type", values: &["ipv4", "ipv6"], opt_in: false };
+pub const NETWORK: AttributeKey = AttributeKey::derived("network.type", || Network::ALL.map(network).to_vec());
 
 /// `network.interface.name`, where packets are told apart by it.
-pub const INTERFACE: AttributeKey = AttributeKey {
-    key: "network.interface.name",
-    values: &["the interface that packets came in by, or leave by"],
-    opt_in: true,
-};
+pub const INTERFACE: AttributeKey =
+    AttributeKey::open("network.interface.name", "the interface that packets came in by, or leave by").opt_in();
 /// `undercurrent.network.namespace`, where packets are told apart by it.
-pub const NAMESPACE: AttributeKey = AttributeKey {
-    key: "undercurrent.network.namespace",
-    values: &["the inode of the network namespace that packets are in"],
-    opt_in: true,
-};
+pub const NAMESPACE: AttributeKey =
+    AttributeKey::open("undercurrent.network.namespace", "the inode of the network namespace that packets are in")
+        .opt_in();
 
 /// The value of `network.interface.name`. A local user may choose the name, in a network namespace of a user namespace.
 pub fn interface(name: &str) -> Value {

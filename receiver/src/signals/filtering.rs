@@ -13,8 +13,8 @@ use tokio::time::Instant;
 use undercurrent_ebpf::abi::filter::{Choice, Criterion};
 
 use crate::{
-    config::{Cgroup, Filter, Namespace},
     kernel::choices::{Choices, Criteria},
+    options::{Cgroup, Filter, Namespace},
     parts::reader,
     workloads::{CgroupPath, Files, Slot, Workload, Workloads},
 };

@@ -16,15 +16,19 @@ use undercurrent_ebpf::abi::{
     interface::Interface,
 };
 
-use super::itself::{LOST, lost};
+use super::{
+    itself::{LOST, lost},
+    latency::EXTRA_LATENCY,
+    timings::GROUP_LATENCY,
+};
 use crate::{
-    config::Dimensions,
     kernel::{
         Kernel, KernelError,
-        groups::Groups,
+        groups::{self, Groups},
         maps::{ByCpu, Words},
         memory::{ByFunction, ByWorkload},
     },
+    options::Dimensions,
     telemetry::{Attributes, Metric, UnixNanos, Value},
     workloads::Slot,
 };
@@ -95,9 +99,9 @@ struct Cells {
 impl Cells {
     fn open(kernel: &Kernel) -> Result<Self, KernelError> {
         Ok(Self {
-            histograms: kernel.words("GROUP_LATENCY")?,
+            histograms: kernel.words(&GROUP_LATENCY)?,
             by_series: kernel.histograms(),
-            functions: kernel.words("EXTRA_LATENCY")?,
+            functions: kernel.words(&EXTRA_LATENCY)?,
             by_function: kernel.by_function(),
         })
     }
@@ -127,7 +131,7 @@ impl Grouping {
         let mut grouping = Self {
             groups: kernel.groups(),
             cells: Cells::open(kernel)?,
-            losses: kernel.by_cpu("GROUP_LOSSES")?,
+            losses: kernel.by_cpu(&groups::LOSSES)?,
             by,
             here: fs::metadata(HERE).ok().and_then(|file| u32::try_from(file.ino()).ok()),
             starts: vec![start; limit.into()],
@@ -248,6 +252,11 @@ impl Grouping {
             tracing::warn!("there is one group less that packets can be told apart by: {error}");
         }
     }
+}
+
+/// The values of `undercurrent.reason` for packets that are in no group.
+pub fn reasons() -> impl Iterator<Item = &'static str> {
+    GroupLoss::ALL.into_iter().map(reason)
 }
 
 /// The value of `undercurrent.reason`.

@@ -2,10 +2,14 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::attributes::{INTERFACE, REASON};
+use super::{
+    REGISTRY, Settings, all_hooks,
+    attributes::{INTERFACE, REASON},
+    planned_maps,
+};
 use crate::{
-    config::Weight,
-    kernel::{Kernel, plan::Status},
+    kernel::{Kernel, memory::MapSize, plan::Status},
+    options::{Output, Weight},
     telemetry::{AttributeKey, Attributes, Data, Delivery, Descriptor, Instrument, Metric, Point, UnixNanos, View},
     workloads,
 };
@@ -20,42 +24,56 @@ const STATUS: &str = "undercurrent.status";
 const BY: &str = "undercurrent.alternate";
 const MAP: &str = "undercurrent.map";
 const SIGNAL: &str = "undercurrent.signal";
-const REASONS: &[&str] = &[
-    "no_stamp",
-    "transmit_stamp",
-    "negative",
-    "unmatched",
-    "unfiltered",
-    "no_clock",
-    "driver_notes",
-    "head_of_line",
-    "above_range",
-    "unseen_raise",
-    "unread",
-    "recursion",
-    "unknown_owner",
-    "no_owner",
-    "unknown_interface",
-    "group_limit",
-    "storage_refused",
-    "change_unheard",
-    "no_room",
-    "cgroup_quota",
-    "slot_quota",
-    "scan_cut",
-    "reader_replaced",
-    "question_refused",
-    "late_tick",
-    "snapshot_replaced",
-    "point_rejected",
-];
+/// The reason of programs that the kernel did not run because they, or other kprobes, were running on the CPU.
+const RECURSION: &str = "recursion";
+const LATE_TICK: &str = "late_tick";
+const SNAPSHOT_REPLACED: &str = "snapshot_replaced";
+const POINT_REJECTED: &str = "point_rejected";
+
+/// The reasons of each signal that loses events, of workloads, and of the sidecar's own work.
+fn losses() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
+    let of_signals = REGISTRY.iter().map(|entry| (entry.name, (entry.losses)()));
+    let own = vec![RECURSION, LATE_TICK, SNAPSHOT_REPLACED, POINT_REJECTED];
+    let others = [(workloads::NAME, workloads::loss_reasons()), (NAME, own)];
+    of_signals.chain(others).filter(|(_, reasons)| !reasons.is_empty())
+}
+
+fn reasons() -> Vec<&'static str> {
+    let mut reasons = Vec::new();
+    for reason in losses().flat_map(|(_, reasons)| reasons) {
+        if !reasons.contains(&reason) {
+            reasons.push(reason);
+        }
+    }
+    reasons
+}
+
+fn hook_names() -> Vec<&'static str> {
+    all_hooks().into_iter().map(|hook| hook.name).collect()
+}
+
+/// The names of alternates, and of hooks that serve others.
+fn alternates() -> Vec<&'static str> {
+    let of_hooks = all_hooks().into_iter().flat_map(|hook| {
+        let own = hook.alternates.iter().map(|alternate| alternate.name);
+        own.chain(hook.within.map(|(other, _)| other.name))
+    });
+    let mut names = Vec::new();
+    for name in of_hooks {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+fn map_names() -> Vec<&'static str> {
+    planned_maps(&Settings::default()).map(|(map, _)| map.name).collect()
+}
+
 const FAILURE: &str = "error.type";
 const OUTPUT: &str = "undercurrent.output";
-const OUTPUTS: AttributeKey = key(OUTPUT, &["otlp", "json", "table"]);
-
-const fn key(key: &'static str, values: &'static [&'static str]) -> AttributeKey {
-    AttributeKey { key, values, opt_in: false }
-}
+const OUTPUTS: AttributeKey = AttributeKey::derived(OUTPUT, || Output::KINDS.to_vec());
 
 /// What was seen and is in no measurement, or in one that cannot hold it.
 pub static LOST: Descriptor = Descriptor {
@@ -64,29 +82,15 @@ pub static LOST: Descriptor = Descriptor {
     description: "Events that could not be measured, or of which it could not be told whose they are, by reason.",
     instrument: Instrument::Counter,
     attributes: &[
-        key(
-            SIGNAL,
-            &[
-                "latency",
-                "receive_wait",
-                "receive_driver",
-                "tcp_rtt",
-                "transmit",
-                "softirq_wait",
-                "workload_cpu",
-                "cpu_throttled",
-                "workloads",
-                "itself",
-            ],
-        ),
-        key(REASON, REASONS),
-        key("undercurrent.network.layer", &["of a packet"]),
-        key("network.transport", &["of a packet"]),
-        key("network.type", &["of a packet"]),
-        key(INTERFACE.key, &["of a card"]),
-        key("undercurrent.softirq", &["of a raise"]),
-        key(HOOK, &["of a program, where it or another kprobe's was running already"]),
-        key(OUTPUT, &["of a snapshot or point"]),
+        AttributeKey::derived(SIGNAL, || losses().map(|(signal, _)| signal).collect()),
+        AttributeKey::derived(REASON, reasons),
+        AttributeKey::open("undercurrent.network.layer", "of a packet"),
+        AttributeKey::open("network.transport", "of a packet"),
+        AttributeKey::open("network.type", "of a packet"),
+        AttributeKey::open(INTERFACE.key, "of a NIC"),
+        AttributeKey::open("undercurrent.softirq", "of a raise"),
+        AttributeKey::open(HOOK, "of a program, where it or another kprobe's was running already"),
+        AttributeKey::open(OUTPUT, "of a snapshot or point"),
     ],
     view: View::Notice { normal: &[] },
 };
@@ -106,31 +110,9 @@ static HOOK_STATUS: Descriptor = Descriptor {
     description: "One for the state that each hook is in.",
     instrument: Instrument::Gauge,
     attributes: &[
-        key(
-            HOOK,
-            &[
-                "softirq_raise",
-                "softirq_entry",
-                "softirq_exit",
-                "driver",
-                "ip",
-                "transport",
-                "socket_enqueued",
-                "socket_read",
-                "transmit_send",
-                "transmit_queue",
-                "transmit_start",
-                "transmit_end",
-                "tcp_retransmit",
-                "drop",
-                "socket_reader",
-                "socket_creator",
-                "cgroup_change",
-                "a function of `extra_layers`",
-            ],
-        ),
-        key(STATUS, &["whole", "degraded", "absent"]),
-        key(BY, &["fentry", "kprobe", "tracepoint", "cgroup_skb"]),
+        AttributeKey::derived(HOOK, hook_names).or("a function of `extra_layers`"),
+        AttributeKey::derived(STATUS, || Status::OF_HOOKS.map(Status::as_str).to_vec()),
+        AttributeKey::derived(BY, alternates),
     ],
     view: View::Notice { normal: &["whole"] },
 };
@@ -140,31 +122,7 @@ static MAP_MEMORY: Descriptor = Descriptor {
     unit: "By",
     description: "Kernel memory of the maps whose size depends on the machine and the settings.",
     instrument: Instrument::UpDownCounter,
-    attributes: &[key(
-        MAP,
-        &[
-            "LATENCY",
-            "WORKLOAD_LATENCY",
-            "EXTRA_LATENCY",
-            "GROUP_LATENCY",
-            "WAITING",
-            "CHOICES",
-            "GROUPS",
-            "FREE_GROUPS",
-            "INTERFACES",
-            "GROUP_LOSSES",
-            "DEPARTING",
-            "SOFTIRQ",
-            "DRIVER",
-            "RETRANSMITS",
-            "DROPS",
-            "WORKLOAD_DROPS",
-            "OWNERS",
-            "SOCKETS",
-            "OWNER_LOSSES",
-            "CGROUPS",
-        ],
-    )],
+    attributes: &[AttributeKey::derived(MAP, map_names)],
     view: View::Hidden,
 };
 
@@ -191,7 +149,7 @@ static EXPORT_FAILURES: Descriptor = Descriptor {
     unit: "{request}",
     description: "Deliveries that failed, by reason.",
     instrument: Instrument::Counter,
-    attributes: &[OUTPUTS, key(FAILURE, &["the gRPC status, or what went wrong before one came"])],
+    attributes: &[OUTPUTS, AttributeKey::open(FAILURE, "the gRPC status, or what went wrong before one came")],
     view: View::Notice { normal: &[] },
 };
 
@@ -209,7 +167,7 @@ static CPU_TIME: Descriptor = Descriptor {
     unit: "s",
     description: "CPU time of the sidecar's own processes; its programs' time is the kernel's.",
     instrument: Instrument::Counter,
-    attributes: &[key("cpu.mode", &["user", "system"])],
+    attributes: &[AttributeKey::listed("cpu.mode", &["user", "system"])],
     view: View::Hidden,
 };
 
@@ -313,9 +271,7 @@ impl Itself {
     }
 
     fn memory(&self, kernel: &Kernel) -> Metric {
-        let point = |(map, bytes): &(&'static str, usize)| {
-            self.point(Attributes::new().with(MAP, *map), integer(*bytes as u64))
-        };
+        let point = |size: &MapSize| self.point(Attributes::new().with(MAP, size.name), integer(size.bytes() as u64));
         Metric { descriptor: &MAP_MEMORY, points: kernel.memory().iter().map(point).collect() }
     }
 
@@ -330,7 +286,7 @@ impl Itself {
         let points = kernel.outcomes().iter().map(|outcome| {
             let missed = outcome.programs.iter().filter_map(|program| runs.get(program.as_ref()));
             let missed = missed.map(|runs| runs.misses).sum();
-            lost(NAME, "recursion", Attributes::new().with(HOOK, outcome.hook.clone()), missed, self.start)
+            lost(NAME, RECURSION, Attributes::new().with(HOOK, outcome.hook.clone()), missed, self.start)
         });
         Metric { descriptor: &LOST, points: points.collect() }
     }
@@ -353,7 +309,7 @@ impl Itself {
                 failures.push(self.point(attributes.clone().with(FAILURE, *reason), integer(*count)));
             }
             for (reason, count) in
-                [("snapshot_replaced", delivery.dropped_snapshots), ("point_rejected", delivery.rejected_points)]
+                [(SNAPSHOT_REPLACED, delivery.dropped_snapshots), (POINT_REJECTED, delivery.rejected_points)]
             {
                 losses.push(lost(NAME, reason, attributes.clone(), count, self.start));
             }
@@ -368,7 +324,7 @@ impl Itself {
     }
 
     fn late(&self, ticks: u64) -> Metric {
-        Metric { descriptor: &LOST, points: vec![lost(NAME, "late_tick", Attributes::new(), ticks, self.start)] }
+        Metric { descriptor: &LOST, points: vec![lost(NAME, LATE_TICK, Attributes::new(), ticks, self.start)] }
     }
 
     /// CPU time and memory of the processes. All but the first share most pages of files with the first.

@@ -3,38 +3,44 @@
 
 mod attributes;
 mod cpu_throttled;
-mod extra_latency;
 pub mod filtering;
 pub mod grouping;
 mod growth;
 pub mod itself;
-mod latency;
-mod network_cpu;
+pub mod latency;
+pub mod network_cpu;
 mod network_drops;
-mod receive_driver;
+pub mod receive_driver;
 mod receive_wait;
 mod reference;
 mod softirq_wait;
-mod softnet;
+pub mod softnet;
 mod status;
 mod tcp_retransmits;
 mod tcp_rtt;
 #[cfg(test)]
 mod testing;
 mod thinning;
-mod timings;
-mod transmit;
+pub mod timings;
+pub mod transmit;
 mod workload_cpu;
 
 use std::io;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use undercurrent_ebpf::abi::softirq::SoftirqCells;
 
 use crate::{
-    config::Signals as Settings,
-    kernel::{Kernel, KernelError, hooks::Hook, maps::ByCpu},
+    kernel::{
+        Kernel, KernelError, choices, groups,
+        hooks::{self, Hook},
+        maps::ByCpu,
+        memory::PlannedMap,
+    },
+    options::{Packets, Switch},
     telemetry::{Descriptor, Readings, UnixNanos},
-    workloads::{Files, NoAccounting, NoQuotas, Slot, Workloads},
+    workloads::{self, Files, NoAccounting, NoQuotas, Slot, Workloads},
 };
 
 pub use grouping::{Grouping, SharedGrouping};
@@ -88,8 +94,10 @@ pub enum OpenError {
 pub struct Opening<'a> {
     /// The kernel, listened to.
     pub kernel: &'a Kernel,
-    /// What the configuration says of all signals.
+    /// The settings of all signals.
     pub settings: &'a Settings,
+    /// The settings that signals of packets share.
+    pub packets: &'a Packets,
     /// The files about cgroups and processes; `None` if no cgroups are mounted.
     pub files: Option<&'a Files>,
     /// Whose measurements are.
@@ -100,13 +108,19 @@ pub struct Opening<'a> {
     pub start: UnixNanos,
 }
 
+/// Time in softirqs by CPU.
+pub static SOFTIRQS: PlannedMap = PlannedMap::new("SOFTIRQ", size_of::<SoftirqCells>(), |sizing| sizing.cpus);
+
+/// The reason of readings that failed.
+const UNREAD: &str = "unread";
+
 impl Opening<'_> {
     /// What programs keep of the network softirqs.
     ///
     /// # Errors
     /// Where the map cannot be mapped.
     fn softirqs(&self) -> Result<ByCpu<SoftirqCells>, KernelError> {
-        self.kernel.by_cpu("SOFTIRQ")
+        self.kernel.by_cpu(&SOFTIRQS)
     }
 }
 
@@ -131,10 +145,12 @@ pub struct Entry {
     pub summary: &'static str,
     /// Its metrics.
     pub metrics: &'static [&'static Descriptor],
-    /// Whether the configuration wants it.
-    pub enabled: fn(&Settings) -> bool,
-    /// The hooks it listens to under a configuration.
+    /// The hooks that it requires under a configuration. By default it requires every hook that it knows.
     pub hooks: fn(&Settings) -> Vec<&'static Hook>,
+    /// The maps that its handlers write, other signals' maps included.
+    pub maps: &'static [&'static PlannedMap],
+    /// The values of `undercurrent.reason` that it exports.
+    pub losses: fn() -> Vec<&'static str>,
     /// Whether nothing is measured where one of them is absent.
     pub needs_every_hook: bool,
     /// What of it this kernel or host keeps from being measured.
@@ -143,21 +159,47 @@ pub struct Entry {
     pub open: fn(&Opening<'_>) -> Result<Box<dyn Signal>, OpenError>,
 }
 
-/// Every signal, in the order of the catalogue.
-pub static REGISTRY: [&Entry; 12] = [
-    &network_cpu::ENTRY,
-    &workload_cpu::ENTRY,
-    &cpu_throttled::ENTRY,
-    &softnet::ENTRY,
-    &latency::ENTRY,
-    &receive_wait::ENTRY,
-    &receive_driver::ENTRY,
-    &softirq_wait::ENTRY,
-    &tcp_rtt::ENTRY,
-    &transmit::ENTRY,
-    &tcp_retransmits::ENTRY,
-    &network_drops::ENTRY,
-];
+/// Declares every signal once, in the order of the catalogue: its module, and the type of its settings.
+macro_rules! signals {
+    ($($name:ident: $settings:ty,)*) => {
+        /// The settings of every signal. `undercurrent signals` prints the metrics of each.
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct Settings {
+            $(
+                #[doc = concat!("The settings of `", stringify!($name), "`.")]
+                #[schemars(description = format!("{}.", $name::ENTRY.summary))]
+                pub $name: $settings,
+            )*
+        }
+
+        impl Settings {
+            /// True if a signal is on.
+            #[must_use]
+            pub fn enables(&self, signal: &str) -> bool {
+                $((signal == stringify!($name) && self.$name.enabled))||*
+            }
+        }
+
+        /// Every signal, in the order of the catalogue.
+        pub static REGISTRY: &[&Entry] = &[$(&$name::ENTRY),*];
+    };
+}
+
+signals! {
+    network_cpu: network_cpu::Settings,
+    workload_cpu: Switch,
+    cpu_throttled: Switch,
+    softnet: softnet::Settings,
+    latency: latency::Settings,
+    receive_wait: Switch,
+    receive_driver: Switch,
+    softirq_wait: Switch,
+    tcp_rtt: Switch,
+    transmit: transmit::Settings,
+    tcp_retransmits: Switch,
+    network_drops: Switch,
+}
 
 /// Every metric of the catalogue, each once: the signals' and the sidecar's own.
 pub fn catalogue() -> impl Iterator<Item = (&'static str, &'static Descriptor)> {
@@ -167,14 +209,46 @@ pub fn catalogue() -> impl Iterator<Item = (&'static str, &'static Descriptor)> 
 
 /// The signals that a configuration wants.
 pub fn wanted(settings: &Settings) -> impl Iterator<Item = &'static Entry> {
-    REGISTRY.iter().copied().filter(|entry| (entry.enabled)(settings))
+    REGISTRY.iter().copied().filter(|entry| settings.enables(entry.name))
 }
 
-/// The hooks of all wanted signals, each once, in the order of a packet's way.
+/// The hooks of all wanted signals, each once, in the order of [`hooks::SHARED`]; then those of single signals.
 #[must_use]
 pub fn hooks(settings: &Settings) -> Vec<&'static Hook> {
-    let wanted: Vec<&Hook> = wanted(settings).flat_map(|entry| (entry.hooks)(settings)).collect();
-    crate::kernel::hooks::ALL.into_iter().filter(|hook| wanted.contains(hook)).collect()
+    let wanted: Vec<&'static Hook> = wanted(settings).flat_map(|entry| (entry.hooks)(settings)).collect();
+    let (shared, own): (Vec<_>, Vec<_>) = wanted.iter().copied().partition(|hook| hooks::SHARED.contains(hook));
+    hooks::SHARED.into_iter().filter(|hook| shared.contains(hook)).chain(own).collect()
+}
+
+/// Every hook that the sidecar knows, each once.
+#[must_use]
+pub fn all_hooks() -> Vec<&'static Hook> {
+    let own = hooks(&Settings::default()).into_iter().filter(|hook| !hooks::SHARED.contains(hook));
+    hooks::SHARED.into_iter().chain(own).collect()
+}
+
+/// Every map whose size depends on the machine and the settings, each once, and whether something that is on uses it.
+pub fn planned_maps(settings: &Settings) -> impl Iterator<Item = (&'static PlannedMap, bool)> + use<> {
+    let mut maps: Vec<(&'static PlannedMap, bool)> = Vec::new();
+    for entry in REGISTRY {
+        for map in entry.maps {
+            let is_used = settings.enables(entry.name);
+            match maps.iter_mut().find(|(known, _)| known.name == map.name) {
+                Some((_, used)) => *used |= is_used,
+                None => maps.push((map, is_used)),
+            }
+        }
+    }
+    // These are empty unless packets are filtered, grouped or attributed.
+    let others = [&choices::CHOICES].into_iter().chain(groups::MAPS).chain(workloads::MAPS);
+    maps.into_iter().chain(others.map(|map| (map, true)))
+}
+
+/// True if a signal that is on groups packets by interface or network namespace.
+#[must_use]
+pub fn are_grouped(settings: &Settings) -> bool {
+    let is_grouped = |metric: &&Descriptor| metric.attributes.contains(&attributes::INTERFACE);
+    wanted(settings).flat_map(|entry| entry.metrics.iter().copied()).any(|metric| is_grouped(&metric))
 }
 
 /// The functions of the kernel that are layers because the user names them.
@@ -188,7 +262,10 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::telemetry::{AttributeKey, View};
+    use crate::{
+        kernel::object,
+        telemetry::{AttributeKey, View},
+    };
 
     #[test]
     fn names_are_unique_and_known_to_the_configuration() {
@@ -200,6 +277,56 @@ mod tests {
     }
 
     #[test]
+    fn each_switch_of_the_programs_is_a_signal_s() {
+        let switches: BTreeSet<String> = object::switches().into_iter().collect();
+        let names: BTreeSet<String> = REGISTRY.iter().map(|entry| format!("signal.{}", entry.name)).collect();
+        assert!(switches.is_subset(&names), "{:?} switch no signal", switches.difference(&names));
+    }
+
+    #[test]
+    fn signals_that_share_a_hook_have_switches() {
+        let (switches, settings) = (object::switches(), Settings::default());
+        for entry in REGISTRY {
+            let others = REGISTRY.iter().filter(|other| other.name != entry.name);
+            let others: Vec<_> = others.flat_map(|other| (other.hooks)(&settings)).collect();
+            let is_shared = (entry.hooks)(&settings).iter().any(|hook| others.contains(hook));
+            let has_switch = switches.contains(&format!("signal.{}", entry.name));
+            assert!(has_switch || !is_shared, "no program reads a switch of {}", entry.name);
+        }
+    }
+
+    #[test]
+    fn every_map_with_a_size_of_this_machine_is_planned() {
+        let object = aya_obj::Object::parse(object::OBJECT).expect("the object");
+        let planned: BTreeSet<_> = planned_maps(&Settings::default()).map(|(map, _)| map.name).collect();
+        let missing: Vec<_> = planned.iter().filter(|map| !object.maps.contains_key(**map)).collect();
+        assert!(missing.is_empty(), "the object has no map {missing:?}");
+        // One entry is the placeholder for a size of the machine; per-CPU arrays of one entry are scratch buffers.
+        let scratch = aya_obj::generated::bpf_map_type::BPF_MAP_TYPE_PERCPU_ARRAY as u32;
+        let unplanned: Vec<_> = object
+            .maps
+            .iter()
+            .filter(|(name, map)| {
+                map.section_kind() == aya_obj::EbpfSectionKind::Maps
+                    && map.max_entries() == 1
+                    && map.map_type() != scratch
+                    && !planned.contains(name.as_str())
+            })
+            .map(|(name, _)| name)
+            .collect();
+        assert!(unplanned.is_empty(), "{unplanned:?} keep one entry");
+    }
+
+    #[test]
+    fn every_loss_has_an_owner() {
+        let lost = catalogue().find(|(_, metric)| metric.name == "undercurrent.lost").expect("a metric").1;
+        let reasons = lost.attributes.iter().find(|key| key.key == attributes::REASON).expect("a key").known();
+        for reason in ["no_stamp", "unread", "group_limit", "unseen_raise", "no_clock", "scan_cut", "late_tick"] {
+            assert!(reasons.contains(&reason), "{reason}");
+        }
+    }
+
+    #[test]
     fn what_is_seen_beside_a_metric_is_in_the_catalogue() {
         let beside = |metric: &Descriptor| if let View::Beside(sides) = metric.view { sides } else { &[] };
         for (metric, side) in catalogue().flat_map(|(_, metric)| beside(metric).iter().map(move |side| (metric, side)))
@@ -207,7 +334,7 @@ mod tests {
             let (_, other) = catalogue().find(|(_, other)| other.name == side.metric).expect(side.metric);
             assert_eq!((other.instrument, other.unit), (metric.instrument, metric.unit), "{}", side.metric);
             let has =
-                |(key, value): &(_, _)| other.attributes.iter().any(|of| of.key == *key && of.values.contains(value));
+                |(key, value): &(_, _)| other.attributes.iter().any(|of| of.key == *key && of.known().contains(value));
             assert!(side.attributes.iter().all(has), "{side:?}");
             let told =
                 |key: &&AttributeKey| !key.opt_in && !side.attributes.iter().any(|(chosen, _)| *chosen == key.key);

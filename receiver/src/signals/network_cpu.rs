@@ -1,20 +1,24 @@
 //! `network_cpu`: CPU time of the network softirqs, exact, from entry to exit on every CPU.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use undercurrent_ebpf::abi::softirq::{Softirq, SoftirqCells};
 
-use super::{Caveat, Entry, OpenError, Opening, ReadError, Signal, attributes};
+use super::{Caveat, Entry, OpenError, Opening, ReadError, SOFTIRQS, Signal, attributes};
 use crate::{
     kernel::{hooks, host::Host, maps::ByCpu},
     telemetry::{AttributeKey, Attributes, Data, Descriptor, Instrument, Metric, Point, Readings, UnixNanos, View},
     workloads::{Slot, Workloads},
 };
 
+/// The registry entry.
 pub static ENTRY: Entry = Entry {
     name: "network_cpu",
     summary: "CPU time of the network softirqs, in interrupt context and in ksoftirqd alike",
     metrics: &[&CPU_TIME],
-    enabled: |settings| settings.network_cpu.enabled,
     hooks: |_| vec![&hooks::SOFTIRQ_ENTRY, &hooks::SOFTIRQ_EXIT],
+    maps: &[&SOFTIRQS],
+    losses: || Vec::new(),
     needs_every_hook: true,
     caveats: |_, kernel| caveats(kernel.host()),
     open,
@@ -27,12 +31,25 @@ static CPU_TIME: Descriptor = Descriptor {
     unit: "s",
     description: "CPU time spent on network events.",
     instrument: Instrument::Counter,
-    attributes: &[
-        AttributeKey { key: EVENT, values: &["receive_softirq", "transmit_softirq"], opt_in: false },
-        attributes::cpu(true),
-    ],
+    attributes: &[AttributeKey::listed(EVENT, &["receive_softirq", "transmit_softirq"]), attributes::cpu(true)],
     view: View::Section,
 };
+
+/// The settings of `network_cpu`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// True if the signal is measured.
+    pub enabled: bool,
+    /// True if every CPU has points of its own (`cpu.logical_number`).
+    pub per_cpu: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { enabled: true, per_cpu: false }
+    }
+}
 
 struct NetworkCpu {
     cells: ByCpu<SoftirqCells>,

@@ -17,6 +17,7 @@ use crate::{
         cards::{Card, Cards},
         hooks,
         maps::ByCpu,
+        memory::PlannedMap,
     },
     telemetry::{
         AttributeKey, Attributes, Data, Descriptor, ExponentialHistogram, Instrument, Metric, Point, Readings, Scale,
@@ -25,18 +26,20 @@ use crate::{
     workloads::{Slot, Workloads},
 };
 
+/// The registry entry.
 pub static ENTRY: Entry = Entry {
     name: "receive_driver",
     summary: "Time from a network card's own receive timestamp until its driver has handed the packet over",
     metrics: &[&DURATION, &ERROR],
-    enabled: |settings| settings.receive_driver.enabled,
     hooks: |_| vec![&hooks::DRIVER],
+    maps: &[&DRIVER],
+    losses: || DriverLoss::ALL.map(reason).to_vec(),
     needs_every_hook: true,
     caveats: |_, kernel| caveats(kernel),
     open,
 };
 
-const INTERFACE: AttributeKey = AttributeKey { values: &["the card's"], opt_in: false, ..attributes::INTERFACE };
+const INTERFACE: AttributeKey = AttributeKey::open(attributes::INTERFACE.key, "the NIC's");
 
 static DURATION: Descriptor = Descriptor {
     name: "undercurrent.network.receive.driver.duration",
@@ -56,6 +59,9 @@ static ERROR: Descriptor = Descriptor {
     view: View::Hidden,
 };
 
+/// Durations by CPU and NIC.
+pub static DRIVER: PlannedMap = PlannedMap::new("DRIVER", size_of::<CardCells>(), |sizing| sizing.cpus * CARDS);
+
 struct ReceiveDriver {
     cells: ByCpu<DriverCells>,
     cards: Cards,
@@ -65,9 +71,9 @@ struct ReceiveDriver {
 
 fn open(opening: &Opening<'_>) -> Result<Box<dyn Signal>, OpenError> {
     Ok(Box::new(ReceiveDriver {
-        cells: opening.kernel.by_cpu("DRIVER")?,
+        cells: opening.kernel.by_cpu(&DRIVER)?,
         cards: opening.kernel.cards(),
-        scale: opening.settings.latency.scale,
+        scale: opening.packets.scale,
         start: opening.start,
     }))
 }

@@ -1,13 +1,19 @@
 //! `receive_wait`: how long packets wait in their sockets' queues until they are read.
 
-use undercurrent_ebpf::abi::{latency::Series, loss::PacketLoss};
+use undercurrent_ebpf::abi::{
+    latency::{Series, waiting},
+    loss::PacketLoss,
+};
 
 use super::{
     Entry, attributes,
-    timings::{Kind, Timings},
+    timings::{GROUP_LATENCY, Kind, LATENCY, Timings, WORKLOAD_LATENCY},
 };
 use crate::{
-    kernel::hooks::{self, Hook},
+    kernel::{
+        hooks::{self, Hook},
+        memory::PlannedMap,
+    },
     telemetry::{Attributes, Descriptor, Instrument, View},
 };
 
@@ -15,12 +21,16 @@ pub static ENTRY: Entry = Entry {
     name: "receive_wait",
     summary: "Time from a packet's arrival in its socket's queue until it is read",
     metrics: &[&WAIT],
-    enabled: |settings| settings.receive_wait.enabled,
     hooks: |_| HOOKS.to_vec(),
+    maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &WAITING],
+    losses: || KIND.reasons(),
     needs_every_hook: true,
     caveats: |_, _| Vec::new(),
     open: |opening| Timings::open(opening, &KIND, |_| HOOKS.iter().all(|hook| opening.kernel.serves(hook))),
 };
+
+/// The packets that wait.
+static WAITING: PlannedMap = PlannedMap::new("WAITING", size_of::<u64>(), |_| waiting::ENTRIES);
 
 /// Where a wait begins, and where it ends.
 static HOOKS: [&Hook; 2] = [&hooks::SOCKET_ENQUEUED, &hooks::SOCKET_READ];

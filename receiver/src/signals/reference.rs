@@ -2,11 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::{Entry, REGISTRY, itself};
-use crate::{
-    config::Signals,
-    telemetry::{AttributeKey, Descriptor, SCHEMA_URL, SCOPE},
-};
+use super::{Entry, REGISTRY, Settings, itself};
+use crate::telemetry::{AttributeKey, Descriptor, SCHEMA_URL, SCOPE};
 
 const BEGINNING: &str = "\
 <!-- Made from the registry in receiver/src/signals/. `cargo xtask docs` writes it anew. -->
@@ -37,7 +34,8 @@ pub fn markdown() -> String {
 
 /// Where a signal's figures come from, in its default form.
 fn sources(entry: &Entry) -> String {
-    let hooks: Vec<String> = (entry.hooks)(&Signals::default()).iter().map(|hook| format!("`{}`", hook.name)).collect();
+    let hooks: Vec<String> =
+        (entry.hooks)(&Settings::default()).iter().map(|hook| format!("`{}`", hook.name)).collect();
     if hooks.is_empty() { "Read from the kernel's files.".to_owned() } else { format!("Hooks: {}.", hooks.join(", ")) }
 }
 
@@ -59,7 +57,8 @@ fn section(page: &mut String, name: &str, summary: &str, metrics: &[&Descriptor]
 }
 
 fn attribute(attribute: &AttributeKey) -> String {
-    let values = if attribute.values.is_empty() { String::new() } else { format!(": {}", attribute.values.join(", ")) };
+    let values = attribute.values().join(", ");
+    let values = if values.is_empty() { values } else { format!(": {values}") };
     let opt_in = if attribute.opt_in { " (opt-in)" } else { "" };
     format!("`{}`{opt_in}{values}", attribute.key)
 }

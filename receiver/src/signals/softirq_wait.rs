@@ -6,7 +6,7 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{
-    Entry, OpenError, Opening, ReadError, Signal, attributes,
+    Entry, OpenError, Opening, ReadError, SOFTIRQS, Signal, attributes,
     itself::{LOST, lost},
 };
 use crate::{
@@ -22,13 +22,16 @@ pub static ENTRY: Entry = Entry {
     name: "softirq_wait",
     summary: "Time from when a network softirq is raised until it runs",
     metrics: &[&WAIT],
-    enabled: |settings| settings.softirq_wait.enabled,
     hooks: |_| vec![&hooks::SOFTIRQ_RAISE, &hooks::SOFTIRQ_ENTRY],
+    maps: &[&SOFTIRQS],
+    losses: || vec![UNSEEN_RAISE],
     needs_every_hook: true,
     caveats: |_, _| Vec::new(),
     open,
 };
 
+/// The reason of softirqs that ran before their raise was seen.
+const UNSEEN_RAISE: &str = "unseen_raise";
 const SOFTIRQ: &str = "undercurrent.softirq";
 
 static WAIT: Descriptor = Descriptor {
@@ -36,7 +39,7 @@ static WAIT: Descriptor = Descriptor {
     unit: "s",
     description: "Time from when a network softirq was first raised until it ran.",
     instrument: Instrument::ExponentialHistogram,
-    attributes: &[AttributeKey { key: SOFTIRQ, values: &["net_rx", "net_tx"], opt_in: false }],
+    attributes: &[AttributeKey::derived(SOFTIRQ, || Softirq::ALL.map(attributes::softirq).to_vec())],
     view: View::Section,
 };
 
@@ -47,11 +50,7 @@ struct SoftirqWait {
 }
 
 fn open(opening: &Opening<'_>) -> Result<Box<dyn Signal>, OpenError> {
-    Ok(Box::new(SoftirqWait {
-        cells: opening.softirqs()?,
-        scale: opening.settings.latency.scale,
-        start: opening.start,
-    }))
+    Ok(Box::new(SoftirqWait { cells: opening.softirqs()?, scale: opening.packets.scale, start: opening.start }))
 }
 
 impl Signal for SoftirqWait {
@@ -68,7 +67,7 @@ impl Signal for SoftirqWait {
         let (mut waits, mut losses) = (Vec::new(), Vec::new());
         for (softirq, slots, sum, unseen) in totals {
             let attributes = Attributes::new().with(SOFTIRQ, attributes::softirq(softirq));
-            losses.push(lost(ENTRY.name, "unseen_raise", attributes.clone(), unseen, self.start));
+            losses.push(lost(ENTRY.name, UNSEEN_RAISE, attributes.clone(), unseen, self.start));
             let histogram = ExponentialHistogram::from_slots(self.scale, &slots[..self.scale.slots()], sum);
             if histogram.count() > 0 {
                 waits.push(Point { attributes, start: self.start, data: Data::Histogram(histogram) });

@@ -2,13 +2,10 @@
 
 use serde::Serialize;
 
-use super::{Caveat, Entry, LATENCY, REGISTRY, functions};
-use crate::{
-    config::Signals as Settings,
-    kernel::{
-        Kernel,
-        plan::{Outcome, Status},
-    },
+use super::{Caveat, Entry, LATENCY, REGISTRY, Settings, functions};
+use crate::kernel::{
+    Kernel,
+    plan::{Outcome, Status},
 };
 
 /// How well a signal is served.
@@ -31,7 +28,7 @@ pub fn statuses(settings: &Settings, kernel: &Kernel) -> Vec<SignalStatus> {
 }
 
 fn status(entry: &Entry, settings: &Settings, kernel: &Kernel) -> SignalStatus {
-    if !(entry.enabled)(settings) {
+    if !settings.enables(entry.name) {
         let reasons = vec!["switched off by the configuration".to_owned()];
         return SignalStatus { signal: entry.name, status: Status::Absent, enabled: false, reasons };
     }

@@ -6,7 +6,11 @@ use undercurrent_ebpf::abi::{latency::Network, retransmits};
 
 use super::{Entry, OpenError, Opening, ReadError, Signal, attributes};
 use crate::{
-    kernel::{hooks, maps::Words},
+    kernel::{
+        hooks::{Hook, tracepoint, whole},
+        maps::Words,
+        memory::PlannedMap,
+    },
     telemetry::{Attributes, Data, Descriptor, Instrument, Metric, Point, Readings, UnixNanos, View},
     workloads::{Slot, Workloads},
 };
@@ -14,15 +18,16 @@ use crate::{
 pub static ENTRY: Entry = Entry {
     name: "tcp_retransmits",
     summary: "Segments that TCP sent again since they were not acknowledged, of each workload and of the node for the rest",
-    metrics: &[&RETRANSMITS],
-    enabled: |settings| settings.tcp_retransmits.enabled,
-    hooks: |_| vec![&hooks::TCP_RETRANSMIT],
+    metrics: &[&SEGMENTS],
+    hooks: |_| vec![&HOOK],
+    maps: &[&RETRANSMITS],
+    losses: || Vec::new(),
     needs_every_hook: true,
     caveats: |_, _| Vec::new(),
     open,
 };
 
-static RETRANSMITS: Descriptor = Descriptor {
+static SEGMENTS: Descriptor = Descriptor {
     name: "undercurrent.tcp.retransmits",
     unit: "{segment}",
     description: "Segments that TCP sent again.",
@@ -31,6 +36,21 @@ static RETRANSMITS: Descriptor = Descriptor {
     view: View::Section,
 };
 
+/// TCP sends again what was not acknowledged.
+static HOOK: Hook = Hook {
+    name: "tcp_retransmit",
+    reads_stamps: false,
+    sees_traffic: false,
+    within: None,
+    alternates: &[whole("tracepoint", &[tracepoint("tcp_retransmit_skb"), tracepoint("tcp_retransmit_synack")])],
+};
+
+/// Segments by slot and IP version.
+static RETRANSMITS: PlannedMap = PlannedMap::new("RETRANSMITS", size_of::<u64>(), |sizing| {
+    // The node has a slot even if nothing is grouped by workload.
+    sizing.slots().max(1) * retransmits::WORDS
+});
+
 struct TcpRetransmits {
     /// The map `RETRANSMITS`.
     words: Words,
@@ -38,7 +58,7 @@ struct TcpRetransmits {
 }
 
 fn open(opening: &Opening<'_>) -> Result<Box<dyn Signal>, OpenError> {
-    Ok(Box::new(TcpRetransmits { words: opening.kernel.words("RETRANSMITS")?, start: opening.start }))
+    Ok(Box::new(TcpRetransmits { words: opening.kernel.words(&RETRANSMITS)?, start: opening.start }))
 }
 
 impl TcpRetransmits {
@@ -68,7 +88,7 @@ impl Signal for TcpRetransmits {
                 start,
                 data: Data::Integer(i64::try_from(count).unwrap_or(i64::MAX)),
             };
-            readings.add(slot, Metric { descriptor: &RETRANSMITS, points: said.map(point).collect() });
+            readings.add(slot, Metric { descriptor: &SEGMENTS, points: said.map(point).collect() });
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use undercurrent_ebpf::abi::latency::Series;
 
 use super::{
     Caveat, Entry, attributes,
-    timings::{Kind, Timings},
+    timings::{Kind, LATENCY, Timings, WORKLOAD_LATENCY},
 };
 use crate::{
     kernel::{Kernel, hooks},
@@ -16,8 +16,9 @@ pub static ENTRY: Entry = Entry {
     summary: "Round-trip time of TCP connections, whenever data is read from them, of each workload that reads and of the node \
               for the rest",
     metrics: &[&RTT],
-    enabled: |settings| settings.tcp_rtt.enabled,
     hooks: |_| vec![&hooks::SOCKET_READER],
+    maps: &[&LATENCY, &WORKLOAD_LATENCY],
+    losses: || KIND.reasons(),
     needs_every_hook: true,
     caveats: |_, kernel| caveats(kernel),
     open: |opening| {

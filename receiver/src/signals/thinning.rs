@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use super::softnet;
 use crate::{
-    config::{Sampling, Weight},
     kernel::sample::Sample,
+    options::{Sampling, Weight},
 };
 
 /// How often rates are looked at.

@@ -32,15 +32,85 @@ impl Instrument {
 }
 
 /// An attribute of a metric's points.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct AttributeKey {
-    /// Its key, from the semantic conventions where they have one.
+    /// The key, from the semantic conventions where they have one.
     pub key: &'static str,
-    /// The values it takes, or what they are.
-    pub values: &'static [&'static str],
-    /// Whether it is only there when the configuration asks for it.
+    known: Known,
+    /// A phrase for the values that are not known in advance; `None` if there are no others.
+    pub others: Option<&'static str>,
+    /// True if the attribute exists only when the configuration requests it.
     pub opt_in: bool,
 }
+
+/// Values that are known in advance.
+#[derive(Clone, Copy, Debug)]
+enum Known {
+    Listed(&'static [&'static str]),
+    /// Computed from the tables that define them.
+    Derived(fn() -> Vec<&'static str>),
+}
+
+impl AttributeKey {
+    /// An attribute with these values.
+    #[must_use]
+    pub const fn listed(key: &'static str, values: &'static [&'static str]) -> Self {
+        Self { key, known: Known::Listed(values), others: None, opt_in: false }
+    }
+
+    /// An attribute with the values of a table.
+    #[must_use]
+    pub const fn derived(key: &'static str, values: fn() -> Vec<&'static str>) -> Self {
+        Self { key, known: Known::Derived(values), others: None, opt_in: false }
+    }
+
+    /// An attribute with values that are not known in advance, and a phrase for them.
+    #[must_use]
+    pub const fn open(key: &'static str, phrase: &'static str) -> Self {
+        Self::listed(key, &[]).or(phrase)
+    }
+
+    /// The attribute with other values too, and a phrase for them.
+    #[must_use]
+    pub const fn or(self, phrase: &'static str) -> Self {
+        Self { others: Some(phrase), ..self }
+    }
+
+    /// The attribute, if the configuration requests it.
+    #[must_use]
+    pub const fn opt_in(self) -> Self {
+        Self { opt_in: true, ..self }
+    }
+
+    /// The values that are known in advance.
+    #[must_use]
+    pub fn known(&self) -> Vec<&'static str> {
+        match self.known {
+            Known::Listed(values) => values.to_vec(),
+            Known::Derived(values) => values(),
+        }
+    }
+
+    /// The known values, and the phrase for the others.
+    #[must_use]
+    pub fn values(&self) -> Vec<&'static str> {
+        self.known().into_iter().chain(self.others).collect()
+    }
+
+    /// True if the attribute may have a value.
+    #[must_use]
+    pub fn admits(&self, value: &str) -> bool {
+        self.others.is_some() || self.known().contains(&value)
+    }
+}
+
+impl PartialEq for AttributeKey {
+    fn eq(&self, other: &Self) -> bool {
+        (self.key, self.values(), self.opt_in) == (other.key, other.values(), other.opt_in)
+    }
+}
+
+impl Eq for AttributeKey {}
 
 /// How a live view shows a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,6 +8,9 @@ use crate::parts::reader::{self, FileReply, FileRequest, ForeignReply, ForeignRe
 /// The longest time for another process's environment.
 const ENVIRONMENT: Duration = Duration::from_secs(2);
 
+/// The id of a cgroup, and the time in which quotas held its tasks; no time if it has no quota.
+pub type Throttled = Result<(CgroupId, Option<Duration>), UsageError>;
+
 /// The kernel's files about cgroups and processes.
 #[derive(Clone)]
 pub struct Files {
@@ -93,10 +96,7 @@ impl Files {
     ///
     /// # Errors
     /// If the reader does not respond.
-    pub fn throttled(
-        &self,
-        cgroups: &[(Option<CgroupId>, &CgroupPath)],
-    ) -> io::Result<Vec<Result<(CgroupId, Option<Duration>), UsageError>>> {
+    pub fn throttled(&self, cgroups: &[(Option<CgroupId>, &CgroupPath)]) -> io::Result<Vec<Throttled>> {
         let Some(reader) = &self.reader else {
             let throttled = |(id, path): &(Option<CgroupId>, &CgroupPath)| {
                 let id = id.map_or_else(|| self.hierarchy.id(path).map_err(|_| UsageError::Gone), Ok)?;

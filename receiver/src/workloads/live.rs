@@ -7,7 +7,8 @@ use tokio::time::Instant;
 use undercurrent_ebpf::abi::workload::{CgroupEvent, OWNER_LOSSES, OwnerCells, OwnerLoss, change};
 
 use super::{
-    Cgroup, CgroupId, CgroupPath, Directory, Files, Identity, Limits, Loss, Service, Stage, Workload,
+    CGROUPS, Cgroup, CgroupId, CgroupPath, Directory, Files, Identity, LOSSES, Limits, Loss, SOCKETS, Service, Stage,
+    Workload,
     registry::Registry,
     runtime::{Answer, Question, Unknown},
     services::Services,
@@ -58,13 +59,13 @@ impl Live {
     pub fn new(kernel: &mut Kernel, files: Files, directory: Directory, node: Attributes) -> Result<Self, KernelError> {
         let told = kernel.serves(&hooks::CGROUP_CHANGE);
         Ok(Self {
-            changes: if told { Some(kernel.ring("CGROUPS")?) } else { None },
+            changes: if told { Some(kernel.ring(CGROUPS.name)?) } else { None },
             node_namespace: files.namespace(1).or_else(|_| files.namespace(std::process::id())).ok(),
             files,
             services: Services::default(),
             directory,
-            losses: kernel.by_cpu("OWNER_LOSSES")?,
-            epoch: kernel.epoch()?,
+            losses: kernel.by_cpu(&LOSSES)?,
+            epoch: kernel.epoch(&SOCKETS)?,
             node,
             young: Young::default(),
             scan: Instant::now(),
@@ -301,16 +302,25 @@ impl Live {
         let counts = registry.counts();
         let of_programs = OwnerLoss::ALL.into_iter().zip(lost).map(|(reason, count)| (name(reason), count));
         let others = [
-            ("change_unheard", self.unheard()),
-            ("no_room", counts.no_room),
-            ("cgroup_quota", counts.cgroup_quota),
-            ("slot_quota", counts.slot_quota),
-            ("scan_cut", self.left_out),
-            ("reader_replaced", self.files.replaced()),
-            ("question_refused", self.directory.statistics().queue_full),
+            self.unheard(),
+            counts.no_room,
+            counts.cgroup_quota,
+            counts.slot_quota,
+            self.left_out,
+            self.files.replaced(),
+            self.directory.statistics().queue_full,
         ];
-        of_programs.chain(others).collect()
+        of_programs.chain(OTHERS.into_iter().zip(others)).collect()
     }
+}
+
+/// The reasons of losses that user space counts.
+const OTHERS: [&str; 7] =
+    ["change_unheard", "no_room", "cgroup_quota", "slot_quota", "scan_cut", "reader_replaced", "question_refused"];
+
+/// The reasons of all losses.
+pub fn reasons() -> Vec<&'static str> {
+    OwnerLoss::ALL.map(name).into_iter().chain(OTHERS).collect()
 }
 
 /// The container to ask about: none for a workload in the overflow, whose names nobody sees.

@@ -32,6 +32,7 @@ pub use metadata::{Metadata, PodMetadata};
 pub use runtime::{ConnectError, Directory, Endpoint, Look, Opener, Places};
 pub use status::{NAME, status};
 pub use undercurrent_ebpf::abi::workload::Slot;
+use undercurrent_ebpf::abi::workload::{OWNERS, OwnerCells, SOCKETS as SOCKET_ENTRIES};
 pub use workload::{Stage, Workload};
 
 use self::{live::Live, registry::Registry};
@@ -39,6 +40,7 @@ use crate::{
     kernel::{
         Kernel, KernelError,
         hooks::{self, Hook},
+        memory::PlannedMap,
         object::Ownership,
     },
     telemetry::{Attributes, Resource, ResourceMetrics, UnixNanos},
@@ -56,6 +58,31 @@ pub fn hooks(ownership: Ownership) -> Vec<&'static Hook> {
 /// Events that stand with the node although they may belong to a workload, or other knowledge that is missing: why, and
 /// how often.
 pub type Loss = (&'static str, u64);
+
+/// The values of `undercurrent.reason` for these losses.
+#[must_use]
+pub fn loss_reasons() -> Vec<&'static str> {
+    live::reasons()
+}
+
+/// Slots by cgroup and network namespace.
+pub static OWNERS_MAP: PlannedMap =
+    PlannedMap::new("OWNERS", size_of::<u64>(), |sizing| sizing.workloads.map_or(0, |_| OWNERS));
+/// Slots that programs keep with sockets.
+static SOCKETS: PlannedMap =
+    PlannedMap::new("SOCKETS", size_of::<u64>(), |sizing| sizing.workloads.map_or(0, |_| SOCKET_ENTRIES));
+/// Lookups without an answer, by CPU and reason.
+static LOSSES: PlannedMap =
+    PlannedMap::new("OWNER_LOSSES", size_of::<OwnerCells>(), |sizing| sizing.workloads.map_or(0, |_| sizing.cpus));
+/// Changes of cgroups: a ring, of bytes.
+static CGROUPS: PlannedMap = PlannedMap::new("CGROUPS", 1, |sizing| sizing.workloads.map_or(SMALLEST_RING, |_| RING));
+/// Every map that attribution uses.
+pub static MAPS: [&PlannedMap; 4] = [&OWNERS_MAP, &SOCKETS, &LOSSES, &CGROUPS];
+
+/// Bytes of the ring of changes.
+const RING: usize = 256 * 1024;
+/// The smallest ring on every architecture's page size, in bytes.
+const SMALLEST_RING: usize = 64 * 1024;
 
 /// What is needed to follow workloads.
 pub struct Following {
@@ -87,7 +114,7 @@ impl Workloads {
     pub fn follow(kernel: &mut Kernel, following: Following) -> Result<Self, KernelError> {
         let Following { files, directory, node, limit, start } = following;
         let overflow = Arc::new(resource::overflow(&node));
-        let mut registry = Registry::new(Box::new(kernel.words("OWNERS")?), limit, overflow);
+        let mut registry = Registry::new(Box::new(kernel.words(&OWNERS_MAP)?), limit, overflow);
         let mut live = Live::new(kernel, files, directory, node)?;
         live.begin(&mut registry);
         Ok(Self { registry, live: Some(live), start })

@@ -1,8 +1,8 @@
 //! How well measurements are told apart on this host.
 
 use crate::{
-    config::Workloads as Settings,
     kernel::{Kernel, hooks, plan::Status},
+    options::Workloads as Settings,
     signals::SignalStatus,
 };
 

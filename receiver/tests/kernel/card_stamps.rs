@@ -20,8 +20,10 @@ use undercurrent::{
         object::Ownership,
         plan::Status,
     },
+    signals::{Settings, planned_maps, receive_driver::DRIVER},
     telemetry::Scale,
     wanted,
+    workloads::OWNERS_MAP,
 };
 use undercurrent_ebpf::abi::{
     driver::{Conversion, DRIVER_LOSSES, DriverCells, DriverLoss},
@@ -58,16 +60,18 @@ struct Measured {
 impl Measured {
     fn start(criteria: Criteria) -> Self {
         let (host, _) = wanted::host().unwrap();
+        let sizing = Sizing {
+            cpus: host.cpus,
+            scale: Scale::new(2).unwrap(),
+            criteria,
+            workloads: Some(8),
+            functions: 0,
+            group_by: GroupBy::default(),
+        };
         let requirements = Requirements {
-            sizing: Sizing {
-                cpus: host.cpus,
-                scale: Scale::new(2).unwrap(),
-                signals: &["receive_driver"],
-                criteria,
-                workloads: Some(8),
-                functions: 0,
-                group_by: GroupBy::default(),
-            },
+            sizing,
+            signals: &["receive_driver"],
+            maps: planned_maps(&Settings::default()).map(|(map, _)| map.size(&sizing, true)).collect(),
             hooks: &[&hooks::DRIVER],
             functions: &[],
             ownership: Some(Ownership::Unified),
@@ -76,7 +80,7 @@ impl Measured {
             transmit: 0,
         };
         let kernel = Kernel::load(host, &requirements).unwrap();
-        let cells = kernel.by_cpu("DRIVER").unwrap();
+        let cells = kernel.by_cpu(&DRIVER).unwrap();
         Self { kernel, cells }
     }
 
@@ -134,7 +138,7 @@ fn card(measured: &mut Measured, wire: &Wire, index: u32) {
 
 /// Makes what a namespace receives the first workload's.
 fn own(measured: &Measured, namespace: u32) {
-    let (owners, owner) = (measured.kernel.words("OWNERS").unwrap(), NAMESPACE | u64::from(namespace));
+    let (owners, owner) = (measured.kernel.words(&OWNERS_MAP).unwrap(), NAMESPACE | u64::from(namespace));
     let [place, _] = places(owner);
     owners.slice(0..owners.count())[place as usize].store(entry(owner, Slot::FIRST), Ordering::Relaxed);
 }

@@ -22,7 +22,7 @@ const MESSAGES: usize = 60;
 const SIZE: usize = 200;
 
 fn filtered(filter: &str) -> Sidecar {
-    let sidecar = Sidecar::configured(&format!("signals: {{latency: {{filter: {{{filter}}}}}}}\n"));
+    let sidecar = Sidecar::configured(&format!("packets: {{filter: {{{filter}}}}}\n"));
     let line = sidecar.snapshot();
     // What attaches at one layer does so at all, or a kernel refuses a program for its filter's sake.
     let layers = LAYERS.map(|layer| on_functions(&line, layer));

@@ -82,8 +82,9 @@ fn lost(line: &Line, reason: &str) -> f64 {
 fn packets_are_told_apart_by_interface_and_namespace() {
     let Some(_alone) = alone("groups by interface") else { return };
     let wires = Wires::new();
-    let configuration =
-        format!("signals: {{latency: {{extra_layers: [{DELIVER}], group: {{by: [interface, network_namespace]}}}}}}\n");
+    let configuration = format!(
+        "packets: {{group: {{by: [interface, network_namespace]}}}}\nsignals: {{latency: {{extra_layers: [{DELIVER}]}}}}\n"
+    );
     let (namespace, sidecar) = (wires.namespace(), Sidecar::configured(&configuration));
     let before = sidecar.snapshot();
     (0..2).for_each(|which| wires.send(which, MESSAGES[which]));
@@ -129,7 +130,8 @@ fn what_is_beyond_the_limit_is_counted_and_has_room_later() {
     // Both wires are in one namespace of one workload, so that at each layer one group is enough for one of them.
     let sidecar = Sidecar::configured(
         "workloads: {enabled: false}\n\
-         signals: {latency: {layers: [transport], group: {by: [interface], limit: 1}}, receive_wait: {enabled: false},\n\
+         packets: {group: {by: [interface], limit: 1}}\n\
+         signals: {latency: {layers: [transport]}, receive_wait: {enabled: false},\n\
          \x20 transmit: {enabled: false}}\n",
     );
     let attributes = |interface| [("undercurrent.network.layer", "transport"), (INTERFACE, interface)];

@@ -44,7 +44,7 @@ fn what_is_looked_at_first_or_read_in_parts_counts_as_documented() {
     let right = wire.right.run(|| UdpSocket::bind((wire.server(), 0)).unwrap());
     let left = wire.left.run(|| UdpSocket::bind((wire.client(), 0)).unwrap());
     let ports = [server.local_addr(), right.local_addr()].map(|address| address.unwrap().port());
-    let sidecar = Sidecar::configured(&format!("signals: {{latency: {{filter: {{ports: {ports:?}}}}}}}\n"));
+    let sidecar = Sidecar::configured(&format!("packets: {{filter: {{ports: {ports:?}}}}}\n"));
     let functions = on_functions(&sidecar.snapshot(), "socket_read");
     let waits = served_by(&sidecar.snapshot(), "socket_enqueued").is_some();
     let (message, mut buffer) = (vec![0x55; SIZE], vec![0; SIZE]);

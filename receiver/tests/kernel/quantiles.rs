@@ -125,7 +125,7 @@ fn quantiles(sampling: u32, lasting: Duration) {
     let ends = Ends::open(&wire);
     // No one else's reads.
     let filter = format!("filter: {{ports: [{}, {}]}}", ends.ports()[0], ends.ports()[1]);
-    let file = file(&format!("signals: {{latency: {{{filter}}}}}\n"));
+    let file = file(&format!("packets: {{{filter}}}\n"));
     let share = format!("1/{sampling}");
     let sidecar = Sidecar::start_with(often(), &["--config", file.path().to_str().unwrap(), "--sampling", &share], &[]);
     let ages = ends.exchange(if virtual_machine().is_some() { lasting / 3 } else { lasting });

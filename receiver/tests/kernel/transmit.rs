@@ -340,7 +340,7 @@ fn packets_that_the_filter_chooses_are_measured_on_their_way_out() {
     ];
     for (filter, expected) in cases {
         // Names of interfaces are those that the sidecar sees.
-        let configuration = format!("signals: {{latency: {{filter: {{{filter}}}}}}}\n");
+        let configuration = format!("packets: {{filter: {{{filter}}}}}\n");
         let sidecar = wire.left.run(|| Sidecar::configured(&configuration));
         let (lines, others) = during(&sidecar, send);
         let counts = chosen(lines.each_ref());

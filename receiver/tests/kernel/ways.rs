@@ -96,7 +96,7 @@ fn every_way_out_of_a_connection_counts_as_documented() {
     };
     let mut ways: Vec<_> = WAYS.iter().filter_map(|way| Some((way, open(way)?))).collect();
     let ports: Vec<_> = ways.iter().map(|(_, [_, server])| server.local_addr().unwrap().port()).collect();
-    let sidecar = Sidecar::configured(&format!("signals: {{latency: {{filter: {{ports: {ports:?}}}}}}}\n"));
+    let sidecar = Sidecar::configured(&format!("packets: {{filter: {{ports: {ports:?}}}}}\n"));
     let by = usize::from(!on_functions(&sidecar.snapshot(), "socket_read"));
     for (Way { name, read, counts, .. }, [client, server]) in &mut ways {
         server.set_read_timeout(Some(patience(Duration::from_secs(2)))).unwrap();

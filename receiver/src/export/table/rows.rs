@@ -77,7 +77,7 @@ pub(super) fn rows<'a>(keys: &[&AttributeKey], measured: &[Vec<Change<'a>>]) -> 
 
 fn place(key: &AttributeKey, attributes: &Attributes) -> Place {
     let value = attributes.get(key.key);
-    let known = value.and_then(|value| key.values.iter().position(|known| *value == Value::from(*known)));
+    let known = value.and_then(|value| key.known().into_iter().position(|known| *value == Value::from(known)));
     let position = if value.is_none() { 0 } else { known.map_or(usize::MAX, |position| position + 1) };
     (position, value.cloned())
 }

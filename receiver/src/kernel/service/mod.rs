@@ -32,7 +32,7 @@ use super::{
     statistics::{Links, Runs},
     timestamping::Timestamping,
 };
-use crate::config::Means;
+use crate::options::Means;
 
 /// The loaded programs and their maps. Everything is detached when it is dropped, or when the process ends.
 pub struct Service {
@@ -41,6 +41,8 @@ pub struct Service {
     types: Option<Btf>,
     host: Host,
     avoid: Vec<Means>,
+    /// The hooks that may be served, in the order of serving.
+    hooks: Vec<&'static Hook>,
     functions: Vec<Named>,
     outcomes: Vec<Outcome>,
     cards: Found,
@@ -63,6 +65,8 @@ impl Service {
             Resolved::of(required)?;
         let settings = object::Settings {
             sizing: required.sizing,
+            signals: required.signals,
+            maps: &required.maps,
             fields: &fields,
             ownership: required.ownership,
             socket_storage,
@@ -88,6 +92,7 @@ impl Service {
             types: Some(types),
             host,
             avoid: required.avoid.to_vec(),
+            hooks: required.hooks.to_vec(),
             functions: extra,
             outcomes: Vec::new(),
             cards,
@@ -114,7 +119,7 @@ impl Service {
         let reply = match request {
             Request::Serve(names) => {
                 let named = |hook: &&'static Hook| names.iter().any(|name| *name == hook.name);
-                Ok(self.serve(&hooks::ALL.into_iter().filter(named).collect::<Vec<_>>()))
+                Ok(self.serve(&self.hooks.iter().copied().filter(named).collect::<Vec<_>>()))
             }
             Request::ServeFunctions => Ok(self.serve_functions()),
             Request::ReleaseTypes => {
@@ -146,7 +151,7 @@ impl Service {
         let (needed, mut outcomes) = (self.needed(hooks), std::mem::take(&mut self.outcomes));
         self.attaching(|attaching| plan::serve_all(attaching, needed.into_iter(), &mut outcomes));
         self.outcomes = outcomes;
-        self.outcomes.sort_by_key(|outcome| hooks::ALL.iter().position(|hook| hook.name == outcome.hook));
+        self.outcomes.sort_by_key(|outcome| self.hooks.iter().position(|hook| hook.name == outcome.hook));
         if let Err(error) = self.note_served() {
             tracing::warn!("cannot measure receive waits, nor UDP's way to the qdisc: {error}");
         }
@@ -155,7 +160,7 @@ impl Service {
 
     fn needed(&self, hooks: &[&'static Hook]) -> Vec<&'static Hook> {
         let is_needed = |hook: &&'static Hook| hooks.contains(hook) && is_needed(hook, &self.cards);
-        hooks::ALL.into_iter().filter(is_needed).collect()
+        self.hooks.iter().copied().filter(is_needed).collect()
     }
 
     fn serve_functions(&mut self) -> Reply {
@@ -213,7 +218,7 @@ impl Service {
     }
 
     fn free_group(&mut self, number: u32) -> Result<(), MapError> {
-        Queue::<_, u32>::try_from(self.map(groups::FREE)?).and_then(|mut free| free.push(number, 0))
+        Queue::<_, u32>::try_from(self.map(groups::FREE.name)?).and_then(|mut free| free.push(number, 0))
     }
 
     fn with<T>(&mut self, table: Table, act: impl FnOnce(&mut Map) -> Result<T, MapError>) -> Result<T, MapError> {

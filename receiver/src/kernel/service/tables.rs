@@ -68,9 +68,9 @@ impl Table {
     /// The map's name in the object.
     pub const fn map(self) -> &'static str {
         match self {
-            Self::Choices => choices::CHOICES,
-            Self::Groups => groups::GROUPS,
-            Self::Interfaces => groups::INTERFACES,
+            Self::Choices => choices::CHOICES.name,
+            Self::Groups => groups::GROUPS.name,
+            Self::Interfaces => groups::INTERFACES.name,
             Self::CardPlaces => cards::PLACES,
         }
     }

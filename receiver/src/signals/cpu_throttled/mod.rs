@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{
-    Caveat, Entry, OpenError, Opening, ReadError, Signal,
+    Caveat, Entry, OpenError, Opening, ReadError, Signal, UNREAD,
     growth::Sums,
     itself::{LOST, lost},
 };
@@ -26,8 +26,9 @@ pub static ENTRY: Entry = Entry {
     name: "cpu_throttled",
     summary: "Time in which a cgroup's CPU quota held its tasks, of each workload that has one, and of slices for the node",
     metrics: &[&THROTTLED_TIME],
-    enabled: |settings| settings.cpu_throttled.enabled,
     hooks: |_| Vec::new(),
+    maps: &[],
+    losses: || vec![UNREAD],
     needs_every_hook: true,
     caveats: |_, kernel| caveats(kernel.host()),
     open,
@@ -139,7 +140,7 @@ impl Signal for CpuThrottled {
             let point = Point { attributes: Attributes::new(), start: *start, data };
             readings.add(*slot, Metric { descriptor: &THROTTLED_TIME, points: vec![point] });
         }
-        let unread = lost(ENTRY.name, "unread", Attributes::new(), self.unread, self.start);
+        let unread = lost(ENTRY.name, UNREAD, Attributes::new(), self.unread, self.start);
         readings.add(Slot::NODE, Metric { descriptor: &LOST, points: vec![unread] });
         Ok(())
     }

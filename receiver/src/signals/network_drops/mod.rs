@@ -11,8 +11,9 @@ use super::{Entry, OpenError, Opening, ReadError, Signal, attributes};
 use crate::{
     kernel::{
         drops::Reasons,
-        hooks,
+        hooks::{Alternate, Attachment, Hook, Program, tracepoint, whole},
         maps::{ByCpu, Words},
+        memory::PlannedMap,
     },
     telemetry::{AttributeKey, Attributes, Data, Descriptor, Instrument, Metric, Point, Readings, UnixNanos, View},
     workloads::{Slot, Workloads},
@@ -21,9 +22,10 @@ use crate::{
 pub static ENTRY: Entry = Entry {
     name: "network_drops",
     summary: "Packets that the kernel dropped, by its reason, of each workload whose socket it knew and of the node for the rest",
-    metrics: &[&DROPS],
-    enabled: |settings| settings.network_drops.enabled,
-    hooks: |_| vec![&hooks::DROP],
+    metrics: &[&PACKETS],
+    hooks: |_| vec![&HOOK],
+    maps: &[&DROPS, &WORKLOAD_DROPS],
+    losses: || Vec::new(),
     needs_every_hook: true,
     caveats: |_, _| Vec::new(),
     open,
@@ -31,17 +33,43 @@ pub static ENTRY: Entry = Entry {
 
 const REASON: &str = "undercurrent.drop.reason";
 
-static DROPS: Descriptor = Descriptor {
+static PACKETS: Descriptor = Descriptor {
     name: "undercurrent.network.drops",
     unit: "{packet}",
     description: "Packets that the kernel dropped, by its own reason.",
     instrument: Instrument::Counter,
     attributes: &[
-        AttributeKey { key: attributes::LAYER.key, values: LAYERS, opt_in: false },
-        AttributeKey { key: REASON, values: &["the kernel's, such as no_socket"], opt_in: false },
+        AttributeKey::listed(attributes::LAYER.key, LAYERS),
+        AttributeKey::open(REASON, "the kernel's, such as no_socket"),
     ],
     view: View::Section,
 };
+
+/// A packet is dropped.
+static HOOK: Hook = Hook {
+    name: "drop",
+    reads_stamps: false,
+    sees_traffic: false,
+    within: None,
+    alternates: &[
+        whole("tracepoint", &[tracepoint("kfree_skb")]),
+        Alternate {
+            name: "tracepoint",
+            programs: &[Program {
+                symbol: "kfree_skb_unexplained",
+                attachment: Attachment::Tracepoint,
+                target: "kfree_skb",
+            }],
+            leaves_out: Some("why a packet is dropped, which kernels before 5.17 do not say"),
+        },
+    ],
+};
+
+/// Packets by CPU and reason.
+static DROPS: PlannedMap = PlannedMap::new("DROPS", size_of::<u64>(), |sizing| sizing.cpus * COUNTS);
+/// Packets by slot and reason.
+static WORKLOAD_DROPS: PlannedMap =
+    PlannedMap::new("WORKLOAD_DROPS", size_of::<u64>(), |sizing| sizing.slots() * COUNTS);
 
 struct NetworkDrops {
     cells: ByCpu<DropCells>,
@@ -52,9 +80,9 @@ struct NetworkDrops {
 }
 
 fn open(opening: &Opening<'_>) -> Result<Box<dyn Signal>, OpenError> {
-    let owned = opening.kernel.by_workload().then(|| opening.kernel.words("WORKLOAD_DROPS"));
+    let owned = opening.kernel.by_workload().then(|| opening.kernel.words(&WORKLOAD_DROPS));
     Ok(Box::new(NetworkDrops {
-        cells: opening.kernel.by_cpu("DROPS")?,
+        cells: opening.kernel.by_cpu(&DROPS)?,
         owned: owned.transpose()?,
         reasons: opening.kernel.drop_reasons().clone(),
         start: opening.start,
@@ -107,7 +135,7 @@ impl Signal for NetworkDrops {
             })
         });
         for (slot, points) in iter::once((Slot::NODE, node)).chain(of_workloads) {
-            readings.add(slot, Metric { descriptor: &DROPS, points });
+            readings.add(slot, Metric { descriptor: &PACKETS, points });
         }
         Ok(())
     }

@@ -4,6 +4,9 @@ mod file;
 
 use std::{collections::BTreeMap, fs, path::Path};
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use self::file::{Row, parse};
 use super::{Entry, OpenError, Opening, ReadError, Signal, attributes};
 use crate::{
@@ -11,12 +14,14 @@ use crate::{
     workloads::{Slot, Workloads},
 };
 
+/// The registry entry.
 pub static ENTRY: Entry = Entry {
     name: "softnet",
     summary: "The kernel's own counts of packets, drops and exhausted budgets of each CPU's receive softirq",
     metrics: &[&PROCESSED, &DROPPED, &SQUEEZED],
-    enabled: |settings| settings.softnet.enabled,
     hooks: |_| Vec::new(),
+    maps: &[],
+    losses: || Vec::new(),
     needs_every_hook: true,
     caveats: |_, _| Vec::new(),
     open,
@@ -50,6 +55,22 @@ counter!(
     "{run}",
     "Runs of the receive softirq that ended with work left, out of budget or time."
 );
+
+/// The settings of `softnet`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// True if the counters are read.
+    pub enabled: bool,
+    /// True if every CPU has points of its own (`cpu.logical_number`). They show a single overloaded CPU.
+    pub per_cpu: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { enabled: true, per_cpu: true }
+    }
+}
 
 struct Softnet {
     per_cpu: bool,

@@ -17,7 +17,7 @@ use super::{
     itself::{LOST, lost},
 };
 use crate::{
-    kernel::maps::ByCpu,
+    kernel::{maps::ByCpu, memory::PlannedMap},
     telemetry::{Attributes, Data, Descriptor, ExponentialHistogram, Metric, Point, Readings, Scale, UnixNanos},
     workloads::{Slot, Workloads},
 };
@@ -35,6 +35,26 @@ pub struct Kind {
     /// The attributes of a series.
     pub describe: fn(Series) -> Attributes,
 }
+
+impl Kind {
+    /// The values of `undercurrent.reason` for packets that are in none of the histograms, or in one that cannot hold them.
+    #[must_use]
+    pub fn reasons(&self) -> Vec<&'static str> {
+        self.losses.iter().map(|loss| reason(*loss)).chain([ABOVE_RANGE]).collect()
+    }
+}
+
+/// The reason of durations beyond the last bucket.
+pub const ABOVE_RANGE: &str = "above_range";
+
+/// Durations by CPU and series.
+pub static LATENCY: PlannedMap = PlannedMap::new("LATENCY", size_of::<LatencyCells>(), |sizing| sizing.cpus);
+/// Durations by slot.
+pub static WORKLOAD_LATENCY: PlannedMap =
+    PlannedMap::new("WORKLOAD_LATENCY", size_of::<u64>(), |sizing| sizing.slots() * sizing.by_workload().slot());
+/// Durations by group.
+pub static GROUP_LATENCY: PlannedMap =
+    PlannedMap::new("GROUP_LATENCY", size_of::<u64>(), |sizing| sizing.groups() * sizing.by_workload().group());
 
 /// A signal made of durations.
 pub struct Timings {
@@ -64,18 +84,18 @@ impl Timings {
         kind: &'static Kind,
         served: impl Fn(Series) -> bool,
     ) -> Result<Box<dyn Signal>, OpenError> {
-        let scale = opening.settings.latency.scale;
+        let scale = opening.packets.scale;
         let layout = opening.kernel.histograms();
-        let owned = || Ok::<_, OpenError>(Owned::new(opening.kernel.words("WORKLOAD_LATENCY")?, layout, kind, scale));
+        let owned = || Ok::<_, OpenError>(Owned::new(opening.kernel.words(&WORKLOAD_LATENCY)?, layout, kind, scale));
         let grouped = |grouping: &SharedGrouping| {
-            let words = opening.kernel.words("GROUP_LATENCY")?;
+            let words = opening.kernel.words(&GROUP_LATENCY)?;
             let owned = Owned::of_groups(words, layout, kind, scale);
             Ok::<_, OpenError>((owned, SharedGrouping::clone(grouping)))
         };
         let grouping = opening.grouping.filter(|_| kind.series.end <= GROUPED);
         Ok(Box::new(Self {
             kind,
-            cells: opening.kernel.by_cpu("LATENCY")?,
+            cells: opening.kernel.by_cpu(&LATENCY)?,
             owned: opening.kernel.by_workload().then(owned).transpose()?,
             grouped: grouping.map(grouped).transpose()?,
             scale,
@@ -119,7 +139,7 @@ impl Timings {
             }
             // Those stand in the topmost bucket, whose width says nothing of them.
             let above = slots.last().copied().unwrap_or(0);
-            losses.push(lost(self.kind.signal, "above_range", attributes.clone(), above, self.start));
+            losses.push(lost(self.kind.signal, ABOVE_RANGE, attributes.clone(), above, self.start));
             let histogram = ExponentialHistogram::from_slots(self.scale, slots, total.sum);
             if histogram.count() > 0 {
                 durations.push(Point { attributes, start: self.start, data: Data::Histogram(histogram) });

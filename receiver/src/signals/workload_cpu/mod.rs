@@ -12,7 +12,7 @@ use self::{
     ledger::{Ledger, Usage},
 };
 use super::{
-    Caveat, Entry, OpenError, Opening, ReadError, Signal,
+    Caveat, Entry, OpenError, Opening, ReadError, Signal, UNREAD,
     itself::{LOST, lost},
 };
 use crate::{
@@ -25,8 +25,9 @@ pub static ENTRY: Entry = Entry {
     name: "workload_cpu",
     summary: "CPU time of each workload without those inside it, and of the node for the rest",
     metrics: &[&CPU_TIME],
-    enabled: |settings| settings.workload_cpu.enabled,
     hooks: |_| Vec::new(),
+    maps: &[],
+    losses: || vec![UNREAD],
     needs_every_hook: true,
     caveats: |_, kernel| caveats(kernel.host()),
     open,
@@ -135,7 +136,7 @@ impl Signal for WorkloadCpu {
             let point = Point { attributes: Attributes::new(), start, data: Data::Double(time.as_secs_f64()) };
             readings.add(slot, Metric { descriptor: &CPU_TIME, points: vec![point] });
         }
-        let unread = lost(ENTRY.name, "unread", Attributes::new(), self.unread, self.start);
+        let unread = lost(ENTRY.name, UNREAD, Attributes::new(), self.unread, self.start);
         readings.add(Slot::NODE, Metric { descriptor: &LOST, points: vec![unread] });
         Ok(())
     }

@@ -21,9 +21,9 @@ use super::{
     statistics::Counters,
 };
 use crate::{
-    config::Workloads as Settings,
     environment::Environment,
     node::Node,
+    options::Workloads as Settings,
     workloads::{ContainerId, Metadata},
 };
 

@@ -25,7 +25,7 @@ fn one_of_two(scene: &Scene) {
     let wire = Wire::veth(Version::Ipv4);
     wire.right.queue("wire");
     let filter = format!("cgroups: [{}, /undercurrent-none, 1]", groups[0].path.display());
-    let file = file(&format!("signals: {{latency: {{filter: {{{filter}}}}}}}\n"));
+    let file = file(&format!("packets: {{filter: {{{filter}}}}}\n"));
     let sidecar = scene.sidecar(&["--config", file.path().to_str().unwrap()]);
     let servers = groups.each_ref().map(|group| Worker::start(&group.own(), &wire.right));
     let exchange = || {

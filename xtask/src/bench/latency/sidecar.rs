@@ -24,11 +24,10 @@ pub fn configuration(binary: &Path, all: bool, layers: bool) -> anyhow::Result<S
     let schema = machine::output(Command::new(binary).args(["config", "schema"]))?;
     let schema: Value = serde_json::from_str(&schema).context("the sidecar's schema is no JSON")?;
     let signals = schema["properties"]["signals"]["properties"].as_object().context("the schema has no signals")?;
-    let mut signals: Map<String, Value> =
-        signals.keys().filter(|_| layers).map(|name| (name.clone(), json!({ "enabled": false }))).collect();
-    signals.insert("latency".to_owned(), json!({ "sampling": if all { "all" } else { "adaptive" } }));
-    // What is JSON is YAML too.
-    Ok(json!({ "signals": signals }).to_string())
+    let others = signals.keys().filter(|name| layers && *name != "latency");
+    let signals: Map<String, Value> = others.map(|name| (name.clone(), json!({ "enabled": false }))).collect();
+    // JSON is YAML.
+    Ok(json!({ "signals": signals, "packets": { "sampling": if all { "all" } else { "adaptive" } } }).to_string())
 }
 
 /// What runs while a server works, by its program's path.

@@ -1,31 +1,40 @@
 //! `latency`: how long packets take from their receive timestamp to each layer of the receive path.
 
+mod extra;
+mod settings;
+
 use undercurrent_ebpf::abi::{
     latency::{Layer, Path, Series},
     loss::PacketLoss,
 };
 
+use self::extra::ExtraLatency;
+pub use self::{
+    extra::EXTRA_LATENCY,
+    settings::{HeadOfLineBlocking, Layers, Settings},
+};
 use super::{
-    Caveat, Entry, ReadError, Signal, attributes,
-    extra_latency::ExtraLatency,
-    timings::{Kind, Timings},
+    Caveat, Entry, ReadError, Signal, attributes, grouping,
+    timings::{GROUP_LATENCY, Kind, LATENCY, Timings, WORKLOAD_LATENCY},
 };
 use crate::{
-    config::Signals as Settings,
     kernel::{
         Kernel,
         hooks::{self, Hook},
     },
+    signals::Settings as Signals,
     telemetry::{Attributes, Descriptor, Instrument, Readings, View},
     workloads::{Slot, Workloads},
 };
 
+/// The registry entry.
 pub static ENTRY: Entry = Entry {
     name: "latency",
     summary: "Time from a packet's receive timestamp to each layer of the receive path",
     metrics: &[&DURATION],
-    enabled: |settings| settings.latency.enabled,
     hooks: |settings| settings.latency.layers.iter().map(hook).collect(),
+    maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &EXTRA_LATENCY],
+    losses: || KIND.reasons().into_iter().chain(grouping::reasons()).collect(),
     needs_every_hook: false,
     caveats,
     open: |opening| {
@@ -38,7 +47,7 @@ pub static ENTRY: Entry = Entry {
     },
 };
 
-fn caveats(settings: &Settings, kernel: &Kernel) -> Vec<Caveat> {
+fn caveats(settings: &Signals, kernel: &Kernel) -> Vec<Caveat> {
     if !settings.latency.excludes_blocked(Layer::SocketRead) {
         return Vec::new();
     }

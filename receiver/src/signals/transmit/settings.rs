@@ -1,15 +1,15 @@
-//! What the signal of packets on their way out can be told.
+//! The settings of `transmit`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use undercurrent_ebpf::abi::transmit::TransmitLayer;
 
-use super::signals::in_order;
+use crate::options::in_order;
 
 /// Time that packets take for each part of their way out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Transmit {
+pub struct Settings {
     /// Whether it is measured.
     pub enabled: bool,
     /// The layers to measure: `transport` (from TCP or UDP to the qdisc), `qdisc` (from there to the driver) and `device` (until the
@@ -17,7 +17,7 @@ pub struct Transmit {
     pub layers: TransmitLayers,
 }
 
-impl Default for Transmit {
+impl Default for Settings {
     fn default() -> Self {
         Self { enabled: true, layers: TransmitLayers::default() }
     }

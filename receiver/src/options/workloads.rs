@@ -24,7 +24,7 @@ pub struct Workloads {
     /// an empty list asks none. A socket below `/run/user/UID` must belong to that user, and serves that user's
     /// containers alone. Root must own the other sockets in the usual places; a socket that is named here may have any
     /// owner.
-    #[schemars(with = "Vec<AbsolutePath>")]
+    #[schemars(with = "Vec<AbsolutePath>", extend("examples" = [["/run/containerd/containerd.sock"]]))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sockets: Option<Vec<AbsolutePath>>,
     /// Whether the Kubernetes API is asked for the pods of this node, where a service account's token is there and

@@ -34,6 +34,9 @@ pub enum Output {
 }
 
 impl Output {
+    /// The names of the outputs.
+    pub const KINDS: [&str; 3] = [OTLP, JSON, TABLE];
+
     /// Whether it writes to standard output, which only one can have.
     #[must_use]
     pub const fn is_standard_output(&self) -> bool {
@@ -45,7 +48,7 @@ impl Output {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OutputError {
     /// Not one of the names.
-    #[error("unknown output `{name}`{}: the outputs are `table`, `json`, `json=FILE` and `otlp`", nearest::question(name, &[TABLE, JSON, OTLP]))]
+    #[error("unknown output `{name}`{}: the outputs are `table`, `json`, `json=FILE` and `otlp`", nearest::question(name, &Output::KINDS))]
     Unknown {
         /// As written.
         name: String,

@@ -8,16 +8,26 @@ use undercurrent_ebpf::abi::{
     loss::{PACKET_LOSSES, PacketLoss},
 };
 
-use super::{
-    Opening, ReadError, SharedGrouping, Signal, attributes,
-    itself::{LOST, lost},
-    timings::{Kind, reason},
-};
 use crate::{
-    kernel::{KernelError, maps::Words, memory::ByFunction},
+    kernel::{
+        KernelError,
+        maps::Words,
+        memory::{ByFunction, PlannedMap},
+    },
+    signals::{
+        Opening, ReadError, SharedGrouping, Signal, attributes,
+        itself::{LOST, lost},
+        timings::{ABOVE_RANGE, Kind, reason},
+    },
     telemetry::{Attributes, Data, ExponentialHistogram, Metric, Point, Readings, Scale, UnixNanos},
     workloads::{Slot, Workloads},
 };
+
+/// Durations by owner and function.
+pub static EXTRA_LATENCY: PlannedMap = PlannedMap::new("EXTRA_LATENCY", size_of::<u64>(), |sizing| {
+    let ByFunction { shards, shard, groups, .. } = sizing.by_function();
+    (groups + sizing.groups()) * shards * shard
+});
 
 /// The functions that are layers.
 pub struct ExtraLatency {
@@ -45,9 +55,9 @@ impl ExtraLatency {
         }
         Ok(Some(Self {
             kind,
-            words: opening.kernel.words("EXTRA_LATENCY")?,
+            words: opening.kernel.words(&EXTRA_LATENCY)?,
             layout: opening.kernel.by_function(),
-            scale: opening.settings.latency.scale,
+            scale: opening.packets.scale,
             start: opening.start,
             functions,
             grouping: opening.grouping.cloned(),
@@ -112,7 +122,7 @@ impl ExtraLatency {
     /// What is in no histogram, which all counts for the node.
     fn losses(&self, attributes: &Attributes, cell: &[u64]) -> Vec<Point> {
         let (histogram, counts) = cell.split_at(self.layout.cell - PACKET_LOSSES);
-        let above = ("above_range", histogram.last().copied().unwrap_or(0));
+        let above = (ABOVE_RANGE, histogram.last().copied().unwrap_or(0));
         let count = |loss: &PacketLoss| (reason(*loss), counts[*loss as usize]);
         // Of no interest where nothing is filtered.
         let told = |loss: &&PacketLoss| **loss != PacketLoss::Unfiltered || counts[**loss as usize] > 0;

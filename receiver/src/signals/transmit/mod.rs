@@ -1,31 +1,39 @@
 //! `transmit`: how long packets take for each part of their way out.
 
+mod settings;
+
 use undercurrent_ebpf::abi::{
     latency::{Series, Transport},
     loss::PacketLoss,
-    transmit::{Departure, TransmitLayer},
+    transmit::{Departure, SETS, SetOfWays, TransmitLayer},
 };
 
+pub use self::settings::{Settings, TransmitLayers};
 use super::{
     Entry, attributes,
-    timings::{Kind, Timings},
+    timings::{GROUP_LATENCY, Kind, LATENCY, Timings, WORKLOAD_LATENCY},
 };
 use crate::{
-    kernel::hooks::{self, Hook},
+    kernel::{
+        hooks::{self, Hook},
+        memory::PlannedMap,
+    },
     telemetry::{AttributeKey, Attributes, Descriptor, Instrument, View},
 };
 
+/// The registry entry.
 pub static ENTRY: Entry = Entry {
     name: "transmit",
     summary: "Time that packets take for each part of their way out",
     metrics: &[&DURATION],
-    enabled: |settings| settings.transmit.enabled,
     hooks: |settings| {
         let layers = &settings.transmit.layers;
         let departures = || Departure::ALL.into_iter().filter(|departure| layers.contains(departure.layer));
         let needed = |hook: &&Hook| departures().flat_map(hooks).any(|needed| needed.name == hook.name);
-        hooks::ALL.into_iter().filter(needed).collect()
+        hooks::SHARED.into_iter().filter(needed).collect()
     },
+    maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &DEPARTING],
+    losses: || KIND.reasons(),
     needs_every_hook: false,
     caveats: |_, _| Vec::new(),
     open: |opening| {
@@ -43,13 +51,17 @@ static DURATION: Descriptor = Descriptor {
     description: "Time that a packet took for a part of its way out, beyond its departure time.",
     instrument: Instrument::ExponentialHistogram,
     attributes: &[
-        AttributeKey { key: attributes::LAYER.key, values: &["transport", "qdisc", "device"], opt_in: false },
+        AttributeKey::derived(attributes::LAYER.key, || TransmitLayer::ALL.map(attributes::transmit_layer).to_vec()),
         attributes::TRANSPORT,
         attributes::INTERFACE,
         attributes::NAMESPACE,
     ],
     view: View::Section,
 };
+
+/// Packets on their way out, by layer.
+static DEPARTING: PlannedMap =
+    PlannedMap::new("DEPARTING", size_of::<SetOfWays>(), |_| TransmitLayer::ALL.len() * SETS);
 
 static KIND: Kind = Kind {
     signal: ENTRY.name,

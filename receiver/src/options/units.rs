@@ -167,7 +167,7 @@ pub struct MemoryLimit(u64);
 impl MemoryLimit {
     const SMALLEST: Self = Self(bytesize::MIB);
     /// Where nothing is configured.
-    pub const DEFAULT: Self = Self(128 * bytesize::MIB);
+    pub const DEFAULT: Self = Self(160 * bytesize::MIB);
 
     /// In bytes.
     #[must_use]
@@ -299,7 +299,7 @@ mod tests {
         assert_eq!("1day".parse(), Ok(Interval::LONGEST));
         assert_eq!("1m 30s".parse::<Interval>().map(Interval::get), Ok(Duration::from_secs(90)));
         assert_eq!("1MiB".parse(), Ok(MemoryLimit::SMALLEST));
-        assert_eq!("128 mib".parse(), Ok(MemoryLimit::DEFAULT));
+        assert_eq!("160 mib".parse(), Ok(MemoryLimit::DEFAULT));
         assert!("1MB".parse::<MemoryLimit>().is_err(), "a megabyte is less than a mebibyte");
     }
 

@@ -1,0 +1,28 @@
+//! Types of configuration values: each parses and checks its text, and describes itself in the JSON schema.
+
+mod filter;
+mod functions;
+mod grouping;
+mod hooks;
+mod list;
+pub(crate) mod nearest;
+mod output;
+mod packets;
+mod path;
+mod sampling;
+mod switch;
+mod units;
+mod workloads;
+
+pub use filter::{Cgroup, Filter, Interface, Namespace};
+pub use functions::Functions;
+pub use grouping::{Dimensions, Group, GroupLimit};
+pub use hooks::{Hooks, Means};
+pub use list::in_order;
+pub use output::{Destination, Output, OutputError, Outputs};
+pub use packets::Packets;
+pub use path::AbsolutePath;
+pub use sampling::{Sampling, SamplingError, Weight};
+pub use switch::Switch;
+pub use units::{Interval, MemoryLimit, Span, UnitError};
+pub use workloads::Workloads;
