@@ -267,16 +267,19 @@ pub fn statuses(settings: &Settings, kernel: &Kernel) -> Vec<SignalStatus> {
     statuses
 }
 
-/// One line on how well everything is served.
+/// Logs the number of signals in each state.
 fn report(settings: &Settings, kernel: &Kernel) {
     let statuses = statuses(settings, kernel);
-    let word = |status: &SignalStatus| match (status.enabled, status.status) {
-        (false, _) => format!("{} off", status.signal),
-        (true, Status::Whole) => format!("{} whole", status.signal),
-        (true, other) => format!("{} {} ({})", status.signal, other.as_str(), status.reasons.join("; ")),
-    };
-    let line = statuses.iter().map(word).collect::<Vec<_>>().join(", ");
-    tracing::info!("measuring: {line}; `undercurrent doctor` says more");
+    let enabled: Vec<_> = statuses.iter().filter(|status| status.enabled).collect();
+    let counted = Status::ALL.into_iter().filter_map(|state| {
+        let count = enabled.iter().filter(|status| status.status == state).count();
+        (count > 0).then(|| format!("{count} {}", state.as_str()))
+    });
+    let counted = counted.collect::<Vec<_>>().join(", ");
+    tracing::info!("measuring: {} signals: {counted}; run `undercurrent doctor` for details", enabled.len());
+    for status in enabled.iter().filter(|status| !status.reasons.is_empty()) {
+        tracing::debug!("{} is {}: {}", status.signal, status.status.as_str(), status.reasons.join("; "));
+    }
 }
 
 /// Tells packets apart, where that is wanted of a signal that is on. Where it cannot be, the log says why.

@@ -84,7 +84,7 @@ impl Wanted {
             excludes_blocked: [Layer::SocketEnqueued, Layer::SocketRead]
                 .into_iter()
                 .any(|layer| settings.signals.latency.excludes_blocked(layer)),
-            transmit: settings.signals.transmit.layers.bits(),
+            transmit: settings.signals.transmit.stages.bits(),
         }
     }
 

@@ -30,7 +30,7 @@ pub use page::page;
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// Every wanted signal is whole, or has nothing to measure here.
-    Whole,
+    Healthy,
     /// Some see less than they could.
     Degraded,
     /// The sidecar cannot run.
@@ -42,7 +42,7 @@ impl Verdict {
     #[must_use]
     pub const fn exit_status(self) -> u8 {
         match self {
-            Self::Whole => 0,
+            Self::Healthy => 0,
             Self::Degraded => 1,
             Self::CannotRun => 2,
         }
@@ -140,9 +140,9 @@ fn fill(report: &mut Report, settings: &Settings, probe: bool) -> Result<(), Box
     report.hooks = kernel.outcomes().iter().map(|outcome| hook(outcome, runs.as_deref())).collect();
     report.signals = sidecar::statuses(settings, &kernel);
     let silent = report.hooks.iter().any(HookReport::silent);
-    let well = |signal: &SignalStatus| !signal.enabled || matches!(signal.status, Status::Whole | Status::Idle);
+    let well = |signal: &SignalStatus| !signal.enabled || matches!(signal.status, Status::Healthy | Status::Idle);
     let whole = report.signals.iter().all(well) && !silent;
-    report.verdict = if whole { Verdict::Whole } else { Verdict::Degraded };
+    report.verdict = if whole { Verdict::Healthy } else { Verdict::Degraded };
     Ok(())
 }
 

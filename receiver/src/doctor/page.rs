@@ -61,7 +61,7 @@ fn wrapped(text: &str, indent: usize) -> String {
 
 fn verdict(report: &Report) -> String {
     match (report.verdict, &report.reason) {
-        (Verdict::Whole, _) => "everything works".to_owned(),
+        (Verdict::Healthy, _) => "everything works".to_owned(),
         (Verdict::Degraded, _) => "works, with less than everything".to_owned(),
         (Verdict::CannotRun, Some(reason)) => format!("cannot run: {reason}"),
         (Verdict::CannotRun, None) => "cannot run".to_owned(),
@@ -114,7 +114,7 @@ fn hooks(hooks: &[HookReport]) -> String {
     let width = hooks.iter().map(|hook| hook.outcome.hook.len() + 2).max().map_or(HOOK, |longest| longest.max(HOOK));
     let row = |hook: &str, status: &str, by: &str, fired: &str, note: &str| {
         let fired = if probed { format!("{fired:<10}") } else { String::new() };
-        format!("{hook:<width$}{status:<10}{by:<12}{fired}{note}").trim_end().to_owned() + "\n"
+        format!("{hook:<width$}{status:<13}{by:<12}{fired}{note}").trim_end().to_owned() + "\n"
     };
     let mut text = String::from("\n") + &row("HOOK", "STATUS", "BY", "FIRED", "");
     for hook in hooks {
@@ -169,7 +169,7 @@ fn signals(report: &Report) -> String {
     let mut text = format!("\n{:<17}STATUS\n", "SIGNAL");
     for signal in &report.signals {
         let status = if signal.enabled { signal.status.as_str() } else { "off" };
-        text.push_str(&wrapped(&format!("{:<17}{status:<10}{}", signal.signal, signal.reasons.join("; ")), 27));
+        text.push_str(&wrapped(&format!("{:<17}{status:<13}{}", signal.signal, signal.reasons.join("; ")), 30));
     }
     text
 }

@@ -225,7 +225,7 @@ impl Kernel {
     /// The functions that the user named and programs are attached to, each with its layer's number.
     pub fn functions(&self) -> impl Iterator<Item = (usize, &str)> {
         let served = |function: &str| {
-            self.outcomes.iter().any(|outcome| outcome.hook == function && outcome.status != Status::Absent)
+            self.outcomes.iter().any(|outcome| outcome.hook == function && outcome.status != Status::Unavailable)
         };
         let named = self.facts.functions.iter().map(String::as_str).enumerate();
         named.filter(move |(_, function)| served(function))
@@ -312,7 +312,7 @@ impl Kernel {
     /// Whether a hook is served at all.
     #[must_use]
     pub fn serves(&self, hook: &Hook) -> bool {
-        self.outcomes.iter().any(|outcome| outcome.hook == hook.name && outcome.status != Status::Absent)
+        self.outcomes.iter().any(|outcome| outcome.hook == hook.name && outcome.status != Status::Unavailable)
     }
 
     /// Whether kprobes serve a hook, which get at nothing that is kept with a socket.

@@ -14,27 +14,29 @@ use super::{
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// As it should be.
-    Whole,
+    Healthy,
     /// Nothing here makes it happen, which is as it should be too; of signals alone.
     Idle,
     /// Something is not seen.
     Degraded,
     /// Nothing is seen.
-    Absent,
+    Unavailable,
 }
 
 impl Status {
+    /// The states of a signal.
+    pub const ALL: [Self; 4] = [Self::Healthy, Self::Degraded, Self::Unavailable, Self::Idle];
     /// The states of a hook.
-    pub const OF_HOOKS: [Self; 3] = [Self::Whole, Self::Degraded, Self::Absent];
+    pub const OF_HOOKS: [Self; 3] = [Self::Healthy, Self::Degraded, Self::Unavailable];
 
     /// The word for people and attributes.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Whole => "whole",
+            Self::Healthy => "healthy",
             Self::Idle => "idle",
             Self::Degraded => "degraded",
-            Self::Absent => "absent",
+            Self::Unavailable => "unavailable",
         }
     }
 }
@@ -89,7 +91,7 @@ fn within(outcomes: &[Outcome], hook: &Hook) -> Option<Outcome> {
         status: served.status,
         by: Some(other.name.into()),
         programs: Vec::new(),
-        leaves_out: (served.status != Status::Whole).then_some("reads that the other hook does not see".into()),
+        leaves_out: (served.status != Status::Healthy).then_some("reads that the other hook does not see".into()),
         refusals: Vec::new(),
     })
 }
@@ -120,7 +122,9 @@ pub fn serve_by(kernel: &mut impl Attach, hook: Cow<'static, str>, alternates: &
             let attached = attach_all(kernel, alternate, &mut Vec::new());
             outcome(hook, alternate, attached, refusals)
         }
-        None => Outcome { hook, status: Status::Absent, by: None, programs: Vec::new(), leaves_out: None, refusals },
+        None => {
+            Outcome { hook, status: Status::Unavailable, by: None, programs: Vec::new(), leaves_out: None, refusals }
+        }
     }
 }
 
@@ -144,7 +148,7 @@ fn outcome(
     let whole = programs.len() == alternate.programs.len() && alternate.leaves_out.is_none();
     Outcome {
         hook,
-        status: if whole { Status::Whole } else { Status::Degraded },
+        status: if whole { Status::Healthy } else { Status::Degraded },
         by: Some(alternate.name.into()),
         programs: programs.into_iter().map(Cow::Borrowed).collect(),
         leaves_out: alternate.leaves_out.map(Cow::Borrowed),
@@ -215,12 +219,12 @@ mod tests {
 
     #[test]
     fn the_first_alternate_serves_where_it_attaches() {
-        assert_eq!(served(&[], &TRANSPORT), (Status::Whole, Some("fentry"), FENTRIES.to_vec()));
+        assert_eq!(served(&[], &TRANSPORT), (Status::Healthy, Some("fentry"), FENTRIES.to_vec()));
     }
 
     #[test]
     fn the_next_alternate_serves_whole_and_alone() {
-        let kprobes = (Status::Whole, Some("kprobe"), FENTRIES.map(probe).to_vec());
+        let kprobes = (Status::Healthy, Some("kprobe"), FENTRIES.map(probe).to_vec());
         assert_eq!(served(&FENTRIES, &TRANSPORT), kprobes);
         assert_eq!(served(&["tcp_v6_rcv"], &TRANSPORT), kprobes);
         assert_eq!(
@@ -245,7 +249,7 @@ mod tests {
         let programs = ["ip_rcv_core", "ip6_rcv_core", "ip_rcv_core_probe", "ip6_rcv_core_probe"];
         let mut kernel = Refusing::new(&programs);
         let outcome = serve(&mut kernel, &crate::kernel::hooks::IP);
-        assert_eq!((outcome.status, outcome.by.as_deref(), outcome.refusals.len()), (Status::Absent, None, 4));
+        assert_eq!((outcome.status, outcome.by.as_deref(), outcome.refusals.len()), (Status::Unavailable, None, 4));
     }
 
     #[test]
@@ -254,7 +258,7 @@ mod tests {
         let reader = within(&served(&[]), &SOCKET_READER).expect("fentry serves");
         assert_eq!(
             (reader.status, reader.by.as_deref(), reader.programs.len()),
-            (Status::Whole, Some("socket_read"), 0)
+            (Status::Healthy, Some("socket_read"), 0)
         );
         let others =
             ["tcp_recv_timestamp", "tcp_recv_timestamp_probe", "skb_consume_udp_probe", "skb_copy_datagram_iovec"];

@@ -28,6 +28,9 @@ pub const fn cpu(opt_in: bool) -> AttributeKey {
 /// `undercurrent.network.layer`.
 pub const LAYER: AttributeKey = AttributeKey::derived("undercurrent.network.layer", || Layer::ALL.map(layer).to_vec())
     .or("a function of `extra_layers`");
+/// `undercurrent.network.stage`: a part of the transmit path.
+pub const STAGE: AttributeKey =
+    AttributeKey::derived("undercurrent.network.stage", || TransmitLayer::ALL.map(stage).to_vec());
 /// `network.transport`.
 pub const TRANSPORT: AttributeKey =
     AttributeKey::derived("network.transport", || [Transport::Tcp, Transport::Udp].map(transport).to_vec());
@@ -57,10 +60,10 @@ pub const fn layer(layer: Layer) -> &'static str {
     }
 }
 
-/// The value of `undercurrent.network.layer` on the way out.
-pub const fn transmit_layer(layer: TransmitLayer) -> &'static str {
+/// The value of `undercurrent.network.stage`.
+pub const fn stage(layer: TransmitLayer) -> &'static str {
     match layer {
-        TransmitLayer::Transport => "transport",
+        TransmitLayer::Transport => "stack",
         TransmitLayer::Qdisc => "qdisc",
         TransmitLayer::Device => "device",
     }

@@ -8,7 +8,11 @@ use super::{
     planned_maps,
 };
 use crate::{
-    kernel::{Kernel, memory::MapSize, plan::Status},
+    kernel::{
+        Kernel,
+        memory::MapSize,
+        plan::{Outcome, Status},
+    },
     options::{Output, Weight},
     telemetry::{AttributeKey, Attributes, Data, Delivery, Descriptor, Instrument, Metric, Point, UnixNanos, View},
     workloads,
@@ -20,7 +24,7 @@ pub const NAME: &str = "itself";
 pub const SUMMARY: &str = "What the sidecar says of itself: hooks, losses, memory, cost";
 
 const HOOK: &str = "undercurrent.hook";
-const STATUS: &str = "undercurrent.status";
+const STATE: &str = "undercurrent.hook.state";
 const BY: &str = "undercurrent.alternate";
 const MAP: &str = "undercurrent.map";
 const SIGNAL: &str = "undercurrent.signal";
@@ -85,6 +89,7 @@ pub static LOST: Descriptor = Descriptor {
         AttributeKey::derived(SIGNAL, || losses().map(|(signal, _)| signal).collect()),
         AttributeKey::derived(REASON, reasons),
         AttributeKey::open("undercurrent.network.layer", "of a packet"),
+        AttributeKey::open("undercurrent.network.stage", "of a packet on its way out"),
         AttributeKey::open("network.transport", "of a packet"),
         AttributeKey::open("network.type", "of a packet"),
         AttributeKey::open(INTERFACE.key, "of a NIC"),
@@ -107,14 +112,14 @@ static SAMPLING_RATIO: Descriptor = Descriptor {
 static HOOK_STATUS: Descriptor = Descriptor {
     name: "undercurrent.hook.status",
     unit: "1",
-    description: "One for the state that each hook is in.",
-    instrument: Instrument::Gauge,
+    description: "1 for the current state of a hook, 0 for its other states.",
+    instrument: Instrument::UpDownCounter,
     attributes: &[
         AttributeKey::derived(HOOK, hook_names).or("a function of `extra_layers`"),
-        AttributeKey::derived(STATUS, || Status::OF_HOOKS.map(Status::as_str).to_vec()),
+        AttributeKey::derived(STATE, || Status::OF_HOOKS.map(Status::as_str).to_vec()),
         AttributeKey::derived(BY, alternates),
     ],
-    view: View::Notice { normal: &["whole"] },
+    view: View::Notice { normal: &["healthy"] },
 };
 
 static MAP_MEMORY: Descriptor = Descriptor {
@@ -259,14 +264,15 @@ impl Itself {
     }
 
     fn hooks(&self, kernel: &Kernel) -> Metric {
-        let points = kernel.outcomes().iter().map(|outcome| {
-            let attributes = Attributes::new().with(HOOK, outcome.hook.clone()).with(STATUS, outcome.status.as_str());
-            let attributes = match &outcome.by {
-                Some(by) if outcome.status != Status::Absent => attributes.with(BY, by.clone()),
-                _ => attributes,
-            };
-            self.point(attributes, Data::Integer(1))
-        });
+        let point = |outcome: &Outcome, state: Status| {
+            let attributes = Attributes::new().with(HOOK, outcome.hook.clone()).with(STATE, state.as_str());
+            let is_current = outcome.status == state;
+            let by = outcome.by.clone().filter(|_| is_current && state != Status::Unavailable);
+            let attributes = by.into_iter().fold(attributes, |attributes, by| attributes.with(BY, by));
+            self.point(attributes, Data::Integer(is_current.into()))
+        };
+        let outcomes = kernel.outcomes().iter();
+        let points = outcomes.flat_map(|outcome| Status::OF_HOOKS.map(|state| point(outcome, state)));
         Metric { descriptor: &HOOK_STATUS, points: points.collect() }
     }
 

@@ -30,14 +30,14 @@ pub fn statuses(settings: &Settings, kernel: &Kernel) -> Vec<SignalStatus> {
 fn status(entry: &Entry, settings: &Settings, kernel: &Kernel) -> SignalStatus {
     if !settings.enables(entry.name) {
         let reasons = vec!["switched off by the configuration".to_owned()];
-        return SignalStatus { signal: entry.name, status: Status::Absent, enabled: false, reasons };
+        return SignalStatus { signal: entry.name, status: Status::Unavailable, enabled: false, reasons };
     }
     let hooks: Vec<&str> = (entry.hooks)(settings).iter().map(|hook| hook.name).collect();
     let functions: Vec<&str> = functions(settings).filter(|_| entry.name == LATENCY.signal).collect();
     let concerns = |outcome: &&Outcome| hooks.iter().chain(&functions).any(|name| *name == outcome.hook);
     let served: Vec<_> = kernel.outcomes().iter().filter(concerns).collect();
     let mut reasons: Vec<String> = served.iter().filter_map(|outcome| reason(outcome, &functions)).collect();
-    let mut unseen = served.iter().map(|outcome| outcome.status == Status::Absent);
+    let mut unseen = served.iter().map(|outcome| outcome.status == Status::Unavailable);
     let mut absent = if entry.needs_every_hook {
         unseen.any(|unseen| unseen)
     } else {
@@ -51,9 +51,9 @@ fn status(entry: &Entry, settings: &Settings, kernel: &Kernel) -> SignalStatus {
         reasons.push(reason);
     }
     let status = match (absent, idle, reasons.is_empty()) {
-        (true, _, _) => Status::Absent,
+        (true, _, _) => Status::Unavailable,
         (false, true, _) => Status::Idle,
-        (false, false, true) => Status::Whole,
+        (false, false, true) => Status::Healthy,
         (false, false, false) => Status::Degraded,
     };
     SignalStatus { signal: entry.name, status, enabled: true, reasons }
@@ -61,13 +61,13 @@ fn status(entry: &Entry, settings: &Settings, kernel: &Kernel) -> SignalStatus {
 
 fn reason(outcome: &Outcome, functions: &[&str]) -> Option<String> {
     match (outcome.status, &outcome.leaves_out) {
-        (Status::Whole | Status::Idle, _) => None,
+        (Status::Healthy | Status::Idle, _) => None,
         // Whoever named a function wants to know what is wrong with it.
-        (Status::Absent, _) if functions.contains(&&*outcome.hook) => {
+        (Status::Unavailable, _) if functions.contains(&&*outcome.hook) => {
             let reasons: Vec<&str> = outcome.refusals.iter().map(|refusal| refusal.what.as_str()).collect();
             Some(format!("{} is not seen ({})", outcome.hook, reasons.join("; ")))
         }
-        (Status::Absent, _) => Some(format!("{} is not seen", outcome.hook)),
+        (Status::Unavailable, _) => Some(format!("{} is not seen", outcome.hook)),
         (Status::Degraded, Some(leaves_out)) => Some(format!("{} does not see {leaves_out}", outcome.hook)),
         (Status::Degraded, None) => Some(format!("{} is seen in part", outcome.hook)),
     }

@@ -14,14 +14,14 @@ pub const NAME: &str = "workloads";
 pub fn status(settings: &Settings, kernel: &Kernel) -> SignalStatus {
     let of = |status, reasons| SignalStatus { signal: NAME, status, enabled: settings.enabled, reasons };
     if !settings.enabled {
-        return of(Status::Absent, vec!["switched off by the configuration".to_owned()]);
+        return of(Status::Unavailable, vec!["switched off by the configuration".to_owned()]);
     }
     let Some(hierarchy) = kernel.host().hierarchy.as_ref().filter(|_| kernel.by_workload()) else {
         let cure = "no cgroups are mounted here: give the sidecar the host's /sys/fs/cgroup".to_owned();
-        return of(Status::Absent, vec![cure]);
+        return of(Status::Unavailable, vec![cure]);
     };
     let mut reasons: Vec<String> = hierarchy.partial().into_iter().collect();
-    let outcomes = kernel.outcomes().iter().filter(|outcome| outcome.status == Status::Absent);
+    let outcomes = kernel.outcomes().iter().filter(|outcome| outcome.status == Status::Unavailable);
     let absent = outcomes.filter_map(|outcome| missing(&outcome.hook)).map(str::to_owned);
     reasons.extend(absent);
     if !kernel.keeps_readers() {
@@ -35,7 +35,7 @@ pub fn status(settings: &Settings, kernel: &Kernel) -> SignalStatus {
             "by kprobes what is enqueued belongs to the socket's creator, which cgroup v2 alone tells".to_owned(),
         );
     }
-    of(if reasons.is_empty() { Status::Whole } else { Status::Degraded }, reasons)
+    of(if reasons.is_empty() { Status::Healthy } else { Status::Degraded }, reasons)
 }
 
 /// What goes without a hook.

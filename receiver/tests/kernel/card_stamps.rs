@@ -130,7 +130,7 @@ fn card(measured: &mut Measured, wire: &Wire, index: u32) {
     let interface = Interface { name: "wire".to_owned(), index, clock: Some(0) };
     measured.kernel.note_cards(Found { usable: vec![interface], problems: Vec::new() }).unwrap();
     let outcome = &measured.kernel.outcomes()[0];
-    assert_eq!(outcome.status, Status::Whole, "{outcome:?}");
+    assert_eq!(outcome.status, Status::Healthy, "{outcome:?}");
     let namespace = u32::try_from(wire.right.inode()).unwrap();
     let places = measured.kernel.card_places();
     places.insert(interface::Interface { namespace, index }, CARD).unwrap();

@@ -37,7 +37,7 @@ fn explains_drops() -> bool {
 /// What says whose a packet is, and what happens to packets. Who reads is seen where reads are measured, else at their end: a kernel
 /// that lacks the tracepoint has the function around them.
 fn others(report: &Value, found: &[Hook]) -> Vec<Hook> {
-    let served = |hook: &str, by: &str| (hook.to_owned(), "whole".to_owned(), Some(by.to_owned()));
+    let served = |hook: &str, by: &str| (hook.to_owned(), "healthy".to_owned(), Some(by.to_owned()));
     let by = |hook, by: &str| found.iter().any(|(name, _, found)| name == hook && found.as_deref() == Some(by));
     let reader = match () {
         () if by("socket_read", "fentry") => "socket_read",
@@ -48,13 +48,13 @@ fn others(report: &Value, found: &[Hook]) -> Vec<Hook> {
     others.push(if by("socket_read", "fentry") {
         served("transmit_send", "fentry")
     } else {
-        ("transmit_send".to_owned(), "absent".to_owned(), None)
+        ("transmit_send".to_owned(), "unavailable".to_owned(), None)
     });
     others.extend(
         ["cgroup_change", "tcp_retransmit", "transmit_queue", "transmit_start", "transmit_end"]
             .map(|hook| served(hook, "tracepoint")),
     );
-    let status = if explains_drops() { "whole" } else { "degraded" };
+    let status = if explains_drops() { "healthy" } else { "degraded" };
     others.push(("drop".to_owned(), status.to_owned(), Some("tracepoint".to_owned())));
     if report["host"]["hierarchy"]["version"] == "v1" {
         others.push(served("socket_creator", "cgroup_sock"));
@@ -63,17 +63,17 @@ fn others(report: &Value, found: &[Hook]) -> Vec<Hook> {
 }
 
 fn expected(fentry: bool) -> Vec<(&'static str, &'static str, Option<&'static str>)> {
-    let softirqs = ["softirq_raise", "softirq_entry", "softirq_exit"].map(|hook| (hook, "whole", Some("tracepoint")));
+    let softirqs = ["softirq_raise", "softirq_entry", "softirq_exit"].map(|hook| (hook, "healthy", Some("tracepoint")));
     let layers = if fentry {
-        ["ip", "transport", "socket_enqueued", "socket_read"].map(|hook| (hook, "whole", Some("fentry")))
+        ["ip", "transport", "socket_enqueued", "socket_read"].map(|hook| (hook, "healthy", Some("fentry")))
     } else {
         [
-            ("ip", "absent", None),
+            ("ip", "unavailable", None),
             ("transport", "degraded", Some("cgroup_skb")),
             if arguments("sk_data_ready") > 0 {
                 ("socket_enqueued", "degraded", Some("tracepoint"))
             } else {
-                ("socket_enqueued", "absent", None)
+                ("socket_enqueued", "unavailable", None)
             },
             ("socket_read", "degraded", Some("tracepoint")),
         ]
@@ -88,7 +88,8 @@ fn every_hook_is_served_as_this_kernel_allows_and_fires() {
     let report = report(&output);
     let mut found = hooks(&report);
     // The virtual machines' kernels have trampolines; elsewhere a hook that nothing else serves tells.
-    let fentry = virtual_machine().is_some() || found.iter().any(|(hook, status, _)| hook == "ip" && status == "whole");
+    let fentry =
+        virtual_machine().is_some() || found.iter().any(|(hook, status, _)| hook == "ip" && status == "healthy");
     let mut expected: Vec<Hook> = expected(fentry)
         .into_iter()
         .map(|(hook, status, by)| (hook.to_owned(), status.to_owned(), by.map(str::to_owned)))
@@ -97,7 +98,7 @@ fn every_hook_is_served_as_this_kernel_allows_and_fires() {
     found.sort();
     expected.sort();
     assert_eq!(found, expected, "{report:#}");
-    let (status, verdict) = if fentry && explains_drops() { (0, "whole") } else { (1, "degraded") };
+    let (status, verdict) = if fentry && explains_drops() { (0, "healthy") } else { (1, "degraded") };
     assert_eq!((output.status.code(), report["verdict"].as_str()), (Some(status), Some(verdict)), "{report:#}");
     for hook in report["hooks"].as_array().unwrap() {
         assert_explained(hook);
@@ -109,7 +110,7 @@ fn assert_explained(hook: &Value) {
     let runs = hook["runs"].as_array().unwrap();
     let fired = runs.iter().all(|run| run[1].as_u64() > Some(0));
     assert!(fired || QUIET.iter().any(|quiet| hook["hook"] == *quiet), "a program did not fire: {hook:#}");
-    if hook["status"] == "whole" {
+    if hook["status"] == "healthy" {
         // One that is served by another's programs has none of its own.
         assert_eq!(runs.is_empty(), hook["by"] == "socket_read", "{hook:#}");
         return;

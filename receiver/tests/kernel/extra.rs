@@ -173,7 +173,7 @@ fn what_can_be_no_layer_says_why() {
         let hook = hook(&report, function);
         assert_eq!(
             (&hook["status"], hook["refusals"].as_array().unwrap().len()),
-            (&Json::from("absent"), 1),
+            (&Json::from("unavailable"), 1),
             "{hook:#}"
         );
         let refusal = &hook["refusals"][0];

@@ -115,7 +115,7 @@ fn packets_are_told_apart_by_interface_and_namespace() {
     }
     let sender = wires.wire.left.inode().to_string();
     for (interface, messages) in ["wire", "other"].into_iter().zip(MESSAGES) {
-        let udp = [("undercurrent.network.layer", "qdisc"), ("network.transport", "udp")];
+        let udp = [("undercurrent.network.stage", "qdisc"), ("network.transport", "udp")];
         let attributes = [&udp[..], &[(INTERFACE, interface), (NAMESPACE, &sender)]].concat();
         let sent = between(&before, &after, transmit::DURATION, &attributes);
         eprintln!("qdisc by {interface}: {sent:?} of {messages}");

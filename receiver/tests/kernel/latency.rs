@@ -39,7 +39,8 @@ pub fn left_out(line: &Line, hook: &str) -> f64 {
 /// By what a hook is served.
 pub fn served_by(line: &Line, hook: &str) -> Option<String> {
     let status = [("undercurrent.hook", hook)];
-    line.find("undercurrent.hook.status", &status).next()?.attributes.get("undercurrent.alternate").cloned()
+    let mut states = line.find("undercurrent.hook.status", &status);
+    states.find(|point| point.amount() > 0.0)?.attributes.get("undercurrent.alternate").cloned()
 }
 
 /// Whether a hook is served on the kernel's own functions, where every packet is seen.

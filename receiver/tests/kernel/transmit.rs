@@ -27,26 +27,26 @@ use super::{
 };
 
 pub const DURATION: &str = "undercurrent.network.transmit.duration";
-const LAYER: &str = "undercurrent.network.layer";
+const STAGE: &str = "undercurrent.network.stage";
 const MESSAGES: usize = 200;
 const SIZE: usize = 200;
 
-/// A layer's packets of one transport protocol: how many were measured, and their sum in seconds.
-fn measured(lines: [&Line; 2], layer: &str, transport: &str) -> (f64, f64) {
-    between(lines, DURATION, &[(LAYER, layer), ("network.transport", transport)])
+/// A stage's packets of one transport protocol: how many were measured, and their sum in seconds.
+fn measured(lines: [&Line; 2], stage: &str, transport: &str) -> (f64, f64) {
+    between(lines, DURATION, &[(STAGE, stage), ("network.transport", transport)])
 }
 
-/// A layer's packets of both transport protocols that were measured, and those that were lost.
-fn seen(lines: [&Line; 2], layer: &str) -> (f64, f64) {
-    let attributes = [(LAYER, layer)];
-    let lost = [("undercurrent.signal", "transmit"), ("undercurrent.reason", "unmatched"), (LAYER, layer)];
+/// A stage's packets of both transport protocols that were measured, and those that were lost.
+fn seen(lines: [&Line; 2], stage: &str) -> (f64, f64) {
+    let attributes = [(STAGE, stage)];
+    let lost = [("undercurrent.signal", "transmit"), ("undercurrent.reason", "unmatched"), (STAGE, stage)];
     let [before, after] = lines.map(|line| line.total(LOST, &lost));
     (between(lines, DURATION, &attributes).0, after - before)
 }
 
-/// Packets of TCP that took longer for a layer, by whole buckets.
-fn longer(lines: [&Line; 2], layer: &str, than: Duration) -> f64 {
-    let attributes = [(LAYER, layer), ("network.transport", "tcp")];
+/// Packets of TCP that took longer for a stage, by whole buckets.
+fn longer(lines: [&Line; 2], stage: &str, than: Duration) -> f64 {
+    let attributes = [(STAGE, stage), ("network.transport", "tcp")];
     let [before, after] = lines.map(|line| {
         let points = line.find(DURATION, &attributes).filter_map(|point| match &point.value {
             Value::Histogram(histogram) => Some(histogram),
@@ -181,21 +181,21 @@ fn a_sample_counts_for_all_on_its_way_out() {
     let lines = lines.each_ref();
     let seen_sent = served_by(lines[1], "transmit_send").is_some();
     let messages = messages as f64;
-    for (layer, transport, sent) in [
-        ("transport", "tcp", 2.0 * messages),
-        ("transport", "udp", if seen_sent { 2.0 * messages } else { 0.0 }),
+    for (stage, transport, sent) in [
+        ("stack", "tcp", 2.0 * messages),
+        ("stack", "udp", if seen_sent { 2.0 * messages } else { 0.0 }),
         ("qdisc", "tcp", messages),
         ("qdisc", "udp", messages),
     ] {
-        let (count, _) = measured(lines, layer, transport);
-        eprintln!("{layer}: {count} of {sent} packets of {transport}, others {others}");
-        assert_eq!(count % ONE_IN, 0.0, "{layer}: {count} is no multiple of {ONE_IN}");
+        let (count, _) = measured(lines, stage, transport);
+        eprintln!("{stage}: {count} of {sent} packets of {transport}, others {others}");
+        assert_eq!(count % ONE_IN, 0.0, "{stage}: {count} is no multiple of {ONE_IN}");
         // A binomial share, so many deviations off once in a million runs; acknowledgements may come alone.
         let deviation = 5.0 * (sent * (ONE_IN - 1.0)).sqrt();
         let more = if transport == "tcp" { 0.1 * sent } else { 0.0 };
         assert!(
             count >= sent - deviation && count <= sent + deviation + more + ONE_IN * others,
-            "{layer}: {count} of {sent}"
+            "{stage}: {count} of {sent}"
         );
     }
 }
@@ -211,15 +211,15 @@ fn devices_without_a_qdisc_or_a_driver_have_neither_wait() {
             talk.udp(MESSAGES, SIZE);
         });
         let lines = lines.each_ref();
-        for layer in ["qdisc", "device"] {
-            let (seen, lost) = seen(lines, layer);
-            assert!(seen + lost <= others, "{layer}: {seen} waits and {lost} lost, {others} of others");
+        for stage in ["qdisc", "device"] {
+            let (seen, lost) = seen(lines, stage);
+            assert!(seen + lost <= others, "{stage}: {seen} waits and {lost} lost, {others} of others");
         }
-        let (count, sum) = measured(lines, "transport", "tcp");
+        let (count, sum) = measured(lines, "stack", "tcp");
         let sent = 2.0 * MESSAGES as f64;
         assert!(count >= sent && count <= sent * 1.1 + others, "{count} of {sent} segments");
         assert!(sum > 0.0 && sum / count < patience(Duration::from_millis(5)).as_secs_f64(), "{sum} s of {count}");
-        let (count, sum) = measured(lines, "transport", "udp");
+        let (count, sum) = measured(lines, "stack", "udp");
         if served_by(lines[1], "transmit_send").is_some() {
             // Each was found again.
             assert!(count >= sent && count <= sent + others, "{count} of {sent} datagrams");
@@ -255,7 +255,7 @@ fn what_waits_for_its_neighbours_address_has_not_got_to_the_qdisc() {
         answers(true);
         assert_eq!(receiver.recv(&mut [0]).unwrap(), 1);
     });
-    let (count, sum) = measured(lines.each_ref(), "transport", "udp");
+    let (count, sum) = measured(lines.each_ref(), "stack", "udp");
     eprintln!("{sum} s of {count}, others {others}");
     assert!(count >= 1.0 && count <= 1.0 + others, "{count} datagrams");
     assert!(sum >= WAIT.as_secs_f64() && sum < WAIT.as_secs_f64() + patience(Duration::from_secs(1)).as_secs_f64());
@@ -294,20 +294,20 @@ fn packets_that_are_to_depart_later_are_not_late() {
     assert!(took > 0.5 * BYTES as f64 / f64::from(RATE), "nothing was held up: {took} s");
     // Half of the packets are held for longer; an emulated processor may be late for some.
     const SOON: Duration = Duration::from_millis(20);
-    for layer in ["transport", "qdisc"] {
-        let ((count, sum), late) = (measured(lines, layer, "tcp"), longer(lines, layer, SOON));
-        eprintln!("{layer}: {count} segments, {late} of them late, {sum} s of {took} s");
-        if layer == "qdisc" && !fq.status.success() {
+    for stage in ["stack", "qdisc"] {
+        let ((count, sum), late) = (measured(lines, stage, "tcp"), longer(lines, stage, SOON));
+        eprintln!("{stage}: {count} segments, {late} of them late, {sum} s of {took} s");
+        if stage == "qdisc" && !fq.status.success() {
             assert!(count <= others, "{count} waits in no qdisc");
         } else {
-            assert!(count >= 10.0 && late < count / 4.0, "{layer}: {late} of {count} segments were late");
+            assert!(count >= 10.0 && late < count / 4.0, "{stage}: {late} of {count} segments were late");
         }
     }
 }
 
 /// Datagrams that left a qdisc, and packets of which a filter could not tell whether to measure them.
 fn chosen(lines: [&Line; 2]) -> [f64; 2] {
-    let unfiltered = [("undercurrent.signal", "transmit"), ("undercurrent.reason", "unfiltered"), (LAYER, "qdisc")];
+    let unfiltered = [("undercurrent.signal", "transmit"), ("undercurrent.reason", "unfiltered"), (STAGE, "qdisc")];
     let [before, after] = lines.map(|line| line.total(LOST, &unfiltered));
     [measured(lines, "qdisc", "udp").0, after - before]
 }
@@ -372,7 +372,7 @@ fn every_packet_that_a_driver_got_is_done_with() {
     let sent = sent() - before;
     let (waits, unknown) = seen(lines, "qdisc");
     let (completions, unseen) = seen(lines, "device");
-    let (count, sum) = between(lines, DURATION, &[(LAYER, "device")]);
+    let (count, sum) = between(lines, DURATION, &[(STAGE, "device")]);
     eprintln!("{sent} packets: {waits} left qdiscs and {unknown} unknown, {completions} sent and {unseen} unseen");
     eprintln!("device: {count} in {sum} s");
     assert!(sent >= 4.0 * MESSAGES as f64);

@@ -30,7 +30,7 @@ fn host() -> Host {
 fn hook(hook: &'static str, by: &'static str, programs: &[(&'static str, u64)]) -> HookReport {
     let outcome = Outcome {
         hook: hook.into(),
-        status: Status::Whole,
+        status: Status::Healthy,
         by: Some(by.into()),
         programs: programs.iter().map(|(program, _)| (*program).into()).collect(),
         leaves_out: None,
@@ -51,7 +51,7 @@ fn part(part: Part, user: u32, capabilities: &[&str]) -> Confinement {
 fn whole() -> Report {
     Report {
         version: "1.2.3",
-        verdict: Verdict::Whole,
+        verdict: Verdict::Healthy,
         reason: None,
         no_probe: None,
         host: Some(host()),
@@ -70,7 +70,7 @@ fn whole() -> Report {
             hook("ip", "fentry", &[("ip_rcv_core", 20), ("ip6_rcv_core", 20)]),
         ],
         memory: Memory { maps: vec![("LATENCY", 58_464), ("SOFTIRQ", 8_448)], planned: 66_912, limit: 64 << 20 },
-        signals: vec![signal("network_cpu", Status::Whole, &[]), signal("latency", Status::Whole, &[])],
+        signals: vec![signal("network_cpu", Status::Healthy, &[]), signal("latency", Status::Healthy, &[])],
     }
 }
 
@@ -98,7 +98,7 @@ fn a_degraded_machine() {
     let programs = ["ip_rcv_core", "ip6_rcv_core"];
     report.hooks[1].outcome = Outcome {
         hook: "ip".into(),
-        status: Status::Absent,
+        status: Status::Unavailable,
         by: None,
         programs: Vec::new(),
         leaves_out: None,
@@ -114,7 +114,7 @@ fn a_degraded_machine() {
     let reasons =
         ["ip is not seen", "transport does not see packets that no socket waits for", "socket_enqueued is not seen"];
     report.signals[1] = signal("latency", Status::Degraded, &reasons);
-    report.signals.push(SignalStatus { enabled: false, ..signal("softnet", Status::Absent, &["switched off"]) });
+    report.signals.push(SignalStatus { enabled: false, ..signal("softnet", Status::Unavailable, &["switched off"]) });
     insta::assert_snapshot!(page(&report));
 }
 

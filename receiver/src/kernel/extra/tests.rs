@@ -126,7 +126,7 @@ fn each_layer_has_its_own_program() {
     for number in 0..LAYERS {
         let named = Named { function: format!("function_{number}"), found: placed(0, None) };
         let outcome = serve(&mut kernel, number, &named);
-        assert_eq!((outcome.hook.as_ref(), outcome.status), (named.function.as_str(), Status::Whole));
+        assert_eq!((outcome.hook.as_ref(), outcome.status), (named.function.as_str(), Status::Healthy));
     }
     let expected = PROGRAMS.iter().enumerate().map(|(number, [entry, _])| (*entry, format!("function_{number}")));
     assert_eq!(kernel.0, expected.collect::<Vec<_>>());
@@ -149,7 +149,7 @@ fn what_cannot_be_a_layer_says_why_and_what_to_do() {
     for absence in refused {
         let mut kernel = Willing::default();
         let outcome = serve(&mut kernel, 0, &Named { function: "f".to_owned(), found: Err(absence) });
-        assert_eq!((outcome.status, kernel.0.len(), outcome.refusals.len()), (Status::Absent, 0, 1));
+        assert_eq!((outcome.status, kernel.0.len(), outcome.refusals.len()), (Status::Unavailable, 0, 1));
         let Refusal { program, what, cure } = &outcome.refusals[0];
         texts.push(format!("{program}: {what}\n    {cure}"));
     }
@@ -160,7 +160,7 @@ fn what_cannot_be_a_layer_says_why_and_what_to_do() {
 fn a_refused_program_is_named_by_its_function() {
     let mut kernel = Unwilling { probes: false };
     let outcome = serve(&mut kernel, 3, &Named { function: "ip_rcv".to_owned(), found: placed(0, None) });
-    assert_eq!((outcome.status, outcome.refusals.len()), (Status::Absent, 2));
+    assert_eq!((outcome.status, outcome.refusals.len()), (Status::Unavailable, 2));
     assert!(outcome.refusals.iter().all(|refusal| refusal.program == "ip_rcv" && refusal.what == "no"));
 }
 
@@ -173,9 +173,9 @@ fn a_kprobe_serves_where_fentry_does_not_and_in_modules() {
     let mut kernel = Unwilling { probes: true };
     let place = Place { packet: 1, socket: None, module: None };
     let probed: Vec<std::borrow::Cow<'static, str>> = vec!["extra_2_probe".into()];
-    assert_eq!(serve(&mut kernel, place.clone()), (Status::Whole, "kprobe".into(), probed.clone(), 1));
+    assert_eq!(serve(&mut kernel, place.clone()), (Status::Healthy, "kprobe".into(), probed.clone(), 1));
     let in_module = Place { module: Some("bridge".to_owned()), ..place.clone() };
-    assert_eq!(serve(&mut kernel, in_module), (Status::Whole, "kprobe".into(), probed.clone(), 0));
+    assert_eq!(serve(&mut kernel, in_module), (Status::Healthy, "kprobe".into(), probed.clone(), 0));
     let with_socket = Place { socket: Some(0), ..place };
     assert_eq!(serve(&mut kernel, with_socket), (Status::Degraded, "kprobe".into(), probed, 1));
 }

@@ -233,7 +233,7 @@ impl Service {
     fn note_served(&mut self) -> Result<(), MapError> {
         let bits = [(&hooks::SOCKET_ENQUEUED, served::ENQUEUED), (&hooks::TRANSMIT_SEND, served::SENT)];
         let serves = |hook: &Hook| {
-            self.outcomes.iter().any(|outcome| outcome.hook == hook.name && outcome.status != Status::Absent)
+            self.outcomes.iter().any(|outcome| outcome.hook == hook.name && outcome.status != Status::Unavailable)
         };
         let bits = bits.into_iter().filter(|(hook, _)| serves(hook)).map(|(_, bit)| bit).sum();
         self.set(".data.served", bits)

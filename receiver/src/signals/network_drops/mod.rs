@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, iter, sync::atomic::Ordering};
 use undercurrent_ebpf::abi::drops::{COUNTS, DropCells};
 
 use self::layers::{LAYERS, layer};
-use super::{Entry, OpenError, Opening, ReadError, Signal, attributes};
+use super::{Entry, OpenError, Opening, ReadError, Signal};
 use crate::{
     kernel::{
         drops::Reasons,
@@ -31,6 +31,7 @@ pub static ENTRY: Entry = Entry {
     open,
 };
 
+const LAYER: &str = "undercurrent.drop.layer";
 const REASON: &str = "undercurrent.drop.reason";
 
 static PACKETS: Descriptor = Descriptor {
@@ -38,10 +39,7 @@ static PACKETS: Descriptor = Descriptor {
     unit: "{packet}",
     description: "Packets that the kernel dropped, by its own reason.",
     instrument: Instrument::Counter,
-    attributes: &[
-        AttributeKey::listed(attributes::LAYER.key, LAYERS),
-        AttributeKey::open(REASON, "the kernel's, such as no_socket"),
-    ],
+    attributes: &[AttributeKey::listed(LAYER, LAYERS), AttributeKey::open(REASON, "the kernel's, such as no_socket")],
     view: View::Section,
 };
 
@@ -106,7 +104,7 @@ impl NetworkDrops {
             }
         }
         let point = |(reason, count): (&str, u64)| {
-            let attributes = Attributes::new().with(attributes::LAYER.key, layer(reason));
+            let attributes = Attributes::new().with(LAYER, layer(reason));
             let data = Data::Integer(i64::try_from(count).unwrap_or(i64::MAX));
             Point { attributes: attributes.with(REASON, reason.to_owned()), start, data }
         };

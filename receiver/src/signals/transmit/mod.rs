@@ -8,7 +8,7 @@ use undercurrent_ebpf::abi::{
     transmit::{Departure, SETS, SetOfWays, TransmitLayer},
 };
 
-pub use self::settings::{Settings, TransmitLayers};
+pub use self::settings::{Settings, Stages};
 use super::{
     Entry, attributes,
     timings::{GROUP_LATENCY, Kind, LATENCY, Timings, WORKLOAD_LATENCY},
@@ -18,7 +18,7 @@ use crate::{
         hooks::{self, Hook},
         memory::PlannedMap,
     },
-    telemetry::{AttributeKey, Attributes, Descriptor, Instrument, View},
+    telemetry::{Attributes, Descriptor, Instrument, View},
 };
 
 /// The registry entry.
@@ -27,7 +27,7 @@ pub static ENTRY: Entry = Entry {
     summary: "Time that packets take for each part of their way out",
     metrics: &[&DURATION],
     hooks: |settings| {
-        let layers = &settings.transmit.layers;
+        let layers = &settings.transmit.stages;
         let departures = || Departure::ALL.into_iter().filter(|departure| layers.contains(departure.layer));
         let needed = |hook: &&Hook| departures().flat_map(hooks).any(|needed| needed.name == hook.name);
         hooks::SHARED.into_iter().filter(needed).collect()
@@ -37,7 +37,7 @@ pub static ENTRY: Entry = Entry {
     needs_every_hook: false,
     caveats: |_, _| Vec::new(),
     open: |opening| {
-        let layers = &opening.settings.transmit.layers;
+        let layers = &opening.settings.transmit.stages;
         Timings::open(opening, &KIND, |series| {
             let Series::Transmit(departure) = series else { return false };
             layers.contains(departure.layer) && hooks(departure).iter().all(|hook| opening.kernel.serves(hook))
@@ -50,12 +50,7 @@ static DURATION: Descriptor = Descriptor {
     unit: "s",
     description: "Time that a packet took for a part of its way out, beyond its departure time.",
     instrument: Instrument::ExponentialHistogram,
-    attributes: &[
-        AttributeKey::derived(attributes::LAYER.key, || TransmitLayer::ALL.map(attributes::transmit_layer).to_vec()),
-        attributes::TRANSPORT,
-        attributes::INTERFACE,
-        attributes::NAMESPACE,
-    ],
+    attributes: &[attributes::STAGE, attributes::TRANSPORT, attributes::INTERFACE, attributes::NAMESPACE],
     view: View::Section,
 };
 
@@ -70,7 +65,7 @@ static KIND: Kind = Kind {
     losses: &[PacketLoss::NoStamp, PacketLoss::Negative, PacketLoss::Unmatched, PacketLoss::Unfiltered],
     describe: |series| {
         let Series::Transmit(departure) = series else { return Attributes::new() };
-        let attributes = Attributes::new().with(attributes::LAYER.key, attributes::transmit_layer(departure.layer));
+        let attributes = Attributes::new().with(attributes::STAGE.key, attributes::stage(departure.layer));
         attributes.with(attributes::TRANSPORT.key, attributes::transport(departure.transport))
     },
 };

@@ -12,40 +12,40 @@ use crate::options::in_order;
 pub struct Settings {
     /// Whether it is measured.
     pub enabled: bool,
-    /// The layers to measure: `transport` (from TCP or UDP to the qdisc), `qdisc` (from there to the driver) and `device` (until the
-    /// driver has done with the packet), which looks at every packet that is used up, received ones too.
-    pub layers: TransmitLayers,
+    /// The stages to measure: `stack` (from TCP or UDP to the qdisc), `qdisc` (from there to the driver) and `device` (until the driver
+    /// frees the packet). The programs of `device` run for every freed packet, received packets included.
+    pub stages: Stages,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { enabled: true, layers: TransmitLayers::default() }
+        Self { enabled: true, stages: Stages::default() }
     }
 }
 
 /// A layer's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum TransmitLayerName {
-    Transport,
+enum StageName {
+    Stack,
     Qdisc,
     Device,
 }
 
-impl From<TransmitLayerName> for TransmitLayer {
-    fn from(name: TransmitLayerName) -> Self {
+impl From<StageName> for TransmitLayer {
+    fn from(name: StageName) -> Self {
         match name {
-            TransmitLayerName::Transport => Self::Transport,
-            TransmitLayerName::Qdisc => Self::Qdisc,
-            TransmitLayerName::Device => Self::Device,
+            StageName::Stack => Self::Transport,
+            StageName::Qdisc => Self::Qdisc,
+            StageName::Device => Self::Device,
         }
     }
 }
 
-impl From<TransmitLayer> for TransmitLayerName {
+impl From<TransmitLayer> for StageName {
     fn from(layer: TransmitLayer) -> Self {
         match layer {
-            TransmitLayer::Transport => Self::Transport,
+            TransmitLayer::Transport => Self::Stack,
             TransmitLayer::Qdisc => Self::Qdisc,
             TransmitLayer::Device => Self::Device,
         }
@@ -54,11 +54,11 @@ impl From<TransmitLayer> for TransmitLayerName {
 
 /// At least one layer, each once, in the order of the transmit path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(try_from = "Vec<TransmitLayerName>", into = "Vec<TransmitLayerName>")]
+#[serde(try_from = "Vec<StageName>", into = "Vec<StageName>")]
 #[schemars(extend("minItems" = 1, "uniqueItems" = true))]
-pub struct TransmitLayers(Vec<TransmitLayer>);
+pub struct Stages(Vec<TransmitLayer>);
 
-impl TransmitLayers {
+impl Stages {
     /// Every layer asked for.
     pub fn iter(&self) -> impl Iterator<Item = TransmitLayer> {
         self.0.iter().copied()
@@ -77,23 +77,23 @@ impl TransmitLayers {
     }
 }
 
-impl Default for TransmitLayers {
+impl Default for Stages {
     fn default() -> Self {
         Self(TransmitLayer::ALL.to_vec())
     }
 }
 
-impl TryFrom<Vec<TransmitLayerName>> for TransmitLayers {
+impl TryFrom<Vec<StageName>> for Stages {
     type Error = &'static str;
 
-    fn try_from(names: Vec<TransmitLayerName>) -> Result<Self, Self::Error> {
+    fn try_from(names: Vec<StageName>) -> Result<Self, Self::Error> {
         let asked: Vec<TransmitLayer> = names.into_iter().map(TransmitLayer::from).collect();
         in_order(&TransmitLayer::ALL, &asked).map(Self)
     }
 }
 
-impl From<TransmitLayers> for Vec<TransmitLayerName> {
-    fn from(layers: TransmitLayers) -> Self {
-        layers.iter().map(TransmitLayerName::from).collect()
+impl From<Stages> for Vec<StageName> {
+    fn from(layers: Stages) -> Self {
+        layers.iter().map(StageName::from).collect()
     }
 }

@@ -1,6 +1,9 @@
 //! A line of the sidecar's OTLP/JSON output, read with the types that OpenTelemetry publishes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::LazyLock,
+};
 
 use opentelemetry_proto::tonic::{
     collector::metrics::v1::ExportMetricsServiceRequest,
@@ -9,6 +12,7 @@ use opentelemetry_proto::tonic::{
         AggregationTemporality, ExponentialHistogramDataPoint, Metric, NumberDataPoint, metric::Data, number_data_point,
     },
 };
+use undercurrent::{signals::catalogue, telemetry::Descriptor};
 
 /// `FLAG_NO_RECORDED_VALUE` of the protocol.
 const NO_RECORDED_VALUE: u32 = 1;
@@ -62,6 +66,7 @@ impl Line {
             }
         }
         assert_eq!(times.len(), 1, "one timestamp a line: {line}");
+        points.iter().for_each(assert_documented);
         Self { time: times.into_iter().next().unwrap(), points }
     }
 
@@ -85,6 +90,17 @@ impl Point {
             Value::Histogram(histogram) => histogram.count as f64,
             Value::Over => 0.0,
         }
+    }
+}
+
+/// Panics unless the catalogue, from which the docs are made, has the metric of a point and every attribute with its value.
+fn assert_documented(point: &Point) {
+    static CATALOGUE: LazyLock<BTreeMap<&str, &Descriptor>> =
+        LazyLock::new(|| catalogue().map(|(_, metric)| (metric.name, metric)).collect());
+    let metric = CATALOGUE.get(&*point.metric).unwrap_or_else(|| panic!("{} is in no document", point.metric));
+    for (key, value) in &point.attributes {
+        let documented = metric.attributes.iter().find(|attribute| attribute.key == key);
+        assert!(documented.is_some_and(|attribute| attribute.admits(value)), "{} has {key}={value}", point.metric);
     }
 }
 

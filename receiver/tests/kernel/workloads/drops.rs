@@ -21,7 +21,7 @@ use super::{
 
 const DROPS: &str = "undercurrent.network.drops";
 const REASON: &str = "undercurrent.drop.reason";
-const LAYER: &str = "undercurrent.network.layer";
+const LAYER: &str = "undercurrent.drop.layer";
 /// More than the receive buffer of a socket takes.
 const FLOOD: usize = 1000;
 const FEW: usize = 30;
@@ -48,12 +48,12 @@ impl Seen {
 
     /// Whether the kernel says why.
     fn explains(&self) -> bool {
-        self.is_served("drop", "whole")
+        self.is_served("drop", "healthy")
     }
 
     fn is_served(&self, hook: &str, status: &str) -> bool {
-        let attributes = [("undercurrent.hook", hook), ("undercurrent.status", status)];
-        self.0[1].find("undercurrent.hook.status", &attributes).next().is_some()
+        let attributes = [("undercurrent.hook", hook), ("undercurrent.hook.state", status)];
+        self.0[1].total("undercurrent.hook.status", &attributes) > 0.0
     }
 }
 

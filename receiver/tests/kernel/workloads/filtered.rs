@@ -52,7 +52,7 @@ fn one_of_two(scene: &Scene) {
         [after[0] - before[0], after[1] - before[1]]
     };
     let received = change(DURATION, &attributes);
-    let sent = change(transmit::DURATION, &[("undercurrent.network.layer", "qdisc"), ("network.transport", "udp")]);
+    let sent = change(transmit::DURATION, &[("undercurrent.network.stage", "qdisc"), ("network.transport", "udp")]);
     eprintln!("{layer} of {}: {received:?} received, {sent:?} sent", groups[0].path.display());
     assert!(received[0] == received[1] && sent[0] == sent[1], "others were measured too");
     // On cgroup v1 some kernels do not say whose a socket is.
