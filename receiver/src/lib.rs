@@ -1,8 +1,10 @@
 //! Undercurrent measures what the kernel's network stack costs and exports it as OpenTelemetry.
 //!
-//! Data flows one way: `kernel` -> `signals` -> `telemetry` -> `export`.
+//! Data flows one way: `kernel` -> `signals` -> `telemetry` -> `export`. `tests/modules.rs` has the order of all modules.
 
 pub mod causes;
+pub mod cgroup;
+pub mod channel;
 pub mod cli;
 pub mod config;
 pub mod doctor;
@@ -16,6 +18,7 @@ pub mod options;
 pub mod outputs;
 pub mod parts;
 pub mod privileges;
+pub mod reader;
 pub mod sidecar;
 pub mod signals;
 pub mod telemetry;

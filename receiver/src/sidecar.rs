@@ -17,7 +17,8 @@ use crate::{
         plan::Status,
     },
     options::{Sampling, Weight},
-    parts::{Access, Loader, LoaderEnded, reader::Reader},
+    parts::{Access, Loader, LoaderEnded},
+    reader::Reader,
     signals::{
         self, Grouping, Opening, SharedGrouping, Signal, SignalStatus, Thinning,
         filtering::Filtering,

@@ -4,6 +4,9 @@ use std::borrow::Cow;
 
 use unicode_width::UnicodeWidthChar;
 
+/// The longest attribute of a workload in bytes: far more than a name needs, and little enough for every export.
+pub(crate) const LONGEST: usize = 1024;
+
 /// The text with everything written out that a terminal would act on or not show: control characters, other white space
 /// than blanks, and characters without a width such as those that turn the direction of writing.
 pub(crate) fn plain(text: &str) -> Cow<'_, str> {

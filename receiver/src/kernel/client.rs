@@ -10,7 +10,7 @@ use super::{
     service::{Facts, Reply, Request, Service, Table, Variable},
     statistics::Runs,
 };
-use crate::parts::channel::{Channel, ChannelError};
+use crate::channel::{Channel, ChannelError};
 
 /// The longest time for one request. Attaching every program takes seconds on slow machines.
 const DEADLINE: Duration = Duration::from_secs(120);

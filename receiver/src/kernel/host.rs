@@ -8,7 +8,7 @@ use std::{
 use serde::Serialize;
 
 use super::object::Ownership;
-use crate::workloads::{Hierarchy, Mounts};
+use crate::cgroup::{Hierarchy, Mounts};
 
 const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 

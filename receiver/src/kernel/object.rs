@@ -1,7 +1,6 @@
 //! The object, and how it is prepared for this kernel before loading.
 
 use aya::{Ebpf, EbpfError};
-use serde::Serialize;
 use undercurrent_ebpf::abi::{ABSENT, workload::ownership};
 use zerocopy::IntoBytes as _;
 
@@ -14,34 +13,23 @@ use super::{
     memory::{MapSize, Sizing},
     registers::{REGISTERS, Registers},
 };
+pub use crate::cgroup::Ownership;
 
 /// The kernel side, built from `receiver-ebpf/`; a test rebuilds it and compares bytes.
 pub static OBJECT: &[u8] = aya::include_bytes_aligned!("../../ebpf/undercurrent.bpf.o");
 
-/// How programs find out whose a socket is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Ownership {
-    /// By the cgroup v2 hierarchy.
-    Unified,
-    /// By the cgroup v1 hierarchy of the cpu controller, of this number.
-    Cpu(i32),
+/// The number of the hierarchy of owners in `/proc/cgroups`; zero for version 2.
+const fn hierarchy(ownership: Ownership) -> i32 {
+    match ownership {
+        Ownership::Unified => 0,
+        Ownership::Cpu(number) => number,
+    }
 }
 
-impl Ownership {
-    /// The hierarchy's number, as in `/proc/cgroups`; that of version 2 is zero.
-    const fn hierarchy(self) -> i32 {
-        match self {
-            Self::Unified => 0,
-            Self::Cpu(number) => number,
-        }
-    }
-
-    const fn by(self) -> u32 {
-        match self {
-            Self::Unified => ownership::UNIFIED,
-            Self::Cpu(_) => ownership::CPU,
-        }
+const fn owner_by(ownership: Ownership) -> u32 {
+    match ownership {
+        Ownership::Unified => ownership::UNIFIED,
+        Ownership::Cpu(_) => ownership::CPU,
     }
 }
 
@@ -118,8 +106,8 @@ fn programs(settings: &Settings<'_>, values: &[(String, u32)]) -> Vec<u64> {
 fn words(settings: &Settings<'_>) -> Vec<(String, u32)> {
     let sizing = &settings.sizing;
     let (layout, functions) = (sizing.by_workload(), sizing.by_function());
-    let by = settings.ownership.map_or(ownership::OFF, Ownership::by);
-    let hierarchy = settings.ownership.map_or(0, Ownership::hierarchy);
+    let by = settings.ownership.map_or(ownership::OFF, owner_by);
+    let hierarchy = settings.ownership.map_or(0, hierarchy);
     let is_on = |symbol: &str| symbol.strip_prefix(SWITCH).is_some_and(|signal| settings.signals.contains(&signal));
     let switches = switches().into_iter().map(|symbol| (symbol.clone(), u32::from(is_on(&symbol))));
     let fields = settings.fields.iter().map(|field| (field.declaration.symbol.clone(), field.value()));

@@ -41,6 +41,19 @@ impl Status {
     }
 }
 
+/// How well a signal is served.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SignalStatus {
+    /// The signal.
+    pub signal: &'static str,
+    /// Absent too where the configuration does not want it; `reasons` says so.
+    pub status: Status,
+    /// Whether the configuration wants it.
+    pub enabled: bool,
+    /// What keeps it from being whole.
+    pub reasons: Vec<String>,
+}
+
 /// What came of a hook.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {

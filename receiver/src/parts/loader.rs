@@ -2,12 +2,10 @@
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use super::{
-    channel::{Channel, ChannelError},
-    confine::Part,
-};
+use super::confine::Part;
 use crate::{
     causes::chain,
+    channel::{Channel, ChannelError},
     kernel::{
         Requirements,
         host::Host,

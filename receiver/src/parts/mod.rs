@@ -3,20 +3,22 @@
 //! The first process reads the configuration and opens the outputs' files as the user who started it. It starts the loader,
 //! which starts the reader, and becomes the worker: it gives up every privilege before it talks to anybody.
 
-pub mod channel;
 mod confine;
 mod loader;
 mod process;
-pub mod reader;
 
 use std::{io, os::fd::OwnedFd, time::Duration};
 
 pub use self::confine::{ConfineError, Confinement, FileAccess, Part, SystemCalls, USER};
-use self::{channel::Channel, process::Process, reader::Reader};
+use self::process::Process;
 use crate::{
+    causes::chain,
+    cgroup::Hierarchy,
+    channel::Channel,
     kernel::{Kernel, KernelError, client::Client, host::Host},
+    reader::{self, Reader},
     wanted::Wanted,
-    workloads::{Files, Hierarchy},
+    workloads::Files,
 };
 
 /// How long the worker waits at its end for the loader to detach the programs.
@@ -114,6 +116,7 @@ fn start_reader(last: &mut Option<Process>, hierarchy: Option<&Hierarchy>) -> io
     let ((files, their_files), (foreign, their_foreign)) = (Channel::pair()?, Channel::pair()?);
     let process = Process::start(c"uc-reader", vec![their_files.into(), their_foreign.into()], |kept| {
         let [files, foreign] = <[_; 2]>::try_from(kept).map_err(|_| "no channels".to_owned())?;
+        Part::Reader.confine().map_err(|error| chain(&error))?;
         reader::serve(files.into(), foreign.into(), hierarchy)
     })?;
     let number = process.number();

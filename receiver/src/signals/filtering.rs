@@ -15,7 +15,7 @@ use undercurrent_ebpf::abi::filter::{Choice, Criterion};
 use crate::{
     kernel::choices::{Choices, Criteria},
     options::{Cgroup, Filter, Namespace},
-    parts::reader,
+    reader,
     workloads::{CgroupPath, Files, Slot, Workload, Workloads},
 };
 

@@ -43,10 +43,11 @@ use crate::{
     workloads::{self, Files, NoAccounting, NoQuotas, Slot, Workloads},
 };
 
+pub use crate::kernel::plan::SignalStatus;
 pub use grouping::{Grouping, SharedGrouping};
 pub use latency::KIND as LATENCY;
 pub use reference::markdown;
-pub use status::{SignalStatus, statuses};
+pub use status::statuses;
 pub use thinning::Thinning;
 pub use timings::{Owned, Timings};
 

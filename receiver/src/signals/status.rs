@@ -1,25 +1,10 @@
 //! How well each signal is served on this host.
 
-use serde::Serialize;
-
 use super::{Caveat, Entry, LATENCY, REGISTRY, Settings, functions};
 use crate::kernel::{
     Kernel,
-    plan::{Outcome, Status},
+    plan::{Outcome, SignalStatus, Status},
 };
-
-/// How well a signal is served.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct SignalStatus {
-    /// The signal.
-    pub signal: &'static str,
-    /// Absent too where the configuration does not want it; `reasons` says so.
-    pub status: Status,
-    /// Whether the configuration wants it.
-    pub enabled: bool,
-    /// What keeps it from being whole.
-    pub reasons: Vec<String>,
-}
 
 /// The status of every signal, from what came of its hooks.
 #[must_use]

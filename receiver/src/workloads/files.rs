@@ -3,7 +3,7 @@
 use std::{io, path::Path, time::Duration};
 
 use super::{Cgroup, CgroupId, CgroupPath, Hierarchy, Limits, Scan, Service, UsageError, netns_of};
-use crate::parts::reader::{self, FileReply, FileRequest, ForeignReply, ForeignRequest, Reader};
+use crate::reader::{self, FileReply, FileRequest, ForeignReply, ForeignRequest, Reader};
 
 /// The longest time for another process's environment.
 const ENVIRONMENT: Duration = Duration::from_secs(2);

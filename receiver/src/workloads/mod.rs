@@ -1,14 +1,9 @@
 //! Whose a measurement is: cgroups, the workloads they belong to, and the slots that kernel and user space share. The one
 //! place that knows workloads.
 
-mod cgroup;
-mod environ;
 mod files;
-mod hierarchy;
-mod identity;
 mod live;
 mod metadata;
-mod quotas;
 mod registry;
 mod resource;
 mod runtime;
@@ -16,26 +11,27 @@ mod services;
 mod slots;
 mod status;
 mod table;
-#[cfg(test)]
-pub mod testing;
 mod workload;
 mod young;
 
 use std::sync::Arc;
 
-pub use cgroup::{CgroupId, CgroupPath, Uid};
-pub use environ::{EnvironError, Service};
 pub use files::Files;
-pub use hierarchy::{Cgroup, Hierarchy, Limits, Mounts, NoAccounting, NoQuotas, Scan, UsageError, Version, netns_of};
-pub use identity::{ContainerId, Identity, Origin, PodUid, Runtime, identify, origin};
 pub use metadata::{Metadata, PodMetadata};
-pub use runtime::{ConnectError, Directory, Endpoint, Look, Opener, Places};
+pub use runtime::{Directory, Opener};
 pub use status::{NAME, status};
 pub use undercurrent_ebpf::abi::workload::Slot;
 use undercurrent_ebpf::abi::workload::{OWNERS, OwnerCells, SOCKETS as SOCKET_ENTRIES};
 pub use workload::{Stage, Workload};
 
 use self::{live::Live, registry::Registry};
+#[cfg(test)]
+pub use crate::cgroup::testing;
+pub use crate::cgroup::{
+    Cgroup, CgroupId, CgroupPath, ContainerId, Hierarchy, Identity, Limits, Mounts, NoAccounting, NoQuotas, Origin,
+    PodUid, Runtime, Scan, Uid, UsageError, Version, identify, netns_of, origin,
+};
+use crate::reader::Service;
 use crate::{
     kernel::{
         Kernel, KernelError,

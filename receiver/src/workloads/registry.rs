@@ -9,14 +9,15 @@ use std::{
 
 use super::{
     Cgroup, CgroupId, CgroupPath, Identity, Metadata, Origin, Slot, Stage, Workload, identify,
-    identity::Subtree,
-    quotas::Quotas,
     runtime::Question,
     slots::Slots,
     table::{CAPACITY, NoRoom, Owners, Table},
     workload::Instance,
 };
-use crate::telemetry::{Attributes, Resource, UnixNanos};
+use crate::{
+    cgroup::{Quotas, Subtree},
+    telemetry::{Attributes, Resource, UnixNanos},
+};
 
 /// What is known of cgroups and their workloads.
 pub struct Registry {

@@ -2,20 +2,16 @@
 
 use super::{
     CgroupPath, Identity, Metadata, PodMetadata, PodUid, Service,
-    identity::Instance,
     metadata::{
         ANNOTATION_ENVIRONMENT, ANNOTATION_NAME, ANNOTATION_NAMESPACE, ANNOTATION_VERSION, COMPOSE_SERVICE,
         LABEL_INSTANCE, LABEL_NAME, LABEL_VERSION,
     },
 };
 use crate::{
+    cgroup::Instance,
     telemetry::{Attributes, Resource, host_id, instance_id},
-    text::{attribute, shortened},
+    text::{LONGEST, attribute, shortened},
 };
-
-/// The longest text that a workload may say of itself, in bytes: far more than a name takes, and little enough for
-/// every export.
-pub(super) const LONGEST: usize = 1024;
 
 /// Attributes that say which process, container or pod the sidecar is. Its node and cluster are everybody's.
 const OWN: [&str; 5] = ["container.", "k8s.", "process.", "service.", "telemetry."];

@@ -1,9 +1,11 @@
 //! How well measurements are told apart on this host.
 
 use crate::{
-    kernel::{Kernel, hooks, plan::Status},
+    kernel::{
+        Kernel, hooks,
+        plan::{SignalStatus, Status},
+    },
     options::Workloads as Settings,
-    signals::SignalStatus,
 };
 
 /// The name in status, logs and losses.

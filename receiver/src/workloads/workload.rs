@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use super::{
     CgroupId, CgroupPath, Identity, Metadata, Origin, PodMetadata, PodUid, Slot, Uid,
-    environ::Service,
-    identity::{by_path, origin},
     resource::{Subject, resource},
     runtime::Question,
 };
-use crate::telemetry::{Attributes, Resource, UnixNanos};
+use crate::{
+    cgroup::{by_path, origin},
+    reader::Service,
+    telemetry::{Attributes, Resource, UnixNanos},
+};
 
 /// How far a workload is. Its slot is free after the last stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

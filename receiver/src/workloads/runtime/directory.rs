@@ -15,7 +15,6 @@ use super::{
     opener::Opener,
     question::Question,
     rooms::{Admission, Rooms},
-    sockets::Places,
     source::Source,
     sources::Sources,
     statistics::Counters,
@@ -24,6 +23,7 @@ use crate::{
     environment::Environment,
     node::Node,
     options::Workloads as Settings,
+    reader::Places,
     workloads::{ContainerId, Metadata},
 };
 

@@ -13,7 +13,6 @@ use hyper_util::rt::TokioIo;
 use tokio::io::AsyncReadExt;
 
 use super::{
-    endpoint::Endpoint,
     failure::{Failure, Reason},
     grpc::reply_limit,
     image::Image,
@@ -22,6 +21,7 @@ use super::{
 };
 use crate::{
     causes::chain,
+    reader::Endpoint,
     workloads::{ContainerId, Metadata},
 };
 

@@ -4,8 +4,7 @@ use std::{error::Error, fmt, io};
 
 use tonic::Code;
 
-use super::endpoint::Refusal;
-use crate::{causes::chain, text::foreign};
+use crate::{causes::chain, reader::Refusal, text::foreign};
 
 /// Why a source did not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,7 +4,8 @@ use hyper_util::rt::TokioIo;
 use tonic::{Request, client::Grpc, codegen::http::uri::PathAndQuery, transport::Channel};
 use tonic_prost::ProstCodec;
 
-use super::{endpoint::Endpoint, failure::Failure, opener::Opener};
+use super::{failure::Failure, opener::Opener};
+use crate::reader::Endpoint;
 
 /// The authority of requests on a Unix socket, where no host has a name.
 const HOST: &str = "http://localhost";

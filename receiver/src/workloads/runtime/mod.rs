@@ -7,7 +7,6 @@ mod cri;
 mod directory;
 #[cfg_attr(not(feature = "docker"), path = "without_docker.rs")]
 mod docker;
-mod endpoint;
 mod failure;
 mod grpc;
 mod image;
@@ -17,7 +16,6 @@ mod opener;
 mod pod;
 mod question;
 mod rooms;
-mod sockets;
 mod source;
 mod sources;
 mod statistics;
@@ -25,9 +23,7 @@ mod statistics;
 mod tests;
 
 pub use directory::{Answer, Directory, Unknown};
-pub use endpoint::Endpoint;
 pub use failure::Reason;
-pub use opener::{ConnectError, Opener};
+pub use opener::Opener;
 pub use question::Question;
-pub use sockets::{Look, Places};
 pub use statistics::Statistics;

@@ -2,15 +2,10 @@
 
 use std::{io, time::Duration};
 
-use serde::{Deserialize, Serialize};
 use tokio::net::UnixStream;
 
-use super::{
-    endpoint::{Endpoint, Refusal},
-    sockets::{Look, Places},
-    source::TIMEOUT,
-};
-use crate::parts::reader::{Foreign, ForeignReply, ForeignRequest};
+use super::source::TIMEOUT;
+use crate::reader::{Endpoint, Foreign, ForeignReply, ForeignRequest, Look, Places};
 
 /// The longest time for a search. A search that hangs holds one thread of the reader, and no other search starts meanwhile.
 const SEARCH: Duration = Duration::from_secs(600);
@@ -42,7 +37,7 @@ impl Opener {
     /// Connects to a socket. Needs a tokio runtime.
     ///
     /// # Errors
-    /// The kernel's error, a [`Refusal`], or the failure of the reader.
+    /// The kernel's error, a [`Refusal`](crate::reader::Refusal), or the failure of the reader.
     pub(super) async fn connect(&self, endpoint: &Endpoint) -> io::Result<UnixStream> {
         let endpoint = endpoint.clone();
         let stream = match self {
@@ -67,42 +62,13 @@ fn unexpected() -> io::Error {
     io::Error::other("the reader sent an unexpected reply")
 }
 
-/// The reason why a socket was not connected, between processes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ConnectError {
-    /// The socket is not trusted.
-    Refused(Refusal),
-    /// The kernel's error number.
-    Kernel(i32),
-    /// Another failure.
-    Other(String),
-}
-
-impl From<io::Error> for ConnectError {
-    fn from(error: io::Error) -> Self {
-        let refusal = error.get_ref().and_then(|cause| cause.downcast_ref::<Refusal>());
-        match (refusal, error.raw_os_error()) {
-            (Some(refusal), _) => Self::Refused(*refusal),
-            (None, Some(number)) => Self::Kernel(number),
-            (None, None) => Self::Other(error.to_string()),
-        }
-    }
-}
-
-impl From<ConnectError> for io::Error {
-    fn from(error: ConnectError) -> Self {
-        match error {
-            ConnectError::Refused(refusal) => refusal.into(),
-            ConnectError::Kernel(number) => Self::from_raw_os_error(number),
-            ConnectError::Other(text) => Self::other(text),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workloads::runtime::Reason;
+    use crate::{
+        reader::{ConnectError, Refusal},
+        workloads::runtime::Reason,
+    };
 
     #[test]
     fn an_error_keeps_its_reason_on_the_way() {

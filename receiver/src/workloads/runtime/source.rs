@@ -18,12 +18,14 @@ use super::{
     containerd::Containerd,
     cri::Cri,
     docker::Docker,
-    endpoint::Endpoint,
     failure::{Failure, Reason},
     kubernetes::Kubernetes,
     opener::Opener,
 };
-use crate::workloads::{ContainerId, Uid};
+use crate::{
+    reader::Endpoint,
+    workloads::{ContainerId, Uid},
+};
 
 /// How long a question to a source may take, with all the calls that it needs.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(2);

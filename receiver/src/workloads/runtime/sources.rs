@@ -7,10 +7,12 @@ use tokio::{sync::Mutex, task::JoinHandle, time::Instant};
 use super::{
     opener::Opener,
     question::Question,
-    sockets::{Look, Places},
     source::{Api, Source, TIMEOUT},
 };
-use crate::workloads::Runtime;
+use crate::{
+    reader::{Look, Places},
+    workloads::Runtime,
+};
 
 /// How often sockets are looked for.
 const LOOK: Duration = Duration::from_secs(10);

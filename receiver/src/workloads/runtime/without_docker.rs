@@ -1,11 +1,13 @@
 //! Replaces `docker.rs` in a build without the feature `docker`.
 
 use super::{
-    endpoint::Endpoint,
     failure::{Failure, Reason},
     opener::Opener,
 };
-use crate::workloads::{ContainerId, Metadata};
+use crate::{
+    reader::Endpoint,
+    workloads::{ContainerId, Metadata},
+};
 
 /// A client that cannot exist.
 pub(super) enum Docker {}

@@ -9,14 +9,16 @@ use self::messages::{
     ListNamespacesResponse, NAMESPACE,
 };
 use super::{
-    endpoint::Endpoint,
     failure::{Failure, Reason},
     grpc::Socket,
     image::Image,
     opener::Opener,
     pod,
 };
-use crate::workloads::{ContainerId, Metadata};
+use crate::{
+    reader::Endpoint,
+    workloads::{ContainerId, Metadata},
+};
 
 /// Docker's namespace, whose containers have neither names nor images here: Docker itself has them.
 const DOCKER: &str = "moby";

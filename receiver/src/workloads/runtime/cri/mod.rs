@@ -9,14 +9,16 @@ use self::messages::{
     LIST_CONTAINERS, LIST_PODS, ListContainersResponse, ListPodSandboxResponse, ListRequest, PodSandbox,
 };
 use super::{
-    endpoint::Endpoint,
     failure::{Failure, Reason},
     grpc::Socket,
     image::Image,
     opener::Opener,
     pod,
 };
-use crate::workloads::{ContainerId, Metadata, PodMetadata};
+use crate::{
+    reader::Endpoint,
+    workloads::{ContainerId, Metadata, PodMetadata},
+};
 
 /// A client of one socket.
 pub(super) struct Cri {

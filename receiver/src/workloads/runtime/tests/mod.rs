@@ -8,8 +8,11 @@ mod trust;
 
 use std::{future::Future, path::PathBuf, time::Duration};
 
-use super::{Answer, Directory, Opener, Question, Unknown, sockets::Places, source::Source, sources::Sources};
-use crate::workloads::{ContainerId, Metadata, Runtime};
+use super::{Answer, Directory, Opener, Question, Unknown, source::Source, sources::Sources};
+use crate::{
+    reader::Places,
+    workloads::{ContainerId, Metadata, Runtime},
+};
 
 /// A directory of these sockets.
 fn directory(sockets: impl IntoIterator<Item = PathBuf>) -> Directory {

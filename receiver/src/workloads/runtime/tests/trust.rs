@@ -18,16 +18,15 @@ use rustix::{
 use tokio::net::UnixListener;
 
 use super::{
-    super::{
-        Directory, Opener, Question, Reason, Unknown,
-        endpoint::{Endpoint, Owner, Refusal},
-        sockets::Places,
-        sources::Sources,
-    },
+    super::{Directory, Opener, Question, Reason, Unknown, sources::Sources},
     answer, hurried, question,
     server::{Act, Folder, Server},
 };
-use crate::workloads::{ContainerId, Metadata, Runtime, Uid, testing::skip};
+use crate::{
+    cgroup::testing::skip,
+    reader::{Endpoint, Owner, Places, Refusal},
+    workloads::{ContainerId, Metadata, Runtime, Uid},
+};
 
 const USER: u32 = 1000;
 const OTHER: u32 = 1001;

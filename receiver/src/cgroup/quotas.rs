@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::identity::Subtree;
+use super::Subtree;
 
 /// A delegated subtree may use one part in this many of a table.
 const SHARE: usize = 8;
@@ -71,7 +71,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::workloads::{CgroupPath, Uid};
+    use crate::cgroup::{CgroupPath, Uid};
 
     fn container(number: u32) -> Subtree {
         Subtree::Container(CgroupPath::new(format!("/docker/{number}").as_bytes()))

@@ -16,7 +16,7 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::workloads::Uid;
+use crate::cgroup::Uid;
 
 /// `O_NOFOLLOW` with `O_PATH` opens a symbolic link instead of its target, so that the link can be refused.
 const PINNED: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -35,8 +35,10 @@ pub enum Owner {
 /// A socket of a container runtime.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Endpoint {
-    pub(super) path: PathBuf,
-    pub(super) owner: Owner,
+    /// Its path.
+    pub path: PathBuf,
+    /// The required owner.
+    pub owner: Owner,
 }
 
 /// The reason for refusing a socket that exists.
@@ -70,14 +72,14 @@ impl From<Refusal> for io::Error {
 
 impl Endpoint {
     /// A socket in one of the usual places.
-    pub(super) fn usual(path: PathBuf) -> Self {
+    pub fn usual(path: PathBuf) -> Self {
         let owner = split(&path).map_or(Owner::Root, |(user, ..)| Owner::User(user));
         Self { path, owner }
     }
 
     /// A socket that the settings or the environment name. A symbolic link into the runtime directory of a user is
     /// replaced by its target.
-    pub(super) fn named(path: PathBuf) -> Self {
+    pub fn named(path: PathBuf) -> Self {
         let target = || fs::canonicalize(&path).ok().filter(|target| split(target).is_some());
         let path = if split(&path).is_some() { path } else { target().unwrap_or(path) };
         let owner = split(&path).map_or(Owner::Any, |(user, ..)| Owner::User(user));
@@ -85,7 +87,7 @@ impl Endpoint {
     }
 
     /// Returns the user to whose containers the socket is limited; `None` for a socket of the system.
-    pub(super) fn user(&self) -> Option<Uid> {
+    pub fn user(&self) -> Option<Uid> {
         match self.owner {
             Owner::User(user) if user != 0 => Some(Uid(user)),
             _ => None,
@@ -96,7 +98,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// The kernel's error, or a [`Refusal`].
-    pub(super) fn identity(&self) -> io::Result<(u64, u64)> {
+    pub fn identity(&self) -> io::Result<(u64, u64)> {
         let (_, status) = self.open()?;
         Ok((status.st_dev, status.st_ino))
     }

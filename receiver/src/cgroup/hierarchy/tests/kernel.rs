@@ -3,7 +3,7 @@
 use std::{collections::HashSet, ffi::CString, os::unix::ffi::OsStrExt as _};
 
 use super::*;
-use crate::workloads::testing::{Tree, hierarchies};
+use crate::cgroup::testing::{Tree, hierarchies};
 
 /// The id that the kernel itself gives out for a cgroup: what `bpf_get_current_cgroup_id` returns.
 fn kernel_id(directory: &Path) -> u64 {
@@ -100,7 +100,7 @@ fn a_process_is_found_in_its_cgroup_and_from_above() {
 #[test]
 fn this_machines_mounts_are_understood() {
     let Some(hierarchy) = Hierarchy::choose(Mounts::read().unwrap()) else {
-        return crate::workloads::testing::skip("the hierarchy in use: no cgroups are mounted");
+        return crate::cgroup::testing::skip("the hierarchy in use: no cgroups are mounted");
     };
     if hierarchy.partial().is_none() {
         assert_eq!(hierarchy.id(&CgroupPath::root()).unwrap(), CgroupId(1), "the kernel's root");

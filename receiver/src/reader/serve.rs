@@ -10,14 +10,14 @@ use std::{
     time::Duration,
 };
 
-use super::message::{FileReply, FileRequest, ForeignReply, ForeignRequest, Place};
+use super::{
+    Service,
+    message::{FileReply, FileRequest, ForeignReply, ForeignRequest, Place},
+};
 use crate::{
     causes::chain,
-    parts::{
-        channel::{Channel, ChannelError},
-        confine::Part,
-    },
-    workloads::{CgroupId, CgroupPath, Hierarchy, Limits, Service, UsageError, netns_of},
+    cgroup::{CgroupId, CgroupPath, Hierarchy, Limits, UsageError, netns_of},
+    channel::{Channel, ChannelError},
 };
 
 /// The most requests that wait for others at once. Each has a thread, since a file system of another user may hold it for
@@ -26,12 +26,11 @@ pub const THREADS: usize = 32;
 /// Bytes of such a thread's stack: it parses an environment.
 const STACK: usize = 256 << 10;
 
-/// Serves the worker until it closes the channels.
+/// Serves the worker until it closes the channels. The process has given up its other privileges before.
 ///
 /// # Errors
-/// If a privilege cannot be given up, or the worker sends what no worker sends.
+/// If the worker sends a malformed message.
 pub fn serve(mut files: Channel, foreign: Channel, hierarchy: Option<&Hierarchy>) -> Result<(), String> {
-    Part::Reader.confine().map_err(|error| chain(&error))?;
     thread::spawn(|| serve_foreign(foreign));
     loop {
         let request = match files.receive() {

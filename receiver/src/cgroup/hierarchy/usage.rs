@@ -5,7 +5,7 @@ use std::{fs, io, path::PathBuf, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::{Hierarchy, Version, is_gone, mounts::Mount};
-use crate::workloads::{CgroupId, CgroupPath};
+use crate::cgroup::{CgroupId, CgroupPath};
 
 /// Where CPU time stands on version 2, and what came of a quota on both versions.
 const STATISTICS: &str = "cpu.stat";

@@ -1,7 +1,7 @@
 //! Which party creates a cgroup, from the path alone: it decides what the name may claim and which quota applies.
 
 use super::{Delegation, Walk};
-use crate::workloads::{CgroupPath, Uid};
+use crate::cgroup::{CgroupPath, Uid};
 
 /// The party that may have named a cgroup. It decides which identities the name may claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,10 +1,11 @@
 //! Requests to the reader, and its replies.
 
-use std::{path::PathBuf, time::Duration};
+use std::{io, path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::workloads::{ConnectError, Endpoint, Look, Places, Service, UsageError};
+use super::{Endpoint, Look, Places, Refusal, Service};
+use crate::cgroup::UsageError;
 
 /// A cgroup: its id, and the bytes of its path.
 pub type Place = (u64, Vec<u8>);
@@ -74,4 +75,36 @@ pub enum ForeignReply {
     Busy,
     /// The request failed.
     Failed(String),
+}
+
+/// The reason why a socket was not connected, between processes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ConnectError {
+    /// The socket is not trusted.
+    Refused(Refusal),
+    /// The kernel's error number.
+    Kernel(i32),
+    /// Another failure.
+    Other(String),
+}
+
+impl From<io::Error> for ConnectError {
+    fn from(error: io::Error) -> Self {
+        let refusal = error.get_ref().and_then(|cause| cause.downcast_ref::<Refusal>());
+        match (refusal, error.raw_os_error()) {
+            (Some(refusal), _) => Self::Refused(*refusal),
+            (None, Some(number)) => Self::Kernel(number),
+            (None, None) => Self::Other(error.to_string()),
+        }
+    }
+}
+
+impl From<ConnectError> for io::Error {
+    fn from(error: ConnectError) -> Self {
+        match error {
+            ConnectError::Refused(refusal) => refusal.into(),
+            ConnectError::Kernel(number) => Self::from_raw_os_error(number),
+            ConnectError::Other(text) => Self::other(text),
+        }
+    }
 }

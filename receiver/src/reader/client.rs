@@ -17,8 +17,8 @@ use tokio::{sync::oneshot, time::Instant};
 
 use super::message::{FileReply, FileRequest, ForeignReply, ForeignRequest};
 use crate::{
+    channel::{Channel, ChannelError, Incoming},
     kernel::client::Client,
-    parts::channel::{Channel, ChannelError, Incoming},
 };
 
 /// The longest time for a request that reads the kernel's own files.

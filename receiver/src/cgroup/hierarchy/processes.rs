@@ -11,7 +11,7 @@ use super::{
     Hierarchy, is_gone,
     walk::{Queues, walk},
 };
-use crate::workloads::CgroupPath;
+use crate::cgroup::CgroupPath;
 
 /// How many cgroups are looked into for a process, and how many levels.
 const LOOKED_INTO: usize = 64;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::*;
-use crate::workloads::Uid;
+use crate::cgroup::Uid;
 
 fn folder(names: &[&[u8]]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();

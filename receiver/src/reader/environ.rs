@@ -8,8 +8,7 @@ use std::{
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::resource::LONGEST;
-use crate::telemetry::listed;
+use crate::{telemetry::listed, text::LONGEST};
 
 /// How much of an environment is read. What stands behind it is not seen.
 const LIMIT: u64 = 128 << 10;

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::Visit;
-use crate::workloads::{identity::Subtree, quotas::Quotas};
+use crate::cgroup::{Quotas, Subtree};
 
 /// Delegated subtrees get at least this part of the limit, in addition to the system's cgroups.
 const RESERVE: usize = 8;
@@ -124,7 +124,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::workloads::CgroupPath;
+    use crate::cgroup::CgroupPath;
 
     fn visit(path: &str) -> Visit {
         Visit { directory: PathBuf::new(), path: CgroupPath::new(path.as_bytes()), depth: 0 }

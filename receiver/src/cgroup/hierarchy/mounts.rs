@@ -11,7 +11,7 @@ use procfs::process::MountInfo;
 use rustix::fs::{major, minor};
 use serde::Serialize;
 
-use crate::workloads::CgroupPath;
+use crate::cgroup::CgroupPath;
 
 /// The inode of the cgroup namespace that the kernel begins with (`PROC_CGROUP_INIT_INO`).
 const INITIAL_NAMESPACE: u64 = 0xEFFF_FFFB;

@@ -18,7 +18,7 @@ use std::fmt;
 
 pub use subtree::{Origin, Subtree, origin};
 
-use super::{CgroupPath, Uid, cgroup::user_of_slice};
+use super::{CgroupPath, Uid, path::user_of_slice};
 
 /// A container's id, as its runtime made it: 64 lower-case hexadecimal digits, 25 digits and lower-case letters of a step
 /// of an image's build, or the name that LXC or systemd-nspawn knows it by, which is unique only among its siblings.

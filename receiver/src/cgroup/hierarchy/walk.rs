@@ -11,7 +11,7 @@ use std::{
 
 pub use self::queues::Queues;
 use super::{Cgroup, is_gone};
-use crate::workloads::{CgroupId, CgroupPath};
+use crate::cgroup::{CgroupId, CgroupPath};
 
 /// How far a walk goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

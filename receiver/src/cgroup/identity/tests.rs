@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde::Deserialize;
 
 use super::{ContainerId, Identity, Origin, PodUid, Runtime, Subtree, by_path, identify, invariants, origin};
-use crate::workloads::{CgroupPath, Uid};
+use crate::cgroup::{CgroupPath, Uid};
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/cgroups");
 

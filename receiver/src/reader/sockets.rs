@@ -45,14 +45,14 @@ pub enum Places {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Look {
     /// Every socket that exists and has the required owner.
-    pub(super) endpoints: Vec<Endpoint>,
+    pub endpoints: Vec<Endpoint>,
     /// Sockets that should be there, each with the reason for leaving it out.
-    pub(super) unusable: Vec<(PathBuf, String)>,
+    pub unusable: Vec<(PathBuf, String)>,
 }
 
 impl Places {
     /// What the settings name, or else the usual places on the host, where a container may see it, and here.
-    pub(super) fn new(named: Option<Vec<PathBuf>>, environment: Environment<'_>, host: &Path) -> Self {
+    pub fn new(named: Option<Vec<PathBuf>>, environment: Environment<'_>, host: &Path) -> Self {
         let here = PathBuf::from("/");
         let docker_host = || Some(PathBuf::from(value(environment, "DOCKER_HOST")?.strip_prefix("unix://")?));
         named

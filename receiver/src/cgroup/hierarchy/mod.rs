@@ -15,8 +15,7 @@ use std::{
 
 use serde::Serialize;
 
-use super::{CgroupId, CgroupPath};
-use crate::kernel::object::Ownership;
+use super::{CgroupId, CgroupPath, Ownership};
 
 use self::mounts::{Mount, View};
 pub use self::{

@@ -1,0 +1,25 @@
+//! Cgroups: their paths, the hierarchy that they are in, and the workload that a path names.
+
+mod hierarchy;
+mod identity;
+mod path;
+mod quotas;
+#[cfg(test)]
+pub mod testing;
+
+use serde::Serialize;
+
+pub use hierarchy::{Cgroup, Hierarchy, Limits, Mounts, NoAccounting, NoQuotas, Scan, UsageError, Version, netns_of};
+pub use identity::{ContainerId, Identity, Instance, Origin, PodUid, Runtime, Subtree, by_path, identify, origin};
+pub use path::{CgroupId, CgroupPath, Uid};
+pub use quotas::Quotas;
+
+/// The hierarchy by which programs find the owner of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ownership {
+    /// The cgroup v2 hierarchy.
+    Unified,
+    /// The cgroup v1 hierarchy of the cpu controller, with its number in `/proc/cgroups`.
+    Cpu(i32),
+}
