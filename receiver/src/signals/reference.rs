@@ -10,8 +10,10 @@ const BEGINNING: &str = "\
 
 # Signals
 
-Every metric that Undercurrent exports. `undercurrent signals` prints the same list, `undercurrent signals --json` for
-programs. [Reading the figures](reading.md) says what they mean, [Layers](layers.md) what each layer counts.
+Every metric that Undercurrent exports. `undercurrent signals` prints this list, `undercurrent signals --json` prints it as JSON.
+[Reading the figures](reading.md) explains each metric. [Layers](internals/layers.md) defines the layers.
+[Troubleshooting](troubleshooting.md#lost-events) explains the reasons of `undercurrent.lost`. To switch a signal off, set its key to `false`
+in the [configuration](configuration.md).
 ";
 
 /// The reference of every signal and metric.

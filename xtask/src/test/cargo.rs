@@ -31,8 +31,8 @@ pub fn unit() -> anyhow::Result<Tally> {
     Ok(nextest("kind(lib) | kind(bin)", "default")?.and(documentation()?))
 }
 
-/// Integration tests that take long, and those that allow for programs that a busy host did not run (docs/kernels.md): the
-/// matrix runs them on this machine; their exact form runs in virtual machines.
+/// Integration tests that take long, and those that allow for programs that a busy host did not run
+/// (docs/internals/kernels.md): the matrix runs them on this machine; their exact form runs in virtual machines.
 const SOAKS: [&str; 9] = [
     "quantiles::",
     "churn::",

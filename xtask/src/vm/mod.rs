@@ -1,5 +1,5 @@
 //! `cargo xtask vm`: runs a command under another Linux kernel, in a virtual machine without acceleration whose root is
-//! this machine's own, read-only below a tmpfs. See `docs/kernels.md`.
+//! this machine's own, read-only below a tmpfs. See `docs/internals/kernels.md`.
 
 mod archive;
 mod btf;

@@ -66,7 +66,7 @@ fn answer(scene: &Scene, version: Version) {
 }
 
 /// Whether all was seen. A busy host under test has at times run no program for an event, and counted none as missed
-/// (docs/kernels.md); guests are exact.
+/// (docs/internals/kernels.md); guests are exact.
 fn agree(seen: f64, counted: f64) -> bool {
     let most = if virtual_machine().is_some() { 0.0 } else { 0.3 };
     seen <= counted && seen >= counted * (1.0 - most)
