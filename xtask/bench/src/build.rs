@@ -1,0 +1,34 @@
+//! What is measured, built.
+
+use std::path::PathBuf;
+use xtask_common::{
+    cargo::{self, Target},
+    machine,
+};
+
+/// How a benchmark is built.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Profile {
+    /// Unoptimized, and soon there.
+    Dev,
+    /// As the product is shipped.
+    Release,
+}
+
+/// Builds a benchmark of the sidecar's package and returns its path.
+pub fn benchmark(name: &'static str, profile: Profile) -> anyhow::Result<PathBuf> {
+    let mut command = cargo::command();
+    command.args(["build", "--locked", "--package", "undercurrent", "--bench", name]);
+    if profile == Profile::Release {
+        command.arg("--release");
+    }
+    cargo::built(&mut command, &Target::bench(name))
+}
+
+/// Builds the binary that is shipped.
+pub fn sidecar() -> anyhow::Result<PathBuf> {
+    let mut command = cargo::command();
+    command.args(["build", "--release", "--locked", "--package", "undercurrent"]);
+    machine::run(&mut command)?;
+    Ok(cargo::target_directory()?.join("release/undercurrent"))
+}

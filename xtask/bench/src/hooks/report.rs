@@ -1,0 +1,241 @@
+//! The costs as a table, and what is promised of them.
+
+use std::fmt::Write as _;
+
+use super::round::{self, Cost, Round};
+use crate::verdict;
+
+/// What the kernel's statistics counted.
+pub enum Stopwatch {
+    /// Time.
+    Nanoseconds,
+    /// A guest's instructions, under this kernel.
+    Instructions(String),
+}
+
+/// The most that an event of latency may cost above an empty program, natively, in nanoseconds of a machine whose clock takes
+/// [`CLOCK`]: by the benchmark's name of what programs do, and what people call it.
+const LATENCY_LIMITS: [(&str, &str, f64); 7] = [
+    (WITHOUT_WAITS, "ungrouped, the layers alone", 50.0),
+    (ALL, "ungrouped, with what waited before it was read", 50.0),
+    ("by_workload_without_waits", "by workload, cgroup v2, the layers alone", 75.0),
+    ("by_workload", "by workload, cgroup v2", 75.0),
+    ("by_workload_by_cpu", "by workload, cgroup v1", 75.0),
+    ("sampled", "ungrouped, with what waited, one packet in four", 50.0),
+    ("sampled_by_workload", "by workload, cgroup v2, one packet in four", 75.0),
+];
+/// What reading the clock took above an empty program on the machine for which the limits were set, in nanoseconds.
+const CLOCK: f64 = 26.0;
+/// The program that reads the clock and nothing else.
+const CLOCK_ALONE: &str = "clock_alone";
+/// What the names of traffic begin with.
+const PROTOCOLS: [&str; 2] = ["tcp", "udp"];
+
+/// A packet's way through programs, a layer each.
+struct Way {
+    name: &'static str,
+    traffic: &'static str,
+    layers: &'static [&'static str],
+    /// What netstacklat spends on it above empty programs on the same hooks, in instructions of the same guest under 6.12.
+    netstacklat: f64,
+}
+
+/// Both ways over IPv4. A TCP segment on a veth pair bears its departure time at `ip`, where there is nothing to measure.
+const WAYS: [Way; 2] = [
+    Way {
+        name: "four layers of one UDP packet",
+        traffic: "udp_ipv4",
+        layers: &["ip_rcv_core", "udp_rcv", "udp_enqueue_schedule_skb", "skb_consume_udp"],
+        netstacklat: 936.0,
+    },
+    Way {
+        name: "three layers of one TCP segment",
+        traffic: "tcp_ipv4",
+        layers: &["tcp_v4_rcv", "tcp_queue_rcv", "tcp_recv_timestamp"],
+        netstacklat: 781.0,
+    },
+];
+/// The most that the same may cost here, as a share of it.
+const SHARE_LIMIT: f64 = 0.6;
+const SHARED_HOOK: &str = "softirq_entry";
+const ALL: &str = "all";
+const WITHOUT_WAITS: &str = "without_waits";
+
+/// The table and the verdicts.
+pub fn render(rounds: &[Round], stopwatch: &Stopwatch) -> String {
+    let unit = match stopwatch {
+        Stopwatch::Nanoseconds => "ns",
+        Stopwatch::Instructions(_) => "instructions",
+    };
+    let mut text = format!(
+        "{unit} an event: medians over rounds; in brackets 95% intervals of the median. `net` is paired by round\n\
+         {:<26}{:<10}{:>7}{:>9}  {:>9}{:>9}  {:<18}{:>9}\n",
+        "PROGRAM", "TRAFFIC", "ROUNDS", "EVENTS", "product", "empty", "     net", "net/empty"
+    );
+    let mut traffics: Vec<&str> = rounds.iter().map(|round| round.traffic.as_str()).collect();
+    traffics.sort_unstable();
+    traffics.dedup();
+    for program in round::programs(rounds) {
+        for &traffic in &traffics {
+            let chosen = |round: &Round| round.handlers == ALL && round.traffic == traffic;
+            if let Some(cost) = round::cost(rounds, program, chosen) {
+                line(&mut text, program, traffic, &cost);
+            }
+        }
+    }
+    shared(&mut text, rounds);
+    match stopwatch {
+        Stopwatch::Nanoseconds => latency(&mut text, rounds),
+        Stopwatch::Instructions(kernel) => WAYS.iter().for_each(|path| way(&mut text, rounds, kernel, path)),
+    }
+    text
+}
+
+fn line(text: &mut String, program: &str, traffic: &str, cost: &Cost) {
+    let net = format!("{:6.1} {}", cost.net.value, cost.net.bracketed());
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        text,
+        "{program:<26}{traffic:<10}{:>7}{:>9}  {:>9.1}{:>9.1}  {net:<18}{:>9.2}",
+        cost.rounds,
+        cost.events,
+        cost.product.value,
+        cost.other.value,
+        cost.net.value / cost.other.value
+    );
+}
+
+/// The hook that serves two signals, with both on and with one.
+fn shared(text: &mut String, rounds: &[Round]) {
+    let with = |handlers| round::cost(rounds, SHARED_HOOK, |round| round.handlers == handlers);
+    if let (Some(both), Some(one)) = (with(ALL), with(WITHOUT_WAITS)) {
+        let _ = writeln!(
+            text,
+            "\n{SHARED_HOOK}, all traffic: both handlers {:.1} {} above the empty program, softirq_wait switched off {:.1} {}",
+            both.net.value,
+            both.net.bracketed(),
+            one.net.value,
+            one.net.bracketed()
+        );
+    }
+}
+
+/// What an event of latency costs natively, by protocol: programs do different things for each. Machines differ by more than
+/// programs do, above all in what the clock takes, which waits for what the processor has begun: of each protocol it is its own.
+fn latency(text: &mut String, rounds: &[Round]) {
+    for (handlers, grouping, limit) in LATENCY_LIMITS {
+        let net = |program, protocol: &str| {
+            let chosen = |round: &Round| round.handlers == handlers && round.traffic.starts_with(protocol);
+            Some(round::cost(rounds, program, chosen)?.net)
+        };
+        let clocks: Vec<_> = PROTOCOLS.iter().filter_map(|name| Some((*name, net(CLOCK_ALONE, name)?))).collect();
+        if clocks.is_empty() {
+            continue;
+        }
+        let terms = clocks.iter().map(|(name, clock)| format!("{:.1} {} under {name}", clock.value, clock.bracketed()));
+        let _ = writeln!(
+            text,
+            "\nan event of latency, {grouping}, ns above the empty program; the clock alone takes {}\n\
+             {:<26}{:<10}{:<26}{:<18}{:<18}by the clock",
+            terms.collect::<Vec<_>>().join(", "),
+            "PROGRAM",
+            "TRAFFIC",
+            "   net",
+            format!("at most {limit}"),
+            "net/clock"
+        );
+        for program in round::of_latency(rounds) {
+            for (protocol, clock) in &clocks {
+                let Some(net) = net(program, protocol) else { continue };
+                let (figure, share) = (format!("{:6.1} {}", net.value, net.bracketed()), net.value / clock.value);
+                let (here, there) = (verdict(net.value, limit), verdict(share, limit / CLOCK));
+                let _ = writeln!(text, "{program:<26}{protocol:<10}{figure:<26}{here:<18}{share:<18.2}{there}");
+            }
+        }
+    }
+    let _ = writeln!(text, "by the clock: the limits hold where it takes {CLOCK}");
+}
+
+/// What the layers of a packet's way cost together.
+fn way(text: &mut String, rounds: &[Round], kernel: &str, way: &Way) {
+    let net = |program: &&str| {
+        let chosen = |round: &Round| round.handlers == WITHOUT_WAITS && round.traffic == way.traffic;
+        Some(round::cost(rounds, program, chosen)?.net.value)
+    };
+    let Way { name, layers, netstacklat, .. } = way;
+    let Some(costs) = layers.iter().map(net).collect::<Option<Vec<f64>>>() else {
+        let _ = writeln!(text, "\nnot all of the {name} are served by fentry on {kernel}");
+        return;
+    };
+    let (sum, terms) = (costs.iter().sum::<f64>(), costs.iter().map(|net| format!("{net:.1}")).collect::<Vec<_>>());
+    let share = sum / netstacklat;
+    let _ = writeln!(
+        text,
+        "\n{name} ({}): {} = {sum:.1} instructions above empty programs, {share:.3} of netstacklat's {netstacklat} (6.12); \
+         at most {SHARE_LIMIT}: {}",
+        layers.join(" + "),
+        terms.join(" + "),
+        verdict(share, SHARE_LIMIT)
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Programs under UDP over IPv4, each with a product's cost; empty ones take 10.
+    fn rounds(handlers: &str, programs: &[(&str, u64)]) -> String {
+        let programs: Vec<String> = programs
+            .iter()
+            .map(|(name, each)| {
+                let product = each * 100;
+                format!(
+                    r#""{name}":{{"latency":true,"product":{{"runs":100,"nanoseconds":{product}}},"other":{{"runs":100,"nanoseconds":1000}}}}"#
+                )
+            })
+            .collect();
+        format!(
+            r#"{{"handlers":"{handlers}","order":"other_first","traffic":"udp_ipv4","messages":100,"programs":{{{}}}}}"#,
+            programs.join(",")
+        )
+    }
+
+    fn rendered(lines: &[String], stopwatch: &Stopwatch) -> String {
+        render(&round::parse(&lines.join("\n")).unwrap(), stopwatch)
+    }
+
+    #[test]
+    fn the_native_verdicts_follow_the_limits() {
+        let line = |handlers, cost| {
+            let programs = [("cgroup_ingress", cost), (CLOCK_ALONE, 62)];
+            let text = rendered(&[rounds(handlers, &programs)], &Stopwatch::Nanoseconds);
+            let line = text.lines().rfind(|line| line.starts_with("cgroup_ingress")).unwrap();
+            line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        // The clock takes 52, twice what it took where the limits were set.
+        assert_eq!(line("all", 60), ["cgroup_ingress", "udp", "50.0", "[50.0,", "50.0]", "kept", "0.96", "kept"]);
+        assert_eq!(line("all", 61)[5..], ["MISSED", "0.98", "kept"]);
+        assert_eq!(line("all", 111)[5..], ["MISSED", "1.94", "MISSED"]);
+        assert_eq!(line("by_workload", 85)[5..], ["kept", "1.44", "kept"]);
+        assert_eq!(line("by_workload_by_cpu", 161)[5..], ["MISSED", "2.90", "MISSED"]);
+    }
+
+    #[test]
+    fn a_ways_cost_is_the_sum_of_its_layers() {
+        let guest = || Stopwatch::Instructions("6.12".to_owned());
+        let layers: Vec<_> = WAYS[0].layers.iter().map(|layer| (*layer, 154)).collect();
+        let text = rendered(&[rounds(WITHOUT_WAITS, &layers)], &guest());
+        assert!(text.contains("= 576.0 instructions above empty programs, 0.615 of netstacklat's 936"), "{text}");
+        assert!(text.contains("at most 0.6: MISSED"), "{text}");
+        assert!(rendered(&[rounds(WITHOUT_WAITS, &layers[..3])], &guest()).contains("not all of the four layers"));
+    }
+
+    #[test]
+    fn both_states_of_the_shared_hook_stand_side_by_side() {
+        let lines = [rounds("all", &[(SHARED_HOOK, 98)]), rounds(WITHOUT_WAITS, &[(SHARED_HOOK, 71)])];
+        let text = rendered(&lines, &Stopwatch::Nanoseconds);
+        assert!(
+            text.contains("both handlers 88.0 [88.0, 88.0] above the empty program, softirq_wait switched off 61.0")
+        );
+    }
+}
