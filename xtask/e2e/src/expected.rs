@@ -1,70 +1,72 @@
-//! What the sidecar's requests hold on any node with traffic.
+//! Content of the sidecar's requests that tests expect on any node with traffic.
 
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, ensure};
-
-use xtask_e2e::collector::otlp::{ExponentialHistogram, Metric, Point, Request};
+use opentelemetry_proto::tonic::metrics::v1::{ExponentialHistogramDataPoint, Metric, metric::Data};
+use xtask_e2e::collector::otlp::{Point as _, Request, attribute, has, histograms, number, resource};
 
 const CPU_TIME: &str = "undercurrent.network.cpu.time";
 const LATENCY: &str = "undercurrent.network.receive.duration";
 
-/// The node's resource and the scope say who measured.
+/// Checks that the node's resource and scope identify the sidecar.
 pub fn node(request: &Request) -> anyhow::Result<()> {
-    let node = request
-        .resource_metrics
-        .iter()
-        .find(|of| of.resource.attributes.get("service.name").is_some_and(|name| name == "undercurrent"))
-        .context("no resource is of service.name=undercurrent")?;
+    let mut resources = request.resource_metrics.iter();
+    let node = resources.find(|of| has(resource(of), "service.name", "undercurrent"));
+    let node = node.context("no resource has service.name=undercurrent")?;
     for key in ["service.instance.id", "host.name"] {
-        ensure!(node.resource.attributes.contains_key(key), "the node's resource lacks {key}");
+        ensure!(attribute(resource(node), key).is_some(), "the node's resource lacks {key}");
     }
-    for scope in &node.scope_metrics {
-        ensure!(scope.scope.name == "undercurrent", "metrics of the scope {:?}", scope.scope.name);
-        ensure!(!scope.schema_url.is_empty(), "the scope has no schema URL");
+    for metrics in &node.scope_metrics {
+        let name = metrics.scope.as_ref().map(|scope| scope.name.as_str());
+        ensure!(name == Some("undercurrent"), "metrics have the scope {name:?}");
+        ensure!(!metrics.schema_url.is_empty(), "the scope has no schema URL");
     }
     Ok(())
 }
 
-/// Receiving costs time wherever there is traffic.
+/// Checks that the receive softirq used CPU time. It does on every node with traffic.
 pub fn softirq_time(request: &Request) -> anyhow::Result<()> {
     let metric = find(request, CPU_TIME)?;
-    let sum = metric.sum.as_ref().with_context(|| format!("{CPU_TIME} is no sum"))?;
-    ensure!(sum.is_monotonic && metric.unit == "s", "{CPU_TIME} is no counter of seconds");
-    let receiving = sum.data_points.iter().filter(|point| is(point, "undercurrent.network.event", "receive_softirq"));
-    let spent: f64 = receiving.filter_map(|point| point.value.get()).sum();
-    ensure!(spent > 0.0, "no time was spent in the receive softirq under traffic");
+    let Some(Data::Sum(sum)) = &metric.data else { anyhow::bail!("{CPU_TIME} is not a sum") };
+    ensure!(sum.is_monotonic && metric.unit == "s", "{CPU_TIME} is not a counter of seconds");
+    let receive = |event: &&_| has(event, "undercurrent.network.event", "receive_softirq");
+    let receiving = sum.data_points.iter().filter(|point| receive(&point.attributes()));
+    let spent: f64 = receiving.filter_map(number).sum();
+    ensure!(spent > 0.0, "the receive softirq used no time under traffic");
     Ok(())
 }
 
-/// How many packets of a transport protocol were timed at the `transport` layer, whosever they were.
+/// Returns the number of packets of a transport protocol that were timed at the `transport` layer, over all workloads.
 pub fn received(request: &Request, transport: &str) -> anyhow::Result<u64> {
     let of_transport = latencies(request)?.into_iter().filter(|point| {
-        is(point, "undercurrent.network.layer", "transport") && is(point, "network.transport", transport)
+        has(&point.attributes, "undercurrent.network.layer", "transport")
+            && has(&point.attributes, "network.transport", transport)
     });
-    Ok(of_transport.map(|point| point.value.count).sum())
+    Ok(of_transport.map(|point| point.count).sum())
 }
 
-/// Histograms came with their buckets: hundreds of packets do not all take the same time.
+/// Checks that histograms have buckets: the durations of hundreds of packets do not fall into one bucket.
 pub fn buckets(request: &Request) -> anyhow::Result<()> {
     let points = latencies(request)?;
-    let scales: BTreeSet<_> = points.iter().map(|point| point.value.scale).collect();
+    let scales: BTreeSet<_> = points.iter().map(|point| point.scale).collect();
     ensure!(scales.len() == 1, "{LATENCY} has histograms of several scales: {scales:?}");
-    let used = |point: &&Point<ExponentialHistogram>| {
-        point.value.positive.bucket_counts.iter().filter(|count| **count > 0).count()
+    let used = |point: &&ExponentialHistogramDataPoint| {
+        let counts = point.positive.iter().flat_map(|buckets| &buckets.bucket_counts);
+        counts.filter(|count| **count > 0).count()
     };
     ensure!(points.iter().map(used).max() > Some(1), "no histogram of {LATENCY} uses more than one bucket");
     Ok(())
 }
 
-/// The node's, and those of the workloads that are not over.
-fn latencies(request: &Request) -> anyhow::Result<Vec<&Point<ExponentialHistogram>>> {
+/// Returns the points of the node and of the running workloads.
+fn latencies(request: &Request) -> anyhow::Result<Vec<&ExponentialHistogramDataPoint>> {
     find(request, LATENCY)?;
     let mut points = Vec::new();
     for (_, metric) in request.metrics().filter(|(_, metric)| metric.name == LATENCY) {
-        let data = metric.exponential_histogram.as_ref();
-        let data = data.with_context(|| format!("{LATENCY} is no exponential histogram"))?;
-        points.extend(data.data_points.iter().filter(|point| !point.is_end()));
+        let is_histogram = matches!(&metric.data, Some(Data::ExponentialHistogram(_)));
+        ensure!(is_histogram, "{LATENCY} is not an exponential histogram");
+        points.extend(histograms(metric).iter().filter(|point| !point.is_end()));
     }
     Ok(points)
 }
@@ -72,8 +74,4 @@ fn latencies(request: &Request) -> anyhow::Result<Vec<&Point<ExponentialHistogra
 fn find<'a>(request: &'a Request, name: &str) -> anyhow::Result<&'a Metric> {
     let found = request.metrics().find(|(_, metric)| metric.name == name);
     Ok(found.with_context(|| format!("no {name} arrived"))?.1)
-}
-
-fn is<V>(point: &Point<V>, key: &str, value: &str) -> bool {
-    point.attributes.get(key).is_some_and(|found| found == value)
 }

@@ -1,154 +1,151 @@
-//! What must hold of everything that the sidecar sends, whatever it measured.
+//! Invariants of all requests that the sidecar sends.
 
 use std::collections::BTreeMap;
 
 use anyhow::{bail, ensure};
-
-use xtask_e2e::collector::otlp::{Attributes, Data, ExponentialHistogram, Metric, Number, Point, Request};
-
-/// The temporality of sums and histograms on the wire.
-const CUMULATIVE: u8 = 2;
+use opentelemetry_proto::tonic::metrics::v1::{
+    AggregationTemporality, ExponentialHistogramDataPoint, Metric, NumberDataPoint, metric::Data,
+};
+use xtask_e2e::collector::otlp::{Attributes, Point, Request, attributes, number, resource};
 
 /// One series: its resource, its metric and its point's attributes.
 type Series = (Attributes, String, Attributes);
 
-/// Checks the requests of one run of the sidecar, in the order they came:
-/// - all points of a request have one timestamp, later than the request's before it;
-/// - sums and histograms are cumulative, and no start time changes or lies after its point;
-/// - counters, sums and buckets never fall; a histogram's buckets add up to its count, and its zero bucket has a bound;
-/// - a point has a value unless it says that its series is over. What is started again afterwards counts on, or counts
-///   anew since then.
+/// Checks the requests of one run of the sidecar, in the order of their arrival:
+/// - all points of a request have one timestamp, later than the timestamp of the previous request;
+/// - sums and histograms are cumulative, and no start time changes or is later than its point;
+/// - counters, sums and buckets never decrease; a histogram's buckets add up to its count, and its zero bucket has a bound;
+/// - a point has a value unless it marks the end of its series. If the series continues after its end, it keeps its values or
+///   has a later start.
 pub fn check(requests: &[Request]) -> anyhow::Result<()> {
     let mut seen = Seen::default();
     for (index, request) in requests.iter().enumerate() {
         let mut time = None;
-        for (resource, metric) in request.metrics() {
-            seen.metric(resource, metric, &mut time)
+        for (of, metric) in request.metrics() {
+            seen.metric(&attributes(resource(of)), metric, &mut time)
                 .map_err(|error| error.context(format!("request {}, {}", index + 1, metric.name)))?;
         }
-        let Some(time) = time else { bail!("request {} holds no points", index + 1) };
-        ensure!(seen.time < time, "request {} is no later than the one before it", index + 1);
+        let Some(time) = time else { bail!("request {} has no points", index + 1) };
+        ensure!(seen.time < time, "request {} is no later than the previous one", index + 1);
         seen.time = time;
     }
     Ok(())
 }
 
-/// What earlier requests said.
+/// State of every series after the requests checked so far.
 #[derive(Default)]
 struct Seen {
     time: u64,
     starts: BTreeMap<Series, u64>,
     sums: BTreeMap<Series, f64>,
-    histograms: BTreeMap<Series, ExponentialHistogram>,
-    /// When the series ended that were said to be over.
-    over: BTreeMap<Series, u64>,
+    histograms: BTreeMap<Series, ExponentialHistogramDataPoint>,
+    /// Times at which series ended.
+    ends: BTreeMap<Series, u64>,
 }
 
 impl Seen {
     fn metric(&mut self, resource: &Attributes, metric: &Metric, time: &mut Option<u64>) -> anyhow::Result<()> {
-        let series = |attributes: &Attributes| (resource.clone(), metric.name.clone(), attributes.clone());
-        if let Some(gauge) = &metric.gauge {
-            for point in &gauge.data_points {
-                one_time(point, time)?;
-            }
-        } else if let Some(sum) = &metric.sum {
-            cumulative(sum)?;
-            for point in &sum.data_points {
-                self.cumulative_point(series(&point.attributes), point, time)?;
-                if !point.is_end() {
-                    self.sum(series(&point.attributes), &point.value, sum.is_monotonic)?;
-                } else {
-                    ensure!(point.value.get().is_none(), "a value at the end of a series: {:?}", point.attributes);
+        let series = |point: &dyn Point| (resource.clone(), metric.name.clone(), attributes(point.attributes()));
+        match &metric.data {
+            Some(Data::Gauge(gauge)) => gauge.data_points.iter().try_for_each(|point| one_time(point, time)),
+            Some(Data::Sum(sum)) => {
+                cumulative(sum.aggregation_temporality)?;
+                for point in &sum.data_points {
+                    let series = series(point);
+                    self.cumulative_point(&series, point, time)?;
+                    if point.is_end() {
+                        ensure!(number(point).is_none(), "a value at the end of a series: {:?}", series.2);
+                    } else {
+                        self.sum(series, point, sum.is_monotonic)?;
+                    }
                 }
+                Ok(())
             }
-        } else if let Some(histogram) = &metric.exponential_histogram {
-            cumulative(histogram)?;
-            for point in &histogram.data_points {
-                self.cumulative_point(series(&point.attributes), point, time)?;
-                if !point.is_end() {
-                    self.histogram(series(&point.attributes), &point.value)?;
-                } else {
-                    ensure!(point.value.count == 0, "values at the end of a series: {:?}", point.attributes);
+            Some(Data::ExponentialHistogram(histogram)) => {
+                cumulative(histogram.aggregation_temporality)?;
+                for point in &histogram.data_points {
+                    let series = series(point);
+                    self.cumulative_point(&series, point, time)?;
+                    if point.is_end() {
+                        ensure!(point.count == 0, "values at the end of a series: {:?}", series.2);
+                    } else {
+                        self.histogram(series, point)?;
+                    }
                 }
+                Ok(())
             }
-        } else {
-            bail!("it is neither a sum, a gauge nor an exponential histogram");
+            _ => bail!("the metric is neither a sum, a gauge nor an exponential histogram"),
         }
-        Ok(())
     }
 
-    fn cumulative_point<V>(&mut self, series: Series, point: &Point<V>, time: &mut Option<u64>) -> anyhow::Result<()> {
+    fn cumulative_point(&mut self, series: &Series, point: &dyn Point, time: &mut Option<u64>) -> anyhow::Result<()> {
         one_time(point, time)?;
-        let start = point.start_time_unix_nano;
-        ensure!(start > 0, "a point does not say since when it counts: {:?}", point.attributes);
-        ensure!(start <= point.time_unix_nano, "a point starts after its own time: {:?}", point.attributes);
-        self.begin_anew(&series, point);
-        let first = *self.starts.entry(series).or_insert(start);
-        ensure!(first == start, "the start moved from {first} to {start}: {:?}", point.attributes);
+        let start = point.start();
+        ensure!(start > 0, "a point has no start time: {:?}", series.2);
+        ensure!(start <= point.time(), "a point starts after its timestamp: {:?}", series.2);
+        self.restart(series, point);
+        let first = *self.starts.entry(series.clone()).or_insert(start);
+        ensure!(first == start, "the start moved from {first} to {start}: {:?}", series.2);
         Ok(())
     }
 
-    /// Forgets what a series had before its end, where this point counts since a time after that.
-    fn begin_anew<V>(&mut self, series: &Series, point: &Point<V>) {
+    /// Forgets the values of an ended series if this point starts after the end.
+    fn restart(&mut self, series: &Series, point: &dyn Point) {
         if point.is_end() {
-            self.over.insert(series.clone(), point.time_unix_nano);
-        } else if self.over.remove(series).is_some_and(|end| end < point.start_time_unix_nano) {
+            self.ends.insert(series.clone(), point.time());
+        } else if self.ends.remove(series).is_some_and(|end| end < point.start()) {
             self.starts.remove(series);
             self.sums.remove(series);
             self.histograms.remove(series);
         }
     }
 
-    fn sum(&mut self, series: Series, number: &Number, monotonic: bool) -> anyhow::Result<()> {
-        let Some(value) = number.get() else { bail!("a point without a value: {:?}", series.2) };
+    fn sum(&mut self, series: Series, point: &NumberDataPoint, monotonic: bool) -> anyhow::Result<()> {
+        let Some(value) = number(point) else { bail!("a point without a value: {:?}", series.2) };
         let attributes = series.2.clone();
         let before = self.sums.insert(series, value).unwrap_or(0.0);
         ensure!(!monotonic || value >= before, "a counter fell from {before} to {value}: {attributes:?}");
         Ok(())
     }
 
-    fn histogram(&mut self, series: Series, now: &ExponentialHistogram) -> anyhow::Result<()> {
-        let total = now.zero_count + now.positive.bucket_counts.iter().sum::<u64>();
-        ensure!(total == now.count, "the buckets hold {total} values, the count says {}: {:?}", now.count, series.2);
+    fn histogram(&mut self, series: Series, now: &ExponentialHistogramDataPoint) -> anyhow::Result<()> {
         let attributes = series.2.clone();
-        ensure!(
-            now.count == 0 || now.sum > 0.0,
-            "{} values of positive length add up to {}: {attributes:?}",
-            now.count,
-            now.sum
-        );
-        ensure!(now.zero_threshold > 0.0, "nobody can tell what the zero bucket holds: {attributes:?}");
+        let total = now.zero_count + buckets(now).map(|(_, count)| count).sum::<u64>();
+        ensure!(total == now.count, "the buckets hold {total} values, the count is {}: {attributes:?}", now.count);
+        let sum = now.sum.unwrap_or_default();
+        ensure!(now.count == 0 || sum > 0.0, "{} positive values have the sum {sum}: {attributes:?}", now.count);
+        ensure!(now.zero_threshold > 0.0, "the zero bucket has no upper bound: {attributes:?}");
         let Some(before) = self.histograms.insert(series, now.clone()) else { return Ok(()) };
         ensure!(before.scale == now.scale, "the scale changed: {attributes:?}");
-        ensure!(before.sum <= now.sum, "the sum fell from {} to {}: {attributes:?}", before.sum, now.sum);
+        ensure!(before.sum <= now.sum, "the sum fell from {:?} to {sum}: {attributes:?}", before.sum);
         ensure!(before.zero_count <= now.zero_count, "the zero bucket fell: {attributes:?}");
-        for (position, count) in before.positive.bucket_counts.iter().enumerate() {
-            let index = before.positive.offset + i32::try_from(position)?;
-            ensure!(*count <= bucket(now, index), "bucket {index} fell: {attributes:?}");
+        let counts: BTreeMap<_, _> = buckets(now).collect();
+        for (index, count) in buckets(&before) {
+            let grown = counts.get(&index).copied().unwrap_or(0);
+            ensure!(count <= grown, "bucket {index} fell: {attributes:?}");
         }
         Ok(())
     }
 }
 
-fn one_time<V>(point: &Point<V>, time: &mut Option<u64>) -> anyhow::Result<()> {
-    let of_request = *time.get_or_insert(point.time_unix_nano);
-    ensure!(
-        point.time_unix_nano == of_request,
-        "a point is of {}, others in its request are of {of_request}",
-        point.time_unix_nano
-    );
+fn one_time(point: &(impl Point + ?Sized), time: &mut Option<u64>) -> anyhow::Result<()> {
+    let of_request = *time.get_or_insert(point.time());
+    let time = point.time();
+    ensure!(time == of_request, "a point has the timestamp {time}, others in its request have {of_request}");
     Ok(())
 }
 
-fn cumulative<V>(data: &Data<V>) -> anyhow::Result<()> {
-    ensure!(data.aggregation_temporality == CUMULATIVE, "its temporality is {}", data.aggregation_temporality);
+fn cumulative(temporality: i32) -> anyhow::Result<()> {
+    ensure!(temporality == AggregationTemporality::Cumulative as i32, "the temporality is {temporality}");
     Ok(())
 }
 
-/// How many values a histogram has in a bucket.
-fn bucket(histogram: &ExponentialHistogram, index: i32) -> u64 {
-    let position = usize::try_from(i64::from(index) - i64::from(histogram.positive.offset));
-    position.ok().and_then(|position| histogram.positive.bucket_counts.get(position)).copied().unwrap_or(0)
+/// Iterates over the positive buckets of a histogram: index and count.
+fn buckets(histogram: &ExponentialHistogramDataPoint) -> impl Iterator<Item = (i64, u64)> {
+    histogram
+        .positive
+        .iter()
+        .flat_map(|buckets| (i64::from(buckets.offset)..).zip(buckets.bucket_counts.iter().copied()))
 }
 
 #[cfg(test)]
@@ -179,11 +176,12 @@ mod tests {
     }
 
     fn verdict(requests: Vec<Value>) -> anyhow::Result<()> {
-        let parsed: Result<Vec<Request>, _> = requests.into_iter().map(serde_json::from_value).collect();
+        let parsed: anyhow::Result<Vec<Request>> =
+            requests.iter().map(|line| Request::parse(&line.to_string())).collect();
         check(&parsed?)
     }
 
-    /// The verdict after one value of the second request was changed, found by its path below the metrics.
+    /// Returns the error after a change of one value in the second request. `path` is relative to the list of metrics.
     fn changed(path: &str, value: Value) -> String {
         let mut requests = requests();
         let full = format!("/resourceMetrics/0/scopeMetrics/0/metrics/{path}");
@@ -203,8 +201,8 @@ mod tests {
         let cases = [
             (format!("{sum}/timeUnixNano"), json!("301"), "others in its request"),
             (format!("{sum}/startTimeUnixNano"), json!("101"), "the start moved"),
-            (format!("{sum}/startTimeUnixNano"), json!("301"), "starts after its own time"),
-            (format!("{sum}/startTimeUnixNano"), json!("0"), "since when it counts"),
+            (format!("{sum}/startTimeUnixNano"), json!("301"), "starts after its timestamp"),
+            (format!("{sum}/startTimeUnixNano"), json!("0"), "no start time"),
             (format!("{sum}/asDouble"), json!(0.5), "a counter fell"),
             ("0/sum/aggregationTemporality".into(), json!(1), "temporality is 1"),
             ("1/exponentialHistogram/aggregationTemporality".into(), json!(1), "temporality is 1"),
@@ -215,7 +213,7 @@ mod tests {
             (format!("{histogram}/scale"), json!(1), "the scale changed"),
             (format!("{sum}/flags"), json!(1), "a value at the end"),
             (format!("{histogram}/flags"), json!(1), "values at the end"),
-            (format!("{histogram}/zeroThreshold"), json!(0.0), "zero bucket holds"),
+            (format!("{histogram}/zeroThreshold"), json!(0.0), "zero bucket has no upper bound"),
         ];
         for (path, value, complaint) in cases {
             let error = changed(&path, value.clone());

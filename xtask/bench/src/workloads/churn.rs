@@ -161,7 +161,7 @@ fn watch(sidecar: &mut Child, benchmark: &Path, lines: &Arc<Mutex<Lines>>, plan:
 /// Takes in lines as they come, until there are no more.
 fn read(output: ChildStdout, lines: Arc<Mutex<Lines>>) -> thread::JoinHandle<anyhow::Result<()>> {
     thread::spawn(move || {
-        BufReader::new(output).lines().map_while(Result::ok).try_for_each(|line| locked(&lines)?.take(&line))
+        BufReader::new(output).lines().map_while(Result::ok).try_for_each(|line| locked(&lines)?.add(&line))
     })
 }
 

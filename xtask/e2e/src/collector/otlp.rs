@@ -1,262 +1,160 @@
-//! OTLP/JSON metrics, as the collector's file exporter writes them: only what tests look at.
+//! OTLP/JSON metrics as the collector's file exporter writes them, parsed into the messages of `opentelemetry-proto`.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use anyhow::Context as _;
-use serde::{Deserialize, Deserializer, de};
-use serde_json::Value;
+use anyhow::{Context as _, ensure};
+use opentelemetry_proto::tonic::{
+    collector::metrics::v1::ExportMetricsServiceRequest,
+    common::v1::{AnyValue, KeyValue, any_value},
+    metrics::v1::{
+        DataPointFlags, ExponentialHistogramDataPoint, Metric, NumberDataPoint, ResourceMetrics, metric::Data,
+        number_data_point::Value,
+    },
+};
+
+/// Attributes by key. Values are formatted as text; the elements of an array are separated by commas.
+pub type Attributes = BTreeMap<String, String>;
 
 /// One export request: a line of the file.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug)]
 pub struct Request {
-    /// The metrics of one resource each.
-    #[serde(default)]
+    /// One entry for each resource.
     pub resource_metrics: Vec<ResourceMetrics>,
 }
 
-/// The metrics of one resource.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ResourceMetrics {
-    /// What was measured.
-    #[serde(default)]
-    pub resource: Resource,
-    /// By instrumentation scope.
-    #[serde(default)]
-    pub scope_metrics: Vec<ScopeMetrics>,
-}
-
-/// A resource.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub struct Resource {
-    /// Its attributes.
-    #[serde(default, deserialize_with = "attributes")]
-    pub attributes: Attributes,
-}
-
-/// The metrics of one instrumentation scope.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ScopeMetrics {
-    /// Who measured.
-    #[serde(default)]
-    pub scope: Scope,
-    /// The semantic conventions' schema.
-    #[serde(default)]
-    pub schema_url: String,
-    /// What they measured.
-    #[serde(default)]
-    pub metrics: Vec<Metric>,
-}
-
-/// An instrumentation scope.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub struct Scope {
-    /// Its name.
-    #[serde(default)]
-    pub name: String,
-}
-
-/// A metric: one of the three kinds that the sidecar sends is there.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Metric {
-    /// Its name.
-    pub name: String,
-    /// Its UCUM unit.
-    #[serde(default)]
-    pub unit: String,
-    /// A counter or an up-down counter.
-    pub sum: Option<Data<Number>>,
-    /// A gauge.
-    pub gauge: Option<Data<Number>>,
-    /// An exponential histogram.
-    pub exponential_histogram: Option<Data<ExponentialHistogram>>,
-}
-
-/// The points of one metric.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase", bound = "V: Deserialize<'de>")]
-pub struct Data<V> {
-    /// One for each set of attributes.
-    pub data_points: Vec<Point<V>>,
-    /// 1 is delta, 2 is cumulative; gauges have none.
-    #[serde(default)]
-    pub aggregation_temporality: u8,
-    /// Whether a sum only grows.
-    #[serde(default)]
-    pub is_monotonic: bool,
-}
-
-/// One point, with what all kinds have in common.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Point<V> {
-    /// What it is about.
-    #[serde(default, deserialize_with = "attributes")]
-    pub attributes: Attributes,
-    /// Since when it counts, in nanoseconds since 1970; 0 where it does not say.
-    #[serde(default, deserialize_with = "integer")]
-    pub start_time_unix_nano: u64,
-    /// When it was read, in nanoseconds since 1970.
-    #[serde(default, deserialize_with = "integer")]
-    pub time_unix_nano: u64,
-    /// Bit 0: no value was recorded.
-    #[serde(default)]
-    pub flags: u32,
-    /// What was measured.
-    #[serde(flatten)]
-    pub value: V,
-}
-
-impl<V> Point<V> {
-    /// Whether it says that its series is over, and so has no value.
-    pub fn is_end(&self) -> bool {
-        self.flags & 1 == 1
-    }
-
-    fn head(&self) -> Point<()> {
-        let Self { start_time_unix_nano, time_unix_nano, flags, .. } = *self;
-        Point { attributes: self.attributes.clone(), start_time_unix_nano, time_unix_nano, flags, value: () }
-    }
-}
-
-/// A number, whole or not.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Number {
-    as_double: Option<f64>,
-    as_int: Option<Value>,
-}
-
-impl Number {
-    /// The value; `None` where the point says that none was recorded.
-    pub fn get(&self) -> Option<f64> {
-        self.as_double.or_else(|| match self.as_int.as_ref()? {
-            Value::String(text) => text.parse().ok(),
-            number => number.as_f64(),
-        })
-    }
-}
-
-/// A base-2 exponential histogram of positive values.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ExponentialHistogram {
-    /// How many values.
-    #[serde(default, deserialize_with = "integer")]
-    pub count: u64,
-    /// Their sum.
-    #[serde(default)]
-    pub sum: f64,
-    /// A bucket's upper bound is `2^(2^-scale)` times its lower one.
-    #[serde(default)]
-    pub scale: i32,
-    /// How many values are at most `zero_threshold`.
-    #[serde(default, deserialize_with = "integer")]
-    pub zero_count: u64,
-    /// See `zero_count`.
-    #[serde(default)]
-    pub zero_threshold: f64,
-    /// The other values.
-    #[serde(default)]
-    pub positive: Buckets,
-}
-
-/// A run of neighbouring buckets.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Buckets {
-    /// The index of the first one.
-    #[serde(default)]
-    pub offset: i32,
-    /// How many values each has.
-    #[serde(default, deserialize_with = "integers")]
-    pub bucket_counts: Vec<u64>,
-}
-
-/// Attributes by key, each value as the text or number that it is; of several, with a comma between.
-pub type Attributes = BTreeMap<String, String>;
-
-impl Metric {
-    /// Its points without what they measured.
-    pub fn heads(&self) -> impl Iterator<Item = Point<()>> {
-        let numbers = self.sum.iter().chain(&self.gauge).flat_map(|data| &data.data_points).map(Point::head);
-        let histograms = self.exponential_histogram.iter().flat_map(|data| &data.data_points).map(Point::head);
-        numbers.chain(histograms)
-    }
-}
-
 impl Request {
-    /// Every complete line of a file; a last line without its end is still being written.
+    /// Parses one line.
+    ///
+    /// # Errors
+    /// If the line is not a request in OTLP/JSON, or a list of attributes contains a key twice.
+    pub fn parse(line: &str) -> anyhow::Result<Self> {
+        let ExportMetricsServiceRequest { resource_metrics } =
+            serde_json::from_str(line).context("the line is not OTLP/JSON")?;
+        let request = Self { resource_metrics };
+        for (of, metric) in request.metrics() {
+            let lists = points(metric).map(Point::attributes).chain([resource(of)]);
+            for list in lists {
+                ensure!(attributes(list).len() == list.len(), "{}: an attribute occurs twice: {list:?}", metric.name);
+            }
+        }
+        Ok(request)
+    }
+
+    /// Parses every complete line of a file. The writer may still be writing a last line that has no newline.
     pub fn read_all(file: &Path) -> anyhow::Result<Vec<Self>> {
         let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
         let complete = text.rfind('\n').map_or("", |end| &text[..end]);
-        complete
-            .lines()
-            .enumerate()
-            .map(|(index, line)| {
-                serde_json::from_str(line)
-                    .with_context(|| format!("line {} of {} is no OTLP/JSON", index + 1, file.display()))
-            })
-            .collect()
+        let parsed = complete.lines().enumerate().map(|(index, line)| {
+            Self::parse(line).with_context(|| format!("line {} of {}", index + 1, file.display()))
+        });
+        parsed.collect()
     }
 
-    /// When it was measured, in nanoseconds since 1970; `None` of one without points.
+    /// Returns the time of the first point in nanoseconds since 1970, or `None` if the request has no point.
     pub fn time(&self) -> Option<u64> {
-        self.metrics().flat_map(|(_, metric)| metric.heads()).next().map(|point| point.time_unix_nano)
+        self.metrics().flat_map(|(_, metric)| points(metric)).next().map(Point::time)
     }
 
-    /// Every metric with the resource it belongs to.
-    pub fn metrics(&self) -> impl Iterator<Item = (&Attributes, &Metric)> {
-        self.resource_metrics.iter().flat_map(|of_resource| {
-            let metrics = of_resource.scope_metrics.iter().flat_map(|of_scope| &of_scope.metrics);
-            metrics.map(|metric| (&of_resource.resource.attributes, metric))
-        })
+    /// Iterates over every metric with its resource.
+    pub fn metrics(&self) -> impl Iterator<Item = (&ResourceMetrics, &Metric)> {
+        self.resource_metrics.iter().flat_map(|of| metrics(of).map(move |metric| (of, metric)))
     }
 }
 
-/// OTLP/JSON writes 64-bit integers as strings; numbers are allowed too.
-fn integer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    as_integer(&Value::deserialize(deserializer)?).ok_or_else(|| de::Error::custom("not a whole number"))
+/// A data point of any kind.
+pub trait Point {
+    /// The attributes that identify the series of the point.
+    fn attributes(&self) -> &[KeyValue];
+    /// Start of the cumulative value in nanoseconds since 1970; 0 if the point has no start.
+    fn start(&self) -> u64;
+    /// Time of the measurement in nanoseconds since 1970.
+    fn time(&self) -> u64;
+    /// True if the point marks the end of its series and therefore has no value.
+    fn is_end(&self) -> bool;
 }
 
-fn integers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u64>, D::Error> {
-    let values = Vec::<Value>::deserialize(deserializer)?;
-    let integers: Option<_> = values.iter().map(as_integer).collect();
-    integers.ok_or_else(|| de::Error::custom("not all whole numbers"))
-}
+macro_rules! impl_point {
+    ($($kind:ty),*) => {$(
+        impl Point for $kind {
+            fn attributes(&self) -> &[KeyValue] {
+                &self.attributes
+            }
 
-fn as_integer(value: &Value) -> Option<u64> {
-    value.as_str().map_or_else(|| value.as_u64(), |text| text.parse().ok())
-}
+            fn start(&self) -> u64 {
+                self.start_time_unix_nano
+            }
 
-/// `[{"key": K, "value": {"stringValue": V}}]` and the other kinds of value.
-fn attributes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Attributes, D::Error> {
-    #[derive(Deserialize)]
-    struct Attribute {
-        key: String,
-        value: Value,
-    }
-    let list = Vec::<Attribute>::deserialize(deserializer)?;
-    let keys = list.len();
-    let map: Attributes = list.into_iter().map(|attribute| (attribute.key, text(&attribute.value))).collect();
-    if map.len() < keys {
-        return Err(de::Error::custom("an attribute stands twice"));
-    }
-    Ok(map)
-}
+            fn time(&self) -> u64 {
+                self.time_unix_nano
+            }
 
-/// `{"stringValue": V}` and the like.
-fn text(value: &Value) -> String {
-    match value.as_object().and_then(|kinds| kinds.values().next()) {
-        Some(Value::String(text)) => text.clone(),
-        Some(Value::Object(array)) => {
-            let values = array.get("values").and_then(Value::as_array);
-            values.into_iter().flatten().map(text).collect::<Vec<_>>().join(",")
+            fn is_end(&self) -> bool {
+                self.flags & DataPointFlags::NoRecordedValueMask as u32 != 0
+            }
         }
-        Some(other) => other.to_string(),
+    )*};
+}
+
+impl_point!(NumberDataPoint, ExponentialHistogramDataPoint);
+
+/// Returns the attributes of a resource.
+pub fn resource(of: &ResourceMetrics) -> &[KeyValue] {
+    of.resource.as_ref().map_or(&[], |resource| &resource.attributes)
+}
+
+/// Iterates over the metrics of a resource.
+pub fn metrics(of: &ResourceMetrics) -> impl Iterator<Item = &Metric> {
+    of.scope_metrics.iter().flat_map(|scope| &scope.metrics)
+}
+
+/// Returns the points of a sum; empty for other kinds of metrics.
+pub fn sums(metric: &Metric) -> &[NumberDataPoint] {
+    if let Some(Data::Sum(sum)) = &metric.data { &sum.data_points } else { &[] }
+}
+
+/// Returns the points of an exponential histogram; empty for other kinds of metrics.
+pub fn histograms(metric: &Metric) -> &[ExponentialHistogramDataPoint] {
+    if let Some(Data::ExponentialHistogram(histogram)) = &metric.data { &histogram.data_points } else { &[] }
+}
+
+/// Iterates over the points of a metric. The sidecar sends sums, gauges and exponential histograms only.
+pub fn points(metric: &Metric) -> impl Iterator<Item = &dyn Point> {
+    let numbers = if let Some(Data::Gauge(gauge)) = &metric.data { &gauge.data_points } else { sums(metric) };
+    let numbers = numbers.iter().map(|point| point as &dyn Point);
+    numbers.chain(histograms(metric).iter().map(|point| point as &dyn Point))
+}
+
+/// Returns the value of a point, or `None` if the point has no value.
+pub fn number(point: &NumberDataPoint) -> Option<f64> {
+    match point.value.as_ref()? {
+        Value::AsDouble(value) => Some(*value),
+        Value::AsInt(value) => Some(*value as f64),
+    }
+}
+
+/// Returns the value of an attribute as text.
+pub fn attribute(list: &[KeyValue], key: &str) -> Option<String> {
+    list.iter().find(|attribute| attribute.key == key).map(|attribute| text(attribute.value.as_ref()))
+}
+
+/// True if an attribute has this value.
+pub fn has(list: &[KeyValue], key: &str, value: &str) -> bool {
+    attribute(list, key).is_some_and(|found| found == value)
+}
+
+/// Returns a list of attributes as a map.
+pub fn attributes(list: &[KeyValue]) -> Attributes {
+    list.iter().map(|attribute| (attribute.key.clone(), text(attribute.value.as_ref()))).collect()
+}
+
+fn text(value: Option<&AnyValue>) -> String {
+    match value.and_then(|value| value.value.as_ref()) {
+        Some(any_value::Value::StringValue(text)) => text.clone(),
+        Some(any_value::Value::IntValue(number)) => number.to_string(),
+        Some(any_value::Value::ArrayValue(array)) => {
+            array.values.iter().map(|value| text(Some(value))).collect::<Vec<_>>().join(",")
+        }
+        Some(other) => serde_json::to_string(other).unwrap_or_default(),
         None => String::new(),
     }
 }
@@ -274,37 +172,48 @@ mod tests {
     }
 
     #[test]
-    fn numbers_written_as_strings_are_numbers() {
+    fn numbers_in_strings_are_parsed() {
         let requests = read(&format!("{LINE}\n")).unwrap();
-        let (resource, metric) = requests[0].metrics().next().unwrap();
-        assert_eq!(resource["cpu"], "3");
-        let point = &metric.sum.as_ref().unwrap().data_points[0];
-        assert_eq!((point.time_unix_nano, point.value.get()), (7, Some(42.0)));
+        let (of, metric) = requests[0].metrics().next().unwrap();
+        assert_eq!(attributes(resource(of))["cpu"], "3");
+        assert_eq!((sums(metric)[0].time(), number(&sums(metric)[0])), (7, Some(42.0)));
+        assert_eq!(requests[0].time(), Some(7));
     }
 
     #[test]
-    fn several_texts_are_listed() {
-        let several = r#"{"arrayValue":{"values":[{"stringValue":"a"},{"stringValue":"b"}]}}"#;
-        let requests = read(&format!("{}\n", LINE.replace(r#"{"intValue":"3"}"#, several))).unwrap();
-        assert_eq!(requests[0].resource_metrics[0].resource.attributes["cpu"], "a,b");
+    fn histograms_are_parsed() {
+        let histogram = r#""exponentialHistogram":{"dataPoints":[{"timeUnixNano":"7","count":"6","sum":1.5,"scale":2,"zeroCount":"1","positive":{"offset":-40,"bucketCounts":["2","3"]},"flags":1}]}}"#;
+        let (start, _) = LINE.split_once(r#""sum""#).unwrap();
+        let request = Request::parse(&format!("{start}{histogram}]}}]}}]}}")).unwrap();
+        let (_, metric) = request.metrics().next().unwrap();
+        let point = &histograms(metric)[0];
+        assert_eq!((point.count, point.zero_count, point.scale, point.is_end()), (6, 1, 2, true));
+        assert_eq!(point.positive.as_ref().unwrap().bucket_counts, [2, 3]);
     }
 
     #[test]
-    fn a_line_that_is_still_being_written_is_left_for_later() {
+    fn elements_of_an_array_are_joined() {
+        let array = r#"{"arrayValue":{"values":[{"stringValue":"a"},{"stringValue":"b"}]}}"#;
+        let request = Request::parse(&LINE.replace(r#"{"intValue":"3"}"#, array)).unwrap();
+        assert_eq!(attribute(resource(&request.resource_metrics[0]), "cpu").as_deref(), Some("a,b"));
+    }
+
+    #[test]
+    fn an_incomplete_last_line_is_ignored() {
         assert_eq!(read(&format!("{LINE}\n{}", &LINE[..40])).unwrap().len(), 1);
         assert_eq!(read(&LINE[..40]).unwrap().len(), 0);
     }
 
     #[test]
-    fn a_line_that_is_no_request_is_named() {
+    fn an_error_names_the_line() {
         let error = read(&format!("{LINE}\nnonsense\n")).unwrap_err();
         assert!(error.to_string().starts_with("line 2 of "), "{error}");
     }
 
     #[test]
-    fn an_attribute_that_stands_twice_is_refused() {
-        let twice = r#"{"key":"cpu","value":{"intValue":"3"}}"#;
-        let error = read(&format!("{}\n", LINE.replace(twice, &format!("{twice},{twice}")))).unwrap_err();
-        assert!(format!("{error:#}").contains("stands twice"), "{error:#}");
+    fn a_repeated_attribute_is_an_error() {
+        let once = r#"{"key":"cpu","value":{"intValue":"3"}}"#;
+        let error = read(&format!("{}\n", LINE.replace(once, &format!("{once},{once}")))).unwrap_err();
+        assert!(format!("{error:#}").contains("occurs twice"), "{error:#}");
     }
 }

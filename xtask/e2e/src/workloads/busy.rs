@@ -43,6 +43,6 @@ pub fn run(stage: &Stage<'_>) -> anyhow::Result<Vec<Ended>> {
 }
 
 fn cpu_time(snapshot: &Request, container: &Container) -> anyhow::Result<f64> {
-    let of = history::resource(snapshot, &container.id)?;
+    let of = history::container_of(snapshot, &container.id)?;
     of.and_then(history::cpu_time).with_context(|| format!("no CPU time of the container {}", container.name))
 }

@@ -16,7 +16,7 @@ const SEGMENTS: std::ops::RangeInclusive<u64> = REQUESTS + 2..=2 * REQUESTS + 6;
 
 /// Each of the two received what was sent to it, and none of that stands with the node.
 pub fn run(stage: &Stage<'_>) -> anyhow::Result<Vec<Ended>> {
-    let node = |request: &_| history::of_node(request).map(|of| history::received(of, "udp")).context("no node");
+    let node = |request: &_| history::node(request).map(|of| history::received(of, "udp")).context("no node");
     let before = (node(&stage.sidecar.snapshot()?)?, of_others()?);
 
     let server = stage.containers.start("server", &["server"])?;

@@ -44,7 +44,7 @@ fn again(stage: &Stage<'_>) -> anyhow::Result<Vec<Ended>> {
 
     stage.containers.stop(&one)?;
     stage.wait_for_ends([&one])?;
-    let free = || Ok(history::resource(&stage.sidecar.snapshot()?, &one.id)?.is_none().then_some(()));
+    let free = || Ok(history::container_of(&stage.sidecar.snapshot()?, &one.id)?.is_none().then_some(()));
     process::wait_for("the series to be no more", SNAPSHOT, free)?;
     stage.containers.start_again(&one)?;
     let started = now(stage, &one)?;
@@ -70,5 +70,5 @@ fn again(stage: &Stage<'_>) -> anyhow::Result<Vec<Ended>> {
 
 fn now(stage: &Stage<'_>, container: &Container) -> anyhow::Result<Totals> {
     let snapshot = stage.sidecar.snapshot()?;
-    history::resource(&snapshot, &container.id)?.and_then(history::totals).context("no figures")
+    history::container_of(&snapshot, &container.id)?.and_then(history::totals).context("no figures")
 }

@@ -94,7 +94,7 @@ impl Stage<'_> {
     fn wait_for_ends<'a>(&self, containers: impl IntoIterator<Item = &'a Container>) -> anyhow::Result<()> {
         for Container { name, id, .. } in containers {
             let last = |requests: &[Request]| {
-                requests.iter().rev().find_map(|r| history::resource(r, id).ok()?.map(history::is_over))
+                requests.iter().rev().find_map(|r| history::container_of(r, id).ok()?.map(history::is_over))
             };
             let over = |requests: &[Request]| last(requests).filter(|over| *over).map(drop);
             self.sidecar.wait_for(&format!("the end of {name}"), over)?;
@@ -117,7 +117,7 @@ fn with(setting: Setting, binary: &Path) -> anyhow::Result<()> {
     let log = sidecar.log();
     let written = sidecar.stop()?;
     let collected = collector.stop()?;
-    let lost = written.iter().rev().find_map(history::of_node).map(history::lost);
+    let lost = written.iter().rev().find_map(history::node).map(history::lost);
     let named = check(&written, &collected, &ended)
         .with_context(|| format!("the sidecar says to have lost {lost:?}, and logged:\n{log}"))?;
     println!("{setting}: {} containers hold, {named} of them by name", ended.len());

@@ -131,7 +131,7 @@ impl Requests {
         // What follows the last newline is still being written.
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         for line in text[..whole].lines() {
-            self.all.push(serde_json::from_str(line).context("the sidecar wrote no OTLP/JSON")?);
+            self.all.push(Request::parse(line)?);
         }
         self.position += whole as u64;
         Ok(())
