@@ -1,7 +1,7 @@
-//! Forward declarations in the object's BTF, put into an order of their own.
+//! Sorts the forward declarations in the object's BTF by name.
 //!
-//! LLVM appends them at the end, one for each struct that is only pointed to, in the order of its own heap addresses:
-//! with two or more of them the same link gives different bytes from run to run. Sorted by name they are the same always.
+//! LLVM appends one forward declaration for each struct that only pointers refer to, in the order of heap addresses. Without the
+//! sort, the bytes of an object with two or more of them differ from run to run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,13 +26,13 @@ const FLOAT: u32 = 16;
 const DECLARATION_TAG: u32 = 17;
 const ENUM64: u32 = 19;
 
-/// Where the words of a type are, as offsets into the section.
+/// Offsets of the words of a type in the section.
 struct Type {
     start: usize,
     kind: u32,
-    /// Words that hold a type's number.
+    /// Offsets of the words that refer to a type.
     types: Vec<usize>,
-    /// Words that hold a string's offset.
+    /// Offsets of the words that refer to a string.
     names: Vec<usize>,
 }
 
@@ -41,14 +41,14 @@ pub fn sort_forward_declarations(object: &mut [u8]) -> anyhow::Result<()> {
     let range = {
         let file = object::File::parse(&*object).context("not an ELF object")?;
         let section = file.section_by_name(".BTF").context("the object has no BTF: was it linked with --btf?")?;
-        section.file_range().context("the BTF section holds nothing")?
+        section.file_range().context("the BTF section is empty")?
     };
     let (start, size) = (usize::try_from(range.0)?, usize::try_from(range.1)?);
     sort(object.get_mut(start..start + size).context("the BTF section lies beyond the object")?)
 }
 
 fn sort(bytes: &mut [u8]) -> anyhow::Result<()> {
-    ensure!(word(bytes, 0)? & 0xffff == MAGIC, "the BTF section starts with no BTF header");
+    ensure!(word(bytes, 0)? & 0xffff == MAGIC, "the BTF section has no BTF header");
     let body = word(bytes, 4)? as usize;
     let types = body + word(bytes, 8)? as usize;
     let strings = body + word(bytes, 16)? as usize;
@@ -63,7 +63,7 @@ fn sort(bytes: &mut [u8]) -> anyhow::Result<()> {
     }
     let mut numbers = BTreeMap::new();
     for (to, ((_, from), (_, content))) in (first..).zip(&sorted) {
-        // Type numbers start at one: zero is `void`.
+        // Type ids start at one: zero is `void`.
         numbers.insert(u32::try_from(from + 1)?, u32::try_from(to + 1)?);
         bytes[list[to].start..list[to].start + TYPE_SIZE].copy_from_slice(content);
     }
@@ -72,7 +72,7 @@ fn sort(bytes: &mut [u8]) -> anyhow::Result<()> {
     replace(bytes, list.iter().flat_map(|entry| &entry.names), &offsets)
 }
 
-/// Sorts those of the names that follow upon each other in the string table; returns where each offset went.
+/// Sorts runs of adjacent names in the string table. Returns the new offset for each old one.
 fn sort_strings(
     bytes: &mut [u8],
     table: usize,
@@ -116,7 +116,7 @@ fn replace<'a>(
     Ok(())
 }
 
-/// Every type between two offsets, in order.
+/// Returns every type between two offsets, in order.
 fn walk(bytes: &[u8], mut at: usize, end: usize) -> anyhow::Result<Vec<Type>> {
     let mut list = Vec::new();
     while at < end {
@@ -128,7 +128,7 @@ fn walk(bytes: &[u8], mut at: usize, end: usize) -> anyhow::Result<Vec<Type>> {
         if !matches!(kind, INT | ARRAY | STRUCT | UNION | ENUM | FORWARD | SECTION | FLOAT | ENUM64) {
             entry.types.push(at + 8);
         }
-        // What follows: so many items of so many bytes, with a name and a type at these places in each.
+        // Items after the type: number, size, and the offsets of a name and a type in each item.
         let (items, size, name, reference): (usize, usize, Option<usize>, Option<usize>) = match kind {
             INT | VARIABLE | DECLARATION_TAG => (1, 4, None, None),
             ARRAY => (1, 12, None, None),
@@ -149,17 +149,17 @@ fn walk(bytes: &[u8], mut at: usize, end: usize) -> anyhow::Result<Vec<Type>> {
         at = tail + items * size;
         list.push(entry);
     }
-    ensure!(at == end, "the BTF's last type is cut short");
+    ensure!(at == end, "the last type of the BTF is truncated");
     Ok(list)
 }
 
 fn word(bytes: &[u8], at: usize) -> anyhow::Result<u32> {
-    let bytes = bytes.get(at..).and_then(|rest| rest.first_chunk()).context("the BTF is cut short")?;
+    let bytes = bytes.get(at..).and_then(|rest| rest.first_chunk()).context("the BTF is truncated")?;
     Ok(u32::from_le_bytes(*bytes))
 }
 
 fn string(bytes: &[u8], at: usize) -> anyhow::Result<&[u8]> {
-    let rest = bytes.get(at..).context("the BTF names a string beyond its end")?;
+    let rest = bytes.get(at..).context("the BTF refers to a string beyond its end")?;
     let end = rest.iter().position(|&byte| byte == 0).context("a string of the BTF has no end")?;
     Ok(&rest[..end])
 }
@@ -172,7 +172,7 @@ mod tests {
 
     const POINTER: u32 = 2;
 
-    /// BTF with a struct that has a pointer to each of some structs, which are only declared: in the given order.
+    /// Returns BTF of a struct with pointers to structs that have only forward declarations, in the given order.
     fn pointers(declared: &[&str]) -> Vec<u8> {
         let number = |length: usize| u32::try_from(length).unwrap();
         let mut names = declared.to_vec();
@@ -196,7 +196,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_order_becomes_the_sorted_one(
+        fn every_order_becomes_sorted(
             declared in Just(vec!["bpf_flow_keys", "bpf_sock", "bpf_spin_lock", "x"]).prop_shuffle(),
         ) {
             let mut sorted = declared.clone();
@@ -207,11 +207,11 @@ mod tests {
         }
 
         #[test]
-        fn damaged_btf_does_no_harm(at in 0usize..140, value: u8) {
+        fn damaged_btf_does_not_panic(at in 0usize..140, value: u8) {
             let mut bytes = pointers(&["bpf_sock", "bpf_flow_keys"]);
             let at = at % bytes.len();
             bytes[at] = value;
-            // Sorted or refused: sorting twice is sorting once, and nothing panics.
+            // Sorting is idempotent or fails.
             if sort(&mut bytes).is_ok() {
                 let sorted = bytes.clone();
                 sort(&mut bytes).unwrap();
@@ -229,14 +229,14 @@ mod tests {
     }
 
     #[test]
-    fn a_name_without_an_end_is_refused() {
+    fn an_unterminated_name_is_an_error() {
         let mut bytes = pointers(&["bpf_sock", "bpf_flow_keys"]);
         *bytes.last_mut().unwrap() = b's';
         assert!(sort(&mut bytes).unwrap_err().to_string().contains("no end"));
     }
 
     #[test]
-    fn what_is_no_btf_is_refused() {
+    fn bytes_without_btf_header_are_an_error() {
         assert!(sort(&mut [0; 24]).is_err());
         assert!(sort(&mut []).is_err());
     }

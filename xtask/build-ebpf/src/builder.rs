@@ -1,4 +1,4 @@
-//! A toolchain for the kernel side, and the one way it is called: what it makes may not depend on where it is called.
+//! A toolchain for the kernel side and its arguments. The output must not depend on the machine or the working directory.
 
 use std::{
     collections::BTreeMap,
@@ -18,17 +18,17 @@ use super::{btf, object, sources};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// Debian's packages and bpf-linker in the cache: the reference.
+    /// The reference: Debian's packages, and bpf-linker in the cache.
     Debian,
-    /// rustup's nightly, which compiles `core` itself.
+    /// rustup's nightly toolchain, which compiles `core` from source.
     Nightly,
 }
 
 /// A complete toolchain.
 pub struct Builder {
-    /// Which way it builds.
+    /// The kind of toolchain.
     pub kind: Kind,
-    /// The version of each part that shapes the object.
+    /// Version of each component that affects the object.
     pub versions: BTreeMap<String, String>,
     /// The linker.
     pub linker: PathBuf,
@@ -36,7 +36,7 @@ pub struct Builder {
     pub strip: PathBuf,
 }
 
-/// How cargo is told what to build.
+/// Arguments of cargo that select a binary of the package.
 pub const fn target(binary: &str) -> [&str; 10] {
     [
         "--package",
@@ -52,11 +52,11 @@ pub const fn target(binary: &str) -> [&str; 10] {
     ]
 }
 
-/// How it is compiled. The architecture decides how kprobes see registers.
+/// Flags of the compiler. The architecture selects the register layout that kprobes read.
 pub const FLAGS: [&str; 4] =
     ["-Cdebuginfo=2", "-Clink-arg=--btf", "-Clink-arg=--disable-memory-builtins", "--cfg=bpf_target_arch=\"x86_64\""];
 
-/// Variables of the caller that would reach the compiler.
+/// Prefixes of the caller's variables that would affect the compiler.
 const FOREIGN: [&str; 11] = [
     "CARGO_BUILD_",
     "CARGO_ENCODED_",
@@ -72,7 +72,7 @@ const FOREIGN: [&str; 11] = [
 ];
 
 impl Builder {
-    /// Builds one of the package's binaries into a folder and returns the stripped object.
+    /// Builds a binary of the package into a folder and returns the stripped object.
     pub fn build(&self, binary: &str, folder: &Path) -> anyhow::Result<Vec<u8>> {
         let mut flags = FLAGS.map(str::to_owned).to_vec();
         flags.extend(self.remaps()?);
@@ -91,7 +91,7 @@ impl Builder {
         Ok(bytes)
     }
 
-    /// Cargo as this toolchain has it, in the workspace and free of the caller's settings.
+    /// Returns a call of the toolchain's cargo in the workspace, without the caller's settings.
     fn cargo(&self, arguments: [&str; 3]) -> Command {
         let mut command = match self.kind {
             Kind::Debian => Command::new("/usr/bin/cargo"),
@@ -107,7 +107,7 @@ impl Builder {
         // An empty wrapper overrides one in the user's configuration.
         command.env("RUSTC_WRAPPER", "").env("CARGO_TARGET_BPFEL_UNKNOWN_NONE_LINKER", &self.linker);
         match self.kind {
-            // The released compiler takes the unstable parts of `core` that BPF needs only when told so.
+            // A stable compiler accepts the unstable parts of `core` that BPF needs only with RUSTC_BOOTSTRAP.
             Kind::Debian => command.env("RUSTC", "/usr/bin/rustc").env("RUSTC_BOOTSTRAP", "1"),
             Kind::Nightly => command.args(["run", "nightly", "cargo"]),
         };
@@ -115,7 +115,7 @@ impl Builder {
         command
     }
 
-    /// Flags that give every source file a name free of this machine's folders: BTF's line information carries them.
+    /// Returns flags that remove this machine's folders from the names of source files, which BTF's line information contains.
     fn remaps(&self) -> anyhow::Result<Vec<String>> {
         let mut command = self.cargo(["metadata", "--locked", "--format-version=1"]);
         command.args(["--all-features", "--filter-platform", "bpfel-unknown-none"]);
@@ -129,7 +129,7 @@ impl Builder {
                 .packages
                 .iter()
                 .find(|p| p.name.as_str() == package.name && p.version.to_string() == package.version);
-            // Not every locked package is for this target.
+            // Some locked packages are not for this target.
             let Some(folder) = place.and_then(|p| p.manifest_path.parent()) else { continue };
             if package.checksum.is_some() {
                 remaps.push(remap(folder.as_std_path(), &format!("{}-{}", package.name, package.version))?);
@@ -144,6 +144,6 @@ impl Builder {
 }
 
 fn remap(folder: &Path, name: &str) -> anyhow::Result<String> {
-    let Some(folder) = folder.to_str() else { bail!("{folder:?} is not UTF-8: the compiler cannot be told of it") };
+    let Some(folder) = folder.to_str() else { bail!("{folder:?} is not UTF-8, so the compiler cannot remap it") };
     Ok(format!("--remap-path-prefix={folder}={name}"))
 }

@@ -1,7 +1,7 @@
-//! `cargo xtask build-ebpf`: the kernel side, built, checked and recorded.
+//! `cargo xtask build-ebpf`: builds, checks and records the BPF objects of the kernel side.
 //!
-//! Objects are committed so that users need stable Rust alone. They run as root's code in the kernel, so anyone must be
-//! able to make the same bytes again: one builder is the reference, and what it was is written beside each object.
+//! Objects are committed so that users need only stable Rust. They run in the kernel with root's privileges, so anyone must be
+//! able to reproduce their bytes. One builder is the reference; a record next to each object names its versions.
 
 mod btf;
 mod builder;
@@ -46,16 +46,16 @@ struct Options {
     tally: Option<PathBuf>,
 }
 
-/// An object that is built from the package and committed.
+/// A committed object that is built from the package.
 struct Artifact {
     /// The package's binary.
     binary: &'static str,
-    /// The object, relative to the workspace; its record lies beside it.
+    /// Path of the object relative to the workspace. The record is in the same folder.
     path: &'static str,
 }
 
-/// The product's programs, the empty ones that benchmarks compare them with, those by which a test asks the product's code
-/// for a duration's slot, and one by which a test has packets received.
+/// The sidecar's programs, empty programs as a baseline for benchmarks, and two objects for tests: `resolution` computes the
+/// histogram bucket of a duration, `injection` delivers packets.
 const ARTIFACTS: [Artifact; 4] = [
     Artifact { binary: "undercurrent", path: "receiver/ebpf/undercurrent.bpf.o" },
     Artifact { binary: "baseline", path: "receiver/ebpf/baseline.bpf.o" },
@@ -63,11 +63,11 @@ const ARTIFACTS: [Artifact; 4] = [
     Artifact { binary: "injection", path: "receiver/ebpf/injection.bpf.o" },
 ];
 
-/// How far a committed object could be checked.
+/// The result of a check of a committed object.
 enum Checked {
-    /// The reference builder made the same bytes.
+    /// The reference builder reproduced the bytes.
     Rebuilt,
-    /// The sources are those it was built from; it was not rebuilt, for this reason.
+    /// The hash of the sources matches the record. Contains the reason why the object was not rebuilt.
     SourcesOnly(String),
 }
 
@@ -93,14 +93,14 @@ fn run(options: &Options) -> anyhow::Result<()> {
     for artifact in &ARTIFACTS {
         let path = artifact.object();
         match artifact.check(folder.path())? {
-            Checked::Rebuilt => println!("{} is what its sources give: rebuilt, the same bytes", path.display()),
-            Checked::SourcesOnly(reason) => println!("{} was built from these sources; {reason}", path.display()),
+            Checked::Rebuilt => println!("{} matches its sources: a rebuild gave identical bytes", path.display()),
+            Checked::SourcesOnly(reason) => println!("{} has the source hash on record; {reason}", path.display()),
         }
     }
     Ok(())
 }
 
-/// The step of `cargo xtask test`. It installs the reference builder where that can be done without asking.
+/// Checks the objects for `cargo xtask test`. As root on a machine with apt, installs the reference builder first.
 fn step() -> anyhow::Result<Tally> {
     let installed = if machine::is_root() && machine::has("apt-get") { toolchain::install() } else { Ok(()) };
     let mut tally = Tally::default();
@@ -116,7 +116,7 @@ fn step() -> anyhow::Result<Tally> {
     Ok(tally)
 }
 
-/// An empty folder for the rebuilds of one check: the objects share their dependencies, and nothing of earlier builds.
+/// Creates an empty folder for the rebuilds of one check. The objects share their dependencies, but no earlier build.
 fn build_folder() -> anyhow::Result<TempDir> {
     tempfile::tempdir().context("cannot make a folder to build in")
 }
@@ -140,8 +140,7 @@ impl Artifact {
         println!("{}: {summary}", path.display());
         if builder.kind != Kind::Debian {
             println!(
-                "Built with rustup's nightly: good for trying it, but the committed object comes from the reference \
-                 builder"
+                "Built with rustup's nightly, for experiments only: the committed object comes from the reference builder"
             );
         }
         Ok(())
@@ -152,16 +151,20 @@ impl Artifact {
         let committed = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
         object::inspect(&committed)?;
         let record = Record::read(&self.record())?;
-        let remedy = "run `cargo xtask build-ebpf` and commit what it writes";
-        ensure!(record.object == hash::sha256(&committed), "{} is not the object on record: {remedy}", path.display());
+        let remedy = "run `cargo xtask build-ebpf` and commit the files that it writes";
+        ensure!(
+            record.object == hash::sha256(&committed),
+            "the hash of {} is not the one on record: {remedy}",
+            path.display()
+        );
         ensure!(
             record.sources == sources::hash(self.binary)?,
-            "the kernel side's sources are not those that {} was built from: {remedy}",
+            "the sources of the kernel side changed since {} was built: {remedy}",
             path.display()
         );
         ensure!(
             record.functions == object::functions(&committed)?,
-            "the programs of {} call other functions than its record says: {remedy}",
+            "the functions in {} are not those on record: {remedy}",
             path.display()
         );
         ensure!(record.builder.kind == Kind::Debian, "{} is not from the reference builder: {remedy}", path.display());
@@ -175,14 +178,14 @@ impl Artifact {
         if rebuilt != committed {
             let other = cargo::target_directory()?.join(format!("rebuilt-{}.bpf.o", self.binary));
             write(&other, &rebuilt)?;
-            bail!("{} is not what its sources give ({} is): {remedy}", path.display(), other.display());
+            bail!("a rebuild of {} gave other bytes (see {}): {remedy}", path.display(), other.display());
         }
         Ok(Checked::Rebuilt)
     }
 }
 
 fn write(path: &PathBuf, bytes: &[u8]) -> anyhow::Result<()> {
-    let folder = path.parent().context("a file has a folder")?;
+    let folder = path.parent().context("the path has no parent folder")?;
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
 }

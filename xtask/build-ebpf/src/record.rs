@@ -1,4 +1,4 @@
-//! The record beside the object: what it is, what it was made from, and by what.
+//! The record of an object: hashes of the object and its sources, and the versions of the builder.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -11,32 +11,32 @@ use super::{
     object::functions,
 };
 
-/// The TOML file beside an object.
+/// The content of `NAME.bpf.toml`.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
     /// SHA-256 of the object.
     pub object: String,
-    /// SHA-256 over its sources, as `sources` defines it.
+    /// SHA-256 over the sources, see the module `sources`.
     pub sources: String,
-    /// What built it.
+    /// The builder of the object.
     pub builder: Pin,
-    /// What its programs call, as [`functions`] has it: a call is dear, so that a new one is to be seen.
+    /// Functions that are not inlined, see [`functions`]. Calls are expensive, so a review must show a new one.
     pub functions: BTreeMap<String, usize>,
 }
 
-/// A builder, to the version.
+/// The versions of a builder.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pin {
-    /// Which of the two ways.
+    /// The kind of toolchain.
     pub kind: Kind,
-    /// The version of each part, by its package's name.
+    /// Version of each component by the name of its package.
     pub versions: BTreeMap<String, String>,
 }
 
 impl Record {
-    /// The record of an object just built.
+    /// Returns the record of a new object.
     pub fn new(object: &[u8], sources: String, builder: &Builder) -> anyhow::Result<Self> {
         let builder = Pin { kind: builder.kind, versions: builder.versions.clone() };
         Ok(Self { object: hash::sha256(object), sources, builder, functions: functions(object)? })
@@ -45,10 +45,10 @@ impl Record {
     /// Reads a committed record.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        toml::from_str(&text).with_context(|| format!("{} is no such record", path.display()))
+        toml::from_str(&text).with_context(|| format!("{} is not a valid record", path.display()))
     }
 
-    /// The record as its file holds it, for the object of that name.
+    /// Returns the content of the record's file. `object` is the object's file name.
     pub fn to_text(&self, object: &str) -> anyhow::Result<String> {
         let text = toml::to_string(self)?;
         Ok(format!("# What {object} is and what built it. Written by `cargo xtask build-ebpf`.\n{text}"))
@@ -56,7 +56,7 @@ impl Record {
 }
 
 impl Pin {
-    /// How a machine's versions differ from these, in words; `None` where they do not.
+    /// Describes the first difference from the versions of this machine; `None` if there is none.
     pub fn difference(&self, here: &BTreeMap<String, String>) -> Option<String> {
         let none = "absent".to_owned();
         self.versions.iter().find_map(|(part, pinned)| {
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_named() {
+    fn a_difference_names_the_component() {
         let record = pin(&[("llvm-22", "22.1.8"), ("rustc-web", "1.96.0")]);
         assert_eq!(record.difference(&record.versions), None);
         let newer = pin(&[("llvm-22", "22.1.8"), ("rustc-web", "1.96.1")]).versions;

@@ -1,4 +1,4 @@
-//! What the object is made from, as one hash: for machines that lack the reference builder.
+//! One hash over all inputs of the object, for machines without the reference builder.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,8 +16,8 @@ use super::builder::{FLAGS, target};
 /// The package of the kernel side.
 pub const PACKAGE: &str = "undercurrent-ebpf";
 
-/// SHA-256 over the package's manifest and sources, what the workspace's manifest says of them, the locked versions
-/// of their dependencies, and the builder's arguments for one of its binaries.
+/// Returns a SHA-256 over the inputs of a binary: the package's manifest and sources, the settings in the workspace's manifest,
+/// the locked versions of the dependencies, and the builder's arguments.
 pub fn hash(binary: &str) -> anyhow::Result<String> {
     let root = machine::workspace();
     let read = |name: &str| fs::read_to_string(root.join(name)).with_context(|| format!("cannot read {name}"));
@@ -33,7 +33,7 @@ pub fn hash(binary: &str) -> anyhow::Result<String> {
     Ok(digest(&parts))
 }
 
-/// Lengths go in too, so that no two sets of parts read alike.
+/// Hashes the parts with their lengths, so that different parts never give equal input.
 fn digest(parts: &BTreeMap<String, String>) -> String {
     let mut hash = Sha256::new();
     for text in parts.iter().flat_map(|(name, content)| [name, content]) {
@@ -43,7 +43,7 @@ fn digest(parts: &BTreeMap<String, String>) -> String {
     hash::hex(&hash.finalize())
 }
 
-/// The manifest and every Rust file of the package, relative to the workspace.
+/// Returns the manifest and every Rust file of the package, relative to the workspace.
 fn files() -> anyhow::Result<BTreeSet<String>> {
     let root = machine::workspace();
     let mut files = BTreeSet::from(["receiver-ebpf/Cargo.toml".to_owned()]);
@@ -57,9 +57,9 @@ fn files() -> anyhow::Result<BTreeSet<String>> {
     Ok(files)
 }
 
-/// What the workspace's manifest says of the package: the inherited keys and the profile it is built by.
+/// Returns the settings in the workspace's manifest that apply to the package: the inherited keys and its profile.
 fn settings(manifest: &str) -> anyhow::Result<String> {
-    let manifest: Value = toml::from_str(manifest).context("Cargo.toml is no TOML")?;
+    let manifest: Value = toml::from_str(manifest).context("Cargo.toml is not TOML")?;
     let mut lines = BTreeSet::new();
     for path in [["workspace", "package"], ["profile", "release"], ["profile", "ebpf"]] {
         let value = path.iter().try_fold(&manifest, |value, key| value.get(key));
@@ -75,14 +75,14 @@ fn flatten(path: &str, value: &Value, lines: &mut BTreeSet<String>) {
     }
 }
 
-/// A package as `Cargo.lock` has it.
+/// A package in `Cargo.lock`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub struct Package {
-    /// Its name.
+    /// The package's name.
     pub name: String,
-    /// Its version.
+    /// The locked version.
     pub version: String,
-    /// Of its archive; a workspace member has none.
+    /// Checksum of the package's archive; `None` for members of the workspace.
     pub checksum: Option<String>,
     #[serde(default)]
     dependencies: Vec<String>,
@@ -93,9 +93,9 @@ struct Lock {
     package: Vec<Package>,
 }
 
-/// The kernel side's package and all that it depends on, as locked.
+/// Returns the package of the kernel side and its transitive dependencies, with their locked versions.
 pub fn closure(lock: &str) -> anyhow::Result<BTreeSet<Package>> {
-    let lock: Lock = toml::from_str(lock).context("Cargo.lock is no lock file")?;
+    let lock: Lock = toml::from_str(lock).context("Cargo.lock is not a lock file")?;
     let mut wanted = vec![PACKAGE.to_owned()];
     let mut found = BTreeSet::new();
     while let Some(dependency) = wanted.pop() {
@@ -143,14 +143,14 @@ mod tests {
     "#;
 
     #[test]
-    fn only_what_the_package_depends_on_is_in_its_closure() {
+    fn the_closure_contains_only_dependencies() {
         let names: Vec<_> = closure(LOCK).unwrap().into_iter().map(|p| (p.name, p.checksum)).collect();
         let expected = [("syn", Some("new")), ("undercurrent-ebpf", None), ("zerocopy", Some("zero"))];
         assert_eq!(names, expected.map(|(name, checksum)| (name.to_owned(), checksum.map(str::to_owned))));
     }
 
     #[test]
-    fn a_lock_file_without_the_package_is_refused() {
+    fn a_lock_file_without_the_package_is_an_error() {
         assert!(closure("package = []").unwrap_err().to_string().contains(PACKAGE));
     }
 

@@ -1,4 +1,4 @@
-//! The toolchains that this machine has for the kernel side, and what to install where it has none.
+//! Finds and installs toolchains for the kernel side.
 
 use std::{
     collections::BTreeMap,
@@ -12,15 +12,15 @@ use xtask_common::{cargo, machine, packages};
 
 use super::builder::{Builder, Kind};
 
-/// Debian 12's packages. What shapes the object comes first; the rest builds bpf-linker.
+/// Packages of Debian 12. The first ones affect the object; the others are needed to build bpf-linker.
 const PACKAGES: [&str; 7] =
     ["rustc-web", "cargo-web", "libstd-rust-web-dev-bpf", "llvm-22", "llvm-22-dev", "libzstd-dev", "zlib1g-dev"];
-/// How many of [`PACKAGES`] go on record.
+/// Number of [`PACKAGES`] in the record.
 const RECORDED: usize = 4;
 const LLVM: &str = "/usr/lib/llvm-22";
 const LINKER_VERSION: &str = "0.13.0";
 
-/// The toolchain to build with: the reference where it is complete, else rustup's nightly.
+/// Returns the reference toolchain if it is complete, else rustup's nightly.
 pub fn find() -> anyhow::Result<Builder> {
     if let Some(builder) = debian()? {
         return Ok(builder);
@@ -28,7 +28,7 @@ pub fn find() -> anyhow::Result<Builder> {
     nightly()?.map_or_else(|missing| bail!(advice(&missing)), Ok)
 }
 
-/// Debian's toolchain, if all of it is here.
+/// Returns Debian's toolchain if all its components are installed.
 pub fn debian() -> anyhow::Result<Option<Builder>> {
     let linker = linker_root()?.join("bin/bpf-linker");
     let mut versions = BTreeMap::from([("bpf-linker".to_owned(), LINKER_VERSION.to_owned())]);
@@ -44,7 +44,7 @@ pub fn debian() -> anyhow::Result<Option<Builder>> {
     }))
 }
 
-/// Installs Debian's toolchain: the packages, and bpf-linker into the cache.
+/// Installs Debian's packages, and bpf-linker into the cache.
 pub fn install() -> anyhow::Result<()> {
     packages::install(&PACKAGES)?;
     let root = linker_root()?;
@@ -62,12 +62,12 @@ pub fn install() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// By version, so that another one does not pass for it.
+/// Returns the folder of bpf-linker. The path contains the version, so an update does not reuse an old build.
 fn linker_root() -> anyhow::Result<PathBuf> {
     Ok(machine::cache("bpf-linker")?.join(LINKER_VERSION))
 }
 
-/// rustup's nightly, or what it lacks.
+/// Returns rustup's nightly toolchain, or the names of its missing components.
 fn nightly() -> anyhow::Result<Result<Builder, Vec<&'static str>>> {
     let rustc = |argument| {
         let output = Command::new("rustup").args(["run", "nightly", "rustc", argument]).output().ok()?;
@@ -100,7 +100,7 @@ fn nightly() -> anyhow::Result<Result<Builder, Vec<&'static str>>> {
     }))
 }
 
-/// `llvm-strip`: the toolchain's own, the path's, or a versioned one of the distribution.
+/// Returns the path of `llvm-strip`: from the toolchain, from `PATH`, or a versioned one of the distribution.
 fn strip(sysroot: &Path) -> Option<PathBuf> {
     let below = |folder: &str, rest: &str| {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -116,11 +116,11 @@ fn advice(missing: &[&str]) -> String {
     let debian = PACKAGES.iter().filter(|package| packages::version(package).is_none()).copied();
     let debian: Vec<_> = debian.chain(["bpf-linker in the cache"]).collect();
     format!(
-        "nothing on this machine can build the kernel side. Either of these can:\n\
+        "this machine has no toolchain for the kernel side. Install one of these:\n\
          \n  Debian 12, the reference (missing: {}):\n    cargo xtask build-ebpf --install\n\
          \n  rustup (missing: {}):\n    rustup toolchain install nightly --component rust-src,llvm-tools\n    \
          cargo install bpf-linker\n\
-         \nWithout either, the committed object serves: only changes to receiver-ebpf/ need a builder.",
+         \nOnly changes to receiver-ebpf/ need a builder: without one, builds use the committed object.",
         debian.join(", "),
         missing.join(", ")
     )

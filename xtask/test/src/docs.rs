@@ -1,4 +1,4 @@
-//! `cargo xtask docs`: what of the documentation is made from the code, and the picture of the live table.
+//! `cargo xtask docs`: the generated pages of the documentation, and the picture of the live table.
 
 use std::{
     fs,
@@ -17,14 +17,14 @@ pub struct Options {
     picture: bool,
 }
 
-/// Where the picture stands, below the checkout.
+/// Path of the picture, relative to the checkout.
 const PICTURE: &str = "docs/images/table.svg";
-/// The terminal that the table is drawn on.
+/// Sets the size of the terminal that shows the table.
 const TERMINAL: &str = "stty cols 102 rows 60";
-/// What erases the frame before the next one is drawn.
+/// The sequence that erases a frame before the next one is drawn.
 const ERASED: &str = "\x1b[J";
 
-/// Writes every generated page. The tests that compare them know how.
+/// Writes every generated page, by running the tests that compare the pages with the code.
 pub fn run(options: &Options) -> anyhow::Result<()> {
     let mut tests = cargo::command();
     tests.args(["test", "--quiet", "--package", "undercurrent", "--test", "configuration", "--test", "catalogue"]);
@@ -32,7 +32,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     if options.picture { draw() } else { Ok(()) }
 }
 
-/// The last frame of a real run, as its terminal showed it.
+/// Draws the last frame of a real run as its terminal showed it.
 fn draw() -> anyhow::Result<()> {
     ensure!(
         machine::is_root(),
@@ -54,7 +54,7 @@ fn draw() -> anyhow::Result<()> {
         .spawn()
         .context("cannot run script(1)")?;
     let (mut output, mut shown) = (BufReader::new(terminal.stdout.take().context("it has a pipe")?), Vec::new());
-    // Sockets that the sidecar has seen made have owners from the first packet on.
+    // Traffic starts after the first frame: sockets created under the running sidecar have an owner from the first packet on.
     while !shown.ends_with(ERASED.as_bytes()) && output.read_until(b'J', &mut shown)? > 0 {}
     let traffic = Traffic::start()?;
     output.read_to_end(&mut shown)?;
@@ -62,7 +62,7 @@ fn draw() -> anyhow::Result<()> {
     ensure!(terminal.wait()?.success(), "the sidecar failed; `cargo xtask run` says why");
     let shown = String::from_utf8(shown)?;
     let frames: Vec<&str> = shown.split(ERASED).collect();
-    // The very last one is of the run's end, over less than an interval.
+    // The last frame covers less than an interval, because the run ends in it.
     let frame = frames.iter().rev().nth(1).context("the table was drawn fewer than two times")?;
     let frame = frame.rsplit_once("\x1b[").map_or(*frame, |(frame, _)| frame).replace('\r', "");
     let picture = anstyle_svg::Term::new().render_svg(&frame);

@@ -19,14 +19,14 @@ use crate::{
     nextest::{self, Sidecar},
 };
 
-/// Seconds for a guest. Three at once take some fifteen minutes each on a machine of two CPUs.
+/// Time limit of a guest in seconds. Three guests side by side take about fifteen minutes each on two CPUs.
 const LIMIT: &str = "2400";
-/// What tests are called that take a guest whose clock counts instructions.
+/// Prefix of the tests that need a guest with a clock that counts instructions.
 const INSTRUCTIONS: &str = "vm_icount";
-/// What tests are called that take one whose network card stamps packets.
+/// Prefix of the tests that need a guest with a NIC that timestamps packets.
 const CARDS: &str = "vm_cards";
 
-/// A test of each signal, by the signal's name.
+/// One test for each signal, by the name of the signal.
 const SIGNALS: [(&str, &str); 13] = [
     ("network_cpu", "softirq::receive_time_and_runs_agree_with_ftrace"),
     ("workload_cpu", "cpu::all_parts_are_the_nodes_whole"),
@@ -43,7 +43,7 @@ const SIGNALS: [(&str, &str); 13] = [
     ("itself", "doctor::every_hook_is_served_as_this_kernel_allows_and_fires"),
 ];
 
-/// What tests of latency are called.
+/// Prefixes of the tests of latency.
 const LATENCY: [&str; 9] = [
     "latency::",
     "sampling::",
@@ -56,20 +56,20 @@ const LATENCY: [&str; 9] = [
     "resolution::",
 ];
 
-/// What tests of whatever differs from kernel to kernel are called, besides.
+/// Prefixes of other tests with results that depend on the kernel version.
 const KERNELS_OWN: [&str; 4] = ["head_of_line::", "softirq::", "doctor::", "workloads::"];
 
-/// A set of hooks that stands in for trampolines, as where a host's policy refuses them.
+/// A set of hooks that replaces trampolines, for hosts with a policy that forbids trampolines.
 struct Alternates {
-    /// What every sidecar does without.
+    /// The kinds of hooks that every sidecar avoids.
     avoid: &'static str,
-    /// What the tests are called that show it under every kernel.
+    /// Prefixes of the tests that run under every kernel.
     tests: &'static [&'static str],
-    /// What others are called, under one kernel: their programs differ by hook, and not by kernel.
+    /// Prefixes of the tests that run under one kernel: their programs differ by hook, not by kernel.
     others: &'static [&'static str],
 }
 
-/// Kprobes, and where they are refused too, tracepoints and the cgroup's hook.
+/// Kprobes; and tracepoints with the hook of the cgroup, for hosts that forbid kprobes too.
 const ALTERNATES: [Alternates; 2] = [
     Alternates {
         avoid: "fentry",
@@ -83,7 +83,7 @@ const ALTERNATES: [Alternates; 2] = [
     },
 ];
 
-/// Each signal once, on Debian 13's kernel with fentry, in two guests side by side.
+/// Tests each signal once, under Debian 13's kernel with fentry, in two guests side by side.
 pub fn signals() -> anyhow::Result<Tally> {
     require_every_signal()?;
     let tests: Vec<_> = BTreeSet::from(SIGNALS.map(|(_, test)| test)).into_iter().collect();
@@ -95,9 +95,9 @@ pub fn signals() -> anyhow::Result<Tally> {
         guests.into_iter().map(|guest| guest.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
     });
     let tally = tallies.into_iter().try_fold(Tally::default(), |sum, tally| anyhow::Ok(sum.and(tally?)))?;
-    // The harness ignores a name that no test has.
+    // The test harness ignores unknown names.
     let ran = tally.timings.len();
-    ensure!(ran == tests.len(), "{ran} of {} tests ran: one was renamed? {tests:?}", tests.len());
+    ensure!(ran == tests.len(), "{ran} of {} tests ran; a renamed test is the likely reason: {tests:?}", tests.len());
     Ok(tally)
 }
 
@@ -122,47 +122,47 @@ fn require_every_signal() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Latency under the oldest kernel.
+/// Tests latency under the oldest kernel.
 pub fn linux_5_10() -> anyhow::Result<Tally> {
     by_every_set("5.10", &LATENCY)
 }
 
-/// What differs from kernel to kernel under Debian 12's.
+/// Runs the tests with results that depend on the kernel, under Debian 12's kernel.
 pub fn linux_6_1() -> anyhow::Result<Tally> {
     by_every_set("6.1", &[LATENCY.as_slice(), &KERNELS_OWN].concat())
 }
 
-/// Everything under Debian 13's kernel.
+/// Runs the whole suite under Debian 13's kernel.
 pub fn linux_6_12() -> anyhow::Result<Tally> {
     run(&["--kernel", "6.12"], &["--skip", INSTRUCTIONS])
 }
 
-/// Latency without trampolines there, whatever may differ by hook.
+/// Runs the tests with results that depend on the hook under Debian 13's kernel, without trampolines.
 pub fn linux_6_12_by_alternates() -> anyhow::Result<Tally> {
     by_alternates("6.12", true)
 }
 
-/// Latency under the newest kernel.
+/// Tests latency under the newest kernel.
 pub fn linux_7() -> anyhow::Result<Tally> {
     by_every_set("7", &LATENCY)
 }
 
-/// Where a nanosecond is an instruction.
+/// Runs the tests that need a clock that counts instructions.
 pub fn instructions() -> anyhow::Result<Tally> {
     run(&["--kernel", "6.12", "--icount"], &["--ignored", INSTRUCTIONS])
 }
 
-/// Where a network card stamps packets.
+/// Runs the tests that need a NIC that timestamps packets.
 pub fn cards() -> anyhow::Result<Tally> {
     run(&["--kernel", "6.12-general", "--stamps"], &["--ignored", CARDS])
 }
 
-/// These tests with trampolines, and of latency without what may differ by kernel.
+/// Runs tests with trampolines, then the tests of latency for each set of alternates.
 fn by_every_set(kernel: &str, tests: &[&str]) -> anyhow::Result<Tally> {
     Ok(run(&["--kernel", kernel], tests)?.and(by_alternates(kernel, false)?))
 }
 
-/// Latency by each set of alternates: all of it, or what may differ by kernel.
+/// Tests latency with each set of alternates. Without `all`, only the tests with results that depend on the kernel.
 fn by_alternates(kernel: &str, all: bool) -> anyhow::Result<Tally> {
     let mut tally = Tally::default();
     for Alternates { avoid, tests, others } in &ALTERNATES {
@@ -181,11 +181,11 @@ fn run(guest: &[&str], tests: &[&str]) -> anyhow::Result<Tally> {
 /// Runs tests of a suite in a guest and counts them. Prints their output if one failed.
 fn run_suite(suite: &Path, guest: &[&str], tests: &[&str]) -> anyhow::Result<Tally> {
     let share = tempfile::tempdir().context("cannot make a folder to share with the guest")?;
-    // The guest writes nowhere else.
+    // The guest can write only to the share.
     let skips = share.path().join("skips");
     fs::write(&skips, "").context("cannot make a file for skips")?;
     let mut command = Command::new(cargo::member("xtask-vm")?);
-    // Others run beside it, and more threads than CPUs bring nothing.
+    // Several guests run side by side, and more threads than CPUs do not make them faster.
     command.args(["vm", "--in-turns"]).args(guest).args(["--timeout", LIMIT]).arg("--share").arg(share.path());
     command.arg("--env").arg(format!("UNDERCURRENT_SKIPS={}", skips.display()));
     command.arg("--").arg(suite).arg("--test-threads=1").args(tests).current_dir(machine::workspace());

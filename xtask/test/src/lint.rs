@@ -1,4 +1,4 @@
-//! Checks of the text: formatting, lints, and what the dependencies may be.
+//! Static checks: formatting, lints and dependencies.
 
 use std::process::Command;
 
@@ -31,23 +31,23 @@ pub fn format() -> anyhow::Result<()> {
     machine::run(&mut tombi(&[])?)
 }
 
-/// Whether the Rust files are formatted.
+/// Checks that the Rust files are formatted.
 pub fn rust_format() -> anyhow::Result<Tally> {
     checked(&mut cargo(&["fmt", "--all", "--check"]), "run `cargo xtask fmt`")
 }
 
-/// Whether the TOML files are formatted.
+/// Checks that the TOML files are formatted.
 pub fn toml_format() -> anyhow::Result<Tally> {
     checked(&mut tombi(&["--check", "--diff"])?, "run `cargo xtask fmt`")
 }
 
-/// Whether clippy has nothing to say.
+/// Checks that clippy reports nothing.
 pub fn clippy() -> anyhow::Result<Tally> {
     let arguments = ["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-Dwarnings"];
-    checked(&mut cargo(&arguments), "mend what clippy names")
+    checked(&mut cargo(&arguments), "fix the lints that clippy reports")
 }
 
-/// Whether the sidecar compiles without its optional features, and with each of them alone.
+/// Checks that the sidecar compiles without its optional features, and with each of them alone.
 pub fn features() -> anyhow::Result<Tally> {
     let mut tally = Tally::default();
     for feature in ["", "docker", "kubernetes", "tls"] {
@@ -66,17 +66,19 @@ pub fn features() -> anyhow::Result<Tally> {
     Ok(tally)
 }
 
-/// Whether every dependency is one that `deny.toml` allows and none has a known vulnerability. Advisories come from a
-/// repository of their own: where that cannot be fetched their check is skipped.
+/// Checks that `deny.toml` allows every dependency and that no dependency has a known vulnerability. The check of advisories is
+/// skipped if their repository cannot be fetched.
 pub fn dependencies() -> anyhow::Result<Tally> {
-    let mut tally =
-        checked(&mut deny(&["licenses", "bans", "sources"])?, "see deny.toml for what is allowed, and why")?;
+    let mut tally = checked(
+        &mut deny(&["licenses", "bans", "sources"])?,
+        "deny.toml lists the allowed licences and crates, with reasons",
+    )?;
     let mut command = deny(&["advisories"])?;
     let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
     if output.status.success() {
         tally.passed += 1;
     } else if String::from_utf8_lossy(&output.stderr).contains("failed to fetch advisory database") {
-        tally.skipped.push("advisories: their database cannot be fetched from this machine".into());
+        tally.skipped.push("advisories: the database cannot be fetched from this machine".into());
     } else {
         eprintln!("{}", String::from_utf8_lossy(&output.stderr));
         tally.failed += 1;

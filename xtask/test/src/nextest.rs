@@ -33,8 +33,8 @@ pub fn unit() -> anyhow::Result<Tally> {
     Ok(nextest("kind(lib) | kind(bin)", "default")?.and(documentation()?))
 }
 
-/// Integration tests that take long, and those that allow for programs that a busy host did not run (docs/kernels.md): the
-/// matrix runs them on this machine; their exact form runs in virtual machines.
+/// Integration tests that take long, or tolerate BPF programs that a busy host skips (docs/kernels.md). On this machine only the
+/// matrix runs them; virtual machines run them without tolerance.
 const SOAKS: [&str; 9] = [
     "quantiles::",
     "churn::",
@@ -63,7 +63,7 @@ fn soaks() -> String {
     SOAKS.map(|prefix| format!("test(/^{prefix}/)")).join(" | ")
 }
 
-/// Tests of the virtual machines that other tests run in.
+/// Tests of `cargo xtask vm`.
 pub fn virtual_machines() -> anyhow::Result<Tally> {
     nextest("package(xtask-vm) & binary(vm)", "only")
 }
@@ -73,7 +73,7 @@ pub fn virtual_machines() -> anyhow::Result<Tally> {
 pub enum Sidecar {
     /// The profile `dev` unchanged.
     Unoptimized,
-    /// With its libraries, for guests that start it many times: a start takes half the time there, the build three minutes more.
+    /// Optimized with its libraries, for guests that start it many times. A start takes half as long, the build three minutes more.
     Optimized,
 }
 
@@ -103,7 +103,7 @@ fn test_build() -> Command {
 fn nextest(filter: &str, ignored: &str) -> anyhow::Result<Tally> {
     let skips = tempfile::NamedTempFile::new().context("cannot make a file for skips")?;
     let report = machine::workspace().join(REPORT);
-    // The report of an earlier run must not pass for this one's.
+    // Remove the report of an earlier run.
     let _ = fs::remove_file(&report);
     let mut command = Command::new(tools::path("cargo-nextest")?);
     command.current_dir(machine::workspace());
@@ -119,7 +119,7 @@ fn nextest(filter: &str, ignored: &str) -> anyhow::Result<Tally> {
         "-E",
         filter,
     ]);
-    // A snapshot that differs is a failure here, never a file to review.
+    // A snapshot that differs is a failure here, not a file to review.
     command.env("INSTA_UPDATE", "no").env("UNDERCURRENT_SKIPS", skips.path());
     let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
     if !output.status.success() {
@@ -133,7 +133,7 @@ fn nextest(filter: &str, ignored: &str) -> anyhow::Result<Tally> {
 
 /// Reads a JUnit report.
 fn counted(report: &str) -> anyhow::Result<Tally> {
-    let document = roxmltree::Document::parse(report).context("the report of cargo-nextest is no XML")?;
+    let document = roxmltree::Document::parse(report).context("the report of cargo-nextest is not XML")?;
     let mut tally = Tally::default();
     for case in document.descendants().filter(|node| node.has_tag_name("testcase")) {
         let failed = case.children().any(|child| child.has_tag_name("failure") || child.has_tag_name("error"));
@@ -156,7 +156,7 @@ fn documentation() -> anyhow::Result<Tally> {
     command.args(["test", "--locked", "--quiet", "--workspace", "--doc", "--no-fail-fast"]);
     let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
     let Output { text, mut tally } = Output::read(BufReader::new(output.stdout.as_slice()))?;
-    // They were printed at once.
+    // cargo prints the results together, so the intervals between lines are not durations.
     tally.timings.clear();
     if !output.status.success() {
         print!("{text}{}", String::from_utf8_lossy(&output.stderr));

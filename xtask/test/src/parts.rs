@@ -48,8 +48,8 @@ impl Part {
     }
 }
 
-/// All parts in the order of a run. Cheap checks come first. The longest guest starts before the others, so that guests
-/// side by side end at about the same time.
+/// All parts in the order of a run. Cheap checks come first. The longest guest starts before the others, so that all guests
+/// end at about one time.
 pub const PARTS: &[Part] = &[
     Part::quick("format", "Rust files are formatted", lint::rust_format),
     Part::quick("toml", "TOML files are formatted", lint::toml_format),

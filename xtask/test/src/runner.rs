@@ -50,13 +50,13 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     if options.list {
         selected.for_each(|part| println!("{:<18} {}", part.name, part.about));
         if !options.matrix {
-            println!("\n`--matrix --list` lists the others too.");
+            println!("\n`--matrix --list` lists all parts.");
         }
         return Ok(());
     }
     let (parts, left_out): (Vec<_>, Vec<_>) = selected.partition(|part| !part.root || machine::is_root());
     if !left_out.is_empty() {
-        println!("not root, so these parts are left out (sudo -E env PATH=\"$PATH\" cargo xtask test runs them):");
+        println!("not root, so these parts do not run (sudo -E env PATH=\"$PATH\" cargo xtask test runs them):");
         left_out.iter().for_each(|part| println!("  {:<18} {}", part.name, part.about));
     }
     let is_complete = options.matrix && options.only.is_empty() && left_out.is_empty();
@@ -74,7 +74,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs parts that do not disturb each other, half as many again at once as there are CPUs: each waits a third of its time.
+/// Runs parts that do not disturb each other, three for every two CPUs: each part waits during a third of its time.
 fn side_by_side(parts: &[&Part]) -> Vec<Section> {
     let cpus = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let most = cpus + cpus / 2;
@@ -101,7 +101,7 @@ fn section(part: &Part) -> Section {
     section
 }
 
-/// Runs a check that passes or fails as a whole; only a failure shows what it printed.
+/// Runs a check that passes or fails as a unit, and prints its output if it fails.
 pub fn checked(command: &mut Command, remedy: &str) -> anyhow::Result<Tally> {
     let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
     if !output.status.success() {

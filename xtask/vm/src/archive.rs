@@ -1,4 +1,4 @@
-//! Packages of any suite of Debian's archive, by lists that are kept apart from the system's own.
+//! Packages of any suite of Debian's archive. The package lists are separate from those of the system.
 
 use std::{
     env,
@@ -11,7 +11,7 @@ use xtask_common::{machine, packages};
 
 use super::write;
 
-/// Names the archive where this machine's own apt configuration does not.
+/// The variable with the address of the archive, for machines without a Debian source in apt's configuration.
 const MIRROR: &str = "UNDERCURRENT_DEBIAN_MIRROR";
 
 /// The package lists of one suite.
@@ -34,17 +34,19 @@ impl Suite {
         write(&folder.join("sources.list"), source)?;
         let suite = Self { name: name.to_owned(), folder };
         machine::output(suite.apt("apt-get").args(["update", "-qq"])).with_context(|| {
-            format!("cannot fetch the package lists of {name}: see that {mirror} can be reached, or set {MIRROR}")
+            format!(
+                "cannot fetch the package lists of {name}: is {mirror} reachable? Set {MIRROR} to use another archive"
+            )
         })?;
         Ok(suite)
     }
 
-    /// The names of the packages that start with a prefix.
+    /// Returns the names of packages with a prefix, one per line.
     pub fn names(&self, prefix: &str) -> anyhow::Result<String> {
         machine::output(self.apt("apt-cache").args(["pkgnames", prefix]))
     }
 
-    /// Downloads packages and unpacks them, one over the other, into a folder.
+    /// Downloads packages and unpacks all of them into one folder.
     pub fn unpack(&self, packages: &[String], folder: &Path) -> anyhow::Result<()> {
         let beside = folder.parent().unwrap_or(folder);
         let downloads = tempfile::tempdir_in(beside).context("cannot make a folder for downloads")?;
@@ -66,9 +68,9 @@ impl Suite {
             "Dir::Etc::sourceparts=-".to_owned(),
             "Acquire::Languages=none".to_owned(),
             "Acquire::Retries=3".to_owned(),
-            // Without this a mirror that cannot be reached is a warning.
+            // Without this an unreachable mirror is only a warning.
             "APT::Update::Error-Mode=any".to_owned(),
-            // apt's own user may not enter the cache, which is often below somebody's home.
+            // The user `_apt` cannot read the cache if it is in a home directory.
             "APT::Sandbox::User=root".to_owned(),
         ] {
             command.args(["-o", &option]);
@@ -77,11 +79,11 @@ impl Suite {
     }
 }
 
-/// Where this machine gets Debian's packages from, so that a mirror or proxy that it is set up for serves here too.
+/// Returns the address of the archive from apt's configuration, so a configured mirror or proxy applies here too.
 fn mirror(suite: &str) -> anyhow::Result<String> {
     let (mut main, mut security) = (env::var(MIRROR).ok(), None);
     if main.is_none() {
-        // A fresh image has no lists yet, and without them apt does not know an archive's label.
+        // A fresh image has no package lists, and apt reads the label of an archive from them.
         let targets = targets().and_then(|targets| if targets.is_empty() { update_and_list() } else { Ok(targets) })?;
         main = labelled(&targets, "Debian");
         security = labelled(&targets, "Debian-Security");
@@ -89,7 +91,7 @@ fn mirror(suite: &str) -> anyhow::Result<String> {
     let main = main.with_context(|| {
         format!("no source of apt on this machine is Debian's archive: set {MIRROR} to the address of one (http://HOST/debian)")
     })?;
-    ensure!(!main.contains(char::is_whitespace), "{MIRROR} is no address: {main:?}");
+    ensure!(!main.contains(char::is_whitespace), "{MIRROR} is not an address: {main:?}");
     let main = main.trim_end_matches('/');
     Ok(match suite.ends_with("-security") {
         true => security.unwrap_or_else(|| format!("{main}-security")),
@@ -105,7 +107,7 @@ fn update_and_list() -> anyhow::Result<String> {
 fn targets() -> anyhow::Result<String> {
     let format = ["indextargets", "--format", "$(LABEL) $(REPO_URI)", "Identifier: Packages", "Origin: Debian"];
     machine::output(Command::new("apt-get").args(format))
-        .context("the kernels come from Debian's archive, by apt (packages apt and dpkg)")
+        .context("apt is needed to fetch kernels from Debian's archive: install apt and dpkg")
 }
 
 fn labelled(targets: &str, label: &str) -> Option<String> {
@@ -118,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_security_archive_is_told_from_the_main_one_by_its_label() {
+    fn the_label_distinguishes_the_security_archive() {
         let targets = "Debian-Security http://mirror.test/security/\nDebian http://mirror.test/debian/\n";
         assert_eq!(labelled(targets, "Debian").as_deref(), Some("http://mirror.test/debian/"));
         assert_eq!(labelled(targets, "Debian-Security").as_deref(), Some("http://mirror.test/security/"));

@@ -1,4 +1,4 @@
-//! The BTF of a kernel that is not running, for tests of what reads it.
+//! Extracts the BTF of a kernel without booting it, for tests of BTF parsers.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use object::{Object as _, ObjectSection as _};
 
 use super::{kernels::Kernel, read, store::Store, write};
 
-/// Writes the raw BTF of a kernel's vmlinux to a file: the same bytes as `/sys/kernel/btf/vmlinux` in the guest.
+/// Writes the raw BTF of a kernel's vmlinux to a file. The guest has identical bytes in `/sys/kernel/btf/vmlinux`.
 pub fn write_to(kernel: &Kernel, output: &Path) -> anyhow::Result<()> {
     let vmlinux = Store::open()?.kernel(kernel)?.vmlinux;
     let bytes = read(&vmlinux)?;

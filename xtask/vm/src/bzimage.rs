@@ -1,4 +1,4 @@
-//! The vmlinux inside a bzImage: QEMU starts it without the guest having to unpack itself, which saves three seconds.
+//! Unpacks the vmlinux in a bzImage. If QEMU starts a vmlinux, the guest boots three seconds faster.
 
 use std::{
     io::{Read as _, Write as _},
@@ -14,7 +14,7 @@ const PAYLOAD_OFFSET: usize = 0x248;
 const PAYLOAD_LENGTH: usize = 0x24c;
 const SECTOR: usize = 512;
 
-/// By what a kernel can be compressed: the first bytes, and the command that unpacks it from its input to its output.
+/// Compression formats of kernels: magic bytes, and a command that unpacks its standard input.
 const FORMATS: &[(&[u8], &[&str])] = &[
     (b"\x28\xb5\x2f\xfd", &["zstd", "-dqc"]),
     (b"\xfd7zXZ\0", &["xz", "-dqc"]),
@@ -22,23 +22,23 @@ const FORMATS: &[(&[u8], &[&str])] = &[
     (b"\x02\x21\x4c\x18", &["lz4", "-dqc"]),
 ];
 
-/// The Debian packages of those commands.
+/// The Debian packages of the commands in [`FORMATS`].
 pub const PACKAGES: &[&str] = &["zstd", "xz-utils", "gzip", "lz4"];
 
 /// Unpacks the ELF vmlinux of a bzImage.
 pub fn vmlinux(image: &[u8]) -> anyhow::Result<Vec<u8>> {
-    let payload = payload(image).context("this is no bzImage of boot protocol 2.08 or later")?;
+    let payload = payload(image).context("not a bzImage of boot protocol 2.08 or later")?;
     let Some((_, command)) = FORMATS.iter().find(|(magic, _)| payload.starts_with(magic)) else {
         bail!("unknown compression: it starts with {:02x?}", payload.get(..8).unwrap_or(payload));
     };
     let vmlinux = unpack(command, payload)?;
-    ensure!(vmlinux.starts_with(b"\x7fELF"), "{} unpacked something that is no ELF file", command.join(" "));
+    ensure!(vmlinux.starts_with(b"\x7fELF"), "the output of {} is not an ELF file", command.join(" "));
     Ok(vmlinux)
 }
 
 fn payload(image: &[u8]) -> Option<&[u8]> {
     let word = |at: usize| image.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes)?.try_into().ok();
-    // Zero means four, from the days when the field did not exist.
+    // Zero means four: old kernels do not have the field.
     let sectors = match *image.get(SETUP_SECTORS)? {
         0 => 4,
         sectors => usize::from(sectors),
@@ -53,14 +53,14 @@ fn unpack(command: &[&str], payload: &[u8]) -> anyhow::Result<Vec<u8>> {
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        // The payload is followed by its unpacked size, which these commands take for rubbish and complain about.
+        // The unpacked size follows the payload, and the commands warn about trailing bytes.
         .stderr(Stdio::null())
         .spawn()
         .with_context(|| format!("cannot start {program}"))?;
     let (mut input, mut output) = (child.stdin.take(), child.stdout.take());
     let mut unpacked = Vec::new();
     thread::scope(|scope| {
-        // A command that has all it needs closes its input early: that is no failure.
+        // A command that closes its input early has read the whole payload.
         scope.spawn(move || input.as_mut().map(|input| input.write_all(payload)));
         output.as_mut().map(|output| output.read_to_end(&mut unpacked)).transpose()
     })?;
@@ -72,7 +72,7 @@ fn unpack(command: &[&str], payload: &[u8]) -> anyhow::Result<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// An image whose two setup sectors are followed by three bytes of protected-mode code, and then by the payload.
+    /// An image of two setup sectors, three bytes of protected-mode code and the payload.
     fn image(payload: &[u8]) -> Vec<u8> {
         let mut image = vec![0; 3 * SECTOR + 3];
         image[SETUP_SECTORS] = 2;
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packed_elf_comes_out_whole_though_its_size_follows_it() {
+    fn a_payload_with_a_trailing_size_is_unpacked() {
         let elf = [b"\x7fELF".as_slice(), &[7; 100_000]].concat();
         let mut packed = unpack(&["gzip", "-c"], &elf).unwrap();
         packed.extend_from_slice(&100_004_u32.to_le_bytes());
@@ -91,11 +91,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_kernel_is_refused() {
-        assert!(vmlinux(b"MZ").unwrap_err().to_string().contains("no bzImage"));
+    fn other_files_are_an_error() {
+        assert!(vmlinux(b"MZ").unwrap_err().to_string().contains("not a bzImage"));
         assert!(vmlinux(&image(b"plain text")).unwrap_err().to_string().contains("unknown compression"));
         let text = unpack(&["gzip", "-c"], b"text").unwrap();
-        assert!(vmlinux(&image(&text)).unwrap_err().to_string().contains("no ELF"));
+        assert!(vmlinux(&image(&text)).unwrap_err().to_string().contains("not an ELF"));
         let mut truncated = image(&text);
         truncated.pop();
         assert!(vmlinux(&truncated).is_err());

@@ -1,4 +1,4 @@
-//! How fast this machine's time stamp counter runs: an emulated CPU's counter is this one.
+//! Measures the rate of this machine's time stamp counter, which is the counter of emulated CPUs too.
 
 use std::{
     thread,
@@ -7,29 +7,29 @@ use std::{
 
 use super::qemu::Kilohertz;
 
-/// Long enough for an error of a microsecond at either end to be 10 parts in a million.
+/// Minimum duration of a measurement: an error of a microsecond at each end is 10 parts per million.
 const ENOUGH: Duration = Duration::from_millis(200);
 
-/// The counter and the clock at one moment.
+/// A pair of simultaneous readings of the counter and the clock.
 pub struct Stopwatch {
     ticks: u64,
     at: Instant,
 }
 
 impl Stopwatch {
-    /// Reads both.
+    /// Reads the counter and the clock.
     pub fn start() -> Self {
         let read = || {
             let before = Instant::now();
             let ticks = ticks();
             (before.elapsed(), Self { ticks, at: before })
         };
-        // An interrupt between the two readings shows in how long they took.
+        // The fastest pair of readings had no interrupt between them.
         let best = (0..10).map(|_| read()).min_by_key(|(took, _)| *took);
         best.map_or_else(|| read().1, |(_, stopwatch)| stopwatch)
     }
 
-    /// The counter's rate since then, or over a fifth of a second if that is longer.
+    /// Returns the rate of the counter since the start. Waits until at least [`ENOUGH`] has passed.
     pub fn rate(&self) -> Kilohertz {
         thread::sleep(ENOUGH.saturating_sub(self.at.elapsed()));
         let now = Self::start();
@@ -45,7 +45,7 @@ fn ticks() -> u64 {
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
-/// Only x86-64 has this counter; the search for QEMU refuses other machines before a rate is used.
+/// Other architectures have no such counter. `Qemu::find` fails on them before the rate is used.
 #[cfg(not(target_arch = "x86_64"))]
 fn ticks() -> u64 {
     0
@@ -59,7 +59,7 @@ mod tests {
     fn two_measurements_agree() {
         let stopwatch = Stopwatch::start();
         let (Kilohertz(first), Kilohertz(second)) = (stopwatch.rate(), Stopwatch::start().rate());
-        assert!(first > 100_000, "no CPU has run below 100 MHz for long: {first} kHz");
+        assert!(first > 100_000, "implausible rate: {first} kHz");
         assert!(first.abs_diff(second) < first / 1000, "{first} and {second} kHz");
     }
 }

@@ -1,4 +1,4 @@
-//! Folders of this machine that a guest sees, by virtiofs.
+//! Shares folders of this machine with a guest, through virtiofs.
 
 use std::{
     collections::BTreeSet,
@@ -33,11 +33,11 @@ pub fn writable(daemon: &Virtiofsd, folder: &Path, socket: &Path) -> anyhow::Res
     Process::start(command, &socket.with_extension("log"), vec![listener])
 }
 
-/// Serves this machine's root, read-only, on a socket. Of the file systems mounted below it the guest sees those that
-/// hold one of `paths`. `scratch` is an empty folder.
+/// Serves this machine's root, read-only, on a socket. The guest sees the root file system and those mounted file systems that
+/// contain one of `paths`. `scratch` is an empty folder.
 pub fn root(daemon: &Virtiofsd, paths: &[PathBuf], scratch: &Path, socket: &Path) -> anyhow::Result<Process> {
     let mounts: BTreeSet<_> = paths.iter().flat_map(|path| path.ancestors()).filter(|path| is_mount(path)).collect();
-    // A sorted set has a mount before those inside it.
+    // In a sorted set, a mount point precedes the mount points below it.
     let bind = |source: &Path| {
         let target = scratch.join(source.strip_prefix("/").unwrap_or(source));
         Ok(Bind { source: c_string(source)?, target: c_string(&target)? })
@@ -49,8 +49,8 @@ pub fn root(daemon: &Virtiofsd, paths: &[PathBuf], scratch: &Path, socket: &Path
     Process::start(command, &socket.with_extension("log"), vec![listener])
 }
 
-/// Makes the mounts in a mount namespace that nobody else sees and that goes with the daemon. The bind mount is what
-/// makes the daemon unable to write, whatever the guest asks of it.
+/// Mounts the folders in a private mount namespace that ends with the daemon. The bind mounts are read-only, so the daemon cannot
+/// write for the guest.
 fn enter(binds: &[Bind]) -> io::Result<()> {
     // SAFETY: the flag leaves memory and file descriptors shared as they were.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
@@ -63,7 +63,7 @@ fn enter(binds: &[Bind]) -> io::Result<()> {
 }
 
 fn command(daemon: &Virtiofsd, folder: &Path, socket: &Path, cache: &str) -> anyhow::Result<(Command, OwnedFd)> {
-    // Listening before the daemon starts leaves no moment in which QEMU could find no socket.
+    // Listen before the daemon starts, so that QEMU always finds the socket.
     let listener = UnixListener::bind(socket).with_context(|| format!("cannot listen on {}", socket.display()))?;
     let descriptor = format!("--fd={}", listener.as_raw_fd());
     let command = match daemon {
@@ -84,7 +84,7 @@ fn command(daemon: &Virtiofsd, folder: &Path, socket: &Path, cache: &str) -> any
     Ok((command, listener.into()))
 }
 
-/// Whether something is mounted here. Kernels before 5.8 do not tell: there the guest sees the root file system alone.
+/// True if the path is a mount point. Kernels before 5.8 do not report this: there the guest sees only the root file system.
 fn is_mount(path: &Path) -> bool {
     path != Path::new("/")
         && statx(CWD, path, AtFlags::empty(), StatxFlags::empty())
@@ -92,5 +92,5 @@ fn is_mount(path: &Path) -> bool {
 }
 
 fn c_string(path: &Path) -> anyhow::Result<CString> {
-    CString::new(path.as_os_str().as_bytes()).with_context(|| format!("{} has a zero byte", path.display()))
+    CString::new(path.as_os_str().as_bytes()).with_context(|| format!("{} contains a zero byte", path.display()))
 }

@@ -1,4 +1,4 @@
-//! The guest's first file system: busybox, the modules that reach this machine's root, and what this run wants.
+//! The initramfs of a guest: busybox, the modules needed to mount this machine's root, and the files of this run.
 
 use std::{
     fs::{self, File},
@@ -11,7 +11,7 @@ use cpio::{NewcBuilder, write_cpio};
 
 use super::{modules::load_order, read, store::Cached};
 
-/// What it takes to mount virtiofs, put a tmpfs over it, and write to the ports.
+/// Modules needed to mount virtiofs below a tmpfs, and to write to the ports.
 const MODULES: &[&str] = &["virtio_pci", "virtio_console", "virtiofs", "overlay"];
 
 const FOLDER: u32 = 0o040_755;
@@ -26,7 +26,7 @@ pub fn write(path: &Path, kernel: &Cached, busybox: &Path, files: &[(&str, Vec<u
         format!("{} has no modules.dep: remove the kernel from the cache", kernel.modules.display())
     })?;
     for (number, file) in load_order(&dependencies, MODULES).iter().enumerate() {
-        // The guest loads them in the order of their names.
+        // The guest loads the modules in the order of their file names.
         entries.push(entry(&format!("modules/{number:02}.ko"), EXECUTABLE, read(&kernel.modules.join(file))?));
     }
     entries.push(entry("undercurrent/init", EXECUTABLE, include_bytes!("guest/init.sh").to_vec()));

@@ -1,4 +1,4 @@
-//! The kernels that have a short name, and how to find their packages in Debian's archive.
+//! Kernels that `--kernel` can name, and their packages in Debian's archive.
 
 use anyhow::Context as _;
 
@@ -7,14 +7,14 @@ use anyhow::Context as _;
 pub struct Kernel {
     /// The short version.
     pub name: &'static str,
-    /// The suite of Debian's archive that has it.
+    /// The suite of Debian's archive with the packages.
     pub suite: &'static str,
-    /// Its packages. Each `*` stands for digits and dots; the newest match of the first decides what they are in the others.
+    /// Names of the packages. Each `*` matches digits and dots. The newest match of the first name is the version of the others.
     pub packages: &'static [&'static str],
 }
 
-/// All of them, oldest first. The cloud flavour has every hook and half the modules of the general one, which is there for its
-/// drivers.
+/// All kernels, oldest first. The cloud flavour has every hook, but half as many modules as the general flavour, which has the
+/// drivers of NICs.
 pub const KERNELS: &[Kernel] = &[
     Kernel { name: "5.10", suite: "bullseye-security", packages: &["linux-image-5.10.0-*-cloud-amd64"] },
     Kernel { name: "6.1", suite: "bookworm-security", packages: &["linux-image-6.1.0-*-cloud-amd64"] },
@@ -23,7 +23,7 @@ pub const KERNELS: &[Kernel] = &[
     Kernel {
         name: "7",
         suite: "sid",
-        // From 7.0 on `linux-image` only depends on these.
+        // Since 7.0, `linux-image` is a metapackage of these.
         packages: &[
             "linux-binary-7.*+deb*-cloud-amd64",
             "linux-modules-7.*+deb*-cloud-amd64",
@@ -32,21 +32,21 @@ pub const KERNELS: &[Kernel] = &[
     },
 ];
 
-/// The kernel of that name.
+/// Returns a kernel by name.
 pub fn named(name: &str) -> anyhow::Result<&'static Kernel> {
     KERNELS.iter().find(|kernel| kernel.name == name).with_context(|| {
         let names: Vec<_> = KERNELS.iter().map(|kernel| kernel.name).collect();
-        format!("no kernel has this name; there are {}", names.join(", "))
+        format!("unknown kernel; known kernels: {}", names.join(", "))
     })
 }
 
 impl Kernel {
-    /// What every match of the first package's name starts with.
+    /// Returns the prefix of all names that the first pattern matches.
     pub fn prefix(&self) -> &'static str {
         self.packages.first().and_then(|pattern| pattern.split('*').next()).unwrap_or_default()
     }
 
-    /// The packages of the newest build among these package names, or `None` if no name matches.
+    /// Returns the packages of the newest build among `names`, or `None` if no name matches.
     pub fn newest<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Option<Vec<String>> {
         let (first, _) = self.packages.split_first()?;
         let newest = names.into_iter().filter_map(|name| captures(first, name)).max_by_key(|found| numbers(found))?;
@@ -54,7 +54,7 @@ impl Kernel {
     }
 }
 
-/// What the `*` of a pattern stand for in a name that matches it.
+/// Returns the parts of `name` that the `*` of a pattern match.
 fn captures<'a>(pattern: &str, name: &'a str) -> Option<Vec<&'a str>> {
     let mut parts = pattern.split('*');
     let mut rest = name.strip_prefix(parts.next()?)?;
@@ -71,7 +71,7 @@ fn captures<'a>(pattern: &str, name: &'a str) -> Option<Vec<&'a str>> {
     rest.is_empty().then_some(found)
 }
 
-/// Versions compare number by number: 6.12.9 is older than 6.12.10.
+/// Splits versions into numbers for comparison: 6.12.9 is older than 6.12.10.
 fn numbers(found: &[&str]) -> Vec<u64> {
     found.iter().flat_map(|version| version.split('.')).map(|number| number.parse().unwrap_or(0)).collect()
 }
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_build_wins_by_number_not_by_letter() {
+    fn versions_are_compared_as_numbers() {
         let names = [
             "linux-image-6.12.9+deb12-cloud-amd64",
             "linux-image-6.12.117+deb12-cloud-amd64",
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_of_several_packages_takes_them_all_from_one_build() {
+    fn all_packages_of_a_kernel_come_from_one_build() {
         let names = [
             "linux-binary-7.2.13+deb14-cloud-amd64",
             "linux-binary-7.10.1+deb14-cloud-amd64",
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_lists_the_known_ones() {
+    fn an_unknown_name_lists_the_known_kernels() {
         assert!(named("6.13").unwrap_err().to_string().contains("5.10, 6.1, 6.12, 6.12-general, 7"));
     }
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask vm`: runs a command under another Linux kernel, in a virtual machine without acceleration whose root is
-//! this machine's own, read-only below a tmpfs. See `docs/kernels.md`.
+//! `cargo xtask vm`: runs a command under another Linux kernel, in a virtual machine without acceleration. The guest's root is the
+//! root of this machine, read-only below a tmpfs. See `docs/kernels.md`.
 
 mod archive;
 mod btf;
@@ -31,7 +31,8 @@ use xtask_common::machine;
 
 use self::{kernels::Kernel, qemu::Mebibytes};
 
-/// The exit status when the guest gave none, or never came to start: no command of the guest is blamed for the bench.
+/// The exit status if the guest did not start or did not report a status. Distinguishes failures of the virtual machine from
+/// failures of the command.
 const NO_STATUS: i32 = 125;
 
 #[derive(Parser)]
@@ -76,7 +77,7 @@ enum Other {
     },
 }
 
-/// What to run, and in what kind of machine.
+/// The command, and the properties of the machine.
 #[derive(Args)]
 struct Run {
     /// Which kernel
@@ -126,7 +127,7 @@ fn seconds(text: &str) -> anyhow::Result<Duration> {
 }
 
 impl Vm {
-    /// Does what was asked. Where a command ran in a guest, its exit status becomes this process's own.
+    /// Runs the subcommand. A guest's command determines the exit status of this process.
     fn run(self) -> anyhow::Result<()> {
         if self.list {
             return list();
@@ -141,7 +142,7 @@ impl Vm {
             eprintln!("Error: {error:?}");
             NO_STATUS
         });
-        // Everything that needs cleaning up lives below `run::run`, so leaving here loses nothing.
+        // All values with destructors are local to `run::run`, so `exit` skips none.
         if status != 0 {
             exit(status);
         }
@@ -172,12 +173,12 @@ fn list() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads a file; a failure names it.
+/// Reads a file. An error contains the path.
 fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Writes a file; a failure names it.
+/// Writes a file. An error contains the path.
 fn write(path: &Path, contents: impl AsRef<[u8]>) -> anyhow::Result<()> {
     std::fs::write(path, contents).with_context(|| format!("cannot write {}", path.display()))
 }

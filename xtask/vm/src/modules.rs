@@ -1,13 +1,13 @@
-//! The order in which modules go into a kernel, from depmod's `modules.dep`.
+//! The load order of kernel modules, from depmod's `modules.dep`.
 
-/// The files of these modules and of all that they need, each after what it needs, relative to the folder of
-/// `modules.dep`. A module that is not listed is built into the kernel.
+/// Returns the files of modules and of their dependencies in load order, relative to the folder of `modules.dep`. Modules that
+/// `modules.dep` does not list are built into the kernel.
 pub fn load_order(dependencies: &str, modules: &[&str]) -> Vec<String> {
     let lines: Vec<_> = dependencies.lines().filter_map(|line| line.split_once(':')).collect();
     let mut order: Vec<String> = Vec::new();
     for module in modules {
         let Some((file, needs)) = lines.iter().find(|(file, _)| name(file) == normalised(module)) else { continue };
-        // modules.dep lists all that a module needs, also indirectly, with the most basic last.
+        // modules.dep lists transitive dependencies, the most basic last.
         for file in needs.split_whitespace().rev().chain([*file]) {
             if !order.iter().any(|listed| listed == file) {
                 order.push(file.to_owned());
@@ -22,7 +22,7 @@ fn name(file: &str) -> String {
     normalised(base.split('.').next().unwrap_or(base))
 }
 
-/// The kernel takes `-` and `_` in a module's name for the same.
+/// In the names of modules, the kernel treats `-` like `_`.
 fn normalised(module: &str) -> String {
     module.replace('-', "_")
 }
@@ -41,20 +41,20 @@ kernel/drivers/char/hw_random/virtio-rng.ko.xz: kernel/drivers/virtio/virtio.ko
 ";
 
     #[test]
-    fn every_module_comes_once_and_after_what_it_needs() {
+    fn every_module_follows_its_dependencies() {
         let order = load_order(DEPENDENCIES, &["virtio_pci", "virtiofs"]);
         let names: Vec<_> = order.iter().map(|file| name(file)).collect();
         assert_eq!(names, ["virtio", "virtio_ring", "virtio_pci", "fuse", "virtiofs"]);
     }
 
     #[test]
-    fn names_match_with_either_dash_and_whole() {
+    fn dashes_and_underscores_are_equal() {
         assert_eq!(load_order(DEPENDENCIES, &["virtio_rng"]).len(), 2);
         assert_eq!(load_order(DEPENDENCIES, &["virt"]), Vec::<String>::new());
     }
 
     #[test]
-    fn what_is_built_in_needs_no_file() {
+    fn a_built_in_module_has_no_file() {
         assert_eq!(load_order(DEPENDENCIES, &["overlay"]), Vec::<String>::new());
     }
 }

@@ -1,4 +1,4 @@
-//! What the guest writes to: its command's output, and its last word.
+//! Ports that the guest writes to: the output of the command, and the final status line.
 
 use std::{
     io::{self, BufRead as _, BufReader, Read as _, Write},
@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context as _;
 
-/// This side's ends of the ports. They are sockets, which end by themselves when QEMU does.
+/// The host's ends of the ports. They are sockets, so they reach the end of file when QEMU exits.
 pub struct Ports {
     stdout: UnixStream,
     stderr: UnixStream,
@@ -16,38 +16,38 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// What the guest knows them by.
+    /// Names of the ports in the guest.
     pub const NAMES: [&str; 3] = ["stdout", "stderr", "status"];
 
-    /// Makes the ports, and QEMU's ends of them in the order of their names.
+    /// Creates the ports. Returns also QEMU's ends, in the order of [`Self::NAMES`].
     pub fn open() -> anyhow::Result<(Self, [OwnedFd; 3])> {
         let pair = || UnixStream::pair().context("cannot make a pair of sockets");
         let ((stdout, a), (stderr, b), (status, c)) = (pair()?, pair()?, pair()?);
         Ok((Self { stdout, stderr, status }, [a.into(), b.into(), c.into()]))
     }
 
-    /// Passes on what the guest writes until it ends, in threads that end then, and tells its last word, or `None` if it
-    /// ended without one.
-    pub fn forward(self, tell: impl FnOnce(Option<String>) + Send + 'static) -> [JoinHandle<()>; 2] {
+    /// Starts threads that copy the guest's output until the guest exits. Calls `report` with the status line, or with `None` if
+    /// the guest exits without one.
+    pub fn forward(self, report: impl FnOnce(Option<String>) + Send + 'static) -> [JoinHandle<()>; 2] {
         let Self { stdout, stderr, status } = self;
         thread::spawn(move || {
             let mut line = String::new();
             let read = BufReader::new(status).read_line(&mut line);
-            tell((read.is_ok() && line.ends_with('\n')).then_some(line));
+            report((read.is_ok() && line.ends_with('\n')).then_some(line));
         });
         [thread::spawn(move || copy(stdout, io::stdout())), thread::spawn(move || copy(stderr, io::stderr()))]
     }
 }
 
-/// Passes on what comes as it comes. Goes on reading when nobody wants it, or the guest would stop.
+/// Copies data as it arrives. Continues to read if the writer is closed: a full port would block the guest.
 fn copy(mut from: UnixStream, mut to: impl Write) {
     let mut buffer = vec![0; 1 << 16];
-    let mut wanted = true;
+    let mut is_open = true;
     while let Ok(length) = from.read(&mut buffer) {
         if length == 0 {
             break;
         }
-        wanted = wanted && to.write_all(&buffer[..length]).and_then(|()| to.flush()).is_ok();
+        is_open = is_open && to.write_all(&buffer[..length]).and_then(|()| to.flush()).is_ok();
     }
 }
 
@@ -57,19 +57,19 @@ mod tests {
 
     use super::*;
 
-    fn told(words: &[u8]) -> Option<String> {
+    fn reported(words: &[u8]) -> Option<String> {
         let (ports, [_, _, theirs]) = Ports::open().unwrap();
-        let (sender, told) = mpsc::channel();
-        let output = ports.forward(move |status| sender.send(status).unwrap());
+        let (sender, status) = mpsc::channel();
+        let output = ports.forward(move |line| sender.send(line).unwrap());
         UnixStream::from(theirs).write_all(words).unwrap();
         output.into_iter().for_each(|thread| thread.join().unwrap());
-        told.recv().unwrap()
+        status.recv().unwrap()
     }
 
     #[test]
-    fn half_a_last_word_is_none() {
-        assert_eq!(told(b"1.0 2.0 0\n").as_deref(), Some("1.0 2.0 0\n"));
-        assert_eq!(told(b"1.0 2.0 0"), None);
-        assert_eq!(told(b""), None);
+    fn an_incomplete_status_line_is_none() {
+        assert_eq!(reported(b"1.0 2.0 0\n").as_deref(), Some("1.0 2.0 0\n"));
+        assert_eq!(reported(b"1.0 2.0 0"), None);
+        assert_eq!(reported(b""), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Processes that do not outlive this one, however it ends.
+//! Child processes that the kernel kills if this process dies.
 
 use std::{
     fs::File,
@@ -13,17 +13,17 @@ use rustix::{
     process::{Signal, getppid, set_parent_process_death_signal},
 };
 
-/// A running process, killed when this is dropped, and by the kernel when the thread that started it is no more.
+/// A running process. It is killed on drop, and by the kernel when the thread that started it exits.
 pub struct Process {
     child: Child,
 }
 
 impl Process {
-    /// Starts a command without input whose output goes to a log. It inherits these file descriptors by their numbers,
-    /// and this process then closes them.
+    /// Starts a command without input. Its output goes to a log. The child inherits `inherit` under unchanged numbers; this process
+    /// closes them.
     pub fn start(mut command: Command, log: &Path, inherit: Vec<OwnedFd>) -> anyhow::Result<Self> {
         let log = File::create(log).with_context(|| format!("cannot create {}", log.display()))?;
-        // A group of its own: an interrupt from the terminal is for this process to act on.
+        // A separate process group: this process handles an interrupt from the terminal.
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
         let parent = rustix::process::getpid();
         let prepare = move || {
@@ -43,7 +43,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Both fail only if it has ended and been waited for.
+        // Both calls fail only if the process was already reaped.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! The machine that QEMU is told to be.
+//! The emulated machine, as arguments of QEMU.
 
 use std::{
     ffi::OsString,
@@ -38,54 +38,53 @@ pub struct Kilohertz(pub u64);
 
 /// A network interface of the guest.
 pub struct Nic {
-    /// What the guest calls it.
+    /// The name in the guest.
     pub name: &'static str,
-    /// By what the guest recognises it: a locally administered address.
+    /// A locally administered MAC address, by which the guest identifies the interface.
     pub address: &'static str,
 }
 
-/// Two interfaces on one wire, with nothing else on it: the driver, NAPI and GRO run when one end is moved
-/// into a network namespace.
+/// Two interfaces connected only to each other. If one is moved into a network namespace, traffic passes the driver, NAPI and GRO.
 pub const NICS: [Nic; 2] =
     [Nic { name: "vnet0", address: "52:54:00:75:63:00" }, Nic { name: "vnet1", address: "52:54:00:75:63:01" }];
 
 const VIRTIO: &str = "virtio-net-pci";
-/// The card that stamps PTP's packets, by its name in QEMU and its driver's in Linux.
+/// A NIC that timestamps PTP packets: the name of the device in QEMU and of the driver in Linux.
 pub const STAMPING: &str = "igb";
 
-/// What a run asks of the machine.
+/// Properties of the machine.
 pub struct Machine<'a> {
-    /// CPUs; one under `icount`, whatever this says.
+    /// Number of CPUs. With `icount` there is always one.
     pub cpus: u8,
-    /// Whether the clock counts instructions.
+    /// True if the clock counts instructions.
     pub icount: bool,
-    /// Whether the CPUs share a thread, even where each may have its own.
+    /// True if the CPUs share one thread.
     pub in_turns: bool,
-    /// Whether the second network interface is a card that stamps packets.
+    /// True if the second interface is a NIC that timestamps packets.
     pub stamps: bool,
-    /// The rate of this machine's time stamp counter, which is the guest's too unless it counts instructions.
+    /// Rate of this machine's time stamp counter. The guest has an equal rate unless its clock counts instructions.
     pub tsc: Kilohertz,
-    /// The guest's memory.
+    /// Memory of the guest.
     pub memory: Mebibytes,
     /// An ELF vmlinux.
     pub kernel: &'a Path,
     /// The initramfs.
     pub initramfs: &'a Path,
-    /// The file that the kernel's console goes to.
+    /// The file for the output of the kernel's console.
     pub console: &'a Path,
-    /// Ports that the guest writes to: by name, and the inherited socket each is.
+    /// Ports that the guest writes to: name and inherited socket.
     pub ports: &'a [(&'a str, RawFd)],
-    /// Folders by their virtiofs tag, and the socket of the daemon that serves each.
+    /// Shared folders: virtiofs tag and the socket of the daemon.
     pub folders: &'a [(&'a str, PathBuf)],
 }
 
-/// mitigations, kaslr: what a probe costs should not depend on the emulated CPU's age, nor differ from run to run.
+/// mitigations, kaslr: the cost of a probe must not depend on the emulated CPU's age or on the run.
 /// tsc, timer: an emulated clock is steady, but the kernel's checks of it fail on a busy host.
-/// rcu: waiting for a grace period would take most of the time that attaching a program takes.
+/// rcu: without it, attaching a program would mostly wait for a grace period.
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable clocksource=tsc \
                                 no_timer_check nowatchdog rcupdate.rcu_expedited=1 audit=0 selinux=0 apparmor=0";
 
-/// Emulated, these features cost the guest more than they bring it.
+/// Features that slow an emulated guest down are off.
 const CPU: &str = "max,la57=off,smap=off,smep=off,pcid=off";
 
 impl Machine<'_> {
@@ -105,11 +104,11 @@ impl Machine<'_> {
             line.add(["-icount", "shift=0,sleep=off"]);
         }
         line.add(["-smp".to_owned(), cpus.to_string(), "-m".to_owned(), self.memory.to_string()]);
-        // The daemons of virtiofs read and write the guest's memory.
+        // The virtiofs daemons access the guest's memory.
         line.add(["-object".to_owned(), format!("memory-backend-memfd,id=memory,size={},share=on", self.memory)]);
         line.add([OsString::from("-kernel"), self.kernel.into(), "-initrd".into(), self.initramfs.into()]);
-        // Left to itself the guest takes the rate from an emulated timer, and on a busy host its clock then ran up to
-        // eight times too fast.
+        // Without this argument the guest measures the rate with an emulated timer. On a busy host its clock then ran up to eight
+        // times too fast.
         let tsc = if self.icount { Kilohertz(1_000_000) } else { self.tsc };
         line.add(["-append".to_owned(), format!("{KERNEL_ARGUMENTS} tsc_early_khz={}", tsc.0)]);
         line.add(["-chardev".to_owned(), format!("file,id=console,path={}", escaped(self.console))]);
@@ -140,7 +139,7 @@ impl Machine<'_> {
         let second = if self.stamps { STAMPING } else { VIRTIO };
         for (Nic { name, address }, device) in NICS.iter().zip([VIRTIO, second]) {
             line.add(["-netdev".to_owned(), format!("hubport,id={name},hubid=0")]);
-            // Nothing boots from it: without firmware of its own it needs no package of firmware.
+            // No firmware: the guest does not boot from the network, and the firmware would need another package.
             line.add(["-device".to_owned(), format!("{device},netdev={name},mac={address},romfile=")]);
         }
     }
@@ -156,7 +155,7 @@ impl Line {
     }
 }
 
-/// QEMU splits options at commas, and takes two for one.
+/// Escapes a path for QEMU, which splits options at commas and reads two commas as one.
 fn escaped(path: &Path) -> String {
     path.display().to_string().replace(',', ",,")
 }
@@ -210,13 +209,13 @@ mod tests {
     }
 
     #[test]
-    fn an_old_qemu_runs_on_one_thread_and_any_where_that_is_asked_for() {
+    fn an_old_qemu_and_in_turns_use_one_thread() {
         assert!(line(false, false, false).contains("thread=single -smp 4"));
         assert!(line(false, true, true).contains("thread=single -smp 4"));
     }
 
     #[test]
-    fn commas_in_paths_survive() {
+    fn commas_in_paths_are_escaped() {
         let line = line(false, false, true);
         assert!(
             line.contains("id=root,path=/w,,1/root.sock") && line.contains("id=console,path=/w,,1/console"),

@@ -1,4 +1,4 @@
-//! One run: from a command line to the command's exit status.
+//! Runs one command in a guest.
 
 use std::{
     env,
@@ -30,22 +30,22 @@ use super::{
     tools::{self, Qemu, Virtiofsd},
 };
 
-/// The exit status of a guest that took too long, as `timeout` has it.
+/// The exit status after a timeout, equal to that of `timeout(1)`.
 const TIMED_OUT: i32 = 124;
-/// How much of the console is worth showing when something went wrong.
+/// Number of lines of each log to show after a failure.
 const CONSOLE_LINES: usize = 100;
 
-/// What a run waits for.
+/// Events that end a run.
 enum Event {
-    /// The guest's last word, or its end without one.
+    /// The guest exited, with or without a status line.
     Status(Option<String>),
-    /// A signal to this process.
+    /// This process received a signal.
     Signal(i32),
 }
 
-/// Runs the command in a guest and returns its exit status, or what stands for it (see [`super::NO_STATUS`]).
+/// Runs the command in a guest. Returns its exit status, [`TIMED_OUT`], or [`super::NO_STATUS`].
 pub fn run(options: &Run) -> anyhow::Result<i32> {
-    ensure!(machine::is_root(), "the guest's root is this machine's: run this as root (sudo -E)");
+    ensure!(machine::is_root(), "the guest mounts this machine's root: run this as root (sudo -E)");
     let stopwatch = Stopwatch::start();
     let kernel = options.kernel.context("no kernel was named")?;
     let store = Store::open()?;
@@ -94,13 +94,13 @@ pub fn run(options: &Run) -> anyhow::Result<i32> {
     let end = events.recv_timeout(options.timeout);
     drop(guest);
     if !matches!(end, Ok(Event::Signal(_))) {
-        // The guest is gone, so these end. Who interrupted this may no longer read what they write.
+        // QEMU has exited, so these threads end. After an interrupt the reader of the output may be gone.
         output.into_iter().for_each(|thread| drop(thread.join()));
     }
     Ok(conclude(end, options, &cached.release, started, work.path()))
 }
 
-/// Turns how a guest ended into an exit status, and says on stderr what its output does not.
+/// Converts the end of a run into an exit status, and reports a failure of the guest on stderr.
 fn conclude(end: Result<Event, RecvTimeoutError>, options: &Run, release: &str, started: Instant, work: &Path) -> i32 {
     let status = match end {
         Ok(Event::Signal(signal)) => return 128 + signal,
@@ -117,7 +117,10 @@ fn conclude(end: Result<Event, RecvTimeoutError>, options: &Run, release: &str, 
         }
         Ok(Event::Status(None)) | Err(RecvTimeoutError::Disconnected) => None,
         Err(RecvTimeoutError::Timeout) => {
-            eprintln!("Error: the guest ({release}) took more than {} s: see --timeout", options.timeout.as_secs());
+            eprintln!(
+                "Error: the guest ({release}) exceeded {} s; --timeout sets the limit",
+                options.timeout.as_secs()
+            );
             Some(TIMED_OUT)
         }
     };
@@ -141,18 +144,18 @@ fn show_logs(work: &Path) {
     }
 }
 
-/// What to load beside the usual modules.
+/// Returns the modules to load in addition to the default ones.
 fn modules(options: &Run) -> Vec<String> {
     let driver = options.stamps.then(|| STAMPING.to_owned());
     options.modules.iter().cloned().chain(driver).collect()
 }
 
-/// What of this machine the guest must see, on whatever file system it is.
+/// Returns paths that must be visible in the guest, on any file system.
 fn needed(store: &Store, folder: PathBuf) -> Vec<PathBuf> {
     let variables = ["HOME", "CARGO_HOME", "CARGO_TARGET_DIR", "RUSTUP_HOME"];
     let named = variables.iter().filter_map(env::var_os).map(PathBuf::from);
     let fixed = [folder, store.folder().into(), machine::workspace().into(), env::temp_dir(), "/usr".into()];
-    // Mounts are recognised by real paths.
+    // Mount points have canonical paths.
     named.chain(fixed).filter_map(|path| path.canonicalize().ok()).collect()
 }
 
@@ -160,7 +163,7 @@ fn forward_signals(events: Sender<Event>) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot listen for signals")?;
     thread::spawn(move || {
         for signal in &mut signals {
-            // No listener is left when the run is over, and then the process ends anyway.
+            // Sending fails only after the run, when the process exits.
             let _ = events.send(Event::Signal(signal));
         }
     });

@@ -1,4 +1,4 @@
-//! What the guest is told: its settings, and the command in the surroundings that it expects.
+//! Input of the guest: its settings, and a script with the environment and the command.
 
 use std::{
     env,
@@ -9,10 +9,10 @@ use std::{
 
 use super::{kernels::Kernel, qemu::NICS, store::Cached};
 
-/// Modules that tests of a network stack want on any kernel.
+/// Modules that tests of the network stack need.
 const MODULES: &[&str] = &["virtio_net", "veth", "bridge", "nf_tables", "nf_conntrack"];
 
-/// Variables that a command behaves differently without; those that start like one ending in `_` too.
+/// Environment variables to pass to the guest. A name that ends in `_` is a prefix.
 const PASSED: &[&str] = &[
     "PATH",
     "HOME",
@@ -33,7 +33,7 @@ const PASSED: &[&str] = &[
     "CARGO_TERM_COLOR",
 ];
 
-/// What the guest's first processes read: shell assignments.
+/// Returns the settings that the guest's init scripts read, as shell assignments.
 pub fn settings(kernel: &Cached, modules: &[String], share: &Path) -> Vec<u8> {
     let modules: Vec<_> = MODULES.iter().copied().chain(modules.iter().map(String::as_str)).collect();
     let nics: Vec<_> = NICS.iter().map(|nic| format!("{}={}", nic.address, nic.name)).collect();
@@ -48,7 +48,7 @@ pub fn settings(kernel: &Cached, modules: &[String], share: &Path) -> Vec<u8> {
     .concat()
 }
 
-/// The shell script that becomes the command. `extra` are variables by NAME or NAME=VALUE.
+/// Returns the shell script that executes the command. `extra` contains variables as NAME or NAME=VALUE.
 pub fn command(kernel: &Kernel, extra: &[String], folder: &Path, share: &Path, command: &[OsString]) -> Vec<u8> {
     let own = [("UNDERCURRENT_VM".into(), kernel.name.into()), ("UNDERCURRENT_SHARE".into(), share.into())];
     let mut script = Vec::new();
@@ -69,7 +69,7 @@ pub fn command(kernel: &Kernel, extra: &[String], folder: &Path, share: &Path, c
 
 fn passes(name: &OsStr) -> bool {
     let name = name.as_bytes();
-    // A shell could not be told of any other name.
+    // A shell cannot assign to other names.
     let ordinary = name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
     ordinary
         && PASSED.iter().any(|passed| {
@@ -84,7 +84,7 @@ fn variable(text: &String) -> Option<(OsString, OsString)> {
     }
 }
 
-/// A word that the shell takes as it is.
+/// Quotes a word for the shell.
 fn quoted(word: &OsStr) -> Vec<u8> {
     let mut quoted = b"'".to_vec();
     for byte in word.as_bytes() {
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
     use crate::kernels::named;
 
-    /// What the script prints when sh runs it.
+    /// Returns the output of the script under sh.
     fn output(extra: &[&str], words: &[&str]) -> String {
         let extra: Vec<_> = extra.iter().map(|text| (*text).to_owned()).collect();
         let words: Vec<_> = words.iter().map(OsString::from).collect();
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn words_arrive_as_they_were_written() {
+    fn words_are_not_expanded() {
         assert_eq!(
             output(&[], &["printf", "<%s>", "a b", "it's", "$HOME", "*", "new\nline", ""]),
             "<a b><it's><$HOME><*><new\nline><>"
@@ -123,18 +123,18 @@ mod tests {
     }
 
     #[test]
-    fn a_single_argument_is_a_line_for_the_shell() {
+    fn a_single_argument_is_a_shell_command() {
         assert_eq!(output(&[], &["cd /tmp && pwd; echo $((6 * 7))"]), "/tmp\n42\n");
     }
 
     #[test]
-    fn the_guest_knows_its_kernel_its_share_and_what_it_was_told() {
+    fn the_environment_has_kernel_share_and_extra_variables() {
         let words = ["echo \"$UNDERCURRENT_VM|$UNDERCURRENT_SHARE|$COLOUR|$PWD\""];
         assert_eq!(output(&["COLOUR=dark red", "NOT_SET_ANYWHERE"], &words), "6.12|/the share|dark red|/\n");
     }
 
     #[test]
-    fn only_chosen_variables_pass() {
+    fn only_listed_variables_pass() {
         for name in ["PATH", "RUST_LOG", "OTEL_EXPORTER_OTLP_ENDPOINT", "CARGO_TARGET_DIR"] {
             assert!(passes(name.as_ref()), "{name}");
         }

@@ -1,4 +1,4 @@
-//! The folder in which a guest leaves results.
+//! The folder for the guest's results.
 
 use std::{
     fs,
@@ -8,16 +8,16 @@ use std::{
 use anyhow::Context as _;
 use tempfile::TempDir;
 
-/// A folder that the guest may write to, at the same path in both.
+/// A folder that the guest can write to. Its path is equal on host and guest.
 pub enum Share {
-    /// The user's own.
+    /// A folder of the user.
     Given(PathBuf),
-    /// One for this run.
+    /// A temporary folder of this run.
     New(TempDir),
 }
 
 impl Share {
-    /// Takes the folder that was named, made if it is not there, or a new one.
+    /// Opens `given`, created if it is missing, or creates a temporary folder.
     pub fn open(given: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = given else {
             let new = tempfile::Builder::new().prefix("undercurrent-share-").tempdir();
@@ -27,7 +27,7 @@ impl Share {
         Ok(Self::Given(path.canonicalize().with_context(|| format!("cannot open {}", path.display()))?))
     }
 
-    /// Where it is.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         match self {
             Self::Given(path) => path,

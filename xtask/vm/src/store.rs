@@ -1,5 +1,5 @@
-//! The cache: kernels and tools, each made once in a folder of its own and then renamed into place, so that a folder that
-//! is there is whole. One lock keeps two commands from making the same thing.
+//! The cache of kernels and tools. Each entry is built in a temporary folder and renamed into place, so every entry is complete. A lock
+//! keeps two commands from building one entry.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -17,7 +17,7 @@ use super::{
     read, write,
 };
 
-/// What the names of folders start with that are being filled.
+/// Prefix of the names of temporary folders.
 const UNFINISHED: &str = "unfinished-";
 
 /// The folder of cached kernels and tools.
@@ -27,11 +27,11 @@ pub struct Store {
 
 /// A kernel that is ready to boot.
 pub struct Cached {
-    /// What `uname -r` says in it.
+    /// The release, as `uname -r` prints it.
     pub release: String,
-    /// Its uncompressed image, with BTF and without debug information.
+    /// The uncompressed image, with BTF and without debug information.
     pub vmlinux: PathBuf,
-    /// Its modules, uncompressed, with `modules.dep`.
+    /// The folder of uncompressed modules, with `modules.dep`.
     pub modules: PathBuf,
 }
 
@@ -41,12 +41,12 @@ impl Store {
         Ok(Self { folder: machine::cache("vm")? })
     }
 
-    /// Where it is.
+    /// Path of the cache.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// A kernel, if it is there.
+    /// Returns a kernel if the cache has it.
     pub fn cached(&self, kernel: &Kernel) -> anyhow::Result<Option<Cached>> {
         let folder = self.folder.join("kernels").join(kernel.name);
         if !folder.is_dir() {
@@ -58,20 +58,25 @@ impl Store {
         Ok(Some(Cached { release, vmlinux: folder.join("vmlinux"), modules }))
     }
 
-    /// A kernel, fetched from Debian's archive if it is not there yet.
+    /// Returns a kernel. Fetches it from Debian's archive if it is not in the cache.
     pub fn kernel(&self, kernel: &Kernel) -> anyhow::Result<Cached> {
         self.make(&format!("kernels/{}", kernel.name), |made| fetch(kernel, &self.suite(kernel.suite)?, made))
             .with_context(|| format!("cannot get kernel {}; {}", kernel.name, self.others()))?;
-        self.cached(kernel)?.with_context(|| format!("kernel {} went from the cache: run this again", kernel.name))
+        self.cached(kernel)?
+            .with_context(|| format!("kernel {} disappeared from the cache: run this again", kernel.name))
     }
 
     fn others(&self) -> String {
         let cached = KERNELS.iter().filter(|kernel| matches!(self.cached(kernel), Ok(Some(_))));
         let names: Vec<_> = cached.map(|kernel| kernel.name).collect();
-        if names.is_empty() { "none is in the cache".to_owned() } else { format!("the cache has {}", names.join(", ")) }
+        if names.is_empty() {
+            "the cache has no kernel".to_owned()
+        } else {
+            format!("the cache has {}", names.join(", "))
+        }
     }
 
-    /// Installs packages, one command at a time: apt itself does not wait for another.
+    /// Installs packages. Holds the lock meanwhile, because apt fails while another apt runs.
     pub fn install(&self, packages: &[&str]) -> anyhow::Result<()> {
         let known = Command::new("dpkg-query").arg("-W").args(packages).output();
         let _lock = match known {
@@ -81,12 +86,12 @@ impl Store {
         packages::install(packages)
     }
 
-    /// The package lists of a suite of Debian's archive, fetched anew.
+    /// Fetches the package lists of a suite of Debian's archive.
     pub fn suite(&self, name: &str) -> anyhow::Result<Suite> {
         Suite::open(name, self.folder.join("apt").join(name))
     }
 
-    /// The folder of that name in the cache, made first if it is not there: `fill` is given an empty folder.
+    /// Returns the path of an entry. If it is missing, `fill` creates its content in an empty folder.
     pub fn make(&self, name: &str, fill: impl FnOnce(&Path) -> anyhow::Result<()>) -> anyhow::Result<PathBuf> {
         let place = self.folder.join(name);
         if place.is_dir() {
@@ -111,7 +116,7 @@ impl Store {
         Ok(place)
     }
 
-    /// What an interrupted command left; only the lock's holder may tell that nobody works on it.
+    /// Removes temporary folders of interrupted commands. Needs the lock: otherwise another command could use them.
     fn remove_unfinished(&self) -> anyhow::Result<()> {
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
@@ -144,7 +149,7 @@ fn fetch(kernel: &Kernel, suite: &Suite, made: &Path) -> anyhow::Result<()> {
     let names = suite.names(kernel.prefix())?;
     let packages = kernel.newest(names.lines()).with_context(|| {
         let (suite, pattern) = (kernel.suite, kernel.packages.join(", "));
-        format!("{suite} has no packages {pattern}: Debian changed their names, see xtask/vm/src/kernels.rs")
+        format!("{suite} has no packages {pattern}: their names may have changed, see xtask/vm/src/kernels.rs")
     })?;
     let unpacked = made.join("unpacked");
     suite.unpack(&packages, &unpacked)?;
@@ -159,7 +164,7 @@ fn fetch(kernel: &Kernel, suite: &Suite, made: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(made.join("lib/modules"))?;
     let modules = made.join("lib/modules").join(&release);
     fs::rename(&folder, &modules)?;
-    // Some builds of kmod look below usr/lib.
+    // Some builds of kmod search below usr/lib.
     fs::create_dir(made.join("usr"))?;
     std::os::unix::fs::symlink("../lib", made.join("usr/lib"))?;
     decompress(&modules)?;
@@ -169,7 +174,7 @@ fn fetch(kernel: &Kernel, suite: &Suite, made: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The folder of modules in unpacked kernel packages, named by the kernel's release.
+/// Returns the folder of modules in unpacked kernel packages. Its name is the kernel's release.
 fn modules_folder(unpacked: &Path) -> anyhow::Result<PathBuf> {
     let mut found = Vec::new();
     for parent in ["lib/modules", "usr/lib/modules"] {
@@ -178,11 +183,11 @@ fn modules_folder(unpacked: &Path) -> anyhow::Result<PathBuf> {
         }
     }
     found.retain(|folder| folder.join("kernel").is_dir());
-    ensure!(found.len() == 1, "the packages hold {} folders of modules where one was expected: {found:?}", found.len());
-    found.pop().context("just counted")
+    ensure!(found.len() == 1, "the packages have {} folders of modules instead of one: {found:?}", found.len());
+    found.pop().context("no folder of modules")
 }
 
-/// Unpacks compressed modules once here: in the guest, where everything takes ten times as long, each load would do it.
+/// Unpacks compressed modules. In the guest this would take ten times as long, at each load.
 fn decompress(modules: &Path) -> anyhow::Result<()> {
     for (suffix, unpack) in [("*.ko.xz", ["xz", "-dq"].as_slice()), ("*.ko.zst", &["zstd", "-dq", "--rm"])] {
         let mut find = Command::new("find");

@@ -1,4 +1,4 @@
-//! The programs that a guest is run with: QEMU, virtiofsd, and a static busybox for the guest's first steps.
+//! Programs that a guest needs: QEMU, virtiofsd, and a static busybox for the initramfs.
 
 use std::{
     fs,
@@ -11,36 +11,36 @@ use xtask_common::machine;
 
 use super::store::Store;
 
-/// Older ones soon panic the guest (`Oops: int3`) when probes are attached under load on several threads; 10.0 did once in many
-/// hours, so that tests do without (`--in-turns`).
+/// The first version with usable multi-threading. Older versions crash the guest (`Oops: int3`) when probes are attached under load.
+/// 10.0 crashes rarely, once in many hours, so tests use one thread (`--in-turns`).
 const MULTI_THREADED_SINCE: u32 = 10;
-/// The suites that have such a QEMU for a machine whose own is older, by the machine's codename.
+/// Suites with a newer QEMU, by the codename of the distribution.
 const BACKPORTS: &[(&str, &str)] = &[("bookworm", "bookworm-backports")];
 
 /// QEMU for x86-64.
 #[derive(Debug)]
 pub struct Qemu {
-    /// The program.
+    /// Path of the program.
     pub program: PathBuf,
-    /// Where it finds its firmware, if not where it was built to look.
+    /// Folders of firmware, in addition to the compiled-in one.
     pub data: Vec<PathBuf>,
-    /// Whether each CPU may run in a thread of its own.
+    /// True if each CPU may run in a separate thread.
     pub multi_threaded: bool,
 }
 
-/// The daemon that serves a folder to the guest. There are two of that name.
+/// The daemon that serves a folder to the guest. Two implementations exist.
 #[derive(Debug)]
 pub enum Virtiofsd {
-    /// The one that came with QEMU up to 7.
+    /// The implementation in C, part of QEMU until version 7.
     C(PathBuf),
-    /// Its successor.
+    /// The implementation in Rust.
     Rust(PathBuf),
 }
 
 impl Qemu {
-    /// The machine's own QEMU if that is new enough, else a newer one beside it, else the old one on a single thread.
+    /// Returns the machine's QEMU if it is new enough, else a newer one from backports, else the machine's QEMU with one thread.
     pub fn find(store: &Store) -> anyhow::Result<Self> {
-        ensure!(cfg!(target_arch = "x86_64"), "virtual machines run on x86-64 only, for now");
+        ensure!(cfg!(target_arch = "x86_64"), "virtual machines are supported on x86-64 only");
         store.install(&["qemu-system-x86", "seabios"])?;
         let system = PathBuf::from("qemu-system-x86_64");
         let version = version(&system)?;
@@ -48,13 +48,15 @@ impl Qemu {
             return Ok(Self { program: system, data: Vec::new(), multi_threaded: true });
         }
         let Some((_, suite)) = BACKPORTS.iter().find(|(codename, _)| *codename == self::codename()) else {
-            eprintln!("QEMU {version} runs the guest on a single thread: {MULTI_THREADED_SINCE} and later do better");
+            eprintln!(
+                "QEMU {version} runs the guest on one thread, which is slow: install version {MULTI_THREADED_SINCE} or later"
+            );
             return Ok(Self { program: system, data: Vec::new(), multi_threaded: false });
         };
         let folder = store.make("qemu", |made| {
             let packages = ["qemu-system-x86", "qemu-system-common", "qemu-system-data"].map(str::to_owned);
             store.suite(suite)?.unpack(&packages, made)?;
-            // The libraries are those of the machine's own QEMU: better to learn here that one is missing.
+            // The program uses the libraries of the machine's QEMU. Fail here if one is missing.
             self::version(&made.join("usr/bin/qemu-system-x86_64")).map(drop)
         })?;
         Ok(Self {
@@ -66,11 +68,11 @@ impl Qemu {
 }
 
 impl Virtiofsd {
-    /// Finds it, installing it if it is not there.
+    /// Returns the daemon, and installs it if it is missing.
     pub fn find(store: &Store) -> anyhow::Result<Self> {
         let present = || {
             let (old, new) = (PathBuf::from("/usr/lib/qemu/virtiofsd"), PathBuf::from("/usr/libexec/virtiofsd"));
-            // The successor first: where both are, it is the one still maintained.
+            // Prefer the implementation in Rust, which is maintained.
             if new.is_file() { Some(Self::Rust(new)) } else { old.is_file().then_some(Self::C(old)) }
         };
         if let Some(found) = present() {
@@ -81,7 +83,7 @@ impl Virtiofsd {
     }
 }
 
-/// A static busybox. From the archive, since Debian's package cannot be installed beside the dynamic one.
+/// Returns a static busybox, unpacked from Debian's archive: the package conflicts with the dynamic busybox.
 pub fn busybox(store: &Store) -> anyhow::Result<PathBuf> {
     let folder = store.make("busybox", |made| {
         store.suite("bookworm")?.unpack(&["busybox-static".to_owned()], made)?;
@@ -93,7 +95,7 @@ pub fn busybox(store: &Store) -> anyhow::Result<PathBuf> {
 
 fn version(program: &Path) -> anyhow::Result<u32> {
     let text = machine::output(Command::new(program).arg("--version"))?;
-    major(&text).with_context(|| format!("{} does not say its version: {text}", program.display()))
+    major(&text).with_context(|| format!("{} does not print its version: {text}", program.display()))
 }
 
 fn major(text: &str) -> Option<u32> {
@@ -111,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_is_the_emulators_not_the_packages() {
+    fn the_version_is_that_of_the_emulator() {
         let text = "QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2+deb13u1~bpo12+1)\nCopyright (c) 2003-2025";
         assert_eq!(major(text), Some(10));
         assert_eq!(major("QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7)"), Some(7));

@@ -1,5 +1,5 @@
-# Runs in the guest, with nothing but its busybox: tells of the guest, sends a mebibyte from one interface of the pair to
-# the other, and exits with 7.
+# Runs in the guest, with only busybox. Prints properties of the guest, sends a mebibyte from one interface to the other, and exits
+# with status 7.
 set -e
 busybox=/run/undercurrent/busybox
 echo "release=$($busybox uname -r)"
@@ -27,7 +27,7 @@ polled() {
     echo $total
 }
 polled_before=$(polled)
-# Its input stays open: at its end nc would hang up.
+# Keep the input of nc open: nc exits at the end of its input.
 $busybox mkfifo /run/silence
 exec 3<>/run/silence
 inside nc -l -p 5001 <&3 >/run/received &

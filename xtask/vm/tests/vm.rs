@@ -1,4 +1,4 @@
-//! Boots a guest, which takes root, about ten seconds, and on a fresh machine some downloads:
+//! Boots guests. Needs root, about ten seconds per guest, and on a fresh machine some downloads:
 //! `cargo test -p xtask-vm --test vm -- --ignored`.
 #![expect(clippy::unwrap_used, reason = "a test that panics says where it failed")]
 
@@ -12,17 +12,17 @@ fn stdout(output: &Output) -> &str {
     std::str::from_utf8(&output.stdout).unwrap()
 }
 
-/// What the guest tells of itself, one `name=value` a line, by the script beside this file.
-fn told<'a>(output: &'a Output, name: &str) -> &'a str {
+/// Returns a value from the output of `vm-guest.sh`, which prints lines `name=value`.
+fn value<'a>(output: &'a Output, name: &str) -> &'a str {
     let value = stdout(output).lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
-    value.unwrap_or_else(|| panic!("the guest did not tell {name}: {output:?}"))
+    value.unwrap_or_else(|| panic!("the guest did not print {name}: {output:?}"))
 }
 
 fn number(output: &Output, name: &str) -> u64 {
-    told(output, name).parse().unwrap()
+    value(output, name).parse().unwrap()
 }
 
-/// Packets leave through one driver and arrive through the other's NAPI, which hands TCP's to GRO.
+/// Checks that packets passed the sending driver, and NAPI and GRO of the receiving interface.
 fn assert_wire_works(output: &Output) {
     const SENT: u64 = 1 << 20;
     assert_eq!(number(output, "received"), SENT, "{output:?}");
@@ -43,8 +43,8 @@ fn vm_6_12_runs_the_hosts_programs_and_wires_two_interfaces() {
     let output = xtask(&["--kernel", "6.12", "--timeout", "120", "--share", folder, "--", "sh", script, "a b"]);
 
     assert_eq!(output.status.code(), Some(7), "the command's own status: {output:?}");
-    assert!(told(&output, "release").starts_with("6.12."), "{output:?}");
-    assert_eq!(told(&output, "argument"), "a b");
+    assert!(value(&output, "release").starts_with("6.12."), "{output:?}");
+    assert_eq!(value(&output, "argument"), "a b");
     assert_eq!(std::fs::read_to_string(share.path().join("result")).unwrap(), "kept\n");
     assert!(std::str::from_utf8(&output.stderr).unwrap().lines().any(|line| line == "a complaint"), "{output:?}");
     assert_wire_works(&output);
@@ -71,7 +71,7 @@ fn vm_icount_wires_two_interfaces() {
 
 #[test]
 #[ignore = "boots a virtual machine: needs root"]
-fn vm_reports_a_guest_that_dies_and_one_that_takes_too_long() {
+fn vm_reports_a_panic_and_a_timeout() {
     let died = xtask(&["--kernel", "6.12", "--timeout", "120", "--", "echo c > /proc/sysrq-trigger"]);
     assert_eq!(died.status.code(), Some(125), "{died:?}");
     assert!(String::from_utf8_lossy(&died.stderr).contains("Kernel panic"), "{died:?}");

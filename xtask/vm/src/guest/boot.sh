@@ -1,5 +1,5 @@
 #!/bin/busybox sh
-# The guest's first process, in the initramfs: makes a root out of the host's, read-only, and a tmpfs over it.
+# The guest's init in the initramfs. Builds the root: a tmpfs over the host's read-only root.
 busybox=/bin/busybox
 
 give_up() {

@@ -1,5 +1,5 @@
-# The guest's first process once it has its root. Says on the port "status", when the command has ended: the guest's
-# uptime at the start of this script and of the command, and the command's exit status.
+# The guest's init after switch_root. When the command has exited, writes to the port "status": the uptime at the start of this
+# script, the uptime at the start of the command, and the exit status.
 here=/run/undercurrent
 busybox=$here/busybox
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
@@ -25,7 +25,7 @@ $busybox ln -sfn fd/2 /dev/stderr
 $busybox mkdir -p "$share"
 $busybox mount -t virtiofs share "$share" || $busybox echo "guest: no share at $share"
 
-# The host's folder of modules is another kernel's.
+# The host's folder of modules belongs to another kernel.
 $busybox mkdir -p /lib/modules
 $busybox ln -sfn "$kernel_modules" "/lib/modules/$release"
 
@@ -37,7 +37,7 @@ port() {
 }
 stdout=$(port stdout) stderr=$(port stderr) status=$(port status)
 
-# One at a time: a module that this kernel lacks should not keep the others out.
+# One call for each module: a missing module must not keep the others from loading.
 for module in $load; do
     modprobe "$module" 2>&1 | $busybox sed 's/^/guest: /' >"$here/modprobe"
     [ ! -s "$here/modprobe" ] || complaints="$complaints$($busybox cat "$here/modprobe")
