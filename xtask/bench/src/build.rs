@@ -1,4 +1,4 @@
-//! What is measured, built.
+//! Builds the measured programs.
 
 use std::path::PathBuf;
 use xtask_common::{
@@ -6,12 +6,12 @@ use xtask_common::{
     machine,
 };
 
-/// How a benchmark is built.
+/// Build profile of a benchmark.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
-    /// Unoptimized, and soon there.
+    /// Unoptimized and quick to build.
     Dev,
-    /// As the product is shipped.
+    /// The profile of packages and images.
     Release,
 }
 
@@ -25,7 +25,7 @@ pub fn benchmark(name: &'static str, profile: Profile) -> anyhow::Result<PathBuf
     cargo::built(&mut command, &Target::bench(name))
 }
 
-/// Builds the binary that is shipped.
+/// Builds the release binary and returns its path.
 pub fn sidecar() -> anyhow::Result<PathBuf> {
     let mut command = cargo::command();
     command.args(["build", "--release", "--locked", "--package", "undercurrent"]);

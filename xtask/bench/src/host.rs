@@ -1,8 +1,8 @@
-//! What the figures were taken on.
+//! The machine of a measurement.
 
 use std::fs;
 
-/// The kernel, the processor, and how busy the machine is: figures mean little without.
+/// Describes kernel, processor and load, without which figures cannot be compared.
 pub fn description() -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let cpuinfo = read("/proc/cpuinfo");

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: what the sidecar itself costs. Figures and how they came about: `docs/overhead.md`.
+//! `cargo xtask bench`: measures the cost of the sidecar. `docs/overhead.md` has figures and methods.
 
 mod build;
 mod cpu;
@@ -49,10 +49,10 @@ fn main() -> anyhow::Result<()> {
     }
 }
 
-/// How the sidecar's log says that everything is attached.
+/// Part of the sidecar's log line after all programs are attached.
 const LISTENING: &str = "measuring:";
 
-/// A limit, and whether a figure keeps it, in words.
+/// Compares a figure with its limit.
 fn verdict(value: f64, limit: f64) -> &'static str {
     if value <= limit { "kept" } else { "MISSED" }
 }

@@ -1,23 +1,22 @@
-//! Medians, and how sure one can be of them.
+//! Medians with confidence intervals.
 
-/// A median with an interval that holds the true one with at least 95% probability.
+/// A median with a confidence interval of at least 95%.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Median {
     /// The sample's median.
     pub value: f64,
-    /// The interval's ends, each a value of the sample.
+    /// Ends of the interval. Both are values of the sample.
     pub interval: (f64, f64),
 }
 
-/// What the interval may miss the median by chance.
+/// Maximum probability that the interval misses the median.
 const ERROR: f64 = 0.05;
 
 impl Median {
-    /// The median of a sample; `None` for an empty one.
+    /// Returns the median of a sample; `None` for an empty sample.
     ///
-    /// The interval is the sign test's: the k-th smallest and the k-th largest value, with k from the binomial
-    /// distribution. It takes nothing for granted but that the values are independent, neither their distribution nor its
-    /// symmetry. Of fewer than six values there is no such interval; what is given then is their range.
+    /// The interval is that of the sign test: the k-th smallest and the k-th largest value, with k from the binomial distribution. It
+    /// requires only independent values. It is not defined for fewer than six values; the interval is then their range.
     pub fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let (count, last) = (values.len(), values.len().checked_sub(1)?);
@@ -28,17 +27,16 @@ impl Median {
         })
     }
 
-    /// The interval, for tables.
+    /// Formats the interval for tables.
     pub fn bracketed(&self) -> String {
         format!("[{:.1}, {:.1}]", self.interval.0, self.interval.1)
     }
 }
 
-/// How many values at each end of a sorted sample the interval leaves out. It misses the median when no more than that
-/// many values lie on one side: of the two sides together this must be no likelier than [`ERROR`].
+/// Returns the number of values outside the interval at each end of a sorted sample. The interval misses the median if at most this
+/// number of values is on one side of the median; the probability for both sides together is at most [`ERROR`].
 fn trimmed(count: usize) -> usize {
-    // The probabilities that none, one, two of the values lie below the median, as logarithms: of large samples they
-    // would underflow.
+    // Probabilities that 0, 1, 2 ... values are below the median, as logarithms: they would underflow for large samples.
     let mut logarithm = -(count as f64) * std::f64::consts::LN_2;
     let mut tail = 0.0;
     for below in 0..count.div_ceil(2) {
@@ -66,9 +64,9 @@ mod tests {
         assert_eq!(median(&[9.0, 1.0, 2.0, 4.0]), Some(3.0));
     }
 
-    /// As tables of the sign test have it: the rank of the lower end, counted from one, is one more than what is left out.
+    /// Compares with tables of the sign test, which contain the rank of the lower end, counted from one.
     #[test]
-    fn intervals_have_the_ranks_of_the_tables() {
+    fn intervals_have_the_ranks_of_published_tables() {
         let tabled =
             [(5, 1), (6, 1), (8, 1), (9, 2), (10, 2), (12, 3), (15, 4), (20, 6), (30, 10), (50, 18), (100, 40)];
         for (count, rank) in tabled {
@@ -79,8 +77,8 @@ mod tests {
     }
 
     #[test]
-    fn large_samples_neither_underflow_nor_lose_the_normal_limit() {
-        // The approximation's (n - 1.96 sqrt(n)) / 2.
+    fn large_samples_agree_with_the_normal_approximation() {
+        // The normal approximation: (n - 1.96 sqrt(n)) / 2.
         assert!((trimmed(10_000) as f64 - 4_902.0).abs() <= 1.0, "{}", trimmed(10_000));
     }
 

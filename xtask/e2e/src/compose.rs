@@ -1,4 +1,4 @@
-//! examples/docker-compose, brought up by a real Docker engine, until the collector holds what the sidecar measured.
+//! Starts examples/docker-compose with a real Docker engine and checks the output of its collector.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,13 +15,13 @@ use super::{
 };
 use xtask_e2e::collector::otlp::Request;
 
-/// Longer than two intervals of the example and the start of everything.
+/// Timeout for the start of all containers and two intervals of the example.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// How many packets the example's client and server must have made between two requests, five seconds apart: they
-/// exchange fifty times a second, two datagrams and more segments each.
+/// Minimum number of packets between two requests, five seconds apart. The client and the server exchange fifty times a second, at
+/// least two datagrams and two segments each time.
 const FEWEST_PACKETS: u64 = 250;
 
-/// Brings the example up, waits for two requests of the sidecar's in the collector's output, and takes it down.
+/// Starts the example, waits for two requests of the sidecar in the collector's output, and stops the example.
 pub fn run(sidecar: &Path) -> anyhow::Result<()> {
     require_root()?;
     let engine = Docker::start(Cgroups::Unified)?;
@@ -29,11 +29,11 @@ pub fn run(sidecar: &Path) -> anyhow::Result<()> {
     images::provide(&engine, sidecar)?;
     let took = watch(&engine)?;
     engine.end()?;
-    println!("e2e compose: the example's collector held two requests of the sidecar's after {took:.1?}");
+    println!("e2e compose: the example's collector wrote two requests of the sidecar after {took:.1?}");
     Ok(())
 }
 
-/// Brings the example up and down again, and returns how long the metrics took to arrive.
+/// Starts and stops the example. Returns the time until the metrics arrived.
 fn watch(engine: &Docker) -> anyhow::Result<Duration> {
     let stack = Stack::build(engine)?;
     let start = Instant::now();
@@ -48,7 +48,7 @@ fn watch(engine: &Docker) -> anyhow::Result<Duration> {
     Ok(took)
 }
 
-/// Both ways of granting privileges are files that compose accepts, also the one that this host may not allow.
+/// Checks that compose accepts both files that grant privileges. The host may not support one of them.
 fn check_files(engine: &Docker) -> anyhow::Result<()> {
     for privileges in ["docker-compose.override.yaml", RESTRICTED] {
         machine::output(compose(engine, privileges).args(["config", "--quiet"]))?;
@@ -56,7 +56,7 @@ fn check_files(engine: &Docker) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Two requests of the sidecar's must be sound, and show the traffic between the client and the server.
+/// Checks that two requests of the sidecar are correct, and that they show the traffic between the client and the server.
 fn check(first: &Request, last: &Request) -> anyhow::Result<()> {
     expected::node(last)?;
     expected::softirq_time(last)?;
@@ -64,13 +64,13 @@ fn check(first: &Request, last: &Request) -> anyhow::Result<()> {
         let packets = expected::received(last, transport)?.saturating_sub(expected::received(first, transport)?);
         ensure!(
             packets >= FEWEST_PACKETS,
-            "{packets} packets of {transport} were timed, {FEWEST_PACKETS} or more were made"
+            "{packets} packets of {transport} were timed, expected at least {FEWEST_PACKETS}"
         );
     }
     Ok(())
 }
 
-/// The privileges that every host can grant on which this test runs, among them those without CAP_SYS_RESOURCE.
+/// Privileges that every test host can grant, including hosts without CAP_SYS_RESOURCE.
 const RESTRICTED: &str = "docker-compose.restricted.yaml";
 
 fn folder() -> PathBuf {
@@ -86,14 +86,14 @@ fn compose(engine: &Docker, privileges: &str) -> Command {
     command
 }
 
-/// The example's containers. They end with the engine, if not before.
+/// The example's containers. They end with the engine at the latest.
 struct Stack<'a> {
     engine: &'a Docker,
     output: tempfile::TempDir,
 }
 
 impl<'a> Stack<'a> {
-    /// Builds the sidecar's image by the example's own Dockerfile.
+    /// Builds the sidecar's image with the example's Dockerfile.
     fn build(engine: &'a Docker) -> anyhow::Result<Self> {
         let stack = Self { engine, output: tempfile::tempdir().context("cannot make a folder for the collector")? };
         machine::output(stack.compose().arg("build")).context("the example's image does not build")?;
@@ -101,8 +101,7 @@ impl<'a> Stack<'a> {
     }
 
     fn up(&self) -> anyhow::Result<()> {
-        machine::output(self.compose().args(["up", "--detach", "--no-build"]))
-            .context("the example does not come up")?;
+        machine::output(self.compose().args(["up", "--detach", "--no-build"])).context("the example does not start")?;
         Ok(())
     }
 
@@ -112,7 +111,7 @@ impl<'a> Stack<'a> {
         command
     }
 
-    /// The first and the last request of the sidecar's that the collector wrote, once there are two.
+    /// Returns the first and the last request of the sidecar in the collector's output, once there are two.
     fn metrics(&self) -> anyhow::Result<Option<(Request, Request)>> {
         let file = self.output.path().join("metrics.jsonl");
         if !file.exists() {

@@ -1,4 +1,4 @@
-//! The sidecar sends to a real collector over loopback, and what the collector wrote is read.
+//! Runs the sidecar with a real collector on loopback and checks the collector's output.
 
 use std::{collections::BTreeSet, path::Path, process::Command};
 
@@ -8,10 +8,10 @@ use xtask_e2e::collector::{otlp::Request, running::Collector};
 
 use crate::{expected, invariants, require_root};
 
-/// How many intervals the sidecar runs for, a second each.
+/// Number of intervals of the run, one second each.
 const INTERVALS: usize = 5;
 
-/// Runs the sidecar for five intervals under traffic, and checks what the collector made of its requests.
+/// Runs the sidecar for five intervals under traffic and checks the requests that the collector received.
 pub fn run(sidecar: &Path) -> anyhow::Result<()> {
     require_root()?;
     let collector = Collector::start()?;
@@ -26,18 +26,18 @@ pub fn run(sidecar: &Path) -> anyhow::Result<()> {
     let requests = collector.stop()?;
     check(&requests)?;
     println!(
-        "e2e collector: {} requests hold under {exchanges} exchanges of each kind, metrics: {}",
+        "e2e collector: {} requests are correct under {exchanges} exchanges of each kind, metrics: {}",
         requests.len(),
         names(&requests).into_iter().collect::<Vec<_>>().join(" ")
     );
     Ok(())
 }
 
-/// What this scenario expects, beside what holds of everything.
+/// Checks the expectations of this scenario and the invariants of all requests.
 fn check(requests: &[Request]) -> anyhow::Result<()> {
-    // The last interval and the end of the run may meet, before or after one another.
+    // The last interval and the end of the run coincide, in any order.
     let expected = INTERVALS - 1..=INTERVALS + 1;
-    ensure!(expected.contains(&requests.len()), "{} requests arrived, {expected:?} were due", requests.len());
+    ensure!(expected.contains(&requests.len()), "{} requests arrived, expected {expected:?}", requests.len());
     invariants::check(requests)?;
     let (Some(first), Some(last)) = (requests.first(), requests.last()) else { bail!("no request arrived") };
     expected::node(last)?;
@@ -50,7 +50,7 @@ fn check(requests: &[Request]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The names of all metrics that arrived.
+/// Returns the names of all received metrics.
 fn names(requests: &[Request]) -> BTreeSet<&str> {
     requests.iter().flat_map(Request::metrics).map(|(_, metric)| metric.name.as_str()).collect()
 }

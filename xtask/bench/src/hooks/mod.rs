@@ -1,5 +1,5 @@
-//! `cargo xtask bench hooks`: builds `receiver/benches/hooks`, runs it on this kernel or in an instruction-counting
-//! guest, and says what each program costs above an empty one.
+//! `cargo xtask bench hooks`: builds `receiver/benches/hooks`, runs it on this kernel or in an instruction-counting guest, and reports
+//! the cost of each program relative to an empty program.
 
 mod report;
 pub mod round;
@@ -35,17 +35,17 @@ pub struct Options {
     requests: Option<u32>,
 }
 
-/// The guest's kernel, unless somebody wants another.
+/// The default kernel of the guest.
 const KERNEL: &str = "6.12";
 
 impl Options {
-    /// The usual, in the guest or not.
+    /// Default options, natively or in the guest.
     pub fn usual(icount: bool) -> Self {
         Self { icount, kernel: KERNEL.to_owned(), avoid: Vec::new(), rounds: None, requests: None }
     }
 }
 
-/// What this command is about: the product's programs beside empty ones, for the node and, natively, by workload and of a sample.
+/// Sets of handlers: the sidecar's programs paired with empty programs, for the node and, natively, by workload and with sampling.
 const HANDLERS: [&str; 7] = [
     "all",
     "without_waits",
@@ -56,24 +56,24 @@ const HANDLERS: [&str; 7] = [
     "sampled_by_workload",
 ];
 
-/// What is measured, and how often.
+/// The measured sets of handlers and the number of repetitions.
 pub struct Sampling<'a> {
-    /// The sets of handlers, by the benchmark's names.
+    /// Names of sets of handlers in the benchmark.
     pub handlers: &'a [&'a str],
-    /// Rounds of each kind of traffic, for each set and order of attachment.
+    /// Number of rounds for each kind of traffic, set of handlers and order of attachment.
     pub rounds: u32,
-    /// Requests in a round.
+    /// Number of requests in a round.
     pub requests: u32,
 }
 
 impl Sampling<'_> {
-    /// What is enough on a machine that others use too.
+    /// Returns enough rounds for a shared machine.
     pub const fn natively<'a>(handlers: &'a [&'a str]) -> Sampling<'a> {
         Sampling { handlers, rounds: 100, requests: 200 }
     }
 
-    /// Lets a command that starts the benchmark do so, and reads what it says.
-    pub fn take(&self, command: &mut Command) -> anyhow::Result<Vec<Round>> {
+    /// Runs the benchmark and parses its output.
+    pub fn run(&self, command: &mut Command) -> anyhow::Result<Vec<Round>> {
         command.arg("--rounds").arg(self.rounds.to_string()).arg("--requests").arg(self.requests.to_string());
         for handlers in self.handlers {
             command.args(["--handlers", handlers]);
@@ -82,12 +82,12 @@ impl Sampling<'_> {
     }
 }
 
-/// Builds the benchmark. Unoptimized: what is measured runs in the kernel.
+/// Builds the benchmark, unoptimized: the measured programs run in the kernel.
 pub fn benchmark() -> anyhow::Result<Command> {
     Ok(Command::new(build::benchmark("hooks", Profile::Dev)?))
 }
 
-/// Builds, runs, reports.
+/// Builds and runs the benchmark, and prints a report.
 pub fn run(options: &Options) -> anyhow::Result<()> {
     if !machine::is_root() {
         bail!(
@@ -113,7 +113,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         ..usual
     };
     println!("{}", description());
-    let rounds = sampling.take(&mut command)?;
+    let rounds = sampling.run(&mut command)?;
     let stopwatch =
         if options.icount { Stopwatch::Instructions(options.kernel.clone()) } else { Stopwatch::Nanoseconds };
     print!("{}", report::render(&rounds, &stopwatch));

@@ -1,20 +1,20 @@
-//! The costs as a table, and what is promised of them.
+//! Formats the costs as a table, with limits.
 
 use std::fmt::Write as _;
 
 use super::round::{self, Cost, Round};
 use crate::verdict;
 
-/// What the kernel's statistics counted.
+/// The unit of the kernel's statistics.
 pub enum Stopwatch {
-    /// Time.
+    /// Nanoseconds of CPU time.
     Nanoseconds,
-    /// A guest's instructions, under this kernel.
+    /// Instructions in a guest under this kernel.
     Instructions(String),
 }
 
-/// The most that an event of latency may cost above an empty program, natively, in nanoseconds of a machine whose clock takes
-/// [`CLOCK`]: by the benchmark's name of what programs do, and what people call it.
+/// Maximum cost of a latency event relative to an empty program, in nanoseconds on a machine with a clock that takes [`CLOCK`]. Each entry
+/// has the set of handlers, its description and the limit.
 const LATENCY_LIMITS: [(&str, &str, f64); 7] = [
     (WITHOUT_WAITS, "ungrouped, the layers alone", 50.0),
     (ALL, "ungrouped, with what waited before it was read", 50.0),
@@ -24,44 +24,44 @@ const LATENCY_LIMITS: [(&str, &str, f64); 7] = [
     ("sampled", "ungrouped, with what waited, one packet in four", 50.0),
     ("sampled_by_workload", "by workload, cgroup v2, one packet in four", 75.0),
 ];
-/// What reading the clock took above an empty program on the machine for which the limits were set, in nanoseconds.
+/// Cost of a clock reading, relative to an empty program, on the reference machine of the limits, in nanoseconds.
 const CLOCK: f64 = 26.0;
-/// The program that reads the clock and nothing else.
+/// The program that only reads the clock.
 const CLOCK_ALONE: &str = "clock_alone";
-/// What the names of traffic begin with.
+/// Prefixes of the kinds of traffic.
 const PROTOCOLS: [&str; 2] = ["tcp", "udp"];
 
-/// A packet's way through programs, a layer each.
-struct Way {
+/// A packet's path through programs, one for each layer.
+struct PacketPath {
     name: &'static str,
     traffic: &'static str,
     layers: &'static [&'static str],
-    /// What netstacklat spends on it above empty programs on the same hooks, in instructions of the same guest under 6.12.
+    /// Cost of netstacklat on this path, relative to empty programs on its hooks, in instructions of a guest under 6.12.
     netstacklat: f64,
 }
 
-/// Both ways over IPv4. A TCP segment on a veth pair bears its departure time at `ip`, where there is nothing to measure.
-const WAYS: [Way; 2] = [
-    Way {
+/// Paths of TCP and UDP over IPv4. At `ip`, a TCP segment on a veth pair has its departure time, so there is nothing to measure.
+const PATHS: [PacketPath; 2] = [
+    PacketPath {
         name: "four layers of one UDP packet",
         traffic: "udp_ipv4",
         layers: &["ip_rcv_core", "udp_rcv", "udp_enqueue_schedule_skb", "skb_consume_udp"],
         netstacklat: 936.0,
     },
-    Way {
+    PacketPath {
         name: "three layers of one TCP segment",
         traffic: "tcp_ipv4",
         layers: &["tcp_v4_rcv", "tcp_queue_rcv", "tcp_recv_timestamp"],
         netstacklat: 781.0,
     },
 ];
-/// The most that the same may cost here, as a share of it.
+/// Maximum cost of the sidecar on a path, as a share of netstacklat's cost.
 const SHARE_LIMIT: f64 = 0.6;
 const SHARED_HOOK: &str = "softirq_entry";
 const ALL: &str = "all";
 const WITHOUT_WAITS: &str = "without_waits";
 
-/// The table and the verdicts.
+/// Returns the table and the verdicts.
 pub fn render(rounds: &[Round], stopwatch: &Stopwatch) -> String {
     let unit = match stopwatch {
         Stopwatch::Nanoseconds => "ns",
@@ -86,7 +86,7 @@ pub fn render(rounds: &[Round], stopwatch: &Stopwatch) -> String {
     shared(&mut text, rounds);
     match stopwatch {
         Stopwatch::Nanoseconds => latency(&mut text, rounds),
-        Stopwatch::Instructions(kernel) => WAYS.iter().for_each(|path| way(&mut text, rounds, kernel, path)),
+        Stopwatch::Instructions(kernel) => PATHS.iter().for_each(|path| packet_path(&mut text, rounds, kernel, path)),
     }
     text
 }
@@ -105,7 +105,7 @@ fn line(text: &mut String, program: &str, traffic: &str, cost: &Cost) {
     );
 }
 
-/// The hook that serves two signals, with both on and with one.
+/// Writes the cost of the hook that serves two signals, with both handlers and with one.
 fn shared(text: &mut String, rounds: &[Round]) {
     let with = |handlers| round::cost(rounds, SHARED_HOOK, |round| round.handlers == handlers);
     if let (Some(both), Some(one)) = (with(ALL), with(WITHOUT_WAITS)) {
@@ -120,8 +120,8 @@ fn shared(text: &mut String, rounds: &[Round]) {
     }
 }
 
-/// What an event of latency costs natively, by protocol: programs do different things for each. Machines differ by more than
-/// programs do, above all in what the clock takes, which waits for what the processor has begun: of each protocol it is its own.
+/// Writes the native cost of a latency event by protocol, since programs depend on the protocol. The cost of a clock reading differs more
+/// between machines than the programs do. It also differs by protocol, because the reading waits for earlier instructions.
 fn latency(text: &mut String, rounds: &[Round]) {
     for (handlers, grouping, limit) in LATENCY_LIMITS {
         let net = |program, protocol: &str| {
@@ -156,13 +156,13 @@ fn latency(text: &mut String, rounds: &[Round]) {
     let _ = writeln!(text, "by the clock: the limits hold where it takes {CLOCK}");
 }
 
-/// What the layers of a packet's way cost together.
-fn way(text: &mut String, rounds: &[Round], kernel: &str, way: &Way) {
+/// Writes the total cost of the layers of a packet's path.
+fn packet_path(text: &mut String, rounds: &[Round], kernel: &str, path: &PacketPath) {
     let net = |program: &&str| {
-        let chosen = |round: &Round| round.handlers == WITHOUT_WAITS && round.traffic == way.traffic;
+        let chosen = |round: &Round| round.handlers == WITHOUT_WAITS && round.traffic == path.traffic;
         Some(round::cost(rounds, program, chosen)?.net.value)
     };
-    let Way { name, layers, netstacklat, .. } = way;
+    let PacketPath { name, layers, netstacklat, .. } = path;
     let Some(costs) = layers.iter().map(net).collect::<Option<Vec<f64>>>() else {
         let _ = writeln!(text, "\nnot all of the {name} are served by fentry on {kernel}");
         return;
@@ -183,7 +183,7 @@ fn way(text: &mut String, rounds: &[Round], kernel: &str, way: &Way) {
 mod tests {
     use super::*;
 
-    /// Programs under UDP over IPv4, each with a product's cost; empty ones take 10.
+    /// A round of UDP over IPv4. Each program has a cost for the product; an empty program takes 10.
     fn rounds(handlers: &str, programs: &[(&str, u64)]) -> String {
         let programs: Vec<String> = programs
             .iter()
@@ -212,7 +212,7 @@ mod tests {
             let line = text.lines().rfind(|line| line.starts_with("cgroup_ingress")).unwrap();
             line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
         };
-        // The clock takes 52, twice what it took where the limits were set.
+        // The clock takes 52, twice the time on the reference machine.
         assert_eq!(line("all", 60), ["cgroup_ingress", "udp", "50.0", "[50.0,", "50.0]", "kept", "0.96", "kept"]);
         assert_eq!(line("all", 61)[5..], ["MISSED", "0.98", "kept"]);
         assert_eq!(line("all", 111)[5..], ["MISSED", "1.94", "MISSED"]);
@@ -221,9 +221,9 @@ mod tests {
     }
 
     #[test]
-    fn a_ways_cost_is_the_sum_of_its_layers() {
+    fn the_cost_of_a_path_is_the_sum_of_its_layers() {
         let guest = || Stopwatch::Instructions("6.12".to_owned());
-        let layers: Vec<_> = WAYS[0].layers.iter().map(|layer| (*layer, 154)).collect();
+        let layers: Vec<_> = PATHS[0].layers.iter().map(|layer| (*layer, 154)).collect();
         let text = rendered(&[rounds(WITHOUT_WAITS, &layers)], &guest());
         assert!(text.contains("= 576.0 instructions above empty programs, 0.615 of netstacklat's 936"), "{text}");
         assert!(text.contains("at most 0.6: MISSED"), "{text}");
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn both_states_of_the_shared_hook_stand_side_by_side() {
+    fn the_shared_hook_is_reported_with_one_and_two_handlers() {
         let lines = [rounds("all", &[(SHARED_HOOK, 98)]), rounds(WITHOUT_WAITS, &[(SHARED_HOOK, 71)])];
         let text = rendered(&lines, &Stopwatch::Nanoseconds);
         assert!(

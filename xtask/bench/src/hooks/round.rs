@@ -1,4 +1,4 @@
-//! What `receiver/benches/hooks` tells of a round, and what follows for each program.
+//! Parses the output of `receiver/benches/hooks` and computes the cost of each program.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,17 @@ use crate::statistics::Median;
 /// One round.
 #[derive(Debug, Deserialize)]
 pub struct Round {
-    /// What the programs do, and what is beside them.
+    /// The set of handlers and of programs for comparison.
     pub handlers: String,
     order: Order,
     /// The kind of traffic.
     pub traffic: String,
-    /// Requests and replies.
+    /// Number of requests and replies.
     messages: u64,
     programs: BTreeMap<String, Pair>,
 }
 
-/// Which of the two programs on a hook runs first, and pays for what is not in the caches.
+/// The program on a hook that runs first and therefore has more cache misses.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 enum Order {
@@ -28,7 +28,7 @@ enum Order {
     OtherFirst,
 }
 
-/// The counts of the product's program and of the other on the same hook.
+/// Counts of two programs on one hook: the product's program and the program for comparison.
 #[derive(Debug, Deserialize)]
 struct Pair {
     latency: bool,
@@ -49,7 +49,7 @@ struct Counts {
 }
 
 impl Round {
-    /// A program's counts, where a tenth of the messages or more were events for it; fewer are somebody else's packets.
+    /// Returns a program's counts if it ran for at least a tenth of the messages. Fewer runs are caused by unrelated packets.
     fn pair(&self, program: &str) -> Option<&Pair> {
         let enough = |counts: &Counts| counts.runs > 0 && counts.runs * 10 >= self.messages;
         self.programs.get(program).filter(|pair| enough(&pair.product) && enough(&pair.other))
@@ -62,30 +62,30 @@ impl Counts {
     }
 }
 
-/// Reads the rounds, one JSON object a line.
+/// Parses rounds, one JSON object per line.
 pub fn parse(text: &str) -> anyhow::Result<Vec<Round>> {
-    let parsed = text.lines().map(|line| serde_json::from_str(line).with_context(|| format!("no round: {line}")));
+    let parsed = text.lines().map(|line| serde_json::from_str(line).with_context(|| format!("not a round: {line}")));
     let rounds: Vec<Round> = parsed.collect::<anyhow::Result<_>>()?;
-    ensure!(!rounds.is_empty(), "the benchmark told of no round");
+    ensure!(!rounds.is_empty(), "the benchmark printed no round");
     Ok(rounds)
 }
 
-/// What an event costs, in the guest's or the machine's nanoseconds.
+/// Cost of an event in nanoseconds of the machine or the guest.
 #[derive(Debug)]
 pub struct Cost {
-    /// Rounds that it is made of.
+    /// Number of rounds.
     pub rounds: usize,
-    /// Events, both programs' the same but for stray ones.
+    /// Number of events of the product's program.
     pub events: u64,
-    /// The product's program.
+    /// Cost of the product's program.
     pub product: Median,
-    /// The other program.
+    /// Cost of the program for comparison.
     pub other: Median,
-    /// The product's less the other's, paired by round.
+    /// Difference of the two costs, paired by round.
     pub net: Median,
 }
 
-/// A program's cost in those rounds that are chosen.
+/// Returns a program's cost in the selected rounds.
 pub fn cost(rounds: &[Round], program: &str, chosen: impl Fn(&Round) -> bool) -> Option<Cost> {
     let pairs: Vec<&Pair> =
         rounds.iter().filter(|round| chosen(round)).filter_map(|round| round.pair(program)).collect();
@@ -99,8 +99,8 @@ pub fn cost(rounds: &[Round], program: &str, chosen: impl Fn(&Round) -> bool) ->
     })
 }
 
-/// The product's less the other's, by neither's advantage: each round where the product's ran first is paired with one of
-/// the same traffic where the other did, and the mean of their differences taken.
+/// Returns the difference of the costs, independent of the order of attachment. Each round with the product's program first is paired with
+/// a round of equal traffic in the other order, and the mean of their differences is taken.
 pub fn balanced(rounds: &[Round], program: &str, chosen: impl Fn(&Round) -> bool) -> Option<Median> {
     let mut nets: BTreeMap<&str, [Vec<f64>; 2]> = BTreeMap::new();
     for round in rounds.iter().filter(|round| chosen(round)) {
@@ -113,12 +113,12 @@ pub fn balanced(rounds: &[Round], program: &str, chosen: impl Fn(&Round) -> bool
     Median::of(nets.into_values().flat_map(means).collect())
 }
 
-/// The names of all programs that ran.
+/// Returns the names of all programs.
 pub fn programs(rounds: &[Round]) -> Vec<&str> {
     names(rounds, |_| true)
 }
 
-/// The names of those that measure how long packets take.
+/// Returns the names of the programs that measure latency.
 pub fn of_latency(rounds: &[Round]) -> Vec<&str> {
     names(rounds, |pair| pair.latency)
 }
@@ -152,8 +152,8 @@ mod tests {
     }
 
     #[test]
-    fn the_difference_is_taken_in_each_round() {
-        // A machine that slowed down for one round slowed both programs.
+    fn differences_are_paired_by_round() {
+        // The machine slows down for one round, so both programs take longer.
         let rounds = [round((100, 8_000), (100, 3_000)), round((100, 18_000), (100, 13_000))];
         let cost = cost(&parsed(&rounds), "p", |_| true).unwrap();
         assert_eq!((cost.rounds, cost.events), (2, 200));
@@ -162,8 +162,8 @@ mod tests {
     }
 
     #[test]
-    fn whoever_runs_first_has_no_disadvantage() {
-        // The first program takes 30 more, whichever it is, and a slow machine three times as long.
+    fn the_order_of_attachment_has_no_effect() {
+        // The first program takes 30 longer in both orders; the slow rounds take three times as long.
         let rounds = [
             ordered("product_first", (100, 10_000), (100, 5_000)),
             ordered("product_first", (100, 30_000), (100, 15_000)),
@@ -172,11 +172,11 @@ mod tests {
         ];
         let net = balanced(&parsed(&rounds), "p", |_| true).unwrap();
         assert_eq!((net.value, net.interval), (40.0, (20.0, 60.0)));
-        assert!(balanced(&parsed(&rounds[..2]), "p", |_| true).is_none(), "one order says nothing");
+        assert!(balanced(&parsed(&rounds[..2]), "p", |_| true).is_none(), "one order is not enough");
     }
 
     #[test]
-    fn strangers_packets_and_other_programs_are_left_out() {
+    fn unrelated_packets_and_other_programs_are_excluded() {
         let rounds = parsed(&[round((9, 8_000), (9, 3_000))]);
         assert!(cost(&rounds, "p", |_| true).is_none());
         let rounds = parsed(&[round((100, 8_000), (100, 3_000))]);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_round_is_named() {
+    fn an_error_contains_the_line() {
         assert!(parse("").is_err());
         assert!(format!("{:#}", parse("hello").unwrap_err()).contains("hello"));
     }

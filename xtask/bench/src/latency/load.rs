@@ -1,38 +1,38 @@
-//! wrk, and what it says.
+//! Load by wrk, and its results.
 
 use std::process::Command;
 
 use anyhow::Context as _;
 use xtask_common::machine;
 
-/// How wrk asks.
+/// The load that wrk makes.
 #[derive(Clone)]
 pub struct Load {
-    /// For what.
+    /// Requested URL.
     pub url: String,
-    /// At once.
+    /// Number of concurrent connections.
     pub connections: usize,
-    /// For how long.
+    /// Duration in seconds.
     pub seconds: u64,
 }
 
-/// What came of it.
+/// The results of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figures {
-    /// Requests a second.
+    /// Requests per second.
     pub rate: f64,
-    /// What the slowest hundredth took at least, in seconds.
+    /// 99th percentile of the latency in seconds.
     pub p99: f64,
 }
 
 impl Load {
-    /// Asks.
+    /// Runs wrk.
     pub fn run(&self) -> anyhow::Result<Figures> {
         let mut command = Command::new("wrk");
         command.args(["--threads", "1", "--connections", &self.connections.to_string(), "--latency"]);
         command.args(["--duration", &format!("{}s", self.seconds), "--timeout", "20s", &self.url]);
         let printed = machine::output(&mut command)?;
-        figures(&printed).with_context(|| format!("wrk printed something else:\n{printed}"))
+        figures(&printed).with_context(|| format!("unexpected output of wrk:\n{printed}"))
     }
 }
 
@@ -41,7 +41,7 @@ fn figures(printed: &str) -> Option<Figures> {
     Some(Figures { rate: after("Requests/sec:")?.parse().ok()?, p99: seconds(after("99%")?)? })
 }
 
-/// A time as wrk writes it.
+/// Parses a time in wrk's format and returns seconds.
 fn seconds(text: &str) -> Option<f64> {
     let units = [("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0)];
     units.iter().find_map(|(unit, scale)| Some(text.strip_suffix(unit)?.parse::<f64>().ok()? * scale))

@@ -1,5 +1,5 @@
-//! `cargo xtask bench latency`: what it costs to measure latency: of each event above an empty program, in nanoseconds and in
-//! instructions, and of a web server: nginx under wrk, with the whole sidecar and without it by turns.
+//! `cargo xtask bench latency`: measures the cost of latency: of each event in nanoseconds and in instructions, relative to an empty
+//! program, and of the requests of a web server. wrk loads nginx with and without the sidecar, in alternation.
 
 mod load;
 mod report;
@@ -72,7 +72,7 @@ enum Part {
     Server,
 }
 
-/// Measures and prints.
+/// Runs the selected measurements and prints the results.
 pub fn run(options: &Options) -> anyhow::Result<()> {
     if !machine::is_root() {
         bail!("the sidecar loads programs into the kernel: run this as root");
@@ -87,7 +87,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     if wanted(Part::Server) { server(options) } else { Ok(()) }
 }
 
-/// What a web server loses.
+/// Measures the cost for a web server.
 fn server(options: &Options) -> anyhow::Result<()> {
     packages::install(&["nginx-light", "wrk"])?;
     let binary = options.binary.clone().map_or_else(build::sidecar, Ok)?;
@@ -99,7 +99,7 @@ fn server(options: &Options) -> anyhow::Result<()> {
     }
 }
 
-/// The same on this machine's one CPU, where a nanosecond is an instruction.
+/// Measures the cost for a web server in a guest with one CPU and a clock that counts instructions.
 fn in_guest(options: &Options, kernel: &str, binary: &Path, stand_in: Option<PathBuf>) -> anyhow::Result<()> {
     let mut guest = Command::new(cargo::member("xtask-vm")?);
     guest.args(["vm", "--kernel", kernel, "--icount", "--timeout", "3000", "--"]);
@@ -129,7 +129,7 @@ fn here(options: &Options, binary: &Path, stand_in: Option<PathBuf>) -> anyhow::
     print!("{}", report::head());
     for connections in connections {
         let load = Load { url: server.url(), connections, seconds: options.seconds };
-        // What is measured first has caches to fill.
+        // The first run fills caches and is not measured.
         load.run()?;
         let pairs = (0..options.pairs).map(|n| pair(&load, &observer, &configuration, n % 2 == 0));
         print!("{}", report::row(connections, &pairs.collect::<anyhow::Result<Vec<_>>>()?));
@@ -137,14 +137,14 @@ fn here(options: &Options, binary: &Path, stand_in: Option<PathBuf>) -> anyhow::
     Ok(())
 }
 
-/// Seconds that adaptive sampling takes to see a rate, and then some.
+/// Seconds until adaptive sampling has converged.
 const ADAPTS: u64 = 3;
 
-/// A run with the sidecar and one without, in either order.
+/// Measures a run with the sidecar and a run without, in either order.
 fn pair(load: &Load, observer: &Observer, configuration: &str, with_first: bool) -> anyhow::Result<Pair> {
     let with = || {
         let sidecar = Sidecar::start(observer, configuration)?;
-        // What is measured is a server that has been at work for a while.
+        // Measure after adaptive sampling has converged.
         Load { seconds: ADAPTS, ..load.clone() }.run()?;
         let measured = sidecar.share_during(|| load.run())?;
         sidecar.stop().map(|()| measured)

@@ -1,27 +1,27 @@
-//! The figures of pairs.
+//! Formats the results of pairs of runs.
 
 use super::load::Figures;
 use crate::statistics::Median;
 
-/// Two runs, one after the other.
+/// Two consecutive runs.
 pub struct Pair {
-    /// With the sidecar.
+    /// Results with the sidecar.
     pub with: Figures,
-    /// The share of one CPU's time that the sidecar's process took.
+    /// CPU time of the sidecar's process as a share of one CPU.
     pub own: f64,
-    /// Without it.
+    /// Results without the sidecar.
     pub without: Figures,
 }
 
-/// What the columns are.
+/// Returns the header of the table.
 pub fn head() -> String {
     "medians; in brackets 95% intervals of the median of the pairs' ratios, in percent; the smallest effect is half of the \
-     interval; the process is what the sidecar takes of one CPU beside its programs\n\
+     interval; PROCESS is the sidecar's share of one CPU without its programs\n\
      CONNECTIONS  PAIRS   REQUESTS/S   WITHOUT      RATE                      P99                        SMALLEST  PROCESS\n"
         .to_owned()
 }
 
-/// What came of so many connections at once.
+/// Returns the row for a number of connections.
 pub fn row(connections: usize, pairs: &[Pair]) -> String {
     let median = |value: &dyn Fn(&Pair) -> f64| Median::of(pairs.iter().map(value).collect());
     let change = |of: &dyn Fn(&Figures) -> f64| median(&|pair| (of(&pair.with) / of(&pair.without) - 1.0) * 100.0);
@@ -53,9 +53,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_are_compared_one_by_one() {
+    fn ratios_are_computed_for_each_pair() {
         let figures = |rate, p99| Figures { rate, p99 };
-        // The machine is twice as fast in the second pair: the ratios are alike.
+        // The machine is twice as fast in the second pair, so the ratios are equal.
         let pairs = [
             Pair { with: figures(950.0, 0.011), own: 0.01, without: figures(1000.0, 0.010) },
             Pair { with: figures(1900.0, 0.022), own: 0.01, without: figures(2000.0, 0.020) },
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_no_pairs() {
+    fn no_pairs_give_no_row() {
         assert_eq!(row(1, &[]), "");
     }
 }

@@ -1,4 +1,4 @@
-//! nginx with one file, on loopback.
+//! nginx on loopback, with one file.
 
 use std::{
     fs,
@@ -12,12 +12,12 @@ use anyhow::{Context as _, bail};
 use tempfile::TempDir;
 use xtask_common::process;
 
-/// Bytes of the file.
+/// Size of the file in bytes.
 pub const SIZE: usize = 10_000;
-/// Longer than its start takes in a guest.
+/// Timeout for the start in a guest.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A server that ends with the value.
+/// A running server. It ends on drop.
 pub struct Server {
     child: Child,
     address: SocketAddr,
@@ -25,7 +25,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts it on a free port.
+    /// Starts the server on a free port.
     pub fn start() -> anyhow::Result<Self> {
         let folder = tempfile::tempdir().context("cannot make a folder for nginx")?;
         let address = free()?;
@@ -37,16 +37,16 @@ impl Server {
         let mut child = command.spawn().context("cannot start nginx")?;
         process::wait_for("nginx to listen", PATIENCE, || {
             if child.try_wait()?.is_some() {
-                let mut said = String::new();
-                child.stderr.take().context("it has a pipe")?.read_to_string(&mut said)?;
-                bail!("nginx ended: {said}");
+                let mut log = String::new();
+                child.stderr.take().context("nginx has no standard error")?.read_to_string(&mut log)?;
+                bail!("nginx exited: {log}");
             }
             Ok(TcpStream::connect(address).ok())
         })?;
         Ok(Self { child, address, _folder: folder })
     }
 
-    /// Where the file is.
+    /// Returns the URL of the file.
     pub fn url(&self) -> String {
         format!("http://{}/file", self.address)
     }
@@ -62,7 +62,7 @@ fn free() -> anyhow::Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port is free")?.local_addr()?)
 }
 
-/// One worker, which keeps connections for as long as they come, and writes no log.
+/// Returns the configuration: one worker, unlimited keep-alive and no access log.
 fn configuration(folder: &TempDir, address: SocketAddr) -> String {
     let folder = folder.path().display();
     format!(

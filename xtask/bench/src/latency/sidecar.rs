@@ -1,4 +1,4 @@
-//! The sidecar, whole, while a server works.
+//! The sidecar's process under the load of a server.
 
 use std::{
     fmt, fs,
@@ -16,27 +16,26 @@ use xtask_common::{machine, process};
 
 use crate::{LISTENING, cpu::cpu_time};
 
-/// Longer than it takes to end in a guest.
+/// Timeout for the exit in a guest.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A configuration that measures every packet, or as the default is; and all signals, or the layers of the receive path
-/// alone.
+/// Returns a configuration. With `all`, every packet is measured instead of a sample; with `layers`, only the signal `latency` is on.
 pub fn configuration(binary: &Path, all: bool, layers: bool) -> anyhow::Result<String> {
     let schema = machine::output(Command::new(binary).args(["config", "schema"]))?;
-    let schema: Value = serde_json::from_str(&schema).context("the sidecar's schema is no JSON")?;
+    let schema: Value = serde_json::from_str(&schema).context("the sidecar's schema is not JSON")?;
     let signals = schema["properties"]["signals"]["properties"].as_object().context("the schema has no signals")?;
     let mut signals: Map<String, Value> =
         signals.keys().filter(|_| layers).map(|name| (name.clone(), json!({ "enabled": false }))).collect();
     signals.insert("latency".to_owned(), json!({ "sampling": if all { "all" } else { "adaptive" } }));
-    // What is JSON is YAML too.
+    // JSON is a subset of YAML.
     Ok(json!({ "signals": signals }).to_string())
 }
 
-/// What runs while a server works, by its program's path.
+/// The program that runs next to the server, by path.
 pub enum Observer {
-    /// The sidecar. It measures, and writes it into a file every ten seconds.
+    /// The sidecar, which writes to a file every ten seconds.
     Sidecar(PathBuf),
-    /// Empty programs on the same hooks.
+    /// Empty programs on the sidecar's hooks.
     Empty(PathBuf),
 }
 
@@ -67,16 +66,16 @@ impl fmt::Display for Observer {
     }
 }
 
-/// What runs, until it is stopped or the value goes.
+/// A running observer. It ends on drop.
 pub struct Sidecar {
     child: Child,
-    /// It goes on logging, into a pipe that it does not fill in so short a time.
+    /// Kept open: the sidecar continues to log. The pipe does not fill up during a run.
     _log: Lines<BufReader<ChildStderr>>,
     _folder: TempDir,
 }
 
 impl Sidecar {
-    /// Starts it by a configuration, and waits until it measures.
+    /// Starts an observer and waits until its programs are attached.
     pub fn start(observer: &Observer, configuration: &str) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir().context("cannot make a folder for the sidecar's output")?;
         let file = folder.path().join("undercurrent.yaml");
@@ -84,16 +83,16 @@ impl Sidecar {
         let mut command = observer.command(&file, folder.path());
         command.env("OTEL_LOG_LEVEL", "info").env_remove("RUST_LOG").stdin(Stdio::null()).stdout(Stdio::null());
         let mut child = command.stderr(Stdio::piped()).spawn().context("cannot start the sidecar")?;
-        let mut log = BufReader::new(child.stderr.take().context("it has a pipe")?).lines();
-        let listens = log.by_ref().map_while(Result::ok).any(|line| line.contains(LISTENING));
+        let mut log = BufReader::new(child.stderr.take().context("the sidecar has no standard error")?).lines();
+        let is_attached = log.by_ref().map_while(Result::ok).any(|line| line.contains(LISTENING));
         let sidecar = Self { child, _log: log, _folder: folder };
-        if !listens {
-            bail!("the sidecar ended before it measured anything: `undercurrent doctor` says why");
+        if !is_attached {
+            bail!("the sidecar exited before its programs were attached: run `undercurrent doctor`");
         }
         Ok(sidecar)
     }
 
-    /// Which share of one CPU's time its process takes while something is done. What its programs take is not in it.
+    /// Runs `work` and returns the CPU time of the process meanwhile, as a share of one CPU. The time of the BPF programs is not included.
     pub fn share_during<T>(&self, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(T, f64)> {
         let process = Process::new(i32::try_from(self.child.id())?)?;
         let (begun, before) = (Instant::now(), cpu_time(&process)?);
@@ -102,7 +101,7 @@ impl Sidecar {
         Ok((result, taken.as_secs_f64() / begun.elapsed().as_secs_f64()))
     }
 
-    /// Ends it.
+    /// Ends the observer.
     pub fn stop(mut self) -> anyhow::Result<()> {
         let status = process::end(&mut self.child, PATIENCE)?;
         if status.success() { Ok(()) } else { bail!("the sidecar failed: {status}") }

@@ -1,4 +1,4 @@
-//! What the running process takes: memory and CPU time, as the kernel counts them.
+//! Memory and CPU time of the running process, from the kernel's accounting.
 
 use std::{
     fmt,
@@ -13,35 +13,35 @@ use xtask_common::process;
 
 use crate::{cpu::cpu_time, verdict};
 
-/// Peak resident memory without the kernel's maps, in bytes.
+/// Limit of the peak resident memory without BPF maps, in bytes.
 const PEAK_LIMIT: f64 = 20e6;
-/// Resident memory without the kernel's maps once the start is over, in bytes.
+/// Limit of the resident memory after the start without BPF maps, in bytes.
 const STEADY_LIMIT: f64 = 10e6;
-/// CPU time at the default interval, as a share of one core.
+/// Limit of the CPU time at the default interval, as a share of one core.
 const CPU_LIMIT: f64 = 0.003;
-/// The start is over, and the first export of the default interval is not yet due.
+/// A time after the start and before the first export of the default interval.
 const STARTED: Duration = Duration::from_secs(5);
-/// Longer than a last delivery takes.
+/// Timeout for the last delivery.
 const STOP: Duration = Duration::from_secs(10);
 
-/// What a process took.
+/// Memory and CPU time of a process.
 #[derive(Debug)]
 pub struct Footprint {
-    /// The most memory that was resident, in bytes, without the maps that are mapped into the process.
+    /// Peak resident memory in bytes, without mapped BPF maps.
     peak: u64,
-    /// What is resident at the end, in bytes, maps included.
+    /// Resident memory at the end in bytes, with mapped BPF maps.
     resident: u64,
-    /// Of it, what files back: mostly the binary, in the page cache in any case.
+    /// File-backed part of `resident`: mostly the binary, which is in the page cache anyway.
     of_files: u64,
-    /// The kernel's maps, as far as they are resident in this process, in bytes.
+    /// Resident part of the mapped BPF maps in bytes.
     maps: u64,
     /// CPU time of the start.
     start: Duration,
-    /// CPU time from then on, and how long that was.
+    /// CPU time after the start, and the elapsed time.
     later: (Duration, Duration),
 }
 
-/// Runs the sidecar for a time and reads what it took.
+/// Runs the sidecar for some time and returns its memory and CPU time.
 pub fn measure(command: &mut Command, watched: Duration) -> anyhow::Result<Footprint> {
     let begun = Instant::now();
     let mut child = command
@@ -61,16 +61,16 @@ fn watch(child: &mut Child, begun: Instant, watched: Duration) -> anyhow::Result
     let sidecar = Process::new(i32::try_from(child.id())?)?;
     thread::sleep(STARTED.saturating_sub(begun.elapsed()));
     let (start, from) = (cpu_time(&sidecar)?, Instant::now());
-    // Before a snapshot has touched the maps, which would hide how much the start took.
+    // Read before the first snapshot touches the maps, which would hide the memory of the start.
     let (begin, begin_maps) = (sidecar.status()?, maps(&sidecar)?);
     thread::sleep(watched.saturating_sub(begun.elapsed()));
     if let Some(status) = child.try_wait()? {
-        bail!("the sidecar ended early: {status}");
+        bail!("the sidecar exited early: {status}");
     }
     let later = (cpu_time(&sidecar)?.saturating_sub(start), from.elapsed());
     let status = sidecar.status()?;
-    // The kernel's unit is called kB and is 1024 bytes.
-    let bytes = |kibibytes: Option<u64>| kibibytes.map(|size| size * 1024).context("the kernel tells no such size");
+    // The kernel writes kB for 1024 bytes.
+    let bytes = |kibibytes: Option<u64>| kibibytes.map(|size| size * 1024).context("the kernel does not report a size");
     let (resident, maps) = (bytes(status.vmrss)?, maps(&sidecar)?);
     Ok(Footprint {
         peak: bytes(begin.vmhwm)?.saturating_sub(begin_maps).max(resident.saturating_sub(maps)),
@@ -82,7 +82,7 @@ fn watch(child: &mut Child, begun: Instant, watched: Duration) -> anyhow::Result
     })
 }
 
-/// Resident bytes of BPF maps that are mapped into the process.
+/// Returns the resident bytes of mapped BPF maps.
 fn maps(process: &Process) -> anyhow::Result<u64> {
     let mappings = process.smaps()?;
     let maps = mappings.iter().filter(|mapping| match &mapping.pathname {
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn maps_stand_apart_from_the_limits() {
+    fn limits_exclude_maps() {
         let footprint = Footprint {
             peak: 20_000_000,
             resident: 10_400_000,
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_maps_no_maps() {
+    fn this_process_has_no_mapped_maps() {
         assert_eq!(maps(&Process::myself().unwrap()).unwrap(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask bench sidecar`: the release binary as a whole, as users run it.
+//! `cargo xtask bench sidecar`: measures the process of the release binary.
 
 mod footprint;
 mod start;
@@ -31,7 +31,7 @@ pub struct Options {
     binary: Option<PathBuf>,
 }
 
-/// Measures and prints.
+/// Runs the measurements and prints the results.
 pub fn run(options: &Options) -> anyhow::Result<()> {
     if !machine::is_root() {
         bail!("the sidecar loads programs into the kernel: run this as root");
@@ -54,7 +54,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     footprints(options, &binary)
 }
 
-/// Memory and CPU time at the default interval, under traffic: for a collector, then for a file.
+/// Measures memory and CPU time at the default interval under traffic, with a collector and with a file.
 fn footprints(options: &Options, binary: &std::path::Path) -> anyhow::Result<()> {
     let watched = Duration::from_secs(options.seconds);
     let folder = tempfile::tempdir().context("cannot make a folder for the sidecar's output")?;
@@ -71,6 +71,6 @@ fn footprints(options: &Options, binary: &std::path::Path) -> anyhow::Result<()>
         print!("\n{name}, interval 10s, {} s:\n{footprint}", options.seconds);
     }
     let requests = collector.stop()?.len();
-    println!("\nthe collector took {requests} requests");
+    println!("\nthe collector received {requests} requests");
     Ok(())
 }

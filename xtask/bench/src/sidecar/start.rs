@@ -1,4 +1,4 @@
-//! How long the sidecar takes from the process's start until it listens, and until its first export.
+//! Time from the start of the process until all programs are attached, and until the first export.
 
 use std::{
     env, fmt,
@@ -14,30 +14,30 @@ use xtask_common::process;
 
 use crate::{LISTENING, statistics::Median, verdict};
 
-/// The first export is due after one of these.
+/// Export interval.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// A guest on a busy machine takes this long to load everything.
+/// Upper limit for loading all programs in a guest on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The first export comes at most this long after the first interval.
+/// Maximum delay of the first export after the first interval.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// The times of several starts.
+/// Times of several starts.
 #[derive(Debug)]
 pub struct Starts {
-    /// From the process's start until all hooks are served, in seconds.
+    /// Time until all programs are attached, in seconds.
     attached: Vec<f64>,
-    /// From the process's start until the first line is out, less the interval, in seconds.
+    /// Time until the first line, minus the interval, in seconds.
     exported: Vec<f64>,
 }
 
 /// Starts the sidecar a number of times, one after another.
 pub fn measure(binary: &Path, starts: usize) -> anyhow::Result<Starts> {
-    ensure!(starts > 0, "nothing is measured without a start");
+    ensure!(starts > 0, "--starts must be at least 1");
     let mut times = Starts { attached: Vec::new(), exported: Vec::new() };
     for _ in 0..starts {
         let (attached, exported) = once(binary)?;
         times.attached.push(attached.as_secs_f64());
-        // It is never earlier than the interval, but for the clock's steps.
+        // Negative only if the clock steps.
         times.exported.push(exported.as_secs_f64() - INTERVAL.as_secs_f64());
     }
     Ok(times)
@@ -46,17 +46,20 @@ pub fn measure(binary: &Path, starts: usize) -> anyhow::Result<Starts> {
 fn once(binary: &Path) -> anyhow::Result<(Duration, Duration)> {
     let mut command = Command::new(binary);
     command.args(["run", "--output", "json", "--interval", &format!("{}s", INTERVAL.as_secs())]);
-    // It ends by itself, whatever becomes of this process.
+    // The sidecar must end even if this process dies.
     command.args(["--duration", &format!("{}s", (INTERVAL + PATIENCE).as_secs())]);
     command.env("OTEL_LOG_LEVEL", "info").env_remove("RUST_LOG").stdin(Stdio::null());
     let started = Instant::now();
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let child = child.as_mut().map_err(|error| anyhow::anyhow!("cannot start {}: {error}", binary.display()))?;
-    let (output, log) = (child.stdout.take().context("it has a pipe")?, child.stderr.take().context("it has a pipe")?);
+    let (output, log) = (
+        child.stdout.take().context("the sidecar has no standard output")?,
+        child.stderr.take().context("the sidecar has no standard error")?,
+    );
     let listening = thread::spawn(move || {
         let mut log = BufReader::new(log);
         let listening = line(&mut log, started, |line| line.contains(LISTENING));
-        // The rest is read too, so that the sidecar can go on logging. An error here is its end.
+        // Read the rest, so that the pipe does not fill up. An error means that the sidecar has exited.
         let _ = io::copy(&mut log, &mut io::sink());
         listening
     });
@@ -64,12 +67,12 @@ fn once(binary: &Path) -> anyhow::Result<(Duration, Duration)> {
     process::end(child, PATIENCE)?;
     let attached = listening.join().map_err(|_| anyhow::anyhow!("the thread that read the log panicked"))?;
     Ok((
-        attached.context("the sidecar never said that it measures")?,
+        attached.context("the sidecar did not log that its programs are attached")?,
         exported.context("the sidecar exported nothing")?,
     ))
 }
 
-/// When the first line of a kind came.
+/// Returns the time until the first matching line.
 fn line(from: &mut impl BufRead, started: Instant, wanted: impl Fn(&str) -> bool) -> Option<Duration> {
     from.lines().map_while(Result::ok).find(|line| wanted(line)).map(|_| started.elapsed())
 }
@@ -87,7 +90,7 @@ impl fmt::Display for Starts {
              ({attached_most:.3})\n  first export {exported:.3} s after the first interval of {} s ({exported_most:.3}){}",
             self.attached.len(),
             INTERVAL.as_secs(),
-            // A guest without acceleration is no machine that anything was promised for.
+            // The limit does not apply to a guest without acceleration.
             if env::var_os("UNDERCURRENT_VM").is_some() {
                 String::new()
             } else {
@@ -102,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_line_of_a_kind_is_found() {
+    fn the_first_matching_line_is_found() {
         let text = "starting\nmeasuring: all\nmeasuring: again\n";
         let started = Instant::now();
         assert!(line(&mut text.as_bytes(), started, |line| line.contains(LISTENING)).is_some());
@@ -110,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn medians_and_the_longest_are_told_apart() {
+    fn medians_and_maxima_are_reported() {
         let starts = Starts { attached: vec![0.1, 0.9, 0.2], exported: vec![0.3, 1.5, 0.4] };
         let text = starts.to_string();
         assert!(text.contains("attached after 0.200 s (0.900)"), "{text}");

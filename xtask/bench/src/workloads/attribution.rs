@@ -1,4 +1,4 @@
-//! What finding an event's owner adds to it.
+//! Cost of finding the workload of an event.
 
 use std::fmt::Write as _;
 
@@ -7,27 +7,27 @@ use crate::{
     verdict,
 };
 
-/// What is beside what: grouped beside ungrouped, then grouped beside empty, each by both versions of cgroups.
+/// Sets of handlers: grouped programs paired with ungrouped ones, then with empty ones, for both versions of cgroups.
 pub const HANDLERS: [&str; 4] = ["attribution", "attribution_by_cpu", "by_workload", "by_workload_by_cpu"];
-/// The product's own programs for the node as a whole are the others of these.
+/// Sets with ungrouped programs for comparison.
 const BESIDE_UNGROUPED: [(&str, &str); 2] = [("attribution", "cgroup v2"), ("attribution_by_cpu", "cgroup v1")];
-/// Empty programs are the others of these.
+/// Sets with empty programs for comparison.
 const BESIDE_EMPTY: [(&str, &str); 2] = [("by_workload", "cgroup v2"), ("by_workload_by_cpu", "cgroup v1")];
-/// Programs that only say whose a socket is.
+/// Programs that only store the owner of a socket.
 const OF_SOCKETS: [&str; 2] = ["sock_recv_length", "socket_created"];
-/// The program that a limit is set for: it sees every packet.
+/// The program with a limit: it processes every packet.
 const LIMITED: &str = "cgroup_ingress";
-/// The most that it may add there, in nanoseconds.
+/// Maximum additional cost of [`LIMITED`] in nanoseconds.
 const LIMIT: f64 = 25.0;
 
-/// The tables and the verdict.
+/// Returns the tables and the verdict.
 pub fn render(rounds: &[Round]) -> String {
-    let mut text = "what telling workloads apart adds to an event, ns: grouped less ungrouped, both on one hook. Rounds where \
+    let mut text = "cost of attribution to workloads per event, ns: grouped minus ungrouped, both on one hook. Rounds where \
                     the grouped\nprogram ran first are paired with rounds where the other did, and the mean of both is taken; \
                     medians, in brackets their\n95% intervals\n"
         .to_owned();
     table(&mut text, ["grouped", "ungrouped"], rounds, &BESIDE_UNGROUPED, |_| true);
-    text.push_str("\nprograms that only say whose a socket is, above empty ones, ns\n");
+    text.push_str("\nprograms that only store the owner of a socket, relative to empty ones, ns\n");
     table(&mut text, ["product", "empty"], rounds, &BESIDE_EMPTY, |program| OF_SOCKETS.contains(&program));
     text
 }
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_verdict_is_on_the_one_program_by_each_version() {
+    fn the_limit_applies_to_one_program_and_both_cgroup_versions() {
         let lines = [
             rounds("attribution", "cgroup_ingress", 95),
             rounds("attribution_by_cpu", "cgroup_ingress", 96),

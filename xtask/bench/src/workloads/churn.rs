@@ -1,4 +1,4 @@
-//! The sidecar while containers come and go.
+//! The sidecar while containers start and end.
 
 use std::{
     fmt, fs,
@@ -18,78 +18,78 @@ use xtask_common::process;
 use super::lines::Lines;
 use crate::verdict;
 
-/// How long the sidecar is watched before anything comes or goes.
+/// Duration of the measurement before containers start.
 const QUIET: Duration = Duration::from_secs(30);
-/// The most CPU time that containers may add, as a share of one core.
+/// Maximum CPU time for starting and ending containers, as a share of one core.
 const LIMIT: f64 = 0.01;
-/// Snapshots until what has ended is delivered, expired and forgotten: fewer than these.
+/// Upper limit of the number of snapshots until an ended container is delivered, expired and removed.
 const SNAPSHOTS: u32 = 8;
-/// Besides them, whatever is waited for takes less than this.
+/// Timeout of a wait, in addition to snapshots.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Where the kernel's counting of programs' time is switched.
+/// The switch of the kernel's statistics on BPF programs.
 const COUNTING: &str = "/proc/sys/kernel/bpf_stats_enabled";
 
-/// What the benchmark says.
+/// Output of the benchmark.
 #[derive(Deserialize)]
 struct Lives {
-    /// What the ids of its containers begin with.
+    /// Prefix of the containers' ids.
     prefix: String,
     lives: u32,
-    /// Datagrams that they have read.
+    /// Number of datagrams that the containers read.
     datagrams: u32,
 }
 
-/// What is to happen.
+/// Parameters of a run.
 #[derive(Clone, Copy)]
 pub struct Plan {
-    /// How long it lasts.
+    /// Duration in minutes.
     pub minutes: u32,
-    /// Containers in a minute.
+    /// Containers per minute.
     pub rate: u32,
-    /// Seconds from one snapshot to the next.
+    /// Interval of snapshots in seconds.
     pub interval: u32,
 }
 
 impl Plan {
-    /// What nothing takes longer than.
+    /// Returns the timeout of a wait.
     fn patience(self) -> Duration {
         PATIENCE + Duration::from_secs(self.interval.into()) * SNAPSHOTS
     }
 }
 
-/// What happened.
+/// Results of a run.
 pub struct Churn {
     plan: Plan,
     lives: Lives,
     lasted: Duration,
-    /// The share of one core that the sidecar took with nothing coming or going.
+    /// CPU time of the sidecar before containers start, as a share of one core.
     quiet: f64,
-    /// The sidecar's at the start, then after each minute, then at the end.
+    /// Usage of the sidecar at the start, after each minute and at the end.
     usages: Vec<Usage>,
-    /// Containers that had slots at the end.
+    /// Number of containers with slots at the end.
     slots: usize,
     overflow: bool,
-    /// By reason, where there were any.
+    /// Losses by reason.
     lost: Vec<(String, f64)>,
-    /// Reasons that losses are counted by.
+    /// Number of reasons in the loss counters.
     reasons: usize,
-    /// UDP packets that the sidecar counted for these containers, and for everybody.
+    /// UDP packets that the sidecar counted: of these containers, and of all workloads.
     packets: (f64, f64),
     /// Datagrams that the kernel counted in this network namespace.
     counted: u64,
 }
 
-/// What the sidecar has used so far.
+/// Cumulative usage of the sidecar.
 #[derive(Clone, Copy)]
 struct Usage {
     cpu: Duration,
-    /// Of its programs, whomever they held up.
+    /// CPU time of the BPF programs.
     programs: Duration,
-    /// Bytes.
+    /// Resident memory in bytes.
     resident: u64,
 }
 
-/// Lets containers come and go beside a sidecar that tells of them.
+/// Starts and ends containers next to a sidecar, and measures the sidecar.
 pub fn measure(binary: &Path, benchmark: &Path, plan: Plan) -> anyhow::Result<Churn> {
     let _counting = Counting::start()?;
     let mut command = Command::new(binary);
@@ -100,7 +100,7 @@ pub fn measure(binary: &Path, benchmark: &Path, plan: Plan) -> anyhow::Result<Ch
         .stdout(Stdio::piped());
     let mut sidecar = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
     let lines = Arc::default();
-    let reading = read(sidecar.stdout.take().context("it has a pipe")?, Arc::clone(&lines));
+    let reading = read(sidecar.stdout.take().context("the sidecar has no standard output")?, Arc::clone(&lines));
     let churn = watch(&mut sidecar, benchmark, &lines, plan);
     process::end(&mut sidecar, PATIENCE)?;
     reading.join().map_err(|_| anyhow!("the thread that read the sidecar's lines panicked"))??;
@@ -124,18 +124,18 @@ fn watch(sidecar: &mut Child, benchmark: &Path, lines: &Arc<Mutex<Lines>>, plan:
         thread::sleep((Duration::from_secs(60) * minute).saturating_sub(begun.elapsed()));
         usages.push(Usage::of(&process)?);
         if let Some(status) = sidecar.try_wait()? {
-            bail!("the sidecar ended early: {status}");
+            bail!("the sidecar exited early: {status}");
         }
     }
     let output = churning.wait_with_output().context("cannot wait for the containers")?;
     let lives: Lives =
         serde_json::from_slice(&output.stdout).with_context(|| format!("the churn: {}", output.status))?;
     let (counted, lasted) = (udp()? - counted, begun.elapsed());
-    // Whatever was sent is in the next snapshot, and what has ended is in none soon.
+    // The next snapshot contains all packets; ended containers disappear after some snapshots.
     let all = next(lines, plan, Lines::packets)? - before;
     let ours = |lines: &Lines| lines.containers.iter().filter(|id| id.starts_with(&lives.prefix)).count();
     let freed = || Ok((ours(&*locked(lines)?) == 0).then_some(()));
-    let slots = match process::wait_for("all slots to be free", plan.patience(), freed) {
+    let slots = match process::wait_for("the release of all slots", plan.patience(), freed) {
         Ok(()) => 0,
         Err(_) => ours(&*locked(lines)?),
     };
@@ -158,7 +158,7 @@ fn watch(sidecar: &mut Child, benchmark: &Path, lines: &Arc<Mutex<Lines>>, plan:
     })
 }
 
-/// Takes in lines as they come, until there are no more.
+/// Reads lines until the end of the stream.
 fn read(output: ChildStdout, lines: Arc<Mutex<Lines>>) -> thread::JoinHandle<anyhow::Result<()>> {
     thread::spawn(move || {
         BufReader::new(output).lines().map_while(Result::ok).try_for_each(|line| locked(&lines)?.add(&line))
@@ -169,21 +169,21 @@ fn locked(lines: &Mutex<Lines>) -> anyhow::Result<std::sync::MutexGuard<'_, Line
     lines.lock().map_err(|_| anyhow!("the thread that read the sidecar's lines panicked"))
 }
 
-/// Waits for a whole snapshot that begins after this call, and looks at it.
+/// Waits for a complete snapshot that starts after this call, and evaluates `look` on it.
 fn next<T>(lines: &Mutex<Lines>, plan: Plan, look: impl Fn(&Lines) -> T) -> anyhow::Result<T> {
     let now = locked(lines)?.snapshots;
     process::wait_for("a snapshot", plan.patience(), || {
         let lines = locked(lines)?;
-        // One may be half told, and another one half taken.
+        // One snapshot may be partly written, another partly read.
         Ok((lines.snapshots > now + 1).then(|| look(&lines)))
     })
 }
 
-/// Datagrams over IPv4 that were read in this network namespace.
+/// Returns the number of IPv4 datagrams that were read in this network namespace.
 fn udp() -> anyhow::Result<u64> {
     let snmp = fs::read_to_string("/proc/net/snmp").context("cannot read /proc/net/snmp")?;
     let mut lines = snmp.lines().filter_map(|line| line.strip_prefix("Udp: "));
-    let (names, figures) = lines.next().zip(lines.next()).context("/proc/net/snmp tells of no UDP")?;
+    let (names, figures) = lines.next().zip(lines.next()).context("/proc/net/snmp has no line for UDP")?;
     let figure = names.split(' ').zip(figures.split(' ')).find(|(name, _)| *name == "InDatagrams");
     Ok(figure.context("/proc/net/snmp has no InDatagrams")?.1.parse()?)
 }
@@ -200,7 +200,7 @@ impl Usage {
     }
 }
 
-/// Time that the programs of a process took, by the kernel's count.
+/// Returns the CPU time of the BPF programs of a process, from the kernel's statistics.
 fn programs(pid: i32) -> anyhow::Result<Duration> {
     let mut nanoseconds = 0;
     for file in fs::read_dir(format!("/proc/{pid}/fdinfo"))? {
@@ -211,7 +211,7 @@ fn programs(pid: i32) -> anyhow::Result<Duration> {
     Ok(Duration::from_nanos(nanoseconds))
 }
 
-/// The kernel counts programs' time while this is there, and afterwards as before.
+/// Enables the kernel's statistics on BPF programs, and restores the setting on drop.
 struct Counting(String);
 
 impl Counting {
@@ -225,7 +225,7 @@ impl Counting {
 impl Drop for Counting {
     fn drop(&mut self) {
         if let Err(error) = fs::write(COUNTING, &self.0) {
-            eprintln!("{COUNTING} stays as it is: {error}");
+            eprintln!("cannot restore {COUNTING}: {error}");
         }
     }
 }
@@ -294,7 +294,7 @@ impl fmt::Display for Churn {
         let total: f64 = self.lost.iter().map(|(_, count)| count).sum();
         let lost: Vec<String> = self.lost.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
         let lost = if lost.is_empty() { "nothing".to_owned() } else { lost.join(", ") };
-        // A sidecar that counts nothing has not kept anything.
+        // Without a loss counter the verdict must fail.
         let total = if self.reasons == 0 { f64::INFINITY } else { total };
         writeln!(f, "  lost     {lost}, by {} reasons that are counted: {}", self.reasons, verdict(total, 0.0))?;
         let (ours, all) = self.packets;

@@ -1,4 +1,4 @@
-//! `cargo xtask bench workloads`: what it costs to tell workloads apart.
+//! `cargo xtask bench workloads`: measures the cost of attribution to workloads.
 
 mod attribution;
 mod churn;
@@ -46,7 +46,7 @@ enum Part {
     Churn,
 }
 
-/// Measures and prints.
+/// Runs the selected measurements and prints the results.
 pub fn run(options: &Options) -> anyhow::Result<()> {
     if !machine::is_root() {
         bail!("this loads programs into the kernel and makes cgroups: run it as root");
@@ -55,7 +55,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     if wanted(Part::Event) {
         let mut benchmark = hooks::benchmark()?;
         println!("{}", description());
-        let rounds = Sampling::natively(&attribution::HANDLERS).take(&mut benchmark)?;
+        let rounds = Sampling::natively(&attribution::HANDLERS).run(&mut benchmark)?;
         print!("{}", attribution::render(&rounds));
     }
     if wanted(Part::Tick) {

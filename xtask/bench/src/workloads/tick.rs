@@ -1,4 +1,4 @@
-//! What `receiver/benches/tick` tells: a tick on a large node, and the memory of nodes of several sizes.
+//! Formats the output of `receiver/benches/tick`: the time of a tick on a large node, and the memory of nodes of several sizes.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::{statistics::Median, verdict};
 
-/// The most that reading may take, in milliseconds.
+/// Maximum time of the reading in milliseconds.
 const LIMIT: f64 = 10.0;
 
 #[derive(Deserialize)]
@@ -37,16 +37,16 @@ struct Memory {
     bytes: usize,
 }
 
-/// The figures.
+/// Returns the report.
 pub fn render(lines: &str) -> anyhow::Result<String> {
     let (mut ticks, mut sizes) = (Vec::new(), Vec::new());
     for line in lines.lines() {
-        match serde_json::from_str(line).with_context(|| format!("no line of the benchmark: {line}"))? {
+        match serde_json::from_str(line).with_context(|| format!("not a line of the benchmark: {line}"))? {
             Line::Tick(tick) => ticks.push(tick),
             Line::Memory(memory) => sizes.push(memory),
         }
     }
-    let (mut text, one) = (String::new(), ticks.last().context("the benchmark told of no tick")?);
+    let (mut text, one) = (String::new(), ticks.last().context("the benchmark printed no tick")?);
     // Writing to a string cannot fail.
     let _ = writeln!(
         text,
@@ -62,7 +62,7 @@ pub fn render(lines: &str) -> anyhow::Result<String> {
     for (n, name) in ["read into readings", "by resource", "to OTLP"].into_iter().enumerate() {
         let time = |tick: &Tick| [tick.read, tick.group, tick.encode][n] as f64 / 1e6;
         let times = ticks.iter().map(time).collect();
-        let median = Median::of(times).context("the benchmark told of no tick")?;
+        let median = Median::of(times).context("the benchmark printed no tick")?;
         let kept =
             if n == 0 { format!("  at most {LIMIT:.0}: {}", verdict(median.value, LIMIT)) } else { String::new() };
         let (low, high) = median.interval;
@@ -72,7 +72,7 @@ pub fn render(lines: &str) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// A row for each node, a column for each scale.
+/// Writes a row for each node and a column for each scale.
 fn memory(text: &mut String, sizes: &[Memory]) {
     let mut scales: Vec<u8> = sizes.iter().map(|size| size.scale).collect();
     scales.sort_unstable();
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_on_reading_alone() {
+    fn the_limit_applies_to_reading() {
         let text = |milliseconds| render(&tick(milliseconds)).unwrap();
         assert!(text(10).contains("10.00 [10.00, 10.00]  at most 10: kept"), "{}", text(10));
         assert!(text(11).contains("at most 10: MISSED"));

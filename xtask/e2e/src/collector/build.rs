@@ -1,4 +1,4 @@
-//! Building the collector with the collector's own builder.
+//! Builds the collector with the OpenTelemetry Collector Builder.
 
 use std::{
     fs,
@@ -10,11 +10,11 @@ use xtask_common::machine;
 
 use super::go::Go;
 
-/// What `go build` is given. `-mod=mod`: the builder leaves go.sum to the build, which checks every module against
-/// the checksum database; `go mod tidy` would ask for modules that only other modules' tests need.
+/// Arguments of `go`. `-mod=mod`: the build writes go.sum and checks every module against the checksum database. `go mod tidy` would
+/// also fetch modules that only tests of other modules need.
 pub const FLAGS: [&str; 5] = ["build", "-mod=mod", "-trimpath", "-buildvcs=false", "-ldflags=-s -w"];
 
-/// Builds the collector in a folder, and returns the binary's path in it.
+/// Builds the collector in a folder and returns the path of the binary.
 pub fn build(manifest: &str, version: &str, folder: &Path) -> anyhow::Result<PathBuf> {
     let go = Go::find()?;
     eprintln!("building the OpenTelemetry Collector {version}: three minutes on two cores, once");
@@ -31,7 +31,7 @@ pub fn build(manifest: &str, version: &str, folder: &Path) -> anyhow::Result<Pat
     compile.args(FLAGS).arg("-o").arg(&binary).arg(".");
     machine::output(&mut compile).context("the collector does not compile")?;
 
-    // A binary that cannot even start must not enter the cache.
+    // A binary that cannot start must not enter the cache.
     machine::output(std::process::Command::new(&binary).arg("--version"))?;
     Ok(binary)
 }

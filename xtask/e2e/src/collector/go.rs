@@ -1,4 +1,4 @@
-//! The machine's Go toolchain.
+//! The Go toolchain of this machine.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,7 +10,7 @@ use xtask_common::{machine, packages};
 
 /// The oldest Go that the collector's modules accept.
 const OLDEST: Version = Version(1, 25);
-/// From this version on, Go fetches a newer toolchain by itself unless its settings forbid it.
+/// Since this version, Go fetches a newer toolchain unless `GOTOOLCHAIN` forbids it.
 const FETCHES_TOOLCHAINS: Version = Version(1, 21);
 
 /// A Go release: `Version(1, 25)` is every 1.25.x.
@@ -23,8 +23,8 @@ pub struct Go {
 }
 
 impl Go {
-    /// The first toolchain that will do, on the path or where Debian's versioned packages put theirs; Debian's
-    /// default package is installed where there is none at all.
+    /// Returns the first suitable toolchain, from `PATH` or from Debian's versioned packages. Installs Debian's default package if the
+    /// machine has no Go.
     pub fn find() -> anyhow::Result<Self> {
         if candidates().is_empty() {
             packages::install(&["golang-go"])?;
@@ -40,13 +40,13 @@ impl Go {
         }
         let Version(major, minor) = OLDEST;
         bail!(
-            "the collector needs Go {major}.{minor} or newer ({}). Install one and put it on the path, on Debian for \
+            "the collector needs Go {major}.{minor} or newer ({}). Install one and add it to PATH, on Debian for \
              example golang-{major}.{minor}-go from backports",
             found.join(", ")
         );
     }
 
-    /// A call of `go` in a folder: static, and unaffected by a workspace around it.
+    /// Returns a call of `go` in a folder, for static binaries and without a surrounding workspace.
     pub fn command(&self, folder: &Path) -> anyhow::Result<Command> {
         let mut command = Command::new(&self.program);
         command.current_dir(folder).env("CGO_ENABLED", "0").env("GOWORK", "off");
@@ -66,7 +66,7 @@ impl Go {
     }
 }
 
-/// Every `go` there is: the path's first, then Debian's versioned ones, newest first.
+/// Returns every `go`: first the one in `PATH`, then Debian's versioned ones, newest first.
 fn candidates() -> Vec<PathBuf> {
     let mut versioned: Vec<_> = std::fs::read_dir("/usr/lib")
         .into_iter()
@@ -83,20 +83,20 @@ fn candidates() -> Vec<PathBuf> {
     on_path.into_iter().chain(versioned.into_iter().rev().map(|(_, program)| program)).collect()
 }
 
-/// The version in `go version go1.26.8 linux/amd64`.
+/// Returns the version from a line like `go version go1.26.8 linux/amd64`.
 fn parse_version(printed: &str) -> Option<Version> {
     parse_release(printed.split_whitespace().find_map(|word| word.strip_prefix("go1").map(|_| &word[2..]))?)
 }
 
-/// `1.26.8`, `1.27rc1` or `1.25`, without what follows the minor number.
+/// Parses `1.26.8`, `1.27rc1` or `1.25`. Ignores the part after the minor number.
 fn parse_release(release: &str) -> Option<Version> {
     let (major, rest) = release.split_once('.')?;
     let digits = rest.find(|letter: char| !letter.is_ascii_digit()).map_or(rest, |end| &rest[..end]);
     Some(Version(major.parse().ok()?, digits.parse().ok()?))
 }
 
-/// A proxy list without its `direct`, which turns a module that the proxy lacks into a complaint about git.
-/// `None` where nothing else is in the list.
+/// Returns a proxy list without `direct`, or `None` if the list has no proxy. With `direct`, a module that the proxy lacks causes an
+/// error about git.
 fn without_direct(proxies: &str) -> Option<&str> {
     let rest = proxies.strip_suffix("direct").unwrap_or(proxies).trim_end_matches([',', '|']);
     (!rest.is_empty()).then_some(rest)

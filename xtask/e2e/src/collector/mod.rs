@@ -15,9 +15,9 @@ use std::{
 use anyhow::Context as _;
 use xtask_common::{hash, machine};
 
-/// The collector's version, which the manifest pins too.
+/// The collector's version. The manifest pins it too.
 pub const VERSION: &str = "0.152.0";
-/// What the collector is made of.
+/// The list of the collector's components.
 const MANIFEST: &str = include_str!("../../collector/manifest.yaml");
 
 /// The options of `cargo xtask collector`.
@@ -28,7 +28,7 @@ pub struct Arguments {
     print_path: bool,
 }
 
-/// Builds the collector where the cache lacks it, and says where it is.
+/// Builds the collector if the cache lacks it, and prints its path.
 pub fn command(arguments: &Arguments) -> anyhow::Result<()> {
     let path = path()?;
     if arguments.print_path {
@@ -39,9 +39,10 @@ pub fn command(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The collector's binary: the cache's, or one built into it. It is static, so it runs in an image made `FROM scratch`.
+/// Returns the path of the collector's binary in the cache, and builds the binary if it is missing. It is static, so it runs in an
+/// image `FROM scratch`.
 ///
-/// A changed manifest is another binary; processes that ask at the same time build once.
+/// Each version of the manifest has its binary. A lock prevents concurrent builds.
 pub fn path() -> anyhow::Result<PathBuf> {
     let folder = machine::cache(&format!("collector/{}", VERSION))?;
     let binary = folder.join(format!("otelcol-contrib-{}", fingerprint()));
@@ -51,7 +52,7 @@ pub fn path() -> anyhow::Result<PathBuf> {
     let lock = folder.join("lock");
     let lock = File::create(&lock).with_context(|| format!("cannot write {}", lock.display()))?;
     lock.lock().context("cannot lock the cache's folder")?;
-    // Whoever held the lock may have built it meanwhile.
+    // The previous owner of the lock may have built the binary.
     if !binary.is_file() {
         let work = tempfile::tempdir_in(&folder).context("cannot make a folder to build in")?;
         let built = build::build(MANIFEST, VERSION, work.path())?;
@@ -76,7 +77,7 @@ mod tests {
         let components: Vec<_> = pinned.filter(|module| !module.contains("/confmap/")).collect();
         assert!(components.len() > 5, "{components:?}");
         for component in components {
-            assert!(component.ends_with(&format!(" v{}", VERSION)), "{component} is not of version {}", VERSION);
+            assert!(component.ends_with(&format!(" v{}", VERSION)), "{component} does not have version {}", VERSION);
         }
     }
 }

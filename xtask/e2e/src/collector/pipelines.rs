@@ -11,24 +11,24 @@ fn pipeline() -> PathBuf {
     machine::workspace().join("otel-config/collector.yaml")
 }
 
-/// What `otelcol validate` says of a configuration, with some variables set.
+/// Runs `otelcol validate` on a configuration, with environment variables.
 fn validate(config: &Path, environment: &[(&str, &str)]) -> anyhow::Result<String> {
     let mut command = Command::new(super::path()?);
     command.arg("validate").arg("--config").arg(config).env_clear().envs(environment.iter().copied());
     machine::output(&mut command)
 }
 
-/// A copy of the pipeline in which one piece of text is another.
+/// Returns a copy of the pipeline with one piece of text replaced.
 fn changed(folder: &Path, from: &str, to: &str) -> PathBuf {
     let text = fs::read_to_string(pipeline()).unwrap();
-    assert_eq!(text.matches(from).count(), 1, "{from:?} should stand once in the pipeline");
+    assert_eq!(text.matches(from).count(), 1, "{from:?} must occur once in the pipeline");
     let copy = folder.join("collector.yaml");
     fs::write(&copy, text.replace(from, to)).unwrap();
     copy
 }
 
 #[test]
-fn the_pipeline_is_valid_as_it_is() {
+fn the_pipeline_is_valid() {
     validate(&pipeline(), &[]).unwrap();
 }
 
@@ -39,7 +39,7 @@ fn the_pipeline_is_valid_for_a_backend() {
 }
 
 #[test]
-fn an_unknown_key_is_refused_by_name() {
+fn an_error_names_an_unknown_key() {
     let folder = tempfile::tempdir().unwrap();
     let config = changed(folder.path(), "send_batch_size:", "send_batch_sizes:");
     let error = validate(&config, &[]).unwrap_err().to_string();
@@ -47,13 +47,13 @@ fn an_unknown_key_is_refused_by_name() {
 }
 
 #[test]
-fn an_exporter_that_is_not_there_is_refused_by_name() {
+fn an_error_names_an_undefined_exporter() {
     let error = validate(&pipeline(), &[("METRICS_EXPORTERS", "[otlp_http/elsewhere]")]).unwrap_err().to_string();
     assert!(error.contains("otlp_http/elsewhere"), "{error}");
 }
 
 #[test]
-fn a_batch_above_its_own_limit_is_refused() {
+fn a_batch_above_its_limit_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let config = changed(folder.path(), "send_batch_max_size: 3000", "send_batch_max_size: 300");
     let error = validate(&config, &[]).unwrap_err().to_string();

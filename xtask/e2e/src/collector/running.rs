@@ -1,4 +1,4 @@
-//! A collector running on loopback, writing what it receives to a file.
+//! A collector on loopback that writes received requests to a file.
 
 use std::{
     fs::{self, File},
@@ -15,14 +15,14 @@ use xtask_common::process;
 
 use super::otlp::Request;
 
-/// Longer than a collector takes to start on a busy machine.
+/// Timeout for the start of a collector on a busy machine.
 const START: Duration = Duration::from_secs(30);
-/// Longer than it takes to flush and stop.
+/// Timeout for its flush and exit.
 const STOP: Duration = Duration::from_secs(15);
 
-/// A collector that takes OTLP on loopback and writes every request as it came, one a line.
+/// A collector that receives OTLP on loopback and writes one line per request. It ends on drop.
 ///
-/// There is no batch processor in between, so that a line is a request as the sender made it. It ends with the value.
+/// The pipeline has no batch processor, so a line is exactly one request of the sender.
 pub struct Collector {
     child: Child,
     folder: TempDir,
@@ -30,10 +30,10 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Starts one on a free port and waits until it takes requests.
+    /// Starts a collector on a free port and waits until it is ready.
     pub fn start() -> anyhow::Result<Self> {
         let binary = super::path()?;
-        // Another process may take a port between choosing it and binding it.
+        // Another process may bind the chosen port first.
         let mut refusals = 0;
         loop {
             match Self::try_start(&binary) {
@@ -75,22 +75,22 @@ impl Collector {
         })
     }
 
-    /// Where it takes OTLP over gRPC, as `OTEL_EXPORTER_OTLP_ENDPOINT` has it.
+    /// Returns the endpoint for OTLP over gRPC, in the format of `OTEL_EXPORTER_OTLP_ENDPOINT`.
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The requests written so far.
+    /// Returns the requests written so far.
     pub fn requests(&self) -> anyhow::Result<Vec<Request>> {
         Request::read_all(&self.folder.path().join("metrics.jsonl"))
     }
 
-    /// What it logged.
+    /// Returns the log.
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// Ends it and returns all the requests that it took.
+    /// Ends the collector and returns all requests that it received.
     pub fn stop(mut self) -> anyhow::Result<Vec<Request>> {
         process::end(&mut self.child, STOP)?;
         self.requests()
@@ -99,12 +99,12 @@ impl Collector {
 
 impl Drop for Collector {
     fn drop(&mut self) {
-        // It was asked for no result, so there is nobody to tell.
+        // The requests are not used, so an error has no effect.
         let _ = process::end(&mut self.child, STOP);
     }
 }
 
-/// An address on loopback that was free a moment ago.
+/// Returns a free address on loopback. Another process may bind it at any time.
 fn free_address() -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port on loopback")?;
     Ok(listener.local_addr()?)

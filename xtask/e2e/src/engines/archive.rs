@@ -1,4 +1,4 @@
-//! Images as `docker save` writes them, which every engine takes in.
+//! Image archives in the format of `docker save`, which every engine can import.
 
 use std::{
     env, fs,
@@ -12,25 +12,25 @@ use serde_json::json;
 use tempfile::TempDir;
 use xtask_common::machine;
 
-/// What an image does with its files.
+/// The configuration of an image.
 #[derive(Default, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Config {
-    /// Who runs the program.
+    /// The user of the program.
     pub user: &'static str,
-    /// The program, and its first arguments.
+    /// The program and its first arguments.
     pub entrypoint: Vec<&'static str>,
-    /// Those that a container's own take the place of.
+    /// Default arguments, which a container can replace.
     pub cmd: Vec<&'static str>,
 }
 
-/// An image's archive. It ends with the value.
+/// The archive of an image. The file is deleted on drop.
 pub struct Archive {
     folder: TempDir,
 }
 
 impl Archive {
-    /// Makes one of a tree of files, of one layer.
+    /// Creates an archive with one layer from a tree of files.
     pub fn create(tree: &Path, config: &Config, tag: &str) -> anyhow::Result<Self> {
         let archive = Self { folder: tempfile::tempdir().context("cannot make a folder for an image")? };
         archive.pack("layer.tar", tree, &["."])?;
@@ -45,7 +45,7 @@ impl Archive {
         Ok(archive)
     }
 
-    /// Its file.
+    /// Returns the path of the archive.
     pub fn path(&self) -> PathBuf {
         self.at("image.tar")
     }
@@ -61,7 +61,7 @@ impl Archive {
     }
 }
 
-/// This machine's, by the name that images have for it.
+/// Returns the name of this machine's architecture in images.
 fn architecture() -> &'static str {
     match env::consts::ARCH {
         "x86_64" => "amd64",

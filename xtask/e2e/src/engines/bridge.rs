@@ -1,4 +1,4 @@
-//! A bridge for the containers of an engine that makes none.
+//! A bridge for the containers of an engine without network support.
 
 use std::{
     net::Ipv4Addr,
@@ -8,7 +8,7 @@ use xtask_common::machine;
 
 use super::Daemon;
 
-/// The bridge's network is that address and whatever has the same first 16 bits.
+/// The bridge's network, with a prefix of 16 bits.
 const NETWORK: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 0);
 
 const CREATE: &str = r#"
@@ -16,7 +16,7 @@ ip link add name ports type bridge
 ip link set ports up
 "#;
 
-/// Finds a port's name, and its address with the network's length.
+/// Creates a port. `$1` is its name, `$2` its address with the prefix length.
 const JOIN: &str = r#"
 ip netns add "$1"
 ip link add name "$1" type veth peer name eth0 netns "$1"
@@ -31,20 +31,20 @@ pub struct Bridge {
     ports: AtomicU32,
 }
 
-/// A network namespace that the bridge reaches.
+/// A network namespace connected to the bridge.
 pub struct Port {
     name: String,
     address: Ipv4Addr,
 }
 
 impl Bridge {
-    /// Makes one without ports.
+    /// Creates a bridge without ports.
     pub fn create(daemon: &Daemon) -> anyhow::Result<Self> {
         machine::output(daemon.inside().args(["sh", "-euc", CREATE]))?;
         Ok(Self { ports: AtomicU32::new(0) })
     }
 
-    /// Makes a port.
+    /// Creates a port.
     pub fn join(&self, daemon: &Daemon) -> anyhow::Result<Port> {
         let number = self.ports.fetch_add(1, Ordering::Relaxed) + 1;
         let port = Port { name: format!("port{number}"), address: Ipv4Addr::from(u32::from(NETWORK) + number) };
@@ -60,17 +60,17 @@ impl Bridge {
 }
 
 impl Port {
-    /// Its name, unlike any other's of the bridge.
+    /// Returns the name, which is unique on the bridge.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its address.
+    /// Returns the address.
     pub fn address(&self) -> Ipv4Addr {
         self.address
     }
 
-    /// The namespace's file, for whoever is in the daemon's mount namespace.
+    /// Returns the path of the namespace's file in the daemon's mount namespace.
     pub fn path(&self) -> String {
         format!("/run/netns/{}", self.name)
     }

@@ -1,4 +1,4 @@
-//! The cgroup that holds everything an engine starts, so that ending it misses nothing and hits nothing else.
+//! The cgroup of an engine and all its processes, so that the test can end exactly these processes.
 
 use std::{
     fmt, fs, iter,
@@ -10,17 +10,17 @@ use anyhow::Context as _;
 use procfs::process::{MountInfo, MountInfos, Process};
 use xtask_common::process;
 
-/// Which hierarchies of cgroups programs find.
+/// The cgroup hierarchies that programs see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cgroups {
     /// Version 2 alone, at /sys/fs/cgroup.
     Unified,
-    /// The host's own, with version 1's beside version 2's.
+    /// The hierarchies of the host: version 1 and version 2.
     Hybrid,
 }
 
 impl Cgroups {
-    /// Lines of a shell script that show what it wants, in the mount namespace that it runs in.
+    /// Part of a shell script. Mounts version 2 at /sys/fs/cgroup in the script's mount namespace.
     const UNIFY: &str = r#"
 if [ "$(stat -f -c %T /sys/fs/cgroup)" != cgroup2fs ]; then
     umount -R /sys/fs/cgroup
@@ -28,7 +28,7 @@ if [ "$(stat -f -c %T /sys/fs/cgroup)" != cgroup2fs ]; then
 fi
 "#;
 
-    /// See `UNIFY`; none where the host's own are meant.
+    /// Returns the part of a shell script that sets up the hierarchies.
     pub const fn script(self) -> &'static str {
         match self {
             Self::Unified => Self::UNIFY,
@@ -36,7 +36,7 @@ fi
         }
     }
 
-    /// Where such a script finds version 2.
+    /// Returns the mount point of version 2 after the script.
     pub fn v2(self) -> anyhow::Result<PathBuf> {
         match self {
             Self::Unified => Ok("/sys/fs/cgroup".into()),
@@ -44,7 +44,7 @@ fi
         }
     }
 
-    /// Seconds of CPU time that a group of the host has used, by the file of the kernel's that says it.
+    /// Returns the CPU time of a group on the host in seconds, from the kernel's accounting file.
     pub fn cpu_time(self, path: &str) -> anyhow::Result<f64> {
         let file = match self {
             Self::Unified => root()?.join(path).join("cpu.stat"),
@@ -59,16 +59,16 @@ fi
         Ok(count / second)
     }
 
-    /// Whether this host has the hierarchies.
+    /// True if this host has the hierarchies.
     pub fn exist(self) -> bool {
         self == Self::Unified || v1_roots().is_ok_and(|roots| !roots.is_empty())
     }
 }
 
-/// Longer than the kernel takes to reap what was killed.
+/// Timeout for the kernel to reap killed processes.
 const REAP: Duration = Duration::from_secs(10);
 
-/// As a reader knows them.
+/// The names in reports.
 impl fmt::Display for Cgroups {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -78,42 +78,45 @@ impl fmt::Display for Cgroups {
     }
 }
 
-/// A group of the host's cgroup v2 tree. It ends with the value, and everything in it, as do the groups of its name that
-/// an engine makes in version 1's trees for what is in this one, and those above that are left empty.
+/// A group of the host's cgroup v2 tree. On drop, its processes are killed and the group is removed, also the groups with an equal name
+/// that an engine created in the trees of version 1, and parents that are empty then.
 pub struct Group {
     name: String,
     path: PathBuf,
 }
 
 impl Group {
-    /// Makes an empty group.
+    /// Creates an empty group.
     pub fn create(name: &str) -> anyhow::Result<Self> {
         let group = Self::of_an_engine(name)?;
         fs::create_dir(&group.path).with_context(|| format!("cannot make the cgroup {}", group.path.display()))?;
         Ok(group)
     }
 
-    /// One that an engine makes, with those above it that are missing.
+    /// Returns a group that an engine creates, with its missing parents.
     pub fn of_an_engine(name: &str) -> anyhow::Result<Self> {
         Ok(Self { name: name.to_owned(), path: root()?.join(name) })
     }
 
-    /// Its name, from the root of the tree.
+    /// Returns the path relative to the root of the tree.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Ends what is left in it and removes it; an error when something stays. It may be called again.
+    /// Kills the remaining processes and removes the group. Idempotent.
+    ///
+    /// # Errors
+    /// If a process or a group remains.
     pub fn remove(&self) -> anyhow::Result<()> {
         if self.path.exists() {
-            fs::write(self.path.join("cgroup.kill"), "1").context("cannot end what is left of the engine")?;
+            fs::write(self.path.join("cgroup.kill"), "1").context("cannot kill the engine's remaining processes")?;
         }
         for root in v1_roots()?.into_iter().chain(iter::once(root()?)) {
             let tree = root.join(&self.name);
             if tree.exists() {
                 process::wait_for("the engine's cgroups to empty", REAP, || Ok(remove_tree(&tree).ok()))?;
             }
-            // Whoever made it made those above it too, and whatever else is in them keeps them.
+            // The creator of the group also created its parents. Parents with other children remain.
             let above = tree.ancestors().skip(1).take_while(|group| **group != root);
             above.map_while(|group| fs::remove_dir(group).ok()).for_each(drop);
         }
@@ -124,12 +127,12 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         if let Err(error) = self.remove() {
-            eprintln!("the cgroup {} stays behind: {error:#}", self.path.display());
+            eprintln!("the cgroup {} remains: {error:#}", self.path.display());
         }
     }
 }
 
-/// Removes a group and those below it. A group's files are no obstacle, processes are.
+/// Removes a group and its descendants. Fails if a group has processes; the files of a group do not matter.
 fn remove_tree(group: &Path) -> std::io::Result<()> {
     for entry in fs::read_dir(group)? {
         let entry = entry?;
@@ -140,18 +143,18 @@ fn remove_tree(group: &Path) -> std::io::Result<()> {
     fs::remove_dir(group)
 }
 
-/// Where the cgroup v2 tree is mounted.
+/// Returns the mount point of the cgroup v2 tree.
 fn root() -> anyhow::Result<PathBuf> {
     let root = mounted("cgroup2")?.into_iter().next();
     root.context("no cgroup v2 tree is mounted; `mount -t cgroup2 none /sys/fs/cgroup` mounts one")
 }
 
-/// Where version 1's trees are mounted, if any are.
+/// Returns the mount points of the trees of version 1.
 fn v1_roots() -> anyhow::Result<Vec<PathBuf>> {
     mounted("cgroup")
 }
 
-/// Where version 1 counts CPU time.
+/// Returns the mount point of the tree of version 1 that accounts CPU time.
 fn accounting() -> anyhow::Result<PathBuf> {
     let counts = |mount: &MountInfo| mount.fs_type == "cgroup" && mount.super_options.contains_key("cpuacct");
     Ok(mounts()?.into_iter().find(counts).context("no cgroup v1 tree with cpuacct is mounted")?.mount_point)

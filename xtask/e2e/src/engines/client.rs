@@ -1,32 +1,32 @@
-//! The commands of Docker's client, which Podman's takes too.
+//! The commands of Docker's client. Podman's client is compatible.
 
 use std::{path::Path, process::Command};
 use xtask_common::machine;
 
 use super::{Daemon, Engine, New};
 
-/// An engine with such a client.
+/// An engine with a client that accepts Docker's commands.
 pub trait Client: Sync {
-    /// The cgroup that its containers' stand in: the one that it makes elsewhere, here below its daemon's.
+    /// Name of the parent of the containers' cgroups, below the daemon's cgroup.
     const PARENT: &'static str;
-    /// What its containers' cgroups are called: this, and the id.
+    /// Prefix of the containers' cgroups, before the id.
     const PREFIX: &'static str;
 
-    /// What serves it.
+    /// Returns the engine's daemon.
     fn daemon(&self) -> &Daemon;
 
-    /// A call of the client.
+    /// Returns a call of the client.
     fn client(&self) -> Command;
 
-    /// Ends it, and says when something of it stays behind.
+    /// Ends the engine. Returns an error if files or cgroups remain.
     fn end(self) -> anyhow::Result<()>;
 
-    /// The cgroup that its containers' stand in, from the root of the hierarchies.
+    /// Returns the path of the parent of the containers' cgroups.
     fn parent(&self) -> String {
         format!("{}/{}", self.daemon().group(), Self::PARENT)
     }
 
-    /// Runs a verb and returns what the client printed.
+    /// Runs a subcommand of the client and returns its output.
     fn call(&self, verb: &str, arguments: &[&str]) -> anyhow::Result<String> {
         Ok(machine::output(self.client().arg(verb).args(arguments))?.trim().to_owned())
     }

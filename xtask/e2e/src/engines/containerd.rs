@@ -1,4 +1,4 @@
-//! containerd, by its own client.
+//! containerd, through its client `ctr`.
 
 use std::{
     collections::BTreeMap,
@@ -19,14 +19,14 @@ use super::{
     daemon::Folder,
 };
 
-/// Its name.
+/// Name of the engine.
 pub const NAME: &str = "containerd";
 const CLIENT: &str = "/usr/bin/ctr";
-/// The client's own choice of a namespace, which is also the cgroup that its containers' stand in.
+/// The client's default namespace, which is also the parent of the containers' cgroups.
 const NAMESPACE: &str = "default";
-/// The label that nerdctl gives the containers that it makes: they have no other names.
+/// The label of nerdctl that contains the name of a container.
 const LABEL: &str = "nerdctl/name";
-/// Longer than a container takes to start or to end on a busy machine.
+/// Timeout for the start or the end of a container on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Starts the daemon.
@@ -34,7 +34,7 @@ const DAEMON: &str = r#"
 exec containerd --config "$1/config.toml" --root "$1/root" --state "$1/state" --address "$2"
 "#;
 
-/// What the daemon would look for outside of its folder, or make there. CRI is served too, as it is nearly everywhere.
+/// Settings that keep the daemon's files in its folder. CRI stays on, because most installations use it.
 const SETTINGS: &str = r#"
 version = 2
 [plugins."io.containerd.grpc.v1.cri".cni]
@@ -45,13 +45,13 @@ path = "FOLDER/opt"
 
 /// A running engine.
 pub struct Containerd {
-    /// Those that there are, by their ids.
+    /// Existing containers by id.
     containers: Mutex<BTreeMap<String, Container>>,
     daemon: Daemon,
     bridge: Bridge,
 }
 
-/// A container's client, its place on the bridge, and its cgroup, which the daemon's does not hold.
+/// A container's client, its port on the bridge, and its cgroup, which is outside the daemon's cgroup.
 struct Container {
     client: Child,
     port: Port,
@@ -59,7 +59,7 @@ struct Container {
 }
 
 impl Containerd {
-    /// Starts one with these cgroups, and waits until it answers. Installs containerd where it is missing.
+    /// Starts containerd and waits until it is ready. Installs containerd if it is missing.
     pub fn start(cgroups: Cgroups) -> anyhow::Result<Self> {
         packages::install(&["containerd", "iproute2", "util-linux"])?;
         let folder = Folder::create(NAME)?;
@@ -67,7 +67,7 @@ impl Containerd {
         let mut daemon = Daemon::start(folder, cgroups, DAEMON)?;
         let mut version = client(&daemon);
         version.arg("version");
-        daemon.wait_until_it_answers(version)?;
+        daemon.wait_until_ready(version)?;
         let bridge = Bridge::create(&daemon)?;
         Ok(Self { containers: Mutex::default(), daemon, bridge })
     }
@@ -76,13 +76,13 @@ impl Containerd {
         self.containers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a container and its client print.
+    /// Returns the path of the output of a container and its client.
     fn log(&self, id: &str) -> PathBuf {
         self.daemon.folder().path().join(id)
     }
 
-    /// Runs what starts a container's task, and waits until it has. The client ends with the task and removes it; one that
-    /// is detached would leave it, and its cgroup.
+    /// Runs a command that starts a container's task, and waits for the start. The client waits for the task's end and removes the task;
+    /// a detached client would leave the task and its cgroup.
     fn spawn(&self, id: &str, command: &mut Command) -> anyhow::Result<Child> {
         let log = File::options().create(true).append(true).open(self.log(id))?;
         let mut client = command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
@@ -113,11 +113,11 @@ impl Engine for Containerd {
 
     fn run(&self, container: &New<'_>) -> anyhow::Result<String> {
         let port = self.bridge.join(&self.daemon)?;
-        // As nerdctl has them: the client's user chooses.
+        // Ids in the format of nerdctl. containerd leaves the choice to its client.
         let id = hash::sha256(self.log(port.name()).as_os_str().as_encoded_bytes());
         let volume = container.volume.display();
         let mut run = client(&self.daemon);
-        // Without shares of the CPU, since version 2 of cgroups has no such controller where version 1 has it.
+        // No CPU shares: on hybrid hosts, cgroup v2 lacks the controllers that v1 uses.
         run.args(["run", "--cpu-shares", "0", "--fifo-dir"]).arg(self.daemon.folder().path().join("fifo"));
         run.args(["--with-ns", &format!("network:{}", port.path()), "--label", &format!("{LABEL}={}", container.name)]);
         run.args(["--mount", &format!("type=bind,src={volume},dst={volume},options=rbind:rw")]);
@@ -142,7 +142,7 @@ impl Engine for Containerd {
 
     fn stop(&self, ids: &[&str]) -> anyhow::Result<()> {
         for id in ids {
-            // It hands the signal on.
+            // The client forwards the signal.
             process::end(&mut self.containers().get_mut(*id).context("no such container")?.client, PATIENCE)?;
         }
         Ok(())
@@ -180,9 +180,9 @@ impl Engine for Containerd {
 impl Drop for Container {
     fn drop(&mut self) {
         if let Err(error) = process::end(&mut self.client, PATIENCE) {
-            eprintln!("a container's client did not end: {error:#}");
+            eprintln!("a container's client did not exit: {error:#}");
         }
-        // Its cgroup follows, with whatever the client left running.
+        // The drop of the cgroup kills the remaining processes.
     }
 }
 

@@ -1,4 +1,4 @@
-//! The daemon of an engine, in namespaces and a cgroup of its own.
+//! The daemon of an engine, in separate namespaces and a separate cgroup.
 
 use std::{
     fs::{self, File},
@@ -13,18 +13,17 @@ use xtask_common::process;
 
 use super::cgroup::{Cgroups, Group};
 
-/// Longer than a daemon takes to start on a busy machine.
+/// Timeout for the start of a daemon on a busy machine.
 const START: Duration = Duration::from_secs(60);
-/// Longer than a daemon gives its containers.
+/// Timeout for the end of a daemon. Longer than a daemon waits for its containers.
 const STOP: Duration = Duration::from_secs(40);
 
-/// Prepares what a daemon finds: `$1` is its folder, `$2` where it listens, `$3` its cgroup's name, `$4` where version 2 of
-/// cgroups is mounted.
+/// Prepares the environment of a daemon. `$1` is the daemon's folder, `$2` its socket, `$3` the name of its cgroup, `$4` the mount point
+/// of cgroup v2.
 ///
-/// A network namespace keeps its bridges, addresses and firewall rules off the host, and a mount namespace its mounts and
-/// whatever engines write to these folders, wherever they are told to keep their state. On hybrid hosts an engine would
-/// use cgroup v1, so for v2 it gets a mount namespace where that is all there is. Engine and containers stand in separate
-/// groups, because a v2 group that delegates controllers may hold no processes.
+/// A network namespace isolates bridges, addresses and firewall rules from the host. A mount namespace isolates mounts and those
+/// files that engines always write to /run and /dev/shm. On hybrid hosts an engine would use cgroup v1, so for v2 the mount namespace
+/// contains only v2. Engine and containers have separate groups, because a v2 group that delegates controllers cannot have processes.
 const PREPARE: &str = r#"
 mkdir "$4/$3/engine"
 echo $$ > "$4/$3/engine/cgroup.procs"
@@ -32,36 +31,36 @@ ip link set lo up
 for folder in /run /dev/shm; do mount -t tmpfs none "$folder"; done
 "#;
 
-/// Where a daemon keeps its state, and what it is told before it starts.
+/// The folder of a daemon's state and settings.
 pub struct Folder {
     name: &'static str,
     folder: TempDir,
 }
 
 impl Folder {
-    /// Makes one for an engine of this name.
+    /// Creates the folder of an engine.
     pub fn create(name: &'static str) -> anyhow::Result<Self> {
         let folder = tempfile::Builder::new().prefix(&format!("undercurrent-{name}-")).tempdir();
         Ok(Self { name, folder: folder.with_context(|| format!("cannot make a folder for {name}"))? })
     }
 
-    /// Its path.
+    /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Where the engine answers: the sidecar knows by the file's name what it speaks.
+    /// Returns the path of the engine's socket. The sidecar derives the protocol from the file name.
     pub fn socket(&self) -> PathBuf {
         self.path().join(format!("{}.sock", self.name))
     }
 
-    /// Writes a file of settings.
+    /// Writes a settings file.
     pub fn settings(&self, file: &str, text: &str) -> anyhow::Result<()> {
         fs::write(self.path().join(file), text).with_context(|| format!("cannot write the settings of {}", self.name))
     }
 }
 
-/// A running daemon. It ends with the value, and with it everything that it started.
+/// A running daemon. On drop, the daemon and all its descendants end.
 pub struct Daemon {
     child: Child,
     group: Group,
@@ -69,11 +68,11 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts one with these cgroups by a script, which replaces itself with it.
+    /// Starts a daemon with a script. The script must `exec` the daemon.
     pub fn start(folder: Folder, cgroups: Cgroups, script: &str) -> anyhow::Result<Self> {
         let log = File::create(folder.path().join("log")).context("cannot write the engine's log")?;
         let group = Group::create(&format!("undercurrent-e2e-{}", std::process::id()))?;
-        // The signal reaches the engine if this process is ended before it can clean up.
+        // The engine receives the signal if this process dies before its cleanup.
         let child = Command::new("setpriv")
             .args(["--pdeathsig", "TERM", "unshare", "--mount", "--net", "sh", "-euc"])
             .arg([cgroups.script(), PREPARE, script].concat())
@@ -90,34 +89,34 @@ impl Daemon {
         Ok(Self { child, group, folder })
     }
 
-    /// Waits until it answers a question of its client's.
-    pub fn wait_until_it_answers(&mut self, mut question: Command) -> anyhow::Result<()> {
+    /// Waits until a command of the client succeeds.
+    pub fn wait_until_ready(&mut self, mut probe: Command) -> anyhow::Result<()> {
         let name = self.name();
         let ready = process::wait_for(&format!("{name} to start"), START, || {
             if let Some(status) = self.child.try_wait()? {
-                bail!("{name} ended ({status})");
+                bail!("{name} exited ({status})");
             }
-            Ok(question.output()?.status.success().then_some(()))
+            Ok(probe.output()?.status.success().then_some(()))
         });
-        ready.with_context(|| format!("it logged:\n{}", self.log()))
+        ready.with_context(|| format!("its log:\n{}", self.log()))
     }
 
-    /// The engine's name.
+    /// Returns the engine's name.
     pub fn name(&self) -> &'static str {
         self.folder.name
     }
 
-    /// Where it keeps its state.
+    /// Returns the folder of the daemon's state.
     pub fn folder(&self) -> &Folder {
         &self.folder
     }
 
-    /// The name of its cgroup, from the root of the hierarchies.
+    /// Returns the path of the daemon's cgroup, relative to the root of the hierarchy.
     pub fn group(&self) -> &str {
         self.group.name()
     }
 
-    /// A call of a program in its namespaces.
+    /// Returns a call of a program in the daemon's namespaces.
     pub fn inside(&self) -> Command {
         let mut command = Command::new("nsenter");
         command.args(["--target", &self.child.id().to_string(), "--mount", "--net"]);
@@ -128,13 +127,13 @@ impl Daemon {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// Ends it, and says when something of it stays behind.
+    /// Ends the daemon. Returns an error if files or cgroups remain.
     pub fn stop(mut self) -> anyhow::Result<()> {
         process::end(&mut self.child, STOP)?;
         self.group.remove()?;
         let folder = self.folder.path().to_owned();
         drop(self);
-        ensure!(!folder.exists(), "{} could not be removed", folder.display());
+        ensure!(!folder.exists(), "cannot remove {}", folder.display());
         Ok(())
     }
 }
@@ -142,8 +141,8 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         if let Err(error) = process::end(&mut self.child, STOP) {
-            eprintln!("{} did not end: {error:#}", self.name());
+            eprintln!("{} did not exit: {error:#}", self.name());
         }
-        // The fields follow: first whatever the engine left running, then its folder.
+        // The fields are dropped next: the cgroup kills remaining processes before the folder is removed.
     }
 }

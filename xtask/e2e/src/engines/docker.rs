@@ -5,9 +5,9 @@ use xtask_common::packages;
 
 use super::{Cgroups, Client, Daemon, daemon::Folder};
 
-/// Its name.
+/// Name of the engine.
 pub const NAME: &str = "docker";
-/// By full path: another client may come first on the path.
+/// A full path: `PATH` may contain another client first.
 const CLIENT: &str = "/usr/bin/docker";
 const COMPOSE: &str = "/usr/bin/docker-compose";
 /// Starts the daemon.
@@ -22,24 +22,24 @@ pub struct Docker {
 }
 
 impl Docker {
-    /// Starts one with these cgroups, and waits until it answers. Installs Docker where it is missing.
+    /// Starts Docker and waits until it is ready. Installs Docker if it is missing.
     pub fn start(cgroups: Cgroups) -> anyhow::Result<Self> {
         packages::install(&["docker.io", "docker-compose", "iproute2", "iptables", "util-linux"])?;
         if !Path::new(CLIENT).is_file() {
-            // Debian 13 keeps the client apart.
+            // In Debian 13 the client is a separate package.
             packages::install(&["docker-cli"])?;
         }
         let folder = Folder::create(NAME)?;
-        // Neither the host's daemon settings nor the user's registries and credential helpers.
+        // Ignore the host's daemon settings, and the user's registries and credential helpers.
         folder.settings("daemon.json", "{}")?;
         let mut engine = Self { daemon: Daemon::start(folder, cgroups, DAEMON)? };
         let mut version = engine.client();
         version.arg("version");
-        engine.daemon.wait_until_it_answers(version)?;
+        engine.daemon.wait_until_ready(version)?;
         Ok(engine)
     }
 
-    /// A call of `docker-compose` at this engine.
+    /// Returns a call of `docker-compose` for this engine.
     pub fn compose(&self) -> Command {
         self.call_of(COMPOSE)
     }
@@ -50,7 +50,7 @@ impl Docker {
         command
             .env("DOCKER_HOST", format!("unix://{}", folder.socket().display()))
             .env("DOCKER_CONFIG", folder.path())
-            // Compose 1.29 would call whichever `docker` comes first on the path.
+            // Otherwise Compose 1.29 calls the first `docker` in PATH.
             .env("COMPOSE_DOCKER_CLI_BUILD", "0")
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
         command

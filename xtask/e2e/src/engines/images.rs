@@ -1,4 +1,4 @@
-//! Images that people pull, made of this machine's programs under the same names, since a test must not need a registry.
+//! Replacements for public images, built from programs of this machine, so that tests do not need a registry.
 
 use std::{
     fs::{self, Permissions},
@@ -16,13 +16,13 @@ use super::{
     archive::{Archive, Config},
 };
 
-/// An image in the making: a tree of files, and what the image does with them.
+/// The files and the configuration of an image.
 struct Image {
     tree: tempfile::TempDir,
     config: Config,
 }
 
-/// All images that examples/docker-compose names or builds from.
+/// Loads replacements for all images that examples/docker-compose uses.
 pub fn provide(engine: &dyn Engine, sidecar: &Path) -> anyhow::Result<()> {
     let collector = format!("otel/opentelemetry-collector-contrib:{}", collector::VERSION);
     collector_image()?.load(engine, &collector)?;
@@ -31,7 +31,7 @@ pub fn provide(engine: &dyn Engine, sidecar: &Path) -> anyhow::Result<()> {
     glibc(sidecar)?.load(engine, "gcr.io/distroless/cc-debian12:latest")
 }
 
-/// A program of this machine, as `/program`.
+/// Loads an image with a program of this machine as `/program`.
 pub fn program(engine: &dyn Engine, program: &Path, tag: &str) -> anyhow::Result<()> {
     let mut image = Image::new()?;
     image.add(program, "program")?;
@@ -40,7 +40,7 @@ pub fn program(engine: &dyn Engine, program: &Path, tag: &str) -> anyhow::Result
     image.load(engine, tag)
 }
 
-/// The collector, with user, paths and arguments as the public image has them.
+/// Returns the collector's image, with user, paths and arguments of the public image.
 fn collector_image() -> anyhow::Result<Image> {
     let mut image = Image::new()?;
     image.add(&collector::path()?, "otelcol-contrib")?;
@@ -52,11 +52,11 @@ fn collector_image() -> anyhow::Result<Image> {
     Ok(image)
 }
 
-/// Debian's smallest Python, which has sockets and threads.
+/// Returns an image of Debian's minimal Python, which has sockets and threads.
 fn python() -> anyhow::Result<Image> {
     packages::install(&["python3-minimal"])?;
     let python = fs::canonicalize("/usr/bin/python3").context("no /usr/bin/python3")?;
-    let name = python.file_name().and_then(|name| name.to_str()).context("a strange name for Python")?;
+    let name = python.file_name().and_then(|name| name.to_str()).context("the path of Python has no file name")?;
     let mut image = Image::new()?;
     image.add_package("python3-minimal")?;
     image.add_package(&format!("{name}-minimal"))?;
@@ -65,8 +65,8 @@ fn python() -> anyhow::Result<Image> {
     Ok(image)
 }
 
-/// In the place of the compiler: a `cargo` that hands out the sidecar as it was built here, if the build context holds
-/// the sources that a real one would need and was called as a real one would have to be.
+/// Returns a replacement for the compiler's image. Its `cargo` copies the sidecar built here, after checking that the arguments are
+/// correct and that the build context has the necessary sources.
 fn rust(sidecar: &Path) -> anyhow::Result<Image> {
     const CARGO: &str = "#!/bin/sh\nset -eux\n\
         test \"$*\" = 'build --release --locked --package undercurrent'\n\
@@ -86,7 +86,7 @@ fn rust(sidecar: &Path) -> anyhow::Result<Image> {
     Ok(image)
 }
 
-/// The libraries that the sidecar is linked to.
+/// Returns an image with the sidecar's shared libraries.
 fn glibc(sidecar: &Path) -> anyhow::Result<Image> {
     let mut image = Image::new()?;
     image.add_libraries(sidecar)?;
@@ -96,25 +96,25 @@ fn glibc(sidecar: &Path) -> anyhow::Result<Image> {
 impl Image {
     fn new() -> anyhow::Result<Self> {
         let tree = tempfile::tempdir().context("cannot make a folder for an image")?;
-        // Its users' root.
+        // Every user of the image needs access to its root.
         fs::set_permissions(tree.path(), Permissions::from_mode(0o755))?;
-        // An image without a file is refused.
+        // Engines reject an image without files.
         fs::create_dir(tree.path().join("etc"))?;
         Ok(Self { tree, config: Config::default() })
     }
 
-    /// Adds one file of this machine, under a path of its own in the image.
+    /// Adds a file of this machine at a path in the image.
     fn add(&mut self, file: &Path, path: &str) -> anyhow::Result<()> {
         let target = self.tree.path().join(path);
         if let Some(folder) = target.parent() {
             fs::create_dir_all(folder)?;
         }
-        // With its mode, and what a link points to instead of the link.
+        // Copies the mode, and the target of a symbolic link.
         fs::copy(file, &target).with_context(|| format!("cannot copy {}", file.display()))?;
         Ok(())
     }
 
-    /// Adds the shared libraries of a program, and the loader; nothing for a static one.
+    /// Adds the shared libraries and the loader of a program; none for a static program.
     fn add_libraries(&mut self, program: &Path) -> anyhow::Result<()> {
         let printed = Command::new("ldd").arg(program).output().context("cannot run ldd")?;
         let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
@@ -126,7 +126,7 @@ impl Image {
         Ok(())
     }
 
-    /// Adds the files of a Debian package, at their paths.
+    /// Adds the files of a Debian package, without documentation.
     fn add_package(&mut self, package: &str) -> anyhow::Result<()> {
         let listed = machine::output(Command::new("dpkg").args(["--listfiles", package]))?;
         let documentation = |file: &&str| file.starts_with("/usr/share/");
@@ -134,7 +134,7 @@ impl Image {
             let path = file.to_str().context("a package's path is not UTF-8")?.trim_start_matches('/');
             if file.is_symlink() {
                 let link = self.tree.path().join(path);
-                fs::create_dir_all(link.parent().context("a package's file stands in no folder")?)?;
+                fs::create_dir_all(link.parent().context("a package's file has no parent folder")?)?;
                 symlink(fs::read_link(file)?, link).with_context(|| format!("cannot copy {}", file.display()))?;
             } else if file.is_file() {
                 self.add(file, path)?;
@@ -149,7 +149,7 @@ impl Image {
     }
 }
 
-/// The files in what `ldd` prints: `NAME => FILE (ADDRESS)`, and `FILE (ADDRESS)` for the loader.
+/// Returns the files in the output of `ldd`: lines `NAME => FILE (ADDRESS)`, and `FILE (ADDRESS)` for the loader.
 fn libraries(printed: &str) -> Vec<PathBuf> {
     let words = printed.lines().filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/')));
     words.map(PathBuf::from).collect()
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libraries_are_found_in_what_ldd_prints() {
+    fn libraries_are_parsed_from_ldd() {
         let printed = "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f)\n\
                        \t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";
         assert_eq!(

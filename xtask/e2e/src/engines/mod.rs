@@ -1,4 +1,4 @@
-//! Container engines of a test's own, apart from any other on the machine, and images for them that nobody had to pull.
+//! Container engines for tests, isolated from other engines on the machine, and images built from local files.
 
 mod archive;
 mod bridge;
@@ -17,65 +17,65 @@ use self::{containerd::Containerd, podman::Podman};
 
 /// A kind of engine.
 pub struct Kind {
-    /// Its name, as `container.runtime.name` has it.
+    /// The value of `container.runtime.name`.
     pub name: &'static str,
-    /// Starts one with these cgroups, and waits until it answers. Installs it where it is missing.
+    /// Starts an engine and waits until it is ready. Installs the engine if it is missing.
     pub start: fn(Cgroups) -> anyhow::Result<Box<dyn Engine>>,
 }
 
-/// Every kind that there is.
+/// All kinds of engines.
 pub const KINDS: &[Kind] = &[
     Kind { name: docker::NAME, start: |cgroups| Ok(Box::new(Docker::start(cgroups)?)) },
     Kind { name: containerd::NAME, start: |cgroups| Ok(Box::new(Containerd::start(cgroups)?)) },
     Kind { name: podman::NAME, start: |cgroups| Ok(Box::new(Podman::start(cgroups)?)) },
 ];
 
-/// A running engine. It ends with the value, and with it its containers, its images and its networks.
+/// A running engine. On drop, the engine ends with its containers, images and networks.
 pub trait Engine: Sync {
-    /// What serves it.
+    /// Returns the engine's daemon.
     fn daemon(&self) -> &Daemon;
 
-    /// Takes in an image.
+    /// Imports an image.
     fn load(&self, archive: &Path) -> anyhow::Result<()>;
 
-    /// Starts a container on the engine's bridge, and returns its id, 64 digits.
+    /// Starts a container on the engine's bridge. Returns its id of 64 hexadecimal digits.
     fn run(&self, container: &New<'_>) -> anyhow::Result<String>;
 
-    /// A container's address on the bridge.
+    /// Returns a container's address on the bridge.
     fn address(&self, id: &str) -> anyhow::Result<String>;
 
-    /// A container's cgroup, from the root of the hierarchies.
+    /// Returns the path of a container's cgroup, relative to the root of the hierarchy.
     fn cgroup(&self, id: &str) -> String;
 
-    /// What a container printed.
+    /// Returns a container's output.
     fn printed(&self, id: &str) -> anyhow::Result<String>;
 
-    /// Ends containers and keeps them.
+    /// Stops containers without removing them.
     fn stop(&self, ids: &[&str]) -> anyhow::Result<()>;
 
-    /// Starts a container again that has ended.
+    /// Starts a stopped container.
     fn start(&self, id: &str) -> anyhow::Result<()>;
 
-    /// Ends a container and starts it again.
+    /// Stops and starts a container.
     fn restart(&self, id: &str) -> anyhow::Result<()> {
         self.stop(&[id])?;
         self.start(id)
     }
 
-    /// Removes containers that have ended.
+    /// Removes stopped containers.
     fn remove(&self, ids: &[&str]) -> anyhow::Result<()>;
 
-    /// Ends it, and says when something of it stays behind.
+    /// Ends the engine. Returns an error if files or cgroups remain.
     fn end(self: Box<Self>) -> anyhow::Result<()>;
 }
 
-/// A container to be.
+/// Properties of a new container.
 pub struct New<'a> {
-    /// Its name.
+    /// The container's name.
     pub name: &'a str,
-    /// Its image's name and tag.
+    /// The image's name and tag.
     pub image: &'a str,
-    /// A folder of the host that it has under the same path.
+    /// A folder of the host, mounted at an equal path.
     pub volume: &'a Path,
     /// The program in the image, and its arguments.
     pub command: &'a [&'a str],

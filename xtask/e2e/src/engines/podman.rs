@@ -5,19 +5,19 @@ use xtask_common::packages;
 
 use super::{Cgroups, Client, Daemon, daemon::Folder};
 
-/// Its name.
+/// Name of the engine.
 pub const NAME: &str = "podman";
 const CLIENT: &str = "/usr/bin/podman";
 
-/// Starts the service that its clients and the sidecar speak to.
+/// Starts the API service for the client and the sidecar.
 const DAEMON: &str = r#"
 export CONTAINERS_CONF="$1/containers.conf"
 exec podman --root "$1/root" --runroot "$1/run" --tmpdir "$1/tmp" --network-config-dir "$1/networks" \
     system service --time 0 "unix://$2"
 "#;
 
-/// Containers get neither limits that this host may not grant, nor any of a controller that version 2 of cgroups lacks
-/// where version 1 has it. Of the programs that make containers runc alone serves hybrid hosts.
+/// Settings without limits: the host may not grant them, and on hybrid hosts cgroup v2 lacks the controllers that v1 uses. Only the runtime
+/// runc supports hybrid hosts.
 const SETTINGS: &str = r#"
 [containers]
 default_ulimits = []
@@ -34,7 +34,7 @@ pub struct Podman {
 }
 
 impl Podman {
-    /// Starts one with these cgroups, and waits until it answers. Installs Podman where it is missing.
+    /// Starts Podman and waits until it is ready. Installs Podman if it is missing.
     pub fn start(cgroups: Cgroups) -> anyhow::Result<Self> {
         packages::install(&["podman", "runc", "netavark", "iptables", "iproute2", "util-linux"])?;
         let folder = Folder::create(NAME)?;
@@ -42,7 +42,7 @@ impl Podman {
         let mut engine = Self { daemon: Daemon::start(folder, cgroups, DAEMON)? };
         let mut version = engine.client();
         version.arg("version");
-        engine.daemon.wait_until_it_answers(version)?;
+        engine.daemon.wait_until_ready(version)?;
         Ok(engine)
     }
 }

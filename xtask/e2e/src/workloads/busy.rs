@@ -1,4 +1,4 @@
-//! A busy container and its idle neighbour: whose CPU time is it?
+//! Attribution of CPU time to a busy container and an idle one.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use xtask_common::process;
 use super::{Stage, containers::Container, history, history::Ended};
 use xtask_e2e::collector::otlp::Request;
 
-/// What the busy one uses before anybody looks.
+/// CPU time of the busy container before the check, in seconds.
 const BUSY: f64 = 1.0;
-/// Longer than it takes to use that on a machine with others.
+/// Timeout for the use of [`BUSY`] on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// By how much two files of the kernel may differ that show the same time: version 2's is brought up to date every tick.
+/// Maximum difference of two kernel files for one CPU time, in seconds: cgroup v2 updates its file once per tick.
 const LAG: f64 = 0.02;
 
-/// What the sidecar says is what the kernel says in each one's own cgroup.
+/// Compares the CPU time that the sidecar exports with the accounting of the containers' cgroups.
 pub fn run(stage: &Stage<'_>) -> anyhow::Result<Vec<Ended>> {
     let idle = stage.containers.start("idle", &["alone", "10"])?;
     stage.containers.wait_until_idle(&idle)?;
@@ -30,10 +30,10 @@ pub fn run(stage: &Stage<'_>) -> anyhow::Result<Vec<Ended>> {
     let mut found = Vec::new();
     for ((container, least), most) in both.into_iter().zip(least).zip(most) {
         let (least, most, cpu) = (least?, most?, cpu_time(&snapshot, container)?);
-        stage.say(&format!("{} used {cpu:.3} s, by its cgroup's file {least:.3} s to {most:.3} s", container.name));
+        stage.report(&format!("{} used {cpu:.3} s; its cgroup reports {least:.3} s to {most:.3} s", container.name));
         ensure!(
             cpu >= least - LAG && cpu <= most + LAG,
-            "{} used {least} s to {most} s of CPU time, the sidecar says {cpu} s",
+            "{} used {least} s to {most} s of CPU time, the sidecar exported {cpu} s",
             container.name
         );
         found.push(cpu);

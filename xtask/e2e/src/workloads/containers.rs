@@ -1,4 +1,4 @@
-//! Containers, and what they say at their end.
+//! Containers and their reports.
 
 use std::{
     fs,
@@ -13,45 +13,45 @@ use xtask_common::{machine, process};
 use super::{history::Ended, peer::Report};
 use crate::engines::{Engine, New, images};
 
-/// The image's name, as people give it.
+/// The image's name without its tag.
 pub const IMAGE: &str = "registry.example/team/peer";
-/// Its tag.
+/// The image's tag.
 pub const TAG: &str = "1.27";
-/// Longer than a container takes for its messages on a busy machine.
+/// Timeout for a container's messages on a busy machine.
 const WORK: Duration = Duration::from_secs(60);
 
-/// What starts containers of one image.
+/// Starts containers of one image.
 pub struct Containers<'a> {
     engine: &'a dyn Engine,
-    /// Where they write reports.
+    /// The folder of the reports.
     reports: TempDir,
 }
 
-/// A container that was started.
+/// A container.
 #[derive(Clone, Debug)]
 pub struct Container {
-    /// Its name.
+    /// The container's name.
     pub name: String,
-    /// Its id, 64 digits.
+    /// The id of 64 hexadecimal digits.
     pub id: String,
-    /// Its engine's name.
+    /// The name of the engine.
     pub runtime: &'static str,
     report: PathBuf,
 }
 
 impl<'a> Containers<'a> {
-    /// Makes their image.
+    /// Creates the image.
     pub fn new(engine: &'a dyn Engine) -> anyhow::Result<Self> {
         images::program(engine, Path::new(machine::MYSELF), &format!("{IMAGE}:{TAG}"))?;
         let reports = tempfile::tempdir().context("cannot make a folder for the containers")?;
         Ok(Self { engine, reports })
     }
 
-    /// Starts one by this name that does something, see [`super::peer`].
+    /// Starts a container with a role, see [`super::peer`].
     pub fn start(&self, name: &str, role: &[&str]) -> anyhow::Result<Container> {
         let report = self.reports.path().join(name);
         for old in [report.clone(), Report::idle(&report)] {
-            // Another container of this name may have left it.
+            // Remove the files of a previous container with this name.
             let _ = fs::remove_file(old);
         }
         let path = report.to_str().context("the temporary folder's path is not UTF-8")?;
@@ -61,30 +61,30 @@ impl<'a> Containers<'a> {
         Ok(Container { name: name.to_owned(), id, runtime: self.engine.daemon().name(), report })
     }
 
-    /// A file that containers may be told to wait for.
+    /// Returns the path of a file that containers can wait for.
     pub fn gate(&self) -> PathBuf {
         self.reports.path().join("gate")
     }
 
-    /// Its address on the engine's bridge.
+    /// Returns a container's address on the engine's bridge.
     pub fn address(&self, container: &Container) -> anyhow::Result<String> {
         self.engine.address(&container.id)
     }
 
-    /// Waits until it has no more to do than to wait for its end.
+    /// Waits until a container has finished its work.
     pub fn wait_until_idle(&self, container: &Container) -> anyhow::Result<()> {
         let idle = || Ok(Report::idle(&container.report).exists().then_some(()));
         process::wait_for(&format!("the container {}", container.name), WORK, idle)
-            .with_context(|| format!("it printed:\n{}", self.printed(container)))
+            .with_context(|| format!("its output:\n{}", self.printed(container)))
     }
 
-    /// Waits for its end, and returns what it said.
+    /// Waits for a container's end and returns its report.
     pub fn wait_for_report(&self, container: &Container) -> anyhow::Result<Report> {
         process::wait_for(&format!("the end of {}", container.name), WORK, || Report::read(&container.report))
-            .with_context(|| format!("it printed:\n{}", self.printed(container)))
+            .with_context(|| format!("its output:\n{}", self.printed(container)))
     }
 
-    /// Ends containers and removes them.
+    /// Stops containers, removes them and returns their reports.
     pub fn end(&self, containers: Vec<Container>) -> anyhow::Result<Vec<Ended>> {
         let ids: Vec<_> = containers.iter().map(|container| container.id.as_str()).collect();
         self.engine.stop(&ids)?;
@@ -94,29 +94,29 @@ impl<'a> Containers<'a> {
         containers.into_iter().map(ended).collect()
     }
 
-    /// Ends a container and keeps it.
+    /// Stops a container without removing it.
     pub fn stop(&self, container: &Container) -> anyhow::Result<()> {
         self.engine.stop(&[&container.id])
     }
 
-    /// Ends a container and starts it again, in one.
+    /// Restarts a container with one command.
     pub fn restart(&self, container: &Container) -> anyhow::Result<()> {
         self.again(container, |id| self.engine.restart(id))
     }
 
-    /// Starts a container again that has ended.
+    /// Starts a stopped container.
     pub fn start_again(&self, container: &Container) -> anyhow::Result<()> {
         self.again(container, |id| self.engine.start(id))
     }
 
     fn again(&self, container: &Container, start: impl FnOnce(&str) -> anyhow::Result<()>) -> anyhow::Result<()> {
-        // That it is idle it said in its life before. Its next report takes the place of the one before.
-        fs::remove_file(Report::idle(&container.report)).context("it was not idle")?;
+        // Remove the mark of the previous run. The next report replaces the previous one.
+        fs::remove_file(Report::idle(&container.report)).context("the container was not idle")?;
         start(&container.id)?;
         self.wait_until_idle(container)
     }
 
     fn printed(&self, container: &Container) -> String {
-        self.engine.printed(&container.id).unwrap_or_else(|error| format!("nothing: {error:#}"))
+        self.engine.printed(&container.id).unwrap_or_else(|error| format!("unknown: {error:#}"))
     }
 }

@@ -7,14 +7,15 @@ use procfs::process::{Process, all_processes};
 
 use super::{Stage, history, history::Ended, peer::Report};
 
-/// Each way.
+/// Number of datagrams in each direction.
 const DATAGRAMS: u64 = 2000;
+/// Number of TCP requests, one reply each.
 const REQUESTS: u64 = 1000;
-/// Of a connection with so many requests, each way: one for each message, perhaps one to acknowledge it, and few to begin
-/// and end it.
+/// Possible numbers of TCP segments in each direction: one per message, at most one acknowledgement per message, and a few for the
+/// start and the end of the connection.
 const SEGMENTS: std::ops::RangeInclusive<u64> = REQUESTS + 2..=2 * REQUESTS + 6;
 
-/// Each of the two received what was sent to it, and none of that stands with the node.
+/// Checks that each container received the messages of the other, and that the node received none of them.
 pub fn run(stage: &Stage<'_>) -> anyhow::Result<Vec<Ended>> {
     let node = |request: &_| history::node(request).map(|of| history::received(of, "udp")).context("no node");
     let before = (node(&stage.sidecar.snapshot()?)?, of_others()?);
@@ -36,22 +37,25 @@ pub fn run(stage: &Stage<'_>) -> anyhow::Result<Vec<Ended>> {
     let after = (node(&stage.sidecar.snapshot()?)?, of_others()?);
     let grown = after.0 - before.0;
     let others: u64 = after.1.iter().map(|(inode, now)| now - before.1.get(inode).unwrap_or(&0).min(now)).sum();
-    ensure!(grown <= others, "{grown} datagrams stand with the node, where {others} arrived outside of the containers");
+    ensure!(
+        grown <= others,
+        "the sidecar attributed {grown} datagrams to the node, but only {others} arrived outside the containers"
+    );
     let requests = stage.sidecar.requests()?;
     for one in &ended {
         let found = history::last(&requests, &one.container.id)?.map(|totals| totals.received);
-        stage.say(&format!("{} received {:?}, the sidecar says {found:?}", one.container.name, one.report));
+        stage.report(&format!("{} received {:?}, the sidecar counted {found:?}", one.container.name, one.report));
     }
-    stage.say(&format!("{grown} datagrams with the node, {others} in all other namespaces"));
+    stage.report(&format!("{grown} datagrams attributed to the node, {others} in all other namespaces"));
     Ok(ended)
 }
 
-/// Datagrams that arrived in each network namespace that some process is in. Those of one that is gone by the end are
+/// Returns the number of received datagrams for each network namespace with a process, by inode. Namespaces that have disappeared are
 /// missing.
 fn of_others() -> anyhow::Result<BTreeMap<u64, u64>> {
     let mut others = BTreeMap::new();
     for process in all_processes()?.flatten() {
-        // A process may end at any time.
+        // A process can exit at any time.
         if let Some((inode, count)) = datagrams(&process) {
             others.insert(inode, count);
         }

@@ -7,28 +7,28 @@ use anyhow::{Context as _, ensure};
 use super::{Stage, containers::Container, history::Ended};
 
 const CONTAINERS: usize = 100;
-/// The first sends itself one datagram more than this, the second two, and so on.
+/// Container number n sends n + 1 datagrams more than this to its own socket.
 const DATAGRAMS: usize = 100;
-/// How many are started at the same time.
+/// Number of threads that start containers.
 const STARTERS: usize = 4;
 
-/// Each has its own figures, under its own name.
+/// Checks that each container has correct measurements and names.
 pub fn run(stage: &Stage<'_>) -> anyhow::Result<Vec<Ended>> {
     let start = Instant::now();
     let gate = stage.containers.gate();
     let containers = start_all(stage, gate.to_str().context("the temporary folder's path is not UTF-8")?)?;
-    // Which has the sidecar hear of all of them: what a container receives before, on a busy machine, stands with the node.
+    // After a snapshot, the sidecar knows all containers. On a busy machine it attributes earlier packets to the node.
     stage.sidecar.snapshot()?;
     fs::write(gate, "")?;
     containers.iter().try_for_each(|container| stage.containers.wait_until_idle(container))?;
-    stage.say(&format!("{CONTAINERS} containers started in {:.1?}", start.elapsed()));
-    // With all of them in it.
+    stage.report(&format!("{CONTAINERS} containers started in {:.1?}", start.elapsed()));
+    // A snapshot that includes all containers.
     stage.sidecar.snapshot()?;
     let ended = stage.containers.end(containers)?;
     for (n, Ended { container, report, .. }) in ended.iter().enumerate() {
         ensure!(report.udp == datagrams(n) as u64, "{} received {report:?}, not {}", container.name, datagrams(n));
     }
-    stage.say(&format!("and ended after {:.1?}", start.elapsed()));
+    stage.report(&format!("and ended after {:.1?}", start.elapsed()));
     Ok(ended)
 }
 

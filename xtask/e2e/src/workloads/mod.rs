@@ -1,4 +1,4 @@
-//! Containers of real engines, whose traffic and CPU time are told apart under their own names.
+//! Runs containers of real engines and checks the attribution of their traffic and CPU time.
 
 mod busy;
 mod containers;
@@ -34,7 +34,7 @@ pub struct Options {
     engine: Vec<String>,
 }
 
-/// Runs the scenario with every kind of engine, and every kind of cgroups that this host has.
+/// Runs the scenario with every kind of engine, and with every kind of cgroups on this host.
 pub fn run(sidecar: &Path, options: &Options) -> anyhow::Result<Tally> {
     require_root()?;
     let mut tally = Tally::default();
@@ -42,11 +42,11 @@ pub fn run(sidecar: &Path, options: &Options) -> anyhow::Result<Tally> {
     let settings = |kind| [Cgroups::Unified, Cgroups::Hybrid].map(|cgroups| Setting { kind, cgroups });
     for setting in KINDS.iter().filter(chosen).flat_map(settings) {
         if !setting.cgroups.exist() {
-            tally = tally.and_skipped(format!("{setting}: this host has none"));
+            tally = tally.and_skipped(format!("{setting}: this host does not have these cgroups"));
             continue;
         }
         let start = Instant::now();
-        match with(setting, sidecar) {
+        match run_with(setting, sidecar) {
             Ok(()) => tally.passed += 1,
             Err(error) => {
                 println!("{setting}: {error:#}");
@@ -58,7 +58,7 @@ pub fn run(sidecar: &Path, options: &Options) -> anyhow::Result<Tally> {
     Ok(tally)
 }
 
-/// Whose containers, in what cgroups.
+/// The engine and the cgroups of a run.
 #[derive(Clone, Copy)]
 struct Setting {
     kind: &'static Kind,
@@ -71,7 +71,7 @@ impl fmt::Display for Setting {
     }
 }
 
-/// What the parts of the scenario work with.
+/// Environment of the parts of the scenario.
 struct Stage<'a> {
     setting: Setting,
     engine: &'a dyn Engine,
@@ -80,17 +80,17 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// Says a figure.
-    fn say(&self, what: &str) {
-        println!("{}: {what}", self.setting);
+    /// Prints a figure.
+    fn report(&self, figure: &str) {
+        println!("{}: {figure}", self.setting);
     }
 
-    /// Seconds of CPU time that a container has used, by its cgroup.
+    /// Returns the CPU time of a container in seconds, from its cgroup.
     fn cpu_time(&self, container: &Container) -> anyhow::Result<f64> {
         self.setting.cgroups.cpu_time(&self.engine.cgroup(&container.id))
     }
 
-    /// Waits until the sidecar has said last of each of these containers that it is over.
+    /// Waits until the sidecar's last request about each of these containers marks the end.
     fn wait_for_ends<'a>(&self, containers: impl IntoIterator<Item = &'a Container>) -> anyhow::Result<()> {
         for Container { name, id, .. } in containers {
             let last = |requests: &[Request]| {
@@ -103,7 +103,7 @@ impl Stage<'_> {
     }
 }
 
-fn with(setting: Setting, binary: &Path) -> anyhow::Result<()> {
+fn run_with(setting: Setting, binary: &Path) -> anyhow::Result<()> {
     let engine = (setting.kind.start)(setting.cgroups)?;
     let collector = Collector::start()?;
     let containers = Containers::new(&*engine)?;
@@ -119,13 +119,13 @@ fn with(setting: Setting, binary: &Path) -> anyhow::Result<()> {
     let collected = collector.stop()?;
     let lost = written.iter().rev().find_map(history::node).map(history::lost);
     let named = check(&written, &collected, &ended)
-        .with_context(|| format!("the sidecar says to have lost {lost:?}, and logged:\n{log}"))?;
-    println!("{setting}: {} containers hold, {named} of them by name", ended.len());
+        .with_context(|| format!("the sidecar counted the losses {lost:?} and logged:\n{log}"))?;
+    println!("{setting}: {} containers are correct, {named} of them with names", ended.len());
     engine.end()
 }
 
-/// What holds of all containers that have ended, in what the sidecar wrote and in what the collector took. Yields of how
-/// many the names are known.
+/// Checks the measurements of all ended containers, in the sidecar's file and at the collector. Returns the number of containers with
+/// known names.
 fn check(written: &[Request], collected: &[Request], ended: &[Ended]) -> anyhow::Result<usize> {
     invariants::check(written).context("in the file")?;
     invariants::check(collected).context("at the collector")?;

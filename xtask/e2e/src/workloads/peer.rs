@@ -1,4 +1,5 @@
-//! The program in the containers: it exchanges a known number of messages, and says what its namespace received.
+//! The program in the containers. It exchanges a known number of messages and reports the number of packets that its namespace
+//! received.
 
 use std::{
     fs,
@@ -16,15 +17,15 @@ use std::{
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
-/// Of the server, TCP and UDP.
+/// Port of the server, for TCP and UDP.
 const PORT: u16 = 7000;
-/// Fits a frame.
+/// Payload of a message. It fits into one frame.
 const MESSAGE: [u8; 200] = [0x55; 200];
-/// No exchange within a machine takes this long.
+/// Timeout of an exchange.
 const ANSWER: Duration = Duration::from_secs(10);
-/// How often an idle container looks whether there is something to do.
+/// Polling interval of an idle container.
 const POLL: Duration = Duration::from_millis(10);
-/// A container that nobody ends does so itself.
+/// Upper limit of a container's lifetime.
 const LONGEST: Duration = Duration::from_secs(300);
 
 /// What a container does.
@@ -54,22 +55,22 @@ enum Role {
     Busy,
 }
 
-/// What a container's network namespace received since its start, by the kernel's own counters.
+/// Packets that a container's network namespace received since the container's start, from the kernel's counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// UDP datagrams that somebody read (`InDatagrams`).
+    /// UDP datagrams delivered to a reader (`InDatagrams`).
     pub udp: u64,
     /// TCP segments (`InSegs`).
     pub tcp: u64,
 }
 
 impl Report {
-    /// The file that says that a container has no more to do.
+    /// Returns the path of the file that marks the end of a container's work.
     pub fn idle(report: &Path) -> PathBuf {
         report.with_extension("idle")
     }
 
-    /// What a container said at its end; `None` before.
+    /// Returns the report of a container, or `None` before its end.
     pub fn read(report: &Path) -> anyhow::Result<Option<Self>> {
         match fs::read_to_string(report) {
             Ok(text) => Ok(Some(serde_json::from_str(&text)?)),
@@ -78,26 +79,26 @@ impl Report {
         }
     }
 
-    /// What the namespace received since it was made: it may be older than the container.
+    /// Returns the counters of the namespace. The namespace may be older than the container.
     fn count() -> anyhow::Result<Self> {
-        let counted = procfs::net::snmp().context("cannot read what the namespace received")?;
+        let counted = procfs::net::snmp().context("cannot read the counters of the network namespace")?;
         Ok(Self { udp: counted.udp_in_datagrams, tcp: counted.tcp_in_segs })
     }
 
     fn write(report: &Path, before: Self) -> anyhow::Result<()> {
         let now = Self::count()?;
-        let said = Self { udp: now.udp - before.udp, tcp: now.tcp - before.tcp };
+        let difference = Self { udp: now.udp - before.udp, tcp: now.tcp - before.tcp };
         let unfinished = report.with_extension("part");
-        fs::write(&unfinished, serde_json::to_string(&said)?)?;
+        fs::write(&unfinished, serde_json::to_string(&difference)?)?;
         fs::rename(unfinished, report).context("cannot write the report")
     }
 }
 
-/// Does what a container is there for, until SIGTERM.
+/// Runs a role until SIGTERM.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let (start, before) = (Instant::now(), Report::count()?);
     let ended = Arc::new(AtomicBool::new(false));
-    // The first process of a container is sent away by SIGTERM only if it says so.
+    // The init process of a container ignores SIGTERM unless it has a handler.
     signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&ended))?;
     let over = |limit| ended.load(Ordering::Relaxed) || start.elapsed() > limit;
     while arguments.after.as_ref().is_some_and(|file| !file.exists()) && !over(LONGEST) {
@@ -113,7 +114,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Role::Alone { datagrams } | Role::Brief { datagrams, .. } => read_own(datagrams)?,
         Role::Busy => {}
     }
-    fs::write(Report::idle(&arguments.report), "").context("cannot write that it is idle")?;
+    fs::write(Report::idle(&arguments.report), "").context("cannot mark the end of the work")?;
     let limit = match arguments.role {
         Role::Brief { milliseconds, .. } => Duration::from_millis(milliseconds),
         _ => LONGEST,
@@ -145,7 +146,7 @@ fn serve() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Answers every message of a connection. It is closed after the client is done.
+/// Echoes every message of a connection until the client closes it.
 fn answer(mut connection: TcpStream) -> std::io::Result<()> {
     let mut buffer = [0; MESSAGE.len()];
     loop {
@@ -177,7 +178,7 @@ fn request(server: SocketAddr, count: u64) -> anyhow::Result<()> {
         connection.write_all(&MESSAGE)?;
         connection.read_exact(&mut buffer).context("the server did not answer a request")?;
     }
-    // Only a socket that somebody still holds sees the server's last segment.
+    // The socket must stay open to receive the server's last segment.
     connection.shutdown(Shutdown::Write)?;
     connection.read_to_end(&mut Vec::new())?;
     Ok(())
@@ -189,7 +190,7 @@ fn read_own(count: u64) -> anyhow::Result<()> {
     socket.set_read_timeout(Some(ANSWER))?;
     for _ in 0..count {
         socket.send(&MESSAGE)?;
-        socket.recv(&mut [0; MESSAGE.len()]).context("a datagram to itself was lost")?;
+        socket.recv(&mut [0; MESSAGE.len()]).context("a datagram on loopback was lost")?;
     }
     Ok(())
 }

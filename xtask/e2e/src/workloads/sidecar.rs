@@ -1,4 +1,4 @@
-//! The sidecar on this host, beside an engine, and what it wrote.
+//! The sidecar on this host, next to an engine, and its output.
 
 use std::{
     cell::{Ref, RefCell},
@@ -16,16 +16,16 @@ use xtask_e2e::collector::{otlp::Request, running::Collector};
 
 use crate::engines::Cgroups;
 
-/// Longer than it takes to load everything on a busy machine.
+/// Timeout for loading all programs on a busy machine.
 const START: Duration = Duration::from_secs(30);
-/// Longer than it takes to deliver the last snapshot.
+/// Timeout for delivering the last snapshot.
 const STOP: Duration = Duration::from_secs(20);
-/// Many intervals.
+/// Timeout for a snapshot: many intervals.
 pub const SNAPSHOT: Duration = Duration::from_secs(20);
-/// What it logs once everything is attached.
+/// Part of the log line after all programs are attached.
 const READY: &str = "measuring:";
 
-/// A sidecar that measures every second. It ends with the value.
+/// A sidecar with an interval of one second. It ends on drop.
 pub struct Sidecar {
     child: Child,
     folder: TempDir,
@@ -33,7 +33,7 @@ pub struct Sidecar {
 }
 
 impl Sidecar {
-    /// Starts one that finds these cgroups, asks the engine behind this socket alone, and sends to the collector too.
+    /// Starts a sidecar that sees these cgroups, queries only the engine behind this socket, and writes to a file and the collector.
     pub fn start(binary: &Path, cgroups: Cgroups, socket: &Path, collector: &Collector) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir().context("cannot make a folder for the sidecar")?;
         let log = File::create(folder.path().join("log")).context("cannot write the sidecar's log")?;
@@ -61,27 +61,27 @@ impl Sidecar {
     }
 
     fn wait_until_ready(&mut self) -> anyhow::Result<()> {
-        let ready = process::wait_for("the sidecar to measure", START, || {
+        let ready = process::wait_for("the start of the sidecar", START, || {
             if let Some(status) = self.child.try_wait()? {
-                bail!("the sidecar ended ({status})");
+                bail!("the sidecar exited ({status})");
             }
             Ok(self.log().contains(READY).then_some(()))
         });
         ready.with_context(|| format!("the sidecar logged:\n{}", self.log()))
     }
 
-    /// What it logged.
+    /// Returns the log.
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// Everything that it wrote so far.
+    /// Returns all requests written so far.
     pub fn requests(&self) -> anyhow::Result<Ref<'_, [Request]>> {
         self.requests.borrow_mut().read(&lines(&self.folder))?;
         Ok(Ref::map(self.requests.borrow(), |requests| requests.all.as_slice()))
     }
 
-    /// Waits for a snapshot that was taken after this call.
+    /// Waits for a snapshot taken after this call.
     pub fn snapshot(&self) -> anyhow::Result<Request> {
         let now = u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos())?;
         self.wait_for("a snapshot", |requests| {
@@ -89,13 +89,13 @@ impl Sidecar {
         })
     }
 
-    /// Waits until what it wrote shows something.
-    pub fn wait_for<T>(&self, what: &str, mut shows: impl FnMut(&[Request]) -> Option<T>) -> anyhow::Result<T> {
-        process::wait_for(what, SNAPSHOT, || Ok(shows(&self.requests()?)))
+    /// Waits until a condition on the written requests returns a value.
+    pub fn wait_for<T>(&self, event: &str, mut condition: impl FnMut(&[Request]) -> Option<T>) -> anyhow::Result<T> {
+        process::wait_for(event, SNAPSHOT, || Ok(condition(&self.requests()?)))
             .with_context(|| format!("the sidecar logged:\n{}", self.log()))
     }
 
-    /// Ends it and returns everything that it wrote.
+    /// Ends the sidecar and returns all requests that it wrote.
     pub fn stop(mut self) -> anyhow::Result<Vec<Request>> {
         let status = process::end(&mut self.child, STOP)?;
         ensure!(status.success(), "the sidecar ended with {status}:\n{}", self.log());
@@ -106,7 +106,7 @@ impl Sidecar {
 impl Drop for Sidecar {
     fn drop(&mut self) {
         if let Err(error) = process::end(&mut self.child, STOP) {
-            eprintln!("the sidecar did not end: {error:#}");
+            eprintln!("the sidecar did not exit: {error:#}");
         }
     }
 }
@@ -115,7 +115,7 @@ fn lines(folder: &TempDir) -> PathBuf {
     folder.path().join("lines")
 }
 
-/// Requests read so far: each is parsed once.
+/// Requests read so far. Each line is parsed once.
 #[derive(Default)]
 struct Requests {
     all: Vec<Request>,
@@ -128,12 +128,12 @@ impl Requests {
         let mut open = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
         open.seek(SeekFrom::Start(self.position))?;
         open.read_to_string(&mut text)?;
-        // What follows the last newline is still being written.
-        let whole = text.rfind('\n').map_or(0, |end| end + 1);
-        for line in text[..whole].lines() {
+        // The sidecar may still be writing the part after the last newline.
+        let complete = text.rfind('\n').map_or(0, |end| end + 1);
+        for line in text[..complete].lines() {
             self.all.push(Request::parse(line)?);
         }
-        self.position += whole as u64;
+        self.position += complete as u64;
         Ok(())
     }
 }
