@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 use xtask_common::{
-    cargo::{self, Target},
-    machine,
+    artifacts::{self, Target},
+    cargo, machine,
 };
 
 /// Build profile of a benchmark.
@@ -22,7 +22,7 @@ pub fn benchmark(name: &'static str, profile: Profile) -> anyhow::Result<PathBuf
     if profile == Profile::Release {
         command.arg("--release");
     }
-    cargo::built(&mut command, &Target::bench(name))
+    artifacts::build(&mut command, &Target::bench(name))
 }
 
 /// Builds the release binary and returns its path.
@@ -30,5 +30,5 @@ pub fn sidecar() -> anyhow::Result<PathBuf> {
     let mut command = cargo::command();
     command.args(["build", "--release", "--locked", "--package", "undercurrent"]);
     machine::run(&mut command)?;
-    Ok(cargo::target_directory()?.join("release/undercurrent"))
+    Ok(artifacts::target_directory()?.join("release/undercurrent"))
 }

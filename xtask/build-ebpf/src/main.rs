@@ -18,7 +18,7 @@ use std::{
 use anyhow::{Context as _, bail, ensure};
 use clap::Parser;
 use tempfile::TempDir;
-use xtask_common::{cargo, hash, machine, tally::Tally};
+use xtask_common::{artifacts, hash, machine, tally::Tally};
 
 use self::{
     builder::{Builder, Kind},
@@ -50,7 +50,7 @@ struct Options {
 struct Artifact {
     /// The package's binary.
     binary: &'static str,
-    /// Path of the object relative to the workspace. The record is in the same folder.
+    /// Path of the object relative to the workspace. The record is next to the object.
     path: &'static str,
 }
 
@@ -131,7 +131,7 @@ impl Artifact {
     }
 
     fn build(&self, builder: &Builder) -> anyhow::Result<()> {
-        let bytes = builder.build(self.binary, &cargo::target_directory()?.join("ebpf"))?;
+        let bytes = builder.build(self.binary, &artifacts::target_directory()?.join("ebpf"))?;
         let summary = object::inspect(&bytes)?;
         let path = self.object();
         write(&path, &bytes)?;
@@ -176,7 +176,7 @@ impl Artifact {
         }
         let rebuilt = builder.build(self.binary, folder)?;
         if rebuilt != committed {
-            let other = cargo::target_directory()?.join(format!("rebuilt-{}.bpf.o", self.binary));
+            let other = artifacts::target_directory()?.join(format!("rebuilt-{}.bpf.o", self.binary));
             write(&other, &rebuilt)?;
             bail!("a rebuild of {} gave other bytes (see {}): {remedy}", path.display(), other.display());
         }

@@ -2,6 +2,8 @@
 //!
 //! Without the feature `full`, the library contains only the modules that `cargo xtask run` uses.
 
+#[cfg(feature = "full")]
+pub mod artifacts;
 pub mod cargo;
 #[cfg(feature = "full")]
 pub mod hash;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
-use xtask_common::{cargo, machine, traffic::Traffic};
+use xtask_common::{artifacts, cargo, machine, traffic::Traffic};
 
 /// Options of `cargo xtask docs`.
 #[derive(clap::Args)]
@@ -41,7 +41,7 @@ fn draw() -> anyhow::Result<()> {
     let mut build = cargo::command();
     build.args(["build", "--locked", "--package", "undercurrent"]);
     machine::run(&mut build)?;
-    let binary = cargo::target_directory()?.join("debug/undercurrent");
+    let binary = artifacts::target_directory()?.join("debug/undercurrent");
     let mut terminal = Command::new("script")
         .args(["--quiet", "--return", "--command"])
         .arg(format!("{TERMINAL}; exec {} --duration 6500ms 2>/dev/null", binary.display()))

@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::{Context as _, bail, ensure};
 use serde::Deserialize;
-use xtask_common::{cargo, machine, tally::Tally};
+use xtask_common::{artifacts, machine, tally::Tally};
 
 use crate::{
     libtest::Output,
@@ -184,7 +184,7 @@ fn run_suite(suite: &Path, guest: &[&str], tests: &[&str]) -> anyhow::Result<Tal
     // The guest can write only to the share.
     let skips = share.path().join("skips");
     fs::write(&skips, "").context("cannot make a file for skips")?;
-    let mut command = Command::new(cargo::member("xtask-vm")?);
+    let mut command = Command::new(artifacts::member("xtask-vm")?);
     // Several guests run side by side, and more threads than CPUs do not make them faster.
     command.args(["vm", "--in-turns"]).args(guest).args(["--timeout", LIMIT]).arg("--share").arg(share.path());
     command.arg("--env").arg(format!("UNDERCURRENT_SKIPS={}", skips.display()));

@@ -26,7 +26,7 @@ impl Output {
         let mut last = Instant::now();
         loop {
             let start = output.text.len();
-            if reader.read_line(&mut output.text).context("cannot read what the tests print")? == 0 {
+            if reader.read_line(&mut output.text).context("cannot read the output of the tests")? == 0 {
                 return Ok(output);
             }
             let line = output.text[start..].trim_end();

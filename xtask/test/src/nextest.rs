@@ -4,8 +4,8 @@ use std::{fs, io::BufReader, path::PathBuf, process::Command, time::Duration};
 
 use anyhow::{Context as _, bail, ensure};
 use xtask_common::{
-    cargo::{self, Target},
-    machine, packages,
+    artifacts::{self, Target},
+    cargo, machine, packages,
     tally::{Tally, Timing},
     tools,
 };
@@ -83,12 +83,12 @@ pub fn suite(sidecar: Sidecar) -> anyhow::Result<PathBuf> {
     if sidecar == Sidecar::Optimized {
         command.args(["--config", "profile.dev.opt-level=1"]);
     }
-    cargo::built(&mut command, &SUITE)
+    artifacts::build(&mut command, &SUITE)
 }
 
 /// The sidecar that tests start.
 pub fn sidecar() -> anyhow::Result<PathBuf> {
-    cargo::built(&mut test_build(), &SIDECAR)
+    artifacts::build(&mut test_build(), &SIDECAR)
 }
 
 /// Always the whole workspace: cargo unifies features over the selected packages, so another selection rebuilds dependencies.

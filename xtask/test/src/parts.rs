@@ -1,7 +1,7 @@
 //! The parts of the test run.
 use std::process::Command;
 
-use xtask_common::{cargo, tally::Tally};
+use xtask_common::{artifacts, tally::Tally};
 
 use crate::{guest, lint, nextest};
 
@@ -16,17 +16,17 @@ pub enum Tier {
 
 /// A part of the test run.
 pub struct Part {
-    /// Its name, for `--only`.
+    /// Name for `--only`.
     pub name: &'static str,
     /// One line about the part.
     pub about: &'static str,
-    /// When it runs.
+    /// The tier that includes the part.
     pub tier: Tier,
-    /// True if it loads programs, makes network namespaces or installs packages.
+    /// True if the part loads programs, makes network namespaces or installs packages.
     pub root: bool,
-    /// True if it mostly waits for a virtual machine. Adjacent parts of this kind run side by side.
+    /// True if the part mostly waits for a virtual machine. Adjacent parts of this kind run side by side.
     pub guest: bool,
-    /// Runs it. An error counts as one failed test.
+    /// Runs the part. An error counts as one failed test.
     pub run: fn() -> anyhow::Result<Tally>,
 }
 
@@ -53,8 +53,8 @@ impl Part {
 pub const PARTS: &[Part] = &[
     Part::quick("format", "Rust files are formatted", lint::rust_format),
     Part::quick("toml", "TOML files are formatted", lint::toml_format),
-    Part::quick("deny", "dependencies are as deny.toml allows", lint::dependencies),
-    Part::quick("ebpf", "the committed kernel objects are what their sources give", objects),
+    Part::quick("deny", "deny.toml allows all dependencies", lint::dependencies),
+    Part::quick("ebpf", "the committed kernel objects match their sources", objects),
     Part::quick("clippy", "clippy reports nothing", lint::clippy),
     Part::quick("build", "the sidecar and all tests compile", nextest::build),
     Part::quick("unit", "unit and documentation tests", nextest::unit),
@@ -89,7 +89,7 @@ pub const PARTS: &[Part] = &[
 ];
 
 fn objects() -> anyhow::Result<Tally> {
-    Tally::of(Command::new(cargo::member("xtask-build-ebpf")?).args(["build-ebpf", "--check"]))
+    Tally::of(Command::new(artifacts::member("xtask-build-ebpf")?).args(["build-ebpf", "--check"]))
 }
 
 fn collector() -> anyhow::Result<Tally> {
@@ -106,6 +106,6 @@ fn engines() -> anyhow::Result<Tally> {
 
 /// Runs a scenario of `cargo xtask e2e` with the sidecar that tests start.
 fn scenario(name: &str) -> anyhow::Result<Tally> {
-    let mut command = Command::new(cargo::member("xtask-e2e")?);
+    let mut command = Command::new(artifacts::member("xtask-e2e")?);
     Tally::of(command.args(["e2e", name, "--sidecar"]).arg(nextest::sidecar()?))
 }

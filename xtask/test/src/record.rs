@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use xtask_common::{cargo, machine};
+use xtask_common::{artifacts, machine};
 
 use super::{
     parts::PARTS,
@@ -59,7 +59,7 @@ pub fn write(state: &State, sections: &[Section]) -> anyhow::Result<()> {
 /// The name and release of this machine's kernel and of every kernel in the cache.
 fn kernels() -> anyhow::Result<Vec<(String, String)>> {
     let host = rustix::system::uname().release().to_string_lossy().into_owned();
-    let listed = machine::output(Command::new(cargo::member("xtask-vm")?).args(["vm", "--releases"]))?;
+    let listed = machine::output(Command::new(artifacts::member("xtask-vm")?).args(["vm", "--releases"]))?;
     let guests =
         listed.lines().filter_map(|line| line.split_once(' ')).map(|(name, release)| (name.into(), release.into()));
     Ok(std::iter::once(("native".to_owned(), host)).chain(guests).collect())

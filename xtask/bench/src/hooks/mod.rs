@@ -7,7 +7,7 @@ pub mod round;
 use std::process::Command;
 
 use anyhow::bail;
-use xtask_common::{cargo, machine};
+use xtask_common::{artifacts, machine};
 
 use self::{report::Stopwatch, round::Round};
 use super::{
@@ -96,7 +96,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     }
     let benchmark = benchmark()?;
     let mut command = if options.icount {
-        let mut guest = Command::new(cargo::member("xtask-vm")?);
+        let mut guest = Command::new(artifacts::member("xtask-vm")?);
         guest.args(["vm", "--icount", "--timeout", "600", "--kernel", &options.kernel, "--"]);
         guest.arg(benchmark.get_program());
         guest

@@ -16,12 +16,12 @@ pub enum Stopwatch {
 /// Maximum cost of a latency event relative to an empty program, in nanoseconds on a machine with a clock that takes [`CLOCK`]. Each entry
 /// has the set of handlers, its description and the limit.
 const LATENCY_LIMITS: [(&str, &str, f64); 7] = [
-    (WITHOUT_WAITS, "ungrouped, the layers alone", 50.0),
-    (ALL, "ungrouped, with what waited before it was read", 50.0),
-    ("by_workload_without_waits", "by workload, cgroup v2, the layers alone", 75.0),
+    (WITHOUT_WAITS, "ungrouped, only the layers", 50.0),
+    (ALL, "ungrouped, with waits before reads", 50.0),
+    ("by_workload_without_waits", "by workload, cgroup v2, only the layers", 75.0),
     ("by_workload", "by workload, cgroup v2", 75.0),
     ("by_workload_by_cpu", "by workload, cgroup v1", 75.0),
-    ("sampled", "ungrouped, with what waited, one packet in four", 50.0),
+    ("sampled", "ungrouped, with waits, one packet in four", 50.0),
     ("sampled_by_workload", "by workload, cgroup v2, one packet in four", 75.0),
 ];
 /// Cost of a clock reading, relative to an empty program, on the reference machine of the limits, in nanoseconds.
@@ -135,7 +135,7 @@ fn latency(text: &mut String, rounds: &[Round]) {
         let terms = clocks.iter().map(|(name, clock)| format!("{:.1} {} under {name}", clock.value, clock.bracketed()));
         let _ = writeln!(
             text,
-            "\nan event of latency, {grouping}, ns above the empty program; the clock alone takes {}\n\
+            "\na latency event, {grouping}, ns relative to the empty program; the clock takes {}\n\
              {:<26}{:<10}{:<26}{:<18}{:<18}by the clock",
             terms.collect::<Vec<_>>().join(", "),
             "PROGRAM",
@@ -153,7 +153,7 @@ fn latency(text: &mut String, rounds: &[Round]) {
             }
         }
     }
-    let _ = writeln!(text, "by the clock: the limits hold where it takes {CLOCK}");
+    let _ = writeln!(text, "by the clock: the limits are for a clock that takes {CLOCK}");
 }
 
 /// Writes the total cost of the layers of a packet's path.
@@ -164,7 +164,7 @@ fn packet_path(text: &mut String, rounds: &[Round], kernel: &str, path: &PacketP
     };
     let PacketPath { name, layers, netstacklat, .. } = path;
     let Some(costs) = layers.iter().map(net).collect::<Option<Vec<f64>>>() else {
-        let _ = writeln!(text, "\nnot all of the {name} are served by fentry on {kernel}");
+        let _ = writeln!(text, "\nfentry does not serve all of the {name} on {kernel}");
         return;
     };
     let (sum, terms) = (costs.iter().sum::<f64>(), costs.iter().map(|net| format!("{net:.1}")).collect::<Vec<_>>());

@@ -13,7 +13,7 @@ use std::{
 };
 
 use anyhow::bail;
-use xtask_common::{cargo, machine, packages};
+use xtask_common::{artifacts, machine, packages};
 
 use self::{
     load::Load,
@@ -101,7 +101,7 @@ fn server(options: &Options) -> anyhow::Result<()> {
 
 /// Measures the cost for a web server in a guest with one CPU and a clock that counts instructions.
 fn in_guest(options: &Options, kernel: &str, binary: &Path, stand_in: Option<PathBuf>) -> anyhow::Result<()> {
-    let mut guest = Command::new(cargo::member("xtask-vm")?);
+    let mut guest = Command::new(artifacts::member("xtask-vm")?);
     guest.args(["vm", "--kernel", kernel, "--icount", "--timeout", "3000", "--"]);
     guest.arg(env::current_exe()?).args(["bench", "latency", "--only", "server"]);
     guest.args(["--pairs", &options.pairs.to_string()]);

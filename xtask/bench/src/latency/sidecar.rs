@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 use xtask_common::{machine, process};
 
-use crate::{LISTENING, cpu::cpu_time};
+use crate::{ATTACHED, cpu::cpu_time};
 
 /// Timeout for the exit in a guest.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -84,7 +84,7 @@ impl Sidecar {
         command.env("OTEL_LOG_LEVEL", "info").env_remove("RUST_LOG").stdin(Stdio::null()).stdout(Stdio::null());
         let mut child = command.stderr(Stdio::piped()).spawn().context("cannot start the sidecar")?;
         let mut log = BufReader::new(child.stderr.take().context("the sidecar has no standard error")?).lines();
-        let is_attached = log.by_ref().map_while(Result::ok).any(|line| line.contains(LISTENING));
+        let is_attached = log.by_ref().map_while(Result::ok).any(|line| line.contains(ATTACHED));
         let sidecar = Self { child, _log: log, _folder: folder };
         if !is_attached {
             bail!("the sidecar exited before its programs were attached: run `undercurrent doctor`");

@@ -6,7 +6,7 @@ mod start;
 use std::{env, fs, path::PathBuf, process::Command, time::Duration};
 
 use anyhow::{Context as _, bail};
-use xtask_common::{cargo, machine, traffic::Traffic};
+use xtask_common::{artifacts, machine, traffic::Traffic};
 use xtask_e2e::collector::running::Collector;
 
 use super::{build, host::description};
@@ -40,7 +40,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     println!("{}", description());
     print!("{}", start::measure(&binary, options.starts)?);
     for kernel in &options.kernel {
-        let mut guest = Command::new(cargo::member("xtask-vm")?);
+        let mut guest = Command::new(artifacts::member("xtask-vm")?);
         guest.args(["vm", "--kernel", kernel, "--timeout", "300", "--"]);
         guest.arg(env::current_exe()?).args(["bench", "sidecar", "--starts-only", "--starts", "3", "--binary"]);
         println!("\nin a virtual machine without acceleration, ten to twenty times slower:");

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context as _, ensure};
 use xtask_common::process;
 
-use crate::{LISTENING, statistics::Median, verdict};
+use crate::{ATTACHED, statistics::Median, verdict};
 
 /// Export interval.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -56,16 +56,16 @@ fn once(binary: &Path) -> anyhow::Result<(Duration, Duration)> {
         child.stdout.take().context("the sidecar has no standard output")?,
         child.stderr.take().context("the sidecar has no standard error")?,
     );
-    let listening = thread::spawn(move || {
+    let attached = thread::spawn(move || {
         let mut log = BufReader::new(log);
-        let listening = line(&mut log, started, |line| line.contains(LISTENING));
+        let attached = line(&mut log, started, |line| line.contains(ATTACHED));
         // Read the rest, so that the pipe does not fill up. An error means that the sidecar has exited.
         let _ = io::copy(&mut log, &mut io::sink());
-        listening
+        attached
     });
     let exported = line(&mut BufReader::new(output), started, |line| line.starts_with('{'));
     process::end(child, PATIENCE)?;
-    let attached = listening.join().map_err(|_| anyhow::anyhow!("the thread that read the log panicked"))?;
+    let attached = attached.join().map_err(|_| anyhow::anyhow!("the thread that read the log panicked"))?;
     Ok((
         attached.context("the sidecar did not log that its programs are attached")?,
         exported.context("the sidecar exported nothing")?,
@@ -108,7 +108,7 @@ mod tests {
     fn the_first_matching_line_is_found() {
         let text = "starting\nmeasuring: all\nmeasuring: again\n";
         let started = Instant::now();
-        assert!(line(&mut text.as_bytes(), started, |line| line.contains(LISTENING)).is_some());
+        assert!(line(&mut text.as_bytes(), started, |line| line.contains(ATTACHED)).is_some());
         assert!(line(&mut text.as_bytes(), started, |line| line.starts_with('{')).is_none());
     }
 

@@ -231,14 +231,14 @@ impl Drop for Counting {
 }
 
 impl Churn {
-    /// The share of one core that the sidecar took from one usage to another, and its programs.
+    /// Returns the CPU time between two usages as shares of one core: of the process, and of its BPF programs.
     fn share(&self, from: usize, to: usize, time: Duration) -> (f64, f64) {
         let [from, to] = [from, to].map(|n| self.usages[n]);
         let share = |spent: Duration| spent.as_secs_f64() / time.as_secs_f64();
         (share(to.cpu - from.cpu), share(to.programs - from.programs))
     }
 
-    /// Bytes of resident memory that every minute adds, by least squares over the minutes after the first.
+    /// Returns the growth of the resident memory in bytes per minute: the least-squares slope after the first minute.
     fn growth(&self) -> Option<f64> {
         let points: Vec<(f64, f64)> = self.usages[1..self.usages.len() - 1]
             .iter()
@@ -259,7 +259,7 @@ impl fmt::Display for Churn {
         let (cpu, programs) = self.share(0, last - 1, self.lasted);
         writeln!(
             f,
-            "{} containers made and removed in {:.0} s, each with {} datagrams; the sidecar writes JSON every {} s",
+            "{} containers created and removed in {:.0} s, each with {} datagrams; the sidecar writes JSON every {} s",
             self.lives.lives,
             self.lasted.as_secs_f64(),
             self.lives.datagrams / self.lives.lives.max(1),
@@ -267,8 +267,8 @@ impl fmt::Display for Churn {
         )?;
         writeln!(
             f,
-            "  CPU      {:.2}% of one core, {:.2}% before: {:.2}% for what comes and goes, at most {:.0}%: {}; its programs \
-             {:.3}% besides, of all traffic on the machine",
+            "  CPU      {:.2}% of one core, {:.2}% before: {:.2}% for starting and ending containers, at most {:.0}%: {}; BPF \
+             programs take {:.3}% more, for all traffic on the machine",
             cpu * 100.0,
             self.quiet * 100.0,
             (cpu - self.quiet) * 100.0,
@@ -282,27 +282,27 @@ impl fmt::Display for Churn {
             self.usages.iter().map(|usage| format!("{:.2}", usage.resident as f64 / 1e6)).collect();
         writeln!(f, "  memory   at the start, after each minute and at the end: {} MB", resident.join(", "))?;
         if let Some(growth) = self.growth() {
-            writeln!(f, "           {:+.1} kB a minute after the first", growth / 1e3)?;
+            writeln!(f, "           {:+.1} kB per minute after the first", growth / 1e3)?;
         }
         writeln!(
             f,
-            "  slots    {} in use at the end, none wanted: {}{}",
+            "  slots    {} in use at the end, expected 0: {}{}",
             self.slots,
             verdict(self.slots as f64, 0.0),
-            if self.overflow { "; more workloads than slots at times" } else { "" }
+            if self.overflow { "; at times there were more workloads than slots" } else { "" }
         )?;
         let total: f64 = self.lost.iter().map(|(_, count)| count).sum();
         let lost: Vec<String> = self.lost.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
         let lost = if lost.is_empty() { "nothing".to_owned() } else { lost.join(", ") };
         // Without a loss counter the verdict must fail.
         let total = if self.reasons == 0 { f64::INFINITY } else { total };
-        writeln!(f, "  lost     {lost}, by {} reasons that are counted: {}", self.reasons, verdict(total, 0.0))?;
+        writeln!(f, "  lost     {lost}, of {} counted reasons: {}", self.reasons, verdict(total, 0.0))?;
         let (ours, all) = self.packets;
         let off = (ours - f64::from(self.lives.datagrams)).abs();
         writeln!(
             f,
-            "  counted  {ours} datagrams of these containers, {} by themselves: {}; of everybody {all}, by the kernel \
-             {} in this namespace",
+            "  counted  {ours} datagrams of these containers, {} by their own count: {}; {all} of all workloads, {} by the \
+             kernel's count in this namespace",
             self.lives.datagrams,
             verdict(off, 0.0),
             self.counted
