@@ -118,7 +118,7 @@ fn step() -> anyhow::Result<Tally> {
 
 /// Creates an empty folder for the rebuilds of one check. The objects share their dependencies, but no earlier build.
 fn build_folder() -> anyhow::Result<TempDir> {
-    tempfile::tempdir().context("cannot make a folder to build in")
+    tempfile::tempdir().context("cannot create a folder to build in")
 }
 
 impl Artifact {

@@ -95,7 +95,7 @@ struct Stack<'a> {
 impl<'a> Stack<'a> {
     /// Builds the sidecar's image with the example's Dockerfile.
     fn build(engine: &'a Docker) -> anyhow::Result<Self> {
-        let stack = Self { engine, output: tempfile::tempdir().context("cannot make a folder for the collector")? };
+        let stack = Self { engine, output: tempfile::tempdir().context("cannot create a folder for the collector")? };
         machine::output(stack.compose().arg("build")).context("the example's image does not build")?;
         Ok(stack)
     }

@@ -46,7 +46,7 @@ enum Scenario {
     /// Containers of real engines of its own, with cgroup v2 and where there is one with v1; whose the traffic and the CPU
     /// time are is checked.
     Workloads(workloads::Options),
-    /// What runs in those containers.
+    /// The program in the containers.
     #[command(hide = true)]
     Peer(workloads::peer::Arguments),
 }

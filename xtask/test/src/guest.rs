@@ -180,16 +180,16 @@ fn run(guest: &[&str], tests: &[&str]) -> anyhow::Result<Tally> {
 
 /// Runs tests of a suite in a guest and counts them. Prints their output if one failed.
 fn run_suite(suite: &Path, guest: &[&str], tests: &[&str]) -> anyhow::Result<Tally> {
-    let share = tempfile::tempdir().context("cannot make a folder to share with the guest")?;
+    let share = tempfile::tempdir().context("cannot create a folder to share with the guest")?;
     // The guest can write only to the share.
     let skips = share.path().join("skips");
-    fs::write(&skips, "").context("cannot make a file for skips")?;
+    fs::write(&skips, "").context("cannot create a file for skips")?;
     let mut command = Command::new(artifacts::member("xtask-vm")?);
     // Several guests run side by side, and more threads than CPUs do not make them faster.
     command.args(["vm", "--in-turns"]).args(guest).args(["--timeout", LIMIT]).arg("--share").arg(share.path());
     command.arg("--env").arg(format!("UNDERCURRENT_SKIPS={}", skips.display()));
     command.arg("--").arg(suite).arg("--test-threads=1").args(tests).current_dir(machine::workspace());
-    let log = tempfile::NamedTempFile::new().context("cannot make a file for the guest's errors")?;
+    let log = tempfile::NamedTempFile::new().context("cannot create a file for the guest's errors")?;
     command.stdout(Stdio::piped()).stderr(log.reopen().context("cannot open the file for the guest's errors")?);
     let mut child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
     let printed = child.stdout.take().context("the guest has no output")?;

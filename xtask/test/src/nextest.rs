@@ -101,7 +101,7 @@ fn test_build() -> Command {
 /// Runs the tests that a filter selects and counts them. Prints the output of tests that failed. `ignored` is the value of
 /// `--run-ignored`: `default` or `only`.
 fn nextest(filter: &str, ignored: &str) -> anyhow::Result<Tally> {
-    let skips = tempfile::NamedTempFile::new().context("cannot make a file for skips")?;
+    let skips = tempfile::NamedTempFile::new().context("cannot create a file for skips")?;
     let report = machine::workspace().join(REPORT);
     // Remove the report of an earlier run.
     let _ = fs::remove_file(&report);

@@ -103,8 +103,9 @@ fn render(state: &State, took: Duration, sections: &[Section], kernels: &[(Strin
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use xtask_common::tally::Tally;
+
+    use super::*;
 
     #[test]
     fn the_page_names_result_commit_date_kernels_and_parts() {

@@ -49,7 +49,7 @@ impl Suite {
     /// Downloads packages and unpacks all of them into one folder.
     pub fn unpack(&self, packages: &[String], folder: &Path) -> anyhow::Result<()> {
         let beside = folder.parent().unwrap_or(folder);
-        let downloads = tempfile::tempdir_in(beside).context("cannot make a folder for downloads")?;
+        let downloads = tempfile::tempdir_in(beside).context("cannot create a folder for downloads")?;
         machine::output(self.apt("apt-get").args(["download", "-qq"]).args(packages).current_dir(&downloads))
             .with_context(|| format!("cannot download {} from {}", packages.join(", "), self.name))?;
         for file in std::fs::read_dir(&downloads)? {

@@ -21,7 +21,7 @@ impl Ports {
 
     /// Creates the ports. Returns also QEMU's ends, in the order of [`Self::NAMES`].
     pub fn open() -> anyhow::Result<(Self, [OwnedFd; 3])> {
-        let pair = || UnixStream::pair().context("cannot make a pair of sockets");
+        let pair = || UnixStream::pair().context("cannot create a pair of sockets");
         let ((stdout, a), (stderr, b), (status, c)) = (pair()?, pair()?, pair()?);
         Ok((Self { stdout, stderr, status }, [a.into(), b.into(), c.into()]))
     }

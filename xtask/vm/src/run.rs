@@ -55,7 +55,7 @@ pub fn run(options: &Run) -> anyhow::Result<i32> {
     let (sender, events) = mpsc::channel();
     forward_signals(sender.clone())?;
     let work =
-        tempfile::Builder::new().prefix("undercurrent-vm-").tempdir().context("cannot make a folder for this run")?;
+        tempfile::Builder::new().prefix("undercurrent-vm-").tempdir().context("cannot create a folder for this run")?;
     let at = |name: &str| work.path().join(name);
     let share = Share::open(options.share.as_deref())?;
     let folder = env::current_dir().context("the current directory is gone")?;

@@ -21,7 +21,7 @@ impl Share {
     pub fn open(given: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = given else {
             let new = tempfile::Builder::new().prefix("undercurrent-share-").tempdir();
-            return Ok(Self::New(new.context("cannot make a folder to share with the guest")?));
+            return Ok(Self::New(new.context("cannot create a folder to share with the guest")?));
         };
         fs::create_dir_all(path).with_context(|| format!("cannot create {}", path.display()))?;
         Ok(Self::Given(path.canonicalize().with_context(|| format!("cannot open {}", path.display()))?))

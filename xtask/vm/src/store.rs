@@ -106,7 +106,7 @@ impl Store {
         let new = tempfile::Builder::new()
             .prefix(UNFINISHED)
             .tempdir_in(&self.folder)
-            .with_context(|| format!("cannot make a folder in {}", self.folder.display()))?;
+            .with_context(|| format!("cannot create a folder in {}", self.folder.display()))?;
         let made = new.path().join("made");
         fs::create_dir(&made)?;
         fill(&made)?;

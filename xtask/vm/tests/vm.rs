@@ -1,6 +1,6 @@
 //! Boots guests. Needs root, about ten seconds per guest, and on a fresh machine some downloads:
 //! `cargo test -p xtask-vm --test vm -- --ignored`.
-#![expect(clippy::unwrap_used, reason = "a test that panics says where it failed")]
+#![expect(clippy::unwrap_used, reason = "a panic reports the failed line")]
 
 use std::process::{Command, Output};
 

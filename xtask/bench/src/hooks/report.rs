@@ -227,7 +227,10 @@ mod tests {
         let text = rendered(&[rounds(WITHOUT_WAITS, &layers)], &guest());
         assert!(text.contains("= 576.0 instructions above empty programs, 0.615 of netstacklat's 936"), "{text}");
         assert!(text.contains("at most 0.6: MISSED"), "{text}");
-        assert!(rendered(&[rounds(WITHOUT_WAITS, &layers[..3])], &guest()).contains("not all of the four layers"));
+        assert!(
+            rendered(&[rounds(WITHOUT_WAITS, &layers[..3])], &guest())
+                .contains("fentry does not serve all of the four layers")
+        );
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub struct Server {
 impl Server {
     /// Starts the server on a free port.
     pub fn start() -> anyhow::Result<Self> {
-        let folder = tempfile::tempdir().context("cannot make a folder for nginx")?;
+        let folder = tempfile::tempdir().context("cannot create a folder for nginx")?;
         let address = free()?;
         fs::write(folder.path().join("file"), vec![b'x'; SIZE])?;
         let path = folder.path().join("nginx.conf");

@@ -77,7 +77,7 @@ pub struct Sidecar {
 impl Sidecar {
     /// Starts an observer and waits until its programs are attached.
     pub fn start(observer: &Observer, configuration: &str) -> anyhow::Result<Self> {
-        let folder = tempfile::tempdir().context("cannot make a folder for the sidecar's output")?;
+        let folder = tempfile::tempdir().context("cannot create a folder for the sidecar's output")?;
         let file = folder.path().join("undercurrent.yaml");
         fs::write(&file, configuration)?;
         let mut command = observer.command(&file, folder.path());

@@ -57,7 +57,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
 /// Measures memory and CPU time at the default interval under traffic, with a collector and with a file.
 fn footprints(options: &Options, binary: &std::path::Path) -> anyhow::Result<()> {
     let watched = Duration::from_secs(options.seconds);
-    let folder = tempfile::tempdir().context("cannot make a folder for the sidecar's output")?;
+    let folder = tempfile::tempdir().context("cannot create a folder for the sidecar's output")?;
     let collector = Collector::start()?;
     let mut otlp = Command::new(binary);
     otlp.args(["run", "--output", "otlp"]).env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint());

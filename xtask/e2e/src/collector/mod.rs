@@ -54,7 +54,7 @@ pub fn path() -> anyhow::Result<PathBuf> {
     lock.lock().context("cannot lock the cache's folder")?;
     // The previous owner of the lock may have built the binary.
     if !binary.is_file() {
-        let work = tempfile::tempdir_in(&folder).context("cannot make a folder to build in")?;
+        let work = tempfile::tempdir_in(&folder).context("cannot create a folder to build in")?;
         let built = build::build(MANIFEST, VERSION, work.path())?;
         fs::rename(&built, &binary).with_context(|| format!("cannot move the collector to {}", binary.display()))?;
     }

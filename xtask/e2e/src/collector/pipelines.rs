@@ -1,4 +1,4 @@
-//! The pipelines in otel-config, checked by the collector itself.
+//! Checks the pipelines in otel-config with the collector.
 
 use std::{
     fs,

@@ -44,7 +44,7 @@ impl Collector {
     }
 
     fn try_start(binary: &Path) -> anyhow::Result<Self> {
-        let folder = tempfile::tempdir().context("cannot make a folder for the collector")?;
+        let folder = tempfile::tempdir().context("cannot create a folder for the collector")?;
         let address = free_address()?;
         let config = folder.path().join("config.yaml");
         let file = folder.path().join("metrics.jsonl");

@@ -32,7 +32,7 @@ pub struct Archive {
 impl Archive {
     /// Creates an archive with one layer from a tree of files.
     pub fn create(tree: &Path, config: &Config, tag: &str) -> anyhow::Result<Self> {
-        let archive = Self { folder: tempfile::tempdir().context("cannot make a folder for an image")? };
+        let archive = Self { folder: tempfile::tempdir().context("cannot create a folder for an image")? };
         archive.pack("layer.tar", tree, &["."])?;
         let digest = machine::output(Command::new("sha256sum").arg(archive.at("layer.tar")))?;
         let digest = digest.split_whitespace().next().context("sha256sum printed nothing")?;

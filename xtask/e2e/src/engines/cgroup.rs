@@ -89,7 +89,7 @@ impl Group {
     /// Creates an empty group.
     pub fn create(name: &str) -> anyhow::Result<Self> {
         let group = Self::of_an_engine(name)?;
-        fs::create_dir(&group.path).with_context(|| format!("cannot make the cgroup {}", group.path.display()))?;
+        fs::create_dir(&group.path).with_context(|| format!("cannot create the cgroup {}", group.path.display()))?;
         Ok(group)
     }
 

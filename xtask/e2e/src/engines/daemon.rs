@@ -41,7 +41,7 @@ impl Folder {
     /// Creates the folder of an engine.
     pub fn create(name: &'static str) -> anyhow::Result<Self> {
         let folder = tempfile::Builder::new().prefix(&format!("undercurrent-{name}-")).tempdir();
-        Ok(Self { name, folder: folder.with_context(|| format!("cannot make a folder for {name}"))? })
+        Ok(Self { name, folder: folder.with_context(|| format!("cannot create a folder for {name}"))? })
     }
 
     /// Returns the path of the folder.

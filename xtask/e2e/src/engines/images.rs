@@ -95,7 +95,7 @@ fn glibc(sidecar: &Path) -> anyhow::Result<Image> {
 
 impl Image {
     fn new() -> anyhow::Result<Self> {
-        let tree = tempfile::tempdir().context("cannot make a folder for an image")?;
+        let tree = tempfile::tempdir().context("cannot create a folder for an image")?;
         // Every user of the image needs access to its root.
         fs::set_permissions(tree.path(), Permissions::from_mode(0o755))?;
         // Engines reject an image without files.
@@ -145,7 +145,9 @@ impl Image {
 
     fn load(self, engine: &dyn Engine, tag: &str) -> anyhow::Result<()> {
         let archive = Archive::create(self.tree.path(), &self.config, tag);
-        archive.and_then(|archive| engine.load(&archive.path())).with_context(|| format!("cannot make the image {tag}"))
+        archive
+            .and_then(|archive| engine.load(&archive.path()))
+            .with_context(|| format!("cannot create the image {tag}"))
     }
 }
 

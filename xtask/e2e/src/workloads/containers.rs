@@ -43,7 +43,7 @@ impl<'a> Containers<'a> {
     /// Creates the image.
     pub fn new(engine: &'a dyn Engine) -> anyhow::Result<Self> {
         images::program(engine, Path::new(machine::MYSELF), &format!("{IMAGE}:{TAG}"))?;
-        let reports = tempfile::tempdir().context("cannot make a folder for the containers")?;
+        let reports = tempfile::tempdir().context("cannot create a folder for the containers")?;
         Ok(Self { engine, reports })
     }
 

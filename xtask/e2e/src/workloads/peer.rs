@@ -28,13 +28,13 @@ const POLL: Duration = Duration::from_millis(10);
 /// Upper limit of a container's lifetime.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// What a container does.
+/// The role of a container.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The file that says what happened: FILE.idle once there is no more to do, FILE at the end.
+    /// Path of the report, written at the end. FILE.idle marks the end of the work.
     #[arg(long)]
     report: PathBuf,
-    /// Begins when there is such a file.
+    /// Start once this file exists.
     #[arg(long)]
     after: Option<PathBuf>,
     #[command(subcommand)]
@@ -43,15 +43,15 @@ pub struct Arguments {
 
 #[derive(clap::Subcommand)]
 enum Role {
-    /// Answers until it is ended.
+    /// Echo messages until the end.
     Server,
-    /// Exchanges so many messages with the server, and waits for its end.
+    /// Exchange messages with the server, then wait for the end.
     Client { server: IpAddr, datagrams: u64, requests: u64 },
-    /// Sends itself so many datagrams, and waits for its end.
+    /// Send datagrams to its own socket, then wait for the end.
     Alone { datagrams: u64 },
-    /// The same, and ends after some milliseconds.
+    /// Send datagrams to its own socket, and end after some milliseconds.
     Brief { datagrams: u64, milliseconds: u64 },
-    /// Takes as much CPU time as it gets until its end.
+    /// Use CPU time until the end.
     Busy,
 }
 

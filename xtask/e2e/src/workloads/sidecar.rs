@@ -35,7 +35,7 @@ pub struct Sidecar {
 impl Sidecar {
     /// Starts a sidecar that sees these cgroups, queries only the engine behind this socket, and writes to a file and the collector.
     pub fn start(binary: &Path, cgroups: Cgroups, socket: &Path, collector: &Collector) -> anyhow::Result<Self> {
-        let folder = tempfile::tempdir().context("cannot make a folder for the sidecar")?;
+        let folder = tempfile::tempdir().context("cannot create a folder for the sidecar")?;
         let log = File::create(folder.path().join("log")).context("cannot write the sidecar's log")?;
         let config = folder.path().join("config.yaml");
         fs::write(&config, format!("workloads: {{sockets: [{}]}}", socket.display()))
