@@ -8,7 +8,7 @@ use std::{env, ffi::OsString, iter, os::unix::process::CommandExt as _};
 
 use anyhow::Context as _;
 use clap::{CommandFactory as _, Parser};
-use xtask_common::{cargo, machine};
+use xtask_common::{about, cargo, machine};
 
 /// Developer commands of Undercurrent.
 #[derive(Parser)]
@@ -16,21 +16,21 @@ use xtask_common::{cargo, machine};
 enum Command {
     /// Build the sidecar and run it on this machine
     Run(run::Options),
-    /// Run checks and tests; with --matrix all of them
+    #[command(about = about::TEST)]
     Test(Forwarded),
-    /// Build the kernel side, or check the committed object
+    #[command(about = about::BUILD_EBPF)]
     BuildEbpf(Forwarded),
-    /// Write the generated pages of the documentation
+    #[command(about = about::DOCS)]
     Docs(Forwarded),
-    /// Format Rust and TOML files
+    #[command(about = about::FMT)]
     Fmt(Forwarded),
-    /// Run a command under another kernel, in a virtual machine
+    #[command(about = about::VM)]
     Vm(Forwarded),
-    /// Build a real OpenTelemetry Collector into the cache, for the tests that send to one
+    #[command(about = about::COLLECTOR)]
     Collector(Forwarded),
-    /// Run the sidecar with the real programs it works with
+    #[command(about = about::E2E)]
     E2e(Forwarded),
-    /// Measure what the sidecar costs
+    #[command(about = about::BENCH)]
     Bench(Forwarded),
     /// Print this message or the help of the given subcommand(s)
     Help { subcommands: Vec<OsString> },

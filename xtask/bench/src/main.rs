@@ -10,12 +10,12 @@ mod statistics;
 mod workloads;
 
 use clap::Parser;
-use xtask_common::machine;
+use xtask_common::{about, machine};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 enum Command {
-    /// Measure what the sidecar costs
+    #[command(about = about::BENCH)]
     Bench(Arguments),
 }
 

@@ -18,7 +18,7 @@ use std::{
 use anyhow::{Context as _, bail, ensure};
 use clap::Parser;
 use tempfile::TempDir;
-use xtask_common::{artifacts, hash, machine, tally::Tally};
+use xtask_common::{about, artifacts, hash, machine, tally::Tally};
 
 use self::{
     builder::{Builder, Kind},
@@ -28,7 +28,7 @@ use self::{
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 enum Command {
-    /// Build the kernel side, or check the committed object
+    #[command(about = about::BUILD_EBPF)]
     BuildEbpf(Options),
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Without the feature `full`, the library contains only the modules that `cargo xtask run` uses.
 
+pub mod about;
 #[cfg(feature = "full")]
 pub mod artifacts;
 pub mod cargo;

@@ -12,15 +12,15 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Parser;
-use xtask_common::{machine, tally::Tally};
+use xtask_common::{about, machine, tally::Tally};
 use xtask_e2e::collector;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 enum Command {
-    /// Build a real OpenTelemetry Collector into the cache, for the tests that send to one
+    #[command(about = about::COLLECTOR)]
     Collector(collector::Arguments),
-    /// Run the sidecar with the real programs it works with
+    #[command(about = about::E2E)]
     E2e(Arguments),
 }
 

@@ -11,16 +11,16 @@ mod report;
 mod runner;
 
 use clap::Parser;
-use xtask_common::machine;
+use xtask_common::{about, machine};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 enum Command {
-    /// Run checks and tests; with --matrix all of them
+    #[command(about = about::TEST)]
     Test(runner::Options),
-    /// Write the generated pages of the documentation
+    #[command(about = about::DOCS)]
     Docs(docs::Options),
-    /// Format Rust and TOML files
+    #[command(about = about::FMT)]
     Fmt,
 }
 

@@ -27,7 +27,7 @@ use std::{
 
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
-use xtask_common::machine;
+use xtask_common::{about, machine};
 
 use self::{kernels::Kernel, qemu::Mebibytes};
 
@@ -38,7 +38,7 @@ const NO_STATUS: i32 = 125;
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 enum Command {
-    /// Run a command under another kernel, in a virtual machine
+    #[command(about = about::VM)]
     Vm(Vm),
 }
 
