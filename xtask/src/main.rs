@@ -1,66 +1,87 @@
-//! The one door for developers: `cargo xtask help`.
+//! The command line for developers: `cargo xtask help`.
+//!
+//! This package holds only `cargo xtask run`. Every other command is compiled on first use, by `cargo run` of its package.
 
-mod bench;
-mod build_ebpf;
-mod collector;
-mod docs;
-mod e2e;
-mod lint;
-mod machine;
-mod process;
 mod run;
-mod test;
-mod tools;
-mod vm;
 
-use clap::Parser;
-use sha2::{Digest as _, Sha256};
+use std::{env, ffi::OsString, iter, os::unix::process::CommandExt as _};
+
+use anyhow::Context as _;
+use clap::{CommandFactory as _, Parser};
+use xtask_common::{about, cargo, machine};
 
 /// Developer commands of Undercurrent.
 #[derive(Parser)]
-#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", disable_help_subcommand = true)]
 enum Command {
     /// Build the sidecar and run it on this machine
     Run(run::Options),
-    /// Run checks and tests; with --matrix all of them
-    Test(test::Options),
-    /// Build the kernel side, or check the committed object
-    BuildEbpf(build_ebpf::Options),
-    /// Write the generated pages of the documentation
-    Docs(docs::Options),
-    /// Format Rust and TOML files
-    Fmt,
-    /// Run a command under another kernel, in a virtual machine
-    Vm(vm::Vm),
-    /// Build a real OpenTelemetry Collector into the cache, for the tests that send to one
-    Collector(collector::Arguments),
-    /// Run the sidecar with the real programs it works with
-    E2e(e2e::Arguments),
-    /// Measure what the sidecar costs
-    Bench(bench::Arguments),
+    #[command(about = about::TEST)]
+    Test(Forwarded),
+    #[command(about = about::BUILD_EBPF)]
+    BuildEbpf(Forwarded),
+    #[command(about = about::DOCS)]
+    Docs(Forwarded),
+    #[command(about = about::FMT)]
+    Fmt(Forwarded),
+    #[command(about = about::VM)]
+    Vm(Forwarded),
+    #[command(about = about::COLLECTOR)]
+    Collector(Forwarded),
+    #[command(about = about::E2E)]
+    E2e(Forwarded),
+    #[command(about = about::BENCH)]
+    Bench(Forwarded),
+    /// Print this message or the help of the given subcommand(s)
+    Help { subcommands: Vec<OsString> },
+}
+
+/// Arguments that the command's package parses.
+#[derive(clap::Args)]
+#[command(disable_help_flag = true)]
+struct Forwarded {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    _arguments: Vec<OsString>,
 }
 
 fn main() -> anyhow::Result<()> {
     machine::restore_environment();
-    match Command::parse() {
+    run(env::args_os().collect())
+}
+
+fn run(arguments: Vec<OsString>) -> anyhow::Result<()> {
+    match Command::parse_from(&arguments) {
         Command::Run(options) => run::run(&options),
-        Command::Test(options) => test::run(&options),
-        Command::BuildEbpf(options) => build_ebpf::run(&options),
-        Command::Docs(options) => docs::run(&options),
-        Command::Fmt => lint::format(),
-        Command::Vm(vm) => vm.run(),
-        Command::Collector(arguments) => collector::command(&arguments),
-        Command::E2e(arguments) => e2e::command(arguments),
-        Command::Bench(arguments) => bench::command(arguments),
+        Command::Test(_) | Command::Docs(_) | Command::Fmt(_) => forward("xtask-test", &arguments),
+        Command::BuildEbpf(_) => forward("xtask-build-ebpf", &arguments),
+        Command::Vm(_) => forward("xtask-vm", &arguments),
+        Command::Collector(_) | Command::E2e(_) => forward("xtask-e2e", &arguments),
+        Command::Bench(_) => forward("xtask-bench", &arguments),
+        Command::Help { subcommands } if subcommands.is_empty() => Ok(Command::command().print_help()?),
+        Command::Help { subcommands } => {
+            run(iter::once("cargo xtask".into()).chain(subcommands).chain(iter::once("--help".into())).collect())
+        }
     }
 }
 
-/// Bytes as people write hashes.
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+/// Replaces this process with a package's program, so signals and the exit status belong to the program.
+fn forward(package: &str, arguments: &[OsString]) -> anyhow::Result<()> {
+    let mut command = cargo::run(package, "xtask", &[]);
+    command.args(arguments.iter().skip(1));
+    Err(command.exec()).with_context(|| format!("cannot start {command:?}"))
 }
 
-/// The SHA-256 of some bytes.
-fn sha256(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_of_other_packages_are_accepted() {
+        for arguments in
+            [&["vm", "--kernel", "6.12", "--", "sh", "-c", "true"][..], &["test", "--help"], &["e2e", "-h"]]
+        {
+            assert!(Command::try_parse_from(iter::once(&"cargo xtask").chain(arguments)).is_ok(), "{arguments:?}");
+        }
+        assert!(Command::try_parse_from(["cargo xtask", "unknown"]).is_err());
+    }
 }

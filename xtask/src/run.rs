@@ -1,10 +1,9 @@
-//! `cargo xtask run`: the sidecar from this checkout, on this machine.
+//! `cargo xtask run`: builds and runs the sidecar from this checkout.
 
-use std::{env, ffi::OsString, os::unix::process::CommandExt as _, process::Command};
+use std::{env, ffi::OsString, os::unix::process::CommandExt as _};
 
-use anyhow::{Context as _, bail};
-
-use crate::machine;
+use anyhow::{Context as _, ensure};
+use xtask_common::{cargo, machine};
 
 /// The profile in `Cargo.toml` that compiles fastest.
 const PROFILE: &str = "quick";
@@ -17,30 +16,23 @@ pub struct Options {
     arguments: Vec<OsString>,
 }
 
-/// Builds the sidecar and becomes it, through sudo where need be.
+/// Replaces this process with `cargo run` of the sidecar, as root. Signals and the exit status belong to the sidecar.
 pub fn run(options: &Options) -> anyhow::Result<()> {
+    let mut cargo_options = vec!["--locked".to_owned()];
+    if !machine::is_root() {
+        ensure!(machine::has("sudo"), "loading eBPF programs needs root, and sudo is not installed: run this as root");
+        // cargo starts the sidecar through its target's runner.
+        let preserved = settings().map(|names| format!(", \"--preserve-env={names}\"")).unwrap_or_default();
+        cargo_options.extend(["--config".to_owned(), format!("target.'cfg(unix)'.runner = [\"sudo\"{preserved}]")]);
+    }
     eprintln!(
         "building the sidecar: three minutes on two cores the first time, under a minute after an edit; then it starts"
     );
-    machine::run(machine::cargo().args(["build", "--profile", PROFILE, "--locked", "--package", "undercurrent"]))?;
-    let binary = machine::target_directory()?.join(PROFILE).join("undercurrent");
-    let mut command = if machine::is_root() {
-        Command::new(&binary)
-    } else if machine::has("sudo") {
-        let mut sudo = Command::new("sudo");
-        if let Some(names) = settings() {
-            sudo.arg(format!("--preserve-env={names}"));
-        }
-        sudo.arg(&binary);
-        sudo
-    } else {
-        bail!("loading eBPF programs needs root, and there is no sudo here: run {} as root", binary.display());
-    };
-    // Taking this process's place leaves signals and the exit status to the sidecar.
+    let mut command = cargo::run("undercurrent", PROFILE, &cargo_options);
     Err(command.args(&options.arguments).exec()).with_context(|| format!("cannot start {command:?}"))
 }
 
-/// The variables that configure the sidecar, by name: sudo drops them otherwise.
+/// Names of the environment variables that configure the sidecar, separated by commas. sudo removes all others.
 fn settings() -> Option<String> {
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let ours = names.filter(|name| name.starts_with("OTEL_") || name.starts_with("UNDERCURRENT_"));

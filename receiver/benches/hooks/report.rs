@@ -1,4 +1,4 @@
-//! What is told of a round. `xtask/src/bench/hooks/round.rs` reads it.
+//! What is told of a round. `xtask/bench/src/hooks/round.rs` reads it.
 
 use std::collections::BTreeMap;
 

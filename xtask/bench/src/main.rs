@@ -1,0 +1,58 @@
+//! `cargo xtask bench`: measures the cost of the sidecar. `docs/overhead.md` has figures and methods.
+
+mod build;
+mod cpu;
+mod hooks;
+mod host;
+mod latency;
+mod sidecar;
+mod statistics;
+mod workloads;
+
+use clap::Parser;
+use xtask_common::{about, machine};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+enum Command {
+    #[command(about = about::BENCH)]
+    Bench(Arguments),
+}
+
+/// The options of `cargo xtask bench`.
+#[derive(clap::Args)]
+struct Arguments {
+    #[command(subcommand)]
+    benchmark: Benchmark,
+}
+
+#[derive(clap::Subcommand)]
+enum Benchmark {
+    /// What a program adds to each hook, beside an empty program on the same hook
+    Hooks(hooks::Options),
+    /// What latency costs: an event, natively and in instructions, and what the whole sidecar takes from nginx under wrk
+    Latency(latency::Options),
+    /// The whole process: its start, memory, CPU time and size
+    Sidecar(sidecar::Options),
+    /// What it costs to tell workloads apart: an event, a tick, and containers that come and go
+    Workloads(workloads::Options),
+}
+
+fn main() -> anyhow::Result<()> {
+    machine::restore_environment();
+    let Command::Bench(arguments) = Command::parse();
+    match arguments.benchmark {
+        Benchmark::Hooks(options) => hooks::run(&options),
+        Benchmark::Latency(options) => latency::run(&options),
+        Benchmark::Sidecar(options) => sidecar::run(&options),
+        Benchmark::Workloads(options) => workloads::run(&options),
+    }
+}
+
+/// Part of the sidecar's log line after all programs are attached.
+const ATTACHED: &str = "measuring:";
+
+/// Compares a figure with its limit.
+fn verdict(value: f64, limit: f64) -> &'static str {
+    if value <= limit { "kept" } else { "MISSED" }
+}

@@ -1,0 +1,134 @@
+//! Starts examples/docker-compose with a real Docker engine and checks the output of its collector.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, ensure};
+use xtask_common::{machine, process};
+
+use super::{
+    engines::{Cgroups, Client, Docker, images},
+    expected, require_root,
+};
+use xtask_e2e::collector::otlp::Request;
+
+/// Timeout for the start of all containers and two intervals of the example.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// Minimum number of packets between two requests, five seconds apart. The client and the server exchange fifty times a second, at
+/// least two datagrams and two segments each time.
+const FEWEST_PACKETS: u64 = 250;
+
+/// Starts the example, waits for two requests of the sidecar in the collector's output, and stops the example.
+pub fn run(sidecar: &Path) -> anyhow::Result<()> {
+    require_root()?;
+    let engine = Docker::start(Cgroups::Unified)?;
+    check_files(&engine)?;
+    images::provide(&engine, sidecar)?;
+    let took = watch(&engine)?;
+    engine.end()?;
+    println!("e2e compose: the example's collector wrote two requests of the sidecar after {took:.1?}");
+    Ok(())
+}
+
+/// Starts and stops the example. Returns the time until the metrics arrived.
+fn watch(engine: &Docker) -> anyhow::Result<Duration> {
+    let stack = Stack::build(engine)?;
+    let start = Instant::now();
+    let seen = stack.up().and_then(|()| {
+        let metrics =
+            process::wait_for("the sidecar's metrics in the collector's output", PATIENCE, || stack.metrics());
+        metrics.and_then(|(first, last)| check(&first, &last))
+    });
+    seen.with_context(|| format!("the containers logged:\n{}", stack.logs()))?;
+    let took = start.elapsed();
+    stack.down()?;
+    Ok(took)
+}
+
+/// Checks that compose accepts both files that grant privileges. The host may not support one of them.
+fn check_files(engine: &Docker) -> anyhow::Result<()> {
+    for privileges in ["docker-compose.override.yaml", RESTRICTED] {
+        machine::output(compose(engine, privileges).args(["config", "--quiet"]))?;
+    }
+    Ok(())
+}
+
+/// Checks that two requests of the sidecar are correct, and that they show the traffic between the client and the server.
+fn check(first: &Request, last: &Request) -> anyhow::Result<()> {
+    expected::node(last)?;
+    expected::softirq_time(last)?;
+    for transport in ["tcp", "udp"] {
+        let packets = expected::received(last, transport)?.saturating_sub(expected::received(first, transport)?);
+        ensure!(
+            packets >= FEWEST_PACKETS,
+            "{packets} packets of {transport} were timed, expected at least {FEWEST_PACKETS}"
+        );
+    }
+    Ok(())
+}
+
+/// Privileges that every test host can grant, including hosts without CAP_SYS_RESOURCE.
+const RESTRICTED: &str = "docker-compose.restricted.yaml";
+
+fn folder() -> PathBuf {
+    machine::workspace().join("examples/docker-compose")
+}
+
+fn compose(engine: &Docker, privileges: &str) -> Command {
+    let mut command = engine.compose();
+    command.args(["--project-name", "undercurrent-e2e"]);
+    for file in ["docker-compose.yaml", privileges] {
+        command.arg("--file").arg(folder().join(file));
+    }
+    command
+}
+
+/// The example's containers. They end with the engine at the latest.
+struct Stack<'a> {
+    engine: &'a Docker,
+    output: tempfile::TempDir,
+}
+
+impl<'a> Stack<'a> {
+    /// Builds the sidecar's image with the example's Dockerfile.
+    fn build(engine: &'a Docker) -> anyhow::Result<Self> {
+        let stack = Self { engine, output: tempfile::tempdir().context("cannot create a folder for the collector")? };
+        machine::output(stack.compose().arg("build")).context("the example's image does not build")?;
+        Ok(stack)
+    }
+
+    fn up(&self) -> anyhow::Result<()> {
+        machine::output(self.compose().args(["up", "--detach", "--no-build"])).context("the example does not start")?;
+        Ok(())
+    }
+
+    fn compose(&self) -> Command {
+        let mut command = compose(self.engine, RESTRICTED);
+        command.env("OUTPUT", self.output.path());
+        command
+    }
+
+    /// Returns the first and the last request of the sidecar in the collector's output, once there are two.
+    fn metrics(&self) -> anyhow::Result<Option<(Request, Request)>> {
+        let file = self.output.path().join("metrics.jsonl");
+        if !file.exists() {
+            return Ok(None);
+        }
+        let mut requests: Vec<_> =
+            Request::read_all(&file)?.into_iter().filter(|request| expected::node(request).is_ok()).collect();
+        let last = requests.pop();
+        Ok(requests.into_iter().next().zip(last))
+    }
+
+    fn logs(&self) -> String {
+        machine::output(self.compose().args(["logs", "--no-color"])).unwrap_or_else(|error| format!("none: {error:#}"))
+    }
+
+    fn down(&self) -> anyhow::Result<()> {
+        machine::output(self.compose().args(["down", "--volumes", "--timeout", "5"]))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,174 @@
+//! Replacements for public images, built from programs of this machine, so that tests do not need a registry.
+
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, ensure};
+use xtask_common::{machine, packages};
+use xtask_e2e::collector;
+
+use super::{
+    Engine,
+    archive::{Archive, Config},
+};
+
+/// The files and the configuration of an image.
+struct Image {
+    tree: tempfile::TempDir,
+    config: Config,
+}
+
+/// Loads replacements for all images that examples/docker-compose uses.
+pub fn provide(engine: &dyn Engine, sidecar: &Path) -> anyhow::Result<()> {
+    let collector = format!("otel/opentelemetry-collector-contrib:{}", collector::VERSION);
+    collector_image()?.load(engine, &collector)?;
+    python()?.load(engine, "python:3.11-slim")?;
+    rust(sidecar)?.load(engine, "rust:1.95-slim-bookworm")?;
+    glibc(sidecar)?.load(engine, "gcr.io/distroless/cc-debian12:latest")
+}
+
+/// Loads an image with a program of this machine as `/program`.
+pub fn program(engine: &dyn Engine, program: &Path, tag: &str) -> anyhow::Result<()> {
+    let mut image = Image::new()?;
+    image.add(program, "program")?;
+    let copy = image.tree.path().join("program");
+    image.add_libraries(&copy)?;
+    image.load(engine, tag)
+}
+
+/// Returns the collector's image, with user, paths and arguments of the public image.
+fn collector_image() -> anyhow::Result<Image> {
+    let mut image = Image::new()?;
+    image.add(&collector::path()?, "otelcol-contrib")?;
+    image.config = Config {
+        user: "10001:10001",
+        entrypoint: vec!["/otelcol-contrib"],
+        cmd: vec!["--config", "/etc/otelcol-contrib/config.yaml"],
+    };
+    Ok(image)
+}
+
+/// Returns an image of Debian's minimal Python, which has sockets and threads.
+fn python() -> anyhow::Result<Image> {
+    packages::install(&["python3-minimal"])?;
+    let python = fs::canonicalize("/usr/bin/python3").context("no /usr/bin/python3")?;
+    let name = python.file_name().and_then(|name| name.to_str()).context("the path of Python has no file name")?;
+    let mut image = Image::new()?;
+    image.add_package("python3-minimal")?;
+    image.add_package(&format!("{name}-minimal"))?;
+    image.add_package(&format!("lib{name}-minimal"))?;
+    image.add_libraries(&python)?;
+    Ok(image)
+}
+
+/// Returns a replacement for the compiler's image. Its `cargo` copies the sidecar built here, after checking that the arguments are
+/// correct and that the build context has the necessary sources.
+fn rust(sidecar: &Path) -> anyhow::Result<Image> {
+    const CARGO: &str = "#!/bin/sh\nset -eux\n\
+        test \"$*\" = 'build --release --locked --package undercurrent'\n\
+        test -f Cargo.lock -a -f receiver/src/main.rs -a -f receiver-ebpf/src/lib.rs -a -f xtask/Cargo.toml\n\
+        test ! -e target -a ! -e .git\n\
+        mkdir -p target/release\n\
+        cp /built/undercurrent target/release/undercurrent\n";
+    packages::install(&["busybox-static"])?;
+    let mut image = Image::new()?;
+    for applet in ["sh", "test", "mkdir", "cp"] {
+        image.add(Path::new("/bin/busybox"), &format!("bin/{applet}"))?;
+    }
+    image.add(sidecar, "built/undercurrent")?;
+    let cargo = image.tree.path().join("bin/cargo");
+    fs::write(&cargo, CARGO).context("cannot write an image's file")?;
+    machine::run(Command::new("chmod").arg("755").arg(&cargo))?;
+    Ok(image)
+}
+
+/// Returns an image with the sidecar's shared libraries.
+fn glibc(sidecar: &Path) -> anyhow::Result<Image> {
+    let mut image = Image::new()?;
+    image.add_libraries(sidecar)?;
+    Ok(image)
+}
+
+impl Image {
+    fn new() -> anyhow::Result<Self> {
+        let tree = tempfile::tempdir().context("cannot create a folder for an image")?;
+        // Every user of the image needs access to its root.
+        fs::set_permissions(tree.path(), Permissions::from_mode(0o755))?;
+        // Engines reject an image without files.
+        fs::create_dir(tree.path().join("etc"))?;
+        Ok(Self { tree, config: Config::default() })
+    }
+
+    /// Adds a file of this machine at a path in the image.
+    fn add(&mut self, file: &Path, path: &str) -> anyhow::Result<()> {
+        let target = self.tree.path().join(path);
+        if let Some(folder) = target.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        // Copies the mode, and the target of a symbolic link.
+        fs::copy(file, &target).with_context(|| format!("cannot copy {}", file.display()))?;
+        Ok(())
+    }
+
+    /// Adds the shared libraries and the loader of a program; none for a static program.
+    fn add_libraries(&mut self, program: &Path) -> anyhow::Result<()> {
+        let printed = Command::new("ldd").arg(program).output().context("cannot run ldd")?;
+        let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
+        ensure!(!printed.contains("not found"), "{} lacks libraries here:\n{printed}", program.display());
+        for library in libraries(&printed) {
+            let path = library.to_str().context("a library's path is not UTF-8")?.trim_start_matches('/');
+            self.add(&library, path)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the files of a Debian package, without documentation.
+    fn add_package(&mut self, package: &str) -> anyhow::Result<()> {
+        let listed = machine::output(Command::new("dpkg").args(["--listfiles", package]))?;
+        let documentation = |file: &&str| file.starts_with("/usr/share/");
+        for file in listed.lines().filter(|file| !documentation(file)).map(Path::new) {
+            let path = file.to_str().context("a package's path is not UTF-8")?.trim_start_matches('/');
+            if file.is_symlink() {
+                let link = self.tree.path().join(path);
+                fs::create_dir_all(link.parent().context("a package's file has no parent folder")?)?;
+                symlink(fs::read_link(file)?, link).with_context(|| format!("cannot copy {}", file.display()))?;
+            } else if file.is_file() {
+                self.add(file, path)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn load(self, engine: &dyn Engine, tag: &str) -> anyhow::Result<()> {
+        let archive = Archive::create(self.tree.path(), &self.config, tag);
+        archive
+            .and_then(|archive| engine.load(&archive.path()))
+            .with_context(|| format!("cannot create the image {tag}"))
+    }
+}
+
+/// Returns the files in the output of `ldd`: lines `NAME => FILE (ADDRESS)`, and `FILE (ADDRESS)` for the loader.
+fn libraries(printed: &str) -> Vec<PathBuf> {
+    let words = printed.lines().filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/')));
+    words.map(PathBuf::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_are_parsed_from_ldd() {
+        let printed = "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f)\n\
+                       \t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";
+        assert_eq!(
+            libraries(printed),
+            ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2"].map(PathBuf::from)
+        );
+        assert!(libraries("\tstatically linked\n").is_empty());
+    }
+}

@@ -1,0 +1,3 @@
+//! The OpenTelemetry Collector that tests and benchmarks start.
+
+pub mod collector;

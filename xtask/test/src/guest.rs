@@ -1,0 +1,206 @@
+//! The sidecar's integration tests under other kernels: built here once, run in virtual machines.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::BufReader,
+    panic::resume_unwind,
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+};
+
+use anyhow::{Context as _, bail, ensure};
+use serde::Deserialize;
+use xtask_common::{artifacts, machine, tally::Tally};
+
+use crate::{
+    libtest::Output,
+    nextest::{self, Sidecar},
+};
+
+/// Time limit of a guest in seconds. Three guests side by side take about fifteen minutes each on two CPUs.
+const LIMIT: &str = "2400";
+/// Prefix of the tests that need a guest with a clock that counts instructions.
+const INSTRUCTIONS: &str = "vm_icount";
+/// Prefix of the tests that need a guest with a NIC that timestamps packets.
+const CARDS: &str = "vm_cards";
+
+/// One test for each signal, by the name of the signal.
+const SIGNALS: [(&str, &str); 13] = [
+    ("network_cpu", "softirq::receive_time_and_runs_agree_with_ftrace"),
+    ("workload_cpu", "cpu::all_parts_are_the_nodes_whole"),
+    ("cpu_throttled", "workloads::throttled::what_quotas_hold_is_what_the_kernel_says"),
+    ("softnet", "lines::five_seconds_on_standard_output_hold_what_the_kernel_counted"),
+    ("latency", "latency::every_layer_counts_what_the_kernel_counted_over_ipv4"),
+    ("receive_wait", "waits::every_read_packet_has_waited_once"),
+    ("receive_driver", "card_stamps::a_cards_stamp_is_compared_with_the_kernels"),
+    ("softirq_wait", "softirq::receive_time_and_runs_agree_with_ftrace"),
+    ("tcp_rtt", "workloads::rtt::times_are_the_nodes_where_workloads_are_off"),
+    ("transmit", "transmit::a_slow_link_shows_in_its_qdisc"),
+    ("tcp_retransmits", "workloads::retransmits::every_segment_that_is_sent_again_counts"),
+    ("network_drops", "workloads::drops::every_drop_counts_under_its_reason"),
+    ("itself", "doctor::every_hook_is_served_as_this_kernel_allows_and_fires"),
+];
+
+/// Prefixes of the tests of latency.
+const LATENCY: [&str; 9] = [
+    "latency::",
+    "sampling::",
+    "filters::",
+    "grouping::",
+    "waits::",
+    "transmit::",
+    "extra::",
+    "kprobes::",
+    "resolution::",
+];
+
+/// Prefixes of other tests with results that depend on the kernel version.
+const KERNELS_OWN: [&str; 4] = ["head_of_line::", "softirq::", "doctor::", "workloads::"];
+
+/// A set of hooks that replaces trampolines, for hosts with a policy that forbids trampolines.
+struct Alternates {
+    /// The kinds of hooks that every sidecar avoids.
+    avoid: &'static str,
+    /// Prefixes of the tests that run under every kernel.
+    tests: &'static [&'static str],
+    /// Prefixes of the tests that run under one kernel: their programs differ by hook, not by kernel.
+    others: &'static [&'static str],
+}
+
+/// Kprobes; and tracepoints with the hook of the cgroup, for hosts that forbid kprobes too.
+const ALTERNATES: [Alternates; 2] = [
+    Alternates {
+        avoid: "fentry",
+        tests: &["latency::", "waits::", "head_of_line::"],
+        others: &["filters::", "grouping::", "peeks::", "transmit::"],
+    },
+    Alternates {
+        avoid: "fentry kprobe",
+        tests: &["latency::"],
+        others: &["sampling::", "filters::", "grouping::", "waits::", "head_of_line::", "peeks::", "ways::"],
+    },
+];
+
+/// Tests each signal once, under Debian 13's kernel with fentry, in two guests side by side.
+pub fn signals() -> anyhow::Result<Tally> {
+    require_every_signal()?;
+    let tests: Vec<_> = BTreeSet::from(SIGNALS.map(|(_, test)| test)).into_iter().collect();
+    let suite = nextest::suite(Sidecar::Unoptimized)?;
+    let in_guest = |tests: &[&str]| run_suite(&suite, &["--kernel", "6.12"], &[&["--exact"], tests].concat());
+    // A guest uses one CPU.
+    let tallies: Vec<_> = thread::scope(|scope| {
+        let guests: Vec<_> = tests.chunks(tests.len().div_ceil(2)).map(|half| scope.spawn(|| in_guest(half))).collect();
+        guests.into_iter().map(|guest| guest.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    });
+    let tally = tallies.into_iter().try_fold(Tally::default(), |sum, tally| anyhow::Ok(sum.and(tally?)))?;
+    // The test harness ignores unknown names.
+    let ran = tally.timings.len();
+    ensure!(ran == tests.len(), "{ran} of {} tests ran; a renamed test is the likely reason: {tests:?}", tests.len());
+    Ok(tally)
+}
+
+/// Returns an error if a signal in the sidecar's registry has no entry in [`SIGNALS`].
+fn require_every_signal() -> anyhow::Result<()> {
+    #[derive(Deserialize)]
+    struct Registry {
+        signals: Vec<Signal>,
+    }
+    #[derive(Deserialize)]
+    struct Signal {
+        name: String,
+    }
+    let listed = machine::output(Command::new(nextest::sidecar()?).args(["signals", "--json"]))?;
+    let registry: Registry = serde_json::from_str(&listed).context("`undercurrent signals --json` is malformed")?;
+    let registered: BTreeSet<_> = registry.signals.iter().map(|signal| signal.name.as_str()).collect();
+    let tested = BTreeSet::from(SIGNALS.map(|(signal, _)| signal));
+    ensure!(
+        registered == tested,
+        "signals {registered:?} are registered, {tested:?} have a test in xtask/test/src/guest.rs"
+    );
+    Ok(())
+}
+
+/// Tests latency under the oldest kernel.
+pub fn linux_5_10() -> anyhow::Result<Tally> {
+    by_every_set("5.10", &LATENCY)
+}
+
+/// Runs the tests with results that depend on the kernel, under Debian 12's kernel.
+pub fn linux_6_1() -> anyhow::Result<Tally> {
+    by_every_set("6.1", &[LATENCY.as_slice(), &KERNELS_OWN].concat())
+}
+
+/// Runs the whole suite under Debian 13's kernel.
+pub fn linux_6_12() -> anyhow::Result<Tally> {
+    run(&["--kernel", "6.12"], &["--skip", INSTRUCTIONS])
+}
+
+/// Runs the tests with results that depend on the hook under Debian 13's kernel, without trampolines.
+pub fn linux_6_12_by_alternates() -> anyhow::Result<Tally> {
+    by_alternates("6.12", true)
+}
+
+/// Tests latency under the newest kernel.
+pub fn linux_7() -> anyhow::Result<Tally> {
+    by_every_set("7", &LATENCY)
+}
+
+/// Runs the tests that need a clock that counts instructions.
+pub fn instructions() -> anyhow::Result<Tally> {
+    run(&["--kernel", "6.12", "--icount"], &["--ignored", INSTRUCTIONS])
+}
+
+/// Runs the tests that need a NIC that timestamps packets.
+pub fn cards() -> anyhow::Result<Tally> {
+    run(&["--kernel", "6.12-general", "--stamps"], &["--ignored", CARDS])
+}
+
+/// Runs tests with trampolines, then the tests of latency for each set of alternates.
+fn by_every_set(kernel: &str, tests: &[&str]) -> anyhow::Result<Tally> {
+    Ok(run(&["--kernel", kernel], tests)?.and(by_alternates(kernel, false)?))
+}
+
+/// Tests latency with each set of alternates. Without `all`, only the tests with results that depend on the kernel.
+fn by_alternates(kernel: &str, all: bool) -> anyhow::Result<Tally> {
+    let mut tally = Tally::default();
+    for Alternates { avoid, tests, others } in &ALTERNATES {
+        let without = format!("UNDERCURRENT_TEST_AVOID={avoid}");
+        let tests = [*tests, if all { *others } else { &[] }].concat();
+        tally = tally.and(run(&["--kernel", kernel, "--env", &without], &tests)?);
+    }
+    Ok(tally)
+}
+
+/// Runs tests of the suite in a guest.
+fn run(guest: &[&str], tests: &[&str]) -> anyhow::Result<Tally> {
+    run_suite(&nextest::suite(Sidecar::Optimized)?, guest, tests)
+}
+
+/// Runs tests of a suite in a guest and counts them. Prints their output if one failed.
+fn run_suite(suite: &Path, guest: &[&str], tests: &[&str]) -> anyhow::Result<Tally> {
+    let share = tempfile::tempdir().context("cannot create a folder to share with the guest")?;
+    // The guest can write only to the share.
+    let skips = share.path().join("skips");
+    fs::write(&skips, "").context("cannot create a file for skips")?;
+    let mut command = Command::new(artifacts::member("xtask-vm")?);
+    // Several guests run side by side, and more threads than CPUs do not make them faster.
+    command.args(["vm", "--in-turns"]).args(guest).args(["--timeout", LIMIT]).arg("--share").arg(share.path());
+    command.arg("--env").arg(format!("UNDERCURRENT_SKIPS={}", skips.display()));
+    command.arg("--").arg(suite).arg("--test-threads=1").args(tests).current_dir(machine::workspace());
+    let log = tempfile::NamedTempFile::new().context("cannot create a file for the guest's errors")?;
+    command.stdout(Stdio::piped()).stderr(log.reopen().context("cannot open the file for the guest's errors")?);
+    let mut child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+    let printed = child.stdout.take().context("the guest has no output")?;
+    let Output { text, tally } = Output::read(BufReader::new(printed))?;
+    let status = child.wait().with_context(|| format!("cannot wait for {command:?}"))?;
+    let skipped = fs::read_to_string(&skips).context("cannot read the file of skips")?;
+    if !status.success() {
+        print!("{text}{}", fs::read_to_string(log.path()).unwrap_or_default());
+        if tally.failed == 0 {
+            bail!("{command:?} failed: {status} (124 is the guest's limit of {LIMIT} s)");
+        }
+    }
+    tally.with_skips(&skipped)
+}

@@ -1,0 +1,111 @@
+//! The parts of the test run.
+use std::process::Command;
+
+use xtask_common::{artifacts, tally::Tally};
+
+use crate::{guest, lint, nextest};
+
+/// When a part runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier {
+    /// With every `cargo xtask test`.
+    Quick,
+    /// With `--matrix`, or when `--only` names it.
+    Matrix,
+}
+
+/// A part of the test run.
+pub struct Part {
+    /// Name for `--only`.
+    pub name: &'static str,
+    /// One line about the part.
+    pub about: &'static str,
+    /// The tier that includes the part.
+    pub tier: Tier,
+    /// True if the part loads programs, makes network namespaces or installs packages.
+    pub root: bool,
+    /// True if the part mostly waits for a virtual machine. Adjacent parts of this kind run side by side.
+    pub guest: bool,
+    /// Runs the part. An error counts as one failed test.
+    pub run: fn() -> anyhow::Result<Tally>,
+}
+
+impl Part {
+    const fn quick(name: &'static str, about: &'static str, run: fn() -> anyhow::Result<Tally>) -> Self {
+        Self { name, about, tier: Tier::Quick, root: false, guest: false, run }
+    }
+
+    const fn matrix(name: &'static str, about: &'static str, run: fn() -> anyhow::Result<Tally>) -> Self {
+        Self { tier: Tier::Matrix, ..Self::quick(name, about, run).needs_root() }
+    }
+
+    const fn needs_root(self) -> Self {
+        Self { root: true, ..self }
+    }
+
+    const fn waits_for_guests(self) -> Self {
+        Self { guest: true, ..self }
+    }
+}
+
+/// All parts in the order of a run. Cheap checks come first. The longest guest starts before the others, so that all guests
+/// end at about one time.
+pub const PARTS: &[Part] = &[
+    Part::quick("format", "Rust files are formatted", lint::rust_format),
+    Part::quick("toml", "TOML files are formatted", lint::toml_format),
+    Part::quick("deny", "deny.toml allows all dependencies", lint::dependencies),
+    Part::quick("ebpf", "the committed kernel objects match their sources", objects),
+    Part::quick("clippy", "clippy reports nothing", lint::clippy),
+    Part::quick("build", "the sidecar and all tests compile", nextest::build),
+    Part::quick("unit", "unit and documentation tests", nextest::unit),
+    Part::quick("native", "integration tests on this machine's kernel", nextest::native).needs_root(),
+    Part::quick("signals", "each signal once under Linux 6.12, by fentry", guest::signals)
+        .needs_root()
+        .waits_for_guests(),
+    Part::quick("collector", "a real collector takes the sidecar's metrics", collector).needs_root(),
+    Part::matrix("features", "the sidecar compiles without each optional feature", lint::features),
+    Part::matrix("native-soaks", "long and load-sensitive tests on this machine's kernel", nextest::native_soaks),
+    Part::matrix("vm", "virtual machines run this machine's programs under another kernel", nextest::virtual_machines),
+    Part::matrix("vm-6.12", "the kernel suite under Linux 6.12, by fentry", guest::linux_6_12).waits_for_guests(),
+    Part::matrix(
+        "vm-6.1",
+        "latency under Linux 6.1 by every set of hooks, and tests that differ by kernel",
+        guest::linux_6_1,
+    )
+    .waits_for_guests(),
+    Part::matrix("vm-7", "latency under the newest Linux 7 by every set of hooks", guest::linux_7).waits_for_guests(),
+    Part::matrix(
+        "vm-6.12-alternates",
+        "latency under Linux 6.12 by kprobes, and by tracepoints",
+        guest::linux_6_12_by_alternates,
+    )
+    .waits_for_guests(),
+    Part::matrix("vm-5.10", "latency under Linux 5.10 by every set of hooks", guest::linux_5_10).waits_for_guests(),
+    Part::matrix("vm-cards", "a network card that stamps packets, under a general Linux 6.12", guest::cards)
+        .waits_for_guests(),
+    Part::matrix("vm-icount", "softirq time against ftrace's where the clock counts instructions", guest::instructions),
+    Part::matrix("compose", "examples/docker-compose under a real Docker engine", compose),
+    Part::matrix("engines", "containers of each engine on cgroup v1 and v2", engines),
+];
+
+fn objects() -> anyhow::Result<Tally> {
+    Tally::of(Command::new(artifacts::member("xtask-build-ebpf")?).args(["build-ebpf", "--check"]))
+}
+
+fn collector() -> anyhow::Result<Tally> {
+    scenario("collector")
+}
+
+fn compose() -> anyhow::Result<Tally> {
+    scenario("compose")
+}
+
+fn engines() -> anyhow::Result<Tally> {
+    scenario("workloads")
+}
+
+/// Runs a scenario of `cargo xtask e2e` with the sidecar that tests start.
+fn scenario(name: &str) -> anyhow::Result<Tally> {
+    let mut command = Command::new(artifacts::member("xtask-e2e")?);
+    Tally::of(command.args(["e2e", name, "--sidecar"]).arg(nextest::sidecar()?))
+}
