@@ -43,6 +43,7 @@ pub use reference::markdown;
 pub use status::{SignalStatus, statuses};
 pub use thinning::Thinning;
 pub use timings::{Owned, Timings};
+pub use workload_cpu::source as cpu_time_source;
 
 /// A signal that is being measured.
 pub trait Signal {

@@ -51,7 +51,7 @@ impl Bench {
     }
 
     fn signal(&self, workloads: &Workloads) -> WorkloadCpu {
-        WorkloadCpu::new(Files::here(self.hierarchy.clone()), workloads, START).unwrap()
+        WorkloadCpu::new(Files::here(self.hierarchy.clone()), Busy::new(false), workloads, START).unwrap()
     }
 
     /// Usage of a cgroup beyond `from`, around what happens.
@@ -162,7 +162,7 @@ fn what_cannot_be_read_is_counted() {
     let workload = Workload::new(Slot::FIRST, Identity::Cgroup, id, path, START);
     let gone = Workload::new(Slot(3), Identity::Cgroup, CgroupId(1), workload.path.clone(), START);
     let workloads = Workloads::of(vec![workload, gone]);
-    let mut signal = WorkloadCpu::new(Files::here(hierarchy), &workloads, START).unwrap();
+    let mut signal = WorkloadCpu::new(Files::here(hierarchy), Busy::new(false), &workloads, START).unwrap();
     assert_eq!(totals(&mut signal, &workloads).into_keys().collect::<Vec<_>>(), [0]);
     assert_eq!(signal.unread, 2);
 }
