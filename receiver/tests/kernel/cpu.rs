@@ -10,11 +10,14 @@ use std::{
 };
 
 use serde_json::Value;
-use undercurrent::workloads::Mounts;
+use undercurrent::workloads::{Hierarchy, Mounts};
 
-use super::support::{
-    sidecar::{BINARY, Sidecar, command},
-    surroundings::{alone, often, patience, skip, wait_for},
+use super::{
+    busy::take_a_cpu,
+    support::{
+        sidecar::{BINARY, Sidecar, command},
+        surroundings::{alone, often, patience, skip, wait_for},
+    },
 };
 
 /// Seconds of CPU time that the node used, by another count than the sidecar's: cgroup v1's, or by timer ticks.
@@ -69,9 +72,86 @@ fn all_parts_are_the_nodes_whole() {
     let ours = total("undercurrent.cpu.time");
     let all = (after.time - before.time) as f64 / 1e9 * thread::available_parallelism().unwrap().get() as f64;
     let most = accounted().map_or(all, |_| outer);
-    eprintln!("CPU time: {ours:.3} s of {all:.3} s, by the kernel between {inner:.3} s and {outer:.3} s");
+    let stolen = total("undercurrent.cpu.steal.time");
+    eprintln!(
+        "CPU time: {ours:.3} s of {all:.3} s, {stolen:.3} s stolen, by the kernel between {inner:.3} s and {outer:.3} s"
+    );
+    assert!((0.0..=all).contains(&stolen), "{stolen} s stolen");
     assert!(ours >= 0.95 * inner - 0.1 && ours <= 1.05 * most + 0.1, "{ours} s, not {inner} to {most}");
     assert!(total("undercurrent.network.cpu.time") <= ours);
+}
+
+/// Lets this thread use so much CPU time, without a pause.
+fn spin(time: Duration) {
+    let from = thread_time();
+    while thread_time() < from + time {
+        std::hint::spin_loop();
+    }
+}
+
+/// CPU time of this thread, by the kernel's clock.
+fn thread_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap())
+}
+
+/// Long against the tick at which the kernel updates run times.
+const SPIN: Duration = Duration::from_millis(500);
+
+#[test]
+fn threads_of_the_root_cgroup_have_exact_run_times() {
+    let Some(_alone) = alone("run times") else { return };
+    let mounts = Mounts::read().unwrap();
+    let hierarchy = Hierarchy::choose(Mounts { cpu: None, ..mounts }).filter(|hierarchy| hierarchy.partial().is_none());
+    let Some(hierarchy) = hierarchy else { return skip("run times: no cgroup v2 hierarchy is mounted") };
+    let thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+    let run_time = || {
+        let threads = hierarchy.root_threads().unwrap();
+        threads.into_iter().find_map(|(id, time)| (id == thread).then_some(time))
+    };
+    let Some(before) = run_time() else { return skip("run times: this test is not in the root cgroup") };
+    spin(SPIN);
+    let grown = (run_time().unwrap() - before).as_secs_f64();
+    eprintln!("run time of a thread: {grown:.4} s of {SPIN:?}");
+    assert!((0.95..=1.2).contains(&(grown / SPIN.as_secs_f64())), "{grown} s");
+}
+
+/// Short against the time after which the kernel lets other tasks preempt one with a real-time priority.
+const SHORT: Duration = Duration::from_millis(50);
+/// Other tasks preempt the test's in some attempts.
+const ATTEMPTS: usize = 10;
+
+/// `rq_cpu_time` of the last CPU: field 7 of its line in `/proc/schedstat`, versions 15 to 17.
+fn departed() -> Option<Duration> {
+    let text = fs::read_to_string("/proc/schedstat").ok()?;
+    let line = text.lines().rfind(|line| line.starts_with("cpu"))?;
+    line.split(' ').nth(7)?.parse().ok().map(Duration::from_nanos)
+}
+
+#[test]
+fn schedstat_counts_a_task_only_when_it_leaves_its_cpu() {
+    let Some(_alone) = alone("schedstat") else { return };
+    let Some(version) =
+        fs::read_to_string("/proc/schedstat").ok().and_then(|text| text.lines().next().map(str::to_owned))
+    else {
+        return skip("schedstat: this kernel has no /proc/schedstat (CONFIG_SCHEDSTATS)");
+    };
+    let attempt = |_| {
+        let before = departed().unwrap();
+        spin(SHORT);
+        let during = departed().unwrap() - before;
+        thread::sleep(Duration::from_millis(1));
+        (during, departed().unwrap() - before)
+    };
+    let attempts = move || {
+        take_a_cpu();
+        (0..ATTEMPTS).map(attempt).collect::<Vec<_>>()
+    };
+    let attempts = thread::spawn(attempts).join().unwrap();
+    let enabled = fs::read_to_string("/proc/sys/kernel/sched_schedstats").unwrap_or_default();
+    eprintln!("schedstat {version}, sched_schedstats {}: while and after {SHORT:?}: {attempts:?}", enabled.trim());
+    assert!(attempts.iter().any(|(during, after)| *during < SHORT / 4 && *after >= SHORT));
+    assert!(attempts.iter().all(|(_, after)| *after >= SHORT));
 }
 
 /// A cgroup for one test. It goes with the value, once nobody is in it.

@@ -8,8 +8,8 @@ pub const SOURCE: &str = "/proc/stat";
 /// Times of one CPU. The file has whole clock ticks (10 ms), rounded down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// Idle and waiting for I/O. On kernels with `NO_HZ` it is measured, and includes the time in which an idle virtual CPU
-    /// was woken and waited for a physical CPU.
+    /// Idle and waiting for I/O. On kernels with `NO_HZ` it is measured. It includes stolen time between the wakeup of an idle
+    /// virtual CPU and its run.
     pub idle: Duration,
     /// Stolen by the hypervisor, while the CPU was idle or not.
     pub steal: Duration,

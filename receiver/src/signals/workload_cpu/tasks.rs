@@ -5,7 +5,7 @@
 //! (`update_rq_clock_task` in kernel/sched/core.c, Linux 5.10 to 6.18). On other kernels both count for the interrupted task.
 //! Interrupts on an idle CPU belong to no task.
 //!
-//! `rq_cpu_time`, field 7 of `/proc/schedstat`, is no such account. It adds up `rq_clock`, which passes in stolen time too, and
+//! `rq_cpu_time`, field 7 of `/proc/schedstat`, is less exact. It adds up `rq_clock`, which passes in stolen time too, and
 //! grows only when a task leaves its CPU (`sched_info_depart` in kernel/sched/stats.h, Linux 5.10 to 6.18).
 
 use std::{collections::HashMap, io, time::Duration};

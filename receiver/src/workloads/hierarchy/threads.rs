@@ -1,4 +1,4 @@
-//! Run time of the threads in the root cgroup of version 2, which has no exact CPU time of its own.
+//! Run time of the threads in the root cgroup of version 2. The kernel counts no exact CPU time for that cgroup.
 
 use std::{fs, io, time::Duration};
 

@@ -16,7 +16,7 @@ fn ticks([idle, steal, tasks, interrupts]: [u64; 4]) -> Times {
     Times { idle: time(idle), steal: time(steal), tasks: time(tasks), interrupts: time(interrupts) }
 }
 
-/// A node whose readings are a second apart.
+/// A node with fake readings.
 struct Node {
     busy: Busy,
     now: Instant,
@@ -146,4 +146,34 @@ fn another_count_of_stolen_time_is_no_growth_of_cpu_time() {
     assert_eq!(node.busy.steal(), Duration::ZERO);
     let total = node.read(SECOND, &[(0, [100, 1_000_000, 100, 0])], all(500));
     assert_eq!((total, node.busy.steal()), (SECOND, SECOND));
+}
+
+/// Readings on a virtual machine with two CPUs and Linux 6.18, half a minute each: idle, half busy and busy. A line `@` has the
+/// time and `cpuacct.usage` of the root cgroup, both in nanoseconds. The following lines are from `/proc/stat`.
+const RECORDED: &str = include_str!("recorded.txt");
+
+#[test]
+fn recorded_readings_agree_with_the_run_time_of_tasks() {
+    for sequence in RECORDED.split("# ").skip(1) {
+        let (name, readings) = sequence.split_once('\n').unwrap();
+        // With the run time of tasks, and without.
+        let (start, mut both) = (Instant::now(), [Busy::new(false), Busy::new(false)]);
+        let (mut first, mut last) = (None, 0);
+        for reading in readings.split("@ ").skip(1) {
+            let (head, stat) = reading.split_once('\n').unwrap();
+            let (time, usage) = head.split_once(' ').unwrap();
+            let (time, usage): (u64, u64) = (time.parse().unwrap(), usage.parse().unwrap());
+            let ran = Duration::from_nanos(usage - *first.get_or_insert(usage) - last);
+            last = usage - first.unwrap();
+            for (busy, tasks) in both.iter_mut().zip([Growth { time: ran, complete: true }, NONE]) {
+                busy.advance(start + Duration::from_nanos(time), stat::parse(stat, 100), tasks);
+            }
+        }
+        let truth = last as f64 / 1e9;
+        for busy in both {
+            // Idle time is in ticks of 10 ms. Interrupts on the idle CPUs took 0.14 s of a minute, and belong to no task.
+            let (total, error) = (busy.total().as_secs_f64(), 0.02 * truth + 0.04);
+            assert!((truth - error..=truth + error + 0.15).contains(&total), "{name}: {total} s, not {truth} s");
+        }
+    }
 }
