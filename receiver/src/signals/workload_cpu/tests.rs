@@ -180,3 +180,20 @@ fn hosts_that_cannot_tell_say_so() {
     let without = Hierarchy::choose(Mounts { cpu: Some(any), ..Mounts::default() });
     assert!(said(&host(without)).contains("mount -t cgroup -o cpuacct"));
 }
+
+#[test]
+fn the_run_time_of_all_tasks_includes_every_cgroup() {
+    for bench in benches() {
+        let (files, mut tasks) = (Files::here(bench.hierarchy.clone()), Tasks::default());
+        tasks.read(&files).unwrap();
+        let (from, start) = (bench.usage(&bench.tree.path), Instant::now());
+        bench.burn(&bench.tree.path);
+        let burnt = bench.usage(&bench.tree.path) - from;
+        let before = Instant::now();
+        let growth = tasks.read(&files).unwrap();
+        eprintln!("{growth:?}, read in {:?}", before.elapsed());
+        let most = start.elapsed() * u32::try_from(thread::available_parallelism().unwrap().get()).unwrap();
+        assert!(growth.complete, "tasks of {:?} are missing", bench.hierarchy.version());
+        assert!(growth.time >= burnt && growth.time <= most + BURN / 2, "{growth:?}, not {burnt:?} to {most:?}");
+    }
+}
