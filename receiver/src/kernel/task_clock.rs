@@ -40,3 +40,27 @@ impl fmt::Display for TaskClock {
         write!(formatter, "{steal}; {interrupts}")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+    use crate::{kernel::btf, workloads::testing::skip};
+
+    #[test]
+    fn the_types_agree_with_the_configuration_of_the_kernel() {
+        let Ok(output) = Command::new("zcat").arg("/proc/config.gz").output() else {
+            return skip("task clock: no zcat");
+        };
+        if output.stdout.is_empty() {
+            return skip("task clock: this kernel has no /proc/config.gz (CONFIG_IKCONFIG_PROC)");
+        }
+        let config = String::from_utf8(output.stdout).unwrap();
+        let has = |option: &str| config.lines().any(|line| line.strip_prefix(option) == Some("=y"));
+        let raw = btf::read(btf::VMLINUX).unwrap();
+        let clock = TaskClock::of(&Btf::parse(&raw).unwrap());
+        assert_eq!(clock.excludes_steal, has("CONFIG_PARAVIRT_TIME_ACCOUNTING"), "{clock}");
+        assert_eq!(clock.excludes_interrupts, has("CONFIG_IRQ_TIME_ACCOUNTING"), "{clock}");
+    }
+}

@@ -16,7 +16,7 @@ use super::{
     busy::take_a_cpu,
     support::{
         sidecar::{BINARY, Sidecar, command},
-        surroundings::{alone, often, patience, skip, wait_for},
+        surroundings::{alone, often, patience, skip, virtual_machine, wait_for},
     },
 };
 
@@ -120,6 +120,51 @@ fn threads_of_the_root_cgroup_have_exact_run_times() {
 const SHORT: Duration = Duration::from_millis(50);
 /// Other tasks preempt the test's in some attempts.
 const ATTEMPTS: usize = 10;
+
+/// A CPU that is offline. It comes back with the value.
+struct Offline(PathBuf);
+
+impl Offline {
+    fn take(cpu: usize) -> std::io::Result<Self> {
+        let switch = PathBuf::from(format!("/sys/devices/system/cpu/cpu{cpu}/online"));
+        fs::write(&switch, "0")?;
+        Ok(Self(switch))
+    }
+}
+
+impl Drop for Offline {
+    fn drop(&mut self) {
+        let _ = fs::write(&self.0, "1");
+    }
+}
+
+#[test]
+fn the_total_goes_on_while_a_cpu_is_offline() {
+    let Some(_alone) = alone("an offline CPU") else { return };
+    if virtual_machine().is_none() {
+        return skip("an offline CPU: tests take no CPU from a real machine");
+    }
+    let sidecar = Sidecar::start(often());
+    let (before, used_before) = (sidecar.snapshot(), ticked());
+    let offline = match Offline::take(1) {
+        Ok(offline) => offline,
+        Err(error) => return skip(&format!("an offline CPU: {error}")),
+    };
+    let meanwhile = sidecar.snapshot();
+    wait_for("time to pass", patience(Duration::from_secs(5)), || {
+        (sidecar.snapshot().time >= meanwhile.time + 3_000_000_000).then_some(())
+    });
+    let last = sidecar.snapshot();
+    drop(offline);
+    let (back, after, used_after) = (sidecar.snapshot(), sidecar.snapshot(), ticked());
+    let totals =
+        [&before, &meanwhile, &last, &back, &after].map(|snapshot| snapshot.total("undercurrent.cpu.time", &[]));
+    let (ours, used) = (totals[4] - totals[0], used_after - used_before);
+    let missing = (last.time - meanwhile.time) as f64 / 1e9;
+    eprintln!("CPU time around an offline CPU: {totals:?}; {ours:.3} s, {used:.3} s by ticks, offline {missing:.3} s");
+    assert!(totals.is_sorted(), "the total fell: {totals:?}");
+    assert!(ours <= 1.3 * used + missing / 2.0, "{ours} s, not {used} s");
+}
 
 /// `rq_cpu_time` of the last CPU: field 7 of its line in `/proc/schedstat`, versions 15 to 17.
 fn departed() -> Option<Duration> {
