@@ -118,7 +118,7 @@ fn threads_of_the_root_cgroup_have_exact_run_times() {
 
 /// Short against the time after which the kernel lets other tasks preempt one with a real-time priority.
 const SHORT: Duration = Duration::from_millis(50);
-/// Other tasks preempt the test's in some attempts.
+/// Other tasks preempt the test's in some attempts, and a pause may end before the task left its CPU.
 const ATTEMPTS: usize = 10;
 
 /// A CPU that is offline. It comes back with the value.
@@ -196,7 +196,6 @@ fn schedstat_counts_a_task_only_when_it_leaves_its_cpu() {
     let enabled = fs::read_to_string("/proc/sys/kernel/sched_schedstats").unwrap_or_default();
     eprintln!("schedstat {version}, sched_schedstats {}: while and after {SHORT:?}: {attempts:?}", enabled.trim());
     assert!(attempts.iter().any(|(during, after)| *during < SHORT / 4 && *after >= SHORT));
-    assert!(attempts.iter().all(|(_, after)| *after >= SHORT));
 }
 
 /// A cgroup for one test. It goes with the value, once nobody is in it.
