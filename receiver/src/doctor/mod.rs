@@ -19,7 +19,7 @@ use crate::{
     privileges::Task,
     requirements::{self, Requirements},
     sidecar,
-    signals::{SignalStatus, all_hooks},
+    signals::{self, SignalStatus, all_hooks},
 };
 
 pub use fields::AbsentField;
@@ -72,6 +72,8 @@ pub struct Report {
     pub hooks: Vec<HookReport>,
     /// Memory of the maps.
     pub memory: Memory,
+    /// The sources of the node's CPU time; `None` without cgroups, and if `workload_cpu` is off.
+    pub cpu_time: Option<String>,
     /// How well each signal is served.
     pub signals: Vec<SignalStatus>,
 }
@@ -112,6 +114,7 @@ pub fn examine(settings: &Settings, probe: bool) -> Report {
         absent_fields: Vec::new(),
         hooks: Vec::new(),
         memory: Memory { limit: settings.memory_limit.bytes(), ..Memory::default() },
+        cpu_time: None,
         signals: Vec::new(),
     };
     if let Err(reason) = fill(&mut report, settings, probe) {
@@ -138,6 +141,7 @@ fn fill(report: &mut Report, settings: &Settings, probe: bool) -> Result<(), Box
     });
     report.absent_fields = fields::absent(kernel.fields());
     report.hooks = kernel.outcomes().iter().map(|outcome| hook(outcome, runs.as_deref())).collect();
+    report.cpu_time = if settings.signals.workload_cpu.enabled { signals::cpu_time_source(&kernel) } else { None };
     report.signals = sidecar::statuses(settings, &kernel);
     let silent = report.hooks.iter().any(HookReport::silent);
     let well = |signal: &SignalStatus| !signal.enabled || matches!(signal.status, Status::Healthy | Status::Idle);

@@ -40,6 +40,9 @@ pub fn page(report: &Report) -> String {
         let cost = field.cost.map_or_else(|| "what needs it is refused or counted as lost".to_owned(), str::to_owned);
         page.push_str(&fact("field", &format!("{} is not in this kernel ({}): {cost}", field.field, field.reason)));
     }
+    if let Some(source) = &report.cpu_time {
+        page.push_str(&fact("CPU time", source));
+    }
     page.push_str(&hooks(&report.hooks));
     page.push_str(&signals(report));
     page

@@ -30,6 +30,7 @@ pub mod sample;
 pub mod service;
 pub mod statistics;
 mod symbols;
+pub mod task_clock;
 pub mod timestamping;
 
 use std::{cell::RefCell, collections::BTreeMap};
@@ -54,6 +55,7 @@ use self::{
     plan::{Outcome, Status},
     service::Facts,
     statistics::Runs,
+    task_clock::TaskClock,
     timestamping::Timestamping,
 };
 
@@ -247,6 +249,12 @@ impl Kernel {
     #[must_use]
     pub fn fields(&self) -> &[FieldFact] {
         &self.facts.fields
+    }
+
+    /// Returns which times this kernel excludes from the run time of tasks.
+    #[must_use]
+    pub const fn task_clock(&self) -> TaskClock {
+        self.facts.task_clock
     }
 
     /// Why this kernel drops packets.

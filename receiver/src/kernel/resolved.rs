@@ -9,6 +9,7 @@ use super::{
     fields::{self, ResolvedField},
     hooks::{Attachment, Hook, Program},
     object,
+    task_clock::TaskClock,
 };
 
 /// What the kernel's types say.
@@ -29,6 +30,8 @@ pub struct Resolved {
     pub drop_reasons: Reasons,
     /// Functions that the user names.
     pub extra: Vec<Named>,
+    /// The times that the kernel excludes from the run time of tasks.
+    pub task_clock: TaskClock,
 }
 
 /// The helper of that name for tracing programs, which 5.11 brought.
@@ -55,10 +58,11 @@ impl Resolved {
         let arguments =
             object::GROWN.map(|name| types.tracepoint(name).map_or(0, |tracepoint| tracepoint.parameters.len()));
         let drop_reasons = Reasons::of(&types);
+        let task_clock = TaskClock::of(&types);
         drop(types);
         drop(raw);
         let types = into_aya(sparse)?;
-        Ok(Self { fields, types, socket_storage, tcp_sockets, casts, arguments, drop_reasons, extra })
+        Ok(Self { fields, types, socket_storage, tcp_sockets, casts, arguments, drop_reasons, extra, task_clock })
     }
 }
 

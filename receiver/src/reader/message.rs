@@ -19,6 +19,8 @@ pub enum FileRequest {
     Held(Vec<Place>),
     /// Read the CPU time of these cgroups. The reply is [`FileReply::Usages`].
     Usages(Vec<Place>),
+    /// Read the run time of the root cgroup's threads. The reply is [`FileReply::Threads`].
+    RootThreads,
     /// Read the throttled time of these cgroups; without an id, of the cgroup that has the path now. The reply is
     /// [`FileReply::Throttled`].
     Throttled(Vec<(Option<u64>, Vec<u8>)>),
@@ -41,6 +43,8 @@ pub enum FileReply {
     Held(Vec<bool>),
     /// CPU time by cgroup, in the order of the request.
     Usages(Vec<Result<Duration, UsageError>>),
+    /// Run time by thread.
+    Threads(Vec<(u32, Duration)>),
     /// Ids and throttled time by cgroup, in the order of the request.
     Throttled(Vec<Result<(u64, Option<Duration>), UsageError>>),
     /// A process and the inode of its network namespace, as far as they are known.

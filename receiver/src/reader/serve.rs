@@ -60,6 +60,7 @@ fn read(request: FileRequest, hierarchy: Option<&Hierarchy>) -> Result<FileReply
         }
         FileRequest::Held(places) => FileReply::Held(each(places, |id, path| hierarchy.holds(id, path))),
         FileRequest::Usages(places) => FileReply::Usages(each(places, |id, path| hierarchy.usage(id, path))),
+        FileRequest::RootThreads => FileReply::Threads(hierarchy.root_threads().map_err(text)?),
         FileRequest::Throttled(places) => {
             let throttled = |(id, path): (Option<u64>, Vec<u8>)| throttled(hierarchy, id, &CgroupPath::new(&path));
             FileReply::Throttled(places.into_iter().map(throttled).collect())

@@ -50,6 +50,7 @@ pub use latency::KIND as LATENCY;
 pub use reference::markdown;
 pub use sampler::SamplingController;
 pub use status::statuses;
+pub use workload_cpu::source as cpu_time_source;
 
 /// A signal that is being measured.
 pub trait Signal {

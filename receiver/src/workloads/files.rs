@@ -91,6 +91,18 @@ impl Files {
         }
     }
 
+    /// The run time of each thread in the root cgroup; see [`Hierarchy::root_threads`].
+    ///
+    /// # Errors
+    /// If [`Hierarchy::root_threads`] fails, or the reader does not respond.
+    pub fn root_threads(&self) -> io::Result<Vec<(u32, Duration)>> {
+        let Some(reader) = &self.reader else { return self.hierarchy.root_threads() };
+        match reader.files(&FileRequest::RootThreads)? {
+            FileReply::Threads(threads) => Ok(threads),
+            _ => Err(unexpected()),
+        }
+    }
+
     /// The id and the throttled time of each cgroup; without an id, of the cgroup that has the path now. See
     /// [`Hierarchy::throttled`].
     ///

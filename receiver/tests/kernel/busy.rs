@@ -54,7 +54,7 @@ impl Drop for Settings {
 }
 
 /// Makes this thread run on one CPU, and before everything there that is not a matter of real time.
-fn take_a_cpu() {
+pub fn take_a_cpu() {
     on_one_cpu();
     let priority = libc::sched_param { sched_priority: 1 };
     // SAFETY: a live value of the type that the call reads.

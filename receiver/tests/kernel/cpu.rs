@@ -10,11 +10,14 @@ use std::{
 };
 
 use serde_json::Value;
-use undercurrent::workloads::Mounts;
+use undercurrent::workloads::{Hierarchy, Mounts};
 
-use super::support::{
-    sidecar::{BINARY, Sidecar, command},
-    surroundings::{alone, often, patience, skip, wait_for},
+use super::{
+    busy::take_a_cpu,
+    support::{
+        sidecar::{BINARY, Sidecar, command},
+        surroundings::{alone, often, patience, skip, virtual_machine, wait_for},
+    },
 };
 
 /// Seconds of CPU time that the node used, by another count than the sidecar's: cgroup v1's, or by timer ticks.
@@ -69,9 +72,130 @@ fn all_parts_are_the_nodes_whole() {
     let ours = total("undercurrent.cpu.time");
     let all = (after.time - before.time) as f64 / 1e9 * thread::available_parallelism().unwrap().get() as f64;
     let most = accounted().map_or(all, |_| outer);
-    eprintln!("CPU time: {ours:.3} s of {all:.3} s, by the kernel between {inner:.3} s and {outer:.3} s");
+    let stolen = total("undercurrent.cpu.steal.time");
+    eprintln!(
+        "CPU time: {ours:.3} s of {all:.3} s, {stolen:.3} s stolen, by the kernel between {inner:.3} s and {outer:.3} s"
+    );
+    assert!((0.0..=all).contains(&stolen), "{stolen} s stolen");
     assert!(ours >= 0.95 * inner - 0.1 && ours <= 1.05 * most + 0.1, "{ours} s, not {inner} to {most}");
     assert!(total("undercurrent.network.cpu.time") <= ours);
+}
+
+/// Lets this thread use so much CPU time, without a pause.
+fn spin(time: Duration) {
+    let from = thread_time();
+    while thread_time() < from + time {
+        std::hint::spin_loop();
+    }
+}
+
+/// CPU time of this thread, by the kernel's clock.
+fn thread_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap())
+}
+
+/// Long against the tick at which the kernel updates run times.
+const SPIN: Duration = Duration::from_millis(500);
+
+#[test]
+fn threads_of_the_root_cgroup_have_exact_run_times() {
+    let Some(_alone) = alone("run times") else { return };
+    let mounts = Mounts::read().unwrap();
+    let hierarchy = Hierarchy::choose(Mounts { cpu: None, ..mounts }).filter(|hierarchy| hierarchy.partial().is_none());
+    let Some(hierarchy) = hierarchy else { return skip("run times: no cgroup v2 hierarchy is mounted") };
+    let thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+    let run_time = || {
+        let threads = hierarchy.root_threads().unwrap();
+        threads.into_iter().find_map(|(id, time)| (id == thread).then_some(time))
+    };
+    let Some(before) = run_time() else { return skip("run times: this test is not in the root cgroup") };
+    spin(SPIN);
+    let grown = (run_time().unwrap() - before).as_secs_f64();
+    eprintln!("run time of a thread: {grown:.4} s of {SPIN:?}");
+    assert!((0.95..=1.2).contains(&(grown / SPIN.as_secs_f64())), "{grown} s");
+}
+
+/// Short against the time after which the kernel lets other tasks preempt one with a real-time priority.
+const SHORT: Duration = Duration::from_millis(50);
+/// Other tasks preempt the test's in some attempts, and a pause may end before the task left its CPU.
+const ATTEMPTS: usize = 10;
+
+/// A CPU that is offline. It comes back with the value.
+struct Offline(PathBuf);
+
+impl Offline {
+    fn take(cpu: usize) -> std::io::Result<Self> {
+        let switch = PathBuf::from(format!("/sys/devices/system/cpu/cpu{cpu}/online"));
+        fs::write(&switch, "0")?;
+        Ok(Self(switch))
+    }
+}
+
+impl Drop for Offline {
+    fn drop(&mut self) {
+        let _ = fs::write(&self.0, "1");
+    }
+}
+
+#[test]
+fn the_total_goes_on_while_a_cpu_is_offline() {
+    let Some(_alone) = alone("an offline CPU") else { return };
+    if virtual_machine().is_none() {
+        return skip("an offline CPU: tests take no CPU from a real machine");
+    }
+    let sidecar = Sidecar::start(often());
+    let (before, used_before) = (sidecar.snapshot(), ticked());
+    let offline = match Offline::take(1) {
+        Ok(offline) => offline,
+        Err(error) => return skip(&format!("an offline CPU: {error}")),
+    };
+    let meanwhile = sidecar.snapshot();
+    wait_for("time to pass", patience(Duration::from_secs(5)), || {
+        (sidecar.snapshot().time >= meanwhile.time + 3_000_000_000).then_some(())
+    });
+    let last = sidecar.snapshot();
+    drop(offline);
+    let (back, after, used_after) = (sidecar.snapshot(), sidecar.snapshot(), ticked());
+    let totals =
+        [&before, &meanwhile, &last, &back, &after].map(|snapshot| snapshot.total("undercurrent.cpu.time", &[]));
+    let (ours, used) = (totals[4] - totals[0], used_after - used_before);
+    let missing = (last.time - meanwhile.time) as f64 / 1e9;
+    eprintln!("CPU time around an offline CPU: {totals:?}; {ours:.3} s, {used:.3} s by ticks, offline {missing:.3} s");
+    assert!(totals.is_sorted(), "the total fell: {totals:?}");
+    assert!(ours <= 1.3 * used + missing / 2.0, "{ours} s, not {used} s");
+}
+
+/// `rq_cpu_time` of the last CPU: field 7 of its line in `/proc/schedstat`, versions 15 to 17.
+fn departed() -> Option<Duration> {
+    let text = fs::read_to_string("/proc/schedstat").ok()?;
+    let line = text.lines().rfind(|line| line.starts_with("cpu"))?;
+    line.split(' ').nth(7)?.parse().ok().map(Duration::from_nanos)
+}
+
+#[test]
+fn schedstat_counts_a_task_only_when_it_leaves_its_cpu() {
+    let Some(_alone) = alone("schedstat") else { return };
+    let Some(version) =
+        fs::read_to_string("/proc/schedstat").ok().and_then(|text| text.lines().next().map(str::to_owned))
+    else {
+        return skip("schedstat: this kernel has no /proc/schedstat (CONFIG_SCHEDSTATS)");
+    };
+    let attempt = |_| {
+        let before = departed().unwrap();
+        spin(SHORT);
+        let during = departed().unwrap() - before;
+        thread::sleep(Duration::from_millis(1));
+        (during, departed().unwrap() - before)
+    };
+    let attempts = move || {
+        take_a_cpu();
+        (0..ATTEMPTS).map(attempt).collect::<Vec<_>>()
+    };
+    let attempts = thread::spawn(attempts).join().unwrap();
+    let enabled = fs::read_to_string("/proc/sys/kernel/sched_schedstats").unwrap_or_default();
+    eprintln!("schedstat {version}, sched_schedstats {}: while and after {SHORT:?}: {attempts:?}", enabled.trim());
+    assert!(attempts.iter().any(|(during, after)| *during < SHORT / 4 && *after >= SHORT));
 }
 
 /// A cgroup for one test. It goes with the value, once nobody is in it.

@@ -4,6 +4,7 @@ mod mounts;
 mod processes;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod usage;
 mod walk;
 

@@ -76,7 +76,7 @@ fn of(directory: &Path, most: usize) -> io::Result<Vec<u32>> {
 }
 
 /// True if reading a file of a process failed because the process has ended.
-fn has_ended(error: &io::Error) -> bool {
+pub(super) fn has_ended(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }
 

@@ -4,7 +4,9 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::{cards::Found, drops::Reasons, fields::FieldFact, plan::Outcome, statistics::Runs};
+use crate::kernel::{
+    cards::Found, drops::Reasons, fields::FieldFact, plan::Outcome, statistics::Runs, task_clock::TaskClock,
+};
 
 /// A request to the process that holds the programs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -80,6 +82,8 @@ pub struct Facts {
     pub functions: Vec<String>,
     /// The NICs that timestamp packets.
     pub cards: Found,
+    /// The times that the kernel excludes from the run time of tasks.
+    pub task_clock: TaskClock,
 }
 
 /// A variable of the programs.

@@ -61,7 +61,7 @@ impl Service {
         // First, since it takes effect some milliseconds later.
         let cards = if required.hooks.contains(&&hooks::DRIVER) { Found::now() } else { Found::default() };
         let timestamping = enable_timestamps(required.hooks.iter().copied().filter(|hook| is_needed(hook, &cards)));
-        let Resolved { fields, types, socket_storage, tcp_sockets, casts, arguments, drop_reasons, extra } =
+        let Resolved { fields, types, socket_storage, tcp_sockets, casts, arguments, drop_reasons, extra, task_clock } =
             Resolved::of(required)?;
         let settings = object::Settings {
             sizing: required.sizing,
@@ -86,6 +86,7 @@ impl Service {
             drop_reasons,
             functions: extra.iter().map(|named| named.function.clone()).collect(),
             cards: cards.clone(),
+            task_clock,
         };
         let service = Self {
             ebpf,

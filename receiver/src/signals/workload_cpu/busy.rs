@@ -1,4 +1,4 @@
-//! CPU time that the whole node used.
+//! CPU time that the whole node used, and the time that the hypervisor took from it.
 
 use std::{
     collections::BTreeMap,
@@ -6,116 +6,136 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Where the kernel says how long each CPU was idle.
-pub const SOURCE: &str = "/proc/stat";
+use super::{
+    stat::{self, Times},
+    tasks::Growth,
+};
 
-/// CPU time that was neither idle nor stolen by a hypervisor, over all CPUs.
+/// The largest error of one CPU's idle time in an interval: `idle` and `iowait` are rounded to clock ticks of 10 ms.
+const RESOLUTION: Nanoseconds = 20_000_000;
+
+/// A difference of times.
+type Nanoseconds = i64;
+
+/// CPU time that the node used, and stolen time.
 ///
-/// The kernel's own sums of busy time (`user`, `system` and so on, and from them `cpu.stat` of the root cgroup) are counted
-/// by timer ticks on most kernels, and miss much of what runs between two: half, on an idle host. Idle time is measured
-/// where ticks stop on idle CPUs (`NO_HZ`), as they do on every distribution's kernel. So what is not idle is as exact as
-/// the time of cgroups.
-#[derive(Debug, Default)]
+/// The kernel has no exact count of the node's CPU time. Timer ticks (`user`, `system` and so on in `/proc/stat`) miss half of
+/// the work on an idle host. Idle time is measured on kernels with `NO_HZ`, so without stolen time elapsed time minus idle time
+/// is exact, and includes interrupts on idle CPUs.
+///
+/// With stolen time there are two bounds. A part of it passed while a virtual CPU was idle, was woken and waited for a physical
+/// CPU: the kernel counts this part as idle and as stolen. So the time used is between elapsed minus idle minus stolen
+/// time, which subtracts this part twice, and elapsed minus idle. The run time of all tasks ([`Growth`]) is a lower bound too. The
+/// larger lower bound of each interval serves.
+#[derive(Debug)]
 pub struct Busy {
-    cpus: BTreeMap<u32, Cpu>,
-    /// Time of CPUs that went offline.
-    offline: Duration,
+    /// The last reading and its time.
+    last: Option<(Instant, BTreeMap<u32, Times>)>,
+    /// True if the run time of tasks leaves out interrupts (`CONFIG_IRQ_TIME_ACCOUNTING`).
+    interrupts_apart: bool,
+    /// The sum of all intervals, which may fall by the resolution.
+    sum: Nanoseconds,
+    /// The highest sum so far.
+    total: Nanoseconds,
+    /// The lead of the sum over the lower bound. It is limited to the resolution.
+    lead: Nanoseconds,
+    /// Stolen time of all CPUs.
+    steal: Duration,
 }
 
-#[derive(Debug)]
-struct Cpu {
-    since: Instant,
-    /// What it had been idle before.
-    from: Duration,
-    idle: Duration,
-    busy: Duration,
+/// Growth between two readings over the CPUs that are in both.
+#[derive(Clone, Copy, Debug, Default)]
+struct Interval {
+    /// Elapsed time minus idle time.
+    not_idle: Nanoseconds,
+    steal: Nanoseconds,
+    /// Time of tasks by timer ticks.
+    ticks: Nanoseconds,
+    interrupts: Nanoseconds,
+    /// The largest error of the idle time.
+    resolution: Nanoseconds,
 }
 
 impl Busy {
-    /// Goes on to now.
+    /// Begins with the first reading.
+    pub const fn new(interrupts_apart: bool) -> Self {
+        Self { last: None, interrupts_apart, sum: 0, total: 0, lead: 0, steal: Duration::ZERO }
+    }
+
+    /// Adds the time since the reading before, with the run time of tasks of this interval.
     ///
     /// # Errors
-    /// Where the kernel's file cannot be read.
-    pub fn read(&mut self) -> io::Result<()> {
-        let idle = parse(&fs::read_to_string(SOURCE)?, procfs::ticks_per_second());
-        self.advance(Instant::now(), idle);
+    /// If `/proc/stat` cannot be read.
+    pub fn read(&mut self, tasks: Growth) -> io::Result<()> {
+        let times = stat::parse(&fs::read_to_string(stat::SOURCE)?, procfs::ticks_per_second());
+        self.advance(Instant::now(), times, tasks);
         Ok(())
     }
 
-    /// CPU time since the first reading: a sum that grows. A CPU counts from the first reading that it is in.
+    /// CPU time since the first reading. It never falls. A CPU counts from the first reading that it is in.
     pub fn total(&self) -> Duration {
-        self.offline + self.cpus.values().map(|cpu| cpu.busy).sum::<Duration>()
+        Duration::from_nanos(self.total.unsigned_abs())
     }
 
-    /// Goes on to a time at which each CPU that is online has been idle so long.
-    fn advance(&mut self, now: Instant, idle: BTreeMap<u32, Duration>) {
-        // Idle time that falls is another count: some kernels begin anew when a CPU comes back.
-        let goes_on = |number: &u32, cpu: &Cpu| idle.get(number).is_some_and(|idle| *idle >= cpu.idle);
-        let gone = self.cpus.extract_if(.., |number, cpu| !goes_on(number, cpu));
-        self.offline += gone.map(|(_, cpu)| cpu.busy).sum::<Duration>();
-        for (number, idle) in idle {
-            let cpu = self.cpus.entry(number).or_insert(Cpu { since: now, from: idle, idle, busy: Duration::ZERO });
-            cpu.idle = idle;
-            // Idle time comes in whole ticks, so now and then it is ahead of the clock.
-            cpu.busy = cpu.busy.max(now.saturating_duration_since(cpu.since).saturating_sub(idle - cpu.from));
+    /// Stolen time of all CPUs since the first reading.
+    pub const fn steal(&self) -> Duration {
+        self.steal
+    }
+
+    fn advance(&mut self, now: Instant, times: BTreeMap<u32, Times>, tasks: Growth) {
+        if let Some((then, before)) = self.last.take() {
+            let elapsed = now.saturating_duration_since(then);
+            let grown = times.iter().filter_map(|(cpu, times)| times.since(before.get(cpu)?));
+            let mut interval = Interval::default();
+            for mut cpu in grown {
+                // A migrated virtual machine may have another count of stolen time.
+                cpu.steal = cpu.steal.min(elapsed);
+                self.steal += cpu.steal;
+                // The columns of a CPU stop while it is offline. Lost ticks look alike, but then the run time of all tasks is the
+                // lower bound.
+                if !tasks.complete || cpu.all() * 2 + nanoseconds_to(RESOLUTION) >= elapsed {
+                    interval.add(elapsed, &cpu);
+                }
+            }
+            self.add(interval, tasks);
         }
+        self.last = Some((now, times));
+    }
+
+    /// Adds an interval: not idle and not stolen, and as much of the stolen time as the lower bound requires.
+    fn add(&mut self, interval: Interval, tasks: Growth) {
+        let apart = if self.interrupts_apart { interval.interrupts } else { 0 };
+        let ran = nanoseconds(tasks.time) + apart;
+        let least = if tasks.complete { ran } else { ran.max(interval.ticks + interval.interrupts) };
+        let used = interval.not_idle - interval.steal;
+        self.lead = (self.lead + used - least).min(interval.resolution);
+        let idle_and_stolen = (-self.lead).clamp(0, interval.steal);
+        // Without `NO_HZ` idle time is counted by ticks, and the run time of all tasks is more exact.
+        let wrong = if tasks.complete { (-self.lead - interval.resolution).max(0) } else { 0 };
+        let correction = idle_and_stolen.max(wrong);
+        self.lead = (self.lead + correction).max(-interval.resolution);
+        self.sum += used + correction;
+        self.total = self.total.max(self.sum);
     }
 }
 
-/// Idle, waiting and stolen time by CPU: of `cpu0 user nice system idle iowait irq softirq steal ...`, in ticks.
-fn parse(stat: &str, ticks_per_second: u64) -> BTreeMap<u32, Duration> {
-    let cpu = |line: &str| {
-        let mut words = line.strip_prefix("cpu")?.split(' ');
-        let number = words.next()?.parse().ok()?;
-        let columns: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
-        let ticks: u64 = [3, 4, 7].iter().filter_map(|column| columns.get(*column)).sum();
-        Some((number, Duration::from_nanos(ticks.saturating_mul(1_000_000_000 / ticks_per_second))))
-    };
-    stat.lines().filter_map(cpu).collect()
+impl Interval {
+    fn add(&mut self, elapsed: Duration, cpu: &Times) {
+        self.not_idle += nanoseconds(elapsed) - nanoseconds(cpu.idle);
+        self.steal += nanoseconds(cpu.steal);
+        self.ticks += nanoseconds(cpu.tasks);
+        self.interrupts += nanoseconds(cpu.interrupts);
+        self.resolution += RESOLUTION;
+    }
+}
+
+fn nanoseconds(time: Duration) -> Nanoseconds {
+    Nanoseconds::try_from(time.as_nanos()).unwrap_or(Nanoseconds::MAX)
+}
+
+const fn nanoseconds_to(difference: Nanoseconds) -> Duration {
+    Duration::from_nanos(difference.unsigned_abs())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SECOND: Duration = Duration::from_secs(1);
-
-    fn idle(cpus: &[(u32, u32)]) -> BTreeMap<u32, Duration> {
-        cpus.iter().map(|(cpu, hundredths)| (*cpu, SECOND * *hundredths / 100)).collect()
-    }
-
-    #[test]
-    fn the_file_is_understood() {
-        let stat = "cpu  122657 0 26308 220398 1304 0 2541 94 0 0\ncpu0 1 2 3 400 50 6 7 8 0 0\ncpu12 1 2 3 100 0 0 0 0 0 0\n\
-                    intr 5 5\nctxt 9\n";
-        assert_eq!(parse(stat, 100), idle(&[(0, 458), (12, 100)]));
-        assert!(!parse(&fs::read_to_string(SOURCE).unwrap(), procfs::ticks_per_second()).is_empty());
-    }
-
-    #[test]
-    fn what_is_not_idle_is_busy() {
-        let (mut busy, start) = (Busy::default(), Instant::now());
-        busy.advance(start, idle(&[(0, 500), (1, 900)]));
-        assert_eq!(busy.total(), Duration::ZERO);
-        busy.advance(start + SECOND, idle(&[(0, 575), (1, 950)]));
-        assert_eq!(busy.total(), SECOND * 3 / 4);
-        // Ahead of the clock, and made good for.
-        busy.advance(start + SECOND * 2, idle(&[(0, 676), (1, 1050)]));
-        assert_eq!(busy.total(), SECOND * 3 / 4);
-        busy.advance(start + SECOND * 3, idle(&[(0, 775), (1, 1150)]));
-        assert_eq!(busy.total(), SECOND * 3 / 4);
-    }
-
-    #[test]
-    fn cpus_come_and_go() {
-        let (mut busy, start) = (Busy::default(), Instant::now());
-        busy.advance(start, idle(&[(0, 0), (1, 700)]));
-        busy.advance(start + SECOND, idle(&[(0, 0), (1, 750)]));
-        assert_eq!(busy.total(), SECOND * 3 / 2);
-        // One is offline, one is new, and one begins anew.
-        busy.advance(start + SECOND * 2, idle(&[(1, 10), (2, 33)]));
-        assert_eq!(busy.total(), SECOND * 3 / 2);
-        busy.advance(start + SECOND * 3, idle(&[(1, 110), (2, 33)]));
-        assert_eq!(busy.total(), SECOND * 5 / 2);
-    }
-}
+mod tests;

@@ -2,14 +2,19 @@
 
 mod busy;
 mod ledger;
+mod source;
+mod stat;
+mod tasks;
 #[cfg(test)]
 mod tests;
 
 use std::{collections::HashMap, time::Duration};
 
+pub use self::source::source;
 use self::{
     busy::Busy,
     ledger::{Ledger, Usage},
+    tasks::Tasks,
 };
 use super::{
     Caveat, Entry, OpenContext, OpenError, READ_FAILED, ReadError, Signal,
@@ -24,7 +29,7 @@ use crate::{
 pub static ENTRY: Entry = Entry {
     name: "workload_cpu",
     summary: "CPU time of each workload without those inside it, and of the node for the rest",
-    metrics: &[&CPU_TIME],
+    metrics: &[&CPU_TIME, &STEAL_TIME],
     hooks: |_| Vec::new(),
     maps: &[],
     losses: || vec![READ_FAILED],
@@ -40,6 +45,15 @@ static CPU_TIME: Descriptor = Descriptor {
     instrument: Instrument::Counter,
     attributes: &[],
     view: View::Section,
+};
+
+static STEAL_TIME: Descriptor = Descriptor {
+    name: "undercurrent.cpu.steal.time",
+    unit: "s",
+    description: "Time that the hypervisor took from this machine's CPUs.",
+    instrument: Instrument::Counter,
+    attributes: &[],
+    view: View::Notice { normal: &[] },
 };
 
 fn hierarchy(host: &Host) -> Result<&Hierarchy, NoAccounting> {
@@ -63,6 +77,7 @@ fn caveats(host: &Host) -> Vec<Caveat> {
 
 struct WorkloadCpu {
     files: Files,
+    tasks: Tasks,
     busy: Busy,
     ledger: Ledger,
     /// Since when the node counts.
@@ -74,12 +89,14 @@ struct WorkloadCpu {
 fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
     hierarchy(opening.kernel.host())?;
     let files = opening.files.ok_or(NoAccounting::NotMounted)?.clone();
-    Ok(Box::new(WorkloadCpu::new(files, opening.workloads, opening.start)?))
+    let busy = Busy::new(opening.kernel.task_clock().excludes_interrupts);
+    Ok(Box::new(WorkloadCpu::new(files, busy, opening.workloads, opening.start)?))
 }
 
 impl WorkloadCpu {
-    fn new(files: Files, workloads: &Workloads, start: UnixNanos) -> Result<Self, ReadError> {
-        let mut signal = Self { files, busy: Busy::default(), ledger: Ledger::default(), start, unread: 0 };
+    fn new(files: Files, busy: Busy, workloads: &Workloads, start: UnixNanos) -> Result<Self, ReadError> {
+        let (tasks, ledger) = (Tasks::default(), Ledger::default());
+        let mut signal = Self { files, tasks, busy, ledger, start, unread: 0 };
         let (whole, usages) = signal.usages(workloads)?;
         signal.ledger = Ledger::new(whole, &usages, |slot| workloads.start(slot));
         // The root's at least, where there is no workload yet.
@@ -99,7 +116,8 @@ impl WorkloadCpu {
             let time = self.time(workload, time);
             usages.push(Usage { slot: workload.slot, cgroup: workload.cgroup, within, time });
         }
-        self.busy.read().map_err(|source| ReadError { what: busy::SOURCE, source })?;
+        let tasks = self.tasks.read(&self.files).map_err(|source| ReadError { what: "cgroups", source })?;
+        self.busy.read(tasks).map_err(|source| ReadError { what: stat::SOURCE, source })?;
         Ok((self.busy.total(), usages))
     }
 
@@ -136,6 +154,9 @@ impl Signal for WorkloadCpu {
             let point = Point { attributes: Attributes::new(), start, data: Data::Double(time.as_secs_f64()) };
             readings.add(slot, Metric { descriptor: &CPU_TIME, points: vec![point] });
         }
+        let steal = Data::Double(self.busy.steal().as_secs_f64());
+        let steal = Point { attributes: Attributes::new(), start: self.start, data: steal };
+        readings.add(Slot::NODE, Metric { descriptor: &STEAL_TIME, points: vec![steal] });
         let unread = lost(ENTRY.name, READ_FAILED, Attributes::new(), self.unread, self.start);
         readings.add(Slot::NODE, Metric { descriptor: &LOST, points: vec![unread] });
         Ok(())

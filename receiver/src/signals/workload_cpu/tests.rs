@@ -51,7 +51,7 @@ impl Bench {
     }
 
     fn signal(&self, workloads: &Workloads) -> WorkloadCpu {
-        WorkloadCpu::new(Files::here(self.hierarchy.clone()), workloads, START).unwrap()
+        WorkloadCpu::new(Files::here(self.hierarchy.clone()), Busy::new(false), workloads, START).unwrap()
     }
 
     /// Usage of a cgroup beyond `from`, around what happens.
@@ -162,7 +162,7 @@ fn what_cannot_be_read_is_counted() {
     let workload = Workload::new(Slot::FIRST, Identity::Cgroup, id, path, START);
     let gone = Workload::new(Slot(3), Identity::Cgroup, CgroupId(1), workload.path.clone(), START);
     let workloads = Workloads::of(vec![workload, gone]);
-    let mut signal = WorkloadCpu::new(Files::here(hierarchy), &workloads, START).unwrap();
+    let mut signal = WorkloadCpu::new(Files::here(hierarchy), Busy::new(false), &workloads, START).unwrap();
     assert_eq!(totals(&mut signal, &workloads).into_keys().collect::<Vec<_>>(), [0]);
     assert_eq!(signal.unread, 2);
 }
@@ -179,4 +179,21 @@ fn hosts_that_cannot_tell_say_so() {
     let Some(any) = mounts.cpu.or(mounts.v2) else { return skip("cpu without cpuacct: no cgroups are mounted") };
     let without = Hierarchy::choose(Mounts { cpu: Some(any), ..Mounts::default() });
     assert!(said(&host(without)).contains("mount -t cgroup -o cpuacct"));
+}
+
+#[test]
+fn the_run_time_of_all_tasks_includes_every_cgroup() {
+    for bench in benches() {
+        let (files, mut tasks) = (Files::here(bench.hierarchy.clone()), Tasks::default());
+        tasks.read(&files).unwrap();
+        let (from, start) = (bench.usage(&bench.tree.path), Instant::now());
+        bench.burn(&bench.tree.path);
+        let burnt = bench.usage(&bench.tree.path) - from;
+        let before = Instant::now();
+        let growth = tasks.read(&files).unwrap();
+        eprintln!("{growth:?}, read in {:?}", before.elapsed());
+        let most = start.elapsed() * u32::try_from(thread::available_parallelism().unwrap().get()).unwrap();
+        assert!(growth.complete, "tasks of {:?} are missing", bench.hierarchy.version());
+        assert!(growth.time >= burnt && growth.time <= most + BURN / 2, "{growth:?}, not {burnt:?} to {most:?}");
+    }
 }
