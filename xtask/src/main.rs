@@ -11,6 +11,7 @@ mod process;
 mod run;
 mod test;
 mod tools;
+mod truth;
 mod vm;
 
 use clap::Parser;

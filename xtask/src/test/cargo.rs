@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail, ensure};
 use super::{Tally, libtest::Output, tally::Timing};
 use crate::{
     machine::{self, Target},
-    tools,
+    tools, truth,
 };
 
 /// The test binary that compares the sidecar with the kernel it runs on.
@@ -33,10 +33,12 @@ pub fn unit() -> anyhow::Result<Tally> {
 
 /// Integration tests that take long, and those that allow for programs that a busy host did not run (docs/kernels.md): the
 /// matrix runs them on this machine; their exact form runs in virtual machines.
-const SOAKS: [&str; 9] = [
+const SOAKS: [&str; 11] = [
     "quantiles::",
     "churn::",
     "busy::",
+    "conditions::a_cpu_that_goes_offline",
+    "conditions::a_sidecar_that_is_stopped_for",
     "workloads::retransmits::",
     "workloads::filtered::",
     "grouping::packets_are_told_apart",
@@ -47,7 +49,7 @@ const SOAKS: [&str; 9] = [
 
 /// Integration tests on this machine's kernel.
 pub fn native() -> anyhow::Result<Tally> {
-    machine::install(&["iproute2"])?;
+    machine::install(&["iproute2", "nftables"])?;
     nextest(&format!("kind(test) & !test(/vm_/) & !({})", soaks()), "default")
 }
 
@@ -100,6 +102,7 @@ fn test_build() -> Command {
 /// `--run-ignored`: `default` or `only`.
 fn nextest(filter: &str, ignored: &str) -> anyhow::Result<Tally> {
     let skips = tempfile::NamedTempFile::new().context("cannot make a file for skips")?;
+    let errors = tempfile::NamedTempFile::new().context("cannot make a file for measured errors")?;
     let report = machine::workspace().join(REPORT);
     // The report of an earlier run must not pass for this one's.
     let _ = fs::remove_file(&report);
@@ -119,6 +122,7 @@ fn nextest(filter: &str, ignored: &str) -> anyhow::Result<Tally> {
     ]);
     // A snapshot that differs is a failure here, never a file to review.
     command.env("INSTA_UPDATE", "no").env("UNDERCURRENT_SKIPS", skips.path());
+    command.env(truth::RESULTS, errors.path());
     let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
     if !output.status.success() {
         eprint!("{}", String::from_utf8_lossy(&output.stderr));
@@ -126,7 +130,8 @@ fn nextest(filter: &str, ignored: &str) -> anyhow::Result<Tally> {
     }
     let report = fs::read_to_string(&report).with_context(|| format!("cannot read {}", report.display()))?;
     let skipped = fs::read_to_string(skips.path()).context("cannot read the file of skips")?;
-    counted(&report)?.with_skips(&skipped)
+    let errors = fs::read_to_string(errors.path()).context("cannot read the file of measured errors")?;
+    Ok(counted(&report)?.with_skips(&skipped)?.with_errors(&errors))
 }
 
 /// Reads a JUnit report.

@@ -18,7 +18,7 @@ use super::{
     cargo::{self, Sidecar},
     libtest::Output,
 };
-use crate::machine;
+use crate::{machine, truth};
 
 /// Seconds for a guest. Three at once take some fifteen minutes each on a machine of two CPUs.
 const LIMIT: &str = "2400";
@@ -185,10 +185,13 @@ fn run_suite(suite: &Path, guest: &[&str], tests: &[&str]) -> anyhow::Result<Tal
     // The guest writes nowhere else.
     let skips = share.path().join("skips");
     fs::write(&skips, "").context("cannot make a file for skips")?;
+    let errors = share.path().join("errors");
+    fs::write(&errors, "").context("cannot make a file for measured errors")?;
     let mut command = Command::new(machine::MYSELF);
     // Others run beside it, and more threads than CPUs bring nothing.
     command.args(["vm", "--in-turns"]).args(guest).args(["--timeout", LIMIT]).arg("--share").arg(share.path());
     command.arg("--env").arg(format!("UNDERCURRENT_SKIPS={}", skips.display()));
+    command.arg("--env").arg(format!("{}={}", truth::RESULTS, errors.display()));
     command.arg("--").arg(suite).arg("--test-threads=1").args(tests).current_dir(machine::workspace());
     let log = tempfile::NamedTempFile::new().context("cannot make a file for the guest's errors")?;
     command.stdout(Stdio::piped()).stderr(log.reopen().context("cannot open the file for the guest's errors")?);
@@ -203,5 +206,6 @@ fn run_suite(suite: &Path, guest: &[&str], tests: &[&str]) -> anyhow::Result<Tal
             bail!("{command:?} failed: {status} (124 is the guest's limit of {LIMIT} s)");
         }
     }
-    tally.with_skips(&skipped)
+    let errors = fs::read_to_string(&errors).context("cannot read the file of measured errors")?;
+    Ok(tally.with_skips(&skipped)?.with_errors(&errors))
 }

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 
+#[cfg(doc)]
+use crate::truth;
+
 /// The outcome of a suite.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
@@ -17,6 +20,8 @@ pub struct Tally {
     pub skipped: Vec<String>,
     /// Duration of each test, where the suite reports durations.
     pub timings: Vec<Timing>,
+    /// Errors of metrics that tests measured against a truth, one line each.
+    pub errors: Vec<String>,
 }
 
 /// How long one test took.
@@ -46,6 +51,7 @@ impl Tally {
         self.failures.extend(other.failures);
         self.skipped.extend(other.skipped);
         self.timings.extend(other.timings);
+        self.errors.extend(other.errors);
         self
     }
 
@@ -64,6 +70,12 @@ impl Tally {
             self.passed = self.passed.checked_sub(1).context("more tests said that they skipped than passed")?;
         }
         Ok(self)
+    }
+
+    /// Adds measured errors. `file` is the content of the file that [`truth::RESULTS`] names.
+    pub fn with_errors(mut self, file: &str) -> Self {
+        self.errors.extend(file.lines().map(str::to_owned));
+        self
     }
 
     /// Returns an error if the suite verified nothing.

@@ -1,0 +1,133 @@
+//! Rules that all lines of a sidecar obey: cumulative points never decrease, and never grow by more than time allows.
+
+use std::{collections::BTreeMap, thread, time::Duration};
+
+use opentelemetry_proto::tonic::metrics::v1::ExponentialHistogramDataPoint;
+
+use super::line::{Attributes, Line, Point, Value};
+
+/// Counters of CPU time, which all CPUs together fill at most.
+const CPU_TIMES: [&str; 3] = ["undercurrent.cpu.time", "undercurrent.network.cpu.time", "process.cpu.time"];
+/// Seconds that CPU time may be ahead of a line's time. The worker reads the files after it took the timestamp, and the kernel
+/// counts some of them in ticks.
+const AHEAD: f64 = 0.1;
+/// More events in a second than one CPU has: a counter of 32 or 64 bits that wraps grows by more.
+const EVENTS: f64 = 1e7;
+/// Longer than any packet waits in a test, seconds.
+const LONGEST: f64 = 120.0;
+
+/// The wall clock in a run.
+#[derive(Clone, Copy, Debug)]
+pub enum Clock {
+    /// It was not set.
+    Steady,
+    /// It was set, and so much time has passed in the whole run. Durations of packets that were under way are wrong.
+    Set(Duration),
+}
+
+/// The instance of a point's resource, the metric and the attributes.
+type Series<'a> = (&'a str, &'a str, &'a Attributes);
+
+/// A point of a series and the time of its line.
+#[derive(Clone, Copy)]
+struct Last<'a> {
+    time: u64,
+    point: &'a Point,
+}
+
+/// Asserts that no cumulative point is less than the point before it of the same start time, and that growth is physically
+/// possible. The lines are of one run, or of several runs one after another. A series may begin anew after its last point.
+pub fn assert_sound(lines: &[Line], clock: Clock) {
+    assert!(lines.len() > 1, "{} lines show no growth", lines.len());
+    let mut series: BTreeMap<Series<'_>, Last<'_>> = BTreeMap::new();
+    for pair in lines.windows(2) {
+        assert!(pair[0].time < pair[1].time || matches!(clock, Clock::Set(_)), "the time of lines goes back");
+    }
+    for (nth, line) in lines.iter().enumerate() {
+        let mut grown: BTreeMap<&str, f64> = BTreeMap::new();
+        for point in &line.points {
+            let key = (point.resource["service.instance.id"].as_str(), point.metric.as_str(), &point.attributes);
+            let is_cumulative = matches!(point.value, Value::Counter(_) | Value::Histogram(_));
+            assert!(!is_cumulative || point.start > 0, "no start: {point:?}");
+            let before = series.insert(key, Last { time: line.time, point });
+            if let Value::Histogram(histogram) = &point.value {
+                assert_consistent(histogram, point);
+            }
+            *grown.entry(&point.metric).or_default() += growth(before, point, clock);
+        }
+        if let Some(before) = nth.checked_sub(1) {
+            assert_possible(&grown, elapsed(&lines[before], line, clock));
+        }
+    }
+}
+
+/// Seconds between two lines, or of the whole run where the clock was set in between.
+fn elapsed(before: &Line, line: &Line, clock: Clock) -> f64 {
+    match clock {
+        Clock::Steady => (line.time - before.time) as f64 / 1e9,
+        Clock::Set(run) => run.as_secs_f64(),
+    }
+}
+
+/// The growth of a counter, or of a histogram's count, since the point before.
+fn growth(before: Option<Last<'_>>, point: &Point, clock: Clock) -> f64 {
+    let Some(before) = before else { return 0.0 };
+    if before.point.start != point.start {
+        let is_later = point.start > before.time || matches!(clock, Clock::Set(_));
+        assert!(
+            is_later || !is_sum(point),
+            "a series began anew before it had ended: {:?}, then {point:?}",
+            before.point
+        );
+        return 0.0;
+    }
+    match (&before.point.value, &point.value) {
+        (Value::Counter(old), Value::Counter(new)) => {
+            assert!(old <= new, "{} fell from {old} to {new}: {point:?}", point.metric);
+            new - old
+        }
+        (Value::Histogram(old), Value::Histogram(new)) => {
+            assert_grew(old, new, point, clock);
+            (new.count - old.count) as f64
+        }
+        (Value::Number(_), Value::Number(_)) | (_, Value::Over) => 0.0,
+        (old, new) => panic!("{} changed its kind, or went on after its end: {old:?}, then {new:?}", point.metric),
+    }
+}
+
+const fn is_sum(point: &Point) -> bool {
+    matches!(point.value, Value::Counter(_) | Value::Histogram(_))
+}
+
+/// The counts of a histogram by bucket.
+fn buckets(histogram: &ExponentialHistogramDataPoint) -> BTreeMap<i32, u64> {
+    let buckets = histogram.positive.clone().unwrap_or_default();
+    (buckets.offset..).zip(buckets.bucket_counts).collect()
+}
+
+fn assert_consistent(histogram: &ExponentialHistogramDataPoint, point: &Point) {
+    let count = histogram.zero_count + buckets(histogram).values().sum::<u64>();
+    assert_eq!(count, histogram.count, "buckets and count disagree: {point:?}");
+}
+
+fn assert_grew(old: &ExponentialHistogramDataPoint, new: &ExponentialHistogramDataPoint, point: &Point, clock: Clock) {
+    let (old_buckets, new_buckets) = (buckets(old), buckets(new));
+    let fell = old_buckets.iter().find(|(index, count)| new_buckets.get(index).copied().unwrap_or(0) < **count);
+    assert_eq!(fell, None, "a bucket fell: {point:?}");
+    assert!(old.zero_count <= new.zero_count && old.sum <= new.sum, "the zero bucket or the sum fell: {point:?}");
+    let (longer, more) = (new.sum.unwrap_or(0.0) - old.sum.unwrap_or(0.0), (new.count - old.count) as f64);
+    let is_possible = longer <= LONGEST * more || matches!(clock, Clock::Set(_));
+    assert!(is_possible, "{longer} s in {more} durations: {point:?}");
+}
+
+/// The growth of each metric over all resources is possible in a time.
+fn assert_possible(grown: &BTreeMap<&str, f64>, seconds: f64) {
+    let cpus = thread::available_parallelism().unwrap().get() as f64;
+    for (metric, grown) in grown {
+        let most = match CPU_TIMES.contains(metric) {
+            true => (seconds + AHEAD) * cpus,
+            false => (seconds + 1.0) * cpus * EVENTS,
+        };
+        assert!(*grown <= most, "{metric} grew by {grown} in {seconds} s on {cpus} CPUs");
+    }
+}
