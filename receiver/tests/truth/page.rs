@@ -30,6 +30,15 @@ allowed error on a real machine, where other programs add traffic and where the 
 | metric | truth | test | allowed error | last error | measured, true value | kernel, date |
 |---|---|---|---|--:|---|---|
 ";
+const FOOT: &str = "
+## Conditions
+
+The tests in `conditions.rs` run the sidecar on an idle host, on a host with every CPU busy, while a CPU goes offline and returns,
+while the sidecar is stopped for seconds and for half a minute and misses intervals, across a restart, and in a virtual machine
+while the wall clock is set by an hour in both directions. In each of them the datagrams that were counted are those that the
+kernel counted. In the lines of each run no cumulative point of a start time decreases, no bucket decreases, CPU time grows by at
+most the elapsed time on all CPUs, and no counter grows faster than events can happen.
+";
 const UNKNOWN: &str = "not recorded";
 /// Columns that come from a test run.
 const MEASURED: usize = 3;
@@ -52,7 +61,7 @@ pub fn render(truths: &Truths, columns: &Columns) -> String {
             bound(*allowed)
         );
     }
-    page
+    page + FOOT
 }
 
 fn bound(allowed: Allowed) -> String {

@@ -1,8 +1,10 @@
 //! Rules that all lines of a sidecar obey: cumulative points never decrease, and never grow by more than time allows.
 
-use std::{collections::BTreeMap, thread, time::Duration};
+use std::{collections::BTreeMap, panic::catch_unwind, thread, time::Duration};
 
-use opentelemetry_proto::tonic::metrics::v1::ExponentialHistogramDataPoint;
+use opentelemetry_proto::tonic::metrics::v1::{
+    ExponentialHistogramDataPoint, exponential_histogram_data_point::Buckets,
+};
 
 use super::line::{Attributes, Line, Point, Value};
 
@@ -129,5 +131,47 @@ fn assert_possible(grown: &BTreeMap<&str, f64>, seconds: f64) {
             false => (seconds + 1.0) * cpus * EVENTS,
         };
         assert!(*grown <= most, "{metric} grew by {grown} in {seconds} s on {cpus} CPUs");
+    }
+}
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A line with one point of the node, at a second.
+fn line(second: u64, metric: &str, start: u64, value: Value) -> Line {
+    let resource = Attributes::from([("service.instance.id".to_owned(), "node".to_owned())]);
+    let (metric, attributes, start) = (metric.to_owned(), Attributes::new(), start * SECOND);
+    Line { time: second * SECOND, points: vec![Point { resource, metric, attributes, start, value }] }
+}
+
+/// A histogram with so many durations in two adjacent buckets.
+fn histogram(counts: [u64; 2], sum: f64) -> Value {
+    let positive = Some(Buckets { offset: -3, bucket_counts: counts.to_vec() });
+    let count = counts.iter().sum();
+    Value::Histogram(Box::new(ExponentialHistogramDataPoint { count, sum: Some(sum), positive, ..Default::default() }))
+}
+
+#[test]
+fn lines_that_break_a_rule_are_refused() {
+    let is_sound = |lines: [Line; 2]| catch_unwind(|| assert_sound(&lines, Clock::Steady)).is_ok();
+    let counters = |metric, [from, to]: [f64; 2], [start, later]: [u64; 2]| {
+        [line(5, metric, start, Value::Counter(from)), line(6, metric, later, Value::Counter(to))]
+    };
+    let histograms = |counts, sum| [line(5, "d", 1, histogram([3, 4], 2.0)), line(6, "d", 1, histogram(counts, sum))];
+    let cases = [
+        (counters("packets", [7.0, 9.0], [1, 1]), true, "growth"),
+        (counters("packets", [9.0, 7.0], [1, 1]), false, "a fall"),
+        (counters("packets", [7.0, 4_294_967_303.0], [1, 1]), false, "a jump"),
+        (counters("packets", [9.0, 7.0], [1, 6]), true, "a new start"),
+        (counters("packets", [9.0, 7.0], [1, 4]), false, "a new start before the last point"),
+        (counters("packets", [7.0, 9.0], [0, 0]), false, "no start"),
+        (counters("process.cpu.time", [7.0, 8.0], [1, 1]), true, "a second in a second"),
+        (counters("process.cpu.time", [7.0, 1000.0], [1, 1]), false, "minutes in a second"),
+        (histograms([3, 5], 2.5), true, "one more duration"),
+        (histograms([2, 6], 2.5), false, "a bucket that fell"),
+        (histograms([3, 5], 1.5), false, "a sum that fell"),
+        (histograms([3, 5], 3000.0), false, "a duration of an hour"),
+    ];
+    for (lines, expected, case) in cases {
+        assert_eq!(is_sound(lines), expected, "{case}");
     }
 }
