@@ -6,13 +6,16 @@ use opentelemetry_proto::tonic::metrics::v1::{
     ExponentialHistogramDataPoint, exponential_histogram_data_point::Buckets,
 };
 
-use super::line::{Attributes, Line, Point, Value};
+use super::{
+    line::{Attributes, Line, Point, Value},
+    surroundings::patience,
+};
 
 /// Counters of CPU time, which all CPUs together fill at most.
 const CPU_TIMES: [&str; 3] = ["undercurrent.cpu.time", "undercurrent.network.cpu.time", "process.cpu.time"];
-/// Seconds that CPU time may be ahead of a line's time. The worker reads the files after it took the timestamp, and the kernel
+/// Time that CPU time may be ahead of a line's time. The worker reads the files after it took the timestamp, and the kernel
 /// counts some of them in ticks.
-const AHEAD: f64 = 0.1;
+const AHEAD: Duration = Duration::from_millis(100);
 /// More events in a second than one CPU has: a counter of 32 or 64 bits that wraps grows by more.
 const EVENTS: f64 = 1e7;
 /// Longer than any packet waits in a test, seconds.
@@ -127,7 +130,7 @@ fn assert_possible(grown: &BTreeMap<&str, f64>, seconds: f64) {
     let cpus = thread::available_parallelism().unwrap().get() as f64;
     for (metric, grown) in grown {
         let most = match CPU_TIMES.contains(metric) {
-            true => (seconds + AHEAD) * cpus,
+            true => (seconds + patience(AHEAD).as_secs_f64()) * cpus,
             false => (seconds + 1.0) * cpus * EVENTS,
         };
         assert!(*grown <= most, "{metric} grew by {grown} in {seconds} s on {cpus} CPUs");
