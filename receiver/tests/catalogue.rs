@@ -1,8 +1,18 @@
 //! The catalogue of metrics, against the page that people read and against what was agreed with those who store them.
 
 mod committed;
+#[path = "truth/errors.rs"]
+mod errors;
+#[path = "truth/page.rs"]
+mod page;
+#[path = "truth/table.rs"]
+mod table;
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env, fs,
+    path::Path,
+};
 
 use serde::Deserialize;
 use undercurrent::signals::{catalogue, markdown};
@@ -22,6 +32,24 @@ const AGREED: &str = include_str!("../fixtures/catalogue.yaml");
 #[test]
 fn the_reference_is_committed() {
     committed::assert_committed("docs/signals.md", &markdown());
+}
+
+#[test]
+fn every_metric_has_a_truth_and_a_test_that_compares() {
+    let metrics: BTreeSet<&str> = catalogue().map(|(_, metric)| metric.name).collect();
+    let suite = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernel");
+    page::assert_complete(&table::truths(), &metrics, &suite);
+}
+
+/// `UNDERCURRENT_TRUTH_RESULTS`, which `cargo xtask` sets, names a file of measured errors.
+#[test]
+fn the_truths_are_committed() {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut columns = page::committed(&workspace);
+    if let Some(results) = env::var_os("UNDERCURRENT_TRUTH_RESULTS") {
+        page::update(&mut columns, &fs::read_to_string(results).expect("the results of tests"));
+    }
+    committed::assert_committed(page::PAGE, &page::render(&table::truths(), &columns));
 }
 
 #[test]

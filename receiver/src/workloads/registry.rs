@@ -338,7 +338,11 @@ impl Registry {
             workload.stage = match workload.stage {
                 Stage::Gone => Stage::Final(time),
                 Stage::Expiring(None) => Stage::Expiring(Some(time)),
-                stage => stage,
+                // Every later snapshot repeats the totals, or the end. If the clock was set back, the earlier time is in the
+                // future, and no delivery would reach it for as long.
+                Stage::Final(last) => Stage::Final(last.min(time)),
+                Stage::Expiring(Some(last)) => Stage::Expiring(Some(last.min(time))),
+                Stage::Present => Stage::Present,
             };
         }
     }

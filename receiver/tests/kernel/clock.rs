@@ -15,7 +15,7 @@ use super::{
     },
 };
 
-const HOUR: i64 = 3600;
+pub const HOUR: i64 = 3600;
 /// The share of seconds' packets that may be off: those in flight, and those until the sidecar was told, which takes an
 /// emulated machine some milliseconds, and one that shares its processors with another some more. A sidecar that waits for
 /// its next snapshot has a share of a sixth.
@@ -24,10 +24,10 @@ const UNTOLD: f64 = 0.1;
 const IMPLAUSIBLE: Duration = Duration::from_secs(8);
 
 /// Sets the clock on or back; what is left of the change is undone when the value goes.
-struct Step(i64);
+pub struct Step(i64);
 
 impl Step {
-    fn by(seconds: i64) -> Self {
+    pub fn by(seconds: i64) -> Self {
         step(seconds);
         Self(seconds)
     }

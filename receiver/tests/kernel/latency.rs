@@ -6,6 +6,7 @@ use super::support::{
     sidecar::Sidecar,
     surroundings::{alone, often, tells_left_out, virtual_machine},
     talk::Talk,
+    truth::record,
     wire::{Version, Wire},
 };
 
@@ -151,6 +152,7 @@ fn small_messages(sidecar: &Sidecar, wire: &Wire) {
     assert!(phase.served("transport"));
     phase.assert("transport", Some("tcp"), counted.tcp, others.tcp, tcp);
     phase.assert("transport", Some("udp"), udp, others.udp_of(wire.version), Agreement::Exact);
+    record(DURATION, phase.seen("transport", Some("udp")), udp as f64..=(udp + others.udp_of(wire.version)) as f64);
 
     if phase.served("socket_enqueued") {
         // Each message is a segment of its own, and no connection ended, so that no FIN was queued. What TCP sends once

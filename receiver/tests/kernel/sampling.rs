@@ -12,6 +12,7 @@ use super::{
         sidecar::Sidecar,
         surroundings::{alone, often, patience, skip, virtual_machine, wait_for},
         talk::Talk,
+        truth::{exactly, record},
         wire::{Version, Wire},
     },
 };
@@ -77,6 +78,7 @@ fn a_sample_is_the_same_packets_at_every_layer_and_counts_for_all() {
         seen(&after) - seen(&before)
     };
     let sent = talk.udp_reads as f64;
+    record(RATIO, 1.0 / ONE_IN, exactly(counted("transport") / ONE_IN / sent));
     // A binomial share, so many deviations off once in a million runs.
     let deviation = 5.0 * (sent * (ONE_IN - 1.0)).sqrt();
     for layer in LAYERS.into_iter().filter(|layer| sees_datagrams(&after, layer)) {

@@ -32,7 +32,7 @@ const MESSAGES: usize = 200;
 const SIZE: usize = 200;
 
 /// A stage's packets of one transport protocol: how many were measured, and their sum in seconds.
-fn measured(lines: [&Line; 2], stage: &str, transport: &str) -> (f64, f64) {
+pub fn measured(lines: [&Line; 2], stage: &str, transport: &str) -> (f64, f64) {
     between(lines, DURATION, &[(STAGE, stage), ("network.transport", transport)])
 }
 
@@ -73,7 +73,7 @@ fn during(sidecar: &Sidecar, what: impl FnOnce()) -> ([Line; 2], f64) {
 }
 
 /// Ends that know each other's hardware address for good: no question for it is sent.
-fn acquaint(wire: &Wire, [left, right]: [&str; 2]) {
+pub fn acquaint(wire: &Wire, [left, right]: [&str; 2]) {
     Talk::open(wire).udp(1, SIZE);
     wire.left.ip(&format!("neigh change {} dev {left} nud permanent", wire.server()));
     wire.right.ip(&format!("neigh change {} dev {right} nud permanent", wire.client()));

@@ -13,13 +13,13 @@ use super::{
     },
 };
 
-const WAIT: &str = "undercurrent.network.receive.wait.duration";
+pub const WAIT: &str = "undercurrent.network.receive.wait.duration";
 /// How long every reader is late. Nothing else takes so long here.
 const LATE: Duration = Duration::from_millis(400);
 const MESSAGES: usize = 3;
 const SIZE: usize = 200;
 /// Bytes of a datagram that the tracepoint at `socket_read` sees: it lies in pages, which are copied by another function.
-const LONG: usize = 40_000;
+pub const LONG: usize = 40_000;
 
 /// How long datagrams are that whatever serves `socket_read` sees.
 fn datagram(line: &Line) -> usize {

@@ -18,3 +18,5 @@ pub mod tally;
 #[cfg(feature = "full")]
 pub mod tools;
 pub mod traffic;
+#[cfg(feature = "full")]
+pub mod truth;

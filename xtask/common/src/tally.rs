@@ -23,6 +23,8 @@ pub struct Tally {
     pub skipped: Vec<String>,
     /// Duration of each test, where the suite reports durations.
     pub timings: Vec<Timing>,
+    /// Errors of metrics that tests measured against a truth, one line each.
+    pub errors: Vec<String>,
 }
 
 /// How long one test took.
@@ -52,6 +54,7 @@ impl Tally {
         self.failures.extend(other.failures);
         self.skipped.extend(other.skipped);
         self.timings.extend(other.timings);
+        self.errors.extend(other.errors);
         self
     }
 
@@ -84,6 +87,12 @@ impl Tally {
     /// Writes the tally to the file that `--tally` names.
     pub fn write(&self, file: &Path) -> anyhow::Result<()> {
         fs::write(file, serde_json::to_vec(self)?).with_context(|| format!("cannot write {}", file.display()))
+    }
+
+    /// Adds measured errors. `file` is the content of the file that [`RESULTS`](crate::truth::RESULTS) names.
+    pub fn with_errors(mut self, file: &str) -> Self {
+        self.errors.extend(file.lines().map(str::to_owned));
+        self
     }
 
     /// Returns an error if the suite verified nothing.

@@ -3,11 +3,12 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _},
+    path::PathBuf,
     process::{Command, Stdio},
 };
 
 use anyhow::{Context as _, ensure};
-use xtask_common::{artifacts, cargo, machine, traffic::Traffic};
+use xtask_common::{artifacts, cargo, machine, traffic::Traffic, truth};
 
 /// Options of `cargo xtask docs`.
 #[derive(clap::Args)]
@@ -15,6 +16,9 @@ pub struct Options {
     /// Also draw docs/images/table.svg anew: run the sidecar for some seconds while messages go over loopback. Needs root
     #[arg(long)]
     picture: bool,
+    /// Also write the measured errors in this file into docs/truth.md: tests append them to the file that UNDERCURRENT_TRUTH names
+    #[arg(long, value_name = "FILE")]
+    truth: Option<PathBuf>,
 }
 
 /// Path of the picture, relative to the checkout.
@@ -29,6 +33,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let mut tests = cargo::command();
     tests.args(["test", "--quiet", "--package", "undercurrent", "--test", "configuration", "--test", "catalogue"]);
     machine::run(tests.arg("committed").env("UPDATE_DOCS", "1"))?;
+    options.truth.as_deref().map_or(Ok(()), truth::write_from)?;
     if options.picture { draw() } else { Ok(()) }
 }
 

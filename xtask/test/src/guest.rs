@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::{Context as _, bail, ensure};
 use serde::Deserialize;
-use xtask_common::{artifacts, machine, tally::Tally};
+use xtask_common::{artifacts, machine, tally::Tally, truth};
 
 use crate::{
     libtest::Output,
@@ -40,7 +40,7 @@ const SIGNALS: [(&str, &str); 13] = [
     ("transmit", "transmit::a_slow_link_shows_in_its_qdisc"),
     ("tcp_retransmits", "workloads::retransmits::every_segment_that_is_sent_again_counts"),
     ("network_drops", "workloads::drops::every_drop_counts_under_its_reason"),
-    ("itself", "doctor::every_hook_is_served_as_this_kernel_allows_and_fires"),
+    ("internal", "doctor::every_hook_is_served_as_this_kernel_allows_and_fires"),
 ];
 
 /// Prefixes of the tests of latency.
@@ -184,10 +184,13 @@ fn run_suite(suite: &Path, guest: &[&str], tests: &[&str]) -> anyhow::Result<Tal
     // The guest can write only to the share.
     let skips = share.path().join("skips");
     fs::write(&skips, "").context("cannot create a file for skips")?;
+    let errors = share.path().join("errors");
+    fs::write(&errors, "").context("cannot create a file for measured errors")?;
     let mut command = Command::new(artifacts::member("xtask-vm")?);
     // Several guests run side by side, and more threads than CPUs do not make them faster.
     command.args(["vm", "--in-turns"]).args(guest).args(["--timeout", LIMIT]).arg("--share").arg(share.path());
     command.arg("--env").arg(format!("UNDERCURRENT_SKIPS={}", skips.display()));
+    command.arg("--env").arg(format!("{}={}", truth::RESULTS, errors.display()));
     command.arg("--").arg(suite).arg("--test-threads=1").args(tests).current_dir(machine::workspace());
     let log = tempfile::NamedTempFile::new().context("cannot create a file for the guest's errors")?;
     command.stdout(Stdio::piped()).stderr(log.reopen().context("cannot open the file for the guest's errors")?);
@@ -202,5 +205,6 @@ fn run_suite(suite: &Path, guest: &[&str], tests: &[&str]) -> anyhow::Result<Tal
             bail!("{command:?} failed: {status} (124 is the guest's limit of {LIMIT} s)");
         }
     }
-    tally.with_skips(&skipped)
+    let errors = fs::read_to_string(&errors).context("cannot read the file of measured errors")?;
+    Ok(tally.with_skips(&skipped)?.with_errors(&errors))
 }

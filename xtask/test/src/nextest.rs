@@ -7,7 +7,7 @@ use xtask_common::{
     artifacts::{self, Target},
     cargo, machine, packages,
     tally::{Tally, Timing},
-    tools,
+    tools, truth,
 };
 
 use super::libtest::Output;
@@ -35,10 +35,12 @@ pub fn unit() -> anyhow::Result<Tally> {
 
 /// Integration tests that take long, or tolerate BPF programs that a busy host skips (docs/internals/kernels.md). On this machine only the
 /// matrix runs them; virtual machines run them without tolerance.
-const SOAKS: [&str; 9] = [
+const SOAKS: [&str; 11] = [
     "quantiles::",
     "churn::",
     "busy::",
+    "conditions::a_cpu_that_goes_offline",
+    "conditions::a_sidecar_that_is_stopped_for",
     "workloads::retransmits::",
     "workloads::filtered::",
     "grouping::packets_are_told_apart",
@@ -49,7 +51,7 @@ const SOAKS: [&str; 9] = [
 
 /// Integration tests on this machine's kernel.
 pub fn native() -> anyhow::Result<Tally> {
-    packages::install(&["iproute2"])?;
+    packages::install(&["iproute2", "nftables"])?;
     nextest(&format!("kind(test) & !test(/vm_/) & !({})", soaks()), "default")
 }
 
@@ -102,6 +104,7 @@ fn test_build() -> Command {
 /// `--run-ignored`: `default` or `only`.
 fn nextest(filter: &str, ignored: &str) -> anyhow::Result<Tally> {
     let skips = tempfile::NamedTempFile::new().context("cannot create a file for skips")?;
+    let errors = tempfile::NamedTempFile::new().context("cannot create a file for measured errors")?;
     let report = machine::workspace().join(REPORT);
     // Remove the report of an earlier run.
     let _ = fs::remove_file(&report);
@@ -121,6 +124,7 @@ fn nextest(filter: &str, ignored: &str) -> anyhow::Result<Tally> {
     ]);
     // A snapshot that differs is a failure here, not a file to review.
     command.env("INSTA_UPDATE", "no").env("UNDERCURRENT_SKIPS", skips.path());
+    command.env(truth::RESULTS, errors.path());
     let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
     if !output.status.success() {
         eprint!("{}", String::from_utf8_lossy(&output.stderr));
@@ -128,7 +132,8 @@ fn nextest(filter: &str, ignored: &str) -> anyhow::Result<Tally> {
     }
     let report = fs::read_to_string(&report).with_context(|| format!("cannot read {}", report.display()))?;
     let skipped = fs::read_to_string(skips.path()).context("cannot read the file of skips")?;
-    counted(&report)?.with_skips(&skipped)
+    let errors = fs::read_to_string(errors.path()).context("cannot read the file of measured errors")?;
+    Ok(counted(&report)?.with_skips(&skipped)?.with_errors(&errors))
 }
 
 /// Reads a JUnit report.

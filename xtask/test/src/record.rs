@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use xtask_common::{artifacts, machine};
+use xtask_common::{artifacts, machine, truth};
 
 use super::{
     parts::PARTS,
@@ -46,14 +46,15 @@ impl State {
     }
 }
 
-/// Writes the page.
+/// Writes the page, and the errors that tests measured into docs/truth.md.
 ///
 /// # Errors
-/// If the cache of kernels cannot be read, or the page cannot be written.
+/// If the cache of kernels cannot be read, or a page cannot be written.
 pub fn write(state: &State, sections: &[Section]) -> anyhow::Result<()> {
     let path = machine::workspace().join(PAGE);
     let page = render(state, state.start.elapsed(), sections, &kernels()?);
-    fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))
+    fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
+    truth::write(&report::total(sections).errors)
 }
 
 /// The name and release of this machine's kernel and of every kernel in the cache.

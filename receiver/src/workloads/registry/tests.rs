@@ -226,6 +226,26 @@ fn a_slot_is_not_free_while_nobody_delivers() {
     assert_eq!(world.registry.get(CgroupId(4)).map(|workload| workload.slot), Some(Slot(2)));
 }
 
+#[test]
+fn a_slot_is_free_soon_after_the_clock_was_set_back() {
+    for ticks_before in [1, 2] {
+        let mut world = World::new(1);
+        world.clock = 1_000_000;
+        appear(&mut world, 2, "/a");
+        world.registry.vanished(CgroupId(2));
+        // The last totals are taken, and for the second time also their end.
+        for nth in 1..=ticks_before {
+            world.tick(nth < ticks_before);
+        }
+        world.clock = 1000;
+        for _ in 0..3 {
+            world.tick(true);
+        }
+        appear(&mut world, 3, "/b");
+        assert_eq!(world.registry.get(CgroupId(3)).map(|workload| workload.slot), Some(Slot(2)));
+    }
+}
+
 /// Of a complete scan, whatever is missing has vanished.
 fn all_missing(_: CgroupId, _: &CgroupPath) -> bool {
     true

@@ -9,6 +9,7 @@ use std::{
 };
 
 use super::{
+    cgroups::Group,
     namespace::Namespace,
     wire::{Version, Wire},
 };
@@ -138,6 +139,17 @@ pub fn transmitted(namespace: &Namespace) -> u64 {
     let devices = devices.lines().filter_map(|line| line.trim().split_once(':')).filter(|(device, _)| *device != "lo");
     // Eight figures of what came, and the bytes of what went, stand before it.
     devices.map(|(_, figures)| figures.split_whitespace().nth(9).unwrap().parse::<u64>().unwrap()).sum()
+}
+
+/// Seconds of CPU time that a cgroup has used, by `cpuacct.usage` of version 1 or by `cpu.stat` of version 2.
+pub fn cpu_time(group: &Group) -> f64 {
+    let read = |name: &str| group.own().iter().find_map(|directory| fs::read_to_string(directory.join(name)).ok());
+    if let Some(nanoseconds) = read("cpuacct.usage") {
+        return nanoseconds.trim().parse::<f64>().unwrap() / 1e9;
+    }
+    let statistics = read("cpu.stat").expect("cgroup v2 has cpu.stat");
+    let usage = statistics.lines().find_map(|line| line.strip_prefix("usage_usec ")?.parse::<f64>().ok());
+    usage.expect("cpu.stat has the CPU time") / 1e6
 }
 
 /// A figure of `/proc/net/snmp`: a line of names, then a line of figures.

@@ -4,8 +4,12 @@ pub mod cells;
 #[path = "../../support/cgroups.rs"]
 pub mod cgroups;
 pub mod churn;
+pub mod collector;
 pub mod counters;
+#[path = "../../truth/errors.rs"]
+pub mod errors;
 pub mod ftrace;
+pub mod growth;
 pub mod injection;
 pub mod line;
 pub mod load;
@@ -17,6 +21,10 @@ pub mod ring;
 pub mod sidecar;
 pub mod stamped;
 pub mod surroundings;
+pub mod sysctl;
 pub mod talk;
 pub mod tcp;
+pub mod truth;
+#[path = "../../truth/table.rs"]
+pub mod truths;
 pub mod wire;

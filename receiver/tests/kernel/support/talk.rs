@@ -51,6 +51,15 @@ impl Talk {
         Self { client, server, left, right, tcp_reads: 0, udp_reads: 0 }
     }
 
+    /// The receiving ports of both protocols and both ends.
+    pub fn ports(&self) -> [u16; 4] {
+        let streams = [&self.client, &self.server].map(|stream| stream.local_addr());
+        let sockets = [&self.left, &self.right].map(|socket| socket.local_addr());
+        let [client, server] = streams.map(|address| address.unwrap().port());
+        let [left, right] = sockets.map(|address| address.unwrap().port());
+        [client, server, left, right]
+    }
+
     /// Messages over TCP, each answered.
     pub fn tcp(&mut self, messages: usize, size: usize) {
         self.tcp_read_after(Duration::ZERO, messages, size);

@@ -9,7 +9,8 @@ use super::{
         counters::dropped,
         line::{Line, Point},
         sidecar::Sidecar,
-        surroundings::{alone, arguments, often, stores_readers, virtual_machine},
+        surroundings::{alone, arguments, often, skip, stores_readers, virtual_machine},
+        truth::{exactly, record},
         wire::{Version, Wire},
     },
     client::Client,
@@ -119,7 +120,7 @@ fn overrun(scene: &Scene) {
     let reason = if seen.explains() { "socket_rcvbuff" } else { "not_specified" };
     // The socket that a packet was for is the last one.
     if kept && arguments("kfree_skb") > 3 {
-        assert_counted("socket_rcvbuff, of the server", seen.count((REASON, reason), own), full as f64);
+        record(DROPS, seen.count((REASON, reason), own), exactly(full as f64));
         assert_eq!(seen.count((LAYER, "socket"), own), full as f64);
     } else {
         let nodes = seen.count((REASON, reason), is_nodes);
@@ -137,6 +138,36 @@ fn overrun(scene: &Scene) {
         assert_counted("qdisc, of the server and the kernel", servers + kernels, dropped);
         assert!(servers > 0.9 * dropped, "{servers} of {dropped} are the server's");
     }
+}
+
+/// Packets that a netfilter rule dropped, by the rule's own counter.
+fn dropped_by_rule(wire: &Wire) -> f64 {
+    let output = wire.right.run(|| Command::new("nft").args(["-j", "list", "ruleset"]).output().unwrap());
+    let rules: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rules = rules["nftables"].as_array().unwrap().iter().filter_map(|object| object["rule"]["expr"].as_array());
+    rules.flatten().find_map(|part| part["counter"]["packets"].as_f64()).expect("the rule has a counter")
+}
+
+#[test]
+fn netfilters_drops_are_those_that_its_rule_counts() {
+    let Some(_alone) = alone("netfilter's drops") else { return };
+    const PACKETS: usize = 3080;
+    const RULES: &str =
+        "table ip filter { chain input { type filter hook input priority 0; udp dport 9 counter drop; }; }";
+    let wire = Wire::veth(Version::Ipv4);
+    let nft = wire.right.run(|| Command::new("nft").arg(RULES).output());
+    if !nft.as_ref().is_ok_and(|output| output.status.success()) {
+        return skip(&format!("netfilter's drops: nftables does not work here: {nft:?}"));
+    }
+    let sidecar = Sidecar::start(often());
+    let sender = wire.left.run(|| UdpSocket::bind((wire.client(), 0)).unwrap());
+    let seen = Seen::of(&sidecar, || {
+        (0..PACKETS).for_each(|_| assert_eq!(sender.send_to(b"drop", (wire.server(), 9)).unwrap(), 4));
+    });
+    let reason = if seen.explains() { "netfilter_drop" } else { "not_specified" };
+    let counted = dropped_by_rule(&wire);
+    assert!(counted >= 0.9 * PACKETS as f64, "the rule counted {counted} of {PACKETS}");
+    record(DROPS, seen.count((REASON, reason), |_| true), exactly(counted));
 }
 
 /// What the right end's qdisc says that it dropped.

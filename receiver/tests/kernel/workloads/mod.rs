@@ -14,5 +14,6 @@ mod scene;
 mod shared;
 mod sockets;
 mod throttled;
+mod usage;
 mod watch;
 mod worker;

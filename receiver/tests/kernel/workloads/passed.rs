@@ -3,11 +3,15 @@
 use std::{fs, process::Command, time::Duration};
 
 use super::{
-    super::support::{
-        cgroups::Group,
-        counters::Received,
-        surroundings::{patience, skip, stores_readers, virtual_machine, wait_for},
-        wire::{Version, Wire},
+    super::{
+        latency::DURATION,
+        support::{
+            cgroups::Group,
+            counters::Received,
+            surroundings::{patience, skip, stores_readers, virtual_machine, wait_for},
+            truth::{exactly, record},
+            wire::{Version, Wire},
+        },
     },
     client::Client,
     scene::{Scene, everywhere},
@@ -200,4 +204,30 @@ fn change_of_hands(scene: &Scene) {
 #[test]
 fn passed_sockets_change_hands_with_the_first_read() {
     everywhere("passed descriptors", change_of_hands);
+}
+
+/// A socket that its maker never reads.
+fn made_and_read(scene: &Scene) {
+    const DATAGRAMS: usize = 800;
+    let [maker, reader] = [scene.group(), scene.group()];
+    let sidecar = scene.sidecar(&[]);
+    let wire = Wire::veth(Version::Ipv4);
+    let watch = Watch::begin(&sidecar, &wire);
+    let [one, other] = [&maker, &reader].map(|group| Worker::start(&group.own(), &wire.right));
+    let (socket, address) = one.bind(Transport::Udp, wire.server());
+    let client = Client::connect(&wire, Transport::Udp, address);
+    let passed = one.pass(socket, &other);
+    other.answers(passed, DATAGRAMS, || client.ask(DATAGRAMS));
+    let seen = watch.end();
+    if stores_readers() {
+        // The first datagram came before the first read.
+        let [first, others] = [&maker, &reader].map(|group| seen.of(group, seen.arrival(), Transport::Udp));
+        record(DURATION, first, exactly(1.0));
+        record(DURATION, others, exactly(DATAGRAMS as f64 - 1.0));
+    }
+}
+
+#[test]
+fn all_but_the_first_datagram_belong_to_the_reader() {
+    everywhere("a socket that another reads", made_and_read);
 }

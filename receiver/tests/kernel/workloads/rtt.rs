@@ -13,6 +13,7 @@ use super::{
             sidecar::Sidecar,
             surroundings::{alone, often, stores_readers, virtual_machine},
             talk::Talk,
+            truth::record,
             wire::{Version, Wire},
         },
     },
@@ -81,10 +82,8 @@ impl<'a> Served<'a> {
         // Without what is kept with sockets, nothing says on cgroup v1 whose they are.
         if count > 0.0 || stores_readers() {
             assert_eq!(count, reads);
-            assert!(
-                (least - 1e-9..least + reads / 1e6).contains(&sum),
-                "{sum} s, and {least} s by the server's account"
-            );
+            // TCP's own account has whole microseconds.
+            record(RTT, sum, least..=least + reads / 1e6);
         }
         least / reads
     }

@@ -1,0 +1,182 @@
+//! Internal telemetry of the sidecar, against the kernel's accounts of its processes, programs and maps, and against a
+//! collector's.
+
+use std::{collections::BTreeMap, fs, thread, time::Duration};
+
+use aya::{maps::loaded_maps, programs::loaded_programs};
+use rustix::process::{Pid, Signal, kill_process};
+use undercurrent::{
+    kernel::hooks::Program,
+    signals::all_hooks,
+    workloads::Mounts,
+};
+
+use super::{
+    ending::attached,
+    support::{
+        cgroups::Group,
+        collector::{Collector, Delivery},
+        counters::cpu_time,
+        line::{Line, Point},
+        processes::family,
+        sidecar::{BINARY, Sidecar, command, wall_clock},
+        surroundings::{alone, often, patience, skip, virtual_machine, wait_for},
+        truth::{exactly, record},
+    },
+};
+
+const STATUS: &str = "undercurrent.hook.status";
+
+/// The names of the programs that the processes of a sidecar hold, as long as the kernel keeps them (`BPF_OBJ_NAME_LEN`).
+fn programs(sidecar: &Sidecar) -> Vec<String> {
+    let held = attached(sidecar.pid()).programs;
+    let loaded = loaded_programs().filter_map(Result::ok).filter(|program| held.contains(&program.id()));
+    loaded.filter_map(|program| program.name_as_str().map(str::to_owned)).collect()
+}
+
+#[test]
+fn hooks_are_served_by_programs_that_the_kernel_has() {
+    let Some(_alone) = alone("status of hooks") else { return };
+    let sidecar = Sidecar::start(often());
+    let (line, programs) = (sidecar.snapshot(), programs(&sidecar));
+    let served = line.find(STATUS, &[]).filter_map(|point| {
+        let hook = all_hooks().into_iter().find(|hook| hook.name == point.attributes["undercurrent.hook"])?;
+        // A hook that another hook's programs serve names that hook.
+        let by = point.attributes.get("undercurrent.alternate")?;
+        let alternate = hook.alternates.iter().find(|alternate| alternate.name == by)?;
+        Some((point.amount(), alternate.programs))
+    });
+    let served: Vec<(f64, &[Program<'_>])> = served.collect();
+    let is_loaded = |program: &Program<'_>| programs.iter().any(|name| program.symbol.starts_with(name));
+    let loaded = served.iter().filter(|(_, programs)| programs.iter().all(is_loaded)).count();
+    record(STATUS, served.iter().map(|(value, _)| value).sum(), exactly(loaded as f64));
+    assert_eq!(served.iter().map(|(_, of)| of.len()).sum::<usize>(), programs.len(), "{programs:?}");
+}
+
+/// Bytes of the maps that the processes of a sidecar hold, by name, as the kernel accounts for them (`memlock`).
+fn accounted(sidecar: &Sidecar) -> BTreeMap<String, f64> {
+    let folders = family(sidecar.pid()).into_iter().map(|process| fs::read_dir(format!("/proc/{process}/fdinfo")));
+    let texts = folders.flatten().flatten().flatten().filter_map(|file| fs::read_to_string(file.path()).ok());
+    let number =
+        |text: &str, name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u32>().ok());
+    let bytes: BTreeMap<u32, u32> =
+        texts.filter_map(|text| Some((number(&text, "map_id:")?, number(&text, "memlock:")?))).collect();
+    let maps = loaded_maps().filter_map(Result::ok);
+    maps.filter_map(|map| Some((map.name_as_str()?.to_owned(), f64::from(*bytes.get(&map.id())?)))).collect()
+}
+
+#[test]
+fn memory_of_maps_is_what_the_kernel_accounts_for() {
+    let Some(_alone) = alone("memory of maps") else { return };
+    let sidecar = Sidecar::start(often());
+    let (line, accounted) = (sidecar.snapshot(), accounted(&sidecar));
+    const MEMORY: &str = "undercurrent.map.memory";
+    let (mut ours, mut kernels) = (0.0, 0.0);
+    for point in line.find(MEMORY, &[]).filter(|point| point.amount() > 0.0) {
+        let name = &point.attributes["undercurrent.map"];
+        let counted = accounted.get(&name[..name.len().min(15)]);
+        eprintln!("{name}: {}, {counted:?} by the kernel", point.amount());
+        ours += point.amount();
+        kernels += counted.unwrap_or_else(|| panic!("the kernel has no map {name}: {accounted:?}"));
+    }
+    record(MEMORY, ours, exactly(kernels));
+}
+
+/// The collection of a snapshot waits for the reader: it ends when a stopped reader goes on.
+#[test]
+fn a_collection_takes_as_long_as_its_reader_was_stopped() {
+    let Some(_alone) = alone("duration of collections") else { return };
+    const STOPPED: Duration = Duration::from_millis(600);
+    let sidecar = Sidecar::start(often());
+    sidecar.snapshot();
+    // The worker starts the loader, and the loader the reader.
+    let reader = Pid::from_raw(family(sidecar.pid()).last().unwrap().cast_signed()).unwrap();
+    kill_process(reader, Signal::STOP).unwrap();
+    thread::sleep(STOPPED);
+    let resumed = wall_clock();
+    kill_process(reader, Signal::CONT).unwrap();
+    const DURATION: &str = "undercurrent.collect.duration";
+    let duration = |line: &Line| line.find(DURATION, &[]).next().map(Point::amount);
+    // The snapshot that was under way has the last time before the reader went on.
+    sidecar.line("a snapshot after the long one", |line| line.time > resumed);
+    let lines = sidecar.lines();
+    let nth = lines.iter().position(|of| of.time > resumed).unwrap();
+    let stopped = lines[nth - 1].time;
+    record(DURATION, duration(&lines[nth]).unwrap(), exactly((resumed - stopped) as f64 / 1e9));
+}
+
+#[test]
+fn points_of_lines_are_those_that_were_written() {
+    let Some(_alone) = alone("points of lines") else { return };
+    let sidecar = Sidecar::start(often());
+    wait_for("some lines", patience(Duration::from_secs(5)), || (sidecar.lines().len() >= 5).then_some(()));
+    let lines = sidecar.stop();
+    let last = lines.last().unwrap();
+    let written: usize = lines[..lines.len() - 1].iter().map(|line| line.points.len()).sum();
+    let points = last.total("undercurrent.export.points", &[("undercurrent.output", "json")]);
+    record("undercurrent.export.points", points, exactly(written as f64));
+}
+
+/// The collector answers in the middle between two snapshots. The later snapshot includes the answer.
+#[test]
+fn deliveries_are_those_that_a_collector_saw() {
+    let Some(_alone) = alone("deliveries to a collector") else { return };
+    const DELAY: Duration = Duration::from_millis(400);
+    const OUTPUT: [(&str, &str); 1] = [("undercurrent.output", "otlp")];
+    let collector = Collector::start(DELAY, 3);
+    let endpoint = collector.endpoint();
+    let interval = if virtual_machine().is_some() { "4s" } else { "1s" };
+    let sidecar = Sidecar::start_with(interval, &["--output", "otlp"], &[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)]);
+    wait_for("deliveries", patience(Duration::from_secs(15)), || (collector.deliveries().len() >= 7).then_some(()));
+    let line = sidecar.snapshot();
+    let deliveries = collector.deliveries();
+    let until = |margin: i64, of: &dyn Fn(&Delivery) -> usize| {
+        let before = line.time.saturating_add_signed(margin);
+        deliveries.iter().filter(|delivery| delivery.time < before).map(of).sum::<usize>() as f64
+    };
+    // An answer is on its way for a moment.
+    const MOMENT: i64 = 100_000_000;
+    let bounds = |of: &dyn Fn(&Delivery) -> usize| until(-MOMENT, of)..=until(MOMENT, of);
+    let points = line.total("undercurrent.export.points", &OUTPUT);
+    record(
+        "undercurrent.export.points",
+        points,
+        bounds(&|delivery| if delivery.accepted { delivery.points } else { 0 }),
+    );
+    let failures = line.total("undercurrent.export.failures", &OUTPUT);
+    assert!(failures > 0.0, "no request was refused: {deliveries:?}");
+    record("undercurrent.export.failures", failures, bounds(&|delivery| usize::from(!delivery.accepted)));
+    let duration = line.total("undercurrent.export.duration", &OUTPUT);
+    record("undercurrent.export.duration", duration, exactly(DELAY.as_secs_f64()));
+}
+
+/// Resident bytes of processes: all of the first one's, and the anonymous memory of the others.
+fn resident(processes: &[u32]) -> f64 {
+    let status = |process: &u32| fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let kibibytes = |text: String, name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<f64>().unwrap()
+    };
+    let others = processes[1..].iter().map(|process| kibibytes(status(process), "RssAnon:"));
+    1024.0 * (kibibytes(status(&processes[0]), "VmRSS:") + others.sum::<f64>())
+}
+
+#[test]
+fn the_sidecars_own_cost_is_the_kernels_account_of_its_processes() {
+    let Some(_alone) = alone("the sidecar's own cost") else { return };
+    let mounts = Mounts::read().unwrap();
+    let Some(mount) = mounts.cpuacct.or(mounts.v2) else {
+        return skip("the sidecar's own cost: no cgroups are mounted");
+    };
+    let group = Group::create(vec![mount.point]).unwrap();
+    let mut start = command("sh");
+    start.args(["-c", r#"echo $$ >"$1/cgroup.procs" && shift && exec "$@""#, "sh"]).args(group.own()).arg(BINARY);
+    let sidecar = Sidecar::start_by(start, often(), &[]);
+    wait_for("some lines", patience(Duration::from_secs(5)), || (sidecar.lines().len() >= 8).then_some(()));
+    let least = cpu_time(&group);
+    let line = sidecar.snapshot();
+    let most = cpu_time(&group);
+    record("process.cpu.time", line.total("process.cpu.time", &[]), least..=most);
+    record("process.memory.usage", line.total("process.memory.usage", &[]), exactly(resident(&family(sidecar.pid()))));
+    drop(sidecar);
+}

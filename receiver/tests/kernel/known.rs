@@ -1,0 +1,82 @@
+//! Waits of a known length.
+
+use std::{
+    net::UdpSocket,
+    time::{Duration, Instant},
+};
+
+use super::{
+    latency::{DURATION, sees_datagrams, served_by},
+    support::{
+        sidecar::Sidecar,
+        surroundings::{alone, often, patience, skip},
+        talk::Talk,
+        truth::record,
+        wire::{Version, Wire},
+    },
+    transmit::{self, acquaint, measured},
+    waits::{LONG, WAIT, between},
+};
+
+/// How long each reader is late.
+const LATE: Duration = Duration::from_millis(100);
+const MESSAGES: usize = 10;
+
+/// Reads that are late: each takes the delay at least, and all of them take no longer than the whole exchange.
+#[test]
+fn late_reads_take_as_long_as_the_readers_were_late() {
+    let Some(_alone) = alone("waits of a known length") else { return };
+    let wire = Wire::loopback(Version::Ipv4);
+    let mut talk = Talk::open(&wire);
+    let sidecar = Sidecar::configured(&format!("signals: {{latency: {{filter: {{ports: {:?}}}}}}}\n", talk.ports()));
+    let before = sidecar.snapshot();
+    if !["socket_enqueued", "socket_read"].iter().all(|hook| served_by(&before, hook).is_some()) {
+        return skip("waits of a known length: not both of socket_enqueued and socket_read are served");
+    }
+    let size = if sees_datagrams(&before, "socket_read") { 200 } else { LONG };
+    let start = Instant::now();
+    talk.tcp_read_after(LATE, MESSAGES, size.min(200));
+    talk.udp_read_after(LATE, MESSAGES, size);
+    let took = start.elapsed().as_secs_f64();
+    let reads = (talk.tcp_reads + talk.udp_reads) as f64;
+    let lines = [&before, &sidecar.snapshot()];
+    let truth = reads * LATE.as_secs_f64()..=took;
+    for (metric, layer) in [(DURATION, Some(("undercurrent.network.layer", "socket_read"))), (WAIT, None)] {
+        let (count, sum) = between(lines, metric, layer.as_slice());
+        assert_eq!(count, reads, "{metric}");
+        record(metric, sum, truth.clone());
+    }
+}
+
+/// The first packet finds the bucket full, and each other one leaves a hundredth of a second after the packet before it.
+#[test]
+fn a_token_bucket_holds_packets_as_long_as_its_rate_says() {
+    let Some(_alone) = alone("a token bucket") else { return };
+    const PACKETS: usize = 40;
+    // With the Ethernet, IP and UDP headers, 1250 bytes: 10 000 bits.
+    const PAYLOAD: usize = 1208;
+    const GAP: f64 = 0.01;
+    let wire = Wire::veth(Version::Ipv4);
+    acquaint(&wire, ["wire", "wire"]);
+    let sidecar = Sidecar::start(often());
+    wire.left.tc("qdisc add dev wire root tbf rate 1mbit burst 1250 limit 1000000");
+    let to = wire.right.run(|| UdpSocket::bind((wire.server(), 0)).unwrap());
+    let from = wire.left.run(|| UdpSocket::bind((wire.client(), 0)).unwrap());
+    to.set_read_timeout(Some(patience(Duration::from_secs(5)))).unwrap();
+    let before = sidecar.snapshot();
+    let send = || {
+        assert_eq!(from.send_to(&[0x55; PAYLOAD], to.local_addr().unwrap()).unwrap(), PAYLOAD);
+        Instant::now()
+    };
+    let sent: Vec<Instant> = (0..PACKETS).map(|_| send()).collect();
+    let received = sent.into_iter().map(|sent| {
+        assert_eq!(to.recv(&mut [0; PAYLOAD]).unwrap(), PAYLOAD);
+        sent.elapsed().as_secs_f64()
+    });
+    let received: f64 = received.sum();
+    let (count, sum) = measured([&before, &sidecar.snapshot()], "qdisc", "udp");
+    assert_eq!(count, PACKETS as f64);
+    let expected: f64 = (0..PACKETS).map(|nth| nth as f64 * GAP).sum();
+    // On a busy machine packets leave later, and the receiver sees that.
+    record(transmit::DURATION, sum, expected..=received.max(expected));
+}

@@ -1,0 +1,95 @@
+//! The receive softirq's counters, against a device's counters and a second reading.
+
+use std::{fs, net::UdpSocket, thread, time::Duration};
+
+use super::support::{
+    options,
+    sidecar::Sidecar,
+    surroundings::{alone, often, on_one_cpu, patience, wait_for},
+    sysctl::Sysctl,
+    truth::record,
+    wire::{Version, Wire},
+};
+
+const METRICS: [&str; 3] =
+    ["undercurrent.softnet.processed", "undercurrent.softnet.dropped", "undercurrent.softnet.squeezed"];
+/// Segments of one send, which a virtual device queues one by one.
+const SEGMENTS: usize = 64;
+const SEGMENT: usize = 100;
+/// Settings that limit each run of the softirq to one packet.
+const ONE_PACKET: [&str; 2] = ["net/core/dev_weight", "net/core/netdev_budget"];
+/// Together more than a CPU's backlog queue takes (`net.core.netdev_max_backlog`, 1000 by default).
+const SENDS: usize = 64;
+
+/// The first three columns of all CPUs. The file has hexadecimal numbers of 32 bits.
+fn file() -> [f64; 3] {
+    let text = fs::read_to_string("/proc/net/softnet_stat").unwrap();
+    let column = |n: usize| {
+        let numbers =
+            text.lines().map(|line| u32::from_str_radix(line.split_whitespace().nth(n).unwrap(), 16).unwrap());
+        numbers.map(f64::from).sum()
+    };
+    [column(0), column(1), column(2)]
+}
+
+/// Packets that the left device could not hand over because the receiver's backlog queue was full.
+fn refused(wire: &Wire) -> f64 {
+    let devices = wire.left.run(|| fs::read_to_string("/proc/thread-self/net/dev").unwrap());
+    let device = devices.lines().find_map(|line| line.trim().strip_prefix("wire:")).unwrap();
+    // Eight figures of received packets, then bytes, packets and errors of sent ones.
+    device.split_whitespace().nth(11).unwrap().parse().unwrap()
+}
+
+/// Keeps a CPU from `ksoftirqd` while more packets are sent than its backlog queue takes.
+fn overflow(socket: &UdpSocket) {
+    let flood = || {
+        on_one_cpu();
+        let priority = libc::sched_param { sched_priority: 1 };
+        // SAFETY: a live value of the type that the call reads.
+        let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) };
+        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+        for _ in 0..SENDS {
+            socket.send(&[0x55; SEGMENT * SEGMENTS]).unwrap();
+        }
+    };
+    thread::scope(|scope| scope.spawn(flood).join().unwrap());
+}
+
+#[test]
+fn softirq_counters_are_the_devices_and_the_kernels() {
+    let Some(_alone) = alone("counters of the receive softirq") else { return };
+    let wire = Wire::veth(Version::Ipv4);
+    wire.left.ip("link set dev wire gso_max_segs 1");
+    let sink = wire.right.run(|| UdpSocket::bind((wire.server(), 0)).unwrap());
+    let socket = wire.left.run(|| UdpSocket::bind((wire.client(), 0)).unwrap());
+    socket.connect(sink.local_addr().unwrap()).unwrap();
+    socket.send(b"who has this address").unwrap();
+    sink.recv(&mut [0; SEGMENT]).unwrap();
+    // The socket would wait with a few hundred segments in the queue.
+    options::set(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &(1_i32 << 24)).unwrap();
+    options::set(&socket, libc::SOL_UDP, libc::UDP_SEGMENT, &(SEGMENT as libc::c_int)).unwrap();
+
+    let sidecar = Sidecar::start(often());
+    let (outer, refused_before) = (file(), refused(&wire));
+    let before = sidecar.snapshot();
+    let inner = file();
+    wait_for("a backlog queue to overflow", patience(Duration::from_secs(20)), || {
+        let settings = ONE_PACKET.map(|name| Sysctl::set(name, "1"));
+        overflow(&socket);
+        drop(settings);
+        (refused(&wire) > refused_before).then_some(())
+    });
+    // The queue is empty before the last snapshot.
+    wire.settled();
+    let inner_end = file();
+    let after = sidecar.snapshot();
+    let (outer_end, refused) = (file(), refused(&wire) - refused_before);
+    for (n, metric) in METRICS.into_iter().enumerate() {
+        let grown = after.total(metric, &[]) - before.total(metric, &[]);
+        assert!(grown > 0.0, "{metric}");
+        let most = outer_end[n] - outer[n];
+        // Only the test's device lets packets go to a full queue, unless others do meanwhile.
+        let least = if metric.ends_with("dropped") { refused } else { inner_end[n] - inner[n] };
+        record(metric, grown, least..=most);
+    }
+}

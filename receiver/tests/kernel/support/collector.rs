@@ -1,0 +1,102 @@
+//! A collector that notes each request and answers it after a delay.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::{Arc, Mutex, mpsc},
+    thread,
+    time::Duration,
+};
+
+use opentelemetry_proto::tonic::{
+    collector::metrics::v1::{
+        ExportMetricsServiceRequest, ExportMetricsServiceResponse,
+        metrics_service_server::{MetricsService, MetricsServiceServer},
+    },
+    metrics::v1::{Metric, metric::Data},
+};
+use tonic::{
+    Request, Response, Status,
+    codec::CompressionEncoding,
+    transport::{Server, server::TcpIncoming},
+};
+
+use super::sidecar::wall_clock;
+
+/// A request with its answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Delivery {
+    /// Nanoseconds of the wall clock at the answer.
+    pub time: u64,
+    pub points: usize,
+    pub accepted: bool,
+}
+
+/// A collector on loopback. It serves until the process ends.
+pub struct Collector {
+    address: SocketAddr,
+    deliveries: Arc<Mutex<Vec<Delivery>>>,
+}
+
+impl Collector {
+    /// Starts one that answers after a delay, and refuses one of so many requests for good.
+    pub fn start(delay: Duration, refuses_one_in: usize) -> Self {
+        let deliveries = Arc::default();
+        let service = Service { delay, refuses_one_in, deliveries: Arc::clone(&deliveries) };
+        let service = MetricsServiceServer::new(service).accept_compressed(CompressionEncoding::Gzip);
+        let (sender, receiver) = mpsc::channel();
+        thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let incoming = TcpIncoming::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+                sender.send(incoming.local_addr().unwrap()).unwrap();
+                Server::builder().add_service(service).serve_with_incoming(incoming).await.unwrap();
+            });
+        });
+        Self { address: receiver.recv().unwrap(), deliveries }
+    }
+
+    /// The URL for the sidecar.
+    pub fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The requests that were answered.
+    pub fn deliveries(&self) -> Vec<Delivery> {
+        self.deliveries.lock().unwrap().clone()
+    }
+}
+
+struct Service {
+    delay: Duration,
+    refuses_one_in: usize,
+    deliveries: Arc<Mutex<Vec<Delivery>>>,
+}
+
+#[tonic::async_trait]
+impl MetricsService for Service {
+    async fn export(
+        &self,
+        request: Request<ExportMetricsServiceRequest>,
+    ) -> Result<Response<ExportMetricsServiceResponse>, Status> {
+        let metrics = request.get_ref().resource_metrics.iter().flat_map(|resource| &resource.scope_metrics);
+        let points = metrics.flat_map(|scope| &scope.metrics).map(points).sum();
+        tokio::time::sleep(self.delay).await;
+        let mut deliveries = self.deliveries.lock().unwrap();
+        let accepted = !(deliveries.len() + 1).is_multiple_of(self.refuses_one_in);
+        deliveries.push(Delivery { time: wall_clock(), points, accepted });
+        if accepted {
+            Ok(Response::new(ExportMetricsServiceResponse::default()))
+        } else {
+            Err(Status::invalid_argument("this one is refused"))
+        }
+    }
+}
+
+fn points(metric: &Metric) -> usize {
+    match metric.data.as_ref().expect("a metric has data") {
+        Data::Gauge(gauge) => gauge.data_points.len(),
+        Data::Sum(sum) => sum.data_points.len(),
+        Data::ExponentialHistogram(histogram) => histogram.data_points.len(),
+        other => panic!("the sidecar exports no such metric: {other:?}"),
+    }
+}
