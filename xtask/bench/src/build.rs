@@ -1,6 +1,7 @@
 //! Builds the measured programs.
 
 use std::path::PathBuf;
+
 use xtask_common::{
     artifacts::{self, Target},
     cargo, machine,

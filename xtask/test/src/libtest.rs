@@ -3,7 +3,6 @@
 use std::{io::BufRead, time::Instant};
 
 use anyhow::Context as _;
-
 use xtask_common::tally::{Tally, Timing};
 
 /// The output of one or more test binaries.

@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
 };
+
 use xtask_common::machine;
 
 fn pipeline() -> PathBuf {

@@ -4,6 +4,7 @@ use std::{
     net::Ipv4Addr,
     sync::atomic::{AtomicU32, Ordering},
 };
+
 use xtask_common::machine;
 
 use super::Daemon;

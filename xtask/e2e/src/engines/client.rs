@@ -1,6 +1,7 @@
 //! The commands of Docker's client. Podman's client is compatible.
 
 use std::{path::Path, process::Command};
+
 use xtask_common::machine;
 
 use super::{Daemon, Engine, New};

@@ -1,6 +1,7 @@
 //! Docker Engine.
 
 use std::{path::Path, process::Command};
+
 use xtask_common::packages;
 
 use super::{Cgroups, Client, Daemon, daemon::Folder};

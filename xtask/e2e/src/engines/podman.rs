@@ -1,6 +1,7 @@
 //! Podman.
 
 use std::process::Command;
+
 use xtask_common::packages;
 
 use super::{Cgroups, Client, Daemon, daemon::Folder};
