@@ -70,7 +70,8 @@ fn measure(run: Run) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start tokio")?;
     let entered = runtime.enter();
     let outputs = outputs.open(&terminal)?;
-    let directory = Directory::start(&settings.workloads, &node, &environment::process, Opener::Reader(access.reader.foreign()));
+    let directory =
+        Directory::start(&settings.workloads, &node, &environment::process, Opener::Reader(access.reader.foreign()));
     // No thread runs yet, and nothing has been received from outside.
     Part::Worker.confine()?;
     drop(entered);

@@ -316,7 +316,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_source_is_complained_about_once_for_each_reason() {
-        let docker = Source::behind(&Endpoint::usual("/run/docker.sock".into()), &Opener::Here).expect("a client").remove(0);
+        let docker =
+            Source::behind(&Endpoint::usual("/run/docker.sock".into()), &Opener::Here).expect("a client").remove(0);
         insta::assert_snapshot!(complaints(&docker), @r"
         cannot ask /run/docker.sock for containers' names (gone: its\nwords): is the runtime running? It is asked again
         cannot ask /run/docker.sock for containers' names (denied: its\nwords): run undercurrent as root, or in the group that owns the socket, such as `docker`

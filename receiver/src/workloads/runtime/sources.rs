@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, io, path::PathBuf, sync::Arc, time::Duration};
 use tokio::{sync::Mutex, task::JoinHandle, time::Instant};
 
 use super::{
-    question::Question,
     opener::Opener,
+    question::Question,
     sockets::{Look, Places},
     source::{Api, Source, TIMEOUT},
 };
