@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, time::Duration};
 
 use crate::support::{
     cgroups::remove,
-    containers::{id, of_root, of_user, points},
-    line::Line,
+    containers::{datagrams, id, instance_of, of_root, of_user, points},
+    line::{Line, Point},
     player::Player,
     sidecar::Sidecar,
     surroundings::{alone, often, patience, wait_for},
@@ -24,22 +24,7 @@ fn instances(line: &Line, id: &str) -> BTreeSet<String> {
 /// CPU time of an instance in seconds.
 fn cpu_time(line: &Line, instance: &str) -> f64 {
     let of = |point: &&_| instance_of(point) == instance;
-    line.find(CPU, &[]).filter(of).map(crate::support::line::Point::amount).sum()
-}
-
-/// The most UDP packets that a layer counted for an instance.
-fn datagrams(line: &Line, instance: &str) -> f64 {
-    let layers = ["transport", "socket_enqueued", "socket_read"];
-    let of = |layer| {
-        let attributes = [("undercurrent.network.layer", layer), ("network.transport", "udp")];
-        let points = line.find("undercurrent.network.receive.duration", &attributes);
-        points.filter(|point| instance_of(point) == instance).map(crate::support::line::Point::amount).sum::<f64>()
-    };
-    layers.map(of).into_iter().fold(0.0, f64::max)
-}
-
-fn instance_of(point: &crate::support::line::Point) -> &str {
-    point.resource.get("service.instance.id").map_or("", String::as_str)
+    line.find(CPU, &[]).filter(of).map(Point::amount).sum()
 }
 
 #[test]

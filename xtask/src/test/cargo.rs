@@ -33,10 +33,11 @@ pub fn unit() -> anyhow::Result<Tally> {
 
 /// Integration tests that take long, and those that allow for programs that a busy host did not run (docs/kernels.md): the
 /// matrix runs them on this machine; their exact form runs in virtual machines.
-const SOAKS: [&str; 9] = [
+const SOAKS: [&str; 10] = [
     "quantiles::",
     "churn::",
     "busy::",
+    "floods::",
     "workloads::retransmits::",
     "workloads::filtered::",
     "grouping::packets_are_told_apart",

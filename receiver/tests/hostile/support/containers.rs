@@ -33,3 +33,19 @@ pub fn names(line: &Line, id: &str) -> Vec<String> {
     names.dedup();
     names
 }
+
+/// The most UDP packets that a layer counted for an instance.
+pub fn datagrams(line: &Line, instance: &str) -> f64 {
+    let layers = ["transport", "socket_enqueued", "socket_read"];
+    let of = |layer| {
+        let attributes = [("undercurrent.network.layer", layer), ("network.transport", "udp")];
+        let points = line.find("undercurrent.network.receive.duration", &attributes);
+        points.filter(|point| instance_of(point) == instance).map(Point::amount).sum::<f64>()
+    };
+    layers.map(of).into_iter().fold(0.0, f64::max)
+}
+
+/// The instance of a point.
+pub fn instance_of(point: &Point) -> &str {
+    point.resource.get("service.instance.id").map_or("", String::as_str)
+}
