@@ -5,10 +5,10 @@
 pub mod attach;
 pub mod btf;
 pub mod cards;
+mod cast;
 pub mod choices;
 pub mod client;
 pub mod clock;
-mod code;
 pub mod drops;
 pub mod epoch;
 pub mod extra;
