@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use undercurrent_ebpf::abi::filter::{Choice, Criterion};
+use undercurrent_ebpf::abi::filter::{FilterKey, Criterion};
 use zerocopy::IntoBytes as _;
 
 use super::{
@@ -11,7 +11,7 @@ use super::{
 };
 
 /// The map's name.
-pub const CHOICES: &str = "CHOICES";
+pub const CHOICES: &str = "FILTER";
 /// The value of every choice: programs only look whether there is one.
 const VALUE: [u8; size_of::<u32>()] = [0; size_of::<u32>()];
 /// Bytes that a choice takes in the kernel: its key, a value, and what a hash map keeps with them.
@@ -68,7 +68,7 @@ impl Criteria {
 /// Tells programs what chooses packets.
 pub struct Choices {
     client: Client,
-    made: BTreeSet<Choice>,
+    made: BTreeSet<FilterKey>,
 }
 
 impl Choices {
@@ -81,7 +81,7 @@ impl Choices {
     ///
     /// # Errors
     /// The kernel's refusal to write the map; the other choices are made.
-    pub fn make(&mut self, choices: BTreeSet<Choice>) -> Result<(), ServiceError> {
+    pub fn make(&mut self, choices: BTreeSet<FilterKey>) -> Result<(), ServiceError> {
         let mut refused = Ok(());
         for over in self.made.difference(&choices) {
             refused = refused.and(self.client.remove(Table::Choices, over.as_bytes()));

@@ -3,10 +3,10 @@
 use std::mem::size_of;
 
 use undercurrent_ebpf::abi::{
-    driver::{CARDS, CardCells},
+    driver::{NICS, NicCells},
     drops, extra,
     group::{GROUPED, GroupCells},
-    latency::{LatencyCells, Network, SERIES, waiting},
+    latency::{DurationCells, IpVersion, SERIES, waiting},
     retransmits,
     softirq::SoftirqCells,
     transmit::{SETS, SetOfWays, TransmitLayer},
@@ -73,14 +73,14 @@ impl Sizing<'_> {
     pub const fn by_workload(&self) -> ByWorkload {
         let shards = self.cpus.next_power_of_two();
         let shards = if shards > MAX_SHARDS { MAX_SHARDS } else { shards };
-        ByWorkload { shards, shared: self.cpus > shards, histogram: 1 + self.scale.slots() }
+        ByWorkload { shards, shared: self.cpus > shards, histogram: 1 + self.scale.buckets() }
     }
 
     /// Where the histograms of functions that the user names lie.
     #[must_use]
     pub fn by_function(&self) -> ByFunction {
-        let cell = extra::cell(self.scale.slots());
-        let shard = self.functions * Network::ALL.len() * cell;
+        let cell = extra::cell(self.scale.buckets());
+        let shard = self.functions * IpVersion::ALL.len() * cell;
         // The node's are there in any case.
         ByFunction { shards: self.by_workload().shards, cell, shard, groups: self.slots().max(1) }
     }
@@ -171,7 +171,7 @@ impl PlannedMap {
 pub static MAPS: [PlannedMap; 20] = [
     PlannedMap {
         name: "LATENCY",
-        entry: size_of::<LatencyCells>(),
+        entry: size_of::<DurationCells>(),
         entries: |sizing| if sizing.records_durations() { sizing.cpus } else { 0 },
     },
     PlannedMap {
@@ -218,8 +218,8 @@ pub static MAPS: [PlannedMap; 20] = [
     },
     PlannedMap {
         name: "DRIVER",
-        entry: size_of::<CardCells>(),
-        entries: |sizing| if sizing.on("receive_driver") { sizing.cpus * CARDS } else { 0 },
+        entry: size_of::<NicCells>(),
+        entries: |sizing| if sizing.on("receive_driver") { sizing.cpus * NICS } else { 0 },
     },
     PlannedMap {
         name: "RETRANSMITS",

@@ -1,7 +1,7 @@
 //! Attributes that several signals share, and the words for the kernel side's enumerations.
 
 use undercurrent_ebpf::abi::{
-    latency::{Layer, Network, Transport},
+    latency::{Layer, IpVersion, Transport},
     softirq::Softirq,
     transmit::TransmitLayer,
 };
@@ -81,10 +81,10 @@ pub const fn transport(transport: Transport) -> &'static str {
 }
 
 /// The value of `network.type`.
-pub const fn network(network: Network) -> &'static str {
-    match network {
-        Network::Ipv4 => "ipv4",
-        Network::Ipv6 => "ipv6",
+pub const fn network(version: IpVersion) -> &'static str {
+    match version {
+        IpVersion::Ipv4 => "ipv4",
+        IpVersion::Ipv6 => "ipv6",
     }
 }
 

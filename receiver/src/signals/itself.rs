@@ -148,7 +148,7 @@ static MAP_MEMORY: Descriptor = Descriptor {
             "EXTRA_LATENCY",
             "GROUP_LATENCY",
             "WAITING",
-            "CHOICES",
+            "FILTER",
             "GROUPS",
             "FREE_GROUPS",
             "INTERFACES",

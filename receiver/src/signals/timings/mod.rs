@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use undercurrent_ebpf::abi::{
     group::GROUPED,
-    histogram::SLOTS,
-    latency::{LatencyCells, Layer, Path, SERIES, Series, Transport},
+    histogram::BUCKETS,
+    latency::{DurationCells, Layer, ReceivePoint, SERIES, Series, Transport},
     loss::{PACKET_LOSSES, PacketLoss},
 };
 
@@ -41,7 +41,7 @@ pub struct Timings {
     /// Which.
     pub kind: &'static Kind,
     /// What the node has, that of workloads included.
-    pub cells: ByCpu<LatencyCells>,
+    pub cells: ByCpu<DurationCells>,
     /// What belongs to workloads, where it is told apart.
     pub owned: Option<Owned>,
     /// What belongs to groups, where packets are told apart by some.
@@ -109,7 +109,7 @@ impl Timings {
         for index in self.kind.series.clone().filter(|index| self.served[*index]) {
             let total = self.total(index);
             let attributes = (self.kind.describe)(Series::ALL[index]);
-            let slots = &total.slots[..self.scale.slots()];
+            let slots = &total.buckets[..self.scale.buckets()];
             for loss in self.kind.losses.iter().filter(|loss| concerns(**loss, Series::ALL[index])) {
                 let count = total.lost[*loss as usize];
                 if count == 0 && !expected(*loss, Series::ALL[index]) {
@@ -131,10 +131,10 @@ impl Timings {
 
     /// What all CPUs recorded of one series.
     fn total(&self, index: usize) -> Total {
-        let mut total = Total { slots: [0; SLOTS], sum: 0, lost: [0; PACKET_LOSSES] };
+        let mut total = Total { buckets: [0; BUCKETS], sum: 0, lost: [0; PACKET_LOSSES] };
         self.cells.for_each(|_, cells| {
             let histogram = &cells.histograms[index];
-            total.slots.iter_mut().zip(histogram.slots).for_each(|(total, slot)| *total += slot);
+            total.buckets.iter_mut().zip(histogram.buckets).for_each(|(total, slot)| *total += slot);
             total.sum += histogram.sum;
             total.lost.iter_mut().zip(cells.lost[index]).for_each(|(total, lost)| *total += lost);
         });
@@ -149,7 +149,7 @@ fn measured(owned: &mut Owned, slot: Slot, served: [bool; SERIES]) -> impl Itera
 }
 
 struct Total {
-    slots: [u64; SLOTS],
+    buckets: [u64; BUCKETS],
     sum: u64,
     lost: [u64; PACKET_LOSSES],
 }
@@ -169,7 +169,7 @@ impl Signal for Timings {
 
 /// Whether packets of a series can be lost so.
 const fn concerns(loss: PacketLoss, series: Series) -> bool {
-    let Series::Receive(Path { layer, transport, .. }) = series else { return true };
+    let Series::Receive(ReceivePoint { layer, transport, .. }) = series else { return true };
     let in_socket = matches!(layer, Layer::SocketEnqueued | Layer::SocketRead);
     match loss {
         PacketLoss::HeadOfLine => in_socket && matches!(transport, Some(Transport::Tcp)),
@@ -181,7 +181,7 @@ const fn concerns(loss: PacketLoss, series: Series) -> bool {
 /// Whether it is of interest that none was lost so: not where nothing is filtered, nor where only one of a hook's alternates loses
 /// any.
 const fn expected(loss: PacketLoss, series: Series) -> bool {
-    let enqueued = matches!(series, Series::Receive(Path { layer: Layer::SocketEnqueued, .. }));
+    let enqueued = matches!(series, Series::Receive(ReceivePoint { layer: Layer::SocketEnqueued, .. }));
     match loss {
         PacketLoss::Unfiltered => false,
         PacketLoss::HeadOfLine | PacketLoss::Unmatched => !enqueued,
@@ -192,8 +192,8 @@ const fn expected(loss: PacketLoss, series: Series) -> bool {
 /// The value of `undercurrent.reason`.
 pub const fn reason(loss: PacketLoss) -> &'static str {
     match loss {
-        PacketLoss::NoStamp => "no_stamp",
-        PacketLoss::TransmitStamp => "transmit_stamp",
+        PacketLoss::NoTimestamp => "no_stamp",
+        PacketLoss::TransmitTimestamp => "transmit_stamp",
         PacketLoss::Negative => "negative",
         PacketLoss::Unmatched => "unmatched",
         PacketLoss::Unfiltered => "unfiltered",
