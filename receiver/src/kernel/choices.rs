@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use undercurrent_ebpf::abi::filter::{FilterKey, Criterion};
+use undercurrent_ebpf::abi::filter::{Criterion, FilterKey};
 use zerocopy::IntoBytes as _;
 
 use super::{

@@ -64,7 +64,7 @@ impl Reasons {
         Self(names)
     }
 
-    /// The reason whose packets are counted in this index; `None` where they were not dropped.
+    /// Returns the name of the reason that counts at this index; `None` if its packets were not dropped.
     #[must_use]
     pub fn at(&self, index: usize) -> Option<&str> {
         match self.0.get(index) {

@@ -1,7 +1,7 @@
 //! Attributes that several signals share, and the words for the kernel side's enumerations.
 
 use undercurrent_ebpf::abi::{
-    latency::{Layer, IpVersion, Transport},
+    latency::{IpVersion, Layer, Transport},
     softirq::Softirq,
     transmit::TransmitLayer,
 };

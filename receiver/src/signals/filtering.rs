@@ -10,7 +10,7 @@ use std::{
 
 use rustix::net::{AddressFamily, SocketType, netdevice::name_to_index, socket};
 use tokio::time::Instant;
-use undercurrent_ebpf::abi::filter::{FilterKey, Criterion};
+use undercurrent_ebpf::abi::filter::{Criterion, FilterKey};
 
 use crate::{
     config::{Cgroup, Filter, Namespace},

@@ -3,8 +3,8 @@
 use std::sync::PoisonError;
 
 use undercurrent_ebpf::abi::{
-    driver::{NICS, NicCells, DRIVER_LOSSES, DriverCells, DriverLoss},
-    histogram::{HistogramCell, BUCKETS},
+    driver::{DRIVER_LOSSES, DriverCells, DriverLoss, NICS, NicCells},
+    histogram::{BUCKETS, HistogramCell},
 };
 
 use super::{

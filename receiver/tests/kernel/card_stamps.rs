@@ -25,7 +25,7 @@ use undercurrent::{
 };
 use undercurrent_ebpf::abi::{
     driver::{Conversion, DRIVER_LOSSES, DriverCells, DriverLoss},
-    filter::{FilterKey, Criterion},
+    filter::{Criterion, FilterKey},
     interface,
     workload::{NAMESPACE, Slot, entry, indices},
 };

@@ -17,7 +17,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
-use undercurrent_ebpf::abi::driver::{NICS, NicClock, Conversion};
+use undercurrent_ebpf::abi::driver::{Conversion, NICS, NicClock};
 
 use self::estimate::Estimate;
 pub use self::{interface::Interface, places::Places, reading::Clock};

@@ -8,7 +8,7 @@ use aya::{
     programs::{RawTracePoint, RawTracePointRunOptions, TestRun as _},
 };
 use undercurrent::{kernel::loader, telemetry::Scale};
-use undercurrent_ebpf::abi::histogram::{HistogramCell, BUCKETS};
+use undercurrent_ebpf::abi::histogram::{BUCKETS, HistogramCell};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../ebpf/resolution.bpf.o");
 
