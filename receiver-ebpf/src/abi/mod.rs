@@ -17,5 +17,5 @@ pub mod softirq;
 pub mod transmit;
 pub mod workload;
 
-/// Value of a field offset or flag that the running kernel lacks.
-pub const ABSENT: u32 = u32::MAX;
+/// Value of a field offset or flag that the running kernel lacks. It fits the signed 32-bit operand of a comparison.
+pub const ABSENT: u32 = i32::MAX.cast_unsigned();
