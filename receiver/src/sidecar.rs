@@ -11,9 +11,10 @@ use crate::{
     config::Settings,
     export::{OutputFailed, Outputs, Statistics},
     kernel::{
-        Kernel, KernelError, cards,
+        Kernel, KernelError,
         clock::WallClock,
         hooks::{self, Hook},
+        nics,
         plan::Status,
     },
     options::{Sampling, Weight},
@@ -64,7 +65,7 @@ pub struct Sidecar {
     filter_updater: FilterUpdater,
     grouping: Option<SharedGrouping>,
     /// Where anything is measured by their stamps.
-    cards: Option<cards::Following>,
+    nics: Option<nics::Following>,
     internal: InternalTelemetry,
     watchdog: Watchdog,
     workloads: Workloads,
@@ -125,7 +126,7 @@ impl Sidecar {
         let sampler = SamplingController::new(kernel.sample(), sampling);
         let filter_updater =
             FilterUpdater::new(settings.packets.filter.clone(), kernel.filter_map(), files, &workloads);
-        let cards = requirements.hooks().contains(&&hooks::DRIVER).then(|| kernel.follow_cards()).transpose()?;
+        let nics = requirements.hooks().contains(&&hooks::DRIVER).then(|| kernel.follow_nics()).transpose()?;
         let internal = InternalTelemetry::new(start);
         Ok(Self {
             kernel,
@@ -134,7 +135,7 @@ impl Sidecar {
             sampler,
             filter_updater,
             grouping,
-            cards,
+            nics,
             internal,
             watchdog: Watchdog::start(settings.interval.get()),
             workloads,
@@ -217,7 +218,7 @@ impl Sidecar {
                 stepped = self.clock.stepped() => match stepped {
                     Ok(()) => {
                         synchronize(&mut self.clock);
-                        self.cards.iter_mut().for_each(cards::Following::stepped);
+                        self.nics.iter_mut().for_each(nics::Following::stepped);
                     }
                     Err(error) => tracing::warn!("the wall clock is no longer watched: {error}"),
                 },
@@ -229,7 +230,7 @@ impl Sidecar {
                 }
                 () = self.watchdog.due() => self.watchdog.feed(),
                 () = self.workloads.changed() => {}
-                () = read_clocks(&mut self.cards, &mut self.kernel) => {}
+                () = read_clocks(&mut self.nics, &mut self.kernel) => {}
                 () = self.filter_updater.due() => self.filter_updater.look(&self.workloads),
                 () = self.sampler.changed() => {}
             }
@@ -242,15 +243,15 @@ impl Sidecar {
     }
 }
 
-/// Waits until cards' clocks are to be read, and reads them; now and then it is looked for cards. Never, where nothing is
+/// Waits until NICs' clocks are to be read, and reads them; now and then it is looked for NICs. Never, where nothing is
 /// measured by them. Cancel safe.
-async fn read_clocks(cards: &mut Option<cards::Following>, kernel: &mut Kernel) {
-    let Some(cards) = cards else { return std::future::pending().await };
-    if !cards.read().await {
+async fn read_clocks(nics: &mut Option<nics::Following>, kernel: &mut Kernel) {
+    let Some(nics) = nics else { return std::future::pending().await };
+    if !nics.read().await {
         return;
     }
-    match kernel.search_cards() {
-        Ok(found) => cards.follow(found),
+    match kernel.search_nics() {
+        Ok(found) => nics.follow(found),
         Err(error) => tracing::warn!("cannot follow the NICs that timestamp packets: {error}"),
     }
 }

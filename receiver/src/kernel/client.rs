@@ -4,8 +4,8 @@ use std::{cell::RefCell, collections::BTreeMap, io, os::fd::OwnedFd, rc::Rc, tim
 
 use super::{
     KernelError, LoadOptions,
-    cards::Found,
     host::Host,
+    nics::NicInventory,
     plan::Outcome,
     service::{Facts, Reply, Request, Service, Table, Variable},
     statistics::Runs,
@@ -144,9 +144,9 @@ impl Client {
     ///
     /// # Errors
     /// If the service cannot be reached.
-    pub fn find_cards(&self) -> Result<Found, ServiceError> {
+    pub fn find_nics(&self) -> Result<NicInventory, ServiceError> {
         match self.call(Request::FindCards)? {
-            Reply::Cards(found) => Ok(found),
+            Reply::Nics(found) => Ok(found),
             _ => Err(ServiceError::Unexpected),
         }
     }
@@ -155,7 +155,7 @@ impl Client {
     ///
     /// # Errors
     /// If the kernel's types cannot be read.
-    pub fn note_cards(&self, found: Found) -> Result<Vec<Outcome>, ServiceError> {
+    pub fn note_nics(&self, found: NicInventory) -> Result<Vec<Outcome>, ServiceError> {
         self.outcomes(Request::NoteCards(found))
     }
 

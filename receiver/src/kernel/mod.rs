@@ -4,7 +4,6 @@
 
 pub mod attach;
 pub mod btf;
-pub mod cards;
 mod cast;
 pub mod client;
 pub mod clock;
@@ -20,6 +19,7 @@ pub mod host;
 pub mod loader;
 pub mod maps;
 pub mod memory;
+pub mod nics;
 pub mod object;
 pub mod plan;
 pub mod refusal;
@@ -43,7 +43,6 @@ use aya::{
 use crate::options::AttachKind;
 
 use self::{
-    cards::{Cards, Found},
     client::{Client, Maps, ServiceError},
     drops::Reasons,
     fields::{FieldFact, FieldState, ResolvedField},
@@ -51,6 +50,7 @@ use self::{
     host::Host,
     maps::{MapError, Words},
     memory::{ByFunction, ByWorkload, MapSize, Sizing},
+    nics::{NicInventory, Nics},
     object::Ownership,
     plan::{Outcome, Status},
     service::Facts,
@@ -146,8 +146,8 @@ pub struct Kernel {
     histograms: ByWorkload,
     by_workload: bool,
     by_function: ByFunction,
-    found_cards: Found,
-    cards: Cards,
+    found_nics: NicInventory,
+    nics: Nics,
     maps: Maps,
     rings: BTreeMap<&'static str, RingBuf<MapData>>,
     /// Maps that are in memory.
@@ -197,9 +197,9 @@ impl Kernel {
             histograms: sizing.by_workload(),
             by_workload: sizing.workloads.is_some(),
             by_function: sizing.by_function(),
-            found_cards: facts.cards.clone(),
+            found_nics: facts.nics.clone(),
             facts,
-            cards: Cards::default(),
+            nics: Nics::default(),
             maps,
             rings,
             mapped: RefCell::default(),
@@ -346,9 +346,9 @@ fn lacks(fields: &[ResolvedField], symbol: &str) -> bool {
     field.is_some_and(|field| matches!(field.state, FieldState::Absent(_)))
 }
 
-/// Whether anything makes a hook's programs run to any end: where no card stamps packets, its stamps need no program.
-fn is_needed(hook: &Hook, cards: &Found) -> bool {
-    *hook != hooks::DRIVER || !cards.usable.is_empty()
+/// Whether anything makes a hook's programs run to any end: where no NIC stamps packets, its stamps need no program.
+fn is_needed(hook: &Hook, nics: &NicInventory) -> bool {
+    *hook != hooks::DRIVER || !nics.usable.is_empty()
 }
 
 /// Makes the kernel stamp received packets, where a hook compares their stamps with the clock.

@@ -1,4 +1,4 @@
-//! `receive_driver`: how long packets take from the card's own receive timestamp to the kernel's.
+//! `receive_driver`: how long packets take from the NIC's own receive timestamp to the kernel's.
 
 use std::sync::PoisonError;
 
@@ -13,11 +13,10 @@ use super::{
 };
 use crate::{
     kernel::{
-        Kernel,
-        cards::{Card, Cards},
-        hooks,
+        Kernel, hooks,
         maps::ByCpu,
         memory::PlannedMap,
+        nics::{Nic, Nics},
     },
     telemetry::{
         AttributeKey, Attributes, Data, Descriptor, ExponentialHistogram, Instrument, Metric, Point, Readings, Scale,
@@ -29,7 +28,7 @@ use crate::{
 /// The registry entry.
 pub static ENTRY: Entry = Entry {
     name: "receive_driver",
-    summary: "Time from a network card's own receive timestamp until its driver has handed the packet over",
+    summary: "Time from a NIC's own receive timestamp until its driver has handed the packet over",
     metrics: &[&DURATION, &ERROR],
     hooks: |_| vec![&hooks::DRIVER],
     maps: &[&DRIVER],
@@ -44,7 +43,7 @@ const INTERFACE: AttributeKey = AttributeKey::open(attributes::INTERFACE.key, "t
 static DURATION: Descriptor = Descriptor {
     name: "undercurrent.network.receive.driver.duration",
     unit: "s",
-    description: "Time from the network card's receive timestamp until the kernel's own.",
+    description: "Time from the NIC's receive timestamp until the kernel's own.",
     instrument: Instrument::ExponentialHistogram,
     attributes: &[INTERFACE],
     view: View::Section,
@@ -53,7 +52,7 @@ static DURATION: Descriptor = Descriptor {
 static ERROR: Descriptor = Descriptor {
     name: "undercurrent.network.receive.driver.clock.error",
     unit: "s",
-    description: "How far the network card's clock, brought to the wall clock, may be off at most.",
+    description: "How far the NIC's clock, brought to the wall clock, may be off at most.",
     instrument: Instrument::Gauge,
     attributes: &[INTERFACE],
     view: View::Hidden,
@@ -64,7 +63,7 @@ pub static DRIVER: PlannedMap = PlannedMap::new("DRIVER", size_of::<NicCells>(),
 
 struct ReceiveDriver {
     cells: ByCpu<DriverCells>,
-    cards: Cards,
+    nics: Nics,
     scale: Scale,
     start: UnixNanos,
 }
@@ -72,7 +71,7 @@ struct ReceiveDriver {
 fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
     Ok(Box::new(ReceiveDriver {
         cells: opening.kernel.by_cpu(&DRIVER)?,
-        cards: opening.kernel.cards(),
+        nics: opening.kernel.nics(),
         scale: opening.packets.scale,
         start: opening.start,
     }))
@@ -80,16 +79,16 @@ fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
 
 impl Signal for ReceiveDriver {
     fn read(&mut self, _: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
-        let cards = self.cards.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if cards.is_empty() {
+        let nics = self.nics.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if nics.is_empty() {
             return Ok(());
         }
         let totals = self.totals();
         let (mut durations, mut errors, mut losses) = (Vec::new(), Vec::new(), Vec::new());
-        for (card, total) in cards.iter().zip(&totals) {
-            let attributes = Attributes::new().with(INTERFACE.key, attributes::interface(&card.name));
+        for (nic, total) in nics.iter().zip(&totals) {
+            let attributes = Attributes::new().with(INTERFACE.key, attributes::interface(&nic.name));
             losses.extend(self.losses(&attributes, total));
-            errors.extend(self.error(&attributes, card));
+            errors.extend(self.error(&attributes, nic));
             let slots = &total.duration.buckets[..self.scale.buckets()];
             let histogram = ExponentialHistogram::from_slots(self.scale, slots, total.duration.sum);
             if histogram.count() > 0 {
@@ -104,7 +103,7 @@ impl Signal for ReceiveDriver {
 }
 
 impl ReceiveDriver {
-    /// What all CPUs recorded, by the cards' places.
+    /// What all CPUs recorded, by the NICs' places.
     fn totals(&self) -> [NicCells; NICS] {
         let none = NicCells { duration: HistogramCell { sum: 0, buckets: [0; BUCKETS] }, lost: [0; DRIVER_LOSSES] };
         let mut totals = [none; NICS];
@@ -128,8 +127,8 @@ impl ReceiveDriver {
             .map(move |loss| lost(ENTRY.name, reason(loss), of.clone(), counts[loss as usize], start))
     }
 
-    fn error(&self, of: &Attributes, card: &Card) -> Option<Point> {
-        Some(Point { attributes: of.clone(), start: self.start, data: Data::Double(card.error?) })
+    fn error(&self, of: &Attributes, nic: &Nic) -> Option<Point> {
+        Some(Point { attributes: of.clone(), start: self.start, data: Data::Double(nic.error?) })
     }
 }
 
@@ -144,7 +143,7 @@ const fn reason(loss: DriverLoss) -> &'static str {
 }
 
 fn caveats(kernel: &Kernel) -> Vec<Caveat> {
-    let found = kernel.found_cards();
+    let found = kernel.found_nics();
     let less = found.problems.iter().cloned();
     if !found.usable.is_empty() {
         return less.map(Caveat::Partial).collect();
@@ -152,7 +151,7 @@ fn caveats(kernel: &Kernel) -> Vec<Caveat> {
     if !found.problems.is_empty() {
         return less.map(Caveat::Unavailable).collect();
     }
-    let nothing = "no card of this network namespace stamps received packets, as `ptp4l` and `hwstamp_ctl -r 1` have those \
-                   do that can; it is looked for such cards once a minute";
+    let nothing = "no nic of this network namespace stamps received packets, as `ptp4l` and `hwstamp_ctl -r 1` have those \
+                   do that can; it is looked for such nics once a minute";
     vec![Caveat::Idle(nothing.to_owned())]
 }

@@ -4,8 +4,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that panics says where it failed")]
 
 mod busy;
-mod card_clocks;
-mod card_stamps;
 mod churn;
 mod clock;
 mod conditions;
@@ -22,6 +20,8 @@ mod known;
 mod kprobes;
 mod latency;
 mod lines;
+mod nic_clocks;
+mod nic_timestamps;
 mod peeks;
 mod quantiles;
 mod resolution;

@@ -63,7 +63,7 @@ fn longer(lines: [&Line; 2], stage: &str, than: Duration) -> f64 {
     after - before
 }
 
-/// What happened between two snapshots, and the packets that the machine's own network cards sent meanwhile.
+/// What happened between two snapshots, and the packets that the machine's own NICs sent meanwhile.
 fn during(sidecar: &Sidecar, what: impl FnOnce()) -> ([Line; 2], f64) {
     let others = || transmitted(&Namespace::current());
     let (before, sent) = (sidecar.snapshot(), others());
@@ -356,7 +356,7 @@ fn packets_that_the_filter_chooses_are_measured_on_their_way_out() {
 fn every_packet_that_a_driver_got_is_done_with() {
     let Some(_alone) = alone("packets of drivers") else { return };
     if virtual_machine().is_none() {
-        return skip("packets of drivers: this machine has no two network cards of its own to send between");
+        return skip("packets of drivers: this machine has no two NICs of its own to send between");
     }
     let sidecar = Sidecar::start(often());
     let wire = Wire::best(Version::Ipv4);

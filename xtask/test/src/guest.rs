@@ -24,7 +24,7 @@ const LIMIT: &str = "2400";
 /// Prefix of the tests that need a guest with a clock that counts instructions.
 const INSTRUCTIONS: &str = "vm_icount";
 /// Prefix of the tests that need a guest with a NIC that timestamps packets.
-const CARDS: &str = "vm_cards";
+const NICS: &str = "vm_nics";
 
 /// One test for each signal, by the name of the signal.
 const SIGNALS: [(&str, &str); 13] = [
@@ -34,7 +34,7 @@ const SIGNALS: [(&str, &str); 13] = [
     ("softnet", "lines::five_seconds_on_standard_output_hold_what_the_kernel_counted"),
     ("latency", "latency::every_layer_counts_what_the_kernel_counted_over_ipv4"),
     ("receive_wait", "waits::every_read_packet_has_waited_once"),
-    ("receive_driver", "card_stamps::a_cards_stamp_is_compared_with_the_kernels"),
+    ("receive_driver", "nic_timestamps::a_nic_timestamp_is_compared_with_the_kernels"),
     ("softirq_wait", "softirq::receive_time_and_runs_agree_with_ftrace"),
     ("tcp_rtt", "workloads::rtt::times_are_the_nodes_where_workloads_are_off"),
     ("transmit", "transmit::a_slow_link_shows_in_its_qdisc"),
@@ -153,8 +153,8 @@ pub fn instructions() -> anyhow::Result<Tally> {
 }
 
 /// Runs the tests that need a NIC that timestamps packets.
-pub fn cards() -> anyhow::Result<Tally> {
-    run(&["--kernel", "6.12-general", "--stamps"], &["--ignored", CARDS])
+pub fn nics() -> anyhow::Result<Tally> {
+    run(&["--kernel", "6.12-general", "--stamps"], &["--ignored", NICS])
 }
 
 /// Runs tests with trampolines, then the tests of latency for each set of alternates.

@@ -81,8 +81,7 @@ pub const PARTS: &[Part] = &[
     )
     .waits_for_guests(),
     Part::matrix("vm-5.10", "latency under Linux 5.10 by every set of hooks", guest::linux_5_10).waits_for_guests(),
-    Part::matrix("vm-cards", "a network card that stamps packets, under a general Linux 6.12", guest::cards)
-        .waits_for_guests(),
+    Part::matrix("vm-nics", "a NIC that stamps packets, under a general Linux 6.12", guest::nics).waits_for_guests(),
     Part::matrix("vm-icount", "softirq time against ftrace's where the clock counts instructions", guest::instructions),
     Part::matrix("compose", "examples/docker-compose under a real Docker engine", compose),
     Part::matrix("engines", "containers of each engine on cgroup v1 and v2", engines),

@@ -23,7 +23,7 @@ use crate::{
 /// Options of `cargo xtask test`.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Run everything: all kernels with every set of hooks, container engines, network cards; writes docs/matrix.md and docs/truth.md
+    /// Run everything: all kernels with every set of hooks, container engines, NICs; writes docs/matrix.md and docs/truth.md
     #[arg(long)]
     matrix: bool,
     /// Run only this part, of either tier (repeatable)

@@ -99,7 +99,7 @@ struct Run {
     /// Seconds after which the guest is stopped, with exit status 124
     #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
     timeout: Duration,
-    /// Make the second network interface a card that stamps PTP's packets; general kernels alone have its driver
+    /// Make the second network interface a NIC that stamps PTP's packets; general kernels alone have its driver
     #[arg(long)]
     stamps: bool,
     /// Kernel modules to load beside the usual ones, separated by spaces

@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::{
-    cards::Found, drops::Reasons, fields::FieldFact, plan::Outcome, statistics::Runs, task_clock::TaskClock,
+    drops::Reasons, fields::FieldFact, nics::NicInventory, plan::Outcome, statistics::Runs, task_clock::TaskClock,
 };
 
 /// A request to the process that holds the programs.
@@ -19,11 +19,11 @@ pub enum Request {
     ServeFunctions,
     /// Free the kernel's types, which attaching needs. The reply is [`Reply::Done`].
     ReleaseTypes,
-    /// Search the NICs that timestamp packets. The reply is [`Reply::Cards`].
+    /// Search the NICs that timestamp packets. The reply is [`Reply::Nics`].
     FindCards,
     /// Attach or detach the hook of NIC timestamps, according to the NICs that were found. The reply is
     /// [`Reply::Outcomes`].
-    NoteCards(Found),
+    NoteCards(NicInventory),
     /// Open the clock of a NIC, by its number. The reply is [`Reply::Done`], with one descriptor.
     OpenClock(u32),
     /// Read the kernel's counts for each attached program. The reply is [`Reply::Runs`].
@@ -56,7 +56,7 @@ pub enum Reply {
     /// A process of this number was started.
     Started(u32),
     /// The NICs that timestamp packets.
-    Cards(Found),
+    Nics(NicInventory),
     /// Counts by program.
     Runs(BTreeMap<String, Runs>),
     /// The value of an entry; `None` if there is no such entry.
@@ -81,7 +81,7 @@ pub struct Facts {
     /// The functions that the user named, by their layers' numbers.
     pub functions: Vec<String>,
     /// The NICs that timestamp packets.
-    pub cards: Found,
+    pub nics: NicInventory,
     /// The times that the kernel excludes from the run time of tasks.
     pub task_clock: TaskClock,
 }
@@ -118,5 +118,5 @@ pub enum Table {
     /// The names of interfaces.
     Interfaces,
     /// The places of NICs.
-    CardPlaces,
+    NicIndices,
 }

@@ -19,14 +19,15 @@ pub use self::message::{Facts, Reply, Request, Table, Variable};
 use super::{
     KernelError, LoadOptions,
     attach::{self, Attaching},
-    cards::{Clock, Found},
     enable_timestamps,
     extra::{self, Named},
     fields::FieldFact,
     groups,
     hooks::{self, Hook},
     host::Host,
-    is_needed, lacks, object,
+    is_needed, lacks,
+    nics::{Clock, NicInventory},
+    object,
     plan::{self, Outcome, Status},
     resolved::{self, Resolved},
     statistics::{Links, Runs},
@@ -45,7 +46,7 @@ pub struct Service {
     hooks: Vec<&'static Hook>,
     functions: Vec<Named>,
     outcomes: Vec<Outcome>,
-    cards: Found,
+    nics: NicInventory,
     /// The links at kprobes; found when runs are read for the first time after attaching.
     links: Option<Links>,
     /// Keeps the kernel's receive timestamps switched on while a hook compares them with the clock.
@@ -59,8 +60,8 @@ impl Service {
     /// If nothing can be measured.
     pub fn load(host: Host, required: &LoadOptions<'_>) -> Result<(Self, Facts), KernelError> {
         // First, since it takes effect some milliseconds later.
-        let cards = if required.hooks.contains(&&hooks::DRIVER) { Found::now() } else { Found::default() };
-        let timestamping = enable_timestamps(required.hooks.iter().copied().filter(|hook| is_needed(hook, &cards)));
+        let nics = if required.hooks.contains(&&hooks::DRIVER) { NicInventory::now() } else { NicInventory::default() };
+        let timestamping = enable_timestamps(required.hooks.iter().copied().filter(|hook| is_needed(hook, &nics)));
         let Resolved { fields, types, socket_storage, tcp_sockets, casts, arguments, drop_reasons, extra, task_clock } =
             Resolved::of(required)?;
         let settings = object::Settings {
@@ -85,7 +86,7 @@ impl Service {
             tcp_sockets,
             drop_reasons,
             functions: extra.iter().map(|named| named.function.clone()).collect(),
-            cards: cards.clone(),
+            nics: nics.clone(),
             task_clock,
         };
         let service = Self {
@@ -96,7 +97,7 @@ impl Service {
             hooks: required.hooks.to_vec(),
             functions: extra,
             outcomes: Vec::new(),
-            cards,
+            nics,
             links: None,
             timestamping,
         };
@@ -127,8 +128,8 @@ impl Service {
                 self.types = None;
                 Ok(Reply::Done)
             }
-            Request::FindCards => Ok(Reply::Cards(Found::now())),
-            Request::NoteCards(found) => self.note_cards(found).map_err(|error| error.to_string()),
+            Request::FindCards => Ok(Reply::Nics(NicInventory::now())),
+            Request::NoteCards(found) => self.note_nics(found).map_err(|error| error.to_string()),
             Request::OpenClock(number) => return open_clock(number),
             Request::Runs => Ok(Reply::Runs(self.runs())),
             Request::Set(variable, value) => done(self.set(variable.section(), value)),
@@ -160,7 +161,7 @@ impl Service {
     }
 
     fn needed(&self, hooks: &[&'static Hook]) -> Vec<&'static Hook> {
-        let is_needed = |hook: &&'static Hook| hooks.contains(hook) && is_needed(hook, &self.cards);
+        let is_needed = |hook: &&'static Hook| hooks.contains(hook) && is_needed(hook, &self.nics);
         self.hooks.iter().copied().filter(is_needed).collect()
     }
 
@@ -187,10 +188,10 @@ impl Service {
 
     /// Notes the NICs that timestamp packets. The first of them attaches the hook of their timestamps, and the end of the
     /// last one detaches it.
-    fn note_cards(&mut self, found: Found) -> Result<Reply, KernelError> {
-        self.cards = found;
+    fn note_nics(&mut self, found: NicInventory) -> Result<Reply, KernelError> {
+        self.nics = found;
         let hook = &hooks::DRIVER;
-        if is_needed(hook, &self.cards) {
+        if is_needed(hook, &self.nics) {
             if self.outcomes.iter().all(|outcome| outcome.hook != hook.name) {
                 self.timestamping = self.timestamping.take().or_else(|| enable_timestamps([hook].into_iter()));
                 let kept = self.types.replace(resolved::types_of(&[hook])?);

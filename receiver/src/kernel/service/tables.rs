@@ -10,7 +10,7 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::message::Table;
-use crate::kernel::{cards, filter_map, groups};
+use crate::kernel::{filter_map, groups, nics};
 
 /// A hash map whose keys and values have sizes that this module knows.
 pub trait Bytes {
@@ -71,7 +71,7 @@ impl Table {
             Self::FilterMap => filter_map::CHOICES.name,
             Self::Groups => groups::GROUPS.name,
             Self::Interfaces => groups::INTERFACES.name,
-            Self::CardPlaces => cards::PLACES,
+            Self::NicIndices => nics::PLACES,
         }
     }
 
@@ -85,7 +85,7 @@ impl Table {
             Self::FilterMap => Box::new(HashMap::<_, [u8; size_of::<FilterKey>()], [u8; WORD]>::try_from(map)?),
             Self::Groups => Box::new(HashMap::<_, [u8; size_of::<Group>()], [u8; WORD]>::try_from(map)?),
             Self::Interfaces => Box::new(HashMap::<_, [u8; size_of::<Interface>()], [u8; NAME]>::try_from(map)?),
-            Self::CardPlaces => Box::new(HashMap::<_, [u8; size_of::<Interface>()], [u8; WORD]>::try_from(map)?),
+            Self::NicIndices => Box::new(HashMap::<_, [u8; size_of::<Interface>()], [u8; WORD]>::try_from(map)?),
         })
     }
 }

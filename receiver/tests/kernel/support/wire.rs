@@ -81,17 +81,17 @@ impl Wire {
         Self { right: left.same(), left, version, ends: [address; 2], borrowed: None }
     }
 
-    /// The virtual machine's two network cards, so that a driver, NAPI and GRO run; a pair of virtual interfaces elsewhere.
+    /// The virtual machine's two NICs, so that a driver, NAPI and GRO run; a pair of virtual interfaces elsewhere.
     pub fn best(version: Version) -> Self {
-        const CARDS: [&str; 2] = ["vnet0", "vnet1"];
-        if !CARDS.iter().all(|card| Path::new("/sys/class/net").join(card).exists()) {
+        const NICS: [&str; 2] = ["vnet0", "vnet1"];
+        if !NICS.iter().all(|nic| Path::new("/sys/class/net").join(nic).exists()) {
             return Self::veth(version);
         }
         let (host, left, right) = (Namespace::current(), Namespace::new(), Namespace::new());
-        for (card, to) in CARDS.iter().zip([&left, &right]) {
-            host.ip(&format!("link set dev {card} netns {}", to.path()));
+        for (nic, to) in NICS.iter().zip([&left, &right]) {
+            host.ip(&format!("link set dev {nic} netns {}", to.path()));
         }
-        Self { left, right, version, ends: version.ends(), borrowed: Some(CARDS) }.up(CARDS)
+        Self { left, right, version, ends: version.ends(), borrowed: Some(NICS) }.up(NICS)
     }
 
     fn up(self, interfaces: [&str; 2]) -> Self {
@@ -151,12 +151,12 @@ impl Wire {
 
 impl Drop for Wire {
     fn drop(&mut self) {
-        let Some(cards) = self.borrowed else { return };
+        let Some(nics) = self.borrowed else { return };
         let host = Namespace::current();
-        for (namespace, card) in [&self.left, &self.right].into_iter().zip(cards) {
-            namespace.ip(&format!("address flush dev {card}"));
-            namespace.ip(&format!("link set dev {card} down"));
-            namespace.ip(&format!("link set dev {card} netns {}", host.path()));
+        for (namespace, nic) in [&self.left, &self.right].into_iter().zip(nics) {
+            namespace.ip(&format!("address flush dev {nic}"));
+            namespace.ip(&format!("link set dev {nic} down"));
+            namespace.ip(&format!("link set dev {nic} netns {}", host.path()));
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Network cards that stamp received packets in hardware, and how their clocks relate to the wall clock.
+//! NICs that stamp received packets in hardware, and how their clocks relate to the wall clock.
 
 mod estimate;
+mod indices;
 mod interface;
-mod places;
 mod reading;
 mod serve;
 
@@ -20,29 +20,29 @@ use tokio::time::Instant;
 use undercurrent_ebpf::abi::driver::{Conversion, NICS, NicClock};
 
 use self::estimate::Estimate;
-pub use self::{interface::Interface, places::Places, reading::Clock};
+pub use self::{indices::NicIndices, interface::Interface, reading::Clock};
 use super::{client::Client, maps::Words};
 
-/// The map that says which cards have places.
+/// The map that says which NICs have places.
 pub const PLACES: &str = "NIC_INDICES";
 /// The map that says how their clocks relate to the wall clock.
 pub const CLOCKS: &str = "NIC_CLOCKS";
 
 /// How often clocks are read.
 const PERIOD: Duration = Duration::from_secs(1);
-/// After how many of these periods it is looked for cards.
+/// After how many of these periods it is looked for NICs.
 const SEARCH: u32 = 60;
 
-/// What was found of cards that stamp packets.
+/// What was found of NICs that stamp packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Found {
-    /// Interfaces whose cards' clocks can be read.
+pub struct NicInventory {
+    /// Interfaces whose NICs' clocks can be read.
     pub usable: Vec<Interface>,
     /// Why others cannot be used.
     pub problems: Vec<String>,
 }
 
-impl Found {
+impl NicInventory {
     /// Looks at the interfaces of this process's network namespace.
     #[must_use]
     pub fn now() -> Self {
@@ -59,7 +59,7 @@ impl Found {
                 Some(problem) => found.problems.push(problem),
                 None if found.usable.len() == NICS => {
                     let name = &interface.name;
-                    found.problems.push(format!("{name} is left out: {NICS} cards are measured at most"));
+                    found.problems.push(format!("{name} is left out: {NICS} NICs are measured at most"));
                 }
                 None => found.usable.push(interface),
             }
@@ -68,49 +68,49 @@ impl Found {
     }
 }
 
-/// Why an interface's card stamps packets in vain.
+/// Why an interface's NIC stamps packets in vain.
 fn problem(interface: &Interface, open: impl Fn(u32) -> io::Result<()>) -> Option<String> {
     let Interface { name, clock, .. } = interface;
     let Some(number) = *clock else {
-        return Some(format!("the card of {name} stamps packets, and its driver shows no clock to compare them with"));
+        return Some(format!("the NIC of {name} stamps packets, and its driver shows no clock to compare them with"));
     };
     let error = open(number).err()?;
     let path = Clock::path(number);
     Some(format!(
-        "{}, the clock of the card of {name}, cannot be opened: {error}; run as root, and in a container give it the \
+        "{}, the clock of the nic of {name}, cannot be opened: {error}; run as root, and in a container give it the \
          device (docker run --device {0}; in Kubernetes a privileged container with the host's /dev)",
         path.display()
     ))
 }
 
-/// What is said of a card.
+/// What is said of a NIC.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Card {
+pub struct Nic {
     /// Its interface's name.
     pub name: String,
     /// How far its clock, brought to the wall clock, may be off, in seconds; absent while that is not known.
     pub error: Option<f64>,
 }
 
-/// The cards that have had places, by these.
-pub type Cards = Arc<Mutex<Vec<Card>>>;
+/// The NICs that have had places, by these.
+pub type Nics = Arc<Mutex<Vec<Nic>>>;
 
-/// A card that is followed.
+/// A NIC that is followed.
 struct Followed {
     interface: Interface,
-    /// None where the card no longer stamps, or is gone.
+    /// None where the NIC no longer stamps, or is gone.
     clock: Option<Clock>,
     estimate: Estimate,
 }
 
-/// Follows the clocks of cards, and tells programs.
+/// Follows the clocks of NICs, and tells programs.
 pub struct Following {
     namespace: u32,
     client: Client,
-    places: Places,
+    places: NicIndices,
     clocks: Clocks,
     followed: Vec<Followed>,
-    cards: Cards,
+    nics: Nics,
     due: Instant,
     periods: u32,
 }
@@ -120,20 +120,20 @@ impl Following {
     ///
     /// # Errors
     /// Where this process's namespace cannot be told.
-    pub(super) fn new(client: Client, places: Places, clocks: Clocks, cards: Cards) -> io::Result<Self> {
+    pub(super) fn new(client: Client, places: NicIndices, clocks: Clocks, nics: Nics) -> io::Result<Self> {
         Ok(Self {
             namespace: interface::namespace()?,
             client,
             places,
             clocks,
             followed: Vec::new(),
-            cards,
+            nics,
             due: Instant::now(),
             periods: 0,
         })
     }
 
-    /// Waits until clocks are to be read, and reads them. Whether it is to be looked for cards. Cancel safe.
+    /// Waits until clocks are to be read, and reads them. Whether it is to be looked for NICs. Cancel safe.
     pub async fn read(&mut self) -> bool {
         tokio::time::sleep_until(self.due).await;
         self.due = Instant::now() + PERIOD;
@@ -142,11 +142,11 @@ impl Following {
         self.periods == 0
     }
 
-    /// Follows these, and no others. A card that comes again has its place again.
-    pub fn follow(&mut self, found: &Found) {
+    /// Follows these, and no others. A NIC that comes again has its place again.
+    pub fn follow(&mut self, found: &NicInventory) {
         for (place, followed) in self.followed.iter_mut().enumerate() {
             if followed.clock.is_some() && !found.usable.contains(&followed.interface) {
-                tracing::info!("the card of {} no longer stamps packets", followed.interface.name);
+                tracing::info!("the NIC of {} no longer stamps packets", followed.interface.name);
                 followed.stop();
                 self.clocks.unset(place);
                 self.places.remove(followed.interface.within(self.namespace));
@@ -166,14 +166,14 @@ impl Following {
         let place = self.followed.iter().position(|followed| followed.interface == interface);
         let place = place.unwrap_or(self.followed.len());
         if place == NICS {
-            return tracing::warn!("{name} is left out: {NICS} cards have been measured, and each keeps its place");
+            return tracing::warn!("{name} is left out: {NICS} NICs have been measured, and each keeps its place");
         }
         let open = |number| self.client.open_clock(number).ok().map(Clock::from);
         let Some(clock) = interface.clock.and_then(open) else { return };
         if let Err(error) = self.places.insert(interface.within(self.namespace), place) {
             return tracing::warn!("the hardware stamps of {name} are not measured: {error}");
         }
-        tracing::info!("the card of {name} stamps packets by {}", Clock::path(interface.clock.unwrap_or(0)).display());
+        tracing::info!("the NIC of {name} stamps packets by {}", Clock::path(interface.clock.unwrap_or(0)).display());
         let followed = Followed { interface, clock: Some(clock), estimate: Estimate::default() };
         if place == self.followed.len() {
             self.followed.push(followed);
@@ -202,11 +202,11 @@ impl Following {
     }
 
     fn tell(&self) {
-        let card = |followed: &Followed| Card {
+        let nic = |followed: &Followed| Nic {
             name: followed.interface.name.clone(),
             error: followed.clock.as_ref().and_then(|_| followed.estimate.error()),
         };
-        *self.cards.lock().unwrap_or_else(PoisonError::into_inner) = self.followed.iter().map(card).collect();
+        *self.nics.lock().unwrap_or_else(PoisonError::into_inner) = self.followed.iter().map(nic).collect();
     }
 }
 
@@ -221,7 +221,7 @@ impl Followed {
         match self.clock.as_ref()?.read() {
             Ok(reading) => self.estimate.add(reading),
             Err(error) => {
-                tracing::warn!("the clock of the card of {} cannot be read: {error}", self.interface.name);
+                tracing::warn!("the clock of the NIC of {} cannot be read: {error}", self.interface.name);
                 self.stop();
             }
         }
@@ -245,7 +245,7 @@ impl Clocks {
     /// Words of the map.
     pub(super) const WORDS: usize = NICS * CLOCK;
 
-    /// Sets how the wall clock follows from a card's. Programs see all of it or nothing.
+    /// Sets how the wall clock follows from a NIC's. Programs see all of it or nothing.
     pub fn set(&self, place: usize, conversion: &Conversion) {
         let words = self.clock(place);
         let next = usize::from(words[CURRENT].load(Ordering::Relaxed) == 1);

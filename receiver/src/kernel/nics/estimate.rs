@@ -1,4 +1,4 @@
-//! How a card's clock relates to the wall clock, from readings of both.
+//! How a NIC's clock relates to the wall clock, from readings of both.
 
 use std::collections::VecDeque;
 
@@ -18,21 +18,21 @@ const IN_USE: f64 = 1e9;
 /// The distance of the two clocks at a time, all in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct Anchor {
-    /// The card's clock.
-    card: i64,
-    /// The wall clock less the card's.
+    /// The NIC's clock.
+    nic: i64,
+    /// The wall clock less the NIC's.
     offset: i64,
     /// How far the offset may be off.
     error: f64,
 }
 
 impl Anchor {
-    /// Nanoseconds since an earlier one, by the card's clock.
+    /// Nanoseconds since an earlier one, by the NIC's clock.
     fn since(&self, earlier: &Self) -> f64 {
-        self.card.wrapping_sub(earlier.card) as f64
+        self.nic.wrapping_sub(earlier.nic) as f64
     }
 
-    /// By how much the wall clock gained on the card's since an earlier one.
+    /// By how much the wall clock gained on the NIC's since an earlier one.
     fn gain(&self, earlier: &Self) -> f64 {
         self.offset.wrapping_sub(earlier.offset) as f64
     }
@@ -41,15 +41,15 @@ impl Anchor {
 impl From<Reading> for Anchor {
     fn from(reading: Reading) -> Self {
         let half = reading.bracket() / 2;
-        let offset = reading.before.wrapping_add(half).wrapping_sub(reading.card);
+        let offset = reading.before.wrapping_add(half).wrapping_sub(reading.nic);
         // The half that rounding takes.
-        Self { card: reading.card, offset, error: half as f64 + 1.0 }
+        Self { nic: reading.nic, offset, error: half as f64 + 1.0 }
     }
 }
 
 /// What is known of the relation of the two clocks.
 ///
-/// A reading bounds their distance: the card's clock was read at some time between two of the wall clock. What was known
+/// A reading bounds their distance: the NIC's clock was read at some time between two of the wall clock. What was known
 /// before bounds it too, wider the longer ago, and where the bounds meet, both hold. Where they do not, a clock was set, or
 /// its rate was: what was known before counts no more.
 #[derive(Clone, Debug, Default)]
@@ -80,13 +80,13 @@ impl Estimate {
         self.anchors.clear();
     }
 
-    /// How the wall clock follows from the card's until the next reading; `None` while too little is known.
+    /// How the wall clock follows from the NIC's until the next reading; `None` while too little is known.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "a rate beyond all reason is not sound either")]
     pub fn conversion(&self) -> Option<Conversion> {
         let (last, (rate, _)) = (self.anchors.back()?, self.rate()?);
         let rate = ((rate * UNIT).round() as i64).cast_unsigned();
-        let conversion = Conversion { reading: last.card.cast_unsigned(), offset: last.offset.cast_unsigned(), rate };
+        let conversion = Conversion { reading: last.nic.cast_unsigned(), offset: last.offset.cast_unsigned(), rate };
         Some(conversion).filter(Conversion::is_sound)
     }
 

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use super::*;
 
 /// How far a prediction is from the truth, and how far it may be, in nanoseconds.
-fn apart(estimate: &Estimate, card: i64, wall: i64) -> Option<(f64, f64)> {
-    let predicted = estimate.conversion()?.wall(card.cast_unsigned())?.cast_signed();
+fn apart(estimate: &Estimate, nic: i64, wall: i64) -> Option<(f64, f64)> {
+    let predicted = estimate.conversion()?.wall(nic.cast_unsigned())?.cast_signed();
     Some((predicted.wrapping_sub(wall).abs() as f64, estimate.error()? * 1e9))
 }
 
@@ -16,7 +16,7 @@ fn apart(estimate: &Estimate, card: i64, wall: i64) -> Option<(f64, f64)> {
 fn a_recording_is_followed_within_the_error_that_is_told() {
     let (mut estimate, mut followed, mut steps) = (Estimate::default(), 0, Vec::new());
     for (second, (reading, wall)) in recording::read().into_iter().enumerate() {
-        let before = apart(&estimate, reading.card, wall);
+        let before = apart(&estimate, reading.nic, wall);
         estimate.add(reading);
         let Some((apart, error)) = before else { continue };
         if estimate.conversion().is_none() {
@@ -38,26 +38,26 @@ fn a_recording_is_followed_within_the_error_that_is_told() {
 #[test]
 fn nothing_is_told_of_what_is_not_known() {
     let mut estimate = Estimate::default();
-    let reading = Reading { before: 1_000_000, card: 5_000, after: 1_001_000 };
+    let reading = Reading { before: 1_000_000, nic: 5_000, after: 1_001_000 };
     estimate.add(reading);
     assert_eq!((estimate.conversion(), estimate.error()), (None, None), "one reading tells no rate");
     estimate.add(reading);
     assert_eq!(estimate.conversion(), None, "nor does it twice");
-    let later = Reading { before: 2_000_000, card: 1_005_000, after: 2_001_000 };
+    let later = Reading { before: 2_000_000, nic: 1_005_000, after: 2_001_000 };
     estimate.add(later);
     let conversion = estimate.conversion().expect("two readings");
     assert_eq!((conversion.rate, conversion.wall(1_005_000)), (0, Some(2_000_500)));
     assert_eq!(conversion.wall(1_005_000 + (1 << 33)), None, "too far from the last reading");
     estimate.add(reading);
-    assert_eq!(estimate.conversion(), None, "a card's clock that goes back was set");
-    estimate.add(Reading { card: 1_005_000, ..reading });
-    assert_eq!(estimate.conversion(), None, "a card's clock that stands still");
+    assert_eq!(estimate.conversion(), None, "a NIC's clock that goes back was set");
+    estimate.add(Reading { nic: 1_005_000, ..reading });
+    assert_eq!(estimate.conversion(), None, "a NIC's clock that stands still");
     estimate.add(later);
     estimate.forget();
     assert_eq!(estimate.conversion(), None);
 }
 
-/// A card's clock that runs evenly: what it says at a time, and how fast it is.
+/// A NIC's clock that runs evenly: what it says at a time, and how fast it is.
 #[derive(Clone, Copy, Debug)]
 struct Even {
     start: i64,
@@ -67,7 +67,7 @@ struct Even {
 }
 
 impl Even {
-    /// The card's clock so many nanoseconds after the start.
+    /// The NIC's clock so many nanoseconds after the start.
     fn at(&self, elapsed: i64) -> i64 {
         self.start + elapsed - (elapsed as f64 * self.rate / (1.0 + self.rate)).round() as i64
     }
@@ -75,7 +75,7 @@ impl Even {
     /// A reading that took so long, at a share of the way.
     fn read(&self, elapsed: i64, bracket: i64, share: f64) -> Reading {
         let before = self.wall + elapsed - (bracket as f64 * share) as i64;
-        Reading { before, card: self.at(elapsed), after: before + bracket }
+        Reading { before, nic: self.at(elapsed), after: before + bracket }
     }
 }
 

@@ -9,9 +9,9 @@ use crate::kernel::{
 };
 
 /// The places of NICs, by their interfaces.
-pub struct Places(Client);
+pub struct NicIndices(Client);
 
-impl Places {
+impl NicIndices {
     /// The places that programs look up.
     pub(super) const fn new(client: Client) -> Self {
         Self(client)
@@ -22,11 +22,11 @@ impl Places {
     /// # Errors
     /// The kernel's refusal to write the map.
     pub fn insert(&self, interface: Interface, place: usize) -> Result<(), ServiceError> {
-        self.0.insert(Table::CardPlaces, interface.as_bytes(), &(place as u32).to_ne_bytes())
+        self.0.insert(Table::NicIndices, interface.as_bytes(), &(place as u32).to_ne_bytes())
     }
 
     /// Frees the place of a NIC that has one.
     pub fn remove(&self, interface: Interface) {
-        drop(self.0.remove(Table::CardPlaces, interface.as_bytes()));
+        drop(self.0.remove(Table::NicIndices, interface.as_bytes()));
     }
 }

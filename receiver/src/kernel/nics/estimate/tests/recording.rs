@@ -1,4 +1,4 @@
-//! The recording in `fixtures/card-clock.txt`: what it is made of, and how it is read.
+//! The recording in `fixtures/nic-clock.txt`: what it is made of, and how it is read.
 
 use std::{f64::consts::TAU, fmt::Write as _, fs, path::Path};
 
@@ -6,30 +6,30 @@ use super::super::Reading;
 
 /// Readings, one a second.
 pub const SECONDS: usize = 120;
-/// By how much faster the wall clock is than the card's, but for a fifth of a millionth to and fro.
+/// By how much faster the wall clock is than the NIC's, but for a fifth of a millionth to and fro.
 pub const RATE: f64 = -12.4e-6;
-/// When the wall clock is set, and when the card's is.
+/// When the wall clock is set, and when the NIC's is.
 pub const STEPS: [usize; 2] = [60, 90];
 
-const FIXTURE: &str = include_str!("../../../../../fixtures/card-clock.txt");
-const PATH: &str = "fixtures/card-clock.txt";
+const FIXTURE: &str = include_str!("../../../../../fixtures/nic-clock.txt");
+const PATH: &str = "fixtures/nic-clock.txt";
 const HEAD: &str = "\
-# Readings of a network card's clock, one a second, as PTP_SYS_OFFSET_EXTENDED gives its best: nanoseconds of the wall clock
-# before, of the card's clock, and of the wall clock after. This recording is made up, by the ignored test write_recording
-# of src/kernel/cards/estimate/, so that it can tell the truth in a fourth column: the wall clock when the card's was read.
-# The card's clock is of TAI (37 s ahead), 12.4 millionths fast, by 0.2 more or less within two minutes. Most readings take
-# around a microsecond, each seventeenth some hundred. The wall clock is set 0.25 s ahead before second 60, the card's
+# Readings of a NIC's clock, one a second, as PTP_SYS_OFFSET_EXTENDED gives its best: nanoseconds of the wall clock
+# before, of the nic's clock, and of the wall clock after. This recording is made up, by the ignored test write_recording
+# of src/kernel/nics/estimate/, so that it can tell the truth in a fourth column: the wall clock when the nic's was read.
+# The nic's clock is of TAI (37 s ahead), 12.4 millionths fast, by 0.2 more or less within two minutes. Most readings take
+# around a microsecond, each seventeenth some hundred. The wall clock is set 0.25 s ahead before second 60, the nic's
 # 1.2 ms back before second 90.
 ";
 
-/// The readings, each with the wall clock when the card's was read.
+/// The readings, each with the wall clock when the NIC's was read.
 pub fn read() -> Vec<(Reading, i64)> {
     let lines = FIXTURE.lines().filter(|line| !line.starts_with('#'));
     let numbers = |line: &str| {
         let numbers: Vec<i64> = line.split_whitespace().map(|word| word.parse().expect("a number")).collect();
         <[i64; 4]>::try_from(numbers).expect("four numbers")
     };
-    let readings = lines.map(numbers).map(|[before, card, after, wall]| (Reading { before, card, after }, wall));
+    let readings = lines.map(numbers).map(|[before, nic, after, wall]| (Reading { before, nic, after }, wall));
     let readings: Vec<_> = readings.collect();
     assert_eq!(readings.len(), SECONDS);
     readings
@@ -57,9 +57,9 @@ fn record() -> String {
         let set = [250_000_000, -1_200_000];
         let [ahead, back] = [0, 1].map(|step| if second >= STEPS[step] { set[step] } else { 0 });
         let bracket = if second % 17 == 16 { 100e3 * (1.0 + chance.next()) } else { 700.0 * (1.0 + chance.next()) };
-        let (wall, card) = (start + time + ahead, start + 37_000_000_000 + time + drift.round() as i64 + back);
+        let (wall, nic) = (start + time + ahead, start + 37_000_000_000 + time + drift.round() as i64 + back);
         let before = wall - (bracket * chance.next()) as i64;
-        writeln!(text, "{before} {card} {} {wall}", before + bracket as i64).expect("memory");
+        writeln!(text, "{before} {nic} {} {wall}", before + bracket as i64).expect("memory");
     }
     text
 }
@@ -70,7 +70,7 @@ fn the_recording_is_what_its_head_says() {
 }
 
 #[test]
-#[ignore = "writes fixtures/card-clock.txt"]
+#[ignore = "writes fixtures/nic-clock.txt"]
 fn write_recording() {
     fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join(PATH), record()).expect("written");
 }

@@ -1,4 +1,4 @@
-//! Packets that bear a network card's stamp. No card here gives one, so packets are made that do; all that sees them is the
+//! Packets that bear a NIC's stamp. No NIC here gives one, so packets are made that do; all that sees them is the
 //! product's.
 
 use std::{
@@ -11,12 +11,12 @@ use rustix::net::netdevice::name_to_index;
 use undercurrent::{
     kernel::{
         Kernel, LoadOptions,
-        cards::{Found, Interface},
         filter_map::FilterKeys,
         groups::GroupBy,
         hooks,
         maps::ByCpu,
         memory::Sizing,
+        nics::{Interface, NicInventory},
         object::Ownership,
         plan::Status,
     },
@@ -40,18 +40,18 @@ use super::support::{
     wire::{Version, Wire},
 };
 
-/// The place of the card that the test has.
-const CARD: usize = 2;
+/// The place of the NIC that the test has.
+const NIC: usize = 2;
 /// The place of none.
 const OTHER: usize = 3;
-/// How long packets are to have been at the card, nanoseconds.
+/// How long packets are to have been at the NIC, nanoseconds.
 const AGE: u64 = 3_000_000;
-/// What a card's clock may say when it has been on for a while, and by how much the wall clock is then ahead.
+/// What a NIC's clock may say when it has been on for a while, and by how much the wall clock is then ahead.
 const READING: u64 = 777_000_000_000;
-/// A 1000th, in units of 2^-32: no card is so wrong, and so it shows.
+/// A 1000th, in units of 2^-32: no NIC is so wrong, and so it shows.
 const RATE: i64 = 4_294_967;
 
-/// Everything that is measured of cards, and nothing else.
+/// Everything that is measured of NICs, and nothing else.
 struct Measured {
     kernel: Kernel,
     cells: ByCpu<DriverCells>,
@@ -84,25 +84,25 @@ impl Measured {
         Self { kernel, cells }
     }
 
-    /// Packets measured of a card's, the sum of their durations, and those that were not measured.
+    /// Packets measured of a NIC's, the sum of their durations, and those that were not measured.
     fn of(&self, place: usize) -> (u64, u64, [u64; DRIVER_LOSSES]) {
         let mut total = (0, 0, [0; DRIVER_LOSSES]);
         self.cells.for_each(|_, cells| {
-            let card = &cells.nics[place];
-            total.0 += card.duration.buckets.iter().sum::<u64>();
-            total.1 += card.duration.sum;
-            total.2.iter_mut().zip(card.lost).for_each(|(total, lost)| *total += lost);
+            let nic = &cells.nics[place];
+            total.0 += nic.duration.buckets.iter().sum::<u64>();
+            total.1 += nic.duration.sum;
+            total.2.iter_mut().zip(nic.lost).for_each(|(total, lost)| *total += lost);
         });
         total
     }
 
     /// The duration of the one packet that is heeded, or the reason why it is not measured.
     fn of_packet(&self, receive: impl FnOnce()) -> Result<u64, DriverLoss> {
-        let before = self.of(CARD);
+        let before = self.of(NIC);
         receive();
         // `ksoftirqd` may have to do it.
         let (count, sum, lost) = wait_for("a packet to be counted", patience(Duration::from_secs(2)), || {
-            let after = self.of(CARD);
+            let after = self.of(NIC);
             (after != before).then_some(after)
         });
         let reasons = DriverLoss::ALL.into_iter().filter(|loss| lost[*loss as usize] != before.2[*loss as usize]);
@@ -115,8 +115,8 @@ impl Measured {
     }
 }
 
-/// A time of the card's clock, where the wall clock was `wall` at [`READING`] and gains on it by [`RATE`].
-fn card_clock(wall: u64, at: u64) -> u64 {
+/// A time of the NIC's clock, where the wall clock was `wall` at [`READING`] and gains on it by [`RATE`].
+fn nic_clock(wall: u64, at: u64) -> u64 {
     let elapsed = i128::from(at) - i128::from(wall);
     u64::try_from(i128::from(READING) + (elapsed << 32) / ((1_i128 << 32) + i128::from(RATE))).unwrap()
 }
@@ -125,15 +125,15 @@ fn conversion(wall: u64) -> Conversion {
     Conversion { reading: READING, offset: wall - READING, rate: RATE.cast_unsigned() }
 }
 
-/// A wire's right end as the card that has the place.
-fn card(measured: &mut Measured, wire: &Wire, index: u32) {
+/// A wire's right end as the NIC that has the place.
+fn nic(measured: &mut Measured, wire: &Wire, index: u32) {
     let interface = Interface { name: "wire".to_owned(), index, clock: Some(0) };
-    measured.kernel.note_cards(Found { usable: vec![interface], problems: Vec::new() }).unwrap();
+    measured.kernel.note_nics(NicInventory { usable: vec![interface], problems: Vec::new() }).unwrap();
     let outcome = &measured.kernel.outcomes()[0];
     assert_eq!(outcome.status, Status::Healthy, "{outcome:?}");
     let namespace = u32::try_from(wire.right.inode()).unwrap();
-    let indices = measured.kernel.card_places();
-    indices.insert(interface::Interface { namespace, index }, CARD).unwrap();
+    let indices = measured.kernel.nic_indices();
+    indices.insert(interface::Interface { namespace, index }, NIC).unwrap();
 }
 
 /// Makes what a namespace receives the first workload's.
@@ -150,34 +150,34 @@ fn index(namespace: &Namespace) -> u32 {
 }
 
 #[test]
-fn a_cards_stamp_is_compared_with_the_kernels() {
-    let Some(_alone) = alone("stamps of network cards") else { return };
+fn a_nic_timestamp_is_compared_with_the_kernels() {
+    let Some(_alone) = alone("stamps of NICs") else { return };
     let (wire, injection) = (Wire::veth(Version::Ipv4), Injection::load());
     let (left, right) = (index(&wire.left), index(&wire.right));
     let mut measured = Measured::start(FilterKeys::default());
-    assert!(!measured.kernel.serves(&hooks::DRIVER), "a program is attached though no card stamps anything");
-    card(&mut measured, &wire, right);
-    let clocks = measured.kernel.card_clocks().unwrap();
+    assert!(!measured.kernel.serves(&hooks::DRIVER), "a program is attached though no NIC stamps anything");
+    nic(&mut measured, &wire, right);
+    let clocks = measured.kernel.nic_clocks().unwrap();
     let receive = |stamp| injection.receive(&wire.right, right, stamp).unwrap();
     if let Err(error) = injection.receive(&wire.right, right, 1) {
-        return skip(&format!("stamps of network cards: this kernel gives no packet a stamp: {error}"));
+        return skip(&format!("stamps of NICs: this kernel gives no packet a stamp: {error}"));
     }
     let before = wall_clock();
     assert_eq!(measured.of_packet(|| receive(READING)), Err(DriverLoss::NoClock), "no clock is known yet");
 
-    // Read a second ago, when the card's clock had been on for minutes.
+    // Read a second ago, when the NIC's clock had been on for minutes.
     let read = before - 1_000_000_000;
-    clocks.set(CARD, &conversion(read));
+    clocks.set(NIC, &conversion(read));
     for attempt in 0..10_u64 {
         let age = AGE << (attempt % 5);
         let start = wall_clock();
-        let duration = measured.of_packet(|| receive(card_clock(read, start - age)));
+        let duration = measured.of_packet(|| receive(nic_clock(read, start - age)));
         let took = wall_clock() - start;
         let duration = duration.unwrap_or_else(|loss| panic!("{loss:?}"));
         // The conversion's own rounding takes two nanoseconds at most.
         assert!((age - 2..=age + took + 2).contains(&duration), "{duration} ns of {age} ns, and {took} ns on the way");
     }
-    let now = || card_clock(read, wall_clock());
+    let now = || nic_clock(read, wall_clock());
     assert_eq!(measured.of_packet(|| receive(now() + 2_000_000_000)), Err(DriverLoss::Negative));
     assert_eq!(measured.of_packet(|| receive(READING - (1 << 33) - 1)), Err(DriverLoss::NoClock), "too far away");
     let unheeded = || {
@@ -187,25 +187,25 @@ fn a_cards_stamp_is_compared_with_the_kernels() {
         receive(now());
     };
     measured.of_packet(unheeded).unwrap();
-    clocks.unset(CARD);
+    clocks.unset(NIC);
     assert_eq!(measured.of_packet(|| receive(now())), Err(DriverLoss::NoClock), "the wall clock was set");
-    let all = measured.of(CARD);
+    let all = measured.of(NIC);
     assert_eq!(all.0, 11);
     assert_eq!(measured.of(OTHER), (0, 0, [0; DRIVER_LOSSES]));
 
-    measured.kernel.note_cards(Found::default()).unwrap();
-    assert!(!measured.kernel.serves(&hooks::DRIVER), "a program stays though no card stamps anything any more");
+    measured.kernel.note_nics(NicInventory::default()).unwrap();
+    assert!(!measured.kernel.serves(&hooks::DRIVER), "a program stays though no NIC stamps anything any more");
     receive(now());
-    assert_eq!(measured.of(CARD), all);
+    assert_eq!(measured.of(NIC), all);
 }
 
 #[test]
-fn a_filter_chooses_among_packets_that_cards_stamp() {
-    let Some(_alone) = alone("stamps of network cards") else { return };
+fn a_filter_chooses_among_packets_that_nics_timestamp() {
+    let Some(_alone) = alone("stamps of NICs") else { return };
     let (wire, injection) = (Wire::veth(Version::Ipv4), Injection::load());
     let (right, namespace) = (index(&wire.right), u32::try_from(wire.right.inode()).unwrap());
     if let Err(error) = injection.receive(&wire.right, right, 1) {
-        return skip(&format!("stamps of network cards: this kernel gives no packet a stamp: {error}"));
+        return skip(&format!("stamps of NICs: this kernel gives no packet a stamp: {error}"));
     }
     let workload = |slot: u16| FilterKey::of(Criterion::Workload, slot.into());
     // Of each: how many of ten packets and the last are chosen, of how many that cannot be told, and how many are lost.
@@ -225,17 +225,17 @@ fn a_filter_chooses_among_packets_that_cards_stamp() {
         own(&measured, namespace);
         let mut choices = measured.kernel.filter_map();
         choices.make([choice].into()).unwrap();
-        card(&mut measured, &wire, right);
-        let clocks = measured.kernel.card_clocks().unwrap();
+        nic(&mut measured, &wire, right);
+        let clocks = measured.kernel.nic_clocks().unwrap();
         let read = wall_clock() - 1_000_000_000;
-        clocks.set(CARD, &conversion(read));
-        let receive = || injection.receive(&wire.right, right, card_clock(read, wall_clock() - AGE)).unwrap();
+        clocks.set(NIC, &conversion(read));
+        let receive = || injection.receive(&wire.right, right, nic_clock(read, wall_clock() - AGE)).unwrap();
         (0..10).for_each(|_| receive());
         let namespaces = FilterKey::of(Criterion::Namespace, namespace);
         choices.make([FilterKey::interface(namespace, right), namespaces, workload(Slot::FIRST.0)].into()).unwrap();
         receive();
         let counted = wait_for("the last packet to be counted", patience(Duration::from_secs(2)), || {
-            let (measured, _, lost) = measured.of(CARD);
+            let (measured, _, lost) = measured.of(NIC);
             let counted = [measured, lost[DriverLoss::Unfiltered as usize], lost.iter().sum()];
             (counted.iter().sum::<u64>() >= expected.iter().sum()).then_some(counted)
         });

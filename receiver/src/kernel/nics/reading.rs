@@ -1,4 +1,4 @@
-//! Reading a card's clock beside the wall clock, as `phc2sys` does.
+//! Reading a NIC's clock beside the wall clock, as `phc2sys` does.
 
 use std::{
     fs::{File, OpenOptions},
@@ -21,13 +21,13 @@ const PRECISE: Opcode = libc::PTP_SYS_OFFSET_PRECISE as Opcode;
 const EXTENDED: Opcode = libc::PTP_SYS_OFFSET_EXTENDED as Opcode;
 const PLAIN: Opcode = libc::PTP_SYS_OFFSET as Opcode;
 
-/// A reading of a card's clock between two of the wall clock, nanoseconds of each.
+/// A reading of a NIC's clock between two of the wall clock, nanoseconds of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// The wall clock before.
     pub before: i64,
-    /// The card's clock.
-    pub card: i64,
+    /// The NIC's clock.
+    pub nic: i64,
     /// The wall clock after.
     pub after: i64,
 }
@@ -46,7 +46,7 @@ impl Reading {
     }
 }
 
-/// A card's clock, open.
+/// A NIC's clock, open.
 pub struct Clock(File);
 
 impl From<OwnedFd> for Clock {
@@ -112,7 +112,7 @@ impl Clock {
         // SAFETY: the request is for this type.
         unsafe { self.fill::<PRECISE, _>(&mut offset) }?;
         let wall = nanoseconds(&offset.sys_realtime);
-        Ok(Reading { before: wall, card: nanoseconds(&offset.device), after: wall })
+        Ok(Reading { before: wall, nic: nanoseconds(&offset.device), after: wall })
     }
 
     fn extended(&self) -> Result<Vec<Reading>, Errno> {
@@ -122,15 +122,15 @@ impl Clock {
         // SAFETY: the request is for this type, which has room for more samples than are asked for.
         unsafe { self.fill::<EXTENDED, _>(&mut offset) }?;
         let samples = offset.ts.iter().take(SAMPLES as usize);
-        let reading = |[before, card, after]: &[ptp_clock_time; 3]| Reading {
+        let reading = |[before, nic, after]: &[ptp_clock_time; 3]| Reading {
             before: nanoseconds(before),
-            card: nanoseconds(card),
+            nic: nanoseconds(nic),
             after: nanoseconds(after),
         };
         Ok(samples.map(reading).collect())
     }
 
-    /// The wall clock and the card's by turns, the wall clock first and last.
+    /// The wall clock and the NIC's by turns, the wall clock first and last.
     fn plain(&self) -> Result<Vec<Reading>, Errno> {
         // SAFETY: numbers all, of which zeros are values.
         let mut offset: ptp_sys_offset = unsafe { std::mem::zeroed() };
@@ -139,7 +139,7 @@ impl Clock {
         unsafe { self.fill::<PLAIN, _>(&mut offset) }?;
         let times: Vec<i64> = offset.ts.iter().take(2 * SAMPLES as usize + 1).map(nanoseconds).collect();
         let by_turns = times.windows(3).step_by(2);
-        Ok(by_turns.map(|three| Reading { before: three[0], card: three[1], after: three[2] }).collect())
+        Ok(by_turns.map(|three| Reading { before: three[0], nic: three[1], after: three[2] }).collect())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Network interfaces whose cards stamp received packets. Nothing is switched on here.
+//! Network interfaces whose NICs stamp received packets. Nothing is switched on here.
 
 use std::{
     ffi::c_char,
@@ -20,14 +20,14 @@ const GET_STAMPING: u32 = 0x41;
 /// `HWTSTAMP_FILTER_NONE` of `include/uapi/linux/net_tstamp.h`.
 const NONE: i32 = 0;
 
-/// An interface whose card stamps packets that it receives, all or some.
+/// An interface whose NIC stamps packets that it receives, all or some.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interface {
     /// Its name.
     pub name: String,
     /// Its index in its namespace.
     pub index: u32,
-    /// The number of the card's clock; absent where the driver offers none.
+    /// The number of the NIC's clock; absent where the driver offers none.
     pub clock: Option<u32>,
 }
 
@@ -49,7 +49,7 @@ struct Stamping {
     receive: [u32; 4],
 }
 
-/// The interfaces of this process's namespace whose cards stamp, by their indices.
+/// The interfaces of this process's namespace whose NICs stamp, by their indices.
 ///
 /// # Errors
 /// Where interfaces cannot be listed.
@@ -75,13 +75,13 @@ pub fn namespace() -> io::Result<u32> {
     u32::try_from(fs::metadata("/proc/thread-self/ns/net")?.ino()).map_err(io::Error::other)
 }
 
-/// Whether a card stamps what it receives, as somebody switched on. Most drivers have no answer.
+/// Whether a NIC stamps what it receives, as somebody switched on. Most drivers have no answer.
 fn stamps(socket: &UdpSocket, name: &str) -> bool {
     let mut settings = hwtstamp_config { flags: 0, tx_type: 0, rx_filter: NONE };
     ask(socket, libc::SIOCGHWTSTAMP as libc::Ioctl, name, &mut settings) && settings.rx_filter != NONE
 }
 
-/// The number of a card's clock.
+/// The number of a NIC's clock.
 fn clock(socket: &UdpSocket, name: &str) -> Option<u32> {
     let mut stamping = Stamping { command: GET_STAMPING, ..Stamping::default() };
     let answered = ask(socket, libc::SIOCETHTOOL as libc::Ioctl, name, &mut stamping);

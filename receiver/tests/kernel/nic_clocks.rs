@@ -1,4 +1,4 @@
-//! A network card that stamps packets, as QEMU has one: found, its clock followed, and its stamps compared with the kernel's.
+//! A NIC that stamps packets, as QEMU has one: found, its clock followed, and its stamps compared with the kernel's.
 
 use std::{
     ffi::c_char,
@@ -30,11 +30,11 @@ use super::{
 
 const DURATION: &str = "undercurrent.network.receive.driver.duration";
 const ERROR: &str = "undercurrent.network.receive.driver.clock.error";
-/// The cards on the virtual machine's wire: who sends, and who stamps what it receives.
+/// The NICs on the virtual machine's wire: who sends, and who stamps what it receives.
 const SENDER: &str = "vnet0";
 const RECEIVER: &str = "vnet1";
 const OF: [(&str, &str); 1] = [("network.interface.name", RECEIVER)];
-/// `HWTSTAMP_FILTER_PTP_V2_EVENT`: the packets that this card can stamp.
+/// `HWTSTAMP_FILTER_PTP_V2_EVENT`: the packets that this NIC can stamp.
 const EVENTS: i32 = 12;
 const ETH_P_1588: u16 = 0x88f7;
 
@@ -42,12 +42,12 @@ fn any_socket() -> UdpSocket {
     UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()
 }
 
-/// Has a card stamp PTP's events, as `ptp4l` does.
-fn switch_on(card: &str) {
+/// Has a NIC stamp PTP's events, as `ptp4l` does.
+fn switch_on(nic: &str) {
     let mut settings = hwtstamp_config { flags: 0, tx_type: 0, rx_filter: EVENTS };
     // SAFETY: numbers and a pointer, which may all be zero.
     let mut request: ifreq = unsafe { std::mem::zeroed() };
-    request.ifr_name.iter_mut().zip(card.bytes()).for_each(|(to, from)| *to = from as c_char);
+    request.ifr_name.iter_mut().zip(nic.bytes()).for_each(|(to, from)| *to = from as c_char);
     request.ifr_ifru.ifru_data = (&raw mut settings).cast();
     let (socket, set) = (any_socket(), libc::SIOCSHWTSTAMP as libc::Ioctl);
     // SAFETY: the request takes an `ifreq` whose data is such settings.
@@ -55,14 +55,14 @@ fn switch_on(card: &str) {
     assert_eq!(result, 0, "{}", io::Error::last_os_error());
 }
 
-/// A socket for PTP's frames on a card.
-fn frames(card: &str) -> OwnedFd {
+/// A socket for PTP's frames on a NIC.
+fn frames(nic: &str) -> OwnedFd {
     let socket = rustix::net::socket(AddressFamily::PACKET, SocketType::RAW, None).unwrap();
     // SAFETY: numbers, which may all be zero.
     let mut address: sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
     address.sll_protocol = ETH_P_1588.to_be();
-    address.sll_ifindex = i32::try_from(name_to_index(any_socket(), card).unwrap()).unwrap();
+    address.sll_ifindex = i32::try_from(name_to_index(any_socket(), nic).unwrap()).unwrap();
     let size = size_of::<sockaddr_ll>() as libc::socklen_t;
     // SAFETY: a live address of this length.
     let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size) };
@@ -79,7 +79,7 @@ fn event() -> [u8; 64] {
     frame
 }
 
-/// Sends an event from one card to the other, and says how long that took, in seconds.
+/// Sends an event from one NIC to the other, and says how long that took, in seconds.
 fn pass(from: &OwnedFd, to: &OwnedFd) -> f64 {
     let start = Instant::now();
     rustix::io::write(from, &event()).unwrap();
@@ -89,14 +89,14 @@ fn pass(from: &OwnedFd, to: &OwnedFd) -> f64 {
     start.elapsed().as_secs_f64()
 }
 
-/// How far a conversion by two readings of the card's clock a second apart may be off, in seconds: half of the time that the
+/// How far a conversion by two readings of the NIC's clock a second apart may be off, in seconds: half of the time that the
 /// slowest of this test's own readings took at each end and, for the rate between them, both again.
 fn widest_error() -> f64 {
     // Others of the first clocks may belong to other drivers.
     let clock = |n: u32| File::open(format!("/dev/ptp{n}")).ok();
     let device = fs::read_dir(format!("/sys/class/net/{RECEIVER}/device/ptp")).unwrap().flatten().next().unwrap();
     let number = device.file_name().to_string_lossy().trim_start_matches("ptp").parse().unwrap();
-    let device = clock(number).expect("the card's clock");
+    let device = clock(number).expect("the NIC's clock");
     let reading = |_| {
         let start = Instant::now();
         clock_gettime_dynamic(DynamicClockId::Dynamic(device.as_fd())).unwrap();
@@ -105,30 +105,30 @@ fn widest_error() -> f64 {
     2.0 * (0..64).map(reading).fold(0.0, f64::max)
 }
 
-/// How far the card's clock may be off, in seconds, where that is known.
+/// How far the NIC's clock may be off, in seconds, where that is known.
 fn error(line: &Line) -> Option<f64> {
     line.find(ERROR, &OF).find_map(|point| if let Value::Number(error) = point.value { Some(error) } else { None })
 }
 
 #[test]
-#[ignore = "for a virtual machine with a card that stamps packets; `cargo xtask test --only vm-cards` runs it"]
-fn vm_cards_are_found_and_followed_and_their_stamps_compared() {
-    let Some(_alone) = alone("a card that stamps packets") else { return };
-    for card in [SENDER, RECEIVER] {
-        Namespace::current().ip(&format!("link set dev {card} up"));
+#[ignore = "for a virtual machine with a NIC that stamps packets; `cargo xtask test --only vm-nics` runs it"]
+fn vm_nics_are_found_and_followed_and_their_timestamps_compared() {
+    let Some(_alone) = alone("a NIC that stamps packets") else { return };
+    for nic in [SENDER, RECEIVER] {
+        Namespace::current().ip(&format!("link set dev {nic} up"));
     }
     let carrier = || fs::read_to_string(format!("/sys/class/net/{RECEIVER}/carrier")).unwrap_or_default();
     wait_for("the wire", patience(Duration::from_secs(5)), || (carrier().trim() == "1").then_some(()));
     switch_on(RECEIVER);
     let (from, to) = (frames(SENDER), frames(RECEIVER));
     let sidecar = Sidecar::start(often());
-    let before = sidecar.line("the card's clock to be known", |line| error(line).is_some());
-    // One alone: QEMU's card never lets go of a stamp that it took, and so gives no other packet one.
+    let before = sidecar.line("the NIC's clock to be known", |line| error(line).is_some());
+    // One alone: QEMU's NIC never lets go of a stamp that it took, and so gives no other packet one.
     let took = pass(&from, &to);
     let after = sidecar.line("the event to be measured", |line| between([&before, line], DURATION, &OF).0 > 0.0);
     let (count, duration) = between([&before, &after], DURATION, &OF);
     let error = error(&after).unwrap();
-    eprintln!("{duration:.6} s from card to kernel, of {took:.6} s, where clocks are {error:.9} s off at most");
+    eprintln!("{duration:.6} s from NIC to kernel, of {took:.6} s, where clocks are {error:.9} s off at most");
     assert_eq!(count, 1.0);
     record(DURATION, duration, 0.0..=took + error);
     record(ERROR, error, 0.0..=widest_error());
