@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    os::unix::fs::symlink,
+    os::unix::fs::{MetadataExt as _, symlink},
     path::Path,
     process::{Command, Output, Stdio},
     time::{Duration, Instant},
@@ -106,6 +106,18 @@ fn a_device_as_certificate_does_not_fill_the_memory() {
         [("OTEL_EXPORTER_OTLP_ENDPOINT", "https://localhost:4317"), ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/dev/zero")];
     let message = refusal(run(&["--output", "otlp"], &variables));
     assert!(message.contains("OTEL_EXPORTER_OTLP_CERTIFICATE") && message.contains("not a regular file"), "{message}");
+}
+
+#[test]
+fn only_the_owner_may_read_the_json_file() {
+    if !rustix::process::geteuid().is_root() {
+        return skip("the mode of the JSON file: without root the sidecar ends before it opens the file");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("lines");
+    let output = run(&["--output", &format!("json={}", text(&file)), "--duration", "1s"], &[]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(fs::metadata(&file).expect("a file").mode() & 0o777, 0o600);
 }
 
 #[test]

@@ -33,8 +33,8 @@ fn a_container_s_name_reaches_no_output_unescaped() {
         let folder = tempfile::tempdir().unwrap();
         let lines = folder.path().join("lines");
         let output = format!("json={}", lines.display());
-        let arguments = ["--output", "table", "--output", &output, "--interval", "200ms", "--duration", "3s"];
-        let ended = run(&arguments, &[("RUST_LOG", "debug")]);
+        let arguments = ["--output", "table", "--output", &output, "--interval", "1s", "--duration", "3s"];
+        let ended = run(&arguments, &[("RUST_LOG", "undercurrent=debug")]);
         let [table, log] = [ended.stdout, ended.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
         assert!(ended.status.success(), "{log}");
         let lines: Vec<Line> = fs::read_to_string(lines).unwrap().lines().map(Line::parse).collect();

@@ -103,7 +103,7 @@ fn say(line: &str) {
 fn plays_a_role() {
     let role = env::var(ROLE);
     if role.is_ok() {
-        // A test that is killed kills nobody.
+        // A test that is killed drops no player.
         set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
     }
     match role.as_deref() {
