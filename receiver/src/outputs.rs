@@ -1,6 +1,6 @@
 //! The outputs that the settings ask for, opened.
 
-use std::{collections::BTreeMap, io, num::NonZeroUsize};
+use std::{collections::BTreeMap, num::NonZeroUsize};
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -20,9 +20,6 @@ pub enum OpenError {
     /// The collector's settings.
     #[error(transparent)]
     Otlp(#[from] otlp::SettingsError),
-    /// The table's thread.
-    #[error("cannot start a thread for the table: {0}; look at the limit of tasks")]
-    Table(#[source] io::Error),
 }
 
 /// The outputs that the settings ask for, not yet opened.
@@ -53,7 +50,7 @@ impl<'a> Plan<'a> {
         let mut opened: Vec<Output> = Vec::new();
         for wanted in self.wanted.iter() {
             match wanted {
-                Requested::Table => opened.push(table::open(terminal, cpus).map_err(OpenError::Table)?),
+                Requested::Table => opened.push(table::open(terminal, cpus)),
                 Requested::Json(Destination::StandardOutput) => opened.push(json::open(json::Target::Stdout)?),
                 Requested::Json(Destination::File(path)) => opened.push(json::open(json::Target::File(path.clone()))?),
                 Requested::Otlp => {}

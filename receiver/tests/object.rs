@@ -1,26 +1,69 @@
-//! The committed kernel object, given to the running kernel.
+//! Loads the committed object into the running kernel.
 
 mod support;
 
-use aya::{EbpfError, EbpfLoader, maps::MapError};
+use std::io;
+
+use aya::{
+    Btf, Ebpf, EbpfError, EbpfLoader,
+    maps::MapError,
+    programs::{BtfTracePoint, ProgramError},
+};
 
 const OBJECT: &[u8] = aya::include_bytes_aligned!("../ebpf/undercurrent.bpf.o");
 
-/// Maps are created when the object is loaded; programs wait for their hooks.
-#[test]
-fn the_kernel_takes_every_map() {
-    let ebpf = match EbpfLoader::new().btf(None).allow_unsupported_maps().load(OBJECT) {
-        Ok(ebpf) => ebpf,
+/// Creates the object's maps with these signals on; `None` after a report if the kernel denies it.
+fn load(signals: &[&str]) -> Option<Ebpf> {
+    let mut loader = EbpfLoader::new();
+    let switches: Vec<_> = signals.iter().map(|signal| format!("signal.{signal}")).collect();
+    for switch in &switches {
+        loader.override_global(switch, &1_u32, true);
+    }
+    match loader.btf(None).allow_unsupported_maps().load(OBJECT) {
+        Ok(ebpf) => Some(ebpf),
         Err(EbpfError::MapError(MapError::CreateError { io_error, .. }))
-            if io_error.kind() == std::io::ErrorKind::PermissionDenied =>
+            if io_error.kind() == io::ErrorKind::PermissionDenied =>
         {
-            return support::skip("creating maps needs CAP_BPF: run as root");
+            support::skip("creating maps needs CAP_BPF: run as root");
+            None
         }
         Err(error) => panic!("{error:?}"),
-    };
+    }
+}
+
+/// Loading the object creates all of its maps. Programs load later, with their hooks.
+#[test]
+fn the_kernel_takes_every_map() {
+    let Some(ebpf) = load(&[]) else { return };
     assert!(ebpf.maps().count() > 0, "the object has no maps");
     for (name, program) in ebpf.programs() {
-        assert!(program.fd().is_err(), "{name} was loaded before it was asked for");
+        assert!(program.fd().is_err(), "{name} was loaded with the object");
     }
     assert!(ebpf.programs().count() > 0, "the object has no programs");
+}
+
+/// Bytes of `softirq_entry` after the verifier; `None` after a report if the kernel denies it.
+fn verified_size(signals: &[&str]) -> Option<u32> {
+    const HOOK: &str = "softirq_entry";
+    let types = Btf::from_sys_fs().expect("the kernel has BTF");
+    let mut ebpf = load(signals)?;
+    let program: &mut BtfTracePoint =
+        ebpf.program_mut(HOOK).and_then(|program| program.try_into().ok()).expect("a tracepoint program");
+    match program.load(HOOK, &types) {
+        Ok(()) => Some(program.info().expect("program info").size_translated().expect("a size")),
+        Err(ProgramError::LoadError { io_error, .. }) if io_error.kind() == io::ErrorKind::PermissionDenied => {
+            support::skip("loading tracing programs needs CAP_BPF and CAP_PERFMON: run as root");
+            None
+        }
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+/// Signals are read-only globals, so the verifier removes the handlers of signals that are off (dead-code elimination).
+#[test]
+fn handlers_of_disabled_signals_are_removed() {
+    let Some(none) = verified_size(&[]) else { return };
+    let [cpu, wait, both] = [&["network_cpu"][..], &["softirq_wait"], &["network_cpu", "softirq_wait"]]
+        .map(|signals| verified_size(signals).expect("the first program loaded"));
+    assert!(none < cpu && cpu < wait && wait < both, "{none}, {cpu}, {wait}, {both} bytes");
 }

@@ -1,5 +1,4 @@
-//! `undercurrent.network.receive.driver.duration`: what brings a network card's hardware stamps to the wall clock, and what
-//! came of them.
+//! `undercurrent.network.receive.driver.duration`: conversion of a NIC's timestamps to the wall clock, and the cells.
 
 use core::mem::size_of;
 
@@ -7,69 +6,69 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use super::histogram::HistogramCell;
 
-/// Network cards that have places of their own.
-pub const CARDS: usize = 8;
+/// Maximum number of NICs.
+pub const NICS: usize = 8;
 
-/// How the wall clock follows from a card's clock around a reading of both.
+/// Converts a NIC's clock to the wall clock, near a reading of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Conversion {
-    /// The reading, nanoseconds of the card's clock.
+    /// The reading, nanoseconds of the NIC's clock.
     pub reading: u64,
-    /// What to add to the card's clock at the reading to get the wall clock, in nanoseconds modulo 2^64.
+    /// Wall clock minus the NIC's clock at the reading, in nanoseconds modulo 2^64.
     pub offset: u64,
-    /// By how much faster the wall clock is, in units of 2^-32, in two's complement.
+    /// Rate of the wall clock relative to the NIC's clock, minus one, in units of 2^-32 (two's complement).
     pub rate: u64,
 }
 
 impl Conversion {
-    /// log2 of how far from a reading it holds, in nanoseconds: eight seconds.
+    /// log2 of the conversion's range around the reading, in nanoseconds: eight seconds.
     const REACH: u32 = 33;
-    /// log2 of the fastest rate, a 256th: the product with a time in reach fits 64 bits.
+    /// log2 of the highest rate, 1/256: the product with a time in range fits 64 bits.
     const FASTEST: u32 = 24;
 
-    /// Whether clocks can run so far apart. No card's does that works.
+    /// Returns true if the rate is in range. A greater rate means a defective clock.
     #[must_use]
     pub const fn is_sound(&self) -> bool {
         (self.rate as i64).unsigned_abs() < 1 << Self::FASTEST
     }
 
-    /// The wall clock at a time of the card's clock, in nanoseconds; `None` too far from the reading.
+    /// Converts a timestamp of the NIC to nanoseconds of the wall clock; `None` too far from the reading.
     #[must_use]
     #[inline(always)]
-    pub const fn wall(&self, stamp: u64) -> Option<u64> {
-        let elapsed = stamp.wrapping_sub(self.reading);
+    pub const fn wall(&self, timestamp: u64) -> Option<u64> {
+        let elapsed = timestamp.wrapping_sub(self.reading);
         if elapsed.wrapping_add(1 << Self::REACH) >> (Self::REACH + 1) != 0 {
             return None;
         }
         let gained = (elapsed as i64).wrapping_mul(self.rate as i64) >> 32;
-        Some(stamp.wrapping_add(self.offset).wrapping_add(gained as u64))
+        Some(timestamp.wrapping_add(self.offset).wrapping_add(gained as u64))
     }
 }
 
-/// A card's clock. User space writes the conversion that is not in use, and then which one is: a program that has begun to
-/// read one is done before that is written again.
+/// The clock of a NIC. User space writes the unused conversion, then `current`. A program that has begun to read a
+/// conversion finishes before user space writes it again.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub struct CardClock {
-    /// One more than the index of the conversion in use; zero where none is.
+pub struct NicClock {
+    /// Index of the current conversion plus one; zero if there is none.
     pub current: u64,
     /// The conversions.
     pub conversions: [Conversion; 2],
 }
 
-/// Why a packet that the card stamped is not measured.
+/// Reasons why a packet with a timestamp of its NIC is not measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DriverLoss {
-    /// The kernel did not stamp it.
-    NoStamp,
-    /// By the clocks it was in the kernel before it was at the card: they are less exact than the time between, or were set.
+    /// The kernel set no timestamp.
+    NoTimestamp,
+    /// The kernel's timestamp is before the NIC's: the conversion is less exact than the duration, or a clock was set.
     Negative,
-    /// How the card's clock relates to the wall clock is not known for then.
+    /// There is no conversion for that time.
     NoClock,
-    /// The driver left its own notes in the place of the stamp.
-    DriverNotes,
-    /// Whether the filter chooses it cannot be told before its socket is known.
+    /// The driver stored its own data instead of the timestamp.
+    DriverData,
+    /// The filter depends on the packet's socket, which is not known yet.
     Unfiltered,
 }
 
@@ -79,29 +78,29 @@ pub const DRIVER_LOSSES: usize = 5;
 impl DriverLoss {
     /// Every reason, at its own index.
     pub const ALL: [Self; DRIVER_LOSSES] =
-        [Self::NoStamp, Self::Negative, Self::NoClock, Self::DriverNotes, Self::Unfiltered];
+        [Self::NoTimestamp, Self::Negative, Self::NoClock, Self::DriverData, Self::Unfiltered];
 }
 
-/// What one CPU recorded of one card.
+/// Cells of one NIC on one CPU.
 #[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub struct CardCells {
-    /// Time from the card's stamp to the kernel's.
+pub struct NicCells {
+    /// Time from the NIC's timestamp to the kernel's.
     pub duration: HistogramCell,
     /// Packets that are not measured, by [`DriverLoss`].
     pub lost: [u64; DRIVER_LOSSES],
 }
 
-/// What one CPU recorded, by the card's place.
+/// Cells of all NICs on one CPU.
 #[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct DriverCells {
-    /// The cards.
-    pub cards: [CardCells; CARDS],
+    /// The NICs, by index.
+    pub nics: [NicCells; NICS],
 }
 
 const _: () = {
     assert!(size_of::<Conversion>() == 24);
-    assert!(size_of::<CardClock>() == 56);
-    assert!(size_of::<DriverCells>() == CARDS * (size_of::<HistogramCell>() + 8 * DRIVER_LOSSES));
+    assert!(size_of::<NicClock>() == 56);
+    assert!(size_of::<DriverCells>() == NICS * (size_of::<HistogramCell>() + 8 * DRIVER_LOSSES));
 };

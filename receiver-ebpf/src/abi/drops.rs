@@ -4,20 +4,19 @@ use core::mem::size_of;
 
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
-/// Counts of one writer: of the core's reasons by their numbers, then of each subsystem all together, and of what has no
-/// place of its own.
+/// Counts of one CPU or workload: one for each reason of the core, then one for each subsystem, then one for all others.
 pub const COUNTS: usize = 256;
-/// Reasons of the core that have a place; kernels have half as many.
+/// Number of counts for reasons of the core. Kernels have half as many reasons.
 pub const CORE: u32 = 240;
-/// The place of what has none of its own.
+/// Index of the count for all others.
 pub const OTHER: u32 = COUNTS as u32 - 1;
-/// A reason's subsystem stands in the bits from here on; the core is number zero (6.4 and later).
+/// Position of the subsystem in a reason (6.4 and later). The core is subsystem zero.
 pub const SUBSYSTEM_SHIFT: u32 = 16;
 
-/// Where a reason is counted.
+/// Returns the index of a reason's count.
 #[must_use]
 #[inline(always)]
-pub const fn place(reason: u32) -> u32 {
+pub const fn index(reason: u32) -> u32 {
     if reason < CORE {
         return reason;
     }
@@ -27,17 +26,17 @@ pub const fn place(reason: u32) -> u32 {
     }
 }
 
-/// What one CPU counted of drops that are nobody's but the node's.
+/// Drops on one CPU that belong to the node.
 #[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct DropCells {
-    /// Packets, by [`place`].
+    /// Packets, by [`index`].
     pub counts: [u64; COUNTS],
 }
 
 const _: () = {
     assert!(size_of::<DropCells>() == 8 * COUNTS);
-    assert!(place(CORE - 1) == CORE - 1 && place(CORE) == OTHER && place(u32::MAX) == OTHER);
-    assert!(place(1 << SUBSYSTEM_SHIFT | 5) == CORE && place(15 << SUBSYSTEM_SHIFT) == OTHER - 1);
-    assert!(place(16 << SUBSYSTEM_SHIFT) == OTHER);
+    assert!(index(CORE - 1) == CORE - 1 && index(CORE) == OTHER && index(u32::MAX) == OTHER);
+    assert!(index(1 << SUBSYSTEM_SHIFT | 5) == CORE && index(15 << SUBSYSTEM_SHIFT) == OTHER - 1);
+    assert!(index(16 << SUBSYSTEM_SHIFT) == OTHER);
 };

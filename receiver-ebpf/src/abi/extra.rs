@@ -1,26 +1,26 @@
 //! Cells of the layers that a user names.
 //!
-//! One array of words: by owner (slots, then groups), then by shard (as workloads' histograms have them), then by layer,
-//! then by IP version a cell. A cell is a histogram of the configured scale, its sum first and its slots after it, and after these the packets
-//! in no histogram by [`super::loss::PacketLoss`], which all count for the node.
+//! One array of words: by owner (slots, then groups), then by shard (like histograms of workloads), then by layer, then by IP
+//! version. A cell has a histogram of the configured scale, with its sum first, and then the losses by
+//! [`super::loss::PacketLoss`]. All losses count for the node.
 
-use super::{latency::Network, loss::PACKET_LOSSES};
+use super::{latency::IpVersion, loss::PACKET_LOSSES};
 
-/// Layers that there are programs for.
+/// Number of layers with programs.
 pub const LAYERS: usize = 8;
 
-/// The arguments that programs get at: those that registers pass on x86-64.
+/// Number of arguments that programs can read: x86-64 passes six in registers.
 pub const ARGUMENTS: u32 = 6;
 
-/// Words of a cell whose histogram has so many slots.
+/// Returns the words of a cell with this number of buckets.
 #[must_use]
-pub const fn cell(slots: usize) -> usize {
-    1 + slots + PACKET_LOSSES
+pub const fn cell(buckets: usize) -> usize {
+    1 + buckets + PACKET_LOSSES
 }
 
-/// Where a cell stands in its shard, in cells.
+/// Returns the index of a cell in its shard.
 #[must_use]
 #[inline(always)]
-pub const fn index(layer: usize, network: Network) -> usize {
-    layer * Network::ALL.len() + network as usize
+pub const fn index(layer: usize, version: IpVersion) -> usize {
+    layer * IpVersion::ALL.len() + version as usize
 }

@@ -1,28 +1,28 @@
-//! Which packets are measured, as both sides know it.
+//! Keys of the filter for packets.
 
 use core::mem::size_of;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// What packets are chosen by. A packet is measured where all of those that are asked for choose it.
+/// An attribute that the filter can check. The filter selects a packet if all configured criteria do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Criterion {
-    /// The interface that it came in by, or leaves by.
+    /// The receiving or sending interface.
     Interface,
-    /// The network namespace that it is in.
+    /// The network namespace.
     Namespace,
     /// The local port.
     Port,
-    /// The process that reads it.
+    /// The process that reads the packet.
     Process,
-    /// The workload that it belongs to.
+    /// The workload of the packet.
     Workload,
-    /// How many packets are in the socket's receive queue.
+    /// The number of packets in the socket's receive queue.
     Queue,
 }
 
 impl Criterion {
-    /// Its bit in the word that says which are asked for.
+    /// Returns the criterion's bit in the word of configured criteria.
     #[must_use]
     #[inline(always)]
     pub const fn bit(self) -> u32 {
@@ -30,27 +30,27 @@ impl Criterion {
     }
 }
 
-/// A value of a criterion that chooses packets.
+/// A value of a criterion that selects packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
-pub struct Choice {
+pub struct FilterKey {
     /// The number of the [`Criterion`].
     criterion: u32,
-    /// Of an interface, its namespace's inode: interfaces are numbered by namespace.
+    /// For an interface, the inode of its namespace: interface indices are local to a namespace.
     namespace: u32,
-    /// An interface's index, a namespace's inode, a port, a process's id or a workload's slot.
+    /// An interface index, a namespace's inode, a port, a process id or a workload's slot.
     number: u32,
 }
 
-impl Choice {
-    /// All of one criterion's but an interface.
+impl FilterKey {
+    /// Returns the key of any criterion except an interface.
     #[must_use]
     #[inline(always)]
     pub const fn of(criterion: Criterion, number: u32) -> Self {
         Self { criterion: criterion as u32, namespace: 0, number }
     }
 
-    /// An interface of a namespace.
+    /// Returns the key of an interface in a namespace.
     #[must_use]
     #[inline(always)]
     pub const fn interface(namespace: u32, index: u32) -> Self {
@@ -58,4 +58,4 @@ impl Choice {
     }
 }
 
-const _: () = assert!(size_of::<Choice>() == 12);
+const _: () = assert!(size_of::<FilterKey>() == 12);

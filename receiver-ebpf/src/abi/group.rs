@@ -1,4 +1,4 @@
-//! What packets are told apart by beside workload and IP version, as both sides know it.
+//! Grouping keys of a packet, besides workload and IP version.
 
 use core::mem::size_of;
 
@@ -6,17 +6,17 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::{interface::Interface, latency::Series};
 
-/// What makes packets of one series different.
+/// An attribute that divides the packets of a series into groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dimension {
-    /// The interface that they came in by, or leave by.
+    /// The receiving or sending interface.
     Interface,
-    /// The network namespace that they are in.
+    /// The network namespace.
     Namespace,
 }
 
 impl Dimension {
-    /// Its bit in the word that says which are asked for, above those of [`super::filter::Criterion`].
+    /// Returns the dimension's bit in the word of configured criteria, above the bits of [`super::filter::Criterion`].
     #[must_use]
     #[inline(always)]
     pub const fn bit(self) -> u32 {
@@ -24,25 +24,25 @@ impl Dimension {
     }
 }
 
-/// What tells packets apart.
+/// A group of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
 pub struct Group {
-    /// Where they came in, or leave; its index is zero where packets are told apart by namespace alone.
+    /// The interface and namespace; index zero if packets are grouped by namespace only.
     pub interface: Interface,
-    /// The slot of the workload that they belong to.
+    /// The slot of the workload.
     pub slot: u32,
 }
 
-/// Series that groups have histograms of: the first ones of [`Series`].
+/// Number of series with histograms for groups: the first ones of [`Series`].
 pub const GROUPED: usize = Series::TRANSMIT.end;
 
-/// Why a packet is with its workload and in no group.
+/// Reasons why a packet counts for its workload but for no group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GroupLoss {
-    /// Where it came in, or leaves, cannot be told at this layer.
+    /// The hook cannot read the interface or namespace.
     Unknown,
-    /// There are as many groups as there may be.
+    /// The maximum number of groups exists.
     Limit,
 }
 
@@ -54,11 +54,11 @@ impl GroupLoss {
     pub const ALL: [Self; GROUP_LOSSES] = [Self::Unknown, Self::Limit];
 }
 
-/// What one CPU counted, by [`GroupLoss`].
+/// Losses on one CPU.
 #[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct GroupCells {
-    /// Packets that are in no group.
+    /// Packets without a group, by [`GroupLoss`].
     pub lost: [u64; GROUP_LOSSES],
 }
 

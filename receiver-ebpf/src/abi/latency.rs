@@ -1,5 +1,5 @@
-//! Cells of `undercurrent.network.receive.duration`, `undercurrent.network.receive.wait.duration` and
-//! `undercurrent.tcp.rtt`, `undercurrent.network.transmit.duration`.
+//! Cells of `undercurrent.network.receive.duration`, `undercurrent.network.receive.wait.duration`,
+//! `undercurrent.network.transmit.duration` and `undercurrent.tcp.rtt`.
 
 use core::{mem::size_of, ops::Range};
 
@@ -11,7 +11,7 @@ use super::{
     transmit::{DEPARTURES, Departure},
 };
 
-/// Where in the receive path a packet was seen.
+/// A layer of the receive path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Layer {
     /// Entry of the network layer, before netfilter.
@@ -40,44 +40,44 @@ pub enum Transport {
 
 /// The IP version of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Network {
+pub enum IpVersion {
     /// IPv4.
     Ipv4,
     /// IPv6.
     Ipv6,
 }
 
-impl Network {
+impl IpVersion {
     /// Both versions, each at its own index.
     pub const ALL: [Self; 2] = [Self::Ipv4, Self::Ipv6];
 }
 
-/// A way into the host, up to a layer. The network layer has not looked at the transport protocol yet.
+/// A layer that a packet of a transport protocol and IP version reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Path {
-    /// The layer reached.
+pub struct ReceivePoint {
+    /// The layer.
     pub layer: Layer,
-    /// The transport protocol, where the layer knows it.
+    /// The transport protocol; `None` at the network layer, before the transport header is parsed.
     pub transport: Option<Transport>,
     /// The IP version.
-    pub network: Network,
+    pub version: IpVersion,
 }
 
-/// Number of paths.
-pub const PATHS: usize = 14;
+/// Number of receive points.
+pub const RECEIVE_POINTS: usize = 14;
 
-impl Path {
-    /// Every path, at its own index.
-    pub const ALL: [Self; PATHS] = {
-        let mut all = [Self { layer: Layer::Ip, transport: None, network: Network::Ipv4 }; PATHS];
+impl ReceivePoint {
+    /// Every receive point, at its own index.
+    pub const ALL: [Self; RECEIVE_POINTS] = {
+        let mut all = [Self { layer: Layer::Ip, transport: None, version: IpVersion::Ipv4 }; RECEIVE_POINTS];
         let layers = [Layer::Transport, Layer::SocketEnqueued, Layer::SocketRead];
         let mut index = 0;
-        while index < PATHS {
-            let network = if index % 2 == 0 { Network::Ipv4 } else { Network::Ipv6 };
-            all[index].network = network;
+        while index < RECEIVE_POINTS {
+            let version = if index % 2 == 0 { IpVersion::Ipv4 } else { IpVersion::Ipv6 };
+            all[index].version = version;
             if index >= 2 {
                 let transport = if (index / 2) % 2 == 1 { Transport::Tcp } else { Transport::Udp };
-                all[index] = Self { layer: layers[(index - 2) / 4], transport: Some(transport), network };
+                all[index] = Self { layer: layers[(index - 2) / 4], transport: Some(transport), version };
             }
             assert!(all[index].index() == index);
             index += 1;
@@ -85,41 +85,41 @@ impl Path {
         all
     };
 
-    /// A packet at the network layer.
+    /// Returns the receive point of the network layer.
     #[must_use]
-    pub const fn ip(network: Network) -> Self {
-        Self { layer: Layer::Ip, transport: None, network }
+    pub const fn ip(version: IpVersion) -> Self {
+        Self { layer: Layer::Ip, transport: None, version }
     }
 
-    /// A packet at a layer that knows its transport protocol.
+    /// Returns the receive point of a later layer.
     #[must_use]
-    pub const fn of(layer: Layer, transport: Transport, network: Network) -> Self {
-        Self { layer, transport: Some(transport), network }
+    pub const fn of(layer: Layer, transport: Transport, version: IpVersion) -> Self {
+        Self { layer, transport: Some(transport), version }
     }
 
-    /// The path's number.
+    /// Returns the receive point's index in [`Self::ALL`].
     #[must_use]
     #[inline(always)]
     pub const fn index(self) -> usize {
         let layer = self.layer as usize * 4;
         match self.transport {
-            None => self.network as usize,
-            Some(transport) => layer - 2 + transport as usize * 2 + self.network as usize,
+            None => self.version as usize,
+            Some(transport) => layer - 2 + transport as usize * 2 + self.version as usize,
         }
     }
 }
 
-/// What a histogram is about.
+/// The measured quantity of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Series {
-    /// The time from a packet's receive timestamp to the end of a path.
-    Receive(Path),
-    /// The time from a packet's arrival in its socket's queue until it was read.
-    Wait(Transport, Network),
-    /// The time that a packet took for a part of its way out.
+    /// The time from a packet's receive timestamp to a receive point.
+    Receive(ReceivePoint),
+    /// The time from a packet's arrival in its socket's queue to its read.
+    Wait(Transport, IpVersion),
+    /// The time that a packet took for a layer of the transmit path.
     Transmit(Departure),
-    /// TCP's smoothed round-trip time, at the delivery of data.
-    Rtt(Network),
+    /// TCP's smoothed round-trip time, at a read.
+    Rtt(IpVersion),
 }
 
 /// Number of series.
@@ -128,28 +128,28 @@ const WAITS: usize = 4;
 
 impl Series {
     /// The indices of [`Self::Receive`].
-    pub const RECEIVE: Range<usize> = 0..PATHS;
+    pub const RECEIVE: Range<usize> = 0..RECEIVE_POINTS;
     /// The indices of [`Self::Wait`].
     pub const WAIT: Range<usize> = Self::RECEIVE.end..Self::RECEIVE.end + WAITS;
     /// The indices of [`Self::Transmit`].
     pub const TRANSMIT: Range<usize> = Self::WAIT.end..Self::WAIT.end + DEPARTURES;
     /// The indices of [`Self::Rtt`].
-    pub const RTT: Range<usize> = Self::TRANSMIT.end..Self::TRANSMIT.end + Network::ALL.len();
+    pub const RTT: Range<usize> = Self::TRANSMIT.end..Self::TRANSMIT.end + IpVersion::ALL.len();
 
     /// Every series, at its own index.
     pub const ALL: [Self; SERIES] = {
-        let mut all = [Self::Receive(Path::ALL[0]); SERIES];
+        let mut all = [Self::Receive(ReceivePoint::ALL[0]); SERIES];
         let mut index = 0;
         while index < SERIES {
             all[index] = if index < Self::RECEIVE.end {
-                Self::Receive(Path::ALL[index])
+                Self::Receive(ReceivePoint::ALL[index])
             } else if index < Self::WAIT.end {
-                let Path { transport, network, .. } = Path::ALL[index - WAITS];
-                Self::Wait(transport.unwrap(), network)
+                let ReceivePoint { transport, version, .. } = ReceivePoint::ALL[index - WAITS];
+                Self::Wait(transport.unwrap(), version)
             } else if index < Self::TRANSMIT.end {
                 Self::Transmit(Departure::ALL[index - Self::TRANSMIT.start])
             } else {
-                Self::Rtt(Network::ALL[index - Self::RTT.start])
+                Self::Rtt(IpVersion::ALL[index - Self::RTT.start])
             };
             assert!(all[index].index() == index);
             index += 1;
@@ -157,52 +157,52 @@ impl Series {
         all
     };
 
-    /// The series' histogram in [`LatencyCells`].
+    /// Returns the index of the series' histogram in [`DurationCells`].
     #[must_use]
     #[inline(always)]
     pub const fn index(self) -> usize {
         match self {
-            Self::Receive(path) => path.index(),
-            Self::Wait(transport, network) => WAITS + Path::of(Layer::SocketRead, transport, network).index(),
+            Self::Receive(point) => point.index(),
+            Self::Wait(transport, version) => WAITS + ReceivePoint::of(Layer::SocketRead, transport, version).index(),
             Self::Transmit(departure) => Self::TRANSMIT.start + departure.index(),
-            Self::Rtt(network) => Self::RTT.start + network as usize,
+            Self::Rtt(version) => Self::RTT.start + version as usize,
         }
     }
 }
 
-/// What one CPU recorded. Each series has one program as its writer.
+/// Cells of one CPU. Each series has one program as its writer.
 #[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub struct LatencyCells {
+pub struct DurationCells {
     /// Durations, by series.
     pub histograms: [HistogramCell; SERIES],
     /// Packets in no histogram, by series and [`super::loss::PacketLoss`].
     pub lost: [[u64; PACKET_LOSSES]; SERIES],
 }
 
-const _: () = assert!(size_of::<LatencyCells>() == SERIES * (size_of::<HistogramCell>() + 8 * PACKET_LOSSES));
+const _: () = assert!(size_of::<DurationCells>() == SERIES * (size_of::<HistogramCell>() + 8 * PACKET_LOSSES));
 
-/// Where packets that wait are remembered: an entry for each value of some bits of a stamp's mix, or of an address's.
+/// Tables of waiting packets, indexed by bits of a hash of the packet's timestamp or address (its mix).
 ///
-/// An entry has more of these bits above [`waiting::TIME`] bits of the monotonic clock, in nanoseconds. Of two
-/// packets with one place the later one has it, and the earlier one's wait is not known; a table may have
-/// [several places](super::transmit::WAYS) for one value.
+/// An entry has further bits of the mix above [`waiting::TIME`] bits of the monotonic clock, in nanoseconds. A later packet
+/// replaces an earlier one at an equal index, and the wait of the earlier one is lost. A table may have
+/// [several ways](super::transmit::WAYS) for an index.
 pub mod waiting {
-    /// Entries.
-    pub const ENTRIES: usize = 1 << PLACE;
-    /// Bits of an entry that hold the time: eighteen minutes.
+    /// Number of entries.
+    pub const ENTRIES: usize = 1 << INDEX;
+    /// Bits of an entry for the time: eighteen minutes.
     pub const TIME: u32 = 40;
-    /// Bits of a mix that say the place.
-    const PLACE: u32 = 14;
+    /// Bits of a mix for the index.
+    const INDEX: u32 = 14;
 
-    /// Spreads a stamp over all bits: the golden ratio's multiple (Knuth, The Art of Computer Programming, 6.4).
+    /// Hashes a timestamp by multiplication with the golden ratio (Knuth, The Art of Computer Programming, 6.4).
     #[must_use]
     #[inline(always)]
-    pub const fn mix(stamp: u64) -> u64 {
-        stamp.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    pub const fn mix(timestamp: u64) -> u64 {
+        timestamp.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
-    /// The same where numbers lie in patterns that one multiple keeps: the addresses of packets, in runs, and stamps at even distances.
+    /// Hashes numbers with patterns that one multiplication keeps: addresses of packets, and timestamps at equal distances.
     #[must_use]
     #[inline(always)]
     pub const fn mix_twice(number: u64) -> u64 {
@@ -210,35 +210,35 @@ pub mod waiting {
         mix(once ^ once >> 32)
     }
 
-    /// The place of a mix.
+    /// Returns the index of a mix.
     #[must_use]
     #[inline(always)]
-    pub const fn place(mix: u64) -> u32 {
-        (mix >> (64 - PLACE)) as u32
+    pub const fn index(mix: u64) -> u32 {
+        (mix >> (64 - INDEX)) as u32
     }
 
-    /// An entry of a packet at a time, without what does not fit.
+    /// Returns the entry of a packet at a time, truncated to the entry's bits.
     #[must_use]
     #[inline(always)]
     pub const fn entry(mix: u64, time: u64) -> u64 {
-        mix << PLACE >> TIME << TIME | (time & !(u64::MAX << TIME))
+        mix << INDEX >> TIME << TIME | (time & !(u64::MAX << TIME))
     }
 
-    /// Whether an entry is of the packet with this mix.
+    /// Returns true if an entry belongs to the packet with this mix.
     #[must_use]
     #[inline(always)]
     pub const fn is_of(entry: u64, mix: u64) -> bool {
         entry != 0 && (self::entry(mix, 0) ^ entry) >> TIME == 0
     }
 
-    /// The time since an entry, modulo two to the [`TIME`]th.
+    /// Returns the nanoseconds since an entry, modulo 2^[`TIME`].
     #[must_use]
     #[inline(always)]
     pub const fn elapsed(entry: u64, now: u64) -> u64 {
         now.wrapping_sub(entry) & !(u64::MAX << TIME)
     }
 
-    /// The time since an entry, where it is of the packet with this mix.
+    /// Returns the nanoseconds since an entry; `None` if it belongs to another packet.
     #[must_use]
     #[inline(always)]
     pub const fn since(entry: u64, mix: u64, now: u64) -> Option<u64> {

@@ -1,20 +1,20 @@
-//! What a program saw and could not record, by reason.
+//! Reasons why a program did not record an event.
 
-/// Why a packet is in no histogram.
+/// Reasons why a packet is in no histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PacketLoss {
-    /// It carries no timestamp.
-    NoStamp,
-    /// Its timestamp is the sender's departure time, not a receive time.
-    TransmitStamp,
-    /// Its timestamp lies in the future: the wall clock was set back after it was taken.
+    /// The packet has no timestamp.
+    NoTimestamp,
+    /// The timestamp is the sender's departure time instead of a receive time.
+    TransmitTimestamp,
+    /// The timestamp is in the future: the wall clock was set back.
     Negative,
-    /// When it began to wait is not known: it was not seen then, or another packet had its place; or what it was that came
-    /// is not known, since a reader had it at once.
+    /// The start of the wait is unknown: no hook saw it, another packet replaced its entry, or a reader took the packet before
+    /// the hook.
     Unmatched,
-    /// Whether the filter chooses it cannot be told here.
+    /// The filter needs an attribute that the hook cannot read.
     Unfiltered,
-    /// It waited behind a segment that came late: its age says how long the network took.
+    /// The packet waited for a late segment, so its age is the network's time.
     HeadOfLine,
 }
 
@@ -23,6 +23,12 @@ pub const PACKET_LOSSES: usize = 6;
 
 impl PacketLoss {
     /// Every reason, at its own index.
-    pub const ALL: [Self; PACKET_LOSSES] =
-        [Self::NoStamp, Self::TransmitStamp, Self::Negative, Self::Unmatched, Self::Unfiltered, Self::HeadOfLine];
+    pub const ALL: [Self; PACKET_LOSSES] = [
+        Self::NoTimestamp,
+        Self::TransmitTimestamp,
+        Self::Negative,
+        Self::Unmatched,
+        Self::Unfiltered,
+        Self::HeadOfLine,
+    ];
 }

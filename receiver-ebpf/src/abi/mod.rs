@@ -1,4 +1,4 @@
-//! Types that cross the kernel boundary. Fixed-width, `#[repr(C)]`, asserted in layout, read through checked casts.
+//! Types that cross the kernel boundary: fixed-width, `#[repr(C)]`, with asserted layouts, read through checked casts.
 
 pub mod cast;
 pub mod driver;
@@ -17,5 +17,5 @@ pub mod softirq;
 pub mod transmit;
 pub mod workload;
 
-/// The value of a field offset or flag that the running kernel has nothing for.
-pub const ABSENT: u32 = u32::MAX;
+/// Value of a field offset or flag that the running kernel lacks. It fits the signed 32-bit operand of a comparison.
+pub const ABSENT: u32 = i32::MAX.cast_unsigned();

@@ -1,6 +1,6 @@
-//! Hooks that programs of others look for traces of, which is in vain where nothing serves them.
+//! Hooks that record packets for later hooks. A later hook skips its lookup if the earlier hook is not attached.
 
-/// The bit of the hook where packets enter their sockets' queues.
+/// The bit of the hook at which packets enter their sockets' queues.
 pub const ENQUEUED: u64 = 1;
-/// The bit of the hook where UDP sends.
+/// The bit of the hook at which UDP sends.
 pub const SENT: u64 = 2;

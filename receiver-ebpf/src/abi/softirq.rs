@@ -19,7 +19,7 @@ impl Softirq {
     /// Both softirqs, each at its own index.
     pub const ALL: [Self; 2] = [Self::Transmit, Self::Receive];
 
-    /// The softirq behind the kernel's vector number (`enum` in `include/linux/interrupt.h`, unchanged since 2.6).
+    /// Returns the softirq of a vector number (`enum` in `include/linux/interrupt.h`, unchanged since 2.6).
     #[must_use]
     #[inline(always)]
     pub const fn from_vector(vector: u32) -> Option<Self> {
@@ -31,30 +31,30 @@ impl Softirq {
     }
 }
 
-/// The state of one softirq on one CPU. `raised` has the raise hook as its only writer, everything else the entry and exit hooks,
-/// which cannot interrupt each other. All times are nanoseconds of the monotonic clock.
+/// The state of one softirq on one CPU. Only the raise hook writes `raised`. Only the entry and exit hooks, which cannot interrupt
+/// each other, write the other words. All times are nanoseconds of the monotonic clock.
 #[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct SoftirqState {
-    /// When the softirq was first raised after it last ran.
+    /// Time of the first raise after the last run.
     pub raised: u64,
-    /// When it last began to run.
+    /// Start of the last run.
     pub entered: u64,
-    /// When the run in progress began; zero outside of one.
+    /// Start of the current run; zero if there is none.
     pub running: u64,
     /// Total time between entry and exit.
     pub time: u64,
-    /// Runs completed.
+    /// Completed runs.
     pub runs: u64,
 }
 
-/// What one CPU recorded of the network softirqs, by [`Softirq`].
+/// Cells of the network softirqs on one CPU, by [`Softirq`].
 #[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct SoftirqCells {
     /// State and totals.
     pub state: [SoftirqState; 2],
-    /// Runs of which no raise was seen since the run before.
+    /// Runs without a recorded raise since the previous run.
     pub unseen_raises: [u64; 2],
     /// Time from the first raise to the run.
     pub wait: [HistogramCell; 2],

@@ -1,31 +1,31 @@
-//! What `undercurrent.network.transmit.duration` is made of.
+//! Layers and tables of `undercurrent.network.transmit.duration`.
 
 use super::latency::{Transport, waiting};
 
-/// Packets that have room in one set, as in a cache of so many ways.
+/// Ways of a set: entries at which a packet can be, as in a set-associative cache.
 pub const WAYS: usize = 4;
 
-/// Sets of ways of a layer.
+/// Sets of a layer.
 pub const SETS: usize = waiting::ENTRIES / WAYS;
 
-/// Entries of [`waiting`], or zero.
+/// A set: entries of [`waiting`], or zero.
 pub type SetOfWays = [u64; WAYS];
 
-/// The index of the set that has a packet's entry.
+/// Returns the index of the set for a packet's entry.
 #[must_use]
 #[inline(always)]
 pub const fn set(layer: TransmitLayer, mix: u64) -> u32 {
-    layer as u32 * SETS as u32 + waiting::place(mix) / WAYS as u32
+    layer as u32 * SETS as u32 + waiting::index(mix) / WAYS as u32
 }
 
-/// A part of a packet's way out.
+/// A layer of the transmit path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TransmitLayer {
-    /// From when the transport protocol sends a packet until the device's qdisc gets it.
+    /// From the transport protocol to the device's qdisc.
     Transport,
-    /// From there until the driver gets it.
+    /// From the qdisc to the driver.
     Qdisc,
-    /// From there until the driver has done with it.
+    /// From the driver to the completion.
     Device,
 }
 
@@ -33,7 +33,7 @@ impl TransmitLayer {
     /// Every layer, in the order of the transmit path.
     pub const ALL: [Self; 3] = [Self::Transport, Self::Qdisc, Self::Device];
 
-    /// The layer in a set of layers.
+    /// Returns the layer's bit in a word of layers.
     #[must_use]
     #[inline(always)]
     pub const fn bit(self) -> u32 {
@@ -41,7 +41,7 @@ impl TransmitLayer {
     }
 }
 
-/// What a packet passed, and under which transport protocol.
+/// A layer that a packet of a transport protocol passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Departure {
     /// The layer.
@@ -67,7 +67,7 @@ impl Departure {
         all
     };
 
-    /// The departure's number.
+    /// Returns the departure's index in [`Self::ALL`].
     #[must_use]
     #[inline(always)]
     pub const fn index(self) -> usize {

@@ -1,50 +1,50 @@
-//! Whose a measurement is, as both sides know it: slots, the table that leads to them, and what the kernel tells of cgroups.
+//! Attribution to workloads: slots, the table from owners to slots, and events of cgroups.
 
 use core::mem::size_of;
 
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
-/// The place of a workload in every table that is kept by workload. User space assigns it.
+/// The index of a workload in all tables. User space assigns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct Slot(pub u16);
 
 impl Slot {
-    /// The node: what belongs to no workload.
+    /// The node: events that belong to no workload.
     pub const NODE: Self = Self(0);
-    /// The workloads beyond the limit, together.
+    /// All workloads beyond the limit.
     pub const OVERFLOW: Self = Self(1);
-    /// The first slot of a workload of its own.
+    /// The first slot of a single workload.
     pub const FIRST: Self = Self(2);
 }
 
-/// How programs find out whose a socket is.
+/// Methods to find the owner of a socket.
 pub mod ownership {
-    /// Nobody asks.
+    /// Attribution is off.
     pub const OFF: u32 = 0;
-    /// By the cgroup v2 hierarchy: the last reader's, or else the creator's, which the kernel keeps with the socket.
+    /// By the cgroup v2 hierarchy. The kernel keeps the creator, and socket storage keeps a different reader.
     pub const UNIFIED: u32 = 1;
-    /// By the hierarchy of the cpu controller (cgroup v1): the last reader's or the creator's, kept by programs.
+    /// By the hierarchy of the cpu controller (cgroup v1). Socket storage keeps the last reader or the creator.
     pub const CPU: u32 = 2;
 }
 
-/// Set in the key of a network namespace, whose inode takes the low 32 bits. A cgroup's key is its id: a number of 31 bits
-/// that wraps, with the count of wraps above it (`kernfs_new_node`, 5.5 and later), which does not get this far.
+/// Bit in the key of a network namespace; the low 32 bits are the namespace's inode. The key of a cgroup is its id: 31 bits that
+/// wrap around, below a generation (`kernfs_new_node`, 5.5 and later) that does not reach this bit.
 pub const NAMESPACE: u64 = 1 << 47;
 
-/// Bits of a key. An entry of the table from owners to slots is one word, so that it is never seen half written: the key,
-/// and the slot in the bits below it; zero where the entry is free.
+/// Bits of a key. An entry of the table is one word, so programs never read half of it: the key above the slot, or zero if
+/// the entry is free.
 pub const KEY_BITS: u32 = 48;
 /// Bits of the slot in an entry.
 pub const SLOT_BITS: u32 = 16;
 
-/// An entry of the table.
+/// Returns an entry of the table.
 #[must_use]
 pub const fn entry(key: u64, slot: Slot) -> u64 {
     key << SLOT_BITS | slot.0 as u64
 }
 
-/// The slot that an entry has for a key; `None` of another key's.
+/// Returns the slot of an entry; `None` if the entry has another key.
 #[must_use]
 #[inline(always)]
 pub const fn slot_of(entry: u64, key: u64) -> Option<Slot> {
@@ -56,52 +56,52 @@ const OWNER_BITS: u32 = 14;
 /// Entries of the table from owners to slots.
 pub const OWNERS: usize = 1 << OWNER_BITS;
 
-/// The two entries where a key may stand, the better one first: those that two multiplicative hashes (Knuth, The Art of
-/// Computer Programming 6.4) point to, as in cuckoo hashing (Pagh and Rodler 2004).
+/// Returns the indices of the two possible entries of a key, in order of lookup: two multiplicative hashes (Knuth, The Art of
+/// Computer Programming 6.4), as in cuckoo hashing (Pagh and Rodler 2004).
 #[must_use]
 #[inline(always)]
-pub const fn places(key: u64) -> [u32; 2] {
-    [place(key, 0x9e37_79b9_7f4a_7c15), place(key, 0xc2b2_ae3d_27d4_eb4f)]
+pub const fn indices(key: u64) -> [u32; 2] {
+    [index(key, 0x9e37_79b9_7f4a_7c15), index(key, 0xc2b2_ae3d_27d4_eb4f)]
 }
 
 #[inline(always)]
-const fn place(key: u64, multiplier: u64) -> u32 {
+const fn index(key: u64, multiplier: u64) -> u32 {
     (key.wrapping_mul(multiplier) >> (64 - OWNER_BITS)) as u32
 }
 
 /// Entries of the cache from sockets to slots.
 pub const SOCKETS: usize = 4096;
 
-/// An entry of the cache: a socket's cookie but for the bits that lead to the entry, the epoch in which its slot was
-/// looked up, whether it is that of somebody who reads, and the slot; in one word so that it is never seen half written.
-/// Cookies count up from one (`__sock_gen_cookie`), and none comes back within 2^46 sockets.
+/// Entries of the cache. An entry is one word, so programs never read half of it. From the top: the socket's cookie without the
+/// bits of the index, the epoch of the lookup, a mark for slots of readers, and the slot. Cookies count up from one
+/// (`__sock_gen_cookie`) and repeat after 2^46 sockets at the earliest.
 pub mod cached {
     use super::{SOCKETS, Slot};
 
     /// Bits of a slot.
     pub const SLOT: u32 = 13;
-    /// Bits of the slot and of the mark above it.
+    /// Bits of the slot and the mark.
     const MARKED: u32 = SLOT + 1;
-    /// Marks a slot that was found when somebody read the socket.
+    /// The mark of a slot that was looked up at a read.
     pub const READ: u64 = 1 << SLOT;
     /// Bits of an epoch.
     pub const EPOCH: u32 = 16;
 
-    /// Where a socket's entry stands.
+    /// Returns the index of a socket's entry.
     #[must_use]
     #[inline(always)]
-    pub const fn place(cookie: u64) -> u32 {
+    pub const fn index(cookie: u64) -> u32 {
         cookie as u32 % SOCKETS as u32
     }
 
-    /// What a socket's entry begins with in an epoch, without its slot.
+    /// Returns a socket's entry in an epoch, without mark and slot.
     #[must_use]
     #[inline(always)]
     pub const fn tag(cookie: u64, epoch: u64) -> u64 {
         ((cookie / SOCKETS as u64) << EPOCH | epoch) << MARKED
     }
 
-    /// The slot of an entry with such a tag.
+    /// Returns the slot of an entry; `None` if the entry has another tag.
     #[must_use]
     #[inline(always)]
     pub const fn slot(entry: u64, tag: u64) -> Option<Slot> {
@@ -110,14 +110,14 @@ pub mod cached {
     }
 }
 
-/// Why an event stands with the node although it may belong to a workload.
+/// Reasons why an event counts for the node although it may belong to a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OwnerLoss {
-    /// Its cgroup was not in the table: not known yet, or no longer.
+    /// The table lacks the cgroup: it is new or removed.
     Unknown,
-    /// Nothing says whose the socket is: it is older than the programs, and nobody has read it since (cgroup v1).
+    /// The socket has no known owner: it is older than the programs and was not read since (cgroup v1).
     NoOwner,
-    /// The kernel gave no room to keep a socket's reader.
+    /// The kernel refused the storage for a socket's reader.
     StorageRefused,
 }
 
@@ -129,26 +129,26 @@ impl OwnerLoss {
     pub const ALL: [Self; OWNER_LOSSES] = [Self::Unknown, Self::NoOwner, Self::StorageRefused];
 }
 
-/// What one CPU counted, by [`OwnerLoss`].
+/// Losses on one CPU.
 #[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct OwnerCells {
-    /// Events that stand with the node.
+    /// Events that count for the node, by [`OwnerLoss`].
     pub lost: [u64; OWNER_LOSSES],
-    /// Changes of cgroups that found no room in the ring.
+    /// Changes of cgroups that did not fit into the ring.
     pub unheard: u64,
 }
 
-/// Bytes of a cgroup's path that fit an event, its end included.
+/// Maximum bytes of a cgroup's path in an event, with the terminating zero.
 pub const PATH_BYTES: usize = 480;
 
-/// What happened to a cgroup.
+/// Changes of a cgroup.
 pub mod change {
-    /// It was made.
+    /// The cgroup was created.
     pub const MADE: u32 = 0;
-    /// It was removed.
+    /// The cgroup was removed.
     pub const REMOVED: u32 = 1;
-    /// It has another name (cgroup v1).
+    /// The cgroup was renamed (cgroup v1).
     pub const RENAMED: u32 = 2;
 }
 
@@ -156,13 +156,13 @@ pub mod change {
 #[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct CgroupEvent {
-    /// The cgroup.
+    /// The cgroup's id.
     pub id: u64,
-    /// What happened to it, of [`change`].
+    /// One of [`change`].
     pub change: u32,
-    /// Bytes of `path` in use, the terminating zero included; negative where the kernel refused to read it.
+    /// Used bytes of `path`, with the terminating zero; negative if the kernel could not read the path.
     pub length: i32,
-    /// Its path from the hierarchy's root; cut where it is longer.
+    /// The path from the hierarchy's root, truncated if it is longer.
     pub path: [u8; PATH_BYTES],
 }
 

@@ -1,5 +1,5 @@
-//! Programs that do nothing, one on each hook: what the kernel charges for entering a program at all. `cargo xtask bench
-//! hooks` subtracts them. And one that reads the clock, which no event of latency does without.
+//! Empty programs, one for each hook, to measure the cost of entering a program. `cargo xtask bench hooks` subtracts it. One
+//! more program reads the clock, as every latency event does.
 #![no_std]
 #![no_main]
 
@@ -14,7 +14,7 @@ use aya_ebpf::{
     },
 };
 
-/// An empty program for each hook: the attribute, the context and what to return.
+/// Declares an empty program for each hook: attribute, context and return value.
 macro_rules! empty {
     ($($(#[$attribute:meta])* $name:ident($context:ty) = $verdict:literal;)+) => {$(
         $(#[$attribute])*
@@ -86,10 +86,10 @@ empty! {
     #[cgroup_skb(ingress)] cgroup_ingress(SkBuffContext) = 1;
 }
 
-/// The clock and nothing else, beside the empty program there.
+/// Reads only the clock.
 #[btf_tracepoint(function = "net_dev_start_xmit")]
 fn clock_alone(_: BtfTracePointContext) -> i32 {
-    // SAFETY: a helper without arguments.
+    // SAFETY: the helper has no arguments.
     unsafe { bpf_ktime_get_ns() };
     0
 }

@@ -1,5 +1,5 @@
-//! A program that has an interface receive the packet that it is run on, for tests whose packets bear stamps of their choice.
-//! It is attached to nothing.
+//! A program that injects its packet into the receive path of an interface, for tests with packets of any timestamp. Tests run
+//! it without attaching it.
 #![no_std]
 #![no_main]
 
@@ -11,7 +11,7 @@ use aya_ebpf::{macros::classifier, programs::TcContext};
 /// `BPF_F_INGRESS`.
 const INGRESS: u64 = 1;
 
-/// The packet's mark is the interface's index. Nothing follows where the packet has come.
+/// Injects the packet into the interface with the index in the packet's mark.
 #[classifier]
 fn inject(ctx: TcContext) -> i32 {
     // SAFETY: the context of a running program.

@@ -1,5 +1,4 @@
-//! Programs that hand a duration to the product's own recording into cells, for tests that run them on durations of their
-//! choice. They are attached to nothing.
+//! Programs that record any duration with the product's code for cells. Tests run them without attaching them.
 #![no_std]
 #![no_main]
 
@@ -16,11 +15,11 @@ use undercurrent_ebpf::abi::histogram::HistogramCell;
 
 use self::cells::{Beyond, ByCpu, MMAPABLE};
 
-/// The last duration's slot as a byte offset, or the duration where it is beyond, which no offset is as large as.
+/// The byte offset of the last duration's bucket, or the duration if it is beyond all buckets, which is larger than any offset.
 #[map]
-static SLOT: ByCpu<u64> = ByCpu::with_max_entries(1, MMAPABLE);
+static BUCKET: ByCpu<u64> = ByCpu::with_max_entries(1, MMAPABLE);
 
-/// Durations that a bucket covers.
+/// Durations within the buckets.
 #[map]
 static RECORDED: ByCpu<HistogramCell> = ByCpu::with_max_entries(1, MMAPABLE);
 
@@ -29,9 +28,9 @@ static RECORDED: ByCpu<HistogramCell> = ByCpu::with_max_entries(1, MMAPABLE);
 static RECORDED_ANY: ByCpu<HistogramCell> = ByCpu::with_max_entries(1, MMAPABLE);
 
 #[raw_tracepoint]
-fn slot(ctx: RawTracePointContext) -> u32 {
-    if let Some(slot) = cells::here(&SLOT) {
-        *slot = cells::slot(ctx.arg(0)).map_or_else(|Beyond(nanoseconds)| nanoseconds, |offset| offset as u64);
+fn bucket(ctx: RawTracePointContext) -> u32 {
+    if let Some(bucket) = cells::here(&BUCKET) {
+        *bucket = cells::bucket(ctx.arg(0)).map_or_else(|Beyond(nanoseconds)| nanoseconds, |offset| offset as u64);
     }
     0
 }

@@ -1,78 +1,84 @@
-//! Arguments of functions, at places that the loader sets.
+//! Arguments of functions, at indices that the loader sets.
 //!
-//! The verifier knows such a place for a constant, and so the argument's type.
+//! An index is a constant to the verifier, which therefore knows the type of the argument.
 
 use core::arch::asm;
 
 use aya_ebpf::{EbpfContext, programs::FEntryContext};
 use undercurrent_ebpf::abi::extra::ARGUMENTS;
 
-use crate::kernel::set_outside;
+use crate::kernel::{load_time_value, pointer::Ptr};
 
-/// A word of a context, at a distance in bytes that stands in the instruction: the verifier takes no other. Not `pure`, or
-/// words that are not there would be read ahead of time.
+/// Loads a word of a context at a constant offset: the verifier rejects offsets in registers. The assembly is not `pure`,
+/// or the compiler would load words speculatively that the context does not have.
 macro_rules! word {
-    ($context:expr, $distance:literal) => {{
-        let word: *const u8;
-        // SAFETY: an argument of the context, which the verifier checks.
+    ($context:expr, $offset:literal, $word:ty) => {{
+        let word: $word;
+        // SAFETY: the verifier checks the load from the context.
         unsafe {
-            asm!(concat!("{} = *(u64 *)({} + ", $distance, ")"), out(reg) word, in(reg) $context, options(nostack));
+            asm!(concat!("{} = *(u64 *)({} + ", $offset, ")"), out(reg) word, in(reg) $context, options(nostack));
         }
         word
     }};
 }
 
-/// The word of a context at a place that the loader sets, of these places.
+/// Loads the word of a context at an index that the loader sets.
 macro_rules! word_at {
-    ($context:expr, $place:expr, $($word:literal at $distance:literal),+) => {{
+    ($context:expr, $index:expr, $none:expr, $word:ty, $($value:literal at $offset:literal),+) => {{
         let context = $context;
-        // Read here and no earlier: what waits on the stack is a constant no more.
-        match set_outside($place) {
-            $($word => word!(context, $distance),)+
-            _ => core::ptr::null(),
+        // The index is read here: the verifier does not track a constant that the compiler has spilled to the stack.
+        match load_time_value($index) {
+            $($value => word!(context, $offset, $word),)+
+            _ => $none,
         }
     }};
 }
 
-/// An argument, which the context has in its words.
+/// Returns a pointer argument of a traced function.
 #[inline(always)]
-pub fn argument(ctx: &FEntryContext, place: &'static u32) -> *const u8 {
+pub fn argument<T: 'static>(ctx: &FEntryContext, index: &'static u32) -> Ptr<T> {
     const { assert!(ARGUMENTS == 6) };
-    word_at!(ctx.as_ptr(), place, 0 at 0, 1 at 8, 2 at 16, 3 at 24, 4 at 32, 5 at 40)
+    let pointer = word_at!(
+        ctx.as_ptr(), index, core::ptr::null(), *const T, 0 at 0, 1 at 8, 2 at 16, 3 at 24, 4 at 32, 5 at 40
+    );
+    // SAFETY: an argument, or null.
+    unsafe { Ptr::typed(pointer) }
 }
 
-/// An argument, or what a function returns, which the context has among the processor's registers: the places of those
-/// that pass the first six on x86-64 (8, 9 and 11 to 14) and aarch64 (0 to 5), and of the result (10 and 0).
+/// Returns a register of the context of a kprobe: one of the first six arguments, or the return value.
+///
+/// The indices of arguments are 8, 9 and 11 to 14 on x86-64, and 0 to 5 on aarch64. The index of the return value is 10 on
+/// x86-64 and 0 on aarch64.
 #[inline(always)]
-pub fn register(ctx: &impl EbpfContext, place: &'static u32) -> *const u8 {
+pub fn register(ctx: &impl EbpfContext, index: &'static u32) -> u64 {
     word_at!(
-        ctx.as_ptr(), place,
+        ctx.as_ptr(), index, 0, u64,
         0 at 0, 1 at 8, 2 at 16, 3 at 24, 4 at 32, 5 at 40, 8 at 64, 9 at 72, 10 at 80, 11 at 88, 12 at 96, 13 at 104,
         14 at 112
     )
 }
 
-/// Declares what a program reads of the function that its kprobe is on, by the symbol of the register's place.
+/// Declares accessors for the registers of a kprobe, by the symbol of the register's index.
 macro_rules! registers {
     ($($(#[$doc:meta])* $name:ident = $symbol:literal;)+) => {$(
         $(#[$doc])*
         #[inline(always)]
-        pub fn $name(ctx: &impl EbpfContext) -> *const u8 {
+        pub fn $name(ctx: &impl EbpfContext) -> u64 {
             #[unsafe(export_name = $symbol)]
             #[unsafe(link_section = ".rodata.flags")]
-            static PLACE: u32 = 0;
-            register(ctx, &PLACE)
+            static INDEX: u32 = 0;
+            register(ctx, &INDEX)
         }
     )+};
 }
 
 registers! {
-    /// The function's first argument, at its entry.
+    /// Returns the first argument, at the function's entry.
     first = "register.first";
-    /// Its second one.
+    /// Returns the second argument, at the function's entry.
     second = "register.second";
-    /// Its third one.
+    /// Returns the third argument, at the function's entry.
     third = "register.third";
-    /// What it returns, at its exit.
+    /// Returns the return value, at the function's exit.
     returned = "register.returned";
 }

@@ -1,4 +1,4 @@
-//! Cgroups that come and go.
+//! Creation, removal and renaming of cgroups.
 
 use aya_ebpf::{
     bindings::{BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP},
@@ -10,21 +10,21 @@ use aya_ebpf::{
 use undercurrent_ebpf::abi::workload::{CgroupEvent, PATH_BYTES, change};
 
 use crate::kernel::{
-    fields::{CGROUP_ROOT, ROOT_HIERARCHY},
-    owner,
-    pointer::Typed,
-    set_outside,
+    context::Arguments as _,
+    fields::{CGROUP_ROOT, Cgroup, ROOT_HIERARCHY},
+    load_time_value, owner,
+    pointer::Ptr,
 };
 
-/// Bytes of changes that are kept: some five hundred changes.
-const ROOM: u32 = 256 * 1024;
-/// Bytes of changes from which on nothing waits for the next snapshot.
-const PATIENCE: u64 = ROOM as u64 / 4;
+/// Size of the ring in bytes: some five hundred events.
+const SIZE: u32 = 256 * 1024;
+/// High-water mark of the ring in bytes: above it, each event wakes the reader.
+const HIGH_WATER: u64 = SIZE as u64 / 4;
 
 #[map]
-static CGROUPS: RingBuf = RingBuf::with_byte_size(ROOM, 0);
+static CGROUPS: RingBuf = RingBuf::with_byte_size(SIZE, 0);
 
-/// The number of the hierarchy that says whose a task is.
+/// The number of the hierarchy that identifies workloads.
 #[unsafe(export_name = "cgroup.hierarchy")]
 #[unsafe(link_section = ".rodata.flags")]
 static HIERARCHY: i32 = 0;
@@ -49,12 +49,10 @@ fn cgroup_rename(ctx: BtfTracePointContext) -> i32 {
 
 #[inline(always)]
 fn changed(ctx: &BtfTracePointContext, change: u32) -> i32 {
-    let cgroup: *const u8 = ctx.arg(0);
-    let followed = set_outside(&HIERARCHY);
-    // SAFETY: argument 0 is the cgroup.
-    let (id, hierarchy) =
-        unsafe { (owner::id(Typed::new(cgroup)), ROOT_HIERARCHY.load(CGROUP_ROOT.load(cgroup) as *const u8)) };
-    if hierarchy != followed {
+    let cgroup: Ptr<Cgroup> = ctx.pointer(0);
+    let followed = load_time_value(&HIERARCHY);
+    let id = owner::cgroup_id(cgroup);
+    if cgroup.follow(&CGROUP_ROOT).read(&ROOT_HIERARCHY) != followed {
         return 0;
     }
     let Some(mut entry) = CGROUPS.reserve::<CgroupEvent>(0) else {
@@ -65,21 +63,21 @@ fn changed(ctx: &BtfTracePointContext, change: u32) -> i32 {
     };
     let event = entry.as_mut_ptr();
     let path: *const u8 = ctx.arg(1);
-    // SAFETY: the record is ours until it is submitted, and its path takes as many bytes as are asked for.
+    // SAFETY: the program owns the reserved record until it submits it, and the helper writes at most `PATH_BYTES` to `path`.
     unsafe {
         (*event).id = id;
         (*event).change = change;
-        let room = (&raw mut (*event).path).cast();
-        (*event).length = bpf_probe_read_kernel_str(room, PATH_BYTES as u32, path.cast()) as i32;
+        let buffer = (&raw mut (*event).path).cast();
+        (*event).length = bpf_probe_read_kernel_str(buffer, PATH_BYTES as u32, path.cast()) as i32;
     }
     entry.submit(wakeup(change));
     0
 }
 
-/// Whether whoever reads the ring is woken, as flags of `bpf_ringbuf_submit`: what has gone can wait for the next snapshot,
-/// as long as there is room. What waits hides from the kernel that nobody is awake, so all others have to say so.
+/// Returns the flag for `bpf_ringbuf_submit`. Removals can wait for the next snapshot while the ring has room. All other events
+/// force a wakeup: the kernel's default would skip it, since the reader has not caught up with the removals.
 #[inline(always)]
 fn wakeup(change: u32) -> u64 {
-    let waits = change == change::REMOVED && CGROUPS.query(BPF_RB_AVAIL_DATA.into()) < PATIENCE;
+    let waits = change == change::REMOVED && CGROUPS.query(BPF_RB_AVAIL_DATA.into()) < HIGH_WATER;
     u64::from(if waits { BPF_RB_NO_WAKEUP } else { BPF_RB_FORCE_WAKEUP })
 }

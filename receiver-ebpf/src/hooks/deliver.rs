@@ -1,14 +1,11 @@
 //! Delivery to the transport protocol.
 
 use aya_ebpf::{
-    EbpfContext as _,
-    bindings::__sk_buff,
-    helpers::{bpf_get_socket_cookie, bpf_sk_fullsock, bpf_skb_cgroup_id},
     macros::{cgroup_skb, fentry, kprobe},
     programs::{FEntryContext, ProbeContext, SkBuffContext},
 };
 use undercurrent_ebpf::abi::{
-    latency::{Layer, Network, Path, Transport},
+    latency::{IpVersion, Layer, ReceivePoint, Transport},
     workload::{Slot, ownership},
 };
 
@@ -19,38 +16,38 @@ use super::{
     subject::{Filtered, entering},
 };
 use crate::kernel::{
+    context::{Arguments as _, SkbContext},
     event::PacketEvent,
-    filter::{Which, apart},
+    fields::SkBuff,
+    filter::{FilterMode, specialize},
     owner,
-    pointer::{Pointer, Typed, Untyped},
+    pointer::{Access, Ptr},
     sample,
 };
 
-/// Bytes that every IPv4 and IPv6 header has at least.
-const IPV4_HEADER: usize = 20;
+/// Bytes of the shortest IPv4 or IPv6 header.
+const SHORTEST_HEADER: usize = 20;
 
-/// A `sk_buff`, which still has its device.
+/// Handles a packet that still has its device.
 #[inline(always)]
-fn delivered(skb: impl Pointer, transport: Transport, network: Network, which: Which) {
-    let path = Path::of(Layer::Transport, transport, network);
-    reached(path, &entering(skb), PacketEvent::delivered(skb), which, || owner::slot_of_namespace(skb));
+fn delivered<A: Access>(skb: Ptr<SkBuff, A>, transport: Transport, version: IpVersion, mode: FilterMode) {
+    let point = ReceivePoint::of(Layer::Transport, transport, version);
+    reached(point, &entering(skb), PacketEvent::delivered(skb), mode, || owner::slot_of_namespace(skb));
 }
 
-/// Functions that have a packet as their first argument, each with a program of its own name, and one for kprobes.
+/// Declares two programs, for fentry and kprobe, on a function with a packet as its first argument.
 macro_rules! protocols {
-    ($($(#[$prototype:meta])* $entry:ident $probe:ident $transport:ident $network:ident;)+) => {$(
+    ($($(#[$prototype:meta])* $entry:ident $probe:ident $transport:ident $version:ident;)+) => {$(
         $(#[$prototype])*
         #[fentry]
         fn $entry(ctx: FEntryContext) -> i32 {
-            // SAFETY: argument 0 is the packet.
-            let skb = || unsafe { Typed::new(ctx.arg(0)) };
-            apart(|which| delivered(skb(), Transport::$transport, Network::$network, which))
+            specialize(|mode| delivered(ctx.pointer(0), Transport::$transport, IpVersion::$version, mode))
         }
 
         $(#[$prototype])*
         #[kprobe]
         fn $probe(ctx: ProbeContext) -> i32 {
-            delivered(Untyped(first(&ctx)), Transport::$transport, Network::$network, Which::Chosen);
+            delivered(Ptr::at(first(&ctx)), Transport::$transport, IpVersion::$version, FilterMode::On);
             0
         }
     )+};
@@ -67,106 +64,82 @@ protocols! {
     udpv6_rcv udpv6_rcv_probe Udp Ipv6;
 }
 
-/// `cgroup_skb/ingress`, run by `sk_filter_trim_cap` once the packet's socket is known. Every packet passes.
+/// `cgroup_skb/ingress`: `sk_filter_trim_cap` runs it when the packet's socket is known. It accepts every packet.
 #[cgroup_skb(ingress)]
-// It is too long for the compiler to do so unasked, and a call more.
+// Inlined by force: the compiler leaves a function of this length outlined.
 #[inline(always)]
 fn cgroup_ingress(ctx: SkBuffContext) -> i32 {
-    let skb: *const __sk_buff = ctx.as_ptr().cast();
-    apart(|which| filtered(skb, which));
+    let skb = SkbContext::of(&ctx);
+    specialize(|mode| filtered(skb, mode));
     1
 }
 
 #[inline(always)]
-fn filtered(skb: *const __sk_buff, which: Which) {
+fn filtered(skb: SkbContext, mode: FilterMode) {
     let early = sample::early();
-    // A branch for each path, so that each has its histogram at a constant offset.
+    // One branch per receive point, so that each has its histogram at a constant offset.
     match protocols(skb) {
-        Some((Transport::Tcp, Network::Ipv4)) => passed(skb, Transport::Tcp, Network::Ipv4, early, which),
-        Some((Transport::Tcp, Network::Ipv6)) => passed(skb, Transport::Tcp, Network::Ipv6, early, which),
-        Some((Transport::Udp, Network::Ipv4)) => passed(skb, Transport::Udp, Network::Ipv4, early, which),
-        Some((Transport::Udp, Network::Ipv6)) => passed(skb, Transport::Udp, Network::Ipv6, early, which),
+        Some((Transport::Tcp, IpVersion::Ipv4)) => passed(skb, Transport::Tcp, IpVersion::Ipv4, early, mode),
+        Some((Transport::Tcp, IpVersion::Ipv6)) => passed(skb, Transport::Tcp, IpVersion::Ipv6, early, mode),
+        Some((Transport::Udp, IpVersion::Ipv4)) => passed(skb, Transport::Udp, IpVersion::Ipv4, early, mode),
+        Some((Transport::Udp, IpVersion::Ipv6)) => passed(skb, Transport::Udp, IpVersion::Ipv6, early, mode),
         None => {}
     }
 }
 
 #[inline(always)]
-fn passed(skb: *const __sk_buff, transport: Transport, network: Network, early: u64, which: Which) {
-    // SAFETY: a field of the context, which the verifier rewrites to a load from the packet.
-    let event = PacketEvent::stamped(unsafe { (*skb).tstamp }, early);
+fn passed(skb: SkbContext, transport: Transport, version: IpVersion, early: u64, mode: FilterMode) {
+    let event = PacketEvent::with_timestamp(skb.timestamp(), early);
     let once = Once(skb);
     let slot =
         // See `reached`.
         #[inline(always)]
         move || slot_of(once.take());
-    reached(Path::of(Layer::Transport, transport, network), &Filtered(skb), event, which, slot);
+    reached(ReceivePoint::of(Layer::Transport, transport, version), &Filtered(skb), event, mode, slot);
 }
 
-/// The slot of the receiving socket's owner.
+/// Returns the slot of the receiving socket's owner.
 #[inline(always)]
-fn slot_of(skb: *const __sk_buff) -> Slot {
-    // SAFETY: the context.
-    let cookie = unsafe { owner::cookie(skb.cast()) };
-    // SAFETY: a helper on the context; it makes the cookie of a socket that has none.
-    let cookie = cookie.unwrap_or_else(|| unsafe { bpf_get_socket_cookie(skb.cast_mut().cast()) });
+fn slot_of(skb: SkbContext) -> Slot {
+    let cookie = owner::cookie(skb).unwrap_or_else(|| skb.create_cookie());
     owner::slot_of_socket(cookie, || owner_of(skb))
 }
 
-/// The owner of the receiving socket.
+/// Returns the owner of the receiving socket; zero if there is none.
 #[inline(always)]
-fn owner_of(skb: *const __sk_buff) -> u64 {
-    // SAFETY: a field of the context.
-    let socket = unsafe { (*skb).__bindgen_anon_2.sk };
-    if socket.is_null() {
-        return 0;
-    }
-    // SAFETY: the pointer was checked for null.
-    match unsafe { owner::reader(socket.cast()) } {
+fn owner_of(skb: SkbContext) -> u64 {
+    let Some(socket) = skb.socket() else { return 0 };
+    match owner::reader(socket) {
         Some(reader) => reader,
-        // SAFETY: a helper on the context.
-        None if owner::by() == ownership::UNIFIED => unsafe { bpf_skb_cgroup_id(skb.cast_mut()) },
+        None if owner::by() == ownership::UNIFIED => skb.cgroup_id(),
         None => 0,
     }
 }
 
-/// The protocols of a packet whose data begins at its IP header; `None` for those that the layer does not speak of.
+/// Returns the protocols of a packet; `None` for protocols that the layer does not cover.
 #[inline(always)]
-fn protocols(skb: *const __sk_buff) -> Option<(Transport, Network)> {
-    // SAFETY: fields of the context, which the verifier rewrites.
-    let (protocol, data, end) = unsafe { ((*skb).protocol as u16, (*skb).data as usize, (*skb).data_end as usize) };
-    if data + IPV4_HEADER > end {
-        return None;
-    }
-    let (network, field) = match protocol {
-        ETH_P_IP => (Network::Ipv4, 9),
-        ETH_P_IPV6 => (Network::Ipv6, 6),
+fn protocols(skb: SkbContext) -> Option<(Transport, IpVersion)> {
+    let protocol = skb.protocol();
+    let header = skb.bytes::<SHORTEST_HEADER>()?;
+    let (version, number) = match protocol {
+        ETH_P_IP => (IpVersion::Ipv4, header[9]),
+        ETH_P_IPV6 => (IpVersion::Ipv6, header[6]),
         _ => return None,
     };
-    // SAFETY: within the header that was compared with the packet's end.
-    let transport = match unsafe { *((data + field) as *const u8) } {
+    let transport = match number {
         IPPROTO_TCP => Transport::Tcp,
         IPPROTO_UDP => Transport::Udp,
+        // An IPv6 packet may have extension headers before the transport header.
         _ if protocol == ETH_P_IPV6 => transport_of_socket(skb)?,
         _ => return None,
     };
-    Some((transport, network))
+    Some((transport, version))
 }
 
-/// The protocol of the receiving socket: what an IPv6 packet carries behind extension headers.
+/// Returns the transport protocol of the receiving socket.
 #[inline(always)]
-fn transport_of_socket(skb: *const __sk_buff) -> Option<Transport> {
-    // SAFETY: a field of the context.
-    let socket = unsafe { (*skb).__bindgen_anon_2.sk };
-    if socket.is_null() {
-        return None;
-    }
-    // SAFETY: the pointer was checked for null.
-    let socket = unsafe { bpf_sk_fullsock(socket) };
-    if socket.is_null() {
-        return None;
-    }
-    // SAFETY: the pointer was checked for null.
-    match unsafe { (*socket).protocol } as u8 {
+fn transport_of_socket(skb: SkbContext) -> Option<Transport> {
+    match skb.socket_protocol()? as u8 {
         IPPROTO_TCP => Some(Transport::Tcp),
         IPPROTO_UDP => Some(Transport::Udp),
         _ => None,

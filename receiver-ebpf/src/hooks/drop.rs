@@ -1,29 +1,32 @@
-//! Packets are dropped, anywhere in the kernel. What is freed since it was used up does not come here.
+//! Packet drops anywhere in the kernel. The tracepoint does not fire for packets that are freed after use.
 
-use aya_ebpf::{EbpfContext as _, macros::btf_tracepoint, programs::BtfTracePointContext};
+use aya_ebpf::{macros::btf_tracepoint, programs::BtfTracePointContext};
 use undercurrent_ebpf::abi::workload::{Slot, ownership};
 
 use super::{owner::slot_of_owner, send};
 use crate::{
-    kernel::{fields::SKB_SK, owner, set_outside},
+    kernel::{
+        context::Arguments as _,
+        fields::{SKB_SK, SkBuff},
+        load_time_value, owner,
+        pointer::Ptr,
+    },
     signals::network_drops,
 };
 
-/// Arguments of the running kernel's tracepoint.
+/// Number of arguments of the running kernel's tracepoint.
 #[unsafe(export_name = "arguments.kfree_skb")]
 #[unsafe(link_section = ".rodata.flags")]
 static ARGUMENTS: u32 = 0;
 
-/// Tracepoint `kfree_skb(struct sk_buff *skb, void *location, enum skb_drop_reason reason)`, 5.17 and later; from 6.11 on
-/// with `struct sock *rx_sk`, the receiving socket or null, after these.
+/// Tracepoint `kfree_skb(struct sk_buff *skb, void *location, enum skb_drop_reason reason)`, 5.17 and later. Since 6.11 it has
+/// a fourth argument `struct sock *rx_sk`, the receiving socket or null.
 #[btf_tracepoint(function = "kfree_skb")]
 fn kfree_skb(ctx: BtfTracePointContext) -> i32 {
-    // SAFETY: the kernel passes three arguments, or refuses the program.
-    let reason = unsafe { *ctx.as_ptr().cast::<u64>().add(2) } as u32;
-    dropped(&ctx, reason)
+    dropped(&ctx, ctx.word(2) as u32)
 }
 
-/// Tracepoint `kfree_skb(struct sk_buff *skb, void *location)`, before 5.17: nobody says why.
+/// Tracepoint `kfree_skb(struct sk_buff *skb, void *location)`, before 5.17: without a reason.
 #[btf_tracepoint(function = "kfree_skb")]
 fn kfree_skb_unexplained(ctx: BtfTracePointContext) -> i32 {
     dropped(&ctx, 0)
@@ -32,25 +35,21 @@ fn kfree_skb_unexplained(ctx: BtfTracePointContext) -> i32 {
 #[inline(always)]
 fn dropped(ctx: &BtfTracePointContext, reason: u32) -> i32 {
     network_drops::dropped(reason, || slot_of(ctx));
-    // SAFETY: argument 0 is the packet.
-    unsafe { send::dropped(ctx.arg(0)) };
+    send::dropped(ctx.pointer(0));
     0
 }
 
-/// The slot of whoever owns the socket that was to receive the packet, or that sent it.
+/// Returns the slot of the owner of the receiving socket, or of the sending socket.
 #[inline(always)]
 fn slot_of(ctx: &BtfTracePointContext) -> Slot {
     if owner::by() == ownership::OFF {
         return Slot::NODE;
     }
-    if set_outside(&ARGUMENTS) > 3 {
-        // SAFETY: the kernel passes an argument more.
-        let receiver = unsafe { *ctx.as_ptr().cast::<*const u8>().add(3) };
-        // SAFETY: a typed argument.
-        if let Some(slot) = unsafe { slot_of_owner(receiver) } {
-            return slot;
-        }
+    if load_time_value(&ARGUMENTS) > 3
+        && let Some(slot) = slot_of_owner(ctx.pointer(3))
+    {
+        return slot;
     }
-    // SAFETY: argument 0 is the packet, and the verifier knows what its socket is.
-    unsafe { slot_of_owner(SKB_SK.load(ctx.arg(0)) as *const u8) }.unwrap_or(Slot::NODE)
+    let skb: Ptr<SkBuff> = ctx.pointer(0);
+    slot_of_owner(skb.follow(&SKB_SK)).unwrap_or(Slot::NODE)
 }

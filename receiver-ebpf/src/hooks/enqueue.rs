@@ -1,244 +1,210 @@
 //! Arrival in a socket's receive queue.
 
 use aya_ebpf::{
-    EbpfContext as _,
     macros::{btf_tracepoint, fentry, fexit, kprobe, kretprobe, map},
     maps::PerCpuArray,
     programs::{BtfTracePointContext, FEntryContext, FExitContext, ProbeContext, RetProbeContext},
 };
 use undercurrent_ebpf::abi::{
-    latency::{Layer, Network, Path, Transport},
+    latency::{IpVersion, Layer, ReceivePoint, Transport},
     loss::PacketLoss,
 };
 
 use super::{
     ETH_P_IPV6, IPPROTO_UDP, Once,
     arguments::{first, returned, second},
-    owner::is_internet,
+    owner::is_inet,
     reached_in_order, reached_over, reached_socket,
-    read::peer_network,
+    read::peer_ip_version,
     subject::InSocket,
 };
 use crate::{
     kernel::{
+        context::Arguments as _,
         event::PacketEvent,
-        fields::{SKB_CONTROL, SKB_PROTOCOL, SOCK_LAST, SOCK_PROTOCOL, SOCK_RECEIVE_QUEUE, SOCK_TYPE, TCP_END},
-        filter::{Which, apart},
+        fields::{
+            SKB_CB, SKB_PROTOCOL, SOCK_PROTOCOL, SOCK_RCVQ_TAIL, SOCK_RECEIVE_QUEUE, SOCK_TYPE, SkBuff, Sock, TCP_END,
+        },
+        filter::{FilterMode, specialize},
         head_of_line::{self, At},
         owner,
-        pointer::{Typed, Untyped},
+        pointer::{Probed, Ptr},
         sample, tcp,
     },
     signals::latency,
 };
 
-/// `sock.sk_type` of UDP's sockets.
+/// `sock.sk_type` of UDP sockets.
 const SOCK_DGRAM: u16 = 2;
 
-/// A packet is, or is about to be, in its socket's queue.
-///
-/// # Safety
-/// Both are typed and trusted pointers, to a `sock` and an `sk_buff`.
+/// Handles a packet that is in its socket's queue or about to enter it. The socket is trusted.
 #[inline(always)]
-unsafe fn enqueued(sock: *const u8, skb: *const u8, transport: Transport, which: Which) {
-    // SAFETY: by the caller.
-    let packet = unsafe { InSocket { sock: Typed::new(sock), skb: Typed::new(skb) } };
-    // SAFETY: by the caller.
-    let slot = move || unsafe { owner::slot_of_owner(sock) };
-    reached_socket(packet.skb, &packet, Layer::SocketEnqueued, transport, which, slot);
+fn enqueued(sock: Ptr<Sock>, skb: Ptr<SkBuff>, transport: Transport, mode: FilterMode) {
+    let slot = move || owner::slot_of_owner(sock);
+    reached_socket(skb, &InSocket { sock, skb }, Layer::SocketEnqueued, transport, mode, slot);
 }
 
-/// The same where a kprobe has them. What is kept with a socket is out of its reach: the socket belongs to whoever made it.
+/// Handles a packet for a kprobe. A kprobe has no access to socket storage, so the packet counts for the socket's creator.
 #[inline(always)]
-fn probed(sock: Untyped, skb: Untyped, transport: Transport) {
+fn probed(sock: Ptr<Sock, Probed>, skb: Ptr<SkBuff, Probed>, transport: Transport) {
     let slot = || owner::slot(owner::creator(sock));
-    reached_socket(skb, &InSocket { sock, skb }, Layer::SocketEnqueued, transport, Which::Chosen, slot);
+    reached_socket(skb, &InSocket { sock, skb }, Layer::SocketEnqueued, transport, FilterMode::On, slot);
 }
 
-/// `int tcp_queue_rcv(struct sock *sk, struct sk_buff *skb, bool *fragstolen)`, 5.10 to 7.3. At its entry: it may free
-/// the packet by merging it into the queue's last.
+/// `int tcp_queue_rcv(struct sock *sk, struct sk_buff *skb, bool *fragstolen)`, 5.10 to 7.3. At entry: the function may
+/// merge the packet into the last one of the queue and free it.
 #[fentry]
 fn tcp_queue_rcv(ctx: FEntryContext) -> i32 {
-    apart(
-        // Inlined at once, or the compiler makes one code of both cases again.
+    specialize(
+        // Inlined by force: otherwise the compiler merges the code of both modes again.
         #[inline(always)]
-        // SAFETY: the arguments have the types above.
-        |which| unsafe { enqueued(ctx.arg(0), ctx.arg(1), Transport::Tcp, which) },
+        |mode| enqueued(ctx.pointer(0), ctx.pointer(1), Transport::Tcp, mode),
     )
 }
 
-/// The same function as [`tcp_queue_rcv`].
+/// [`tcp_queue_rcv`] by kprobe.
 #[kprobe]
 fn tcp_queue_rcv_probe(ctx: ProbeContext) -> i32 {
-    probed(Untyped(first(&ctx)), Untyped(second(&ctx)), Transport::Tcp);
+    probed(Ptr::at(first(&ctx)), Ptr::at(second(&ctx)), Transport::Tcp);
     0
 }
 
-/// `int __udp_enqueue_schedule_skb(struct sock *sk, struct sk_buff *skb)`, 5.10 to 7.3. At its exit: what the socket had
-/// no room for was not enqueued.
+/// `int __udp_enqueue_schedule_skb(struct sock *sk, struct sk_buff *skb)`, 5.10 to 7.3. At exit: a full socket refuses the
+/// packet.
 #[fexit]
 fn udp_enqueue_schedule_skb(ctx: FExitContext) -> i32 {
-    // SAFETY: the word after the two arguments is the return value; `bpf_get_func_ret` would need 5.17.
-    let refused = unsafe { *ctx.as_ptr().cast::<u64>().add(2) } as i32;
+    // The word after the two arguments is the return value. `bpf_get_func_ret` requires 5.17.
+    let refused = ctx.word(2) as i32;
     if refused != 0 {
         return 0;
     }
-    apart(
-        // As above.
+    specialize(
+        // Inlined by force: otherwise the compiler merges the code of both modes again.
         #[inline(always)]
-        // SAFETY: the arguments have the types above.
-        |which| unsafe { enqueued(ctx.arg(0), ctx.arg(1), Transport::Udp, which) },
+        |mode| enqueued(ctx.pointer(0), ctx.pointer(1), Transport::Udp, mode),
     )
 }
 
-/// The packet that this CPU is about to enqueue. One is enough: the function runs with bottom halves off, whose place no
-/// other packet takes on that CPU.
+/// The socket and the packet that this CPU is about to enqueue. One entry suffices: the function runs with bottom halves
+/// disabled, so no other packet interrupts it on this CPU.
 #[map]
 static ENQUEUING: PerCpuArray<[u64; 2]> = PerCpuArray::with_max_entries(1, 0);
 
-/// The same function as [`udp_enqueue_schedule_skb`], at its entry: at its exit nothing says what its arguments were.
+/// [`udp_enqueue_schedule_skb`] by kprobe, at entry: a kprobe at exit cannot read the arguments.
 #[kprobe]
 fn udp_enqueue_entry_probe(ctx: ProbeContext) -> i32 {
-    if let Some(place) = ENQUEUING.get_ptr_mut(0) {
+    if let Some(entry) = ENQUEUING.get_ptr_mut(0) {
         // SAFETY: this CPU's entry, which lives as long as the program.
-        unsafe { *place = [first(&ctx) as u64, second(&ctx) as u64] };
+        unsafe { *entry = [first(&ctx), second(&ctx)] };
     }
     0
 }
 
-/// The same at its exit. What it was entered with before the programs were attached is not known.
+/// [`udp_enqueue_schedule_skb`] by kprobe, at exit. Calls that began before the entry program was attached are ignored.
 #[kretprobe]
 fn udp_enqueue_exit_probe(ctx: RetProbeContext) -> i32 {
-    let Some(place) = ENQUEUING.get_ptr_mut(0) else { return 0 };
-    // SAFETY: as above.
-    let [sock, skb] = unsafe { core::ptr::replace(place, [0; 2]) };
+    let Some(entry) = ENQUEUING.get_ptr_mut(0) else { return 0 };
+    // SAFETY: this CPU's entry, which lives as long as the program.
+    let [sock, skb] = unsafe { core::ptr::replace(entry, [0; 2]) };
     let refused = returned(&ctx) as i32;
     if refused == 0 && skb != 0 {
-        probed(Untyped(sock as *const u8), Untyped(skb as *const u8), Transport::Udp);
+        probed(Ptr::at(sock), Ptr::at(skb), Transport::Udp);
     }
     0
 }
 
-/// Tracepoint `sk_data_ready(const struct sock *sk)`, 6.3 and later: a socket tells its readers that something was queued. What
-/// that was is the last of its queue. TCP holds the socket meanwhile, so it is; of UDP's a reader may have it already.
+/// Tracepoint `sk_data_ready(const struct sock *sk)`, 6.3 and later: a socket notifies its readers. The new packet is the last of
+/// the receive queue. TCP holds the socket lock, so the packet is still there; a reader may already have taken UDP's.
 #[btf_tracepoint(function = "sk_data_ready")]
-// It is too long for the compiler to do so unasked, and a call more.
+// Inlined by force: the compiler leaves a function of this length outlined.
 #[inline(always)]
 fn sk_data_ready(ctx: BtfTracePointContext) -> i32 {
-    let sock: *const u8 = ctx.arg(0);
-    // SAFETY: argument 0 is the socket.
-    if !unsafe { is_internet(sock) } {
+    let sock: Ptr<Sock> = ctx.pointer(0);
+    if !is_inet(sock) {
         return 0;
     }
-    // Here, since the clock waits for whatever was asked of memory before it.
+    // The clock is read before the following loads, which it would wait for.
     let early = sample::early();
-    // SAFETY: as above, and the verifier knows what the field points to.
-    let (transport, skb) = unsafe { (transport_of(sock), SOCK_LAST.load(sock) as *const u8) };
-    // SAFETY: as above.
-    let empty = skb == unsafe { SOCK_RECEIVE_QUEUE.begins(sock) };
+    let (transport, skb) = (transport_of(sock), sock.follow(&SOCK_RCVQ_TAIL));
+    let empty = skb.raw().addr() == sock.embedded(&SOCK_RECEIVE_QUEUE).raw().addr();
     match transport {
-        // A listener has connections and no packets, and a connection may have something else to tell.
+        // A listener has connections instead of packets, and a connection may notify of a change of state.
         Some(Transport::Tcp) if empty => 0,
-        // SAFETY: as above.
-        Some(Transport::Tcp) => apart(|which| unsafe { segment_queued(sock, skb, early, which) }),
-        // SAFETY: as above.
-        Some(Transport::Udp) if empty => apart(|which| unsafe { datagram_gone(sock, which) }),
-        // SAFETY: as above.
-        Some(Transport::Udp) => apart(|which| unsafe { datagram_queued(sock, skb, early, which) }),
+        Some(Transport::Tcp) => specialize(|mode| segment_queued(sock, skb, early, mode)),
+        Some(Transport::Udp) if empty => specialize(|mode| datagram_gone(sock, mode)),
+        Some(Transport::Udp) => specialize(|mode| datagram_queued(sock, skb, early, mode)),
         None => 0,
     }
 }
 
-/// The transport of an internet socket, of those that are measured: raw sockets may have either protocol.
-///
-/// # Safety
-/// `sock` is a typed `struct sock *`.
+/// Returns the transport protocol of an IPv4 or IPv6 socket. The socket type excludes raw sockets.
 #[inline(always)]
-unsafe fn transport_of(sock: *const u8) -> Option<Transport> {
-    // SAFETY: by the caller.
-    unsafe {
-        if tcp::is_connection(Typed::new(sock)) {
-            Some(Transport::Tcp)
-        } else if SOCK_TYPE.load(sock) == SOCK_DGRAM && SOCK_PROTOCOL.load(sock) == u16::from(IPPROTO_UDP) {
-            Some(Transport::Udp)
-        } else {
-            None
-        }
+fn transport_of(sock: Ptr<Sock>) -> Option<Transport> {
+    if tcp::is_connection(sock) {
+        Some(Transport::Tcp)
+    } else if sock.read(&SOCK_TYPE) == SOCK_DGRAM && sock.read(&SOCK_PROTOCOL) == u16::from(IPPROTO_UDP) {
+        Some(Transport::Udp)
+    } else {
+        None
     }
 }
 
-/// The stamp of the packet that was told of last on this CPU.
+/// The timestamp of the last notified packet on each CPU.
 #[map]
-static TOLD: PerCpuArray<u64> = PerCpuArray::with_max_entries(1, 0);
+static NOTIFIED: PerCpuArray<u64> = PerCpuArray::with_max_entries(1, 0);
 
-/// Whether a connection has just told of the same packet: it tells twice of what kTLS passes on, and again of the last where a
-/// segment finds no room.
+/// Returns true if the last notification on this CPU was for an equal packet. Connections with kTLS notify twice, and a
+/// connection without room for a segment notifies again for the previous one.
 #[inline(always)]
-fn told_before(event: &PacketEvent) -> bool {
-    let Some(last) = TOLD.get_ptr_mut(0) else { return false };
+fn notified_before(event: &PacketEvent) -> bool {
+    let Some(last) = NOTIFIED.get_ptr_mut(0) else { return false };
     // SAFETY: this CPU's entry, which lives as long as the program.
-    unsafe { core::ptr::replace(last, event.stamp) == event.stamp }
+    unsafe { core::ptr::replace(last, event.timestamp) == event.timestamp }
 }
 
-/// A segment is in its connection's queue. Where it filled a gap, this is the last one of those that had waited for it, whose age
-/// is the network's.
-///
-/// # Safety
-/// Both are typed pointers, to a `sock` that is trusted and to an `sk_buff`.
+/// Handles a segment in its connection's queue. If the segment filled a gap, `skb` is the last of the segments that had
+/// waited for it, and its age is the network's. The socket is trusted, the packet is not.
 #[inline(always)]
-unsafe fn segment_queued(sock: *const u8, skb: *const u8, early: u64, which: Which) {
-    // SAFETY: by the caller.
-    unsafe {
-        let packet = InSocket { sock: Typed::new(sock), skb: Typed::new(skb) };
-        // By the socket: the verifier trusts it, and the kernel checks each load of the packet's.
-        let network = peer_network(packet.sock);
-        let count = Once(|| tcp::out_of_order_untrusted(sock));
-        let until = || TCP_END.load(SKB_CONTROL.begins(skb));
-        let event = PacketEvent::delivered_at(packet.skb, early);
-        if matches!(&event, Ok(Some(event)) if told_before(event)) {
-            return;
-        }
-        let blocked =
-            // As for `slot`.
-            #[inline(always)]
-            move || head_of_line::blocked(sock, At::Arrival, count.take(), until);
-        let once = Once(sock);
-        let slot =
-            // See `reached`.
-            #[inline(always)]
-            move || owner::slot_of_owner(once.take());
-        reached_in_order(Layer::SocketEnqueued, network, &packet, event, which, blocked, slot);
+fn segment_queued(sock: Ptr<Sock>, skb: Ptr<SkBuff>, early: u64, mode: FilterMode) {
+    let packet = InSocket { sock, skb };
+    // From the socket: loads through a trusted pointer are cheaper, since loads from the packet need a fault handler.
+    let version = peer_ip_version(sock);
+    let count = Once(|| tcp::out_of_order_untrusted(sock));
+    let until = || skb.embedded(&SKB_CB).read(&TCP_END);
+    let event = PacketEvent::delivered_at(skb, early);
+    if matches!(&event, Ok(Some(event)) if notified_before(event)) {
+        return;
     }
+    let blocked =
+        // Inlined as `slot` is.
+        #[inline(always)]
+        move || head_of_line::blocked(sock, At::Arrival, count.take(), until);
+    let once = Once(sock);
+    let slot =
+        // See `reached`.
+        #[inline(always)]
+        move || owner::slot_of_owner(once.take());
+    reached_in_order(Layer::SocketEnqueued, version, &packet, event, mode, blocked, slot);
 }
 
-/// A datagram is in its socket's queue.
-///
-/// # Safety
-/// As above.
+/// Handles a datagram in its socket's queue. The socket is trusted, the packet is not.
 #[inline(always)]
-unsafe fn datagram_queued(sock: *const u8, skb: *const u8, early: u64, which: Which) {
-    // SAFETY: by the caller.
-    unsafe {
-        let packet = InSocket { sock: Typed::new(sock), skb: Typed::new(skb) };
-        let network = if SKB_PROTOCOL.load(skb) == ETH_P_IPV6 { Network::Ipv6 } else { Network::Ipv4 };
-        let once = Once(sock);
-        let slot =
-            // As above.
-            #[inline(always)]
-            move || owner::slot_of_owner(once.take());
-        let event = PacketEvent::delivered_at(packet.skb, early);
-        reached_over(Layer::SocketEnqueued, Transport::Udp, network, &packet, event, which, slot);
-    }
+fn datagram_queued(sock: Ptr<Sock>, skb: Ptr<SkBuff>, early: u64, mode: FilterMode) {
+    let packet = InSocket { sock, skb };
+    let version = if skb.read(&SKB_PROTOCOL) == ETH_P_IPV6 { IpVersion::Ipv6 } else { IpVersion::Ipv4 };
+    let once = Once(sock);
+    let slot =
+        // See `reached`.
+        #[inline(always)]
+        move || owner::slot_of_owner(once.take());
+    let event = PacketEvent::delivered_at(skb, early);
+    reached_over(Layer::SocketEnqueued, Transport::Udp, version, &packet, event, mode, slot);
 }
 
-/// A datagram was in its socket's queue, of which a reader has left nothing.
-///
-/// # Safety
-/// `sock` is a typed `struct sock *`.
+/// Counts a datagram that a reader took before the notification.
 #[inline(always)]
-unsafe fn datagram_gone(sock: *const u8, which: Which) {
-    let reason = if which == Which::Chosen { PacketLoss::Unfiltered } else { PacketLoss::Unmatched };
-    // SAFETY: by the caller.
-    let network = peer_network(unsafe { Typed::new(sock) });
-    latency::lost(Path::of(Layer::SocketEnqueued, Transport::Udp, network), reason, 1);
+fn datagram_gone(sock: Ptr<Sock>, mode: FilterMode) {
+    let reason = if mode == FilterMode::On { PacketLoss::Unfiltered } else { PacketLoss::Unmatched };
+    let point = ReceivePoint::of(Layer::SocketEnqueued, Transport::Udp, peer_ip_version(sock));
+    latency::lost(point, reason, 1);
 }

@@ -1,4 +1,4 @@
-//! Programs, one for each hook. A hook reads what its handlers share, then calls them.
+//! The programs, one for each hook. A hook reads the data that its handlers share, then calls the handlers.
 
 mod arguments;
 mod cgroup;
@@ -16,7 +16,7 @@ mod softirq;
 mod subject;
 
 use undercurrent_ebpf::abi::{
-    latency::{Layer, Network, Path, Transport},
+    latency::{IpVersion, Layer, ReceivePoint, Transport},
     loss::PacketLoss,
     workload::Slot,
 };
@@ -24,16 +24,16 @@ use undercurrent_ebpf::abi::{
 use crate::{
     kernel::{
         event::{PacketEvent, Sampled},
-        fields::SKB_PROTOCOL,
-        filter::{self, Subject, Which},
+        fields::{SKB_PROTOCOL, SkBuff},
+        filter::{self, FilterMode, Subject},
         group::{self, Number},
         owner::or_node,
-        pointer::Pointer,
+        pointer::{Access, Ptr},
     },
     signals::{latency, receive_wait},
 };
 
-/// `ETH_P_IPV6` in network order, as `sk_buff.protocol` holds it.
+/// `ETH_P_IPV6` in network order, as in `sk_buff.protocol`.
 const ETH_P_IPV6: u16 = 0x86ddu16.to_be();
 /// `ETH_P_IP` in network order.
 const ETH_P_IP: u16 = 0x0800u16.to_be();
@@ -41,7 +41,7 @@ const ETH_P_IP: u16 = 0x0800u16.to_be();
 const IPPROTO_TCP: u8 = 6;
 const IPPROTO_UDP: u8 = 17;
 
-/// What is taken once.
+/// A value that is not `Copy`, so a closure that captures it is `FnOnce`.
 struct Once<T>(T);
 
 impl<T> Once<T> {
@@ -51,123 +51,132 @@ impl<T> Once<T> {
     }
 }
 
-/// A packet got to the end of a path. Whose it is, is asked once, and only where somebody wants to know.
+/// Handles a packet at a receive point. `slot` looks up the packet's owner; it runs at most once, and only if a handler needs
+/// it.
 ///
-/// The compiler makes a function of that question, and a call took 15 ns of an event on a host whose returns are guarded against
-/// speculation. Where it matters, hooks have it inlined: it captures what is [`Once`], since what could be asked twice is
-/// called by way of a function in between, whatever it says of being inlined.
+/// The compiler outlines `slot` if the closure is `Fn`, through an intermediate function without its inline attribute. The
+/// call takes 15 ns on a host that protects returns against speculation. Hot hooks therefore capture [`Once`] values.
 #[inline(always)]
-fn reached(path: Path, packet: &impl Subject, event: Sampled, which: Which, slot: impl FnOnce() -> Slot) {
-    if which == Which::Chosen {
-        return filtered(path, packet, event, slot);
+fn reached(point: ReceivePoint, packet: &impl Subject, event: Sampled, mode: FilterMode, slot: impl FnOnce() -> Slot) {
+    if mode == FilterMode::On {
+        return filtered(point, packet, event, slot);
     }
     match event {
         Ok(Some(event)) => {
-            arrived(path, &event);
-            measured(path, &event, or_node(slot), None);
+            arrived(point, &event);
+            measured(point, &event, or_node(slot), None);
         }
         Ok(None) => {}
-        Err(loss) => latency::lost(path, loss, 1),
+        Err(loss) => latency::lost(point, loss, 1),
     }
 }
 
-/// The same where packets are chosen.
+/// Handles a packet at a receive point if filters or groups are configured.
 #[inline(always)]
-fn filtered(path: Path, packet: &impl Subject, event: Sampled, slot: impl FnOnce() -> Slot) {
-    let chosen = filter::chooses(packet);
+fn filtered(point: ReceivePoint, packet: &impl Subject, event: Sampled, slot: impl FnOnce() -> Slot) {
+    let selected = filter::selects(packet);
     match event {
         Ok(Some(event)) => {
-            // A reader may be chosen whose packets are not known to be his before he reads them.
-            arrived(path, &event);
-            // Whoever reads a socket is its reader, whatever is measured of it.
-            let reader = if path.layer == Layer::SocketRead { Ok(or_node(slot)) } else { Err(slot) };
-            if chosen == Some(false) {
+            // Recorded for every packet: a filter for processes selects packets only at the read.
+            arrived(point, &event);
+            // At a read, the lookup also records the socket's reader, which does not depend on the filter.
+            let reader = if point.layer == Layer::SocketRead { Ok(or_node(slot)) } else { Err(slot) };
+            if selected == Some(false) {
                 return;
             }
             let slot = reader.unwrap_or_else(or_node);
-            match filter::chooses_all(chosen, slot) {
-                Some(true) => measured(path, &event, slot, group::of(packet, slot, event.weight)),
+            match filter::selects_all(selected, slot) {
+                Some(true) => measured(point, &event, slot, group::of(packet, slot, event.weight)),
                 Some(false) => {}
-                None => latency::lost(path, PacketLoss::Unfiltered, event.weight),
+                None => latency::lost(point, PacketLoss::Unfiltered, event.weight),
             }
         }
-        Err(loss) if chosen != Some(false) => latency::lost(path, loss, 1),
+        Err(loss) if selected != Some(false) => latency::lost(point, loss, 1),
         _ => {}
     }
 }
 
-/// A packet is at the end of a path, whether it is measured or not.
+/// Records the start of a packet's wait in its socket's queue.
 #[inline(always)]
-fn arrived(path: Path, event: &PacketEvent) {
-    if path.layer == Layer::SocketEnqueued {
-        receive_wait::begun(event);
+fn arrived(point: ReceivePoint, event: &PacketEvent) {
+    if point.layer == Layer::SocketEnqueued {
+        receive_wait::store_start(event);
     }
 }
 
 #[inline(always)]
-fn measured(path: Path, event: &PacketEvent, slot: Slot, group: Option<Number>) {
-    latency::reached(path, event, slot, group);
-    if let (Layer::SocketRead, Some(transport)) = (path.layer, path.transport) {
-        receive_wait::ended(event, transport, path.network, slot, group);
+fn measured(point: ReceivePoint, event: &PacketEvent, slot: Slot, group: Option<Number>) {
+    latency::reached(point, event, slot, group);
+    if let (Layer::SocketRead, Some(transport)) = (point.layer, point.transport) {
+        receive_wait::ended(event, transport, point.version, slot, group);
     }
 }
 
-/// A `sk_buff` that was delivered on this host reached a layer where its Ethertype says its IP version.
+/// Handles a delivered packet at a socket layer. The IP version is that of its Ethertype.
 #[inline(always)]
-fn reached_socket(
-    skb: impl Pointer,
+fn reached_socket<A: Access>(
+    skb: Ptr<SkBuff, A>,
     packet: &impl Subject,
     layer: Layer,
     transport: Transport,
-    which: Which,
+    mode: FilterMode,
     slot: impl FnOnce() -> Slot,
 ) {
-    // A branch for each version, so that each has its histogram at a constant offset.
+    // One branch per version, so that each has its histogram at a constant offset.
     if skb.read(&SKB_PROTOCOL) == ETH_P_IPV6 {
-        reached(Path::of(layer, transport, Network::Ipv6), packet, PacketEvent::delivered(skb), which, slot);
+        let point = ReceivePoint::of(layer, transport, IpVersion::Ipv6);
+        reached(point, packet, PacketEvent::delivered(skb), mode, slot);
     } else {
-        reached(Path::of(layer, transport, Network::Ipv4), packet, PacketEvent::delivered(skb), which, slot);
+        let point = ReceivePoint::of(layer, transport, IpVersion::Ipv4);
+        reached(point, packet, PacketEvent::delivered(skb), mode, slot);
     }
 }
 
-/// A packet of a transport protocol reached a layer.
+/// Handles a packet of a transport protocol at a layer.
 #[inline(always)]
 fn reached_over(
     layer: Layer,
     transport: Transport,
-    network: Network,
+    version: IpVersion,
     packet: &impl Subject,
     event: Sampled,
-    which: Which,
+    mode: FilterMode,
     slot: impl FnOnce() -> Slot,
 ) {
-    // As above.
-    match network {
-        Network::Ipv4 => reached(Path::of(layer, transport, Network::Ipv4), packet, event, which, slot),
-        Network::Ipv6 => reached(Path::of(layer, transport, Network::Ipv6), packet, event, which, slot),
+    // One branch per version, so that each has its histogram at a constant offset.
+    match version {
+        IpVersion::Ipv4 => {
+            reached(ReceivePoint::of(layer, transport, IpVersion::Ipv4), packet, event, mode, slot);
+        }
+        IpVersion::Ipv6 => {
+            reached(ReceivePoint::of(layer, transport, IpVersion::Ipv6), packet, event, mode, slot);
+        }
     }
 }
 
-/// A packet of a TCP connection reached a layer; whether it may have waited for the network is asked only of what is measured.
+/// Handles a packet of a TCP connection at a layer. `blocked` runs only for measured packets.
 ///
-/// Each case by itself: one event for all of them took twenty instructions to put together and apart again.
+/// Each case has its own call: building one event for all cases took twenty instructions more.
 #[inline(always)]
 fn reached_in_order(
     layer: Layer,
-    network: Network,
+    version: IpVersion,
     packet: &impl Subject,
     event: Sampled,
-    which: Which,
+    mode: FilterMode,
     blocked: impl FnOnce() -> bool,
     slot: impl FnOnce() -> Slot,
 ) {
     match event {
         Ok(Some(event)) => {
             let event = PacketEvent { blocked: blocked(), ..event };
-            reached_over(layer, Transport::Tcp, network, packet, Ok(Some(event)), which, slot);
+            reached_over(layer, Transport::Tcp, version, packet, Ok(Some(event)), mode, slot);
         }
         Ok(None) => {}
-        // There is no other loss. Verifiers before 6.12 want to see which.
-        Err(_) => reached_over(layer, Transport::Tcp, network, packet, Err(PacketLoss::NoStamp), which, || Slot::NODE),
+        // The only loss here. It is a constant because verifiers before 6.12 lose the bounds of the variable.
+        Err(_) => {
+            let lost = Err(PacketLoss::NoTimestamp);
+            reached_over(layer, Transport::Tcp, version, packet, lost, mode, || Slot::NODE);
+        }
     }
 }

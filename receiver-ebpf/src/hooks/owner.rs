@@ -1,18 +1,18 @@
-//! Who makes sockets, and who reads them: where data is delivered.
+//! Creation and reads of sockets, which determine a socket's owner.
 
 use aya_ebpf::{
-    EbpfContext as _,
     macros::{btf_tracepoint, cgroup_sock, fexit},
     programs::{BtfTracePointContext, FExitContext, SockContext},
 };
 use undercurrent_ebpf::abi::workload::Slot;
 
-use super::read::peer_network;
+use super::read::peer_ip_version;
 use crate::{
     kernel::{
-        fields::{SOCK_FAMILY, SOCK_STATE, SOCKET_SOCK},
+        context::Arguments as _,
+        fields::{SOCK_FAMILY, SOCK_STATE, SOCKET_SOCK, Sock, Socket},
         owner,
-        pointer::Typed,
+        pointer::Ptr,
         tcp,
     },
     signals::tcp_rtt,
@@ -20,91 +20,72 @@ use crate::{
 
 const AF_INET: u16 = 2;
 const AF_INET6: u16 = 10;
-/// `MSG_PEEK`: who peeks leaves the data to its reader.
+/// `MSG_PEEK`: the data stays in the queue for a later read.
 const PEEK: i32 = 0x2;
-/// `MSG_ERRQUEUE`: what comes from the queue of errors was sent from here.
-const ERRORS: i32 = 0x2000;
+/// `MSG_ERRQUEUE`: the data comes from the error queue and was sent by this host.
+const ERROR_QUEUE: i32 = 0x2000;
 const TCP_TIME_WAIT: u8 = 6;
 const TCP_NEW_SYN_RECV: u8 = 12;
 
-/// Tracepoint `sock_recv_length(struct sock *sk, int ret, int flags)`, 6.3 and later: a read ends.
+/// Tracepoint `sock_recv_length(struct sock *sk, int ret, int flags)`, 6.3 and later: the end of a read.
 #[btf_tracepoint(function = "sock_recv_length")]
 fn sock_recv_length(ctx: BtfTracePointContext) -> i32 {
     let (length, flags): (i32, i32) = (ctx.arg(1), ctx.arg(2));
-    if length > 0 && flags & ERRORS == 0 {
-        // SAFETY: argument 0 is the socket.
-        unsafe { read(ctx.arg(0), flags) };
+    if length > 0 && flags & ERROR_QUEUE == 0 {
+        read(ctx.pointer(0), flags);
     }
     0
 }
 
-/// `int sock_recvmsg(struct socket *sock, struct msghdr *msg, int flags)`, 5.10 to 7.3: a read ends. At its exit, since
-/// who waits in vain is no reader.
+/// `int sock_recvmsg(struct socket *sock, struct msghdr *msg, int flags)`, 5.10 to 7.3: the end of a read. At exit, because a
+/// call without data does not make the task a reader.
 #[fexit]
 fn sock_recvmsg(ctx: FExitContext) -> i32 {
-    // SAFETY: the word after the three arguments is the return value; `bpf_get_func_ret` would need 5.17.
-    let length = unsafe { *ctx.as_ptr().cast::<u64>().add(3) } as i32;
+    // The word after the three arguments is the return value. `bpf_get_func_ret` requires 5.17.
+    let length = ctx.word(3) as i32;
     let flags: i32 = ctx.arg(2);
-    if length > 0 && flags & ERRORS == 0 {
-        // SAFETY: argument 0 is the `socket`, which has its `sock`.
-        unsafe { read(SOCKET_SOCK.load(ctx.arg(0)) as *const u8, flags) };
+    if length > 0 && flags & ERROR_QUEUE == 0 {
+        let socket: Ptr<Socket> = ctx.pointer(0);
+        read(socket.follow(&SOCKET_SOCK), flags);
     }
     0
 }
 
-/// # Safety
-/// `sock` is a typed `struct sock *`.
 #[inline(always)]
-unsafe fn read(sock: *const u8, flags: i32) {
-    // SAFETY: by the caller.
-    if unsafe { !is_internet(sock) } {
+fn read(sock: Ptr<Sock>, flags: i32) {
+    if !is_inet(sock) {
         return;
     }
-    // SAFETY: by the caller.
-    let reader = unsafe { if flags & PEEK == 0 { owner::read_by_current(sock) } else { owner::current() } };
-    // SAFETY: by the caller.
-    let (rtt, network) = unsafe { (|| tcp::smoothed_rtt(sock), || peer_network(Typed::new(sock))) };
-    tcp_rtt::read(rtt, network, 1, || owner::or_node(|| owner::slot(reader)));
+    let reader = if flags & PEEK == 0 { owner::read_by_current(sock) } else { owner::current() };
+    tcp_rtt::read(|| tcp::smoothed_rtt(sock), || peer_ip_version(sock), 1, || owner::or_node(|| owner::slot(reader)));
 }
 
-/// Whether a socket is of IPv4 or IPv6.
-///
-/// # Safety
-/// `sock` is a typed `struct sock *`.
+/// Returns true if a socket's family is IPv4 or IPv6.
 #[inline(always)]
-pub(super) unsafe fn is_internet(sock: *const u8) -> bool {
-    // SAFETY: by the caller.
-    matches!(unsafe { SOCK_FAMILY.load(sock) }, AF_INET | AF_INET6)
+pub(super) fn is_inet(sock: Ptr<Sock>) -> bool {
+    matches!(sock.read(&SOCK_FAMILY), AF_INET | AF_INET6)
 }
 
-/// Whether this is a whole internet socket, and none that stands for a half-open or closed connection.
-///
-/// # Safety
-/// `sock` is a typed `struct sock *`, or null.
+/// Returns true for a full IPv4 or IPv6 socket; false for null, a request socket or a time-wait socket (the kernel's
+/// `sk_fullsock`).
 #[inline(always)]
-pub(super) unsafe fn is_whole(sock: *const u8) -> bool {
-    // Some kernels believe an argument never to be null, and leave this out. All fields of a null are zero.
+pub(super) fn is_fullsock(sock: Ptr<Sock>) -> bool {
+    // Some verifiers treat the argument as never null and remove this check; fields of null read as zero then.
     if sock.is_null() {
         return false;
     }
-    // SAFETY: by the caller.
-    unsafe { is_internet(sock) && !matches!(SOCK_STATE.load(sock), TCP_TIME_WAIT | TCP_NEW_SYN_RECV) }
+    is_inet(sock) && !matches!(sock.read(&SOCK_STATE), TCP_TIME_WAIT | TCP_NEW_SYN_RECV)
 }
 
-/// The slot of a socket's owner; `None` of what is no whole internet socket.
-///
-/// # Safety
-/// As for [`is_whole`].
+/// Returns the slot of a trusted socket's owner; `None` if it is no full IPv4 or IPv6 socket.
 #[inline(always)]
-pub(super) unsafe fn slot_of_owner(sock: *const u8) -> Option<Slot> {
-    // SAFETY: by the caller.
-    unsafe { if is_whole(sock) { Some(owner::slot_of_owner(sock)) } else { None } }
+pub(super) fn slot_of_owner(sock: Ptr<Sock>) -> Option<Slot> {
+    if is_fullsock(sock) { Some(owner::slot_of_owner(sock)) } else { None }
 }
 
-/// `cgroup/sock_create`, run when a task makes an IPv4 or IPv6 socket. Every socket may be made.
+/// `cgroup/sock_create`: a task creates an IPv4 or IPv6 socket. The program permits every socket.
 #[cgroup_sock(sock_create)]
 fn socket_created(ctx: SockContext) -> i32 {
-    // SAFETY: the context is the socket.
-    unsafe { owner::created_by_current(ctx.as_ptr().cast_const().cast()) };
+    owner::created_by_current(&ctx);
     1
 }

@@ -1,12 +1,11 @@
 //! Copies to the application.
 
 use aya_ebpf::{
-    helpers::bpf_probe_read_kernel,
     macros::{btf_tracepoint, fentry, kprobe},
     programs::{BtfTracePointContext, FEntryContext, ProbeContext},
 };
 use undercurrent_ebpf::abi::{
-    latency::{Layer, Network, Transport},
+    latency::{IpVersion, Layer, Transport},
     loss::PacketLoss,
     workload::Slot,
 };
@@ -19,15 +18,17 @@ use super::{
 };
 use crate::{
     kernel::{
+        context::Arguments as _,
         event::PacketEvent,
+        field::read_at,
         fields::{
-            SCM_KTIME, SCM_NANOSECONDS, SCM_SECONDS, SKB_CONTROL, SKB_HEAD, SKB_NETWORK_HEADER, SKB_PROTOCOL, SKB_SK,
-            SOCK_FAMILY, SOCK_PROTOCOL, SOCK_V6_DADDR, TCP_COPIED, TCP_END,
+            SCM_KTIME, SCM_NANOSECONDS, SCM_SECONDS, SKB_CB, SKB_HEAD, SKB_NETWORK_HEADER, SKB_PROTOCOL, SKB_SK,
+            SOCK_FAMILY, SOCK_PROTOCOL, SOCK_V6_DADDR, ScmTimestamping, SkBuff, Sock, TCP_COPIED, TCP_END, TcpSock,
         },
-        filter::{Which, apart},
+        filter::{FilterMode, specialize},
         head_of_line::{self, At},
         owner,
-        pointer::{Pointer, Typed, Untyped},
+        pointer::{Access, Ptr},
         sample, tcp,
     },
     signals::tcp_rtt,
@@ -37,98 +38,76 @@ const AF_INET6: u16 = 10;
 const SECOND: u64 = 1_000_000_000;
 
 /// `void tcp_recv_timestamp(struct msghdr *msg, const struct sock *sk, struct scm_timestamping_internal *tss)`, 5.10 to
-/// 7.3. Once for each read that returned stamped data, with the stamp of the last byte.
+/// 7.3: runs once for each read that returned data with a timestamp, with the timestamp of the last byte.
 #[fentry]
-// It is too long for the compiler to do so unasked, and a call more.
+// Inlined by force: the compiler leaves a function of this length outlined.
 #[inline(always)]
 fn tcp_recv_timestamp(ctx: FEntryContext) -> i32 {
-    apart(
-        // Inlined at once, or the compiler makes one code of both cases again.
+    specialize(
+        // Inlined by force: otherwise the compiler merges the code of both modes again.
         #[inline(always)]
-        // SAFETY: arguments 1 and 2 have the types above.
-        |which| unsafe { stream_read_by_current(ctx.arg(1), Typed::new(ctx.arg(2)), which) },
+        |mode| stream_read_by_current(ctx.pointer(1), ctx.pointer(2), mode),
     )
 }
 
-/// The current task has read a socket, which makes it the socket's reader, and a `scm_timestamping_internal` is returned with
-/// the data. Of reads that the sample leaves out nothing more is asked.
-///
-/// # Safety
-/// `sock` is a typed and trusted `struct sock *`, and no raw socket.
+/// Handles a read of a connection by the current task, which becomes the socket's reader. The socket is trusted and not raw.
+/// Reads outside of the sample load nothing more.
 #[inline(always)]
-unsafe fn stream_read_by_current(sock: *const u8, timestamps: Typed, which: Which) {
+fn stream_read_by_current(sock: Ptr<Sock>, timestamps: Ptr<ScmTimestamping>, mode: FilterMode) {
     let early = sample::early();
-    let event = PacketEvent::stamped(stamp(timestamps), early);
-    // SAFETY: by the caller.
-    let packet = Stream(unsafe { Typed::new(sock) });
+    let event = PacketEvent::with_timestamp(timestamp(timestamps), early);
+    let packet = Stream(sock);
     let event = match event {
         Ok(Some(event)) => event,
         Ok(None) => return,
-        // There is no other loss. Verifiers before 6.12 want to see which.
+        // The only loss here. It is a constant because verifiers before 6.12 lose the bounds of the variable.
         Err(_) => {
-            let lost = Err(PacketLoss::NoStamp);
-            return reached_over(
-                Layer::SocketRead,
-                Transport::Tcp,
-                peer_network(packet.0),
-                &packet,
-                lost,
-                which,
-                || Slot::NODE,
-            );
+            let (version, lost) = (peer_ip_version(sock), Err(PacketLoss::NoTimestamp));
+            let slot = || Slot::NODE;
+            return reached_over(Layer::SocketRead, Transport::Tcp, version, &packet, lost, mode, slot);
         }
     };
-    let network = peer_network(packet.0);
-    // SAFETY: by the caller; the read has moved the socket on.
-    unsafe {
-        let (slot, connection) = (owner::slot_of_new_reader(sock), tcp::of_stream(sock));
-        tcp_rtt::read(|| tcp::rtt(connection?), || network, event.weight, || slot);
-        let count = || connection.map_or(0, |connection| tcp::out_of_order(connection));
-        let blocked = head_of_line::blocked(sock, At::Read, count, || TCP_COPIED.probe(sock));
-        reached_over(
-            Layer::SocketRead,
-            Transport::Tcp,
-            network,
-            &packet,
-            Ok(Some(PacketEvent { blocked, ..event })),
-            which,
-            || slot,
-        );
-    }
+    let version = peer_ip_version(sock);
+    let (slot, connection) = (owner::slot_of_new_reader(sock), tcp::of_stream(sock));
+    tcp_rtt::read(|| tcp::rtt(connection?), || version, event.weight, || slot);
+    let count = || connection.map_or(0, tcp::out_of_order);
+    let until = || sock.probed().cast::<TcpSock>().read(&TCP_COPIED);
+    let blocked = head_of_line::blocked(sock, At::Read, count, until);
+    let event = Ok(Some(PacketEvent { blocked, ..event }));
+    reached_over(Layer::SocketRead, Transport::Tcp, version, &packet, event, mode, || slot);
 }
 
-/// The same function as [`tcp_recv_timestamp`].
+/// [`tcp_recv_timestamp`] by kprobe.
 #[kprobe]
 fn tcp_recv_timestamp_probe(ctx: ProbeContext) -> i32 {
-    let (sock, timestamps) = (Untyped(second(&ctx)), Untyped(third(&ctx)));
+    let sock = Ptr::<Sock, _>::at(second(&ctx));
     let early = sample::early();
-    let (network, event) = (peer_network(sock), PacketEvent::stamped(stamp(timestamps), early));
-    let blocked = || head_of_line::may_be_blocked(sock);
+    let event = PacketEvent::with_timestamp(timestamp(Ptr::at(third(&ctx))), early);
+    let (version, blocked) = (peer_ip_version(sock), || head_of_line::may_be_blocked(sock));
     let slot = owner::slot_of_current;
-    reached_in_order(Layer::SocketRead, network, &Stream(sock), event, Which::Chosen, blocked, slot);
+    reached_in_order(Layer::SocketRead, version, &Stream(sock), event, FilterMode::On, blocked, slot);
     0
 }
 
-/// The receive timestamp that a read returns, a `scm_timestamping_internal`, in nanoseconds.
+/// Returns the receive timestamp that a read returns, in nanoseconds of the wall clock.
 #[inline(always)]
-fn stamp(timestamps: impl Pointer) -> u64 {
-    // A kernel has either the first two fields or the last as a number.
-    if SCM_SECONDS.present() {
-        timestamps.read(&SCM_SECONDS).wrapping_mul(SECOND).wrapping_add(timestamps.read(&SCM_NANOSECONDS))
-    } else {
-        timestamps.read(&SCM_KTIME)
+fn timestamp<A: Access>(timestamps: Ptr<ScmTimestamping, A>) -> u64 {
+    // Kernels have the first two fields (up to 7.1) or the last one as a number.
+    match timestamps.get(&SCM_SECONDS) {
+        Some(seconds) => seconds.wrapping_mul(SECOND).wrapping_add(timestamps.read(&SCM_NANOSECONDS)),
+        None => timestamps.read(&SCM_KTIME),
     }
 }
 
-/// The IP version that the packets of a `sock` have, which on a dual-stack socket is not its family.
+/// Returns the IP version of a socket's packets. On a dual-stack socket it can differ from the socket's family.
 #[inline(always)]
-pub(super) fn peer_network(sock: impl Pointer) -> Network {
-    if sock.read(&SOCK_FAMILY) != AF_INET6 || !SOCK_V6_DADDR.present() {
-        return Network::Ipv4;
+pub(super) fn peer_ip_version<A: Access>(sock: Ptr<Sock, A>) -> IpVersion {
+    if sock.read(&SOCK_FAMILY) != AF_INET6 {
+        return IpVersion::Ipv4;
     }
-    let [high, low] = sock.read(&SOCK_V6_DADDR);
+    let Some([high, low]) = sock.get(&SOCK_V6_DADDR) else { return IpVersion::Ipv4 };
     let mapped = high == 0 && u64::from_be(low) >> 32 == 0xffff;
-    if mapped { Network::Ipv4 } else { Network::Ipv6 }
+    if mapped { IpVersion::Ipv4 } else { IpVersion::Ipv6 }
 }
 
 /// `void skb_consume_udp(struct sock *sk, struct sk_buff *skb, int len)`, 5.10 to 7.3. A negative length is a peek or an
@@ -139,108 +118,94 @@ fn skb_consume_udp(ctx: FEntryContext) -> i32 {
     if length < 0 {
         return 0;
     }
-    apart(
-        // As above.
+    specialize(
+        // Inlined by force: otherwise the compiler merges the code of both modes again.
         #[inline(always)]
-        // SAFETY: arguments 0 and 1 have the types above.
-        |which| unsafe { datagram_read_by_current(ctx.arg(0), Typed::new(ctx.arg(1)), which) },
+        |mode| datagram_read_by_current(ctx.pointer(0), ctx.pointer(1), mode),
     )
 }
 
-/// The current task has read a `sk_buff` from a socket, which makes it the socket's reader; left out as above.
-///
-/// # Safety
-/// `sock` is a typed and trusted `struct sock *`.
+/// Handles a read of a datagram by the current task, which becomes the socket's reader. The socket is trusted.
 #[inline(always)]
-unsafe fn datagram_read_by_current(sock: *const u8, skb: Typed, which: Which) {
-    // SAFETY: by the caller.
-    let packet = Read(InSocket { sock: unsafe { Typed::new(sock) }, skb });
-    // SAFETY: by the caller.
-    let slot = move || unsafe { owner::slot_of_new_reader(sock) };
-    reached_socket(skb, &packet, Layer::SocketRead, Transport::Udp, which, slot);
+fn datagram_read_by_current(sock: Ptr<Sock>, skb: Ptr<SkBuff>, mode: FilterMode) {
+    let packet = Read(InSocket { sock, skb });
+    let slot = move || owner::slot_of_new_reader(sock);
+    reached_socket(skb, &packet, Layer::SocketRead, Transport::Udp, mode, slot);
 }
 
-/// The same function as [`skb_consume_udp`].
+/// [`skb_consume_udp`] by kprobe.
 #[kprobe]
 fn skb_consume_udp_probe(ctx: ProbeContext) -> i32 {
     if third(&ctx) as i32 >= 0 {
-        let (sock, skb) = (Untyped(first(&ctx)), Untyped(second(&ctx)));
+        let (sock, skb) = (Ptr::at(first(&ctx)), Ptr::at(second(&ctx)));
         let packet = Read(InSocket { sock, skb });
-        reached_socket(skb, &packet, Layer::SocketRead, Transport::Udp, Which::Chosen, owner::slot_of_current);
+        let slot = owner::slot_of_current;
+        reached_socket(skb, &packet, Layer::SocketRead, Transport::Udp, FilterMode::On, slot);
     }
     0
 }
 
-/// Tracepoint `skb_copy_datagram_iovec(const struct sk_buff *skb, int len)`: a packet's bytes are copied out. Small
-/// datagrams, and those whose checksum is verified while they are copied, take another way.
+/// Tracepoint `skb_copy_datagram_iovec(const struct sk_buff *skb, int len)`: the bytes of a packet are copied out. Small
+/// datagrams, and datagrams with their checksum verified during the copy, take another path.
 #[btf_tracepoint(function = "skb_copy_datagram_iovec")]
-// As above.
+// Inlined by force: the compiler leaves a function of this length outlined.
 #[inline(always)]
 fn skb_copy_datagram_iovec(ctx: BtfTracePointContext) -> i32 {
-    let skb: *const u8 = ctx.arg(0);
-    // SAFETY: argument 0 is the `sk_buff`.
-    let protocol = unsafe { SKB_PROTOCOL.load(skb) };
-    // SAFETY: as above.
-    apart(|which| unsafe { copied(skb, protocol, which) })
+    let skb: Ptr<SkBuff> = ctx.pointer(0);
+    let protocol = skb.read(&SKB_PROTOCOL);
+    specialize(
+        // Inlined by force: otherwise the compiler merges the code of both modes again.
+        #[inline(always)]
+        |mode| copied(skb, protocol, mode),
+    )
 }
 
-/// # Safety
-/// `skb` is a typed `sk_buff` pointer, with this Ethertype.
+/// Handles a packet with its Ethertype.
 #[inline(always)]
-unsafe fn copied(skb: *const u8, protocol: u16, which: Which) {
+fn copied(skb: Ptr<SkBuff>, protocol: u16, mode: FilterMode) {
     if !matches!(protocol, ETH_P_IP | ETH_P_IPV6) {
         return;
     }
-    // SAFETY: by the caller, and the verifier knows what `sk_buff.sk` points to.
-    unsafe {
-        let sock = SKB_SK.load(skb) as *const u8;
-        // The socket's, which is two typed loads, or else the IP header's, which takes a helper.
-        let transport =
-            if sock.is_null() { transport_in_header(skb, protocol) } else { transport(SOCK_PROTOCOL.load(sock)) };
-        let once = Once(sock);
-        let slot =
-            // See `reached`.
-            #[inline(always)]
-            move || owner::slot_of_reader(once.take());
-        let skb = Typed::new(skb);
-        match transport {
-            Some(Transport::Tcp) => {
-                let network = if protocol == ETH_P_IPV6 { Network::Ipv6 } else { Network::Ipv4 };
-                // Raw sockets read TCP's packets too.
-                let count = Once(|| if sock.is_null() { 0 } else { tcp::out_of_order_untrusted(sock) });
-                let read = || TCP_END.load(SKB_CONTROL.begins(skb.address()));
-                let blocked =
-                    // As above.
-                    #[inline(always)]
-                    move || head_of_line::blocked(sock, At::Read, count.take(), read);
-                let event = PacketEvent::delivered(skb);
-                reached_in_order(Layer::SocketRead, network, &Copied(skb), event, which, blocked, slot);
-            }
-            Some(Transport::Udp) => reached_socket(skb, &Copied(skb), Layer::SocketRead, Transport::Udp, which, slot),
-            None => {}
+    let sock = skb.follow(&SKB_SK);
+    // Two typed loads from the socket, or a helper call for the IP header.
+    let transport =
+        if sock.is_null() { transport_in_header(skb, protocol) } else { transport(sock.read(&SOCK_PROTOCOL)) };
+    let once = Once(sock);
+    let slot =
+        // See `reached`.
+        #[inline(always)]
+        move || owner::slot_of_reader(once.take());
+    match transport {
+        Some(Transport::Tcp) => {
+            let version = if protocol == ETH_P_IPV6 { IpVersion::Ipv6 } else { IpVersion::Ipv4 };
+            // Raw sockets read TCP's packets too, without an owner.
+            let count = Once(|| if sock.is_null() { 0 } else { tcp::out_of_order_untrusted(sock) });
+            let until = || skb.embedded(&SKB_CB).read(&TCP_END);
+            let blocked =
+                // See `reached`.
+                #[inline(always)]
+                move || head_of_line::blocked(sock, At::Read, count.take(), until);
+            let event = PacketEvent::delivered(skb);
+            reached_in_order(Layer::SocketRead, version, &Copied(skb), event, mode, blocked, slot);
         }
+        Some(Transport::Udp) => reached_socket(skb, &Copied(skb), Layer::SocketRead, Transport::Udp, mode, slot),
+        None => {}
     }
 }
 
-/// The transport protocol that a packet's IP header names.
-///
-/// # Safety
-/// As for [`transport_of`].
+/// Returns the transport protocol that a packet's IP header names.
 #[inline(always)]
-pub(super) unsafe fn transport_in_header(skb: *const u8, protocol: u16) -> Option<Transport> {
-    let position = match protocol {
+pub(super) fn transport_in_header(skb: Ptr<SkBuff>, protocol: u16) -> Option<Transport> {
+    let offset = match protocol {
         ETH_P_IP => 9,
         ETH_P_IPV6 => 6,
         _ => return None,
     };
-    // SAFETY: by the caller.
-    let header = unsafe { SKB_HEAD.load(skb) + u64::from(SKB_NETWORK_HEADER.load(skb)) };
-    // SAFETY: the helper checks the address itself.
-    let number: u8 = unsafe { bpf_probe_read_kernel((header + position) as *const u8) }.ok()?;
-    transport(number.into())
+    let header = skb.read(&SKB_HEAD) + u64::from(skb.read(&SKB_NETWORK_HEADER));
+    transport(read_at::<u8>(header + offset)?.into())
 }
 
-/// The transport protocol of a number.
+/// Returns the transport protocol of an IP protocol number.
 #[inline(always)]
 pub(super) fn transport(number: u16) -> Option<Transport> {
     const TCP: u16 = IPPROTO_TCP as u16;

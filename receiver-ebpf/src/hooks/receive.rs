@@ -1,65 +1,65 @@
-//! Entry of the network layer: the packet is checked here, before netfilter.
+//! Entry of the network layer, before netfilter.
 
 use aya_ebpf::{
     macros::{fentry, kprobe},
     programs::{FEntryContext, ProbeContext},
 };
 use undercurrent_ebpf::abi::{
-    latency::{Network, Path},
+    latency::{IpVersion, ReceivePoint},
     loss::PacketLoss,
 };
 
 use super::{arguments::first, reached, subject::arriving};
 use crate::kernel::{
-    event::{PacketEvent, departs},
-    filter::{Which, apart},
+    context::Arguments as _,
+    event::{PacketEvent, is_departing},
+    fields::SkBuff,
+    filter::{FilterMode, specialize},
     owner,
-    pointer::{Typed, Untyped},
+    pointer::{Probed, Ptr},
 };
 
-/// A `sk_buff`, which has its device.
+/// Handles a packet that has its device.
 #[inline(always)]
-fn received(skb: Typed, network: Network, which: Which) {
-    let path = Path::ip(network);
+fn received(skb: Ptr<SkBuff>, version: IpVersion, mode: FilterMode) {
+    let point = ReceivePoint::ip(version);
     let slot = || owner::slot_of_namespace(skb);
-    // Such a packet takes no clock.
-    if departs(skb) {
-        return reached(path, &arriving(skb), Err(PacketLoss::TransmitStamp), which, slot);
+    // A packet without a receive timestamp needs no clock.
+    if is_departing(skb) {
+        return reached(point, &arriving(skb), Err(PacketLoss::TransmitTimestamp), mode, slot);
     }
-    reached(path, &arriving(skb), PacketEvent::delivered(skb), which, slot);
+    reached(point, &arriving(skb), PacketEvent::delivered(skb), mode, slot);
 }
 
-/// The same where nothing is known of it but where it is.
+/// Handles a packet that has its device, for a kprobe.
 #[inline(always)]
-fn probed(skb: Untyped, network: Network) {
+fn probed(skb: Ptr<SkBuff, Probed>, version: IpVersion) {
     let slot = || owner::slot_of_namespace(skb);
-    reached(Path::ip(network), &arriving(skb), PacketEvent::arrived(skb), Which::Chosen, slot);
+    reached(ReceivePoint::ip(version), &arriving(skb), PacketEvent::arrived(skb), FilterMode::On, slot);
 }
 
 /// `struct sk_buff *ip_rcv_core(struct sk_buff *skb, struct net *net)`, 5.10 to 7.3.
 #[fentry]
 fn ip_rcv_core(ctx: FEntryContext) -> i32 {
-    // SAFETY: argument 0 is the packet.
-    apart(|which| received(unsafe { Typed::new(ctx.arg(0)) }, Network::Ipv4, which))
+    specialize(|mode| received(ctx.pointer(0), IpVersion::Ipv4, mode))
 }
 
 /// `struct sk_buff *ip6_rcv_core(struct sk_buff *skb, struct net_device *dev, struct net *net)`, 5.10 to 7.3.
 #[fentry]
 fn ip6_rcv_core(ctx: FEntryContext) -> i32 {
-    // SAFETY: argument 0 is the packet.
-    apart(|which| received(unsafe { Typed::new(ctx.arg(0)) }, Network::Ipv6, which))
+    specialize(|mode| received(ctx.pointer(0), IpVersion::Ipv6, mode))
 }
 
-/// The same function as [`ip_rcv_core`].
+/// [`ip_rcv_core`] by kprobe.
 #[kprobe]
 fn ip_rcv_core_probe(ctx: ProbeContext) -> i32 {
-    probed(Untyped(first(&ctx)), Network::Ipv4);
+    probed(Ptr::at(first(&ctx)), IpVersion::Ipv4);
     0
 }
 
-/// The same function as [`ip6_rcv_core`].
+/// [`ip6_rcv_core`] by kprobe.
 #[kprobe]
 fn ip6_rcv_core_probe(ctx: ProbeContext) -> i32 {
-    probed(Untyped(first(&ctx)), Network::Ipv6);
+    probed(Ptr::at(first(&ctx)), IpVersion::Ipv6);
     0
 }

@@ -1,4 +1,4 @@
-//! The network softirqs: raised, entered, left. The tracepoints fire alike in interrupt context and in ksoftirqd.
+//! The network softirqs: raise, entry and exit. The tracepoints fire in interrupt context and in ksoftirqd.
 
 use aya_ebpf::{
     macros::{btf_tracepoint, map},
@@ -17,14 +17,14 @@ use crate::{
 #[map]
 static SOFTIRQ: ByCpu<SoftirqCells> = ByCpu::with_max_entries(1, MMAPABLE);
 
-/// The softirq and this CPU's cells; `None` for the softirqs that are not the network's.
+/// Returns the softirq and the cells of the current CPU; `None` for softirqs other than the network's.
 #[inline(always)]
 fn event(ctx: &BtfTracePointContext) -> Option<(Softirq, &'static mut SoftirqCells)> {
     let softirq = Softirq::from_vector(ctx.arg(0))?;
     Some((softirq, cells::here(&SOFTIRQ)?))
 }
 
-/// Tracepoint `softirq_raise(unsigned int vec_nr)`, interrupts off.
+/// Tracepoint `softirq_raise(unsigned int vec_nr)`, with interrupts disabled.
 #[btf_tracepoint(function = "softirq_raise")]
 fn softirq_raise(ctx: BtfTracePointContext) -> i32 {
     if let Some((softirq, cells)) = event(&ctx) {

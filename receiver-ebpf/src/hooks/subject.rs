@@ -1,29 +1,28 @@
-//! What hooks can tell of a packet to those who choose some.
-
-use aya_ebpf::{bindings::__sk_buff, helpers::bpf_probe_read_kernel};
+//! Attributes of packets at each hook, for filters and groups.
 
 use crate::kernel::{
+    context::SkbContext,
+    field::read_at,
     fields::{
         DEVICE_INDEX, DEVICE_NAME, DEVICE_NET, NET_INODE, SKB_DEVICE, SKB_HEAD, SKB_INTERFACE, SKB_LENGTH,
         SKB_PAGED_LENGTH, SKB_SK, SKB_TRANSPORT_HEADER, SOCK_INTERFACE, SOCK_NET, SOCK_PORT, SOCK_PROTOCOL, SOCK_QUEUE,
-        UDP_READER_QUEUE,
+        SkBuff, Sock, UDP_READER_QUEUE, UdpSock,
     },
     filter::{Subject, current_process},
-    owner,
-    pointer::{Pointer, Typed},
+    pointer::{Access, Ptr, Typed},
 };
 
-use super::{IPPROTO_UDP, owner::is_internet};
+use super::{IPPROTO_UDP, owner::is_inet};
 
-/// Where TCP's and UDP's headers have the destination's port.
+/// Offset of the destination port in the headers of TCP and UDP.
 const DESTINATION: u64 = 2;
 /// Bytes of both ports.
 const PORTS: u32 = 4;
 
-/// A `sk_buff` that has its device, and what tells its local port there.
-struct OnDevice<P, F>(P, F);
+/// A packet that has its device, and a function that returns its local port.
+struct OnDevice<A, F>(Ptr<SkBuff, A>, F);
 
-impl<P: Pointer, F: Fn(P) -> Option<u16>> Subject for OnDevice<P, F> {
+impl<A: Access, F: Fn(Ptr<SkBuff, A>) -> Option<u16>> Subject for OnDevice<A, F> {
     #[inline(always)]
     fn namespace(&self) -> Option<u32> {
         Some(self.0.follow(&SKB_DEVICE).follow(&DEVICE_NET).read(&NET_INODE))
@@ -45,95 +44,84 @@ impl<P: Pointer, F: Fn(P) -> Option<u16>> Subject for OnDevice<P, F> {
     }
 }
 
-/// A packet on its way in, a `sk_buff` that has its device.
+/// A received packet that has its device, before its transport protocol.
 #[inline(always)]
-pub fn arriving<P: Pointer>(skb: P) -> impl Subject {
+pub fn arriving<A: Access>(skb: Ptr<SkBuff, A>) -> impl Subject {
     #[inline(always)]
-    fn unknown<P>(_: P) -> Option<u16> {
+    fn unknown<A>(_: Ptr<SkBuff, A>) -> Option<u16> {
         None
     }
     OnDevice(skb, unknown)
 }
 
-/// A packet that enters its transport protocol, a `sk_buff` that has its device.
+/// A received packet that has its device, at the entry of its transport protocol.
 #[inline(always)]
-pub fn entering<P: Pointer>(skb: P) -> impl Subject {
+pub fn entering<A: Access>(skb: Ptr<SkBuff, A>) -> impl Subject {
     #[inline(always)]
-    fn port(skb: impl Pointer) -> Option<u16> {
-        // Its data begins at the header, which may be in a page until the protocol has looked at it.
+    fn port<A: Access>(skb: Ptr<SkBuff, A>) -> Option<u16> {
+        // The data begins at the transport header. It may be in a page until the protocol pulls it into the linear buffer.
         let linear = skb.read(&SKB_LENGTH) - skb.read(&SKB_PAGED_LENGTH);
         if linear < PORTS { None } else { destination(skb) }
     }
     OnDevice(skb, port)
 }
 
-/// A packet on its way out, a `sk_buff` that has its device.
+/// A packet to send that has its device.
 #[inline(always)]
-pub fn departing(skb: Typed) -> impl Subject {
+pub fn departing(skb: Ptr<SkBuff>) -> impl Subject {
     #[inline(always)]
-    fn port(skb: Typed) -> Option<u16> {
+    fn port(skb: Ptr<SkBuff>) -> Option<u16> {
         let sock = skb.follow(&SKB_SK);
-        // SAFETY: a typed socket, or null.
-        let internet = !sock.address().is_null() && unsafe { is_internet(sock.address()) };
-        if internet { Some(sock.read(&SOCK_PORT)) } else { None }
+        if !sock.is_null() && is_inet(sock) { Some(sock.read(&SOCK_PORT)) } else { None }
     }
     OnDevice(skb, port)
 }
 
-/// The port that a received `sk_buff` is for, as its header says.
+/// Returns the destination port in a received packet's transport header.
 #[inline(always)]
-fn destination(skb: impl Pointer) -> Option<u16> {
+fn destination<A: Access>(skb: Ptr<SkBuff, A>) -> Option<u16> {
     let header = skb.read(&SKB_HEAD) + u64::from(skb.read(&SKB_TRANSPORT_HEADER));
-    // SAFETY: the helper checks the address itself.
-    unsafe { bpf_probe_read_kernel((header + DESTINATION) as *const u16) }.ok().map(u16::from_be)
+    read_at(header + DESTINATION).map(u16::from_be)
 }
 
-/// A packet that its socket is about to receive, the context of a program in the cgroup's path.
-pub struct Filtered(pub *const __sk_buff);
+/// A packet at its receiving socket, in a `cgroup_skb` program.
+pub struct Filtered(pub SkbContext);
 
 impl Subject for Filtered {
     #[inline(always)]
     fn namespace(&self) -> Option<u32> {
-        // SAFETY: the context of a packet that has its device.
-        unsafe { owner::packet(self.0.cast()).and_then(|skb| arriving(Typed::new(skb)).namespace()) }
+        arriving(self.0.packet()?).namespace()
     }
 
     #[inline(always)]
     fn interface(&self) -> Option<u32> {
-        // SAFETY: a field of the context.
-        Some(unsafe { (*self.0).ifindex })
+        Some(self.0.interface())
     }
 
     #[inline(always)]
     fn interface_name(&self) -> Option<[u64; 2]> {
-        // SAFETY: as for `namespace`.
-        unsafe { owner::packet(self.0.cast()).and_then(|skb| arriving(Typed::new(skb)).interface_name()) }
+        arriving(self.0.packet()?).interface_name()
     }
 
     #[inline(always)]
     fn port(&self) -> Option<u16> {
-        // SAFETY: as for `namespace`.
-        let sock = unsafe { owner::receiving_socket(self.0.cast()) }?;
-        // SAFETY: a typed socket.
-        Some(unsafe { SOCK_PORT.load(sock) })
+        Some(self.0.kernel_socket()?.read(&SOCK_PORT))
     }
 
     #[inline(always)]
     fn queue(&self) -> Option<u32> {
-        // SAFETY: as above.
-        let sock = unsafe { owner::receiving_socket(self.0.cast()) }?;
-        // SAFETY: as above. What UDP's readers have taken over is beyond a program of this kind.
-        Some(unsafe { SOCK_QUEUE.load(sock) })
+        // Without UDP's reader queue: programs of this type have no helper to read it.
+        Some(self.0.kernel_socket()?.read(&SOCK_QUEUE))
     }
 }
 
-/// A packet in its socket's queue, a `sock` and a `sk_buff`.
-pub struct InSocket<P> {
-    pub sock: P,
-    pub skb: P,
+/// A packet in its socket's queue.
+pub struct InSocket<A> {
+    pub sock: Ptr<Sock, A>,
+    pub skb: Ptr<SkBuff, A>,
 }
 
-impl<P: Pointer> Subject for InSocket<P> {
+impl<A: Access> Subject for InSocket<A> {
     #[inline(always)]
     fn namespace(&self) -> Option<u32> {
         Some(namespace(self.sock))
@@ -141,7 +129,7 @@ impl<P: Pointer> Subject for InSocket<P> {
 
     #[inline(always)]
     fn interface(&self) -> Option<u32> {
-        // The device itself may be gone.
+        // The packet keeps the index after its device is gone.
         Some(self.skb.read(&SKB_INTERFACE))
     }
 
@@ -156,21 +144,21 @@ impl<P: Pointer> Subject for InSocket<P> {
         if self.sock.read(&SOCK_PROTOCOL) != IPPROTO_UDP.into() {
             return Some(length);
         }
-        // UDP's readers take over all of the queue at once (`__skb_recv_udp`).
-        Some(length + UDP_READER_QUEUE.probe(self.sock.address()))
+        // A reader of UDP moves the whole receive queue to its reader queue (`__skb_recv_udp`).
+        Some(length + self.sock.probed().cast::<UdpSock>().read(&UDP_READER_QUEUE))
     }
 }
 
-/// The inode of a `sock`'s network namespace.
+/// Returns the inode of a socket's network namespace.
 #[inline(always)]
-fn namespace(sock: impl Pointer) -> u32 {
+fn namespace<A: Access>(sock: Ptr<Sock, A>) -> u32 {
     sock.follow(&SOCK_NET).read(&NET_INODE)
 }
 
 /// A packet that the current task reads.
-pub struct Read<P>(pub InSocket<P>);
+pub struct Read<A>(pub InSocket<A>);
 
-impl<P: Pointer> Subject for Read<P> {
+impl<A: Access> Subject for Read<A> {
     #[inline(always)]
     fn namespace(&self) -> Option<u32> {
         self.0.namespace()
@@ -197,10 +185,10 @@ impl<P: Pointer> Subject for Read<P> {
     }
 }
 
-/// What the current task reads of a TCP socket, a `sock`: its packets may be gone.
-pub struct Stream<P>(pub P);
+/// Data that the current task reads from a TCP socket. Its packets may be freed.
+pub struct Stream<A>(pub Ptr<Sock, A>);
 
-impl<P: Pointer> Subject for Stream<P> {
+impl<A: Access> Subject for Stream<A> {
     #[inline(always)]
     fn namespace(&self) -> Option<u32> {
         Some(namespace(self.0))
@@ -208,7 +196,7 @@ impl<P: Pointer> Subject for Stream<P> {
 
     #[inline(always)]
     fn interface(&self) -> Option<u32> {
-        if SOCK_INTERFACE.present() { Some(self.0.read(&SOCK_INTERFACE)) } else { None }
+        self.0.get(&SOCK_INTERFACE)
     }
 
     #[inline(always)]
@@ -227,16 +215,13 @@ impl<P: Pointer> Subject for Stream<P> {
     }
 }
 
-/// A packet whose bytes the current task reads, a `sk_buff`. TCP's alone know their sockets.
-pub struct Copied(pub Typed);
+/// A packet that is copied to the current task. Only TCP's packets have their socket.
+pub struct Copied(pub Ptr<SkBuff>);
 
 impl Copied {
-    /// The packet's socket, where it has one.
     #[inline(always)]
     fn socket(&self) -> Option<Stream<Typed>> {
-        // The verifier knows what the field points to.
-        let sock = self.0.follow(&SKB_SK);
-        if sock.address().is_null() { None } else { Some(Stream(sock)) }
+        self.0.follow(&SKB_SK).non_null().map(Stream)
     }
 }
 
@@ -258,7 +243,7 @@ impl Subject for Copied {
 
     #[inline(always)]
     fn queue(&self) -> Option<u32> {
-        // It is none of UDP's.
+        // A TCP socket, so it has no reader queue.
         self.socket()?.queue()
     }
 

@@ -1,47 +1,47 @@
-//! Recording into cells: exact bucket indices and plain adds.
+//! Histogram cells: exact bucket indices and plain additions.
 
 use aya_ebpf::{helpers::bpf_get_smp_processor_id, maps::Array};
 use undercurrent_ebpf::abi::histogram::{
     GUESSES, HistogramCell, SPAN_ENTRIES, SPAN_LIMIT_BITS, SPAN_SHIFTS, SPANS, THRESHOLDS,
 };
 
-/// The slot of the shortest duration of each guess entry, set by the loader for the configured scale.
+/// The bucket of the shortest duration of each entry. The loader sets the table for the configured scale.
 #[unsafe(export_name = "histogram.guesses")]
 #[unsafe(link_section = ".rodata.scale")]
 static GUESS: [u8; GUESSES] = [0; GUESSES];
 
-/// The inclusive upper bound of each slot in nanoseconds, set by the loader for the configured scale.
+/// The inclusive upper bound of each bucket in nanoseconds. The loader sets the table for the configured scale.
 #[unsafe(export_name = "histogram.bounds")]
 #[unsafe(link_section = ".rodata.scale")]
 static BOUND: [u64; THRESHOLDS] = [0; THRESHOLDS];
 
-/// Durations from here on are in no span: too long for any bucket, or no duration at all.
+/// The first duration in nanoseconds beyond all buckets.
 pub const BEYOND: u64 = 1 << SPAN_LIMIT_BITS[SPANS - 1];
 
-/// A map that user space reads by `mmap`, with one entry for each possible CPU (the loader sets how many). An array by
-/// CPU and not a per-CPU array: every kernel inlines its look-up.
+/// A map that user space reads through `mmap`, with one entry per possible CPU; the loader sets the number. It is no
+/// per-CPU array because every kernel inlines lookups in a plain array.
 pub type ByCpu<T> = Array<T>;
 
-/// The flag that lets user space map an array (`include/uapi/linux/bpf.h`).
+/// `BPF_F_MMAPABLE` of `include/uapi/linux/bpf.h`.
 pub const MMAPABLE: u32 = 1 << 10;
 
-/// This CPU's entry.
+/// Returns the entry of the current CPU.
 #[inline(always)]
 pub fn here<T>(map: &ByCpu<T>) -> Option<&'static mut T> {
-    // SAFETY: a helper without arguments.
+    // SAFETY: the helper has no arguments.
     let cpu = unsafe { bpf_get_smp_processor_id() };
-    // SAFETY: the entry lives as long as the program; each of its words has one writer, which does not run inside itself.
+    // SAFETY: the entry lives as long as the program. Each word has one writer, which does not interrupt its own run.
     map.get_ptr_mut(cpu).map(|entry| unsafe { &mut *entry })
 }
 
-/// A duration that no bucket covers.
+/// A duration in nanoseconds that no bucket covers.
 pub struct Beyond(pub u64);
 
-/// Where a duration's bound and count are found, as byte offsets: eight times a slot that is exact or one too low.
+/// Returns the byte offset of a duration's bound, exact or one bucket too low.
 #[inline(always)]
 fn guess(nanoseconds: u64) -> Result<usize, Beyond> {
     let entry = |span: usize| (nanoseconds >> SPAN_SHIFTS[span]) as usize + span * SPAN_ENTRIES;
-    // The common durations, below a millisecond, take two comparisons.
+    // Common durations, below a millisecond, take two comparisons.
     let index = if nanoseconds < 1 << SPAN_LIMIT_BITS[1] {
         if nanoseconds < 1 << SPAN_LIMIT_BITS[0] { entry(0) } else { entry(1) }
     } else if nanoseconds < 1 << SPAN_LIMIT_BITS[2] {
@@ -51,36 +51,36 @@ fn guess(nanoseconds: u64) -> Result<usize, Beyond> {
     } else {
         return Err(Beyond(nanoseconds));
     };
-    // SAFETY: `index` was compared with its span's limit, which the verifier checks again; volatile because the loader
-    // set the table behind the compiler's back.
-    let slot = unsafe { core::ptr::read_volatile((&raw const GUESS).cast::<u8>().add(index)) };
-    Ok(usize::from(slot) * size_of::<u64>())
+    // SAFETY: each branch compared the duration with the limit of its span, which bounds the index. Volatile, since the
+    // loader sets the table.
+    let bucket = unsafe { (&raw const GUESS).cast::<u8>().add(index).read_volatile() };
+    Ok(usize::from(bucket) * size_of::<u64>())
 }
 
-/// A duration's slot, exact, as a byte offset.
+/// Returns the byte offset of a duration's bucket, exactly.
 #[inline(always)]
-pub fn slot(nanoseconds: u64) -> Result<usize, Beyond> {
+pub fn bucket(nanoseconds: u64) -> Result<usize, Beyond> {
     let offset = guess(nanoseconds)?;
-    // SAFETY: a guess is one byte, and the table is longer than a byte can name.
-    let bound = unsafe { core::ptr::read_volatile((&raw const BOUND).byte_add(offset).cast::<u64>()) };
-    // One slot further where the duration exceeds the bound: the difference's sign bit, shifted to eight bytes. No branch,
-    // since no predictor knows on which side of a bound the next packet falls.
+    // SAFETY: a guess is one byte, and the table has an entry for each value of a byte.
+    let bound = unsafe { (&raw const BOUND).byte_add(offset).cast::<u64>().read_volatile() };
+    // Adds eight bytes if the duration exceeds the bound, from the sign bit of the difference. A branch would be
+    // unpredictable: durations fall on both sides of a bound at random.
     let correction = (bound.wrapping_sub(nanoseconds) >> 60) & 8;
     Ok(offset + correction as usize)
 }
 
-/// Adds a duration to a histogram, as often as its weight says.
+/// Adds a duration to a histogram `weight` times.
 #[inline(always)]
 pub fn record(cell: &mut HistogramCell, nanoseconds: u64, weight: u64) -> Result<(), Beyond> {
-    let offset = slot(nanoseconds)?;
-    let slots = (&raw mut cell.slots).cast::<u64>();
-    // SAFETY: there is one slot more than a byte can name, for the correction.
-    unsafe { *slots.byte_add(offset) += weight };
+    let offset = bucket(nanoseconds)?;
+    let buckets = (&raw mut cell.buckets).cast::<u64>();
+    // SAFETY: there is one more bucket than a byte can number, for the correction.
+    unsafe { *buckets.byte_add(offset) += weight };
     cell.sum += nanoseconds * weight;
     Ok(())
 }
 
-/// Adds a duration of any length to a histogram; what no bucket covers counts as the longest that one does.
+/// Adds a duration of any length to a histogram; a duration beyond all buckets counts as the longest duration.
 #[inline(always)]
 pub fn record_any(cell: &mut HistogramCell, nanoseconds: u64, weight: u64) {
     if record(cell, nanoseconds, weight).is_err() {

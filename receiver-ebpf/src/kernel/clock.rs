@@ -1,26 +1,26 @@
-//! The clocks: monotonic for durations within the kernel, the wall clock for what is compared with a packet's stamp.
+//! The clocks: monotonic for durations within the kernel, the wall clock for comparison with packet timestamps.
 
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 
-use super::set_outside;
+use super::load_time_value;
 
-/// What to add to the monotonic clock to get the wall clock, in nanoseconds, modulo 2^64. It changes only when the wall
-/// clock is set, and user space follows that. (`bpf_ktime_get_tai_ns`, which steps by itself, takes 7 ns longer.)
+/// Wall clock minus monotonic clock in nanoseconds, modulo 2^64. It changes when the wall clock is set; user space then
+/// updates it. (`bpf_ktime_get_tai_ns` follows these changes but takes 7 ns longer.)
 #[unsafe(export_name = "clock.offset")]
 #[unsafe(link_section = ".data.clock")]
 static OFFSET: u64 = 0;
 
-/// Nanoseconds of the monotonic clock.
+/// Returns nanoseconds of the monotonic clock.
 ///
-/// Hooks read it first of all: reading the counter waits for whatever was begun before it, and what comes after overlaps.
+/// Hooks call it before any other memory access: reading the counter waits for earlier loads and overlaps with later ones.
 #[inline(always)]
 pub fn monotonic() -> u64 {
-    // SAFETY: a helper without arguments.
+    // SAFETY: the helper has no arguments.
     unsafe { bpf_ktime_get_ns() }
 }
 
-/// Nanoseconds of the wall clock at a time of the monotonic one.
+/// Converts nanoseconds of the monotonic clock to nanoseconds of the wall clock.
 #[inline(always)]
 pub fn wall(monotonic: u64) -> u64 {
-    monotonic.wrapping_add(set_outside(&OFFSET))
+    monotonic.wrapping_add(load_time_value(&OFFSET))
 }

@@ -1,4 +1,4 @@
-//! A packet at a hook: what every handler needs of it, read once.
+//! A packet at a hook, read once for all handlers.
 
 use core::hint::black_box;
 
@@ -6,74 +6,79 @@ use undercurrent_ebpf::abi::loss::PacketLoss;
 
 use super::{
     clock,
-    fields::{SKB_TSTAMP, SKB_TSTAMP_TYPE},
-    pointer::Pointer,
+    fields::{SKB_TSTAMP, SKB_TSTAMP_TYPE, SkBuff},
+    pointer::{Access, Ptr},
     sample,
 };
 
 /// A packet at a time.
 #[derive(Clone, Copy)]
 pub struct PacketEvent {
-    /// Its receive timestamp, nanoseconds of the wall clock.
-    pub stamp: u64,
-    /// The time, nanoseconds of the monotonic clock.
+    /// The receive timestamp, nanoseconds of the wall clock.
+    pub timestamp: u64,
+    /// The time of the event, nanoseconds of the monotonic clock.
     pub now: u64,
-    /// How many packets it stands for.
+    /// The number of packets that this one represents.
     pub weight: u64,
-    /// Whether it waited behind a segment that came late, so that its age is the network's.
+    /// True if the packet waited for a late segment, so that its age is the network's.
     pub blocked: bool,
 }
 
-/// `None` of a packet that the sample leaves out.
+/// An event; `None` for a packet outside of the sample.
 pub type Sampled = Result<Option<PacketEvent>, PacketLoss>;
 
 impl PacketEvent {
-    /// The event of a packet with a stamp, at the time that [`sample::early`] gave, or now where it gave none.
+    /// Returns the event of a packet with a timestamp. `early` is the result of [`sample::early`]; the clock is read here if
+    /// that is zero.
     #[inline(always)]
-    pub fn stamped(stamp: u64, early: u64) -> Sampled {
-        if stamp == 0 {
-            return Err(PacketLoss::NoStamp);
+    pub fn with_timestamp(timestamp: u64, early: u64) -> Sampled {
+        if timestamp == 0 {
+            return Err(PacketLoss::NoTimestamp);
         }
         if early != 0 {
-            return Ok(Some(Self { stamp, now: early, weight: 1, blocked: false }));
+            return Ok(Some(Self { timestamp, now: early, weight: 1, blocked: false }));
         }
-        Ok(sample::weight(stamp).map(|weight| Self { stamp, now: clock::monotonic(), weight, blocked: false }))
+        let event = |weight| Self { timestamp, now: clock::monotonic(), weight, blocked: false };
+        Ok(sample::weight(timestamp).map(event))
     }
 
-    /// The event of a `sk_buff` that was delivered on this host. `ip_local_deliver_finish` and `ip6_input_finish` have
-    /// replaced a departure time by a receive timestamp (`skb_clear_delivery_time`, 5.18 and later; kernels before kept
-    /// none that far).
+    /// Returns the event of a packet delivered on this host. `ip_local_deliver_finish` and `ip6_input_finish` have replaced
+    /// a departure time by a receive timestamp (`skb_clear_delivery_time`, 5.18 and later; earlier kernels had cleared it).
     #[inline(always)]
-    pub fn delivered(skb: impl Pointer) -> Sampled {
-        Self::delivered_at(skb, sample::early())
+    pub fn delivered<A: Access>(skb: Ptr<SkBuff, A>) -> Sampled {
+        // A read in each branch: a common read took three instructions more, to merge both results first.
+        match sample::early() {
+            0 => Self::with_timestamp(skb.read(&SKB_TSTAMP), 0),
+            early => Self::with_timestamp(skb.read(&SKB_TSTAMP), early),
+        }
     }
 
-    /// The same at the time that [`sample::early`] gave.
+    /// Returns the event of a delivered packet at the time from [`sample::early`].
     #[inline(always)]
-    pub fn delivered_at(skb: impl Pointer, early: u64) -> Sampled {
-        Self::stamped(skb.read(&SKB_TSTAMP), early)
+    pub fn delivered_at<A: Access>(skb: Ptr<SkBuff, A>, early: u64) -> Sampled {
+        Self::with_timestamp(skb.read(&SKB_TSTAMP), early)
     }
 
-    /// The event of a `sk_buff` that may have come no further than its device, whose stamp may still be the sender's
-    /// departure time.
+    /// Returns the event of a packet that may not be delivered yet: its timestamp may be the sender's departure time.
     #[inline(always)]
-    pub fn arrived(skb: impl Pointer) -> Sampled {
-        let departing = departs(skb);
-        // Opaque, or the compiler goes from one question to the other past what makes an event, and the kernel refuses to
-        // read what was not written there.
-        let stamp = if black_box(departing) { 0 } else { skb.read(&SKB_TSTAMP) };
-        Self::stamped(stamp, sample::early()).map_err(|loss| if departing { PacketLoss::TransmitStamp } else { loss })
+    pub fn arrived<A: Access>(skb: Ptr<SkBuff, A>) -> Sampled {
+        let departing = is_departing(skb);
+        // Opaque: otherwise the compiler merges both tests of `departing` past the construction of the event, and the
+        // verifier rejects reads of its uninitialized words.
+        let timestamp = if black_box(departing) { 0 } else { skb.read(&SKB_TSTAMP) };
+        let event = Self::with_timestamp(timestamp, sample::early());
+        event.map_err(|loss| if departing { PacketLoss::TransmitTimestamp } else { loss })
     }
 
-    /// How long ago the packet was received, in nanoseconds, modulo 2^64.
+    /// Returns the nanoseconds since the receive timestamp, modulo 2^64.
     #[inline(always)]
     pub fn age(&self) -> u64 {
-        clock::wall(self.now).wrapping_sub(self.stamp)
+        clock::wall(self.now).wrapping_sub(self.timestamp)
     }
 }
 
-/// Whether a `sk_buff`'s stamp is still the sender's departure time.
+/// Returns true if a packet's timestamp is the sender's departure time.
 #[inline(always)]
-pub fn departs(skb: impl Pointer) -> bool {
+pub fn is_departing<A: Access>(skb: Ptr<SkBuff, A>) -> bool {
     skb.any(&SKB_TSTAMP_TYPE)
 }

@@ -1,117 +1,124 @@
 //! Kernel fields, read at offsets that the loader sets.
 //!
-//! Each declaration is a read-only global whose symbol names the struct and the path of the field (alternatives for
-//! other kernels after `..`) and whose value, in the object, is the size that the program reads, zero for a bit-field.
-//! Before loading, the loader replaces the value by what the running kernel's BTF says, and the map is frozen: the
-//! verifier then sees a constant, drops the branches that it decides, and takes `pointer + offset` for a typed load.
+//! Each declaration is a read-only global. Its symbol is the struct and the path of the field, with alternatives for other
+//! kernels after `..`. Its value in the object is the number of bytes to read, zero for a bit-field. Before loading, the loader
+//! replaces the value by the offset from the running kernel's BTF and freezes the map. To the verifier the offset is then a
+//! constant: it removes branches that the offset decides, and checks `pointer + offset` as a typed load.
 
 use core::{marker::PhantomData, mem::MaybeUninit};
 
-use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
+use aya_ebpf::helpers::{self, generated::bpf_probe_read_kernel};
 use undercurrent_ebpf::abi::ABSENT;
+use zerocopy::FromBytes;
 
-use super::set_outside;
+use super::load_time_value;
 
-/// A field of `size_of::<T>()` bytes.
+/// A field of the struct `T` with a value `V`, read as `size_of::<V>()` bytes.
 #[repr(transparent)]
-pub struct Field<T> {
+pub struct Field<T, V> {
     offset: u32,
-    kind: PhantomData<T>,
+    kind: PhantomData<fn(T) -> V>,
 }
 
-// SAFETY: the offset is never written after load, and no `T` is stored.
-unsafe impl<T> Sync for Field<T> {}
-
-impl<T: Copy> Field<T> {
+impl<T, V> Field<T, V> {
     pub const fn declared() -> Self {
-        Self { offset: size_of::<T>() as u32, kind: PhantomData }
+        Self { offset: size_of::<V>() as u32, kind: PhantomData }
     }
 
+    /// Returns the offset in bytes, or [`ABSENT`].
     #[inline(always)]
-    fn offset(&'static self) -> u32 {
-        set_outside(&self.offset)
+    pub(super) fn offset(&'static self) -> u32 {
+        load_time_value(&self.offset)
     }
 
-    /// Whether the running kernel has the field.
+    /// Returns true if an offset is a field's and not [`ABSENT`].
+    #[inline(always)]
+    pub(super) const fn exists(offset: u32) -> bool {
+        offset != ABSENT
+    }
+
+    /// Returns true if the running kernel has the field.
     #[inline(always)]
     pub fn present(&'static self) -> bool {
-        self.offset() != ABSENT
-    }
-
-    /// Where the field begins, for the fields of what it holds.
-    ///
-    /// # Safety
-    /// As for [`Self::load`].
-    #[inline(always)]
-    pub unsafe fn begins(&'static self, base: *const u8) -> *const u8 {
-        // SAFETY: by the caller.
-        unsafe { base.add(self.offset() as usize) }
-    }
-
-    /// Reads the field behind a pointer whose type the verifier knows. It refuses the program where the kernel has no
-    /// such field and [`Self::present`] does not guard the load.
-    ///
-    /// # Safety
-    /// `base` is a typed kernel pointer to the declared struct.
-    #[inline(always)]
-    pub unsafe fn load(&'static self, base: *const u8) -> T {
-        // SAFETY: by the caller; the kernel handles faults of typed loads and yields zero.
-        unsafe { core::ptr::read_volatile(base.add(self.offset() as usize).cast()) }
-    }
-
-    /// The same behind a pointer whose type the verifier does not know, as all of a kprobe's are.
-    #[inline(always)]
-    pub fn probe(&'static self, base: *const u8) -> T {
-        probe(base.wrapping_add(self.offset() as usize).cast())
+        Self::exists(self.offset())
     }
 }
 
-/// Reads behind a pointer of which the verifier knows nothing; zero where nothing can be read.
+/// The value of a field that points to a `T`. [`super::pointer::Ptr::follow`] reads it.
+#[derive(FromBytes)]
+#[repr(transparent)]
+pub struct Address<T>(u64, PhantomData<T>);
+
+impl<T> Clone for Address<T> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Address<T> {}
+
+impl<T> Address<T> {
+    #[inline(always)]
+    pub const fn pointer(self) -> *const T {
+        self.0 as *const T
+    }
+}
+
+/// The first word of a struct `T` within another struct. [`super::pointer::Ptr::embedded`] returns a pointer to it.
+#[repr(transparent)]
+pub struct Embedded<T>(u64, PhantomData<T>);
+
+/// Reads memory at any address; returns zeros if the kernel cannot read there.
 #[inline(always)]
-fn probe<T: Copy>(pointer: *const T) -> T {
-    let mut value = MaybeUninit::<T>::zeroed();
-    // SAFETY: the helper writes as many bytes as `T` has, zeros where it faults; every `T` here is made of numbers.
+pub(super) fn probe<V: FromBytes>(address: *const V) -> V {
+    let mut value = MaybeUninit::<V>::zeroed();
+    // SAFETY: the helper writes `size_of::<V>()` bytes, zeros if it faults; every sequence of bytes is a valid `V`.
     unsafe {
-        let _ = bpf_probe_read_kernel(value.as_mut_ptr().cast(), size_of::<T>() as u32, pointer.cast());
+        let _ = bpf_probe_read_kernel(value.as_mut_ptr().cast(), size_of::<V>() as u32, address.cast());
         value.assume_init()
     }
 }
 
-/// A bit-field within one byte: that byte's offset in the low half, and its mask there in the high half. Where the kernel
-/// lacks the field both are zero.
-#[repr(transparent)]
-pub struct BitField(u32);
+/// Reads memory at an address that no [`Field`] describes; `None` if the kernel cannot read there.
+#[inline(always)]
+pub fn read_at<V: FromBytes>(address: u64) -> Option<V> {
+    // SAFETY: the helper checks the address; every sequence of bytes is a valid `V`.
+    unsafe { helpers::bpf_probe_read_kernel(address as *const V) }.ok()
+}
 
-impl BitField {
+/// A bit-field of the struct `T`, within one byte. The loader sets the offset of that byte and the mask of the field's bits
+/// in it, both zero if the kernel lacks the field.
+#[repr(C, align(4))]
+pub struct BitField<T> {
+    offset: u16,
+    mask: u8,
+    padding: u8,
+    kind: PhantomData<fn(T)>,
+}
+
+impl<T> BitField<T> {
     pub const fn declared() -> Self {
-        Self(0)
+        Self { offset: 0, mask: 0, padding: 0, kind: PhantomData }
     }
 
-    /// Whether any bit of the field is set; false where the running kernel has no such field.
-    ///
-    /// # Safety
-    /// `base` is a typed kernel pointer to the declared struct.
+    /// Returns the offset of the byte.
     #[inline(always)]
-    pub unsafe fn any(&'static self, base: *const u8) -> bool {
-        let place = set_outside(&self.0);
-        // Known to the verifier, which drops what follows: kernels before 6.1 refuse a byte of the pointer at offset zero.
-        if place == 0 {
-            return false;
-        }
-        // SAFETY: by the caller.
-        let byte = unsafe { core::ptr::read_volatile(base.add((place & 0xffff) as usize)) };
-        u32::from(byte) & (place >> 16) != 0
+    pub(super) fn offset(&'static self) -> u32 {
+        load_time_value(&self.offset).into()
     }
 
-    /// The same behind a pointer whose type the verifier does not know.
+    /// Returns the mask of the field's bits in the byte; zero if the running kernel lacks the field.
     #[inline(always)]
-    pub fn probe_any(&'static self, base: *const u8) -> bool {
-        let place = set_outside(&self.0);
-        place != 0 && u32::from(probe(base.wrapping_add((place & 0xffff) as usize))) & (place >> 16) != 0
+    pub(super) fn mask(&'static self) -> u8 {
+        load_time_value(&self.mask)
     }
 }
 
-/// Declares kernel fields: `NAME: type = "struct.path"`, or `"struct.path..struct.path"` where kernels differ.
+const _: () = assert!(size_of::<BitField<()>>() == size_of::<u32>());
+
+/// Declares structs of the kernel and their fields: `NAME: Kind<Struct, ...> = "struct.path"`, or
+/// `"struct.path..struct.path"` if kernels differ.
 macro_rules! fields {
     ($($(#[$doc:meta])* $name:ident: $kind:ty = $path:literal;)+) => {$(
         $(#[$doc])*

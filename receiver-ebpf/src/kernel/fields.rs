@@ -1,123 +1,152 @@
-//! Every kernel field that a program reads.
+//! Every kernel struct and field that a program reads.
 
-use super::field::{BitField, Field, fields};
+use super::field::{Address, BitField, Embedded, Field, fields};
+
+/// Declares marker types for structs of the kernel.
+macro_rules! structs {
+    ($($name:ident = $kernel:literal;)+) => {$(
+        #[doc = concat!("`struct ", $kernel, "`.")]
+        pub struct $name;
+    )+};
+}
+
+structs! {
+    Cgroup = "cgroup";
+    CgroupRoot = "cgroup_root";
+    CgroupSubsysState = "cgroup_subsys_state";
+    CssSet = "css_set";
+    KernfsNode = "kernfs_node";
+    Net = "net";
+    NetDevice = "net_device";
+    Qdisc = "Qdisc";
+    ScmTimestamping = "scm_timestamping_internal";
+    SkBuff = "sk_buff";
+    SkBuffHead = "sk_buff_head";
+    SkbSharedInfo = "skb_shared_info";
+    Sock = "sock";
+    Socket = "socket";
+    Task = "task_struct";
+    TcpSkbCb = "tcp_skb_cb";
+    TcpSock = "tcp_sock";
+    UdpSock = "udp_sock";
+}
 
 fields! {
-    /// The receive timestamp, nanoseconds of the wall clock; a departure time where `tstamp_type` says so.
-    SKB_TSTAMP: Field<u64> = "sk_buff.tstamp";
-    /// Not zero where the stamp is a departure time: the clock it is of (6.11 and later), or whether it is monotonic
+    /// Receive timestamp in nanoseconds of the wall clock; a departure time if `tstamp_type` is set.
+    SKB_TSTAMP: Field<SkBuff, u64> = "sk_buff.tstamp";
+    /// Non-zero if `tstamp` is a departure time: the clock of that time (6.11 and later), or true for the monotonic clock
     /// (5.18 to 6.10).
-    SKB_TSTAMP_TYPE: BitField = "sk_buff.tstamp_type..sk_buff.mono_delivery_time";
-    /// The Ethertype, in network order.
-    SKB_PROTOCOL: Field<u16> = "sk_buff.protocol";
-    /// The socket that owns the packet, where one does: of received packets, TCP's.
-    SKB_SK: Field<u64> = "sk_buff.sk";
-    /// What the layer that has the packet keeps with it.
-    SKB_CONTROL: Field<u64> = "sk_buff.cb";
-    /// Of what TCP keeps with a packet to send: how many segments it makes.
-    TCP_SEGMENTS: Field<u16> = "tcp_skb_cb.tcp_gso_segs";
-    /// The sequence number after its last byte.
-    TCP_END: Field<u32> = "tcp_skb_cb.end_seq";
-    /// How many segments a connection got out of order (5.5 and later).
-    TCP_OUT_OF_ORDER: Field<u32> = "tcp_sock.rcv_ooopack";
-    /// Those that wait for a missing one, in a tree: its root, null where there are none.
-    TCP_OUT_OF_ORDER_QUEUE: Field<u64> = "tcp_sock.out_of_order_queue.rb_node";
-    /// The last of these; where there are none, the last that was there.
-    TCP_OUT_OF_ORDER_LAST: Field<u64> = "tcp_sock.ooo_last_skb";
-    /// The sequence number that comes next in order.
-    TCP_RECEIVE_NEXT: Field<u32> = "tcp_sock.rcv_nxt";
-    /// The sequence number up to which the application has read.
-    TCP_COPIED: Field<u32> = "tcp_sock.copied_seq";
-    /// The buffer's first byte.
-    SKB_HEAD: Field<u64> = "sk_buff.head";
-    /// The buffer's end, as a distance from `head`.
-    SKB_END: Field<u32> = "sk_buff.end";
-    /// Of what the buffer's packets share: the card's receive timestamp, nanoseconds of its clock; zero where it gave none.
-    SHARED_STAMP: Field<u64> = "skb_shared_info.hwtstamps.hwtstamp";
-    /// What is said of timestamps.
-    SHARED_FLAGS: Field<u8> = "skb_shared_info.tx_flags";
-    /// The IP header's distance from `head`.
-    SKB_NETWORK_HEADER: Field<u16> = "sk_buff.network_header";
-    /// The transport header's distance from `head`.
-    SKB_TRANSPORT_HEADER: Field<u16> = "sk_buff.transport_header";
-    /// Bytes of the packet from where its data begins.
-    SKB_LENGTH: Field<u32> = "sk_buff.len";
-    /// Those of them that are in pages.
-    SKB_PAGED_LENGTH: Field<u32> = "sk_buff.data_len";
-    /// The index of the interface that the packet came in by.
-    SKB_INTERFACE: Field<u32> = "sk_buff.skb_iif";
-    /// The socket's address family.
-    SOCK_FAMILY: Field<u16> = "sock.__sk_common.skc_family";
-    /// The socket's state; small sockets that stand for half-open and closed connections have theirs there too.
-    SOCK_STATE: Field<u8> = "sock.__sk_common.skc_state";
-    /// What kind of socket it is, as `socket(2)` has it.
-    SOCK_TYPE: Field<u16> = "sock.sk_type";
-    /// The socket's transport protocol.
-    SOCK_PROTOCOL: Field<u16> = "sock.sk_protocol";
-    /// The local port.
-    SOCK_PORT: Field<u16> = "sock.__sk_common.skc_num";
-    /// The socket's network namespace.
-    SOCK_NET: Field<u64> = "sock.__sk_common.skc_net.net";
-    /// The receive queue, a ring of which the socket has the beginning.
-    SOCK_RECEIVE_QUEUE: Field<u64> = "sock.sk_receive_queue";
-    /// The last packet there; where there is none, the beginning itself.
-    SOCK_LAST: Field<u64> = "sock.sk_receive_queue.prev";
+    SKB_TSTAMP_TYPE: BitField<SkBuff> = "sk_buff.tstamp_type..sk_buff.mono_delivery_time";
+    /// Ethertype, in network order.
+    SKB_PROTOCOL: Field<SkBuff, u16> = "sk_buff.protocol";
+    /// Socket that owns the packet, or null. A received packet has one only if it is TCP's.
+    SKB_SK: Field<SkBuff, Address<Sock>> = "sk_buff.sk";
+    /// Control buffer of the layer that currently handles the packet; here TCP.
+    SKB_CB: Field<SkBuff, Embedded<TcpSkbCb>> = "sk_buff.cb";
+    /// Segments that a packet to send is divided into.
+    TCP_SEGMENTS: Field<TcpSkbCb, u16> = "tcp_skb_cb.tcp_gso_segs";
+    /// Sequence number after the last byte.
+    TCP_END: Field<TcpSkbCb, u32> = "tcp_skb_cb.end_seq";
+    /// Segments that the connection received out of order (5.5 and later).
+    TCP_OUT_OF_ORDER: Field<TcpSock, u32> = "tcp_sock.rcv_ooopack";
+    /// Root of the tree of segments that wait for a missing segment; null if the tree is empty.
+    TCP_OUT_OF_ORDER_QUEUE: Field<TcpSock, u64> = "tcp_sock.out_of_order_queue.rb_node";
+    /// Last segment of that tree; if the tree is empty, the segment that was the last.
+    TCP_OUT_OF_ORDER_LAST: Field<TcpSock, Address<SkBuff>> = "tcp_sock.ooo_last_skb";
+    /// Next expected sequence number.
+    TCP_RECEIVE_NEXT: Field<TcpSock, u32> = "tcp_sock.rcv_nxt";
+    /// Sequence number after the last byte that the application has read.
+    TCP_COPIED: Field<TcpSock, u32> = "tcp_sock.copied_seq";
+    /// Start of the buffer.
+    SKB_HEAD: Field<SkBuff, u64> = "sk_buff.head";
+    /// End of the buffer, in bytes from `head`. The shared info begins there.
+    SKB_END: Field<SkBuff, u32> = "sk_buff.end";
+    /// Receive timestamp of the NIC, nanoseconds of its clock; zero if the NIC set none.
+    SHARED_HWTSTAMP: Field<SkbSharedInfo, u64> = "skb_shared_info.hwtstamps.hwtstamp";
+    /// Flags for timestamping.
+    SHARED_TX_FLAGS: Field<SkbSharedInfo, u8> = "skb_shared_info.tx_flags";
+    /// Start of the IP header, in bytes from `head`.
+    SKB_NETWORK_HEADER: Field<SkBuff, u16> = "sk_buff.network_header";
+    /// Start of the transport header, in bytes from `head`.
+    SKB_TRANSPORT_HEADER: Field<SkBuff, u16> = "sk_buff.transport_header";
+    /// Bytes of the packet from the start of its data.
+    SKB_LENGTH: Field<SkBuff, u32> = "sk_buff.len";
+    /// Bytes of the packet that are in pages.
+    SKB_PAGED_LENGTH: Field<SkBuff, u32> = "sk_buff.data_len";
+    /// Index of the interface that received the packet.
+    SKB_INTERFACE: Field<SkBuff, u32> = "sk_buff.skb_iif";
+    /// Address family of the socket.
+    SOCK_FAMILY: Field<Sock, u16> = "sock.__sk_common.skc_family";
+    /// State of the socket. Request sockets and time-wait sockets have this field too.
+    SOCK_STATE: Field<Sock, u8> = "sock.__sk_common.skc_state";
+    /// Socket type, as in `socket(2)`.
+    SOCK_TYPE: Field<Sock, u16> = "sock.sk_type";
+    /// Transport protocol.
+    SOCK_PROTOCOL: Field<Sock, u16> = "sock.sk_protocol";
+    /// Local port.
+    SOCK_PORT: Field<Sock, u16> = "sock.__sk_common.skc_num";
+    /// Network namespace of the socket.
+    SOCK_NET: Field<Sock, Address<Net>> = "sock.__sk_common.skc_net.net";
+    /// Receive queue, a ring of packets.
+    SOCK_RECEIVE_QUEUE: Field<Sock, Embedded<SkBuffHead>> = "sock.sk_receive_queue";
+    /// Last packet of the receive queue; the queue's own address if it is empty.
+    SOCK_RCVQ_TAIL: Field<Sock, Address<SkBuff>> = "sock.sk_receive_queue.prev";
     /// Packets in the receive queue.
-    SOCK_QUEUE: Field<u32> = "sock.sk_receive_queue.qlen";
-    /// Packets that a reader of UDP has taken over from there.
-    UDP_READER_QUEUE: Field<u32> = "udp_sock.reader_queue.qlen";
-    /// The index of the interface that a connection's packets come in by (5.16 and later).
-    SOCK_INTERFACE: Field<u32> = "sock.sk_rx_dst_ifindex";
-    /// The peer's IPv6 address, which is IPv4-mapped for IPv4 traffic of a dual-stack socket.
-    SOCK_V6_DADDR: Field<[u64; 2]> = "sock.__sk_common.skc_v6_daddr";
-    /// Eight times the smoothed round-trip time of a connection in microseconds; zero where it has none yet.
-    TCP_SRTT: Field<u32> = "tcp_sock.srtt_us";
-    /// The timestamp of the data that a read returned, up to 7.1: its seconds.
-    SCM_SECONDS: Field<u64> = "scm_timestamping_internal.ts.0.tv_sec";
-    /// The nanoseconds within that second.
-    SCM_NANOSECONDS: Field<u64> = "scm_timestamping_internal.ts.0.tv_nsec";
-    /// The same timestamp from 7.2 on: nanoseconds, all of it.
-    SCM_KTIME: Field<u64> = "scm_timestamping_internal.ts.0";
-    /// The socket's cookie, zero where nobody has asked for it yet.
-    SOCK_COOKIE: Field<u64> = "sock.__sk_common.skc_cookie";
+    SOCK_QUEUE: Field<Sock, u32> = "sock.sk_receive_queue.qlen";
+    /// Packets that a reader of UDP has moved from the receive queue to the reader queue.
+    UDP_READER_QUEUE: Field<UdpSock, u32> = "udp_sock.reader_queue.qlen";
+    /// Index of the interface that a connection's packets arrive on (5.16 and later).
+    SOCK_INTERFACE: Field<Sock, u32> = "sock.sk_rx_dst_ifindex";
+    /// IPv6 address of the peer; IPv4-mapped for IPv4 traffic of a dual-stack socket.
+    SOCK_V6_DADDR: Field<Sock, [u64; 2]> = "sock.__sk_common.skc_v6_daddr";
+    /// Eight times the smoothed round-trip time in microseconds; zero before the first measurement.
+    TCP_SRTT: Field<TcpSock, u32> = "tcp_sock.srtt_us";
+    /// Timestamp of the data that a read returned, up to 7.1: seconds.
+    SCM_SECONDS: Field<ScmTimestamping, u64> = "scm_timestamping_internal.ts.0.tv_sec";
+    /// Nanoseconds within that second.
+    SCM_NANOSECONDS: Field<ScmTimestamping, u64> = "scm_timestamping_internal.ts.0.tv_nsec";
+    /// Timestamp of the data that a read returned, from 7.2 on: nanoseconds.
+    SCM_KTIME: Field<ScmTimestamping, u64> = "scm_timestamping_internal.ts.0";
+    /// Cookie of the socket; zero until a program or process first requests it.
+    SOCK_COOKIE: Field<Sock, u64> = "sock.__sk_common.skc_cookie";
     /// The `sock` of a `socket`.
-    SOCKET_SOCK: Field<u64> = "socket.sk";
-    /// What programs keep with the socket, all of it.
-    SOCK_STORAGE: Field<u64> = "sock.sk_bpf_storage";
-    /// The cgroup v2 of the task that made the socket (5.15 and later: before, a word that is no pointer at times).
-    SOCK_CGROUP: Field<u64> = "sock.sk_cgrp_data.cgroup";
-    /// The cgroup's directory.
-    CGROUP_NODE: Field<u64> = "cgroup.kn";
-    /// The directory's id.
-    NODE_ID: Field<u64> = "kernfs_node.id";
-    /// The hierarchy that the cgroup is in.
-    CGROUP_ROOT: Field<u64> = "cgroup.root";
-    /// The hierarchy's number, as in `/proc/cgroups`.
-    ROOT_HIERARCHY: Field<i32> = "cgroup_root.hierarchy_id";
-    /// Every cgroup that the task is in.
-    TASK_CSS_SET: Field<u64> = "task_struct.cgroups";
-    /// That of the cpu controller.
-    CSS_SET_CPU: Field<u64> = "css_set.subsys.cpu_cgrp_id";
-    /// The cgroup itself.
-    CSS_CGROUP: Field<u64> = "cgroup_subsys_state.cgroup";
-    /// The device that the packet came through.
-    SKB_DEVICE: Field<u64> = "sk_buff.dev";
-    /// What the packet takes of its socket's buffer.
-    SKB_TRUESIZE: Field<u32> = "sk_buff.truesize";
-    /// The device's outermost qdisc.
-    DEVICE_QDISC: Field<u64> = "net_device.qdisc";
-    /// The device that it is to the bus; none of what is made of software.
-    DEVICE_PARENT: Field<u64> = "net_device.dev.parent";
-    /// The qdisc's way in.
-    QDISC_ENQUEUE: Field<u64> = "Qdisc.enqueue";
-    /// What kind of qdisc it is.
-    QDISC_FLAGS: Field<u32> = "Qdisc.flags";
-    /// The device's network namespace.
-    DEVICE_NET: Field<u64> = "net_device.nd_net.net";
-    /// The device's index in its namespace.
-    DEVICE_INDEX: Field<u32> = "net_device.ifindex";
-    /// The device's name, with zeros after it.
-    DEVICE_NAME: Field<[u64; 2]> = "net_device.name";
-    /// The namespace's inode.
-    NET_INODE: Field<u32> = "net.ns.inum";
+    SOCKET_SOCK: Field<Socket, Address<Sock>> = "socket.sk";
+    /// All socket storage of BPF programs; null if there is none.
+    SOCK_STORAGE: Field<Sock, u64> = "sock.sk_bpf_storage";
+    /// Cgroup (v2) of the task that created the socket. Before 5.15 this word is not always a pointer.
+    SOCK_CGROUP: Field<Sock, Address<Cgroup>> = "sock.sk_cgrp_data.cgroup";
+    /// Directory of the cgroup.
+    CGROUP_KN: Field<Cgroup, Address<KernfsNode>> = "cgroup.kn";
+    /// Id of the directory.
+    KERNFS_ID: Field<KernfsNode, u64> = "kernfs_node.id";
+    /// Hierarchy of the cgroup.
+    CGROUP_ROOT: Field<Cgroup, Address<CgroupRoot>> = "cgroup.root";
+    /// Number of the hierarchy, as in `/proc/cgroups`.
+    ROOT_HIERARCHY: Field<CgroupRoot, i32> = "cgroup_root.hierarchy_id";
+    /// All cgroups of the task.
+    TASK_CSS_SET: Field<Task, Address<CssSet>> = "task_struct.cgroups";
+    /// State of the cpu controller.
+    CSS_SET_CPU: Field<CssSet, Address<CgroupSubsysState>> = "css_set.subsys.cpu_cgrp_id";
+    /// Cgroup of a controller's state.
+    CSS_CGROUP: Field<CgroupSubsysState, Address<Cgroup>> = "cgroup_subsys_state.cgroup";
+    /// Device of the packet.
+    SKB_DEVICE: Field<SkBuff, Address<NetDevice>> = "sk_buff.dev";
+    /// Bytes that the packet is charged for in its socket's buffer.
+    SKB_TRUESIZE: Field<SkBuff, u32> = "sk_buff.truesize";
+    /// Root qdisc of the device.
+    DEVICE_QDISC: Field<NetDevice, Address<Qdisc>> = "net_device.qdisc";
+    /// Parent of the device on its bus; null for software devices.
+    DEVICE_PARENT: Field<NetDevice, u64> = "net_device.dev.parent";
+    /// Enqueue function of the qdisc.
+    QDISC_ENQUEUE: Field<Qdisc, u64> = "Qdisc.enqueue";
+    /// Flags of the qdisc (`TCQ_F_*`).
+    QDISC_FLAGS: Field<Qdisc, u32> = "Qdisc.flags";
+    /// Network namespace of the device.
+    DEVICE_NET: Field<NetDevice, Address<Net>> = "net_device.nd_net.net";
+    /// Index of the device in its namespace.
+    DEVICE_INDEX: Field<NetDevice, u32> = "net_device.ifindex";
+    /// Name of the device, padded with zeros.
+    DEVICE_NAME: Field<NetDevice, [u64; 2]> = "net_device.name";
+    /// Inode of the namespace.
+    NET_INODE: Field<Net, u32> = "net.ns.inum";
 }

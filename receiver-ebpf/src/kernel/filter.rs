@@ -1,37 +1,37 @@
-//! Which packets are measured. Where nothing is asked for, nothing of this is left in the programs.
+//! Filters: the packets to measure. Without a filter the verifier removes this code.
 
 use aya_ebpf::{helpers::bpf_get_current_pid_tgid, macros::map, maps::HashMap};
 use undercurrent_ebpf::abi::{
-    filter::{Choice, Criterion},
+    filter::{Criterion, FilterKey},
     group::Dimension,
     workload::{Slot, ownership},
 };
 
-use super::{owner, set_outside};
+use super::{load_time_value, owner};
 
-/// The bits of the criteria that are asked for, and of what packets are told apart by.
+/// Bits of the configured criteria and of the grouping dimensions.
 #[unsafe(export_name = "packets.by")]
 #[unsafe(link_section = ".rodata.flags")]
 static BY: u32 = 0;
 
-/// Packets that a receive queue has at least.
+/// Minimum number of packets in the receive queue.
 #[unsafe(export_name = "filter.queue")]
 #[unsafe(link_section = ".rodata.flags")]
 static QUEUE: u32 = 0;
 
-/// What chooses a packet. User space follows interfaces and workloads as they come and go.
+/// Values that select packets. User space adds and removes interfaces and workloads.
 #[map]
-static CHOICES: HashMap<Choice, u32> = HashMap::with_max_entries(1, 0);
+static FILTER: HashMap<FilterKey, u32> = HashMap::with_max_entries(1, 0);
 
-/// What a hook can tell of a packet. `None` is what it cannot.
+/// Attributes of a packet that a hook can read. `None` if the hook cannot read an attribute.
 pub trait Subject {
-    /// The inode of the network namespace.
+    /// Inode of the network namespace.
     fn namespace(&self) -> Option<u32>;
 
-    /// The index of the interface that the packet came in by, or leaves by.
+    /// Index of the receiving or sending interface.
     fn interface(&self) -> Option<u32>;
 
-    /// The local port.
+    /// Local port.
     fn port(&self) -> Option<u16> {
         None
     }
@@ -41,108 +41,104 @@ pub trait Subject {
         None
     }
 
-    /// The process that reads the socket.
+    /// Process that reads the socket.
     fn process(&self) -> Option<u32> {
         None
     }
 
-    /// The interface's name, with zeros after it.
+    /// Name of the interface, padded with zeros.
     fn interface_name(&self) -> Option<[u64; 2]> {
         None
     }
 }
 
-/// The current task's process.
+/// Returns the process id of the current task.
 #[inline(always)]
 pub fn current_process() -> u32 {
     (bpf_get_current_pid_tgid() >> 32) as u32
 }
 
-/// Which packets a program measures.
+/// The packets that a program measures.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Which {
-    /// All of them.
-    All,
-    /// Those that the filter chooses, told apart as asked for; all alike where nothing is asked for: for programs that cost
-    /// more by what they hang on than by what they have at hand.
-    Chosen,
+pub enum FilterMode {
+    /// All packets, without groups.
+    Off,
+    /// Packets that the filter selects, grouped if configured. Without configuration this measures all packets too: kprobes
+    /// use only this mode, since entering them costs more than the checks.
+    On,
 }
 
-/// Does a program's work as a code of its own for each case, so that the common one keeps nothing at hand for the other:
-/// together they spilled registers some eighty times in four layers.
+/// Runs a program's work as separate code for each mode. Common code would keep values for both and spill registers, some
+/// eighty times in four layers.
 #[inline(always)]
-pub fn apart(work: impl Fn(Which)) -> i32 {
-    if set_outside(&BY) == 0 {
-        work(Which::All);
+pub fn specialize(work: impl Fn(FilterMode)) -> i32 {
+    if load_time_value(&BY) == 0 {
+        work(FilterMode::Off);
     } else {
-        // First, and nothing comes before it: the compiler would have both begin together.
-        let _ = set_outside(&QUEUE);
-        work(Which::Chosen);
+        // A volatile load that differs from the other branch: the compiler would merge equal beginnings of both branches.
+        let _ = load_time_value(&QUEUE);
+        work(FilterMode::On);
     }
     0
 }
 
-/// Whether packets are chosen by something.
+/// Returns true if the filter has a criterion.
 #[inline(always)]
-pub fn asks_for(criterion: Criterion) -> bool {
-    set_outside(&BY) & criterion.bit() != 0
+pub fn has(criterion: Criterion) -> bool {
+    load_time_value(&BY) & criterion.bit() != 0
 }
 
-/// Whether packets are told apart by something.
+/// Returns true if packets are grouped by a dimension.
 #[inline(always)]
-pub fn tells_apart(by: Dimension) -> bool {
-    set_outside(&BY) & by.bit() != 0
+pub fn groups_by(dimension: Dimension) -> bool {
+    load_time_value(&BY) & dimension.bit() != 0
 }
 
-/// Whether all criteria choose a packet; `None` where that cannot be told.
+/// Returns true if all criteria select a packet, except the workload; `None` if an attribute is unknown.
 #[inline(always)]
-pub fn chooses(packet: &impl Subject) -> Option<bool> {
-    let interface = || Some(Choice::interface(packet.namespace()?, packet.interface()?));
-    let of = |criterion, number: Option<u32>| number.map(|number| Choice::of(criterion, number));
+pub fn selects(packet: &impl Subject) -> Option<bool> {
+    let interface = || Some(FilterKey::interface(packet.namespace()?, packet.interface()?));
+    let key = |criterion, number: Option<u32>| number.map(|number| FilterKey::of(criterion, number));
     let verdicts = [
         one(Criterion::Interface, interface),
-        one(Criterion::Namespace, || of(Criterion::Namespace, packet.namespace())),
-        one(Criterion::Port, || of(Criterion::Port, packet.port().map(u32::from))),
-        one(Criterion::Process, || of(Criterion::Process, packet.process())),
-        if asks_for(Criterion::Queue) {
-            packet.queue().map(|length| length >= set_outside(&QUEUE))
-        } else {
-            Some(true)
-        },
+        one(Criterion::Namespace, || key(Criterion::Namespace, packet.namespace())),
+        one(Criterion::Port, || key(Criterion::Port, packet.port().map(u32::from))),
+        one(Criterion::Process, || key(Criterion::Process, packet.process())),
+        if has(Criterion::Queue) { packet.queue().map(|length| length >= load_time_value(&QUEUE)) } else { Some(true) },
     ];
     all(verdicts)
 }
 
-/// Whether the workload that has a slot is chosen; `None` where that cannot be told.
+/// Returns true if the filter selects the workload in a slot; `None` if the workload is unknown.
 #[inline(always)]
-fn chooses_slot(slot: Slot) -> Option<bool> {
-    if !asks_for(Criterion::Workload) {
+fn selects_slot(slot: Slot) -> Option<bool> {
+    if !has(Criterion::Workload) {
         return Some(true);
     }
     match slot {
         _ if owner::by() == ownership::OFF => None,
         Slot::NODE => Some(false),
         Slot::OVERFLOW => None,
-        slot => one(Criterion::Workload, || Some(Choice::of(Criterion::Workload, slot.0.into()))),
+        slot => one(Criterion::Workload, || Some(FilterKey::of(Criterion::Workload, slot.0.into()))),
     }
 }
 
-/// Whether all criteria choose a packet of whoever has the slot, where [`chooses`] has said as much of the others.
+/// Combines the result of [`selects`] with the criterion for the workload in a slot.
 #[inline(always)]
-pub fn chooses_all(others: Option<bool>, slot: Slot) -> Option<bool> {
-    all([others, chooses_slot(slot)])
+pub fn selects_all(others: Option<bool>, slot: Slot) -> Option<bool> {
+    all([others, selects_slot(slot)])
 }
 
 #[inline(always)]
-fn one(criterion: Criterion, choice: impl FnOnce() -> Option<Choice>) -> Option<bool> {
-    if !asks_for(criterion) {
+fn one(criterion: Criterion, key: impl FnOnce() -> Option<FilterKey>) -> Option<bool> {
+    if !has(criterion) {
         return Some(true);
     }
-    // SAFETY: the value is not looked at.
-    choice().map(|choice| unsafe { CHOICES.get(&choice) }.is_some())
+    // SAFETY: only the presence of the value is used.
+    key().map(|key| unsafe { FILTER.get(&key) }.is_some())
 }
 
-/// False where one says so, and else unknown where one does not know.
+/// Returns false if one verdict is false, else `None` if one is unknown, else true.
 #[inline(always)]
 fn all<const N: usize>(verdicts: [Option<bool>; N]) -> Option<bool> {
     let mut all = Some(true);

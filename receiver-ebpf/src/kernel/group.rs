@@ -1,4 +1,4 @@
-//! What packets are told apart by beside their workload: groups, which come to be with their first packet.
+//! Groups: packets of a workload by interface or network namespace. A group's first packet creates it.
 
 use aya_ebpf::{
     bindings::BPF_NOEXIST,
@@ -13,14 +13,14 @@ use undercurrent_ebpf::abi::{
 
 use super::{
     cells::{self, ByCpu, MMAPABLE},
-    filter::{Subject, tells_apart},
+    filter::{Subject, groups_by},
 };
 
 /// The number of each group.
 #[map]
 static GROUPS: HashMap<Group, u32> = HashMap::with_max_entries(1, 0);
 
-/// Numbers that no group has.
+/// Unused numbers.
 #[map]
 static FREE_GROUPS: Queue<u32> = Queue::with_max_entries(1, 0);
 
@@ -28,7 +28,7 @@ static FREE_GROUPS: Queue<u32> = Queue::with_max_entries(1, 0);
 #[map]
 static INTERFACES: HashMap<Interface, [u64; 2]> = HashMap::with_max_entries(1, 0);
 
-/// What is in no group.
+/// Packets without a group.
 #[map]
 static GROUP_LOSSES: ByCpu<GroupCells> = ByCpu::with_max_entries(1, MMAPABLE);
 
@@ -36,46 +36,45 @@ static GROUP_LOSSES: ByCpu<GroupCells> = ByCpu::with_max_entries(1, MMAPABLE);
 #[derive(Clone, Copy)]
 pub struct Number(pub u32);
 
-/// The group of a packet that belongs to whoever has the slot; `None` where packets are not told apart, and where this one
-/// cannot be, which is counted as often as its weight says.
+/// Returns the group of a packet of the workload in a slot; `None` if grouping is off or the packet has no group. Counts
+/// packets without a group, `weight` times.
 #[inline(always)]
 pub fn of(packet: &impl Subject, slot: Slot, weight: u64) -> Option<Number> {
-    if !(tells_apart(Dimension::Interface) || tells_apart(Dimension::Namespace)) {
+    if !(groups_by(Dimension::Interface) || groups_by(Dimension::Namespace)) {
         return None;
     }
     let Some(interface) = interface(packet) else { return lost(GroupLoss::Unknown, weight) };
     let group = Group { interface, slot: slot.0.into() };
-    match number(&group).or_else(|| founded(&group, packet)) {
+    match number(&group).or_else(|| create(&group, packet)) {
         Some(number) => Some(number),
         None => lost(GroupLoss::Limit, weight),
     }
 }
 
-/// Where a packet came in, or leaves, as far as packets are told apart by that.
+/// Returns the namespace and interface of a packet; index zero if packets are grouped by namespace only.
 #[inline(always)]
 fn interface(packet: &impl Subject) -> Option<Interface> {
     let namespace = packet.namespace()?;
-    let index = if tells_apart(Dimension::Interface) { packet.interface()? } else { 0 };
+    let index = if groups_by(Dimension::Interface) { packet.interface()? } else { 0 };
     Some(Interface { namespace, index })
 }
 
 #[inline(always)]
 fn number(group: &Group) -> Option<Number> {
-    // SAFETY: a group keeps its number as long as it is in the map.
+    // SAFETY: the number of a group does not change while it is in the map.
     unsafe { GROUPS.get(group) }.map(|number| Number(*number))
 }
 
-/// Gives a new group a number.
 #[inline(always)]
-fn founded(group: &Group, packet: &impl Subject) -> Option<Number> {
+fn create(group: &Group, packet: &impl Subject) -> Option<Number> {
     let free = FREE_GROUPS.pop().ok()??;
-    if tells_apart(Dimension::Interface)
+    if groups_by(Dimension::Interface)
         && let Some(name) = packet.interface_name()
     {
         let _ = INTERFACES.insert(group.interface, name, 0);
     }
     if GROUPS.insert(group, free, BPF_NOEXIST.into()).is_err() {
-        // Another CPU was faster, or the kernel has no room.
+        // Another CPU created the group first, or the kernel is out of memory.
         let _ = FREE_GROUPS.push(free, 0);
         return number(group);
     }

@@ -1,7 +1,8 @@
-//! What the handlers know of the running kernel.
+//! Access to the running kernel, shared by all handlers.
 
 pub mod cells;
 pub mod clock;
+pub mod context;
 pub mod event;
 pub mod field;
 pub mod fields;
@@ -17,17 +18,9 @@ pub mod shared;
 mod storage;
 pub mod tcp;
 
-/// Where an object stands in memory, as a number that tells it from others: the distance from a global, since the verifier
-/// lets pointers be subtracted and nothing else.
+/// Returns the value of a global that the loader sets before the program is loaded, or that user space updates later.
 #[inline(always)]
-pub fn address(object: *const u8) -> u64 {
-    static HERE: u32 = 0;
-    (object as u64).wrapping_sub(&raw const HERE as u64)
-}
-
-/// The value of a global that the loader, or user space, sets behind the compiler's back.
-#[inline(always)]
-pub fn set_outside<T: Copy>(global: &'static T) -> T {
-    // SAFETY: a reference to a live static; volatile because the compiler knows its first value alone.
+pub fn load_time_value<T: Copy>(global: &'static T) -> T {
+    // SAFETY: a reference to a live static; volatile, since the compiler would use the initial value.
     unsafe { core::ptr::read_volatile(global) }
 }

@@ -1,11 +1,11 @@
-//! What every object carries.
+//! Items that every object contains.
 
-/// Helpers such as the clock are open to GPL-compatible programs alone.
+/// The kernel offers the clock and other helpers only to programs under a GPL-compatible license.
 #[unsafe(link_section = "license")]
 #[unsafe(no_mangle)]
 static LICENSE: [u8; 4] = *b"GPL\0";
 
-/// Loops for ever, which the verifier refuses in any program that can get here.
+/// Loops forever. The verifier rejects a program that can reach it.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     loop {

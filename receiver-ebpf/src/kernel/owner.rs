@@ -1,28 +1,26 @@
-//! Whose a packet, a socket or a moment of a task is: a cgroup's id, or a network namespace's, and the slot behind it.
+//! Attribution of packets, sockets and tasks: a cgroup id or network namespace, and its slot.
 //!
-//! A socket belongs to the cgroup that reads it: the last reader's, kept with the socket; until somebody has read it, its
-//! creator's. In the cgroup v2 hierarchy the kernel keeps the creator's itself (`sock.sk_cgrp_data`), so that a word is
-//! kept for those sockets alone that somebody else reads.
+//! A socket belongs to the cgroup of its last reader, which socket storage keeps. Until the first read it belongs to the
+//! cgroup of its creator. On cgroup v2 the kernel keeps the creator (`sock.sk_cgrp_data`), so storage is needed only for
+//! sockets with a reader in another cgroup.
 
 use aya_ebpf::{
     helpers::{bpf_get_current_cgroup_id, generated::bpf_get_current_task_btf},
     macros::map,
     maps::Array,
 };
-use undercurrent_ebpf::abi::{
-    cast::CONTEXT,
-    workload::{NAMESPACE, OwnerCells, OwnerLoss, Slot, cached, ownership, places, slot_of},
-};
+use undercurrent_ebpf::abi::workload::{NAMESPACE, OwnerCells, OwnerLoss, Slot, cached, indices, ownership, slot_of};
 
 use super::{
     cells::{self, ByCpu, MMAPABLE},
+    context::SkbContext,
     fields::{
-        CGROUP_NODE, CSS_CGROUP, CSS_SET_CPU, DEVICE_NET, NET_INODE, NODE_ID, SKB_DEVICE, SKB_SK, SOCK_CGROUP,
-        SOCK_COOKIE, SOCK_STORAGE, TASK_CSS_SET,
+        CGROUP_KN, CSS_CGROUP, CSS_SET_CPU, Cgroup, DEVICE_NET, KERNFS_ID, NET_INODE, SKB_DEVICE, SOCK_CGROUP,
+        SOCK_COOKIE, SOCK_STORAGE, SkBuff, Sock, TASK_CSS_SET, Task,
     },
-    pointer::{Pointer, Typed},
-    set_outside,
-    storage::SocketWord,
+    load_time_value,
+    pointer::{Access, Ptr},
+    storage::{SocketWord, StorageOwner},
 };
 
 /// One of [`ownership`].
@@ -30,58 +28,53 @@ use super::{
 #[unsafe(link_section = ".rodata.flags")]
 static BY: u32 = ownership::OFF;
 
-/// Whether tracing programs may use what is kept with a socket, and follow the current task's fields (both since 5.11).
+/// 1 if tracing programs can use socket storage and read the current task's fields (both since 5.11).
 #[unsafe(export_name = "owner.storage")]
 #[unsafe(link_section = ".rodata.flags")]
 static STORAGE: u32 = 0;
 
-/// Whether a program's context can be turned into the kernel's own packet (6.2 and later).
-#[unsafe(export_name = "owner.cast")]
-#[unsafe(link_section = ".rodata.flags")]
-static CASTS: u32 = 0;
-
-/// From owners to slots.
+/// The table from owners to slots.
 #[map]
 static OWNERS: Array<u64> = Array::with_max_entries(1, MMAPABLE);
 
-/// What stands with the node for want of knowledge.
+/// Events counted for the node because their owner is unknown.
 #[map]
 static OWNER_LOSSES: ByCpu<OwnerCells> = ByCpu::with_max_entries(1, MMAPABLE);
 
-/// Slots of sockets that had packets lately.
+/// Cache from sockets to slots.
 #[map]
 static SOCKETS: Array<u64> = Array::with_max_entries(1, MMAPABLE);
 
-/// Counts up whenever the table of owners has changed, and now and then besides: what was cached before is looked up
-/// again. Below `1 << cached::EPOCH`; user space clears the cache before it begins anew.
+/// Counts changes of the table of owners, plus periodic increments. Cached slots of an earlier epoch are looked up again.
+/// Below `1 << cached::EPOCH`: user space clears the cache before the count wraps around.
 #[unsafe(export_name = "owner.epoch")]
 #[unsafe(link_section = ".data.owner")]
 static EPOCH: u64 = 1;
 
-/// The cgroup of a socket's last reader, where it is not the creator's.
+/// The cgroup of a socket's last reader, if it differs from the creator's.
 #[unsafe(link_section = ".maps")]
 #[unsafe(export_name = "READERS")]
 static READERS: SocketWord = SocketWord::declared();
 
-/// How owners are found; the verifier knows which.
+/// Returns the configured [`ownership`], a constant to the verifier.
 #[inline(always)]
 pub fn by() -> u32 {
-    set_outside(&BY)
+    load_time_value(&BY)
 }
 
-/// A slot that is asked for only where owners are told apart; else the node's.
+/// Computes a slot if attribution is on; else returns the node's slot.
 #[inline(always)]
 pub fn or_node(slot: impl FnOnce() -> Slot) -> Slot {
     if by() == ownership::OFF { Slot::NODE } else { slot() }
 }
 
-/// Whether something can be kept with a socket.
+/// Returns true if tracing programs can use socket storage.
 #[inline(always)]
 pub fn storage() -> bool {
-    set_outside(&STORAGE) != 0
+    load_time_value(&STORAGE) != 0
 }
 
-/// This CPU's counts.
+/// Returns the loss counters of the current CPU.
 #[inline(always)]
 pub fn losses() -> Option<&'static mut OwnerCells> {
     cells::here(&OWNER_LOSSES)
@@ -94,24 +87,24 @@ fn lost(loss: OwnerLoss) {
     }
 }
 
-/// In the place of a slot: nothing says whose it is. Slots do not get this far.
+/// Cached instead of a slot: the socket has no known owner. Slots of workloads are smaller.
 const NO_OWNER: Slot = Slot((1 << cached::SLOT) - 1);
-/// In the place of a slot: the owner is not in the table.
+/// Cached instead of a slot: the owner is not in the table.
 const UNKNOWN: Slot = Slot((1 << cached::SLOT) - 2);
 
-/// The slot of an owner, or why there is none.
+/// Returns the slot of an owner, or [`NO_OWNER`] or [`UNKNOWN`].
 #[inline(always)]
 fn look_up(owner: u64) -> Slot {
     if owner == 0 {
         return NO_OWNER;
     }
-    let [better, other] = places(owner);
-    slot_at(better, owner).or_else(|| slot_at(other, owner)).unwrap_or(UNKNOWN)
+    let [first, second] = indices(owner);
+    slot_at(first, owner).or_else(|| slot_at(second, owner)).unwrap_or(UNKNOWN)
 }
 
-/// The slot to count under: where there is none that is counted, and the node has the event.
+/// Replaces [`NO_OWNER`] and [`UNKNOWN`] by the node's slot and counts them.
 #[inline(always)]
-fn settled(slot: Slot) -> Slot {
+fn or_lost(slot: Slot) -> Slot {
     match slot {
         NO_OWNER => lost(OwnerLoss::NoOwner),
         UNKNOWN => lost(OwnerLoss::Unknown),
@@ -120,187 +113,128 @@ fn settled(slot: Slot) -> Slot {
     Slot::NODE
 }
 
-/// The slot of an owner.
+/// Returns the slot of an owner.
 #[inline(always)]
 pub fn slot(owner: u64) -> Slot {
-    settled(look_up(owner))
+    or_lost(look_up(owner))
 }
 
 #[inline(always)]
-fn slot_at(place: u32, owner: u64) -> Option<Slot> {
-    slot_of(*OWNERS.get(place)?, owner)
+fn slot_at(index: u32, owner: u64) -> Option<Slot> {
+    slot_of(*OWNERS.get(index)?, owner)
 }
 
-/// The kernel's own packet behind the context of a program in a cgroup's path; `None` where the kernel does not give it.
-///
-/// # Safety
-/// `context` is the program's context.
+/// Returns the cookie of a packet's receiving socket; `None` if only a helper can read or create it. A load costs much
+/// less than a helper on hosts that protect returns against speculation.
 #[inline(always)]
-pub unsafe fn packet(context: *const u8) -> Option<*const u8> {
-    if set_outside(&CASTS) == 0 {
-        return None;
-    }
-    // SAFETY: the loader replaces the call; the verifier makes it a move of the context's pointer.
-    let cast: unsafe extern "C" fn(*const u8) -> *const u8 = unsafe { core::mem::transmute(CONTEXT) };
-    // SAFETY: by the caller; the verifier follows typed pointers.
-    Some(unsafe { cast(context) })
+pub fn cookie(context: SkbContext) -> Option<u64> {
+    Some(context.kernel_socket()?.read(&SOCK_COOKIE)).filter(|cookie| *cookie != 0)
 }
 
-/// The socket that a packet is for, typed, where the kernel gives it.
-///
-/// # Safety
-/// `context` is the program's context, of a packet that has its socket.
-#[inline(always)]
-pub unsafe fn receiving_socket(context: *const u8) -> Option<*const u8> {
-    // SAFETY: by the caller.
-    let sock = unsafe { SKB_SK.load(packet(context)?) } as *const u8;
-    if sock.is_null() { None } else { Some(sock) }
-}
-
-/// The cookie of the socket that a packet is for; `None` where it has none yet, or where only a helper tells. A load is
-/// much cheaper than a helper where returns are guarded against speculation.
-///
-/// # Safety
-/// As for [`receiving_socket`].
-#[inline(always)]
-pub unsafe fn cookie(context: *const u8) -> Option<u64> {
-    // SAFETY: by the caller.
-    let sock = unsafe { receiving_socket(context) }?;
-    // SAFETY: as above.
-    Some(unsafe { SOCK_COOKIE.load(sock) }).filter(|cookie| *cookie != 0)
-}
-
-/// The slot of a socket with a cookie, cached: the owner is asked for, and looked up, once an epoch.
+/// Returns the slot of a socket by its cookie. It calls `owner` and looks up its slot once per epoch.
 #[inline(always)]
 pub fn slot_of_socket(cookie: u64, owner: impl Fn() -> u64) -> Slot {
     cached_slot(cookie, 0, owner)
 }
 
-/// The slot in the cache where it has all of a mark, else that of the owner, which is cached with it.
+/// Returns the cached slot if its entry contains all bits of `mark`; else looks up the owner's slot and caches it with `mark`.
 #[inline(always)]
 fn cached_slot(cookie: u64, mark: u64, owner: impl Fn() -> u64) -> Slot {
-    // Before the table: what is looked up while the epoch changes belongs to the one before.
-    let tag = cached::tag(cookie, set_outside(&EPOCH));
-    let Some(entry) = SOCKETS.get_ptr_mut(cached::place(cookie)) else { return Slot::NODE };
+    // The epoch is read before the table: a lookup during a change of epoch belongs to the earlier epoch.
+    let tag = cached::tag(cookie, load_time_value(&EPOCH));
+    let Some(entry) = SOCKETS.get_ptr_mut(cached::index(cookie)) else { return Slot::NODE };
     // SAFETY: an entry of the map, which lives as long as the program.
     let found = unsafe { *entry };
     if found & mark == mark
         && let Some(slot) = cached::slot(found, tag)
     {
-        return settled(slot);
+        return or_lost(slot);
     }
     let slot = look_up(owner());
-    // SAFETY: as above; another CPU's entry for another socket may be lost, and is looked up again.
+    // SAFETY: an entry of the map. This may overwrite another socket's entry, which is then looked up again.
     unsafe { *entry = tag | mark | u64::from(slot.0) };
-    settled(slot)
+    or_lost(slot)
 }
 
-/// The cgroup that the current task belongs to; zero where programs cannot say.
+/// Returns the cgroup of the current task; zero if programs cannot read it.
 #[inline(always)]
 pub fn of_current() -> u64 {
     if by() == ownership::UNIFIED {
-        // SAFETY: a helper without arguments.
+        // SAFETY: the helper has no arguments.
         return unsafe { bpf_get_current_cgroup_id() };
     }
     if !storage() {
         return 0;
     }
-    // SAFETY: a helper without arguments.
-    let task = unsafe { bpf_get_current_task_btf() } as *const u8;
-    // SAFETY: what the helper returns.
-    let task = unsafe { Typed::new(task) };
-    id(task.follow(&TASK_CSS_SET).follow(&CSS_SET_CPU).follow(&CSS_CGROUP))
+    // SAFETY: the helper returns a typed `task_struct`.
+    let task = unsafe { Ptr::<Task>::typed(bpf_get_current_task_btf() as *const Task) };
+    cgroup_id(task.follow(&TASK_CSS_SET).follow(&CSS_SET_CPU).follow(&CSS_CGROUP))
 }
 
-/// The same where owners are told apart; else zero.
+/// Returns the cgroup of the current task if attribution is on; else zero.
 #[inline(always)]
 pub fn current() -> u64 {
     if by() == ownership::OFF { 0 } else { of_current() }
 }
 
-/// The id of a `cgroup`.
+/// Returns the id of a cgroup. Every kernel since 5.5 has both fields.
 #[inline(always)]
-pub fn id(cgroup: impl Pointer) -> u64 {
-    // Every kernel since 5.5 has both fields.
-    cgroup.follow(&CGROUP_NODE).read(&NODE_ID)
+pub fn cgroup_id<A: Access>(cgroup: Ptr<Cgroup, A>) -> u64 {
+    cgroup.follow(&CGROUP_KN).read(&KERNFS_ID)
 }
 
-/// The cgroup whose task made a `sock`, as the kernel has it.
+/// Returns the cgroup of the task that created a socket; zero if the kernel does not keep it.
 #[inline(always)]
-pub fn creator(sock: impl Pointer) -> u64 {
-    // Before 5.15 the pointer shares its word with flags and is no pointer to the verifier.
+pub fn creator<A: Access>(sock: Ptr<Sock, A>) -> u64 {
+    // Before 5.15 the pointer shares its word with flags, and the verifier does not accept it as a pointer.
     if by() != ownership::UNIFIED || !SOCK_CGROUP.present() {
         return 0;
     }
-    id(sock.follow(&SOCK_CGROUP))
+    cgroup_id(sock.follow(&SOCK_CGROUP))
 }
 
-/// The owner of a socket, for tracing programs.
-///
-/// # Safety
-/// `sock` is a typed and trusted `struct sock *`.
+/// Returns the owner of a trusted socket, for tracing programs.
 #[inline(always)]
-pub unsafe fn of_socket(sock: *const u8) -> u64 {
-    // SAFETY: by the caller.
+pub fn of_socket(sock: Ptr<Sock>) -> u64 {
     if storage()
-        && unsafe { SOCK_STORAGE.load(sock) } != 0
-        // SAFETY: by the caller.
-        && let Some(reader) = unsafe { READERS.get(sock) }
+        && sock.read(&SOCK_STORAGE) != 0
+        && let Some(reader) = READERS.get(sock)
     {
         return reader;
     }
-    // SAFETY: by the caller.
-    creator(unsafe { Typed::new(sock) })
+    creator(sock)
 }
 
-/// The slot of a socket's owner, for tracing programs; the node's where nothing is told apart.
-///
-/// # Safety
-/// As for [`of_socket`].
+/// Returns the slot of a trusted socket's owner, for tracing programs; the node's slot if attribution is off.
 #[inline(always)]
-pub unsafe fn slot_of_owner(sock: *const u8) -> Slot {
-    // SAFETY: by the caller.
+pub fn slot_of_owner(sock: Ptr<Sock>) -> Slot {
     if by() == ownership::OFF {
         return Slot::NODE;
     }
-    // Programs keep every owner where the kernel does not, and the cache spares the helper's call.
+    // On cgroup v1 every owner is in socket storage, and the cache saves the call of its helper.
     if by() != ownership::UNIFIED {
-        // SAFETY: by the caller.
-        let cookie = unsafe { SOCK_COOKIE.load(sock) };
+        let cookie = sock.read(&SOCK_COOKIE);
         if cookie != 0 {
-            // SAFETY: by the caller.
-            return slot_of_socket(cookie, || unsafe { of_socket(sock) });
+            return slot_of_socket(cookie, || of_socket(sock));
         }
     }
-    // SAFETY: by the caller.
-    slot(unsafe { of_socket(sock) })
+    slot(of_socket(sock))
 }
 
-/// The reader of a socket that a program in its cgroup's path sees; `None` where the creator still owns it.
-///
-/// # Safety
-/// `sock` is a socket of the program's context, checked for null.
+/// Returns the last reader of a socket; `None` if the creator still owns it.
 #[inline(always)]
-pub unsafe fn reader(sock: *const u8) -> Option<u64> {
-    // SAFETY: by the caller.
-    unsafe { READERS.get(sock) }
+pub fn reader(sock: impl StorageOwner) -> Option<u64> {
+    READERS.get(sock)
 }
 
-/// The current task has read a socket. Yields the cgroup that it belongs to; zero where programs cannot say, or nobody asks.
-///
-/// # Safety
-/// As for [`of_socket`].
+/// Records that the current task has read a trusted socket. Returns the cgroup of the task; zero if programs cannot read it, or
+/// attribution is off.
 #[inline(always)]
-pub unsafe fn read_by_current(sock: *const u8) -> u64 {
+pub fn read_by_current(sock: Ptr<Sock>) -> u64 {
     let reader = current();
-    // SAFETY: by the caller.
-    if by() != ownership::OFF
-        && storage()
-        && unsafe { SOCK_STORAGE.load(sock) != 0 || creator(Typed::new(sock)) != reader }
-    {
-        // SAFETY: by the caller.
-        match unsafe { READERS.set(sock, reader) } {
-            Some(true) => forget(unsafe { SOCK_COOKIE.load(sock) }),
+    if by() != ownership::OFF && storage() && (sock.read(&SOCK_STORAGE) != 0 || creator(sock) != reader) {
+        match READERS.set(sock, reader) {
+            Some(true) => forget(sock.read(&SOCK_COOKIE)),
             Some(false) => {}
             None => lost(OwnerLoss::StorageRefused),
         }
@@ -308,57 +242,45 @@ pub unsafe fn read_by_current(sock: *const u8) -> u64 {
     reader
 }
 
-/// The slot of the current task, which has read a socket; the node's where nothing is told apart.
-///
-/// # Safety
-/// As for [`of_socket`].
+/// Records that the current task has read a trusted socket. Returns the slot of the task; the node's slot if attribution is off.
 #[inline(always)]
-pub unsafe fn slot_of_new_reader(sock: *const u8) -> Slot {
-    // SAFETY: by the caller.
-    if by() == ownership::OFF { Slot::NODE } else { slot(unsafe { read_by_current(sock) }) }
+pub fn slot_of_new_reader(sock: Ptr<Sock>) -> Slot {
+    if by() == ownership::OFF { Slot::NODE } else { slot(read_by_current(sock)) }
 }
 
-/// A socket has another owner than its cached slot may say.
+/// Removes the cached slot of a socket after a change of owner.
 #[inline(always)]
 fn forget(cookie: u64) {
-    if let Some(entry) = SOCKETS.get_ptr_mut(cached::place(cookie)) {
-        // SAFETY: an entry of the map.
+    if let Some(entry) = SOCKETS.get_ptr_mut(cached::index(cookie)) {
+        // SAFETY: an entry of the map, which lives as long as the program.
         unsafe { *entry = 0 };
     }
 }
 
-/// The current task has made a socket.
-///
-/// # Safety
-/// `sock` is a socket of the program's context.
+/// Records that the current task has created a socket.
 #[inline(always)]
-pub unsafe fn created_by_current(sock: *const u8) {
-    // SAFETY: by the caller.
-    if unsafe { READERS.set(sock, of_current()) }.is_none() {
+pub fn created_by_current(sock: impl StorageOwner) {
+    if READERS.set(sock, of_current()).is_none() {
         lost(OwnerLoss::StorageRefused);
     }
 }
 
-/// The slot of the cgroup that the current task belongs to.
+/// Returns the slot of the current task's cgroup.
 #[inline(always)]
 pub fn slot_of_current() -> Slot {
     slot(of_current())
 }
 
-/// The slot of whoever reads a socket: its last reader's, where that is cached, which is another one's only in the first
-/// read after the socket went from one reader to the next; else the current task's, which takes a helper.
-///
-/// # Safety
-/// `sock` is a typed `struct sock *`, or null.
+/// Returns the slot of a socket's reader, for an untrusted pointer or null: the cached slot of the last reader, else the slot
+/// of the current task, which takes a helper. The cached slot is wrong only for the first read by a new reader.
 #[inline(always)]
-pub unsafe fn slot_of_reader(sock: *const u8) -> Slot {
-    // SAFETY: by the caller, and checked for null.
-    let cookie = if sock.is_null() { 0 } else { unsafe { SOCK_COOKIE.load(sock) } };
+pub fn slot_of_reader(sock: Ptr<Sock>) -> Slot {
+    let cookie = if sock.is_null() { 0 } else { sock.read(&SOCK_COOKIE) };
     if cookie == 0 { slot_of_current() } else { cached_slot(cookie, cached::READ, of_current) }
 }
 
-/// The slot of the network namespace that a packet arrived in, a `sk_buff` that has its device.
+/// Returns the slot of the network namespace that received a packet. The packet must have its device.
 #[inline(always)]
-pub fn slot_of_namespace(skb: impl Pointer) -> Slot {
+pub fn slot_of_namespace<A: Access>(skb: Ptr<SkBuff, A>) -> Slot {
     slot(NAMESPACE | u64::from(skb.follow(&SKB_DEVICE).follow(&DEVICE_NET).read(&NET_INODE)))
 }

@@ -1,83 +1,179 @@
-//! Pointers into the kernel's memory, by what the verifier knows of them.
+//! Typed pointers to structs of the kernel.
 
-use super::field::{BitField, Field};
+use core::{arch::asm, marker::PhantomData};
 
-/// A pointer to a struct whose fields can be read.
-pub trait Pointer: Copy {
-    /// A field, which the running kernel has.
-    fn read<T: Copy>(self, field: &'static Field<T>) -> T;
+use zerocopy::FromBytes;
 
-    /// Whether any bit of a field is set; false where the running kernel has no such field.
-    fn any(self, field: &'static BitField) -> bool;
+use super::field::{Address, BitField, Embedded, Field, probe};
 
-    /// What a field points to.
-    fn follow(self, field: &'static Field<u64>) -> Self;
-
-    /// The pointer itself.
-    fn address(self) -> *const u8;
-}
-
-/// One whose type the verifier knows: a field takes a load.
-#[derive(Clone, Copy)]
-pub struct Typed(*const u8);
-
-impl Typed {
+/// Reads memory of the kernel.
+pub trait Access {
+    /// Reads a value.
+    ///
     /// # Safety
-    /// The verifier knows the pointer as one to the struct whose fields are read.
+    /// `address` was computed from a [`Ptr`] with this access and a [`Field`] of its struct.
+    unsafe fn load<V: Copy + FromBytes>(address: *const V) -> V;
+}
+
+/// Access by load instructions, through pointers with a BTF type. The verifier checks each load against that type.
+pub enum Typed {}
+
+impl Access for Typed {
     #[inline(always)]
-    pub const unsafe fn new(pointer: *const u8) -> Self {
-        Self(pointer)
+    unsafe fn load<V: Copy + FromBytes>(address: *const V) -> V {
+        // SAFETY: the verifier accepts the load only within a struct of the kernel. If the load faults, the kernel's
+        // exception table sets the result to zero. Volatile, so that the compiler neither moves nor widens the load.
+        unsafe { address.read_volatile() }
     }
 }
 
-impl Pointer for Typed {
-    #[inline(always)]
-    fn read<T: Copy>(self, field: &'static Field<T>) -> T {
-        // SAFETY: by the type.
-        unsafe { field.load(self.0) }
-    }
+/// Access by a helper call, through pointers without a type. All pointers of a kprobe are untyped.
+pub enum Probed {}
 
+impl Access for Probed {
     #[inline(always)]
-    fn any(self, field: &'static BitField) -> bool {
-        // SAFETY: by the type.
-        unsafe { field.any(self.0) }
-    }
-
-    #[inline(always)]
-    fn follow(self, field: &'static Field<u64>) -> Self {
-        // The verifier follows pointers.
-        Self(self.read(field) as *const u8)
-    }
-
-    #[inline(always)]
-    fn address(self) -> *const u8 {
-        self.0
+    unsafe fn load<V: Copy + FromBytes>(address: *const V) -> V {
+        probe(address)
     }
 }
 
-/// One that is only known to be somewhere, as all of a kprobe's are: a field takes a helper, and is zero where there is
-/// nothing.
-#[derive(Clone, Copy)]
-pub struct Untyped(pub *const u8);
+/// A pointer to a struct `T` of the kernel, or null. Every field of a null pointer reads as zero.
+///
+/// `T` is a marker type without data. The fields of the struct are [`Field<T, V>`].
+#[repr(transparent)]
+pub struct Ptr<T, A = Typed>(*const T, PhantomData<A>);
 
-impl Pointer for Untyped {
+impl<T, A> Clone for Ptr<T, A> {
     #[inline(always)]
-    fn read<T: Copy>(self, field: &'static Field<T>) -> T {
-        field.probe(self.0)
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T, A> Copy for Ptr<T, A> {}
+
+impl<T> Ptr<T> {
+    /// Wraps a pointer that has the BTF type `T`, or is null.
+    ///
+    /// # Safety
+    /// The pointer comes from the kernel as a `T`: an argument, a field, or the result of a helper.
+    #[inline(always)]
+    pub const unsafe fn typed(pointer: *const T) -> Self {
+        Self(pointer, PhantomData)
+    }
+
+    /// Returns a null pointer.
+    #[inline(always)]
+    pub const fn null() -> Self {
+        Self(core::ptr::null(), PhantomData)
+    }
+}
+
+impl<T> Ptr<T, Probed> {
+    /// Wraps any address. The helper returns zeros if it cannot read there.
+    #[inline(always)]
+    pub const fn at(address: u64) -> Self {
+        Self(address as *const T, PhantomData)
+    }
+
+    /// Returns a pointer to a struct that begins with a `T`.
+    #[inline(always)]
+    pub const fn cast<U>(self) -> Ptr<U, Probed> {
+        Ptr(self.0.cast(), PhantomData)
+    }
+}
+
+impl<T, A: Access> Ptr<T, A> {
+    /// Reads a field. The verifier rejects the program if the running kernel lacks the field.
+    #[inline(always)]
+    pub fn read<V: Copy + FromBytes>(self, field: &'static Field<T, V>) -> V {
+        self.load(field.offset())
+    }
+
+    /// Reads a field; `None` if the running kernel lacks it.
+    #[inline(always)]
+    pub fn get<V: Copy + FromBytes>(self, field: &'static Field<T, V>) -> Option<V> {
+        let offset = field.offset();
+        if Field::<T, V>::exists(offset) { Some(self.load(offset)) } else { None }
+    }
+
+    /// Reads a field that is a pointer.
+    #[inline(always)]
+    pub fn follow<U>(self, field: &'static Field<T, Address<U>>) -> Ptr<U, A> {
+        Ptr(self.read(field).pointer(), PhantomData)
+    }
+
+    /// Returns a pointer to a struct within the struct.
+    #[inline(always)]
+    pub fn embedded<U>(self, field: &'static Field<T, Embedded<U>>) -> Ptr<U, A> {
+        Ptr(self.offset(field.offset()).cast(), PhantomData)
+    }
+
+    /// Returns true if any bit of a field is set; false if the running kernel lacks the field.
+    #[inline(always)]
+    pub fn any(self, field: &'static BitField<T>) -> bool {
+        let mask = field.mask();
+        // A constant to the verifier, which removes the load: kernels before 6.1 reject a byte load at offset zero.
+        if mask == 0 {
+            return false;
+        }
+        self.load::<u8>(field.offset()) & mask != 0
+    }
+
+    /// Returns the pointer for access by a helper, which can read beyond the pointer's type.
+    #[inline(always)]
+    pub const fn probed(self) -> Ptr<T, Probed> {
+        Ptr(self.0, PhantomData)
     }
 
     #[inline(always)]
-    fn any(self, field: &'static BitField) -> bool {
-        field.probe_any(self.0)
+    pub fn is_null(self) -> bool {
+        self.0.is_null()
     }
 
+    /// Returns the pointer for helpers, which check its type.
     #[inline(always)]
-    fn follow(self, field: &'static Field<u64>) -> Self {
-        Self(self.read(field) as *const u8)
-    }
-
-    #[inline(always)]
-    fn address(self) -> *const u8 {
+    pub const fn raw(self) -> *const T {
         self.0
+    }
+
+    /// Returns the pointer, or `None` if it is null.
+    #[inline(always)]
+    pub fn non_null(self) -> Option<Self> {
+        if self.is_null() { None } else { Some(self) }
+    }
+
+    /// Returns a number that identifies the struct while it exists.
+    ///
+    /// It is the distance from a global, because the verifier allows no other arithmetic on pointers.
+    #[inline(always)]
+    pub fn identity(self) -> u64 {
+        static ORIGIN: u32 = 0;
+        (self.0 as u64).wrapping_sub(&raw const ORIGIN as u64)
+    }
+
+    /// Returns the pointer plus an offset.
+    ///
+    /// The compiler would copy the pointer and add the offset. Adding the pointer to the offset saves that instruction, and the
+    /// verifier accepts both.
+    #[inline(always)]
+    fn offset(self, offset: u32) -> *const u8 {
+        let field: *const u8;
+        // SAFETY: an addition of registers.
+        unsafe {
+            asm!(
+                "{offset} += {base}",
+                offset = inlateout(reg) u64::from(offset) => field,
+                base = in(reg) self.0,
+                options(pure, nomem, nostack)
+            );
+        }
+        field
+    }
+
+    #[inline(always)]
+    fn load<V: Copy + FromBytes>(self, offset: u32) -> V {
+        // SAFETY: the callers take the offset from a field of `T`.
+        unsafe { A::load(self.offset(offset).cast()) }
     }
 }

@@ -1,22 +1,22 @@
-//! Which hooks leave traces. A look at where there is none costs as much as any: the table is not in the processor's caches.
+//! Hooks that record packets for later hooks. A lookup that finds no record still costs a cache miss.
 
 use undercurrent_ebpf::abi::served;
 
-use super::set_outside;
+use super::load_time_value;
 
-/// The bits of [`served`]; user space sets them once it has attached programs.
+/// Bits of [`served`]; user space sets them after it has attached the programs.
 #[unsafe(export_name = "hooks.served")]
 #[unsafe(link_section = ".data.served")]
 static SERVED: u64 = 0;
 
-/// Whether packets are seen where they enter their sockets' queues.
+/// Returns true if a hook sees packets enter their socket's queue.
 #[inline(always)]
 pub fn enqueued() -> bool {
-    set_outside(&SERVED) & served::ENQUEUED != 0
+    load_time_value(&SERVED) & served::ENQUEUED != 0
 }
 
-/// Whether datagrams are seen where UDP sends them.
+/// Returns true if a hook sees UDP send datagrams.
 #[inline(always)]
 pub fn sent() -> bool {
-    set_outside(&SERVED) & served::SENT != 0
+    load_time_value(&SERVED) & served::SENT != 0
 }

@@ -1,14 +1,47 @@
-//! Words kept with a socket.
+//! Socket storage: one word per socket and map.
+
+use core::{ffi::c_void, ptr::null_mut};
 
 use aya_ebpf::{
-    bindings::{BPF_F_NO_PREALLOC, BPF_SK_STORAGE_GET_F_CREATE, bpf_map_type::BPF_MAP_TYPE_SK_STORAGE},
+    EbpfContext as _,
+    bindings::{BPF_F_NO_PREALLOC, BPF_SK_STORAGE_GET_F_CREATE, bpf_map_type::BPF_MAP_TYPE_SK_STORAGE, bpf_sock},
     helpers::generated::bpf_sk_storage_get,
+    programs::SockContext,
 };
 
-/// Children of a listening socket begin with its word (`BPF_F_CLONE` of `include/uapi/linux/bpf.h`).
+use super::{fields::Sock, pointer::Ptr};
+
+/// `BPF_F_CLONE` of `include/uapi/linux/bpf.h`: accepted connections inherit the word of their listening socket.
 const CLONE: usize = 1 << 9;
 
-/// A map of sockets' words. The kernel wants its types in BTF, so that its definition is types alone.
+/// A socket that [`SocketWord`] accepts. The verifier checks that the pointer is a trusted socket.
+pub trait StorageOwner: Copy {
+    /// Returns the pointer for the helper.
+    fn raw(self) -> *mut c_void;
+}
+
+impl StorageOwner for Ptr<Sock> {
+    #[inline(always)]
+    fn raw(self) -> *mut c_void {
+        Ptr::raw(self).cast_mut().cast()
+    }
+}
+
+impl StorageOwner for *const bpf_sock {
+    #[inline(always)]
+    fn raw(self) -> *mut c_void {
+        self.cast_mut().cast()
+    }
+}
+
+impl StorageOwner for &SockContext {
+    #[inline(always)]
+    fn raw(self) -> *mut c_void {
+        self.as_ptr()
+    }
+}
+
+/// A map with one word for each socket. The kernel requires key and value types in BTF, so the definition consists of types.
 #[repr(C)]
 pub struct SocketWord {
     r#type: *const [i32; BPF_MAP_TYPE_SK_STORAGE as usize],
@@ -18,7 +51,7 @@ pub struct SocketWord {
     map_flags: *const [i32; BPF_F_NO_PREALLOC as usize | CLONE],
 }
 
-// SAFETY: the loader puts a map in its place; nothing behind the pointers is ever read.
+// SAFETY: the loader replaces the static by a map; no code dereferences the pointers.
 unsafe impl Sync for SocketWord {}
 
 impl SocketWord {
@@ -27,45 +60,36 @@ impl SocketWord {
         Self { r#type: null(), key: null(), value: null(), max_entries: null(), map_flags: null() }
     }
 
-    /// A socket's word, where it has one.
-    ///
-    /// # Safety
-    /// `sock` is a socket that the verifier knows as such.
+    /// Returns a socket's word; `None` if it is unset or zero.
     #[inline(always)]
-    pub unsafe fn get(&'static self, sock: *const u8) -> Option<u64> {
-        // SAFETY: by the caller.
-        let word = unsafe { bpf_sk_storage_get(self.map(), sock.cast_mut().cast(), core::ptr::null_mut(), 0) };
-        let word = word.cast::<u64>();
-        // SAFETY: the pointer was checked for null.
+    pub fn get(&'static self, sock: impl StorageOwner) -> Option<u64> {
+        let word = self.storage(sock, null_mut(), 0);
+        // SAFETY: storage of the socket, checked for null.
         if word.is_null() { None } else { Some(unsafe { *word }).filter(|word| *word != 0) }
     }
 
-    /// Sets a socket's word; whether it was another one. `None` where the kernel gives no room.
-    ///
-    /// # Safety
-    /// As for [`Self::get`].
+    /// Sets a socket's word and returns true if the value changed; `None` if the kernel refuses the storage.
     #[inline(always)]
-    pub unsafe fn set(&'static self, sock: *const u8, value: u64) -> Option<bool> {
-        // No cgroup's: a word that is new is another one too.
-        let mut none = 0_u64;
-        let first = (&raw mut none).cast();
-        let create = BPF_SK_STORAGE_GET_F_CREATE.into();
-        // SAFETY: by the caller.
-        let word = unsafe { bpf_sk_storage_get(self.map(), sock.cast_mut().cast(), first, create) }.cast::<u64>();
+    pub fn set(&'static self, sock: impl StorageOwner, value: u64) -> Option<bool> {
+        // No cgroup has the id zero, so a new word counts as changed.
+        let mut initial = 0_u64;
+        let word = self.storage(sock, &raw mut initial, BPF_SK_STORAGE_GET_F_CREATE.into());
         if word.is_null() {
             return None;
         }
-        // SAFETY: the pointer was checked for null.
+        // SAFETY: storage of the socket, checked for null.
         let changed = unsafe { *word } != value;
         if changed {
-            // SAFETY: as above. Readers on other CPUs see the old word or the new one.
-            unsafe { core::ptr::write_volatile(word, value) };
+            // SAFETY: storage of the socket. Readers on other CPUs see the old word or the new one.
+            unsafe { word.write_volatile(value) };
         }
         Some(changed)
     }
 
     #[inline(always)]
-    fn map(&'static self) -> *mut core::ffi::c_void {
-        (&raw const *self).cast_mut().cast()
+    fn storage(&'static self, sock: impl StorageOwner, initial: *mut u64, flags: u64) -> *mut u64 {
+        let map = (&raw const *self).cast_mut().cast();
+        // SAFETY: the verifier checks map and socket; `initial` is null or a word on the stack.
+        unsafe { bpf_sk_storage_get(map, sock.raw(), initial.cast(), flags) }.cast()
     }
 }

@@ -1,4 +1,4 @@
-//! What TCP knows of a connection.
+//! State of TCP connections.
 
 use core::hint::black_box;
 
@@ -6,9 +6,9 @@ use aya_ebpf::helpers::generated::bpf_skc_to_tcp_sock;
 use undercurrent_ebpf::abi::cast::POINTER;
 
 use super::{
-    fields::{SOCK_PROTOCOL, SOCK_TYPE, TCP_OUT_OF_ORDER, TCP_SRTT},
-    pointer::{Pointer, Typed},
-    set_outside,
+    fields::{SOCK_PROTOCOL, SOCK_TYPE, Sock, TCP_OUT_OF_ORDER, TCP_SRTT, TcpSock},
+    load_time_value,
+    pointer::{Access, Ptr},
 };
 
 /// `sock.sk_protocol` of TCP.
@@ -16,12 +16,12 @@ const IPPROTO_TCP: u16 = 6;
 /// `sock.sk_type` of a connection.
 const SOCK_STREAM: u16 = 1;
 
-/// Whether a helper takes a socket for TCP's (5.9 and later).
+/// 1 if the kernel has `bpf_skc_to_tcp_sock` (5.9 and later).
 #[unsafe(export_name = "tcp.cast")]
 #[unsafe(link_section = ".rodata.flags")]
 static CASTS: u32 = 0;
 
-/// The number of `struct tcp_sock`, where a pointer can be taken for one to it without a call (6.2 and later); else zero.
+/// BTF type id of `struct tcp_sock` if the kernel has `bpf_rdonly_cast` (6.2 and later); else zero.
 #[unsafe(export_name = "tcp.type")]
 #[unsafe(link_section = ".rodata.flags")]
 static TYPE: u32 = 0;
@@ -29,119 +29,94 @@ static TYPE: u32 = 0;
 /// Nanoseconds in the unit of `srtt_us`, an eighth of a microsecond.
 const EIGHTH: u64 = 125;
 
-/// Whether a `sock`, or a null, is a connection of TCP's: raw sockets may have its protocol too, and multipath TCP's are read as
-/// its connections are.
+/// Returns true if a socket, or null, is a TCP connection. The type excludes raw sockets with TCP's protocol number.
+/// Multipath TCP has another protocol number; its subflows are TCP connections.
 #[inline(always)]
-pub fn is_connection(sock: impl Pointer) -> bool {
+pub fn is_connection<A: Access>(sock: Ptr<Sock, A>) -> bool {
     sock.read(&SOCK_PROTOCOL) == IPPROTO_TCP && sock.read(&SOCK_TYPE) == SOCK_STREAM
 }
 
-/// The connection that a socket is, as a typed `struct tcp_sock *`; `None` of other sockets, and where the kernel does not
-/// give it.
-///
-/// # Safety
-/// `sock` is a typed `struct sock *`, or null; and trusted, unless `TYPE` is set.
+/// Returns the connection of a socket, or null; `None` for other sockets, and if the kernel has no cast. The pointer must be
+/// trusted if the kernel lacks `bpf_rdonly_cast`.
 #[inline(always)]
-unsafe fn connection(sock: *const u8) -> Option<*const u8> {
-    // SAFETY: by the caller.
-    if !is_connection(unsafe { Typed::new(sock) }) {
+fn connection(sock: Ptr<Sock>) -> Option<Ptr<TcpSock>> {
+    if !is_connection(sock) {
         return None;
     }
-    // SAFETY: the socket is a connection's.
-    unsafe { cast(sock).or_else(|| connection_by_helper(sock)) }
+    match type_id() {
+        Some(id) => Some(cast(sock, id)),
+        None => connection_by_helper(sock),
+    }
 }
 
-/// A connection's socket as a `struct tcp_sock *`, without a call; `None` where the kernel has no such cast.
-///
-/// # Safety
-/// `sock` is a typed `struct sock *` of a connection.
+/// Returns the BTF type id of `struct tcp_sock`; `None` if the kernel lacks `bpf_rdonly_cast`.
 #[inline(always)]
-unsafe fn cast(sock: *const u8) -> Option<*const u8> {
-    let number = set_outside(&TYPE);
-    if number == 0 {
+fn type_id() -> Option<u32> {
+    let id = load_time_value(&TYPE);
+    if id == 0 { None } else { Some(id) }
+}
+
+/// Casts the socket of a connection without a call. `id` is the result of [`type_id`].
+#[inline(always)]
+fn cast(sock: Ptr<Sock>, id: u32) -> Ptr<TcpSock> {
+    // SAFETY: the loader replaces the address by `bpf_rdonly_cast`, which has this signature.
+    let cast: unsafe extern "C" fn(*const Sock, u32) -> *const TcpSock = unsafe { core::mem::transmute(POINTER) };
+    // SAFETY: the function returns the pointer with the type of the id. Its loads fault safely on other sockets.
+    unsafe { Ptr::typed(cast(sock.raw(), id)) }
+}
+
+/// Returns the connection of a trusted socket that is read as a stream; `None` for the main socket of multipath TCP. The socket
+/// must not be raw.
+#[inline(always)]
+pub fn of_stream(sock: Ptr<Sock>) -> Option<Ptr<TcpSock>> {
+    match type_id() {
+        Some(id) if sock.read(&SOCK_PROTOCOL) == IPPROTO_TCP => Some(cast(sock, id)),
+        Some(_) => None,
+        None => connection_by_helper(sock),
+    }
+}
+
+/// Returns the connection of a trusted socket. The socket must not be raw: the helper checks only the protocol number.
+#[inline(always)]
+fn connection_by_helper(sock: Ptr<Sock>) -> Option<Ptr<TcpSock>> {
+    if load_time_value(&CASTS) == 0 {
         return None;
     }
-    // SAFETY: the loader replaces the call; the verifier makes it a move of the pointer.
-    let cast: unsafe extern "C" fn(*const u8, u32) -> *const u8 = unsafe { core::mem::transmute(POINTER) };
-    // SAFETY: by the caller.
-    Some(unsafe { cast(sock, number) })
+    // SAFETY: the helper takes a socket, which the verifier checks, and returns a `tcp_sock` or null.
+    unsafe { Ptr::typed(bpf_skc_to_tcp_sock(sock.raw().cast_mut().cast()).cast_const().cast::<TcpSock>()) }.non_null()
 }
 
-/// The connection behind a socket that is read as a stream, TCP's or multipath TCP's; `None` of the latter.
-///
-/// # Safety
-/// `sock` is a typed and trusted `struct sock *`, and no raw socket.
+/// Returns the smoothed round-trip time of a trusted socket's connection in nanoseconds; `None` for other sockets, and before
+/// the first acknowledgement.
 #[inline(always)]
-pub unsafe fn of_stream(sock: *const u8) -> Option<*const u8> {
-    if set_outside(&TYPE) == 0 {
-        // SAFETY: by the caller.
-        return unsafe { connection_by_helper(sock) };
-    }
-    // SAFETY: by the caller.
-    unsafe { if SOCK_PROTOCOL.load(sock) == IPPROTO_TCP { cast(sock) } else { None } }
+pub fn smoothed_rtt(sock: Ptr<Sock>) -> Option<u64> {
+    if TCP_SRTT.present() { rtt(connection(sock)?) } else { None }
 }
 
-/// The same of a socket that is no raw one: the helper looks at the protocol alone, which those may have too.
-///
-/// # Safety
-/// `sock` is a typed and trusted `struct sock *`.
+/// Returns the smoothed round-trip time of a connection in nanoseconds; `None` before the first acknowledgement.
 #[inline(always)]
-unsafe fn connection_by_helper(sock: *const u8) -> Option<*const u8> {
-    if set_outside(&CASTS) == 0 {
-        return None;
-    }
-    // SAFETY: by the caller.
-    let tcp = unsafe { bpf_skc_to_tcp_sock(sock.cast_mut().cast()) };
-    if tcp.is_null() { None } else { Some(tcp.cast_const().cast()) }
-}
-
-/// The smoothed round-trip time of a socket's connection, in nanoseconds; `None` of sockets that have none: another
-/// protocol's, and connections of which nothing was acknowledged yet.
-///
-/// # Safety
-/// `sock` is a typed and trusted `struct sock *`.
-#[inline(always)]
-pub unsafe fn smoothed_rtt(sock: *const u8) -> Option<u64> {
-    // SAFETY: by the caller.
-    if TCP_SRTT.present() { unsafe { rtt(connection(sock)?) } } else { None }
-}
-
-/// The same of a connection.
-///
-/// # Safety
-/// `connection` is a typed `struct tcp_sock *`.
-#[inline(always)]
-pub unsafe fn rtt(connection: *const u8) -> Option<u64> {
-    if !TCP_SRTT.present() {
-        return None;
-    }
-    // SAFETY: by the caller, and the field was checked for.
-    let eighths = u64::from(unsafe { TCP_SRTT.load(connection) });
-    // Opaque, or the compiler compares the one factor where the product is compared, of which the verifier then knows
-    // nothing.
+pub fn rtt(connection: Ptr<TcpSock>) -> Option<u64> {
+    let eighths = u64::from(connection.get(&TCP_SRTT)?);
+    // Opaque: otherwise the compiler compares the factor instead of the product, and the verifier loses the bounds of the
+    // product.
     (eighths != 0).then(|| black_box(eighths * EIGHTH))
 }
 
-/// How many segments a connection got out of order.
-///
-/// # Safety
-/// `connection` is a typed `struct tcp_sock *`, and the kernel has the field.
+/// Returns the number of segments that a connection received out of order. The kernel must have the field.
 #[inline(always)]
-pub unsafe fn out_of_order(connection: *const u8) -> u32 {
-    // SAFETY: by the caller.
-    unsafe { TCP_OUT_OF_ORDER.load(connection) }
+pub fn out_of_order(connection: Ptr<TcpSock>) -> u32 {
+    connection.read(&TCP_OUT_OF_ORDER)
 }
 
-/// The same of a socket with TCP's protocol that no helper trusts; none where it is a raw one.
-///
-/// # Safety
-/// `sock` is a typed `struct sock *`; the kernel has the field.
+/// Returns the number of out-of-order segments of a socket with TCP's protocol number, for untrusted pointers; zero for a
+/// raw socket. The kernel must have the field.
 #[inline(always)]
-pub unsafe fn out_of_order_untrusted(sock: *const u8) -> u32 {
-    // SAFETY: by the caller. What lies there of a raw socket is something else, or nothing.
-    unsafe {
-        let count = cast(sock).map_or_else(|| TCP_OUT_OF_ORDER.probe(sock), |tcp| TCP_OUT_OF_ORDER.load(tcp));
-        // Last, since hardly any connection has such segments.
-        if count != 0 && SOCK_TYPE.load(sock) != SOCK_STREAM { 0 } else { count }
-    }
+pub fn out_of_order_untrusted(sock: Ptr<Sock>) -> u32 {
+    // For a raw socket this reads memory after the socket, or zero.
+    let count = match type_id() {
+        Some(id) => cast(sock, id).read(&TCP_OUT_OF_ORDER),
+        None => sock.probed().cast::<TcpSock>().read(&TCP_OUT_OF_ORDER),
+    };
+    // The type is checked last, since few connections have out-of-order segments.
+    if count != 0 && sock.read(&SOCK_TYPE) != SOCK_STREAM { 0 } else { count }
 }

@@ -3,7 +3,7 @@
 use aya_ebpf::{helpers::bpf_get_smp_processor_id, macros::map, maps::Array};
 use undercurrent_ebpf::abi::{
     extra,
-    latency::Network,
+    latency::IpVersion,
     loss::{PACKET_LOSSES, PacketLoss},
     workload::Slot,
 };
@@ -13,9 +13,9 @@ use crate::kernel::{
     cells::{self, MMAPABLE},
     event::Sampled,
     filter::{self, Subject},
-    group,
+    group, load_time_value,
     owner::or_node,
-    set_outside, shared,
+    shared,
 };
 
 #[map]
@@ -31,64 +31,65 @@ static CELL: u32 = 0;
 #[unsafe(link_section = ".rodata.scale")]
 static SHARD: u32 = 0;
 
-/// The first group among the owners of cells: slots come before it.
+/// The index of the first group. Slots of workloads come before the groups.
 #[unsafe(export_name = "extra.groups")]
 #[unsafe(link_section = ".rodata.scale")]
 static GROUPS: u32 = 0;
 
-/// A packet reached a layer. Whose it is, is asked only where somebody wants to know.
+/// Records a packet at a layer. `slot` runs only if attribution is on.
 #[inline(always)]
-pub fn reached(layer: usize, network: Network, packet: &impl Subject, event: Sampled, slot: impl FnOnce() -> Slot) {
-    let chosen = filter::chooses(packet);
-    if chosen == Some(false) {
+pub fn reached(layer: usize, version: IpVersion, packet: &impl Subject, event: Sampled, slot: impl FnOnce() -> Slot) {
+    let selected = filter::selects(packet);
+    if selected == Some(false) {
         return;
     }
     let event = match event {
         Ok(Some(event)) => event,
         Ok(None) => return,
-        Err(loss) => return lost(layer, network, loss, 1),
+        Err(loss) => return lost(layer, version, loss, 1),
     };
     let slot = or_node(slot);
-    let age = match filter::chooses_all(chosen, slot) {
+    let age = match filter::selects_all(selected, slot) {
         Some(true) => timings::plausible(event.age()),
         Some(false) => return,
         None => Err(PacketLoss::Unfiltered),
     };
     match age {
         Ok(nanoseconds) => {
-            let owner =
-                group::of(packet, slot, event.weight).map_or(slot.0.into(), |group| set_outside(&GROUPS) + group.0);
-            record(owner, layer, network, nanoseconds, event.weight);
+            let group = group::of(packet, slot, event.weight);
+            let owner = group.map_or(slot.0.into(), |group| load_time_value(&GROUPS) + group.0);
+            record(owner, layer, version, nanoseconds, event.weight);
         }
-        Err(loss) => lost(layer, network, loss, event.weight),
+        Err(loss) => lost(layer, version, loss, event.weight),
     }
 }
 
 #[inline(always)]
-fn record(owner: u32, layer: usize, network: Network, nanoseconds: u64, weight: u64) {
-    let Ok(offset) = cells::slot(nanoseconds) else { return };
-    let sum = cell(owner, layer, network);
+fn record(owner: u32, layer: usize, version: IpVersion, nanoseconds: u64, weight: u64) {
+    let Ok(offset) = cells::bucket(nanoseconds) else { return };
+    let sum = cell(owner, layer, version);
     add(sum, nanoseconds * weight);
     add(sum + 1 + (offset / size_of::<u64>()) as u32, weight);
 }
 
 #[inline(always)]
-fn lost(layer: usize, network: Network, reason: PacketLoss, count: u64) {
-    let losses = cell(Slot::NODE.0.into(), layer, network) + set_outside(&CELL) - PACKET_LOSSES as u32;
+fn lost(layer: usize, version: IpVersion, reason: PacketLoss, count: u64) {
+    let losses = cell(Slot::NODE.0.into(), layer, version) + load_time_value(&CELL) - PACKET_LOSSES as u32;
     add(losses + reason as u32, count);
 }
 
-/// Where an owner's cell of this CPU begins.
+/// Returns the index of the first word of an owner's cell in this CPU's shard. An owner is a slot or a group.
 #[inline(always)]
-fn cell(owner: u32, layer: usize, network: Network) -> u32 {
-    // SAFETY: a helper without arguments.
+fn cell(owner: u32, layer: usize, version: IpVersion) -> u32 {
+    // SAFETY: the helper has no arguments.
     let cpu = unsafe { bpf_get_smp_processor_id() };
-    workload_latency::shard(owner, cpu) * set_outside(&SHARD) + extra::index(layer, network) as u32 * set_outside(&CELL)
+    let shard = workload_latency::shard(owner, cpu);
+    shard * load_time_value(&SHARD) + extra::index(layer, version) as u32 * load_time_value(&CELL)
 }
 
 #[inline(always)]
 fn add(index: u32, amount: u64) {
-    // A function may be called in a task and in the interrupt on top of it, so that one CPU may write a word twice at once.
+    // Atomic: a function may run in a task and in an interrupt of that task, so a CPU may interrupt its own addition.
     if let Some(word) = EXTRA_LATENCY.get_ptr_mut(index) {
         shared::add(word, amount);
     }

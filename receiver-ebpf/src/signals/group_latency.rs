@@ -1,4 +1,4 @@
-//! The histograms that belong to groups, laid out as workloads' are, of the series that groups have.
+//! Histograms of groups. Their layout is that of workloads, with fewer series.
 
 use aya_ebpf::{macros::map, maps::Array};
 use undercurrent_ebpf::abi::{group::GROUPED, latency::Series};
@@ -9,7 +9,7 @@ use crate::kernel::{cells::MMAPABLE, group::Number};
 #[map]
 static GROUP_LATENCY: Array<u64> = Array::with_max_entries(1, MMAPABLE);
 
-/// Adds a duration, which some bucket covers, to a group's histogram, as often as its weight says.
+/// Adds a duration to a group's histogram `weight` times. A bucket must cover the duration.
 #[inline(always)]
 pub fn record(group: Number, series: Series, nanoseconds: u64, weight: u64) {
     record_into(&GROUP_LATENCY, group.0, GROUPED, series, nanoseconds, weight);

@@ -1,7 +1,7 @@
-//! `undercurrent.network.receive.duration`: how long a packet took from its receive timestamp to a layer.
+//! `undercurrent.network.receive.duration`: the time from a packet's receive timestamp to a layer.
 
 use undercurrent_ebpf::abi::{
-    latency::{Path, Series},
+    latency::{ReceivePoint, Series},
     loss::PacketLoss,
     workload::Slot,
 };
@@ -11,23 +11,23 @@ use crate::kernel::{event::PacketEvent, group::Number};
 
 switch!("latency");
 
-/// A packet of a group, or of whoever has the slot, got to the end of a path.
+/// Records a packet at a receive point, for its group or else for the slot.
 #[inline(always)]
-pub fn reached(path: Path, event: &PacketEvent, slot: Slot, group: Option<Number>) {
+pub fn reached(point: ReceivePoint, event: &PacketEvent, slot: Slot, group: Option<Number>) {
     if !enabled() {
         return;
     }
     if event.blocked {
-        timings::lost(Series::Receive(path), PacketLoss::HeadOfLine, event.weight);
+        timings::lost(Series::Receive(point), PacketLoss::HeadOfLine, event.weight);
     } else {
-        timings::record_in(group, Series::Receive(path), event.age(), event.weight, slot);
+        timings::record_in(group, Series::Receive(point), event.age(), event.weight, slot);
     }
 }
 
-/// Packets whose latency is not known got there.
+/// Counts packets at a receive point that have no latency.
 #[inline(always)]
-pub fn lost(path: Path, reason: PacketLoss, count: u64) {
+pub fn lost(point: ReceivePoint, reason: PacketLoss, count: u64) {
     if enabled() {
-        timings::lost(Series::Receive(path), reason, count);
+        timings::lost(Series::Receive(point), reason, count);
     }
 }

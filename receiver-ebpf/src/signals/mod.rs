@@ -1,4 +1,4 @@
-//! Handlers, one file a signal. A hook calls those that listen to it; a frozen flag for each drops what is off.
+//! Handlers, one file per signal. Hooks call them; the verifier removes the handlers of disabled signals.
 
 pub mod extra_latency;
 mod group_latency;
@@ -14,17 +14,17 @@ mod timings;
 pub mod transmit;
 mod workload_latency;
 
-/// Declares a signal's switch, which the loader sets by the signal's name.
+/// Declares a signal's switch. The loader sets it by the signal's name.
 macro_rules! switch {
     ($name:literal) => {
         #[unsafe(export_name = concat!("signal.", $name))]
         #[unsafe(link_section = ".rodata.flags")]
         static ENABLED: u32 = 0;
 
-        /// Whether the signal is on.
+        /// Returns true if the signal is enabled, a constant to the verifier.
         #[inline(always)]
         fn enabled() -> bool {
-            crate::kernel::set_outside(&ENABLED) != 0
+            crate::kernel::load_time_value(&ENABLED) != 0
         }
     };
 }

@@ -1,4 +1,4 @@
-//! `undercurrent.network.cpu.time`: time between a network softirq's entry and its exit.
+//! `undercurrent.network.cpu.time`: time between entry and exit of a network softirq.
 
 use undercurrent_ebpf::abi::softirq::SoftirqState;
 
@@ -6,7 +6,7 @@ use super::switch;
 
 switch!("network_cpu");
 
-/// The softirq begins to run.
+/// Records the entry of a softirq.
 #[inline(always)]
 pub fn entered(state: &mut SoftirqState, now: u64) {
     if enabled() {
@@ -14,7 +14,7 @@ pub fn entered(state: &mut SoftirqState, now: u64) {
     }
 }
 
-/// The softirq ends. A run that began before the program was attached is not counted.
+/// Adds the time since the entry of a softirq. A run that began before the program was attached does not count.
 #[inline(always)]
 pub fn exited(state: &mut SoftirqState, now: u64) {
     if enabled() && state.running != 0 {

@@ -1,8 +1,8 @@
-//! `undercurrent.network.drops`: packets that were dropped, by reason.
+//! `undercurrent.network.drops`: dropped packets, by reason.
 
 use aya_ebpf::{helpers::bpf_get_smp_processor_id, macros::map, maps::Array};
 use undercurrent_ebpf::abi::{
-    drops::{COUNTS, place},
+    drops::{COUNTS, index},
     workload::Slot,
 };
 
@@ -11,15 +11,15 @@ use crate::kernel::{cells::MMAPABLE, shared};
 
 switch!("network_drops");
 
-/// What is the node's, by CPU and reason: floods that no socket waits for, so that CPUs do not share it.
+/// Drops of the node, by CPU and reason. Floods without a socket count here, so CPUs must not share cache lines.
 #[map]
 static DROPS: Array<u64> = Array::with_max_entries(1, MMAPABLE);
 
-/// What is a workload's, by slot and reason, of all CPUs.
+/// Drops of workloads, by slot and reason.
 #[map]
 static WORKLOAD_DROPS: Array<u64> = Array::with_max_entries(1, MMAPABLE);
 
-/// A packet was dropped.
+/// Counts a dropped packet.
 #[inline(always)]
 pub fn dropped(reason: u32, slot: impl FnOnce() -> Slot) {
     if !enabled() {
@@ -27,13 +27,13 @@ pub fn dropped(reason: u32, slot: impl FnOnce() -> Slot) {
     }
     let slot = slot();
     let (counts, row) = if slot == Slot::NODE {
-        // SAFETY: a helper without arguments.
+        // SAFETY: the helper has no arguments.
         (&DROPS, unsafe { bpf_get_smp_processor_id() })
     } else {
         (&WORKLOAD_DROPS, slot.0.into())
     };
-    // An interrupt may drop packets while this runs, so that not even a CPU's own counts are written by one at a time.
-    if let Some(count) = counts.get_ptr_mut(row * COUNTS as u32 + place(reason)) {
+    // Atomic for the node's counts too: an interrupt may drop a packet during this addition.
+    if let Some(count) = counts.get_ptr_mut(row * COUNTS as u32 + index(reason)) {
         shared::add(count, 1);
     }
 }

@@ -1,4 +1,4 @@
-//! `undercurrent.network.receive.driver.duration`: from the card's receive stamp to the kernel's.
+//! `undercurrent.network.receive.driver.duration`: from the NIC's receive timestamp to the kernel's.
 
 use aya_ebpf::{
     helpers::bpf_get_smp_processor_id,
@@ -6,7 +6,7 @@ use aya_ebpf::{
     maps::{Array, HashMap},
 };
 use undercurrent_ebpf::abi::{
-    driver::{CARDS, CardCells, CardClock, Conversion, DriverLoss},
+    driver::{Conversion, DriverLoss, NICS, NicCells, NicClock},
     interface::Interface,
 };
 
@@ -15,70 +15,70 @@ use crate::kernel::{
     sample,
 };
 
-/// The places of cards, by what their interfaces are known by.
+/// The index of each interface's NIC.
 #[map]
-static CARD_PLACES: HashMap<Interface, u32> = HashMap::with_max_entries(CARDS as u32, 0);
+static NIC_INDICES: HashMap<Interface, u32> = HashMap::with_max_entries(NICS as u32, 0);
 
 #[map]
-static CARD_CLOCKS: Array<CardClock> = Array::with_max_entries(CARDS as u32, MMAPABLE);
+static NIC_CLOCKS: Array<NicClock> = Array::with_max_entries(NICS as u32, MMAPABLE);
 
-/// By CPU, and then by the card's place.
+/// Cells by CPU, then by NIC.
 #[map]
-static DRIVER: Array<CardCells> = Array::with_max_entries(1, MMAPABLE);
+static DRIVER: Array<NicCells> = Array::with_max_entries(1, MMAPABLE);
 
-/// The place of an interface's card, where it has one.
+/// Returns the index of an interface's NIC, if it has one.
 #[inline(always)]
-pub fn card(interface: Interface) -> Option<u32> {
-    // SAFETY: a place is one word, which does not change while it is there.
-    unsafe { CARD_PLACES.get(&interface) }.copied()
+pub fn nic(interface: Interface) -> Option<u32> {
+    // SAFETY: the value is one word, which does not change while it is in the map.
+    unsafe { NIC_INDICES.get(&interface) }.copied()
 }
 
-/// A packet with the card's stamp leaves the driver, with the kernel's stamp, or zero for none.
+/// Records a packet with a timestamp of its NIC. `received` is the kernel's timestamp, or zero.
 #[inline(always)]
-pub fn left(card: u32, stamp: u64, received: u64) {
+pub fn left(nic: u32, timestamp: u64, received: u64) {
     if received == 0 {
-        return lost(card, DriverLoss::NoStamp);
+        return lost(nic, DriverLoss::NoTimestamp);
     }
     let Some(weight) = sample::weight(received) else { return };
-    let Some(cells) = here(card) else { return };
+    let Some(cells) = here(nic) else { return };
     let mut lost = |loss: DriverLoss| cells.lost[loss as usize] += weight;
-    let Some(wall) = conversion(card).and_then(|conversion| conversion.wall(stamp)) else {
+    let Some(wall) = conversion(nic).and_then(|conversion| conversion.wall(timestamp)) else {
         return lost(DriverLoss::NoClock);
     };
     let duration = received.wrapping_sub(wall);
     if (duration as i64) < 0 {
         lost(DriverLoss::Negative);
     } else if duration >= BEYOND {
-        // No driver takes so long: the clocks are not what they were.
+        // Longer than any driver takes: a clock was set.
         lost(DriverLoss::NoClock);
     } else {
         let _ = cells::record(&mut cells.duration, duration, weight);
     }
 }
 
-/// A packet that the card stamped is not measured.
+/// Counts a packet with a timestamp of its NIC that is not measured.
 #[inline(always)]
-pub fn lost(card: u32, loss: DriverLoss) {
-    if let Some(cells) = here(card) {
+pub fn lost(nic: u32, loss: DriverLoss) {
+    if let Some(cells) = here(nic) {
         cells.lost[loss as usize] += 1;
     }
 }
 
-/// What this CPU recorded of a card.
+/// Returns the cells of a NIC on the current CPU.
 #[inline(always)]
-fn here(card: u32) -> Option<&'static mut CardCells> {
-    // SAFETY: a helper without arguments.
+fn here(nic: u32) -> Option<&'static mut NicCells> {
+    // SAFETY: the helper has no arguments.
     let cpu = unsafe { bpf_get_smp_processor_id() };
-    // SAFETY: the entry lives as long as the program; each of its words has one writer, which does not run inside itself.
-    DRIVER.get_ptr_mut(cpu * CARDS as u32 + card).map(|entry| unsafe { &mut *entry })
+    // SAFETY: the entry lives as long as the program. Each word has one writer, which does not interrupt its own run.
+    DRIVER.get_ptr_mut(cpu * NICS as u32 + nic).map(|entry| unsafe { &mut *entry })
 }
 
-/// The conversion in use of a card's clock.
+/// Returns the current conversion of a NIC's clock.
 #[inline(always)]
-fn conversion(card: u32) -> Option<Conversion> {
-    let clock = CARD_CLOCKS.get_ptr(card)?;
-    // SAFETY: an entry of the map, which lives as long as the program; volatile since user space writes it meanwhile, the
-    // conversion that is not in use.
+fn conversion(nic: u32) -> Option<Conversion> {
+    let clock = NIC_CLOCKS.get_ptr(nic)?;
+    // SAFETY: an entry of the map, which lives as long as the program. Volatile, since user space writes the other conversion
+    // meanwhile.
     unsafe {
         match (&raw const (*clock).current).read_volatile() {
             1 => Some((&raw const (*clock).conversions[0]).read_volatile()),

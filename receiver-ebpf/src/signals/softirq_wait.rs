@@ -1,7 +1,7 @@
-//! `undercurrent.softirq.wait.duration`: from a network softirq's first raise to its run.
+//! `undercurrent.softirq.wait.duration`: from the first raise of a network softirq to its run.
 //!
-//! The raise hook may interrupt the entry hook, so each word has one writer: a raise counts as new when it is later than
-//! the last entry.
+//! The raise hook may interrupt the entry hook, so each word has one writer: a raise is new if it is later than the last
+//! entry.
 
 use undercurrent_ebpf::abi::softirq::{Softirq, SoftirqCells, SoftirqState};
 
@@ -10,7 +10,7 @@ use crate::kernel::cells;
 
 switch!("softirq_wait");
 
-/// The softirq is marked to run. Only the first raise since the last run begins a wait.
+/// Records the first raise since the last run.
 #[inline(always)]
 pub fn raised(state: &mut SoftirqState, clock: impl FnOnce() -> u64) {
     if enabled() && state.raised <= state.entered {
@@ -18,7 +18,7 @@ pub fn raised(state: &mut SoftirqState, clock: impl FnOnce() -> u64) {
     }
 }
 
-/// The softirq begins to run.
+/// Records the wait of a softirq that begins to run.
 #[inline(always)]
 pub fn entered(cells: &mut SoftirqCells, softirq: Softirq, now: u64) {
     if !enabled() {

@@ -1,7 +1,7 @@
-//! `undercurrent.tcp.rtt`: the kernel's smoothed round-trip time of a connection, whenever its data is read, or looked at before it is.
+//! `undercurrent.tcp.rtt`: the kernel's smoothed round-trip time of a connection, at each read or peek of its data.
 
 use undercurrent_ebpf::abi::{
-    latency::{Network, Series},
+    latency::{IpVersion, Series},
     workload::Slot,
 };
 
@@ -9,11 +9,11 @@ use super::{switch, timings};
 
 switch!("tcp_rtt");
 
-/// Data of a connection was read, which stands for so many reads. What is asked of it is asked only where somebody wants to know.
+/// Records a read of a connection `weight` times. The closures run only if the signal is enabled.
 #[inline(always)]
 pub fn read(
     rtt: impl FnOnce() -> Option<u64>,
-    network: impl FnOnce() -> Network,
+    version: impl FnOnce() -> IpVersion,
     weight: u64,
     slot: impl FnOnce() -> Slot,
 ) {
@@ -21,9 +21,9 @@ pub fn read(
         return;
     }
     let Some(rtt) = rtt() else { return };
-    // A branch for each version, so that each has its histogram at a constant offset.
-    match network() {
-        Network::Ipv4 => timings::record(Series::Rtt(Network::Ipv4), rtt, weight, slot()),
-        Network::Ipv6 => timings::record(Series::Rtt(Network::Ipv6), rtt, weight, slot()),
+    // One branch per version, so that each has its histogram at a constant offset.
+    match version() {
+        IpVersion::Ipv4 => timings::record(Series::Rtt(IpVersion::Ipv4), rtt, weight, slot()),
+        IpVersion::Ipv6 => timings::record(Series::Rtt(IpVersion::Ipv6), rtt, weight, slot()),
     }
 }

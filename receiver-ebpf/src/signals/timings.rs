@@ -1,8 +1,8 @@
-//! Where durations of packets are recorded: the node's, a workload's, or a group's.
+//! Records durations of packets for the node, a workload or a group.
 
 use aya_ebpf::macros::map;
 use undercurrent_ebpf::abi::{
-    latency::{LatencyCells, Series},
+    latency::{DurationCells, Series},
     loss::PacketLoss,
     workload::Slot,
 };
@@ -14,12 +14,12 @@ use crate::kernel::{
 };
 
 #[map]
-static LATENCY: ByCpu<LatencyCells> = ByCpu::with_max_entries(1, MMAPABLE);
+static LATENCY: ByCpu<DurationCells> = ByCpu::with_max_entries(1, MMAPABLE);
 
-/// Ages from here on (13 days) come from comparing different clocks.
+/// The first implausible duration, 13 days: it comes from the comparison of different clocks.
 const IMPLAUSIBLE: u64 = 1 << 50;
 
-/// Adds a duration to a series of a group, or of whoever has the slot, as often as its weight says.
+/// Adds a duration to a series of a group, or else of a slot, `weight` times.
 #[inline(always)]
 pub fn record_in(group: Option<Number>, series: Series, nanoseconds: u64, weight: u64, slot: Slot) {
     let Some(group) = group else { return record(series, nanoseconds, weight, slot) };
@@ -29,14 +29,12 @@ pub fn record_in(group: Option<Number>, series: Series, nanoseconds: u64, weight
     }
 }
 
-/// Adds a duration to a series of whoever has the slot, as often as its weight says.
+/// Adds a duration to a series of a slot `weight` times.
 #[inline(always)]
 pub fn record(series: Series, nanoseconds: u64, weight: u64, slot: Slot) {
     if slot == Slot::NODE {
-        // Every series has its place; an index would leave a call to the panic that the verifier refuses.
         let Some(cells) = cells::here(&LATENCY) else { return };
-        // The compiler would leave a check in place that always holds, and the kernel refuses what ends in a panic.
-        // SAFETY: every series has its histogram.
+        // SAFETY: there is a histogram for each series. A bounds check would remain, and the verifier rejects its panic.
         let cell = unsafe { cells.histograms.get_unchecked_mut(series.index()) };
         if let Err(Beyond(nanoseconds)) = cells::record(cell, nanoseconds, weight) {
             match beyond(nanoseconds) {
@@ -52,7 +50,7 @@ pub fn record(series: Series, nanoseconds: u64, weight: u64, slot: Slot) {
     }
 }
 
-/// Packets that are in no histogram of a series.
+/// Counts packets of a series that are in no histogram.
 #[inline(always)]
 pub fn lost(series: Series, reason: PacketLoss, packets: u64) {
     if let Some(cells) = cells::here(&LATENCY) {
@@ -61,25 +59,24 @@ pub fn lost(series: Series, reason: PacketLoss, packets: u64) {
 }
 
 #[inline(always)]
-fn count(cells: &mut LatencyCells, series: Series, reason: PacketLoss, packets: u64) {
-    // SAFETY: as above.
+fn count(cells: &mut DurationCells, series: Series, reason: PacketLoss, packets: u64) {
+    // SAFETY: there are counters for each series. A bounds check would remain, and the verifier rejects its panic.
     unsafe { cells.lost.get_unchecked_mut(series.index())[reason as usize] += packets };
 }
 
-/// What to record of a duration, in a bucket that there is.
+/// Returns a duration that a bucket covers, or the reason for its loss.
 #[inline(always)]
 pub fn plausible(nanoseconds: u64) -> Result<u64, PacketLoss> {
     if nanoseconds < BEYOND { Ok(nanoseconds) } else { beyond(nanoseconds) }
 }
 
-/// What to record of a duration that no bucket covers: the longest one that some bucket does, unless it is no duration at
-/// all.
+/// Returns the longest duration that a bucket covers for a longer but plausible duration, or the reason for its loss.
 #[inline(always)]
 fn beyond(nanoseconds: u64) -> Result<u64, PacketLoss> {
     if (nanoseconds as i64) < 0 {
         Err(PacketLoss::Negative)
     } else if nanoseconds >= IMPLAUSIBLE {
-        Err(PacketLoss::TransmitStamp)
+        Err(PacketLoss::TransmitTimestamp)
     } else {
         Ok(BEYOND - 1)
     }

@@ -1,7 +1,7 @@
-//! `undercurrent.network.transmit.duration`: how long a packet took for each part of its way out.
+//! `undercurrent.network.transmit.duration`: the time that a packet takes for each layer of the transmit path.
 //!
-//! Nothing can be written into a packet. So when a part begins is remembered by the packet's address, and found there when
-//! it ends; an address is another packet's at once, so that what tells packets apart is mixed with it.
+//! Programs cannot write into packets. A table keeps the start of a layer under the packet's address until its end. Addresses
+//! are reused at once, so the key includes further attributes of the packet.
 
 use aya_ebpf::{macros::map, maps::Array};
 use undercurrent_ebpf::abi::{
@@ -12,91 +12,88 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{switch, timings};
-use crate::kernel::{group::Number, sample, set_outside};
+use crate::kernel::{group::Number, load_time_value, sample};
 
 switch!("transmit");
 
-/// The layers that are measured.
+/// The bits of the measured layers.
 #[unsafe(export_name = "transmit.layers")]
 #[unsafe(link_section = ".rodata.flags")]
 static LAYERS: u32 = 0;
 
-/// Packets on their way.
+/// Start times of packets in a layer.
 #[map]
 static DEPARTING: Array<SetOfWays> = Array::with_max_entries(1, 0);
 
-/// How far a departure time may lie ahead (four minutes): what does is a time of another clock.
+/// Departure times this far in the future (four minutes) come from another clock.
 const AHEAD: u64 = 1 << 38;
 
-/// Whose a packet is, and its group; why it is measured for nobody, unless others are chosen.
+/// The slot and group of a packet, or the loss to count; `Err(None)` if the filter does not select the packet.
 pub type Recipient = Result<(Slot, Option<Number>), Option<PacketLoss>>;
 
-/// When a part of a packet's way began.
+/// The start of a layer.
 #[derive(Clone, Copy)]
-pub enum Begin {
-    /// In an entry's bits.
+pub enum Start {
+    /// The entry that has the start time.
     At(u64),
-    /// The sample leaves the packet out.
-    LeftOut,
-    /// Not known.
+    /// The packet is outside of the sample.
+    NotSampled,
+    /// There is no entry.
     Unknown,
 }
 
-/// Whether a layer is measured; the verifier knows.
+/// Returns true if a layer is measured, a constant to the verifier.
 #[inline(always)]
 pub fn measures(layer: TransmitLayer) -> bool {
-    enabled() && set_outside(&LAYERS) & layer.bit() != 0
+    enabled() && load_time_value(&LAYERS) & layer.bit() != 0
 }
 
-/// Whether a time is a departure time that is yet to come.
+/// Returns true if a time is a departure time in the future.
 #[inline(always)]
 pub fn is_ahead(departure: u64, now: u64) -> bool {
     departure.wrapping_sub(now) < AHEAD
 }
 
-/// A segment of TCP got to its device's qdisc. Before its departure time it is not late.
+/// Records a TCP segment at its device's qdisc. A segment before its departure time counts with zero.
 #[inline(always)]
 pub fn departed(departure: u64, now: u64, recipient: Recipient) {
     let late = if is_ahead(departure, now) { 0 } else { now.wrapping_sub(departure) };
     record(TransmitLayer::Transport, Transport::Tcp, late, recipient);
 }
 
-/// A segment got there that bears no departure time.
+/// Counts a TCP segment without a departure time at its device's qdisc.
 #[inline(always)]
-pub fn unstamped() {
-    timings::lost(series(TransmitLayer::Transport, Transport::Tcp), PacketLoss::NoStamp, 1);
+pub fn without_timestamp() {
+    timings::lost(series(TransmitLayer::Transport, Transport::Tcp), PacketLoss::NoTimestamp, 1);
 }
 
-/// A part of a packet's way begins at a time, or at none where the sample leaves it out. Whether another packet's end has
-/// not been seen, and will not be.
+/// Stores the start of a layer; `None` for a packet outside of the sample. Returns true if it replaced the start of another
+/// measured packet.
 #[inline(always)]
-pub fn begun(layer: TransmitLayer, mix: u64, time: Option<u64>) -> bool {
+pub fn store_start(layer: TransmitLayer, mix: u64, time: Option<u64>) -> bool {
     let Some(set) = DEPARTING.get_ptr_mut(set(layer, mix)) else { return false };
-    // SAFETY: an entry of the map, which lives as long as the program.
-    let place = unsafe { place(set, mix) };
-    // No packet that is measured begins at zero, which says that it is not.
+    // Zero marks a packet outside of the sample, so the lowest bit of a start time is always set.
     let entry = waiting::entry(mix, time.map_or(0, |time| time | 1));
-    // SAFETY: as above.
-    let before = unsafe { core::mem::replace(&mut *place, entry) };
+    // SAFETY: a way of an entry of the map, which lives as long as the program.
+    let before = unsafe { core::mem::replace(&mut *free_way(set, mix), entry) };
     before & !(u64::MAX << waiting::TIME) != 0
 }
 
-/// A part of a packet's way ends: when it began, once.
+/// Returns the start of a layer and removes it.
 #[inline(always)]
-pub fn begin(layer: TransmitLayer, mix: u64) -> Begin {
-    let Some(set) = DEPARTING.get_ptr_mut(set(layer, mix)) else { return Begin::Unknown };
-    // SAFETY: as above.
-    let Some(way) = (unsafe { own(set, mix) }) else { return Begin::Unknown };
-    // SAFETY: as above.
+pub fn take_start(layer: TransmitLayer, mix: u64) -> Start {
+    let Some(set) = DEPARTING.get_ptr_mut(set(layer, mix)) else { return Start::Unknown };
+    let Some(way) = own_way(set, mix) else { return Start::Unknown };
+    // SAFETY: a way of an entry of the map, which lives as long as the program.
     let entry = unsafe { core::mem::take(&mut *way) };
-    if entry == waiting::entry(mix, 0) { Begin::LeftOut } else { Begin::At(entry) }
+    if entry == waiting::entry(mix, 0) { Start::NotSampled } else { Start::At(entry) }
 }
 
-/// A part of a packet's way has ended that began at an entry's time.
+/// Records the end of a layer. `entry` is that of [`Start::At`].
 #[inline(always)]
 pub fn ended(layer: TransmitLayer, transport: Transport, entry: u64, now: u64, recipient: Recipient) {
     let elapsed = waiting::elapsed(entry, now);
-    // The upper half is of packets that did not wait for their departure time.
+    // A difference in the upper half is negative: the packet left before its departure time.
     let waited = if elapsed >> (waiting::TIME - 1) == 0 { elapsed } else { 0 };
     record(layer, transport, waited, recipient);
 }
@@ -111,7 +108,7 @@ fn record(layer: TransmitLayer, transport: Transport, duration: u64, recipient: 
     }
 }
 
-/// A packet's begin, or another one's end, is not known.
+/// Counts a packet without a start, or the replaced start of another packet.
 #[inline(always)]
 pub fn unmatched(layer: TransmitLayer, transport: Transport) {
     timings::lost(series(layer, transport), PacketLoss::Unmatched, 1);
@@ -121,35 +118,29 @@ const fn series(layer: TransmitLayer, transport: Transport) -> Series {
     Series::Transmit(Departure { layer, transport })
 }
 
-/// The places of a set.
+/// Returns pointers to the ways of a set.
 #[inline(always)]
 fn ways(set: *mut SetOfWays) -> impl Iterator<Item = *mut u64> {
     // SAFETY: within the set.
     (0..WAYS).map(move |way| unsafe { set.cast::<u64>().add(way) })
 }
 
-/// Where a packet is remembered.
-///
-/// # Safety
-/// The set is an entry of the map.
+/// Returns the way with a packet's entry. The set is an entry of the map.
 #[inline(always)]
-unsafe fn own(set: *mut SetOfWays, mix: u64) -> Option<*mut u64> {
-    // SAFETY: by the caller; another CPU's packet may replace what is there.
+fn own_way(set: *mut SetOfWays, mix: u64) -> Option<*mut u64> {
+    // SAFETY: a way of the set. Another CPU may overwrite it, which [`waiting::is_of`] detects.
     ways(set).find(|way| unsafe { waiting::is_of(**way, mix) })
 }
 
-/// Where to remember a packet. It has one place: its end would find what is left in another one.
-///
-/// # Safety
-/// As for [`own`].
+/// Returns the way for a packet's entry: its own, so that it has only one, else an empty one, else the first. The set is an entry of
+/// the map.
 #[inline(always)]
-unsafe fn place(set: *mut SetOfWays, mix: u64) -> *mut u64 {
-    // Each returned at once: a choice between them took 85 instructions more.
-    // SAFETY: as there.
-    if let Some(way) = unsafe { own(set, mix) } {
+fn free_way(set: *mut SetOfWays, mix: u64) -> *mut u64 {
+    // Early returns: a combined expression took 85 instructions more.
+    if let Some(way) = own_way(set, mix) {
         return way;
     }
-    // SAFETY: as there.
+    // SAFETY: a way of the set.
     if let Some(way) = ways(set).find(|way| unsafe { **way == 0 }) {
         return way;
     }

@@ -25,7 +25,7 @@ use undercurrent::{
     requirements::{self, Requirements},
     workloads::OWNERS_MAP,
 };
-use undercurrent_ebpf::abi::workload::{NAMESPACE, Slot, entry, places};
+use undercurrent_ebpf::abi::workload::{NAMESPACE, Slot, entry, indices};
 
 use self::{
     baseline::Baseline,
@@ -129,7 +129,7 @@ fn own(kernel: &Kernel, wire: &Wire) -> anyhow::Result<()> {
     let cgroups = [cgroup("/sys/fs/cgroup"), cgroup("/sys/fs/cgroup/unified"), cgroup("/sys/fs/cgroup/cpu")];
     let namespaces = wire.namespaces().map(|inode| NAMESPACE | inode);
     for key in cgroups.into_iter().flatten().chain(namespaces) {
-        let [better, other] = places(key).map(|place| &entries[place as usize]);
+        let [better, other] = indices(key).map(|place| &entries[place as usize]);
         let place = if [0, entry(key, Slot::FIRST)].contains(&better.load(Ordering::Relaxed)) { better } else { other };
         place.store(entry(key, Slot::FIRST), Ordering::Relaxed);
     }

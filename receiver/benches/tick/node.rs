@@ -18,7 +18,7 @@ use undercurrent::{
     signals::{Durations, LATENCY, Owned, durations},
     telemetry::{Scale, UnixNanos},
 };
-use undercurrent_ebpf::abi::latency::{LatencyCells, SERIES, Series};
+use undercurrent_ebpf::abi::latency::{DurationCells, SERIES, Series};
 
 /// Its CPUs.
 pub const CPUS: usize = 64;
@@ -49,9 +49,9 @@ pub fn latency() -> anyhow::Result<(Durations, usize)> {
     for histogram in words.slice(0..count).chunks_exact(SERIES * layout.histogram) {
         histogram.chunks_exact(layout.histogram).take(BUSY).for_each(fill);
     }
-    let cells = ByCpu::<LatencyCells>::map("LATENCY", node.as_fd(), CPUS)?;
+    let cells = ByCpu::<DurationCells>::map("LATENCY", node.as_fd(), CPUS)?;
     // Of all series a tick reads the signal's own.
-    let all = usize::from(WORKLOADS) * layout.slot() * size_of::<u64>() + CPUS * size_of::<LatencyCells>();
+    let all = usize::from(WORKLOADS) * layout.slot() * size_of::<u64>() + CPUS * size_of::<DurationCells>();
     let bytes = all * LATENCY.series.len() / SERIES;
     let owned = Some(Owned::new(words, layout, &LATENCY, scale));
     let served = Series::ALL.map(|series| matches!(series, Series::Receive(_)));

@@ -35,7 +35,7 @@ pub struct Tree {
 impl Tree {
     /// Makes it; `None`, said as the runner wants it, where that is not allowed.
     pub fn create(hierarchy: &Hierarchy) -> Option<Self> {
-        let made = Group::create(hierarchy.mount_points());
+        let made = Group::create(hierarchy.mount_points(), "");
         let group = made.inspect_err(|error| skip(&format!("real cgroups: {error}"))).ok()?;
         let path = CgroupPath::new(group.path.as_os_str().as_bytes());
         Some(Self { group, path })

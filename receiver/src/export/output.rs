@@ -1,6 +1,6 @@
 //! Outputs, and the fan-out to all of them.
 
-use std::{future::poll_fn, io, pin::Pin, sync::Arc, task::Poll, time::Duration};
+use std::{future::poll_fn, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
 use tokio::{sync::oneshot, task::AbortHandle, time::Instant};
 
@@ -36,15 +36,22 @@ impl Output {
     }
 
     /// Runs in a thread, for what may block, until the inbox is closed and empty. A thread and not the runtime's pool: the
-    /// runtime would wait for a write that never ends.
-    pub(super) fn in_thread(statistics: Statistics, run: impl FnOnce(Inbox) + Send + 'static) -> io::Result<Self> {
+    /// runtime would wait for a write that never ends. The thread starts once the current runtime runs: a thread from before
+    /// the process gave up its privileges would be outside of seccomp and Landlock.
+    pub(super) fn in_thread(statistics: Statistics, run: impl FnOnce(Inbox) + Send + 'static) -> Self {
         let (mailbox, inbox) = mailbox(statistics.clone());
         let (done, finished) = oneshot::channel();
-        std::thread::Builder::new().name(format!("output-{}", statistics.output())).spawn(move || {
+        let output = statistics.output();
+        let work = move || {
             run(inbox);
             let _ = done.send(());
-        })?;
-        Ok(Self { mailbox, finished, task: None, statistics })
+        };
+        tokio::spawn(async move {
+            if let Err(error) = std::thread::Builder::new().name(format!("output-{output}")).spawn(work) {
+                tracing::error!(output, "cannot start a thread: {error}; check the limits on tasks of this process");
+            }
+        });
+        Self { mailbox, finished, task: None, statistics }
     }
 
     /// What it did so far.

@@ -1,7 +1,7 @@
 //! Why the kernel drops packets: names for what programs count by number.
 
 use serde::{Deserialize, Serialize};
-use undercurrent_ebpf::abi::drops::{COUNTS, OTHER, SUBSYSTEM_SHIFT, place};
+use undercurrent_ebpf::abi::drops::{COUNTS, OTHER, SUBSYSTEM_SHIFT, index};
 
 use super::btf::Btf;
 
@@ -53,10 +53,10 @@ impl Reasons {
             Some((u32::try_from(*number).ok()?, reason.unwrap_or(Name::NoDrop)))
         };
         let named = subsystems.iter().filter_map(of_subsystem).chain(reasons.iter().filter_map(of_core));
-        let counted = |(number, name): &(u32, Name)| place(*number) != OTHER && !name.is_an_end();
+        let counted = |(number, name): &(u32, Name)| index(*number) != OTHER && !name.is_an_end();
         for (number, name) in named.filter(counted) {
             // Where several have one number the first is the one that is used.
-            let known = &mut names[place(number) as usize];
+            let known = &mut names[index(number) as usize];
             if *known == Name::Unknown {
                 *known = name;
             }
@@ -64,10 +64,10 @@ impl Reasons {
         Self(names)
     }
 
-    /// The reason whose packets are counted in this place; `None` where they were not dropped.
+    /// Returns the name of the reason that counts at this index; `None` if its packets were not dropped.
     #[must_use]
-    pub fn at(&self, place: usize) -> Option<&str> {
-        match self.0.get(place) {
+    pub fn at(&self, index: usize) -> Option<&str> {
+        match self.0.get(index) {
             Some(Name::Reason(name)) => Some(name),
             Some(Name::NoDrop) => None,
             Some(Name::Unknown) | None => Some(UNNAMED),
@@ -90,7 +90,7 @@ mod tests {
     }
 
     fn find(reasons: &Reasons, name: &str) -> Option<usize> {
-        (0..COUNTS).find(|place| reasons.at(*place) == Some(name))
+        (0..COUNTS).find(|index| reasons.at(*index) == Some(name))
     }
 
     #[test]
@@ -119,13 +119,13 @@ mod tests {
         let newest = &reasons()[4];
         assert_eq!(newest.at(CORE as usize), Some("mac80211_unusable"));
         assert_eq!(newest.at(CORE as usize + 2), Some("qdisc"));
-        assert_eq!([OTHER as usize, COUNTS, CORE as usize - 1].map(|place| newest.at(place)), [Some(UNNAMED); 3]);
+        assert_eq!([OTHER as usize, COUNTS, CORE as usize - 1].map(|index| newest.at(index)), [Some(UNNAMED); 3]);
     }
 
     #[test]
     fn no_two_places_have_one_name_but_the_nameless() {
         for reasons in reasons() {
-            let named = (0..COUNTS).filter_map(|place| reasons.at(place)).filter(|name| *name != UNNAMED);
+            let named = (0..COUNTS).filter_map(|index| reasons.at(index)).filter(|name| *name != UNNAMED);
             let names: Vec<&str> = named.collect();
             assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "{names:?}");
         }

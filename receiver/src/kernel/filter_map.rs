@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use undercurrent_ebpf::abi::filter::{Choice, Criterion};
+use undercurrent_ebpf::abi::filter::{Criterion, FilterKey};
 use zerocopy::IntoBytes as _;
 
 use super::{
@@ -12,7 +12,7 @@ use super::{
 };
 
 /// The map of choices.
-pub static CHOICES: PlannedMap = PlannedMap::new("CHOICES", ENTRY, |sizing| sizing.filter_keys.most());
+pub static CHOICES: PlannedMap = PlannedMap::new("FILTER", ENTRY, |sizing| sizing.filter_keys.most());
 /// The value of every choice: programs only look whether there is one.
 const VALUE: [u8; size_of::<u32>()] = [0; size_of::<u32>()];
 /// Bytes that a choice takes in the kernel: its key, a value, and what a hash map keeps with them.
@@ -69,7 +69,7 @@ impl FilterKeys {
 /// Tells programs what chooses packets.
 pub struct FilterMap {
     client: Client,
-    made: BTreeSet<Choice>,
+    made: BTreeSet<FilterKey>,
 }
 
 impl FilterMap {
@@ -82,7 +82,7 @@ impl FilterMap {
     ///
     /// # Errors
     /// The kernel's refusal to write the map; the other choices are made.
-    pub fn make(&mut self, choices: BTreeSet<Choice>) -> Result<(), ServiceError> {
+    pub fn make(&mut self, choices: BTreeSet<FilterKey>) -> Result<(), ServiceError> {
         let mut refused = Ok(());
         for over in self.made.difference(&choices) {
             refused = refused.and(self.client.remove(Table::FilterMap, over.as_bytes()));

@@ -3,7 +3,7 @@
 use undercurrent_ebpf::abi::{
     extra,
     group::GROUPED,
-    latency::{Network, SERIES},
+    latency::{IpVersion, SERIES},
     workload::Slot,
 };
 
@@ -47,14 +47,14 @@ impl Sizing {
     pub const fn by_workload(&self) -> ByWorkload {
         let shards = self.cpus.next_power_of_two();
         let shards = if shards > MAX_SHARDS { MAX_SHARDS } else { shards };
-        ByWorkload { shards, shared: self.cpus > shards, histogram: 1 + self.scale.slots() }
+        ByWorkload { shards, shared: self.cpus > shards, histogram: 1 + self.scale.buckets() }
     }
 
     /// Where the histograms of functions that the user names lie.
     #[must_use]
     pub fn by_function(&self) -> ByFunction {
-        let cell = extra::cell(self.scale.slots());
-        let shard = self.functions * Network::ALL.len() * cell;
+        let cell = extra::cell(self.scale.buckets());
+        let shard = self.functions * IpVersion::ALL.len() * cell;
         // The node's are there in any case.
         ByFunction { shards: self.by_workload().shards, cell, shard, groups: self.slots().max(1) }
     }

@@ -5,9 +5,9 @@
 pub mod attach;
 pub mod btf;
 pub mod cards;
+mod cast;
 pub mod client;
 pub mod clock;
-mod code;
 pub mod drops;
 pub mod epoch;
 pub mod extra;

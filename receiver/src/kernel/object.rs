@@ -5,8 +5,8 @@ use undercurrent_ebpf::abi::{ABSENT, workload::ownership};
 use zerocopy::IntoBytes as _;
 
 use super::{
+    cast::Casts,
     clock,
-    code::{self, Casts},
     extra::Named,
     fields::ResolvedField,
     loader,
@@ -86,18 +86,16 @@ pub fn load(settings: &Settings<'_>) -> Result<Ebpf, EbpfError> {
     }
     // Socket storage is used by programs alone, and needs nothing of the loader.
     loader.allow_unsupported_maps();
-    loader.load(programs(settings, &words).as_bytes())
+    loader.load(programs(settings.casts).as_bytes())
 }
 
-/// The object with what this kernel's programs are to be, aligned as ELF files are to be.
-fn programs(settings: &Settings<'_>, values: &[(String, u32)]) -> Vec<u64> {
+/// Returns the object with this kernel's function ids, aligned to the 8 bytes that ELF structures need.
+fn programs(casts: Casts) -> Vec<u64> {
     let mut words = vec![0_u64; OBJECT.len().div_ceil(size_of::<u64>())];
     let object = words.as_mut_bytes();
     object[..OBJECT.len()].copy_from_slice(OBJECT);
-    let values = values.iter().map(|(symbol, value)| (symbol.as_str(), *value)).collect();
-    // The built-in object is one that it understands; a test says so.
-    if let Err(error) = code::settle(object, settings.casts, &values) {
-        tracing::warn!("programs take longer than they need: {error}");
+    if let Err(error) = casts.put(object) {
+        tracing::warn!("cannot insert the ids of kernel functions; programs that call them will not load: {error}");
     }
     words
 }

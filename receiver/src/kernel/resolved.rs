@@ -3,7 +3,7 @@
 use super::{
     KernelError, LoadOptions,
     btf::{self, Btf, SparseBtf, Target},
-    code::Casts,
+    cast::Casts,
     drops::Reasons,
     extra::{self, Named},
     fields::{self, ResolvedField},

@@ -5,6 +5,8 @@ use std::{collections::HashSet, io};
 use caps::{CapSet, Capability, CapsHashSet};
 use serde::Serialize;
 
+use super::process::is_single_threaded;
+
 mod files;
 mod system_calls;
 
@@ -130,8 +132,12 @@ impl Part {
     /// Gives up everything that the part does not need, for good. The process must have one thread.
     ///
     /// # Errors
-    /// If the kernel refuses it. A kernel without Landlock is no error.
+    /// If the kernel refuses it, or another thread runs, which would keep its privileges. A kernel without Landlock is no
+    /// error.
     pub fn confine(self) -> Result<(), ConfineError> {
+        if !is_single_threaded() {
+            return confined("privileges", Err(io::Error::other("this process has several threads")));
+        }
         let given = confined("capabilities", caps::read(None, CapSet::Permitted))?;
         let effective = self.capabilities(&given);
         // The loader starts new readers, which need their capabilities then.

@@ -132,6 +132,7 @@ fn ignore_signals() {
     }
 }
 
-fn is_single_threaded() -> bool {
+/// True if no thread but the caller runs in this process.
+pub fn is_single_threaded() -> bool {
     procfs::process::Process::myself().and_then(|process| process.stat()).is_ok_and(|stat| stat.num_threads == 1)
 }

@@ -1,7 +1,7 @@
 //! Attributes that several signals share, and the words for the kernel side's enumerations.
 
 use undercurrent_ebpf::abi::{
-    latency::{Layer, Network, Transport},
+    latency::{IpVersion, Layer, Transport},
     softirq::Softirq,
     transmit::TransmitLayer,
 };
@@ -35,7 +35,7 @@ pub const STAGE: AttributeKey =
 pub const TRANSPORT: AttributeKey =
     AttributeKey::derived("network.transport", || [Transport::Tcp, Transport::Udp].map(transport).to_vec());
 /// `network.type`.
-pub const NETWORK: AttributeKey = AttributeKey::derived("network.type", || Network::ALL.map(network).to_vec());
+pub const NETWORK: AttributeKey = AttributeKey::derived("network.type", || IpVersion::ALL.map(network).to_vec());
 
 /// `network.interface.name`, where packets are told apart by it.
 pub const INTERFACE: AttributeKey =
@@ -78,10 +78,10 @@ pub const fn transport(transport: Transport) -> &'static str {
 }
 
 /// The value of `network.type`.
-pub const fn network(network: Network) -> &'static str {
-    match network {
-        Network::Ipv4 => "ipv4",
-        Network::Ipv6 => "ipv6",
+pub const fn network(version: IpVersion) -> &'static str {
+    match version {
+        IpVersion::Ipv4 => "ipv4",
+        IpVersion::Ipv6 => "ipv6",
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 
 use rustix::net::{AddressFamily, SocketType, netdevice::name_to_index, socket};
 use tokio::time::Instant;
-use undercurrent_ebpf::abi::filter::{Choice, Criterion};
+use undercurrent_ebpf::abi::filter::{Criterion, FilterKey};
 
 use crate::{
     kernel::filter_map::{FilterKeys, FilterMap},
@@ -72,8 +72,8 @@ impl FilterUpdater {
         self.looked = Instant::now();
         let mut choices = BTreeSet::new();
         let filter = std::mem::take(&mut self.filter);
-        choices.extend(filter.ports.iter().map(|port| Choice::of(Criterion::Port, port.get().into())));
-        choices.extend(filter.processes.iter().map(|process| Choice::of(Criterion::Process, process.get())));
+        choices.extend(filter.ports.iter().map(|port| FilterKey::of(Criterion::Port, port.get().into())));
+        choices.extend(filter.processes.iter().map(|process| FilterKey::of(Criterion::Process, process.get())));
         choices.extend(self.interfaces(&filter));
         choices.extend(self.namespaces(&filter));
         choices.extend(self.slots(&filter, workloads));
@@ -83,7 +83,7 @@ impl FilterUpdater {
         }
     }
 
-    fn interfaces(&mut self, filter: &Filter) -> Vec<Choice> {
+    fn interfaces(&mut self, filter: &Filter) -> Vec<FilterKey> {
         if filter.interfaces.is_empty() {
             return Vec::new();
         }
@@ -94,15 +94,15 @@ impl FilterUpdater {
             let index = name_to_index(&any, name.as_str()).map_err(io::Error::from);
             self.found(&format!("interface {}", name.as_str()), index)
         });
-        names.map(|index| Choice::interface(namespace, index)).collect()
+        names.map(|index| FilterKey::interface(namespace, index)).collect()
     }
 
-    fn namespaces(&mut self, filter: &Filter) -> Vec<Choice> {
+    fn namespaces(&mut self, filter: &Filter) -> Vec<FilterKey> {
         let inodes = filter.network_namespaces.iter().filter_map(|namespace| match namespace {
             Namespace::Inode(inode) => Some(inode.get()),
             Namespace::Path(path) => self.found(&format!("network namespace {path}"), self.inode(path.as_path())),
         });
-        inodes.map(|inode| Choice::of(Criterion::Namespace, inode)).collect()
+        inodes.map(|inode| FilterKey::of(Criterion::Namespace, inode)).collect()
     }
 
     /// The inode of the namespace that a path leads to.
@@ -114,12 +114,12 @@ impl FilterUpdater {
         u32::try_from(inode).map_err(|_| io::Error::other(format!("inode {inode} is none of a namespace")))
     }
 
-    fn slots(&mut self, filter: &Filter, workloads: &Workloads) -> Vec<Choice> {
+    fn slots(&mut self, filter: &Filter, workloads: &Workloads) -> Vec<FilterKey> {
         let mut slots = Vec::new();
         for cgroup in &filter.cgroups {
             let before = slots.len();
             let own = workloads.iter().filter(|workload| workload.slot != Slot::OVERFLOW && is_of(workload, cgroup));
-            slots.extend(own.map(|workload| Choice::of(Criterion::Workload, u32::from(workload.slot.0))));
+            slots.extend(own.map(|workload| FilterKey::of(Criterion::Workload, u32::from(workload.slot.0))));
             let any = if slots.len() > before { Ok(()) } else { Err(io::Error::other("no workload is there")) };
             self.found(&format!("cgroup {cgroup}"), any);
         }

@@ -3,8 +3,8 @@
 use std::sync::PoisonError;
 
 use undercurrent_ebpf::abi::{
-    driver::{CARDS, CardCells, DRIVER_LOSSES, DriverCells, DriverLoss},
-    histogram::{HistogramCell, SLOTS},
+    driver::{DRIVER_LOSSES, DriverCells, DriverLoss, NICS, NicCells},
+    histogram::{BUCKETS, HistogramCell},
 };
 
 use super::{
@@ -60,7 +60,7 @@ static ERROR: Descriptor = Descriptor {
 };
 
 /// Durations by CPU and NIC.
-pub static DRIVER: PlannedMap = PlannedMap::new("DRIVER", size_of::<CardCells>(), |sizing| sizing.cpus * CARDS);
+pub static DRIVER: PlannedMap = PlannedMap::new("DRIVER", size_of::<NicCells>(), |sizing| sizing.cpus * NICS);
 
 struct ReceiveDriver {
     cells: ByCpu<DriverCells>,
@@ -90,7 +90,7 @@ impl Signal for ReceiveDriver {
             let attributes = Attributes::new().with(INTERFACE.key, attributes::interface(&card.name));
             losses.extend(self.losses(&attributes, total));
             errors.extend(self.error(&attributes, card));
-            let slots = &total.duration.slots[..self.scale.slots()];
+            let slots = &total.duration.buckets[..self.scale.buckets()];
             let histogram = ExponentialHistogram::from_slots(self.scale, slots, total.duration.sum);
             if histogram.count() > 0 {
                 durations.push(Point { attributes, start: self.start, data: Data::Histogram(histogram) });
@@ -105,20 +105,20 @@ impl Signal for ReceiveDriver {
 
 impl ReceiveDriver {
     /// What all CPUs recorded, by the cards' places.
-    fn totals(&self) -> [CardCells; CARDS] {
-        let none = CardCells { duration: HistogramCell { sum: 0, slots: [0; SLOTS] }, lost: [0; DRIVER_LOSSES] };
-        let mut totals = [none; CARDS];
+    fn totals(&self) -> [NicCells; NICS] {
+        let none = NicCells { duration: HistogramCell { sum: 0, buckets: [0; BUCKETS] }, lost: [0; DRIVER_LOSSES] };
+        let mut totals = [none; NICS];
         self.cells.for_each(|_, cells| {
-            for (total, cell) in totals.iter_mut().zip(&cells.cards) {
+            for (total, cell) in totals.iter_mut().zip(&cells.nics) {
                 total.duration.sum += cell.duration.sum;
-                total.duration.slots.iter_mut().zip(cell.duration.slots).for_each(|(total, slot)| *total += slot);
+                total.duration.buckets.iter_mut().zip(cell.duration.buckets).for_each(|(total, slot)| *total += slot);
                 total.lost.iter_mut().zip(cell.lost).for_each(|(total, lost)| *total += lost);
             }
         });
         totals
     }
 
-    fn losses(&self, of: &Attributes, total: &CardCells) -> impl Iterator<Item = Point> {
+    fn losses(&self, of: &Attributes, total: &NicCells) -> impl Iterator<Item = Point> {
         let (of, start, counts) = (of.clone(), self.start, total.lost);
         // Of no interest where nothing is filtered.
         let told = move |loss: &DriverLoss| *loss != DriverLoss::Unfiltered || counts[*loss as usize] > 0;
@@ -135,10 +135,10 @@ impl ReceiveDriver {
 
 const fn reason(loss: DriverLoss) -> &'static str {
     match loss {
-        DriverLoss::NoStamp => "no_timestamp",
+        DriverLoss::NoTimestamp => "no_timestamp",
         DriverLoss::Negative => "negative",
         DriverLoss::NoClock => "no_clock",
-        DriverLoss::DriverNotes => "driver_notes",
+        DriverLoss::DriverData => "driver_notes",
         DriverLoss::Unfiltered => "unfiltered",
     }
 }

@@ -1,7 +1,7 @@
 //! `softirq_wait`: how long a network softirq waits from its raise to its run.
 
 use undercurrent_ebpf::abi::{
-    histogram::SLOTS,
+    histogram::BUCKETS,
     softirq::{Softirq, SoftirqCells},
 };
 
@@ -55,11 +55,11 @@ fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
 
 impl Signal for SoftirqWait {
     fn read(&mut self, _: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
-        let mut totals = Softirq::ALL.map(|softirq| (softirq, [0_u64; SLOTS], 0_u64, 0_u64));
+        let mut totals = Softirq::ALL.map(|softirq| (softirq, [0_u64; BUCKETS], 0_u64, 0_u64));
         self.cells.for_each(|_, cells| {
             for (softirq, slots, sum, unseen) in &mut totals {
                 let wait = &cells.wait[*softirq as usize];
-                slots.iter_mut().zip(wait.slots).for_each(|(total, slot)| *total += slot);
+                slots.iter_mut().zip(wait.buckets).for_each(|(total, slot)| *total += slot);
                 *sum += wait.sum;
                 *unseen += cells.unseen_raises[*softirq as usize];
             }
@@ -68,7 +68,7 @@ impl Signal for SoftirqWait {
         for (softirq, slots, sum, unseen) in totals {
             let attributes = Attributes::new().with(SOFTIRQ, attributes::softirq(softirq));
             losses.push(lost(ENTRY.name, UNSEEN_RAISE, attributes.clone(), unseen, self.start));
-            let histogram = ExponentialHistogram::from_slots(self.scale, &slots[..self.scale.slots()], sum);
+            let histogram = ExponentialHistogram::from_slots(self.scale, &slots[..self.scale.buckets()], sum);
             if histogram.count() > 0 {
                 waits.push(Point { attributes, start: self.start, data: Data::Histogram(histogram) });
             }

@@ -2,7 +2,7 @@
 
 use std::{iter, sync::atomic::Ordering};
 
-use undercurrent_ebpf::abi::{latency::Network, retransmits};
+use undercurrent_ebpf::abi::{latency::IpVersion, retransmits};
 
 use super::{Entry, OpenContext, OpenError, ReadError, Signal, attributes};
 use crate::{
@@ -62,10 +62,10 @@ fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
 }
 
 impl TcpRetransmits {
-    /// Segments of a slot, by [`Network`].
+    /// Segments of a slot, by [`IpVersion`].
     fn counts(&self, slot: Slot) -> [u64; retransmits::WORDS] {
-        Network::ALL.map(|network| {
-            let word = retransmits::index(slot, network) as usize;
+        IpVersion::ALL.map(|version| {
+            let word = retransmits::index(slot, version) as usize;
             self.words.slice(word..word + 1)[0].load(Ordering::Relaxed)
         })
     }
@@ -73,7 +73,7 @@ impl TcpRetransmits {
 
 impl Signal for TcpRetransmits {
     fn forget(&mut self, slot: Slot) {
-        let first = retransmits::index(slot, Network::ALL[0]) as usize;
+        let first = retransmits::index(slot, IpVersion::ALL[0]) as usize;
         let words = self.words.slice(first..first + retransmits::WORDS);
         words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
@@ -81,7 +81,7 @@ impl Signal for TcpRetransmits {
     fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
         for (slot, start) in iter::once((Slot::NODE, self.start)).chain(workloads.slots()) {
             // Most workloads have none; of the node it is said.
-            let counts = Network::ALL.into_iter().zip(self.counts(slot));
+            let counts = IpVersion::ALL.into_iter().zip(self.counts(slot));
             let said = counts.filter(|(_, count)| slot == Slot::NODE || *count > 0);
             let point = |(network, count)| Point {
                 attributes: Attributes::new().with(attributes::NETWORK.key, attributes::network(network)),

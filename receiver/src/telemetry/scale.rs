@@ -2,7 +2,7 @@
 
 use num_bigint::BigUint;
 use undercurrent_ebpf::abi::histogram::{
-    GUESSES, MAX_EXPONENT, MAX_SCALE, MIN_EXPONENT, SPAN_ENTRIES, SPAN_SHIFTS, SPANS, THRESHOLDS, slots,
+    GUESSES, MAX_EXPONENT, MAX_SCALE, MIN_EXPONENT, SPAN_ENTRIES, SPAN_SHIFTS, SPANS, THRESHOLDS, buckets,
 };
 
 const NANOSECONDS_PER_SECOND: u32 = 1_000_000_000;
@@ -26,8 +26,8 @@ impl Scale {
 
     /// Slots in use, the zero bucket's and the topmost included.
     #[must_use]
-    pub const fn slots(self) -> usize {
-        slots(self.0)
+    pub const fn buckets(self) -> usize {
+        buckets(self.0)
     }
 
     /// `floor(10^9 * 2^(index / 2^scale))`: the boundary of that index in whole nanoseconds.
@@ -120,12 +120,12 @@ mod tests {
     fn every_boundary_and_its_neighbours_fall_into_their_slots() {
         for scale in scales() {
             let bounds = scale.bounds();
-            for (index, bound) in bounds[..scale.slots() - 1].iter().enumerate() {
+            for (index, bound) in bounds[..scale.buckets() - 1].iter().enumerate() {
                 assert_eq!(slot(scale, *bound), index, "upper bounds are inclusive: scale {scale:?}, {bound} ns");
                 assert_eq!(slot(scale, bound + 1), index + 1, "scale {scale:?}, {bound} ns and one");
             }
             assert_eq!(slot(scale, 0), 0);
-            assert_eq!(slot(scale, (1 << SPAN_LIMIT_BITS[SPANS - 1]) - 1), scale.slots() - 1);
+            assert_eq!(slot(scale, (1 << SPAN_LIMIT_BITS[SPANS - 1]) - 1), scale.buckets() - 1);
         }
     }
 

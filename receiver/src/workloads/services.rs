@@ -1,4 +1,4 @@
-//! Services that processes name in their environments: read off the tick, one process of a subtree at a time.
+//! Services that processes name in their environments: read off the tick, one process of a party at a time.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -8,24 +8,27 @@ use std::{
 
 use tokio::{task::JoinSet, time::Instant};
 
-use super::{CgroupId, CgroupPath, Files, Service, Uid};
+use super::{CgroupId, CgroupPath, Files, Service};
+use crate::cgroup::Subtree;
 
-/// The most processes of a subtree that wait for another one's environment.
+/// The most processes of a party that wait for another one's environment.
 const WAITING: usize = 64;
-/// How long a subtree rests whose process let the reader wait: doubled each time, up to an hour.
+/// From this many parties on, those that have no read under way and need no rest are forgotten.
+const PARTIES: usize = 1024;
+/// How long a party rests after one of its processes let the reader wait: doubled each time, up to an hour.
 const FIRST_REST: Duration = Duration::from_secs(60);
 const LONGEST_REST: Duration = Duration::from_secs(3600);
 
-/// Whoever may delay the read of an environment: a process's memory may be mapped from a file system of its own user.
+/// A party that can delay reads of its processes' environments, for example with a FUSE file system.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Subtree {
-    /// A user's processes.
-    User(Uid),
+enum Party {
+    /// A user, or a container with all containers that it creates.
+    Delegated(Subtree),
     /// The processes of one workload.
     Workload(CgroupId),
 }
 
-/// The reads of one subtree.
+/// The reads of one party.
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<(CgroupId, u32)>,
@@ -37,34 +40,37 @@ struct Queue {
 /// Reads of environments, queued and under way.
 #[derive(Default)]
 pub struct Services {
-    queues: HashMap<Subtree, Queue>,
-    reads: JoinSet<(Subtree, CgroupId, io::Result<Service>)>,
+    queues: HashMap<Party, Queue>,
+    reads: JoinSet<(Party, CgroupId, io::Result<Service>)>,
 }
 
 impl Services {
     /// Reads the environment of a process of a workload, unless the same workload waits already. Needs a tokio runtime.
     pub fn read(&mut self, workload: CgroupId, path: &CgroupPath, process: u32, files: &Files) {
-        let subtree = path.user().map_or(Subtree::Workload(workload), Subtree::User);
-        let queue = self.queues.entry(subtree.clone()).or_default();
+        let party = Party::of(workload, path);
+        if self.queues.len() >= PARTIES {
+            self.queues.retain(|_, queue| !queue.is_idle());
+        }
+        let queue = self.queues.entry(party.clone()).or_default();
         if queue.rest.is_some_and(|(until, _)| Instant::now() < until) || queue.waiting.len() >= WAITING {
             return;
         }
         if queue.waiting.iter().all(|(waiting, _)| *waiting != workload) {
             queue.waiting.push_back((workload, process));
         }
-        self.start(&subtree, files);
+        self.start(&party, files);
     }
 
-    /// Starts the next read of a subtree, if none is under way.
-    fn start(&mut self, subtree: &Subtree, files: &Files) {
-        let Some(queue) = self.queues.get_mut(subtree).filter(|queue| !queue.under_way) else { return };
+    /// Starts the next read of a party, if none is under way.
+    fn start(&mut self, party: &Party, files: &Files) {
+        let Some(queue) = self.queues.get_mut(party).filter(|queue| !queue.under_way) else { return };
         match queue.waiting.pop_front() {
             Some((workload, process)) => {
                 queue.under_way = true;
-                let (subtree, service) = (subtree.clone(), files.service(process));
-                self.reads.spawn(async move { (subtree, workload, service.await) });
+                let (party, service) = (party.clone(), files.service(process));
+                self.reads.spawn(async move { (party, workload, service.await) });
             }
-            None if queue.rest.is_none() => drop(self.queues.remove(subtree)),
+            None if queue.rest.is_none() => drop(self.queues.remove(party)),
             None => {}
         }
     }
@@ -72,13 +78,13 @@ impl Services {
     /// Waits for the next service that is known. Pending while no read is under way. Cancel safe.
     pub async fn next(&mut self, files: &Files) -> (CgroupId, Service) {
         loop {
-            let Some(Ok((subtree, workload, service))) = self.reads.join_next().await else {
+            let Some(Ok((party, workload, service))) = self.reads.join_next().await else {
                 return std::future::pending().await;
             };
-            if let Some(queue) = self.queues.get_mut(&subtree) {
+            if let Some(queue) = self.queues.get_mut(&party) {
                 queue.finish(&service);
             }
-            self.start(&subtree, files);
+            self.start(&party, files);
             if let Ok(service) = service {
                 return (workload, service);
             }
@@ -86,7 +92,17 @@ impl Services {
     }
 }
 
+impl Party {
+    fn of(workload: CgroupId, path: &CgroupPath) -> Self {
+        Some(Subtree::of(path)).filter(Subtree::is_delegated).map_or(Self::Workload(workload), Self::Delegated)
+    }
+}
+
 impl Queue {
+    fn is_idle(&self) -> bool {
+        !self.under_way && self.waiting.is_empty() && self.rest.is_none_or(|(until, _)| until <= Instant::now())
+    }
+
     fn finish(&mut self, service: &io::Result<Service>) {
         self.under_way = false;
         if !service.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {

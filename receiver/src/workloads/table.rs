@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use undercurrent_ebpf::abi::workload::{KEY_BITS, OWNERS, SLOT_BITS, Slot, entry, places, slot_of};
+use undercurrent_ebpf::abi::workload::{KEY_BITS, OWNERS, SLOT_BITS, Slot, entry, indices, slot_of};
 
 use crate::kernel::maps::Words;
 
@@ -61,7 +61,7 @@ impl Owners {
     /// The slot of a key, as a program finds it.
     #[cfg(test)]
     pub fn slot(&self, key: u64) -> Option<Slot> {
-        places(key).into_iter().find_map(|place| slot_of(self.load(place), key))
+        indices(key).into_iter().find_map(|place| slot_of(self.load(place), key))
     }
 
     /// How many keys have a slot.
@@ -101,13 +101,13 @@ impl Owners {
 
     fn find(&self, key: u64) -> Option<u32> {
         let there = |place: &u32| key != 0 && slot_of(self.load(*place), key).is_some();
-        places(key).into_iter().find(there)
+        indices(key).into_iter().find(there)
     }
 
     /// A free place for a key. Where both are taken, keys are moved to their other places along a path that ends at a free
     /// one, from its end, so that none is ever missing.
     fn make_room(&self, key: u64) -> Result<u32, NoRoom> {
-        let [better, other] = places(key);
+        let [better, other] = indices(key);
         if let Some(free) = [better, other].into_iter().find(|place| self.load(*place) == 0) {
             return Ok(free);
         }
@@ -131,7 +131,7 @@ impl Owners {
 
     /// The other place of the key that stands at one.
     fn alternative(&self, place: u32) -> u32 {
-        let [better, other] = places(self.load(place) >> SLOT_BITS);
+        let [better, other] = indices(self.load(place) >> SLOT_BITS);
         if better == place { other } else { better }
     }
 

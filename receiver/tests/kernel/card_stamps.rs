@@ -27,9 +27,9 @@ use undercurrent::{
 };
 use undercurrent_ebpf::abi::{
     driver::{Conversion, DRIVER_LOSSES, DriverCells, DriverLoss},
-    filter::{Choice, Criterion},
+    filter::{Criterion, FilterKey},
     interface,
-    workload::{NAMESPACE, Slot, entry, places},
+    workload::{NAMESPACE, Slot, entry, indices},
 };
 
 use super::support::{
@@ -88,8 +88,8 @@ impl Measured {
     fn of(&self, place: usize) -> (u64, u64, [u64; DRIVER_LOSSES]) {
         let mut total = (0, 0, [0; DRIVER_LOSSES]);
         self.cells.for_each(|_, cells| {
-            let card = &cells.cards[place];
-            total.0 += card.duration.slots.iter().sum::<u64>();
+            let card = &cells.nics[place];
+            total.0 += card.duration.buckets.iter().sum::<u64>();
             total.1 += card.duration.sum;
             total.2.iter_mut().zip(card.lost).for_each(|(total, lost)| *total += lost);
         });
@@ -132,14 +132,14 @@ fn card(measured: &mut Measured, wire: &Wire, index: u32) {
     let outcome = &measured.kernel.outcomes()[0];
     assert_eq!(outcome.status, Status::Healthy, "{outcome:?}");
     let namespace = u32::try_from(wire.right.inode()).unwrap();
-    let places = measured.kernel.card_places();
-    places.insert(interface::Interface { namespace, index }, CARD).unwrap();
+    let indices = measured.kernel.card_places();
+    indices.insert(interface::Interface { namespace, index }, CARD).unwrap();
 }
 
 /// Makes what a namespace receives the first workload's.
 fn own(measured: &Measured, namespace: u32) {
     let (owners, owner) = (measured.kernel.words(&OWNERS_MAP).unwrap(), NAMESPACE | u64::from(namespace));
-    let [place, _] = places(owner);
+    let [place, _] = indices(owner);
     owners.slice(0..owners.count())[place as usize].store(entry(owner, Slot::FIRST), Ordering::Relaxed);
 }
 
@@ -207,16 +207,16 @@ fn a_filter_chooses_among_packets_that_cards_stamp() {
     if let Err(error) = injection.receive(&wire.right, right, 1) {
         return skip(&format!("stamps of network cards: this kernel gives no packet a stamp: {error}"));
     }
-    let workload = |slot: u16| Choice::of(Criterion::Workload, slot.into());
+    let workload = |slot: u16| FilterKey::of(Criterion::Workload, slot.into());
     // Of each: how many of ten packets and the last are chosen, of how many that cannot be told, and how many are lost.
     let cases = [
-        (Criterion::Interface, Choice::interface(namespace, right), [11, 0, 0]),
-        (Criterion::Interface, Choice::interface(namespace, right + 1), [1, 0, 0]),
-        (Criterion::Namespace, Choice::of(Criterion::Namespace, namespace), [11, 0, 0]),
-        (Criterion::Namespace, Choice::of(Criterion::Namespace, namespace + 1), [1, 0, 0]),
+        (Criterion::Interface, FilterKey::interface(namespace, right), [11, 0, 0]),
+        (Criterion::Interface, FilterKey::interface(namespace, right + 1), [1, 0, 0]),
+        (Criterion::Namespace, FilterKey::of(Criterion::Namespace, namespace), [11, 0, 0]),
+        (Criterion::Namespace, FilterKey::of(Criterion::Namespace, namespace + 1), [1, 0, 0]),
         (Criterion::Workload, workload(Slot::FIRST.0), [11, 0, 0]),
         (Criterion::Workload, workload(Slot::FIRST.0 + 1), [1, 0, 0]),
-        (Criterion::Port, Choice::of(Criterion::Port, 80), [0, 11, 11]),
+        (Criterion::Port, FilterKey::of(Criterion::Port, 80), [0, 11, 11]),
     ];
     // Where packets wait in one line, the last one says that all have come through.
     on_one_cpu();
@@ -231,8 +231,8 @@ fn a_filter_chooses_among_packets_that_cards_stamp() {
         clocks.set(CARD, &conversion(read));
         let receive = || injection.receive(&wire.right, right, card_clock(read, wall_clock() - AGE)).unwrap();
         (0..10).for_each(|_| receive());
-        let namespaces = Choice::of(Criterion::Namespace, namespace);
-        choices.make([Choice::interface(namespace, right), namespaces, workload(Slot::FIRST.0)].into()).unwrap();
+        let namespaces = FilterKey::of(Criterion::Namespace, namespace);
+        choices.make([FilterKey::interface(namespace, right), namespaces, workload(Slot::FIRST.0)].into()).unwrap();
         receive();
         let counted = wait_for("the last packet to be counted", patience(Duration::from_secs(2)), || {
             let (measured, _, lost) = measured.of(CARD);

@@ -100,7 +100,7 @@ fn an_idle_host() {
 fn busy() -> (Group, Vec<Burner>) {
     let mounts = Mounts::read().unwrap();
     let mount = mounts.cpu.or(mounts.v2).expect("cgroups are mounted");
-    let group = Group::create(vec![mount.point]).unwrap();
+    let group = Group::create(vec![mount.point], "").unwrap();
     let cpus = thread::available_parallelism().unwrap().get();
     let burners = (0..cpus).map(|_| group.burn(&group.path).unwrap()).collect();
     (group, burners)

@@ -1,55 +1,17 @@
 //! However the sidecar ends, it ends soon and leaves nothing behind.
 
-use std::{collections::BTreeSet, fs, net::TcpListener, time::Duration};
+use std::{net::TcpListener, time::Duration};
 
-use aya::programs::{loaded_links, loaded_programs};
 use rustix::process::Signal;
 
 use super::support::{
-    processes::family,
+    attached::{assert_nothing_left, attached, left},
     sidecar::Sidecar,
-    surroundings::{alone, often, patience, wait_for},
+    surroundings::{alone, often, patience},
 };
 
 /// What it promises.
 const SOON: Duration = Duration::from_secs(2);
-
-/// What a process keeps in the kernel.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Attached {
-    /// Identifiers of its programs.
-    pub programs: BTreeSet<u32>,
-    /// Identifiers of its links.
-    pub links: BTreeSet<u32>,
-}
-
-/// The programs and links that a process and its parts have descriptors of.
-pub fn attached(pid: u32) -> Attached {
-    let mut attached = Attached::default();
-    let folders = family(pid).into_iter().map(|process| fs::read_dir(format!("/proc/{process}/fdinfo")));
-    let descriptors = folders.flatten().flatten().flatten();
-    // One may be closed meanwhile.
-    for text in descriptors.filter_map(|descriptor| fs::read_to_string(descriptor.path()).ok()) {
-        let number = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u32>().ok());
-        attached.programs.extend(number("prog_id:"));
-        attached.links.extend(number("link_id:"));
-    }
-    attached
-}
-
-/// What of it the kernel still has.
-fn left(of: &Attached) -> Attached {
-    let programs = loaded_programs().filter_map(|program| Some(program.ok()?.id()));
-    let links = loaded_links().filter_map(|link| Some(link.ok()?.id()));
-    Attached {
-        programs: programs.filter(|id| of.programs.contains(id)).collect(),
-        links: links.filter(|id| of.links.contains(id)).collect(),
-    }
-}
-
-fn assert_nothing_left(of: &Attached, limit: Duration) {
-    wait_for("the kernel to let programs and links go", limit, || (left(of) == Attached::default()).then_some(()));
-}
 
 fn ends_in_order(signal: Signal) {
     let mut sidecar = Sidecar::start("1h");

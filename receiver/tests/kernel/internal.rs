@@ -5,24 +5,18 @@ use std::{collections::BTreeMap, fs, thread, time::Duration};
 
 use aya::{maps::loaded_maps, programs::loaded_programs};
 use rustix::process::{Pid, Signal, kill_process};
-use undercurrent::{
-    kernel::hooks::Program,
-    signals::all_hooks,
-    workloads::Mounts,
-};
+use undercurrent::{kernel::hooks::Program, signals::all_hooks, workloads::Mounts};
 
-use super::{
-    ending::attached,
-    support::{
-        cgroups::Group,
-        collector::{Collector, Delivery},
-        counters::cpu_time,
-        line::{Line, Point},
-        processes::family,
-        sidecar::{BINARY, Sidecar, command, wall_clock},
-        surroundings::{alone, often, patience, skip, virtual_machine, wait_for},
-        truth::{exactly, record},
-    },
+use super::support::{
+    attached::attached,
+    cgroups::Group,
+    collector::{Collector, Delivery},
+    counters::cpu_time,
+    line::{Line, Point},
+    processes::family,
+    sidecar::{BINARY, Sidecar, command, wall_clock},
+    surroundings::{alone, often, patience, skip, virtual_machine, wait_for},
+    truth::{exactly, record},
 };
 
 const STATUS: &str = "undercurrent.hook.status";
@@ -168,7 +162,7 @@ fn the_sidecars_own_cost_is_the_kernels_account_of_its_processes() {
     let Some(mount) = mounts.cpuacct.or(mounts.v2) else {
         return skip("the sidecar's own cost: no cgroups are mounted");
     };
-    let group = Group::create(vec![mount.point]).unwrap();
+    let group = Group::create(vec![mount.point], "").unwrap();
     let mut start = command("sh");
     start.args(["-c", r#"echo $$ >"$1/cgroup.procs" && shift && exec "$@""#, "sh"]).args(group.own()).arg(BINARY);
     let sidecar = Sidecar::start_by(start, often(), &[]);

@@ -61,7 +61,7 @@ fn wait_until_attached(pid: u32) {
     use super::support::surroundings::wait_for;
     let mut last = (0, std::time::Instant::now());
     wait_for("the sidecar to attach", patience(Duration::from_secs(4)), || {
-        let links = super::ending::attached(pid).links.len();
+        let links = super::support::attached::attached(pid).links.len();
         if links != last.0 {
             last = (links, std::time::Instant::now());
         }

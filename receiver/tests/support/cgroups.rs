@@ -18,13 +18,13 @@ pub struct Group {
 }
 
 impl Group {
-    /// Makes it.
+    /// Makes it. `suffix` ends its name: `.slice` for a cgroup that is no workload.
     ///
     /// # Errors
     /// Where that is not allowed.
-    pub fn create(mount_points: Vec<PathBuf>) -> io::Result<Self> {
+    pub fn create(mount_points: Vec<PathBuf>, suffix: &str) -> io::Result<Self> {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let name = format!("/undercurrent-test-{}-{}", process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let name = format!("/undercurrent-test-{}-{}{suffix}", process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let group = Self { mount_points, path: name.into() };
         group.make(&group.path)?;
         Ok(group)

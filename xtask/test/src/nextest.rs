@@ -35,10 +35,11 @@ pub fn unit() -> anyhow::Result<Tally> {
 
 /// Integration tests that take long, or tolerate BPF programs that a busy host skips (docs/internals/kernels.md). On this machine only the
 /// matrix runs them; virtual machines run them without tolerance.
-const SOAKS: [&str; 11] = [
+const SOAKS: [&str; 12] = [
     "quantiles::",
     "churn::",
     "busy::",
+    "floods::",
     "conditions::a_cpu_that_goes_offline",
     "conditions::a_sidecar_that_is_stopped_for",
     "workloads::retransmits::",

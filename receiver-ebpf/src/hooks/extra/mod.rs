@@ -1,4 +1,4 @@
-//! Functions that the user names: any that takes a packet.
+//! Layers that the user names: functions with a packet among their arguments.
 
 mod packet;
 
@@ -6,7 +6,7 @@ use aya_ebpf::{
     macros::{fentry, kprobe},
     programs::{FEntryContext, ProbeContext},
 };
-use undercurrent_ebpf::abi::{ABSENT, latency::Network, workload::Slot};
+use undercurrent_ebpf::abi::{ABSENT, latency::IpVersion, workload::Slot};
 
 use self::packet::{Alone, Entered};
 use super::{
@@ -16,50 +16,48 @@ use super::{
 use crate::{
     kernel::{
         event::PacketEvent,
-        fields::SKB_PROTOCOL,
+        fields::{SKB_PROTOCOL, SkBuff, Sock},
         filter::Subject,
-        pointer::{Pointer, Typed, Untyped},
-        set_outside,
+        load_time_value,
+        pointer::{Access, Probed, Ptr},
     },
     signals::extra_latency,
 };
 
-/// The IP version by an Ethertype. What is of neither is not what the layers speak of.
+/// Returns the IP version of an Ethertype; `None` for other protocols, which the layers do not cover.
 #[inline(always)]
-fn network(protocol: u16) -> Option<Network> {
+fn ip_version(protocol: u16) -> Option<IpVersion> {
     match protocol {
-        ETH_P_IP => Some(Network::Ipv4),
-        ETH_P_IPV6 => Some(Network::Ipv6),
+        ETH_P_IP => Some(IpVersion::Ipv4),
+        ETH_P_IPV6 => Some(IpVersion::Ipv6),
         _ => None,
     }
 }
 
-/// A function is entered with a packet, a typed `sk_buff`, and a typed `sock` or null. All programs call this one piece of
-/// code: inlined it would be most of the object.
+/// Handles the entry of a function with a packet, and a socket or null. All programs call this function: inlined copies would
+/// be most of the object.
 #[inline(never)]
-fn entered(skb: *const u8, sock: *const u8, layer: usize) {
-    // SAFETY: the packet and its socket.
-    let packet = unsafe { Entered { skb: Typed::new(skb), sock: Typed::new(sock) } };
-    reached(packet.skb, &packet, layer, || packet.slot());
+fn entered(skb: Ptr<SkBuff>, sock: Ptr<Sock>, layer: usize) {
+    let packet = Entered { skb, sock };
+    reached(skb, &packet, layer, || packet.slot());
 }
 
-/// The same where the packet is only known to be somewhere.
+/// Handles the entry of a function with a packet, for a kprobe.
 #[inline(never)]
-fn probed(skb: *const u8, layer: usize) {
-    let packet = Alone(Untyped(skb));
-    reached(packet.0, &packet, layer, || packet.slot());
+fn probed(skb: Ptr<SkBuff, Probed>, layer: usize) {
+    let packet = Alone(skb);
+    reached(skb, &packet, layer, || packet.slot());
 }
 
-/// A layer is reached by a `sk_buff`.
 #[inline(always)]
-fn reached(skb: impl Pointer, packet: &impl Subject, layer: usize, slot: impl FnOnce() -> Slot) {
-    if let Some(network) = network(skb.read(&SKB_PROTOCOL)) {
-        extra_latency::reached(layer, network, packet, PacketEvent::arrived(skb), slot);
+fn reached<A: Access>(skb: Ptr<SkBuff, A>, packet: &impl Subject, layer: usize, slot: impl FnOnce() -> Slot) {
+    if let Some(version) = ip_version(skb.read(&SKB_PROTOCOL)) {
+        extra_latency::reached(layer, version, packet, PacketEvent::arrived(skb), slot);
     }
 }
 
-/// Two programs for each layer, of which one is attached: its number, their names, and the globals that say at which place
-/// the function has its packet, its socket ([`ABSENT`] where it has none), and in which register its packet.
+/// Declares two programs for each layer: the layer's number, the programs' names, and three symbols. The symbols are the indices of
+/// the packet and of the socket ([`ABSENT`] if there is none) among the arguments, and of the packet among the registers.
 macro_rules! programs {
     ($($layer:literal $entry:ident $probe:ident $packet:literal $socket:literal $register:literal;)+) => {$(
         #[fentry]
@@ -70,8 +68,8 @@ macro_rules! programs {
             #[unsafe(export_name = $socket)]
             #[unsafe(link_section = ".rodata.flags")]
             static SOCKET: u32 = ABSENT;
-            let none = set_outside(&SOCKET) == ABSENT;
-            let sock = if none { core::ptr::null() } else { argument(&ctx, &SOCKET) };
+            let absent = load_time_value(&SOCKET) == ABSENT;
+            let sock = if absent { Ptr::null() } else { argument(&ctx, &SOCKET) };
             entered(argument(&ctx, &PACKET), sock, $layer);
             0
         }
@@ -81,7 +79,7 @@ macro_rules! programs {
             #[unsafe(export_name = $register)]
             #[unsafe(link_section = ".rodata.flags")]
             static REGISTER: u32 = 0;
-            probed(register(&ctx, &REGISTER), $layer);
+            probed(Ptr::at(register(&ctx, &REGISTER)), $layer);
             0
         }
     )+};

@@ -1,39 +1,37 @@
-//! A packet that a function has, and what can be told of it.
+//! Attributes of a packet at a function that the user names.
 
 use undercurrent_ebpf::abi::workload::Slot;
 
 use super::super::{
-    owner::is_whole,
+    owner::is_fullsock,
     subject::{InSocket, arriving},
 };
 use crate::kernel::{
+    fields::{SkBuff, Sock},
     filter::Subject,
     owner,
-    pointer::{Pointer, Typed},
+    pointer::{Access, Ptr, Typed},
 };
 
-/// A `sk_buff`, and a `sock` or null. The packet may have left its device, as TCP's have at their socket: fields of a null
-/// are zero.
+/// A packet, and its socket or null. The packet may have left its device, as TCP's packets have at their socket: its `dev` is
+/// null then, and the fields of null read as zero.
 pub struct Entered {
-    pub skb: Typed,
-    pub sock: Typed,
+    pub skb: Ptr<SkBuff>,
+    pub sock: Ptr<Sock>,
 }
 
 impl Entered {
-    /// The packet in its socket, where the function has a whole one in hand.
+    /// Returns the packet with its socket, if the function has a full socket.
     #[inline(always)]
     fn in_socket(&self) -> Option<InSocket<Typed>> {
-        // SAFETY: by the type.
-        let whole = unsafe { is_whole(self.sock.address()) };
-        if whole { Some(InSocket { sock: self.sock, skb: self.skb }) } else { None }
+        if is_fullsock(self.sock) { Some(InSocket { sock: self.sock, skb: self.skb }) } else { None }
     }
 
-    /// The slot of the socket's owner, else of the packet's network namespace.
+    /// Returns the slot of the socket's owner, or else of the packet's network namespace.
     #[inline(always)]
     pub fn slot(&self) -> Slot {
         match self.in_socket() {
-            // SAFETY: a typed and trusted socket.
-            Some(socket) => unsafe { owner::slot_of_owner(socket.sock.address()) },
+            Some(socket) => owner::slot_of_owner(socket.sock),
             None => Alone(self.skb).slot(),
         }
     }
@@ -72,18 +70,18 @@ impl Subject for Entered {
     }
 }
 
-/// A `sk_buff` alone, which may have left its device as well.
-pub struct Alone<P>(pub P);
+/// A packet without a socket. It may have left its device.
+pub struct Alone<A>(pub Ptr<SkBuff, A>);
 
-impl<P: Pointer> Alone<P> {
-    /// The slot of the packet's network namespace.
+impl<A: Access> Alone<A> {
+    /// Returns the slot of the packet's network namespace.
     #[inline(always)]
     pub fn slot(&self) -> Slot {
         owner::slot_of_namespace(self.0)
     }
 }
 
-impl<P: Pointer> Subject for Alone<P> {
+impl<A: Access> Subject for Alone<A> {
     #[inline(always)]
     fn namespace(&self) -> Option<u32> {
         arriving(self.0).namespace().filter(|inode| *inode != 0)

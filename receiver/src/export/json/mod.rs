@@ -40,19 +40,16 @@ pub enum OpenError {
         /// Why not.
         source: io::Error,
     },
-    /// No thread to write from.
-    #[error("cannot start the thread that writes OTLP/JSON: {0}; check the limits on tasks of this process")]
-    Thread(#[source] io::Error),
 }
 
-/// Opens the output.
+/// Opens the output. Needs a tokio runtime.
 ///
 /// # Errors
-/// If the file cannot be opened for writing, or no thread can be started.
+/// If the file cannot be opened for writing.
 pub fn open(target: Target) -> Result<Output, OpenError> {
     let statistics = Statistics::new("json");
     let counted = statistics.clone();
-    let opened = match target {
+    Ok(match target {
         Target::Stdout => {
             let sink =
                 Lines { name: "standard output".to_owned(), sink: io::stdout(), torn: false, statistics: counted };
@@ -63,8 +60,7 @@ pub fn open(target: Target) -> Result<Output, OpenError> {
             let sink = Lines { name: format!("`{}`", path.display()), sink: file, torn: false, statistics: counted };
             Output::in_thread(statistics, move |inbox| sink.run(inbox))
         }
-    };
-    opened.map_err(OpenError::Thread)
+    })
 }
 
 /// Writes the requests of a snapshot, a line each; the points written.

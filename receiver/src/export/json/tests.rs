@@ -215,7 +215,7 @@ async fn only_a_lack_of_space_holds_what_was_not_written() -> io::Result<()> {
         let statistics = Statistics::new("json");
         let lines =
             Lines { name: "broken".to_owned(), sink: Broken(kind), torn: false, statistics: statistics.clone() };
-        let output = Output::in_thread(statistics, move |inbox| lines.run(inbox))?;
+        let output = Output::in_thread(statistics, move |inbox| lines.run(inbox));
         assert_eq!(finish(output, &[small()]).await.settled, settled, "{kind}");
     }
     Ok(())

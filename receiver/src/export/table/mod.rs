@@ -20,7 +20,7 @@ mod units;
 pub use terminal::{Log, Terminal};
 
 use std::{
-    io::{self, ErrorKind},
+    io::ErrorKind,
     num::NonZeroUsize,
     sync::Arc,
     time::{Duration, SystemTime},
@@ -50,11 +50,9 @@ pub struct Layout {
     pub colour: bool,
 }
 
-/// Opens the table on standard output. `cpus` are the node's online ones.
-///
-/// # Errors
-/// If no thread can be started.
-pub fn open(terminal: &Terminal, cpus: Option<NonZeroUsize>) -> io::Result<Output> {
+/// Opens the table on standard output. `cpus` are the node's online ones. Needs a tokio runtime.
+#[must_use]
+pub fn open(terminal: &Terminal, cpus: Option<NonZeroUsize>) -> Output {
     let statistics = Statistics::new("table");
     let (counted, terminal) = (statistics.clone(), terminal.clone());
     Output::in_thread(statistics, move |inbox| run(inbox, &terminal, cpus, &counted))

@@ -17,16 +17,16 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
-use undercurrent_ebpf::abi::driver::{CARDS, CardClock, Conversion};
+use undercurrent_ebpf::abi::driver::{Conversion, NICS, NicClock};
 
 use self::estimate::Estimate;
 pub use self::{interface::Interface, places::Places, reading::Clock};
 use super::{client::Client, maps::Words};
 
 /// The map that says which cards have places.
-pub const PLACES: &str = "CARD_PLACES";
+pub const PLACES: &str = "NIC_INDICES";
 /// The map that says how their clocks relate to the wall clock.
-pub const CLOCKS: &str = "CARD_CLOCKS";
+pub const CLOCKS: &str = "NIC_CLOCKS";
 
 /// How often clocks are read.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -57,9 +57,9 @@ impl Found {
         for interface in interfaces {
             match problem(&interface, &open) {
                 Some(problem) => found.problems.push(problem),
-                None if found.usable.len() == CARDS => {
+                None if found.usable.len() == NICS => {
                     let name = &interface.name;
-                    found.problems.push(format!("{name} is left out: {CARDS} cards are measured at most"));
+                    found.problems.push(format!("{name} is left out: {NICS} cards are measured at most"));
                 }
                 None => found.usable.push(interface),
             }
@@ -165,8 +165,8 @@ impl Following {
         let name = interface.name.clone();
         let place = self.followed.iter().position(|followed| followed.interface == interface);
         let place = place.unwrap_or(self.followed.len());
-        if place == CARDS {
-            return tracing::warn!("{name} is left out: {CARDS} cards have been measured, and each keeps its place");
+        if place == NICS {
+            return tracing::warn!("{name} is left out: {NICS} cards have been measured, and each keeps its place");
         }
         let open = |number| self.client.open_clock(number).ok().map(Clock::from);
         let Some(clock) = interface.clock.and_then(open) else { return };
@@ -234,7 +234,7 @@ pub struct Clocks(Words);
 
 const CURRENT: usize = 0;
 const CONVERSION: usize = size_of::<Conversion>() / size_of::<u64>();
-const CLOCK: usize = size_of::<CardClock>() / size_of::<u64>();
+const CLOCK: usize = size_of::<NicClock>() / size_of::<u64>();
 
 impl Clocks {
     /// Takes charge of the map.
@@ -243,7 +243,7 @@ impl Clocks {
     }
 
     /// Words of the map.
-    pub(super) const WORDS: usize = CARDS * CLOCK;
+    pub(super) const WORDS: usize = NICS * CLOCK;
 
     /// Sets how the wall clock follows from a card's. Programs see all of it or nothing.
     pub fn set(&self, place: usize, conversion: &Conversion) {

@@ -23,7 +23,7 @@ fn cards_that_cannot_be_used_say_why() {
 fn there_are_places_for_so_many_cards_and_no_more() {
     let interfaces: Vec<_> = (0..10).map(|index| interface(&format!("eth{index}"), index + 2, Some(0))).collect();
     let found = Found::among(interfaces.clone(), refused);
-    assert_eq!(found.usable, interfaces[..CARDS]);
+    assert_eq!(found.usable, interfaces[..NICS]);
     assert_eq!(
         found.problems,
         ["eth8 is left out: 8 cards are measured at most", "eth9 is left out: 8 cards are measured at most"]

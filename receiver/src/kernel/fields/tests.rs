@@ -86,14 +86,16 @@ fn declared_by_source() -> Vec<FieldDeclaration> {
     let declaration = |line: &str| {
         let (head, path) = line.split_once(" = \"")?;
         let (_, kind) = head.split_once(": ")?;
-        let size = match kind {
-            "BitField" => 0,
-            "Field<u8>" => 1,
-            "Field<u16>" => 2,
-            "Field<u32>" | "Field<i32>" => 4,
-            "Field<u64>" => 8,
-            "Field<[u64; 2]>" => 16,
-            other => panic!("how large is a {other}?"),
+        let value = kind.strip_prefix("Field<").and_then(|kind| kind.split_once(", ")).map(|(_, value)| value);
+        let size = match value {
+            None if kind.starts_with("BitField<") => 0,
+            Some("u8>") => 1,
+            Some("u16>") => 2,
+            Some("u32>" | "i32>") => 4,
+            Some("u64>") => 8,
+            Some(word) if word.starts_with("Address<") || word.starts_with("Embedded<") => 8,
+            Some("[u64; 2]>") => 16,
+            _ => panic!("unknown size of {kind}"),
         };
         Some(field(path.trim_end_matches("\";"), size))
     };

@@ -4,7 +4,7 @@ use std::borrow::BorrowMut;
 
 use aya::maps::{HashMap, Map, MapData, MapError};
 use undercurrent_ebpf::abi::{
-    filter::Choice,
+    filter::FilterKey,
     group::Group,
     interface::{Interface, NAME},
 };
@@ -82,7 +82,7 @@ impl Table {
     pub(super) fn open(self, map: &mut Map) -> Result<Box<dyn Bytes + '_>, MapError> {
         const WORD: usize = size_of::<u32>();
         Ok(match self {
-            Self::FilterMap => Box::new(HashMap::<_, [u8; size_of::<Choice>()], [u8; WORD]>::try_from(map)?),
+            Self::FilterMap => Box::new(HashMap::<_, [u8; size_of::<FilterKey>()], [u8; WORD]>::try_from(map)?),
             Self::Groups => Box::new(HashMap::<_, [u8; size_of::<Group>()], [u8; WORD]>::try_from(map)?),
             Self::Interfaces => Box::new(HashMap::<_, [u8; size_of::<Interface>()], [u8; NAME]>::try_from(map)?),
             Self::CardPlaces => Box::new(HashMap::<_, [u8; size_of::<Interface>()], [u8; WORD]>::try_from(map)?),

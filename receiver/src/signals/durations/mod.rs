@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use undercurrent_ebpf::abi::{
     group::GROUPED,
-    histogram::SLOTS,
-    latency::{LatencyCells, Layer, Path, SERIES, Series, Transport},
+    histogram::BUCKETS,
+    latency::{DurationCells, Layer, ReceivePoint, SERIES, Series, Transport},
     loss::{PACKET_LOSSES, PacketLoss},
 };
 
@@ -48,7 +48,7 @@ impl Kind {
 pub const ABOVE_RANGE: &str = "above_range";
 
 /// Durations by CPU and series.
-pub static LATENCY: PlannedMap = PlannedMap::new("LATENCY", size_of::<LatencyCells>(), |sizing| sizing.cpus);
+pub static LATENCY: PlannedMap = PlannedMap::new("LATENCY", size_of::<DurationCells>(), |sizing| sizing.cpus);
 /// Durations by slot.
 pub static WORKLOAD_LATENCY: PlannedMap =
     PlannedMap::new("WORKLOAD_LATENCY", size_of::<u64>(), |sizing| sizing.slots() * sizing.by_workload().slot());
@@ -61,7 +61,7 @@ pub struct Durations {
     /// Which.
     pub kind: &'static Kind,
     /// What the node has, that of workloads included.
-    pub cells: ByCpu<LatencyCells>,
+    pub cells: ByCpu<DurationCells>,
     /// What belongs to workloads, where it is told apart.
     pub owned: Option<Owned>,
     /// What belongs to groups, where packets are told apart by some.
@@ -129,7 +129,7 @@ impl Durations {
         for index in self.kind.series.clone().filter(|index| self.served[*index]) {
             let total = self.total(index);
             let attributes = (self.kind.describe)(Series::ALL[index]);
-            let slots = &total.slots[..self.scale.slots()];
+            let slots = &total.buckets[..self.scale.buckets()];
             for loss in self.kind.losses.iter().filter(|loss| concerns(**loss, Series::ALL[index])) {
                 let count = total.lost[*loss as usize];
                 if count == 0 && !expected(*loss, Series::ALL[index]) {
@@ -151,10 +151,10 @@ impl Durations {
 
     /// What all CPUs recorded of one series.
     fn total(&self, index: usize) -> Total {
-        let mut total = Total { slots: [0; SLOTS], sum: 0, lost: [0; PACKET_LOSSES] };
+        let mut total = Total { buckets: [0; BUCKETS], sum: 0, lost: [0; PACKET_LOSSES] };
         self.cells.for_each(|_, cells| {
             let histogram = &cells.histograms[index];
-            total.slots.iter_mut().zip(histogram.slots).for_each(|(total, slot)| *total += slot);
+            total.buckets.iter_mut().zip(histogram.buckets).for_each(|(total, slot)| *total += slot);
             total.sum += histogram.sum;
             total.lost.iter_mut().zip(cells.lost[index]).for_each(|(total, lost)| *total += lost);
         });
@@ -169,7 +169,7 @@ fn measured(owned: &mut Owned, slot: Slot, served: [bool; SERIES]) -> impl Itera
 }
 
 struct Total {
-    slots: [u64; SLOTS],
+    buckets: [u64; BUCKETS],
     sum: u64,
     lost: [u64; PACKET_LOSSES],
 }
@@ -189,7 +189,7 @@ impl Signal for Durations {
 
 /// Whether packets of a series can be lost so.
 const fn concerns(loss: PacketLoss, series: Series) -> bool {
-    let Series::Receive(Path { layer, transport, .. }) = series else { return true };
+    let Series::Receive(ReceivePoint { layer, transport, .. }) = series else { return true };
     let in_socket = matches!(layer, Layer::SocketEnqueued | Layer::SocketRead);
     match loss {
         PacketLoss::HeadOfLine => in_socket && matches!(transport, Some(Transport::Tcp)),
@@ -201,7 +201,7 @@ const fn concerns(loss: PacketLoss, series: Series) -> bool {
 /// Whether it is of interest that none was lost so: not where nothing is filtered, nor where only one of a hook's alternates loses
 /// any.
 const fn expected(loss: PacketLoss, series: Series) -> bool {
-    let enqueued = matches!(series, Series::Receive(Path { layer: Layer::SocketEnqueued, .. }));
+    let enqueued = matches!(series, Series::Receive(ReceivePoint { layer: Layer::SocketEnqueued, .. }));
     match loss {
         PacketLoss::Unfiltered => false,
         PacketLoss::HeadOfLine | PacketLoss::Unmatched => !enqueued,
@@ -212,8 +212,8 @@ const fn expected(loss: PacketLoss, series: Series) -> bool {
 /// The value of `undercurrent.reason`.
 pub const fn reason(loss: PacketLoss) -> &'static str {
     match loss {
-        PacketLoss::NoStamp => "no_timestamp",
-        PacketLoss::TransmitStamp => "transmit_timestamp",
+        PacketLoss::NoTimestamp => "no_timestamp",
+        PacketLoss::TransmitTimestamp => "transmit_timestamp",
         PacketLoss::Negative => "negative",
         PacketLoss::Unmatched => "unmatched",
         PacketLoss::Unfiltered => "unfiltered",

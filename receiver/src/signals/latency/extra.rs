@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use undercurrent_ebpf::abi::{
     extra,
-    latency::Network,
+    latency::IpVersion,
     loss::{PACKET_LOSSES, PacketLoss},
 };
 
@@ -71,8 +71,8 @@ impl ExtraLatency {
     }
 
     /// What all shards recorded for an owner at a layer.
-    fn total(&self, owner: usize, layer: usize, network: Network) -> Vec<u64> {
-        let first = extra::index(layer, network) * self.layout.cell;
+    fn total(&self, owner: usize, layer: usize, version: IpVersion) -> Vec<u64> {
+        let first = extra::index(layer, version) * self.layout.cell;
         let mut total = vec![0; self.layout.cell];
         for shard in self.shards(owner) {
             let cell = &shard[first..first + self.layout.cell];
@@ -83,7 +83,7 @@ impl ExtraLatency {
 
     /// What an owner's cells hold, each with what is said of it.
     fn cells(&self, owner: usize) -> impl Iterator<Item = (Attributes, Vec<u64>)> {
-        let layers = self.functions.iter().flat_map(|named| Network::ALL.map(|network| (named, network)));
+        let layers = self.functions.iter().flat_map(|named| IpVersion::ALL.map(|network| (named, network)));
         layers.map(move |((layer, function), network)| {
             let attributes = Attributes::new().with(attributes::LAYER.key, function.clone());
             let attributes = attributes.with(attributes::NETWORK.key, attributes::network(network));

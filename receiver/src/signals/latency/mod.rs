@@ -4,7 +4,7 @@ mod extra;
 mod settings;
 
 use undercurrent_ebpf::abi::{
-    latency::{Layer, Path, Series},
+    latency::{Layer, ReceivePoint, Series},
     loss::PacketLoss,
 };
 
@@ -41,7 +41,7 @@ pub static ENTRY: Entry = Entry {
     open: |opening| {
         let layers = &opening.settings.latency.layers;
         let durations = Durations::open(opening, &KIND, |series| {
-            let Series::Receive(Path { layer, .. }) = series else { return false };
+            let Series::Receive(ReceivePoint { layer, .. }) = series else { return false };
             layers.contains(layer) && opening.kernel.serves(hook(layer))
         })?;
         Ok(Box::new(Latency { durations, extra: ExtraLatency::open(opening, &KIND)? }))
@@ -107,8 +107,8 @@ pub static KIND: Kind = Kind {
     metric: &DURATION,
     series: Series::RECEIVE,
     losses: &[
-        PacketLoss::NoStamp,
-        PacketLoss::TransmitStamp,
+        PacketLoss::NoTimestamp,
+        PacketLoss::TransmitTimestamp,
         PacketLoss::Negative,
         PacketLoss::Unmatched,
         PacketLoss::Unfiltered,
@@ -127,11 +127,11 @@ const fn hook(layer: Layer) -> &'static Hook {
 }
 
 fn describe(series: Series) -> Attributes {
-    let Series::Receive(path) = series else { return Attributes::new() };
-    let attributes = Attributes::new().with(attributes::LAYER.key, attributes::layer(path.layer));
-    let attributes = match path.transport {
+    let Series::Receive(point) = series else { return Attributes::new() };
+    let attributes = Attributes::new().with(attributes::LAYER.key, attributes::layer(point.layer));
+    let attributes = match point.transport {
         Some(transport) => attributes.with(attributes::TRANSPORT.key, attributes::transport(transport)),
         None => attributes,
     };
-    attributes.with(attributes::NETWORK.key, attributes::network(path.network))
+    attributes.with(attributes::NETWORK.key, attributes::network(point.version))
 }

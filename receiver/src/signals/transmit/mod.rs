@@ -62,7 +62,7 @@ static KIND: Kind = Kind {
     signal: ENTRY.name,
     metric: &DURATION,
     series: Series::TRANSMIT,
-    losses: &[PacketLoss::NoStamp, PacketLoss::Negative, PacketLoss::Unmatched, PacketLoss::Unfiltered],
+    losses: &[PacketLoss::NoTimestamp, PacketLoss::Negative, PacketLoss::Unmatched, PacketLoss::Unfiltered],
     describe: |series| {
         let Series::Transmit(departure) = series else { return Attributes::new() };
         let attributes = Attributes::new().with(attributes::STAGE.key, attributes::stage(departure.layer));

@@ -8,7 +8,7 @@ use aya::{
     programs::{RawTracePoint, RawTracePointRunOptions, TestRun as _},
 };
 use undercurrent::{kernel::loader, telemetry::Scale};
-use undercurrent_ebpf::abi::histogram::{HistogramCell, SLOTS};
+use undercurrent_ebpf::abi::histogram::{BUCKETS, HistogramCell};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../ebpf/resolution.bpf.o");
 
@@ -44,8 +44,8 @@ impl Cells {
 
     /// The slot of a duration in nanoseconds as a byte offset, or the duration itself where it is beyond.
     pub fn slot(&self, nanoseconds: u64) -> u64 {
-        self.run("slot", nanoseconds);
-        let [slot] = self.words("SLOT");
+        self.run("bucket", nanoseconds);
+        let [slot] = self.words("BUCKET");
         slot
     }
 
@@ -64,7 +64,7 @@ impl Cells {
         self.run(program, nanoseconds);
         let after: [u64; CELL] = self.words(map);
         let [sum, slots @ ..]: [u64; CELL] = array::from_fn(|word| after[word].wrapping_sub(before[word]));
-        let slots: [u64; SLOTS] = slots;
+        let slots: [u64; BUCKETS] = slots;
         Added { sum, slots: slots.into_iter().enumerate().filter(|(_, count)| *count != 0).collect() }
     }
 

@@ -1,5 +1,7 @@
 //! What the tests share: surroundings that clean up after themselves, traffic, and readers of what was counted.
 
+#[path = "../../support/attached.rs"]
+pub mod attached;
 pub mod cells;
 #[path = "../../support/cgroups.rs"]
 pub mod cgroups;
@@ -11,15 +13,20 @@ pub mod errors;
 pub mod ftrace;
 pub mod growth;
 pub mod injection;
+#[path = "../../support/line.rs"]
 pub mod line;
 pub mod load;
+#[path = "../../support/namespace.rs"]
 pub mod namespace;
 pub mod options;
 #[path = "../../support/processes.rs"]
 pub mod processes;
 pub mod ring;
+#[path = "../../support/sidecar.rs"]
+#[expect(dead_code, reason = "the hostile suite uses the rest")]
 pub mod sidecar;
 pub mod stamped;
+#[path = "../../support/surroundings.rs"]
 pub mod surroundings;
 pub mod sysctl;
 pub mod talk;

@@ -77,7 +77,7 @@ impl Scene {
 
     /// A new cgroup.
     pub fn group(&self) -> Group {
-        Group::create(self.mount_points.clone()).unwrap()
+        Group::create(self.mount_points.clone(), "").unwrap()
     }
 
     /// A sidecar that goes by this hierarchy.

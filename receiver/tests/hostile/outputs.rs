@@ -1,6 +1,4 @@
-//! Attacks on the built program through what it is told to read and write.
-
-mod support;
+//! Attacks through files, pipes, devices and collectors that the sidecar reads and writes.
 
 use std::{
     fs,
@@ -17,13 +15,15 @@ use opentelemetry_proto::tonic::collector::metrics::v1::{
 use rustix::fs::{CWD, Mode, mkfifoat};
 use tonic::{Code, Request, Response, Status, transport::Server, transport::server::TcpIncoming};
 
+use crate::support::surroundings::skip;
+
 /// Exit status of a sidecar that cannot run.
 const CANNOT_RUN: i32 = 2;
 /// Much longer than a refusal takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Runs the sidecar with these arguments and variables, in a bounded address space. Panics if it does not end by itself.
-fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+pub fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new("prlimit");
     command.args(["--as=4000000000", "--", env!("CARGO_BIN_EXE_undercurrent"), "run"]).args(arguments);
     command.env_clear().env("NO_COLOR", "1").envs(variables.iter().copied());
@@ -73,7 +73,7 @@ impl MetricsService for Hostile {
 #[test]
 fn a_collector_neither_ends_the_sidecar_nor_forges_its_log() {
     if !rustix::process::geteuid().is_root() {
-        return support::skip("a hostile collector: without root the sidecar measures nothing");
+        return skip("a hostile collector: without root the sidecar measures nothing");
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let incoming = runtime.block_on(async { TcpIncoming::bind(([127, 0, 0, 1], 0).into()) }).expect("a port");
@@ -111,9 +111,7 @@ fn a_device_as_certificate_does_not_fill_the_memory() {
 #[test]
 fn a_link_in_the_place_of_the_json_file_is_not_followed() {
     if !rustix::process::geteuid().is_root() {
-        return support::skip(
-            "a link in the place of the JSON file: without root the sidecar ends before it opens the file",
-        );
+        return skip("a link in the place of the JSON file: without root the sidecar ends before it opens the file");
     }
     let folder = tempfile::tempdir().expect("a folder");
     let (precious, link) = (folder.path().join("precious"), folder.path().join("lines"));

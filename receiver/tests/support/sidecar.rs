@@ -105,6 +105,16 @@ impl Sidecar {
         panic!("the sidecar did not begin to measure within {limit:?}: {said:?}");
     }
 
+    /// Waits until its log contains a text, and returns the log since the last call.
+    pub fn logs(&self, text: &str) -> String {
+        let mut log = String::new();
+        wait_for(&format!("the log to contain {text:?}"), patience(Duration::from_secs(5)), || {
+            self.log.try_iter().for_each(|line| log.extend([line.as_str(), "\n"]));
+            log.contains(text).then_some(())
+        });
+        log
+    }
+
     /// Its process.
     pub fn pid(&self) -> u32 {
         self.child.id()

@@ -1,0 +1,279 @@
+//! Privileges of the parts, and the end of a part.
+
+use std::{
+    collections::HashSet,
+    fs::{self, File, Permissions},
+    io::{self, Write as _},
+    os::{
+        fd::OwnedFd,
+        unix::{fs::PermissionsExt as _, net::UnixStream},
+    },
+    process::Command,
+    time::Duration,
+};
+
+use caps::Capability;
+use rustix::{
+    net::{AddressFamily, sockopt::socket_domain},
+    process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, WaitOptions, kill_process, pidfd_getfd, pidfd_open, wait},
+};
+use undercurrent::parts::{Part, USER};
+
+use crate::support::{
+    attached::{assert_nothing_left, attached},
+    player::{self, Player},
+    processes::family,
+    sidecar::Sidecar,
+    status::{Status, part},
+    surroundings::{alone, often, patience, wait_for},
+    tree::Tree,
+};
+
+/// A process with the worker's privileges.
+pub const ROLE: &str = "confined";
+/// Seccomp's mode of a process with a filter.
+const FILTER: u64 = 2;
+
+/// Gives up what the worker gives up, and then attempts what it is requested to. The test harness has several threads, and
+/// so it is a child with one.
+pub fn play() {
+    // SAFETY: no other thread holds a lock: the harness waits for this one.
+    if unsafe { libc::fork() } != 0 {
+        let _ = wait(WaitOptions::empty());
+        return;
+    }
+    Part::Worker.confine().unwrap();
+    player::serve(|request| match attempt(request) {
+        Ok(()) => "succeeded".to_owned(),
+        Err(error) => format!("{:?}", error.kind()),
+    });
+    std::process::exit(0);
+}
+
+/// What a compromised worker would attempt.
+fn attempt(request: &str) -> io::Result<()> {
+    let checked = |result: i64| if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
+    let socket = |family, kind| {
+        // SAFETY: it takes numbers alone.
+        checked(unsafe { libc::socket(family, kind, 0) }.into())
+    };
+    let (verb, object) = request.split_once(' ').unwrap_or((request, ""));
+    let number = || object.parse::<i32>().unwrap();
+    match verb {
+        "read" => File::open(object).map(drop),
+        "write" => File::create(object).map(drop),
+        "link" => std::os::unix::fs::symlink("/", object),
+        "exec" => Command::new("/bin/true").spawn().map(drop),
+        "packet" => socket(libc::AF_PACKET, libc::SOCK_RAW),
+        "raw" => socket(libc::AF_INET, libc::SOCK_RAW),
+        "crypto" => socket(libc::AF_ALG, libc::SOCK_SEQPACKET),
+        "signal" => kill_process(Pid::from_raw(number()).unwrap(), Signal::KILL).map_err(io::Error::from),
+        "root" => {
+            // SAFETY: it takes numbers alone.
+            checked(unsafe { libc::setresuid(0, 0, 0) }.into())
+        }
+        call => {
+            let (call, arguments) = match call {
+                // CLONE_NEWUSER and CLONE_NEWNS.
+                "unshare" => (libc::SYS_unshare, [libc::CLONE_NEWUSER | libc::CLONE_NEWNS, 0]),
+                "fork" => (libc::SYS_clone, [libc::SIGCHLD, 0]),
+                "bpf" => (libc::SYS_bpf, [0, 0]),
+                "perf" => (libc::SYS_perf_event_open, [0, 0]),
+                "ptrace" => (libc::SYS_ptrace, [libc::PTRACE_SEIZE as i32, number()]),
+                "memory" => (libc::SYS_process_vm_readv, [number(), 0]),
+                "userfaults" => (libc::SYS_userfaultfd, [0, 0]),
+                "ring" => (libc::SYS_io_uring_setup, [1, 0]),
+                "key" => (libc::SYS_add_key, [0, 0]),
+                "handle" => (libc::SYS_open_by_handle_at, [0, 0]),
+                other => panic!("no attempt has the name {other}"),
+            };
+            // SAFETY: the pointers among the arguments are null.
+            let result = unsafe { libc::syscall(call, arguments[0], arguments[1], 0, 0, 0, 0) };
+            if call == libc::SYS_clone && result == 0 {
+                // SAFETY: it ends the child.
+                unsafe { libc::_exit(0) }
+            }
+            checked(result)
+        }
+    }
+}
+
+#[test]
+fn a_compromised_worker_reaches_nothing() {
+    let Some(_alone) = alone("a compromised worker") else { return };
+    let folder = tempfile::Builder::new().tempdir_in("/etc").unwrap();
+    let secret = folder.path().join("secret");
+    fs::write(&secret, "secret").unwrap();
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
+    let open = tempfile::tempdir().unwrap();
+    fs::set_permissions(open.path(), Permissions::from_mode(0o777)).unwrap();
+    let beside = open.path().join("file");
+    let mut worker = Player::start(ROLE, &[], &[]);
+    let this = std::process::id();
+    assert_eq!(worker.ask("read /etc/hosts"), "succeeded", "the resolver's files are readable");
+    for request in [
+        format!("read {}", secret.display()),
+        format!("write {}", secret.display()),
+        format!("write {}", beside.display()),
+        "write /etc/undercurrent-test".to_owned(),
+        "write /proc/self/oom_score_adj".to_owned(),
+        "read /dev/kmsg".to_owned(),
+        format!("read /proc/{this}/environ"),
+        format!("read /proc/{this}/mem"),
+    ] {
+        let outcome = worker.ask(&request);
+        assert_eq!(outcome, "PermissionDenied", "{request}");
+    }
+    for request in [
+        &format!("link {}", beside.display()),
+        "root",
+        &format!("signal {this}"),
+        "exec",
+        "fork",
+        "packet",
+        "crypto",
+        "bpf",
+        "perf",
+        "unshare",
+        "userfaults",
+        "ring",
+        "key",
+        "handle",
+        &format!("ptrace {this}"),
+        &format!("memory {this}"),
+    ] {
+        assert_eq!(worker.ask(request), "Unsupported", "{request}");
+    }
+    assert_ne!(worker.ask("raw"), "succeeded");
+    assert!(!beside.exists());
+}
+
+#[test]
+fn every_part_has_only_the_privileges_that_it_needs() {
+    let Some(_alone) = alone("privileges") else { return };
+    let sidecar = Sidecar::start(often());
+    let status = |name| Status::of(part(sidecar.pid(), name).unwrap()).unwrap();
+    let (loader, reader, worker) = (status("uc-loader"), status("uc-reader"), status("undercurrent"));
+    for set in ["CapEff", "CapPrm", "CapInh", "CapAmb"] {
+        assert_eq!(worker.capabilities(set), HashSet::new(), "{set}");
+    }
+    for user in ["Uid", "Gid"] {
+        let expected = [USER.to_string(), USER.to_string(), USER.to_string(), USER.to_string()];
+        assert_eq!(worker.text(user).split_whitespace().collect::<Vec<_>>(), expected, "{user}");
+    }
+    assert_eq!(worker.text("Groups"), "");
+    assert_eq!(worker.number("Seccomp"), FILTER);
+    let lacks = |status: &Status, lacking: &[Capability]| {
+        let effective = status.capabilities("CapEff");
+        lacking.iter().for_each(|capability| assert!(!effective.contains(capability), "{capability}"));
+    };
+    use Capability::{CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON, CAP_SETUID, CAP_SYS_ADMIN, CAP_SYS_PTRACE};
+    lacks(&loader, &[CAP_SYS_PTRACE, CAP_SYS_ADMIN, CAP_SETUID]);
+    lacks(&reader, &[CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN, CAP_SYS_ADMIN, CAP_SETUID]);
+    assert!(
+        loader.capabilities("CapEff").contains(&CAP_BPF) && reader.capabilities("CapEff").contains(&CAP_SYS_PTRACE)
+    );
+    assert_eq!(reader.capabilities("CapPrm"), reader.capabilities("CapEff"));
+    assert_eq!(worker.capabilities("CapBnd"), HashSet::new());
+    // The loader starts readers. Neither gains a capability by executing a file, because of `no_new_privs`.
+    assert_eq!(loader.capabilities("CapBnd"), loader.capabilities("CapPrm"));
+    [loader, reader, worker].iter().for_each(|part| assert_eq!(part.number("NoNewPrivs"), 1));
+    for thread in fs::read_dir(format!("/proc/{}/task", sidecar.pid())).unwrap() {
+        let status = Status::read(&thread.unwrap().path()).unwrap();
+        assert_eq!((status.number("Seccomp"), status.capabilities("CapPrm")), (FILTER, HashSet::new()));
+    }
+}
+
+fn send(process: u32, signal: Signal) {
+    kill_process(Pid::from_raw(process.cast_signed()).unwrap(), signal).unwrap();
+}
+
+/// A reader that ends, or that does not respond any more, is replaced, and measurement goes on.
+fn is_replaced_after(signal: Signal) {
+    const CPU: &str = "undercurrent.cpu.time";
+    let Some(_alone) = alone(&format!("{signal:?} of the reader")) else { return };
+    let Some(tree) = Tree::create("the reader's end") else { return };
+    let sidecar = Sidecar::start(often());
+    let reader = part(sidecar.pid(), "uc-reader").unwrap();
+    send(reader, signal);
+    let another = || part(sidecar.pid(), "uc-reader").filter(|process| *process != reader);
+    wait_for("another reader", patience(Duration::from_secs(10)), another);
+    let _burner = tree.burn("busy.service");
+    wait_for("CPU time of a new workload", patience(Duration::from_secs(10)), || {
+        let line = sidecar.snapshot();
+        let used: f64 =
+            line.find(CPU, &[]).filter(|point| tree.is(point, "busy.service")).map(|point| point.amount()).sum();
+        (used > 0.0).then_some(())
+    });
+    assert!(sidecar.stop().len() > 2);
+    assert!(Status::of(reader).is_none(), "the first reader still runs");
+}
+
+#[test]
+fn a_reader_that_ends_is_replaced() {
+    is_replaced_after(Signal::KILL);
+}
+
+#[test]
+fn a_reader_that_stops_is_replaced() {
+    is_replaced_after(Signal::STOP);
+}
+
+#[test]
+fn the_sidecar_ends_with_its_loader() {
+    let Some(_alone) = alone("the end of the loader") else { return };
+    let mut sidecar = Sidecar::start(often());
+    let (all, attached, loader) =
+        (family(sidecar.pid()), attached(sidecar.pid()), part(sidecar.pid(), "uc-loader").unwrap());
+    send(loader, Signal::KILL);
+    assert_eq!(sidecar.wait().code(), Some(2));
+    sidecar.logs(&format!("the loader (process {loader}) ended"));
+    assert_nothing_left(&attached, patience(Duration::from_secs(1)));
+    all_end(&all);
+}
+
+#[test]
+fn every_part_ends_with_the_worker() {
+    let Some(_alone) = alone("the end of the worker") else { return };
+    let mut sidecar = Sidecar::start(often());
+    let (all, attached) = (family(sidecar.pid()), attached(sidecar.pid()));
+    assert_eq!(all.len(), 3);
+    assert_eq!(sidecar.signal(Signal::KILL).0.code(), None);
+    assert_nothing_left(&attached, patience(Duration::from_secs(1)));
+    all_end(&all);
+}
+
+fn all_end(processes: &[u32]) {
+    let ended = |process: &u32| Status::of(*process).is_none_or(|status| status.text("State").starts_with('Z'));
+    wait_for("every part to end", patience(Duration::from_secs(2)), || processes.iter().all(ended).then_some(()));
+}
+
+/// Duplicates of the Unix sockets of a process, those to other parts among them.
+fn sockets(process: u32) -> Vec<UnixStream> {
+    let handle = pidfd_open(Pid::from_raw(process.cast_signed()).unwrap(), PidfdFlags::empty()).unwrap();
+    let descriptors = fs::read_dir(format!("/proc/{process}/fd")).unwrap().flatten();
+    let numbers = descriptors.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let duplicates = numbers.filter_map(|number| pidfd_getfd(&handle, number, PidfdGetfdFlags::empty()).ok());
+    let is_unix = |descriptor: &OwnedFd| socket_domain(descriptor) == Ok(AddressFamily::UNIX);
+    duplicates.filter(is_unix).map(UnixStream::from).collect()
+}
+
+#[test]
+fn malformed_requests_of_a_worker_end_the_loader_in_order() {
+    let Some(_alone) = alone("a worker that sends malformed requests") else { return };
+    for request in [&[0xff; 64][..], &[5, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f], &[1, 0, 0, 0, 0x7f]] {
+        let mut sidecar = Sidecar::start(often());
+        let (all, attached) = (family(sidecar.pid()), attached(sidecar.pid()));
+        let sockets = sockets(sidecar.pid());
+        assert!(sockets.len() >= 3, "{sockets:?}");
+        // The worker may have closed one.
+        sockets.iter().for_each(|mut socket| drop(socket.write_all(request)));
+        drop(sockets);
+        assert_eq!(sidecar.wait().code(), Some(2));
+        let log = sidecar.logs("uc-loader failed: malformed message");
+        assert!(!log.contains("panicked"), "{log}");
+        assert_nothing_left(&attached, patience(Duration::from_secs(1)));
+        all_end(&all);
+    }
+}

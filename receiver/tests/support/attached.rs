@@ -1,0 +1,45 @@
+//! Programs and links that the sidecar holds in the kernel.
+
+use std::{collections::BTreeSet, fs, time::Duration};
+
+use aya::programs::{loaded_links, loaded_programs};
+
+use super::{processes::family, surroundings::wait_for};
+
+/// Programs and links of a sidecar.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Attached {
+    /// Identifiers of its programs.
+    pub programs: BTreeSet<u32>,
+    /// Identifiers of its links.
+    pub links: BTreeSet<u32>,
+}
+
+/// The programs and links that a process and its parts have descriptors of.
+pub fn attached(pid: u32) -> Attached {
+    let mut attached = Attached::default();
+    let folders = family(pid).into_iter().map(|process| fs::read_dir(format!("/proc/{process}/fdinfo")));
+    let descriptors = folders.flatten().flatten().flatten();
+    // One may be closed meanwhile.
+    for text in descriptors.filter_map(|descriptor| fs::read_to_string(descriptor.path()).ok()) {
+        let number = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u32>().ok());
+        attached.programs.extend(number("prog_id:"));
+        attached.links.extend(number("link_id:"));
+    }
+    attached
+}
+
+/// The programs and links among these that the kernel still has.
+pub fn left(of: &Attached) -> Attached {
+    let programs = loaded_programs().filter_map(|program| Some(program.ok()?.id()));
+    let links = loaded_links().filter_map(|link| Some(link.ok()?.id()));
+    Attached {
+        programs: programs.filter(|id| of.programs.contains(id)).collect(),
+        links: links.filter(|id| of.links.contains(id)).collect(),
+    }
+}
+
+/// Waits until the kernel has none of it.
+pub fn assert_nothing_left(of: &Attached, limit: Duration) {
+    wait_for("the kernel to let programs and links go", limit, || (left(of) == Attached::default()).then_some(()));
+}
