@@ -25,7 +25,7 @@ a metric without an entry fails the tests.
 The errors come from test runs. `cargo xtask test --matrix` records them, and of several runs of a test the largest error. A true
 value that is read before and after a snapshot has two bounds; an error is the distance to the nearer bound. \"Native\" is the
 allowed error on a real machine, where other programs add traffic and where the kernel may skip runs of programs
-([Kernels](kernels.md#runs-that-the-kernel-leaves-out)). Tests are in `receiver/tests/kernel/`.
+([Kernels](internals/kernels.md#skipped-runs)). Tests are in `receiver/tests/kernel/`.
 
 | metric | truth | test | allowed error | last error | measured, true value | kernel, date |
 |---|---|---|---|--:|---|---|

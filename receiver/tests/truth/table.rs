@@ -19,7 +19,7 @@ pub struct Comparison {
     #[serde(default)]
     pub allowed: Allowed,
     /// The allowed error on a real machine, if it differs. Other programs add traffic there, and the kernel may skip runs of
-    /// programs (docs/kernels.md).
+    /// programs (docs/internals/kernels.md).
     pub native: Option<Allowed>,
 }
 
