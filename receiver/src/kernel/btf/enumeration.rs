@@ -7,8 +7,7 @@ use super::{
 };
 
 impl<'a> Btf<'a> {
-    /// The names and numbers of an enumeration, in its order. `None` where there is none of that name, or its BTF is
-    /// malformed.
+    /// Returns the names and numbers of an enumeration, in order. `None` if it does not exist or is malformed.
     #[must_use]
     pub fn enumeration(&self, name: &str) -> Option<Vec<(&'a str, i64)>> {
         let id = [Kind::Enum, Kind::Enum64].into_iter().find_map(|kind| self.find(name, kind))?;
@@ -19,7 +18,7 @@ impl<'a> Btf<'a> {
     }
 }
 
-/// The number of an enumerator; the record's flag says whether numbers have signs.
+/// Returns the number of an enumerator. It is signed if the record's flag is set.
 fn number(record: &Record<'_>, enumerator: &[u8]) -> Option<i64> {
     let low = word(enumerator, 4)?;
     Some(match word(enumerator, 8) {

@@ -1,26 +1,26 @@
-//! What can be wrong with type information, or with what is asked of it.
+//! Errors of malformed BTF and of failed lookups.
 
 use super::Kind;
 
-/// Why the type information does not answer.
+/// The error of reading BTF or of a lookup.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BtfError {
-    /// The bytes are no BTF.
-    #[error("no BTF: {0}")]
+    /// The bytes are not BTF.
+    #[error("not BTF: {0}")]
     NotBtf(&'static str),
-    /// The bytes were written on a machine of the other byte order.
-    #[error("BTF of the other byte order than this machine's")]
+    /// The BTF has the byte order of a different machine.
+    #[error("the byte order of the BTF differs from this machine")]
     ForeignByteOrder,
-    /// The header is sound, but something behind it is not.
+    /// The header is valid, but a record is malformed.
     #[error("malformed BTF: {what} at byte {at} of the types")]
     Malformed {
         /// Offset of the record in the type section.
         at: usize,
-        /// What is wrong there.
+        /// The defect.
         what: &'static str,
     },
-    /// A record of a kind that this reader does not know and whose length the BTF does not tell.
-    #[error("BTF record of the unknown kind {kind} at byte {at} of the types")]
+    /// A record of an unknown kind, without a length in the BTF's layout section.
+    #[error("BTF record of unknown kind {kind} at byte {at} of the types")]
     UnknownKind {
         /// Offset of the record in the type section.
         at: usize,
@@ -28,46 +28,46 @@ pub enum BtfError {
         kind: u8,
     },
     /// A reference to a type that does not exist.
-    #[error("BTF refers to type {id}, which it does not have")]
+    #[error("BTF refers to the missing type {id}")]
     NoSuchId {
         /// The type's number.
         id: u32,
     },
-    /// Types refer to each other without an end.
+    /// References between types form a cycle, or a chain that is too long.
     #[error("BTF type {id} is nested too deeply")]
     TooDeep {
-        /// Where the search began.
+        /// The first type of the search.
         id: u32,
     },
-    /// No type has that name.
+    /// No type of this kind has this name.
     #[error("no {kind} named {name}")]
     NoSuchType {
-        /// What was looked for.
+        /// The kind of type.
         kind: Kind,
-        /// By which name.
+        /// The name of the type.
         name: String,
     },
-    /// A struct has no member of that name, its anonymous members included.
+    /// A struct and its anonymous members have no member of this name.
     #[error("{type_name}.{path}: no member {member}")]
     NoSuchMember {
         /// The outermost struct.
         type_name: String,
-        /// The whole path looked for.
+        /// The complete path.
         path: String,
-        /// The part of it that is missing.
+        /// The missing part of the path.
         member: String,
     },
-    /// The path goes on where there is nothing to go into.
+    /// The path continues into a type without members or elements.
     #[error("{type_name}.{path}: {member} is not in a struct, union or array")]
     NotAStruct {
         /// The outermost struct.
         type_name: String,
-        /// The whole path looked for.
+        /// The complete path.
         path: String,
-        /// The part of it that has no place.
+        /// The part of the path that cannot be resolved.
         member: String,
     },
-    /// Types without a size: `void`, functions, declared but undefined structs.
+    /// The type has no size: `void`, functions, and forward-declared structs.
     #[error("BTF type {id} has no size")]
     Unsized {
         /// The type's number.

@@ -11,25 +11,25 @@ use super::{
 /// A function that programs can attach to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function<'a> {
-    /// The type that the kernel is told when a program attaches.
+    /// The type id that the kernel takes when a program attaches.
     pub id: TypeId,
-    /// Its parameters, in order.
+    /// The parameters, in order.
     pub parameters: Vec<Parameter<'a>>,
 }
 
 /// A parameter of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter<'a> {
-    /// Its name; empty where the BTF has none, as in tracepoints.
+    /// The name; empty if the BTF has none, for example in tracepoints.
     pub name: &'a str,
-    /// Bytes of it; `None` of what has no size.
+    /// Size in bytes; `None` if the type has no size.
     pub size: Option<u64>,
-    /// The struct or union that it points to, if it is such a pointer.
+    /// The name of the struct or union that the parameter points to, if it is a pointer to one.
     pub points_to: Option<&'a str>,
 }
 
 impl<'a> Btf<'a> {
-    /// The function of that name, as fentry and fexit programs attach to it. `None` also where its BTF is malformed.
+    /// Returns the function that fentry and fexit programs attach to. `None` if it does not exist or is malformed.
     #[must_use]
     pub fn function(&self, name: &str) -> Option<Function<'a>> {
         self.function_of(self.find(name, Kind::Function)?)
@@ -40,18 +40,18 @@ impl<'a> Btf<'a> {
         Some(Function { id, parameters: self.parameters(&prototype)? })
     }
 
-    /// Every function of that name: several files of the kernel may each have one.
+    /// Returns all functions of this name; several files of the kernel may define static functions of one name.
     pub fn functions(&self, name: &str) -> impl Iterator<Item = TypeId> {
         self.named_functions().filter(move |(_, own)| *own == name).map(|(id, _)| id)
     }
 
-    /// The names of the functions that take a pointer to a struct of that name.
+    /// Returns the names of the functions that take a pointer to the struct `target`.
     pub fn takers(&self, target: &str) -> impl Iterator<Item = &'a str> {
         let takes = move |function: Function<'a>| function.parameters.iter().any(|one| one.points_to == Some(target));
         self.named_functions().filter(move |(id, _)| self.function_of(*id).is_some_and(&takes)).map(|(_, name)| name)
     }
 
-    /// The functions of this BTF itself, in the order of their numbers.
+    /// Returns the functions of this BTF without its base, in order of type id.
     fn named_functions(&self) -> impl Iterator<Item = (TypeId, &'a str)> {
         self.own_ids().filter_map(|id| {
             let record = self.record(id).ok().filter(|record| record.kind == Some(Kind::Function))?;
@@ -59,8 +59,8 @@ impl<'a> Btf<'a> {
         })
     }
 
-    /// The tracepoint of that name, as `tp_btf` programs attach to it, without the context pointer that the kernel's
-    /// own probes get first. `None` also where its BTF is malformed.
+    /// Returns the tracepoint that `tp_btf` programs attach to, without the first parameter: a context pointer for the
+    /// kernel's own probes. `None` if it does not exist or is malformed.
     #[must_use]
     pub fn tracepoint(&self, name: &str) -> Option<Function<'a>> {
         let id = self.find(&tracepoint_type(name), Kind::Typedef)?;
@@ -93,7 +93,7 @@ impl<'a> Btf<'a> {
     }
 }
 
-/// The name of the typedef that stands for a tracepoint.
+/// Returns the name of the typedef that declares a tracepoint.
 pub(super) fn tracepoint_type(name: &str) -> String {
     format!("btf_trace_{name}")
 }

@@ -1,4 +1,4 @@
-//! Where a member lies in its struct.
+//! Lookup of struct members and their offsets.
 
 use super::{
     Btf, BtfError, Kind, MAX_DEPTH, TypeId,
@@ -6,10 +6,11 @@ use super::{
     record::{ENUMERATOR, MEMBER, Record},
 };
 
-/// Members that one search may look at. The kernel's largest structs have a few hundred, anonymous ones included.
+/// The maximum number of members that a search visits. The kernel's largest structs have a few hundred, including
+/// members of anonymous structs.
 const MAX_MEMBERS: usize = 1 << 16;
 
-/// What a member takes up, from the beginning of the outermost struct.
+/// The offset and size of a member, relative to the outermost struct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// Whole bytes.
@@ -21,7 +22,7 @@ pub enum Extent {
     },
     /// A bit-field.
     Bits {
-        /// Offset in bits; on big-endian machines counted from the highest bit of each byte.
+        /// Offset in bits. Big-endian machines count from the highest bit of each byte.
         offset: u64,
         /// Width in bits.
         width: u32,
@@ -31,31 +32,32 @@ pub enum Extent {
 /// A member found by its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Its type.
+    /// The type of the member.
     pub id: TypeId,
-    /// Its place.
+    /// The offset and size.
     pub extent: Extent,
-    /// Whether it has parts: a struct, a union or an array.
+    /// True for a struct, a union or an array.
     pub aggregate: bool,
 }
 
-/// A place on the way down a path.
+/// An intermediate result of a path lookup.
 #[derive(Clone, Copy)]
 struct Step {
     id: TypeId,
-    /// From the beginning of the outermost struct.
+    /// Offset in bits, relative to the outermost struct.
     bits: u64,
-    /// Width of a bit-field whose member says so; otherwise zero.
+    /// Width in bits if the member's record declares a bit-field; otherwise zero.
     width: u32,
 }
 
 impl Btf<'_> {
-    /// Finds a member by the name of a struct, union or typedef and a path of member names joined by dots. Anonymous
-    /// structs and unions are searched through; a number is an element of an array, and so is the name that some
-    /// enumeration gives a number.
+    /// Finds a member by the name of a struct, union or typedef and a path of member names joined by dots.
+    ///
+    /// The search includes anonymous structs and unions. A number, or the name of any enumerator, is the index of an
+    /// array element.
     ///
     /// # Errors
-    /// When the type or a part of the path does not exist, or the BTF is malformed on the way.
+    /// If the type or a part of the path does not exist, or a visited record is malformed.
     pub fn member(&self, type_name: &str, path: &str) -> Result<Member, BtfError> {
         let outermost = [Kind::Struct, Kind::Union, Kind::Typedef]
             .into_iter()
@@ -84,7 +86,7 @@ impl Btf<'_> {
         self.extent(step)
     }
 
-    /// The element of an array; `None` where the part names no number, or one past its end.
+    /// Returns the element of an array; `None` if the part is no index, or the index is out of bounds.
     fn element(&self, array: &Record<'_>, part: &str) -> Result<Option<Step>, BtfError> {
         let (id, count) = (TypeId(array.word(0)?), array.word(8)?);
         let number = part.parse().ok().or_else(|| self.enumerator(part));
@@ -93,7 +95,7 @@ impl Btf<'_> {
         Ok(Some(Step { id, bits, width: 0 }))
     }
 
-    /// The number behind a name of an enumeration. C has one namespace for all of them.
+    /// Returns the number of an enumerator. C has one namespace for the enumerators of all enumerations.
     fn enumerator(&self, name: &str) -> Option<u32> {
         let records = (0..self.count()).filter_map(|id| self.record(TypeId(u32::try_from(id).ok()?)).ok());
         let enumerations = records.filter(|record| record.kind == Some(Kind::Enum));
@@ -101,9 +103,9 @@ impl Btf<'_> {
         enumerators.find_map(|one| (self.string_at(word(one, 0)?)? == name.as_bytes()).then(|| word(one, 4))?)
     }
 
-    /// Looks for a member by name, first among the named ones and then inside the anonymous.
+    /// Finds a member by name: first among the named members, then inside the anonymous ones.
     fn search(&self, outer: &Record<'_>, name: &str, depth: usize, left: &mut usize) -> Result<Option<Step>, BtfError> {
-        let too_deep = BtfError::Malformed { at: outer.at, what: "a struct that is nested without an end" };
+        let too_deep = BtfError::Malformed { at: outer.at, what: "a struct that is nested too deeply" };
         *left = left.checked_sub(outer.rest.len() / MEMBER).ok_or(too_deep.clone())?;
         let depth = depth.checked_sub(1).ok_or(too_deep)?;
         for (own, step) in members(outer) {
@@ -135,9 +137,9 @@ impl Btf<'_> {
             (0, Some((shift, width))) => Extent::Bits { offset: step.bits.saturating_add(u64::from(shift)), width },
             (0, None) => {
                 if !step.bits.is_multiple_of(8) {
-                    return Err(malformed("a member that begins within a byte"));
+                    return Err(malformed("a member that is not aligned to a byte"));
                 }
-                let offset = i32::try_from(step.bits / 8).map_err(|_| malformed("a member that lies too far off"))?;
+                let offset = i32::try_from(step.bits / 8).map_err(|_| malformed("a member with a too large offset"))?;
                 Extent::Bytes { offset: offset.unsigned_abs(), size: self.size(step.id)? }
             }
             (width, _) => Extent::Bits { offset: step.bits, width },
@@ -146,7 +148,7 @@ impl Btf<'_> {
     }
 }
 
-/// The members of a struct or union, each with the offset of its name, its place within the struct, and its width.
+/// Returns the members of a struct or union: the offset of the name, and the step with offset and width.
 fn members<'r>(outer: &Record<'r>) -> impl Iterator<Item = (u32, Step)> + use<'r> {
     let flag = outer.flag;
     outer.rest.chunks_exact(MEMBER).filter_map(move |member| {
@@ -156,7 +158,8 @@ fn members<'r>(outer: &Record<'r>) -> impl Iterator<Item = (u32, Step)> + use<'r
     })
 }
 
-/// Offset and width, in bits, of an int that is narrower than its bytes: how compilers before 2018 said bit-field.
+/// Returns the offset and width, in bits, of an int that is narrower than its bytes. Compilers before 2018 encoded
+/// bit-fields this way.
 fn narrow_int(record: &Record<'_>) -> Result<Option<(u32, u32)>, BtfError> {
     if record.kind != Some(Kind::Int) {
         return Ok(None);

@@ -1,7 +1,7 @@
-//! The kernel's type information (BTF), read in place.
+//! A zero-copy reader of BTF, the kernel's type information.
 //!
-//! Records stay where they are in the raw bytes; beside them there is one offset a type and one number a name. The
-//! reader takes any bytes whatever: every offset is checked, and every search is bounded.
+//! The reader adds an index to the raw bytes: one offset per type and one id per name. It accepts untrusted bytes: it
+//! checks every offset and bounds every search.
 //! Format: <https://docs.kernel.org/bpf/btf.html>.
 
 mod enumeration;
@@ -28,14 +28,14 @@ pub use self::{
 };
 use self::{names::Names, record::Record};
 
-/// Types refer to types; kernels need less than ten steps.
+/// The maximum length of a chain of type references; kernels need fewer than ten.
 const MAX_DEPTH: usize = 32;
-/// Longest name with its closing zero; the kernel's own symbols end at 512 bytes.
+/// The maximum length of a name, including the terminating zero; the kernel limits symbols to 512 bytes.
 const MAX_NAME: usize = 1024;
-/// Tracing programs run on 64-bit kernels alone.
+/// Tracing programs run only on 64-bit kernels.
 const POINTER_SIZE: u64 = 8;
 
-/// A type's number. Zero is `void`.
+/// The id of a type. Zero is `void`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TypeId(pub u32);
 
@@ -45,24 +45,24 @@ pub struct Btf<'a> {
     types: &'a [u8],
     strings: &'a [u8],
     layout: &'a [u8],
-    /// Where each record begins in `types`.
+    /// The offset of each record in `types`.
     records: Vec<u32>,
     names: Names,
 }
 
 impl<'a> Btf<'a> {
-    /// Reads BTF that stands by itself, such as `/sys/kernel/btf/vmlinux`.
+    /// Reads BTF without a base, for example `/sys/kernel/btf/vmlinux`.
     ///
     /// # Errors
-    /// When the bytes are no BTF of this machine's byte order, or a record is cut off, unknown or named by nothing.
+    /// If the bytes are not BTF in this machine's byte order, or a record is truncated, unknown or has an invalid name.
     pub fn parse(raw: &'a [u8]) -> Result<Self, BtfError> {
         Self::read(raw, None)
     }
 
-    /// Reads the BTF of a module, whose types and strings go on where the kernel's end.
+    /// Reads the BTF of a module (split BTF). Its type ids and string offsets continue after those of the kernel.
     ///
     /// # Errors
-    /// As for [`Self::parse`].
+    /// If the bytes are not BTF in this machine's byte order, or a record is truncated, unknown or has an invalid name.
     pub fn parse_module(raw: &'a [u8], kernel: &'a Self) -> Result<Self, BtfError> {
         Self::read(raw, Some(kernel))
     }
@@ -75,7 +75,7 @@ impl<'a> Btf<'a> {
         while at < types.len() {
             let record = Record::read(types, at, layout)?;
             named += usize::from(record.name != 0);
-            let offset = u32::try_from(at).map_err(|_| BtfError::NotBtf("it has over four gigabytes of types"))?;
+            let offset = u32::try_from(at).map_err(|_| BtfError::NotBtf("the type section exceeds four gigabytes"))?;
             btf.records.push(offset);
             at += record.length();
         }
@@ -83,22 +83,22 @@ impl<'a> Btf<'a> {
         Ok(btf)
     }
 
-    /// The first type of that name and kind: a module's own before the kernel's.
+    /// Returns the first type with this name and kind; a module's type takes precedence over the kernel's.
     #[must_use]
     pub fn find(&self, name: &str, kind: Kind) -> Option<TypeId> {
         self.layers().find_map(|btf| btf.names.find(btf, name, kind))
     }
 
-    /// How many types there are, `void` and the base's included: one more than the highest number.
+    /// Returns the number of types, including `void` and the base: the highest id plus one.
     #[must_use]
     pub fn count(&self) -> usize {
         self.first_id() + self.records.len()
     }
 
-    /// Bytes of a value of that type.
+    /// Returns the size of a type in bytes.
     ///
     /// # Errors
-    /// For types that have no size, and for malformed ones.
+    /// If the type has no size or is malformed.
     pub fn size(&self, id: TypeId) -> Result<u64, BtfError> {
         let mut elements = 1_u64;
         let mut next = id;
@@ -129,7 +129,7 @@ impl<'a> Btf<'a> {
         Err(BtfError::TooDeep { id: id.0 })
     }
 
-    /// The type behind typedefs, qualifiers and tags.
+    /// Returns the type after typedefs, qualifiers and tags.
     fn resolved(&self, id: TypeId) -> Result<Record<'a>, BtfError> {
         let mut next = id;
         for _ in 0..MAX_DEPTH {
@@ -152,9 +152,9 @@ impl<'a> Btf<'a> {
         Record::read(owner.types, *at.ok_or(BtfError::NoSuchId { id: id.0 })? as usize, owner.layout)
     }
 
-    /// The name of a record, without its closing zero. Empty for the nameless.
+    /// Returns the name of a record, without the terminating zero. Empty for an anonymous type.
     fn string(&self, record: &Record<'_>) -> Result<&'a [u8], BtfError> {
-        self.string_at(record.name).ok_or(BtfError::Malformed { at: record.at, what: "a name outside of the strings" })
+        self.string_at(record.name).ok_or(BtfError::Malformed { at: record.at, what: "a name that is out of bounds" })
     }
 
     fn string_at(&self, offset: u32) -> Option<&'a [u8]> {
@@ -165,7 +165,7 @@ impl<'a> Btf<'a> {
         CStr::from_bytes_until_nul(bounded).ok().map(CStr::to_bytes)
     }
 
-    /// This BTF, then the one that it goes on from.
+    /// Returns this BTF, then its base.
     fn layers(&self) -> impl Iterator<Item = &Self> {
         iter::successors(Some(self), |btf| btf.base)
     }

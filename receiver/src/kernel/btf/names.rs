@@ -1,4 +1,4 @@
-//! Types by name, at five bytes each.
+//! An index of types by name, with five bytes per type.
 
 use std::hash::{DefaultHasher, Hasher as _};
 
@@ -6,12 +6,12 @@ use hashbrown::HashTable;
 
 use super::{Btf, BtfError, Kind, TypeId};
 
-/// The first type of every name and kind.
+/// The first type of each name and kind.
 #[derive(Default)]
 pub(super) struct Names(HashTable<TypeId>);
 
 impl Names {
-    /// Indexes the named types of a BTF that is read but for this.
+    /// Indexes the named types of a BTF; all other fields of `btf` are complete.
     pub fn of(btf: &Btf<'_>, named: usize) -> Result<Self, BtfError> {
         let mut table = HashTable::with_capacity(named);
         for id in btf.own_ids() {
@@ -25,7 +25,7 @@ impl Names {
         Ok(Self(table))
     }
 
-    /// The first type of that name and kind.
+    /// Returns the first type with this name and kind.
     pub fn find(&self, btf: &Btf<'_>, name: &str, kind: Kind) -> Option<TypeId> {
         let name = name.as_bytes();
         self.0.find(hash(name, kind), |id| btf.is_named(*id, name, kind)).copied()

@@ -1,24 +1,24 @@
-//! Type records: twelve bytes each, and what follows them by kind.
+//! Type records: a head of twelve bytes, and data that depends on the kind.
 
 use std::fmt;
 
 use super::{BtfError, header::word};
 
-/// Bytes that every record begins with.
+/// Bytes of a record's head.
 pub(super) const HEAD: usize = 12;
 /// Bytes of a member of a struct or union.
 pub(super) const MEMBER: usize = 12;
 /// Bytes of a function's parameter.
 pub(super) const PARAMETER: usize = 8;
 
-/// Bytes of a name and number of an enumeration.
+/// Bytes of an enumerator.
 pub(super) const ENUMERATOR: usize = 8;
-/// The same of one whose numbers have 64 bits.
+/// Bytes of an enumerator of a 64-bit enumeration.
 pub(super) const ENUMERATOR64: usize = 12;
 
-/// What a type is.
+/// The kind of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the names are those of the format")]
+#[expect(missing_docs, reason = "the BTF format defines the names")]
 #[repr(u8)]
 pub enum Kind {
     Int = 1,
@@ -43,7 +43,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind of a number in a record.
+    /// Returns the kind with this number.
     fn from_number(number: u8) -> Option<Self> {
         Some(match number {
             1 => Self::Int,
@@ -69,7 +69,7 @@ impl Kind {
         })
     }
 
-    /// Bytes after the head, and bytes of each of the elements that the record counts.
+    /// Returns the bytes of the fixed part after the head, and the bytes of each element.
     const fn layout(self) -> (usize, usize) {
         match self {
             Self::Int | Self::Variable | Self::DeclarationTag => (4, 0),
@@ -91,12 +91,12 @@ impl Kind {
         }
     }
 
-    /// Whether a type of this kind stands for another in all that concerns its layout.
+    /// Returns true for kinds that have the layout of the type they refer to: typedefs, qualifiers and tags.
     pub(super) const fn is_modifier(self) -> bool {
         matches!(self, Self::Typedef | Self::Volatile | Self::Const | Self::Restrict | Self::TypeTag)
     }
 
-    /// Whether a type of this kind has members.
+    /// Returns true for structs and unions.
     pub(super) const fn has_members(self) -> bool {
         matches!(self, Self::Struct | Self::Union)
     }
@@ -133,22 +133,22 @@ impl fmt::Display for Kind {
 pub(super) struct Record<'a> {
     /// Offset in the type section.
     pub at: usize,
-    /// `None` of a kind that this reader does not know.
+    /// The kind; `None` if this reader does not know it.
     pub kind: Option<Kind>,
-    /// Offset of its name among the strings.
+    /// Offset of the name in the string section.
     pub name: u32,
-    /// Whether the kind's flag is set: of a struct, that its members' offsets also hold bit-field widths.
+    /// The kind-specific flag. For a struct: member offsets also contain bit-field widths.
     pub flag: bool,
-    /// Bytes of one, or the number of the type that it refers to, by kind.
+    /// The size in bytes or the id of the referenced type, depending on the kind.
     pub size_or_type: u32,
-    /// What follows the head.
+    /// The data after the head.
     pub rest: &'a [u8],
 }
 
 impl<'a> Record<'a> {
-    /// The record at an offset of the type section.
+    /// Reads the record at an offset of the type section.
     pub fn read(types: &'a [u8], at: usize, layout: &[u8]) -> Result<Self, BtfError> {
-        let cut = BtfError::Malformed { at, what: "a record that is cut off" };
+        let cut = BtfError::Malformed { at, what: "a truncated record" };
         let (Some(name), Some(info), Some(size_or_type)) = (word(types, at), word(types, at + 4), word(types, at + 8))
         else {
             return Err(cut);
@@ -157,27 +157,27 @@ impl<'a> Record<'a> {
         let kind = Kind::from_number(number);
         let (fixed, element) = kind
             .map(Kind::layout)
-            .or_else(|| told(layout, number))
+            .or_else(|| layout_lengths(layout, number))
             .ok_or(BtfError::UnknownKind { at, kind: number })?;
-        // Up to 7.2 the count has 16 bits and the eight above it are zero.
+        // Up to 7.2 the count has 16 bits, and the next eight bits are zero.
         let count = (info & 0x00ff_ffff) as usize;
         let rest = types.get(at + HEAD..).and_then(|rest| rest.get(..fixed + element * count)).ok_or(cut)?;
         Ok(Self { at, kind, name, flag: info >> 31 == 1, size_or_type, rest })
     }
 
-    /// Bytes from this record's beginning to the next one's.
+    /// Returns the length of the record in bytes.
     pub const fn length(&self) -> usize {
         HEAD + self.rest.len()
     }
 
-    /// A word of what follows the head.
+    /// Returns a word of the data after the head.
     pub fn word(&self, at: usize) -> Result<u32, BtfError> {
-        word(self.rest, at).ok_or(BtfError::Malformed { at: self.at, what: "a record that is cut off" })
+        word(self.rest, at).ok_or(BtfError::Malformed { at: self.at, what: "a truncated record" })
     }
 }
 
-/// What the BTF's own layout section says of a kind's length.
-fn told(layout: &[u8], number: u8) -> Option<(usize, usize)> {
+/// Returns the lengths of a kind from the layout section of the BTF.
+fn layout_lengths(layout: &[u8], number: u8) -> Option<(usize, usize)> {
     let entry = layout.get(usize::from(number) * 4..)?.first_chunk::<4>()?;
     Some((usize::from(entry[0]), usize::from(entry[1])))
 }

@@ -1,26 +1,26 @@
-//! Where a running kernel keeps its BTF.
+//! The BTF files of the running kernel.
 
 use std::{fs, io, path::PathBuf};
 
-/// The name of the kernel's own BTF; modules are named as `lsmod` has them.
+/// The name of the kernel's BTF. A module's BTF has the name that `lsmod` prints.
 pub const VMLINUX: &str = "vmlinux";
 
-/// The running kernel's BTF could not be read.
+/// The error of a BTF file that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read {}: the kernel needs CONFIG_DEBUG_INFO_BTF (and _MODULES, for modules) and a mounted /sys", path.display())]
 pub struct ReadError {
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Why not.
+    /// The reason.
     #[source]
     pub source: io::Error,
 }
 
-/// Reads the raw BTF of the running kernel ([`VMLINUX`]) or of one of its loaded modules: some megabytes for the
-/// kernel, to be dropped after use.
+/// Reads the raw BTF of the running kernel ([`VMLINUX`]) or of a loaded module. The kernel's BTF takes some megabytes;
+/// drop it after use.
 ///
 /// # Errors
-/// When the kernel was built without BTF, the module is not loaded, or `/sys` is not mounted.
+/// If the kernel was built without BTF, the module is not loaded, or `/sys` is not mounted.
 pub fn read(name: &str) -> Result<Vec<u8>, ReadError> {
     let path = PathBuf::from("/sys/kernel/btf").join(name);
     fs::read(&path).map_err(|source| ReadError { path, source })

@@ -1,7 +1,7 @@
-//! The kernel's BTF with little left but its numbering.
+//! A reduced BTF that keeps only the type ids of attachment targets.
 //!
-//! To load a program that attaches to a function or tracepoint, aya looks up one number by name and kind in a BTF that
-//! it has taken apart type by type. What else the BTF says is never asked for, so it is left out.
+//! To load a program that attaches to a function or tracepoint, aya looks up one type id by name and kind. aya parses
+//! every type of the BTF for that lookup, so the reduced BTF omits all other types.
 
 use aya::{Btf as AyaBtf, Endianness};
 
@@ -12,7 +12,7 @@ use super::{
     record::HEAD,
 };
 
-/// What a program attaches to.
+/// The attachment target of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Target<'a> {
     /// A function of the kernel, by fentry, fexit or an iterator.
@@ -22,7 +22,7 @@ pub enum Target<'a> {
 }
 
 impl Target<'_> {
-    /// The name and kind by which aya looks for it.
+    /// Returns the name and kind that aya looks up.
     fn type_name(self) -> (String, Kind) {
         match self {
             Self::Function(name) => (name.to_owned(), Kind::Function),
@@ -31,30 +31,30 @@ impl Target<'_> {
     }
 }
 
-/// Raw BTF in which the targets have the numbers, names and kinds that they have in the kernel's.
+/// Raw BTF in which the targets keep the ids, names and kinds of the kernel's BTF.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SparseBtf(Vec<u8>);
 
 impl SparseBtf {
-    /// The raw bytes.
+    /// Returns the raw bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// What aya makes of it: some 80 bytes for each type up to the highest number of a target.
+    /// Parses the BTF with aya, which takes about 80 bytes for each type up to the highest id of a target.
     ///
     /// # Errors
-    /// None in practice: the bytes are well-formed.
+    /// If aya rejects the BTF, which would be a bug of the reduction.
     pub fn into_aya(self) -> Result<AyaBtf, aya::BtfError> {
         AyaBtf::parse(&self.0, Endianness::default())
     }
 }
 
 impl Btf<'_> {
-    /// Reduces to what it takes to attach to the targets. Those that do not exist are left out.
+    /// Reduces the BTF to the given targets and skips missing ones.
     ///
-    /// The kernel's raw BTF and this reader can be freed before aya gets the result.
+    /// The result borrows nothing, so the kernel's raw BTF can be freed before aya parses the result.
     #[must_use]
     pub fn sparse(&self, targets: &[Target<'_>]) -> SparseBtf {
         let mut kept: Vec<(TypeId, String, Kind)> = targets
@@ -67,7 +67,7 @@ impl Btf<'_> {
         kept.sort_unstable_by_key(|(id, ..)| *id);
         kept.dedup_by_key(|(id, ..)| *id);
 
-        // The record after the last target's is what all of them refer to.
+        // All targets refer to the record after the last target.
         let filler = kept.last().map_or(1, |(id, ..)| id.0.saturating_add(1));
         let names: usize = kept.iter().map(|(_, name, _)| name.len() + 1).sum();
         let mut raw = Vec::with_capacity(HEADER + filler as usize * HEAD + 1 + names);
@@ -85,19 +85,20 @@ impl Btf<'_> {
     }
 }
 
-/// Appends prototypes without parameters, the smallest record that a function may refer to, until a number is next.
+/// Appends filler records until `next` is the next id. The filler is a prototype without parameters, the smallest
+/// record that a function may refer to.
 fn fill(raw: &mut Vec<u8>, next: u32) {
     while (raw.len() - HEADER) / HEAD + 1 < next as usize {
         append(raw, [0, (Kind::Prototype as u32) << 24, 0]);
     }
 }
 
-/// Appends words of a record.
+/// Appends the words of a record.
 pub(super) fn append<const N: usize>(raw: &mut Vec<u8>, words: [u32; N]) {
     raw.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
 }
 
-/// Turns records behind room for a header into raw BTF.
+/// Completes raw BTF: writes the header into the reserved space before the records and appends the strings.
 pub(super) fn close(raw: &mut Vec<u8>, strings: &[u8]) {
     let types = (raw.len() - HEADER) as u32;
     let mut header = Vec::with_capacity(HEADER);

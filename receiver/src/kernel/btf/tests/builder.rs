@@ -1,4 +1,4 @@
-//! Writes BTF, record by record.
+//! A builder of BTF, record by record.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use super::super::{
     sparse::{append, close},
 };
 
-/// BTF in the making.
+/// A builder of raw BTF.
 pub struct Builder {
     raw: Vec<u8>,
     strings: Vec<u8>,
@@ -18,20 +18,20 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// BTF that stands by itself.
+    /// Creates a builder of BTF without a base.
     pub fn new() -> Self {
         let known = HashMap::from([(String::new(), 0)]);
         Self { raw: vec![0; HEADER], strings: vec![0], known, next: 1, first_string: 0 }
     }
 
-    /// BTF of a module, after a kernel's raw BTF with so many types, `void` included.
+    /// Creates a builder of a module's BTF. `types` is the number of the kernel's types, including `void`.
     pub fn after(kernel: &[u8], types: usize) -> Self {
         let first_string = u32::from_ne_bytes(*kernel[20..].first_chunk().expect("a header"));
         let next = u32::try_from(types).expect("few types");
         Self { strings: Vec::new(), next, first_string, ..Self::new() }
     }
 
-    /// Adds a record of any kind; `rest` is what follows its head.
+    /// Adds a record of any kind; `rest` is the data after the head.
     pub fn add(&mut self, kind: Kind, name: &str, flag: bool, count: usize, size_or_type: u32, rest: &[u32]) -> TypeId {
         let name = self.string(name);
         let count = u32::try_from(count).expect("a small count");
@@ -43,12 +43,12 @@ impl Builder {
         TypeId(self.next - 1)
     }
 
-    /// Adds an int of so many bytes that holds `bits` from bit `shift` on.
+    /// Adds an int of `size` bytes that contains `bits` bits from bit `shift`.
     pub fn int(&mut self, size: u32, shift: u32, bits: u32) -> TypeId {
         self.add(Kind::Int, "int", false, 0, size, &[shift << 16 | bits])
     }
 
-    /// Adds a struct or union of members, each with its name, type and offset word.
+    /// Adds a struct or union. A member is a name, a type and an offset word.
     pub fn compound(
         &mut self,
         kind: Kind,
@@ -61,7 +61,7 @@ impl Builder {
         self.add(kind, name, flag, members.len(), size, &rest)
     }
 
-    /// The offset of a string.
+    /// Adds a string and returns its offset.
     pub fn string(&mut self, string: &str) -> u32 {
         if let Some(offset) = self.known.get(string) {
             return *offset;
@@ -73,7 +73,7 @@ impl Builder {
         offset
     }
 
-    /// The raw bytes.
+    /// Returns the raw bytes.
     pub fn build(mut self) -> Vec<u8> {
         close(&mut self.raw, &self.strings);
         self.raw

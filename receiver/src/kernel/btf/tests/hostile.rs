@@ -1,4 +1,4 @@
-//! Damaged BTF: refused or misread, but never a panic, and never without an end.
+//! Damaged BTF: the reader may fail or misread, but it never panics and always terminates.
 
 use proptest::{prelude::*, sample::Index};
 
@@ -14,7 +14,7 @@ use super::{
 enum Damage {
     Byte(Index, u8),
     Word(Index, u32),
-    /// A reference, a count or a width that is out of bounds only just.
+    /// A reference, a count or a width just out of bounds.
     Nudge(Index, i8),
     Cut(Index),
 }
@@ -54,7 +54,7 @@ fn damage() -> impl Strategy<Value = Damage> {
     ]
 }
 
-/// Asks everything that can be asked.
+/// Calls all lookups.
 fn exercise(btf: &Btf<'_>) {
     for path in ["tstamp", "tstamp_type", "mono_delivery_time", "headers.protocol", "ts.0", "__sk_common.skc_family"] {
         for name in ["sk_buff", "sock", "scm_timestamping_internal", "ktime_t"] {
@@ -78,10 +78,10 @@ fn exercise(btf: &Btf<'_>) {
 
 proptest! {
     #[test]
-    fn damaged_btf_is_survived(
+    fn damaged_btf_does_not_panic(
         kernel in 0..KERNELS.len(),
         damages in prop::collection::vec(damage(), 1..20),
-        // Damage to the header alone is mostly refused; leave it be in most runs.
+        // The reader rejects most damage to the header; most runs keep the header intact.
         spared in prop_oneof![1 => Just(0_usize), 9 => Just(24)],
     ) {
         let (header, body) = KERNELS[kernel].raw.split_at(spared);
@@ -98,7 +98,7 @@ proptest! {
     }
 
     #[test]
-    fn noise_is_survived(noise in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn noise_does_not_panic(noise in prop::collection::vec(any::<u8>(), 0..200)) {
         let raw = [&KERNELS[0].raw[..8], &noise].concat();
         for raw in [&noise, &raw] {
             if let Ok(btf) = Btf::parse(raw) {
@@ -109,7 +109,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_no_btf_is_told_apart() {
+fn invalid_headers_are_errors() {
     let sound = KERNELS[0].raw;
     let with = |at: usize, value: u8| {
         let mut raw = sound.to_vec();
@@ -124,14 +124,14 @@ fn what_is_no_btf_is_told_apart() {
     foreign.swap(0, 1);
     assert_eq!(Btf::parse(&foreign).err(), Some(BtfError::ForeignByteOrder));
     let last = sound.len() - 1;
-    assert!(matches!(with(last, b'x'), Some(BtfError::NotBtf(_))), "strings without an end");
+    assert!(matches!(with(last, b'x'), Some(BtfError::NotBtf(_))), "strings without a terminator");
 }
 
 #[test]
-fn kinds_of_the_future_are_skipped_where_the_btf_tells_their_length() {
+fn unknown_kinds_are_skipped_by_the_length_in_the_layout_section() {
     let mut builder = Builder::new();
     let int = builder.int(4, 0, 32);
-    // As large as the future kind's record: it becomes one below.
+    // This record has the length of the unknown kind; its kind is overwritten below.
     builder.add(Kind::Array, "", false, 0, 0, &[int.0, int.0, 1]);
     let known = builder.compound(Kind::Struct, "known", false, 4, &[("id".to_owned(), int, 0)]);
     let mut raw = builder.build();
@@ -139,7 +139,7 @@ fn kinds_of_the_future_are_skipped_where_the_btf_tells_their_length() {
     raw[future..future + HEAD].copy_from_slice(&[[0; 4], ((20_u32 << 24) | 3).to_ne_bytes(), [0; 4]].concat());
     assert_eq!(Btf::parse(&raw).err(), Some(BtfError::UnknownKind { at: HEAD + 4, kind: 20 }));
 
-    // The longer header of 7.3 and, behind the strings, four bytes a kind.
+    // The longer header of 7.3 and, after the strings, four bytes per kind.
     let (fixed, element) = (6_u8, 2_u8);
     let layout = [[0; 20 * 4].as_slice(), &[fixed, element, 0, 0]].concat();
     let layout_at = u32::try_from(raw.len() - HEADER).expect("small");

@@ -1,11 +1,11 @@
-//! What the fixtures' kernels have; the expected places are what `pahole` prints for the whole kernels.
+//! Members and functions of the fixtures' kernels. The expected offsets come from `pahole` on the full BTF.
 
 use super::{
     super::{Extent, Kind},
     FUNCTIONS, KERNELS, TRACEPOINTS, on_every_kernel, parse,
 };
 
-/// The extent of a member on each of the fixtures' kernels.
+/// Returns the extent of a member on each fixture's kernel.
 fn extents(name: &str, path: &str) -> [Option<Extent>; KERNELS.len()] {
     KERNELS.each_ref().map(|kernel| parse(kernel.raw).member(name, path).ok().map(|member| member.extent))
 }
@@ -19,9 +19,9 @@ const fn bits(byte: u64, bit: u64, width: u32) -> Option<Extent> {
 }
 
 #[test]
-fn packets_are_read_where_each_kernel_has_them() {
+fn packet_members_have_the_offsets_of_each_kernel() {
     assert_eq!(extents("sk_buff", "tstamp"), [bytes(32, 8); 5]);
-    assert_eq!(extents("sk_buff", "skb_mstamp_ns"), [bytes(32, 8); 5], "the other side of the same union");
+    assert_eq!(extents("sk_buff", "skb_mstamp_ns"), [bytes(32, 8); 5], "in one union with tstamp");
     assert_eq!(extents("sk_buff", "mono_delivery_time"), [None, bits(130, 5, 1), None, None, None]);
     let kind = bits(129, 0, 2);
     assert_eq!(extents("sk_buff", "tstamp_type"), [None, None, kind, kind, kind]);
@@ -31,14 +31,14 @@ fn packets_are_read_where_each_kernel_has_them() {
 }
 
 #[test]
-fn sockets_are_read_where_each_kernel_has_them() {
+fn socket_members_have_the_offsets_of_each_kernel() {
     assert_eq!(extents("sock", "__sk_common.skc_family"), [bytes(16, 2); 5]);
     assert_eq!(extents("sock", "__sk_common.skc_v6_daddr"), [bytes(56, 16); 5]);
 }
 
 #[test]
-fn timestamps_of_reads_changed_their_type() {
-    // Since 7.2 these are three `ktime_t`, no longer three `struct timespec64`.
+fn type_of_read_timestamps_depends_on_the_kernel() {
+    // 7.2 replaced three `struct timespec64` by three `ktime_t`.
     let [old @ .., new] = extents("scm_timestamping_internal", "ts");
     assert_eq!((old, new), ([bytes(0, 48); 4], bytes(0, 24)));
     let [old @ .., new] = extents("scm_timestamping_internal", "ts.0");
@@ -70,7 +70,7 @@ fn hooks_have_the_parameters_that_the_programs_rely_on() {
 }
 
 #[test]
-fn tracepoints_come_without_their_context() {
+fn tracepoint_parameters_exclude_the_context() {
     on_every_kernel(|release, raw| {
         let btf = parse(raw);
         let points_to = |name: &str| -> Vec<Option<&str>> {

@@ -1,4 +1,4 @@
-//! Structs laid out at random: the reader finds every member where it was put.
+//! Random struct layouts: the reader returns the offset of every member.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ use super::{
     parse,
 };
 
-/// A type to lay out.
+/// A random type.
 #[derive(Clone, Debug)]
 enum Shape {
     Int(u32),
@@ -18,11 +18,11 @@ enum Shape {
     Wrapped(Kind, Box<Shape>),
 }
 
-/// A struct or union to lay out, with padding before each member.
+/// A random struct or union, with padding before each member.
 #[derive(Clone, Debug)]
 struct Compound {
     union: bool,
-    /// Whether offsets and widths share a word, as compilers have it since 2018.
+    /// True if offsets and widths share a word, the encoding of compilers since 2018.
     flag: bool,
     members: Vec<(u32, Part)>,
 }
@@ -31,11 +31,11 @@ struct Compound {
 enum Part {
     Named(Shape),
     Anonymous(Compound),
-    /// A bit-field: so many bits to skip in its int, and its width.
+    /// A bit-field: the number of skipped bits in its int, and the width.
     Bits(u32, u32),
 }
 
-/// A path, and what must be found there.
+/// A path and the expected member.
 type Expected = (String, Extent, bool);
 
 fn shape() -> BoxedStrategy<Shape> {
@@ -61,14 +61,14 @@ fn compound(inner: BoxedStrategy<Shape>) -> impl Strategy<Value = Compound> {
         .prop_map(|(union, flag, members)| Compound { union, flag, members })
 }
 
-/// Writes types down, and what must be found in them.
+/// A writer of types that records the expected members.
 struct Layout {
     builder: Builder,
     names: usize,
 }
 
 impl Layout {
-    /// Writes a type; the result also has its size and what lies in it.
+    /// Writes a type and returns its id, size and expected members.
     fn shape(&mut self, shape: &Shape) -> (TypeId, u32, Vec<Expected>) {
         match shape {
             Shape::Int(size) => (self.builder.int(*size, 0, size * 8), *size, Vec::new()),
@@ -119,7 +119,7 @@ impl Layout {
                 }
                 Part::Bits(skip, width) => {
                     let extent = Extent::Bits { offset: u64::from(offset * 8 + skip), width: *width };
-                    // An int that fills its bytes is none that compilers of old took for a bit-field.
+                    // Old compilers encoded bit-fields as ints that are narrower than their bytes.
                     let whole = *skip == 0 && *width == 32 && !compound.flag;
                     expected.push((own.clone(), if whole { Extent::Bytes { offset, size: 4 } } else { extent }, false));
                     if compound.flag {
@@ -143,7 +143,7 @@ impl Layout {
     }
 }
 
-/// The element of an array's shape.
+/// Returns the shape of an array's elements.
 fn shape_of(array: &Shape) -> &Shape {
     if let Shape::Array(element, _) = array { element } else { array }
 }
@@ -165,7 +165,7 @@ fn moved(extent: Extent, by: u32) -> Extent {
 
 proptest! {
     #[test]
-    fn members_are_found_where_they_were_put(outermost in compound(shape())) {
+    fn members_have_the_offsets_of_the_layout(outermost in compound(shape())) {
         let mut layout = Layout { builder: Builder::new(), names: 0 };
         let (id, size, expected) = layout.compound(&outermost, "outermost");
         let raw = layout.builder.build();
@@ -174,14 +174,14 @@ proptest! {
         prop_assert_eq!(btf.find("outermost", kind), Some(id));
         prop_assert_eq!(btf.size(id), Ok(u64::from(size)));
         for (path, extent, aggregate) in expected {
-            let Member { extent: found, aggregate: parts, .. } = btf.member("outermost", &path).expect("it was put there");
+            let Member { extent: found, aggregate: parts, .. } = btf.member("outermost", &path).expect("a written member");
             prop_assert_eq!((found, parts), (extent, aggregate), "{}", path);
         }
     }
 }
 
 #[test]
-fn what_is_not_there_is_named() {
+fn lookup_errors_name_the_missing_part() {
     let mut builder = Builder::new();
     let int = builder.int(4, 0, 32);
     let array = builder.add(Kind::Array, "", false, 0, 0, &[int.0, int.0, 3]);
@@ -200,9 +200,9 @@ fn what_is_not_there_is_named() {
 }
 
 #[test]
-fn types_that_contain_themselves_are_refused() {
+fn recursive_types_are_errors() {
     let mut builder = Builder::new();
-    // A typedef of itself, an array of itself, and a struct with itself as an anonymous member, many times over.
+    // Recursive types: a typedef, an array, and a struct with many anonymous members of the struct's type.
     builder.add(Kind::Typedef, "self", false, 0, 1, &[]);
     builder.add(Kind::Array, "", false, 0, 0, &[2, 2, 1]);
     let members = vec![(String::new(), TypeId(3), 0); 1000];

@@ -26,7 +26,7 @@ macro_rules! kernels {
 /// The kernels of the fixtures, oldest first.
 pub(crate) const KERNELS: [Kernel; 5] = kernels!["5.10", "6.1", "6.12", "6.18", "7.2"];
 
-/// What the programs attach to, as far as the fixtures keep it.
+/// The attachment targets of programs that the fixtures contain.
 const FUNCTIONS: [&str; 13] = [
     "__udp_enqueue_schedule_skb",
     "ip6_rcv_core",
@@ -62,12 +62,12 @@ fn targets() -> Vec<Target<'static>> {
     FUNCTIONS.map(Target::Function).into_iter().chain(TRACEPOINTS.map(Target::Tracepoint)).collect()
 }
 
-/// The raw BTF of the machine that the tests run on; says so where it has none.
+/// Returns the raw BTF of the running kernel; prints a message if it has none.
 pub(in crate::kernel) fn running_kernel() -> Option<Vec<u8>> {
     read(VMLINUX).inspect_err(|error| eprintln!("skipped on the running kernel: {error}")).ok()
 }
 
-/// Runs a check on the BTF of every fixture, and on the running kernel's where it has one.
+/// Runs a check on the BTF of every fixture and of the running kernel, if it has BTF.
 fn on_every_kernel(check: impl Fn(&str, &[u8])) {
     for kernel in &KERNELS {
         check(kernel.release, kernel.raw);

@@ -1,4 +1,4 @@
-//! BTF of a module, which goes on where the kernel's ends.
+//! BTF of modules (split BTF).
 
 use std::fs;
 
@@ -10,11 +10,11 @@ use super::{
 };
 
 #[test]
-fn the_running_kernels_modules_are_read() {
+fn modules_of_the_running_kernel_are_read() {
     let Some(raw) = running_kernel() else { return };
     let kernel = parse(&raw);
     let mut modules = 0;
-    for entry in fs::read_dir("/sys/kernel/btf").expect("the kernel's own is there") {
+    for entry in fs::read_dir("/sys/kernel/btf").expect("the directory of the kernel's BTF") {
         let name = entry.expect("a directory entry").file_name();
         let name = name.to_str().expect("modules are named in ASCII");
         if name == VMLINUX {
@@ -29,14 +29,14 @@ fn the_running_kernels_modules_are_read() {
 }
 
 #[test]
-fn a_module_knows_its_own_types_and_the_kernels() {
+fn lookups_in_a_module_include_the_kernel() {
     for kernel in &KERNELS {
         let base = parse(kernel.raw);
         let sk_buff = base.find("sk_buff", Kind::Struct).expect("every kernel has it");
 
         let mut builder = Builder::after(kernel.raw, base.count());
         let pointer = builder.add(Kind::Pointer, "", false, 0, sk_buff.0, &[]);
-        // The name of the second member is one of the kernel's strings.
+        // The kernel's string section contains the name of the second member.
         let members = [("packet".to_owned(), sk_buff, 64)];
         let own = builder.compound(Kind::Struct, "module_state", false, 8, &members);
         let parameter = builder.string("skb");
@@ -51,7 +51,7 @@ fn a_module_knows_its_own_types_and_the_kernels() {
         assert_eq!(base.find("module_state", Kind::Struct), None);
 
         let in_kernel = base.member("sk_buff", "tstamp").expect("every kernel has it");
-        let in_module = module.member("module_state", "packet.tstamp").expect("the same, further in");
+        let in_module = module.member("module_state", "packet.tstamp").expect("a member of a nested struct");
         let (Extent::Bytes { offset, .. }, Extent::Bytes { offset: further, .. }) =
             (in_kernel.extent, in_module.extent)
         else {
@@ -59,7 +59,7 @@ fn a_module_knows_its_own_types_and_the_kernels() {
         };
         assert_eq!(further, offset + 8);
 
-        let found = module.function("module_receive").expect("it is there");
+        let found = module.function("module_receive").expect("a function of the module");
         assert_eq!(found.id, function);
         assert_eq!(found.parameters[0].name, "skb");
         assert_eq!(found.parameters[0].points_to, Some("sk_buff"));
@@ -67,7 +67,7 @@ fn a_module_knows_its_own_types_and_the_kernels() {
 }
 
 #[test]
-fn a_type_of_the_module_comes_before_one_of_the_kernel() {
+fn types_of_a_module_take_precedence() {
     let base = parse(KERNELS[0].raw);
     let mut builder = Builder::after(KERNELS[0].raw, base.count());
     let own = builder.compound(Kind::Struct, "sk_buff", false, 4, &[]);

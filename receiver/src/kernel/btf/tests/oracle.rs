@@ -1,4 +1,4 @@
-//! Every member of every struct and every number of every enumeration, compared with another reader of BTF.
+//! Comparison of all struct members and enumerators with another BTF reader (btfparse).
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,19 +17,19 @@ impl Readable for Raw<'_> {
     }
 }
 
-/// The other reader's view of raw BTF.
+/// Parses raw BTF with the other reader.
 pub fn types(raw: &[u8]) -> TypeInformation {
     TypeInformation::new(&Raw(raw)).expect("sound BTF")
 }
 
-/// The names of a struct's members, those of its anonymous members included, as the other reader has them.
+/// Returns the names of a struct's members, including those in anonymous members, from the other reader.
 pub fn member_names(types: &TypeInformation, name: &str) -> Vec<String> {
     let id = types.get().iter().find_map(|(id, variant)| match variant {
         TypeVariant::Struct(_) if types.name_of(*id).as_deref() == Some(name) => Some(*id),
         _ => None,
     });
     let mut names = Vec::new();
-    collect(types, id.expect("the struct is there"), &mut names);
+    collect(types, id.expect("an existing struct"), &mut names);
     names
 }
 
@@ -49,7 +49,7 @@ fn collect(types: &TypeInformation, id: u32, names: &mut Vec<String>) {
 }
 
 #[test]
-fn members_lie_where_another_reader_finds_them() {
+fn member_offsets_match_another_reader() {
     on_every_kernel(|release, raw| {
         let (btf, other) = (parse(raw), types(raw));
         let mut uses: HashMap<String, usize> = HashMap::new();
@@ -62,15 +62,15 @@ fn members_lie_where_another_reader_finds_them() {
         }
         let mut compared = 0;
         for id in compounds() {
-            // By name only the first of several is found.
+            // A lookup by name returns only the first type.
             let Some(name) = other.name_of(id).filter(|name| uses[name] == 1) else { continue };
             let mut names = Vec::new();
             collect(&other, id, &mut names);
-            // Macros make a few anonymous members repeat a name.
+            // Macros declare a few names repeatedly in anonymous members.
             let unique: HashSet<&String> = names.iter().collect();
             for member in unique.iter().filter(|member| names.iter().filter(|name| name == *member).count() == 1) {
                 let found = btf.member(&name, member).unwrap_or_else(|error| panic!("{release}: {error}"));
-                let (inner, offset) = other.offset_of(id, member).expect("the other reader finds it too");
+                let (inner, offset) = other.offset_of(id, member).expect("a member in the other reader");
                 match (found.extent, offset) {
                     (Extent::Bytes { offset, size }, Offset::ByteOffset(expected)) => {
                         assert_eq!(offset, expected, "{name}.{member} on {release}");
@@ -90,7 +90,7 @@ fn members_lie_where_another_reader_finds_them() {
     });
 }
 
-/// The names and numbers of an enumeration, as the other reader has them.
+/// Returns the names and numbers of an enumeration from the other reader.
 fn numbers(variant: &TypeVariant) -> Option<Vec<(String, i64)>> {
     Some(match variant {
         TypeVariant::Enum(own) => {
@@ -112,14 +112,14 @@ fn numbers(variant: &TypeVariant) -> Option<Vec<(String, i64)>> {
 }
 
 #[test]
-fn enumerations_have_the_numbers_that_another_reader_finds() {
+fn enumerators_match_another_reader() {
     on_every_kernel(|release, raw| {
         let (btf, other) = (parse(raw), types(raw));
         let named = |(id, variant): (&u32, &TypeVariant)| Some((other.name_of(*id)?, numbers(variant)?));
         let mut all: HashMap<String, Vec<Vec<(String, i64)>>> = HashMap::new();
         other.get().iter().filter_map(named).for_each(|(name, numbers)| all.entry(name).or_default().push(numbers));
         let (mut compared, mut signed) = (0, 0);
-        // By name only the first of several is found.
+        // A lookup by name returns only the first type.
         for (name, numbers) in all.iter().filter(|(_, of_name)| of_name.len() == 1) {
             let found = btf.enumeration(name).unwrap_or_else(|| panic!("no enumeration {name} on {release}"));
             assert!(

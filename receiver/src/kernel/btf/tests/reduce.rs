@@ -1,4 +1,4 @@
-//! Reduces a kernel's BTF to what a few structs and functions are made of, to make the fixtures.
+//! Reduction of a kernel's BTF to a few structs and functions, for the fixtures.
 
 use std::{collections::HashMap, env, fs, path::Path};
 
@@ -11,10 +11,10 @@ use super::{
     on_every_kernel, oracle, parse,
 };
 
-/// The structs that the fixtures keep, with all that they hold but not what they point to.
+/// The structs that the fixtures keep with all members; pointees are reduced to names.
 const STRUCTS: [&str; 4] = ["sk_buff", "sock", "scm_timestamping_internal", "tcp_skb_cb"];
 
-/// Structs of which the fixtures keep some members alone; those without a name hold others.
+/// Structs that the fixtures keep with some members. Empty names are anonymous structs that contain kept members.
 const PARTS: [(&str, &[&str]); 14] = [
     ("Qdisc", &["enqueue", "flags"]),
     ("cgroup", &["kn", "root"]),
@@ -31,7 +31,7 @@ const PARTS: [(&str, &[&str]); 14] = [
     ("tcp_sock", &["copied_seq", "ooo_last_skb", "out_of_order_queue", "rcv_nxt", "rcv_ooopack", "srtt_us"]),
     ("udp_sock", &["reader_queue"]),
 ];
-/// The enumerations that the fixtures keep with their values, where kernels have them.
+/// The enumerations that the fixtures keep with their values, if the kernel has them.
 const ENUMERATIONS: [&str; 3] = ["cgroup_subsys_id", "skb_drop_reason", "skb_drop_reason_subsys"];
 
 struct Reduction<'b, 'a> {
@@ -41,7 +41,7 @@ struct Reduction<'b, 'a> {
 }
 
 impl Reduction<'_, '_> {
-    /// Copies a type, and first the types that it is made of.
+    /// Copies a type after the types that it contains.
     fn copy(&mut self, id: TypeId) -> TypeId {
         if id.0 == 0 {
             return id;
@@ -96,7 +96,7 @@ impl Reduction<'_, '_> {
                 let values: Vec<u32> = values.flat_map(|at| [self.copy_string(word(at)), word(at + 4)]).collect();
                 self.to.add(kind, &name, record.flag, values.len() / 2, record.size_or_type, &values)
             }
-            // Without their values: of the others only sizes matter.
+            // Only the sizes of other enumerations matter, not their values.
             Kind::Enum | Kind::Enum64 | Kind::Float | Kind::Forward => {
                 self.to.add(kind, &name, record.flag, 0, record.size_or_type, &[])
             }
@@ -104,7 +104,7 @@ impl Reduction<'_, '_> {
         }
     }
 
-    /// What is left behind a pointer: functions, and the names of structs.
+    /// Copies the pointee of a pointer: function prototypes, and structs as forward declarations.
     fn pointee(&mut self, id: TypeId) -> TypeId {
         if id.0 == 0 {
             return id;
@@ -139,7 +139,7 @@ impl Reduction<'_, '_> {
     }
 }
 
-/// The BTF of the structs and functions of the fixtures.
+/// Returns BTF with only the structs and functions of the fixtures.
 pub fn reduce(from: &Btf<'_>) -> Vec<u8> {
     let mut reduction = Reduction { from, to: Builder::new(), copied: HashMap::new() };
     let tracepoints = TRACEPOINTS.map(tracepoint_type);
@@ -160,7 +160,7 @@ pub fn reduce(from: &Btf<'_>) -> Vec<u8> {
 }
 
 #[test]
-fn a_reduced_kernel_answers_as_the_whole_one() {
+fn lookups_in_reduced_btf_match_the_full_btf() {
     on_every_kernel(|release, raw| {
         let whole = parse(raw);
         let raw = reduce(&whole);
@@ -195,7 +195,7 @@ fn a_reduced_kernel_answers_as_the_whole_one() {
     });
 }
 
-/// Writes the fixtures; `fixtures/btf/README.md` has the command.
+/// Writes the fixtures; `fixtures/btf/README.md` documents the command.
 #[test]
 #[ignore = "writes the fixtures of the kernels that BTF_FIXTURES names"]
 fn write_fixtures() {

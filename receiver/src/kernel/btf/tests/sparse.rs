@@ -1,4 +1,4 @@
-//! What is left for aya has the kernel's numbers.
+//! The sparse BTF keeps the kernel's type ids.
 
 use aya::{Btf as AyaBtf, Endianness};
 use aya_obj::btf::BtfKind;
@@ -9,12 +9,12 @@ use super::{
 };
 
 #[test]
-fn aya_finds_the_same_numbers() {
+fn aya_finds_the_type_ids_of_the_full_btf() {
     on_every_kernel(|release, raw| {
         let whole = AyaBtf::parse(raw, Endianness::default()).expect("aya reads the whole BTF");
         let reduced = parse(raw).sparse(&targets()).into_aya().expect("aya reads the sparse BTF");
         let same = |name: &str, kind| {
-            let id = |btf: &AyaBtf| btf.id_by_type_name_kind(name, kind).expect("it is there");
+            let id = |btf: &AyaBtf| btf.id_by_type_name_kind(name, kind).expect("an existing target");
             assert_eq!(id(&reduced), id(&whole), "{name} on {release}");
         };
         FUNCTIONS.iter().for_each(|name| same(name, BtfKind::Func));
@@ -23,7 +23,7 @@ fn aya_finds_the_same_numbers() {
 }
 
 #[test]
-fn what_is_left_is_sound_by_two_readers() {
+fn sparse_btf_is_readable_and_complete() {
     on_every_kernel(|release, raw| {
         let whole = parse(raw);
         let sparse = whole.sparse(&targets());
@@ -38,7 +38,7 @@ fn what_is_left_is_sound_by_two_readers() {
 }
 
 #[test]
-fn targets_that_do_not_exist_are_left_out_and_repeated_ones_kept_once() {
+fn missing_and_repeated_targets_are_skipped() {
     let whole = parse(KERNELS[0].raw);
     let one = whole.sparse(&[Target::Function("tcp_v4_rcv")]);
     let nonsense = Target::Function("no_such_function");
