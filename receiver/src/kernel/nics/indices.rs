@@ -1,4 +1,4 @@
-//! The places that programs keep the timestamps of NICs in.
+//! The indices of NICs in the maps of the programs.
 
 use undercurrent_ebpf::abi::interface::Interface;
 use zerocopy::IntoBytes as _;
@@ -8,24 +8,24 @@ use crate::kernel::{
     service::Table,
 };
 
-/// The places of NICs, by their interfaces.
+/// The map from interfaces to the indices of NICs.
 pub struct NicIndices(Client);
 
 impl NicIndices {
-    /// The places that programs look up.
+    /// Creates a writer of the map.
     pub(super) const fn new(client: Client) -> Self {
         Self(client)
     }
 
-    /// Gives the NIC of an interface a place.
+    /// Sets the index of an interface's NIC.
     ///
     /// # Errors
-    /// The kernel's refusal to write the map.
+    /// If the kernel refuses to write the map.
     pub fn insert(&self, interface: Interface, place: usize) -> Result<(), ServiceError> {
         self.0.insert(Table::NicIndices, interface.as_bytes(), &(place as u32).to_ne_bytes())
     }
 
-    /// Frees the place of a NIC that has one.
+    /// Removes the index of an interface's NIC, if it has one.
     pub fn remove(&self, interface: Interface) {
         drop(self.0.remove(Table::NicIndices, interface.as_bytes()));
     }

@@ -1,4 +1,4 @@
-//! Network interfaces whose NICs stamp received packets. Nothing is switched on here.
+//! Discovery of network interfaces with NICs that timestamp received packets. It does not enable timestamps.
 
 use std::{
     ffi::c_char,
@@ -20,19 +20,19 @@ const GET_STAMPING: u32 = 0x41;
 /// `HWTSTAMP_FILTER_NONE` of `include/uapi/linux/net_tstamp.h`.
 const NONE: i32 = 0;
 
-/// An interface whose NIC stamps packets that it receives, all or some.
+/// An interface with a NIC that timestamps all or some received packets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interface {
-    /// Its name.
+    /// The name of the interface.
     pub name: String,
-    /// Its index in its namespace.
+    /// The index in the interface's network namespace.
     pub index: u32,
-    /// The number of the NIC's clock; absent where the driver offers none.
+    /// The number of the NIC's clock (PHC); `None` if the driver registers none.
     pub clock: Option<u32>,
 }
 
 impl Interface {
-    /// What programs know it by, in a namespace of this inode.
+    /// Returns the map key of the interface in the network namespace with this inode.
     pub(super) const fn within(&self, namespace: u32) -> abi::interface::Interface {
         abi::interface::Interface { namespace, index: self.index }
     }
@@ -49,16 +49,16 @@ struct Stamping {
     receive: [u32; 4],
 }
 
-/// The interfaces of this process's namespace whose NICs stamp, by their indices.
+/// Returns the interfaces of this process's network namespace with NICs that timestamp, sorted by index.
 ///
 /// # Errors
-/// Where interfaces cannot be listed.
+/// If interfaces cannot be listed.
 pub fn stamping() -> io::Result<Vec<Interface>> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     let names = procfs::net::dev_status().map_err(io::Error::other)?.into_keys();
     let interface = |name: String| {
         stamps(&socket, &name).then_some(())?;
-        // One that is gone meanwhile is none.
+        // The interface may have been removed since the listing.
         let index = name_to_index(socket.as_fd(), &name).ok()?;
         Some(Interface { clock: clock(&socket, &name), name, index })
     };
@@ -67,36 +67,36 @@ pub fn stamping() -> io::Result<Vec<Interface>> {
     Ok(found)
 }
 
-/// The inode of this process's network namespace.
+/// Returns the inode of this process's network namespace.
 ///
 /// # Errors
-/// Where `/proc` does not say.
+/// If `/proc` cannot be read.
 pub fn namespace() -> io::Result<u32> {
     u32::try_from(fs::metadata("/proc/thread-self/ns/net")?.ino()).map_err(io::Error::other)
 }
 
-/// Whether a NIC stamps what it receives, as somebody switched on. Most drivers have no answer.
+/// Returns true if receive timestamps are enabled on a NIC. Most drivers do not support the request.
 fn stamps(socket: &UdpSocket, name: &str) -> bool {
     let mut settings = hwtstamp_config { flags: 0, tx_type: 0, rx_filter: NONE };
-    ask(socket, libc::SIOCGHWTSTAMP as libc::Ioctl, name, &mut settings) && settings.rx_filter != NONE
+    request_driver(socket, libc::SIOCGHWTSTAMP as libc::Ioctl, name, &mut settings) && settings.rx_filter != NONE
 }
 
-/// The number of a NIC's clock.
+/// Returns the number of a NIC's clock.
 fn clock(socket: &UdpSocket, name: &str) -> Option<u32> {
     let mut stamping = Stamping { command: GET_STAMPING, ..Stamping::default() };
-    let answered = ask(socket, libc::SIOCETHTOOL as libc::Ioctl, name, &mut stamping);
+    let answered = request_driver(socket, libc::SIOCETHTOOL as libc::Ioctl, name, &mut stamping);
     u32::try_from(stamping.clock).ok().filter(|_| answered)
 }
 
-/// Has an interface's driver fill what a request is for; whether it did.
-fn ask<T>(socket: &UdpSocket, request: libc::Ioctl, name: &str, answer: &mut T) -> bool {
-    // SAFETY: numbers and a pointer, which may all be zero.
+/// Sends an ioctl to an interface's driver, which fills `answer`. Returns true on success.
+fn request_driver<T>(socket: &UdpSocket, request: libc::Ioctl, name: &str, answer: &mut T) -> bool {
+    // SAFETY: `ifreq` contains only integers and raw pointers, for which zero bytes are valid.
     let mut of: ifreq = unsafe { std::mem::zeroed() };
-    // The last byte stays a zero.
+    // The last byte remains zero and terminates the name.
     let room = of.ifr_name.len() - 1;
     of.ifr_name.iter_mut().zip(name.bytes().take(room)).for_each(|(to, from)| *to = from as c_char);
     of.ifr_ifru.ifru_data = (&raw mut *answer).cast();
-    // SAFETY: both requests take an `ifreq` whose data is of the answer's type, and write within that.
+    // SAFETY: callers pass an `answer` of the type that the request writes, and both structs outlive the call.
     unsafe { libc::ioctl(socket.as_raw_fd(), request, &raw mut of) == 0 }
 }
 
@@ -105,16 +105,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_made_of_software_stamps_nothing() {
+    fn loopback_and_missing_interfaces_have_no_timestamps() {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
         assert!(!stamps(&socket, "lo"));
-        // The loopback's driver says that it has no clock; to no interface nobody says anything.
+        // The loopback driver reports no clock; the ioctl fails for a missing interface.
         assert_eq!([clock(&socket, "lo"), clock(&socket, "no such interface")], [None, None]);
         assert!(!stamps(&socket, "no such interface"));
     }
 
     #[test]
-    fn every_interface_found_is_there() {
+    fn found_interfaces_exist() {
         for interface in stamping().expect("a list") {
             assert!(interface.index > 0 && !interface.name.is_empty(), "{interface:?}");
         }

@@ -1,4 +1,4 @@
-//! NICs that stamp received packets in hardware, and how their clocks relate to the wall clock.
+//! NICs that timestamp received packets in hardware, and the relation of their clocks to the wall clock.
 
 mod estimate;
 mod indices;
@@ -23,32 +23,32 @@ use self::estimate::Estimate;
 pub use self::{indices::NicIndices, interface::Interface, reading::Clock};
 use super::{client::Client, maps::Words};
 
-/// The map that says which NICs have places.
+/// The map from interfaces to the indices of NICs.
 pub const PLACES: &str = "NIC_INDICES";
-/// The map that says how their clocks relate to the wall clock.
+/// The map of conversions from NIC clocks to the wall clock.
 pub const CLOCKS: &str = "NIC_CLOCKS";
 
-/// How often clocks are read.
+/// The period of clock readings.
 const PERIOD: Duration = Duration::from_secs(1);
-/// After how many of these periods it is looked for NICs.
+/// The number of periods between searches for NICs.
 const SEARCH: u32 = 60;
 
-/// What was found of NICs that stamp packets.
+/// The result of a search for NICs that timestamp packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NicInventory {
-    /// Interfaces whose NICs' clocks can be read.
+    /// Interfaces of NICs with a readable clock.
     pub usable: Vec<Interface>,
-    /// Why others cannot be used.
+    /// The reasons why the other NICs cannot be used.
     pub problems: Vec<String>,
 }
 
 impl NicInventory {
-    /// Looks at the interfaces of this process's network namespace.
+    /// Searches the interfaces of this process's network namespace.
     #[must_use]
     pub fn now() -> Self {
         match interface::stamping() {
             Ok(interfaces) => Self::among(interfaces, |number| Clock::open(number).map(drop)),
-            Err(error) => Self { problems: vec![format!("interfaces cannot be listed: {error}")], ..Self::default() },
+            Err(error) => Self { problems: vec![format!("cannot list interfaces: {error}")], ..Self::default() },
         }
     }
 
@@ -59,7 +59,7 @@ impl NicInventory {
                 Some(problem) => found.problems.push(problem),
                 None if found.usable.len() == NICS => {
                     let name = &interface.name;
-                    found.problems.push(format!("{name} is left out: {NICS} NICs are measured at most"));
+                    found.problems.push(format!("{name} is not measured: the maximum is {NICS} NICs"));
                 }
                 None => found.usable.push(interface),
             }
@@ -68,42 +68,42 @@ impl NicInventory {
     }
 }
 
-/// Why an interface's NIC stamps packets in vain.
+/// Returns the reason why the timestamps of an interface's NIC cannot be used.
 fn problem(interface: &Interface, open: impl Fn(u32) -> io::Result<()>) -> Option<String> {
     let Interface { name, clock, .. } = interface;
     let Some(number) = *clock else {
-        return Some(format!("the NIC of {name} stamps packets, and its driver shows no clock to compare them with"));
+        return Some(format!("the NIC of {name} timestamps packets, but its driver registers no PTP clock"));
     };
     let error = open(number).err()?;
     let path = Clock::path(number);
     Some(format!(
-        "{}, the clock of the nic of {name}, cannot be opened: {error}; run as root, and in a container give it the \
-         device (docker run --device {0}; in Kubernetes a privileged container with the host's /dev)",
+        "cannot open {}, the clock of the NIC of {name}: {error}; run as root, and in a container add the device \
+         (docker run --device {0}; in Kubernetes a privileged container with the host's /dev)",
         path.display()
     ))
 }
 
-/// What is said of a NIC.
+/// The reported state of a NIC.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Nic {
-    /// Its interface's name.
+    /// The name of the interface.
     pub name: String,
-    /// How far its clock, brought to the wall clock, may be off, in seconds; absent while that is not known.
+    /// The maximum error of the clock's conversion to the wall clock, in seconds; `None` while it is unknown.
     pub error: Option<f64>,
 }
 
-/// The NICs that have had places, by these.
+/// The followed NICs, by index. A NIC keeps its index.
 pub type Nics = Arc<Mutex<Vec<Nic>>>;
 
 /// A NIC that is followed.
 struct Followed {
     interface: Interface,
-    /// None where the NIC no longer stamps, or is gone.
+    /// `None` if the NIC no longer timestamps packets or was removed.
     clock: Option<Clock>,
     estimate: Estimate,
 }
 
-/// Follows the clocks of NICs, and tells programs.
+/// Reads the clocks of NICs and writes the conversions for programs.
 pub struct Following {
     namespace: u32,
     client: Client,
@@ -116,10 +116,10 @@ pub struct Following {
 }
 
 impl Following {
-    /// Takes charge of the maps. Nothing is followed yet.
+    /// Creates the follower without NICs.
     ///
     /// # Errors
-    /// Where this process's namespace cannot be told.
+    /// If the inode of this process's network namespace cannot be read.
     pub(super) fn new(client: Client, places: NicIndices, clocks: Clocks, nics: Nics) -> io::Result<Self> {
         Ok(Self {
             namespace: interface::namespace()?,
@@ -133,7 +133,7 @@ impl Following {
         })
     }
 
-    /// Waits until clocks are to be read, and reads them. Whether it is to be looked for NICs. Cancel safe.
+    /// Waits for the next period and reads the clocks. Returns true when NICs must be searched. Cancel safe.
     pub async fn read(&mut self) -> bool {
         tokio::time::sleep_until(self.due).await;
         self.due = Instant::now() + PERIOD;
@@ -142,38 +142,39 @@ impl Following {
         self.periods == 0
     }
 
-    /// Follows these, and no others. A NIC that comes again has its place again.
+    /// Follows exactly the NICs in `found`. A NIC that returns gets its former index.
     pub fn follow(&mut self, found: &NicInventory) {
         for (place, followed) in self.followed.iter_mut().enumerate() {
             if followed.clock.is_some() && !found.usable.contains(&followed.interface) {
-                tracing::info!("the NIC of {} no longer stamps packets", followed.interface.name);
+                tracing::info!("the NIC of {} no longer timestamps packets", followed.interface.name);
                 followed.stop();
                 self.clocks.unset(place);
                 self.places.remove(followed.interface.within(self.namespace));
             }
         }
         let news: Vec<_> = found.usable.iter().filter(|interface| !self.follows(interface)).cloned().collect();
-        news.into_iter().for_each(|interface| self.begin(interface));
-        self.tell();
+        news.into_iter().for_each(|interface| self.start(interface));
+        self.publish();
     }
 
     fn follows(&self, interface: &Interface) -> bool {
         self.followed.iter().any(|followed| followed.clock.is_some() && followed.interface == *interface)
     }
 
-    fn begin(&mut self, interface: Interface) {
+    fn start(&mut self, interface: Interface) {
         let name = interface.name.clone();
         let place = self.followed.iter().position(|followed| followed.interface == interface);
         let place = place.unwrap_or(self.followed.len());
         if place == NICS {
-            return tracing::warn!("{name} is left out: {NICS} NICs have been measured, and each keeps its place");
+            return tracing::warn!("{name} is not measured: {NICS} other NICs have been measured since the start");
         }
         let open = |number| self.client.open_clock(number).ok().map(Clock::from);
         let Some(clock) = interface.clock.and_then(open) else { return };
         if let Err(error) = self.places.insert(interface.within(self.namespace), place) {
-            return tracing::warn!("the hardware stamps of {name} are not measured: {error}");
+            return tracing::warn!("cannot measure the hardware timestamps of {name}: {error}");
         }
-        tracing::info!("the NIC of {name} stamps packets by {}", Clock::path(interface.clock.unwrap_or(0)).display());
+        let path = Clock::path(interface.clock.unwrap_or(0));
+        tracing::info!("the NIC of {name} timestamps packets with {}", path.display());
         let followed = Followed { interface, clock: Some(clock), estimate: Estimate::default() };
         if place == self.followed.len() {
             self.followed.push(followed);
@@ -182,7 +183,7 @@ impl Following {
         }
     }
 
-    /// Forgets how clocks relate to the wall clock, which was set, and reads them anew.
+    /// Resets the estimates after the wall clock was set, and schedules new readings.
     pub fn stepped(&mut self) {
         for (place, followed) in self.followed.iter_mut().enumerate() {
             followed.estimate.forget();
@@ -198,10 +199,10 @@ impl Following {
                 None => self.clocks.unset(place),
             }
         }
-        self.tell();
+        self.publish();
     }
 
-    fn tell(&self) {
+    fn publish(&self) {
         let nic = |followed: &Followed| Nic {
             name: followed.interface.name.clone(),
             error: followed.clock.as_ref().and_then(|_| followed.estimate.error()),
@@ -216,12 +217,12 @@ impl Followed {
         self.estimate.forget();
     }
 
-    /// Reads the clock; how the wall clock follows from it, where that is known.
+    /// Reads the clock and returns the conversion to the wall clock, if it is known.
     fn read(&mut self) -> Option<Conversion> {
         match self.clock.as_ref()?.read() {
             Ok(reading) => self.estimate.add(reading),
             Err(error) => {
-                tracing::warn!("the clock of the NIC of {} cannot be read: {error}", self.interface.name);
+                tracing::warn!("cannot read the clock of the NIC of {}: {error}", self.interface.name);
                 self.stop();
             }
         }
@@ -229,7 +230,7 @@ impl Followed {
     }
 }
 
-/// What programs know of clocks.
+/// The map of conversions from NIC clocks to the wall clock.
 pub struct Clocks(Words);
 
 const CURRENT: usize = 0;
@@ -237,15 +238,15 @@ const CONVERSION: usize = size_of::<Conversion>() / size_of::<u64>();
 const CLOCK: usize = size_of::<NicClock>() / size_of::<u64>();
 
 impl Clocks {
-    /// Takes charge of the map.
+    /// Creates a writer of the map.
     pub(super) const fn new(words: Words) -> Self {
         Self(words)
     }
 
-    /// Words of the map.
+    /// The number of words in the map.
     pub(super) const WORDS: usize = NICS * CLOCK;
 
-    /// Sets how the wall clock follows from a NIC's. Programs see all of it or nothing.
+    /// Sets the conversion of a NIC's clock. Programs read either the complete conversion or none.
     pub fn set(&self, place: usize, conversion: &Conversion) {
         let words = self.clock(place);
         let next = usize::from(words[CURRENT].load(Ordering::Relaxed) == 1);
@@ -255,7 +256,7 @@ impl Clocks {
         words[CURRENT].store(next as u64 + 1, Ordering::Release);
     }
 
-    /// Nothing is known any more.
+    /// Invalidates the conversion of a NIC's clock.
     pub fn unset(&self, place: usize) {
         self.clock(place)[CURRENT].store(0, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Reading a NIC's clock beside the wall clock, as `phc2sys` does.
+//! Combined readings of a NIC's clock and the wall clock, with the ioctls that `phc2sys` uses.
 
 use std::{
     fs::{File, OpenOptions},
@@ -14,39 +14,39 @@ use rustix::{
 };
 
 const NANOSECONDS: i64 = 1_000_000_000;
-/// Readings of which the tightest counts: whatever delays one is unlikely to delay them all.
+/// The number of readings per measurement. The fastest one counts, because a delay rarely affects all of them.
 const SAMPLES: u32 = 10;
 
 const PRECISE: Opcode = libc::PTP_SYS_OFFSET_PRECISE as Opcode;
 const EXTENDED: Opcode = libc::PTP_SYS_OFFSET_EXTENDED as Opcode;
 const PLAIN: Opcode = libc::PTP_SYS_OFFSET as Opcode;
 
-/// A reading of a NIC's clock between two of the wall clock, nanoseconds of each.
+/// A reading of a NIC's clock between two readings of the wall clock, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// The wall clock before.
+    /// The wall clock before the NIC's clock was read.
     pub before: i64,
     /// The NIC's clock.
     pub nic: i64,
-    /// The wall clock after.
+    /// The wall clock after the NIC's clock was read.
     pub after: i64,
 }
 
 impl Reading {
-    /// How long it took by the wall clock; no clock can be set in between without being found out by the next reading.
+    /// Returns the duration of the reading by the wall clock. If a clock is set meanwhile, the next reading detects it.
     #[must_use]
     pub const fn bracket(&self) -> i64 {
         self.after.wrapping_sub(self.before)
     }
 
-    /// The one that took least.
+    /// Returns the reading with the shortest duration.
     fn tightest(readings: impl Iterator<Item = Self>) -> io::Result<Self> {
         let possible = readings.filter(|reading| reading.bracket() >= 0);
         possible.min_by_key(Self::bracket).ok_or_else(|| io::Error::other("the wall clock was set meanwhile"))
     }
 }
 
-/// A NIC's clock, open.
+/// An open NIC clock.
 pub struct Clock(File);
 
 impl From<OwnedFd> for Clock {
@@ -62,26 +62,26 @@ impl From<Clock> for OwnedFd {
 }
 
 impl Clock {
-    /// Where the clock of a number is.
+    /// Returns the device path of the clock with this number.
     #[must_use]
     pub fn path(number: u32) -> PathBuf {
         PathBuf::from(format!("/dev/ptp{number}"))
     }
 
-    /// Opens it.
+    /// Opens the clock with this number.
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// If the kernel refuses.
     pub fn open(number: u32) -> io::Result<Self> {
-        // For reading: nothing is set.
+        // Read-only: the clock is never set.
         OpenOptions::new().read(true).open(Self::path(number)).map(Self)
     }
 
-    /// Reads it by the best way that its driver has: both clocks at once by the hardware, or one after the other as closely
-    /// as the driver can, or as any driver can.
+    /// Reads the clock with the most precise request that the driver supports: `PTP_SYS_OFFSET_PRECISE` (both clocks at
+    /// once, in hardware), `PTP_SYS_OFFSET_EXTENDED` (timed by the driver) or `PTP_SYS_OFFSET`.
     ///
     /// # Errors
-    /// The driver's.
+    /// If the driver fails to read the clock.
     pub fn read(&self) -> io::Result<Reading> {
         let other_way = |error| matches!(error, Errno::OPNOTSUPP | Errno::NOTTY | Errno::INVAL);
         match self.precise() {
@@ -95,31 +95,31 @@ impl Clock {
         Reading::tightest(self.plain()?.into_iter())
     }
 
-    /// Has the driver fill a value.
+    /// Sends a request that fills `value`.
     ///
     /// # Safety
-    /// The request takes a pointer to such a value, and nothing beyond it is written.
+    /// `REQUEST` must take a pointer to a `T` and write only within it.
     unsafe fn fill<const REQUEST: Opcode, T>(&self, value: &mut T) -> Result<(), Errno> {
-        // SAFETY: by the caller.
+        // SAFETY: the caller guarantees that `REQUEST` takes a pointer to a `T`.
         let request = unsafe { Updater::<REQUEST, _>::new(value) };
-        // SAFETY: by the caller.
+        // SAFETY: the caller guarantees that `REQUEST` writes only within `value`, which outlives the call.
         unsafe { ioctl(self.0.as_fd(), request) }
     }
 
     fn precise(&self) -> Result<Reading, Errno> {
-        // SAFETY: numbers all, of which zeros are values.
+        // SAFETY: the struct contains only integers, for which zero bytes are valid.
         let mut offset: ptp_sys_offset_precise = unsafe { std::mem::zeroed() };
-        // SAFETY: the request is for this type.
+        // SAFETY: `PTP_SYS_OFFSET_PRECISE` takes a pointer to this type and writes only within it.
         unsafe { self.fill::<PRECISE, _>(&mut offset) }?;
         let wall = nanoseconds(&offset.sys_realtime);
         Ok(Reading { before: wall, nic: nanoseconds(&offset.device), after: wall })
     }
 
     fn extended(&self) -> Result<Vec<Reading>, Errno> {
-        // SAFETY: numbers all, of which zeros are values; zero is the wall clock's number too.
+        // SAFETY: the struct contains only integers, for which zero bytes are valid; clock id zero is `CLOCK_REALTIME`.
         let mut offset: ptp_sys_offset_extended = unsafe { std::mem::zeroed() };
         offset.n_samples = SAMPLES;
-        // SAFETY: the request is for this type, which has room for more samples than are asked for.
+        // SAFETY: the request takes a pointer to this type, and its arrays hold more samples than requested.
         unsafe { self.fill::<EXTENDED, _>(&mut offset) }?;
         let samples = offset.ts.iter().take(SAMPLES as usize);
         let reading = |[before, nic, after]: &[ptp_clock_time; 3]| Reading {
@@ -130,12 +130,12 @@ impl Clock {
         Ok(samples.map(reading).collect())
     }
 
-    /// The wall clock and the NIC's by turns, the wall clock first and last.
+    /// Reads the wall clock and the NIC's clock in turns; the wall clock is first and last.
     fn plain(&self) -> Result<Vec<Reading>, Errno> {
-        // SAFETY: numbers all, of which zeros are values.
+        // SAFETY: the struct contains only integers, for which zero bytes are valid.
         let mut offset: ptp_sys_offset = unsafe { std::mem::zeroed() };
         offset.n_samples = SAMPLES;
-        // SAFETY: the request is for this type, which has room for more samples than are asked for.
+        // SAFETY: the request takes a pointer to this type, and its arrays hold more samples than requested.
         unsafe { self.fill::<PLAIN, _>(&mut offset) }?;
         let times: Vec<i64> = offset.ts.iter().take(2 * SAMPLES as usize + 1).map(nanoseconds).collect();
         let by_turns = times.windows(3).step_by(2);

@@ -1,24 +1,23 @@
-//! The hook that sees the timestamps of NICs: served while a NIC timestamps packets.
+//! The hook for NIC timestamps, which is attached only while a NIC timestamps packets.
 
 use super::{Clocks, Following, NicIndices, NicInventory, Nics};
 use crate::kernel::{Kernel, KernelError, client::ServiceError};
 
 impl Kernel {
-    /// Searches the NICs that timestamp packets, and follows what was found.
+    /// Searches NICs that timestamp packets, and attaches or detaches the hook accordingly.
     ///
     /// # Errors
-    /// If the kernel's types cannot be read, which attaching needs.
+    /// If the kernel's BTF, which attaching needs, cannot be read.
     pub fn search_nics(&mut self) -> Result<&NicInventory, ServiceError> {
         let found = self.client.find_nics()?;
         self.note_nics(found)?;
         Ok(&self.found_nics)
     }
 
-    /// Notes the NICs that timestamp packets now. The first of them attaches the hook of their timestamps, and the end of
-    /// the last one detaches it.
+    /// Records the NICs that timestamp packets. The hook is attached while there is at least one.
     ///
     /// # Errors
-    /// If the kernel's types cannot be read, which attaching needs.
+    /// If the kernel's BTF, which attaching needs, cannot be read.
     pub fn note_nics(&mut self, found: NicInventory) -> Result<(), ServiceError> {
         if found != self.found_nics {
             self.found_nics = found.clone();
@@ -27,19 +26,19 @@ impl Kernel {
         Ok(())
     }
 
-    /// The NICs that timestamp packets.
+    /// Returns the NICs that timestamp packets.
     #[must_use]
     pub const fn found_nics(&self) -> &NicInventory {
         &self.found_nics
     }
 
-    /// What is known of the NICs that are followed.
+    /// Returns the state of the followed NICs.
     #[must_use]
     pub fn nics(&self) -> Nics {
         Nics::clone(&self.nics)
     }
 
-    /// Follows the clocks of those NICs.
+    /// Follows the clocks of the NICs that timestamp packets.
     ///
     /// # Errors
     /// If a map cannot be mapped, or this process's network namespace is unknown.
@@ -50,13 +49,13 @@ impl Kernel {
         Ok(following)
     }
 
-    /// The places of NICs, by their interfaces.
+    /// Returns the map from interfaces to the indices of NICs.
     #[must_use]
     pub fn nic_indices(&self) -> NicIndices {
         NicIndices::new(self.client.clone())
     }
 
-    /// The conversions of NIC clocks that programs read.
+    /// Returns the map of conversions from NIC clocks to the wall clock.
     ///
     /// # Errors
     /// If the map cannot be mapped.

@@ -1,4 +1,4 @@
-//! Estimates from a recording, and from clocks of every kind.
+//! Estimates from a recording and from random clocks.
 
 mod recording;
 
@@ -6,14 +6,14 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// How far a prediction is from the truth, and how far it may be, in nanoseconds.
+/// Returns the actual and the maximum error of a prediction, in nanoseconds.
 fn apart(estimate: &Estimate, nic: i64, wall: i64) -> Option<(f64, f64)> {
     let predicted = estimate.conversion()?.wall(nic.cast_unsigned())?.cast_signed();
     Some((predicted.wrapping_sub(wall).abs() as f64, estimate.error()? * 1e9))
 }
 
 #[test]
-fn a_recording_is_followed_within_the_error_that_is_told() {
+fn actual_error_of_a_recording_is_within_the_estimated_error() {
     let (mut estimate, mut followed, mut steps) = (Estimate::default(), 0, Vec::new());
     for (second, (reading, wall)) in recording::read().into_iter().enumerate() {
         let before = apart(&estimate, reading.nic, wall);
@@ -23,7 +23,7 @@ fn a_recording_is_followed_within_the_error_that_is_told() {
             steps.push(second);
             continue;
         }
-        assert!(apart <= error, "second {second}: {apart} ns from the truth, and {error} ns were told");
+        assert!(apart <= error, "second {second}: the error is {apart} ns, the estimate {error} ns");
         followed += 1;
         if estimate.anchors.len() == READINGS {
             assert!(error < 4000.0, "second {second}: {error} ns");
@@ -31,18 +31,18 @@ fn a_recording_is_followed_within_the_error_that_is_told() {
             assert!((rate - recording::RATE).abs() < 1e-6, "second {second}: {rate}");
         }
     }
-    assert_eq!(steps, recording::STEPS, "clocks that are set are found out, and nothing else is taken for that");
+    assert_eq!(steps, recording::STEPS, "the estimate detects exactly the steps of the clocks");
     assert_eq!(followed, recording::SECONDS - 2 - 2 * recording::STEPS.len());
 }
 
 #[test]
-fn nothing_is_told_of_what_is_not_known() {
+fn unknown_rates_and_steps_give_no_conversion() {
     let mut estimate = Estimate::default();
     let reading = Reading { before: 1_000_000, nic: 5_000, after: 1_001_000 };
     estimate.add(reading);
-    assert_eq!((estimate.conversion(), estimate.error()), (None, None), "one reading tells no rate");
+    assert_eq!((estimate.conversion(), estimate.error()), (None, None), "one reading gives no rate");
     estimate.add(reading);
-    assert_eq!(estimate.conversion(), None, "nor does it twice");
+    assert_eq!(estimate.conversion(), None, "a repeated reading gives no rate");
     let later = Reading { before: 2_000_000, nic: 1_005_000, after: 2_001_000 };
     estimate.add(later);
     let conversion = estimate.conversion().expect("two readings");
@@ -57,22 +57,22 @@ fn nothing_is_told_of_what_is_not_known() {
     assert_eq!(estimate.conversion(), None);
 }
 
-/// A NIC's clock that runs evenly: what it says at a time, and how fast it is.
+/// A NIC's clock with a constant rate.
 #[derive(Clone, Copy, Debug)]
 struct Even {
     start: i64,
     wall: i64,
-    /// By how much faster the wall clock is.
+    /// The rate of the wall clock relative to the NIC's clock, minus one.
     rate: f64,
 }
 
 impl Even {
-    /// The NIC's clock so many nanoseconds after the start.
+    /// Returns the NIC's clock `elapsed` nanoseconds after the start.
     fn at(&self, elapsed: i64) -> i64 {
         self.start + elapsed - (elapsed as f64 * self.rate / (1.0 + self.rate)).round() as i64
     }
 
-    /// A reading that took so long, at a share of the way.
+    /// Returns a reading with the duration `bracket`; `share` is the position of the NIC's reading within it.
     fn read(&self, elapsed: i64, bracket: i64, share: f64) -> Reading {
         let before = self.wall + elapsed - (bracket as f64 * share) as i64;
         Reading { before, nic: self.at(elapsed), after: before + bracket }
@@ -81,7 +81,7 @@ impl Even {
 
 proptest! {
     #[test]
-    fn an_even_clock_is_never_further_off_than_is_told(
+    fn error_of_a_constant_rate_is_within_the_estimate(
         start in 0..i64::MAX / 2,
         wall in 0..i64::MAX / 2,
         rate in -2e-4..2e-4,
@@ -93,9 +93,9 @@ proptest! {
             elapsed += 1_000_000_000 + late;
             estimate.add(clock.read(elapsed, bracket, share));
         }
-        prop_assert!(estimate.anchors.len() >= 2, "an even clock was taken for one that is set");
+        prop_assert!(estimate.anchors.len() >= 2, "the estimate detected a step of a clock without steps");
         let (apart, error) = apart(&estimate, clock.at(elapsed + later), wall + elapsed + later).expect("known");
-        // The numbers of the test itself are rounded too.
-        prop_assert!(apart <= error + 2.0, "{} ns off, and {} ns were told", apart, error);
+        // The test rounds its clock values too.
+        prop_assert!(apart <= error + 2.0, "the error is {} ns, the estimate {} ns", apart, error);
     }
 }

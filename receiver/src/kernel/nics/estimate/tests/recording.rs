@@ -1,4 +1,4 @@
-//! The recording in `fixtures/nic-clock.txt`: what it is made of, and how it is read.
+//! Generation and parsing of the recording in `fixtures/nic-clock.txt`.
 
 use std::{f64::consts::TAU, fmt::Write as _, fs, path::Path};
 
@@ -6,9 +6,9 @@ use super::super::Reading;
 
 /// Readings, one a second.
 pub const SECONDS: usize = 120;
-/// By how much faster the wall clock is than the NIC's, but for a fifth of a millionth to and fro.
+/// The rate of the wall clock relative to the NIC's clock, minus one. It varies by 0.2 ppm.
 pub const RATE: f64 = -12.4e-6;
-/// When the wall clock is set, and when the NIC's is.
+/// The seconds at which the wall clock and the NIC's clock are set.
 pub const STEPS: [usize; 2] = [60, 90];
 
 const FIXTURE: &str = include_str!("../../../../../fixtures/nic-clock.txt");
@@ -22,7 +22,7 @@ const HEAD: &str = "\
 # 1.2 ms back before second 90.
 ";
 
-/// The readings, each with the wall clock when the NIC's was read.
+/// Returns the readings, each with the wall clock at the time of the NIC's reading.
 pub fn read() -> Vec<(Reading, i64)> {
     let lines = FIXTURE.lines().filter(|line| !line.starts_with('#'));
     let numbers = |line: &str| {
@@ -35,7 +35,7 @@ pub fn read() -> Vec<(Reading, i64)> {
     readings
 }
 
-/// Numbers below one that look like chance, always the same (Lehmer's generator with the constants of `MINSTD`).
+/// A deterministic pseudorandom generator of numbers below one (Lehmer's generator with the `MINSTD` constants).
 struct Chance(u64);
 
 impl Chance {
@@ -65,7 +65,7 @@ fn record() -> String {
 }
 
 #[test]
-fn the_recording_is_what_its_head_says() {
+fn fixture_matches_the_generator() {
     assert_eq!(FIXTURE, record(), "run the ignored test write_recording");
 }
 
