@@ -15,16 +15,16 @@ use crate::channel::{Channel, ChannelError};
 /// The longest time for one request. Attaching every program takes seconds on slow machines.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// Why the service did not carry a request out.
+/// The error of a request to the service.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ServiceError {
-    /// The kernel refused it.
+    /// The service could not execute the request.
     #[error("{0}")]
     Refused(String),
-    /// The loader ended, or does not respond.
+    /// The loader process ended, or does not respond.
     #[error("the loader does not respond: {0}")]
     NoLoader(String),
-    /// The loader sent another reply than the request has.
+    /// The loader sent a reply of a different kind.
     #[error("the loader sent an unexpected reply")]
     Unexpected,
 }
@@ -44,7 +44,7 @@ impl From<ChannelError> for ServiceError {
     }
 }
 
-/// Keys and values of a map.
+/// The entries of a map, as keys and values.
 pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// The maps that user space reads, by name.
@@ -64,16 +64,16 @@ impl Client {
     /// Sends requests to the loader at the other end of a channel.
     ///
     /// # Errors
-    /// If the channel takes no deadline.
+    /// If the channel does not support a deadline.
     pub fn connect(channel: Channel) -> io::Result<Self> {
         channel.set_deadline(DEADLINE)?;
         Ok(Self(Rc::new(RefCell::new(Place::Loader(channel)))))
     }
 
-    /// Makes the loader load the programs.
+    /// Lets the loader process load the programs.
     ///
     /// # Errors
-    /// If nothing can be measured, or the loader ends.
+    /// If nothing can be measured, or the loader process ended.
     pub fn load_remotely(&self) -> Result<(Facts, Maps), ServiceError> {
         let (Reply::Loaded(names, facts), descriptors) = self.exchange(Request::Load)? else {
             return Err(ServiceError::Unexpected);
@@ -119,7 +119,7 @@ impl Client {
     /// Attaches hooks by name, and returns the outcomes of all hooks.
     ///
     /// # Errors
-    /// Only if the service cannot be reached: a refused program is an outcome.
+    /// If the service cannot be reached. A refused program is an outcome, not an error.
     pub fn serve(&self, hooks: impl Iterator<Item = &'static str>) -> Result<Vec<Outcome>, ServiceError> {
         self.outcomes(Request::Serve(hooks.map(Into::into).collect()))
     }
@@ -127,7 +127,7 @@ impl Client {
     /// Attaches to the functions that the user named, and returns the outcomes of all hooks.
     ///
     /// # Errors
-    /// As for [`Self::serve`].
+    /// If the service cannot be reached.
     pub fn serve_functions(&self) -> Result<Vec<Outcome>, ServiceError> {
         self.outcomes(Request::ServeFunctions)
     }
@@ -154,7 +154,7 @@ impl Client {
     /// Attaches or detaches the hook of NIC timestamps, and returns the outcomes of all hooks.
     ///
     /// # Errors
-    /// If the kernel's types cannot be read.
+    /// If the kernel's BTF cannot be read.
     pub fn note_nics(&self, found: NicInventory) -> Result<Vec<Outcome>, ServiceError> {
         self.outcomes(Request::NoteCards(found))
     }
@@ -162,13 +162,13 @@ impl Client {
     /// Opens the clock of a NIC.
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// If the kernel refuses.
     pub fn open_clock(&self, number: u32) -> Result<OwnedFd, ServiceError> {
         let (_, mut descriptors) = self.exchange(Request::OpenClock(number))?;
         descriptors.pop().ok_or(ServiceError::Unexpected)
     }
 
-    /// The kernel's counts for each attached program.
+    /// Returns the kernel's counts for each attached program.
     ///
     /// # Errors
     /// If the service cannot be reached.
@@ -182,7 +182,7 @@ impl Client {
     /// Writes a variable of the programs.
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// If the service cannot be reached, or the kernel refuses.
     pub fn set(&self, variable: Variable, value: u64) -> Result<(), ServiceError> {
         self.run(Request::Set(variable, value))
     }
@@ -190,7 +190,7 @@ impl Client {
     /// Inserts an entry, or replaces it.
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// If the service cannot be reached, or the kernel refuses.
     pub fn insert(&self, table: Table, key: &[u8], value: &[u8]) -> Result<(), ServiceError> {
         self.run(Request::Insert(table, key.to_vec(), value.to_vec()))
     }
@@ -198,15 +198,15 @@ impl Client {
     /// Removes an entry.
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// If the service cannot be reached, or the kernel refuses.
     pub fn remove(&self, table: Table, key: &[u8]) -> Result<(), ServiceError> {
         self.run(Request::Remove(table, key.to_vec()))
     }
 
-    /// Looks an entry up.
+    /// Looks up an entry.
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// If the service cannot be reached, or the kernel refuses.
     pub fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, ServiceError> {
         match self.call(Request::Get(table, key.to_vec()))? {
             Reply::Value(value) => Ok(value),
@@ -214,10 +214,10 @@ impl Client {
         }
     }
 
-    /// Every entry, as keys and values.
+    /// Returns all entries.
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// If the service cannot be reached, or the kernel refuses.
     pub fn entries(&self, table: Table) -> Result<Entries, ServiceError> {
         match self.call(Request::Entries(table))? {
             Reply::Entries(entries) => Ok(entries),
@@ -228,12 +228,12 @@ impl Client {
     /// Appends a free group number.
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// If the service cannot be reached, or the kernel refuses.
     pub fn free_group(&self, number: u32) -> Result<(), ServiceError> {
         self.run(Request::FreeGroup(number))
     }
 
-    /// Replaces the reader by a new process, and returns its number and the descriptors of its channels.
+    /// Replaces the reader by a new process, and returns its pid and the descriptors of its channels.
     ///
     /// # Errors
     /// If there is no loader, or it cannot start a process.

@@ -1,4 +1,4 @@
-//! Access to the loaded object: maps, rings, and variables that programs read.
+//! Access to the maps, ring buffers and variables of the loaded object.
 
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
@@ -15,24 +15,24 @@ use super::{
 };
 
 impl Kernel {
-    /// A map with one entry for each CPU.
+    /// Returns a map with one entry for each CPU.
     ///
     /// # Errors
-    /// If the object has no such map, or it cannot be mapped.
+    /// If the object lacks the map, or the map cannot be mapped into memory.
     pub fn by_cpu<T: FromBytes + Immutable + KnownLayout>(&self, map: &PlannedMap) -> Result<ByCpu<T>, KernelError> {
         Ok(ByCpu::of(self.mapped(map.name, ByCpu::<T>::words(self.host.cpus))?))
     }
 
-    /// A map of words, as many as were planned.
+    /// Returns a map of words with its planned size.
     ///
     /// # Errors
-    /// As for [`Self::by_cpu`].
+    /// If the object lacks the map, or the map cannot be mapped into memory.
     pub fn words(&self, map: &PlannedMap) -> Result<Words, KernelError> {
         let size = self.memory.iter().find(|size| size.name == map.name).ok_or(KernelError::NoMap(map.name))?;
         self.mapped(map.name, size.bytes() / size_of::<u64>())
     }
 
-    /// A map in memory, once for all signals that read it.
+    /// Maps a map into memory; all signals share the mapping.
     pub(super) fn mapped(&self, map: &'static str, count: usize) -> Result<Words, KernelError> {
         if let Some(words) = self.mapped.borrow().get(map).filter(|words| words.count() == count) {
             return Ok(words.clone());
@@ -43,7 +43,7 @@ impl Kernel {
         Ok(words)
     }
 
-    /// The epoch of the owners that programs have cached, by socket in `sockets`.
+    /// Returns the epoch of cached attributions; `sockets` is the cache by socket.
     ///
     /// # Errors
     /// If the map cannot be mapped.
@@ -51,28 +51,28 @@ impl Kernel {
         Ok(Epoch::new(self.client.clone(), self.words(sockets)?))
     }
 
-    /// The share of packets that are measured.
+    /// Returns the sampling of packets.
     #[must_use]
     pub fn sample(&self) -> Sample {
         Sample::new(self.client.clone())
     }
 
-    /// The packets that are measured.
+    /// Returns the filter of packets.
     #[must_use]
     pub fn filter_map(&self) -> FilterMap {
         FilterMap::new(self.client.clone())
     }
 
-    /// The groups of packets.
+    /// Returns the groups of packets.
     #[must_use]
     pub fn groups(&self) -> Groups {
         Groups::new(self.client.clone())
     }
 
-    /// Takes a ring. Needs a tokio runtime.
+    /// Takes a ring buffer. Needs a tokio runtime.
     ///
     /// # Errors
-    /// If the object has no such ring, or it cannot be watched.
+    /// If the object lacks the ring buffer, or the runtime cannot poll it.
     pub fn ring(&mut self, map: &'static str) -> Result<Ring, KernelError> {
         let taken = self.rings.remove(map).ok_or(KernelError::NoMap(map))?;
         Ring::open(taken).map_err(|source| KernelError::Ring { map, source })

@@ -34,7 +34,7 @@ pub enum Request {
     Insert(Table, Vec<u8>, Vec<u8>),
     /// Remove an entry. The reply is [`Reply::Done`].
     Remove(Table, Vec<u8>),
-    /// Look an entry up. The reply is [`Reply::Value`].
+    /// Look up an entry. The reply is [`Reply::Value`].
     Get(Table, Vec<u8>),
     /// List the entries. The reply is [`Reply::Entries`].
     Entries(Table),
@@ -47,9 +47,9 @@ pub enum Request {
 /// A reply to a [`Request`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Reply {
-    /// The request was carried out.
+    /// The request succeeded.
     Done,
-    /// The maps, each by its name in the order of the descriptors, and what the kernel's types say.
+    /// The names of the maps in the order of the descriptors, and facts about the kernel.
     Loaded(Vec<String>, Box<Facts>),
     /// The outcomes of all hooks and functions so far.
     Outcomes(Vec<Outcome>),
@@ -67,7 +67,7 @@ pub enum Reply {
     Failed(String),
 }
 
-/// What loading found out about the kernel.
+/// Facts about the kernel that loading determines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
     /// The fields that programs read.
@@ -78,7 +78,7 @@ pub struct Facts {
     pub tcp_sockets: bool,
     /// The kernel's reasons for dropping packets.
     pub drop_reasons: Reasons,
-    /// The functions that the user named, by their layers' numbers.
+    /// The functions that the user named, indexed by layer.
     pub functions: Vec<String>,
     /// The NICs that timestamp packets.
     pub nics: NicInventory,
@@ -89,7 +89,7 @@ pub struct Facts {
 /// A variable of the programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Variable {
-    /// The distance between the monotonic clock and the wall clock.
+    /// The offset between the monotonic clock and the wall clock.
     ClockOffset,
     /// The mask that selects packets.
     Sample,
@@ -98,7 +98,7 @@ pub enum Variable {
 }
 
 impl Variable {
-    /// The section of the object that holds the variable alone.
+    /// Returns the section of the object that holds only this variable.
     pub const fn section(self) -> &'static str {
         match self {
             Self::ClockOffset => ".data.clock",
@@ -117,6 +117,6 @@ pub enum Table {
     Groups,
     /// The names of interfaces.
     Interfaces,
-    /// The places of NICs.
+    /// The indices of NICs.
     NicIndices,
 }

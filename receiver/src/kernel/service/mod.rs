@@ -1,5 +1,5 @@
-//! The privileged half of the kernel boundary: creates the maps, attaches and detaches programs, and writes what cannot be
-//! written through a memory mapping. It parses nothing from outside but the kernel's types.
+//! The privileged half of the kernel boundary. It creates the maps, attaches and detaches programs, and writes maps
+//! that cannot be mapped into memory. Its only external input is the kernel's BTF.
 
 mod message;
 mod tables;
@@ -35,21 +35,21 @@ use super::{
 };
 use crate::options::AttachKind;
 
-/// The loaded programs and their maps. Everything is detached when it is dropped, or when the process ends.
+/// The loaded programs and their maps. Dropping it, or the end of the process, detaches all programs.
 pub struct Service {
     ebpf: Ebpf,
-    /// The kernel's types, as far as attaching needs them. They take megabytes.
+    /// The part of the kernel's BTF that attaching needs. It takes megabytes.
     types: Option<Btf>,
     host: Host,
     avoid: Vec<AttachKind>,
-    /// The hooks that may be served, in the order of serving.
+    /// The hooks that may be attached, in order.
     hooks: Vec<&'static Hook>,
     functions: Vec<Named>,
     outcomes: Vec<Outcome>,
     nics: NicInventory,
-    /// The links at kprobes; found when runs are read for the first time after attaching.
+    /// The kprobe links, searched at the first read of runs after attaching.
     links: Option<Links>,
-    /// Keeps the kernel's receive timestamps switched on while a hook compares them with the clock.
+    /// Keeps receive timestamps enabled while a hook compares them with the clock.
     timestamping: Option<Timestamping>,
 }
 
@@ -59,7 +59,7 @@ impl Service {
     /// # Errors
     /// If nothing can be measured.
     pub fn load(host: Host, required: &LoadOptions<'_>) -> Result<(Self, Facts), KernelError> {
-        // First, since it takes effect some milliseconds later.
+        // Timestamps are enabled first: the kernel applies the change some milliseconds later.
         let nics = if required.hooks.contains(&&hooks::DRIVER) { NicInventory::now() } else { NicInventory::default() };
         let timestamping = enable_timestamps(required.hooks.iter().copied().filter(|hook| is_needed(hook, &nics)));
         let Resolved { fields, types, socket_storage, tcp_sockets, casts, arguments, drop_reasons, extra, task_clock } =
@@ -104,10 +104,10 @@ impl Service {
         Ok((service, facts))
     }
 
-    /// Descriptors of the maps that user space reads: arrays and rings.
+    /// Duplicates the descriptors of the maps that user space reads: arrays and ring buffers.
     ///
     /// # Errors
-    /// If this process may open no more descriptors.
+    /// If the process has reached its limit of open files.
     pub fn maps(&self) -> std::io::Result<Vec<(String, OwnedFd)>> {
         let readable = self.ebpf.maps().filter_map(|(name, map)| match map {
             Map::Array(data) | Map::RingBuf(data) => Some((name.to_owned(), data)),
@@ -116,7 +116,7 @@ impl Service {
         readable.map(|(name, data)| Ok((name, data.fd().as_fd().try_clone_to_owned()?))).collect()
     }
 
-    /// Carries a request out. Its errors are the reply [`Reply::Failed`].
+    /// Executes a request. An error becomes the reply [`Reply::Failed`].
     pub fn answer(&mut self, request: Request) -> (Reply, Vec<OwnedFd>) {
         let reply = match request {
             Request::Serve(names) => {
@@ -148,14 +148,14 @@ impl Service {
         (reply.unwrap_or_else(Reply::Failed), Vec::new())
     }
 
-    /// Attaches each of these hooks that is not served yet and that something on this machine runs.
+    /// Attaches hooks. Skips hooks that are attached, and hooks that no NIC of this machine can trigger.
     fn serve(&mut self, hooks: &[&'static Hook]) -> Reply {
         let (needed, mut outcomes) = (self.needed(hooks), std::mem::take(&mut self.outcomes));
         self.attaching(|attaching| plan::serve_all(attaching, needed.into_iter(), &mut outcomes));
         self.outcomes = outcomes;
         self.outcomes.sort_by_key(|outcome| self.hooks.iter().position(|hook| hook.name == outcome.hook));
-        if let Err(error) = self.note_served() {
-            tracing::warn!("cannot measure receive waits, nor UDP's way to the qdisc: {error}");
+        if let Err(error) = self.write_served() {
+            tracing::warn!("cannot measure receive waits and the path of UDP packets to the qdisc: {error}");
         }
         Reply::Outcomes(self.outcomes.clone())
     }
@@ -175,7 +175,7 @@ impl Service {
         Reply::Outcomes(self.outcomes.clone())
     }
 
-    /// Runs something that attaches. Without the kernel's types nothing attaches that needs them.
+    /// Calls `attach` with the programs. After the BTF is released, programs that need it cannot attach.
     fn attaching<T>(&mut self, attach: impl FnOnce(&mut Attaching<'_>) -> T) -> T {
         self.links = None;
         attach(&mut Attaching {
@@ -186,8 +186,7 @@ impl Service {
         })
     }
 
-    /// Notes the NICs that timestamp packets. The first of them attaches the hook of their timestamps, and the end of the
-    /// last one detaches it.
+    /// Records the NICs that timestamp packets. The hook for NIC timestamps is attached while there is at least one.
     fn note_nics(&mut self, found: NicInventory) -> Result<Reply, KernelError> {
         self.nics = found;
         let hook = &hooks::DRIVER;
@@ -231,8 +230,8 @@ impl Service {
         self.ebpf.map_mut(name).ok_or_else(|| MapError::InvalidName { name: name.to_owned() })
     }
 
-    /// Tells programs which hooks leave timestamps for others.
-    fn note_served(&mut self) -> Result<(), MapError> {
+    /// Writes the set of hooks that store timestamps for other hooks.
+    fn write_served(&mut self) -> Result<(), MapError> {
         let bits = [(&hooks::SOCKET_ENQUEUED, served::ENQUEUED), (&hooks::TRANSMIT_SEND, served::SENT)];
         let serves = |hook: &Hook| {
             self.outcomes.iter().any(|outcome| outcome.hook == hook.name && outcome.status != Status::Unavailable)

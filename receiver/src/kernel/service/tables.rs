@@ -1,4 +1,4 @@
-//! Hash maps by their bytes.
+//! Access to hash maps with keys and values as bytes.
 
 use std::borrow::BorrowMut;
 
@@ -12,27 +12,27 @@ use undercurrent_ebpf::abi::{
 use super::message::Table;
 use crate::kernel::{filter_map, groups, nics};
 
-/// A hash map whose keys and values have sizes that this module knows.
+/// A hash map with known sizes of keys and values.
 pub trait Bytes {
     /// Inserts an entry, or replaces it.
     ///
     /// # Errors
-    /// The kernel's refusal, or [`MapError::InvalidKeySize`] and [`MapError::InvalidValueSize`].
+    /// If the kernel refuses, or the key or the value has a wrong size.
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<(), MapError>;
 
     /// Removes an entry.
     ///
     /// # Errors
-    /// As for [`Self::insert`].
+    /// If the kernel refuses, or the key has a wrong size.
     fn remove(&mut self, key: &[u8]) -> Result<(), MapError>;
 
-    /// Looks an entry up.
+    /// Looks up an entry.
     ///
     /// # Errors
-    /// As for [`Self::insert`].
+    /// If the kernel refuses, or the key has a wrong size.
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, MapError>;
 
-    /// Every entry. An entry that changes meanwhile may be missing, and so may others.
+    /// Returns all entries. Concurrent changes may hide entries.
     fn entries(&self) -> Vec<(Vec<u8>, Vec<u8>)>;
 }
 
@@ -65,7 +65,7 @@ fn sized<const K: usize>(key: &[u8]) -> Result<[u8; K], MapError> {
 }
 
 impl Table {
-    /// The map's name in the object.
+    /// Returns the name of the map in the object.
     pub const fn map(self) -> &'static str {
         match self {
             Self::FilterMap => filter_map::CHOICES.name,
@@ -75,10 +75,10 @@ impl Table {
         }
     }
 
-    /// The map as bytes.
+    /// Returns the map with access by bytes.
     ///
     /// # Errors
-    /// If the map is of another kind, or its keys or values have other sizes.
+    /// If the map is not a hash map with the expected sizes.
     pub(super) fn open(self, map: &mut Map) -> Result<Box<dyn Bytes + '_>, MapError> {
         const WORD: usize = size_of::<u32>();
         Ok(match self {
