@@ -1,4 +1,4 @@
-//! Loading and attaching one program.
+//! Loading, attaching and detaching of one program.
 
 use std::fs::File;
 
@@ -19,15 +19,15 @@ use super::{
 };
 use crate::options::AttachKind;
 
-/// An object's programs, to be attached to this kernel.
+/// The state that attaching programs needs.
 pub struct Attaching<'a> {
-    /// The object.
+    /// The eBPF object.
     pub ebpf: &'a mut Ebpf,
-    /// The kernel's types.
+    /// The kernel's BTF; `None` after its release.
     pub types: Option<&'a Btf>,
-    /// Where the cgroups are, and what this process may do.
+    /// The cgroup mounts and the capabilities of this process.
     pub host: &'a Host,
-    /// What not to attach by.
+    /// The kinds of attachment to avoid.
     pub avoid: &'a [AttachKind],
 }
 
@@ -42,7 +42,7 @@ impl Attach for Attaching<'_> {
         }
         let types = self.types.ok_or_else(|| Refusal {
             program: program.symbol.into(),
-            what: "the kernel's types are no longer in memory".to_owned(),
+            what: "the kernel's BTF has been released".to_owned(),
             cure: "restart the sidecar".to_owned(),
         })?;
         attach(self.ebpf, types, self.host, program)
@@ -53,12 +53,12 @@ impl Attach for Attaching<'_> {
     }
 }
 
-/// Loads a program and attaches it; the links belong to `ebpf` and end with it.
+/// Loads and attaches a program; `ebpf` owns the links.
 fn attach(ebpf: &mut Ebpf, btf: &Btf, host: &Host, program: &Program<'_>) -> Result<(), Refusal> {
     let loaded = ebpf.program_mut(program.symbol).ok_or_else(|| Refusal {
         program: program.symbol.into(),
         what: "the object has no such program".to_owned(),
-        cure: "rebuild Undercurrent: its object and its table of hooks disagree".to_owned(),
+        cure: "rebuild Undercurrent: the object and the table of hooks differ".to_owned(),
     })?;
     match program.attachment {
         Attachment::Kprobe | Attachment::Kretprobe => probe(loaded, program.target),
@@ -93,7 +93,7 @@ fn probe(loaded: &mut Loaded, target: &str) -> Result<(), ProgramError> {
 fn cgroup(loaded: &mut Loaded, host: &Host, program: &Program<'_>) -> Result<(), Refusal> {
     let root = host.cgroup_root.as_deref().ok_or_else(|| Refusal {
         program: program.symbol.into(),
-        what: "the root of the cgroup v2 hierarchy is not mounted here".to_owned(),
+        what: "the root of the cgroup v2 hierarchy is not mounted".to_owned(),
         cure: "mount it: mount -t cgroup2 none /sys/fs/cgroup/unified; in a container, give the sidecar the host's"
             .to_owned(),
     })?;
@@ -105,8 +105,8 @@ fn cgroup(loaded: &mut Loaded, host: &Host, program: &Program<'_>) -> Result<(),
     below(loaded, &cgroup).map_err(|error| Refusal::of(program, &error, host))
 }
 
-/// Attaches to a cgroup and all below it. A link shares the hook with whoever else is attached, whatever the mode; the
-/// mode's flag itself is refused.
+/// Attaches to a cgroup and its descendants. A link always allows other programs on the hook; the kernel refuses
+/// `BPF_F_ALLOW_MULTI` for links.
 fn below(loaded: &mut Loaded, cgroup: &File) -> Result<(), ProgramError> {
     if let Ok(ingress) = <&mut CgroupSkb>::try_from(&mut *loaded) {
         once(ingress.load())?;
@@ -119,7 +119,7 @@ fn below(loaded: &mut Loaded, cgroup: &File) -> Result<(), ProgramError> {
     Ok(())
 }
 
-/// A program that is tried a second time is loaded already.
+/// Ignores the error of a program that is already loaded from an earlier attempt.
 fn once(loaded: Result<(), ProgramError>) -> Result<(), ProgramError> {
     match loaded {
         Err(ProgramError::AlreadyLoaded) => Ok(()),
@@ -138,6 +138,6 @@ pub fn detach(ebpf: &mut Ebpf, program: &Program<'_>) {
         Some(Loaded::CgroupSock(socket)) => socket.unload(),
         _ => Ok(()),
     };
-    // One that was not loaded has nothing to undo.
+    // The program is not loaded if an earlier step failed.
     drop(unloaded);
 }

@@ -1,4 +1,4 @@
-//! Functions that the user names as layers: where the running kernel has them, and where they have their packet.
+//! Functions that the user names as layers: lookup in the running kernel's BTF, and position of the packet argument.
 
 use undercurrent_ebpf::abi::extra::{ARGUMENTS, LAYERS};
 
@@ -12,9 +12,9 @@ use super::{
 };
 use crate::options::nearest::nearest;
 
-/// What functions are looked for by: they take a packet.
+/// The struct of a packet; a layer's function must have a pointer to it as an argument.
 const PACKET: &str = "sk_buff";
-/// Where one of these is an argument too, it says whose the packet is.
+/// The struct of a socket; a socket argument attributes the packet to a workload.
 const SOCKET: &str = "sock";
 /// Bytes of a word that holds an argument.
 const WORD: u64 = 8;
@@ -22,55 +22,52 @@ const WORD: u64 = 8;
 /// A function that the user named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// Its name.
+    /// The name of the function.
     pub function: String,
-    /// What the kernel has of that name.
+    /// The positions of the arguments, or the reason why the function can be no layer.
     pub found: Result<Place, Absence>,
 }
 
-/// Where a function has what programs read, by the numbers of its arguments.
+/// The positions of the arguments that programs read, counted from zero.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The first packet.
+    /// The position of the first packet.
     pub packet: u32,
-    /// The first socket, where it has one.
+    /// The position of the first socket, if the function takes one.
     pub socket: Option<u32>,
-    /// The module that the function belongs to, where it is not the kernel's own.
+    /// The module that contains the function; `None` for vmlinux.
     pub module: Option<String>,
 }
 
-/// Why a function can be no layer.
+/// The reason why a function can be no layer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Absence {
-    /// Nothing has that name.
-    #[error("this kernel's types have no function of that name{}", .nearest.as_ref().map_or_else(String::new, |name| format!(" (did you mean `{name}`?)")))]
+    /// Neither the kernel nor a module has a function of that name.
+    #[error("this kernel's BTF has no function of that name{}", .nearest.as_ref().map_or_else(String::new, |name| format!(" (did you mean `{name}`?)")))]
     Unknown {
         /// The most similar function that takes a packet.
         nearest: Option<String>,
     },
-    /// It is there, but nothing says what its arguments are.
-    #[error("no types say what its arguments are: {}", .module.as_ref().map_or_else(|| "the kernel's leave it out".to_owned(), |module| format!("the module `{module}` has none")))]
+    /// The function exists, but no BTF describes its arguments.
+    #[error("no BTF describes its arguments: {}", .module.as_ref().map_or_else(|| "the kernel's BTF omits it".to_owned(), |module| format!("the BTF of module `{module}` is missing or omits it")))]
     Untyped {
-        /// The module that has it, where it is not the kernel's own.
+        /// The module that contains the function; `None` for vmlinux.
         module: Option<String>,
     },
-    /// The compiler left nothing of that name.
-    #[error("it has no code of that name: the compiler {}", .variant.as_ref().map_or_else(|| "inlined it".to_owned(), |name| format!("made `{name}` of it")))]
+    /// The compiler inlined or renamed the function.
+    #[error("this kernel has no code of that name: the compiler {}", .variant.as_ref().map_or_else(|| "inlined it".to_owned(), |name| format!("replaced it by `{name}`")))]
     NoCode {
-        /// A variant that it left.
+        /// A variant that the compiler generated.
         variant: Option<String>,
     },
-    /// More than one has it.
-    #[error("this kernel has {0} functions of that name, and a program would see one of them")]
+    /// Several functions have the name.
+    #[error("this kernel has {0} functions of that name, and a program would attach to only one of them")]
     Several(usize),
-    /// It takes no packet.
-    #[error("it takes no packet: none of its arguments is a `struct sk_buff *`")]
+    /// The function takes no packet.
+    #[error("no argument of the function is a `struct sk_buff *`")]
     NoPacket,
-    /// It takes its packet where programs do not look.
-    #[error(
-        "its packet is where programs cannot get it: after {} registers of arguments, or after a struct",
-        ARGUMENTS
-    )]
+    /// Programs cannot read the argument that holds the packet.
+    #[error("programs cannot read the packet argument: it follows {} argument registers, or a struct", ARGUMENTS)]
     OutOfReach,
 }
 
@@ -78,23 +75,23 @@ impl Absence {
     const fn cure(&self) -> &'static str {
         match self {
             Self::Unknown { .. } => {
-                "name one that this kernel has: /proc/kallsyms lists them, `bpftool btf dump file /sys/kernel/btf/vmlinux` \
-                 with their arguments"
+                "name a function of this kernel: /proc/kallsyms lists them, `bpftool btf dump file /sys/kernel/btf/vmlinux` \
+                 their arguments"
             }
-            Self::NoPacket | Self::OutOfReach => "name one that has a packet among its first arguments",
-            Self::Untyped { .. } | Self::NoCode { .. } | Self::Several(_) => "name one that calls it, or that it calls",
+            Self::NoPacket | Self::OutOfReach => "name a function with a packet among its first arguments",
+            Self::Untyped { .. } | Self::NoCode { .. } | Self::Several(_) => "name one of its callers or callees",
         }
     }
 }
 
-/// Looks for functions in the kernel, and says of those that are not there why.
+/// Finds functions in the kernel; each missing function has a reason.
 #[must_use]
 pub fn find(kernel: &Btf<'_>, functions: &[String]) -> Vec<Named> {
     if functions.is_empty() {
         return Vec::new();
     }
     let symbols = Symbols::read(functions)
-        .inspect_err(|error| tracing::warn!("cannot tell functions that share a name: /proc/kallsyms: {error}"))
+        .inspect_err(|error| tracing::warn!("cannot detect functions that share a name: /proc/kallsyms: {error}"))
         .unwrap_or_default();
     let found = |function: &String| find_one(kernel, function, &symbols);
     functions.iter().map(|function| Named { function: function.clone(), found: found(function) }).collect()
@@ -112,7 +109,7 @@ fn find_one(kernel: &Btf<'_>, name: &str, symbols: &Symbols) -> Result<Place, Ab
     }
 }
 
-/// Looks in the module that has a function, by the kernel's symbols.
+/// Finds a function in the BTF of its module; /proc/kallsyms names the module.
 fn in_module(kernel: &Btf<'_>, name: &str, symbols: &Symbols) -> Result<Place, Absence> {
     if symbols.count(name) == 0 {
         let known: Vec<&str> = kernel.takers(PACKET).collect();
@@ -125,11 +122,11 @@ fn in_module(kernel: &Btf<'_>, name: &str, symbols: &Symbols) -> Result<Place, A
     function.map_or(Err(Absence::Untyped { module: module.clone() }), |function| place(&function, module))
 }
 
-/// Where a function has its packet and its socket: the first of each.
+/// Returns the positions of the first packet and the first socket among the arguments.
 fn place(function: &Function<'_>, module: Option<String>) -> Result<Place, Absence> {
     let of = |name| function.parameters.iter().position(|parameter| parameter.points_to == Some(name));
     let packet = of(PACKET).ok_or(Absence::NoPacket)?;
-    // Arguments have a word each as long as none is larger than one.
+    // An argument's position equals its register only if each earlier argument fits in one word.
     let reached = |number: usize| {
         let small = function.parameters[..number].iter().all(|one| one.size.is_some_and(|size| size <= WORD));
         u32::try_from(number).ok().filter(|number| small && *number < ARGUMENTS)
@@ -138,7 +135,7 @@ fn place(function: &Function<'_>, module: Option<String>) -> Result<Place, Absen
     Ok(Place { packet, socket: of(SOCKET).and_then(reached), module })
 }
 
-/// The programs, by the number of the layer: on fentry and on kprobes.
+/// The fentry and the kprobe program of each layer.
 const PROGRAMS: [[&str; 2]; LAYERS] = [
     ["extra_0", "extra_0_probe"],
     ["extra_1", "extra_1_probe"],
@@ -150,10 +147,10 @@ const PROGRAMS: [[&str; 2]; LAYERS] = [
     ["extra_7", "extra_7_probe"],
 ];
 
-/// What a kprobe does not see of a function that takes a socket.
-const NO_SOCKET: &str = "whose socket a packet is for, and counts it for its network namespace";
+/// The limitation of a kprobe on a function that takes a socket.
+const NO_SOCKET: &str = "the socket of a packet; packets are attributed to their network namespace";
 
-/// Attaches to a function, as the layer of that number.
+/// Attaches to a function as the layer with this number.
 pub fn serve(kernel: &mut impl Attach, number: usize, named: &Named) -> Outcome {
     let [entry, probe] = PROGRAMS[number];
     let target = named.function.as_str();
@@ -161,7 +158,7 @@ pub fn serve(kernel: &mut impl Attach, number: usize, named: &Named) -> Outcome 
     let kprobe = [Program { symbol: probe, attachment: Attachment::Kprobe, target }];
     let mut alternates = Vec::new();
     if let Ok(place) = &named.found {
-        // aya cannot name a module's types when it loads a program.
+        // aya cannot pass a module's BTF when it loads a program.
         if place.module.is_none() {
             alternates.push(Alternate { name: "fentry", programs: &fentry, leaves_out: None });
         }
@@ -175,7 +172,7 @@ pub fn serve(kernel: &mut impl Attach, number: usize, named: &Named) -> Outcome 
         let program = named.function.clone().into();
         outcome.refusals.push(Refusal { program, what: absence.to_string(), cure: absence.cure().to_owned() });
     }
-    // People know the function, and not which of the programs it got.
+    // The user named the function, not the program.
     outcome.refusals.iter_mut().for_each(|refusal| refusal.program = named.function.clone().into());
     outcome
 }

@@ -1,7 +1,7 @@
-//! Where the kernel is listened to: every hook with its alternates, in the order of preference.
+//! The hooks in the kernel and their alternates, in order of preference.
 //!
-//! Alternates of one hook mean the same; one that sees less says what it leaves out. A program's name is its symbol in
-//! the object.
+//! All alternates of a hook measure one event; `leaves_out` names the packets that an alternate misses. The name of a
+//! program is its symbol in the eBPF object.
 
 use crate::options::AttachKind;
 
@@ -12,20 +12,20 @@ pub enum Attachment {
     Fentry,
     /// At a kernel function's exit, through a BPF trampoline.
     Fexit,
-    /// At a kernel function's entry, through a breakpoint or what the kernel makes of it.
+    /// At a kernel function's entry, through a kprobe (a breakpoint, or ftrace where the kernel optimizes it).
     Kprobe,
-    /// At its exit, the same way.
+    /// At a kernel function's exit, through a kretprobe.
     Kretprobe,
     /// At a tracepoint, with typed arguments.
     Tracepoint,
-    /// On every packet that a socket below the root cgroup is about to receive.
+    /// On every packet that a socket below the root cgroup will receive.
     CgroupIngress,
-    /// On every IPv4 and IPv6 socket that a task below the root cgroup makes.
+    /// On every IPv4 and IPv6 socket that a task below the root cgroup creates.
     CgroupSocket,
 }
 
 impl Attachment {
-    /// What people call the way.
+    /// Returns the kind of attachment that the configuration uses.
     #[must_use]
     pub const fn kind(self) -> AttachKind {
         match self {
@@ -37,7 +37,7 @@ impl Attachment {
     }
 }
 
-/// A program of the object, and where it goes.
+/// A program of the eBPF object and its attachment point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Program<'a> {
     /// The program's symbol.
@@ -48,29 +48,29 @@ pub struct Program<'a> {
     pub target: &'a str,
 }
 
-/// One way to serve a hook.
+/// A set of programs that can serve a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alternate<'a> {
-    /// What people call it.
+    /// The name in `doctor`, logs and metrics.
     pub name: &'static str,
-    /// All of these are attached.
+    /// The programs of the alternate; a healthy hook has all of them attached.
     pub programs: &'a [Program<'a>],
-    /// What this alternate does not see, where it sees less than the first.
+    /// The packets that this alternate misses, if it sees fewer than the first alternate.
     pub leaves_out: Option<&'static str>,
 }
 
-/// A place in the kernel where something is measured.
+/// A point in the kernel at which programs measure.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Hook {
     /// The name in `doctor`, logs and metrics.
     pub name: &'static str,
-    /// Whether its programs compare packets' receive timestamps with the clock.
+    /// True if the programs compare receive timestamps of packets with the clock.
     pub reads_timestamps: bool,
-    /// Whether any packets make its programs run, and not only those that something happens to.
+    /// True if ordinary packets make the programs run.
     pub sees_traffic: bool,
-    /// The hook whose programs do the work of this one too, where an alternate of that name serves it.
+    /// Another hook and the name of its alternate; if that alternate is attached, its programs also serve this hook.
     pub within: Option<(&'static Hook, &'static str)>,
-    /// The ways to serve it, best first.
+    /// The alternates, best first.
     pub alternates: &'static [Alternate<'static>],
 }
 
@@ -82,24 +82,24 @@ const fn kprobe(symbol: &'static str, target: &'static str) -> Program<'static> 
     Program { symbol, attachment: Attachment::Kprobe, target }
 }
 
-/// A program at the tracepoint of its own name.
+/// Returns a program that attaches to the tracepoint with the program's name.
 #[must_use]
 pub const fn tracepoint(target: &'static str) -> Program<'static> {
     Program { symbol: target, attachment: Attachment::Tracepoint, target }
 }
 
-/// An alternate that sees everything that the hook is for.
+/// Returns an alternate that misses no packets.
 #[must_use]
 pub const fn whole(name: &'static str, programs: &'static [Program<'static>]) -> Alternate<'static> {
     Alternate { name, programs, leaves_out: None }
 }
 
-/// What alternates of trampolines are called.
+/// The name of alternates that use BPF trampolines.
 pub const FENTRY: &str = "fentry";
-/// What alternates of kprobes are called.
+/// The name of alternates that use kprobes.
 pub const KPROBE: &str = "kprobe";
 
-/// A network softirq is marked to run.
+/// The kernel raises a network softirq.
 pub static SOFTIRQ_RAISE: Hook = Hook {
     name: "softirq_raise",
     reads_timestamps: false,
@@ -107,7 +107,7 @@ pub static SOFTIRQ_RAISE: Hook = Hook {
     within: None,
     alternates: &[whole("tracepoint", &[tracepoint("softirq_raise")])],
 };
-/// A softirq begins to run.
+/// A softirq starts.
 pub static SOFTIRQ_ENTRY: Hook = Hook {
     name: "softirq_entry",
     reads_timestamps: false,
@@ -123,7 +123,7 @@ pub static SOFTIRQ_EXIT: Hook = Hook {
     within: None,
     alternates: &[whole("tracepoint", &[tracepoint("softirq_exit")])],
 };
-/// A packet leaves its driver for the stack.
+/// A driver passes a packet to the network stack.
 pub static DRIVER: Hook = Hook {
     name: "driver",
     reads_timestamps: true,
@@ -142,7 +142,7 @@ pub static IP: Hook = Hook {
         whole(KPROBE, &[kprobe("ip_rcv_core_probe", "ip_rcv_core"), kprobe("ip6_rcv_core_probe", "ip6_rcv_core")]),
     ],
 };
-/// A packet enters its transport protocol.
+/// A packet enters the transport protocol.
 pub static TRANSPORT: Hook = Hook {
     name: "transport",
     reads_timestamps: true,
@@ -166,11 +166,11 @@ pub static TRANSPORT: Hook = Hook {
                 attachment: Attachment::CgroupIngress,
                 target: "root cgroup",
             }],
-            leaves_out: Some("packets that no socket waits for"),
+            leaves_out: Some("packets without a receiving socket"),
         },
     ],
 };
-/// A packet is in its socket's receive queue.
+/// The kernel has appended a packet to a socket's receive queue.
 pub static SOCKET_ENQUEUED: Hook = Hook {
     name: "socket_enqueued",
     reads_timestamps: true,
@@ -203,11 +203,11 @@ pub static SOCKET_ENQUEUED: Hook = Hook {
         Alternate {
             name: "tracepoint",
             programs: &[tracepoint("sk_data_ready")],
-            leaves_out: Some("TCP's segments that fill a gap, and UDP's datagrams that were read at once"),
+            leaves_out: Some("TCP segments that fill a gap, and UDP datagrams that were read immediately"),
         },
     ],
 };
-/// A packet's data is copied to the application.
+/// The kernel copies a packet's data to the application.
 pub static SOCKET_READ: Hook = Hook {
     name: "socket_read",
     reads_timestamps: true,
@@ -225,7 +225,7 @@ pub static SOCKET_READ: Hook = Hook {
         Alternate {
             name: "tracepoint",
             programs: &[tracepoint("skb_copy_datagram_iovec")],
-            leaves_out: Some("UDP datagrams that are small, or whose checksum is verified while they are copied"),
+            leaves_out: Some("small UDP datagrams, and UDP datagrams with a checksum that is verified during the copy"),
         },
     ],
 };
@@ -236,10 +236,11 @@ pub static TRANSMIT_SEND: Hook = Hook {
     reads_timestamps: false,
     sees_traffic: true,
     within: None,
-    // The kernel leaves out kprobes of packets that come while a kprobe's program runs: a fourth of what a busy sender got.
+    // No kprobe alternate: the kernel skips a kprobe that hits while another kprobe's program runs on the CPU. A busy
+    // sender lost a fourth of its packets that way.
     alternates: &[whole(FENTRY, &[fentry("ip_send_skb"), fentry("ip6_send_skb")])],
 };
-/// A packet is handed to its device's qdisc, where it has one.
+/// The kernel passes a packet to the device's qdisc, if the device has one.
 pub static TRANSMIT_QUEUE: Hook = Hook {
     name: "transmit_queue",
     reads_timestamps: false,
@@ -247,7 +248,7 @@ pub static TRANSMIT_QUEUE: Hook = Hook {
     within: None,
     alternates: &[whole("tracepoint", &[tracepoint("net_dev_queue")])],
 };
-/// A device's driver gets a packet.
+/// The kernel passes a packet to the device's driver.
 pub static TRANSMIT_START: Hook = Hook {
     name: "transmit_start",
     reads_timestamps: false,
@@ -255,7 +256,7 @@ pub static TRANSMIT_START: Hook = Hook {
     within: None,
     alternates: &[whole("tracepoint", &[tracepoint("net_dev_start_xmit")])],
 };
-/// A packet has been used up: a driver has done with it, or somebody has read it.
+/// The kernel frees a consumed packet: the driver has sent it, or a task has read it.
 pub static TRANSMIT_END: Hook = Hook {
     name: "transmit_end",
     reads_timestamps: false,
@@ -264,7 +265,7 @@ pub static TRANSMIT_END: Hook = Hook {
     alternates: &[whole("tracepoint", &[tracepoint("consume_skb")])],
 };
 
-/// Somebody reads a socket, which becomes its owner.
+/// A task reads a socket; the socket is then attributed to the task's workload.
 pub static SOCKET_READER: Hook = Hook {
     name: "socket_reader",
     reads_timestamps: false,
@@ -275,7 +276,7 @@ pub static SOCKET_READER: Hook = Hook {
         whole("fexit", &[Program { symbol: "sock_recvmsg", attachment: Attachment::Fexit, target: "sock_recvmsg" }]),
     ],
 };
-/// Somebody makes a socket, and owns it until it is read.
+/// A task creates a socket; the socket is attributed to the task's workload until the first read.
 pub static SOCKET_CREATOR: Hook = Hook {
     name: "socket_creator",
     reads_timestamps: false,
@@ -286,7 +287,7 @@ pub static SOCKET_CREATOR: Hook = Hook {
         &[Program { symbol: "socket_created", attachment: Attachment::CgroupSocket, target: "root cgroup" }],
     )],
 };
-/// Cgroups come, go and change their names.
+/// A cgroup is created, removed or renamed.
 pub static CGROUP_CHANGE: Hook = Hook {
     name: "cgroup_change",
     reads_timestamps: false,
@@ -298,8 +299,8 @@ pub static CGROUP_CHANGE: Hook = Hook {
     )],
 };
 
-/// The hooks of several modules, in the order of a packet's path, then those that find the owner. A hook that one signal uses is
-/// declared beside that signal.
+/// The hooks that several modules use: first along a packet's path, then the hooks for attribution. A signal's module
+/// declares a hook that only this signal uses.
 pub static SHARED: [&Hook; 15] = [
     &SOFTIRQ_RAISE,
     &SOFTIRQ_ENTRY,

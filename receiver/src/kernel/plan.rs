@@ -1,4 +1,4 @@
-//! Which alternate serves each hook.
+//! Selection of the alternate that serves a hook.
 
 use std::borrow::Cow;
 
@@ -9,27 +9,27 @@ use super::{
     refusal::Refusal,
 };
 
-/// How well a hook, or a signal, is served.
+/// The status of a hook or a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// As it should be.
+    /// All events are measured.
     Healthy,
-    /// Nothing here makes it happen, which is as it should be too; of signals alone.
+    /// This machine cannot produce the events. Only signals have this status.
     Idle,
-    /// Something is not seen.
+    /// Some events are missed.
     Degraded,
-    /// Nothing is seen.
+    /// No events are measured.
     Unavailable,
 }
 
 impl Status {
-    /// The states of a signal.
+    /// The statuses of a signal.
     pub const ALL: [Self; 4] = [Self::Healthy, Self::Degraded, Self::Unavailable, Self::Idle];
-    /// The states of a hook.
+    /// The statuses of a hook.
     pub const OF_HOOKS: [Self; 3] = [Self::Healthy, Self::Degraded, Self::Unavailable];
 
-    /// The word for people and attributes.
+    /// Returns the name in messages and metric attributes.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -41,50 +41,51 @@ impl Status {
     }
 }
 
-/// How well a signal is served.
+/// The status of a signal, with reasons.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SignalStatus {
-    /// The signal.
+    /// The name of the signal.
     pub signal: &'static str,
-    /// Absent too where the configuration does not want it; `reasons` says so.
+    /// [`Status::Unavailable`] also if the configuration disables the signal; `reasons` then contains that.
     pub status: Status,
-    /// Whether the configuration wants it.
+    /// True if the configuration enables the signal.
     pub enabled: bool,
-    /// What keeps it from being whole.
+    /// The reasons why the signal is not healthy.
     pub reasons: Vec<String>,
 }
 
-/// What came of a hook.
+/// The result of attaching a hook.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The hook: its name, or the function that the user named.
     pub hook: Cow<'static, str>,
-    /// How well it is served.
+    /// The status of the hook.
     pub status: Status,
-    /// The alternate that serves it.
+    /// The attached alternate, or the other hook that serves this one.
     pub by: Option<Cow<'static, str>>,
-    /// The programs attached.
+    /// The symbols of the attached programs.
     pub programs: Vec<Cow<'static, str>>,
-    /// What the serving alternate does not see.
+    /// The packets that the attached alternate misses.
     pub leaves_out: Option<Cow<'static, str>>,
-    /// What was refused on the way, in the order of the alternates.
+    /// The refusals, in the order of the alternates.
     pub refusals: Vec<Refusal>,
 }
 
-/// The kernel, as far as planning needs it.
+/// The kernel operations that planning needs.
 pub trait Attach {
     /// Attaches a program.
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// If the kernel refuses the program.
     fn attach(&mut self, program: &Program<'_>) -> Result<(), Refusal>;
 
-    /// Undoes it.
+    /// Detaches a program; does nothing if it is not attached.
     fn detach(&mut self, program: &Program<'_>);
 }
 
-/// Serves hooks in the order of [`super::hooks::ALL`], since programs of some do the work of those after them, and adds what
-/// comes of each to what came of others before.
+/// Attaches hooks and appends their outcomes; skips hooks that already have an outcome.
+///
+/// `hooks` follows the order of [`super::hooks::SHARED`]: programs of a hook may also serve a later hook.
 pub fn serve_all(kernel: &mut impl Attach, hooks: impl Iterator<Item = &'static Hook>, outcomes: &mut Vec<Outcome>) {
     for hook in hooks {
         if !outcomes.iter().any(|outcome| outcome.hook == hook.name) {
@@ -93,7 +94,7 @@ pub fn serve_all(kernel: &mut impl Attach, hooks: impl Iterator<Item = &'static 
     }
 }
 
-/// What comes of a hook whose work another one's programs do, by what came of that one.
+/// Returns the outcome of a hook that the programs of another hook serve; `None` if they do not serve it.
 #[must_use]
 fn within(outcomes: &[Outcome], hook: &Hook) -> Option<Outcome> {
     let (other, alternate) = hook.within?;
@@ -104,17 +105,17 @@ fn within(outcomes: &[Outcome], hook: &Hook) -> Option<Outcome> {
         status: served.status,
         by: Some(other.name.into()),
         programs: Vec::new(),
-        leaves_out: (served.status != Status::Healthy).then_some("reads that the other hook does not see".into()),
+        leaves_out: (served.status != Status::Healthy).then_some("reads that the other hook misses".into()),
         refusals: Vec::new(),
     })
 }
 
-/// Serves a hook by the first alternate of which every program attaches, else by the one that got furthest.
+/// Attaches the first alternate that the kernel accepts completely; otherwise, the one with the most accepted programs.
 fn serve(kernel: &mut impl Attach, hook: &Hook) -> Outcome {
     serve_by(kernel, hook.name.into(), hook.alternates)
 }
 
-/// The same of a hook that has a name and alternates.
+/// Attaches one of `alternates` for the hook with this name. See [`serve`] for the selection.
 pub fn serve_by(kernel: &mut impl Attach, hook: Cow<'static, str>, alternates: &[Alternate<'_>]) -> Outcome {
     let mut refusals = Vec::new();
     let mut best: Option<(&Alternate<'_>, usize)> = None;
@@ -202,11 +203,11 @@ mod tests {
         }
     }
 
-    /// A name of the table of hooks.
+    /// Returns a name from the table of hooks.
     fn name(name: Cow<'static, str>) -> &'static str {
         match name {
             Cow::Borrowed(name) => name,
-            Cow::Owned(name) => panic!("{name} is in no table"),
+            Cow::Owned(name) => panic!("{name} is not in the table of hooks"),
         }
     }
 
@@ -216,27 +217,27 @@ mod tests {
         assert_eq!(
             kernel.attached,
             outcome.programs.iter().map(AsRef::as_ref).collect(),
-            "what is attached is what is reported"
+            "the outcome lists the attached programs"
         );
         (outcome.status, outcome.by.map(name), outcome.programs.into_iter().map(name).collect())
     }
 
     const FENTRIES: [&str; 4] = ["tcp_v4_rcv", "tcp_v6_rcv", "udp_rcv", "udpv6_rcv"];
 
-    /// The program that does the same by a kprobe.
+    /// Returns the kprobe program for the target of an fentry program.
     fn probe(fentry: &str) -> &'static str {
         let mut programs = TRANSPORT.alternates.iter().flat_map(|alternate| alternate.programs);
         let attached = |program: &&Program<'_>| program.attachment == Attachment::Kprobe && program.target == fentry;
-        programs.find(attached).expect("it has one").symbol
+        programs.find(attached).expect("the fentry program has a kprobe counterpart").symbol
     }
 
     #[test]
-    fn the_first_alternate_serves_where_it_attaches() {
+    fn first_alternate_is_preferred() {
         assert_eq!(served(&[], &TRANSPORT), (Status::Healthy, Some("fentry"), FENTRIES.to_vec()));
     }
 
     #[test]
-    fn the_next_alternate_serves_whole_and_alone() {
+    fn refused_program_moves_the_hook_to_the_next_alternate() {
         let kprobes = (Status::Healthy, Some("kprobe"), FENTRIES.map(probe).to_vec());
         assert_eq!(served(&FENTRIES, &TRANSPORT), kprobes);
         assert_eq!(served(&["tcp_v6_rcv"], &TRANSPORT), kprobes);
@@ -251,14 +252,14 @@ mod tests {
     }
 
     #[test]
-    fn the_one_that_got_furthest_serves_where_none_is_whole() {
+    fn incomplete_alternates_fall_back_to_the_one_with_most_programs() {
         let (status, by, programs) = served(&["udp_rcv", "udp_rcv_probe", "cgroup_ingress"], &TRANSPORT);
         assert_eq!((status, by), (Status::Degraded, Some("fentry")));
         assert_eq!(programs, ["tcp_v4_rcv", "tcp_v6_rcv", "udpv6_rcv"]);
     }
 
     #[test]
-    fn a_hook_that_nothing_serves_is_absent_and_says_why() {
+    fn hook_without_attached_programs_is_unavailable_and_keeps_refusals() {
         let programs = ["ip_rcv_core", "ip6_rcv_core", "ip_rcv_core_probe", "ip6_rcv_core_probe"];
         let mut kernel = Refusing::new(&programs);
         let outcome = serve(&mut kernel, &crate::kernel::hooks::IP);
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn one_hooks_programs_may_do_the_work_of_another() {
+    fn programs_of_one_hook_serve_another() {
         let served = |refused: &[&'static str]| [serve(&mut Refusing::new(refused), &SOCKET_READ)];
         let reader = within(&served(&[]), &SOCKET_READER).expect("fentry serves");
         assert_eq!(
@@ -277,7 +278,7 @@ mod tests {
             ["tcp_recv_timestamp", "tcp_recv_timestamp_probe", "skb_consume_udp_probe", "skb_copy_datagram_iovec"];
         let reader = within(&served(&others), &SOCKET_READER).expect("fentry serves in part");
         assert_eq!((reader.status, reader.leaves_out.is_some()), (Status::Degraded, true));
-        // By kprobes nothing is known of sockets' readers.
+        // Kprobes cannot identify the reader of a socket.
         assert_eq!(within(&served(&["tcp_recv_timestamp"]), &SOCKET_READER), None);
         assert_eq!(within(&served(&[]), &TRANSPORT), None);
         assert_eq!(within(&[], &SOCKET_READER), None);

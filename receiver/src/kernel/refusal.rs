@@ -1,4 +1,4 @@
-//! What the kernel said no to, in words that name the cure.
+//! Requests that the kernel refused, with the reason and the remedy for the user.
 
 use std::{borrow::Cow, io};
 
@@ -12,73 +12,74 @@ use super::{
     host::Host,
 };
 
-/// A request that the kernel did not grant.
+/// A request that the kernel refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// Whom it was for: a program of the object, or a function that the user named.
+    /// The program of the eBPF object, or the function that the user named.
     pub program: Cow<'static, str>,
-    /// What was refused, and what the kernel said.
+    /// The refused request and the kernel's reason.
     pub what: String,
-    /// What to do about it.
+    /// The remedy for the user.
     pub cure: String,
 }
 
-/// `ENOTSUPP`, which the kernel returns for missing trampolines and which no C library knows.
+/// `ENOTSUPP`, which the kernel returns for missing trampolines. C libraries do not define it.
 const ENOTSUPP: i32 = 524;
 
 impl Refusal {
-    /// A program of a kind that the configuration does without.
+    /// Returns the refusal of a program of a kind that `hooks.avoid` or `--avoid` excludes.
     #[must_use]
     pub fn avoided(program: &Program<'_>, means: AttachKind) -> Self {
         Self {
             program: program.symbol.into(),
             what: format!("the configuration avoids {}", means.as_str()),
-            cure: "none needed where an alternate serves; else leave `hooks.avoid` and `--avoid` out".to_owned(),
+            cure: "none needed if an alternate is attached; otherwise remove it from `hooks.avoid` and `--avoid`"
+                .to_owned(),
         }
     }
 
-    /// A program that reads registers, on an architecture of which nobody has said what it has in which.
+    /// Returns the refusal of a kprobe on an architecture without a table of argument registers.
     #[must_use]
     pub fn foreign(program: &Program<'_>) -> Self {
         Self {
             program: program.symbol.into(),
-            what: format!("kprobes find their arguments on x86-64 and arm64, and this is {}", std::env::consts::ARCH),
-            cure: "none needed where an alternate serves; else use another machine".to_owned(),
+            what: format!("kprobes are supported on x86-64 and arm64, not on {}", std::env::consts::ARCH),
+            cure: "none needed if an alternate is attached; otherwise use another machine".to_owned(),
         }
     }
 
-    /// Explains why a program could not be loaded or attached.
+    /// Returns the reason why a program could not be loaded or attached.
     #[must_use]
     pub fn of(program: &Program<'_>, error: &ProgramError, host: &Host) -> Self {
         let lacking = lacking(program, host);
         let cure = |error: &io::Error| cure(error, &lacking, host);
         let (what, cure) = match error {
             ProgramError::Btf(_) => (
-                "this kernel has nothing of that name to attach to (inlined, not built, or in a module)".to_owned(),
-                "none needed where an alternate serves; else use a kernel that has it".to_owned(),
+                "this kernel has no function or tracepoint of that name (inlined, not built, or in a module)"
+                    .to_owned(),
+                "none needed if an alternate is attached; otherwise use a kernel that has the function".to_owned(),
             ),
             ProgramError::LoadError { io_error, verifier_log } => {
                 let log = verifier_log.to_string();
-                tracing::debug!(program = program.symbol, "the verifier's log:\n{log}");
+                tracing::debug!(program = program.symbol, "verifier log:\n{log}");
                 match verdict(&log) {
                     Some(reason) if lacking.is_empty() && log.lines().any(has_fewer_arguments) => (
-                        format!("load: {} says less on this kernel: {reason}", program.target),
-                        "none needed where an alternate serves; else use a newer kernel".to_owned(),
+                        format!("load: {} has fewer arguments on this kernel: {reason}", program.target),
+                        "none needed if an alternate is attached; otherwise use a newer kernel".to_owned(),
                     ),
                     Some(reason) if lacking.is_empty() => {
-                        (format!("load: the verifier refused it: {reason}"), REPORT.to_owned())
+                        (format!("load: the verifier rejected the program: {reason}"), REPORT.to_owned())
                     }
-                    _ => (format!("load: {}", said(io_error)), cure(io_error)),
+                    _ => (format!("load: {}", message(io_error)), cure(io_error)),
                 }
             }
             ProgramError::SyscallError(error) => {
-                (format!("attach to {}: {}", program.target, said(&error.io_error)), cure(&error.io_error))
+                (format!("attach to {}: {}", program.target, message(&error.io_error)), cure(&error.io_error))
             }
             ProgramError::IOError(error) => (format!("attach to {}: {error}", program.target), cure(error)),
             ProgramError::KProbeError(KProbeError::FileError { filename, io_error }) => (
                 format!("attach: {}: {io_error}", filename.display()),
-                "none but another kernel, where this one is built without kprobes (CONFIG_KPROBE_EVENTS); else mount /sys"
-                    .to_owned(),
+                "mount /sys; if it is mounted, use a kernel with kprobes (CONFIG_KPROBE_EVENTS=y)".to_owned(),
             ),
             other => (other.to_string(), REPORT.to_owned()),
         };
@@ -88,15 +89,15 @@ impl Refusal {
 
 const REPORT: &str = "report it together with the output of `undercurrent doctor --json`";
 
-/// The kernel's words for an error, which the C library does not always have.
-fn said(error: &io::Error) -> String {
+/// Returns the error message. The C library has none for `ENOTSUPP`.
+fn message(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(ENOTSUPP) => format!("Operation not supported by this kernel (os error {ENOTSUPP})"),
         _ => error.to_string(),
     }
 }
 
-/// What this process lacks of the capabilities that a program of this kind takes.
+/// Returns the capabilities that this kind of program needs and this process lacks.
 fn lacking<'a>(program: &Program<'_>, host: &'a Host) -> Vec<&'a str> {
     let of_the_other_kind = match program.attachment {
         Attachment::CgroupIngress | Attachment::CgroupSocket => "CAP_PERFMON",
@@ -115,15 +116,15 @@ fn cure(error: &io::Error, lacking: &[&str], host: &Host) -> String {
             format!("grant {} (or run as root)", lacking.join(", "))
         }
         Some(libc::EPERM | libc::EACCES) if host.lockdown.as_deref().is_some_and(|mode| mode == "confidentiality") => {
-            "kernel lockdown forbids it: boot without lockdown=confidentiality".to_owned()
+            "kernel lockdown forbids BPF reads of kernel memory: boot without lockdown=confidentiality".to_owned()
         }
         Some(libc::EPERM) => {
-            "this host's policy forbids this kind of program to everybody; the alternate serves where there is one"
+            "the security policy of this host forbids this kind of program; no action is needed if an alternate is attached"
                 .to_owned()
         }
-        Some(libc::ENOENT) => "the target does not exist on this kernel; use one that has it".to_owned(),
+        Some(libc::ENOENT) => "use a kernel that has the target".to_owned(),
         Some(ENOTSUPP | libc::EOPNOTSUPP) => {
-            "this architecture or kernel has no BPF trampolines; the alternate serves where there is one".to_owned()
+            "this architecture or kernel has no BPF trampolines; no action is needed if an alternate is attached".to_owned()
         }
         Some(libc::ENOMEM | libc::E2BIG) => {
             "raise the memory limit (`ulimit -l unlimited`) or lower `memory_limit`".to_owned()
@@ -132,17 +133,17 @@ fn cure(error: &io::Error, lacking: &[&str], host: &Host) -> String {
     }
 }
 
-/// The line of the verifier's log that says why: the last one, statistics aside. `None` where the verifier was not asked.
+/// Returns the verifier's reason: the last line of the log that is not a statistic. `None` if the verifier did not run.
 fn verdict(log: &str) -> Option<&str> {
     log.lines().rev().map(str::trim).find(|line| !line.is_empty() && !is_statistics(line))
 }
 
-/// Whether the verifier says that a function or tracepoint has fewer arguments than the program reads (`btf_ctx_access`).
+/// Returns true for the verifier's message about a missing argument of a function or tracepoint (`btf_ctx_access`).
 fn has_fewer_arguments(line: &str) -> bool {
     line.starts_with("func '") && line.ends_with("-th argument")
 }
 
-/// What the verifier ends its log with, whatever it thought of the program (`print_verification_stats`, 4.15 to 7.2).
+/// Returns true for a statistic at the end of the verifier's log (`print_verification_stats`, 4.15 to 7.2).
 fn is_statistics(line: &str) -> bool {
     ["processed ", "stack depth ", "verification time ", "insns processed ", "subprog "].iter().any(|beginning| {
         line.strip_prefix(beginning).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
@@ -161,7 +162,7 @@ mod tests {
         host::Cgroup,
     };
 
-    /// The end of what 5.10 said of a load of one byte at the place of a pointer.
+    /// The end of the log of 5.10 for a one-byte load at a pointer's offset.
     const LOG_5_10: &str = "\
 regs=8 stack=0 before 16: (61) r3 = *(u32 *)(r2 +0)
 ;\x20
@@ -172,7 +173,7 @@ stack depth 12
 processed 19 insns (limit 1000000) max_states_per_insn 0 total_states 1 peak_states 1 mark_read 1
 ";
 
-    /// What 5.10 said of a third argument where there are two.
+    /// The log of 5.10 for a read of the third of two arguments.
     const LOG_ARGUMENTS: &str = "\
 2: (79) r6 = *(u64 *)(r7 +16)
 func 'kfree_skb' doesn't have 3-th argument
@@ -206,7 +207,7 @@ processed 3 insns (limit 1000000) max_states_per_insn 0 total_states 0 peak_stat
     }
 
     #[test]
-    fn the_verifiers_reason_stands_before_its_statistics() {
+    fn verdict_skips_the_statistics_at_the_end_of_the_log() {
         assert_eq!(
             verdict(LOG_5_10),
             Some("cannot access ptr member next with moff 0 in struct (anon) with off 0 size 1")
@@ -217,7 +218,7 @@ processed 3 insns (limit 1000000) max_states_per_insn 0 total_states 0 peak_stat
     }
 
     #[test]
-    fn every_refusal_names_its_cure() {
+    fn every_refusal_names_a_remedy() {
         let (whole, poor) = (host(&[], None), host(&["CAP_BPF", "CAP_PERFMON"], None));
         let locked = host(&[], Some("confidentiality"));
         let texts = [
@@ -233,14 +234,14 @@ processed 3 insns (limit 1000000) max_states_per_insn 0 total_states 0 peak_stat
     }
 
     #[test]
-    fn a_capability_for_another_kind_of_program_is_no_cure() {
+    fn remedy_names_only_capabilities_that_the_program_needs() {
         let without_network = host(&["CAP_NET_ADMIN"], None);
         assert!(!load(libc::EPERM, "", &without_network).contains("CAP_NET_ADMIN"));
         assert_eq!(lacking(&TRANSPORT.alternates[2].programs[0], &without_network), ["CAP_NET_ADMIN"]);
     }
 
     #[test]
-    fn what_cannot_be_attached_to_is_named() {
+    fn attach_errors_name_the_target() {
         let error = ProgramError::IOError(io::Error::from_raw_os_error(libc::ENOENT));
         let program = &TRANSPORT.alternates[2].programs[0];
         let refusal = Refusal::of(program, &error, &host(&[], None));

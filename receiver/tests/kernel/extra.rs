@@ -163,7 +163,7 @@ fn what_can_be_no_layer_says_why() {
     assert_eq!(status, Some(1), "{report}");
     let report: Json = serde_json::from_str(&report).unwrap();
     let expected = [
-        (NO_PACKET, "it takes no packet"),
+        (NO_PACKET, "no argument of the function is a `struct sk_buff *`"),
         (MISSPELT, "did you mean `ip_local_deliver`?"),
         (UNKNOWN, "no function of that name"),
     ];

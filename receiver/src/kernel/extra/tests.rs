@@ -7,8 +7,8 @@ use crate::kernel::{
     plan::Status,
 };
 
-/// A kernel whose symbols are not to be had.
-fn unsaid() -> Symbols {
+/// The symbols of a kernel with an unreadable /proc/kallsyms.
+fn unreadable() -> Symbols {
     Symbols::default()
 }
 
@@ -24,7 +24,7 @@ fn placed(packet: u32, socket: Option<u32>) -> Result<Place, Absence> {
 fn packets_and_sockets_are_found_among_the_arguments() {
     for kernel in &KERNELS {
         let types = Btf::parse(kernel.raw).expect("sound BTF");
-        let found = |name: &str| find_one(&types, name, &unsaid());
+        let found = |name: &str| find_one(&types, name, &unreadable());
         assert_eq!(found("ip_rcv_core"), placed(0, None), "{}", kernel.release);
         assert_eq!(found("tcp_queue_rcv"), placed(1, Some(0)), "{}", kernel.release);
         assert_eq!(found("__udp_enqueue_schedule_skb"), placed(1, Some(0)), "{}", kernel.release);
@@ -32,13 +32,13 @@ fn packets_and_sockets_are_found_among_the_arguments() {
         let misspelt = Err(Absence::Unknown { nearest: Some("ip_rcv_core".to_owned()) });
         assert_eq!(found("ip_rcv_cor"), misspelt, "{}", kernel.release);
         assert_eq!(found("xyz"), Err(Absence::Unknown { nearest: None }), "{}", kernel.release);
-        // Near to a name of one that takes no packet.
+        // The most similar function takes no packet.
         assert!(!found("sock_recvmsgs").unwrap_err().to_string().contains("`sock_recvmsg`"), "{}", kernel.release);
     }
 }
 
 #[test]
-fn symbols_say_what_the_types_do_not() {
+fn symbols_detect_duplicate_and_inlined_functions() {
     let types = Btf::parse(KERNELS[1].raw).expect("sound BTF");
     let with = |lines: &str| find_one(&types, "ip_rcv_core", &symbols(lines, "ip_rcv_core"));
     let one = "ffffffff81a00000 t ip_rcv_core\nffffffff81a00100 T ip_rcv\n";
@@ -52,8 +52,8 @@ fn symbols_say_what_the_types_do_not() {
     assert_eq!(with("0000000000000000 t ip_rcv_core.isra.0\n"), Err(Absence::NoCode { variant }));
 }
 
-/// A kernel with a function of these arguments, by the names of the structs that they point to; a number is a struct of
-/// that size itself.
+/// BTF with `copies` functions. An argument is a pointer to the named struct; a number is a struct of that size, passed
+/// by value.
 fn kernel_with(copies: usize, arguments: &[&str]) -> Vec<u8> {
     let mut builder = Builder::new();
     let mut words = Vec::new();
@@ -72,30 +72,26 @@ fn kernel_with(copies: usize, arguments: &[&str]) -> Vec<u8> {
 
 fn found_in(copies: usize, arguments: &[&str]) -> Result<Place, Absence> {
     let raw = kernel_with(copies, arguments);
-    find_one(&Btf::parse(&raw).expect("sound BTF"), "receive", &unsaid())
+    find_one(&Btf::parse(&raw).expect("sound BTF"), "receive", &unreadable())
 }
 
 #[test]
-fn a_packet_is_where_a_register_has_it() {
+fn packet_argument_must_be_in_a_register() {
     assert_eq!(found_in(1, &["net", "sock", "sk_buff", "sk_buff"]), placed(2, Some(1)));
     assert_eq!(found_in(1, &["8", "sk_buff"]), placed(1, None));
     assert_eq!(found_in(1, &["16", "sk_buff"]), Err(Absence::OutOfReach));
-    assert_eq!(
-        found_in(1, &["sk_buff", "16", "sock"]),
-        placed(0, None),
-        "the socket is not looked for behind a struct"
-    );
+    assert_eq!(found_in(1, &["sk_buff", "16", "sock"]), placed(0, None), "a socket after a struct is not found");
     assert_eq!(found_in(1, &["a", "b", "c", "d", "e", "sk_buff"]), placed(5, None));
     assert_eq!(found_in(1, &["a", "b", "c", "d", "e", "f", "sk_buff"]), Err(Absence::OutOfReach));
     assert_eq!(found_in(1, &[]), Err(Absence::NoPacket));
     assert_eq!(found_in(2, &["sk_buff"]), Err(Absence::Several(2)));
 }
 
-/// A kernel that takes every program and notes it.
+/// A kernel that accepts and records all programs.
 #[derive(Default)]
-struct Willing(Vec<(&'static str, String)>);
+struct Recording(Vec<(&'static str, String)>);
 
-impl Attach for Willing {
+impl Attach for Recording {
     fn attach(&mut self, program: &Program<'_>) -> Result<(), Refusal> {
         self.0.push((program.symbol, program.target.to_owned()));
         Ok(())
@@ -104,12 +100,12 @@ impl Attach for Willing {
     fn detach(&mut self, _: &Program<'_>) {}
 }
 
-/// A kernel that takes kprobes alone, or nothing.
-struct Unwilling {
+/// A kernel that accepts only kprobes, or no programs.
+struct Refusing {
     probes: bool,
 }
 
-impl Attach for Unwilling {
+impl Attach for Refusing {
     fn attach(&mut self, program: &Program<'_>) -> Result<(), Refusal> {
         if self.probes && program.attachment == Attachment::Kprobe {
             return Ok(());
@@ -121,8 +117,8 @@ impl Attach for Unwilling {
 }
 
 #[test]
-fn each_layer_has_its_own_program() {
-    let mut kernel = Willing::default();
+fn each_layer_attaches_a_different_program() {
+    let mut kernel = Recording::default();
     for number in 0..LAYERS {
         let named = Named { function: format!("function_{number}"), found: placed(0, None) };
         let outcome = serve(&mut kernel, number, &named);
@@ -133,7 +129,7 @@ fn each_layer_has_its_own_program() {
 }
 
 #[test]
-fn what_cannot_be_a_layer_says_why_and_what_to_do() {
+fn unusable_functions_are_reported_with_reason_and_remedy() {
     let refused = [
         Absence::Unknown { nearest: Some("ip_rcv_finish".to_owned()) },
         Absence::Unknown { nearest: None },
@@ -147,7 +143,7 @@ fn what_cannot_be_a_layer_says_why_and_what_to_do() {
     ];
     let mut texts = Vec::new();
     for absence in refused {
-        let mut kernel = Willing::default();
+        let mut kernel = Recording::default();
         let outcome = serve(&mut kernel, 0, &Named { function: "f".to_owned(), found: Err(absence) });
         assert_eq!((outcome.status, kernel.0.len(), outcome.refusals.len()), (Status::Unavailable, 0, 1));
         let Refusal { program, what, cure } = &outcome.refusals[0];
@@ -157,20 +153,20 @@ fn what_cannot_be_a_layer_says_why_and_what_to_do() {
 }
 
 #[test]
-fn a_refused_program_is_named_by_its_function() {
-    let mut kernel = Unwilling { probes: false };
+fn refusals_name_the_function_instead_of_the_program() {
+    let mut kernel = Refusing { probes: false };
     let outcome = serve(&mut kernel, 3, &Named { function: "ip_rcv".to_owned(), found: placed(0, None) });
     assert_eq!((outcome.status, outcome.refusals.len()), (Status::Unavailable, 2));
     assert!(outcome.refusals.iter().all(|refusal| refusal.program == "ip_rcv" && refusal.what == "no"));
 }
 
 #[test]
-fn a_kprobe_serves_where_fentry_does_not_and_in_modules() {
-    let serve = |kernel: &mut Unwilling, found: Place| {
+fn kprobes_serve_module_functions_and_replace_refused_fentry() {
+    let serve = |kernel: &mut Refusing, found: Place| {
         let outcome = serve(kernel, 2, &Named { function: "f".to_owned(), found: Ok(found) });
         (outcome.status, outcome.by.unwrap_or_default(), outcome.programs, outcome.refusals.len())
     };
-    let mut kernel = Unwilling { probes: true };
+    let mut kernel = Refusing { probes: true };
     let place = Place { packet: 1, socket: None, module: None };
     let probed: Vec<std::borrow::Cow<'static, str>> = vec!["extra_2_probe".into()];
     assert_eq!(serve(&mut kernel, place.clone()), (Status::Healthy, "kprobe".into(), probed.clone(), 1));
@@ -181,7 +177,7 @@ fn a_kprobe_serves_where_fentry_does_not_and_in_modules() {
 }
 
 #[test]
-fn functions_of_modules_take_the_types_of_their_modules() {
+fn functions_of_modules_need_the_btf_of_the_module() {
     let types = Btf::parse(KERNELS[1].raw).expect("sound BTF");
     let with = |lines: &str| find_one(&types, "br_forward", &symbols(lines, "br_forward"));
     let module = Some("no_such_module".to_owned());
