@@ -1,4 +1,4 @@
-//! The distance between the clock that programs read and the wall clock that stamps packets.
+//! The offset between the monotonic clock, which programs read, and the wall clock of packet timestamps.
 
 use std::{io, os::fd::AsFd};
 
@@ -14,13 +14,13 @@ use super::{
 };
 
 const NANOSECONDS: i128 = 1_000_000_000;
-/// Enough to narrow the distance down to some nanoseconds, in some tens of microseconds.
+/// The number of readings. They narrow the offset to some nanoseconds and take some tens of microseconds.
 const READINGS: usize = 256;
 
-/// What to add to the monotonic clock to get the wall clock, in nanoseconds modulo 2^64.
+/// Returns the wall clock minus the monotonic clock, in nanoseconds modulo 2^64.
 ///
-/// Both run at the same rate (`struct timekeeper` keeps their distance as one number), so every reading of the one
-/// between two of the other bounds the same number, and the bounds of many readings meet.
+/// `struct timekeeper` stores the offset as one number, so both clocks run at an equal rate. A reading of one clock
+/// between two readings of the other bounds the offset; the result is the intersection of many bounds.
 #[must_use]
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "programs add it modulo 2^64")]
 pub fn offset() -> u64 {
@@ -31,7 +31,7 @@ pub fn offset() -> u64 {
         (wall - after, wall - before)
     });
     let (least, most) = bounds.fold((i128::MIN, i128::MAX), |(least, most), (low, high)| {
-        // The clock was set in between: only what came after counts.
+        // The wall clock was set meanwhile: drop the earlier bounds.
         if low > most || high < least { (low, high) } else { (least.max(low), most.min(high)) }
     });
     ((least + most) / 2) as u64
@@ -42,7 +42,7 @@ fn now(clock: ClockId) -> i128 {
     i128::from(time.tv_sec) * NANOSECONDS + i128::from(time.tv_nsec)
 }
 
-/// Keeps the programs' offset right while the wall clock is set.
+/// Updates the programs' clock offset whenever the wall clock is set.
 pub struct WallClock {
     client: Client,
     steps: AsyncFd<std::os::fd::OwnedFd>,
@@ -52,32 +52,32 @@ impl WallClock {
     /// Follows the wall clock for the programs. Needs a tokio runtime.
     ///
     /// # Errors
-    /// The kernel's refusal of a timer.
+    /// If the kernel refuses a timer.
     pub fn follow(client: Client) -> io::Result<Self> {
         let timer = timerfd_create(TimerfdClockId::Realtime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         arm(&timer)?;
-        // SAFETY: an `OwnedFd` names the same open descriptor for as long as it lives.
+        // SAFETY: the `OwnedFd` keeps the descriptor open as long as the `AsyncFd` owns it.
         let steps = unsafe { AsyncFd::register(timer) }?;
         Ok(Self { client, steps })
     }
 
-    /// Sets the programs' offset from the clocks as they are now.
+    /// Measures the clock offset and writes it for the programs.
     ///
     /// # Errors
-    /// The kernel's refusal to write the map.
+    /// If the kernel refuses to write the map.
     pub fn synchronize(&mut self) -> Result<(), ServiceError> {
         self.client.set(Variable::ClockOffset, offset())
     }
 
-    /// Waits until the wall clock was set.
+    /// Waits until the wall clock is set.
     ///
     /// # Errors
-    /// The runtime's loss of the timer.
+    /// If the runtime stops polling the timer.
     pub async fn stepped(&mut self) -> io::Result<()> {
         let mut ready = self.steps.readable().await?;
         ready.clear_ready();
         drop(ready);
-        // Setting a cancelled timer reports the cancellation first, and sets nothing.
+        // The first `timerfd_settime` on a cancelled timer returns `ECANCELED` and does not arm the timer.
         arm(self.steps.get_ref()).or_else(|error| match error.raw_os_error() {
             Some(libc::ECANCELED) => arm(self.steps.get_ref()),
             _ => Err(error),
@@ -85,7 +85,8 @@ impl WallClock {
     }
 }
 
-/// Sets a timer that never fires but is cancelled, and so readable, when the clock is set (`timerfd_create(2)`).
+/// Arms a timer that never expires; the kernel cancels it, which makes it readable, when the wall clock is set
+/// (`TFD_TIMER_CANCEL_ON_SET`, `timerfd_create(2)`).
 fn arm(timer: impl AsFd) -> io::Result<()> {
     let never = Itimerspec {
         it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
@@ -100,11 +101,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_offset_leads_from_one_clock_to_the_other() {
+    fn offset_converts_monotonic_to_wall_clock() {
         let offset = offset();
         let monotonic = u64::try_from(now(ClockId::Monotonic)).expect("since boot");
         let wall = u64::try_from(now(ClockId::Realtime)).expect("after 1970");
-        // Between the two readings the clocks go on, whatever else the machine does.
+        // The clocks advance between the two readings.
         assert!(wall.wrapping_sub(monotonic.wrapping_add(offset)) < NANOSECONDS as u64);
     }
 }

@@ -1,4 +1,4 @@
-//! Why the kernel drops packets: names for what programs count by number.
+//! The kernel's drop reasons: names for the numbers that programs count.
 
 use serde::{Deserialize, Serialize};
 use undercurrent_ebpf::abi::drops::{COUNTS, OTHER, SUBSYSTEM_SHIFT, index};
@@ -7,35 +7,35 @@ use super::btf::Btf;
 
 /// The core's reasons (`include/net/dropreason-core.h`).
 const REASONS: (&str, &str) = ("skb_drop_reason", "SKB_DROP_REASON_");
-/// Subsystems with reasons of their own (`include/net/dropreason.h`, 6.4 and later).
+/// Subsystems that define further reasons (`include/net/dropreason.h`, 6.4 and later).
 const SUBSYSTEMS: (&str, &str) = ("skb_drop_reason_subsys", "SKB_DROP_REASON_SUBSYS_");
 
-/// The reason that stands for none, as kernels that give reasons call it too.
+/// The name for drops without a reason; kernels with drop reasons use it too.
 pub const NOT_SPECIFIED: &str = "not_specified";
-/// What the running kernel's types have no name for.
+/// The name for reasons that the kernel's BTF does not name.
 pub const UNNAMED: &str = "other";
 
-/// The running kernel's reasons, in lower case without what all begin with.
+/// The running kernel's reasons, in lower case and without the common prefix.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reasons(Vec<Name>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Name {
     Reason(String),
-    /// A number that stands for a packet that was not dropped.
+    /// A number for packets that were not dropped.
     NoDrop,
     Unknown,
 }
 
 impl Name {
-    /// Whether it names the number after the last one.
+    /// Returns true for the enumerator after the last reason.
     fn is_an_end(&self) -> bool {
         matches!(self, Self::Reason(name) if name == "max" || name == "num")
     }
 }
 
 impl Reasons {
-    /// What the kernel's types say.
+    /// Reads the reasons from the kernel's BTF.
     #[must_use]
     pub fn of(btf: &Btf<'_>) -> Self {
         let mut names = vec![Name::Unknown; COUNTS];
@@ -55,7 +55,7 @@ impl Reasons {
         let named = subsystems.iter().filter_map(of_subsystem).chain(reasons.iter().filter_map(of_core));
         let counted = |(number, name): &(u32, Name)| index(*number) != OTHER && !name.is_an_end();
         for (number, name) in named.filter(counted) {
-            // Where several have one number the first is the one that is used.
+            // If several enumerators share a number, the first one is the reason.
             let known = &mut names[index(number) as usize];
             if *known == Name::Unknown {
                 *known = name;
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
     use crate::kernel::btf::tests::KERNELS;
 
-    /// The reasons of each of the fixtures' kernels.
+    /// Returns the reasons of each fixture's kernel.
     fn reasons() -> [Reasons; KERNELS.len()] {
         KERNELS.each_ref().map(|kernel| Reasons::of(&Btf::parse(kernel.raw).expect("sound BTF")))
     }
@@ -94,8 +94,8 @@ mod tests {
     }
 
     #[test]
-    fn every_kernel_names_its_own_numbers() {
-        // As `include/net/dropreason-core.h` has them in 6.1, 6.12 and 7.2.
+    fn reasons_depend_on_the_kernel() {
+        // Numbers from `include/net/dropreason-core.h` of 6.1, 6.12 and 7.2.
         assert_eq!(
             reasons().each_ref().map(|reasons| find(reasons, "no_socket")),
             [None, Some(2), Some(3), Some(3), Some(3)]
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_drop_has_no_name() {
+    fn packets_that_were_not_dropped_have_no_reason() {
         for (kernel, reasons) in KERNELS.iter().zip(reasons()).skip(1) {
             assert_eq!(reasons.at(0), None, "SKB_NOT_DROPPED_YET of {}", kernel.release);
         }
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn subsystems_have_one_name_each_and_the_rest_is_other() {
+    fn subsystems_and_unknown_reasons_have_names() {
         let newest = &reasons()[4];
         assert_eq!(newest.at(CORE as usize), Some("mac80211_unusable"));
         assert_eq!(newest.at(CORE as usize + 2), Some("qdisc"));
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_places_have_one_name_but_the_nameless() {
+    fn names_of_reasons_are_unique() {
         for reasons in reasons() {
             let named = (0..COUNTS).filter_map(|index| reasons.at(index)).filter(|name| *name != UNNAMED);
             let names: Vec<&str> = named.collect();

@@ -1,4 +1,4 @@
-//! The epoch of what programs have cached of sockets' owners.
+//! The epoch of the programs' cached socket attributions.
 
 use std::sync::atomic::Ordering;
 
@@ -10,8 +10,8 @@ use super::{
     service::Variable,
 };
 
-/// Ends what programs have cached, each time that the table of owners has changed, and now and then besides: a program
-/// that looks something up while it changes may keep what was true before, for one epoch.
+/// Invalidates the cached attributions of sockets, after each change of the workload table and periodically. The
+/// periodic epochs bound a race: a program that looks up a workload during a change may cache the old entry.
 pub struct Epoch {
     client: Client,
     cache: Words,
@@ -19,19 +19,19 @@ pub struct Epoch {
 }
 
 impl Epoch {
-    /// The first epoch of the entries in `cache`.
+    /// Starts the first epoch of the entries in `cache`.
     pub(super) const fn new(client: Client, cache: Words) -> Self {
         Self { client, cache, epoch: 1 }
     }
 
-    /// Begins the next epoch.
+    /// Starts the next epoch.
     ///
     /// # Errors
-    /// The kernel's refusal to write the map.
+    /// If the kernel refuses to write the map.
     pub fn advance(&mut self) -> Result<(), ServiceError> {
         self.epoch += 1;
         if self.epoch >> cached::EPOCH != 0 {
-            // Entries of the first epochs must not be there when these come again. Zero is no epoch's.
+            // The counter wrapped: clear old entries before their epochs recur. Zero marks an entry without an epoch.
             self.epoch = 1;
             let entries = self.cache.slice(0..self.cache.count());
             entries.iter().for_each(|entry| entry.store(0, Ordering::Relaxed));

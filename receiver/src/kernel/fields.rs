@@ -1,4 +1,4 @@
-//! The kernel fields that the programs read, found in their object and placed by the running kernel's BTF.
+//! The kernel fields that programs read: declared in the eBPF object, resolved with the running kernel's BTF.
 
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SectionIndex};
 use serde::{Deserialize, Serialize};
@@ -6,100 +6,100 @@ use undercurrent_ebpf::abi::ABSENT;
 
 use super::btf::{Btf, BtfError, Extent, Member};
 
-/// The section in which the kernel side declares fields.
+/// The section of the eBPF object that declares fields.
 const SECTION: &str = ".rodata.fields";
 
-/// What stands between the alternatives of a declaration.
+/// The separator between the alternatives of a declaration.
 const ALTERNATIVE: &str = "..";
 
-/// A field that a program reads, as the object declares it.
+/// A field declaration in the eBPF object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FieldDeclaration {
-    /// The symbol of its global: a struct and a path within it, joined by dots; where kernels differ, alternatives follow
-    /// after two dots, best first.
+    /// The symbol of the global: a struct and a path within it, joined by dots. Two dots separate the alternatives for
+    /// different kernels, best first.
     pub symbol: String,
-    /// Bytes that the program reads; zero where it takes the field for a bit-field.
+    /// Bytes that the program reads; zero for a bit-field.
     pub size: u32,
 }
 
-/// The object does not declare its fields as it should: it is damaged, or not ours.
+/// An invalid field declaration: the eBPF object is damaged or foreign.
 #[derive(Debug, thiserror::Error)]
 pub enum DeclarationError {
-    /// It cannot be read at all.
-    #[error("the eBPF object cannot be read")]
+    /// The object is not a readable ELF file.
+    #[error("cannot read the eBPF object")]
     Object(#[from] object::Error),
-    /// A symbol in the section of fields is none of a field.
+    /// A symbol in the field section does not declare a field.
     #[error("the eBPF object declares {symbol:?} as a kernel field: {what}")]
     Symbol {
         /// The symbol.
         symbol: String,
-        /// What is wrong with it.
+        /// The defect.
         what: &'static str,
     },
 }
 
-/// Why the running kernel has no such field, or none that the program could read.
+/// The reason why programs cannot read a field of the running kernel.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Absence {
-    /// The BTF does not have it.
+    /// The BTF lacks the field.
     #[error(transparent)]
     Btf(#[from] BtfError),
-    /// A number or pointer has another size than the program reads.
-    #[error("it has {actual} bytes here, not {declared}")]
+    /// The size of a number or pointer differs from the size that the program reads.
+    #[error("the field has {actual} bytes on this kernel, not {declared}")]
     Size {
         /// Bytes that the program reads.
         declared: u32,
-        /// Bytes that it has.
+        /// Bytes of the field in this kernel.
         actual: u64,
     },
-    /// The program takes for a bit-field what has several bytes.
-    #[error("it is no bit-field here but has {actual} bytes")]
+    /// The program reads a bit-field, but the field has several bytes.
+    #[error("the field is no bit-field on this kernel but has {actual} bytes")]
     NoBitField {
-        /// Bytes that it has.
+        /// Bytes of the field in this kernel.
         actual: u64,
     },
-    /// The program reads bytes where there is a bit-field.
-    #[error("it is a bit-field of {width} bits here, not {declared} bytes")]
+    /// The program reads bytes, but the field is a bit-field.
+    #[error("the field is a bit-field of {width} bits on this kernel, not {declared} bytes")]
     BitField {
         /// Bytes that the program reads.
         declared: u32,
-        /// Bits that it has.
+        /// Width of the bit-field in bits.
         width: u32,
     },
-    /// A bit-field does not lie within one byte, or too far from the beginning.
-    #[error("its bits {offset} to {} are not within one byte of the first 65536", offset + u64::from(*width))]
+    /// A bit-field crosses a byte boundary, or its byte offset exceeds 16 bits.
+    #[error("bits {offset} to {} of the struct are not within one of its first 65536 bytes", offset + u64::from(*width))]
     Bits {
-        /// Its first bit.
+        /// Offset of the first bit.
         offset: u64,
-        /// How many it has.
+        /// Width in bits.
         width: u32,
     },
 }
 
-/// What the running kernel has for a field.
+/// The resolution of a field in the running kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldState {
-    /// The value for the program's global: the byte offset, and for a bit-field its mask in the upper half.
+    /// The value for the program's global: the byte offset, and the mask of a bit-field in the upper half.
     Present(u32),
-    /// The program does without.
+    /// The field is missing; programs skip it.
     Absent(Absence),
 }
 
-/// A field and what the running kernel has for it.
+/// A field with its resolution in the running kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedField {
-    /// The field.
+    /// The declaration in the eBPF object.
     pub declaration: FieldDeclaration,
-    /// What the kernel has.
+    /// The resolution in the running kernel.
     pub state: FieldState,
 }
 
-/// A field that programs read, and why the running kernel lacks it, for people.
+/// A field that programs read, in the form that `doctor` shows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FieldFact {
-    /// The symbol of its global, as in [`FieldDeclaration`].
+    /// The symbol of the global; see [`FieldDeclaration::symbol`].
     pub symbol: String,
-    /// Why the kernel lacks it; `None` if the kernel has it.
+    /// The reason why programs cannot read the field; `None` if they can.
     pub absence: Option<String>,
 }
 
@@ -114,7 +114,7 @@ impl From<&ResolvedField> for FieldFact {
 }
 
 impl ResolvedField {
-    /// The value for the program's global. An absent bit-field has an empty mask.
+    /// Returns the value for the program's global. A missing bit-field has an empty mask.
     #[must_use]
     pub const fn value(&self) -> u32 {
         match self.state {
@@ -125,10 +125,10 @@ impl ResolvedField {
     }
 }
 
-/// The fields that an object declares, in the order of their globals; none in an object without the section.
+/// Returns the fields that an object declares, in the order of their globals. Empty if the object lacks the section.
 ///
 /// # Errors
-/// When the object is no ELF file, or a symbol in the section is no 32-bit global named by struct and path.
+/// If the object is no ELF file, or a symbol in the section is no 32-bit global with a struct and a path as its name.
 pub fn declared(object: &[u8]) -> Result<Vec<FieldDeclaration>, DeclarationError> {
     let file = object::File::parse(object)?;
     let Some(section) = file.section_by_name(SECTION) else { return Ok(Vec::new()) };
@@ -139,13 +139,13 @@ pub fn declared(object: &[u8]) -> Result<Vec<FieldDeclaration>, DeclarationError
         let name = symbol.name()?;
         let refused = |what| DeclarationError::Symbol { symbol: name.to_owned(), what };
         if name.split(ALTERNATIVE).any(|path| path.split('.').count() < 2 || path.split('.').any(str::is_empty)) {
-            return Err(refused("its name is no struct and path"));
+            return Err(refused("the name is not a struct and a path"));
         }
         if symbol.size() != 4 {
-            return Err(refused("it has not four bytes"));
+            return Err(refused("the size is not four bytes"));
         }
         let value = usize::try_from(symbol.address()).ok().and_then(|at| data.get(at..)?.first_chunk::<4>());
-        let value = *value.ok_or(refused("it lies outside of its section"))?;
+        let value = *value.ok_or(refused("the address is outside of the section"))?;
         let size = if little { u32::from_le_bytes(value) } else { u32::from_be_bytes(value) };
         found.push((symbol.address(), FieldDeclaration { symbol: name.to_owned(), size }));
     }
@@ -153,12 +153,12 @@ pub fn declared(object: &[u8]) -> Result<Vec<FieldDeclaration>, DeclarationError
     Ok(found.into_iter().map(|(_, declaration)| declaration).collect())
 }
 
-/// Whether a symbol names data of a section, rather than the section itself.
+/// Returns true if a symbol names data in the section; the section also has a symbol.
 fn is_global_in<'data>(symbol: &impl object::ObjectSymbol<'data>, section: SectionIndex) -> bool {
     symbol.section_index() == Some(section) && symbol.kind() == object::SymbolKind::Data
 }
 
-/// Places fields in the running kernel. Given the BTF of a module, its types are known beside the kernel's.
+/// Resolves fields with the running kernel's BTF, or with the BTF of a module, which includes the kernel's types.
 #[must_use]
 pub fn resolve(btf: &Btf<'_>, declarations: &[FieldDeclaration]) -> Vec<ResolvedField> {
     declarations
@@ -170,7 +170,10 @@ pub fn resolve(btf: &Btf<'_>, declarations: &[FieldDeclaration]) -> Vec<Resolved
         .collect()
 }
 
-/// The first alternative that the kernel has, or why it lacks the best one.
+/// Returns the value of the first alternative that the kernel has.
+///
+/// # Errors
+/// If the kernel has none of the alternatives; the error refers to the first one.
 fn place(btf: &Btf<'_>, declaration: &FieldDeclaration) -> Result<u32, Absence> {
     let mut alternatives = declaration.symbol.split(ALTERNATIVE).map(|path| place_one(btf, path, declaration.size));
     let best = alternatives.next().unwrap_or_else(|| place_one(btf, &declaration.symbol, declaration.size));
@@ -183,7 +186,7 @@ fn place_one(btf: &Btf<'_>, symbol: &str, size: u32) -> Result<u32, Absence> {
     if size == 0 { bit_field(member.extent) } else { bytes(&member, size) }
 }
 
-/// The offset of a field that the program reads whole, or as the first words of a struct, union or array.
+/// Returns the byte offset of a field. Programs may read a prefix of a struct, union or array.
 fn bytes(member: &Member, declared: u32) -> Result<u32, Absence> {
     match member.extent {
         Extent::Bytes { offset, size } => {
@@ -195,7 +198,7 @@ fn bytes(member: &Member, declared: u32) -> Result<u32, Absence> {
     }
 }
 
-/// The offset of a bit-field's byte, and its mask within it in the upper half.
+/// Returns the offset of a bit-field's byte, with the mask within that byte in the upper half.
 fn bit_field(extent: Extent) -> Result<u32, Absence> {
     let (offset, width) = match extent {
         Extent::Bits { offset, width } => (offset, width),
@@ -208,7 +211,7 @@ fn bit_field(extent: Extent) -> Result<u32, Absence> {
     if width == 0 || first + width > 8 {
         return Err(outside);
     }
-    // The format counts from the lowest bit on little-endian machines and from the highest on big-endian ones.
+    // BTF counts bits from the lowest one on little-endian machines and from the highest one on big-endian machines.
     let shift = if cfg!(target_endian = "little") { first } else { 8 - first - width };
     let mask = ((1_u32 << width) - 1) << shift;
     Ok(u32::from(byte) | mask << 16)

@@ -1,4 +1,4 @@
-//! Which packets programs choose.
+//! The map of values that filter packets.
 
 use std::collections::BTreeSet;
 
@@ -11,14 +11,14 @@ use super::{
     service::Table,
 };
 
-/// The map of choices.
+/// The filter map.
 pub static CHOICES: PlannedMap = PlannedMap::new("FILTER", ENTRY, |sizing| sizing.filter_keys.most());
-/// The value of every choice: programs only look whether there is one.
+/// The value of every entry; programs only check that the key exists.
 const VALUE: [u8; size_of::<u32>()] = [0; size_of::<u32>()];
-/// Bytes that a choice takes in the kernel: its key, a value, and what a hash map keeps with them.
+/// Bytes of an entry in the kernel: key, value and hash map overhead.
 pub const ENTRY: usize = 64;
 
-/// What programs choose packets by; by nothing at first.
+/// The criteria by which programs filter packets. The default has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FilterKeys {
     bits: u32,
@@ -27,61 +27,61 @@ pub struct FilterKeys {
 }
 
 impl FilterKeys {
-    /// Asks for a criterion, of which as many values will be chosen at most. Of none nothing is asked.
+    /// Adds a criterion with at most `most` values. Zero values add no criterion.
     #[must_use]
     pub const fn with(self, criterion: Criterion, most: usize) -> Self {
         let bits = if most == 0 { self.bits } else { self.bits | criterion.bit() };
         Self { bits, most: self.most + most, ..self }
     }
 
-    /// Asks for so many packets in a receive queue.
+    /// Adds a minimum number of packets in the receive queue. Zero adds no criterion.
     #[must_use]
     pub const fn with_queue(self, queue: u32) -> Self {
         let bits = if queue == 0 { self.bits } else { self.bits | Criterion::Queue.bit() };
         Self { bits, queue, ..self }
     }
 
-    /// Whether anything is asked for.
+    /// Returns true if any criterion is set.
     #[must_use]
     pub const fn any(self) -> bool {
         self.bits != 0
     }
 
-    /// The bits of the filter_keys that are asked for.
+    /// Returns the bits of the criteria.
     #[must_use]
     pub const fn bits(self) -> u32 {
         self.bits
     }
 
-    /// Packets that a receive queue has at least.
+    /// Returns the minimum number of packets in the receive queue.
     #[must_use]
     pub const fn queue(self) -> u32 {
         self.queue
     }
 
-    /// Values that are chosen at most.
+    /// Returns the maximum number of values.
     #[must_use]
     pub const fn most(self) -> usize {
         self.most
     }
 }
 
-/// Tells programs what chooses packets.
+/// Writes the filter map.
 pub struct FilterMap {
     client: Client,
     made: BTreeSet<FilterKey>,
 }
 
 impl FilterMap {
-    /// Nothing is chosen yet.
+    /// Creates a filter without values.
     pub(super) const fn new(client: Client) -> Self {
         Self { client, made: BTreeSet::new() }
     }
 
-    /// Makes these choices, and no others. What is chosen goes on being measured meanwhile.
+    /// Replaces the values by `choices`. Values in both sets stay in the map throughout.
     ///
     /// # Errors
-    /// The kernel's refusal to write the map; the other choices are made.
+    /// If the kernel refuses to write an entry; the other entries are written.
     pub fn make(&mut self, choices: BTreeSet<FilterKey>) -> Result<(), ServiceError> {
         let mut refused = Ok(());
         for over in self.made.difference(&choices) {

@@ -1,4 +1,4 @@
-//! Facts about the running kernel that decide what can be measured, and that `doctor` shows.
+//! Facts about the running kernel that limit measurements. `doctor` shows them.
 
 use std::{
     fs, io,
@@ -12,44 +12,44 @@ use crate::cgroup::{Hierarchy, Mounts};
 
 const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// The running kernel, as far as measuring depends on it.
+/// Properties of the running kernel that affect measurements.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Host {
     /// `uname -r`.
     pub release: String,
-    /// Whether the kernel carries its types.
+    /// True if the kernel has BTF.
     pub btf: bool,
-    /// The lockdown mode; absent where the kernel has no lockdown.
+    /// The lockdown mode; `None` if the kernel has no lockdown.
     pub lockdown: Option<String>,
-    /// Capabilities that this process lacks for what it is to do.
+    /// Required capabilities that this process lacks.
     pub missing_capabilities: Vec<String>,
-    /// Which cgroup hierarchies are mounted.
+    /// The mounted cgroup hierarchies.
     pub cgroup: Cgroup,
-    /// Where the root of the cgroup v2 hierarchy is mounted; absent where this process sees only a part, or nothing, of it.
+    /// The mount point of the cgroup v2 root; `None` if this process sees none, or only a part of the hierarchy.
     pub cgroup_root: Option<PathBuf>,
-    /// The cgroups that say whose a task is; absent where none are mounted.
+    /// The cgroup hierarchy that identifies a task's workload; `None` if none is mounted.
     pub hierarchy: Option<Hierarchy>,
-    /// What the kernel reads its clocks from, which is most of an event's cost: `tsc` is fast.
+    /// The clock source. Reading the clock is most of an event's cost; `tsc` is fast.
     pub clocksource: Option<String>,
-    /// Possible CPUs.
+    /// The number of possible CPUs.
     pub cpus: usize,
-    /// Whether softirqs run in preemptible threads.
+    /// True if softirqs run in preemptible threads (PREEMPT_RT).
     pub preempt_rt: bool,
-    /// Interfaces whose NAPI polls run in threads and not in softirqs.
+    /// Interfaces that poll NAPI in threads instead of softirqs.
     pub threaded_napi: Vec<String>,
 }
 
-/// Which cgroup hierarchies a host uses.
+/// The cgroup hierarchies of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cgroup {
     /// None is mounted.
     None,
-    /// Version 1 alone.
+    /// Only version 1.
     V1,
-    /// Version 2 alone.
+    /// Only version 2.
     V2,
-    /// Version 1 with a version 2 hierarchy beside it.
+    /// Version 1 and version 2.
     Hybrid,
 }
 
@@ -63,7 +63,7 @@ impl Cgroup {
         }
     }
 
-    /// The word that people use.
+    /// Returns the name in `doctor`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -76,7 +76,7 @@ impl Cgroup {
 }
 
 impl Host {
-    /// Looks at the running kernel. What cannot be read counts as not there.
+    /// Reads the properties of the running kernel. An unreadable property counts as missing.
     #[must_use]
     pub fn probe(missing_capabilities: Vec<String>) -> Self {
         let mounts = Mounts::read().unwrap_or_default();
@@ -98,14 +98,14 @@ impl Host {
 }
 
 impl Host {
-    /// How programs find whose a task is here.
+    /// Returns the method by which programs attribute a task to a workload.
     #[must_use]
     pub fn ownership(&self) -> Option<Ownership> {
         self.hierarchy.as_ref()?.ownership()
     }
 }
 
-/// The word in brackets: `none [integrity] confidentiality`.
+/// Returns the word in brackets: `none [integrity] confidentiality`.
 fn selected(modes: &str) -> Option<String> {
     let (_, rest) = modes.split_once('[')?;
     rest.split_once(']').map(|(mode, _)| mode.to_owned())
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lockdown_mode_is_the_selected_one() {
+    fn lockdown_mode_is_the_word_in_brackets() {
         assert_eq!(selected("none [integrity] confidentiality\n").as_deref(), Some("integrity"));
         assert_eq!(selected("[none] integrity confidentiality\n").as_deref(), Some("none"));
         assert_eq!(selected(""), None);

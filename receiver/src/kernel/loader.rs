@@ -1,21 +1,21 @@
-//! A loader that has not read the kernel's types.
+//! An aya loader without the kernel's BTF.
 
 use std::thread;
 
 use aya::EbpfLoader;
 
-/// Where no path to the kernel's types leads.
+/// A root directory below which `/sys/kernel/btf/vmlinux` does not exist.
 const ELSEWHERE: &str = "/proc/self";
 
-/// An aya loader without the kernel's types, which the object does not need.
+/// Returns an aya loader without the kernel's BTF, which the object does not need.
 ///
-/// `EbpfLoader::new` reads all of them and takes them apart, which doubles the peak of memory, before anybody can tell
-/// it not to. It looks for them by an absolute path, so it is made by a thread that has another root. Where the thread
-/// is denied that (no `CAP_SYS_CHROOT`), the start takes longer and nothing else changes.
+/// `EbpfLoader::new` always parses the kernel's BTF, which doubles the peak memory. It opens an absolute path, so a
+/// thread with another root directory creates the loader. Without `CAP_SYS_CHROOT` the loader parses the BTF, and the
+/// start takes longer.
 pub fn without_types() -> EbpfLoader<'static> {
     let made = thread::Builder::new().name("loader".to_owned()).spawn(|| {
         if let Err(error) = elsewhere() {
-            tracing::debug!("the loader reads the kernel's types in vain: {error}");
+            tracing::debug!("cannot change the root directory; the loader parses the kernel's BTF: {error}");
         }
         EbpfLoader::new()
     });
@@ -24,9 +24,9 @@ pub fn without_types() -> EbpfLoader<'static> {
     loader
 }
 
-/// Gives the calling thread a root of its own.
+/// Changes the root directory of the calling thread only.
 fn elsewhere() -> std::io::Result<()> {
-    // SAFETY: it parts this thread's root and working directory from those of the other threads, and no memory.
+    // SAFETY: `CLONE_FS` unshares only the root directory, working directory and umask of this thread, no memory.
     if unsafe { libc::unshare(libc::CLONE_FS) } != 0 {
         return Err(std::io::Error::last_os_error());
     }
@@ -40,13 +40,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_loaders_thread_sees_another_root() {
+    fn only_the_loader_thread_changes_its_root() {
         let inside = thread::spawn(|| elsewhere().map(|()| Path::new("/sys/kernel/btf/vmlinux").exists()));
-        match inside.join().expect("it does not panic") {
-            Ok(found) => assert!(!found, "{ELSEWHERE} leads to the kernel's types"),
+        match inside.join().expect("the thread does not panic") {
+            Ok(found) => assert!(!found, "{ELSEWHERE} contains the kernel's BTF"),
             Err(error) => eprintln!("skipped: {error}"),
         }
         drop(without_types());
-        assert!(Path::new("/proc/self/status").exists(), "the root of the other threads is as it was");
+        assert!(Path::new("/proc/self/status").exists(), "the root of the other threads is unchanged");
     }
 }

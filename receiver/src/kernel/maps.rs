@@ -1,4 +1,4 @@
-//! Kernel maps, read and written in place.
+//! Kernel maps that are mapped into memory.
 
 use std::{
     marker::PhantomData,
@@ -15,9 +15,9 @@ use std::{
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Why a map could not be mapped.
+/// The error of a map that could not be mapped into memory.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot map `{map}` ({bytes} bytes) into memory: {source}; array maps can be mapped from Linux 5.5 on")]
+#[error("cannot map `{map}` ({bytes} bytes) into memory: {source}; mapping array maps requires Linux 5.5")]
 pub struct MapError {
     map: &'static str,
     bytes: usize,
@@ -25,8 +25,8 @@ pub struct MapError {
     source: rustix::io::Errno,
 }
 
-/// An array map as words. Programs go on writing while it is read: each word is whole, and several may be some events
-/// apart. Clones share one mapping.
+/// An array map as words. Programs write concurrently: each word is read atomically, but words may differ by some
+/// events. Clones share one mapping.
 #[derive(Clone)]
 pub struct Words(Arc<Mapping>);
 
@@ -35,39 +35,39 @@ struct Mapping {
     count: usize,
 }
 
-// SAFETY: the mapping is only accessed through atomics, and belongs to no thread.
+// SAFETY: all accesses to the mapping are atomic, and any thread may unmap it.
 unsafe impl Send for Mapping {}
-// SAFETY: as above.
+// SAFETY: `&Mapping` gives access to the memory through atomics only.
 unsafe impl Sync for Mapping {}
 
 impl Words {
     /// Maps an array of `count` words.
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// If the kernel refuses the mapping.
     pub fn map(map: &'static str, descriptor: impl AsFd, count: usize) -> Result<Self, MapError> {
         let bytes = count * size_of::<u64>();
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice.
+        // SAFETY: the address is null and `MAP_FIXED` is unset, so the new mapping overlaps no memory in use.
         let address = unsafe { mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, descriptor, 0) };
         let address = address.map_err(|source| MapError { map, bytes, source })?;
         let base = NonNull::new(address.cast()).ok_or(MapError { map, bytes, source: rustix::io::Errno::FAULT })?;
         Ok(Self(Arc::new(Mapping { base, count })))
     }
 
-    /// Words of the map.
+    /// Returns the number of words in the map.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.count
     }
 
-    /// Some of the words.
+    /// Returns a range of the words.
     ///
     /// # Panics
-    /// If the range goes beyond the map.
+    /// If the range exceeds the map.
     #[must_use]
     pub fn slice(&self, range: Range<usize>) -> &[AtomicU64] {
-        // SAFETY: the mapping has `count` words, is aligned since it begins at a page, and lives as long as `self`.
+        // SAFETY: the mapping has `count` words, starts at a page and so is aligned, and lives as long as `self`.
         let words = unsafe { std::slice::from_raw_parts(self.0.base.as_ptr(), self.0.count) };
         &words[range]
     }
@@ -75,7 +75,7 @@ impl Words {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping of `map`, to which no reference is left.
+        // SAFETY: `map` created this mapping with this length, and slices borrow `self`, so no reference exists.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.count * size_of::<u64>()) };
     }
 }
@@ -95,24 +95,24 @@ impl<T: FromBytes + Immutable + KnownLayout> ByCpu<T> {
     /// Maps an array of `cpus` entries.
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// If the kernel refuses the mapping.
     pub fn map(map: &'static str, descriptor: impl AsFd, cpus: usize) -> Result<Self, MapError> {
         Ok(Self::of(Words::map(map, descriptor, Self::words(cpus))?))
     }
 
-    /// Words of so many entries.
+    /// Returns the number of words of `cpus` entries.
     #[must_use]
     pub const fn words(cpus: usize) -> usize {
         cpus * Self::WORDS
     }
 
-    /// Entries that are mapped as words.
+    /// Interprets words as entries.
     #[must_use]
     pub const fn of(words: Words) -> Self {
         Self { words, entry: PhantomData }
     }
 
-    /// Calls `visit` with a copy of each CPU's entry. One copy exists at a time.
+    /// Calls `visit` with a copy of each CPU's entry. Only one copy exists at any time.
     pub fn for_each(&self, mut visit: impl FnMut(usize, &T)) {
         let mut copy = vec![0_u64; Self::WORDS];
         for (cpu, entry) in self.words.slice(0..self.words.count()).chunks_exact(Self::WORDS).enumerate() {

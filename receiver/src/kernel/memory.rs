@@ -1,4 +1,4 @@
-//! What the maps take: sized at start from CPUs, signals and the limit of workloads.
+//! The sizes of the maps, computed at start from CPUs, signals and the workload limit.
 
 use undercurrent_ebpf::abi::{
     extra,
@@ -10,39 +10,39 @@ use undercurrent_ebpf::abi::{
 use super::{filter_map::FilterKeys, groups::GroupBy};
 use crate::telemetry::Scale;
 
-/// The most shards that a workload's histograms have: more CPUs share them. They are most of the memory.
+/// The maximum number of shards of a workload's histograms, which take most of the memory. Further CPUs share shards.
 const MAX_SHARDS: usize = 16;
-/// What decides how large maps are.
+/// The inputs of map sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizing {
-    /// Possible CPUs.
+    /// The number of possible CPUs.
     pub cpus: usize,
     /// The histograms' scale.
     pub scale: Scale,
-    /// What packets are chosen by.
+    /// The filter criteria of packets.
     pub filter_keys: FilterKeys,
-    /// What packets are told apart by.
+    /// The grouping dimensions of packets.
     pub group_by: GroupBy,
-    /// Workloads with slots of their own; `None` where nothing is told apart by workload.
+    /// The number of workload slots; `None` if nothing is grouped by workload.
     pub workloads: Option<u16>,
-    /// Functions that the user names as layers.
+    /// The number of functions that the user names as layers.
     pub functions: usize,
 }
 
 impl Sizing {
-    /// Slots, those of the node and of the overflow included.
+    /// Returns the number of slots, including the slots of the node and of the overflow.
     #[must_use]
     pub fn slots(&self) -> usize {
         self.workloads.map_or(0, |limit| usize::from(limit) + usize::from(Slot::FIRST.0))
     }
 
-    /// Groups at most.
+    /// Returns the maximum number of groups.
     #[must_use]
     pub fn groups(&self) -> usize {
         self.group_by.limit().into()
     }
 
-    /// Where workloads' latency histograms lie.
+    /// Returns the layout of the latency histograms of workloads.
     #[must_use]
     pub const fn by_workload(&self) -> ByWorkload {
         let shards = self.cpus.next_power_of_two();
@@ -50,70 +50,70 @@ impl Sizing {
         ByWorkload { shards, shared: self.cpus > shards, histogram: 1 + self.scale.buckets() }
     }
 
-    /// Where the histograms of functions that the user names lie.
+    /// Returns the layout of the histograms of functions that the user names.
     #[must_use]
     pub fn by_function(&self) -> ByFunction {
         let cell = extra::cell(self.scale.buckets());
         let shard = self.functions * IpVersion::ALL.len() * cell;
-        // The node's are there in any case.
+        // The node always has a slot.
         ByFunction { shards: self.by_workload().shards, cell, shard, groups: self.slots().max(1) }
     }
 }
 
-/// How workloads' histograms lie in `WORKLOAD_LATENCY`: by slot, then by shard, then by series, each a sum and its slots.
+/// The layout of `WORKLOAD_LATENCY`: by slot, then by shard, then by series. A series is a sum and its buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByWorkload {
-    /// A power of two; CPU `n` writes to shard `n % shards`.
+    /// The number of shards, a power of two; CPU `n` writes to shard `n % shards`.
     pub shards: usize,
-    /// Whether several CPUs write to a shard.
+    /// True if several CPUs write to one shard.
     pub shared: bool,
     /// Words of one histogram.
     pub histogram: usize,
 }
 
 impl ByWorkload {
-    /// Words of a slot.
+    /// Returns the words of a slot.
     #[must_use]
     pub const fn slot(&self) -> usize {
         self.shards * SERIES * self.histogram
     }
 
-    /// Words of a group in `GROUP_LATENCY`, where they lie alike.
+    /// Returns the words of a group in `GROUP_LATENCY`, which has this layout too.
     #[must_use]
     pub const fn group(&self) -> usize {
         self.shards * GROUPED * self.histogram
     }
 }
 
-/// How these histograms lie in `EXTRA_LATENCY`: by owner, slots and then groups, then by shard, then by function and IP version a cell of
-/// [`extra`].
+/// The layout of `EXTRA_LATENCY`: by slot or group (all slots first), then by shard, then by function and IP version.
+/// Each has a cell of [`extra`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByFunction {
-    /// As [`ByWorkload`] has them.
+    /// The number of shards; see [`ByWorkload`].
     pub shards: usize,
     /// Words of one cell.
     pub cell: usize,
     /// Words of one shard.
     pub shard: usize,
-    /// The first group's place among owners.
+    /// The index of the first group, after the slots.
     pub groups: usize,
 }
 
 impl ByFunction {
-    /// Words of an owner.
+    /// Returns the words of a slot or group.
     #[must_use]
     pub const fn owner(&self) -> usize {
         self.shards * self.shard
     }
 
-    /// A group's place among owners.
+    /// Returns the index of a group.
     #[must_use]
     pub const fn group(&self, number: u32) -> usize {
         self.groups + number as usize
     }
 }
 
-/// A map whose size depends on the machine and the settings. Each is declared by the module that reads it.
+/// A map with a size that depends on the machine and the settings. The module that reads the map declares it.
 #[derive(Debug)]
 pub struct PlannedMap {
     /// The map's symbol.
@@ -124,20 +124,20 @@ pub struct PlannedMap {
 }
 
 impl PlannedMap {
-    /// A map of entries with this size in bytes. `entries` computes their number, while something uses the map.
+    /// Declares a map. `entry` is the size of an entry in bytes; `entries` computes the number of entries if used.
     #[must_use]
     pub const fn new(name: &'static str, entry: usize, entries: fn(&Sizing) -> usize) -> Self {
         Self { name, entry, entries }
     }
 
-    /// The size on a machine, and if nothing uses the map the smallest size.
+    /// Returns the size on a machine; an unused map has the smallest size.
     #[must_use]
     pub fn size(&self, sizing: &Sizing, is_used: bool) -> MapSize {
         MapSize { name: self.name, entry: self.entry, entries: if is_used { (self.entries)(sizing) } else { 0 } }
     }
 }
 
-/// A map with its size on this machine.
+/// The size of a map on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapSize {
     /// The map's symbol.
@@ -147,13 +147,13 @@ pub struct MapSize {
 }
 
 impl MapSize {
-    /// Bytes of kernel memory.
+    /// Returns the bytes of kernel memory.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.entry * self.entries
     }
 
-    /// Entries, at least one, because the kernel refuses empty maps. Of a ring bytes.
+    /// Returns the number of entries, or the bytes of a ring buffer. At least one: the kernel refuses empty maps.
     #[must_use]
     pub const fn entries(&self) -> usize {
         if self.entries == 0 { 1 } else { self.entries }
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shards_are_as_many_as_cpus_and_sixteen_at_most() {
+    fn number_of_shards_is_limited_to_sixteen() {
         let sizing = |cpus| Sizing {
             cpus,
             scale: Scale::new(2).expect("a scale"),

@@ -1,6 +1,6 @@
-//! Everything that knows the kernel: types and field offsets, hooks and their alternates, maps, clocks.
+//! The kernel boundary: types and field offsets, hooks and their alternates, maps, clocks.
 //!
-//! The seam is narrow on purpose: attach on request, hand over maps.
+//! The interface is small: callers attach hooks and read maps.
 
 pub mod attach;
 pub mod btf;
@@ -59,48 +59,48 @@ use self::{
     timestamping::Timestamping,
 };
 
-/// Why nothing at all can be measured on this kernel.
+/// An error after which nothing can be measured on this kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
-    /// The kernel carries no type information.
+    /// The kernel has no BTF.
     #[error(
         "{0}; this needs a kernel built with CONFIG_DEBUG_INFO_BTF=y (Debian 11, Ubuntu 20.10, RHEL 8.2 and later have it)"
     )]
     NoBtf(#[from] btf::ReadError),
-    /// The kernel's type information cannot be understood.
-    #[error("the kernel's type information in /sys/kernel/btf/vmlinux is damaged: {0}")]
+    /// The kernel's BTF is invalid.
+    #[error("the kernel's BTF in /sys/kernel/btf/vmlinux is damaged: {0}")]
     Btf(#[from] btf::BtfError),
-    /// The object built into this binary is damaged.
-    #[error("the built-in kernel object is damaged: {0}; rebuild Undercurrent")]
+    /// The embedded eBPF object is damaged.
+    #[error("the embedded eBPF object is damaged: {0}; rebuild Undercurrent")]
     Object(#[from] fields::DeclarationError),
     /// The kernel refused the maps.
     #[error("{}", maps_refused(.0, .1))]
     Maps(#[source] Box<EbpfError>, Vec<String>),
-    /// The object has no such map.
-    #[error("the built-in kernel object has no map `{0}`; rebuild Undercurrent")]
+    /// The embedded eBPF object lacks a map.
+    #[error("the embedded eBPF object has no map `{0}`; rebuild Undercurrent")]
     NoMap(&'static str),
-    /// The maps' descriptors cannot be copied.
-    #[error("cannot open the maps a second time: {0}; raise the limit of open files")]
+    /// The descriptors of the maps cannot be duplicated.
+    #[error("cannot duplicate the descriptors of the maps: {0}; raise the limit of open files")]
     Descriptors(#[source] std::io::Error),
-    /// The loader ended, or failed.
+    /// The loader process ended or failed.
     #[error(transparent)]
     Service(#[from] ServiceError),
-    /// A map cannot be mapped into memory.
+    /// `mmap` of a map failed.
     #[error(transparent)]
     Mmap(#[from] MapError),
-    /// A ring cannot be watched.
-    #[error("cannot watch the ring `{map}`: {source}")]
+    /// A ring buffer cannot be opened.
+    #[error("cannot open the ring buffer `{map}`: {source}")]
     Ring {
-        /// Its name.
+        /// The name of the map.
         map: &'static str,
         /// The reason.
         #[source]
         source: std::io::Error,
     },
-    /// The sidecar cannot tell its network namespace.
-    #[error("cannot tell this process's network namespace: {0}; is /proc mounted?")]
+    /// The inode of this process's network namespace cannot be read.
+    #[error("cannot read the network namespace of this process: {0}; check that /proc is mounted")]
     Namespace(#[source] std::io::Error),
-    /// The sidecar cannot follow the wall clock.
+    /// The wall clock cannot be followed.
     #[error("cannot watch the wall clock: {0}")]
     Clock(#[source] std::io::Error),
 }
@@ -113,30 +113,30 @@ fn maps_refused(error: &EbpfError, missing: &[String]) -> String {
     }
 }
 
-/// What the settings require of the kernel.
+/// Requirements of the settings on the kernel.
 pub struct LoadOptions<'a> {
-    /// What is measured, and how large maps are for it.
+    /// The sizes of the maps.
     pub sizing: Sizing,
-    /// The signals that are on, by name.
+    /// The names of the enabled signals.
     pub signals: &'a [&'static str],
-    /// Every map whose size depends on the machine and the settings.
+    /// The maps with a size that depends on the machine and the settings.
     pub maps: Vec<MapSize>,
-    /// The hooks to serve.
+    /// The hooks to attach.
     pub hooks: &'a [&'static Hook],
-    /// Functions that the user names as layers, as many as there are programs for.
+    /// Functions that the user names as layers; at most one per program.
     pub functions: &'a [String],
-    /// How owners are found; `None` if nothing is grouped by workload.
+    /// The method of attribution; `None` if nothing is grouped by workload.
     pub ownership: Option<Ownership>,
     /// The kinds of attachment to avoid.
     pub avoid: &'a [AttachKind],
-    /// True if TCP data that waited for the network is excluded.
+    /// True if TCP data that waited for an earlier segment is excluded.
     pub excludes_blocked: bool,
-    /// The transmit layers to measure, each its bit.
+    /// The transmit layers to measure, one bit each.
     pub transmit: u32,
 }
 
-/// The loaded programs and their maps, as the worker sees them. Everything is detached when it is dropped, or when the
-/// process ends.
+/// The loaded programs and their maps, from the worker's side. Dropping it, or the end of the process, detaches all
+/// programs.
 pub struct Kernel {
     client: Client,
     host: Host,
@@ -150,11 +150,11 @@ pub struct Kernel {
     nics: Nics,
     maps: Maps,
     rings: BTreeMap<&'static str, RingBuf<MapData>>,
-    /// Maps that are in memory.
+    /// Maps that are mapped into memory.
     mapped: RefCell<BTreeMap<&'static str, Words>>,
 }
 
-/// The rings of the object.
+/// The ring buffers of the eBPF object.
 const RINGS: [&str; 1] = ["CGROUPS"];
 
 impl Kernel {
@@ -167,10 +167,10 @@ impl Kernel {
         Self::with(host, required, client, facts, maps)
     }
 
-    /// Makes the loader create the maps and prepare the programs. `required` is what the loader was started with.
+    /// Lets the loader process create the maps and prepare the programs. The loader was started with `required`.
     ///
     /// # Errors
-    /// If nothing can be measured, or the loader ends.
+    /// If nothing can be measured, or the loader process ended.
     pub fn load_remotely(host: Host, required: &LoadOptions<'_>, loader: Client) -> Result<Self, KernelError> {
         let (facts, maps) = loader.load_remotely()?;
         Self::with(host, required, loader, facts, maps)
@@ -206,25 +206,25 @@ impl Kernel {
         })
     }
 
-    /// Serves hooks, each that is not served yet and that something on this machine runs.
+    /// Attaches hooks. Skips hooks that are attached, and hooks that no NIC of this machine can trigger.
     ///
     /// # Errors
-    /// If the loader ended.
+    /// If the loader process ended.
     pub fn serve(&mut self, hooks: &[&'static Hook]) -> Result<(), KernelError> {
         self.outcomes = self.client.serve(hooks.iter().map(|hook| hook.name))?;
         Ok(())
     }
 
-    /// Attaches to the functions that the user named, once all hooks are served, and frees the kernel's types.
+    /// Attaches to the functions that the user named, then frees the kernel's BTF. Call it after all hooks are served.
     ///
     /// # Errors
-    /// If the loader ended.
+    /// If the loader process ended.
     pub fn serve_functions(&mut self) -> Result<(), KernelError> {
         self.outcomes = self.client.serve_functions()?;
         Ok(self.client.release_types()?)
     }
 
-    /// The functions that the user named and programs are attached to, each with its layer's number.
+    /// Returns the attached functions that the user named, each with the number of its layer.
     pub fn functions(&self) -> impl Iterator<Item = (usize, &str)> {
         let served = |function: &str| {
             self.outcomes.iter().any(|outcome| outcome.hook == function && outcome.status != Status::Unavailable)
@@ -239,106 +239,106 @@ impl Kernel {
         &self.host
     }
 
-    /// What came of each hook asked for.
+    /// Returns the outcome of each requested hook.
     #[must_use]
     pub fn outcomes(&self) -> &[Outcome] {
         &self.outcomes
     }
 
-    /// The fields that programs read, as this kernel has them.
+    /// Returns the fields that programs read, resolved in this kernel.
     #[must_use]
     pub fn fields(&self) -> &[FieldFact] {
         &self.facts.fields
     }
 
-    /// Returns which times this kernel excludes from the run time of tasks.
+    /// Returns the times that this kernel excludes from the run time of tasks.
     #[must_use]
     pub const fn task_clock(&self) -> TaskClock {
         self.facts.task_clock
     }
 
-    /// Why this kernel drops packets.
+    /// Returns the drop reasons of this kernel.
     #[must_use]
     pub const fn drop_reasons(&self) -> &Reasons {
         &self.facts.drop_reasons
     }
 
-    /// The size of each map whose size depends on the machine and the settings.
+    /// Returns the sizes of the maps that depend on the machine and the settings.
     #[must_use]
     pub fn memory(&self) -> &[MapSize] {
         &self.memory
     }
 
-    /// How the histograms of workloads and of groups lie in memory.
+    /// Returns the memory layout of the histograms of workloads and groups.
     #[must_use]
     pub const fn histograms(&self) -> ByWorkload {
         self.histograms
     }
 
-    /// Whether anything is told apart by workload.
+    /// Returns true if any measurement is grouped by workload.
     #[must_use]
     pub const fn by_workload(&self) -> bool {
         self.by_workload
     }
 
-    /// How the histograms of functions that the user named lie in memory.
+    /// Returns the memory layout of the histograms of functions that the user named.
     #[must_use]
     pub const fn by_function(&self) -> ByFunction {
         self.by_function
     }
 
-    /// Whether this kernel has no such field.
+    /// Returns true if this kernel lacks the field.
     #[must_use]
     pub fn lacks(&self, symbol: &str) -> bool {
         self.facts.fields.iter().any(|field| field.symbol == symbol && field.absence.is_some())
     }
 
-    /// Whether reads of a TCP connection can keep with the socket how far what came out of order reaches.
+    /// Returns true if programs can store the end of a TCP connection's out-of-order data in socket storage.
     #[must_use]
     pub fn tracks_reordered(&self) -> bool {
         self.facts.socket_storage && !self.probes(&hooks::SOCKET_READ)
     }
 
-    /// Whether the kernel counts the segments of a connection that came out of order.
+    /// Returns true if the kernel counts out-of-order segments of a connection.
     #[must_use]
     pub fn counts_reordered(&self) -> bool {
         !self.lacks(OUT_OF_ORDER)
     }
 
-    /// Whether it can be kept with a socket who reads it.
+    /// Returns true if programs can store a socket's reader in socket storage.
     #[must_use]
     pub const fn stores_readers(&self) -> bool {
         self.facts.socket_storage
     }
 
-    /// Whether programs can read the round-trip time that TCP keeps of a connection.
+    /// Returns true if programs can read the smoothed round-trip time of a TCP connection.
     #[must_use]
     pub fn reads_rtt(&self) -> bool {
         self.facts.tcp_sockets && !self.lacks("tcp_sock.srtt_us")
     }
 
-    /// Whether a hook is served at all.
+    /// Returns true if at least one program of the hook is attached.
     #[must_use]
     pub fn serves(&self, hook: &Hook) -> bool {
         self.outcomes.iter().any(|outcome| outcome.hook == hook.name && outcome.status != Status::Unavailable)
     }
 
-    /// Whether kprobes serve a hook, which get at nothing that is kept with a socket.
+    /// Returns true if kprobes serve a hook. Kprobes cannot access socket storage.
     #[must_use]
     pub fn probes(&self, hook: &Hook) -> bool {
         self.outcomes.iter().any(|outcome| outcome.hook == hook.name && outcome.by.as_deref() == Some(hooks::KPROBE))
     }
 
-    /// How often each attached program ran, and how often it could not, by the kernel's own count.
+    /// Returns the kernel's counts of runs and missed runs of each attached program.
     ///
     /// # Errors
-    /// If the loader ended.
+    /// If the loader process ended.
     pub fn runs(&self) -> Result<BTreeMap<String, Runs>, ServiceError> {
         self.client.runs()
     }
 }
 
-/// How many segments a connection got out of order.
+/// The number of out-of-order segments that a connection received.
 const OUT_OF_ORDER: &str = "tcp_sock.rcv_ooopack";
 
 fn lacks(fields: &[ResolvedField], symbol: &str) -> bool {
@@ -346,16 +346,17 @@ fn lacks(fields: &[ResolvedField], symbol: &str) -> bool {
     field.is_some_and(|field| matches!(field.state, FieldState::Absent(_)))
 }
 
-/// Whether anything makes a hook's programs run to any end: where no NIC stamps packets, its stamps need no program.
+/// Returns false for the driver hook if no NIC timestamps packets: its programs only compare hardware timestamps.
 fn is_needed(hook: &Hook, nics: &NicInventory) -> bool {
     *hook != hooks::DRIVER || !nics.usable.is_empty()
 }
 
-/// Makes the kernel stamp received packets, where a hook compares their stamps with the clock.
+/// Enables receive timestamps in the kernel if a hook compares them with the clock.
 fn enable_timestamps(mut hooks: impl Iterator<Item = &'static Hook>) -> Option<Timestamping> {
     if !hooks.any(|hook| hook.reads_timestamps) {
         return None;
     }
     let held = Timestamping::hold();
-    held.inspect_err(|error| tracing::warn!("cannot switch receive timestamps on, so packets carry none: {error}")).ok()
+    held.inspect_err(|error| tracing::warn!("cannot enable receive timestamps; receive latency is missing: {error}"))
+        .ok()
 }

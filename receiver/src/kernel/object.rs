@@ -1,4 +1,4 @@
-//! The object, and how it is prepared for this kernel before loading.
+//! The eBPF object and its configuration for this kernel before loading.
 
 use aya::{Ebpf, EbpfError};
 use undercurrent_ebpf::abi::{ABSENT, workload::ownership};
@@ -15,10 +15,10 @@ use super::{
 };
 pub use crate::cgroup::Ownership;
 
-/// The kernel side, built from `receiver-ebpf/`; a test rebuilds it and compares bytes.
+/// The eBPF object, built from `receiver-ebpf/`. A test rebuilds it and compares the bytes.
 pub static OBJECT: &[u8] = aya::include_bytes_aligned!("../../ebpf/undercurrent.bpf.o");
 
-/// The number of the hierarchy of owners in `/proc/cgroups`; zero for version 2.
+/// Returns the id in `/proc/cgroups` of the hierarchy that identifies workloads; zero for version 2.
 const fn hierarchy(ownership: Ownership) -> i32 {
     match ownership {
         Ownership::Unified => 0,
@@ -33,41 +33,41 @@ const fn owner_by(ownership: Ownership) -> u32 {
     }
 }
 
-/// What the object is set to before it is loaded.
+/// The values that configure the eBPF object before loading.
 pub struct Settings<'a> {
-    /// How large maps are, and what is measured.
+    /// The sizes of the maps.
     pub sizing: Sizing,
-    /// The signals that are on, by name.
+    /// The names of the enabled signals.
     pub signals: &'a [&'static str],
-    /// The maps whose size depends on the machine and the settings.
+    /// The maps with a size that depends on the machine and the settings.
     pub maps: &'a [MapSize],
-    /// The kernel's field offsets.
+    /// The kernel fields that programs read.
     pub fields: &'a [ResolvedField],
-    /// How owners are found, where measurements are told apart by them.
+    /// The method of attribution; `None` if nothing is grouped by workload.
     pub ownership: Option<Ownership>,
-    /// Whether tracing programs may use what is kept with a socket, and follow the current task's fields.
+    /// True if tracing programs may use socket storage and dereference the current task.
     pub socket_storage: bool,
-    /// Whether TCP's data that waited for the network is left out.
+    /// True if TCP data that waited for an earlier segment is excluded.
     pub excludes_blocked: bool,
-    /// Whether a helper takes a socket for TCP's.
+    /// True if tracing programs may cast a socket to a TCP socket.
     pub tcp_sockets: bool,
-    /// What gives programs typed pointers.
+    /// The kernel functions that give programs typed pointers.
     pub casts: Casts,
-    /// How many arguments the kernel passes at each of [`GROWN`].
+    /// The number of arguments of each tracepoint in [`GROWN`].
     pub arguments: [usize; GROWN.len()],
-    /// Functions that the user names, by the numbers of their layers.
+    /// Functions that the user named, indexed by layer.
     pub extra: &'a [Named],
-    /// The layers of the way out to measure, each its bit.
+    /// The transmit layers to measure, one bit each.
     pub transmit: u32,
 }
 
-/// The tracepoints that have got more arguments over time.
+/// The tracepoints that gained arguments in newer kernels.
 pub const GROWN: [&str; 2] = ["kfree_skb", "tcp_retransmit_skb"];
 
-/// Creates the maps, frozen where they are read-only, and readies the programs. None is loaded yet.
+/// Creates the maps, freezes the read-only ones and prepares the programs; no program is loaded.
 ///
 /// # Errors
-/// The kernel's refusal of a map.
+/// If the kernel refuses a map.
 pub fn load(settings: &Settings<'_>) -> Result<Ebpf, EbpfError> {
     let sizing = &settings.sizing;
     let words = words(settings);
@@ -84,7 +84,7 @@ pub fn load(settings: &Settings<'_>) -> Result<Ebpf, EbpfError> {
     for map in settings.maps {
         loader.map_max_entries(map.name, number(map.entries()));
     }
-    // Socket storage is used by programs alone, and needs nothing of the loader.
+    // Only programs use socket storage; aya has no type for the map.
     loader.allow_unsupported_maps();
     loader.load(programs(settings.casts).as_bytes())
 }
@@ -95,12 +95,12 @@ fn programs(casts: Casts) -> Vec<u64> {
     let object = words.as_mut_bytes();
     object[..OBJECT.len()].copy_from_slice(OBJECT);
     if let Err(error) = casts.put(object) {
-        tracing::warn!("cannot insert the ids of kernel functions; programs that call them will not load: {error}");
+        tracing::warn!("cannot insert the ids of kernel functions; programs that call them cannot be loaded: {error}");
     }
     words
 }
 
-/// Every 32-bit global, by its symbol.
+/// Returns the values of all 32-bit globals, by symbol.
 fn words(settings: &Settings<'_>) -> Vec<(String, u32)> {
     let sizing = &settings.sizing;
     let (layout, functions) = (sizing.by_workload(), sizing.by_function());
@@ -139,14 +139,14 @@ fn words(settings: &Settings<'_>) -> Vec<(String, u32)> {
         .collect()
 }
 
-/// Where kprobes find arguments, and what functions return.
+/// Returns the globals that locate arguments and the return value in a kprobe's registers.
 fn registers() -> Vec<(String, u32)> {
     let Some(Registers { arguments: [first, second, third, ..], returned }) = REGISTERS else { return Vec::new() };
     let places = [("first", first), ("second", second), ("third", third), ("returned", returned)];
     places.map(|(name, place)| (format!("register.{name}"), place)).into()
 }
 
-/// Where the program of a layer finds its arguments.
+/// Returns the globals that locate the arguments of a layer's function.
 fn places(layer: usize, named: &Named) -> Vec<(String, u32)> {
     let Ok(place) = &named.found else { return Vec::new() };
     let symbol = |argument| format!("extra.{layer}.{argument}");
@@ -162,10 +162,10 @@ fn number(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// What the symbol of a signal's switch begins with.
+/// The prefix of the symbols that enable signals.
 const SWITCH: &str = "signal.";
 
-/// The symbol of each switch that programs read, one for each signal with a handler that may be off.
+/// Returns the symbols that enable signals, one for each signal with an optional handler.
 #[must_use]
 pub fn switches() -> Vec<String> {
     let file = object::File::parse(OBJECT).ok();

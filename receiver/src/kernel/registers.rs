@@ -1,16 +1,16 @@
-//! Where a kprobe's context, a `struct pt_regs`, has what the calling convention puts into registers.
+//! Positions of arguments and return values in `struct pt_regs`, the context of kprobes.
 
 use undercurrent_ebpf::abi::extra::ARGUMENTS;
 
-/// Places in words.
+/// Offsets in words.
 pub struct Registers {
-    /// Of the first arguments.
+    /// The offsets of the first arguments.
     pub arguments: [u32; ARGUMENTS as usize],
-    /// Of what a function returns.
+    /// The offset of the return value.
     pub returned: u32,
 }
 
-/// This architecture's; `None` where nobody has looked.
+/// The offsets on this architecture; `None` on unsupported architectures.
 pub const REGISTERS: Option<Registers> = if cfg!(target_arch = "x86_64") {
     // di, si, dx, cx, r8 and r9; ax.
     Some(Registers { arguments: [14, 13, 12, 11, 9, 8], returned: 10 })

@@ -1,4 +1,4 @@
-//! What the running kernel's types say of everything that the object and its programs depend on.
+//! Resolution of all dependencies of the eBPF object in the running kernel's BTF.
 
 use super::{
     KernelError, LoadOptions,
@@ -12,38 +12,38 @@ use super::{
     task_clock::TaskClock,
 };
 
-/// What the kernel's types say.
+/// The dependencies, resolved in the kernel's BTF.
 pub struct Resolved {
-    /// Where the object's fields are.
+    /// The fields that programs read.
     pub fields: Vec<ResolvedField>,
-    /// What attaching needs of them.
+    /// The part of the BTF that attaching needs.
     pub types: aya::Btf,
-    /// Whether tracing programs may use what is kept with a socket.
+    /// True if tracing programs may use socket storage.
     pub socket_storage: bool,
-    /// Whether they may take a socket for TCP's.
+    /// True if tracing programs may cast a socket to a TCP socket.
     pub tcp_sockets: bool,
-    /// What gives programs typed pointers.
+    /// The kernel functions that give programs typed pointers.
     pub casts: Casts,
-    /// As many as each of [`object::GROWN`] has.
+    /// The number of arguments of each tracepoint in [`object::GROWN`].
     pub arguments: [usize; object::GROWN.len()],
-    /// Why this kernel drops packets.
+    /// The kernel's drop reasons.
     pub drop_reasons: Reasons,
-    /// Functions that the user names.
+    /// The functions that the user named.
     pub extra: Vec<Named>,
     /// The times that the kernel excludes from the run time of tasks.
     pub task_clock: TaskClock,
 }
 
-/// The helper of that name for tracing programs, which 5.11 brought.
+/// The prototype of `bpf_sk_storage_get` for tracing programs (5.11 and later).
 const TRACING_STORAGE: &str = "bpf_sk_storage_get_tracing";
-/// The helper, which 5.9 brought.
+/// The helper `bpf_skc_to_tcp_sock` (5.9 and later).
 const TCP_SOCKET: &str = "bpf_skc_to_tcp_sock";
 
 impl Resolved {
-    /// Reads them, and keeps of them what attaching needs.
+    /// Reads the kernel's BTF and keeps only the part that attaching needs.
     ///
     /// # Errors
-    /// Where they cannot be read, or the object is damaged.
+    /// If the BTF cannot be read, or the object is damaged.
     pub fn of(request: &LoadOptions<'_>) -> Result<Self, KernelError> {
         let raw = btf::read("vmlinux")?;
         let types = Btf::parse(&raw)?;
@@ -66,10 +66,10 @@ impl Resolved {
     }
 }
 
-/// What attaching to hooks needs of the kernel's types.
+/// Returns the part of the kernel's BTF that attaching hooks needs.
 ///
 /// # Errors
-/// Where they cannot be read.
+/// If the BTF cannot be read.
 pub fn types_of(hooks: &[&Hook]) -> Result<aya::Btf, KernelError> {
     let raw = btf::read("vmlinux")?;
     let sparse = Btf::parse(&raw)?.sparse(&targets(hooks).collect::<Vec<_>>());

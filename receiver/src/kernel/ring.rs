@@ -1,4 +1,4 @@
-//! Rings that programs tell of rare events through.
+//! Ring buffers for rare events.
 
 use std::io;
 
@@ -8,40 +8,40 @@ use aya::maps::{Map, MapData, RingBuf};
 use tokio::io::{Interest, unix::AsyncFd};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
-/// Maps a ring into memory. Reading its size takes a `bpf` system call, which the worker may not make later.
+/// Maps a ring buffer into memory. Reading its size takes a `bpf` system call, which seccomp later denies the worker.
 ///
 /// # Errors
-/// If the descriptor is not a ring's, or cannot be mapped.
+/// If the descriptor is not that of a ring buffer, or cannot be mapped.
 pub fn map(descriptor: OwnedFd) -> io::Result<RingBuf<MapData>> {
     let data = MapData::from_fd(descriptor).map_err(io::Error::other)?;
     RingBuf::try_from(Map::RingBuf(data)).map_err(io::Error::other)
 }
 
-/// A ring's reading end.
+/// The consumer of a ring buffer.
 pub struct Ring {
     ring: AsyncFd<RingBuf<MapData>>,
 }
 
 impl Ring {
-    /// Watches a ring. Needs a tokio runtime.
+    /// Registers a ring buffer with the tokio runtime.
     ///
     /// # Errors
-    /// If the runtime cannot watch it.
+    /// If the runtime cannot poll the descriptor.
     pub fn open(ring: RingBuf<MapData>) -> io::Result<Self> {
-        // SAFETY: the ring's descriptor is its own and stays open for as long as it lives.
+        // SAFETY: `RingBuf` owns its descriptor, so the descriptor stays open as long as the `AsyncFd` owns the ring.
         Ok(Self { ring: unsafe { AsyncFd::register_with_interest(ring, Interest::READABLE) }? })
     }
 
-    /// Waits until something is in the ring. Cancel safe.
+    /// Waits for an event. Cancel safe.
     ///
     /// # Errors
-    /// The runtime's loss of the ring.
+    /// If the runtime stops polling the descriptor.
     pub async fn filled(&mut self) -> io::Result<()> {
         self.ring.readable_mut().await?.clear_ready();
         Ok(())
     }
 
-    /// Takes the next event; `None` where there is none, or where one has not the bytes of a `T`.
+    /// Removes and returns the next event; `None` if the buffer is empty or the event does not have the size of a `T`.
     pub fn take<T: FromBytes + Immutable + KnownLayout>(&mut self) -> Option<T> {
         let item = self.ring.get_mut().next()?;
         T::read_from_bytes(&item).ok()

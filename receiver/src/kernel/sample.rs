@@ -1,4 +1,4 @@
-//! Which packets programs measure.
+//! The sampling of packets.
 
 use super::{
     client::{Client, ServiceError},
@@ -6,28 +6,28 @@ use super::{
 };
 use crate::options::Weight;
 
-/// Tells programs how many packets stand for one that they measure.
+/// Sets the sampling weight: the number of packets that one measured packet represents.
 pub struct Sample {
     client: Client,
     weight: Weight,
 }
 
 impl Sample {
-    /// Every packet is measured.
+    /// Creates a sample that measures all packets.
     pub(super) const fn new(client: Client) -> Self {
         Self { client, weight: Weight::ONE }
     }
 
-    /// How many packets stand for one that is measured.
+    /// Returns the number of packets that one measured packet represents.
     #[must_use]
     pub const fn weight(&self) -> Weight {
         self.weight
     }
 
-    /// Sets that. What was left out before stays so at layers that a packet reaches later.
+    /// Sets the weight. A packet that an earlier layer skipped is skipped by later layers too.
     ///
     /// # Errors
-    /// The kernel's refusal to write the map.
+    /// If the kernel refuses to write the map.
     pub fn set(&mut self, weight: Weight) -> Result<(), ServiceError> {
         self.client.set(Variable::Sample, u64::from(weight.get()) - 1)?;
         self.weight = weight;

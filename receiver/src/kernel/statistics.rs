@@ -11,24 +11,23 @@ use aya::programs::ProgramFd;
 use aya_obj::generated::{bpf_attr, bpf_cmd, bpf_link_info, bpf_link_type, bpf_perf_event_type};
 use serde::{Deserialize, Serialize};
 
-/// What the kernel counted for one program.
+/// The kernel's counts for one program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Runs {
-    /// Runs; only counted while the kernel's statistics are on (`kernel.bpf_stats_enabled`).
+    /// Runs; the kernel counts them only while `kernel.bpf_stats_enabled` is set.
     pub count: u64,
-    /// Nanoseconds they took; only while the statistics are on.
+    /// Duration of the runs in nanoseconds; counted only while `kernel.bpf_stats_enabled` is set.
     pub nanoseconds: u64,
-    /// Runs that did not happen since the program, or for a kprobe's any other, was running on that CPU already.
+    /// Skipped runs: the program (or any program of a kprobe, for a kprobe) was already running on the CPU.
     pub misses: u64,
 }
 
-/// Links of this process that hold programs at kprobes, by the programs' identifiers. While one is here, its program stays
-/// attached.
+/// The kprobe links of this process, by program id. A link keeps the program attached.
 #[derive(Default)]
 pub struct Links(BTreeMap<u64, OwnedFd>);
 
 impl Links {
-    /// Those that this process has now. The library that attaches programs hands out no link's descriptor.
+    /// Returns the current kprobe links of this process, from `/proc/self/fd`: aya does not expose their descriptors.
     #[must_use]
     pub fn of_this_process() -> Self {
         let entries = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
@@ -36,10 +35,10 @@ impl Links {
         Self(descriptors.filter_map(probe).collect())
     }
 
-    /// Reads the counts of a program; `None` where the kernel does not tell.
+    /// Reads the counts of a program; `None` if the kernel does not report them.
     #[must_use]
     pub fn runs(&self, program: &ProgramFd) -> Option<Runs> {
-        let text = told(program.as_fd().as_raw_fd())?;
+        let text = fdinfo(program.as_fd().as_raw_fd())?;
         let mut runs = parse(&text);
         let link = number(&text, "prog_id").and_then(|program| self.0.get(&program));
         runs.misses += link.and_then(|link| missed(link.as_fd()).ok()).unwrap_or(0);
@@ -47,41 +46,41 @@ impl Links {
     }
 }
 
-/// The program that a descriptor's link holds at a kprobe, and the link.
+/// Returns the program id and the link if the descriptor is a kprobe link.
 fn probe(descriptor: RawFd) -> Option<(u64, OwnedFd)> {
-    let text = told(descriptor)?;
+    let text = fdinfo(descriptor)?;
     number(&text, "link_id")?;
     let program = number(&text, "prog_id")?;
-    // SAFETY: a number of something else by now, which another thread opened in its place, is found out when it is asked
-    // for a kprobe's count; it is borrowed for one call, which refuses a number that is not open.
+    // SAFETY: the descriptor is borrowed only for `dup`, which fails if it is closed. If another thread reused the
+    // number, `missed` rejects the descriptor.
     let link = unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned().ok()?;
     missed(link.as_fd()).ok()?;
     Some((program, link))
 }
 
-/// How often the kernel left a kprobe out for another one's sake, by its link (`bpf_link_info`; 6.6 says always none).
+/// Returns the number of hits of a kprobe link that the kernel skipped (`bpf_link_info`; always zero on 6.6).
 ///
 /// # Errors
-/// The kernel's refusal, or that the link is no kprobe's (`InvalidInput`); before Linux 6.6 none says that it is.
+/// If the kernel refuses, or the link is not a kprobe link (`InvalidInput`; always before Linux 6.6).
 fn missed(link: BorrowedFd<'_>) -> io::Result<u64> {
-    // SAFETY: both are plain integers, for which zeros stand for nothing.
+    // SAFETY: both types contain only integers, for which zero bytes are valid.
     let (mut info, mut question): (bpf_link_info, bpf_attr) = unsafe { std::mem::zeroed() };
     question.info.bpf_fd = link.as_raw_fd().cast_unsigned();
     question.info.info = (&raw mut info) as u64;
     question.info.info_len = size_of_val(&info) as u32;
-    // SAFETY: the kernel writes no more than `info_len` bytes to `info`, which lives through the call as `question` does.
+    // SAFETY: the kernel writes at most `info_len` bytes to `info`; `info` and `question` outlive the call.
     let result = unsafe {
         libc::syscall(libc::SYS_bpf, bpf_cmd::BPF_OBJ_GET_INFO_BY_FD, &raw const question, size_of_val(&question))
     };
     if result != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: all of the union's members are plain integers, which hold any bits.
+    // SAFETY: all members of the union are integers, for which any bytes are valid.
     let event = unsafe { info.__bindgen_anon_1.perf_event };
     if info.type_ != PERF_EVENT || ![KPROBE, KRETPROBE].contains(&event.type_) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // SAFETY: as above.
+    // SAFETY: all members of the inner union are integers, for which any bytes are valid.
     Ok(unsafe { event.__bindgen_anon_1.kprobe.missed })
 }
 
@@ -89,8 +88,8 @@ const PERF_EVENT: u32 = bpf_link_type::BPF_LINK_TYPE_PERF_EVENT as u32;
 const KPROBE: u32 = bpf_perf_event_type::BPF_PERF_EVENT_KPROBE as u32;
 const KRETPROBE: u32 = bpf_perf_event_type::BPF_PERF_EVENT_KRETPROBE as u32;
 
-/// What the kernel prints of a descriptor.
-fn told(descriptor: RawFd) -> Option<String> {
+/// Returns the contents of `/proc/self/fdinfo` for a descriptor.
+fn fdinfo(descriptor: RawFd) -> Option<String> {
     fs::read_to_string(format!("/proc/self/fdinfo/{descriptor}")).ok()
 }
 
@@ -109,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_read_from_what_the_kernel_prints() {
+    fn counts_are_parsed_from_fdinfo() {
         let text = "pos:\t0\nflags:\t02000002\nprog_type:\t26\nprog_jited:\t1\nprog_tag:\tda1f4b8e1d5c9a3b\nmemlock:\t4096\n\
                     prog_id:\t41\nrun_time_ns:\t812\nrun_cnt:\t9\nrecursion_misses:\t3\nverified_insns:\t87\n";
         assert_eq!(parse(text), Runs { count: 9, nanoseconds: 812, misses: 3 });

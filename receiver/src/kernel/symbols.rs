@@ -1,4 +1,4 @@
-//! The kernel's symbols, as far as they say which code a function's name leads to.
+//! The kernel's symbols for the functions that the user named.
 
 use std::{
     collections::HashMap,
@@ -8,30 +8,30 @@ use std::{
 
 const PATH: &str = "/proc/kallsyms";
 
-/// What the kernel has of some functions' names.
+/// The symbols of some functions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Symbols(HashMap<String, Symbol>);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Symbol {
-    /// Pieces of code of that very name.
+    /// The number of symbols with exactly this name.
     count: usize,
-    /// The module of the last of them, where it is not the kernel's own.
+    /// The module of the last symbol; `None` for vmlinux.
     module: Option<String>,
-    /// A piece of code that the compiler derived, named with a dot and what it did: `.isra.0`, `.part.0`.
+    /// A variant that the compiler generated, with a suffix like `.isra.0` or `.part.0`.
     variant: Option<String>,
 }
 
 impl Symbols {
-    /// Looks for functions among the running kernel's symbols.
+    /// Finds functions among the running kernel's symbols.
     ///
     /// # Errors
-    /// Where `/proc/kallsyms` cannot be read.
+    /// If `/proc/kallsyms` cannot be read.
     pub fn read(functions: &[String]) -> io::Result<Self> {
         Self::of(BufReader::new(File::open(PATH)?), functions)
     }
 
-    /// The same among lines of an address, a type, a name and, in brackets, a module.
+    /// Finds functions in lines of an address, a type, a name and an optional module in brackets.
     pub(super) fn of(mut lines: impl io::BufRead, functions: &[String]) -> io::Result<Self> {
         let mut symbols: HashMap<String, Symbol> =
             functions.iter().map(|function| (function.clone(), Symbol::default())).collect();
@@ -55,25 +55,25 @@ impl Symbols {
         Ok(Self(symbols))
     }
 
-    /// How many pieces of code have a name.
+    /// Returns the number of symbols with this name.
     #[must_use]
     pub fn count(&self, function: &str) -> usize {
         self.0.get(function).map_or(0, |symbol| symbol.count)
     }
 
-    /// Whether none has, although others' names are known.
+    /// Returns true if the symbols are readable and none has this name.
     #[must_use]
     pub fn lack(&self, function: &str) -> bool {
         self.0.get(function).is_some_and(|symbol| symbol.count == 0)
     }
 
-    /// The module that has a function.
+    /// Returns the module that contains a function.
     #[must_use]
     pub fn module(&self, function: &str) -> Option<&str> {
         self.0.get(function)?.module.as_deref()
     }
 
-    /// What the compiler made of a function.
+    /// Returns a variant of a function that the compiler generated.
     #[must_use]
     pub fn variant(&self, function: &str) -> Option<&str> {
         self.0.get(function)?.variant.as_deref()

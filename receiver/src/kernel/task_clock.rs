@@ -10,15 +10,15 @@ use super::btf::Btf;
 /// On x86 a kernel with an unstable TSC does not exclude interrupts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskClock {
-    /// True if it leaves out time that the hypervisor took (`CONFIG_PARAVIRT_TIME_ACCOUNTING`).
+    /// True if the clock excludes time that the hypervisor took (`CONFIG_PARAVIRT_TIME_ACCOUNTING`).
     pub excludes_steal: bool,
-    /// True if it leaves out hard and soft interrupts (`CONFIG_IRQ_TIME_ACCOUNTING`).
+    /// True if the clock excludes hard and soft interrupts (`CONFIG_IRQ_TIME_ACCOUNTING`).
     pub excludes_interrupts: bool,
 }
 
 impl TaskClock {
-    /// Returns the facts of a kernel, from members of `struct rq` that only these builds have (kernel/sched/sched.h, Linux 5.10
-    /// to 6.18).
+    /// Detects the exclusions from members of `struct rq` that depend on these options (kernel/sched/sched.h, 5.10 to
+    /// 6.18).
     pub(super) fn of(types: &Btf<'_>) -> Self {
         let has = |member| types.member("rq", member).is_ok();
         Self { excludes_steal: has("prev_steal_time_rq"), excludes_interrupts: has("prev_irq_time") }
@@ -49,7 +49,7 @@ mod tests {
     use crate::{kernel::btf, workloads::testing::skip};
 
     #[test]
-    fn the_types_agree_with_the_configuration_of_the_kernel() {
+    fn detected_exclusions_match_the_kernel_configuration() {
         let Ok(output) = Command::new("zcat").arg("/proc/config.gz").output() else {
             return skip("task clock: no zcat");
         };

@@ -1,4 +1,4 @@
-//! Receive timestamps, which the kernel takes only while a socket asks for them.
+//! Receive timestamps, which the kernel takes only while a socket requests them.
 
 use std::{
     io,
@@ -6,21 +6,21 @@ use std::{
     os::fd::AsRawFd,
 };
 
-/// Holds receive timestamping on for the whole host.
+/// A socket that keeps receive timestamps enabled on the whole host.
 ///
-/// `SOF_TIMESTAMPING_RX_SOFTWARE` makes the kernel call `net_enable_timestamp`, whose switch is global; it goes with the
-/// socket, so that nothing stays on when the sidecar is killed.
+/// `SOF_TIMESTAMPING_RX_SOFTWARE` makes the kernel call `net_enable_timestamp`, which is global. The kernel undoes the
+/// call when the socket is closed, also if the sidecar is killed.
 pub struct Timestamping(#[expect(dead_code, reason = "held for its effect")] UdpSocket);
 
 impl Timestamping {
-    /// Switches timestamping on. It takes effect within milliseconds.
+    /// Enables receive timestamps. The kernel applies the change within milliseconds.
     ///
     /// # Errors
-    /// The kernel's refusal of a socket or of the option.
+    /// If the kernel refuses the socket or the option.
     pub fn hold() -> io::Result<Self> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         let flags: libc::c_uint = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
-        // SAFETY: the option takes a pointer to an integer of the given size, which lives through the call.
+        // SAFETY: the option takes a pointer to an integer of the given size, and the integer outlives the call.
         let result = unsafe {
             libc::setsockopt(
                 socket.as_raw_fd(),

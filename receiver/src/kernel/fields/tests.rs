@@ -1,4 +1,4 @@
-//! Declarations as the linker leaves them, and where kernels have the fields.
+//! Field declarations in linked objects, and their resolution in the fixtures' kernels.
 
 use object::{
     Architecture, BinaryFormat, Endianness, SectionKind, SymbolFlags, SymbolKind, SymbolScope,
@@ -9,16 +9,16 @@ use proptest::prelude::*;
 use super::*;
 use crate::kernel::btf::tests::{KERNELS, running_kernel};
 
-/// The product's own object, as the linker wrote it.
+/// The committed eBPF object.
 const LINKED: &[u8] = crate::kernel::object::OBJECT;
-/// Where the programs' fields are declared.
+/// The source file that declares the fields.
 const SOURCE: &str = include_str!("../../../../receiver-ebpf/src/kernel/fields.rs");
 
 fn field(symbol: &str, size: u32) -> FieldDeclaration {
     FieldDeclaration { symbol: symbol.to_owned(), size }
 }
 
-/// An object with a section of these globals, each with its bytes.
+/// Returns an object with one section of globals, given as names and bytes.
 fn object(endianness: Endianness, section: &str, globals: &[(&str, &[u8])]) -> Vec<u8> {
     let mut object = Object::new(BinaryFormat::Elf, Architecture::Bpf, endianness);
     let section = object.add_section(Vec::new(), section.as_bytes().to_vec(), SectionKind::ReadOnlyData);
@@ -39,14 +39,14 @@ fn object(endianness: Endianness, section: &str, globals: &[(&str, &[u8])]) -> V
 }
 
 #[test]
-fn fields_are_found_in_what_the_linker_wrote() {
+fn declarations_are_read_from_a_linked_object() {
     let mut expected = declared_by_source();
     expected.sort_by(|one, other| one.symbol.cmp(&other.symbol));
     assert_eq!(declared(LINKED).expect("a sound object"), expected);
 }
 
 #[test]
-fn both_byte_orders_are_read_and_other_sections_are_not() {
+fn declarations_are_read_in_both_byte_orders_and_only_from_their_section() {
     let little = object(Endianness::Little, SECTION, &[("a.b", &[4, 0, 0, 0]), ("a.c.d", &[0; 4])]);
     let big = object(Endianness::Big, SECTION, &[("a.b", &[0, 0, 0, 4]), ("a.c.d", &[0; 4])]);
     for object in [little, big] {
@@ -57,21 +57,21 @@ fn both_byte_orders_are_read_and_other_sections_are_not() {
 }
 
 #[test]
-fn what_is_no_declaration_is_refused_by_name() {
+fn invalid_declarations_are_errors_with_the_symbol() {
     let refusal = |name, bytes| {
         let object = object(Endianness::Little, SECTION, &[(name, bytes)]);
         declared(&object).expect_err("no declaration").to_string()
     };
     let short: &[u8] = &[0; 2];
-    insta::assert_snapshot!(refusal("tstamp", &[0; 4]), @r#"the eBPF object declares "tstamp" as a kernel field: its name is no struct and path"#);
-    insta::assert_snapshot!(refusal("sk_buff.", &[0; 4]), @r#"the eBPF object declares "sk_buff." as a kernel field: its name is no struct and path"#);
-    insta::assert_snapshot!(refusal("sk_buff.head", short), @r#"the eBPF object declares "sk_buff.head" as a kernel field: it has not four bytes"#);
+    insta::assert_snapshot!(refusal("tstamp", &[0; 4]), @r#"the eBPF object declares "tstamp" as a kernel field: the name is not a struct and a path"#);
+    insta::assert_snapshot!(refusal("sk_buff.", &[0; 4]), @r#"the eBPF object declares "sk_buff." as a kernel field: the name is not a struct and a path"#);
+    insta::assert_snapshot!(refusal("sk_buff.head", short), @r#"the eBPF object declares "sk_buff.head" as a kernel field: the size is not four bytes"#);
     assert!(matches!(declared(b"no object"), Err(DeclarationError::Object(_))));
 }
 
 proptest! {
     #[test]
-    fn damaged_objects_are_survived(edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8)) {
+    fn damaged_objects_do_not_panic(edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8)) {
         let mut damaged = LINKED.to_vec();
         for (at, value) in edits {
             let at = at.index(damaged.len());
@@ -81,7 +81,7 @@ proptest! {
     }
 }
 
-/// The fields that the source declares, in its order.
+/// Returns the fields that the source declares, in order.
 fn declared_by_source() -> Vec<FieldDeclaration> {
     let declaration = |line: &str| {
         let (head, path) = line.split_once(" = \"")?;
@@ -103,9 +103,9 @@ fn declared_by_source() -> Vec<FieldDeclaration> {
 }
 
 #[test]
-fn every_field_has_its_place_in_every_kernel() {
+fn fields_resolve_in_every_kernel() {
     let fields = declared_by_source();
-    assert_eq!(fields.len(), declared(LINKED).expect("a sound object").len(), "source and object declare the same");
+    assert_eq!(fields.len(), declared(LINKED).expect("a sound object").len(), "source and object declare equal fields");
     let mut table = String::new();
     for kernel in &KERNELS {
         let btf = Btf::parse(kernel.raw).expect("sound BTF");
@@ -132,7 +132,7 @@ fn the_running_kernel_has_the_fields_that_all_kernels_have() {
     }
 }
 
-/// The state of one field on the kernel of the 6.12 fixture.
+/// Returns the resolution of a field in the 6.12 fixture.
 fn on_6_12(symbol: &str, size: u32) -> Result<u32, String> {
     let btf = Btf::parse(KERNELS[2].raw).expect("sound BTF");
     let [resolved] = resolve(&btf, &[field(symbol, size)]).try_into().expect("one for one");
@@ -146,26 +146,31 @@ fn on_6_12(symbol: &str, size: u32) -> Result<u32, String> {
 }
 
 #[test]
-fn sizes_must_agree_but_for_the_first_words_of_an_aggregate() {
+fn sizes_must_match_except_for_prefixes_of_aggregates() {
     assert_eq!(on_6_12("sk_buff.tstamp", 8), Ok(32));
-    assert_eq!(on_6_12("sk_buff.tstamp", 4), Err("it has 8 bytes here, not 4".to_owned()));
-    assert_eq!(on_6_12("sk_buff.protocol", 4), Err("it has 2 bytes here, not 4".to_owned()));
+    assert_eq!(on_6_12("sk_buff.tstamp", 4), Err("the field has 8 bytes on this kernel, not 4".to_owned()));
+    assert_eq!(on_6_12("sk_buff.protocol", 4), Err("the field has 2 bytes on this kernel, not 4".to_owned()));
     assert_eq!(on_6_12("scm_timestamping_internal.ts", 16), Ok(0));
     assert_eq!(on_6_12("scm_timestamping_internal.ts", 48), Ok(0));
-    assert_eq!(on_6_12("scm_timestamping_internal.ts", 49), Err("it has 48 bytes here, not 49".to_owned()));
+    assert_eq!(
+        on_6_12("scm_timestamping_internal.ts", 49),
+        Err("the field has 48 bytes on this kernel, not 49".to_owned())
+    );
     assert_eq!(on_6_12("scm_timestamping_internal.ts.1", 16), Ok(16));
 }
 
 #[test]
-fn bit_fields_are_bytes_and_masks() {
+fn bit_fields_resolve_to_byte_offsets_and_masks() {
     assert_eq!(on_6_12("sk_buff.tstamp_type", 0), Ok(129 | 0b11 << 16));
-    assert_eq!(on_6_12("sk_buff.tstamp_type", 1), Err("it is a bit-field of 2 bits here, not 1 bytes".to_owned()));
+    let bit_field = "the field is a bit-field of 2 bits on this kernel, not 1 bytes";
+    assert_eq!(on_6_12("sk_buff.tstamp_type", 1), Err(bit_field.to_owned()));
     assert_eq!(on_6_12("sk_buff.active_extensions", 0).map(|value| value >> 16), Ok(0xff), "a whole byte");
-    assert_eq!(on_6_12("sk_buff.protocol", 0), Err("it is no bit-field here but has 2 bytes".to_owned()));
+    let no_bit_field = "the field is no bit-field on this kernel but has 2 bytes";
+    assert_eq!(on_6_12("sk_buff.protocol", 0), Err(no_bit_field.to_owned()));
 }
 
 #[test]
-fn bits_outside_of_one_byte_are_absent() {
+fn bit_fields_across_bytes_are_absent() {
     let outside = Err(Absence::Bits { offset: 6, width: 3 });
     assert_eq!(bit_field(Extent::Bits { offset: 6, width: 3 }), outside);
     assert!(bit_field(Extent::Bits { offset: 0, width: 0 }).is_err());
@@ -175,12 +180,12 @@ fn bits_outside_of_one_byte_are_absent() {
 
 proptest! {
     #[test]
-    fn a_bit_field_within_a_byte_has_its_byte_and_its_bits(byte in 0_u32..=0xffff, first in 0_u32..8, width in 1_u32..=8) {
+    fn bit_fields_within_a_byte_resolve(byte in 0_u32..=0xffff, first in 0_u32..8, width in 1_u32..=8) {
         let value = bit_field(Extent::Bits { offset: u64::from(byte * 8 + first), width });
         if first + width > 8 {
             prop_assert!(value.is_err());
         } else {
-            let value = value.expect("it lies within a byte");
+            let value = value.expect("the bit-field is within a byte");
             prop_assert_eq!(value & 0xffff, byte);
             prop_assert_eq!((value >> 16).count_ones(), width);
             prop_assert_ne!(value, ABSENT);
