@@ -8,7 +8,7 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{
-    Caveat, Entry, OpenContext, OpenError, ReadError, Signal, attributes,
+    Caveat, Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signal, attributes,
     internal::{LOST, lost},
 };
 use crate::{
@@ -33,7 +33,7 @@ pub static ENTRY: Entry = Entry {
     hooks: |_| vec![&hooks::DRIVER],
     maps: &[&DRIVER],
     losses: || DriverLoss::ALL.map(reason).to_vec(),
-    needs_every_hook: true,
+    hooks_needed: HooksNeeded::All,
     caveats: |_, kernel| caveats(kernel),
     open,
 };
