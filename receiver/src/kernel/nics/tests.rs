@@ -14,8 +14,8 @@ fn nics_that_cannot_be_used_say_why() {
     let found = NicInventory::among(interfaces.clone(), refused);
     assert_eq!(found.usable, interfaces[..1]);
     insta::assert_snapshot!(found.problems.join("\n"), @"
-    the nic of eth1 stamps packets, and its driver shows no clock to compare them with
-    /dev/ptp1, the clock of the nic of eth2, cannot be opened: permission denied; run as root, and in a container give it the device (docker run --device /dev/ptp1; in Kubernetes a privileged container with the host's /dev)
+    the NIC of eth1 stamps packets, and its driver shows no clock to compare them with
+    /dev/ptp1, the clock of the NIC of eth2, cannot be opened: permission denied; run as root, and in a container give it the device (docker run --device /dev/ptp1; in Kubernetes a privileged container with the host's /dev)
     ");
 }
 
