@@ -151,7 +151,7 @@ fn caveats(kernel: &Kernel) -> Vec<Caveat> {
     if !found.problems.is_empty() {
         return less.map(Caveat::Unavailable).collect();
     }
-    let nothing = "no nic of this network namespace stamps received packets, as `ptp4l` and `hwstamp_ctl -r 1` have those \
+    let nothing = "no NIC of this network namespace stamps received packets, as `ptp4l` and `hwstamp_ctl -r 1` have those \
                    do that can; it is looked for such nics once a minute";
     vec![Caveat::Idle(nothing.to_owned())]
 }

@@ -77,7 +77,7 @@ fn problem(interface: &Interface, open: impl Fn(u32) -> io::Result<()>) -> Optio
     let error = open(number).err()?;
     let path = Clock::path(number);
     Some(format!(
-        "{}, the clock of the nic of {name}, cannot be opened: {error}; run as root, and in a container give it the \
+        "{}, the clock of the NIC of {name}, cannot be opened: {error}; run as root, and in a container give it the \
          device (docker run --device {0}; in Kubernetes a privileged container with the host's /dev)",
         path.display()
     ))
