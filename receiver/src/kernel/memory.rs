@@ -150,7 +150,7 @@ impl MapSize {
     /// Bytes of kernel memory.
     #[must_use]
     pub const fn bytes(&self) -> usize {
-        self.entry * self.entries
+        self.entry * self.entries()
     }
 
     /// Entries, at least one, because the kernel refuses empty maps. Of a ring bytes.
