@@ -54,6 +54,9 @@ pub enum RunError {
     /// The loader ended.
     #[error(transparent)]
     Loader(#[from] LoaderEnded),
+    /// The loader did not respond in time.
+    #[error("the loader does not respond: another process may have stopped it")]
+    LoaderStopped,
 }
 
 /// A sidecar that listens.
@@ -227,6 +230,9 @@ impl Sidecar {
                     let snapshot = Arc::new(self.snapshot(&statistics, outputs.delivered()));
                     outputs.publish(&snapshot);
                     self.watchdog.tick();
+                    if !self.kernel.is_connected() {
+                        return Err(RunError::LoaderStopped);
+                    }
                 }
                 () = self.watchdog.due() => self.watchdog.feed(),
                 () = self.workloads.changed() => {}

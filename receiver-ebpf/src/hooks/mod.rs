@@ -7,6 +7,7 @@ mod driver;
 mod drop;
 mod enqueue;
 mod extra;
+mod listen;
 mod owner;
 mod read;
 mod receive;

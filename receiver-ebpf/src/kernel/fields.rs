@@ -87,6 +87,10 @@ fields! {
     SOCK_PORT: Field<Sock, u16> = "sock.__sk_common.skc_num";
     /// Network namespace of the socket.
     SOCK_NET: Field<Sock, Address<Net>> = "sock.__sk_common.skc_net.net";
+    /// Connections that wait for `accept(2)`.
+    SOCK_ACCEPT_QUEUE: Field<Sock, u32> = "sock.sk_ack_backlog";
+    /// Most connections that wait for `accept(2)`.
+    SOCK_ACCEPT_QUEUE_LIMIT: Field<Sock, u32> = "sock.sk_max_ack_backlog";
     /// Receive queue, a ring of packets.
     SOCK_RECEIVE_QUEUE: Field<Sock, Embedded<SkBuffHead>> = "sock.sk_receive_queue";
     /// Last packet of the receive queue; the queue's own address if it is empty.

@@ -8,6 +8,7 @@ pub mod network_drops;
 pub mod receive_driver;
 pub mod receive_wait;
 pub mod softirq_wait;
+pub mod tcp_listen_overflows;
 pub mod tcp_retransmits;
 pub mod tcp_rtt;
 mod timings;

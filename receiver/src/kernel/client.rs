@@ -12,8 +12,10 @@ use super::{
 };
 use crate::channel::{Channel, ChannelError};
 
-/// The longest time for one request. Attaching every program takes seconds on slow machines.
-const DEADLINE: Duration = Duration::from_secs(120);
+/// The longest time for a request that loads or attaches programs, which takes seconds on slow machines.
+const ATTACHING: Duration = Duration::from_secs(120);
+/// The longest time for any other request. The worker does nothing else meanwhile.
+const DEADLINE: Duration = Duration::from_secs(10);
 
 /// The error of a request to the service.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,6 +38,8 @@ pub struct Client(Rc<RefCell<Place>>);
 enum Place {
     Here(Box<Service>),
     Loader(Channel),
+    /// A request failed, and a late reply would be taken for the next one.
+    Lost,
 }
 
 impl From<ChannelError> for ServiceError {
@@ -66,7 +70,7 @@ impl Client {
     /// # Errors
     /// If the channel does not support a deadline.
     pub fn connect(channel: Channel) -> io::Result<Self> {
-        channel.set_deadline(DEADLINE)?;
+        channel.set_deadline(ATTACHING)?;
         Ok(Self(Rc::new(RefCell::new(Place::Loader(channel)))))
     }
 
@@ -85,17 +89,28 @@ impl Client {
     }
 
     fn exchange(&self, request: Request) -> Result<(Reply, Vec<OwnedFd>), ServiceError> {
-        let (reply, descriptors) = match &mut *self.0.borrow_mut() {
+        let mut place = self.0.borrow_mut();
+        let (reply, descriptors) = match &mut *place {
             Place::Here(service) => service.answer(request),
-            Place::Loader(channel) => {
-                channel.send(&request, &[])?;
-                channel.receive()?
-            }
+            Place::Loader(channel) => match call(channel, &request) {
+                Ok(reply) => reply,
+                Err(error) => {
+                    *place = Place::Lost;
+                    return Err(error.into());
+                }
+            },
+            Place::Lost => return Err(ServiceError::NoLoader("an earlier request failed".to_owned())),
         };
         match reply {
             Reply::Failed(reason) => Err(ServiceError::Refused(reason)),
             reply => Ok((reply, descriptors)),
         }
+    }
+
+    /// Returns false once a request to the loader failed: no other will succeed.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        !matches!(&*self.0.borrow(), Place::Lost)
     }
 
     fn call(&self, request: Request) -> Result<Reply, ServiceError> {
@@ -145,7 +160,7 @@ impl Client {
     /// # Errors
     /// If the service cannot be reached.
     pub fn find_nics(&self) -> Result<NicInventory, ServiceError> {
-        match self.call(Request::FindCards)? {
+        match self.call(Request::FindNics)? {
             Reply::Nics(found) => Ok(found),
             _ => Err(ServiceError::Unexpected),
         }
@@ -156,7 +171,7 @@ impl Client {
     /// # Errors
     /// If the kernel's BTF cannot be read.
     pub fn note_nics(&self, found: NicInventory) -> Result<Vec<Outcome>, ServiceError> {
-        self.outcomes(Request::NoteCards(found))
+        self.outcomes(Request::NoteNics(found))
     }
 
     /// Opens the clock of a NIC.
@@ -243,6 +258,15 @@ impl Client {
             _ => Err(ServiceError::Unexpected),
         }
     }
+}
+
+/// Sends a request to the loader and receives the reply.
+fn call(channel: &mut Channel, request: &Request) -> Result<(Reply, Vec<OwnedFd>), ChannelError> {
+    let attaches =
+        matches!(request, Request::Load | Request::Serve(_) | Request::ServeFunctions | Request::NoteNics(_));
+    channel.set_deadline(if attaches { ATTACHING } else { DEADLINE })?;
+    channel.send(request, &[])?;
+    channel.receive()
 }
 
 impl From<ServiceError> for io::Error {

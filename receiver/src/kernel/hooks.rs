@@ -74,7 +74,9 @@ pub struct Hook {
     pub alternates: &'static [Alternate<'static>],
 }
 
-const fn fentry(target: &'static str) -> Program<'static> {
+/// A program at the entry of the function of its own name.
+#[must_use]
+pub const fn fentry(target: &'static str) -> Program<'static> {
     Program { symbol: target, attachment: Attachment::Fentry, target }
 }
 

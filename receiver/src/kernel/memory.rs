@@ -150,7 +150,7 @@ impl MapSize {
     /// Returns the bytes of kernel memory.
     #[must_use]
     pub const fn bytes(&self) -> usize {
-        self.entry * self.entries
+        self.entry * self.entries()
     }
 
     /// Returns the number of entries, or the bytes of a ring buffer. At least one: the kernel refuses empty maps.

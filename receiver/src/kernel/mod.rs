@@ -233,6 +233,12 @@ impl Kernel {
         named.filter(move |(_, function)| served(function))
     }
 
+    /// Returns false once the loader failed to carry out a request in time: the programs cannot be managed any more.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.client.is_connected()
+    }
+
     /// Facts about the running kernel.
     #[must_use]
     pub const fn host(&self) -> &Host {

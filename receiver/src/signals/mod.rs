@@ -18,6 +18,7 @@ mod sampler;
 mod softirq_wait;
 pub mod softnet;
 mod status;
+mod tcp_listen_overflows;
 mod tcp_retransmits;
 mod tcp_rtt;
 #[cfg(test)]
@@ -139,6 +140,17 @@ pub enum Caveat {
 /// The caveats of a kernel and its host, under a configuration.
 pub type Caveats = fn(&Settings, &Kernel) -> Vec<Caveat>;
 
+/// The hooks without which a signal measures nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HooksNeeded {
+    /// Every hook.
+    All,
+    /// At least one hook.
+    Any,
+    /// No hook: the signal has another source.
+    None,
+}
+
 /// A signal of the product.
 pub struct Entry {
     /// Its name in configuration, logs, status and docs.
@@ -154,7 +166,7 @@ pub struct Entry {
     /// The values of `undercurrent.reason` that it exports.
     pub losses: fn() -> Vec<&'static str>,
     /// Whether nothing is measured where one of them is absent.
-    pub needs_every_hook: bool,
+    pub hooks_needed: HooksNeeded,
     /// What of it this kernel or host keeps from being measured.
     pub caveats: Caveats,
     /// Begins to measure.
@@ -200,6 +212,7 @@ signals! {
     tcp_rtt: Switch,
     transmit: transmit::Settings,
     tcp_retransmits: Switch,
+    tcp_listen_overflows: Switch,
     network_drops: Switch,
 }
 

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use undercurrent_ebpf::abi::softirq::{Softirq, SoftirqCells};
 
-use super::{Caveat, Entry, OpenContext, OpenError, ReadError, SOFTIRQS, Signal, attributes};
+use super::{Caveat, Entry, HooksNeeded, OpenContext, OpenError, ReadError, SOFTIRQS, Signal, attributes};
 use crate::{
     kernel::{hooks, host::Host, maps::ByCpu},
     telemetry::{AttributeKey, Attributes, Data, Descriptor, Instrument, Metric, Point, Readings, UnixNanos, View},
@@ -19,7 +19,7 @@ pub static ENTRY: Entry = Entry {
     hooks: |_| vec![&hooks::SOFTIRQ_ENTRY, &hooks::SOFTIRQ_EXIT],
     maps: &[&SOFTIRQS],
     losses: || Vec::new(),
-    needs_every_hook: true,
+    hooks_needed: HooksNeeded::All,
     caveats: |_, kernel| caveats(kernel.host()),
     open,
 };

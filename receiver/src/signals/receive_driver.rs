@@ -8,7 +8,7 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{
-    Caveat, Entry, OpenContext, OpenError, ReadError, Signal, attributes,
+    Caveat, Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signal, attributes,
     internal::{LOST, lost},
 };
 use crate::{
@@ -33,7 +33,7 @@ pub static ENTRY: Entry = Entry {
     hooks: |_| vec![&hooks::DRIVER],
     maps: &[&DRIVER],
     losses: || DriverLoss::ALL.map(reason).to_vec(),
-    needs_every_hook: true,
+    hooks_needed: HooksNeeded::All,
     caveats: |_, kernel| caveats(kernel),
     open,
 };
@@ -151,7 +151,7 @@ fn caveats(kernel: &Kernel) -> Vec<Caveat> {
     if !found.problems.is_empty() {
         return less.map(Caveat::Unavailable).collect();
     }
-    let nothing = "no nic of this network namespace stamps received packets, as `ptp4l` and `hwstamp_ctl -r 1` have those \
+    let nothing = "no NIC of this network namespace stamps received packets, as `ptp4l` and `hwstamp_ctl -r 1` have those \
                    do that can; it is looked for such nics once a minute";
     vec![Caveat::Idle(nothing.to_owned())]
 }

@@ -6,7 +6,7 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{
-    Entry, attributes,
+    Entry, HooksNeeded, attributes,
     durations::{Durations, GROUP_LATENCY, Kind, LATENCY, WORKLOAD_LATENCY},
 };
 use crate::{
@@ -24,7 +24,7 @@ pub static ENTRY: Entry = Entry {
     hooks: |_| HOOKS.to_vec(),
     maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &WAITING],
     losses: || KIND.reasons(),
-    needs_every_hook: true,
+    hooks_needed: HooksNeeded::All,
     caveats: |_, _| Vec::new(),
     open: |opening| Durations::open(opening, &KIND, |_| HOOKS.iter().all(|hook| opening.kernel.serves(hook))),
 };

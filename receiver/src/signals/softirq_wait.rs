@@ -6,7 +6,7 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{
-    Entry, OpenContext, OpenError, ReadError, SOFTIRQS, Signal, attributes,
+    Entry, HooksNeeded, OpenContext, OpenError, ReadError, SOFTIRQS, Signal, attributes,
     internal::{LOST, lost},
 };
 use crate::{
@@ -25,7 +25,7 @@ pub static ENTRY: Entry = Entry {
     hooks: |_| vec![&hooks::SOFTIRQ_RAISE, &hooks::SOFTIRQ_ENTRY],
     maps: &[&SOFTIRQS],
     losses: || vec![UNSEEN_RAISE],
-    needs_every_hook: true,
+    hooks_needed: HooksNeeded::All,
     caveats: |_, _| Vec::new(),
     open,
 };

@@ -1,6 +1,6 @@
 //! How well each signal is served on this host.
 
-use super::{Caveat, Entry, LATENCY, REGISTRY, Settings, functions};
+use super::{Caveat, Entry, HooksNeeded, LATENCY, REGISTRY, Settings, functions};
 use crate::kernel::{
     Kernel,
     plan::{Outcome, SignalStatus, Status},
@@ -23,10 +23,10 @@ fn status(entry: &Entry, settings: &Settings, kernel: &Kernel) -> SignalStatus {
     let served: Vec<_> = kernel.outcomes().iter().filter(concerns).collect();
     let mut reasons: Vec<String> = served.iter().filter_map(|outcome| reason(outcome, &functions)).collect();
     let mut unseen = served.iter().map(|outcome| outcome.status == Status::Unavailable);
-    let mut absent = if entry.needs_every_hook {
-        unseen.any(|unseen| unseen)
-    } else {
-        !served.is_empty() && unseen.all(|unseen| unseen)
+    let mut absent = match entry.hooks_needed {
+        HooksNeeded::All => unseen.any(|unseen| unseen),
+        HooksNeeded::Any => !served.is_empty() && unseen.all(|unseen| unseen),
+        HooksNeeded::None => false,
     };
     let mut idle = false;
     for caveat in (entry.caveats)(settings, kernel) {

@@ -4,7 +4,7 @@ use std::{iter, sync::atomic::Ordering};
 
 use undercurrent_ebpf::abi::{latency::IpVersion, retransmits};
 
-use super::{Entry, OpenContext, OpenError, ReadError, Signal, attributes};
+use super::{Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signal, attributes};
 use crate::{
     kernel::{
         hooks::{Hook, tracepoint, whole},
@@ -22,7 +22,7 @@ pub static ENTRY: Entry = Entry {
     hooks: |_| vec![&HOOK],
     maps: &[&RETRANSMITS],
     losses: || Vec::new(),
-    needs_every_hook: true,
+    hooks_needed: HooksNeeded::All,
     caveats: |_, _| Vec::new(),
     open,
 };

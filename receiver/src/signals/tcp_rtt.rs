@@ -3,7 +3,7 @@
 use undercurrent_ebpf::abi::latency::Series;
 
 use super::{
-    Caveat, Entry, attributes,
+    Caveat, Entry, HooksNeeded, attributes,
     durations::{Durations, Kind, LATENCY, WORKLOAD_LATENCY},
 };
 use crate::{
@@ -19,7 +19,7 @@ pub static ENTRY: Entry = Entry {
     hooks: |_| vec![&hooks::SOCKET_READER],
     maps: &[&LATENCY, &WORKLOAD_LATENCY],
     losses: || KIND.reasons(),
-    needs_every_hook: true,
+    hooks_needed: HooksNeeded::All,
     caveats: |_, kernel| caveats(kernel),
     open: |opening| {
         let served = opening.kernel.reads_rtt() && opening.kernel.serves(&hooks::SOCKET_READER);

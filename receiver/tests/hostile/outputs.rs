@@ -109,6 +109,23 @@ fn a_device_as_certificate_does_not_fill_the_memory() {
 }
 
 #[test]
+fn a_configuration_that_repeats_a_long_text_by_aliases_does_not_fill_the_memory() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("config.yaml");
+    let (text_once, aliases) = ("x".repeat(100_000), ", *long".repeat(100_000));
+    fs::write(&file, format!("packets:\n  filter:\n    cgroups: [&long /{text_once}{aliases}]\n")).expect("written");
+    let message = refusal(run(&["--config", text(&file)], &[]));
+    assert!(message.contains("config.yaml"), "{message}");
+}
+
+#[test]
+fn a_password_in_an_endpoint_is_refused_and_not_printed() {
+    let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://user:secret@localhost:4317")];
+    let message = refusal(run(&["--output", "otlp"], &variables));
+    assert!(message.contains("OTEL_EXPORTER_OTLP_HEADERS") && !message.contains("secret"), "{message}");
+}
+
+#[test]
 fn only_the_owner_may_read_the_json_file() {
     if !rustix::process::geteuid().is_root() {
         return skip("the mode of the JSON file: without root the sidecar ends before it opens the file");

@@ -2,7 +2,14 @@
 
 use std::{
     fs::{self, Permissions},
+    io::{ErrorKind, Write as _},
+    net::TcpListener,
     os::unix::fs::{PermissionsExt as _, symlink},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
     time::Duration,
 };
 
@@ -11,12 +18,15 @@ use crate::support::{
     player::Player,
     runtime::{OF_USER, Runtime, USER, container, with_private_run},
     sidecar::Sidecar,
+    status::Status,
     surroundings::{alone, often, patience, wait_for},
     tree::Tree,
 };
 
 /// Snapshots within which the sidecar asks runtimes more than once.
 const SNAPSHOTS: usize = 10;
+/// The memory that an attack may add to the worker, in kilobytes.
+const GROWTH: u64 = 8 << 10;
 /// More containers than a user may have questions open and waiting.
 const MANY: u64 = 200;
 
@@ -84,5 +94,62 @@ fn a_slow_socket_and_forged_ids_of_a_user_leave_no_container_of_root_unnamed() {
         let rightful = id(1);
         let _player = Player::start("echo", &tree.make(&of_root(&rightful)), &[]);
         is_named(&sidecar, &rightful, "rightful");
+    });
+}
+
+#[test]
+fn a_redirect_of_a_runtime_is_not_followed() {
+    const TEST: &str = "a redirect";
+    let Some(_alone) = alone(TEST) else { return };
+    let Some(tree) = Tree::create(TEST) else { return };
+    let elsewhere = TcpListener::bind("127.0.0.1:0").unwrap();
+    elsewhere.set_nonblocking(true).unwrap();
+    let location = format!("http://{}/", elsewhere.local_addr().unwrap());
+    with_private_run(|| {
+        let runtime = Runtime::serve("/run/docker.sock", 0, move |_, mut client| {
+            let head = format!("HTTP/1.1 301 Moved\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n");
+            // The client may have gone.
+            let _ = client.write_all(head.as_bytes());
+        });
+        let sidecar = Sidecar::start(often());
+        let id = id(1);
+        let _player = Player::start("echo", &tree.make(&of_root(&id)), &[]);
+        wait_for("a request", patience(Duration::from_secs(10)), || (!runtime.requests().is_empty()).then_some(()));
+        (0..SNAPSHOTS).for_each(|_| drop(sidecar.snapshot()));
+        assert_eq!(names(&sidecar.snapshot(), &id), [""; 0]);
+        assert_eq!(elsewhere.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+    });
+}
+
+#[test]
+fn an_endless_answer_of_a_runtime_fills_no_memory() {
+    const TEST: &str = "an endless answer";
+    let Some(_alone) = alone(TEST) else { return };
+    let Some(tree) = Tree::create(TEST) else { return };
+    let ended = Arc::<AtomicU64>::default();
+    let total = Arc::clone(&ended);
+    with_private_run(|| {
+        let _runtime = Runtime::serve("/run/docker.sock", 0, move |_, mut client| {
+            let ended = Arc::clone(&total);
+            thread::spawn(move || {
+                let mut text = b"HTTP/1.1 200 OK\r\n\r\n{\"Id\":\"".to_vec();
+                while client.write_all(&text).is_ok() {
+                    text = vec![b'x'; 1 << 16];
+                }
+                ended.fetch_add(1, Ordering::Relaxed);
+            });
+        });
+        let sidecar = Sidecar::start(often());
+        let memory = || Status::of(sidecar.pid()).unwrap().number("RssAnon");
+        sidecar.snapshot();
+        let before = memory();
+        let _player = Player::start("echo", &tree.make(&of_root(&id(1))), &[]);
+        let most = wait_for("the end of an answer", patience(Duration::from_secs(10)), || {
+            let now = (sidecar.snapshot(), memory()).1;
+            (ended.load(Ordering::Relaxed) > 0).then_some(now)
+        });
+        let most = (0..SNAPSHOTS).map(|_| (sidecar.snapshot(), memory()).1).max().unwrap().max(most);
+        eprintln!("{before} kB before, {most} kB at most");
+        assert!(most <= before + GROWTH, "{before} kB before, {most} kB at most");
     });
 }

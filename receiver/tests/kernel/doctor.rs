@@ -45,11 +45,13 @@ fn others(report: &Value, found: &[Hook]) -> Vec<Hook> {
         () => "fexit",
     };
     let mut others = vec![served("socket_reader", reader)];
-    others.push(if by("socket_read", "fentry") {
-        served("transmit_send", "fentry")
-    } else {
-        ("transmit_send".to_owned(), "unavailable".to_owned(), None)
-    });
+    others.extend(["transmit_send", "tcp_listen"].map(|hook| {
+        if by("socket_read", "fentry") {
+            served(hook, "fentry")
+        } else {
+            (hook.to_owned(), "unavailable".to_owned(), None)
+        }
+    }));
     others.extend(
         ["cgroup_change", "tcp_retransmit", "transmit_queue", "transmit_start", "transmit_end"]
             .map(|hook| served(hook, "tracepoint")),

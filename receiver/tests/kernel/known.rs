@@ -28,7 +28,7 @@ fn late_reads_take_as_long_as_the_readers_were_late() {
     let Some(_alone) = alone("waits of a known length") else { return };
     let wire = Wire::loopback(Version::Ipv4);
     let mut talk = Talk::open(&wire);
-    let sidecar = Sidecar::configured(&format!("signals: {{latency: {{filter: {{ports: {:?}}}}}}}\n", talk.ports()));
+    let sidecar = Sidecar::configured(&format!("packets: {{filter: {{ports: {:?}}}}}\n", talk.ports()));
     let before = sidecar.snapshot();
     if !["socket_enqueued", "socket_read"].iter().all(|hook| served_by(&before, hook).is_some()) {
         return skip("waits of a known length: not both of socket_enqueued and socket_read are served");

@@ -2,15 +2,20 @@
 
 use std::{thread, time::Duration};
 
-use super::support::{
-    ftrace::Ftrace,
-    line::Line,
-    load::Load,
-    sidecar::Sidecar,
-    surroundings::{alone, often, patience, skip},
-    truth::{exactly, record},
-    wire::{Version, Wire},
+use super::{
+    support::{
+        ftrace::Ftrace,
+        line::Line,
+        load::Load,
+        sidecar::Sidecar,
+        surroundings::{alone, often, patience, skip},
+        truth::{exactly, record},
+        wire::{Version, Wire},
+    },
+    waits::between,
 };
+
+const WAIT: &str = "undercurrent.softirq.wait.duration";
 
 fn time(line: &Line) -> f64 {
     line.total("undercurrent.network.cpu.time", &[("undercurrent.network.event", "receive_softirq")])
@@ -19,8 +24,7 @@ fn time(line: &Line) -> f64 {
 /// Runs that the wait signal saw begin, whether or not it saw them raised.
 fn begun(line: &Line) -> f64 {
     let softirq = ("undercurrent.softirq", "net_rx");
-    line.total("undercurrent.softirq.wait.duration", &[softirq])
-        + line.total("undercurrent.lost", &[softirq, ("undercurrent.reason", "unseen_raise")])
+    line.total(WAIT, &[softirq]) + line.total("undercurrent.lost", &[softirq, ("undercurrent.reason", "unseen_raise")])
 }
 
 /// Loads the machine for a time, and compares.
@@ -42,7 +46,10 @@ fn compare(load_time: Duration) {
     let (ours, runs) = (time(&after) - time(&before), begun(&after) - begun(&before));
     assert!(seen.begun > 100, "hardly any softirq ran: {seen:?}");
     record("undercurrent.network.cpu.time", ours, exactly(seen.seconds));
-    record("undercurrent.softirq.wait.duration", runs, exactly(seen.begun as f64));
+    let apart = runs / seen.begun as f64 - 1.0;
+    assert!(apart.abs() <= 0.01, "{runs} runs, and {} by ftrace", seen.begun);
+    let (_, waited) = between([&before, &after], WAIT, &[("undercurrent.softirq", "net_rx")]);
+    record(WAIT, waited, exactly(seen.waited));
 }
 
 #[test]

@@ -27,7 +27,8 @@ const INSTRUCTIONS: &str = "vm_icount";
 const NICS: &str = "vm_nics";
 
 /// One test for each signal, by the name of the signal.
-const SIGNALS: [(&str, &str); 13] = [
+const SIGNALS: [(&str, &str); 14] = [
+    ("tcp_listen_overflows", "workloads::listeners::attempts_at_a_full_queue_are_the_listeners"),
     ("network_cpu", "softirq::receive_time_and_runs_agree_with_ftrace"),
     ("workload_cpu", "cpu::all_parts_are_the_nodes_whole"),
     ("cpu_throttled", "workloads::throttled::what_quotas_hold_is_what_the_kernel_says"),

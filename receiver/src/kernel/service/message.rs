@@ -20,10 +20,10 @@ pub enum Request {
     /// Free the kernel's types, which attaching needs. The reply is [`Reply::Done`].
     ReleaseTypes,
     /// Search the NICs that timestamp packets. The reply is [`Reply::Nics`].
-    FindCards,
+    FindNics,
     /// Attach or detach the hook of NIC timestamps, according to the NICs that were found. The reply is
     /// [`Reply::Outcomes`].
-    NoteCards(NicInventory),
+    NoteNics(NicInventory),
     /// Open the clock of a NIC, by its number. The reply is [`Reply::Done`], with one descriptor.
     OpenClock(u32),
     /// Read the kernel's counts for each attached program. The reply is [`Reply::Runs`].

@@ -128,8 +128,8 @@ impl Service {
                 self.types = None;
                 Ok(Reply::Done)
             }
-            Request::FindCards => Ok(Reply::Nics(NicInventory::now())),
-            Request::NoteCards(found) => self.note_nics(found).map_err(|error| error.to_string()),
+            Request::FindNics => Ok(Reply::Nics(NicInventory::now())),
+            Request::NoteNics(found) => self.note_nics(found).map_err(|error| error.to_string()),
             Request::OpenClock(number) => return open_clock(number),
             Request::Runs => Ok(Reply::Runs(self.runs())),
             Request::Set(variable, value) => done(self.set(variable.section(), value)),

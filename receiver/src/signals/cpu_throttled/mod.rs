@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{
-    Caveat, Entry, OpenContext, OpenError, READ_FAILED, ReadError, Signal,
+    Caveat, Entry, HooksNeeded, OpenContext, OpenError, READ_FAILED, ReadError, Signal,
     growth::Sums,
     internal::{LOST, lost},
 };
@@ -29,7 +29,7 @@ pub static ENTRY: Entry = Entry {
     hooks: |_| Vec::new(),
     maps: &[],
     losses: || vec![READ_FAILED],
-    needs_every_hook: true,
+    hooks_needed: HooksNeeded::All,
     caveats: |_, kernel| caveats(kernel.host()),
     open,
 };

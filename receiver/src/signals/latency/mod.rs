@@ -14,7 +14,7 @@ pub use self::{
     settings::{HeadOfLineBlocking, Layers, Settings},
 };
 use super::{
-    Caveat, Entry, ReadError, Signal, attributes,
+    Caveat, Entry, HooksNeeded, ReadError, Signal, attributes,
     durations::{Durations, GROUP_LATENCY, Kind, LATENCY, WORKLOAD_LATENCY},
     grouping,
 };
@@ -36,7 +36,7 @@ pub static ENTRY: Entry = Entry {
     hooks: |settings| settings.latency.layers.iter().map(hook).collect(),
     maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &EXTRA_LATENCY],
     losses: || KIND.reasons().into_iter().chain(grouping::reasons()).collect(),
-    needs_every_hook: false,
+    hooks_needed: HooksNeeded::Any,
     caveats,
     open: |opening| {
         let layers = &opening.settings.latency.layers;

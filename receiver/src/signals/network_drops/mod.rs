@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, iter, sync::atomic::Ordering};
 use undercurrent_ebpf::abi::drops::{COUNTS, DropCells};
 
 use self::layers::{LAYERS, layer};
-use super::{Entry, OpenContext, OpenError, ReadError, Signal};
+use super::{Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signal};
 use crate::{
     kernel::{
         drops::Reasons,
@@ -26,7 +26,7 @@ pub static ENTRY: Entry = Entry {
     hooks: |_| vec![&HOOK],
     maps: &[&DROPS, &WORKLOAD_DROPS],
     losses: || Vec::new(),
-    needs_every_hook: true,
+    hooks_needed: HooksNeeded::All,
     caveats: |_, _| Vec::new(),
     open,
 };

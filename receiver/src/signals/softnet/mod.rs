@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::file::{Row, parse};
-use super::{Entry, OpenContext, OpenError, ReadError, Signal, attributes};
+use super::{Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signal, attributes};
 use crate::{
     telemetry::{Attributes, Data, Descriptor, Instrument, Metric, Point, Readings, UnixNanos, View},
     workloads::{Slot, Workloads},
@@ -22,7 +22,7 @@ pub static ENTRY: Entry = Entry {
     hooks: |_| Vec::new(),
     maps: &[],
     losses: || Vec::new(),
-    needs_every_hook: true,
+    hooks_needed: HooksNeeded::All,
     caveats: |_, _| Vec::new(),
     open,
 };

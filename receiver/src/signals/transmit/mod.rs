@@ -10,7 +10,7 @@ use undercurrent_ebpf::abi::{
 
 pub use self::settings::{Settings, Stages};
 use super::{
-    Entry, attributes,
+    Entry, HooksNeeded, attributes,
     durations::{Durations, GROUP_LATENCY, Kind, LATENCY, WORKLOAD_LATENCY},
 };
 use crate::{
@@ -34,7 +34,7 @@ pub static ENTRY: Entry = Entry {
     },
     maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &DEPARTING],
     losses: || KIND.reasons(),
-    needs_every_hook: false,
+    hooks_needed: HooksNeeded::Any,
     caveats: |_, _| Vec::new(),
     open: |opening| {
         let layers = &opening.settings.transmit.stages;

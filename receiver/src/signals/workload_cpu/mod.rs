@@ -17,7 +17,7 @@ use self::{
     tasks::Tasks,
 };
 use super::{
-    Caveat, Entry, OpenContext, OpenError, READ_FAILED, ReadError, Signal,
+    Caveat, Entry, HooksNeeded, OpenContext, OpenError, READ_FAILED, ReadError, Signal,
     internal::{LOST, lost},
 };
 use crate::{
@@ -33,7 +33,7 @@ pub static ENTRY: Entry = Entry {
     hooks: |_| Vec::new(),
     maps: &[],
     losses: || vec![READ_FAILED],
-    needs_every_hook: true,
+    hooks_needed: HooksNeeded::All,
     caveats: |_, kernel| caveats(kernel.host()),
     open,
 };

@@ -45,6 +45,15 @@ pub struct Runtime(Arc<Mutex<Vec<String>>>);
 impl Runtime {
     /// Listens as a user. `reply` returns the JSON for a request's path, or nothing to let the client wait.
     pub fn listen(socket: &str, user: u32, reply: impl Fn(&str) -> Option<String> + Send + 'static) -> Self {
+        let mut held = Vec::new();
+        Self::serve(socket, user, move |path, client| match reply(path) {
+            Some(body) => respond(client, &body),
+            None => held.push(client),
+        })
+    }
+
+    /// Listens as a user. `answer` gets a request's path and its connection.
+    pub fn serve(socket: &str, user: u32, mut answer: impl FnMut(&str, UnixStream) + Send + 'static) -> Self {
         let (path, requests) = (Path::new(socket).to_owned(), Arc::<Mutex<Vec<String>>>::default());
         let binding = thread::spawn(move || {
             let user = Uid::from_raw(user);
@@ -54,14 +63,10 @@ impl Runtime {
         });
         let (listener, log) = (binding.join().unwrap(), Arc::clone(&requests));
         thread::spawn(move || {
-            let mut held = Vec::new();
             for mut client in listener.incoming().map_while(Result::ok) {
                 let path = request(&mut client);
                 log.lock().unwrap().push(path.clone());
-                match reply(&path) {
-                    Some(body) => respond(client, &body),
-                    None => held.push(client),
-                }
+                answer(&path, client);
             }
         });
         Self(requests)

@@ -120,6 +120,12 @@ pub fn out_of_order(namespace: &Namespace) -> u64 {
     of_table(&netstat, "TcpExt:", "TCPOFOQueue").unwrap()
 }
 
+/// Connection attempts that a namespace's TCP dropped because the accept queue was full (`ListenOverflows`).
+pub fn overflowed(namespace: &Namespace) -> u64 {
+    let netstat = namespace.run(|| fs::read_to_string("/proc/thread-self/net/netstat").unwrap());
+    of_table(&netstat, "TcpExt:", "ListenOverflows").unwrap()
+}
+
 /// UDP datagrams that a namespace dropped: those for ports without a socket (`NoPorts`), and those that found their
 /// socket's receive buffer full (`RcvbufErrors`).
 pub fn dropped(namespace: &Namespace, version: Version) -> [u64; 2] {

@@ -60,6 +60,8 @@ fn cycles() -> u64 {
 struct Span {
     entry: u64,
     exit: u64,
+    /// From the first raise since the run before; `None` if there was none.
+    waited: Option<u64>,
 }
 
 /// What was seen between two times of the wall clock.
@@ -69,6 +71,8 @@ pub struct Seen {
     pub begun: u64,
     /// Seconds of the runs that ended.
     pub seconds: f64,
+    /// Seconds from the first raise to the run, of the runs that began.
+    pub waited: f64,
 }
 
 /// An instance of ftrace, recording; it is removed when the value goes.
@@ -98,7 +102,7 @@ impl Ftrace {
         let mut ftrace = Self { folder, stop: Arc::default(), readers: Vec::new(), start: Moment::now() };
         ftrace.write("buffer_size_kb", BUFFER_KIB);
         ftrace.write("trace_clock", CLOCK);
-        let ids = ["softirq_entry", "softirq_exit"].map(|event| {
+        let ids = ["softirq_raise", "softirq_entry", "softirq_exit"].map(|event| {
             ftrace.write(&format!("events/irq/{event}/filter"), FILTER);
             let id = fs::read_to_string(ftrace.folder.join(format!("events/irq/{event}/id"))).unwrap();
             id.trim().parse::<u16>().unwrap()
@@ -109,7 +113,7 @@ impl Ftrace {
             let stop = Arc::clone(&ftrace.stop);
             ftrace.readers.push(thread::spawn(move || read(pipe, &stop, ids)));
         }
-        for event in ["softirq_exit", "softirq_entry"] {
+        for event in ["softirq_exit", "softirq_entry", "softirq_raise"] {
             ftrace.write(&format!("events/irq/{event}/enable"), "1");
         }
         ftrace
@@ -132,9 +136,11 @@ impl Ftrace {
             let wall = (at as f64 - start.cycles as f64).mul_add(cycles, start.wall as f64);
             from as f64 <= wall && wall < to as f64
         };
-        let begun = spans.iter().filter(|span| inside(span.entry)).count() as u64;
+        let begun = || spans.iter().filter(|span| inside(span.entry));
+        let waited: u64 = begun().filter_map(|span| span.waited).sum();
         let spent: u64 = spans.iter().filter(|span| inside(span.exit)).map(|span| span.exit - span.entry).sum();
-        Seen { begun, seconds: spent as f64 * cycles / 1e9 }
+        let seconds = |of: u64| of as f64 * cycles / 1e9;
+        Seen { begun: begun().count() as u64, seconds: seconds(spent), waited: seconds(waited) }
     }
 
     fn assert_nothing_lost(&self) {
@@ -160,8 +166,8 @@ impl Drop for Ftrace {
 }
 
 /// Reads one CPU's runs until told to stop and nothing is left.
-fn read(mut pipe: File, stop: &AtomicBool, [entry, exit]: [u16; 2]) -> Vec<Span> {
-    let (mut spans, mut running, mut page) = (Vec::new(), None, [0; PAGE]);
+fn read(mut pipe: File, stop: &AtomicBool, [raise, entry, exit]: [u16; 3]) -> Vec<Span> {
+    let (mut spans, mut raised, mut running, mut page) = (Vec::new(), None, None, [0; PAGE]);
     loop {
         // Before the read: what came until then is read below.
         let last = stop.load(Ordering::Relaxed);
@@ -170,12 +176,14 @@ fn read(mut pipe: File, stop: &AtomicBool, [entry, exit]: [u16; 2]) -> Vec<Span>
                 Ok(0) => break,
                 Ok(_) => ring::events(&page, |time, event| {
                     let id = u16::from_ne_bytes(event[..2].try_into().unwrap());
-                    if id == entry {
-                        running = Some(time);
+                    if id == raise {
+                        raised.get_or_insert(time);
+                    } else if id == entry {
+                        running = Some((time, raised.take().map(|raised| time - raised)));
                     } else if id == exit
-                        && let Some(entry) = running.take()
+                        && let Some((entry, waited)) = running.take()
                     {
-                        spans.push(Span { entry, exit: time });
+                        spans.push(Span { entry, exit: time, waited });
                     }
                 }),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,

@@ -4,9 +4,9 @@ mod client;
 mod drops;
 mod filtered;
 mod groups;
+mod listeners;
 mod message;
 mod namespaces;
-
 mod passed;
 mod retransmits;
 mod rtt;

@@ -15,10 +15,10 @@ const FIXTURE: &str = include_str!("../../../../../fixtures/nic-clock.txt");
 const PATH: &str = "fixtures/nic-clock.txt";
 const HEAD: &str = "\
 # Readings of a NIC's clock, one a second, as PTP_SYS_OFFSET_EXTENDED gives its best: nanoseconds of the wall clock
-# before, of the nic's clock, and of the wall clock after. This recording is made up, by the ignored test write_recording
-# of src/kernel/nics/estimate/, so that it can tell the truth in a fourth column: the wall clock when the nic's was read.
-# The nic's clock is of TAI (37 s ahead), 12.4 millionths fast, by 0.2 more or less within two minutes. Most readings take
-# around a microsecond, each seventeenth some hundred. The wall clock is set 0.25 s ahead before second 60, the nic's
+# before, of the NIC's clock, and of the wall clock after. This recording is made up, by the ignored test write_recording
+# of src/kernel/nics/estimate/, so that it can tell the truth in a fourth column: the wall clock when the NIC's was read.
+# The NIC's clock is of TAI (37 s ahead), 12.4 millionths fast, by 0.2 more or less within two minutes. Most readings take
+# around a microsecond, each seventeenth some hundred. The wall clock is set 0.25 s ahead before second 60, the NIC's
 # 1.2 ms back before second 90.
 ";
 
