@@ -1,7 +1,8 @@
 //! The kernel functions (kfuncs) that give a program typed pointers.
 //!
-//! A program calls a kernel function by its BTF type id, which differs between kernels. The object calls a helper that does
-//! not exist in its place ([`undercurrent_ebpf::abi::cast`]); the verifier never reaches that call on kernels without the function.
+//! A program calls a kernel function by its BTF type id, which differs between kernels. The object contains calls of a
+//! missing helper as placeholders ([`undercurrent_ebpf::abi::cast`]). On kernels without the function, the verifier
+//! never reaches these calls.
 
 use std::ops::Range;
 
@@ -31,7 +32,7 @@ impl Casts {
         Self { context, pointer, tcp_socket }
     }
 
-    /// Replaces the placeholder calls in an object by calls of the kernel functions.
+    /// Replaces the placeholder calls in an object with calls of the kernel functions.
     ///
     /// # Errors
     /// If the object is not an ELF file.

@@ -12,9 +12,9 @@ use super::{
 };
 use crate::channel::{Channel, ChannelError};
 
-/// The longest time for a request that loads or attaches programs, which takes seconds on slow machines.
+/// The deadline of requests that load or attach programs, which takes seconds on slow machines.
 const ATTACHING: Duration = Duration::from_secs(120);
-/// The longest time for any other request. The worker does nothing else meanwhile.
+/// The deadline of other requests, which block the worker.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// The error of a request to the service.
@@ -38,7 +38,7 @@ pub struct Client(Rc<RefCell<Place>>);
 enum Place {
     Here(Box<Service>),
     Loader(Channel),
-    /// A request failed, and a late reply would be taken for the next one.
+    /// A request failed. The channel is closed, because a late reply would answer the next request.
     Lost,
 }
 
@@ -107,7 +107,7 @@ impl Client {
         }
     }
 
-    /// Returns false once a request to the loader failed: no other will succeed.
+    /// Returns false after a failed request to the loader; further requests fail too.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         !matches!(&*self.0.borrow(), Place::Lost)

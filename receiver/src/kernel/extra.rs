@@ -75,8 +75,8 @@ impl Absence {
     const fn cure(&self) -> &'static str {
         match self {
             Self::Unknown { .. } => {
-                "name a function of this kernel: /proc/kallsyms lists them, `bpftool btf dump file /sys/kernel/btf/vmlinux` \
-                 their arguments"
+                "name a function of this kernel: /proc/kallsyms lists functions, and `bpftool btf dump file \
+                 /sys/kernel/btf/vmlinux` lists arguments"
             }
             Self::NoPacket | Self::OutOfReach => "name a function with a packet among its first arguments",
             Self::Untyped { .. } | Self::NoCode { .. } | Self::Several(_) => "name one of its callers or callees",

@@ -74,7 +74,7 @@ pub struct Hook {
     pub alternates: &'static [Alternate<'static>],
 }
 
-/// A program at the entry of the function of its own name.
+/// Returns a program that attaches to the entry of the function with the program's name.
 #[must_use]
 pub const fn fentry(target: &'static str) -> Program<'static> {
     Program { symbol: target, attachment: Attachment::Fentry, target }

@@ -233,7 +233,7 @@ impl Kernel {
         named.filter(move |(_, function)| served(function))
     }
 
-    /// Returns false once the loader failed to carry out a request in time: the programs cannot be managed any more.
+    /// Returns false after a request to the loader failed; the worker can then no longer manage the programs.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.client.is_connected()

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::btf::Btf;
 
-/// The times that `rq_clock_task` excludes (`update_rq_clock_task` in kernel/sched/core.c). The kernel's configuration decides.
-/// On x86 a kernel with an unstable TSC does not exclude interrupts.
+/// The times that `rq_clock_task` excludes (`update_rq_clock_task` in kernel/sched/core.c); they depend on the kernel
+/// configuration. On x86 a kernel with an unstable TSC does not exclude interrupts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskClock {
     /// True if the clock excludes time that the hypervisor took (`CONFIG_PARAVIRT_TIME_ACCOUNTING`).

@@ -17,7 +17,7 @@ pub enum Request {
     Serve(Vec<Cow<'static, str>>),
     /// Attach to the functions that the user named. The reply is [`Reply::Outcomes`].
     ServeFunctions,
-    /// Free the kernel's types, which attaching needs. The reply is [`Reply::Done`].
+    /// Free the kernel's BTF, which attaching needs. The reply is [`Reply::Done`].
     ReleaseTypes,
     /// Search the NICs that timestamp packets. The reply is [`Reply::Nics`].
     FindNics,

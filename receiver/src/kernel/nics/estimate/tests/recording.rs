@@ -14,12 +14,12 @@ pub const STEPS: [usize; 2] = [60, 90];
 const FIXTURE: &str = include_str!("../../../../../fixtures/nic-clock.txt");
 const PATH: &str = "fixtures/nic-clock.txt";
 const HEAD: &str = "\
-# Readings of a NIC's clock, one a second, as PTP_SYS_OFFSET_EXTENDED gives its best: nanoseconds of the wall clock
-# before, of the NIC's clock, and of the wall clock after. This recording is made up, by the ignored test write_recording
-# of src/kernel/nics/estimate/, so that it can tell the truth in a fourth column: the wall clock when the NIC's was read.
-# The NIC's clock is of TAI (37 s ahead), 12.4 millionths fast, by 0.2 more or less within two minutes. Most readings take
-# around a microsecond, each seventeenth some hundred. The wall clock is set 0.25 s ahead before second 60, the NIC's
-# 1.2 ms back before second 90.
+# Readings of a NIC's clock, one per second, in nanoseconds: the wall clock before, the NIC's clock, the wall clock after.
+# They imitate the best samples of PTP_SYS_OFFSET_EXTENDED. The ignored test write_recording of
+# src/kernel/nics/estimate/ generates them. The fourth column is the true wall clock at the reading of the NIC's clock.
+# The NIC's clock is TAI (37 s ahead) and 12.4 ppm fast; the rate varies by 0.2 ppm with a period of two minutes. Most
+# readings take about a microsecond; every 17th takes 100 to 200 microseconds. The wall clock is set 0.25 s forward
+# before second 60, the NIC's clock 1.2 ms back before second 90.
 ";
 
 /// Returns the readings, each with the wall clock at the time of the NIC's reading.
