@@ -38,7 +38,7 @@ impl Attach for Attaching<'_> {
             return Err(Refusal::avoided(program, means));
         }
         if means == AttachKind::Kprobe && REGISTERS.is_none() {
-            return Err(Refusal::foreign(program));
+            return Err(Refusal::unsupported_architecture(program));
         }
         let types = self.types.ok_or_else(|| Refusal {
             program: program.symbol.into(),

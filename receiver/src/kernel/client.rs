@@ -33,10 +33,10 @@ pub enum ServiceError {
 
 /// A connection to the service. Clones share it.
 #[derive(Clone)]
-pub struct Client(Rc<RefCell<Place>>);
+pub struct Client(Rc<RefCell<Backend>>);
 
-enum Place {
-    Here(Box<Service>),
+enum Backend {
+    InProcess(Box<Service>),
     Loader(Channel),
     /// A request failed. The channel is closed, because a late reply would answer the next request.
     Lost,
@@ -62,7 +62,7 @@ impl Client {
     pub fn load(host: Host, required: &LoadOptions<'_>) -> Result<(Self, Facts, Maps), KernelError> {
         let (service, facts) = Service::load(host, required)?;
         let maps = service.maps().map_err(KernelError::Descriptors)?.into_iter().collect();
-        Ok((Self(Rc::new(RefCell::new(Place::Here(Box::new(service))))), facts, maps))
+        Ok((Self(Rc::new(RefCell::new(Backend::InProcess(Box::new(service))))), facts, maps))
     }
 
     /// Sends requests to the loader at the other end of a channel.
@@ -71,7 +71,7 @@ impl Client {
     /// If the channel does not support a deadline.
     pub fn connect(channel: Channel) -> io::Result<Self> {
         channel.set_deadline(ATTACHING)?;
-        Ok(Self(Rc::new(RefCell::new(Place::Loader(channel)))))
+        Ok(Self(Rc::new(RefCell::new(Backend::Loader(channel)))))
     }
 
     /// Lets the loader process load the programs.
@@ -89,17 +89,17 @@ impl Client {
     }
 
     fn exchange(&self, request: Request) -> Result<(Reply, Vec<OwnedFd>), ServiceError> {
-        let mut place = self.0.borrow_mut();
-        let (reply, descriptors) = match &mut *place {
-            Place::Here(service) => service.answer(request),
-            Place::Loader(channel) => match call(channel, &request) {
+        let mut backend = self.0.borrow_mut();
+        let (reply, descriptors) = match &mut *backend {
+            Backend::InProcess(service) => service.answer(request),
+            Backend::Loader(channel) => match call(channel, &request) {
                 Ok(reply) => reply,
                 Err(error) => {
-                    *place = Place::Lost;
+                    *backend = Backend::Lost;
                     return Err(error.into());
                 }
             },
-            Place::Lost => return Err(ServiceError::NoLoader("an earlier request failed".to_owned())),
+            Backend::Lost => return Err(ServiceError::NoLoader("an earlier request failed".to_owned())),
         };
         match reply {
             Reply::Failed(reason) => Err(ServiceError::Refused(reason)),
@@ -110,7 +110,7 @@ impl Client {
     /// Returns false after a failed request to the loader; further requests fail too.
     #[must_use]
     pub fn is_connected(&self) -> bool {
-        !matches!(&*self.0.borrow(), Place::Lost)
+        !matches!(&*self.0.borrow(), Backend::Lost)
     }
 
     fn call(&self, request: Request) -> Result<Reply, ServiceError> {

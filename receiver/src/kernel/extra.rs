@@ -167,7 +167,7 @@ pub fn serve(kernel: &mut impl Attach, number: usize, named: &Named) -> Outcome 
             alternates.push(Alternate { name: KPROBE, programs: &kprobe, leaves_out });
         }
     }
-    let mut outcome = plan::serve_by(kernel, named.function.clone().into(), &alternates);
+    let mut outcome = plan::serve_alternates(kernel, named.function.clone().into(), &alternates);
     if let Err(absence) = &named.found {
         let program = named.function.clone().into();
         outcome.refusals.push(Refusal { program, what: absence.to_string(), cure: absence.cure().to_owned() });

@@ -5,7 +5,7 @@ use std::thread;
 use aya::EbpfLoader;
 
 /// A root directory below which `/sys/kernel/btf/vmlinux` does not exist.
-const ELSEWHERE: &str = "/proc/self";
+const ROOT_WITHOUT_BTF: &str = "/proc/self";
 
 /// Returns an aya loader without the kernel's BTF, which the object does not need.
 ///
@@ -14,7 +14,7 @@ const ELSEWHERE: &str = "/proc/self";
 /// start takes longer.
 pub fn without_types() -> EbpfLoader<'static> {
     let made = thread::Builder::new().name("loader".to_owned()).spawn(|| {
-        if let Err(error) = elsewhere() {
+        if let Err(error) = change_root() {
             tracing::debug!("cannot change the root directory; the loader parses the kernel's BTF: {error}");
         }
         EbpfLoader::new()
@@ -25,12 +25,12 @@ pub fn without_types() -> EbpfLoader<'static> {
 }
 
 /// Changes the root directory of the calling thread only.
-fn elsewhere() -> std::io::Result<()> {
+fn change_root() -> std::io::Result<()> {
     // SAFETY: `CLONE_FS` unshares only the root directory, working directory and umask of this thread, no memory.
     if unsafe { libc::unshare(libc::CLONE_FS) } != 0 {
         return Err(std::io::Error::last_os_error());
     }
-    Ok(rustix::process::chroot(ELSEWHERE)?)
+    Ok(rustix::process::chroot(ROOT_WITHOUT_BTF)?)
 }
 
 #[cfg(test)]
@@ -41,9 +41,9 @@ mod tests {
 
     #[test]
     fn only_the_loader_thread_changes_its_root() {
-        let inside = thread::spawn(|| elsewhere().map(|()| Path::new("/sys/kernel/btf/vmlinux").exists()));
+        let inside = thread::spawn(|| change_root().map(|()| Path::new("/sys/kernel/btf/vmlinux").exists()));
         match inside.join().expect("the thread does not panic") {
-            Ok(found) => assert!(!found, "{ELSEWHERE} contains the kernel's BTF"),
+            Ok(found) => assert!(!found, "{ROOT_WITHOUT_BTF} contains the kernel's BTF"),
             Err(error) => eprintln!("skipped: {error}"),
         }
         drop(without_types());

@@ -112,11 +112,11 @@ fn within(outcomes: &[Outcome], hook: &Hook) -> Option<Outcome> {
 
 /// Attaches the first alternate that the kernel accepts completely; otherwise, the one with the most accepted programs.
 fn serve(kernel: &mut impl Attach, hook: &Hook) -> Outcome {
-    serve_by(kernel, hook.name.into(), hook.alternates)
+    serve_alternates(kernel, hook.name.into(), hook.alternates)
 }
 
 /// Attaches one of `alternates` for the hook with this name. See [`serve`] for the selection.
-pub fn serve_by(kernel: &mut impl Attach, hook: Cow<'static, str>, alternates: &[Alternate<'_>]) -> Outcome {
+pub fn serve_alternates(kernel: &mut impl Attach, hook: Cow<'static, str>, alternates: &[Alternate<'_>]) -> Outcome {
     let mut refusals = Vec::new();
     let mut best: Option<(&Alternate<'_>, usize)> = None;
     for alternate in alternates {

@@ -40,7 +40,7 @@ impl Refusal {
 
     /// Returns the refusal of a kprobe on an architecture without a table of argument registers.
     #[must_use]
-    pub fn foreign(program: &Program<'_>) -> Self {
+    pub fn unsupported_architecture(program: &Program<'_>) -> Self {
         Self {
             program: program.symbol.into(),
             what: format!("kprobes are supported on x86-64 and arm64, not on {}", std::env::consts::ARCH),

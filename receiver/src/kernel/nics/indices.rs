@@ -21,8 +21,8 @@ impl NicIndices {
     ///
     /// # Errors
     /// If the kernel refuses to write the map.
-    pub fn insert(&self, interface: Interface, place: usize) -> Result<(), ServiceError> {
-        self.0.insert(Table::NicIndices, interface.as_bytes(), &(place as u32).to_ne_bytes())
+    pub fn insert(&self, interface: Interface, index: usize) -> Result<(), ServiceError> {
+        self.0.insert(Table::NicIndices, interface.as_bytes(), &(index as u32).to_ne_bytes())
     }
 
     /// Removes the index of an interface's NIC, if it has one.

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use undercurrent_ebpf::abi;
 
 /// `ETHTOOL_GET_TS_INFO` of `include/uapi/linux/ethtool.h`.
-const GET_STAMPING: u32 = 0x41;
+const GET_TIMESTAMPING: u32 = 0x41;
 /// `HWTSTAMP_FILTER_NONE` of `include/uapi/linux/net_tstamp.h`.
 const NONE: i32 = 0;
 
@@ -41,7 +41,7 @@ impl Interface {
 /// `struct ethtool_ts_info`.
 #[repr(C)]
 #[derive(Default)]
-struct Stamping {
+struct TimestampingInfo {
     command: u32,
     sources: u32,
     clock: i32,
@@ -53,11 +53,11 @@ struct Stamping {
 ///
 /// # Errors
 /// If interfaces cannot be listed.
-pub fn stamping() -> io::Result<Vec<Interface>> {
+pub fn with_timestamps() -> io::Result<Vec<Interface>> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     let names = procfs::net::dev_status().map_err(io::Error::other)?.into_keys();
     let interface = |name: String| {
-        stamps(&socket, &name).then_some(())?;
+        timestamps_enabled(&socket, &name).then_some(())?;
         // The interface may have been removed since the listing.
         let index = name_to_index(socket.as_fd(), &name).ok()?;
         Some(Interface { clock: clock(&socket, &name), name, index })
@@ -76,16 +76,16 @@ pub fn namespace() -> io::Result<u32> {
 }
 
 /// Returns true if receive timestamps are enabled on a NIC. Most drivers do not support the request.
-fn stamps(socket: &UdpSocket, name: &str) -> bool {
+fn timestamps_enabled(socket: &UdpSocket, name: &str) -> bool {
     let mut settings = hwtstamp_config { flags: 0, tx_type: 0, rx_filter: NONE };
     request_driver(socket, libc::SIOCGHWTSTAMP as libc::Ioctl, name, &mut settings) && settings.rx_filter != NONE
 }
 
 /// Returns the number of a NIC's clock.
 fn clock(socket: &UdpSocket, name: &str) -> Option<u32> {
-    let mut stamping = Stamping { command: GET_STAMPING, ..Stamping::default() };
-    let answered = request_driver(socket, libc::SIOCETHTOOL as libc::Ioctl, name, &mut stamping);
-    u32::try_from(stamping.clock).ok().filter(|_| answered)
+    let mut info = TimestampingInfo { command: GET_TIMESTAMPING, ..TimestampingInfo::default() };
+    let answered = request_driver(socket, libc::SIOCETHTOOL as libc::Ioctl, name, &mut info);
+    u32::try_from(info.clock).ok().filter(|_| answered)
 }
 
 /// Sends an ioctl to an interface's driver, which fills `answer`. Returns true on success.
@@ -107,15 +107,15 @@ mod tests {
     #[test]
     fn loopback_and_missing_interfaces_have_no_timestamps() {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
-        assert!(!stamps(&socket, "lo"));
+        assert!(!timestamps_enabled(&socket, "lo"));
         // The loopback driver reports no clock; the ioctl fails for a missing interface.
         assert_eq!([clock(&socket, "lo"), clock(&socket, "no such interface")], [None, None]);
-        assert!(!stamps(&socket, "no such interface"));
+        assert!(!timestamps_enabled(&socket, "no such interface"));
     }
 
     #[test]
     fn found_interfaces_exist() {
-        for interface in stamping().expect("a list") {
+        for interface in with_timestamps().expect("a list") {
             assert!(interface.index > 0 && !interface.name.is_empty(), "{interface:?}");
         }
         assert!(namespace().expect("a namespace") > 0);

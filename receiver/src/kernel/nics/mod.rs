@@ -24,7 +24,7 @@ pub use self::{indices::NicIndices, interface::Interface, reading::Clock};
 use super::{client::Client, maps::Words};
 
 /// The map from interfaces to the indices of NICs.
-pub const PLACES: &str = "NIC_INDICES";
+pub const INDICES: &str = "NIC_INDICES";
 /// The map of conversions from NIC clocks to the wall clock.
 pub const CLOCKS: &str = "NIC_CLOCKS";
 
@@ -46,7 +46,7 @@ impl NicInventory {
     /// Searches the interfaces of this process's network namespace.
     #[must_use]
     pub fn now() -> Self {
-        match interface::stamping() {
+        match interface::with_timestamps() {
             Ok(interfaces) => Self::among(interfaces, |number| Clock::open(number).map(drop)),
             Err(error) => Self { problems: vec![format!("cannot list interfaces: {error}")], ..Self::default() },
         }
@@ -107,7 +107,7 @@ struct Followed {
 pub struct Following {
     namespace: u32,
     client: Client,
-    places: NicIndices,
+    indices: NicIndices,
     clocks: Clocks,
     followed: Vec<Followed>,
     nics: Nics,
@@ -120,11 +120,11 @@ impl Following {
     ///
     /// # Errors
     /// If the inode of this process's network namespace cannot be read.
-    pub(super) fn new(client: Client, places: NicIndices, clocks: Clocks, nics: Nics) -> io::Result<Self> {
+    pub(super) fn new(client: Client, indices: NicIndices, clocks: Clocks, nics: Nics) -> io::Result<Self> {
         Ok(Self {
             namespace: interface::namespace()?,
             client,
-            places,
+            indices,
             clocks,
             followed: Vec::new(),
             nics,
@@ -144,12 +144,12 @@ impl Following {
 
     /// Follows exactly the NICs in `found`. A NIC that returns gets its former index.
     pub fn follow(&mut self, found: &NicInventory) {
-        for (place, followed) in self.followed.iter_mut().enumerate() {
+        for (index, followed) in self.followed.iter_mut().enumerate() {
             if followed.clock.is_some() && !found.usable.contains(&followed.interface) {
                 tracing::info!("the NIC of {} no longer timestamps packets", followed.interface.name);
                 followed.stop();
-                self.clocks.unset(place);
-                self.places.remove(followed.interface.within(self.namespace));
+                self.clocks.unset(index);
+                self.indices.remove(followed.interface.within(self.namespace));
             }
         }
         let news: Vec<_> = found.usable.iter().filter(|interface| !self.follows(interface)).cloned().collect();
@@ -163,40 +163,40 @@ impl Following {
 
     fn start(&mut self, interface: Interface) {
         let name = interface.name.clone();
-        let place = self.followed.iter().position(|followed| followed.interface == interface);
-        let place = place.unwrap_or(self.followed.len());
-        if place == NICS {
+        let index = self.followed.iter().position(|followed| followed.interface == interface);
+        let index = index.unwrap_or(self.followed.len());
+        if index == NICS {
             return tracing::warn!("{name} is not measured: {NICS} other NICs have been measured since the start");
         }
         let open = |number| self.client.open_clock(number).ok().map(Clock::from);
         let Some(clock) = interface.clock.and_then(open) else { return };
-        if let Err(error) = self.places.insert(interface.within(self.namespace), place) {
+        if let Err(error) = self.indices.insert(interface.within(self.namespace), index) {
             return tracing::warn!("cannot measure the hardware timestamps of {name}: {error}");
         }
         let path = Clock::path(interface.clock.unwrap_or(0));
         tracing::info!("the NIC of {name} timestamps packets with {}", path.display());
         let followed = Followed { interface, clock: Some(clock), estimate: Estimate::default() };
-        if place == self.followed.len() {
+        if index == self.followed.len() {
             self.followed.push(followed);
         } else {
-            self.followed[place] = followed;
+            self.followed[index] = followed;
         }
     }
 
     /// Resets the estimates after the wall clock was set, and schedules new readings.
     pub fn stepped(&mut self) {
-        for (place, followed) in self.followed.iter_mut().enumerate() {
+        for (index, followed) in self.followed.iter_mut().enumerate() {
             followed.estimate.forget();
-            self.clocks.unset(place);
+            self.clocks.unset(index);
         }
         self.due = Instant::now();
     }
 
     fn synchronize(&mut self) {
-        for (place, followed) in self.followed.iter_mut().enumerate() {
+        for (index, followed) in self.followed.iter_mut().enumerate() {
             match followed.read() {
-                Some(conversion) => self.clocks.set(place, &conversion),
-                None => self.clocks.unset(place),
+                Some(conversion) => self.clocks.set(index, &conversion),
+                None => self.clocks.unset(index),
             }
         }
         self.publish();
@@ -247,8 +247,8 @@ impl Clocks {
     pub(super) const WORDS: usize = NICS * CLOCK;
 
     /// Sets the conversion of a NIC's clock. Programs read either the complete conversion or none.
-    pub fn set(&self, place: usize, conversion: &Conversion) {
-        let words = self.clock(place);
+    pub fn set(&self, index: usize, conversion: &Conversion) {
+        let words = self.clock(index);
         let next = usize::from(words[CURRENT].load(Ordering::Relaxed) == 1);
         let at = CURRENT + 1 + next * CONVERSION;
         let values = [conversion.reading, conversion.offset, conversion.rate];
@@ -257,12 +257,12 @@ impl Clocks {
     }
 
     /// Invalidates the conversion of a NIC's clock.
-    pub fn unset(&self, place: usize) {
-        self.clock(place)[CURRENT].store(0, Ordering::Relaxed);
+    pub fn unset(&self, index: usize) {
+        self.clock(index)[CURRENT].store(0, Ordering::Relaxed);
     }
 
-    fn clock(&self, place: usize) -> &[AtomicU64] {
-        self.0.slice(place * CLOCK..(place + 1) * CLOCK)
+    fn clock(&self, index: usize) -> &[AtomicU64] {
+        self.0.slice(index * CLOCK..(index + 1) * CLOCK)
     }
 }
 

@@ -71,7 +71,7 @@ impl Table {
             Self::FilterMap => filter_map::CHOICES.name,
             Self::Groups => groups::GROUPS.name,
             Self::Interfaces => groups::INTERFACES.name,
-            Self::NicIndices => nics::PLACES,
+            Self::NicIndices => nics::INDICES,
         }
     }
 
