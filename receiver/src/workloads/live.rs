@@ -1,5 +1,5 @@
-//! Workloads as they come and go: told by the kernel's events, checked by scans, completed by what their processes and
-//! runtimes say.
+//! Follows the workloads of the node: kernel events report changes of cgroups, scans verify them, and processes and
+//! runtimes supply metadata.
 
 use std::{collections::HashSet, io, time::Duration};
 
@@ -19,43 +19,43 @@ use crate::{
     telemetry::{Attributes, UnixNanos},
 };
 
-/// How often the tree is walked although the kernel tells of changes.
+/// The interval of scans while kernel events are available.
 const CHECK: Duration = Duration::from_secs(60);
-/// How often it is walked at most, and where the kernel tells of nothing.
+/// The minimum interval of scans, and the interval without kernel events.
 const SCAN: Duration = Duration::from_secs(1);
-/// Changes taken at once, so that a storm of them leaves room for ticks.
+/// The maximum number of events that are processed at once, so that a burst does not delay ticks.
 const BATCH: usize = 256;
 
-/// What changes workloads.
+/// The sources of changes to workloads.
 pub struct Live {
-    /// Changes of cgroups, where the kernel tells of them.
+    /// The ring of cgroup events; `None` if the kernel does not deliver them.
     changes: Option<Ring>,
     files: Files,
     services: Services,
     directory: Directory,
-    /// What programs could not tell.
+    /// Losses that the eBPF programs count.
     losses: ByCpu<OwnerCells>,
     epoch: Epoch,
     node: Attributes,
     node_namespace: Option<u64>,
     recent: RecentCgroups,
-    /// When the tree is to be walked again.
+    /// The time of the next scan.
     scan: Instant,
-    /// The earliest time for that, whatever happens.
+    /// The earliest time of the next scan.
     rested: Instant,
-    /// When what was not found out is to be asked for again.
+    /// The time of the next retry of failed lookups.
     revisit: Instant,
-    /// Changes lost by the time of the last scan, but for what it could not make sense of itself.
+    /// The number of lost changes at the last scan, plus the inconsistencies of that scan.
     missed: u64,
-    /// Cgroups that the last scan left out.
+    /// The number of cgroups that the last scan left out.
     left_out: u64,
 }
 
 impl Live {
-    /// Needs a tokio runtime.
+    /// Opens the maps of the eBPF programs. Needs a tokio runtime.
     ///
     /// # Errors
-    /// Where the programs' tables cannot be had.
+    /// If a map cannot be opened.
     pub fn new(kernel: &mut Kernel, files: Files, directory: Directory, node: Attributes) -> Result<Self, KernelError> {
         let told = kernel.serves(&hooks::CGROUP_CHANGE);
         Ok(Self {
@@ -76,7 +76,7 @@ impl Live {
         })
     }
 
-    /// Finds every cgroup that is there.
+    /// Scans all existing cgroups.
     pub fn begin(&mut self, registry: &mut Registry) {
         if let Some(inode) = self.node_namespace.and_then(|inode| u32::try_from(inode).ok()) {
             registry.node_namespace(inode);
@@ -85,7 +85,7 @@ impl Live {
         self.look(registry);
     }
 
-    /// Waits for the next change, and takes it in with those that came with it. Cancel safe.
+    /// Waits for the next change, and applies it together with all pending changes. Cancel safe.
     pub async fn changed(&mut self, registry: &mut Registry) {
         let due = self.recent.due().map_or(self.scan, |due| due.min(self.scan));
         let told = async {
@@ -102,7 +102,7 @@ impl Live {
         }
     }
 
-    /// Takes in what the kernel has told by now, and replaces a reader that does not respond.
+    /// Applies pending kernel events, and replaces a reader that does not respond.
     pub fn catch_up(&mut self, registry: &mut Registry) {
         self.files.maintain();
         let mut any = false;
@@ -116,7 +116,7 @@ impl Live {
         }
     }
 
-    /// Has programs look up again what they have cached, so that nothing wrong lasts.
+    /// Invalidates the slots that the eBPF programs have cached.
     pub fn renew(&mut self) {
         if let Err(error) = self.epoch.advance() {
             tracing::warn!("programs go on with the slots that they have cached: {error}");
@@ -143,7 +143,7 @@ impl Live {
                     self.recent.born(new);
                 }
             }
-            // Its path is longer than an event has room for: a scan finds it.
+            // The path exceeds the event's buffer: a scan finds the cgroup.
             (_, None) => self.hasten(),
         }
         self.renew();
@@ -156,9 +156,9 @@ impl Live {
         self.look(registry);
     }
 
-    /// Walks the tree.
+    /// Scans the cgroup tree.
     fn walk(&mut self, registry: &mut Registry) {
-        // What is told of while walking is taken in later, and means nothing then where the walk saw it.
+        // Events during the scan are applied later. They have no effect on cgroups that the scan already found.
         let unheard = self.unheard();
         match self.files.scan(Limits::default()) {
             Ok(scan) => {
@@ -175,7 +175,7 @@ impl Live {
             }
             Err(error) => tracing::warn!("cannot walk {}: {error}", self.files.hierarchy().mount_point().display()),
         }
-        // What the walk itself could not make sense of, another one at once would not either.
+        // An immediate second scan would not resolve the inconsistencies of this scan.
         self.missed = unheard + registry.counts().surprises;
         self.rested = Instant::now() + SCAN;
         self.scan = Instant::now() + if self.changes.is_some() { CHECK } else { SCAN };
@@ -185,25 +185,25 @@ impl Live {
         }
     }
 
-    /// Which of these cgroups are gone. While the reader does not respond, none is.
+    /// Returns the cgroups that have been removed. Returns none while the reader does not respond.
     fn gone(&self, missing: &[(CgroupId, CgroupPath)]) -> HashSet<CgroupId> {
         let Ok(held) = self.files.held(missing) else { return HashSet::new() };
         missing.iter().zip(held).filter(|(_, held)| !held).map(|((id, _), _)| *id).collect()
     }
 
-    /// Walks the tree as soon as it may be walked again.
+    /// Schedules a scan at the earliest permitted time.
     fn hasten(&mut self) {
         self.scan = self.scan.min(self.rested);
     }
 
-    /// Changes that the kernel could not tell of.
+    /// Returns the number of changes that the kernel could not report.
     fn unheard(&self) -> u64 {
         let mut unheard = 0;
         self.losses.for_each(|_, cells| unheard += cells.unheard);
         unheard
     }
 
-    /// Says what is known of a new workload, and asks for the rest.
+    /// Describes a new workload, and submits a lookup of its container.
     fn welcome(&mut self, new: CgroupId, registry: &mut Registry) {
         let Some(workload) = registry.get_mut(new) else { return };
         workload.describe(&self.node);
@@ -214,8 +214,8 @@ impl Live {
         }
     }
 
-    /// Asks again about containers that nobody could answer for, by now perhaps, and looks again for the namespaces of
-    /// workloads: one may have been another's, which has gone.
+    /// Retries failed lookups, and searches again for the network namespaces of workloads: an earlier claimant of a
+    /// namespace may have gone.
     fn revisit(&mut self, registry: &mut Registry) {
         let claims: Vec<_> = registry.claims().map(|(workload, inode)| (&workload.path, inode)).collect();
         let held = self.files.in_namespaces(&claims).into_iter();
@@ -237,7 +237,7 @@ impl Live {
         }
     }
 
-    /// Looks at the processes of workloads that are young.
+    /// Reads the processes of recent workloads.
     fn look(&mut self, registry: &mut Registry) {
         if self.unheard() + registry.counts().surprises > self.missed {
             self.hasten();
@@ -246,7 +246,7 @@ impl Live {
             let Some(workload) = registry.get_mut(id).filter(|workload| workload.stage == Stage::Present) else {
                 continue;
             };
-            // A process may be the runtime's still, and become the workload's.
+            // The process may still be the runtime's, and execute the workload's program later.
             self.recent.again(id, looks);
             let Some((process, inode)) = self.files.process(&workload.path).ok().flatten() else { continue };
             self.services.read(id, &workload.path, process, &self.files);
@@ -260,8 +260,8 @@ impl Live {
         }
     }
 
-    /// Releases another workload's claim to a network namespace if none of its processes is in the namespace. The kernel reuses
-    /// the inode of a namespace that has ended.
+    /// Releases another workload's claim to a network namespace if none of its processes is in the namespace. The
+    /// kernel reuses the inode numbers of namespaces.
     fn check_claim(&self, inode: u32, finder: CgroupId, registry: &mut Registry) {
         let Some(claimant) = registry.claimant(inode).filter(|workload| workload.cgroup != finder) else { return };
         if self.files.in_namespaces(&[(&claimant.path, inode)]) == [false] {
@@ -270,7 +270,7 @@ impl Live {
         }
     }
 
-    /// Takes in the service that a process of a workload names.
+    /// Stores the service that a process of a workload declares.
     fn serves(&self, workload: CgroupId, service: Service, registry: &mut Registry) {
         if let Some(workload) = registry.get_mut(workload)
             && workload.serves(service)
@@ -293,7 +293,7 @@ impl Live {
         registry.learn(question, metadata, &self.node);
     }
 
-    /// What could not be told apart, by reason.
+    /// Returns the losses of attribution, by reason.
     pub fn losses(&self, registry: &Registry) -> Vec<Loss> {
         let mut lost = [0; OWNER_LOSSES];
         self.losses.for_each(|_, cells| {
@@ -323,7 +323,7 @@ pub fn reasons() -> Vec<&'static str> {
     OwnerLoss::ALL.map(name).into_iter().chain(OTHERS).collect()
 }
 
-/// The container to ask about: none for a workload in the overflow, whose names nobody sees.
+/// Returns the lookup of a workload's container; `None` in the overflow, which keeps no names.
 fn question(workload: &Workload) -> Option<Lookup> {
     match &workload.identity {
         Identity::Container { id, runtime, pod } if !workload.is_folded() => {
@@ -341,16 +341,16 @@ const fn name(loss: OwnerLoss) -> &'static str {
     }
 }
 
-/// The path in an event; `None` where it was cut.
+/// Returns the path in an event; `None` if the path was truncated.
 fn path(event: &CgroupEvent) -> Option<CgroupPath> {
     let length = usize::try_from(event.length).ok()?;
     let bytes = event.path.get(..length)?.strip_suffix(b"\0")?;
-    // A path that fills the event to its end may have been longer.
+    // A path that fills the buffer may be truncated.
     (length < event.path.len()).then(|| CgroupPath::new(bytes))
 }
 
-/// A network namespace by its inode, if it is not the node's.
+/// Returns a network namespace by its inode number, unless it is the namespace of the node.
 fn own_namespace(inode: u64, node: Option<u64>) -> Option<u32> {
-    // Where the node's own is unknown, nothing can be told from it.
+    // If the node's namespace is unknown, no namespace can be attributed.
     if node.is_none_or(|node| node == inode) { None } else { u32::try_from(inode).ok() }
 }

@@ -1,4 +1,4 @@
-//! How well measurements are told apart on this host.
+//! The status of attribution on this host.
 
 use crate::{
     kernel::{
@@ -11,7 +11,7 @@ use crate::{
 /// The name in status, logs and losses.
 pub const NAME: &str = "workloads";
 
-/// How well it works, and what keeps it from being whole.
+/// Returns the status of attribution, with the reasons for a degradation.
 #[must_use]
 pub fn status(settings: &Settings, kernel: &Kernel) -> SignalStatus {
     let of = |status, reasons| SignalStatus { signal: NAME, status, enabled: settings.enabled, reasons };
@@ -40,7 +40,7 @@ pub fn status(settings: &Settings, kernel: &Kernel) -> SignalStatus {
     of(if reasons.is_empty() { Status::Healthy } else { Status::Degraded }, reasons)
 }
 
-/// What goes without a hook.
+/// Returns the effect of an unavailable hook.
 fn missing(hook: &str) -> Option<&'static str> {
     let without = [
         (&hooks::SOCKET_READER, "a socket that somebody else reads stays its creator's"),
