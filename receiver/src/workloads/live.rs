@@ -135,7 +135,7 @@ impl Live {
     fn apply(&mut self, event: &CgroupEvent, registry: &mut Registry) {
         let id = CgroupId(event.id);
         match (event.change, path(event)) {
-            // Whatever is cached of it is still its own, and dropped with the next snapshot.
+            // Cached slots of the cgroup remain valid until the next snapshot invalidates them.
             (change::REMOVED, _) => return registry.vanished(id),
             (_, Some(path)) => {
                 if let Some(new) = registry.appeared(Cgroup { id, path }, UnixNanos::now()) {

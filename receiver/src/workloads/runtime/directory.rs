@@ -1,4 +1,4 @@
-//! Questions and answers.
+//! Lookups of containers and their results.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,38 +27,38 @@ use crate::{
     workloads::{ContainerId, Metadata},
 };
 
-/// How long to wait before the same question is asked again: cgroups appear before runtimes know the container.
+/// The delays before retries: cgroups exist before runtimes list the container.
 const WAITS: [Duration; 3] = [Duration::from_millis(50), Duration::from_millis(200), Duration::from_secs(1)];
-/// And once more where the API server is asked, which hears of a container when the kubelet has reported it.
+/// The delay of an additional retry with Kubernetes: the API server lists a container once the kubelet has reported it.
 const LAST_WAIT: Duration = Duration::from_secs(5);
-/// The longest id that runtimes make has 76 characters.
+/// The maximum length of an id. The longest id of known runtimes has 76 characters.
 const ID: usize = 128;
 
-/// An answer to a question. It holds for the cgroups that the question [reaches](Lookup::reaches).
+/// The result of a lookup. It applies to the cgroups that the lookup [reaches](Lookup::reaches).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LookupResult {
-    /// The question.
+    /// The lookup.
     pub question: Lookup,
-    /// What is known, or why nothing is.
+    /// The metadata, or the reason why they are unknown.
     pub outcome: Result<Metadata, Unknown>,
 }
 
-/// Why nothing is known of a container.
+/// The reason why the metadata of a container are unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Unknown {
-    /// There is no source that could be asked: asking again makes sense once a runtime's socket appears.
+    /// No source is available. A retry can succeed once the socket of a runtime exists.
     #[error("no container runtime can be asked here")]
     NobodyToAsk,
-    /// Nobody who was asked knows it: it is gone, or somebody else's.
+    /// No source has the container: it has been removed, or its runtime is not available here.
     #[error("no container runtime here knows it")]
     NotFound,
-    /// Somebody who may know it did not answer: asking again later makes sense.
+    /// A source did not respond. A later retry can succeed.
     #[error("its container runtime did not answer ({})", .0.as_str())]
     NoAnswer(Reason),
 }
 
 impl Unknown {
-    /// Its name in lower snake case.
+    /// Returns the name in lower snake case.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -68,7 +68,7 @@ impl Unknown {
         }
     }
 
-    /// What it says of a question that one source did not answer.
+    /// Returns the reason after a failed call to a single source.
     fn because(reason: Reason) -> Self {
         match reason {
             Reason::NotFound => Self::NotFound,
@@ -78,11 +78,11 @@ impl Unknown {
     }
 }
 
-/// Asks container runtimes, and Kubernetes, off the tick.
+/// Looks up containers in container runtimes and in Kubernetes, outside of the tick.
 pub struct Directory {
     questions: mpsc::UnboundedSender<Open>,
     answers: mpsc::UnboundedReceiver<Completed>,
-    /// Bounds both channels: a question holds its permit until its answer is taken.
+    /// Bounds both channels: a lookup holds its permit until its result is taken.
     rooms: Admissions,
     counters: Arc<Counters>,
 }
@@ -98,8 +98,8 @@ struct Completed {
 }
 
 impl Directory {
-    /// Finds sources by the settings. Nothing is asked or looked for before the first question, but for the pods of this
-    /// node where the Kubernetes API is at hand. Needs a tokio runtime, and ends with the value.
+    /// Creates the sources of the configuration. Nothing is searched or called before the first lookup, except the pods
+    /// of this node if the Kubernetes API is available. Needs a tokio runtime; its tasks end when the value is dropped.
     #[must_use]
     pub fn start(settings: &Settings, node: &Node, environment: Environment<'_>, opener: Opener) -> Self {
         let places = SocketPaths::new(settings.sockets(), environment, crate::node::host_root());
@@ -112,13 +112,13 @@ impl Directory {
         let (answered, answers) = mpsc::unbounded_channel();
         let counters = Arc::new(Counters::default());
         let desk = LookupService { sources, counters: Arc::clone(&counters) };
-        // It ends when nobody can ask any more, and the open questions with it.
+        // The task and all open lookups end once the sender is dropped.
         tokio::spawn(serve(Arc::new(desk), asked, answered));
         Self { questions, answers, rooms: Admissions::new(), counters }
     }
 
-    /// Submits a question. It waits while too many questions of its user are open. Returns false if the question was refused
-    /// because too many wait; the caller must submit it again later.
+    /// Submits a lookup. It waits while its user has too many open lookups. Returns false if too many lookups wait; the
+    /// caller must submit it again later.
     pub fn ask(&mut self, question: Lookup) -> bool {
         match self.rooms.admit(question) {
             Admission::Open(question, permit) => {
@@ -133,8 +133,8 @@ impl Directory {
         }
     }
 
-    /// The next answer, one for each question that was taken, in the order in which they are found. Cancel safe; never
-    /// ready while no question is open.
+    /// Returns the next result: one for each accepted lookup, in the order of completion. Pending while no lookup is
+    /// open. Cancel safe.
     pub async fn answer(&mut self) -> LookupResult {
         let Some(Completed { answer, permit }) = self.answers.recv().await else { return std::future::pending().await };
         drop(permit);
@@ -144,7 +144,7 @@ impl Directory {
         answer
     }
 
-    /// Totals since the start.
+    /// Returns the totals since the start.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.counters.totals()
@@ -164,7 +164,7 @@ async fn serve(
                     let (desk, answered) = (Arc::clone(&desk), answered.clone());
                     open.spawn(async move {
                         let outcome = desk.outcome(&question).await;
-                        // Nobody waits any more when the directory is gone.
+                        // The send fails if the directory has been dropped.
                         let _ = answered.send(Completed { answer: LookupResult { question, outcome }, permit });
                     });
                 }
@@ -201,7 +201,7 @@ impl LookupService {
         self.once(question).await
     }
 
-    /// Asks one source after the other until one knows. What says most about the others' silence is returned.
+    /// Calls the sources in order until one has the container. Otherwise returns the most specific failure.
     async fn once(&self, question: &Lookup) -> Result<Bounded, Unknown> {
         let mut unknown = Unknown::NobodyToAsk;
         for source in self.sources.serving(question).await {
@@ -213,7 +213,7 @@ impl LookupService {
         Err(unknown)
     }
 
-    /// Asks a source, unless it is left alone at the moment.
+    /// Calls a source, unless it is in back-off.
     async fn call(&self, source: &Source, container: &ContainerId) -> Result<Bounded, Reason> {
         let failed = |reason: &Reason| self.counters.failure(source.api(), *reason);
         let turn = source.turn().await.inspect_err(|reason| {
@@ -225,7 +225,7 @@ impl LookupService {
     }
 }
 
-/// Whether a runtime may have made it. Others would change the meaning of a request's path.
+/// Returns true for characters that runtimes use in ids. Other characters could change the meaning of a request path.
 fn is_id(text: &str) -> bool {
     let ordinary = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
     text.len() <= ID && text.starts_with(|first: char| first.is_ascii_alphanumeric()) && text.bytes().all(ordinary)

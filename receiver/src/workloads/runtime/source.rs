@@ -1,4 +1,4 @@
-//! One place that may know containers, and how it stands with it.
+//! A source of container metadata and its state.
 
 use std::{
     collections::BTreeSet,
@@ -27,33 +27,34 @@ use crate::{
     workloads::{ContainerId, Uid},
 };
 
-/// How long a question to a source may take, with all the calls that it needs.
+/// The timeout of a lookup in one source, including all its calls.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
-/// Failures in a row after which a source is left alone. Fewer may be one container's, such as an answer that is too long.
+/// The number of consecutive failures before back-off. Fewer may be specific to one container, for example an oversized
+/// reply.
 const PATIENCE: u32 = 3;
-/// For how long: from one second, doubled each time, to a minute.
+/// The first back-off. It doubles each time, up to a minute.
 const FIRST_REST: Duration = Duration::from_secs(1);
 const LONGEST_REST: Duration = Duration::from_secs(60);
-/// The most calls to a source at a time, and the most questions that wait for one of them. Limits per source keep a
+/// The maximum number of concurrent calls to a source, and of lookups that wait for a call. Limits per source keep a
 /// slow source from delaying other sources.
 const CALLS: usize = 4;
 const QUEUE: usize = 512;
 /// The limits of a user's socket.
 const USER_CALLS: usize = 2;
 const USER_QUEUE: usize = 32;
-/// The least time that a call to a user's socket takes, so that a user who creates cgroups in a loop gets little CPU time.
+/// The minimum duration of a call to a user's socket. It limits the CPU time of a user who creates cgroups in a loop.
 const USER_PACE: Duration = Duration::from_millis(50);
 
-/// What a source speaks.
+/// The API of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Api {
-    /// Docker's, and Podman's.
+    /// Docker and Podman.
     Docker,
-    /// What the kubelet speaks.
+    /// The Container Runtime Interface.
     Cri,
-    /// containerd's own.
+    /// The API of containerd.
     Containerd,
-    /// The API server's.
+    /// The Kubernetes API.
     Kubernetes,
 }
 
@@ -75,18 +76,18 @@ enum Client {
     Kubernetes(Kubernetes),
 }
 
-/// One place that may know containers.
+/// A source of container metadata.
 pub(super) struct Source {
-    /// Its socket; `None` of the API server.
+    /// The socket; `None` for the API server.
     pub(super) endpoint: Option<Endpoint>,
     client: Client,
     standing: Mutex<Standing>,
-    /// Bounds the calls and the questions that wait for one.
+    /// Bounds the calls and the waiting lookups.
     queue: Semaphore,
     calls: Semaphore,
 }
 
-/// A place in the queue of a source, and one of its calls.
+/// A position in the queue of a source, and one of its calls.
 pub(super) struct Turn<'a> {
     _place: SemaphorePermit<'a>,
     _call: SemaphorePermit<'a>,
@@ -94,15 +95,15 @@ pub(super) struct Turn<'a> {
 
 struct Standing {
     failures_in_a_row: u32,
-    /// Left alone until then, for this reason.
+    /// The end and the reason of the back-off.
     rest: Option<(Instant, Reason)>,
     backoff: ExponentialBackoff,
-    /// What was said of it already.
+    /// The reasons that have been logged.
     said: BTreeSet<Reason>,
 }
 
 impl Source {
-    /// What a socket offers, by its file's name; nothing connects yet. Needs a tokio runtime.
+    /// Creates the clients of a socket, by its file name, without a connection. Needs a tokio runtime.
     pub(super) fn behind(endpoint: &Endpoint, opener: &Opener) -> Result<Vec<Self>, Failure> {
         let name = endpoint.path.file_name().unwrap_or_default().to_string_lossy();
         let clients = if name.contains("containerd") {
@@ -140,13 +141,13 @@ impl Source {
     /// Waits until the source may be called.
     ///
     /// # Errors
-    /// [`Reason::Busy`] if too many questions wait, or the last failure during the back-off after failures.
+    /// [`Reason::Busy`] if too many lookups wait; the last failure during back-off.
     pub(super) async fn turn(&self) -> Result<Turn<'_>, Reason> {
         self.resting().map_or(Ok(()), Err)?;
         let place = self.queue.try_acquire().map_err(|_| Reason::Busy)?;
         // The semaphore is never closed.
         let call = self.calls.acquire().await.map_err(|_| Reason::Busy)?;
-        // A call before this one may have failed.
+        // An earlier call may have failed.
         self.resting().map_or(Ok(()), Err)?;
         Ok(Turn { _place: place, _call: call })
     }
@@ -160,7 +161,7 @@ impl Source {
         }
     }
 
-    /// What it says of a container.
+    /// Looks up a container.
     pub(super) async fn ask(&self, id: &ContainerId, _turn: Turn<'_>) -> Result<Bounded, Reason> {
         let pace = self.user().map(|_| tokio::time::sleep(USER_PACE));
         let answer = tokio::time::timeout(TIMEOUT, self.call(id)).await;
@@ -184,7 +185,7 @@ impl Source {
         }
     }
 
-    /// Why it is left alone at the moment, if it is.
+    /// Returns the reason of the current back-off.
     fn resting(&self) -> Option<Reason> {
         self.standing().rest.filter(|(until, _)| Instant::now() < *until).map(|(_, reason)| reason)
     }
@@ -201,7 +202,7 @@ impl Source {
     fn failed(&self, failure: &Failure) {
         self.standing().fail(failure.reason);
         let api = self.api().as_str();
-        // A user's socket is no affair of the administrator, and must not fill the log.
+        // Failures of user sockets must not fill the log.
         let complaint = if self.user().is_none() { self.complaint(failure) } else { None };
         match complaint {
             Some(complaint) => tracing::warn!(api, "{complaint}"),
@@ -209,14 +210,14 @@ impl Source {
         }
     }
 
-    /// What an administrator is told of a failure, once for each reason; nothing where nothing is wrong.
+    /// Returns the log message for a failure, once for each reason; `None` if the failure is expected.
     fn complaint(&self, failure: &Failure) -> Option<String> {
         let cure = self.cure(failure.reason)?;
         let first = self.standing().said.insert(failure.reason);
         first.then(|| format!("cannot ask {self} for containers' names ({failure}): {cure}"))
     }
 
-    /// What somebody can do about it; `None` where nothing is wrong.
+    /// Returns the remedy for a failure; `None` if the failure is expected.
     fn cure(&self, reason: Reason) -> Option<&'static str> {
         match (reason, self.api()) {
             (Reason::NotFound | Reason::Unsupported | Reason::Busy, _) => None,
@@ -262,7 +263,7 @@ impl Standing {
             Reason::NotFound | Reason::Busy | Reason::Refused | Reason::Closed | Reason::Malformed => false,
         };
         let now = Instant::now();
-        // Calls that were under way together fail together: that is one reason to rest.
+        // Concurrent calls fail together, which counts as one failure.
         let resting = self.rest.is_some_and(|(until, _)| now < until);
         if !resting && (own || self.failures_in_a_row >= PATIENCE) {
             self.rest = Some((now + self.backoff.next().unwrap_or(LONGEST_REST), reason));
