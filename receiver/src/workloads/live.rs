@@ -42,11 +42,11 @@ pub struct Live {
     /// The time of the next scan.
     scan: Instant,
     /// The earliest time of the next scan.
-    rested: Instant,
+    earliest_scan: Instant,
     /// The time of the next retry of failed lookups.
     revisit: Instant,
     /// The number of lost changes at the last scan, plus the inconsistencies of that scan.
-    missed: u64,
+    losses_at_scan: u64,
     /// The number of cgroups that the last scan left out.
     left_out: u64,
 }
@@ -57,9 +57,9 @@ impl Live {
     /// # Errors
     /// If a map cannot be opened.
     pub fn new(kernel: &mut Kernel, files: Files, directory: Directory, node: Attributes) -> Result<Self, KernelError> {
-        let told = kernel.serves(&hooks::CGROUP_CHANGE);
+        let has_events = kernel.serves(&hooks::CGROUP_CHANGE);
         Ok(Self {
-            changes: if told { Some(kernel.ring(CGROUPS.name)?) } else { None },
+            changes: if has_events { Some(kernel.ring(CGROUPS.name)?) } else { None },
             node_namespace: files.namespace(1).or_else(|_| files.namespace(std::process::id())).ok(),
             files,
             services: Services::default(),
@@ -69,15 +69,15 @@ impl Live {
             node,
             recent: RecentCgroups::default(),
             scan: Instant::now(),
-            rested: Instant::now(),
+            earliest_scan: Instant::now(),
             revisit: Instant::now() + CHECK,
-            missed: 0,
+            losses_at_scan: 0,
             left_out: 0,
         })
     }
 
     /// Scans all existing cgroups.
-    pub fn begin(&mut self, registry: &mut Registry) {
+    pub fn scan_all(&mut self, registry: &mut Registry) {
         if let Some(inode) = self.node_namespace.and_then(|inode| u32::try_from(inode).ok()) {
             registry.node_namespace(inode);
         }
@@ -88,15 +88,15 @@ impl Live {
     /// Waits for the next change, and applies it together with all pending changes. Cancel safe.
     pub async fn changed(&mut self, registry: &mut Registry) {
         let due = self.recent.due().map_or(self.scan, |due| due.min(self.scan));
-        let told = async {
+        let events = async {
             match &mut self.changes {
                 Some(ring) => ring.filled().await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
-            filled = told => self.told(filled, registry),
-            answer = self.directory.answer() => self.answered(&answer, registry),
+            filled = events => self.handle_events(filled, registry),
+            answer = self.directory.next_result() => self.apply_result(&answer, registry),
             (workload, service) = self.services.next(&self.files) => self.serves(workload, service, registry),
             () = tokio::time::sleep_until(due) => self.due(registry),
         }
@@ -119,13 +119,15 @@ impl Live {
     /// Invalidates the slots that the eBPF programs have cached.
     pub fn renew(&mut self) {
         if let Err(error) = self.epoch.advance() {
-            tracing::warn!("programs go on with the slots that they have cached: {error}");
+            tracing::warn!(
+                "cannot invalidate cached slots; eBPF programs may attribute events to an old workload: {error}"
+            );
         }
     }
 
-    fn told(&mut self, filled: io::Result<()>, registry: &mut Registry) {
+    fn handle_events(&mut self, filled: io::Result<()>, registry: &mut Registry) {
         if let Err(error) = filled {
-            tracing::warn!("changes of cgroups are no longer told, and looked for every second: {error}");
+            tracing::warn!("cgroup event ring failed; rescanning every second: {error}");
             self.changes = None;
             return;
         }
@@ -139,12 +141,12 @@ impl Live {
             (change::REMOVED, _) => return registry.vanished(id),
             (_, Some(path)) => {
                 if let Some(new) = registry.appeared(Cgroup { id, path }, UnixNanos::now()) {
-                    self.welcome(new, registry);
+                    self.describe_new(new, registry);
                     self.recent.born(new);
                 }
             }
             // The path exceeds the event's buffer: a scan finds the cgroup.
-            (_, None) => self.hasten(),
+            (_, None) => self.schedule_scan(),
         }
         self.renew();
     }
@@ -168,7 +170,7 @@ impl Live {
                 let has_vanished = |id, _: &CgroupPath| is_complete || gone.contains(&id);
                 let new = registry.reconcile(scan.cgroups, has_vanished, UnixNanos::now());
                 for id in new {
-                    self.welcome(id, registry);
+                    self.describe_new(id, registry);
                     self.recent.found(id);
                 }
                 self.renew();
@@ -176,8 +178,8 @@ impl Live {
             Err(error) => tracing::warn!("cannot walk {}: {error}", self.files.hierarchy().mount_point().display()),
         }
         // An immediate second scan would not resolve the inconsistencies of this scan.
-        self.missed = unheard + registry.counts().surprises;
-        self.rested = Instant::now() + SCAN;
+        self.losses_at_scan = unheard + registry.counts().surprises;
+        self.earliest_scan = Instant::now() + SCAN;
         self.scan = Instant::now() + if self.changes.is_some() { CHECK } else { SCAN };
         if self.revisit <= Instant::now() {
             self.revisit(registry);
@@ -192,8 +194,8 @@ impl Live {
     }
 
     /// Schedules a scan at the earliest permitted time.
-    fn hasten(&mut self) {
-        self.scan = self.scan.min(self.rested);
+    fn schedule_scan(&mut self) {
+        self.scan = self.scan.min(self.earliest_scan);
     }
 
     /// Returns the number of changes that the kernel could not report.
@@ -204,13 +206,13 @@ impl Live {
     }
 
     /// Describes a new workload, and submits a lookup of its container.
-    fn welcome(&mut self, new: CgroupId, registry: &mut Registry) {
+    fn describe_new(&mut self, new: CgroupId, registry: &mut Registry) {
         let Some(workload) = registry.get_mut(new) else { return };
         workload.describe(&self.node);
-        if let Some(question) = question(workload)
-            && !self.directory.ask(question.clone())
+        if let Some(lookup) = lookup(workload)
+            && !self.directory.submit(lookup.clone())
         {
-            workload.goes_without(&question, true);
+            workload.record_failed_lookup(&lookup, true);
         }
     }
 
@@ -226,10 +228,10 @@ impl Live {
             self.renew();
         }
         for workload in registry.iter().filter(|workload| workload.stage == Stage::Present) {
-            if let Some(question) = question(workload)
-                && workload.answer_pending()
+            if let Some(lookup) = lookup(workload)
+                && workload.needs_lookup()
             {
-                self.directory.ask(question);
+                self.directory.submit(lookup);
             }
             if workload.namespace.is_none() {
                 self.recent.once(workload.cgroup);
@@ -239,8 +241,8 @@ impl Live {
 
     /// Reads the processes of recent workloads.
     fn look(&mut self, registry: &mut Registry) {
-        if self.unheard() + registry.counts().surprises > self.missed {
-            self.hasten();
+        if self.unheard() + registry.counts().surprises > self.losses_at_scan {
+            self.schedule_scan();
         }
         for (id, looks) in self.recent.take(Instant::now()) {
             let Some(workload) = registry.get_mut(id).filter(|workload| workload.stage == Stage::Present) else {
@@ -279,18 +281,18 @@ impl Live {
         }
     }
 
-    fn answered(&mut self, answer: &LookupResult, registry: &mut Registry) {
-        let LookupResult { question, outcome } = answer;
+    fn apply_result(&mut self, answer: &LookupResult, registry: &mut Registry) {
+        let LookupResult { lookup, outcome } = answer;
         let metadata = match outcome {
             Ok(metadata) => metadata,
             Err(unknown) => {
-                tracing::debug!(container = question.container.0, "nothing more is known of a container: {unknown}");
+                tracing::debug!(container = lookup.container.0, "container lookup failed: {unknown}");
                 let again = *unknown != Unknown::NotFound;
-                registry.iter_mut().for_each(|workload| workload.goes_without(question, again));
+                registry.iter_mut().for_each(|workload| workload.record_failed_lookup(lookup, again));
                 return;
             }
         };
-        registry.learn(question, metadata, &self.node);
+        registry.learn(lookup, metadata, &self.node);
     }
 
     /// Returns the losses of attribution, by reason.
@@ -324,7 +326,7 @@ pub fn reasons() -> Vec<&'static str> {
 }
 
 /// Returns the lookup of a workload's container; `None` in the overflow, which keeps no names.
-fn question(workload: &Workload) -> Option<Lookup> {
+fn lookup(workload: &Workload) -> Option<Lookup> {
     match &workload.identity {
         Identity::Container { id, runtime, pod } if !workload.is_folded() => {
             Some(Lookup::new(id.clone(), *runtime, pod.clone(), &workload.path))

@@ -111,7 +111,7 @@ impl Workloads {
         let overflow = Arc::new(resource::overflow(&node));
         let mut registry = Registry::new(Box::new(kernel.words(&OWNERS_MAP)?), limit, overflow);
         let mut live = Live::new(kernel, files, directory, node)?;
-        live.begin(&mut registry);
+        live.scan_all(&mut registry);
         Ok(Self { registry, live: Some(live), start })
     }
 

@@ -208,7 +208,7 @@ impl Registry {
         let slot = self.take_slot(&subtree);
         let mut workload = Workload::new(slot, identity, id, path.clone(), now);
         if self.by_instance.contains_key(&workload.instance) {
-            workload.go_by_path();
+            workload.use_path_as_instance();
         }
         if slot == Slot::OVERFLOW {
             workload.resource = self.overflow();
@@ -293,16 +293,16 @@ impl Registry {
 
     /// Distributes the metadata of a container. If a workload of the system has the id, other workloads with that id get no
     /// metadata, and lose earlier metadata.
-    pub fn learn(&mut self, question: &Lookup, metadata: &Metadata, node: &Attributes) {
+    pub fn learn(&mut self, lookup: &Lookup, metadata: &Metadata, node: &Attributes) {
         let is_rightful = |workload: &Workload| workload.origin() == Origin::System;
         let mut concerned: Vec<&mut Workload> =
-            self.workloads.values_mut().filter(|workload| workload.is_concerned(question, metadata)).collect();
+            self.workloads.values_mut().filter(|workload| workload.is_described_by(lookup, metadata)).collect();
         let is_claimed = concerned.iter().any(|workload| is_rightful(workload));
         for workload in &mut concerned {
             let changed = if is_claimed && !is_rightful(workload) {
                 workload.unlearns()
             } else {
-                workload.learns(question, metadata)
+                workload.learns(lookup, metadata)
             };
             if changed {
                 workload.describe(node);

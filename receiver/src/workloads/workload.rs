@@ -77,7 +77,7 @@ impl Workload {
     }
 
     /// Replaces the instance, if another workload already has it, by the unique instance of the path.
-    pub fn go_by_path(&mut self) {
+    pub fn use_path_as_instance(&mut self) {
         let (kind, path) = by_path(&self.path);
         self.instance = (kind, path.to_vec());
     }
@@ -133,15 +133,15 @@ impl Workload {
     }
 
     /// Records a failed lookup; `again` is true if a later lookup may succeed.
-    pub fn goes_without(&mut self, question: &Lookup, again: bool) {
-        let is_container = matches!(&self.identity, Identity::Container { id, .. } if *id == question.container);
-        if is_container && question.reaches(&self.path) {
+    pub fn record_failed_lookup(&mut self, lookup: &Lookup, again: bool) {
+        let is_container = matches!(&self.identity, Identity::Container { id, .. } if *id == lookup.container);
+        if is_container && lookup.reaches(&self.path) {
             self.ask_again = again;
         }
     }
 
     /// Returns true if the metadata are missing and a later lookup may succeed.
-    pub const fn answer_pending(&self) -> bool {
+    pub const fn needs_lookup(&self) -> bool {
         self.metadata.is_none() && self.ask_again
     }
 
@@ -152,25 +152,25 @@ impl Workload {
     }
 
     /// Returns true if the metadata describe this workload: the container, or the pod of the container.
-    pub fn is_concerned(&self, question: &Lookup, metadata: &Metadata) -> bool {
+    pub fn is_described_by(&self, lookup: &Lookup, metadata: &Metadata) -> bool {
         match &self.identity {
-            _ if !question.reaches(&self.path) => false,
-            Identity::Container { id, .. } => *id == question.container,
-            Identity::Pod(uid) => question.pod.as_ref() == Some(uid) && of_pod(uid, metadata).is_some(),
+            _ if !lookup.reaches(&self.path) => false,
+            Identity::Container { id, .. } => *id == lookup.container,
+            Identity::Pod(uid) => lookup.pod.as_ref() == Some(uid) && of_pod(uid, metadata).is_some(),
             _ => false,
         }
     }
 
     /// Stores the metadata of this container or of a container in this pod. Returns true if the metadata changed.
-    pub fn learns(&mut self, question: &Lookup, metadata: &Metadata) -> bool {
-        if !question.reaches(&self.path) {
+    pub fn learns(&mut self, lookup: &Lookup, metadata: &Metadata) -> bool {
+        if !lookup.reaches(&self.path) {
             return false;
         }
         let news = match &self.identity {
             _ if self.is_folded() => return false,
-            Identity::Container { id, .. } if *id == question.container => metadata.clone(),
+            Identity::Container { id, .. } if *id == lookup.container => metadata.clone(),
             // The cgroup path must contain the pod too: the labels of any image can claim a pod.
-            Identity::Pod(uid) if question.pod.as_ref() == Some(uid) => match of_pod(uid, metadata) {
+            Identity::Pod(uid) if lookup.pod.as_ref() == Some(uid) => match of_pod(uid, metadata) {
                 Some(metadata) => metadata,
                 None => return false,
             },
@@ -207,7 +207,7 @@ mod tests {
         Workload::new(Slot(2), identity, CgroupId(1), CgroupPath::new(path.as_bytes()), UnixNanos(0))
     }
 
-    fn question(user: Option<Uid>) -> Lookup {
+    fn lookup(user: Option<Uid>) -> Lookup {
         Lookup { container: ContainerId("x".to_owned()), runtime: None, pod: None, user }
     }
 
@@ -216,10 +216,10 @@ mod tests {
         let metadata = Metadata { name: Some("web".to_owned()), ..Metadata::default() };
         for (path, user) in [(SYSTEM, None), (USER, Some(Uid(1000)))] {
             for asked in [None, Some(Uid(1000)), Some(Uid(1001))] {
-                assert_eq!(container(path).learns(&question(asked), &metadata), asked == user, "{path} {asked:?}");
+                assert_eq!(container(path).learns(&lookup(asked), &metadata), asked == user, "{path} {asked:?}");
                 let mut unanswered = container(path);
-                unanswered.goes_without(&question(asked), true);
-                assert_eq!(unanswered.answer_pending(), asked == user, "{path} {asked:?}");
+                unanswered.record_failed_lookup(&lookup(asked), true);
+                assert_eq!(unanswered.needs_lookup(), asked == user, "{path} {asked:?}");
             }
         }
     }
@@ -233,7 +233,7 @@ mod tests {
         for (named, learns) in [(Some(uid.clone()), true), (Some(PodUid("other".to_owned())), false), (None, false)] {
             let identity = Identity::Pod(uid.clone());
             let mut pod = Workload::new(Slot(2), identity, CgroupId(1), path.clone(), UnixNanos(0));
-            assert_eq!(pod.learns(&Lookup { pod: named.clone(), ..question(None) }, &metadata), learns, "{named:?}");
+            assert_eq!(pod.learns(&Lookup { pod: named.clone(), ..lookup(None) }, &metadata), learns, "{named:?}");
         }
     }
 }

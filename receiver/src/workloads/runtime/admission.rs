@@ -53,9 +53,9 @@ impl Admissions {
         Self { system: OwnerQueue::new(SYSTEM), users: HashMap::new() }
     }
 
-    pub(super) fn admit(&mut self, question: Lookup) -> Admission {
-        match self.room(question.user) {
-            Some(room) => room.admit(question),
+    pub(super) fn admit(&mut self, lookup: Lookup) -> Admission {
+        match self.room(lookup.user) {
+            Some(room) => room.admit(lookup),
             None => Admission::Refused,
         }
     }
@@ -81,14 +81,14 @@ impl OwnerQueue {
         Self { bounds, open: Arc::new(Semaphore::new(bounds.open)), waiting: VecDeque::new() }
     }
 
-    fn admit(&mut self, question: Lookup) -> Admission {
+    fn admit(&mut self, lookup: Lookup) -> Admission {
         if let Ok(permit) = Arc::clone(&self.open).try_acquire_owned() {
-            return Admission::Open(question, permit);
+            return Admission::Open(lookup, permit);
         }
         if self.waiting.len() >= self.bounds.waiting {
             return Admission::Refused;
         }
-        self.waiting.push_back(question);
+        self.waiting.push_back(lookup);
         Admission::Waiting
     }
 
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
     use crate::workloads::ContainerId;
 
-    fn question(user: Option<u32>) -> Lookup {
+    fn lookup(user: Option<u32>) -> Lookup {
         Lookup { container: ContainerId("x".to_owned()), runtime: None, pod: None, user: user.map(Uid) }
     }
 
@@ -111,7 +111,7 @@ mod tests {
     fn fill(rooms: &mut Admissions, user: Option<u32>) -> (Vec<OwnedSemaphorePermit>, usize) {
         let (mut open, mut waiting) = (Vec::new(), 0);
         loop {
-            match rooms.admit(question(user)) {
+            match rooms.admit(lookup(user)) {
                 Admission::Open(_, permit) => open.push(permit),
                 Admission::Waiting => waiting += 1,
                 Admission::Refused => return (open, waiting),
@@ -130,20 +130,20 @@ mod tests {
         let system = fill(&mut rooms, None);
         assert_eq!(bounds(&system), (SYSTEM.open, SYSTEM.waiting));
         drop(user);
-        assert_eq!(rooms.next(Some(Uid(7))), Some(question(Some(7))));
-        assert!(matches!(rooms.admit(question(Some(7))), Admission::Open(..)));
-        assert!(matches!(rooms.admit(question(Some(8))), Admission::Refused));
+        assert_eq!(rooms.next(Some(Uid(7))), Some(lookup(Some(7))));
+        assert!(matches!(rooms.admit(lookup(Some(7))), Admission::Open(..)));
+        assert!(matches!(rooms.admit(lookup(Some(8))), Admission::Refused));
     }
 
     #[test]
     fn the_number_of_users_is_bounded() {
         let mut rooms = Admissions::new();
         let users = u32::try_from(USERS).expect("small");
-        let mut open: Vec<Admission> = (1..=users).map(|user| rooms.admit(question(Some(user)))).collect();
-        assert!(matches!(rooms.admit(question(Some(users + 1))), Admission::Refused));
-        assert!(matches!(rooms.admit(question(None)), Admission::Open(..)));
+        let mut open: Vec<Admission> = (1..=users).map(|user| rooms.admit(lookup(Some(user)))).collect();
+        assert!(matches!(rooms.admit(lookup(Some(users + 1))), Admission::Refused));
+        assert!(matches!(rooms.admit(lookup(None)), Admission::Open(..)));
         drop(open.pop());
         assert_eq!(rooms.next(Some(Uid(users))), None);
-        assert!(matches!(rooms.admit(question(Some(users + 1))), Admission::Open(..)));
+        assert!(matches!(rooms.admit(lookup(Some(users + 1))), Admission::Open(..)));
     }
 }

@@ -38,7 +38,7 @@ const ID: usize = 128;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LookupResult {
     /// The lookup.
-    pub question: Lookup,
+    pub lookup: Lookup,
     /// The metadata, or the reason why they are unknown.
     pub outcome: Result<Metadata, Unknown>,
 }
@@ -47,13 +47,13 @@ pub struct LookupResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Unknown {
     /// No source is available. A retry can succeed once the socket of a runtime exists.
-    #[error("no container runtime can be asked here")]
+    #[error("no container runtime or API server is available")]
     NobodyToAsk,
     /// No source has the container: it has been removed, or its runtime is not available here.
-    #[error("no container runtime here knows it")]
+    #[error("no available container runtime has the container")]
     NotFound,
     /// A source did not respond. A later retry can succeed.
-    #[error("its container runtime did not answer ({})", .0.as_str())]
+    #[error("the container runtime did not respond ({})", .0.as_str())]
     NoAnswer(Reason),
 }
 
@@ -83,12 +83,12 @@ pub struct Directory {
     questions: mpsc::UnboundedSender<Open>,
     answers: mpsc::UnboundedReceiver<Completed>,
     /// Bounds both channels: a lookup holds its permit until its result is taken.
-    rooms: Admissions,
+    admissions: Admissions,
     counters: Arc<Counters>,
 }
 
 struct Open {
-    question: Lookup,
+    lookup: Lookup,
     permit: OwnedSemaphorePermit,
 }
 
@@ -111,19 +111,19 @@ impl Directory {
         let (questions, asked) = mpsc::unbounded_channel();
         let (answered, answers) = mpsc::unbounded_channel();
         let counters = Arc::new(Counters::default());
-        let desk = LookupService { sources, counters: Arc::clone(&counters) };
+        let service = LookupService { sources, counters: Arc::clone(&counters) };
         // The task and all open lookups end once the sender is dropped.
-        tokio::spawn(serve(Arc::new(desk), asked, answered));
-        Self { questions, answers, rooms: Admissions::new(), counters }
+        tokio::spawn(serve(Arc::new(service), asked, answered));
+        Self { questions, answers, admissions: Admissions::new(), counters }
     }
 
     /// Submits a lookup. It waits while its user has too many open lookups. Returns false if too many lookups wait; the
     /// caller must submit it again later.
-    pub fn ask(&mut self, question: Lookup) -> bool {
-        match self.rooms.admit(question) {
-            Admission::Open(question, permit) => {
-                self.counters.question();
-                self.questions.send(Open { question, permit }).is_ok()
+    pub fn submit(&mut self, lookup: Lookup) -> bool {
+        match self.admissions.admit(lookup) {
+            Admission::Open(lookup, permit) => {
+                self.counters.lookup();
+                self.questions.send(Open { lookup, permit }).is_ok()
             }
             Admission::Waiting => true,
             Admission::Refused => {
@@ -135,11 +135,11 @@ impl Directory {
 
     /// Returns the next result: one for each accepted lookup, in the order of completion. Pending while no lookup is
     /// open. Cancel safe.
-    pub async fn answer(&mut self) -> LookupResult {
+    pub async fn next_result(&mut self) -> LookupResult {
         let Some(Completed { answer, permit }) = self.answers.recv().await else { return std::future::pending().await };
         drop(permit);
-        if let Some(question) = self.rooms.next(answer.question.user) {
-            self.ask(question);
+        if let Some(lookup) = self.admissions.next(answer.lookup.user) {
+            self.submit(lookup);
         }
         answer
     }
@@ -152,20 +152,20 @@ impl Directory {
 }
 
 async fn serve(
-    desk: Arc<LookupService>,
+    service: Arc<LookupService>,
     mut asked: mpsc::UnboundedReceiver<Open>,
     answered: mpsc::UnboundedSender<Completed>,
 ) {
     let mut open = JoinSet::new();
     loop {
         tokio::select! {
-            question = asked.recv() => match question {
-                Some(Open { question, permit }) => {
-                    let (desk, answered) = (Arc::clone(&desk), answered.clone());
+            lookup = asked.recv() => match lookup {
+                Some(Open { lookup, permit }) => {
+                    let (service, answered) = (Arc::clone(&service), answered.clone());
                     open.spawn(async move {
-                        let outcome = desk.outcome(&question).await;
+                        let outcome = service.outcome(&lookup).await;
                         // The send fails if the directory has been dropped.
-                        let _ = answered.send(Completed { answer: LookupResult { question, outcome }, permit });
+                        let _ = answered.send(Completed { answer: LookupResult { lookup, outcome }, permit });
                     });
                 }
                 None => return,
@@ -181,8 +181,8 @@ struct LookupService {
 }
 
 impl LookupService {
-    async fn outcome(&self, question: &Lookup) -> Result<Metadata, Unknown> {
-        let found = if is_id(&question.container.0) { self.find(question).await } else { Err(Unknown::NotFound) };
+    async fn outcome(&self, lookup: &Lookup) -> Result<Metadata, Unknown> {
+        let found = if is_id(&lookup.container.0) { self.find(lookup).await } else { Err(Unknown::NotFound) };
         match &found {
             Ok(known) => self.counters.known(known.left_out),
             Err(unknown) => self.counters.unknown(*unknown),
@@ -190,22 +190,22 @@ impl LookupService {
         found.map(|known| known.metadata)
     }
 
-    async fn find(&self, question: &Lookup) -> Result<Bounded, Unknown> {
-        let last = self.sources.ask_kubernetes(question).then_some(LAST_WAIT);
+    async fn find(&self, lookup: &Lookup) -> Result<Bounded, Unknown> {
+        let last = self.sources.includes_kubernetes(lookup).then_some(LAST_WAIT);
         for wait in WAITS.into_iter().chain(last) {
-            match self.once(question).await {
+            match self.once(lookup).await {
                 Err(Unknown::NotFound | Unknown::NoAnswer(_)) => tokio::time::sleep(wait).await,
                 outcome => return outcome,
             }
         }
-        self.once(question).await
+        self.once(lookup).await
     }
 
     /// Calls the sources in order until one has the container. Otherwise returns the most specific failure.
-    async fn once(&self, question: &Lookup) -> Result<Bounded, Unknown> {
+    async fn once(&self, lookup: &Lookup) -> Result<Bounded, Unknown> {
         let mut unknown = Unknown::NobodyToAsk;
-        for source in self.sources.serving(question).await {
-            match self.call(&source, &question.container).await {
+        for source in self.sources.serving(lookup).await {
+            match self.call(&source, &lookup.container).await {
                 Ok(known) => return Ok(known),
                 Err(reason) => unknown = unknown.max(Unknown::because(reason)),
             }

@@ -80,7 +80,7 @@ impl Failure {
 
     /// Creates the failure for a reply about another object.
     pub(super) fn another(asked: &str, answered: &str) -> Self {
-        Self::new(Reason::Malformed, format_args!("asked for {asked:?}, answered about {answered:.80?}"))
+        Self::new(Reason::Malformed, format_args!("expected {asked:?}, got {answered:.80?}"))
     }
 
     pub(super) fn timeout(limit: std::time::Duration) -> Self {

@@ -47,7 +47,7 @@ impl Access {
     pub(super) fn detect(node: &Node, environment: Environment<'_>) -> Option<Self> {
         value(environment, "KUBERNETES_SERVICE_HOST").filter(|_| Path::new(TOKEN).is_file())?;
         let Some(node) = node.kubernetes_name.clone() else {
-            tracing::debug!("the API server is not asked for pods: K8S_NODE_NAME does not say which node this is");
+            tracing::debug!("pods are not looked up in the API server: K8S_NODE_NAME is not set");
             return None;
         };
         let config = Config::incluster();
@@ -56,7 +56,7 @@ impl Access {
 }
 
 fn unusable(error: &impl std::fmt::Display) {
-    tracing::warn!("the API server cannot be asked for pods: {error}; `workloads.kubernetes: false` leaves it out");
+    tracing::warn!("cannot look up pods in the API server: {error}; `workloads.kubernetes: false` disables it");
 }
 
 /// The known pods of this node.

@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn a_question_reaches_its_own_subtree_alone() {
         let path = |text: &str| CgroupPath::new(text.as_bytes());
-        let question = |text: &str| Lookup::new(ContainerId("x".to_owned()), None, None, &path(text));
+        let lookup = |text: &str| Lookup::new(ContainerId("x".to_owned()), None, None, &path(text));
         let subtrees = [
             (None, ["/docker/x", "/user.slice/user-0.slice/session-1.scope/libpod-payload-x"]),
             (Some(Uid(7)), ["/user.slice/user-7.slice/x", "/user.slice/user-7.slice/user.slice/user-8.slice/x"]),
@@ -54,9 +54,9 @@ mod tests {
         ];
         for (user, paths) in &subtrees {
             for one in paths {
-                assert_eq!(question(one).user, *user, "{one}");
+                assert_eq!(lookup(one).user, *user, "{one}");
                 for (other, others) in &subtrees {
-                    assert!(others.iter().all(|path_of| question(one).reaches(&path(path_of)) == (user == other)));
+                    assert!(others.iter().all(|path_of| lookup(one).reaches(&path(path_of)) == (user == other)));
                 }
             }
         }

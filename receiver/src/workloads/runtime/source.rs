@@ -195,7 +195,7 @@ impl Source {
         standing.failures_in_a_row = 0;
         if standing.rest.take().is_some() {
             standing.backoff = backoff();
-            tracing::debug!(api = self.api().as_str(), "{self} answers again");
+            tracing::debug!(api = self.api().as_str(), "{self} responds again");
         }
     }
 
@@ -206,7 +206,7 @@ impl Source {
         let complaint = if self.user().is_none() { self.complaint(failure) } else { None };
         match complaint {
             Some(complaint) => tracing::warn!(api, "{complaint}"),
-            None => tracing::debug!(api, "no answer from {self} ({failure})"),
+            None => tracing::debug!(api, "the call to {self} failed ({failure})"),
         }
     }
 
@@ -214,7 +214,7 @@ impl Source {
     fn complaint(&self, failure: &Failure) -> Option<String> {
         let cure = self.cure(failure.reason)?;
         let first = self.standing().said.insert(failure.reason);
-        first.then(|| format!("cannot ask {self} for containers' names ({failure}): {cure}"))
+        first.then(|| format!("cannot look up containers in {self} ({failure}): {cure}"))
     }
 
     /// Returns the remedy for a failure; `None` if the failure is expected.
@@ -227,16 +227,16 @@ impl Source {
             (Reason::Denied, _) => {
                 Some("run undercurrent as root, or in the group that owns the socket, such as `docker`")
             }
-            (_, Api::Kubernetes) => Some("is the API server to be reached from here? It is tried again"),
+            (_, Api::Kubernetes) => Some("check that the API server is reachable; retrying"),
             (Reason::Untrusted, _) => {
                 Some("root must own the socket; `workloads.sockets` names sockets of other owners")
             }
-            (Reason::Gone, _) => Some("is the runtime running? It is asked again"),
-            (Reason::Timeout, _) => Some("the runtime hangs or is overloaded; it is asked again"),
-            (Reason::Refused, _) => Some("the runtime's own log says more; it is asked again"),
-            (Reason::Closed, _) => Some("it stopped, or sent more than 1 MiB; it is asked again"),
+            (Reason::Gone, _) => Some("check that the runtime is running; retrying"),
+            (Reason::Timeout, _) => Some("the runtime hangs or is overloaded; retrying"),
+            (Reason::Refused, _) => Some("see the log of the runtime; retrying"),
+            (Reason::Closed, _) => Some("the runtime stopped, or sent more than 1 MiB; retrying"),
             (Reason::Malformed, _) => {
-                Some("is it a container runtime of that kind? It is asked again; `workloads.sockets` names whom to ask")
+                Some("check that a runtime with this API owns the socket (`workloads.sockets`); retrying")
             }
         }
     }
@@ -318,34 +318,34 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_source_is_complained_about_once_for_each_reason() {
+    async fn a_failure_of_a_source_is_logged_once_for_each_reason() {
         let docker =
             Source::behind(&Endpoint::usual("/run/docker.sock".into()), &Opener::Here).expect("a client").remove(0);
         insta::assert_snapshot!(complaints(&docker), @r"
-        cannot ask /run/docker.sock for containers' names (gone: its\nwords): is the runtime running? It is asked again
-        cannot ask /run/docker.sock for containers' names (denied: its\nwords): run undercurrent as root, or in the group that owns the socket, such as `docker`
-        cannot ask /run/docker.sock for containers' names (untrusted: its\nwords): root must own the socket; `workloads.sockets` names sockets of other owners
-        cannot ask /run/docker.sock for containers' names (refused: its\nwords): the runtime's own log says more; it is asked again
-        cannot ask /run/docker.sock for containers' names (closed: its\nwords): it stopped, or sent more than 1 MiB; it is asked again
-        cannot ask /run/docker.sock for containers' names (malformed: its\nwords): is it a container runtime of that kind? It is asked again; `workloads.sockets` names whom to ask
-        cannot ask /run/docker.sock for containers' names (timeout: its\nwords): the runtime hangs or is overloaded; it is asked again
+        cannot look up containers in /run/docker.sock (gone: its\nwords): check that the runtime is running; retrying
+        cannot look up containers in /run/docker.sock (denied: its\nwords): run undercurrent as root, or in the group that owns the socket, such as `docker`
+        cannot look up containers in /run/docker.sock (untrusted: its\nwords): root must own the socket; `workloads.sockets` names sockets of other owners
+        cannot look up containers in /run/docker.sock (refused: its\nwords): see the log of the runtime; retrying
+        cannot look up containers in /run/docker.sock (closed: its\nwords): the runtime stopped, or sent more than 1 MiB; retrying
+        cannot look up containers in /run/docker.sock (malformed: its\nwords): check that a runtime with this API owns the socket (`workloads.sockets`); retrying
+        cannot look up containers in /run/docker.sock (timeout: its\nwords): the runtime hangs or is overloaded; retrying
         ");
         assert_eq!(complaints(&docker), "");
     }
 
     #[tokio::test]
-    async fn the_api_server_is_complained_about_in_other_words() {
+    async fn failures_of_the_api_server_have_their_own_remedies() {
         let config = kube::Config::new("http://127.0.0.1:1".parse().expect("an address"));
         let access = crate::workloads::runtime::kubernetes::Access { config, node: "worker-1".to_owned() };
         let kubernetes = Source::kubernetes(Kubernetes::watch(access).expect("a client"));
         insta::assert_snapshot!(complaints(&kubernetes), @r"
-        cannot ask the API server for containers' names (gone: its\nwords): is the API server to be reached from here? It is tried again
-        cannot ask the API server for containers' names (denied: its\nwords): let the service account get, list and watch pods, or set `workloads.kubernetes: false`
-        cannot ask the API server for containers' names (untrusted: its\nwords): is the API server to be reached from here? It is tried again
-        cannot ask the API server for containers' names (refused: its\nwords): is the API server to be reached from here? It is tried again
-        cannot ask the API server for containers' names (closed: its\nwords): is the API server to be reached from here? It is tried again
-        cannot ask the API server for containers' names (malformed: its\nwords): is the API server to be reached from here? It is tried again
-        cannot ask the API server for containers' names (timeout: its\nwords): is the API server to be reached from here? It is tried again
+        cannot look up containers in the API server (gone: its\nwords): check that the API server is reachable; retrying
+        cannot look up containers in the API server (denied: its\nwords): let the service account get, list and watch pods, or set `workloads.kubernetes: false`
+        cannot look up containers in the API server (untrusted: its\nwords): check that the API server is reachable; retrying
+        cannot look up containers in the API server (refused: its\nwords): check that the API server is reachable; retrying
+        cannot look up containers in the API server (closed: its\nwords): check that the API server is reachable; retrying
+        cannot look up containers in the API server (malformed: its\nwords): check that the API server is reachable; retrying
+        cannot look up containers in the API server (timeout: its\nwords): check that the API server is reachable; retrying
         ");
     }
 }

@@ -41,20 +41,20 @@ impl Sources {
     }
 
     /// Returns true if a lookup includes the Kubernetes API, which lists containers later than the runtime.
-    pub(super) fn ask_kubernetes(&self, question: &Lookup) -> bool {
-        let served = question.user.is_none() && order(question.runtime).contains(&Api::Kubernetes);
+    pub(super) fn includes_kubernetes(&self, lookup: &Lookup) -> bool {
+        let served = lookup.user.is_none() && order(lookup.runtime).contains(&Api::Kubernetes);
         self.kubernetes.is_some() && served
     }
 
     /// Returns the sources that may have a container, in order of likelihood. A user's socket serves only the user's
     /// containers, and no other source serves these: the results would exceed its authority.
-    pub(super) async fn serving(&self, question: &Lookup) -> Vec<Arc<Source>> {
+    pub(super) async fn serving(&self, lookup: &Lookup) -> Vec<Arc<Source>> {
         let mut known = self.known.lock().await;
         if known.looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
             self.look(&mut known).await;
         }
-        let all = || known.sockets.iter().chain(&self.kubernetes).filter(|source| source.user() == question.user);
-        order(question.runtime).iter().flat_map(|api| all().filter(|source| source.api() == *api).cloned()).collect()
+        let all = || known.sockets.iter().chain(&self.kubernetes).filter(|source| source.user() == lookup.user);
+        order(lookup.runtime).iter().flat_map(|api| all().filter(|source| source.api() == *api).cloned()).collect()
     }
 
     async fn look(&self, known: &mut Known) {

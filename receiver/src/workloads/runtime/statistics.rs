@@ -33,7 +33,7 @@ impl Counters {
         self.lock().clone()
     }
 
-    pub(super) fn question(&self) {
+    pub(super) fn lookup(&self) {
         self.lock().questions += 1;
     }
 

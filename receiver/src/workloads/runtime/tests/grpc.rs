@@ -13,7 +13,7 @@ use tonic::Code;
 
 use super::{
     super::{Directory, Reason, Unknown, containerd::messages as containerd, cri::messages as cri},
-    ask, directory, hurried, map, pass, question,
+    ask, directory, hurried, lookup, map, pass,
     server::{Act, Event, Folder, Server},
 };
 use crate::workloads::{Metadata, PodMetadata, Runtime};
@@ -266,9 +266,9 @@ async fn a_container_is_asked_for_again_until_cri_knows_it() {
 #[tokio::test]
 async fn a_runtime_that_hangs_holds_nothing_up() {
     let (mut runtimes, mut directory, _folder) = answering("crio.sock", |_| Reply::Hang);
-    assert!(directory.ask(question(ID, None)));
+    assert!(directory.submit(lookup(ID, None)));
     runtimes.calls.recv().await.expect("a call");
-    let answer = hurried(directory.answer()).await;
+    let answer = hurried(directory.next_result()).await;
     assert_eq!(answer.outcome, Err(Unknown::NoAnswer(Reason::Timeout)));
 }
 
