@@ -40,14 +40,14 @@ pub struct Subject<'a> {
 /// unit, a container or another workload, where a name may contain any id. It also replaces the names of LXC and
 /// systemd-nspawn, which repeat, and the id of the second of two cgroups with the same id.
 ///
-/// The service's name is the process's own; else the pod's, by the conventions' "Specify resource attributes using
-/// Kubernetes annotations": an annotation, then the labels `app.kubernetes.io/instance` and `app.kubernetes.io/name`.
-/// What follows there are the names of the pod's owners, which only the API server knows: they are left to the collector.
-/// Else it is the label of the compose file's service. The pod's namespace and version go with the pod's name alone:
-/// another name is unique elsewhere.
+/// The process's own `service.name` has priority. Next is the pod's, by the conventions' "Specify resource attributes
+/// using Kubernetes annotations": an annotation, then the labels `app.kubernetes.io/instance` and
+/// `app.kubernetes.io/name`. The conventions then use the names of the pod's owners. Only the API server knows these,
+/// so they are left to the collector. The last source is the service label of a compose file. The pod's namespace and
+/// version apply only to the pod's service name, because names from other sources are unique in another namespace.
 ///
-/// The pod's uid is the path's, except of static pods. Metadata of another pod is left out, and so is that of any pod where
-/// the path names none: the labels of an image can claim a pod.
+/// The pod uid is from the path, except for static pods. Metadata of another pod are dropped, and so are metadata of
+/// any pod if the path contains none: the labels of an image can claim a pod.
 #[must_use]
 pub fn resource(
     host: &Attributes,

@@ -76,7 +76,7 @@ impl Workload {
         }
     }
 
-    /// Replaces the instance, if another workload already has it, by the unique instance of the path.
+    /// Replaces the instance by the unique instance of the path.
     pub fn use_path_as_instance(&mut self) {
         let (kind, path) = by_path(&self.path);
         self.instance = (kind, path.to_vec());

@@ -24,7 +24,7 @@ macro_rules! recorded {
     };
 }
 
-/// Encoded by the APIs' own generated code from what containerd 1.6 answered.
+/// A recorded reply of containerd 1.6, encoded by the generated code of the API.
 const CONTAINERS: &[u8] = recorded!("ListContainers");
 const STATUS: &[u8] = recorded!("ContainerStatus");
 const PODS: &[u8] = recorded!("ListPodSandbox");
@@ -52,7 +52,7 @@ impl Call {
 
 enum Reply {
     Message(Vec<u8>),
-    /// What is in a reply's body, framed as it should be or not.
+    /// The bytes of a reply's body, with correct or faulty framing.
     Raw(Vec<u8>),
     Status(Code),
     Hang,
