@@ -19,11 +19,11 @@ use rustix::net::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-/// The longest body. A scan of the largest tree of cgroups with long paths has a few megabytes.
+/// The maximum length of a body. A scan of the largest cgroup tree with long paths has a few megabytes.
 const LONGEST: usize = 32 << 20;
-/// The most descriptors of one frame: one for each map.
+/// The maximum number of descriptors in one frame: one for each map.
 const DESCRIPTORS: usize = 128;
-/// Bytes of a frame's length.
+/// Size of the length field, in bytes.
 const HEADER: usize = size_of::<u32>();
 
 /// Why a message was not sent or received.
@@ -32,13 +32,13 @@ pub enum ChannelError {
     /// The other end is closed.
     #[error("the process ended")]
     Closed,
-    /// The other end did not answer in time.
-    #[error("no answer in time")]
+    /// The other end did not reply before the deadline.
+    #[error("no reply before the deadline")]
     Timeout,
-    /// The message is longer than any that is expected, or does not have the format.
+    /// The message exceeds the maximum length or is not valid postcard.
     #[error("malformed message: {0}")]
     Malformed(String),
-    /// The kernel's refusal.
+    /// A system call failed.
     #[error(transparent)]
     Io(io::Error),
 }
@@ -59,7 +59,7 @@ impl From<rustix::io::Errno> for ChannelError {
     }
 }
 
-/// One end of a pair. Each end has one user at a time.
+/// One end of a socket pair. Each end has one user at a time.
 #[derive(Debug)]
 pub struct Channel(UnixStream);
 
@@ -82,18 +82,18 @@ impl AsFd for Channel {
 }
 
 impl Channel {
-    /// Two connected ends.
+    /// Creates a pair of connected channels.
     ///
     /// # Errors
-    /// If this process may open no more descriptors.
+    /// If the limit of open descriptors is reached.
     pub fn pair() -> io::Result<(Self, Self)> {
         UnixStream::pair().map(|(one, other)| (Self(one), Self(other)))
     }
 
-    /// A second handle of this end.
+    /// Duplicates the descriptor of this end.
     ///
     /// # Errors
-    /// If this process may open no more descriptors.
+    /// If the limit of open descriptors is reached.
     pub fn try_clone(&self) -> io::Result<Self> {
         self.0.try_clone().map(Self)
     }
@@ -110,7 +110,7 @@ impl Channel {
     /// Sends a message.
     ///
     /// # Errors
-    /// [`ChannelError`]; a message that was sent in part leaves the channel unusable.
+    /// [`ChannelError`]. A partially sent message leaves the channel unusable.
     pub fn send(&mut self, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
         let body = postcard::to_stdvec(message).map_err(malformed)?;
         let length = u32::try_from(body.len()).ok().filter(|_| body.len() <= LONGEST);
@@ -128,7 +128,7 @@ impl Channel {
     /// Receives a message.
     ///
     /// # Errors
-    /// [`ChannelError`]; after any, the channel is unusable.
+    /// [`ChannelError`]. Any error leaves the channel unusable.
     pub fn receive<T: DeserializeOwned>(&mut self) -> Result<(T, Vec<OwnedFd>), ChannelError> {
         let (mut header, mut descriptors) = ([0; HEADER], Vec::new());
         let received = receive_with(self.0.as_fd(), &mut header, &mut descriptors)?;
@@ -139,7 +139,7 @@ impl Channel {
     }
 }
 
-/// Receives up to as many bytes as there is room for, with the descriptors that come with them.
+/// Receives bytes up to the length of the buffer, with the attached descriptors.
 fn receive_with(
     stream: BorrowedFd<'_>,
     bytes: &mut [u8],
@@ -174,10 +174,10 @@ fn malformed(error: postcard::Error) -> ChannelError {
 pub struct Incoming(tokio::net::UnixStream);
 
 impl Incoming {
-    /// Makes the channel non-blocking, its other handles too. Needs a tokio runtime.
+    /// Makes the socket non-blocking, which affects duplicated handles too. Needs a tokio runtime.
     ///
     /// # Errors
-    /// If the runtime cannot watch it.
+    /// If the runtime cannot register the socket.
     pub fn new(channel: Channel) -> io::Result<Self> {
         channel.0.set_nonblocking(true)?;
         tokio::net::UnixStream::from_std(channel.0).map(Self)
@@ -186,7 +186,7 @@ impl Incoming {
     /// Receives a message. Not cancel safe.
     ///
     /// # Errors
-    /// [`ChannelError`]; after any, the channel is unusable.
+    /// [`ChannelError`]. Any error leaves the channel unusable.
     pub async fn receive<T: DeserializeOwned>(&mut self) -> Result<(T, Vec<OwnedFd>), ChannelError> {
         use tokio::io::{AsyncReadExt as _, Interest};
         let (mut header, mut descriptors) = ([0; HEADER], Vec::new());
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_end_and_a_silent_one_are_told_apart() {
+    fn a_closed_end_and_a_timeout_are_different_errors() {
         let (mut one, other) = Channel::pair().expect("sockets");
         one.set_deadline(Duration::from_millis(10)).expect("a deadline");
         assert!(matches!(one.receive::<()>(), Err(ChannelError::Timeout)));
@@ -250,13 +250,13 @@ mod tests {
         };
         assert!(matches!(receive(&u32::MAX.to_le_bytes()), ChannelError::Malformed(_)));
         assert!(matches!(receive(&[1, 0, 0, 0, 9]), ChannelError::Malformed(_)));
-        // A vector that claims more elements than the body has.
+        // A vector with more elements than the body.
         assert!(matches!(receive(&[5, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f]), ChannelError::Malformed(_)));
         assert!(matches!(receive(&[8, 0, 0, 0, 1]), ChannelError::Closed));
     }
 
     #[tokio::test]
-    async fn the_asynchronous_end_receives_alike() {
+    async fn the_asynchronous_end_receives_messages_and_descriptors() {
         let (mut one, other) = Channel::pair().expect("sockets");
         let mut incoming = Incoming::new(other).expect("watched");
         let (reader, _writer) = rustix::pipe::pipe().expect("a pipe");

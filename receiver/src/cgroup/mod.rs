@@ -1,4 +1,4 @@
-//! Cgroups: their paths, the hierarchy that they are in, and the workload that a path names.
+//! Cgroups: paths, hierarchies, and the workload identified by a path.
 
 mod hierarchy;
 mod identity;
@@ -14,7 +14,7 @@ pub use identity::{ContainerId, Identity, Instance, Origin, PodUid, Runtime, Sub
 pub use path::{CgroupId, CgroupPath, Uid};
 pub use quotas::Quotas;
 
-/// The hierarchy by which programs find the owner of a socket.
+/// The hierarchy that eBPF programs use to attribute sockets to cgroups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ownership {

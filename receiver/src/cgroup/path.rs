@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// A cgroup's id within its hierarchy: the number of its directory's inode.
+/// A cgroup id, unique within a hierarchy: the inode number of the cgroup's directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CgroupId(pub u64);
 
@@ -12,19 +12,19 @@ pub struct CgroupId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Uid(pub u32);
 
-/// A cgroup's path from the root of its hierarchy, as the kernel has it: `/` alone, or names of any bytes but `/` and NUL,
-/// each after a `/`.
+/// The path of a cgroup from the root of its hierarchy, in the kernel's notation: `/`, or a sequence of names that each
+/// follow a `/`. A name has any bytes except `/` and NUL.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CgroupPath(Vec<u8>);
 
 impl CgroupPath {
-    /// The root's path.
+    /// Returns the path of the root cgroup.
     #[must_use]
     pub fn root() -> Self {
         Self(b"/".to_vec())
     }
 
-    /// A path from its bytes. Doubled and trailing slashes mean nothing.
+    /// Creates a path from bytes. Ignores repeated and trailing slashes.
     #[must_use]
     pub fn new(bytes: &[u8]) -> Self {
         let mut path = Vec::with_capacity(bytes.len() + 1);
@@ -35,18 +35,18 @@ impl CgroupPath {
         if path.is_empty() { Self::root() } else { Self(path) }
     }
 
-    /// Its bytes.
+    /// Returns the bytes of the path.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The names on the way, the outermost first; none of the root.
+    /// Returns the names in the path, from the root; no names for the root path.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
         self.0.split(|byte| *byte == b'/').filter(|name| !name.is_empty())
     }
 
-    /// The path of its first `count` names.
+    /// Returns the path of the first `count` names.
     #[must_use]
     pub fn ancestor(&self, count: usize) -> Self {
         let mut path = Vec::new();
@@ -57,14 +57,15 @@ impl CgroupPath {
         if path.is_empty() { Self::root() } else { Self(path) }
     }
 
-    /// The path of a cgroup directly below.
+    /// Returns the path of a child cgroup.
     #[must_use]
     pub fn child(&self, name: &[u8]) -> Self {
         Self::new(&[self.as_bytes(), b"/", name].concat())
     }
 
-    /// Returns the owner of a user's subtree: N of the outermost `user.slice/user-N.slice` in the path. systemd delegates cgroups
-    /// below that slice to the user, who can then create cgroups with any name. `None` outside of such a slice.
+    /// Returns the owner of a user's subtree: N of the outermost `user.slice/user-N.slice` in the path. systemd
+    /// delegates cgroups below that slice to the user, who can then create cgroups with any name. Returns `None`
+    /// outside of these slices.
     #[must_use]
     pub fn user(&self) -> Option<Uid> {
         let parents = self.names();
@@ -72,7 +73,7 @@ impl CgroupPath {
         pairs.find_map(|(parent, name)| if parent == b"user.slice" { user_of_slice(name) } else { None })
     }
 
-    /// Whether the other path is this one or below it.
+    /// Returns true if the other path is equal to this path or below it.
     #[must_use]
     pub fn contains(&self, other: &Self) -> bool {
         match other.0.strip_prefix(self.0.as_slice()) {
@@ -90,7 +91,7 @@ pub(super) fn user_of_slice(name: &[u8]) -> Option<Uid> {
     Some(Uid(number))
 }
 
-/// Bytes that are no text are written as `\xNN`, control characters likewise, so that every path has one form for people.
+/// Writes control characters and invalid UTF-8 as `\xNN`, so that every path has one readable form.
 impl fmt::Display for CgroupPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.0.utf8_chunks() {
@@ -107,7 +108,7 @@ impl fmt::Display for CgroupPath {
     }
 }
 
-/// As people read it.
+/// Serializes the readable form.
 impl Serialize for CgroupPath {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -125,14 +126,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_have_one_form() {
+    fn equal_paths_have_one_readable_form() {
         for (bytes, path) in [(&b""[..], "/"), (b"/", "/"), (b"//a//b/", "/a/b"), (b"/a\xffb/\n", "/a\\xffb/\\x0a")] {
             assert_eq!(CgroupPath::new(bytes).to_string(), path);
         }
     }
 
     #[test]
-    fn a_path_contains_what_is_below_it_and_not_what_begins_alike() {
+    fn a_path_contains_its_descendants_and_no_path_with_a_common_prefix() {
         let path = |text: &str| CgroupPath::new(text.as_bytes());
         assert!(path("/").contains(&path("/a")));
         assert!(path("/a").contains(&path("/a")));

@@ -1,17 +1,18 @@
-//! Quotas of table entries and slots for each subtree: one party that creates many cgroups cannot fill the tables.
+//! Quotas of table entries and slots for each subtree. They prevent one party with many cgroups from filling the
+//! tables.
 
 use std::collections::HashMap;
 
 use super::Subtree;
 
-/// A delegated subtree may use one part in this many of a table.
+/// The reciprocal of the share of a table that one delegated subtree may use.
 const SHARE: usize = 8;
-/// All delegated subtrees together may use one part in this many. The rest is for the system, even with many users.
+/// The reciprocal of the share that all delegated subtrees together may use. The rest is reserved for the system.
 const DELEGATED: usize = 2;
-/// The most cgroups below the own cgroup of one container.
+/// The maximum number of cgroups below the own cgroup of one container.
 const NESTED: usize = 1024;
 
-/// The use of one table by the delegated subtrees. The system may use all remaining entries.
+/// The number of entries that delegated subtrees use in one table. The system may use all remaining entries.
 #[derive(Debug)]
 pub struct Quotas {
     capacity: usize,
@@ -20,18 +21,18 @@ pub struct Quotas {
 }
 
 impl Quotas {
-    /// Quotas in a table of this capacity.
+    /// Creates quotas for a table of this capacity.
     pub fn new(capacity: usize) -> Self {
         Self { capacity, taken: HashMap::new(), total: 0 }
     }
 
-    /// True if a subtree may use one more entry.
+    /// Returns true if a subtree may use one more entry.
     pub fn admits(&self, subtree: &Subtree) -> bool {
         let taken = self.taken.get(subtree).copied().unwrap_or(0);
         taken < self.limit(subtree) && (!subtree.is_delegated() || self.total < (self.capacity / DELEGATED).max(1))
     }
 
-    /// The most entries that a subtree may use: at least one, even of a small table.
+    /// Returns the maximum number of entries of a subtree. The minimum is one, even in a small table.
     pub fn limit(&self, subtree: &Subtree) -> usize {
         let share = (self.capacity / SHARE).max(1);
         match subtree {
@@ -41,7 +42,7 @@ impl Quotas {
         }
     }
 
-    /// Counts one more entry of a subtree.
+    /// Adds one entry to the use of a subtree.
     pub fn take(&mut self, subtree: &Subtree) {
         if subtree.is_delegated() {
             *self.taken.entry(subtree.clone()).or_default() += 1;
@@ -49,7 +50,7 @@ impl Quotas {
         }
     }
 
-    /// Counts one entry of a subtree less.
+    /// Subtracts one entry from the use of a subtree.
     pub fn give_back(&mut self, subtree: &Subtree) {
         let Some(taken) = self.taken.get_mut(subtree) else { return };
         *taken -= 1;
@@ -59,7 +60,7 @@ impl Quotas {
         }
     }
 
-    /// True if no delegated subtree uses an entry.
+    /// Returns true if no delegated subtree uses an entry.
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.taken.is_empty() && self.total == 0
@@ -78,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_of_one_is_not_refused_to_anybody() {
+    fn a_table_of_one_entry_admits_every_subtree() {
         let system = Subtree::System(b"system.slice".to_vec());
         let mut quotas = Quotas::new(1);
         assert!([Subtree::User(Uid(1)), container(1), system].iter().all(|subtree| quotas.admits(subtree)));

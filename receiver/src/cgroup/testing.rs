@@ -17,7 +17,8 @@ mod support;
 use cgroups::{Burner, Group, remove};
 pub use support::skip;
 
-/// Every hierarchy of this machine that could be the one, whatever would be chosen.
+/// Returns the completely visible hierarchies of this machine: both versions, unlike [`Hierarchy::choose`], which
+/// returns one.
 pub fn hierarchies() -> Vec<Hierarchy> {
     let mounts = Mounts::read().unwrap();
     let v1 = Hierarchy::choose(Mounts { v2: None, ..mounts.clone() });
@@ -25,15 +26,15 @@ pub fn hierarchies() -> Vec<Hierarchy> {
     v1.into_iter().chain(v2).filter(|hierarchy| hierarchy.partial().is_none() && hierarchy.accounts().is_ok()).collect()
 }
 
-/// A cgroup of a test's own in every tree of a hierarchy, with what the test makes below. It ends with the value.
+/// A cgroup in every tree of a hierarchy. Dropping the value removes it with all descendants.
 pub struct Tree {
     group: Group,
-    /// Its path.
+    /// Path of the cgroup.
     pub path: CgroupPath,
 }
 
 impl Tree {
-    /// Makes it; `None`, said as the runner wants it, where that is not allowed.
+    /// Creates the cgroup. Logs a skip and returns `None` if that is not permitted.
     pub fn create(hierarchy: &Hierarchy) -> Option<Self> {
         let made = Group::create(hierarchy.mount_points(), "");
         let group = made.inspect_err(|error| skip(&format!("real cgroups: {error}"))).ok()?;
@@ -45,24 +46,24 @@ impl Tree {
         self.group.directories(Path::new(OsStr::from_bytes(path.as_bytes())))
     }
 
-    /// Makes a cgroup below.
+    /// Creates a descendant cgroup.
     pub fn make(&self, below: &[u8]) -> CgroupPath {
         let path = self.path.child(below);
         self.directories(&path).iter().for_each(|directory| fs::create_dir(directory).unwrap());
         path
     }
 
-    /// Removes a cgroup below, once what was in it has ended.
+    /// Removes a descendant cgroup once its processes have ended.
     pub fn remove(&self, path: &CgroupPath) {
         self.directories(path).iter().for_each(|directory| remove(directory).unwrap());
     }
 
-    /// Gives a cgroup a quota of a tenth of one CPU.
+    /// Sets the CPU quota of a cgroup to a tenth of one CPU.
     pub fn limit(&self, path: &CgroupPath) -> io::Result<()> {
         self.group.limit(Path::new(OsStr::from_bytes(path.as_bytes())))
     }
 
-    /// Runs something in a cgroup that takes as much CPU time as it gets, until the value goes, or for some seconds.
+    /// Runs a busy loop in a cgroup until the value is dropped, or for a few seconds.
     pub fn burn(&self, path: &CgroupPath) -> Burner {
         self.group.burn(Path::new(OsStr::from_bytes(path.as_bytes()))).unwrap()
     }

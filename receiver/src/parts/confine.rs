@@ -1,4 +1,4 @@
-//! The privileges that each part gives up, and those that it keeps.
+//! The privileges that each part drops and keeps.
 
 use std::{collections::HashSet, io};
 
@@ -16,25 +16,25 @@ pub use files::FileAccess;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Part {
-    /// Loads, attaches and detaches programs, and passes descriptors.
+    /// Loads, attaches and detaches eBPF programs, and passes descriptors of maps.
     Loader,
-    /// Reads `/proc`, cgroups and runtime sockets of others.
+    /// Reads `/proc`, cgroups and runtime sockets of other users.
     Reader,
-    /// Everything else: signals, export, table.
+    /// Aggregates, exports and displays the signals.
     Worker,
 }
 
-/// The user and group that the worker becomes, where the sidecar runs as root: one of the numbers that systemd's
-/// documentation lists as unused, since processes of a shared user such as `nobody` may end each other.
+/// The user and group id of the worker if the sidecar runs as root. systemd's documentation lists it as unused. A
+/// shared user such as `nobody` is unsafe, because processes of one user may kill each other.
 pub const USER: u32 = 65_529;
 
 /// The system calls that a part may make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SystemCalls {
-    /// A list (seccomp).
+    /// A seccomp filter allows a list of system calls.
     Filtered,
-    /// Every one.
+    /// All system calls are allowed.
     All,
 }
 
@@ -47,33 +47,33 @@ pub struct Confinement {
     pub user: u32,
     /// Its effective capabilities.
     pub capabilities: Vec<String>,
-    /// Its system calls.
+    /// The allowed system calls.
     pub system_calls: SystemCalls,
-    /// Its access to files.
+    /// The allowed file access.
     pub files: FileAccess,
 }
 
-/// A privilege could not be given up.
+/// A privilege cannot be dropped.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot give up {what}: {source}")]
+#[error("cannot drop {privilege}: {source}")]
 pub struct ConfineError {
-    what: &'static str,
+    privilege: &'static str,
     #[source]
     source: io::Error,
 }
 
 fn confined<T>(
-    what: &'static str,
+    privilege: &'static str,
     outcome: Result<T, impl Into<Box<dyn std::error::Error + Send + Sync>>>,
 ) -> Result<T, ConfineError> {
-    outcome.map_err(|error| ConfineError { what, source: io::Error::other(error) })
+    outcome.map_err(|error| ConfineError { privilege, source: io::Error::other(error) })
 }
 
 impl Part {
-    /// Every part.
+    /// All parts.
     pub const ALL: [Self; 3] = [Self::Loader, Self::Reader, Self::Worker];
 
-    /// The part's name.
+    /// Returns the name of the part.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -83,7 +83,7 @@ impl Part {
         }
     }
 
-    /// The capabilities that the part uses, as far as the sidecar was given them.
+    /// Returns the given capabilities that the part uses.
     #[must_use]
     pub fn capabilities(self, given: &CapsHashSet) -> CapsHashSet {
         use Capability::{
@@ -103,14 +103,14 @@ impl Part {
             Self::Reader => HashSet::from([CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE]),
             Self::Worker => HashSet::new(),
         };
-        // It includes the others, where it was given in their place.
+        // `CAP_SYS_ADMIN` is kept only if it was given in the place of the narrower capabilities.
         if self == Self::Loader && ![CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN].iter().all(|one| given.contains(one)) {
             used.insert(CAP_SYS_ADMIN);
         }
         used.intersection(given).copied().collect()
     }
 
-    /// The restrictions that the part is under if this process starts it.
+    /// Returns the restrictions of the part if this process starts it.
     ///
     /// # Errors
     /// If this process cannot read its own capabilities.
@@ -129,25 +129,26 @@ impl Part {
         })
     }
 
-    /// Gives up everything that the part does not need, for good. The process must have one thread.
+    /// Permanently drops every privilege that the part does not need. The process must be single-threaded.
     ///
     /// # Errors
-    /// If the kernel refuses it, or another thread runs, which would keep its privileges. A kernel without Landlock is no
-    /// error.
+    /// If the kernel rejects a restriction, or if the process has several threads, because other threads would keep
+    /// their privileges. A kernel without Landlock is not an error.
     pub fn confine(self) -> Result<(), ConfineError> {
         if !is_single_threaded() {
             return confined("privileges", Err(io::Error::other("this process has several threads")));
         }
         let given = confined("capabilities", caps::read(None, CapSet::Permitted))?;
         let effective = self.capabilities(&given);
-        // The loader starts new readers, which need their capabilities then.
+        // The loader starts replacement readers, which need the reader's capabilities.
         let permitted = match self {
             Self::Loader => effective.union(&Self::Reader.capabilities(&given)).copied().collect(),
             Self::Reader | Self::Worker => effective.clone(),
         };
         limit_bounding_set(&permitted)?;
         if self == Self::Worker {
-            // rustix keeps the kernel's parameters, whose file only root may read once the user has changed.
+            // rustix caches the kernel parameters. Only root can read their file, so it must be read before the change
+            // of the user.
             rustix::param::page_size();
             change_user(&given)?;
         }
@@ -161,7 +162,7 @@ impl Part {
     }
 }
 
-/// Programs that a process executes cannot gain what is not in its bounding set.
+/// Reduces the bounding set. An executed program cannot gain capabilities outside of it.
 fn limit_bounding_set(keep: &CapsHashSet) -> Result<(), ConfineError> {
     if !caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP).unwrap_or(false) {
         return Ok(());
@@ -174,7 +175,7 @@ fn limit_bounding_set(keep: &CapsHashSet) -> Result<(), ConfineError> {
 }
 
 fn limit_capabilities(effective: &CapsHashSet, permitted: &CapsHashSet) -> Result<(), ConfineError> {
-    // Kernels and containers without ambient capabilities have none to give up.
+    // Kernels and containers without ambient capabilities reject the call; they have none to drop.
     let _ = caps::clear(None, CapSet::Ambient);
     confined("capabilities", caps::set(None, CapSet::Effective, effective))?;
     confined("capabilities", caps::set(None, CapSet::Inheritable, &HashSet::new()))?;
@@ -186,17 +187,17 @@ fn may_change_user(given: &CapsHashSet) -> bool {
         && [Capability::CAP_SETUID, Capability::CAP_SETGID].iter().all(|one| given.contains(one))
 }
 
-/// Becomes a user without privileges, where the process is root and may.
+/// Changes to an unprivileged user, if the process runs as root and has the capabilities for the change.
 fn change_user(given: &CapsHashSet) -> Result<(), ConfineError> {
     if !may_change_user(given) {
         return Ok(());
     }
     let done = |result| if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
-    // SAFETY: no pointer is read: the list has no groups.
+    // SAFETY: a list of zero groups is valid with a null pointer, because the kernel reads no element.
     confined("groups", done(unsafe { libc::setgroups(0, std::ptr::null()) }))?;
-    // SAFETY: the call takes numbers alone.
+    // SAFETY: the call has only integer arguments.
     confined("the group", done(unsafe { libc::setresgid(USER, USER, USER) }))?;
-    // SAFETY: the call takes numbers alone.
+    // SAFETY: the call has only integer arguments.
     confined("the user", done(unsafe { libc::setresuid(USER, USER, USER) }))
 }
 
@@ -207,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_part_has_what_it_was_not_given_and_the_worker_has_nothing() {
+    fn parts_keep_only_given_capabilities_and_the_worker_keeps_none() {
         for given in [caps::all(), HashSet::from([CAP_BPF, CAP_PERFMON]), HashSet::new()] {
             for part in Part::ALL {
                 assert!(part.capabilities(&given).is_subset(&given), "{part:?}");
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_widest_capability_is_kept_only_in_the_place_of_the_narrow_ones() {
+    fn sys_admin_is_kept_only_in_the_place_of_narrower_capabilities() {
         let loader = |given: &[Capability]| Part::Loader.capabilities(&given.iter().copied().collect());
         assert!(!loader(&[CAP_SYS_ADMIN, CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN]).contains(&CAP_SYS_ADMIN));
         assert!(loader(&[CAP_SYS_ADMIN]).contains(&CAP_SYS_ADMIN));

@@ -1,4 +1,4 @@
-//! The loader: holds the programs, and carries out requests of the worker.
+//! The loader: holds the eBPF programs and executes requests of the worker.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
@@ -16,7 +16,7 @@ use crate::{
 /// Serves the worker until it closes the channel.
 ///
 /// # Errors
-/// If a privilege cannot be given up, or the worker sends what no worker sends.
+/// If a privilege cannot be dropped, or the worker sends a malformed request.
 pub fn serve(
     mut channel: Channel,
     host: Host,
@@ -38,7 +38,7 @@ pub fn serve(
                 Err(error) => (Reply::Failed(error), Vec::new()),
             },
             (request, Some(service)) => service.answer(request),
-            (_, None) => (Reply::Failed("nothing is loaded yet".to_owned()), Vec::new()),
+            (_, None) => (Reply::Failed("the programs are not loaded yet".to_owned()), Vec::new()),
         };
         let borrowed: Vec<_> = descriptors.iter().map(OwnedFd::as_fd).collect();
         channel.send(&reply, &borrowed).map_err(|error| chain(&error))?;

@@ -1,7 +1,8 @@
-//! The parts of the sidecar, each a process with the privileges that it needs.
+//! The parts of the sidecar. Each part is a process with the privileges that it needs.
 //!
-//! The first process reads the configuration and opens the outputs' files as the user who started it. It starts the loader,
-//! which starts the reader, and becomes the worker: it gives up every privilege before it talks to anybody.
+//! The first process reads the configuration and opens the output files as the user that started it. It starts the
+//! loader, which starts the reader. It then becomes the worker: it drops all privileges before it communicates with any
+//! other process.
 
 mod confine;
 mod loader;
@@ -21,17 +22,17 @@ use crate::{
     workloads::Files,
 };
 
-/// How long the worker waits at its end for the loader to detach the programs.
+/// The maximum time for which the worker waits, before it exits, until the loader has detached the programs.
 const DETACHING: Duration = Duration::from_secs(2);
 
-/// The loader's process, and the connection to it.
+/// The process of the loader, and the connection to it.
 pub struct Loader {
     process: Process,
-    /// Until the programs are loaded.
+    /// `None` once the programs are loaded.
     client: Option<Client>,
 }
 
-/// Access to the kernel and to other processes through the parts that have the privileges.
+/// Access to the kernel and to other processes, through the privileged parts.
 pub struct Access {
     /// The loaded programs and their maps.
     pub kernel: Kernel,
@@ -39,15 +40,15 @@ pub struct Access {
     pub files: Option<Files>,
     /// The reader.
     pub reader: Reader,
-    /// The loader, which detaches every program once nothing else of this value is left.
+    /// The loader. It detaches every program once all fields of this value are dropped.
     pub loader: Loader,
 }
 
 impl Access {
-    /// Starts the loader and the reader, and loads the programs. This process must have one thread.
+    /// Starts the loader and the reader, and loads the programs. This process must be single-threaded.
     ///
     /// # Errors
-    /// If nothing can be measured, or a part cannot be started.
+    /// If no signal can be measured, or a part cannot be started.
     pub fn gain(host: Host, requirements: &Requirements) -> Result<Self, AccessError> {
         let mut loader = Loader::start(&host, requirements).map_err(AccessError::Loader)?;
         let client = loader.client.take().ok_or(AccessError::Reader(io::ErrorKind::NotConnected.into()))?;
@@ -59,30 +60,30 @@ impl Access {
     }
 }
 
-/// Why the parts could not be started.
+/// The reason why the parts cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
-    /// The kernel's refusal of a process.
+    /// The process of the loader cannot be created.
     #[error("cannot start the loader: {0}")]
     Loader(#[source] io::Error),
-    /// The kernel's refusal of a process.
+    /// The process of the reader cannot be created.
     #[error("cannot start the reader: {0}")]
     Reader(#[source] io::Error),
-    /// Nothing can be measured.
+    /// No signal can be measured.
     #[error(transparent)]
     Kernel(#[from] KernelError),
 }
 
-/// The loader ended while the sidecar runs.
+/// The loader ended while the sidecar was running.
 #[derive(Debug, thiserror::Error)]
 #[error("the loader (process {0}) ended: no program is attached any more; its last log line gives the reason")]
 pub struct LoaderEnded(u32);
 
 impl Loader {
-    /// Starts the loader. This process must have one thread.
+    /// Starts the loader. This process must be single-threaded.
     ///
     /// # Errors
-    /// The kernel's refusal of a process.
+    /// If the kernel cannot create the process.
     pub fn start(host: &Host, requirements: &Requirements) -> io::Result<Self> {
         let (ours, theirs) = Channel::pair()?;
         let process = Process::start(c"uc-loader", vec![theirs.into()], |kept| {
@@ -94,13 +95,13 @@ impl Loader {
         Ok(Self { process, client: Some(Client::connect(ours)?) })
     }
 
-    /// The loader's process.
+    /// Returns the process id of the loader.
     #[must_use]
     pub const fn process(&self) -> u32 {
         self.process.number()
     }
 
-    /// Waits for the loader's end.
+    /// Waits until the loader has ended.
     pub async fn ended(&self) -> LoaderEnded {
         if let Err(error) = self.process.ended().await {
             tracing::warn!("cannot watch the loader: {error}");
@@ -110,7 +111,7 @@ impl Loader {
     }
 }
 
-/// Starts a reader in the place of the last one, and returns its number and the worker's ends of its channels.
+/// Starts a reader that replaces the last one. Returns its process id and the worker's ends of its channels.
 fn start_reader(last: &mut Option<Process>, hierarchy: Option<&Hierarchy>) -> io::Result<(u32, Vec<OwnedFd>)> {
     last.take().iter().for_each(Process::kill);
     let ((files, their_files), (foreign, their_foreign)) = (Channel::pair()?, Channel::pair()?);
@@ -128,7 +129,7 @@ impl Drop for Loader {
     fn drop(&mut self) {
         self.client = None;
         if !self.process.wait(DETACHING) {
-            tracing::warn!("the loader still detaches programs");
+            tracing::warn!("the loader still detaches programs after {DETACHING:?}; the worker exits without it");
         }
     }
 }

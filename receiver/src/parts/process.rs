@@ -1,4 +1,4 @@
-//! A part's process.
+//! The process of a part.
 
 use std::{
     ffi::CStr,
@@ -20,20 +20,21 @@ const STANDARD: [RawFd; 3] = [0, 1, 2];
 /// The exit status of a part that failed.
 const FAILED: i32 = 1;
 
-/// A child process that runs a part. Its end closes the channels to it.
+/// A child process that runs a part. The channels to it close when it ends.
 pub struct Process {
     pid: Pid,
-    /// Readable once the process has ended.
+    /// A pidfd, readable once the process has ended.
     handle: OwnedFd,
 }
 
 impl Process {
-    /// Runs a function in a child process, which keeps the standard descriptors and those that are named, and ends with the
-    /// function. The child ignores the signals that end the sidecar: it ends when its channels are closed.
+    /// Runs a function in a child process, and exits the child when the function returns. The child keeps the standard
+    /// descriptors and the descriptors in `keep`. It ignores the signals that stop the sidecar: it ends when its
+    /// channels are closed.
     ///
     /// # Errors
-    /// The kernel's refusal of a process, or that this process has more than one thread: a lock that another thread holds
-    /// would stay locked in the child.
+    /// If the kernel cannot create the process, or if this process has several threads, because a lock that another
+    /// thread holds would stay locked in the child.
     pub fn start(
         name: &CStr,
         keep: Vec<OwnedFd>,
@@ -42,12 +43,13 @@ impl Process {
         if !is_single_threaded() {
             return Err(io::Error::other("this process has several threads"));
         }
-        // SAFETY: this process has one thread, so the child may do everything that this process may.
+        // SAFETY: this process is single-threaded, so no other thread holds a lock that the child would inherit locked.
+        // The child is not limited to async-signal-safe functions.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
                 let ended = catch_unwind(AssertUnwindSafe(|| child(name, keep, run)));
-                // SAFETY: it ends the process at once: the parent's buffers and destructors are the parent's.
+                // SAFETY: `_exit` ends the process without destructors and exit handlers, which belong to the parent.
                 unsafe { libc::_exit(if ended.is_ok_and(|succeeded| succeeded) { 0 } else { FAILED }) }
             }
             pid => {
@@ -57,33 +59,33 @@ impl Process {
         }
     }
 
-    /// The number of the process.
+    /// Returns the process id.
     #[must_use]
     pub const fn number(&self) -> u32 {
         self.pid.as_raw_nonzero().get().cast_unsigned()
     }
 
-    /// Ends the process at once.
+    /// Kills the process.
     pub fn kill(&self) {
-        // One that has ended needs no signal.
+        // The signal fails if the process has already ended.
         let _ = pidfd_send_signal(&self.handle, Signal::KILL);
     }
 
     /// Waits until the process has ended. Needs a tokio runtime.
     ///
     /// # Errors
-    /// If the runtime cannot watch the process.
+    /// If the runtime cannot register the descriptor.
     pub async fn ended(&self) -> io::Result<()> {
-        // SAFETY: the borrowed descriptor stays open for as long as `self` is borrowed.
+        // SAFETY: the descriptor stays open while `self` is borrowed, and `AsyncFd` does not outlive the borrow.
         let handle = unsafe { AsyncFd::register_with_interest(self.handle.as_fd(), Interest::READABLE) }?;
         handle.readable().await?.retain_ready();
         Ok(())
     }
 
-    /// Waits until the process has ended, for so long at most; false if it still runs.
+    /// Waits until the process has ended, or for the given time. Returns false if the process still runs.
     #[must_use]
-    pub fn wait(&self, patience: Duration) -> bool {
-        let until = Instant::now() + patience;
+    pub fn wait(&self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
         loop {
             match waitpid(Some(self.pid), WaitOptions::NOHANG) {
                 Ok(None) | Err(rustix::io::Errno::INTR) => {}
@@ -99,7 +101,7 @@ impl Process {
     }
 }
 
-/// What a child does; false if it failed.
+/// Runs the part in the child process. Returns false if it failed.
 fn child(name: &CStr, keep: Vec<OwnedFd>, run: impl FnOnce(Vec<OwnedFd>) -> Result<(), String>) -> bool {
     let prepared = rustix::thread::set_name(name).map_err(io::Error::from).and_then(|()| close_all_but(&keep));
     ignore_signals();
@@ -110,13 +112,13 @@ fn child(name: &CStr, keep: Vec<OwnedFd>, run: impl FnOnce(Vec<OwnedFd>) -> Resu
     ended.is_ok()
 }
 
-/// Closes every descriptor but the standard ones and these.
+/// Closes all descriptors except the standard descriptors and the descriptors in `keep`.
 fn close_all_but(keep: &[OwnedFd]) -> io::Result<()> {
     let mut keep: Vec<RawFd> = keep.iter().map(AsRawFd::as_raw_fd).chain(STANDARD).collect();
     keep.sort_unstable();
     let after = keep.iter().skip(1).map(|next| next - 1).chain([RawFd::MAX]);
     for (first, last) in keep.iter().map(|kept| kept + 1).zip(after).filter(|(first, last)| first <= last) {
-        // SAFETY: the values that own these descriptors are not used in this process, and never dropped.
+        // SAFETY: no value that owns one of these descriptors is used or dropped in this process after the fork.
         if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -124,15 +126,16 @@ fn close_all_but(keep: &[OwnedFd]) -> io::Result<()> {
     Ok(())
 }
 
-/// Ignores the signals that a terminal or a service manager sends to all processes. The kernel reaps the children.
+/// Ignores the signals that a terminal or a service manager sends to all processes. With `SIGCHLD` ignored, the kernel
+/// reaps child processes.
 fn ignore_signals() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGCHLD] {
-        // SAFETY: it sets no handler.
+        // SAFETY: `SIG_IGN` installs no handler.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
 }
 
-/// True if no thread but the caller runs in this process.
+/// Returns true if this process has one thread.
 pub fn is_single_threaded() -> bool {
     procfs::process::Process::myself().and_then(|process| process.stat()).is_ok_and(|stat| stat.num_threads == 1)
 }

@@ -21,9 +21,9 @@ use crate::{
     kernel::client::Client,
 };
 
-/// The longest time for a request that reads the kernel's own files.
+/// The maximum time for a request that reads only files of the kernel.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// The shortest time between two replacements of the reader.
+/// The minimum time between two replacements of the reader.
 const REST: Duration = Duration::from_secs(10);
 
 /// A connection to the reader. Clones share it.
@@ -40,10 +40,10 @@ struct State {
 }
 
 impl Reader {
-    /// Starts a reader. Needs a tokio runtime only once [`Self::maintain`] is called.
+    /// Starts a reader. [`Self::maintain`] needs a tokio runtime.
     ///
     /// # Errors
-    /// If the loader cannot start it.
+    /// If the loader cannot start the reader.
     pub fn start(loader: Client) -> io::Result<Self> {
         let (process, files, foreign) = start(&loader)?;
         let foreign =
@@ -59,28 +59,28 @@ impl Reader {
         Ok(Self(Rc::new(state)))
     }
 
-    /// The requests that may wait for others.
+    /// Returns the client of requests that may block on other users' processes.
     #[must_use]
     pub fn foreign(&self) -> Foreign {
         self.0.foreign.clone()
     }
 
-    /// The reader's process.
+    /// Returns the process id of the reader.
     #[must_use]
     pub fn process(&self) -> u32 {
         self.0.process.get()
     }
 
-    /// How often the reader was replaced.
+    /// Returns how often the reader was replaced.
     #[must_use]
     pub fn replaced(&self) -> u64 {
         self.0.replaced.get()
     }
 
-    /// Reads the kernel's own files.
+    /// Executes a request that reads files of the kernel.
     ///
     /// # Errors
-    /// The failure of the request, or of the reader, which is then replaced by [`Self::maintain`].
+    /// If the request fails, or if the reader fails. [`Self::maintain`] then replaces the reader.
     pub fn files(&self, request: &FileRequest) -> io::Result<FileReply> {
         let mut files = self.0.files.borrow_mut();
         let channel = files.as_mut().ok_or_else(|| io::Error::other("the reader does not respond"))?;
@@ -95,8 +95,8 @@ impl Reader {
         }
     }
 
-    /// Replaces a reader that ended, that does not respond, or of which other users' processes hold every thread. Needs a
-    /// tokio runtime.
+    /// Replaces a reader that ended, that does not respond, or all of which threads other users' processes block.
+    /// Needs a tokio runtime.
     pub fn maintain(&self) {
         let state = &self.0;
         state.foreign.receive();
@@ -113,12 +113,14 @@ impl Reader {
                 state.replaced.set(state.replaced.get() + 1);
                 tracing::warn!("the reader ended or did not respond; started another one");
             }
-            Err(error) => tracing::error!("cannot start another reader: {error}; names and CPU times are missing"),
+            Err(error) => tracing::error!(
+                "cannot start another reader: {error}; container names and CPU times are missing until one starts"
+            ),
         }
     }
 }
 
-/// Starts a reader, and returns its process and the channels for the kernel's files and for others.
+/// Starts a reader. Returns its process id, the channel for files of the kernel and the channel for foreign requests.
 fn start(loader: &Client) -> io::Result<(u32, Channel, Channel)> {
     let (process, channels) = loader.start_reader()?;
     let [files, foreign] =
@@ -128,13 +130,14 @@ fn start(loader: &Client) -> io::Result<(u32, Channel, Channel)> {
     Ok((process, files, foreign.into()))
 }
 
-/// Requests that may wait for others. Clones share the connection, and may be used by several tasks.
+/// A client of requests that may block on other users' processes. Clones share the connection, and several tasks may
+/// use it.
 #[derive(Clone)]
 pub struct Foreign(Arc<Connection>);
 
 struct Connection {
     open: Mutex<Open>,
-    /// Every thread of the reader is under way.
+    /// True if all threads of the reader are busy.
     exhausted: AtomicBool,
 }
 
@@ -142,7 +145,7 @@ type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<(ForeignReply, Vec<OwnedFd
 
 struct Open {
     outgoing: Channel,
-    /// Until a task receives the replies.
+    /// `None` once a task receives the replies.
     incoming: Option<Channel>,
     waiting: Waiting,
     next: u64,
@@ -158,16 +161,16 @@ impl Open {
 }
 
 impl Foreign {
-    /// Sends a request and waits for its reply. Needs a tokio runtime. Cancel safe: a reply that comes later is dropped.
+    /// Sends a request and waits for its reply. Needs a tokio runtime. Cancel safe: a late reply is dropped.
     ///
     /// # Errors
-    /// If the request failed, the reader is busy or ended, or the deadline has passed.
+    /// If the request fails, if the reader is busy or ended, or if the deadline has passed.
     pub async fn call(&self, request: &ForeignRequest, deadline: Duration) -> io::Result<(ForeignReply, Vec<OwnedFd>)> {
         self.receive();
         let (sender, receiver) = oneshot::channel();
         let waiting = self.send(request, sender)?;
         let reply = tokio::time::timeout(deadline, receiver).await;
-        waiting.forget();
+        drop(waiting);
         match reply {
             Ok(Ok((ForeignReply::Busy, _))) => {
                 self.0.exhausted.store(true, Ordering::Relaxed);
@@ -184,15 +187,15 @@ impl Foreign {
         &self,
         request: &ForeignRequest,
         sender: oneshot::Sender<(ForeignReply, Vec<OwnedFd>)>,
-    ) -> io::Result<Forget> {
+    ) -> io::Result<PendingRequest> {
         let mut open = self.open();
         open.next += 1;
         let number = open.next;
         let waiting = Arc::clone(&open.waiting);
         lock(&waiting).insert(number, sender);
-        let forget = Forget { waiting, number };
+        let pending = PendingRequest { waiting, number };
         match open.outgoing.send(&(number, request), &[]) {
-            Ok(()) => Ok(forget),
+            Ok(()) => Ok(pending),
             Err(error) => {
                 open.ended.store(true, Ordering::Relaxed);
                 Err(io::Error::other(error))
@@ -200,7 +203,7 @@ impl Foreign {
         }
     }
 
-    /// Starts the task that receives replies, where none does.
+    /// Starts the task that receives replies, unless it is running.
     fn receive(&self) {
         let mut open = self.open();
         let Some(incoming) = open.incoming.take() else { return };
@@ -234,13 +237,13 @@ async fn receive(mut incoming: Incoming, waiting: Waiting, ended: Arc<AtomicBool
         match incoming.receive::<(u64, ForeignReply)>().await {
             Ok(((number, reply), descriptors)) => {
                 if let Some(sender) = lock(&waiting).remove(&number) {
-                    // A caller that gave up needs no reply.
+                    // The caller has given up if the send fails.
                     drop(sender.send((reply, descriptors)));
                 }
             }
             Err(error) => {
                 if !matches!(error, ChannelError::Closed) {
-                    tracing::warn!("the reader sent what no reader sends: {error}");
+                    tracing::warn!("the reader sent a malformed reply; replacing it: {error}");
                 }
                 ended.store(true, Ordering::Relaxed);
                 return lock(&waiting).clear();
@@ -249,17 +252,13 @@ async fn receive(mut incoming: Incoming, waiting: Waiting, ended: Arc<AtomicBool
     }
 }
 
-/// Removes a request from those that wait, when its caller gives up.
-struct Forget {
+/// A request that waits for its reply. Dropping the value removes it, for example when the caller gives up.
+struct PendingRequest {
     waiting: Waiting,
     number: u64,
 }
 
-impl Forget {
-    fn forget(self) {}
-}
-
-impl Drop for Forget {
+impl Drop for PendingRequest {
     fn drop(&mut self) {
         lock(&self.waiting).remove(&self.number);
     }

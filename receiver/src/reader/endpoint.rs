@@ -1,4 +1,5 @@
-//! The socket of a container runtime: its required owner, and the only code that checks and connects it.
+//! The socket of a container runtime: its required owner, its checks and its connection. No other code connects runtime
+//! sockets.
 
 use std::{
     ffi::OsStr,
@@ -24,9 +25,9 @@ const PINNED: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXE
 /// The required owner of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Owner {
-    /// Any user: the settings or the environment name the socket.
+    /// Any user is accepted: the configuration or the environment names the socket.
     Any,
-    /// Root: the socket is in one of the usual places.
+    /// Root: the socket has one of the default paths.
     Root,
     /// The user of the runtime directory `run/user/UID` above the socket. The user may replace every file there.
     User(u32),
@@ -35,7 +36,7 @@ pub enum Owner {
 /// A socket of a container runtime.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Endpoint {
-    /// Its path.
+    /// Path of the socket.
     pub path: PathBuf,
     /// The required owner.
     pub owner: Owner,
@@ -44,7 +45,7 @@ pub struct Endpoint {
 /// The reason for refusing a socket that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
-    /// Another kind of file.
+    /// The file is not a socket.
     #[error("not a socket")]
     NoSocket,
     /// The owner, and the required one.
@@ -71,14 +72,14 @@ impl From<Refusal> for io::Error {
 }
 
 impl Endpoint {
-    /// A socket in one of the usual places.
+    /// Creates the endpoint of a socket at a default path.
     pub fn usual(path: PathBuf) -> Self {
         let owner = split(&path).map_or(Owner::Root, |(user, ..)| Owner::User(user));
         Self { path, owner }
     }
 
-    /// A socket that the settings or the environment name. A symbolic link into the runtime directory of a user is
-    /// replaced by its target.
+    /// Creates the endpoint of a socket that the configuration or the environment names. A symbolic link into the
+    /// runtime directory of a user is replaced by its target.
     pub fn named(path: PathBuf) -> Self {
         let target = || fs::canonicalize(&path).ok().filter(|target| split(target).is_some());
         let path = if split(&path).is_some() { path } else { target().unwrap_or(path) };
@@ -86,7 +87,7 @@ impl Endpoint {
         Self { path, owner }
     }
 
-    /// Returns the user to whose containers the socket is limited; `None` for a socket of the system.
+    /// Returns the user to whose containers the socket is restricted; `None` for a socket of the system.
     pub fn user(&self) -> Option<Uid> {
         match self.owner {
             Owner::User(user) if user != 0 => Some(Uid(user)),
@@ -94,7 +95,7 @@ impl Endpoint {
         }
     }
 
-    /// The device and the inode of the socket.
+    /// Returns the device and the inode number of the socket.
     ///
     /// # Errors
     /// The kernel's error, or a [`Refusal`].
@@ -103,7 +104,8 @@ impl Endpoint {
         Ok((status.st_dev, status.st_ino))
     }
 
-    /// Connects to the socket, and returns a non-blocking stream. Waits for no listener: `WouldBlock` if its queue is full.
+    /// Connects to the socket, and returns a non-blocking stream. Does not wait for a listener: fails with `WouldBlock`
+    /// if the listener's backlog is full.
     ///
     /// # Errors
     /// The kernel's error, or a [`Refusal`].
@@ -134,7 +136,7 @@ impl Endpoint {
     }
 }
 
-/// Opens a socket outside of all users' runtime directories.
+/// Opens a socket outside of the runtime directories of users.
 fn outside(path: &Path) -> io::Result<OwnedFd> {
     let socket = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     let target = fs::read_link(format!("/proc/self/fd/{}", socket.as_raw_fd()))?;

@@ -1,4 +1,4 @@
-//! What a process calls its service, by the environment variables that OpenTelemetry's SDKs read.
+//! The service of a process, from the environment variables that OpenTelemetry SDKs read.
 
 use std::{
     fs::File,
@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{telemetry::listed, text::LONGEST};
 
-/// How much of an environment is read. What stands behind it is not seen.
+/// The maximum size that is read of an environment. The rest is ignored.
 const LIMIT: u64 = 128 << 10;
-/// What most environments fit: they are read at one go.
+/// The initial buffer size. Most environments fit and take one read.
 const USUAL: usize = 4096;
 
-/// A service, by the semantic conventions. What is unknown is absent.
+/// A service, by the semantic conventions. Unknown fields are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Service {
     /// `service.name`.
@@ -28,36 +28,36 @@ pub struct Service {
     pub environment: Option<String>,
 }
 
-/// Why a process's environment is unknown.
+/// The reason why the environment of a process is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvironError {
-    /// There is no such process any more.
+    /// The process has ended.
     #[error("process {0} is gone")]
     Gone(u32),
-    /// This process may not trace that one.
-    #[error("the environment of process {0} may not be read: it takes CAP_SYS_PTRACE, or the same user")]
+    /// This process may not trace the other process.
+    #[error("the environment of process {0} cannot be read without CAP_SYS_PTRACE: another user owns the process")]
     Forbidden(u32),
-    /// It shows none: it is about to run another program, at its end, the kernel's own, or was given none. Of the first
-    /// there is one a moment later.
-    #[error("process {0} shows no environment")]
+    /// The environment is empty: the process executes another program or ends, is a kernel thread, or has no
+    /// environment. A process that executes a program has an environment a moment later.
+    #[error("the environment of process {0} is empty")]
     Empty(u32),
-    /// It cannot be read for another reason.
+    /// The read failed for another reason.
     #[error("the environment of process {pid} cannot be read: {source}")]
     Unreadable {
-        /// The process.
+        /// Process id.
         pid: u32,
-        /// The reason.
+        /// The error of the read.
         source: io::Error,
     },
 }
 
 impl Service {
-    /// What a process was told at its start. The read waits for whoever holds the process's memory map, so it has no
-    /// place in a tick. Until a container's first process runs the container's program it is the runtime's, with the
-    /// runtime's environment.
+    /// Reads the service from the initial environment of a process. The read blocks while another thread holds the
+    /// process's `mmap_lock`, so it must not run in a tick. The first process of a container has the runtime's
+    /// environment until it executes the program of the container.
     ///
     /// # Errors
-    /// Where the environment cannot be read, or there is none.
+    /// If the environment is empty or cannot be read.
     pub fn of_process(pid: u32) -> Result<Self, EnvironError> {
         let environ = File::open(format!("/proc/{pid}/environ")).and_then(read);
         match environ {
@@ -67,7 +67,8 @@ impl Service {
         }
     }
 
-    /// What an environment, `NAME=VALUE` with a NUL after each, says. A process may have written anything there.
+    /// Parses an environment, a sequence of `NAME=VALUE` with NUL terminators. A process may have written any bytes
+    /// there.
     #[must_use]
     pub fn parse(environ: &[u8]) -> Self {
         let variable = |name: &str| {
@@ -76,7 +77,7 @@ impl Service {
             str::from_utf8(value).ok().map(str::to_owned)
         };
         let mut service = Self::default();
-        // A list that means nothing is the process's own SDK's to complain about.
+        // Parse errors are ignored here; the SDK of the process reports them.
         for (key, value) in listed(&variable).0 {
             let field = match key.as_str() {
                 "service.name" => &mut service.name,
@@ -91,7 +92,7 @@ impl Service {
     }
 }
 
-/// An environment up to the limit, without the variable that the limit cuts.
+/// Reads an environment up to the limit. Removes a variable that the limit truncates.
 fn read(from: impl Read) -> io::Result<Vec<u8>> {
     let mut environ = Vec::with_capacity(USUAL);
     from.take(LIMIT).read_to_end(&mut environ)?;
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_service_s_name_wins_over_the_list() {
+    fn otel_service_name_overrides_the_resource_attributes() {
         let list = "OTEL_RESOURCE_ATTRIBUTES=service.name=listed,service.namespace=shop,service.version=1%2C2,\
                     deployment.environment.name=staging,host.id=x\0";
         assert_eq!(Service::parse(list.as_bytes()), service("listed", "shop", "1,2", "staging"));
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_is_absent() {
+    fn malformed_variables_are_ignored() {
         let long = format!("OTEL_SERVICE_NAME={}\0", "a".repeat(LONGEST + 1));
         for environ in [
             &b""[..],
@@ -161,7 +162,7 @@ mod tests {
         assert_eq!(first, service("a", "", "", ""), "the first counts, as with getenv");
     }
 
-    /// A process that ends with its value.
+    /// A process that is killed on drop.
     struct Running(Child);
 
     impl Drop for Running {
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_says_its_service() {
+    fn the_service_is_read_from_a_process() {
         let child = Command::new("sleep").arg("60").env("OTEL_SERVICE_NAME", "cart").spawn();
         let process = Running(child.expect("a process"));
         let seen = loop {
@@ -184,7 +185,7 @@ mod tests {
         assert_eq!(seen, Service { name: Some("cart".to_owned()), ..Service::parse(&own()) });
     }
 
-    /// This process's own, which its children inherit.
+    /// Returns the environment of this process, which child processes inherit.
     fn own() -> Vec<u8> {
         std::fs::read("/proc/self/environ").expect("an environment")
     }
@@ -205,20 +206,20 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_gone_says_so() {
+    fn a_process_that_ended_is_an_error() {
         let mut child = Command::new("true").spawn().expect("a process");
         child.wait().expect("an end");
         let error = Service::of_process(child.id()).expect_err("nobody");
         assert!(matches!(error, EnvironError::Gone(_)), "{error}");
         let denied = EnvironError::new(7, Errno::ACCESS.into());
-        insta::assert_snapshot!(denied.to_string(), @"the environment of process 7 may not be read: it takes CAP_SYS_PTRACE, or the same user");
+        insta::assert_snapshot!(denied.to_string(), @"the environment of process 7 cannot be read without CAP_SYS_PTRACE: another user owns the process");
         let other = EnvironError::new(7, Errno::IO.into());
         insta::assert_snapshot!(other.to_string(), @"the environment of process 7 cannot be read: Input/output error (os error 5)");
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_an_environment(environ in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_can_be_parsed(environ in prop::collection::vec(any::<u8>(), 0..200)) {
             let environ = [b"OTEL_RESOURCE_ATTRIBUTES=service.name=", environ.as_slice()].concat();
             if let Some(name) = Service::parse(&environ).name {
                 prop_assert!((1..=LONGEST).contains(&name.len()));

@@ -7,22 +7,22 @@ use serde::{Deserialize, Serialize};
 use super::{Endpoint, FoundSockets, Refusal, Service, SocketPaths};
 use crate::cgroup::UsageError;
 
-/// A cgroup: its id, and the bytes of its path.
-pub type Place = (u64, Vec<u8>);
+/// A cgroup: its id and the bytes of its path.
+pub type CgroupKey = (u64, Vec<u8>);
 
-/// A request that reads the kernel's own files alone. No user can delay its reply.
+/// A request that reads only files of the kernel. No user can delay its reply.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum FileRequest {
-    /// Walk the tree of cgroups, up to so many cgroups and levels. The reply is [`FileReply::Scan`].
+    /// Walk the cgroup tree, with the maximum number of cgroups and levels. The reply is [`FileReply::Scan`].
     Scan(usize, usize),
-    /// Check which of these cgroups are still there. The reply is [`FileReply::Held`].
-    Held(Vec<Place>),
+    /// Check which of these cgroups still exist. The reply is [`FileReply::Held`].
+    Held(Vec<CgroupKey>),
     /// Read the CPU time of these cgroups. The reply is [`FileReply::Usages`].
-    Usages(Vec<Place>),
+    Usages(Vec<CgroupKey>),
     /// Read the run time of the root cgroup's threads. The reply is [`FileReply::Threads`].
     RootThreads,
-    /// Read the throttled time of these cgroups; without an id, of the cgroup that has the path now. The reply is
-    /// [`FileReply::Throttled`].
+    /// Read the throttled time of these cgroups. Without an id, the cgroup that currently has the path is read. The
+    /// reply is [`FileReply::Throttled`].
     Throttled(Vec<(Option<u64>, Vec<u8>)>),
     /// Find a process of a cgroup. The reply is [`FileReply::Process`].
     Process(Vec<u8>),
@@ -37,9 +37,9 @@ pub enum FileRequest {
 /// A reply to a [`FileRequest`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum FileReply {
-    /// The cgroups, a parent before its children, and how many are beyond the limits and unreadable.
-    Scan(Vec<Place>, usize, usize),
-    /// True for each cgroup that is there, or in the namespace, in the order of the request.
+    /// The cgroups, each parent before its children; the number beyond the limits; the number of unreadable ones.
+    Scan(Vec<CgroupKey>, usize, usize),
+    /// True for each cgroup that exists, or that is in the namespace, in the order of the request.
     Held(Vec<bool>),
     /// CPU time by cgroup, in the order of the request.
     Usages(Vec<Result<Duration, UsageError>>),
@@ -47,7 +47,7 @@ pub enum FileReply {
     Threads(Vec<(u32, Duration)>),
     /// Ids and throttled time by cgroup, in the order of the request.
     Throttled(Vec<Result<(u64, Option<Duration>), UsageError>>),
-    /// A process and the inode of its network namespace, as far as they are known.
+    /// A process and the inode number of its network namespace, if known.
     Process(Option<u32>, Option<u64>),
     /// An inode.
     Inode(u64),
@@ -55,7 +55,7 @@ pub enum FileReply {
     Failed(String),
 }
 
-/// A request that may wait for other users' processes or file systems.
+/// A request that may block on other users' processes or file systems.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ForeignRequest {
     /// Read the service that a process names in its environment. The reply is [`ForeignReply::Service`].
@@ -73,15 +73,15 @@ pub enum ForeignReply {
     Service(Service),
     /// The sockets that were found.
     FoundSockets(FoundSockets),
-    /// A connection, or the reason why there is none.
+    /// A connection, or the reason why it failed.
     Connected(Result<(), ConnectError>),
-    /// Too many requests are under way.
+    /// All threads of the reader are busy.
     Busy,
     /// The request failed.
     Failed(String),
 }
 
-/// The reason why a socket was not connected, between processes.
+/// The reason why a socket is not connected, in the format between processes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ConnectError {
     /// The socket is not trusted.

@@ -1,4 +1,5 @@
-//! The reader: a process that reads `/proc`, cgroups and runtime sockets of others for the worker, and the worker's connection to it.
+//! The reader: a process that reads `/proc`, cgroups and runtime sockets of other users for the worker. Contains the
+//! worker's client, too.
 
 mod client;
 mod endpoint;

@@ -1,4 +1,4 @@
-//! The reader's process.
+//! The process of the reader.
 
 use std::{
     os::fd::{AsFd as _, OwnedFd},
@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     Service,
-    message::{FileReply, FileRequest, ForeignReply, ForeignRequest, Place},
+    message::{CgroupKey, FileReply, FileRequest, ForeignReply, ForeignRequest},
 };
 use crate::{
     causes::chain,
@@ -20,13 +20,13 @@ use crate::{
     channel::{Channel, ChannelError},
 };
 
-/// The most requests that wait for others at once. Each has a thread, since a file system of another user may hold it for
-/// as long as it likes.
+/// The maximum number of concurrent requests that may block. Each has a thread, because a file system of another user
+/// may block it indefinitely.
 pub const THREADS: usize = 32;
-/// Bytes of such a thread's stack: it parses an environment.
+/// The stack size of these threads, in bytes. They parse environments.
 const STACK: usize = 256 << 10;
 
-/// Serves the worker until it closes the channels. The process has given up its other privileges before.
+/// Serves the worker until it closes the channels. The process must have dropped its other privileges.
 ///
 /// # Errors
 /// If the worker sends a malformed message.
@@ -43,7 +43,7 @@ pub fn serve(mut files: Channel, foreign: Channel, hierarchy: Option<&Hierarchy>
     }
 }
 
-/// Carries out a request for the kernel's files.
+/// Executes a request that reads files of the kernel.
 fn read(request: FileRequest, hierarchy: Option<&Hierarchy>) -> Result<FileReply, String> {
     let text = |error: std::io::Error| error.to_string();
     match request {
@@ -73,11 +73,11 @@ fn read(request: FileRequest, hierarchy: Option<&Hierarchy>) -> Result<FileReply
             let held = |(path, inode): (Vec<u8>, u32)| hierarchy.is_in_namespace(&CgroupPath::new(&path), inode);
             FileReply::Held(claims.into_iter().map(held).collect())
         }
-        FileRequest::Namespace(_) | FileRequest::Inode(_) => return Err("carried out already".to_owned()),
+        FileRequest::Namespace(_) | FileRequest::Inode(_) => return Err("this request needs no hierarchy".to_owned()),
     })
 }
 
-fn each<T>(places: Vec<Place>, of: impl Fn(CgroupId, &CgroupPath) -> T) -> Vec<T> {
+fn each<T>(places: Vec<CgroupKey>, of: impl Fn(CgroupId, &CgroupPath) -> T) -> Vec<T> {
     places.into_iter().map(|(id, path)| of(CgroupId(id), &CgroupPath::new(&path))).collect()
 }
 
@@ -86,13 +86,13 @@ fn throttled(hierarchy: &Hierarchy, id: Option<u64>, path: &CgroupPath) -> Resul
     Ok((id.0, hierarchy.throttled(id, path)?))
 }
 
-/// The inode that a path leads to.
+/// Returns the inode number of the file at a path, following symbolic links.
 pub fn inode(path: &std::path::Path) -> std::io::Result<u64> {
     use std::os::unix::fs::MetadataExt as _;
     Ok(std::fs::metadata(path)?.ino())
 }
 
-/// Starts a thread for each request that may wait for others.
+/// Starts a thread for each request that may block.
 fn serve_foreign(mut requests: Channel) {
     let Ok(replies) = requests.try_clone() else { return };
     let (replies, under_way) = (Arc::new(Mutex::new(replies)), Arc::new(AtomicUsize::new(0)));
@@ -104,7 +104,7 @@ fn serve_foreign(mut requests: Channel) {
         }
         let (replies_of_thread, count) = (Arc::clone(&replies), Arc::clone(&under_way));
         let started = thread::Builder::new().stack_size(STACK).spawn(move || {
-            let (answer, descriptor) = carry_out(request);
+            let (answer, descriptor) = execute(request);
             count.fetch_sub(1, Ordering::Relaxed);
             reply(&replies_of_thread, number, &answer, descriptor);
         });
@@ -115,7 +115,7 @@ fn serve_foreign(mut requests: Channel) {
     }
 }
 
-fn carry_out(request: ForeignRequest) -> (ForeignReply, Option<OwnedFd>) {
+fn execute(request: ForeignRequest) -> (ForeignReply, Option<OwnedFd>) {
     match request {
         ForeignRequest::Service(process) => match Service::of_process(process) {
             Ok(service) => (ForeignReply::Service(service), None),
@@ -131,6 +131,6 @@ fn carry_out(request: ForeignRequest) -> (ForeignReply, Option<OwnedFd>) {
 
 fn reply(replies: &Mutex<Channel>, number: u64, reply: &ForeignReply, descriptor: Option<OwnedFd>) {
     let descriptors: Vec<_> = descriptor.iter().map(OwnedFd::as_fd).collect();
-    // A worker that has ended needs no reply.
+    // The worker has ended if the send fails.
     drop(replies.lock().unwrap_or_else(PoisonError::into_inner).send(&(number, reply), &descriptors));
 }

@@ -1,4 +1,4 @@
-//! Where runtimes listen.
+//! Paths of the sockets of container runtimes.
 
 use std::{
     collections::HashSet,
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::endpoint::{Endpoint, Owner, Refusal};
 use crate::environment::{Environment, value};
 
-/// Where the runtimes' own packages put their sockets, below the root.
+/// The default socket paths of the runtimes' packages, relative to the root.
 const SYSTEM: [&str; 7] = [
     "run/containerd/containerd.sock",
     "run/k3s/containerd/containerd.sock",
@@ -21,18 +21,18 @@ const SYSTEM: [&str; 7] = [
     "var/run/docker.sock",
     "run/podman/podman.sock",
 ];
-/// Where those of users without privileges stand, a folder for each user, and what is in it.
+/// The folder with one runtime directory for each user.
 const USERS: &str = "run/user";
 const USER: [&str; 2] = ["podman/podman.sock", "docker.sock"];
-/// The most users whose sockets are looked for.
+/// The maximum number of users in a search for sockets.
 const USERS_LIMIT: usize = 64;
 
-/// Where to look.
+/// The paths to search.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum SocketPaths {
-    /// There and nowhere else.
+    /// Only these paths.
     Named(Vec<PathBuf>),
-    /// The usual places below these folders, and one that the environment names.
+    /// The default paths below these folders, and the path in the environment.
     Usual {
         /// The folders.
         roots: Vec<PathBuf>,
@@ -44,14 +44,15 @@ pub enum SocketPaths {
 /// The outcome of a search for sockets.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct FoundSockets {
-    /// Every socket that exists and has the required owner.
+    /// Every existing socket with the required owner.
     pub endpoints: Vec<Endpoint>,
-    /// Sockets that should be there, each with the reason for leaving it out.
+    /// Rejected sockets, each with the reason.
     pub unusable: Vec<(PathBuf, String)>,
 }
 
 impl SocketPaths {
-    /// What the settings name, or else the usual places on the host, where a container may see it, and here.
+    /// Returns the paths of the configuration. Without these, returns the default paths on the host, which a container
+    /// may see below `host`, and in this file system.
     pub fn new(named: Option<Vec<PathBuf>>, environment: Environment<'_>, host: &Path) -> Self {
         let here = PathBuf::from("/");
         let docker_host = || Some(PathBuf::from(value(environment, "DOCKER_HOST")?.strip_prefix("unix://")?));
@@ -59,7 +60,7 @@ impl SocketPaths {
             .map_or_else(|| Self::Usual { roots: vec![here, host.to_owned()], docker_host: docker_host() }, Self::Named)
     }
 
-    /// Looks for sockets. A socket with several paths is returned once. Blocks.
+    /// Searches for sockets. Returns a socket with several paths once. Blocks.
     #[must_use]
     pub fn look(&self) -> FoundSockets {
         let (mut look, mut seen) = (FoundSockets::default(), HashSet::new());
@@ -79,8 +80,8 @@ impl SocketPaths {
         look
     }
 
-    /// Returns whether the log must name a failure: any failure of a named socket, and the refusal of a usual socket of the
-    /// system. Users must not be able to fill the log.
+    /// Returns true if the log must report a failure: any failure of a configured socket, and the rejection of a
+    /// default socket of the system. Failures of user sockets are not reported, so that users cannot fill the log.
     fn expects(&self, endpoint: &Endpoint, error: &io::Error) -> bool {
         let refused = error.get_ref().is_some_and(|cause| cause.is::<Refusal>());
         matches!(self, Self::Named(_)) || refused && endpoint.owner == Owner::Root
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_places_are_looked_through_each_socket_once() {
+    fn a_search_returns_each_socket_at_the_default_paths_once() {
         let root = tempfile::tempdir().expect("a folder");
         let at = |path: &str| root.path().join(path);
         // Files of the test belong to the user of this process.
@@ -132,14 +133,14 @@ mod tests {
         let listeners = there.map(|path| UnixListener::bind(at(path)).expect("bound"));
         let places =
             SocketPaths::Usual { roots: vec![root.path().to_owned(), root.path().join("run/..")], docker_host: None };
-        // Those of the usual places must be root's.
+        // Sockets at the default paths must belong to root.
         let expected = if user == 0 { &there[..] } else { &there[2..] };
         assert_eq!(paths(places.look().endpoints), expected.iter().map(|path| at(path)).collect::<Vec<_>>());
         drop(listeners);
     }
 
     #[test]
-    fn the_environment_may_name_one_and_the_settings_may_name_all() {
+    fn the_environment_adds_a_path_and_the_configuration_replaces_all() {
         let docker = |value: &'static str| move |name: &str| (name == "DOCKER_HOST").then(|| value.to_owned());
         let first = |places: &SocketPaths| places.candidates().first().map(|endpoint| endpoint.path.clone());
         let usual = SocketPaths::new(None, &docker("unix:///tmp/docker.sock"), Path::new("/host"));

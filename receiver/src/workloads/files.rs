@@ -8,7 +8,7 @@ use crate::reader::{self, FileReply, FileRequest, ForeignReply, ForeignRequest, 
 /// The longest time for another process's environment.
 const ENVIRONMENT: Duration = Duration::from_secs(2);
 
-/// The id of a cgroup, and the time in which quotas held its tasks; no time if it has no quota.
+/// The id of a cgroup, and the time for which its CPU quota throttled its tasks; `None` without a quota.
 pub type Throttled = Result<(CgroupId, Option<Duration>), UsageError>;
 
 /// The kernel's files about cgroups and processes.
@@ -141,8 +141,8 @@ impl Files {
         }
     }
 
-    /// False for each cgroup of which no process is in the network namespace of this inode. While the reader does not respond,
-    /// every cgroup counts as in its namespace.
+    /// Returns false for each cgroup without a process in the network namespace of this inode. Returns true for every
+    /// cgroup while the reader does not respond.
     #[must_use]
     pub fn in_namespaces(&self, claims: &[(&CgroupPath, u32)]) -> Vec<bool> {
         let Some(reader) = &self.reader else {
@@ -155,10 +155,10 @@ impl Files {
         }
     }
 
-    /// The inode of the network namespace of a process.
+    /// Returns the inode number of the network namespace of a process.
     ///
     /// # Errors
-    /// As for [`netns_of`], or if the reader does not respond.
+    /// If [`netns_of`] fails, or the reader does not respond.
     pub fn namespace(&self, process: u32) -> io::Result<u64> {
         match &self.reader {
             None => netns_of(process),
@@ -166,7 +166,7 @@ impl Files {
         }
     }
 
-    /// The inode that a path of the configuration leads to.
+    /// Returns the inode number of a file that the configuration names.
     ///
     /// # Errors
     /// The kernel's refusal, or if the reader does not respond.

@@ -1,5 +1,5 @@
-//! Workloads as they come and go: told by the kernel's events, checked by scans, completed by what their processes and
-//! runtimes say.
+//! Follows the workloads of the node: kernel events report changes of cgroups, scans verify them, and processes and
+//! runtimes supply metadata.
 
 use std::{collections::HashSet, io, time::Duration};
 
@@ -19,47 +19,47 @@ use crate::{
     telemetry::{Attributes, UnixNanos},
 };
 
-/// How often the tree is walked although the kernel tells of changes.
+/// The interval of scans while kernel events are available.
 const CHECK: Duration = Duration::from_secs(60);
-/// How often it is walked at most, and where the kernel tells of nothing.
+/// The minimum interval of scans, and the interval without kernel events.
 const SCAN: Duration = Duration::from_secs(1);
-/// Changes taken at once, so that a storm of them leaves room for ticks.
+/// The maximum number of events that are processed at once, so that a burst does not delay ticks.
 const BATCH: usize = 256;
 
-/// What changes workloads.
+/// The sources of changes to workloads.
 pub struct Live {
-    /// Changes of cgroups, where the kernel tells of them.
+    /// The ring of cgroup events; `None` if the kernel does not deliver them.
     changes: Option<Ring>,
     files: Files,
     services: Services,
     directory: Directory,
-    /// What programs could not tell.
+    /// Losses that the eBPF programs count.
     losses: ByCpu<OwnerCells>,
     epoch: Epoch,
     node: Attributes,
     node_namespace: Option<u64>,
     recent: RecentCgroups,
-    /// When the tree is to be walked again.
+    /// The time of the next scan.
     scan: Instant,
-    /// The earliest time for that, whatever happens.
-    rested: Instant,
-    /// When what was not found out is to be asked for again.
+    /// The earliest time of the next scan.
+    earliest_scan: Instant,
+    /// The time of the next retry of failed lookups.
     revisit: Instant,
-    /// Changes lost by the time of the last scan, but for what it could not make sense of itself.
-    missed: u64,
-    /// Cgroups that the last scan left out.
+    /// The number of lost changes at the last scan, plus the inconsistencies of that scan.
+    losses_at_scan: u64,
+    /// The number of cgroups that the last scan left out.
     left_out: u64,
 }
 
 impl Live {
-    /// Needs a tokio runtime.
+    /// Opens the maps of the eBPF programs. Needs a tokio runtime.
     ///
     /// # Errors
-    /// Where the programs' tables cannot be had.
+    /// If a map cannot be opened.
     pub fn new(kernel: &mut Kernel, files: Files, directory: Directory, node: Attributes) -> Result<Self, KernelError> {
-        let told = kernel.serves(&hooks::CGROUP_CHANGE);
+        let has_events = kernel.serves(&hooks::CGROUP_CHANGE);
         Ok(Self {
-            changes: if told { Some(kernel.ring(CGROUPS.name)?) } else { None },
+            changes: if has_events { Some(kernel.ring(CGROUPS.name)?) } else { None },
             node_namespace: files.namespace(1).or_else(|_| files.namespace(std::process::id())).ok(),
             files,
             services: Services::default(),
@@ -69,15 +69,15 @@ impl Live {
             node,
             recent: RecentCgroups::default(),
             scan: Instant::now(),
-            rested: Instant::now(),
+            earliest_scan: Instant::now(),
             revisit: Instant::now() + CHECK,
-            missed: 0,
+            losses_at_scan: 0,
             left_out: 0,
         })
     }
 
-    /// Finds every cgroup that is there.
-    pub fn begin(&mut self, registry: &mut Registry) {
+    /// Scans all existing cgroups.
+    pub fn scan_all(&mut self, registry: &mut Registry) {
         if let Some(inode) = self.node_namespace.and_then(|inode| u32::try_from(inode).ok()) {
             registry.node_namespace(inode);
         }
@@ -85,24 +85,24 @@ impl Live {
         self.look(registry);
     }
 
-    /// Waits for the next change, and takes it in with those that came with it. Cancel safe.
+    /// Waits for the next change, and applies it together with all pending changes. Cancel safe.
     pub async fn changed(&mut self, registry: &mut Registry) {
         let due = self.recent.due().map_or(self.scan, |due| due.min(self.scan));
-        let told = async {
+        let events = async {
             match &mut self.changes {
                 Some(ring) => ring.filled().await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
-            filled = told => self.told(filled, registry),
-            answer = self.directory.answer() => self.answered(&answer, registry),
+            filled = events => self.handle_events(filled, registry),
+            answer = self.directory.next_result() => self.apply_result(&answer, registry),
             (workload, service) = self.services.next(&self.files) => self.serves(workload, service, registry),
             () = tokio::time::sleep_until(due) => self.due(registry),
         }
     }
 
-    /// Takes in what the kernel has told by now, and replaces a reader that does not respond.
+    /// Applies pending kernel events, and replaces a reader that does not respond.
     pub fn catch_up(&mut self, registry: &mut Registry) {
         self.files.maintain();
         let mut any = false;
@@ -116,16 +116,18 @@ impl Live {
         }
     }
 
-    /// Has programs look up again what they have cached, so that nothing wrong lasts.
+    /// Invalidates the slots that the eBPF programs have cached.
     pub fn renew(&mut self) {
         if let Err(error) = self.epoch.advance() {
-            tracing::warn!("programs go on with the slots that they have cached: {error}");
+            tracing::warn!(
+                "cannot invalidate cached slots; eBPF programs may attribute events to an old workload: {error}"
+            );
         }
     }
 
-    fn told(&mut self, filled: io::Result<()>, registry: &mut Registry) {
+    fn handle_events(&mut self, filled: io::Result<()>, registry: &mut Registry) {
         if let Err(error) = filled {
-            tracing::warn!("changes of cgroups are no longer told, and looked for every second: {error}");
+            tracing::warn!("cgroup event ring failed; rescanning every second: {error}");
             self.changes = None;
             return;
         }
@@ -135,16 +137,16 @@ impl Live {
     fn apply(&mut self, event: &CgroupEvent, registry: &mut Registry) {
         let id = CgroupId(event.id);
         match (event.change, path(event)) {
-            // Whatever is cached of it is still its own, and dropped with the next snapshot.
+            // Cached slots of the cgroup remain valid until the next snapshot invalidates them.
             (change::REMOVED, _) => return registry.vanished(id),
             (_, Some(path)) => {
                 if let Some(new) = registry.appeared(Cgroup { id, path }, UnixNanos::now()) {
-                    self.welcome(new, registry);
+                    self.describe_new(new, registry);
                     self.recent.born(new);
                 }
             }
-            // Its path is longer than an event has room for: a scan finds it.
-            (_, None) => self.hasten(),
+            // The path exceeds the event's buffer: a scan finds the cgroup.
+            (_, None) => self.schedule_scan(),
         }
         self.renew();
     }
@@ -156,9 +158,9 @@ impl Live {
         self.look(registry);
     }
 
-    /// Walks the tree.
+    /// Scans the cgroup tree.
     fn walk(&mut self, registry: &mut Registry) {
-        // What is told of while walking is taken in later, and means nothing then where the walk saw it.
+        // Events during the scan are applied later. They have no effect on cgroups that the scan already found.
         let unheard = self.unheard();
         match self.files.scan(Limits::default()) {
             Ok(scan) => {
@@ -168,16 +170,16 @@ impl Live {
                 let has_vanished = |id, _: &CgroupPath| is_complete || gone.contains(&id);
                 let new = registry.reconcile(scan.cgroups, has_vanished, UnixNanos::now());
                 for id in new {
-                    self.welcome(id, registry);
+                    self.describe_new(id, registry);
                     self.recent.found(id);
                 }
                 self.renew();
             }
             Err(error) => tracing::warn!("cannot walk {}: {error}", self.files.hierarchy().mount_point().display()),
         }
-        // What the walk itself could not make sense of, another one at once would not either.
-        self.missed = unheard + registry.counts().surprises;
-        self.rested = Instant::now() + SCAN;
+        // An immediate second scan would not resolve the inconsistencies of this scan.
+        self.losses_at_scan = unheard + registry.counts().surprises;
+        self.earliest_scan = Instant::now() + SCAN;
         self.scan = Instant::now() + if self.changes.is_some() { CHECK } else { SCAN };
         if self.revisit <= Instant::now() {
             self.revisit(registry);
@@ -185,37 +187,37 @@ impl Live {
         }
     }
 
-    /// Which of these cgroups are gone. While the reader does not respond, none is.
+    /// Returns the cgroups that have been removed. Returns none while the reader does not respond.
     fn gone(&self, missing: &[(CgroupId, CgroupPath)]) -> HashSet<CgroupId> {
         let Ok(held) = self.files.held(missing) else { return HashSet::new() };
         missing.iter().zip(held).filter(|(_, held)| !held).map(|((id, _), _)| *id).collect()
     }
 
-    /// Walks the tree as soon as it may be walked again.
-    fn hasten(&mut self) {
-        self.scan = self.scan.min(self.rested);
+    /// Schedules a scan at the earliest permitted time.
+    fn schedule_scan(&mut self) {
+        self.scan = self.scan.min(self.earliest_scan);
     }
 
-    /// Changes that the kernel could not tell of.
+    /// Returns the number of changes that the kernel could not report.
     fn unheard(&self) -> u64 {
         let mut unheard = 0;
         self.losses.for_each(|_, cells| unheard += cells.unheard);
         unheard
     }
 
-    /// Says what is known of a new workload, and asks for the rest.
-    fn welcome(&mut self, new: CgroupId, registry: &mut Registry) {
+    /// Describes a new workload, and submits a lookup of its container.
+    fn describe_new(&mut self, new: CgroupId, registry: &mut Registry) {
         let Some(workload) = registry.get_mut(new) else { return };
         workload.describe(&self.node);
-        if let Some(question) = question(workload)
-            && !self.directory.ask(question.clone())
+        if let Some(lookup) = lookup(workload)
+            && !self.directory.submit(lookup.clone())
         {
-            workload.goes_without(&question, true);
+            workload.record_failed_lookup(&lookup, true);
         }
     }
 
-    /// Asks again about containers that nobody could answer for, by now perhaps, and looks again for the namespaces of
-    /// workloads: one may have been another's, which has gone.
+    /// Retries failed lookups, and searches again for the network namespaces of workloads: an earlier claimant of a
+    /// namespace may have gone.
     fn revisit(&mut self, registry: &mut Registry) {
         let claims: Vec<_> = registry.claims().map(|(workload, inode)| (&workload.path, inode)).collect();
         let held = self.files.in_namespaces(&claims).into_iter();
@@ -226,10 +228,10 @@ impl Live {
             self.renew();
         }
         for workload in registry.iter().filter(|workload| workload.stage == Stage::Present) {
-            if let Some(question) = question(workload)
-                && workload.answer_pending()
+            if let Some(lookup) = lookup(workload)
+                && workload.needs_lookup()
             {
-                self.directory.ask(question);
+                self.directory.submit(lookup);
             }
             if workload.namespace.is_none() {
                 self.recent.once(workload.cgroup);
@@ -237,16 +239,16 @@ impl Live {
         }
     }
 
-    /// Looks at the processes of workloads that are young.
+    /// Reads the processes of recent workloads.
     fn look(&mut self, registry: &mut Registry) {
-        if self.unheard() + registry.counts().surprises > self.missed {
-            self.hasten();
+        if self.unheard() + registry.counts().surprises > self.losses_at_scan {
+            self.schedule_scan();
         }
         for (id, looks) in self.recent.take(Instant::now()) {
             let Some(workload) = registry.get_mut(id).filter(|workload| workload.stage == Stage::Present) else {
                 continue;
             };
-            // A process may be the runtime's still, and become the workload's.
+            // The process may still be the runtime's, and execute the workload's program later.
             self.recent.again(id, looks);
             let Some((process, inode)) = self.files.process(&workload.path).ok().flatten() else { continue };
             self.services.read(id, &workload.path, process, &self.files);
@@ -260,8 +262,8 @@ impl Live {
         }
     }
 
-    /// Releases another workload's claim to a network namespace if none of its processes is in the namespace. The kernel reuses
-    /// the inode of a namespace that has ended.
+    /// Releases another workload's claim to a network namespace if none of its processes is in the namespace. The
+    /// kernel reuses the inode numbers of namespaces.
     fn check_claim(&self, inode: u32, finder: CgroupId, registry: &mut Registry) {
         let Some(claimant) = registry.claimant(inode).filter(|workload| workload.cgroup != finder) else { return };
         if self.files.in_namespaces(&[(&claimant.path, inode)]) == [false] {
@@ -270,7 +272,7 @@ impl Live {
         }
     }
 
-    /// Takes in the service that a process of a workload names.
+    /// Stores the service that a process of a workload declares.
     fn serves(&self, workload: CgroupId, service: Service, registry: &mut Registry) {
         if let Some(workload) = registry.get_mut(workload)
             && workload.serves(service)
@@ -279,21 +281,21 @@ impl Live {
         }
     }
 
-    fn answered(&mut self, answer: &LookupResult, registry: &mut Registry) {
-        let LookupResult { question, outcome } = answer;
+    fn apply_result(&mut self, answer: &LookupResult, registry: &mut Registry) {
+        let LookupResult { lookup, outcome } = answer;
         let metadata = match outcome {
             Ok(metadata) => metadata,
             Err(unknown) => {
-                tracing::debug!(container = question.container.0, "nothing more is known of a container: {unknown}");
+                tracing::debug!(container = lookup.container.0, "container lookup failed: {unknown}");
                 let again = *unknown != Unknown::NotFound;
-                registry.iter_mut().for_each(|workload| workload.goes_without(question, again));
+                registry.iter_mut().for_each(|workload| workload.record_failed_lookup(lookup, again));
                 return;
             }
         };
-        registry.learn(question, metadata, &self.node);
+        registry.learn(lookup, metadata, &self.node);
     }
 
-    /// What could not be told apart, by reason.
+    /// Returns the losses of attribution, by reason.
     pub fn losses(&self, registry: &Registry) -> Vec<Loss> {
         let mut lost = [0; OWNER_LOSSES];
         self.losses.for_each(|_, cells| {
@@ -323,8 +325,8 @@ pub fn reasons() -> Vec<&'static str> {
     OwnerLoss::ALL.map(name).into_iter().chain(OTHERS).collect()
 }
 
-/// The container to ask about: none for a workload in the overflow, whose names nobody sees.
-fn question(workload: &Workload) -> Option<Lookup> {
+/// Returns the lookup of a workload's container; `None` in the overflow, which keeps no names.
+fn lookup(workload: &Workload) -> Option<Lookup> {
     match &workload.identity {
         Identity::Container { id, runtime, pod } if !workload.is_folded() => {
             Some(Lookup::new(id.clone(), *runtime, pod.clone(), &workload.path))
@@ -341,16 +343,16 @@ const fn name(loss: OwnerLoss) -> &'static str {
     }
 }
 
-/// The path in an event; `None` where it was cut.
+/// Returns the path in an event; `None` if the path was truncated.
 fn path(event: &CgroupEvent) -> Option<CgroupPath> {
     let length = usize::try_from(event.length).ok()?;
     let bytes = event.path.get(..length)?.strip_suffix(b"\0")?;
-    // A path that fills the event to its end may have been longer.
+    // A path that fills the buffer may be truncated.
     (length < event.path.len()).then(|| CgroupPath::new(bytes))
 }
 
-/// A network namespace by its inode, if it is not the node's.
+/// Returns a network namespace by its inode number, unless it is the namespace of the node.
 fn own_namespace(inode: u64, node: Option<u64>) -> Option<u32> {
-    // Where the node's own is unknown, nothing can be told from it.
+    // If the node's namespace is unknown, no namespace can be attributed.
     if node.is_none_or(|node| node == inode) { None } else { u32::try_from(inode).ok() }
 }

@@ -1,11 +1,10 @@
-//! What a container's runtime, or Kubernetes, says of it.
+//! Metadata of a container from its runtime or from Kubernetes.
 
 use std::collections::BTreeMap;
 
 use super::PodUid;
 
-/// The labels of a container that name its service: those of Docker Compose and its imitators, and of podman-compose,
-/// which sets both.
+/// The container labels with a service name, from Docker Compose and compatible tools. podman-compose sets both.
 pub(super) const COMPOSE_SERVICE: [&str; 2] = ["com.docker.compose.service", "io.podman.compose.service"];
 
 /// The well-known labels of a pod that describe its service.
@@ -21,31 +20,31 @@ pub(super) const ANNOTATION_VERSION: &str = "resource.opentelemetry.io/service.v
 pub(super) const ANNOTATION_ENVIRONMENT: &str = "resource.opentelemetry.io/deployment.environment.name";
 const ANNOTATIONS: [&str; 4] = [ANNOTATION_NAME, ANNOTATION_NAMESPACE, ANNOTATION_VERSION, ANNOTATION_ENVIRONMENT];
 
-/// What is known of a container beyond its cgroup's path. What is unknown is absent.
+/// Metadata of a container beyond the path of its cgroup. Unknown fields are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
-    /// The name that people gave it, without a leading slash.
+    /// The user-chosen name, without a leading slash.
     pub name: Option<String>,
-    /// The image's name without its tag, such as `docker.io/library/nginx`.
+    /// The image name without the tag, for example `docker.io/library/nginx`.
     pub image_name: Option<String>,
-    /// The image's tags, such as `1.27`.
+    /// The image tags, for example `1.27`.
     pub image_tags: Vec<String>,
-    /// The container's labels that name its service.
+    /// The container labels with a service name.
     pub labels: BTreeMap<String, String>,
-    /// Its place in a pod.
+    /// The pod of the container.
     pub pod: Option<PodMetadata>,
 }
 
-/// A container's place in a pod.
+/// The pod of a container, and the name of the container in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodMetadata {
-    /// The pod's uid, as the API server has it.
+    /// The pod uid that the API server uses.
     pub uid: Option<String>,
     /// The pod's name.
     pub name: Option<String>,
     /// The pod's namespace.
     pub namespace: Option<String>,
-    /// The container's name in the pod; absent of the sandbox.
+    /// The container's name in the pod; absent for the sandbox.
     pub container: Option<String>,
     /// The pod's labels that describe its service.
     pub labels: BTreeMap<String, String>,
@@ -54,7 +53,7 @@ pub struct PodMetadata {
 }
 
 impl Metadata {
-    /// Drops every label and annotation that no resource attribute is read from.
+    /// Drops labels and annotations that no resource attribute uses.
     pub(super) fn retain_used(&mut self) {
         retain(&mut self.labels, &COMPOSE_SERVICE);
         if let Some(pod) = &mut self.pod {
@@ -69,8 +68,8 @@ fn retain(map: &mut BTreeMap<String, String>, used: &[&str]) {
 }
 
 impl PodMetadata {
-    /// Returns whether it describes the pod with the uid in a cgroup's path. A static pod has two uids: the path contains the
-    /// hash of the manifest, and the API server assigns another uid.
+    /// Returns true if the metadata describe the pod with the uid in a cgroup path. A static pod has two uids: the path
+    /// contains the hash of the manifest, and the API server assigns another uid.
     pub(super) fn is_about(&self, path: &PodUid) -> bool {
         path.is_static() || self.uid.as_ref() == Some(&path.0)
     }

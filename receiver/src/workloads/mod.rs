@@ -1,5 +1,4 @@
-//! Whose a measurement is: cgroups, the workloads they belong to, and the slots that kernel and user space share. The one
-//! place that knows workloads.
+//! Attribution of measurements: cgroups, their workloads, and the slots that kernel and user space share.
 
 mod files;
 mod live;
@@ -42,7 +41,7 @@ use crate::{
     telemetry::{Attributes, Resource, ResourceMetrics, UnixNanos},
 };
 
-/// The hooks that say whose a measurement is.
+/// Returns the hooks that attribution needs.
 #[must_use]
 pub fn hooks(ownership: Ownership) -> Vec<&'static Hook> {
     match ownership {
@@ -51,11 +50,11 @@ pub fn hooks(ownership: Ownership) -> Vec<&'static Hook> {
     }
 }
 
-/// Events that stand with the node although they may belong to a workload, or other knowledge that is missing: why, and
-/// how often.
+/// A reason and a number of losses: events that count with the node although they may belong to a workload, or missing
+/// metadata.
 pub type Loss = (&'static str, u64);
 
-/// The values of `undercurrent.reason` for these losses.
+/// Returns the values of `undercurrent.reason` for these losses.
 #[must_use]
 pub fn loss_reasons() -> Vec<&'static str> {
     live::reasons()
@@ -64,37 +63,37 @@ pub fn loss_reasons() -> Vec<&'static str> {
 /// Slots by cgroup and network namespace.
 pub static OWNERS_MAP: PlannedMap =
     PlannedMap::new("OWNERS", size_of::<u64>(), |sizing| sizing.workloads.map_or(0, |_| OWNERS));
-/// Slots that programs keep with sockets.
+/// Slots that the eBPF programs cache for sockets.
 static SOCKETS: PlannedMap =
     PlannedMap::new("SOCKETS", size_of::<u64>(), |sizing| sizing.workloads.map_or(0, |_| SOCKET_ENTRIES));
-/// Lookups without an answer, by CPU and reason.
+/// Failed lookups, by CPU and reason.
 static LOSSES: PlannedMap =
     PlannedMap::new("OWNER_LOSSES", size_of::<OwnerCells>(), |sizing| sizing.workloads.map_or(0, |_| sizing.cpus));
-/// Changes of cgroups: a ring, of bytes.
+/// The ring of cgroup events, in bytes.
 static CGROUPS: PlannedMap = PlannedMap::new("CGROUPS", 1, |sizing| sizing.workloads.map_or(SMALLEST_RING, |_| RING));
 /// Every map that attribution uses.
 pub static MAPS: [&PlannedMap; 4] = [&OWNERS_MAP, &SOCKETS, &LOSSES, &CGROUPS];
 
-/// Bytes of the ring of changes.
+/// Size of the event ring, in bytes.
 const RING: usize = 256 * 1024;
 /// The smallest ring on every architecture's page size, in bytes.
 const SMALLEST_RING: usize = 64 * 1024;
 
-/// What is needed to follow workloads.
+/// The inputs of [`Workloads::follow`].
 pub struct Following {
     /// The files about cgroups and processes.
     pub files: Files,
-    /// Who knows containers.
+    /// The lookup service for containers.
     pub directory: Directory,
-    /// What is said of this node.
+    /// The resource attributes of the node.
     pub node: Attributes,
-    /// The most workloads with slots of their own.
+    /// The maximum number of workloads with a separate slot.
     pub limit: u16,
-    /// Since when the node counts.
+    /// The start time of the node's totals.
     pub start: UnixNanos,
 }
 
-/// Every workload on this node; none where nothing is told apart.
+/// The workloads of this node; empty if attribution is disabled.
 #[derive(Default)]
 pub struct Workloads {
     registry: Registry,
@@ -103,20 +102,20 @@ pub struct Workloads {
 }
 
 impl Workloads {
-    /// Follows every workload from now on. Needs a tokio runtime.
+    /// Starts to follow all workloads. Needs a tokio runtime.
     ///
     /// # Errors
-    /// Where the programs' tables cannot be had.
+    /// If a map of the eBPF programs cannot be opened.
     pub fn follow(kernel: &mut Kernel, following: Following) -> Result<Self, KernelError> {
         let Following { files, directory, node, limit, start } = following;
         let overflow = Arc::new(resource::overflow(&node));
         let mut registry = Registry::new(Box::new(kernel.words(&OWNERS_MAP)?), limit, overflow);
         let mut live = Live::new(kernel, files, directory, node)?;
-        live.begin(&mut registry);
+        live.scan_all(&mut registry);
         Ok(Self { registry, live: Some(live), start })
     }
 
-    /// Every workload whose cgroup is there, a parent's before its children's.
+    /// Returns every workload with an existing cgroup, in the order of the paths: parents come first.
     pub fn iter(&self) -> impl Iterator<Item = &Workload> {
         let mut present: Vec<&Workload> =
             self.registry.iter().filter(|workload| workload.stage == Stage::Present).collect();
@@ -124,20 +123,20 @@ impl Workloads {
         present.into_iter()
     }
 
-    /// The cgroup that was made last of those that are there, workloads or not; `None` where none is known.
+    /// Returns the most recent existing cgroup, with or without a workload; `None` if no cgroup is known.
     #[must_use]
     pub fn newest(&self) -> Option<CgroupId> {
         self.registry.newest()
     }
 
-    /// Every slot that has totals, but for the node's, and since when it counts.
+    /// Returns every slot with totals except the node's, with the start time of its totals.
     pub fn slots(&self) -> impl Iterator<Item = (Slot, UnixNanos)> {
         let overflow = (self.registry.counts().folded > 0).then_some((Slot::OVERFLOW, self.start));
         let own = self.registry.iter().filter(|workload| workload.slot != Slot::OVERFLOW);
         overflow.into_iter().chain(own.map(|workload| (workload.slot, workload.start)))
     }
 
-    /// Since when a slot counts; `None` of a slot that nobody has.
+    /// Returns the start time of a slot's totals; `None` if the slot is free.
     #[must_use]
     pub fn start(&self, slot: Slot) -> Option<UnixNanos> {
         match slot {
@@ -146,7 +145,7 @@ impl Workloads {
         }
     }
 
-    /// What is said of whoever has a slot; `None` of the node.
+    /// Returns the resource of a slot; `None` for the node.
     #[must_use]
     pub fn resource(&self, slot: Slot) -> Option<Arc<Resource>> {
         match slot {
@@ -156,13 +155,13 @@ impl Workloads {
         }
     }
 
-    /// What could not be told apart, and since when that is counted.
+    /// Returns the losses of attribution.
     #[must_use]
     pub fn losses(&self) -> Vec<Loss> {
         self.live.as_ref().map(|live| live.losses(&self.registry)).unwrap_or_default()
     }
 
-    /// Waits for the next change, and takes it in. Never, where nothing is followed. Cancel safe.
+    /// Waits for the next change, and applies it. Pending forever if attribution is disabled. Cancel safe.
     pub async fn changed(&mut self) {
         match &mut self.live {
             Some(live) => live.changed(&mut self.registry).await,
@@ -170,20 +169,20 @@ impl Workloads {
         }
     }
 
-    /// Before a snapshot: takes in what the kernel has told, and what outputs have delivered. Yields slots that are free
-    /// again: everything that is kept for them must be cleared before the snapshot.
+    /// Applies pending kernel events and deliveries before a snapshot. Returns the slots that became free: the caller
+    /// must clear them before the snapshot.
     pub fn before(&mut self, delivered: UnixNanos) -> Vec<Slot> {
         if let Some(live) = &mut self.live {
             live.catch_up(&mut self.registry);
         }
-        // In this order: nothing is admitted between a slot's rest and its clearing, and a rest lasts from one tick to the
-        // next.
+        // The order matters: no workload may take a slot between its release and its clearing, and a slot rests from
+        // one tick to the next.
         let rested = self.registry.rested();
         self.registry.delivered(delivered);
         rested
     }
 
-    /// A snapshot of `time` is taken.
+    /// Records that the snapshot of `time` has been taken.
     pub fn after(&mut self, time: UnixNanos) {
         self.registry.taken(time);
         if let Some(live) = &mut self.live {
@@ -191,7 +190,7 @@ impl Workloads {
         }
     }
 
-    /// What a snapshot says of a slot: its totals, or, when they are delivered for the last time, that they are over.
+    /// Marks the metrics of a slot as expired once its last totals have been delivered.
     #[must_use]
     pub fn stage(&self, slot: Slot, metrics: ResourceMetrics) -> ResourceMetrics {
         match self.registry.by_slot(slot).map(|workload| workload.stage) {
@@ -200,7 +199,7 @@ impl Workloads {
         }
     }
 
-    /// These workloads, for tests.
+    /// Creates a list of workloads for tests.
     #[cfg(test)]
     pub fn of(workloads: Vec<Workload>) -> Self {
         let start = workloads.first().map_or(UnixNanos(0), |workload| workload.start);

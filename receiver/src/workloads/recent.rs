@@ -1,4 +1,4 @@
-//! When to look at workloads whose processes are only just starting.
+//! A schedule of reads of the processes of recent workloads.
 
 use std::time::Duration;
 
@@ -6,14 +6,13 @@ use tokio::time::Instant;
 
 use super::CgroupId;
 
-/// Milliseconds from one look to the next: a container's first processes are its runtime's, and become its own within
-/// milliseconds on an idle machine and seconds on a busy one.
+/// Milliseconds between reads. The first processes of a container are the runtime's. They execute the container's
+/// program within milliseconds on an idle machine, and within seconds on a busy one.
 const WAITS: [u64; 6] = [0, 30, 120, 400, 1500, 5000];
-/// Milliseconds between two times to look at all. To wake up costs as much as a look, so what is due by then is looked at
-/// together.
+/// Granularity of the schedule, in milliseconds. A wakeup costs as much as a read, so reads are batched.
 const STEP: u64 = 50;
 
-/// Workloads to look at, and when.
+/// Workloads and the times of their next reads.
 #[derive(Debug)]
 pub struct RecentCgroups {
     begun: Instant,
@@ -27,22 +26,22 @@ impl Default for RecentCgroups {
 }
 
 impl RecentCgroups {
-    /// A workload that was found, however old it is: to be looked at at once.
+    /// Schedules an immediate read of a workload of unknown age.
     pub fn found(&mut self, id: CgroupId) {
         self.again(id, 0);
     }
 
-    /// A workload whose cgroup was just made: nobody is in it yet.
+    /// Schedules a read of a workload with a new cgroup, which has no process yet.
     pub fn born(&mut self, id: CgroupId) {
         self.again(id, 1);
     }
 
-    /// A workload to be looked at once more.
+    /// Schedules a single read.
     pub fn once(&mut self, id: CgroupId) {
         self.waiting.push((Instant::now(), id, WAITS.len()));
     }
 
-    /// To be looked at again after its `looks`th look; no more after the last.
+    /// Schedules the read after read number `looks`, unless that was the last one.
     pub fn again(&mut self, id: CgroupId, looks: usize) {
         let Some(wait) = WAITS.get(looks) else { return };
         let now = Instant::now();
@@ -56,13 +55,13 @@ impl RecentCgroups {
         self.waiting.push((due, id, looks + 1));
     }
 
-    /// When the next look is due.
+    /// Returns the time of the next read.
     pub fn due(&self) -> Option<Instant> {
         self.waiting.iter().map(|(due, ..)| *due).min()
     }
 
-    /// Those that are due, with the number of this look; and those that are due so soon that whoever is awake already had
-    /// better look now.
+    /// Returns the due workloads, with the number of this read. Includes workloads that are due within half a step, to
+    /// save a wakeup.
     pub fn take(&mut self, now: Instant) -> Vec<(CgroupId, usize)> {
         let soon = now + Duration::from_millis(STEP / 2);
         let due = self.waiting.extract_if(.., |(due, ..)| *due <= soon);
@@ -105,7 +104,7 @@ mod tests {
         assert_eq!(young.take(Instant::now()), [(CgroupId(5), 2)]);
     }
 
-    /// Milliseconds from a time to every look.
+    /// Returns the times of all reads, in milliseconds after `begun`.
     async fn times(young: &mut RecentCgroups, begun: Instant) -> Vec<u128> {
         let mut looks = Vec::new();
         while let Some(due) = young.due() {

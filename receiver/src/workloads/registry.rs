@@ -1,4 +1,4 @@
-//! Every workload with its slot, from its cgroup's appearance until its last totals are delivered.
+//! Workloads and their slots, from the creation of the cgroup until the last totals are delivered.
 
 mod namespaces;
 
@@ -19,22 +19,22 @@ use crate::{
     telemetry::{Attributes, Resource, UnixNanos},
 };
 
-/// What is known of cgroups and their workloads.
+/// The known cgroups and their workloads.
 pub struct Registry {
     owners: Owners,
-    /// Cgroups and namespaces in the table, by subtree.
+    /// The use of the table by cgroups and namespaces, by subtree.
     entry_quotas: Quotas,
     slots: Slots,
-    /// Slots that are taken, by subtree.
+    /// The use of slots, by subtree.
     slot_quotas: Quotas,
     /// The resource that all workloads in the overflow share.
     overflow: Arc<Resource>,
-    /// Every cgroup that is there, with its path and the workload that it belongs to.
+    /// Every existing cgroup, with its path and its workload.
     cgroups: HashMap<CgroupId, Member>,
-    /// The own cgroup of each workload, present or gone. A new cgroup at the path of a workload that is gone resumes it: only
-    /// the owner of the parent cgroup can create it.
+    /// The own cgroup of each workload, existing or removed. A new cgroup at the path of a removed workload resumes it:
+    /// only the owner of the parent cgroup can create it.
     by_path: HashMap<CgroupPath, CgroupId>,
-    /// By own cgroup; those that are gone until their slot is free.
+    /// Workloads by own cgroup. A removed workload stays until its slot is free.
     workloads: BTreeMap<CgroupId, Workload>,
     by_slot: HashMap<Slot, CgroupId>,
     /// The workload of each instance.
@@ -44,19 +44,19 @@ pub struct Registry {
     counts: Counts,
 }
 
-/// A cgroup that is there.
+/// An existing cgroup.
 struct Member {
     path: CgroupPath,
-    /// The own cgroup of its workload; `None` of the node's.
+    /// The own cgroup of its workload; `None` for cgroups of the node.
     workload: Option<CgroupId>,
     /// The subtree of its quota.
     subtree: Subtree,
 }
 
-/// What could not be done as it should be.
+/// Failures of the registry since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Cgroups and namespaces that found no room in the table.
+    /// Cgroups and namespaces that were rejected because the table is full.
     pub table_full: u64,
     /// Cgroups and namespaces beyond the quota of their subtree.
     pub cgroup_quota: u64,
@@ -64,19 +64,20 @@ pub struct Counts {
     pub slot_quota: u64,
     /// Workloads that were added to the overflow.
     pub folded: u64,
-    /// Changes that did not fit what was known, so that a scan is due.
+    /// Changes that were inconsistent with the known cgroups. Each requires a scan.
     pub surprises: u64,
 }
 
 impl Default for Registry {
-    /// Knows nothing, and tells no program.
+    /// Creates an empty registry without a table for eBPF programs.
     fn default() -> Self {
         Self::new(Box::new(()), 0, Arc::new(Resource { attributes: Attributes::new() }))
     }
 }
 
 impl Registry {
-    /// An empty registry. `limit` workloads get slots of their own. All others share one slot and the resource `overflow`.
+    /// Creates an empty registry. `limit` workloads get separate slots. All others share one slot and the resource
+    /// `overflow`.
     pub fn new(table: Box<dyn Table>, limit: u16, overflow: Arc<Resource>) -> Self {
         Self {
             owners: Owners::new(table),
@@ -94,48 +95,48 @@ impl Registry {
         }
     }
 
-    /// What could not be done so far.
+    /// Returns the failures since the start.
     pub const fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// The resource that all workloads in the overflow share.
+    /// Returns the resource that all workloads in the overflow share.
     pub fn overflow(&self) -> Arc<Resource> {
         Arc::clone(&self.overflow)
     }
 
-    /// The latest cgroup that is there, by its id: ids rise.
+    /// Returns the most recent existing cgroup, which has the highest id: the kernel assigns increasing ids.
     pub fn newest(&self) -> Option<CgroupId> {
         self.cgroups.keys().max().copied()
     }
 
-    /// Every workload, the gone among them until their slot is free.
+    /// Returns every workload, including removed workloads whose slot is not yet free.
     pub fn iter(&self) -> impl Iterator<Item = &Workload> {
         self.workloads.values()
     }
 
-    /// Every workload, to be told more of.
+    /// Returns every workload, for updates.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Workload> {
         self.workloads.values_mut()
     }
 
-    /// The workload that has a slot of its own.
+    /// Returns the workload with a slot, except the overflow.
     pub fn by_slot(&self, slot: Slot) -> Option<&Workload> {
         self.workloads.get(self.by_slot.get(&slot)?)
     }
 
-    /// The workload with that cgroup for its own.
+    /// Returns the workload with this own cgroup.
     #[cfg(test)]
     pub fn get(&self, id: CgroupId) -> Option<&Workload> {
         self.workloads.get(&id)
     }
 
-    /// The workload with that cgroup for its own, to be told more of.
+    /// Returns the workload with this own cgroup, for updates.
     pub fn get_mut(&mut self, id: CgroupId) -> Option<&mut Workload> {
         self.workloads.get_mut(&id)
     }
 
-    /// A cgroup is there. Yields it where it is a new workload's own.
+    /// Adds an existing cgroup. Returns its id if it is the own cgroup of a new workload.
     pub fn appeared(&mut self, cgroup: Cgroup, now: UnixNanos) -> Option<CgroupId> {
         let Cgroup { id, path } = cgroup;
         if let Some(known) = self.cgroups.get(&id) {
@@ -148,7 +149,7 @@ impl Registry {
         if !self.has_room(&subtree) {
             return None;
         }
-        // Ids do not come back; where one does, its slot must be free first.
+        // The kernel does not reuse ids soon. If an id repeats, its previous slot must be free first.
         if self.workloads.contains_key(&id) {
             self.counts.surprises += 1;
             return None;
@@ -165,7 +166,7 @@ impl Registry {
             Some((_, depth)) => {
                 match self.present_at(&path.ancestor(depth)) {
                     Some(workload) => self.join(id, path, subtree, Some(workload)),
-                    // Its workload's own cgroup was not heard of: a scan finds both.
+                    // The event of the workload's own cgroup was lost: a scan finds both.
                     None => self.counts.surprises += 1,
                 }
                 None
@@ -173,8 +174,8 @@ impl Registry {
         }
     }
 
-    /// True if the table and the quota of a subtree have room for a cgroup. Otherwise counts a refusal. Events in a refused
-    /// cgroup count with the node.
+    /// Returns true if the table and the quota of a subtree have room for a cgroup. Otherwise counts a rejection.
+    /// Events in a rejected cgroup count with the node.
     fn has_room(&mut self, subtree: &Subtree) -> bool {
         let count = if self.cgroups.len() >= CAPACITY {
             &mut self.counts.table_full
@@ -187,7 +188,7 @@ impl Registry {
         false
     }
 
-    /// The own cgroup of the workload that is present at a path.
+    /// Returns the own cgroup of the existing workload at a path.
     fn present_at(&self, path: &CgroupPath) -> Option<CgroupId> {
         self.by_path.get(path).copied().filter(|id| self.cgroups.contains_key(id))
     }
@@ -207,7 +208,7 @@ impl Registry {
         let slot = self.take_slot(&subtree);
         let mut workload = Workload::new(slot, identity, id, path.clone(), now);
         if self.by_instance.contains_key(&workload.instance) {
-            workload.go_by_path();
+            workload.use_path_as_instance();
         }
         if slot == Slot::OVERFLOW {
             workload.resource = self.overflow();
@@ -267,7 +268,7 @@ impl Registry {
         }
     }
 
-    /// A cgroup is no more. What happens in it from now on, by what is left of its sockets, stands with the node.
+    /// Removes a cgroup. Later events of its remaining sockets count with the node.
     pub fn vanished(&mut self, id: CgroupId) {
         let Some(member) = self.cgroups.remove(&id) else { return };
         self.owners.remove(id.0);
@@ -278,7 +279,7 @@ impl Registry {
         let Some(workload) = self.workloads.get_mut(&id) else { return };
         workload.stage = Stage::Gone;
         let is_folded = workload.slot == Slot::OVERFLOW;
-        // The kernel removes children first. Those that were not heard of go with it.
+        // The kernel removes children first. Children whose events were lost are removed here.
         let children = self.cgroups.extract_if(|_, member| member.workload == Some(id));
         for (child, member) in children {
             self.owners.remove(child.0);
@@ -292,16 +293,16 @@ impl Registry {
 
     /// Distributes the metadata of a container. If a workload of the system has the id, other workloads with that id get no
     /// metadata, and lose earlier metadata.
-    pub fn learn(&mut self, question: &Lookup, metadata: &Metadata, node: &Attributes) {
+    pub fn learn(&mut self, lookup: &Lookup, metadata: &Metadata, node: &Attributes) {
         let is_rightful = |workload: &Workload| workload.origin() == Origin::System;
         let mut concerned: Vec<&mut Workload> =
-            self.workloads.values_mut().filter(|workload| workload.is_concerned(question, metadata)).collect();
+            self.workloads.values_mut().filter(|workload| workload.is_described_by(lookup, metadata)).collect();
         let is_claimed = concerned.iter().any(|workload| is_rightful(workload));
         for workload in &mut concerned {
             let changed = if is_claimed && !is_rightful(workload) {
                 workload.unlearns()
             } else {
-                workload.learns(question, metadata)
+                workload.learns(lookup, metadata)
             };
             if changed {
                 workload.describe(node);
@@ -309,15 +310,15 @@ impl Registry {
         }
     }
 
-    /// The cgroups that a scan lacks, with their paths.
+    /// Returns the known cgroups that a scan lacks, with their paths.
     pub fn missing(&self, there: &[Cgroup]) -> Vec<(CgroupId, CgroupPath)> {
         let found: HashSet<CgroupId> = there.iter().map(|cgroup| cgroup.id).collect();
         let missing = self.cgroups.iter().filter(|(id, _)| !found.contains(id));
         missing.map(|(id, member)| (*id, member.path.clone())).collect()
     }
 
-    /// Takes in a scan of the tree, parents before children, and returns the own cgroups of new workloads. A cgroup that the
-    /// scan lacks has vanished if `has_vanished` confirms it: a scan that ended at its limits says nothing about the rest.
+    /// Applies a scan, parents before children, and returns the own cgroups of new workloads. A cgroup that the scan
+    /// lacks is removed only if `has_vanished` confirms it, because a scan may end at its limits.
     pub fn reconcile(
         &mut self,
         there: Vec<Cgroup>,
@@ -332,7 +333,7 @@ impl Registry {
         there.into_iter().filter_map(|cgroup| self.appeared(cgroup, now)).collect()
     }
 
-    /// A snapshot of `time` was taken: it has the last totals of what had gone by then, and the end of what was expiring.
+    /// Records a snapshot of `time`. It has the last totals of removed workloads, and the end of expiring series.
     pub fn taken(&mut self, time: UnixNanos) {
         for workload in self.workloads.values_mut() {
             workload.stage = match workload.stage {
@@ -347,7 +348,7 @@ impl Registry {
         }
     }
 
-    /// Every output has delivered what was taken up to `time`.
+    /// Records that all outputs have delivered the snapshots up to `time`.
     pub fn delivered(&mut self, time: UnixNanos) {
         let mut over = Vec::new();
         for workload in self.workloads.values_mut() {
@@ -360,7 +361,7 @@ impl Registry {
         over.into_iter().for_each(|id| self.forget(id));
     }
 
-    /// These workloads, which no program knows.
+    /// Creates a registry of workloads without a table for eBPF programs.
     #[cfg(test)]
     pub fn of(workloads: Vec<Workload>) -> Self {
         let mut registry = Self::default();
@@ -371,7 +372,7 @@ impl Registry {
         registry
     }
 
-    /// Slots that are free again: what is kept by slot must be cleared before anything else happens.
+    /// Returns the slots that became free. The caller must clear their data before any other call.
     pub fn rested(&mut self) -> Vec<Slot> {
         self.slots.rested()
     }

@@ -1,4 +1,4 @@
-//! What is said of a workload, by the semantic conventions 1.44.
+//! Resource attributes of a workload, by the semantic conventions 1.44.
 
 use super::{
     CgroupPath, Identity, Metadata, PodMetadata, PodUid, Service,
@@ -13,7 +13,8 @@ use crate::{
     text::{LONGEST, attribute, shortened},
 };
 
-/// Attributes that say which process, container or pod the sidecar is. Its node and cluster are everybody's.
+/// Prefixes of attributes that describe the sidecar's own process, container or pod. Node and cluster attributes apply
+/// to all workloads.
 const OWN: [&str; 5] = ["container.", "k8s.", "process.", "service.", "telemetry."];
 const SHARED: [&str; 2] = ["k8s.cluster.", "k8s.node."];
 
@@ -24,11 +25,11 @@ pub struct Subject<'a> {
     pub identity: &'a Identity,
     /// The path of its own cgroup.
     pub path: &'a CgroupPath,
-    /// The kind and name that no other workload has.
+    /// The kind and name that are unique to the workload.
     pub instance: Instance<'a>,
 }
 
-/// A workload's resource: what the node's says of the host, what the workload is, and which service it belongs to.
+/// Returns the resource of a workload: host attributes, identity and service.
 ///
 /// `service.instance.id` is the UUIDv5, in [`INSTANCE_NAMESPACE`](crate::telemetry::INSTANCE_NAMESPACE), of three texts
 /// with a NUL between each: the host's id, as [`Resource::node`] picks it; `container`, `pod` or `cgroup`; and the
@@ -39,14 +40,14 @@ pub struct Subject<'a> {
 /// unit, a container or another workload, where a name may contain any id. It also replaces the names of LXC and
 /// systemd-nspawn, which repeat, and the id of the second of two cgroups with the same id.
 ///
-/// The service's name is the process's own; else the pod's, by the conventions' "Specify resource attributes using
-/// Kubernetes annotations": an annotation, then the labels `app.kubernetes.io/instance` and `app.kubernetes.io/name`.
-/// What follows there are the names of the pod's owners, which only the API server knows: they are left to the collector.
-/// Else it is the label of the compose file's service. The pod's namespace and version go with the pod's name alone:
-/// another name is unique elsewhere.
+/// The process's own `service.name` has priority. Next is the pod's, by the conventions' "Specify resource attributes
+/// using Kubernetes annotations": an annotation, then the labels `app.kubernetes.io/instance` and
+/// `app.kubernetes.io/name`. The conventions then use the names of the pod's owners. Only the API server knows these,
+/// so they are left to the collector. The last source is the service label of a compose file. The pod's namespace and
+/// version apply only to the pod's service name, because names from other sources are unique in another namespace.
 ///
-/// The pod's uid is the path's, except of static pods. Metadata of another pod is left out, and so is that of any pod where
-/// the path names none: the labels of an image can claim a pod.
+/// The pod uid is from the path, except for static pods. Metadata of another pod are dropped, and so are metadata of
+/// any pod if the path contains none: the labels of an image can claim a pod.
 #[must_use]
 pub fn resource(
     host: &Attributes,
@@ -64,7 +65,7 @@ pub fn resource(
     Resource { attributes: builder.0 }
 }
 
-/// The resource of what has no slot of its own: every workload beyond the cap.
+/// Returns the shared resource of all workloads in the overflow.
 #[must_use]
 pub fn overflow(host: &Attributes) -> Resource {
     let mut builder = Builder::on(host);
@@ -73,7 +74,7 @@ pub fn overflow(host: &Attributes) -> Resource {
     Resource { attributes: builder.0 }
 }
 
-/// The pod that the path names.
+/// Returns the pod in the path.
 fn pod_of(identity: &Identity) -> Option<&PodUid> {
     match identity {
         Identity::Container { pod, .. } => pod.as_ref(),
@@ -85,7 +86,7 @@ fn pod_of(identity: &Identity) -> Option<&PodUid> {
 struct Builder(Attributes);
 
 impl Builder {
-    /// What everything on the host has in common.
+    /// Copies the attributes that all workloads on the host share.
     fn on(host: &Attributes) -> Self {
         let begins = |key: &str, prefixes: &[&str]| prefixes.iter().any(|prefix| key.starts_with(prefix));
         let mut common = Attributes::new();
@@ -95,7 +96,7 @@ impl Builder {
         Self(common)
     }
 
-    /// Sets a text that is known and, escaped, no longer than the limit.
+    /// Sets a known text, unless it exceeds the limit after escaping.
     fn text(&mut self, key: &'static str, text: Option<&str>) {
         if let Some(text) = text.filter(|text| !text.is_empty()).and_then(|text| attribute(text, LONGEST)) {
             self.0.set(key, text.into_owned());
@@ -123,7 +124,7 @@ impl Builder {
                 return;
             }
             Identity::Pod(uid) => self.pod(Some(uid), of_pod),
-            // The conventions have no attribute for it.
+            // The conventions define no attribute for systemd units.
             Identity::Unit(name) => self.text("undercurrent.workload.unit", Some(name)),
             Identity::Cgroup => {}
         }
@@ -157,7 +158,7 @@ impl Builder {
     }
 }
 
-/// The service that a pod's annotations and well-known labels say it is part of.
+/// Returns the service in a pod's annotations and well-known labels.
 fn of_pod(pod: &PodMetadata) -> Service {
     let PodMetadata { labels, annotations, namespace, .. } = pod;
     let named = [annotations.get(ANNOTATION_NAME), labels.get(LABEL_INSTANCE), labels.get(LABEL_NAME)];

@@ -1,4 +1,4 @@
-//! Services that processes name in their environments: read off the tick, one process of a party at a time.
+//! Services that processes declare in their environments, read outside of the tick. Each party has one read at a time.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -11,11 +11,11 @@ use tokio::{task::JoinSet, time::Instant};
 use super::{CgroupId, CgroupPath, Files, Service};
 use crate::cgroup::Subtree;
 
-/// The most processes of a party that wait for another one's environment.
+/// The maximum number of queued reads of one party.
 const WAITING: usize = 64;
-/// From this many parties on, those that have no read under way and need no rest are forgotten.
+/// The number of parties above which idle parties are removed.
 const PARTIES: usize = 1024;
-/// How long a party rests after one of its processes let the reader wait: doubled each time, up to an hour.
+/// The first back-off of a party after a timed-out read. It doubles each time, up to an hour.
 const FIRST_REST: Duration = Duration::from_secs(60);
 const LONGEST_REST: Duration = Duration::from_secs(3600);
 
@@ -33,7 +33,7 @@ enum Party {
 struct Queue {
     waiting: VecDeque<(CgroupId, u32)>,
     under_way: bool,
-    /// Not before then, since a process let the reader wait; and for how long the last time.
+    /// The end and the length of the current back-off, after a timed-out read.
     rest: Option<(Instant, Duration)>,
 }
 
@@ -45,7 +45,8 @@ pub struct Services {
 }
 
 impl Services {
-    /// Reads the environment of a process of a workload, unless the same workload waits already. Needs a tokio runtime.
+    /// Queues a read of a process's environment, unless a read of the workload is already queued. Needs a tokio
+    /// runtime.
     pub fn read(&mut self, workload: CgroupId, path: &CgroupPath, process: u32, files: &Files) {
         let party = Party::of(workload, path);
         if self.queues.len() >= PARTIES {
@@ -61,7 +62,7 @@ impl Services {
         self.start(&party, files);
     }
 
-    /// Starts the next read of a party, if none is under way.
+    /// Starts the next read of a party, if no read is running.
     fn start(&mut self, party: &Party, files: &Files) {
         let Some(queue) = self.queues.get_mut(party).filter(|queue| !queue.under_way) else { return };
         match queue.waiting.pop_front() {
@@ -75,7 +76,7 @@ impl Services {
         }
     }
 
-    /// Waits for the next service that is known. Pending while no read is under way. Cancel safe.
+    /// Waits for the next service. Pending while no read is running. Cancel safe.
     pub async fn next(&mut self, files: &Files) -> (CgroupId, Service) {
         loop {
             let Some(Ok((party, workload, service))) = self.reads.join_next().await else {

@@ -1,10 +1,10 @@
-//! Slots, handed out to workloads.
+//! Allocation of slots to workloads.
 
 use std::collections::VecDeque;
 
 use super::Slot;
 
-/// Slots for so many workloads. First come, first served; what is given back rests until it is cleared.
+/// A first-come, first-served pool of slots. Returned slots rest until they are cleared.
 #[derive(Debug)]
 pub struct Slots {
     free: VecDeque<Slot>,
@@ -12,24 +12,24 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// Slots for `limit` workloads.
+    /// Creates a pool of `limit` slots.
     pub fn new(limit: u16) -> Self {
         let free = (0..limit).map(|n| Slot(Slot::FIRST.0 + n)).collect();
         Self { free, resting: Vec::new() }
     }
 
-    /// The slot that has been free for longest; `None` where all are taken or resting.
+    /// Returns the slot that has been free for longest; `None` if no slot is free.
     pub fn take(&mut self) -> Option<Slot> {
         self.free.pop_front()
     }
 
-    /// Gives a slot back. Programs may still be about to write to it.
+    /// Returns a slot to the pool. eBPF programs may still write to it.
     pub fn give_back(&mut self, slot: Slot) {
         self.resting.push(slot);
     }
 
-    /// Slots that were given back and can be cleared now: call it some time after, and clear what it yields before anything
-    /// else is taken.
+    /// Returns the slots that have rested. The caller must wait for a while before the call, and clear the slots before
+    /// the next [`Self::take`].
     pub fn rested(&mut self) -> Vec<Slot> {
         let rested = std::mem::take(&mut self.resting);
         self.free.extend(&rested);

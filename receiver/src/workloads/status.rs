@@ -1,4 +1,4 @@
-//! How well measurements are told apart on this host.
+//! The status of attribution on this host.
 
 use crate::{
     kernel::{
@@ -11,7 +11,7 @@ use crate::{
 /// The name in status, logs and losses.
 pub const NAME: &str = "workloads";
 
-/// How well it works, and what keeps it from being whole.
+/// Returns the status of attribution, with the reasons for a degradation.
 #[must_use]
 pub fn status(settings: &Settings, kernel: &Kernel) -> SignalStatus {
     let of = |status, reasons| SignalStatus { signal: NAME, status, enabled: settings.enabled, reasons };
@@ -27,25 +27,26 @@ pub fn status(settings: &Settings, kernel: &Kernel) -> SignalStatus {
     let absent = outcomes.filter_map(|outcome| missing(&outcome.hook)).map(str::to_owned);
     reasons.extend(absent);
     if !kernel.stores_readers() {
-        reasons.push("before Linux 5.11 a socket that somebody else reads stays its creator's".to_owned());
+        reasons.push("before Linux 5.11 the reader of a socket is unknown, and its creator is used".to_owned());
     }
     if kernel.lacks("sock.sk_cgrp_data.cgroup") {
-        reasons.push("before Linux 5.15 nothing that is enqueued has an owner until it is read".to_owned());
+        reasons.push("before Linux 5.15 enqueued data have no workload until the socket is read".to_owned());
     }
     if kernel.probes(&hooks::SOCKET_ENQUEUED) {
         reasons.push(
-            "by kprobes what is enqueued belongs to the socket's creator, which cgroup v2 alone tells".to_owned(),
+            "with kprobes, enqueued data count with the creator of the socket, which only cgroup v2 identifies"
+                .to_owned(),
         );
     }
     of(if reasons.is_empty() { Status::Healthy } else { Status::Degraded }, reasons)
 }
 
-/// What goes without a hook.
+/// Returns the effect of an unavailable hook.
 fn missing(hook: &str) -> Option<&'static str> {
     let without = [
-        (&hooks::SOCKET_READER, "a socket that somebody else reads stays its creator's"),
-        (&hooks::SOCKET_CREATOR, "a socket belongs to nobody until it is read"),
-        (&hooks::CGROUP_CHANGE, "cgroups that come and go are looked for every second"),
+        (&hooks::SOCKET_READER, "the reader of a socket is unknown, and its creator is used"),
+        (&hooks::SOCKET_CREATOR, "a socket has no workload until it is read"),
+        (&hooks::CGROUP_CHANGE, "new and removed cgroups are detected by a scan every second"),
     ];
     without.into_iter().find(|(known, _)| known.name == hook).map(|(_, without)| without)
 }

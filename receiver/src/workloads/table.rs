@@ -1,8 +1,8 @@
-//! The table from owners to slots, which programs look into.
+//! The table from cgroups and namespaces to slots, which eBPF programs read.
 //!
-//! Every key stands in one of two places, so that a program finds it, or knows that it is not there, with two loads:
-//! cuckoo hashing (Pagh and Rodler 2004). An entry is one word and is written at once; a key on its way from one place to
-//! the other stands in both for a moment.
+//! Each key has two candidate positions, so that a program finds it, or its absence, with two loads: cuckoo hashing
+//! (Pagh and Rodler 2004). An entry is one word and is stored atomically. A key that moves is briefly present at both
+//! positions.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,13 +10,13 @@ use undercurrent_ebpf::abi::workload::{KEY_BITS, OWNERS, SLOT_BITS, Slot, entry,
 
 use crate::kernel::maps::Words;
 
-/// Keys that the table is filled with at most: half its entries. So far a free place is found almost always, and within a few
+/// The maximum number of keys: half of the entries. At this load a free position is almost always found within a few
 /// moves.
 pub const CAPACITY: usize = OWNERS / 2;
-/// Keys that may be moved to make room for one.
+/// The maximum number of keys that are moved to insert one key.
 const MOVES: usize = 64;
 
-/// Words that hold the table: the kernel's map, or a test's.
+/// The storage of the table: the kernel's map, or a test's memory.
 pub trait Table: Send {
     /// All entries.
     fn entries(&self) -> &[AtomicU64];
@@ -28,7 +28,7 @@ impl Table for Words {
     }
 }
 
-/// A table of no entries, for where no program looks.
+/// An empty table for operation without eBPF programs.
 impl Table for () {
     fn entries(&self) -> &[AtomicU64] {
         &[]
@@ -41,7 +41,7 @@ pub struct Owners {
     keys: usize,
 }
 
-/// A key found no room.
+/// The reason why a key was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoRoom {
     /// The table is full.
@@ -53,27 +53,27 @@ pub enum NoRoom {
 }
 
 impl Owners {
-    /// An empty table.
+    /// Creates an empty table.
     pub fn new(table: Box<dyn Table>) -> Self {
         Self { table, keys: 0 }
     }
 
-    /// The slot of a key, as a program finds it.
+    /// Returns the slot of a key, by the lookup of the eBPF programs.
     #[cfg(test)]
     pub fn slot(&self, key: u64) -> Option<Slot> {
         indices(key).into_iter().find_map(|place| slot_of(self.load(place), key))
     }
 
-    /// How many keys have a slot.
+    /// Returns the number of keys.
     #[cfg(test)]
     pub const fn keys(&self) -> usize {
         self.keys
     }
 
-    /// Gives a key a slot, or another one.
+    /// Inserts a key, or changes its slot.
     ///
     /// # Errors
-    /// Where there is no room; programs then do not know the key.
+    /// If there is no room; eBPF programs then do not find the key.
     pub fn set(&mut self, key: u64, slot: Slot) -> Result<(), NoRoom> {
         if key == 0 || key >> KEY_BITS != 0 {
             return Err(NoRoom::TooLong);
@@ -91,7 +91,7 @@ impl Owners {
         Ok(())
     }
 
-    /// Takes a key out.
+    /// Removes a key.
     pub fn remove(&mut self, key: u64) {
         if let Some(place) = self.find(key) {
             self.store(place, 0);
@@ -104,8 +104,8 @@ impl Owners {
         indices(key).into_iter().find(there)
     }
 
-    /// A free place for a key. Where both are taken, keys are moved to their other places along a path that ends at a free
-    /// one, from its end, so that none is ever missing.
+    /// Returns a free position for a key. If both positions are taken, moves keys along a path to a free position,
+    /// starting at its end, so that every key is always present.
     fn make_room(&self, key: u64) -> Result<u32, NoRoom> {
         let [better, other] = indices(key);
         if let Some(free) = [better, other].into_iter().find(|place| self.load(*place) == 0) {
@@ -129,7 +129,7 @@ impl Owners {
         Err(NoRoom::Full)
     }
 
-    /// The other place of the key that stands at one.
+    /// Returns the other position of the key at a position.
     fn alternative(&self, place: u32) -> u32 {
         let [better, other] = indices(self.load(place) >> SLOT_BITS);
         if better == place { other } else { better }

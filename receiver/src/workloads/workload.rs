@@ -1,4 +1,4 @@
-//! One workload.
+//! A workload and its metadata.
 
 use std::sync::Arc;
 
@@ -13,51 +13,51 @@ use crate::{
     telemetry::{Attributes, Resource, UnixNanos},
 };
 
-/// How far a workload is. Its slot is free after the last stage.
+/// The life cycle of a workload. Its slot is free after the last stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Its cgroup is there.
+    /// The cgroup exists.
     Present,
-    /// Its cgroup is no more, and no snapshot was taken since.
+    /// The cgroup has been removed, and no snapshot has been taken since.
     Gone,
-    /// The snapshot of this time has its last totals.
+    /// The snapshot of this time has the last totals.
     Final(UnixNanos),
-    /// Its last totals are delivered; the snapshot of this time says that there will be no more.
+    /// The last totals have been delivered. The snapshot of this time marks the end of the series.
     Expiring(Option<UnixNanos>),
 }
 
 /// A kind and a name. The pair is unique among the host's workloads, and `service.instance.id` is its hash.
 pub type Instance = (&'static str, Vec<u8>);
 
-/// Something that measurements belong to, and that is not the node as a whole.
+/// A workload: the subject of measurements below the level of the node.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// Its place; [`Slot::OVERFLOW`] where it has none of its own.
+    /// The slot; [`Slot::OVERFLOW`] for workloads beyond the limit.
     pub slot: Slot,
-    /// What it is.
+    /// The kind and the identifiers.
     pub identity: Identity,
-    /// Its own cgroup: everything below belongs to it too, but for other workloads.
+    /// The own cgroup. Its descendants belong to the workload, except nested workloads.
     pub cgroup: CgroupId,
-    /// That cgroup's path.
+    /// The path of the own cgroup.
     pub path: CgroupPath,
-    /// The kind and name that no other workload has. They survive a restart of the workload.
+    /// The unique kind and name. They survive a restart of the workload.
     pub instance: Instance,
-    /// Since when it is followed.
+    /// The start time of the totals.
     pub start: UnixNanos,
-    /// What is said of it.
+    /// The resource.
     pub resource: Arc<Resource>,
-    /// How far it is.
+    /// The stage of the life cycle.
     pub stage: Stage,
-    /// The network namespace that it has to itself, or shares with those that came later.
+    /// The claimed network namespace. Workloads that came later may share it.
     pub namespace: Option<u32>,
     metadata: Option<Metadata>,
-    /// Whether somebody may answer for it when asked again.
+    /// True if a later lookup may succeed.
     ask_again: bool,
     service: Option<Service>,
 }
 
 impl Workload {
-    /// A workload that nothing is said of yet.
+    /// Creates a workload with an empty resource.
     pub fn new(slot: Slot, identity: Identity, cgroup: CgroupId, path: CgroupPath, start: UnixNanos) -> Self {
         let (kind, name) = identity.instance(&path);
         Self {
@@ -76,8 +76,8 @@ impl Workload {
         }
     }
 
-    /// Replaces an instance that another workload already has. The new one is made of the path, which is unique.
-    pub fn go_by_path(&mut self) {
+    /// Replaces the instance by the unique instance of the path.
+    pub fn use_path_as_instance(&mut self) {
         let (kind, path) = by_path(&self.path);
         self.instance = (kind, path.to_vec());
     }
@@ -89,7 +89,7 @@ impl Workload {
         self.namespace = None;
     }
 
-    /// Returns who may have named the workload's cgroup.
+    /// Returns the party that may have named the cgroup of the workload.
     pub fn origin(&self) -> Origin {
         origin(&self.path)
     }
@@ -104,7 +104,7 @@ impl Workload {
         self.slot == Slot::OVERFLOW
     }
 
-    /// Rebuilds the resource from everything known by now. Workloads in the overflow keep the resource that they share.
+    /// Rebuilds the resource from the current metadata. Workloads in the overflow keep the shared resource.
     pub fn describe(&mut self, node: &Attributes) {
         if self.is_folded() {
             return;
@@ -117,12 +117,12 @@ impl Workload {
         }
     }
 
-    /// Whether a pod's network namespace is its too.
+    /// Returns true for a container of a pod, which shares the pod's network namespace.
     pub const fn is_in_a_pod(&self) -> bool {
         matches!(self.identity, Identity::Container { pod: Some(_), .. })
     }
 
-    /// Stores the service that one of its processes names, and returns true if that is another one than before.
+    /// Stores the service that a process declares. Returns true if the service changed.
     pub fn serves(&mut self, service: Service) -> bool {
         if self.is_folded() {
             return false;
@@ -132,16 +132,16 @@ impl Workload {
         is_new
     }
 
-    /// Nobody has answered for a container; `again` where that may change.
-    pub fn goes_without(&mut self, question: &Lookup, again: bool) {
-        let is_container = matches!(&self.identity, Identity::Container { id, .. } if *id == question.container);
-        if is_container && question.reaches(&self.path) {
+    /// Records a failed lookup; `again` is true if a later lookup may succeed.
+    pub fn record_failed_lookup(&mut self, lookup: &Lookup, again: bool) {
+        let is_container = matches!(&self.identity, Identity::Container { id, .. } if *id == lookup.container);
+        if is_container && lookup.reaches(&self.path) {
             self.ask_again = again;
         }
     }
 
-    /// Whether nothing is known that somebody may know.
-    pub const fn answer_pending(&self) -> bool {
+    /// Returns true if the metadata are missing and a later lookup may succeed.
+    pub const fn needs_lookup(&self) -> bool {
         self.metadata.is_none() && self.ask_again
     }
 
@@ -151,26 +151,26 @@ impl Workload {
         self.metadata.is_none() && self.service.is_none()
     }
 
-    /// True if the metadata describe this workload: it is the container, or the container's pod.
-    pub fn is_concerned(&self, question: &Lookup, metadata: &Metadata) -> bool {
+    /// Returns true if the metadata describe this workload: the container, or the pod of the container.
+    pub fn is_described_by(&self, lookup: &Lookup, metadata: &Metadata) -> bool {
         match &self.identity {
-            _ if !question.reaches(&self.path) => false,
-            Identity::Container { id, .. } => *id == question.container,
-            Identity::Pod(uid) => question.pod.as_ref() == Some(uid) && of_pod(uid, metadata).is_some(),
+            _ if !lookup.reaches(&self.path) => false,
+            Identity::Container { id, .. } => *id == lookup.container,
+            Identity::Pod(uid) => lookup.pod.as_ref() == Some(uid) && of_pod(uid, metadata).is_some(),
             _ => false,
         }
     }
 
-    /// Takes over what is known of a container, where that is this one, or one in this pod; whether that is news.
-    pub fn learns(&mut self, question: &Lookup, metadata: &Metadata) -> bool {
-        if !question.reaches(&self.path) {
+    /// Stores the metadata of this container or of a container in this pod. Returns true if the metadata changed.
+    pub fn learns(&mut self, lookup: &Lookup, metadata: &Metadata) -> bool {
+        if !lookup.reaches(&self.path) {
             return false;
         }
         let news = match &self.identity {
             _ if self.is_folded() => return false,
-            Identity::Container { id, .. } if *id == question.container => metadata.clone(),
-            // The container's path must name the pod too: any image may have labels that claim a pod.
-            Identity::Pod(uid) if question.pod.as_ref() == Some(uid) => match of_pod(uid, metadata) {
+            Identity::Container { id, .. } if *id == lookup.container => metadata.clone(),
+            // The cgroup path must contain the pod too: the labels of any image can claim a pod.
+            Identity::Pod(uid) if lookup.pod.as_ref() == Some(uid) => match of_pod(uid, metadata) {
                 Some(metadata) => metadata,
                 None => return false,
             },
@@ -181,13 +181,13 @@ impl Workload {
         changed
     }
 
-    /// Drops the metadata of a container. True if there were any.
+    /// Drops the metadata of a container. Returns true if there were any.
     pub fn unlearns(&mut self) -> bool {
         self.metadata.take().is_some()
     }
 }
 
-/// What a container's metadata say of the pod around it.
+/// Returns the metadata of the pod of a container.
 fn of_pod(uid: &PodUid, metadata: &Metadata) -> Option<Metadata> {
     let pod = metadata.pod.as_ref().filter(|pod| pod.uid.as_ref() == Some(&uid.0))?;
     Some(Metadata { pod: Some(PodMetadata { container: None, ..pod.clone() }), ..Metadata::default() })
@@ -207,7 +207,7 @@ mod tests {
         Workload::new(Slot(2), identity, CgroupId(1), CgroupPath::new(path.as_bytes()), UnixNanos(0))
     }
 
-    fn question(user: Option<Uid>) -> Lookup {
+    fn lookup(user: Option<Uid>) -> Lookup {
         Lookup { container: ContainerId("x".to_owned()), runtime: None, pod: None, user }
     }
 
@@ -216,10 +216,10 @@ mod tests {
         let metadata = Metadata { name: Some("web".to_owned()), ..Metadata::default() };
         for (path, user) in [(SYSTEM, None), (USER, Some(Uid(1000)))] {
             for asked in [None, Some(Uid(1000)), Some(Uid(1001))] {
-                assert_eq!(container(path).learns(&question(asked), &metadata), asked == user, "{path} {asked:?}");
+                assert_eq!(container(path).learns(&lookup(asked), &metadata), asked == user, "{path} {asked:?}");
                 let mut unanswered = container(path);
-                unanswered.goes_without(&question(asked), true);
-                assert_eq!(unanswered.answer_pending(), asked == user, "{path} {asked:?}");
+                unanswered.record_failed_lookup(&lookup(asked), true);
+                assert_eq!(unanswered.needs_lookup(), asked == user, "{path} {asked:?}");
             }
         }
     }
@@ -233,7 +233,7 @@ mod tests {
         for (named, learns) in [(Some(uid.clone()), true), (Some(PodUid("other".to_owned())), false), (None, false)] {
             let identity = Identity::Pod(uid.clone());
             let mut pod = Workload::new(Slot(2), identity, CgroupId(1), path.clone(), UnixNanos(0));
-            assert_eq!(pod.learns(&Lookup { pod: named.clone(), ..question(None) }, &metadata), learns, "{named:?}");
+            assert_eq!(pod.learns(&Lookup { pod: named.clone(), ..lookup(None) }, &metadata), learns, "{named:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The hierarchy of cgroups that says whose a task is: where it is, and what it holds.
+//! The cgroup hierarchy that attributes tasks to workloads: its mount points, its cgroups and their counters.
 
 mod mounts;
 mod processes;
@@ -29,13 +29,13 @@ pub use self::{
 /// A cgroup.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Cgroup {
-    /// Its id: the inode of its directory, which programs in the kernel see too.
+    /// The inode number of the cgroup's directory, which eBPF programs use as the id.
     pub id: CgroupId,
-    /// Its path.
+    /// Path from the root of the hierarchy.
     pub path: CgroupPath,
 }
 
-/// A version of cgroups.
+/// A version of the cgroup interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Version {
@@ -45,53 +45,54 @@ pub enum Version {
     V2,
 }
 
-/// Why CPU time cannot be told by cgroup on this host.
+/// The reason why CPU time is not available by cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoAccounting {
-    /// No hierarchy.
-    #[error("no cgroups are mounted: mount them, such as with `mount -t cgroup2 none /sys/fs/cgroup`")]
+    /// No hierarchy is mounted.
+    #[error("no cgroups are mounted: mount them, for example with `mount -t cgroup2 none /sys/fs/cgroup`")]
     NotMounted,
-    /// A hierarchy without the controller that counts.
+    /// The controller `cpuacct` (version 1) is not mounted.
     #[error(
-        "the cgroup controller `cpuacct` is not mounted beside `cpu`: mount it, such as with `mount -t cgroup -o cpuacct \
+        "the cgroup controller `cpuacct` is not mounted: mount it, for example with `mount -t cgroup -o cpuacct \
          none /sys/fs/cgroup/cpuacct`"
     )]
     NoController,
 }
 
-/// Why what came of CPU quotas cannot be told on this host.
+/// The reason why CPU throttling is not available by cgroup.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoQuotas {
-    /// No hierarchy.
+    /// No hierarchy is mounted.
     #[error(transparent)]
     NotMounted(NoAccounting),
-    /// A kernel that cannot hold tasks back.
+    /// The kernel has no CPU bandwidth control.
     #[error("this kernel was built without CPU quotas (CONFIG_CFS_BANDWIDTH)")]
     NotBuilt,
-    /// The hierarchy is without the controller.
+    /// The controller `cpu` is not enabled in the hierarchy.
     #[error(
-        "the cgroup controller `cpu` is not at {}, and so no quota: mount the hierarchy of version 1 that has it, such as \
+        "the cgroup controller `cpu` is not available at {}: mount the cgroup v1 hierarchy with it, for example \
          with `mount -t cgroup -o cpu none /sys/fs/cgroup/cpu`",
         .0.display()
     )]
     Elsewhere(PathBuf),
 }
 
-/// Which kernels have quotas: there they are set up by.
+/// A sysctl that exists if the kernel has CPU bandwidth control (`CONFIG_CFS_BANDWIDTH`).
 const QUOTAS: &str = "/proc/sys/kernel/sched_cfs_bandwidth_slice_us";
 
-/// The one hierarchy that says whose a task is: version 1's with the controller `cpu` where it is mounted, else version
-/// 2's. Only one, so that what belongs to cgroups is disjoint.
+/// The hierarchy for attribution: version 1 with the controller `cpu` if that is mounted, otherwise version 2. One
+/// hierarchy keeps the sets of tasks of all cgroups disjoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Hierarchy {
     version: Version,
     tree: Mount,
-    /// Where CPU time stands; on version 1 it may be a hierarchy of its own, with the same paths.
+    /// The mount with CPU time. On version 1, `cpuacct` may be mounted separately; its cgroups then have identical
+    /// paths.
     accounting: Option<Mount>,
 }
 
 impl Hierarchy {
-    /// Chooses among what is mounted; `None` where nothing is.
+    /// Chooses the hierarchy for attribution. Returns `None` if no hierarchy is mounted.
     #[must_use]
     pub fn choose(mounts: Mounts) -> Option<Self> {
         match (mounts.cpu, mounts.v2) {
@@ -101,13 +102,14 @@ impl Hierarchy {
         }
     }
 
-    /// Which version it is.
+    /// Returns the version of the hierarchy.
     #[must_use]
     pub const fn version(&self) -> Version {
         self.version
     }
 
-    /// How programs find whose a task is in it; `None` where the kernel does not say which hierarchy it is.
+    /// Returns how eBPF programs read the cgroup of a task. `None` if `/proc/cgroups` has no usable entry for the
+    /// controller `cpu`.
     #[must_use]
     pub fn ownership(&self) -> Option<Ownership> {
         match self.version {
@@ -120,13 +122,13 @@ impl Hierarchy {
         }
     }
 
-    /// Where it is mounted.
+    /// Returns the mount point.
     #[must_use]
     pub fn mount_point(&self) -> &Path {
         &self.tree.point
     }
 
-    /// Where its parts are mounted, each once.
+    /// Returns the distinct mount points of the tree and of the CPU accounting.
     #[cfg(test)]
     pub fn mount_points(&self) -> Vec<PathBuf> {
         let points = [Some(&self.tree), self.accounting.as_ref()].into_iter().flatten();
@@ -135,14 +137,15 @@ impl Hierarchy {
         points
     }
 
-    /// The same version in a folder.
+    /// Returns a hierarchy of this version with its tree in a folder.
     #[cfg(test)]
     pub fn moved(&self, folder: &Path) -> Self {
         let tree = Mount { point: folder.to_owned(), view: View::Whole };
         Self { version: self.version, accounting: Some(tree.clone()), tree }
     }
 
-    /// What of it this process does not see, and what to do; `None` where it sees everything.
+    /// Returns a message with the visible part of the hierarchy and the remedy. `None` if the whole hierarchy is
+    /// visible.
     #[must_use]
     pub fn partial(&self) -> Option<String> {
         let mount = [Some(&self.tree), self.accounting.as_ref()].into_iter().flatten();
@@ -150,7 +153,7 @@ impl Hierarchy {
         let shown = match &mount.view {
             View::Whole => return None,
             View::Below(path) => format!("only the cgroups below {path}"),
-            View::BelowUnknown => "a part of the cgroups, of a place that this process cannot name".to_owned(),
+            View::BelowUnknown => "a part of the cgroups, below an unknown path".to_owned(),
         };
         Some(format!(
             "{} shows {shown}: give the sidecar the host's /sys/fs/cgroup, in a container with `--cgroupns=host`",
@@ -158,18 +161,18 @@ impl Hierarchy {
         ))
     }
 
-    /// Whether CPU time can be told by cgroup.
+    /// Checks whether CPU time is available by cgroup.
     ///
     /// # Errors
-    /// Where the kernel's counts are not mounted.
+    /// If the CPU accounting is not mounted.
     pub const fn accounts(&self) -> Result<(), NoAccounting> {
         if self.accounting.is_some() { Ok(()) } else { Err(NoAccounting::NoController) }
     }
 
-    /// Whether what came of CPU quotas can be told by cgroup.
+    /// Checks whether CPU throttling is available by cgroup.
     ///
     /// # Errors
-    /// Where this hierarchy, or this kernel, has none.
+    /// If the hierarchy lacks the controller `cpu`, or the kernel lacks CPU bandwidth control.
     pub fn quotas(&self) -> Result<(), NoQuotas> {
         let point = &self.tree.point;
         let controllers = || fs::read_to_string(point.join("cgroup.controllers")).unwrap_or_default();
@@ -179,11 +182,11 @@ impl Hierarchy {
         if Path::new(QUOTAS).exists() { Ok(()) } else { Err(NoQuotas::NotBuilt) }
     }
 
-    /// Returns every visible cgroup, the root included; none if the path of the mount's root is unknown. Beyond the limits,
-    /// cgroups of the largest subtrees are left out.
+    /// Returns every visible cgroup, including the root. Returns no cgroup if the path of the mount's root is unknown.
+    /// At the limits, the walk leaves out cgroups of the largest subtrees.
     ///
     /// # Errors
-    /// Where the mount point cannot be read.
+    /// If the mount point cannot be read.
     pub fn scan(&self, limits: Limits) -> io::Result<Scan> {
         match self.tree.root() {
             Some(root) => walk::walk(self.tree.point.clone(), root, limits.depth, walk::Queues::fair(limits.cgroups)),
@@ -191,27 +194,30 @@ impl Hierarchy {
         }
     }
 
-    /// The id of the cgroup that has a path now.
+    /// Returns the id of the cgroup that currently has this path.
     ///
     /// # Errors
-    /// Where there is none, or none to be seen.
+    /// If no cgroup has the path, or the cgroup is not visible.
     pub fn id(&self, path: &CgroupPath) -> io::Result<CgroupId> {
         fs::symlink_metadata(self.directory(path)?).map(|directory| CgroupId(directory.ino()))
     }
 
-    /// False if the cgroup has been removed, or another one has its path. True if that cannot be found out.
+    /// Returns false if the cgroup has been removed or another cgroup has its path. Returns true if the check fails for
+    /// another reason.
     #[must_use]
     pub fn holds(&self, id: CgroupId, path: &CgroupPath) -> bool {
         self.id(path).map_or_else(|error| !is_gone(&error), |found| found == id)
     }
 
     fn directory(&self, path: &CgroupPath) -> io::Result<PathBuf> {
-        let hidden = || io::Error::new(io::ErrorKind::NotFound, format!("{path} is outside of what is mounted"));
+        let hidden =
+            || io::Error::new(io::ErrorKind::NotFound, format!("the mounted hierarchy does not contain {path}"));
         self.tree.directory(path).ok_or_else(hidden)
     }
 }
 
-/// Whether an operation failed since the cgroup is not there any more: a file that was opened before says so otherwise.
+/// Returns true if an operation failed because the cgroup has been removed. Reads of a file that was opened earlier
+/// fail with `ENODEV`.
 fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ENODEV)
 }

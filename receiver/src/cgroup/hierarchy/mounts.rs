@@ -1,4 +1,4 @@
-//! Where cgroup hierarchies are mounted, and how much of them this process sees there.
+//! Mount points of the cgroup hierarchies, and the part of each hierarchy that this process sees.
 
 use std::{
     ffi::OsString,
@@ -13,32 +13,32 @@ use serde::Serialize;
 
 use crate::cgroup::CgroupPath;
 
-/// The inode of the cgroup namespace that the kernel begins with (`PROC_CGROUP_INIT_INO`).
+/// The inode number of the initial cgroup namespace (`PROC_CGROUP_INIT_INO`).
 const INITIAL_NAMESPACE: u64 = 0xEFFF_FFFB;
 
-/// How much of a hierarchy is to be seen, the most first.
+/// The visible part of a hierarchy. The order is from the largest part to the smallest.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum View {
-    /// All of it.
+    /// The whole hierarchy.
     Whole,
-    /// A cgroup and what is below it.
+    /// One cgroup and its descendants.
     Below(CgroupPath),
-    /// A cgroup and what is below it, whose path is not to be known from inside of this cgroup namespace.
+    /// One cgroup and its descendants. The cgroup namespace hides the path of the cgroup.
     BelowUnknown,
 }
 
-/// A hierarchy, or a part of it, in the file system.
+/// A mount of a hierarchy or of a subtree of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Mount {
-    /// Where it is mounted.
+    /// Mount point.
     pub point: PathBuf,
-    /// What is mounted there.
+    /// The visible part.
     pub view: View,
 }
 
 impl Mount {
-    /// A cgroup's directory; `None` where the mount does not show it.
+    /// Returns the directory of a cgroup; `None` if the mount does not show the cgroup.
     pub fn directory(&self, path: &CgroupPath) -> Option<PathBuf> {
         let shown = self.root().filter(|shown| shown.contains(path))?;
         let mut directory = self.point.clone();
@@ -46,7 +46,7 @@ impl Mount {
         Some(directory)
     }
 
-    /// The path of the cgroup whose directory the mount point is, where it can be known.
+    /// Returns the path of the cgroup at the mount point, if it is known.
     pub fn root(&self) -> Option<CgroupPath> {
         match &self.view {
             View::Whole => Some(CgroupPath::root()),
@@ -56,38 +56,38 @@ impl Mount {
     }
 }
 
-/// The mounted hierarchies, each where it shows most.
+/// The mounted hierarchies. Each has the mount that shows the largest part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mounts {
-    /// Whether any hierarchy of version 1 is mounted.
+    /// True if a hierarchy of version 1 is mounted.
     pub v1: bool,
     /// The hierarchy of version 2.
     pub v2: Option<Mount>,
     /// The hierarchy of version 1 that has the controller `cpu`.
     pub cpu: Option<Mount>,
-    /// The hierarchy of version 1 that has the controller `cpuacct`; often the one of `cpu`.
+    /// The hierarchy of version 1 that has the controller `cpuacct`. It is often the hierarchy of `cpu`.
     pub cpuacct: Option<Mount>,
 }
 
 impl Mounts {
-    /// Looks at this process's mounts.
+    /// Reads the mounts of this process.
     ///
     /// # Errors
-    /// Where `/proc/self/mountinfo` cannot be read.
+    /// If `/proc/self/mountinfo` cannot be read.
     pub fn read() -> io::Result<Self> {
         let mounts = parse(&fs::read("/proc/self/mountinfo")?);
-        // A kernel without cgroup namespaces has no such file.
+        // Kernels without cgroup namespaces lack this file.
         let initial = fs::metadata("/proc/self/ns/cgroup").map_or(true, |file| file.ino() == INITIAL_NAMESPACE);
         Ok(Self::of(&mounts, initial, is_root))
     }
 
-    /// Where the root of version 2's hierarchy is to be seen.
+    /// Returns the mount point of the root of version 2.
     pub fn v2_root(&self) -> Option<&Path> {
         self.v2.as_ref().filter(|mount| mount.view == View::Whole).map(|mount| mount.point.as_path())
     }
 
-    /// The hierarchies among these mounts. `initial` says whether this process is in the first cgroup namespace, which
-    /// paths are relative to; `is_root` whether the mount point is a hierarchy's root, `None` where it is out of reach.
+    /// Selects the cgroup hierarchies from a list of mounts. `initial` is true in the initial cgroup namespace.
+    /// `is_root` returns true if the mount point is the root of a hierarchy, and `None` if it is not accessible.
     pub fn of(mounts: &[MountInfo], initial: bool, is_root: impl Fn(&MountInfo) -> Option<bool>) -> Self {
         let covered = |n: usize| mounts[n + 1..].iter().any(|later| later.mount_point == mounts[n].mount_point);
         let reachable: Vec<(&MountInfo, Mount)> = (0..mounts.len())
@@ -108,7 +108,7 @@ impl Mounts {
     }
 }
 
-/// The lines that can be understood: one odd mount does not hide the others.
+/// Parses `mountinfo`. Skips malformed lines, so that one malformed line does not hide the other mounts.
 pub fn parse(mountinfo: &[u8]) -> Vec<MountInfo> {
     let lines = mountinfo.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
     lines.filter_map(|line| MountInfo::from_line(line).ok()).collect()
@@ -120,7 +120,7 @@ fn is_v1(mount: &MountInfo) -> bool {
 
 fn mount(info: &MountInfo, initial: bool, is_root: bool) -> Mount {
     let root = unescaped(&info.root);
-    // The kernel writes it relative to this process's cgroup namespace, with `..` for what is outside.
+    // The kernel writes the path relative to the cgroup namespace of this process, with `..` for cgroups outside.
     let outside = root.split(|byte| *byte == b'/').any(|name| name == b"..");
     let view = match CgroupPath::new(&root) {
         _ if is_root => View::Whole,
@@ -134,21 +134,22 @@ fn point(info: &MountInfo) -> PathBuf {
     OsString::from_vec(unescaped(&info.mount_point.to_string_lossy())).into()
 }
 
-/// Whether a mount point is a hierarchy's root. Its line cannot say: namespaces show any cgroup as `/`. But version 2 gives
-/// `cgroup.events` to all cgroups but the root, and version 1 `release_agent` to the root alone.
+/// Returns true if a mount point is the root of a hierarchy. `mountinfo` is ambiguous, because cgroup namespaces show
+/// any cgroup as `/`. Version 2 has `cgroup.events` in every cgroup except the root, and version 1 has `release_agent`
+/// only in the root.
 fn is_root(info: &MountInfo) -> Option<bool> {
     let point = point(info);
     let device = fs::metadata(&point).ok()?.dev();
     let has = |file: &str| Path::try_exists(&point.join(file)).ok();
     match (format!("{}:{}", major(device), minor(device)) == info.majmin, is_v1(info)) {
-        // Something else is mounted over it.
+        // Another file system is mounted over the mount point.
         (false, _) => None,
         (true, true) => has("release_agent"),
         (true, false) => has("cgroup.events").map(|has| !has),
     }
 }
 
-/// A field with the kernel's `\040` for a space and the like turned back.
+/// Decodes the octal escapes of a `mountinfo` field, for example `\040` for a space.
 fn unescaped(field: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field.as_bytes();

@@ -1,4 +1,4 @@
-//! Processes of a cgroup, and the network namespaces they are in.
+//! Processes of a cgroup and their network namespaces.
 
 use std::{
     fs::{self, File},
@@ -13,14 +13,14 @@ use super::{
 };
 use crate::cgroup::CgroupPath;
 
-/// How many cgroups are looked into for a process, and how many levels.
+/// The maximum number of cgroups and of levels in a search for a process.
 const LOOKED_INTO: usize = 64;
 
-/// The most processes that are read to verify a claim to a network namespace.
+/// The maximum number of processes that are read to verify a claim to a network namespace.
 const CLAIMANTS: usize = 64;
 
 impl Hierarchy {
-    /// False if no process of a cgroup is in a network namespace. True if the processes cannot be read.
+    /// Returns false if no process of a cgroup is in a network namespace. Returns true if the processes cannot be read.
     #[must_use]
     pub fn is_in_namespace(&self, path: &CgroupPath, inode: u32) -> bool {
         let processes = match self.processes(path, CLAIMANTS) {
@@ -33,12 +33,12 @@ impl Hierarchy {
         })
     }
 
-    /// Some processes of a cgroup, at most `most`: its own, or, where it has none, those of the first cgroup below it that
-    /// has some (on version 2 a cgroup with children that have controllers keeps none itself). Processes of other pid
-    /// namespaces, which have no number here, are left out.
+    /// Returns at most `most` processes of a cgroup. If the cgroup has no processes, returns the processes of the first
+    /// descendant that has some: on version 2, a cgroup that enables controllers for its children has no processes.
+    /// Leaves out processes of other pid namespaces, because they have no pid here.
     ///
     /// # Errors
-    /// Where the cgroup is gone, or its processes cannot be read.
+    /// If the cgroup has been removed, or its processes cannot be read.
     pub fn processes(&self, path: &CgroupPath, most: usize) -> io::Result<Vec<u32>> {
         let directory = self.directory(path)?;
         let own = of(&directory, most)?;
@@ -67,7 +67,7 @@ fn of(directory: &Path, most: usize) -> io::Result<Vec<u32>> {
     {
         match line {
             Ok(line) => processes.extend(line.parse().ok().filter(|pid: &u32| *pid != 0)),
-            // A cgroup of threads has no processes of its own; they are listed further up.
+            // A threaded cgroup lists no processes (`EOPNOTSUPP`); the threaded domain above lists them.
             Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => break,
             Err(error) => return Err(error),
         }
@@ -75,23 +75,23 @@ fn of(directory: &Path, most: usize) -> io::Result<Vec<u32>> {
     Ok(processes)
 }
 
-/// True if reading a file of a process failed because the process has ended.
+/// Returns true if a file of a process cannot be read because the process has ended.
 pub(super) fn has_ended(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }
 
-/// The inode of the network namespace that a process is in.
+/// Returns the inode number of the network namespace of a process.
 ///
 /// # Errors
-/// Where the process is gone, or belongs to somebody else and this one lacks `CAP_SYS_PTRACE`.
+/// If the process has ended, or another user owns it and this process lacks `CAP_SYS_PTRACE`.
 pub fn netns_of(pid: u32) -> io::Result<u64> {
-    // To ask the file itself for its inode would have the kernel make one each time.
+    // `stat` on the link would make the kernel allocate an inode on each call; `readlink` does not.
     let target = fs::read_link(format!("/proc/{pid}/ns/net"))?;
     namespace(target.as_os_str().as_bytes())
-        .ok_or_else(|| io::Error::other(format!("`{}` is no network namespace", target.display())))
+        .ok_or_else(|| io::Error::other(format!("`{}` is not a network namespace", target.display())))
 }
 
-/// The inode in the target of a link to a network namespace: `net:[4026531840]` (`ns_get_name` in fs/nsfs.c).
+/// Parses the link target of a network namespace: `net:[4026531840]` (`ns_get_name` in fs/nsfs.c).
 fn namespace(target: &[u8]) -> Option<u64> {
     let digits = target.strip_prefix(b"net:[")?.strip_suffix(b"]")?;
     str::from_utf8(digits).ok()?.parse().ok()
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_namespace_is_known_by_its_link() {
+    fn the_inode_of_a_namespace_is_in_its_link() {
         assert_eq!(namespace(b"net:[4026531840]"), Some(4_026_531_840));
         for other in ["", "net:[]", "net:[-1]", "pid:[4026531836]", "net:[4026531840", "net:[18446744073709551616]"] {
             assert_eq!(namespace(other.as_bytes()), None, "{other}");

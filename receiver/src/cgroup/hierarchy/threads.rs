@@ -1,18 +1,20 @@
-//! Run time of the threads in the root cgroup of version 2. The kernel counts no exact CPU time for that cgroup.
+//! Run time of the threads in the root cgroup of version 2. The kernel keeps no exact CPU time for that cgroup.
 
 use std::{fs, io, time::Duration};
 
 use super::{Hierarchy, Version, processes::has_ended};
 
 impl Hierarchy {
-    /// Returns the id and the run time of each thread in the root cgroup of version 2: kernel threads on most hosts.
+    /// Returns the id and the run time of each thread in the root cgroup of version 2. On most hosts these are kernel
+    /// threads.
     ///
-    /// `cgroup.threads` has the ids, and `/proc/TID/schedstat` the run time (`sum_exec_runtime`). The `cpu.stat` of the root
-    /// cgroup cannot serve: it is counted by timer ticks (`root_cgroup_cputime` in kernel/cgroup/rstat.c).
+    /// `cgroup.threads` has the ids, and `/proc/TID/schedstat` has the run time (`sum_exec_runtime`). `cpu.stat` of the
+    /// root cgroup is unsuitable, because the kernel samples it by timer ticks (`root_cgroup_cputime` in
+    /// kernel/cgroup/rstat.c).
     ///
     /// # Errors
-    /// On version 1, if the root cgroup or a thread cannot be read, if a thread is in another pid namespace, and on a kernel
-    /// without run times.
+    /// On version 1; if the root cgroup or a thread cannot be read; if a thread is in another pid namespace; if the
+    /// kernel counts no run times.
     pub fn root_threads(&self) -> io::Result<Vec<(u32, Duration)>> {
         if self.version != Version::V2 || self.partial().is_some() {
             return Err(io::Error::from(io::ErrorKind::Unsupported));
@@ -20,7 +22,8 @@ impl Hierarchy {
         let list = fs::read_to_string(self.mount_point().join("cgroup.threads"))?;
         let mut threads = Vec::new();
         for line in list.lines() {
-            let invalid = || io::Error::other(format!("`{line}` in cgroup.threads is no thread of this pid namespace"));
+            let invalid =
+                || io::Error::other(format!("`{line}` in cgroup.threads is not a thread of this pid namespace"));
             let thread: u32 = line.parse().ok().filter(|thread| *thread != 0).ok_or_else(invalid)?;
             match fs::read_to_string(format!("/proc/{thread}/schedstat")) {
                 Ok(text) => threads.push((thread, run_time(&text).ok_or_else(invalid)?)),
@@ -28,15 +31,15 @@ impl Hierarchy {
                 Err(error) => return Err(error),
             }
         }
-        // A kernel without CONFIG_SCHED_INFO writes zeros.
+        // Kernels without CONFIG_SCHED_INFO write zeros.
         if threads.iter().all(|(_, time)| time.is_zero()) {
-            return Err(io::Error::other("the kernel counts no run time of threads (CONFIG_SCHED_INFO)"));
+            return Err(io::Error::other("the kernel does not count the run time of threads (CONFIG_SCHED_INFO)"));
         }
         Ok(threads)
     }
 }
 
-/// The first number of `/proc/TID/schedstat`, in nanoseconds.
+/// Parses the first number of `/proc/TID/schedstat`, in nanoseconds.
 fn run_time(schedstat: &str) -> Option<Duration> {
     schedstat.split(' ').next()?.parse().ok().map(Duration::from_nanos)
 }

@@ -1,4 +1,4 @@
-//! What the kernel counts by cgroup: CPU time, and time in which a CPU quota held tasks.
+//! CPU time and CPU throttling by cgroup.
 
 use std::{fs, io, path::PathBuf, time::Duration};
 
@@ -7,40 +7,40 @@ use serde::{Deserialize, Serialize};
 use super::{Hierarchy, Version, is_gone, mounts::Mount};
 use crate::cgroup::{CgroupId, CgroupPath};
 
-/// Where CPU time stands on version 2, and what came of a quota on both versions.
+/// The file with CPU time on version 2, and with throttling on both versions.
 const STATISTICS: &str = "cpu.stat";
 
-/// Why a cgroup's CPU time, or what came of its quota, is not known.
+/// The reason why CPU time or throttling of a cgroup is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum UsageError {
-    /// The cgroup is not there any more, or another one has its path.
+    /// The cgroup has been removed, or another cgroup has its path.
     #[error("the cgroup is gone")]
     Gone,
-    /// The kernel does not count it, or not where this process could read it.
-    #[error("the kernel keeps no such count of it that is mounted here")]
+    /// The kernel does not count it, or the file with the count is not mounted.
+    #[error("the kernel does not count it, or no mounted hierarchy has the count")]
     NotKept,
     /// The file cannot be read.
     #[error("cannot read {}: {reason}", file.display())]
     Unreadable {
-        /// The file.
+        /// The path of the file.
         file: PathBuf,
-        /// The reason.
+        /// The error of the read.
         reason: String,
     },
-    /// The file is none of the kernel's.
-    #[error("{} is not what any known kernel writes: is another file system mounted there?", file.display())]
+    /// The file has an unknown format.
+    #[error("{} has an unknown format: check whether another file system is mounted there", file.display())]
     Malformed {
-        /// The file.
+        /// The path of the file.
         file: PathBuf,
     },
 }
 
 impl Hierarchy {
-    /// CPU time that a cgroup has used since it was made, with everything below it, and what was removed from there: a sum
-    /// that grows. From `usage_usec` in `cpu.stat` on version 2, from `cpuacct.usage` on version 1.
+    /// Returns the cumulative CPU time of a cgroup and its descendants, including removed descendants. Reads
+    /// `usage_usec` of `cpu.stat` on version 2, and `cpuacct.usage` on version 1.
     ///
     /// # Errors
-    /// [`UsageError::Gone`] is part of life; the others are not.
+    /// [`UsageError`]. [`UsageError::Gone`] is expected when cgroups are removed.
     pub fn usage(&self, id: CgroupId, path: &CgroupPath) -> Result<Duration, UsageError> {
         let (name, parse): (_, fn(&str) -> Option<Duration>) = match self.version {
             Version::V1 => ("cpuacct.usage", nanoseconds),
@@ -49,12 +49,12 @@ impl Hierarchy {
         self.count(self.accounting.as_ref(), id, path, name, parse)
     }
 
-    /// Time in which a cgroup's own CPU quota held its tasks since it was made, with those of everything below it: a sum
-    /// over CPUs that grows when they may run again. `None` where a quota was never in force. From `cpu.stat`:
-    /// `throttled_usec` on version 2, `throttled_time` on version 1.
+    /// Returns the cumulative time for which the CPU quota of the cgroup throttled its tasks and the tasks of its
+    /// descendants. The time is a sum over CPUs and increases when the kernel unthrottles the cgroup. `None` if no
+    /// quota has ever applied. Reads `cpu.stat`: `throttled_usec` on version 2, `throttled_time` on version 1.
     ///
     /// # Errors
-    /// As for [`Self::usage`].
+    /// [`UsageError`], with the conditions of [`Self::usage`].
     pub fn throttled(&self, id: CgroupId, path: &CgroupPath) -> Result<Option<Duration>, UsageError> {
         let parse: fn(&str) -> Option<Option<Duration>> = match self.version {
             Version::V1 => |text| throttled(text, "throttled_time", Duration::from_nanos),
@@ -63,7 +63,7 @@ impl Hierarchy {
         self.count(Some(&self.tree), id, path, STATISTICS, parse)
     }
 
-    /// What one of a cgroup's files says.
+    /// Reads and parses one file of a cgroup.
     fn count<T>(
         &self,
         mount: Option<&Mount>,
@@ -75,7 +75,8 @@ impl Hierarchy {
         let directory = mount.and_then(|mount| mount.directory(path)).ok_or(UsageError::NotKept)?;
         let file = directory.join(name);
         let text = fs::read_to_string(&file);
-        // After reading: whoever has the path now had it then, or is gone.
+        // The id is checked after the read: if it matches now, it also matched during the read, because the kernel does
+        // not reuse ids soon.
         match (self.id(path), text) {
             (Ok(now), _) if now != id => Err(UsageError::Gone),
             (Err(error), _) if is_gone(&error) => Err(UsageError::Gone),
@@ -91,26 +92,27 @@ fn unreadable(file: PathBuf, error: &io::Error) -> UsageError {
     UsageError::Unreadable { file, reason: error.to_string() }
 }
 
-/// `cpuacct.usage`.
+/// Parses `cpuacct.usage`.
 fn nanoseconds(text: &str) -> Option<Duration> {
     text.trim_end().parse().ok().map(Duration::from_nanos)
 }
 
-/// `cpu.stat`.
+/// Parses the CPU time of `cpu.stat`.
 fn usage_usec(text: &str) -> Option<Duration> {
-    figure(text, "usage_usec")?.parse().ok().map(Duration::from_micros)
+    value_of(text, "usage_usec")?.parse().ok().map(Duration::from_micros)
 }
 
-/// `cpu.stat`: nothing where no period of a quota has passed, and where the controller is not on (version 2).
+/// Parses the throttled time of `cpu.stat`. Returns `Some(None)` if no quota period has passed, or if the controller is
+/// disabled (version 2).
 fn throttled(text: &str, name: &str, unit: fn(u64) -> Duration) -> Option<Option<Duration>> {
-    match figure(text, "nr_periods") {
+    match value_of(text, "nr_periods") {
         None | Some("0") => Some(None),
-        Some(_) => figure(text, name)?.parse().ok().map(|time| Some(unit(time))),
+        Some(_) => value_of(text, name)?.parse().ok().map(|time| Some(unit(time))),
     }
 }
 
-/// What stands behind a name at the beginning of a line.
-fn figure<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+/// Returns the value on the line that begins with a name.
+fn value_of<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
 }
 
@@ -126,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn quotas_are_read_where_they_were_ever_in_force() {
+    fn throttled_time_is_read_if_a_quota_was_ever_in_force() {
         let stat =
             |periods, time: &str| format!("usage_usec 7\nnr_periods {periods}\nnr_throttled 2\n{time}\nnr_bursts 0\n");
         let v1 = |text: &str| throttled(text, "throttled_time", Duration::from_nanos);
@@ -142,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_usage_is_refused() {
+    fn malformed_usage_is_rejected() {
         for text in
             ["", "usage_usec", "usage_usec -1", "usage_usec 1 2", "user_usec 5", "usage_usec 18446744073709551616"]
         {

@@ -1,4 +1,4 @@
-//! Walking a tree of cgroups.
+//! Walks of a cgroup tree.
 
 mod queues;
 
@@ -13,12 +13,12 @@ pub use self::queues::Queues;
 use super::{Cgroup, is_gone};
 use crate::cgroup::{CgroupId, CgroupPath};
 
-/// How far a walk goes.
+/// The limits of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Cgroups at most, and an eighth more of those that users and containers make.
+    /// The maximum number of cgroups. Cgroups of users and containers may use an additional eighth.
     pub cgroups: usize,
-    /// Levels below the first cgroup at most.
+    /// The maximum number of levels below the first cgroup.
     pub depth: usize,
 }
 
@@ -28,31 +28,32 @@ impl Default for Limits {
     }
 }
 
-/// What a walk found.
+/// The result of a walk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scan {
-    /// Every cgroup, a parent before its children. The system's come first, and in each subtree upper levels.
+    /// The cgroups, each parent before its children. Subtrees of the system come first; within a subtree, upper levels
+    /// come first.
     pub cgroups: Vec<Cgroup>,
-    /// Cgroups beyond the limits. Nobody looked below them.
+    /// The number of cgroups beyond the limits. Their descendants are not counted.
     pub beyond: usize,
-    /// Cgroups that cannot be looked at, or not below.
+    /// The number of cgroups that cannot be read or listed.
     pub unreadable: usize,
 }
 
-/// A directory to visit.
+/// A pending visit of a directory.
 struct Visit {
     directory: PathBuf,
     path: CgroupPath,
     depth: usize,
 }
 
-/// Returns the cgroup with this directory and path and those below it, down to a depth. Leaves out directories that vanish
-/// meanwhile and those of other file systems, and follows no links.
+/// Returns the cgroup at a directory and its descendants down to a depth. Skips directories that vanish during the
+/// walk, other file systems and symbolic links.
 ///
-/// `queues` hold the pending visits, and decide which cgroups a walk leaves out at its limit.
+/// `queues` hold the pending visits and select the cgroups that a walk leaves out at its limit.
 ///
 /// # Errors
-/// Where the first directory cannot be read.
+/// If the first directory cannot be read.
 pub fn walk(directory: PathBuf, path: CgroupPath, depth: usize, mut queues: Queues) -> io::Result<Scan> {
     let device = fs::symlink_metadata(&directory)?.dev();
     let mut scan = Scan::default();
@@ -80,7 +81,7 @@ pub fn walk(directory: PathBuf, path: CgroupPath, depth: usize, mut queues: Queu
     Ok(scan)
 }
 
-/// Queues the children of a cgroup, and returns how many found no room or are too deep.
+/// Queues the children of a cgroup. Returns the number of children that are beyond the limit or too deep.
 fn list(visit: &Visit, depth: usize, queues: &mut Queues) -> io::Result<usize> {
     let mut beyond = 0;
     for entry in fs::read_dir(&visit.directory)? {
@@ -95,8 +96,8 @@ fn list(visit: &Visit, depth: usize, queues: &mut Queues) -> io::Result<usize> {
     Ok(beyond)
 }
 
-/// The kernel counts a directory's subdirectories among its links, beside itself and its name. Most cgroups have none, and
-/// listing their dozens of files is most of a walk's cost.
+/// Returns true if a directory has no subdirectories. The link count of a directory is 2 plus the number of its
+/// subdirectories. Most cgroups are leaves, and listing their dozens of files is most of the cost of a walk.
 fn is_leaf(metadata: &fs::Metadata) -> bool {
     metadata.nlink() == 2
 }

@@ -1,19 +1,20 @@
-//! The names that runtimes give the cgroups of containers.
+//! Cgroup names that runtimes give to containers.
 
 use super::{Above, ContainerId, PodUid, Runtime, User, pod, unit};
 
-/// What a container's name says.
+/// The identity in the name of a container's cgroup.
 pub(super) struct Container {
     pub(super) id: ContainerId,
     pub(super) runtime: Option<Runtime>,
     pub(super) pod: Option<PodUid>,
 }
 
-/// A prefix of a cgroup's name, and the runtime that writes it.
+/// A prefix of a cgroup name, and the runtime that writes it.
 type Prefix = (&'static [u8], Runtime);
 
-/// What stands before an id. The monitors are no containers: what follows `libpod-` or `crio-` is then `conmon-` and an
-/// id. `libpod-payload` is Podman's in a service's own cgroup (`--cgroups=split`), with the monitor beside it in `runtime`.
+/// The prefixes before an id. The names of the monitors of Podman and CRI-O do not match: `libpod-conmon-` and
+/// `crio-conmon-` precede their id. Podman writes `libpod-payload` in the cgroup of a service (`--cgroups=split`); the
+/// monitor's cgroup is then the sibling `runtime`.
 const PREFIXES: [Prefix; 6] = [
     (b"docker", Runtime::Docker),
     (b"cri-containerd", Runtime::Containerd),
@@ -23,7 +24,7 @@ const PREFIXES: [Prefix; 6] = [
     (b"libpod-payload", Runtime::Podman),
 ];
 
-/// The prefixes that runtimes without root privileges write.
+/// The prefixes that rootless runtimes write.
 const ROOTLESS: [Prefix; 4] = [
     (b"docker", Runtime::Docker),
     (b"nerdctl", Runtime::Containerd),
@@ -31,7 +32,7 @@ const ROOTLESS: [Prefix; 4] = [
     (b"libpod-payload", Runtime::Podman),
 ];
 
-/// The container whose own cgroup has this name, below these.
+/// Returns the container with this cgroup name, given the names of its ancestors.
 pub(super) fn named(name: &[u8], above: Above<'_>) -> Option<Container> {
     if let Some(user) = above.user {
         return rootless(name, user);
@@ -43,20 +44,21 @@ pub(super) fn named(name: &[u8], above: Above<'_>) -> Option<Container> {
         .or_else(|| machine(name, above))
 }
 
-/// A container in a user's subtree. The user can choose any name there, so only the names of rootless runtimes count: Podman's
-/// anywhere, those of Docker and nerdctl below the user's service manager. Pods are never in a user's subtree.
+/// Returns the container of a cgroup in a user's subtree. The user can choose any name there, so only names of rootless
+/// runtimes are accepted: names of Podman at any depth, names of Docker and nerdctl below the user's service manager.
+/// The subtree of a user never contains pods.
 fn rootless(name: &[u8], user: User) -> Option<Container> {
     let container = prefixed(name, &ROOTLESS).or_else(|| triple(name, &ROOTLESS))?;
     let is_podman = container.runtime == Some(Runtime::Podman);
     (container.pod.is_none() && (is_podman || user.has_manager)).then_some(container)
 }
 
-/// Whether Docker, containerd, CRI-O or Podman could have made it: 64 lower-case hexadecimal digits.
+/// Returns true for a container id of Docker, containerd, CRI-O or Podman: 64 lower-case hexadecimal digits.
 pub(super) fn is_id(id: &[u8]) -> bool {
     id.len() == 64 && id.iter().all(pod::is_digit)
 }
 
-/// Whether BuildKit could have made it for a step of a build: 125 random bits to the base of 36.
+/// Returns true for the id of a BuildKit build step: 125 random bits in base 36.
 fn is_step(id: &[u8]) -> bool {
     id.len() == 25 && id.iter().all(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase())
 }
@@ -66,7 +68,8 @@ fn container(id: &[u8], runtime: Option<Runtime>) -> Option<Container> {
     Some(Container { id: ContainerId(id.to_owned()), runtime, pod: None })
 }
 
-/// `docker-ID.scope`, as systemd has it; without `.scope` where the runtime made the directory.
+/// Parses `docker-ID.scope`, the name of a systemd unit. The suffix `.scope` is absent if the runtime created the
+/// directory.
 fn prefixed(name: &[u8], prefixes: &[Prefix]) -> Option<Container> {
     let name = name.strip_suffix(b".scope").unwrap_or(name);
     let (id, runtime) = prefixes.iter().find_map(|(prefix, runtime)| {
@@ -76,8 +79,8 @@ fn prefixed(name: &[u8], prefixes: &[Prefix]) -> Option<Container> {
     container(id, Some(runtime))
 }
 
-/// `SLICE:PREFIX:ID`, how runtimes write systemd's units to each other: one that manages cgroups itself takes it for a
-/// directory's name.
+/// Parses `SLICE:PREFIX:ID`, the notation of runtimes for systemd units. A runtime with the cgroupfs driver uses it as
+/// the name of a directory.
 fn triple(name: &[u8], prefixes: &[Prefix]) -> Option<Container> {
     let mut parts = name.rsplitn(3, |byte| *byte == b':');
     let (id, prefix, slice) = (parts.next()?, parts.next()?, parts.next()?);
@@ -87,7 +90,7 @@ fn triple(name: &[u8], prefixes: &[Prefix]) -> Option<Container> {
     Some(Container { pod: pod::of_slice(slice), ..found })
 }
 
-/// An id alone, as the runtimes that manage cgroups themselves name directories.
+/// Parses a bare id, the directory name that runtimes use with the cgroupfs driver.
 fn bare(name: &[u8], above: Above<'_>) -> Option<Container> {
     let runtime = match above.names {
         [Some(b"buildkit"), Some(b"docker")] if is_step(name) => Some(Runtime::Docker),
@@ -95,17 +98,19 @@ fn bare(name: &[u8], above: Above<'_>) -> Option<Container> {
         [Some(b"docker"), _] | [Some(b"buildx"), Some(b"docker")] => Some(Runtime::Docker),
         [Some(b"default" | b"k8s.io"), None] => Some(Runtime::Containerd),
         _ if above.in_pod => None,
-        // Podman's pods have such ids, too.
+        // Podman gives its pods the id format of containers.
         [Some(b"libpod_parent"), _] => return None,
-        // Docker and containerd take any parent; but what a service or a container makes of its own cgroup is its affair.
+        // Docker and containerd accept any parent cgroup. Names inside of the cgroup of a service
+        // or a container are not trusted.
         _ if above.delegated => return None,
         _ => None,
     };
     container(name, runtime)
 }
 
-/// LXC's names: up to version 3.0, and in Proxmox, `lxc/NAME`; then `lxc.payload/NAME`; since 4.0 `lxc.payload.NAME`. The
-/// second cgroup of a name ends in `-1`, and so may a name.
+/// Parses the names of LXC: `lxc/NAME` up to version 3.0 and in Proxmox, then `lxc.payload/NAME`, and
+/// `lxc.payload.NAME` since 4.0. LXC appends `-1` to the second cgroup of a name, which is ambiguous with a name that
+/// ends in `-1`.
 fn lxc(name: &[u8], above: Above<'_>) -> Option<Container> {
     let id = match above.names[0] {
         Some(b"lxc" | b"lxc.payload") => name,
@@ -114,12 +119,12 @@ fn lxc(name: &[u8], above: Above<'_>) -> Option<Container> {
     container(id, Some(Runtime::Lxc))
 }
 
-/// systemd-nspawn's names: of a service that somebody configured, or of a scope that systemd-machined made.
+/// Parses the names of systemd-nspawn: a configured service, or a scope that systemd-machined created.
 fn machine(name: &[u8], above: Above<'_>) -> Option<Container> {
     let service = name.strip_prefix(b"systemd-nspawn@").and_then(|name| name.strip_suffix(b".service"));
     let scope = || {
         let name = name.strip_prefix(b"machine-")?.strip_suffix(b".scope")?;
-        // A dash of the machine's own name is escaped.
+        // systemd escapes a dash in the name of the machine.
         (above.names[0] == Some(b"machine.slice") && !name.contains(&b'-')).then_some(name)
     };
     let id = unit::unescape(service.or_else(scope)?)?;
@@ -127,8 +132,8 @@ fn machine(name: &[u8], above: Above<'_>) -> Option<Container> {
     if valid && !is_domain(&id) { container(id.as_bytes(), Some(Runtime::Nspawn)) } else { None }
 }
 
-/// Whether libvirt registered the machine: as its driver, the domain's number and name. That is a unit, and mostly a
-/// virtual machine.
+/// Returns true if libvirt registered the machine. The name then contains the driver, and the number and name of the
+/// domain. The unit is usually a virtual machine.
 fn is_domain(machine: &str) -> bool {
     let mut parts = machine.splitn(3, '-');
     let (driver, number) = (parts.next(), parts.next());

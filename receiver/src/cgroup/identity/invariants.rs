@@ -1,11 +1,11 @@
-//! What holds of every path. The fuzz target checks it too, with whatever bytes it comes up with.
+//! Invariants of [`identify`] for every path, shared by the property tests and the fuzz target.
 
 use super::{CgroupPath, Identity, identify};
 
-/// Names that are no container's below any other.
+/// Names that never identify a container, below any parent.
 const BELOW: [&[u8]; 6] = [b"init.scope", b"system.slice", b"sshd.service", b"container", b"a:b:c", b"\xff\n"];
 
-/// Panics where something does not hold.
+/// Panics if an invariant is violated.
 pub fn check(path: &CgroupPath) {
     let names = path.names().count();
     let Some((identity, depth)) = identify(path) else { return };

@@ -1,8 +1,7 @@
-//! What a cgroup belongs to, from its path alone.
+//! The workload of a cgroup, derived from its path alone.
 //!
-//! Runtimes say so in the names that they give cgroups; which ones is written down, with its sources, in
-//! `fixtures/cgroups`. A name that only resembles a container's is none: whoever may write to a cgroup file system may
-//! make such names.
+//! Container runtimes encode the container id in the cgroup name. `fixtures/cgroups` lists the formats with their
+//! sources. A similar name is rejected: any party with write access to a cgroup file system can create one.
 
 mod container;
 mod groups;
@@ -20,17 +19,17 @@ pub use subtree::{Origin, Subtree, origin};
 
 use super::{CgroupPath, Uid, path::user_of_slice};
 
-/// A container's id, as its runtime made it: 64 lower-case hexadecimal digits, 25 digits and lower-case letters of a step
-/// of an image's build, or the name that LXC or systemd-nspawn knows it by, which is unique only among its siblings.
+/// A container id as the runtime created it: 64 lower-case hexadecimal digits; 25 digits and lower-case letters for a
+/// build step of an image; or the name in LXC or systemd-nspawn, which is unique only among siblings.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ContainerId(pub String);
 
-/// A pod's uid: a UUID, or for static pods 32 hexadecimal digits.
+/// A pod uid: a UUID, or 32 hexadecimal digits for a static pod.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PodUid(pub String);
 
 impl PodUid {
-    /// Whether it is the hash of a static pod's manifest, which the API server does not know.
+    /// Returns true for the hash of a static pod's manifest. The API server does not use this uid.
     #[must_use]
     pub fn is_static(&self) -> bool {
         self.0.len() == 32
@@ -42,7 +41,7 @@ impl PodUid {
 pub enum Runtime {
     /// Docker Engine.
     Docker,
-    /// containerd, by its own clients or Kubernetes.
+    /// containerd, used directly or by Kubernetes.
     Containerd,
     /// CRI-O.
     Crio,
@@ -55,7 +54,7 @@ pub enum Runtime {
 }
 
 impl Runtime {
-    /// Its name, as `container.runtime.name` has it.
+    /// Returns the value of `container.runtime.name`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -68,7 +67,7 @@ impl Runtime {
         }
     }
 
-    /// Whether its containers are known by a name that people chose, and that is unique only among its siblings.
+    /// Returns true if the runtime identifies containers by a user-chosen name, which is unique only among siblings.
     #[must_use]
     pub const fn identifies_by_name(self) -> bool {
         matches!(self, Self::Lxc | Self::Nspawn)
@@ -81,23 +80,23 @@ impl fmt::Display for Runtime {
     }
 }
 
-/// What a workload is.
+/// The kind of a workload, with its identifiers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Identity {
     /// A container.
     Container {
-        /// Its id.
+        /// Container id.
         id: ContainerId,
-        /// The runtime, where the path tells.
+        /// The runtime, if the path identifies it.
         runtime: Option<Runtime>,
-        /// The pod that it is part of, or that the container around it is part of.
+        /// The pod of the container, or of the enclosing container.
         pod: Option<PodUid>,
     },
-    /// A pod: what its containers share.
+    /// A pod: resources shared by its containers.
     Pod(PodUid),
-    /// A unit of the host's systemd.
+    /// A unit of the host's service manager, systemd.
     Unit(String),
-    /// Something else, known by its path.
+    /// Another cgroup, identified by its path.
     Cgroup,
 }
 
@@ -105,9 +104,9 @@ pub enum Identity {
 pub type Instance<'a> = (&'static str, &'a [u8]);
 
 impl Identity {
-    /// Returns a kind and a name that are unique on the host and survive a restart. `path` is that of the workload's own
-    /// cgroup. Containers and pods of the system use their ids. All others use the path: containers known by a name, because
-    /// names repeat; and cgroups that a user, a container or a unit named, because such a name may contain any id.
+    /// Returns a kind and a name that are unique on the host and survive a restart. `path` is the path of the
+    /// workload's own cgroup. Containers and pods of the system use their ids. All others use the path: container names
+    /// repeat, and a cgroup name that a user, a container or a unit chose may contain any id.
     #[must_use]
     pub fn instance<'a>(&'a self, path: &'a CgroupPath) -> Instance<'a> {
         match self {
@@ -121,49 +120,49 @@ impl Identity {
     }
 }
 
-/// The instance made of a path: unique, because cgroups at one path exist one after the other.
+/// Returns the instance derived from a path. It is unique, because only one cgroup at a time has a path.
 #[must_use]
 pub fn by_path(path: &CgroupPath) -> Instance<'_> {
     ("cgroup", path.as_bytes())
 }
 
-/// The workload that a cgroup belongs to, and how many of its path's names lead to that workload's own cgroup; `None`
-/// where it belongs to the node alone.
+/// Returns the workload of a cgroup, and the number of path components of the workload's own cgroup. `None` if the
+/// cgroup belongs to the node.
 ///
-/// That is the innermost container or pod; else the outermost unit of systemd or, without one, the outermost directory
-/// that is neither a slice nor made by a runtime to group its containers.
+/// The workload is the innermost container or pod. Otherwise it is the outermost systemd unit. Otherwise it is the
+/// outermost directory that is neither a slice nor a group directory of a runtime.
 #[must_use]
 pub fn identify(path: &CgroupPath) -> Option<(Identity, usize)> {
     let walk = Walk::along(path, usize::MAX);
     walk.innermost.or(walk.outermost)
 }
 
-/// A path read from its root, name by name.
+/// A walk over the names of a path, from the root.
 #[derive(Default)]
 struct Walk<'a> {
     /// The innermost container or pod.
     innermost: Option<(Identity, usize)>,
-    /// The outermost unit or other directory: nothing below it tells more, unless it is a container's.
+    /// The outermost unit or other directory. Names below it are ignored unless they identify a container.
     outermost: Option<(Identity, usize)>,
-    /// How many names lead to the outermost container.
+    /// The depth of the outermost container, in names.
     container: Option<usize>,
-    /// The outermost delegation on the way.
+    /// The outermost delegation in the path.
     delegation: Option<Delegation>,
     pod: Option<PodUid>,
-    /// Whether all names so far are slices.
+    /// True while all names so far are slices.
     slices: bool,
     above: Above<'a>,
 }
 
-/// What stands above a name and decides what it means.
+/// The ancestors of a name, which determine its meaning.
 #[derive(Clone, Copy, Default)]
 struct Above<'a> {
-    /// The parent's name and its parent's; `None` of the root, and of a container's or pod's own cgroup, whose name says
-    /// nothing of what is below it.
+    /// The names of the parent and the grandparent. `None` for the root, and for the own cgroup of a container or pod,
+    /// because its name does not affect names below.
     names: [Option<&'a [u8]>; 2],
-    /// Whether the parent is a pod's own cgroup.
+    /// True if the parent is the own cgroup of a pod.
     in_pod: bool,
-    /// Whether a unit, a pod or a container is above: from there on, directories belong to anybody.
+    /// True if an ancestor is a unit, a pod or a container. Any party may create directories below.
     delegated: bool,
     /// The owner of the enclosing user's subtree.
     user: Option<User>,
@@ -172,13 +171,13 @@ struct Above<'a> {
 /// The outermost cgroup that the system delegated to another party.
 #[derive(Clone, Copy)]
 enum Delegation {
-    /// A user's slice.
+    /// The slice of a user.
     User(Uid),
-    /// The own cgroup of a container, so many names deep.
+    /// The own cgroup of a container, with its depth.
     Container(usize),
 }
 
-/// A user's subtree.
+/// The subtree of a user.
 #[derive(Clone, Copy)]
 struct User {
     uid: Uid,
@@ -187,12 +186,13 @@ struct User {
 }
 
 impl<'a> Walk<'a> {
-    /// Reads at most the first `count` names of a path.
+    /// Walks over the first `count` names of a path at most.
     fn along(path: &'a CgroupPath, count: usize) -> Self {
         let mut walk = Self { slices: true, ..Self::default() };
         for (name, depth) in path.names().take(count).zip(1..) {
             walk.enter(name, depth);
-            // Kata repeats the pod's whole path below it, for what of its virtual machine the pod's limits leave out.
+            // Kata Containers repeats the full path of the pod below `kata_overhead`, for virtual machine overhead
+            // outside of the pod's limits.
             if depth == 1 && name == b"kata_overhead" {
                 break;
             }
@@ -229,7 +229,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The owner of the user's subtree that contains the name or begins with it.
+    /// Returns the owner of the user's subtree that contains the name or begins with it.
     fn user(&self, name: &[u8]) -> Option<User> {
         match self.above.user {
             Some(user) => Some(User { has_manager: user.has_manager || user.is_manager(name), ..user }),
@@ -240,7 +240,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// What a name means where nothing above it is a workload: nothing, of a slice or a runtime's group.
+    /// Interprets a name without a workload above it. Returns `None` for a slice or a group directory of a runtime.
     fn outer(&mut self, name: &[u8]) -> Option<Identity> {
         if unit::is_slice(name) {
             return None;
@@ -256,7 +256,7 @@ impl<'a> Walk<'a> {
 }
 
 impl User {
-    /// True for the name of the user's service manager, `user@N.service`.
+    /// Returns true for the name of the user's service manager, `user@N.service`.
     fn is_manager(self, name: &[u8]) -> bool {
         name == format!("user@{}.service", self.uid.0).as_bytes()
     }

@@ -1,12 +1,12 @@
-//! The names that Kubernetes gives the cgroups of pods.
+//! Cgroup names that Kubernetes gives to pods.
 
 use super::{Above, PodUid};
 
 const QOS: [&[u8]; 2] = [b"burstable", b"besteffort"];
 
-/// The pod whose own cgroup has this name, below these.
+/// Returns the pod with this cgroup name, given the names of its ancestors.
 pub(super) fn named(name: &[u8], above: Above<'_>) -> Option<PodUid> {
-    // The kubelet runs as root and makes no pods in a user's subtree.
+    // The kubelet runs as root and creates no pods in the subtree of a user.
     if above.user.is_some() {
         return None;
     }
@@ -17,8 +17,8 @@ pub(super) fn named(name: &[u8], above: Above<'_>) -> Option<PodUid> {
     of_slice(name)
 }
 
-/// The pod of a slice as the kubelet names it: its parents' names, `pod` and the uid, joined by dashes, so that the uid
-/// has underscores instead. `.slice` is missing where something took the name for a directory's.
+/// Parses the slice name of a pod: the names of the parents, `pod` and the uid, joined by dashes. The kubelet replaces
+/// dashes in the uid by underscores. `.slice` is absent if a runtime used the name for a plain directory.
 pub(super) fn of_slice(name: &[u8]) -> Option<PodUid> {
     let name = name.strip_suffix(b".slice").unwrap_or(name);
     let at = name.windows(4).rposition(|window| window == b"-pod")?;
@@ -27,7 +27,7 @@ pub(super) fn of_slice(name: &[u8]) -> Option<PodUid> {
     if group == b"kubepods" || group.ends_with(b"-kubepods") { read(uid, b'_') } else { None }
 }
 
-/// A UUID with its dashes written as `separator`, or the 32 digits that the kubelet makes of a static pod's manifest.
+/// Parses a UUID with `separator` in the place of dashes, or the 32-digit hash of a static pod's manifest.
 fn read(uid: &[u8], separator: u8) -> Option<PodUid> {
     let valid = match uid.len() {
         32 => uid.iter().all(is_digit),
@@ -41,7 +41,7 @@ fn read(uid: &[u8], separator: u8) -> Option<PodUid> {
     Some(PodUid(text.replace(char::from(separator), "-")))
 }
 
-/// A lower-case hexadecimal digit.
+/// Returns true for a lower-case hexadecimal digit.
 pub(super) fn is_digit(byte: &u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'a'..=b'f')
 }

@@ -1,4 +1,5 @@
-//! Which party creates a cgroup, from the path alone: it decides what the name may claim and which quota applies.
+//! The party that creates a cgroup, derived from the path. It determines which identities the name may claim and which
+//! quota applies.
 
 use super::{Delegation, Walk};
 use crate::cgroup::{CgroupPath, Uid};
@@ -14,7 +15,7 @@ pub enum Origin {
     User(Uid),
 }
 
-/// A part of the hierarchy in which one party creates the cgroups. Quotas apply to subtrees.
+/// A part of the hierarchy whose cgroups one party creates. Quotas apply to subtrees.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Subtree {
     /// The cgroups of the system below the top-level directory with this name. The root cgroup has an empty name.

@@ -8,7 +8,7 @@ use crate::cgroup::{CgroupPath, Uid};
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/cgroups");
 
-/// Where paths are from.
+/// A source of example paths.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Source {
@@ -17,7 +17,7 @@ struct Source {
     paths: Vec<Case>,
 }
 
-/// The version of cgroups that the paths are from. A path means the same in both.
+/// The cgroup version of the paths. The meaning of a path does not depend on it.
 #[derive(Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 enum Hierarchy {
@@ -25,7 +25,8 @@ enum Hierarchy {
     V2,
 }
 
-/// A path and what it belongs to: without a container, a pod or a unit it is another cgroup, without a depth the node.
+/// A path and its expected workload. Without a container, pod or unit, the workload is another cgroup; without a depth,
+/// the node.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Case {
@@ -42,7 +43,7 @@ impl Case {
         CgroupPath::new(self.path.as_bytes())
     }
 
-    /// As [`described`] has it.
+    /// Returns the expected workload in the format of [`described`].
     fn expected(&self) -> String {
         let Some(depth) = self.depth else { return "the node".to_owned() };
         let text = |what: &Option<String>| what.clone().unwrap_or_else(|| "-".to_owned());
@@ -108,7 +109,7 @@ fn every_known_path_has_its_workload() {
 }
 
 #[test]
-fn names_of_any_bytes_are_names() {
+fn names_may_contain_any_bytes() {
     for path in [&b"/lxc/\xff"[..], b"/lxc.payload.\xff", b"/\xff/x", b"/docker/\xff\xfe", b"/kubepods/pod\xff"] {
         let path = CgroupPath::new(path);
         assert!(matches!(identify(&path), Some((Identity::Cgroup, _))), "{path}");
@@ -119,7 +120,7 @@ fn names_of_any_bytes_are_names() {
 }
 
 #[test]
-fn a_path_of_any_length_is_read_once() {
+fn long_paths_take_linear_time() {
     let deep = CgroupPath::new(
         "/docker/b43d92bf1e5c6f78bb9b7bc6f40721280299855ba692092716e3a1b6c0b86f3f".repeat(20_000).as_bytes(),
     );
@@ -128,7 +129,7 @@ fn a_path_of_any_length_is_read_once() {
     assert_eq!(identify(&long), Some((Identity::Cgroup, 1)));
 }
 
-/// The names of the known paths, and others.
+/// Generates names from the known paths, and other names.
 fn names() -> impl Strategy<Value = Vec<u8>> {
     let mut known: Vec<Vec<u8>> = sources()
         .iter()
@@ -147,7 +148,7 @@ fn names() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![6 => known, 1 => other, 1 => changed]
 }
 
-/// A name that no runtime gives a container, and that groups none.
+/// Generates names that identify neither a container nor a group directory.
 fn plain() -> impl Strategy<Value = Vec<u8>> {
     "n[a-z0-9._-]{0,70}(\\.service|\\.scope|\\.slice)?".prop_map(String::into_bytes)
 }
@@ -163,7 +164,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_below_a_container_is_the_containers(
+    fn cgroups_below_a_container_belong_to_the_container(
         names in prop::collection::vec(names(), 1..7),
         below in prop::collection::vec(plain(), 1..5),
     ) {
@@ -179,7 +180,7 @@ proptest! {
 const VICTIM: &str = "b43d92bf1e5c6f78bb9b7bc6f40721280299855ba692092716e3a1b6c0b86f3f";
 
 #[test]
-fn a_name_is_worth_what_its_maker_may_claim() {
+fn the_origin_of_a_path_is_the_party_that_named_it() {
     let container = format!("docker-{VICTIM}.scope");
     let pod = "kubepods.slice/kubepods-pod15513b48_e7a5_48fc_b9e3_92f713f36504.slice";
     for (parent, expected) in [
@@ -200,7 +201,7 @@ fn a_name_is_worth_what_its_maker_may_claim() {
 }
 
 #[test]
-fn a_cgroup_counts_for_the_subtree_of_its_maker() {
+fn a_cgroup_belongs_to_the_subtree_of_its_creator() {
     let system = |name: &str| Subtree::System(name.as_bytes().to_vec());
     let container = format!("/docker/{VICTIM}");
     let rootless = format!("/user.slice/user-7.slice/user@7.service/docker-{VICTIM}.scope");
@@ -223,9 +224,9 @@ fn a_cgroup_counts_for_the_subtree_of_its_maker() {
 }
 
 proptest! {
-    /// A user can make neither a pod nor a container that the host's own instances could be taken for.
+    /// Names in a user's subtree never match pods or containers of the host.
     #[test]
-    fn no_name_in_a_user_s_subtree_is_the_system_s(uid in any::<u32>(), names in prop::collection::vec(names(), 1..6)) {
+    fn names_in_a_user_s_subtree_never_match_the_system(uid in any::<u32>(), names in prop::collection::vec(names(), 1..6)) {
         let below = names.join(&b'/');
         let path = [format!("/user.slice/user-{uid}.slice/user@{uid}.service/").as_bytes(), &below].concat();
         let path = CgroupPath::new(&path);

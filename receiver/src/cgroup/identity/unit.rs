@@ -1,31 +1,30 @@
-//! The names that systemd gives cgroups.
+//! Cgroup names that systemd gives to units.
 
-/// The kinds of units that have cgroups of their own, but for slices.
+/// The suffixes of units with a cgroup, except slices.
 const UNITS: [&[u8]; 5] = [b".service", b".scope", b".mount", b".swap", b".socket"];
-/// `UNIT_NAME_MAX`, with the terminating NUL.
+/// The limit `UNIT_NAME_MAX` of systemd, including the terminating NUL.
 const LONGEST: usize = 256;
 
-/// Whether a cgroup's name is a slice's.
+/// Returns true for the name of a slice.
 pub(super) fn is_slice(name: &[u8]) -> bool {
     is_unit(name, b".slice")
 }
 
-/// The unit, other than a slice, that a cgroup is named after; with its escapes, as `systemctl` knows it.
+/// Returns the name of a unit other than a slice, with its escapes, in the notation of `systemctl`.
 pub(super) fn named(name: &[u8]) -> Option<String> {
-    // systemd puts an underscore before names that the kernel's files in a cgroup might have, such as `cpu.service`.
+    // systemd prepends an underscore to names that collide with kernel files in a cgroup, for example `cpu.service`.
     let name = name.strip_prefix(b"_").unwrap_or(name);
     let known = UNITS.iter().any(|suffix| is_unit(name, suffix));
     if known { str::from_utf8(name).ok().map(str::to_owned) } else { None }
 }
 
 fn is_unit(name: &[u8], suffix: &[u8]) -> bool {
-    // `VALID_CHARS_WITH_AT` of systemd's unit-name.c.
+    // The characters are `VALID_CHARS_WITH_AT` in systemd's unit-name.c.
     let valid = |byte: &u8| byte.is_ascii_alphanumeric() || b":-_.\\@".contains(byte);
     name.len() < LONGEST && name.len() > suffix.len() && name.ends_with(suffix) && name.iter().all(valid)
 }
 
-/// A part of a unit's name with the byte that each `\xNN` stands for; `None` where that is no UTF-8, or an escape is
-/// incomplete.
+/// Decodes the `\xNN` escapes in a part of a unit name. Returns `None` for invalid UTF-8 or an incomplete escape.
 pub(super) fn unescape(name: &[u8]) -> Option<String> {
     let mut parts = name.split(|byte| *byte == b'\\');
     let mut bytes = parts.next()?.to_vec();
@@ -44,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_systemd_refuses_are_no_units() {
+    fn names_that_systemd_rejects_are_not_units() {
         for name in [&b".service"[..], b"a b.service", b"a\xff.service", b"a.service.d", b"a.target", b"a.slice"] {
             assert_eq!(named(name), None, "{}", name.escape_ascii());
         }
@@ -57,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_are_read_or_refused() {
+    fn escapes_are_decoded_or_rejected() {
         assert_eq!(unescape(b"a\\x2db\\xc3\\xa4").as_deref(), Some("a-b\u{e4}"));
         assert_eq!(unescape(b"").as_deref(), Some(""));
         for incomplete in [&b"\\"[..], b"\\x", b"\\x2", b"\\x2g", b"\\y2d", b"\\xff", b"a\\\\x2d", b"\\x+1"] {

@@ -1,4 +1,4 @@
-//! What of the file system the worker may open (Landlock, Linux 5.13 and later).
+//! The files that the worker may open (Landlock, Linux 5.13 and later).
 
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _,
@@ -6,8 +6,8 @@ use landlock::{
 };
 use serde::Serialize;
 
-/// Folders with what the worker reads: the kernel's statistics, the resolver's settings and libraries, certificates, and
-/// the token of a Kubernetes service account. Nothing may be written or executed.
+/// Folders that the worker reads: kernel statistics, settings and libraries of the resolver, certificates, and the
+/// token of a Kubernetes service account. The worker may not write or execute files there.
 const READABLE: [&str; 12] = [
     "/proc",
     "/sys",
@@ -22,33 +22,34 @@ const READABLE: [&str; 12] = [
     "/dev/null",
     "/dev/urandom",
 ];
-/// The newest rights that this module knows. Older kernels restrict less.
+/// The newest Landlock ABI that this module uses. Older kernels support a part of its rights.
 const NEWEST: ABI = ABI::V6;
 
-/// How far the kernel restricts the worker's access to files.
+/// The restriction of the worker's access to files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileAccess {
     /// Landlock restricts it.
     Landlock,
-    /// The kernel has no Landlock, or it is off: the user's rights alone restrict it.
+    /// The kernel lacks Landlock, or Landlock is disabled. Only the file permissions of the worker's user apply.
     UserOnly,
 }
 
 impl FileAccess {
-    /// What this kernel can do.
+    /// Returns the restriction that this kernel supports.
     #[must_use]
     pub fn supported() -> Self {
         /// `LANDLOCK_CREATE_RULESET_VERSION` of `include/uapi/linux/landlock.h`.
         const VERSION: libc::c_uint = 1;
         let (no_ruleset, no_bytes) = (std::ptr::null::<u8>(), 0_usize);
-        // SAFETY: with this flag the call reads no memory, and returns a version.
+        // SAFETY: with `LANDLOCK_CREATE_RULESET_VERSION` the call takes a null pointer and size zero, accesses no
+        // memory, and returns a version.
         let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, no_ruleset, no_bytes, VERSION) };
         if version > 0 { Self::Landlock } else { Self::UserOnly }
     }
 }
 
-/// Restricts this thread and those that it starts.
+/// Restricts this thread and all threads that it starts.
 pub(super) fn restrict() -> Result<FileAccess, RulesetError> {
     let status = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)

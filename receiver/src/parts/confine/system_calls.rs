@@ -1,5 +1,5 @@
-//! The system calls that the worker may make (seccomp). Every other one fails with `ENOSYS`, as on a kernel that lacks it, so
-//! that libraries fall back to older calls.
+//! The system calls that the worker may make (seccomp). All other calls fail with `ENOSYS`, the error of kernels that
+//! lack a call, so that libraries fall back to older calls.
 
 use std::{collections::BTreeMap, env::consts::ARCH};
 
@@ -8,7 +8,7 @@ use seccompiler::{
     SeccompCondition as Condition, SeccompFilter, SeccompRule as Rule, apply_filter,
 };
 
-/// Calls that every program makes: memory, threads, time, and descriptors that are open.
+/// Calls for memory, threads, time and open descriptors.
 const ALLOWED: &[libc::c_long] = &[
     libc::SYS_brk,
     libc::SYS_clock_getres,
@@ -80,7 +80,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_waitid,
     libc::SYS_write,
     libc::SYS_writev,
-    // Sockets that are open, or of a family below.
+    // Sockets. `FAMILIES` restricts their families.
     libc::SYS_bind,
     libc::SYS_connect,
     libc::SYS_getpeername,
@@ -96,7 +96,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_shutdown,
 ];
 
-/// Calls of older programs, which newer architectures do not have.
+/// Older calls that newer architectures lack.
 #[cfg(target_arch = "x86_64")]
 const OLDER: &[libc::c_long] = &[
     libc::SYS_access,
@@ -112,12 +112,11 @@ const OLDER: &[libc::c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER: &[libc::c_long] = &[];
 
-/// Families of sockets: of collectors and resolvers, of the parts and the service manager, and of the resolver's questions
-/// about addresses.
+/// Socket families: IP for collectors and DNS, Unix for the parts and the service manager, and netlink for address
+/// queries of the resolver.
 const FAMILIES: [libc::c_int; 4] = [libc::AF_INET, libc::AF_INET6, libc::AF_UNIX, libc::AF_NETLINK];
 
-/// Requests to devices: of sockets, of terminals (their size and settings, never their input), of interfaces' names, and of
-/// NIC clocks.
+/// `ioctl` requests for sockets, terminals (size and settings, never input), interface names and NIC clocks.
 const REQUESTS: [libc::Ioctl; 11] = [
     libc::FIONBIO,
     libc::FIONREAD,
@@ -134,10 +133,10 @@ const REQUESTS: [libc::Ioctl; 11] = [
 /// `TCGETS2` of `include/uapi/asm-generic/ioctls.h`, which newer C libraries use.
 const TCGETS2: libc::Ioctl = 0x802c_542a;
 
-/// Process attributes: names of threads and of memory.
+/// `prctl` options: the names of threads and of memory areas.
 const ATTRIBUTES: [libc::c_int; 3] = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA];
 
-/// Restricts this thread and those that it starts.
+/// Restricts this thread and all threads that it starts.
 pub(super) fn restrict() -> Result<(), Error> {
     apply_filter(&program()?)
 }
@@ -147,14 +146,14 @@ fn program() -> Result<BpfProgram, Error> {
     Ok(SeccompFilter::new(rules()?, refuse, allow, ARCH.try_into()?)?.try_into()?)
 }
 
-/// The calls, each with what its arguments may be; any where there are no rules.
+/// Returns the allowed calls and the rules for their arguments. An empty list of rules allows all arguments.
 fn rules() -> Result<BTreeMap<i64, Vec<Rule>>, BackendError> {
     let mut rules: BTreeMap<i64, Vec<Rule>> = ALLOWED.iter().chain(OLDER).map(|call| (*call, Vec::new())).collect();
     rules.insert(libc::SYS_socket, among(0, FAMILIES.map(|family| family as u64))?);
     rules.insert(libc::SYS_socketpair, among(0, [libc::AF_UNIX as u64])?);
     rules.insert(libc::SYS_ioctl, among(1, REQUESTS.map(|request| request as u32 as u64))?);
     rules.insert(libc::SYS_prctl, among(0, ATTRIBUTES.map(|attribute| attribute as u64))?);
-    // Reading limits, never setting them; of this process alone.
+    // Reads of the limits of this process. A new limit must be null.
     rules.insert(
         libc::SYS_prlimit64,
         vec![Rule::new(vec![
@@ -162,7 +161,8 @@ fn rules() -> Result<BTreeMap<i64, Vec<Rule>>, BackendError> {
             Condition::new(2, Length::Qword, Is::Eq, 0)?,
         ])?],
     );
-    // Threads, not processes. `clone3` hides its flags in memory, and fails so that this call is made instead.
+    // `clone` must create threads, not processes. `clone3` is not allowed, because seccomp cannot read its flags in
+    // memory; C libraries then use `clone`.
     let thread = libc::CLONE_THREAD as u64;
     rules.insert(
         libc::SYS_clone,

@@ -5,7 +5,7 @@ use undercurrent_ebpf::abi::workload::NAMESPACE;
 use super::{CgroupId, Registry, Slot, Stage, Subtree, Workload};
 
 impl Registry {
-    /// The workload that claims a network namespace.
+    /// Returns the workload that claims a network namespace.
     pub fn claimant(&self, inode: u32) -> Option<&Workload> {
         self.workloads.get(self.by_namespace.get(&inode)?)
     }
@@ -31,7 +31,7 @@ impl Registry {
         self.set(NAMESPACE | u64::from(inode), slot);
     }
 
-    /// All claims to network namespaces.
+    /// Returns all claims to network namespaces.
     pub fn claims(&self) -> impl Iterator<Item = (&Workload, u32)> {
         self.workloads.values().filter_map(|workload| Some((workload, workload.namespace?)))
     }
@@ -55,7 +55,7 @@ impl Registry {
         }
     }
 
-    /// What arrives in the node's own network namespace is the node's.
+    /// Attributes the node's own network namespace to the node.
     pub fn node_namespace(&mut self, inode: u32) {
         self.set(NAMESPACE | u64::from(inode), Slot::NODE);
     }

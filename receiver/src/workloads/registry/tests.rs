@@ -21,7 +21,7 @@ impl Table for Fake {
 struct World {
     registry: Registry,
     cells: BTreeMap<Slot, u64>,
-    /// By slot and start, as series are told apart.
+    /// Totals by slot and start time, which identify a series.
     collected: BTreeMap<(Slot, UnixNanos), u64>,
     ended: BTreeMap<(Slot, UnixNanos), u64>,
     events: u64,
@@ -46,7 +46,7 @@ impl World {
         UnixNanos(self.clock)
     }
 
-    /// As a program would: by the table alone.
+    /// Counts an event by the table, as an eBPF program does.
     fn event(&mut self, id: u64) {
         let slot = self.registry.owners.slot(id);
         *self.cells.entry(slot.unwrap_or(Slot::NODE)).or_default() += 1;
@@ -117,7 +117,7 @@ proptest! {
             match step {
                 Step::Appear(n) => {
                     let now = world.now();
-                    // Every third is a child of the one before it, and belongs to the same workload.
+                    // Every third cgroup is a child of the previous cgroup, and belongs to its workload.
                     // Every fifth is a user's, who has a share of the slots.
                     let path = match n {
                         n if n % 3 == 0 => format!("/w{}/child{n}", n - 1),
@@ -135,7 +135,7 @@ proptest! {
             prop_assert_eq!(taken.len(), distinct.len(), "two workloads with one slot");
             prop_assert!(taken.len() <= usize::from(limit));
         }
-        // Deliveries catch up.
+        // The remaining deliveries arrive.
         for _ in 0..4 {
             world.tick(true);
         }
@@ -193,7 +193,7 @@ fn what_has_come_and_gone_leaves_nothing_behind() {
         appear(&mut world, 2 * n + 1, &format!("{}/inside", docker(n)));
         world.registry.in_namespace(CgroupId(2 * n), n as u32);
         world.event(2 * n + 1);
-        // Half of them say nothing of what is inside before they go.
+        // Half of the workloads lose the events of their child cgroups.
         if n % 2 == 0 {
             world.registry.vanished(CgroupId(2 * n + 1));
         }
@@ -246,7 +246,7 @@ fn a_slot_is_free_soon_after_the_clock_was_set_back() {
     }
 }
 
-/// Of a complete scan, whatever is missing has vanished.
+/// In a complete scan, every missing cgroup has been removed.
 fn all_missing(_: CgroupId, _: &CgroupPath) -> bool {
     true
 }

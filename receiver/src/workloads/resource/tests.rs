@@ -8,7 +8,7 @@ use crate::{
 
 const ID: &str = "3726184226f5d3147c25fdeab5b60097e378e8a720503a5e19ecfdf29f869860";
 
-/// The node's attributes, as a sidecar in a pod of its own has them.
+/// The attributes of a node with the sidecar in a separate pod.
 fn host() -> Attributes {
     Attributes::new()
         .with("service.name", "undercurrent")
@@ -39,7 +39,7 @@ fn listing(attributes: &Attributes) -> String {
     attributes.iter().map(|(key, value)| format!("{key}={value}\n")).collect()
 }
 
-/// What a resource says beyond its host.
+/// Lists the attributes except those of the host.
 fn own(resource: &Resource) -> String {
     let host = host();
     let own = resource.attributes.iter().filter(|(key, value)| host.get(key) != Some(*value));

@@ -1,5 +1,5 @@
-//! Admission of questions. The bounds are per local user, so that one user's questions do not displace the questions of
-//! other users or of the system.
+//! Admission of lookups. The bounds apply per local user, so that lookups of one user do not displace lookups of other
+//! users or of the system.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -11,32 +11,32 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::lookup::Lookup;
 use crate::workloads::Uid;
 
-/// The bounds of one owner's questions.
+/// The bounds of one owner's lookups.
 #[derive(Clone, Copy)]
 struct Bounds {
-    /// The maximum of open questions. A question is open from its submission until its answer is taken.
+    /// The maximum number of open lookups. A lookup is open from its submission until its result is taken.
     open: usize,
-    /// The maximum of waiting questions.
+    /// The maximum number of waiting lookups.
     waiting: usize,
 }
 
-/// One waiting question for each workload with a slot.
+/// One waiting lookup for each workload with a slot.
 const SYSTEM: Bounds = Bounds { open: 1024, waiting: 4096 };
 const USER: Bounds = Bounds { open: 32, waiting: 128 };
-/// The most users with questions at a time.
+/// The maximum number of users with lookups at a time.
 const USERS: usize = 64;
 
 /// The outcome of an admission.
 pub(super) enum Admission {
-    /// The question is open until the permit is dropped.
+    /// The lookup is open until the permit is dropped.
     Open(Lookup, OwnedSemaphorePermit),
-    /// The question waits.
+    /// The lookup waits.
     Waiting,
-    /// Too many questions of its owner wait already.
+    /// The owner has too many waiting lookups.
     Refused,
 }
 
-/// The questions of the system and of all users.
+/// The lookups of the system and of all users.
 pub(super) struct Admissions {
     system: OwnerQueue,
     users: HashMap<Uid, OwnerQueue>,
@@ -53,14 +53,14 @@ impl Admissions {
         Self { system: OwnerQueue::new(SYSTEM), users: HashMap::new() }
     }
 
-    pub(super) fn admit(&mut self, question: Lookup) -> Admission {
-        match self.room(question.user) {
-            Some(room) => room.admit(question),
+    pub(super) fn admit(&mut self, lookup: Lookup) -> Admission {
+        match self.room(lookup.user) {
+            Some(room) => room.admit(lookup),
             None => Admission::Refused,
         }
     }
 
-    /// Removes and returns the first waiting question of an owner. Called after a question of the owner was answered.
+    /// Removes and returns the first waiting lookup of an owner. The caller must have completed a lookup of the owner.
     pub(super) fn next(&mut self, user: Option<Uid>) -> Option<Lookup> {
         let next = self.room(user).and_then(|room| room.waiting.pop_front());
         self.users.retain(|_, room| !room.is_empty());
@@ -81,14 +81,14 @@ impl OwnerQueue {
         Self { bounds, open: Arc::new(Semaphore::new(bounds.open)), waiting: VecDeque::new() }
     }
 
-    fn admit(&mut self, question: Lookup) -> Admission {
+    fn admit(&mut self, lookup: Lookup) -> Admission {
         if let Ok(permit) = Arc::clone(&self.open).try_acquire_owned() {
-            return Admission::Open(question, permit);
+            return Admission::Open(lookup, permit);
         }
         if self.waiting.len() >= self.bounds.waiting {
             return Admission::Refused;
         }
-        self.waiting.push_back(question);
+        self.waiting.push_back(lookup);
         Admission::Waiting
     }
 
@@ -102,15 +102,16 @@ mod tests {
     use super::*;
     use crate::workloads::ContainerId;
 
-    fn question(user: Option<u32>) -> Lookup {
+    fn lookup(user: Option<u32>) -> Lookup {
         Lookup { container: ContainerId("x".to_owned()), runtime: None, pod: None, user: user.map(Uid) }
     }
 
-    /// Admits questions of an owner until one is refused, and returns the open ones and the number of waiting ones.
+    /// Admits lookups of an owner until one is rejected. Returns the permits of the open ones and the number of waiting
+    /// ones.
     fn fill(rooms: &mut Admissions, user: Option<u32>) -> (Vec<OwnedSemaphorePermit>, usize) {
         let (mut open, mut waiting) = (Vec::new(), 0);
         loop {
-            match rooms.admit(question(user)) {
+            match rooms.admit(lookup(user)) {
                 Admission::Open(_, permit) => open.push(permit),
                 Admission::Waiting => waiting += 1,
                 Admission::Refused => return (open, waiting),
@@ -129,20 +130,20 @@ mod tests {
         let system = fill(&mut rooms, None);
         assert_eq!(bounds(&system), (SYSTEM.open, SYSTEM.waiting));
         drop(user);
-        assert_eq!(rooms.next(Some(Uid(7))), Some(question(Some(7))));
-        assert!(matches!(rooms.admit(question(Some(7))), Admission::Open(..)));
-        assert!(matches!(rooms.admit(question(Some(8))), Admission::Refused));
+        assert_eq!(rooms.next(Some(Uid(7))), Some(lookup(Some(7))));
+        assert!(matches!(rooms.admit(lookup(Some(7))), Admission::Open(..)));
+        assert!(matches!(rooms.admit(lookup(Some(8))), Admission::Refused));
     }
 
     #[test]
     fn the_number_of_users_is_bounded() {
         let mut rooms = Admissions::new();
         let users = u32::try_from(USERS).expect("small");
-        let mut open: Vec<Admission> = (1..=users).map(|user| rooms.admit(question(Some(user)))).collect();
-        assert!(matches!(rooms.admit(question(Some(users + 1))), Admission::Refused));
-        assert!(matches!(rooms.admit(question(None)), Admission::Open(..)));
+        let mut open: Vec<Admission> = (1..=users).map(|user| rooms.admit(lookup(Some(user)))).collect();
+        assert!(matches!(rooms.admit(lookup(Some(users + 1))), Admission::Refused));
+        assert!(matches!(rooms.admit(lookup(None)), Admission::Open(..)));
         drop(open.pop());
         assert_eq!(rooms.next(Some(Uid(users))), None);
-        assert!(matches!(rooms.admit(question(Some(users + 1))), Admission::Open(..)));
+        assert!(matches!(rooms.admit(lookup(Some(users + 1))), Admission::Open(..)));
     }
 }

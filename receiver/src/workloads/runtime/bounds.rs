@@ -1,18 +1,18 @@
-//! The part of an answer that is kept. Runtimes set hardly any limits, and every workload keeps an answer.
+//! Size limits of metadata. Runtimes set hardly any limits, and every workload keeps its metadata.
 
 use std::collections::BTreeMap;
 
 use crate::workloads::{Metadata, PodMetadata};
 
-/// The longest text that is kept, in bytes; of a label its key and value together. A longer one is left out whole, since
-/// a part of it would be something else.
+/// The maximum length of a text in bytes; for labels, of the key and the value together. A longer text is dropped,
+/// because a truncated text would be a different one.
 const TEXT: usize = 1 << 10;
-/// The most bytes that are kept of an answer.
+/// The maximum size of a workload's metadata, in bytes.
 const ANSWER: usize = 4 << 10;
-/// The most tags that are kept of an image.
+/// The maximum number of image tags.
 const TAGS: usize = 16;
 
-/// An answer within the limits.
+/// Metadata within the limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Bounded {
     pub(super) metadata: Metadata,
@@ -27,7 +27,7 @@ impl From<Metadata> for Bounded {
     }
 }
 
-/// Names come first: labels and annotations get the bytes that names leave.
+/// Names have priority: labels and annotations get the remaining bytes.
 fn bound(metadata: &mut Metadata) -> u64 {
     let mut budget = Budget { bytes: ANSWER, left_out: 0 };
     let Metadata { name, image_name, image_tags, labels, pod } = metadata;
@@ -43,7 +43,7 @@ fn bound(metadata: &mut Metadata) -> u64 {
     budget.left_out
 }
 
-/// The bytes that may still be kept.
+/// The remaining number of bytes.
 struct Budget {
     bytes: usize,
     left_out: u64,
@@ -60,7 +60,7 @@ impl Budget {
         kept
     }
 
-    /// A decoder may have reserved more memory than a text takes.
+    /// Releases the excess capacity that a decoder may have reserved.
     fn text(&mut self, text: &mut Option<String>) {
         text.take_if(|text| !self.keeps(text.len()));
         text.iter_mut().for_each(String::shrink_to_fit);

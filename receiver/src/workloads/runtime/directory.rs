@@ -1,4 +1,4 @@
-//! Questions and answers.
+//! Lookups of containers and their results.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,38 +27,38 @@ use crate::{
     workloads::{ContainerId, Metadata},
 };
 
-/// How long to wait before the same question is asked again: cgroups appear before runtimes know the container.
+/// The delays before retries: cgroups exist before runtimes list the container.
 const WAITS: [Duration; 3] = [Duration::from_millis(50), Duration::from_millis(200), Duration::from_secs(1)];
-/// And once more where the API server is asked, which hears of a container when the kubelet has reported it.
+/// The delay of an additional retry with Kubernetes: the API server lists a container once the kubelet has reported it.
 const LAST_WAIT: Duration = Duration::from_secs(5);
-/// The longest id that runtimes make has 76 characters.
+/// The maximum length of an id. The longest id of known runtimes has 76 characters.
 const ID: usize = 128;
 
-/// An answer to a question. It holds for the cgroups that the question [reaches](Lookup::reaches).
+/// The result of a lookup. It applies to the cgroups that the lookup [reaches](Lookup::reaches).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LookupResult {
-    /// The question.
-    pub question: Lookup,
-    /// What is known, or why nothing is.
+    /// The lookup.
+    pub lookup: Lookup,
+    /// The metadata, or the reason why they are unknown.
     pub outcome: Result<Metadata, Unknown>,
 }
 
-/// Why nothing is known of a container.
+/// The reason why the metadata of a container are unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Unknown {
-    /// There is no source that could be asked: asking again makes sense once a runtime's socket appears.
-    #[error("no container runtime can be asked here")]
+    /// No source is available. A retry can succeed once the socket of a runtime exists.
+    #[error("no container runtime or API server is available")]
     NobodyToAsk,
-    /// Nobody who was asked knows it: it is gone, or somebody else's.
-    #[error("no container runtime here knows it")]
+    /// No source has the container: it has been removed, or its runtime is not available here.
+    #[error("no available container runtime has the container")]
     NotFound,
-    /// Somebody who may know it did not answer: asking again later makes sense.
-    #[error("its container runtime did not answer ({})", .0.as_str())]
+    /// A source did not respond. A later retry can succeed.
+    #[error("the container runtime did not respond ({})", .0.as_str())]
     NoAnswer(Reason),
 }
 
 impl Unknown {
-    /// Its name in lower snake case.
+    /// Returns the name in lower snake case.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -68,7 +68,7 @@ impl Unknown {
         }
     }
 
-    /// What it says of a question that one source did not answer.
+    /// Returns the reason after a failed call to a single source.
     fn because(reason: Reason) -> Self {
         match reason {
             Reason::NotFound => Self::NotFound,
@@ -78,17 +78,17 @@ impl Unknown {
     }
 }
 
-/// Asks container runtimes, and Kubernetes, off the tick.
+/// Looks up containers in container runtimes and in Kubernetes, outside of the tick.
 pub struct Directory {
     questions: mpsc::UnboundedSender<Open>,
     answers: mpsc::UnboundedReceiver<Completed>,
-    /// Bounds both channels: a question holds its permit until its answer is taken.
-    rooms: Admissions,
+    /// Bounds both channels: a lookup holds its permit until its result is taken.
+    admissions: Admissions,
     counters: Arc<Counters>,
 }
 
 struct Open {
-    question: Lookup,
+    lookup: Lookup,
     permit: OwnedSemaphorePermit,
 }
 
@@ -98,8 +98,8 @@ struct Completed {
 }
 
 impl Directory {
-    /// Finds sources by the settings. Nothing is asked or looked for before the first question, but for the pods of this
-    /// node where the Kubernetes API is at hand. Needs a tokio runtime, and ends with the value.
+    /// Creates the sources of the configuration. Nothing is searched or called before the first lookup, except the pods
+    /// of this node if the Kubernetes API is available. Needs a tokio runtime; its tasks end when the value is dropped.
     #[must_use]
     pub fn start(settings: &Settings, node: &Node, environment: Environment<'_>, opener: Opener) -> Self {
         let places = SocketPaths::new(settings.sockets(), environment, crate::node::host_root());
@@ -111,19 +111,19 @@ impl Directory {
         let (questions, asked) = mpsc::unbounded_channel();
         let (answered, answers) = mpsc::unbounded_channel();
         let counters = Arc::new(Counters::default());
-        let desk = LookupService { sources, counters: Arc::clone(&counters) };
-        // It ends when nobody can ask any more, and the open questions with it.
-        tokio::spawn(serve(Arc::new(desk), asked, answered));
-        Self { questions, answers, rooms: Admissions::new(), counters }
+        let service = LookupService { sources, counters: Arc::clone(&counters) };
+        // The task and all open lookups end once the sender is dropped.
+        tokio::spawn(serve(Arc::new(service), asked, answered));
+        Self { questions, answers, admissions: Admissions::new(), counters }
     }
 
-    /// Submits a question. It waits while too many questions of its user are open. Returns false if the question was refused
-    /// because too many wait; the caller must submit it again later.
-    pub fn ask(&mut self, question: Lookup) -> bool {
-        match self.rooms.admit(question) {
-            Admission::Open(question, permit) => {
-                self.counters.question();
-                self.questions.send(Open { question, permit }).is_ok()
+    /// Submits a lookup. It waits while its user has too many open lookups. Returns false if too many lookups wait; the
+    /// caller must submit it again later.
+    pub fn submit(&mut self, lookup: Lookup) -> bool {
+        match self.admissions.admit(lookup) {
+            Admission::Open(lookup, permit) => {
+                self.counters.lookup();
+                self.questions.send(Open { lookup, permit }).is_ok()
             }
             Admission::Waiting => true,
             Admission::Refused => {
@@ -133,18 +133,18 @@ impl Directory {
         }
     }
 
-    /// The next answer, one for each question that was taken, in the order in which they are found. Cancel safe; never
-    /// ready while no question is open.
-    pub async fn answer(&mut self) -> LookupResult {
+    /// Returns the next result: one for each accepted lookup, in the order of completion. Pending while no lookup is
+    /// open. Cancel safe.
+    pub async fn next_result(&mut self) -> LookupResult {
         let Some(Completed { answer, permit }) = self.answers.recv().await else { return std::future::pending().await };
         drop(permit);
-        if let Some(question) = self.rooms.next(answer.question.user) {
-            self.ask(question);
+        if let Some(lookup) = self.admissions.next(answer.lookup.user) {
+            self.submit(lookup);
         }
         answer
     }
 
-    /// Totals since the start.
+    /// Returns the totals since the start.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.counters.totals()
@@ -152,20 +152,20 @@ impl Directory {
 }
 
 async fn serve(
-    desk: Arc<LookupService>,
+    service: Arc<LookupService>,
     mut asked: mpsc::UnboundedReceiver<Open>,
     answered: mpsc::UnboundedSender<Completed>,
 ) {
     let mut open = JoinSet::new();
     loop {
         tokio::select! {
-            question = asked.recv() => match question {
-                Some(Open { question, permit }) => {
-                    let (desk, answered) = (Arc::clone(&desk), answered.clone());
+            lookup = asked.recv() => match lookup {
+                Some(Open { lookup, permit }) => {
+                    let (service, answered) = (Arc::clone(&service), answered.clone());
                     open.spawn(async move {
-                        let outcome = desk.outcome(&question).await;
-                        // Nobody waits any more when the directory is gone.
-                        let _ = answered.send(Completed { answer: LookupResult { question, outcome }, permit });
+                        let outcome = service.outcome(&lookup).await;
+                        // The send fails if the directory has been dropped.
+                        let _ = answered.send(Completed { answer: LookupResult { lookup, outcome }, permit });
                     });
                 }
                 None => return,
@@ -181,8 +181,8 @@ struct LookupService {
 }
 
 impl LookupService {
-    async fn outcome(&self, question: &Lookup) -> Result<Metadata, Unknown> {
-        let found = if is_id(&question.container.0) { self.find(question).await } else { Err(Unknown::NotFound) };
+    async fn outcome(&self, lookup: &Lookup) -> Result<Metadata, Unknown> {
+        let found = if is_id(&lookup.container.0) { self.find(lookup).await } else { Err(Unknown::NotFound) };
         match &found {
             Ok(known) => self.counters.known(known.left_out),
             Err(unknown) => self.counters.unknown(*unknown),
@@ -190,22 +190,22 @@ impl LookupService {
         found.map(|known| known.metadata)
     }
 
-    async fn find(&self, question: &Lookup) -> Result<Bounded, Unknown> {
-        let last = self.sources.ask_kubernetes(question).then_some(LAST_WAIT);
+    async fn find(&self, lookup: &Lookup) -> Result<Bounded, Unknown> {
+        let last = self.sources.includes_kubernetes(lookup).then_some(LAST_WAIT);
         for wait in WAITS.into_iter().chain(last) {
-            match self.once(question).await {
+            match self.once(lookup).await {
                 Err(Unknown::NotFound | Unknown::NoAnswer(_)) => tokio::time::sleep(wait).await,
                 outcome => return outcome,
             }
         }
-        self.once(question).await
+        self.once(lookup).await
     }
 
-    /// Asks one source after the other until one knows. What says most about the others' silence is returned.
-    async fn once(&self, question: &Lookup) -> Result<Bounded, Unknown> {
+    /// Calls the sources in order until one has the container. Otherwise returns the most specific failure.
+    async fn once(&self, lookup: &Lookup) -> Result<Bounded, Unknown> {
         let mut unknown = Unknown::NobodyToAsk;
-        for source in self.sources.serving(question).await {
-            match self.call(&source, &question.container).await {
+        for source in self.sources.serving(lookup).await {
+            match self.call(&source, &lookup.container).await {
                 Ok(known) => return Ok(known),
                 Err(reason) => unknown = unknown.max(Unknown::because(reason)),
             }
@@ -213,7 +213,7 @@ impl LookupService {
         Err(unknown)
     }
 
-    /// Asks a source, unless it is left alone at the moment.
+    /// Calls a source, unless it is in back-off.
     async fn call(&self, source: &Source, container: &ContainerId) -> Result<Bounded, Reason> {
         let failed = |reason: &Reason| self.counters.failure(source.api(), *reason);
         let turn = source.turn().await.inspect_err(|reason| {
@@ -225,7 +225,7 @@ impl LookupService {
     }
 }
 
-/// Whether a runtime may have made it. Others would change the meaning of a request's path.
+/// Returns true for characters that runtimes use in ids. Other characters could change the meaning of a request path.
 fn is_id(text: &str) -> bool {
     let ordinary = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
     text.len() <= ID && text.starts_with(|first: char| first.is_ascii_alphanumeric()) && text.bytes().all(ordinary)

@@ -1,4 +1,4 @@
-//! Docker's API, which Podman speaks too, on a Unix socket.
+//! The API of Docker, which Podman also serves, on a Unix socket.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use crate::{
     workloads::{ContainerId, Metadata},
 };
 
-/// The client wants a limit of its own. The one that matters is the caller's, which includes the body.
+/// The timeout that the client requires. The effective timeout is the caller's, which includes the body.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A client of one socket.
@@ -34,7 +34,7 @@ pub(super) struct Docker {
 }
 
 impl Docker {
-    /// Connects for each question: they are few, and an engine that restarts leaves nothing stale.
+    /// Creates a client that connects for each call. Calls are rare, and a restarted engine leaves no stale connection.
     pub(super) fn new(endpoint: &Endpoint, opener: &Opener) -> Result<Self, Failure> {
         let (endpoint, opener) = (endpoint.clone(), opener.clone());
         let transport = move |request| exchange(endpoint.clone(), opener.clone(), request);
@@ -52,7 +52,7 @@ impl Docker {
     }
 }
 
-/// Sends a request on a connection of its own, which gives no more bytes than a reply may have.
+/// Sends a request on a new connection, which limits the size of the reply.
 async fn exchange(
     endpoint: Endpoint,
     opener: Opener,
@@ -61,7 +61,7 @@ async fn exchange(
     let (reader, writer) = opener.connect(&endpoint).await?.into_split();
     let stream = tokio::io::join(reader.take(reply_limit(&endpoint) as u64), writer);
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    // It ends with the request, answered or not.
+    // The task ends with the request.
     tokio::spawn(connection);
     request.headers_mut().insert(HOST, HeaderValue::from_static("localhost"));
     if let Some(path) = request.uri().path_and_query().cloned() {

@@ -1,4 +1,4 @@
-//! Why a source did not answer.
+//! The reasons for failed calls to a source.
 
 use std::{error::Error, fmt, io};
 
@@ -6,33 +6,33 @@ use tonic::Code;
 
 use crate::{causes::chain, reader::Refusal, text::foreign};
 
-/// Why a source did not answer.
+/// The reason for a failed call to a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    /// It knows no such container.
+    /// The source does not have the container.
     NotFound,
-    /// Something listens there that does not offer this API.
+    /// The server does not implement this API.
     Unsupported,
-    /// Nobody listens.
+    /// No server listens.
     Gone,
-    /// Too many questions wait for it already.
+    /// Too many lookups wait for the source.
     Busy,
-    /// It may not be asked.
+    /// Permission denied.
     Denied,
     /// The owner of the socket, of its directory or of the process behind it is not the required user.
     Untrusted,
-    /// It answered with an error.
+    /// The server returned an error.
     Refused,
-    /// It ended the connection before its answer, or sent more than an answer may have.
+    /// The server closed the connection before the end of the reply, or the reply was too long.
     Closed,
-    /// Its answer makes no sense, or is about something else.
+    /// The reply is malformed, or describes another object.
     Malformed,
-    /// It did not answer in time.
+    /// The reply did not arrive in time.
     Timeout,
 }
 
 impl Reason {
-    /// Its name in lower snake case.
+    /// Returns the name in lower snake case.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -62,14 +62,14 @@ impl From<&io::Error> for Reason {
     }
 }
 
-/// As much is kept of what a source says of its failure, in characters.
+/// The maximum length of an error message of a source, in characters.
 const DETAIL: usize = 200;
 
-/// A call that was not answered.
+/// A failed call.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
     pub(super) reason: Reason,
-    /// In the words of whoever noticed, on one line.
+    /// The error message, on one line.
     detail: String,
 }
 
@@ -78,9 +78,9 @@ impl Failure {
         Self { reason, detail: foreign(&detail.to_string(), DETAIL) }
     }
 
-    /// An answer about something else than was asked for.
+    /// Creates the failure for a reply about another object.
     pub(super) fn another(asked: &str, answered: &str) -> Self {
-        Self::new(Reason::Malformed, format_args!("asked for {asked:?}, answered about {answered:.80?}"))
+        Self::new(Reason::Malformed, format_args!("expected {asked:?}, got {answered:.80?}"))
     }
 
     pub(super) fn timeout(limit: std::time::Duration) -> Self {
@@ -103,7 +103,7 @@ impl From<tonic::Status> for Failure {
             (None, Code::PermissionDenied | Code::Unauthenticated) => Reason::Denied,
             (None, Code::DeadlineExceeded) => Reason::Timeout,
             (None, Code::Unavailable | Code::Cancelled) => Reason::Closed,
-            // What the client itself says of bytes that are no answer, or are too many.
+            // The client's own errors for malformed or oversized replies.
             (None, Code::Internal | Code::OutOfRange | Code::Unknown) => Reason::Malformed,
             (None, _) => Reason::Refused,
         };
@@ -111,7 +111,7 @@ impl From<tonic::Status> for Failure {
     }
 }
 
-/// The first error of a type among an error and its causes.
+/// Returns the first error of a type in the chain of causes.
 pub(super) fn cause<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
     std::iter::successors(Some(error), |&error| error.source()).find_map(|error| error.downcast_ref())
 }

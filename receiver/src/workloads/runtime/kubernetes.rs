@@ -1,4 +1,4 @@
-//! The Kubernetes API: the pods of this node, followed by a watch and looked up by their containers' ids.
+//! The pods of this node from the Kubernetes API: a watch maintains them, and lookups use container ids.
 
 use std::{collections::HashMap, io, path::Path, pin::pin, time::Duration};
 
@@ -24,29 +24,30 @@ use crate::{
     workloads::{ContainerId, Metadata, PodMetadata},
 };
 
-/// Where the kubelet puts the token of the pod's service account.
+/// Path of the token of the pod's service account.
 const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
-/// Pods of a page of the list.
+/// Number of pods in a page of the list.
 const PAGE: u32 = 50;
-/// The most containers that are kept: a node has at most some hundred pods.
+/// The maximum number of containers. A node has some hundred pods at most.
 const CONTAINERS: usize = 4096;
-/// How long a failure of the watch makes what is not known doubtful. It is tried again more often.
+/// The time for which a failure of the watch makes missing containers uncertain. Retries are more frequent.
 const DOUBT: Duration = Duration::from_secs(60);
-/// A list that takes longer hangs; a watch says something each minute.
+/// The timeout of a list. A watch receives data each minute.
 const SILENCE: Duration = Duration::from_secs(300);
 
-/// How to reach the API server, and whose pods to ask for.
+/// The configuration of the client, and the name of the node.
 pub(super) struct Access {
     pub(super) config: Config,
     pub(super) node: String,
 }
 
 impl Access {
-    /// From a pod's environment; `None` outside of one, without a token or without the node's name.
+    /// Reads the environment of a pod. Returns `None` outside of a pod, without a token or without the name of the
+    /// node.
     pub(super) fn detect(node: &Node, environment: Environment<'_>) -> Option<Self> {
         value(environment, "KUBERNETES_SERVICE_HOST").filter(|_| Path::new(TOKEN).is_file())?;
         let Some(node) = node.kubernetes_name.clone() else {
-            tracing::debug!("the API server is not asked for pods: K8S_NODE_NAME does not say which node this is");
+            tracing::debug!("pods are not looked up in the API server: K8S_NODE_NAME is not set");
             return None;
         };
         let config = Config::incluster();
@@ -55,17 +56,17 @@ impl Access {
 }
 
 fn unusable(error: &impl std::fmt::Display) {
-    tracing::warn!("the API server cannot be asked for pods: {error}; `workloads.kubernetes: false` leaves it out");
+    tracing::warn!("cannot look up pods in the API server: {error}; `workloads.kubernetes: false` disables it");
 }
 
-/// What is known of this node's pods.
+/// The known pods of this node.
 pub(super) struct Kubernetes {
     pods: watch::Receiver<Pods>,
     watching: JoinHandle<()>,
 }
 
 impl Kubernetes {
-    /// Begins to follow a node's pods. Needs a tokio runtime, and ends with the value.
+    /// Starts to watch the pods of a node. Needs a tokio runtime; the task ends when the value is dropped.
     pub(super) fn watch(mut access: Access) -> Option<Self> {
         access.config.connect_timeout = Some(TIMEOUT);
         access.config.read_timeout = Some(SILENCE);
@@ -101,7 +102,7 @@ async fn follow(client: Client, node: String, changed: watch::Sender<Pods>) {
     }
 }
 
-/// What is read of a pod.
+/// The fields of a pod that are used.
 type Pod = Object<Spec, Status>;
 
 #[derive(Clone, Debug, Deserialize)]
@@ -133,7 +134,7 @@ struct StatusContainer {
     image: Option<String>,
     #[serde(rename = "imageID")]
     image_id: Option<String>,
-    /// Such as `containerd://` and the id; absent until it was made.
+    /// For example `containerd://` and the id; absent until the container exists.
     #[serde(rename = "containerID")]
     container_id: Option<String>,
 }
@@ -159,7 +160,7 @@ struct Pods {
     containers: HashMap<String, Bounded>,
     /// The ids of each pod's containers, by namespace and name.
     pods: HashMap<(Option<String>, Option<String>), Vec<String>>,
-    /// A list in the making, which takes the place of all that is known.
+    /// An incomplete list, which replaces all pods once it is complete.
     next: Option<Box<Self>>,
 }
 
@@ -201,7 +202,7 @@ fn key(pod: &ObjectMeta) -> (Option<String>, Option<String>) {
     (pod.namespace.clone(), pod.name.clone())
 }
 
-/// A pod's containers that were made, by their ids.
+/// Returns the existing containers of a pod, by id.
 fn containers(pod: &Pod) -> impl Iterator<Item = (String, Metadata)> {
     let Spec { containers, init_containers, ephemeral_containers } = &pod.spec;
     let specs = [containers, init_containers, ephemeral_containers].into_iter().flatten().flatten();
@@ -213,7 +214,7 @@ fn containers(pod: &Pod) -> impl Iterator<Item = (String, Metadata)> {
     });
     statuses.filter_map(move |status| {
         let (_, id) = status.container_id.as_deref()?.split_once("://")?;
-        // The status has what the runtime made of the image's name.
+        // The status has the image name as the runtime resolved it.
         let image = images.get(status.name.as_str()).copied().or(status.image.as_deref()).unwrap_or_default();
         let image = Image::parse(image, status.image_id.as_deref().unwrap_or_default());
         let metadata = Metadata {

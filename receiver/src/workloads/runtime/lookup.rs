@@ -1,31 +1,32 @@
-//! Questions about containers.
+//! Lookups of containers.
 
 use crate::workloads::{CgroupPath, ContainerId, PodUid, Runtime, Uid};
 
 const ROOT: Uid = Uid(0);
 
-/// A question about a container.
+/// A lookup of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lookup {
     /// The container.
     pub container: ContainerId,
-    /// Its runtime, where that is known.
+    /// The runtime, if known.
     pub runtime: Option<Runtime>,
-    /// The pod that the path of its cgroup names.
+    /// The pod in the path of the cgroup.
     pub pod: Option<PodUid>,
-    /// The local user to whose sockets the question is limited; `None` for the sockets of the system.
+    /// The local user to whose sockets the lookup is restricted; `None` for the sockets of the system.
     pub user: Option<Uid>,
 }
 
 impl Lookup {
-    /// A question about a container, with the path of the container's cgroup.
+    /// Creates the lookup of a container with this cgroup path.
     #[must_use]
     pub fn new(container: ContainerId, runtime: Option<Runtime>, pod: Option<PodUid>, path: &CgroupPath) -> Self {
         Self { container, runtime, pod, user: user(path) }
     }
 
-    /// Returns whether the answer may apply to the cgroup of a path: both are in one user's subtree, or both are outside of
-    /// users' subtrees. A user may name a cgroup after any container, and a user's runtime may answer about any id.
+    /// Returns true if the result may apply to the cgroup of a path: both are in the subtree of one user, or both are
+    /// outside of users' subtrees. A user may name a cgroup after any container, and a user's runtime may return any
+    /// id.
     #[must_use]
     pub fn reaches(&self, path: &CgroupPath) -> bool {
         self.user == user(path)
@@ -45,7 +46,7 @@ mod tests {
     #[test]
     fn a_question_reaches_its_own_subtree_alone() {
         let path = |text: &str| CgroupPath::new(text.as_bytes());
-        let question = |text: &str| Lookup::new(ContainerId("x".to_owned()), None, None, &path(text));
+        let lookup = |text: &str| Lookup::new(ContainerId("x".to_owned()), None, None, &path(text));
         let subtrees = [
             (None, ["/docker/x", "/user.slice/user-0.slice/session-1.scope/libpod-payload-x"]),
             (Some(Uid(7)), ["/user.slice/user-7.slice/x", "/user.slice/user-7.slice/user.slice/user-8.slice/x"]),
@@ -53,9 +54,9 @@ mod tests {
         ];
         for (user, paths) in &subtrees {
             for one in paths {
-                assert_eq!(question(one).user, *user, "{one}");
+                assert_eq!(lookup(one).user, *user, "{one}");
                 for (other, others) in &subtrees {
-                    assert!(others.iter().all(|path_of| question(one).reaches(&path(path_of)) == (user == other)));
+                    assert!(others.iter().all(|path_of| lookup(one).reaches(&path(path_of)) == (user == other)));
                 }
             }
         }

@@ -1,5 +1,5 @@
-//! Names, images and labels of containers, from the API of the runtime that made them, or from Kubernetes. Asked off the
-//! tick: every call, queue and reply is bounded, and what is not answered is named.
+//! Names, images and labels of containers, from the API of the runtime or from Kubernetes. Calls run outside of the
+//! tick. Every call, queue and reply is bounded, and failures are counted by reason.
 
 mod admission;
 mod bounds;

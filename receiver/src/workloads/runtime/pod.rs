@@ -1,4 +1,4 @@
-//! Pods, by the labels that the kubelet gives every container it starts, whatever the runtime.
+//! Pods, from the labels that the kubelet sets on every container.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ const NAME: &str = "io.kubernetes.pod.name";
 const NAMESPACE: &str = "io.kubernetes.pod.namespace";
 const UID: &str = "io.kubernetes.pod.uid";
 const CONTAINER: &str = "io.kubernetes.container.name";
-/// What cri-dockerd calls a pod's sandbox in the place of a container's name.
+/// The container name that cri-dockerd gives to the sandbox of a pod.
 const SANDBOX: &str = "POD";
-/// Where the kubelet has a pod from: `api`, or `file` or `http` of a static pod.
+/// The source of the pod: `api`, or `file` or `http` for a static pod.
 const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
 
-/// The place in a pod that a container's labels tell of; `None` where it is in none.
+/// Returns the pod in the labels of a container; `None` without a pod.
 pub(super) fn from_labels(labels: &BTreeMap<String, String>) -> Option<PodMetadata> {
     let label = |key: &str| labels.get(key).filter(|value| !value.is_empty()).cloned();
     let (uid, name, namespace) = (label(UID), label(NAME), label(NAMESPACE));

@@ -1,4 +1,4 @@
-//! One place that may know containers, and how it stands with it.
+//! A source of container metadata and its state.
 
 use std::{
     collections::BTreeSet,
@@ -27,33 +27,34 @@ use crate::{
     workloads::{ContainerId, Uid},
 };
 
-/// How long a question to a source may take, with all the calls that it needs.
+/// The timeout of a lookup in one source, including all its calls.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
-/// Failures in a row after which a source is left alone. Fewer may be one container's, such as an answer that is too long.
+/// The number of consecutive failures before back-off. Fewer may be specific to one container, for example an oversized
+/// reply.
 const PATIENCE: u32 = 3;
-/// For how long: from one second, doubled each time, to a minute.
+/// The first back-off. It doubles each time, up to a minute.
 const FIRST_REST: Duration = Duration::from_secs(1);
 const LONGEST_REST: Duration = Duration::from_secs(60);
-/// The most calls to a source at a time, and the most questions that wait for one of them. Limits per source keep a
+/// The maximum number of concurrent calls to a source, and of lookups that wait for a call. Limits per source keep a
 /// slow source from delaying other sources.
 const CALLS: usize = 4;
 const QUEUE: usize = 512;
 /// The limits of a user's socket.
 const USER_CALLS: usize = 2;
 const USER_QUEUE: usize = 32;
-/// The least time that a call to a user's socket takes, so that a user who creates cgroups in a loop gets little CPU time.
+/// The minimum duration of a call to a user's socket. It limits the CPU time of a user who creates cgroups in a loop.
 const USER_PACE: Duration = Duration::from_millis(50);
 
-/// What a source speaks.
+/// The API of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Api {
-    /// Docker's, and Podman's.
+    /// Docker and Podman.
     Docker,
-    /// What the kubelet speaks.
+    /// The Container Runtime Interface.
     Cri,
-    /// containerd's own.
+    /// The API of containerd.
     Containerd,
-    /// The API server's.
+    /// The Kubernetes API.
     Kubernetes,
 }
 
@@ -75,18 +76,18 @@ enum Client {
     Kubernetes(Kubernetes),
 }
 
-/// One place that may know containers.
+/// A source of container metadata.
 pub(super) struct Source {
-    /// Its socket; `None` of the API server.
+    /// The socket; `None` for the API server.
     pub(super) endpoint: Option<Endpoint>,
     client: Client,
     standing: Mutex<Standing>,
-    /// Bounds the calls and the questions that wait for one.
+    /// Bounds the calls and the waiting lookups.
     queue: Semaphore,
     calls: Semaphore,
 }
 
-/// A place in the queue of a source, and one of its calls.
+/// A position in the queue of a source, and one of its calls.
 pub(super) struct Turn<'a> {
     _place: SemaphorePermit<'a>,
     _call: SemaphorePermit<'a>,
@@ -94,15 +95,15 @@ pub(super) struct Turn<'a> {
 
 struct Standing {
     failures_in_a_row: u32,
-    /// Left alone until then, for this reason.
+    /// The end and the reason of the back-off.
     rest: Option<(Instant, Reason)>,
     backoff: ExponentialBackoff,
-    /// What was said of it already.
+    /// The reasons that have been logged.
     said: BTreeSet<Reason>,
 }
 
 impl Source {
-    /// What a socket offers, by its file's name; nothing connects yet. Needs a tokio runtime.
+    /// Creates the clients of a socket, by its file name, without a connection. Needs a tokio runtime.
     pub(super) fn behind(endpoint: &Endpoint, opener: &Opener) -> Result<Vec<Self>, Failure> {
         let name = endpoint.path.file_name().unwrap_or_default().to_string_lossy();
         let clients = if name.contains("containerd") {
@@ -140,13 +141,13 @@ impl Source {
     /// Waits until the source may be called.
     ///
     /// # Errors
-    /// [`Reason::Busy`] if too many questions wait, or the last failure during the back-off after failures.
+    /// [`Reason::Busy`] if too many lookups wait; the last failure during back-off.
     pub(super) async fn turn(&self) -> Result<Turn<'_>, Reason> {
         self.resting().map_or(Ok(()), Err)?;
         let place = self.queue.try_acquire().map_err(|_| Reason::Busy)?;
         // The semaphore is never closed.
         let call = self.calls.acquire().await.map_err(|_| Reason::Busy)?;
-        // A call before this one may have failed.
+        // An earlier call may have failed.
         self.resting().map_or(Ok(()), Err)?;
         Ok(Turn { _place: place, _call: call })
     }
@@ -160,7 +161,7 @@ impl Source {
         }
     }
 
-    /// What it says of a container.
+    /// Looks up a container.
     pub(super) async fn ask(&self, id: &ContainerId, _turn: Turn<'_>) -> Result<Bounded, Reason> {
         let pace = self.user().map(|_| tokio::time::sleep(USER_PACE));
         let answer = tokio::time::timeout(TIMEOUT, self.call(id)).await;
@@ -184,7 +185,7 @@ impl Source {
         }
     }
 
-    /// Why it is left alone at the moment, if it is.
+    /// Returns the reason of the current back-off.
     fn resting(&self) -> Option<Reason> {
         self.standing().rest.filter(|(until, _)| Instant::now() < *until).map(|(_, reason)| reason)
     }
@@ -194,29 +195,29 @@ impl Source {
         standing.failures_in_a_row = 0;
         if standing.rest.take().is_some() {
             standing.backoff = backoff();
-            tracing::debug!(api = self.api().as_str(), "{self} answers again");
+            tracing::debug!(api = self.api().as_str(), "{self} responds again");
         }
     }
 
     fn failed(&self, failure: &Failure) {
         self.standing().fail(failure.reason);
         let api = self.api().as_str();
-        // A user's socket is no affair of the administrator, and must not fill the log.
+        // Failures of user sockets must not fill the log.
         let complaint = if self.user().is_none() { self.complaint(failure) } else { None };
         match complaint {
             Some(complaint) => tracing::warn!(api, "{complaint}"),
-            None => tracing::debug!(api, "no answer from {self} ({failure})"),
+            None => tracing::debug!(api, "the call to {self} failed ({failure})"),
         }
     }
 
-    /// What an administrator is told of a failure, once for each reason; nothing where nothing is wrong.
+    /// Returns the log message for a failure, once for each reason; `None` if the failure is expected.
     fn complaint(&self, failure: &Failure) -> Option<String> {
         let cure = self.cure(failure.reason)?;
         let first = self.standing().said.insert(failure.reason);
-        first.then(|| format!("cannot ask {self} for containers' names ({failure}): {cure}"))
+        first.then(|| format!("cannot look up containers in {self} ({failure}): {cure}"))
     }
 
-    /// What somebody can do about it; `None` where nothing is wrong.
+    /// Returns the remedy for a failure; `None` if the failure is expected.
     fn cure(&self, reason: Reason) -> Option<&'static str> {
         match (reason, self.api()) {
             (Reason::NotFound | Reason::Unsupported | Reason::Busy, _) => None,
@@ -226,16 +227,16 @@ impl Source {
             (Reason::Denied, _) => {
                 Some("run undercurrent as root, or in the group that owns the socket, such as `docker`")
             }
-            (_, Api::Kubernetes) => Some("is the API server to be reached from here? It is tried again"),
+            (_, Api::Kubernetes) => Some("check that the API server is reachable; retrying"),
             (Reason::Untrusted, _) => {
                 Some("root must own the socket; `workloads.sockets` names sockets of other owners")
             }
-            (Reason::Gone, _) => Some("is the runtime running? It is asked again"),
-            (Reason::Timeout, _) => Some("the runtime hangs or is overloaded; it is asked again"),
-            (Reason::Refused, _) => Some("the runtime's own log says more; it is asked again"),
-            (Reason::Closed, _) => Some("it stopped, or sent more than 1 MiB; it is asked again"),
+            (Reason::Gone, _) => Some("check that the runtime is running; retrying"),
+            (Reason::Timeout, _) => Some("the runtime hangs or is overloaded; retrying"),
+            (Reason::Refused, _) => Some("see the log of the runtime; retrying"),
+            (Reason::Closed, _) => Some("the runtime stopped, or sent more than 1 MiB; retrying"),
             (Reason::Malformed, _) => {
-                Some("is it a container runtime of that kind? It is asked again; `workloads.sockets` names whom to ask")
+                Some("check that a runtime with this API owns the socket (`workloads.sockets`); retrying")
             }
         }
     }
@@ -262,7 +263,7 @@ impl Standing {
             Reason::NotFound | Reason::Busy | Reason::Refused | Reason::Closed | Reason::Malformed => false,
         };
         let now = Instant::now();
-        // Calls that were under way together fail together: that is one reason to rest.
+        // Concurrent calls fail together, which counts as one failure.
         let resting = self.rest.is_some_and(|(until, _)| now < until);
         if !resting && (own || self.failures_in_a_row >= PATIENCE) {
             self.rest = Some((now + self.backoff.next().unwrap_or(LONGEST_REST), reason));
@@ -317,34 +318,34 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_source_is_complained_about_once_for_each_reason() {
+    async fn a_failure_of_a_source_is_logged_once_for_each_reason() {
         let docker =
             Source::behind(&Endpoint::usual("/run/docker.sock".into()), &Opener::Here).expect("a client").remove(0);
         insta::assert_snapshot!(complaints(&docker), @r"
-        cannot ask /run/docker.sock for containers' names (gone: its\nwords): is the runtime running? It is asked again
-        cannot ask /run/docker.sock for containers' names (denied: its\nwords): run undercurrent as root, or in the group that owns the socket, such as `docker`
-        cannot ask /run/docker.sock for containers' names (untrusted: its\nwords): root must own the socket; `workloads.sockets` names sockets of other owners
-        cannot ask /run/docker.sock for containers' names (refused: its\nwords): the runtime's own log says more; it is asked again
-        cannot ask /run/docker.sock for containers' names (closed: its\nwords): it stopped, or sent more than 1 MiB; it is asked again
-        cannot ask /run/docker.sock for containers' names (malformed: its\nwords): is it a container runtime of that kind? It is asked again; `workloads.sockets` names whom to ask
-        cannot ask /run/docker.sock for containers' names (timeout: its\nwords): the runtime hangs or is overloaded; it is asked again
+        cannot look up containers in /run/docker.sock (gone: its\nwords): check that the runtime is running; retrying
+        cannot look up containers in /run/docker.sock (denied: its\nwords): run undercurrent as root, or in the group that owns the socket, such as `docker`
+        cannot look up containers in /run/docker.sock (untrusted: its\nwords): root must own the socket; `workloads.sockets` names sockets of other owners
+        cannot look up containers in /run/docker.sock (refused: its\nwords): see the log of the runtime; retrying
+        cannot look up containers in /run/docker.sock (closed: its\nwords): the runtime stopped, or sent more than 1 MiB; retrying
+        cannot look up containers in /run/docker.sock (malformed: its\nwords): check that a runtime with this API owns the socket (`workloads.sockets`); retrying
+        cannot look up containers in /run/docker.sock (timeout: its\nwords): the runtime hangs or is overloaded; retrying
         ");
         assert_eq!(complaints(&docker), "");
     }
 
     #[tokio::test]
-    async fn the_api_server_is_complained_about_in_other_words() {
+    async fn failures_of_the_api_server_have_their_own_remedies() {
         let config = kube::Config::new("http://127.0.0.1:1".parse().expect("an address"));
         let access = crate::workloads::runtime::kubernetes::Access { config, node: "worker-1".to_owned() };
         let kubernetes = Source::kubernetes(Kubernetes::watch(access).expect("a client"));
         insta::assert_snapshot!(complaints(&kubernetes), @r"
-        cannot ask the API server for containers' names (gone: its\nwords): is the API server to be reached from here? It is tried again
-        cannot ask the API server for containers' names (denied: its\nwords): let the service account get, list and watch pods, or set `workloads.kubernetes: false`
-        cannot ask the API server for containers' names (untrusted: its\nwords): is the API server to be reached from here? It is tried again
-        cannot ask the API server for containers' names (refused: its\nwords): is the API server to be reached from here? It is tried again
-        cannot ask the API server for containers' names (closed: its\nwords): is the API server to be reached from here? It is tried again
-        cannot ask the API server for containers' names (malformed: its\nwords): is the API server to be reached from here? It is tried again
-        cannot ask the API server for containers' names (timeout: its\nwords): is the API server to be reached from here? It is tried again
+        cannot look up containers in the API server (gone: its\nwords): check that the API server is reachable; retrying
+        cannot look up containers in the API server (denied: its\nwords): let the service account get, list and watch pods, or set `workloads.kubernetes: false`
+        cannot look up containers in the API server (untrusted: its\nwords): check that the API server is reachable; retrying
+        cannot look up containers in the API server (refused: its\nwords): check that the API server is reachable; retrying
+        cannot look up containers in the API server (closed: its\nwords): check that the API server is reachable; retrying
+        cannot look up containers in the API server (malformed: its\nwords): check that the API server is reachable; retrying
+        cannot look up containers in the API server (timeout: its\nwords): check that the API server is reachable; retrying
         ");
     }
 }

@@ -1,4 +1,4 @@
-//! Which sources there are, and whom to ask first.
+//! The available sources and their order.
 
 use std::{collections::BTreeSet, io, path::PathBuf, sync::Arc, time::Duration};
 
@@ -14,10 +14,10 @@ use crate::{
     workloads::Runtime,
 };
 
-/// How often sockets are looked for.
+/// The interval of searches for sockets.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Every source that is there.
+/// All available sources.
 pub(super) struct Sources {
     opener: Opener,
     places: SocketPaths,
@@ -28,10 +28,10 @@ pub(super) struct Sources {
 #[derive(Default)]
 struct Known {
     looked: Option<Instant>,
-    /// A look that has not come back.
+    /// A search that has not returned.
     looking: Option<JoinHandle<io::Result<FoundSockets>>>,
     sockets: Vec<Arc<Source>>,
-    /// Unusable sockets that the log names.
+    /// Unusable sockets that have been logged.
     reported: BTreeSet<PathBuf>,
 }
 
@@ -40,26 +40,26 @@ impl Sources {
         Self { opener, places, kubernetes: kubernetes.map(Arc::new), known: Mutex::default() }
     }
 
-    /// Returns whether a question goes to the Kubernetes API, where containers appear later than in the runtime.
-    pub(super) fn ask_kubernetes(&self, question: &Lookup) -> bool {
-        let served = question.user.is_none() && order(question.runtime).contains(&Api::Kubernetes);
+    /// Returns true if a lookup includes the Kubernetes API, which lists containers later than the runtime.
+    pub(super) fn includes_kubernetes(&self, lookup: &Lookup) -> bool {
+        let served = lookup.user.is_none() && order(lookup.runtime).contains(&Api::Kubernetes);
         self.kubernetes.is_some() && served
     }
 
-    /// Those that may know a container, the likeliest first. A user's socket serves the user's containers only, and no
-    /// other source serves these: each would answer about containers outside of its authority.
-    pub(super) async fn serving(&self, question: &Lookup) -> Vec<Arc<Source>> {
+    /// Returns the sources that may have a container, in order of likelihood. A user's socket serves only the user's
+    /// containers, and no other source serves these: the results would exceed its authority.
+    pub(super) async fn serving(&self, lookup: &Lookup) -> Vec<Arc<Source>> {
         let mut known = self.known.lock().await;
         if known.looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
             self.look(&mut known).await;
         }
-        let all = || known.sockets.iter().chain(&self.kubernetes).filter(|source| source.user() == question.user);
-        order(question.runtime).iter().flat_map(|api| all().filter(|source| source.api() == *api).cloned()).collect()
+        let all = || known.sockets.iter().chain(&self.kubernetes).filter(|source| source.user() == lookup.user);
+        order(lookup.runtime).iter().flat_map(|api| all().filter(|source| source.api() == *api).cloned()).collect()
     }
 
     async fn look(&self, known: &mut Known) {
         known.looked = Some(Instant::now());
-        // A folder on a file system that hangs holds up one thread, and only one.
+        // A search that hangs in a file system blocks one thread at most.
         let look = || tokio::spawn(self.opener.clone().look(self.places.clone()));
         let Ok(found) = tokio::time::timeout(TIMEOUT, known.looking.get_or_insert_with(look)).await else { return };
         known.looking = None;
@@ -89,7 +89,8 @@ impl Sources {
     }
 }
 
-/// Whom to ask about a runtime's containers. One that a path does not tell is most often the kubelet's.
+/// Returns the order of APIs for a runtime. If the path does not identify the runtime, the kubelet's is the most
+/// likely.
 fn order(runtime: Option<Runtime>) -> &'static [Api] {
     match runtime {
         None => &[Api::Cri, Api::Docker, Api::Containerd, Api::Kubernetes],

@@ -1,4 +1,4 @@
-//! What the directory did, counted.
+//! Counters of lookups.
 
 use std::{
     collections::BTreeMap,
@@ -10,21 +10,21 @@ use super::{Reason, Unknown, source::Api};
 /// Totals since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Questions that were taken.
+    /// Accepted lookups.
     pub questions: u64,
-    /// Questions that were refused because too many of their user, or of the system, waited.
+    /// Lookups that were rejected because the queue of the user, or of the system, was full.
     pub queue_full: u64,
-    /// Questions answered with what is known of the container.
+    /// Successful lookups.
     pub known: u64,
-    /// Questions answered otherwise, by [`Unknown::as_str`].
+    /// Failed lookups, by [`Unknown::as_str`].
     pub unknown: BTreeMap<&'static str, u64>,
-    /// Calls that were not answered, by source (`docker`, `cri`, `containerd`, `kubernetes`) and [`Reason::as_str`].
+    /// Failed calls, by source (`docker`, `cri`, `containerd`, `kubernetes`) and [`Reason::as_str`].
     pub failures: BTreeMap<(&'static str, &'static str), u64>,
-    /// Texts, and labels and annotations in use, that were not kept: they, or those before them, were too long.
+    /// Texts, labels and annotations that were dropped because of the size limits.
     pub left_out: u64,
 }
 
-/// Where they are counted.
+/// Shared counters.
 #[derive(Debug, Default)]
 pub(super) struct Counters(Mutex<Statistics>);
 
@@ -33,7 +33,7 @@ impl Counters {
         self.lock().clone()
     }
 
-    pub(super) fn question(&self) {
+    pub(super) fn lookup(&self) {
         self.lock().questions += 1;
     }
 

@@ -1,11 +1,11 @@
-//! Against the running kernel, in every hierarchy that is mounted here.
+//! Tests against the running kernel, in every mounted hierarchy.
 
 use std::{collections::HashSet, ffi::CString, os::unix::ffi::OsStrExt as _};
 
 use super::*;
 use crate::cgroup::testing::{Tree, hierarchies};
 
-/// The id that the kernel itself gives out for a cgroup: what `bpf_get_current_cgroup_id` returns.
+/// Returns the cgroup id that `bpf_get_current_cgroup_id` returns, from the file handle of the directory.
 fn kernel_id(directory: &Path) -> u64 {
     #[repr(C)]
     struct Handle {
@@ -16,7 +16,7 @@ fn kernel_id(directory: &Path) -> u64 {
     let path = CString::new(directory.as_os_str().as_bytes()).unwrap();
     let mut handle = Handle { bytes: 8, kind: 0, id: 0 };
     let mut mount = 0_i32;
-    // SAFETY: the path ends in NUL, and the handle has the eight bytes that it says it has.
+    // SAFETY: the path ends in NUL, and the handle has room for the eight bytes that `handle_bytes` declares.
     let result = unsafe {
         libc::syscall(
             libc::SYS_name_to_handle_at,
@@ -32,7 +32,7 @@ fn kernel_id(directory: &Path) -> u64 {
 }
 
 #[test]
-fn ids_are_those_that_programs_see() {
+fn ids_are_equal_to_the_ids_of_the_kernel() {
     for hierarchy in hierarchies() {
         let Some(tree) = Tree::create(&hierarchy) else { return };
         for path in [CgroupPath::root(), tree.path.clone(), tree.make(b"odd \xff name")] {
@@ -43,7 +43,7 @@ fn ids_are_those_that_programs_see() {
 }
 
 #[test]
-fn thousands_of_cgroups_are_found_and_gone_again() {
+fn a_scan_finds_thousands_of_cgroups_until_they_are_removed() {
     for hierarchy in hierarchies() {
         let Some(tree) = Tree::create(&hierarchy) else { return };
         let mut made = HashSet::from([tree.path.clone()]);
@@ -69,13 +69,13 @@ fn thousands_of_cgroups_are_found_and_gone_again() {
 }
 
 #[test]
-fn ids_rise_with_every_cgroup_made() {
+fn ids_increase_with_every_new_cgroup() {
     for hierarchy in hierarchies() {
         let Some(tree) = Tree::create(&hierarchy) else { return };
         let ids: Vec<CgroupId> =
             (0..20).map(|n| hierarchy.id(&tree.make(format!("{n}").as_bytes())).unwrap()).collect();
         assert!(ids.is_sorted(), "{ids:?}");
-        // Nor is an id given out again soon.
+        // The kernel does not reuse an id soon.
         let last = *ids.last().unwrap();
         tree.remove(&tree.path.child(b"19"));
         assert!(hierarchy.id(&tree.make(b"19")).unwrap() > last);
@@ -83,7 +83,7 @@ fn ids_rise_with_every_cgroup_made() {
 }
 
 #[test]
-fn a_process_is_found_in_its_cgroup_and_from_above() {
+fn a_process_is_found_in_its_cgroup_and_its_parent() {
     for hierarchy in hierarchies() {
         let Some(tree) = Tree::create(&hierarchy) else { return };
         let inner = tree.make(b"inner");
@@ -98,7 +98,7 @@ fn a_process_is_found_in_its_cgroup_and_from_above() {
 }
 
 #[test]
-fn this_machines_mounts_are_understood() {
+fn the_mounts_of_this_machine_are_parsed() {
     let Some(hierarchy) = Hierarchy::choose(Mounts::read().unwrap()) else {
         return crate::cgroup::testing::skip("the hierarchy in use: no cgroups are mounted");
     };

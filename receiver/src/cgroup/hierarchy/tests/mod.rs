@@ -1,4 +1,4 @@
-//! Hierarchies on paper, in a folder, and in this machine's kernel.
+//! Tests of hierarchies: parsed mounts, temporary folders and the running kernel.
 
 mod kernel;
 mod mounts;
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::*;
 
-/// A hierarchy whose tree is a folder.
+/// Returns a hierarchy mount backed by a folder.
 fn whole(point: &Path) -> Mount {
     Mount { point: point.to_owned(), view: View::Whole }
 }

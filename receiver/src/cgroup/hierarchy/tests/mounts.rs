@@ -23,21 +23,21 @@ const RHEL_7: &str = "\
 26 25 0:21 / /sys/fs/cgroup/systemd rw,nosuid,nodev,noexec,relatime shared:9 - cgroup cgroup rw,seclabel,xattr,name=systemd
 28 25 0:23 / /sys/fs/cgroup/cpu,cpuacct rw,nosuid,nodev,noexec,relatime shared:10 - cgroup cgroup rw,seclabel,cpuacct,cpu
 ";
-/// Docker on version 1, in the host's cgroup namespace.
+/// Docker on version 1 in the cgroup namespace of the host.
 const BIND_V1: &str = "\
 1017 1016 0:51 / /sys/fs/cgroup rw,nosuid,nodev,noexec,relatime - tmpfs tmpfs rw,mode=755
 1019 1017 0:38 /docker/4a1c /sys/fs/cgroup/cpu,cpuacct ro,nosuid,nodev,noexec,relatime master:17 - cgroup cgroup rw,cpu,cpuacct
 ";
-/// Docker on version 2, in a cgroup namespace of the container's own.
+/// Docker on version 2 in a private cgroup namespace.
 const PRIVATE_V2: &str =
     "712 711 0:30 / /sys/fs/cgroup ro,nosuid,nodev,noexec,relatime - cgroup2 cgroup rw,nsdelegate\n";
-/// The same with the host's tree beside it.
+/// Docker on version 2 in a private cgroup namespace, with an additional mount of the host's tree.
 const PRIVATE_AND_HOST: &str = "\
 712 711 0:30 / /sys/fs/cgroup ro,nosuid,nodev,noexec,relatime - cgroup2 cgroup rw,nsdelegate
 713 710 0:30 /../.. /host/sys/fs/cgroup ro,nosuid,nodev,noexec,relatime master:9 - cgroup2 cgroup2 rw,nsdelegate
 ";
 
-/// The hierarchies of a text, where these mount points are roots.
+/// Selects the hierarchies from a `mountinfo` text. `roots` are the mount points of hierarchy roots.
 fn read(text: &str, initial: bool, roots: &[&str]) -> Mounts {
     let is_root =
         |mount: &procfs::process::MountInfo| Some(roots.iter().any(|root| mount.mount_point == Path::new(root)));
@@ -48,7 +48,7 @@ fn path(text: &str) -> CgroupPath {
     CgroupPath::new(text.as_bytes())
 }
 
-/// The version, and the directories of a cgroup and of its CPU time.
+/// Returns the version, the directory of a cgroup and the directory of its CPU accounting.
 fn chosen(text: &str, roots: &[&str]) -> Option<(Version, PathBuf, Option<PathBuf>)> {
     let hierarchy = Hierarchy::choose(read(text, true, roots))?;
     assert_eq!(hierarchy.partial(), None, "{text}");
@@ -57,7 +57,7 @@ fn chosen(text: &str, roots: &[&str]) -> Option<(Version, PathBuf, Option<PathBu
 }
 
 #[test]
-fn the_hierarchy_with_the_cpu_controller_is_the_one() {
+fn the_hierarchy_with_the_cpu_controller_is_chosen() {
     let expected = |version, tree: &str, accounting: &str| Some((version, tree.into(), Some(accounting.into())));
     let together = "/sys/fs/cgroup/cpu,cpuacct";
     for (text, roots, version, tree, accounting) in [
@@ -78,7 +78,7 @@ fn the_hierarchy_with_the_cpu_controller_is_the_one() {
 }
 
 #[test]
-fn without_the_controllers_it_is_said() {
+fn missing_controllers_are_reported() {
     assert_eq!(Hierarchy::choose(read("", true, &[])), None);
     let named = "26 25 0:21 / /sys/fs/cgroup/systemd rw shared:9 - cgroup cgroup rw,name=systemd\n";
     assert_eq!(Hierarchy::choose(read(named, true, &["/sys/fs/cgroup/systemd"])), None);
@@ -88,19 +88,22 @@ fn without_the_controllers_it_is_said() {
 }
 
 #[test]
-fn a_part_of_a_hierarchy_has_its_real_paths_where_they_can_be_known() {
+fn a_mounted_subtree_keeps_its_real_paths_if_they_are_known() {
     let hierarchy = Hierarchy::choose(read(BIND_V1, true, &[])).unwrap();
     let below = |name: &str| Path::new("/sys/fs/cgroup/cpu,cpuacct").join(name);
     assert_eq!(hierarchy.directory(&path("/docker/4a1c")).unwrap(), below(""));
     assert_eq!(hierarchy.directory(&path("/docker/4a1c/x")).unwrap(), below("x"));
     assert!(hierarchy.directory(&path("/docker/4a1cx")).is_err());
     assert!(hierarchy.directory(&path("/x")).is_err());
-    let said = hierarchy.partial().unwrap();
-    assert!(said.starts_with("/sys/fs/cgroup/cpu,cpuacct shows only the cgroups below /docker/4a1c: give "), "{said}");
+    let message = hierarchy.partial().unwrap();
+    assert!(
+        message.starts_with("/sys/fs/cgroup/cpu,cpuacct shows only the cgroups below /docker/4a1c: give "),
+        "{message}"
+    );
 }
 
 #[test]
-fn what_is_outside_of_the_namespace_is_unknown() {
+fn paths_outside_of_the_namespace_are_unknown() {
     let dotted = PRIVATE_V2.replace("0:30 / ", "0:30 /../x ");
     let named = PRIVATE_V2.replace("0:30 / ", "0:30 /x ");
     for (text, initial) in [(PRIVATE_V2, false), (PRIVATE_V2, true), (&dotted, true), (&dotted, false), (&named, false)]
@@ -111,26 +114,26 @@ fn what_is_outside_of_the_namespace_is_unknown() {
         assert_eq!(hierarchy.scan(Limits::default()).unwrap(), Scan::default());
     }
     let hierarchy = Hierarchy::choose(read(PRIVATE_V2, false, &[])).unwrap();
-    let said = hierarchy.partial().unwrap();
+    let message = hierarchy.partial().unwrap();
     for words in ["/sys/fs/cgroup shows a part", "the host's /sys/fs/cgroup", "`--cgroupns=host`"] {
-        assert!(said.contains(words), "{words} in {said}");
+        assert!(message.contains(words), "{words} in {message}");
     }
 }
 
 #[test]
-fn of_several_mounts_the_one_that_shows_the_root_is_taken() {
+fn the_mount_that_shows_the_root_is_preferred() {
     let mounts = read(PRIVATE_AND_HOST, false, &["/host/sys/fs/cgroup"]);
     assert_eq!(mounts.v2, Some(whole(Path::new("/host/sys/fs/cgroup"))));
-    // The last one lies over the others at its place, whatever these show.
+    // The last mount at a mount point covers the earlier mounts.
     let twice = format!("{PRIVATE_V2}{}", PRIVATE_V2.replace("0:30 / ", "0:30 /x "));
     assert_eq!(read(&twice, true, &[]).v2.unwrap().view, View::Below(path("/x")));
 }
 
 #[test]
-fn odd_places_and_odd_lines_do_no_harm() {
+fn malformed_lines_and_covered_mounts_are_skipped() {
     let text = b"9 1 8:1 / /mnt/\xff rw - ext4 /dev/sda1 rw\n35 24 0:30 / /my\\040cgroups\\134 rw - cgroup2 none rw\nnonsense\n";
     let mounts = Mounts::of(&parse(text), true, |_| Some(true));
     assert_eq!(mounts.v2, Some(whole(Path::new("/my cgroups\\"))));
-    // What cannot be reached, or is covered by something else, is not there.
+    // Unreachable and covered mounts are ignored.
     assert_eq!(Mounts::of(&parse(text), true, |_| None), Mounts::default());
 }

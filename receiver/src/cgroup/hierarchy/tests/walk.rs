@@ -38,14 +38,14 @@ fn every_cgroup_is_found_with_its_inode_parents_first() {
 }
 
 #[test]
-fn what_is_beyond_the_limits_is_counted() {
+fn cgroups_beyond_the_limits_are_counted() {
     let folder = folder(&[b"a/b/c/d", b"a/e", b"f", b"g"]);
     let hierarchy = v2(folder.path());
     for (limits, found, beyond) in [
         (limits(100, 3), 7, 1),
         (limits(100, 0), 1, 3),
         (limits(4, 64), 4, 2),
-        // One is always looked at, or nobody could count the others.
+        // A walk always visits the first cgroup, so that it counts the cgroups beyond the limit.
         (limits(0, 64), 1, 3),
     ] {
         let scan = hierarchy.scan(limits).unwrap();
@@ -54,7 +54,7 @@ fn what_is_beyond_the_limits_is_counted() {
 }
 
 #[test]
-fn a_cgroup_is_held_until_it_is_removed_or_another_has_its_path() {
+fn a_cgroup_exists_until_it_is_removed_or_replaced() {
     let folder = folder(&[b"a"]);
     let hierarchy = v2(folder.path());
     let path = CgroupPath::new(b"/a");
@@ -65,7 +65,7 @@ fn a_cgroup_is_held_until_it_is_removed_or_another_has_its_path() {
 }
 
 #[test]
-fn deep_trees_end_at_the_limit() {
+fn a_walk_ends_at_the_depth_limit() {
     let folder = folder(&[]);
     let mut deepest = folder.path().to_owned();
     deepest.extend(std::iter::repeat_n("d", 500));
@@ -75,7 +75,7 @@ fn deep_trees_end_at_the_limit() {
 }
 
 #[test]
-fn vanishing_directories_are_no_error() {
+fn vanishing_directories_are_not_errors() {
     let folder = folder(&[b"stays/here"]);
     let (stop, root) = (AtomicBool::new(false), folder.path());
     std::thread::scope(|scope| {
@@ -97,13 +97,13 @@ fn vanishing_directories_are_no_error() {
 }
 
 #[test]
-fn a_root_that_is_not_there_is_an_error() {
+fn a_missing_root_is_an_error() {
     let folder = folder(&[]);
     assert!(v2(&folder.path().join("gone")).scan(Limits::default()).is_err());
 }
 
 #[test]
-fn processes_are_the_cgroups_own_or_those_of_the_next_one_below() {
+fn processes_are_of_the_cgroup_or_of_its_first_descendant_with_some() {
     let folder = folder(&[b"own", b"outer/empty", b"outer/inner/deep", b"none"]);
     let write = |cgroup: &str, text: &str| fs::write(folder.path().join(cgroup).join("cgroup.procs"), text).unwrap();
     for (cgroup, text) in [("own", "7\n0\n8\n9\n"), ("outer", ""), ("outer/empty", "0\n"), ("none", "")] {
@@ -120,7 +120,7 @@ fn processes_are_the_cgroups_own_or_those_of_the_next_one_below() {
 }
 
 #[test]
-fn usage_is_of_the_cgroup_meant_and_of_no_other() {
+fn usage_of_a_replaced_cgroup_is_not_returned() {
     let folder = folder(&[b"a", b"torn", b"bare"]);
     fs::write(folder.path().join("a/cpu.stat"), "usage_usec 25\n").unwrap();
     fs::write(folder.path().join("torn/cpu.stat"), "usage").unwrap();
@@ -135,7 +135,7 @@ fn usage_is_of_the_cgroup_meant_and_of_no_other() {
 }
 
 #[test]
-fn a_namespace_is_a_cgroup_s_while_one_of_its_processes_is_there() {
+fn a_cgroup_is_in_a_namespace_while_one_of_its_processes_is() {
     let folder = folder(&[b"here", b"ended", b"empty"]);
     let own = u32::try_from(netns_of(std::process::id()).unwrap()).unwrap();
     let mut child = std::process::Command::new("true").spawn().unwrap();
@@ -159,7 +159,7 @@ fn flood(folder: &Path, parent: &str) {
     (0..FLOOD).for_each(|n| fs::create_dir(parent.join(format!("n{n}"))).unwrap());
 }
 
-/// Makes a flood in one place, and cgroups in others that must all be found.
+/// Creates a flood of cgroups below one parent and cgroups elsewhere, and checks that the walk finds all of the latter.
 fn cut_only_below(parent: &str) -> Scan {
     let container = format!("docker-{:064x}.scope", 7);
     let others = [
@@ -186,7 +186,7 @@ fn cut_only_below(parent: &str) -> Scan {
     scan
 }
 
-/// How many directories there are below the first, but for those of the flood.
+/// Returns the number of directories below a folder, without the directories of the flood.
 fn walked(folder: &Path, parent: &str) -> usize {
     let below = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let is_numbered = |path: &Path| path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"n"));
@@ -195,14 +195,14 @@ fn walked(folder: &Path, parent: &str) -> usize {
 }
 
 #[test]
-fn a_user_s_flood_cuts_that_user_s_cgroups_alone() {
+fn a_flood_of_a_user_cuts_only_cgroups_of_that_user() {
     let scan = cut_only_below("user.slice/user-1000.slice/user@1000.service/app.slice");
     let of_user = scan.cgroups.iter().filter(|cgroup| cgroup.path.user() == Some(Uid(1000))).count();
     assert_eq!(of_user, Limits::default().cgroups / 8);
 }
 
 #[test]
-fn a_container_s_flood_cuts_that_container_s_cgroups_alone() {
+fn a_flood_of_a_container_cuts_only_cgroups_of_that_container() {
     let container = format!("system.slice/docker-{:064x}.scope", 1);
     let scan = cut_only_below(&container);
     let own = CgroupPath::new(container.as_bytes());
@@ -210,15 +210,15 @@ fn a_container_s_flood_cuts_that_container_s_cgroups_alone() {
 }
 
 #[test]
-fn a_service_s_flood_cuts_that_slice_alone() {
+fn a_flood_of_a_service_cuts_only_cgroups_of_that_slice() {
     let scan = cut_only_below("system.slice/a.service");
     let cut = CgroupPath::new(b"/system.slice");
     let of_slice = scan.cgroups.iter().filter(|cgroup| cut.contains(&cgroup.path)).count();
-    assert!(of_slice > Limits::default().cgroups - 100, "all that others leave: {of_slice}");
+    assert!(of_slice > Limits::default().cgroups - 100, "the rest of the limit: {of_slice}");
 }
 
 #[test]
-fn processes_are_looked_for_below_a_flood_as_elsewhere() {
+fn processes_are_found_below_a_flood() {
     let container = format!("docker-{:064x}.scope", 1);
     let folder = folder(&[container.as_bytes()]);
     for n in 0..60 {

@@ -5,14 +5,15 @@ use std::collections::{HashMap, VecDeque};
 use super::Visit;
 use crate::cgroup::{Quotas, Subtree};
 
-/// Delegated subtrees get at least this part of the limit, in addition to the system's cgroups.
+/// The reciprocal of the share of the limit that is reserved for delegated subtrees, in addition to the system's
+/// cgroups.
 const RESERVE: usize = 8;
 
 /// One queue for each subtree, visited in round-robin order (max-min fairness): first the subtrees of the system, then the
 /// delegated ones, within their quotas. A walk that reaches its limit leaves out cgroups of the largest subtrees only.
 pub struct Queues {
     limit: usize,
-    /// True if each subtree has its own queue.
+    /// True if each subtree has a separate queue.
     is_fair: bool,
     system: Turns,
     delegated: Turns,
@@ -20,19 +21,19 @@ pub struct Queues {
 }
 
 impl Queues {
-    /// Queues for a walk through the cgroups of all parties. The walk visits at most `limit` cgroups of the system. Delegated
-    /// subtrees get the rest of the limit, or an eighth of it if less is left.
+    /// Creates queues for a walk through the cgroups of all parties. The walk visits at most `limit` cgroups of the
+    /// system. Delegated subtrees get the rest of the limit, or an eighth of the limit if less is left.
     pub fn fair(limit: usize) -> Self {
         Self { is_fair: true, ..Self::single(limit) }
     }
 
-    /// One queue, for a walk through one party's cgroups: breadth first, and `limit` at most.
+    /// Creates a single queue for a walk through the cgroups of one party, breadth first, with at most `limit` visits.
     pub fn single(limit: usize) -> Self {
         let (system, delegated) = (Turns::default(), Turns::default());
         Self { limit, is_fair: false, system, delegated, quotas: Quotas::new(limit) }
     }
 
-    /// Queues a visit. False if there is no room for it. The first always has room.
+    /// Queues a visit. Returns false if the queue is full. The first visit is always admitted.
     pub(super) fn push(&mut self, visit: Visit) -> bool {
         let subtree = if self.is_fair { Subtree::of(&visit.path) } else { Subtree::System(Vec::new()) };
         if subtree.is_delegated() {
@@ -43,7 +44,7 @@ impl Queues {
             }
             return has_room;
         }
-        // A full queue still admits a subtree up to its even share: round-robin then cuts the larger subtrees.
+        // A full queue still admits a subtree up to its fair share: round-robin scheduling then cuts larger subtrees.
         let has_room = self.system.taken < self.limit.max(1) || self.system.is_below_share(&subtree, self.limit);
         if has_room {
             self.system.push(subtree, visit);
@@ -51,25 +52,25 @@ impl Queues {
         has_room
     }
 
-    /// The next visit; `None` after the last or at the limit.
+    /// Returns the next visit; `None` after the last visit or at the limit.
     pub(super) fn pop(&mut self) -> Option<Visit> {
         let system = if self.system.visited < self.limit.max(1) { self.system.pop() } else { None };
         let left = (self.limit - self.system.visited.min(self.limit)).max(self.limit / RESERVE);
         system.or_else(|| if self.delegated.visited < left { self.delegated.pop() } else { None })
     }
 
-    /// How many visits are left beyond the limit.
+    /// Returns the number of visits beyond the limit.
     pub(super) fn left(&self) -> usize {
         [&self.system, &self.delegated].into_iter().map(|turns| turns.taken - turns.visited).sum()
     }
 }
 
-/// A queue for each subtree, taken in turn.
+/// One queue for each subtree, served in round-robin order.
 #[derive(Default)]
 struct Turns {
     queues: Vec<Queue>,
     by_subtree: HashMap<Subtree, usize>,
-    /// Queues that are not empty, the next first.
+    /// Indexes of the non-empty queues; the next queue is first.
     turns: VecDeque<usize>,
     taken: usize,
     visited: usize,
@@ -78,12 +79,12 @@ struct Turns {
 #[derive(Default)]
 struct Queue {
     visits: VecDeque<Visit>,
-    /// Visits that were ever queued here.
+    /// The number of visits that were ever queued here.
     taken: usize,
 }
 
 impl Turns {
-    /// Whether a subtree has had less than its even share of a limit.
+    /// Returns true if a subtree has used less than its fair share of a limit.
     fn is_below_share(&self, subtree: &Subtree, limit: usize) -> bool {
         let known = self.by_subtree.get(subtree).map(|queue| self.queues[*queue].taken);
         let subtrees = self.queues.len() + usize::from(known.is_none());
@@ -130,7 +131,8 @@ mod tests {
         Visit { directory: PathBuf::new(), path: CgroupPath::new(path.as_bytes()), depth: 0 }
     }
 
-    /// Pushes so many visits below each parent and returns how many of each were made.
+    /// Pushes the given number of visits below each parent. Returns the visits made for each subtree, and the number
+    /// beyond the limit.
     fn visited(limit: usize, parents: &[(String, usize)]) -> (BTreeMap<Subtree, usize>, usize) {
         let mut queues = Queues::fair(limit);
         let mut refused = 0;

@@ -209,7 +209,7 @@ fn container_name(world: &World, id: u64) -> Option<String> {
     workload.resource.attributes.get("container.name").map(ToString::to_string)
 }
 
-fn question(path: &str) -> Lookup {
+fn lookup(path: &str) -> Lookup {
     Lookup::new(ContainerId(VICTIM.to_owned()), None, None, &CgroupPath::new(path.as_bytes()))
 }
 
@@ -223,13 +223,13 @@ fn a_forged_container_does_not_learn_its_victim_s_name() {
     let names = |world: &World, ids: &[u64]| ids.iter().map(|id| container_name(world, *id)).collect::<Vec<_>>();
     let name = |text: &str| Some(text.to_owned());
     // No container of the system has the id yet: a rootless container and a container in another one have names, too.
-    world.registry.learn(&question(&of_user), &named("rootless"), &node);
-    world.registry.learn(&question(&rightful), &named("nested"), &node);
+    world.registry.learn(&lookup(&of_user), &named("rootless"), &node);
+    world.registry.learn(&lookup(&rightful), &named("nested"), &node);
     assert_eq!(names(&world, &[3, 4]), [name("rootless"), name("nested")]);
     appear(&mut world, 2, &rightful);
-    world.registry.learn(&question(&rightful), &named("victim"), &node);
+    world.registry.learn(&lookup(&rightful), &named("victim"), &node);
     assert_eq!(names(&world, &[2, 3, 4]), [name("victim"), name("rootless"), None]);
-    world.registry.learn(&question(&of_user), &named("forged"), &node);
+    world.registry.learn(&lookup(&of_user), &named("forged"), &node);
     assert_eq!(names(&world, &[2, 3, 4]), [name("victim"), name("forged"), None]);
 }
 
@@ -243,7 +243,7 @@ fn workloads_in_the_overflow_share_one_resource_and_keep_nothing() {
         workload.describe(&node);
         assert!(!workload.serves(Service { name: Some("cart".to_owned()), ..Service::default() }));
     }
-    world.registry.learn(&question("/docker"), &named("web"), &node);
+    world.registry.learn(&lookup("/docker"), &named("web"), &node);
     let shared = world.registry.overflow();
     for workload in world.registry.iter() {
         assert!(Arc::ptr_eq(&workload.resource, &shared) && workload.keeps_nothing());

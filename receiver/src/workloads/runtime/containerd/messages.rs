@@ -1,6 +1,6 @@
-//! What is read of the messages of containerd's API, `containerd.services` in containerd/containerd: field numbers are
-//! those files', fields without use here (a container's whole specification among them) are skipped by the decoder.
-//! Crates that generate them all need a protobuf compiler wherever the sidecar is built.
+//! The used fields of containerd's messages, with the field numbers of `containerd.services` in containerd/containerd.
+//! The decoder skips other fields, for example a container's specification. Crates with generated messages would
+//! require a protobuf compiler for every build.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use prost::Message;
 
 pub const LIST_NAMESPACES: &str = "/containerd.services.namespaces.v1.Namespaces/List";
 pub const GET_CONTAINER: &str = "/containerd.services.containers.v1.Containers/Get";
-/// The header that says in which namespace a container is looked for.
+/// The header with the namespace of a container.
 pub const NAMESPACE: &str = "containerd-namespace";
 
 #[derive(Clone, PartialEq, Message)]

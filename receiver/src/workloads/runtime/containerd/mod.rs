@@ -1,4 +1,4 @@
-//! containerd's own API, for containers that CRI does not know: those of nerdctl and ctr.
+//! The API of containerd, for containers that CRI does not list: containers of nerdctl and ctr.
 
 pub(super) mod messages;
 
@@ -20,11 +20,11 @@ use crate::{
     workloads::{ContainerId, Metadata},
 };
 
-/// Docker's namespace, whose containers have neither names nor images here: Docker itself has them.
+/// Docker's namespace. Its containers have no names or images in containerd; Docker's API has them.
 const DOCKER: &str = "moby";
-/// The most namespaces that are looked through.
+/// The maximum number of namespaces in a search.
 const NAMESPACES: usize = 32;
-/// nerdctl's label for the name that people gave.
+/// nerdctl's label for the user-chosen name.
 const NAME: &str = "nerdctl/name";
 
 /// A client of one socket.

@@ -1,6 +1,5 @@
-//! What is read of the messages of CRI, `runtime.v1` in api.proto of kubernetes/cri-api: field numbers are that file's,
-//! fields without use here are skipped by the decoder. Crates that generate them all need a protobuf compiler wherever
-//! the sidecar is built.
+//! The used fields of CRI messages, with the field numbers of `runtime.v1` in api.proto of kubernetes/cri-api. The
+//! decoder skips other fields. Crates with generated messages would require a protobuf compiler for every build.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +55,7 @@ pub struct ContainerMetadata {
 pub struct ImageSpec {
     #[prost(string, tag = "1")]
     pub image: String,
-    /// As the pod's manifest has it; older kubelets leave it empty.
+    /// The image name in the pod's manifest; empty in older kubelets.
     #[prost(string, tag = "18")]
     pub user_specified_image: String,
 }

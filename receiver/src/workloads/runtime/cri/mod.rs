@@ -1,4 +1,4 @@
-//! The Container Runtime Interface, which the kubelet speaks with containerd, CRI-O and cri-dockerd.
+//! The Container Runtime Interface, which containerd, CRI-O and cri-dockerd serve for the kubelet.
 
 pub(super) mod messages;
 
@@ -30,7 +30,7 @@ impl Cri {
         Self { socket: Socket::new(endpoint, opener) }
     }
 
-    /// What is said of a container, or of a pod's sandbox.
+    /// Returns the metadata of a container, or of the sandbox of a pod.
     pub(super) async fn container(&self, id: &ContainerId) -> Result<Metadata, Failure> {
         let listed: ListContainersResponse = self.list(LIST_CONTAINERS, &id.0).await?;
         match listed.containers.into_iter().next() {
@@ -53,7 +53,7 @@ impl Cri {
         Ok(Metadata { name, image_name: image.name, image_tags: image.tags, labels: container.labels, pod })
     }
 
-    /// containerd lists the kubelet's resolved id in the place of the image's name, and knows the name in the status.
+    /// Returns the image. containerd lists the resolved image id in the place of the name; the status has the name.
     async fn image(&self, container: &Container) -> Result<Image, Failure> {
         let listed = written(container.image.as_ref(), &container.image_ref);
         if listed.name.is_some() {

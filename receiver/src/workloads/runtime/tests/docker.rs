@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     super::{Directory, Reason, Unknown},
-    ask, directory, hurried, map, pass, question,
+    ask, directory, hurried, lookup, map, pass,
     server::{Act, Event, Folder, Server},
 };
 use crate::workloads::{Metadata, Runtime};
@@ -98,12 +98,12 @@ async fn a_container_that_stays_unknown_is_said_to_be() {
 #[tokio::test]
 async fn a_runtime_that_hangs_holds_nothing_up() {
     let (mut server, mut directory, _folder) = scripted([Act::hang()]);
-    assert!(directory.ask(question(DOCKER_ID, None)));
+    assert!(directory.submit(lookup(DOCKER_ID, None)));
     server.request().await;
-    let answer = hurried(directory.answer()).await;
+    let answer = hurried(directory.next_result()).await;
     assert_eq!(answer.outcome, Err(Unknown::NoAnswer(Reason::Timeout)));
     assert_eq!(server.event().await, Event::Closed(0));
-    // It is left alone for a while: no further question waits for it.
+    // It is left alone for a while: no further lookup waits for it.
     assert_eq!(directory.statistics().failures[&("docker", "timeout")], 2);
 }
 
@@ -111,7 +111,7 @@ async fn a_runtime_that_hangs_holds_nothing_up() {
 async fn no_more_than_four_calls_are_under_way() {
     let (mut server, mut directory, _folder) = scripted([Act::hang()]);
     for number in 0..20 {
-        assert!(directory.ask(question(&format!("{number:064}"), None)));
+        assert!(directory.submit(lookup(&format!("{number:064}"), None)));
     }
     for _ in 0..4 {
         server.request().await;
@@ -128,17 +128,17 @@ async fn questions_beyond_the_limit_wait_and_then_are_refused_and_counted() {
     const WAITING: u64 = 4096;
     let (mut server, mut directory, _folder) = scripted([Act::hang()]);
     for _ in 0..OPEN + WAITING {
-        assert!(directory.ask(question(DOCKER_ID, None)));
+        assert!(directory.submit(lookup(DOCKER_ID, None)));
     }
-    assert!(!directory.ask(question(DOCKER_ID, None)));
+    assert!(!directory.submit(lookup(DOCKER_ID, None)));
     let counts = |directory: &Directory| (directory.statistics().questions, directory.statistics().queue_full);
     assert_eq!(counts(&directory), (OPEN, 1));
     server.request().await;
-    hurried(directory.answer()).await;
-    // The answer made room for a question that waited, and this one takes its place.
+    hurried(directory.next_result()).await;
+    // The answer made room for a lookup that waited, and this one takes its place.
     assert_eq!(counts(&directory), (OPEN + 1, 1));
-    assert!(directory.ask(question(DOCKER_ID, None)));
-    assert!(!directory.ask(question(DOCKER_ID, None)));
+    assert!(directory.submit(lookup(DOCKER_ID, None)));
+    assert!(!directory.submit(lookup(DOCKER_ID, None)));
     assert_eq!(counts(&directory), (OPEN + 1, 2));
 }
 

@@ -13,7 +13,7 @@ use tonic::Code;
 
 use super::{
     super::{Directory, Reason, Unknown, containerd::messages as containerd, cri::messages as cri},
-    ask, directory, hurried, map, pass, question,
+    ask, directory, hurried, lookup, map, pass,
     server::{Act, Event, Folder, Server},
 };
 use crate::workloads::{Metadata, PodMetadata, Runtime};
@@ -24,7 +24,7 @@ macro_rules! recorded {
     };
 }
 
-/// Encoded by the APIs' own generated code from what containerd 1.6 answered.
+/// A recorded reply of containerd 1.6, encoded by the generated code of the API.
 const CONTAINERS: &[u8] = recorded!("ListContainers");
 const STATUS: &[u8] = recorded!("ContainerStatus");
 const PODS: &[u8] = recorded!("ListPodSandbox");
@@ -52,7 +52,7 @@ impl Call {
 
 enum Reply {
     Message(Vec<u8>),
-    /// What is in a reply's body, framed as it should be or not.
+    /// The bytes of a reply's body, with correct or faulty framing.
     Raw(Vec<u8>),
     Status(Code),
     Hang,
@@ -266,9 +266,9 @@ async fn a_container_is_asked_for_again_until_cri_knows_it() {
 #[tokio::test]
 async fn a_runtime_that_hangs_holds_nothing_up() {
     let (mut runtimes, mut directory, _folder) = answering("crio.sock", |_| Reply::Hang);
-    assert!(directory.ask(question(ID, None)));
+    assert!(directory.submit(lookup(ID, None)));
     runtimes.calls.recv().await.expect("a call");
-    let answer = hurried(directory.answer()).await;
+    let answer = hurried(directory.next_result()).await;
     assert_eq!(answer.outcome, Err(Unknown::NoAnswer(Reason::Timeout)));
 }
 

@@ -52,7 +52,7 @@ fn source(config: Config) -> Source {
     Source::kubernetes(Kubernetes::watch(access).expect("a client"))
 }
 
-/// A directory that asks such a server alone.
+/// A directory with one scripted API server.
 async fn scripted(acts: impl IntoIterator<Item = Act>) -> (Directory, mpsc::UnboundedReceiver<Event>) {
     let (port, events) = serve(acts.into_iter().collect(), None).await;
     let config = Config::new(format!("http://127.0.0.1:{port}").parse().expect("an address"));
@@ -191,7 +191,7 @@ async fn an_api_server_that_does_not_answer_is_named() {
     }
 }
 
-/// The list over TLS, from a server whose certificate one of two authorities signed.
+/// Lists pods over TLS. One of two authorities signed the certificate of the server.
 async fn over_tls(trusted: bool) -> Result<Metadata, Unknown> {
     let key = rcgen::KeyPair::generate().expect("a key");
     let certified = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("a name").self_signed(&key);

@@ -23,20 +23,20 @@ fn with_kubernetes(sockets: impl IntoIterator<Item = PathBuf>, kubernetes: Optio
     Directory::with(Sources::new(Opener::Here, SocketPaths::Named(sockets.into_iter().collect()), kubernetes))
 }
 
-/// A question about a container that is in no user's subtree.
-fn question(id: &str, runtime: Option<Runtime>) -> Lookup {
+/// A lookup about a container that is in no user's subtree.
+fn lookup(id: &str, runtime: Option<Runtime>) -> Lookup {
     Lookup { container: ContainerId(id.to_owned()), runtime, pod: None, user: None }
 }
 
 /// Asks, and waits for the answer.
 async fn ask(directory: &mut Directory, id: &str, runtime: Option<Runtime>) -> Result<Metadata, Unknown> {
-    answer(directory, question(id, runtime)).await
+    answer(directory, lookup(id, runtime)).await
 }
 
 async fn answer(directory: &mut Directory, asked: Lookup) -> Result<Metadata, Unknown> {
-    assert!(directory.ask(asked.clone()));
-    let LookupResult { question, outcome } = directory.answer().await;
-    assert_eq!(question, asked);
+    assert!(directory.submit(asked.clone()));
+    let LookupResult { lookup, outcome } = directory.next_result().await;
+    assert_eq!(lookup, asked);
     outcome
 }
 

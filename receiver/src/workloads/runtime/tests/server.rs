@@ -1,4 +1,4 @@
-//! A server that does by a script what runtimes do, and what they should not.
+//! A scripted server that imitates correct and faulty runtimes.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,7 +16,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// What to do on a connection, once its request's head was read.
+/// The action on a connection, after the head of the request.
 #[derive(Clone, Debug)]
 pub(super) enum Act {
     /// Send these bytes and close.
@@ -45,7 +45,7 @@ impl Act {
     }
 }
 
-/// What happened on a connection.
+/// An event on a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// This request line came; nothing if the connection ended before.
@@ -118,7 +118,7 @@ pub(super) async fn play(
     events: mpsc::UnboundedSender<Event>,
 ) {
     let head = head(&mut stream).await;
-    // Nobody listens any more when a test is over.
+    // The send fails when a test has ended.
     let _ = events.send(Event::Request(head.lines().next().unwrap_or_default().to_owned()));
     match act {
         Act::Send(bytes) => {

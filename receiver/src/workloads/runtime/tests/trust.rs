@@ -19,7 +19,7 @@ use tokio::net::UnixListener;
 
 use super::{
     super::{Directory, Lookup, Opener, Reason, Unknown, sources::Sources},
-    answer, hurried, question,
+    answer, hurried, lookup,
     server::{Act, Folder, Server},
 };
 use crate::{
@@ -99,7 +99,7 @@ fn named(name: &str) -> Act {
 }
 
 fn of_user(user: u32) -> Lookup {
-    Lookup { user: Some(Uid(user)), ..question(ID, Some(Runtime::Podman)) }
+    Lookup { user: Some(Uid(user)), ..lookup(ID, Some(Runtime::Podman)) }
 }
 
 fn name(outcome: Result<Metadata, Unknown>) -> Result<Option<String>, Unknown> {
@@ -121,7 +121,7 @@ async fn the_socket_of_a_user_serves_that_user() {
     let mut directory = root.directory();
     assert_eq!(name(answer(&mut directory, of_user(USER)).await), Ok(Some("web".to_owned())));
     server.request().await;
-    for others in [of_user(OTHER), question(ID, Some(Runtime::Podman)), question(ID, Some(Runtime::Docker))] {
+    for others in [of_user(OTHER), lookup(ID, Some(Runtime::Podman)), lookup(ID, Some(Runtime::Docker))] {
         assert_eq!(answer(&mut directory, others).await, Err(Unknown::NobodyToAsk));
     }
     assert!(server.events.try_recv().is_err(), "the socket is asked once");
@@ -146,7 +146,7 @@ async fn the_sockets_of_the_system_serve_no_user() {
     let Some(root) = Root::new() else { return };
     let mut server = Server::listen(&root.at("run/docker.sock"), [named("web")]);
     let mut directory = root.directory();
-    let podman = |user| Lookup { user, ..question(ID, Some(Runtime::Docker)) };
+    let podman = |user| Lookup { user, ..lookup(ID, Some(Runtime::Docker)) };
     assert_eq!(answer(&mut directory, podman(Some(Uid(USER)))).await, Err(Unknown::NobodyToAsk));
     assert!(server.events.try_recv().is_err());
     assert_eq!(name(answer(&mut directory, podman(None)).await), Ok(Some("web".to_owned())));
@@ -264,20 +264,20 @@ async fn a_slow_user_delays_nobody() {
     let _docker = Server::listen(&root.at("run/docker.sock"), [named("web")]);
     let mut directory = root.directory();
     let forged = |number: u32| Lookup { container: ContainerId(format!("{number:064}")), ..of_user(USER) };
-    let taken = (0..5000).take_while(|number| directory.ask(forged(*number))).count();
+    let taken = (0..5000).take_while(|number| directory.submit(forged(*number))).count();
     assert_eq!(taken, 32 + 128, "the user's questions are bounded");
     slow.request().await;
     let asked = tokio::time::Instant::now();
-    let outcome = answer(&mut directory, question(ID, Some(Runtime::Docker))).await;
+    let outcome = answer(&mut directory, lookup(ID, Some(Runtime::Docker))).await;
     assert_eq!(name(outcome), Ok(Some("web".to_owned())));
     assert!(asked.elapsed() < Duration::from_secs(2), "the user's calls time out first");
     let statistics = directory.statistics();
     assert_eq!((statistics.questions, statistics.queue_full), (32 + 1, 1));
-    // Each answer admits a waiting question.
+    // Each answer admits a waiting lookup.
     for _ in 0..taken {
-        assert!(hurried(directory.answer()).await.outcome.is_err());
+        assert!(hurried(directory.next_result()).await.outcome.is_err());
     }
-    assert!(directory.ask(forged(0)));
+    assert!(directory.submit(forged(0)));
 }
 
 #[tokio::test]
@@ -288,10 +288,10 @@ async fn a_slow_source_delays_no_other() {
     let _docker = Server::listen(&sockets[1], [named("web")]);
     let mut directory = super::directory(sockets);
     for number in 0..600 {
-        assert!(directory.ask(question(&format!("{number:064}"), Some(Runtime::Crio))));
+        assert!(directory.submit(lookup(&format!("{number:064}"), Some(Runtime::Crio))));
     }
     slow.request().await;
-    let outcome = answer(&mut directory, question(ID, Some(Runtime::Docker))).await;
+    let outcome = answer(&mut directory, lookup(ID, Some(Runtime::Docker))).await;
     assert_eq!(name(outcome), Ok(Some("web".to_owned())));
     // Four calls and a queue of 512: the other questions are tried again later.
     assert!(directory.statistics().failures[&("cri", "busy")] >= 600 - 4 - 512);
@@ -305,6 +305,6 @@ async fn an_answer_with_many_labels_is_kept_within_its_limit() {
     let folder = Folder::new();
     let _server = Server::listen(&folder.at("docker.sock"), [Act::json(200, &body)]);
     let mut directory = super::directory([folder.at("docker.sock")]);
-    let metadata = answer(&mut directory, question(ID, None)).await.expect("known");
+    let metadata = answer(&mut directory, lookup(ID, None)).await.expect("known");
     assert_eq!(metadata.labels, super::map(&[("com.docker.compose.service", "web")]));
 }
