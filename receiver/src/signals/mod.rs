@@ -324,7 +324,7 @@ mod tests {
         let lost = catalogue().find(|(_, metric)| metric.name == "undercurrent.lost").expect("a metric").1;
         let reasons = lost.attributes.iter().find(|key| key.key == attributes::REASON).expect("a key").known();
         for reason in
-            ["no_timestamp", "read_failed", "group_limit", "unseen_raise", "no_clock", "scan_cut", "late_tick"]
+            ["no_timestamp", "read_failed", "group_limit", "missing_raise", "no_clock", "scan_cut", "late_tick"]
         {
             assert!(reasons.contains(&reason), "{reason}");
         }

@@ -137,8 +137,8 @@ const fn reason(loss: DriverLoss) -> &'static str {
         DriverLoss::NoTimestamp => "no_timestamp",
         DriverLoss::Negative => "negative",
         DriverLoss::NoClock => "no_clock",
-        DriverLoss::DriverData => "driver_notes",
-        DriverLoss::Unfiltered => "unfiltered",
+        DriverLoss::DriverData => "timestamp_overwritten",
+        DriverLoss::Unfiltered => "not_filterable",
     }
 }
 

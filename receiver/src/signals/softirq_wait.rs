@@ -24,14 +24,14 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&WAIT],
     hooks: |_| vec![&hooks::SOFTIRQ_RAISE, &hooks::SOFTIRQ_ENTRY],
     maps: &[&SOFTIRQS],
-    losses: || vec![UNSEEN_RAISE],
+    losses: || vec![MISSING_RAISE],
     needs_every_hook: true,
     caveats: |_, _| Vec::new(),
     open,
 };
 
 /// The reason of softirqs that ran before their raise was seen.
-const UNSEEN_RAISE: &str = "unseen_raise";
+const MISSING_RAISE: &str = "missing_raise";
 const SOFTIRQ: &str = "undercurrent.softirq";
 
 static WAIT: Descriptor = Descriptor {
@@ -67,7 +67,7 @@ impl Signal for SoftirqWait {
         let (mut waits, mut losses) = (Vec::new(), Vec::new());
         for (softirq, slots, sum, unseen) in totals {
             let attributes = Attributes::new().with(SOFTIRQ, attributes::softirq(softirq));
-            losses.push(lost(ENTRY.name, UNSEEN_RAISE, attributes.clone(), unseen, self.start));
+            losses.push(lost(ENTRY.name, MISSING_RAISE, attributes.clone(), unseen, self.start));
             let histogram = ExponentialHistogram::from_slots(self.scale, &slots[..self.scale.buckets()], sum);
             if histogram.count() > 0 {
                 waits.push(Point { attributes, start: self.start, data: Data::Histogram(histogram) });

@@ -20,7 +20,7 @@ fn time(line: &Line) -> f64 {
 fn begun(line: &Line) -> f64 {
     let softirq = ("undercurrent.softirq", "net_rx");
     line.total("undercurrent.softirq.wait.duration", &[softirq])
-        + line.total("undercurrent.lost", &[softirq, ("undercurrent.reason", "unseen_raise")])
+        + line.total("undercurrent.lost", &[softirq, ("undercurrent.reason", "missing_raise")])
 }
 
 /// Loads the machine for a time, and compares.

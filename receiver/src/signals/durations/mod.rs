@@ -215,8 +215,8 @@ pub const fn reason(loss: PacketLoss) -> &'static str {
         PacketLoss::NoTimestamp => "no_timestamp",
         PacketLoss::TransmitTimestamp => "transmit_timestamp",
         PacketLoss::Negative => "negative",
-        PacketLoss::Unmatched => "unmatched",
-        PacketLoss::Unfiltered => "unfiltered",
+        PacketLoss::Unmatched => "missing_start",
+        PacketLoss::Unfiltered => "not_filterable",
         PacketLoss::HeadOfLine => "head_of_line",
     }
 }
