@@ -1,4 +1,4 @@
-//! `softirq_wait`: how long a network softirq waits from its raise to its run.
+//! `softirq_wait`: time from the raise of a network softirq to its run.
 
 use undercurrent_ebpf::abi::{
     histogram::BUCKETS,
@@ -20,7 +20,7 @@ use crate::{
 
 pub static ENTRY: Entry = Entry {
     name: "softirq_wait",
-    summary: "Time from when a network softirq is raised until it runs",
+    summary: "Time from the raise of a network softirq to its run",
     metrics: &[&WAIT],
     hooks: |_| vec![&hooks::SOFTIRQ_RAISE, &hooks::SOFTIRQ_ENTRY],
     maps: &[&SOFTIRQS],
@@ -30,14 +30,14 @@ pub static ENTRY: Entry = Entry {
     open,
 };
 
-/// The reason of softirqs that ran before their raise was seen.
+/// The reason for softirqs whose raise was not recorded.
 const MISSING_RAISE: &str = "missing_raise";
 const SOFTIRQ: &str = "undercurrent.softirq";
 
 static WAIT: Descriptor = Descriptor {
     name: "undercurrent.softirq.wait.duration",
     unit: "s",
-    description: "Time from when a network softirq was first raised until it ran.",
+    description: "Time from the first raise of a network softirq to its run.",
     instrument: Instrument::ExponentialHistogram,
     attributes: &[AttributeKey::derived(SOFTIRQ, || Softirq::ALL.map(attributes::softirq).to_vec())],
     view: View::Section,

@@ -57,12 +57,12 @@ struct Interval {
 }
 
 impl Busy {
-    /// Begins with the first reading.
+    /// Starts without a reading.
     pub const fn new(interrupts_apart: bool) -> Self {
         Self { last: None, interrupts_apart, sum: 0, total: 0, lead: 0, steal: Duration::ZERO }
     }
 
-    /// Adds the time since the reading before, with the run time of tasks of this interval.
+    /// Adds the time since the previous reading. `tasks` is the run time of tasks in this interval.
     ///
     /// # Errors
     /// If `/proc/stat` cannot be read.
