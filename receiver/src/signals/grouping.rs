@@ -78,13 +78,13 @@ pub struct Live {
 impl Live {
     /// Returns the index of the group's histograms in the group map.
     #[must_use]
-    pub fn place(&self) -> Slot {
+    pub fn index(&self) -> Slot {
         Slot(u16::try_from(self.number).unwrap_or(u16::MAX))
     }
 
     /// Adds the group's attributes to the attributes of a point.
     #[must_use]
-    pub fn tell_apart(&self, attributes: Attributes) -> Attributes {
+    pub fn add_attributes(&self, attributes: Attributes) -> Attributes {
         self.attributes.iter().fold(attributes, |all, (key, value)| all.with(*key, value.clone()))
     }
 }
@@ -172,14 +172,15 @@ impl Grouping {
             Vec::new()
         });
         let found = found.into_iter().filter(|(_, number)| (*number as usize) < self.starts.len());
-        let as_before =
+        let known_group =
             |group, number: &u32| known.get(number).filter(|live| live.named && live.group == group).cloned();
-        self.live =
-            found.map(|(group, number)| as_before(group, &number).unwrap_or_else(|| self.met(group, number))).collect();
+        self.live = found
+            .map(|(group, number)| known_group(group, &number).unwrap_or_else(|| self.new_group(group, number)))
+            .collect();
         if self.live.len() < self.starts.len() {
             self.watched.clear();
         } else {
-            self.make_room();
+            self.remove_idle();
         }
     }
 
@@ -193,7 +194,7 @@ impl Grouping {
         Metric { descriptor: &LOST, points: GroupLoss::ALL.into_iter().zip(counts).map(point).collect() }
     }
 
-    fn met(&self, group: Group, number: u32) -> Live {
+    fn new_group(&self, group: Group, number: u32) -> Live {
         let Group { interface, slot } = group;
         let (mut attributes, mut named) = (Vec::new(), true);
         if self.by.contains(Dimension::Interface) {
@@ -219,7 +220,7 @@ impl Grouping {
     }
 
     /// Removes the groups that have been idle for longest, at most a quarter of all groups.
-    fn make_room(&mut self) {
+    fn remove_idle(&mut self) {
         for live in &self.live {
             let total = self.cells.total(live.number);
             let (before, looks) = self.watched.entry(live.number).or_insert((total, 0));
@@ -242,8 +243,8 @@ impl Grouping {
             }
             self.watched.remove(&live.number);
         }
-        let stays = |live: &&Live| !self.leaving.contains(&live.number);
-        let used: BTreeSet<Interface> = self.live.iter().filter(stays).map(|live| live.group.interface).collect();
+        let remains = |live: &&Live| !self.leaving.contains(&live.number);
+        let used: BTreeSet<Interface> = self.live.iter().filter(remains).map(|live| live.group.interface).collect();
         let interfaces: BTreeSet<Interface> = groups.iter().map(|live| live.group.interface).collect();
         interfaces.difference(&used).for_each(|interface| self.groups.forget(*interface));
     }

@@ -44,7 +44,7 @@ use crate::{
 };
 
 pub use crate::kernel::plan::SignalStatus;
-pub use durations::{Durations, Owned};
+pub use durations::{Durations, SlotHistograms};
 pub use grouping::{Grouping, SharedGrouping};
 pub use latency::KIND as LATENCY;
 pub use reference::markdown;

@@ -7,7 +7,7 @@ use undercurrent_ebpf::abi::{
 
 use super::{
     Entry, attributes,
-    durations::{Durations, GROUP_LATENCY, Kind, LATENCY, WORKLOAD_LATENCY},
+    durations::{DurationKind, Durations, GROUP_LATENCY, LATENCY, WORKLOAD_LATENCY},
 };
 use crate::{
     kernel::{
@@ -44,7 +44,7 @@ static WAIT: Descriptor = Descriptor {
     view: View::Section,
 };
 
-static KIND: Kind = Kind {
+static KIND: DurationKind = DurationKind {
     signal: ENTRY.name,
     metric: &WAIT,
     series: Series::WAIT,

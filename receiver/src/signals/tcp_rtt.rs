@@ -4,7 +4,7 @@ use undercurrent_ebpf::abi::latency::Series;
 
 use super::{
     Caveat, Entry, attributes,
-    durations::{Durations, Kind, LATENCY, WORKLOAD_LATENCY},
+    durations::{DurationKind, Durations, LATENCY, WORKLOAD_LATENCY},
 };
 use crate::{
     kernel::{Kernel, hooks},
@@ -49,7 +49,7 @@ static SIDES: [Side; 2] = [
     },
 ];
 
-static KIND: Kind = Kind {
+static KIND: DurationKind = DurationKind {
     signal: ENTRY.name,
     metric: &RTT,
     series: Series::RTT,

@@ -12,7 +12,7 @@ use undercurrent_ebpf::abi::{
     loss::{PACKET_LOSSES, PacketLoss},
 };
 
-pub use self::owned::Owned;
+pub use self::owned::SlotHistograms;
 use super::{
     OpenContext, OpenError, ReadError, SharedGrouping, Signal,
     internal::{LOST, lost},
@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The definition of a duration signal: its metric, series and loss reasons.
-pub struct Kind {
+pub struct DurationKind {
     /// The name of the signal.
     pub signal: &'static str,
     /// The metric of the signal.
@@ -37,7 +37,7 @@ pub struct Kind {
     pub describe: fn(Series) -> Attributes,
 }
 
-impl Kind {
+impl DurationKind {
     /// Returns the values of `undercurrent.reason`, including the reason for durations above the histogram's range.
     #[must_use]
     pub fn reasons(&self) -> Vec<&'static str> {
@@ -60,13 +60,13 @@ pub static GROUP_LATENCY: PlannedMap =
 /// A signal that consists of packet durations.
 pub struct Durations {
     /// The definition of the signal.
-    pub kind: &'static Kind,
+    pub kind: &'static DurationKind,
     /// The node's measurements, workloads included.
     pub cells: ByCpu<DurationCells>,
     /// The measurements of workloads. `None` if measurements are not attributed.
-    pub owned: Option<Owned>,
+    pub owned: Option<SlotHistograms>,
     /// The measurements of groups. `None` if packets are not grouped.
-    pub grouped: Option<(Owned, SharedGrouping)>,
+    pub grouped: Option<(SlotHistograms, SharedGrouping)>,
     /// The scale of all histograms.
     pub scale: Scale,
     /// Start time of the node's measurements.
@@ -82,15 +82,16 @@ impl Durations {
     /// If a map cannot be mapped into memory.
     pub fn open(
         opening: &OpenContext<'_>,
-        kind: &'static Kind,
+        kind: &'static DurationKind,
         served: impl Fn(Series) -> bool,
     ) -> Result<Box<dyn Signal>, OpenError> {
         let scale = opening.packets.scale;
         let layout = opening.kernel.histograms();
-        let owned = || Ok::<_, OpenError>(Owned::new(opening.kernel.words(&WORKLOAD_LATENCY)?, layout, kind, scale));
+        let owned =
+            || Ok::<_, OpenError>(SlotHistograms::new(opening.kernel.words(&WORKLOAD_LATENCY)?, layout, kind, scale));
         let grouped = |grouping: &SharedGrouping| {
             let words = opening.kernel.words(&GROUP_LATENCY)?;
-            let owned = Owned::of_groups(words, layout, kind, scale);
+            let owned = SlotHistograms::of_groups(words, layout, kind, scale);
             Ok::<_, OpenError>((owned, SharedGrouping::clone(grouping)))
         };
         let grouping = opening.grouping.filter(|_| kind.series.end <= GROUPED);
@@ -107,7 +108,7 @@ impl Durations {
 
     /// Adds the points of workload slots, with their start times, of groups, and of the node.
     pub fn add_to(&mut self, readings: &mut Readings, slots: impl Iterator<Item = (Slot, UnixNanos)>) {
-        let Kind { metric, describe, .. } = *self.kind;
+        let DurationKind { metric, describe, .. } = *self.kind;
         let metric = |points| Metric { descriptor: metric, points };
         if let Some(owned) = &mut self.owned {
             for (slot, start) in slots {
@@ -117,9 +118,9 @@ impl Durations {
         }
         if let Some((owned, grouping)) = &mut self.grouped {
             for group in grouping.borrow().live() {
-                let attributes = |series| group.tell_apart(describe(series));
+                let attributes = |series| group.add_attributes(describe(series));
                 let point = |(series, data)| Point { attributes: attributes(series), start: group.start, data };
-                readings.add(group.slot, metric(measured(owned, group.place(), self.served).map(point).collect()));
+                readings.add(group.slot, metric(measured(owned, group.index(), self.served).map(point).collect()));
             }
         }
         self.add_node_to(readings);
@@ -164,7 +165,7 @@ impl Durations {
 }
 
 /// Returns the non-empty histograms of a slot, by series.
-fn measured(owned: &mut Owned, slot: Slot, served: [bool; SERIES]) -> impl Iterator<Item = (Series, Data)> {
+fn measured(owned: &mut SlotHistograms, slot: Slot, served: [bool; SERIES]) -> impl Iterator<Item = (Series, Data)> {
     let histograms = owned.read(slot, served).filter(|(_, histogram)| histogram.count() > 0);
     histograms.map(|(series, histogram)| (Series::ALL[series], Data::Histogram(histogram)))
 }

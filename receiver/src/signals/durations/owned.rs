@@ -7,7 +7,7 @@ use std::{
 
 use undercurrent_ebpf::abi::{group::GROUPED, latency::SERIES};
 
-use super::Kind;
+use super::DurationKind;
 use crate::{
     kernel::{maps::Words, memory::ByWorkload},
     telemetry::{ExponentialHistogram, Scale},
@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The histograms of a signal, by workload slot or by group.
-pub struct Owned {
+pub struct SlotHistograms {
     words: Words,
     layout: ByWorkload,
     /// Number of series in a shard, other signals included.
@@ -26,17 +26,17 @@ pub struct Owned {
     totals: Vec<u64>,
 }
 
-impl Owned {
+impl SlotHistograms {
     /// Returns the view of the map `WORKLOAD_LATENCY`.
     #[must_use]
-    pub fn new(words: Words, layout: ByWorkload, kind: &Kind, scale: Scale) -> Self {
+    pub fn new(words: Words, layout: ByWorkload, kind: &DurationKind, scale: Scale) -> Self {
         let series = kind.series.clone();
         Self { words, layout, all: SERIES, scale, totals: vec![0; series.len() * layout.histogram], series }
     }
 
     /// Returns the view of the map `GROUP_LATENCY`, which has groups instead of slots.
     #[must_use]
-    pub fn of_groups(words: Words, layout: ByWorkload, kind: &Kind, scale: Scale) -> Self {
+    pub fn of_groups(words: Words, layout: ByWorkload, kind: &DurationKind, scale: Scale) -> Self {
         Self { all: GROUPED, ..Self::new(words, layout, kind, scale) }
     }
 

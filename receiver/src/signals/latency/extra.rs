@@ -16,7 +16,7 @@ use crate::{
     },
     signals::{
         OpenContext, ReadError, SharedGrouping, Signal, attributes,
-        durations::{ABOVE_RANGE, Kind, reason},
+        durations::{ABOVE_RANGE, DurationKind, reason},
         internal::{LOST, lost},
     },
     telemetry::{Attributes, Data, ExponentialHistogram, Metric, Point, Readings, Scale, UnixNanos},
@@ -31,7 +31,7 @@ pub static EXTRA_LATENCY: PlannedMap = PlannedMap::new("EXTRA_LATENCY", size_of:
 
 /// The durations of extra layers.
 pub struct ExtraLatency {
-    kind: &'static Kind,
+    kind: &'static DurationKind,
     words: Words,
     layout: ByFunction,
     scale: Scale,
@@ -47,7 +47,7 @@ impl ExtraLatency {
     ///
     /// # Errors
     /// If the map cannot be mapped into memory.
-    pub fn open(opening: &OpenContext<'_>, kind: &'static Kind) -> Result<Option<Self>, KernelError> {
+    pub fn open(opening: &OpenContext<'_>, kind: &'static DurationKind) -> Result<Option<Self>, KernelError> {
         let functions: Vec<_> =
             opening.kernel.functions().map(|(layer, function)| (layer, function.to_owned())).collect();
         if functions.is_empty() {
@@ -107,7 +107,7 @@ impl ExtraLatency {
         let Some(grouping) = &self.grouping else { return };
         for group in grouping.borrow().live() {
             let cells = self.cells(self.layout.group(group.number));
-            let cells = cells.map(|(attributes, cell)| (group.tell_apart(attributes), cell));
+            let cells = cells.map(|(attributes, cell)| (group.add_attributes(attributes), cell));
             readings.add(group.slot, self.durations(cells, group.start));
         }
     }

@@ -15,7 +15,7 @@ pub use self::{
 };
 use super::{
     Caveat, Entry, ReadError, Signal, attributes,
-    durations::{Durations, GROUP_LATENCY, Kind, LATENCY, WORKLOAD_LATENCY},
+    durations::{DurationKind, Durations, GROUP_LATENCY, LATENCY, WORKLOAD_LATENCY},
     grouping,
 };
 use crate::{
@@ -102,7 +102,7 @@ impl Signal for Latency {
 }
 
 /// The definition of the duration signal.
-pub static KIND: Kind = Kind {
+pub static KIND: DurationKind = DurationKind {
     signal: ENTRY.name,
     metric: &DURATION,
     series: Series::RECEIVE,

@@ -11,7 +11,7 @@ use undercurrent_ebpf::abi::{
 pub use self::settings::{Settings, Stages};
 use super::{
     Entry, attributes,
-    durations::{Durations, GROUP_LATENCY, Kind, LATENCY, WORKLOAD_LATENCY},
+    durations::{DurationKind, Durations, GROUP_LATENCY, LATENCY, WORKLOAD_LATENCY},
 };
 use crate::{
     kernel::{
@@ -58,7 +58,7 @@ static DURATION: Descriptor = Descriptor {
 static DEPARTING: PlannedMap =
     PlannedMap::new("DEPARTING", size_of::<SetOfWays>(), |_| TransmitLayer::ALL.len() * SETS);
 
-static KIND: Kind = Kind {
+static KIND: DurationKind = DurationKind {
     signal: ENTRY.name,
     metric: &DURATION,
     series: Series::TRANSMIT,

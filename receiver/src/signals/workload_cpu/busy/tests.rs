@@ -115,7 +115,7 @@ fn no_lower_bound_exceeds_the_time_that_was_not_idle() {
 #[test]
 fn interrupts_add_to_tasks_if_the_kernel_accounts_them_separately() {
     let mut node = Node::new(&[(0, [0; 4])]);
-    node.busy.interrupts_apart = true;
+    node.busy.separates_interrupts = true;
     // 300 ms of tasks, 200 ms of interrupts, and 250 ms that are idle and stolen.
     let total = node.read(SECOND, &[(0, [50, 25, 20, 20])], all(300));
     assert_eq!(total, SECOND / 2);
