@@ -8,8 +8,8 @@ use undercurrent_ebpf::abi::group::Dimension;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Group {
-    /// The grouping keys. `interface` adds `network.interface.name`, the receiving or sending interface.
-    /// `network_namespace` adds `undercurrent.network.namespace`, the inode of the namespace.
+    /// The grouping keys: `interface`, `network_namespace`, or both. `interface` adds `network.interface.name`, the receiving or
+    /// sending interface. `network_namespace` adds `undercurrent.network.namespace`, the inode of the namespace.
     pub by: Dimensions,
     /// Maximum number of groups, 1 to 4096. Each group belongs to one workload, and its histograms take memory. Packets
     /// above the limit belong to no group; `undercurrent.lost` counts them with the reason `group_limit`.

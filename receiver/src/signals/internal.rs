@@ -84,7 +84,7 @@ const OUTPUTS: AttributeKey = AttributeKey::derived(OUTPUT, || Output::KINDS.to_
 pub static LOST: Descriptor = Descriptor {
     name: "undercurrent.lost",
     unit: "{event}",
-    description: "Events that could not be measured or not be attributed to a workload, by reason.",
+    description: "Events that could not be measured or attributed to a workload, by reason.",
     instrument: Instrument::Counter,
     attributes: &[
         AttributeKey::derived(SIGNAL, || losses().map(|(signal, _)| signal).collect()),

@@ -25,7 +25,7 @@ pub fn markdown() -> String {
     );
     for entry in REGISTRY {
         section(&mut page, entry.name, entry.summary, entry.metrics);
-        let _ = writeln!(page, "\n{} The key `signals.{}.enabled` disables the signal.", sources(entry), entry.name);
+        let _ = writeln!(page, "\n{} `signals.{}.enabled: false` disables the signal.", sources(entry), entry.name);
     }
     section(&mut page, internal::NAME, internal::SUMMARY, &internal::METRICS);
     let _ = writeln!(page, "\nAlways on.");
