@@ -1,4 +1,4 @@
-//! What a configuration wants of a kernel, and whether it may have it.
+//! The kernel features that a configuration requires, and the checks of privileges and memory before the start.
 
 use bytesize::ByteSize;
 use undercurrent_ebpf::abi::latency::Layer;
@@ -21,7 +21,7 @@ use crate::{
     workloads,
 };
 
-/// Why a process or a host may not have what is wanted.
+/// A missing privilege or resource.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
     /// Capabilities are missing.
@@ -30,7 +30,7 @@ pub enum Refused {
     /// Capabilities cannot be read.
     #[error(transparent)]
     Privileges(#[from] PrivilegesError),
-    /// The maps would be too large.
+    /// The maps exceed the memory limit.
     #[error(
         "the enabled signals need {} of kernel maps on {cpus} CPUs, and `memory_limit` is {}: raise it, or switch signals \
          off; `undercurrent doctor` lists the maps",
@@ -38,16 +38,16 @@ pub enum Refused {
         ByteSize(*limit).display().iec()
     )]
     Memory {
-        /// Bytes that the maps take.
+        /// Required memory of the maps, in bytes.
         needed: usize,
-        /// Bytes that they may take.
+        /// The memory limit, in bytes.
         limit: u64,
-        /// Possible CPUs.
+        /// Number of possible CPUs.
         cpus: usize,
     },
 }
 
-/// What a configuration wants of a kernel.
+/// The kernel features that a configuration requires.
 pub struct Requirements {
     signals: Vec<&'static str>,
     maps: Vec<(&'static PlannedMap, bool)>,
@@ -59,12 +59,13 @@ pub struct Requirements {
     avoid: Vec<AttachKind>,
     workloads: Option<(Ownership, u16)>,
     excludes_blocked: bool,
-    /// Layers of the way out, as programs know them.
+    /// The transmit stages, as a bit mask of the eBPF programs.
     transmit: u32,
 }
 
 impl Requirements {
-    /// What settings want, where owners are found in some way or cannot be.
+    /// Returns the requirements of the settings. `ownership` is the available method of attribution, or `None` if
+    /// attribution is unavailable.
     #[must_use]
     pub fn of(settings: &Settings, ownership: Option<Ownership>) -> Self {
         let workloads = ownership.filter(|_| settings.workloads.enabled);
@@ -88,7 +89,7 @@ impl Requirements {
         }
     }
 
-    /// What decides how large maps are on a machine of so many CPUs.
+    /// Returns the parameters that determine map sizes on a machine with `cpus` possible CPUs.
     #[must_use]
     pub fn sizing(&self, cpus: usize) -> Sizing {
         let (functions, workloads) = (self.functions.len(), self.workloads());
@@ -96,35 +97,35 @@ impl Requirements {
         Sizing { cpus, scale, filter_keys, group_by, workloads, functions }
     }
 
-    /// The size of each map on a machine with this number of CPUs.
+    /// Returns the size of each map on a machine with `cpus` possible CPUs.
     #[must_use]
     pub fn maps(&self, cpus: usize) -> Vec<MapSize> {
         let sizing = self.sizing(cpus);
         self.maps.iter().map(|(map, is_used)| map.size(&sizing, *is_used)).collect()
     }
 
-    /// The hooks to serve.
+    /// Returns the required hooks.
     #[must_use]
     pub fn hooks(&self) -> &[&'static Hook] {
         &self.hooks
     }
 
-    /// Workloads with slots of their own; `None` where nothing is told apart by workload.
+    /// Returns the number of workloads with slots of their own. `None` if measurements are not attributed to workloads.
     #[must_use]
     pub fn workloads(&self) -> Option<u16> {
         self.workloads.map(|(_, limit)| limit)
     }
 
-    /// Refuses maps that are larger than a limit.
+    /// Checks the total size of the maps.
     ///
     /// # Errors
-    /// [`Refused::Memory`].
+    /// [`Refused::Memory`] if the maps exceed the limit.
     pub fn within_memory(&self, limit: MemoryLimit, cpus: usize) -> Result<(), Refused> {
         let (needed, limit) = (self.maps(cpus).iter().map(MapSize::bytes).sum::<usize>(), limit.bytes());
         if needed as u64 > limit { Err(Refused::Memory { needed, limit, cpus }) } else { Ok(()) }
     }
 
-    /// What the kernel has to provide, on a machine of so many CPUs.
+    /// Returns the options for loading the eBPF programs on a machine with `cpus` possible CPUs.
     #[must_use]
     pub fn load_options(&self, cpus: usize) -> LoadOptions<'_> {
         LoadOptions {
@@ -140,10 +141,10 @@ impl Requirements {
         }
     }
 
-    /// Loads what the hooks need into this process, and serves them all.
+    /// Loads the eBPF programs into this process and attaches all hooks.
     ///
     /// # Errors
-    /// Where nothing can be measured.
+    /// If no hook can be attached.
     pub fn listen(&self, host: Host) -> Result<Kernel, KernelError> {
         let mut kernel = Kernel::load(host.clone(), &self.load_options(host.cpus))?;
         kernel.serve(&self.hooks)?;
@@ -152,10 +153,10 @@ impl Requirements {
     }
 }
 
-/// Looks at the host, with what this process lacks for attaching.
+/// Probes the host and the privileges that this process lacks for attaching.
 ///
 /// # Errors
-/// Where this process's capabilities cannot be read.
+/// If the capabilities of this process cannot be read.
 pub fn host() -> Result<(Host, Privileges), PrivilegesError> {
     let privileges = Privileges::current()?;
     let lacks = privileges.lacks(&[Task::LoadTracing, Task::AttachCgroup]);
@@ -165,10 +166,10 @@ pub fn host() -> Result<(Host, Privileges), PrivilegesError> {
     Ok((Host::probe(missing), privileges))
 }
 
-/// Refuses what this process may not do, or may not on this host, before anything is touched.
+/// Checks capabilities and the memory limit before the sidecar changes anything in the kernel.
 ///
 /// # Errors
-/// Where capabilities are missing, or maps would be larger than the settings allow.
+/// If capabilities are missing, or if the maps exceed the memory limit.
 pub fn permitted(settings: &Settings) -> Result<(Host, Requirements), Refused> {
     let (host, privileges) = host()?;
     let requirements = Requirements::of(settings, host.ownership());
@@ -190,7 +191,7 @@ mod tests {
     };
 
     const MIB: usize = 1 << 20;
-    /// Bytes of a histogram at scale 2: a sum and 114 buckets.
+    /// Size of a histogram at scale 2, in bytes: a sum and 114 buckets.
     const HISTOGRAM: usize = (1 + 114) * 8;
 
     fn resolve(yaml: &str, ownership: Option<Ownership>) -> (Settings, Requirements) {
@@ -200,7 +201,7 @@ mod tests {
         (settings, requirements)
     }
 
-    /// The sizes of all maps with attribution by workload.
+    /// Returns the sizes of all maps with attribution by workload.
     fn maps(yaml: &str, cpus: usize) -> Vec<MapSize> {
         resolve(yaml, Some(Ownership::Unified)).1.maps(cpus)
     }
@@ -229,7 +230,7 @@ mod tests {
     fn a_hundred_workloads_on_64_cpus_take_64_mib_at_most() {
         let at = |scale: u8| total(&maps(&format!("{{workloads: {{limit: 100}}, packets: {{scale: {scale}}}}}"), 64));
         assert!(at(2) < 64 * MIB, "{}", at(2));
-        // The histograms of the finest scale are twice as long.
+        // Histograms of the highest scale are twice as long.
         assert!(at(3) < 112 * MIB, "{}", at(3));
     }
 
@@ -260,7 +261,7 @@ mod tests {
         let grouped = "workloads: {limit: 100}\npackets: {group: {by: [interface], limit: 64}}\nsignals: {latency: {extra_layers: [a]}}";
         let without = grouped.replace("[interface]", "[]");
         let [without, with] = [&*without, grouped].map(|yaml| maps(yaml, 16));
-        // 64 groups, 16 shards; 14 receive points, 4 waits and 6 parts of the transmit path.
+        // 64 groups and 16 shards, with 14 receive points, 4 waits and 6 transmit stages.
         let histograms = 64 * 16 * 24 * HISTOGRAM;
         assert_eq!((bytes(&without, "GROUP_LATENCY"), bytes(&with, "GROUP_LATENCY")), (8, histograms));
         let named = [without, with].map(|maps| bytes(&maps, "EXTRA_LATENCY"));

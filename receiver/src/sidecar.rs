@@ -1,4 +1,4 @@
-//! The sidecar at work: kernel and signals opened, a snapshot at every tick, outputs fed.
+//! The running sidecar: it attaches programs, opens signals, takes a snapshot at every tick, and feeds the outputs.
 
 use std::{
     sync::Arc,
@@ -31,21 +31,21 @@ use crate::{
     workloads::{self, Directory, Files, Following, Slot, Workloads},
 };
 
-/// From a signal's arrival to the process's end at most this long; delivery gets what detaching leaves.
+/// Time limit from a stop signal to the end of the process. The last delivery gets the time that detaching leaves.
 const LAST_DELIVERY: Duration = Duration::from_millis(1500);
 
-/// Why the sidecar cannot run.
+/// A failure to start the sidecar.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Nothing can be measured on this kernel.
+    /// The kernel supports no measurement.
     #[error(transparent)]
     Kernel(#[from] KernelError),
-    /// The process cannot be told to stop.
+    /// Signal handlers cannot be installed.
     #[error("cannot listen for SIGINT and SIGTERM: {0}")]
     Signals(#[source] std::io::Error),
 }
 
-/// Why a sidecar ended before it was stopped.
+/// A failure of a running sidecar.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// An output failed.
@@ -59,7 +59,7 @@ pub enum RunError {
     LoaderStopped,
 }
 
-/// A sidecar that listens.
+/// A running sidecar with attached programs.
 pub struct Sidecar {
     kernel: Kernel,
     clock: WallClock,
@@ -67,7 +67,7 @@ pub struct Sidecar {
     sampler: SamplingController,
     filter_updater: FilterUpdater,
     grouping: Option<SharedGrouping>,
-    /// Where anything is measured by their stamps.
+    /// `None` if no signal uses the receive timestamps of NICs.
     nics: Option<nics::Following>,
     internal: InternalTelemetry,
     watchdog: Watchdog,
@@ -76,16 +76,17 @@ pub struct Sidecar {
     last_collect: Option<Duration>,
     stop: Stop,
     reader: Reader,
-    /// The last field: once the others are dropped, the loader detaches the programs and ends.
+    /// The last field, because fields drop in order. After the others are dropped, the loader detaches the programs and
+    /// exits.
     loader: Loader,
 }
 
 impl Sidecar {
-    /// Attaches, and opens every wanted signal. One that cannot be opened is left out, and said so. `directory` knows
-    /// containers' names. Needs a tokio runtime.
+    /// Attaches the programs and opens every enabled signal. Logs and skips signals that cannot be opened. `directory`
+    /// returns the names of containers. Requires a tokio runtime.
     ///
     /// # Errors
-    /// Where nothing can be measured.
+    /// If no measurement is possible.
     pub fn start(
         settings: &Settings,
         resource: Resource,
@@ -94,12 +95,13 @@ impl Sidecar {
         directory: Directory,
     ) -> Result<Self, StartError> {
         let Access { mut kernel, files, reader, loader } = access;
-        // Before attaching, which takes seconds on slow machines: a signal meanwhile still ends the sidecar in order.
+        // Attaching takes seconds on slow machines. The handlers exist before, so that a stop signal always ends the
+        // sidecar cleanly.
         let stop = Stop::listen()?;
         let start = UnixNanos::now();
         let mut clock = kernel.wall_clock()?;
         synchronize(&mut clock);
-        // Workloads are known before the first packet is seen, and later cgroups arrive as events.
+        // Workloads are known before programs see the first packet. Later cgroups arrive as events.
         let (of_cgroups, others): (Vec<&Hook>, _) =
             requirements.hooks().iter().partition(|hook| **hook == &hooks::CGROUP_CHANGE);
         kernel.serve(&of_cgroups)?;
@@ -150,13 +152,13 @@ impl Sidecar {
         })
     }
 
-    /// Everything measured until now, with one timestamp.
+    /// Returns the cumulative measurements with one timestamp.
     ///
     /// `delivered` is the time up to which every output has settled its snapshots.
     pub fn snapshot(&mut self, exports: &[Statistics], delivered: UnixNanos) -> Snapshot {
         let began = Instant::now();
         let rested = self.workloads.before(delivered);
-        // Before another workload has one of them.
+        // The filter drops released slots before another workload receives them.
         if !rested.is_empty() {
             self.filter_updater.look(&self.workloads);
         }
@@ -173,7 +175,7 @@ impl Sidecar {
         }
         for (name, signal) in &mut self.signals {
             if let Err(error) = signal.read(&self.workloads, &mut readings) {
-                tracing::warn!("signal `{name}` yields nothing this time: {error}");
+                tracing::warn!("cannot read signal `{name}`; this snapshot does not contain it: {error}");
             }
         }
         let deliveries: Vec<_> = exports.iter().map(|output| (output.output(), output.totals())).collect();
@@ -200,17 +202,17 @@ impl Sidecar {
         if slot == Slot::NODE { Some(Arc::clone(&self.resource)) } else { self.workloads.resource(slot) }
     }
 
-    /// Publishes a snapshot at every tick, and a last one at the end: after the settings' duration, on SIGINT or SIGTERM,
-    /// or when no output is left.
+    /// Publishes a snapshot at every tick and a last one at the end. The run ends after the configured duration, on
+    /// SIGINT or SIGTERM, or if no output is left.
     ///
     /// # Errors
-    /// If an output fails, or a part of the sidecar without which it cannot go on.
+    /// If an output or the loader process fails.
     pub async fn run(mut self, settings: &Settings, mut outputs: Outputs) -> Result<(), RunError> {
         let statistics = outputs.statistics();
         let end = settings.duration.as_ref().map(|span| tokio::time::Instant::now() + span.get());
         let mut ticks = tokio::time::interval(settings.interval.get());
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
-        // The first tick comes at once.
+        // The first tick completes immediately.
         ticks.tick().await;
         loop {
             tokio::select! {
@@ -223,7 +225,7 @@ impl Sidecar {
                         synchronize(&mut self.clock);
                         self.nics.iter_mut().for_each(nics::Following::stepped);
                     }
-                    Err(error) => tracing::warn!("the wall clock is no longer watched: {error}"),
+                    Err(error) => tracing::warn!("cannot watch the wall clock for steps any more: {error}"),
                 },
                 _ = ticks.tick() => {
                     synchronize(&mut self.clock);
@@ -242,15 +244,15 @@ impl Sidecar {
             }
         }
         let last = Arc::new(self.snapshot(&statistics, outputs.delivered()));
-        // Detached before the last delivery, which may wait for a collector.
+        // The programs detach before the last delivery, which may wait for a collector.
         drop(self);
         outputs.publish(&last);
         Ok(outputs.shutdown(LAST_DELIVERY).await?)
     }
 }
 
-/// Waits until NICs' clocks are to be read, and reads them; now and then it is looked for NICs. Never, where nothing is
-/// measured by them. Cancel safe.
+/// Waits for the next reading of the NIC clocks and performs it. Rescans the NICs from time to time. Never completes if
+/// no signal uses NIC timestamps. Cancel safe.
 async fn read_clocks(nics: &mut Option<nics::Following>, kernel: &mut Kernel) {
     let Some(nics) = nics else { return std::future::pending().await };
     if !nics.read().await {
@@ -264,11 +266,11 @@ async fn read_clocks(nics: &mut Option<nics::Following>, kernel: &mut Kernel) {
 
 fn synchronize(clock: &mut WallClock) {
     if let Err(error) = clock.synchronize() {
-        tracing::warn!("programs go on with the wall clock's last offset: {error}");
+        tracing::warn!("cannot synchronize the wall clock; using its last offset: {error}");
     }
 }
 
-/// How well everything is served: each signal, and that they are told apart by workload.
+/// Returns the status of each signal and of the attribution to workloads.
 #[must_use]
 pub fn statuses(settings: &Settings, kernel: &Kernel) -> Vec<SignalStatus> {
     let mut statuses = signals::statuses(&settings.signals, kernel);
@@ -291,7 +293,8 @@ fn report(settings: &Settings, kernel: &Kernel) {
     }
 }
 
-/// Tells packets apart, where that is wanted of a signal that is on. Where it cannot be, the log says why.
+/// Opens the grouping of packets if an enabled signal requires it. Logs an error and returns `None` if grouping is
+/// unavailable.
 fn grouping(
     kernel: &mut Kernel,
     settings: &Settings,
@@ -300,11 +303,12 @@ fn grouping(
 ) -> Option<SharedGrouping> {
     let limit = u16::try_from(requirements.sizing(0).groups()).ok().filter(|limit| *limit > 0)?;
     let opened = Grouping::open(kernel, settings.packets.group.by.clone(), limit, start);
-    let opened = opened.inspect_err(|error| tracing::warn!("packets are told apart by workload alone: {error}"));
+    let opened = opened.inspect_err(|error| tracing::warn!("cannot group packets by `packets.group.by`: {error}"));
     opened.ok().map(|grouping| SharedGrouping::new(grouping.into()))
 }
 
-/// Follows workloads, where they are told apart. Where they cannot be, everything stands with the node, and the log says why.
+/// Starts the attribution to workloads if it is enabled. If it is unavailable, logs the error and attributes everything
+/// to the node.
 fn follow(
     kernel: &mut Kernel,
     requirements: &Requirements,
@@ -319,12 +323,12 @@ fn follow(
     let node = node.attributes.clone();
     let following = Following { files, directory, node, limit, start };
     Workloads::follow(kernel, following).unwrap_or_else(|error| {
-        tracing::warn!("workloads are not told apart: {error}");
+        tracing::warn!("cannot attribute measurements to workloads; all count for the node: {error}");
         Workloads::default()
     })
 }
 
-/// When to end.
+/// The conditions that end the sidecar.
 struct Stop {
     interrupt: Notification,
     terminate: Notification,

@@ -15,7 +15,7 @@ use undercurrent::{
         maps::{ByCpu, Words},
         memory::{PlannedMap, Sizing},
     },
-    signals::{Durations, LATENCY, Owned, durations},
+    signals::{Durations, LATENCY, SlotHistograms, durations},
     telemetry::{Scale, UnixNanos},
 };
 use undercurrent_ebpf::abi::latency::{DurationCells, SERIES, Series};
@@ -53,7 +53,7 @@ pub fn latency() -> anyhow::Result<(Durations, usize)> {
     // Of all series a tick reads the signal's own.
     let all = usize::from(WORKLOADS) * layout.slot() * size_of::<u64>() + CPUS * size_of::<DurationCells>();
     let bytes = all * LATENCY.series.len() / SERIES;
-    let owned = Some(Owned::new(words, layout, &LATENCY, scale));
+    let owned = Some(SlotHistograms::new(words, layout, &LATENCY, scale));
     let served = Series::ALL.map(|series| matches!(series, Series::Receive(_)));
     Ok((Durations { kind: &LATENCY, cells, owned, grouped: None, scale, start: UnixNanos(1), served }, bytes))
 }

@@ -1,4 +1,4 @@
-//! What can be wrong with a configuration file, said so that the reader can mend it.
+//! Errors of the configuration file. Each message names the position, the problem and the remedy.
 
 use std::{
     fmt, io,
@@ -7,10 +7,10 @@ use std::{
 
 use super::{load::SIZE_LIMIT, problem::problem};
 
-/// A place in a file, both counted from 1.
+/// A position in a file, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// Its line.
+    /// The line.
     pub line: u64,
     /// Its column, in characters.
     pub column: u64,
@@ -22,63 +22,63 @@ impl fmt::Display for Position {
     }
 }
 
-/// Why a configuration file cannot be used.
+/// A configuration file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// No such file.
+    /// The file does not exist.
     #[error(
         "{}: no such file: check the path, or write a first one with `undercurrent config example`",
         path.display()
     )]
     Missing {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
-    /// A directory.
+    /// The path is a directory.
     #[error("{}: is a directory: name the file in it", path.display())]
     Directory {
-        /// The file.
+        /// The path of the directory.
         path: PathBuf,
     },
-    /// Not ours to read.
+    /// The process has no permission to read the file.
     #[error("{}: permission denied: let the user that runs undercurrent read it", path.display())]
     Denied {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
-    /// Any other failure to read it.
+    /// Another read error.
     #[error("{}: cannot be read: {source}", path.display())]
     Unreadable {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// More than [`SIZE_LIMIT`].
+    /// The file is larger than [`SIZE_LIMIT`].
     #[error("{}: is larger than {} KiB: this is no configuration file, check the path", path.display(), SIZE_LIMIT >> 10)]
     TooLarge {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
-    /// Bytes that are no text.
+    /// The file is not UTF-8 text.
     #[error("{}:{position}: is no UTF-8 text: this is no YAML file, check the path or save it as UTF-8", path.display())]
     NotText {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The first byte that is no text.
+        /// The position of the first invalid byte.
         position: Position,
     },
-    /// No YAML, or a key or value that means nothing.
+    /// The file is not valid YAML, or contains an unknown key or an invalid value.
     #[error("{}: {problem}", match position {
         Some(position) => format!("{}:{position}", path.display()),
         None => path.display().to_string(),
     })]
     Invalid {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Where, if that is known.
+        /// The position, if the parser reports one.
         position: Option<Position>,
-        /// What is wrong and what to do.
+        /// The problem and its remedy.
         problem: String,
     },
 }
@@ -91,7 +91,7 @@ impl ConfigError {
     }
 }
 
-/// The value that begins at a position, as written.
+/// Returns the text of the value at a position.
 fn scalar(text: &str, position: Position) -> String {
     let skip = |number: u64| usize::try_from(number).unwrap_or(usize::MAX).saturating_sub(1);
     let line = text.lines().nth(skip(position.line)).unwrap_or_default();

@@ -1,10 +1,10 @@
-//! The example configuration, from the JSON schema.
+//! The example configuration, generated from the JSON schema.
 
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-/// Columns of the comments.
+/// Maximum line length of comments.
 const WIDTH: usize = 100;
 
 const INTRODUCTION: &str = "\
@@ -13,7 +13,7 @@ const INTRODUCTION: &str = "\
 # this file. `cargo xtask docs` writes this file.
 ";
 
-/// A configuration that sets every key of a schema made by [`super::schema`] and changes nothing.
+/// Returns a configuration that sets every key of a schema made by [`super::schema`] to its default.
 #[must_use]
 pub fn example(schema: &Value) -> String {
     let mut text = INTRODUCTION.to_owned();
@@ -40,7 +40,7 @@ fn properties(text: &mut String, object: &Value, depth: usize) {
     }
 }
 
-/// The first sentence of a description: docs/configuration.md has the rest.
+/// Writes the first sentence of a description. docs/configuration.md has the complete description.
 fn comment(text: &mut String, description: &str, indent: &str) {
     let description = description.split_whitespace().collect::<Vec<_>>().join(" ");
     let first = description.split_inclusive(". ").next().unwrap_or_default().trim_end();
@@ -53,7 +53,7 @@ fn comment(text: &mut String, description: &str, indent: &str) {
     let _ = writeln!(text, "{}", textwrap::fill(first, options));
 }
 
-/// A value that a schema admits: its first example, or its first choice.
+/// Returns a valid value of a schema: its first example, or its first choice.
 fn instance(schema: &Value) -> Value {
     let first = |key: &str| schema[key].as_array().and_then(|values| values.first()).cloned();
     let choice = || first("oneOf").map(|choice| choice["const"].clone());
@@ -61,7 +61,7 @@ fn instance(schema: &Value) -> Value {
     first("examples").or_else(|| first("enum")).or_else(choice).or_else(items).unwrap_or_default()
 }
 
-/// A value in YAML's flow style.
+/// Formats a value in YAML's flow style.
 fn yaml(value: &Value) -> String {
     let plain = |text: &str| {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=".contains(c);

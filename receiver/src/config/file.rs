@@ -1,4 +1,5 @@
-//! The keys of the configuration file. Doc comments here are what the JSON schema and docs/configuration.md say.
+//! The keys of the configuration file. Their doc comments become the descriptions of the JSON schema and
+//! docs/configuration.md.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -10,32 +11,34 @@ use crate::{
     signals::Settings as Signals,
 };
 
-/// Every key is optional. Flags win over environment variables, and these over the file.
+/// Every key is optional. Flags take precedence over environment variables, and these over the file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(title = "Undercurrent configuration")]
 pub struct File {
-    /// Time from one snapshot to the next, 100ms to 1day. Without it 10s, or 1s where the table is the only output.
-    /// `--interval` and `OTEL_METRIC_EXPORT_INTERVAL` (milliseconds) win.
+    /// Time between two snapshots, 100ms to 1day. The default is 10s, or 1s if the table is the only output.
+    /// `--interval` and `OTEL_METRIC_EXPORT_INTERVAL` (milliseconds) take precedence.
     #[schemars(with = "Interval")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<Interval>,
-    /// Where measurements go: `table` (live, on the terminal), `json` (OTLP/JSON lines on standard output), `json=FILE`,
-    /// `otlp` (to a collector). Without it `otlp` where an endpoint is configured, else `table`. `--output` wins.
+    /// Outputs of the measurements: `table` (live, on the terminal), `json` (OTLP/JSON lines on standard output),
+    /// `json=FILE`, or `otlp` (to a collector). The default is `otlp` if an endpoint is configured, otherwise `table`.
+    /// `--output` takes precedence.
     #[schemars(with = "Outputs", extend("examples" = [["otlp"]]))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outputs: Option<Outputs>,
-    /// Delivery to an OpenTelemetry collector. The `OTEL_EXPORTER_OTLP_*` environment variables win, key by key.
+    /// Delivery to an OpenTelemetry collector. The `OTEL_EXPORTER_OTLP_*` environment variables take precedence for
+    /// each key.
     pub otlp: Otlp,
-    /// What is said of this node.
+    /// The OpenTelemetry resource of this node.
     pub resource: Resource,
-    /// Upper limit of the memory that kernel maps may take. The sidecar refuses to start when the signals need more.
+    /// Upper limit of the memory of kernel maps. The sidecar refuses to start if the enabled signals need more.
     pub memory_limit: MemoryLimit,
-    /// How the kernel is listened to.
+    /// Attachment of eBPF programs to the kernel.
     pub hooks: Hooks,
-    /// Whose a measurement is.
+    /// Attribution of measurements to workloads.
     pub workloads: Workloads,
-    /// The settings that all signals of packets share.
+    /// The settings that all packet signals share.
     pub packets: Packets,
     /// The settings of each signal. `undercurrent signals` prints the metrics of each.
     pub signals: Signals,
@@ -45,23 +48,23 @@ pub struct File {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Otlp {
-    /// The collector's address for OTLP over gRPC, such as `http://127.0.0.1:4317`; `https` for TLS.
+    /// The collector's address for OTLP over gRPC, for example `http://127.0.0.1:4317`. The scheme `https` enables TLS.
     #[schemars(with = "String", extend("examples" = ["http://127.0.0.1:4317"]))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
-    /// Headers sent with every request, such as an access token.
+    /// Headers of every request, for example an access token.
     pub headers: Headers,
-    /// How requests are compressed. Without it not at all.
+    /// Compression of requests. The default is no compression.
     #[schemars(with = "Compression")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compression: Option<Compression>,
-    /// How long a request may take. Without it 10s.
+    /// Timeout of a request. The default is 10s.
     #[schemars(with = "Span")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
 }
 
-/// Header names with their values, which are kept out of logs.
+/// Header names with their values. Debug output hides the values.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Headers(pub BTreeMap<String, String>);
@@ -72,20 +75,21 @@ impl fmt::Debug for Headers {
     }
 }
 
-/// How requests are compressed.
+/// The compression of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Compression {
     /// gzip.
     Gzip,
-    /// Not at all.
+    /// No compression.
     None,
 }
 
-/// What is said of this node.
+/// The OpenTelemetry resource of this node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Resource {
-    /// Resource attributes, such as `deployment.environment.name: production`. `OTEL_RESOURCE_ATTRIBUTES` wins, key by key.
+    /// Resource attributes, for example `deployment.environment.name: production`. `OTEL_RESOURCE_ATTRIBUTES` takes
+    /// precedence for each key.
     pub attributes: BTreeMap<String, String>,
 }

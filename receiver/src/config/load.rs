@@ -1,4 +1,4 @@
-//! Reads the configuration file.
+//! Loading of the configuration file.
 
 use std::{io, path::Path};
 
@@ -7,22 +7,22 @@ use serde_saphyr::{budget, options};
 use super::{ConfigError, File, Position};
 use crate::files::read_regular;
 
-/// The largest file that is read, in bytes. A full configuration has a few kilobytes.
+/// The largest accepted file, in bytes. A full configuration has a few kilobytes.
 pub const SIZE_LIMIT: u64 = 1 << 20;
 
 impl File {
     /// Reads and checks a file.
     ///
     /// # Errors
-    /// Where the file cannot be read, is no YAML, or holds a key or value that is unknown.
+    /// If the file cannot be read, is not YAML, or contains an unknown key or an invalid value.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         Self::parse(path, &read(path)?)
     }
 
-    /// Checks a file's content; `path` is what errors call it.
+    /// Parses the content of a file. Error messages name `path`.
     ///
     /// # Errors
-    /// Where the content is no YAML, or holds a key or value that is unknown.
+    /// If the content is not YAML, or contains an unknown key or an invalid value.
     pub fn parse(path: &Path, content: &[u8]) -> Result<Self, ConfigError> {
         let text = text(path, content)?;
         let options = options! {
@@ -30,7 +30,7 @@ impl File {
             with_snippet: false,
             budget: budget! { max_depth: 32 },
         };
-        // A file of comments alone is an empty document, which YAML reads as null.
+        // A file with comments only is an empty document, which YAML reads as null.
         serde_saphyr::from_str_with_options::<Option<Self>>(text, options)
             .map(Option::unwrap_or_default)
             .map_err(|error| ConfigError::from_yaml(path, text, &error))
@@ -60,7 +60,7 @@ fn text<'a>(path: &Path, content: &'a [u8]) -> Result<&'a str, ConfigError> {
     }
 }
 
-/// Where the byte after `before` stands.
+/// Returns the position of the byte after `before`.
 fn position(before: &[u8]) -> Position {
     let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
     let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn unreadable_files_are_named() {
         let folder = tempfile::tempdir().expect("a folder");
         let large = folder.path().join("large.yaml");
         fs::write(&large, "#".repeat(SIZE_LIMIT as usize + 1)).expect("written");
@@ -93,14 +93,15 @@ mod tests {
     }
 
     #[test]
-    fn denied_says_whom_to_let_in() {
+    fn permission_errors_name_the_remedy() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("secret.yaml");
         fs::write(&path, "interval: 3s\n").expect("written");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).expect("closed");
         let refusal = std::thread::scope(|scope| {
             let reader = scope.spawn(|| {
-                // Capabilities are each thread's own: this one reads like anybody else, even as root.
+                // Linux capabilities belong to a thread. This thread drops its capabilities, so that the permission
+                // applies to root too.
                 caps::clear(None, caps::CapSet::Effective).expect("capabilities dropped");
                 refusal(&path, folder.path())
             });

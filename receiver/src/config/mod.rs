@@ -1,5 +1,5 @@
-//! What an administrator can set: the file, its errors, its schema and reference, and what comes out of flags,
-//! environment and file together.
+//! Configuration: the file, its errors, its schema and reference, and the settings that result from flags, environment
+//! and file.
 
 mod error;
 mod example;

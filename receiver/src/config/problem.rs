@@ -1,10 +1,10 @@
-//! The YAML reader's errors in the words of somebody who edits a file.
+//! Error messages for YAML parse errors.
 
 use serde_saphyr::Error as Yaml;
 
 use crate::options::nearest;
 
-/// What is wrong and what to do about it. Only numbers and truth values are quoted: other values may be secrets.
+/// Returns the problem and its remedy. Quotes only numbers and booleans, because other values may be secrets.
 pub fn problem(error: &Yaml, scalar: Option<String>) -> String {
     let scalar = scalar.unwrap_or_default();
     match error {
@@ -59,7 +59,7 @@ fn expected_scalar(kind: &str) -> String {
     }
 }
 
-/// The reader speaks of its events; people of what they write.
+/// Converts the parser's event name to a description of the expected YAML.
 fn expected_node(event: &str) -> String {
     match event {
         "mapping start" => "this must be keys with values, written `key: value`".to_owned(),
@@ -74,7 +74,7 @@ fn syntax(message: &str) -> String {
     format!("this is no valid YAML ({message}): {advice}")
 }
 
-/// The position stands before the message already.
+/// Removes the position, which already precedes the message.
 fn without_location(message: &str) -> String {
     message.rsplit_once(" at line ").map_or(message, |(message, _)| message).to_owned()
 }
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn duplicates_are_refused_where_the_second_stands() {
+    fn duplicates_are_reported_at_the_second_position() {
         insta::assert_snapshot!(refusals(&[
             "interval: 1s\ninterval: 2s\n",
             "signals: {latency: {}, latency: {}}\n",
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_yaml_says_where() {
+    fn syntax_errors_have_positions() {
         insta::assert_snapshot!(refusals(&[
             "signals:\n\tlatency: {}\n",
             "interval: 1s\n\toutputs: [otlp]\n",
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_say_where() {
+    fn invalid_utf8_is_reported_with_its_position() {
         let refusals =
             [&b"interval: 10s\n# \xc3\xa4 \xff\n"[..], b"\x7fELF\x02\x01\x01\0", b"\xff\xfei\0n\0t\0", b"a\0b"]
                 .map(refusal)
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_but_comments_is_the_default() {
+    fn a_file_with_comments_only_is_the_default() {
         for content in ["", "\n", "# comment\n", "---\n", "---\n...\n", "{}\n", "\u{feff}# mark\n", "signals:\notlp:\n"]
         {
             let file = File::parse(Path::new("config.yaml"), content.as_bytes()).expect(content);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn deep_nesting_is_refused_without_harm() {
+    fn deep_nesting_is_rejected() {
         for opening in ["[", "{a: "] {
             let nested = format!("resource: {{attributes: {}", opening.repeat(100_000));
             assert!(refusal(nested.as_bytes()).starts_with("config.yaml:1:"));

@@ -1,20 +1,20 @@
-//! docs/configuration.md, from the JSON schema.
+//! docs/configuration.md, generated from the JSON schema.
 
 use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
 const INTRODUCTION: &str = "\
-<!-- Made from the JSON schema, itself made from receiver/src/config/. `cargo xtask docs` writes it anew. -->
+<!-- Generated from the JSON schema of receiver/src/config/ by `cargo xtask docs`. -->
 
 # Configuration
 
-`undercurrent run --config FILE` reads one YAML file. `undercurrent config example` prints [one that says everything and
-changes nothing](../receiver/config.example.yaml), `undercurrent config schema` prints the [JSON schema](../receiver/config.schema.json)
+`undercurrent run --config FILE` reads one YAML file. `undercurrent config example` prints [a file with every key and its
+default](../receiver/config.example.yaml), `undercurrent config schema` prints the [JSON schema](../receiver/config.schema.json)
 for editors. A key that does not exist, a value of the wrong type and a key given twice are errors that name the line.
 ";
 
-/// The reference of every key of a schema made by [`super::schema`].
+/// Returns the reference of every key of a schema made by [`super::schema`].
 #[must_use]
 pub fn markdown(schema: &Value) -> String {
     let mut page = INTRODUCTION.to_owned();
@@ -22,7 +22,7 @@ pub fn markdown(schema: &Value) -> String {
     page
 }
 
-/// The section of an object: its own values in a table, then a section for each object below it.
+/// Writes the section of an object: a table of its values, then a section for each nested object.
 fn section(page: &mut String, path: &str, object: &Value) {
     if path.is_empty() {
         let _ = writeln!(page, "\n{}", sentence(object));
@@ -55,7 +55,7 @@ fn properties(object: &Value) -> impl Iterator<Item = (&String, &Map<String, Val
     properties.filter_map(|(key, schema)| schema.as_object().map(|schema| (key, schema)))
 }
 
-/// What may stand there, in a few words.
+/// Returns a short description of the valid values.
 fn kind(schema: &Map<String, Value>) -> String {
     let text = |key: &str| schema.get(key).and_then(Value::as_str).unwrap_or_default();
     if let Some(choices) = choices(schema) {
@@ -78,7 +78,7 @@ fn kind(schema: &Map<String, Value>) -> String {
     }
 }
 
-/// The values of an enumeration, which has its variants' descriptions or has none.
+/// Returns the values of an enumeration, with their descriptions if all variants have one.
 fn choices(schema: &Map<String, Value>) -> Option<String> {
     let of = |key: &str| schema.get(key).and_then(Value::as_array);
     let names: Vec<&Value> = match (of("enum"), of("oneOf")) {
@@ -89,7 +89,7 @@ fn choices(schema: &Map<String, Value>) -> Option<String> {
     Some(names.into_iter().map(|name| format!("`{}`", plain(name))).collect::<Vec<_>>().join(", "))
 }
 
-/// A value as it stands in YAML.
+/// Formats a value as YAML.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -98,7 +98,7 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// A description on one line; of an object its own.
+/// Returns a description on one line.
 fn sentence(description: &Value) -> String {
     let text = description.as_str().or_else(|| description["description"].as_str()).unwrap_or_default();
     text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")

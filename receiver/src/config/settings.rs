@@ -1,4 +1,5 @@
-//! What is in force: flags before environment before file before defaults.
+//! The effective settings. Flags take precedence over the environment, the environment over the file, and the file over
+//! defaults.
 
 use std::collections::BTreeMap;
 
@@ -9,52 +10,52 @@ use crate::{
     signals::Settings as Signals,
 };
 
-/// Presence of either makes OTLP the default output.
+/// The variables that make OTLP the default output.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 const INTERVAL: &str = "OTEL_METRIC_EXPORT_INTERVAL";
 
-/// What was asked for on the command line.
+/// The settings of the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     /// `--interval`.
     pub interval: Option<Interval>,
     /// `--duration`.
     pub duration: Option<Span>,
-    /// Every `--output`.
+    /// All `--output` flags.
     pub outputs: Option<Outputs>,
     /// `--sampling`.
     pub sampling: Option<Sampling>,
-    /// Every `--avoid`.
+    /// All `--avoid` flags.
     pub avoid: Vec<AttachKind>,
 }
 
-/// What is in force.
+/// The effective settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Time from one snapshot to the next.
+    /// Time between two snapshots.
     pub interval: Interval,
-    /// How long to run; without it until a signal asks to stop.
+    /// Run time. `None` if the sidecar runs until a signal stops it.
     pub duration: Option<Span>,
-    /// Where measurements go.
+    /// The outputs of measurements.
     pub outputs: Outputs,
-    /// The file's words on delivery; `OTEL_EXPORTER_OTLP_*` are the exporter's to apply over them.
+    /// The file's delivery settings. The exporter applies `OTEL_EXPORTER_OTLP_*` over them.
     pub otlp: Otlp,
     /// The file's resource attributes; see [`crate::telemetry::Resource::node`].
     pub resource_attributes: BTreeMap<String, String>,
     /// Upper limit of the memory of kernel maps.
     pub memory_limit: MemoryLimit,
-    /// How the kernel is not listened to.
+    /// The attachment kinds that are not used.
     pub avoid: Vec<AttachKind>,
-    /// Whose a measurement is.
+    /// Attribution of measurements to workloads.
     pub workloads: Workloads,
-    /// The settings that all signals of packets share.
+    /// The settings that all packet signals share.
     pub packets: Packets,
     /// The settings of each signal.
     pub signals: Signals,
 }
 
 impl Settings {
-    /// Settings from everything that was said, and the variables that mean nothing, for a warning each.
+    /// Merges flags, environment and file. Also returns the ignored environment variables, for a warning about each.
     #[must_use]
     pub fn resolve(flags: Flags, environment: Environment<'_>, file: File) -> (Self, Vec<Ignored>) {
         let outputs =
@@ -86,7 +87,7 @@ fn default_output(environment: Environment<'_>, otlp: &Otlp) -> Output {
     if configured { Output::Otlp } else { Output::Table }
 }
 
-/// The specification's interval, a whole number of milliseconds.
+/// Returns the interval of the OpenTelemetry environment variable, a whole number of milliseconds.
 fn environment_interval(environment: Environment<'_>) -> Result<Option<Interval>, Ignored> {
     let Some(value) = value(environment, INTERVAL) else { return Ok(None) };
     let ignored = |problem: String| Ignored { variable: INTERVAL, value: value.clone(), problem };
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_win_over_environment_over_file_over_defaults() {
+    fn flags_override_environment_and_environment_overrides_the_file() {
         assert_eq!(interval(Some("1s"), "2000", "interval: 3s"), "1s");
         assert_eq!(interval(None, "2000", "interval: 3s"), "2s");
         assert_eq!(interval(None, "", "interval: 3s"), "3s");
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_without_meaning_is_ignored_with_a_warning() {
+    fn an_invalid_interval_is_ignored_with_a_warning() {
         let warnings = ["often", "0", "-5", "1.5", "10s", "99999999999"].map(|variable| {
             let (settings, ignored) = settings(Flags::default(), &[(INTERVAL, variable)], "interval: 3s");
             assert_eq!(settings.interval.to_string(), "3s");

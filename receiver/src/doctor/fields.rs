@@ -30,7 +30,7 @@ const COSTS: [(&str, &str); 2] = [
     ),
     (
         "sock.sk_rx_dst_ifindex",
-        "a filter by interface cannot choose what is read of TCP, which is then counted as `unfiltered`",
+        "a filter by interface cannot choose what is read of TCP, which is then counted as `not_filterable`",
     ),
 ];
 

@@ -1,4 +1,4 @@
-//! Which packets are measured, by what they are.
+//! The packet filter.
 
 use std::{
     fmt,
@@ -10,24 +10,25 @@ use serde::{Deserialize, Serialize};
 
 use super::AbsolutePath;
 
-/// Which packets are measured, here, by `receive_wait` and by `transmit`. A packet is measured where each list that is not
-/// empty has something of it. At a layer that cannot tell, it is counted as lost for the reason `unfiltered`.
+/// The filter of the packets that `latency`, `receive_wait` and `transmit` measure. A packet passes if it matches an
+/// entry of every non-empty list. A layer that cannot evaluate the filter counts the packet as lost, with the reason
+/// `not_filterable`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Filter {
-    /// Interfaces that packets come in by, or leave by, of the network namespace that Undercurrent runs in. They may
-    /// appear later.
+    /// Receiving or sending interfaces, in the network namespace that Undercurrent runs in. They may appear later.
     pub interfaces: Vec<Interface>,
-    /// Network namespaces: paths such as `/run/netns/blue` and `/proc/7/ns/net`, which may appear later, or inodes.
+    /// Network namespaces, as inodes or as paths, for example `/run/netns/blue` and `/proc/7/ns/net`. Paths may appear
+    /// later.
     pub network_namespaces: Vec<Namespace>,
-    /// Cgroups, with all below them: paths from the hierarchy's root, or ids. They may appear later. A packet counts for a
-    /// cgroup as it does for a workload.
+    /// Cgroups with all their descendants, as ids or as paths from the root of the hierarchy. They may appear later.
+    /// Filter and workload attribution assign packets to cgroups by identical rules.
     pub cgroups: Vec<Cgroup>,
-    /// Processes that read the packets, by their ids on the host. Only reads know them.
+    /// Process ids, on the host, of the processes that read the packets. Only the socket read layers can evaluate them.
     pub processes: Vec<NonZeroU32>,
     /// Local ports.
     pub ports: Vec<NonZeroU16>,
-    /// How many packets a socket's receive queue has at least when one of them is seen; 0 asks for none.
+    /// Minimum number of packets in the socket's receive queue at the time of measurement. 0 disables the condition.
     pub min_receive_queue: u32,
 }
 
@@ -38,7 +39,7 @@ pub struct Filter {
 pub struct Interface(String);
 
 impl Interface {
-    /// As text.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -49,7 +50,7 @@ impl TryFrom<String> for Interface {
     type Error = String;
 
     fn try_from(name: String) -> Result<Self, String> {
-        // `dev_valid_name` of the kernel, and `IFNAMSIZ` with the zero at its end.
+        // The conditions of the kernel's `dev_valid_name`. `IFNAMSIZ` includes the terminating zero.
         let sound = !name.is_empty()
             && name.len() < libc::IFNAMSIZ
             && name != "."
@@ -69,9 +70,9 @@ impl From<Interface> for String {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "an inode or an absolute path of a network namespace")]
 pub enum Namespace {
-    /// By its inode.
+    /// The inode of the namespace.
     Inode(NonZeroU32),
-    /// By a path that leads to it.
+    /// A path to the namespace.
     Path(AbsolutePath),
 }
 
@@ -88,9 +89,9 @@ impl fmt::Display for Namespace {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "an id or a path of a cgroup, which begins with `/`")]
 pub enum Cgroup {
-    /// By its id, which is its directory's inode.
+    /// The cgroup id: the inode of its directory.
     Id(u64),
-    /// By its path from the root of its hierarchy.
+    /// The path from the root of the hierarchy.
     Path(AbsolutePath),
 }
 

@@ -1,10 +1,10 @@
-//! Kernel functions that the user names as layers.
+//! Kernel functions that the user adds as layers.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use undercurrent_ebpf::abi::extra::LAYERS;
 
-/// Bytes of the longest name that the kernel has for a symbol, less its closing zero.
+/// Longest symbol name in the kernel (`KSYM_NAME_LEN`), without the terminating zero, in bytes.
 const LONGEST: usize = 511;
 
 /// The name of a kernel function.
@@ -32,14 +32,14 @@ impl From<FunctionName> for String {
     }
 }
 
-/// Some functions, each once, in the order they are named in.
+/// A list of distinct functions, in configuration order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Vec<FunctionName>", into = "Vec<FunctionName>")]
 #[schemars(extend("maxItems" = LAYERS, "uniqueItems" = true))]
 pub struct Functions(Vec<FunctionName>);
 
 impl Functions {
-    /// Their names.
+    /// Returns the names of the functions.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|name| name.0.as_str())
     }

@@ -1,18 +1,18 @@
-//! What packets are told apart by.
+//! Grouping keys of packets.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use undercurrent_ebpf::abi::group::Dimension;
 
-/// What packets are told apart by beside workload and IP version, here, by `receive_wait` and by `transmit`.
+/// Grouping keys of the packets that `latency`, `receive_wait` and `transmit` measure, besides workload and IP version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Group {
-    /// Any of `interface`, which packets come in or leave by (`network.interface.name`), and `network_namespace`, which they are
-    /// in (`undercurrent.network.namespace`, its inode).
+    /// The grouping keys: `interface`, `network_namespace`, or both. `interface` adds `network.interface.name`, the receiving or
+    /// sending interface. `network_namespace` adds `undercurrent.network.namespace`, the inode of the namespace.
     pub by: Dimensions,
-    /// Groups that there are at most, 1 to 4096, each of one workload: their histograms take memory. A packet that
-    /// would be in another group is in none, and counted in `undercurrent.lost` as `group_limit`.
+    /// Maximum number of groups, 1 to 4096. Each group belongs to one workload, and its histograms take memory. Packets
+    /// above the limit belong to no group; `undercurrent.lost` counts them with the reason `group_limit`.
     #[schemars(range(min = 1, max = MOST))]
     pub limit: GroupLimit,
 }
@@ -23,7 +23,7 @@ impl Default for Group {
     }
 }
 
-/// Groups that a configuration may ask for.
+/// The highest limit that a configuration can set.
 const MOST: u16 = 4096;
 
 /// A number of groups.
@@ -33,7 +33,7 @@ const MOST: u16 = 4096;
 pub struct GroupLimit(u16);
 
 impl GroupLimit {
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub const fn get(self) -> u16 {
         self.0
@@ -54,7 +54,7 @@ impl From<GroupLimit> for u16 {
     }
 }
 
-/// A dimension's name.
+/// The name of a grouping key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum DimensionName {
@@ -80,25 +80,25 @@ impl From<Dimension> for DimensionName {
     }
 }
 
-/// Some dimensions, each once.
+/// A list of distinct grouping keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Vec<DimensionName>", into = "Vec<DimensionName>")]
 #[schemars(extend("uniqueItems" = true))]
 pub struct Dimensions(Vec<Dimension>);
 
 impl Dimensions {
-    /// Every dimension asked for.
+    /// Returns the grouping keys.
     pub fn iter(&self) -> impl Iterator<Item = Dimension> {
         self.0.iter().copied()
     }
 
-    /// Whether a dimension was asked for.
+    /// Returns true if the list contains a grouping key.
     #[must_use]
     pub fn contains(&self, dimension: Dimension) -> bool {
         self.0.contains(&dimension)
     }
 
-    /// Whether none was.
+    /// Returns true if the list is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -1,35 +1,35 @@
-//! How the kernel is listened to.
+//! Attachment of eBPF programs to the kernel.
 
 use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How the kernel is listened to.
+/// Attachment of eBPF programs to the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Hooks {
-    /// AttachKind that are not used, where a kernel or a policy has trouble with them: alternates serve where there are some.
-    /// `undercurrent doctor` says what is left. `--avoid` adds to it.
+    /// Attachment kinds that are not used, for example if a kernel or a policy fails with them. Alternatives replace
+    /// them if they exist. `undercurrent doctor` lists the remaining signals. `--avoid` adds to this list.
     pub avoid: Vec<AttachKind>,
 }
 
-/// A way to listen to the kernel.
+/// The kind of an attachment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
 pub enum AttachKind {
-    /// Trampolines at a function's entry or exit.
+    /// Trampolines at the entry or exit of a function.
     Fentry,
-    /// Breakpoints at a function's entry or return.
+    /// Breakpoints at the entry or return of a function.
     Kprobe,
-    /// Tracepoints with typed arguments.
+    /// Tracepoints with typed arguments (`tp_btf`).
     Tracepoint,
-    /// Programs in the path of a cgroup's packets and sockets.
+    /// Programs that a cgroup runs for its packets and sockets.
     Cgroup,
 }
 
 impl AttachKind {
-    /// The word in configuration and messages.
+    /// Returns the name in configuration and messages.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,9 +1,9 @@
 //! Lists of layers.
 
-/// The requested layers in the order of all layers.
+/// Sorts the requested layers into the order of `all`.
 ///
 /// # Errors
-/// If no layer is requested, or one twice.
+/// If `requested` is empty or names a layer twice.
 pub fn in_order<L: Copy + PartialEq>(all: &[L], requested: &[L]) -> Result<Vec<L>, &'static str> {
     let layers: Vec<L> = all.iter().copied().filter(|layer| requested.contains(layer)).collect();
     if layers.is_empty() {

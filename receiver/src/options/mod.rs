@@ -1,4 +1,4 @@
-//! Types of configuration values: each parses and checks its text, and describes itself in the JSON schema.
+//! Types of configuration values. Each type parses and validates its text, and describes it in the JSON schema.
 
 mod filter;
 mod functions;

@@ -1,9 +1,9 @@
-//! The known name that somebody probably meant.
+//! Suggestions for misspelled names.
 
-/// Jaro-Winkler similarity from which on two names look like one misspelt.
+/// Minimum Jaro-Winkler similarity of a suggestion.
 const ALIKE: f64 = 0.8;
 
-/// The most similar known name, where one is similar enough.
+/// Returns the most similar known name, or `None` if no name is similar enough.
 pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     known
         .iter()
@@ -13,7 +13,7 @@ pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
         .map(|(_, candidate)| candidate)
 }
 
-/// ` (did you mean ...?)`, or nothing.
+/// Returns ` (did you mean ...?)`, or an empty string if no name is similar.
 pub fn question(name: &str, known: &[&str]) -> String {
     nearest(name, known).map_or_else(String::new, |candidate| format!(" (did you mean `{candidate}`?)"))
 }

@@ -1,4 +1,4 @@
-//! Where measurements go: `table`, `json`, `json=FILE`, `otlp`. Flags and file share them.
+//! The outputs: `table`, `json`, `json=FILE`, `otlp`. Command line and configuration file share these types.
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
@@ -11,12 +11,12 @@ const TABLE: &str = "table";
 const JSON: &str = "json";
 const OTLP: &str = "otlp";
 
-/// Where lines of JSON go.
+/// The destination of JSON lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
     /// Standard output.
     StandardOutput,
-    /// A file, created where it is missing.
+    /// A file, which is created if it does not exist.
     File(PathBuf),
 }
 
@@ -27,7 +27,7 @@ pub enum Destination {
 pub enum Output {
     /// A live table on standard output.
     Table,
-    /// OTLP/JSON, one request a line.
+    /// OTLP/JSON, one request per line.
     Json(Destination),
     /// OTLP to a collector.
     Otlp,
@@ -37,41 +37,41 @@ impl Output {
     /// The names of the outputs.
     pub const KINDS: [&str; 3] = [OTLP, JSON, TABLE];
 
-    /// Whether it writes to standard output, which only one can have.
+    /// Returns true if the output writes to standard output. At most one output can.
     #[must_use]
     pub const fn is_standard_output(&self) -> bool {
         matches!(self, Self::Table | Self::Json(Destination::StandardOutput))
     }
 }
 
-/// Why a text is no output, or several do not go together.
+/// An invalid output or an invalid combination of outputs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OutputError {
-    /// Not one of the names.
+    /// An unknown name.
     #[error("unknown output `{name}`{}: the outputs are `table`, `json`, `json=FILE` and `otlp`", nearest::question(name, &Output::KINDS))]
     Unknown {
-        /// As written.
+        /// The text in the configuration.
         name: String,
     },
-    /// A file for the table.
+    /// A file name for the table.
     #[error("`{TABLE}` takes no file, `{0}` was given: for a file use `json=FILE`")]
     TableFile(String),
-    /// A file, or an endpoint, for OTLP.
+    /// A file name or an endpoint for OTLP.
     #[error(
         "`{OTLP}` takes no file or address, `{0}` was given: the collector's address is `otlp.endpoint` in the \
          configuration file or OTEL_EXPORTER_OTLP_ENDPOINT"
     )]
     OtlpFile(String),
-    /// `json=`.
+    /// `json=` without a file name.
     #[error("`{JSON}=` names no file: write `json=FILE`, or `json` for standard output")]
     NoFile,
     /// An empty list.
     #[error("the list of outputs is empty: name one, or leave the key out for the default")]
     Empty,
-    /// The same output twice.
+    /// A duplicate output.
     #[error("output `{0}` is given twice: leave one out")]
     Twice(Output),
-    /// Two for standard output.
+    /// Two outputs on standard output.
     #[error("outputs `{0}` and `{1}` both write to standard output: keep one, or give JSON a file (`json=FILE`)")]
     StandardOutput(Output, Output),
 }
@@ -119,25 +119,25 @@ impl fmt::Display for Output {
     }
 }
 
-/// Outputs that go together: at least one, none twice, at most one on standard output.
+/// A valid list of outputs: at least one, no duplicates, at most one on standard output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Vec<Output>", into = "Vec<Output>")]
 #[schemars(extend("minItems" = 1, "uniqueItems" = true))]
 pub struct Outputs(Vec<Output>);
 
 impl Outputs {
-    /// One output.
+    /// Returns a list of one output.
     #[must_use]
     pub fn only(output: Output) -> Self {
         Self(vec![output])
     }
 
-    /// Every output, in the order given.
+    /// Returns the outputs in configuration order.
     pub fn iter(&self) -> std::slice::Iter<'_, Output> {
         self.0.iter()
     }
 
-    /// Whether the table is all there is: somebody watches.
+    /// Returns true if the table is the only output, which means interactive use.
     #[must_use]
     pub fn is_table_only(&self) -> bool {
         self.0 == [Output::Table]
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn every_refusal_says_what_to_do() {
+    fn every_error_names_a_remedy() {
         let cases: [&[&str]; 10] = [
             &["tabel"],
             &["prometheus"],

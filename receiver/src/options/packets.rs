@@ -1,4 +1,4 @@
-//! The settings that all signals of packets share.
+//! The settings that all packet signals share.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};

@@ -1,4 +1,4 @@
-//! Paths.
+//! File system paths.
 
 use std::{
     fmt,
@@ -8,14 +8,14 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A path that begins at the root.
+/// An absolute path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(extend("title" = "path", "pattern" = "^/"))]
 pub struct AbsolutePath(PathBuf);
 
 impl AbsolutePath {
-    /// As a path.
+    /// Returns the path.
     #[must_use]
     pub fn as_path(&self) -> &Path {
         &self.0

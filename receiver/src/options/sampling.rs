@@ -1,46 +1,46 @@
-//! Which packets are measured.
+//! Sampling of packets.
 
 use std::{fmt, str::FromStr};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Which packets are measured.
+/// The sampling of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(extend("title" = "`adaptive`, `all` or `1/n`", "examples" = ["adaptive", "all", "1/16"]))]
 pub enum Sampling {
-    /// All of them up to a rate on the busiest CPU, and fewer beyond it.
+    /// All packets up to a rate on the busiest CPU, and fewer packets above that rate.
     #[default]
     Adaptive,
-    /// One in as many.
+    /// One packet in `Weight` packets.
     OneIn(Weight),
 }
 
-/// How many packets stand for one that is measured: a power of two.
+/// The number of packets that one measured packet represents: a power of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Weight(u32);
 
 impl Weight {
-    /// Every packet is measured.
+    /// The weight if every packet is measured.
     pub const ONE: Self = Self(1);
-    /// The most.
+    /// The highest weight.
     pub const MOST: Self = Self(1 << 16);
 
-    /// As a number.
+    /// Returns the weight as a number.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// The smallest weight that is not below a number, or the most.
+    /// Returns the smallest weight that is at least `number`, limited to [`Self::MOST`].
     #[must_use]
     pub const fn at_least(number: u32) -> Self {
         if number > Self::MOST.0 { Self::MOST } else { Self(number.next_power_of_two()) }
     }
 }
 
-/// A text that says no sampling.
+/// A text that is not a valid sampling.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no sampling: write `adaptive`, `all`, or `1/2`, `1/4` and so on up to `1/65536`")]
 pub struct SamplingError(String);

@@ -1,9 +1,9 @@
-//! A signal without settings of its own.
+//! Settings of a signal that has only an on/off switch.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The settings of a signal that can only be switched on and off.
+/// The settings of a signal that has only an on/off switch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Switch {

@@ -1,4 +1,4 @@
-//! Values with a unit, as people write them: `10s`, `500ms`, `64MiB`. Flags and file share them.
+//! Values with a unit, for example `10s`, `500ms` and `64MiB`. Command line and configuration file share these types.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -6,55 +6,55 @@ use bytesize::ByteSize;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Why a text is no value of its kind.
+/// An invalid value with a unit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
-    /// A number and nothing else.
+    /// A number without a unit.
     #[error("`{0}` has no unit: write a number and a unit, for example `10s` or `500ms`")]
     NoUnit(String),
-    /// No duration.
+    /// A text that is not a duration.
     #[error("`{0}` is no duration: write a number and a unit, for example `10s` or `500ms`")]
     NoDuration(String),
-    /// A duration below zero.
+    /// A negative duration.
     #[error("`{0}` is negative: a duration is above zero, for example `10s`")]
     Negative(String),
-    /// A duration of zero where that means nothing.
+    /// A duration of zero, where a positive duration is required.
     #[error("`{0}` is zero: a duration is above zero, for example `10s`")]
     Zero(String),
-    /// A duration below what the sidecar keeps up with.
+    /// A duration below the lower limit.
     #[error("`{text}` is too short: the shortest interval is {}", humantime::format_duration(*shortest))]
     TooShort {
-        /// As written.
+        /// The text in the configuration.
         text: String,
         /// The lower limit.
         shortest: Duration,
     },
-    /// A duration that was hardly meant.
+    /// A duration above the upper limit.
     #[error("`{text}` is too long: the longest here is {}", humantime::format_duration(*longest))]
     TooLong {
-        /// As written.
+        /// The text in the configuration.
         text: String,
         /// The upper limit.
         longest: Duration,
     },
-    /// No amount of memory.
+    /// A text that is not a size.
     #[error("`{0}` is no size: write a number and a unit, for example `64MiB`")]
     NoSize(String),
-    /// An amount of memory that holds nothing.
+    /// A size below the lower limit.
     #[error("`{text}` is too small: the smallest is {smallest}")]
     TooSmall {
-        /// As written.
+        /// The text in the configuration.
         text: String,
         /// The lower limit.
         smallest: MemoryLimit,
     },
 }
 
-/// A duration above zero, at most `longest`.
+/// Parses a duration above zero and at most `longest`.
 fn duration(text: &str, longest: Duration) -> Result<Duration, UnitError> {
     let text = text.trim();
     let owned = || text.to_owned();
-    // humantime reads a lone zero; every other number without a unit it calls a missing unit too.
+    // humantime accepts a zero without a unit, and reports other numbers without a unit as "missing unit" too.
     if text.parse::<f64>().is_ok_and(|number| number > 0.0) {
         return Err(UnitError::NoUnit(owned()));
     }
@@ -71,23 +71,23 @@ fn duration(text: &str, longest: Duration) -> Result<Duration, UnitError> {
     }
 }
 
-/// Time from one snapshot to the next, 100 ms to one day.
+/// Time between two snapshots, 100 ms to one day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(extend("title" = "duration", "examples" = ["10s", "500ms"]))]
 pub struct Interval(Duration);
 
 impl Interval {
-    /// Reading every signal more often costs more than it shows.
+    /// The lower limit, chosen to keep the CPU time of snapshots small.
     pub const SHORTEST: Self = Self(Duration::from_millis(100));
-    /// Longer ones are typing errors.
+    /// The upper limit, chosen to detect typing errors.
     pub const LONGEST: Self = Self(Duration::from_secs(24 * 60 * 60));
-    /// For delivery to a collector.
+    /// The default for delivery to a collector.
     pub const DEFAULT: Self = Self(Duration::from_secs(10));
-    /// For somebody who watches a terminal.
+    /// The default for the live table.
     pub const DEFAULT_TABLE: Self = Self(Duration::from_secs(1));
 
-    /// The duration.
+    /// Returns the duration.
     #[must_use]
     pub const fn get(self) -> Duration {
         self.0
@@ -134,10 +134,10 @@ impl fmt::Display for Interval {
 pub struct Span(Duration);
 
 impl Span {
-    /// A year as humantime counts it, so that it prints as one.
+    /// A year in humantime, so that it prints as `1year`.
     const LONGEST: Duration = Duration::from_secs(31_557_600);
 
-    /// The duration.
+    /// Returns the duration.
     #[must_use]
     pub const fn get(self) -> Duration {
         self.0
@@ -166,10 +166,10 @@ pub struct MemoryLimit(u64);
 
 impl MemoryLimit {
     const SMALLEST: Self = Self(bytesize::MIB);
-    /// Where nothing is configured.
+    /// The default.
     pub const DEFAULT: Self = Self(160 * bytesize::MIB);
 
-    /// In bytes.
+    /// Returns the size in bytes.
     #[must_use]
     pub const fn bytes(self) -> u64 {
         self.0
@@ -186,7 +186,7 @@ impl FromStr for MemoryLimit {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        // Beyond 64 bits the parser saturates.
+        // The parser saturates at 64 bits.
         let size: ByteSize = text
             .parse()
             .ok()
@@ -199,7 +199,7 @@ impl FromStr for MemoryLimit {
     }
 }
 
-/// Exact, so that what is printed reads back as the same size.
+/// Formats the exact size, so that parsing the text returns an equal size.
 impl fmt::Display for MemoryLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [(bytesize::GIB, "GiB"), (bytesize::MIB, "MiB"), (bytesize::KIB, "KiB")];
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_says_what_is_wrong() {
+    fn invalid_intervals_have_specific_errors() {
         insta::assert_snapshot!(
             ["0", "0s", "-5s", "99ms", "2days", "10", "0.5", "ten seconds", "", "5 parsecs"]
                 .map(refusal::<Interval>).join("\n"),
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_says_what_is_wrong() {
+    fn invalid_spans_have_specific_errors() {
         insta::assert_snapshot!(
             ["0s", "-5s", "-.5s", "--output", "600000000000y", "99999999999999999999s", "2y"]
                 .map(refusal::<Span>).join("\n"),
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_memory_limit_says_what_is_wrong() {
+    fn invalid_memory_limits_have_specific_errors() {
         insta::assert_snapshot!(
             ["0", "-1MiB", "1KiB", "much", "64 apples", "", "99999999999999999999GiB"]
                 .map(refusal::<MemoryLimit>).join("\n"),
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_inside() {
+    fn limits_are_inclusive() {
         assert_eq!("100ms".parse(), Ok(Interval::SHORTEST));
         assert_eq!("1day".parse(), Ok(Interval::LONGEST));
         assert_eq!("1m 30s".parse::<Interval>().map(Interval::get), Ok(Duration::from_secs(90)));

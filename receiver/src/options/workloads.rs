@@ -1,4 +1,4 @@
-//! Whose a measurement is.
+//! Attribution of measurements to workloads.
 
 use std::path::PathBuf;
 
@@ -7,33 +7,33 @@ use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 use super::AbsolutePath;
 
-/// Whose a measurement is: containers, pods, units and other cgroups.
+/// Attribution of measurements to workloads: containers, pods, systemd units and other cgroups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Workloads {
-    /// Whether measurements are told apart by workload. Without it everything stands with the node.
+    /// True if measurements are attributed to workloads. Otherwise all measurements belong to the node.
     pub enabled: bool,
-    /// How many workloads have figures of their own, first come first served; the others are added up as one. Kernel
-    /// memory grows with it: `undercurrent doctor` says by how much.
+    /// Maximum number of workloads with measurements of their own, first come, first served. The remaining workloads
+    /// share one slot. Kernel memory grows with the limit; `undercurrent doctor` prints the size.
     #[schemars(range(min = 1, max = 4096))]
     #[serde(deserialize_with = "limit")]
     pub limit: u16,
-    /// Sockets of container runtimes that are asked for names, images and labels. What one speaks is read from its file's
-    /// name: `containerd` in it, CRI and containerd's API; `cri` in it, CRI; anything else, Docker's API, which is
-    /// Podman's too. Without it those in the usual places, on the host where a container may see it, and `DOCKER_HOST`;
-    /// an empty list asks none. A socket below `/run/user/UID` must belong to that user, and serves that user's
-    /// containers alone. Root must own the other sockets in the usual places; a socket that is named here may have any
-    /// owner.
+    /// Sockets of the container runtimes that provide names, images and labels. The file name of a socket selects the
+    /// protocol. A name with `containerd` selects CRI and containerd's API, and a name with `cri` selects CRI. Other
+    /// names select Docker's API, which Podman provides too. By default, the usual paths and `DOCKER_HOST`, including
+    /// the host's paths if a container can see them. An empty list disables runtimes. The user must own a socket below
+    /// `/run/user/UID`, which names only containers of that user. Root must own other sockets in the usual paths. A
+    /// socket in this list may have any owner.
     #[schemars(with = "Vec<AbsolutePath>", extend("examples" = [["/run/containerd/containerd.sock"]]))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sockets: Option<Vec<AbsolutePath>>,
-    /// Whether the Kubernetes API is asked for the pods of this node, where a service account's token is there and
-    /// `K8S_NODE_NAME` says which node this is. It answers for containers whose runtime does not.
+    /// True if the Kubernetes API provides the pods of this node for containers that no runtime describes. This
+    /// requires a service account token, and the node name in `K8S_NODE_NAME`.
     pub kubernetes: bool,
 }
 
 impl Workloads {
-    /// The sockets' paths, if any were named.
+    /// Returns the configured socket paths, or `None` for the default.
     #[must_use]
     pub fn sockets(&self) -> Option<Vec<PathBuf>> {
         self.sockets.as_ref().map(|sockets| sockets.iter().map(|socket| socket.as_path().to_owned()).collect())
@@ -46,7 +46,7 @@ impl Default for Workloads {
     }
 }
 
-/// The most workloads that the table from owners to slots is made for.
+/// The highest number of workloads that the cgroup-to-slot table supports.
 const MOST: u16 = 4096;
 
 fn limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {

@@ -1,4 +1,4 @@
-//! Attributes that several signals share, and the words for the kernel side's enumerations.
+//! Attributes that several signals share, and the attribute values of the eBPF programs' enumerations.
 
 use undercurrent_ebpf::abi::{
     latency::{IpVersion, Layer, Transport},
@@ -11,15 +11,15 @@ use crate::{
     text::shortened,
 };
 
-/// The longest name of an interface, 15 bytes, with every byte escaped.
+/// Longest interface name: 15 bytes, all of them escaped.
 const INTERFACE_NAME: usize = 90;
 
-/// A CPU, as the semantic conventions have it.
+/// The CPU number, as the semantic conventions define it.
 pub const CPU: &str = "cpu.logical_number";
-/// Why something is in no measurement.
+/// The reason why an event is missing from a measurement.
 pub const REASON: &str = "undercurrent.reason";
 
-/// A CPU's attribute where every CPU has its own point.
+/// Returns the attribute of the CPU number, for metrics with a point per CPU.
 pub const fn cpu(opt_in: bool) -> AttributeKey {
     let key = AttributeKey::open(CPU, "0, 1, ...");
     if opt_in { key.opt_in() } else { key }
@@ -37,20 +37,20 @@ pub const TRANSPORT: AttributeKey =
 /// `network.type`.
 pub const NETWORK: AttributeKey = AttributeKey::derived("network.type", || IpVersion::ALL.map(network).to_vec());
 
-/// `network.interface.name`, where packets are told apart by it.
+/// `network.interface.name`, if packets are grouped by interface.
 pub const INTERFACE: AttributeKey =
-    AttributeKey::open("network.interface.name", "the interface that packets came in by, or leave by").opt_in();
-/// `undercurrent.network.namespace`, where packets are told apart by it.
+    AttributeKey::open("network.interface.name", "the receiving or sending interface").opt_in();
+/// `undercurrent.network.namespace`, if packets are grouped by network namespace.
 pub const NAMESPACE: AttributeKey =
-    AttributeKey::open("undercurrent.network.namespace", "the inode of the network namespace that packets are in")
-        .opt_in();
+    AttributeKey::open("undercurrent.network.namespace", "the inode of the packet's network namespace").opt_in();
 
-/// The value of `network.interface.name`. A local user may choose the name, in a network namespace of a user namespace.
+/// Returns the value of `network.interface.name`. A local user may choose the name, in a network namespace of a user
+/// namespace.
 pub fn interface(name: &str) -> Value {
     shortened(name, INTERFACE_NAME).into_owned().into()
 }
 
-/// The value of `undercurrent.network.layer`.
+/// Returns the value of `undercurrent.network.layer`.
 pub const fn layer(layer: Layer) -> &'static str {
     match layer {
         Layer::Ip => "ip",
@@ -60,7 +60,7 @@ pub const fn layer(layer: Layer) -> &'static str {
     }
 }
 
-/// The value of `undercurrent.network.stage`.
+/// Returns the value of `undercurrent.network.stage`.
 pub const fn stage(layer: TransmitLayer) -> &'static str {
     match layer {
         TransmitLayer::Transport => "stack",
@@ -69,7 +69,7 @@ pub const fn stage(layer: TransmitLayer) -> &'static str {
     }
 }
 
-/// The value of `network.transport`.
+/// Returns the value of `network.transport`.
 pub const fn transport(transport: Transport) -> &'static str {
     match transport {
         Transport::Tcp => "tcp",
@@ -77,7 +77,7 @@ pub const fn transport(transport: Transport) -> &'static str {
     }
 }
 
-/// The value of `network.type`.
+/// Returns the value of `network.type`.
 pub const fn network(version: IpVersion) -> &'static str {
     match version {
         IpVersion::Ipv4 => "ipv4",
@@ -85,7 +85,7 @@ pub const fn network(version: IpVersion) -> &'static str {
     }
 }
 
-/// The value of `undercurrent.softirq`.
+/// Returns the value of `undercurrent.softirq`.
 pub const fn softirq(softirq: Softirq) -> &'static str {
     match softirq {
         Softirq::Transmit => "net_tx",
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_interfaces_are_printable() {
+    fn interface_names_are_printable() {
         assert_eq!(interface("eth0"), "eth0".into());
         assert_eq!(interface("\u{202e}0hte\x1b[2J"), "\\u{202e}0hte\\u{1b}[2J".into());
         assert_eq!(interface(&"\x7f".repeat(15)), "\\u{7f}".repeat(15).into());

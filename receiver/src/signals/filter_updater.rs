@@ -1,4 +1,4 @@
-//! Which packets are measured: interfaces, namespaces and workloads are followed as they come and go.
+//! Updates of the packet filter: it follows interfaces, namespaces and workloads as they appear and disappear.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -19,12 +19,12 @@ use crate::{
     workloads::{CgroupPath, Files, Slot, Workload, Workloads},
 };
 
-/// How often interfaces, namespaces and workloads are looked for.
+/// Interval between updates.
 const PERIOD: Duration = Duration::from_secs(1);
-/// The namespace that names of interfaces are of.
+/// The network namespace that resolves interface names.
 const HERE: &str = "/proc/self/ns/net";
 
-/// What a filter asks programs for, on a host with at most so many workloads.
+/// Returns the filter keys that the eBPF programs evaluate, on a host with at most `workloads` workloads.
 #[must_use]
 pub fn filter_keys(filter: &Filter, workloads: u16) -> FilterKeys {
     let slots = if filter.cgroups.is_empty() { 0 } else { usize::from(workloads) + usize::from(Slot::FIRST.0) };
@@ -37,18 +37,18 @@ pub fn filter_keys(filter: &Filter, workloads: u16) -> FilterKeys {
         .with_queue(filter.min_receive_queue)
 }
 
-/// Keeps what programs choose packets by.
+/// Updates the filter maps of the eBPF programs.
 pub struct FilterUpdater {
     filter: Filter,
     choices: FilterMap,
     files: Option<Files>,
-    /// What was not found, each said once.
+    /// Missing objects. Each is logged once.
     missed: HashSet<String>,
     looked: Instant,
 }
 
 impl FilterUpdater {
-    /// Has programs choose what a filter names, as far as it is there.
+    /// Writes all existing objects of the filter to the map of the eBPF programs.
     #[must_use]
     pub fn new(filter: Filter, choices: FilterMap, files: Option<Files>, workloads: &Workloads) -> Self {
         let mut filtering = Self { filter, choices, files, missed: HashSet::new(), looked: Instant::now() };
@@ -56,7 +56,7 @@ impl FilterUpdater {
         filtering
     }
 
-    /// Waits until it is time to look again; never, where nothing comes and goes. Cancel safe.
+    /// Waits for the next update. Never completes if the filter names only fixed values. Cancel safe.
     pub async fn due(&self) {
         if self.filter.interfaces.is_empty()
             && self.filter.network_namespaces.is_empty()
@@ -67,7 +67,7 @@ impl FilterUpdater {
         tokio::time::sleep_until(self.looked + PERIOD).await;
     }
 
-    /// Looks for everything that the filter names.
+    /// Looks up every object of the filter and updates the map.
     pub fn look(&mut self, workloads: &Workloads) {
         self.looked = Instant::now();
         let mut choices = BTreeSet::new();
@@ -79,7 +79,7 @@ impl FilterUpdater {
         choices.extend(self.slots(&filter, workloads));
         self.filter = filter;
         if let Err(error) = self.choices.make(choices) {
-            tracing::warn!("the filter chooses less than it should: {error}");
+            tracing::warn!("cannot update the packet filter; it selects fewer packets than configured: {error}");
         }
     }
 
@@ -87,7 +87,7 @@ impl FilterUpdater {
         if filter.interfaces.is_empty() {
             return Vec::new();
         }
-        let namespace = self.found("the network namespace here", self.inode(Path::new(HERE)));
+        let namespace = self.found("the own network namespace", self.inode(Path::new(HERE)));
         let any = socket(AddressFamily::INET, SocketType::DGRAM, None).map_err(io::Error::from);
         let (Some(namespace), Some(any)) = (namespace, self.found("a socket", any)) else { return Vec::new() };
         let names = filter.interfaces.iter().filter_map(|name| {
@@ -105,13 +105,13 @@ impl FilterUpdater {
         inodes.map(|inode| FilterKey::of(Criterion::Namespace, inode)).collect()
     }
 
-    /// The inode of the namespace that a path leads to.
+    /// Returns the inode of the namespace at a path.
     fn inode(&self, path: &Path) -> io::Result<u32> {
         let inode = match &self.files {
             Some(files) => files.inode(path)?,
             None => reader::inode(path)?,
         };
-        u32::try_from(inode).map_err(|_| io::Error::other(format!("inode {inode} is none of a namespace")))
+        u32::try_from(inode).map_err(|_| io::Error::other(format!("inode {inode} is too large for a namespace")))
     }
 
     fn slots(&mut self, filter: &Filter, workloads: &Workloads) -> Vec<FilterKey> {
@@ -120,24 +120,25 @@ impl FilterUpdater {
             let before = slots.len();
             let own = workloads.iter().filter(|workload| workload.slot != Slot::OVERFLOW && is_of(workload, cgroup));
             slots.extend(own.map(|workload| FilterKey::of(Criterion::Workload, u32::from(workload.slot.0))));
-            let any = if slots.len() > before { Ok(()) } else { Err(io::Error::other("no workload is there")) };
+            let any = if slots.len() > before { Ok(()) } else { Err(io::Error::other("it contains no workload")) };
             self.found(&format!("cgroup {cgroup}"), any);
         }
         slots
     }
 
-    /// What is there; what is not is said once, until it was there.
+    /// Returns the value if the lookup succeeded. Logs the first failure after a success, and the first success after a
+    /// failure.
     fn found<T>(&mut self, what: &str, found: io::Result<T>) -> Option<T> {
         match found {
             Ok(found) => {
                 if self.missed.remove(what) {
-                    tracing::info!("the filter has found {what}");
+                    tracing::info!("found {what}, which the filter names");
                 }
                 Some(found)
             }
             Err(error) => {
                 if self.missed.insert(what.to_owned()) {
-                    tracing::warn!("the filter chooses nothing by {what} until it is there: {error}");
+                    tracing::warn!("cannot find {what}, which the filter names; looking again every second: {error}");
                 }
                 None
             }
@@ -145,7 +146,7 @@ impl FilterUpdater {
     }
 }
 
-/// Whether a workload's cgroup is this one, or below it.
+/// Returns true if the workload's cgroup is `cgroup` or a descendant of it.
 fn is_of(workload: &Workload, cgroup: &Cgroup) -> bool {
     match cgroup {
         Cgroup::Id(id) => workload.cgroup.0 == *id,

@@ -1,5 +1,5 @@
-//! What packets are told apart by beside their workload: groups come to be with their first packet, and go with their
-//! workload, or when others need their numbers.
+//! Grouping of packets by keys besides the workload. The first packet creates a group. A group ends with its workload,
+//! or if another group needs its number.
 
 use std::{
     cell::RefCell,
@@ -33,15 +33,15 @@ use crate::{
     workloads::Slot,
 };
 
-/// The namespace that names of interfaces are of where programs tell none.
+/// The network namespace of interface names if the eBPF programs report no namespace.
 const HERE: &str = "/proc/self/ns/net";
-/// Looks in a row at which nothing has come before a group's number may be another's.
+/// Number of consecutive updates without packets after which a group's number can be reused.
 const IDLE: u32 = 10;
 
-/// The groups, which several signals have histograms of.
+/// The groups, shared by the signals that have histograms by group.
 pub type SharedGrouping = Rc<RefCell<Grouping>>;
 
-/// Keeps groups.
+/// The groups of packets and their numbers.
 pub struct Grouping {
     groups: Groups,
     cells: Cells,
@@ -49,46 +49,47 @@ pub struct Grouping {
     by: Dimensions,
     /// The inode of this process's network namespace.
     here: Option<u32>,
-    /// Since when each number counts.
+    /// The start time of each number.
     starts: Vec<UnixNanos>,
     live: Vec<Live>,
-    /// Groups that programs no longer find; their numbers are free at the next look.
+    /// Numbers of removed groups. They become free at the next update, because programs may still write to them.
     leaving: Vec<u32>,
-    /// What each number's cells added up to at the last look, and at how many looks before: kept while no number is free.
+    /// The total of each number's cells at the last update, and the number of updates without change. Empty while
+    /// numbers are free.
     watched: HashMap<u32, (u64, u32)>,
     start: UnixNanos,
 }
 
-/// A group, by which points are told apart.
+/// A group of packets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Live {
-    /// The group's number.
+    /// The number of the group.
     pub number: u32,
-    /// The workload that it is of.
+    /// The workload of the group.
     pub slot: Slot,
-    /// What its points say beside what they always do.
+    /// The attributes that the group adds to a point.
     pub attributes: Vec<(&'static str, Value)>,
-    /// Since when it counts.
+    /// The start time of the group's measurements.
     pub start: UnixNanos,
     group: Group,
     named: bool,
 }
 
 impl Live {
-    /// Where the group's histograms are among those of all groups.
+    /// Returns the index of the group's histograms in the group map.
     #[must_use]
-    pub fn place(&self) -> Slot {
+    pub fn index(&self) -> Slot {
         Slot(u16::try_from(self.number).unwrap_or(u16::MAX))
     }
 
-    /// What one of its points says, beside what it always does.
+    /// Adds the group's attributes to the attributes of a point.
     #[must_use]
-    pub fn tell_apart(&self, attributes: Attributes) -> Attributes {
+    pub fn add_attributes(&self, attributes: Attributes) -> Attributes {
         self.attributes.iter().fold(attributes, |all, (key, value)| all.with(*key, value.clone()))
     }
 }
 
-/// What belongs to groups: the histograms of all layers, and those of functions that the user names.
+/// The cells of groups: the histograms of all layers, and the histograms of `extra_layers`.
 struct Cells {
     histograms: Words,
     by_series: ByWorkload,
@@ -123,10 +124,10 @@ impl Cells {
 }
 
 impl Grouping {
-    /// Has programs tell packets apart, in at most so many groups.
+    /// Enables grouping in the eBPF programs, with at most `limit` groups.
     ///
     /// # Errors
-    /// Where a map cannot be had.
+    /// If a map is not available.
     pub fn open(kernel: &mut Kernel, by: Dimensions, limit: u16, start: UnixNanos) -> Result<Self, KernelError> {
         let mut grouping = Self {
             groups: kernel.groups(),
@@ -144,22 +145,22 @@ impl Grouping {
         Ok(grouping)
     }
 
-    /// The groups that there were at the last look.
+    /// Returns the groups as of the last update.
     #[must_use]
     pub fn live(&self) -> &[Live] {
         &self.live
     }
 
-    /// Lets the groups of a workload go, whose slot another one will have: programs find nobody there any more.
+    /// Removes the groups of a workload before another workload receives its slot.
     pub fn forget(&mut self, slot: Slot) {
         let (theirs, others) = std::mem::take(&mut self.live).into_iter().partition(|live| live.slot == slot);
         self.live = others;
         self.remove(theirs);
     }
 
-    /// Looks for groups that have come, and makes room where there is none left.
+    /// Finds new groups, and removes idle groups if no number is free.
     pub fn look(&mut self, now: UnixNanos) {
-        // What programs were about to write when they went has been read since.
+        // The last snapshot included all values that programs wrote while a group was removed.
         for number in std::mem::take(&mut self.leaving) {
             self.cells.clear(number);
             self.starts[number as usize] = now;
@@ -171,18 +172,19 @@ impl Grouping {
             Vec::new()
         });
         let found = found.into_iter().filter(|(_, number)| (*number as usize) < self.starts.len());
-        let as_before =
+        let known_group =
             |group, number: &u32| known.get(number).filter(|live| live.named && live.group == group).cloned();
-        self.live =
-            found.map(|(group, number)| as_before(group, &number).unwrap_or_else(|| self.met(group, number))).collect();
+        self.live = found
+            .map(|(group, number)| known_group(group, &number).unwrap_or_else(|| self.new_group(group, number)))
+            .collect();
         if self.live.len() < self.starts.len() {
             self.watched.clear();
         } else {
-            self.make_room();
+            self.remove_idle();
         }
     }
 
-    /// What is in no group although it should be.
+    /// Returns the losses of grouping, by reason.
     #[must_use]
     pub fn lost(&self) -> Metric {
         let mut counts = GroupLoss::ALL.map(|_| 0);
@@ -192,13 +194,13 @@ impl Grouping {
         Metric { descriptor: &LOST, points: GroupLoss::ALL.into_iter().zip(counts).map(point).collect() }
     }
 
-    fn met(&self, group: Group, number: u32) -> Live {
+    fn new_group(&self, group: Group, number: u32) -> Live {
         let Group { interface, slot } = group;
         let (mut attributes, mut named) = (Vec::new(), true);
         if self.by.contains(Dimension::Interface) {
             let name = self.groups.name(interface).or_else(|| self.name_here(interface));
             named = name.is_some();
-            // As `ip link` writes a link of another namespace.
+            // `ip link` shows this form for links in other namespaces.
             let name = name.unwrap_or_else(|| format!("if{}", interface.index));
             attributes.push((super::attributes::INTERFACE.key, super::attributes::interface(&name)));
         }
@@ -217,8 +219,8 @@ impl Grouping {
         index_to_name(&any, interface.index).ok()
     }
 
-    /// Lets the groups go of which nothing has come for longest: a quarter of all at most, so that there is room for a while.
-    fn make_room(&mut self) {
+    /// Removes the groups that have been idle for longest, at most a quarter of all groups.
+    fn remove_idle(&mut self) {
         for live in &self.live {
             let total = self.cells.total(live.number);
             let (before, looks) = self.watched.entry(live.number).or_insert((total, 0));
@@ -229,7 +231,7 @@ impl Grouping {
         let mut idle: Vec<Live> = self.live.iter().filter(|live| looks(live) > IDLE).cloned().collect();
         idle.sort_by_key(|live| std::cmp::Reverse(looks(live)));
         idle.truncate(self.starts.len().div_ceil(4));
-        // They are read once more: a packet may have come since.
+        // Removed groups are read once more, because packets may have arrived since.
         self.remove(idle);
     }
 
@@ -237,29 +239,29 @@ impl Grouping {
         for live in &groups {
             match self.groups.remove(&live.group) {
                 Ok(()) => self.leaving.push(live.number),
-                Err(error) => tracing::debug!("a group stays: {error}"),
+                Err(error) => tracing::debug!("cannot remove a group of packets: {error}"),
             }
             self.watched.remove(&live.number);
         }
-        let stays = |live: &&Live| !self.leaving.contains(&live.number);
-        let used: BTreeSet<Interface> = self.live.iter().filter(stays).map(|live| live.group.interface).collect();
+        let remains = |live: &&Live| !self.leaving.contains(&live.number);
+        let used: BTreeSet<Interface> = self.live.iter().filter(remains).map(|live| live.group.interface).collect();
         let interfaces: BTreeSet<Interface> = groups.iter().map(|live| live.group.interface).collect();
         interfaces.difference(&used).for_each(|interface| self.groups.forget(*interface));
     }
 
     fn give(&mut self, number: u32) {
         if let Err(error) = self.groups.give(number) {
-            tracing::warn!("there is one group less that packets can be told apart by: {error}");
+            tracing::warn!("cannot provide a group number to the eBPF programs; one group less is available: {error}");
         }
     }
 }
 
-/// The values of `undercurrent.reason` for packets that are in no group.
+/// Returns the values of `undercurrent.reason` for packets without a group.
 pub fn reasons() -> impl Iterator<Item = &'static str> {
     GroupLoss::ALL.into_iter().map(reason)
 }
 
-/// The value of `undercurrent.reason`.
+/// Returns the value of `undercurrent.reason`.
 const fn reason(loss: GroupLoss) -> &'static str {
     match loss {
         GroupLoss::Unknown => "unknown_interface",

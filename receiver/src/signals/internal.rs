@@ -1,4 +1,4 @@
-//! What the sidecar says of itself: hooks, losses, memory, and the cost of its own work.
+//! The sidecar's internal telemetry: hooks, losses, memory, and its own resource usage.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,23 +18,24 @@ use crate::{
     workloads,
 };
 
-/// The name in the catalogue.
+/// The name of the signal in the catalogue.
 pub const NAME: &str = "internal";
-/// One sentence for people.
-pub const SUMMARY: &str = "What the sidecar says of itself: hooks, losses, memory, cost";
+/// The summary in the catalogue.
+pub const SUMMARY: &str = "Internal telemetry of the sidecar: hooks, losses, memory, resource usage";
 
 const HOOK: &str = "undercurrent.hook";
 const STATE: &str = "undercurrent.hook.state";
 const BY: &str = "undercurrent.alternate";
 const MAP: &str = "undercurrent.map";
 const SIGNAL: &str = "undercurrent.signal";
-/// The reason of programs that the kernel did not run because they, or other kprobes, were running on the CPU.
+/// The reason for programs that the kernel skipped, because they or other kprobe programs were already running on the
+/// CPU.
 const RECURSION: &str = "recursion";
 const LATE_TICK: &str = "late_tick";
 const SNAPSHOT_REPLACED: &str = "snapshot_replaced";
 const POINT_REJECTED: &str = "point_rejected";
 
-/// The reasons of each signal that loses events, of workloads, and of the sidecar's own work.
+/// Returns the loss reasons of each signal, of workload attribution, and of the sidecar's processes.
 fn losses() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
     let of_signals = REGISTRY.iter().map(|entry| (entry.name, (entry.losses)()));
     let own = vec![RECURSION, LATE_TICK, SNAPSHOT_REPLACED, POINT_REJECTED];
@@ -56,7 +57,7 @@ fn hook_names() -> Vec<&'static str> {
     all_hooks().into_iter().map(|hook| hook.name).collect()
 }
 
-/// The names of alternates, and of hooks that serve others.
+/// Returns the names of alternates, and of hooks that replace other hooks.
 fn alternates() -> Vec<&'static str> {
     let of_hooks = all_hooks().into_iter().flat_map(|hook| {
         let own = hook.alternates.iter().map(|alternate| alternate.name);
@@ -79,23 +80,23 @@ const FAILURE: &str = "error.type";
 const OUTPUT: &str = "undercurrent.output";
 const OUTPUTS: AttributeKey = AttributeKey::derived(OUTPUT, || Output::KINDS.to_vec());
 
-/// What was seen and is in no measurement, or in one that cannot hold it.
+/// Events that are missing from a measurement, or exceed the range of a histogram.
 pub static LOST: Descriptor = Descriptor {
     name: "undercurrent.lost",
     unit: "{event}",
-    description: "Events that could not be measured, or of which it could not be told whose they are, by reason.",
+    description: "Events that could not be measured or attributed to a workload, by reason.",
     instrument: Instrument::Counter,
     attributes: &[
         AttributeKey::derived(SIGNAL, || losses().map(|(signal, _)| signal).collect()),
         AttributeKey::derived(REASON, reasons),
-        AttributeKey::open("undercurrent.network.layer", "of a packet"),
-        AttributeKey::open("undercurrent.network.stage", "of a packet on its way out"),
-        AttributeKey::open("network.transport", "of a packet"),
-        AttributeKey::open("network.type", "of a packet"),
-        AttributeKey::open(INTERFACE.key, "of a NIC"),
-        AttributeKey::open("undercurrent.softirq", "of a raise"),
-        AttributeKey::open(HOOK, "of a program, where it or another kprobe's was running already"),
-        AttributeKey::open(OUTPUT, "of a snapshot or point"),
+        AttributeKey::open("undercurrent.network.layer", "for packets on the receive path"),
+        AttributeKey::open("undercurrent.network.stage", "for packets on the transmit path"),
+        AttributeKey::open("network.transport", "for packets"),
+        AttributeKey::open("network.type", "for packets"),
+        AttributeKey::open(INTERFACE.key, "for NICs"),
+        AttributeKey::open("undercurrent.softirq", "for softirq raises"),
+        AttributeKey::open(HOOK, "for programs that the kernel skipped (`recursion`)"),
+        AttributeKey::open(OUTPUT, "for snapshots and points"),
     ],
     view: View::Notice { normal: &[] },
 };
@@ -103,7 +104,7 @@ pub static LOST: Descriptor = Descriptor {
 static SAMPLING_RATIO: Descriptor = Descriptor {
     name: "undercurrent.sampling.ratio",
     unit: "1",
-    description: "Share of packets that are measured, chosen by their receive timestamps; they count for the others too.",
+    description: "Fraction of packets that are measured; a measured packet counts as 1/ratio packets.",
     instrument: Instrument::Gauge,
     attributes: &[],
     view: View::Hidden,
@@ -134,7 +135,7 @@ static MAP_MEMORY: Descriptor = Descriptor {
 static COLLECT_DURATION: Descriptor = Descriptor {
     name: "undercurrent.collect.duration",
     unit: "s",
-    description: "Time that reading all signals took, for the snapshot before this one.",
+    description: "Time to read all signals for the previous snapshot.",
     instrument: Instrument::Gauge,
     attributes: &[],
     view: View::Hidden,
@@ -152,16 +153,16 @@ static EXPORT_POINTS: Descriptor = Descriptor {
 static EXPORT_FAILURES: Descriptor = Descriptor {
     name: "undercurrent.export.failures",
     unit: "{request}",
-    description: "Deliveries that failed, by reason.",
+    description: "Failed deliveries of an output, by reason.",
     instrument: Instrument::Counter,
-    attributes: &[OUTPUTS, AttributeKey::open(FAILURE, "the gRPC status, or what went wrong before one came")],
+    attributes: &[OUTPUTS, AttributeKey::open(FAILURE, "the gRPC status, or the error before a response")],
     view: View::Notice { normal: &[] },
 };
 
 static EXPORT_DURATION: Descriptor = Descriptor {
     name: "undercurrent.export.duration",
     unit: "s",
-    description: "Time that the last delivery took.",
+    description: "Duration of the last successful delivery of an output.",
     instrument: Instrument::Gauge,
     attributes: &[OUTPUTS],
     view: View::Hidden,
@@ -170,7 +171,7 @@ static EXPORT_DURATION: Descriptor = Descriptor {
 static CPU_TIME: Descriptor = Descriptor {
     name: "process.cpu.time",
     unit: "s",
-    description: "CPU time of the sidecar's own processes; its programs' time is the kernel's.",
+    description: "CPU time of the sidecar's processes, without the eBPF programs, which run in the kernel.",
     instrument: Instrument::Counter,
     attributes: &[AttributeKey::listed("cpu.mode", &["user", "system"])],
     view: View::Hidden,
@@ -179,13 +180,13 @@ static CPU_TIME: Descriptor = Descriptor {
 static MEMORY: Descriptor = Descriptor {
     name: "process.memory.usage",
     unit: "By",
-    description: "Resident memory of the sidecar's own processes; what they share counts once.",
+    description: "Resident memory of the sidecar's processes; shared memory counts once.",
     instrument: Instrument::UpDownCounter,
     attributes: &[],
     view: View::Hidden,
 };
 
-/// The sidecar's own metrics.
+/// The metrics of internal telemetry.
 pub static METRICS: [&Descriptor; 10] = [
     &LOST,
     &SAMPLING_RATIO,
@@ -199,7 +200,7 @@ pub static METRICS: [&Descriptor; 10] = [
     &MEMORY,
 ];
 
-/// A point of [`LOST`].
+/// Returns a point of [`LOST`].
 pub fn lost(signal: &'static str, reason: &'static str, attributes: Attributes, count: u64, start: UnixNanos) -> Point {
     Point { attributes: attributes.with(SIGNAL, signal).with(REASON, reason), start, data: integer(count) }
 }
@@ -208,37 +209,37 @@ fn integer(count: u64) -> Data {
     Data::Integer(i64::try_from(count).unwrap_or(i64::MAX))
 }
 
-/// Reads what the sidecar says of itself.
+/// The reader of internal telemetry.
 pub struct InternalTelemetry {
     start: UnixNanos,
-    /// CPU time of each process in user and in system mode, in clock ticks; those that have ended keep theirs.
+    /// CPU time of each process in user and in system mode, in clock ticks. Ended processes keep their last values.
     times: BTreeMap<u32, [u64; 2]>,
 }
 
 /// The sidecar's state at a snapshot.
 pub struct State<'a> {
-    /// The duration of the last snapshot.
+    /// The duration of the previous snapshot.
     pub collect: Option<Duration>,
-    /// How many packets stand for one that is measured.
+    /// The number of packets that one measured packet represents.
     pub weight: Weight,
-    /// Totals of each output.
+    /// The totals of each output.
     pub outputs: &'a [(&'static str, Delivery)],
-    /// Events that stand with the node although they may belong to a workload.
+    /// Losses of workload attribution. The events count for the node.
     pub losses: &'a [workloads::Loss],
     /// The processes of the sidecar, the worker first.
     pub processes: &'a [u32],
-    /// Ticks that came late.
+    /// Number of late ticks.
     pub late_ticks: u64,
 }
 
 impl InternalTelemetry {
-    /// Begins now.
+    /// Starts the measurement.
     #[must_use]
     pub const fn new(start: UnixNanos) -> Self {
         Self { start, times: BTreeMap::new() }
     }
 
-    /// The sidecar's own measurements.
+    /// Returns the metrics of internal telemetry.
     #[must_use]
     pub fn read(&mut self, kernel: &Kernel, state: &State<'_>) -> Vec<Metric> {
         let one = |descriptor, data: Option<Data>| Metric {
@@ -285,7 +286,7 @@ impl InternalTelemetry {
         let runs = match kernel.runs() {
             Ok(runs) => runs,
             Err(error) => {
-                tracing::warn!("cannot read how often programs ran: {error}");
+                tracing::warn!("cannot read the run counts of the eBPF programs: {error}");
                 return Metric { descriptor: &LOST, points: Vec::new() };
             }
         };
@@ -333,7 +334,8 @@ impl InternalTelemetry {
         Metric { descriptor: &LOST, points: vec![lost(NAME, LATE_TICK, Attributes::new(), ticks, self.start)] }
     }
 
-    /// CPU time and memory of the processes. All but the first share most pages of files with the first.
+    /// Returns CPU time and memory of the processes. Most file-backed pages are shared with the first process, and
+    /// count there.
     fn processes(&mut self, processes: &[u32]) -> Vec<Metric> {
         let mut pages = 0;
         for (nth, number) in processes.iter().enumerate() {
@@ -356,7 +358,7 @@ impl InternalTelemetry {
     }
 }
 
-/// What the kernel counted for a process.
+/// Reads the kernel's statistics of a process.
 fn usage(process: u32) -> procfs::ProcResult<(procfs::process::Stat, procfs::process::StatM)> {
     let process = procfs::process::Process::new(process.cast_signed())?;
     Ok((process.stat()?, process.statm()?))

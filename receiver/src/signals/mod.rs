@@ -1,5 +1,5 @@
-//! The signals: each reads what its handlers left in the kernel's cells, or a file of the kernel's, and yields
-//! measurements. Names, hooks, metrics and docs of a signal derive from its one entry in [`REGISTRY`].
+//! The signals. A signal reads the cells of its eBPF programs, or a file of the kernel, and returns measurements.
+//! Names, hooks, metrics and docs of a signal derive from its entry in [`REGISTRY`].
 
 mod attributes;
 mod cpu_throttled;
@@ -45,7 +45,7 @@ use crate::{
 };
 
 pub use crate::kernel::plan::SignalStatus;
-pub use durations::{Durations, Owned};
+pub use durations::{Durations, SlotHistograms};
 pub use grouping::{Grouping, SharedGrouping};
 pub use latency::KIND as LATENCY;
 pub use reference::markdown;
@@ -53,91 +53,91 @@ pub use sampler::SamplingController;
 pub use status::statuses;
 pub use workload_cpu::source as cpu_time_source;
 
-/// A signal that is being measured.
+/// An enabled signal.
 pub trait Signal {
-    /// Adds what was measured since the start, by whom it belongs to.
+    /// Appends the cumulative measurements, grouped by workload.
     ///
     /// # Errors
-    /// Where the kernel's file or map cannot be read; the other signals go on.
+    /// If a file or map of the kernel cannot be read. The other signals continue.
     fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError>;
 
-    /// Clears what is kept for a slot, which another workload will have: everything of the last one is delivered.
+    /// Clears the measurements of a slot before another workload receives it. The outputs have delivered all of them.
     fn forget(&mut self, _: Slot) {}
 }
 
-/// Why a signal could not be read.
+/// A failure to read a signal.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read {what}: {source}")]
 pub struct ReadError {
-    /// The file.
+    /// The file or map.
     pub what: &'static str,
-    /// The reason.
+    /// The error of the operating system.
     #[source]
     pub source: io::Error,
 }
 
-/// Why a signal could not begin.
+/// A failure to open a signal.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// A map is not there.
+    /// A map is not available.
     #[error(transparent)]
     Kernel(#[from] KernelError),
     /// A file cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// CPU time is not told by cgroup.
+    /// The kernel has no CPU time by cgroup.
     #[error(transparent)]
     NoAccounting(#[from] NoAccounting),
-    /// What came of quotas is not told by cgroup.
+    /// The kernel has no throttled time by cgroup.
     #[error(transparent)]
     NoQuotas(#[from] NoQuotas),
 }
 
-/// What a signal is opened with.
+/// The context for opening a signal.
 pub struct OpenContext<'a> {
-    /// The kernel, listened to.
+    /// The kernel, with attached programs.
     pub kernel: &'a Kernel,
     /// The settings of all signals.
     pub settings: &'a Settings,
-    /// The settings that signals of packets share.
+    /// The settings that packet signals share.
     pub packets: &'a Packets,
-    /// The files about cgroups and processes; `None` if no cgroups are mounted.
+    /// The files of cgroups and processes. `None` if no cgroup hierarchy is mounted.
     pub files: Option<&'a Files>,
-    /// Whose measurements are.
+    /// The workloads.
     pub workloads: &'a Workloads,
-    /// What packets are told apart by beside that.
+    /// The grouping keys besides the workload.
     pub grouping: Option<&'a SharedGrouping>,
-    /// Since when cells count.
+    /// Start time of the cells.
     pub start: UnixNanos,
 }
 
-/// Time in softirqs by CPU.
+/// Softirq durations by CPU.
 pub static SOFTIRQS: PlannedMap = PlannedMap::new("SOFTIRQ", size_of::<SoftirqCells>(), |sizing| sizing.cpus);
 
-/// The reason of readings that failed.
+/// The reason for failed readings.
 const READ_FAILED: &str = "read_failed";
 
 impl OpenContext<'_> {
-    /// What programs keep of the network softirqs.
+    /// Opens the cells of the network softirqs.
     ///
     /// # Errors
-    /// Where the map cannot be mapped.
+    /// If the map cannot be mapped into memory.
     fn softirqs(&self) -> Result<ByCpu<SoftirqCells>, KernelError> {
         self.kernel.by_cpu(&SOFTIRQS)
     }
 }
 
-/// What a kernel, or its host, takes from a signal, hooks aside, and why.
+/// A limitation of a signal on this kernel or host, besides its hooks.
 pub enum Caveat {
-    /// A part of it.
+    /// A part of the signal is not measured.
     Partial(String),
-    /// All of it.
+    /// Nothing is measured.
     Unavailable(String),
-    /// Nothing: there is nothing here to measure.
+    /// The host has nothing to measure.
     Idle(String),
 }
 
-/// The caveats of a kernel and its host, under a configuration.
+/// Returns the limitations on this kernel and host, under a configuration.
 pub type Caveats = fn(&Settings, &Kernel) -> Vec<Caveat>;
 
 /// The hooks without which a signal measures nothing.
@@ -151,29 +151,30 @@ pub enum HooksNeeded {
     None,
 }
 
-/// A signal of the product.
+/// The definition of a signal.
 pub struct Entry {
-    /// Its name in configuration, logs, status and docs.
+    /// The name in configuration, logs, status and docs.
     pub name: &'static str,
-    /// One sentence for people.
+    /// A noun phrase without a final period.
     pub summary: &'static str,
-    /// Its metrics.
+    /// The metrics of the signal.
     pub metrics: &'static [&'static Descriptor],
-    /// The hooks that it requires under a configuration. By default it requires every hook that it knows.
+    /// Returns the hooks that the signal requires under a configuration. The default settings require every possible
+    /// hook.
     pub hooks: fn(&Settings) -> Vec<&'static Hook>,
-    /// The maps that its handlers write, other signals' maps included.
+    /// The maps that its programs write, including maps that belong to other signals.
     pub maps: &'static [&'static PlannedMap],
-    /// The values of `undercurrent.reason` that it exports.
+    /// Returns the values of `undercurrent.reason` that it exports.
     pub losses: fn() -> Vec<&'static str>,
-    /// Whether nothing is measured where one of them is absent.
+    /// Whether the signal measures nothing if some of its hooks are unavailable.
     pub hooks_needed: HooksNeeded,
-    /// What of it this kernel or host keeps from being measured.
+    /// Returns the limitations on this kernel and host.
     pub caveats: Caveats,
-    /// Begins to measure.
+    /// Opens the signal.
     pub open: fn(&OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError>,
 }
 
-/// Declares every signal once, in the order of the catalogue: its module, and the type of its settings.
+/// Declares every signal in catalogue order: its module, and the type of its settings.
 macro_rules! signals {
     ($($name:ident: $settings:ty,)*) => {
         /// The settings of every signal. `undercurrent signals` prints the metrics of each.
@@ -188,14 +189,14 @@ macro_rules! signals {
         }
 
         impl Settings {
-            /// True if a signal is on.
+            /// Returns true if a signal is enabled.
             #[must_use]
             pub fn enables(&self, signal: &str) -> bool {
                 $((signal == stringify!($name) && self.$name.enabled))||*
             }
         }
 
-        /// Every signal, in the order of the catalogue.
+        /// Every signal, in catalogue order.
         pub static REGISTRY: &[&Entry] = &[$(&$name::ENTRY),*];
     };
 }
@@ -216,18 +217,19 @@ signals! {
     network_drops: Switch,
 }
 
-/// Every metric of the catalogue, each once: the signals' and the sidecar's own.
+/// Returns every metric of the catalogue, internal telemetry included.
 pub fn catalogue() -> impl Iterator<Item = (&'static str, &'static Descriptor)> {
     let signals = REGISTRY.iter().flat_map(|entry| entry.metrics.iter().map(|metric| (entry.name, *metric)));
     signals.chain(internal::METRICS.iter().map(|metric| (internal::NAME, *metric)))
 }
 
-/// The signals that a configuration wants.
+/// Returns the enabled signals.
 pub fn enabled(settings: &Settings) -> impl Iterator<Item = &'static Entry> {
     REGISTRY.iter().copied().filter(|entry| settings.enables(entry.name))
 }
 
-/// The hooks of all enabled signals, each once, in the order of [`hooks::SHARED`]; then those of single signals.
+/// Returns the hooks of all enabled signals without duplicates: first [`hooks::SHARED`] in order, then the hooks of
+/// single signals.
 #[must_use]
 pub fn hooks(settings: &Settings) -> Vec<&'static Hook> {
     let enabled: Vec<&'static Hook> = enabled(settings).flat_map(|entry| (entry.hooks)(settings)).collect();
@@ -235,14 +237,15 @@ pub fn hooks(settings: &Settings) -> Vec<&'static Hook> {
     hooks::SHARED.into_iter().filter(|hook| shared.contains(hook)).chain(own).collect()
 }
 
-/// Every hook that the sidecar knows, each once.
+/// Returns every hook, without duplicates.
 #[must_use]
 pub fn all_hooks() -> Vec<&'static Hook> {
     let own = hooks(&Settings::default()).into_iter().filter(|hook| !hooks::SHARED.contains(hook));
     hooks::SHARED.into_iter().chain(own).collect()
 }
 
-/// Every map whose size depends on the machine and the settings, each once, and whether something that is on uses it.
+/// Returns every map whose size depends on the machine and the settings. The flag is true if an enabled feature uses
+/// the map.
 pub fn planned_maps(settings: &Settings) -> impl Iterator<Item = (&'static PlannedMap, bool)> + use<> {
     let mut maps: Vec<(&'static PlannedMap, bool)> = Vec::new();
     for entry in REGISTRY {
@@ -254,19 +257,19 @@ pub fn planned_maps(settings: &Settings) -> impl Iterator<Item = (&'static Plann
             }
         }
     }
-    // These are empty unless packets are filtered, grouped or attributed.
+    // These maps are empty unless packets are filtered, grouped or attributed.
     let others = [&filter_map::CHOICES].into_iter().chain(groups::MAPS).chain(workloads::MAPS);
     maps.into_iter().chain(others.map(|map| (map, true)))
 }
 
-/// True if a signal that is on groups packets by interface or network namespace.
+/// Returns true if an enabled signal groups packets by interface or network namespace.
 #[must_use]
 pub fn are_grouped(settings: &Settings) -> bool {
     let is_grouped = |metric: &&Descriptor| metric.attributes.contains(&attributes::INTERFACE);
     enabled(settings).flat_map(|entry| entry.metrics.iter().copied()).any(|metric| is_grouped(&metric))
 }
 
-/// The functions of the kernel that are layers because the user names them.
+/// Returns the kernel functions that the user adds as layers.
 pub fn functions(settings: &Settings) -> impl Iterator<Item = &str> {
     let latency = Some(&settings.latency).filter(|latency| latency.enabled);
     latency.into_iter().flat_map(|latency| latency.extra_layers.iter())
@@ -292,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn each_switch_of_the_programs_is_a_signal_s() {
+    fn every_switch_of_the_programs_belongs_to_a_signal() {
         let switches: BTreeSet<String> = object::switches().into_iter().collect();
         let names: BTreeSet<String> = REGISTRY.iter().map(|entry| format!("signal.{}", entry.name)).collect();
         assert!(switches.is_subset(&names), "{:?} switch no signal", switches.difference(&names));
@@ -311,12 +314,12 @@ mod tests {
     }
 
     #[test]
-    fn every_map_with_a_size_of_this_machine_is_planned() {
+    fn every_map_with_a_machine_dependent_size_is_planned() {
         let object = aya_obj::Object::parse(object::OBJECT).expect("the object");
         let planned: BTreeSet<_> = planned_maps(&Settings::default()).map(|(map, _)| map.name).collect();
         let missing: Vec<_> = planned.iter().filter(|map| !object.maps.contains_key(**map)).collect();
         assert!(missing.is_empty(), "the object has no map {missing:?}");
-        // One entry is the placeholder for a size of the machine; per-CPU arrays of one entry are scratch buffers.
+        // One entry is the placeholder for a machine-dependent size. Per-CPU arrays of one entry are scratch buffers.
         let scratch = aya_obj::generated::bpf_map_type::BPF_MAP_TYPE_PERCPU_ARRAY as u32;
         let unplanned: Vec<_> = object
             .maps
@@ -333,18 +336,18 @@ mod tests {
     }
 
     #[test]
-    fn every_loss_has_an_owner() {
+    fn every_loss_reason_is_in_the_catalogue() {
         let lost = catalogue().find(|(_, metric)| metric.name == "undercurrent.lost").expect("a metric").1;
         let reasons = lost.attributes.iter().find(|key| key.key == attributes::REASON).expect("a key").known();
         for reason in
-            ["no_timestamp", "read_failed", "group_limit", "unseen_raise", "no_clock", "scan_cut", "late_tick"]
+            ["no_timestamp", "read_failed", "group_limit", "missing_raise", "no_clock", "scan_cut", "late_tick"]
         {
             assert!(reasons.contains(&reason), "{reason}");
         }
     }
 
     #[test]
-    fn what_is_seen_beside_a_metric_is_in_the_catalogue() {
+    fn related_histograms_are_in_the_catalogue() {
         let beside = |metric: &Descriptor| if let View::Beside(sides) = metric.view { sides } else { &[] };
         for (metric, side) in catalogue().flat_map(|(_, metric)| beside(metric).iter().map(move |side| (metric, side)))
         {
@@ -353,9 +356,9 @@ mod tests {
             let has =
                 |(key, value): &(_, _)| other.attributes.iter().any(|of| of.key == *key && of.known().contains(value));
             assert!(side.attributes.iter().all(has), "{side:?}");
-            let told =
+            let is_shared =
                 |key: &&AttributeKey| !key.opt_in && !side.attributes.iter().any(|(chosen, _)| *chosen == key.key);
-            let left: Vec<_> = other.attributes.iter().filter(told).collect();
+            let left: Vec<_> = other.attributes.iter().filter(is_shared).collect();
             assert_eq!(left, metric.attributes.iter().collect::<Vec<_>>(), "{} has a row for each", metric.name);
         }
     }

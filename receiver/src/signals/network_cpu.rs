@@ -1,4 +1,4 @@
-//! `network_cpu`: CPU time of the network softirqs, exact, from entry to exit on every CPU.
+//! `network_cpu`: exact CPU time of the network softirqs, from entry to exit on every CPU.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use crate::{
 /// The registry entry.
 pub static ENTRY: Entry = Entry {
     name: "network_cpu",
-    summary: "CPU time of the network softirqs, in interrupt context and in ksoftirqd alike",
+    summary: "CPU time of the network softirqs, in interrupt context and in ksoftirqd",
     metrics: &[&CPU_TIME],
     hooks: |_| vec![&hooks::SOFTIRQ_ENTRY, &hooks::SOFTIRQ_EXIT],
     maps: &[&SOFTIRQS],
@@ -29,7 +29,7 @@ const EVENT: &str = "undercurrent.network.event";
 static CPU_TIME: Descriptor = Descriptor {
     name: "undercurrent.network.cpu.time",
     unit: "s",
-    description: "CPU time spent on network events.",
+    description: "CPU time of the network softirqs.",
     instrument: Instrument::Counter,
     attributes: &[AttributeKey::listed(EVENT, &["receive_softirq", "transmit_softirq"]), attributes::cpu(true)],
     view: View::Section,
@@ -68,7 +68,7 @@ fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
 fn caveats(host: &Host) -> Vec<Caveat> {
     let mut caveats = Vec::new();
     if host.preempt_rt {
-        let preempted = "PREEMPT_RT: softirqs run in threads, and their time includes what preempted them";
+        let preempted = "PREEMPT_RT: softirqs run in threads, and their time includes tasks that preempt these threads";
         caveats.push(Caveat::Partial(preempted.to_owned()));
     }
     if !host.threaded_napi.is_empty() {

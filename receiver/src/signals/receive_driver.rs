@@ -1,4 +1,4 @@
-//! `receive_driver`: how long packets take from the NIC's own receive timestamp to the kernel's.
+//! `receive_driver`: time from the NIC's receive timestamp to the kernel's receive timestamp.
 
 use std::sync::PoisonError;
 
@@ -28,7 +28,7 @@ use crate::{
 /// The registry entry.
 pub static ENTRY: Entry = Entry {
     name: "receive_driver",
-    summary: "Time from a NIC's own receive timestamp until its driver has handed the packet over",
+    summary: "Time from a NIC's receive timestamp to the kernel's receive timestamp",
     metrics: &[&DURATION, &ERROR],
     hooks: |_| vec![&hooks::DRIVER],
     maps: &[&DRIVER],
@@ -38,12 +38,12 @@ pub static ENTRY: Entry = Entry {
     open,
 };
 
-const INTERFACE: AttributeKey = AttributeKey::open(attributes::INTERFACE.key, "the NIC's");
+const INTERFACE: AttributeKey = AttributeKey::open(attributes::INTERFACE.key, "the name of the NIC");
 
 static DURATION: Descriptor = Descriptor {
     name: "undercurrent.network.receive.driver.duration",
     unit: "s",
-    description: "Time from the NIC's receive timestamp until the kernel's own.",
+    description: "Time from the NIC's receive timestamp to the kernel's receive timestamp.",
     instrument: Instrument::ExponentialHistogram,
     attributes: &[INTERFACE],
     view: View::Section,
@@ -52,7 +52,7 @@ static DURATION: Descriptor = Descriptor {
 static ERROR: Descriptor = Descriptor {
     name: "undercurrent.network.receive.driver.clock.error",
     unit: "s",
-    description: "How far the NIC's clock, brought to the wall clock, may be off at most.",
+    description: "Upper bound of the error when the NIC's clock is converted to the wall clock.",
     instrument: Instrument::Gauge,
     attributes: &[INTERFACE],
     view: View::Hidden,
@@ -103,7 +103,7 @@ impl Signal for ReceiveDriver {
 }
 
 impl ReceiveDriver {
-    /// What all CPUs recorded, by the NICs' places.
+    /// Returns the sums over all CPUs, by NIC index.
     fn totals(&self) -> [NicCells; NICS] {
         let none = NicCells { duration: HistogramCell { sum: 0, buckets: [0; BUCKETS] }, lost: [0; DRIVER_LOSSES] };
         let mut totals = [none; NICS];
@@ -119,11 +119,11 @@ impl ReceiveDriver {
 
     fn losses(&self, of: &Attributes, total: &NicCells) -> impl Iterator<Item = Point> {
         let (of, start, counts) = (of.clone(), self.start, total.lost);
-        // Of no interest where nothing is filtered.
-        let told = move |loss: &DriverLoss| *loss != DriverLoss::Unfiltered || counts[*loss as usize] > 0;
+        // Without a filter, this reason cannot occur.
+        let is_exported = move |loss: &DriverLoss| *loss != DriverLoss::Unfiltered || counts[*loss as usize] > 0;
         DriverLoss::ALL
             .into_iter()
-            .filter(told)
+            .filter(is_exported)
             .map(move |loss| lost(ENTRY.name, reason(loss), of.clone(), counts[loss as usize], start))
     }
 
@@ -137,8 +137,8 @@ const fn reason(loss: DriverLoss) -> &'static str {
         DriverLoss::NoTimestamp => "no_timestamp",
         DriverLoss::Negative => "negative",
         DriverLoss::NoClock => "no_clock",
-        DriverLoss::DriverData => "driver_notes",
-        DriverLoss::Unfiltered => "unfiltered",
+        DriverLoss::DriverData => "timestamp_overwritten",
+        DriverLoss::Unfiltered => "not_filterable",
     }
 }
 
@@ -151,7 +151,7 @@ fn caveats(kernel: &Kernel) -> Vec<Caveat> {
     if !found.problems.is_empty() {
         return less.map(Caveat::Unavailable).collect();
     }
-    let nothing = "no NIC of this network namespace stamps received packets, as `ptp4l` and `hwstamp_ctl -r 1` have those \
-                   do that can; it is looked for such nics once a minute";
+    let nothing = "no NIC of this network namespace has receive timestamps enabled (`ptp4l` or `hwstamp_ctl -r 1` enable them); \
+                   the sidecar rescans once a minute";
     vec![Caveat::Idle(nothing.to_owned())]
 }

@@ -1,4 +1,4 @@
-//! `receive_wait`: how long packets wait in their sockets' queues until they are read.
+//! `receive_wait`: time that packets wait in the receive queue of their socket.
 
 use undercurrent_ebpf::abi::{
     latency::{Series, waiting},
@@ -7,7 +7,7 @@ use undercurrent_ebpf::abi::{
 
 use super::{
     Entry, HooksNeeded, attributes,
-    durations::{Durations, GROUP_LATENCY, Kind, LATENCY, WORKLOAD_LATENCY},
+    durations::{DurationKind, Durations, GROUP_LATENCY, LATENCY, WORKLOAD_LATENCY},
 };
 use crate::{
     kernel::{
@@ -19,7 +19,7 @@ use crate::{
 
 pub static ENTRY: Entry = Entry {
     name: "receive_wait",
-    summary: "Time from a packet's arrival in its socket's queue until it is read",
+    summary: "Time that packets wait in the receive queue of their socket until they are read",
     metrics: &[&WAIT],
     hooks: |_| HOOKS.to_vec(),
     maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &WAITING],
@@ -29,22 +29,22 @@ pub static ENTRY: Entry = Entry {
     open: |opening| Durations::open(opening, &KIND, |_| HOOKS.iter().all(|hook| opening.kernel.serves(hook))),
 };
 
-/// The packets that wait.
+/// The waiting packets.
 static WAITING: PlannedMap = PlannedMap::new("WAITING", size_of::<u64>(), |_| waiting::ENTRIES);
 
-/// Where a wait begins, and where it ends.
+/// The hooks at the start and the end of a wait.
 static HOOKS: [&Hook; 2] = [&hooks::SOCKET_ENQUEUED, &hooks::SOCKET_READ];
 
 static WAIT: Descriptor = Descriptor {
     name: "undercurrent.network.receive.wait.duration",
     unit: "s",
-    description: "Time from a packet's arrival in its socket's queue until it was read.",
+    description: "Time from a packet's arrival in its socket's receive queue until it is read.",
     instrument: Instrument::ExponentialHistogram,
     attributes: &[attributes::TRANSPORT, attributes::NETWORK, attributes::INTERFACE, attributes::NAMESPACE],
     view: View::Section,
 };
 
-static KIND: Kind = Kind {
+static KIND: DurationKind = DurationKind {
     signal: ENTRY.name,
     metric: &WAIT,
     series: Series::WAIT,

@@ -1,4 +1,4 @@
-//! docs/signals.md, from the catalogue.
+//! docs/signals.md, generated from the catalogue.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use super::{Entry, REGISTRY, Settings, internal};
 use crate::telemetry::{AttributeKey, Descriptor, SCHEMA_URL, SCOPE};
 
 const BEGINNING: &str = "\
-<!-- Made from the registry in receiver/src/signals/. `cargo xtask docs` writes it anew. -->
+<!-- Generated from the registry in receiver/src/signals/ by `cargo xtask docs`. -->
 
 # Signals
 
@@ -16,23 +16,23 @@ Every metric that Undercurrent exports. `undercurrent signals` prints this list,
 in the [configuration](configuration.md).
 ";
 
-/// The reference of every signal and metric.
+/// Returns the reference of every signal and metric.
 #[must_use]
 pub fn markdown() -> String {
     let mut page = format!(
         "{BEGINNING}\nThe instrumentation scope is `{SCOPE}`, the schema {SCHEMA_URL}. Sums and histograms are cumulative \
-         since the sidecar's start, a workload's since it was first seen.\n"
+         since the start of the sidecar, or since a workload was first seen.\n"
     );
     for entry in REGISTRY {
         section(&mut page, entry.name, entry.summary, entry.metrics);
-        let _ = writeln!(page, "\n{} Switched by `signals.{}.enabled`.", sources(entry), entry.name);
+        let _ = writeln!(page, "\n{} `signals.{}.enabled: false` disables the signal.", sources(entry), entry.name);
     }
     section(&mut page, internal::NAME, internal::SUMMARY, &internal::METRICS);
     let _ = writeln!(page, "\nAlways on.");
     page
 }
 
-/// Where a signal's figures come from, in its default form.
+/// Returns the sources of a signal's measurements, with default settings.
 fn sources(entry: &Entry) -> String {
     let hooks: Vec<String> =
         (entry.hooks)(&Settings::default()).iter().map(|hook| format!("`{}`", hook.name)).collect();

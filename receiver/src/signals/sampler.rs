@@ -1,4 +1,4 @@
-//! How many packets are measured, so that measuring them never takes more than it may.
+//! Adaptive sampling of packets, which limits the CPU time of measurements.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -10,23 +10,24 @@ use crate::{
     options::{Sampling, Weight},
 };
 
-/// How often rates are looked at.
+/// Interval between two adjustments.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Packets a second on one CPU up to which all are measured: it takes a thousandth of the CPU's time or two.
+/// Packet rate on one CPU, in packets a second, up to which every packet is measured. It costs one or two thousandths
+/// of the CPU time.
 const ALL: u32 = 5_000;
-/// Packets a second that are measured at most on one CPU that has more: no quantile needs as many. Fewer would save little,
-/// since most of what a packet takes then is entering the programs (docs/overhead.md).
+/// Upper limit of measured packets a second on a CPU with a higher rate, sufficient for all quantiles. A lower limit
+/// would save little, because most of the cost is the entry into the programs (docs/overhead.md).
 const SAMPLE: u32 = 2_500;
 
-/// Keeps the share of packets that are measured.
+/// The controller of the sampling weight.
 pub struct SamplingController {
     sample: Sample,
-    /// What CPUs had processed, and when; `None` where the share is fixed.
+    /// The packet counts of CPUs at the last adjustment, and its time. `None` if the weight is fixed.
     last: Option<(Instant, BTreeMap<u32, u32>)>,
 }
 
 impl SamplingController {
-    /// Measures packets as the configuration wants.
+    /// Sets the configured sampling.
     #[must_use]
     pub fn new(sample: Sample, sampling: Sampling) -> Self {
         let mut sampler = Self { sample, last: None };
@@ -37,13 +38,13 @@ impl SamplingController {
         sampler
     }
 
-    /// How many packets stand for one that is measured.
+    /// Returns the number of packets that one measured packet represents.
     #[must_use]
     pub const fn weight(&self) -> Weight {
         self.sample.weight()
     }
 
-    /// Waits until rates are to be looked at, and looks. Never, where the share is fixed. Cancel safe.
+    /// Waits for the next adjustment and performs it. Never completes if the weight is fixed. Cancel safe.
     pub async fn changed(&mut self) {
         match &self.last {
             Some((last, _)) => tokio::time::sleep_until(*last + PERIOD).await,
@@ -57,7 +58,7 @@ impl SamplingController {
         let processed = match softnet::processed() {
             Ok(processed) => processed,
             Err(error) => {
-                tracing::warn!("as many packets are measured as before, whatever their rate: {error}");
+                tracing::warn!("cannot read the packet rate; the sampling weight does not change: {error}");
                 self.last = None;
                 return;
             }
@@ -66,26 +67,30 @@ impl SamplingController {
         (*last, *before) = (now, processed);
         let weight = next(self.weight(), rate);
         if weight != self.weight() {
-            tracing::debug!(rate, weight = weight.get(), "the share of packets that are measured changes");
+            tracing::debug!(rate, weight = weight.get(), "the sampling weight changes");
             self.set(weight);
         }
     }
 
     fn set(&mut self, weight: Weight) {
         if let Err(error) = self.sample.set(weight) {
-            tracing::warn!("programs go on measuring one packet in {}: {error}", self.weight().get());
+            tracing::warn!(
+                "cannot set the sampling weight; programs still measure one packet in {}: {error}",
+                self.weight().get()
+            );
         }
     }
 }
 
-/// Packets a second on the CPU that had most.
+/// Returns the highest packet rate of all CPUs, in packets a second.
 fn busiest(before: &BTreeMap<u32, u32>, now: &BTreeMap<u32, u32>, passed: Duration) -> f64 {
-    // A CPU that comes online later is counted from the next look on.
+    // A CPU that comes online later counts from the next adjustment.
     let counts = now.iter().filter_map(|(cpu, count)| Some(count.wrapping_sub(*before.get(cpu)?)));
     f64::from(counts.max().unwrap_or(0)) / passed.as_secs_f64().max(f64::MIN_POSITIVE)
 }
 
-/// The weight after this one: at once as high as a rate wants, and lower only where half of it would do with room.
+/// Returns the next weight. It rises at once to the weight that the rate requires, and halves only if the rate leaves a
+/// margin.
 fn next(weight: Weight, rate: f64) -> Weight {
     let half = Weight::at_least(weight.get() / 2);
     if rate > highest(weight) {
@@ -97,7 +102,7 @@ fn next(weight: Weight, rate: f64) -> Weight {
     }
 }
 
-/// The highest rate that a weight will do for.
+/// Returns the highest packet rate of a weight.
 fn highest(weight: Weight) -> f64 {
     if weight == Weight::ONE { f64::from(ALL) } else { f64::from(weight.get()) * f64::from(SAMPLE) }
 }
@@ -107,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_busiest_cpu_decides() {
+    fn the_busiest_cpu_determines_the_rate() {
         let before = BTreeMap::from([(0, 100), (1, u32::MAX - 5), (2, 0)]);
         let now = BTreeMap::from([(0, 200), (1, 194), (2, 0), (3, 1_000_000)]);
         assert_eq!(busiest(&before, &now, Duration::from_millis(500)), 400.0);
@@ -115,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_falls_at_once_and_rises_step_by_step() {
+    fn the_weight_rises_at_once_and_falls_step_by_step() {
         let rate = f64::from(ALL);
         let mut weight = Weight::ONE;
         let mut after = |rate| {
@@ -127,12 +132,12 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_rate_keeps_its_share() {
+    fn a_steady_rate_keeps_its_weight() {
         let rate = f64::from(SAMPLE) * 15.0;
         let weight = next(Weight::ONE, rate);
-        // A little less is no reason to change, much less is.
+        // A slightly lower rate keeps the weight, a much lower rate changes it.
         assert_eq!([rate * 1.05, rate * 0.6, rate * 0.4].map(|rate| next(weight, rate).get()), [16, 16, 8]);
-        // Nor does a rate about the highest of which all is measured change it to and fro.
+        // A rate near the limit of full measurement does not make the weight oscillate.
         assert_eq!([5_001.0, 4_001.0].map(|rate| next(Weight::at_least(2), rate).get()), [4, 2]);
         assert_eq!([4_999.0, 3_999.0].map(|rate| next(Weight::at_least(2), rate).get()), [2, 1]);
     }

@@ -1,4 +1,4 @@
-//! `softirq_wait`: how long a network softirq waits from its raise to its run.
+//! `softirq_wait`: time from the raise of a network softirq to its run.
 
 use undercurrent_ebpf::abi::{
     histogram::BUCKETS,
@@ -20,24 +20,24 @@ use crate::{
 
 pub static ENTRY: Entry = Entry {
     name: "softirq_wait",
-    summary: "Time from when a network softirq is raised until it runs",
+    summary: "Time from the raise of a network softirq to its run",
     metrics: &[&WAIT],
     hooks: |_| vec![&hooks::SOFTIRQ_RAISE, &hooks::SOFTIRQ_ENTRY],
     maps: &[&SOFTIRQS],
-    losses: || vec![UNSEEN_RAISE],
+    losses: || vec![MISSING_RAISE],
     hooks_needed: HooksNeeded::All,
     caveats: |_, _| Vec::new(),
     open,
 };
 
-/// The reason of softirqs that ran before their raise was seen.
-const UNSEEN_RAISE: &str = "unseen_raise";
+/// The reason for softirqs whose raise was not recorded.
+const MISSING_RAISE: &str = "missing_raise";
 const SOFTIRQ: &str = "undercurrent.softirq";
 
 static WAIT: Descriptor = Descriptor {
     name: "undercurrent.softirq.wait.duration",
     unit: "s",
-    description: "Time from when a network softirq was first raised until it ran.",
+    description: "Time from the first raise of a network softirq to its run.",
     instrument: Instrument::ExponentialHistogram,
     attributes: &[AttributeKey::derived(SOFTIRQ, || Softirq::ALL.map(attributes::softirq).to_vec())],
     view: View::Section,
@@ -67,7 +67,7 @@ impl Signal for SoftirqWait {
         let (mut waits, mut losses) = (Vec::new(), Vec::new());
         for (softirq, slots, sum, unseen) in totals {
             let attributes = Attributes::new().with(SOFTIRQ, attributes::softirq(softirq));
-            losses.push(lost(ENTRY.name, UNSEEN_RAISE, attributes.clone(), unseen, self.start));
+            losses.push(lost(ENTRY.name, MISSING_RAISE, attributes.clone(), unseen, self.start));
             let histogram = ExponentialHistogram::from_slots(self.scale, &slots[..self.scale.buckets()], sum);
             if histogram.count() > 0 {
                 waits.push(Point { attributes, start: self.start, data: Data::Histogram(histogram) });

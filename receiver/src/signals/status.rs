@@ -1,4 +1,4 @@
-//! How well each signal is served on this host.
+//! The status of each signal on this host.
 
 use super::{Caveat, Entry, HooksNeeded, LATENCY, REGISTRY, Settings, functions};
 use crate::kernel::{
@@ -6,7 +6,7 @@ use crate::kernel::{
     plan::{Outcome, SignalStatus, Status},
 };
 
-/// The status of every signal, from what came of its hooks.
+/// Returns the status of every signal, derived from the outcomes of its hooks.
 #[must_use]
 pub fn statuses(settings: &Settings, kernel: &Kernel) -> Vec<SignalStatus> {
     REGISTRY.iter().map(|entry| status(entry, settings, kernel)).collect()
@@ -47,13 +47,13 @@ fn status(entry: &Entry, settings: &Settings, kernel: &Kernel) -> SignalStatus {
 fn reason(outcome: &Outcome, functions: &[&str]) -> Option<String> {
     match (outcome.status, &outcome.leaves_out) {
         (Status::Healthy | Status::Idle, _) => None,
-        // Whoever named a function wants to know what is wrong with it.
+        // A user who names a function needs the reason of the failure.
         (Status::Unavailable, _) if functions.contains(&&*outcome.hook) => {
             let reasons: Vec<&str> = outcome.refusals.iter().map(|refusal| refusal.what.as_str()).collect();
-            Some(format!("{} is not seen ({})", outcome.hook, reasons.join("; ")))
+            Some(format!("hook {} is unavailable ({})", outcome.hook, reasons.join("; ")))
         }
-        (Status::Unavailable, _) => Some(format!("{} is not seen", outcome.hook)),
+        (Status::Unavailable, _) => Some(format!("hook {} is unavailable", outcome.hook)),
         (Status::Degraded, Some(leaves_out)) => Some(format!("{} does not see {leaves_out}", outcome.hook)),
-        (Status::Degraded, None) => Some(format!("{} is seen in part", outcome.hook)),
+        (Status::Degraded, None) => Some(format!("hook {} is degraded", outcome.hook)),
     }
 }

@@ -1,4 +1,4 @@
-//! `tcp_retransmits`: segments that TCP sent again, by whose socket it was.
+//! `tcp_retransmits`: TCP segments that the host retransmitted, by the workload of the socket.
 
 use std::{iter, sync::atomic::Ordering};
 
@@ -17,7 +17,7 @@ use crate::{
 
 pub static ENTRY: Entry = Entry {
     name: "tcp_retransmits",
-    summary: "Segments that TCP sent again since they were not acknowledged, of each workload and of the node for the rest",
+    summary: "Retransmitted TCP segments, by the workload of the socket; segments without a workload count for the node",
     metrics: &[&SEGMENTS],
     hooks: |_| vec![&HOOK],
     maps: &[&RETRANSMITS],
@@ -30,13 +30,13 @@ pub static ENTRY: Entry = Entry {
 static SEGMENTS: Descriptor = Descriptor {
     name: "undercurrent.tcp.retransmits",
     unit: "{segment}",
-    description: "Segments that TCP sent again.",
+    description: "Retransmitted TCP segments.",
     instrument: Instrument::Counter,
     attributes: &[attributes::NETWORK],
     view: View::Section,
 };
 
-/// TCP sends again what was not acknowledged.
+/// The hook at retransmissions.
 static HOOK: Hook = Hook {
     name: "tcp_retransmit",
     reads_timestamps: false,
@@ -47,7 +47,7 @@ static HOOK: Hook = Hook {
 
 /// Segments by slot and IP version.
 static RETRANSMITS: PlannedMap = PlannedMap::new("RETRANSMITS", size_of::<u64>(), |sizing| {
-    // The node has a slot even if nothing is grouped by workload.
+    // The node has a slot even if measurements are not attributed to workloads.
     sizing.slots().max(1) * retransmits::WORDS
 });
 
@@ -62,7 +62,7 @@ fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
 }
 
 impl TcpRetransmits {
-    /// Segments of a slot, by [`IpVersion`].
+    /// Returns the segments of a slot, indexed by [`IpVersion`].
     fn counts(&self, slot: Slot) -> [u64; retransmits::WORDS] {
         IpVersion::ALL.map(|version| {
             let word = retransmits::index(slot, version) as usize;
@@ -80,7 +80,7 @@ impl Signal for TcpRetransmits {
 
     fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
         for (slot, start) in iter::once((Slot::NODE, self.start)).chain(workloads.slots()) {
-            // Most workloads have none; of the node it is said.
+            // Workloads without retransmissions have no points. The node has points with zero too.
             let counts = IpVersion::ALL.into_iter().zip(self.counts(slot));
             let said = counts.filter(|(_, count)| slot == Slot::NODE || *count > 0);
             let point = |(network, count)| Point {

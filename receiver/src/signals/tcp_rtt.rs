@@ -1,10 +1,10 @@
-//! `tcp_rtt`: the round-trip times of the connections that data is read from, as TCP itself knows them.
+//! `tcp_rtt`: smoothed round-trip times of TCP connections at the time of a read.
 
 use undercurrent_ebpf::abi::latency::Series;
 
 use super::{
     Caveat, Entry, HooksNeeded, attributes,
-    durations::{Durations, Kind, LATENCY, WORKLOAD_LATENCY},
+    durations::{DurationKind, Durations, LATENCY, WORKLOAD_LATENCY},
 };
 use crate::{
     kernel::{Kernel, hooks},
@@ -13,8 +13,7 @@ use crate::{
 
 pub static ENTRY: Entry = Entry {
     name: "tcp_rtt",
-    summary: "Round-trip time of TCP connections, whenever data is read from them, of each workload that reads and of the node \
-              for the rest",
+    summary: "Smoothed round-trip time of TCP connections at each read, by the workload that reads",
     metrics: &[&RTT],
     hooks: |_| vec![&hooks::SOCKET_READER],
     maps: &[&LATENCY, &WORKLOAD_LATENCY],
@@ -30,13 +29,13 @@ pub static ENTRY: Entry = Entry {
 static RTT: Descriptor = Descriptor {
     name: "undercurrent.tcp.rtt",
     unit: "s",
-    description: "Round-trip time that TCP had smoothed of a connection when its data was read.",
+    description: "Smoothed round-trip time (SRTT) of a TCP connection, recorded when its data is read.",
     instrument: Instrument::ExponentialHistogram,
     attributes: &[attributes::NETWORK],
     view: View::Beside(&SIDES),
 };
 
-/// What this host adds between a packet's arrival and the read that takes its data, and how much of that is the reader's.
+/// The time between a packet's arrival on this host and its read, and the share of the reader in this time.
 static SIDES: [Side; 2] = [
     Side {
         heading: "host",
@@ -50,7 +49,7 @@ static SIDES: [Side; 2] = [
     },
 ];
 
-static KIND: Kind = Kind {
+static KIND: DurationKind = DurationKind {
     signal: ENTRY.name,
     metric: &RTT,
     series: Series::RTT,
@@ -65,6 +64,6 @@ fn caveats(kernel: &Kernel) -> Vec<Caveat> {
     if kernel.reads_rtt() {
         return Vec::new();
     }
-    let without = "this kernel does not show programs what TCP keeps of a connection, as Linux does from 5.9 on";
-    vec![Caveat::Unavailable(without.to_owned())]
+    let reason = "this kernel does not let programs read TCP socket fields; Linux 5.9 and later do";
+    vec![Caveat::Unavailable(reason.to_owned())]
 }

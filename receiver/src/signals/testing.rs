@@ -1,4 +1,4 @@
-//! What tests of signals share.
+//! Helpers for tests of signals.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -8,10 +8,10 @@ use crate::{
     workloads::Workloads,
 };
 
-/// Since when everything counts.
+/// Start time of all measurements.
 pub const START: UnixNanos = UnixNanos(1);
 
-/// What a signal exports of a metric in seconds without attributes, by slot.
+/// Returns the exported values of a metric without attributes, in seconds, by slot.
 pub fn totals(signal: &mut dyn Signal, workloads: &Workloads, descriptor: &Descriptor) -> BTreeMap<u16, Duration> {
     let mut readings = Readings::default();
     signal.read(workloads, &mut readings).unwrap();

@@ -5,13 +5,13 @@ use std::borrow::Cow;
 /// The value of an attribute.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Value {
-    /// Text.
+    /// A string.
     Text(Cow<'static, str>),
-    /// A whole number.
+    /// An integer.
     Integer(i64),
-    /// A truth value.
+    /// A boolean.
     Flag(bool),
-    /// Several texts, in their order.
+    /// A list of strings.
     Texts(Vec<Cow<'static, str>>),
 }
 
@@ -57,7 +57,7 @@ impl From<Vec<String>> for Value {
     }
 }
 
-/// Several texts are written as JSON, as the specification has it where a value must be one text.
+/// Formats lists as JSON, as the specification requires for formats that support only string values.
 impl std::fmt::Display for Value {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -69,25 +69,25 @@ impl std::fmt::Display for Value {
     }
 }
 
-/// Keys and values, each key once, in the order they were added.
+/// A list of distinct keys with their values, in insertion order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Attributes(Vec<(Cow<'static, str>, Value)>);
 
 impl Attributes {
-    /// No attributes.
+    /// Returns an empty list.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// These attributes and one more; an earlier value of the same key is replaced.
+    /// Returns the list with one more attribute. Replaces an earlier value of the key.
     #[must_use]
     pub fn with(mut self, key: impl Into<Cow<'static, str>>, value: impl Into<Value>) -> Self {
         self.set(key, value);
         self
     }
 
-    /// Sets the value of a key.
+    /// Sets the value of a key. Replaces an earlier value.
     pub fn set(&mut self, key: impl Into<Cow<'static, str>>, value: impl Into<Value>) {
         let (key, value) = (key.into(), value.into());
         match self.0.iter_mut().find(|(existing, _)| *existing == key) {
@@ -96,13 +96,13 @@ impl Attributes {
         }
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.iter().find(|(existing, _)| *existing == key).map(|(_, value)| value)
     }
 
-    /// Every key with its value.
+    /// Returns every key with its value.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.0.iter().map(|(key, value)| (key.as_ref(), value))
     }

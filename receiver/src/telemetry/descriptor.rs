@@ -1,25 +1,25 @@
-//! What a metric is: the facts from which the wire, the table, `undercurrent signals` and docs/signals.md are made.
+//! Metric descriptors. The wire format, the table, `undercurrent signals` and docs/signals.md derive from them.
 
-/// The instrumentation scope of everything exported.
+/// The instrumentation scope of all exported metrics.
 pub const SCOPE: &str = "undercurrent";
-/// The semantic conventions that the names follow.
+/// The semantic conventions that define the metric names.
 pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.44.0";
 
-/// How a metric's points are to be read. Sums are cumulative.
+/// The OpenTelemetry type of a metric. Sums are cumulative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Instrument {
-    /// A sum that only grows.
+    /// A monotonic sum.
     Counter,
-    /// A sum that may fall.
+    /// A non-monotonic sum.
     UpDownCounter,
-    /// A value at a time.
+    /// A current value.
     Gauge,
     /// A base-2 exponential histogram.
     ExponentialHistogram,
 }
 
 impl Instrument {
-    /// The words for people.
+    /// Returns the name for people.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -34,55 +34,55 @@ impl Instrument {
 /// An attribute of a metric's points.
 #[derive(Clone, Copy, Debug)]
 pub struct AttributeKey {
-    /// The key, from the semantic conventions where they have one.
+    /// The key, taken from the semantic conventions if they define it.
     pub key: &'static str,
     known: Known,
-    /// A phrase for the values that are not known in advance; `None` if there are no others.
+    /// A phrase for the values that are not known in advance. `None` if all values are known.
     pub others: Option<&'static str>,
     /// True if the attribute exists only when the configuration requests it.
     pub opt_in: bool,
 }
 
-/// Values that are known in advance.
+/// The values that are known in advance.
 #[derive(Clone, Copy, Debug)]
 enum Known {
     Listed(&'static [&'static str]),
-    /// Computed from the tables that define them.
+    /// Computed from the tables that define the values.
     Derived(fn() -> Vec<&'static str>),
 }
 
 impl AttributeKey {
-    /// An attribute with these values.
+    /// Returns an attribute with a fixed list of values.
     #[must_use]
     pub const fn listed(key: &'static str, values: &'static [&'static str]) -> Self {
         Self { key, known: Known::Listed(values), others: None, opt_in: false }
     }
 
-    /// An attribute with the values of a table.
+    /// Returns an attribute with the values of a table.
     #[must_use]
     pub const fn derived(key: &'static str, values: fn() -> Vec<&'static str>) -> Self {
         Self { key, known: Known::Derived(values), others: None, opt_in: false }
     }
 
-    /// An attribute with values that are not known in advance, and a phrase for them.
+    /// Returns an attribute with values that are not known in advance, and a phrase for them.
     #[must_use]
     pub const fn open(key: &'static str, phrase: &'static str) -> Self {
         Self::listed(key, &[]).or(phrase)
     }
 
-    /// The attribute with other values too, and a phrase for them.
+    /// Adds a phrase for values that are not known in advance.
     #[must_use]
     pub const fn or(self, phrase: &'static str) -> Self {
         Self { others: Some(phrase), ..self }
     }
 
-    /// The attribute, if the configuration requests it.
+    /// Marks the attribute as present only when the configuration requests it.
     #[must_use]
     pub const fn opt_in(self) -> Self {
         Self { opt_in: true, ..self }
     }
 
-    /// The values that are known in advance.
+    /// Returns the values that are known in advance.
     #[must_use]
     pub fn known(&self) -> Vec<&'static str> {
         match self.known {
@@ -91,13 +91,13 @@ impl AttributeKey {
         }
     }
 
-    /// The known values, and the phrase for the others.
+    /// Returns the known values, followed by the phrase for other values.
     #[must_use]
     pub fn values(&self) -> Vec<&'static str> {
         self.known().into_iter().chain(self.others).collect()
     }
 
-    /// True if the attribute may have a value.
+    /// Returns true if `value` is a valid value of the attribute.
     #[must_use]
     pub fn admits(&self, value: &str) -> bool {
         self.others.is_some() || self.known().contains(&value)
@@ -112,47 +112,47 @@ impl PartialEq for AttributeKey {
 
 impl Eq for AttributeKey {}
 
-/// How a live view shows a metric.
+/// The presentation of a metric in the live table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
-    /// In a section with a row for each point. Metrics that share all but the last part of their name and have the same
-    /// attributes share a section, a column each.
+    /// A section with a row for each point. Metrics that differ only in the last part of their name, and have equal
+    /// attributes, share a section with a column for each.
     Section,
-    /// In a section with what others say of the same traffic, the middle and the tail of each. Histograms alone.
+    /// A section with the median and the tail of this histogram next to related histograms of equal traffic.
     Beside(&'static [Side]),
-    /// On one line at the end, and only the points that are not zero: what was lost, refused or degraded.
+    /// One line at the end, with nonzero points only: losses, refusals, and degraded operation.
     Notice {
-        /// Attribute values of points that are as they should be; such points are left out.
+        /// Attribute values of points in normal operation. These points are left out.
         normal: &'static [&'static str],
     },
-    /// Not at all.
+    /// No presentation.
     Hidden,
 }
 
-/// A histogram to be seen beside another one, with the same attributes but for those that it is chosen by.
+/// A histogram to show next to another histogram, with equal attributes except the selecting `attributes`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Side {
-    /// What it is called there.
+    /// The column heading.
     pub heading: &'static str,
-    /// Its name in the catalogue.
+    /// The metric name in the catalogue.
     pub metric: &'static str,
-    /// The attributes of its points that are shown.
+    /// The attributes that select the points to show.
     pub attributes: &'static [(&'static str, &'static str)],
 }
 
 /// One metric of the catalogue.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Descriptor {
-    /// Its name, dotted.
+    /// The name, in dotted notation.
     pub name: &'static str,
-    /// Its UCUM unit.
+    /// The UCUM unit.
     pub unit: &'static str,
-    /// One sentence for people.
+    /// A description in one sentence.
     pub description: &'static str,
-    /// How its points are to be read.
+    /// The OpenTelemetry type.
     pub instrument: Instrument,
-    /// The attributes of its points.
+    /// The attributes of the points.
     pub attributes: &'static [AttributeKey],
-    /// How a live view shows it.
+    /// The presentation in the live table.
     pub view: View,
 }

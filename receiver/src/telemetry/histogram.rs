@@ -9,22 +9,22 @@ const NANOSECONDS_PER_SECOND: u32 = 1_000_000_000;
 /// A histogram of durations in seconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExponentialHistogram {
-    /// The data model's scale.
+    /// The scale of the OpenTelemetry data model.
     pub scale: i32,
-    /// Measurements of at most `zero_threshold`.
+    /// Number of measurements of at most `zero_threshold`.
     pub zero_count: u64,
     /// Upper bound of the zero bucket, in seconds.
     pub zero_threshold: f64,
-    /// The data model's index of the first bucket.
+    /// The OpenTelemetry index of the first bucket.
     pub offset: i32,
-    /// Measurements by bucket.
+    /// Number of measurements in each bucket.
     pub buckets: Vec<u64>,
     /// Sum of all measurements, in seconds.
     pub sum: f64,
 }
 
 impl ExponentialHistogram {
-    /// The histogram of a cell's slots, without its empty ends.
+    /// Returns the histogram of a cell's buckets, without empty buckets at either end.
     #[must_use]
     pub fn from_slots(scale: Scale, slots: &[u64], sum_nanoseconds: u64) -> Self {
         let (zero_count, rest) = slots.split_first().map_or((0, slots), |(zero, rest)| (*zero, rest));
@@ -40,14 +40,14 @@ impl ExponentialHistogram {
         }
     }
 
-    /// Number of measurements.
+    /// Returns the number of measurements.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.zero_count + self.buckets.iter().sum::<u64>()
     }
 
-    /// What was measured since an earlier state of the same cumulative histogram. Where the two do not fit (another
-    /// scale, or a count that fell), everything counts as new.
+    /// Returns the measurements since an earlier state of this cumulative histogram. Returns all measurements if the
+    /// scale differs or a count decreased.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let shift = i64::from(earlier.offset) - i64::from(self.offset);
@@ -68,7 +68,7 @@ impl ExponentialHistogram {
         }
     }
 
-    /// Adds what another histogram of the same scale measured.
+    /// Adds the measurements of another histogram. Both histograms must have equal scales.
     pub fn add(&mut self, other: &Self) {
         let offset = self.offset.min(other.offset);
         let end = |histogram: &Self| histogram.offset + i32::try_from(histogram.buckets.len()).unwrap_or(0);
@@ -83,14 +83,15 @@ impl ExponentialHistogram {
         self.sum += other.sum;
     }
 
-    /// Upper bound in seconds of the bucket at a position in `buckets`.
+    /// Returns the upper bound, in seconds, of the bucket at a position in `buckets`.
     #[must_use]
     pub fn upper_bound(&self, position: usize) -> f64 {
         let index = self.offset + i32::try_from(position).unwrap_or(i32::MAX - 1) + 1;
         (f64::from(index) / f64::from(self.scale).exp2()).exp2()
     }
 
-    /// The upper bound, in seconds, of the bucket that holds the given quantile; `None` of an empty histogram.
+    /// Returns the upper bound, in seconds, of the bucket that holds the given quantile. Returns `None` for an empty
+    /// histogram.
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> Option<f64> {
         let count = self.count();
@@ -122,7 +123,7 @@ mod tests {
         ExponentialHistogram { scale, zero_count, zero_threshold: (-24_f64).exp2(), offset, buckets, sum: 0.0 }
     }
 
-    /// Counts by index, without the empty ones.
+    /// Returns the counts by index, without empty buckets.
     fn counts(histogram: &ExponentialHistogram) -> Vec<(i32, u64)> {
         (histogram.offset..).zip(histogram.buckets.iter().copied()).filter(|(_, count)| *count > 0).collect()
     }
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_counts_as_new() {
+    fn an_incompatible_earlier_state_counts_as_empty() {
         let now = histogram(2, -50, 1, vec![3, 4]);
         for earlier in [
             histogram(1, -50, 1, vec![3]),

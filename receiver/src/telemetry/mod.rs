@@ -1,5 +1,4 @@
-//! The model between signals and exporters: what was measured, by the OpenTelemetry metrics data model. It knows neither
-//! the kernel nor the wire.
+//! The measurements in terms of the OpenTelemetry metrics data model, independent of the kernel and of the wire format.
 
 mod attributes;
 mod delivery;

@@ -1,4 +1,4 @@
-//! What signals yield at one tick, by whom it belongs to.
+//! The metrics that signals return at one tick, grouped by workload.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -6,12 +6,13 @@ use undercurrent_ebpf::abi::workload::Slot;
 
 use super::{Metric, Resource, ResourceMetrics};
 
-/// Metrics by slot, each once.
+/// Metrics by workload slot, each metric once.
 #[derive(Debug, Default)]
 pub struct Readings(BTreeMap<Slot, Vec<Metric>>);
 
 impl Readings {
-    /// Adds a metric's points to those of the same metric in the same slot. A metric without points leaves nothing.
+    /// Adds the points of a metric to a slot. Merges them with earlier points of this metric, and ignores a metric
+    /// without points.
     pub fn add(&mut self, slot: Slot, metric: Metric) {
         if metric.points.is_empty() {
             return;
@@ -23,7 +24,7 @@ impl Readings {
         }
     }
 
-    /// The metrics by resource, in the order of their slots. What belongs to a slot without a resource is left out.
+    /// Returns the metrics of each resource in slot order. Drops the metrics of slots without a resource.
     pub fn into_resources(
         self,
         resource: impl Fn(Slot) -> Option<Arc<Resource>>,

@@ -1,4 +1,4 @@
-//! Who a measurement is about.
+//! The OpenTelemetry resource of the node and of each workload.
 
 use std::collections::BTreeMap;
 
@@ -11,25 +11,25 @@ use crate::{
     node::Node,
 };
 
-/// The namespace that the semantic conventions fix for instance ids derived from a stable id.
+/// The UUID namespace that the semantic conventions define for instance ids derived from a stable id.
 pub const INSTANCE_NAMESPACE: Uuid = uuid!("4d63009a-8d0f-11ee-aad7-4c796ed8e320");
 
 const RESOURCE_ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";
 const SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
 
-/// The entity that measurements describe: the node, or a workload on it.
+/// The entity that measurements describe: the node, or a workload on the node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Resource {
-    /// Its attributes, by the semantic conventions for resources.
+    /// Resource attributes of the semantic conventions.
     pub attributes: Attributes,
 }
 
 impl Resource {
-    /// The node's resource, by the semantic conventions 1.44, and the environment variables that mean nothing.
+    /// Returns the node's resource (semantic conventions 1.44) and the environment variables that cannot be parsed.
     ///
-    /// What was found out yields to `configured` (the file's `resource.attributes`), this to `OTEL_RESOURCE_ATTRIBUTES`,
-    /// and its `service.name` to `OTEL_SERVICE_NAME`. `service.instance.id` is the UUIDv5, in [`INSTANCE_NAMESPACE`], of
-    /// the first there is of `host.id`, `k8s.node.name` and `host.name`: the same after every restart.
+    /// The order of precedence, highest first: `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`, `configured` (the
+    /// file's `resource.attributes`), and detected values. `service.instance.id` is a UUIDv5 in [`INSTANCE_NAMESPACE`].
+    /// It derives from the first available of `host.id`, `k8s.node.name` and `host.name`, and so survives restarts.
     #[must_use]
     pub fn node(
         node: &Node,
@@ -53,8 +53,8 @@ impl Resource {
     }
 }
 
-/// What an environment says of the resource: `OTEL_RESOURCE_ATTRIBUTES`, and last `OTEL_SERVICE_NAME`, which wins over it;
-/// and the former where it means nothing.
+/// Returns the resource attributes of `OTEL_RESOURCE_ATTRIBUTES`, followed by `OTEL_SERVICE_NAME`, which takes
+/// precedence. Also returns the first variable if its value cannot be parsed.
 pub(crate) fn listed(environment: Environment<'_>) -> (Vec<(String, String)>, Option<Ignored>) {
     let (mut listed, ignored) = match value(environment, RESOURCE_ATTRIBUTES).map(|list| parse(&list)) {
         None => (Vec::new(), None),
@@ -65,18 +65,18 @@ pub(crate) fn listed(environment: Environment<'_>) -> (Vec<(String, String)>, Op
     (listed, ignored)
 }
 
-/// The most stable id there is of a host among the attributes of a resource on it.
+/// Returns the most stable id of a resource's host: `host.id`, `k8s.node.name` or `host.name`.
 pub(crate) fn host_id(attributes: &Attributes) -> Option<String> {
     let known = ["host.id", "k8s.node.name", "host.name"].iter().find_map(|key| attributes.get(key));
     known.map(ToString::to_string)
 }
 
-/// The `service.instance.id` of what bears this name and no other does: a UUIDv5 in [`INSTANCE_NAMESPACE`].
+/// Returns the `service.instance.id` for a unique name: a UUIDv5 in [`INSTANCE_NAMESPACE`].
 pub(crate) fn instance_id(name: &[u8]) -> String {
     Uuid::new_v5(&INSTANCE_NAMESPACE, name).to_string()
 }
 
-/// What the node says of itself.
+/// Returns the attributes that are detected on the node.
 fn detected(node: &Node) -> Attributes {
     let (kernel, os) = (&node.kernel, &node.os);
     let description = match &os.description {
@@ -93,7 +93,7 @@ fn detected(node: &Node) -> Attributes {
         ("os.name", os.name.clone().map(Value::from)),
         ("os.version", os.version.clone().map(Value::from)),
         ("os.description", Some(description.into())),
-        // The conventions fall back to the kernel's release on Linux, and most distributions have no BUILD_ID.
+        // The conventions use the kernel release as the Linux fallback. Most distributions define no BUILD_ID.
         ("os.build_id", Some(os.build_id.as_ref().unwrap_or(&kernel.release).clone().into())),
         ("k8s.node.name", node.kubernetes_name.clone().map(Value::from)),
     ];
@@ -106,7 +106,7 @@ fn detected(node: &Node) -> Attributes {
     attributes
 }
 
-/// The conventions' name of an architecture that `uname` names otherwise; theirs is an open enumeration.
+/// Converts an architecture name of `uname` to the name of the semantic conventions, an open enumeration.
 fn architecture(machine: &str) -> &str {
     match machine {
         "x86_64" => "amd64",
@@ -119,7 +119,8 @@ fn architecture(machine: &str) -> &str {
     }
 }
 
-/// `key=value,key=value` with both percent-encoded. The specification has one mistake discard the whole list.
+/// Parses `key=value,key=value` with percent-encoded keys and values. The specification discards the whole list on one
+/// error.
 fn parse(list: &str) -> Result<Vec<(String, String)>, Ignored> {
     let members = list.split(',').map(str::trim).filter(|member| !member.is_empty());
     let pairs = members.map(|member| {
@@ -137,7 +138,7 @@ fn parse(list: &str) -> Result<Vec<(String, String)>, Ignored> {
 fn decode(text: &str) -> Result<String, String> {
     let mistake = || format!("`{text}` is not percent-encoded UTF-8");
     let digits = |rest: &str| rest.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
-    // The decoder passes a `%` without two digits through.
+    // The decoder accepts a `%` without two hexadecimal digits.
     if !text.split('%').skip(1).all(digits) {
         return Err(mistake());
     }
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_says_all_it_knows() {
+    fn a_resource_holds_every_detected_attribute() {
         insta::assert_snapshot!(listing(&resource(&node(), &[], &[]).0).replace(env!("CARGO_PKG_VERSION"), "VERSION"), @"
         service.name=undercurrent
         service.version=VERSION
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_is_absent() {
+    fn unknown_attributes_are_omitted() {
         let unknown = Node { machine_id: None, os: OsRelease::default(), kubernetes_name: None, ..node() };
         insta::assert_snapshot!(
             listing(&resource(&unknown, &[], &[]).0).replace(env!("CARGO_PKG_VERSION"), "VERSION"),
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_wins_over_the_file_over_what_was_found() {
+    fn environment_overrides_file_and_file_overrides_detection() {
         let configured = [("host.name", "file"), ("deployment.environment.name", "file"), ("team", "file")];
         let list = "deployment.environment.name=environment,service.name=listed";
         let (listed, _) = resource(&node(), &configured, &[(RESOURCE_ATTRIBUTES, list)]);
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn one_mistake_discards_the_list_with_a_warning() {
+    fn one_malformed_member_discards_the_list_with_a_warning() {
         let warnings = ["a=b,c", "=b", "a=%zz", "a=%e", "a=%ff", "%=b"].map(|list| {
             let (resource, ignored) = resource(&node(), &[], &[(RESOURCE_ATTRIBUTES, list)]);
             assert_eq!(attribute(&resource, "a"), None);

@@ -1,4 +1,4 @@
-//! Bucket boundaries, exact to the nanosecond, and the tables by which kernel programs find a duration's bucket.
+//! Bucket boundaries, exact to the nanosecond, and the tables that eBPF programs use to find the bucket of a duration.
 
 use num_bigint::BigUint;
 use undercurrent_ebpf::abi::histogram::{
@@ -7,33 +7,34 @@ use undercurrent_ebpf::abi::histogram::{
 
 const NANOSECONDS_PER_SECOND: u32 = 1_000_000_000;
 
-/// A scale of the data model, 0 to 3: a bucket's upper bound is `2^(2^-scale)` times its lower one.
+/// A scale of the OpenTelemetry data model, 0 to 3. The upper bound of a bucket is `2^(2^-scale)` times its lower
+/// bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale(u8);
 
 impl Scale {
-    /// A scale, or `None` outside of 0 to 3.
+    /// Returns a scale, or `None` outside of 0 to 3.
     #[must_use]
     pub const fn new(scale: u8) -> Option<Self> {
         if scale <= MAX_SCALE { Some(Self(scale)) } else { None }
     }
 
-    /// The data model's number.
+    /// Returns the scale as a number.
     #[must_use]
     pub const fn get(self) -> u8 {
         self.0
     }
 
-    /// Slots in use, the zero bucket's and the topmost included.
+    /// Returns the number of buckets in use, including the zero bucket and the topmost bucket.
     #[must_use]
     pub const fn buckets(self) -> usize {
         buckets(self.0)
     }
 
-    /// `floor(10^9 * 2^(index / 2^scale))`: the boundary of that index in whole nanoseconds.
+    /// Returns `floor(10^9 * 2^(index / 2^scale))`: the boundary of an index in whole nanoseconds.
     ///
-    /// With `n = 2^scale` it is the integer n-th root of `10^(9 n) * 2^index`; the inner floor for a negative index
-    /// changes nothing, since a root is at most x exactly when it is at most floor(x).
+    /// With `n = 2^scale`, the boundary is the integer n-th root of `10^(9 n) * 2^index`. The inner floor for a
+    /// negative index changes nothing: an integer root is at most x if and only if it is at most floor(x).
     #[must_use]
     pub fn boundary(self, index: i32) -> u64 {
         let root = 1_u32 << self.0;
@@ -42,13 +43,13 @@ impl Scale {
         scaled.nth_root(root).try_into().unwrap_or(u64::MAX)
     }
 
-    /// The data model's index of the bucket in slot 1.
+    /// Returns the OpenTelemetry index of bucket 1, the first bucket after the zero bucket.
     #[must_use]
     pub const fn first_index(self) -> i32 {
         MIN_EXPONENT << self.0
     }
 
-    /// The inclusive upper bound of every slot in nanoseconds, as the kernel programs read it.
+    /// Returns the inclusive upper bound of every bucket in nanoseconds: a table of the eBPF programs.
     #[must_use]
     pub fn bounds(self) -> [u64; THRESHOLDS] {
         let mut bounds = [i64::MAX as u64; THRESHOLDS];
@@ -59,7 +60,7 @@ impl Scale {
         bounds
     }
 
-    /// The slot of the shortest duration of every guess entry, as the kernel programs read it.
+    /// Returns the bucket of the shortest duration of every table entry: a table of the eBPF programs.
     #[must_use]
     pub fn guesses(self) -> [u8; GUESSES] {
         let bounds = self.bounds();
@@ -85,7 +86,7 @@ mod tests {
         (0..=MAX_SCALE).filter_map(Scale::new)
     }
 
-    /// What the kernel programs do with the tables: a guess, corrected by one comparison.
+    /// Finds the bucket as the eBPF programs do: a table lookup, corrected by one comparison.
     fn slot(scale: Scale, nanoseconds: u64) -> usize {
         let (guesses, bounds) = (scale.guesses(), scale.bounds());
         let span = SPAN_LIMIT_BITS.iter().position(|bits| nanoseconds < 1 << bits).expect("within the spans");
@@ -98,7 +99,8 @@ mod tests {
         for scale in scales() {
             let root = 1 << scale.get();
             for index in scale.first_index()..=MAX_EXPONENT << scale.get() {
-                // boundary^n <= 10^(9n) * 2^index < (boundary + 1)^n, with the power of two on the side where it is whole.
+                // boundary^n <= 10^(9n) * 2^index < (boundary + 1)^n. The power of two moves to the side where it is an
+                // integer.
                 let power = |number: u64| BigUint::from(number).pow(root) << u32::try_from(-index).unwrap_or(0);
                 let real = BigUint::from(NANOSECONDS_PER_SECOND).pow(root) << u32::try_from(index).unwrap_or(0);
                 let boundary = scale.boundary(index);
@@ -136,7 +138,7 @@ mod tests {
             for (entry, guess) in guesses.iter().enumerate() {
                 let (span, entry) = (entry / SPAN_ENTRIES, (entry % SPAN_ENTRIES) as u64);
                 let longest = ((entry + 1) << SPAN_SHIFTS[span]) - 1;
-                // The first entries of a span belong to the span before, and are never asked.
+                // The first entries of a span belong to the previous span, and are never read.
                 if span > 0 && longest < 1 << SPAN_LIMIT_BITS[span - 1] {
                     continue;
                 }

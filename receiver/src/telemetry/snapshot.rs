@@ -1,4 +1,4 @@
-//! Everything measured at one moment.
+//! All measurements at one point in time.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -9,7 +9,7 @@ use super::{Attributes, Descriptor, ExponentialHistogram, Resource};
 pub struct UnixNanos(pub u64);
 
 impl UnixNanos {
-    /// The wall clock.
+    /// Returns the current wall-clock time.
     #[must_use]
     pub fn now() -> Self {
         SystemTime::now().into()
@@ -23,41 +23,41 @@ impl From<SystemTime> for UnixNanos {
     }
 }
 
-/// A measurement.
+/// The value of a point.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Data {
-    /// A whole number.
+    /// An integer.
     Integer(i64),
-    /// A number.
+    /// A floating-point number.
     Double(f64),
-    /// A distribution.
+    /// A histogram.
     Histogram(ExponentialHistogram),
-    /// The data model's "no recorded value": the series is over, and whoever keeps it need not wait for more.
+    /// The data model's "no recorded value": it marks the end of a series, so that receivers stop waiting for points.
     NoRecordedValue,
 }
 
 /// One measurement with its attributes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
-    /// What tells it from the other points of its metric.
+    /// The attributes that identify this point among the points of its metric.
     pub attributes: Attributes,
-    /// Since when a cumulative measurement counts.
+    /// Start time of a cumulative measurement.
     pub start: UnixNanos,
-    /// The measurement.
+    /// The measured value.
     pub data: Data,
 }
 
 /// A metric and its points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metric {
-    /// What the metric is.
+    /// Name, unit, instrument and attributes of the metric.
     pub descriptor: &'static Descriptor,
-    /// Its points, each set of attributes once.
+    /// The points, with distinct sets of attributes.
     pub points: Vec<Point>,
 }
 
 impl Metric {
-    /// The end of every series of this metric: the same points since the same starts, with [`Data::NoRecordedValue`].
+    /// Returns the final points of every series: equal attributes and start times, with [`Data::NoRecordedValue`].
     #[must_use]
     pub fn expired(&self) -> Self {
         let end = |point: &Point| Point {
@@ -72,26 +72,27 @@ impl Metric {
 /// The metrics of one resource.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResourceMetrics {
-    /// Whom they are about.
+    /// The resource that the metrics describe.
     pub resource: Arc<Resource>,
-    /// The metrics.
+    /// The metrics of the resource.
     pub metrics: Vec<Metric>,
 }
 
 impl ResourceMetrics {
-    /// What is said once of a resource that is over, after its last totals: [`Metric::expired`] of each metric.
+    /// Returns the end markers of a resource's series: [`Metric::expired`] for each metric. Exporters send them once,
+    /// after the last totals.
     #[must_use]
     pub fn expired(&self) -> Self {
         Self { resource: Arc::clone(&self.resource), metrics: self.metrics.iter().map(Metric::expired).collect() }
     }
 }
 
-/// Everything measured at one moment: one timestamp for all points.
+/// All measurements at one point in time. All points share one timestamp.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
-    /// When.
+    /// The timestamp of all points.
     pub time: UnixNanos,
-    /// What, by resource, the node's first.
+    /// The metrics by resource. The node's resource comes first.
     pub resources: Vec<ResourceMetrics>,
 }
 
@@ -110,7 +111,7 @@ mod tests {
     };
 
     #[test]
-    fn what_expires_keeps_everything_but_its_values() {
+    fn expired_points_keep_attributes_and_start_times() {
         let point = |cpu: i64, start, data| Point { attributes: Attributes::new().with("cpu", cpu), start, data };
         let points = |values: [Data; 2]| {
             let [one, other] = values;

@@ -317,8 +317,15 @@ impl Live {
 }
 
 /// The reasons of losses that user space counts.
-const OTHERS: [&str; 7] =
-    ["change_lost", "table_full", "cgroup_quota", "slot_quota", "scan_cut", "reader_replaced", "lookup_queue_full"];
+const OTHERS: [&str; 7] = [
+    "cgroup_event_lost",
+    "table_full",
+    "cgroup_quota",
+    "slot_quota",
+    "scan_cut",
+    "reader_replaced",
+    "lookup_queue_full",
+];
 
 /// The reasons of all losses.
 pub fn reasons() -> Vec<&'static str> {

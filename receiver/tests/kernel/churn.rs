@@ -13,7 +13,7 @@ use super::{
 };
 
 /// Why something may stand with the node that belongs to a container that comes or goes.
-const REASONS: [&str; 5] = ["unknown_owner", "storage_refused", "change_lost", "table_full", "scan_cut"];
+const REASONS: [&str; 5] = ["unknown_owner", "storage_refused", "cgroup_event_lost", "table_full", "scan_cut"];
 
 /// UDP packets of containers whose ids begin so, at a layer: what was last said of each.
 fn received(lines: &[Line], layer: &str, prefix: &str) -> f64 {

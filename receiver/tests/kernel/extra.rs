@@ -179,7 +179,7 @@ fn what_can_be_no_layer_says_why() {
         let refusal = &hook["refusals"][0];
         assert_eq!(refusal["program"], function, "{refusal:#}");
         assert!(refusal["what"].as_str().unwrap().contains(why), "{refusal:#}");
-        assert!(latency["reasons"].to_string().contains(&format!("{function} is not seen (")), "{latency:#}");
+        assert!(latency["reasons"].to_string().contains(&format!("hook {function} is unavailable (")), "{latency:#}");
         assert!(page.contains(function), "{page}");
     }
     // It is a layer where any function is, and is refused as the product's own are elsewhere.

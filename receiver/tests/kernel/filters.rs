@@ -34,7 +34,7 @@ fn filtered(filter: &str) -> Sidecar {
 fn counts(line: &Line, layer: &str, transport: Option<&str>) -> [f64; 2] {
     let mut attributes = vec![("undercurrent.network.layer", layer), ("network.type", "ipv4")];
     attributes.extend(transport.map(|transport| ("network.transport", transport)));
-    let unfiltered = [attributes.as_slice(), &[("undercurrent.reason", "unfiltered")]].concat();
+    let unfiltered = [attributes.as_slice(), &[("undercurrent.reason", "not_filterable")]].concat();
     [line.total(DURATION, &attributes), line.total(LOST, &unfiltered)]
 }
 
@@ -46,7 +46,7 @@ fn between(before: &Line, after: &Line, layer: &str, transport: Option<&str>) ->
     change
 }
 
-/// True if a reader on another CPU may be faster than the tracepoint of the layer. The datagram then counts as `unfiltered`.
+/// True if a reader on another CPU may be faster than the tracepoint of the layer. The datagram then counts as `not_filterable`.
 fn reads_may_overtake(line: &Line, layer: &str) -> bool {
     layer == "socket_enqueued" && !on_functions(line, layer)
 }

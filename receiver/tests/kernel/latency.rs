@@ -117,7 +117,7 @@ impl Phase {
         let agreement = if probed && !tells_left_out() { Agreement::Percent } else { agreement };
         let left_out = left_out(&self.after, layer) - left_out(&self.before, layer);
         // By the tracepoint a reader on another CPU may be faster than what sees the end of the enqueuing.
-        let of = [("undercurrent.network.layer", layer), ("undercurrent.reason", "unmatched")];
+        let of = [("undercurrent.network.layer", layer), ("undercurrent.reason", "missing_start")];
         let left_out = left_out + self.after.total(LOST, &of) - self.before.total(LOST, &of);
         // Of several programs, for both transports, more than these packets' runs may be left out.
         let seen = self.seen(layer, transport);

@@ -86,7 +86,7 @@ fn a_sample_is_the_same_packets_at_every_layer_and_counts_for_all() {
         assert_eq!(count % ONE_IN, 0.0, "{layer}: {count} is no multiple of {ONE_IN}");
         assert!((count - sent).abs() < deviation, "{layer}: {count} of {sent}");
         // Of what a reader had before it was told of, nobody knows whether it is in the sample.
-        let unmatched = [("undercurrent.network.layer", layer), ("undercurrent.reason", "unmatched")];
+        let unmatched = [("undercurrent.network.layer", layer), ("undercurrent.reason", "missing_start")];
         if virtual_machine().is_some() && after.total(LOST, &unmatched) == before.total(LOST, &unmatched) {
             assert_eq!(count, counted("transport"), "{layer} measured other packets than transport");
         }

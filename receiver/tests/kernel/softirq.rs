@@ -24,7 +24,7 @@ fn time(line: &Line) -> f64 {
 /// Runs that the wait signal saw begin, whether or not it saw them raised.
 fn begun(line: &Line) -> f64 {
     let softirq = ("undercurrent.softirq", "net_rx");
-    line.total(WAIT, &[softirq]) + line.total("undercurrent.lost", &[softirq, ("undercurrent.reason", "unseen_raise")])
+    line.total(WAIT, &[softirq]) + line.total("undercurrent.lost", &[softirq, ("undercurrent.reason", "missing_raise")])
 }
 
 /// Loads the machine for a time, and compares.

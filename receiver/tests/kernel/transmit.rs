@@ -39,7 +39,7 @@ pub fn measured(lines: [&Line; 2], stage: &str, transport: &str) -> (f64, f64) {
 /// A stage's packets of both transport protocols that were measured, and those that were lost.
 fn seen(lines: [&Line; 2], stage: &str) -> (f64, f64) {
     let attributes = [(STAGE, stage)];
-    let lost = [("undercurrent.signal", "transmit"), ("undercurrent.reason", "unmatched"), (STAGE, stage)];
+    let lost = [("undercurrent.signal", "transmit"), ("undercurrent.reason", "missing_start"), (STAGE, stage)];
     let [before, after] = lines.map(|line| line.total(LOST, &lost));
     (between(lines, DURATION, &attributes).0, after - before)
 }
@@ -307,7 +307,7 @@ fn packets_that_are_to_depart_later_are_not_late() {
 
 /// Datagrams that left a qdisc, and packets of which a filter could not tell whether to measure them.
 fn chosen(lines: [&Line; 2]) -> [f64; 2] {
-    let unfiltered = [("undercurrent.signal", "transmit"), ("undercurrent.reason", "unfiltered"), (STAGE, "qdisc")];
+    let unfiltered = [("undercurrent.signal", "transmit"), ("undercurrent.reason", "not_filterable"), (STAGE, "qdisc")];
     let [before, after] = lines.map(|line| line.total(LOST, &unfiltered));
     [measured(lines, "qdisc", "udp").0, after - before]
 }

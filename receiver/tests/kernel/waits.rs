@@ -113,9 +113,11 @@ fn every_read_packet_has_waited_once() {
     let after = sidecar.snapshot();
     for transport in ["tcp", "udp"] {
         let attributes = [("network.transport", transport), ("network.type", "ipv4")];
-        let lost =
-            [attributes.as_slice(), &[("undercurrent.reason", "unmatched"), ("undercurrent.signal", "receive_wait")]]
-                .concat();
+        let lost = [
+            attributes.as_slice(),
+            &[("undercurrent.reason", "missing_start"), ("undercurrent.signal", "receive_wait")],
+        ]
+        .concat();
         let waits = |line: &Line| amount(line, WAIT, &attributes).0 + line.total(LOST, &lost);
         let read = |line: &Line| seen(line, "socket_read", Some(transport), Version::Ipv4);
         if before.find(LOST, &lost).next().is_none() {

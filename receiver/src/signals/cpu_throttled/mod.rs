@@ -1,7 +1,8 @@
-//! `cpu_throttled`: how long CPU quotas held tasks, from the kernel's own accounts by cgroup. It needs no hook.
+//! `cpu_throttled`: time that CPU quotas throttled tasks, read from the kernel's cgroup statistics. It needs no hook.
 //!
-//! Unlike CPU time, a cgroup's throttled time is not that of the cgroups inside it too, but of its own quota alone. So each
-//! stands once: with the workload whose cgroup it is, or, of slices and the like around workloads, with the node.
+//! Unlike CPU time, the throttled time of a cgroup does not include its descendants. It counts only the cgroup's own
+//! quota. Therefore each cgroup counts once: for its workload, or, if it only contains workloads (slices), for the
+//! node.
 
 #[cfg(test)]
 mod tests;
@@ -24,7 +25,7 @@ use crate::{
 
 pub static ENTRY: Entry = Entry {
     name: "cpu_throttled",
-    summary: "Time in which a cgroup's CPU quota held its tasks, of each workload that has one, and of slices for the node",
+    summary: "Time that CPU quotas throttled tasks, by workload; quotas of slices count for the node",
     metrics: &[&THROTTLED_TIME],
     hooks: |_| Vec::new(),
     maps: &[],
@@ -37,7 +38,7 @@ pub static ENTRY: Entry = Entry {
 static THROTTLED_TIME: Descriptor = Descriptor {
     name: "undercurrent.cpu.throttled.time",
     unit: "s",
-    description: "Time in which the cgroup's own CPU quota held its tasks, over all CPUs.",
+    description: "Time that the cgroup's own CPU quota throttled its tasks, summed over all CPUs.",
     instrument: Instrument::Counter,
     attributes: &[],
     view: View::Section,
@@ -55,18 +56,18 @@ fn caveats(host: &Host) -> Vec<Caveat> {
     }
 }
 
-/// A cgroup at one reading: whose its quota is, and how long that held tasks since the cgroup was made; `None` where it
-/// could not be read or, within, where a quota was never in force.
+/// The slot and throttled time of a cgroup at one reading, since the creation of the cgroup. The outer `Option` is
+/// `None` if the file could not be read, the inner one if the cgroup never had a quota.
 type Quota = (Slot, CgroupId, Option<Option<Duration>>);
 
 struct CpuThrottled {
     files: Files,
     sums: Sums,
-    /// Of each slot that has ever had a quota in force: since when it counts, and the time since then.
+    /// The start time and throttled time of each slot that has ever had a quota.
     totals: BTreeMap<Slot, (UnixNanos, Duration)>,
-    /// Since when the sidecar counts.
+    /// Start time of the node's measurement.
     start: UnixNanos,
-    /// Readings that failed, those of cgroups that were gone aside.
+    /// Failed readings, except readings of removed cgroups.
     unread: u64,
 }
 
@@ -77,17 +78,18 @@ fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
 }
 
 impl CpuThrottled {
-    /// Begins with what is there: only what is held from now on counts.
+    /// Starts with the current readings as the baseline.
     fn new(files: Files, workloads: &Workloads, start: UnixNanos) -> Result<Self, ReadError> {
         let (sums, totals) = (Sums::default(), BTreeMap::new());
         let mut signal = Self { files, sums, totals, start, unread: 0 };
         signal.advance(workloads)?;
-        // The root's at least, where there is no workload yet.
+        // The root cgroup is the fallback if no workload exists yet.
         signal.sums.knows(workloads.newest());
         Ok(signal)
     }
 
-    /// Adds what was held since the reading before. What is held now counts once the kernel lets it go.
+    /// Adds the growth since the previous reading. Ongoing throttling counts after the kernel has unthrottled the
+    /// cgroup.
     fn advance(&mut self, workloads: &Workloads) -> Result<(), ReadError> {
         self.totals.retain(|slot, (since, _)| workloads.start(*slot) == Some(*since));
         let quotas = self.quotas(workloads)?;
@@ -100,7 +102,7 @@ impl CpuThrottled {
         Ok(())
     }
 
-    /// Every workload's quota, and those around workloads.
+    /// Returns the quotas of all workloads and of the cgroups that contain workloads.
     fn quotas(&mut self, workloads: &Workloads) -> Result<Vec<Quota>, ReadError> {
         let own: BTreeSet<&CgroupPath> = workloads.iter().map(|workload| &workload.path).collect();
         let above =
@@ -112,7 +114,7 @@ impl CpuThrottled {
         let read = self.files.throttled(&cgroups).map_err(|source| ReadError { what: "cgroups", source })?;
         let mut quotas = Vec::with_capacity(all.len());
         for ((slot, id, path), read) in all.into_iter().zip(read) {
-            // A cgroup around workloads that is gone by now held nobody lately.
+            // A containing cgroup that no longer exists has not throttled tasks recently.
             let Some(id) = id.or_else(|| Some(read.as_ref().ok()?.0)) else { continue };
             quotas.push((slot, id, self.held(path, read.map(|(_, held)| held))));
         }
@@ -124,7 +126,7 @@ impl CpuThrottled {
             Ok(held) => Some(held),
             Err(UsageError::Gone) => None,
             Err(error) => {
-                tracing::debug!("what the quota of {path} held is not known: {error}");
+                tracing::debug!("cannot read the throttled time of {path}: {error}");
                 self.unread += 1;
                 None
             }

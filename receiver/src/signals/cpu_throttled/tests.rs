@@ -1,4 +1,4 @@
-//! The whole signal on real cgroups with real quotas, in every hierarchy that is mounted here.
+//! The complete signal on real cgroups with real quotas, in every mounted hierarchy.
 
 use std::{
     ops::RangeInclusive,
@@ -15,16 +15,16 @@ use crate::workloads::{
     testing::{Tree, hierarchies, skip},
 };
 
-/// What quotas hold at least.
+/// Minimum throttled time.
 const HELD: Duration = Duration::from_millis(150);
 
-/// A hierarchy with a cgroup for the test, which has a quota.
+/// A hierarchy with a test cgroup that has a quota.
 struct Bench {
     hierarchy: Hierarchy,
     tree: Tree,
 }
 
-/// One for each hierarchy that has quotas.
+/// Returns a bench for each hierarchy with quotas.
 fn benches() -> impl Iterator<Item = Bench> {
     hierarchies().into_iter().filter_map(|hierarchy| {
         let tree = Tree::create(&hierarchy)?;
@@ -44,12 +44,12 @@ impl Bench {
         Workload::new(Slot(slot), Identity::Cgroup, self.hierarchy.id(path).unwrap(), path.clone(), START)
     }
 
-    /// What the kernel says that a cgroup's quota held.
+    /// Returns the kernel's throttled time of a cgroup.
     fn kernels(&self, path: &CgroupPath) -> Duration {
         self.hierarchy.throttled(self.hierarchy.id(path).unwrap(), path).unwrap().unwrap_or_default()
     }
 
-    /// Lets something run in a cgroup until the kernel says that a quota has held it so long.
+    /// Runs a busy loop in a cgroup until the kernel reports [`HELD`] of throttled time for its quota.
     fn hold(&self, inside: &CgroupPath, quota: &CgroupPath) {
         let (start, from, _burner) = (Instant::now(), self.kernels(quota), self.tree.burn(inside));
         while self.kernels(quota) < from + HELD {
@@ -62,7 +62,7 @@ impl Bench {
         CpuThrottled::new(Files::here(self.hierarchy.clone()), workloads, START).unwrap()
     }
 
-    /// What a quota held beyond `from`, around a reading.
+    /// Returns the range of a quota's throttled time beyond `from`, around a reading.
     fn around(
         &self,
         path: &CgroupPath,
@@ -76,13 +76,13 @@ impl Bench {
     }
 }
 
-/// What is exported, by slot.
+/// Returns the exported values, by slot.
 fn totals(signal: &mut CpuThrottled, workloads: &Workloads) -> BTreeMap<u16, Duration> {
     testing::totals(signal, workloads, &THROTTLED_TIME)
 }
 
 #[test]
-fn a_quota_counts_from_the_start_and_only_where_it_is() {
+fn a_quota_counts_from_the_start_and_only_for_its_own_cgroup() {
     for bench in benches() {
         let outer = bench.tree.path.clone();
         let inner = bench.tree.make(b"inner");
@@ -101,7 +101,7 @@ fn a_quota_counts_from_the_start_and_only_where_it_is() {
 }
 
 #[test]
-fn what_is_around_workloads_is_the_nodes() {
+fn quotas_of_containing_cgroups_count_for_the_node() {
     for bench in benches() {
         let inner = bench.tree.make(b"inner");
         let workloads = Workloads::of(vec![bench.workload(2, &inner)]);
@@ -113,7 +113,7 @@ fn what_is_around_workloads_is_the_nodes() {
 }
 
 #[test]
-fn a_cgroup_made_meanwhile_counts_from_its_birth_and_keeps_its_total_after_its_end() {
+fn a_new_cgroup_counts_from_its_creation_and_keeps_its_total_after_removal() {
     for bench in benches() {
         let outer = bench.tree.path.clone();
         let alone = Workloads::of(vec![bench.workload(2, &outer)]);
@@ -132,7 +132,7 @@ fn a_cgroup_made_meanwhile_counts_from_its_birth_and_keeps_its_total_after_its_e
 }
 
 #[test]
-fn hosts_without_quotas_say_so() {
+fn hosts_without_quotas_have_an_error_message() {
     let said = |hierarchy| match &caveats(&Host { hierarchy, ..Host::probe(Vec::new()) })[..] {
         [Caveat::Unavailable(reason)] => reason.clone(),
         _ => panic!("it can tell"),

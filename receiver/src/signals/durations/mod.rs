@@ -1,4 +1,5 @@
-//! Signals made of durations of packets, which programs record in one map, and by workload in another.
+//! Signals that consist of packet durations. The eBPF programs record them in one map per CPU and in one map per
+//! workload.
 
 mod owned;
 
@@ -11,7 +12,7 @@ use undercurrent_ebpf::abi::{
     loss::{PACKET_LOSSES, PacketLoss},
 };
 
-pub use self::owned::Owned;
+pub use self::owned::SlotHistograms;
 use super::{
     OpenContext, OpenError, ReadError, SharedGrouping, Signal,
     internal::{LOST, lost},
@@ -22,22 +23,22 @@ use crate::{
     workloads::{Slot, Workloads},
 };
 
-/// Which durations a signal is made of, and what is said of them.
-pub struct Kind {
-    /// The signal.
+/// The definition of a duration signal: its metric, series and loss reasons.
+pub struct DurationKind {
+    /// The name of the signal.
     pub signal: &'static str,
-    /// Its metric.
+    /// The metric of the signal.
     pub metric: &'static Descriptor,
-    /// Its series, by their indices.
+    /// The indices of its series.
     pub series: Range<usize>,
-    /// Why packets may be in none of its histograms.
+    /// The reasons why packets are missing from the histograms.
     pub losses: &'static [PacketLoss],
-    /// The attributes of a series.
+    /// Returns the attributes of a series.
     pub describe: fn(Series) -> Attributes,
 }
 
-impl Kind {
-    /// The values of `undercurrent.reason` for packets that are in none of the histograms, or in one that cannot hold them.
+impl DurationKind {
+    /// Returns the values of `undercurrent.reason`, including the reason for durations above the histogram's range.
     #[must_use]
     pub fn reasons(&self) -> Vec<&'static str> {
         self.losses.iter().map(|loss| reason(*loss)).chain([ABOVE_RANGE]).collect()
@@ -49,47 +50,48 @@ pub const ABOVE_RANGE: &str = "above_range";
 
 /// Durations by CPU and series.
 pub static LATENCY: PlannedMap = PlannedMap::new("LATENCY", size_of::<DurationCells>(), |sizing| sizing.cpus);
-/// Durations by slot.
+/// Durations by workload slot.
 pub static WORKLOAD_LATENCY: PlannedMap =
     PlannedMap::new("WORKLOAD_LATENCY", size_of::<u64>(), |sizing| sizing.slots() * sizing.by_workload().slot());
 /// Durations by group.
 pub static GROUP_LATENCY: PlannedMap =
     PlannedMap::new("GROUP_LATENCY", size_of::<u64>(), |sizing| sizing.groups() * sizing.by_workload().group());
 
-/// A signal made of durations.
+/// A signal that consists of packet durations.
 pub struct Durations {
-    /// Which.
-    pub kind: &'static Kind,
-    /// What the node has, that of workloads included.
+    /// The definition of the signal.
+    pub kind: &'static DurationKind,
+    /// The node's measurements, workloads included.
     pub cells: ByCpu<DurationCells>,
-    /// What belongs to workloads, where it is told apart.
-    pub owned: Option<Owned>,
-    /// What belongs to groups, where packets are told apart by some.
-    pub grouped: Option<(Owned, SharedGrouping)>,
-    /// Of all histograms.
+    /// The measurements of workloads. `None` if measurements are not attributed.
+    pub owned: Option<SlotHistograms>,
+    /// The measurements of groups. `None` if packets are not grouped.
+    pub grouped: Option<(SlotHistograms, SharedGrouping)>,
+    /// The scale of all histograms.
     pub scale: Scale,
-    /// Since when cells count.
+    /// Start time of the node's measurements.
     pub start: UnixNanos,
-    /// Series that hooks serve; the others have no points, not even of zero.
+    /// Series with working hooks. Other series have no points, not even zero points.
     pub served: [bool; SERIES],
 }
 
 impl Durations {
-    /// Opens the maps. `served` says of a series whether its hooks are.
+    /// Opens the maps. `served` returns true if the hooks of a series work.
     ///
     /// # Errors
-    /// Where the maps cannot be mapped.
+    /// If a map cannot be mapped into memory.
     pub fn open(
         opening: &OpenContext<'_>,
-        kind: &'static Kind,
+        kind: &'static DurationKind,
         served: impl Fn(Series) -> bool,
     ) -> Result<Box<dyn Signal>, OpenError> {
         let scale = opening.packets.scale;
         let layout = opening.kernel.histograms();
-        let owned = || Ok::<_, OpenError>(Owned::new(opening.kernel.words(&WORKLOAD_LATENCY)?, layout, kind, scale));
+        let owned =
+            || Ok::<_, OpenError>(SlotHistograms::new(opening.kernel.words(&WORKLOAD_LATENCY)?, layout, kind, scale));
         let grouped = |grouping: &SharedGrouping| {
             let words = opening.kernel.words(&GROUP_LATENCY)?;
-            let owned = Owned::of_groups(words, layout, kind, scale);
+            let owned = SlotHistograms::of_groups(words, layout, kind, scale);
             Ok::<_, OpenError>((owned, SharedGrouping::clone(grouping)))
         };
         let grouping = opening.grouping.filter(|_| kind.series.end <= GROUPED);
@@ -104,9 +106,9 @@ impl Durations {
         }))
     }
 
-    /// Adds what every one of these slots has, which count from their starts, and then the node.
+    /// Adds the points of workload slots, with their start times, of groups, and of the node.
     pub fn add_to(&mut self, readings: &mut Readings, slots: impl Iterator<Item = (Slot, UnixNanos)>) {
-        let Kind { metric, describe, .. } = *self.kind;
+        let DurationKind { metric, describe, .. } = *self.kind;
         let metric = |points| Metric { descriptor: metric, points };
         if let Some(owned) = &mut self.owned {
             for (slot, start) in slots {
@@ -116,9 +118,9 @@ impl Durations {
         }
         if let Some((owned, grouping)) = &mut self.grouped {
             for group in grouping.borrow().live() {
-                let attributes = |series| group.tell_apart(describe(series));
+                let attributes = |series| group.add_attributes(describe(series));
                 let point = |(series, data)| Point { attributes: attributes(series), start: group.start, data };
-                readings.add(group.slot, metric(measured(owned, group.place(), self.served).map(point).collect()));
+                readings.add(group.slot, metric(measured(owned, group.index(), self.served).map(point).collect()));
             }
         }
         self.add_node_to(readings);
@@ -137,7 +139,7 @@ impl Durations {
                 }
                 losses.push(lost(self.kind.signal, reason(*loss), attributes.clone(), count, self.start));
             }
-            // Those stand in the topmost bucket, whose width says nothing of them.
+            // The topmost bucket holds durations above the range. Its nominal upper bound does not apply to them.
             let above = slots.last().copied().unwrap_or(0);
             losses.push(lost(self.kind.signal, ABOVE_RANGE, attributes.clone(), above, self.start));
             let histogram = ExponentialHistogram::from_slots(self.scale, slots, total.sum);
@@ -149,7 +151,7 @@ impl Durations {
         readings.add(Slot::NODE, Metric { descriptor: &LOST, points: losses });
     }
 
-    /// What all CPUs recorded of one series.
+    /// Returns the sum of a series over all CPUs.
     fn total(&self, index: usize) -> Total {
         let mut total = Total { buckets: [0; BUCKETS], sum: 0, lost: [0; PACKET_LOSSES] };
         self.cells.for_each(|_, cells| {
@@ -162,8 +164,8 @@ impl Durations {
     }
 }
 
-/// The histograms of a slot that have anything in them, by series.
-fn measured(owned: &mut Owned, slot: Slot, served: [bool; SERIES]) -> impl Iterator<Item = (Series, Data)> {
+/// Returns the non-empty histograms of a slot, by series.
+fn measured(owned: &mut SlotHistograms, slot: Slot, served: [bool; SERIES]) -> impl Iterator<Item = (Series, Data)> {
     let histograms = owned.read(slot, served).filter(|(_, histogram)| histogram.count() > 0);
     histograms.map(|(series, histogram)| (Series::ALL[series], Data::Histogram(histogram)))
 }
@@ -187,7 +189,7 @@ impl Signal for Durations {
     }
 }
 
-/// Whether packets of a series can be lost so.
+/// Returns true if the loss reason can occur in the series.
 const fn concerns(loss: PacketLoss, series: Series) -> bool {
     let Series::Receive(ReceivePoint { layer, transport, .. }) = series else { return true };
     let in_socket = matches!(layer, Layer::SocketEnqueued | Layer::SocketRead);
@@ -198,8 +200,8 @@ const fn concerns(loss: PacketLoss, series: Series) -> bool {
     }
 }
 
-/// Whether it is of interest that none was lost so: not where nothing is filtered, nor where only one of a hook's alternates loses
-/// any.
+/// Returns true if the loss reason is exported even if its count is zero. It is not if it requires a filter, or if only
+/// one of a hook's alternates can lose packets.
 const fn expected(loss: PacketLoss, series: Series) -> bool {
     let enqueued = matches!(series, Series::Receive(ReceivePoint { layer: Layer::SocketEnqueued, .. }));
     match loss {
@@ -209,14 +211,14 @@ const fn expected(loss: PacketLoss, series: Series) -> bool {
     }
 }
 
-/// The value of `undercurrent.reason`.
+/// Returns the value of `undercurrent.reason`.
 pub const fn reason(loss: PacketLoss) -> &'static str {
     match loss {
         PacketLoss::NoTimestamp => "no_timestamp",
         PacketLoss::TransmitTimestamp => "transmit_timestamp",
         PacketLoss::Negative => "negative",
-        PacketLoss::Unmatched => "unmatched",
-        PacketLoss::Unfiltered => "unfiltered",
+        PacketLoss::Unmatched => "missing_start",
+        PacketLoss::Unfiltered => "not_filterable",
         PacketLoss::HeadOfLine => "head_of_line",
     }
 }

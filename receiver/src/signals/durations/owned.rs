@@ -1,4 +1,4 @@
-//! The histograms that belong to workloads, or to groups.
+//! Histograms of workloads and groups.
 
 use std::{
     ops::Range,
@@ -7,40 +7,40 @@ use std::{
 
 use undercurrent_ebpf::abi::{group::GROUPED, latency::SERIES};
 
-use super::Kind;
+use super::DurationKind;
 use crate::{
     kernel::{maps::Words, memory::ByWorkload},
     telemetry::{ExponentialHistogram, Scale},
     workloads::Slot,
 };
 
-/// What programs keep of a signal by workload, or by group.
-pub struct Owned {
+/// The histograms of a signal, by workload slot or by group.
+pub struct SlotHistograms {
     words: Words,
     layout: ByWorkload,
-    /// Series that a shard has, the signal's and others'.
+    /// Number of series in a shard, other signals included.
     all: usize,
     series: Range<usize>,
     scale: Scale,
-    /// What all shards recorded of one slot, by series: a sum, and its slots after it. Kept for the next.
+    /// Scratch buffer for the sum over all shards of a slot. Each series has a sum, followed by its buckets.
     totals: Vec<u64>,
 }
 
-impl Owned {
-    /// The map `WORKLOAD_LATENCY`, laid out for a scale.
+impl SlotHistograms {
+    /// Returns the view of the map `WORKLOAD_LATENCY`.
     #[must_use]
-    pub fn new(words: Words, layout: ByWorkload, kind: &Kind, scale: Scale) -> Self {
+    pub fn new(words: Words, layout: ByWorkload, kind: &DurationKind, scale: Scale) -> Self {
         let series = kind.series.clone();
         Self { words, layout, all: SERIES, scale, totals: vec![0; series.len() * layout.histogram], series }
     }
 
-    /// The map `GROUP_LATENCY`, in which groups have the place of slots.
+    /// Returns the view of the map `GROUP_LATENCY`, which has groups instead of slots.
     #[must_use]
-    pub fn of_groups(words: Words, layout: ByWorkload, kind: &Kind, scale: Scale) -> Self {
+    pub fn of_groups(words: Words, layout: ByWorkload, kind: &DurationKind, scale: Scale) -> Self {
         Self { all: GROUPED, ..Self::new(words, layout, kind, scale) }
     }
 
-    /// The signal's words of a slot, by shard.
+    /// Returns the signal's words of a slot, by shard.
     fn shards(&self, slot: Slot) -> impl Iterator<Item = &[AtomicU64]> {
         let shard = self.all * self.layout.histogram;
         let words = self.layout.shards * shard;
@@ -50,12 +50,12 @@ impl Owned {
         shards.map(move |shard| &shard[own.clone()])
     }
 
-    /// Sets everything of a slot to zero.
+    /// Clears all histograms of a slot.
     pub fn clear(&self, slot: Slot) {
         self.shards(slot).flatten().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 
-    /// The histogram of each served series of a slot, by the series' index.
+    /// Returns the histogram of each served series of a slot, with the index of the series.
     pub fn read(
         &mut self,
         slot: Slot,
@@ -63,7 +63,8 @@ impl Owned {
     ) -> impl Iterator<Item = (usize, ExponentialHistogram)> + '_ {
         let mut totals = std::mem::take(&mut self.totals);
         totals.fill(0);
-        // In the order of the words, each once: this is most of a tick where CPUs and workloads are many.
+        // Reads each word once, in memory order. This loop dominates the cost of a tick on hosts with many CPUs and
+        // workloads.
         for shard in self.shards(slot) {
             let series = totals.chunks_exact_mut(self.layout.histogram).zip(shard.chunks_exact(self.layout.histogram));
             for ((totals, words), _) in series.zip(&served[self.series.clone()]).filter(|(_, served)| **served) {

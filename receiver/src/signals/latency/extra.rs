@@ -1,4 +1,4 @@
-//! The layers of `latency` that the user names: functions of the kernel that take a packet.
+//! The `extra_layers` of `latency`: kernel functions with a packet as parameter.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,38 +16,38 @@ use crate::{
     },
     signals::{
         OpenContext, ReadError, SharedGrouping, Signal, attributes,
-        durations::{ABOVE_RANGE, Kind, reason},
+        durations::{ABOVE_RANGE, DurationKind, reason},
         internal::{LOST, lost},
     },
     telemetry::{Attributes, Data, ExponentialHistogram, Metric, Point, Readings, Scale, UnixNanos},
     workloads::{Slot, Workloads},
 };
 
-/// Durations by owner and function.
+/// Durations by slot or group, and by function.
 pub static EXTRA_LATENCY: PlannedMap = PlannedMap::new("EXTRA_LATENCY", size_of::<u64>(), |sizing| {
     let ByFunction { shards, shard, groups, .. } = sizing.by_function();
     (groups + sizing.groups()) * shards * shard
 });
 
-/// The functions that are layers.
+/// The durations of extra layers.
 pub struct ExtraLatency {
-    kind: &'static Kind,
+    kind: &'static DurationKind,
     words: Words,
     layout: ByFunction,
     scale: Scale,
     start: UnixNanos,
-    /// Those that programs are attached to, each with its layer's number.
+    /// The attached functions with their layer numbers.
     functions: Vec<(usize, String)>,
-    /// Where packets are told apart.
+    /// The groups of packets. `None` if packets are not grouped.
     grouping: Option<SharedGrouping>,
 }
 
 impl ExtraLatency {
-    /// Opens the map; `None` where no program is attached to any function.
+    /// Opens the map. Returns `None` if no function is attached.
     ///
     /// # Errors
-    /// Where it cannot be mapped.
-    pub fn open(opening: &OpenContext<'_>, kind: &'static Kind) -> Result<Option<Self>, KernelError> {
+    /// If the map cannot be mapped into memory.
+    pub fn open(opening: &OpenContext<'_>, kind: &'static DurationKind) -> Result<Option<Self>, KernelError> {
         let functions: Vec<_> =
             opening.kernel.functions().map(|(layer, function)| (layer, function.to_owned())).collect();
         if functions.is_empty() {
@@ -64,13 +64,13 @@ impl ExtraLatency {
         }))
     }
 
-    /// The words of an owner, by shard.
+    /// Returns the words of a slot or group, by shard.
     fn shards(&self, owner: usize) -> impl Iterator<Item = &[AtomicU64]> {
         let first = owner * self.layout.owner();
         self.words.slice(first..first + self.layout.owner()).chunks_exact(self.layout.shard)
     }
 
-    /// What all shards recorded for an owner at a layer.
+    /// Returns the sum over all shards, for a slot or group at a layer.
     fn total(&self, owner: usize, layer: usize, version: IpVersion) -> Vec<u64> {
         let first = extra::index(layer, version) * self.layout.cell;
         let mut total = vec![0; self.layout.cell];
@@ -81,7 +81,7 @@ impl ExtraLatency {
         total
     }
 
-    /// What an owner's cells hold, each with what is said of it.
+    /// Returns the cells of a slot or group with their attributes.
     fn cells(&self, owner: usize) -> impl Iterator<Item = (Attributes, Vec<u64>)> {
         let layers = self.functions.iter().flat_map(|named| IpVersion::ALL.map(|network| (named, network)));
         layers.map(move |((layer, function), network)| {
@@ -91,7 +91,7 @@ impl ExtraLatency {
         })
     }
 
-    /// The durations of cells that have any.
+    /// Returns the points of all non-empty cells.
     fn durations(&self, cells: impl Iterator<Item = (Attributes, Vec<u64>)>, start: UnixNanos) -> Metric {
         let histogram = |cell: &[u64]| {
             let histogram = &cell[..self.layout.cell - PACKET_LOSSES];
@@ -107,7 +107,7 @@ impl ExtraLatency {
         let Some(grouping) = &self.grouping else { return };
         for group in grouping.borrow().live() {
             let cells = self.cells(self.layout.group(group.number));
-            let cells = cells.map(|(attributes, cell)| (group.tell_apart(attributes), cell));
+            let cells = cells.map(|(attributes, cell)| (group.add_attributes(attributes), cell));
             readings.add(group.slot, self.durations(cells, group.start));
         }
     }
@@ -119,14 +119,14 @@ impl ExtraLatency {
         readings.add(Slot::NODE, self.durations(cells.into_iter(), self.start));
     }
 
-    /// What is in no histogram, which all counts for the node.
+    /// Returns the losses of a cell. All losses count for the node.
     fn losses(&self, attributes: &Attributes, cell: &[u64]) -> Vec<Point> {
         let (histogram, counts) = cell.split_at(self.layout.cell - PACKET_LOSSES);
         let above = (ABOVE_RANGE, histogram.last().copied().unwrap_or(0));
         let count = |loss: &PacketLoss| (reason(*loss), counts[*loss as usize]);
-        // Of no interest where nothing is filtered.
-        let told = |loss: &&PacketLoss| **loss != PacketLoss::Unfiltered || counts[**loss as usize] > 0;
-        let counts = self.kind.losses.iter().filter(told).map(count).chain([above]);
+        // Without a filter, this reason cannot occur.
+        let is_exported = |loss: &&PacketLoss| **loss != PacketLoss::Unfiltered || counts[**loss as usize] > 0;
+        let counts = self.kind.losses.iter().filter(is_exported).map(count).chain([above]);
         let point = |(reason, count)| lost(self.kind.signal, reason, attributes.clone(), count, self.start);
         counts.map(point).collect()
     }

@@ -1,4 +1,4 @@
-//! `latency`: how long packets take from their receive timestamp to each layer of the receive path.
+//! `latency`: time from a packet's receive timestamp to each layer of the receive path.
 
 mod extra;
 mod settings;
@@ -15,7 +15,7 @@ pub use self::{
 };
 use super::{
     Caveat, Entry, HooksNeeded, ReadError, Signal, attributes,
-    durations::{Durations, GROUP_LATENCY, Kind, LATENCY, WORKLOAD_LATENCY},
+    durations::{DurationKind, Durations, GROUP_LATENCY, LATENCY, WORKLOAD_LATENCY},
     grouping,
 };
 use crate::{
@@ -52,24 +52,24 @@ fn caveats(settings: &Signals, kernel: &Kernel) -> Vec<Caveat> {
     if !settings.latency.excludes_blocked(Layer::SocketRead) {
         return Vec::new();
     }
-    let told = if !kernel.counts_reordered() {
-        "before Linux 5.5 nothing says which TCP reads waited for the network: `socket_read` has them all".to_owned()
+    let limitation = if !kernel.counts_reordered() {
+        "before Linux 5.5, `socket_read` includes TCP reads that waited for a lost segment".to_owned()
     } else if !kernel.tracks_reordered() {
-        let where_so = if kernel.stores_readers() { "by kprobes" } else { "before Linux 5.11" };
+        let condition = if kernel.stores_readers() { "with kprobes," } else { "before Linux 5.11," };
         format!(
-            "{where_so} a TCP connection that once got a segment out of order is no more in `socket_read`, unless \
+            "{condition} `socket_read` excludes a TCP connection after its first out-of-order segment, unless \
              `signals.latency.head_of_line_blocking` is `include`"
         )
     } else {
         return Vec::new();
     };
-    vec![Caveat::Partial(told)]
+    vec![Caveat::Partial(limitation)]
 }
 
 static DURATION: Descriptor = Descriptor {
     name: "undercurrent.network.receive.duration",
     unit: "s",
-    description: "Time from a packet's receive timestamp until it reached a layer, cumulative along the path.",
+    description: "Time from a packet's receive timestamp to a layer, cumulative along the receive path.",
     instrument: Instrument::ExponentialHistogram,
     attributes: &[
         attributes::LAYER,
@@ -81,7 +81,7 @@ static DURATION: Descriptor = Descriptor {
     view: View::Section,
 };
 
-/// The layers that there always are, and those that the user names.
+/// The built-in layers and the extra layers.
 struct Latency {
     durations: Box<dyn Signal>,
     extra: Option<ExtraLatency>,
@@ -101,8 +101,8 @@ impl Signal for Latency {
     }
 }
 
-/// What programs record of it.
-pub static KIND: Kind = Kind {
+/// The definition of the duration signal.
+pub static KIND: DurationKind = DurationKind {
     signal: ENTRY.name,
     metric: &DURATION,
     series: Series::RECEIVE,

@@ -6,35 +6,36 @@ use undercurrent_ebpf::abi::latency::Layer;
 
 use crate::options::{Functions, in_order};
 
-/// Time from a packet's arrival until it reaches each layer of the receive path.
+/// Time from a packet's receive timestamp to each layer of the receive path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Whether it is measured.
+    /// True if the signal is measured.
     pub enabled: bool,
-    /// The layers to measure; what the kernel offers no hook for stays absent.
+    /// The layers to measure. A layer without a working hook has no points.
     pub layers: Layers,
-    /// Functions of the kernel that are layers too, up to eight, such as `ip_rcv_finish`: any that takes a packet (`struct
-    /// sk_buff *`). `undercurrent doctor` says of each whether it is one, and why not.
+    /// Additional layers: up to eight kernel functions with a packet (`struct sk_buff *`) as parameter, for example
+    /// `ip_rcv_finish`. `undercurrent doctor` reports the functions that it cannot attach to, with the reason.
     pub extra_layers: Functions,
-    /// What becomes of a TCP read at `socket_read` whose data waited, or may have waited, for a segment that was lost or
-    /// overtaken: that is the network's time. `exclude` counts it in `undercurrent.lost`, as `head_of_line`.
+    /// Treatment of TCP reads that waited, or may have waited, for a lost or reordered segment. This time belongs to
+    /// the network. `exclude` counts these reads at `socket_read` in `undercurrent.lost`, with the reason
+    /// `head_of_line`.
     pub head_of_line_blocking: HeadOfLineBlocking,
 }
 
-/// What becomes of TCP reads that waited for a missing segment.
+/// Treatment of TCP reads that waited for a missing segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HeadOfLineBlocking {
-    /// They are left out, and counted.
+    /// These reads are excluded and counted as losses.
     #[default]
     Exclude,
-    /// They are measured like all others.
+    /// These reads are measured.
     Include,
 }
 
 impl Settings {
-    /// Whether TCP's data that waited for a missing segment is to be told from other data at a layer.
+    /// Returns true if reads that waited for a missing segment are excluded at a layer.
     #[must_use]
     pub fn excludes_blocked(&self, at: Layer) -> bool {
         self.enabled && self.layers.contains(at) && self.head_of_line_blocking == HeadOfLineBlocking::Exclude
@@ -52,7 +53,7 @@ impl Default for Settings {
     }
 }
 
-/// A layer's name.
+/// The name of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum LayerName {
@@ -84,19 +85,19 @@ impl From<Layer> for LayerName {
     }
 }
 
-/// At least one layer, each once, in the order of the receive path.
+/// A list of distinct layers in receive order, with at least one layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Vec<LayerName>", into = "Vec<LayerName>")]
 #[schemars(extend("minItems" = 1, "uniqueItems" = true))]
 pub struct Layers(Vec<Layer>);
 
 impl Layers {
-    /// Every layer asked for.
+    /// Returns the layers.
     pub fn iter(&self) -> impl Iterator<Item = Layer> {
         self.0.iter().copied()
     }
 
-    /// Whether a layer was asked for.
+    /// Returns true if the list contains a layer.
     #[must_use]
     pub fn contains(&self, layer: Layer) -> bool {
         self.0.contains(&layer)

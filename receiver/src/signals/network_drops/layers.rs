@@ -1,13 +1,13 @@
-//! Where a packet was when the kernel dropped it, by the reason.
+//! The layer of a packet drop, derived from the kernel's drop reason.
 
 use crate::kernel::drops::UNNAMED;
 
-/// Every layer, in the order of the receive path.
+/// Every layer, in receive order.
 pub const LAYERS: &[&str] =
     &["device", "xdp", "tc", "qdisc", "netfilter", "ip", "neighbour", "transport", "socket", "other"];
 
-/// Reasons, of any kernel from 5.17 to 7.2, by their names or what these begin with; the first that fits says the layer.
-/// What is missing may have happened anywhere.
+/// Drop reasons of kernels 5.17 to 7.2 by name or prefix. The first match determines the layer. Reasons without a match
+/// can occur at any layer.
 const TABLE: &[(&str, &[&str])] = &[
     ("socket", &["socket_", "proto_mem", "queue_purge", "packet_sock_error", "unix_", "tcp_listen_overflow"]),
     ("socket", &["pfmemalloc", "security_hook", "bpf_cgroup_egress"]),
@@ -28,7 +28,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("ip", &["xfrm_", "invalid_proto", "pkt_too_big"]),
 ];
 
-/// The layer of a reason.
+/// Returns the layer of a drop reason.
 pub fn layer(reason: &str) -> &'static str {
     let fits = |(_, names): &&(&str, &[&str])| names.iter().any(|name| reason.starts_with(name));
     TABLE.iter().find(fits).map_or(UNNAMED, |(layer, _)| layer)

@@ -1,4 +1,4 @@
-//! `network_drops`: packets that the kernel dropped, by its own reason.
+//! `network_drops`: packets that the kernel dropped, by drop reason.
 
 mod layers;
 
@@ -21,7 +21,7 @@ use crate::{
 
 pub static ENTRY: Entry = Entry {
     name: "network_drops",
-    summary: "Packets that the kernel dropped, by its reason, of each workload whose socket it knew and of the node for the rest",
+    summary: "Packets that the kernel dropped, by drop reason, and by workload if the packet has a socket",
     metrics: &[&PACKETS],
     hooks: |_| vec![&HOOK],
     maps: &[&DROPS, &WORKLOAD_DROPS],
@@ -37,13 +37,16 @@ const REASON: &str = "undercurrent.drop.reason";
 static PACKETS: Descriptor = Descriptor {
     name: "undercurrent.network.drops",
     unit: "{packet}",
-    description: "Packets that the kernel dropped, by its own reason.",
+    description: "Packets that the kernel dropped, by drop reason.",
     instrument: Instrument::Counter,
-    attributes: &[AttributeKey::listed(LAYER, LAYERS), AttributeKey::open(REASON, "the kernel's, such as no_socket")],
+    attributes: &[
+        AttributeKey::listed(LAYER, LAYERS),
+        AttributeKey::open(REASON, "the kernel's drop reason, such as no_socket"),
+    ],
     view: View::Section,
 };
 
-/// A packet is dropped.
+/// The hook at packet drops.
 static HOOK: Hook = Hook {
     name: "drop",
     reads_timestamps: false,
@@ -63,15 +66,15 @@ static HOOK: Hook = Hook {
     ],
 };
 
-/// Packets by CPU and reason.
+/// Packets by CPU and drop reason.
 static DROPS: PlannedMap = PlannedMap::new("DROPS", size_of::<u64>(), |sizing| sizing.cpus * COUNTS);
-/// Packets by slot and reason.
+/// Packets by slot and drop reason.
 static WORKLOAD_DROPS: PlannedMap =
     PlannedMap::new("WORKLOAD_DROPS", size_of::<u64>(), |sizing| sizing.slots() * COUNTS);
 
 struct NetworkDrops {
     cells: ByCpu<DropCells>,
-    /// The map `WORKLOAD_DROPS`, where workloads are told apart.
+    /// The map `WORKLOAD_DROPS`. `None` if measurements are not attributed to workloads.
     owned: Option<Words>,
     reasons: Reasons,
     start: UnixNanos,
@@ -88,14 +91,14 @@ fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
 }
 
 impl NetworkDrops {
-    /// What all CPUs counted for the node.
+    /// Returns the sum over all CPUs.
     fn of_node(&self) -> [u64; COUNTS] {
         let mut counts = [0; COUNTS];
         self.cells.for_each(|_, cells| counts.iter_mut().zip(cells.counts).for_each(|(sum, count)| *sum += count));
         counts
     }
 
-    /// A point for each reason that there is a packet of.
+    /// Returns a point for each drop reason with a nonzero count.
     fn points(&self, start: UnixNanos, counts: impl Iterator<Item = u64>) -> Vec<Point> {
         let mut by_reason: BTreeMap<&str, u64> = BTreeMap::new();
         for (place, count) in counts.enumerate().filter(|(_, count)| *count > 0) {

@@ -1,16 +1,16 @@
-//! The format of `/proc/net/softnet_stat`: a line for each online CPU, hexadecimal columns (`softnet_seq_show` in
-//! `net/core/net-procfs.c`). The CPU's number is the 13th column, which kernels before 5.10 lack.
+//! The format of `/proc/net/softnet_stat`: a line of hexadecimal columns for each online CPU (`softnet_seq_show` in
+//! `net/core/net-procfs.c`). The CPU number is the 13th column, which kernels before 5.10 lack.
 
-/// What one CPU counted.
+/// The counters of one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The CPU's number.
+    /// The CPU number.
     pub cpu: u32,
-    /// Packets processed, packets dropped, runs squeezed; each wraps at 2^32.
+    /// Packets processed, packets dropped, and time squeezes. Each counter wraps at 2^32.
     pub counts: [u32; 3],
 }
 
-/// Why the file could not be understood.
+/// A line with an unknown format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} is not what any known kernel writes")]
 pub struct ParseError {
@@ -19,10 +19,10 @@ pub struct ParseError {
 
 const CPU_COLUMN: usize = 12;
 
-/// Reads the file's text.
+/// Parses the content of the file.
 ///
 /// # Errors
-/// The first line that has fewer than three hexadecimal columns.
+/// If a line has fewer than three hexadecimal columns.
 pub fn parse(text: &str) -> Result<Vec<Row>, ParseError> {
     let row = |(index, line): (usize, &str)| {
         let malformed = || ParseError { line: index + 1 };
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn old_and_new_kernels_are_read() {
+    fn formats_of_old_and_new_kernels_are_parsed() {
         let new = "0000ab3f 00000002 0000000a 00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000 \
                    00000000 00000003 00000000 00000000\n";
         assert_eq!(parse(new), Ok(vec![Row { cpu: 3, counts: [0xab3f, 2, 10] }]));
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_row_is_named_by_its_line() {
+    fn a_malformed_line_is_reported_by_its_number() {
         assert_eq!(parse("1 2 3\n1 2\n"), Err(ParseError { line: 2 }));
         assert_eq!(parse("1 2 packets\n"), Err(ParseError { line: 1 }));
     }

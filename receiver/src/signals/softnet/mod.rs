@@ -1,4 +1,4 @@
-//! `softnet`: the kernel's own counts of what each CPU's receive softirq got through.
+//! `softnet`: the kernel's counters of each CPU's receive softirq.
 
 mod file;
 
@@ -17,7 +17,7 @@ use crate::{
 /// The registry entry.
 pub static ENTRY: Entry = Entry {
     name: "softnet",
-    summary: "The kernel's own counts of packets, drops and exhausted budgets of each CPU's receive softirq",
+    summary: "Counters of the receive softirq on each CPU: packets, drops and exhausted budgets",
     metrics: &[&PROCESSED, &DROPPED, &SQUEEZED],
     hooks: |_| Vec::new(),
     maps: &[],
@@ -42,18 +42,18 @@ macro_rules! counter {
     };
 }
 
-counter!(PROCESSED, "undercurrent.softnet.processed", "{packet}", "Packets that the receive softirq took in.");
+counter!(PROCESSED, "undercurrent.softnet.processed", "{packet}", "Packets that the receive softirq processed.");
 counter!(
     DROPPED,
     "undercurrent.softnet.dropped",
     "{packet}",
-    "Packets dropped since the CPU's backlog queue was full."
+    "Packets dropped because the backlog queue of the CPU was full."
 );
 counter!(
     SQUEEZED,
     "undercurrent.softnet.squeezed",
     "{run}",
-    "Runs of the receive softirq that ended with work left, out of budget or time."
+    "Runs of the receive softirq that ended with packets left, because the budget or the time was exhausted."
 );
 
 /// The settings of `softnet`.
@@ -79,10 +79,10 @@ struct Softnet {
     totals: BTreeMap<u32, [u64; 3]>,
 }
 
-/// Packets that each CPU has processed, by its number, modulo 2^32.
+/// Returns the number of processed packets of each CPU, modulo 2^32.
 ///
 /// # Errors
-/// Where the kernel's file cannot be read.
+/// If the kernel's file cannot be read.
 pub fn processed() -> Result<BTreeMap<u32, u32>, ReadError> {
     Ok(read(Path::new(SOURCE))?.into_iter().map(|row| (row.cpu, row.counts[0])).collect())
 }
@@ -103,7 +103,7 @@ impl Softnet {
         Self { per_cpu, start, last: rows.into_iter().map(|row| (row.cpu, row)).collect(), totals }
     }
 
-    /// Adds what was counted since the last rows. The kernel's counters have 32 bits and wrap.
+    /// Adds the growth since the previous rows. The kernel's counters have 32 bits and wrap.
     fn advance(&mut self, rows: Vec<Row>) {
         for row in rows {
             // A CPU that comes online later counts from zero.
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_go_on_through_a_wrap_and_through_a_cpu_that_comes_late() {
+    fn counters_handle_wraps_and_new_cpus() {
         let mut softnet = Softnet::new(vec![row(0, u32::MAX - 1)], true, UnixNanos(0));
         softnet.advance(vec![row(0, 3), row(2, 7)]);
         softnet.advance(vec![row(0, 10), row(2, 7)]);
@@ -158,14 +158,14 @@ mod tests {
     }
 
     #[test]
-    fn without_cpus_there_is_one_point() {
+    fn without_per_cpu_there_is_one_point() {
         let mut softnet = Softnet::new(vec![row(0, 0), row(1, 0)], false, UnixNanos(0));
         softnet.advance(vec![row(0, 1), row(1, 2)]);
         assert_eq!(softnet.points(0).into_iter().map(|point| point.data).collect::<Vec<_>>(), [Data::Integer(3)]);
     }
 
     #[test]
-    fn this_kernels_file_is_understood() {
+    fn the_file_of_this_kernel_is_parsed() {
         let rows = read(Path::new(SOURCE)).expect("the kernel's file");
         assert!(!rows.is_empty());
     }

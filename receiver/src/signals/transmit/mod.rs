@@ -1,4 +1,4 @@
-//! `transmit`: how long packets take for each part of their way out.
+//! `transmit`: time that packets spend in each stage of the transmit path.
 
 mod settings;
 
@@ -11,7 +11,7 @@ use undercurrent_ebpf::abi::{
 pub use self::settings::{Settings, Stages};
 use super::{
     Entry, HooksNeeded, attributes,
-    durations::{Durations, GROUP_LATENCY, Kind, LATENCY, WORKLOAD_LATENCY},
+    durations::{DurationKind, Durations, GROUP_LATENCY, LATENCY, WORKLOAD_LATENCY},
 };
 use crate::{
     kernel::{
@@ -24,7 +24,7 @@ use crate::{
 /// The registry entry.
 pub static ENTRY: Entry = Entry {
     name: "transmit",
-    summary: "Time that packets take for each part of their way out",
+    summary: "Time that packets spend in each stage of the transmit path",
     metrics: &[&DURATION],
     hooks: |settings| {
         let layers = &settings.transmit.stages;
@@ -48,17 +48,17 @@ pub static ENTRY: Entry = Entry {
 static DURATION: Descriptor = Descriptor {
     name: "undercurrent.network.transmit.duration",
     unit: "s",
-    description: "Time that a packet took for a part of its way out, beyond its departure time.",
+    description: "Time that a packet spent in a stage of the transmit path, after its departure time.",
     instrument: Instrument::ExponentialHistogram,
     attributes: &[attributes::STAGE, attributes::TRANSPORT, attributes::INTERFACE, attributes::NAMESPACE],
     view: View::Section,
 };
 
-/// Packets on their way out, by layer.
+/// Packets on the transmit path, by stage.
 static DEPARTING: PlannedMap =
     PlannedMap::new("DEPARTING", size_of::<SetOfWays>(), |_| TransmitLayer::ALL.len() * SETS);
 
-static KIND: Kind = Kind {
+static KIND: DurationKind = DurationKind {
     signal: ENTRY.name,
     metric: &DURATION,
     series: Series::TRANSMIT,
@@ -70,7 +70,7 @@ static KIND: Kind = Kind {
     },
 };
 
-/// Where a packet enters a layer, and where it leaves it. Of TCP's its stamp says when it enters `transport`.
+/// Returns the hooks where a packet enters and leaves a stage. TCP's own timestamp marks the entry into `transport`.
 fn hooks(departure: Departure) -> Vec<&'static Hook> {
     match departure.layer {
         TransmitLayer::Transport if departure.transport == Transport::Tcp => vec![&hooks::TRANSMIT_QUEUE],
@@ -91,10 +91,10 @@ mod tests {
 
     use super::*;
 
-    /// The addresses of packets that wait together lie in runs, of a slab's pages: how many of them find no room, in the
-    /// worst of many layouts.
+    /// Packets that wait simultaneously have addresses in runs, in the pages of a slab. This test counts the packets
+    /// that find no free entry, in the worst of many layouts.
     #[test]
-    fn few_of_those_that_wait_together_find_no_room() {
+    fn few_simultaneous_packets_find_no_free_entry() {
         const PACKETS: usize = 3000;
         const PAGE: u64 = 8192;
         let lost = |layout: u64| {

@@ -6,11 +6,11 @@ use undercurrent_ebpf::abi::transmit::TransmitLayer;
 
 use crate::options::in_order;
 
-/// Time that packets take for each part of their way out.
+/// Time that packets spend in each stage of the transmit path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Whether it is measured.
+    /// True if the signal is measured.
     pub enabled: bool,
     /// The stages to measure: `stack` (from TCP or UDP to the qdisc), `qdisc` (from there to the driver) and `device` (until the driver
     /// frees the packet). The programs of `device` run for every freed packet, received packets included.
@@ -23,7 +23,7 @@ impl Default for Settings {
     }
 }
 
-/// A layer's name.
+/// The name of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum StageName {
@@ -52,25 +52,25 @@ impl From<TransmitLayer> for StageName {
     }
 }
 
-/// At least one layer, each once, in the order of the transmit path.
+/// A list of distinct stages in transmit order, with at least one stage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Vec<StageName>", into = "Vec<StageName>")]
 #[schemars(extend("minItems" = 1, "uniqueItems" = true))]
 pub struct Stages(Vec<TransmitLayer>);
 
 impl Stages {
-    /// Every layer asked for.
+    /// Returns the stages.
     pub fn iter(&self) -> impl Iterator<Item = TransmitLayer> {
         self.0.iter().copied()
     }
 
-    /// Whether a layer was asked for.
+    /// Returns true if the list contains a stage.
     #[must_use]
     pub fn contains(&self, layer: TransmitLayer) -> bool {
         self.0.contains(&layer)
     }
 
-    /// The layers as programs know them.
+    /// Returns the stages as a bit mask for the eBPF programs.
     #[must_use]
     pub fn bits(&self) -> u32 {
         self.iter().map(TransmitLayer::bit).sum()

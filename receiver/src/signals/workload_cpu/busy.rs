@@ -32,7 +32,7 @@ pub struct Busy {
     /// The last reading and its time.
     last: Option<(Instant, BTreeMap<u32, Times>)>,
     /// True if the run time of tasks leaves out interrupts (`CONFIG_IRQ_TIME_ACCOUNTING`).
-    interrupts_apart: bool,
+    separates_interrupts: bool,
     /// The sum of all intervals, which may fall by the resolution.
     sum: Nanoseconds,
     /// The highest sum so far.
@@ -57,12 +57,12 @@ struct Interval {
 }
 
 impl Busy {
-    /// Begins with the first reading.
-    pub const fn new(interrupts_apart: bool) -> Self {
-        Self { last: None, interrupts_apart, sum: 0, total: 0, lead: 0, steal: Duration::ZERO }
+    /// Starts without a reading.
+    pub const fn new(separates_interrupts: bool) -> Self {
+        Self { last: None, separates_interrupts, sum: 0, total: 0, lead: 0, steal: Duration::ZERO }
     }
 
-    /// Adds the time since the reading before, with the run time of tasks of this interval.
+    /// Adds the time since the previous reading. `tasks` is the run time of tasks in this interval.
     ///
     /// # Errors
     /// If `/proc/stat` cannot be read.
@@ -104,7 +104,7 @@ impl Busy {
 
     /// Adds an interval: not idle and not stolen, and as much of the stolen time as the lower bound requires.
     fn add(&mut self, interval: Interval, tasks: Growth) {
-        let apart = if self.interrupts_apart { interval.interrupts } else { 0 };
+        let apart = if self.separates_interrupts { interval.interrupts } else { 0 };
         let ran = nanoseconds(tasks.time) + apart;
         let least = if tasks.complete { ran } else { ran.max(interval.ticks + interval.interrupts) };
         let used = interval.not_idle - interval.steal;

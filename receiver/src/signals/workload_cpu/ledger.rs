@@ -1,4 +1,4 @@
-//! Who used how much CPU time, from sums that the kernel keeps by cgroup.
+//! The CPU time of each workload, derived from the kernel's cumulative CPU time of cgroups.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,33 +11,37 @@ use crate::{
 /// A workload at one reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// Where its time is added up.
+    /// The slot that its time counts for.
     pub slot: Slot,
-    /// Its cgroup.
+    /// The cgroup of the workload.
     pub cgroup: CgroupId,
-    /// The nearest workload around it: its position in the same reading, which is before this one's. `None` for the node.
+    /// The position, in the same reading, of the nearest workload that contains this one. It precedes this position.
+    /// `None` for the node.
     pub within: Option<usize>,
-    /// CPU time of its cgroup since that was made, with everything below it, living or removed; `None` where it could not
+    /// CPU time of the cgroup since its creation, including all living and removed descendants. `None` if it could not
     /// be read.
     pub time: Option<Duration>,
 }
 
-/// CPU time by slot, each workload's without the workloads inside it, and the node's without any.
+/// CPU time by slot. A workload excludes nested workloads, and the node excludes all workloads.
 ///
-/// The sums that it is fed with are read one after another, inner ones first, so at times the parts have grown by more than
-/// the whole. Then the outer one owes the difference and does not grow until it has made good for it. All totals together
-/// are at any time the whole and what is owed. What could not be read stays with the nearest one around it that could: the
+/// The values are read one after another, inner cgroups first. Therefore the parts may have grown by more than the
+/// whole. The outer cgroup then records the difference as a debt, and its total does not grow until later growth has
+/// paid the debt. The sum of all totals always equals the whole plus the debts.
+///
+/// Time of an unreadable cgroup counts for the nearest readable cgroup that contains it. This applies to a workload
+/// that was removed since the previous reading, and to a workload that existed only between two readings.
 /// rest of a workload that was removed since the reading before, and all of one that lived in between.
 #[derive(Debug, Default)]
 pub struct Ledger {
     whole: Duration,
     node: Account,
     slots: BTreeMap<Slot, (UnixNanos, Account)>,
-    /// Time of every cgroup that could be read last time.
+    /// The values of every cgroup at the previous reading.
     read: Sums,
 }
 
-/// A total that never falls.
+/// A total that never decreases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Account {
     total: Duration,
@@ -45,7 +49,7 @@ struct Account {
 }
 
 impl Account {
-    /// Adds what a cgroup grew by without what those inside it grew by.
+    /// Adds the growth of a cgroup minus the growth of nested workloads.
     fn settle(&mut self, change: Change) {
         let owed = self.owed + change.inside;
         self.total += change.growth.saturating_sub(owed);
@@ -53,7 +57,7 @@ impl Account {
     }
 }
 
-/// Growth since the reading before.
+/// Growth since the previous reading.
 #[derive(Clone, Copy, Debug, Default)]
 struct Change {
     growth: Duration,
@@ -61,20 +65,20 @@ struct Change {
 }
 
 impl Ledger {
-    /// Begins with what is there: only what is used from now on counts.
+    /// Starts with the current values as the baseline.
     pub fn new(whole: Duration, usages: &[Usage], start: impl Fn(Slot) -> Option<UnixNanos>) -> Self {
         let mut ledger = Self { whole, ..Self::default() };
         ledger.advance(whole, usages, start);
         ledger
     }
 
-    /// Knows of a cgroup, whoever's, that was there as it began.
+    /// Records the id of a cgroup that existed at the start.
     pub fn knows(&mut self, cgroup: Option<CgroupId>) {
         self.read.knows(cgroup);
     }
 
-    /// Adds what was used since the reading before. `whole` is the node's time, `start` says since when a slot counts: one
-    /// whose start is another, or that nobody has any more, is forgotten.
+    /// Adds the growth since the previous reading. `whole` is the node's time. `start` returns the start time of a
+    /// slot. Slots with a changed or missing start time are removed.
     pub fn advance(&mut self, whole: Duration, usages: &[Usage], start: impl Fn(Slot) -> Option<UnixNanos>) {
         self.forget(&start);
         let mut node = Change { growth: whole.saturating_sub(self.whole), inside: Duration::ZERO };
@@ -83,7 +87,8 @@ impl Ledger {
         for (n, usage) in usages.iter().enumerate().rev() {
             let growth = match start(usage.slot).filter(|_| usage.time.is_some()) {
                 Some(start) => {
-                    // Of what cannot be told, only what those inside it used leaves the one around it.
+                    // If the growth of a cgroup is unknown, only the growth of nested workloads is subtracted from its
+                    // container.
                     let growth = usage.time.and_then(|time| self.read.growth(usage.cgroup, time)).unwrap_or(inside[n]);
                     let (_, change) = changes.entry(usage.slot).or_insert((start, Change::default()));
                     change.growth += growth;
@@ -104,16 +109,16 @@ impl Ledger {
 
     fn forget(&mut self, start: impl Fn(Slot) -> Option<UnixNanos>) {
         let gone = self.slots.extract_if(.., |slot, (since, _)| start(*slot) != Some(*since));
-        // What it owes was others' time: it stays owed.
+        // The debt of a removed slot is time of other slots, so the node takes over the debt.
         self.node.owed += gone.map(|(_, (_, account))| account.owed).sum::<Duration>();
     }
 
-    /// The node's total.
+    /// Returns the total of the node.
     pub const fn node(&self) -> Duration {
         self.node.total
     }
 
-    /// The total of every other slot, and since when it counts.
+    /// Returns the total and the start time of every other slot.
     pub fn slots(&self) -> impl Iterator<Item = (Slot, UnixNanos, Duration)> {
         self.slots.iter().map(|(slot, (start, account))| (*slot, *start, account.total))
     }

@@ -1,4 +1,4 @@
-//! `workload_cpu`: whose the node's CPU time is, from the kernel's own accounts by cgroup. It needs no hook.
+//! `workload_cpu`: CPU time of workloads, read from the kernel's cgroup statistics. It needs no hook.
 
 mod busy;
 mod ledger;
@@ -28,7 +28,7 @@ use crate::{
 
 pub static ENTRY: Entry = Entry {
     name: "workload_cpu",
-    summary: "CPU time of each workload without those inside it, and of the node for the rest",
+    summary: "CPU time of each workload without nested workloads; the remaining time counts for the node",
     metrics: &[&CPU_TIME, &STEAL_TIME],
     hooks: |_| Vec::new(),
     maps: &[],
@@ -41,7 +41,7 @@ pub static ENTRY: Entry = Entry {
 static CPU_TIME: Descriptor = Descriptor {
     name: "undercurrent.cpu.time",
     unit: "s",
-    description: "CPU time used, without that of workloads inside.",
+    description: "CPU time used, without the CPU time of nested workloads.",
     instrument: Instrument::Counter,
     attributes: &[],
     view: View::Section,
@@ -68,9 +68,9 @@ fn caveats(host: &Host) -> Vec<Caveat> {
     };
     let mut caveats: Vec<_> = hierarchy.partial().into_iter().map(Caveat::Partial).collect();
     if hierarchy.version() == Version::V1 {
-        let without = "on cgroup v1, what has no cgroup of the controller `cpu` stays with the node, such as systemd units \
-                       without `CPUAccounting=yes`";
-        caveats.push(Caveat::Partial(without.to_owned()));
+        let reason = "on cgroup v1, processes without a cgroup of the controller `cpu` count for the node, for example \
+                      systemd units without `CPUAccounting=yes`";
+        caveats.push(Caveat::Partial(reason.to_owned()));
     }
     caveats
 }
@@ -80,9 +80,9 @@ struct WorkloadCpu {
     tasks: Tasks,
     busy: Busy,
     ledger: Ledger,
-    /// Since when the node counts.
+    /// Start time of the node's measurement.
     start: UnixNanos,
-    /// Readings that failed, those of cgroups that were gone aside.
+    /// Failed readings, except readings of removed cgroups.
     unread: u64,
 }
 
@@ -99,13 +99,13 @@ impl WorkloadCpu {
         let mut signal = Self { files, tasks, busy, ledger, start, unread: 0 };
         let (whole, usages) = signal.usages(workloads)?;
         signal.ledger = Ledger::new(whole, &usages, |slot| workloads.start(slot));
-        // The root's at least, where there is no workload yet.
+        // The root cgroup is the fallback if no workload exists yet.
         signal.ledger.knows(workloads.newest());
         Ok(signal)
     }
 
-    /// The node's CPU time and every workload's: children before their parents and the node last, so that what is inside has
-    /// not grown by more than what is around it.
+    /// Reads the CPU time of the node and of every workload. Reads children before parents and the node last, so that
+    /// no child grows by more than its container.
     fn usages(&mut self, workloads: &Workloads) -> Result<(Duration, Vec<Usage>), ReadError> {
         let all: Vec<&Workload> = workloads.iter().collect();
         let outer = outer(&all);
@@ -126,7 +126,10 @@ impl WorkloadCpu {
             Ok(time) => Some(time),
             Err(UsageError::Gone) => None,
             Err(error) => {
-                tracing::debug!("the CPU time of {} stays with what is around it: {error}", workload.path);
+                tracing::debug!(
+                    "cannot read the CPU time of {}; it counts for the containing cgroup: {error}",
+                    workload.path
+                );
                 self.unread += 1;
                 None
             }
@@ -134,7 +137,7 @@ impl WorkloadCpu {
     }
 }
 
-/// The position of the nearest workload around each.
+/// Returns the position of the nearest workload that contains each workload.
 fn outer(workloads: &[&Workload]) -> Vec<Option<usize>> {
     let by_path: HashMap<&CgroupPath, usize> = workloads.iter().enumerate().map(|(n, of)| (&of.path, n)).collect();
     let nearest = |workload: &&Workload| {

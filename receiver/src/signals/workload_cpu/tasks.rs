@@ -16,7 +16,7 @@ use crate::workloads::{Files, Limits, UsageError, Version};
 /// The most cgroups that are read on the first level.
 const CGROUPS: usize = 1024;
 
-/// Run time since the reading before.
+/// Run time since the previous reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Growth {
     /// Run time of the tasks that could be read.
@@ -34,7 +34,7 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// Returns the growth since the reading before; zero at the first.
+    /// Returns the growth since the previous reading, or zero at the first reading.
     ///
     /// # Errors
     /// If the cgroups cannot be listed, or the reader does not respond.
@@ -69,7 +69,8 @@ impl Tasks {
         Ok(growth)
     }
 
-    /// Returns the growth of the threads that were there before: a new one may have come from a cgroup with its run time.
+    /// Returns the growth of the threads that existed before. A new thread may have moved from another cgroup with its
+    /// run time.
     fn threads(&mut self, threads: Vec<(u32, Duration)>) -> Duration {
         let before = std::mem::replace(&mut self.threads, threads.into_iter().collect());
         let growth = |(thread, now): (&u32, &Duration)| before.get(thread).map(|before| now.saturating_sub(*before));
@@ -86,7 +87,7 @@ mod tests {
         let (mut tasks, ms) = (Tasks::default(), Duration::from_millis);
         assert_eq!(tasks.threads(vec![(2, ms(500)), (9, ms(70))]), Duration::ZERO);
         assert_eq!(tasks.threads(vec![(2, ms(520)), (9, ms(71)), (30, ms(9000))]), ms(21));
-        // Thread 9 has ended, and its number is another thread's.
+        // Thread 9 has ended, and another thread has its id.
         assert_eq!(tasks.threads(vec![(2, ms(530)), (9, ms(1)), (30, ms(9004))]), ms(14));
     }
 }

@@ -1,4 +1,4 @@
-//! The whole signal on real cgroups, in every hierarchy that is mounted here.
+//! The complete signal on real cgroups, in every mounted hierarchy.
 
 use std::{
     collections::BTreeMap,
@@ -16,16 +16,16 @@ use crate::workloads::{
     testing::{Tree, hierarchies, skip},
 };
 
-/// What burners use at least.
+/// Minimum CPU time of a busy loop.
 const BURN: Duration = Duration::from_millis(200);
 
-/// A hierarchy with a cgroup for the test.
+/// A hierarchy with a test cgroup.
 struct Bench {
     hierarchy: Hierarchy,
     tree: Tree,
 }
 
-/// One for each hierarchy.
+/// Returns a bench for each hierarchy.
 fn benches() -> impl Iterator<Item = Bench> {
     hierarchies().into_iter().filter_map(|hierarchy| Some(Bench { tree: Tree::create(&hierarchy)?, hierarchy }))
 }
@@ -36,12 +36,12 @@ impl Bench {
         Workload::new(Slot(slot), Identity::Cgroup, id, path.clone(), START)
     }
 
-    /// What the kernel says of a cgroup, with everything below it.
+    /// Returns the kernel's CPU time of a cgroup and its descendants.
     fn usage(&self, path: &CgroupPath) -> Duration {
         self.hierarchy.usage(self.hierarchy.id(path).unwrap(), path).unwrap()
     }
 
-    /// Lets something run in a cgroup until the kernel says that it has used so much.
+    /// Runs a busy loop in a cgroup until the kernel reports [`BURN`] of CPU time.
     fn burn(&self, path: &CgroupPath) {
         let (start, from, _burner) = (Instant::now(), self.usage(path), self.tree.burn(path));
         while self.usage(path) < from + BURN {
@@ -54,7 +54,7 @@ impl Bench {
         WorkloadCpu::new(Files::here(self.hierarchy.clone()), Busy::new(false), workloads, START).unwrap()
     }
 
-    /// Usage of a cgroup beyond `from`, around what happens.
+    /// Returns the range of a cgroup's CPU time beyond `from`, around an action.
     fn around<T>(
         &self,
         paths: &[&CgroupPath],
@@ -67,13 +67,13 @@ impl Bench {
     }
 }
 
-/// What is exported, by slot.
+/// Returns the exported values, by slot.
 fn totals(signal: &mut WorkloadCpu, workloads: &Workloads) -> BTreeMap<u16, Duration> {
     testing::totals(signal, workloads, &CPU_TIME)
 }
 
 #[test]
-fn everybody_has_their_own_and_the_parts_are_the_whole() {
+fn the_parts_add_up_to_the_whole() {
     for bench in benches() {
         let (root, outer) = (CgroupPath::root(), bench.tree.path.clone());
         bench.tree.make(b"between");
@@ -87,7 +87,7 @@ fn everybody_has_their_own_and_the_parts_are_the_whole() {
         assert!(grown[2].contains(&found[&3]), "{found:?} {grown:?}");
         assert!(grown[1].contains(&(found[&2] + found[&3])), "{found:?} {grown:?}");
         assert!(found[&2] >= BURN && found[&3] >= BURN, "{found:?}");
-        // The root's sum is another clock's: timer ticks on version 2, and without interrupts on version 1.
+        // The root's value has a different source: timer ticks on version 2, and no interrupts on version 1.
         let (sum, whole) = (found.values().sum::<Duration>().as_secs_f64(), grown[0].end().as_secs_f64());
         assert!((sum - whole).abs() <= 0.2 + 0.2 * whole, "{sum} s, and {whole} s by the kernel");
         let again = totals(&mut signal, &workloads);
@@ -96,7 +96,7 @@ fn everybody_has_their_own_and_the_parts_are_the_whole() {
 }
 
 #[test]
-fn a_cgroup_made_meanwhile_counts_from_its_birth_and_keeps_its_total_after_its_end() {
+fn a_new_cgroup_counts_from_its_creation_and_keeps_its_total_after_removal() {
     for bench in benches() {
         let outer = bench.tree.path.clone();
         let alone = Workloads::of(vec![bench.workload(2, &outer)]);
@@ -109,7 +109,7 @@ fn a_cgroup_made_meanwhile_counts_from_its_birth_and_keeps_its_total_after_its_e
         bench.burn(&born);
         let last = bench.usage(&born);
         bench.tree.remove(&born);
-        // It still has its slot, and what it used since it was read is its parent's.
+        // The cgroup still has its slot. Its usage since the last reading counts for its parent.
         let after = totals(&mut signal, &both);
         assert_eq!(after[&3], found[&3]);
         assert!(after[&2] >= found[&2] + (last - found[&3]), "{found:?} {after:?} {last:?}");
@@ -119,7 +119,7 @@ fn a_cgroup_made_meanwhile_counts_from_its_birth_and_keeps_its_total_after_its_e
 }
 
 #[test]
-fn a_path_that_is_another_cgroup_now_is_not_taken_for_the_first_one() {
+fn a_path_with_a_new_cgroup_is_not_mistaken_for_the_old_cgroup() {
     for bench in benches() {
         let path = bench.tree.make(b"again");
         let first = Workloads::of(vec![bench.workload(2, &path)]);
@@ -150,7 +150,7 @@ fn workloads_beyond_the_limit_add_up() {
 }
 
 #[test]
-fn what_cannot_be_read_is_counted() {
+fn unreadable_cgroups_are_counted() {
     let Some(hierarchy) = Hierarchy::choose(Mounts::read().unwrap()) else {
         return skip("unread CPU time: no cgroups are mounted");
     };
@@ -168,7 +168,7 @@ fn what_cannot_be_read_is_counted() {
 }
 
 #[test]
-fn hosts_that_cannot_tell_say_so() {
+fn hosts_without_accounting_have_an_error_message() {
     let host = |hierarchy| Host { hierarchy, ..Host::probe(Vec::new()) };
     let said = |host: &Host| match &caveats(host)[..] {
         [Caveat::Unavailable(reason)] => reason.clone(),

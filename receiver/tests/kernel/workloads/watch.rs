@@ -67,7 +67,7 @@ impl Seen {
             let seen = self.all(layer, Some(Transport::Udp));
             // The reader of a datagram may be faster than the tracepoint that reports it, and then the sidecar counts a loss.
             let missing = (udp as f64 - seen).max(0.0);
-            let unmatched = self.lost_at(layer, "unmatched").min(missing);
+            let unmatched = self.lost_at(layer, "missing_start").min(missing);
             assert_sum(&format!("{layer} udp"), seen + unmatched, udp, others_udp);
         }
         assert_sum("transport tcp", self.all("transport", Some(Transport::Tcp)), counted.tcp, others.tcp);

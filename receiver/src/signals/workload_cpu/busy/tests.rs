@@ -7,10 +7,10 @@ fn all(milliseconds: u64) -> Growth {
     Growth { time: Duration::from_millis(milliseconds), complete: true }
 }
 
-/// Without tasks, as on a host on which the sidecar cannot read them.
+/// The growth on a host where the sidecar cannot read tasks.
 const NONE: Growth = Growth { time: Duration::ZERO, complete: false };
 
-/// Idle, stolen, task and interrupt time of one CPU, in ticks.
+/// Returns idle, stolen, task and interrupt time of one CPU, in ticks.
 fn ticks([idle, steal, tasks, interrupts]: [u64; 4]) -> Times {
     let time = |ticks: u64| Duration::from_millis(ticks * TICK);
     Times { idle: time(idle), steal: time(steal), tasks: time(tasks), interrupts: time(interrupts) }
@@ -29,7 +29,7 @@ impl Node {
         node
     }
 
-    /// Goes on to a reading, and returns the total.
+    /// Adds a reading, and returns the total.
     fn read(&mut self, after: Duration, cpus: &[(u32, [u64; 4])], tasks: Growth) -> Duration {
         let before = self.busy.total();
         self.now += after;
@@ -41,18 +41,18 @@ impl Node {
 }
 
 #[test]
-fn what_is_not_idle_is_busy() {
+fn time_that_is_not_idle_counts_as_used() {
     let mut node = Node::new(&[(0, [500, 0, 0, 0]), (1, [900, 0, 0, 0])]);
     assert_eq!(node.busy.total(), Duration::ZERO);
     // Ticks saw a third of the work.
     assert_eq!(node.read(SECOND, &[(0, [575, 0, 9, 0]), (1, [950, 0, 16, 0])], NONE), SECOND * 3 / 4);
-    // Idle time ahead of the clock by a tick, which the next interval makes good for.
+    // Idle time is ahead of the clock by a tick. The next interval compensates for it.
     assert_eq!(node.read(SECOND, &[(0, [676, 0, 9, 0]), (1, [1050, 0, 16, 0])], NONE), SECOND * 3 / 4);
     assert_eq!(node.read(SECOND, &[(0, [775, 0, 9, 0]), (1, [1150, 0, 16, 0])], NONE), SECOND * 3 / 4);
 }
 
 #[test]
-fn interrupts_on_idle_cpus_count_beside_tasks() {
+fn interrupts_on_idle_cpus_add_to_tasks() {
     let mut node = Node::new(&[(0, [0; 4])]);
     // 200 ms of softirqs ran on the idle CPU, 300 ms of tasks.
     assert_eq!(node.read(SECOND, &[(0, [50, 0, 30, 20])], all(300)), SECOND / 2);
@@ -87,7 +87,7 @@ fn time_that_is_idle_and_stolen_is_subtracted_once() {
 }
 
 #[test]
-fn an_hour_without_stolen_time_does_not_delay_what_follows() {
+fn an_hour_without_stolen_time_does_not_delay_later_growth() {
     let mut node = Node::new(&[(0, [0; 4])]);
     // Interrupts on the idle CPU let the total run ahead of the tasks by 10 minutes.
     let hour = node.read(SECOND * 3600, &[(0, [180_000, 0, 120_000, 60_000])], all(1_200_000));
@@ -113,9 +113,9 @@ fn no_lower_bound_exceeds_the_time_that_was_not_idle() {
 }
 
 #[test]
-fn interrupts_count_beside_tasks_where_the_kernel_keeps_them_apart() {
+fn interrupts_add_to_tasks_if_the_kernel_accounts_them_separately() {
     let mut node = Node::new(&[(0, [0; 4])]);
-    node.busy.interrupts_apart = true;
+    node.busy.separates_interrupts = true;
     // 300 ms of tasks, 200 ms of interrupts, and 250 ms that are idle and stolen.
     let total = node.read(SECOND, &[(0, [50, 25, 20, 20])], all(300));
     assert_eq!(total, SECOND / 2);
@@ -131,15 +131,15 @@ fn cpus_come_and_go() {
 }
 
 #[test]
-fn a_cpu_that_was_offline_between_two_readings_was_not_busy() {
+fn a_cpu_that_was_offline_between_two_readings_counts_as_idle() {
     let mut node = Node::new(&[(0, [0; 4]), (1, [0; 4])]);
-    // CPU 1 was offline for 9 of 10 seconds: newer kernels keep its idle time, which did not go on.
+    // CPU 1 was offline for 9 of 10 seconds. Newer kernels keep its idle time, which did not grow.
     let total = node.read(SECOND * 10, &[(0, [900, 0, 100, 0]), (1, [80, 0, 20, 0])], all(1200));
     assert!(total >= Duration::from_millis(1180) && total <= Duration::from_millis(1220), "{total:?}");
 }
 
 #[test]
-fn another_count_of_stolen_time_is_no_growth_of_cpu_time() {
+fn a_different_count_of_stolen_time_is_no_growth_of_cpu_time() {
     let mut node = Node::new(&[(0, [0, 500, 0, 0])]);
     // Migration to a host that stole nothing yet, then one with a count far ahead.
     assert_eq!(node.read(SECOND, &[(0, [50, 0, 50, 0])], all(500)), SECOND / 2);

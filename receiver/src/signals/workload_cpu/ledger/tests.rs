@@ -12,14 +12,14 @@ fn usage(slot: u16, cgroup: u64, within: Option<usize>, time: impl Into<Option<u
 
 const ALWAYS: fn(Slot) -> Option<UnixNanos> = |_| Some(UnixNanos(1));
 
-/// The totals in seconds: the node's first, then by slot.
+/// Returns the totals in seconds: first the node, then the slots.
 fn totals(ledger: &Ledger) -> Vec<(u16, u64)> {
     let slots = ledger.slots().map(|(slot, _, total)| (slot.0, total.as_secs()));
     std::iter::once((0, ledger.node().as_secs())).chain(slots).collect()
 }
 
 #[test]
-fn a_workload_has_its_own_growth_without_what_is_inside_it() {
+fn a_workload_excludes_the_growth_of_nested_workloads() {
     let mut ledger = Ledger::new(seconds(100), &[usage(2, 10, None, 40), usage(3, 11, Some(0), 15)], ALWAYS);
     assert_eq!(totals(&ledger), [(0, 0), (2, 0), (3, 0)]);
     ledger.advance(seconds(120), &[usage(2, 10, None, 52), usage(3, 11, Some(0), 20)], ALWAYS);
@@ -36,19 +36,19 @@ fn workloads_that_share_a_slot_add_up() {
 }
 
 #[test]
-fn what_is_new_counts_from_its_birth_and_what_was_there_from_when_it_is_seen() {
+fn new_cgroups_count_from_creation_and_existing_ones_from_their_first_reading() {
     let mut ledger = Ledger::new(seconds(0), &[usage(2, 10, None, 0)], ALWAYS);
     let reading = [usage(2, 10, None, 0), usage(3, 9, None, 50), usage(4, 11, Some(1), 4)];
     ledger.advance(seconds(30), &reading, ALWAYS);
     assert_eq!(totals(&ledger), [(0, 26), (2, 0), (3, 0), (4, 4)]);
-    // Without any cgroup to compare with nobody can say what is new.
+    // Without an earlier cgroup for comparison, a new cgroup cannot be recognized.
     let mut ledger = Ledger::new(seconds(0), &[], ALWAYS);
     ledger.advance(seconds(30), &[usage(2, 10, None, 20)], ALWAYS);
     assert_eq!(totals(&ledger), [(0, 30), (2, 0)]);
 }
 
 #[test]
-fn the_first_workload_after_others_cgroups_counts_from_its_birth() {
+fn the_first_workload_after_other_cgroups_counts_from_its_creation() {
     let mut ledger = Ledger::new(seconds(0), &[], ALWAYS);
     ledger.knows(Some(CgroupId(9)));
     ledger.advance(seconds(30), &[usage(2, 10, None, 20), usage(3, 8, None, 5)], ALWAYS);
@@ -56,7 +56,7 @@ fn the_first_workload_after_others_cgroups_counts_from_its_birth() {
 }
 
 #[test]
-fn another_cgroup_in_the_same_slot_is_not_subtracted_from_the_one_before() {
+fn another_cgroup_in_a_slot_does_not_decrease_its_total() {
     let mut ledger = Ledger::new(seconds(0), &[usage(2, 10, None, 50)], ALWAYS);
     ledger.advance(seconds(9), &[usage(2, 11, None, 3)], |_| Some(UnixNanos(2)));
     assert_eq!(totals(&ledger), [(0, 6), (2, 3)]);
@@ -64,7 +64,7 @@ fn another_cgroup_in_the_same_slot_is_not_subtracted_from_the_one_before() {
 }
 
 #[test]
-fn a_total_stays_until_its_slot_is_free() {
+fn a_total_stays_until_its_slot_is_released() {
     let mut ledger = Ledger::new(seconds(0), &[usage(2, 10, None, 0)], ALWAYS);
     ledger.advance(seconds(5), &[usage(2, 10, None, 4)], ALWAYS);
     ledger.advance(seconds(7), &[], ALWAYS);
@@ -74,19 +74,19 @@ fn a_total_stays_until_its_slot_is_free() {
 }
 
 #[test]
-fn what_was_never_read_has_no_total_and_stays_outside() {
+fn a_workload_that_was_never_read_counts_for_its_container() {
     let reading = |outer, inner| [usage(2, 10, None, outer), usage(3, 11, Some(0), inner)];
     let mut ledger = Ledger::new(seconds(0), &reading(Some(0), None), ALWAYS);
     ledger.advance(seconds(9), &reading(Some(8), None), ALWAYS);
     assert_eq!(totals(&ledger), [(0, 1), (2, 8)]);
-    // The outer one cannot be read: what is inside leaves the node.
+    // The outer cgroup cannot be read, so the growth of the inner cgroup is subtracted from the node.
     ledger.advance(seconds(9), &reading(Some(8), Some(5)), ALWAYS);
     ledger.advance(seconds(19), &reading(None, Some(9)), ALWAYS);
     assert_eq!(totals(&ledger), [(0, 7), (2, 8), (3, 4)]);
 }
 
 #[test]
-fn a_time_set_back_begins_anew() {
+fn growth_restarts_after_a_reset() {
     let mut ledger = Ledger::new(seconds(0), &[usage(2, 10, None, 50)], ALWAYS);
     ledger.advance(seconds(9), &[usage(2, 10, None, 3)], ALWAYS);
     ledger.advance(seconds(12), &[usage(2, 10, None, 5)], ALWAYS);
@@ -94,7 +94,7 @@ fn a_time_set_back_begins_anew() {
 }
 
 #[test]
-fn what_is_owed_is_made_good_for() {
+fn a_debt_is_paid_by_later_growth() {
     let mut ledger = Ledger::new(seconds(0), &[usage(2, 10, None, 0)], ALWAYS);
     ledger.advance(seconds(5), &[usage(2, 10, None, 7)], ALWAYS);
     assert_eq!(totals(&ledger), [(0, 0), (2, 7)]);
@@ -102,27 +102,27 @@ fn what_is_owed_is_made_good_for() {
     assert_eq!(totals(&ledger), [(0, 2), (2, 8)]);
 }
 
-/// A cgroup of a machine on paper.
+/// A cgroup of a simulated machine.
 #[derive(Debug)]
 struct Cgroup {
     id: u64,
     parent: Option<u64>,
-    /// What the kernel says of it.
+    /// The kernel's CPU time of the cgroup.
     time: u64,
     slot: Option<u16>,
-    /// What was used in it, and in those below it that are no workloads, since the last reading.
+    /// Time since the last reading in the cgroup and in its descendants that are no workloads.
     unread: u64,
 }
 
-/// Cgroups of which every nanosecond is followed to whom it belongs.
+/// A simulated machine that records the correct attribution of every nanosecond.
 #[derive(Debug, Default)]
 struct Machine {
-    /// In the order they were made.
+    /// In order of creation.
     cgroups: Vec<Cgroup>,
     made: u64,
     whole: u64,
     unread: u64,
-    /// What slots should have.
+    /// The correct totals of slots.
     truth: BTreeMap<u16, u64>,
 }
 
@@ -131,14 +131,14 @@ impl Machine {
         self.cgroups.iter().position(|cgroup| cgroup.id == id).unwrap()
     }
 
-    /// A cgroup and those around it, inner ones first.
+    /// Returns a cgroup and its ancestors, inner cgroups first.
     fn around(&self, from: Option<u64>) -> Vec<usize> {
         let of = |id: u64| self.position(id);
         std::iter::successors(from.map(of), |n| self.cgroups[*n].parent.map(of)).collect()
     }
 
     fn pick(&self, choice: u8) -> Option<u64> {
-        // Past the last one is the root.
+        // The position after the last cgroup selects the root.
         self.cgroups.get(usize::from(choice) % (self.cgroups.len() + 1)).map(|cgroup| cgroup.id)
     }
 
@@ -171,7 +171,7 @@ impl Machine {
         }
     }
 
-    /// Reads every workload, inner ones first, and then the whole; a little is used after each.
+    /// Reads every workload, inner ones first, and then the whole. Some time is used after each reading.
     fn read(&mut self, meanwhile: &[(u8, u64)], unreadable: &[u8]) -> (u64, Vec<Usage>) {
         let ids: Vec<u64> =
             self.cgroups.iter().filter(|cgroup| cgroup.slot.is_some()).map(|cgroup| cgroup.id).collect();
@@ -201,14 +201,14 @@ impl Machine {
     }
 }
 
-/// What happens between two readings, and during the second one.
+/// The events between two readings and during the second reading.
 #[derive(Clone, Debug)]
 struct Interval {
-    /// What to do, where, and how much of it.
+    /// Type, target and amount of each event.
     events: Vec<(u8, u8, u64)>,
     meanwhile: Vec<(u8, u64)>,
     unreadable: Vec<u8>,
-    /// Slots that come free.
+    /// Slots that are released.
     freed: Vec<u16>,
 }
 
@@ -227,7 +227,7 @@ impl Machine {
         for (what, choice, much) in events {
             match what {
                 0..4 => self.use_time(*choice, *much),
-                // One in three is no workload, and slots are shared.
+                // One in three cgroups is no workload, and slots are shared.
                 4..6 => self.make(*choice, (*much % 3 > 0).then_some(u16::try_from(1 + *much % 11).unwrap())),
                 _ => self.remove(*choice),
             }
