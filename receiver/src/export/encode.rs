@@ -1,4 +1,4 @@
-//! Telemetry as OTLP messages.
+//! Converts telemetry to OTLP messages.
 
 use opentelemetry_proto::tonic::{
     common::v1::{AnyValue, ArrayValue, InstrumentationScope, KeyValue, any_value},
@@ -13,17 +13,17 @@ use prost::Message;
 
 use crate::telemetry::{self, Attributes, Data, Descriptor, Instrument, Point, SCHEMA_URL, SCOPE, UnixNanos, Value};
 
-/// The flags of a point whose series is over.
+/// The flags of the last point of a series, which has no value.
 const NO_RECORDED_VALUE: u32 = DataPointFlags::NoRecordedValueMask as u32;
 
-/// A point as it goes on the wire.
+/// A point in its encoding for the wire.
 pub(super) enum WirePoint {
     Number(NumberDataPoint),
     Histogram(ExponentialHistogramDataPoint),
 }
 
 impl WirePoint {
-    /// A point of a metric, or `None` if its data are not a number or not of the instrument's kind.
+    /// Returns the point of a metric. Returns `None` if its data is not a number, or does not fit the instrument.
     pub(super) fn new(descriptor: &Descriptor, point: &Point, time: UnixNanos) -> Option<Self> {
         let value = match (&point.data, descriptor.instrument) {
             (Data::Histogram(histogram), Instrument::ExponentialHistogram) => {
@@ -40,7 +40,7 @@ impl WirePoint {
         };
         Some(Self::Number(NumberDataPoint {
             attributes: key_values(&point.attributes),
-            // A gauge says nothing about the time before it was read.
+            // OTLP ignores the start time of a gauge.
             start_time_unix_nano: if descriptor.instrument == Instrument::Gauge { 0 } else { point.start.0 },
             time_unix_nano: time.0,
             flags: if value.is_none() { NO_RECORDED_VALUE } else { 0 },
@@ -49,7 +49,7 @@ impl WirePoint {
         }))
     }
 
-    /// Encoded bytes, without the tag and length that precede a nested message.
+    /// Returns the encoded size in bytes, without the tag and the length that precede a nested message.
     pub(super) fn encoded_len(&self) -> usize {
         match self {
             Self::Number(point) => point.encoded_len(),
@@ -57,7 +57,7 @@ impl WirePoint {
         }
     }
 
-    /// Adds the point to a metric of its kind.
+    /// Appends the point to a metric with the matching data type.
     pub(super) fn push_to(self, metric: &mut Metric) {
         match (self, &mut metric.data) {
             (Self::Number(point), Some(metric::Data::Sum(sum))) => sum.data_points.push(point),
@@ -99,7 +99,7 @@ fn histogram_end(point: &Point, time: UnixNanos) -> ExponentialHistogramDataPoin
     }
 }
 
-/// A metric without points.
+/// Returns a metric without points.
 pub(super) fn empty_metric(descriptor: &Descriptor) -> Metric {
     let cumulative = AggregationTemporality::Cumulative.into();
     let sum = |is_monotonic| {
@@ -122,7 +122,7 @@ pub(super) fn empty_metric(descriptor: &Descriptor) -> Metric {
     }
 }
 
-/// A resource with the sidecar's scope, without metrics.
+/// Returns a resource with the sidecar's scope and without metrics.
 pub(super) fn empty_resource(resource: &telemetry::Resource) -> ResourceMetrics {
     ResourceMetrics {
         resource: Some(Resource { attributes: key_values(&resource.attributes), ..Default::default() }),

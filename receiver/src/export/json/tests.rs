@@ -51,8 +51,9 @@ fn the_end_of_a_series_is_a_line_without_a_value() -> io::Result<()> {
     Ok(())
 }
 
-/// Where the protocol definitions put 64-bit integers (JSON strings), 32-bit integers and enumerations (JSON numbers),
-/// doubles, booleans, text, messages and lists of messages, under the lower camel case names of OTLP/JSON.
+/// Checks the JSON type of a field by its lower camel case name in OTLP/JSON. The protocol definitions have 64-bit
+/// integers (JSON strings), 32-bit integers and enumerations (JSON numbers), doubles, booleans, text, messages and
+/// lists of messages.
 fn check(key: &str, value: &Value) -> Result<(), String> {
     let is_number_text = |value: &Value| value.as_str().is_some_and(|text| text.parse::<i128>().is_ok());
     let fits = match key {
@@ -150,7 +151,7 @@ async fn a_full_disk_is_counted_and_ends_nothing() -> Result<(), Box<dyn std::er
     Ok(())
 }
 
-/// A file that takes a number of bytes, then none, until somebody makes room.
+/// A file with a limited number of free bytes.
 struct Small {
     bytes: Vec<u8>,
     room: usize,
@@ -186,7 +187,7 @@ impl Sink for Small {
     }
 }
 
-/// A file that takes nothing.
+/// A file that fails every write.
 struct Broken(ErrorKind);
 
 impl Write for Broken {
@@ -243,7 +244,7 @@ async fn a_reader_that_leaves_ends_the_output_without_a_failure() -> Result<(), 
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RWXU)?;
-    // Both ends, so that neither open waits for the other.
+    // Opened for both reading and writing, so that neither open waits for the other end.
     let mut reader = OpenOptions::new().read(true).write(true).open(&path)?;
     let output = open(Target::File(path))?;
     let statistics = output.statistics().clone();
@@ -252,7 +253,7 @@ async fn a_reader_that_leaves_ends_the_output_without_a_failure() -> Result<(), 
     let mut first = [0];
     reader = tokio::task::spawn_blocking(move || reader.read_exact(&mut first).map(|()| reader)).await??;
     drop(reader);
-    // The line above may have been in flight; this one finds nobody.
+    // The previous line may have been in flight; this one finds the pipe closed.
     outputs.publish(&lost(1, after(11)));
     tokio::time::timeout(Duration::from_secs(20), outputs.ended()).await??;
     assert!(statistics.totals().failures.is_empty());
@@ -261,7 +262,7 @@ async fn a_reader_that_leaves_ends_the_output_without_a_failure() -> Result<(), 
 
 #[test]
 fn a_file_that_permissions_forbid_names_the_way_out() {
-    // Root may write anything, so the refusal is not to be had from the system here.
+    // Root may write any file, so the test cannot provoke this error in the system.
     let error = OpenError::Open { path: "/etc/metrics".into(), source: ErrorKind::PermissionDenied.into() };
     insta::assert_snapshot!(error.to_string(), @"cannot write to `/etc/metrics`: permission denied; choose a file that this user may write");
 }

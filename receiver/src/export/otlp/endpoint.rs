@@ -1,14 +1,14 @@
-//! Where to deliver.
+//! The endpoint of the collector.
 
 use tonic::codegen::http::Uri;
 
 use super::EndpointError;
 
-/// Where a collector listens when nothing else is said.
+/// The default endpoint of a collector.
 pub(super) const DEFAULT: &str = "http://localhost:4317";
 
-/// An endpoint by the OTLP exporter specification: `http://` is plaintext, `https://` is TLS, whatever
-/// `OTEL_EXPORTER_OTLP_INSECURE` says. Without a scheme it is TLS, unless that variable is true.
+/// Parses an endpoint by the OTLP exporter specification. `http://` selects plaintext and `https://` selects TLS,
+/// regardless of `OTEL_EXPORTER_OTLP_INSECURE`. Without a scheme, TLS is used unless that variable is true.
 pub(super) fn parse(text: &str, insecure: bool) -> Result<Uri, EndpointError> {
     let text = text.trim();
     let with_scheme = if text.contains("://") {
@@ -24,7 +24,7 @@ pub(super) fn parse(text: &str, insecure: bool) -> Result<Uri, EndpointError> {
     let (Some(authority), Some(host)) = (uri.authority(), uri.host().filter(|host| !host.is_empty())) else {
         return Err(EndpointError::NoHost);
     };
-    // The parser takes anything for a port.
+    // The parser accepts any text as a port.
     match authority.as_str().strip_prefix(host) {
         None => Err(EndpointError::Credentials),
         Some("") => Ok(uri),

@@ -1,4 +1,4 @@
-//! What an answer other than success means, by the OTLP specification.
+//! Classifies failed exports by the OTLP specification.
 
 use std::{error::Error as _, fmt, time::Duration};
 
@@ -7,21 +7,22 @@ use tonic_types::StatusExt;
 
 use crate::{causes::chain, text::foreign};
 
-/// The longest delay that a server may ask for.
+/// The longest delay that a server can request.
 pub(super) const LONGEST_THROTTLE: Duration = Duration::from_secs(300);
 
-/// What to do after a failed try.
+/// The reaction to a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Try again after the usual backoff.
+    /// Retry after the back-off.
     Retry,
-    /// Try again after the delay in the server's `RetryInfo`, at most [`LONGEST_THROTTLE`].
+    /// Retry after the delay in the server's `RetryInfo`, at most [`LONGEST_THROTTLE`].
     Throttled(Duration),
-    /// Never try that request again.
+    /// Never retry the request.
     Permanent,
 }
 
-/// The specification's table of retryable codes. An exhausted resource is only retryable if the server says when.
+/// Classifies a status by the specification's table of retryable codes. `RESOURCE_EXHAUSTED` is retryable only if
+/// the server returns a delay.
 pub(super) fn verdict(status: &Status) -> Verdict {
     let delay = status.get_details_retry_info().and_then(|info| info.retry_delay);
     match (status.code(), delay) {
@@ -48,7 +49,7 @@ pub(super) fn verdict(status: &Status) -> Verdict {
     }
 }
 
-/// The code's name in lower snake case.
+/// Returns the code's name in lower snake case.
 pub(super) fn reason(code: Code) -> &'static str {
     match code {
         Code::Ok => "ok",
@@ -71,7 +72,7 @@ pub(super) fn reason(code: Code) -> &'static str {
     }
 }
 
-/// A failed delivery, for people.
+/// A failed delivery, formatted for the log.
 pub(super) struct Failure<'a> {
     pub(super) endpoint: &'a str,
     pub(super) status: &'a Status,
@@ -106,10 +107,10 @@ fn cure(code: Code) -> Option<&'static str> {
     })
 }
 
-/// The most that is logged of a collector's message, in characters.
+/// The number of characters of a collector's message that are logged.
 const MESSAGE: usize = 500;
 
-/// A collector's message for the log.
+/// Formats a collector's message for the log.
 pub(super) fn quoted(message: &str) -> String {
     foreign(message, MESSAGE)
 }

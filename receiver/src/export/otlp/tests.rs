@@ -1,4 +1,4 @@
-//! Delivery against a scripted collector.
+//! Tests of the delivery with a scripted collector.
 
 mod server;
 mod settings;
@@ -27,7 +27,8 @@ fn settings(variables: &[(&str, &str)]) -> Settings {
     Settings::from_variables(lookup).expect("settings")
 }
 
-/// An output into the scripted collector, over memory: with time paused, nothing but its own timers makes time pass.
+/// Opens an output to the scripted collector in memory. In paused time, only the output's timers advance the
+/// clock.
 fn open_into(collector: &Collector, settings: Settings) -> Outputs {
     let statistics = Statistics::new("otlp");
     let delivery = delivery::Delivery::new(settings, collector.channel(), statistics.clone());
@@ -61,7 +62,7 @@ async fn unavailable_is_tried_again_until_it_works() {
     for _ in 0..3 {
         assert_eq!(collector.received().await.points, 5);
     }
-    // One second, then two, each with up to as much again.
+    // One second, then two, each with a random addition of up to its length.
     let waited = began.elapsed();
     assert!((Duration::from_secs(3)..=Duration::from_millis(6100)).contains(&waited), "{waited:?}");
     shutdown(outputs, DEADLINE).await;
@@ -88,7 +89,7 @@ async fn exhausted_is_tried_again_when_the_server_says() {
     assert_eq!(statistics.totals().points, 1);
 }
 
-/// A refusal with a `google.rpc.RetryInfo` of any number of seconds. `ErrorDetails` limits the number.
+/// Returns a refusal with a `google.rpc.RetryInfo` of any number of seconds. `ErrorDetails` limits the number.
 fn refusal_for(seconds: i64) -> Status {
     let field = |number: u8, content: &[u8]| {
         [&[number << 3 | 2, u8::try_from(content.len()).expect("a short field")], content].concat()
@@ -212,7 +213,7 @@ async fn shutdown_ends_at_its_deadline_and_counts_what_is_lost() {
     assert_eq!((statistics.totals().points, statistics.totals().dropped_snapshots), (0, 1));
 }
 
-/// Waits until that output has settled something, in the time that passes by itself.
+/// Waits until the output has settled a snapshot, while the paused clock advances.
 async fn settled(outputs: &Outputs) -> UnixNanos {
     let settled = async {
         while outputs.delivered() == UnixNanos(0) {
@@ -233,7 +234,7 @@ async fn a_collector_that_is_away_holds_what_it_has_not_taken() {
         assert_eq!(collector.received().await.time, after(seconds).0);
         assert_eq!(outputs.delivered(), UnixNanos(0));
     }
-    // The newest alone is taken at last, and what it replaced counts with it.
+    // Only the newest snapshot is delivered, and the replaced ones count as dropped.
     publish(&outputs, lost(5, after(3)));
     assert_eq!(collector.received().await.time, after(3).0);
     assert_eq!(settled(&outputs).await, after(3));
@@ -285,7 +286,7 @@ async fn headers_and_compression_go_with_every_request() {
         assert_eq!(received.header("grpc-encoding"), encoding);
         assert!(received.header("grpc-accept-encoding").is_some_and(|accepted| accepted.contains("gzip")));
         shutdown(outputs, DEADLINE).await;
-        // The scripted collector compresses its answers to whoever accepts that.
+        // The scripted collector compresses its responses if the client accepts compression.
         assert_eq!(statistics.totals().points, 7);
     }
 }
@@ -314,7 +315,7 @@ async fn a_large_snapshot_goes_in_parts_and_resumes_at_the_one_that_failed() {
 
 #[tokio::test]
 async fn an_endpoint_that_refuses_is_counted_and_ends_nothing() {
-    // A port that was free a moment ago: bound, then closed.
+    // A port that was free a moment before: bound, then closed.
     let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
     let endpoint = format!("http://{port}");
     let output = open(settings(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)])).expect("output");
@@ -328,7 +329,7 @@ async fn an_endpoint_that_refuses_is_counted_and_ends_nothing() {
     };
     tokio::time::timeout(Duration::from_secs(20), refused).await.expect("no failure counted");
     publish(&outputs, lost(1, after(2)));
-    // One more try at shutdown, and no waiting for the deadline.
+    // Shutdown makes one more attempt and does not wait for the deadline.
     let began = Instant::now();
     shutdown(outputs, Duration::from_secs(600)).await;
     assert!(began.elapsed() < Duration::from_secs(300));

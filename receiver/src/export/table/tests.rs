@@ -21,7 +21,7 @@ fn plain(width: usize) -> Layout {
     Layout { width, cpus: NonZeroUsize::new(2), colour: false }
 }
 
-/// Everything the sidecar shows first, with all counts multiplied.
+/// Returns a snapshot with every displayed metric, with all counts multiplied.
 fn everything(factor: u32, time: UnixNanos) -> Snapshot {
     let times = |number: i64| Data::Integer(number * i64::from(factor));
     let seconds = |number: f64| Data::Double(number * f64::from(factor));

@@ -14,7 +14,7 @@ fn refused(variables: &[(&str, &str)]) -> String {
 
 #[test]
 fn without_variables_it_is_the_collector_on_this_host() -> Result<(), SettingsError> {
-    // An empty value is none.
+    // An empty value counts as unset.
     for variables in
         [&[] as &[(&str, &str)], &[("OTEL_EXPORTER_OTLP_ENDPOINT", ""), ("OTEL_EXPORTER_OTLP_PROTOCOL", " ")]]
     {

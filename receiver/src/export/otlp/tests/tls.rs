@@ -1,4 +1,4 @@
-//! TLS over real sockets, with certificates made for the test.
+//! Tests of TLS over sockets, with certificates that the test issues.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -30,7 +30,7 @@ fn authority() -> Result<Authority, rcgen::Error> {
 }
 
 impl Authority {
-    /// Certificate and key of a host or client by that name, as PEM.
+    /// Issues the PEM certificate and key of a host or client.
     fn issue(&self, name: &str) -> Result<(String, String), rcgen::Error> {
         let key = KeyPair::generate()?;
         let certificate = CertificateParams::new(vec![name.to_owned()])?.signed_by(&key, &self.issuer)?;
@@ -40,7 +40,7 @@ impl Authority {
 
 type Outcome = Result<crate::telemetry::Delivery, Box<dyn std::error::Error>>;
 
-/// Delivers one snapshot of three points to a server that wants a client certificate of its own authority.
+/// Delivers one snapshot of three points to a server that requires a client certificate from its authority.
 async fn deliver(server: &Authority, trusted: &Authority, client: Option<&Authority>) -> Outcome {
     let (certificate, key) = server.issue("localhost")?;
     let tls = ServerTlsConfig::new()

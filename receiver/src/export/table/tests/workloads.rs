@@ -1,4 +1,4 @@
-//! Tables of a node with workloads.
+//! Tests of tables with workloads.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::{
     telemetry::ResourceMetrics,
 };
 
-/// A workload, and how busy it is: milliseconds of CPU time and packets in each second.
+/// A workload with its CPU time in milliseconds and its packets per second.
 type Load = (Attributes, u32, u32);
 
 fn container(name: &str, id: u32) -> Attributes {
@@ -26,7 +26,8 @@ fn unit(name: &'static str) -> Attributes {
     Attributes::new().with("undercurrent.workload.cgroup", path).with("undercurrent.workload.unit", name)
 }
 
-/// What was received since the start: as many packets a second over TCP and IPv4, fewer over UDP, two over IPv6.
+/// Returns the receive durations since the start: `packets` per second over TCP and IPv4, fewer over UDP, two over
+/// IPv6.
 fn durations(layers: &[&'static str], packets: u32, seconds: u64) -> Metric {
     let mut points = Vec::new();
     for (place, layer) in layers.iter().enumerate() {
@@ -57,7 +58,7 @@ fn workload((attributes, milliseconds, packets): &Load, seconds: u64) -> Resourc
     of(attributes.clone(), vec![durations, cpu_time(*milliseconds, seconds)])
 }
 
-/// A node with workloads, some seconds after all of them were started.
+/// Returns a snapshot some seconds after the start of all workloads.
 fn snapshot(workloads: &[Load], seconds: u64) -> Snapshot {
     let event = |event: &'static str, each_second: f64| {
         let attributes = Attributes::new().with("undercurrent.network.event", event);
@@ -73,12 +74,12 @@ fn snapshot(workloads: &[Load], seconds: u64) -> Snapshot {
     snapshot
 }
 
-/// Two seconds of it.
+/// Renders the table of a two-second interval.
 fn shown(workloads: &[Load], width: usize) -> String {
     render(Some(&snapshot(workloads, 30)), &snapshot(workloads, 32), plain(width))
 }
 
-/// The first words of the rows of the first section, and what is said below them.
+/// Returns the first words of the rows in the first section, and the line below them.
 fn ranking(table: &str) -> Vec<String> {
     let rows = table.lines().skip(4).take_while(|line| !line.is_empty());
     rows.map(|row| row.trim_start().split("  ").next().unwrap_or_default().to_owned()).collect()
@@ -128,7 +129,7 @@ fn the_same_name_twice() {
 #[test]
 fn a_workload_that_ended_is_shown_no_more() {
     let (previous, mut current) = (snapshot(&few(), 30), snapshot(&few(), 32));
-    // Its last totals, which stand until they are delivered.
+    // The last totals of an ended workload stay until they are delivered.
     current.resources[2] = workload(&few()[1], 30);
     let idle = render(Some(&previous), &current, plain(120));
     assert_eq!(ranking(&idle), ["web", "(node)", "nginx.service"]);
@@ -226,7 +227,7 @@ fn hundreds_of_workloads_take_no_time_and_little_room() {
         (began.elapsed(), lines)
     };
     let (fastest, lines) = [draw(), draw(), draw()].into_iter().min().unwrap_or_default();
-    // Optimized it takes 3 ms.
+    // An optimized build takes 3 ms.
     assert!(fastest < Duration::from_millis(500), "{fastest:?}");
     assert!(lines < 150, "{lines} lines");
 }
