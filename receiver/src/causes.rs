@@ -1,8 +1,8 @@
-//! Errors with what caused them, for people.
+//! Formats errors with their causes.
 
 use std::error::Error;
 
-/// An error and its causes on one line, each said once: many errors have their cause's words in their own.
+/// Formats an error and its causes on one line. A cause that the previous message contains already is omitted.
 #[must_use]
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |&error| error.source()).map(ToString::to_string);

@@ -1,4 +1,4 @@
-//! Command lines, right and wrong, and what people read of them.
+//! Tests of valid and invalid command lines, and of their messages.
 
 use super::*;
 

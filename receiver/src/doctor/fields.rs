@@ -1,27 +1,27 @@
-//! Which kernel fields are missing, and what that costs.
+//! Missing kernel fields, and their consequences.
 
 use serde::Serialize;
 
 use crate::kernel::fields::FieldFact;
 
-/// A kernel field that is not there.
+/// A kernel field that is missing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AbsentField {
-    /// The struct and path; where kernels differ, each of them.
+    /// The struct and path; all candidates if kernels differ.
     pub field: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// What is lost without it, where that is known.
+    /// The consequence, if known.
     pub cost: Option<&'static str>,
 }
 
-/// Fields in whose place another serves on kernels that lack them.
+/// Fields that another field replaces on kernels without them.
 const SERVED_BY: [(&str, &str); 2] = [
     ("scm_timestamping_internal.ts.0.tv_sec", "scm_timestamping_internal.ts.0"),
     ("scm_timestamping_internal.ts.0.tv_nsec", "scm_timestamping_internal.ts.0"),
 ];
 
-/// What the absence of a field costs.
+/// The consequences of missing fields.
 const COSTS: [(&str, &str); 2] = [
     (
         "sk_buff.tstamp_type..sk_buff.mono_delivery_time",
@@ -34,7 +34,7 @@ const COSTS: [(&str, &str); 2] = [
     ),
 ];
 
-/// The fields that the kernel lacks and that no other field stands in for.
+/// Returns the fields that the kernel lacks and that no other field replaces.
 pub fn absent(fields: &[FieldFact]) -> Vec<AbsentField> {
     let present = |symbol: &str| fields.iter().any(|field| field.symbol == symbol && field.absence.is_none());
     let absent = |field: &FieldFact| {
