@@ -6,9 +6,9 @@ use std::error::Error;
 #[must_use]
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |&error| error.source()).map(ToString::to_string);
-    causes.fold(String::new(), |said, cause| match said.as_str() {
+    causes.fold(String::new(), |message, cause| match message.as_str() {
         "" => cause,
-        _ if said.contains(&cause) => said,
-        _ => format!("{said}: {cause}"),
+        _ if message.contains(&cause) => message,
+        _ => format!("{message}: {cause}"),
     })
 }

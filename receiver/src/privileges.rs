@@ -76,7 +76,7 @@ pub struct Privileges {
 
 /// The capabilities of this process cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error("the capabilities of this process cannot be read: {0}")]
+#[error("cannot read the capabilities of this process: {0}")]
 pub struct ReadError(#[from] caps::errors::CapsError);
 
 impl Privileges {

@@ -39,7 +39,7 @@ impl Watchdog {
         if self.is_late() {
             self.late += 1;
             tracing::warn!(
-                "a snapshot came {:.1} s after the last one, at an interval of {:.1} s: the machine is overloaded, or the kernel \
+                "snapshot is late: {:.1} s since the last one, at an interval of {:.1} s; the machine is overloaded, or the kernel \
                  delayed a read",
                 since.as_secs_f64(),
                 self.interval.as_secs_f64()

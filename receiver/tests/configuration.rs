@@ -1,4 +1,4 @@
-//! The files that people read about the configuration, against the types it is read into.
+//! Compares the documentation of the configuration with the types that parse it.
 
 mod committed;
 
@@ -8,7 +8,7 @@ use committed::assert_committed;
 use serde_json::Value;
 use undercurrent::config::{EXAMPLE, File, example, markdown, schema, signal_names};
 
-/// The example with its commented settings switched on: they follow the `#` without a space.
+/// Returns the example with its commented settings enabled: a setting follows its `#` without a space.
 fn full_example() -> String {
     let uncommented = EXAMPLE.lines().map(|line| match line.trim_start().strip_prefix('#') {
         Some(setting) if setting.starts_with(|first: char| first.is_ascii_alphabetic()) => {
@@ -27,7 +27,7 @@ fn yaml(text: &str) -> Value {
     serde_saphyr::from_str(text).expect("YAML")
 }
 
-/// Every key that leads to a value, dotted.
+/// Returns the dotted path of every key with a value.
 fn keys(path: &str, value: &Value, below: impl Fn(&Value) -> Option<&Value> + Copy) -> BTreeSet<String> {
     match below(value).and_then(Value::as_object).filter(|object| !object.is_empty()) {
         None => BTreeSet::from([path.to_owned()]),

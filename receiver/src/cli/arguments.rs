@@ -7,18 +7,19 @@ use clap::{Args, Parser};
 use crate::options::{AttachKind, Interval, Output, Sampling, Span};
 
 const AFTER_HELP: &str = "\
-Flags win over environment variables, and these over the configuration file.
+Flags take precedence over environment variables, which take precedence over the configuration file.
 
 Environment:
-  OTEL_EXPORTER_OTLP_ENDPOINT     the collector; makes otlp the default output (and the other OTEL_EXPORTER_OTLP_*)
+  OTEL_EXPORTER_OTLP_ENDPOINT     endpoint of the collector; makes otlp the default output
+  OTEL_EXPORTER_OTLP_*            the other settings of OTLP
   OTEL_METRIC_EXPORT_INTERVAL     interval in milliseconds
   OTEL_RESOURCE_ATTRIBUTES        more attributes of this node, as key=value,key=value
-  OTEL_SERVICE_NAME               instead of `undercurrent`
-  K8S_NODE_NAME, NODE_NAME        the Kubernetes node
+  OTEL_SERVICE_NAME               service name [default: undercurrent]
+  K8S_NODE_NAME, NODE_NAME        name of the Kubernetes node
   RUST_LOG, OTEL_LOG_LEVEL        log level: error, warn, info, debug, trace; logs go to standard error
-  NO_COLOR                        no colours";
+  NO_COLOR                        disables colours";
 
-/// Measures what the kernel's network stack costs and exports it as OpenTelemetry.
+/// Measures the cost of the kernel's network stack and exports it as OpenTelemetry.
 #[derive(Parser)]
 #[command(
     name = "undercurrent",
@@ -57,7 +58,7 @@ pub struct RunArguments {
     /// Configuration file (YAML).
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Time between snapshots, such as 500ms [default: 10s; for a table alone 1s].
+    /// Time between snapshots, such as 500ms [default: 10s; 1s if only table is enabled].
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub interval: Option<Interval>,
     /// Stop after this time [default: never].
@@ -70,7 +71,7 @@ pub struct RunArguments {
     #[arg(long, value_name = "SHARE")]
     pub sampling: Option<Sampling>,
     /// Never attach by fentry, kprobe, tracepoint or cgroup; repeatable [default: none].
-    #[arg(long, value_name = "MEANS", value_enum, hide_possible_values = true)]
+    #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true)]
     pub avoid: Vec<AttachKind>,
 }
 

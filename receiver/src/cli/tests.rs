@@ -38,7 +38,7 @@ fn run_is_the_default() {
 }
 
 #[test]
-fn other_commands_are_told_apart() {
+fn other_commands_are_parsed() {
     let doctor = DoctorArguments { json: true, probe: true, config: None };
     assert_eq!(command("undercurrent doctor --json --probe"), Command::Doctor(doctor));
     assert_eq!(command("undercurrent signals"), Command::Signals(SignalsArguments { json: false }));
@@ -47,7 +47,7 @@ fn other_commands_are_told_apart() {
 }
 
 #[test]
-fn durations_are_refused_for_what_they_are() {
+fn invalid_durations_are_refused() {
     insta::assert_snapshot!(refusals(&[
         "undercurrent --interval 0",
         "undercurrent run --interval 0s",
@@ -115,7 +115,7 @@ fn durations_are_refused_for_what_they_are() {
 }
 
 #[test]
-fn outputs_are_refused_for_what_they_are() {
+fn invalid_outputs_are_refused() {
     insta::assert_snapshot!(refusals(&[
         "undercurrent --output tabel",
         "undercurrent --output table=out.txt",
@@ -163,7 +163,7 @@ fn outputs_are_refused_for_what_they_are() {
 }
 
 #[test]
-fn words_out_of_place_are_refused() {
+fn misplaced_arguments_are_refused() {
     insta::assert_snapshot!(refusals(&[
         "undercurrent rnu",
         "undercurrent --intervall 1s",
@@ -234,7 +234,7 @@ fn words_out_of_place_are_refused() {
 }
 
 #[test]
-fn help_says_everything() {
+fn help_texts() {
     insta::assert_snapshot!(help("undercurrent --help"), @"
     Measures what the kernel's network stack costs and exports it as OpenTelemetry
 

@@ -159,8 +159,7 @@ fn hook(outcome: &Outcome, runs: Option<&[(String, u64)]>) -> HookReport {
 }
 
 impl HookReport {
-    /// Returns true if a program did not run although the probe's traffic should have triggered it. Programs for
-    /// the transmit softirq are an exception: they need no packet.
+    /// Returns true if the probe's traffic should trigger the hook and one of its programs did not run.
     #[must_use]
     pub fn silent(&self) -> bool {
         let concerned = self.hook().is_some_and(|hook| hook.sees_traffic);

@@ -24,7 +24,7 @@ pub fn page(report: &Report) -> String {
         page.push_str(&kernel(host));
     }
     let lacks = if report.lacks.is_empty() {
-        "all that is needed".to_owned()
+        "all required".to_owned()
     } else {
         format!("lacking {}", report.lacks.join("; "))
     };
@@ -37,7 +37,7 @@ pub fn page(report: &Report) -> String {
     }
     page.push_str(&memory(report));
     for field in &report.absent_fields {
-        let cost = field.cost.map_or_else(|| "what needs it is refused or counted as lost".to_owned(), str::to_owned);
+        let cost = field.cost.map_or_else(|| "measurements that need it are refused or counted as lost".to_owned(), str::to_owned);
         page.push_str(&fact("field", &format!("{} is not in this kernel ({}): {cost}", field.field, field.reason)));
     }
     if let Some(source) = &report.cpu_time {
@@ -65,7 +65,7 @@ fn wrapped(text: &str, indent: usize) -> String {
 fn verdict(report: &Report) -> String {
     match (report.verdict, &report.reason) {
         (Verdict::Healthy, _) => "everything works".to_owned(),
-        (Verdict::Degraded, _) => "works, with less than everything".to_owned(),
+        (Verdict::Degraded, _) => "works with reduced measurements".to_owned(),
         (Verdict::CannotRun, Some(reason)) => format!("cannot run: {reason}"),
         (Verdict::CannotRun, None) => "cannot run".to_owned(),
     }

@@ -14,7 +14,7 @@ use crate::kernel::{Kernel, client::ServiceError};
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// The kernel cannot count runs.
-    #[error("cannot switch the kernel's statistics on: {0}; it takes Linux 5.8 and CAP_SYS_ADMIN")]
+    #[error("cannot enable the kernel's BPF statistics: {0}; this requires Linux 5.8 and CAP_SYS_ADMIN")]
     Statistics(#[from] SyscallError),
     /// The counts cannot be read.
     #[error(transparent)]

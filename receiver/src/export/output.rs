@@ -65,7 +65,7 @@ impl Output {
 
 /// An output's task or thread that panicked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the output `{output}` failed; the message above says where. Please report it")]
+#[error("output `{output}` panicked; the log has the location. Please report this bug")]
 pub struct OutputFailed {
     /// The output's name.
     pub output: &'static str,
@@ -151,7 +151,7 @@ impl Outputs {
                         task.abort();
                     }
                     statistics.dropped();
-                    tracing::warn!(output, "the last snapshot did not get out within {deadline:?} and is lost");
+                    tracing::warn!(output, "the last snapshot was not delivered within {deadline:?} and is lost");
                 }
             }
         }

@@ -196,14 +196,14 @@ fn reason(kind: ErrorKind) -> &'static str {
 fn cure(error: &io::Error) -> &'static str {
     match error.kind() {
         _ if error.raw_os_error() == Some(libc::ELOOP) => {
-            "it is a symbolic link, which is not followed; name the file that it points to"
+            "it is a symbolic link, and links are not followed; use the path of its target"
         }
-        ErrorKind::IsADirectory => "name a file, not a directory",
-        ErrorKind::NotFound => "its directory must exist; create it first",
-        ErrorKind::NotADirectory => "a part of the path before its name is a file; choose a path through directories",
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => "choose a file that this user may write",
+        ErrorKind::IsADirectory => "use the path of a file, not of a directory",
+        ErrorKind::NotFound => "create its directory first",
+        ErrorKind::NotADirectory => "a component of its path is not a directory; use another path",
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => "choose a file that this user can write",
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
-            "free some space; lines of later intervals are whole again then"
+            "free some space; later lines will be complete"
         }
         _ => "choose another file",
     }

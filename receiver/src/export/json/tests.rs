@@ -30,7 +30,7 @@ fn small() -> Snapshot {
 }
 
 #[test]
-fn lines_are_what_the_specification_says() -> io::Result<()> {
+fn lines_match_the_specification() -> io::Result<()> {
     let mut bytes = Vec::new();
     assert_eq!(write_lines(&small(), &mut bytes)?, 3);
     let text = String::from_utf8_lossy(&bytes);
@@ -41,7 +41,7 @@ fn lines_are_what_the_specification_says() -> io::Result<()> {
 }
 
 #[test]
-fn the_end_of_a_series_is_a_line_without_a_value() -> io::Result<()> {
+fn an_ended_series_has_a_point_without_a_value() -> io::Result<()> {
     let mut bytes = Vec::new();
     let snapshot = small();
     let resources = snapshot.resources.iter().map(ResourceMetrics::expired).collect();
@@ -82,7 +82,7 @@ fn fields(object: &serde_json::Map<String, Value>) -> Result<(), String> {
 
 proptest! {
     #[test]
-    fn every_line_has_the_specified_types_and_reads_back_the_same(snapshot in snapshots()) {
+    fn every_line_has_the_specified_types_and_round_trips(snapshot in snapshots()) {
         let mut bytes = Vec::new();
         prop_assert!(write_lines(&snapshot, &mut bytes).is_ok());
         let parts: Vec<_> = requests(&snapshot, LINE_LIMIT).map(|part| part.request).collect();
@@ -110,7 +110,7 @@ async fn finish(output: Output, snapshots: &[Snapshot]) -> crate::telemetry::Del
 }
 
 #[tokio::test]
-async fn a_file_is_emptied_and_holds_what_was_published() -> Result<(), Box<dyn std::error::Error>> {
+async fn a_file_is_truncated_and_contains_the_published_snapshots() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("metrics.jsonl");
     fs::write(&path, "old content\n")?;
@@ -124,21 +124,21 @@ async fn a_file_is_emptied_and_holds_what_was_published() -> Result<(), Box<dyn 
 }
 
 #[test]
-fn an_unwritable_file_says_why_and_what_to_do() -> io::Result<()> {
+fn an_unwritable_file_is_refused_with_a_reason_and_a_remedy() -> io::Result<()> {
     let folder = tempfile::tempdir()?;
     let refused = |path: PathBuf| match open(Target::File(path)) {
         Ok(_) => "opened".to_owned(),
         Err(error) => error.to_string().replace(&*folder.path().to_string_lossy(), "DIR"),
     };
-    insta::assert_snapshot!(refused(folder.path().to_owned()), @"cannot write to `DIR`: Is a directory (os error 21); name a file, not a directory");
-    insta::assert_snapshot!(refused(folder.path().join("absent/metrics.jsonl")), @"cannot write to `DIR/absent/metrics.jsonl`: No such file or directory (os error 2); its directory must exist; create it first");
+    insta::assert_snapshot!(refused(folder.path().to_owned()), @"cannot write to `DIR`: Is a directory (os error 21); use the path of a file, not of a directory");
+    insta::assert_snapshot!(refused(folder.path().join("absent/metrics.jsonl")), @"cannot write to `DIR/absent/metrics.jsonl`: No such file or directory (os error 2); create its directory first");
     fs::write(folder.path().join("file"), "")?;
-    insta::assert_snapshot!(refused(folder.path().join("file/metrics.jsonl")), @"cannot write to `DIR/file/metrics.jsonl`: Not a directory (os error 20); a part of the path before its name is a file; choose a path through directories");
+    insta::assert_snapshot!(refused(folder.path().join("file/metrics.jsonl")), @"cannot write to `DIR/file/metrics.jsonl`: Not a directory (os error 20); a component of its path is not a directory; use another path");
     Ok(())
 }
 
 #[tokio::test]
-async fn a_full_disk_is_counted_and_ends_nothing() -> Result<(), Box<dyn std::error::Error>> {
+async fn a_full_disk_counts_as_a_failure_and_does_not_end_the_output() -> Result<(), Box<dyn std::error::Error>> {
     let full = PathBuf::from("/dev/full");
     let output = open(Target::File(full))?;
     let statistics = output.statistics().clone();
@@ -211,7 +211,7 @@ impl Sink for Broken {
 }
 
 #[tokio::test]
-async fn only_a_lack_of_space_holds_what_was_not_written() -> io::Result<()> {
+async fn only_a_full_disk_keeps_unwritten_snapshots_unsettled() -> io::Result<()> {
     for (kind, settled) in [(ErrorKind::QuotaExceeded, None), (ErrorKind::Other, Some(after(10)))] {
         let statistics = Statistics::new("json");
         let lines =
@@ -223,7 +223,7 @@ async fn only_a_lack_of_space_holds_what_was_not_written() -> io::Result<()> {
 }
 
 #[test]
-fn after_a_full_disk_lines_are_whole_again() -> io::Result<()> {
+fn lines_are_complete_after_a_full_disk() -> io::Result<()> {
     for rewinds in [true, false] {
         let sink = Small { bytes: Vec::new(), room: 2500, rewinds };
         let statistics = Statistics::new("json");
@@ -240,7 +240,7 @@ fn after_a_full_disk_lines_are_whole_again() -> io::Result<()> {
 }
 
 #[tokio::test]
-async fn a_reader_that_leaves_ends_the_output_without_a_failure() -> Result<(), Box<dyn std::error::Error>> {
+async fn a_closed_pipe_ends_the_output_without_a_failure() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RWXU)?;
@@ -261,8 +261,8 @@ async fn a_reader_that_leaves_ends_the_output_without_a_failure() -> Result<(), 
 }
 
 #[test]
-fn a_file_that_permissions_forbid_names_the_way_out() {
+fn a_permission_error_has_a_remedy() {
     // Root may write any file, so the test cannot provoke this error in the system.
     let error = OpenError::Open { path: "/etc/metrics".into(), source: ErrorKind::PermissionDenied.into() };
-    insta::assert_snapshot!(error.to_string(), @"cannot write to `/etc/metrics`: permission denied; choose a file that this user may write");
+    insta::assert_snapshot!(error.to_string(), @"cannot write to `/etc/metrics`: permission denied; choose a file that this user can write");
 }

@@ -72,7 +72,7 @@ impl Delivery {
         } else if !partial.error_message.is_empty() {
             tracing::debug!(
                 endpoint = self.endpoint,
-                "the collector accepted all and warns: {}",
+                "the collector accepted all points with a warning: {}",
                 quoted(&partial.error_message)
             );
         }
@@ -85,7 +85,7 @@ impl Delivery {
         self.statistics.rejected(rejected);
         let (endpoint, message) = (&self.endpoint, quoted(&partial.error_message));
         let error =
-            format!("{endpoint} accepted a delivery but for {rejected} of its points, which are lost: {message}");
+            format!("{endpoint} rejected {rejected} points of a delivery, which are lost: {message}");
         self.health.failed(REASON, &error);
     }
 

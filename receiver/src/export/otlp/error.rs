@@ -6,19 +6,19 @@ use std::{io, path::PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
     /// The endpoint is no valid URI.
-    #[error("it is no URL ({0}); write it like `http://collector:4317`")]
+    #[error("it is not a URL ({0}); write it like `http://collector:4317`")]
     Syntax(#[source] tonic::codegen::http::uri::InvalidUri),
     /// The endpoint has no host.
-    #[error("it names no host; write it like `http://collector:4317`")]
+    #[error("it has no host; write it like `http://collector:4317`")]
     NoHost,
     /// The scheme is neither http nor https.
     #[error("its scheme is `{0}`; use `http` for plaintext or `https` for TLS")]
     Scheme(String),
     /// The port is no valid number.
-    #[error("`{0}` is no port; write a number from 0 to 65535, like `http://collector:4317`")]
+    #[error("`{0}` is not a port; write a number from 0 to 65535, like `http://collector:4317`")]
     Port(String),
     /// The endpoint has a user name or password, which would appear in logs.
-    #[error("it has credentials in it; put them into OTEL_EXPORTER_OTLP_HEADERS")]
+    #[error("it contains credentials; put them into OTEL_EXPORTER_OTLP_HEADERS")]
     Credentials,
 }
 

@@ -84,8 +84,8 @@ impl fmt::Display for Failure<'_> {
         let code = reason(self.status.code());
         write!(f, "cannot deliver metrics to {} ({code}: {})", self.endpoint, explain(self.status))?;
         f.write_str(match self.verdict {
-            Verdict::Permanent => "; not tried again, the next interval's will be",
-            Verdict::Retry | Verdict::Throttled(_) => "; trying again with the newest figures, totals lose nothing",
+            Verdict::Permanent => "; this snapshot is not retried, the next one is sent",
+            Verdict::Retry | Verdict::Throttled(_) => "; retrying with the newest snapshot, totals are not affected",
         })?;
         cure(self.status.code()).map_or(Ok(()), |cure| write!(f, ". {cure}"))
     }
@@ -96,13 +96,13 @@ fn cure(code: Code) -> Option<&'static str> {
         Code::Unavailable => {
             "Is a collector listening for OTLP/gRPC there, and does plaintext or TLS match the scheme?"
         }
-        Code::DeadlineExceeded => "It answers too slowly or not at all; OTEL_EXPORTER_OTLP_TIMEOUT sets the limit",
+        Code::DeadlineExceeded => "The collector responds too slowly or not at all; OTEL_EXPORTER_OTLP_TIMEOUT sets the limit",
         Code::Unauthenticated | Code::PermissionDenied => "Check OTEL_EXPORTER_OTLP_HEADERS",
         Code::Unimplemented | Code::NotFound => {
             "Does the collector there have a metrics pipeline with an OTLP receiver?"
         }
         Code::Internal | Code::Unknown => "Is that port OTLP/gRPC (usually 4317), and not OTLP/HTTP (4318)?",
-        Code::ResourceExhausted => "It refuses the load or the size of messages; check its limits",
+        Code::ResourceExhausted => "The collector refuses the load or the size of messages; check its limits",
         _ => return None,
     })
 }

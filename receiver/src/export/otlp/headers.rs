@@ -25,14 +25,14 @@ pub(super) fn parse(variable: &'static str, list: &str) -> Result<MetadataMap, S
             });
         }
         let name = MetadataKey::<Ascii>::from_str(&key.to_ascii_lowercase())
-            .map_err(|_| error("is no name of a gRPC header with a text value"))?;
+            .map_err(|_| error("is not the name of a gRPC header with a text value"))?;
         if name.as_str().starts_with("grpc-") {
             return Err(error("is reserved by gRPC"));
         }
         let value =
-            percent_decode_str(value.trim()).decode_utf8().map_err(|_| error("has a value that is no UTF-8"))?;
+            percent_decode_str(value.trim()).decode_utf8().map_err(|_| error("has a value that is not UTF-8"))?;
         let mut value = MetadataValue::try_from(value.as_ref())
-            .map_err(|_| error("has a value with characters that gRPC does not carry"))?;
+            .map_err(|_| error("has a value with characters that gRPC does not allow"))?;
         // Sensitive values are hidden in debug output and excluded from HPACK's table.
         value.set_sensitive(true);
         headers.insert(name, value);

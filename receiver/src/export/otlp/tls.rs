@@ -6,7 +6,7 @@ use super::Settings;
 
 /// The remedy if the system's certificates are unusable.
 pub(super) const CURE: &str =
-    "install the system's CA certificates, or name the collector's in OTEL_EXPORTER_OTLP_CERTIFICATE";
+    "install the system's CA certificates, or set OTEL_EXPORTER_OTLP_CERTIFICATE to the collector's";
 
 /// Configures an endpoint with the trusted authority and the client's identity.
 ///

@@ -62,7 +62,7 @@ fn section(workloads: &[Reads], width: usize) -> String {
 }
 
 #[test]
-fn host_or_network_at_one_look() {
+fn host_and_network_delays_in_one_section() {
     let workloads = [
         Reads { name: "fine", reads: 900, host: -14, wait: Some(-15), rtt: Some(-11) },
         Reads { name: "slow-reader", reads: 400, host: -1, wait: Some(-1), rtt: Some(-11) },
@@ -74,13 +74,13 @@ fn host_or_network_at_one_look() {
 }
 
 #[test]
-fn what_nobody_has_is_no_column() {
+fn metrics_without_points_have_no_column() {
     let table = section(&[Reads { name: "web", reads: 10, host: -14, wait: None, rtt: Some(-11) }], 80);
     assert!(table.contains("host p99") && !table.contains("wait"), "{table}");
 }
 
 #[test]
-fn what_is_told_apart_elsewhere_is_together_here() {
+fn points_that_differ_in_hidden_attributes_are_added() {
     let reads = |interface, tail| {
         let of = [("undercurrent.network.layer", "socket_read"), ("network.transport", "tcp")];
         point(ipv4(&of).with("network.interface.name", interface), spread(tail, 500))

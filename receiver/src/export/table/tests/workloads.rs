@@ -106,7 +106,7 @@ fn forty_containers() {
 }
 
 #[test]
-fn long_names_and_the_rest_of_the_node() {
+fn long_names_and_the_node() {
     let pod = container("istio-proxy", 1)
         .with("k8s.namespace.name", "production-eu-west")
         .with("k8s.pod.name", "payments-api-7d9f8b6c5d-x2x4z")
@@ -120,14 +120,14 @@ fn long_names_and_the_rest_of_the_node() {
 }
 
 #[test]
-fn the_same_name_twice() {
+fn duplicate_names() {
     let loads = [(container("web", 1), 20, 0), (container("web", 2), 430, 0), (container("db", 3), 1, 0)];
     let names = ranking(&shown(&loads, 80));
     assert_eq!(names, ["web (3c6ef3623c6e)", "(node)", "web (9e3779b19e37)", "db"]);
 }
 
 #[test]
-fn a_workload_that_ended_is_shown_no_more() {
+fn ended_workloads_are_hidden() {
     let (previous, mut current) = (snapshot(&few(), 30), snapshot(&few(), 32));
     // The last totals of an ended workload stay until they are delivered.
     current.resources[2] = workload(&few()[1], 30);
@@ -139,7 +139,7 @@ fn a_workload_that_ended_is_shown_no_more() {
 }
 
 #[test]
-fn a_metric_that_ended_has_no_column() {
+fn ended_metrics_have_no_column() {
     let metric = |descriptor, data| Metric { descriptor, points: vec![point(Attributes::new(), data)] };
     let metrics = vec![metric(&PROCESSED, Data::Integer(8)), metric(&DROPPED, Data::NoRecordedValue)];
     let table = render(None, &node(metrics, after(2)), plain(80));
@@ -147,13 +147,13 @@ fn a_metric_that_ended_has_no_column() {
 }
 
 #[test]
-fn all_that_are_idle_are_not_listed() {
+fn idle_workloads_are_hidden() {
     let loads: Vec<Load> = few().into_iter().map(|(attributes, ..)| (attributes, 0, 0)).collect();
     assert_eq!(ranking(&shown(&loads, 80)), ["(node)", "no workload had any"]);
 }
 
 #[test]
-fn others_beyond_the_limit_are_not_one_of_the_busiest() {
+fn the_overflow_workload_has_no_row() {
     let mut loads: Vec<Load> = (0..9).map(|n| (container(&format!("worker-{n}"), n), 900 - n, 0)).collect();
     loads.push((Attributes::new().with("otel.metric.overflow", true), 1, 0));
     let names = ranking(&shown(&loads, 80));
@@ -161,7 +161,7 @@ fn others_beyond_the_limit_are_not_one_of_the_busiest() {
 }
 
 #[test]
-fn the_rest_is_said_in_the_first_columns_unit() {
+fn the_others_are_summed_in_the_unit_of_the_first_column() {
     let rest = |descriptors: &[&'static Descriptor], data: fn(i64) -> Data| {
         let [previous, current] = [30, 32].map(|seconds| {
             let mut snapshot = node(vec![], after(seconds));
@@ -183,7 +183,7 @@ fn the_rest_is_said_in_the_first_columns_unit() {
 }
 
 #[test]
-fn a_name_that_is_found_later_changes_no_figure() {
+fn a_later_name_does_not_change_values() {
     let load = |attributes| [(attributes, 210, 400)];
     let unnamed = container("", 1);
     let table = render(Some(&snapshot(&load(unnamed), 30)), &snapshot(&load(container("web", 1)), 32), plain(80));
@@ -191,7 +191,7 @@ fn a_name_that_is_found_later_changes_no_figure() {
 }
 
 #[test]
-fn what_a_terminal_would_act_on_is_written_out() {
+fn control_characters_are_escaped() {
     let evil = container("web\x1b[2J\u{202e}", 1);
     let mut snapshots = [30, 32].map(|seconds| snapshot(&[(evil.clone(), 210, 1)], seconds));
     for snapshot in &mut snapshots {
@@ -206,7 +206,7 @@ fn what_a_terminal_would_act_on_is_written_out() {
 }
 
 #[test]
-fn hundreds_of_workloads_take_no_time_and_little_room() {
+fn hundreds_of_workloads_are_rendered_fast_and_in_few_lines() {
     let loads: Vec<Load> = (0..256).map(|n| (container(&format!("worker-{n}"), n), n, n)).collect();
     let snapshot = |seconds| {
         let mut snapshot = snapshot(&loads, seconds);
