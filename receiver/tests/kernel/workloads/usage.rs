@@ -1,4 +1,4 @@
-//! A container's CPU time, against the kernel's account of its cgroup.
+//! Compares a container's CPU time with the kernel's statistics of its cgroup.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn container(scene: &Scene) {
         (cpu_time(&group) >= USED).then_some(())
     });
     drop(burner);
-    // The process has ended, so that the account does not change any more.
+    // The process has ended, so the statistics are final.
     let used = cpu_time(&group);
     let line = sidecar.snapshot();
     assert_eq!(cpu_time(&group), used);
