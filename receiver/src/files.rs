@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_not_followed_and_a_new_file_is_private() -> io::Result<()> {
+    fn links_are_not_followed_and_new_files_are_private() -> io::Result<()> {
         let folder = tempfile::tempdir()?;
         let (target, link, new) = (folder.path().join("target"), folder.path().join("link"), folder.path().join("new"));
         fs::write(&target, "precious")?;

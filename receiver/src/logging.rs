@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_for_terminals_that_may_have_them() {
+    fn colours_require_a_terminal_and_no_no_color() {
         let no_color = |value: &'static str| move |name: &str| (name == "NO_COLOR").then(|| value.to_owned());
         assert!(colours(true, &|_| None));
         assert!(colours(true, &no_color("")));

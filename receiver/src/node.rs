@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn machine_ids_are_read_where_they_mean_something() {
+    fn invalid_machine_ids_are_ignored() {
         let id = "3d1219c7c4c5404aaa1f6d2a48adfda4";
         let read = |files: &[(&str, &str)]| node(files).machine_id;
         assert_eq!(read(&[("etc/machine-id", &format!("{id}\n"))]).as_deref(), Some(id));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn os_release_is_read_as_a_shell_would() {
+    fn os_release_values_are_unquoted() {
         let text = "# comment\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\nNAME='Debian \\ GNU'\n\
                     VERSION_ID=12\nBUILD_ID=\nID=debian\nVERSION=\"a \\\"b\\\" \\\\c\"\n";
         let os = node(&[("etc/os-release", text), ("usr/lib/os-release", "NAME=other\n")]).os;

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_files_words_mean_what_the_variables_mean() {
+    fn settings_of_the_file_equal_those_of_the_variables() {
         let text =
             "otlp: {endpoint: 'http://collector:4317', headers: {x-token: 'a=b, c'}, compression: gzip, timeout: 2s}";
         let file = crate::config::File::parse("config.yaml".as_ref(), text.as_bytes()).expect("a configuration");

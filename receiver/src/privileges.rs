@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn every_lack_names_capability_and_task() {
+    fn missing_capabilities_are_listed_with_their_tasks() {
         let lacks = privileges(&[]).lacks(&Task::ALL);
         insta::assert_snapshot!(lacks.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"), @"
         CAP_BPF and CAP_PERFMON (or CAP_SYS_ADMIN) to load tracing programs
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn one_whole_alternative_is_enough() {
+    fn one_complete_alternative_is_sufficient() {
         assert_eq!(privileges(&[CAP_BPF, CAP_PERFMON]).lack(Task::LoadTracing), None);
         assert_eq!(privileges(&[CAP_SYS_ADMIN]).lacks(&[Task::LoadTracing, Task::AttachCgroup]), []);
         assert_eq!(privileges(&[CAP_BPF, CAP_NET_ADMIN]).lack(Task::AttachCgroup), None);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_what_to_grant() {
+    fn errors_have_the_capabilities_to_grant() {
         let tasks = [Task::LoadTracing, Task::AttachCgroup];
         let refusal = |root: bool, effective: &[Capability]| {
             let privileges = Privileges { root, ..privileges(effective) };
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_is_asked() {
+    fn current_privileges_come_from_the_kernel() {
         let dropped = std::thread::spawn(|| {
             // Capabilities belong to a thread.
             caps::clear(None, CapSet::Effective).expect("capabilities dropped");

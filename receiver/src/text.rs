@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn escaping_exceeds_no_limit() {
+    fn escaped_text_stays_within_the_limit() {
         assert_eq!(attribute("größe", 7).as_deref(), Some("größe"));
         assert_eq!(attribute("größe", 6), None);
         assert_eq!(attribute("ab\n", 4).as_deref(), Some("ab\\n"));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_would_act_on_is_written_out() {
+    fn control_characters_are_escaped() {
         for (text, shown) in [
             ("web-0", "web-0"),
             ("a\x1b[2Jb\n\0", "a\\u{1b}[2Jb\\n\\u{0}"),

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn systemd_is_due_a_message_twice_within_its_limit() {
+    async fn messages_are_due_twice_per_timeout() {
         let begun = Instant::now();
         let mut watchdog = Watchdog::with(INTERVAL, Some(Duration::from_secs(10)));
         for nth in 1..4 {

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn people_read_a_list() {
+    fn the_list_for_people() {
         insta::assert_snapshot!(table(&signals()), @"
         softirq_wait: How long softirqs wait.
           undercurrent.softirq.wait.duration  [exponential histogram, s]

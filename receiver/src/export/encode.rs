@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_cumulative_and_say_whether_they_only_grow() {
+    fn sums_are_cumulative_with_monotonicity() {
         for (descriptor, monotonic) in [(&LOST, true), (&THREADS, false)] {
             let Some(Wire::Sum(sum)) = data(descriptor, Data::Integer(5)) else { panic!("not a sum") };
             assert_eq!(sum.aggregation_temporality(), AggregationTemporality::Cumulative);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_series_has_its_attributes_and_times_and_no_value() {
+    fn the_last_point_of_a_series_has_attributes_and_no_value() {
         for descriptor in [&LOST, &THREADS, &HOOK] {
             let Some(Wire::Sum(Sum { data_points, .. }) | Wire::Gauge(Gauge { data_points })) =
                 data(descriptor, Data::NoRecordedValue)
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_recorded_has_no_flags() {
+    fn recorded_points_have_no_flags() {
         let Some(Wire::Sum(sum)) = data(&LOST, Data::Integer(0)) else { panic!("not a sum") };
         assert_eq!(sum.data_points[0].flags, 0);
         let Some(Wire::ExponentialHistogram(metric)) = data(&DURATION, Data::Histogram(histogram(0, vec![], 0.0)))
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_or_of_another_kind_is_left_out() {
+    fn invalid_points_are_omitted() {
         assert_eq!(encoded(&HOOK, Data::Double(f64::NAN)), None);
         assert_eq!(encoded(&HOOK, Data::Double(f64::INFINITY)), None);
         assert_eq!(encoded(&LOST, Data::Histogram(histogram(0, vec![1], 1.0))), None);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_keep_their_kinds() {
+    fn attributes_keep_their_types() {
         let attributes = Attributes::new()
             .with("text", "t")
             .with("number", -3_i64)
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn resource_and_scope_say_who_measured_by_which_conventions() {
+    fn resources_have_scope_and_schema_url() {
         let Some(resource) = encoded(&LOST, Data::Integer(1)) else { panic!("nothing encoded") };
         assert_eq!(resource.schema_url, SCHEMA_URL);
         let keys: Vec<String> =

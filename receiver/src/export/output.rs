@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_slowest_output_says_what_is_delivered() {
+    async fn the_slowest_output_determines_the_delivered_time() {
         let outputs = Outputs::new(vec![settling_until(EVERYTHING), settling_until(after(2))]);
         assert_eq!(outputs.delivered(), NOTHING);
         outputs.publish(&lost(1, after(1)));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_output_that_settles_nothing_holds_everything_until_it_ends() {
+    async fn an_output_delays_the_delivered_time_until_it_ends() {
         let mut outputs = Outputs::new(vec![settling_until(EVERYTHING), holding()]);
         outputs.publish(&lost(1, after(1)));
         let first = outputs.statistics().remove(0);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failed_output_is_named_while_others_go_on_and_at_the_end() {
+    async fn a_failed_output_is_reported_with_its_name() {
         let mut outputs = Outputs::new(vec![settling_until(EVERYTHING), failing()]);
         outputs.publish(&lost(1, after(1)));
         assert_eq!(outputs.ended().await, Err(OutputFailed { output: "failing" }));
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn outputs_that_end_by_themselves_are_no_failure() {
+    async fn ended_outputs_are_no_failure() {
         let mut outputs = Outputs::new(vec![settling_until(NOTHING), settling_until(NOTHING)]);
         outputs.publish(&lost(1, after(1)));
         assert_eq!(outputs.ended().await, Ok(()));

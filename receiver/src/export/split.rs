@@ -170,7 +170,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn splitting_loses_and_duplicates_nothing_and_keeps_the_limit(
+        fn splitting_keeps_all_points_and_the_limit(
             snapshot in snapshots(),
             limit in 1_500_usize..20_000,
         ) {
@@ -195,7 +195,7 @@ mod tests {
         }
 
         #[test]
-        fn order_of_points_in_the_snapshot_does_not_show(snapshot in snapshots()) {
+        fn the_order_of_points_does_not_affect_requests(snapshot in snapshots()) {
             let mut reversed = snapshot.clone();
             for metric in reversed.resources.iter_mut().flat_map(|resource| &mut resource.metrics) {
                 metric.points.reverse();
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_over_the_default_limit_fills_its_parts() {
+    fn parts_of_a_large_snapshot_are_almost_full() {
         let snapshot = lost(120_000, after(1));
         let sizes: Vec<usize> = requests(&snapshot, REQUEST_LIMIT).map(|part| part.request.encoded_len()).collect();
         assert!(sizes.len() > 1 && sizes.iter().all(|size| *size <= REQUEST_LIMIT), "{sizes:?}");

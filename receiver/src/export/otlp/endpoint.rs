@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn scheme_decides_and_insecure_only_where_there_is_none() {
+    fn the_scheme_takes_precedence_over_insecure() {
         assert_eq!(parsed("http://collector:4317", false), "http://collector:4317/");
         assert_eq!(parsed("https://collector:4317", true), "https://collector:4317/");
         assert_eq!(parsed("collector:4317", false), "https://collector:4317/");
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_endpoint_says_why() {
+    fn invalid_endpoints_have_a_reason() {
         for text in [
             "foo bar",
             "http://",

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_member_and_never_its_value() {
+    fn errors_omit_the_value() {
         for list in ["a=1,s3cret", "a=1,b c=s3cret", "a=1,x-bin=s3cret", "a=1,b=s3cret%0a", "a=1,grpc-timeout=s3cret"] {
             let shown = parse(VARIABLE, list).map_or_else(|error| error.to_string(), |_| "accepted".to_owned());
             assert!(shown.contains(VARIABLE) && shown.contains("header 2"), "`{list}` gave {shown}");

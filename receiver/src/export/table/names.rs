@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_the_most_telling_there_is() {
+    fn the_most_specific_name_is_used() {
         const ID: (&str, &str) = ("container.id", "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef");
         const POD: (&str, &str) = ("k8s.pod.name", "web-0");
         const SPACE: (&str, &str) = ("k8s.namespace.name", "default");
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_name_twice_is_told_apart_by_an_id() {
+    fn duplicate_names_get_an_id() {
         let named = named(&[
             &[("container.name", "web"), ("container.id", "aaaaaaaaaaaabbbb")],
             &[("container.name", "db"), ("container.id", "dddddddddddddddd")],

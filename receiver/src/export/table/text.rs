@@ -52,7 +52,7 @@ mod tests {
     use crate::text::plain;
 
     #[test]
-    fn an_ellipsis_stands_for_what_is_gone() {
+    fn an_ellipsis_replaces_removed_text() {
         assert_eq!((cut("abcdef", 6), cut("abcdef", 4)), ("abcdef".into(), "abc…".into()));
         assert_eq!((shorten("abcdef", 6), shorten("abcdefgh", 6)), ("abcdef".into(), "a…efgh".into()));
         assert_eq!((cut("大大大", 4), shorten("大大大大大", 8)), ("大…".into(), "大…大大".into()));
@@ -60,7 +60,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_wider_than_its_room(text in any::<String>(), room in 1_usize..40) {
+        fn texts_fit_the_width(text in any::<String>(), room in 1_usize..40) {
             let text = plain(&text);
             for shown in [cut(&text, room), shorten(&text, room)] {
                 prop_assert!(width(&shown) <= room, "{shown}");

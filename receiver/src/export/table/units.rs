@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_digits_and_a_prefix_without_a_gap_at_the_edges() {
+    fn numbers_have_three_digits_and_a_prefix() {
         let numbers = [0.0, 0.004, 0.25, 7.0, 9.996, 999.4, 999.6, 12_345.0, 1e6, 1.5e20];
         assert_eq!(numbers.map(number), ["0", "<0.01", "0.25", "7", "10.0", "999", "1.00k", "12.3k", "1.00M", "150E"]);
         let seconds = [0.0, 59.6e-9, 1.19e-6, 999.7e-6, 16.8e-3, 1.0, 4000.0];
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_go_by_the_unit() {
+    fn rates_depend_on_the_unit() {
         assert_eq!(rate(1234.0, "{packet}"), "1.23k/s");
         assert_eq!(rate(2.5e6, "By"), "2.50MB/s");
         assert_eq!(rate(0.25, "J"), "250mW");
