@@ -28,10 +28,7 @@ const COSTS: [(&str, &str); 2] = [
         "this costs nothing before Linux 5.18, because departure times never reach a receive hook there; later kernels' \
          departure times are recognized by their size",
     ),
-    (
-        "sock.sk_rx_dst_ifindex",
-        "a filter by interface cannot select reads of TCP, which then count as `unfiltered`",
-    ),
+    ("sock.sk_rx_dst_ifindex", "a filter by interface cannot select reads of TCP, which then count as `unfiltered`"),
 ];
 
 /// Returns the fields that the kernel lacks and that no other field replaces.

@@ -37,7 +37,9 @@ pub fn page(report: &Report) -> String {
     }
     page.push_str(&memory(report));
     for field in &report.absent_fields {
-        let cost = field.cost.map_or_else(|| "measurements that need it are refused or counted as lost".to_owned(), str::to_owned);
+        let cost = field
+            .cost
+            .map_or_else(|| "measurements that need it are refused or counted as lost".to_owned(), str::to_owned);
         page.push_str(&fact("field", &format!("{} is not in this kernel ({}): {cost}", field.field, field.reason)));
     }
     if let Some(source) = &report.cpu_time {

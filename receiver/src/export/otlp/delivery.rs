@@ -84,8 +84,7 @@ impl Delivery {
         self.statistics.failed(REASON);
         self.statistics.rejected(rejected);
         let (endpoint, message) = (&self.endpoint, quoted(&partial.error_message));
-        let error =
-            format!("{endpoint} rejected {rejected} points of a delivery, which are lost: {message}");
+        let error = format!("{endpoint} rejected {rejected} points of a delivery, which are lost: {message}");
         self.health.failed(REASON, &error);
     }
 

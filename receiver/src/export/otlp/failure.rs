@@ -96,7 +96,9 @@ fn cure(code: Code) -> Option<&'static str> {
         Code::Unavailable => {
             "Is a collector listening for OTLP/gRPC there, and does plaintext or TLS match the scheme?"
         }
-        Code::DeadlineExceeded => "The collector responds too slowly or not at all; OTEL_EXPORTER_OTLP_TIMEOUT sets the limit",
+        Code::DeadlineExceeded => {
+            "The collector responds too slowly or not at all; OTEL_EXPORTER_OTLP_TIMEOUT sets the limit"
+        }
         Code::Unauthenticated | Code::PermissionDenied => "Check OTEL_EXPORTER_OTLP_HEADERS",
         Code::Unimplemented | Code::NotFound => {
             "Does the collector there have a metrics pipeline with an OTLP receiver?"
