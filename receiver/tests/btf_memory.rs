@@ -14,7 +14,7 @@ static ALLOCATOR: PeakAlloc = PeakAlloc;
 const MEGABYTE: usize = 1 << 20;
 
 #[test]
-fn reading_the_kernels_types_takes_little_beside_their_bytes() {
+fn reading_btf_takes_little_memory_besides_its_bytes() {
     let raw = match read(VMLINUX) {
         Ok(raw) => raw,
         Err(error) => return eprintln!("skipped: {error}"),

@@ -35,7 +35,7 @@ fn the_reference_is_committed() {
 }
 
 #[test]
-fn every_metric_has_a_truth_and_a_test_that_compares() {
+fn every_metric_has_a_truth_and_a_comparing_test() {
     let metrics: BTreeSet<&str> = catalogue().map(|(_, metric)| metric.name).collect();
     let suite = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernel");
     page::assert_complete(&table::truths(), &metrics, &suite);

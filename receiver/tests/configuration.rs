@@ -52,12 +52,12 @@ fn the_reference_is_committed() {
 }
 
 #[test]
-fn the_example_changes_nothing() {
+fn the_example_equals_the_defaults() {
     assert_eq!(load(EXAMPLE), File::default());
 }
 
 #[test]
-fn the_example_says_everything() {
+fn the_example_has_every_key() {
     let said = keys("", &yaml(&full_example()), |value| Some(value));
     let known = keys("", &schema(), |schema| schema.get("properties"));
     assert_eq!(said, known);
@@ -65,7 +65,7 @@ fn the_example_says_everything() {
 }
 
 #[test]
-fn schema_and_reader_agree() {
+fn schema_and_parser_agree() {
     let validator = jsonschema::validator_for(&schema()).expect("a schema");
     let full = full_example();
     let accepted = [
@@ -129,7 +129,7 @@ fn every_key_is_described() {
 }
 
 #[test]
-fn every_signal_can_be_switched_off() {
+fn every_signal_can_be_disabled() {
     assert!(!signal_names().is_empty());
     for name in signal_names() {
         let file = load(&format!("signals: {{{name}: {{enabled: false}}}}"));

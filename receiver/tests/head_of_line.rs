@@ -132,7 +132,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_over_stays_over_however_far_the_stream_goes() {
+fn an_ended_blockage_stays_ended_when_sequence_numbers_wrap() {
     let (kept, blocked) = Blocking::default().after(1, 100, || Some(200));
     assert!(blocked);
     let (over, blocked) = kept.after(1, 201, || None);
@@ -144,7 +144,7 @@ fn what_is_over_stays_over_however_far_the_stream_goes() {
 }
 
 #[test]
-fn where_the_end_is_not_known_the_next_read_asks_again() {
+fn an_unknown_end_is_looked_up_at_the_next_read() {
     let (kept, blocked) = Blocking::default().after(1, 100, || None);
     assert_eq!((kept, blocked), (Blocking::default(), true));
     let (kept, _) = kept.after(1, 100, || Some(200));
@@ -152,7 +152,7 @@ fn where_the_end_is_not_known_the_next_read_asks_again() {
 }
 
 #[test]
-fn what_arrives_ends_nothing_that_may_still_be_read() {
+fn an_arrival_does_not_end_a_blockage_with_unread_data() {
     let (kept, blocked) = Blocking::default().after_arrival(1, 200, || Some(200));
     assert!(blocked);
     assert_eq!(kept.after_arrival(1, 300, || None), (kept, false));

@@ -75,7 +75,7 @@ fn unprivileged(folder: &TempDir, arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn command_lines_that_make_no_sense() {
+fn invalid_command_lines() {
     let folder = tempfile::tempdir().expect("a folder");
     insta::assert_snapshot!(refusals(
         &[
@@ -96,7 +96,7 @@ fn command_lines_that_make_no_sense() {
 }
 
 #[test]
-fn configuration_files_that_cannot_be_used() {
+fn invalid_configuration_files() {
     let folder = tempfile::tempdir().expect("a folder");
     let texts = [
         "interval: [1s\n",
@@ -125,7 +125,7 @@ fn configuration_files_that_cannot_be_used() {
         said.push_str(&format!("\n{text}{refused}"));
     }
     insta::assert_snapshot!(said);
-    assert_eq!(fs::read_to_string(untouched).expect("read"), "of an earlier run\n", "what cannot run empties no file");
+    assert_eq!(fs::read_to_string(untouched).expect("read"), "of an earlier run\n", "a refused run truncates no file");
 }
 
 fn path(path: &Path) -> String {
@@ -133,7 +133,7 @@ fn path(path: &Path) -> String {
 }
 
 #[test]
-fn collectors_that_cannot_be_reached_for_their_settings() {
+fn invalid_collector_settings() {
     let folder = tempfile::tempdir().expect("a folder");
     let untouched = folder.path().join("new.jsonl");
     let arguments = ["--duration", "1s", "--output", &format!("json={}", untouched.display()), "--output", "otlp"];
@@ -151,7 +151,7 @@ fn collectors_that_cannot_be_reached_for_their_settings() {
         format!("$ {variable}='{value}' undercurrent\n{}", refusal(command, folder.path()))
     });
     insta::assert_snapshot!(refused.join("\n"));
-    assert!(!untouched.exists(), "what cannot run makes no file");
+    assert!(!untouched.exists(), "a refused run creates no file");
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn users_without_capabilities() {
     let output = folder.path().join("new.jsonl");
     let arguments = ["--duration", "1s", "--output", &format!("json={}", output.display())];
     insta::assert_snapshot!(refusal(unprivileged(&folder, &arguments), folder.path()));
-    assert!(!output.exists(), "what cannot run makes no file");
+    assert!(!output.exists(), "a refused run creates no file");
 
     let doctor = run(&mut unprivileged(&folder, &["doctor"]));
     let page = String::from_utf8(doctor.stdout).expect("text");
@@ -171,8 +171,8 @@ fn users_without_capabilities() {
 }
 
 #[test]
-fn files_that_cannot_be_written() {
-    if !may_load("files_that_cannot_be_written") {
+fn unwritable_files() {
+    if !may_load("unwritable_files") {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
@@ -182,12 +182,12 @@ fn files_that_cannot_be_written() {
     let outputs = outputs.map(|path: PathBuf| format!("json={}", path.display()));
     let lines = outputs.each_ref().map(|output| ["--duration", "1s", "--output", output.as_str()]);
     insta::assert_snapshot!(refusals(&lines.each_ref().map(|line| line.as_slice()), folder.path()));
-    assert_eq!(fs::read_dir(folder.path()).expect("listed").count(), 1, "only what was there before");
+    assert_eq!(fs::read_dir(folder.path()).expect("listed").count(), 1, "a refused run creates no file");
 }
 
 #[test]
-fn a_full_disk_is_said_once_and_survived() {
-    if !may_load("a_full_disk_is_said_once_and_survived") {
+fn a_full_disk_is_logged_once_and_does_not_end_the_run() {
+    if !may_load("a_full_disk_is_logged_once_and_does_not_end_the_run") {
         return;
     }
     let arguments = ["--interval", "200ms", "--duration", "1500ms", "--output", "json=/dev/full"];
@@ -200,8 +200,8 @@ fn a_full_disk_is_said_once_and_survived() {
 }
 
 #[test]
-fn a_collector_that_refuses_is_said_and_survived() {
-    if !may_load("a_collector_that_refuses_is_said_and_survived") {
+fn a_refused_connection_is_logged_and_does_not_end_the_run() {
+    if !may_load("a_refused_connection_is_logged_and_does_not_end_the_run") {
         return;
     }
     // No process listens on a port that was just closed.
@@ -220,8 +220,8 @@ fn a_collector_that_refuses_is_said_and_survived() {
 }
 
 #[test]
-fn a_reader_that_leaves_ends_it_quietly() {
-    if !may_load("a_reader_that_leaves_ends_it_quietly") {
+fn a_closed_pipe_ends_the_run_without_an_error() {
+    if !may_load("a_closed_pipe_ends_the_run_without_an_error") {
         return;
     }
     let mut command = undercurrent(&["--interval", "100ms", "--duration", "20s", "--output", "json"]);

@@ -47,7 +47,7 @@ fn a_container_is_measured(sidecar: &Sidecar, tree: &Tree, number: u64) {
 }
 
 #[test]
-fn nine_thousand_cgroups_of_a_user_push_no_packets_to_the_node() {
+fn nine_thousand_cgroups_of_a_user_move_no_packets_to_the_node() {
     const TEST: &str = "9 000 cgroups";
     let Some(_alone) = alone(TEST) else { return };
     let Some(tree) = Tree::create(TEST) else { return };
@@ -80,7 +80,7 @@ fn eighteen_thousand_cgroups_of_a_user_end_no_series() {
 }
 
 #[test]
-fn three_hundred_forged_names_push_nobody_to_the_overflow() {
+fn three_hundred_forged_names_move_no_workload_to_the_overflow() {
     const TEST: &str = "300 forged names";
     let Some(_alone) = alone(TEST) else { return };
     let Some(tree) = Tree::create(TEST) else { return };

@@ -139,7 +139,7 @@ fn ends_in_order(mut sidecar: Sidecar) {
 }
 
 #[test]
-fn a_process_that_blocks_readers_of_its_environment_delays_nobody_else() {
+fn a_process_that_blocks_readers_of_its_environment_delays_no_other_workload() {
     const TEST: &str = "a blocked environment";
     let Some(_alone) = alone(TEST) else { return };
     let Some(tree) = Tree::create(TEST) else { return };
@@ -158,7 +158,7 @@ fn a_process_that_blocks_readers_of_its_environment_delays_nobody_else() {
 }
 
 #[test]
-fn a_reader_of_which_processes_block_every_thread_is_replaced() {
+fn a_reader_with_every_thread_blocked_is_replaced() {
     const TEST: &str = "a blocked reader";
     let Some(_alone) = alone(TEST) else { return };
     let Some(tree) = Tree::create(TEST) else { return };

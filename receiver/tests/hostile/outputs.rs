@@ -122,7 +122,7 @@ fn only_the_owner_may_read_the_json_file() {
 }
 
 #[test]
-fn a_link_in_the_place_of_the_json_file_is_not_followed() {
+fn a_symbolic_link_as_json_file_is_not_followed() {
     if !rustix::process::geteuid().is_root() {
         return skip("a link in the place of the JSON file: without root the sidecar ends before it opens the file");
     }

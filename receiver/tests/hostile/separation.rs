@@ -99,7 +99,7 @@ fn attempt(request: &str) -> io::Result<()> {
 }
 
 #[test]
-fn a_compromised_worker_reaches_nothing() {
+fn a_compromised_worker_gains_no_access() {
     let Some(_alone) = alone("a compromised worker") else { return };
     let folder = tempfile::Builder::new().tempdir_in("/etc").unwrap();
     let secret = folder.path().join("secret");

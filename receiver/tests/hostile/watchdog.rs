@@ -27,7 +27,7 @@ fn receive(manager: &UnixDatagram, text: &str) {
 }
 
 #[test]
-fn the_service_manager_hears_nothing_from_a_sidecar_that_measures_nothing() {
+fn a_stopped_measurement_sends_no_watchdog_message() {
     let Some(_alone) = alone("the watchdog") else { return };
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("notify");

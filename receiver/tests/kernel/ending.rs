@@ -16,7 +16,7 @@ const SOON: Duration = Duration::from_secs(2);
 fn ends_in_order(signal: Signal) {
     let mut sidecar = Sidecar::start("1h");
     let attached = attached(sidecar.pid());
-    assert_eq!(left(&attached), attached, "what it holds is in the kernel");
+    assert_eq!(left(&attached), attached, "its programs and links exist");
     assert!(attached.links.len() >= 3, "{attached:?}");
     let (status, took) = sidecar.signal(signal);
     eprintln!("{signal:?}: {status} after {took:?}");

@@ -97,7 +97,7 @@ fn named_functions_are_layers() {
         let points = [DURATION, LOST].map(|metric| line.find(metric, &attributes).count());
         assert_eq!(points, [0, 0], "nothing is attached to {function}");
     }
-    assert!(served_by(&line, "transport").is_some(), "what is always a layer is one still");
+    assert!(served_by(&line, "transport").is_some(), "built-in layers stay available");
     if served_by(&line, DELIVER).is_none() {
         return skip("layers that the user names: this kernel refuses programs on functions");
     }
@@ -142,7 +142,7 @@ fn functions_of_modules_are_layers() {
     let (counted, after) = (wire.settled() - counted, sidecar.snapshot());
     let since = |line: &Line| seen(line, MODULE, None, Version::Ipv4);
     assert_agrees(MODULE, since(&after) - since(&before), counted.ip_of(Version::Ipv4), 0, Agreement::Exact);
-    assert_eq!(measured(&after, MODULE).0, 0, "what is sent has no receive timestamp");
+    assert_eq!(measured(&after, MODULE).0, 0, "sent packets have no receive timestamp");
 }
 
 /// Returns the report of `doctor` about a hook.

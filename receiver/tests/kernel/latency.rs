@@ -74,7 +74,7 @@ pub fn assert_agrees(what: &str, seen: f64, counted: u64, others: u64, agreement
         Agreement::Exact => (0.0, 0.01),
         Agreement::Percent => (0.01, 0.01),
     };
-    assert!(seen >= counted * (1.0 - below), "{what}: only {seen} of {counted} were seen");
+    assert!(seen >= counted * (1.0 - below), "{what}: {seen} seen, {counted} counted");
     assert!(
         seen <= (counted + others) * (1.0 + above),
         "{what}: {seen} were seen, and {counted} and {others} of others counted"

@@ -17,7 +17,7 @@ fn time(line: &Line) -> f64 {
 }
 
 /// Returns the runs that the wait signal saw start, with or without their raise.
-fn begun(line: &Line) -> f64 {
+fn started(line: &Line) -> f64 {
     let softirq = ("undercurrent.softirq", "net_rx");
     line.total("undercurrent.softirq.wait.duration", &[softirq])
         + line.total("undercurrent.lost", &[softirq, ("undercurrent.reason", "unseen_raise")])
@@ -39,7 +39,7 @@ fn compare(load_time: Duration) {
     let seen = ftrace.stop(before.time, after.time);
     drop(sidecar);
 
-    let (ours, runs) = (time(&after) - time(&before), begun(&after) - begun(&before));
+    let (ours, runs) = (time(&after) - time(&before), started(&after) - started(&before));
     assert!(seen.begun > 100, "hardly any softirq ran: {seen:?}");
     record("undercurrent.network.cpu.time", ours, exactly(seen.seconds));
     record("undercurrent.softirq.wait.duration", runs, exactly(seen.begun as f64));

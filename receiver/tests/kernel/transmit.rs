@@ -37,7 +37,7 @@ pub fn measured(lines: [&Line; 2], stage: &str, transport: &str) -> (f64, f64) {
 }
 
 /// Returns the measured and the lost packets of a stage for both transport protocols.
-fn seen(lines: [&Line; 2], stage: &str) -> (f64, f64) {
+fn measured_and_lost(lines: [&Line; 2], stage: &str) -> (f64, f64) {
     let attributes = [(STAGE, stage)];
     let lost = [("undercurrent.signal", "transmit"), ("undercurrent.reason", "unmatched"), (STAGE, stage)];
     let [before, after] = lines.map(|line| line.total(LOST, &lost));
@@ -118,7 +118,7 @@ fn a_slow_link_shows_in_its_qdisc() {
     let lines = lines.each_ref();
     let sent = (transmitted(&wire.left) - sent) as f64;
     let (count, sum) = measured(lines, "qdisc", "udp");
-    let (seen, lost) = seen(lines, "qdisc");
+    let (seen, lost) = measured_and_lost(lines, "qdisc");
     // The bucket is full when the first datagram arrives.
     let expected: f64 = (1..=COUNT).map(|nth| ((nth as f64 * FRAME - BURST) / RATE).max(0.0)).sum();
     eprintln!("{count} waits of {sent} packets, {sum} s of {expected} s, {passed} s; {lost} lost, others {others}");
@@ -157,7 +157,7 @@ fn a_long_queue_in_a_qdisc_is_measured() {
             (transmitted(&wire.left) - sent == COUNT as u64).then_some(())
         });
     });
-    let (seen, lost) = seen(lines.each_ref(), "qdisc");
+    let (seen, lost) = measured_and_lost(lines.each_ref(), "qdisc");
     eprintln!("{seen} waits and {lost} lost of {COUNT}, others {others}");
     assert!(seen + lost >= COUNT as f64 - skipped(COUNT) && seen + lost <= COUNT as f64 + others);
     assert!(lost <= 0.02 * COUNT as f64 + others, "{lost} of {COUNT} waits are not known");
@@ -213,7 +213,7 @@ fn devices_without_a_qdisc_or_a_driver_have_neither_wait() {
         });
         let lines = lines.each_ref();
         for stage in ["qdisc", "device"] {
-            let (seen, lost) = seen(lines, stage);
+            let (seen, lost) = measured_and_lost(lines, stage);
             assert!(seen + lost <= others, "{stage}: {seen} waits and {lost} lost, {others} of others");
         }
         let (count, sum) = measured(lines, "stack", "tcp");
@@ -372,8 +372,8 @@ fn every_packet_that_a_driver_got_is_done_with() {
     });
     let lines = lines.each_ref();
     let sent = sent() - before;
-    let (waits, unknown) = seen(lines, "qdisc");
-    let (completions, unseen) = seen(lines, "device");
+    let (waits, unknown) = measured_and_lost(lines, "qdisc");
+    let (completions, unseen) = measured_and_lost(lines, "device");
     let (count, sum) = between(lines, DURATION, &[(STAGE, "device")]);
     eprintln!("{sent} packets: {waits} left qdiscs and {unknown} unknown, {completions} sent and {unseen} unseen");
     eprintln!("device: {count} in {sum} s");

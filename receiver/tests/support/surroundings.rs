@@ -99,7 +99,7 @@ pub fn wait_for<T>(what: &str, limit: Duration, mut condition: impl FnMut() -> O
         if let Some(value) = condition() {
             return value;
         }
-        assert!(start.elapsed() < limit, "waited {limit:?} in vain for {what}");
+        assert!(start.elapsed() < limit, "timeout after {limit:?}: {what}");
         thread::sleep(Duration::from_millis(10));
     }
 }

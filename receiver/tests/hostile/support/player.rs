@@ -74,9 +74,9 @@ impl Drop for Player {
 
 /// Replies to requests until the test ends.
 pub fn serve(mut reply: impl FnMut(&str) -> String) {
-    say("ready");
+    print("ready");
     for request in std::io::stdin().lines() {
-        say(&reply(&request.unwrap()));
+        print(&reply(&request.unwrap()));
     }
 }
 
@@ -94,7 +94,7 @@ fn talk() {
 }
 
 /// The newline comes first because the harness has begun a line.
-fn say(line: &str) {
+fn print(line: &str) {
     println!("\n{MARK}{line}");
 }
 

@@ -97,6 +97,6 @@ fn points(metric: &Metric) -> usize {
         Data::Gauge(gauge) => gauge.data_points.len(),
         Data::Sum(sum) => sum.data_points.len(),
         Data::ExponentialHistogram(histogram) => histogram.data_points.len(),
-        other => panic!("the sidecar exports no such metric: {other:?}"),
+        other => panic!("unexpected metric data: {other:?}"),
     }
 }

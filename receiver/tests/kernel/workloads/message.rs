@@ -112,5 +112,5 @@ pub fn receive<T: DeserializeOwned>(from: &OwnedFd) -> Option<(T, Option<OwnedFd
 fn await_input(of: &OwnedFd) {
     let limit = patience(IDLE).try_into().unwrap();
     let ready = poll(&mut [PollFd::new(of, PollFlags::IN)], Some(&limit)).unwrap();
-    assert_eq!(ready, 1, "nobody said anything for {IDLE:?}");
+    assert_eq!(ready, 1, "no message within {IDLE:?}");
 }

@@ -162,5 +162,5 @@ fn nothing_is_read_of_connections_where_times_are_off() {
     assert!(served_by(&after, "socket_reader").is_some(), "who reads is asked for the workloads");
     let ([_, after], _) = configured(&[NO_WORKLOADS, NO_TIMES].concat());
     assert_eq!(after.find(RTT, &[]).count(), 0);
-    assert_eq!(served_by(&after, "socket_reader"), None, "nobody asks who reads");
+    assert_eq!(served_by(&after, "socket_reader"), None, "no signal requires the reader");
 }

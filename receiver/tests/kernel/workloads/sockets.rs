@@ -108,7 +108,7 @@ impl Socket {
                 let length = (&*stream).read(&mut message).unwrap();
                 (&*stream).write_all(&message[..length]).unwrap();
             }
-            Self::Listener(_) => panic!("nothing is read from what listens"),
+            Self::Listener(_) => panic!("a listening socket has no messages"),
         }
     }
 

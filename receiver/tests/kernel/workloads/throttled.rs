@@ -35,7 +35,7 @@ fn hold(group: &Group) {
 }
 
 /// Returns the value of a cgroup in a line; `None` without a point.
-fn of(line: &Line, group: &Group) -> Option<f64> {
+fn throttled_time(line: &Line, group: &Group) -> Option<f64> {
     line.find(THROTTLED_TIME, &[]).find(|point| is(point, &group.path)).map(Point::amount)
 }
 
@@ -58,12 +58,17 @@ fn quotas(scene: &Scene) {
     hold(&before);
     hold(&meanwhile);
     let lower = [&before, &meanwhile].map(kernels);
-    let line = sidecar.line("the new cgroup's time", |line| of(line, &meanwhile).is_some_and(|held| held >= lower[1]));
+    let line = sidecar
+        .line("the new cgroup's time", |line| throttled_time(line, &meanwhile).is_some_and(|held| held >= lower[1]));
     let upper = [&before, &meanwhile].map(kernels);
-    eprintln!("held: {:?} and {:?}, by the kernel {lower:?} to {upper:?}", of(&line, &before), of(&line, &meanwhile));
-    record(THROTTLED_TIME, of(&line, &before).unwrap(), lower[0] - at_least..=upper[0] - at_most);
-    assert!(of(&line, &meanwhile).unwrap() <= upper[1] + 1e-6);
-    assert_eq!(of(&line, &without), None);
+    eprintln!(
+        "held: {:?} and {:?}, by the kernel {lower:?} to {upper:?}",
+        throttled_time(&line, &before),
+        throttled_time(&line, &meanwhile)
+    );
+    record(THROTTLED_TIME, throttled_time(&line, &before).unwrap(), lower[0] - at_least..=upper[0] - at_most);
+    assert!(throttled_time(&line, &meanwhile).unwrap() <= upper[1] + 1e-6);
+    assert_eq!(throttled_time(&line, &without), None);
 }
 
 #[test]

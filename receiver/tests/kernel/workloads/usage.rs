@@ -18,7 +18,7 @@ const CPU_TIME: &str = "undercurrent.cpu.time";
 /// Seconds of CPU time.
 const USED: f64 = 1.5;
 
-fn of(line: &Line, group: &Group) -> f64 {
+fn exported(line: &Line, group: &Group) -> f64 {
     line.find(CPU_TIME, &[]).filter(|point| is(point, &group.path)).map(Point::amount).sum()
 }
 
@@ -34,7 +34,7 @@ fn container(scene: &Scene) {
     let used = cpu_time(&group);
     let line = sidecar.snapshot();
     assert_eq!(cpu_time(&group), used);
-    record(CPU_TIME, of(&line, &group), exactly(used));
+    record(CPU_TIME, exported(&line, &group), exactly(used));
 }
 
 #[test]

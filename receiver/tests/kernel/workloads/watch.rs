@@ -141,7 +141,10 @@ fn amounts<'a>(line: &'a Line, attributes: &'a [(&str, &str)]) -> BTreeMap<(&'a 
 fn assert_sum(what: &str, seen: f64, counted: u64, others: u64) {
     eprintln!("{what}, of all: {seen} seen, {counted} counted, others {others}");
     let most = if virtual_machine().is_some() { (counted + others) as f64 } else { f64::INFINITY };
-    assert!((counted as f64..=most).contains(&seen), "{what}: {seen} were seen of {counted}, and {others} of others");
+    assert!(
+        (counted as f64..=most).contains(&seen),
+        "{what}: {seen} seen, {counted} counted, {others} of other programs"
+    );
 }
 
 /// Returns true if a point belongs to the node.
