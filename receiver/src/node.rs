@@ -18,9 +18,9 @@ const KUBERNETES_NODE: [&str; 2] = ["K8S_NODE_NAME", "NODE_NAME"];
 pub struct Kernel {
     /// The node's name.
     pub node_name: String,
-    /// The kernel's release, such as `6.1.0-18-amd64`.
+    /// The kernel's release, for example `6.1.0-18-amd64`.
     pub release: String,
-    /// The machine's architecture, such as `x86_64`.
+    /// The machine's architecture, for example `x86_64`.
     pub machine: String,
 }
 

@@ -58,7 +58,7 @@ pub struct RunArguments {
     /// Configuration file (YAML).
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Time between snapshots, such as 500ms [default: 10s; 1s if only table is enabled].
+    /// Time between snapshots, for example 500ms [default: 10s; 1s if only table is enabled].
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub interval: Option<Interval>,
     /// Stop after this time [default: never].

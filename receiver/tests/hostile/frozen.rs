@@ -28,7 +28,7 @@ use crate::support::{
     tree::Tree,
 };
 
-/// A process whose environment blocks readers.
+/// A process with an environment that blocks readers.
 pub const ROLE: &str = "frozen";
 /// The variable with the file that a frozen process maps.
 const MAPPED: &str = "UNDERCURRENT_TEST_MAPPED";

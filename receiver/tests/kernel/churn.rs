@@ -28,7 +28,7 @@ fn received(lines: &[Line], layer: &str, prefix: &str) -> f64 {
     last.into_values().sum::<u64>() as f64
 }
 
-/// Returns true if a line has a point of such a container.
+/// Returns true if a line has a point of a container with this prefix.
 fn speaks_of(line: &Line, prefix: &str) -> bool {
     line.points.iter().any(|point| point.resource.get("container.id").is_some_and(|id| id.starts_with(prefix)))
 }

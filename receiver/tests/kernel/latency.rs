@@ -174,7 +174,7 @@ fn small_messages(sidecar: &Sidecar, wire: &Wire) {
                 Agreement::Exact,
             );
         } else {
-            // A function without a tracepoint copies datagrams in one piece, and datagrams whose checksum is
+            // A function without a tracepoint copies datagrams in one piece, and datagrams with a checksum that is
             // verified during the copy.
             let read = phase.seen("socket_read", Some("udp"));
             assert!(read <= (udp + others.udp_of(wire.version)) as f64, "{read} of {udp} datagrams were read");
