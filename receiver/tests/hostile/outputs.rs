@@ -87,7 +87,7 @@ fn a_collector_neither_ends_the_sidecar_nor_forges_its_log() {
     );
     let log = String::from_utf8(output.stderr).expect("text");
     assert_eq!(output.status.code(), Some(0), "{log}");
-    assert!(!log.contains("panicked") && log.contains("the last snapshot did not get out"), "{log}");
+    assert!(!log.contains("panicked") && log.contains("the last snapshot was not delivered"), "{log}");
     let forged: Vec<_> = log.lines().filter(|line| line.contains("forged")).collect();
     assert!(!forged.is_empty() && forged.iter().all(|line| line.contains("later\\nERROR forged\\r")), "{log}");
 }
