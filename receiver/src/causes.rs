@@ -1,14 +1,14 @@
-//! Errors with what caused them, for people.
+//! Formats errors with their causes.
 
 use std::error::Error;
 
-/// An error and its causes on one line, each said once: many errors have their cause's words in their own.
+/// Formats an error and its causes on one line. A cause that the previous message contains already is omitted.
 #[must_use]
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |&error| error.source()).map(ToString::to_string);
-    causes.fold(String::new(), |said, cause| match said.as_str() {
+    causes.fold(String::new(), |message, cause| match message.as_str() {
         "" => cause,
-        _ if said.contains(&cause) => said,
-        _ => format!("{said}: {cause}"),
+        _ if message.contains(&cause) => message,
+        _ => format!("{message}: {cause}"),
     })
 }

@@ -1,30 +1,30 @@
-//! Environment variables, behind a function so that tests need not change the process's own.
+//! Environment variables behind a function, so that tests need not change the process's environment.
 
 use std::fmt;
 
-/// Looks up an environment variable: [`process`], or a test's own.
+/// A function that returns an environment variable: [`process`], or a function of a test.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// A variable of this process; one that is no UTF-8 counts as unset.
+/// Returns a variable of this process. A variable with invalid UTF-8 counts as unset.
 #[must_use]
 pub fn process(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// A variable's value. Set but empty is unset, as the OpenTelemetry specification has it.
+/// Returns a variable's value. An empty variable counts as unset, as the OpenTelemetry specification requires.
 #[must_use]
 pub fn value(environment: Environment<'_>, name: &str) -> Option<String> {
     environment(name).filter(|value| !value.trim().is_empty())
 }
 
-/// A variable that was set to something without meaning. The specification wants a warning and the default, no failure.
+/// A variable with an invalid value. The specification requires a warning and the default value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ignored {
     /// The variable.
     pub variable: &'static str,
-    /// Its value.
+    /// The invalid value.
     pub value: String,
-    /// What is wrong with it, and what it should be.
+    /// The reason, and the valid values.
     pub problem: String,
 }
 

@@ -1,5 +1,5 @@
-//! Files whose paths come from outside: read without waiting for a pipe's writer and without end, written without following a
-//! link that somebody else may have put there.
+//! Access to files with paths from outside. Reads never wait for the writer of a pipe and are limited in size.
+//! Writes never follow a symbolic link, which another user may have created.
 
 use std::{
     fs::{File, OpenOptions},
@@ -11,10 +11,10 @@ use std::{
 /// Reads a regular file of at most `limit` bytes.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] for a pipe, a device or a socket, [`io::ErrorKind::IsADirectory`] for a directory,
-/// [`io::ErrorKind::FileTooLarge`] beyond the limit, and whatever opening and reading return.
+/// [`io::ErrorKind::InvalidInput`] for a pipe, a device or a socket, [`io::ErrorKind::IsADirectory`] for a
+/// directory, [`io::ErrorKind::FileTooLarge`] beyond the limit, and the errors of opening and reading.
 pub(crate) fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    // Without O_NONBLOCK the open of a pipe waits for a writer.
+    // Without O_NONBLOCK, opening a pipe waits for a writer.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
     let kind = file.metadata()?.file_type();
     if kind.is_dir() {
@@ -24,7 +24,7 @@ pub(crate) fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
     let mut content = Vec::new();
-    // Some files grow while they are read, and those of /proc and /sys say that they are empty.
+    // Files may grow during the read, and files in /proc and /sys report a size of zero.
     file.take(limit + 1).read_to_end(&mut content)?;
     if content.len() as u64 > limit {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {limit} bytes")));
@@ -32,11 +32,11 @@ pub(crate) fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Creates a file that its owner alone may read, or empties an existing one. The last part of the path must be no symbolic
-/// link.
+/// Creates a file that only its owner can read, or truncates an existing one. The last component of the path must
+/// not be a symbolic link.
 ///
 /// # Errors
-/// Whatever opening returns; `ELOOP` for a symbolic link.
+/// If the file cannot be opened; `ELOOP` for a symbolic link.
 pub(crate) fn create_private(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_NOCTTY);
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_not_followed_and_a_new_file_is_private() -> io::Result<()> {
+    fn links_are_not_followed_and_new_files_are_private() -> io::Result<()> {
         let folder = tempfile::tempdir()?;
         let (target, link, new) = (folder.path().join("target"), folder.path().join("link"), folder.path().join("new"));
         fs::write(&target, "precious")?;

@@ -1,6 +1,7 @@
-//! Undercurrent measures what the kernel's network stack costs and exports it as OpenTelemetry.
+//! Measures the cost of the kernel's network stack and exports it as OpenTelemetry.
 //!
-//! Data flows one way: `kernel` -> `signals` -> `telemetry` -> `export`. `tests/modules.rs` has the order of all modules.
+//! Data flows one way: `kernel` -> `signals` -> `telemetry` -> `export`. `tests/modules.rs` has the order of all
+//! modules.
 
 pub mod causes;
 pub mod cgroup;

@@ -1,4 +1,4 @@
-//! Logs of the sidecar itself, on standard error: standard output belongs to the outputs.
+//! Logs on standard error. Standard output is reserved for outputs.
 
 use std::io::{self, IsTerminal};
 
@@ -8,10 +8,10 @@ use crate::environment::{Environment, Ignored, value};
 
 const RUST_LOG: &str = "RUST_LOG";
 const OTEL_LOG_LEVEL: &str = "OTEL_LOG_LEVEL";
-/// Libraries speak of every frame and connection below this.
+/// Below this level, libraries log every frame and connection.
 const LIBRARIES: &str = "warn";
 
-/// Starts logging for the whole process, and warns of a level that means nothing. A second call changes nothing.
+/// Initializes logging for the process, and warns of an invalid level. Later calls have no effect.
 pub fn start<W, F>(environment: Environment<'_>, writer: F)
 where
     W: io::Write,
@@ -30,12 +30,12 @@ where
     }
 }
 
-/// NO_COLOR counts when it is not empty, whatever it says (no-color.org).
+/// Any non-empty value of NO_COLOR disables colours (no-color.org).
 fn colours(terminal: bool, environment: Environment<'_>) -> bool {
     terminal && environment("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// What is logged: `RUST_LOG` as it stands, else the sidecar's own messages at `OTEL_LOG_LEVEL`, else at `info`.
+/// Returns the log filter: `RUST_LOG` if set, else the sidecar's messages at `OTEL_LOG_LEVEL`, else at `info`.
 fn filter(environment: Environment<'_>) -> (EnvFilter, Option<Ignored>) {
     let own = |level: &str| EnvFilter::new(format!("{LIBRARIES},undercurrent={level}"));
     if let Some(directives) = value(environment, RUST_LOG) {
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_for_terminals_that_may_have_them() {
+    fn colours_require_a_terminal_and_no_no_color() {
         let no_color = |value: &'static str| move |name: &str| (name == "NO_COLOR").then(|| value.to_owned());
         assert!(colours(true, &|_| None));
         assert!(colours(true, &no_color("")));

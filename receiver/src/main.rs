@@ -19,7 +19,7 @@ use undercurrent::{
     workloads::{Directory, Opener},
 };
 
-/// What cannot run ends so, as does a wrong command line.
+/// The exit status of a sidecar that cannot run, and of an invalid command line.
 const CANNOT_RUN: u8 = 2;
 
 fn main() -> ExitCode {
@@ -43,11 +43,12 @@ fn main() -> ExitCode {
     })
 }
 
-/// Keeps large buffers of the start (the kernel's types, mostly) from leaving holes in the heap for good: glibc raises the
-/// size from which it returns memory at once each time a larger block is freed, unless it is told one.
+/// Fixes the size from which glibc allocates blocks with `mmap`. glibc raises this size after each free of a
+/// larger block, unless a program sets it. The large buffers at start (mostly BTF) would then leave permanent
+/// holes in the heap.
 fn keep_memory_small() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: it sets a parameter of the allocator, and no other thread runs yet.
+    // SAFETY: `mallopt` takes numbers only, and no other thread runs yet.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, 128 * 1024);
     }
@@ -63,7 +64,7 @@ fn measure(run: Run) -> anyhow::Result<()> {
     for ignored in ignored.iter().chain(&more) {
         tracing::warn!("{ignored}");
     }
-    // Settings that cannot work end here: no output file is emptied for them, and nothing is attached.
+    // Fails for invalid settings before it truncates an output file or attaches a program.
     let outputs = outputs::Plan::new(&settings, &environment::process)?;
     let (host, requirements) = requirements::permitted(&settings)?;
     let access = Access::gain(host, &requirements)?;
@@ -72,7 +73,7 @@ fn measure(run: Run) -> anyhow::Result<()> {
     let outputs = outputs.open(&terminal)?;
     let directory =
         Directory::start(&settings.workloads, &node, &environment::process, Opener::Reader(access.reader.foreign()));
-    // No thread runs yet, and nothing has been received from outside.
+    // At this point no thread runs, and the process has received no data from outside.
     Part::Worker.confine()?;
     drop(entered);
     let ended = runtime.block_on(async {
@@ -80,7 +81,7 @@ fn measure(run: Run) -> anyhow::Result<()> {
         sidecar.run(&settings, outputs).await?;
         anyhow::Ok(())
     });
-    // A name that is still being resolved must not hold up the end.
+    // A pending name resolution must not delay the end.
     runtime.shutdown_timeout(Duration::from_millis(50));
     ended
 }

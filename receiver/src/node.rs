@@ -1,31 +1,31 @@
-//! What this node says of itself: names, ids and the operating system's release.
+//! Names and ids of this node, and the release of its operating system.
 
 use std::{fs, path::Path};
 
 use crate::environment::{Environment, value};
 
-/// Where a container that shares the host's process ids sees the host's files: the root of its first process.
+/// The root of the host's first process. A container in the host's PID namespace sees the host's files there.
 const HOST_ROOT: &str = "/proc/1/root";
-/// In the order of os-release(5).
+/// Paths in the order of os-release(5).
 const OS_RELEASE: [&str; 2] = ["etc/os-release", "usr/lib/os-release"];
-/// In the order of machine-id(5) and D-Bus, which had it first.
+/// Paths in the order of machine-id(5). The second is the original one of D-Bus.
 const MACHINE_ID: [&str; 2] = ["etc/machine-id", "var/lib/dbus/machine-id"];
-/// Set by the downward API under either name, by convention.
+/// Conventional names of variables that the downward API sets.
 const KUBERNETES_NODE: [&str; 2] = ["K8S_NODE_NAME", "NODE_NAME"];
 
-/// What `uname` says of the kernel.
+/// The kernel, as `uname` describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
     /// The node's name.
     pub node_name: String,
-    /// The kernel's release, such as `6.1.0-18-amd64`.
+    /// The kernel's release, for example `6.1.0-18-amd64`.
     pub release: String,
-    /// The machine's architecture, such as `x86_64`.
+    /// The machine's architecture, for example `x86_64`.
     pub machine: String,
 }
 
 impl Kernel {
-    /// The running kernel.
+    /// Returns the running kernel.
     #[must_use]
     pub fn running() -> Self {
         let uname = rustix::system::uname();
@@ -37,7 +37,7 @@ impl Kernel {
     }
 }
 
-/// What is known of a node. What is unknown is absent.
+/// A node. Unknown properties are `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     /// The kernel.
@@ -50,7 +50,7 @@ pub struct Node {
     pub kubernetes_name: Option<String>,
 }
 
-/// What os-release(5) says.
+/// The content of os-release(5).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OsRelease {
     /// `NAME`.
@@ -64,13 +64,13 @@ pub struct OsRelease {
 }
 
 impl Node {
-    /// This node: the host, where a container may see it, and not the container.
+    /// Describes this node. In a container it describes the host, if the host's files are readable.
     #[must_use]
     pub fn detect(environment: Environment<'_>) -> Self {
         Self::read(host_root(), Kernel::running(), environment)
     }
 
-    /// The node whose files stand below `root`.
+    /// Describes the node with its files below `root`.
     #[must_use]
     pub fn read(root: &Path, kernel: Kernel, environment: Environment<'_>) -> Self {
         Self {
@@ -85,15 +85,15 @@ impl Node {
     }
 }
 
-/// The host's root, or this process's own: following another process's root takes the right to trace it, and without it
-/// one's own files are all there is.
+/// Returns the host's root, or this process's root if the host's is not readable. Reading another process's root
+/// requires the right to trace that process.
 pub(crate) fn host_root() -> &'static Path {
     let root = Path::new(HOST_ROOT);
     let visible = MACHINE_ID.iter().chain(&OS_RELEASE).any(|path| root.join(path).is_file());
     if visible { root } else { Path::new("/") }
 }
 
-/// A machine id; images ship an empty file or `uninitialized` for the first boot to fill in.
+/// Parses a machine id. Images ship an empty file or `uninitialized`, which the first boot replaces.
 fn machine_id(text: &str) -> Option<String> {
     let id = text.trim();
     let valid =
@@ -116,7 +116,7 @@ fn os_release(text: &str) -> OsRelease {
     release
 }
 
-/// A value as a shell would read it: os-release(5) allows quotes and backslashes, and nothing else.
+/// Removes the quotes and backslashes that os-release(5) allows in values.
 fn unquote(value: &str) -> String {
     let inner = ['"', '\''].iter().find_map(|quote| value.strip_prefix(*quote)?.strip_suffix(*quote));
     let mut escaped = false;
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn machine_ids_are_read_where_they_mean_something() {
+    fn invalid_machine_ids_are_ignored() {
         let id = "3d1219c7c4c5404aaa1f6d2a48adfda4";
         let read = |files: &[(&str, &str)]| node(files).machine_id;
         assert_eq!(read(&[("etc/machine-id", &format!("{id}\n"))]).as_deref(), Some(id));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn os_release_is_read_as_a_shell_would() {
+    fn os_release_values_are_unquoted() {
         let text = "# comment\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\nNAME='Debian \\ GNU'\n\
                     VERSION_ID=12\nBUILD_ID=\nID=debian\nVERSION=\"a \\\"b\\\" \\\\c\"\n";
         let os = node(&[("etc/os-release", text), ("usr/lib/os-release", "NAME=other\n")]).os;

@@ -1,4 +1,4 @@
-//! The outputs that the settings ask for, opened.
+//! Opens the configured outputs.
 
 use std::{collections::BTreeMap, num::NonZeroUsize};
 
@@ -11,28 +11,28 @@ use crate::{
     options::{Destination, Output as Requested, Outputs as RequestedOutputs},
 };
 
-/// Why an output cannot be opened.
+/// Errors of opening outputs.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The JSON lines' file.
+    /// The file for JSON lines cannot be opened.
     #[error(transparent)]
     Json(#[from] json::OpenError),
-    /// The collector's settings.
+    /// The settings of the collector are invalid.
     #[error(transparent)]
     Otlp(#[from] otlp::SettingsError),
 }
 
-/// The outputs that the settings ask for, not yet opened.
+/// The configured outputs, before they are opened.
 pub struct Plan<'a> {
     wanted: &'a RequestedOutputs,
     otlp: Option<otlp::Settings>,
 }
 
 impl<'a> Plan<'a> {
-    /// Understands what the settings and the environment say of outputs. It touches nothing.
+    /// Validates the settings and the environment variables of outputs. Opens nothing.
     ///
     /// # Errors
-    /// Where delivery to a collector is wanted and cannot be made sense of.
+    /// If OTLP is enabled and its settings are invalid.
     pub fn new(settings: &'a Settings, environment: Environment<'_>) -> Result<Self, OpenError> {
         let file = variables(&settings.otlp);
         let lookup = |name: &str| value(environment, name).or_else(|| file.get(name).cloned());
@@ -41,10 +41,10 @@ impl<'a> Plan<'a> {
         Ok(Self { wanted: &settings.outputs, otlp })
     }
 
-    /// Opens every output. It needs a tokio runtime.
+    /// Opens every output. Requires a tokio runtime.
     ///
     /// # Errors
-    /// The first that cannot be opened.
+    /// If an output cannot be opened: the first error.
     pub fn open(self, terminal: &table::Terminal) -> Result<Outputs, OpenError> {
         let cpus = std::thread::available_parallelism().ok().and_then(|cpus| NonZeroUsize::new(cpus.get()));
         let mut opened: Vec<Output> = Vec::new();
@@ -63,7 +63,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// The file's words on delivery as the variables that say the same, so that both have one meaning.
+/// Maps the file's settings of OTLP to the equivalent variables, so that both are parsed by the same code.
 fn variables(file: &Otlp) -> BTreeMap<&'static str, String> {
     let mut variables = BTreeMap::new();
     if let Some(endpoint) = &file.endpoint {
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_files_words_mean_what_the_variables_mean() {
+    fn settings_of_the_file_equal_those_of_the_variables() {
         let text =
             "otlp: {endpoint: 'http://collector:4317', headers: {x-token: 'a=b, c'}, compression: gzip, timeout: 2s}";
         let file = crate::config::File::parse("config.yaml".as_ref(), text.as_bytes()).expect("a configuration");

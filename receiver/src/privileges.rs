@@ -1,28 +1,28 @@
-//! Which capabilities this process has, and which a task wants that are not there.
+//! Capabilities of this process, and the missing capabilities of tasks.
 
 use std::fmt;
 
 use caps::{CapSet, Capability, CapsHashSet};
 
-/// Something that takes capabilities.
+/// A task that requires capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Task {
     /// Load programs for tracing and create their maps.
     LoadTracing,
     /// Attach programs to a cgroup's packets (`cgroup_skb`).
     AttachCgroup,
-    /// Raise the limit of locked memory, which counted maps and programs on kernels before 5.11.
+    /// Raise the limit of locked memory, to which kernels before 5.11 charge maps and programs.
     RaiseMemoryLock,
-    /// Read tracefs and other files that only their owner may read, where this process is not root.
+    /// Read tracefs and other files that are readable by their owner only, if this process is not root.
     ReadProtectedFiles,
     /// Read kernel symbols with their addresses.
     ReadSymbols,
-    /// See the host's files and other processes' environments from a container that shares the host's process ids.
+    /// Read the host's files and the environments of other processes from a container in the host's PID namespace.
     ReadProcesses,
 }
 
 impl Task {
-    /// Every task, those that a sidecar cannot do without first.
+    /// Every task; those that the sidecar requires come first.
     pub const ALL: [Self; 6] = [
         Self::LoadTracing,
         Self::AttachCgroup,
@@ -32,7 +32,7 @@ impl Task {
         Self::ReadProcesses,
     ];
 
-    /// What it is for, to follow "to".
+    /// Returns the purpose of the task, for a sentence after "to".
     #[must_use]
     pub const fn purpose(self) -> &'static str {
         match self {
@@ -45,7 +45,7 @@ impl Task {
         }
     }
 
-    /// Sets of capabilities, the narrowest first: what may do it has all of one.
+    /// Returns alternative sets of capabilities, the narrowest first. All capabilities of one set are sufficient.
     #[must_use]
     pub const fn alternatives(self) -> &'static [&'static [Capability]] {
         use Capability::{
@@ -54,8 +54,8 @@ impl Task {
         };
         match self {
             Self::LoadTracing => &[&[CAP_BPF, CAP_PERFMON], &[CAP_SYS_ADMIN]],
-            // CAP_SYS_ADMIN alone attaches from Linux 6.9 on. Before, the attempt fails and says so: the kernel's version is
-            // no proof of either.
+            // CAP_SYS_ADMIN alone is sufficient from Linux 6.9 on. Earlier kernels refuse to attach and report the
+            // reason. Distributions backport, so the kernel's version is no proof.
             Self::AttachCgroup => &[&[CAP_BPF, CAP_NET_ADMIN], &[CAP_SYS_ADMIN]],
             Self::RaiseMemoryLock => &[&[CAP_SYS_RESOURCE]],
             Self::ReadProtectedFiles => &[&[CAP_DAC_READ_SEARCH], &[CAP_DAC_OVERRIDE]],
@@ -65,31 +65,31 @@ impl Task {
     }
 }
 
-/// What this process may do.
+/// The capabilities of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Privileges {
-    /// Whether its effective user is root. In a container that says little about its capabilities.
+    /// True if the effective user is root. A container's root may lack capabilities.
     pub root: bool,
-    /// Its effective capabilities.
+    /// The effective capabilities.
     pub effective: CapsHashSet,
 }
 
 /// The capabilities of this process cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error("the capabilities of this process cannot be read: {0}")]
+#[error("cannot read the capabilities of this process: {0}")]
 pub struct ReadError(#[from] caps::errors::CapsError);
 
 impl Privileges {
-    /// The calling thread's.
+    /// Returns the privileges of the calling thread.
     ///
     /// # Errors
-    /// Where the kernel does not tell.
+    /// If the kernel does not report them.
     pub fn current() -> Result<Self, ReadError> {
         let effective = caps::read(None, CapSet::Effective)?;
         Ok(Self { root: rustix::process::geteuid().is_root(), effective })
     }
 
-    /// What is missing for a task, or `None` where nothing is.
+    /// Returns the missing capabilities of a task, or `None` if it has all.
     #[must_use]
     pub fn lack(&self, task: Task) -> Option<Lack> {
         let has = |capability: &Capability| self.effective.contains(capability);
@@ -101,28 +101,28 @@ impl Privileges {
         Some(Lack { task, missing })
     }
 
-    /// What is missing for each of several tasks.
+    /// Returns the missing capabilities of each task.
     #[must_use]
     pub fn lacks(&self, tasks: &[Task]) -> Vec<Lack> {
         tasks.iter().filter_map(|task| self.lack(*task)).collect()
     }
 
-    /// Refuses to go on without the capabilities for every one of these tasks.
+    /// Checks that this process has the capabilities for all of these tasks.
     ///
     /// # Errors
-    /// Where some are missing; the message names them and says how to grant them.
+    /// If capabilities are missing. The message has their names and the way to grant them.
     pub fn require(&self, tasks: &[Task]) -> Result<(), Unprivileged> {
         let lacks = self.lacks(tasks);
         if lacks.is_empty() { Ok(()) } else { Err(Unprivileged { root: self.root, lacks }) }
     }
 }
 
-/// Capabilities that are missing for a task.
+/// The missing capabilities of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lack {
     /// The task.
     pub task: Task,
-    /// What is missing of the narrowest alternative; never empty.
+    /// The missing capabilities of the narrowest alternative; never empty.
     pub missing: Vec<Capability>,
 }
 
@@ -137,7 +137,7 @@ impl fmt::Display for Lack {
     }
 }
 
-/// The process lacks capabilities that it cannot do without.
+/// Required capabilities are missing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{}lacking {}: {}grant {} (systemd: `AmbientCapabilities=`; Docker: `--cap-add`; Kubernetes: \
@@ -148,14 +148,14 @@ impl fmt::Display for Lack {
     self.missing(),
 )]
 pub struct Unprivileged {
-    /// Whether the effective user is root.
+    /// True if the effective user is root.
     pub root: bool,
-    /// What is missing, by task.
+    /// The missing capabilities of each task.
     pub lacks: Vec<Lack>,
 }
 
 impl Unprivileged {
-    /// Every missing capability once.
+    /// Formats every missing capability once.
     fn missing(&self) -> String {
         let mut missing: Vec<Capability> = self.lacks.iter().flat_map(|lack| lack.missing.iter().copied()).collect();
         missing.sort_by_key(Capability::index);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn every_lack_names_capability_and_task() {
+    fn missing_capabilities_are_listed_with_their_tasks() {
         let lacks = privileges(&[]).lacks(&Task::ALL);
         insta::assert_snapshot!(lacks.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"), @"
         CAP_BPF and CAP_PERFMON (or CAP_SYS_ADMIN) to load tracing programs
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn one_whole_alternative_is_enough() {
+    fn one_complete_alternative_is_sufficient() {
         assert_eq!(privileges(&[CAP_BPF, CAP_PERFMON]).lack(Task::LoadTracing), None);
         assert_eq!(privileges(&[CAP_SYS_ADMIN]).lacks(&[Task::LoadTracing, Task::AttachCgroup]), []);
         assert_eq!(privileges(&[CAP_BPF, CAP_NET_ADMIN]).lack(Task::AttachCgroup), None);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_what_to_grant() {
+    fn errors_have_the_capabilities_to_grant() {
         let tasks = [Task::LoadTracing, Task::AttachCgroup];
         let refusal = |root: bool, effective: &[Capability]| {
             let privileges = Privileges { root, ..privileges(effective) };
@@ -216,9 +216,9 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_is_asked() {
+    fn current_privileges_come_from_the_kernel() {
         let dropped = std::thread::spawn(|| {
-            // Capabilities are each thread's own.
+            // Capabilities belong to a thread.
             caps::clear(None, CapSet::Effective).expect("capabilities dropped");
             Privileges::current().expect("privileges")
         });

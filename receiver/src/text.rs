@@ -1,14 +1,14 @@
-//! Foreign text: what a collector, a container runtime or a cgroup's name contributes to the log and the terminal.
+//! Foreign text from collectors, container runtimes and cgroup names, for attributes, the log and the terminal.
 
 use std::borrow::Cow;
 
 use unicode_width::UnicodeWidthChar;
 
-/// The longest attribute of a workload in bytes: far more than a name needs, and little enough for every export.
+/// The limit of a workload's attribute in bytes: much longer than names, and short enough for every export.
 pub(crate) const LONGEST: usize = 1024;
 
-/// The text with everything written out that a terminal would act on or not show: control characters, other white space
-/// than blanks, and characters without a width such as those that turn the direction of writing.
+/// Escapes all characters that a terminal would interpret or hide: control characters, white space except blanks,
+/// and characters without a width, including direction controls.
 pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     let shows = |c: char| c == ' ' || (!c.is_whitespace() && c.width().is_some_and(|width| width > 0));
     if text.chars().all(shows) {
@@ -25,7 +25,7 @@ pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     Cow::Owned(plain)
 }
 
-/// At most `limit` characters of a [`plain`] text, with an ellipsis where it was longer.
+/// Returns at most `limit` characters of a [`plain`] text, with an ellipsis if the text was longer.
 pub(crate) fn foreign(text: &str, limit: usize) -> String {
     match text.char_indices().nth(limit) {
         None => plain(text).into_owned(),
@@ -33,11 +33,11 @@ pub(crate) fn foreign(text: &str, limit: usize) -> String {
     }
 }
 
-/// Text for an attribute, at most `limit` bytes. Characters that are invisible or reorder others are escaped; `None`
-/// where the escaped text is longer than the limit, because a part of a name is another name. Every printable text stays
-/// as it is.
+/// Escapes text for an attribute of at most `limit` bytes. Invisible characters and those that reorder others are
+/// escaped; printable text is unchanged. Returns `None` if the escaped text exceeds the limit, because a cut name
+/// could equal another name.
 pub(crate) fn attribute(text: &str, limit: usize) -> Option<Cow<'_, str>> {
-    // Escapes are longer than their characters.
+    // Escaping never shortens a text.
     if text.len() > limit {
         return None;
     }
@@ -54,7 +54,7 @@ pub(crate) fn attribute(text: &str, limit: usize) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(escaped))
 }
 
-/// Text for an attribute, cut at `limit` bytes with an ellipsis at its end.
+/// Escapes text for an attribute, and cuts it at `limit` bytes with an ellipsis.
 pub(crate) fn shortened(text: &str, limit: usize) -> Cow<'_, str> {
     const ELLIPSIS: char = '…';
     if let Some(whole) = attribute(text, limit) {
@@ -81,18 +81,21 @@ fn push(text: &mut String, c: char) {
     }
 }
 
-/// Whether a character is shown, or shapes its neighbours as combining marks, joiners and variation selectors do. Others
-/// are control characters, line separators, direction controls, invisible characters and noncharacters.
+/// Returns true if a character is visible, or shapes its neighbours like combining marks, joiners and variation
+/// selectors. All other characters are control characters, line separators, direction controls, invisible
+/// characters or noncharacters.
 fn is_printable(c: char) -> bool {
     match c {
-        // A direction mark, and characters without a glyph: the soft hyphen, joiners of graphemes, vowels and fillers.
+        // A direction mark, and characters without a glyph: the soft hyphen, the grapheme joiner, vowels and
+        // fillers.
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180e}'
         | '\u{3164}' | '\u{ffa0}' => false,
-        // Zero-width space and direction marks. The joiners between them, U+200C and U+200D, are part of words and emoji.
+        // The zero-width space and direction marks. U+200C and U+200D between them are joiners, which words and
+        // emoji contain.
         '\u{200b}' | '\u{200e}' | '\u{200f}' => false,
         '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => false,
         '\u{feff}' | '\u{fdd0}'..='\u{fdef}' | '\u{fff0}'..='\u{fffb}' => false,
-        // Musical and tag characters, which are invisible.
+        // Invisible musical characters and tag characters.
         '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e00ff}' => false,
         c => !c.is_control() && u32::from(c) & 0xfffe != 0xfffe,
     }
@@ -131,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn escaping_exceeds_no_limit() {
+    fn escaped_text_stays_within_the_limit() {
         assert_eq!(attribute("größe", 7).as_deref(), Some("größe"));
         assert_eq!(attribute("größe", 6), None);
         assert_eq!(attribute("ab\n", 4).as_deref(), Some("ab\\n"));
@@ -154,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_would_act_on_is_written_out() {
+    fn control_characters_are_escaped() {
         for (text, shown) in [
             ("web-0", "web-0"),
             ("a\x1b[2Jb\n\0", "a\\u{1b}[2Jb\\n\\u{0}"),

@@ -1,27 +1,27 @@
-//! Ticks that come late, and systemd's watchdog (`WatchdogSec=`, sd_watchdog_enabled(3)).
+//! Detects late ticks, and serves systemd's watchdog (`WatchdogSec=`, sd_watchdog_enabled(3)).
 
 use std::time::Duration;
 
 use sd_notify::NotifyState;
 use tokio::time::Instant;
 
-/// Intervals after which a tick counts as late.
+/// The number of intervals after which a tick counts as late.
 const LATE: u32 = 3;
 
-/// Watches the ticks of the worker.
+/// A monitor of the worker's ticks.
 pub struct Watchdog {
     interval: Duration,
-    /// When the last tick ended.
+    /// The end of the last tick.
     last: Instant,
     late: u64,
-    /// How often systemd expects a message at least; `None` if its watchdog is off.
+    /// The watchdog timeout of systemd; `None` if its watchdog is off.
     limit: Option<Duration>,
-    /// When systemd got the last message.
+    /// The time of the last message to systemd.
     fed: Instant,
 }
 
 impl Watchdog {
-    /// Watches ticks of this interval from now on, for the service manager that the environment names.
+    /// Starts to monitor ticks of this interval. The environment names the service manager.
     #[must_use]
     pub fn start(interval: Duration) -> Self {
         notify(NotifyState::Ready);
@@ -33,13 +33,13 @@ impl Watchdog {
         Self { interval, last: now, late: 0, limit, fed: now }
     }
 
-    /// Notes the end of a tick.
+    /// Records the end of a tick.
     pub fn tick(&mut self) {
         let since = self.last.elapsed();
         if self.is_late() {
             self.late += 1;
             tracing::warn!(
-                "a snapshot came {:.1} s after the last one, at an interval of {:.1} s: the machine is overloaded, or the kernel \
+                "snapshot is late: {:.1} s since the last one, at an interval of {:.1} s; the machine is overloaded, or the kernel \
                  delayed a read",
                 since.as_secs_f64(),
                 self.interval.as_secs_f64()
@@ -49,13 +49,14 @@ impl Watchdog {
         self.feed();
     }
 
-    /// Ticks that came late.
+    /// Returns the number of late ticks.
     #[must_use]
     pub const fn late(&self) -> u64 {
         self.late
     }
 
-    /// Waits until systemd is due a message, half of the limit after the last one. Never, if its watchdog is off. Cancel safe.
+    /// Waits until half of the timeout has passed since the last message. Waits forever if the watchdog is off.
+    /// Cancel safe.
     pub async fn due(&self) {
         match self.limit {
             Some(limit) => tokio::time::sleep_until(self.fed + limit / 2).await,
@@ -76,7 +77,7 @@ impl Watchdog {
     }
 }
 
-/// Tells the service manager, where there is one.
+/// Notifies the service manager, if there is one.
 fn notify(state: NotifyState<'_>) {
     if let Err(error) = sd_notify::notify(&[state]) {
         tracing::debug!("cannot notify the service manager: {error}");
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn systemd_is_due_a_message_twice_within_its_limit() {
+    async fn messages_are_due_twice_per_timeout() {
         let begun = Instant::now();
         let mut watchdog = Watchdog::with(INTERVAL, Some(Duration::from_secs(10)));
         for nth in 1..4 {

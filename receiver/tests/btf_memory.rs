@@ -1,4 +1,5 @@
-//! What the running kernel's BTF takes, measured at the allocator. A test binary of its own: the peak is the process's.
+//! Measures the memory that reading the running kernel's BTF takes, at the allocator. This is a separate test
+//! binary because the peak belongs to the whole process.
 
 use peak_alloc::PeakAlloc;
 use undercurrent::kernel::{
@@ -13,7 +14,7 @@ static ALLOCATOR: PeakAlloc = PeakAlloc;
 const MEGABYTE: usize = 1 << 20;
 
 #[test]
-fn reading_the_kernels_types_takes_little_beside_their_bytes() {
+fn reading_btf_takes_little_memory_besides_its_bytes() {
     let raw = match read(VMLINUX) {
         Ok(raw) => raw,
         Err(error) => return eprintln!("skipped: {error}"),
@@ -39,6 +40,6 @@ fn reading_the_kernels_types_takes_little_beside_their_bytes() {
 
     eprintln!("reading took {reading} bytes beside the raw ones, aya {loading} beside the sparse ones");
     assert!(reading < 8 * MEGABYTE, "reading took {reading} bytes");
-    // A growing vector of aya's types is held twice at the last doubling.
+    // A growing vector holds aya's types twice at the last reallocation.
     assert!(loading < 16 * MEGABYTE, "aya took {loading} bytes");
 }

@@ -1,4 +1,4 @@
-//! The catalogue of metrics, against the page that people read and against what was agreed with those who store them.
+//! Compares the catalogue of metrics with its documentation page and with the agreed names, units and attributes.
 
 mod committed;
 #[path = "truth/errors.rs"]
@@ -17,13 +17,13 @@ use std::{
 use serde::Deserialize;
 use undercurrent::signals::{catalogue, markdown};
 
-/// What a metric may be exported as.
+/// The agreed definition of a metric.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Agreed {
     instrument: String,
     unit: String,
-    /// Every attribute with its values, where these are listed; `None` where only the name was agreed on.
+    /// Every attribute with its values, if they are listed; `None` if only the name is agreed.
     attributes: Option<BTreeMap<String, Option<Vec<String>>>>,
 }
 
@@ -35,7 +35,7 @@ fn the_reference_is_committed() {
 }
 
 #[test]
-fn every_metric_has_a_truth_and_a_test_that_compares() {
+fn every_metric_has_a_truth_and_a_comparing_test() {
     let metrics: BTreeSet<&str> = catalogue().map(|(_, metric)| metric.name).collect();
     let suite = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernel");
     page::assert_complete(&table::truths(), &metrics, &suite);

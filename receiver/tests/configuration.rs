@@ -1,4 +1,4 @@
-//! The files that people read about the configuration, against the types it is read into.
+//! Compares the documentation of the configuration with the types that parse it.
 
 mod committed;
 
@@ -8,7 +8,7 @@ use committed::assert_committed;
 use serde_json::Value;
 use undercurrent::config::{EXAMPLE, File, example, markdown, schema, signal_names};
 
-/// The example with its commented settings switched on: they follow the `#` without a space.
+/// Returns the example with its commented settings enabled: a setting follows its `#` without a space.
 fn full_example() -> String {
     let uncommented = EXAMPLE.lines().map(|line| match line.trim_start().strip_prefix('#') {
         Some(setting) if setting.starts_with(|first: char| first.is_ascii_alphabetic()) => {
@@ -27,7 +27,7 @@ fn yaml(text: &str) -> Value {
     serde_saphyr::from_str(text).expect("YAML")
 }
 
-/// Every key that leads to a value, dotted.
+/// Returns the dotted path of every key with a value.
 fn keys(path: &str, value: &Value, below: impl Fn(&Value) -> Option<&Value> + Copy) -> BTreeSet<String> {
     match below(value).and_then(Value::as_object).filter(|object| !object.is_empty()) {
         None => BTreeSet::from([path.to_owned()]),
@@ -52,12 +52,12 @@ fn the_reference_is_committed() {
 }
 
 #[test]
-fn the_example_changes_nothing() {
+fn the_example_equals_the_defaults() {
     assert_eq!(load(EXAMPLE), File::default());
 }
 
 #[test]
-fn the_example_says_everything() {
+fn the_example_has_every_key() {
     let said = keys("", &yaml(&full_example()), |value| Some(value));
     let known = keys("", &schema(), |schema| schema.get("properties"));
     assert_eq!(said, known);
@@ -65,7 +65,7 @@ fn the_example_says_everything() {
 }
 
 #[test]
-fn schema_and_reader_agree() {
+fn schema_and_parser_agree() {
     let validator = jsonschema::validator_for(&schema()).expect("a schema");
     let full = full_example();
     let accepted = [
@@ -129,7 +129,7 @@ fn every_key_is_described() {
 }
 
 #[test]
-fn every_signal_can_be_switched_off() {
+fn every_signal_can_be_disabled() {
     assert!(!signal_names().is_empty());
     for name in signal_names() {
         let file = load(&format!("signals: {{{name}: {{enabled: false}}}}"));

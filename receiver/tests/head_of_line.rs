@@ -1,20 +1,21 @@
-//! Which TCP reads count as blocked, against a model of a receiver whose sequence numbers do not wrap around.
+//! Compares the detection of blocked TCP reads with a model of a receiver. The model's sequence numbers do not
+//! wrap around.
 
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use undercurrent_ebpf::abi::head_of_line::{Blocking, end, is_after};
 
-/// A receiving end: positions in the stream, from zero on.
+/// A model of a receiver. Positions in its stream start at zero.
 #[derive(Default)]
 struct Receiver {
     /// The next position in order.
     next: u64,
-    /// Up to where the application has read.
+    /// The end of the data that the application has read.
     copied: u64,
-    /// Segments that wait for a missing one: the end of each by its beginning.
+    /// Segments that wait for a missing segment: end positions by start positions.
     queue: BTreeMap<u64, u64>,
-    /// Every segment that ever waited.
+    /// Every segment that waited.
     late: Vec<(u64, u64)>,
 }
 
@@ -31,23 +32,23 @@ impl Receiver {
         }
     }
 
-    /// Whether the last byte before a position had waited.
+    /// Returns true if the last byte before a position was in a segment that waited.
     fn had_waited(&self, position: u64) -> bool {
         self.late.iter().any(|(from, to)| (from + 1..=*to).contains(&position))
     }
 }
 
-/// What is known of a receiver whose stream begins at a sequence number.
+/// The detection for a receiver with an initial sequence number.
 struct Judge {
     first: u32,
     kept: Blocking,
-    /// How many segments were known to have waited, and up to where that reached.
+    /// The number of known waiting segments, and the end of the last one.
     known: usize,
     until: Option<u64>,
 }
 
 impl Judge {
-    /// Whether what was read, or has arrived, up to a position is blocked; and whether it should be.
+    /// Returns the detected and the expected result for data up to a position, either read or arrived.
     fn blocked(&mut self, receiver: &Receiver, read: bool, position: u64) -> (bool, bool) {
         if receiver.late.len() > self.known {
             self.known = receiver.late.len();
@@ -66,8 +67,8 @@ impl Judge {
     }
 }
 
-/// A segment's size, how many others overtake it, and the share of what is there that is read after it came, where it is,
-/// with whether that read is in the sample.
+/// A segment's size, the number of segments that overtake it, and an optional read after its arrival: the share of
+/// the available data, and true if the sample includes the read.
 type Step = (u64, usize, Option<(u64, bool)>);
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -76,7 +77,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec((1..1_u64 << 24, late, read), 1..64)
 }
 
-/// Segments in the order in which they arrive.
+/// Returns the segments in the order of arrival.
 fn arrivals(steps: &[Step]) -> Vec<(u64, u64)> {
     let mut position = 0;
     let segments = steps.iter().map(|(size, _, _)| {
@@ -131,7 +132,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_over_stays_over_however_far_the_stream_goes() {
+fn an_ended_blockage_stays_ended_when_sequence_numbers_wrap() {
     let (kept, blocked) = Blocking::default().after(1, 100, || Some(200));
     assert!(blocked);
     let (over, blocked) = kept.after(1, 201, || None);
@@ -143,7 +144,7 @@ fn what_is_over_stays_over_however_far_the_stream_goes() {
 }
 
 #[test]
-fn where_the_end_is_not_known_the_next_read_asks_again() {
+fn an_unknown_end_is_looked_up_at_the_next_read() {
     let (kept, blocked) = Blocking::default().after(1, 100, || None);
     assert_eq!((kept, blocked), (Blocking::default(), true));
     let (kept, _) = kept.after(1, 100, || Some(200));
@@ -151,12 +152,12 @@ fn where_the_end_is_not_known_the_next_read_asks_again() {
 }
 
 #[test]
-fn what_arrives_ends_nothing_that_may_still_be_read() {
+fn an_arrival_does_not_end_a_blockage_with_unread_data() {
     let (kept, blocked) = Blocking::default().after_arrival(1, 200, || Some(200));
     assert!(blocked);
     assert_eq!(kept.after_arrival(1, 300, || None), (kept, false));
     assert_eq!(kept.after(1, 150, || None), (kept, true));
-    // Where nobody reads, numbers come round.
+    // Without reads, sequence numbers wrap around.
     let (over, blocked) = kept.after_arrival(1, 0x4000_0000, || None);
     assert!(!blocked);
     assert_eq!(over.after_arrival(1, 150, || None), (over, false));

@@ -1,4 +1,4 @@
-//! The order of the modules: a module uses only modules before it.
+//! Checks the order of the modules: a module uses only modules before it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Every module of the library, each after the modules that it uses.
+/// Every module of the library, after the modules that it uses.
 const ORDER: [&str; 26] = [
     "causes",
     "files",
@@ -36,7 +36,7 @@ const ORDER: [&str; 26] = [
     "lib",
 ];
 
-/// The sources of a folder, with those below it.
+/// Returns the sources in a folder and its subfolders.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
     entries
@@ -48,7 +48,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The names directly below `crate::` in a source, with and without braces.
+/// Returns the names directly below `crate::` in a source, with and without braces.
 fn uses(source: &str) -> BTreeSet<String> {
     let after = source.split("crate::").skip(1);
     after
@@ -60,7 +60,7 @@ fn name(text: &str) -> String {
     text.trim_start().chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect()
 }
 
-/// The first name of each item of a list that ends with its brace.
+/// Returns the first name of each item in a list up to its closing brace.
 fn of_list(list: &str) -> Vec<String> {
     let (mut depth, mut start, mut items) = (0_u32, 0, Vec::new());
     for (at, c) in list.char_indices() {
@@ -81,7 +81,7 @@ fn of_list(list: &str) -> Vec<String> {
     items.into_iter().map(name).filter(|name| !name.is_empty()).collect()
 }
 
-/// A source without its tests and comments.
+/// Returns a source without its tests and comments.
 fn product(text: &str) -> String {
     let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
     code.lines().filter(|line| !line.trim_start().starts_with("//")).map(|line| format!("{line}\n")).collect()

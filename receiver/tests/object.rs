@@ -12,7 +12,8 @@ use aya::{
 
 const OBJECT: &[u8] = aya::include_bytes_aligned!("../ebpf/undercurrent.bpf.o");
 
-/// Creates the object's maps with these signals on; `None` after a report if the kernel denies it.
+/// Creates the object's maps with these signals enabled. Returns `None`, and reports a skip, if the kernel denies
+/// it.
 fn load(signals: &[&str]) -> Option<Ebpf> {
     let mut loader = EbpfLoader::new();
     let switches: Vec<_> = signals.iter().map(|signal| format!("signal.{signal}")).collect();
@@ -42,7 +43,8 @@ fn the_kernel_takes_every_map() {
     assert!(ebpf.programs().count() > 0, "the object has no programs");
 }
 
-/// Bytes of `softirq_entry` after the verifier; `None` after a report if the kernel denies it.
+/// Returns the bytes of `softirq_entry` after the verifier. Returns `None`, and reports a skip, if the kernel
+/// denies it.
 fn verified_size(signals: &[&str]) -> Option<u32> {
     const HOOK: &str = "softirq_entry";
     let types = Btf::from_sys_fs().expect("the kernel has BTF");

@@ -1,4 +1,5 @@
-//! Bad input to the real program: one clear error, the right exit status, and nothing left behind.
+//! Tests of the built program with invalid input: it prints one clear error, returns the right exit status and
+//! leaves nothing behind.
 
 use std::{
     fs,
@@ -11,14 +12,14 @@ use std::{
 
 use tempfile::TempDir;
 
-/// Exit status of what cannot run.
+/// The exit status of a sidecar that cannot run.
 const CANNOT_RUN: i32 = 2;
-/// A user that owns nothing, by custom.
+/// The conventional user that owns nothing.
 const NOBODY: u32 = 65534;
 
 fn program(binary: impl AsRef<Path>, arguments: &[&str]) -> Command {
     let mut command = Command::new(binary.as_ref());
-    // Whatever happens it ends soon, and nothing of who runs the tests changes what it says.
+    // The program ends soon in any case, and the environment of the test run does not affect it.
     command.args(arguments).env_clear().env("NO_COLOR", "1");
     command
 }
@@ -31,7 +32,7 @@ fn run(command: &mut Command) -> Output {
     command.output().expect("the program starts")
 }
 
-/// What a command that must not run says, with the folder of the test as `DIR`.
+/// Returns the error of a command that must fail, with the folder of the test as `DIR`.
 fn refusal(mut command: Command, folder: &Path) -> String {
     let output = run(&mut command);
     let said = String::from_utf8(output.stderr).expect("text").replace(&folder.display().to_string(), "DIR");
@@ -40,7 +41,7 @@ fn refusal(mut command: Command, folder: &Path) -> String {
     said
 }
 
-/// Refusals of several command lines, each after its own.
+/// Returns the error of each command line, after the command line.
 fn refusals(command_lines: &[&[&str]], folder: &Path) -> String {
     let said = |arguments: &&[&str]| {
         let line = arguments.join(" ").replace(&folder.display().to_string(), "DIR");
@@ -49,7 +50,7 @@ fn refusals(command_lines: &[&[&str]], folder: &Path) -> String {
     command_lines.iter().map(said).collect::<Vec<_>>().join("\n")
 }
 
-/// Whether this user may load programs; where not, the run is told that the test showed nothing.
+/// Returns true if this user can load programs. Otherwise it reports the test as skipped.
 fn may_load(test: &str) -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root && let Some(file) = std::env::var_os("UNDERCURRENT_SKIPS") {
@@ -59,7 +60,7 @@ fn may_load(test: &str) -> bool {
     root
 }
 
-/// A command that runs the program as a user without capabilities, from a place that this user can reach.
+/// Returns a command that runs the program as a user without capabilities, from a folder that the user can access.
 fn unprivileged(folder: &TempDir, arguments: &[&str]) -> Command {
     let binary = folder.path().join("undercurrent");
     fs::copy(env!("CARGO_BIN_EXE_undercurrent"), &binary).expect("copied");
@@ -74,7 +75,7 @@ fn unprivileged(folder: &TempDir, arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn command_lines_that_make_no_sense() {
+fn invalid_command_lines() {
     let folder = tempfile::tempdir().expect("a folder");
     insta::assert_snapshot!(refusals(
         &[
@@ -95,7 +96,7 @@ fn command_lines_that_make_no_sense() {
 }
 
 #[test]
-fn configuration_files_that_cannot_be_used() {
+fn invalid_configuration_files() {
     let folder = tempfile::tempdir().expect("a folder");
     let texts = [
         "interval: [1s\n",
@@ -124,7 +125,7 @@ fn configuration_files_that_cannot_be_used() {
         said.push_str(&format!("\n{text}{refused}"));
     }
     insta::assert_snapshot!(said);
-    assert_eq!(fs::read_to_string(untouched).expect("read"), "of an earlier run\n", "what cannot run empties no file");
+    assert_eq!(fs::read_to_string(untouched).expect("read"), "of an earlier run\n", "a refused run truncates no file");
 }
 
 fn path(path: &Path) -> String {
@@ -132,7 +133,7 @@ fn path(path: &Path) -> String {
 }
 
 #[test]
-fn collectors_that_cannot_be_reached_for_their_settings() {
+fn invalid_collector_settings() {
     let folder = tempfile::tempdir().expect("a folder");
     let untouched = folder.path().join("new.jsonl");
     let arguments = ["--duration", "1s", "--output", &format!("json={}", untouched.display()), "--output", "otlp"];
@@ -150,7 +151,7 @@ fn collectors_that_cannot_be_reached_for_their_settings() {
         format!("$ {variable}='{value}' undercurrent\n{}", refusal(command, folder.path()))
     });
     insta::assert_snapshot!(refused.join("\n"));
-    assert!(!untouched.exists(), "what cannot run makes no file");
+    assert!(!untouched.exists(), "a refused run creates no file");
 }
 
 #[test]
@@ -159,7 +160,7 @@ fn users_without_capabilities() {
     let output = folder.path().join("new.jsonl");
     let arguments = ["--duration", "1s", "--output", &format!("json={}", output.display())];
     insta::assert_snapshot!(refusal(unprivileged(&folder, &arguments), folder.path()));
-    assert!(!output.exists(), "what cannot run makes no file");
+    assert!(!output.exists(), "a refused run creates no file");
 
     let doctor = run(&mut unprivileged(&folder, &["doctor"]));
     let page = String::from_utf8(doctor.stdout).expect("text");
@@ -170,8 +171,8 @@ fn users_without_capabilities() {
 }
 
 #[test]
-fn files_that_cannot_be_written() {
-    if !may_load("files_that_cannot_be_written") {
+fn unwritable_files() {
+    if !may_load("unwritable_files") {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
@@ -181,12 +182,12 @@ fn files_that_cannot_be_written() {
     let outputs = outputs.map(|path: PathBuf| format!("json={}", path.display()));
     let lines = outputs.each_ref().map(|output| ["--duration", "1s", "--output", output.as_str()]);
     insta::assert_snapshot!(refusals(&lines.each_ref().map(|line| line.as_slice()), folder.path()));
-    assert_eq!(fs::read_dir(folder.path()).expect("listed").count(), 1, "only what was there before");
+    assert_eq!(fs::read_dir(folder.path()).expect("listed").count(), 1, "a refused run creates no file");
 }
 
 #[test]
-fn a_full_disk_is_said_once_and_survived() {
-    if !may_load("a_full_disk_is_said_once_and_survived") {
+fn a_full_disk_is_logged_once_and_does_not_end_the_run() {
+    if !may_load("a_full_disk_is_logged_once_and_does_not_end_the_run") {
         return;
     }
     let arguments = ["--interval", "200ms", "--duration", "1500ms", "--output", "json=/dev/full"];
@@ -199,11 +200,11 @@ fn a_full_disk_is_said_once_and_survived() {
 }
 
 #[test]
-fn a_collector_that_refuses_is_said_and_survived() {
-    if !may_load("a_collector_that_refuses_is_said_and_survived") {
+fn a_refused_connection_is_logged_and_does_not_end_the_run() {
+    if !may_load("a_refused_connection_is_logged_and_does_not_end_the_run") {
         return;
     }
-    // Nothing listens on a port that was just given back.
+    // No process listens on a port that was just closed.
     let port = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr()).expect("a port").port();
     let endpoint = format!("http://127.0.0.1:{port}");
     let mut command = undercurrent(&["--interval", "200ms", "--duration", "1500ms"]);
@@ -219,14 +220,14 @@ fn a_collector_that_refuses_is_said_and_survived() {
 }
 
 #[test]
-fn a_reader_that_leaves_ends_it_quietly() {
-    if !may_load("a_reader_that_leaves_ends_it_quietly") {
+fn a_closed_pipe_ends_the_run_without_an_error() {
+    if !may_load("a_closed_pipe_ends_the_run_without_an_error") {
         return;
     }
     let mut command = undercurrent(&["--interval", "100ms", "--duration", "20s", "--output", "json"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
     let mut first = String::new();
-    // Dropped after its first line, as `head -1` does it.
+    // Closed after its first line, as `head -1` does.
     BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut first).expect("a line");
     assert!(first.starts_with("{\"resourceMetrics\":"), "{first}");
     let output = child.wait_with_output().expect("it ends");

@@ -1,5 +1,5 @@
-//! Containers that come and go, as cgroups with a process each: what the sidecar is measured under. Prints what happened
-//! as a JSON object. `cargo xtask bench workloads` runs this beside the sidecar.
+//! Generates the load of short-lived containers: cgroups with one process each. Prints the results as a JSON
+//! object. `cargo xtask bench workloads` runs this beside the sidecar.
 
 #[path = "../../tests/kernel/support/churn.rs"]
 mod churn;
@@ -11,19 +11,19 @@ use clap::Parser;
 
 use self::churn::Churn;
 
-/// The shortest container's life; the longest is five times as long.
+/// The shortest life of a container; the longest is five times as long.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// Makes and removes cgroups at a steady pace, with a process in each that sends datagrams to itself.
+/// Creates and removes cgroups at a steady rate, with a process in each that sends datagrams to its own socket.
 #[derive(Parser)]
 struct Arguments {
-    /// Cgroups made a minute
+    /// Cgroups per minute
     #[arg(long, default_value_t = 1000)]
     rate: u32,
-    /// Cgroups in all
+    /// Total number of cgroups
     #[arg(long, default_value_t = 5000)]
     lives: u32,
-    /// `cargo bench` says so
+    /// Passed by `cargo bench`
     #[arg(long, hide = true)]
     bench: bool,
 }

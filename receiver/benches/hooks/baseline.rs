@@ -1,4 +1,4 @@
-//! Empty programs, attached as the product's are.
+//! Empty programs on the hooks of the sidecar's programs.
 
 use anyhow::Context as _;
 use aya::{Btf, Ebpf, EbpfLoader, programs::BtfTracePoint};
@@ -16,16 +16,16 @@ use undercurrent::{
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../ebpf/baseline.bpf.o");
 
-/// The program that reads the clock and nothing else.
+/// A program that only reads the clock.
 pub const CLOCK_ALONE: &str = "clock_alone";
-/// The tracepoint that it is on, and the empty program there.
+/// The tracepoint of the clock program, and the empty program on it.
 pub const BESIDE: &str = "net_dev_start_xmit";
 
-/// An empty program on each hook; they go with the value.
+/// An empty program on each hook. Dropping the value detaches the programs.
 pub struct Baseline(Ebpf);
 
 impl Baseline {
-    /// Serves hooks by the alternates that the product would choose.
+    /// Attaches empty programs by the alternates that the sidecar would choose.
     pub fn attach(host: &Host, hooks: &[&'static Hook], avoid: &[AttachKind]) -> anyhow::Result<Self> {
         let mut ebpf = EbpfLoader::new().btf(None).load(OBJECT).context("cannot load the empty programs")?;
         let types = Btf::from_sys_fs().context("cannot read the kernel's types")?;
@@ -35,7 +35,7 @@ impl Baseline {
         Ok(Self(ebpf))
     }
 
-    /// The same, with the program that reads the clock, by which machines' figures are compared.
+    /// Attaches empty programs, and a program that reads the clock, to compare results of different machines.
     pub fn with_clock(host: &Host, hooks: &[&'static Hook], avoid: &[AttachKind]) -> anyhow::Result<Self> {
         let Self(mut ebpf) = Self::attach(host, hooks, avoid)?;
         let types = Btf::from_sys_fs().context("cannot read the kernel's types")?;
@@ -45,7 +45,7 @@ impl Baseline {
         Ok(Self(ebpf))
     }
 
-    /// How often each program ran, by its symbol.
+    /// Returns the runs of each program by its symbol.
     pub fn runs(&self) -> impl Iterator<Item = (&str, Runs)> {
         self.0.programs().filter_map(|(name, program)| Some((name, Links::default().runs(program.fd().ok()?)?)))
     }

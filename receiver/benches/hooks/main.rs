@@ -1,6 +1,6 @@
-//! What the programs cost, beside others on the same hooks: sends traffic past both in rounds and prints the kernel's own
-//! counts, one JSON object a round. `cargo xtask bench hooks` runs this, here and in virtual machines, and
-//! makes figures of it.
+//! Measures the cost of the programs, compared with other programs on their hooks. It sends traffic in rounds, and
+//! prints the kernel's counts as one JSON object per round. `cargo xtask bench hooks` runs this on the host and in
+//! virtual machines, and evaluates the output.
 
 mod baseline;
 mod other;
@@ -34,25 +34,26 @@ use self::{
     wire::{Traffic, Wire},
 };
 
-/// Runs programs under traffic and prints what the kernel counted.
+/// Runs programs under traffic, and prints the kernel's counts.
 #[derive(Parser)]
 struct Arguments {
-    /// Rounds of each kind of traffic, for each set of handlers and order of attachment
+    /// Rounds of each kind of traffic, for each set of handlers and each order of attachment
     #[arg(long, default_value_t = 100)]
     rounds: u32,
     /// Requests in a round, each with its reply
     #[arg(long, default_value_t = 200)]
     requests: u32,
-    /// What the programs do, and what is beside them (repeatable)
+    /// Handlers of the sidecar's programs, and the programs to compare with (repeatable)
     #[arg(long, value_enum, default_values_t = Handlers::ALL)]
     handlers: Vec<Handlers>,
-    /// Ways to listen that programs do without (repeatable)
+    /// Kinds of attachment to avoid (repeatable)
     #[arg(long, value_name = "MEANS")]
     avoid: Vec<AttachKind>,
-    /// Have empty programs where this configuration has the product's, until something ends this, and measure nothing
+    /// Attach empty programs in place of the sidecar's programs for this configuration, and stay until a signal;
+    /// measures nothing
     #[arg(long, value_name = "FILE")]
     stand_in: Option<PathBuf>,
-    /// `cargo bench` says so
+    /// Passed by `cargo bench`
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -62,7 +63,7 @@ fn main() -> anyhow::Result<()> {
     if let Some(configuration) = &arguments.stand_in {
         return stand_in::stay(configuration);
     }
-    // Counts go on while this is held, and no longer.
+    // The kernel counts runs while this descriptor is open.
     let _counting =
         enable_stats(Stats::RunTime).context("the kernel does not count programs' runs for this process")?;
     let mut wire = Wire::open()?;
@@ -76,7 +77,7 @@ fn main() -> anyhow::Result<()> {
 
 fn measure(arguments: &Arguments, wire: &mut Wire, handlers: Handlers, order: Order) -> anyhow::Result<()> {
     let (kernel, other) = attach(&settings(handlers, &arguments.avoid), handlers, order, wire)?;
-    // What runs first fills caches, and packets bear stamps only some milliseconds after somebody asked for them.
+    // The first runs fill caches, and the kernel enables timestamps some milliseconds after the request.
     let traffics: Vec<Traffic> = Traffic::ALL.into_iter().filter(|traffic| handlers.hears(*traffic)).collect();
     traffics.iter().try_for_each(|traffic| wire.exchange(*traffic, arguments.requests))?;
     let mut lines = Vec::new();
@@ -90,11 +91,11 @@ fn measure(arguments: &Arguments, wire: &mut Wire, handlers: Handlers, order: Or
             lines.push(b'\n');
         }
     }
-    // Once all is measured: output is traffic for somebody too.
+    // After all measurements, because output can cause traffic too.
     io::stdout().write_all(&lines).context("cannot write")
 }
 
-/// The product's programs and the others. The kernel runs those first that were attached first.
+/// Attaches the sidecar's programs and the others. The kernel runs programs in the order of attachment.
 fn attach(settings: &Settings, handlers: Handlers, order: Order, wire: &Wire) -> anyhow::Result<(Kernel, Other)> {
     let (host, _) = requirements::host()?;
     let requirements = Requirements::of(settings, handlers.ownership());
@@ -119,7 +120,7 @@ fn attach(settings: &Settings, handlers: Handlers, order: Order, wire: &Wire) ->
     })
 }
 
-/// Makes everything that this process and its namespaces receive a workload's.
+/// Attributes all packets of this process and its namespaces to one workload.
 fn own(kernel: &Kernel, wire: &Wire) -> anyhow::Result<()> {
     if !kernel.by_workload() {
         return Ok(());
@@ -136,19 +137,19 @@ fn own(kernel: &Kernel, wire: &Wire) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The id of a mounted hierarchy's root, which is where this process is.
+/// Returns the id of a mounted hierarchy's root, which is the cgroup of this process.
 fn cgroup(root: &str) -> Option<u64> {
     Some(std::fs::metadata(root).ok()?.ino())
 }
 
-/// The defaults, with all or some of the signals.
+/// Returns the default settings with all or some of the signals.
 fn settings(handlers: Handlers, avoid: &[AttachKind]) -> Settings {
     let flags = Flags { avoid: avoid.to_vec(), ..Flags::default() };
     let (mut settings, _) = Settings::resolve(flags, &|_| None, File::default());
     let waits = handlers.waits();
     settings.signals.softirq_wait.enabled = waits;
     settings.signals.receive_wait.enabled = waits;
-    // It comes with the reads that are measured, and is no layer.
+    // The signal uses the hook of reads, and is not a layer.
     settings.signals.tcp_rtt.enabled = waits;
     settings
 }

@@ -1,19 +1,19 @@
-//! The programs beside the product's.
+//! The programs for comparison with the sidecar's programs.
 
 use undercurrent::kernel::{Kernel, statistics::Runs};
 
 use crate::baseline::Baseline;
 
-/// What the product's programs are compared with. All are gone with the value.
+/// The programs to compare with. Dropping the value detaches them.
 pub enum Other {
-    /// Programs that do nothing.
+    /// Empty programs.
     Empty(Baseline),
-    /// The product's own, with other settings.
+    /// The sidecar's programs with other settings.
     Product(Box<Kernel>),
 }
 
 impl Other {
-    /// How often each program ran, by its symbol.
+    /// Returns the runs of each program by its symbol.
     pub fn runs(&self) -> Vec<(String, Runs)> {
         match self {
             Self::Empty(baseline) => baseline.runs().map(|(symbol, runs)| (symbol.to_owned(), runs)).collect(),

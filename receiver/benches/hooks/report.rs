@@ -1,4 +1,4 @@
-//! What is told of a round. `xtask/bench/src/hooks/round.rs` reads it.
+//! The result of a round. `xtask/bench/src/hooks/round.rs` parses it.
 
 use std::collections::BTreeMap;
 
@@ -20,33 +20,33 @@ use crate::{
     wire::Traffic,
 };
 
-/// What the product's programs do, and what the others beside them.
+/// The handlers of the sidecar's programs, and the programs to compare with.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
 pub enum Handlers {
-    /// Every signal's, for the node as a whole, beside empty programs.
+    /// All signals for the node, compared with empty programs.
     All,
-    /// The signals that tell waits are off, so that no hook serves two; beside empty programs.
+    /// All signals except waits, so that no hook serves two signals; compared with empty programs.
     WithoutWaits,
-    /// Every signal's, by workload, beside empty programs.
+    /// All signals by workload, compared with empty programs.
     ByWorkload,
-    /// The same without the signals that tell waits.
+    /// All signals except waits by workload, compared with empty programs.
     ByWorkloadWithoutWaits,
-    /// The same by cgroup v1, where sockets' owners are kept by programs.
+    /// All signals by workload on cgroup v1, where programs store the workloads of sockets.
     ByWorkloadByCpu,
-    /// Every signal's, of one packet in four, which is what adaptive sampling begins with when packets come fast.
+    /// All signals of one packet in four, the first share of adaptive sampling at a high rate.
     Sampled,
-    /// The same by workload.
+    /// All signals of one packet in four by workload.
     SampledByWorkload,
-    /// By workload, beside the product's own programs for the node as a whole.
+    /// All signals by workload, compared with the sidecar's programs for the node.
     Attribution,
-    /// The same by cgroup v1, where sockets' owners are kept by programs.
+    /// All signals by workload on cgroup v1, compared with the sidecar's programs for the node.
     AttributionByCpu,
 }
 
 impl Handlers {
-    /// Each of them.
+    /// All variants.
     pub const ALL: [Self; 9] = [
         Self::All,
         Self::WithoutWaits,
@@ -59,24 +59,24 @@ impl Handlers {
         Self::AttributionByCpu,
     ];
 
-    /// How owners are found by the product's programs.
+    /// Returns the attribution method of the sidecar's programs.
     pub const fn ownership(self) -> Option<Ownership> {
         match self {
             Self::All | Self::WithoutWaits | Self::Sampled => None,
             Self::ByWorkload | Self::ByWorkloadWithoutWaits | Self::SampledByWorkload | Self::Attribution => {
                 Some(Ownership::Unified)
             }
-            // No cgroup is made or removed meanwhile: the number means nothing.
+            // No cgroup is created or removed meanwhile, so the number has no effect.
             Self::ByWorkloadByCpu | Self::AttributionByCpu => Some(Ownership::Cpu(0)),
         }
     }
 
-    /// Whether the signals that tell waits are on.
+    /// Returns true if the signals of waits are enabled.
     pub const fn waits(self) -> bool {
         !matches!(self, Self::WithoutWaits | Self::ByWorkloadWithoutWaits)
     }
 
-    /// How many packets stand for one that is measured.
+    /// Returns the number of packets that a measured packet represents.
     pub const fn weight(self) -> Weight {
         match self {
             Self::Sampled | Self::SampledByWorkload => Weight::at_least(4),
@@ -84,7 +84,7 @@ impl Handlers {
         }
     }
 
-    /// Whether some program beside another one runs under a kind of traffic.
+    /// Returns true if the traffic triggers programs of the compared hooks.
     pub const fn hears(self, traffic: Traffic) -> bool {
         match traffic {
             Traffic::Sockets => matches!(self, Self::ByWorkloadByCpu),
@@ -93,18 +93,18 @@ impl Handlers {
     }
 }
 
-/// Which of the two programs on a hook was attached first, and so runs first.
+/// The order of attachment, in which the kernel runs the two programs of a hook.
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// The product's.
+    /// The sidecar's program runs first.
     ProductFirst,
-    /// The other.
+    /// The other program runs first.
     OtherFirst,
 }
 
 impl Order {
-    /// Both.
+    /// Both orders.
     pub const ALL: [Self; 2] = [Self::ProductFirst, Self::OtherFirst];
 }
 
@@ -114,22 +114,22 @@ pub struct Round {
     pub handlers: Handlers,
     pub order: Order,
     pub traffic: Traffic,
-    /// Requests and replies.
+    /// The number of requests and replies.
     pub messages: u32,
-    /// By symbol.
+    /// Counts by symbol.
     pub programs: BTreeMap<String, Pair>,
 }
 
-/// What the kernel counted for the product's program and for the other on the same hook.
+/// The kernel's counts for the sidecar's program and for the other program on the hook.
 #[derive(Clone, Copy, Default, Serialize)]
 pub struct Pair {
-    /// Whether the product's measures how long packets take.
+    /// True if the sidecar's program measures durations of packets.
     pub latency: bool,
     pub product: Counts,
     pub other: Counts,
 }
 
-/// Runs, and what they took.
+/// The number of runs, and their duration.
 #[derive(Clone, Copy, Default, Serialize)]
 pub struct Counts {
     pub runs: u64,
@@ -148,7 +148,7 @@ impl From<Runs> for Counts {
     }
 }
 
-/// The counts of both programs on each hook, until now.
+/// Returns the counts of both programs on each hook so far.
 pub fn counts(kernel: &Kernel, other: &Other) -> BTreeMap<String, Pair> {
     let mut counts: BTreeMap<String, Pair> = BTreeMap::new();
     for (symbol, runs) in kernel.runs().into_iter().flatten() {
@@ -158,14 +158,14 @@ pub fn counts(kernel: &Kernel, other: &Other) -> BTreeMap<String, Pair> {
     for (symbol, runs) in other.runs() {
         counts.entry(symbol).or_default().other = runs.into();
     }
-    // It is beside an empty program of another name.
+    // The other program on this hook is an empty program with a different name.
     if let (Some(clock), Some(empty)) = (counts.get(CLOCK_ALONE).copied(), counts.get(BESIDE).copied()) {
         counts.insert(CLOCK_ALONE.to_owned(), Pair { latency: false, product: clock.other, other: empty.other });
     }
     counts
 }
 
-/// Whether a program is of a hook that packets pass on their way, in or out.
+/// Returns true if the program's hook is on the receive or transmit path.
 fn measures_latency(symbol: &str) -> bool {
     const WAY_OUT: [&Hook; 4] =
         [&hooks::TRANSMIT_SEND, &hooks::TRANSMIT_QUEUE, &hooks::TRANSMIT_START, &hooks::TRANSMIT_END];
@@ -174,7 +174,7 @@ fn measures_latency(symbol: &str) -> bool {
     programs.any(|program| program.symbol == symbol)
 }
 
-/// What was counted from one reading to another, of programs that ran.
+/// Returns the difference between two readings for programs that ran.
 pub fn difference(before: BTreeMap<String, Pair>, mut after: BTreeMap<String, Pair>) -> BTreeMap<String, Pair> {
     for (symbol, pair) in &mut after {
         let earlier = before.get(symbol).copied().unwrap_or_default();

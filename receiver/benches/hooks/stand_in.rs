@@ -1,4 +1,4 @@
-//! Empty programs in the sidecar's place: what it takes of others that its programs are entered, whatever they do.
+//! Empty programs in place of the sidecar's programs: measures the cost of entering a program at each hook.
 
 use std::path::Path;
 
@@ -15,12 +15,12 @@ use undercurrent::{
 
 use crate::baseline::Baseline;
 
-/// Attaches an empty program wherever a configuration has one, has packets stamped, and stays until it is asked to end.
+/// Attaches an empty program to every hook of a configuration, enables timestamps, and waits for a signal.
 pub fn stay(configuration: &Path) -> anyhow::Result<()> {
     let (settings, _) = Settings::resolve(Flags::default(), &|_| None, File::load(configuration)?);
     let (host, _) = requirements::host()?;
     let requirements = Requirements::of(&settings, host.ownership());
-    // Only NICs that stamp packets have a program there.
+    // The hook of NIC timestamps has a program only on machines with timestamping NICs.
     let hooks: Vec<_> = requirements.hooks().iter().copied().filter(|hook| hook.name != hooks::DRIVER.name).collect();
     let _programs = Baseline::attach(&host, &hooks, &settings.avoid)?;
     let _stamps = Timestamping::hold().context("cannot have packets stamped")?;

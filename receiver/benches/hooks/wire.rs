@@ -1,4 +1,5 @@
-//! Two network namespaces of this process with a veth pair between them. Only sockets hold them, so nothing stays.
+//! Two network namespaces of this process with a veth pair between them. Only sockets refer to them, so they end
+//! with the process.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -14,12 +15,12 @@ use anyhow::{Context as _, bail, ensure};
 use rustix::net::{AddressFamily, SocketType, socket};
 use serde::Serialize;
 
-/// What one message carries.
+/// The content of a message.
 const MESSAGE: [u8; 100] = [0x55; 100];
-/// No exchange over veth takes this long, in a slow guest either.
+/// The time limit of an exchange over veth, including slow guests.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The addresses of one IP version: the documentation's, which nobody has.
+/// The addresses of one IP version, from the ranges for documentation.
 struct Version {
     client: &'static str,
     server: &'static str,
@@ -41,12 +42,12 @@ pub enum Traffic {
     TcpIpv4,
     /// TCP over IPv6.
     TcpIpv6,
-    /// No packets: sockets that are made and closed, in this process's own namespace.
+    /// No packets: sockets that are created and closed in this process's namespace.
     Sockets,
 }
 
 impl Traffic {
-    /// Every kind.
+    /// All kinds of traffic.
     pub const ALL: [Self; 5] = [Self::UdpIpv4, Self::UdpIpv6, Self::TcpIpv4, Self::TcpIpv6, Self::Sockets];
 }
 
@@ -57,20 +58,20 @@ pub struct Wire {
     namespaces: [u64; 2],
 }
 
-/// A client's sockets and a server's, in namespaces of their own.
+/// The sockets of a client and of a server, each in a separate namespace.
 struct Pair {
     udp: [UdpSocket; 2],
     tcp: [TcpStream; 2],
 }
 
-/// A server's sockets before anybody connected.
+/// The listening sockets of a server.
 struct Listening {
     udp: UdpSocket,
     tcp: TcpListener,
 }
 
 impl Wire {
-    /// Makes the namespaces, the veth pair and the sockets.
+    /// Creates the namespaces, the veth pair and the sockets.
     pub fn open() -> anyhow::Result<Self> {
         let (tell_namespace, namespace) = mpsc::channel();
         let (tell_linked, linked) = mpsc::channel();
@@ -95,14 +96,13 @@ impl Wire {
         joined(client)
     }
 
-    /// The inodes of both namespaces.
+    /// Returns the inodes of both namespaces.
     pub const fn namespaces(&self) -> [u64; 2] {
         self.namespaces
     }
 
-    /// Sends requests from the client to the server, each of which is answered before the next. One thread does it all, so
-    /// that as little as possible happens besides. Instead of a request and its reply it makes two sockets for
-    /// [`Traffic::Sockets`].
+    /// Sends requests from the client to the server, and waits for each reply. A single thread does this, to avoid
+    /// other load. For [`Traffic::Sockets`] it creates two sockets instead of each exchange.
     pub fn exchange(&mut self, traffic: Traffic, requests: u32) -> anyhow::Result<()> {
         for _ in 0..requests {
             match traffic {
@@ -139,7 +139,7 @@ impl Pair {
     }
 }
 
-/// Makes a socket of each IP version.
+/// Creates a socket of each IP version.
 fn sockets() -> io::Result<()> {
     for family in [AddressFamily::INET, AddressFamily::INET6] {
         socket(family, SocketType::DGRAM, None)?;
@@ -147,15 +147,15 @@ fn sockets() -> io::Result<()> {
     Ok(())
 }
 
-/// Gives the calling thread, and the sockets and processes that it makes, a network namespace of its own.
+/// Moves the calling thread, including its later sockets and processes, into a new network namespace.
 fn enter_namespace() -> anyhow::Result<()> {
-    // SAFETY: it changes nothing but which network the calling thread's later calls see.
+    // SAFETY: the call affects only the network namespace of the calling thread.
     let refused = unsafe { libc::unshare(libc::CLONE_NEWNET) };
     ensure!(refused == 0, "cannot make a network namespace: {}; run as root", io::Error::last_os_error());
     Ok(())
 }
 
-/// The inode of the calling thread's network namespace.
+/// Returns the inode of the calling thread's network namespace.
 fn namespace_inode() -> anyhow::Result<u64> {
     Ok(std::fs::metadata("/proc/thread-self/ns/net").context("cannot look at this network namespace")?.ino())
 }

@@ -1,6 +1,6 @@
-//! What a tick costs on a large node: reads latency of many workloads from maps as they are on many CPUs, and encodes it.
-//! Prints what every round took, and what all maps take on nodes of several sizes, one JSON object a line. `cargo xtask
-//! bench workloads` runs this and makes figures of it.
+//! Measures the cost of a tick on a large node: it reads the latency of many workloads from maps in the size for
+//! many CPUs, and encodes it. Prints the time of each round, and the size of all maps on nodes of several sizes,
+//! as one JSON object per line. `cargo xtask bench workloads` runs this and evaluates the output.
 
 mod node;
 
@@ -20,18 +20,18 @@ use undercurrent::{
 
 use self::node::{CPUS, WORKLOADS};
 
-/// Times the reading of histograms and their encoding.
+/// Measures the time to read histograms and to encode them.
 #[derive(Parser)]
 struct Arguments {
     /// Rounds
     #[arg(long, default_value_t = 100)]
     rounds: u32,
-    /// `cargo bench` says so
+    /// Passed by `cargo bench`
     #[arg(long, hide = true)]
     bench: bool,
 }
 
-/// One line.
+/// A line of the output.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Line {
@@ -39,25 +39,25 @@ enum Line {
     Memory(Memory),
 }
 
-/// What one tick took, in nanoseconds of CPU time, and how much it was about.
+/// The CPU time of one tick in nanoseconds, and its amount of data.
 #[derive(Serialize)]
 struct Tick {
     cpus: usize,
     workloads: u16,
-    /// Bytes of cells that were read.
+    /// Bytes of cells that the tick read.
     bytes: usize,
     points: u64,
-    /// From cells to readings.
+    /// Time from cells to readings.
     read: u64,
-    /// From readings to resources.
+    /// Time from readings to resources.
     group: u64,
-    /// From resources to protobuf, without compression.
+    /// Time from resources to uncompressed protobuf.
     encode: u64,
     /// Bytes of protobuf.
     encoded: usize,
 }
 
-/// What all maps of one node take, in bytes.
+/// The size of all maps of one node in bytes.
 #[derive(Serialize)]
 struct Memory {
     cpus: usize,
@@ -89,7 +89,7 @@ fn main() -> anyhow::Result<()> {
     let resources: Vec<_> = (0..Slot::FIRST.0 + WORKLOADS).map(resource).collect();
     let mut others = vec![0_u8; node::CACHES];
     for round in 0..arguments.rounds {
-        // At the interval of a sidecar, nothing of the last tick is in a cache.
+        // A sidecar's interval is long enough that caches lose the data of the last tick.
         others.fill(round as u8);
         black_box(&mut others);
         let (mut readings, begun) = (Readings::default(), cpu_time());
@@ -115,13 +115,13 @@ fn print(line: &Line) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// CPU time of this thread.
+/// Returns the CPU time of this thread.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// A container's, with as many attributes as one has in Kubernetes.
+/// Returns the resource of a container, with the number of attributes that is usual in Kubernetes.
 fn resource(slot: u16) -> Arc<Resource> {
     let keys =
         ["host.name", "host.id", "host.arch", "os.type", "os.name", "os.version", "container.id", "container.name"];

@@ -1,4 +1,4 @@
-//! A large node's maps, without its kernel.
+//! The maps of a large node, without the kernel.
 
 use std::{
     fs::File,
@@ -20,18 +20,18 @@ use undercurrent::{
 };
 use undercurrent_ebpf::abi::latency::{DurationCells, SERIES, Series};
 
-/// Its CPUs.
+/// The number of CPUs.
 pub const CPUS: usize = 64;
-/// Its workloads, each with packets on all of the paths.
+/// The number of workloads, each with packets on all paths in use.
 pub const WORKLOADS: u16 = 100;
-/// More than any processor's caches hold.
+/// Larger than the caches of any processor.
 pub const CACHES: usize = 128 << 20;
-/// Paths that every workload has packets on, of those that are served.
+/// The number of enabled paths on which every workload has packets.
 const BUSY: usize = 6;
-/// Buckets that a path's packets fall into: from microseconds to milliseconds, at the default scale.
+/// The buckets of a path's packets: from microseconds to milliseconds, at the default scale.
 const BUCKETS: std::ops::Range<usize> = 20..60;
 
-/// The signal of such a node, where every path is served, and how many bytes a tick reads.
+/// Returns the latency signal of this node with every path enabled, and the number of bytes that a tick reads.
 pub fn latency() -> anyhow::Result<(Durations, usize)> {
     let scale = Scale::new(2).context("the default scale")?;
     let sizing = Sizing {
@@ -50,7 +50,7 @@ pub fn latency() -> anyhow::Result<(Durations, usize)> {
         histogram.chunks_exact(layout.histogram).take(BUSY).for_each(fill);
     }
     let cells = ByCpu::<DurationCells>::map("LATENCY", node.as_fd(), CPUS)?;
-    // Of all series a tick reads the signal's own.
+    // A tick reads only the signal's series.
     let all = usize::from(WORKLOADS) * layout.slot() * size_of::<u64>() + CPUS * size_of::<DurationCells>();
     let bytes = all * LATENCY.series.len() / SERIES;
     let owned = Some(SlotHistograms::new(words, layout, &LATENCY, scale));
@@ -58,7 +58,7 @@ pub fn latency() -> anyhow::Result<(Durations, usize)> {
     Ok((Durations { kind: &LATENCY, cells, owned, grouped: None, scale, start: UnixNanos(1), served }, bytes))
 }
 
-/// Something of a map's size that can be mapped as one, and its words.
+/// Returns a mappable file of a map's size, and the number of its words.
 fn map(map: &PlannedMap, sizing: &Sizing) -> anyhow::Result<(File, usize)> {
     let bytes = map.size(sizing, true).bytes();
     let file = File::from(memfd_create(map.name, MemfdFlags::CLOEXEC)?);
@@ -66,7 +66,7 @@ fn map(map: &PlannedMap, sizing: &Sizing) -> anyhow::Result<(File, usize)> {
     Ok((file, bytes / size_of::<u64>()))
 }
 
-/// Packets of a histogram: one in the first bucket, two in the second.
+/// Fills a histogram: one packet in the first bucket, two in the second.
 fn fill(histogram: &[AtomicU64]) {
     let buckets = histogram[1..][BUCKETS].iter();
     buckets.zip(1..).for_each(|(bucket, count)| bucket.store(count, Ordering::Relaxed));

@@ -1,4 +1,4 @@
-//! Any bytes as the kernel's BTF, and as a module's: no panic, no search without an end.
+//! Parses any bytes as the kernel's BTF and as a module's BTF: no panic, no endless search.
 //!
 //! `cargo +nightly fuzz run btf corpus/btf ../fixtures/btf`, in `receiver/fuzz`.
 #![no_main]
@@ -45,7 +45,7 @@ fn exercise(btf: &Btf<'_>) {
     let targets: Vec<Target<'_>> =
         FUNCTIONS.map(Target::Function).into_iter().chain(TRACEPOINTS.map(Target::Tracepoint)).collect();
     let sparse = btf.sparse(&targets);
-    // What is left over is sound, whatever it was made of.
+    // The reduced BTF is valid for any input.
     let reread = Btf::parse(sparse.as_bytes()).expect("sound BTF");
     for name in FUNCTIONS {
         if let Some(function) = btf.function(name) {

@@ -1,4 +1,4 @@
-//! Any bytes as paths of cgroups, one a line: no panic, and a workload's own cgroup belongs to that workload.
+//! Parses any bytes as paths of cgroups, one per line: no panic, and a workload's cgroup belongs to that workload.
 //!
 //! `cargo +nightly fuzz run cgroups corpus/cgroups ../fixtures/cgroups`, in `receiver/fuzz`.
 #![no_main]
@@ -11,7 +11,7 @@ mod invariants;
 
 fuzz_target!(|raw: &[u8]| {
     for line in raw.split(|byte| *byte == b'\n') {
-        // The fixtures have their keys before the paths.
+        // In the fixtures, keys precede the paths.
         let start = line.iter().position(|byte| *byte == b'/').unwrap_or(0);
         invariants::check(&CgroupPath::new(&line[start..]));
     }

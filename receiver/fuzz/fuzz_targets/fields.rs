@@ -1,4 +1,4 @@
-//! Any bytes as the programs' object: fields are found or refused.
+//! Parses any bytes as the object of the programs: fields are found or refused.
 //!
 //! `cargo +nightly fuzz run fields corpus/fields ../fixtures`, in `receiver/fuzz`.
 #![no_main]

@@ -1,4 +1,4 @@
-//! The words of the command line. Doc comments here are what `--help` says.
+//! Command-line arguments. Doc comments in this file are the help texts.
 
 use std::path::PathBuf;
 
@@ -7,18 +7,19 @@ use clap::{Args, Parser};
 use crate::options::{AttachKind, Interval, Output, Sampling, Span};
 
 const AFTER_HELP: &str = "\
-Flags win over environment variables, and these over the configuration file.
+Flags take precedence over environment variables, which take precedence over the configuration file.
 
 Environment:
-  OTEL_EXPORTER_OTLP_ENDPOINT     the collector; makes otlp the default output (and the other OTEL_EXPORTER_OTLP_*)
+  OTEL_EXPORTER_OTLP_ENDPOINT     endpoint of the collector; makes otlp the default output
+  OTEL_EXPORTER_OTLP_*            the other settings of OTLP
   OTEL_METRIC_EXPORT_INTERVAL     interval in milliseconds
   OTEL_RESOURCE_ATTRIBUTES        more attributes of this node, as key=value,key=value
-  OTEL_SERVICE_NAME               instead of `undercurrent`
-  K8S_NODE_NAME, NODE_NAME        the Kubernetes node
+  OTEL_SERVICE_NAME               service name [default: undercurrent]
+  K8S_NODE_NAME, NODE_NAME        name of the Kubernetes node
   RUST_LOG, OTEL_LOG_LEVEL        log level: error, warn, info, debug, trace; logs go to standard error
-  NO_COLOR                        no colours";
+  NO_COLOR                        disables colours";
 
-/// Measures what the kernel's network stack costs and exports it as OpenTelemetry.
+/// Measures the cost of the kernel's network stack and exports it as OpenTelemetry.
 #[derive(Parser)]
 #[command(
     name = "undercurrent",
@@ -36,16 +37,16 @@ pub struct Arguments {
 
 #[derive(clap::Subcommand)]
 pub enum Subcommand {
-    /// Measure and export until told to stop (the default).
+    /// Measure and export until a signal ends the process (the default).
     #[command(after_help = AFTER_HELP)]
     Run(RunArguments),
-    /// Say what works on this machine, what does not, and what to do about it.
+    /// Check which signals this machine supports, and print how to fix problems.
     ///
-    /// Exit status: 0 whole, 1 degraded, 2 cannot run.
+    /// Exit status: 0 healthy, 1 degraded, 2 cannot run.
     Doctor(DoctorArguments),
-    /// List the signals with their metrics.
+    /// List the signals and their metrics.
     Signals(SignalsArguments),
-    /// Print a first configuration file, or the schema of one.
+    /// Print an example configuration file, or the JSON schema.
     Config {
         #[command(subcommand)]
         file: ConfigFile,
@@ -57,38 +58,38 @@ pub struct RunArguments {
     /// Configuration file (YAML).
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Time between snapshots, such as 500ms [default: 10s; for a table alone 1s].
+    /// Time between snapshots, for example 500ms [default: 10s; 1s if only table is enabled].
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub interval: Option<Interval>,
     /// Stop after this time [default: never].
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub duration: Option<Span>,
-    /// table, json, json=FILE or otlp; repeatable [default: otlp with an endpoint, else table].
+    /// table, json, json=FILE or otlp; repeatable [default: otlp if an endpoint is set, else table].
     #[arg(long, value_name = "OUTPUT")]
     pub output: Vec<Output>,
-    /// adaptive, all packets, or 1/2, 1/4, ... of them [default: adaptive].
+    /// Share of measured packets: adaptive, all, 1/2, 1/4, ... [default: adaptive].
     #[arg(long, value_name = "SHARE")]
     pub sampling: Option<Sampling>,
-    /// fentry, kprobe, tracepoint or cgroup hooks to do without; repeatable [default: none].
-    #[arg(long, value_name = "MEANS", value_enum, hide_possible_values = true)]
+    /// Never attach by fentry, kprobe, tracepoint or cgroup; repeatable [default: none].
+    #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true)]
     pub avoid: Vec<AttachKind>,
 }
 
-/// How to look at the machine.
+/// Arguments of `doctor`.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct DoctorArguments {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// Send traffic over loopback and see whether every hook fires.
+    /// Send traffic over loopback and check that every hook fires.
     #[arg(long)]
     pub probe: bool,
-    /// Configuration file (YAML), for the signals and limits to judge by.
+    /// Configuration file (YAML) with the signals and limits to check.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
 
-/// How to list the signals.
+/// Arguments of `signals`.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct SignalsArguments {
     /// Print JSON.
@@ -96,17 +97,17 @@ pub struct SignalsArguments {
     pub json: bool,
 }
 
-/// What to print about the configuration file.
+/// Subcommands of `config`.
 #[derive(clap::Subcommand, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigFile {
-    /// Print a commented file that says everything and changes nothing.
+    /// Print an example with every setting in comments.
     Example,
-    /// Print the JSON schema, for editors.
+    /// Print the JSON schema for editors.
     Schema,
 }
 
 impl ConfigFile {
-    /// What is asked for, ending in a newline.
+    /// Returns the output, with a newline at the end.
     #[must_use]
     pub fn text(self) -> String {
         match self {

@@ -1,4 +1,4 @@
-//! `undercurrent signals`: every signal with its metrics, for people and for programs.
+//! `undercurrent signals`: lists every signal with its metrics, as a table or as JSON.
 
 use std::fmt::Write;
 
@@ -6,18 +6,18 @@ use serde_json::{Value, json};
 
 use crate::telemetry::{AttributeKey, Descriptor};
 
-/// A signal as it is listed.
+/// A signal in the list.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
-    /// Its name everywhere.
+    /// The name in configuration, logs and metrics.
     pub name: &'a str,
-    /// One sentence for people.
+    /// A description of one sentence.
     pub description: &'a str,
-    /// What it yields.
+    /// The metrics of the signal.
     pub metrics: &'a [&'static Descriptor],
 }
 
-/// The list for people.
+/// Returns the list as a table.
 #[must_use]
 pub fn table(signals: &[Entry<'_>]) -> String {
     let mut text = String::new();
@@ -42,7 +42,7 @@ fn attribute_line(attribute: &AttributeKey) -> String {
     format!("- {}{opt_in}{values}", attribute.key)
 }
 
-/// The list for programs, one JSON document ending in a newline.
+/// Returns the list as one JSON document, with a newline at the end.
 #[must_use]
 pub fn json(signals: &[Entry<'_>]) -> String {
     let signals: Vec<Value> = signals
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn people_read_a_list() {
+    fn the_list_for_people() {
         insta::assert_snapshot!(table(&signals()), @"
         softirq_wait: How long softirqs wait.
           undercurrent.softirq.wait.duration  [exponential histogram, s]

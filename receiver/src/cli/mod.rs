@@ -1,4 +1,4 @@
-//! The command line: what was asked for, checked as far as that goes without looking at the machine.
+//! The command line, parsed and validated without access to the machine.
 
 mod arguments;
 pub mod catalogue;
@@ -16,43 +16,44 @@ use arguments::{Arguments, RunArguments, Subcommand};
 
 pub use arguments::{ConfigFile, DoctorArguments, SignalsArguments};
 
-/// What to do.
+/// A command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Measure and export.
     Run(Run),
-    /// Say what works on this machine.
+    /// Check the machine.
     Doctor(DoctorArguments),
-    /// List what can be measured.
+    /// List the signals.
     Signals(SignalsArguments),
-    /// Print something about the configuration file.
+    /// Print an example configuration file or the schema.
     Config(ConfigFile),
 }
 
-/// How to measure and export.
+/// Arguments of `run`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Run {
     /// The configuration file.
     pub config: Option<PathBuf>,
-    /// What wins over it.
+    /// Flags, which take precedence over the file.
     pub flags: Flags,
 }
 
 impl Run {
-    /// What is in force, and the environment variables to warn of.
+    /// Returns the effective settings, and the environment variables with invalid values.
     ///
     /// # Errors
-    /// Where the configuration file cannot be used.
+    /// If the configuration file is invalid or cannot be read.
     pub fn settings(self, environment: Environment<'_>) -> Result<(Settings, Vec<Ignored>), ConfigError> {
         let file = self.config.as_deref().map_or_else(|| Ok(File::default()), File::load)?;
         Ok(Settings::resolve(self.flags, environment, file))
     }
 }
 
-/// The command of a command line, whose first word is the program's name.
+/// Parses a command line. The first word is the name of the program.
 ///
 /// # Errors
-/// A message for people, help and version included; `exit()` prints it and ends with status 2, or 0 for the latter two.
+/// If the command line is invalid, or requests help or the version. `exit()` prints the message, and ends with
+/// status 2, or with 0 for help and version.
 pub fn parse<Words>(words: Words) -> Result<Command, clap::Error>
 where
     Words: IntoIterator<Item: Into<OsString> + Clone>,

@@ -1,4 +1,4 @@
-//! Command lines, right and wrong, and what people read of them.
+//! Tests of valid and invalid command lines, and of their messages.
 
 use super::*;
 
@@ -38,7 +38,7 @@ fn run_is_the_default() {
 }
 
 #[test]
-fn other_commands_are_told_apart() {
+fn other_commands_are_parsed() {
     let doctor = DoctorArguments { json: true, probe: true, config: None };
     assert_eq!(command("undercurrent doctor --json --probe"), Command::Doctor(doctor));
     assert_eq!(command("undercurrent signals"), Command::Signals(SignalsArguments { json: false }));
@@ -47,7 +47,7 @@ fn other_commands_are_told_apart() {
 }
 
 #[test]
-fn durations_are_refused_for_what_they_are() {
+fn invalid_durations_are_refused() {
     insta::assert_snapshot!(refusals(&[
         "undercurrent --interval 0",
         "undercurrent run --interval 0s",
@@ -115,7 +115,7 @@ fn durations_are_refused_for_what_they_are() {
 }
 
 #[test]
-fn outputs_are_refused_for_what_they_are() {
+fn invalid_outputs_are_refused() {
     insta::assert_snapshot!(refusals(&[
         "undercurrent --output tabel",
         "undercurrent --output table=out.txt",
@@ -163,7 +163,7 @@ fn outputs_are_refused_for_what_they_are() {
 }
 
 #[test]
-fn words_out_of_place_are_refused() {
+fn misplaced_arguments_are_refused() {
     insta::assert_snapshot!(refusals(&[
         "undercurrent rnu",
         "undercurrent --intervall 1s",
@@ -219,13 +219,13 @@ fn words_out_of_place_are_refused() {
     For more information, try '--help'.
 
     $ undercurrent config
-    Print a first configuration file, or the schema of one
+    Print an example configuration file, or the JSON schema
 
     Usage: undercurrent config <COMMAND>
 
     Commands:
-      example  Print a commented file that says everything and changes nothing
-      schema   Print the JSON schema, for editors
+      example  Print an example with every setting in comments
+      schema   Print the JSON schema for editors
       help     Print this message or the help of the given subcommand(s)
 
     Options:
@@ -234,45 +234,46 @@ fn words_out_of_place_are_refused() {
 }
 
 #[test]
-fn help_says_everything() {
+fn help_texts() {
     insta::assert_snapshot!(help("undercurrent --help"), @"
-    Measures what the kernel's network stack costs and exports it as OpenTelemetry
+    Measures the cost of the kernel's network stack and exports it as OpenTelemetry
 
     Usage: undercurrent [OPTIONS]
            undercurrent <COMMAND>
 
     Commands:
-      run      Measure and export until told to stop (the default)
-      doctor   Say what works on this machine, what does not, and what to do about it
-      signals  List the signals with their metrics
-      config   Print a first configuration file, or the schema of one
+      run      Measure and export until a signal ends the process (the default)
+      doctor   Check which signals this machine supports, and print how to fix problems
+      signals  List the signals and their metrics
+      config   Print an example configuration file, or the JSON schema
       help     Print this message or the help of the given subcommand(s)
 
     Options:
           --config <FILE>        Configuration file (YAML)
-          --interval <DURATION>  Time between snapshots, such as 500ms [default: 10s; for a table alone 1s]
+          --interval <DURATION>  Time between snapshots, for example 500ms [default: 10s; 1s if only table is enabled]
           --duration <DURATION>  Stop after this time [default: never]
-          --output <OUTPUT>      table, json, json=FILE or otlp; repeatable [default: otlp with an endpoint, else table]
-          --sampling <SHARE>     adaptive, all packets, or 1/2, 1/4, ... of them [default: adaptive]
-          --avoid <MEANS>        fentry, kprobe, tracepoint or cgroup hooks to do without; repeatable [default: none]
+          --output <OUTPUT>      table, json, json=FILE or otlp; repeatable [default: otlp if an endpoint is set, else table]
+          --sampling <SHARE>     Share of measured packets: adaptive, all, 1/2, 1/4, ... [default: adaptive]
+          --avoid <KIND>         Never attach by fentry, kprobe, tracepoint or cgroup; repeatable [default: none]
       -h, --help                 Print help
       -V, --version              Print version
 
-    Flags win over environment variables, and these over the configuration file.
+    Flags take precedence over environment variables, which take precedence over the configuration file.
 
     Environment:
-      OTEL_EXPORTER_OTLP_ENDPOINT     the collector; makes otlp the default output (and the other OTEL_EXPORTER_OTLP_*)
+      OTEL_EXPORTER_OTLP_ENDPOINT     endpoint of the collector; makes otlp the default output
+      OTEL_EXPORTER_OTLP_*            the other settings of OTLP
       OTEL_METRIC_EXPORT_INTERVAL     interval in milliseconds
       OTEL_RESOURCE_ATTRIBUTES        more attributes of this node, as key=value,key=value
-      OTEL_SERVICE_NAME               instead of `undercurrent`
-      K8S_NODE_NAME, NODE_NAME        the Kubernetes node
+      OTEL_SERVICE_NAME               service name [default: undercurrent]
+      K8S_NODE_NAME, NODE_NAME        name of the Kubernetes node
       RUST_LOG, OTEL_LOG_LEVEL        log level: error, warn, info, debug, trace; logs go to standard error
-      NO_COLOR                        no colours
+      NO_COLOR                        disables colours
     ");
     insta::assert_snapshot!(help("undercurrent doctor --help"), @"
-    Say what works on this machine, what does not, and what to do about it.
+    Check which signals this machine supports, and print how to fix problems.
 
-    Exit status: 0 whole, 1 degraded, 2 cannot run.
+    Exit status: 0 healthy, 1 degraded, 2 cannot run.
 
     Usage: undercurrent doctor [OPTIONS]
 
@@ -281,16 +282,16 @@ fn help_says_everything() {
               Print JSON
 
           --probe
-              Send traffic over loopback and see whether every hook fires
+              Send traffic over loopback and check that every hook fires
 
           --config <FILE>
-              Configuration file (YAML), for the signals and limits to judge by
+              Configuration file (YAML) with the signals and limits to check
 
       -h, --help
               Print help (see a summary with '-h')
     ");
     insta::assert_snapshot!(help("undercurrent signals --help"), @"
-    List the signals with their metrics
+    List the signals and their metrics
 
     Usage: undercurrent signals [OPTIONS]
 
@@ -299,13 +300,13 @@ fn help_says_everything() {
       -h, --help  Print help
     ");
     insta::assert_snapshot!(help("undercurrent config --help"), @"
-    Print a first configuration file, or the schema of one
+    Print an example configuration file, or the JSON schema
 
     Usage: undercurrent config <COMMAND>
 
     Commands:
-      example  Print a commented file that says everything and changes nothing
-      schema   Print the JSON schema, for editors
+      example  Print an example with every setting in comments
+      schema   Print the JSON schema for editors
       help     Print this message or the help of the given subcommand(s)
 
     Options:

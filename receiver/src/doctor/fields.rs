@@ -1,40 +1,40 @@
-//! Which kernel fields are missing, and what that costs.
+//! Missing kernel fields, and their consequences.
 
 use serde::Serialize;
 
 use crate::kernel::fields::FieldFact;
 
-/// A kernel field that is not there.
+/// A kernel field that is missing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AbsentField {
-    /// The struct and path; where kernels differ, each of them.
+    /// The struct and path; all candidates if kernels differ.
     pub field: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// What is lost without it, where that is known.
+    /// The consequence, if known.
     pub cost: Option<&'static str>,
 }
 
-/// Fields in whose place another serves on kernels that lack them.
+/// Fields that another field replaces on kernels without them.
 const SERVED_BY: [(&str, &str); 2] = [
     ("scm_timestamping_internal.ts.0.tv_sec", "scm_timestamping_internal.ts.0"),
     ("scm_timestamping_internal.ts.0.tv_nsec", "scm_timestamping_internal.ts.0"),
 ];
 
-/// What the absence of a field costs.
+/// The consequences of missing fields.
 const COSTS: [(&str, &str); 2] = [
     (
         "sk_buff.tstamp_type..sk_buff.mono_delivery_time",
-        "that costs nothing before Linux 5.18, where no departure time gets as far as a receive hook; later ones are told by \
-         their size",
+        "this costs nothing before Linux 5.18, because departure times never reach a receive hook there; later kernels' \
+         departure times are recognized by their size",
     ),
     (
         "sock.sk_rx_dst_ifindex",
-        "a filter by interface cannot choose what is read of TCP, which is then counted as `not_filterable`",
+        "a filter by interface cannot select reads of TCP, which then count as `not_filterable`",
     ),
 ];
 
-/// The fields that the kernel lacks and that no other field stands in for.
+/// Returns the fields that the kernel lacks and that no other field replaces.
 pub fn absent(fields: &[FieldFact]) -> Vec<AbsentField> {
     let present = |symbol: &str| fields.iter().any(|field| field.symbol == symbol && field.absence.is_none());
     let absent = |field: &FieldFact| {
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_here_is_a_field_of_the_object() {
+    fn all_names_are_fields_of_the_object() {
         let declared: Vec<_> = declared(OBJECT).expect("declarations").into_iter().map(|field| field.symbol).collect();
         let names = SERVED_BY.iter().flat_map(|(lacking, serving)| [lacking, serving]);
         for name in names.chain(COSTS.iter().map(|(name, _)| name)) {
@@ -77,9 +77,9 @@ mod tests {
     }
 
     #[test]
-    fn only_what_nothing_stands_in_for_is_told() {
+    fn only_fields_without_a_replacement_are_absent() {
         assert_eq!(on("6.12"), []);
-        assert_eq!(on("7.2"), [], "`ts.0` serves there");
+        assert_eq!(on("7.2"), [], "`ts.0` replaces it");
         let old = on("5.10");
         let costs: Vec<_> = old.iter().filter_map(|field| field.cost).collect();
         assert!(costs.len() == 2 && costs[0].contains("nothing") && costs[1].contains("filter"), "{old:?}");

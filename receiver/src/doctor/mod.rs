@@ -1,4 +1,4 @@
-//! `undercurrent doctor`: what works on this machine, by what, and what to do about the rest.
+//! `undercurrent doctor`: reports which signals work on this machine, their sources, and remedies for problems.
 
 mod fields;
 mod page;
@@ -25,20 +25,20 @@ use crate::{
 pub use fields::AbsentField;
 pub use page::page;
 
-/// The judgement on a machine.
+/// The overall result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Every wanted signal is whole, or has nothing to measure here.
+    /// Every enabled signal is healthy, or has nothing to measure on this machine.
     Healthy,
-    /// Some see less than they could.
+    /// Some signals measure less than on a healthy machine.
     Degraded,
     /// The sidecar cannot run.
     CannotRun,
 }
 
 impl Verdict {
-    /// 0 whole, 1 degraded, 2 cannot run.
+    /// Returns the exit status: 0 healthy, 1 degraded, 2 cannot run.
     #[must_use]
     pub const fn exit_status(self) -> u8 {
         match self {
@@ -49,58 +49,58 @@ impl Verdict {
     }
 }
 
-/// Everything that `doctor` found.
+/// The results of `doctor`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The sidecar's version.
     pub version: &'static str,
-    /// The judgement.
+    /// The overall result.
     pub verdict: Verdict,
-    /// Why the sidecar cannot run, where it cannot.
+    /// The reason if the sidecar cannot run.
     pub reason: Option<String>,
-    /// Why no traffic was sent although that was asked for.
+    /// The reason if the requested probe sent no traffic.
     pub no_probe: Option<String>,
-    /// The kernel; absent where not even that could be read.
+    /// The kernel; `None` if it could not be detected.
     pub host: Option<Host>,
-    /// What this process may not do, and what would let it.
+    /// Missing capabilities of this process, with remedies.
     pub lacks: Vec<String>,
     /// The restrictions of each part of the sidecar.
     pub parts: Vec<Confinement>,
-    /// Kernel fields that programs do without.
+    /// Kernel fields that are missing.
     pub absent_fields: Vec<AbsentField>,
-    /// What came of each hook.
+    /// The result of each hook.
     pub hooks: Vec<HookReport>,
-    /// Memory of the maps.
+    /// The memory of the maps.
     pub memory: Memory,
     /// The sources of the node's CPU time; `None` without cgroups, and if `workload_cpu` is off.
     pub cpu_time: Option<String>,
-    /// How well each signal is served.
+    /// The status of each signal.
     pub signals: Vec<SignalStatus>,
 }
 
-/// What came of a hook, and whether it fired.
+/// The result of attaching and probing a hook.
 #[derive(Clone, Debug, Serialize)]
 pub struct HookReport {
-    /// What came of attaching.
+    /// The result of attaching.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// Runs of each attached program while the probe sent traffic; absent without a probe.
+    /// Runs of each attached program during the probe; `None` without a probe.
     pub runs: Option<Vec<(Cow<'static, str>, u64)>>,
 }
 
-/// Memory of the maps that are sized by the number of CPUs.
+/// Memory of the maps with a size that depends on the number of CPUs.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Memory {
-    /// Bytes, by map.
+    /// Bytes of each map.
     pub maps: Vec<(&'static str, usize)>,
-    /// Bytes of all.
+    /// Bytes of all maps.
     pub planned: usize,
     /// `memory_limit`, in bytes.
     pub limit: u64,
 }
 
-/// Looks at this machine: attaches what the settings ask for, and detaches it again. With `probe` it sends some packets
-/// over loopback in between.
+/// Attaches the programs for the settings, reports on this machine, and detaches them. With `probe` it also sends
+/// packets over loopback.
 #[must_use]
 pub fn examine(settings: &Settings, probe: bool) -> Report {
     let mut report = Report {
@@ -134,7 +134,7 @@ fn fill(report: &mut Report, settings: &Settings, probe: bool) -> Result<(), Box
     privileges.require(&[Task::LoadTracing])?;
     requirements.within_memory(settings.memory_limit, host.cpus)?;
     let kernel = requirements.listen(host)?;
-    // A sidecar that cannot probe itself may still measure everything.
+    // A failed probe does not affect measurements.
     let runs = probe.then(|| probe::runs(&kernel)).transpose().unwrap_or_else(|error| {
         report.no_probe = Some(error.to_string());
         None
@@ -159,15 +159,14 @@ fn hook(outcome: &Outcome, runs: Option<&[(String, u64)]>) -> HookReport {
 }
 
 impl HookReport {
-    /// Whether the probe's traffic should have made a program run that did not. The transmit side of a softirq needs no
-    /// packet of its own, so every program counts of those that traffic concerns.
+    /// Returns true if the probe's traffic should trigger the hook and one of its programs did not run.
     #[must_use]
     pub fn silent(&self) -> bool {
         let concerned = self.hook().is_some_and(|hook| hook.sees_traffic);
         concerned && self.runs.as_ref().is_some_and(|runs| runs.iter().any(|(_, runs)| *runs == 0))
     }
 
-    /// The hook itself.
+    /// Returns the hook.
     #[must_use]
     pub fn hook(&self) -> Option<&'static Hook> {
         all_hooks().into_iter().find(|hook| hook.name == self.outcome.hook)

@@ -1,4 +1,4 @@
-//! The report as people read it.
+//! Formats the report as text.
 
 use bytesize::ByteSize;
 
@@ -9,14 +9,14 @@ use crate::{
     workloads::Hierarchy,
 };
 
-/// Columns of the page: what a terminal, a mail and an issue show without breaking lines.
+/// The width of the page, which fits terminals, mails and issues.
 const WIDTH: usize = 100;
-/// Columns of the words at the beginning of a fact's line.
+/// The width of the labels.
 const LABEL: usize = 12;
-/// Columns of a hook's name; the longest functions that users name take more.
+/// The width of a hook's name. The names of extra layers can be longer.
 const HOOK: usize = 17;
 
-/// The whole page, ending in a newline.
+/// Returns the page, with a newline at the end.
 #[must_use]
 pub fn page(report: &Report) -> String {
     let mut page = wrapped(&format!("undercurrent {}: {}", report.version, verdict(report)), LABEL);
@@ -24,7 +24,7 @@ pub fn page(report: &Report) -> String {
         page.push_str(&kernel(host));
     }
     let lacks = if report.lacks.is_empty() {
-        "all that is needed".to_owned()
+        "all required".to_owned()
     } else {
         format!("lacking {}", report.lacks.join("; "))
     };
@@ -37,7 +37,9 @@ pub fn page(report: &Report) -> String {
     }
     page.push_str(&memory(report));
     for field in &report.absent_fields {
-        let cost = field.cost.map_or_else(|| "what needs it is refused or counted as lost".to_owned(), str::to_owned);
+        let cost = field
+            .cost
+            .map_or_else(|| "measurements that need it are refused or counted as lost".to_owned(), str::to_owned);
         page.push_str(&fact("field", &format!("{} is not in this kernel ({}): {cost}", field.field, field.reason)));
     }
     if let Some(source) = &report.cpu_time {
@@ -52,7 +54,7 @@ fn fact(label: &str, text: &str) -> String {
     wrapped(&format!("{label:<LABEL$}{text}"), LABEL)
 }
 
-/// A text within the page's width, its further lines indented; names are never broken.
+/// Wraps a text at the page's width and indents its continuation lines. Names are never broken.
 fn wrapped(text: &str, indent: usize) -> String {
     let indent = " ".repeat(indent);
     let options = textwrap::Options::new(WIDTH)
@@ -65,7 +67,7 @@ fn wrapped(text: &str, indent: usize) -> String {
 fn verdict(report: &Report) -> String {
     match (report.verdict, &report.reason) {
         (Verdict::Healthy, _) => "everything works".to_owned(),
-        (Verdict::Degraded, _) => "works, with less than everything".to_owned(),
+        (Verdict::Degraded, _) => "works with reduced measurements".to_owned(),
         (Verdict::CannotRun, Some(reason)) => format!("cannot run: {reason}"),
         (Verdict::CannotRun, None) => "cannot run".to_owned(),
     }
@@ -108,7 +110,7 @@ fn size(bytes: u64) -> String {
     ByteSize(bytes).display().iec().to_string()
 }
 
-/// Hooks in columns, then what was refused.
+/// Formats the hooks in columns, followed by the refusals.
 fn hooks(hooks: &[HookReport]) -> String {
     if hooks.is_empty() {
         return String::new();
@@ -135,7 +137,7 @@ fn hooks(hooks: &[HookReport]) -> String {
     text + &refusals(hooks)
 }
 
-/// Each reason once, with the programs it stopped.
+/// Formats each reason once, with the programs that the kernel refused.
 fn refusals(hooks: &[HookReport]) -> String {
     let mut reasons: Vec<(&Refusal, Vec<&str>)> = Vec::new();
     for refusal in hooks.iter().flat_map(|hook| &hook.outcome.refusals) {

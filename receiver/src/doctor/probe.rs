@@ -1,4 +1,4 @@
-//! Traffic over loopback that every hook should see.
+//! Sends traffic over loopback that should trigger every hook.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -10,35 +10,36 @@ use aya::sys::{Stats, SyscallError, enable_stats};
 
 use crate::kernel::{Kernel, client::ServiceError};
 
-/// Why the probe says nothing.
+/// Errors of the probe.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
-    /// Runs cannot be counted.
-    #[error("cannot switch the kernel's statistics on: {0}; it takes Linux 5.8 and CAP_SYS_ADMIN")]
+    /// The kernel cannot count runs.
+    #[error("cannot enable the kernel's BPF statistics: {0}; this requires Linux 5.8 and CAP_SYS_ADMIN")]
     Statistics(#[from] SyscallError),
     /// The counts cannot be read.
     #[error(transparent)]
     Runs(#[from] ServiceError),
-    /// Loopback is not there.
+    /// Loopback is unavailable.
     #[error("cannot send over loopback: {0}; bring it up with `ip link set lo up`")]
     Loopback(#[source] io::Error),
 }
 
-/// A few of each are enough: this asks whether a hook fires, not how often.
+/// A few exchanges are enough to see that a hook fires.
 const EXCHANGES: usize = 10;
-/// Datagrams of both kinds: in one piece, and in several.
+/// Sizes of datagrams in one piece and in fragments.
 const SIZES: [usize; 2] = [100, 30_000];
-/// Nothing on loopback takes this long.
+/// The time limit of an exchange on loopback.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How often each attached program ran while TCP and UDP went over loopback, on both IP versions where both are there.
+/// Counts the runs of each attached program while TCP and UDP messages pass over loopback, on each available IP
+/// version.
 ///
 /// # Errors
-/// Where runs cannot be counted, or loopback is not up.
+/// If runs cannot be counted, or loopback is down.
 pub fn runs(kernel: &Kernel) -> Result<Vec<(String, u64)>, ProbeError> {
     let statistics = enable_stats(Stats::RunTime)?;
     exchange(Ipv4Addr::LOCALHOST.into()).map_err(ProbeError::Loopback)?;
-    // A host without IPv6 has programs that never run, and the report shows it.
+    // Without IPv6 some programs never run, and the report shows this.
     if let Err(error) = exchange(Ipv6Addr::LOCALHOST.into()) {
         tracing::warn!("no IPv6 on loopback: {error}");
     }
@@ -56,7 +57,7 @@ fn exchange(address: IpAddr) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until packets carry receive timestamps: the kernel switches them on from a work queue.
+/// Waits until packets carry receive timestamps. The kernel enables timestamps in a work queue.
 fn stamped(address: IpAddr) -> io::Result<()> {
     let until = Instant::now() + Duration::from_millis(200);
     while Instant::now() < until {

@@ -1,4 +1,4 @@
-//! Telemetry as OTLP messages.
+//! Converts telemetry to OTLP messages.
 
 use opentelemetry_proto::tonic::{
     common::v1::{AnyValue, ArrayValue, InstrumentationScope, KeyValue, any_value},
@@ -13,17 +13,17 @@ use prost::Message;
 
 use crate::telemetry::{self, Attributes, Data, Descriptor, Instrument, Point, SCHEMA_URL, SCOPE, UnixNanos, Value};
 
-/// The flags of a point whose series is over.
+/// The flags of the last point of a series, which has no value.
 const NO_RECORDED_VALUE: u32 = DataPointFlags::NoRecordedValueMask as u32;
 
-/// A point as it goes on the wire.
+/// A point in its encoding for the wire.
 pub(super) enum WirePoint {
     Number(NumberDataPoint),
     Histogram(ExponentialHistogramDataPoint),
 }
 
 impl WirePoint {
-    /// A point of a metric, or `None` if its data are not a number or not of the instrument's kind.
+    /// Returns the point of a metric. Returns `None` if its data is not a number, or does not fit the instrument.
     pub(super) fn new(descriptor: &Descriptor, point: &Point, time: UnixNanos) -> Option<Self> {
         let value = match (&point.data, descriptor.instrument) {
             (Data::Histogram(histogram), Instrument::ExponentialHistogram) => {
@@ -40,7 +40,7 @@ impl WirePoint {
         };
         Some(Self::Number(NumberDataPoint {
             attributes: key_values(&point.attributes),
-            // A gauge says nothing about the time before it was read.
+            // OTLP ignores the start time of a gauge.
             start_time_unix_nano: if descriptor.instrument == Instrument::Gauge { 0 } else { point.start.0 },
             time_unix_nano: time.0,
             flags: if value.is_none() { NO_RECORDED_VALUE } else { 0 },
@@ -49,7 +49,7 @@ impl WirePoint {
         }))
     }
 
-    /// Encoded bytes, without the tag and length that precede a nested message.
+    /// Returns the encoded size in bytes, without the tag and the length that precede a nested message.
     pub(super) fn encoded_len(&self) -> usize {
         match self {
             Self::Number(point) => point.encoded_len(),
@@ -57,7 +57,7 @@ impl WirePoint {
         }
     }
 
-    /// Adds the point to a metric of its kind.
+    /// Appends the point to a metric with the matching data type.
     pub(super) fn push_to(self, metric: &mut Metric) {
         match (self, &mut metric.data) {
             (Self::Number(point), Some(metric::Data::Sum(sum))) => sum.data_points.push(point),
@@ -99,7 +99,7 @@ fn histogram_end(point: &Point, time: UnixNanos) -> ExponentialHistogramDataPoin
     }
 }
 
-/// A metric without points.
+/// Returns a metric without points.
 pub(super) fn empty_metric(descriptor: &Descriptor) -> Metric {
     let cumulative = AggregationTemporality::Cumulative.into();
     let sum = |is_monotonic| {
@@ -122,7 +122,7 @@ pub(super) fn empty_metric(descriptor: &Descriptor) -> Metric {
     }
 }
 
-/// A resource with the sidecar's scope, without metrics.
+/// Returns a resource with the sidecar's scope and without metrics.
 pub(super) fn empty_resource(resource: &telemetry::Resource) -> ResourceMetrics {
     ResourceMetrics {
         resource: Some(Resource { attributes: key_values(&resource.attributes), ..Default::default() }),
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_cumulative_and_say_whether_they_only_grow() {
+    fn sums_are_cumulative_with_monotonicity() {
         for (descriptor, monotonic) in [(&LOST, true), (&THREADS, false)] {
             let Some(Wire::Sum(sum)) = data(descriptor, Data::Integer(5)) else { panic!("not a sum") };
             assert_eq!(sum.aggregation_temporality(), AggregationTemporality::Cumulative);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_series_has_its_attributes_and_times_and_no_value() {
+    fn the_last_point_of_a_series_has_attributes_and_no_value() {
         for descriptor in [&LOST, &THREADS, &HOOK] {
             let Some(Wire::Sum(Sum { data_points, .. }) | Wire::Gauge(Gauge { data_points })) =
                 data(descriptor, Data::NoRecordedValue)
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_recorded_has_no_flags() {
+    fn recorded_points_have_no_flags() {
         let Some(Wire::Sum(sum)) = data(&LOST, Data::Integer(0)) else { panic!("not a sum") };
         assert_eq!(sum.data_points[0].flags, 0);
         let Some(Wire::ExponentialHistogram(metric)) = data(&DURATION, Data::Histogram(histogram(0, vec![], 0.0)))
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_or_of_another_kind_is_left_out() {
+    fn invalid_points_are_omitted() {
         assert_eq!(encoded(&HOOK, Data::Double(f64::NAN)), None);
         assert_eq!(encoded(&HOOK, Data::Double(f64::INFINITY)), None);
         assert_eq!(encoded(&LOST, Data::Histogram(histogram(0, vec![1], 1.0))), None);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_keep_their_kinds() {
+    fn attributes_keep_their_types() {
         let attributes = Attributes::new()
             .with("text", "t")
             .with("number", -3_i64)
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn resource_and_scope_say_who_measured_by_which_conventions() {
+    fn resources_have_scope_and_schema_url() {
         let Some(resource) = encoded(&LOST, Data::Integer(1)) else { panic!("nothing encoded") };
         assert_eq!(resource.schema_url, SCHEMA_URL);
         let keys: Vec<String> =

@@ -1,8 +1,8 @@
-//! Says once when an output stops working and once when it works again.
+//! Reports the first failure of an output and its recovery.
 
 use std::fmt::Display;
 
-/// What was last said about an output.
+/// The last reported state of an output.
 pub(super) struct Health {
     output: &'static str,
     failing: Option<&'static str>,
@@ -14,7 +14,7 @@ impl Health {
         Self { output, failing: None, silent: 0 }
     }
 
-    /// Reports a failure, unless the one before had the same reason.
+    /// Logs a failure, unless the previous failure had an equal reason.
     pub(super) fn failed(&mut self, reason: &'static str, error: &dyn Display) {
         if self.failing == Some(reason) {
             self.silent += 1;
@@ -26,7 +26,7 @@ impl Health {
         }
     }
 
-    /// Reports that it works again, if it did not.
+    /// Logs the recovery after a failure.
     pub(super) fn works(&mut self) {
         if let Some(reason) = self.failing.take() {
             let failures = self.silent + 1;

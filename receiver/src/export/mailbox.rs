@@ -1,4 +1,4 @@
-//! A mailbox for one snapshot: cumulative data make the newest the only one worth delivering.
+//! A mailbox with room for one snapshot. The data is cumulative, so only the newest snapshot is delivered.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,20 +9,20 @@ use crate::telemetry::Snapshot;
 
 type Slot = Arc<Mutex<Option<Arc<Snapshot>>>>;
 
-/// The sending end.
+/// The sender of a mailbox.
 pub(super) struct Mailbox {
     slot: Slot,
     bell: mpsc::Sender<()>,
     statistics: Statistics,
 }
 
-/// The receiving end, for a task or a thread.
+/// The receiver of a mailbox, for a task or a thread.
 pub(super) struct Inbox {
     slot: Slot,
     bell: mpsc::Receiver<()>,
 }
 
-/// Both ends. A snapshot that a newer one replaces before it was taken is counted as dropped.
+/// Creates a mailbox. A snapshot that is replaced before it is received counts as dropped.
 pub(super) fn mailbox(statistics: Statistics) -> (Mailbox, Inbox) {
     let slot = Slot::default();
     let (sender, receiver) = mpsc::channel(1);
@@ -30,24 +30,25 @@ pub(super) fn mailbox(statistics: Statistics) -> (Mailbox, Inbox) {
 }
 
 impl Mailbox {
-    /// Leaves a snapshot.
+    /// Stores a snapshot, and replaces one that was not received.
     pub(super) fn put(&self, snapshot: Arc<Snapshot>) {
         let replaced = lock(&self.slot).replace(snapshot);
         if replaced.is_some() {
             self.statistics.dropped();
         }
-        // A full channel is a bell that still rings: whoever hears it takes the newer snapshot.
+        // A full channel still wakes the receiver, which then takes the newer snapshot.
         let _ = self.bell.try_send(());
     }
 
-    /// Whether nobody takes any more.
+    /// Returns true if the receiver was dropped.
     pub(super) fn is_closed(&self) -> bool {
         self.bell.is_closed()
     }
 }
 
 impl Inbox {
-    /// The newest snapshot as soon as there is one not yet taken; `None` when none will come. Cancel safe.
+    /// Waits for the newest snapshot that was not received yet. Returns `None` if the sender was dropped. Cancel
+    /// safe.
     pub(super) async fn next(&mut self) -> Option<Arc<Snapshot>> {
         while self.bell.recv().await.is_some() {
             let taken = lock(&self.slot).take();
@@ -58,7 +59,7 @@ impl Inbox {
         None
     }
 
-    /// [`Self::next`] for threads.
+    /// Blocks the thread like [`Self::next`].
     pub(super) fn blocking_next(&mut self) -> Option<Arc<Snapshot>> {
         while self.bell.blocking_recv().is_some() {
             let taken = lock(&self.slot).take();

@@ -1,7 +1,7 @@
-//! From snapshots to whoever wants them: OTLP, OTLP/JSON lines, a live table.
+//! Exports snapshots as OTLP, as OTLP/JSON lines and as a live table.
 //!
-//! Every output runs beside the tick, in a task or thread of its own behind a mailbox for one snapshot. A slow or dead
-//! receiver costs snapshots, which are counted, and never holds up a measurement.
+//! Each output runs in a separate task or thread behind a mailbox for one snapshot. If a receiver is slow or
+//! unreachable, its output drops snapshots and counts them. Outputs never delay a measurement.
 
 mod encode;
 mod health;

@@ -1,4 +1,4 @@
-//! Outputs, and the fan-out to all of them.
+//! Outputs, and the fan-out of snapshots to them.
 
 use std::{future::poll_fn, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::telemetry::{Snapshot, UnixNanos};
 
-/// A running output. Its kind is known only to whoever opened it.
+/// A running output of any kind.
 pub struct Output {
     mailbox: Mailbox,
     finished: oneshot::Receiver<()>,
@@ -19,7 +19,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Runs in a task of the current runtime until the inbox is closed and empty.
+    /// Spawns a task in the current runtime. The task runs until the inbox is closed and empty.
     pub(super) fn in_task<F>(statistics: Statistics, run: impl FnOnce(Inbox) -> F) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -29,15 +29,17 @@ impl Output {
         let work = run(inbox);
         let task = tokio::spawn(async move {
             work.await;
-            // Nobody waits for it before shutdown.
+            // The receiver is read at shutdown only.
             let _ = done.send(());
         });
         Self { mailbox, finished, task: Some(task.abort_handle()), statistics }
     }
 
-    /// Runs in a thread, for what may block, until the inbox is closed and empty. A thread and not the runtime's pool: the
-    /// runtime would wait for a write that never ends. The thread starts once the current runtime runs: a thread from before
-    /// the process gave up its privileges would be outside of seccomp and Landlock.
+    /// Spawns a thread for blocking work. The thread runs until the inbox is closed and empty.
+    ///
+    /// The runtime's blocking pool does not fit, because the runtime would wait for a write that never ends. The
+    /// thread starts when the runtime first runs. A thread that started before the process dropped its privileges
+    /// would not be confined by seccomp and Landlock.
     pub(super) fn in_thread(statistics: Statistics, run: impl FnOnce(Inbox) + Send + 'static) -> Self {
         let (mailbox, inbox) = mailbox(statistics.clone());
         let (done, finished) = oneshot::channel();
@@ -54,16 +56,16 @@ impl Output {
         Self { mailbox, finished, task: None, statistics }
     }
 
-    /// What it did so far.
+    /// Returns the delivery statistics of the output.
     #[must_use]
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
     }
 }
 
-/// The task or thread of an output panicked.
+/// An output's task or thread that panicked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the output `{output}` failed; the message above says where. Please report it")]
+#[error("output `{output}` panicked; the log has the location. Please report this bug")]
 pub struct OutputFailed {
     /// The output's name.
     pub output: &'static str,
@@ -75,28 +77,29 @@ pub struct Outputs {
 }
 
 impl Outputs {
-    /// A fan-out to these outputs.
+    /// Creates the fan-out to these outputs.
     #[must_use]
     pub fn new(outputs: Vec<Output>) -> Self {
         Self { running: outputs }
     }
 
-    /// What each output did so far.
+    /// Returns the delivery statistics of each output.
     #[must_use]
     pub fn statistics(&self) -> Vec<Statistics> {
         self.running.iter().map(|output| output.statistics.clone()).collect()
     }
 
-    /// Hands a snapshot to every output. It never waits.
+    /// Passes a snapshot to every output, without waiting.
     pub fn publish(&self, snapshot: &Arc<Snapshot>) {
         self.running.iter().for_each(|output| output.mailbox.put(Arc::clone(snapshot)));
     }
 
-    /// The time up to which every output has settled the snapshots it was handed; zero while one of them has settled none.
+    /// Returns the time up to which every output has settled its snapshots. Returns zero while an output has
+    /// settled none.
     ///
-    /// Whatever stood in a snapshot of that time has reached every receiver that would take it. A receiver that is away
-    /// holds the time back, and so does a full disk. One that refuses a snapshot for good does not, since it may refuse all
-    /// that follow, nor does an output that has ended; with no output left everything is settled.
+    /// All data up to this time has reached every receiver that accepts it. An unreachable receiver or a full disk
+    /// delays the time. A permanent refusal settles a snapshot, because the receiver may refuse all later ones
+    /// too. An output that has ended delays nothing. If no output is left, all snapshots are settled.
     #[must_use]
     pub fn delivered(&self) -> UnixNanos {
         let running = self.running.iter().filter(|output| !output.mailbox.is_closed());
@@ -104,10 +107,10 @@ impl Outputs {
         settled.min().unwrap_or(UnixNanos(u64::MAX))
     }
 
-    /// Completes when no output is left, as after `| head`. Cancel safe.
+    /// Waits until no output is left, for example after `| head`. Cancel safe.
     ///
     /// # Errors
-    /// As soon as an output fails.
+    /// If an output fails.
     pub async fn ended(&mut self) -> Result<(), OutputFailed> {
         poll_fn(|context| {
             let mut failed = Ok(());
@@ -123,8 +126,8 @@ impl Outputs {
         .await
     }
 
-    /// Lets every output finish what it was handed, for at most `deadline` together; what is not out by then is counted
-    /// as dropped.
+    /// Waits until every output has finished its pending snapshots, for at most `deadline` in total. Snapshots
+    /// that are pending at the deadline count as dropped.
     ///
     /// # Errors
     /// If the task or thread of an output panicked. The other outputs finish first.
@@ -148,7 +151,7 @@ impl Outputs {
                         task.abort();
                     }
                     statistics.dropped();
-                    tracing::warn!(output, "the last snapshot did not get out within {deadline:?} and is lost");
+                    tracing::warn!(output, "the last snapshot was not delivered within {deadline:?} and is lost");
                 }
             }
         }
@@ -164,7 +167,7 @@ mod tests {
     const NOTHING: UnixNanos = UnixNanos(0);
     const EVERYTHING: UnixNanos = UnixNanos(u64::MAX);
 
-    /// An output that settles what it gets, for as long as it gets snapshots before `end`.
+    /// Returns an output that settles every snapshot, and ends at the first one from `end` on.
     fn settling_until(end: UnixNanos) -> Output {
         let statistics = Statistics::new("settling");
         let counted = statistics.clone();
@@ -175,7 +178,7 @@ mod tests {
         })
     }
 
-    /// An output that takes snapshots and settles none.
+    /// Returns an output that takes snapshots and settles none.
     fn holding() -> Output {
         Output::in_task(Statistics::new("holding"), |mut inbox| async move { while inbox.next().await.is_some() {} })
     }
@@ -191,12 +194,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_slowest_output_says_what_is_delivered() {
+    async fn the_slowest_output_determines_the_delivered_time() {
         let outputs = Outputs::new(vec![settling_until(EVERYTHING), settling_until(after(2))]);
         assert_eq!(outputs.delivered(), NOTHING);
         outputs.publish(&lost(1, after(1)));
         reached(&outputs, after(1)).await;
-        // The second output ends with this snapshot and holds back nothing any more, before the next one is published.
+        // The second output ends with this snapshot, and then delays nothing even before the next snapshot is
+        // published.
         outputs.publish(&lost(1, after(2)));
         reached(&outputs, after(2)).await;
         outputs.publish(&lost(1, after(3)));
@@ -204,7 +208,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_output_that_settles_nothing_holds_everything_until_it_ends() {
+    async fn an_output_delays_the_delivered_time_until_it_ends() {
         let mut outputs = Outputs::new(vec![settling_until(EVERYTHING), holding()]);
         outputs.publish(&lost(1, after(1)));
         let first = outputs.statistics().remove(0);
@@ -216,7 +220,7 @@ mod tests {
         assert_eq!(outputs.delivered(), after(1));
     }
 
-    /// An output that panics with its first snapshot.
+    /// Returns an output that panics at its first snapshot.
     fn failing() -> Output {
         Output::in_task(Statistics::new("failing"), |mut inbox| async move {
             inbox.next().await;
@@ -225,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failed_output_is_named_while_others_go_on_and_at_the_end() {
+    async fn a_failed_output_is_reported_with_its_name() {
         let mut outputs = Outputs::new(vec![settling_until(EVERYTHING), failing()]);
         outputs.publish(&lost(1, after(1)));
         assert_eq!(outputs.ended().await, Err(OutputFailed { output: "failing" }));
@@ -236,7 +240,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn outputs_that_end_by_themselves_are_no_failure() {
+    async fn ended_outputs_are_no_failure() {
         let mut outputs = Outputs::new(vec![settling_until(NOTHING), settling_until(NOTHING)]);
         outputs.publish(&lost(1, after(1)));
         assert_eq!(outputs.ended().await, Ok(()));

@@ -1,4 +1,4 @@
-//! A snapshot as requests that receivers accept.
+//! Splits a snapshot into requests of limited size.
 
 use std::{iter::Peekable, vec};
 
@@ -11,25 +11,27 @@ use prost::Message;
 use super::encode::{WirePoint, empty_metric, empty_resource};
 use crate::telemetry::{self, Point, Snapshot, UnixNanos};
 
-/// Encoded bytes of a request by default. Receivers refuse more than 4 MiB for good; the rest is room for framing.
+/// The default limit of a request in encoded bytes. Receivers refuse more than 4 MiB permanently; the difference
+/// leaves space for framing.
 pub const REQUEST_LIMIT: usize = 3_670_016;
 
-/// Tag and length before a nested message, at their longest: every field number in use takes one byte, and a length
-/// below 4 GiB five.
+/// Bytes of the longest tag and length of a nested message. Every field number in use takes one byte, and a length
+/// below 4 GiB takes five.
 const PREFIX: usize = 6;
 
-/// Part of a snapshot.
+/// A part of a snapshot.
 pub struct Part {
-    /// The message.
+    /// The request message.
     pub request: ExportMetricsServiceRequest,
-    /// Points in it.
+    /// The number of points in the request.
     pub points: u64,
 }
 
-/// The parts of a snapshot in order, each built when asked for and at most `limit` encoded bytes long. Points of a metric
-/// are sorted by their attributes, so that the same snapshot always makes the same parts.
+/// Splits a snapshot into requests of at most `limit` encoded bytes, in order. The iterator builds each request
+/// when it is needed. The points of a metric are sorted by their attributes, so a snapshot always results in equal
+/// requests.
 ///
-/// Only a single point that is larger than the limit with its own resource makes a larger part, alone.
+/// A point that exceeds the limit together with its resource forms a larger request alone.
 #[must_use]
 pub fn requests(snapshot: &Snapshot, limit: usize) -> Requests<'_> {
     let mut entries = Vec::new();
@@ -49,7 +51,7 @@ struct Entry<'a> {
     point: &'a Point,
 }
 
-/// See [`requests`].
+/// The iterator of [`requests`].
 pub struct Requests<'a> {
     entries: Peekable<vec::IntoIter<Entry<'a>>>,
     time: UnixNanos,
@@ -83,14 +85,14 @@ impl Iterator for Requests<'_> {
 #[derive(Default)]
 struct Builder<'a> {
     resources: Vec<ResourceMetrics>,
-    /// What the last resource and metric in `resources` were made from.
+    /// The sources of the last resource and metric in `resources`.
     last: Option<(&'a telemetry::ResourceMetrics, &'a telemetry::Metric)>,
-    /// Upper bound of the encoded size.
+    /// An upper bound of the encoded size.
     size: usize,
     points: u64,
 }
 
-/// What a point brings with it, and an upper bound of its size.
+/// A point's additions to a request, and an upper bound of their size.
 struct Addition {
     resource: Option<ResourceMetrics>,
     metric: Option<Metric>,
@@ -104,7 +106,7 @@ impl<'a> Builder<'a> {
         let resource = (!same_resource).then(|| empty_resource(&entry.resource.resource));
         let metric = (!same_metric).then(|| empty_metric(entry.metric.descriptor));
         let mut size = PREFIX + point.encoded_len();
-        // Lengths of the enclosing messages grow with what is put into them: two levels each.
+        // The lengths of the enclosing messages grow too: two levels each.
         size += resource.as_ref().map_or(0, |resource| 2 * PREFIX + resource.encoded_len());
         size += metric.as_ref().map_or(0, |metric| 2 * PREFIX + metric.encoded_len());
         Addition { resource, metric, size }
@@ -133,7 +135,7 @@ mod tests {
     use super::*;
     use crate::export::testing::{after, lost, snapshots};
 
-    /// Every point as bytes, with the bytes of the resource, scope and metric it stands in.
+    /// Returns every point in bytes, with the bytes of its resource, scope and metric.
     fn points(request: &ExportMetricsServiceRequest) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut points = Vec::new();
         for resource in &request.resource_metrics {
@@ -168,7 +170,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn splitting_loses_and_duplicates_nothing_and_keeps_the_limit(
+        fn splitting_keeps_all_points_and_the_limit(
             snapshot in snapshots(),
             limit in 1_500_usize..20_000,
         ) {
@@ -193,7 +195,7 @@ mod tests {
         }
 
         #[test]
-        fn order_of_points_in_the_snapshot_does_not_show(snapshot in snapshots()) {
+        fn the_order_of_points_does_not_affect_requests(snapshot in snapshots()) {
             let mut reversed = snapshot.clone();
             for metric in reversed.resources.iter_mut().flat_map(|resource| &mut resource.metrics) {
                 metric.points.reverse();
@@ -204,11 +206,11 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_over_the_default_limit_fills_its_parts() {
+    fn parts_of_a_large_snapshot_are_almost_full() {
         let snapshot = lost(120_000, after(1));
         let sizes: Vec<usize> = requests(&snapshot, REQUEST_LIMIT).map(|part| part.request.encoded_len()).collect();
         assert!(sizes.len() > 1 && sizes.iter().all(|size| *size <= REQUEST_LIMIT), "{sizes:?}");
-        // The estimate is close: a part that is not the last wastes less than a tenth.
+        // The estimate is close: every part except the last uses more than 90 % of the limit.
         assert!(sizes[..sizes.len() - 1].iter().all(|size| *size > REQUEST_LIMIT / 10 * 9), "{sizes:?}");
     }
 }

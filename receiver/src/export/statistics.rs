@@ -1,4 +1,4 @@
-//! What an output did, counted.
+//! Delivery statistics of an output.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -7,7 +7,7 @@ use std::{
 
 use crate::telemetry::{Delivery, UnixNanos};
 
-/// A handle on an output's totals, cheap to clone; the output goes on counting behind it.
+/// A handle for the totals of an output. Clones are cheap and share the totals.
 #[derive(Clone, Debug)]
 pub struct Statistics {
     output: &'static str,
@@ -19,13 +19,13 @@ impl Statistics {
         Self { output, totals: Arc::default() }
     }
 
-    /// Which output counts here: `otlp`, `json` or `table`.
+    /// Returns the name of the output: `otlp`, `json` or `table`.
     #[must_use]
     pub fn output(&self) -> &'static str {
         self.output
     }
 
-    /// The totals so far.
+    /// Returns the current totals.
     #[must_use]
     pub fn totals(&self) -> Delivery {
         self.lock().clone()

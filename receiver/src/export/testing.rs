@@ -1,4 +1,4 @@
-//! Snapshots for the tests of outputs.
+//! Snapshots for tests of outputs.
 
 use std::sync::Arc;
 
@@ -149,7 +149,7 @@ pub(super) fn histogram(offset: i32, buckets: Vec<u64>, sum: f64) -> Exponential
     ExponentialHistogram { scale: 2, zero_count: 0, zero_threshold: (-24_f64).exp2(), offset, buckets, sum }
 }
 
-/// A snapshot of one counter with as many points as asked for.
+/// Returns a snapshot of one counter with this number of points.
 pub(super) fn lost(points: i64, time: UnixNanos) -> Arc<Snapshot> {
     let points =
         (0..points).map(|n| point(Attributes::new().with("undercurrent.reason", n), Data::Integer(n))).collect();
@@ -177,7 +177,7 @@ fn recorded(instrument: Instrument) -> BoxedStrategy<Data> {
 }
 
 fn metric(descriptor: &'static Descriptor) -> impl Strategy<Value = Metric> {
-    // Distinct sets of attributes, in no order.
+    // Distinct sets of attributes, unordered.
     prop::collection::hash_map((".{0,6}", any::<i16>()), data(descriptor.instrument), 0..12).prop_map(move |points| {
         let points = points.into_iter().map(|((text, number), data)| {
             point(Attributes::new().with("text", text).with("number", i64::from(number)).with("flag", true), data)
@@ -193,7 +193,7 @@ fn resource() -> impl Strategy<Value = Resource> {
 }
 
 prop_compose! {
-    /// Any snapshot of a few resources.
+    /// Generates snapshots of a few resources.
     pub(super) fn snapshots()(
         resources in prop::collection::vec(
             (resource(), metric(&DURATION), metric(&LOST), metric(&HOOK), metric(&THREADS)), 0..4),

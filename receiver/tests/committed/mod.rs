@@ -1,8 +1,9 @@
-//! Files in the repository that are made from the code.
+//! Committed files that are generated from the code.
 
 use std::{fs, path::Path};
 
-/// Compares a committed file with what it is made from; `UPDATE_DOCS=1`, which `cargo xtask docs` sets, writes it.
+/// Compares a committed file with its generated content. `UPDATE_DOCS=1`, which `cargo xtask docs` sets, writes
+/// the file.
 pub fn assert_committed(path: &str, expected: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
     if std::env::var_os("UPDATE_DOCS").is_some() {

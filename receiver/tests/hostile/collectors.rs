@@ -28,7 +28,7 @@ const CONTINUATION: u8 = 9;
 const END_HEADERS: u8 = 4;
 /// Bytes of the client's preface.
 const PREFACE: usize = 24;
-/// The headers of a gRPC response, by HPACK: `:status: 200`, and `content-type` as a literal.
+/// The headers of a gRPC response in HPACK: `:status: 200`, and `content-type` as a literal.
 const RESPONSE: &[u8] = b"\x88\x0f\x10\x10application/grpc";
 /// Snapshots during an attack.
 const SNAPSHOTS: usize = 10;
@@ -40,7 +40,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// Sends the first bytes once the client has opened a stream, then the others for as long as the client stays.
+/// Sends the first bytes once the client has opened a stream, then sends the others until the client disconnects.
 fn attack(mut client: TcpStream, first: &[u8], others: &[u8], sent: &AtomicU64) -> io::Result<()> {
     client.read_exact(&mut [0; PREFACE])?;
     client.write_all(&frame(SETTINGS, 0, 0, &[]))?;
@@ -62,7 +62,7 @@ fn attack(mut client: TcpStream, first: &[u8], others: &[u8], sent: &AtomicU64) 
     }
 }
 
-/// Exports to a collector that attacks so.
+/// Exports to a collector with this attack.
 fn survives(name: &str, first: Vec<u8>, others: Vec<u8>) {
     let Some(_alone) = alone(name) else { return };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -20,12 +20,12 @@ const DATAGRAMS: usize = 10;
 /// The resident memory that a flood may add to all parts together, in kilobytes.
 const GROWTH: u64 = 20 << 10;
 
-/// Cgroups or workloads that were refused for a reason.
+/// Returns the number of cgroups or workloads that were refused for a reason.
 fn refused(line: &Line, reason: &str) -> f64 {
     line.total("undercurrent.lost", &[("undercurrent.signal", "workloads"), ("undercurrent.reason", reason)])
 }
 
-/// Creates cgroups of the user, and waits until the sidecar has refused as many as it should.
+/// Creates cgroups of the user, and waits until the sidecar has refused at least `least` of them.
 fn flood(sidecar: &Sidecar, tree: &Tree, count: usize, reason: &str, least: usize) {
     (0..count).for_each(|n| drop(tree.make(&format!("{OF_USER}/app.slice/n{n}"))));
     wait_for(reason, patience(Duration::from_secs(60)), || {
@@ -33,7 +33,7 @@ fn flood(sidecar: &Sidecar, tree: &Tree, count: usize, reason: &str, least: usiz
     });
 }
 
-/// A container of root that starts now has its own series, with its packets.
+/// Checks that a new container of root has its own series with its packets.
 fn a_container_is_measured(sidecar: &Sidecar, tree: &Tree, number: u64) {
     let id = id(number);
     let mut player = Player::start("talk", &tree.make(&of_root(&id)), &[]);
@@ -47,7 +47,7 @@ fn a_container_is_measured(sidecar: &Sidecar, tree: &Tree, number: u64) {
 }
 
 #[test]
-fn nine_thousand_cgroups_of_a_user_push_no_packets_to_the_node() {
+fn nine_thousand_cgroups_of_a_user_move_no_packets_to_the_node() {
     const TEST: &str = "9 000 cgroups";
     let Some(_alone) = alone(TEST) else { return };
     let Some(tree) = Tree::create(TEST) else { return };
@@ -68,7 +68,7 @@ fn eighteen_thousand_cgroups_of_a_user_end_no_series() {
     let _player = Player::start("talk", &tree.make(&of_root(&victim)), &[]);
     wait_for("the victim", patience(Duration::from_secs(10)), || points(&sidecar.snapshot(), &victim).next().map(drop));
     flood(&sidecar, &tree, 18_000, "cgroup_quota", 15_000);
-    // A scan that the flood cuts is due after a minute at the latest.
+    // A scan that the flood interrupts is repeated after a minute at the latest.
     wait_for("a scan that was cut", patience(Duration::from_secs(90)), || {
         (refused(&sidecar.snapshot(), "scan_cut") > 0.0).then_some(())
     });
@@ -80,7 +80,7 @@ fn eighteen_thousand_cgroups_of_a_user_end_no_series() {
 }
 
 #[test]
-fn three_hundred_forged_names_push_nobody_to_the_overflow() {
+fn three_hundred_forged_names_move_no_workload_to_the_overflow() {
     const TEST: &str = "300 forged names";
     let Some(_alone) = alone(TEST) else { return };
     let Some(tree) = Tree::create(TEST) else { return };
@@ -93,7 +93,7 @@ fn three_hundred_forged_names_push_nobody_to_the_overflow() {
     sidecar.stop();
 }
 
-/// The resident memory of all parts in kilobytes.
+/// Returns the resident memory of all parts in kilobytes.
 fn memory(sidecar: &Sidecar) -> u64 {
     let resident = |process| Status::of(process).map_or(0, |status| status.number("VmRSS"));
     family(sidecar.pid()).into_iter().map(resident).sum()
@@ -123,7 +123,7 @@ fn seven_thousand_forged_containers_with_large_answers_fill_no_memory() {
     });
 }
 
-/// Labels of half a megabyte that the sidecar uses for nothing.
+/// Returns labels of half a megabyte that the sidecar does not use.
 fn labels() -> String {
     (0..500).map(|n| format!("\"label-{n}\":\"{}\",", "y".repeat(1000))).collect()
 }

@@ -1,8 +1,9 @@
 //! Processes that block every reader of their environment.
 //!
-//! `access_remote_vm()` holds a process's `mmap_lock` while it waits for the file system behind a page. The attacker lets it
-//! wait in a read of its own memory, and queues a writer of the lock: all later readers wait behind the writer. Since
-//! Linux 4.17 the kernel reads no environment from a page of a file (`FOLL_ANON` in `environ_read()`).
+//! `access_remote_vm()` holds a process's `mmap_lock` while it waits for the file system behind a page. The
+//! attacker blocks it in a read of the attacker's own memory, and queues a writer of the lock: all later readers
+//! wait behind the writer. Since Linux 4.17 the kernel reads no environment from a page of a file (`FOLL_ANON` in
+//! `environ_read()`).
 
 use std::{
     fs::File,
@@ -27,13 +28,13 @@ use crate::support::{
     tree::Tree,
 };
 
-/// A process whose environment blocks readers.
+/// A process with an environment that blocks readers.
 pub const ROLE: &str = "frozen";
 /// The variable with the file that a frozen process maps.
 const MAPPED: &str = "UNDERCURRENT_TEST_MAPPED";
 /// More processes than the reader has threads.
 const MANY: usize = 40;
-/// Snapshots that are taken during an attack at least.
+/// The least number of snapshots during an attack.
 const SNAPSHOTS: usize = 5;
 /// The longest time between two snapshots.
 const LONGEST: Duration = Duration::from_secs(1);
@@ -43,16 +44,16 @@ pub fn play() {
     let (file, memory) =
         (File::open(std::env::var_os(MAPPED).unwrap()).unwrap(), File::open("/proc/self/mem").unwrap());
     let (anywhere, page) = (std::ptr::null_mut(), rustix::param::page_size());
-    // SAFETY: it is a new mapping, which no reference leads to.
+    // SAFETY: the mapping is new, and no reference points into it.
     let address = unsafe { mmap(anywhere, page, ProtFlags::READ, MapFlags::PRIVATE, file.as_fd(), 0) }.unwrap();
     let offset = address.expose_provenance() as u64;
     player::serve(|_| {
         let memory = memory.try_clone().unwrap();
         thread::spawn(move || memory.read_at(&mut [0], offset));
         loop {
-            // SAFETY: it maps new memory.
+            // SAFETY: the kernel chooses an unused address for the new mapping.
             let mapped = unsafe { mmap_anonymous(anywhere, page, ProtFlags::READ, MapFlags::PRIVATE) }.unwrap();
-            // SAFETY: no reference leads to this memory.
+            // SAFETY: no reference points into this memory.
             unsafe { munmap(mapped, page) }.unwrap();
             thread::sleep(Duration::from_millis(1));
         }
@@ -66,7 +67,7 @@ struct Frozen {
 }
 
 impl Frozen {
-    /// `None`, with a line for the runner, where FUSE is missing.
+    /// Returns `None`, and reports a skip, on a machine without FUSE.
     fn prepare(test: &str) -> Option<Self> {
         match Fuse::mount() {
             Ok(fuse) => Some(Self { fuse, players: Vec::new() }),
@@ -90,7 +91,7 @@ impl Frozen {
 
 impl Drop for Frozen {
     fn drop(&mut self) {
-        // Nothing ends a process that waits for the file system.
+        // A process that waits for the file system cannot be killed.
         self.fuse.release();
         self.players.clear();
     }
@@ -103,7 +104,7 @@ fn blocked(sidecar: &Sidecar) -> usize {
     })
 }
 
-/// Starts a process that names its service, and waits until the sidecar knows the name.
+/// Starts a process that sets the name of its service, and waits until the sidecar reports the name.
 fn a_service_is_named(sidecar: &Sidecar, tree: &Tree, name: &str) {
     let cgroup = format!("{name}.service");
     let _player = Player::start("echo", &tree.make(&cgroup), &[("OTEL_SERVICE_NAME", name)]);
@@ -124,7 +125,7 @@ fn longest_gap(lines: &[Line]) -> Duration {
     gaps.max().unwrap()
 }
 
-/// Ends the sidecar, which takes no longer than without an attack.
+/// Ends the sidecar, and checks that this takes no longer than without an attack.
 fn ends_in_order(mut sidecar: Sidecar) {
     (0..SNAPSHOTS).for_each(|_| drop(sidecar.snapshot()));
     let gap = longest_gap(&sidecar.lines());
@@ -138,7 +139,7 @@ fn ends_in_order(mut sidecar: Sidecar) {
 }
 
 #[test]
-fn a_process_that_blocks_readers_of_its_environment_delays_nobody_else() {
+fn a_process_that_blocks_readers_of_its_environment_delays_no_other_workload() {
     const TEST: &str = "a blocked environment";
     let Some(_alone) = alone(TEST) else { return };
     let Some(tree) = Tree::create(TEST) else { return };
@@ -157,7 +158,7 @@ fn a_process_that_blocks_readers_of_its_environment_delays_nobody_else() {
 }
 
 #[test]
-fn a_reader_of_which_processes_block_every_thread_is_replaced() {
+fn a_reader_with_every_thread_blocked_is_replaced() {
     const TEST: &str = "a blocked reader";
     let Some(_alone) = alone(TEST) else { return };
     let Some(tree) = Tree::create(TEST) else { return };
@@ -184,7 +185,7 @@ fn the_containers_in_a_container_block_two_threads_of_the_reader_at_most() {
     }
     let sidecar = Sidecar::start(often());
     a_service_is_named(&sidecar, &tree, "healthy");
-    // One for the container, and one for all containers in it.
+    // One thread for the container, and one for all containers in it.
     assert!((1..=2).contains(&blocked(&sidecar)));
     ends_in_order(sidecar);
 }

@@ -1,4 +1,4 @@
-//! Cgroups that a user names after the container of somebody else.
+//! Cgroups of a user that have the name of another user's container.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -13,15 +13,15 @@ use crate::support::{
 };
 
 const CPU: &str = "undercurrent.cpu.time";
-/// Datagrams of the victim, and of the attacker.
+/// Datagrams of the victim and of the attacker.
 const DATAGRAMS: (usize, usize) = (7, 50);
 
-/// The instances of the workloads with this container id.
+/// Returns the instances of the workloads with this container id.
 fn instances(line: &Line, id: &str) -> BTreeSet<String> {
     points(line, id).map(|point| point.resource["service.instance.id"].clone()).collect()
 }
 
-/// CPU time of an instance in seconds.
+/// Returns the CPU time of an instance in seconds.
 fn cpu_time(line: &Line, instance: &str) -> f64 {
     let of = |point: &&_| instance_of(point) == instance;
     line.find(CPU, &[]).filter(of).map(Point::amount).sum()
@@ -48,11 +48,11 @@ fn a_cgroup_with_the_name_of_a_victim_is_another_workload() {
     });
     assert!(cpu_time(&line, &victim) < 0.5, "{}", cpu_time(&line, &victim));
     let counted = datagrams(&line, &victim);
-    // A busy host's kernel leaves out a program now and then.
+    // A busy host's kernel occasionally skips the run of a program.
     assert!(counted > 0.0 && counted <= DATAGRAMS.0 as f64, "{counted}");
     assert!(datagrams(&line, &forged) > 0.8 * DATAGRAMS.1 as f64);
 
-    // While the victim restarts.
+    // The victim restarts meanwhile.
     drop(player);
     tree.directories(&of_root(&id)).iter().for_each(|directory| remove(directory).unwrap());
     let other = tree.make(&format!("user.slice/user-1001.slice/user@1001.service/docker-{id}.scope"));

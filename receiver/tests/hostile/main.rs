@@ -1,4 +1,5 @@
-//! Attacks of local users, containers, runtimes and collectors on the built sidecar, each of which fails. They need root.
+//! Attacks of local users, containers, runtimes and collectors on the built sidecar. Each attack must fail. The
+//! tests need root.
 #![expect(clippy::unwrap_used, reason = "a test that panics says where it failed")]
 
 mod collectors;

@@ -22,7 +22,8 @@ const CANNOT_RUN: i32 = 2;
 /// Much longer than a refusal takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Runs the sidecar with these arguments and variables, in a bounded address space. Panics if it does not end by itself.
+/// Runs the sidecar with these arguments and variables, in a bounded address space. Panics if it does not end
+/// without a signal.
 pub fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new("prlimit");
     command.args(["--as=4000000000", "--", env!("CARGO_BIN_EXE_undercurrent"), "run"]).args(arguments);
@@ -40,7 +41,7 @@ pub fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     child.wait_with_output().expect("output")
 }
 
-/// The message with which the sidecar refused to run.
+/// Returns the message of a sidecar that refused to run.
 fn refusal(output: Output) -> String {
     let message = String::from_utf8(output.stderr).expect("text");
     assert_eq!(output.status.code(), Some(CANNOT_RUN), "{message}");
@@ -51,7 +52,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("text")
 }
 
-/// A collector that refuses everything, forbids to come back for as long as a delay can be, and tries to forge a log line.
+/// A collector that refuses everything, requests the longest possible delay, and attempts to forge a log line.
 struct Hostile;
 
 #[tonic::async_trait]
@@ -86,7 +87,7 @@ fn a_collector_neither_ends_the_sidecar_nor_forges_its_log() {
     );
     let log = String::from_utf8(output.stderr).expect("text");
     assert_eq!(output.status.code(), Some(0), "{log}");
-    assert!(!log.contains("panicked") && log.contains("the last snapshot did not get out"), "{log}");
+    assert!(!log.contains("panicked") && log.contains("the last snapshot was not delivered"), "{log}");
     let forged: Vec<_> = log.lines().filter(|line| line.contains("forged")).collect();
     assert!(!forged.is_empty() && forged.iter().all(|line| line.contains("later\\nERROR forged\\r")), "{log}");
 }
@@ -138,7 +139,7 @@ fn only_the_owner_may_read_the_json_file() {
 }
 
 #[test]
-fn a_link_in_the_place_of_the_json_file_is_not_followed() {
+fn a_symbolic_link_as_json_file_is_not_followed() {
     if !rustix::process::geteuid().is_root() {
         return skip("a link in the place of the JSON file: without root the sidecar ends before it opens the file");
     }

@@ -34,10 +34,10 @@ pub const ROLE: &str = "confined";
 /// Seccomp's mode of a process with a filter.
 const FILTER: u64 = 2;
 
-/// Gives up what the worker gives up, and then attempts what it is requested to. The test harness has several threads, and
-/// so it is a child with one.
+/// Drops the worker's privileges, and then attempts the requested operations. It forks first, because the test
+/// harness has several threads and the child has one.
 pub fn play() {
-    // SAFETY: no other thread holds a lock: the harness waits for this one.
+    // SAFETY: no other thread holds a lock, because the harness waits for this thread.
     if unsafe { libc::fork() } != 0 {
         let _ = wait(WaitOptions::empty());
         return;
@@ -50,11 +50,11 @@ pub fn play() {
     std::process::exit(0);
 }
 
-/// What a compromised worker would attempt.
+/// Attempts an operation of a compromised worker.
 fn attempt(request: &str) -> io::Result<()> {
     let checked = |result: i64| if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
     let socket = |family, kind| {
-        // SAFETY: it takes numbers alone.
+        // SAFETY: the call takes numbers only.
         checked(unsafe { libc::socket(family, kind, 0) }.into())
     };
     let (verb, object) = request.split_once(' ').unwrap_or((request, ""));
@@ -69,7 +69,7 @@ fn attempt(request: &str) -> io::Result<()> {
         "crypto" => socket(libc::AF_ALG, libc::SOCK_SEQPACKET),
         "signal" => kill_process(Pid::from_raw(number()).unwrap(), Signal::KILL).map_err(io::Error::from),
         "root" => {
-            // SAFETY: it takes numbers alone.
+            // SAFETY: the call takes numbers only.
             checked(unsafe { libc::setresuid(0, 0, 0) }.into())
         }
         call => {
@@ -90,7 +90,7 @@ fn attempt(request: &str) -> io::Result<()> {
             // SAFETY: the pointers among the arguments are null.
             let result = unsafe { libc::syscall(call, arguments[0], arguments[1], 0, 0, 0, 0) };
             if call == libc::SYS_clone && result == 0 {
-                // SAFETY: it ends the child.
+                // SAFETY: the call ends the child, which owns no resources of the parent.
                 unsafe { libc::_exit(0) }
             }
             checked(result)
@@ -99,7 +99,7 @@ fn attempt(request: &str) -> io::Result<()> {
 }
 
 #[test]
-fn a_compromised_worker_reaches_nothing() {
+fn a_compromised_worker_gains_no_access() {
     let Some(_alone) = alone("a compromised worker") else { return };
     let folder = tempfile::Builder::new().tempdir_in("/etc").unwrap();
     let secret = folder.path().join("secret");
@@ -189,7 +189,7 @@ fn send(process: u32, signal: Signal) {
     kill_process(Pid::from_raw(process.cast_signed()).unwrap(), signal).unwrap();
 }
 
-/// A reader that ends, or that does not respond any more, is replaced, and measurement goes on.
+/// Checks that a reader that ends or hangs is replaced, and that measurement continues.
 fn is_replaced_after(signal: Signal) {
     const CPU: &str = "undercurrent.cpu.time";
     let Some(_alone) = alone(&format!("{signal:?} of the reader")) else { return };
@@ -249,7 +249,7 @@ fn all_end(processes: &[u32]) {
     wait_for("every part to end", patience(Duration::from_secs(2)), || processes.iter().all(ended).then_some(()));
 }
 
-/// Duplicates of the Unix sockets of a process, those to other parts among them.
+/// Returns duplicates of the Unix sockets of a process, including those to other parts.
 fn sockets(process: u32) -> Vec<UnixStream> {
     let handle = pidfd_open(Pid::from_raw(process.cast_signed()).unwrap(), PidfdFlags::empty()).unwrap();
     let descriptors = fs::read_dir(format!("/proc/{process}/fd")).unwrap().flatten();

@@ -23,11 +23,11 @@ use crate::support::{
     tree::Tree,
 };
 
-/// Snapshots within which the sidecar asks runtimes more than once.
+/// Snapshots within which the sidecar queries runtimes more than once.
 const SNAPSHOTS: usize = 10;
 /// The memory that an attack may add to the worker, in kilobytes.
 const GROWTH: u64 = 8 << 10;
-/// More containers than a user may have questions open and waiting.
+/// More containers than the limit of a user's open and pending queries.
 const MANY: u64 = 200;
 
 fn is_named(sidecar: &Sidecar, id: &str, name: &str) {

@@ -1,4 +1,4 @@
-//! Text of a container runtime that a terminal or a log reader would act on.
+//! Text of a container runtime that a terminal or a log reader would interpret.
 
 use std::{collections::BTreeSet, fs};
 
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// Clears the screen, begins a line, and turns the direction of writing.
+/// Clears the screen, begins a line, and reverses the direction of writing.
 const NAME: &str = "evil\u{1b}[2J\u{9b}31m\r\nERROR forged\u{202e}\u{2066}\u{200b}\u{7f}\0";
 
 fn is_harmless(c: char) -> bool {

@@ -17,7 +17,7 @@ use crate::support::{
 /// The service manager's limit in microseconds.
 const LIMIT: &str = "1000000";
 
-/// Receives messages until one has this text.
+/// Receives messages until one contains this text.
 fn receive(manager: &UnixDatagram, text: &str) {
     wait_for(text, patience(Duration::from_secs(5)), || {
         let mut message = [0; 256];
@@ -27,13 +27,13 @@ fn receive(manager: &UnixDatagram, text: &str) {
 }
 
 #[test]
-fn the_service_manager_hears_nothing_from_a_sidecar_that_measures_nothing() {
+fn a_stopped_measurement_sends_no_watchdog_message() {
     let Some(_alone) = alone("the watchdog") else { return };
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("notify");
     let manager = UnixDatagram::bind(&socket).unwrap();
     manager.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-    // As systemd's socket: every user may send.
+    // Like systemd's socket, writable for every user.
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(&socket, Permissions::from_mode(0o777)).unwrap();
     let variables = [("NOTIFY_SOCKET", socket.to_str().unwrap()), ("WATCHDOG_USEC", LIMIT)];

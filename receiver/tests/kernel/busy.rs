@@ -1,4 +1,4 @@
-//! A busy CPU keeps softirqs waiting.
+//! Tests of softirqs that wait on a busy CPU.
 
 use std::{
     fs,
@@ -20,21 +20,21 @@ use super::{
 
 const WAIT: &str = "undercurrent.softirq.wait.duration";
 const SEGMENT: usize = 100;
-/// The most that every kernel makes of one send.
+/// The largest number of segments in one send that every kernel supports.
 const SEGMENTS: usize = 64;
 const SENDS: usize = 14;
-/// How long the sender does something else. Each interrupt in it runs the softirq ten times at most, which these many
-/// packets outlast.
+/// How long the sender occupies the CPU. Each interrupt in this time runs the softirq at most ten times, which is
+/// not enough for these packets.
 const AFTERWARDS: Duration = Duration::from_millis(40);
-/// How often others' work may keep an idle CPU from its softirqs, or the kernel a busy thread from its CPU: from 6.12 on
-/// it grants tasks like `ksoftirqd` a share of every second there.
+/// The number of attempts. Other tasks may keep an idle CPU from its softirqs, and from Linux 6.12 on the kernel
+/// grants tasks like `ksoftirqd` a share of each second on a busy CPU.
 const ATTEMPTS: usize = 5;
 
-/// Settings of the kernel's that have others for a time.
+/// Changed kernel settings with their earlier values, which return when this value is dropped.
 struct Settings([(PathBuf, String); 2]);
 
 impl Settings {
-    /// Each run of the receive softirq takes one packet, so that what comes at once is left to `ksoftirqd`.
+    /// Limits each run of the receive softirq to one packet, so that packets of a burst are left to `ksoftirqd`.
     fn one_packet_a_run() -> Self {
         Self(["dev_weight", "netdev_budget"].map(|name| {
             let path = PathBuf::from("/proc/sys/net/core").join(name);
@@ -53,21 +53,21 @@ impl Drop for Settings {
     }
 }
 
-/// Makes this thread run on one CPU, and before everything there that is not a matter of real time.
+/// Pins this thread to one CPU with a real-time priority, so that it preempts all other tasks there.
 pub fn take_a_cpu() {
     on_one_cpu();
     let priority = libc::sched_param { sched_priority: 1 };
-    // SAFETY: a live value of the type that the call reads.
+    // SAFETY: `priority` is a live `sched_param`.
     let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) };
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// Has every send leave as segments, which come to the other end one by one.
+/// Segments every send (`UDP_SEGMENT`); the receiver gets the segments one by one.
 fn segment(socket: &UdpSocket) {
     options::set(socket, libc::SOL_UDP, libc::UDP_SEGMENT, &(SEGMENT as libc::c_int)).unwrap();
 }
 
-/// Sends more than the softirq gets through at once, and does something else for a time.
+/// Sends more than the softirq processes at once, and then occupies the CPU.
 fn flood(socket: &UdpSocket, afterwards: impl FnOnce() + Send) {
     let flood = || {
         take_a_cpu();
@@ -83,7 +83,7 @@ fn flood(socket: &UdpSocket, afterwards: impl FnOnce() + Send) {
 fn a_busy_cpu_raises_the_softirq_wait() {
     let Some(_alone) = alone("softirq waits") else { return };
     let wire = Wire::veth(Version::Ipv4);
-    // What the device would cut up itself is cut up before it.
+    // The kernel segments in software packets that the device would segment.
     wire.left.ip("link set dev wire gso_max_segs 1");
     let sink = wire.right.run(|| UdpSocket::bind((wire.server(), 0)).unwrap());
     let socket = wire.left.run(|| UdpSocket::bind((wire.client(), 0)).unwrap());

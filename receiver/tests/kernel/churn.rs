@@ -1,4 +1,4 @@
-//! Containers that come and go leave nothing behind, and nothing that they received is lost.
+//! Tests that short-lived containers leave nothing behind, and that none of their packets is lost.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,10 +12,10 @@ use super::{
     },
 };
 
-/// Why something may stand with the node that belongs to a container that comes or goes.
+/// Reasons for which packets of short-lived containers may be attributed to the node.
 const REASONS: [&str; 5] = ["unknown_owner", "storage_refused", "cgroup_event_lost", "table_full", "scan_cut"];
 
-/// UDP packets of containers whose ids begin so, at a layer: what was last said of each.
+/// Returns the UDP packets at a layer of containers with this prefix of their ids, from the last point of each.
 fn received(lines: &[Line], layer: &str, prefix: &str) -> f64 {
     let of = [("undercurrent.network.layer", layer), ("network.transport", "udp")];
     let mut last = BTreeMap::new();
@@ -28,7 +28,7 @@ fn received(lines: &[Line], layer: &str, prefix: &str) -> f64 {
     last.into_values().sum::<u64>() as f64
 }
 
-/// Whether anything is said of such a container.
+/// Returns true if a line has a point of a container with this prefix.
 fn speaks_of(line: &Line, prefix: &str) -> bool {
     line.points.iter().any(|point| point.resource.get("container.id").is_some_and(|id| id.starts_with(prefix)))
 }
@@ -53,7 +53,7 @@ fn containers_that_come_and_go_leave_nothing_behind() {
     };
     let descriptors = sidecar.descriptors();
     let (lives, a_minute) = if virtual_machine().is_some() { (60, 200) } else { (300, 1500) };
-    // Half of that is time enough to hear of a container, on a machine that others use too.
+    // Half of this is enough to detect a container on a shared machine.
     let shortest = patience(Duration::from_millis(300));
     let datagrams = churn.run(lives, Duration::from_secs(60) / a_minute, shortest).unwrap();
     let after = wait_for("all slots to be free", patience(Duration::from_secs(20)), || {

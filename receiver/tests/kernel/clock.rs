@@ -1,4 +1,4 @@
-//! The wall clock is set while packets are under way. Never on a real machine.
+//! Sets the wall clock while packets are in flight. Runs only in virtual machines.
 
 use std::{thread, time::Duration};
 
@@ -16,14 +16,14 @@ use super::{
 };
 
 pub const HOUR: i64 = 3600;
-/// The share of seconds' packets that may be off: those in flight, and those until the sidecar was told, which takes an
-/// emulated machine some milliseconds, and one that shares its processors with another some more. A sidecar that waits for
-/// its next snapshot has a share of a sixth.
+/// The share of packets that may be wrong: those in flight, and those before the kernel notified the sidecar. The
+/// notification takes some milliseconds on an emulated machine, and longer on shared processors. Without the
+/// notification, the share until the next snapshot would be a sixth.
 const UNTOLD: f64 = 0.1;
-/// No packet takes this long on one machine, an emulated one included.
+/// No packet takes this long on one machine, not even on an emulated one.
 const IMPLAUSIBLE: Duration = Duration::from_secs(8);
 
-/// Sets the clock on or back; what is left of the change is undone when the value goes.
+/// A step of the clock forward or back. Dropping the value reverts it.
 pub struct Step(i64);
 
 impl Step {
@@ -44,7 +44,7 @@ fn step(seconds: i64) {
     clock_settime(ClockId::Realtime, Timespec { tv_sec: now.tv_sec + seconds, tv_nsec: now.tv_nsec }).unwrap();
 }
 
-/// Durations recorded that no packet can have taken.
+/// Returns the number of impossible durations.
 fn implausible(line: &Line) -> u64 {
     let of = |value: &Value| {
         let Value::Histogram(histogram) = value else { return 0 };
@@ -62,19 +62,19 @@ fn recorded(line: &Line) -> f64 {
     line.total(DURATION, &[])
 }
 
-/// What came of packets around a change of the clock.
+/// The results of packets around a step of the clock.
 struct Around {
     recorded: f64,
     implausible: f64,
     negative: f64,
 }
 
-/// Makes a change, which goes with the value, while packets are under way.
+/// Steps the clock while packets are in flight. Dropping the result of `change` reverts the step.
 fn around<T>(sidecar: &Sidecar, change: impl FnOnce() -> T) -> Around {
     let before = sidecar.snapshot();
     let changed = change();
     thread::sleep(Duration::from_secs(2));
-    // Lines are found by their number here, since their times jump.
+    // The test identifies lines by their number, because their times jump.
     let lines = sidecar.lines().len();
     let after = wait_for("a snapshot", Duration::from_secs(20), || sidecar.lines().get(lines + 1).cloned());
     drop(changed);
@@ -102,7 +102,7 @@ fn vm_clock_set_by_an_hour_makes_no_wrong_latencies() {
     load.stop();
 }
 
-/// Has atomic time be so far ahead of the wall clock.
+/// An offset of atomic time (TAI) from the wall clock.
 struct Atomic {
     before: i32,
 }
@@ -119,12 +119,12 @@ impl Drop for Atomic {
     }
 }
 
-/// Asks the kernel's clock for something, and says how far ahead atomic time was.
+/// Calls `adjtimex`, and returns the earlier offset of atomic time.
 fn adjust(modes: libc::c_uint, constant: i32) -> i32 {
-    // SAFETY: a structure of numbers, zeros and all.
+    // SAFETY: `timex` consists of integers, so zeros are valid.
     let asked = || libc::timex { constant: constant.into(), ..unsafe { std::mem::zeroed() } };
     let (mut before, mut change) = (asked(), libc::timex { modes, ..asked() });
-    // SAFETY: each call has a structure of its own.
+    // SAFETY: each call gets a live `timex`.
     let results = [&mut before, &mut change].map(|asked| unsafe { libc::adjtimex(asked) });
     assert!(!results.contains(&-1), "{}", std::io::Error::last_os_error());
     before.tai
@@ -136,7 +136,7 @@ fn vm_clock_of_atomic_time_changes_nothing() {
     let Some(_alone) = alone("atomic time") else { return };
     let (sidecar, wire) = (Sidecar::start(often()), Wire::best(Version::Ipv4));
     let load = Load::start(&wire, Duration::from_secs(60));
-    // As where an NTP daemon sets what the kernel does not know at its start.
+    // An NTP daemon sets this offset, which the kernel does not know at its start.
     let Around { recorded, implausible, negative } = around(&sidecar, || Atomic::ahead(37));
     eprintln!("atomic time ahead by 37 s: {recorded} recorded, {implausible} of them wrong, {negative} negative");
     assert!(recorded > 2000.0, "hardly any packet was recorded: {recorded}");

@@ -1,4 +1,5 @@
-//! Conditions under which the figures stay right: counters never decrease and never jump, and they agree with the kernel's.
+//! Tests conditions under which values must stay correct: counters never decrease and never jump, and they agree
+//! with the kernel's counters.
 
 use std::{
     fs,
@@ -28,7 +29,7 @@ use super::{
 
 const DATAGRAMS: usize = 500;
 
-/// A wire of this test, and sockets for datagrams at its ends.
+/// A wire of this test with datagram sockets at its ends.
 struct Traffic {
     wire: Wire,
     from: UdpSocket,
@@ -68,7 +69,7 @@ impl<'a> Check<'a> {
         Self { traffic, before: sidecar.snapshot(), counted: traffic.wire.received(), others }
     }
 
-    /// Asserts that as many datagrams were seen as the kernel counted.
+    /// Asserts that the sidecar counted as many datagrams as the kernel.
     fn end(self, after: &Line) {
         let counted = self.traffic.wire.received() - self.counted;
         let others = Received::by_others(&self.traffic.wire) - self.others;
@@ -79,7 +80,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// Waits until a sidecar has written so many more lines.
+/// Waits for `count` more lines of a sidecar.
 fn some_lines(sidecar: &Sidecar, count: usize) {
     let from = sidecar.lines().len();
     wait_for("some lines", patience(Duration::from_secs(10)), || (sidecar.lines().len() >= from + count).then_some(()));
@@ -96,7 +97,7 @@ fn an_idle_host() {
     assert_sound(&sidecar.stop(), Clock::Steady);
 }
 
-/// A cgroup with a busy process for each CPU.
+/// Returns a cgroup with a busy process for each CPU.
 fn busy() -> (Group, Vec<Burner>) {
     let mounts = Mounts::read().unwrap();
     let mount = mounts.cpu.or(mounts.v2).expect("cgroups are mounted");
@@ -120,7 +121,7 @@ fn a_fully_loaded_host() {
     assert_sound(&sidecar.stop(), Clock::Steady);
 }
 
-/// A CPU that is offline. It returns when the value is dropped.
+/// A CPU that is offline until the value is dropped.
 struct Offline(PathBuf);
 
 impl Offline {
@@ -160,12 +161,12 @@ fn a_cpu_that_goes_offline_and_returns() {
     assert_sound(&sidecar.stop(), Clock::Steady);
 }
 
-/// Late ticks that a line reports.
+/// Returns the late ticks that a line reports.
 fn late(line: &Line) -> f64 {
     line.find(LOST, &[("undercurrent.reason", "late_tick")]).map(Point::amount).sum()
 }
 
-/// Stops the sidecar's worker for a time while traffic goes on.
+/// Stops the sidecar's worker for a time while traffic continues.
 fn stopped(test: &str, duration: Duration) {
     let Some(_alone) = alone(test) else { return };
     let (sidecar, traffic) = (Sidecar::start(often()), Traffic::open());
@@ -181,7 +182,7 @@ fn stopped(test: &str, duration: Duration) {
     let before = late(&check.before);
     let after = sidecar.snapshot();
     check.end(&after);
-    // The late tick counts after its own snapshot.
+    // A late tick is counted after its snapshot.
     let counted = sidecar.line("the late tick", |line| late(line) > before);
     assert_eq!(late(&counted) - before, 1.0, "the intervals that were missed are one late tick");
     assert_sound(&sidecar.stop(), Clock::Steady);

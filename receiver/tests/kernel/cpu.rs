@@ -1,4 +1,4 @@
-//! The node's CPU time, against what the kernel says by other means.
+//! Compares the node's CPU time with other sources of the kernel.
 
 use std::{
     fs,
@@ -22,19 +22,19 @@ use super::{
     },
 };
 
-/// Seconds of CPU time that the node used, by another count than the sidecar's: cgroup v1's, or by timer ticks.
+/// Returns the CPU time of the node in seconds from another source than the sidecar's: cgroup v1 or timer ticks.
 fn used() -> f64 {
     accounted().unwrap_or_else(ticked)
 }
 
-/// By the root cgroup of version 1, where it is mounted.
+/// Returns the CPU time of the root cgroup of version 1, if it is mounted.
 fn accounted() -> Option<f64> {
     let mount = Mounts::read().unwrap().cpuacct?;
     let nanoseconds: f64 = fs::read_to_string(mount.point.join("cpuacct.usage")).unwrap().trim().parse().unwrap();
     Some(nanoseconds / 1e9)
 }
 
-/// By timer ticks: too low where a processor loses some, such as an emulated one.
+/// Returns the CPU time from timer ticks. It is too low on processors that lose ticks, for example emulated ones.
 fn ticked() -> f64 {
     let stat = fs::read_to_string("/proc/stat").unwrap();
     let columns: Vec<f64> = stat.lines().next().unwrap().split(' ').filter_map(|word| word.parse().ok()).collect();
@@ -42,13 +42,13 @@ fn ticked() -> f64 {
     [0, 1, 2, 5, 6].iter().map(|column| columns[*column]).sum::<f64>() / procfs::ticks_per_second() as f64
 }
 
-/// Seconds that a hypervisor took from the CPUs, by the kernel's own sum.
+/// Returns the steal time in seconds from the kernel's sum.
 fn steal() -> f64 {
     let stat = procfs::KernelStats::current().unwrap();
     stat.total.steal.unwrap_or_default() as f64 / procfs::ticks_per_second() as f64
 }
 
-/// Keeps every CPU busy until the node has used so many seconds more.
+/// Keeps every CPU busy until the node has used this many seconds more.
 fn burn(seconds: f64) {
     let (stop, until) = (AtomicBool::new(false), used() + seconds);
     thread::scope(|scope| {
@@ -89,7 +89,7 @@ fn all_parts_are_the_nodes_whole() {
     assert!(total("undercurrent.network.cpu.time") <= ours);
 }
 
-/// Lets this thread use so much CPU time, without a pause.
+/// Uses this much CPU time in this thread, without a pause.
 fn spin(time: Duration) {
     let from = thread_time();
     while thread_time() < from + time {
@@ -97,13 +97,13 @@ fn spin(time: Duration) {
     }
 }
 
-/// CPU time of this thread, by the kernel's clock.
+/// Returns the CPU time of this thread from the kernel's clock.
 fn thread_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap())
 }
 
-/// Long against the tick at which the kernel updates run times.
+/// Much longer than the tick at which the kernel updates run times.
 const SPIN: Duration = Duration::from_millis(500);
 
 #[test]
@@ -124,12 +124,13 @@ fn threads_of_the_root_cgroup_have_exact_run_times() {
     assert!((0.95..=1.2).contains(&(grown / SPIN.as_secs_f64())), "{grown} s");
 }
 
-/// Short against the time after which the kernel lets other tasks preempt one with a real-time priority.
+/// Much shorter than the time after which the kernel lets other tasks preempt a task with real-time priority.
 const SHORT: Duration = Duration::from_millis(50);
-/// Other tasks preempt the test's in some attempts, and a pause may end before the task left its CPU.
+/// The number of attempts. Other tasks preempt the test's task in some attempts, and a pause may end before the
+/// task has left its CPU.
 const ATTEMPTS: usize = 10;
 
-/// A CPU that is offline. It comes back with the value.
+/// A CPU that is offline until the value is dropped.
 struct Offline(PathBuf);
 
 impl Offline {
@@ -174,7 +175,7 @@ fn the_total_goes_on_while_a_cpu_is_offline() {
     assert!(ours <= 1.3 * used + missing / 2.0, "{ours} s, not {used} s");
 }
 
-/// `rq_cpu_time` of the last CPU: field 7 of its line in `/proc/schedstat`, versions 15 to 17.
+/// Returns `rq_cpu_time` of the last CPU: field 7 of its line in `/proc/schedstat`, versions 15 to 17.
 fn departed() -> Option<Duration> {
     let text = fs::read_to_string("/proc/schedstat").ok()?;
     let line = text.lines().rfind(|line| line.starts_with("cpu"))?;
@@ -206,7 +207,7 @@ fn schedstat_counts_a_task_only_when_it_leaves_its_cpu() {
     assert!(attempts.iter().any(|(during, after)| *during < SHORT / 4 && *after >= SHORT));
 }
 
-/// A cgroup for one test. It goes with the value, once nobody is in it.
+/// A cgroup of one test. Dropping the value removes it after its processes have ended.
 struct Group(PathBuf);
 
 impl Drop for Group {
@@ -215,7 +216,8 @@ impl Drop for Group {
     }
 }
 
-/// `doctor` where only a part of the cgroups is mounted: below a cgroup, by what the shell does with that and a folder.
+/// Runs `doctor` below a cgroup where only a part of the cgroups is mounted. `mounting` is the shell command, with
+/// the cgroup and a folder as arguments.
 fn doctor(group: &Path, arguments: &[&str], mounting: &str) -> Value {
     let script = format!(r#"{mounting} && exec "$0" doctor --json"#);
     let folder = tempfile::tempdir().unwrap();

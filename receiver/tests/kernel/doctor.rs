@@ -13,7 +13,7 @@ use super::support::{
     surroundings::{alone, arguments, virtual_machine},
 };
 
-/// How a hook came out: its name, status and alternate.
+/// The result of a hook: name, status and alternate.
 type Hook = (String, String, Option<String>);
 
 fn report(output: &Output) -> Value {
@@ -26,16 +26,16 @@ fn hooks(report: &Value) -> Vec<Hook> {
     hooks.map(|hook| (text(hook, "hook").unwrap(), text(hook, "status").unwrap(), text(hook, "by"))).collect()
 }
 
-/// The hooks that the probe's packets do not concern.
+/// The hooks that the probe's packets do not trigger.
 const QUIET: [&str; 3] = ["cgroup_change", "tcp_retransmit", "drop"];
 
-/// Whether the kernel says why it drops packets.
+/// Returns true if the kernel reports reasons of drops.
 fn explains_drops() -> bool {
     arguments("kfree_skb") > 2
 }
 
-/// What says whose a packet is, and what happens to packets. Who reads is seen where reads are measured, else at their end: a kernel
-/// that lacks the tracepoint has the function around them.
+/// Returns the hooks of attribution and of packet events. If reads are measured, the reader's hook is served by
+/// `socket_read`; otherwise by a tracepoint, or by the enclosing function on kernels without the tracepoint.
 fn others(report: &Value, found: &[Hook]) -> Vec<Hook> {
     let served = |hook: &str, by: &str| (hook.to_owned(), "healthy".to_owned(), Some(by.to_owned()));
     let by = |hook, by: &str| found.iter().any(|(name, _, found)| name == hook && found.as_deref() == Some(by));
@@ -89,7 +89,8 @@ fn every_hook_is_served_as_this_kernel_allows_and_fires() {
     let output = command(BINARY).args(["doctor", "--json", "--probe"]).output().unwrap();
     let report = report(&output);
     let mut found = hooks(&report);
-    // The virtual machines' kernels have trampolines; elsewhere a hook that nothing else serves tells.
+    // The kernels of the virtual machines have BPF trampolines. On other machines, the hook without other
+    // alternates shows whether fentry works.
     let fentry =
         virtual_machine().is_some() || found.iter().any(|(hook, status, _)| hook == "ip" && status == "healthy");
     let mut expected: Vec<Hook> = expected(fentry)
@@ -107,13 +108,13 @@ fn every_hook_is_served_as_this_kernel_allows_and_fires() {
     }
 }
 
-/// What is attached fired; what is not whole says why and what to do.
+/// Asserts that attached hooks fired, and that each other hook has a reason and a remedy.
 fn assert_explained(hook: &Value) {
     let runs = hook["runs"].as_array().unwrap();
     let fired = runs.iter().all(|run| run[1].as_u64() > Some(0));
     assert!(fired || QUIET.iter().any(|quiet| hook["hook"] == *quiet), "a program did not fire: {hook:#}");
     if hook["status"] == "healthy" {
-        // One that is served by another's programs has none of its own.
+        // A hook that another hook's programs serve has no programs.
         assert_eq!(runs.is_empty(), hook["by"] == "socket_read", "{hook:#}");
         return;
     }
@@ -133,7 +134,7 @@ fn without_privileges_it_names_what_is_missing() {
     const NOBODY: u32 = 65534;
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    // The build's own folder may be closed to others.
+    // Other users may have no access to the build folder.
     let binary = folder.path().join("undercurrent");
     fs::copy(BINARY, &binary).unwrap();
     let run = |arguments: &[&str]| {

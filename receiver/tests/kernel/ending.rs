@@ -1,4 +1,4 @@
-//! However the sidecar ends, it ends soon and leaves nothing behind.
+//! Tests that the sidecar ends soon and leaves nothing behind, however it ends.
 
 use std::{net::TcpListener, time::Duration};
 
@@ -10,13 +10,13 @@ use super::support::{
     surroundings::{alone, often, patience},
 };
 
-/// What it promises.
+/// The documented limit.
 const SOON: Duration = Duration::from_secs(2);
 
 fn ends_in_order(signal: Signal) {
     let mut sidecar = Sidecar::start("1h");
     let attached = attached(sidecar.pid());
-    assert_eq!(left(&attached), attached, "what it holds is in the kernel");
+    assert_eq!(left(&attached), attached, "its programs and links exist");
     assert!(attached.links.len() >= 3, "{attached:?}");
     let (status, took) = sidecar.signal(signal);
     eprintln!("{signal:?}: {status} after {took:?}");
@@ -41,7 +41,7 @@ fn sigterm_flushes_and_detaches() {
 #[test]
 fn a_collector_that_never_answers_does_not_hold_up_the_end() {
     let Some(_alone) = alone("a silent collector") else { return };
-    // The kernel accepts what nobody takes.
+    // The kernel accepts connections that the listener never takes.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", silent.local_addr().unwrap());
     let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str())];

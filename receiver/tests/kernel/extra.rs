@@ -1,4 +1,4 @@
-//! Functions of the kernel that the user names are layers, and what can be none says why.
+//! Tests of extra layers: kernel functions that the user names. Unsuitable functions are reported with a reason.
 
 use std::{
     fs,
@@ -19,19 +19,19 @@ use super::{
     },
 };
 
-/// What packets pass one after another; a UDP datagram all but the last.
+/// Functions that every packet passes in this order; UDP datagrams skip the last one.
 pub const DELIVER: &str = "ip_local_deliver";
 const UDP: &str = "udp_queue_rcv_one_skb";
 const TCP: &str = "tcp_v4_do_rcv";
-/// A module's, on the way out.
+/// A function of a module, on the transmit path.
 const MODULE: &str = "veth_xmit";
-/// It takes no packet, and the others do not exist.
+/// A function without a packet argument, and functions that do not exist.
 const NO_PACKET: &str = "sock_recvmsg";
 const MISSPELT: &str = "ip_local_delivr";
 const UNKNOWN: &str = "undercurrent_of_no_kernel";
 const SIZE: usize = 200;
 
-/// A configuration with these layers.
+/// Returns a configuration with these layers.
 pub fn configuration(functions: &[&str]) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("undercurrent.yaml");
@@ -39,7 +39,7 @@ pub fn configuration(functions: &[&str]) -> (TempDir, PathBuf) {
     (folder, file)
 }
 
-/// How many packets a layer measured, and how long they took together.
+/// Returns the number of packets that a layer measured, and the sum of their durations.
 fn measured(line: &Line, layer: &str) -> (u64, f64) {
     let attributes = [("undercurrent.network.layer", layer), ("network.type", "ipv4")];
     let histograms = line
@@ -51,20 +51,20 @@ fn measured(line: &Line, layer: &str) -> (u64, f64) {
     })
 }
 
-/// What was measured at a layer between two lines.
+/// Returns the measurements at a layer between two lines.
 fn between(before: &Line, after: &Line, layer: &str) -> (u64, f64) {
     let ((count, sum), (counted, summed)) = (measured(after, layer), measured(before, layer));
     (count - counted, sum - summed)
 }
 
-/// Each datagram reaches each of these layers once, and later than the one before.
+/// Asserts that each datagram reaches every layer once, and each layer later than the one before.
 fn datagrams(sidecar: &Sidecar, wire: &Wire, talk: &mut Talk, messages: usize) {
     let before = sidecar.snapshot();
     talk.udp(messages, SIZE);
     let after = sidecar.snapshot();
     let way = ["ip", DELIVER, "transport", UDP, "socket_enqueued"];
     let mut earlier = 0.0;
-    // A program in the cgroup's path sees a packet when its socket is known, which is within the UDP function.
+    // A cgroup program sees a packet after the socket lookup, which happens inside the UDP function.
     for layer in way.into_iter().filter(|layer| served_by(&after, layer).is_some_and(|by| by != "cgroup_skb")) {
         let (count, sum) = between(&before, &after, layer);
         eprintln!("{layer}: {count} datagrams took {sum} s");
@@ -74,7 +74,7 @@ fn datagrams(sidecar: &Sidecar, wire: &Wire, talk: &mut Talk, messages: usize) {
     }
 }
 
-/// Every segment reaches the IP layer's function and TCP's.
+/// Asserts that every segment reaches the functions of the IP layer and of TCP.
 fn segments(sidecar: &Sidecar, wire: &Wire, talk: &mut Talk, messages: usize) {
     let (before, counted) = (sidecar.snapshot(), wire.received());
     talk.tcp(messages, SIZE);
@@ -97,7 +97,7 @@ fn named_functions_are_layers() {
         let points = [DURATION, LOST].map(|metric| line.find(metric, &attributes).count());
         assert_eq!(points, [0, 0], "nothing is attached to {function}");
     }
-    assert!(served_by(&line, "transport").is_some(), "what is always a layer is one still");
+    assert!(served_by(&line, "transport").is_some(), "built-in layers stay available");
     if served_by(&line, DELIVER).is_none() {
         return skip("layers that the user names: this kernel refuses programs on functions");
     }
@@ -128,7 +128,7 @@ fn a_kprobe_measures_the_same() {
 #[test]
 fn functions_of_modules_are_layers() {
     let Some(_alone) = alone("functions of modules as layers") else { return };
-    // It loads the module, where there is one.
+    // This loads the module, if the kernel has it.
     let wire = Wire::veth(Version::Ipv4);
     if !Path::new("/sys/kernel/btf/veth").exists() {
         return skip("functions of modules as layers: this kernel has veth built in, or no types of its modules");
@@ -142,10 +142,10 @@ fn functions_of_modules_are_layers() {
     let (counted, after) = (wire.settled() - counted, sidecar.snapshot());
     let since = |line: &Line| seen(line, MODULE, None, Version::Ipv4);
     assert_agrees(MODULE, since(&after) - since(&before), counted.ip_of(Version::Ipv4), 0, Agreement::Exact);
-    assert_eq!(measured(&after, MODULE).0, 0, "what is sent has no receive timestamp");
+    assert_eq!(measured(&after, MODULE).0, 0, "sent packets have no receive timestamp");
 }
 
-/// What `doctor` says of a hook.
+/// Returns the report of `doctor` about a hook.
 fn hook<'a>(report: &'a Json, name: &str) -> &'a Json {
     let hooks = report["hooks"].as_array().unwrap();
     hooks.iter().find(|hook| hook["hook"] == name).unwrap_or_else(|| panic!("no {name} in {report:#}"))
@@ -182,7 +182,7 @@ fn what_can_be_no_layer_says_why() {
         assert!(latency["reasons"].to_string().contains(&format!("hook {function} is unavailable (")), "{latency:#}");
         assert!(page.contains(function), "{page}");
     }
-    // It is a layer where any function is, and is refused as the product's own are elsewhere.
+    // It is available if any function is, and is refused like the built-in layers otherwise.
     let (good, own) = (hook(&report, DELIVER), hook(&report, "ip"));
     assert_eq!((&good["status"], &good["by"]), (&own["status"], &own["by"]), "{good:#}");
     assert_eq!(latency["status"], "degraded", "{latency:#}");

@@ -1,4 +1,4 @@
-//! Of all packets, those are measured that the filter chooses.
+//! Tests that only packets selected by the filter are measured.
 
 use std::{
     net::{SocketAddr, UdpSocket},
@@ -24,13 +24,13 @@ const SIZE: usize = 200;
 fn filtered(filter: &str) -> Sidecar {
     let sidecar = Sidecar::configured(&format!("packets: {{filter: {{{filter}}}}}\n"));
     let line = sidecar.snapshot();
-    // What attaches at one layer does so at all, or a kernel refuses a program for its filter's sake.
+    // If one layer is attached, all layers must be. Otherwise the kernel refused a program because of the filter.
     let layers = LAYERS.map(|layer| on_functions(&line, layer));
     assert!(layers == [layers[0]; LAYERS.len()], "{LAYERS:?} on functions: {layers:?}");
     sidecar
 }
 
-/// Packets that were measured at a layer, and those of which it could not be told whether to.
+/// Returns the packets that were measured at a layer, and those that the filter could not decide.
 fn counts(line: &Line, layer: &str, transport: Option<&str>) -> [f64; 2] {
     let mut attributes = vec![("undercurrent.network.layer", layer), ("network.type", "ipv4")];
     attributes.extend(transport.map(|transport| ("network.transport", transport)));
@@ -38,7 +38,7 @@ fn counts(line: &Line, layer: &str, transport: Option<&str>) -> [f64; 2] {
     [line.total(DURATION, &attributes), line.total(LOST, &unfiltered)]
 }
 
-/// Packets in between, as above.
+/// Returns the change of [`counts`] between two lines.
 fn between(before: &Line, after: &Line, layer: &str, transport: Option<&str>) -> [f64; 2] {
     let (before, after) = (counts(before, layer, transport), counts(after, layer, transport));
     let change = [after[0] - before[0], after[1] - before[1]];
@@ -46,7 +46,8 @@ fn between(before: &Line, after: &Line, layer: &str, transport: Option<&str>) ->
     change
 }
 
-/// True if a reader on another CPU may be faster than the tracepoint of the layer. The datagram then counts as `not_filterable`.
+/// Returns true if a reader on another CPU may be faster than the tracepoint of the layer. The datagram then
+/// counts as `not_filterable`.
 fn reads_may_overtake(line: &Line, layer: &str) -> bool {
     layer == "socket_enqueued" && !on_functions(line, layer)
 }
@@ -82,19 +83,20 @@ fn one_of_thousands_of_ports_is_measured_and_others_are_not() {
     let before = sidecar.snapshot();
     for (socket, count) in [(&chosen, MESSAGES), (&other, MESSAGES / 2)] {
         send(&wire, socket, count);
-        // Where kprobes serve, what came in the middle of a read's program would be left out.
+        // The kernel skips a kprobe that interrupts the program of a read.
         wire.settled();
         receive(socket, count);
     }
     let after = sidecar.snapshot();
     for layer in LAYERS.into_iter().filter(|layer| sees_datagrams(&after, layer)) {
         match layer {
-            // Nobody has looked at the transport's header there.
+            // The transport header has not been parsed at this layer.
             "ip" => {
                 let [measured, unfiltered] = between(&before, &after, layer, None);
                 assert!(measured == 0.0 && unfiltered >= (MESSAGES + MESSAGES / 2) as f64);
             }
-            // Some drivers leave headers in pages, which no program of the kind reads before the protocol has.
+            // Some drivers leave headers in page fragments, which these programs cannot read before the protocol
+            // has pulled them.
             "transport" => {
                 let [measured, unfiltered] = between(&before, &after, layer, Some("udp"));
                 assert!(measured <= MESSAGES as f64 && measured + unfiltered >= MESSAGES as f64);
@@ -114,10 +116,10 @@ fn one_namespace_is_measured_and_others_are_not() {
     talk.udp(MESSAGES, SIZE);
     let after = sidecar.snapshot();
     for layer in LAYERS.into_iter().filter(|layer| sees_datagrams(&after, layer) && *layer != "ip") {
-        // Each message is answered, in the other namespace.
+        // Each message has a reply, which arrives in the other namespace.
         let [measured, unfiltered] = between(&before, &after, layer, Some("udp"));
         if layer == "transport" && unfiltered > 0.0 {
-            // Before 6.2 programs on the cgroup's hook do not get the kernel's own packet.
+            // Before Linux 6.2, programs on the cgroup hook have no access to the kernel's `sk_buff`.
             assert_eq!(measured, 0.0);
         } else {
             assert_eq!(measured + unfiltered, MESSAGES as f64, "{layer}");
@@ -131,7 +133,7 @@ fn one_namespace_is_measured_and_others_are_not() {
 fn an_interface_that_appears_later_is_measured_from_then_on() {
     let Some(_alone) = alone("filters by interface") else { return };
     let wire = Wire::veth(Version::Ipv4);
-    // Names of interfaces are those that the sidecar sees.
+    // The filter applies to the names of interfaces that the sidecar sees.
     let sidecar = wire.right.run(|| filtered("interfaces: [later, undercurrent-no]"));
     let mut talk = Talk::open(&wire);
     let before = sidecar.snapshot();
@@ -154,7 +156,7 @@ fn an_interface_that_appears_later_is_measured_from_then_on() {
     let after = sidecar.snapshot();
     for layer in LAYERS.into_iter().filter(|layer| sees_datagrams(&after, layer) && *layer != "ip") {
         let change = between(&before, &after, layer, Some("udp"));
-        // As above.
+        // The filter could decide all packets, except those with headers in page fragments.
         let told = change[1] == 0.0 || layer != "transport";
         let expected = if told { MESSAGES as f64 } else { 0.0 };
         let missing = expected - change[0];
@@ -175,7 +177,7 @@ fn only_the_reads_of_a_process_are_measured() {
         let after = sidecar.snapshot();
         let reads = talk.tcp_reads as f64 * share;
         assert_eq!(between(&before, &after, "socket_read", Some("tcp")), [reads, 0.0], "process {process}");
-        // Nobody knows there who will read.
+        // The reader is unknown at this layer.
         let [measured, unfiltered] = between(&before, &after, "transport", Some("tcp"));
         assert!(measured == 0.0 && unfiltered >= talk.tcp_reads as f64);
     }
@@ -191,13 +193,13 @@ fn packets_are_measured_where_queues_are_long() {
     wire.settled();
     receive(&socket, 5);
     let after = sidecar.snapshot();
-    // In the queue are one to five packets with the one that has come, and four to none beside the one that is read.
+    // The queue has one to five packets including the arriving one, and zero to four besides the one being read.
     for (layer, long) in [("socket_enqueued", 3.0), ("socket_read", 2.0)] {
         if sees_datagrams(&after, layer) {
             assert_eq!(between(&before, &after, layer, Some("udp")), [long, 0.0], "{layer}");
         }
     }
-    // None to four before the one that comes, where the hook knows the socket.
+    // Zero to four packets before the arriving one, if the hook knows the socket.
     let [measured, unfiltered] = between(&before, &after, "transport", Some("udp"));
     assert!([measured, unfiltered] == [2.0, 0.0] || (measured == 0.0 && unfiltered >= 5.0));
 }

@@ -1,4 +1,4 @@
-//! Packets are told apart by where they came in.
+//! Tests of grouping packets by interface and network namespace.
 
 use std::{net::UdpSocket, time::Duration};
 
@@ -18,13 +18,13 @@ const LAYERS: [&str; 4] = ["ip", "transport", "socket_enqueued", "socket_read"];
 const INTERFACE: &str = "network.interface.name";
 const NAMESPACE: &str = "undercurrent.network.namespace";
 const WAIT: &str = "undercurrent.network.receive.wait.duration";
-/// Datagrams by one interface, and by the other.
+/// The number of datagrams on each interface.
 const MESSAGES: [usize; 2] = [40, 70];
 
-/// Two wires between two namespaces, and what is sent over them.
+/// Two wires between two namespaces, with their sockets.
 struct Wires {
     wire: Wire,
-    /// On each wire a sender, and who receives.
+    /// The sender and the receiver on each wire.
     ends: [[UdpSocket; 2]; 2],
 }
 
@@ -47,7 +47,7 @@ impl Wires {
         Self { wire, ends }
     }
 
-    /// Sends over one of both, and reads what was sent.
+    /// Sends over one of the wires, and reads the messages.
     fn send(&self, which: usize, messages: usize) {
         let [sender, receiver] = &self.ends[which];
         for _ in 0..messages {
@@ -61,14 +61,14 @@ impl Wires {
     }
 }
 
-/// Packets at a layer in points of which all of these are said, and those in points of which no interface is.
+/// Returns the packets at a layer in points with all of these attributes, and in points without an interface.
 fn counts(line: &Line, metric: &str, attributes: &[(&str, &str)]) -> [f64; 2] {
     let ungrouped = |point: &&Point| !point.attributes.contains_key(INTERFACE);
     let apart: Vec<_> = attributes.iter().copied().filter(|(key, _)| ![INTERFACE, NAMESPACE].contains(key)).collect();
     [line.total(metric, attributes), line.find(metric, &apart).filter(ungrouped).map(Point::amount).sum()]
 }
 
-/// What came to points as [`counts`] has them.
+/// Returns the change of [`counts`] between two lines.
 fn between(before: &Line, after: &Line, metric: &str, attributes: &[(&str, &str)]) -> [f64; 2] {
     let (before, after) = (counts(before, metric, attributes), counts(after, metric, attributes));
     [after[0] - before[0], after[1] - before[1]]
@@ -96,7 +96,7 @@ fn packets_are_told_apart_by_interface_and_namespace() {
             let attributes = [("undercurrent.network.layer", layer), (INTERFACE, interface), (NAMESPACE, &namespace)];
             let [of, ungrouped] = between(&before, &after, DURATION, &attributes);
             eprintln!("{layer} by {interface}: {of} of {messages}, {ungrouped} are told of no interface");
-            // Kernels before 6.2 do not tell a program in the cgroup's path what namespace a packet is in.
+            // Before Linux 6.2, a cgroup program cannot read a packet's namespace.
             if ungrouped == 0.0 {
                 assert_eq!(of, messages as f64, "{layer} by {interface}");
                 told += 1;
@@ -127,7 +127,7 @@ fn packets_are_told_apart_by_interface_and_namespace() {
 fn what_is_beyond_the_limit_is_counted_and_has_room_later() {
     let Some(_alone) = alone("groups beyond the limit") else { return };
     let wires = Wires::new();
-    // Both wires are in one namespace of one workload, so that at each layer one group is enough for one of them.
+    // Both wires are in one namespace of one workload, so a limit of one group per layer covers one of them.
     let sidecar = Sidecar::configured(
         "workloads: {enabled: false}\n\
          packets: {group: {by: [interface], limit: 1}}\n\
@@ -135,7 +135,7 @@ fn what_is_beyond_the_limit_is_counted_and_has_room_later() {
          \x20 transmit: {enabled: false}}\n",
     );
     let attributes = |interface| [("undercurrent.network.layer", "transport"), (INTERFACE, interface)];
-    // The kernel takes a moment until packets are stamped, and the group belongs to the first that is.
+    // The kernel enables timestamps after a moment, and the group belongs to the first packet with a timestamp.
     let first = wait_for("a group, or a reason why there is none", patience(Duration::from_secs(5)), || {
         wires.send(0, 1);
         let line = sidecar.snapshot();
@@ -149,7 +149,7 @@ fn what_is_beyond_the_limit_is_counted_and_has_room_later() {
     assert_eq!(second.find(DURATION, &attributes("other")).count(), 0, "there is room for one");
     assert_eq!(between(&first, &second, DURATION, &attributes("wire")), [0.0, MESSAGES[1] as f64]);
     assert_eq!(lost(&second, "group_limit") - lost(&first, "group_limit"), MESSAGES[1] as f64);
-    // Nothing comes by the first any more, until its number is the second's.
+    // No packets arrive on the first interface any more, until its index is reused by the second.
     let third = wait_for("the second to have a group", patience(Duration::from_secs(20)), || {
         wires.send(1, 1);
         Some(sidecar.snapshot()).filter(|line| line.total(DURATION, &attributes("other")) > 0.0)

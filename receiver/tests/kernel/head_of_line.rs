@@ -1,4 +1,4 @@
-//! Reads of TCP data that waited behind a lost segment: real loss, by a filter on the reader's socket.
+//! Tests of TCP reads that waited behind a lost segment. A filter on the reader's socket causes the loss.
 
 use std::{
     fs,
@@ -20,18 +20,19 @@ use super::{
     },
 };
 
-/// Bytes of a message, which is a segment.
+/// Bytes of a message, which is one segment.
 const SIZE: usize = 100;
-/// What a message is made of.
+/// The content of a message that passes the filter.
 const KEPT: u8 = 0x55;
-/// The same of one that gets lost.
+/// The content of a message that the filter can drop.
 const LOSABLE: u8 = 0xaa;
-/// Messages in order before, between and after losses.
+/// The number of messages in order before, between and after losses.
 const ORDERLY: usize = 8;
 const LOSSES: usize = 2;
-/// Reads of a loss: the segment that was late, and the one that waited for it.
+/// The blocked reads of a loss: the late segment, and the segment that waited for it.
 const BLOCKED: usize = 2;
-/// A probe and a fast retransmission may follow at once; before one more a timeout passes, which is 200 ms at least.
+/// The number of dropped transmissions. A probe and a fast retransmission may follow at once; the next
+/// retransmission follows after a timeout of at least 200 ms.
 const AGAIN: u64 = 3;
 
 /// A connection that loses segments on their way to the reader.
@@ -71,7 +72,8 @@ impl Lossy {
         }
     }
 
-    /// Loses a segment for a while, and reads it and the next one. How long that one waited at least.
+    /// Drops a segment for a while, then reads it and the next segment. Returns the least time that the next
+    /// segment waited.
     fn out_of_order(&self) -> Duration {
         let ends = || (out_of_order(&self.wire.left), retransmitted(&self.wire.right));
         let before = ends();
@@ -90,7 +92,7 @@ impl Lossy {
     }
 }
 
-/// What a sidecar said of TCP at a layer between two of its lines.
+/// The measurements of TCP at a layer between two lines of a sidecar.
 struct Seen {
     measured: f64,
     seconds: f64,
@@ -118,8 +120,8 @@ fn seconds(point: &Point) -> f64 {
     }
 }
 
-/// Messages in order and out of it, with blocked ones excluded or included: what was said of them where they were queued and where
-/// they were read, and how long data waited for the network at least.
+/// Exchanges messages in order and out of order. Returns the measurements at the queue and at the read, and the
+/// least time that data waited for the network.
 fn messages(sidecar: &Sidecar, version: Version) -> ([Seen; 2], Duration) {
     let lossy = Lossy::connect(version);
     let before = sidecar.snapshot();
@@ -133,12 +135,12 @@ fn messages(sidecar: &Sidecar, version: Version) -> ([Seen; 2], Duration) {
     (["socket_enqueued", "socket_read"].map(|layer| Seen::between(&before, &after, layer, version)), waited)
 }
 
-/// Reads of data in order, before the first loss and after each.
+/// The number of reads of data in order, before the first loss and after each loss.
 const READS: usize = ORDERLY * (LOSSES + 1);
 
 fn assert_exactly(what: &str, seen: f64, expected: usize) {
     let expected = expected as f64;
-    // Others on a real machine may add to it.
+    // Other programs on a real machine may add reads.
     assert!(seen == expected || seen > expected && virtual_machine().is_none(), "{seen} {what}, not {expected}");
 }
 
@@ -149,7 +151,7 @@ fn reads_that_waited_for_the_network_are_left_out_and_counted() {
     if served_by(&sidecar.snapshot(), "socket_read").is_none() {
         return skip("head-of-line blocking: nothing serves socket_read");
     }
-    // Without anything kept with sockets, a connection that lost a segment is left out from there on.
+    // Without socket storage, all reads of a connection after its first loss are excluded.
     let kept = function("bpf_sk_storage_get_tracing")
         && served_by(&sidecar.snapshot(), "socket_read").as_deref() != Some("kprobe");
     let expected = if kept { (READS, LOSSES * BLOCKED) } else { (ORDERLY, LOSSES * (BLOCKED + ORDERLY)) };
@@ -158,7 +160,8 @@ fn reads_that_waited_for_the_network_are_left_out_and_counted() {
         eprintln!("{version:?}: {} in {} s, {} blocked for {waited:?}", reads.measured, reads.seconds, reads.blocked);
         assert_exactly("measured", reads.measured, expected.0);
         record(LOST, reads.blocked, exactly(expected.1 as f64));
-        // Functions see the segment that fills a gap. The tracepoint sees what waited for it, and leaves that out.
+        // Functions see the segment that fills a gap. The tracepoint sees the segments that waited, and excludes
+        // them.
         let arrived = match served_by(&sidecar.snapshot(), "socket_enqueued").as_deref() {
             None => (0, 0),
             Some("tracepoint") => (READS, LOSSES),
@@ -194,7 +197,8 @@ fn reads_that_waited_for_the_network_can_be_measured_too() {
     }
 }
 
-/// Takes what has no data, and what begins otherwise than a message that gets lost. A packet is seen from TCP's header on.
+/// A socket filter that accepts packets without data, and data that starts unlike a losable message. The packet
+/// starts at the TCP header.
 const LOSE: [libc::sock_filter; 10] = {
     const fn code(code: u32, k: u32) -> libc::sock_filter {
         jump(code, k, 0, 0)
@@ -202,7 +206,7 @@ const LOSE: [libc::sock_filter; 10] = {
     const fn jump(code: u32, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
         libc::sock_filter { code: code as u16, jt, jf, k }
     }
-    // Four times the header's length in words, which is in the upper half of this byte.
+    // The upper half of this byte is the header's length in 32-bit words, so masked it is four times the length.
     const LENGTH: u32 = 12;
     [
         code(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, LENGTH),
@@ -218,7 +222,7 @@ const LOSE: [libc::sock_filter; 10] = {
     ]
 };
 
-/// Sets a socket's filter, or removes it.
+/// Sets or removes a socket's filter.
 fn filter(socket: &TcpStream, filter: Option<&[libc::sock_filter]>) {
     let (option, filter) = filter.map_or((libc::SO_DETACH_FILTER, &[][..]), |filter| (libc::SO_ATTACH_FILTER, filter));
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };

@@ -1,4 +1,4 @@
-//! Two sidecars on one machine do not disturb each other.
+//! Tests that two sidecars on one machine do not disturb each other.
 
 use super::{
     latency::{Agreement, assert_agrees, seen, served_by},

@@ -1,5 +1,5 @@
-//! Internal telemetry of the sidecar, against the kernel's accounts of its processes, programs and maps, and against a
-//! collector's.
+//! Compares the sidecar's internal telemetry with the kernel's data about its processes, programs and maps, and
+//! with a collector's data.
 
 use std::{collections::BTreeMap, fs, thread, time::Duration};
 
@@ -21,7 +21,8 @@ use super::support::{
 
 const STATUS: &str = "undercurrent.hook.status";
 
-/// The names of the programs that the processes of a sidecar hold, as long as the kernel keeps them (`BPF_OBJ_NAME_LEN`).
+/// Returns the names of the programs that the processes of a sidecar hold, cut at the kernel's limit
+/// (`BPF_OBJ_NAME_LEN`).
 fn programs(sidecar: &Sidecar) -> Vec<String> {
     let held = attached(sidecar.pid()).programs;
     let loaded = loaded_programs().filter_map(Result::ok).filter(|program| held.contains(&program.id()));
@@ -47,7 +48,8 @@ fn hooks_are_served_by_programs_that_the_kernel_has() {
     assert_eq!(served.iter().map(|(_, of)| of.len()).sum::<usize>(), programs.len(), "{programs:?}");
 }
 
-/// Bytes of the maps that the processes of a sidecar hold, by name, as the kernel accounts for them (`memlock`).
+/// Returns the bytes of the maps that the processes of a sidecar hold, by name, as the kernel accounts for them
+/// (`memlock`).
 fn accounted(sidecar: &Sidecar) -> BTreeMap<String, f64> {
     let folders = family(sidecar.pid()).into_iter().map(|process| fs::read_dir(format!("/proc/{process}/fdinfo")));
     let texts = folders.flatten().flatten().flatten().filter_map(|file| fs::read_to_string(file.path()).ok());
@@ -91,7 +93,7 @@ fn a_collection_takes_as_long_as_its_reader_was_stopped() {
     kill_process(reader, Signal::CONT).unwrap();
     const DURATION: &str = "undercurrent.collect.duration";
     let duration = |line: &Line| line.find(DURATION, &[]).next().map(Point::amount);
-    // The snapshot that was under way has the last time before the reader went on.
+    // The snapshot in progress has a time before the reader continued.
     sidecar.line("a snapshot after the long one", |line| line.time > resumed);
     let lines = sidecar.lines();
     let nth = lines.iter().position(|of| of.time > resumed).unwrap();
@@ -128,7 +130,7 @@ fn deliveries_are_those_that_a_collector_saw() {
         let before = line.time.saturating_add_signed(margin);
         deliveries.iter().filter(|delivery| delivery.time < before).map(of).sum::<usize>() as f64
     };
-    // An answer is on its way for a moment.
+    // The transmission time of an answer.
     const MOMENT: i64 = 100_000_000;
     let bounds = |of: &dyn Fn(&Delivery) -> usize| until(-MOMENT, of)..=until(MOMENT, of);
     let points = line.total("undercurrent.export.points", &OUTPUT);
@@ -144,7 +146,7 @@ fn deliveries_are_those_that_a_collector_saw() {
     record("undercurrent.export.duration", duration, exactly(DELAY.as_secs_f64()));
 }
 
-/// Resident bytes of processes: all of the first one's, and the anonymous memory of the others.
+/// Returns the resident bytes of processes: all memory of the first one, and the anonymous memory of the others.
 fn resident(processes: &[u32]) -> f64 {
     let status = |process: &u32| fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let kibibytes = |text: String, name: &str| {

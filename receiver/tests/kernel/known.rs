@@ -1,4 +1,4 @@
-//! Waits of a known length.
+//! Tests of waits with a known length.
 
 use std::{
     net::UdpSocket,
@@ -18,11 +18,11 @@ use super::{
     waits::{LONG, WAIT, between},
 };
 
-/// How long each reader is late.
+/// The delay of each reader.
 const LATE: Duration = Duration::from_millis(100);
 const MESSAGES: usize = 10;
 
-/// Reads that are late: each takes the delay at least, and all of them take no longer than the whole exchange.
+/// Each late read waits at least the delay, and all reads together wait no longer than the whole exchange.
 #[test]
 fn late_reads_take_as_long_as_the_readers_were_late() {
     let Some(_alone) = alone("waits of a known length") else { return };
@@ -48,12 +48,13 @@ fn late_reads_take_as_long_as_the_readers_were_late() {
     }
 }
 
-/// The first packet finds the bucket full, and each other one leaves a hundredth of a second after the packet before it.
+/// The first packet finds a full bucket, and each later packet leaves a hundredth of a second after its
+/// predecessor.
 #[test]
 fn a_token_bucket_holds_packets_as_long_as_its_rate_says() {
     let Some(_alone) = alone("a token bucket") else { return };
     const PACKETS: usize = 40;
-    // With the Ethernet, IP and UDP headers, 1250 bytes: 10 000 bits.
+    // With the Ethernet, IP and UDP headers this makes 1250 bytes: 10 000 bits.
     const PAYLOAD: usize = 1208;
     const GAP: f64 = 0.01;
     let wire = Wire::veth(Version::Ipv4);
@@ -77,6 +78,6 @@ fn a_token_bucket_holds_packets_as_long_as_its_rate_says() {
     let (count, sum) = measured([&before, &sidecar.snapshot()], "qdisc", "udp");
     assert_eq!(count, PACKETS as f64);
     let expected: f64 = (0..PACKETS).map(|nth| nth as f64 * GAP).sum();
-    // On a busy machine packets leave later, and the receiver sees that.
+    // On a busy machine packets leave later, and the receiver observes the delay.
     record(transmit::DURATION, sum, expected..=received.max(expected));
 }

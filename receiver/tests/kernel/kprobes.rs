@@ -1,4 +1,5 @@
-//! The kernel runs one kprobe's program at a time on a CPU. What it leaves out for that is counted.
+//! The kernel runs one kprobe program at a time on each CPU, and skips others. Tests that skipped runs are
+//! counted.
 
 use std::{net::UdpSocket, thread, time::Duration};
 
@@ -14,7 +15,7 @@ use super::{
 const MESSAGES: usize = 2000;
 const SIZE: usize = 200;
 
-/// Datagrams that are read while others come; those that find the socket's queue full are lost.
+/// Sends datagrams while others are read. Datagrams that find the socket's queue full are lost.
 fn flood(wire: &Wire) {
     let right = wire.right.run(|| UdpSocket::bind((wire.server(), 0)).unwrap());
     let left = wire.left.run(|| UdpSocket::bind((wire.client(), 0)).unwrap());
@@ -42,7 +43,7 @@ fn what_the_kernel_leaves_out_is_counted() {
     let wire = Wire::best(Version::Ipv4);
     for _ in 0..20 {
         let (before, counted) = (sidecar.snapshot(), wire.received());
-        // What comes in the middle of a read's program is left out at the layers before.
+        // Packets that interrupt the program of a read are skipped at the earlier layers.
         flood(&wire);
         let (counted, after) = (wire.settled() - counted, sidecar.snapshot());
         let seen = [&before, &after].map(|line| seen(line, "ip", None, Version::Ipv4));

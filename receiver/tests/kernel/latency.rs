@@ -1,4 +1,4 @@
-//! At every layer, what was measured and what was counted as lost is together what the kernel counted.
+//! Tests that measured and lost packets at every layer add up to the kernel's counts.
 
 use super::support::{
     counters::Received,
@@ -14,14 +14,14 @@ use super::support::{
 pub const DURATION: &str = "undercurrent.network.receive.duration";
 /// `undercurrent.lost`.
 pub const LOST: &str = "undercurrent.lost";
-/// Why a packet is in no histogram.
+/// Reasons of packets in no histogram.
 pub const REASONS: [&str; 4] = ["no_timestamp", "transmit_timestamp", "negative", "head_of_line"];
-/// Fits a frame, and is copied in one piece.
+/// Fits into a frame, and is copied in one piece.
 const SMALL: usize = 200;
-/// Travels in fragments over a wire, and whole over loopback.
+/// Sent in fragments over a wire, and in one piece over loopback.
 const LARGE: usize = 8000;
 
-/// Packets that a layer saw, measured or lost.
+/// Returns the packets that a layer measured or lost.
 pub fn seen(line: &Line, layer: &str, transport: Option<&str>, version: Version) -> f64 {
     let mut attributes = vec![("undercurrent.network.layer", layer), ("network.type", version.name())];
     attributes.extend(transport.map(|transport| ("network.transport", transport)));
@@ -32,38 +32,39 @@ pub fn seen(line: &Line, layer: &str, transport: Option<&str>, version: Version)
     line.total(DURATION, &attributes) + lost.sum::<f64>()
 }
 
-/// Runs of a hook's programs that the kernel left out.
+/// Returns the runs of a hook's programs that the kernel skipped.
 pub fn left_out(line: &Line, hook: &str) -> f64 {
     line.total(LOST, &[("undercurrent.hook", hook), ("undercurrent.reason", "recursion")])
 }
 
-/// By what a hook is served.
+/// Returns the alternate that serves a hook.
 pub fn served_by(line: &Line, hook: &str) -> Option<String> {
     let status = [("undercurrent.hook", hook)];
     let mut states = line.find("undercurrent.hook.status", &status);
     states.find(|point| point.amount() > 0.0)?.attributes.get("undercurrent.alternate").cloned()
 }
 
-/// Whether a hook is served on the kernel's own functions, where every packet is seen.
+/// Returns true if a hook is attached to kernel functions, where it sees every packet.
 pub fn on_functions(line: &Line, hook: &str) -> bool {
     served_by(line, hook).is_some_and(|by| matches!(by.as_str(), "fentry" | "kprobe"))
 }
 
-/// Whether datagrams of any length are seen at a layer.
+/// Returns true if a layer sees datagrams of any length.
 pub fn sees_datagrams(line: &Line, layer: &str) -> bool {
     served_by(line, layer).is_some_and(|by| layer != "socket_read" || by != "tracepoint")
 }
 
-/// How exactly a figure must agree.
+/// The required precision of a comparison.
 #[derive(Clone, Copy)]
 pub enum Agreement {
-    /// To the packet, where nothing else moves on the machine.
+    /// Equality, on a machine without other traffic.
     Exact,
-    /// Within one in a hundred.
+    /// Within one percent.
     Percent,
 }
 
-/// The packets seen are those that the kernel counted in the test's namespaces; others on the machine may add to them.
+/// Asserts that the sidecar's count equals the kernel's count in the test's namespaces. Other programs on the
+/// machine may add packets.
 pub fn assert_agrees(what: &str, seen: f64, counted: u64, others: u64, agreement: Agreement) {
     let (counted, others) = (counted as f64, others as f64);
     eprintln!("{what}: {seen} seen, {counted} counted, others {others}");
@@ -73,7 +74,7 @@ pub fn assert_agrees(what: &str, seen: f64, counted: u64, others: u64, agreement
         Agreement::Exact => (0.0, 0.01),
         Agreement::Percent => (0.01, 0.01),
     };
-    assert!(seen >= counted * (1.0 - below), "{what}: only {seen} of {counted} were seen");
+    assert!(seen >= counted * (1.0 - below), "{what}: {seen} seen, {counted} counted");
     assert!(
         seen <= (counted + others) * (1.0 + above),
         "{what}: {seen} were seen, and {counted} and {others} of others counted"
@@ -84,7 +85,7 @@ fn messages() -> usize {
     if virtual_machine().is_some() { 400 } else { 5000 }
 }
 
-/// The traffic of a phase, and what everybody counted meanwhile.
+/// The traffic of a phase, with the counts of the sidecar and the kernel.
 struct Phase {
     version: Version,
     before: Line,
@@ -112,20 +113,20 @@ impl Phase {
 
     fn assert(&self, layer: &str, transport: Option<&str>, counted: u64, others: u64, agreement: Agreement) {
         let what = format!("{layer} {} {}", transport.unwrap_or("any"), self.version.name());
-        // A kprobe is left out by the kernel while its CPU runs another one's program, or writes a map for somebody.
+        // The kernel skips a kprobe while its CPU runs another kprobe's program or a process updates a map.
         let probed = served_by(&self.after, layer).is_some_and(|by| by == "kprobe");
         let agreement = if probed && !tells_left_out() { Agreement::Percent } else { agreement };
         let left_out = left_out(&self.after, layer) - left_out(&self.before, layer);
-        // By the tracepoint a reader on another CPU may be faster than what sees the end of the enqueuing.
+        // A reader on another CPU may be faster than the program at the exit of the enqueuing function.
         let of = [("undercurrent.network.layer", layer), ("undercurrent.reason", "missing_start")];
         let left_out = left_out + self.after.total(LOST, &of) - self.before.total(LOST, &of);
-        // Of several programs, for both transports, more than these packets' runs may be left out.
+        // The hook has programs for both transports, so skipped runs may include other packets.
         let seen = self.seen(layer, transport);
         let seen = seen + left_out.min((counted as f64 - seen).max(0.0));
         assert_agrees(&what, seen, counted, others, agreement);
     }
 
-    /// Layers that nothing serves have no points, not even of zero.
+    /// Layers without an alternate have no points, not even zeros.
     fn served(&self, layer: &str) -> bool {
         let served = served_by(&self.after, layer).is_some();
         let attributes = [("undercurrent.network.layer", layer)];
@@ -147,7 +148,7 @@ fn small_messages(sidecar: &Sidecar, wire: &Wire) {
     if phase.served("ip") {
         phase.assert("ip", None, counted.ip_of(wire.version), others.ip_of(wire.version), Agreement::Exact);
     }
-    // On the cgroup's hook no segment is seen that no socket waits for.
+    // The cgroup hook does not see segments without a socket.
     let tcp = if on_functions(&phase.after, "transport") { Agreement::Exact } else { Agreement::Percent };
     assert!(phase.served("transport"));
     phase.assert("transport", Some("tcp"), counted.tcp, others.tcp, tcp);
@@ -155,14 +156,14 @@ fn small_messages(sidecar: &Sidecar, wire: &Wire) {
     record(DURATION, phase.seen("transport", Some("udp")), udp as f64..=(udp + others.udp_of(wire.version)) as f64);
 
     if phase.served("socket_enqueued") {
-        // Each message is a segment of its own, and no connection ended, so that no FIN was queued. What TCP sends once
-        // more on a slow machine is not queued again.
+        // Each message is a separate segment. No connection ended, so no FIN was queued. TCP may retransmit on a
+        // slow machine, but a retransmitted segment is not queued again.
         assert!(phase.talk.data_segments() >= phase.talk.tcp_reads);
         phase.assert("socket_enqueued", Some("tcp"), phase.talk.tcp_reads, others.tcp, Agreement::Exact);
         phase.assert("socket_enqueued", Some("udp"), udp, others.udp_of(wire.version), Agreement::Exact);
     }
     if phase.served("socket_read") {
-        // Another program may read a segment in several parts.
+        // Other programs may read a segment in several parts.
         phase.assert("socket_read", Some("tcp"), phase.talk.tcp_reads, others.tcp * 4, Agreement::Exact);
         if on_functions(&phase.after, "socket_read") {
             phase.assert(
@@ -173,15 +174,15 @@ fn small_messages(sidecar: &Sidecar, wire: &Wire) {
                 Agreement::Exact,
             );
         } else {
-            // A datagram in one piece is copied by a function without a tracepoint, as is one whose checksum is verified
-            // on the way.
+            // A function without a tracepoint copies datagrams in one piece, and datagrams with a checksum that is
+            // verified during the copy.
             let read = phase.seen("socket_read", Some("udp"));
             assert!(read <= (udp + others.udp_of(wire.version)) as f64, "{read} of {udp} datagrams were read");
         }
     }
 }
 
-/// Datagrams in fragments: the network layer sees the parts, the layers above it the whole.
+/// Checks datagrams in fragments: the network layer sees fragments, and higher layers see the datagram.
 fn large_messages(sidecar: &Sidecar, wire: &Wire) {
     let phase = Phase::run(sidecar, wire, |talk| talk.udp(messages() / 10, LARGE));
     let (counted, others) = (phase.counted, phase.others);
@@ -196,7 +197,7 @@ fn large_messages(sidecar: &Sidecar, wire: &Wire) {
     }
 }
 
-/// Loopback leaves checksums out, and carries large datagrams in pages: the tracepoint sees these copied.
+/// Checks loopback. It omits checksums and carries large datagrams in pages, so the tracepoint sees their copies.
 fn loopback(sidecar: &Sidecar, version: Version) {
     let wire = Wire::loopback(version);
     let phase = Phase::run(sidecar, &wire, |talk| talk.udp(messages() / 10, 3 * LARGE));

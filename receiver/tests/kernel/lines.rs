@@ -1,4 +1,5 @@
-//! `undercurrent run --output json`: one valid request a line, whose figures are the kernel's.
+//! Tests of `undercurrent run --output json`: each line is one valid request, and its values agree with the
+//! kernel.
 
 use std::{process::Stdio, time::Duration};
 
@@ -25,7 +26,7 @@ fn five_seconds_on_standard_output_hold_what_the_kernel_counted() {
     let mut run = command(BINARY);
     run.args(["run", "--output", "json", "--interval", "1s", "--duration", "5s", "--sampling", "all"]);
     let child = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // Before the first line there is no other sign.
+    // Before the first line, only the attached programs show that the sidecar runs.
     wait_until_attached(child.id());
     let talks: Vec<Talk> = wires.iter().map(talk).collect();
     let counted: Vec<Received> = wires.iter().zip(before).map(|(wire, before)| wire.received() - before).collect();
@@ -56,7 +57,7 @@ fn talk(wire: &Wire) -> Talk {
     talk
 }
 
-/// Waits until the process holds as many links to programs as it will: none is added for a while.
+/// Waits until the process has attached all programs: the number of its links stays constant for a while.
 fn wait_until_attached(pid: u32) {
     use super::support::surroundings::wait_for;
     let mut last = (0, std::time::Instant::now());

@@ -1,6 +1,6 @@
-//! The sidecar's own binary against the running kernel: real packets between network namespaces, and figures that the
-//! kernel counted itself. The same tests run on this machine and, by `cargo xtask test --matrix`, in virtual machines under other
-//! kernels. They need root.
+//! Tests of the sidecar's binary with the running kernel: packets pass between network namespaces, and the
+//! exported values are compared with the kernel's counters. `cargo xtask test --matrix` also runs these tests in
+//! virtual machines with other kernels. The tests need root.
 #![expect(clippy::unwrap_used, reason = "a test that panics says where it failed")]
 
 mod busy;

@@ -1,4 +1,5 @@
-//! A NIC that stamps packets, as QEMU has one: found, its clock followed, and its stamps compared with the kernel's.
+//! Tests of a NIC with hardware timestamps, as QEMU emulates it: the sidecar finds it and follows its clock, and
+//! its timestamps agree with the kernel's.
 
 use std::{
     ffi::c_char,
@@ -30,11 +31,11 @@ use super::{
 
 const DURATION: &str = "undercurrent.network.receive.driver.duration";
 const ERROR: &str = "undercurrent.network.receive.driver.clock.error";
-/// The NICs on the virtual machine's wire: who sends, and who stamps what it receives.
+/// The sender and the receiver on the virtual machine's wire. The receiver timestamps packets.
 const SENDER: &str = "vnet0";
 const RECEIVER: &str = "vnet1";
 const OF: [(&str, &str); 1] = [("network.interface.name", RECEIVER)];
-/// `HWTSTAMP_FILTER_PTP_V2_EVENT`: the packets that this NIC can stamp.
+/// `HWTSTAMP_FILTER_PTP_V2_EVENT`: the packets that this NIC can timestamp.
 const EVENTS: i32 = 12;
 const ETH_P_1588: u16 = 0x88f7;
 
@@ -42,35 +43,35 @@ fn any_socket() -> UdpSocket {
     UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()
 }
 
-/// Has a NIC stamp PTP's events, as `ptp4l` does.
+/// Enables timestamps of PTP events on a NIC, as `ptp4l` does.
 fn switch_on(nic: &str) {
     let mut settings = hwtstamp_config { flags: 0, tx_type: 0, rx_filter: EVENTS };
-    // SAFETY: numbers and a pointer, which may all be zero.
+    // SAFETY: `ifreq` consists of integers and a pointer, so zeros are valid.
     let mut request: ifreq = unsafe { std::mem::zeroed() };
     request.ifr_name.iter_mut().zip(nic.bytes()).for_each(|(to, from)| *to = from as c_char);
     request.ifr_ifru.ifru_data = (&raw mut settings).cast();
     let (socket, set) = (any_socket(), libc::SIOCSHWTSTAMP as libc::Ioctl);
-    // SAFETY: the request takes an `ifreq` whose data is such settings.
+    // SAFETY: the request takes an `ifreq` with a pointer to live `hwtstamp_config` settings.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), set, &raw mut request) };
     assert_eq!(result, 0, "{}", io::Error::last_os_error());
 }
 
-/// A socket for PTP's frames on a NIC.
+/// Opens a socket for PTP frames on a NIC.
 fn frames(nic: &str) -> OwnedFd {
     let socket = rustix::net::socket(AddressFamily::PACKET, SocketType::RAW, None).unwrap();
-    // SAFETY: numbers, which may all be zero.
+    // SAFETY: `sockaddr_ll` consists of integers, so zeros are valid.
     let mut address: sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
     address.sll_protocol = ETH_P_1588.to_be();
     address.sll_ifindex = i32::try_from(name_to_index(any_socket(), nic).unwrap()).unwrap();
     let size = size_of::<sockaddr_ll>() as libc::socklen_t;
-    // SAFETY: a live address of this length.
+    // SAFETY: `address` is live and has this length.
     let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size) };
     assert_eq!(bound, 0, "{}", io::Error::last_os_error());
     socket
 }
 
-/// A synchronization of PTP version 2 to everybody, which is an event.
+/// Returns a multicast Sync message of PTP version 2, which is an event.
 fn event() -> [u8; 64] {
     let mut frame = [0; 64];
     frame[..6].fill(0xff);
@@ -79,7 +80,7 @@ fn event() -> [u8; 64] {
     frame
 }
 
-/// Sends an event from one NIC to the other, and says how long that took, in seconds.
+/// Sends an event from one NIC to the other, and returns the duration in seconds.
 fn pass(from: &OwnedFd, to: &OwnedFd) -> f64 {
     let start = Instant::now();
     rustix::io::write(from, &event()).unwrap();
@@ -89,10 +90,11 @@ fn pass(from: &OwnedFd, to: &OwnedFd) -> f64 {
     start.elapsed().as_secs_f64()
 }
 
-/// How far a conversion by two readings of the NIC's clock a second apart may be off, in seconds: half of the time that the
-/// slowest of this test's own readings took at each end and, for the rate between them, both again.
+/// Returns the largest error of a conversion in seconds. The conversion uses two readings of the NIC's clock, one
+/// second apart. Each reading contributes half of its duration, and the rate between them contributes both again.
+/// The test takes the slowest duration of several readings.
 fn widest_error() -> f64 {
-    // Others of the first clocks may belong to other drivers.
+    // The first clocks may belong to other drivers.
     let clock = |n: u32| File::open(format!("/dev/ptp{n}")).ok();
     let device = fs::read_dir(format!("/sys/class/net/{RECEIVER}/device/ptp")).unwrap().flatten().next().unwrap();
     let number = device.file_name().to_string_lossy().trim_start_matches("ptp").parse().unwrap();
@@ -105,7 +107,7 @@ fn widest_error() -> f64 {
     2.0 * (0..64).map(reading).fold(0.0, f64::max)
 }
 
-/// How far the NIC's clock may be off, in seconds, where that is known.
+/// Returns the uncertainty of the NIC's clock in seconds, if known.
 fn error(line: &Line) -> Option<f64> {
     line.find(ERROR, &OF).find_map(|point| if let Value::Number(error) = point.value { Some(error) } else { None })
 }
@@ -123,7 +125,7 @@ fn vm_nics_are_found_and_followed_and_their_timestamps_compared() {
     let (from, to) = (frames(SENDER), frames(RECEIVER));
     let sidecar = Sidecar::start(often());
     let before = sidecar.line("the NIC's clock to be known", |line| error(line).is_some());
-    // One alone: QEMU's NIC never lets go of a stamp that it took, and so gives no other packet one.
+    // A single packet: QEMU's NIC never releases a latched timestamp, so it timestamps no later packet.
     let took = pass(&from, &to);
     let after = sidecar.line("the event to be measured", |line| between([&before, line], DURATION, &OF).0 > 0.0);
     let (count, duration) = between([&before, &after], DURATION, &OF);

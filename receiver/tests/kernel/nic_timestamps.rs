@@ -1,5 +1,5 @@
-//! Packets that bear a NIC's stamp. No NIC here gives one, so packets are made that do; all that sees them is the
-//! product's.
+//! Tests of packets with a NIC timestamp. No NIC of this machine provides timestamps, so the test injects packets
+//! with one into the sidecar's programs.
 
 use std::{
     net::{Ipv4Addr, UdpSocket},
@@ -40,18 +40,18 @@ use super::support::{
     wire::{Version, Wire},
 };
 
-/// The place of the NIC that the test has.
+/// The index of the NIC in the test.
 const NIC: usize = 2;
-/// The place of none.
+/// The index of no NIC.
 const OTHER: usize = 3;
-/// How long packets are to have been at the NIC, nanoseconds.
+/// The age of packets since the NIC received them, in nanoseconds.
 const AGE: u64 = 3_000_000;
-/// What a NIC's clock may say when it has been on for a while, and by how much the wall clock is then ahead.
+/// A reading of a NIC's clock that has run for a while. The wall clock is ahead of it by this much.
 const READING: u64 = 777_000_000_000;
-/// A 1000th, in units of 2^-32: no NIC is so wrong, and so it shows.
+/// A relative rate of 1/1000 in units of 2^-32: larger than the error of any real NIC, so its effect is visible.
 const RATE: i64 = 4_294_967;
 
-/// Everything that is measured of NICs, and nothing else.
+/// The measurements of NICs only.
 struct Measured {
     kernel: Kernel,
     cells: ByCpu<DriverCells>,
@@ -84,7 +84,8 @@ impl Measured {
         Self { kernel, cells }
     }
 
-    /// Packets measured of a NIC's, the sum of their durations, and those that were not measured.
+    /// Returns the number of measured packets of a NIC, the sum of their durations, and the lost packets by
+    /// reason.
     fn of(&self, place: usize) -> (u64, u64, [u64; DRIVER_LOSSES]) {
         let mut total = (0, 0, [0; DRIVER_LOSSES]);
         self.cells.for_each(|_, cells| {
@@ -96,11 +97,11 @@ impl Measured {
         total
     }
 
-    /// The duration of the one packet that is heeded, or the reason why it is not measured.
+    /// Returns the duration of the one counted packet, or the reason of its loss.
     fn of_packet(&self, receive: impl FnOnce()) -> Result<u64, DriverLoss> {
         let before = self.of(NIC);
         receive();
-        // `ksoftirqd` may have to do it.
+        // `ksoftirqd` may process the packet later.
         let (count, sum, lost) = wait_for("a packet to be counted", patience(Duration::from_secs(2)), || {
             let after = self.of(NIC);
             (after != before).then_some(after)
@@ -115,7 +116,8 @@ impl Measured {
     }
 }
 
-/// A time of the NIC's clock, where the wall clock was `wall` at [`READING`] and gains on it by [`RATE`].
+/// Returns a time of the NIC's clock. At [`READING`] the wall clock was `wall`, and it gains on the NIC's clock by
+/// [`RATE`].
 fn nic_clock(wall: u64, at: u64) -> u64 {
     let elapsed = i128::from(at) - i128::from(wall);
     u64::try_from(i128::from(READING) + (elapsed << 32) / ((1_i128 << 32) + i128::from(RATE))).unwrap()
@@ -125,7 +127,7 @@ fn conversion(wall: u64) -> Conversion {
     Conversion { reading: READING, offset: wall - READING, rate: RATE.cast_unsigned() }
 }
 
-/// A wire's right end as the NIC that has the place.
+/// Registers a wire's right end as the NIC with this index.
 fn nic(measured: &mut Measured, wire: &Wire, index: u32) {
     let interface = Interface { name: "wire".to_owned(), index, clock: Some(0) };
     measured.kernel.note_nics(NicInventory { usable: vec![interface], problems: Vec::new() }).unwrap();
@@ -136,14 +138,14 @@ fn nic(measured: &mut Measured, wire: &Wire, index: u32) {
     indices.insert(interface::Interface { namespace, index }, NIC).unwrap();
 }
 
-/// Makes what a namespace receives the first workload's.
+/// Attributes packets that a namespace receives to the first workload.
 fn own(measured: &Measured, namespace: u32) {
     let (owners, owner) = (measured.kernel.words(&OWNERS_MAP).unwrap(), NAMESPACE | u64::from(namespace));
     let [place, _] = indices(owner);
     owners.slice(0..owners.count())[place as usize].store(entry(owner, Slot::FIRST), Ordering::Relaxed);
 }
 
-/// The number of a wire's end in its namespace.
+/// Returns the interface index of a wire's end in its namespace.
 fn index(namespace: &Namespace) -> u32 {
     let socket = namespace.run(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap());
     name_to_index(&socket, "wire").unwrap()
@@ -165,7 +167,7 @@ fn a_nic_timestamp_is_compared_with_the_kernels() {
     let before = wall_clock();
     assert_eq!(measured.of_packet(|| receive(READING)), Err(DriverLoss::NoClock), "no clock is known yet");
 
-    // Read a second ago, when the NIC's clock had been on for minutes.
+    // The clock was read a second ago, after it had run for minutes.
     let read = before - 1_000_000_000;
     clocks.set(NIC, &conversion(read));
     for attempt in 0..10_u64 {
@@ -174,14 +176,14 @@ fn a_nic_timestamp_is_compared_with_the_kernels() {
         let duration = measured.of_packet(|| receive(nic_clock(read, start - age)));
         let took = wall_clock() - start;
         let duration = duration.unwrap_or_else(|loss| panic!("{loss:?}"));
-        // The conversion's own rounding takes two nanoseconds at most.
+        // The conversion rounds by two nanoseconds at most.
         assert!((age - 2..=age + took + 2).contains(&duration), "{duration} ns of {age} ns, and {took} ns on the way");
     }
     let now = || nic_clock(read, wall_clock());
     assert_eq!(measured.of_packet(|| receive(now() + 2_000_000_000)), Err(DriverLoss::Negative));
     assert_eq!(measured.of_packet(|| receive(READING - (1 << 33) - 1)), Err(DriverLoss::NoClock), "too far away");
     let unheeded = || {
-        // Neither one without a stamp nor one that came in elsewhere is heeded.
+        // Packets without a timestamp, and packets of other interfaces, are ignored.
         receive(0);
         injection.receive(&wire.left, left, now()).unwrap();
         receive(now());
@@ -208,7 +210,8 @@ fn a_filter_chooses_among_packets_that_nics_timestamp() {
         return skip(&format!("stamps of NICs: this kernel gives no packet a stamp: {error}"));
     }
     let workload = |slot: u16| FilterKey::of(Criterion::Workload, slot.into());
-    // Of each: how many of ten packets and the last are chosen, of how many that cannot be told, and how many are lost.
+    // For each case: how many of ten packets and the last one are selected, how many the filter could not decide,
+    // and how many are lost.
     let cases = [
         (Criterion::Interface, FilterKey::interface(namespace, right), [11, 0, 0]),
         (Criterion::Interface, FilterKey::interface(namespace, right + 1), [1, 0, 0]),
@@ -218,7 +221,7 @@ fn a_filter_chooses_among_packets_that_nics_timestamp() {
         (Criterion::Workload, workload(Slot::FIRST.0 + 1), [1, 0, 0]),
         (Criterion::Port, FilterKey::of(Criterion::Port, 80), [0, 11, 11]),
     ];
-    // Where packets wait in one line, the last one says that all have come through.
+    // On one CPU packets keep their order, so the last one marks the end.
     on_one_cpu();
     for (criterion, choice, expected) in cases {
         let mut measured = Measured::start(FilterKeys::default().with(criterion, 3));

@@ -1,4 +1,4 @@
-//! How often what is looked at first, or read in parts, counts where it is read.
+//! Tests how peeks and partial reads count at `socket_read`.
 
 use std::{
     io::{Read as _, Write as _},
@@ -16,12 +16,12 @@ use super::{
 };
 
 const WAIT: &str = "undercurrent.network.receive.wait.duration";
-/// In one piece over loopback, and in pages, so that the tracepoint sees datagrams too.
+/// One piece over loopback, and in pages, so that the tracepoint sees datagrams too.
 const SIZE: usize = 24_000;
 const PEEKS: usize = 3;
 const PARTS: usize = 4;
 
-/// Reads and waits that were measured.
+/// Returns the measured reads and waits.
 fn counts(line: &Line, transport: &str) -> [f64; 2] {
     let read = [("undercurrent.network.layer", "socket_read"), ("network.transport", transport)];
     [line.total(DURATION, &read), line.total(WAIT, &read[1..])]
@@ -66,7 +66,7 @@ fn what_is_looked_at_first_or_read_in_parts_counts_as_documented() {
         assert_eq!(right.recv(&mut buffer).unwrap(), SIZE);
     });
     eprintln!("tcp {tcp:?}, udp {udp:?}, on functions: {functions}");
-    // Of a connection every look and every part says which stamp it returns; a datagram's looks do not.
+    // Every peek and partial read of a connection returns a timestamp; peeks of a datagram do not.
     assert_eq!(tcp[0], (PEEKS + PARTS) as f64, "TCP");
     assert_eq!(udp[0], if functions { 1.0 } else { (PEEKS + 1) as f64 }, "UDP");
     let once = if waits { 1.0 } else { 0.0 };

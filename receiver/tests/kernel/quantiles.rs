@@ -1,5 +1,5 @@
-//! Quantiles from histograms are those of every packet, to the bucket. The truth is the application's own: it asks the kernel
-//! for the stamp of what it reads.
+//! Compares quantiles of histograms with the quantiles of all packets, to the bucket. The true durations come from
+//! the application: it requests the kernel's timestamp of each read (`SO_TIMESTAMPNS`).
 
 use std::{
     collections::BTreeMap,
@@ -20,23 +20,23 @@ use super::{
     },
 };
 
-/// A message goes in one packet that every hook sees.
+/// A message is one packet that every hook sees.
 const SIZE: usize = 24_000;
-/// What a bucket's number at the default scale is multiplied by.
+/// Buckets per octave at the default scale.
 const BUCKETS_AN_OCTAVE: f64 = 4.0;
 
-/// The shares of packets to look at. On an emulated processor one reader in a hundred loses it between the read and its look at
-/// the clock.
+/// Returns the quantiles to compare. On an emulated processor, one reader in a hundred loses the CPU between the
+/// read and the clock.
 fn shares() -> &'static [f64] {
     if virtual_machine().is_some() { &[0.1, 0.5, 0.9] } else { &[0.1, 0.5, 0.9, 0.99] }
 }
 
-/// The bucket of a duration, as OTLP numbers them.
+/// Returns the OTLP bucket index of a duration.
 fn bucket(duration: Duration) -> i32 {
     (duration.as_secs_f64().log2() * BUCKETS_AN_OCTAVE).ceil() as i32 - 1
 }
 
-/// The bucket in which a share of all that is counted lies below.
+/// Returns the bucket that contains the quantile of this share.
 fn quantile(counts: &BTreeMap<i32, u64>, share: f64) -> i32 {
     let rank = (counts.values().sum::<u64>() as f64 * share).ceil() as u64;
     let mut below = 0;
@@ -47,7 +47,7 @@ fn quantile(counts: &BTreeMap<i32, u64>, share: f64) -> i32 {
     *reached.expect("something is counted").0
 }
 
-/// Reads at `socket_read` by bucket.
+/// Returns the reads at `socket_read` by bucket.
 fn measured(line: &Line, transport: &str) -> BTreeMap<i32, u64> {
     let attributes = [("undercurrent.network.layer", "socket_read"), ("network.transport", transport)];
     let mut counts = BTreeMap::new();
@@ -62,12 +62,12 @@ fn measured(line: &Line, transport: &str) -> BTreeMap<i32, u64> {
     counts
 }
 
-/// Sends one message after the other, and leaves each waiting for one to four milliseconds before it reads it.
+/// Sends messages one after another, and reads each after a delay of one to four milliseconds. Returns their ages.
 fn exchange(send: impl Fn(), socket: &impl AsFd, until: Instant) -> Vec<Duration> {
     let (mut ages, mut buffer) = (Vec::new(), vec![0; SIZE]);
     while Instant::now() < until {
         send();
-        // The fractions of the golden ratio's multiples: evenly spread, and never in step with anything.
+        // Fractions of multiples of the golden ratio are evenly spread and aperiodic.
         let share = (ages.len() as f64 * 0.618_033_988_75).fract();
         thread::sleep(Duration::from_secs_f64(0.001 * (2.0 * share).exp2()));
         let mut length = 0;
@@ -80,7 +80,7 @@ fn exchange(send: impl Fn(), socket: &impl AsFd, until: Instant) -> Vec<Duration
     ages
 }
 
-/// Both ends of a connection, and both of datagrams.
+/// Both ends of a TCP connection and of a pair of UDP sockets.
 struct Ends {
     stream: [TcpStream; 2],
     datagrams: [UdpSocket; 2],
@@ -102,12 +102,12 @@ impl Ends {
         Self { stream: [client, server], datagrams: [left, right] }
     }
 
-    /// The ports of those that read.
+    /// Returns the ports of the readers.
     fn ports(&self) -> [u16; 2] {
         [self.stream[1].local_addr().unwrap().port(), self.datagrams[1].local_addr().unwrap().port()]
     }
 
-    /// How old everything was that was read, of TCP and of UDP.
+    /// Returns the ages of all read messages over TCP and UDP.
     fn exchange(&self, lasting: Duration) -> [Vec<Duration>; 2] {
         let (until, message) = (Instant::now() + lasting, vec![0x55; SIZE]);
         let write = || std::io::Write::write_all(&mut &self.stream[0], &message).unwrap();
@@ -123,7 +123,7 @@ impl Ends {
 fn quantiles(sampling: u32, lasting: Duration) {
     let wire = Wire::loopback(Version::Ipv4);
     let ends = Ends::open(&wire);
-    // No one else's reads.
+    // Excludes reads of other programs.
     let filter = format!("filter: {{ports: [{}, {}]}}", ends.ports()[0], ends.ports()[1]);
     let file = file(&format!("packets: {{{filter}}}\n"));
     let share = format!("1/{sampling}");
@@ -136,7 +136,7 @@ fn quantiles(sampling: u32, lasting: Duration) {
         eprintln!("{transport}: {count} of {reads} reads");
         if sampling == 1 {
             let by_read = transport == "udp" || on_functions(&line, "socket_read");
-            // The tracepoint counts every packet that a read takes from.
+            // The tracepoint counts every packet that a read copies from.
             assert!(if by_read { count == reads } else { count >= reads }, "{transport}: {count} of {reads}");
         }
         let mut truth = BTreeMap::new();

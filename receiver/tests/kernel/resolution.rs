@@ -1,5 +1,5 @@
-//! Histogram boundaries, exact to the nanosecond: the kernel runs the product's own code on chosen durations, and the data
-//! model's definition says by whole numbers of any length where they belong.
+//! Tests that histogram boundaries are exact to the nanosecond. The kernel runs the sidecar's code on chosen
+//! durations, and the expected buckets follow from the data model's definition in integers of arbitrary precision.
 
 use num_bigint::BigUint;
 use proptest::prelude::*;
@@ -14,8 +14,8 @@ use super::support::{
 /// The first duration that no bucket covers.
 const BEYOND: u64 = 1 << SPAN_LIMIT_BITS[SPANS - 1];
 
-/// The boundaries of a scale, `10^9 * 2^(k / n)` nanoseconds with `n = 2^scale`, lowest first. Each is raised to the n-th
-/// power and multiplied by one power of two for all, which makes it whole.
+/// The boundaries of a scale, `10^9 * 2^(k / n)` nanoseconds with `n = 2^scale`, lowest first. Each is raised to
+/// the n-th power and multiplied by a common power of two, which makes it an integer.
 struct Boundaries {
     root: u32,
     raised: Vec<BigUint>,
@@ -25,17 +25,17 @@ impl Boundaries {
     fn of(scale: Scale) -> Self {
         let root = 1 << scale.get();
         let second = BigUint::from(10_u32).pow(9 * root);
-        // The lowest boundary is `second` itself: the multiplication of the others takes its negative exponent away.
+        // The lowest boundary is `second`: multiplying the others removes its negative exponent.
         let raised = (0..=MAX_EXPONENT.abs_diff(MIN_EXPONENT) * root).map(|step| &second << step).collect();
         Self { root, raised }
     }
 
-    /// A whole duration, to be compared with boundaries.
+    /// Raises an integer duration for the comparison with boundaries.
     fn raise(&self, nanoseconds: u64) -> BigUint {
         BigUint::from(nanoseconds).pow(self.root) << (MIN_EXPONENT.unsigned_abs() * self.root)
     }
 
-    /// The longest whole duration that does not exceed a boundary, found bit by bit.
+    /// Returns the longest integer duration that does not exceed a boundary, by bisection of its bits.
     fn longest_within(&self, boundary: &BigUint) -> u64 {
         (0..u64::BITS).rev().fold(0, |found, bit| {
             let longer = found | 1 << bit;
@@ -43,20 +43,20 @@ impl Boundaries {
         })
     }
 
-    /// The slot of a duration that some slot covers: as many as there are boundaries that it exceeds.
+    /// Returns the bucket of a duration within the covered range: the number of boundaries below it.
     fn slot(&self, nanoseconds: u64) -> usize {
         let raised = self.raise(nanoseconds);
         self.raised.partition_point(|boundary| *boundary < raised)
     }
 }
 
-/// A scale's programs in the kernel, and its boundaries.
+/// Returns the programs of each scale in the kernel, with the boundaries.
 fn scales() -> impl Iterator<Item = (Cells, Boundaries)> {
     let scales = (0..=MAX_SCALE).map(|scale| Scale::new(scale).unwrap());
     scales.map(|scale| (Cells::load(scale), Boundaries::of(scale)))
 }
 
-/// Asks the kernel for the slot of a duration, and has it recorded.
+/// Asserts that the kernel finds this bucket for a duration and records into it.
 fn assert_slot(cells: &Cells, nanoseconds: u64, slot: usize) {
     let once = Added { sum: nanoseconds, slots: vec![(slot, 1)] };
     assert_eq!(cells.slot(nanoseconds), (slot * size_of::<u64>()) as u64, "{nanoseconds} ns belong to slot {slot}");
@@ -64,7 +64,7 @@ fn assert_slot(cells: &Cells, nanoseconds: u64, slot: usize) {
     assert_eq!(cells.record_any(nanoseconds), once, "{nanoseconds} ns");
 }
 
-/// The same for a duration of any length.
+/// Asserts the right bucket for a duration of any length.
 fn assert_exact(cells: &Cells, boundaries: &Boundaries, nanoseconds: u64) {
     if nanoseconds < BEYOND {
         return assert_slot(cells, nanoseconds, boundaries.slot(nanoseconds));
@@ -88,7 +88,7 @@ fn every_boundary_is_exact_to_the_nanosecond_in_the_kernel() {
     }
 }
 
-/// The spans of the guess table begin and end at powers of two, the longest durations among them.
+/// The spans of the guess table begin and end at powers of two, and the longest durations are among them.
 #[test]
 fn powers_of_two_are_exact_to_the_nanosecond_in_the_kernel() {
     let Some(_alone) = alone("powers of two in the kernel") else { return };
@@ -103,7 +103,7 @@ fn powers_of_two_are_exact_to_the_nanosecond_in_the_kernel() {
 #[test]
 fn durations_of_every_magnitude_are_exact_in_the_kernel() {
     let Some(_alone) = alone("durations of every magnitude in the kernel") else { return };
-    // Few are beyond.
+    // Few durations exceed the range.
     let durations = (any::<u64>(), 24..u64::BITS).prop_map(|(bits, shift)| bits >> shift);
     for (cells, boundaries) in scales() {
         proptest!(ProptestConfig::with_cases(1000), |(nanoseconds in &durations)| {

@@ -1,4 +1,4 @@
-//! Fewer packets measured, the same figures.
+//! Tests that sampling measures fewer packets and results in equal values.
 
 use std::{
     net::UdpSocket,
@@ -21,7 +21,7 @@ const RATIO: &str = "undercurrent.sampling.ratio";
 const ONE_IN: f64 = 8.0;
 const LAYERS: [&str; 3] = ["transport", "socket_enqueued", "socket_read"];
 
-/// As many datagrams as go, one at a time, for a while.
+/// Sends as many datagrams as possible, one at a time, for a while.
 fn flood(wire: &Wire, lasting: Duration) {
     let from = wire.left.run(|| UdpSocket::bind((wire.client(), 0)).unwrap());
     let to = wire.right.run(|| UdpSocket::bind((wire.server(), 0)).unwrap());
@@ -48,7 +48,7 @@ fn fewer_packets_are_measured_where_they_come_fast() {
     let (measured, Value::Number(share)) = (seen(&fast) - seen(&before), ratio(&fast)) else { panic!("no ratio") };
     eprintln!("{rate} packets a second, {measured} of {sent} by {share}");
     let deviation = 5.0 * (sent * (1.0 / share - 1.0)).sqrt();
-    // Others on the machine may add to it, and to their rate.
+    // Other programs may add packets and raise the rate.
     assert!((measured - sent).abs() <= deviation + sent * 0.01, "{measured} of {sent}");
     if rate < 6_000.0 {
         return skip(&format!(
@@ -56,7 +56,7 @@ fn fewer_packets_are_measured_where_they_come_fast() {
         ));
     }
     assert!(share < 1.0, "all of {rate} packets a second are measured");
-    // The share doubles once a second.
+    // The share doubles once per second.
     wait_for("every packet to be measured again", patience(Duration::from_secs(20)), || {
         (ratio(&sidecar.snapshot()) == Value::Number(1.0)).then_some(())
     });
@@ -79,13 +79,13 @@ fn a_sample_is_the_same_packets_at_every_layer_and_counts_for_all() {
     };
     let sent = talk.udp_reads as f64;
     record(RATIO, 1.0 / ONE_IN, exactly(counted("transport") / ONE_IN / sent));
-    // A binomial share, so many deviations off once in a million runs.
+    // Five standard deviations of a binomial share: exceeded once in a million runs.
     let deviation = 5.0 * (sent * (ONE_IN - 1.0)).sqrt();
     for layer in LAYERS.into_iter().filter(|layer| sees_datagrams(&after, layer)) {
         let count = counted(layer);
         assert_eq!(count % ONE_IN, 0.0, "{layer}: {count} is no multiple of {ONE_IN}");
         assert!((count - sent).abs() < deviation, "{layer}: {count} of {sent}");
-        // Of what a reader had before it was told of, nobody knows whether it is in the sample.
+        // For packets queued before the sidecar knew the reader, their membership in the sample is unknown.
         let unmatched = [("undercurrent.network.layer", layer), ("undercurrent.reason", "missing_start")];
         if virtual_machine().is_some() && after.total(LOST, &unmatched) == before.total(LOST, &unmatched) {
             assert_eq!(count, counted("transport"), "{layer} measured other packets than transport");

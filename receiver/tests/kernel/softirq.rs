@@ -1,4 +1,4 @@
-//! Softirqs as ftrace sees them: the same runs, by another clock and without BPF.
+//! Compares softirqs with ftrace, which observes the runs by another clock and without BPF.
 
 use std::{thread, time::Duration};
 
@@ -21,13 +21,13 @@ fn time(line: &Line) -> f64 {
     line.total("undercurrent.network.cpu.time", &[("undercurrent.network.event", "receive_softirq")])
 }
 
-/// Runs that the wait signal saw begin, whether or not it saw them raised.
-fn begun(line: &Line) -> f64 {
+/// Returns the runs that the wait signal saw start, with or without their raise.
+fn started(line: &Line) -> f64 {
     let softirq = ("undercurrent.softirq", "net_rx");
     line.total(WAIT, &[softirq]) + line.total("undercurrent.lost", &[softirq, ("undercurrent.reason", "missing_raise")])
 }
 
-/// Loads the machine for a time, and compares.
+/// Loads the machine for a time, and compares the counts.
 fn compare(load_time: Duration) {
     if let Some(reason) = Ftrace::missing() {
         return skip(&format!("softirq time: {reason}"));
@@ -43,7 +43,7 @@ fn compare(load_time: Duration) {
     let seen = ftrace.stop(before.time, after.time);
     drop(sidecar);
 
-    let (ours, runs) = (time(&after) - time(&before), begun(&after) - begun(&before));
+    let (ours, runs) = (time(&after) - time(&before), started(&after) - started(&before));
     assert!(seen.begun > 100, "hardly any softirq ran: {seen:?}");
     record("undercurrent.network.cpu.time", ours, exactly(seen.seconds));
     let apart = runs / seen.begun as f64 - 1.0;
@@ -58,7 +58,7 @@ fn receive_time_and_runs_agree_with_ftrace() {
     compare(Duration::from_secs(5));
 }
 
-/// In a guest whose clock counts instructions, cycles and nanoseconds are the same thing.
+/// In a guest with an instruction-counting clock, cycles and nanoseconds are equal.
 #[test]
 #[ignore = "for a virtual machine that counts instructions; `cargo xtask test --only vm-icount` runs it"]
 fn vm_icount_receive_time_and_runs_agree_with_ftrace() {

@@ -21,7 +21,7 @@ const ONE_PACKET: [&str; 2] = ["net/core/dev_weight", "net/core/netdev_budget"];
 /// Together more than a CPU's backlog queue takes (`net.core.netdev_max_backlog`, 1000 by default).
 const SENDS: usize = 64;
 
-/// The first three columns of all CPUs. The file has hexadecimal numbers of 32 bits.
+/// Returns the first three columns, summed over all CPUs. The file contains hexadecimal numbers of 32 bits.
 fn file() -> [f64; 3] {
     let text = fs::read_to_string("/proc/net/softnet_stat").unwrap();
     let column = |n: usize| {
@@ -32,20 +32,20 @@ fn file() -> [f64; 3] {
     [column(0), column(1), column(2)]
 }
 
-/// Packets that the left device could not hand over because the receiver's backlog queue was full.
+/// Returns the packets that the left device dropped because the receiver's backlog queue was full.
 fn refused(wire: &Wire) -> f64 {
     let devices = wire.left.run(|| fs::read_to_string("/proc/thread-self/net/dev").unwrap());
     let device = devices.lines().find_map(|line| line.trim().strip_prefix("wire:")).unwrap();
-    // Eight figures of received packets, then bytes, packets and errors of sent ones.
+    // Eight fields of received packets, then bytes, packets, errors and drops of sent ones.
     device.split_whitespace().nth(11).unwrap().parse().unwrap()
 }
 
-/// Keeps a CPU from `ksoftirqd` while more packets are sent than its backlog queue takes.
+/// Sends more packets than the backlog queue of a CPU takes, while `ksoftirqd` cannot run there.
 fn overflow(socket: &UdpSocket) {
     let flood = || {
         on_one_cpu();
         let priority = libc::sched_param { sched_priority: 1 };
-        // SAFETY: a live value of the type that the call reads.
+        // SAFETY: `priority` is a live `sched_param`.
         let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) };
         assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
         for _ in 0..SENDS {
@@ -65,7 +65,7 @@ fn softirq_counters_are_the_devices_and_the_kernels() {
     socket.connect(sink.local_addr().unwrap()).unwrap();
     socket.send(b"who has this address").unwrap();
     sink.recv(&mut [0; SEGMENT]).unwrap();
-    // The socket would wait with a few hundred segments in the queue.
+    // With the default buffer the socket would block after a few hundred queued segments.
     options::set(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &(1_i32 << 24)).unwrap();
     options::set(&socket, libc::SOL_UDP, libc::UDP_SEGMENT, &(SEGMENT as libc::c_int)).unwrap();
 
@@ -88,7 +88,7 @@ fn softirq_counters_are_the_devices_and_the_kernels() {
         let grown = after.total(metric, &[]) - before.total(metric, &[]);
         assert!(grown > 0.0, "{metric}");
         let most = outer_end[n] - outer[n];
-        // Only the test's device lets packets go to a full queue, unless others do meanwhile.
+        // Usually only the test's device sends to a full queue; other devices may add drops.
         let least = if metric.ends_with("dropped") { refused } else { inner_end[n] - inner[n] };
         record(metric, grown, least..=most);
     }

@@ -1,4 +1,4 @@
-//! Packets on their way out, against the devices' own counts.
+//! Compares the transmit stages with the counters of the devices.
 
 use std::{
     fs,
@@ -31,20 +31,20 @@ const STAGE: &str = "undercurrent.network.stage";
 const MESSAGES: usize = 200;
 const SIZE: usize = 200;
 
-/// A stage's packets of one transport protocol: how many were measured, and their sum in seconds.
+/// Returns the number of measured packets of a stage and a transport protocol, and their sum in seconds.
 pub fn measured(lines: [&Line; 2], stage: &str, transport: &str) -> (f64, f64) {
     between(lines, DURATION, &[(STAGE, stage), ("network.transport", transport)])
 }
 
-/// A stage's packets of both transport protocols that were measured, and those that were lost.
-fn seen(lines: [&Line; 2], stage: &str) -> (f64, f64) {
+/// Returns the measured and the lost packets of a stage for both transport protocols.
+fn measured_and_lost(lines: [&Line; 2], stage: &str) -> (f64, f64) {
     let attributes = [(STAGE, stage)];
     let lost = [("undercurrent.signal", "transmit"), ("undercurrent.reason", "missing_start"), (STAGE, stage)];
     let [before, after] = lines.map(|line| line.total(LOST, &lost));
     (between(lines, DURATION, &attributes).0, after - before)
 }
 
-/// Packets of TCP that took longer for a stage, by whole buckets.
+/// Returns the TCP packets of a stage in buckets above a duration.
 fn longer(lines: [&Line; 2], stage: &str, than: Duration) -> f64 {
     let attributes = [(STAGE, stage), ("network.transport", "tcp")];
     let [before, after] = lines.map(|line| {
@@ -63,7 +63,7 @@ fn longer(lines: [&Line; 2], stage: &str, than: Duration) -> f64 {
     after - before
 }
 
-/// What happened between two snapshots, and the packets that the machine's own NICs sent meanwhile.
+/// Returns the lines before and after an action, and the packets that the machine's NICs sent meanwhile.
 fn during(sidecar: &Sidecar, what: impl FnOnce()) -> ([Line; 2], f64) {
     let others = || transmitted(&Namespace::current());
     let (before, sent) = (sidecar.snapshot(), others());
@@ -72,15 +72,15 @@ fn during(sidecar: &Sidecar, what: impl FnOnce()) -> ([Line; 2], f64) {
     ([before, after], (others() - sent) as f64)
 }
 
-/// Ends that know each other's hardware address for good: no question for it is sent.
+/// Sets permanent neighbour entries at both ends, so that no neighbour solicitations are sent.
 pub fn acquaint(wire: &Wire, [left, right]: [&str; 2]) {
     Talk::open(wire).udp(1, SIZE);
     wire.left.ip(&format!("neigh change {} dev {left} nud permanent", wire.server()));
     wire.right.ip(&format!("neigh change {} dev {right} nud permanent", wire.client()));
 }
 
-/// Sends datagrams all at once, and receives them. Returns the sum of their times from the sender to the receiver, in
-/// seconds.
+/// Sends datagrams all at once, and receives them. Returns the sum of their times from the sender to the receiver,
+/// in seconds.
 fn datagrams(wire: &Wire, count: usize, size: usize) -> f64 {
     let right = wire.right.run(|| UdpSocket::bind((wire.server(), 0)).unwrap());
     let left = wire.left.run(|| UdpSocket::bind((wire.client(), 0)).unwrap());
@@ -103,9 +103,9 @@ fn a_slow_link_shows_in_its_qdisc() {
     let Some(_alone) = alone("waits in a qdisc") else { return };
     const COUNT: usize = 60;
     const PAYLOAD: usize = 958;
-    // With its Ethernet, IP and UDP headers.
+    // Including the Ethernet, IP and UDP headers.
     const FRAME: f64 = 1000.0;
-    // Bytes a second, and bytes that go at once.
+    // Bytes per second, and bytes of a burst.
     const RATE: f64 = 50_000.0;
     const BURST: f64 = 2000.0;
     let wire = Wire::veth(Version::Ipv4);
@@ -118,29 +118,29 @@ fn a_slow_link_shows_in_its_qdisc() {
     let lines = lines.each_ref();
     let sent = (transmitted(&wire.left) - sent) as f64;
     let (count, sum) = measured(lines, "qdisc", "udp");
-    let (seen, lost) = seen(lines, "qdisc");
-    // The bucket is full when the first datagram comes.
+    let (seen, lost) = measured_and_lost(lines, "qdisc");
+    // The bucket is full when the first datagram arrives.
     let expected: f64 = (1..=COUNT).map(|nth| ((nth as f64 * FRAME - BURST) / RATE).max(0.0)).sum();
     eprintln!("{count} waits of {sent} packets, {sum} s of {expected} s, {passed} s; {lost} lost, others {others}");
     assert_eq!(sent, COUNT as f64);
     let skipped = skipped(COUNT);
     assert!(seen + lost >= sent - skipped && seen + lost <= sent + others, "{seen} waits and {lost} lost of {sent}");
     assert!(lost <= skipped + others, "{lost} waits are not known");
-    // A machine that is busy lets packets wait longer than the rate does, and the receiver sees that too.
+    // A busy machine adds waiting time, which the receiver observes too.
     assert!(count >= sent - skipped && sum > 0.9 * expected, "{sum} s of {expected} s");
     assert!(sum < f64::max(1.1 * expected, passed), "{sum} s of {expected} s, {passed} s until they were received");
     let (_, device) = measured(lines, "device", "udp");
     assert!(device < expected / 10.0, "the qdisc's wait shows at the device: {device} s");
 }
 
-/// Of thousands that wait together, few take one another's room.
+/// Among thousands of waiting packets, few collide in the table.
 #[test]
 fn a_long_queue_in_a_qdisc_is_measured() {
     let Some(_alone) = alone("thousands of packets in a qdisc") else { return };
-    // In frames of 100 bytes, three seconds at the rate below.
+    // In frames of 100 bytes: three seconds at the rate below.
     const COUNT: usize = 3000;
     const PAYLOAD: usize = 58;
-    // One alone may not have so many on their way.
+    // A single socket's send buffer is too small for so many packets in flight.
     const SENDERS: usize = 16;
     let wire = Wire::veth(Version::Ipv4);
     acquaint(&wire, ["wire", "wire"]);
@@ -157,13 +157,13 @@ fn a_long_queue_in_a_qdisc_is_measured() {
             (transmitted(&wire.left) - sent == COUNT as u64).then_some(())
         });
     });
-    let (seen, lost) = seen(lines.each_ref(), "qdisc");
+    let (seen, lost) = measured_and_lost(lines.each_ref(), "qdisc");
     eprintln!("{seen} waits and {lost} lost of {COUNT}, others {others}");
     assert!(seen + lost >= COUNT as f64 - skipped(COUNT) && seen + lost <= COUNT as f64 + others);
     assert!(lost <= 0.02 * COUNT as f64 + others, "{lost} of {COUNT} waits are not known");
 }
 
-/// Nothing in a packet says by what to choose it when UDP sends it or its qdisc gets it: that is left to chance.
+/// When UDP sends a packet or the qdisc gets it, the packet has no timestamp for sampling: the choice is random.
 #[test]
 fn a_sample_counts_for_all_on_its_way_out() {
     let Some(_alone) = alone("a sample of packets on their way out") else { return };
@@ -190,7 +190,8 @@ fn a_sample_counts_for_all_on_its_way_out() {
         let (count, _) = measured(lines, stage, transport);
         eprintln!("{stage}: {count} of {sent} packets of {transport}, others {others}");
         assert_eq!(count % ONE_IN, 0.0, "{stage}: {count} is no multiple of {ONE_IN}");
-        // A binomial share, so many deviations off once in a million runs; acknowledgements may come alone.
+        // Five standard deviations of a binomial share: exceeded once in a million runs. Acknowledgements may be
+        // sent without data.
         let deviation = 5.0 * (sent * (ONE_IN - 1.0)).sqrt();
         let more = if transport == "tcp" { 0.1 * sent } else { 0.0 };
         assert!(
@@ -212,7 +213,7 @@ fn devices_without_a_qdisc_or_a_driver_have_neither_wait() {
         });
         let lines = lines.each_ref();
         for stage in ["qdisc", "device"] {
-            let (seen, lost) = seen(lines, stage);
+            let (seen, lost) = measured_and_lost(lines, stage);
             assert!(seen + lost <= others, "{stage}: {seen} waits and {lost} lost, {others} of others");
         }
         let (count, sum) = measured(lines, "stack", "tcp");
@@ -221,7 +222,7 @@ fn devices_without_a_qdisc_or_a_driver_have_neither_wait() {
         assert!(sum > 0.0 && sum / count < patience(Duration::from_millis(5)).as_secs_f64(), "{sum} s of {count}");
         let (count, sum) = measured(lines, "stack", "udp");
         if served_by(lines[1], "transmit_send").is_some() {
-            // Each was found again.
+            // Every packet was matched.
             assert!(count >= sent && count <= sent + others, "{count} of {sent} datagrams");
             assert!(sum > 0.0 && sum / count < patience(Duration::from_millis(5)).as_secs_f64(), "{sum} s of {count}");
         } else {
@@ -261,7 +262,8 @@ fn what_waits_for_its_neighbours_address_has_not_got_to_the_qdisc() {
     assert!(sum >= WAIT.as_secs_f64() && sum < WAIT.as_secs_f64() + patience(Duration::from_secs(1)).as_secs_f64());
 }
 
-/// A stream at so many bytes a second at most, each of its packets with a time to depart at; how long it took.
+/// Sends a stream at a limited rate in bytes per second, with a departure time for each packet. Returns the
+/// duration.
 fn paced(wire: &Wire, rate: u32, bytes: usize) -> f64 {
     let listener = wire.right.run(|| TcpListener::bind((wire.server(), 0)).unwrap());
     let address = listener.local_addr().unwrap();
@@ -282,7 +284,7 @@ fn packets_that_are_to_depart_later_are_not_late() {
     const RATE: u32 = 100_000;
     const BYTES: usize = 200_000;
     let wire = Wire::veth(Version::Ipv4);
-    // It holds packets until they are to depart. Without it TCP itself does.
+    // `fq` holds packets until their departure time. Without `fq`, TCP paces internally.
     let fq = wire.left.run(|| Command::new("tc").args("qdisc add dev wire root fq".split(' ')).output().unwrap());
     if !fq.status.success() {
         eprintln!("this kernel has no fq: {}", String::from_utf8_lossy(&fq.stderr).trim());
@@ -292,7 +294,7 @@ fn packets_that_are_to_depart_later_are_not_late() {
     let (lines, others) = during(&sidecar, || took = paced(&wire, RATE, BYTES));
     let lines = lines.each_ref();
     assert!(took > 0.5 * BYTES as f64 / f64::from(RATE), "nothing was held up: {took} s");
-    // Half of the packets are held for longer; an emulated processor may be late for some.
+    // Half of the packets wait longer; an emulated processor may delay some.
     const SOON: Duration = Duration::from_millis(20);
     for stage in ["stack", "qdisc"] {
         let ((count, sum), late) = (measured(lines, stage, "tcp"), longer(lines, stage, SOON));
@@ -305,7 +307,7 @@ fn packets_that_are_to_depart_later_are_not_late() {
     }
 }
 
-/// Datagrams that left a qdisc, and packets of which a filter could not tell whether to measure them.
+/// Returns the datagrams that left a qdisc, and the packets that the filter could not decide.
 fn chosen(lines: [&Line; 2]) -> [f64; 2] {
     let unfiltered = [("undercurrent.signal", "transmit"), ("undercurrent.reason", "not_filterable"), (STAGE, "qdisc")];
     let [before, after] = lines.map(|line| line.total(LOST, &unfiltered));
@@ -327,19 +329,19 @@ fn packets_that_the_filter_chooses_are_measured_on_their_way_out() {
         }
     };
     let (all, port) = (COUNTS.iter().sum::<usize>(), senders[0].local_addr().unwrap().port());
-    // Of these packets, which a filter chooses, and of which it cannot tell.
+    // For each filter: the selected packets, and the packets that it could not decide.
     let cases = [
         (format!("ports: [{port}]"), [COUNTS[0], 0]),
         (format!("network_namespaces: [{}]", wire.left.inode()), [all, 0]),
         (format!("network_namespaces: [{}]", wire.right.inode()), [0, 0]),
         ("interfaces: [wire]".to_owned(), [all, 0]),
         ("interfaces: [undercurrent-no]".to_owned(), [0, 0]),
-        // What is said of reads and of their queues says nothing of what is sent.
+        // Filters by reader and by queue length do not apply to sent packets.
         ("processes: [1]".to_owned(), [0, all]),
         (format!("min_receive_queue: 1, ports: [{port}]"), [0, COUNTS[0]]),
     ];
     for (filter, expected) in cases {
-        // Names of interfaces are those that the sidecar sees.
+        // The filter applies to the names of interfaces that the sidecar sees.
         let configuration = format!("packets: {{filter: {{{filter}}}}}\n");
         let sidecar = wire.left.run(|| Sidecar::configured(&configuration));
         let (lines, others) = during(&sidecar, send);
@@ -370,14 +372,15 @@ fn every_packet_that_a_driver_got_is_done_with() {
     });
     let lines = lines.each_ref();
     let sent = sent() - before;
-    let (waits, unknown) = seen(lines, "qdisc");
-    let (completions, unseen) = seen(lines, "device");
+    let (waits, unknown) = measured_and_lost(lines, "qdisc");
+    let (completions, unseen) = measured_and_lost(lines, "device");
     let (count, sum) = between(lines, DURATION, &[(STAGE, "device")]);
     eprintln!("{sent} packets: {waits} left qdiscs and {unknown} unknown, {completions} sent and {unseen} unseen");
     eprintln!("device: {count} in {sum} s");
     assert!(sent >= 4.0 * MESSAGES as f64);
     assert!(waits + unknown == sent && unknown <= 2.0, "{waits} waits and {unknown} lost of {sent}");
-    // The driver frees what is sent when it next sends, so that some of what was sent before is freed here, and the last not.
+    // The driver frees sent packets at the next send. So packets from before are freed in the test, and the last
+    // ones are not.
     const HELD: f64 = 32.0;
     assert!((completions + unseen - sent).abs() <= HELD, "{completions} sent and {unseen} unseen of {sent}");
     assert!(unseen <= HELD && sum > 0.0, "{unseen} unseen, {sum} s");

@@ -1,4 +1,4 @@
-//! How long packets wait for their readers.
+//! Tests how long packets wait for their readers.
 
 use std::time::Duration;
 
@@ -14,19 +14,20 @@ use super::{
 };
 
 pub const WAIT: &str = "undercurrent.network.receive.wait.duration";
-/// How long every reader is late. Nothing else takes so long here.
+/// The delay of every reader, longer than any other wait in the test.
 const LATE: Duration = Duration::from_millis(400);
 const MESSAGES: usize = 3;
 const SIZE: usize = 200;
-/// Bytes of a datagram that the tracepoint at `socket_read` sees: it lies in pages, which are copied by another function.
+/// Bytes of a datagram that the tracepoint at `socket_read` sees: its data is in pages, which another function
+/// copies.
 pub const LONG: usize = 40_000;
 
-/// How long datagrams are that whatever serves `socket_read` sees.
+/// Returns the size of datagrams that the alternate of `socket_read` sees.
 fn datagram(line: &Line) -> usize {
     if sees_datagrams(line, "socket_read") { SIZE } else { LONG }
 }
 
-/// How many durations, and their sum in seconds.
+/// Returns the number of durations, and their sum in seconds.
 fn amount(line: &Line, metric: &str, attributes: &[(&str, &str)]) -> (f64, f64) {
     let histograms = line.find(metric, attributes).filter_map(|point| match &point.value {
         Value::Histogram(histogram) => Some((histogram.count as f64, histogram.sum.unwrap())),
@@ -35,7 +36,7 @@ fn amount(line: &Line, metric: &str, attributes: &[(&str, &str)]) -> (f64, f64) 
     histograms.fold((0.0, 0.0), |(count, sum), (more, longer)| (count + more, sum + longer))
 }
 
-/// The same, of what came between two lines.
+/// Returns the number and the sum of durations between two lines.
 pub fn between([before, after]: [&Line; 2], metric: &str, attributes: &[(&str, &str)]) -> (f64, f64) {
     let ((count, sum), (more, longer)) = (amount(before, metric, attributes), amount(after, metric, attributes));
     (more - count, longer - sum)
@@ -104,7 +105,7 @@ fn every_read_packet_has_waited_once() {
     let wire = if sees_datagrams(&before, "socket_read") {
         Wire::best(Version::Ipv4)
     } else {
-        // The tracepoint does not see a read that verifies the checksum. Loopback leaves checksums out.
+        // The tracepoint does not see a read that verifies the checksum. Loopback omits checksums.
         Wire::loopback(Version::Ipv4)
     };
     let mut talk = Talk::open(&wire);
@@ -134,9 +135,9 @@ fn every_read_packet_has_waited_once() {
     }
 }
 
-/// The most waits of `reads` that may be lost between two lines. By fentry: none of TCP; of UDP a fiftieth, because a reader on another
-/// CPU may be faster than the program at the exit of the enqueuing function. By kprobe: as many as the kernel left out. By tracepoint:
-/// any number, because a reader may be faster than the tracepoint.
+/// Returns the largest number of lost waits among `reads`. By fentry: none of TCP, and two percent of UDP, because
+/// a reader on another CPU may be faster than the program at the exit of the enqueuing function. By kprobe: the
+/// runs that the kernel skipped. By tracepoint: any number, because a reader may be faster than the tracepoint.
 fn most_lost([before, after]: [&Line; 2], transport: &str, reads: f64) -> f64 {
     let hooks = ["socket_enqueued", "socket_read"];
     match hooks.map(|hook| served_by(after, hook)).each_ref().map(|by| by.as_deref().unwrap_or_default()) {

@@ -1,4 +1,4 @@
-//! What leaves a connection by another way than TCP's plain read counts as documented.
+//! Tests that data read by other system calls than a plain TCP read counts as documented.
 
 use std::{
     fs::File,
@@ -26,15 +26,15 @@ use super::{
 const MESSAGES: usize = 20;
 const SIZE: usize = 200;
 
-/// Who sends, and who reads.
+/// The sender and the reader.
 type Connection = [TcpStream; 2];
 
-/// A way from the kernel to the application.
+/// A system call path from the kernel to the application.
 struct Way {
     name: &'static str,
     open: fn(&Wire) -> io::Result<Connection>,
     read: fn(&mut TcpStream, &mut [u8; SIZE]),
-    /// How often each message counts where it is read: as functions see it, and as the tracepoint does.
+    /// How often each message counts at the read: by functions, and by the tracepoint.
     counts: [usize; 2],
 }
 

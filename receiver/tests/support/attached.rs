@@ -9,18 +9,18 @@ use super::{processes::family, surroundings::wait_for};
 /// Programs and links of a sidecar.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Attached {
-    /// Identifiers of its programs.
+    /// Ids of the programs.
     pub programs: BTreeSet<u32>,
-    /// Identifiers of its links.
+    /// Ids of the links.
     pub links: BTreeSet<u32>,
 }
 
-/// The programs and links that a process and its parts have descriptors of.
+/// Returns the programs and links that a process and its descendants have open.
 pub fn attached(pid: u32) -> Attached {
     let mut attached = Attached::default();
     let folders = family(pid).into_iter().map(|process| fs::read_dir(format!("/proc/{process}/fdinfo")));
     let descriptors = folders.flatten().flatten().flatten();
-    // One may be closed meanwhile.
+    // The process may close a descriptor meanwhile.
     for text in descriptors.filter_map(|descriptor| fs::read_to_string(descriptor.path()).ok()) {
         let number = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u32>().ok());
         attached.programs.extend(number("prog_id:"));
@@ -29,7 +29,7 @@ pub fn attached(pid: u32) -> Attached {
     attached
 }
 
-/// The programs and links among these that the kernel still has.
+/// Returns the programs and links among these that still exist in the kernel.
 pub fn left(of: &Attached) -> Attached {
     let programs = loaded_programs().filter_map(|program| Some(program.ok()?.id()));
     let links = loaded_links().filter_map(|link| Some(link.ok()?.id()));
@@ -39,7 +39,7 @@ pub fn left(of: &Attached) -> Attached {
     }
 }
 
-/// Waits until the kernel has none of it.
+/// Waits until the kernel has removed all of them.
 pub fn assert_nothing_left(of: &Attached, limit: Duration) {
     wait_for("the kernel to let programs and links go", limit, || (left(of) == Attached::default()).then_some(()));
 }

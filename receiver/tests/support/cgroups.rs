@@ -1,4 +1,4 @@
-//! Cgroups of a test's own.
+//! Cgroups of a test.
 
 use std::{
     env, fs,
@@ -10,18 +10,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A cgroup in each of some hierarchies, just below their roots, with whatever is made inside. It ends with the value.
+/// A cgroup directly below the root of each given hierarchy, with all cgroups inside. Dropping the value removes
+/// them.
 pub struct Group {
     mount_points: Vec<PathBuf>,
-    /// Its path from the root, which is one name.
+    /// The path from the root, which is a single name.
     pub path: PathBuf,
 }
 
 impl Group {
-    /// Makes it. `suffix` ends its name: `.slice` for a cgroup that is no workload.
+    /// Creates the cgroup. `suffix` ends its name: `.slice` for a cgroup that is no workload.
     ///
     /// # Errors
-    /// Where that is not allowed.
+    /// If this process has no permission.
     pub fn create(mount_points: Vec<PathBuf>, suffix: &str) -> io::Result<Self> {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("/undercurrent-test-{}-{}{suffix}", process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -30,21 +31,21 @@ impl Group {
         Ok(group)
     }
 
-    /// Where a cgroup of this path stands, in each hierarchy.
+    /// Returns the directory of the cgroup with this path in each hierarchy.
     pub fn directories(&self, path: &Path) -> Vec<PathBuf> {
         let below = path.strip_prefix("/").unwrap_or(path);
         self.mount_points.iter().map(|root| root.join(below)).collect()
     }
 
-    /// Where it stands itself.
+    /// Returns the directory of this cgroup in each hierarchy.
     pub fn own(&self) -> Vec<PathBuf> {
         self.directories(&self.path)
     }
 
-    /// Makes a cgroup of this path.
+    /// Creates the cgroup with this path.
     ///
     /// # Errors
-    /// The first directory that cannot be made.
+    /// If a directory cannot be created.
     pub fn make(&self, path: &Path) -> io::Result<()> {
         self.directories(path).iter().try_for_each(|directory| {
             let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", directory.display()));
@@ -54,17 +55,17 @@ impl Group {
 }
 
 impl Group {
-    /// Gives a cgroup a quota: a tenth of one CPU.
+    /// Sets the quota of a cgroup to a tenth of one CPU.
     ///
     /// # Errors
-    /// Where none of its hierarchies has the controller for it.
+    /// If no hierarchy has the CPU controller.
     pub fn limit(&self, path: &Path) -> io::Result<()> {
         for (directory, root) in self.directories(path).iter().zip(&self.mount_points) {
             let (v1, v2) = (directory.join("cpu.cfs_quota_us"), directory.join("cpu.max"));
             if v1.exists() {
                 return fs::write(v1, "10000");
             }
-            // The root belongs to systemd, which hands the controller down; a virtual machine has nobody who does.
+            // systemd owns the root and enables the controller below it. In a virtual machine the test enables it.
             let parent = directory.parent().unwrap_or(root);
             if !v2.exists() && (parent != root || env::var_os("UNDERCURRENT_VM").is_some()) {
                 fs::write(parent.join("cgroup.subtree_control"), "+cpu")?;
@@ -76,10 +77,11 @@ impl Group {
         Err(io::Error::new(io::ErrorKind::Unsupported, "no hierarchy hands the controller `cpu` down to it"))
     }
 
-    /// Runs something in a cgroup that takes as much CPU time as it gets, until the value goes, or for some seconds.
+    /// Starts a process in a cgroup that uses all CPU time it gets. The process ends when the value is dropped, or
+    /// after some seconds.
     ///
     /// # Errors
-    /// Where it cannot be started there.
+    /// If the process cannot be started in the cgroup.
     pub fn burn(&self, path: &Path) -> io::Result<Burner> {
         let files = self.directories(path).into_iter().map(|directory| directory.join("cgroup.procs"));
         let child = Command::new("sh")
@@ -92,7 +94,7 @@ impl Group {
             .stdout(Stdio::piped())
             .spawn();
         let mut burner = Burner(child?);
-        // It says a line once it is there.
+        // The process writes a line after its start.
         if let Some(stdout) = &mut burner.0.stdout {
             stdout.read_exact(&mut [0])?;
         }
@@ -100,7 +102,7 @@ impl Group {
     }
 }
 
-/// A process that is busy.
+/// A process that uses CPU time.
 pub struct Burner(Child);
 
 impl Drop for Burner {
@@ -120,10 +122,11 @@ impl Drop for Group {
     }
 }
 
-/// Removes a cgroup, once what was in it has ended: a process is in it until the kernel has let it go.
+/// Removes a cgroup after its processes have ended. A process stays in its cgroup until the kernel has released
+/// it.
 ///
 /// # Errors
-/// Where it still has processes after a while, or cgroups inside.
+/// If the cgroup still has processes after some seconds, or has child cgroups.
 pub fn remove(directory: &Path) -> io::Result<()> {
     let start = Instant::now();
     loop {

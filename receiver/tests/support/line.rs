@@ -1,4 +1,4 @@
-//! A line of the sidecar's OTLP/JSON output, read with the types that OpenTelemetry publishes.
+//! Parses the sidecar's OTLP/JSON lines with the published types of OpenTelemetry.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,23 +20,23 @@ const NO_RECORDED_VALUE: u32 = 1;
 /// Attributes as text.
 pub type Attributes = BTreeMap<String, String>;
 
-/// What a point says.
+/// The value of a point.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// A sum that never falls.
+    /// A monotonic sum.
     Counter(f64),
     /// Any other number.
     Number(f64),
     /// A histogram.
     Histogram(Box<ExponentialHistogramDataPoint>),
-    /// Nothing, and no more to come.
+    /// The end of the series, without a value.
     Over,
 }
 
 /// A point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
-    /// What is said of whom the point belongs to.
+    /// The attributes of the resource.
     pub resource: Attributes,
     pub metric: String,
     pub attributes: Attributes,
@@ -44,16 +44,16 @@ pub struct Point {
     pub value: Value,
 }
 
-/// One request.
+/// A line, which is one request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// Every point's time, nanoseconds of the wall clock.
+    /// The time of all points, nanoseconds of the wall clock.
     pub time: u64,
     pub points: Vec<Point>,
 }
 
 impl Line {
-    /// Reads a line, which must be one valid request whose points are all of one time.
+    /// Parses a line. It must be one valid request, and all of its points must have one time.
     pub fn parse(line: &str) -> Self {
         let request: ExportMetricsServiceRequest =
             serde_json::from_str(line).unwrap_or_else(|error| panic!("no OTLP/JSON request: {error}: {line}"));
@@ -70,20 +70,20 @@ impl Line {
         Self { time: times.into_iter().next().unwrap(), points }
     }
 
-    /// The points of a metric that have these attributes, among others.
+    /// Returns the points of a metric that have at least these attributes.
     pub fn find<'a>(&'a self, metric: &'a str, attributes: &'a [(&str, &str)]) -> impl Iterator<Item = &'a Point> {
         let has = |point: &Point, (key, value): &(&str, &str)| point.attributes.get(*key).is_some_and(|v| v == value);
         self.points.iter().filter(move |point| point.metric == metric && attributes.iter().all(|of| has(point, of)))
     }
 
-    /// The sum of counters, or of histograms' counts, over all resources; zero where there is no such point.
+    /// Returns the sum of counters, or of histograms' counts, over all resources; zero without a matching point.
     pub fn total(&self, metric: &str, attributes: &[(&str, &str)]) -> f64 {
         self.find(metric, attributes).map(Point::amount).sum()
     }
 }
 
 impl Point {
-    /// A counter, or a histogram's count.
+    /// Returns the value of a counter or the count of a histogram.
     pub fn amount(&self) -> f64 {
         match &self.value {
             Value::Counter(number) | Value::Number(number) => *number,
@@ -93,7 +93,8 @@ impl Point {
     }
 }
 
-/// Panics unless the catalogue, from which the docs are made, has the metric of a point and every attribute with its value.
+/// Panics unless the catalogue, which is the source of the docs, contains the point's metric and every attribute
+/// with its value.
 fn assert_documented(point: &Point) {
     static CATALOGUE: LazyLock<BTreeMap<&str, &Descriptor>> =
         LazyLock::new(|| catalogue().map(|(_, metric)| (metric.name, metric)).collect());

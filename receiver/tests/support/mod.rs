@@ -1,9 +1,10 @@
-//! What integration tests share.
+//! Shared parts of the integration tests.
 
 use std::{env, fs::OpenOptions, io::Write as _};
 
-/// Says that the running test cannot run here; the test then returns. The harness has no word for it and would count it
-/// as passed, so the reason goes into the file that `UNDERCURRENT_SKIPS` names, where `cargo xtask test` counts it.
+/// Reports that the running test cannot run on this machine; the test then returns. The test harness has no
+/// skipped state and would count the test as passed. So the reason is appended to the file in
+/// `UNDERCURRENT_SKIPS`, which `cargo xtask test` evaluates.
 pub fn skip(reason: &str) {
     let reason = reason.replace('\n', " ");
     eprintln!("SKIPPED: {reason}");

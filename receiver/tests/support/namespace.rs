@@ -1,4 +1,4 @@
-//! Network namespaces that end with the value: nothing names them but its descriptor.
+//! Network namespaces that end with the value: only its descriptor refers to them.
 
 use std::{
     fs::File,
@@ -12,22 +12,22 @@ use std::{
 
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
-/// Where a thread finds the namespace that it is in; `/proc/self` is the first thread's.
+/// The network namespace of the calling thread; `/proc/self` is the namespace of the first thread.
 const OWN: &str = "/proc/thread-self/ns/net";
 
 /// A network namespace.
 pub struct Namespace(File);
 
 impl Namespace {
-    /// The one that this process is in.
+    /// Returns the namespace of this process.
     pub fn current() -> Self {
         Self(File::open(OWN).unwrap())
     }
 
-    /// A new one, with its loopback up.
+    /// Creates a namespace with an active loopback.
     pub fn new() -> Self {
         let made = || {
-            // SAFETY: only this thread's network changes, which nothing else runs in.
+            // SAFETY: only this thread's network namespace changes, and the thread runs no other code.
             unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.unwrap();
             Self::current()
         };
@@ -36,22 +36,22 @@ impl Namespace {
         namespace
     }
 
-    /// The same namespace by another descriptor.
+    /// Duplicates the descriptor of the namespace.
     pub fn same(&self) -> Self {
         Self(self.0.try_clone().unwrap())
     }
 
-    /// The number that tells it from others.
+    /// Returns the inode number, which identifies the namespace.
     pub fn inode(&self) -> u64 {
         self.0.metadata().unwrap().ino()
     }
 
-    /// Its name for commands that take a path.
+    /// Returns a path for commands.
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", process::id(), self.0.as_raw_fd())
     }
 
-    /// Runs something inside. Sockets made there stay in the namespace wherever they are used.
+    /// Runs a function in the namespace. Its sockets stay in the namespace wherever they are used.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let inside = || {
             move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
@@ -60,17 +60,17 @@ impl Namespace {
         thread::scope(|scope| scope.spawn(inside).join().unwrap())
     }
 
-    /// Runs `ip` inside.
+    /// Runs `ip` in the namespace.
     pub fn ip(&self, arguments: &str) {
         self.command("ip", arguments);
     }
 
-    /// Runs `tc` inside.
+    /// Runs `tc` in the namespace.
     pub fn tc(&self, arguments: &str) {
         self.command("tc", arguments);
     }
 
-    /// Gives a virtual device a queue, which it has none of by itself.
+    /// Attaches a queue to a virtual device, which has none by default.
     pub fn queue(&self, device: &str) {
         self.tc(&format!("qdisc add dev {device} root pfifo limit 1000"));
     }

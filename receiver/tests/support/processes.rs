@@ -1,10 +1,10 @@
-//! Processes of the sidecar: the worker, and the parts that it started.
+//! Processes of the sidecar: the worker and its descendants.
 
-/// The process and its descendants.
+/// Returns the process and its descendants.
 pub fn family(process: u32) -> Vec<u32> {
     let parents: Vec<(u32, u32)> = procfs::process::all_processes()
         .expect("processes")
-        // One may end meanwhile.
+        // A process may end meanwhile.
         .filter_map(|process| process.ok()?.stat().ok())
         .map(|stat| (stat.pid.cast_unsigned(), stat.ppid.cast_unsigned()))
         .collect();

@@ -1,4 +1,4 @@
-//! The sidecar's binary, running.
+//! Runs the sidecar's binary.
 
 use std::{
     cell::{Ref, RefCell},
@@ -22,12 +22,12 @@ use super::{
 
 /// The binary under test.
 pub const BINARY: &str = env!("CARGO_BIN_EXE_undercurrent");
-/// Names the ways to listen to the kernel that every sidecar is to do without, so that alternates are tested.
+/// A variable with the kinds of hooks that every sidecar must avoid, to test alternates.
 const AVOID: &str = "UNDERCURRENT_TEST_AVOID";
-/// What it logs once everything is attached.
+/// A part of the log message after all programs are attached.
 const READY: &str = "measuring:";
 
-/// A command that no variable of the test's own surroundings changes.
+/// Returns a command without the variables of the test's environment.
 pub fn command(binary: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(binary);
     let variables = std::env::vars_os().map(|(name, _)| name);
@@ -38,42 +38,42 @@ pub fn command(binary: impl AsRef<std::ffi::OsStr>) -> Command {
     command
 }
 
-/// A configuration file of such content.
+/// Creates a configuration file with this content.
 pub fn file(configuration: &str) -> NamedTempFile {
     let file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
     fs::write(file.path(), configuration).unwrap();
     file
 }
 
-/// A sidecar that measures. It is killed when the value goes.
+/// A running sidecar. Dropping the value kills it.
 pub struct Sidecar {
     child: Child,
     folder: TempDir,
     output: RefCell<Output>,
-    /// Lines of its log after it was ready.
+    /// Lines of the log after the sidecar was ready.
     log: Receiver<String>,
 }
 
 impl Sidecar {
-    /// Starts it with OTLP/JSON into a file at this interval, and waits until it measures.
+    /// Starts a sidecar with OTLP/JSON into a file at this interval, and waits until it measures.
     pub fn start(interval: &str) -> Self {
         Self::start_with(interval, &[], &[])
     }
 
-    /// The same with more arguments and variables.
+    /// Starts a sidecar with more arguments and variables.
     pub fn start_with(interval: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut command = command(BINARY);
         command.envs(variables.iter().copied());
         Self::start_by(command, interval, arguments)
     }
 
-    /// The same, often, with a configuration file of such content.
+    /// Starts a sidecar with a short interval and a configuration file of this content.
     pub fn configured(configuration: &str) -> Self {
         let file = file(configuration);
         Self::start_with(often(), &["--config", file.path().to_str().unwrap()], &[])
     }
 
-    /// The same by a command that becomes the sidecar.
+    /// Starts a sidecar by a command that executes it.
     pub fn start_by(mut command: Command, interval: &str, arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let output = format!("json={}", folder.path().join("lines").display());
@@ -81,13 +81,13 @@ impl Sidecar {
         command.args(
             std::env::var(AVOID).iter().flat_map(|means| means.split_whitespace()).flat_map(|means| ["--avoid", means]),
         );
-        // Counts are compared to the packet, however fast a test's come.
+        // The tests compare exact counts, so no packet may be excluded by sampling.
         command.args(["--sampling", "all"].into_iter().filter(|_| !arguments.contains(&"--sampling")));
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let (sender, log) = mpsc::channel();
-        // Read to its end, or the sidecar would block on a full pipe.
+        // A thread reads the log to its end, because the sidecar would block on a full pipe.
         thread::spawn(move || stderr.lines().map_while(Result::ok).for_each(|line| drop(sender.send(line))));
         let sidecar = Self { child, folder, output: RefCell::default(), log };
         sidecar.wait_until_ready();
@@ -105,7 +105,7 @@ impl Sidecar {
         panic!("the sidecar did not begin to measure within {limit:?}: {said:?}");
     }
 
-    /// Waits until its log contains a text, and returns the log since the last call.
+    /// Waits until the log contains a text, and returns the log since the last call.
     pub fn logs(&self, text: &str) -> String {
         let mut log = String::new();
         wait_for(&format!("the log to contain {text:?}"), patience(Duration::from_secs(5)), || {
@@ -115,49 +115,49 @@ impl Sidecar {
         log
     }
 
-    /// Its process.
+    /// Returns the id of the sidecar's process.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Files, sockets and the kernel's objects that its processes have open.
+    /// Returns the number of open files, sockets and kernel objects of its processes.
     pub fn descriptors(&self) -> usize {
         // A part may be replaced meanwhile.
         let folders = family(self.pid()).into_iter().map(|process| fs::read_dir(format!("/proc/{process}/fd")));
         folders.flatten().map(Iterator::count).sum()
     }
 
-    /// The lines that are complete.
+    /// Returns the complete lines.
     pub fn lines(&self) -> Ref<'_, [Line]> {
         self.output.borrow_mut().read(&self.folder.path().join("lines"));
         Ref::map(self.output.borrow(), |output| output.lines.as_slice())
     }
 
-    /// A snapshot that begins after this call.
+    /// Waits for a snapshot that begins after this call.
     pub fn snapshot(&self) -> Line {
         let now = wall_clock();
         self.line("a snapshot", |line| line.time > now)
     }
 
-    /// Waits until the last line is such a one.
+    /// Waits until the last line satisfies a condition.
     pub fn line(&self, what: &str, such: impl Fn(&Line) -> bool) -> Line {
         let last = || self.lines().last().filter(|line| such(line)).cloned();
         wait_for(what, patience(Duration::from_secs(5)), last)
     }
 
-    /// Asks it to end, and says how it did and how long that took.
+    /// Sends a signal, and returns the exit status and the time until the end.
     pub fn signal(&mut self, signal: Signal) -> (ExitStatus, Duration) {
         let start = Instant::now();
         kill_process(Pid::from_child(&self.child), signal).unwrap();
         (self.wait(), start.elapsed())
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until the sidecar ends.
     pub fn wait(&mut self) -> ExitStatus {
         wait_for("the sidecar to end", patience(Duration::from_secs(10)), || self.child.try_wait().unwrap())
     }
 
-    /// Ends it, and returns all lines.
+    /// Ends the sidecar, and returns all lines.
     pub fn stop(mut self) -> Vec<Line> {
         let (status, _) = self.signal(Signal::TERM);
         assert!(status.success(), "{status}");
@@ -172,10 +172,10 @@ impl Drop for Sidecar {
     }
 }
 
-/// What the sidecar wrote. Each line is parsed once: that takes longer than to write it.
+/// The sidecar's output. Each line is parsed once, because parsing takes longer than writing.
 #[derive(Default)]
 struct Output {
-    /// Bytes of the lines.
+    /// The position after the last parsed line in bytes.
     position: usize,
     lines: Vec<Line>,
 }
@@ -184,14 +184,14 @@ impl Output {
     fn read(&mut self, path: &Path) {
         let text = fs::read_to_string(path).unwrap();
         let new = &text[self.position..];
-        // What follows the last newline is still being written.
+        // The text after the last newline is incomplete.
         let whole = new.rfind('\n').map_or(0, |end| end + 1);
         self.lines.extend(new[..whole].lines().map(Line::parse));
         self.position += whole;
     }
 }
 
-/// Nanoseconds of the wall clock.
+/// Returns nanoseconds of the wall clock.
 pub fn wall_clock() -> u64 {
     u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Where tests run, and whether they can.
+//! The environment of tests, and requirements for them.
 
 use std::{
     env,
@@ -14,10 +14,11 @@ use rustix::{
 };
 use undercurrent::kernel::btf::{self, Btf, VMLINUX};
 
-/// Held by the one test that runs: what they read is counted for the whole machine, whichever binary they are in.
+/// A lock for the one running test. Kernel counters cover the whole machine, so tests of all binaries run one at a
+/// time.
 pub struct Alone(#[expect(dead_code, reason = "the lock goes with the file")] File);
 
-/// Waits for its turn; `None`, said as the runner wants it, where the test cannot run.
+/// Waits for the lock. Returns `None`, and reports a skip, if the test cannot run on this machine.
 pub fn alone(test: &str) -> Option<Alone> {
     if !rustix::process::geteuid().is_root() {
         skip(&format!("{test}: it loads programs into the kernel, which takes root"));
@@ -29,7 +30,7 @@ pub fn alone(test: &str) -> Option<Alone> {
     Some(Alone(file))
 }
 
-/// Tells the runner that this test showed nothing, and why.
+/// Reports to the runner that the test was skipped, with the reason.
 pub fn skip(reason: &str) {
     eprintln!("SKIPPED: {reason}");
     if let Some(path) = env::var_os("UNDERCURRENT_SKIPS") {
@@ -38,7 +39,7 @@ pub fn skip(reason: &str) {
     }
 }
 
-/// Makes this thread, and those that it starts from now on, run on one CPU.
+/// Pins this thread, and threads that it starts later, to one CPU.
 pub fn on_one_cpu() {
     let allowed = sched_getaffinity(None).unwrap();
     let mut one = CpuSet::new();
@@ -46,60 +47,59 @@ pub fn on_one_cpu() {
     sched_setaffinity(None, &one).unwrap();
 }
 
-/// The virtual machine's kernel, by its short name; absent on a real machine.
+/// Returns the short name of the virtual machine's kernel; `None` on a real machine.
 pub fn virtual_machine() -> Option<String> {
     env::var("UNDERCURRENT_VM").ok()
 }
 
-/// How many arguments this kernel passes at a tracepoint.
+/// Returns the number of arguments of a tracepoint in this kernel.
 pub fn arguments(tracepoint: &str) -> usize {
     let raw = btf::read(VMLINUX).unwrap();
     Btf::parse(&raw).unwrap().tracepoint(tracepoint).map_or(0, |found| found.parameters.len())
 }
 
-/// Whether this kernel has a function.
+/// Returns true if this kernel has a function.
 pub fn function(name: &str) -> bool {
     let raw = btf::read(VMLINUX).unwrap();
     Btf::parse(&raw).unwrap().function(name).is_some()
 }
 
-/// Whether this kernel says how often it left a kprobe out for another one's sake, as it does from 6.7 on.
+/// Returns true if this kernel counts the kprobe runs that it skips because another kprobe runs (6.7 and later).
 pub fn tells_left_out() -> bool {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
     (numbers.next(), numbers.next()) >= (Some(6), Some(7))
 }
 
-/// Whether programs may keep with a socket who reads it, as they may from 5.11 on.
+/// Returns true if programs can store the reader of a socket in socket storage (5.11 and later).
 pub fn stores_readers() -> bool {
     function("bpf_sk_storage_get_tracing")
 }
 
-/// A time that a real machine needs, as long as this one needs it: an emulated processor is slow.
+/// Scales the time limit of a real machine to this machine: an emulated processor is slow.
 pub fn patience(native: Duration) -> Duration {
     if virtual_machine().is_some() { native * 10 } else { native }
 }
 
-/// How many of so many events programs may not have seen: the hardened host's kernel leaves out a program now and then where it
-/// interrupts the sidecar, and does not count that.
+/// Returns the number of events that programs may miss out of `of`. The hardened host's kernel occasionally skips
+/// a program when it interrupts the sidecar, and does not count it.
 pub fn skipped(of: usize) -> f64 {
     if virtual_machine().is_some() { 0.0 } else { 0.05 * of as f64 }
 }
 
-/// An interval that leaves this machine time for something else than snapshots: on an emulated processor one takes a
-/// while.
+/// Returns a short interval that leaves CPU time for the test. On an emulated processor a snapshot takes a while.
 pub fn often() -> &'static str {
     if virtual_machine().is_some() { "500ms" } else { "200ms" }
 }
 
-/// Waits until a condition yields something.
+/// Waits until a condition returns a value.
 pub fn wait_for<T>(what: &str, limit: Duration, mut condition: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(value) = condition() {
             return value;
         }
-        assert!(start.elapsed() < limit, "waited {limit:?} in vain for {what}");
+        assert!(start.elapsed() < limit, "timeout after {limit:?}: {what}");
         thread::sleep(Duration::from_millis(10));
     }
 }

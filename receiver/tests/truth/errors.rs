@@ -1,4 +1,4 @@
-//! Errors that tests measured: one line of a results file each.
+//! Measured errors of tests, one on each line of a results file.
 
 use std::{ops::RangeInclusive, str::FromStr};
 
@@ -17,31 +17,31 @@ pub struct Measured {
     pub date: String,
 }
 
-/// Distance between a value and its bounds: zero within the bounds, negative below.
+/// Returns the distance between a value and its bounds: zero within the bounds, negative below.
 pub fn error(value: f64, truth: &RangeInclusive<f64>) -> f64 {
     value - value.clamp(*truth.start(), *truth.end())
 }
 
 impl Measured {
-    /// Distance between the value and the truth.
+    /// Returns the distance between the value and the truth.
     pub fn error(&self) -> f64 {
         error(self.value, &self.truth)
     }
 
-    /// The error as a share of the nearest true value.
+    /// Returns the error as a share of the nearest true value.
     pub fn relative(&self) -> f64 {
         let nearest = self.value.clamp(*self.truth.start(), *self.truth.end());
         if self.error() == 0.0 { 0.0 } else { self.error() / nearest.abs() }
     }
 
-    /// The line for a results file.
+    /// Returns the line for a results file.
     pub fn line(&self) -> String {
         let Self { metric, test, value, truth, kernel, date } = self;
         format!("{metric}\t{test}\t{value}\t{}\t{}\t{kernel}\t{date}", truth.start(), truth.end())
     }
 }
 
-/// A line of a results file that no test wrote.
+/// A malformed line in a results file.
 #[derive(Debug)]
 pub struct Malformed;
 

@@ -77,14 +77,14 @@ fn percent(share: f64) -> String {
     format!("{}%", number(share * 100.0))
 }
 
-/// At most four significant digits, without trailing zeros.
+/// Formats a number with at most four significant digits, without trailing zeros.
 fn number(value: f64) -> String {
     let digits = if value == 0.0 { 0 } else { (3.0 - value.abs().log10().floor()).clamp(0.0, 9.0) as usize };
     let text = format!("{value:.digits$}");
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// The columns that the committed page has.
+/// Returns the columns of the committed page.
 pub fn committed(workspace: &Path) -> Columns {
     let page = fs::read_to_string(workspace.join(PAGE)).unwrap_or_default();
     page.lines().filter_map(row).collect()
@@ -104,7 +104,7 @@ pub fn update(columns: &mut Columns, results: &str) {
     for line in results.lines() {
         let measured: Measured = line.parse().unwrap_or_else(|_| panic!("{line:?} is no result of a test"));
         let key = (measured.metric.clone(), measured.test.clone());
-        // Of equal errors, the one of the largest value says most.
+        // Among equal errors, the one of the largest value is the most significant.
         let rank = |of: &Measured| [of.relative().abs(), *of.truth.end()];
         if largest.get(&key).is_none_or(|before| rank(before) < rank(&measured)) {
             largest.insert(key, measured);
@@ -121,7 +121,7 @@ fn cells(measured: &Measured) -> [String; MEASURED] {
     [error, format!("{}, {truth}", number(measured.value)), format!("{}, {}", measured.kernel, measured.date)]
 }
 
-/// Asserts that every metric has an entry and that every entry names a metric, and a test that exists in the suite's sources.
+/// Asserts that every metric has an entry, and that every entry names a metric and a test in the suite's sources.
 pub fn assert_complete(truths: &Truths, metrics: &BTreeSet<&str>, suite: &Path) {
     let listed: BTreeSet<&str> = truths.keys().map(String::as_str).collect();
     assert_eq!(&listed, metrics, "receiver/tests/truth/metrics.yaml does not list the metrics of the catalogue");
@@ -132,7 +132,7 @@ pub fn assert_complete(truths: &Truths, metrics: &BTreeSet<&str>, suite: &Path) 
     assert!(truths.values().all(|comparisons| !comparisons.is_empty()), "a metric has an empty list");
 }
 
-/// Returns true if the suite has a test of this path which compares with a truth.
+/// Returns true if the suite has a test of this path that compares with a truth.
 fn exists(suite: &Path, test: &str) -> bool {
     let Some((module, name)) = test.rsplit_once("::") else { return false };
     let file = suite.join(module.replace("::", "/")).with_extension("rs");

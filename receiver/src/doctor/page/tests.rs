@@ -76,7 +76,7 @@ fn whole() -> Report {
 }
 
 #[test]
-fn a_whole_machine() {
+fn a_healthy_machine() {
     insta::assert_snapshot!(page(&whole()));
 }
 
@@ -120,7 +120,7 @@ fn a_degraded_machine() {
 }
 
 #[test]
-fn a_machine_that_cannot_run_it() {
+fn an_unsupported_machine() {
     let mut report = whole();
     report.verdict = Verdict::CannotRun;
     let lack = "CAP_BPF and CAP_PERFMON (or CAP_SYS_ADMIN) to load tracing programs";

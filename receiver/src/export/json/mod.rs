@@ -1,4 +1,4 @@
-//! OTLP/JSON, one request a line, to standard output or a file.
+//! Writes OTLP/JSON to standard output or to a file, one request per line.
 
 #[cfg(test)]
 mod tests;
@@ -16,33 +16,33 @@ use tokio::time::Instant;
 use super::{Output, Statistics, health::Health, mailbox::Inbox, split::requests};
 use crate::{files::create_private, telemetry::Snapshot};
 
-/// Encoded bytes (as protobuf) of the request on one line. Lower than what a receiver takes, since a line is built as a
-/// tree in memory, many times as large.
+/// The limit of the request on one line, in bytes of its protobuf encoding. It is lower than the limit of
+/// receivers, because the JSON tree in memory is several times larger than the request.
 const LINE_LIMIT: usize = 256 * 1024;
 
-/// Where lines go.
+/// The destination of the lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// Standard output.
     Stdout,
-    /// A file, created, or emptied if it is there.
+    /// A file, which is created or truncated.
     File(PathBuf),
 }
 
-/// A file that cannot be written.
+/// Errors of opening a file for output.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// It does not open.
+    /// The file could not be opened.
     #[error("cannot write to `{}`: {source}; {}", path.display(), cure(source))]
     Open {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why not.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// Opens the output. Needs a tokio runtime.
+/// Opens the output. Requires a tokio runtime.
 ///
 /// # Errors
 /// If the file cannot be opened for writing.
@@ -63,10 +63,10 @@ pub fn open(target: Target) -> Result<Output, OpenError> {
     })
 }
 
-/// Writes the requests of a snapshot, a line each; the points written.
+/// Writes the requests of a snapshot, one per line. Returns the number of points.
 ///
 /// # Errors
-/// If the writer fails, after what it took.
+/// If the writer fails. It may have written a part of the requests.
 pub fn write_lines(snapshot: &Snapshot, mut writer: impl Write) -> io::Result<u64> {
     let mut points = 0;
     for part in requests(snapshot, LINE_LIMIT) {
@@ -77,8 +77,8 @@ pub fn write_lines(snapshot: &Snapshot, mut writer: impl Write) -> io::Result<u6
     Ok(points)
 }
 
-/// The message by OTLP's JSON mapping. The message types write an absent `min`, `max` or `negative` as null, which
-/// the collector's reader refuses where a number is due; absent fields are left out instead, and empty lists with them.
+/// Converts a message by OTLP's JSON mapping. The message types serialize an absent `min`, `max` or `negative` as
+/// null, and the collector refuses null in place of a number. So absent fields and empty lists are omitted.
 fn line(request: &ExportMetricsServiceRequest) -> serde_json::Result<Value> {
     let mut value = serde_json::to_value(request)?;
     prune(&mut value);
@@ -89,7 +89,7 @@ fn prune(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             let is_empty = |field: &Value| field.as_array().is_some_and(Vec::is_empty);
-            // The elements of an attribute's value; a list without any is a value, too.
+            // An empty `values` list is kept, because it is the value of an attribute.
             fields.retain(|key, field| !field.is_null() && (key == "values" || !is_empty(field)));
             fields.values_mut().for_each(prune);
         }
@@ -98,11 +98,11 @@ fn prune(value: &mut Value) {
     }
 }
 
-/// Something to write whole snapshots to.
+/// A destination for whole snapshots.
 trait Sink: Write {
-    /// Takes back what was written since `start`, so that no half line stays.
+    /// Removes the bytes after `start`, so that no incomplete line remains.
     fn rewind_to(&mut self, start: u64) -> io::Result<()>;
-    /// Where the next line starts.
+    /// Returns the position of the next line.
     fn start(&mut self) -> io::Result<u64>;
 }
 
@@ -130,13 +130,13 @@ impl Sink for io::Stdout {
 struct Lines<S> {
     name: String,
     sink: S,
-    /// Whether half a line stands at the end.
+    /// True if the output ends with an incomplete line.
     torn: bool,
     statistics: Statistics,
 }
 
 impl<S: Sink> Lines<S> {
-    /// Writes what comes, until no more will or the reader has gone.
+    /// Writes snapshots until the inbox is closed or the reader has gone.
     fn run(mut self, mut inbox: Inbox) {
         let mut health = Health::new(self.statistics.output());
         while let Some(snapshot) = inbox.blocking_next() {
@@ -148,12 +148,12 @@ impl<S: Sink> Lines<S> {
                     self.statistics.settled(snapshot.time);
                     health.works();
                 }
-                // `| head` has what it wanted.
+                // The reader closed the pipe, as `head` does.
                 Err(error) if error.kind() == ErrorKind::BrokenPipe => return,
                 Err(error) => {
                     let reason = reason(error.kind());
                     self.statistics.failed(reason);
-                    // Space may be made; nothing says that another failure will pass.
+                    // A full disk may get free space again. Other failures are permanent.
                     if reason != NO_SPACE {
                         self.statistics.settled(snapshot.time);
                     }
@@ -165,7 +165,7 @@ impl<S: Sink> Lines<S> {
     }
 
     fn write(&mut self, snapshot: &Snapshot) -> io::Result<u64> {
-        // Devices, pipes and sockets given as a file have no position.
+        // Devices, pipes and sockets have no position.
         let start = self.sink.start().ok();
         let mut buffered = BufWriter::with_capacity(16 * 1024, &mut self.sink);
         let lines = |mut writer: &mut BufWriter<_>| {
@@ -176,7 +176,7 @@ impl<S: Sink> Lines<S> {
             writer.flush().map(|()| points)
         };
         let written = lines(&mut buffered);
-        // Dropping it would try once more to write the rest.
+        // Dropping the buffer would attempt to write the rest again.
         drop(buffered.into_parts());
         self.torn = written.is_err() && start.is_none_or(|start| self.sink.rewind_to(start).is_err());
         written
@@ -196,14 +196,14 @@ fn reason(kind: ErrorKind) -> &'static str {
 fn cure(error: &io::Error) -> &'static str {
     match error.kind() {
         _ if error.raw_os_error() == Some(libc::ELOOP) => {
-            "it is a symbolic link, which is not followed; name the file that it points to"
+            "it is a symbolic link, and links are not followed; use the path of its target"
         }
-        ErrorKind::IsADirectory => "name a file, not a directory",
-        ErrorKind::NotFound => "its directory must exist; create it first",
-        ErrorKind::NotADirectory => "a part of the path before its name is a file; choose a path through directories",
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => "choose a file that this user may write",
+        ErrorKind::IsADirectory => "use the path of a file, not of a directory",
+        ErrorKind::NotFound => "create its directory first",
+        ErrorKind::NotADirectory => "a component of its path is not a directory; use another path",
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => "choose a file that this user can write",
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
-            "free some space; lines of later intervals are whole again then"
+            "free some space; later lines will be complete"
         }
         _ => "choose another file",
     }

@@ -30,7 +30,7 @@ fn small() -> Snapshot {
 }
 
 #[test]
-fn lines_are_what_the_specification_says() -> io::Result<()> {
+fn lines_match_the_specification() -> io::Result<()> {
     let mut bytes = Vec::new();
     assert_eq!(write_lines(&small(), &mut bytes)?, 3);
     let text = String::from_utf8_lossy(&bytes);
@@ -41,7 +41,7 @@ fn lines_are_what_the_specification_says() -> io::Result<()> {
 }
 
 #[test]
-fn the_end_of_a_series_is_a_line_without_a_value() -> io::Result<()> {
+fn an_ended_series_has_a_point_without_a_value() -> io::Result<()> {
     let mut bytes = Vec::new();
     let snapshot = small();
     let resources = snapshot.resources.iter().map(ResourceMetrics::expired).collect();
@@ -51,8 +51,9 @@ fn the_end_of_a_series_is_a_line_without_a_value() -> io::Result<()> {
     Ok(())
 }
 
-/// Where the protocol definitions put 64-bit integers (JSON strings), 32-bit integers and enumerations (JSON numbers),
-/// doubles, booleans, text, messages and lists of messages, under the lower camel case names of OTLP/JSON.
+/// Checks the JSON type of a field by its lower camel case name in OTLP/JSON. The protocol definitions have 64-bit
+/// integers (JSON strings), 32-bit integers and enumerations (JSON numbers), doubles, booleans, text, messages and
+/// lists of messages.
 fn check(key: &str, value: &Value) -> Result<(), String> {
     let is_number_text = |value: &Value| value.as_str().is_some_and(|text| text.parse::<i128>().is_ok());
     let fits = match key {
@@ -81,7 +82,7 @@ fn fields(object: &serde_json::Map<String, Value>) -> Result<(), String> {
 
 proptest! {
     #[test]
-    fn every_line_has_the_specified_types_and_reads_back_the_same(snapshot in snapshots()) {
+    fn every_line_has_the_specified_types_and_round_trips(snapshot in snapshots()) {
         let mut bytes = Vec::new();
         prop_assert!(write_lines(&snapshot, &mut bytes).is_ok());
         let parts: Vec<_> = requests(&snapshot, LINE_LIMIT).map(|part| part.request).collect();
@@ -109,7 +110,7 @@ async fn finish(output: Output, snapshots: &[Snapshot]) -> crate::telemetry::Del
 }
 
 #[tokio::test]
-async fn a_file_is_emptied_and_holds_what_was_published() -> Result<(), Box<dyn std::error::Error>> {
+async fn a_file_is_truncated_and_contains_the_published_snapshots() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("metrics.jsonl");
     fs::write(&path, "old content\n")?;
@@ -123,21 +124,21 @@ async fn a_file_is_emptied_and_holds_what_was_published() -> Result<(), Box<dyn 
 }
 
 #[test]
-fn an_unwritable_file_says_why_and_what_to_do() -> io::Result<()> {
+fn an_unwritable_file_is_refused_with_a_reason_and_a_remedy() -> io::Result<()> {
     let folder = tempfile::tempdir()?;
     let refused = |path: PathBuf| match open(Target::File(path)) {
         Ok(_) => "opened".to_owned(),
         Err(error) => error.to_string().replace(&*folder.path().to_string_lossy(), "DIR"),
     };
-    insta::assert_snapshot!(refused(folder.path().to_owned()), @"cannot write to `DIR`: Is a directory (os error 21); name a file, not a directory");
-    insta::assert_snapshot!(refused(folder.path().join("absent/metrics.jsonl")), @"cannot write to `DIR/absent/metrics.jsonl`: No such file or directory (os error 2); its directory must exist; create it first");
+    insta::assert_snapshot!(refused(folder.path().to_owned()), @"cannot write to `DIR`: Is a directory (os error 21); use the path of a file, not of a directory");
+    insta::assert_snapshot!(refused(folder.path().join("absent/metrics.jsonl")), @"cannot write to `DIR/absent/metrics.jsonl`: No such file or directory (os error 2); create its directory first");
     fs::write(folder.path().join("file"), "")?;
-    insta::assert_snapshot!(refused(folder.path().join("file/metrics.jsonl")), @"cannot write to `DIR/file/metrics.jsonl`: Not a directory (os error 20); a part of the path before its name is a file; choose a path through directories");
+    insta::assert_snapshot!(refused(folder.path().join("file/metrics.jsonl")), @"cannot write to `DIR/file/metrics.jsonl`: Not a directory (os error 20); a component of its path is not a directory; use another path");
     Ok(())
 }
 
 #[tokio::test]
-async fn a_full_disk_is_counted_and_ends_nothing() -> Result<(), Box<dyn std::error::Error>> {
+async fn a_full_disk_counts_as_a_failure_and_does_not_end_the_output() -> Result<(), Box<dyn std::error::Error>> {
     let full = PathBuf::from("/dev/full");
     let output = open(Target::File(full))?;
     let statistics = output.statistics().clone();
@@ -150,7 +151,7 @@ async fn a_full_disk_is_counted_and_ends_nothing() -> Result<(), Box<dyn std::er
     Ok(())
 }
 
-/// A file that takes a number of bytes, then none, until somebody makes room.
+/// A file with a limited number of free bytes.
 struct Small {
     bytes: Vec<u8>,
     room: usize,
@@ -186,7 +187,7 @@ impl Sink for Small {
     }
 }
 
-/// A file that takes nothing.
+/// A file that fails every write.
 struct Broken(ErrorKind);
 
 impl Write for Broken {
@@ -210,7 +211,7 @@ impl Sink for Broken {
 }
 
 #[tokio::test]
-async fn only_a_lack_of_space_holds_what_was_not_written() -> io::Result<()> {
+async fn only_a_full_disk_keeps_unwritten_snapshots_unsettled() -> io::Result<()> {
     for (kind, settled) in [(ErrorKind::QuotaExceeded, None), (ErrorKind::Other, Some(after(10)))] {
         let statistics = Statistics::new("json");
         let lines =
@@ -222,7 +223,7 @@ async fn only_a_lack_of_space_holds_what_was_not_written() -> io::Result<()> {
 }
 
 #[test]
-fn after_a_full_disk_lines_are_whole_again() -> io::Result<()> {
+fn lines_are_complete_after_a_full_disk() -> io::Result<()> {
     for rewinds in [true, false] {
         let sink = Small { bytes: Vec::new(), room: 2500, rewinds };
         let statistics = Statistics::new("json");
@@ -239,11 +240,11 @@ fn after_a_full_disk_lines_are_whole_again() -> io::Result<()> {
 }
 
 #[tokio::test]
-async fn a_reader_that_leaves_ends_the_output_without_a_failure() -> Result<(), Box<dyn std::error::Error>> {
+async fn a_closed_pipe_ends_the_output_without_a_failure() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RWXU)?;
-    // Both ends, so that neither open waits for the other.
+    // Opened for both reading and writing, so that neither open waits for the other end.
     let mut reader = OpenOptions::new().read(true).write(true).open(&path)?;
     let output = open(Target::File(path))?;
     let statistics = output.statistics().clone();
@@ -252,7 +253,7 @@ async fn a_reader_that_leaves_ends_the_output_without_a_failure() -> Result<(), 
     let mut first = [0];
     reader = tokio::task::spawn_blocking(move || reader.read_exact(&mut first).map(|()| reader)).await??;
     drop(reader);
-    // The line above may have been in flight; this one finds nobody.
+    // The previous line may have been in flight; this one finds the pipe closed.
     outputs.publish(&lost(1, after(11)));
     tokio::time::timeout(Duration::from_secs(20), outputs.ended()).await??;
     assert!(statistics.totals().failures.is_empty());
@@ -260,8 +261,8 @@ async fn a_reader_that_leaves_ends_the_output_without_a_failure() -> Result<(), 
 }
 
 #[test]
-fn a_file_that_permissions_forbid_names_the_way_out() {
-    // Root may write anything, so the refusal is not to be had from the system here.
+fn a_permission_error_has_a_remedy() {
+    // Root may write any file, so the test cannot provoke this error in the system.
     let error = OpenError::Open { path: "/etc/metrics".into(), source: ErrorKind::PermissionDenied.into() };
-    insta::assert_snapshot!(error.to_string(), @"cannot write to `/etc/metrics`: permission denied; choose a file that this user may write");
+    insta::assert_snapshot!(error.to_string(), @"cannot write to `/etc/metrics`: permission denied; choose a file that this user can write");
 }

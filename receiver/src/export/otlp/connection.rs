@@ -1,4 +1,4 @@
-//! The one channel to the collector.
+//! The channel to the collector.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use tonic::transport::{Channel, Endpoint};
 
 use super::{Settings, SettingsError, tls};
 
-/// How long a connection may be silent before it is checked: less than what firewalls and balancers commonly forget.
+/// Idle time before a keep-alive ping: shorter than common timeouts of firewalls and load balancers.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
-/// A channel that connects on first use and again whenever the connection is lost.
+/// Returns a channel that connects on first use, and reconnects after the connection is lost.
 ///
 /// # Errors
-/// If the certificates or keys make no TLS configuration.
+/// If the certificates or keys are no valid TLS configuration.
 pub(super) fn channel(settings: &Settings) -> Result<Channel, SettingsError> {
     Ok(endpoint(settings)?.connect_lazy())
 }

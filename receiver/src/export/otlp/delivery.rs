@@ -1,4 +1,4 @@
-//! Delivering snapshots one after the other, with retries.
+//! Delivers snapshots in order, with retries.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,12 +18,12 @@ use crate::{
     telemetry::Snapshot,
 };
 
-/// Waits between tries: from one second, doubled each time, to half a minute, plus up to as much again at random, so that
-/// a fleet of nodes does not come back at once.
+/// The back-off starts at one second and doubles up to half a minute. Random jitter of up to one more back-off
+/// keeps a fleet of nodes from reconnecting at once.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// Delivers to one endpoint.
+/// The delivery to one endpoint.
 pub(super) struct Delivery {
     client: MetricsServiceClient<Channel>,
     endpoint: String,
@@ -49,19 +49,19 @@ impl Delivery {
         }
     }
 
-    /// Delivers what comes until no more will.
+    /// Delivers snapshots until the inbox is closed.
     pub(super) async fn run(mut self, mut inbox: Inbox) {
         while let Some(snapshot) = inbox.next().await {
             Attempts::new(snapshot).finish(&mut self, &mut inbox).await;
         }
     }
 
-    /// One try to deliver one request; the points accepted.
+    /// Sends one request once. Returns the number of accepted points.
     async fn send(&mut self, part: Part) -> Result<u64, Status> {
         let mut request = Request::new(part.request);
         *request.metadata_mut() = self.headers.clone();
         request.set_timeout(self.timeout);
-        // The channel's own timeout does not include connecting.
+        // The channel's timeout excludes connecting.
         let answer = tokio::time::timeout(self.timeout, self.client.export(request)).await.unwrap_or_else(|_| {
             Err(Status::deadline_exceeded(format!("no answer within {} ms", self.timeout.as_millis())))
         })?;
@@ -72,7 +72,7 @@ impl Delivery {
         } else if !partial.error_message.is_empty() {
             tracing::debug!(
                 endpoint = self.endpoint,
-                "the collector accepted all and warns: {}",
+                "the collector accepted all points with a warning: {}",
                 quoted(&partial.error_message)
             );
         }
@@ -84,8 +84,7 @@ impl Delivery {
         self.statistics.failed(REASON);
         self.statistics.rejected(rejected);
         let (endpoint, message) = (&self.endpoint, quoted(&partial.error_message));
-        let error =
-            format!("{endpoint} accepted a delivery but for {rejected} of its points, which are lost: {message}");
+        let error = format!("{endpoint} rejected {rejected} points of a delivery, which are lost: {message}");
         self.health.failed(REASON, &error);
     }
 
@@ -96,10 +95,10 @@ impl Delivery {
     }
 }
 
-/// The tries to deliver a snapshot, or the newer one that takes its place while they fail.
+/// The attempts to deliver a snapshot. A newer snapshot replaces it between two attempts.
 struct Attempts {
     snapshot: Arc<Snapshot>,
-    /// Parts that need no further try.
+    /// The number of parts that were accepted or refused permanently.
     done: usize,
     spent: Duration,
     whole: bool,
@@ -113,7 +112,7 @@ impl Attempts {
     }
 
     async fn finish(mut self, delivery: &mut Delivery, inbox: &mut Inbox) {
-        // Made anew for each try: while the collector is away only the snapshot is kept, and not its encoding.
+        // Encoded for each attempt: while the collector is unreachable, only the snapshot stays in memory.
         while let Some(part) = requests(&self.snapshot, REQUEST_LIMIT).nth(self.done) {
             let began = Instant::now();
             let points = part.points;
@@ -155,8 +154,8 @@ impl Attempts {
         }
     }
 
-    /// Waits before the next try, which will be with the newest snapshot that came meanwhile. At shutdown there is one try
-    /// at once, unless the server asked for the wait.
+    /// Waits before the next attempt, and takes the newest snapshot that arrived meanwhile. At shutdown it makes
+    /// one attempt at once, unless the server requested the delay.
     async fn wait(&mut self, delay: Duration, hurry: bool, delivery: &Delivery, inbox: &mut Inbox) {
         let until = Instant::now() + delay;
         loop {

@@ -1,14 +1,14 @@
-//! Where to deliver.
+//! The endpoint of the collector.
 
 use tonic::codegen::http::Uri;
 
 use super::EndpointError;
 
-/// Where a collector listens when nothing else is said.
+/// The default endpoint of a collector.
 pub(super) const DEFAULT: &str = "http://localhost:4317";
 
-/// An endpoint by the OTLP exporter specification: `http://` is plaintext, `https://` is TLS, whatever
-/// `OTEL_EXPORTER_OTLP_INSECURE` says. Without a scheme it is TLS, unless that variable is true.
+/// Parses an endpoint by the OTLP exporter specification. `http://` selects plaintext and `https://` selects TLS,
+/// regardless of `OTEL_EXPORTER_OTLP_INSECURE`. Without a scheme, TLS is used unless that variable is true.
 pub(super) fn parse(text: &str, insecure: bool) -> Result<Uri, EndpointError> {
     let text = text.trim();
     let with_scheme = if text.contains("://") {
@@ -24,7 +24,7 @@ pub(super) fn parse(text: &str, insecure: bool) -> Result<Uri, EndpointError> {
     let (Some(authority), Some(host)) = (uri.authority(), uri.host().filter(|host| !host.is_empty())) else {
         return Err(EndpointError::NoHost);
     };
-    // The parser takes anything for a port.
+    // The parser accepts any text as a port.
     match authority.as_str().strip_prefix(host) {
         None => Err(EndpointError::Credentials),
         Some("") => Ok(uri),
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn scheme_decides_and_insecure_only_where_there_is_none() {
+    fn the_scheme_takes_precedence_over_insecure() {
         assert_eq!(parsed("http://collector:4317", false), "http://collector:4317/");
         assert_eq!(parsed("https://collector:4317", true), "https://collector:4317/");
         assert_eq!(parsed("collector:4317", false), "https://collector:4317/");
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_endpoint_says_why() {
+    fn invalid_endpoints_have_a_reason() {
         for text in [
             "foo bar",
             "http://",

@@ -1,96 +1,96 @@
-//! What can be wrong with the settings of OTLP export.
+//! Errors in the settings of OTLP export.
 
 use std::{io, path::PathBuf};
 
-/// An endpoint that cannot be one.
+/// Errors in an endpoint.
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
-    /// It does not parse.
-    #[error("it is no URL ({0}); write it like `http://collector:4317`")]
+    /// The endpoint is no valid URI.
+    #[error("it is not a URL ({0}); write it like `http://collector:4317`")]
     Syntax(#[source] tonic::codegen::http::uri::InvalidUri),
-    /// It parses without a host.
-    #[error("it names no host; write it like `http://collector:4317`")]
+    /// The endpoint has no host.
+    #[error("it has no host; write it like `http://collector:4317`")]
     NoHost,
-    /// Neither http nor https.
+    /// The scheme is neither http nor https.
     #[error("its scheme is `{0}`; use `http` for plaintext or `https` for TLS")]
     Scheme(String),
-    /// A port that is none.
-    #[error("`{0}` is no port; write a number from 0 to 65535, like `http://collector:4317`")]
+    /// The port is no valid number.
+    #[error("`{0}` is not a port; write a number from 0 to 65535, like `http://collector:4317`")]
     Port(String),
-    /// A user name or password, which would show in every log.
-    #[error("it has credentials in it; put them into OTEL_EXPORTER_OTLP_HEADERS")]
+    /// The endpoint has a user name or password, which would appear in logs.
+    #[error("it contains credentials; put them into OTEL_EXPORTER_OTLP_HEADERS")]
     Credentials,
 }
 
-/// A setting that OTLP export cannot work with.
+/// Errors in the settings of OTLP export.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// The endpoint.
+    /// The endpoint is invalid.
     #[error("endpoint `{value}` from {variable}: {source}")]
     Endpoint {
-        /// Where it was set.
+        /// The environment variable.
         variable: &'static str,
-        /// As it was set.
+        /// The value of the variable.
         value: String,
-        /// What is wrong with it.
+        /// The reason.
         source: EndpointError,
     },
-    /// A header. Its value is not shown, it may be a secret.
+    /// A header is invalid. The error omits the header's value, which may be a secret.
     #[error("{variable}: header {position} (`{key}`) {problem}; write `key=value,key=value`, values percent-encoded")]
     Header {
-        /// Where it was set.
+        /// The environment variable.
         variable: &'static str,
-        /// Which of the list, from 1.
+        /// The position in the list, from 1.
         position: usize,
-        /// Its key, or what stands before the first `=`.
+        /// The header's key, or the text before the first `=`.
         key: String,
-        /// What is wrong with it.
+        /// The reason.
         problem: &'static str,
     },
-    /// A value out of a few.
+    /// A value is not among the supported ones.
     #[error("{variable} is `{value}`, which is not supported; supported: {supported}")]
     Unsupported {
-        /// Where it was set.
+        /// The environment variable.
         variable: &'static str,
-        /// As it was set.
+        /// The value of the variable.
         value: String,
-        /// What is.
+        /// The supported values.
         supported: &'static str,
     },
-    /// The timeout.
+    /// The timeout is invalid.
     #[error("{variable} is `{value}`; write a whole number of milliseconds above zero, like `10000`")]
     Timeout {
-        /// Where it was set.
+        /// The environment variable.
         variable: &'static str,
-        /// As it was set.
+        /// The value of the variable.
         value: String,
     },
-    /// A certificate or key that cannot be read.
+    /// A certificate or key cannot be read.
     #[error("{variable}: cannot read `{}`: {source}; it must be a PEM file that this process may read", path.display())]
     File {
-        /// Where it was set.
+        /// The environment variable.
         variable: &'static str,
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why not.
+        /// The system's error.
         source: io::Error,
     },
-    /// One half of a client's identity.
+    /// Either the client's certificate or its key is missing.
     #[error("{present} is set and {missing} is not; a client certificate needs both")]
     HalfIdentity {
-        /// The half that is there.
+        /// The variable that is set.
         present: &'static str,
-        /// The other.
+        /// The variable that is missing.
         missing: &'static str,
     },
-    /// Certificates and keys that make no TLS configuration.
+    /// The certificates and keys are no valid TLS configuration.
     #[error("endpoint `{endpoint}` needs TLS, which cannot be set up: {problem}; {cure}")]
     Tls {
-        /// Where to.
+        /// The endpoint.
         endpoint: String,
-        /// What the TLS library says.
+        /// The error of the TLS library.
         problem: String,
-        /// What to do.
+        /// The remedy.
         cure: &'static str,
     },
 }

@@ -1,4 +1,4 @@
-//! What an answer other than success means, by the OTLP specification.
+//! Classifies failed exports by the OTLP specification.
 
 use std::{error::Error as _, fmt, time::Duration};
 
@@ -7,21 +7,22 @@ use tonic_types::StatusExt;
 
 use crate::{causes::chain, text::foreign};
 
-/// The longest delay that a server may ask for.
+/// The longest delay that a server can request.
 pub(super) const LONGEST_THROTTLE: Duration = Duration::from_secs(300);
 
-/// What to do after a failed try.
+/// The reaction to a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Try again after the usual backoff.
+    /// Retry after the back-off.
     Retry,
-    /// Try again after the delay in the server's `RetryInfo`, at most [`LONGEST_THROTTLE`].
+    /// Retry after the delay in the server's `RetryInfo`, at most [`LONGEST_THROTTLE`].
     Throttled(Duration),
-    /// Never try that request again.
+    /// Never retry the request.
     Permanent,
 }
 
-/// The specification's table of retryable codes. An exhausted resource is only retryable if the server says when.
+/// Classifies a status by the specification's table of retryable codes. `RESOURCE_EXHAUSTED` is retryable only if
+/// the server returns a delay.
 pub(super) fn verdict(status: &Status) -> Verdict {
     let delay = status.get_details_retry_info().and_then(|info| info.retry_delay);
     match (status.code(), delay) {
@@ -48,7 +49,7 @@ pub(super) fn verdict(status: &Status) -> Verdict {
     }
 }
 
-/// The code's name in lower snake case.
+/// Returns the code's name in lower snake case.
 pub(super) fn reason(code: Code) -> &'static str {
     match code {
         Code::Ok => "ok",
@@ -71,7 +72,7 @@ pub(super) fn reason(code: Code) -> &'static str {
     }
 }
 
-/// A failed delivery, for people.
+/// A failed delivery, formatted for the log.
 pub(super) struct Failure<'a> {
     pub(super) endpoint: &'a str,
     pub(super) status: &'a Status,
@@ -83,8 +84,8 @@ impl fmt::Display for Failure<'_> {
         let code = reason(self.status.code());
         write!(f, "cannot deliver metrics to {} ({code}: {})", self.endpoint, explain(self.status))?;
         f.write_str(match self.verdict {
-            Verdict::Permanent => "; not tried again, the next interval's will be",
-            Verdict::Retry | Verdict::Throttled(_) => "; trying again with the newest figures, totals lose nothing",
+            Verdict::Permanent => "; this snapshot is not retried, the next one is sent",
+            Verdict::Retry | Verdict::Throttled(_) => "; retrying with the newest snapshot, totals are not affected",
         })?;
         cure(self.status.code()).map_or(Ok(()), |cure| write!(f, ". {cure}"))
     }
@@ -95,21 +96,23 @@ fn cure(code: Code) -> Option<&'static str> {
         Code::Unavailable => {
             "Is a collector listening for OTLP/gRPC there, and does plaintext or TLS match the scheme?"
         }
-        Code::DeadlineExceeded => "It answers too slowly or not at all; OTEL_EXPORTER_OTLP_TIMEOUT sets the limit",
+        Code::DeadlineExceeded => {
+            "The collector responds too slowly or not at all; OTEL_EXPORTER_OTLP_TIMEOUT sets the limit"
+        }
         Code::Unauthenticated | Code::PermissionDenied => "Check OTEL_EXPORTER_OTLP_HEADERS",
         Code::Unimplemented | Code::NotFound => {
             "Does the collector there have a metrics pipeline with an OTLP receiver?"
         }
         Code::Internal | Code::Unknown => "Is that port OTLP/gRPC (usually 4317), and not OTLP/HTTP (4318)?",
-        Code::ResourceExhausted => "It refuses the load or the size of messages; check its limits",
+        Code::ResourceExhausted => "The collector refuses the load or the size of messages; check its limits",
         _ => return None,
     })
 }
 
-/// The most that is logged of a collector's message, in characters.
+/// The number of characters of a collector's message that are logged.
 const MESSAGE: usize = 500;
 
-/// A collector's message for the log.
+/// Formats a collector's message for the log.
 pub(super) fn quoted(message: &str) -> String {
     foreign(message, MESSAGE)
 }

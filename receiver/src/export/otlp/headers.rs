@@ -7,8 +7,8 @@ use tonic::metadata::{Ascii, MetadataKey, MetadataMap, MetadataValue};
 
 use super::SettingsError;
 
-/// Reads `key=value,key=value` as W3C baggage has it, without properties: white space around keys and values is no part
-/// of them, values are percent-decoded, empty members are skipped.
+/// Parses `key=value,key=value` in the format of W3C baggage without properties. White space around keys and
+/// values is removed, values are percent-decoded, and empty members are skipped.
 pub(super) fn parse(variable: &'static str, list: &str) -> Result<MetadataMap, SettingsError> {
     let mut headers = MetadataMap::new();
     for (position, member) in list.split(',').enumerate().filter(|(_, member)| !member.trim().is_empty()) {
@@ -19,21 +19,21 @@ pub(super) fn parse(variable: &'static str, list: &str) -> Result<MetadataMap, S
             return Err(SettingsError::Header {
                 variable,
                 position: position + 1,
-                // Without a `=` it may as well be the end of a secret that has a comma in it.
+                // Text without a `=` may be the end of a secret that contains a comma.
                 key: "...".to_owned(),
                 problem: "has no `=`",
             });
         }
         let name = MetadataKey::<Ascii>::from_str(&key.to_ascii_lowercase())
-            .map_err(|_| error("is no name of a gRPC header with a text value"))?;
+            .map_err(|_| error("is not the name of a gRPC header with a text value"))?;
         if name.as_str().starts_with("grpc-") {
             return Err(error("is reserved by gRPC"));
         }
         let value =
-            percent_decode_str(value.trim()).decode_utf8().map_err(|_| error("has a value that is no UTF-8"))?;
+            percent_decode_str(value.trim()).decode_utf8().map_err(|_| error("has a value that is not UTF-8"))?;
         let mut value = MetadataValue::try_from(value.as_ref())
-            .map_err(|_| error("has a value with characters that gRPC does not carry"))?;
-        // Never shown in debug output, nor kept in HPACK's table.
+            .map_err(|_| error("has a value with characters that gRPC does not allow"))?;
+        // Sensitive values are hidden in debug output and excluded from HPACK's table.
         value.set_sensitive(true);
         headers.insert(name, value);
     }
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_member_and_never_its_value() {
+    fn errors_omit_the_value() {
         for list in ["a=1,s3cret", "a=1,b c=s3cret", "a=1,x-bin=s3cret", "a=1,b=s3cret%0a", "a=1,grpc-timeout=s3cret"] {
             let shown = parse(VARIABLE, list).map_or_else(|error| error.to_string(), |_| "accepted".to_owned());
             assert!(shown.contains(VARIABLE) && shown.contains("header 2"), "`{list}` gave {shown}");

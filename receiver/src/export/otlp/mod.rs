@@ -17,11 +17,11 @@ pub use settings::{ClientIdentity, Compression, Pem, Settings, endpoint_is_set, 
 
 use super::{Output, Statistics};
 
-/// Opens the output. The connection is made with the first delivery; an endpoint that is not there yet is reported, counted
-/// and tried again. Must be called within a tokio runtime.
+/// Opens the output. The first delivery connects; if the endpoint is unreachable, the output logs, counts and
+/// retries. Requires a tokio runtime.
 ///
 /// # Errors
-/// If TLS cannot be set up with the certificates and keys.
+/// If the certificates and keys are no valid TLS configuration.
 pub fn open(settings: Settings) -> Result<Output, SettingsError> {
     let statistics = Statistics::new("otlp");
     let channel = connection::channel(&settings)?;

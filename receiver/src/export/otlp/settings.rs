@@ -1,4 +1,4 @@
-//! OTLP export's settings, by the standard `OTEL_EXPORTER_OTLP_*` variables.
+//! Settings of OTLP export from the standard `OTEL_EXPORTER_OTLP_*` variables.
 
 use std::{fmt, path::PathBuf, time::Duration};
 
@@ -7,11 +7,12 @@ use tonic::{codegen::http::Uri, metadata::MetadataMap};
 use super::{SettingsError, endpoint, headers};
 use crate::files::read_regular;
 
-/// The largest certificate or key file, in bytes. A bundle of all public authorities has a quarter of that.
+/// The limit of a certificate or key file in bytes: four times the size of a bundle of all public authorities.
 const PEM_LIMIT: u64 = 1 << 20;
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// One setting: the variable for metrics, and the general one, which it beats. The obsolete ones are not read.
+/// The variables of one setting: the one for metrics takes precedence over the general one. Obsolete variables are
+/// ignored.
 type Names = [&'static str; 2];
 
 const ENDPOINT: Names = ["OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
@@ -25,34 +26,34 @@ const CLIENT_CERTIFICATE: Names =
     ["OTEL_EXPORTER_OTLP_METRICS_CLIENT_CERTIFICATE", "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE"];
 const CLIENT_KEY: Names = ["OTEL_EXPORTER_OTLP_METRICS_CLIENT_KEY", "OTEL_EXPORTER_OTLP_CLIENT_KEY"];
 
-/// How requests are compressed. Compressed answers are understood in any case.
+/// The compression of requests. Compressed responses are always accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     #[default]
     None,
     /// gzip.
     Gzip,
 }
 
-/// How and where to deliver.
+/// Settings of the delivery.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where to, with the scheme `http` or `https`.
+    /// The collector's URI, with the scheme `http` or `https`.
     pub endpoint: Uri,
-    /// Metadata of every request; the values are marked as secrets.
+    /// Metadata of every request. The values are marked as sensitive.
     pub headers: MetadataMap,
-    /// Of requests.
+    /// The compression of requests.
     pub compression: Compression,
-    /// Of one try to deliver one request, connecting included.
+    /// The limit of one attempt to send one request, including the connection.
     pub timeout: Duration,
-    /// Whom to trust instead of the system's roots.
+    /// The trusted authority, instead of the system's root certificates.
     pub authority: Option<Pem>,
-    /// Who to be, where the server asks.
+    /// The client's certificate and key, if the server requires them.
     pub identity: Option<ClientIdentity>,
 }
 
-/// The content of a PEM file. `Debug` does not show it.
+/// The content of a PEM file. `Debug` hides it.
 #[derive(Clone)]
 pub struct Pem(pub Vec<u8>);
 
@@ -67,26 +68,26 @@ impl fmt::Debug for Pem {
 pub struct ClientIdentity {
     /// The certificate chain.
     pub certificate: Pem,
-    /// The key.
+    /// The private key.
     pub key: Pem,
 }
 
 impl Settings {
-    /// Settings by variables, looked up by name. An empty value is none, as the specification has it.
+    /// Reads the settings from variables. An empty value counts as unset, as the specification requires.
     ///
-    /// An endpoint with `http://` is plaintext and one with `https://` is TLS, whatever the insecure variable says; one
-    /// without a scheme is TLS unless that variable is true. Paths of endpoints mean nothing to gRPC. A list of headers for
-    /// metrics replaces the general one.
+    /// An endpoint with `http://` selects plaintext and one with `https://` selects TLS, regardless of the
+    /// insecure variable. An endpoint without a scheme selects TLS unless that variable is true. gRPC ignores the
+    /// path of an endpoint. The headers for metrics replace the general headers.
     ///
     /// # Errors
-    /// If a value cannot be used, or a file cannot be read.
+    /// If a value is invalid, or a file cannot be read.
     pub fn from_variables(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, SettingsError> {
         let variables = Variables(lookup);
         variables.protocol()?;
         let insecure = variables.get(INSECURE).is_some_and(|(_, value)| value.eq_ignore_ascii_case("true"));
         let (variable, value) = variables.get(ENDPOINT).unwrap_or(("the default", endpoint::DEFAULT.to_owned()));
         let endpoint = endpoint::parse(&value, insecure).map_err(|source| {
-            // What stands before an `@` may be a password.
+            // The text before an `@` may be a password.
             let value = value.rsplit('@').next().unwrap_or_default().to_owned();
             SettingsError::Endpoint { variable, value, source }
         })?;
@@ -102,22 +103,23 @@ impl Settings {
         })
     }
 
-    /// [`Self::from_variables`] of this process's environment.
+    /// Reads the settings from this process's environment with [`Self::from_variables`].
     ///
     /// # Errors
-    /// The same.
+    /// If a value is invalid, or a file cannot be read.
     pub fn from_environment() -> Result<Self, SettingsError> {
         Self::from_variables(environment)
     }
 }
 
-/// Whether an endpoint is configured, so that OTLP is what the user wants without saying so.
+/// Returns true if an endpoint is configured. OTLP is then the default output.
 #[must_use]
 pub fn endpoint_is_set(lookup: impl Fn(&str) -> Option<String>) -> bool {
     Variables(lookup).get(ENDPOINT).is_some()
 }
 
-/// A variable of this process's environment; what is no UTF-8 in it is replaced, and then refused like any wrong value.
+/// Returns a variable of this process's environment. Invalid UTF-8 is replaced, and validation then refuses the
+/// value.
 #[must_use]
 pub fn environment(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())

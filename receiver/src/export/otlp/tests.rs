@@ -1,4 +1,4 @@
-//! Delivery against a scripted collector.
+//! Tests of the delivery with a scripted collector.
 
 mod server;
 mod settings;
@@ -27,7 +27,8 @@ fn settings(variables: &[(&str, &str)]) -> Settings {
     Settings::from_variables(lookup).expect("settings")
 }
 
-/// An output into the scripted collector, over memory: with time paused, nothing but its own timers makes time pass.
+/// Opens an output to the scripted collector in memory. In paused time, only the output's timers advance the
+/// clock.
 fn open_into(collector: &Collector, settings: Settings) -> Outputs {
     let statistics = Statistics::new("otlp");
     let delivery = delivery::Delivery::new(settings, collector.channel(), statistics.clone());
@@ -51,7 +52,7 @@ fn throttled(code: Code, delay: Duration) -> Answer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unavailable_is_tried_again_until_it_works() {
+async fn unavailable_is_retried_until_success() {
     let unavailable = || Answer::Refuse(Status::unavailable("starting up"));
     let mut collector = Collector::start([unavailable(), unavailable(), Answer::Accept]);
     let outputs = open_into(&collector, settings(&[]));
@@ -61,7 +62,7 @@ async fn unavailable_is_tried_again_until_it_works() {
     for _ in 0..3 {
         assert_eq!(collector.received().await.points, 5);
     }
-    // One second, then two, each with up to as much again.
+    // One second, then two, each with a random addition of up to its length.
     let waited = began.elapsed();
     assert!((Duration::from_secs(3)..=Duration::from_millis(6100)).contains(&waited), "{waited:?}");
     shutdown(outputs, DEADLINE).await;
@@ -72,7 +73,7 @@ async fn unavailable_is_tried_again_until_it_works() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn exhausted_is_tried_again_when_the_server_says() {
+async fn resource_exhausted_is_retried_after_the_requested_delay() {
     let delay = Duration::from_secs(17);
     let mut collector = Collector::start([throttled(Code::ResourceExhausted, delay), Answer::Accept]);
     let outputs = open_into(&collector, settings(&[]));
@@ -88,7 +89,7 @@ async fn exhausted_is_tried_again_when_the_server_says() {
     assert_eq!(statistics.totals().points, 1);
 }
 
-/// A refusal with a `google.rpc.RetryInfo` of any number of seconds. `ErrorDetails` limits the number.
+/// Returns a refusal with a `google.rpc.RetryInfo` of any number of seconds. `ErrorDetails` limits the number.
 fn refusal_for(seconds: i64) -> Status {
     let field = |number: u8, content: &[u8]| {
         [&[number << 3 | 2, u8::try_from(content.len()).expect("a short field")], content].concat()
@@ -100,7 +101,7 @@ fn refusal_for(seconds: i64) -> Status {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_server_silences_the_sidecar_for_longer_than_the_limit() {
+async fn a_requested_delay_is_limited() {
     const TEN_YEARS: i64 = 315_360_000;
     for seconds in [TEN_YEARS, i64::MAX] {
         let mut collector = Collector::start([Answer::Refuse(refusal_for(seconds)), Answer::Accept]);
@@ -116,7 +117,7 @@ async fn no_server_silences_the_sidecar_for_longer_than_the_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permanent_failures_are_not_tried_again() {
+async fn permanent_failures_are_not_retried() {
     for refusal in [Status::invalid_argument("no such field"), Status::resource_exhausted("message too large")] {
         let reason = if refusal.code() == Code::InvalidArgument { "invalid_argument" } else { "resource_exhausted" };
         let mut collector = Collector::start([Answer::Refuse(refusal), Answer::Accept]);
@@ -134,7 +135,7 @@ async fn permanent_failures_are_not_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn partly_refused_points_are_counted_and_lost() {
+async fn rejected_points_of_a_partial_success_are_counted() {
     let mut collector = Collector::start([Answer::AcceptAllBut(2), Answer::Accept]);
     let outputs = open_into(&collector, settings(&[]));
     let statistics = counts(&outputs);
@@ -148,7 +149,7 @@ async fn partly_refused_points_are_counted_and_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_hangs_is_left_after_the_timeout() {
+async fn a_request_to_a_hanging_server_times_out() {
     let mut collector = Collector::start([Answer::Hang, Answer::Accept]);
     let outputs = open_into(&collector, settings(&[("OTEL_EXPORTER_OTLP_TIMEOUT", "2500")]));
     let statistics = counts(&outputs);
@@ -166,7 +167,7 @@ async fn a_server_that_hangs_is_left_after_the_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_newest_snapshot_replaces_those_that_wait() {
+async fn the_newest_snapshot_replaces_pending_ones() {
     let delay = Duration::from_secs(60);
     let mut collector = Collector::start([throttled(Code::Unavailable, delay), Answer::Accept]);
     let outputs = open_into(&collector, settings(&[]));
@@ -185,7 +186,7 @@ async fn the_newest_snapshot_replaces_those_that_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_delivers_the_last_snapshot_without_the_backoff() {
+async fn shutdown_skips_the_back_off() {
     let mut collector = Collector::start([Answer::Refuse(Status::unavailable("")), Answer::Accept]);
     let outputs = open_into(&collector, settings(&[]));
     let statistics = counts(&outputs);
@@ -200,7 +201,7 @@ async fn shutdown_delivers_the_last_snapshot_without_the_backoff() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_ends_at_its_deadline_and_counts_what_is_lost() {
+async fn shutdown_ends_at_its_deadline_and_counts_lost_snapshots() {
     let mut collector = Collector::start([Answer::Hang]);
     let outputs = open_into(&collector, settings(&[]));
     let statistics = counts(&outputs);
@@ -212,7 +213,7 @@ async fn shutdown_ends_at_its_deadline_and_counts_what_is_lost() {
     assert_eq!((statistics.totals().points, statistics.totals().dropped_snapshots), (0, 1));
 }
 
-/// Waits until that output has settled something, in the time that passes by itself.
+/// Waits until the output has settled a snapshot, while the paused clock advances.
 async fn settled(outputs: &Outputs) -> UnixNanos {
     let settled = async {
         while outputs.delivered() == UnixNanos(0) {
@@ -224,7 +225,7 @@ async fn settled(outputs: &Outputs) -> UnixNanos {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_collector_that_is_away_holds_what_it_has_not_taken() {
+async fn snapshots_for_an_unreachable_collector_stay_unsettled() {
     let unavailable = || Answer::Refuse(Status::unavailable("starting up"));
     let mut collector = Collector::start([unavailable(), unavailable(), Answer::Accept]);
     let outputs = open_into(&collector, settings(&[]));
@@ -233,14 +234,14 @@ async fn a_collector_that_is_away_holds_what_it_has_not_taken() {
         assert_eq!(collector.received().await.time, after(seconds).0);
         assert_eq!(outputs.delivered(), UnixNanos(0));
     }
-    // The newest alone is taken at last, and what it replaced counts with it.
+    // Only the newest snapshot is delivered, and the replaced ones count as dropped.
     publish(&outputs, lost(5, after(3)));
     assert_eq!(collector.received().await.time, after(3).0);
     assert_eq!(settled(&outputs).await, after(3));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_collector_that_refuses_for_good_holds_nothing() {
+async fn permanently_refused_snapshots_are_settled() {
     for answer in [Answer::Refuse(Status::unauthenticated("who are you?")), Answer::AcceptAllBut(5)] {
         let collector = Collector::start([answer]);
         let outputs = open_into(&collector, settings(&[]));
@@ -267,7 +268,7 @@ async fn a_snapshot_is_not_settled_before_its_last_part() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn headers_and_compression_go_with_every_request() {
+async fn every_request_has_headers_and_compression() {
     for (compression, encoding) in [("gzip", Some("gzip".to_owned())), ("none", None)] {
         let mut collector = Collector::start([Answer::Accept, Answer::Accept]);
         let variables = [
@@ -285,13 +286,13 @@ async fn headers_and_compression_go_with_every_request() {
         assert_eq!(received.header("grpc-encoding"), encoding);
         assert!(received.header("grpc-accept-encoding").is_some_and(|accepted| accepted.contains("gzip")));
         shutdown(outputs, DEADLINE).await;
-        // The scripted collector compresses its answers to whoever accepts that.
+        // The scripted collector compresses its responses if the client accepts compression.
         assert_eq!(statistics.totals().points, 7);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_large_snapshot_goes_in_parts_and_resumes_at_the_one_that_failed() {
+async fn a_large_snapshot_is_split_and_resumes_at_the_failed_part() {
     let snapshot = lost(120_000, after(1));
     let parts: Vec<u64> = crate::export::requests(&snapshot, REQUEST_LIMIT).map(|part| part.points).collect();
     assert!(parts.len() >= 2, "{parts:?}");
@@ -313,8 +314,8 @@ async fn a_large_snapshot_goes_in_parts_and_resumes_at_the_one_that_failed() {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_refuses_is_counted_and_ends_nothing() {
-    // A port that was free a moment ago: bound, then closed.
+async fn a_refused_connection_counts_as_a_failure_and_does_not_end_the_output() {
+    // A port that was free a moment before: bound, then closed.
     let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
     let endpoint = format!("http://{port}");
     let output = open(settings(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)])).expect("output");
@@ -328,7 +329,7 @@ async fn an_endpoint_that_refuses_is_counted_and_ends_nothing() {
     };
     tokio::time::timeout(Duration::from_secs(20), refused).await.expect("no failure counted");
     publish(&outputs, lost(1, after(2)));
-    // One more try at shutdown, and no waiting for the deadline.
+    // Shutdown makes one more attempt and does not wait for the deadline.
     let began = Instant::now();
     shutdown(outputs, Duration::from_secs(600)).await;
     assert!(began.elapsed() < Duration::from_secs(300));
@@ -338,7 +339,7 @@ async fn an_endpoint_that_refuses_is_counted_and_ends_nothing() {
 }
 
 #[test]
-fn failures_say_what_where_and_what_to_do() {
+fn failure_messages_have_error_endpoint_and_remedy() {
     let shown = |status: Status| {
         let verdict = failure::verdict(&status);
         failure::Failure { endpoint: "http://collector:4317/", status: &status, verdict }.to_string()

@@ -4,14 +4,14 @@ use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
 use super::Settings;
 
-/// The remedy if the system's certificates cannot be used.
+/// The remedy if the system's certificates are unusable.
 pub(super) const CURE: &str =
-    "install the system's CA certificates, or name the collector's in OTEL_EXPORTER_OTLP_CERTIFICATE";
+    "install the system's CA certificates, or set OTEL_EXPORTER_OTLP_CERTIFICATE to the collector's";
 
 /// Configures an endpoint with the trusted authority and the client's identity.
 ///
 /// # Errors
-/// If the certificates or keys make no TLS configuration, as text.
+/// If the certificates or keys are no valid TLS configuration.
 pub(super) fn configure(endpoint: Endpoint, settings: &Settings) -> Result<Endpoint, String> {
     let trust = match &settings.authority {
         Some(authority) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&authority.0)),

@@ -7,7 +7,7 @@ use super::Settings;
 /// The remedy for an `https` endpoint.
 pub(super) const CURE: &str = "use a plaintext `http://` endpoint, or a build with the feature";
 
-/// Always fails.
+/// Always returns an error.
 pub(super) fn configure(_: Endpoint, _: &Settings) -> Result<Endpoint, String> {
     Err("this build has no TLS (cargo feature `tls`)".to_owned())
 }

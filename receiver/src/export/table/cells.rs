@@ -1,4 +1,4 @@
-//! The columns and cells of a metric, by its descriptor and by what it stands beside.
+//! The columns and cells of a metric.
 
 use std::num::NonZeroUsize;
 
@@ -13,36 +13,36 @@ use crate::telemetry::{Descriptor, Instrument, Value};
 #[derive(Clone, Copy)]
 pub(super) struct Part {
     pub(super) descriptor: &'static Descriptor,
-    /// What it is called where it stands beside others.
+    /// The heading of the metric in a section of several metrics.
     pub(super) heading: Option<&'static str>,
-    /// The attributes of its points that are shown.
+    /// The attributes that select the displayed points.
     pub(super) of: &'static [(&'static str, &'static str)],
 }
 
 impl Part {
-    /// A metric that stands for itself.
+    /// Returns a part with all points of a metric.
     pub(super) const fn whole(descriptor: &'static Descriptor) -> Self {
         Self { descriptor, heading: None, of: &[] }
     }
 
-    /// Whether a change is of a point that is shown.
+    /// Returns true if the point of a change is displayed.
     pub(super) fn shows(&self, change: &Change<'_>) -> bool {
         self.of.iter().all(|(key, value)| change.attributes.get(key) == Some(&Value::from(*value)))
     }
 }
 
-/// Whether a metric says how busy somebody is: seconds in each second.
+/// Returns true if the metric is a busy time: its unit is seconds per second.
 pub(super) fn is_busy_time(descriptor: &Descriptor) -> bool {
     descriptor.instrument == Instrument::Counter && descriptor.unit == "s"
 }
 
-/// The heading of a metric that has one column.
+/// Returns the heading of a metric with a single column.
 pub(super) fn single_column(descriptor: &Descriptor) -> Option<&'static str> {
     let several = is_busy_time(descriptor) || descriptor.instrument == Instrument::ExponentialHistogram;
     (!several).then(|| descriptor.name.rsplit('.').next().unwrap_or(descriptor.name))
 }
 
-/// The columns of a metric.
+/// Returns the columns of a metric.
 pub(super) fn value_columns(part: &Part, cpus: Option<NonZeroUsize>) -> Vec<Column> {
     let descriptor = part.descriptor;
     if let Some(heading) = part.heading {
@@ -55,14 +55,14 @@ pub(super) fn value_columns(part: &Part, cpus: Option<NonZeroUsize>) -> Vec<Colu
         Instrument::ExponentialHistogram => {
             &[("rate", 0), ("count", 4), ("p50", 1), ("p90", 3), ("p99", 0), ("max", 2)]
         }
-        // Seconds per second: how busy, and of how much.
+        // Seconds per second: a utilization, of one CPU and of the node.
         _ if cpus.is_some() => &[("ms/s", 0), ("of one CPU", 0), ("of the node", 1)],
         _ => &[("ms/s", 0), ("of one CPU", 0)],
     };
     columns.iter().map(|(heading, spare)| Column::number(heading, *spare)).collect()
 }
 
-/// The cells of [`value_columns`].
+/// Returns the cells for [`value_columns`].
 pub(super) fn values(part: &Part, change: &Change<'_>, cpus: Option<NonZeroUsize>) -> Vec<String> {
     let descriptor = part.descriptor;
     let unknown = || "-".to_owned();
@@ -89,8 +89,7 @@ pub(super) fn values(part: &Part, change: &Change<'_>, cpus: Option<NonZeroUsize
     }
 }
 
-/// What the first of a metric's columns is about, of several points together: what they grew or counted per second, or
-/// their sum now.
+/// Returns the sum of several points in the metric's first column: growth or events per second, or current values.
 pub(super) fn load(changes: &[Change<'_>]) -> f64 {
     let of = |change: &Change<'_>| match change.value {
         Measured::Level(value) => value,
@@ -99,7 +98,7 @@ pub(super) fn load(changes: &[Change<'_>]) -> f64 {
     changes.iter().map(of).sum()
 }
 
-/// A [`load`] with its unit.
+/// Formats a [`load`] with its unit.
 pub(super) fn total(descriptor: &Descriptor, load: f64) -> String {
     match descriptor.instrument {
         _ if is_busy_time(descriptor) => format!("{} ms/s", number(load * 1000.0)),

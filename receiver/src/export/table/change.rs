@@ -1,4 +1,4 @@
-//! What happened between two snapshots.
+//! Changes between two snapshots.
 
 use std::collections::HashMap;
 
@@ -7,13 +7,14 @@ use crate::telemetry::{
     UnixNanos, Value,
 };
 
-/// An earlier snapshot, to look things up in.
+/// An index of the previous snapshot.
 pub(super) struct Earlier<'a> {
     pub(super) time: UnixNanos,
     resources: HashMap<Identity<'a>, &'a ResourceMetrics>,
 }
 
-/// What stays the same of a resource while more becomes known of it: its instance id, or else all there is.
+/// The identity of a resource, which stays constant while attributes are added: its instance id, or else all
+/// attributes.
 #[derive(PartialEq, Eq, Hash)]
 enum Identity<'a> {
     Instance(&'a Value),
@@ -39,26 +40,26 @@ impl<'a> Earlier<'a> {
     }
 }
 
-/// What a point says about the last interval.
+/// A point's change in the last interval.
 pub(super) struct Change<'a> {
     pub(super) attributes: &'a Attributes,
-    /// Length of the interval.
+    /// The length of the interval.
     pub(super) seconds: f64,
     pub(super) value: Measured,
 }
 
-/// By the instrument.
+/// The measurement of a change, by instrument.
 pub(super) enum Measured {
-    /// How much a sum grew, and to what.
+    /// The growth of a sum, and its current value.
     Growth { by: f64, to: f64 },
-    /// A value as it is now.
+    /// The current value.
     Level(f64),
-    /// What was measured in the interval.
+    /// The durations recorded in the interval.
     Distribution(ExponentialHistogram),
 }
 
 impl Change<'_> {
-    /// Growth or measurements per second; `None` of a level, or if no time has passed.
+    /// Returns the growth or the events per second. Returns `None` for a level, and for an empty interval.
     pub(super) fn per_second(&self) -> Option<f64> {
         let amount = match &self.value {
             Measured::Growth { by, .. } => *by,
@@ -68,7 +69,7 @@ impl Change<'_> {
         (self.seconds > 0.0).then(|| amount / self.seconds)
     }
 
-    /// Adds what another point says, which belongs to the same row: sums and distributions alone.
+    /// Adds the change of another point in the same row. Only sums and distributions can be added.
     pub(super) fn add(&mut self, other: &Self) {
         match (&mut self.value, &other.value) {
             (Measured::Growth { by, to }, Measured::Growth { by: more, to: all }) => {
@@ -81,7 +82,7 @@ impl Change<'_> {
         self.seconds = self.seconds.max(other.seconds);
     }
 
-    /// Whether nothing happened, or nothing is there.
+    /// Returns true if nothing changed, or if the level is zero.
     pub(super) fn is_idle(&self) -> bool {
         match &self.value {
             Measured::Growth { by: amount, .. } | Measured::Level(amount) => *amount == 0.0,
@@ -90,8 +91,8 @@ impl Change<'_> {
     }
 }
 
-/// The changes of a metric's points, without those of series that are over. A point whose start time is another one than
-/// before began anew, and counts from zero since its start.
+/// Returns the changes of a metric's points, without ended series. A point with a new start time has restarted, so
+/// it counts from zero.
 pub(super) fn changes<'a>(
     earlier: Option<&Earlier<'a>>,
     time: UnixNanos,
@@ -115,7 +116,7 @@ pub(super) fn changes<'a>(
     metric.points.iter().filter_map(change).collect()
 }
 
-/// `None` where no value is recorded.
+/// Returns `None` if a point has no recorded value.
 fn measured(instrument: Instrument, now: &Data, before: Option<&Data>) -> Option<Measured> {
     if let Data::Histogram(now) = now {
         return Some(Measured::Distribution(match before {
@@ -126,7 +127,7 @@ fn measured(instrument: Instrument, now: &Data, before: Option<&Data>) -> Option
     let to = number(now)?;
     let from = before.and_then(number).unwrap_or(0.0);
     Some(match instrument {
-        // A counter that fell has begun anew, whatever its start time says.
+        // A counter that decreased has restarted, regardless of its start time.
         Instrument::Counter if to < from => Measured::Growth { by: to, to },
         Instrument::Counter => Measured::Growth { by: to - from, to },
         _ => Measured::Level(to),

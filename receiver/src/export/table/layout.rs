@@ -1,4 +1,4 @@
-//! Columns that fit a width.
+//! Fits columns into a width.
 
 use super::text::{cut, shorten, width as width_of};
 
@@ -6,11 +6,11 @@ use super::text::{cut, shorten, width as width_of};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Column {
     pub(super) heading: String,
-    /// Whether its cells stand on the right.
+    /// True if the cells are aligned to the right.
     pub(super) number: bool,
-    /// Which column goes first where there is not room for all: the highest. Zero stays.
+    /// The order in which columns are dropped if space is short, highest first. Columns with zero stay.
     pub(super) spare: u8,
-    /// Whether its cells may be shortened.
+    /// True if the cells can be shortened.
     pub(super) shortens: bool,
 }
 
@@ -19,7 +19,7 @@ impl Column {
         Self { heading: heading.to_owned(), number: false, spare: 0, shortens: false }
     }
 
-    /// A column of names that may be long.
+    /// Returns a column of names, which can be long.
     pub(super) fn name(heading: &str) -> Self {
         Self { shortens: true, ..Self::text(heading) }
     }
@@ -30,14 +30,15 @@ impl Column {
 }
 
 pub(super) const INDENT: usize = 2;
-/// A name keeps this much before another column goes for it, and this much before lines are cut.
+/// The least width of a name before another column is dropped for it, and before lines are cut.
 const READABLE: usize = 20;
 const NARROWEST: usize = 10;
 
-/// The heading and the rows as lines of at most `width` columns. Gaps narrow first, then names, then spare columns go, then
-/// names narrow more, then lines are cut. However much room there is, a name takes no more than a third of the line.
+/// Formats the heading and the rows as lines of at most `width` columns. If space is short, it narrows gaps,
+/// shortens names, drops spare columns, shortens names further, and finally cuts lines. A name never takes more
+/// than a third of the line.
 pub(super) fn lines(columns: &[Column], rows: &[Vec<String>], width: usize) -> Vec<String> {
-    // Figures of common length keep their place from one draw to the next.
+    // Numbers of common length keep their position from one draw to the next.
     let least = |column: &Column| if column.number { 7 } else { 0 };
     let most = |column: &Column| if column.shortens { READABLE.max(width / 3) } else { usize::MAX };
     let widths: Vec<usize> = columns
@@ -67,11 +68,11 @@ pub(super) fn lines(columns: &[Column], rows: &[Vec<String>], width: usize) -> V
     std::iter::once(&headings).chain(rows).map(line).collect()
 }
 
-/// How columns fit.
+/// The columns that fit.
 struct Fit {
-    /// Those that stay.
+    /// Indexes of the columns that stay.
     kept: Vec<usize>,
-    /// Of all columns.
+    /// The widths of all columns.
     widths: Vec<usize>,
     gap: usize,
 }
@@ -103,7 +104,7 @@ fn fit(columns: &[Column], mut widths: Vec<usize>, width: usize) -> Fit {
     }
 }
 
-/// Words on lines of at most `width` characters, those after the first indented.
+/// Wraps words on lines of at most `width` characters, and indents all lines but the first.
 pub(super) fn wrap(first: &str, items: &[String], width: usize) -> Vec<String> {
     let mut lines = vec![first.to_owned()];
     for (n, item) in items.iter().enumerate() {

@@ -1,6 +1,6 @@
-//! A live table of what happened in the last interval, for people at a terminal.
+//! A live table of the last interval for people at a terminal.
 //!
-//! Sections, columns and units come from the metrics' descriptors; no signal is known here by name.
+//! The descriptors of the metrics define sections, columns and units. This module refers to no signal by name.
 
 mod cells;
 mod change;
@@ -39,18 +39,18 @@ use self::{
 use super::{Output, Statistics, health::Health, mailbox::Inbox};
 use crate::{telemetry::Snapshot, text::plain};
 
-/// How to render.
+/// The layout of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
-    /// Characters on a line.
+    /// The number of characters on a line.
     pub width: usize,
-    /// Online CPUs of the node, if known: what is a share of one CPU is also shown as a share of the node.
+    /// The number of online CPUs, if known. CPU shares are then also displayed as shares of the node.
     pub cpus: Option<NonZeroUsize>,
-    /// Whether to use bold and dim letters.
+    /// True to use bold and dim text.
     pub colour: bool,
 }
 
-/// Opens the table on standard output. `cpus` are the node's online ones. Needs a tokio runtime.
+/// Opens the table on standard output. `cpus` is the node's number of online CPUs. Requires a tokio runtime.
 #[must_use]
 pub fn open(terminal: &Terminal, cpus: Option<NonZeroUsize>) -> Output {
     let statistics = Statistics::new("table");
@@ -67,7 +67,7 @@ fn run(mut inbox: Inbox, terminal: &Terminal, cpus: Option<NonZeroUsize>, statis
         let size = size_of_stdout(kind);
         let layout = Layout { width: size.width, cpus, colour: colour(kind) };
         let block = render(previous.as_deref(), &current, layout);
-        // Not within the match: what is said there goes through the same lock.
+        // Not inside the match: log messages there take the same lock.
         let drawn = terminal.screen().draw(&block, size);
         match drawn {
             Ok(()) => {
@@ -75,14 +75,14 @@ fn run(mut inbox: Inbox, terminal: &Terminal, cpus: Option<NonZeroUsize>, statis
                 statistics.delivered(began.elapsed());
                 health.works();
             }
-            // The reader has what it wanted.
+            // The reader closed the pipe.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return,
             Err(error) => {
                 statistics.failed("write_error");
                 health.failed("write_error", &format!("cannot write the table to standard output: {error}"));
             }
         }
-        // What was not drawn will not be: the next table shows the next interval.
+        // A failed draw is not repeated: the next table shows the next interval.
         statistics.settled(current.time);
         previous = Some(current);
     }
@@ -92,8 +92,8 @@ fn points(snapshot: &Snapshot) -> u64 {
     snapshot.resources.iter().flat_map(|resource| &resource.metrics).map(|metric| metric.points.len() as u64).sum()
 }
 
-/// What happened between two snapshots, or since the start if there is no earlier one: lines of at most `layout.width`
-/// columns, the last without a line feed.
+/// Formats the changes between two snapshots, or since the start without a previous one. Lines have at most
+/// `layout.width` columns, and the last line has no line feed.
 #[must_use]
 pub fn render(previous: Option<&Snapshot>, current: &Snapshot, layout: Layout) -> String {
     let input = Input::new(previous, current, layout.cpus);

@@ -1,4 +1,4 @@
-//! What resources are called in the table.
+//! Names of resources in the table.
 
 use std::collections::HashMap;
 
@@ -7,15 +7,15 @@ use crate::{
     text::plain,
 };
 
-/// How much of an id tells it from others, as the container runtimes' own tools show it.
+/// The length of a shortened id, as the tools of container runtimes display it.
 const ID_LENGTH: usize = 12;
 
-/// A resource for people. It is [`plain`].
+/// A resource's name for people. The text is [`plain`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Name {
-    /// The most telling name it has.
+    /// The most specific name.
     pub(super) text: String,
-    /// What it is, where it is one thing.
+    /// The kind of the resource, if it is a single object.
     pub(super) kind: &'static str,
 }
 
@@ -25,7 +25,7 @@ impl Name {
     }
 }
 
-/// The names of the resources of a snapshot, the node's first: each its own.
+/// Returns unique names for the resources of a snapshot, with the node first.
 pub(super) fn names(resources: &[ResourceMetrics]) -> Vec<Name> {
     let attributes = |place: usize| &resources[place].resource.attributes;
     let mut names: Vec<Name> = (0..resources.len())
@@ -45,7 +45,7 @@ pub(super) fn names(resources: &[ResourceMetrics]) -> Vec<Name> {
     names
 }
 
-/// Whether a resource stands for all the workloads beyond the limit.
+/// Returns true for the resource of all workloads beyond the limit.
 pub(super) fn is_overflow(attributes: &Attributes) -> bool {
     attributes.get("otel.metric.overflow") == Some(&Value::Flag(true))
 }
@@ -70,7 +70,7 @@ fn name(attributes: &Attributes) -> Name {
     Name::new(telling.unwrap_or_else(|| "(unnamed)".to_owned()), kind)
 }
 
-/// By the most specific attribute.
+/// Returns the kind by the most specific attribute.
 fn kind(attributes: &Attributes) -> &'static str {
     const KINDS: [(&str, &str); 7] = [
         ("container.id", "container"),
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_the_most_telling_there_is() {
+    fn the_most_specific_name_is_used() {
         const ID: (&str, &str) = ("container.id", "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef");
         const POD: (&str, &str) = ("k8s.pod.name", "web-0");
         const SPACE: (&str, &str) = ("k8s.namespace.name", "default");
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_name_twice_is_told_apart_by_an_id() {
+    fn duplicate_names_get_an_id() {
         let named = named(&[
             &[("container.name", "web"), ("container.id", "aaaaaaaaaaaabbbb")],
             &[("container.name", "db"), ("container.id", "dddddddddddddddd")],

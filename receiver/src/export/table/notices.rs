@@ -1,4 +1,4 @@
-//! What was lost, refused or degraded: a line for each metric that has something to say.
+//! Losses, refusals and degraded states: one line for each metric that reports one.
 
 use super::{
     change::{Change, Measured},
@@ -10,7 +10,7 @@ use crate::{
     text::plain,
 };
 
-/// The titles of notices, and for each the points that are worth a word.
+/// Returns the titles of notices, each with its reportable points.
 pub(super) fn notices(input: &Input<'_>, resource: &ResourceMetrics) -> Vec<(String, Vec<String>)> {
     let mut notices = Vec::new();
     for metric in &resource.metrics {
@@ -42,7 +42,7 @@ fn notice(descriptor: &Descriptor, change: &Change<'_>) -> Option<String> {
                 change.per_second().map_or_else(String::new, |growth| format!(" ({})", rate(growth, descriptor.unit)));
             format!("{}{now}", amount(*to, descriptor.unit))
         }
-        // A state that holds.
+        // A state that is active.
         Measured::Level(1.0) if !labels.is_empty() => String::new(),
         Measured::Level(value) => amount(*value, descriptor.unit),
         Measured::Distribution(histogram) if histogram.count() == 0 => return None,

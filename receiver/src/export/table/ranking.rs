@@ -1,4 +1,4 @@
-//! Sections of several resources: the busiest first, the idle ones left out, the rest in one line.
+//! Sections of several resources: busiest first, without idle ones, and the others in one line.
 
 use super::{
     cells::{Part, load, single_column, total},
@@ -8,10 +8,10 @@ use super::{
     section::{Input, Section, Share, cells, columns, headline, keys, short},
 };
 
-/// Workloads with rows of their own.
+/// The number of workloads with rows.
 const BUSIEST: usize = 8;
 
-/// The section of a group of metrics that several resources have.
+/// Returns the section of a group of metrics that several resources have.
 pub(super) fn section(input: &Input<'_>, group: &[Part], shares: Vec<Share<'_>>) -> Section {
     let is_one = |share: &Share<'_>| {
         let resource = &input.current.resources[share.place].resource;
@@ -25,7 +25,7 @@ pub(super) fn section(input: &Input<'_>, group: &[Part], shares: Vec<Share<'_>>)
     for share in &shown {
         let name = &input.names[share.place];
         let rows = rows::rows(&keys, &share.changes).into_iter().filter(is_busy);
-        // A name stands once, so that the eye finds where the next one begins.
+        // Only the first row of a workload has its name, so that its start is easy to find.
         let names = std::iter::once([name.text.as_str(), name.kind]).chain(std::iter::repeat(["", ""]));
         lines.extend(names.zip(rows).map(|(name, row)| {
             name.into_iter().map(str::to_owned).chain(cells(&row, group, input.cpus)).collect::<Vec<_>>()
@@ -39,8 +39,8 @@ pub(super) fn section(input: &Input<'_>, group: &[Part], shares: Vec<Share<'_>>)
     Section { columns: all, rows: lines, rest, ..headline(group) }
 }
 
-/// The resources that did something, the busiest first: those with rows of their own, and the rest. Of those that are one
-/// workload only the first have rows.
+/// Splits the active resources, busiest first, into those with rows and the others. Only single workloads get
+/// rows.
 fn ranked<'a>(shares: Vec<Share<'a>>, is_one: impl Fn(&Share<'_>) -> bool) -> (Vec<Share<'a>>, Vec<Share<'a>>) {
     let busy = shares.into_iter().filter(|share| share.changes.iter().flatten().any(|change| !change.is_idle()));
     let mut ranked: Vec<(f64, Share<'a>)> = busy.map(|share| (share.load(), share)).collect();
@@ -54,7 +54,7 @@ fn ranked<'a>(shares: Vec<Share<'a>>, is_one: impl Fn(&Share<'_>) -> bool) -> (V
 }
 
 impl Share<'_> {
-    /// How much there is in the section's first column of values.
+    /// Returns the load in the first column of values.
     fn load(&self) -> f64 {
         self.changes.first().map_or(0.0, |changes| load(changes))
     }

@@ -1,5 +1,5 @@
-//! The rows of a section: one for each set of attributes, in the order of the descriptor's values, and for what is counted
-//! by CPU a sum and the busiest CPUs.
+//! The rows of a section: one for each set of attributes, in the order of the descriptor's values. Counts by CPU
+//! have one row for the sum and one for each of the busiest CPUs.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,16 @@ use crate::{
 
 /// The semantic conventions' attribute for a CPU.
 const CPU: &str = "cpu.logical_number";
-/// CPUs with a row of their own.
+/// The number of CPUs with a row.
 const BUSIEST: usize = 8;
 
-/// One row: its attributes for the columns of [`keys`], and what each metric of the section says.
+/// A row with its attributes for the columns of [`keys`], and the change of each metric of the section.
 pub(super) struct Row<'a> {
     pub(super) labels: Vec<String>,
     pub(super) changes: Vec<Option<Change<'a>>>,
 }
 
-/// The attributes that any of the points have, in the descriptor's order, the CPU last.
+/// Returns the attributes of any of the points, in the descriptor's order with the CPU last.
 pub(super) fn keys<'a, 'b: 'a>(
     attributes: &'static [AttributeKey],
     changes: impl Iterator<Item = &'a Change<'b>> + Clone,
@@ -31,17 +31,18 @@ pub(super) fn keys<'a, 'b: 'a>(
     keys
 }
 
-/// What stands above a column of an attribute's values: the last part of its key that says something.
+/// Returns the heading for an attribute: the last significant part of its key.
 pub(super) fn heading(key: &'static str) -> &'static str {
     let says_something = |part: &&str| !matches!(*part, "name" | "id" | "number" | "logical_number");
     key.rsplit('.').find(says_something).unwrap_or(key)
 }
 
-/// A place in the order of rows: a known value's position in the catalogue, then by value. No value comes first.
+/// The sort key of a row: the position of a known value in the catalogue, then the value. A missing value sorts
+/// first.
 type Place = (usize, Option<Value>);
 type Members<'a> = Vec<(Place, Vec<Option<Change<'a>>>)>;
 
-/// The rows of a section. `measured` holds the changes of each metric.
+/// Returns the rows of a section. `measured` holds the changes of each metric.
 pub(super) fn rows<'a>(keys: &[&AttributeKey], measured: &[Vec<Change<'a>>]) -> Vec<Row<'a>> {
     let by_cpu = keys.iter().any(|key| key.key == CPU);
     let groups: Vec<&AttributeKey> = keys.iter().copied().filter(|key| key.key != CPU).collect();
@@ -51,7 +52,7 @@ pub(super) fn rows<'a>(keys: &[&AttributeKey], measured: &[Vec<Change<'a>>]) -> 
             let group = groups.iter().map(|key| place(key, change.attributes)).collect();
             let cpu = (0, change.attributes.get(CPU).cloned());
             let cells = grouped.entry(group).or_default().entry(cpu).or_insert_with(|| empty(measured.len()));
-            // What a section of several metrics does not tell apart adds up.
+            // Points that differ only in hidden attributes are added.
             match &mut cells[n] {
                 Some(known) => known.add(change),
                 none => *none = Some(copy(change)),
@@ -99,7 +100,7 @@ fn copy<'a>(change: &Change<'a>) -> Change<'a> {
     Change { attributes: change.attributes, seconds: change.seconds, value }
 }
 
-/// The members' sum, metric by metric. Only what grows can be added up.
+/// Returns the sum of the members for each metric. Only sums and distributions can be added.
 fn sum<'a>(members: &Members<'a>) -> Vec<Option<Change<'a>>> {
     let metrics = members.first().map_or(0, |(_, changes)| changes.len());
     let total = |n: usize| {
@@ -112,7 +113,7 @@ fn sum<'a>(members: &Members<'a>) -> Vec<Option<Change<'a>>> {
     (0..metrics).map(total).collect()
 }
 
-/// The CPUs with the highest first figure, in the order of their numbers.
+/// Returns the CPUs with the highest first values, in numerical order.
 fn busiest(mut members: Members<'_>) -> Members<'_> {
     let load = |changes: &[Option<Change<'_>>]| changes.first()?.as_ref()?.per_second();
     if members.len() > BUSIEST {

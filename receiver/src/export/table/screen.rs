@@ -1,4 +1,4 @@
-//! Where the table is drawn.
+//! Draws the table on standard output.
 
 use std::{env, io, io::Write};
 
@@ -6,33 +6,33 @@ use rustix::termios;
 
 use super::text::cut;
 
-/// Where standard output is no terminal, lines may be this long.
+/// The line length for standard output that is not a terminal.
 const WIDTH_OF_FILES: usize = 120;
-/// Narrower than this nothing can be read.
+/// The least width for a readable table.
 const NARROWEST: usize = 40;
 
-/// Draws blocks: one over the other on a terminal, one after the other elsewhere.
+/// A screen that draws blocks: over each other on a terminal, one after another on a stream.
 pub(super) struct Screen<W> {
     writer: W,
     kind: Kind,
-    /// The last block as it stands above the cursor, on a terminal.
+    /// The last block above the cursor, on a terminal.
     block: String,
 }
 
-/// What is being drawn on.
+/// The kind of standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A terminal that can move its cursor.
+    /// A terminal with a movable cursor.
     Terminal,
-    /// A pipe, a file, or a terminal that can do nothing.
+    /// A pipe, a file, or a terminal without cursor movement.
     Stream,
 }
 
-/// Lines and columns.
+/// Lines and columns of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Size {
     pub(super) width: usize,
-    /// Without an end on a stream.
+    /// The number of lines; `None` for a stream.
     pub(super) height: Option<usize>,
 }
 
@@ -45,7 +45,7 @@ impl<W: Write> Screen<W> {
         self.kind
     }
 
-    /// Draws a block of lines no longer than the screen is wide.
+    /// Draws a block. Its lines must not exceed the width of the screen.
     pub(super) fn draw(&mut self, block: &str, size: Size) -> io::Result<()> {
         if self.kind == Kind::Stream {
             write!(self.writer, "{block}\n\n")?;
@@ -53,7 +53,7 @@ impl<W: Write> Screen<W> {
         }
         self.erase()?;
         let lines: Vec<&str> = block.lines().collect();
-        // The cursor needs a line of its own; what has left the screen at the top cannot be drawn over.
+        // The cursor occupies one line; lines above the top of the screen cannot be overwritten.
         let room = size.height.unwrap_or(usize::MAX).saturating_sub(1).max(1);
         let fits = if lines.len() > room { room - 1 } else { lines.len() };
         for line in &lines[..fits] {
@@ -68,7 +68,7 @@ impl<W: Write> Screen<W> {
         self.show()
     }
 
-    /// Writes to a log on the same terminal, above the block, which stays the last thing there.
+    /// Writes log lines on the same terminal above the block.
     pub(super) fn log(&mut self, lines: &[u8], log: &mut impl Write) -> io::Result<()> {
         let block = std::mem::take(&mut self.block);
         let erased = self.erase_lines(&block);
@@ -96,13 +96,13 @@ impl<W: Write> Screen<W> {
     }
 }
 
-/// What standard output is.
+/// Returns the kind of standard output.
 pub(super) fn kind_of_stdout() -> Kind {
     let dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
     if termios::isatty(io::stdout()) && !dumb { Kind::Terminal } else { Kind::Stream }
 }
 
-/// The size of standard output now; terminals are resized while the table is live.
+/// Returns the current size of standard output. Users resize terminals while the table is live.
 pub(super) fn size_of_stdout(kind: Kind) -> Size {
     let window = termios::tcgetwinsize(io::stdout()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
     match (kind, window) {
@@ -114,7 +114,7 @@ pub(super) fn size_of_stdout(kind: Kind) -> Size {
     }
 }
 
-/// Whether to write in colour: on a terminal, unless `NO_COLOR` is set to anything.
+/// Returns true on a terminal, unless `NO_COLOR` is set to a non-empty value.
 pub(super) fn colour(kind: Kind) -> bool {
     kind == Kind::Terminal && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

@@ -1,4 +1,4 @@
-//! Which sections the metrics of a snapshot make, by their descriptors and resources alone.
+//! Groups the metrics of a snapshot into sections by their descriptors and resources.
 
 use std::num::NonZeroUsize;
 
@@ -12,17 +12,17 @@ use super::{
 };
 use crate::telemetry::{AttributeKey, Data, Descriptor, Metric, ResourceMetrics, Side, Snapshot, View};
 
-/// Metrics shown together, a row for each set of attributes.
+/// Metrics shown together, with a row for each set of attributes.
 pub(super) struct Section {
     pub(super) title: String,
     pub(super) description: &'static str,
     pub(super) columns: Vec<Column>,
     pub(super) rows: Vec<Vec<String>>,
-    /// What is said below the rows of those that have none.
+    /// A line below the rows, about resources without a row.
     pub(super) rest: Option<String>,
 }
 
-/// What a table is made from.
+/// The input of a table.
 pub(super) struct Input<'a> {
     pub(super) earlier: Option<Earlier<'a>>,
     pub(super) current: &'a Snapshot,
@@ -35,24 +35,24 @@ impl<'a> Input<'a> {
         Self { earlier: previous.map(Earlier::new), current, names: names(&current.resources), cpus }
     }
 
-    /// What a metric of a resource says about the last interval.
+    /// Returns the changes of a resource's metric in the last interval.
     pub(super) fn changes(&self, resource: &ResourceMetrics, metric: &'a Metric) -> Vec<Change<'a>> {
         changes(self.earlier.as_ref(), self.current.time, &resource.resource, metric)
     }
 }
 
-/// What one resource has in a section.
+/// A resource's part of a section.
 pub(super) struct Share<'a> {
-    /// The resource's place in the snapshot; the node's is 0.
+    /// The index of the resource in the snapshot; the node has index 0.
     pub(super) place: usize,
-    /// By metric of the section.
+    /// The changes of each metric in the section.
     pub(super) changes: Vec<Vec<Change<'a>>>,
 }
 
 /// Metrics that share a section.
 type Group = Vec<Part>;
 
-/// The sections of a snapshot, in the order of its metrics, but first those that say how busy each workload is.
+/// Returns the sections of a snapshot in the order of its metrics, with busy times of workloads first.
 pub(super) fn sections(input: &Input<'_>) -> Vec<Section> {
     let (mut first, mut others) = (Vec::new(), Vec::new());
     for group in groups(input.current) {
@@ -73,7 +73,7 @@ pub(super) fn sections(input: &Input<'_>) -> Vec<Section> {
     first
 }
 
-/// The metrics of which any resource has values, in the order of their first appearance.
+/// Groups the metrics that have values in any resource, in the order of first appearance.
 fn groups(snapshot: &Snapshot) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     let present = descriptors(snapshot);
@@ -93,7 +93,7 @@ fn groups(snapshot: &Snapshot) -> Vec<Group> {
     groups
 }
 
-/// The descriptors of metrics with values, each once.
+/// Returns the descriptors of metrics with values, without duplicates.
 fn descriptors(snapshot: &Snapshot) -> Vec<&'static Descriptor> {
     let has_values = |metric: &&Metric| metric.points.iter().any(|point| point.data != Data::NoRecordedValue);
     let metrics = snapshot.resources.iter().flat_map(|resource| &resource.metrics).filter(has_values);
@@ -106,7 +106,7 @@ fn descriptors(snapshot: &Snapshot) -> Vec<&'static Descriptor> {
     present
 }
 
-/// A metric, and those of the others that are there.
+/// Returns a metric, together with the related metrics that are present.
 fn beside(descriptor: &'static Descriptor, sides: &[Side], present: &[&'static Descriptor]) -> Group {
     let other = |side: &Side| {
         let descriptor = present.iter().find(|other| other.name == side.metric)?;
@@ -142,7 +142,7 @@ fn of_the_node(input: &Input<'_>, group: &[Part], share: &Share<'_>) -> Section 
     }
 }
 
-/// A section with its title and nothing in it.
+/// Returns a section with its title and without rows.
 pub(super) fn headline(group: &[Part]) -> Section {
     let (title, description) = match group {
         [Part { descriptor, .. }] | [Part { descriptor, heading: Some(_), .. }, ..] => {
@@ -153,19 +153,19 @@ pub(super) fn headline(group: &[Part]) -> Section {
     Section { title: short(title).to_owned(), description, columns: Vec::new(), rows: Vec::new(), rest: None }
 }
 
-/// The attributes that tell the rows of some resources apart.
+/// Returns the attributes that distinguish the rows of some resources.
 pub(super) fn keys(group: &[Part], shares: &[Share<'_>]) -> Vec<&'static AttributeKey> {
     let attributes = group.first().map_or(&[][..], |first| first.descriptor.attributes);
     rows::keys(attributes, shares.iter().flat_map(|share| &share.changes).flatten())
 }
 
-/// The columns of attributes, and those of values.
+/// Returns the columns of attributes and values.
 pub(super) fn columns(keys: &[&AttributeKey], group: &[Part], cpus: Option<NonZeroUsize>) -> Vec<Column> {
     let labels = keys.iter().map(|key| Column::text(rows::heading(key.key)));
     labels.chain(group.iter().flat_map(|part| value_columns(part, cpus))).collect()
 }
 
-/// The cells of [`columns`].
+/// Returns the cells for [`columns`].
 pub(super) fn cells(row: &Row<'_>, group: &[Part], cpus: Option<NonZeroUsize>) -> Vec<String> {
     let values = group.iter().zip(&row.changes).flat_map(|(part, change)| match change {
         Some(change) => values(part, change, cpus),
@@ -178,7 +178,7 @@ fn parent(name: &str) -> &str {
     name.rsplit_once('.').map_or("", |(parent, _)| parent)
 }
 
-/// A metric's name without what all have in common.
+/// Returns a metric's name without the common prefix.
 pub(super) fn short(name: &str) -> &str {
     name.strip_prefix("undercurrent.").unwrap_or(name)
 }

@@ -1,4 +1,4 @@
-//! Standard output, shared by the table and the log.
+//! Shares standard output between the table and the log.
 
 use std::{
     io::{self, Write},
@@ -7,19 +7,20 @@ use std::{
 
 use super::screen::{Screen, kind_of_stdout};
 
-/// Standard output as the table draws on it. A log that goes to the same terminal must be written through
-/// [`Self::log`], or the table is drawn over it.
+/// Standard output for the table. A log on the same terminal must be written through [`Self::log`], or the table
+/// overwrites it.
 #[derive(Clone)]
 pub struct Terminal(Arc<Mutex<Screen<io::Stdout>>>);
 
 impl Terminal {
-    /// Standard output of this process.
+    /// Returns the standard output of this process.
     #[must_use]
     pub fn stdout() -> Self {
         Self(Arc::new(Mutex::new(Screen::new(io::stdout(), kind_of_stdout()))))
     }
 
-    /// A writer to standard error that keeps the table below what it writes. One write is one or more whole lines.
+    /// Returns a writer to standard error that keeps the table below the log. Each write must consist of whole
+    /// lines.
     #[must_use]
     pub fn log(&self) -> Log {
         Log(self.clone())
@@ -30,12 +31,12 @@ impl Terminal {
     }
 }
 
-/// See [`Terminal::log`].
+/// The writer of [`Terminal::log`].
 pub struct Log(Terminal);
 
 impl Write for Log {
     fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
-        // A table that is being drawn may wait for a terminal that is stopped; whoever logs must not.
+        // Drawing may block on a stopped terminal; logging must not block.
         let written = match self.0.0.try_lock() {
             Ok(mut screen) => screen.log(lines, &mut io::stderr()),
             Err(_) => io::stderr().write_all(lines),

@@ -21,7 +21,7 @@ fn plain(width: usize) -> Layout {
     Layout { width, cpus: NonZeroUsize::new(2), colour: false }
 }
 
-/// Everything the sidecar shows first, with all counts multiplied.
+/// Returns a snapshot with every displayed metric, with all counts multiplied.
 fn everything(factor: u32, time: UnixNanos) -> Snapshot {
     let times = |number: i64| Data::Integer(number * i64::from(factor));
     let seconds = |number: f64| Data::Double(number * f64::from(factor));
@@ -94,7 +94,7 @@ fn table_at_120_columns() {
 }
 
 #[test]
-fn first_table_and_one_without_traffic() {
+fn first_table_and_idle_table() {
     let one = everything(1, after(10));
     let again = everything(1, after(20));
     let first = render(None, &one, plain(80));
@@ -108,22 +108,22 @@ fn counter(start: UnixNanos, number: i64, time: UnixNanos) -> Snapshot {
     node(vec![Metric { descriptor: &PROCESSED, points: vec![point] }], time)
 }
 
-fn rate_shown(previous: &Snapshot, current: &Snapshot) -> String {
+fn displayed_rate(previous: &Snapshot, current: &Snapshot) -> String {
     let shown = render(Some(previous), current, plain(80));
     shown.lines().last().and_then(|line| line.split_whitespace().last()).unwrap_or_default().to_owned()
 }
 
 #[test]
-fn another_start_time_counts_from_zero_since_that_start() {
+fn a_new_start_time_restarts_the_count() {
     let before = counter(after(0), 1000, after(10));
-    assert_eq!(rate_shown(&before, &counter(after(0), 1600, after(12))), "300/s");
-    assert_eq!(rate_shown(&before, &counter(after(11), 50, after(12))), "50/s");
-    assert_eq!(rate_shown(&before, &counter(after(11), 2000, after(12))), "2.00k/s");
-    assert_eq!(rate_shown(&before, &counter(after(0), 4, after(12))), "2/s", "fell without a new start");
+    assert_eq!(displayed_rate(&before, &counter(after(0), 1600, after(12))), "300/s");
+    assert_eq!(displayed_rate(&before, &counter(after(11), 50, after(12))), "50/s");
+    assert_eq!(displayed_rate(&before, &counter(after(11), 2000, after(12))), "2.00k/s");
+    assert_eq!(displayed_rate(&before, &counter(after(0), 4, after(12))), "2/s", "fell without a new start");
 }
 
 #[test]
-fn many_cpus_show_the_busiest_and_the_sum() {
+fn the_sum_and_the_busiest_of_many_cpus_are_displayed() {
     let points = |factor: i64| {
         (0..64_u32)
             .map(|cpu| {
@@ -141,7 +141,7 @@ fn many_cpus_show_the_busiest_and_the_sum() {
 }
 
 #[test]
-fn colour_changes_nothing_but_letters() {
+fn colour_does_not_change_the_text() {
     let snapshot = everything(2, after(3));
     let coloured = render(None, &snapshot, Layout { colour: true, ..plain(80) });
     assert!(coloured.contains("\x1b[1m"));
@@ -156,7 +156,7 @@ fn colour_changes_nothing_but_letters() {
 }
 
 #[test]
-fn terminals_are_drawn_over_and_streams_appended_to() -> std::io::Result<()> {
+fn terminals_are_redrawn_and_streams_are_appended() -> std::io::Result<()> {
     let size = |height| Size { width: 80, height };
     let mut terminal = Vec::new();
     let mut screen = Screen::new(&mut terminal, Kind::Terminal);
@@ -185,7 +185,7 @@ fn terminals_are_drawn_over_and_streams_appended_to() -> std::io::Result<()> {
 
 proptest! {
     #[test]
-    fn no_line_is_wider_than_asked_for(previous in snapshots(), current in snapshots(), width in 40_usize..200) {
+    fn no_line_exceeds_the_width(previous in snapshots(), current in snapshots(), width in 40_usize..200) {
         let shown = render(Some(&previous), &current, plain(width));
         prop_assert!(shown.lines().all(|line| text::width(line) <= width));
         prop_assert!(!shown.chars().any(|c| c != '\n' && c.is_control()));

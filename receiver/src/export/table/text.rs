@@ -1,10 +1,10 @@
-//! Text on a terminal: how wide it is.
+//! Widths of text on a terminal.
 
 use std::borrow::Cow;
 
 use unicode_width::UnicodeWidthChar;
 
-/// The columns that a plain text takes.
+/// Returns the number of columns of a plain text.
 pub(super) fn width(text: &str) -> usize {
     text.chars().map(columns).sum()
 }
@@ -13,7 +13,7 @@ fn columns(c: char) -> usize {
     c.width().unwrap_or(0)
 }
 
-/// At most `room` columns, with an ellipsis where the end is gone.
+/// Cuts a text to at most `room` columns, with an ellipsis for the missing end.
 pub(super) fn cut(text: &str, room: usize) -> Cow<'_, str> {
     if width(text) <= room {
         return Cow::Borrowed(text);
@@ -22,8 +22,8 @@ pub(super) fn cut(text: &str, room: usize) -> Cow<'_, str> {
     Cow::Owned(text.chars().take(kept).chain(['…']).collect())
 }
 
-/// At most `room` columns, with an ellipsis before the last two thirds: paths and names that are made by rule begin alike,
-/// and their ends tell them apart.
+/// Shortens a text to at most `room` columns, with an ellipsis before the last two thirds. The ends of paths and
+/// generated names distinguish them.
 pub(super) fn shorten(text: &str, room: usize) -> Cow<'_, str> {
     if width(text) <= room {
         return Cow::Borrowed(text);
@@ -35,7 +35,7 @@ pub(super) fn shorten(text: &str, room: usize) -> Cow<'_, str> {
     Cow::Owned(text.chars().take(head).chain(['…']).chain(text.chars().skip(skipped)).collect())
 }
 
-/// How many characters fit.
+/// Returns the number of characters that fit.
 fn fitting(characters: impl Iterator<Item = char>, room: usize) -> usize {
     let widths = characters.scan(0, |taken, c| {
         *taken += columns(c);
@@ -52,7 +52,7 @@ mod tests {
     use crate::text::plain;
 
     #[test]
-    fn an_ellipsis_stands_for_what_is_gone() {
+    fn an_ellipsis_replaces_removed_text() {
         assert_eq!((cut("abcdef", 6), cut("abcdef", 4)), ("abcdef".into(), "abc…".into()));
         assert_eq!((shorten("abcdef", 6), shorten("abcdefgh", 6)), ("abcdef".into(), "a…efgh".into()));
         assert_eq!((cut("大大大", 4), shorten("大大大大大", 8)), ("大…".into(), "大…大大".into()));
@@ -60,7 +60,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_wider_than_its_room(text in any::<String>(), room in 1_usize..40) {
+        fn texts_fit_the_width(text in any::<String>(), room in 1_usize..40) {
             let text = plain(&text);
             for shown in [cut(&text, room), shorten(&text, room)] {
                 prop_assert!(width(&shown) <= room, "{shown}");

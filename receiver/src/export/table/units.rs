@@ -1,6 +1,7 @@
-//! Numbers for people, at three digits and by the unit.
+//! Numbers for people, with three digits and a unit.
 
-/// A number with an SI prefix where it is 1000 or more: `0`, `0.25`, `7.1`, `999`, `12.3k`. Small whole numbers stay whole.
+/// Formats a number, with an SI prefix from 1000 on: `0`, `0.25`, `7.1`, `999`, `12.3k`. Small integers have no
+/// decimals.
 pub(super) fn number(value: f64) -> String {
     if value.abs() >= 999.5 {
         let (scaled, prefix) = prefixed(value, &["", "k", "M", "G", "T", "P", "E"], 0);
@@ -9,7 +10,8 @@ pub(super) fn number(value: f64) -> String {
     if value.fract() == 0.0 { format!("{value:.0}") } else { digits(value) }
 }
 
-/// An amount in a UCUM unit: seconds and others of the SI from nano on, all else as a bare number.
+/// Formats an amount in a UCUM unit. Seconds and other SI units get prefixes from nano on; amounts in other units
+/// are bare numbers.
 pub(super) fn amount(value: f64, unit: &str) -> String {
     match unit {
         "s" => measure(value, "s"),
@@ -21,7 +23,7 @@ pub(super) fn amount(value: f64, unit: &str) -> String {
     }
 }
 
-/// A growth per second of something in a UCUM unit.
+/// Formats a growth per second in a UCUM unit.
 pub(super) fn rate(per_second: f64, unit: &str) -> String {
     match unit {
         "J" => measure(per_second, "W"),
@@ -29,7 +31,7 @@ pub(super) fn rate(per_second: f64, unit: &str) -> String {
     }
 }
 
-/// A share as a percentage.
+/// Formats a share as a percentage.
 pub(super) fn percent(share: f64) -> String {
     let percent = share * 100.0;
     let text = if percent == 0.0 { "0".to_owned() } else { digits(percent) };
@@ -40,13 +42,13 @@ fn measure(value: f64, symbol: &str) -> String {
     if value == 0.0 {
         return format!("0{symbol}");
     }
-    // Nobody speaks of kiloseconds.
+    // Kiloseconds are uncommon.
     let prefixes: &[&str] = if symbol == "s" { &["n", "µ", "m", ""] } else { &["n", "µ", "m", "", "k", "M", "G"] };
     let (scaled, prefix) = prefixed(value, prefixes, 3);
     format!("{}{prefix}{symbol}", digits(scaled))
 }
 
-/// The value by the prefix that leaves it between 1 and 1000, where there is one; `base` is the place of no prefix.
+/// Scales the value to between 1 and 1000 if a prefix exists; `base` is the index of the empty prefix.
 fn prefixed<'a>(value: f64, prefixes: &[&'a str], base: usize) -> (f64, &'a str) {
     let mut scaled = value * 1000_f64.powi(i32::try_from(base).unwrap_or(0));
     let last = prefixes.len() - 1;
@@ -59,7 +61,7 @@ fn prefixed<'a>(value: f64, prefixes: &[&'a str], base: usize) -> (f64, &'a str)
     (scaled, prefixes[last])
 }
 
-/// Three digits, or as many as stand before the point; two places at most.
+/// Formats three significant digits, at least the integer part, with two decimals at most.
 fn digits(value: f64) -> String {
     match value.abs() {
         size if size < 0.005 && size > 0.0 => "<0.01".to_owned(),
@@ -74,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_digits_and_a_prefix_without_a_gap_at_the_edges() {
+    fn numbers_have_three_digits_and_a_prefix() {
         let numbers = [0.0, 0.004, 0.25, 7.0, 9.996, 999.4, 999.6, 12_345.0, 1e6, 1.5e20];
         assert_eq!(numbers.map(number), ["0", "<0.01", "0.25", "7", "10.0", "999", "1.00k", "12.3k", "1.00M", "150E"]);
         let seconds = [0.0, 59.6e-9, 1.19e-6, 999.7e-6, 16.8e-3, 1.0, 4000.0];
@@ -83,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_go_by_the_unit() {
+    fn rates_depend_on_the_unit() {
         assert_eq!(rate(1234.0, "{packet}"), "1.23k/s");
         assert_eq!(rate(2.5e6, "By"), "2.50MB/s");
         assert_eq!(rate(0.25, "J"), "250mW");

@@ -1,4 +1,4 @@
-//! A file system of a hostile user: no read of its files ends. Each file has a number for its name.
+//! A file system of a hostile user that never answers a read. The names of its files are numbers.
 
 use std::{
     ffi::OsStr,
@@ -20,14 +20,14 @@ const SIZE: u64 = 1 << 20;
 /// How long the kernel may cache attributes.
 const FOREVER: Duration = Duration::from_secs(3600);
 
-/// A mounted file system, which is unmounted with the value.
+/// A mounted file system. Dropping the value unmounts it.
 pub struct Fuse {
     waiting: Waiting,
     session: Option<BackgroundSession>,
     folder: TempDir,
 }
 
-/// Reads that wait; `None` once the file system is about to end.
+/// Pending reads; `None` once the file system is about to end.
 type Waiting = Arc<Mutex<Option<Vec<ReplyData>>>>;
 
 struct Files(Waiting);
@@ -36,7 +36,7 @@ impl Fuse {
     /// Mounts the file system.
     ///
     /// # Errors
-    /// On a machine without `/dev/fuse`.
+    /// If the machine has no `/dev/fuse`.
     pub fn mount() -> std::io::Result<Self> {
         let (folder, waiting) = (tempfile::tempdir()?, Waiting::new(Mutex::new(Some(Vec::new()))));
         let mut config = Config::default();
@@ -45,18 +45,18 @@ impl Fuse {
         Ok(Self { waiting, session: Some(session), folder })
     }
 
-    /// The file with a number. An open of a file waits for reads of the same file (`fuse_finish_open()`).
+    /// Returns the path of a file. An open of a file waits for pending reads of that file (`fuse_finish_open()`).
     pub fn file(&self, number: usize) -> PathBuf {
         self.folder.path().join(number.to_string())
     }
 
-    /// Fails every read with `EIO` from now on, and those that wait.
+    /// Fails all pending and later reads with `EIO`.
     pub fn release(&self) {
-        // A reply that is dropped fails the read.
+        // Dropping a reply fails the read.
         drop(self.waiting.lock().unwrap().take());
     }
 
-    /// The number of reads that wait.
+    /// Returns the number of pending reads.
     pub fn waiting(&self) -> usize {
         self.waiting.lock().unwrap().as_ref().map_or(0, Vec::len)
     }
@@ -94,7 +94,7 @@ fn attributes(inode: INodeNo) -> FileAttr {
 
 impl Filesystem for Files {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        // Read-ahead is in the background, and without more room later reads would not be sent.
+        // Read-ahead runs in the background. A low limit would delay later reads.
         let _ = config.set_max_background(u16::MAX);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Processes of this binary that carry out an attack, or that are its victims.
+//! Processes of this binary that carry out an attack or are its victims.
 
 use std::{
     env,
@@ -13,16 +13,16 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 
 use crate::{frozen, separation};
 
-/// The variable that makes this binary play a role.
+/// The variable that selects the role of this process.
 const ROLE: &str = "UNDERCURRENT_TEST_ROLE";
-/// The arguments that make this binary run [`plays_a_role`] alone, on its first thread.
+/// The arguments that run only [`plays_a_role`], on the first thread.
 const ALONE: [&str; 5] = ["--exact", "support::player::plays_a_role", "--nocapture", "--test-threads", "1"];
-/// Moves itself into the cgroups whose files come first, then executes the arguments after `--`.
+/// Moves the process into the cgroups of the first files, then executes the arguments after `--`.
 const JOIN: &str = r#"while [ "$1" != -- ]; do echo $$ >"$1" || exit; shift; done; shift; exec "$@""#;
-/// The start of each line of a role; other lines are the test harness's.
+/// The prefix of a role's output lines; other lines come from the test harness.
 const MARK: &str = "> ";
 
-/// A process that plays a role. It is killed when the value is dropped.
+/// A process that plays a role. Dropping the value kills it.
 pub struct Player {
     process: Child,
     requests: ChildStdin,
@@ -30,7 +30,7 @@ pub struct Player {
 }
 
 impl Player {
-    /// Starts a role in cgroups, by their directories, and waits for its first line.
+    /// Starts a role in the cgroups with these directories, and waits for its first line.
     pub fn start(role: &str, cgroups: &[PathBuf], variables: &[(&str, &str)]) -> Self {
         let mut command = Command::new("sh");
         command.args(["-c", JOIN, "sh"]).args(cgroups.iter().map(|cgroup| cgroup.join("cgroup.procs"))).arg("--");
@@ -74,13 +74,13 @@ impl Drop for Player {
 
 /// Replies to requests until the test ends.
 pub fn serve(mut reply: impl FnMut(&str) -> String) {
-    say("ready");
+    print("ready");
     for request in std::io::stdin().lines() {
-        say(&reply(&request.unwrap()));
+        print(&reply(&request.unwrap()));
     }
 }
 
-/// Sends the requested number of datagrams to itself, and reads them.
+/// Sends the requested number of datagrams to its own socket, and reads them.
 fn talk() {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     socket.connect(socket.local_addr().unwrap()).unwrap();
@@ -94,16 +94,16 @@ fn talk() {
 }
 
 /// The newline comes first because the harness has begun a line.
-fn say(line: &str) {
+fn print(line: &str) {
     println!("\n{MARK}{line}");
 }
 
-/// Plays the role that the environment names; without one, checks that a role ends with its player.
+/// Plays the role that the environment selects. Without a role, checks that a role ends with its player.
 #[test]
 fn plays_a_role() {
     let role = env::var(ROLE);
     if role.is_ok() {
-        // A test that is killed drops no player.
+        // A killed test process drops no player.
         set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
     }
     match role.as_deref() {

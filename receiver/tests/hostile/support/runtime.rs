@@ -1,4 +1,4 @@
-//! A container runtime that speaks Docker's API, of any user, in a private `/run`.
+//! A container runtime of any user with Docker's API, in a private `/run`.
 
 use std::{
     fs,
@@ -23,10 +23,10 @@ pub const USER: u32 = 1000;
 /// The runtime directory of the user.
 pub const OF_USER: &str = "/run/user/1000";
 
-/// Runs a test in a mount namespace with an empty `/run`, but for the runtime directory of the user.
+/// Runs a test in a mount namespace with an empty `/run`, except for the user's runtime directory.
 pub fn with_private_run(test: impl FnOnce() + Send) {
     let inside = || {
-        // SAFETY: this thread alone leaves the namespace, and no other thread uses its working directory.
+        // SAFETY: only this thread leaves the namespace, and no other thread uses its working directory.
         unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.unwrap();
         mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).unwrap();
         mount("tmpfs", "/run", "tmpfs", MountFlags::empty(), None).unwrap();
@@ -43,7 +43,8 @@ pub fn with_private_run(test: impl FnOnce() + Send) {
 pub struct Runtime(Arc<Mutex<Vec<String>>>);
 
 impl Runtime {
-    /// Listens as a user. `reply` returns the JSON for a request's path, or nothing to let the client wait.
+    /// Listens as a user. `reply` returns the JSON for a request's path, or `None` to leave the request
+    /// unanswered.
     pub fn listen(socket: &str, user: u32, reply: impl Fn(&str) -> Option<String> + Send + 'static) -> Self {
         let mut held = Vec::new();
         Self::serve(socket, user, move |path, client| match reply(path) {
@@ -57,7 +58,7 @@ impl Runtime {
         let (path, requests) = (Path::new(socket).to_owned(), Arc::<Mutex<Vec<String>>>::default());
         let binding = thread::spawn(move || {
             let user = Uid::from_raw(user);
-            // User ids are each thread's own, and this thread ends with the socket.
+            // User ids belong to a thread, and this thread ends with the socket.
             set_thread_res_uid(user, user, user).unwrap();
             UnixListener::bind(path).unwrap()
         });
@@ -72,13 +73,13 @@ impl Runtime {
         Self(requests)
     }
 
-    /// The paths of all requests.
+    /// Returns the paths of all requests.
     pub fn requests(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
     }
 }
 
-/// The description of a container with this name.
+/// Returns the description of a container with this name.
 pub fn container(path: &str, name: &str) -> String {
     let id = path.split('/').find(|part| part.len() == 64).unwrap_or_default();
     serde_json::json!({"Id": id, "Name": format!("/{name}"), "Config": {"Labels": {"com.docker.compose.service": name}}})
@@ -98,7 +99,7 @@ fn request(client: &mut UnixStream) -> String {
     String::from_utf8_lossy(&head).split_whitespace().nth(1).unwrap_or_default().to_owned()
 }
 
-/// The client may have gone.
+/// The client may have closed the connection.
 fn respond(mut client: UnixStream, body: &str) {
     let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length:";
     let _ = write!(client, "{head} {}\r\n\r\n{body}", body.len());

@@ -17,11 +17,12 @@ use super::{
 /// The attribute that names a workload by its cgroup.
 const CGROUP: &str = "undercurrent.workload.cgroup";
 
-/// A slice in each hierarchy that the sidecar reads. The slice and all cgroups below it are removed with the value.
+/// A slice in each hierarchy that the sidecar reads. Dropping the value removes the slice and all cgroups below
+/// it.
 pub struct Tree(Group);
 
 impl Tree {
-    /// `None`, with a line for the runner, on a machine where the test cannot create cgroups.
+    /// Returns `None`, and reports a skip, on a machine where the test cannot create cgroups.
     pub fn create(test: &str) -> Option<Self> {
         let mounts = Mounts::read().unwrap();
         let hierarchies = if mounts.cpu.is_some() { [mounts.cpu, mounts.cpuacct] } else { [mounts.v2, None] };
@@ -40,12 +41,12 @@ impl Tree {
         }
     }
 
-    /// The path of a cgroup below the slice, from the root of its hierarchy.
+    /// Returns the path of a cgroup below the slice, from the root of its hierarchy.
     pub fn path(&self, below: &str) -> PathBuf {
         self.0.path.join(below)
     }
 
-    /// The directories of a cgroup below the slice, one in each hierarchy.
+    /// Returns the directories of a cgroup below the slice, one in each hierarchy.
     pub fn directories(&self, below: &str) -> Vec<PathBuf> {
         self.0.directories(&self.path(below))
     }
@@ -63,7 +64,7 @@ impl Tree {
         self.0.burn(&self.path(below)).unwrap()
     }
 
-    /// True for a point of the workload with this cgroup.
+    /// Returns true for a point of the workload with this cgroup.
     pub fn is(&self, point: &Point, below: &str) -> bool {
         let path = self.path(below);
         point.resource.get(CGROUP).is_some_and(|of| Path::new(of).as_os_str().as_bytes() == path.as_os_str().as_bytes())

@@ -1,4 +1,4 @@
-//! The product's recording into cells, run by the kernel on durations of a test's choice.
+//! Runs the sidecar's recording code in the kernel with durations of a test.
 
 use std::array;
 
@@ -12,18 +12,18 @@ use undercurrent_ebpf::abi::histogram::{BUCKETS, HistogramCell};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../ebpf/resolution.bpf.o");
 
-/// Words of a cell, its sum first.
+/// The number of words of a cell. The sum comes first.
 const CELL: usize = size_of::<HistogramCell>() / size_of::<u64>();
 
-/// Programs that record durations at one scale, attached to nothing. They go with the value.
+/// Programs that record durations at one scale, attached to no hook. Dropping the value removes them.
 pub struct Cells(Ebpf);
 
-/// What was added to a cell.
+/// The changes of a cell.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Added {
-    /// To its sum, in nanoseconds.
+    /// The addition to the sum, in nanoseconds.
     pub sum: u64,
-    /// To which of its slots, and how often.
+    /// The changed buckets with their additions.
     pub slots: Vec<(usize, u64)>,
 }
 
@@ -42,19 +42,19 @@ impl Cells {
         Self(ebpf)
     }
 
-    /// The slot of a duration in nanoseconds as a byte offset, or the duration itself where it is beyond.
+    /// Returns the bucket of a duration in nanoseconds as a byte offset, or the duration if it exceeds the range.
     pub fn slot(&self, nanoseconds: u64) -> u64 {
         self.run("bucket", nanoseconds);
         let [slot] = self.words("BUCKET");
         slot
     }
 
-    /// What recording a duration adds.
+    /// Records a duration, and returns the changes.
     pub fn record(&self, nanoseconds: u64) -> Added {
         self.added("record", "RECORDED", nanoseconds)
     }
 
-    /// What recording a duration of any length adds.
+    /// Records a duration of any length, and returns the changes.
     pub fn record_any(&self, nanoseconds: u64) -> Added {
         self.added("record_any", "RECORDED_ANY", nanoseconds)
     }
@@ -68,7 +68,7 @@ impl Cells {
         Added { sum, slots: slots.into_iter().enumerate().filter(|(_, count)| *count != 0).collect() }
     }
 
-    /// Runs a program on the processor whose entries are read.
+    /// Runs a program on the CPU of the map entries that the test reads.
     fn run(&self, program: &str, nanoseconds: u64) {
         let program: &RawTracePoint = self.0.program(program).unwrap().try_into().unwrap();
         let mut options = RawTracePointRunOptions { cpu: Some(0), ..Default::default() };
@@ -76,7 +76,7 @@ impl Cells {
         program.test_run(options).unwrap();
     }
 
-    /// The entry of a map.
+    /// Returns the entry of a map.
     fn words<const COUNT: usize>(&self, map: &str) -> [u64; COUNT] {
         Array::try_from(self.0.map(map).unwrap()).unwrap().get(&0, 0).unwrap()
     }

@@ -1,5 +1,5 @@
-//! Containers that come and go, without a runtime: cgroups by the names that Docker gives them, each with a process that
-//! sends datagrams to itself and reads them.
+//! Short-lived containers without a runtime: cgroups with Docker's names, each with a process that sends datagrams
+//! to its own socket and reads them.
 
 use std::{
     fs, io,
@@ -15,17 +15,17 @@ use undercurrent::workloads::Mounts;
 
 /// Datagrams that each process sends and reads.
 pub const DATAGRAMS: u32 = 10;
-/// How long a process that has ended may still be in its cgroup.
+/// How long an ended process may stay in its cgroup.
 const LINGERS: Duration = Duration::from_secs(5);
 
-/// A slice that everything happens in. It ends with the value.
+/// A slice with all of these cgroups. Dropping the value removes it.
 pub struct Churn {
     directories: Vec<PathBuf>,
 }
 
 impl Churn {
-    /// Makes the slice in every tree where a runtime would: version 1's that say whose a task is and what it used, or
-    /// version 2's.
+    /// Creates the slice in the hierarchies that a runtime would use: those of version 1 for attribution and CPU
+    /// time, or version 2.
     pub fn prepare() -> io::Result<Self> {
         let mounts = Mounts::read()?;
         let trees = if mounts.cpu.is_some() { [mounts.cpu, mounts.cpuacct] } else { [mounts.v2, None] };
@@ -37,20 +37,20 @@ impl Churn {
         Ok(churn)
     }
 
-    /// What the containers' ids begin with.
+    /// Returns the prefix of the containers' ids.
     pub fn prefix(&self) -> String {
         format!("{:032x}", process::id())
     }
 
-    /// Lets containers begin one after another, each for a time or for up to five times as long, and waits until all have
-    /// ended. Yields how many datagrams they have read.
+    /// Starts containers one after another and waits until all have ended. Each lives between `shortest` and five
+    /// times as long. Returns the number of datagrams that they read.
     pub fn run(&self, lives: u32, every: Duration, shortest: Duration) -> io::Result<u32> {
         let (begun, (ended, ends)) = (Instant::now(), mpsc::channel());
         thread::scope(|scope| {
             for n in 0..lives {
                 thread::sleep((every * n).saturating_sub(begun.elapsed()));
                 let ended = ended.clone();
-                // Nobody joins it, so that its stack goes with it.
+                // A detached thread frees its stack when it ends.
                 scope.spawn(move || ended.send(self.live(n, shortest + shortest * (n * 97 % 401) / 100)));
             }
         });
@@ -58,7 +58,7 @@ impl Churn {
         ends.into_iter().sum()
     }
 
-    /// One container, from its first cgroup until its last is removed.
+    /// Runs one container, from the creation of its first cgroup to the removal of its last.
     fn live(&self, n: u32, life: Duration) -> io::Result<u32> {
         let name = format!("docker-{}{n:032x}.scope", self.prefix());
         let own: Vec<PathBuf> = self.directories.iter().map(|slice| slice.join(&name)).collect();
@@ -80,8 +80,8 @@ impl Drop for Churn {
     }
 }
 
-/// What the process does. Runtimes take some tens of milliseconds from a cgroup to the container's first program; here it
-/// is half of its life until the first datagram.
+/// The code of a container's process. Runtimes take some tens of milliseconds from a cgroup to the container's
+/// first program; this process waits half of its life before the first datagram.
 fn talk(procs: &[PathBuf], life: Duration) -> io::Result<()> {
     procs.iter().try_for_each(|procs| fs::write(procs, "0"))?;
     thread::sleep(life / 2);
@@ -95,21 +95,21 @@ fn talk(procs: &[PathBuf], life: Duration) -> io::Result<()> {
     Ok(())
 }
 
-/// Does something in a process of its own, and waits for its end.
+/// Runs a function in a child process, and waits for its end.
 fn fork(work: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-    // SAFETY: the child has this thread alone. It calls the kernel, takes no lock that another thread may have held, and
-    // ends without running anybody's destructors.
+    // SAFETY: the child has only this thread. It makes system calls, takes no lock that another thread may have
+    // held, and ends without running destructors.
     let child = unsafe { libc::fork() };
     match child {
         -1 => Err(io::Error::last_os_error()),
         0 => {
             let status = work().map_or_else(|error| error.raw_os_error().unwrap_or(1), |()| 0);
-            // SAFETY: it ends the child.
+            // SAFETY: the call ends the child without running destructors.
             unsafe { libc::_exit(status) }
         }
         child => {
             let mut status = 0;
-            // SAFETY: it writes the status of this child, which nobody else waits for.
+            // SAFETY: `status` is live, and no other thread waits for this child.
             let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
             match (waited, status) {
                 (-1, _) => Err(io::Error::last_os_error()),

@@ -1,4 +1,4 @@
-//! A collector that notes each request and answers it after a delay.
+//! A collector that records each request and answers it after a delay.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -22,23 +22,23 @@ use tonic::{
 
 use super::sidecar::wall_clock;
 
-/// A request with its answer.
+/// An answered request.
 #[derive(Clone, Copy, Debug)]
 pub struct Delivery {
-    /// Nanoseconds of the wall clock at the answer.
+    /// The time of the answer, nanoseconds of the wall clock.
     pub time: u64,
     pub points: usize,
     pub accepted: bool,
 }
 
-/// A collector on loopback. It serves until the process ends.
+/// A collector on loopback, which serves until the process ends.
 pub struct Collector {
     address: SocketAddr,
     deliveries: Arc<Mutex<Vec<Delivery>>>,
 }
 
 impl Collector {
-    /// Starts one that answers after a delay, and refuses one of so many requests for good.
+    /// Starts a collector that answers after a delay, and refuses every `refuses_one_in`-th request permanently.
     pub fn start(delay: Duration, refuses_one_in: usize) -> Self {
         let deliveries = Arc::default();
         let service = Service { delay, refuses_one_in, deliveries: Arc::clone(&deliveries) };
@@ -55,12 +55,12 @@ impl Collector {
         Self { address: receiver.recv().unwrap(), deliveries }
     }
 
-    /// The URL for the sidecar.
+    /// Returns the URL for the sidecar.
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The requests that were answered.
+    /// Returns the answered requests.
     pub fn deliveries(&self) -> Vec<Delivery> {
         self.deliveries.lock().unwrap().clone()
     }
@@ -97,6 +97,6 @@ fn points(metric: &Metric) -> usize {
         Data::Gauge(gauge) => gauge.data_points.len(),
         Data::Sum(sum) => sum.data_points.len(),
         Data::ExponentialHistogram(histogram) => histogram.data_points.len(),
-        other => panic!("the sidecar exports no such metric: {other:?}"),
+        other => panic!("unexpected metric data: {other:?}"),
     }
 }

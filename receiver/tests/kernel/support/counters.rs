@@ -1,4 +1,4 @@
-//! What the kernel counted by itself.
+//! Reads the kernel's own counters.
 
 use std::{
     collections::BTreeSet,
@@ -14,29 +14,29 @@ use super::{
     wire::{Version, Wire},
 };
 
-/// Packets that namespaces received, by the kernel's own counters.
+/// Packets that namespaces received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
     /// TCP segments (`InSegs`): one counter for both IP versions.
     pub tcp: u64,
     /// UDP datagrams that an application read, by version (`InDatagrams`, `Udp6InDatagrams`).
     pub udp: [u64; 2],
-    /// Packets that came in at the network layer, by version (`InReceives`, `Ip6InReceives`).
+    /// Packets at the network layer, by version (`InReceives`, `Ip6InReceives`).
     pub ip: [u64; 2],
 }
 
 impl Received {
-    /// What one namespace received since it is there.
+    /// Returns the counts of one namespace since its creation.
     pub fn by(namespace: &Namespace) -> Self {
         namespace.run(|| Self::read("/proc/thread-self/net"))
     }
 
-    /// What all namespaces received that some process is in: the host's, and other programs'.
+    /// Returns the counts of all namespaces with a process: those of the host and of other programs.
     pub fn by_processes() -> Self {
         Self::by_processes_outside(BTreeSet::new())
     }
 
-    /// The same without the ends of a wire.
+    /// Returns the counts of all namespaces with a process except the ends of a wire.
     pub fn by_others(wire: &Wire) -> Self {
         Self::by_processes_outside([&wire.left, &wire.right].map(Namespace::inode).into())
     }
@@ -50,7 +50,7 @@ impl Received {
     }
 
     fn read(folder: &str) -> Self {
-        // A process may have ended.
+        // The process may have ended.
         let [snmp, snmp6] =
             ["snmp", "snmp6"].map(|name| fs::read_to_string(format!("{folder}/{name}")).unwrap_or_default());
         let old = |group, name| of_table(&snmp, group, name).unwrap_or(0);
@@ -62,12 +62,12 @@ impl Received {
         }
     }
 
-    /// UDP datagrams of one version.
+    /// Returns the UDP datagrams of one version.
     pub const fn udp_of(&self, version: Version) -> u64 {
         self.udp[version as usize]
     }
 
-    /// Packets of one version.
+    /// Returns the packets of one version.
     pub const fn ip_of(&self, version: Version) -> u64 {
         self.ip[version as usize]
     }
@@ -76,7 +76,7 @@ impl Received {
 impl Sub for Received {
     type Output = Self;
 
-    /// What was added; where a namespace went in between, nothing.
+    /// Returns the growth, or zero if a namespace ended meanwhile.
     fn sub(self, before: Self) -> Self {
         let added =
             |now: [u64; 2], before: [u64; 2]| [0, 1].map(|version| now[version].saturating_sub(before[version]));
@@ -103,7 +103,7 @@ impl Sum for Received {
     }
 }
 
-/// Segments that a namespace's TCP sent again (`RetransSegs`), without those of packets that did not leave it
+/// Returns the segments that a namespace's TCP retransmitted (`RetransSegs`), without failed retransmissions
 /// (`TCPRetransFail`).
 pub fn retransmitted(namespace: &Namespace) -> u64 {
     namespace.run(|| {
@@ -114,20 +114,20 @@ pub fn retransmitted(namespace: &Namespace) -> u64 {
     })
 }
 
-/// Segments that a namespace's TCP got out of order (`TCPOFOQueue`).
+/// Returns the segments that a namespace's TCP received out of order (`TCPOFOQueue`).
 pub fn out_of_order(namespace: &Namespace) -> u64 {
     let netstat = namespace.run(|| fs::read_to_string("/proc/thread-self/net/netstat").unwrap());
     of_table(&netstat, "TcpExt:", "TCPOFOQueue").unwrap()
 }
 
-/// Connection attempts that a namespace's TCP dropped because the accept queue was full (`ListenOverflows`).
+/// Returns the connection attempts that a namespace's TCP dropped because the accept queue was full (`ListenOverflows`).
 pub fn overflowed(namespace: &Namespace) -> u64 {
     let netstat = namespace.run(|| fs::read_to_string("/proc/thread-self/net/netstat").unwrap());
     of_table(&netstat, "TcpExt:", "ListenOverflows").unwrap()
 }
 
-/// UDP datagrams that a namespace dropped: those for ports without a socket (`NoPorts`), and those that found their
-/// socket's receive buffer full (`RcvbufErrors`).
+/// Returns the UDP datagrams that a namespace dropped: those to ports without a socket (`NoPorts`), and those that
+/// found a full receive buffer (`RcvbufErrors`).
 pub fn dropped(namespace: &Namespace, version: Version) -> [u64; 2] {
     let names = ["NoPorts", "RcvbufErrors"];
     namespace.run(|| {
@@ -139,15 +139,15 @@ pub fn dropped(namespace: &Namespace, version: Version) -> [u64; 2] {
     })
 }
 
-/// Packets that a namespace's devices sent, but for loopback.
+/// Returns the packets that a namespace's devices sent, except loopback.
 pub fn transmitted(namespace: &Namespace) -> u64 {
     let devices = namespace.run(|| fs::read_to_string("/proc/thread-self/net/dev").unwrap());
     let devices = devices.lines().filter_map(|line| line.trim().split_once(':')).filter(|(device, _)| *device != "lo");
-    // Eight figures of what came, and the bytes of what went, stand before it.
+    // Eight fields of received packets and the sent bytes come first.
     devices.map(|(_, figures)| figures.split_whitespace().nth(9).unwrap().parse::<u64>().unwrap()).sum()
 }
 
-/// Seconds of CPU time that a cgroup has used, by `cpuacct.usage` of version 1 or by `cpu.stat` of version 2.
+/// Returns the CPU time of a cgroup in seconds, from `cpuacct.usage` of version 1 or `cpu.stat` of version 2.
 pub fn cpu_time(group: &Group) -> f64 {
     let read = |name: &str| group.own().iter().find_map(|directory| fs::read_to_string(directory.join(name)).ok());
     if let Some(nanoseconds) = read("cpuacct.usage") {
@@ -158,14 +158,14 @@ pub fn cpu_time(group: &Group) -> f64 {
     usage.expect("cpu.stat has the CPU time") / 1e6
 }
 
-/// A figure of `/proc/net/snmp`: a line of names, then a line of figures.
+/// Returns a value of `/proc/net/snmp`: a line of names, then a line of values.
 fn of_table(text: &str, group: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().filter(|line| line.starts_with(group));
     let (names, figures) = (lines.next()?, lines.next()?);
     names.split_whitespace().zip(figures.split_whitespace()).find(|(found, _)| *found == name)?.1.parse().ok()
 }
 
-/// A figure of `/proc/net/snmp6`: a name and a figure on each line.
+/// Returns a value of `/proc/net/snmp6`: a name and a value on each line.
 fn of_list(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
 }

@@ -1,4 +1,4 @@
-//! Runs of the receive softirq as ftrace sees them, in cycles of the processor's time stamp counter: no BPF in it, and
+//! Observes runs of the receive softirq by ftrace, in cycles of the time stamp counter: without BPF, and by
 //! another clock than the sidecar's.
 
 use std::{
@@ -21,7 +21,8 @@ const TRACEFS: &str = "/sys/kernel/tracing";
 /// `NET_RX_SOFTIRQ`.
 const FILTER: &str = "vec==3";
 const CLOCK: &str = "x86-tsc";
-/// For each CPU; some seconds of the heaviest traffic, and it is read ten times a second.
+/// The buffer of each CPU. It holds some seconds of the heaviest traffic, and the test reads it ten times per
+/// second.
 const BUFFER_KIB: &str = "8192";
 const PAGE: usize = 4096;
 
@@ -34,7 +35,7 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// Now: the tightest of some readings.
+    /// Reads both clocks now, and returns the tightest of several readings.
     pub fn now() -> Self {
         let reading = |_| {
             let (before, wall, after) = (cycles(), wall_clock(), cycles());
@@ -46,7 +47,7 @@ impl Moment {
 
 #[cfg(target_arch = "x86_64")]
 fn cycles() -> u64 {
-    // SAFETY: every processor of this architecture has the instruction, and Linux leaves it to processes.
+    // SAFETY: every x86-64 processor has the instruction, and Linux permits it in user space.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
@@ -64,18 +65,18 @@ struct Span {
     waited: Option<u64>,
 }
 
-/// What was seen between two times of the wall clock.
+/// The observations between two times of the wall clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
-    /// Runs that began.
+    /// The number of runs that began.
     pub begun: u64,
-    /// Seconds of the runs that ended.
+    /// The sum of the runs that ended, in seconds.
     pub seconds: f64,
     /// Seconds from the first raise to the run, of the runs that began.
     pub waited: f64,
 }
 
-/// An instance of ftrace, recording; it is removed when the value goes.
+/// A recording instance of ftrace. Dropping the value removes it.
 pub struct Ftrace {
     folder: PathBuf,
     stop: Arc<AtomicBool>,
@@ -84,18 +85,18 @@ pub struct Ftrace {
 }
 
 impl Ftrace {
-    /// Why it cannot serve here, where it cannot.
+    /// Returns the reason if ftrace is unavailable.
     pub fn missing() -> Option<String> {
         if !Path::new(TRACEFS).join("instances").exists() {
-            // An error shows below.
+            // An error shows in the next check.
             let _ = process::Command::new("mount").args(["-t", "tracefs", "tracefs", TRACEFS]).status();
         }
         let clocks = fs::read_to_string(Path::new(TRACEFS).join("trace_clock")).unwrap_or_default();
         (!clocks.contains(CLOCK)).then(|| format!("ftrace has no clock {CLOCK} here: {clocks:?}"))
     }
 
-    /// Begins to record. Call it before the sidecar attaches: what is attached first runs first, so that neither
-    /// instrument's own time falls into the other's window.
+    /// Starts to record. Call it before the sidecar attaches: the kernel runs probes in the order of attachment.
+    /// So neither instrument's own time falls into the other's window.
     pub fn start() -> Self {
         let folder = Path::new(TRACEFS).join(format!("instances/undercurrent-{}", process::id()));
         fs::create_dir(&folder).unwrap();
@@ -123,7 +124,7 @@ impl Ftrace {
         fs::write(self.folder.join(file), value).unwrap_or_else(|error| panic!("{file}: {error}"));
     }
 
-    /// Ends the recording, and says what it saw after `from` and until `to`.
+    /// Ends the recording, and returns the observations after `from` and until `to`.
     pub fn stop(mut self, from: u64, to: u64) -> Seen {
         let end = Moment::now();
         self.write("tracing_on", "0");
@@ -165,11 +166,11 @@ impl Drop for Ftrace {
     }
 }
 
-/// Reads one CPU's runs until told to stop and nothing is left.
+/// Reads one CPU's runs until `stop` is set and no data is left.
 fn read(mut pipe: File, stop: &AtomicBool, [raise, entry, exit]: [u16; 3]) -> Vec<Span> {
     let (mut spans, mut raised, mut running, mut page) = (Vec::new(), None, None, [0; PAGE]);
     loop {
-        // Before the read: what came until then is read below.
+        // Loaded before the read, so that all earlier data is read below.
         let last = stop.load(Ordering::Relaxed);
         loop {
             match pipe.read(&mut page) {

@@ -1,4 +1,4 @@
-//! Rules that all lines of a sidecar obey: cumulative points never decrease, and never grow by more than time allows.
+//! Invariants of all lines of a sidecar: cumulative points never decrease, and never grow faster than possible.
 
 use std::{collections::BTreeMap, panic::catch_unwind, thread, time::Duration};
 
@@ -11,37 +11,38 @@ use super::{
     surroundings::patience,
 };
 
-/// Counters of CPU time, which all CPUs together fill at most.
+/// Counters of CPU time, which is limited by the number of CPUs.
 const CPU_TIMES: [&str; 3] = ["undercurrent.cpu.time", "undercurrent.network.cpu.time", "process.cpu.time"];
 /// Time that CPU time may be ahead of a line's time. The worker reads the files after it took the timestamp, and the kernel
 /// counts some of them in ticks.
 const AHEAD: Duration = Duration::from_millis(100);
-/// More events in a second than one CPU has: a counter of 32 or 64 bits that wraps grows by more.
+/// More events per second than one CPU can process. A wrapped counter of 32 or 64 bits grows by more.
 const EVENTS: f64 = 1e7;
-/// Longer than any packet waits in a test, seconds.
+/// Longer than any packet waits in a test, in seconds.
 const LONGEST: f64 = 120.0;
 
-/// The wall clock in a run.
+/// The state of the wall clock during a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Clock {
-    /// It was not set.
+    /// The clock was not set.
     Steady,
-    /// It was set, and so much time has passed in the whole run. Durations of packets that were under way are wrong.
+    /// The clock was set, and the run lasted this long. Durations of packets in flight are wrong.
     Set(Duration),
 }
 
 /// The instance of a point's resource, the metric and the attributes.
 type Series<'a> = (&'a str, &'a str, &'a Attributes);
 
-/// A point of a series and the time of its line.
+/// The last point of a series, and the time of its line.
 #[derive(Clone, Copy)]
 struct Last<'a> {
     time: u64,
     point: &'a Point,
 }
 
-/// Asserts that no cumulative point is less than the point before it of the same start time, and that growth is physically
-/// possible. The lines are of one run, or of several runs one after another. A series may begin anew after its last point.
+/// Asserts that no cumulative point is less than its predecessor with an equal start time, and that growth is
+/// physically possible. The lines are from one run, or from several consecutive runs. A series may restart after
+/// its last point.
 pub fn assert_sound(lines: &[Line], clock: Clock) {
     assert!(lines.len() > 1, "{} lines show no growth", lines.len());
     let mut series: BTreeMap<Series<'_>, Last<'_>> = BTreeMap::new();
@@ -66,7 +67,7 @@ pub fn assert_sound(lines: &[Line], clock: Clock) {
     }
 }
 
-/// Seconds between two lines, or of the whole run where the clock was set in between.
+/// Returns the seconds between two lines, or of the whole run if the clock was set.
 fn elapsed(before: &Line, line: &Line, clock: Clock) -> f64 {
     match clock {
         Clock::Steady => (line.time - before.time) as f64 / 1e9,
@@ -74,7 +75,7 @@ fn elapsed(before: &Line, line: &Line, clock: Clock) -> f64 {
     }
 }
 
-/// The growth of a counter, or of a histogram's count, since the point before.
+/// Returns the growth of a counter, or of a histogram's count, since the previous point.
 fn growth(before: Option<Last<'_>>, point: &Point, clock: Clock) -> f64 {
     let Some(before) = before else { return 0.0 };
     if before.point.start != point.start {
@@ -104,7 +105,7 @@ const fn is_sum(point: &Point) -> bool {
     matches!(point.value, Value::Counter(_) | Value::Histogram(_))
 }
 
-/// The counts of a histogram by bucket.
+/// Returns the counts of a histogram by bucket.
 fn buckets(histogram: &ExponentialHistogramDataPoint) -> BTreeMap<i32, u64> {
     let buckets = histogram.positive.clone().unwrap_or_default();
     (buckets.offset..).zip(buckets.bucket_counts).collect()
@@ -125,7 +126,7 @@ fn assert_grew(old: &ExponentialHistogramDataPoint, new: &ExponentialHistogramDa
     assert!(is_possible, "{longer} s in {more} durations: {point:?}");
 }
 
-/// The growth of each metric over all resources is possible in a time.
+/// Asserts that the growth of each metric over all resources is possible in a time.
 fn assert_possible(grown: &BTreeMap<&str, f64>, seconds: f64) {
     let cpus = thread::available_parallelism().unwrap().get() as f64;
     for (metric, grown) in grown {
@@ -139,14 +140,14 @@ fn assert_possible(grown: &BTreeMap<&str, f64>, seconds: f64) {
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A line with one point of the node, at a second.
+/// Returns a line at a second with one point of the node.
 fn line(second: u64, metric: &str, start: u64, value: Value) -> Line {
     let resource = Attributes::from([("service.instance.id".to_owned(), "node".to_owned())]);
     let (metric, attributes, start) = (metric.to_owned(), Attributes::new(), start * SECOND);
     Line { time: second * SECOND, points: vec![Point { resource, metric, attributes, start, value }] }
 }
 
-/// A histogram with so many durations in two adjacent buckets.
+/// Returns a histogram with these counts in two adjacent buckets.
 fn histogram(counts: [u64; 2], sum: f64) -> Value {
     let positive = Some(Buckets { offset: -3, bucket_counts: counts.to_vec() });
     let count = counts.iter().sum();

@@ -1,4 +1,4 @@
-//! Packets that an interface receives with a hardware stamp of a test's choice.
+//! Injects packets with a chosen hardware timestamp into an interface.
 
 use aya::{
     Ebpf,
@@ -15,28 +15,28 @@ const CONTEXT: usize = 192;
 const MARK: usize = 8;
 const STAMP: usize = 184;
 
-/// The program that does it, attached to nothing. It goes with the value.
+/// The injecting program, attached to no hook. Dropping the value removes it.
 pub struct Injection(Ebpf);
 
 impl Injection {
-    /// Loads it.
+    /// Loads the program.
     pub fn load() -> Self {
         let mut ebpf = loader::without_types().load(OBJECT).unwrap();
         <&mut SchedClassifier>::try_from(ebpf.program_mut("inject").unwrap()).unwrap().load().unwrap();
         Self(ebpf)
     }
 
-    /// Has an interface receive a packet that bears this stamp, or none where it is zero.
+    /// Lets an interface receive a packet with this timestamp, or without one if it is zero.
     ///
     /// # Errors
-    /// Kernels before 5.16 give packets no stamp, and refuse the context.
+    /// On kernels before 5.16, which refuse the context because packets get no timestamp.
     pub fn receive(&self, namespace: &Namespace, interface: u32, stamp: u64) -> Result<(), String> {
         let program: &SchedClassifier = self.0.program("inject").unwrap().try_into().unwrap();
         let mut context = [0; CONTEXT];
         context[MARK..MARK + 4].copy_from_slice(&interface.to_ne_bytes());
         context[STAMP..].copy_from_slice(&stamp.to_ne_bytes());
         let packet = [0_u8; 64];
-        // The interface is looked for in the namespace of whoever runs the program.
+        // The kernel looks up the interface in the namespace of the calling thread.
         let run = || {
             let options =
                 TestRunOptions { data_in: Some(&packet), ctx_in: Some(&context), ..TestRunOptions::default() };

@@ -17,19 +17,19 @@ use super::wire::Wire;
 const CHUNK: usize = 64 * 1024;
 /// One datagram, which fits a frame.
 const DATAGRAM: usize = 1200;
-/// How long a thread waits before it looks whether it should end.
+/// How long a thread waits before it checks for the stop flag.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Traffic that goes on until it is stopped or dropped, or its limit is reached.
+/// Traffic that lasts until it is stopped or dropped, or until its limit is reached.
 pub struct Load {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
-    /// The ends that others send to, open until all threads have ended: one is always the first.
+    /// The receiving ends, open until all threads have ended.
     _receivers: (TcpStream, UdpSocket),
 }
 
 impl Load {
-    /// A stream from left to right, and datagrams answered one by one.
+    /// Starts a stream from left to right, and datagrams with a reply to each.
     pub fn start(wire: &Wire, limit: Duration) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let (client, server) = streams(wire);
@@ -61,7 +61,7 @@ impl Load {
         Self { stop, threads, _receivers: receivers }
     }
 
-    /// Ends it, and waits until it has ended.
+    /// Stops the traffic, and waits for its threads.
     pub fn stop(mut self) {
         self.stop.store(true, Ordering::Relaxed);
         self.threads.drain(..).for_each(|thread| thread.join().unwrap());
@@ -97,7 +97,7 @@ fn datagrams(wire: &Wire) -> (UdpSocket, UdpSocket) {
     (left, right)
 }
 
-/// Whether an operation only took longer than a thread wants to wait.
+/// Returns true if an operation timed out.
 fn late(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }

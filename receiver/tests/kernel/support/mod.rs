@@ -1,4 +1,4 @@
-//! What the tests share: surroundings that clean up after themselves, traffic, and readers of what was counted.
+//! Shared parts of the tests: environments that clean up after use, traffic, and readers of counters.
 
 #[path = "../../support/attached.rs"]
 pub mod attached;

@@ -1,4 +1,4 @@
-//! Options of sockets.
+//! Socket options.
 
 use std::{
     io,
@@ -6,10 +6,10 @@ use std::{
     os::fd::{AsFd, AsRawFd as _},
 };
 
-/// Sets an option that the kernel reads as a value of this type.
+/// Sets an option with a value of the type that the kernel expects.
 pub fn set<T>(socket: &impl AsFd, level: i32, option: i32, value: &T) -> io::Result<()> {
     let size = libc::socklen_t::try_from(size_of::<T>()).unwrap();
-    // SAFETY: the call reads as many bytes as are said.
+    // SAFETY: the call reads `size_of::<T>()` bytes of a live value.
     let result =
         unsafe { libc::setsockopt(socket.as_fd().as_raw_fd(), level, option, std::ptr::from_ref(value).cast(), size) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

@@ -1,15 +1,15 @@
-//! Pages of ftrace's ring buffer, as `trace_pipe_raw` gives them (`header_page` and `header_event` below `events/`).
+//! Parses pages of ftrace's ring buffer from `trace_pipe_raw` (`header_page` and `header_event` below `events/`).
 
-/// The page's own header: the first event's time, and how many bytes of events follow.
+/// Bytes of the page's header: the time of the first event, and the length of the events.
 const HEADER: usize = 16;
-/// Bits of the second word that are a length.
+/// The bits of the second word with the length.
 const LENGTH: u64 = 0xf_ffff;
-/// Set where events were lost before this page.
+/// Set if events were lost before this page.
 const MISSED: u64 = 1 << 31;
-/// Bits of an event's time in its first word.
+/// The number of bits of an event's time in its first word.
 const DELTA_BITS: u32 = 27;
 
-/// Kinds of entries that are no event of a tracer.
+/// Types of entries that are no events of a tracer.
 const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
@@ -17,7 +17,7 @@ const TIME_STAMP: u32 = 31;
 /// Calls `event` with the time and the bytes of every event of a page.
 ///
 /// # Panics
-/// Where the kernel lost events before this page.
+/// If the kernel lost events before this page.
 pub fn events(page: &[u8], mut event: impl FnMut(u64, &[u8])) {
     let long = |at: usize| u64::from_ne_bytes(page[at..at + 8].try_into().unwrap());
     let (mut time, commit) = (long(0), long(8));
@@ -36,7 +36,7 @@ pub fn events(page: &[u8], mut event: impl FnMut(u64, &[u8])) {
                 at += 8;
             }
             TIME_STAMP => {
-                // Its 59 bits leave the topmost as they were.
+                // The timestamp has 59 bits; the upper five bits stay.
                 time = (time >> 59 << 59) | (further(at) + delta);
                 at += 8;
             }

@@ -1,15 +1,15 @@
-//! Settings of the kernel that change for a time.
+//! Temporary changes of kernel settings.
 
 use std::{fs, path::PathBuf};
 
-/// A file below `/proc/sys` with another value. The earlier value returns when this one is dropped.
+/// A file below `/proc/sys` with another value. Dropping this value restores the earlier one.
 pub struct Sysctl {
     path: PathBuf,
     before: String,
 }
 
 impl Sysctl {
-    /// Sets the file of this name below `/proc/sys`: `net/core/dev_weight` is one.
+    /// Sets a file below `/proc/sys`, for example `net/core/dev_weight`.
     pub fn set(name: &str, value: &str) -> Self {
         let path = PathBuf::from("/proc/sys").join(name);
         let before = fs::read_to_string(&path).unwrap();

@@ -1,4 +1,4 @@
-//! One message at a time, there and back: nothing merges, nothing is dropped, and every read returns one message.
+//! Exchanges one message at a time: no packets merge, none is dropped, and every read returns one message.
 
 use std::{
     io::{Read as _, Write as _},
@@ -16,7 +16,8 @@ use super::{
     wire::Wire,
 };
 
-/// Connected sockets at both ends of a wire. They stay open, so that no FIN is queued before the value goes.
+/// Connected sockets at both ends of a wire. They stay open until the value is dropped, so no FIN is queued
+/// before.
 pub struct Talk {
     client: TcpStream,
     server: TcpStream,
@@ -51,7 +52,7 @@ impl Talk {
         Self { client, server, left, right, tcp_reads: 0, udp_reads: 0 }
     }
 
-    /// The receiving ports of both protocols and both ends.
+    /// Returns the receiving ports of both protocols at both ends.
     pub fn ports(&self) -> [u16; 4] {
         let streams = [&self.client, &self.server].map(|stream| stream.local_addr());
         let sockets = [&self.left, &self.right].map(|socket| socket.local_addr());
@@ -60,12 +61,12 @@ impl Talk {
         [client, server, left, right]
     }
 
-    /// Messages over TCP, each answered.
+    /// Exchanges messages over TCP, with a reply to each.
     pub fn tcp(&mut self, messages: usize, size: usize) {
         self.tcp_read_after(Duration::ZERO, messages, size);
     }
 
-    /// The same, where every message is left waiting at least so long.
+    /// Exchanges messages over TCP, and leaves each in the queue for at least `wait`.
     pub fn tcp_read_after(&mut self, wait: Duration, messages: usize, size: usize) {
         let (payload, mut buffer) = (vec![0x55; size], vec![0; size]);
         for _ in 0..messages {
@@ -78,12 +79,12 @@ impl Talk {
         }
     }
 
-    /// Messages over UDP, each answered.
+    /// Exchanges messages over UDP, with a reply to each.
     pub fn udp(&mut self, messages: usize, size: usize) {
         self.udp_read_after(Duration::ZERO, messages, size);
     }
 
-    /// The same, where every message is left waiting at least so long.
+    /// Exchanges messages over UDP, and leaves each in the queue for at least `wait`.
     pub fn udp_read_after(&mut self, wait: Duration, messages: usize, size: usize) {
         let (payload, mut buffer) = (vec![0x55; size], vec![0; size]);
         for _ in 0..messages {
@@ -96,13 +97,13 @@ impl Talk {
         }
     }
 
-    /// Segments with data that the kernel counted for the two TCP sockets.
+    /// Returns the kernel's count of segments with data for the two TCP sockets.
     pub fn data_segments(&self) -> u64 {
         [&self.client, &self.server].map(|stream| u64::from(information(stream, DATA_SEGMENTS_IN))).into_iter().sum()
     }
 }
 
-/// Leaves what has come, or comes within the read's patience, in the socket's queue for a time.
+/// Leaves data in the socket's queue for a time. Waits for the data until the read's timeout.
 fn linger(socket: &impl AsFd, wait: Duration) {
     if wait.is_zero() {
         return;

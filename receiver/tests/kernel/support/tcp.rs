@@ -1,20 +1,20 @@
-//! What TCP says of a connection (`struct tcp_info` of `include/uapi/linux/tcp.h`).
+//! Reads TCP's state of a connection (`struct tcp_info` in `include/uapi/linux/tcp.h`).
 
 use std::{net::TcpStream, os::fd::AsRawFd as _};
 
-/// Where `tcpi_rtt` stands, in microseconds.
+/// The offset of `tcpi_rtt`, which is in microseconds.
 pub const RTT: usize = 68;
-/// Where `tcpi_data_segs_in` stands, since 4.6.
+/// The offset of `tcpi_data_segs_in`, since Linux 4.6.
 pub const DATA_SEGMENTS_IN: usize = 152;
 
-/// The word that stands at some byte.
-pub fn information(stream: &TcpStream, place: usize) -> u32 {
+/// Returns the 32-bit word at an offset.
+pub fn information(stream: &TcpStream, offset: usize) -> u32 {
     let mut information = [0_u8; 256];
     let mut length = libc::socklen_t::try_from(information.len()).unwrap();
     let (buffer, size) = (information.as_mut_ptr().cast(), &raw mut length);
-    // SAFETY: the call writes at most as many bytes as it is told, and how many they were.
+    // SAFETY: the call writes at most `length` bytes into the live buffer, and then the actual length.
     let result = unsafe { libc::getsockopt(stream.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, buffer, size) };
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
-    assert!(length as usize >= place + 4, "this kernel does not say what stands at byte {place}");
-    u32::from_ne_bytes(information[place..place + 4].try_into().unwrap())
+    assert!(length as usize >= offset + 4, "tcp_info of this kernel ends before byte {offset}");
+    u32::from_ne_bytes(information[offset..offset + 4].try_into().unwrap())
 }

@@ -8,7 +8,7 @@ use super::{
     truths::{Allowed, Comparison, truths},
 };
 
-/// Names the file that measured errors are appended to.
+/// The variable with the file that measured errors are appended to.
 const RESULTS: &str = "UNDERCURRENT_TRUTH";
 
 /// Asserts that an exported value is within the allowed error of its true value, or of the bounds of the true value. The
@@ -37,7 +37,7 @@ pub fn record(metric: &str, value: f64, truth: RangeInclusive<f64>) {
     assert!(is_allowed(allowed, value, &measured.truth), "{metric}: {value}, {source}: {:?}", measured.truth);
 }
 
-/// The true value where one number is known.
+/// Returns the range of a single true value.
 pub fn exactly(value: f64) -> RangeInclusive<f64> {
     value..=value
 }

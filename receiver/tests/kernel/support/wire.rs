@@ -22,10 +22,10 @@ pub enum Version {
 }
 
 impl Version {
-    /// Both.
+    /// Both versions.
     pub const ALL: [Self; 2] = [Self::Ipv4, Self::Ipv6];
 
-    /// `network.type`.
+    /// Returns the value of `network.type`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ipv4 => "ipv4",
@@ -44,31 +44,31 @@ impl Version {
     }
 }
 
-/// Two namespaces and the wire. It goes when the value does.
+/// Two namespaces and the wire. Dropping the value removes them.
 pub struct Wire {
     pub left: Namespace,
     pub right: Namespace,
     pub version: Version,
-    /// What the ends' sockets have as addresses.
+    /// The addresses of the sockets at both ends.
     ends: [IpAddr; 2],
-    /// Interfaces that go back to where they came from.
+    /// Physical interfaces that return to their namespace afterwards.
     borrowed: Option<[&'static str; 2]>,
 }
 
 impl Wire {
-    /// A pair of virtual interfaces.
+    /// Creates a veth pair.
     pub fn veth(version: Version) -> Self {
         let (left, right) = (Namespace::new(), Namespace::new());
         left.ip(&format!("link add wire type veth peer name wire netns {}", right.path()));
         Self { left, right, version, ends: version.ends(), borrowed: None }.up(["wire", "wire"])
     }
 
-    /// No wire at all: both ends on the loopback of one namespace.
+    /// Uses the loopback of one new namespace for both ends.
     pub fn loopback(version: Version) -> Self {
         Self::within(Namespace::new(), version)
     }
 
-    /// The same of this process's own namespace.
+    /// Uses the loopback of this process's namespace for both ends.
     pub fn host(version: Version) -> Self {
         Self::within(Namespace::current(), version)
     }
@@ -81,7 +81,8 @@ impl Wire {
         Self { right: left.same(), left, version, ends: [address; 2], borrowed: None }
     }
 
-    /// The virtual machine's two NICs, so that a driver, NAPI and GRO run; a pair of virtual interfaces elsewhere.
+    /// Uses the virtual machine's two NICs, so that a driver, NAPI and GRO run. On other machines it creates a
+    /// veth pair.
     pub fn best(version: Version) -> Self {
         const NICS: [&str; 2] = ["vnet0", "vnet1"];
         if !NICS.iter().all(|nic| Path::new("/sys/class/net").join(nic).exists()) {
@@ -99,7 +100,7 @@ impl Wire {
             [&self.left, &self.right].into_iter().zip(interfaces.iter().zip(self.ends))
         {
             if self.version == Version::Ipv4 {
-                // It would announce itself over IPv6 otherwise.
+                // An IPv6 device would send neighbour solicitations and router solicitations.
                 namespace.run(|| fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1").unwrap());
             }
             namespace.ip(&format!("link set dev {interface} up"));
@@ -112,33 +113,34 @@ impl Wire {
         self
     }
 
-    /// The address of the left end.
+    /// Returns the address of the left end.
     pub const fn client(&self) -> IpAddr {
         self.ends[0]
     }
 
-    /// The address of the right end.
+    /// Returns the address of the right end.
     pub const fn server(&self) -> IpAddr {
         self.ends[1]
     }
 
-    /// From now on the left end takes nothing of what the right one sends to it: it goes to another's hardware address.
+    /// Diverts packets from the right end to a different hardware address, so that the left end does not accept
+    /// them.
     pub fn mislead(&self) {
         self.right.ip(&format!("neigh replace {} lladdr 02:00:00:00:00:77 dev wire nud permanent", self.client()));
     }
 
-    /// The left end gets everything again.
+    /// Ends the diversion.
     pub fn lead(&self) {
         self.right.ip(&format!("neigh del {} dev wire", self.client()));
     }
 
-    /// What both ends received since they are there.
+    /// Returns the packets that both ends received since their creation.
     pub fn received(&self) -> Received {
         let left = Received::by(&self.left);
         if self.ends[0] == self.ends[1] { left } else { left + Received::by(&self.right) }
     }
 
-    /// The same once nothing comes any more: delayed acknowledgements are on their way for a while.
+    /// Returns the received packets after traffic has settled: delayed acknowledgements may be in flight.
     pub fn settled(&self) -> Received {
         let mut before = self.received();
         wait_for("the last packets to arrive", patience(Duration::from_secs(5)), || {

@@ -1,4 +1,4 @@
-//! The other end: outside of the workloads, in the test's own process.
+//! The client, which runs in the test's process outside of the workloads.
 
 use std::{
     io::{Read as _, Write as _},
@@ -11,17 +11,17 @@ use super::{
     sockets::Transport,
 };
 
-/// What every message says.
+/// The content of every message.
 const MESSAGE: [u8; 100] = [0x55; 100];
 
-/// A socket that waits for each answer before it asks again, so that no packets merge.
+/// A socket that waits for each reply before the next request, so that no packets merge.
 pub enum Client {
     Datagrams(UdpSocket),
     Connection(TcpStream),
 }
 
 impl Client {
-    /// Connects from the left of a wire.
+    /// Connects from the left end of a wire.
     pub fn connect(wire: &Wire, transport: Transport, to: SocketAddr) -> Self {
         let limit = patience(Duration::from_secs(5));
         match transport {
@@ -40,7 +40,7 @@ impl Client {
         }
     }
 
-    /// Says something.
+    /// Sends a request.
     pub fn say(&self) {
         let said = match self {
             Self::Datagrams(socket) => socket.send(&MESSAGE),
@@ -49,7 +49,7 @@ impl Client {
         assert_eq!(said.unwrap(), MESSAGE.len());
     }
 
-    /// Takes an answer.
+    /// Receives a reply.
     pub fn hear(&self) {
         let mut answer = [0; MESSAGE.len()];
         let heard = match self {
@@ -59,7 +59,7 @@ impl Client {
         assert_eq!(heard.unwrap(), MESSAGE.len());
     }
 
-    /// Says so many things, and takes the answer to each.
+    /// Sends requests, and receives the reply to each.
     pub fn ask(&self, times: usize) {
         for _ in 0..times {
             self.say();

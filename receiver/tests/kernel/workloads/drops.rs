@@ -1,4 +1,4 @@
-//! Real drops, against the kernel's own counts.
+//! Compares drops with the kernel's counters.
 
 use std::{net::UdpSocket, process::Command};
 
@@ -23,11 +23,11 @@ use super::{
 const DROPS: &str = "undercurrent.network.drops";
 const REASON: &str = "undercurrent.drop.reason";
 const LAYER: &str = "undercurrent.drop.layer";
-/// More than the receive buffer of a socket takes.
+/// More datagrams than a socket's receive buffer holds.
 const FLOOD: usize = 1000;
 const FEW: usize = 30;
 
-/// From one snapshot to another.
+/// The snapshots before and after.
 struct Seen([Line; 2]);
 
 impl Seen {
@@ -37,7 +37,7 @@ impl Seen {
         Self([before, sidecar.snapshot()])
     }
 
-    /// Packets that were dropped in between, of those that a condition is true of.
+    /// Returns the dropped packets between the snapshots in points that satisfy a condition.
     fn count(&self, (key, value): (&str, &str), whose: impl Fn(&Point) -> bool) -> f64 {
         let attributes = [(key, value)];
         let [before, after] = self
@@ -47,7 +47,7 @@ impl Seen {
         after - before
     }
 
-    /// Whether the kernel says why.
+    /// Returns true if the kernel reports reasons of drops.
     fn explains(&self) -> bool {
         self.is_served("drop", "healthy")
     }
@@ -58,14 +58,14 @@ impl Seen {
     }
 }
 
-/// Other programs' packets are dropped too, where there are any.
+/// Asserts a count, to which other programs' drops may be added on a real machine.
 fn assert_counted(what: &str, seen: f64, counted: f64) {
     eprintln!("{what}: {seen} seen, {counted} counted");
     assert!(counted > 0.0, "{what}: nothing was dropped");
     assert!(seen == counted || seen > counted && virtual_machine().is_none(), "{what}: {seen} seen, {counted} counted");
 }
 
-/// Datagrams for a port without a socket, then some for another's hardware address.
+/// Sends datagrams to a port without a socket, then some to a foreign hardware address.
 fn lose(wire: &Wire) {
     let right = wire.right.run(|| UdpSocket::bind((wire.server(), 0)).unwrap());
     let left = wire.left.run(|| UdpSocket::bind((wire.client(), 0)).unwrap());
@@ -103,7 +103,7 @@ fn every_drop_counts_under_its_reason() {
     }
 }
 
-/// A server that does not read, and then sends more than its interface takes.
+/// Lets a server fill its receive buffer, and then send more than its interface takes.
 fn overrun(scene: &Scene) {
     let group = scene.group();
     let sidecar = scene.sidecar(&[]);
@@ -118,7 +118,7 @@ fn overrun(scene: &Scene) {
     let kept = stores_readers();
     let own = |point: &Point| is(point, &group.path);
     let reason = if seen.explains() { "socket_rcvbuff" } else { "not_specified" };
-    // The socket that a packet was for is the last one.
+    // The last tracepoint argument is the receiving socket.
     if kept && arguments("kfree_skb") > 3 {
         record(DROPS, seen.count((REASON, reason), own), exactly(full as f64));
         assert_eq!(seen.count((LAYER, "socket"), own), full as f64);
@@ -134,13 +134,13 @@ fn overrun(scene: &Scene) {
     assert!(dropped > 0.0, "the qdisc took everything");
     if kept && seen.explains() {
         let [servers, kernels] = [seen.count((LAYER, "qdisc"), own), seen.count((LAYER, "qdisc"), is_nodes)];
-        // A question for the neighbour's address, or the like, may find no room either, and is nobody's.
+        // The kernel's neighbour solicitations may be dropped too, and belong to no workload.
         assert_counted("qdisc, of the server and the kernel", servers + kernels, dropped);
         assert!(servers > 0.9 * dropped, "{servers} of {dropped} are the server's");
     }
 }
 
-/// Packets that a netfilter rule dropped, by the rule's own counter.
+/// Returns the packets that a netfilter rule dropped, from the rule's counter.
 fn dropped_by_rule(wire: &Wire) -> f64 {
     let output = wire.right.run(|| Command::new("nft").args(["-j", "list", "ruleset"]).output().unwrap());
     let rules: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -170,7 +170,7 @@ fn netfilters_drops_are_those_that_its_rule_counts() {
     record(DROPS, seen.count((REASON, reason), |_| true), exactly(counted));
 }
 
-/// What the right end's qdisc says that it dropped.
+/// Returns the packets that the right end's qdisc dropped, from its statistics.
 fn dropped_by_qdisc(wire: &Wire) -> f64 {
     let output = wire.right.run(|| Command::new("tc").args(["-s", "-j", "qdisc", "show", "dev", "wire"]).output());
     let qdiscs: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();

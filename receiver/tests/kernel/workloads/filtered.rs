@@ -1,4 +1,4 @@
-//! Of all workloads, those are measured that the filter chooses.
+//! Tests that only workloads selected by the filter are measured.
 
 use super::{
     super::{
@@ -35,7 +35,7 @@ fn one_of_two(scene: &Scene) {
             server.answers(socket, MESSAGES, || client.ask(MESSAGES));
         }
     };
-    // The layer that knows whose a packet is before it is read.
+    // The first layer that knows the workload of a packet.
     let layer = served_by(&sidecar.snapshot(), "socket_enqueued").map_or("transport", |_| "socket_enqueued");
     let attributes = [("undercurrent.network.layer", layer), ("network.transport", "udp"), ("network.type", "ipv4")];
     let [before, after] = {
@@ -43,7 +43,7 @@ fn one_of_two(scene: &Scene) {
         exchange();
         [before, sidecar.snapshot()]
     };
-    // Datagrams that were measured: those of what is chosen, and all.
+    // Measured datagrams: those of the selected workload, and all.
     let change = |metric, attributes: &[(&str, &str)]| {
         let [before, after] = [&before, &after].map(|line| {
             let chosen = line.find(metric, attributes).filter(|point| is(point, &groups[0].path));
@@ -55,7 +55,7 @@ fn one_of_two(scene: &Scene) {
     let sent = change(transmit::DURATION, &[("undercurrent.network.stage", "qdisc"), ("network.transport", "udp")]);
     eprintln!("{layer} of {}: {received:?} received, {sent:?} sent", groups[0].path.display());
     assert!(received[0] == received[1] && sent[0] == sent[1], "others were measured too");
-    // On cgroup v1 some kernels do not say whose a socket is.
+    // On cgroup v1, some kernels do not provide the cgroup of a socket.
     let untold = received[0] == 0.0 && !stores_readers();
     assert!(received[0] == MESSAGES as f64 || untold, "{received:?}");
     assert!(sent[0] >= MESSAGES as f64 - skipped(MESSAGES) || untold, "{sent:?}");

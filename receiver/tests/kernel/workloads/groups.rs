@@ -1,4 +1,4 @@
-//! Cgroups inside of others, those that come and go, and more of them than there are places for.
+//! Tests of nested cgroups, of short-lived cgroups, and of more cgroups than the limit.
 
 use std::{
     collections::BTreeSet,
@@ -27,10 +27,10 @@ use super::{
 
 const MESSAGES: usize = 30;
 
-/// A metric that every workload has as soon as it is known.
+/// A metric that every known workload has.
 const CPU_TIME: &str = "undercurrent.cpu.time";
 
-/// Datagrams answered by a process in these cgroups, which stays.
+/// Exchanges datagrams with a new process in these cgroups, which keeps running.
 fn serve(cgroups: &[PathBuf], wire: &Wire, messages: usize) -> Worker {
     let worker = Worker::start(cgroups, &wire.right);
     let (socket, address) = worker.bind(Transport::Udp, wire.server());
@@ -44,7 +44,7 @@ fn appeared(sidecar: &Sidecar, path: &Path) -> Line {
     sidecar.line("a new workload", |line| line.find(CPU_TIME, &[]).any(|point| is(point, path)))
 }
 
-/// What is inside of a workload's cgroup is the workload's.
+/// Checks that nested cgroups belong to the enclosing workload.
 fn nested(scene: &Scene) {
     let group = scene.group();
     let [child, grandchild] = [group.path.join("child"), group.path.join("child/grandchild")];
@@ -57,7 +57,7 @@ fn nested(scene: &Scene) {
     assert_arrived(&seen, Transport::Udp, &[(&group, MESSAGES)]);
 
     group.make(&grandchild).unwrap();
-    // The kernel tells of changes in their order, so that with this one the last is known too.
+    // The kernel reports cgroup changes in order, so the earlier cgroup is known once this one is.
     let later = scene.group();
     appeared(&sidecar, &later.path);
     let watch = Watch::begin(&sidecar, &wire);
@@ -74,13 +74,14 @@ fn what_is_inside_of_a_workload_is_its() {
     everywhere("nested cgroups", nested);
 }
 
-/// Points of a workload in a line: how many say something, and how many that there is no more to come.
+/// Returns the numbers of a workload's points with and without a value.
 fn points(line: &Line, path: &Path) -> [usize; 2] {
     let of = |over| line.points.iter().filter(|point| is(point, path) && (point.value == Value::Over) == over).count();
     [of(false), of(true)]
 }
 
-/// A workload that begins and ends while the sidecar runs has all of its packets, and says when it is over.
+/// Checks that a workload that begins and ends while the sidecar runs has all of its packets, and that its series
+/// end.
 fn life(scene: &Scene) {
     let sidecar = scene.sidecar(&[]);
     let wire = Wire::veth(Version::Ipv4);
@@ -116,7 +117,7 @@ fn workloads_come_and_go_with_their_last_totals() {
     everywhere("a workload's life", life);
 }
 
-/// Workloads beyond the limit are one, and nothing of anybody is missing.
+/// Checks that workloads beyond the limit are combined into one, and that no packet is missing.
 fn limit(scene: &Scene) {
     const LIMIT: usize = 2;
     let folder = tempfile::tempdir().unwrap();
@@ -140,7 +141,7 @@ fn limit(scene: &Scene) {
     let of = groups.each_ref().map(|group| seen.of(group, layer, Transport::Udp));
     let rest = seen.of_those(layer, Some(Transport::Udp), is_overflow);
     eprintln!("{layer} udp: {of:?}, and {rest} beyond the limit");
-    // Workloads of others may have come first; the test itself may be in one of those that came too late.
+    // Other workloads may have come first; the test may run in a workload beyond the limit.
     let expected = |n: usize| ((n + 1) * MESSAGES) as f64;
     let folded: f64 = (0..groups.len()).filter(|n| of[*n] == 0.0).map(expected).sum();
     assert!((0..groups.len()).all(|n| of[n] == 0.0 || of[n] == expected(n)), "{of:?}");

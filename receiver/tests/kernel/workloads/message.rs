@@ -1,4 +1,4 @@
-//! What a test and its workers say to each other: one message a packet, with a descriptor where one goes along.
+//! Messages between a test and its workers: one message per packet, optionally with a descriptor.
 
 use std::{
     io::{IoSlice, IoSliceMut},
@@ -21,39 +21,40 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{super::support::surroundings::patience, sockets::Transport};
 
-/// More than any message takes.
+/// More bytes than any message has.
 const ROOM: usize = 4096;
-/// How long either side waits for the other; a worker that is asked nothing for that long ends.
+/// The timeout of both sides. A worker without an order for this time ends.
 const IDLE: Duration = Duration::from_secs(20);
 
-/// What a worker is asked. Sockets go by their numbers.
+/// An order for a worker. Sockets are identified by their index.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Order {
-    /// To move into cgroups, by their directories.
+    /// Move into cgroups, by their directories.
     Join(Vec<PathBuf>),
-    /// To make a socket; TCP's listens.
+    /// Create a socket; a TCP socket listens.
     Bind(Transport, IpAddr),
-    /// To take a listening socket's next connection.
+    /// Accept the next connection of a listening socket.
     Accept(usize),
-    /// To read so many messages, and to answer each.
+    /// Read this number of messages, and reply to each.
     Answer(usize, usize),
-    /// The same, and to say what TCP then says of the connection's round-trip time. Every message is looked at first.
+    /// Read and answer messages, and return the connection's round-trip time from TCP after each read. The worker
+    /// peeks at each message first.
     Time(usize, usize),
-    /// To pass a descriptor on.
+    /// Send a descriptor of a socket.
     Give(usize),
-    /// To take over the descriptor that comes with this.
+    /// Receive the descriptor that comes with this message.
     Take,
-    /// To become another process, which is passed the sockets as systemd passes them.
+    /// Execute the worker again, with the sockets passed as systemd passes them.
     Activate,
 }
 
-/// What it answers.
+/// A worker's reply.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Reply {
     Done,
     Socket(usize),
     Bound(usize, SocketAddr),
-    /// Microseconds.
+    /// Times in microseconds.
     Times(Vec<u32>),
 }
 
@@ -61,7 +62,7 @@ fn socket() -> OwnedFd {
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
 }
 
-/// Where workers come to be asked.
+/// Creates the socket to which workers connect.
 pub fn listen(path: &Path) -> OwnedFd {
     let listener = socket();
     rustix::net::bind(&listener, &SocketAddrUnix::new(path).unwrap()).unwrap();
@@ -69,20 +70,20 @@ pub fn listen(path: &Path) -> OwnedFd {
     listener
 }
 
-/// Waits for a worker.
+/// Waits for a worker's connection.
 pub fn accept(listener: &OwnedFd) -> OwnedFd {
     await_input(listener);
     rustix::net::accept_with(listener, SocketFlags::CLOEXEC).unwrap()
 }
 
-/// Goes to be asked.
+/// Connects to the test.
 pub fn connect(path: &Path) -> OwnedFd {
     let socket = socket();
     rustix::net::connect(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
     socket
 }
 
-/// Says something.
+/// Sends a message.
 pub fn send(to: &OwnedFd, message: &impl Serialize, descriptor: Option<BorrowedFd<'_>>) {
     let mut room = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut room);
@@ -93,7 +94,7 @@ pub fn send(to: &OwnedFd, message: &impl Serialize, descriptor: Option<BorrowedF
     sendmsg(to, &[IoSlice::new(&text)], &mut control, SendFlags::NOSIGNAL).unwrap();
 }
 
-/// Waits for what the other side says; `None` where it has ended.
+/// Waits for a message; returns `None` after the other side has ended.
 pub fn receive<T: DeserializeOwned>(from: &OwnedFd) -> Option<(T, Option<OwnedFd>)> {
     await_input(from);
     let mut room = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
@@ -111,5 +112,5 @@ pub fn receive<T: DeserializeOwned>(from: &OwnedFd) -> Option<(T, Option<OwnedFd
 fn await_input(of: &OwnedFd) {
     let limit = patience(IDLE).try_into().unwrap();
     let ready = poll(&mut [PollFd::new(of, PollFlags::IN)], Some(&limit)).unwrap();
-    assert_eq!(ready, 1, "nobody said anything for {IDLE:?}");
+    assert_eq!(ready, 1, "no message within {IDLE:?}");
 }

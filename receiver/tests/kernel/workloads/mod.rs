@@ -1,4 +1,4 @@
-//! Whose a packet is: real cgroups, and real processes in them that make sockets, pass them on and read them.
+//! Tests of attribution, with cgroups and processes in them that create sockets, pass them on and read them.
 
 mod client;
 mod drops;

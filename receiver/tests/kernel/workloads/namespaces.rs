@@ -1,4 +1,4 @@
-//! Workloads with network namespaces of their own: layers that know no socket tell them apart by these.
+//! Tests of workloads with separate network namespaces: layers without a socket identify workloads by namespace.
 
 use super::{
     super::{
@@ -21,17 +21,17 @@ use super::{
 };
 
 const MESSAGES: usize = 30;
-/// What the process of the later workload calls its service.
+/// The service name of the later workload's process.
 const TENANT: &str = "tenant";
 
-/// Waits until the sidecar has looked at a workload's process, and so at its namespace: it then knows its service too.
+/// Waits until the sidecar has inspected a workload's process: its namespace and its service are then known.
 fn looked_at(sidecar: &Sidecar, group: &Group) {
     let named =
         |point: &Point| is(point, &group.path) && point.resource.get("service.name").is_some_and(|n| n == TENANT);
     sidecar.line("the service's name", |line| line.points.iter().any(named));
 }
 
-/// Messages over both protocols, read by a worker.
+/// Exchanges messages over both protocols with a worker.
 fn exchange(worker: &Worker, wire: &Wire) {
     for transport in [Transport::Udp, Transport::Tcp] {
         let (mut socket, address) = worker.bind(transport, wire.server());
@@ -64,7 +64,7 @@ fn two_in_one(scene: &Scene) {
     let udp = |received: Received| received.udp_of(Version::Ipv4);
     let (of_right, of_others) = (udp(counted.right), udp(counted.left) + udp(counted.host));
     for layer in ["ip", DELIVER].into_iter().filter(|layer| seen.served(layer).is_some()) {
-        // Over such a wire TCP's segments may come to this layer with a transmit time, and are lost to it.
+        // On such a wire, TCP segments may reach this layer with a transmit time, and are then lost to the layer.
         let lost = seen.lost("transmit_timestamp") > 0.0;
         let of_right = if lost { of_right } else { counted.right.ip_of(Version::Ipv4) };
         assert_shares(&seen, layer, None, [(&first, of_right), (&later, 0)], of_others);
@@ -74,12 +74,13 @@ fn two_in_one(scene: &Scene) {
         let tcp = [(&first, counted.right.tcp), (&later, 0)];
         assert_shares(&seen, "transport", Some(Transport::Tcp), tcp, counted.left.tcp + counted.host.tcp);
     } else {
-        // There the socket is known.
+        // At this layer the socket is known.
         assert_arrived(&seen, Transport::Udp, &[(&first, MESSAGES), (&later, MESSAGES)]);
     }
 }
 
-/// What a layer counted for two workloads, to the packet, and for the node, where others on the machine may add to it.
+/// Checks the exact counts of a layer for two workloads, and the count for the node, to which other programs may
+/// add packets.
 fn assert_shares(seen: &Seen, layer: &str, transport: Option<Transport>, shares: [(&Group, u64); 2], node: u64) {
     let of_node = seen.of_those(layer, transport, is_nodes);
     for (group, packets) in shares {
@@ -90,7 +91,7 @@ fn assert_shares(seen: &Seen, layer: &str, transport: Option<Transport>, shares:
     assert!(of_node >= node as f64, "{layer} {transport:?}: only {of_node} of {node} are the node's");
 }
 
-/// What the three namespaces received before.
+/// The counts of the three namespaces before the exchange.
 struct Before {
     left: Received,
     right: Received,

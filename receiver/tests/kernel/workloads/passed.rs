@@ -1,4 +1,4 @@
-//! Sockets that one process makes and another reads.
+//! Tests of sockets that one process creates and another process reads.
 
 use std::{fs, process::Command, time::Duration};
 
@@ -20,15 +20,15 @@ use super::{
     worker::Worker,
 };
 
-/// Messages that arrive while nobody of the new owner has read.
+/// The number of messages that arrive before the new owner reads.
 const BEFORE: usize = 5;
-/// Messages after its first read.
+/// The number of messages after the first read.
 const AFTER: usize = 40;
-/// Segments of a connection that come before its first data: SYN, and the acknowledgement that ends the handshake.
+/// Segments of a connection before its first data: SYN, and the final ACK of the handshake.
 const HANDSHAKE: usize = 2;
 
-/// What workloads were counted for on arrival, the sockets' maker first. Where programs cannot keep who has read a socket,
-/// it stays its maker's, as far as the kernel knows that one.
+/// Checks the counts of workloads at arrival, with the socket's creator first. On kernels without socket storage,
+/// a socket stays attributed to its creator, if the kernel knows the creator.
 pub fn assert_arrived(seen: &Seen, transport: Transport, expected: &[(&Group, usize)]) {
     let (layer, kept) = (seen.arrival(), stores_readers());
     let all = expected.iter().map(|(_, packets)| packets).sum::<usize>();
@@ -44,8 +44,8 @@ pub fn assert_arrived(seen: &Seen, transport: Transport, expected: &[(&Group, us
     }
 }
 
-/// What they were counted for when they read, each for itself. The tracepoint cannot tell the first read of a socket that
-/// changed hands, of which there are so many; and it does not see small datagrams.
+/// Checks the counts of workloads at their reads. The tracepoint misattributes the first read of each of `changed`
+/// sockets with a new owner, and it does not see small datagrams.
 pub fn assert_read(seen: &Seen, transport: Transport, expected: &[(&Group, usize)], changes: usize) {
     let traced = seen.served("socket_read").as_deref() == Some("tracepoint");
     if traced && transport == Transport::Udp {
@@ -54,7 +54,7 @@ pub fn assert_read(seen: &Seen, transport: Transport, expected: &[(&Group, usize
     let of = |group: &Group| seen.of(group, "socket_read", transport);
     let sum: f64 = expected.iter().map(|(group, _)| of(group)).sum();
     if !stores_readers() && sum == 0.0 {
-        // On cgroup v1 those kernels do not say whose a task is either.
+        // On cgroup v1, these kernels do not provide the cgroup of a task either.
         return;
     }
     assert_eq!(sum, expected.iter().map(|(_, reads)| reads).sum::<usize>() as f64, "reads of all");
@@ -65,8 +65,8 @@ pub fn assert_read(seen: &Seen, transport: Transport, expected: &[(&Group, usize
     }
 }
 
-/// TCP's segments on arrival: with acknowledgements at the transport layer, and without them in the queue. Of what has
-/// come before the first read, the handshakes stand with the first.
+/// Checks the TCP segments at arrival: with acknowledgements at the transport layer, and without them in the
+/// queue. The handshakes before the first read belong to the first workload.
 pub fn assert_segments(
     seen: &Seen,
     wire: &Wire,
@@ -127,7 +127,7 @@ fn activated_sockets_belong_to_their_makers_until_they_are_read() {
     everywhere("socket activation", socket_activation);
 }
 
-/// By systemd's own tool, which starts what is to read when something has come.
+/// Checks sockets of systemd's tool, which starts the reader at the first packet.
 fn systemd_activation(scene: &Scene) {
     const PORT: u16 = 4000;
     let [maker, reader] = [scene.group(), scene.group()];
@@ -137,7 +137,7 @@ fn systemd_activation(scene: &Scene) {
     let address = (wire.server(), PORT).into();
     let command = |asker: &str| {
         let listen = format!("--listen={address}");
-        // What says how patient the worker is must be passed on too, where it is set.
+        // The variable that scales timeouts must be passed on, if it is set.
         let passed = virtual_machine().map(|name| format!("--setenv=UNDERCURRENT_VM={name}"));
         let fixed =
             ["systemd-socket-activate".to_owned(), "--datagram".to_owned(), listen, format!("--setenv={asker}")];
@@ -174,7 +174,7 @@ fn change_of_hands(scene: &Scene) {
     let wire = Wire::veth(Version::Ipv4);
     let watch = Watch::begin(&sidecar, &wire);
     let [one, other] = [&first, &second].map(|group| Worker::start(&group.own(), &wire.right));
-    // Those stay open, so that no FIN is queued.
+    // The clients stay open, so that no FIN is queued.
     let _clients = [Transport::Udp, Transport::Tcp].map(|transport| {
         let (mut socket, address) = one.bind(transport, wire.server());
         let client = Client::connect(&wire, transport, address);
@@ -188,7 +188,7 @@ fn change_of_hands(scene: &Scene) {
     });
 
     let seen = watch.end();
-    // The first that the other reads came when it had not read yet.
+    // The first message for the second workload arrived before its first read.
     assert_arrived(&seen, Transport::Udp, &[(&first, BEFORE + 1), (&second, AFTER - 1)]);
     assert_read(&seen, Transport::Udp, &[(&first, BEFORE), (&second, AFTER)], 1);
     if seen.arrival() == "socket_enqueued" {
@@ -206,7 +206,7 @@ fn passed_sockets_change_hands_with_the_first_read() {
     everywhere("passed descriptors", change_of_hands);
 }
 
-/// A socket that its maker never reads.
+/// Checks a socket that its creator never reads.
 fn made_and_read(scene: &Scene) {
     const DATAGRAMS: usize = 800;
     let [maker, reader] = [scene.group(), scene.group()];
@@ -220,7 +220,7 @@ fn made_and_read(scene: &Scene) {
     other.answers(passed, DATAGRAMS, || client.ask(DATAGRAMS));
     let seen = watch.end();
     if stores_readers() {
-        // The first datagram came before the first read.
+        // The first datagram arrived before the first read.
         let [first, others] = [&maker, &reader].map(|group| seen.of(group, seen.arrival(), Transport::Udp));
         record(DURATION, first, exactly(1.0));
         record(DURATION, others, exactly(DATAGRAMS as f64 - 1.0));

@@ -1,4 +1,4 @@
-//! Real loss, against the kernel's own counts of what TCP sent again.
+//! Compares retransmissions after packet loss with the kernel's counters.
 
 use std::{
     io::{Read as _, Write as _},
@@ -26,7 +26,7 @@ use super::{
 };
 
 const RETRANSMITS: &str = "undercurrent.tcp.retransmits";
-/// More than fits one packet, and less than a connection's first window.
+/// More bytes than one packet, and fewer than a connection's initial window.
 const BULK: usize = 12_000;
 
 fn count(line: &Line, version: Version, whose: impl Fn(&Point) -> bool) -> f64 {
@@ -34,13 +34,13 @@ fn count(line: &Line, version: Version, whose: impl Fn(&Point) -> bool) -> f64 {
     line.find(RETRANSMITS, &attributes).filter(|point| whose(point)).map(Point::amount).sum()
 }
 
-/// Waits until TCP has sent so much again.
+/// Waits until TCP has retransmitted this number of segments.
 fn again(namespace: &Namespace, segments: u64) {
     let counted = || (retransmitted(namespace) >= segments).then_some(());
     wait_for("TCP to send again", patience(Duration::from_secs(10)), counted);
 }
 
-/// A server whose answer gets lost some times.
+/// Loses a server's reply several times.
 fn answer(scene: &Scene, version: Version) {
     let group = scene.group();
     let sidecar = scene.sidecar(&[]);
@@ -66,14 +66,14 @@ fn answer(scene: &Scene, version: Version) {
     assert_whose(&[before, after], &group, version, counted);
 }
 
-/// Whether all was seen. A busy host under test has at times run no program for an event, and counted none as missed
-/// (docs/internals/kernels.md); guests are exact.
+/// Returns true if the counts agree. A busy host has occasionally run no program for an event without counting a
+/// miss (docs/internals/kernels.md); guests are exact.
 fn agree(seen: f64, counted: f64) -> bool {
     let most = if virtual_machine().is_some() { 0.0 } else { 0.3 };
     seen <= counted && seen >= counted * (1.0 - most)
 }
 
-/// What the server's end sent again is the server's, and what the other end did too is there.
+/// Checks that the server's retransmissions belong to the server, and that those of the other end are present.
 fn assert_whose(lines: &[Line; 2], group: &Group, version: Version, counted: [f64; 2]) {
     let grown = |whose: &dyn Fn(&Point) -> bool| {
         let [before, after] = lines.each_ref().map(|line| count(line, version, whose));
@@ -82,7 +82,7 @@ fn assert_whose(lines: &[Line; 2], group: &Group, version: Version, counted: [f6
     let (own, all) = (grown(&|point| is(point, &group.path)), grown(&|_| true));
     let (server, both) = (counted[0], counted[0] + counted[1]);
     eprintln!("{version:?}: {own} of the server's, {all} of all; counted {server} and {both}");
-    // Without what is kept with sockets, nothing says on cgroup v1 whose they are.
+    // Without socket storage, the workload of a socket is unknown on cgroup v1.
     assert!(agree(own, server) || !stores_readers() && own == 0.0, "{own} sent again, {server} by the kernel");
     assert!(agree(all, both) || all > both && virtual_machine().is_none(), "{all} sent again, {both} by the kernel");
 }
@@ -94,12 +94,12 @@ fn what_is_sent_again_is_the_senders() {
     });
 }
 
-/// A handshake whose second segment gets lost, then more than one packet's worth of data.
+/// Loses the second segment of a handshake, then sends several packets of data.
 fn exchange(wire: &Wire) {
     let listener = wire.right.run(|| TcpListener::bind((wire.server(), 0)).unwrap());
     let address = listener.local_addr().unwrap();
     let connect = || TcpStream::connect_timeout(&address, patience(Duration::from_secs(10))).unwrap();
-    // Both ends know each other's hardware addresses from then on.
+    // Afterwards both ends have neighbour entries for each other.
     wire.left.run(connect);
     listener.accept().unwrap();
     wire.mislead();

@@ -1,4 +1,4 @@
-//! Round-trip times, against what TCP says of each connection when its data is read.
+//! Compares round-trip times with TCP's values for each connection at the read.
 
 use std::{array, fs, os::fd::OwnedFd, time::Duration};
 
@@ -26,16 +26,17 @@ use super::{
 
 const RTT: &str = "undercurrent.tcp.rtt";
 const MESSAGES: usize = 20;
-/// Sockets that read segments as they come over the wire and have no connection: so many that there is something where
-/// one would keep its time.
+/// The number of raw sockets, which read segments and have no connection. Their memory contains data at the offset
+/// of a connection's time.
 const RAW: usize = 100;
-/// So many take a first time out of the smoothed one, of which a new time makes an eighth.
+/// Exchanges after which the smoothed time no longer depends on the first time: each new time contributes an
+/// eighth.
 const FORGOTTEN: usize = 100;
-/// A link that a message of a hundred bytes and its headers takes this long to pass, one after another.
+/// A qdisc that takes this long to pass a message of a hundred bytes and its headers, one after another.
 const SLOW: &str = "qdisc add dev wire root tbf rate 20kbit burst 400 limit 20000";
 const PASSAGE: Duration = Duration::from_millis(66);
 
-/// How many times, and their sum in seconds, that came between two lines.
+/// Returns the number of times between two lines, and their sum in seconds.
 fn grown([before, after]: [&Line; 2], version: Version, whose: impl Fn(&Point) -> bool) -> (f64, f64) {
     let attributes = [("network.type", version.name())];
     let of = |line: &Line| {
@@ -49,7 +50,7 @@ fn grown([before, after]: [&Line; 2], version: Version, whose: impl Fn(&Point) -
     (more - count, longer - sum)
 }
 
-/// A server in a cgroup of its own, and who talks to it.
+/// A server in a separate cgroup, and its client.
 struct Served<'a> {
     sidecar: &'a Sidecar,
     group: &'a Group,
@@ -68,21 +69,22 @@ impl<'a> Served<'a> {
         Self { sidecar, group, version: wire.version, server, connection, client }
     }
 
-    /// The mean in seconds, by the server's own account, with which the sidecar's agrees to the microsecond that this has.
+    /// Returns the mean in seconds from the server's values, and asserts that the sidecar's mean agrees to the
+    /// microsecond of TCP's resolution.
     fn mean(&self) -> f64 {
         let before = self.sidecar.snapshot();
         let times = self.server.times(self.connection, MESSAGES, || self.client.ask(MESSAGES));
         let after = self.sidecar.snapshot();
         assert!(times.iter().all(|time| *time > 0), "{times:?}");
-        // Each message is peeked at, then read.
+        // The server peeks at each message, then reads it.
         let reads = 2.0 * times.len() as f64;
         let least = 2.0 * times.iter().map(|time| f64::from(*time) / 1e6).sum::<f64>();
         let (count, sum) = grown([&before, &after], self.version, |point| is(point, &self.group.path));
         eprintln!("{:?}: {count} times of {reads}, {sum} s of {least} s", self.version);
-        // Without what is kept with sockets, nothing says on cgroup v1 whose they are.
+        // Without socket storage, the workload of a socket is unknown on cgroup v1.
         if count > 0.0 || stores_readers() {
             assert_eq!(count, reads);
-            // TCP's own account has whole microseconds.
+            // TCP's values are in whole microseconds.
             record(RTT, sum, least..=least + reads / 1e6);
         }
         least / reads
@@ -92,7 +94,7 @@ impl<'a> Served<'a> {
 fn near_and_far(scene: &Scene, version: Version) {
     let (group, sidecar, wire) = (scene.group(), scene.sidecar(&[]), Wire::veth(version));
     let served = Served::begin(&sidecar, &group, &wire);
-    // The first is that of the handshake, which takes long on a busy machine.
+    // The handshake determines the first time, which is long on a busy machine.
     served.server.answers(served.connection, FORGOTTEN, || served.client.ask(FORGOTTEN));
     let near = served.mean();
     wire.right.tc(SLOW);
@@ -108,7 +110,7 @@ fn times_are_those_that_tcp_says_and_the_readers() {
     });
 }
 
-/// What a sidecar with this configuration says of some reads, and how many there were.
+/// Returns the lines of a sidecar with this configuration around some reads, and the number of reads.
 fn configured(configuration: &str) -> ([Line; 2], f64) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config.yaml");
@@ -160,5 +162,5 @@ fn nothing_is_read_of_connections_where_times_are_off() {
     assert!(served_by(&after, "socket_reader").is_some(), "who reads is asked for the workloads");
     let ([_, after], _) = configured(&[NO_WORKLOADS, NO_TIMES].concat());
     assert_eq!(after.find(RTT, &[]).count(), 0);
-    assert_eq!(served_by(&after, "socket_reader"), None, "nobody asks who reads");
+    assert_eq!(served_by(&after, "socket_reader"), None, "no signal requires the reader");
 }

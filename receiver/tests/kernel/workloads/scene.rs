@@ -1,4 +1,4 @@
-//! The hierarchies that say whose a task is, as this kernel has them.
+//! The cgroup hierarchies of this kernel that identify a task's workload.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -16,21 +16,21 @@ use super::super::support::{
     surroundings::{alone, often, patience, skip, virtual_machine, wait_for},
 };
 
-/// Shows cgroup v2 alone to what comes after, in a mount namespace of its own.
+/// Mounts only cgroup v2 for the following command, in a separate mount namespace.
 const V2_ALONE: &str = r#"umount -R /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup && exec "$0" "$@""#;
 
-/// One hierarchy, and sidecars that go by it.
+/// A hierarchy, and sidecars that use it.
 pub struct Scene {
-    /// What a failure calls it.
+    /// The name in failure messages.
     name: &'static str,
-    /// Where its parts are mounted.
+    /// The mount points of its hierarchies.
     mount_points: Vec<PathBuf>,
-    /// Whether a sidecar would choose another one, which it must not see.
+    /// True if a sidecar would choose another hierarchy, which must be hidden.
     hidden: bool,
     _mounted: Option<Mounted>,
 }
 
-/// Runs a test with every hierarchy that can be had.
+/// Runs a test with every available hierarchy.
 pub fn everywhere(test: &str, run: impl Fn(&Scene)) {
     let Some(_alone) = alone(test) else { return };
     let scenes = [Scene::chosen, Scene::v2_alone, Scene::v1_mounted];
@@ -44,7 +44,7 @@ pub fn everywhere(test: &str, run: impl Fn(&Scene)) {
 }
 
 impl Scene {
-    /// The one that a sidecar chooses among what is mounted.
+    /// Returns the hierarchy that a sidecar chooses among the mounted ones.
     fn chosen() -> Option<Self> {
         let mounts = Mounts::read().unwrap();
         let (name, parts) = if mounts.cpu.is_some() {
@@ -57,7 +57,7 @@ impl Scene {
         (!mount_points.is_empty()).then_some(Self { name, mount_points, hidden: false, _mounted: None })
     }
 
-    /// Version 2's of a machine that has both.
+    /// Returns version 2 on a machine with both versions.
     fn v2_alone() -> Option<Self> {
         let mounts = Mounts::read().unwrap();
         mounts.cpu.as_ref()?;
@@ -65,7 +65,7 @@ impl Scene {
         Some(Self { name: "cgroup v2 alone", mount_points, hidden: true, _mounted: None })
     }
 
-    /// Version 1's of a virtual machine that has not mounted it.
+    /// Returns version 1 on a virtual machine that has not mounted it.
     fn v1_mounted() -> Option<Self> {
         virtual_machine()?;
         if Mounts::read().unwrap().cpu.is_some() {
@@ -75,12 +75,12 @@ impl Scene {
         Some(Self { _mounted: Some(mounted), ..Self::chosen()? })
     }
 
-    /// A new cgroup.
+    /// Creates a cgroup.
     pub fn group(&self) -> Group {
         Group::create(self.mount_points.clone(), "").unwrap()
     }
 
-    /// A sidecar that goes by this hierarchy.
+    /// Starts a sidecar that uses this hierarchy.
     pub fn sidecar(&self, arguments: &[&str]) -> Sidecar {
         if self.hidden {
             let mut command = command("unshare");
@@ -98,7 +98,7 @@ struct Mounted(TempDir);
 impl Mounted {
     fn cpu() -> Option<Self> {
         let mounted = Self(tempfile::tempdir().unwrap());
-        // Cgroups that were removed from version 2 take a moment to let the controller go.
+        // Removed cgroups of version 2 release the controller after a moment.
         let done = || Some(mounted.mount()).filter(|done| *done != Err(Errno::BUSY));
         match wait_for("the controller `cpu` to leave cgroup v2", patience(Duration::from_secs(5)), done) {
             Ok(()) => Some(mounted),
@@ -117,7 +117,7 @@ impl Mounted {
         unmount(self.0.path(), UnmountFlags::empty()).unwrap();
     }
 
-    /// What the kernel says of the controller.
+    /// Returns the kernel's description of the controller.
     fn controller() -> CGroupController {
         procfs::cgroups().unwrap().0.into_iter().find(|controller| controller.name == "cpu").unwrap()
     }
@@ -125,7 +125,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // A hierarchy that is unmounted with cgroups in it stays, and those that were removed take a moment to go.
+        // A hierarchy that is unmounted with cgroups stays, and removed cgroups are released after a moment.
         let empty = || (Self::controller().num_cgroups == 1).then_some(());
         wait_for("the hierarchy of version 1 to empty", patience(Duration::from_secs(5)), empty);
         self.unmount();

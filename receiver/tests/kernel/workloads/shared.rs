@@ -1,4 +1,4 @@
-//! Sockets that several processes read, and those that a listening socket begets.
+//! Tests of sockets with several readers, and of sockets that a listening socket creates.
 
 use super::{
     super::support::wire::{Version, Wire},
@@ -10,14 +10,14 @@ use super::{
     worker::Worker,
 };
 
-/// Messages of the first connection; each has one more than the one before.
+/// The number of messages on the first connection; each later connection has one more.
 const MESSAGES: usize = 10;
 const CONNECTIONS: usize = 4;
-/// Messages that are read by turns.
+/// The number of messages that the readers take in turns.
 const TURNS: usize = 20;
 
-/// Workers share what their parent made: each connection belongs to the worker that reads it, a datagram to the one that
-/// read the one before.
+/// Checks workers that share their parent's sockets: a connection belongs to the worker that reads it, and a
+/// datagram to the reader of the previous datagram.
 fn prefork(scene: &Scene) {
     let groups = [scene.group(), scene.group(), scene.group()];
     let sidecar = scene.sidecar(&[]);
@@ -43,7 +43,7 @@ fn prefork(scene: &Scene) {
     let client = Client::connect(&wire, Transport::Udp, address);
     for turn in 0..TURNS {
         let (worker, socket) = workers[turn % 2];
-        // A reader that waits may be faster on its CPU than what sees the end of the enqueuing on another.
+        // A waiting reader may be faster than the program at the exit of the enqueuing function on another CPU.
         client.say();
         worker.answers(socket, 1, || client.hear());
     }
@@ -54,7 +54,7 @@ fn prefork(scene: &Scene) {
     let of_right = (right, messages[1] - CONNECTIONS / 2);
     assert_segments(&seen, &wire, CONNECTIONS, (parent, CONNECTIONS), &[of_left, of_right]);
     assert_read(&seen, Transport::Tcp, &[(parent, 0), (left, messages[0]), (right, messages[1])], CONNECTIONS);
-    // The last was read by the right one, and nothing came after it.
+    // The right worker read the last one, and nothing arrived after it.
     assert_arrived(&seen, Transport::Udp, &[(parent, 1), (left, TURNS / 2), (right, TURNS / 2 - 1)]);
     assert_read(&seen, Transport::Udp, &[(parent, 0), (left, TURNS / 2), (right, TURNS / 2)], TURNS);
     drop(connections);
@@ -65,7 +65,7 @@ fn shared_sockets_belong_to_their_last_reader() {
     everywhere("prefork servers", prefork);
 }
 
-/// What a listening socket begets begins with its owner, before anybody reads it.
+/// Checks that an accepted socket belongs to the listening socket's owner before its first read.
 fn begotten(scene: &Scene) {
     let group = scene.group();
     let sidecar = scene.sidecar(&[]);

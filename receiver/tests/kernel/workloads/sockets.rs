@@ -1,4 +1,4 @@
-//! What a worker does: sockets, which others may have made.
+//! The worker's side: operations on sockets, which may come from other processes.
 
 use std::{
     env, fs,
@@ -30,9 +30,9 @@ use super::{
     message::{Order, Reply, connect, receive, send},
 };
 
-/// How many descriptors systemd passes (sd_listen_fds(3)).
+/// The variable with the number of descriptors that systemd passes (sd_listen_fds(3)).
 const PASSED: &str = "LISTEN_FDS";
-/// The first of them.
+/// The first passed descriptor.
 const FIRST: RawFd = 3;
 /// Longer than any message.
 const ROOM: usize = 4096;
@@ -45,7 +45,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// `network.transport`.
+    /// Returns the value of `network.transport`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
@@ -108,11 +108,11 @@ impl Socket {
                 let length = (&*stream).read(&mut message).unwrap();
                 (&*stream).write_all(&message[..length]).unwrap();
             }
-            Self::Listener(_) => panic!("nothing is read from what listens"),
+            Self::Listener(_) => panic!("a listening socket has no messages"),
         }
     }
 
-    /// Answers a message, and says what TCP says of the connection's round-trip time when it was read.
+    /// Answers a message, and returns TCP's round-trip time of the connection at the read.
     fn time(&self) -> u32 {
         let Self::Connection(stream) = self else { panic!("it is no connection") };
         let mut message = [0; ROOM];
@@ -134,7 +134,7 @@ impl AsFd for Socket {
     }
 }
 
-/// Does what it is asked until nobody asks any more.
+/// Executes orders until the test closes the connection.
 pub fn serve(path: &Path) {
     let asked = connect(path);
     let mut sockets = passed();
@@ -172,21 +172,21 @@ fn add(sockets: &mut Vec<Socket>, socket: impl FnOnce(&[Socket]) -> Socket) -> R
     Reply::Socket(sockets.len() - 1)
 }
 
-/// The sockets that whoever started this process has passed.
+/// Returns the sockets that this process was started with.
 fn passed() -> Vec<Socket> {
     let count = env::var(PASSED).map_or(0, |count| count.parse().unwrap());
-    // SAFETY: the variable says that these are this process's to take.
+    // SAFETY: the variable states that this process owns these descriptors.
     (FIRST..FIRST + count).map(|descriptor| Socket::new(unsafe { OwnedFd::from_raw_fd(descriptor) })).collect()
 }
 
-/// Becomes a new process of the same kind, and passes it all sockets.
+/// Executes the worker again, and passes all sockets to the new process.
 fn activate(sockets: &[Socket]) -> ! {
     let count = RawFd::try_from(sockets.len()).unwrap();
-    // Out of the way of the numbers that they will have.
+    // Moves the descriptors out of the range of the passed ones.
     let high = |socket: &Socket| fcntl_dupfd_cloexec(socket, FIRST + count).unwrap();
     let sockets: Vec<OwnedFd> = sockets.iter().map(high).collect();
     for (socket, number) in sockets.iter().zip(FIRST..) {
-        // SAFETY: whatever has the number is not used any more: this process becomes another.
+        // SAFETY: the replaced descriptor is not used any more, because this process executes another program.
         assert_eq!(unsafe { libc::dup2(socket.as_raw_fd(), number) }, number);
     }
     let failed =

@@ -1,4 +1,4 @@
-//! CPU quotas, against what the kernel says that they held.
+//! Compares the time throttled by CPU quotas with the kernel's statistics.
 
 use std::{fs, time::Duration};
 
@@ -14,10 +14,10 @@ use super::{
 };
 
 const THROTTLED_TIME: &str = "undercurrent.cpu.throttled.time";
-/// Seconds that quotas hold at least.
+/// The least throttled time in seconds.
 const HELD: f64 = 0.3;
 
-/// Seconds that a cgroup's quota held what is in it, by the kernel.
+/// Returns the kernel's throttled time of a cgroup in seconds.
 fn kernels(group: &Group) -> f64 {
     let figure = |text: String| {
         let found = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
@@ -27,19 +27,20 @@ fn kernels(group: &Group) -> f64 {
     files.filter_map(|file| figure(fs::read_to_string(file).ok()?)).next().expect("the kernel says it")
 }
 
-/// Lets something run until its quota has held it so long.
+/// Runs a process until its quota has throttled it this long.
 fn hold(group: &Group) {
     let (from, _burner) = (kernels(group), group.burn(&group.path).unwrap());
     let held = || (kernels(group) >= from + HELD).then_some(());
     wait_for("a quota to hold a process", patience(Duration::from_secs(10)), held);
 }
 
-/// What a line has of a cgroup; `None` where it has no point.
-fn of(line: &Line, group: &Group) -> Option<f64> {
+/// Returns the value of a cgroup in a line; `None` without a point.
+fn throttled_time(line: &Line, group: &Group) -> Option<f64> {
     line.find(THROTTLED_TIME, &[]).find(|point| is(point, &group.path)).map(Point::amount)
 }
 
-/// What is held counts from when the sidecar knows the cgroup on, and cgroups without a quota have no point.
+/// Checks that throttled time counts from the discovery of the cgroup on, and that cgroups without a quota have no
+/// point.
 fn quotas(scene: &Scene) {
     let (before, without) = (scene.group(), scene.group());
     if let Err(error) = before.limit(&before.path) {
@@ -57,12 +58,17 @@ fn quotas(scene: &Scene) {
     hold(&before);
     hold(&meanwhile);
     let lower = [&before, &meanwhile].map(kernels);
-    let line = sidecar.line("the new cgroup's time", |line| of(line, &meanwhile).is_some_and(|held| held >= lower[1]));
+    let line = sidecar
+        .line("the new cgroup's time", |line| throttled_time(line, &meanwhile).is_some_and(|held| held >= lower[1]));
     let upper = [&before, &meanwhile].map(kernels);
-    eprintln!("held: {:?} and {:?}, by the kernel {lower:?} to {upper:?}", of(&line, &before), of(&line, &meanwhile));
-    record(THROTTLED_TIME, of(&line, &before).unwrap(), lower[0] - at_least..=upper[0] - at_most);
-    assert!(of(&line, &meanwhile).unwrap() <= upper[1] + 1e-6);
-    assert_eq!(of(&line, &without), None);
+    eprintln!(
+        "held: {:?} and {:?}, by the kernel {lower:?} to {upper:?}",
+        throttled_time(&line, &before),
+        throttled_time(&line, &meanwhile)
+    );
+    record(THROTTLED_TIME, throttled_time(&line, &before).unwrap(), lower[0] - at_least..=upper[0] - at_most);
+    assert!(throttled_time(&line, &meanwhile).unwrap() <= upper[1] + 1e-6);
+    assert_eq!(throttled_time(&line, &without), None);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A container's CPU time, against the kernel's account of its cgroup.
+//! Compares a container's CPU time with the kernel's statistics of its cgroup.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const CPU_TIME: &str = "undercurrent.cpu.time";
 /// Seconds of CPU time.
 const USED: f64 = 1.5;
 
-fn of(line: &Line, group: &Group) -> f64 {
+fn exported(line: &Line, group: &Group) -> f64 {
     line.find(CPU_TIME, &[]).filter(|point| is(point, &group.path)).map(Point::amount).sum()
 }
 
@@ -30,11 +30,11 @@ fn container(scene: &Scene) {
         (cpu_time(&group) >= USED).then_some(())
     });
     drop(burner);
-    // The process has ended, so that the account does not change any more.
+    // The process has ended, so the statistics are final.
     let used = cpu_time(&group);
     let line = sidecar.snapshot();
     assert_eq!(cpu_time(&group), used);
-    record(CPU_TIME, of(&line, &group), exactly(used));
+    record(CPU_TIME, exported(&line, &group), exactly(used));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Whose packets a sidecar says were received, against what the kernel counted.
+//! Compares packets of workloads with the kernel's counters.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -21,10 +21,10 @@ use super::{
 const CGROUP: &str = "undercurrent.workload.cgroup";
 /// The attribute that names a container.
 const CONTAINER: &str = "container.id";
-/// The attribute of those that have no place of their own.
+/// The attribute of the workload for all beyond the limit.
 const OVERFLOW: &str = "otel.metric.overflow";
 
-/// From one snapshot to another.
+/// The period between two snapshots.
 pub struct Watch<'a> {
     sidecar: &'a Sidecar,
     wire: &'a Wire,
@@ -39,7 +39,7 @@ impl<'a> Watch<'a> {
         Self { sidecar, wire, before: sidecar.snapshot(), counted: wire.received(), others }
     }
 
-    /// The figures, once nothing comes any more. At every layer they add up to what the kernel counted.
+    /// Returns the counts after traffic has settled. Asserts that every layer adds up to the kernel's count.
     pub fn end(self) -> Seen {
         let counted = self.wire.settled() - self.counted;
         let after = self.sidecar.snapshot();
@@ -50,7 +50,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// What was seen in between.
+/// The counts of a period.
 pub struct Seen {
     before: Line,
     pub after: Line,
@@ -65,7 +65,8 @@ impl Seen {
         let (udp, others_udp) = (counted.udp_of(self.version), others.udp_of(self.version));
         for layer in ["transport", "socket_enqueued"].into_iter().filter(|layer| self.served(layer).is_some()) {
             let seen = self.all(layer, Some(Transport::Udp));
-            // The reader of a datagram may be faster than the tracepoint that reports it, and then the sidecar counts a loss.
+            // The reader of a datagram may be faster than the tracepoint that reports it. The sidecar then counts
+            // a loss.
             let missing = (udp as f64 - seen).max(0.0);
             let unmatched = self.lost_at(layer, "missing_start").min(missing);
             assert_sum(&format!("{layer} udp"), seen + unmatched, udp, others_udp);
@@ -73,30 +74,30 @@ impl Seen {
         assert_sum("transport tcp", self.all("transport", Some(Transport::Tcp)), counted.tcp, others.tcp);
     }
 
-    /// Packets that a layer saw, whoever they belong to, measured or lost.
+    /// Returns the packets that a layer measured or lost, over all workloads.
     fn all(&self, layer: &str, transport: Option<Transport>) -> f64 {
         let attributes = attributes(layer, transport, self.version);
         let [after, before] = [&self.after, &self.before].map(|line| amounts(line, &attributes));
-        // Workloads of others may have ended in between.
+        // Other workloads may have ended in between.
         after.iter().map(|(series, amount)| (amount - before.get(series).unwrap_or(&0.0)).max(0.0)).sum()
     }
 
-    /// By what a hook is served.
+    /// Returns the alternate that serves a hook.
     pub fn served(&self, hook: &str) -> Option<String> {
         served_by(&self.after, hook)
     }
 
-    /// The layer before the read that knows whose a socket is.
+    /// Returns the layer before the read that knows a socket's workload.
     pub fn arrival(&self) -> &'static str {
         if self.served("transport").as_deref() == Some("cgroup_skb") { "transport" } else { "socket_enqueued" }
     }
 
-    /// Packets that a layer counted for a workload.
+    /// Returns the packets that a layer counted for a workload.
     pub fn of(&self, group: &Group, layer: &str, transport: Transport) -> f64 {
         self.of_those(layer, Some(transport), |point| is(point, &group.path))
     }
 
-    /// Packets that a layer counted for those that a condition is true of.
+    /// Returns the packets of a layer in points that satisfy a condition.
     pub fn of_those(&self, layer: &str, transport: Option<Transport>, are: impl Fn(&Point) -> bool) -> f64 {
         let attributes = attributes(layer, transport, self.version);
         let [after, before] = [&self.after, &self.before]
@@ -104,12 +105,12 @@ impl Seen {
         after - before
     }
 
-    /// Losses for a reason between the two snapshots.
+    /// Returns the losses for a reason in the period.
     pub fn lost(&self, reason: &str) -> f64 {
         self.lost_with(&[("undercurrent.reason", reason)])
     }
 
-    /// Losses at a layer for a reason between the two snapshots.
+    /// Returns the losses at a layer for a reason in the period.
     fn lost_at(&self, layer: &str, reason: &str) -> f64 {
         self.lost_with(&[("undercurrent.network.layer", layer), ("undercurrent.reason", reason)])
     }
@@ -120,14 +121,14 @@ impl Seen {
     }
 }
 
-/// What the points of a layer have in common.
+/// Returns the common attributes of a layer's points.
 fn attributes(layer: &str, transport: Option<Transport>, version: Version) -> Vec<(&str, &str)> {
     let mut attributes = vec![("undercurrent.network.layer", layer), ("network.type", version.name())];
     attributes.extend(transport.map(|transport| ("network.transport", transport.name())));
     attributes
 }
 
-/// What every series of a layer has by now.
+/// Returns the current amount of each series of a layer.
 fn amounts<'a>(line: &'a Line, attributes: &'a [(&str, &str)]) -> BTreeMap<(&'a str, &'a Attributes), f64> {
     let lost = line.find(LOST, attributes).filter(|point| REASONS.contains(&&*point.attributes["undercurrent.reason"]));
     let series =
@@ -135,25 +136,28 @@ fn amounts<'a>(line: &'a Line, attributes: &'a [(&str, &str)]) -> BTreeMap<(&'a 
     line.find(DURATION, attributes).chain(lost).map(series).collect()
 }
 
-/// What was seen is what the kernel counted, to the packet. On a machine with other programs these add to it, and their
-/// namespaces come and go with what was counted for them.
+/// Asserts that the sidecar's count equals the kernel's. On a machine with other programs, these may add packets,
+/// and ended namespaces take their counts with them.
 fn assert_sum(what: &str, seen: f64, counted: u64, others: u64) {
     eprintln!("{what}, of all: {seen} seen, {counted} counted, others {others}");
     let most = if virtual_machine().is_some() { (counted + others) as f64 } else { f64::INFINITY };
-    assert!((counted as f64..=most).contains(&seen), "{what}: {seen} were seen of {counted}, and {others} of others");
+    assert!(
+        (counted as f64..=most).contains(&seen),
+        "{what}: {seen} seen, {counted} counted, {others} of other programs"
+    );
 }
 
-/// Whether a point belongs to the node.
+/// Returns true if a point belongs to the node.
 pub fn is_nodes(point: &Point) -> bool {
     !point.resource.contains_key(CGROUP) && !point.resource.contains_key(CONTAINER) && !is_overflow(point)
 }
 
-/// Whether a point belongs to those that have no place of their own.
+/// Returns true if a point belongs to the workload for all beyond the limit.
 pub fn is_overflow(point: &Point) -> bool {
     point.resource.get(OVERFLOW).is_some_and(|overflow| overflow == "true")
 }
 
-/// Whether a point belongs to the workload with this path.
+/// Returns true if a point belongs to the workload with this path.
 pub fn is(point: &Point, path: &Path) -> bool {
     point.resource.get(CGROUP).is_some_and(|of| Path::new(of) == path)
 }

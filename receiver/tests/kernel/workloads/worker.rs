@@ -1,4 +1,4 @@
-//! Processes in cgroups of their own, which do with sockets what a test asks for.
+//! Processes in separate cgroups that perform socket operations for a test.
 
 use std::{
     env,
@@ -21,34 +21,34 @@ use super::{
     sockets::{self, Transport},
 };
 
-/// Where a worker finds who asks.
+/// The variable with the path of the test's socket.
 const ASKER: &str = "UNDERCURRENT_TEST_ASKER";
-/// Moves itself into the cgroups whose files come first, then becomes what comes after `--`.
+/// Moves the process into the cgroups of the first files, then executes the arguments after `--`.
 const JOIN: &str = r#"while [ "$1" != -- ]; do echo $$ >"$1" || exit; shift; done; shift; exec "$@""#;
 
-/// A process of the test's. It ends with the value, or when it is asked nothing for a while.
+/// A process of the test. It ends when the value is dropped, or after a timeout without orders.
 pub struct Worker {
     process: Child,
-    /// Where it is asked, once it is there.
+    /// The connection to the worker, once it has started.
     asked: Option<OwnedFd>,
     listener: OwnedFd,
     _folder: TempDir,
 }
 
 impl Worker {
-    /// Starts one in cgroups, by their directories, and in a network namespace.
+    /// Starts a worker in the cgroups with these directories and in a network namespace.
     pub fn start(cgroups: &[PathBuf], namespace: &Namespace) -> Self {
         Self::start_with(cgroups, namespace, &[])
     }
 
-    /// The same with more variables.
+    /// Starts a worker with more variables.
     pub fn start_with(cgroups: &[PathBuf], namespace: &Namespace, variables: &[(&str, &str)]) -> Self {
         let mut worker = Self::start_by(|_| Vec::new(), cgroups, namespace, variables);
         worker.arrive();
         worker
     }
 
-    /// Starts a command that starts the worker when it sees fit; it is told of the variable that must be passed on.
+    /// Starts a command that starts the worker later. The command gets the variable to pass on.
     pub fn start_by(
         command: impl FnOnce(&str) -> Vec<String>,
         cgroups: &[PathBuf],
@@ -66,7 +66,7 @@ impl Worker {
         Self { process, asked: None, listener, _folder: folder }
     }
 
-    /// Waits until it is there.
+    /// Waits until the worker has connected.
     pub fn arrive(&mut self) {
         self.asked = Some(accept(&self.listener));
     }
@@ -88,31 +88,31 @@ impl Worker {
         receive(self.asked()).expect("the worker ended, and said why")
     }
 
-    /// Moves it into other cgroups.
+    /// Moves the worker into other cgroups.
     pub fn join(&self, cgroups: &[PathBuf]) {
         let Reply::Done = self.ask(&Order::Join(cgroups.to_vec())) else { unreachable!() };
     }
 
-    /// Has it make a socket, which listens where that is TCP's.
+    /// Creates a socket in the worker. A TCP socket listens.
     pub fn bind(&self, transport: Transport, address: IpAddr) -> (usize, SocketAddr) {
         let Reply::Bound(socket, address) = self.ask(&Order::Bind(transport, address)) else { unreachable!() };
         (socket, address)
     }
 
-    /// Has it take the next connection.
+    /// Accepts the next connection.
     pub fn accept(&self, listener: usize) -> usize {
         let Reply::Socket(socket) = self.ask(&Order::Accept(listener)) else { unreachable!() };
         socket
     }
 
-    /// Has it read and answer so many messages, while something happens.
+    /// Reads and answers messages, while `meanwhile` runs in the test.
     pub fn answers(&self, socket: usize, messages: usize, meanwhile: impl FnOnce()) {
         self.begin(&Order::Answer(socket, messages));
         meanwhile();
         let (Reply::Done, _) = self.end() else { unreachable!() };
     }
 
-    /// The same of a connection; at each read, what TCP says of its round-trip time, in microseconds.
+    /// Reads and answers messages of a connection. Returns TCP's round-trip time at each read in microseconds.
     pub fn times(&self, socket: usize, messages: usize, meanwhile: impl FnOnce()) -> Vec<u32> {
         self.begin(&Order::Time(socket, messages));
         meanwhile();
@@ -120,7 +120,7 @@ impl Worker {
         times
     }
 
-    /// Passes a descriptor of one of its sockets to another worker.
+    /// Passes a socket's descriptor to another worker.
     pub fn pass(&self, socket: usize, to: &Self) -> usize {
         self.begin(&Order::Give(socket));
         let (_, descriptor) = self.end();
@@ -129,13 +129,13 @@ impl Worker {
         socket
     }
 
-    /// Has it become another process that is passed all sockets, in their order.
+    /// Executes the worker again with all sockets in their order.
     pub fn activate(&mut self) {
         self.begin(&Order::Activate);
         self.arrive();
     }
 
-    /// Lets it end.
+    /// Waits until the worker ends.
     pub fn dismiss(&mut self) -> ExitStatus {
         rustix::net::shutdown(self.asked(), Shutdown::Both).unwrap();
         wait_for("the worker to end", patience(Duration::from_secs(5)), || self.process.try_wait().unwrap())
@@ -149,11 +149,11 @@ impl Drop for Worker {
     }
 }
 
-/// The arguments that make this binary a worker.
+/// The arguments that run only the worker in this binary.
 const THIS: [&str; 5] =
     ["--exact", "workloads::worker::workers_end_with_whoever_asks", "--nocapture", "--test-threads", "1"];
 
-/// In a worker's process it is the worker, and otherwise a test of one.
+/// Acts as the worker in a worker's process, and otherwise tests that workers end.
 #[test]
 fn workers_end_with_whoever_asks() {
     match env::var_os(ASKER) {

@@ -1,4 +1,4 @@
-//! A collector that answers by a script and tells what it received.
+//! A collector that follows a script of responses and reports the received requests.
 
 use std::{
     collections::VecDeque,
@@ -24,21 +24,21 @@ use tonic::{
     transport::{Channel, Endpoint, Server},
 };
 
-/// What to answer.
+/// A scripted response.
 pub(super) enum Answer {
     Accept,
-    /// Accept all points but this many.
+    /// Accept all but this number of points.
     AcceptAllBut(i64),
     Refuse(Status),
-    /// Never.
+    /// Never respond.
     Hang,
 }
 
-/// One request as it arrived.
+/// A received request.
 pub(super) struct Received {
     metadata: MetadataMap,
     pub(super) points: u64,
-    /// Of the first point.
+    /// The time of the first point.
     pub(super) time: u64,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// The service, which takes gzip and answers with it where the client accepts it.
+    /// Returns the service. It accepts gzip, and compresses responses if the client accepts gzip.
     pub(super) fn service(self) -> MetricsServiceServer<Self> {
         MetricsServiceServer::new(self)
             .accept_compressed(CompressionEncoding::Gzip)
@@ -80,7 +80,7 @@ impl MetricsService for Script {
             })
             .collect();
         let time = times.first().copied().unwrap_or_default();
-        // Nobody asks any more when a test is over.
+        // The receiver is dropped when a test has ended.
         let _ = self.received.send(Received { metadata, points: times.len() as u64, time });
         let answer = self.answers.lock().expect("script").pop_front();
         let rejected = match answer {
@@ -96,13 +96,13 @@ impl MetricsService for Script {
     }
 }
 
-/// A service by a script, and what it receives.
+/// Returns a scripted service and the channel of its received requests.
 pub(super) fn script(answers: impl IntoIterator<Item = Answer>) -> (Script, mpsc::UnboundedReceiver<Received>) {
     let (received, receiver) = mpsc::unbounded_channel();
     (Script { answers: Mutex::new(answers.into_iter().collect()), received }, receiver)
 }
 
-/// A collector behind a connection in memory.
+/// A collector behind an in-memory connection.
 pub(super) struct Collector {
     connections: mpsc::UnboundedSender<DuplexStream>,
     received: mpsc::UnboundedReceiver<Received>,
@@ -127,7 +127,7 @@ impl Collector {
         Self { connections, received }
     }
 
-    /// A channel into it.
+    /// Returns a channel to the collector.
     pub(super) fn channel(&self) -> Channel {
         let connections = self.connections.clone();
         let connect = tower::service_fn(move |_| {
@@ -141,13 +141,13 @@ impl Collector {
         Endpoint::from_static("http://collector.test:4317").connect_with_connector_lazy(connect)
     }
 
-    /// The next request.
+    /// Waits for the next request.
     pub(super) async fn received(&mut self) -> Received {
         let received = tokio::time::timeout(Duration::from_secs(600), self.received.recv()).await;
         received.ok().flatten().expect("no further request came")
     }
 
-    /// Requests that came and were not asked for.
+    /// Returns the number of received requests that the test did not take.
     pub(super) fn left(&self) -> usize {
         self.received.len()
     }

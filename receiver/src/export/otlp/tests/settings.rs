@@ -13,8 +13,8 @@ fn refused(variables: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn without_variables_it_is_the_collector_on_this_host() -> Result<(), SettingsError> {
-    // An empty value is none.
+fn the_default_is_the_collector_on_this_host() -> Result<(), SettingsError> {
+    // An empty value counts as unset.
     for variables in
         [&[] as &[(&str, &str)], &[("OTEL_EXPORTER_OTLP_ENDPOINT", ""), ("OTEL_EXPORTER_OTLP_PROTOCOL", " ")]]
     {
@@ -27,7 +27,7 @@ fn without_variables_it_is_the_collector_on_this_host() -> Result<(), SettingsEr
 }
 
 #[test]
-fn what_is_for_metrics_beats_what_is_for_all() -> Result<(), SettingsError> {
+fn variables_for_metrics_take_precedence() -> Result<(), SettingsError> {
     let variables = [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://all:4317"),
         ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "metrics:4317"),
@@ -47,14 +47,14 @@ fn what_is_for_metrics_beats_what_is_for_all() -> Result<(), SettingsError> {
 }
 
 #[test]
-fn an_endpoint_for_metrics_or_for_all_means_otlp() {
+fn an_endpoint_enables_otlp() {
     let set = |name: &'static str| endpoint_is_set(move |key| (key == name).then(|| "http://c:4317".to_owned()));
     assert!(set("OTEL_EXPORTER_OTLP_ENDPOINT") && set("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"));
     assert!(!set("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"));
 }
 
 #[test]
-fn refusals_name_the_variable_the_value_and_the_cure() {
+fn errors_have_variable_value_and_remedy() {
     let lines = [
         refused(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "foo bar")]),
         refused(&[("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "ftp://collector:21")]),
@@ -71,7 +71,7 @@ fn refusals_name_the_variable_the_value_and_the_cure() {
 }
 
 #[test]
-fn half_a_client_identity_names_the_other_half() -> std::io::Result<()> {
+fn an_incomplete_client_identity_is_refused() -> std::io::Result<()> {
     let file = tempfile::NamedTempFile::new()?;
     let path = file.path().to_string_lossy();
     let missing = refused(&[("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", &path)]);

@@ -1,4 +1,4 @@
-//! TLS over real sockets, with certificates made for the test.
+//! Tests of TLS over sockets, with certificates that the test issues.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -30,7 +30,7 @@ fn authority() -> Result<Authority, rcgen::Error> {
 }
 
 impl Authority {
-    /// Certificate and key of a host or client by that name, as PEM.
+    /// Issues the PEM certificate and key of a host or client.
     fn issue(&self, name: &str) -> Result<(String, String), rcgen::Error> {
         let key = KeyPair::generate()?;
         let certificate = CertificateParams::new(vec![name.to_owned()])?.signed_by(&key, &self.issuer)?;
@@ -40,7 +40,7 @@ impl Authority {
 
 type Outcome = Result<crate::telemetry::Delivery, Box<dyn std::error::Error>>;
 
-/// Delivers one snapshot of three points to a server that wants a client certificate of its own authority.
+/// Delivers one snapshot of three points to a server that requires a client certificate from its authority.
 async fn deliver(server: &Authority, trusted: &Authority, client: Option<&Authority>) -> Outcome {
     let (certificate, key) = server.issue("localhost")?;
     let tls = ServerTlsConfig::new()
@@ -85,7 +85,7 @@ fn write(folder: &Path, name: &str, pem: &str) -> std::io::Result<String> {
 }
 
 #[tokio::test]
-async fn a_trusted_server_and_a_trusted_client_meet() -> Result<(), Box<dyn std::error::Error>> {
+async fn a_trusted_client_connects_to_a_trusted_server() -> Result<(), Box<dyn std::error::Error>> {
     let ours = authority()?;
     let totals = deliver(&ours, &ours, Some(&ours)).await?;
     assert_eq!((totals.points, totals.failures.len()), (3, 0), "{totals:?}");
@@ -93,7 +93,7 @@ async fn a_trusted_server_and_a_trusted_client_meet() -> Result<(), Box<dyn std:
 }
 
 #[tokio::test]
-async fn strangers_are_refused_on_both_sides() -> Result<(), Box<dyn std::error::Error>> {
+async fn untrusted_servers_and_clients_are_refused() -> Result<(), Box<dyn std::error::Error>> {
     let (ours, other) = (authority()?, authority()?);
     for (trusted, client) in [(&other, Some(&ours)), (&ours, Some(&other)), (&ours, None)] {
         let totals = deliver(&ours, trusted, client).await?;
@@ -104,7 +104,7 @@ async fn strangers_are_refused_on_both_sides() -> Result<(), Box<dyn std::error:
 }
 
 #[tokio::test]
-async fn files_that_are_no_certificates_are_refused_at_the_start() -> Result<(), Box<dyn std::error::Error>> {
+async fn invalid_certificate_files_are_refused_at_start() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
     let junk = write(folder.path(), "junk.pem", "-----BEGIN CERTIFICATE-----\n####\n-----END CERTIFICATE-----\n")?;
     let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", "https://localhost:1"), ("OTEL_EXPORTER_OTLP_CERTIFICATE", &junk)];

@@ -1,4 +1,4 @@
-//! Metrics beside each other: is it the host or the network?
+//! Tests of related metrics in one section: the delay of the host next to the delay of the network.
 
 use super::*;
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     telemetry::ResourceMetrics,
 };
 
-/// A quarter of a bucket at one duration, most of it four octaves below.
+/// Returns a histogram with a quarter of its counts in one bucket, and most others four octaves below.
 fn spread(exponent: i32, count: u64) -> Data {
     let mut buckets = vec![0; 17];
     (buckets[0], buckets[16]) = (count * 9, count);
@@ -18,7 +18,8 @@ fn ipv4(of: &[(&'static str, &'static str)]) -> Attributes {
     of.iter().fold(attributes, |attributes, (key, value)| attributes.with(*key, *value))
 }
 
-/// A workload's reads, and the tails of what they took: log2 of the seconds at the host, in the queue and on the way.
+/// A workload's reads with the tails of their durations: log2 of the seconds at the host, in the queue and in the
+/// network.
 struct Reads {
     name: &'static str,
     reads: u64,
@@ -31,7 +32,7 @@ impl Reads {
     fn metrics(&self) -> ResourceMetrics {
         const LAYER: &str = "undercurrent.network.layer";
         const TRANSPORT: (&str, &str) = ("network.transport", "tcp");
-        // What the section is not about stands beside it in the same metrics.
+        // The same metrics also have points that the section does not show.
         let others = [
             ipv4(&[(LAYER, "socket_read"), ("network.transport", "udp")]),
             ipv4(&[(LAYER, "socket_enqueued"), TRANSPORT]),
@@ -51,7 +52,7 @@ impl Reads {
     }
 }
 
-/// The section of round-trip times.
+/// Renders the section of round-trip times.
 fn section(workloads: &[Reads], width: usize) -> String {
     let mut snapshot = node(Vec::new(), after(2));
     snapshot.resources.extend(workloads.iter().map(Reads::metrics));
@@ -61,7 +62,7 @@ fn section(workloads: &[Reads], width: usize) -> String {
 }
 
 #[test]
-fn host_or_network_at_one_look() {
+fn host_and_network_delays_in_one_section() {
     let workloads = [
         Reads { name: "fine", reads: 900, host: -14, wait: Some(-15), rtt: Some(-11) },
         Reads { name: "slow-reader", reads: 400, host: -1, wait: Some(-1), rtt: Some(-11) },
@@ -73,13 +74,13 @@ fn host_or_network_at_one_look() {
 }
 
 #[test]
-fn what_nobody_has_is_no_column() {
+fn metrics_without_points_have_no_column() {
     let table = section(&[Reads { name: "web", reads: 10, host: -14, wait: None, rtt: Some(-11) }], 80);
     assert!(table.contains("host p99") && !table.contains("wait"), "{table}");
 }
 
 #[test]
-fn what_is_told_apart_elsewhere_is_together_here() {
+fn points_that_differ_in_hidden_attributes_are_added() {
     let reads = |interface, tail| {
         let of = [("undercurrent.network.layer", "socket_read"), ("network.transport", "tcp")];
         point(ipv4(&of).with("network.interface.name", interface), spread(tail, 500))
@@ -95,6 +96,6 @@ fn what_is_told_apart_elsewhere_is_together_here() {
         let lines = table.lines().skip_while(|line| !line.starts_with(section));
         lines.take_while(|line| !line.is_empty()).find(|line| line.contains("web")).map(str::to_owned)
     };
-    // The middle of both is the tail of the fast one.
+    // The median over both transports is the tail of the faster one.
     insta::assert_snapshot!(row("tcp.rtt").expect("a row"), @"  web        container   ipv4    36.3µs     581µs     72.6µs     18.6ms");
 }

@@ -1,4 +1,4 @@
-//! Tables of a node with workloads.
+//! Tests of tables with workloads.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::{
     telemetry::ResourceMetrics,
 };
 
-/// A workload, and how busy it is: milliseconds of CPU time and packets in each second.
+/// A workload with its CPU time in milliseconds and its packets per second.
 type Load = (Attributes, u32, u32);
 
 fn container(name: &str, id: u32) -> Attributes {
@@ -26,7 +26,8 @@ fn unit(name: &'static str) -> Attributes {
     Attributes::new().with("undercurrent.workload.cgroup", path).with("undercurrent.workload.unit", name)
 }
 
-/// What was received since the start: as many packets a second over TCP and IPv4, fewer over UDP, two over IPv6.
+/// Returns the receive durations since the start: `packets` per second over TCP and IPv4, fewer over UDP, two over
+/// IPv6.
 fn durations(layers: &[&'static str], packets: u32, seconds: u64) -> Metric {
     let mut points = Vec::new();
     for (place, layer) in layers.iter().enumerate() {
@@ -57,7 +58,7 @@ fn workload((attributes, milliseconds, packets): &Load, seconds: u64) -> Resourc
     of(attributes.clone(), vec![durations, cpu_time(*milliseconds, seconds)])
 }
 
-/// A node with workloads, some seconds after all of them were started.
+/// Returns a snapshot some seconds after the start of all workloads.
 fn snapshot(workloads: &[Load], seconds: u64) -> Snapshot {
     let event = |event: &'static str, each_second: f64| {
         let attributes = Attributes::new().with("undercurrent.network.event", event);
@@ -73,12 +74,12 @@ fn snapshot(workloads: &[Load], seconds: u64) -> Snapshot {
     snapshot
 }
 
-/// Two seconds of it.
+/// Renders the table of a two-second interval.
 fn shown(workloads: &[Load], width: usize) -> String {
     render(Some(&snapshot(workloads, 30)), &snapshot(workloads, 32), plain(width))
 }
 
-/// The first words of the rows of the first section, and what is said below them.
+/// Returns the first words of the rows in the first section, and the line below them.
 fn ranking(table: &str) -> Vec<String> {
     let rows = table.lines().skip(4).take_while(|line| !line.is_empty());
     rows.map(|row| row.trim_start().split("  ").next().unwrap_or_default().to_owned()).collect()
@@ -105,7 +106,7 @@ fn forty_containers() {
 }
 
 #[test]
-fn long_names_and_the_rest_of_the_node() {
+fn long_names_and_the_node() {
     let pod = container("istio-proxy", 1)
         .with("k8s.namespace.name", "production-eu-west")
         .with("k8s.pod.name", "payments-api-7d9f8b6c5d-x2x4z")
@@ -119,16 +120,16 @@ fn long_names_and_the_rest_of_the_node() {
 }
 
 #[test]
-fn the_same_name_twice() {
+fn duplicate_names() {
     let loads = [(container("web", 1), 20, 0), (container("web", 2), 430, 0), (container("db", 3), 1, 0)];
     let names = ranking(&shown(&loads, 80));
     assert_eq!(names, ["web (3c6ef3623c6e)", "(node)", "web (9e3779b19e37)", "db"]);
 }
 
 #[test]
-fn a_workload_that_ended_is_shown_no_more() {
+fn ended_workloads_are_hidden() {
     let (previous, mut current) = (snapshot(&few(), 30), snapshot(&few(), 32));
-    // Its last totals, which stand until they are delivered.
+    // The last totals of an ended workload stay until they are delivered.
     current.resources[2] = workload(&few()[1], 30);
     let idle = render(Some(&previous), &current, plain(120));
     assert_eq!(ranking(&idle), ["web", "(node)", "nginx.service"]);
@@ -138,7 +139,7 @@ fn a_workload_that_ended_is_shown_no_more() {
 }
 
 #[test]
-fn a_metric_that_ended_has_no_column() {
+fn ended_metrics_have_no_column() {
     let metric = |descriptor, data| Metric { descriptor, points: vec![point(Attributes::new(), data)] };
     let metrics = vec![metric(&PROCESSED, Data::Integer(8)), metric(&DROPPED, Data::NoRecordedValue)];
     let table = render(None, &node(metrics, after(2)), plain(80));
@@ -146,13 +147,13 @@ fn a_metric_that_ended_has_no_column() {
 }
 
 #[test]
-fn all_that_are_idle_are_not_listed() {
+fn idle_workloads_are_hidden() {
     let loads: Vec<Load> = few().into_iter().map(|(attributes, ..)| (attributes, 0, 0)).collect();
     assert_eq!(ranking(&shown(&loads, 80)), ["(node)", "no workload had any"]);
 }
 
 #[test]
-fn others_beyond_the_limit_are_not_one_of_the_busiest() {
+fn the_overflow_workload_has_no_row() {
     let mut loads: Vec<Load> = (0..9).map(|n| (container(&format!("worker-{n}"), n), 900 - n, 0)).collect();
     loads.push((Attributes::new().with("otel.metric.overflow", true), 1, 0));
     let names = ranking(&shown(&loads, 80));
@@ -160,7 +161,7 @@ fn others_beyond_the_limit_are_not_one_of_the_busiest() {
 }
 
 #[test]
-fn the_rest_is_said_in_the_first_columns_unit() {
+fn the_others_are_summed_in_the_unit_of_the_first_column() {
     let rest = |descriptors: &[&'static Descriptor], data: fn(i64) -> Data| {
         let [previous, current] = [30, 32].map(|seconds| {
             let mut snapshot = node(vec![], after(seconds));
@@ -182,7 +183,7 @@ fn the_rest_is_said_in_the_first_columns_unit() {
 }
 
 #[test]
-fn a_name_that_is_found_later_changes_no_figure() {
+fn a_later_name_does_not_change_values() {
     let load = |attributes| [(attributes, 210, 400)];
     let unnamed = container("", 1);
     let table = render(Some(&snapshot(&load(unnamed), 30)), &snapshot(&load(container("web", 1)), 32), plain(80));
@@ -190,7 +191,7 @@ fn a_name_that_is_found_later_changes_no_figure() {
 }
 
 #[test]
-fn what_a_terminal_would_act_on_is_written_out() {
+fn control_characters_are_escaped() {
     let evil = container("web\x1b[2J\u{202e}", 1);
     let mut snapshots = [30, 32].map(|seconds| snapshot(&[(evil.clone(), 210, 1)], seconds));
     for snapshot in &mut snapshots {
@@ -205,7 +206,7 @@ fn what_a_terminal_would_act_on_is_written_out() {
 }
 
 #[test]
-fn hundreds_of_workloads_take_no_time_and_little_room() {
+fn hundreds_of_workloads_are_rendered_fast_and_in_few_lines() {
     let loads: Vec<Load> = (0..256).map(|n| (container(&format!("worker-{n}"), n), n, n)).collect();
     let snapshot = |seconds| {
         let mut snapshot = snapshot(&loads, seconds);
@@ -226,7 +227,7 @@ fn hundreds_of_workloads_take_no_time_and_little_room() {
         (began.elapsed(), lines)
     };
     let (fastest, lines) = [draw(), draw(), draw()].into_iter().min().unwrap_or_default();
-    // Optimized it takes 3 ms.
+    // An optimized build takes 3 ms.
     assert!(fastest < Duration::from_millis(500), "{fastest:?}");
     assert!(lines < 150, "{lines} lines");
 }
