@@ -25,6 +25,9 @@ use crate::{
 /// The maximum time for which the worker waits, before it exits, until the loader has detached the programs.
 const DETACHING: Duration = Duration::from_secs(2);
 
+/// The maximum number of killed readers in uninterruptible sleep before no other reader starts.
+const READERS: usize = 4;
+
 /// The process of the loader, and the connection to it.
 pub struct Loader {
     process: Process,
@@ -88,8 +91,8 @@ impl Loader {
         let (ours, theirs) = Channel::pair()?;
         let process = Process::start(c"uc-loader", vec![theirs.into()], |kept| {
             let [channel] = <[_; 1]>::try_from(kept).map_err(|_| "no channel".to_owned())?;
-            let mut reader = None;
-            let start_reader = || start_reader(&mut reader, host.hierarchy.as_ref()).map_err(|error| error.to_string());
+            let mut readers = Vec::new();
+            let start_reader = || start_reader(&mut readers, host.hierarchy.as_ref()).map_err(|error| error.to_string());
             loader::serve(channel.into(), host.clone(), &requirements.load_options(host.cpus), start_reader)
         })?;
         Ok(Self { process, client: Some(Client::connect(ours)?) })
@@ -112,8 +115,15 @@ impl Loader {
 }
 
 /// Starts a reader that replaces the last one. Returns its process id and the worker's ends of its channels.
-fn start_reader(last: &mut Option<Process>, hierarchy: Option<&Hierarchy>) -> io::Result<(u32, Vec<OwnedFd>)> {
-    last.take().iter().for_each(Process::kill);
+///
+/// # Errors
+/// If the kernel refuses, or [`READERS`] killed readers have not ended.
+fn start_reader(readers: &mut Vec<Process>, hierarchy: Option<&Hierarchy>) -> io::Result<(u32, Vec<OwnedFd>)> {
+    readers.iter().for_each(Process::kill);
+    readers.retain(|reader| !reader.wait(Duration::ZERO));
+    if readers.len() > READERS {
+        return Err(io::Error::other(format!("{READERS} killed readers still wait in system calls")));
+    }
     let ((files, their_files), (foreign, their_foreign)) = (Channel::pair()?, Channel::pair()?);
     let process = Process::start(c"uc-reader", vec![their_files.into(), their_foreign.into()], |kept| {
         let [files, foreign] = <[_; 2]>::try_from(kept).map_err(|_| "no channels".to_owned())?;
@@ -121,7 +131,7 @@ fn start_reader(last: &mut Option<Process>, hierarchy: Option<&Hierarchy>) -> io
         reader::serve(files.into(), foreign.into(), hierarchy)
     })?;
     let number = process.number();
-    *last = Some(process);
+    readers.push(process);
     Ok((number, vec![files.into(), foreign.into()]))
 }
 
