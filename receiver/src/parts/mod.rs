@@ -92,7 +92,8 @@ impl Loader {
         let process = Process::start(c"uc-loader", vec![theirs.into()], |kept| {
             let [channel] = <[_; 1]>::try_from(kept).map_err(|_| "no channel".to_owned())?;
             let mut readers = Vec::new();
-            let start_reader = || start_reader(&mut readers, host.hierarchy.as_ref()).map_err(|error| error.to_string());
+            let start_reader =
+                || start_reader(&mut readers, host.hierarchy.as_ref()).map_err(|error| error.to_string());
             loader::serve(channel.into(), host.clone(), &requirements.load_options(host.cpus), start_reader)
         })?;
         Ok(Self { process, client: Some(Client::connect(ours)?) })
