@@ -168,6 +168,17 @@ fn names(capabilities: &[Capability], separator: &str) -> String {
     capabilities.iter().map(ToString::to_string).collect::<Vec<_>>().join(separator)
 }
 
+/// Runs an action with a permitted capability of this thread enabled. Without the permission it only runs the action.
+pub fn with<T>(capability: Capability, action: impl FnOnce() -> T) -> T {
+    let is_enabled = caps::has_cap(None, CapSet::Effective, capability).unwrap_or(true);
+    let enabled = !is_enabled && caps::raise(None, CapSet::Effective, capability).is_ok();
+    let result = action();
+    if enabled && let Err(error) = caps::drop(None, CapSet::Effective, capability) {
+        tracing::error!("cannot disable {capability} again: {error}");
+    }
+    result
+}
+
 #[cfg(test)]
 mod tests {
     use Capability::{CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON, CAP_SYS_ADMIN};

@@ -9,6 +9,7 @@ use aya::{
         ProgramError, links::CgroupAttachMode,
     },
 };
+use caps::Capability;
 
 use super::{
     hooks::{Attachment, Program},
@@ -17,7 +18,7 @@ use super::{
     refusal::Refusal,
     registers::REGISTERS,
 };
-use crate::options::AttachKind;
+use crate::{options::AttachKind, privileges};
 
 /// The state that attaching programs needs.
 pub struct Attaching<'a> {
@@ -86,7 +87,8 @@ fn trace(loaded: &mut Loaded, btf: &Btf, target: &str) -> Result<(), ProgramErro
 fn probe(loaded: &mut Loaded, target: &str) -> Result<(), ProgramError> {
     let kprobe: &mut KProbe = loaded.try_into()?;
     once(kprobe.load())?;
-    kprobe.attach(target, 0)?;
+    // Debian's and Ubuntu's kernels require the capability for perf events.
+    privileges::with(Capability::CAP_SYS_ADMIN, || kprobe.attach(target, 0))?;
     Ok(())
 }
 

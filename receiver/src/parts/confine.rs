@@ -110,6 +110,20 @@ impl Part {
         used.intersection(given).copied().collect()
     }
 
+    /// Returns the given capabilities that the part holds but does not enable, except for single system calls.
+    /// `perf_restricted` is true if kprobes need `CAP_SYS_ADMIN`.
+    fn reserve(self, given: &CapsHashSet, perf_restricted: bool) -> CapsHashSet {
+        if self != Self::Loader {
+            return HashSet::new();
+        }
+        // The loader starts replacement readers, which need the reader's capabilities.
+        let mut reserve = Self::Reader.capabilities(given);
+        if perf_restricted && given.contains(&Capability::CAP_SYS_ADMIN) {
+            reserve.insert(Capability::CAP_SYS_ADMIN);
+        }
+        reserve
+    }
+
     /// Returns the restrictions of the part if this process starts it.
     ///
     /// # Errors
@@ -140,11 +154,7 @@ impl Part {
         }
         let given = confined("capabilities", caps::read(None, CapSet::Permitted))?;
         let effective = self.capabilities(&given);
-        // The loader starts replacement readers, which need the reader's capabilities.
-        let permitted = match self {
-            Self::Loader => effective.union(&Self::Reader.capabilities(&given)).copied().collect(),
-            Self::Reader | Self::Worker => effective.clone(),
-        };
+        let permitted = effective.union(&self.reserve(&given, restricts_perf_events())).copied().collect();
         limit_bounding_set(&permitted)?;
         if self == Self::Worker {
             // rustix caches the kernel parameters. Only root can read their file, so it must be read before the change
@@ -160,6 +170,13 @@ impl Part {
         }
         Ok(())
     }
+}
+
+/// Returns true if kprobes need `CAP_SYS_ADMIN`. Debian's and Ubuntu's kernels require it for perf events if
+/// `perf_event_paranoid` is above 2, and that is their default.
+fn restricts_perf_events() -> bool {
+    let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+    level.is_ok_and(|level| level.trim().parse::<i32>().is_ok_and(|level| level > 2))
 }
 
 /// Reduces the bounding set. An executed program cannot gain capabilities outside of it.
@@ -224,5 +241,16 @@ mod tests {
         let loader = |given: &[Capability]| Part::Loader.capabilities(&given.iter().copied().collect());
         assert!(!loader(&[CAP_SYS_ADMIN, CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN]).contains(&CAP_SYS_ADMIN));
         assert!(loader(&[CAP_SYS_ADMIN]).contains(&CAP_SYS_ADMIN));
+    }
+
+    #[test]
+    fn the_loader_reserves_sys_admin_only_where_perf_events_need_it() {
+        let all = caps::all();
+        assert!(Part::Loader.reserve(&all, true).contains(&CAP_SYS_ADMIN));
+        assert!(!Part::Loader.reserve(&all, false).contains(&CAP_SYS_ADMIN));
+        assert!(!Part::Loader.reserve(&HashSet::from([CAP_BPF]), true).contains(&CAP_SYS_ADMIN));
+        for part in [Part::Reader, Part::Worker] {
+            assert!(part.reserve(&all, true).is_empty(), "{part:?}");
+        }
     }
 }
