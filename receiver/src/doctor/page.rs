@@ -15,6 +15,8 @@ const WIDTH: usize = 100;
 const LABEL: usize = 12;
 /// The width of a hook's name. The names of extra layers can be longer.
 const HOOK: usize = 17;
+/// The width of a signal's name, at least.
+const SIGNAL: usize = 17;
 
 /// Returns the page, with a newline at the end.
 #[must_use]
@@ -171,10 +173,15 @@ fn signals(report: &Report) -> String {
     if report.signals.is_empty() {
         return String::new();
     }
-    let mut text = format!("\n{:<17}STATUS\n", "SIGNAL");
+    let longest = report.signals.iter().map(|signal| signal.signal.len() + 2).max();
+    let width = longest.map_or(SIGNAL, |longest| longest.max(SIGNAL));
+    let mut text = format!("\n{:<width$}STATUS\n", "SIGNAL");
     for signal in &report.signals {
         let status = if signal.enabled { signal.status.as_str() } else { "off" };
-        text.push_str(&wrapped(&format!("{:<17}{status:<13}{}", signal.signal, signal.reasons.join("; ")), 30));
+        text.push_str(&wrapped(
+            &format!("{:<width$}{status:<13}{}", signal.signal, signal.reasons.join("; ")),
+            width + 13,
+        ));
     }
     text
 }

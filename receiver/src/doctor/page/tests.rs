@@ -120,6 +120,13 @@ fn a_degraded_machine() {
 }
 
 #[test]
+fn a_long_name_of_a_signal_has_its_own_column() {
+    let mut report = whole();
+    report.signals.push(signal("a_signal_with_a_long_name", Status::Degraded, &["a reason"]));
+    assert!(page(&report).contains("\na_signal_with_a_long_name  degraded     a reason\n"), "{}", page(&report));
+}
+
+#[test]
 fn an_unsupported_machine() {
     let mut report = whole();
     report.verdict = Verdict::CannotRun;
