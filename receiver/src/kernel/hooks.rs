@@ -57,6 +57,8 @@ pub struct Alternate<'a> {
     pub programs: &'a [Program<'a>],
     /// The packets that this alternate misses, if it sees fewer than the first alternate.
     pub leaves_out: Option<&'static str>,
+    /// True if the counts of some programs without the others would be wrong. The planner then attaches all or none.
+    pub needs_all: bool,
 }
 
 /// A point in the kernel at which programs measure.
@@ -93,7 +95,13 @@ pub const fn tracepoint(target: &'static str) -> Program<'static> {
 /// Returns an alternate that misses no packets.
 #[must_use]
 pub const fn whole(name: &'static str, programs: &'static [Program<'static>]) -> Alternate<'static> {
-    Alternate { name, programs, leaves_out: None }
+    Alternate { name, programs, leaves_out: None, needs_all: false }
+}
+
+/// Returns an alternate that misses no packets, and that is of no use without each of its programs.
+#[must_use]
+pub const fn all_or_none(name: &'static str, programs: &'static [Program<'static>]) -> Alternate<'static> {
+    Alternate { name, programs, leaves_out: None, needs_all: true }
 }
 
 /// The name of alternates that use BPF trampolines.
@@ -169,6 +177,7 @@ pub static TRANSPORT: Hook = Hook {
                 target: "root cgroup",
             }],
             leaves_out: Some("packets without a receiving socket"),
+            needs_all: false,
         },
     ],
 };
@@ -206,6 +215,7 @@ pub static SOCKET_ENQUEUED: Hook = Hook {
             name: "tracepoint",
             programs: &[tracepoint("sk_data_ready")],
             leaves_out: Some("TCP segments that fill a gap, and UDP datagrams that were read immediately"),
+            needs_all: false,
         },
     ],
 };
@@ -228,6 +238,7 @@ pub static SOCKET_READ: Hook = Hook {
             name: "tracepoint",
             programs: &[tracepoint("skb_copy_datagram_iovec")],
             leaves_out: Some("small UDP datagrams, and UDP datagrams with a checksum that is verified during the copy"),
+            needs_all: false,
         },
     ],
 };

@@ -329,12 +329,6 @@ impl Kernel {
         self.outcomes.iter().any(|outcome| outcome.hook == hook.name && outcome.status != Status::Unavailable)
     }
 
-    /// Returns true if the hook sees every event.
-    #[must_use]
-    pub fn serves_entirely(&self, hook: &Hook) -> bool {
-        self.outcomes.iter().any(|outcome| outcome.hook == hook.name && outcome.status == Status::Healthy)
-    }
-
     /// Returns true if kprobes serve a hook. Kprobes cannot access socket storage.
     #[must_use]
     pub fn probes(&self, hook: &Hook) -> bool {

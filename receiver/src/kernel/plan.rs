@@ -124,7 +124,8 @@ pub fn serve_alternates(kernel: &mut impl Attach, hook: Cow<'static, str>, alter
         if attached.len() == alternate.programs.len() {
             return outcome(hook, alternate, attached, refusals);
         }
-        if best.is_none_or(|(_, most)| attached.len() > most) && !attached.is_empty() {
+        let is_useful = !attached.is_empty() && !alternate.needs_all;
+        if is_useful && best.is_none_or(|(_, most)| attached.len() > most) {
             best = Some((alternate, attached.len()));
         }
         for program in alternate.programs {
@@ -175,7 +176,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::kernel::hooks::{Attachment, SOCKET_READ, SOCKET_READER, TRANSPORT};
+    use crate::kernel::hooks::{Attachment, SOCKET_READ, SOCKET_READER, TRANSPORT, all_or_none, fentry};
 
     /// A kernel that refuses some programs.
     struct Refusing {
@@ -256,6 +257,16 @@ mod tests {
         let (status, by, programs) = served(&["udp_rcv", "udp_rcv_probe", "cgroup_ingress"], &TRANSPORT);
         assert_eq!((status, by), (Status::Degraded, Some("fentry")));
         assert_eq!(programs, ["tcp_v4_rcv", "tcp_v6_rcv", "udpv6_rcv"]);
+    }
+
+    #[test]
+    fn alternate_that_needs_all_programs_is_not_attached_in_part() {
+        static PROGRAMS: [Program<'static>; 2] = [fentry("one"), fentry("other")];
+        static ALTERNATES: [Alternate<'static>; 1] = [all_or_none("fentry", &PROGRAMS)];
+        let hook =
+            Hook { name: "pair", reads_timestamps: false, sees_traffic: true, within: None, alternates: &ALTERNATES };
+        assert_eq!(served(&["other"], &hook), (Status::Unavailable, None, Vec::new()));
+        assert_eq!(served(&[], &hook), (Status::Healthy, Some("fentry"), vec!["one", "other"]));
     }
 
     #[test]

@@ -50,12 +50,12 @@ fn others(report: &Value, found: &[Hook]) -> Vec<Hook> {
         () => "fexit",
     };
     let mut others = vec![served("socket_reader", reader)];
-    let by_fentry = |hook: &str, status: &str| match by("socket_read", "fentry") {
-        true => (hook.to_owned(), status.to_owned(), Some("fentry".to_owned())),
-        false => (hook.to_owned(), "unavailable".to_owned(), None),
-    };
-    others.push(by_fentry("transmit_send", "healthy"));
-    others.push(by_fentry("tcp_listen", if sees_listeners(found) { "healthy" } else { "degraded" }));
+    let fentry = by("socket_read", "fentry");
+    others.extend([("transmit_send", fentry), ("tcp_listen", fentry && sees_listeners(found))].map(
+        |(hook, is_served)| {
+            if is_served { served(hook, "fentry") } else { (hook.to_owned(), "unavailable".to_owned(), None) }
+        },
+    ));
     others.extend(
         ["cgroup_change", "tcp_retransmit", "transmit_queue", "transmit_start", "transmit_end"]
             .map(|hook| served(hook, "tracepoint")),

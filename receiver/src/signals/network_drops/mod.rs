@@ -62,6 +62,7 @@ static HOOK: Hook = Hook {
                 target: "kfree_skb",
             }],
             leaves_out: Some("why a packet is dropped, which kernels before 5.17 do not say"),
+            needs_all: false,
         },
     ],
 };

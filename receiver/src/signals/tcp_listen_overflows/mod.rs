@@ -10,7 +10,7 @@ use self::netstat::Netstat;
 use super::{Caveat, Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signal};
 use crate::{
     kernel::{
-        hooks::{Hook, fentry, whole},
+        hooks::{Hook, all_or_none, fentry},
         maps::Words,
         memory::PlannedMap,
     },
@@ -30,7 +30,7 @@ pub static ENTRY: Entry = Entry {
     hooks_needed: HooksNeeded::None,
     caveats: |_, kernel| {
         let reason = "`/proc/net/netstat` counts for the node, and only in the sidecar's network namespace";
-        if kernel.serves_entirely(&HOOK) { Vec::new() } else { vec![Caveat::Partial(reason.to_owned())] }
+        if kernel.serves(&HOOK) { Vec::new() } else { vec![Caveat::Partial(reason.to_owned())] }
     },
     open,
 };
@@ -50,7 +50,7 @@ static HOOK: Hook = Hook {
     reads_timestamps: false,
     sees_traffic: true,
     within: None,
-    alternates: &[whole(
+    alternates: &[all_or_none(
         "fentry",
         &[fentry("tcp_conn_request"), fentry("tcp_v4_syn_recv_sock"), fentry("tcp_v6_syn_recv_sock")],
     )],
@@ -71,7 +71,7 @@ struct TcpListenOverflows {
 }
 
 fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
-    let source = if opening.kernel.serves_entirely(&HOOK) {
+    let source = if opening.kernel.serves(&HOOK) {
         Source::Programs(opening.kernel.words(&LISTEN_OVERFLOWS)?)
     } else {
         Source::Kernel(Netstat::start()?)
