@@ -22,7 +22,7 @@ use crate::{
     reader::Reader,
     requirements::Requirements,
     signals::{
-        self, Grouping, OpenContext, SamplingController, SharedGrouping, Signal, SignalStatus,
+        self, Grouping, LossConditions, OpenContext, SamplingController, SharedGrouping, Signal, SignalStatus,
         filter_updater::FilterUpdater,
         internal::{InternalTelemetry, State},
     },
@@ -116,6 +116,7 @@ impl Sidecar {
             packets: &settings.packets,
             workloads: &workloads,
             grouping: grouping.as_ref(),
+            losses: LossConditions::new(&kernel, &settings.signals, &settings.packets),
             start,
         };
         let mut opened = Vec::new();

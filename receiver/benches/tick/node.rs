@@ -15,7 +15,7 @@ use undercurrent::{
         maps::{ByCpu, Words},
         memory::{PlannedMap, Sizing},
     },
-    signals::{Durations, LATENCY, SlotHistograms, durations},
+    signals::{Durations, LATENCY, LossConditions, SlotHistograms, durations},
     telemetry::{Scale, UnixNanos},
 };
 use undercurrent_ebpf::abi::latency::{DurationCells, SERIES, Series};
@@ -55,7 +55,8 @@ pub fn latency() -> anyhow::Result<(Durations, usize)> {
     let bytes = all * LATENCY.series.len() / SERIES;
     let owned = Some(SlotHistograms::new(words, layout, &LATENCY, scale));
     let served = Series::ALL.map(|series| matches!(series, Series::Receive(_)));
-    Ok((Durations { kind: &LATENCY, cells, owned, grouped: None, scale, start: UnixNanos(1), served }, bytes))
+    let (start, losses) = (UnixNanos(1), LossConditions::ANY);
+    Ok((Durations { kind: &LATENCY, cells, owned, grouped: None, scale, start, losses, served }, bytes))
 }
 
 /// Returns a mappable file of a map's size, and the number of its words.

@@ -167,7 +167,7 @@ mod tests {
     use crate::{
         export::{
             requests,
-            testing::{DURATION, HOOK, LOST, START, THREADS, after, histogram, node, point},
+            testing::{DURATION, LOST, RATIO, START, THREADS, after, histogram, node, point},
         },
         telemetry::{Metric as Measured, Snapshot},
     };
@@ -207,14 +207,14 @@ mod tests {
             assert_eq!(sum.is_monotonic, monotonic);
             assert_eq!(sum.data_points[0].start_time_unix_nano, START.0);
         }
-        let Some(Wire::Gauge(gauge)) = data(&HOOK, Data::Double(1.5)) else { panic!("not a gauge") };
+        let Some(Wire::Gauge(gauge)) = data(&RATIO, Data::Double(1.5)) else { panic!("not a gauge") };
         assert_eq!(gauge.data_points[0].start_time_unix_nano, 0);
         assert_eq!(gauge.data_points[0].value, Some(number_data_point::Value::AsDouble(1.5)));
     }
 
     #[test]
     fn the_last_point_of_a_series_has_attributes_and_no_value() {
-        for descriptor in [&LOST, &THREADS, &HOOK] {
+        for descriptor in [&LOST, &THREADS, &RATIO] {
             let Some(Wire::Sum(Sum { data_points, .. }) | Wire::Gauge(Gauge { data_points })) =
                 data(descriptor, Data::NoRecordedValue)
             else {
@@ -247,8 +247,8 @@ mod tests {
 
     #[test]
     fn invalid_points_are_omitted() {
-        assert_eq!(encoded(&HOOK, Data::Double(f64::NAN)), None);
-        assert_eq!(encoded(&HOOK, Data::Double(f64::INFINITY)), None);
+        assert_eq!(encoded(&RATIO, Data::Double(f64::NAN)), None);
+        assert_eq!(encoded(&RATIO, Data::Double(f64::INFINITY)), None);
         assert_eq!(encoded(&LOST, Data::Histogram(histogram(0, vec![1], 1.0))), None);
         assert_eq!(encoded(&DURATION, Data::Integer(1)), None);
     }

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use crate::telemetry::{Delivery, UnixNanos};
+use crate::telemetry::{Delivery, ErrorType, ExponentialHistogram, Scale, UnixNanos};
 
 /// A handle for the totals of an output. Clones are cheap and share the totals.
 #[derive(Clone, Debug)]
@@ -31,24 +31,21 @@ impl Statistics {
         self.lock().clone()
     }
 
-    pub(super) fn accepted(&self, points: u64) {
-        self.lock().points += points;
+    /// Counts points with a finished export.
+    pub(super) fn points(&self, outcome: ErrorType, points: u64) {
+        if points > 0 {
+            *self.lock().points.entry(outcome).or_default() += points;
+        }
     }
 
-    pub(super) fn rejected(&self, points: u64) {
-        self.lock().rejected_points += points;
-    }
-
-    pub(super) fn delivered(&self, duration: Duration) {
-        self.lock().last_duration = Some(duration);
+    /// Counts the finished export of a snapshot.
+    pub(super) fn exported(&self, outcome: ErrorType, duration: Duration) {
+        let one = ExponentialHistogram::of(Scale::DEFAULT, duration);
+        self.lock().exports.entry(outcome).and_modify(|all| all.add(&one)).or_insert(one);
     }
 
     pub(super) fn settled(&self, time: UnixNanos) {
         self.lock().settled = Some(time);
-    }
-
-    pub(super) fn failed(&self, reason: &'static str) {
-        *self.lock().failures.entry(reason).or_default() += 1;
     }
 
     pub(super) fn dropped(&self) {

@@ -108,10 +108,31 @@ pub(super) static LOST: Descriptor = Descriptor {
 pub(super) static HOOK: Descriptor = Descriptor {
     name: "undercurrent.hook.status",
     unit: "1",
-    description: "How each hook is attached.",
+    description: "1 for the current state of a hook.",
+    instrument: Instrument::UpDownCounter,
+    attributes: &[
+        key("undercurrent.hook", &[]),
+        key("undercurrent.hook.state", &["healthy", "degraded", "unavailable"]),
+    ],
+    view: View::Notice { normal: &["healthy"] },
+};
+
+pub(super) static RATIO: Descriptor = Descriptor {
+    name: "undercurrent.sampling.ratio",
+    unit: "1",
+    description: "Fraction of packets that are measured.",
     instrument: Instrument::Gauge,
-    attributes: &[key("undercurrent.hook", &[]), key("undercurrent.hook.status", &["attached", "degraded", "absent"])],
-    view: View::Notice { normal: &["attached"] },
+    attributes: &[],
+    view: View::Hidden,
+};
+
+pub(super) static EXPORTED: Descriptor = Descriptor {
+    name: "otel.sdk.exporter.metric_data_point.exported",
+    unit: "{data_point}",
+    description: "Points with a finished export.",
+    instrument: Instrument::Counter,
+    attributes: &[key("otel.component.type", &["json"]), key("error.type", &[])],
+    view: View::Failures,
 };
 
 pub(super) static THREADS: Descriptor = Descriptor {
@@ -196,7 +217,7 @@ prop_compose! {
     /// Generates snapshots of a few resources.
     pub(super) fn snapshots()(
         resources in prop::collection::vec(
-            (resource(), metric(&DURATION), metric(&LOST), metric(&HOOK), metric(&THREADS)), 0..4),
+            (resource(), metric(&DURATION), metric(&LOST), metric(&RATIO), metric(&THREADS)), 0..4),
         seconds in 0..1_000_000_u64,
     ) -> Snapshot {
         let resources = resources.into_iter().map(|(resource, duration, lost, hook, threads)| ResourceMetrics {

@@ -108,6 +108,8 @@ pub const fn all_or_none(name: &'static str, programs: &'static [Program<'static
 pub const FENTRY: &str = "fentry";
 /// The name of alternates that use kprobes.
 pub const KPROBE: &str = "kprobe";
+/// The name of alternates that use tracepoints.
+pub const TRACEPOINT: &str = "tracepoint";
 
 /// The kernel raises a network softirq.
 pub static SOFTIRQ_RAISE: Hook = Hook {
@@ -115,7 +117,7 @@ pub static SOFTIRQ_RAISE: Hook = Hook {
     reads_timestamps: false,
     sees_traffic: true,
     within: None,
-    alternates: &[whole("tracepoint", &[tracepoint("softirq_raise")])],
+    alternates: &[whole(TRACEPOINT, &[tracepoint("softirq_raise")])],
 };
 /// A softirq starts.
 pub static SOFTIRQ_ENTRY: Hook = Hook {
@@ -123,7 +125,7 @@ pub static SOFTIRQ_ENTRY: Hook = Hook {
     reads_timestamps: false,
     sees_traffic: true,
     within: None,
-    alternates: &[whole("tracepoint", &[tracepoint("softirq_entry")])],
+    alternates: &[whole(TRACEPOINT, &[tracepoint("softirq_entry")])],
 };
 /// A softirq ends.
 pub static SOFTIRQ_EXIT: Hook = Hook {
@@ -131,7 +133,7 @@ pub static SOFTIRQ_EXIT: Hook = Hook {
     reads_timestamps: false,
     sees_traffic: true,
     within: None,
-    alternates: &[whole("tracepoint", &[tracepoint("softirq_exit")])],
+    alternates: &[whole(TRACEPOINT, &[tracepoint("softirq_exit")])],
 };
 /// A driver passes a packet to the network stack.
 pub static DRIVER: Hook = Hook {
@@ -139,7 +141,7 @@ pub static DRIVER: Hook = Hook {
     reads_timestamps: true,
     sees_traffic: false,
     within: None,
-    alternates: &[whole("tracepoint", &[tracepoint("netif_receive_skb")])],
+    alternates: &[whole(TRACEPOINT, &[tracepoint("netif_receive_skb")])],
 };
 /// A packet enters the network layer.
 pub static IP: Hook = Hook {
@@ -212,7 +214,7 @@ pub static SOCKET_ENQUEUED: Hook = Hook {
             ],
         ),
         Alternate {
-            name: "tracepoint",
+            name: TRACEPOINT,
             programs: &[tracepoint("sk_data_ready")],
             leaves_out: Some("TCP segments that fill a gap, and UDP datagrams that were read immediately"),
             needs_all: false,
@@ -235,7 +237,7 @@ pub static SOCKET_READ: Hook = Hook {
             ],
         ),
         Alternate {
-            name: "tracepoint",
+            name: TRACEPOINT,
             programs: &[tracepoint("skb_copy_datagram_iovec")],
             leaves_out: Some("small UDP datagrams, and UDP datagrams with a checksum that is verified during the copy"),
             needs_all: false,
@@ -259,7 +261,7 @@ pub static TRANSMIT_QUEUE: Hook = Hook {
     reads_timestamps: false,
     sees_traffic: true,
     within: None,
-    alternates: &[whole("tracepoint", &[tracepoint("net_dev_queue")])],
+    alternates: &[whole(TRACEPOINT, &[tracepoint("net_dev_queue")])],
 };
 /// The kernel passes a packet to the device's driver.
 pub static TRANSMIT_START: Hook = Hook {
@@ -267,7 +269,7 @@ pub static TRANSMIT_START: Hook = Hook {
     reads_timestamps: false,
     sees_traffic: true,
     within: None,
-    alternates: &[whole("tracepoint", &[tracepoint("net_dev_start_xmit")])],
+    alternates: &[whole(TRACEPOINT, &[tracepoint("net_dev_start_xmit")])],
 };
 /// The kernel frees a consumed packet: the driver has sent it, or a task has read it.
 pub static TRANSMIT_END: Hook = Hook {
@@ -275,7 +277,7 @@ pub static TRANSMIT_END: Hook = Hook {
     reads_timestamps: false,
     sees_traffic: true,
     within: None,
-    alternates: &[whole("tracepoint", &[tracepoint("consume_skb")])],
+    alternates: &[whole(TRACEPOINT, &[tracepoint("consume_skb")])],
 };
 
 /// A task reads a socket; the socket is then attributed to the task's workload.
@@ -285,7 +287,7 @@ pub static SOCKET_READER: Hook = Hook {
     sees_traffic: true,
     within: Some((&SOCKET_READ, FENTRY)),
     alternates: &[
-        whole("tracepoint", &[tracepoint("sock_recv_length")]),
+        whole(TRACEPOINT, &[tracepoint("sock_recv_length")]),
         whole("fexit", &[Program { symbol: "sock_recvmsg", attachment: Attachment::Fexit, target: "sock_recvmsg" }]),
     ],
 };
@@ -307,7 +309,7 @@ pub static CGROUP_CHANGE: Hook = Hook {
     sees_traffic: false,
     within: None,
     alternates: &[whole(
-        "tracepoint",
+        TRACEPOINT,
         &[tracepoint("cgroup_mkdir"), tracepoint("cgroup_rmdir"), tracepoint("cgroup_rename")],
     )],
 };

@@ -332,7 +332,13 @@ impl Kernel {
     /// Returns true if kprobes serve a hook. Kprobes cannot access socket storage.
     #[must_use]
     pub fn probes(&self, hook: &Hook) -> bool {
-        self.outcomes.iter().any(|outcome| outcome.hook == hook.name && outcome.by.as_deref() == Some(hooks::KPROBE))
+        self.is_served_by(hook, hooks::KPROBE)
+    }
+
+    /// Returns true if an alternate serves a hook.
+    #[must_use]
+    pub fn is_served_by(&self, hook: &Hook, alternate: &str) -> bool {
+        self.outcomes.iter().any(|outcome| outcome.hook == hook.name && outcome.by.as_deref() == Some(alternate))
     }
 
     /// Returns the kernel's counts of runs and missed runs of each attached program.

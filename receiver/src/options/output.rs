@@ -36,6 +36,8 @@ pub enum Output {
 impl Output {
     /// The names of the outputs.
     pub const KINDS: [&str; 3] = [OTLP, JSON, TABLE];
+    /// The name of [`Self::Otlp`].
+    pub const OTLP: &str = OTLP;
 
     /// Returns true if the output writes to standard output. At most one output can.
     #[must_use]

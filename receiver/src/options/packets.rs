@@ -19,21 +19,21 @@ pub struct Packets {
     pub filter: Filter,
     /// Grouping keys besides workload and IP version.
     pub group: Group,
-    /// The resolution of all histograms: the upper bound of a bucket is 2^(2^-scale) times its lower bound. 0 doubles, 3 is the
+    /// The resolution of the histograms of eBPF programs: the upper bound of a bucket is 2^(2^-scale) times its lower bound. 0 doubles, 3 is the
     /// finest.
     #[serde(serialize_with = "write_scale", deserialize_with = "read_scale")]
     #[schemars(with = "u8", range(max = MAX_SCALE))]
     pub scale: Scale,
 }
 
-const DEFAULT_SCALE: Scale = match Scale::new(2) {
-    Some(scale) => scale,
-    None => panic!("a scale of the data model"),
-};
-
 impl Default for Packets {
     fn default() -> Self {
-        Self { sampling: Sampling::default(), filter: Filter::default(), group: Group::default(), scale: DEFAULT_SCALE }
+        Self {
+            sampling: Sampling::default(),
+            filter: Filter::default(),
+            group: Group::default(),
+            scale: Scale::DEFAULT,
+        }
     }
 }
 

@@ -3,18 +3,22 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
-    REGISTRY, Settings, all_hooks,
+    LossConditions, REGISTRY, Settings, all_hooks,
     attributes::{INTERFACE, REASON},
     planned_maps,
 };
 use crate::{
     kernel::{
         Kernel,
+        hooks::Program,
         memory::MapSize,
         plan::{Outcome, Status},
     },
-    options::{Output, Weight},
-    telemetry::{AttributeKey, Attributes, Data, Delivery, Descriptor, Instrument, Metric, Point, UnixNanos, View},
+    options::{AttachKind, Output, Weight},
+    telemetry::{
+        AttributeKey, Attributes, Data, Delivery, Descriptor, ErrorType, ExponentialHistogram, Instrument, Metric,
+        Point, UnixNanos, View,
+    },
     workloads,
 };
 
@@ -33,13 +37,12 @@ const SIGNAL: &str = "undercurrent.signal";
 const RECURSION: &str = "recursion";
 const LATE_TICK: &str = "late_tick";
 const SNAPSHOT_REPLACED: &str = "snapshot_replaced";
-const POINT_REJECTED: &str = "point_rejected";
 
-/// Returns the loss reasons of each signal, of workload attribution, and of the sidecar's processes.
+/// Returns all loss reasons of each signal, of workload attribution, and of the sidecar's processes.
 fn losses() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
-    let of_signals = REGISTRY.iter().map(|entry| (entry.name, (entry.losses)()));
-    let own = vec![RECURSION, LATE_TICK, SNAPSHOT_REPLACED, POINT_REJECTED];
-    let others = [(workloads::NAME, workloads::loss_reasons()), (NAME, own)];
+    let of_signals = REGISTRY.iter().map(|entry| (entry.name, (entry.losses)(&LossConditions::ANY)));
+    let own = vec![RECURSION, LATE_TICK, SNAPSHOT_REPLACED];
+    let others = [(workloads::NAME, workloads::loss_reasons(None)), (NAME, own)];
     of_signals.chain(others).filter(|(_, reasons)| !reasons.is_empty())
 }
 
@@ -76,9 +79,16 @@ fn map_names() -> Vec<&'static str> {
     planned_maps(&Settings::default()).map(|(map, _)| map.name).collect()
 }
 
-const FAILURE: &str = "error.type";
-const OUTPUT: &str = "undercurrent.output";
-const OUTPUTS: AttributeKey = AttributeKey::derived(OUTPUT, || Output::KINDS.to_vec());
+/// Present only for failed exports.
+const ERROR_TYPE: AttributeKey =
+    AttributeKey::open("error.type", "absent for success; the gRPC status, the error of a file, or `rejected`");
+const COMPONENT_TYPE: AttributeKey =
+    AttributeKey::derived("otel.component.type", || Output::KINDS.map(component_type).to_vec());
+
+/// Returns the value of `otel.component.type`: that of the semantic conventions for OTLP, the name for other outputs.
+fn component_type(output: &'static str) -> &'static str {
+    if output == Output::OTLP { "otlp_grpc_metric_exporter" } else { output }
+}
 
 /// Events that are missing from a measurement, or exceed the range of a histogram.
 pub static LOST: Descriptor = Descriptor {
@@ -96,7 +106,7 @@ pub static LOST: Descriptor = Descriptor {
         AttributeKey::open(INTERFACE.key, "for NICs"),
         AttributeKey::open("undercurrent.softirq", "for softirq raises"),
         AttributeKey::open(HOOK, "for programs that the kernel skipped (`recursion`)"),
-        AttributeKey::open(OUTPUT, "for snapshots and points"),
+        AttributeKey::open(COMPONENT_TYPE.key, "for snapshots"),
     ],
     view: View::Notice { normal: &[] },
 };
@@ -141,30 +151,21 @@ static COLLECT_DURATION: Descriptor = Descriptor {
     view: View::Hidden,
 };
 
-static EXPORT_POINTS: Descriptor = Descriptor {
-    name: "undercurrent.export.points",
-    unit: "{point}",
-    description: "Points that an output delivered.",
+static EXPORTED: Descriptor = Descriptor {
+    name: "otel.sdk.exporter.metric_data_point.exported",
+    unit: "{data_point}",
+    description: "Points with a finished export.",
     instrument: Instrument::Counter,
-    attributes: &[OUTPUTS],
-    view: View::Hidden,
-};
-
-static EXPORT_FAILURES: Descriptor = Descriptor {
-    name: "undercurrent.export.failures",
-    unit: "{request}",
-    description: "Failed deliveries of an output, by reason.",
-    instrument: Instrument::Counter,
-    attributes: &[OUTPUTS, AttributeKey::open(FAILURE, "the gRPC status, or the error before a response")],
-    view: View::Notice { normal: &[] },
+    attributes: &[COMPONENT_TYPE, ERROR_TYPE],
+    view: View::Failures,
 };
 
 static EXPORT_DURATION: Descriptor = Descriptor {
-    name: "undercurrent.export.duration",
+    name: "otel.sdk.exporter.operation.duration",
     unit: "s",
-    description: "Duration of the last successful delivery of an output.",
-    instrument: Instrument::Gauge,
-    attributes: &[OUTPUTS],
+    description: "Duration of the export of a snapshot, with retries and the waits between them.",
+    instrument: Instrument::ExponentialHistogram,
+    attributes: &[COMPONENT_TYPE, ERROR_TYPE],
     view: View::Hidden,
 };
 
@@ -187,14 +188,13 @@ static MEMORY: Descriptor = Descriptor {
 };
 
 /// The metrics of internal telemetry.
-pub static METRICS: [&Descriptor; 10] = [
+pub static METRICS: [&Descriptor; 9] = [
     &LOST,
     &SAMPLING_RATIO,
     &HOOK_STATUS,
     &MAP_MEMORY,
     &COLLECT_DURATION,
-    &EXPORT_POINTS,
-    &EXPORT_FAILURES,
+    &EXPORTED,
     &EXPORT_DURATION,
     &CPU_TIME,
     &MEMORY,
@@ -290,7 +290,7 @@ impl InternalTelemetry {
                 return Metric { descriptor: &LOST, points: Vec::new() };
             }
         };
-        let points = kernel.outcomes().iter().map(|outcome| {
+        let points = kernel.outcomes().iter().filter(|outcome| can_skip(outcome)).map(|outcome| {
             let missed = outcome.programs.iter().filter_map(|program| runs.get(program.as_ref()));
             let missed = missed.map(|runs| runs.misses).sum();
             lost(NAME, RECURSION, Attributes::new().with(HOOK, outcome.hook.clone()), missed, self.start)
@@ -304,30 +304,22 @@ impl InternalTelemetry {
         Metric { descriptor: &LOST, points: losses.iter().map(point).collect() }
     }
 
-    fn deliveries(&self, outputs: &[(&'static str, Delivery)]) -> [Metric; 4] {
-        let (mut points, mut durations, mut failures, mut losses) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    fn deliveries(&self, outputs: &[(&'static str, Delivery)]) -> [Metric; 3] {
+        let (mut points, mut durations, mut losses) = (Vec::new(), Vec::new(), Vec::new());
         for (output, delivery) in outputs {
-            let attributes = Attributes::new().with(OUTPUT, *output);
-            points.push(self.point(attributes.clone(), integer(delivery.points)));
-            if let Some(duration) = delivery.last_duration {
-                durations.push(self.point(attributes.clone(), Data::Double(duration.as_secs_f64())));
-            }
-            for (reason, count) in &delivery.failures {
-                failures.push(self.point(attributes.clone().with(FAILURE, *reason), integer(*count)));
-            }
-            for (reason, count) in
-                [(SNAPSHOT_REPLACED, delivery.dropped_snapshots), (POINT_REJECTED, delivery.rejected_points)]
-            {
-                losses.push(lost(NAME, reason, attributes.clone(), count, self.start));
-            }
+            let exporter = Attributes::new().with(COMPONENT_TYPE.key, component_type(output));
+            let attributes = |error: &ErrorType| {
+                error.iter().fold(exporter.clone(), |attributes, error| attributes.with(ERROR_TYPE.key, *error))
+            };
+            points.extend(delivery.points.iter().map(|(error, count)| self.point(attributes(error), integer(*count))));
+            let duration = |(error, durations): (&ErrorType, &ExponentialHistogram)| {
+                self.point(attributes(error), Data::Histogram(durations.clone()))
+            };
+            durations.extend(delivery.exports.iter().map(duration));
+            losses.push(lost(NAME, SNAPSHOT_REPLACED, exporter.clone(), delivery.dropped_snapshots, self.start));
         }
         let metric = |descriptor, points| Metric { descriptor, points };
-        [
-            metric(&EXPORT_POINTS, points),
-            metric(&EXPORT_DURATION, durations),
-            metric(&EXPORT_FAILURES, failures),
-            metric(&LOST, losses),
-        ]
+        [metric(&EXPORTED, points), metric(&EXPORT_DURATION, durations), metric(&LOST, losses)]
     }
 
     fn late(&self, ticks: u64) -> Metric {
@@ -356,6 +348,16 @@ impl InternalTelemetry {
             },
         ]
     }
+}
+
+/// Returns true if the kernel can skip runs of the programs of a hook. Programs of cgroups have no such guard, and a hook that
+/// other programs serve has no programs.
+fn can_skip(outcome: &Outcome) -> bool {
+    let of_cgroups = |program: &&Program<'_>| program.attachment.kind() == AttachKind::Cgroup;
+    let alternates = all_hooks().into_iter().flat_map(|hook| hook.alternates);
+    let programs = alternates.flat_map(|alternate| alternate.programs);
+    let of_cgroups: Vec<&str> = programs.filter(of_cgroups).map(|program| program.symbol).collect();
+    outcome.programs.iter().any(|program| !of_cgroups.contains(&&**program))
 }
 
 /// Reads the kernel's statistics of a process.

@@ -9,6 +9,7 @@ pub mod grouping;
 mod growth;
 pub mod internal;
 pub mod latency;
+mod losses;
 pub mod network_cpu;
 mod network_drops;
 pub mod receive_driver;
@@ -48,6 +49,7 @@ pub use crate::kernel::plan::SignalStatus;
 pub use durations::{Durations, SlotHistograms};
 pub use grouping::{Grouping, SharedGrouping};
 pub use latency::KIND as LATENCY;
+pub use losses::LossConditions;
 pub use reference::markdown;
 pub use sampler::SamplingController;
 pub use status::statuses;
@@ -107,6 +109,8 @@ pub struct OpenContext<'a> {
     pub workloads: &'a Workloads,
     /// The grouping keys besides the workload.
     pub grouping: Option<&'a SharedGrouping>,
+    /// The conditions of losses.
+    pub losses: LossConditions,
     /// Start time of the cells.
     pub start: UnixNanos,
 }
@@ -164,8 +168,8 @@ pub struct Entry {
     pub hooks: fn(&Settings) -> Vec<&'static Hook>,
     /// The maps that its programs write, including maps that belong to other signals.
     pub maps: &'static [&'static PlannedMap],
-    /// Returns the values of `undercurrent.reason` that it exports.
-    pub losses: fn() -> Vec<&'static str>,
+    /// Returns the values of `undercurrent.reason` that can occur under these conditions.
+    pub losses: fn(&LossConditions) -> Vec<&'static str>,
     /// Whether the signal measures nothing if some of its hooks are unavailable.
     pub hooks_needed: HooksNeeded,
     /// Returns the limitations on this kernel and host.

@@ -18,7 +18,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&CPU_TIME],
     hooks: |_| vec![&hooks::SOFTIRQ_ENTRY, &hooks::SOFTIRQ_EXIT],
     maps: &[&SOFTIRQS],
-    losses: || Vec::new(),
+    losses: |_| Vec::new(),
     hooks_needed: HooksNeeded::All,
     caveats: |_, kernel| caveats(kernel.host()),
     open,

@@ -8,7 +8,7 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{
-    Caveat, Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signal, attributes,
+    Caveat, Entry, HooksNeeded, LossConditions, OpenContext, OpenError, ReadError, Signal, attributes,
     internal::{LOST, lost},
 };
 use crate::{
@@ -32,7 +32,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&DURATION, &ERROR],
     hooks: |_| vec![&hooks::DRIVER],
     maps: &[&DRIVER],
-    losses: || DriverLoss::ALL.map(reason).to_vec(),
+    losses: |on| losses(on).into_iter().map(reason).collect(),
     hooks_needed: HooksNeeded::All,
     caveats: |_, kernel| caveats(kernel),
     open,
@@ -66,6 +66,7 @@ struct ReceiveDriver {
     nics: Nics,
     scale: Scale,
     start: UnixNanos,
+    losses: LossConditions,
 }
 
 fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
@@ -74,6 +75,7 @@ fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
         nics: opening.kernel.nics(),
         scale: opening.packets.scale,
         start: opening.start,
+        losses: opening.losses,
     }))
 }
 
@@ -118,18 +120,19 @@ impl ReceiveDriver {
     }
 
     fn losses(&self, of: &Attributes, total: &NicCells) -> impl Iterator<Item = Point> {
-        let (of, start, counts) = (of.clone(), self.start, total.lost);
-        // Without a filter, this reason cannot occur.
-        let is_exported = move |loss: &DriverLoss| *loss != DriverLoss::Unfiltered || counts[*loss as usize] > 0;
-        DriverLoss::ALL
-            .into_iter()
-            .filter(is_exported)
-            .map(move |loss| lost(ENTRY.name, reason(loss), of.clone(), counts[loss as usize], start))
+        let point = |loss| lost(ENTRY.name, reason(loss), of.clone(), total.lost[loss as usize], self.start);
+        losses(&self.losses).into_iter().map(point)
     }
 
     fn error(&self, of: &Attributes, nic: &Nic) -> Option<Point> {
         Some(Point { attributes: of.clone(), start: self.start, data: Data::Double(nic.error?) })
     }
+}
+
+/// Returns the losses that can occur.
+fn losses(on: &LossConditions) -> Vec<DriverLoss> {
+    let can_occur = |loss: &DriverLoss| *loss != DriverLoss::Unfiltered || on.filtered;
+    DriverLoss::ALL.into_iter().filter(can_occur).collect()
 }
 
 const fn reason(loss: DriverLoss) -> &'static str {

@@ -23,7 +23,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&WAIT],
     hooks: |_| HOOKS.to_vec(),
     maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &WAITING],
-    losses: || KIND.reasons(),
+    losses: |on| KIND.reasons(on),
     hooks_needed: HooksNeeded::All,
     caveats: |_, _| Vec::new(),
     open: |opening| Durations::open(opening, &KIND, |_| HOOKS.iter().all(|hook| opening.kernel.serves(hook))),
@@ -48,7 +48,7 @@ static KIND: DurationKind = DurationKind {
     signal: ENTRY.name,
     metric: &WAIT,
     series: Series::WAIT,
-    losses: &[PacketLoss::Unmatched],
+    losses: |_, _| vec![PacketLoss::Unmatched],
     describe: |series| {
         let Series::Wait(transport, network) = series else { return Attributes::new() };
         let attributes = Attributes::new().with(attributes::TRANSPORT.key, attributes::transport(transport));

@@ -24,7 +24,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&WAIT],
     hooks: |_| vec![&hooks::SOFTIRQ_RAISE, &hooks::SOFTIRQ_ENTRY],
     maps: &[&SOFTIRQS],
-    losses: || vec![MISSING_RAISE],
+    losses: |_| vec![MISSING_RAISE],
     hooks_needed: HooksNeeded::All,
     caveats: |_, _| Vec::new(),
     open,

@@ -17,7 +17,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&RTT],
     hooks: |_| vec![&hooks::SOCKET_READER],
     maps: &[&LATENCY, &WORKLOAD_LATENCY],
-    losses: || KIND.reasons(),
+    losses: |on| KIND.reasons(on),
     hooks_needed: HooksNeeded::All,
     caveats: |_, kernel| caveats(kernel),
     open: |opening| {
@@ -53,7 +53,7 @@ static KIND: DurationKind = DurationKind {
     signal: ENTRY.name,
     metric: &RTT,
     series: Series::RTT,
-    losses: &[],
+    losses: |_, _| Vec::new(),
     describe: |series| {
         let Series::Rtt(network) = series else { return Attributes::new() };
         Attributes::new().with(attributes::NETWORK.key, attributes::network(network))

@@ -1,23 +1,37 @@
 //! Delivery statistics of an output.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
-use super::UnixNanos;
+use super::{ExponentialHistogram, UnixNanos};
+
+/// The reason of a failure in lower snake case: a gRPC status code, a system error, or `rejected`. `None` for success.
+pub type ErrorType = Option<&'static str>;
 
 /// The delivery statistics of one output since it was opened.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Delivery {
-    /// Points delivered and accepted.
-    pub points: u64,
-    /// Failed deliveries by reason: a gRPC status code or a system error, in lower snake case.
-    pub failures: BTreeMap<&'static str, u64>,
-    /// Points that the receiver rejected in deliveries that it otherwise accepted.
-    pub rejected_points: u64,
+    /// Points with a finished export, by outcome. Points of a snapshot that is retried are not finished.
+    pub points: BTreeMap<ErrorType, u64>,
+    /// Durations of finished exports, by outcome. An export is one snapshot with all attempts and the waits between
+    /// them.
+    pub exports: BTreeMap<ErrorType, ExponentialHistogram>,
     /// Snapshots dropped at the end of the process, or because a newer snapshot replaced them.
     pub dropped_snapshots: u64,
     /// Time of the newest settled snapshot, which was delivered or finally rejected. Replaced snapshots and snapshots
     /// that will be retried are not settled.
     pub settled: Option<UnixNanos>,
-    /// Duration of the last successful delivery, without the waits between retries.
-    pub last_duration: Option<Duration>,
+}
+
+impl Delivery {
+    /// Returns the number of points with an outcome.
+    #[must_use]
+    pub fn points(&self, outcome: ErrorType) -> u64 {
+        self.points.get(&outcome).copied().unwrap_or(0)
+    }
+
+    /// Returns the number of snapshots with an outcome.
+    #[must_use]
+    pub fn snapshots(&self, outcome: ErrorType) -> u64 {
+        self.exports.get(&outcome).map_or(0, ExponentialHistogram::count)
+    }
 }

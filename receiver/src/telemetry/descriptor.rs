@@ -125,6 +125,8 @@ pub enum View {
         /// Attribute values of points in normal operation. These points are left out.
         normal: &'static [&'static str],
     },
+    /// One line at the end, with the points that have `error.type`.
+    Failures,
     /// No presentation.
     Hidden,
 }

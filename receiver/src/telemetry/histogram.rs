@@ -1,5 +1,7 @@
 //! Base-2 exponential histograms of durations.
 
+use std::time::Duration;
+
 use undercurrent_ebpf::abi::histogram::MIN_EXPONENT;
 
 use super::Scale;
@@ -38,6 +40,20 @@ impl ExponentialHistogram {
             buckets: rest[first..end].to_vec(),
             sum: sum_nanoseconds as f64 / f64::from(NANOSECONDS_PER_SECOND),
         }
+    }
+
+    /// Returns the histogram of one duration of any length.
+    #[must_use]
+    pub fn of(scale: Scale, duration: Duration) -> Self {
+        let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        if nanoseconds <= scale.boundary(scale.first_index()) {
+            return Self::from_slots(scale, &[1], nanoseconds);
+        }
+        let estimate = (duration.as_secs_f64().log2() * f64::from(1 << scale.get())).floor() as i32;
+        // The logarithm may be on the wrong side of a boundary. Upper bounds are inclusive.
+        let is_above = |index: &i32| nanoseconds > scale.boundary(*index);
+        let offset = (estimate - 1..=estimate + 1).rev().find(is_above).unwrap_or(estimate - 1);
+        Self { offset, buckets: vec![1], ..Self::from_slots(scale, &[], nanoseconds) }
     }
 
     /// Returns the number of measurements.
@@ -147,6 +163,25 @@ mod tests {
             prop_assert_eq!(counts(&together), counts(&cell(&after)));
             prop_assert_eq!(together.count(), cell(&after).count());
         }
+    }
+
+    #[test]
+    fn a_duration_is_in_the_bucket_of_the_ebpf_programs() {
+        let scale = Scale::new(2).expect("a scale");
+        let bounds = scale.bounds();
+        for (slot, bound) in bounds[..scale.buckets() - 1].iter().enumerate() {
+            for (slot, nanoseconds) in [(slot, *bound), (slot + 1, bound + 1)] {
+                let mut slots = vec![0; scale.buckets()];
+                slots[slot] = 1;
+                let expected = ExponentialHistogram::from_slots(scale, &slots, nanoseconds);
+                let measured = ExponentialHistogram::of(scale, Duration::from_nanos(nanoseconds));
+                // An empty list of buckets has no offset.
+                let offset = if slot == 0 { measured.offset } else { expected.offset };
+                assert_eq!(measured, ExponentialHistogram { offset, ..expected }, "{nanoseconds} ns");
+            }
+        }
+        let minutes = ExponentialHistogram::of(scale, Duration::from_secs(300));
+        assert!((256.0..=384.0).contains(&minutes.upper_bound(0)), "{minutes:?}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod scale;
 mod snapshot;
 
 pub use attributes::{Attributes, Value};
-pub use delivery::Delivery;
+pub use delivery::{Delivery, ErrorType};
 pub use descriptor::{AttributeKey, Descriptor, Instrument, SCHEMA_URL, SCOPE, Side, View};
 pub use histogram::ExponentialHistogram;
 pub use readings::Readings;

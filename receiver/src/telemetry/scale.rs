@@ -13,6 +13,9 @@ const NANOSECONDS_PER_SECOND: u32 = 1_000_000_000;
 pub struct Scale(u8);
 
 impl Scale {
+    /// Four buckets for each factor of two.
+    pub const DEFAULT: Self = Self(2);
+
     /// Returns a scale, or `None` outside of 0 to 3.
     #[must_use]
     pub const fn new(scale: u8) -> Option<Self> {

@@ -96,6 +96,14 @@ pub struct Snapshot {
     pub resources: Vec<ResourceMetrics>,
 }
 
+impl Snapshot {
+    /// Returns the number of points.
+    #[must_use]
+    pub fn points(&self) -> u64 {
+        self.resources.iter().flat_map(|resource| &resource.metrics).map(|metric| metric.points.len() as u64).sum()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

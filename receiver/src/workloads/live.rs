@@ -13,9 +13,10 @@ use super::{
     registry::Registry,
     runtime::{Lookup, LookupResult, Unknown},
     services::Services,
+    status::SOCKET_CGROUP,
 };
 use crate::{
-    kernel::{Kernel, KernelError, epoch::Epoch, hooks, maps::ByCpu, ring::Ring},
+    kernel::{Kernel, KernelError, epoch::Epoch, hooks, maps::ByCpu, object::Ownership, ring::Ring},
     telemetry::{Attributes, UnixNanos},
 };
 
@@ -35,6 +36,7 @@ pub struct Live {
     directory: Directory,
     /// Losses that the eBPF programs count.
     losses: ByCpu<OwnerCells>,
+    possible_losses: Vec<&'static str>,
     epoch: Epoch,
     node: Attributes,
     node_namespace: Option<u64>,
@@ -65,6 +67,7 @@ impl Live {
             services: Services::default(),
             directory,
             losses: kernel.by_cpu(&LOSSES)?,
+            possible_losses: super::loss_reasons(Some(kernel)),
             epoch: kernel.epoch(&SOCKETS)?,
             node,
             recent: RecentCgroups::default(),
@@ -312,24 +315,32 @@ impl Live {
             self.files.replaced(),
             self.directory.statistics().queue_full,
         ];
-        of_programs.chain(OTHERS.into_iter().zip(others)).collect()
+        let all = of_programs.chain(OTHERS.into_iter().zip(others));
+        all.filter(|(reason, count)| *count > 0 || self.possible_losses.contains(reason)).collect()
     }
 }
 
+const NO_OWNER: &str = "no_owner";
+const STORAGE_REFUSED: &str = "storage_refused";
+const CGROUP_EVENT_LOST: &str = "cgroup_event_lost";
+
 /// The reasons of losses that user space counts.
-const OTHERS: [&str; 7] = [
-    "cgroup_event_lost",
-    "table_full",
-    "cgroup_quota",
-    "slot_quota",
-    "scan_cut",
-    "reader_replaced",
-    "lookup_queue_full",
-];
+const OTHERS: [&str; 7] =
+    [CGROUP_EVENT_LOST, "table_full", "cgroup_quota", "slot_quota", "scan_cut", "reader_replaced", "lookup_queue_full"];
 
 /// The reasons of all losses.
 pub fn reasons() -> Vec<&'static str> {
     OwnerLoss::ALL.map(name).into_iter().chain(OTHERS).collect()
+}
+
+/// Returns true if a loss can occur with attached hooks.
+pub fn can_occur(reason: &str, kernel: &Kernel) -> bool {
+    match reason {
+        NO_OWNER => kernel.host().ownership() != Some(Ownership::Unified) || kernel.lacks(SOCKET_CGROUP),
+        STORAGE_REFUSED => kernel.stores_readers(),
+        CGROUP_EVENT_LOST => kernel.serves(&hooks::CGROUP_CHANGE),
+        _ => true,
+    }
 }
 
 /// Returns the lookup of a workload's container; `None` in the overflow, which keeps no names.
@@ -345,8 +356,8 @@ fn lookup(workload: &Workload) -> Option<Lookup> {
 const fn name(loss: OwnerLoss) -> &'static str {
     match loss {
         OwnerLoss::Unknown => "unknown_owner",
-        OwnerLoss::NoOwner => "no_owner",
-        OwnerLoss::StorageRefused => "storage_refused",
+        OwnerLoss::NoOwner => NO_OWNER,
+        OwnerLoss::StorageRefused => STORAGE_REFUSED,
     }
 }
 

@@ -54,10 +54,10 @@ pub fn hooks(ownership: Ownership) -> Vec<&'static Hook> {
 /// metadata.
 pub type Loss = (&'static str, u64);
 
-/// Returns the values of `undercurrent.reason` for these losses.
+/// Returns the values of `undercurrent.reason` for these losses: all, or those that can occur with attached hooks.
 #[must_use]
-pub fn loss_reasons() -> Vec<&'static str> {
-    live::reasons()
+pub fn loss_reasons(kernel: Option<&Kernel>) -> Vec<&'static str> {
+    live::reasons().into_iter().filter(|reason| kernel.is_none_or(|kernel| live::can_occur(reason, kernel))).collect()
 }
 
 /// Slots by cgroup and network namespace.

@@ -11,6 +11,9 @@ use crate::{
 /// The name in status, logs and losses.
 pub const NAME: &str = "workloads";
 
+/// The cgroup of a socket's creator on cgroup v2.
+pub const SOCKET_CGROUP: &str = "sock.sk_cgrp_data.cgroup";
+
 /// Returns the status of attribution, with the reasons for a degradation.
 #[must_use]
 pub fn status(settings: &Settings, kernel: &Kernel) -> SignalStatus {
@@ -29,7 +32,7 @@ pub fn status(settings: &Settings, kernel: &Kernel) -> SignalStatus {
     if !kernel.stores_readers() {
         reasons.push("before Linux 5.11 the reader of a socket is unknown, and its creator is used".to_owned());
     }
-    if kernel.lacks("sock.sk_cgrp_data.cgroup") {
+    if kernel.lacks(SOCKET_CGROUP) {
         reasons.push("before Linux 5.15 enqueued data have no workload until the socket is read".to_owned());
     }
     if kernel.probes(&hooks::SOCKET_ENQUEUED) {

@@ -1,7 +1,11 @@
 //! Compares the sidecar's internal telemetry with the kernel's data about its processes, programs and maps, and
 //! with a collector's data.
 
-use std::{collections::BTreeMap, fs, thread, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, thread,
+    time::Duration,
+};
 
 use aya::{maps::loaded_maps, programs::loaded_programs};
 use rustix::process::{Pid, Signal, kill_process};
@@ -12,7 +16,7 @@ use super::support::{
     cgroups::Group,
     collector::{Collector, Delivery},
     counters::cpu_time,
-    line::{Line, Point},
+    line::{Line, Point, Value},
     processes::family,
     sidecar::{BINARY, Sidecar, command, wall_clock},
     surroundings::{alone, often, patience, skip, virtual_machine, wait_for},
@@ -20,6 +24,8 @@ use super::support::{
 };
 
 const STATUS: &str = "undercurrent.hook.status";
+const EXPORTED: &str = "otel.sdk.exporter.metric_data_point.exported";
+const EXPORT: &str = "otel.sdk.exporter.operation.duration";
 
 /// Returns the names of the programs that the processes of a sidecar hold, cut at the kernel's limit
 /// (`BPF_OBJ_NAME_LEN`).
@@ -109,8 +115,8 @@ fn points_of_lines_are_those_that_were_written() {
     let lines = sidecar.stop();
     let last = lines.last().unwrap();
     let written: usize = lines[..lines.len() - 1].iter().map(|line| line.points.len()).sum();
-    let points = last.total("undercurrent.export.points", &[("undercurrent.output", "json")]);
-    record("undercurrent.export.points", points, exactly(written as f64));
+    let points = last.total(EXPORTED, &[("otel.component.type", "json")]);
+    record(EXPORTED, points, exactly(written as f64));
 }
 
 /// The collector answers in the middle between two snapshots. The later snapshot includes the answer.
@@ -118,7 +124,6 @@ fn points_of_lines_are_those_that_were_written() {
 fn deliveries_are_those_that_a_collector_saw() {
     let Some(_alone) = alone("deliveries to a collector") else { return };
     const DELAY: Duration = Duration::from_millis(400);
-    const OUTPUT: [(&str, &str); 1] = [("undercurrent.output", "otlp")];
     let collector = Collector::start(DELAY, 3);
     let endpoint = collector.endpoint();
     let interval = if virtual_machine().is_some() { "4s" } else { "1s" };
@@ -133,17 +138,21 @@ fn deliveries_are_those_that_a_collector_saw() {
     // The transmission time of an answer.
     const MOMENT: i64 = 100_000_000;
     let bounds = |of: &dyn Fn(&Delivery) -> usize| until(-MOMENT, of)..=until(MOMENT, of);
-    let points = line.total("undercurrent.export.points", &OUTPUT);
-    record(
-        "undercurrent.export.points",
-        points,
-        bounds(&|delivery| if delivery.accepted { delivery.points } else { 0 }),
-    );
-    let failures = line.total("undercurrent.export.failures", &OUTPUT);
-    assert!(failures > 0.0, "no request was refused: {deliveries:?}");
-    record("undercurrent.export.failures", failures, bounds(&|delivery| usize::from(!delivery.accepted)));
-    let duration = line.total("undercurrent.export.duration", &OUTPUT);
-    record("undercurrent.export.duration", duration, exactly(DELAY.as_secs_f64()));
+    let outcome = |of: &Point, accepted: bool| {
+        let error = of.attributes.get("error.type");
+        of.attributes["otel.component.type"] == "otlp_grpc_metric_exporter" && error.is_none() == accepted
+    };
+    for accepted in [true, false] {
+        let points: f64 = line.find(EXPORTED, &[]).filter(|of| outcome(of, accepted)).map(Point::amount).sum();
+        assert!(points > 0.0, "{deliveries:?}");
+        let expected = |delivery: &Delivery| if delivery.accepted == accepted { delivery.points } else { 0 };
+        record(EXPORTED, points, bounds(&expected));
+        let export = line.find(EXPORT, &[]).find(|of| outcome(of, accepted)).unwrap();
+        let expected = bounds(&|delivery| usize::from(delivery.accepted == accepted));
+        assert!(expected.contains(&export.amount()), "{export:?}: {deliveries:?}");
+        let Value::Histogram(durations) = &export.value else { panic!("{export:?}") };
+        record(EXPORT, durations.sum.unwrap() / export.amount(), exactly(DELAY.as_secs_f64()));
+    }
 }
 
 /// Returns the resident bytes of processes: all memory of the first one, and the anonymous memory of the others.
@@ -175,4 +184,33 @@ fn the_sidecars_own_cost_is_the_kernels_account_of_its_processes() {
     record("process.cpu.time", line.total("process.cpu.time", &[]), least..=most);
     record("process.memory.usage", line.total("process.memory.usage", &[]), exactly(resident(&family(sidecar.pid()))));
     drop(sidecar);
+}
+
+/// A loss has a series if it occurred or if the attached hooks can cause it.
+#[test]
+fn losses_that_cannot_occur_have_no_series() {
+    let Some(_alone) = alone("series of losses") else { return };
+    let sidecar = Sidecar::start(often());
+    let line = sidecar.snapshot();
+    let lost: Vec<&Point> = line.find("undercurrent.lost", &[]).collect();
+    let with =
+        |reason: &'static str| lost.iter().filter(move |point| point.attributes["undercurrent.reason"] == reason);
+    for conditional in ["not_filterable", "group_limit", "unknown_interface"] {
+        assert_eq!(with(conditional).count(), 0, "neither filters nor groups are configured: {lost:?}");
+    }
+    assert!(with("negative").chain(with("above_range")).all(|point| point.amount() > 0.0), "{lost:?}");
+    assert!(with("no_timestamp").count() > 0, "{lost:?}");
+    // Hooks with programs of their own, except programs of cgroups.
+    let own = |point: &&Point| {
+        let hook = all_hooks().into_iter().find(|hook| hook.name == point.attributes["undercurrent.hook"]).unwrap();
+        let by = point.attributes.get("undercurrent.alternate");
+        by.is_some_and(|by| !by.starts_with("cgroup") && hook.alternates.iter().any(|alternate| alternate.name == by))
+    };
+    let hooks = |points: Vec<&Point>| -> BTreeSet<String> {
+        points.into_iter().map(|point| point.attributes["undercurrent.hook"].clone()).collect()
+    };
+    let expected = hooks(line.find(STATUS, &[]).filter(|point| point.amount() > 0.0).filter(own).collect());
+    assert_eq!(hooks(with("recursion").copied().collect()), expected);
+    let zero = lost.iter().filter(|point| point.amount() == 0.0).count();
+    eprintln!("{} points, {} losses, {zero} of them zero", line.points.len(), lost.len());
 }

@@ -63,18 +63,16 @@ pub fn open(target: Target) -> Result<Output, OpenError> {
     })
 }
 
-/// Writes the requests of a snapshot, one per line. Returns the number of points.
+/// Writes the requests of a snapshot, one per line.
 ///
 /// # Errors
 /// If the writer fails. It may have written a part of the requests.
-pub fn write_lines(snapshot: &Snapshot, mut writer: impl Write) -> io::Result<u64> {
-    let mut points = 0;
+pub fn write_lines(snapshot: &Snapshot, mut writer: impl Write) -> io::Result<()> {
     for part in requests(snapshot, LINE_LIMIT) {
         serde_json::to_writer(&mut writer, &line(&part.request)?)?;
         writer.write_all(b"\n")?;
-        points += part.points;
     }
-    Ok(points)
+    Ok(())
 }
 
 /// Converts a message by OTLP's JSON mapping. The message types serialize an absent `min`, `max` or `negative` as
@@ -142,9 +140,9 @@ impl<S: Sink> Lines<S> {
         while let Some(snapshot) = inbox.blocking_next() {
             let began = Instant::now();
             match self.write(&snapshot) {
-                Ok(points) => {
-                    self.statistics.accepted(points);
-                    self.statistics.delivered(began.elapsed());
+                Ok(()) => {
+                    self.statistics.points(None, snapshot.points());
+                    self.statistics.exported(None, began.elapsed());
                     self.statistics.settled(snapshot.time);
                     health.works();
                 }
@@ -152,7 +150,8 @@ impl<S: Sink> Lines<S> {
                 Err(error) if error.kind() == ErrorKind::BrokenPipe => return,
                 Err(error) => {
                     let reason = reason(error.kind());
-                    self.statistics.failed(reason);
+                    self.statistics.points(Some(reason), snapshot.points());
+                    self.statistics.exported(Some(reason), began.elapsed());
                     // A full disk may get free space again. Other failures are permanent.
                     if reason != NO_SPACE {
                         self.statistics.settled(snapshot.time);
@@ -164,7 +163,7 @@ impl<S: Sink> Lines<S> {
         }
     }
 
-    fn write(&mut self, snapshot: &Snapshot) -> io::Result<u64> {
+    fn write(&mut self, snapshot: &Snapshot) -> io::Result<()> {
         // Devices, pipes and sockets have no position.
         let start = self.sink.start().ok();
         let mut buffered = BufWriter::with_capacity(16 * 1024, &mut self.sink);
@@ -172,8 +171,8 @@ impl<S: Sink> Lines<S> {
             if self.torn {
                 writer.write_all(b"\n")?;
             }
-            let points = write_lines(snapshot, &mut writer)?;
-            writer.flush().map(|()| points)
+            write_lines(snapshot, &mut writer)?;
+            writer.flush()
         };
         let written = lines(&mut buffered);
         // Dropping the buffer would attempt to write the rest again.

@@ -15,13 +15,16 @@ use super::{
 };
 use crate::{
     export::{REQUEST_LIMIT, Statistics, health::Health, mailbox::Inbox, split::Part, split::requests},
-    telemetry::Snapshot,
+    telemetry::{ErrorType, Snapshot},
 };
 
 /// The back-off starts at one second and doubles up to half a minute. Random jitter of up to one more back-off
 /// keeps a fleet of nodes from reconnecting at once.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// The `error.type` of rejected points that the semantic conventions define.
+const REJECTED: &str = "rejected";
 
 /// The delivery to one endpoint.
 pub(super) struct Delivery {
@@ -56,7 +59,7 @@ impl Delivery {
         }
     }
 
-    /// Sends one request once. Returns the number of accepted points.
+    /// Sends one request once. Returns the number of rejected points.
     async fn send(&mut self, part: Part) -> Result<u64, Status> {
         let mut request = Request::new(part.request);
         *request.metadata_mut() = self.headers.clone();
@@ -76,95 +79,113 @@ impl Delivery {
                 quoted(&partial.error_message)
             );
         }
-        Ok(part.points - rejected)
+        Ok(rejected)
     }
 
     fn partly_refused(&mut self, rejected: u64, partial: &ExportMetricsPartialSuccess) {
-        const REASON: &str = "partial_success";
-        self.statistics.failed(REASON);
-        self.statistics.rejected(rejected);
         let (endpoint, message) = (&self.endpoint, quoted(&partial.error_message));
         let error = format!("{endpoint} rejected {rejected} points of a delivery, which are lost: {message}");
-        self.health.failed(REASON, &error);
-    }
-
-    fn failed(&mut self, status: &Status, verdict: Verdict) {
-        let reason = reason(status.code());
-        self.statistics.failed(reason);
-        self.health.failed(reason, &Failure { endpoint: &self.endpoint, status, verdict });
+        self.health.failed(REJECTED, &error);
     }
 }
 
 /// The attempts to deliver a snapshot. A newer snapshot replaces it between two attempts.
 struct Attempts {
     snapshot: Arc<Snapshot>,
-    /// The number of parts that were accepted or refused permanently.
-    done: usize,
-    spent: Duration,
-    whole: bool,
+    /// Start of the first attempt.
+    began: Option<Instant>,
+    /// Number of parts that were accepted or refused permanently, and of their points.
+    done: (usize, u64),
+    /// The last reason of a permanent refusal.
+    refused: ErrorType,
     backoff: ExponentialBackoff,
     last_chance: bool,
 }
 
 impl Attempts {
     fn new(snapshot: Arc<Snapshot>) -> Self {
-        Self { snapshot, done: 0, spent: Duration::ZERO, whole: true, backoff: backoff(), last_chance: false }
+        Self { snapshot, began: None, done: (0, 0), refused: None, backoff: backoff(), last_chance: false }
     }
 
     async fn finish(mut self, delivery: &mut Delivery, inbox: &mut Inbox) {
         // Encoded for each attempt: while the collector is unreachable, only the snapshot stays in memory.
-        while let Some(part) = requests(&self.snapshot, REQUEST_LIMIT).nth(self.done) {
-            let began = Instant::now();
+        while let Some(part) = requests(&self.snapshot, REQUEST_LIMIT).nth(self.done.0) {
             let points = part.points;
-            let outcome = delivery.send(part).await;
-            self.spent += began.elapsed();
-            match outcome {
-                Ok(accepted) => {
-                    delivery.statistics.accepted(accepted);
-                    self.whole &= accepted == points;
-                    self.done += 1;
+            self.began.get_or_insert_with(Instant::now);
+            match delivery.send(part).await {
+                Ok(rejected) => {
+                    self.settle(points - rejected, None, delivery);
+                    self.settle(rejected, Some(REJECTED), delivery);
+                    self.done.0 += 1;
                     self.backoff = backoff();
                 }
                 Err(status) => {
-                    let verdict = verdict(&status);
-                    delivery.failed(&status, verdict);
+                    let (reason, verdict) = (reason(status.code()), verdict(&status));
+                    delivery.health.failed(reason, &Failure { endpoint: &delivery.endpoint, status: &status, verdict });
                     match verdict {
                         Verdict::Permanent => {
-                            self.whole = false;
-                            self.done += 1;
+                            self.settle(points, Some(reason), delivery);
+                            self.done.0 += 1;
                         }
                         Verdict::Retry if self.last_chance => {
-                            delivery.statistics.dropped();
+                            self.give_up(reason, delivery);
                             tracing::warn!(endpoint = delivery.endpoint, "the last snapshot is lost");
                             return;
                         }
                         Verdict::Retry => {
                             let delay = self.backoff.next().unwrap_or(LONGEST_WAIT);
-                            self.wait(delay, true, delivery, inbox).await;
+                            self.wait(delay, true, reason, delivery, inbox).await;
                         }
-                        Verdict::Throttled(delay) => self.wait(delay, false, delivery, inbox).await,
+                        Verdict::Throttled(delay) => self.wait(delay, false, reason, delivery, inbox).await,
                     }
                 }
             }
         }
         delivery.statistics.settled(self.snapshot.time);
-        if self.whole {
-            delivery.statistics.delivered(self.spent);
+        delivery.statistics.exported(self.refused, self.elapsed());
+        if self.refused.is_none() {
             delivery.health.works();
         }
     }
 
+    fn elapsed(&self) -> Duration {
+        self.began.as_ref().map_or(Duration::ZERO, Instant::elapsed)
+    }
+
+    /// Counts points with a final outcome.
+    fn settle(&mut self, points: u64, outcome: ErrorType, delivery: &Delivery) {
+        if points > 0 {
+            delivery.statistics.points(outcome, points);
+            self.done.1 += points;
+            self.refused = outcome.or(self.refused);
+        }
+    }
+
+    /// Counts the end of the attempts by a failure.
+    fn give_up(&self, reason: &'static str, delivery: &Delivery) {
+        delivery.statistics.points(Some(reason), self.snapshot.points().saturating_sub(self.done.1));
+        delivery.statistics.exported(Some(reason), self.elapsed());
+        delivery.statistics.dropped();
+    }
+
     /// Waits before the next attempt, and takes the newest snapshot that arrived meanwhile. At shutdown it makes
-    /// one attempt at once, unless the server requested the delay.
-    async fn wait(&mut self, delay: Duration, hurry: bool, delivery: &Delivery, inbox: &mut Inbox) {
+    /// one attempt at once, unless the server requested the delay. `reason` is the failure of the last attempt.
+    async fn wait(
+        &mut self,
+        delay: Duration,
+        hurry: bool,
+        reason: &'static str,
+        delivery: &Delivery,
+        inbox: &mut Inbox,
+    ) {
         let until = Instant::now() + delay;
         loop {
             tokio::select! {
                 () = tokio::time::sleep_until(until) => return,
                 newer = inbox.next(), if !self.last_chance => match newer {
                     Some(newer) => {
-                        delivery.statistics.dropped();
-                        (self.snapshot, self.done, self.whole, self.spent) = (newer, 0, true, Duration::ZERO);
+                        self.give_up(reason, delivery);
+                        (self.snapshot, self.began, self.done, self.refused) = (newer, None, (0, 0), None);
                     }
                     None => {
                         self.last_chance = true;

@@ -71,25 +71,23 @@ fn run(mut inbox: Inbox, terminal: &Terminal, cpus: Option<NonZeroUsize>, statis
         let drawn = terminal.screen().draw(&block, size);
         match drawn {
             Ok(()) => {
-                statistics.accepted(points(&current));
-                statistics.delivered(began.elapsed());
+                statistics.points(None, current.points());
+                statistics.exported(None, began.elapsed());
                 health.works();
             }
             // The reader closed the pipe.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return,
             Err(error) => {
-                statistics.failed("write_error");
-                health.failed("write_error", &format!("cannot write the table to standard output: {error}"));
+                const REASON: &str = "write_error";
+                statistics.points(Some(REASON), current.points());
+                statistics.exported(Some(REASON), began.elapsed());
+                health.failed(REASON, &format!("cannot write the table to standard output: {error}"));
             }
         }
         // A failed draw is not repeated: the next table shows the next interval.
         statistics.settled(current.time);
         previous = Some(current);
     }
-}
-
-fn points(snapshot: &Snapshot) -> u64 {
-    snapshot.resources.iter().flat_map(|resource| &resource.metrics).map(|metric| metric.points.len() as u64).sum()
 }
 
 /// Formats the changes between two snapshots, or since the start without a previous one. Lines have at most

@@ -14,11 +14,15 @@ use crate::{
 pub(super) fn notices(input: &Input<'_>, resource: &ResourceMetrics) -> Vec<(String, Vec<String>)> {
     let mut notices = Vec::new();
     for metric in &resource.metrics {
-        let View::Notice { normal } = metric.descriptor.view else { continue };
+        let is_notice = |attributes: &Attributes| match metric.descriptor.view {
+            View::Notice { normal } => !is_normal(attributes, normal),
+            View::Failures => attributes.get("error.type").is_some(),
+            _ => false,
+        };
         let said: Vec<String> = input
             .changes(resource, metric)
             .iter()
-            .filter(|change| !is_normal(change.attributes, normal))
+            .filter(|change| is_notice(change.attributes))
             .filter_map(|change| notice(metric.descriptor, change))
             .collect();
         if !said.is_empty() {

@@ -87,7 +87,7 @@ fn groups(snapshot: &Snapshot) -> Vec<Group> {
                 }
             }
             View::Beside(sides) => groups.push(beside(descriptor, sides, &present)),
-            View::Notice { .. } | View::Hidden => {}
+            View::Notice { .. } | View::Failures | View::Hidden => {}
         }
     }
     groups

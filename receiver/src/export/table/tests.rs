@@ -12,7 +12,8 @@ use super::{
 };
 use crate::{
     export::testing::{
-        CPU, DROPPED, DURATION, HOOK, LOST, PROCESSED, SQUEEZED, WAIT, after, histogram, node, point, snapshots,
+        CPU, DROPPED, DURATION, EXPORTED, HOOK, LOST, PROCESSED, SQUEEZED, WAIT, after, histogram, node, point,
+        snapshots,
     },
     telemetry::{Attributes, Data, Descriptor, Metric, Snapshot, UnixNanos},
 };
@@ -54,7 +55,7 @@ fn everything(factor: u32, time: UnixNanos) -> Snapshot {
     let reason = |name: &'static str| Attributes::new().with("undercurrent.reason", name);
     let hook = |name: &'static str, status: &'static str| {
         point(
-            Attributes::new().with("undercurrent.hook", name).with("undercurrent.hook.status", status),
+            Attributes::new().with("undercurrent.hook", name).with("undercurrent.hook.state", status),
             Data::Integer(1),
         )
     };
@@ -65,7 +66,9 @@ fn everything(factor: u32, time: UnixNanos) -> Snapshot {
     ];
     let wait = vec![point(softirq("net_rx"), spread(-75, [40, 800, 90, 3, 1]))];
     let losses = vec![point(reason("no_timestamp"), times(12)), point(reason("negative"), Data::Integer(0))];
-    let hooks = vec![hook("softirq_entry", "attached"), hook("tcp_v4_rcv", "degraded"), hook("udp_rcv", "absent")];
+    let hooks = vec![hook("softirq_entry", "healthy"), hook("tcp_v4_rcv", "degraded"), hook("udp_rcv", "unavailable")];
+    let json = || Attributes::new().with("otel.component.type", "json");
+    let exported = vec![point(json(), times(180)), point(json().with("error.type", "no_space"), times(60))];
     node(
         vec![
             metric(&CPU, cpu_time),
@@ -76,6 +79,7 @@ fn everything(factor: u32, time: UnixNanos) -> Snapshot {
             metric(&DURATION, durations),
             metric(&LOST, losses),
             metric(&HOOK, hooks),
+            metric(&EXPORTED, exported),
         ],
         time,
     )

@@ -29,7 +29,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&THROTTLED_TIME],
     hooks: |_| Vec::new(),
     maps: &[],
-    losses: || vec![READ_FAILED],
+    losses: |_| vec![READ_FAILED],
     hooks_needed: HooksNeeded::All,
     caveats: |_, kernel| caveats(kernel.host()),
     open,

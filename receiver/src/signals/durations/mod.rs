@@ -8,13 +8,13 @@ use std::ops::Range;
 use undercurrent_ebpf::abi::{
     group::GROUPED,
     histogram::BUCKETS,
-    latency::{DurationCells, Layer, ReceivePoint, SERIES, Series, Transport},
+    latency::{DurationCells, SERIES, Series},
     loss::{PACKET_LOSSES, PacketLoss},
 };
 
 pub use self::owned::SlotHistograms;
 use super::{
-    OpenContext, OpenError, ReadError, SharedGrouping, Signal,
+    LossConditions, OpenContext, OpenError, ReadError, SharedGrouping, Signal,
     internal::{LOST, lost},
 };
 use crate::{
@@ -31,17 +31,20 @@ pub struct DurationKind {
     pub metric: &'static Descriptor,
     /// The indices of its series.
     pub series: Range<usize>,
-    /// The reasons why packets are missing from the histograms.
-    pub losses: &'static [PacketLoss],
+    /// Returns the reasons why packets of a series can be missing from its histogram.
+    pub losses: fn(Series, &LossConditions) -> Vec<PacketLoss>,
     /// Returns the attributes of a series.
     pub describe: fn(Series) -> Attributes,
 }
 
 impl DurationKind {
-    /// Returns the values of `undercurrent.reason`, including the reason for durations above the histogram's range.
+    /// Returns the values of `undercurrent.reason` that can occur, including the reason for durations above the
+    /// histogram's range.
     #[must_use]
-    pub fn reasons(&self) -> Vec<&'static str> {
-        self.losses.iter().map(|loss| reason(*loss)).chain([ABOVE_RANGE]).collect()
+    pub fn reasons(&self, on: &LossConditions) -> Vec<&'static str> {
+        let occur =
+            |loss: &PacketLoss| self.series.clone().any(|index| (self.losses)(Series::ALL[index], on).contains(loss));
+        PacketLoss::ALL.into_iter().filter(occur).map(reason).chain([ABOVE_RANGE]).collect()
     }
 }
 
@@ -71,6 +74,8 @@ pub struct Durations {
     pub scale: Scale,
     /// Start time of the node's measurements.
     pub start: UnixNanos,
+    /// The conditions of losses.
+    pub losses: LossConditions,
     /// Series with working hooks. Other series have no points, not even zero points.
     pub served: [bool; SERIES],
 }
@@ -102,6 +107,7 @@ impl Durations {
             grouped: grouping.map(grouped).transpose()?,
             scale,
             start: opening.start,
+            losses: opening.losses,
             served: Series::ALL.map(|series| kind.series.contains(&series.index()) && served(series)),
         }))
     }
@@ -132,16 +138,13 @@ impl Durations {
             let total = self.total(index);
             let attributes = (self.kind.describe)(Series::ALL[index]);
             let slots = &total.buckets[..self.scale.buckets()];
-            for loss in self.kind.losses.iter().filter(|loss| concerns(**loss, Series::ALL[index])) {
-                let count = total.lost[*loss as usize];
-                if count == 0 && !expected(*loss, Series::ALL[index]) {
-                    continue;
-                }
-                losses.push(lost(self.kind.signal, reason(*loss), attributes.clone(), count, self.start));
-            }
             // The topmost bucket holds durations above the range. Its nominal upper bound does not apply to them.
-            let above = slots.last().copied().unwrap_or(0);
-            losses.push(lost(self.kind.signal, ABOVE_RANGE, attributes.clone(), above, self.start));
+            let above = (ABOVE_RANGE, slots.last().copied().unwrap_or(0));
+            let counts = PacketLoss::ALL.into_iter().map(|loss| (reason(loss), total.lost[loss as usize]));
+            let expected = regular((self.kind.losses)(Series::ALL[index], &self.losses));
+            let exported = counts.chain([above]).filter(|(reason, count)| *count > 0 || expected.contains(reason));
+            let point = |(reason, count)| lost(self.kind.signal, reason, attributes.clone(), count, self.start);
+            losses.extend(exported.map(point));
             let histogram = ExponentialHistogram::from_slots(self.scale, slots, total.sum);
             if histogram.count() > 0 {
                 durations.push(Point { attributes, start: self.start, data: Data::Histogram(histogram) });
@@ -189,26 +192,10 @@ impl Signal for Durations {
     }
 }
 
-/// Returns true if the loss reason can occur in the series.
-const fn concerns(loss: PacketLoss, series: Series) -> bool {
-    let Series::Receive(ReceivePoint { layer, transport, .. }) = series else { return true };
-    let in_socket = matches!(layer, Layer::SocketEnqueued | Layer::SocketRead);
-    match loss {
-        PacketLoss::HeadOfLine => in_socket && matches!(transport, Some(Transport::Tcp)),
-        PacketLoss::Unmatched => matches!((layer, transport), (Layer::SocketEnqueued, Some(Transport::Udp))),
-        _ => true,
-    }
-}
-
-/// Returns true if the loss reason is exported even if its count is zero. It is not if it requires a filter, or if only
-/// one of a hook's alternates can lose packets.
-const fn expected(loss: PacketLoss, series: Series) -> bool {
-    let enqueued = matches!(series, Series::Receive(ReceivePoint { layer: Layer::SocketEnqueued, .. }));
-    match loss {
-        PacketLoss::Unfiltered => false,
-        PacketLoss::HeadOfLine | PacketLoss::Unmatched => !enqueued,
-        _ => true,
-    }
+/// Returns the reasons that are exported from the start. [`PacketLoss::Negative`] requires a step of the clock, and is exported
+/// from its first event.
+pub fn regular(losses: impl IntoIterator<Item = PacketLoss>) -> Vec<&'static str> {
+    losses.into_iter().filter(|loss| *loss != PacketLoss::Negative).map(reason).collect()
 }
 
 /// Returns the value of `undercurrent.reason`.

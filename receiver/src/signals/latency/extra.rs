@@ -15,8 +15,8 @@ use crate::{
         memory::{ByFunction, PlannedMap},
     },
     signals::{
-        OpenContext, ReadError, SharedGrouping, Signal, attributes,
-        durations::{ABOVE_RANGE, DurationKind, reason},
+        LossConditions, OpenContext, ReadError, SharedGrouping, Signal, attributes,
+        durations::{ABOVE_RANGE, DurationKind, reason, regular},
         internal::{LOST, lost},
     },
     telemetry::{Attributes, Data, ExponentialHistogram, Metric, Point, Readings, Scale, UnixNanos},
@@ -29,6 +29,12 @@ pub static EXTRA_LATENCY: PlannedMap = PlannedMap::new("EXTRA_LATENCY", size_of:
     (groups + sizing.groups()) * shards * shard
 });
 
+/// Returns the losses that can occur at extra layers.
+pub fn losses(on: &LossConditions) -> impl Iterator<Item = PacketLoss> {
+    let filtered = on.filtered.then_some(PacketLoss::Unfiltered);
+    [PacketLoss::NoTimestamp, PacketLoss::TransmitTimestamp, PacketLoss::Negative].into_iter().chain(filtered)
+}
+
 /// The durations of extra layers.
 pub struct ExtraLatency {
     kind: &'static DurationKind,
@@ -40,6 +46,7 @@ pub struct ExtraLatency {
     functions: Vec<(usize, String)>,
     /// The groups of packets. `None` if packets are not grouped.
     grouping: Option<SharedGrouping>,
+    losses: LossConditions,
 }
 
 impl ExtraLatency {
@@ -61,6 +68,7 @@ impl ExtraLatency {
             start: opening.start,
             functions,
             grouping: opening.grouping.cloned(),
+            losses: opening.losses,
         }))
     }
 
@@ -124,11 +132,10 @@ impl ExtraLatency {
         let (histogram, counts) = cell.split_at(self.layout.cell - PACKET_LOSSES);
         let above = (ABOVE_RANGE, histogram.last().copied().unwrap_or(0));
         let count = |loss: &PacketLoss| (reason(*loss), counts[*loss as usize]);
-        // Without a filter, this reason cannot occur.
-        let is_exported = |loss: &&PacketLoss| **loss != PacketLoss::Unfiltered || counts[**loss as usize] > 0;
-        let counts = self.kind.losses.iter().filter(is_exported).map(count).chain([above]);
+        let counts = PacketLoss::ALL.iter().map(count).chain([above]);
+        let expected = regular(losses(&self.losses));
         let point = |(reason, count)| lost(self.kind.signal, reason, attributes.clone(), count, self.start);
-        counts.map(point).collect()
+        counts.filter(|(reason, count)| *count > 0 || expected.contains(reason)).map(point).collect()
     }
 }
 

@@ -4,7 +4,7 @@ mod extra;
 mod settings;
 
 use undercurrent_ebpf::abi::{
-    latency::{Layer, ReceivePoint, Series},
+    latency::{Layer, ReceivePoint, Series, Transport},
     loss::PacketLoss,
 };
 
@@ -14,8 +14,8 @@ pub use self::{
     settings::{HeadOfLineBlocking, Layers, Settings},
 };
 use super::{
-    Caveat, Entry, HooksNeeded, ReadError, Signal, attributes,
-    durations::{DurationKind, Durations, GROUP_LATENCY, LATENCY, WORKLOAD_LATENCY},
+    Caveat, Entry, HooksNeeded, LossConditions, ReadError, Signal, attributes,
+    durations::{self, DurationKind, Durations, GROUP_LATENCY, LATENCY, WORKLOAD_LATENCY},
     grouping,
 };
 use crate::{
@@ -35,7 +35,10 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&DURATION],
     hooks: |settings| settings.latency.layers.iter().map(hook).collect(),
     maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &EXTRA_LATENCY],
-    losses: || KIND.reasons().into_iter().chain(grouping::reasons()).collect(),
+    losses: |on| {
+        let of_groups = grouping::reasons().filter(|_| on.grouped);
+        KIND.reasons(on).into_iter().chain(extra::losses(on).map(durations::reason)).chain(of_groups).collect()
+    },
     hooks_needed: HooksNeeded::Any,
     caveats,
     open: |opening| {
@@ -102,20 +105,21 @@ impl Signal for Latency {
 }
 
 /// The definition of the duration signal.
-pub static KIND: DurationKind = DurationKind {
-    signal: ENTRY.name,
-    metric: &DURATION,
-    series: Series::RECEIVE,
-    losses: &[
-        PacketLoss::NoTimestamp,
-        PacketLoss::TransmitTimestamp,
-        PacketLoss::Negative,
-        PacketLoss::Unmatched,
-        PacketLoss::Unfiltered,
-        PacketLoss::HeadOfLine,
-    ],
-    describe,
-};
+pub static KIND: DurationKind =
+    DurationKind { signal: ENTRY.name, metric: &DURATION, series: Series::RECEIVE, losses, describe };
+
+fn losses(series: Series, on: &LossConditions) -> Vec<PacketLoss> {
+    let Series::Receive(ReceivePoint { layer, transport, .. }) = series else { return Vec::new() };
+    let can_occur = |loss: &PacketLoss| match (loss, layer, transport) {
+        (PacketLoss::NoTimestamp | PacketLoss::Negative, ..) | (PacketLoss::TransmitTimestamp, Layer::Ip, _) => true,
+        (PacketLoss::HeadOfLine, Layer::SocketEnqueued, Some(Transport::Tcp)) => on.blocked_at_arrival,
+        (PacketLoss::HeadOfLine, Layer::SocketRead, Some(Transport::Tcp)) => on.blocked_at_read,
+        (PacketLoss::Unmatched, Layer::SocketEnqueued, Some(Transport::Udp)) => on.read_before_enqueued,
+        (PacketLoss::Unfiltered, ..) => on.filtered,
+        _ => false,
+    };
+    PacketLoss::ALL.into_iter().filter(can_occur).collect()
+}
 
 const fn hook(layer: Layer) -> &'static Hook {
     match layer {

@@ -25,7 +25,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&PACKETS],
     hooks: |_| vec![&HOOK],
     maps: &[&DROPS, &WORKLOAD_DROPS],
-    losses: || Vec::new(),
+    losses: |_| Vec::new(),
     hooks_needed: HooksNeeded::All,
     caveats: |_, _| Vec::new(),
     open,

@@ -21,7 +21,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&PROCESSED, &DROPPED, &SQUEEZED],
     hooks: |_| Vec::new(),
     maps: &[],
-    losses: || Vec::new(),
+    losses: |_| Vec::new(),
     hooks_needed: HooksNeeded::All,
     caveats: |_, _| Vec::new(),
     open,

@@ -26,7 +26,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&OVERFLOWS],
     hooks: |_| vec![&HOOK],
     maps: &[&LISTEN_OVERFLOWS],
-    losses: || Vec::new(),
+    losses: |_| Vec::new(),
     hooks_needed: HooksNeeded::None,
     caveats: |_, kernel| {
         let reason = "`/proc/net/netstat` counts for the node, and only in the sidecar's network namespace";

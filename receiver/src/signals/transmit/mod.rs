@@ -10,7 +10,7 @@ use undercurrent_ebpf::abi::{
 
 pub use self::settings::{Settings, Stages};
 use super::{
-    Entry, HooksNeeded, attributes,
+    Entry, HooksNeeded, LossConditions, attributes,
     durations::{DurationKind, Durations, GROUP_LATENCY, LATENCY, WORKLOAD_LATENCY},
 };
 use crate::{
@@ -33,7 +33,7 @@ pub static ENTRY: Entry = Entry {
         hooks::SHARED.into_iter().filter(needed).collect()
     },
     maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &DEPARTING],
-    losses: || KIND.reasons(),
+    losses: |on| KIND.reasons(on),
     hooks_needed: HooksNeeded::Any,
     caveats: |_, _| Vec::new(),
     open: |opening| {
@@ -62,13 +62,26 @@ static KIND: DurationKind = DurationKind {
     signal: ENTRY.name,
     metric: &DURATION,
     series: Series::TRANSMIT,
-    losses: &[PacketLoss::NoTimestamp, PacketLoss::Negative, PacketLoss::Unmatched, PacketLoss::Unfiltered],
+    losses,
     describe: |series| {
         let Series::Transmit(departure) = series else { return Attributes::new() };
         let attributes = Attributes::new().with(attributes::STAGE.key, attributes::stage(departure.layer));
         attributes.with(attributes::TRANSPORT.key, attributes::transport(departure.transport))
     },
 };
+
+fn losses(series: Series, on: &LossConditions) -> Vec<PacketLoss> {
+    let Series::Transmit(departure) = series else { return Vec::new() };
+    // TCP's own timestamp replaces a recorded start.
+    let has_departure_time = hooks(departure) == [&hooks::TRANSMIT_QUEUE];
+    let can_occur = |loss: &PacketLoss| match loss {
+        PacketLoss::NoTimestamp | PacketLoss::Negative => has_departure_time,
+        PacketLoss::Unmatched => !has_departure_time,
+        PacketLoss::Unfiltered => on.filtered,
+        PacketLoss::TransmitTimestamp | PacketLoss::HeadOfLine => false,
+    };
+    PacketLoss::ALL.into_iter().filter(can_occur).collect()
+}
 
 /// Returns the hooks where a packet enters and leaves a stage. TCP's own timestamp marks the entry into `transport`.
 fn hooks(departure: Departure) -> Vec<&'static Hook> {

@@ -32,7 +32,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&CPU_TIME, &STEAL_TIME],
     hooks: |_| Vec::new(),
     maps: &[],
-    losses: || vec![READ_FAILED],
+    losses: |_| vec![READ_FAILED],
     hooks_needed: HooksNeeded::All,
     caveats: |_, kernel| caveats(kernel.host()),
     open,

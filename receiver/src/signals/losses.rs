@@ -1,0 +1,97 @@
+//! The facts that determine which events can be lost.
+
+use undercurrent_ebpf::abi::latency::Layer;
+
+use super::Settings;
+use crate::{
+    kernel::{
+        Kernel,
+        hooks::{self, Hook},
+    },
+    options::{Filter, Packets},
+};
+
+/// The facts about the attached hooks and the settings that determine which events can be lost.
+#[derive(Clone, Copy, Debug)]
+pub struct LossConditions {
+    /// Packets are filtered.
+    pub filtered: bool,
+    /// Packets are grouped.
+    pub grouped: bool,
+    /// TCP data that waited for an earlier segment is excluded from `socket_enqueued`.
+    pub blocked_at_arrival: bool,
+    /// TCP data that waited for an earlier segment is excluded from `socket_read`.
+    pub blocked_at_read: bool,
+    /// A reader can take a datagram before the program of `socket_enqueued` runs.
+    pub read_before_enqueued: bool,
+}
+
+impl LossConditions {
+    /// The conditions under which every loss is possible.
+    pub const ANY: Self = Self {
+        filtered: true,
+        grouped: true,
+        blocked_at_arrival: true,
+        blocked_at_read: true,
+        read_before_enqueued: true,
+    };
+
+    /// Returns the conditions of attached hooks.
+    #[must_use]
+    pub fn new(kernel: &Kernel, settings: &Settings, packets: &Packets) -> Self {
+        let by_tracepoint = kernel.is_served_by(&hooks::SOCKET_ENQUEUED, hooks::TRACEPOINT);
+        let excludes = |layer, hook: &Hook| {
+            settings.latency.excludes_blocked(layer) && kernel.counts_reordered() && kernel.serves(hook)
+        };
+        Self {
+            filtered: packets.filter != Filter::default(),
+            grouped: !packets.group.by.is_empty(),
+            // Only the tracepoint runs after the kernel moved out-of-order segments to the queue.
+            blocked_at_arrival: by_tracepoint && excludes(Layer::SocketEnqueued, &hooks::SOCKET_ENQUEUED),
+            blocked_at_read: excludes(Layer::SocketRead, &hooks::SOCKET_READ),
+            read_before_enqueued: by_tracepoint,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::signals::REGISTRY;
+
+    const NONE: LossConditions = LossConditions {
+        filtered: false,
+        grouped: false,
+        blocked_at_arrival: false,
+        blocked_at_read: false,
+        read_before_enqueued: false,
+    };
+
+    fn reasons(signal: &str, on: LossConditions) -> Vec<&'static str> {
+        let entry = REGISTRY.iter().find(|entry| entry.name == signal).expect("a signal");
+        (entry.losses)(&on)
+    }
+
+    #[test]
+    fn a_loss_requires_its_condition() {
+        for (on, reason) in [
+            (LossConditions { filtered: true, ..NONE }, "not_filterable"),
+            (LossConditions { grouped: true, ..NONE }, "group_limit"),
+            (LossConditions { blocked_at_arrival: true, ..NONE }, "head_of_line"),
+            (LossConditions { blocked_at_read: true, ..NONE }, "head_of_line"),
+            (LossConditions { read_before_enqueued: true, ..NONE }, "missing_start"),
+        ] {
+            assert!(reasons("latency", on).contains(&reason), "{on:?}");
+            assert!(!reasons("latency", NONE).contains(&reason), "{reason}");
+        }
+        assert_eq!(reasons("transmit", NONE), ["no_timestamp", "negative", "missing_start", "above_range"]);
+    }
+
+    #[test]
+    fn every_loss_is_possible_under_all_conditions() {
+        for entry in REGISTRY {
+            let (any, none) = ((entry.losses)(&LossConditions::ANY), (entry.losses)(&NONE));
+            assert!(none.iter().all(|reason| any.contains(reason)), "{}: {none:?}", entry.name);
+        }
+    }
+}
