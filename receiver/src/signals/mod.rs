@@ -4,6 +4,7 @@
 mod attributes;
 mod cpu_throttled;
 pub mod durations;
+mod familiar;
 pub mod filter_updater;
 pub mod grouping;
 mod growth;
@@ -364,6 +365,14 @@ mod tests {
                 |key: &&AttributeKey| !key.opt_in && !side.attributes.iter().any(|(chosen, _)| *chosen == key.key);
             let left: Vec<_> = other.attributes.iter().filter(is_shared).collect();
             assert_eq!(left, metric.attributes.iter().collect::<Vec<_>>(), "{} has a row for each", metric.name);
+        }
+    }
+
+    #[test]
+    fn familiar_names_refer_to_the_catalogue() {
+        let names: BTreeSet<_> = catalogue().map(|(_, metric)| metric.name).collect();
+        for familiar in &familiar::FAMILIAR {
+            assert!(familiar.ours.is_none_or(|ours| names.contains(ours)), "{}", familiar.name);
         }
     }
 

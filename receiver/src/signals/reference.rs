@@ -2,8 +2,15 @@
 
 use std::fmt::Write as _;
 
-use super::{Entry, REGISTRY, Settings, internal};
-use crate::telemetry::{AttributeKey, Descriptor, SCHEMA_URL, SCOPE};
+use super::{
+    Entry, REGISTRY, Settings,
+    familiar::{FAMILIAR, Familiar},
+    internal,
+};
+use crate::{
+    telemetry::{AttributeKey, Descriptor, NODE_ATTRIBUTES, SCHEMA_URL, SCOPE},
+    workloads,
+};
 
 const BEGINNING: &str = "\
 <!-- Generated from the registry in receiver/src/signals/ by `cargo xtask docs`. -->
@@ -13,7 +20,8 @@ const BEGINNING: &str = "\
 Every metric that Undercurrent exports. `undercurrent signals` prints this list, `undercurrent signals --json` prints it as JSON.
 [Reading the figures](reading.md) explains each metric. [Layers](internals/layers.md) defines the layers.
 [Troubleshooting](troubleshooting.md#lost-events) explains the reasons of `undercurrent.lost`. To switch a signal off, set its key to `false`
-in the [configuration](configuration.md).
+in the [configuration](configuration.md). [Resources](#resources) lists the attributes of node and workloads, and
+[Familiar names](#familiar-names) the metrics of other tools.
 ";
 
 /// Returns the reference of every signal and metric.
@@ -29,7 +37,43 @@ pub fn markdown() -> String {
     }
     section(&mut page, internal::NAME, internal::SUMMARY, &internal::METRICS);
     let _ = writeln!(page, "\nAlways on.");
+    resources(&mut page);
+    familiar(&mut page);
     page
+}
+
+/// Writes the attributes of the node's resource and of a workload's resource.
+fn resources(page: &mut String) {
+    page.push_str(
+        "\n## Resources\n\nAn unknown attribute is absent. `resource.attributes` of the [configuration](configuration.md), \
+         `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_SERVICE_NAME`\nreplace or extend the attributes of the node. [Workloads](workloads.md) \
+         describes the sources of names.\n\n### Node\n\n",
+    );
+    attributes(page, &NODE_ATTRIBUTES);
+    page.push_str(
+        "\n### Workloads\n\nA workload has the attributes of the node, except `service.*`, `container.*`, `process.*`, `telemetry.*` \
+         and `k8s.*` other than\n`k8s.node.*` and `k8s.cluster.*`.\n\n",
+    );
+    attributes(page, &workloads::ATTRIBUTES);
+}
+
+fn attributes(page: &mut String, attributes: &[(&str, &str)]) {
+    page.push_str("| attribute | source |\n|---|---|\n");
+    for (key, source) in attributes {
+        let _ = writeln!(page, "| `{key}` | {source} |");
+    }
+}
+
+/// Writes the metrics of other tools.
+fn familiar(page: &mut String) {
+    page.push_str(
+        "\n## Familiar names\n\nMetrics of other tools, and the corresponding metric of Undercurrent. OBI is OpenTelemetry eBPF \
+         Instrumentation.\n\n| tool | metric | here | difference |\n|---|---|---|---|\n",
+    );
+    for Familiar { tool, name, ours, difference } in &FAMILIAR {
+        let ours = ours.map_or_else(String::new, |ours| format!("`{ours}`"));
+        let _ = writeln!(page, "| {tool} | `{name}` | {ours} | {difference} |");
+    }
 }
 
 /// Returns the sources of a signal's measurements, with default settings.

@@ -14,7 +14,7 @@ pub use delivery::{Delivery, ErrorType};
 pub use descriptor::{AttributeKey, Descriptor, Instrument, SCHEMA_URL, SCOPE, Side, View};
 pub use histogram::ExponentialHistogram;
 pub use readings::Readings;
-pub use resource::{INSTANCE_NAMESPACE, Resource};
+pub use resource::{INSTANCE_NAMESPACE, NODE_ATTRIBUTES, Resource};
 pub(crate) use resource::{host_id, instance_id, listed};
 pub use scale::Scale;
 pub use snapshot::{Data, Metric, Point, ResourceMetrics, Snapshot, UnixNanos};

@@ -14,6 +14,25 @@ use crate::{
 /// The UUID namespace that the semantic conventions define for instance ids derived from a stable id.
 pub const INSTANCE_NAMESPACE: Uuid = uuid!("4d63009a-8d0f-11ee-aad7-4c796ed8e320");
 
+/// The detected attributes of a node, each with its source.
+pub const NODE_ATTRIBUTES: [(&str, &str); 12] = [
+    ("service.name", "`undercurrent`"),
+    ("service.version", "the version of Undercurrent"),
+    (
+        "service.instance.id",
+        "a UUIDv5 of `host.id`, else of `k8s.node.name`, else of `host.name`; stable across restarts",
+    ),
+    ("host.name", "`uname`"),
+    ("host.id", "`/etc/machine-id` of the host"),
+    ("host.arch", "`uname`"),
+    ("os.type", "`linux`"),
+    ("os.name", "`NAME` of the host's os-release"),
+    ("os.version", "`VERSION_ID` of the host's os-release"),
+    ("os.description", "`PRETTY_NAME` of the host's os-release, and the release of the kernel"),
+    ("os.build_id", "`BUILD_ID` of the host's os-release, else the release of the kernel"),
+    ("k8s.node.name", "`K8S_NODE_NAME`, else `NODE_NAME`"),
+];
+
 const RESOURCE_ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";
 const SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
 
@@ -147,6 +166,8 @@ fn decode(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -201,6 +222,16 @@ mod tests {
         k8s.node.name=worker-1
         service.instance.id=a2a593f3-a94f-5309-bf3e-7058411862c9
         ");
+    }
+
+    #[test]
+    fn every_detected_attribute_has_a_source() {
+        let keys = |attributes: &mut dyn Iterator<Item = &str>| -> BTreeSet<String> {
+            attributes.map(str::to_owned).collect()
+        };
+        let (resource, _) = resource(&node(), &[], &[]);
+        let detected = keys(&mut resource.attributes.iter().map(|(key, _)| key));
+        assert_eq!(detected, keys(&mut NODE_ATTRIBUTES.into_iter().map(|(key, _)| key)));
     }
 
     #[test]

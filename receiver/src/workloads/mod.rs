@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 pub use files::Files;
 pub use metadata::{Metadata, PodMetadata};
+pub use resource::ATTRIBUTES;
 pub use runtime::{Directory, Opener};
 pub use status::{NAME, status};
 pub use undercurrent_ebpf::abi::workload::Slot;

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     cgroup::Instance,
-    telemetry::{Attributes, Resource, host_id, instance_id},
+    telemetry::{Attributes, Resource, Value, host_id, instance_id},
     text::{LONGEST, attribute, shortened},
 };
 
@@ -17,6 +17,43 @@ use crate::{
 /// to all workloads.
 const OWN: [&str; 5] = ["container.", "k8s.", "process.", "service.", "telemetry."];
 const SHARED: [&str; 2] = ["k8s.cluster.", "k8s.node."];
+
+const RUNTIME: &str = "the runtime";
+const POD: &str = "the runtime, else the Kubernetes API";
+
+/// The attributes of a workload besides the attributes of its host, each with its source.
+pub const ATTRIBUTES: [(&str, &str); 17] = [
+    ("container.id", "the path of the cgroup"),
+    ("container.runtime.name", "the path of the cgroup"),
+    ("container.name", "the runtime; the path of the cgroup for LXC and systemd-nspawn"),
+    ("container.image.name", RUNTIME),
+    ("container.image.tags", RUNTIME),
+    ("k8s.pod.uid", "the path of the cgroup; the Kubernetes API for static pods"),
+    ("k8s.pod.name", POD),
+    ("k8s.namespace.name", POD),
+    ("k8s.container.name", POD),
+    ("undercurrent.workload.cgroup", "the path of the cgroup, for workloads other than containers"),
+    ("undercurrent.workload.unit", "the path of the cgroup, for units of systemd"),
+    (
+        "service.name",
+        "`OTEL_SERVICE_NAME` or `OTEL_RESOURCE_ATTRIBUTES` of the workload's process; else annotations and labels of the pod, \
+         in the order of the semantic conventions; else the service of a compose file",
+    ),
+    (
+        "service.namespace",
+        "the process; else an annotation or the namespace of the pod, if the pod has the `service.name`",
+    ),
+    ("service.version", "the process; else an annotation or a label of the pod, if the process has no `service.name`"),
+    (
+        "deployment.environment.name",
+        "the process, else an annotation of the pod, else `resource.attributes` of the sidecar",
+    ),
+    (
+        "service.instance.id",
+        "a UUIDv5 of the host's id and the id of the container or pod; of the cgroup's path below a user, a container or a unit",
+    ),
+    ("otel.metric.overflow", "`true` for the common resource of all workloads beyond `workloads.limit`"),
+];
 
 /// The workload that a resource describes.
 #[derive(Clone, Copy)]
@@ -69,7 +106,7 @@ pub fn resource(
 #[must_use]
 pub fn overflow(host: &Attributes) -> Resource {
     let mut builder = Builder::on(host);
-    builder.0.set("otel.metric.overflow", true);
+    builder.set("otel.metric.overflow", true);
     builder.instance(host, ("overflow", b""));
     Resource { attributes: builder.0 }
 }
@@ -96,17 +133,23 @@ impl Builder {
         Self(common)
     }
 
+    /// Sets an attribute of [`ATTRIBUTES`].
+    fn set(&mut self, key: &'static str, value: impl Into<Value>) {
+        debug_assert!(ATTRIBUTES.iter().any(|(documented, _)| *documented == key), "{key} has no documented source");
+        self.0.set(key, value);
+    }
+
     /// Sets a known text, unless it exceeds the limit after escaping.
     fn text(&mut self, key: &'static str, text: Option<&str>) {
         if let Some(text) = text.filter(|text| !text.is_empty()).and_then(|text| attribute(text, LONGEST)) {
-            self.0.set(key, text.into_owned());
+            self.set(key, text.into_owned());
         }
     }
 
     fn texts(&mut self, key: &'static str, texts: &[String]) {
         let texts: Vec<String> = texts.iter().filter_map(|text| Some(attribute(text, LONGEST)?.into_owned())).collect();
         if !texts.is_empty() {
-            self.0.set(key, texts);
+            self.set(key, texts);
         }
     }
 
@@ -128,7 +171,7 @@ impl Builder {
             Identity::Unit(name) => self.text("undercurrent.workload.unit", Some(name)),
             Identity::Cgroup => {}
         }
-        self.0.set("undercurrent.workload.cgroup", shortened(&path.to_string(), LONGEST).into_owned());
+        self.set("undercurrent.workload.cgroup", shortened(&path.to_string(), LONGEST).into_owned());
     }
 
     fn pod(&mut self, uid: Option<&PodUid>, metadata: Option<&PodMetadata>) {
@@ -153,7 +196,7 @@ impl Builder {
 
     fn instance(&mut self, host: &Attributes, (kind, name): Instance<'_>) {
         if let Some(host) = host_id(host) {
-            self.0.set("service.instance.id", instance_id(&[host.as_bytes(), kind.as_bytes(), name].join(&0)));
+            self.set("service.instance.id", instance_id(&[host.as_bytes(), kind.as_bytes(), name].join(&0)));
         }
     }
 }
