@@ -147,9 +147,17 @@ impl Requirements {
     /// If no hook can be attached.
     pub fn listen(&self, host: Host) -> Result<Kernel, KernelError> {
         let mut kernel = Kernel::load(host.clone(), &self.load_options(host.cpus))?;
-        kernel.serve(&self.hooks)?;
-        kernel.serve_functions()?;
+        self.serve(&mut kernel)?;
         Ok(kernel)
+    }
+
+    /// Attaches all hooks and the functions that the user named.
+    ///
+    /// # Errors
+    /// If the loader process ended.
+    pub fn serve(&self, kernel: &mut Kernel) -> Result<(), KernelError> {
+        kernel.serve(&self.hooks)?;
+        kernel.serve_functions()
     }
 }
 

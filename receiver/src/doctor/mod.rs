@@ -15,7 +15,7 @@ use crate::{
         host::Host,
         plan::{Outcome, Status},
     },
-    parts::{Confinement, Part},
+    parts::{Access, Confinement, Part},
     privileges::Task,
     requirements::{self, Requirements},
     sidecar,
@@ -99,8 +99,8 @@ pub struct Memory {
     pub limit: u64,
 }
 
-/// Attaches the programs for the settings, reports on this machine, and detaches them. With `probe` it also sends
-/// packets over loopback.
+/// Attaches the programs for the settings through the loader, reports on this machine, and detaches them. With `probe`
+/// it also sends packets over loopback. This process must be single-threaded.
 #[must_use]
 pub fn examine(settings: &Settings, probe: bool) -> Report {
     let mut report = Report {
@@ -133,16 +133,19 @@ fn fill(report: &mut Report, settings: &Settings, probe: bool) -> Result<(), Box
     report.host = Some(host.clone());
     privileges.require(&[Task::LoadTracing])?;
     requirements.within_memory(settings.memory_limit, host.cpus)?;
-    let kernel = requirements.listen(host)?;
+    // Programs attach with the loader's privileges, as in `run`. This process has more.
+    let mut access = Access::gain(host, &requirements)?;
+    requirements.serve(&mut access.kernel)?;
+    let kernel = &access.kernel;
     // A failed probe does not affect measurements.
-    let runs = probe.then(|| probe::runs(&kernel)).transpose().unwrap_or_else(|error| {
+    let runs = probe.then(|| probe::runs(kernel)).transpose().unwrap_or_else(|error| {
         report.no_probe = Some(error.to_string());
         None
     });
     report.absent_fields = fields::absent(kernel.fields());
     report.hooks = kernel.outcomes().iter().map(|outcome| hook(outcome, runs.as_deref())).collect();
-    report.cpu_time = if settings.signals.workload_cpu.enabled { signals::cpu_time_source(&kernel) } else { None };
-    report.signals = sidecar::statuses(settings, &kernel);
+    report.cpu_time = if settings.signals.workload_cpu.enabled { signals::cpu_time_source(kernel) } else { None };
+    report.signals = sidecar::statuses(settings, kernel);
     let silent = report.hooks.iter().any(HookReport::silent);
     let well = |signal: &SignalStatus| !signal.enabled || matches!(signal.status, Status::Healthy | Status::Idle);
     let whole = report.signals.iter().all(well) && !silent;

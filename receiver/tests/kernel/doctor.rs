@@ -1,14 +1,17 @@
 //! `undercurrent doctor`.
 
 use std::{
-    fs,
+    fs, io,
     os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
-    process::Output,
+    process::{Output, Stdio},
+    thread,
 };
 
 use serde_json::Value;
 
 use super::support::{
+    attached::{Attached, held},
+    processes::family,
     sidecar::{BINARY, command},
     surroundings::{alone, arguments, virtual_machine},
 };
@@ -111,6 +114,25 @@ fn every_hook_is_served_as_this_kernel_allows_and_fires() {
     for hook in report["hooks"].as_array().unwrap() {
         assert_explained(hook);
     }
+}
+
+#[test]
+fn only_the_loader_attaches_programs() {
+    let Some(_alone) = alone("the processes of doctor") else { return };
+    let mut doctor = command(BINARY).args(["doctor", "--json", "--probe"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = doctor.stdout.take().unwrap();
+    // The report is longer than a pipe, so doctor could not end without a reader.
+    let output = thread::spawn(move || io::read_to_string(&mut output).unwrap());
+    let (mut by_doctor, mut by_parts) = (Attached::default(), Attached::default());
+    while doctor.try_wait().unwrap().is_none() {
+        by_doctor.extend(held(doctor.id()));
+        family(doctor.id()).into_iter().skip(1).for_each(|part| by_parts.extend(held(part)));
+    }
+    let report: Value = serde_json::from_str(&output.join().unwrap()).unwrap();
+    let programs = |hook: &Value| hook["runs"].as_array().unwrap().len();
+    let reported: usize = report["hooks"].as_array().unwrap().iter().map(programs).sum();
+    assert!(reported > 0 && by_parts.programs.len() >= reported, "{reported} programs in {report:#}, {by_parts:?}");
+    assert_eq!(by_doctor, Attached::default());
 }
 
 /// Asserts that attached hooks fired, and that each other hook has a reason and a remedy.

@@ -15,18 +15,32 @@ pub struct Attached {
     pub links: BTreeSet<u32>,
 }
 
+impl Attached {
+    /// Adds programs and links.
+    pub fn extend(&mut self, others: Self) {
+        self.programs.extend(others.programs);
+        self.links.extend(others.links);
+    }
+}
+
 /// Returns the programs and links that a process and its descendants have open.
 pub fn attached(pid: u32) -> Attached {
     let mut attached = Attached::default();
-    let folders = family(pid).into_iter().map(|process| fs::read_dir(format!("/proc/{process}/fdinfo")));
-    let descriptors = folders.flatten().flatten().flatten();
+    family(pid).into_iter().for_each(|process| attached.extend(held(process)));
+    attached
+}
+
+/// Returns the programs and links that one process has open.
+pub fn held(process: u32) -> Attached {
+    let mut held = Attached::default();
+    let descriptors = fs::read_dir(format!("/proc/{process}/fdinfo")).into_iter().flatten().flatten();
     // The process may close a descriptor meanwhile.
     for text in descriptors.filter_map(|descriptor| fs::read_to_string(descriptor.path()).ok()) {
         let number = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u32>().ok());
-        attached.programs.extend(number("prog_id:"));
-        attached.links.extend(number("link_id:"));
+        held.programs.extend(number("prog_id:"));
+        held.links.extend(number("link_id:"));
     }
-    attached
+    held
 }
 
 /// Returns the programs and links among these that still exist in the kernel.
