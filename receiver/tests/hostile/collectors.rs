@@ -1,7 +1,7 @@
 //! Collectors that answer with endless HTTP/2 frames.
 
 use std::{
-    io::{self, Read as _, Write as _},
+    io::{self, Write as _},
     net::{TcpListener, TcpStream},
     sync::{
         Arc,
@@ -14,45 +14,21 @@ use std::{
 use rustix::process::Signal;
 
 use crate::support::{
+    http2::{CONTINUATION, DATA, END_HEADERS, HEADERS, PING, RESPONSE, SETTINGS, frame, greet, receive},
     sidecar::Sidecar,
     status::Status,
     surroundings::{alone, often, patience, wait_for},
 };
 
-/// Types of frames (RFC 9113, section 6).
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const CONTINUATION: u8 = 9;
-const END_HEADERS: u8 = 4;
-/// Bytes of the client's preface.
-const PREFACE: usize = 24;
-/// The headers of a gRPC response in HPACK: `:status: 200`, and `content-type` as a literal.
-const RESPONSE: &[u8] = b"\x88\x0f\x10\x10application/grpc";
 /// Snapshots during an attack.
 const SNAPSHOTS: usize = 10;
 /// The memory that an attack may add to the worker, in kilobytes.
 const GROWTH: u64 = 8 << 10;
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
-    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
-}
-
 /// Sends the first bytes once the client has opened a stream, then sends the others until the client disconnects.
 fn attack(mut client: TcpStream, first: &[u8], others: &[u8], sent: &AtomicU64) -> io::Result<()> {
-    client.read_exact(&mut [0; PREFACE])?;
-    client.write_all(&frame(SETTINGS, 0, 0, &[]))?;
-    loop {
-        let mut header = [0; 9];
-        client.read_exact(&mut header)?;
-        let length = u32::from_be_bytes([0, header[0], header[1], header[2]]);
-        client.read_exact(&mut vec![0; length as usize])?;
-        if header[3] == HEADERS {
-            break;
-        }
-    }
+    greet(&mut client)?;
+    while receive(&mut client)?.kind != HEADERS {}
     let mut incoming = client.try_clone()?;
     thread::spawn(move || io::copy(&mut incoming, &mut io::sink()));
     client.write_all(first)?;

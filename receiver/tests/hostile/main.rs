@@ -5,6 +5,7 @@
 mod collectors;
 mod floods;
 mod frozen;
+mod garbage;
 mod identity;
 mod outputs;
 mod separation;

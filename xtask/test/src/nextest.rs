@@ -35,11 +35,12 @@ pub fn unit() -> anyhow::Result<Tally> {
 
 /// Integration tests that take long, or tolerate BPF programs that a busy host skips (docs/internals/kernels.md). On this machine only the
 /// matrix runs them; virtual machines run them without tolerance.
-const SOAKS: [&str; 12] = [
+const SOAKS: [&str; 13] = [
     "quantiles::",
     "churn::",
     "busy::",
     "floods::",
+    "garbage::random_frames",
     "conditions::a_cpu_that_goes_offline",
     "conditions::a_sidecar_that_is_stopped_for",
     "workloads::retransmits::",

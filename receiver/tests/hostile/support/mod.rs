@@ -5,13 +5,17 @@ pub mod attached;
 #[path = "../../support/cgroups.rs"]
 #[expect(dead_code, reason = "unit tests use the rest")]
 pub mod cgroups;
+#[path = "../../support/collector.rs"]
+pub mod collector;
 pub mod containers;
 pub mod fuse;
+pub mod http2;
 #[path = "../../support/line.rs"]
 pub mod line;
 pub mod player;
 #[path = "../../support/processes.rs"]
 pub mod processes;
+pub mod random;
 pub mod runtime;
 #[path = "../../support/sidecar.rs"]
 #[expect(dead_code, reason = "the kernel suite uses the rest")]

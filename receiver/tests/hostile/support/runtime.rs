@@ -87,7 +87,7 @@ pub fn container(path: &str, name: &str) -> String {
 }
 
 /// Reads a request, and returns its path.
-fn request(client: &mut UnixStream) -> String {
+pub fn request(client: &mut UnixStream) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];

@@ -6,6 +6,7 @@ pub mod cells;
 #[path = "../../support/cgroups.rs"]
 pub mod cgroups;
 pub mod churn;
+#[path = "../../support/collector.rs"]
 pub mod collector;
 pub mod counters;
 #[path = "../../truth/errors.rs"]
