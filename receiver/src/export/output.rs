@@ -63,9 +63,9 @@ impl Output {
     }
 }
 
-/// An output's task or thread that panicked.
+/// An output's task or thread that panicked, or could not start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("output `{output}` panicked; the log has the location. Please report this bug")]
+#[error("output `{output}` ended unexpectedly; the log has the reason")]
 pub struct OutputFailed {
     /// The output's name.
     pub output: &'static str,
@@ -130,7 +130,7 @@ impl Outputs {
     /// that are pending at the deadline count as dropped.
     ///
     /// # Errors
-    /// If the task or thread of an output panicked. The other outputs finish first.
+    /// If an output failed. The other outputs finish first.
     pub async fn shutdown(self, deadline: Duration) -> Result<(), OutputFailed> {
         let until = Instant::now() + deadline;
         let closing: Vec<_> = self

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that panics says where it failed")]
 
 mod collectors;
+mod delays;
 mod floods;
 mod frozen;
 mod garbage;

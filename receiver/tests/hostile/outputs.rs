@@ -2,20 +2,26 @@
 
 use std::{
     fs,
+    io::{BufRead as _, BufReader},
     os::unix::fs::{MetadataExt as _, symlink},
     path::Path,
-    process::{Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
 };
 
-use opentelemetry_proto::tonic::collector::metrics::v1::{
-    ExportMetricsServiceRequest, ExportMetricsServiceResponse,
-    metrics_service_server::{MetricsService, MetricsServiceServer},
+use rustix::{
+    fs::{CWD, Mode, mkfifoat},
+    process::{Pid, Signal, kill_process},
 };
-use rustix::fs::{CWD, Mode, mkfifoat};
-use tonic::{Code, Request, Response, Status, transport::Server, transport::server::TcpIncoming};
 
-use crate::support::surroundings::skip;
+use crate::{
+    delays::Throttling,
+    support::{
+        collector::Collector,
+        sidecar::wall_clock,
+        surroundings::{alone, patience, skip, wait_for},
+    },
+};
 
 /// Exit status of a sidecar that cannot run.
 const CANNOT_RUN: i32 = 2;
@@ -25,8 +31,13 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Runs the sidecar with these arguments and variables, in a bounded address space. Panics if it does not end
 /// without a signal.
 pub fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    run_within(&["--as=4000000000"], arguments, variables)
+}
+
+/// Runs the sidecar within limits of `prlimit`.
+fn run_within(limits: &[&str], arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new("prlimit");
-    command.args(["--as=4000000000", "--", env!("CARGO_BIN_EXE_undercurrent"), "run"]).args(arguments);
+    command.args(limits).args(["--", env!("CARGO_BIN_EXE_undercurrent"), "run"]).args(arguments);
     command.env_clear().env("NO_COLOR", "1").envs(variables.iter().copied());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("prlimit starts");
@@ -52,38 +63,15 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("text")
 }
 
-/// A collector that refuses everything, requests the longest possible delay, and attempts to forge a log line.
-struct Hostile;
-
-#[tonic::async_trait]
-impl MetricsService for Hostile {
-    async fn export(
-        &self,
-        _: Request<ExportMetricsServiceRequest>,
-    ) -> Result<Response<ExportMetricsServiceResponse>, Status> {
-        let field = |number: u8, content: &[u8]| {
-            [&[number << 3 | 2, u8::try_from(content.len()).expect("a short field")], content].concat()
-        };
-        let mut duration = vec![1 << 3];
-        prost::encoding::encode_varint(i64::MAX.cast_unsigned(), &mut duration);
-        let any = [field(1, b"type.googleapis.com/google.rpc.RetryInfo"), field(2, &field(1, &duration))].concat();
-        Err(Status::with_details(Code::Unavailable, "later\nERROR forged\r", field(3, &any).into()))
-    }
-}
-
 #[test]
 fn a_collector_neither_ends_the_sidecar_nor_forges_its_log() {
     if !rustix::process::geteuid().is_root() {
         return skip("a hostile collector: without root the sidecar measures nothing");
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let incoming = runtime.block_on(async { TcpIncoming::bind(([127, 0, 0, 1], 0).into()) }).expect("a port");
-    let endpoint = format!("http://{}", incoming.local_addr().expect("an address"));
-    let server = Server::builder().add_service(MetricsServiceServer::new(Hostile)).serve_with_incoming(incoming);
-    std::thread::spawn(move || runtime.block_on(server));
+    let collector = Throttling::start(i64::MAX);
     let output = run(
         &["--output", "otlp", "--interval", "200ms", "--duration", "1500ms"],
-        &[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)],
+        &[("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.endpoint)],
     );
     let log = String::from_utf8(output.stderr).expect("text");
     assert_eq!(output.status.code(), Some(0), "{log}");
@@ -150,4 +138,49 @@ fn a_symbolic_link_as_json_file_is_not_followed() {
     let message = refusal(run(&["--output", &format!("json={}", text(&link)), "--duration", "1s"], &[]));
     assert!(message.contains("it is a symbolic link"), "{message}");
     assert_eq!(fs::read_to_string(&precious).expect("text"), "precious");
+}
+
+#[test]
+fn an_output_without_a_thread_ends_the_sidecar_with_an_error() {
+    let Some(_alone) = alone("an output without a thread") else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = format!("json={}", text(&folder.path().join("lines")));
+    // The worker is a process of its user. The limit does not apply to root, who starts the other parts.
+    let message = refusal(run_within(&["--nproc=1"], &["--output", &file, "--interval", "200ms"], &[]));
+    assert!(message.contains("cannot start a thread") && message.contains("output `json` ended"), "{message}");
+    assert!(!message.contains("panicked"), "{message}");
+}
+
+/// Starts a sidecar that writes JSON to standard output, reads one line, and closes the pipe.
+fn with_closed_pipe(arguments: &[&str], variables: &[(&str, &str)]) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_undercurrent"));
+    command.args(["run", "--output", "json", "--interval", "200ms"]).args(arguments).envs(variables.iter().copied());
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("a child");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    assert!(line.starts_with('{'), "{line}");
+    child
+}
+
+#[test]
+fn the_sidecar_ends_in_order_when_nobody_reads_the_last_output() {
+    let Some(_alone) = alone("a closed pipe") else { return };
+    let mut child = with_closed_pipe(&[], &[]);
+    let status = wait_for("the sidecar to end", patience(PATIENCE), || child.try_wait().expect("a child"));
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn a_closed_pipe_does_not_end_the_other_outputs() {
+    let Some(_alone) = alone("a closed pipe beside a collector") else { return };
+    let collector = Collector::start(Duration::ZERO, usize::MAX);
+    let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", &*collector.endpoint())];
+    let mut child = with_closed_pipe(&["--output", "otlp"], &variables);
+    let closed = wall_clock();
+    wait_for("later deliveries", patience(PATIENCE), || {
+        (collector.deliveries().iter().filter(|delivery| delivery.time > closed).count() > 5).then_some(())
+    });
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("a child");
+    let status = wait_for("the sidecar to end", patience(PATIENCE), || child.try_wait().expect("a child"));
+    assert_eq!(status.code(), Some(0));
 }
