@@ -1,22 +1,29 @@
 //! Floods of cgroups by one user.
 
-use std::time::Duration;
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
 use rustix::process::Signal;
 
 use crate::support::{
+    cgroups::remove,
     containers::{OF_USER, datagrams, id, names, of_root, of_user, points},
     line::Line,
     player::Player,
     processes::family,
     runtime::{OF_USER as RUN, Runtime, USER, container, with_private_run},
-    sidecar::Sidecar,
+    sidecar::{Sidecar, wall_clock},
     status::Status,
     surroundings::{alone, often, patience, wait_for},
     tree::Tree,
 };
 
 const DATAGRAMS: usize = 10;
+/// The interval of snapshots while cgroups come and go, and how long they do.
+const INTERVAL: Duration = Duration::from_secs(1);
+const CHURN: Duration = Duration::from_secs(10);
 /// The resident memory that a flood may add to all parts together, in kilobytes.
 const GROWTH: u64 = 20 << 10;
 
@@ -90,6 +97,71 @@ fn three_hundred_forged_names_move_no_workload_to_the_overflow() {
         (refused(&sidecar.snapshot(), "slot_quota") >= 260.0).then_some(())
     });
     (0..10).for_each(|number| a_container_is_measured(&sidecar, &tree, number));
+    sidecar.stop();
+}
+
+/// A sample of the wall clock and of the total wait of processes for a CPU, in nanoseconds.
+#[derive(Clone, Copy)]
+struct Waited {
+    time: u64,
+    total: u64,
+}
+
+impl Waited {
+    fn now(processes: &[u32]) -> Self {
+        let of = |process: &u32| {
+            let text = fs::read_to_string(format!("/proc/{process}/schedstat")).unwrap();
+            text.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+        };
+        Self { time: wall_clock(), total: processes.iter().map(of).sum() }
+    }
+
+    /// Returns the time that was waited between two times.
+    fn between(samples: &[Self], from: u64, to: u64) -> u64 {
+        let before = samples.iter().rfind(|sample| sample.time <= from).unwrap();
+        let after = samples.iter().find(|sample| sample.time >= to).unwrap();
+        after.total - before.total
+    }
+}
+
+/// Creates and removes cgroups for some time. Returns the number of both together.
+fn churn(tree: &Tree, mut between: impl FnMut()) -> u32 {
+    let (start, mut count) = (Instant::now(), 0);
+    while start.elapsed() < CHURN {
+        // Names repeat, so that workloads resume.
+        for directories in (0..50).map(|n| tree.directories(&format!("n{n}.service"))) {
+            directories.iter().for_each(|directory| fs::create_dir(directory).unwrap());
+            directories.iter().for_each(|directory| remove(directory).unwrap());
+            count += 2;
+        }
+        between();
+    }
+    count
+}
+
+#[test]
+fn cgroups_that_come_and_go_delay_no_snapshot() {
+    const TEST: &str = "cgroups that come and go";
+    let Some(_alone) = alone(TEST) else { return };
+    let Some(tree) = Tree::create(TEST) else { return };
+    let sidecar = Sidecar::start("1s");
+    let processes = family(sidecar.pid());
+    let mut samples = vec![Waited::now(&processes)];
+    let first = sidecar.snapshot();
+    let count = churn(&tree, || samples.push(Waited::now(&processes)));
+    let last = sidecar.snapshot();
+    samples.push(Waited::now(&processes));
+    let lines = sidecar.lines();
+    let times: Vec<u64> = lines.iter().map(|line| line.time).filter(|time| *time >= first.time).collect();
+    let nanoseconds = INTERVAL.as_nanos() as u64;
+    let gaps = times.windows(2).map(|pair| (pair[1] - pair[0], Waited::between(&samples, pair[0], pair[1])));
+    let gaps: Vec<(u64, u64)> = gaps.collect();
+    let (rate, lost) = (f64::from(count) / CHURN.as_secs_f64(), refused(&last, "cgroup_event_lost"));
+    eprintln!("{rate} changes a second, {lost} of {count} not reported; gaps and waits for a CPU in ns: {gaps:?}");
+    for (gap, waited) in gaps {
+        assert!(gap < 2 * nanoseconds + waited, "{gap} ns between two snapshots, {waited} ns of them without a CPU");
+    }
+    drop(lines);
     sidecar.stop();
 }
 
