@@ -23,8 +23,12 @@ use crate::{
 
 /// The maximum time for a request that reads only files of the kernel.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// The minimum time between two replacements of the reader.
+/// The minimum time between the replacement of a reader that failed and the next replacement.
 const REST: Duration = Duration::from_secs(10);
+/// The time after which a pending request counts as hung, and a reader without a free thread is replaced.
+const HUNG: Duration = Duration::from_secs(1);
+/// The time between two attempts of a request while the reader has no free thread.
+const RETRY: Duration = Duration::from_millis(100);
 
 /// A connection to the reader. Clones share it.
 #[derive(Clone)]
@@ -47,7 +51,7 @@ impl Reader {
     pub fn start(loader: Client) -> io::Result<Self> {
         let (process, files, foreign) = start(&loader)?;
         let foreign =
-            Foreign(Arc::new(Connection { open: Mutex::new(Open::new(foreign)?), exhausted: AtomicBool::new(false) }));
+            Foreign(Arc::new(Connection { open: Mutex::new(Open::new(foreign)?), exhausted: Mutex::default() }));
         let state = State {
             loader,
             process: Cell::new(process),
@@ -95,13 +99,14 @@ impl Reader {
         }
     }
 
-    /// Replaces a reader that ended, that does not respond, or all of which threads other users' processes block.
-    /// Needs a tokio runtime.
+    /// Replaces a reader that ended, that does not respond, or that other users' processes leave no free thread. Needs
+    /// a tokio runtime.
     pub fn maintain(&self) {
         let state = &self.0;
         state.foreign.receive();
-        let healthy = state.files.borrow().is_some() && state.foreign.is_healthy();
-        if healthy || state.earliest.get().is_some_and(|earliest| Instant::now() < earliest) {
+        let has_failed = state.files.borrow().is_none() || state.foreign.has_ended();
+        let is_healthy = !has_failed && !state.foreign.is_exhausted();
+        if is_healthy || state.earliest.get().is_some_and(|earliest| Instant::now() < earliest) {
             return;
         }
         state.earliest.set(Some(Instant::now() + REST));
@@ -111,6 +116,10 @@ impl Reader {
                 *state.files.borrow_mut() = Some(files);
                 state.foreign.replace(foreign);
                 state.replaced.set(state.replaced.get() + 1);
+                // The callers of hung requests back off, so the next reader lasts longer.
+                if !has_failed {
+                    state.earliest.set(None);
+                }
                 tracing::warn!("the reader ended or did not respond; started another one");
             }
             Err(error) => tracing::error!(
@@ -137,8 +146,8 @@ pub struct Foreign(Arc<Connection>);
 
 struct Connection {
     open: Mutex<Open>,
-    /// True if all threads of the reader are busy.
-    exhausted: AtomicBool,
+    /// The time since which no thread of the reader has become free.
+    exhausted: Mutex<Option<Instant>>,
 }
 
 type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<(ForeignReply, Vec<OwnedFd>)>>>>;
@@ -161,25 +170,41 @@ impl Open {
 }
 
 impl Foreign {
-    /// Sends a request and waits for its reply. Needs a tokio runtime. Cancel safe: a late reply is dropped.
+    /// Sends a request and waits for its reply. While the reader has no free thread, sends the request again until the
+    /// deadline. Needs a tokio runtime. Cancel safe: a late reply is dropped.
     ///
     /// # Errors
-    /// If the request fails, if the reader is busy or ended, or if the deadline has passed.
+    /// If the request fails, or if the reader is busy or ended. [`io::ErrorKind::TimedOut`] if the reader executes the
+    /// request and has not replied after the deadline, or before the replacement of a reader without a free thread.
     pub async fn call(&self, request: &ForeignRequest, deadline: Duration) -> io::Result<(ForeignReply, Vec<OwnedFd>)> {
         self.receive();
-        let (sender, receiver) = oneshot::channel();
+        let until = Instant::now() + deadline;
+        loop {
+            match self.attempt(request, deadline).await? {
+                (ForeignReply::Busy, _) if Instant::now() + RETRY < until => tokio::time::sleep(RETRY).await,
+                (ForeignReply::Busy, _) => {
+                    return Err(io::Error::other("other users' processes hold every thread of the reader"));
+                }
+                (ForeignReply::Failed(reason), _) => return Err(io::Error::other(reason)),
+                reply => return Ok(reply),
+            }
+        }
+    }
+
+    async fn attempt(&self, request: &ForeignRequest, deadline: Duration) -> io::Result<(ForeignReply, Vec<OwnedFd>)> {
+        let (start, (sender, receiver)) = (Instant::now(), oneshot::channel());
         let waiting = self.send(request, sender)?;
         let reply = tokio::time::timeout(deadline, receiver).await;
         drop(waiting);
         match reply {
-            Ok(Ok((ForeignReply::Busy, _))) => {
-                self.0.exhausted.store(true, Ordering::Relaxed);
-                Err(io::Error::other("other users' processes hold every thread of the reader"))
+            Ok(Ok(reply)) => {
+                let mut exhausted = lock(&self.0.exhausted);
+                *exhausted = matches!(reply.0, ForeignReply::Busy).then(|| exhausted.unwrap_or_else(Instant::now));
+                Ok(reply)
             }
-            Ok(Ok((ForeignReply::Failed(reason), _))) => Err(io::Error::other(reason)),
-            Ok(Ok(reply)) => Ok(reply),
-            Ok(Err(_)) => Err(io::Error::other("the reader ended")),
-            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+            // Every request that holds a thread of an exhausted reader is older.
+            Ok(Err(_)) if start.elapsed() < HUNG => Err(io::Error::other("the reader ended")),
+            Ok(Err(_)) | Err(_) => Err(io::ErrorKind::TimedOut.into()),
         }
     }
 
@@ -217,13 +242,17 @@ impl Foreign {
         }
     }
 
-    fn is_healthy(&self) -> bool {
-        !self.open().ended.load(Ordering::Relaxed) && !self.0.exhausted.load(Ordering::Relaxed)
+    fn has_ended(&self) -> bool {
+        self.open().ended.load(Ordering::Relaxed)
+    }
+
+    fn is_exhausted(&self) -> bool {
+        lock(&self.0.exhausted).is_some_and(|since| since.elapsed() >= HUNG)
     }
 
     fn replace(&self, open: Open) {
         *self.open() = open;
-        self.0.exhausted.store(false, Ordering::Relaxed);
+        *lock(&self.0.exhausted) = None;
         self.receive();
     }
 

@@ -244,6 +244,7 @@ impl Live {
 
     /// Reads the processes of recent workloads.
     fn look(&mut self, registry: &mut Registry) {
+        self.files.maintain();
         if self.unheard() + registry.counts().surprises > self.losses_at_scan {
             self.schedule_scan();
         }
@@ -314,6 +315,7 @@ impl Live {
             self.left_out,
             self.files.replaced(),
             self.directory.statistics().queue_full,
+            self.services.timeouts(),
         ];
         let all = of_programs.chain(OTHERS.into_iter().zip(others));
         all.filter(|(reason, count)| *count > 0 || self.possible_losses.contains(reason)).collect()
@@ -325,8 +327,16 @@ const STORAGE_REFUSED: &str = "storage_refused";
 const CGROUP_EVENT_LOST: &str = "cgroup_event_lost";
 
 /// The reasons of losses that user space counts.
-const OTHERS: [&str; 7] =
-    [CGROUP_EVENT_LOST, "table_full", "cgroup_quota", "slot_quota", "scan_cut", "reader_replaced", "lookup_queue_full"];
+const OTHERS: [&str; 8] = [
+    CGROUP_EVENT_LOST,
+    "table_full",
+    "cgroup_quota",
+    "slot_quota",
+    "scan_cut",
+    "reader_replaced",
+    "lookup_queue_full",
+    "environment_timeout",
+];
 
 /// The reasons of all losses.
 pub fn reasons() -> Vec<&'static str> {

@@ -42,9 +42,15 @@ struct Queue {
 pub struct Services {
     queues: HashMap<Party, Queue>,
     reads: JoinSet<(Party, CgroupId, io::Result<Service>)>,
+    timeouts: u64,
 }
 
 impl Services {
+    /// Returns the number of reads that timed out.
+    pub const fn timeouts(&self) -> u64 {
+        self.timeouts
+    }
+
     /// Queues a read of a process's environment, unless a read of the workload is already queued. Needs a tokio
     /// runtime.
     pub fn read(&mut self, workload: CgroupId, path: &CgroupPath, process: u32, files: &Files) {
@@ -82,8 +88,10 @@ impl Services {
             let Some(Ok((party, workload, service))) = self.reads.join_next().await else {
                 return std::future::pending().await;
             };
+            let has_hung = service.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut);
+            self.timeouts += u64::from(has_hung);
             if let Some(queue) = self.queues.get_mut(&party) {
-                queue.finish(&service);
+                queue.finish(has_hung);
             }
             self.start(&party, files);
             if let Ok(service) = service {
@@ -104,9 +112,9 @@ impl Queue {
         !self.under_way && self.waiting.is_empty() && self.rest.is_none_or(|(until, _)| until <= Instant::now())
     }
 
-    fn finish(&mut self, service: &io::Result<Service>) {
+    fn finish(&mut self, has_hung: bool) {
         self.under_way = false;
-        if !service.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
+        if !has_hung {
             return;
         }
         let rest = self.rest.map_or(FIRST_REST, |(_, last)| (last * 2).min(LONGEST_REST));

