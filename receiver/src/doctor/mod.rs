@@ -15,7 +15,7 @@ use crate::{
         host::Host,
         plan::{Outcome, Status},
     },
-    parts::{Access, Confinement, Part},
+    parts::{self, Access, Confinement, Part},
     privileges::Task,
     requirements::{self, Requirements},
     sidecar,
@@ -135,6 +135,7 @@ fn fill(report: &mut Report, settings: &Settings, probe: bool) -> Result<(), Box
     requirements.within_memory(settings.memory_limit, host.cpus)?;
     // Programs attach with the loader's privileges, as in `run`. This process has more.
     let mut access = Access::gain(host, &requirements)?;
+    parts::try_worker()?;
     requirements.serve(&mut access.kernel)?;
     let kernel = &access.kernel;
     // A failed probe does not affect measurements.

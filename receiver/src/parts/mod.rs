@@ -75,6 +75,28 @@ pub enum AccessError {
     /// No signal can be measured.
     #[error(transparent)]
     Kernel(#[from] KernelError),
+    /// The worker cannot drop its privileges.
+    #[error("{0}")]
+    Worker(String),
+}
+
+/// Drops the worker's privileges in a child process, and ends the child. This process must be single-threaded.
+///
+/// # Errors
+/// The reason why the sidecar would not run.
+pub fn try_worker() -> Result<(), AccessError> {
+    let text = |error: io::Error| AccessError::Worker(format!("cannot start the worker: {error}"));
+    let (mut ours, theirs) = Channel::pair().map_err(text)?;
+    let process = Process::start(c"uc-worker", vec![theirs.into()], |kept| {
+        let [channel] = <[_; 1]>::try_from(kept).map_err(|_| "no channel".to_owned())?;
+        let outcome = Part::Worker.confine().map_err(|error| chain(&error));
+        Channel::from(channel).send(&outcome, &[]).map_err(|error| chain(&error))
+    });
+    let process = process.map_err(text)?;
+    let outcome = ours.receive::<Result<(), String>>().map_err(|error| text(io::Error::other(error)))?;
+    // The child exits after it has sent the outcome.
+    let _ = process.wait(DETACHING);
+    outcome.0.map_err(AccessError::Worker)
 }
 
 /// The loader ended while the sidecar was running.

@@ -7,13 +7,15 @@ use std::{
     thread,
 };
 
+use landlock::{AccessFs, Ruleset, RulesetAttr as _, RulesetCreated};
 use serde_json::Value;
+use undercurrent::parts::FileAccess;
 
 use super::support::{
     attached::{Attached, held},
     processes::family,
     sidecar::{BINARY, command},
-    surroundings::{alone, arguments, virtual_machine},
+    surroundings::{alone, arguments, skip, virtual_machine},
 };
 
 /// The result of a hook: name, status and alternate.
@@ -181,4 +183,36 @@ fn without_privileges_it_names_what_is_missing() {
         assert!(["CAP_BPF", "CAP_PERFMON"].iter().all(|capability| text.contains(capability)), "{text}");
     }
     assert!(output.stdout.is_empty(), "{output:?}");
+}
+
+/// The kernel's limit of nested Landlock rulesets (`LANDLOCK_MAX_NUM_LAYERS`).
+const LAYERS: usize = 16;
+
+#[test]
+fn a_worker_that_cannot_be_confined_is_reported() {
+    const TEST: &str = "doctor with a worker that cannot be confined";
+    let Some(_alone) = alone(TEST) else { return };
+    if FileAccess::supported() != FileAccess::Landlock {
+        return skip(&format!("{TEST}: this kernel has no Landlock"));
+    }
+    let run = |arguments: &[&str]| {
+        let mut command = command(BINARY);
+        // SAFETY: the closure calls the kernel and the allocator. glibc resets the allocator's locks after a fork.
+        unsafe { command.pre_exec(|| (0..LAYERS).try_for_each(|_| restrict())) };
+        command.args(arguments).output().unwrap()
+    };
+    let output = run(&["doctor", "--json"]);
+    let report = report(&output);
+    assert_eq!((output.status.code(), &report["verdict"]), (Some(2), &Value::from("cannot_run")), "{report:#}");
+    let reason = report["reason"].as_str().unwrap();
+    assert!(reason.contains("cannot drop files"), "{reason}");
+    let output = run(&["run", "--output", "json", "--duration", "1s"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains(reason), "{output:?}");
+}
+
+/// Forbids this process to create block devices, and adds one Landlock ruleset.
+fn restrict() -> io::Result<()> {
+    let ruleset = Ruleset::default().handle_access(AccessFs::MakeBlock).and_then(Ruleset::create);
+    ruleset.and_then(RulesetCreated::restrict_self).map(drop).map_err(io::Error::other)
 }
