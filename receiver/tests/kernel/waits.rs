@@ -135,16 +135,17 @@ fn every_read_packet_has_waited_once() {
     }
 }
 
-/// Returns the largest number of lost waits among `reads`. By fentry: none of TCP, and two percent of UDP, because
-/// a reader on another CPU may be faster than the program at the exit of the enqueuing function. By kprobe: the
-/// runs that the kernel skipped. By tracepoint: any number, because a reader may be faster than the tracepoint.
+/// Returns the largest number of lost waits among `reads`. By fentry and kprobe: two percent of UDP, because a reader on another
+/// CPU may be faster than the program at the exit of the enqueuing function; by kprobe also the runs that the kernel
+/// skipped. By tracepoint: any number, because a reader may be faster than the tracepoint.
 fn most_lost([before, after]: [&Line; 2], transport: &str, reads: f64) -> f64 {
     let hooks = ["socket_enqueued", "socket_read"];
+    let overtaken = if transport == "tcp" { 0.0 } else { reads / 50.0 };
     match hooks.map(|hook| served_by(after, hook)).each_ref().map(|by| by.as_deref().unwrap_or_default()) {
-        ["fentry", "fentry"] if transport == "tcp" => 0.0,
-        ["fentry", "fentry"] => reads / 50.0,
+        ["fentry", "fentry"] => overtaken,
         ["kprobe", "kprobe"] if tells_left_out() => {
-            hooks.into_iter().map(|hook| left_out(after, hook) - left_out(before, hook)).sum()
+            let skipped = |hook| left_out(after, hook) - left_out(before, hook);
+            overtaken + hooks.into_iter().map(skipped).sum::<f64>()
         }
         _ => f64::INFINITY,
     }
