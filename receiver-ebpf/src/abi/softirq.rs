@@ -48,12 +48,27 @@ pub struct SoftirqState {
     pub runs: u64,
 }
 
+/// The division of the receive softirq's time over the packets of a run, on one CPU. Only programs that run in this softirq write
+/// it. All times are nanoseconds of the monotonic clock.
+#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Division {
+    /// Time of the current run's last packet, or the run's start before its first packet; zero outside of a run.
+    pub since: u64,
+    /// Slot of the current run's last delivered packet, plus one; zero if there is none.
+    pub last: u64,
+    /// Time of runs without a measured packet, which the next measured packet receives.
+    pub pending: u64,
+}
+
 /// Cells of the network softirqs on one CPU, by [`Softirq`].
 #[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct SoftirqCells {
     /// State and totals.
     pub state: [SoftirqState; 2],
+    /// Division of the receive softirq's time.
+    pub division: Division,
     /// Runs without a recorded raise since the previous run.
     pub unseen_raises: [u64; 2],
     /// Time from the first raise to the run.
@@ -62,5 +77,6 @@ pub struct SoftirqCells {
 
 const _: () = {
     assert!(size_of::<SoftirqState>() == 40);
-    assert!(size_of::<SoftirqCells>() == 2 * (40 + 8 + size_of::<HistogramCell>()));
+    assert!(size_of::<Division>() == 24);
+    assert!(size_of::<SoftirqCells>() == 24 + 2 * (40 + 8 + size_of::<HistogramCell>()));
 };

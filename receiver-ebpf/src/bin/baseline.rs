@@ -84,6 +84,7 @@ empty! {
     #[fentry] extra_7(FEntryContext) = 0;
     #[kprobe] extra_7_probe(ProbeContext) = 0;
     #[cgroup_skb(ingress)] cgroup_ingress(SkBuffContext) = 1;
+    #[cgroup_skb(ingress)] cgroup_charge(SkBuffContext) = 1;
 }
 
 /// Reads only the clock.

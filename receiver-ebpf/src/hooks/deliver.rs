@@ -10,19 +10,23 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{
-    ETH_P_IP, ETH_P_IPV6, IPPROTO_TCP, IPPROTO_UDP, Once,
+    ETH_P_IP, ETH_P_IPV6, IPPROTO_TCP, IPPROTO_UDP,
     arguments::first,
     reached,
     subject::{Filtered, entering},
 };
-use crate::kernel::{
-    context::{Arguments as _, SkbContext},
-    event::PacketEvent,
-    fields::SkBuff,
-    filter::{FilterMode, specialize},
-    owner,
-    pointer::{Access, Ptr},
-    sample,
+use crate::{
+    kernel::{
+        clock,
+        context::{Arguments as _, SkbContext},
+        event::{PacketEvent, Sampled},
+        fields::SkBuff,
+        filter::{FilterMode, specialize},
+        owner::{self, or_node},
+        pointer::{Access, Ptr},
+        sample,
+    },
+    signals::network_cpu,
 };
 
 /// Bytes of the shortest IPv4 or IPv6 header.
@@ -90,12 +94,32 @@ fn filtered(skb: SkbContext, mode: FilterMode) {
 #[inline(always)]
 fn passed(skb: SkbContext, transport: Transport, version: IpVersion, early: u64, mode: FilterMode) {
     let event = PacketEvent::with_timestamp(skb.timestamp(), early);
-    let once = Once(skb);
-    let slot =
-        // See `reached`.
-        #[inline(always)]
-        move || slot_of(once.take());
-    reached(ReceivePoint::of(Layer::Transport, transport, version), &Filtered(skb), event, mode, slot);
+    let slot = charged(skb, event);
+    reached(ReceivePoint::of(Layer::Transport, transport, version), &Filtered(skb), event, mode, move || slot);
+}
+
+/// Charges CPU time to the receiving socket of a packet in the sample. Returns the slot of the socket's owner, or the node's slot
+/// for a packet that is not measured.
+#[inline(always)]
+fn charged(skb: SkbContext, event: Sampled) -> Slot {
+    let now = match event {
+        Ok(Some(event)) => event.now,
+        Ok(None) => return Slot::NODE,
+        // No latency without a timestamp, but the packet takes CPU time.
+        Err(_) if network_cpu::divides() && sample::chosen() => clock::monotonic(),
+        Err(_) => return Slot::NODE,
+    };
+    let slot = or_node(|| slot_of(skb));
+    network_cpu::delivered(slot, now);
+    slot
+}
+
+/// `cgroup_skb/ingress` for hosts where [`cgroup_ingress`] does not serve the transport layer: it charges CPU time only.
+#[cgroup_skb(ingress)]
+fn cgroup_charge(ctx: SkBuffContext) -> i32 {
+    let skb = SkbContext::of(&ctx);
+    charged(skb, PacketEvent::with_timestamp(skb.timestamp(), sample::early()));
+    1
 }
 
 /// Returns the slot of the receiving socket's owner.

@@ -11,7 +11,7 @@ use crate::{
         load_time_value, owner,
         pointer::Ptr,
     },
-    signals::network_drops,
+    signals::{network_cpu, network_drops},
 };
 
 /// Number of arguments of the running kernel's tracepoint.
@@ -35,6 +35,7 @@ fn kfree_skb_unexplained(ctx: BtfTracePointContext) -> i32 {
 #[inline(always)]
 fn dropped(ctx: &BtfTracePointContext, reason: u32) -> i32 {
     network_drops::dropped(reason, || slot_of(ctx));
+    network_cpu::finished(|| slot_of(ctx));
     send::dropped(ctx.pointer(0));
     0
 }

@@ -31,7 +31,10 @@ use crate::{
         pointer::Ptr,
         sample, served,
     },
-    signals::transmit::{self, Recipient, Start, measures},
+    signals::{
+        network_cpu,
+        transmit::{self, Recipient, Start, measures},
+    },
 };
 
 /// `TCQ_F_MQROOT`: one qdisc per queue of the device, and an empty root.
@@ -84,6 +87,9 @@ fn net_dev_queue(ctx: BtfTracePointContext) -> i32 {
 #[inline(always)]
 fn queued(skb: Ptr<SkBuff>, mode: FilterMode) {
     let sock = skb.follow(&SKB_SK);
+    if sock.is_null() {
+        network_cpu::finished(|| Slot::NODE);
+    }
     let sender = if measures(TransmitLayer::Transport) { sender(skb, sock) } else { None };
     if let Some(Transport::Tcp) = sender {
         return segment_queued(skb, mode);

@@ -1,21 +1,15 @@
 //! The network softirqs: raise, entry and exit. The tracepoints fire in interrupt context and in ksoftirqd.
 
-use aya_ebpf::{
-    macros::{btf_tracepoint, map},
-    programs::BtfTracePointContext,
-};
+use aya_ebpf::{macros::btf_tracepoint, programs::BtfTracePointContext};
 use undercurrent_ebpf::abi::softirq::{Softirq, SoftirqCells};
 
 use crate::{
-    kernel::{
-        cells::{self, ByCpu, MMAPABLE},
-        clock,
+    kernel::{cells, clock},
+    signals::{
+        network_cpu::{self, SOFTIRQ},
+        softirq_wait,
     },
-    signals::{network_cpu, softirq_wait},
 };
-
-#[map]
-static SOFTIRQ: ByCpu<SoftirqCells> = ByCpu::with_max_entries(1, MMAPABLE);
 
 /// Returns the softirq and the cells of the current CPU; `None` for softirqs other than the network's.
 #[inline(always)]
@@ -38,7 +32,7 @@ fn softirq_raise(ctx: BtfTracePointContext) -> i32 {
 fn softirq_entry(ctx: BtfTracePointContext) -> i32 {
     if let Some((softirq, cells)) = event(&ctx) {
         let now = clock::monotonic();
-        network_cpu::entered(&mut cells.state[softirq as usize], now);
+        network_cpu::entered(cells, softirq, now);
         softirq_wait::entered(cells, softirq, now);
     }
     0
@@ -48,7 +42,7 @@ fn softirq_entry(ctx: BtfTracePointContext) -> i32 {
 #[btf_tracepoint(function = "softirq_exit")]
 fn softirq_exit(ctx: BtfTracePointContext) -> i32 {
     if let Some((softirq, cells)) = event(&ctx) {
-        network_cpu::exited(&mut cells.state[softirq as usize], clock::monotonic());
+        network_cpu::exited(cells, softirq, clock::monotonic());
     }
     0
 }

@@ -14,6 +14,7 @@ pub mod owner;
 pub mod pointer;
 pub mod sample;
 pub mod served;
+pub mod shard;
 pub mod shared;
 mod storage;
 pub mod tcp;

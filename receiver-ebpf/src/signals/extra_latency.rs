@@ -8,14 +8,14 @@ use undercurrent_ebpf::abi::{
     workload::Slot,
 };
 
-use super::{timings, workload_latency};
+use super::timings;
 use crate::kernel::{
     cells::{self, MMAPABLE},
     event::Sampled,
     filter::{self, Subject},
     group, load_time_value,
     owner::or_node,
-    shared,
+    shard, shared,
 };
 
 #[map]
@@ -83,7 +83,7 @@ fn lost(layer: usize, version: IpVersion, reason: PacketLoss, count: u64) {
 fn cell(owner: u32, layer: usize, version: IpVersion) -> u32 {
     // SAFETY: the helper has no arguments.
     let cpu = unsafe { bpf_get_smp_processor_id() };
-    let shard = workload_latency::shard(owner, cpu);
+    let shard = shard::index(owner, cpu);
     shard * load_time_value(&SHARD) + extra::index(layer, version) as u32 * load_time_value(&CELL)
 }
 

@@ -1,25 +1,130 @@
-//! `undercurrent.network.cpu.time`: time between entry and exit of a network softirq.
+//! `undercurrent.network.cpu.time`: time between entry and exit of a network softirq, divided over the workloads that receive its
+//! packets.
+//!
+//! Each measured packet ends a part of the run that began at the previous packet. The part is charged to the packet's slot; a part
+//! between two delivered packets is shared by both, since it contains the end of the first and the start of the second. If packets
+//! are sampled, time of runs without a measured packet is charged to the next measured packet on that CPU. So the charges add up
+//! to the time of the softirq, and no clock is read for packets that are not measured.
 
-use undercurrent_ebpf::abi::softirq::SoftirqState;
+use aya_ebpf::{macros::map, maps::Array};
+use undercurrent_ebpf::abi::{
+    cost::{self, NetworkEvent},
+    softirq::{Division, Softirq, SoftirqCells, SoftirqState},
+    workload::{Slot, ownership},
+};
 
 use super::switch;
+use crate::kernel::{
+    cells::{self, ByCpu, MMAPABLE},
+    clock, owner, sample, shard,
+};
 
 switch!("network_cpu");
 
+/// State and totals of the network softirqs.
+#[map]
+pub static SOFTIRQ: ByCpu<SoftirqCells> = ByCpu::with_max_entries(1, MMAPABLE);
+
+/// CPU time by slot, shard and [`NetworkEvent`], nanoseconds.
+#[map]
+static NETWORK_CPU: Array<u64> = Array::with_max_entries(1, MMAPABLE);
+
+/// Returns true if CPU time is divided over workloads.
+#[inline(always)]
+pub fn divides() -> bool {
+    enabled() && owner::by() != ownership::OFF
+}
+
+/// Adds CPU time to a workload.
+#[inline(always)]
+fn charge(slot: Slot, event: NetworkEvent, nanoseconds: u64) {
+    let word = shard::here(slot.0.into()) * cost::WORDS as u32 + event as u32;
+    shard::add(&NETWORK_CPU, word, nanoseconds);
+}
+
 /// Records the entry of a softirq.
 #[inline(always)]
-pub fn entered(state: &mut SoftirqState, now: u64) {
+pub fn entered(cells: &mut SoftirqCells, softirq: Softirq, now: u64) {
     if enabled() {
-        state.running = now;
+        cells.state[softirq as usize].running = now;
+        if divides() && softirq as u32 == Softirq::Receive as u32 {
+            cells.division.since = now;
+            cells.division.last = 0;
+        }
     }
 }
 
 /// Adds the time since the entry of a softirq. A run that began before the program was attached does not count.
 #[inline(always)]
-pub fn exited(state: &mut SoftirqState, now: u64) {
-    if enabled() && state.running != 0 {
-        state.time += now.wrapping_sub(state.running);
-        state.runs += 1;
-        state.running = 0;
+pub fn exited(cells: &mut SoftirqCells, softirq: Softirq, now: u64) {
+    if enabled()
+        && count(&mut cells.state[softirq as usize], now)
+        && divides()
+        && softirq as u32 == Softirq::Receive as u32
+    {
+        ended(&mut cells.division, now);
+    }
+}
+
+/// Adds a run to the totals; false if it began before the program was attached.
+#[inline(always)]
+fn count(state: &mut SoftirqState, now: u64) -> bool {
+    if state.running == 0 {
+        return false;
+    }
+    state.time += now.wrapping_sub(state.running);
+    state.runs += 1;
+    state.running = 0;
+    true
+}
+
+/// Charges the end of a run to its last packet, or to the node if no packet was delivered.
+#[inline(always)]
+fn ended(division: &mut Division, now: u64) {
+    let rest = now.wrapping_sub(division.since);
+    division.since = 0;
+    if division.last != 0 {
+        charge(Slot((division.last - 1) as u16), NetworkEvent::ReceiveSoftirq, rest);
+    } else if sample::share() == 1 {
+        charge(Slot::NODE, NetworkEvent::ReceiveSoftirq, rest);
+    } else {
+        division.pending += rest;
+    }
+}
+
+/// Returns the division of the receive softirq that runs on this CPU; `None` outside of such a run.
+#[inline(always)]
+fn running() -> Option<&'static mut Division> {
+    if !divides() {
+        return None;
+    }
+    let cells = cells::here(&SOFTIRQ)?;
+    if cells.division.since == 0 { None } else { Some(&mut cells.division) }
+}
+
+/// Handles a measured packet for a socket at a time. The time until the next packet belongs to both.
+#[inline(always)]
+pub fn delivered(slot: Slot, now: u64) {
+    if let Some(division) = running() {
+        let time = now.wrapping_sub(division.since);
+        let shared = if division.last == 0 { 0 } else { time / 2 };
+        if shared != 0 {
+            charge(Slot((division.last - 1) as u16), NetworkEvent::ReceiveSoftirq, shared);
+        }
+        charge(slot, NetworkEvent::ReceiveSoftirq, time - shared + division.pending);
+        *division = Division { since: now, last: u64::from(slot.0) + 1, pending: 0 };
+    }
+}
+
+/// Handles a packet whose processing ends here: it is dropped or forwarded.
+#[inline(always)]
+pub fn finished(slot: impl FnOnce() -> Slot) {
+    if let Some(division) = running()
+        && sample::chosen()
+    {
+        let now = clock::monotonic();
+        let time = now.wrapping_sub(division.since) + division.pending;
+        charge(slot(), NetworkEvent::ReceiveSoftirq, time);
+        *division = Division { since: now, last: 0, pending: 0 };
     }
 }

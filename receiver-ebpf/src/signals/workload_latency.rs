@@ -1,9 +1,9 @@
 //! Histograms of workloads.
 //!
 //! One array of words: by slot, then by shard, then by series. A histogram has its sum first, then its buckets at the configured
-//! scale. A CPU's shard is its number modulo the number of shards, at most sixteen.
+//! scale.
 
-use aya_ebpf::{helpers::bpf_get_smp_processor_id, macros::map, maps::Array};
+use aya_ebpf::{macros::map, maps::Array};
 use undercurrent_ebpf::abi::{
     latency::{SERIES, Series},
     workload::Slot,
@@ -11,7 +11,7 @@ use undercurrent_ebpf::abi::{
 
 use crate::kernel::{
     cells::{self, MMAPABLE},
-    load_time_value, shared,
+    load_time_value, shard,
 };
 
 #[map]
@@ -21,23 +21,6 @@ static WORKLOAD_LATENCY: Array<u64> = Array::with_max_entries(1, MMAPABLE);
 #[unsafe(export_name = "workload.histogram")]
 #[unsafe(link_section = ".rodata.scale")]
 static HISTOGRAM: u32 = 0;
-
-/// The number of shards, a power of two, minus one.
-#[unsafe(export_name = "workload.shard_mask")]
-#[unsafe(link_section = ".rodata.scale")]
-static SHARD_MASK: u32 = 0;
-
-/// 1 if several CPUs share a shard.
-#[unsafe(export_name = "workload.shared")]
-#[unsafe(link_section = ".rodata.scale")]
-static SHARED: u32 = 0;
-
-/// Returns the index of a CPU's shard among the shards of all owners. An owner is a slot or a group.
-#[inline(always)]
-pub fn shard(owner: u32, cpu: u32) -> u32 {
-    let mask = load_time_value(&SHARD_MASK);
-    owner * (mask + 1) + (cpu & mask)
-}
 
 /// Adds a duration to a workload's histogram `weight` times. A bucket must cover the duration.
 #[inline(always)]
@@ -56,20 +39,7 @@ pub fn record_into(
     weight: u64,
 ) {
     let Ok(offset) = cells::bucket(nanoseconds) else { return };
-    // SAFETY: the helper has no arguments.
-    let shard = shard(owner, unsafe { bpf_get_smp_processor_id() });
-    let sum = (shard * histograms as u32 + series.index() as u32) * load_time_value(&HISTOGRAM);
-    add(map, sum, nanoseconds * weight);
-    add(map, sum + 1 + (offset / size_of::<u64>()) as u32, weight);
-}
-
-#[inline(always)]
-fn add(map: &'static Array<u64>, index: u32, amount: u64) {
-    let Some(word) = map.get_ptr_mut(index) else { return };
-    if load_time_value(&SHARED) != 0 {
-        shared::add(word, amount);
-    } else {
-        // SAFETY: a word of the map, which lives as long as the program. Only this CPU writes it.
-        unsafe { *word += amount };
-    }
+    let sum = (shard::here(owner) * histograms as u32 + series.index() as u32) * load_time_value(&HISTOGRAM);
+    shard::add(map, sum, nanoseconds * weight);
+    shard::add(map, sum + 1 + (offset / size_of::<u64>()) as u32, weight);
 }

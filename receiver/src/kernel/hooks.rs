@@ -280,6 +280,27 @@ pub static TRANSMIT_END: Hook = Hook {
     alternates: &[whole(TRACEPOINT, &[tracepoint("consume_skb")])],
 };
 
+/// The kernel drops a packet.
+pub static DROP: Hook = Hook {
+    name: "drop",
+    reads_timestamps: false,
+    sees_traffic: false,
+    within: None,
+    alternates: &[
+        whole("tracepoint", &[tracepoint("kfree_skb")]),
+        Alternate {
+            name: "tracepoint",
+            programs: &[Program {
+                symbol: "kfree_skb_unexplained",
+                attachment: Attachment::Tracepoint,
+                target: "kfree_skb",
+            }],
+            leaves_out: Some("why a packet is dropped, which kernels before 5.17 do not say"),
+            needs_all: false,
+        },
+    ],
+};
+
 /// A task reads a socket; the socket is then attributed to the task's workload.
 pub static SOCKET_READER: Hook = Hook {
     name: "socket_reader",
@@ -316,7 +337,7 @@ pub static CGROUP_CHANGE: Hook = Hook {
 
 /// The hooks that several modules use: first along a packet's path, then the hooks for attribution. A signal's module
 /// declares a hook that only this signal uses.
-pub static SHARED: [&Hook; 15] = [
+pub static SHARED: [&Hook; 16] = [
     &SOFTIRQ_RAISE,
     &SOFTIRQ_ENTRY,
     &SOFTIRQ_EXIT,
@@ -329,6 +350,7 @@ pub static SHARED: [&Hook; 15] = [
     &TRANSMIT_QUEUE,
     &TRANSMIT_START,
     &TRANSMIT_END,
+    &DROP,
     &SOCKET_READER,
     &SOCKET_CREATOR,
     &CGROUP_CHANGE,

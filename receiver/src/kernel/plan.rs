@@ -100,12 +100,15 @@ fn within(outcomes: &[Outcome], hook: &Hook) -> Option<Outcome> {
     let (other, alternate) = hook.within?;
     let served =
         outcomes.iter().find(|outcome| outcome.hook == other.name && outcome.by.as_deref() == Some(alternate))?;
+    // The other hook may be degraded because it has more to measure. Its alternate serves this hook with all its programs.
+    let all = other.alternates.iter().find(|other| other.name == alternate)?.programs.len();
+    let missing = served.programs.len() < all;
     Some(Outcome {
         hook: hook.name.into(),
-        status: served.status,
+        status: if missing { Status::Degraded } else { Status::Healthy },
         by: Some(other.name.into()),
         programs: Vec::new(),
-        leaves_out: (served.status != Status::Healthy).then_some("reads that the other hook misses".into()),
+        leaves_out: missing.then_some("events that the other hook misses".into()),
         refusals: Vec::new(),
     })
 }

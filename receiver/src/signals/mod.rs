@@ -152,6 +152,8 @@ pub enum HooksNeeded {
     All,
     /// At least one hook.
     Any,
+    /// These hooks.
+    Each(&'static [&'static Hook]),
     /// No hook: the signal has another source.
     None,
 }

@@ -49,6 +49,7 @@ const SOAKS: [&str; 13] = [
     "transmit::a_slow_link",
     "transmit::a_long_queue",
     "transmit::packets_that_the_filter_chooses",
+    "workloads::charges::receivers_do_not_pay_for_a_flood",
 ];
 
 /// Integration tests on this machine's kernel.

@@ -11,7 +11,7 @@ use super::{Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signal};
 use crate::{
     kernel::{
         drops::Reasons,
-        hooks::{Alternate, Attachment, Hook, Program, tracepoint, whole},
+        hooks,
         maps::{ByCpu, Words},
         memory::PlannedMap,
     },
@@ -23,7 +23,7 @@ pub static ENTRY: Entry = Entry {
     name: "network_drops",
     summary: "Packets that the kernel dropped, by drop reason, and by workload if the packet has a socket",
     metrics: &[&PACKETS],
-    hooks: |_| vec![&HOOK],
+    hooks: |_| vec![&hooks::DROP],
     maps: &[&DROPS, &WORKLOAD_DROPS],
     losses: |_| Vec::new(),
     hooks_needed: HooksNeeded::All,
@@ -44,27 +44,6 @@ static PACKETS: Descriptor = Descriptor {
         AttributeKey::open(REASON, "the kernel's drop reason, such as no_socket"),
     ],
     view: View::Section,
-};
-
-/// The hook at packet drops.
-static HOOK: Hook = Hook {
-    name: "drop",
-    reads_timestamps: false,
-    sees_traffic: false,
-    within: None,
-    alternates: &[
-        whole("tracepoint", &[tracepoint("kfree_skb")]),
-        Alternate {
-            name: "tracepoint",
-            programs: &[Program {
-                symbol: "kfree_skb_unexplained",
-                attachment: Attachment::Tracepoint,
-                target: "kfree_skb",
-            }],
-            leaves_out: Some("why a packet is dropped, which kernels before 5.17 do not say"),
-            needs_all: false,
-        },
-    ],
 };
 
 /// Packets by CPU and drop reason.

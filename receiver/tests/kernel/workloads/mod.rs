@@ -1,5 +1,6 @@
 //! Tests of attribution, with cgroups and processes in them that create sockets, pass them on and read them.
 
+mod charges;
 mod client;
 mod drops;
 mod filtered;

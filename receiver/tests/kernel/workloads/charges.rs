@@ -1,0 +1,181 @@
+//! CPU time of the receive softirq, charged to the workloads that receive the packets.
+
+use std::{
+    net::UdpSocket,
+    process::Command,
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    thread,
+};
+
+use super::{
+    super::support::{
+        cgroups::{Burner, Group},
+        line::{Line, Point},
+        sidecar::Sidecar,
+        surroundings::{on_one_cpu, skip, virtual_machine},
+        truth::{exactly, record},
+        wire::{Version, Wire},
+    },
+    client::Client,
+    scene::{Scene, everywhere},
+    sockets::Transport,
+    watch::is,
+    worker::Worker,
+};
+
+const CPU_TIME: &str = "undercurrent.network.cpu.time";
+const RECEIVE: (&str, &str) = ("undercurrent.network.event", "receive_softirq");
+/// Rounds of a comparison. The hypervisor may stop the CPU during a round, so medians are compared.
+const ROUNDS: usize = 7;
+/// Pairs of rounds with and without a flood.
+const FLOODED_ROUNDS: usize = 15;
+/// Requests to the second workload in a round.
+const REQUESTS: usize = 200;
+/// Requests to the first workload for each request to the second one.
+const RATIO: usize = 10;
+
+/// Returns the time of the receive softirq in points that satisfy a condition, in seconds.
+fn time(line: &Line, whose: impl Fn(&Point) -> bool) -> f64 {
+    line.find(CPU_TIME, &[RECEIVE]).filter(|point| whose(point)).map(Point::amount).sum()
+}
+
+/// Returns the time charged to a cgroup between two snapshots.
+fn charged([before, after]: &[Line; 2], group: &Group) -> f64 {
+    time(after, |point| is(point, &group.path)) - time(before, |point| is(point, &group.path))
+}
+
+/// Returns the value that is greater than `1 / parts` of the values.
+fn quantile(mut values: Vec<f64>, parts: usize) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / parts]
+}
+
+/// Lets the CPU of [`on_one_cpu`] process the packets that the right end of a wire receives. False if the kernel has no receive
+/// packet steering.
+fn steer(wire: &Wire) -> bool {
+    const STEER: &str = "mount -t sysfs none /sys && echo $1 >/sys/class/net/wire/queues/rx-0/rps_cpus";
+    let last = thread::spawn(|| {
+        on_one_cpu();
+        rustix::thread::sched_getcpu()
+    });
+    let mask = format!("{:x}", 1_u64 << last.join().unwrap());
+    wire.right.run(|| {
+        let output = Command::new("unshare").args(["--mount", "sh", "-c", STEER, "sh", &mask]).output().unwrap();
+        output.status.success()
+    })
+}
+
+/// Starts a process that keeps the CPU of [`on_one_cpu`] busy.
+fn burn(group: &Group) -> Burner {
+    thread::scope(|scope| {
+        let burn = || {
+            on_one_cpu();
+            group.burn(&group.path).unwrap()
+        };
+        scope.spawn(burn).join().unwrap()
+    })
+}
+
+/// Runs a load between two snapshots.
+fn between(sidecar: &Sidecar, load: impl FnOnce()) -> [Line; 2] {
+    let before = sidecar.snapshot();
+    load();
+    [before, sidecar.snapshot()]
+}
+
+fn proportional(scene: &Scene) {
+    let groups = [scene.group(), scene.group(), scene.group()];
+    let [many, few, burning] = &groups;
+    let sidecar = scene.sidecar(&[]);
+    let wire = Wire::veth(Version::Ipv4);
+    let steered = steer(&wire);
+    let workers = [many, few].map(|group| Worker::start(&group.own(), &wire.right));
+    let [first, second] = &workers;
+    let [(first_socket, first_address), (second_socket, second_address)] =
+        [first, second].map(|worker| worker.bind(Transport::Udp, wire.server()));
+    let [to_first, to_second] =
+        [first_address, second_address].map(|address| Client::connect(&wire, Transport::Udp, address));
+    let round = || {
+        first.answers(first_socket, RATIO * REQUESTS, || {
+            second.answers(second_socket, REQUESTS, || {
+                for _ in 0..REQUESTS {
+                    to_first.ask(RATIO);
+                    to_second.ask(1);
+                }
+            });
+        });
+    };
+    // The first read tells whose the sockets are.
+    round();
+    let burner = burn(burning);
+    let rounds: Vec<_> = (0..ROUNDS).map(|_| between(&sidecar, round)).collect();
+    drop(burner);
+
+    let ratios = rounds.iter().map(|lines| charged(lines, many) / charged(lines, few)).collect::<Vec<_>>();
+    let all: f64 = rounds.iter().map(|[before, after]| time(after, |_| true) - time(before, |_| true)).sum();
+    let burners: f64 = rounds.iter().map(|lines| charged(lines, burning)).sum();
+    eprintln!("steered {steered}: ratios {ratios:.2?}, {burners} s of {all} s charged to the burner");
+    record(CPU_TIME, quantile(ratios, 2), exactly(RATIO as f64));
+    assert!(burners <= 0.02 * all, "{burners} s of {all} s");
+}
+
+#[test]
+fn receivers_pay_in_proportion_and_the_interrupted_task_pays_nothing() {
+    everywhere("charges of receivers", proportional);
+}
+
+/// Sends datagrams that netfilter drops until `stop`, and counts them.
+fn flood(wire: &Wire, stop: &AtomicBool, sent: &AtomicUsize) {
+    let sender = wire.left.run(|| UdpSocket::bind((wire.client(), 0)).unwrap());
+    while !stop.load(Ordering::Relaxed) {
+        // The local qdisc may refuse a datagram.
+        if sender.send_to(b"drop", (wire.server(), 9)).is_ok() {
+            sent.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn flooded(scene: &Scene) {
+    const RULES: &str =
+        "table ip filter { chain input { type filter hook prerouting priority 0; udp dport 9 counter drop; }; }";
+    let (group, burning) = (scene.group(), scene.group());
+    let wire = Wire::veth(Version::Ipv4);
+    let nft = wire.right.run(|| Command::new("nft").arg(RULES).output());
+    if !nft.as_ref().is_ok_and(|output| output.status.success()) {
+        return skip(&format!("charges beside a flood: nftables does not work here: {nft:?}"));
+    }
+    let sidecar = scene.sidecar(&[]);
+    steer(&wire);
+    let server = Worker::start(&group.own(), &wire.right);
+    let (socket, address) = server.bind(Transport::Udp, wire.server());
+    let client = Client::connect(&wire, Transport::Udp, address);
+    let requests = RATIO * REQUESTS;
+    let trickle = || server.answers(socket, requests, || client.ask(requests));
+    trickle();
+    // Keeps the CPU from idling between packets, which would make packets without the flood more expensive.
+    let _burner = burn(&burning);
+    let sent = AtomicUsize::new(0);
+    let (mut alone, mut beside) = (Vec::new(), Vec::new());
+    for _ in 0..FLOODED_ROUNDS {
+        alone.push(charged(&between(&sidecar, trickle), &group));
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| flood(&wire, &stop, &sent));
+            beside.push(charged(&between(&sidecar, trickle), &group));
+            stop.store(true, Ordering::Relaxed);
+        });
+    }
+    let sent = sent.load(Ordering::Relaxed);
+    eprintln!("{sent} dropped; charges alone {alone:.4?}, beside the flood {beside:.4?}");
+    assert!(sent > FLOODED_ROUNDS * requests, "the flood was a trickle: {sent}");
+    // The first quartile, because other programs and the hypervisor only ever add time.
+    record(CPU_TIME, quantile(beside, 4), exactly(quantile(alone, 4)));
+}
+
+#[test]
+fn receivers_do_not_pay_for_a_flood_that_netfilter_drops() {
+    if virtual_machine().is_some() {
+        return skip("charges beside a flood: an emulated processor has no stable cost of a packet");
+    }
+    everywhere("charges beside a flood", flooded);
+}
