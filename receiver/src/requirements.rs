@@ -61,6 +61,8 @@ pub struct Requirements {
     excludes_blocked: bool,
     /// The transmit stages, as a bit mask of the eBPF programs.
     transmit: u32,
+    /// The network events to measure exactly, as the eBPF programs number them.
+    exact: u32,
 }
 
 impl Requirements {
@@ -86,6 +88,7 @@ impl Requirements {
                 .into_iter()
                 .any(|layer| settings.signals.latency.excludes_blocked(layer)),
             transmit: settings.signals.transmit.stages.bits(),
+            exact: settings.signals.network_cpu.exact.number(),
         }
     }
 
@@ -138,6 +141,7 @@ impl Requirements {
             avoid: &self.avoid,
             excludes_blocked: self.excludes_blocked,
             transmit: self.transmit,
+            exact: self.exact,
         }
     }
 

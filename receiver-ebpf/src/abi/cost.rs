@@ -1,22 +1,93 @@
-//! CPU time of network events by workload: words, by slot, then by shard, then by [`NetworkEvent`].
+//! CPU time of network events by workload: words, by slot, then by shard, then by [`CostKind`].
 
-/// A network event whose CPU time is charged to a workload.
+use core::mem::size_of;
+
+use zerocopy::{FromBytes, Immutable, KnownLayout};
+
+/// Work whose CPU time is charged to a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum NetworkEvent {
+pub enum CostKind {
     /// `NET_RX_SOFTIRQ`.
     ReceiveSoftirq,
     /// A task receives from a socket.
     SocketReceive,
     /// A task sends to a socket.
     SocketSend,
+    /// A worker thread of io_uring.
+    IoUringWorker,
+    /// A thread of io_uring that polls its submission queue.
+    IoUringSqpoll,
 }
 
-impl NetworkEvent {
-    /// Every event, each at its own index.
-    pub const ALL: [Self; 3] = [Self::ReceiveSoftirq, Self::SocketReceive, Self::SocketSend];
+impl CostKind {
+    /// Every kind, each at its own index.
+    pub const ALL: [Self; 5] =
+        [Self::ReceiveSoftirq, Self::SocketReceive, Self::SocketSend, Self::IoUringWorker, Self::IoUringSqpoll];
+
+    /// Returns the socket call with an index in [`Self::ALL`]; `None` for other kinds.
+    #[must_use]
+    #[inline(always)]
+    pub const fn socket_call(index: u64) -> Option<Self> {
+        match index {
+            1 => Some(Self::SocketReceive),
+            2 => Some(Self::SocketSend),
+            _ => None,
+        }
+    }
 }
 
-/// Words of a shard: a power of two, so that no shard spans two cache lines.
-pub const WORDS: usize = 4;
+/// Words of a shard: one cache line, which CPUs with their own shard do not share.
+pub const WORDS: usize = 8;
 
-const _: () = assert!(NetworkEvent::ALL.len() <= WORDS && WORDS.is_power_of_two());
+/// What is measured exactly: values of the global `network_cpu.exact`.
+pub mod exact {
+    /// Nothing.
+    pub const NONE: u32 = 0;
+    /// Network softirqs.
+    pub const SOFTIRQS: u32 = 1;
+    /// Network softirqs, socket calls and threads of io_uring.
+    pub const ALL: u32 = 2;
+}
+
+/// The socket call of the task that runs on one CPU. Times are nanoseconds of the monotonic clock.
+#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct RunningCall {
+    /// The index of its [`CostKind`]; zero if the task is in no socket call.
+    pub kind: u64,
+    /// Time since which the CPU works for the call.
+    pub since: u64,
+    /// CPU time of the call before `since` and after its last charge.
+    pub time: u64,
+    /// Time since which the CPU runs a thread of io_uring; zero if the task is none.
+    pub io_uring: u64,
+    /// Calls of waiting tasks that were replaced in the table.
+    pub replaced: u64,
+}
+
+/// The table of tasks that wait or were preempted within a socket call. A word has the task's id above the index of the call's
+/// [`CostKind`], or is zero.
+pub mod waiting_calls {
+    /// Entries of the table.
+    pub const ENTRIES: usize = super::super::workload::OWNERS;
+    const KIND_BITS: u32 = 8;
+
+    /// Returns the word of a task.
+    #[must_use]
+    #[inline(always)]
+    pub const fn word(task: u32, kind: u64) -> u64 {
+        (task as u64) << KIND_BITS | kind
+    }
+
+    /// Returns the index of the call's kind; `None` if the word is another task's.
+    #[must_use]
+    #[inline(always)]
+    pub const fn kind(word: u64, task: u32) -> Option<u64> {
+        if word != 0 && word >> KIND_BITS == task as u64 { Some(word & ((1 << KIND_BITS) - 1)) } else { None }
+    }
+}
+
+const _: () = {
+    assert!(CostKind::ALL.len() <= WORDS && WORDS.is_power_of_two());
+    assert!(size_of::<RunningCall>() == 40);
+};

@@ -85,6 +85,23 @@ empty! {
     #[kprobe] extra_7_probe(ProbeContext) = 0;
     #[cgroup_skb(ingress)] cgroup_ingress(SkBuffContext) = 1;
     #[cgroup_skb(ingress)] cgroup_charge(SkBuffContext) = 1;
+    #[fentry] inet_sendmsg(FEntryContext) = 0;
+    #[fexit] inet_sendmsg_exit(FExitContext) = 0;
+    #[kprobe] inet_sendmsg_probe(ProbeContext) = 0;
+    #[kretprobe] inet_sendmsg_exit_probe(RetProbeContext) = 0;
+    #[fentry] inet6_sendmsg(FEntryContext) = 0;
+    #[fexit] inet6_sendmsg_exit(FExitContext) = 0;
+    #[kprobe] inet6_sendmsg_probe(ProbeContext) = 0;
+    #[kretprobe] inet6_sendmsg_exit_probe(RetProbeContext) = 0;
+    #[fentry] inet_recvmsg(FEntryContext) = 0;
+    #[fexit] inet_recvmsg_exit(FExitContext) = 0;
+    #[kprobe] inet_recvmsg_probe(ProbeContext) = 0;
+    #[kretprobe] inet_recvmsg_exit_probe(RetProbeContext) = 0;
+    #[fentry] inet6_recvmsg(FEntryContext) = 0;
+    #[fexit] inet6_recvmsg_exit(FExitContext) = 0;
+    #[kprobe] inet6_recvmsg_probe(ProbeContext) = 0;
+    #[kretprobe] inet6_recvmsg_exit_probe(RetProbeContext) = 0;
+    #[btf_tracepoint(function = "sched_switch")] sched_switch(BtfTracePointContext) = 0;
 }
 
 /// Reads only the clock.

@@ -1,6 +1,7 @@
 //! The programs, one for each hook. A hook reads the data that its handlers share, then calls the handlers.
 
 mod arguments;
+mod call;
 mod cgroup;
 mod deliver;
 mod driver;

@@ -7,7 +7,7 @@ use crate::{
     kernel::{cells, clock},
     signals::{
         network_cpu::{self, SOFTIRQ},
-        softirq_wait,
+        socket_calls, softirq_wait,
     },
 };
 
@@ -30,6 +30,7 @@ fn softirq_raise(ctx: BtfTracePointContext) -> i32 {
 /// Tracepoint `softirq_entry(unsigned int vec_nr)`.
 #[btf_tracepoint(function = "softirq_entry")]
 fn softirq_entry(ctx: BtfTracePointContext) -> i32 {
+    socket_calls::interrupted();
     if let Some((softirq, cells)) = event(&ctx) {
         let now = clock::monotonic();
         network_cpu::entered(cells, softirq, now);
@@ -44,5 +45,6 @@ fn softirq_exit(ctx: BtfTracePointContext) -> i32 {
     if let Some((softirq, cells)) = event(&ctx) {
         network_cpu::exited(cells, softirq, clock::monotonic());
     }
+    socket_calls::resumed();
     0
 }

@@ -133,6 +133,12 @@ fields! {
     CSS_SET_CPU: Field<CssSet, Address<CgroupSubsysState>> = "css_set.subsys.cpu_cgrp_id";
     /// Cgroup of a controller's state.
     CSS_CGROUP: Field<CgroupSubsysState, Address<Cgroup>> = "cgroup_subsys_state.cgroup";
+    /// Id of the task (a thread), in the first pid namespace.
+    TASK_ID: Field<Task, u32> = "task_struct.pid";
+    /// Flags of the task (`PF_*`).
+    TASK_FLAGS: Field<Task, u32> = "task_struct.flags";
+    /// Name of the task.
+    TASK_COMM: Field<Task, [u64; 2]> = "task_struct.comm";
     /// Device of the packet.
     SKB_DEVICE: Field<SkBuff, Address<NetDevice>> = "sk_buff.dev";
     /// Bytes that the packet is charged for in its socket's buffer.

@@ -7,6 +7,7 @@ pub mod network_cpu;
 pub mod network_drops;
 pub mod receive_driver;
 pub mod receive_wait;
+pub mod socket_calls;
 pub mod softirq_wait;
 pub mod tcp_listen_overflows;
 pub mod tcp_retransmits;

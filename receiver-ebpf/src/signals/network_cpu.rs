@@ -8,7 +8,7 @@
 
 use aya_ebpf::{macros::map, maps::Array};
 use undercurrent_ebpf::abi::{
-    cost::{self, NetworkEvent},
+    cost::{self, CostKind, exact},
     softirq::{Division, Softirq, SoftirqCells, SoftirqState},
     workload::{Slot, ownership},
 };
@@ -16,36 +16,47 @@ use undercurrent_ebpf::abi::{
 use super::switch;
 use crate::kernel::{
     cells::{self, ByCpu, MMAPABLE},
-    clock, owner, sample, shard,
+    clock, load_time_value, owner, sample, shard,
 };
 
 switch!("network_cpu");
+
+/// One of [`exact`].
+#[unsafe(export_name = "network_cpu.exact")]
+#[unsafe(link_section = ".rodata.flags")]
+static EXACT: u32 = exact::SOFTIRQS;
 
 /// State and totals of the network softirqs.
 #[map]
 pub static SOFTIRQ: ByCpu<SoftirqCells> = ByCpu::with_max_entries(1, MMAPABLE);
 
-/// CPU time by slot, shard and [`NetworkEvent`], nanoseconds.
+/// CPU time by slot, shard and [`CostKind`], nanoseconds.
 #[map]
 static NETWORK_CPU: Array<u64> = Array::with_max_entries(1, MMAPABLE);
+
+/// Returns what is measured exactly, one of [`exact`]; a constant to the verifier.
+#[inline(always)]
+pub fn measures() -> u32 {
+    if enabled() { load_time_value(&EXACT) } else { exact::NONE }
+}
 
 /// Returns true if CPU time is divided over workloads.
 #[inline(always)]
 pub fn divides() -> bool {
-    enabled() && owner::by() != ownership::OFF
+    measures() != exact::NONE && owner::by() != ownership::OFF
 }
 
 /// Adds CPU time to a workload.
 #[inline(always)]
-fn charge(slot: Slot, event: NetworkEvent, nanoseconds: u64) {
-    let word = shard::here(slot.0.into()) * cost::WORDS as u32 + event as u32;
+pub fn charge(slot: Slot, kind: CostKind, nanoseconds: u64) {
+    let word = shard::here(slot.0.into()) * cost::WORDS as u32 + kind as u32;
     shard::add(&NETWORK_CPU, word, nanoseconds);
 }
 
 /// Records the entry of a softirq.
 #[inline(always)]
 pub fn entered(cells: &mut SoftirqCells, softirq: Softirq, now: u64) {
-    if enabled() {
+    if measures() != exact::NONE {
         cells.state[softirq as usize].running = now;
         if divides() && softirq as u32 == Softirq::Receive as u32 {
             cells.division.since = now;
@@ -57,7 +68,7 @@ pub fn entered(cells: &mut SoftirqCells, softirq: Softirq, now: u64) {
 /// Adds the time since the entry of a softirq. A run that began before the program was attached does not count.
 #[inline(always)]
 pub fn exited(cells: &mut SoftirqCells, softirq: Softirq, now: u64) {
-    if enabled()
+    if measures() != exact::NONE
         && count(&mut cells.state[softirq as usize], now)
         && divides()
         && softirq as u32 == Softirq::Receive as u32
@@ -84,9 +95,9 @@ fn ended(division: &mut Division, now: u64) {
     let rest = now.wrapping_sub(division.since);
     division.since = 0;
     if division.last != 0 {
-        charge(Slot((division.last - 1) as u16), NetworkEvent::ReceiveSoftirq, rest);
+        charge(Slot((division.last - 1) as u16), CostKind::ReceiveSoftirq, rest);
     } else if sample::share() == 1 {
-        charge(Slot::NODE, NetworkEvent::ReceiveSoftirq, rest);
+        charge(Slot::NODE, CostKind::ReceiveSoftirq, rest);
     } else {
         division.pending += rest;
     }
@@ -109,9 +120,9 @@ pub fn delivered(slot: Slot, now: u64) {
         let time = now.wrapping_sub(division.since);
         let shared = if division.last == 0 { 0 } else { time / 2 };
         if shared != 0 {
-            charge(Slot((division.last - 1) as u16), NetworkEvent::ReceiveSoftirq, shared);
+            charge(Slot((division.last - 1) as u16), CostKind::ReceiveSoftirq, shared);
         }
-        charge(slot, NetworkEvent::ReceiveSoftirq, time - shared + division.pending);
+        charge(slot, CostKind::ReceiveSoftirq, time - shared + division.pending);
         *division = Division { since: now, last: u64::from(slot.0) + 1, pending: 0 };
     }
 }
@@ -124,7 +135,7 @@ pub fn finished(slot: impl FnOnce() -> Slot) {
     {
         let now = clock::monotonic();
         let time = now.wrapping_sub(division.since) + division.pending;
-        charge(slot(), NetworkEvent::ReceiveSoftirq, time);
+        charge(slot(), CostKind::ReceiveSoftirq, time);
         *division = Division { since: now, last: 0, pending: 0 };
     }
 }

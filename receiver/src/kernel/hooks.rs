@@ -82,8 +82,22 @@ pub const fn fentry(target: &'static str) -> Program<'static> {
     Program { symbol: target, attachment: Attachment::Fentry, target }
 }
 
-const fn kprobe(symbol: &'static str, target: &'static str) -> Program<'static> {
+/// Returns a program that attaches to the exit of a function.
+#[must_use]
+pub const fn fexit(symbol: &'static str, target: &'static str) -> Program<'static> {
+    Program { symbol, attachment: Attachment::Fexit, target }
+}
+
+/// Returns a program that attaches to the entry of a function by kprobe.
+#[must_use]
+pub const fn kprobe(symbol: &'static str, target: &'static str) -> Program<'static> {
     Program { symbol, attachment: Attachment::Kprobe, target }
+}
+
+/// Returns a program that attaches to the exit of a function by kprobe.
+#[must_use]
+pub const fn kretprobe(symbol: &'static str, target: &'static str) -> Program<'static> {
+    Program { symbol, attachment: Attachment::Kretprobe, target }
 }
 
 /// Returns a program that attaches to the tracepoint with the program's name.
@@ -190,27 +204,13 @@ pub static SOCKET_ENQUEUED: Hook = Hook {
     sees_traffic: true,
     within: None,
     alternates: &[
-        whole(
-            FENTRY,
-            &[
-                fentry("tcp_queue_rcv"),
-                Program {
-                    symbol: "udp_enqueue_schedule_skb",
-                    attachment: Attachment::Fexit,
-                    target: "__udp_enqueue_schedule_skb",
-                },
-            ],
-        ),
+        whole(FENTRY, &[fentry("tcp_queue_rcv"), fexit("udp_enqueue_schedule_skb", "__udp_enqueue_schedule_skb")]),
         whole(
             KPROBE,
             &[
                 kprobe("tcp_queue_rcv_probe", "tcp_queue_rcv"),
                 kprobe("udp_enqueue_entry_probe", "__udp_enqueue_schedule_skb"),
-                Program {
-                    symbol: "udp_enqueue_exit_probe",
-                    attachment: Attachment::Kretprobe,
-                    target: "__udp_enqueue_schedule_skb",
-                },
+                kretprobe("udp_enqueue_exit_probe", "__udp_enqueue_schedule_skb"),
             ],
         ),
         Alternate {
@@ -287,9 +287,9 @@ pub static DROP: Hook = Hook {
     sees_traffic: false,
     within: None,
     alternates: &[
-        whole("tracepoint", &[tracepoint("kfree_skb")]),
+        whole(TRACEPOINT, &[tracepoint("kfree_skb")]),
         Alternate {
-            name: "tracepoint",
+            name: TRACEPOINT,
             programs: &[Program {
                 symbol: "kfree_skb_unexplained",
                 attachment: Attachment::Tracepoint,
@@ -309,7 +309,7 @@ pub static SOCKET_READER: Hook = Hook {
     within: Some((&SOCKET_READ, FENTRY)),
     alternates: &[
         whole(TRACEPOINT, &[tracepoint("sock_recv_length")]),
-        whole("fexit", &[Program { symbol: "sock_recvmsg", attachment: Attachment::Fexit, target: "sock_recvmsg" }]),
+        whole("fexit", &[fexit("sock_recvmsg", "sock_recvmsg")]),
     ],
 };
 /// A task creates a socket; the socket is attributed to the task's workload until the first read.

@@ -133,6 +133,8 @@ pub struct LoadOptions<'a> {
     pub excludes_blocked: bool,
     /// The transmit layers to measure, one bit each.
     pub transmit: u32,
+    /// The network events to measure exactly, one of [`exact`](undercurrent_ebpf::abi::cost::exact).
+    pub exact: u32,
 }
 
 /// The loaded programs and their maps, from the worker's side. Dropping it, or the end of the process, detaches all

@@ -59,6 +59,8 @@ pub struct Settings<'a> {
     pub extra: &'a [Named],
     /// The transmit layers to measure, one bit each.
     pub transmit: u32,
+    /// The network events to measure exactly, one of [`exact`](undercurrent_ebpf::abi::cost::exact).
+    pub exact: u32,
 }
 
 /// The tracepoints that gained arguments in newer kernels.
@@ -120,6 +122,7 @@ fn words(settings: &Settings<'_>) -> Vec<(String, u32)> {
         ("head_of_line.exclude", u32::from(settings.excludes_blocked)),
         ("cgroup.hierarchy", hierarchy.cast_unsigned()),
         ("transmit.layers", settings.transmit),
+        ("network_cpu.exact", settings.exact),
         ("workload.histogram", number(layout.histogram)),
         ("workload.shard_mask", number(layout.shards - 1)),
         ("workload.shared", u32::from(layout.shared)),

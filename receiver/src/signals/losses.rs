@@ -24,6 +24,8 @@ pub struct LossConditions {
     pub blocked_at_read: bool,
     /// A reader can take a datagram before the program of `socket_enqueued` runs.
     pub read_before_enqueued: bool,
+    /// The CPU time of socket calls is measured exactly.
+    pub socket_calls: bool,
 }
 
 impl LossConditions {
@@ -34,6 +36,7 @@ impl LossConditions {
         blocked_at_arrival: true,
         blocked_at_read: true,
         read_before_enqueued: true,
+        socket_calls: true,
     };
 
     /// Returns the conditions of attached hooks.
@@ -50,6 +53,7 @@ impl LossConditions {
             blocked_at_arrival: by_tracepoint && excludes(Layer::SocketEnqueued, &hooks::SOCKET_ENQUEUED),
             blocked_at_read: excludes(Layer::SocketRead, &hooks::SOCKET_READ),
             read_before_enqueued: by_tracepoint,
+            socket_calls: settings.network_cpu.measures_calls(),
         }
     }
 }
@@ -65,6 +69,7 @@ mod tests {
         blocked_at_arrival: false,
         blocked_at_read: false,
         read_before_enqueued: false,
+        socket_calls: false,
     };
 
     fn reasons(signal: &str, on: LossConditions) -> Vec<&'static str> {

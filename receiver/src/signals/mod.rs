@@ -166,7 +166,7 @@ pub struct Entry {
     pub summary: &'static str,
     /// The metrics of the signal.
     pub metrics: &'static [&'static Descriptor],
-    /// Returns the hooks that the signal requires under a configuration. The default settings require every possible
+    /// Returns the hooks that the signal requires under a configuration. [`Settings::complete`] requires every possible
     /// hook.
     pub hooks: fn(&Settings) -> Vec<&'static Hook>,
     /// The maps that its programs write, including maps that belong to other signals.
@@ -196,6 +196,12 @@ macro_rules! signals {
         }
 
         impl Settings {
+            /// Returns settings that require every possible hook.
+            #[must_use]
+            pub fn complete() -> Self {
+                Self { network_cpu: network_cpu::Settings::complete(), ..Self::default() }
+            }
+
             /// Returns true if a signal is enabled.
             #[must_use]
             pub fn enables(&self, signal: &str) -> bool {
@@ -247,7 +253,7 @@ pub fn hooks(settings: &Settings) -> Vec<&'static Hook> {
 /// Returns every hook, without duplicates.
 #[must_use]
 pub fn all_hooks() -> Vec<&'static Hook> {
-    let own = hooks(&Settings::default()).into_iter().filter(|hook| !hooks::SHARED.contains(hook));
+    let own = hooks(&Settings::complete()).into_iter().filter(|hook| !hooks::SHARED.contains(hook));
     hooks::SHARED.into_iter().chain(own).collect()
 }
 
@@ -310,7 +316,7 @@ mod tests {
 
     #[test]
     fn signals_that_share_a_hook_have_switches() {
-        let (switches, settings) = (object::switches(), Settings::default());
+        let (switches, settings) = (object::switches(), Settings::complete());
         for entry in REGISTRY {
             let others = REGISTRY.iter().filter(|other| other.name != entry.name);
             let others: Vec<_> = others.flat_map(|other| (other.hooks)(&settings)).collect();

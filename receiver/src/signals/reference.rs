@@ -79,7 +79,7 @@ fn familiar(page: &mut String) {
 /// Returns the sources of a signal's measurements, with default settings.
 fn sources(entry: &Entry) -> String {
     let hooks: Vec<String> =
-        (entry.hooks)(&Settings::default()).iter().map(|hook| format!("`{}`", hook.name)).collect();
+        (entry.hooks)(&Settings::complete()).iter().map(|hook| format!("`{}`", hook.name)).collect();
     if hooks.is_empty() { "Read from the kernel's files.".to_owned() } else { format!("Hooks: {}.", hooks.join(", ")) }
 }
 

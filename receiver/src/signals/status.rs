@@ -26,7 +26,7 @@ fn status(entry: &Entry, settings: &Settings, kernel: &Kernel) -> SignalStatus {
     let mut absent = match entry.hooks_needed {
         HooksNeeded::All => unseen.any(|unseen| unseen),
         HooksNeeded::Any => !served.is_empty() && unseen.all(|unseen| unseen),
-        HooksNeeded::Each(needed) => !needed.iter().all(|hook| kernel.serves(hook)),
+        HooksNeeded::Each(needed) => needed.iter().any(|hook| hooks.contains(&hook.name) && !kernel.serves(hook)),
         HooksNeeded::None => false,
     };
     let mut idle = false;

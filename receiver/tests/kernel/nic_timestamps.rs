@@ -78,6 +78,7 @@ impl Measured {
             avoid: &[],
             excludes_blocked: false,
             transmit: 0,
+            exact: 0,
         };
         let kernel = Kernel::load(host, &requirements).unwrap();
         let cells = kernel.by_cpu(&DRIVER).unwrap();

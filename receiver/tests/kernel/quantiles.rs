@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    latency::{DURATION, on_functions},
+    latency::{DURATION, LOST, on_functions},
     support::{
         line::{Line, Value},
         sidecar::{Sidecar, file},
@@ -133,11 +133,13 @@ fn quantiles(sampling: u32, lasting: Duration) {
     for (transport, ages) in ["tcp", "udp"].into_iter().zip(ages) {
         let counts = measured(&line, transport);
         let (count, reads) = (counts.values().sum::<u64>() as f64, ages.len() as f64);
-        eprintln!("{transport}: {count} of {reads} reads");
+        let lost = line.total(LOST, &[("undercurrent.network.layer", "socket_read"), ("network.transport", transport)]);
+        eprintln!("{transport}: {count} of {reads} reads, {lost} lost");
         if sampling == 1 {
             let by_read = transport == "udp" || on_functions(&line, "socket_read");
             // The tracepoint counts every packet that a read copies from.
-            assert!(if by_read { count == reads } else { count >= reads }, "{transport}: {count} of {reads}");
+            let complete = if by_read { count + lost == reads } else { count + lost >= reads };
+            assert!(complete && lost <= reads / 1000.0, "{transport}: {count} of {reads}, {lost} lost");
         }
         let mut truth = BTreeMap::new();
         ages.iter().for_each(|age| *truth.entry(bucket(*age)).or_default() += 1);

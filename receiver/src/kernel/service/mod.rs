@@ -77,6 +77,7 @@ impl Service {
             arguments,
             extra: &extra,
             transmit: required.transmit,
+            exact: required.exact,
         };
         let ebpf = object::load(&settings)
             .map_err(|error| KernelError::Maps(Box::new(error), host.missing_capabilities.clone()))?;

@@ -1,112 +1,86 @@
-//! `network_cpu`: exact CPU time of the network softirqs, from entry to exit on every CPU, divided over the workloads that receive
-//! the packets.
+//! `network_cpu`: exact CPU time of the network softirqs and of socket calls. The time of the receive softirq is divided over the
+//! workloads that receive its packets.
 
+mod hooks;
+mod points;
+mod settings;
 mod shares;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use std::iter;
+
 use undercurrent_ebpf::abi::{
-    cost::NetworkEvent,
+    cost::{CostKind, RunningCall},
     softirq::{Softirq, SoftirqCells},
 };
 
-use self::shares::{NETWORK_CPU, Shares};
-
-use super::{Caveat, Entry, HooksNeeded, OpenContext, OpenError, ReadError, SOFTIRQS, Signal, attributes};
+pub use self::settings::{Exact, Settings};
+use self::{
+    hooks::{RECEIVER, SOCKET_CALL},
+    points::{CPU_TIME, DIRECT, IO_URING_TIME},
+    shares::{CALLS, NETWORK_CPU, Shares, WAITING_CALLS},
+};
+use super::{
+    Caveat, Entry, HooksNeeded, OpenContext, OpenError, ReadError, SOFTIRQS, Signal, attributes,
+    internal::{LOST, lost},
+};
 use crate::{
     kernel::{
         Kernel,
-        hooks::{self, Alternate, Attachment, Hook, Program},
+        hooks::{SOFTIRQ_ENTRY, SOFTIRQ_EXIT},
         maps::ByCpu,
     },
-    telemetry::{AttributeKey, Attributes, Data, Descriptor, Instrument, Metric, Point, Readings, UnixNanos, View},
+    telemetry::{Attributes, Metric, Point, Readings, UnixNanos},
     workloads::{Slot, Workloads},
 };
 
 /// The registry entry.
 pub static ENTRY: Entry = Entry {
     name: "network_cpu",
-    summary: "CPU time of the network softirqs, in interrupt context and in ksoftirqd, by the workload that receives the packets",
-    metrics: &[&CPU_TIME],
-    hooks: |_| vec![&hooks::SOFTIRQ_ENTRY, &hooks::SOFTIRQ_EXIT, &hooks::DROP, &RECEIVER],
-    maps: &[&SOFTIRQS, &NETWORK_CPU],
-    losses: |_| Vec::new(),
-    hooks_needed: HooksNeeded::Each(&[&hooks::SOFTIRQ_ENTRY, &hooks::SOFTIRQ_EXIT]),
-    caveats: |_, kernel| caveats(kernel),
+    summary: "CPU time of the network softirqs, by the workload that receives the packets, and optionally of socket calls",
+    metrics: &[&CPU_TIME, &IO_URING_TIME],
+    hooks: |settings| hooks::required(&settings.network_cpu),
+    maps: &[&SOFTIRQS, &NETWORK_CPU, &CALLS, &WAITING_CALLS],
+    losses: |on| if on.socket_calls { vec![REPLACED] } else { Vec::new() },
+    hooks_needed: HooksNeeded::Each(&[&SOFTIRQ_ENTRY, &SOFTIRQ_EXIT]),
+    caveats: |settings, kernel| caveats(settings.network_cpu.exact, kernel),
     open,
 };
 
-const EVENT: &str = "undercurrent.network.event";
-const ATTRIBUTION: &str = "undercurrent.attribution";
-/// Measured for one owner.
-const DIRECT: &str = "direct";
-/// Divided over the receivers of packets.
-const SHARED: &str = "shared";
-
-static CPU_TIME: Descriptor = Descriptor {
-    name: "undercurrent.network.cpu.time",
-    unit: "s",
-    description: "CPU time of the network softirqs.",
-    instrument: Instrument::Counter,
-    attributes: &[
-        AttributeKey::listed(EVENT, &["receive_softirq", "transmit_softirq"]),
-        AttributeKey::listed(ATTRIBUTION, &[DIRECT, SHARED]),
-        attributes::cpu(true),
-    ],
-    view: View::Section,
-};
-
-/// A packet is about to enter its receiving socket, which determines the workload that pays for it.
-static RECEIVER: Hook = Hook {
-    name: "receiver",
-    reads_timestamps: false,
-    sees_traffic: true,
-    within: Some((&hooks::TRANSPORT, "cgroup_skb")),
-    alternates: &[Alternate {
-        name: "cgroup_skb",
-        programs: &[Program { symbol: "cgroup_charge", attachment: Attachment::CgroupIngress, target: "root cgroup" }],
-        leaves_out: None,
-        needs_all: false,
-    }],
-};
-
-/// The settings of `network_cpu`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Settings {
-    /// True if the signal is measured.
-    pub enabled: bool,
-    /// True if every CPU has points of its own (`cpu.logical_number`).
-    pub per_cpu: bool,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { enabled: true, per_cpu: false }
-    }
-}
+/// The reason for socket calls whose task found no place in the table of waiting tasks.
+const REPLACED: &str = "call_replaced";
 
 struct NetworkCpu {
-    cells: ByCpu<SoftirqCells>,
+    /// `None` if nothing is measured exactly.
+    softirqs: Option<ByCpu<SoftirqCells>>,
     per_cpu: bool,
-    /// `None` if time is not divided over workloads.
-    shares: Option<Shares>,
+    shares: Shares,
+    /// The work that is charged to workloads.
+    charged: Vec<CostKind>,
+    /// `None` if socket calls are not measured.
+    calls: Option<ByCpu<RunningCall>>,
     start: UnixNanos,
 }
 
 fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
-    let (kernel, per_cpu) = (opening.kernel, opening.settings.network_cpu.per_cpu);
-    let divides = kernel.by_workload() && kernel.serves(&RECEIVER) && !per_cpu;
+    let (kernel, settings) = (opening.kernel, &opening.settings.network_cpu);
+    let divides = kernel.by_workload() && kernel.serves(&RECEIVER) && !settings.per_cpu;
+    let calls = settings.exact == Exact::All && kernel.serves(&SOCKET_CALL);
+    let is_charged = |kind: &CostKind| if *kind == CostKind::ReceiveSoftirq { divides } else { calls };
     Ok(Box::new(NetworkCpu {
-        cells: opening.softirqs()?,
-        per_cpu,
-        shares: divides.then(|| Shares::open(kernel)).transpose()?,
+        softirqs: (settings.exact != Exact::None).then(|| opening.softirqs()).transpose()?,
+        per_cpu: settings.per_cpu,
+        shares: Shares::open(kernel)?,
+        charged: CostKind::ALL.into_iter().filter(is_charged).collect(),
+        calls: calls.then(|| kernel.by_cpu(&CALLS)).transpose()?,
         start: opening.start,
     }))
 }
 
-fn caveats(kernel: &Kernel) -> Vec<Caveat> {
+fn caveats(exact: Exact, kernel: &Kernel) -> Vec<Caveat> {
     let (host, mut caveats) = (kernel.host(), Vec::new());
+    if exact == Exact::None {
+        caveats.push(Caveat::Idle("nothing is measured exactly (`signals.network_cpu.exact: none`)".to_owned()));
+    }
     if host.preempt_rt {
         let preempted = "PREEMPT_RT: softirqs run in threads, and their time includes tasks that preempt these threads";
         caveats.push(Caveat::Partial(preempted.to_owned()));
@@ -117,63 +91,56 @@ fn caveats(kernel: &Kernel) -> Vec<Caveat> {
     caveats
 }
 
-const fn event(softirq: Softirq) -> &'static str {
-    match softirq {
-        Softirq::Transmit => "transmit_softirq",
-        Softirq::Receive => "receive_softirq",
-    }
-}
-
-/// Returns a point of an event's time in nanoseconds.
-fn point(event: &'static str, attribution: &'static str, start: UnixNanos, nanoseconds: u64) -> Point {
-    let attributes = Attributes::new().with(EVENT, event).with(ATTRIBUTION, attribution);
-    Point { attributes, start, data: Data::Double(nanoseconds as f64 / 1e9) }
-}
-
 impl NetworkCpu {
-    /// Returns the points of the softirqs that are not divided.
-    fn of_node(&self) -> Vec<Point> {
+    /// Returns the points of the softirqs that are not divided over workloads.
+    fn undivided(&self) -> Vec<Point> {
         let mut by_cpu = Vec::new();
-        self.cells.for_each(|cpu, cells| by_cpu.push((cpu, cells.state.map(|state| state.time))));
-        let is_divided = |softirq: Softirq| self.shares.is_some() && softirq == Softirq::Receive;
-        let whole = Softirq::ALL.into_iter().filter(|softirq| !is_divided(*softirq));
+        if let Some(softirqs) = &self.softirqs {
+            softirqs.for_each(|cpu, cells| by_cpu.push((cpu, cells.state.map(|state| state.time))));
+        }
+        let is_divided = |softirq| softirq == Softirq::Receive && self.charged.contains(&CostKind::ReceiveSoftirq);
+        let whole = Softirq::ALL.into_iter().filter(|softirq| self.softirqs.is_some() && !is_divided(*softirq));
         let points = whole.flat_map(|softirq| {
             let times = by_cpu.iter().map(move |(cpu, times)| (*cpu, times[softirq as usize]));
-            let point = |time| point(event(softirq), DIRECT, self.start, time);
-            if self.per_cpu {
-                let of_cpu = |(cpu, time)| {
-                    let point: Point = point(time);
-                    Point { attributes: point.attributes.with(attributes::CPU, cpu as i64), ..point }
-                };
-                times.map(of_cpu).collect::<Vec<_>>()
-            } else {
-                vec![point(times.map(|(_, time)| time).sum())]
-            }
+            let point = |time| points::of_event(points::softirq(softirq), DIRECT, self.start, time);
+            let of_cpu = |(cpu, time)| {
+                let Point { attributes, start, data } = point(time);
+                Point { attributes: attributes.with(attributes::CPU, cpu as i64), start, data }
+            };
+            if self.per_cpu { times.map(of_cpu).collect() } else { vec![point(times.map(|(_, time)| time).sum())] }
         });
         points.collect()
+    }
+
+    /// Appends the points of a slot. Workloads have no points with zero.
+    fn read_slot(&self, slot: Slot, start: UnixNanos, readings: &mut Readings) {
+        for kind in &self.charged {
+            let time = self.shares.time(slot, *kind);
+            if time > 0 || slot == Slot::NODE {
+                let (descriptor, point) = points::of(*kind, start, time);
+                readings.add(slot, Metric { descriptor, points: vec![point] });
+            }
+        }
     }
 }
 
 impl Signal for NetworkCpu {
     fn forget(&mut self, slot: Slot) {
-        if let Some(shares) = &self.shares {
-            shares.clear(slot);
-        }
+        self.shares.clear(slot);
     }
 
     fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
-        let mut node = self.of_node();
-        let share = |shares: &Shares, slot, start| {
-            point(event(Softirq::Receive), SHARED, start, shares.time(slot, NetworkEvent::ReceiveSoftirq))
-        };
-        if let Some(shares) = &self.shares {
-            node.push(share(shares, Slot::NODE, self.start));
-            for (slot, start) in workloads.slots().filter(|(slot, _)| shares.has_time(*slot)) {
-                let points = vec![share(shares, slot, start)];
-                readings.add(slot, Metric { descriptor: &CPU_TIME, points });
-            }
+        let undivided = Metric { descriptor: &CPU_TIME, points: self.undivided() };
+        readings.add(Slot::NODE, undivided);
+        for (slot, start) in iter::once((Slot::NODE, self.start)).chain(workloads.slots()) {
+            self.read_slot(slot, start, readings);
         }
-        readings.add(Slot::NODE, Metric { descriptor: &CPU_TIME, points: node });
+        if let Some(calls) = &self.calls {
+            let mut replaced = 0;
+            calls.for_each(|_, call| replaced += call.replaced);
+            let lost = lost(ENTRY.name, REPLACED, Attributes::new(), replaced, self.start);
+            readings.add(Slot::NODE, Metric { descriptor: &LOST, points: vec![lost] });
+        }
         Ok(())
     }
 }

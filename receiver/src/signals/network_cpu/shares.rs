@@ -2,17 +2,21 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use undercurrent_ebpf::abi::cost::{self, NetworkEvent};
+use undercurrent_ebpf::abi::cost::{self, CostKind, RunningCall, waiting_calls};
 
 use crate::{
     kernel::{Kernel, KernelError, maps::Words, memory::PlannedMap},
     workloads::Slot,
 };
 
-/// Nanoseconds by slot, shard and [`NetworkEvent`].
+/// Nanoseconds by slot, shard and [`CostKind`]. The node has a slot even if nothing is grouped by workload.
 pub static NETWORK_CPU: PlannedMap = PlannedMap::new("NETWORK_CPU", size_of::<u64>(), |sizing| {
-    sizing.slots() * sizing.by_workload().shards * cost::WORDS
+    sizing.slots().max(1) * sizing.by_workload().shards * cost::WORDS
 });
+/// The socket call on each CPU.
+pub static CALLS: PlannedMap = PlannedMap::new("CALLS", size_of::<RunningCall>(), |sizing| sizing.cpus);
+/// The socket calls of tasks that do not run.
+pub static WAITING_CALLS: PlannedMap = PlannedMap::new("WAITING_CALLS", size_of::<u64>(), |_| waiting_calls::ENTRIES);
 
 /// The map [`NETWORK_CPU`].
 pub struct Shares {
@@ -35,14 +39,9 @@ impl Shares {
         self.words.slice(first..first + words)
     }
 
-    /// Returns the CPU time of a workload's event in nanoseconds.
-    pub fn time(&self, slot: Slot, event: NetworkEvent) -> u64 {
-        self.of(slot).iter().skip(event as usize).step_by(cost::WORDS).map(|word| word.load(Ordering::Relaxed)).sum()
-    }
-
-    /// Returns true if any time is charged to a workload.
-    pub fn has_time(&self, slot: Slot) -> bool {
-        self.of(slot).iter().any(|word| word.load(Ordering::Relaxed) != 0)
+    /// Returns the CPU time of a workload in nanoseconds.
+    pub fn time(&self, slot: Slot, kind: CostKind) -> u64 {
+        self.of(slot).iter().skip(kind as usize).step_by(cost::WORDS).map(|word| word.load(Ordering::Relaxed)).sum()
     }
 
     /// Clears the times of a slot.

@@ -1,0 +1,62 @@
+//! Socket calls of IPv4 and IPv6, and switches between tasks.
+
+use aya_ebpf::{
+    macros::{btf_tracepoint, fentry, fexit, kprobe, kretprobe},
+    programs::{BtfTracePointContext, FEntryContext, FExitContext, ProbeContext, RetProbeContext},
+};
+use undercurrent_ebpf::abi::cost::CostKind;
+
+use crate::{kernel::context::Arguments as _, signals::socket_calls};
+
+/// Declares the programs of a function: at entry and exit, for BPF trampolines and for kprobes.
+macro_rules! calls {
+    ($($(#[$prototype:meta])* $kind:ident $entry:ident $exit:ident $entry_probe:ident $exit_probe:ident;)+) => {$(
+        $(#[$prototype])*
+        #[fentry]
+        fn $entry(_: FEntryContext) -> i32 {
+            socket_calls::entered(CostKind::$kind);
+            0
+        }
+
+        $(#[$prototype])*
+        #[fexit]
+        fn $exit(_: FExitContext) -> i32 {
+            socket_calls::exited();
+            0
+        }
+
+        $(#[$prototype])*
+        #[kprobe]
+        fn $entry_probe(_: ProbeContext) -> i32 {
+            socket_calls::entered(CostKind::$kind);
+            0
+        }
+
+        $(#[$prototype])*
+        #[kretprobe]
+        fn $exit_probe(_: RetProbeContext) -> i32 {
+            socket_calls::exited();
+            0
+        }
+    )+};
+}
+
+calls! {
+    /// `int inet_sendmsg(struct socket *sock, struct msghdr *msg, size_t size)`, 5.10 to 7.3. `sock_sendmsg` misses almost
+    /// every call: the kernel inlines it.
+    SocketSend inet_sendmsg inet_sendmsg_exit inet_sendmsg_probe inet_sendmsg_exit_probe;
+    /// `int inet6_sendmsg(struct socket *sock, struct msghdr *msg, size_t size)`, 5.10 to 7.3.
+    SocketSend inet6_sendmsg inet6_sendmsg_exit inet6_sendmsg_probe inet6_sendmsg_exit_probe;
+    /// `int inet_recvmsg(struct socket *sock, struct msghdr *msg, size_t size, int flags)`, 5.10 to 7.3.
+    SocketReceive inet_recvmsg inet_recvmsg_exit inet_recvmsg_probe inet_recvmsg_exit_probe;
+    /// `int inet6_recvmsg(struct socket *sock, struct msghdr *msg, size_t size, int flags)`, 5.10 to 7.3.
+    SocketReceive inet6_recvmsg inet6_recvmsg_exit inet6_recvmsg_probe inet6_recvmsg_exit_probe;
+}
+
+/// Tracepoint `sched_switch(bool preempt, struct task_struct *prev, struct task_struct *next)`, 5.10 to 7.3; since 5.19 with
+/// `prev_state` as the last argument. `prev` is still the current task.
+#[btf_tracepoint(function = "sched_switch")]
+fn sched_switch(ctx: BtfTracePointContext) -> i32 {
+    socket_calls::switched(ctx.pointer(1), ctx.pointer(2));
+    0
+}

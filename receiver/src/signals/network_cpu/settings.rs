@@ -1,0 +1,63 @@
+//! The settings of `network_cpu`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use undercurrent_ebpf::abi::cost::exact;
+
+/// CPU time of the network stack, by event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// True if the signal is measured.
+    pub enabled: bool,
+    /// The events to measure exactly: `softirqs`, `all` (socket calls and threads of io_uring too, with a program at each switch
+    /// between tasks), or `none`.
+    pub exact: Exact,
+    /// True if every CPU has points of its own (`cpu.logical_number`) for softirqs. The receive softirq is then not divided over
+    /// workloads.
+    pub per_cpu: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { enabled: true, exact: Exact::Softirqs, per_cpu: false }
+    }
+}
+
+impl Settings {
+    /// Returns settings that require every possible hook.
+    #[must_use]
+    pub fn complete() -> Self {
+        Self { exact: Exact::All, ..Self::default() }
+    }
+
+    /// Returns true if socket calls are measured.
+    #[must_use]
+    pub fn measures_calls(&self) -> bool {
+        self.enabled && self.exact == Exact::All
+    }
+}
+
+/// The network events that are measured exactly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Exact {
+    /// Nothing.
+    None,
+    /// Network softirqs.
+    Softirqs,
+    /// Network softirqs, socket calls and threads of io_uring.
+    All,
+}
+
+impl Exact {
+    /// Returns the number of the eBPF programs.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        match self {
+            Self::None => exact::NONE,
+            Self::Softirqs => exact::SOFTIRQS,
+            Self::All => exact::ALL,
+        }
+    }
+}
