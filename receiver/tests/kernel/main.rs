@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that panics says where it failed")]
 
 mod busy;
+mod calls;
 mod churn;
 mod clock;
 mod conditions;
