@@ -27,7 +27,7 @@ const PARTS: [(&str, &[&str]); 14] = [
     ("net_device", &["dev", "ifindex", "name", "nd_net", "qdisc"]),
     ("skb_shared_info", &["", "hwtstamps", "tx_flags"]),
     ("socket", &["sk"]),
-    ("task_struct", &["cgroups"]),
+    ("task_struct", &["cgroups", "comm", "flags", "pid"]),
     ("tcp_sock", &["copied_seq", "ooo_last_skb", "out_of_order_queue", "rcv_nxt", "rcv_ooopack", "srtt_us"]),
     ("udp_sock", &["reader_queue"]),
 ];
