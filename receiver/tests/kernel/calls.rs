@@ -1,11 +1,10 @@
 //! Compares the CPU time of socket calls and of io_uring's threads with the kernel's account of the threads.
 
 use std::{
-    fs,
+    fs::{self, DirEntry},
     io::{Read as _, Write as _},
     net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket},
     os::fd::OwnedFd,
-    path::PathBuf,
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
@@ -189,12 +188,23 @@ fn polled_ring() -> rustix::io::Result<OwnedFd> {
     unsafe { io_uring_setup(4, &mut parameters) }
 }
 
-/// Returns the folder of the thread that polls this process's ring.
-fn polling_thread() -> Option<PathBuf> {
-    let threads = fs::read_dir("/proc/self/task").unwrap().flatten().map(|thread| thread.path());
-    let polls =
-        |thread: &PathBuf| fs::read_to_string(thread.join("comm")).is_ok_and(|name| name.starts_with("iou-sqp-"));
-    threads.into_iter().find(polls)
+/// Returns the id of the thread that polls this process's ring.
+fn polling_thread() -> Option<i32> {
+    let threads = fs::read_dir("/proc/self/task").unwrap().flatten();
+    let polls = |thread: &DirEntry| {
+        fs::read_to_string(thread.path().join("comm")).is_ok_and(|name| name.starts_with("iou-sqp-"))
+    };
+    threads.into_iter().find(polls).map(|thread| thread.file_name().to_str().unwrap().parse().unwrap())
+}
+
+/// Returns the CPU time of a thread of this process in seconds.
+fn time_of(thread: i32) -> f64 {
+    // `CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED` below the complement of the id (`include/linux/posix-timers.h`).
+    let clock = !thread << 3 | 4 | 2;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes to a live value.
+    assert_eq!(unsafe { libc::clock_gettime(clock, &raw mut time) }, 0);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 #[test]
@@ -206,20 +216,19 @@ fn a_polling_thread_of_io_uring_has_the_time_that_the_scheduler_gave_it() {
         Ok(ring) => ring,
         Err(error) => return skip(&format!("threads of io_uring: {error}")),
     };
-    let Some(folder) = polling_thread() else { return skip("threads of io_uring: before 5.12 they have other names") };
-    let run_time = || {
-        let text = fs::read_to_string(folder.join("schedstat")).unwrap();
-        text.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e9
-    };
+    let Some(thread) = polling_thread() else { return skip("threads of io_uring: before 5.12 they have other names") };
     // The thread sleeps after a second, so that its time is final.
-    let asleep = || fs::read_to_string(folder.join("wchan")).is_ok_and(|place| place != "0").then_some(());
+    let asleep = || {
+        let stat = fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap();
+        stat.contains(") S ").then_some(())
+    };
     wait_for("the thread to run", patience(Duration::from_secs(5)), || {
         // SAFETY: the call only wakes the thread.
         unsafe { io_uring_enter(&ring, 0, 0, IoringEnterFlags::SQ_WAKEUP) }.unwrap();
-        (run_time() > 0.2).then_some(())
+        (time_of(thread) > 0.2).then_some(())
     });
     wait_for("the thread to sleep", patience(Duration::from_secs(5)), asleep);
-    let (used, after) = (run_time(), sidecar.snapshot());
+    let (used, after) = (time_of(thread), sidecar.snapshot());
     drop(ring);
     let thread = [("undercurrent.io_uring.thread", "sqpoll")];
     record(IO_URING, after.total(IO_URING, &thread) - before.total(IO_URING, &thread), used..=used);
