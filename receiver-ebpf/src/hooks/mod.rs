@@ -32,7 +32,7 @@ use crate::{
         owner::or_node,
         pointer::{Access, Ptr},
     },
-    signals::{latency, receive_wait},
+    signals::{latency, receive_segments, receive_wait},
 };
 
 /// `ETH_P_IPV6` in network order, as in `sk_buff.protocol`.
@@ -66,7 +66,7 @@ fn reached(point: ReceivePoint, packet: &impl Subject, event: Sampled, mode: Fil
     match event {
         Ok(Some(event)) => {
             arrived(point, &event);
-            measured(point, &event, or_node(slot), None);
+            measured(point, packet, &event, or_node(slot), None);
         }
         Ok(None) => {}
         Err(loss) => latency::lost(point, loss, 1),
@@ -88,7 +88,7 @@ fn filtered(point: ReceivePoint, packet: &impl Subject, event: Sampled, slot: im
             }
             let slot = reader.unwrap_or_else(or_node);
             match filter::selects_all(selected, slot) {
-                Some(true) => measured(point, &event, slot, group::of(packet, slot, event.weight)),
+                Some(true) => measured(point, packet, &event, slot, group::of(packet, slot, event.weight)),
                 Some(false) => {}
                 None => latency::lost(point, PacketLoss::Unfiltered, event.weight),
             }
@@ -107,8 +107,9 @@ fn arrived(point: ReceivePoint, event: &PacketEvent) {
 }
 
 #[inline(always)]
-fn measured(point: ReceivePoint, event: &PacketEvent, slot: Slot, group: Option<Number>) {
+fn measured(point: ReceivePoint, packet: &impl Subject, event: &PacketEvent, slot: Slot, group: Option<Number>) {
     latency::reached(point, event, slot, group);
+    receive_segments::reached(point, packet, event.weight, slot);
     if let (Layer::SocketRead, Some(transport)) = (point.layer, point.transport) {
         receive_wait::ended(event, transport, point.version, slot, group);
     }

@@ -4,12 +4,12 @@ use crate::kernel::{
     context::SkbContext,
     field::read_at,
     fields::{
-        DEVICE_INDEX, DEVICE_NAME, DEVICE_NET, NET_INODE, SKB_DEVICE, SKB_HEAD, SKB_INTERFACE, SKB_LENGTH,
-        SKB_PAGED_LENGTH, SKB_SK, SKB_TRANSPORT_HEADER, SOCK_INTERFACE, SOCK_NET, SOCK_PORT, SOCK_PROTOCOL, SOCK_QUEUE,
-        SkBuff, Sock, UDP_READER_QUEUE, UdpSock,
+        DEVICE_INDEX, DEVICE_NAME, DEVICE_NET, NET_INODE, SHARED_SEGMENTS, SKB_DEVICE, SKB_END, SKB_HEAD,
+        SKB_INTERFACE, SKB_LENGTH, SKB_PAGED_LENGTH, SKB_SK, SKB_TRANSPORT_HEADER, SOCK_INTERFACE, SOCK_NET, SOCK_PORT,
+        SOCK_PROTOCOL, SOCK_QUEUE, SkBuff, SkbSharedInfo, Sock, UDP_READER_QUEUE, UdpSock,
     },
     filter::{Subject, current_process},
-    pointer::{Access, Ptr, Typed},
+    pointer::{Access, Probed, Ptr, Typed},
 };
 
 use super::{IPPROTO_UDP, owner::is_inet};
@@ -41,6 +41,17 @@ impl<A: Access, F: Fn(Ptr<SkBuff, A>) -> Option<u16>> Subject for OnDevice<A, F>
     #[inline(always)]
     fn port(&self) -> Option<u16> {
         (self.1)(self.0)
+    }
+
+    #[inline(always)]
+    fn segments(&self) -> u32 {
+        // A packet of several segments has most of them in pages or in further buffers.
+        if self.0.read(&SKB_PAGED_LENGTH) == 0 {
+            return 1;
+        }
+        let end = self.0.read(&SKB_HEAD).wrapping_add(u64::from(self.0.read(&SKB_END)));
+        let shared: Ptr<SkbSharedInfo, Probed> = Ptr::at(end);
+        u32::from(shared.read(&SHARED_SEGMENTS)).max(1)
     }
 }
 
@@ -106,6 +117,11 @@ impl Subject for Filtered {
     #[inline(always)]
     fn port(&self) -> Option<u16> {
         Some(self.0.kernel_socket()?.read(&SOCK_PORT))
+    }
+
+    #[inline(always)]
+    fn segments(&self) -> u32 {
+        self.0.segments().max(1)
     }
 
     #[inline(always)]

@@ -70,6 +70,12 @@ impl SkbContext {
         context_field!(self, protocol) as u16
     }
 
+    /// Returns the segments of a packet that GRO or a sender on this host combined; zero for a single segment.
+    #[inline(always)]
+    pub fn segments(self) -> u32 {
+        context_field!(self, gso_segs)
+    }
+
     /// Returns the index of the interface.
     #[inline(always)]
     pub fn interface(self) -> u32 {

@@ -63,6 +63,8 @@ fields! {
     SKB_END: Field<SkBuff, u32> = "sk_buff.end";
     /// Receive timestamp of the NIC, nanoseconds of its clock; zero if the NIC set none.
     SHARED_HWTSTAMP: Field<SkbSharedInfo, u64> = "skb_shared_info.hwtstamps.hwtstamp";
+    /// Segments that GRO combined in the packet, or that the sender on this host did not divide; zero for one segment.
+    SHARED_SEGMENTS: Field<SkbSharedInfo, u16> = "skb_shared_info.gso_segs";
     /// Flags for timestamping.
     SHARED_TX_FLAGS: Field<SkbSharedInfo, u8> = "skb_shared_info.tx_flags";
     /// Start of the IP header, in bytes from `head`.

@@ -46,6 +46,11 @@ pub trait Subject {
         None
     }
 
+    /// Segments on the wire that the packet contains.
+    fn segments(&self) -> u32 {
+        1
+    }
+
     /// Name of the interface, padded with zeros.
     fn interface_name(&self) -> Option<[u64; 2]> {
         None

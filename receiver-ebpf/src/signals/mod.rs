@@ -6,6 +6,7 @@ pub mod latency;
 pub mod network_cpu;
 pub mod network_drops;
 pub mod receive_driver;
+pub mod receive_segments;
 pub mod receive_wait;
 pub mod socket_calls;
 pub mod softirq_wait;

@@ -14,6 +14,7 @@ mod losses;
 pub mod network_cpu;
 mod network_drops;
 pub mod receive_driver;
+mod receive_segments;
 mod receive_wait;
 mod reference;
 mod sampler;
@@ -222,6 +223,7 @@ signals! {
     latency: latency::Settings,
     receive_wait: Switch,
     receive_driver: Switch,
+    receive_segments: Switch,
     softirq_wait: Switch,
     tcp_rtt: Switch,
     transmit: transmit::Settings,

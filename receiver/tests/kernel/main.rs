@@ -27,6 +27,7 @@ mod peeks;
 mod quantiles;
 mod resolution;
 mod sampling;
+mod segments;
 mod softirq;
 mod softnet;
 mod support;

@@ -27,7 +27,7 @@ const INSTRUCTIONS: &str = "vm_icount";
 const NICS: &str = "vm_nics";
 
 /// One test for each signal, by the name of the signal.
-const SIGNALS: [(&str, &str); 14] = [
+const SIGNALS: [(&str, &str); 15] = [
     ("tcp_listen_overflows", "workloads::listeners::attempts_at_a_full_queue_are_the_listeners"),
     ("network_cpu", "softirq::receive_time_and_runs_agree_with_ftrace"),
     ("workload_cpu", "cpu::all_parts_are_the_nodes_whole"),
@@ -36,6 +36,7 @@ const SIGNALS: [(&str, &str); 14] = [
     ("latency", "latency::every_layer_counts_what_the_kernel_counted_over_ipv4"),
     ("receive_wait", "waits::every_read_packet_has_waited_once"),
     ("receive_driver", "nic_timestamps::a_nic_timestamp_is_compared_with_the_kernels"),
+    ("receive_segments", "segments::segments_are_those_that_tcp_counts"),
     ("softirq_wait", "softirq::receive_time_and_runs_agree_with_ftrace"),
     ("tcp_rtt", "workloads::rtt::times_are_the_nodes_where_workloads_are_off"),
     ("transmit", "transmit::a_slow_link_shows_in_its_qdisc"),

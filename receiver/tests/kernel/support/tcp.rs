@@ -4,6 +4,8 @@ use std::{net::TcpStream, os::fd::AsRawFd as _};
 
 /// The offset of `tcpi_rtt`, which is in microseconds.
 pub const RTT: usize = 68;
+/// The offset of `tcpi_segs_in`, since Linux 4.2.
+pub const SEGMENTS_IN: usize = 140;
 /// The offset of `tcpi_data_segs_in`, since Linux 4.6.
 pub const DATA_SEGMENTS_IN: usize = 152;
 

@@ -25,7 +25,7 @@ const PARTS: [(&str, &[&str]); 14] = [
     ("kernfs_node", &["id"]),
     ("net", &["ns"]),
     ("net_device", &["dev", "ifindex", "name", "nd_net", "qdisc"]),
-    ("skb_shared_info", &["", "hwtstamps", "tx_flags"]),
+    ("skb_shared_info", &["", "gso_segs", "hwtstamps", "tx_flags"]),
     ("socket", &["sk"]),
     ("task_struct", &["cgroups", "comm", "flags", "pid"]),
     ("tcp_sock", &["copied_seq", "ooo_last_skb", "out_of_order_queue", "rcv_nxt", "rcv_ooopack", "srtt_us"]),

@@ -1,0 +1,93 @@
+//! `receive_segments`: segments on the wire of the packets at the layer `transport`, which shows the effect of GRO.
+
+use std::{iter, sync::atomic::Ordering};
+
+use undercurrent_ebpf::abi::{
+    latency::{IpVersion, Transport},
+    segments,
+};
+
+use super::{Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signal, attributes};
+use crate::{
+    kernel::{hooks, maps::Words, memory::PlannedMap},
+    telemetry::{Attributes, Data, Descriptor, Instrument, Metric, Point, Readings, UnixNanos, View},
+    workloads::{Slot, Workloads},
+};
+
+/// The registry entry.
+pub static ENTRY: Entry = Entry {
+    name: "receive_segments",
+    summary: "Segments on the wire of the packets that are measured at the layer `transport`",
+    metrics: &[&SEGMENTS_RECEIVED],
+    hooks: |_| vec![&hooks::TRANSPORT],
+    maps: &[&SEGMENTS],
+    losses: |_| Vec::new(),
+    hooks_needed: HooksNeeded::All,
+    caveats: |_, _| Vec::new(),
+    open,
+};
+
+static SEGMENTS_RECEIVED: Descriptor = Descriptor {
+    name: "undercurrent.network.receive.segments",
+    unit: "{segment}",
+    description: "Segments on the wire of the packets that are measured at the layer `transport`.",
+    instrument: Instrument::Counter,
+    attributes: &[attributes::TRANSPORT, attributes::NETWORK],
+    view: View::Section,
+};
+
+/// Segments by slot, shard and protocol. The node has a slot even if nothing is grouped by workload.
+static SEGMENTS: PlannedMap = PlannedMap::new("SEGMENTS", size_of::<u64>(), |sizing| {
+    sizing.slots().max(1) * sizing.by_workload().shards * segments::WORDS
+});
+
+struct ReceiveSegments {
+    /// The map `SEGMENTS`.
+    words: Words,
+    shards: usize,
+    start: UnixNanos,
+}
+
+fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
+    let (words, shards) = (opening.kernel.words(&SEGMENTS)?, opening.kernel.histograms().shards);
+    Ok(Box::new(ReceiveSegments { words, shards, start: opening.start }))
+}
+
+impl ReceiveSegments {
+    /// Returns the words of a slot, by shard.
+    fn shards(&self, slot: Slot) -> impl Iterator<Item = &[std::sync::atomic::AtomicU64]> {
+        let words = self.shards * segments::WORDS;
+        let first = usize::from(slot.0) * words;
+        self.words.slice(first..first + words).chunks_exact(segments::WORDS)
+    }
+
+    /// Returns the points of a slot with a count.
+    fn points(&self, slot: Slot, start: UnixNanos) -> Vec<Point> {
+        let kinds = [Transport::Tcp, Transport::Udp]
+            .into_iter()
+            .flat_map(|transport| IpVersion::ALL.map(|version| (transport, version)));
+        let point = |(transport, version)| {
+            let index = segments::index(transport, version) as usize;
+            let count: u64 = self.shards(slot).map(|shard| shard[index].load(Ordering::Relaxed)).sum();
+            let attributes = Attributes::new()
+                .with(attributes::TRANSPORT.key, attributes::transport(transport))
+                .with(attributes::NETWORK.key, attributes::network(version));
+            let data = Data::Integer(i64::try_from(count).unwrap_or(i64::MAX));
+            (count > 0).then_some(Point { attributes, start, data })
+        };
+        kinds.filter_map(point).collect()
+    }
+}
+
+impl Signal for ReceiveSegments {
+    fn forget(&mut self, slot: Slot) {
+        self.shards(slot).flatten().for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+
+    fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
+        for (slot, start) in iter::once((Slot::NODE, self.start)).chain(workloads.slots()) {
+            readings.add(slot, Metric { descriptor: &SEGMENTS_RECEIVED, points: self.points(slot, start) });
+        }
+        Ok(())
+    }
+}
