@@ -5,7 +5,8 @@ use std::{process::ExitCode, time::Duration};
 use anyhow::Context as _;
 use undercurrent::{
     causes,
-    cli::{self, Command, DoctorArguments, Run, SignalsArguments, catalogue},
+    cli::{self, Command, DoctorArguments, Run, SignalsArguments, catalogue, exit},
+    config::ConfigError,
     doctor, environment,
     export::table::Terminal,
     logging,
@@ -13,14 +14,11 @@ use undercurrent::{
     outputs,
     parts::{Access, Part},
     requirements,
-    sidecar::Sidecar,
+    sidecar::{RunError, Sidecar},
     signals::{REGISTRY, internal},
     telemetry::Resource,
     workloads::{Directory, Opener},
 };
-
-/// The exit status of a sidecar that cannot run, and of an invalid command line.
-const CANNOT_RUN: u8 = 2;
 
 fn main() -> ExitCode {
     keep_memory_small();
@@ -39,8 +37,17 @@ fn main() -> ExitCode {
     };
     ended.unwrap_or_else(|error| {
         eprintln!("undercurrent: {}", causes::chain(error.as_ref()));
-        ExitCode::from(CANNOT_RUN)
+        ExitCode::from(status(&error))
     })
+}
+
+/// Returns the exit status of an error.
+fn status(error: &anyhow::Error) -> u8 {
+    match error.downcast_ref() {
+        Some(RunError::NothingDelivered { .. }) => exit::NOTHING_DELIVERED,
+        _ if error.is::<ConfigError>() || error.is::<outputs::OpenError>() => exit::INVALID,
+        _ => exit::CANNOT_RUN,
+    }
 }
 
 /// Fixes the size from which glibc allocates blocks with `mmap`. glibc raises this size after each free of a
@@ -96,7 +103,7 @@ fn examine(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
     } else {
         print!("{}", doctor::page(&report));
     }
-    Ok(ExitCode::from(report.verdict.exit_status()))
+    Ok(ExitCode::from(report.verdict.exit_status(arguments.fail_on)))
 }
 
 fn list(arguments: &SignalsArguments) {

@@ -54,6 +54,16 @@ pub enum RunError {
     /// The loader ended.
     #[error(transparent)]
     Loader(#[from] LoaderEnded),
+    /// The run ended, and an output received no snapshot.
+    #[error("delivered 0 of {published} snapshots to output `{output}`{}; the log has the reason", bracketed(.reasons))]
+    NothingDelivered {
+        /// The name of the output.
+        output: &'static str,
+        /// Number of snapshots.
+        published: u64,
+        /// The reasons of the failures.
+        reasons: Vec<&'static str>,
+    },
     /// The loader did not respond in time.
     #[error("the loader does not respond: another process may have stopped it")]
     LoaderStopped,
@@ -210,6 +220,7 @@ impl Sidecar {
     /// If an output or the loader process fails.
     pub async fn run(mut self, settings: &Settings, mut outputs: Outputs) -> Result<(), RunError> {
         let statistics = outputs.statistics();
+        let mut published = 0;
         let end = settings.duration.as_ref().map(|span| tokio::time::Instant::now() + span.get());
         let mut ticks = tokio::time::interval(settings.interval.get());
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
@@ -232,6 +243,7 @@ impl Sidecar {
                     synchronize(&mut self.clock);
                     let snapshot = Arc::new(self.snapshot(&statistics, outputs.delivered()));
                     outputs.publish(&snapshot);
+                    published += 1;
                     self.watchdog.tick();
                     if !self.kernel.is_connected() {
                         return Err(RunError::LoaderStopped);
@@ -248,8 +260,29 @@ impl Sidecar {
         // The programs detach before the last delivery, which may wait for a collector.
         drop(self);
         outputs.publish(&last);
-        Ok(outputs.shutdown(LAST_DELIVERY).await?)
+        let statistics = outputs.statistics();
+        outputs.shutdown(LAST_DELIVERY).await?;
+        statistics.iter().try_for_each(|output| summarize(output, published + 1))
     }
+}
+
+/// Logs the number of delivered snapshots.
+///
+/// # Errors
+/// If no snapshot was delivered.
+fn summarize(output: &Statistics, published: u64) -> Result<(), RunError> {
+    let (output, totals) = (output.output(), output.totals());
+    let delivered = totals.snapshots(None);
+    if totals.points(None) > 0 {
+        tracing::info!("delivered {delivered} of {published} snapshots to output `{output}`");
+        return Ok(());
+    }
+    let reasons = totals.exports.into_keys().flatten().collect();
+    Err(RunError::NothingDelivered { output, published, reasons })
+}
+
+fn bracketed(reasons: &[&str]) -> String {
+    if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) }
 }
 
 /// Waits for the next reading of the NIC clocks and performs it. Rescans the NICs from time to time. Never completes if
@@ -288,7 +321,7 @@ fn report(settings: &Settings, kernel: &Kernel) {
         (count > 0).then(|| format!("{count} {}", state.as_str()))
     });
     let counted = counted.collect::<Vec<_>>().join(", ");
-    tracing::info!("measuring: {} signals: {counted}; run `undercurrent doctor` for details", enabled.len());
+    tracing::info!("{} signals: {counted}; run `undercurrent doctor` for details", enabled.len());
     for status in enabled.iter().filter(|status| !status.reasons.is_empty()) {
         tracing::debug!("{} is {}: {}", status.signal, status.status.as_str(), status.reasons.join("; "));
     }

@@ -12,8 +12,12 @@ use std::{
 
 use tempfile::TempDir;
 
+/// The exit status of an invalid command line, configuration or output.
+const INVALID: i32 = 2;
 /// The exit status of a sidecar that cannot run.
-const CANNOT_RUN: i32 = 2;
+const CANNOT_RUN: i32 = 3;
+/// The exit status of a run that delivered no snapshot.
+const NOTHING_DELIVERED: i32 = 1;
 /// The conventional user that owns nothing.
 const NOBODY: u32 = 65534;
 
@@ -32,11 +36,16 @@ fn run(command: &mut Command) -> Output {
     command.output().expect("the program starts")
 }
 
-/// Returns the error of a command that must fail, with the folder of the test as `DIR`.
-fn refusal(mut command: Command, folder: &Path) -> String {
+/// Returns the error of a command with invalid input, with the folder of the test as `DIR`.
+fn refusal(command: Command, folder: &Path) -> String {
+    failure(command, INVALID, folder)
+}
+
+/// Returns the error of a command that must fail with this exit status, with the folder of the test as `DIR`.
+fn failure(mut command: Command, status: i32, folder: &Path) -> String {
     let output = run(&mut command);
     let said = String::from_utf8(output.stderr).expect("text").replace(&folder.display().to_string(), "DIR");
-    assert_eq!(output.status.code(), Some(CANNOT_RUN), "{command:?}: {said}");
+    assert_eq!(output.status.code(), Some(status), "{command:?}: {said}");
     assert!(output.stdout.is_empty(), "{command:?}: nothing is measured");
     said
 }
@@ -159,12 +168,16 @@ fn users_without_capabilities() {
     let folder = tempfile::tempdir().expect("a folder");
     let output = folder.path().join("new.jsonl");
     let arguments = ["--duration", "1s", "--output", &format!("json={}", output.display())];
-    insta::assert_snapshot!(refusal(unprivileged(&folder, &arguments), folder.path()));
+    insta::assert_snapshot!(failure(unprivileged(&folder, &arguments), CANNOT_RUN, folder.path()));
     assert!(!output.exists(), "a refused run creates no file");
 
     let doctor = run(&mut unprivileged(&folder, &["doctor"]));
     let page = String::from_utf8(doctor.stdout).expect("text");
     assert_eq!(doctor.status.code(), Some(CANNOT_RUN), "{page}");
+    let gate = run(&mut unprivileged(&folder, &["doctor", "--fail-on", "unusable"]));
+    assert_eq!(gate.status.code(), Some(CANNOT_RUN), "{gate:?}");
+    let mistyped = run(&mut unprivileged(&folder, &["doctor", "--fail-on", "never"]));
+    assert_eq!(mistyped.status.code(), Some(INVALID), "{mistyped:?}");
     for words in ["cannot run", "not root", "CAP_BPF", "CAP_PERFMON", "CAP_NET_ADMIN"] {
         assert!(page.contains(words), "{words} in {page}");
     }
@@ -193,9 +206,10 @@ fn a_full_disk_is_logged_once_and_does_not_end_the_run() {
     let arguments = ["--interval", "200ms", "--duration", "1500ms", "--output", "json=/dev/full"];
     let output = run(&mut undercurrent(&arguments));
     let said = String::from_utf8(output.stderr).expect("text");
-    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert_eq!(output.status.code(), Some(NOTHING_DELIVERED), "{said}");
     let complaints: Vec<_> = said.lines().filter(|line| line.contains("/dev/full")).collect();
     assert_eq!(complaints.len(), 1, "{said}");
+    assert!(said.trim_end().ends_with("snapshots to output `json` (no_space); the log has the reason"), "{said}");
     assert!(complaints[0].contains("No space left on device") && complaints[0].contains("free some space"), "{said}");
 }
 
@@ -210,13 +224,15 @@ fn a_refused_connection_is_logged_and_does_not_end_the_run() {
     let mut command = undercurrent(&["--interval", "200ms", "--duration", "1500ms"]);
     let output = run(command.env("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint));
     let said = String::from_utf8(output.stderr).expect("text");
-    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert_eq!(output.status.code(), Some(NOTHING_DELIVERED), "{said}");
     let complaints: Vec<_> = said.lines().filter(|line| line.contains("cannot deliver")).collect();
     assert_eq!(complaints.len(), 1, "{said}");
     for words in [&*endpoint, "Connection refused", "Is a collector listening"] {
         assert!(complaints[0].contains(words), "{words} in {said}");
     }
     assert!(said.contains("the last snapshot is lost"), "{said}");
+    let last = said.lines().last().expect("a line");
+    assert!(last.starts_with("undercurrent: delivered 0 of ") && last.contains("`otlp` (unavailable)"), "{said}");
 }
 
 #[test]

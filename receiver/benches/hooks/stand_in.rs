@@ -24,7 +24,7 @@ pub fn stay(configuration: &Path) -> anyhow::Result<()> {
     let hooks: Vec<_> = requirements.hooks().iter().copied().filter(|hook| hook.name != hooks::DRIVER.name).collect();
     let _programs = Baseline::attach(&host, &hooks, &settings.avoid)?;
     let _stamps = Timestamping::hold().context("cannot have packets stamped")?;
-    eprintln!("measuring: nothing");
+    eprintln!("0 signals: none");
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async { anyhow::Ok(signal(SignalKind::terminate())?.recv().await) })?;
     Ok(())

@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser};
 
-use crate::options::{AttachKind, Interval, Output, Sampling, Span};
+use crate::{
+    doctor::FailOn,
+    options::{AttachKind, Interval, Output, Sampling, Span},
+};
 
 const AFTER_HELP: &str = "\
 Flags take precedence over environment variables, which take precedence over the configuration file.
@@ -17,7 +20,20 @@ Environment:
   OTEL_SERVICE_NAME               service name [default: undercurrent]
   K8S_NODE_NAME, NODE_NAME        name of the Kubernetes node
   RUST_LOG, OTEL_LOG_LEVEL        log level: error, warn, info, debug, trace; logs go to standard error
-  NO_COLOR                        disables colours";
+  NO_COLOR                        disables colours
+
+Exit status:
+  0  stopped by SIGINT, SIGTERM or --duration, or all readers of standard output are gone
+  1  no snapshot was delivered to one of the outputs
+  2  the command line, the configuration or an output is invalid
+  3  the sidecar cannot run on this machine, or a part of it failed";
+
+const DOCTOR_STATUS: &str = "\
+Exit status:
+  0  every signal is healthy or idle; with `--fail-on unusable`, the sidecar can run
+  1  a signal is degraded or unavailable
+  2  the command line or the configuration is invalid
+  3  the sidecar cannot run on this machine";
 
 /// Measures the cost of the kernel's network stack and exports it as OpenTelemetry.
 #[derive(Parser)]
@@ -41,8 +57,7 @@ pub enum Subcommand {
     #[command(after_help = AFTER_HELP)]
     Run(RunArguments),
     /// Check which signals this machine supports, and print how to fix problems.
-    ///
-    /// Exit status: 0 healthy, 1 degraded, 2 cannot run.
+    #[command(after_help = DOCTOR_STATUS)]
     Doctor(DoctorArguments),
     /// List the signals and their metrics.
     Signals(SignalsArguments),
@@ -84,6 +99,9 @@ pub struct DoctorArguments {
     /// Send traffic over loopback and check that every hook fires.
     #[arg(long)]
     pub probe: bool,
+    /// Verdict from which the exit status is not 0.
+    #[arg(long, value_name = "VERDICT", value_enum, default_value_t)]
+    pub fail_on: FailOn,
     /// Configuration file (YAML) with the signals and limits to check.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,

@@ -2,6 +2,7 @@
 
 mod arguments;
 pub mod catalogue;
+pub mod exit;
 
 use std::{ffi::OsString, path::PathBuf};
 

@@ -1,6 +1,7 @@
 //! Tests of valid and invalid command lines, and of their messages.
 
 use super::*;
+use crate::doctor::FailOn;
 
 fn command(line: &str) -> Command {
     parse(line.split(' ')).unwrap_or_else(|error| panic!("{error}"))
@@ -39,8 +40,10 @@ fn run_is_the_default() {
 
 #[test]
 fn other_commands_are_parsed() {
-    let doctor = DoctorArguments { json: true, probe: true, config: None };
+    let doctor = DoctorArguments { json: true, probe: true, fail_on: FailOn::default(), config: None };
     assert_eq!(command("undercurrent doctor --json --probe"), Command::Doctor(doctor));
+    let Command::Doctor(gate) = command("undercurrent doctor --fail-on unusable") else { panic!("doctor") };
+    assert_eq!(gate.fail_on, FailOn::Unusable);
     assert_eq!(command("undercurrent signals"), Command::Signals(SignalsArguments { json: false }));
     assert_eq!(command("undercurrent config schema"), Command::Config(ConfigFile::Schema));
     assert_eq!(command("undercurrent config example"), Command::Config(ConfigFile::Example));
@@ -235,83 +238,10 @@ fn misplaced_arguments_are_refused() {
 
 #[test]
 fn help_texts() {
-    insta::assert_snapshot!(help("undercurrent --help"), @"
-    Measures the cost of the kernel's network stack and exports it as OpenTelemetry
-
-    Usage: undercurrent [OPTIONS]
-           undercurrent <COMMAND>
-
-    Commands:
-      run      Measure and export until a signal ends the process (the default)
-      doctor   Check which signals this machine supports, and print how to fix problems
-      signals  List the signals and their metrics
-      config   Print an example configuration file, or the JSON schema
-      help     Print this message or the help of the given subcommand(s)
-
-    Options:
-          --config <FILE>        Configuration file (YAML)
-          --interval <DURATION>  Time between snapshots, for example 500ms [default: 10s; 1s if only table is enabled]
-          --duration <DURATION>  Stop after this time [default: never]
-          --output <OUTPUT>      table, json, json=FILE or otlp; repeatable [default: otlp if an endpoint is set, else table]
-          --sampling <SHARE>     Share of measured packets: adaptive, all, 1/2, 1/4, ... [default: adaptive]
-          --avoid <KIND>         Never attach by fentry, kprobe, tracepoint or cgroup; repeatable [default: none]
-      -h, --help                 Print help
-      -V, --version              Print version
-
-    Flags take precedence over environment variables, which take precedence over the configuration file.
-
-    Environment:
-      OTEL_EXPORTER_OTLP_ENDPOINT     endpoint of the collector; makes otlp the default output
-      OTEL_EXPORTER_OTLP_*            the other settings of OTLP
-      OTEL_METRIC_EXPORT_INTERVAL     interval in milliseconds
-      OTEL_RESOURCE_ATTRIBUTES        more attributes of this node, as key=value,key=value
-      OTEL_SERVICE_NAME               service name [default: undercurrent]
-      K8S_NODE_NAME, NODE_NAME        name of the Kubernetes node
-      RUST_LOG, OTEL_LOG_LEVEL        log level: error, warn, info, debug, trace; logs go to standard error
-      NO_COLOR                        disables colours
-    ");
-    insta::assert_snapshot!(help("undercurrent doctor --help"), @"
-    Check which signals this machine supports, and print how to fix problems.
-
-    Exit status: 0 healthy, 1 degraded, 2 cannot run.
-
-    Usage: undercurrent doctor [OPTIONS]
-
-    Options:
-          --json
-              Print JSON
-
-          --probe
-              Send traffic over loopback and check that every hook fires
-
-          --config <FILE>
-              Configuration file (YAML) with the signals and limits to check
-
-      -h, --help
-              Print help (see a summary with '-h')
-    ");
-    insta::assert_snapshot!(help("undercurrent signals --help"), @"
-    List the signals and their metrics
-
-    Usage: undercurrent signals [OPTIONS]
-
-    Options:
-          --json  Print JSON
-      -h, --help  Print help
-    ");
-    insta::assert_snapshot!(help("undercurrent config --help"), @"
-    Print an example configuration file, or the JSON schema
-
-    Usage: undercurrent config <COMMAND>
-
-    Commands:
-      example  Print an example with every setting in comments
-      schema   Print the JSON schema for editors
-      help     Print this message or the help of the given subcommand(s)
-
-    Options:
-      -h, --help  Print help
-    ");
+    let pages = ["", "run ", "doctor ", "signals ", "config ", "config example ", "config schema "];
+    let pages = pages
+        .map(|command| format!("$ undercurrent {command}--help\n{}", help(&format!("undercurrent {command}--help"))));
+    insta::assert_snapshot!(pages.join("\n"));
     assert_eq!(help("undercurrent --version"), format!("undercurrent {}\n", env!("CARGO_PKG_VERSION")));
 }
 

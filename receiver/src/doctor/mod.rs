@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 
 use crate::{
+    cli::exit,
     config::Settings,
     kernel::{
         hooks::Hook,
@@ -34,17 +35,27 @@ pub enum Verdict {
     /// Some signals measure less than on a healthy machine.
     Degraded,
     /// The sidecar cannot run.
-    CannotRun,
+    Unusable,
+}
+
+/// The best verdict with a non-zero exit status.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum FailOn {
+    /// Fail if a signal is degraded or unavailable.
+    #[default]
+    Degraded,
+    /// Fail only if the sidecar cannot run.
+    Unusable,
 }
 
 impl Verdict {
-    /// Returns the exit status: 0 healthy, 1 degraded, 2 cannot run.
+    /// Returns the exit status.
     #[must_use]
-    pub const fn exit_status(self) -> u8 {
-        match self {
-            Self::Healthy => 0,
-            Self::Degraded => 1,
-            Self::CannotRun => 2,
+    pub const fn exit_status(self, fail_on: FailOn) -> u8 {
+        match (self, fail_on) {
+            (Self::Healthy, _) | (Self::Degraded, FailOn::Unusable) => 0,
+            (Self::Degraded, FailOn::Degraded) => exit::DEGRADED,
+            (Self::Unusable, _) => exit::CANNOT_RUN,
         }
     }
 }
@@ -105,7 +116,7 @@ pub struct Memory {
 pub fn examine(settings: &Settings, probe: bool) -> Report {
     let mut report = Report {
         version: env!("CARGO_PKG_VERSION"),
-        verdict: Verdict::CannotRun,
+        verdict: Verdict::Unusable,
         reason: None,
         no_probe: None,
         host: None,
@@ -174,5 +185,19 @@ impl HookReport {
     #[must_use]
     pub fn hook(&self) -> Option<&'static Hook> {
         all_hooks().into_iter().find(|hook| hook.name == self.outcome.hook)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_statuses_follow_the_verdict_and_the_threshold() {
+        let statuses = |fail_on| {
+            [Verdict::Healthy, Verdict::Degraded, Verdict::Unusable].map(|verdict| verdict.exit_status(fail_on))
+        };
+        assert_eq!(statuses(FailOn::Degraded), [0, 1, 3]);
+        assert_eq!(statuses(FailOn::Unusable), [0, 0, 3]);
     }
 }

@@ -70,8 +70,8 @@ fn verdict(report: &Report) -> String {
     match (report.verdict, &report.reason) {
         (Verdict::Healthy, _) => "everything works".to_owned(),
         (Verdict::Degraded, _) => "works with reduced measurements".to_owned(),
-        (Verdict::CannotRun, Some(reason)) => format!("cannot run: {reason}"),
-        (Verdict::CannotRun, None) => "cannot run".to_owned(),
+        (Verdict::Unusable, Some(reason)) => format!("cannot run: {reason}"),
+        (Verdict::Unusable, None) => "cannot run".to_owned(),
     }
 }
 

@@ -172,13 +172,13 @@ fn without_privileges_it_names_what_is_missing() {
     };
 
     let output = run(&["doctor", "--json", "--probe"]);
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
     let report = report(&output);
-    assert_eq!(report["verdict"], "cannot_run");
+    assert_eq!(report["verdict"], "unusable");
     let lacks = report["lacks"].to_string();
     let reason = report["reason"].as_str().unwrap();
     let output = run(&["run", "--output", "json", "--duration", "1s"]);
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
     let refusal = String::from_utf8_lossy(&output.stderr);
     for text in [lacks.as_str(), reason, &refusal] {
         assert!(["CAP_BPF", "CAP_PERFMON"].iter().all(|capability| text.contains(capability)), "{text}");

@@ -25,7 +25,7 @@ pub const BINARY: &str = env!("CARGO_BIN_EXE_undercurrent");
 /// A variable with the kinds of hooks that every sidecar must avoid, to test alternates.
 const AVOID: &str = "UNDERCURRENT_TEST_AVOID";
 /// A part of the log message after all programs are attached.
-const READY: &str = "measuring:";
+const READY: &str = " signals: ";
 
 /// Returns a command without the variables of the test's environment.
 pub fn command(binary: impl AsRef<std::ffi::OsStr>) -> Command {

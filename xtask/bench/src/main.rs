@@ -50,7 +50,7 @@ fn main() -> anyhow::Result<()> {
 }
 
 /// Part of the sidecar's log line after all programs are attached.
-const ATTACHED: &str = "measuring:";
+const ATTACHED: &str = " signals: ";
 
 /// Compares a figure with its limit.
 fn verdict(value: f64, limit: f64) -> &'static str {

@@ -129,7 +129,7 @@ fn a_long_name_of_a_signal_has_its_own_column() {
 #[test]
 fn an_unsupported_machine() {
     let mut report = whole();
-    report.verdict = Verdict::CannotRun;
+    report.verdict = Verdict::Unusable;
     let lack = "CAP_BPF and CAP_PERFMON (or CAP_SYS_ADMIN) to load tracing programs";
     report.reason = Some(format!("not root, and lacking {lack}: run as root, or grant CAP_PERFMON CAP_BPF"));
     report.lacks = vec![lack.to_owned()];

@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn the_first_matching_line_is_found() {
-        let text = "starting\nmeasuring: all\nmeasuring: again\n";
+        let text = "starting\n2 signals: all\n2 signals: again\n";
         let started = Instant::now();
         assert!(line(&mut text.as_bytes(), started, |line| line.contains(ATTACHED)).is_some());
         assert!(line(&mut text.as_bytes(), started, |line| line.starts_with('{')).is_none());

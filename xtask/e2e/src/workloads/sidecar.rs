@@ -23,7 +23,7 @@ const STOP: Duration = Duration::from_secs(20);
 /// Timeout for a snapshot: many intervals.
 pub const SNAPSHOT: Duration = Duration::from_secs(20);
 /// Part of the log line after all programs are attached.
-const READY: &str = "measuring:";
+const READY: &str = " signals: ";
 
 /// A sidecar with an interval of one second. It ends on drop.
 pub struct Sidecar {
