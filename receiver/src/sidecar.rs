@@ -54,15 +54,13 @@ pub enum RunError {
     /// The loader ended.
     #[error(transparent)]
     Loader(#[from] LoaderEnded),
-    /// The run ended, and an output received no snapshot.
-    #[error("delivered 0 of {published} snapshots to output `{output}`{}; the log has the reason", bracketed(.reasons))]
+    /// The run ended, and no output received a snapshot.
+    #[error("delivered 0 of {published} snapshots ({}); the log has the reasons", outputs.join(", "))]
     NothingDelivered {
-        /// The name of the output.
-        output: &'static str,
         /// Number of snapshots.
         published: u64,
-        /// The reasons of the failures.
-        reasons: Vec<&'static str>,
+        /// The outputs with the reasons of their failures.
+        outputs: Vec<String>,
     },
     /// The loader did not respond in time.
     #[error("the loader does not respond: another process may have stopped it")]
@@ -260,29 +258,32 @@ impl Sidecar {
         // The programs detach before the last delivery, which may wait for a collector.
         drop(self);
         outputs.publish(&last);
-        let statistics = outputs.statistics();
+        let running = outputs.statistics();
         outputs.shutdown(LAST_DELIVERY).await?;
-        statistics.iter().try_for_each(|output| summarize(output, published + 1))
+        summarize(&running, published + 1)
     }
 }
 
-/// Logs the number of delivered snapshots.
+/// Logs the number of delivered snapshots of each output.
 ///
 /// # Errors
 /// If no snapshot was delivered.
-fn summarize(output: &Statistics, published: u64) -> Result<(), RunError> {
-    let (output, totals) = (output.output(), output.totals());
-    let delivered = totals.snapshots(None);
-    if totals.points(None) > 0 {
+fn summarize(outputs: &[Statistics], published: u64) -> Result<(), RunError> {
+    let mut without = Vec::new();
+    for output in outputs {
+        let (output, totals) = (output.output(), output.totals());
+        let delivered = totals.snapshots(None);
         tracing::info!("delivered {delivered} of {published} snapshots to output `{output}`");
-        return Ok(());
+        if totals.points(None) == 0 {
+            let reasons: Vec<&str> = totals.exports.into_keys().flatten().collect();
+            without.push(format!(
+                "{output}: {}",
+                if reasons.is_empty() { "no answer".to_owned() } else { reasons.join(", ") }
+            ));
+        }
     }
-    let reasons = totals.exports.into_keys().flatten().collect();
-    Err(RunError::NothingDelivered { output, published, reasons })
-}
-
-fn bracketed(reasons: &[&str]) -> String {
-    if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) }
+    let nothing = !outputs.is_empty() && without.len() == outputs.len();
+    if nothing { Err(RunError::NothingDelivered { published, outputs: without }) } else { Ok(()) }
 }
 
 /// Waits for the next reading of the NIC clocks and performs it. Rescans the NICs from time to time. Never completes if

@@ -209,7 +209,7 @@ fn a_full_disk_is_logged_once_and_does_not_end_the_run() {
     assert_eq!(output.status.code(), Some(NOTHING_DELIVERED), "{said}");
     let complaints: Vec<_> = said.lines().filter(|line| line.contains("/dev/full")).collect();
     assert_eq!(complaints.len(), 1, "{said}");
-    assert!(said.trim_end().ends_with("snapshots to output `json` (no_space); the log has the reason"), "{said}");
+    assert!(said.trim_end().ends_with("snapshots (json: no_space); the log has the reasons"), "{said}");
     assert!(complaints[0].contains("No space left on device") && complaints[0].contains("free some space"), "{said}");
 }
 
@@ -232,7 +232,7 @@ fn a_refused_connection_is_logged_and_does_not_end_the_run() {
     }
     assert!(said.contains("the last snapshot is lost"), "{said}");
     let last = said.lines().last().expect("a line");
-    assert!(last.starts_with("undercurrent: delivered 0 of ") && last.contains("`otlp` (unavailable)"), "{said}");
+    assert!(last.starts_with("undercurrent: delivered 0 of ") && last.contains("(otlp: unavailable)"), "{said}");
 }
 
 #[test]

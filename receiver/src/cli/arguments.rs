@@ -24,7 +24,7 @@ Environment:
 
 Exit status:
   0  stopped by SIGINT, SIGTERM or --duration, or all readers of standard output are gone
-  1  no snapshot was delivered to one of the outputs
+  1  no snapshot was delivered to any output
   2  the command line, the configuration or an output is invalid
   3  the sidecar cannot run on this machine, or a part of it failed";
 

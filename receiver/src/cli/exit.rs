@@ -1,6 +1,6 @@
 //! The exit statuses of the program. The help texts and docs/install.md list them.
 
-/// `run` delivered no snapshot to one of its outputs.
+/// `run` delivered no snapshot.
 pub const NOTHING_DELIVERED: u8 = 1;
 /// `doctor` found signals that are degraded or unavailable.
 pub const DEGRADED: u8 = 1;

@@ -23,8 +23,8 @@ use crate::{
     },
 };
 
-/// Exit status of a sidecar that cannot run.
-const CANNOT_RUN: i32 = 2;
+/// Exit status of a sidecar with an invalid configuration or output.
+const INVALID: i32 = 2;
 /// Much longer than a refusal takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -55,7 +55,7 @@ fn run_within(limits: &[&str], arguments: &[&str], variables: &[(&str, &str)]) -
 /// Returns the message of a sidecar that refused to run.
 fn refusal(output: Output) -> String {
     let message = String::from_utf8(output.stderr).expect("text");
-    assert_eq!(output.status.code(), Some(CANNOT_RUN), "{message}");
+    assert_eq!(output.status.code(), Some(INVALID), "{message}");
     message
 }
 
@@ -74,7 +74,7 @@ fn a_collector_neither_ends_the_sidecar_nor_forges_its_log() {
         &[("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.endpoint)],
     );
     let log = String::from_utf8(output.stderr).expect("text");
-    assert_eq!(output.status.code(), Some(0), "{log}");
+    assert_eq!(output.status.code(), Some(1), "nothing was delivered: {log}");
     assert!(!log.contains("panicked") && log.contains("the last snapshot was not delivered"), "{log}");
     let forged: Vec<_> = log.lines().filter(|line| line.contains("forged")).collect();
     assert!(!forged.is_empty() && forged.iter().all(|line| line.contains("later\\nERROR forged\\r")), "{log}");
