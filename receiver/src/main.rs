@@ -1,6 +1,6 @@
 //! The `undercurrent` command.
 
-use std::{process::ExitCode, time::Duration};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
 use undercurrent::{
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     let command = cli::parse(std::env::args_os()).unwrap_or_else(|error| error.exit());
     let ended = match command {
         Command::Run(run) => measure(run).map(|()| ExitCode::SUCCESS),
-        Command::Doctor(arguments) => examine(&arguments),
+        Command::Doctor(arguments, config) => examine(&arguments, config),
         Command::Signals(arguments) => {
             list(&arguments);
             Ok(ExitCode::SUCCESS)
@@ -93,9 +93,9 @@ fn measure(run: Run) -> anyhow::Result<()> {
     ended
 }
 
-fn examine(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
+fn examine(arguments: &DoctorArguments, config: Option<PathBuf>) -> anyhow::Result<ExitCode> {
     logging::start(&environment::process, std::io::stderr);
-    let run = Run { config: arguments.config.clone(), ..Run::default() };
+    let run = Run { config, ..Run::default() };
     let (settings, _) = run.settings(&environment::process)?;
     let report = doctor::examine(&settings, arguments.probe);
     if arguments.json {

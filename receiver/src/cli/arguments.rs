@@ -41,10 +41,12 @@ Exit status:
     name = "undercurrent",
     bin_name = "undercurrent",
     version,
-    args_conflicts_with_subcommands = true,
     after_help = AFTER_HELP
 )]
 pub struct Arguments {
+    /// Configuration file (YAML) of run and doctor.
+    #[arg(long, value_name = "FILE", global = true)]
+    pub config: Option<PathBuf>,
     #[command(flatten)]
     pub run: RunArguments,
     #[command(subcommand)]
@@ -70,9 +72,6 @@ pub enum Subcommand {
 
 #[derive(Args)]
 pub struct RunArguments {
-    /// Configuration file (YAML).
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
     /// Time between snapshots, for example 500ms [default: 10s; 1s if only table is enabled].
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub interval: Option<Interval>,
@@ -102,9 +101,6 @@ pub struct DoctorArguments {
     /// Verdict from which the exit status is not 0.
     #[arg(long, value_name = "VERDICT", value_enum, default_value_t)]
     pub fail_on: FailOn,
-    /// Configuration file (YAML) with the signals and limits to check.
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
 }
 
 /// Arguments of `signals`.

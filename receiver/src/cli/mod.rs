@@ -6,7 +6,7 @@ pub mod exit;
 
 use std::{ffi::OsString, path::PathBuf};
 
-use clap::{CommandFactory, FromArgMatches, error::ErrorKind};
+use clap::{ArgMatches, Args as _, CommandFactory, FromArgMatches, error::ErrorKind, parser::ValueSource};
 
 use crate::{
     config::{ConfigError, File, Flags, Settings},
@@ -22,8 +22,8 @@ pub use arguments::{ConfigFile, DoctorArguments, SignalsArguments};
 pub enum Command {
     /// Measure and export.
     Run(Run),
-    /// Check the machine.
-    Doctor(DoctorArguments),
+    /// Check the machine, for a configuration file.
+    Doctor(DoctorArguments, Option<PathBuf>),
     /// List the signals.
     Signals(SignalsArguments),
     /// Print an example configuration file or the schema.
@@ -62,17 +62,34 @@ where
     let mut command = Arguments::command();
     let matches = command.try_get_matches_from_mut(words)?;
     let arguments = Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+    check_placement(&matches).map_err(|message| command.error(ErrorKind::ArgumentConflict, message))?;
+    let config = arguments.config;
     Ok(match arguments.subcommand {
-        None => Command::Run(run(arguments.run, &mut command)?),
-        Some(Subcommand::Run(run_arguments)) => Command::Run(run(run_arguments, &mut command)?),
-        Some(Subcommand::Doctor(doctor)) => Command::Doctor(doctor),
+        None => Command::Run(run(arguments.run, config, &mut command)?),
+        Some(Subcommand::Run(run_arguments)) => Command::Run(run(run_arguments, config, &mut command)?),
+        Some(Subcommand::Doctor(doctor)) => Command::Doctor(doctor, config),
         Some(Subcommand::Signals(signals)) => Command::Signals(signals),
         Some(Subcommand::Config { file }) => Command::Config(file),
     })
 }
 
-fn run(arguments: RunArguments, command: &mut clap::Command) -> Result<Run, clap::Error> {
-    let RunArguments { config, interval, duration, output, sampling, avoid } = arguments;
+/// Checks that options of `run` are not before a subcommand, and that `--config` belongs to a command that reads a file.
+fn check_placement(matches: &ArgMatches) -> Result<(), String> {
+    let Some((subcommand, _)) = matches.subcommand() else { return Ok(()) };
+    let is_given = |option: &str| matches.value_source(option) == Some(ValueSource::CommandLine);
+    let options = RunArguments::augment_args(clap::Command::new(""));
+    match options.get_arguments().map(|option| option.get_id().as_str()).find(|option| is_given(option)) {
+        Some(option) if subcommand == "run" => Err(format!("write `--{option}` after `run`")),
+        Some(option) => Err(format!("`--{option}` is an option of `run`, not of `{subcommand}`")),
+        None if is_given("config") && !matches!(subcommand, "run" | "doctor") => {
+            Err(format!("`{subcommand}` reads no configuration file: leave `--config` out"))
+        }
+        None => Ok(()),
+    }
+}
+
+fn run(arguments: RunArguments, config: Option<PathBuf>, command: &mut clap::Command) -> Result<Run, clap::Error> {
+    let RunArguments { interval, duration, output, sampling, avoid } = arguments;
     let outputs = match output {
         outputs if outputs.is_empty() => None,
         outputs => Some(Outputs::try_from(outputs).map_err(|error| command.error(ErrorKind::ArgumentConflict, error))?),

@@ -40,13 +40,23 @@ fn run_is_the_default() {
 
 #[test]
 fn other_commands_are_parsed() {
-    let doctor = DoctorArguments { json: true, probe: true, fail_on: FailOn::default(), config: None };
-    assert_eq!(command("undercurrent doctor --json --probe"), Command::Doctor(doctor));
-    let Command::Doctor(gate) = command("undercurrent doctor --fail-on unusable") else { panic!("doctor") };
+    let doctor = DoctorArguments { json: true, probe: true, fail_on: FailOn::default() };
+    assert_eq!(command("undercurrent doctor --json --probe"), Command::Doctor(doctor, None));
+    let Command::Doctor(gate, None) = command("undercurrent doctor --fail-on unusable") else { panic!("doctor") };
     assert_eq!(gate.fail_on, FailOn::Unusable);
     assert_eq!(command("undercurrent signals"), Command::Signals(SignalsArguments { json: false }));
     assert_eq!(command("undercurrent config schema"), Command::Config(ConfigFile::Schema));
     assert_eq!(command("undercurrent config example"), Command::Config(ConfigFile::Example));
+}
+
+#[test]
+fn the_configuration_file_may_precede_the_command() {
+    let Command::Run(run) = command("undercurrent --config a.yaml run --interval 1s") else { panic!("a run") };
+    assert_eq!((run.config, run.flags.interval), (Some("a.yaml".into()), "1s".parse().ok()));
+    for line in ["undercurrent --config a.yaml doctor", "undercurrent doctor --config a.yaml"] {
+        let Command::Doctor(_, config) = command(line) else { panic!("doctor") };
+        assert_eq!(config, Some("a.yaml".into()), "{line}");
+    }
 }
 
 #[test]
@@ -62,59 +72,7 @@ fn invalid_durations_are_refused() {
         "undercurrent run --duration 0s",
         "undercurrent run --duration --interval 1s",
         "undercurrent run --interval",
-    ]), @"
-    $ undercurrent --interval 0
-    error: invalid value '0' for '--interval <DURATION>': `0` is too short: the shortest interval is 100ms
-
-    For more information, try '--help'.
-
-    $ undercurrent run --interval 0s
-    error: invalid value '0s' for '--interval <DURATION>': `0s` is too short: the shortest interval is 100ms
-
-    For more information, try '--help'.
-
-    $ undercurrent run --interval 50ms
-    error: invalid value '50ms' for '--interval <DURATION>': `50ms` is too short: the shortest interval is 100ms
-
-    For more information, try '--help'.
-
-    $ undercurrent run --interval -1s
-    error: invalid value '-1s' for '--interval <DURATION>': `-1s` is negative: a duration is above zero, for example `10s`
-
-    For more information, try '--help'.
-
-    $ undercurrent run --interval 10
-    error: invalid value '10' for '--interval <DURATION>': `10` has no unit: write a number and a unit, for example `10s` or `500ms`
-
-    For more information, try '--help'.
-
-    $ undercurrent --duration -5s
-    error: invalid value '-5s' for '--duration <DURATION>': `-5s` is negative: a duration is above zero, for example `10s`
-
-    For more information, try '--help'.
-
-    $ undercurrent run --duration=-5s
-    error: invalid value '-5s' for '--duration <DURATION>': `-5s` is negative: a duration is above zero, for example `10s`
-
-    For more information, try '--help'.
-
-    $ undercurrent run --duration 0s
-    error: invalid value '0s' for '--duration <DURATION>': `0s` is zero: a duration is above zero, for example `10s`
-
-    For more information, try '--help'.
-
-    $ undercurrent run --duration --interval 1s
-    error: unexpected argument '1s' found
-
-    Usage: undercurrent run [OPTIONS]
-
-    For more information, try '--help'.
-
-    $ undercurrent run --interval
-    error: a value is required for '--interval <DURATION>' but none was supplied
-
-    For more information, try '--help'.
-    ");
+    ]));
 }
 
 #[test]
@@ -126,43 +84,7 @@ fn invalid_outputs_are_refused() {
         "undercurrent --output json=",
         "undercurrent --output otlp --output otlp",
         "undercurrent run --output table --output json",
-    ]), @"
-    $ undercurrent --output tabel
-    error: invalid value 'tabel' for '--output <OUTPUT>': unknown output `tabel` (did you mean `table`?): the outputs are `table`, `json`, `json=FILE` and `otlp`
-
-    For more information, try '--help'.
-
-    $ undercurrent --output table=out.txt
-    error: invalid value 'table=out.txt' for '--output <OUTPUT>': `table` takes no file, `out.txt` was given: for a file use `json=FILE`
-
-    For more information, try '--help'.
-
-    $ undercurrent --output otlp=http://localhost:4317
-    error: invalid value 'otlp=http://localhost:4317' for '--output <OUTPUT>': `otlp` takes no file or address, `http://localhost:4317` was given: the collector's address is `otlp.endpoint` in the configuration file or OTEL_EXPORTER_OTLP_ENDPOINT
-
-    For more information, try '--help'.
-
-    $ undercurrent --output json=
-    error: invalid value 'json=' for '--output <OUTPUT>': `json=` names no file: write `json=FILE`, or `json` for standard output
-
-    For more information, try '--help'.
-
-    $ undercurrent --output otlp --output otlp
-    error: output `otlp` is given twice: leave one out
-
-    Usage: undercurrent [OPTIONS]
-           undercurrent <COMMAND>
-
-    For more information, try '--help'.
-
-    $ undercurrent run --output table --output json
-    error: outputs `table` and `json` both write to standard output: keep one, or give JSON a file (`json=FILE`)
-
-    Usage: undercurrent [OPTIONS]
-           undercurrent <COMMAND>
-
-    For more information, try '--help'.
-    ");
+    ]));
 }
 
 #[test]
@@ -172,68 +94,13 @@ fn misplaced_arguments_are_refused() {
         "undercurrent --intervall 1s",
         "undercurrent --interval 1s --interval 2s",
         "undercurrent --interval 1s doctor",
+        "undercurrent --output json run",
+        "undercurrent --config a.yaml signals",
+        "undercurrent config example --config a.yaml",
         "undercurrent doctor --duration 5s",
         "undercurrent --config",
         "undercurrent config",
-    ]), @"
-    $ undercurrent rnu
-    error: unrecognized subcommand 'rnu'
-
-    Usage: undercurrent [OPTIONS]
-           undercurrent <COMMAND>
-
-    For more information, try '--help'.
-
-    $ undercurrent --intervall 1s
-    error: unexpected argument '--intervall' found
-
-      tip: a similar argument exists: '--interval'
-
-    Usage: undercurrent --interval <DURATION>
-
-    For more information, try '--help'.
-
-    $ undercurrent --interval 1s --interval 2s
-    error: the argument '--interval <DURATION>' cannot be used multiple times
-
-    Usage: undercurrent [OPTIONS]
-           undercurrent <COMMAND>
-
-    For more information, try '--help'.
-
-    $ undercurrent --interval 1s doctor
-    error: the subcommand 'doctor' cannot be used with '--interval <DURATION>'
-
-    Usage: undercurrent [OPTIONS]
-           undercurrent <COMMAND>
-
-    For more information, try '--help'.
-
-    $ undercurrent doctor --duration 5s
-    error: unexpected argument '--duration' found
-
-    Usage: undercurrent doctor [OPTIONS]
-
-    For more information, try '--help'.
-
-    $ undercurrent --config
-    error: a value is required for '--config <FILE>' but none was supplied
-
-    For more information, try '--help'.
-
-    $ undercurrent config
-    Print an example configuration file, or the JSON schema
-
-    Usage: undercurrent config <COMMAND>
-
-    Commands:
-      example  Print an example with every setting in comments
-      schema   Print the JSON schema for editors
-      help     Print this message or the help of the given subcommand(s)
-
-    Options:
-      -h, --help  Print help
-    ");
+    ]));
 }
 
 #[test]
