@@ -30,6 +30,7 @@ const REJECTED: &str = "rejected";
 pub(super) struct Delivery {
     client: MetricsServiceClient<Channel>,
     endpoint: String,
+    assumes_tls: bool,
     headers: MetadataMap,
     timeout: Duration,
     statistics: Statistics,
@@ -45,6 +46,7 @@ impl Delivery {
                 Compression::None => client,
             },
             endpoint: settings.endpoint.to_string(),
+            assumes_tls: settings.assumes_tls,
             headers: settings.headers,
             timeout: settings.timeout,
             health: Health::new(statistics.output()),
@@ -121,7 +123,8 @@ impl Attempts {
                 }
                 Err(status) => {
                     let (reason, verdict) = (reason(status.code()), verdict(&status));
-                    delivery.health.failed(reason, &Failure { endpoint: &delivery.endpoint, status: &status, verdict });
+                    let (endpoint, assumes_tls) = (&delivery.endpoint, delivery.assumes_tls);
+                    delivery.health.failed(reason, &Failure { endpoint, assumes_tls, status: &status, verdict });
                     match verdict {
                         Verdict::Permanent => {
                             self.settle(points, Some(reason), delivery);

@@ -11,7 +11,7 @@ pub(super) const DEFAULT: &str = "http://localhost:4317";
 /// regardless of `OTEL_EXPORTER_OTLP_INSECURE`. Without a scheme, TLS is used unless that variable is true.
 pub(super) fn parse(text: &str, insecure: bool) -> Result<Uri, EndpointError> {
     let text = text.trim();
-    let with_scheme = if text.contains("://") {
+    let with_scheme = if has_scheme(text) {
         text.to_owned()
     } else {
         format!("{}://{text}", if insecure { "http" } else { "https" })
@@ -31,6 +31,11 @@ pub(super) fn parse(text: &str, insecure: bool) -> Result<Uri, EndpointError> {
         Some(_) if uri.port_u16().is_some() => Ok(uri),
         Some(port) => Err(EndpointError::Port(port.trim_start_matches(':').to_owned())),
     }
+}
+
+/// Returns true if an endpoint names its scheme.
+pub(super) fn has_scheme(text: &str) -> bool {
+    text.contains("://")
 }
 
 #[cfg(test)]

@@ -75,6 +75,8 @@ pub(super) fn reason(code: Code) -> &'static str {
 /// A failed delivery, formatted for the log.
 pub(super) struct Failure<'a> {
     pub(super) endpoint: &'a str,
+    /// True if TLS is used because the endpoint has no scheme.
+    pub(super) assumes_tls: bool,
     pub(super) status: &'a Status,
     pub(super) verdict: Verdict,
 }
@@ -87,7 +89,11 @@ impl fmt::Display for Failure<'_> {
             Verdict::Permanent => "; this snapshot is not retried, the next one is sent",
             Verdict::Retry | Verdict::Throttled(_) => "; retrying with the newest snapshot, totals are not affected",
         })?;
-        cure(self.status.code()).map_or(Ok(()), |cure| write!(f, ". {cure}"))
+        cure(self.status.code()).map_or(Ok(()), |cure| write!(f, ". {cure}"))?;
+        if self.assumes_tls && self.status.code() == Code::Unavailable {
+            f.write_str(" No scheme given, TLS assumed; write http:// for plaintext.")?;
+        }
+        Ok(())
     }
 }
 

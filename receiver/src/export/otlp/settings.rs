@@ -41,6 +41,8 @@ pub enum Compression {
 pub struct Settings {
     /// The collector's URI, with the scheme `http` or `https`.
     pub endpoint: Uri,
+    /// True if the endpoint was configured without a scheme, and TLS is used.
+    pub assumes_tls: bool,
     /// Metadata of every request. The values are marked as sensitive.
     pub headers: MetadataMap,
     /// The compression of requests.
@@ -93,6 +95,7 @@ impl Settings {
         })?;
         Ok(Self {
             endpoint,
+            assumes_tls: !insecure && !endpoint::has_scheme(&value),
             headers: variables
                 .get(HEADERS)
                 .map_or_else(|| Ok(MetadataMap::new()), |(variable, list)| headers::parse(variable, &list))?,

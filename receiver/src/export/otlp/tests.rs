@@ -347,7 +347,8 @@ async fn a_refused_connection_counts_as_a_failure_and_does_not_end_the_output() 
 fn failure_messages_have_error_endpoint_and_remedy() {
     let shown = |status: Status| {
         let verdict = failure::verdict(&status);
-        failure::Failure { endpoint: "http://collector:4317/", status: &status, verdict }.to_string()
+        failure::Failure { endpoint: "http://collector:4317/", assumes_tls: false, status: &status, verdict }
+            .to_string()
     };
     let lines = [
         shown(Status::unavailable("tcp connect error")),
@@ -357,6 +358,23 @@ fn failure_messages_have_error_endpoint_and_remedy() {
         shown(Status::invalid_argument("bad point")),
     ];
     insta::assert_snapshot!(lines.join("\n"));
+}
+
+#[test]
+fn an_endpoint_without_a_scheme_is_explained() {
+    let assumes_tls = |endpoint, insecure| {
+        settings(&[("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint), ("OTEL_EXPORTER_OTLP_INSECURE", insecure)]).assumes_tls
+    };
+    assert_eq!([assumes_tls("collector:4317", ""), assumes_tls("collector:4317", "true")], [true, false]);
+    assert_eq!([assumes_tls("https://collector:4317", ""), assumes_tls("http://collector:4317", "")], [false; 2]);
+    let shown = |status: Status| {
+        let verdict = failure::verdict(&status);
+        failure::Failure { endpoint: "https://collector:4317/", assumes_tls: true, status: &status, verdict }
+            .to_string()
+    };
+    let note = "No scheme given, TLS assumed; write http:// for plaintext.";
+    assert!(shown(Status::unavailable("corrupt message")).ends_with(note));
+    assert!(!shown(Status::unauthenticated("")).contains(note));
 }
 
 #[test]
