@@ -10,6 +10,7 @@ pub mod cli;
 pub mod config;
 pub mod doctor;
 pub mod environment;
+pub mod exit;
 pub mod export;
 mod files;
 pub mod kernel;

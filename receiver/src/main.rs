@@ -5,16 +5,18 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 use anyhow::Context as _;
 use undercurrent::{
     causes,
-    cli::{self, Command, DoctorArguments, Run, SignalsArguments, catalogue, exit},
-    config::ConfigError,
-    doctor, environment,
+    cli::{self, Command, DoctorArguments, Run, SignalsArguments, catalogue},
+    config::{ConfigError, variables},
+    doctor,
+    environment::{self, Ignored},
+    exit,
     export::table::Terminal,
     logging,
     node::Node,
     outputs,
     parts::{Access, Part},
     requirements,
-    sidecar::{RunError, Sidecar},
+    sidecar::{self, RunError, Sidecar},
     signals::{REGISTRY, internal},
     telemetry::Resource,
     workloads::{Directory, Opener},
@@ -68,14 +70,16 @@ fn measure(run: Run) -> anyhow::Result<()> {
     logging::start(&environment::process, move || log.log());
     let node = Node::detect(&environment::process);
     let (resource, more) = Resource::node(&node, &settings.resource_attributes, &environment::process);
-    for ignored in ignored.iter().chain(&more) {
-        tracing::warn!("{ignored}");
+    warn(ignored.iter().chain(&more));
+    if let Some(variable) = settings.disabled_by {
+        tracing::info!("{variable} disables the sidecar: it measures nothing, and waits for a signal");
+        return Ok(runtime()?.block_on(sidecar::idle(&settings))?);
     }
     // Fails for invalid settings before it truncates an output file or attaches a program.
     let outputs = outputs::Plan::new(&settings, &environment::process)?;
     let (host, requirements) = requirements::permitted(&settings)?;
     let access = Access::gain(host, &requirements)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start tokio")?;
+    let runtime = runtime()?;
     let entered = runtime.enter();
     let outputs = outputs.open(&terminal)?;
     let directory =
@@ -93,10 +97,22 @@ fn measure(run: Run) -> anyhow::Result<()> {
     ended
 }
 
+/// Logs the environment variables that are ignored.
+fn warn<'a>(invalid: impl Iterator<Item = &'a Ignored>) {
+    for ignored in invalid.map(ToString::to_string).chain(variables::ignored(&environment::process)) {
+        tracing::warn!("{ignored}");
+    }
+}
+
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start tokio")
+}
+
 fn examine(arguments: &DoctorArguments, config: Option<PathBuf>) -> anyhow::Result<ExitCode> {
     logging::start(&environment::process, std::io::stderr);
     let run = Run { config, ..Run::default() };
-    let (settings, _) = run.settings(&environment::process)?;
+    let (settings, ignored) = run.settings(&environment::process)?;
+    warn(ignored.iter());
     let report = doctor::examine(&settings, arguments.probe);
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&report).context("cannot write the report as JSON")?);

@@ -34,6 +34,9 @@ use crate::{
 /// Time limit from a stop signal to the end of the process. The last delivery gets the time that detaching leaves.
 const LAST_DELIVERY: Duration = Duration::from_millis(1500);
 
+/// An interval without ticks.
+const NEVER: Duration = Duration::from_secs(u32::MAX as u64);
+
 /// A failure to start the sidecar.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -261,6 +264,23 @@ impl Sidecar {
         let running = outputs.statistics();
         outputs.shutdown(LAST_DELIVERY).await?;
         summarize(&running, published + 1)
+    }
+}
+
+/// Waits for SIGINT, SIGTERM or the end of the configured duration, without measurements.
+///
+/// # Errors
+/// If signal handlers cannot be installed.
+pub async fn idle(settings: &Settings) -> Result<(), StartError> {
+    let end = settings.duration.as_ref().map(|span| tokio::time::Instant::now() + span.get());
+    let mut stop = Stop::listen()?;
+    // The service manager expects no ticks.
+    let mut watchdog = Watchdog::start(NEVER);
+    loop {
+        tokio::select! {
+            () = stop.wait(end) => return Ok(()),
+            () = watchdog.due() => watchdog.feed(),
+        }
     }
 }
 

@@ -7,8 +7,9 @@ use std::{
 };
 
 /// Every module of the library, after the modules that it uses.
-const ORDER: [&str; 26] = [
+const ORDER: [&str; 27] = [
     "causes",
+    "exit",
     "files",
     "environment",
     "text",

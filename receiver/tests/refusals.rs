@@ -251,3 +251,16 @@ fn a_closed_pipe_ends_the_run_without_an_error() {
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(!said.contains("WARN") && !said.contains("ERROR"), "{said}");
 }
+
+#[test]
+fn a_disabled_sidecar_measures_nothing() {
+    for (variable, value) in [("OTEL_SDK_DISABLED", "true"), ("OTEL_METRICS_EXPORTER", "none")] {
+        let mut command = undercurrent(&["--duration", "200ms"]);
+        command.env(variable, value).env("OTEL_TRACES_SAMPLER", "always_on");
+        let output = run(&mut command);
+        let said = String::from_utf8(output.stderr).expect("text");
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(0), 0), "{said}");
+        assert!(said.contains(&format!("{variable} disables the sidecar")) && !said.contains(" signals: "), "{said}");
+        assert!(said.contains("OTEL_TRACES_SAMPLER is not supported and was ignored"), "{said}");
+    }
+}

@@ -15,7 +15,9 @@ Flags take precedence over environment variables, which take precedence over the
 Environment:
   OTEL_EXPORTER_OTLP_ENDPOINT     endpoint of the collector; makes otlp the default output
   OTEL_EXPORTER_OTLP_*            the other settings of OTLP
+  OTEL_METRICS_EXPORTER           otlp, console, otlp/stdout or none
   OTEL_METRIC_EXPORT_INTERVAL     interval in milliseconds
+  OTEL_SDK_DISABLED               true: measure nothing
   OTEL_RESOURCE_ATTRIBUTES        more attributes of this node, as key=value,key=value
   OTEL_SERVICE_NAME               service name [default: undercurrent]
   K8S_NODE_NAME, NODE_NAME        name of the Kubernetes node

@@ -2,7 +2,6 @@
 
 mod arguments;
 pub mod catalogue;
-pub mod exit;
 
 use std::{ffi::OsString, path::PathBuf};
 

@@ -9,6 +9,7 @@ mod problem;
 mod reference;
 mod schema;
 mod settings;
+pub mod variables;
 
 pub use error::{ConfigError, Position};
 pub use example::example;

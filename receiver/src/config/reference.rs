@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
+use super::variables;
+
 const INTRODUCTION: &str = "\
 <!-- Generated from the JSON schema of receiver/src/config/ by `cargo xtask docs`. -->
 
@@ -19,6 +21,7 @@ for editors. A key that does not exist, a value of the wrong type and a key give
 pub fn markdown(schema: &Value) -> String {
     let mut page = INTRODUCTION.to_owned();
     section(&mut page, "", schema);
+    variables::append(&mut page);
     page
 }
 

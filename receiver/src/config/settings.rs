@@ -3,16 +3,18 @@
 
 use std::collections::BTreeMap;
 
-use super::{File, Otlp};
+use super::{
+    File, Otlp,
+    variables::{EXPORT_INTERVAL as INTERVAL, METRICS_EXPORTER, SDK_DISABLED},
+};
 use crate::{
     environment::{Environment, Ignored, value},
-    options::{AttachKind, Interval, MemoryLimit, Output, Outputs, Packets, Sampling, Span, UnitError, Workloads},
+    export::otlp,
+    options::{
+        AttachKind, Destination, Interval, MemoryLimit, Output, Outputs, Packets, Sampling, Span, UnitError, Workloads,
+    },
     signals::Settings as Signals,
 };
-
-/// The variables that make OTLP the default output.
-const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
-const INTERVAL: &str = "OTEL_METRIC_EXPORT_INTERVAL";
 
 /// The settings of the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,6 +40,8 @@ pub struct Settings {
     pub duration: Option<Span>,
     /// The outputs of measurements.
     pub outputs: Outputs,
+    /// The environment variable that disables all measurements.
+    pub disabled_by: Option<&'static str>,
     /// The file's delivery settings. The exporter applies `OTEL_EXPORTER_OTLP_*` over them.
     pub otlp: Otlp,
     /// The file's resource attributes; see [`crate::telemetry::Resource::node`].
@@ -58,18 +62,25 @@ impl Settings {
     /// Merges flags, environment and file. Also returns the ignored environment variables, for a warning about each.
     #[must_use]
     pub fn resolve(flags: Flags, environment: Environment<'_>, file: File) -> (Self, Vec<Ignored>) {
-        let outputs =
-            flags.outputs.or(file.outputs).unwrap_or_else(|| Outputs::only(default_output(environment, &file.otlp)));
-        let (from_environment, ignored) = match environment_interval(environment) {
-            Ok(interval) => (interval, None),
-            Err(ignored) => (None, Some(ignored)),
+        let mut ignored = Vec::new();
+        let from_environment = environment_interval(environment).or_warn(&mut ignored);
+        let exporters = environment_exporters(environment).or_warn(&mut ignored);
+        let is_disabled = environment_disabled(environment).or_warn(&mut ignored).is_some();
+        let disabled_by = match (is_disabled, &flags.outputs, &exporters) {
+            (true, ..) => Some(SDK_DISABLED),
+            (false, None, Some(Exporters::None)) => Some(METRICS_EXPORTER),
+            _ => None,
         };
+        let exporters = exporters.and_then(Exporters::outputs);
+        let outputs = flags.outputs.or(exporters).or(file.outputs);
+        let outputs = outputs.unwrap_or_else(|| Outputs::only(default_output(environment, &file.otlp)));
         let sampling = flags.sampling.unwrap_or(file.packets.sampling);
         let default = if outputs.is_table_only() { Interval::DEFAULT_TABLE } else { Interval::DEFAULT };
         let settings = Self {
             interval: flags.interval.or(from_environment).or(file.interval).unwrap_or(default),
             duration: flags.duration,
             outputs,
+            disabled_by,
             otlp: file.otlp,
             resource_attributes: file.resource.attributes,
             memory_limit: file.memory_limit,
@@ -78,17 +89,82 @@ impl Settings {
             packets: Packets { sampling, ..file.packets },
             signals: file.signals,
         };
-        (settings, ignored.into_iter().collect())
+        (settings, ignored)
     }
 }
 
 fn default_output(environment: Environment<'_>, otlp: &Otlp) -> Output {
-    let configured = otlp.endpoint.is_some() || ENDPOINTS.iter().any(|name| value(environment, name).is_some());
+    let configured = otlp.endpoint.is_some() || otlp::endpoint_is_set(environment);
     if configured { Output::Otlp } else { Output::Table }
 }
 
+/// The setting of an environment variable: `None` if the variable is unset.
+type FromEnvironment<T> = Result<Option<T>, Ignored>;
+
+trait OrWarn<T> {
+    /// Returns the setting, or adds the warning.
+    fn or_warn(self, ignored: &mut Vec<Ignored>) -> Option<T>;
+}
+
+impl<T> OrWarn<T> for FromEnvironment<T> {
+    fn or_warn(self, ignored: &mut Vec<Ignored>) -> Option<T> {
+        self.unwrap_or_else(|warning| {
+            ignored.push(warning);
+            None
+        })
+    }
+}
+
+/// Returns a value if the variable disables the sidecar. Only `true` and `false` are valid, in any case.
+fn environment_disabled(environment: Environment<'_>) -> FromEnvironment<()> {
+    let Some(value) = value(environment, SDK_DISABLED) else { return Ok(None) };
+    match value.trim().to_ascii_lowercase().as_str() {
+        "true" => Ok(Some(())),
+        "false" => Ok(None),
+        _ => {
+            let problem = "write `true` or `false`".to_owned();
+            Err(Ignored { variable: SDK_DISABLED, value, problem })
+        }
+    }
+}
+
+/// The value of `OTEL_METRICS_EXPORTER`.
+enum Exporters {
+    None,
+    Some(Outputs),
+}
+
+impl Exporters {
+    fn outputs(self) -> Option<Outputs> {
+        match self {
+            Self::None => None,
+            Self::Some(outputs) => Some(outputs),
+        }
+    }
+}
+
+/// Returns the exporters of the OpenTelemetry environment variable, a list of names.
+fn environment_exporters(environment: Environment<'_>) -> FromEnvironment<Exporters> {
+    let Some(value) = value(environment, METRICS_EXPORTER) else { return Ok(None) };
+    if value.trim() == "none" {
+        return Ok(Some(Exporters::None));
+    }
+    let output = |name: &str| match name {
+        "otlp" => Ok(Output::Otlp),
+        "console" => Ok(Output::Table),
+        "otlp/stdout" => Ok(Output::Json(Destination::StandardOutput)),
+        _ => Err(format!("`{name}` is not supported; the exporters are `otlp`, `console`, `otlp/stdout` and `none`")),
+    };
+    let outputs: Result<Vec<Output>, String> = value.split(',').map(str::trim).map(output).collect();
+    let outputs = outputs.and_then(|outputs| Outputs::try_from(outputs).map_err(|error| error.to_string()));
+    match outputs {
+        Ok(outputs) => Ok(Some(Exporters::Some(outputs))),
+        Err(problem) => Err(Ignored { variable: METRICS_EXPORTER, value, problem }),
+    }
+}
+
 /// Returns the interval of the OpenTelemetry environment variable, a whole number of milliseconds.
-fn environment_interval(environment: Environment<'_>) -> Result<Option<Interval>, Ignored> {
+fn environment_interval(environment: Environment<'_>) -> FromEnvironment<Interval> {
     let Some(value) = value(environment, INTERVAL) else { return Ok(None) };
     let ignored = |problem: String| Ignored { variable: INTERVAL, value: value.clone(), problem };
     let milliseconds: u64 = value
@@ -156,6 +232,34 @@ mod tests {
         assert_eq!(output(&[("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://collector:4317")], ""), "otlp");
         assert_eq!(output(&[], "otlp: {endpoint: 'http://collector:4317'}"), "otlp");
         assert_eq!(output(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4317")], "outputs: [json]"), "json");
+    }
+
+    #[test]
+    fn exporters_of_the_environment_select_the_outputs() {
+        let selected = |exporters: &str| {
+            let (settings, ignored) =
+                settings(Flags::default(), &[(METRICS_EXPORTER, exporters)], "outputs: [json=file]");
+            let outputs: Vec<String> = settings.outputs.iter().map(ToString::to_string).collect();
+            let ignored: String = ignored.iter().map(ToString::to_string).collect();
+            format!("{exporters} -> {} {:?} {ignored}", outputs.join(" "), settings.disabled_by).trim().to_owned()
+        };
+        let cases =
+            ["", "otlp", "console", "otlp/stdout, otlp", "none", "prometheus", "console,otlp/stdout", "otlp,none"];
+        insta::assert_snapshot!(cases.map(selected).join("\n"));
+        let flags = Flags { outputs: Some(Outputs::only(Output::Table)), ..Flags::default() };
+        let (settings, _) = settings(flags, &[(METRICS_EXPORTER, "none")], "");
+        assert_eq!((settings.disabled_by, settings.outputs), (None, Outputs::only(Output::Table)));
+    }
+
+    #[test]
+    fn only_true_disables_the_sidecar() {
+        let disabled = |value: &str| {
+            let (settings, ignored) = settings(Flags::default(), &[(SDK_DISABLED, value)], "");
+            (settings.disabled_by, ignored.len())
+        };
+        assert_eq!(["true", "TRUE"].map(disabled), [(Some(SDK_DISABLED), 0); 2]);
+        assert_eq!(["", "false"].map(disabled), [(None, 0); 2]);
+        assert_eq!(["1", "yes"].map(disabled), [(None, 1); 2]);
     }
 
     #[test]

@@ -9,8 +9,8 @@ use std::borrow::Cow;
 use serde::Serialize;
 
 use crate::{
-    cli::exit,
     config::Settings,
+    exit,
     kernel::{
         hooks::Hook,
         host::Host,

@@ -13,7 +13,10 @@ mod tests;
 mod tls;
 
 pub use error::{EndpointError, SettingsError};
-pub use settings::{ClientIdentity, Compression, Pem, Settings, endpoint_is_set, environment};
+pub use settings::{
+    CERTIFICATE, CLIENT_CERTIFICATE, CLIENT_KEY, COMPRESSION, ClientIdentity, Compression, ENDPOINT, HEADERS, INSECURE,
+    PROTOCOL, Pem, Settings, TIMEOUT, endpoint_is_set, environment,
+};
 
 use super::{Output, Statistics};
 

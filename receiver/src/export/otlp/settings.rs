@@ -13,18 +13,27 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The variables of one setting: the one for metrics takes precedence over the general one. Obsolete variables are
 /// ignored.
-type Names = [&'static str; 2];
+pub type Names = [&'static str; 2];
 
-const ENDPOINT: Names = ["OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
-const INSECURE: Names = ["OTEL_EXPORTER_OTLP_METRICS_INSECURE", "OTEL_EXPORTER_OTLP_INSECURE"];
-const HEADERS: Names = ["OTEL_EXPORTER_OTLP_METRICS_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
-const COMPRESSION: Names = ["OTEL_EXPORTER_OTLP_METRICS_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION"];
-const TIMEOUT: Names = ["OTEL_EXPORTER_OTLP_METRICS_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"];
-const PROTOCOL: Names = ["OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
-const CERTIFICATE: Names = ["OTEL_EXPORTER_OTLP_METRICS_CERTIFICATE", "OTEL_EXPORTER_OTLP_CERTIFICATE"];
-const CLIENT_CERTIFICATE: Names =
+/// The endpoint.
+pub const ENDPOINT: Names = ["OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
+/// Plaintext for an endpoint without a scheme.
+pub const INSECURE: Names = ["OTEL_EXPORTER_OTLP_METRICS_INSECURE", "OTEL_EXPORTER_OTLP_INSECURE"];
+/// The metadata of requests.
+pub const HEADERS: Names = ["OTEL_EXPORTER_OTLP_METRICS_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
+/// The compression of requests.
+pub const COMPRESSION: Names = ["OTEL_EXPORTER_OTLP_METRICS_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION"];
+/// The limit of one request.
+pub const TIMEOUT: Names = ["OTEL_EXPORTER_OTLP_METRICS_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"];
+/// The protocol.
+pub const PROTOCOL: Names = ["OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
+/// The trusted authority.
+pub const CERTIFICATE: Names = ["OTEL_EXPORTER_OTLP_METRICS_CERTIFICATE", "OTEL_EXPORTER_OTLP_CERTIFICATE"];
+/// The client's certificate.
+pub const CLIENT_CERTIFICATE: Names =
     ["OTEL_EXPORTER_OTLP_METRICS_CLIENT_CERTIFICATE", "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE"];
-const CLIENT_KEY: Names = ["OTEL_EXPORTER_OTLP_METRICS_CLIENT_KEY", "OTEL_EXPORTER_OTLP_CLIENT_KEY"];
+/// The client's key.
+pub const CLIENT_KEY: Names = ["OTEL_EXPORTER_OTLP_METRICS_CLIENT_KEY", "OTEL_EXPORTER_OTLP_CLIENT_KEY"];
 
 /// The compression of requests. Compressed responses are always accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,0 +1,258 @@
+//! Environment variables: those of the OpenTelemetry specification, and others.
+
+use std::fmt::Write as _;
+
+use crate::{
+    environment::{Environment, value},
+    export::otlp,
+};
+
+/// Disables all measurements.
+pub const SDK_DISABLED: &str = "OTEL_SDK_DISABLED";
+/// Selects the outputs.
+pub const METRICS_EXPORTER: &str = "OTEL_METRICS_EXPORTER";
+/// Sets the interval.
+pub const EXPORT_INTERVAL: &str = "OTEL_METRIC_EXPORT_INTERVAL";
+
+/// Variables with a common meaning.
+struct Row {
+    /// The names; the first one takes precedence.
+    names: &'static [&'static str],
+    support: Support,
+}
+
+enum Support {
+    /// The meaning of the value.
+    Applied(&'static str),
+    /// The accepted value and its meaning. Other values are ignored, with this remedy.
+    Only(&'static str, &'static str, &'static str),
+    /// The reason why every value is ignored.
+    Ignored(&'static str),
+}
+
+use Support::{Applied, Ignored, Only};
+
+const fn row(names: &'static [&'static str], support: Support) -> Row {
+    Row { names, support }
+}
+
+const METRICS_ONLY: &str = "Undercurrent exports only metrics";
+
+/// The variables of the OpenTelemetry specification (sdk-environment-variables.md, protocol/exporter.md,
+/// metrics/sdk_exporters/otlp.md), and the other variables that Undercurrent reads.
+const VARIABLES: [Row; 31] = [
+    row(&[SDK_DISABLED], Applied("`true` measures nothing: the process waits for a signal or the end of `--duration`")),
+    row(
+        &[METRICS_EXPORTER],
+        Applied(
+            "the outputs: `otlp`, `console` (the table), `otlp/stdout` (JSON lines), or a list of these; `none` measures \
+             nothing, like `OTEL_SDK_DISABLED=true`. `--output` takes precedence",
+        ),
+    ),
+    row(&otlp::ENDPOINT, Applied("the endpoint of the collector; makes `otlp` the default output")),
+    row(&otlp::INSECURE, Applied("`true` selects plaintext for an endpoint without a scheme")),
+    row(&otlp::HEADERS, Applied("headers of each request, as `key=value,key=value`")),
+    row(&otlp::COMPRESSION, Applied("`gzip` or `none`")),
+    row(&otlp::TIMEOUT, Applied("the limit of a request in milliseconds")),
+    row(&otlp::PROTOCOL, Applied("only `grpc`; other protocols are refused at start")),
+    row(&otlp::CERTIFICATE, Applied("the file of the trusted authority")),
+    row(&otlp::CLIENT_CERTIFICATE, Applied("the file of the client's certificate")),
+    row(&otlp::CLIENT_KEY, Applied("the file of the client's key")),
+    row(
+        &["OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"],
+        Only(
+            "cumulative",
+            "all sums and histograms are cumulative",
+            "the collector's `cumulativetodelta` processor converts them",
+        ),
+    ),
+    row(
+        &["OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION"],
+        Only(
+            "base2_exponential_bucket_histogram",
+            "all histograms are exponential",
+            "the collector's transform processor can convert them",
+        ),
+    ),
+    row(&[EXPORT_INTERVAL], Applied("the interval in milliseconds")),
+    row(&["OTEL_RESOURCE_ATTRIBUTES"], Applied("attributes of the node, as `key=value,key=value`")),
+    row(&["OTEL_SERVICE_NAME"], Applied("`service.name` of the node")),
+    row(
+        &["OTEL_LOG_LEVEL"],
+        Applied("the log level, if `RUST_LOG` is not set: `error`, `warn`, `info`, `debug`, `trace`"),
+    ),
+    row(&["RUST_LOG"], Applied("the log level, or `target=level,target=level`")),
+    row(&["NO_COLOR"], Applied("any value disables colours")),
+    row(&["K8S_NODE_NAME", "NODE_NAME"], Applied("the name of the Kubernetes node")),
+    row(&["DOCKER_HOST"], Applied("with `unix://`, another socket of Docker")),
+    row(&["OTEL_TRACES_EXPORTER", "OTEL_LOGS_EXPORTER"], Only("none", METRICS_ONLY, METRICS_ONLY)),
+    row(
+        &["OTEL_METRIC_EXPORT_TIMEOUT"],
+        Ignored("OTEL_EXPORTER_OTLP_TIMEOUT limits a request, and a newer snapshot replaces one that waits"),
+    ),
+    row(&["OTEL_METRICS_EXEMPLAR_FILTER"], Ignored("Undercurrent exports no exemplars")),
+    row(
+        &["OTEL_EXPORTER_PROMETHEUS_HOST", "OTEL_EXPORTER_PROMETHEUS_PORT"],
+        Ignored("Undercurrent has no Prometheus endpoint"),
+    ),
+    row(
+        &["OTEL_CONFIG_FILE", "OTEL_EXPERIMENTAL_CONFIG_FILE"],
+        Ignored("Undercurrent has its own file, which `--config` names"),
+    ),
+    row(&["OTEL_EXPORTER_OTLP_METRIC_INSECURE"], Ignored("it is obsolete; use OTEL_EXPORTER_OTLP_METRICS_INSECURE")),
+    row(
+        &[
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+            "OTEL_EXPORTER_OTLP_TRACES_INSECURE",
+            "OTEL_EXPORTER_OTLP_SPAN_INSECURE",
+            "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+            "OTEL_EXPORTER_OTLP_TRACES_COMPRESSION",
+            "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT",
+            "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
+            "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE",
+            "OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE",
+            "OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY",
+            "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT",
+            "OTEL_EXPORTER_OTLP_LOGS_INSECURE",
+            "OTEL_EXPORTER_OTLP_LOGS_HEADERS",
+            "OTEL_EXPORTER_OTLP_LOGS_COMPRESSION",
+            "OTEL_EXPORTER_OTLP_LOGS_TIMEOUT",
+            "OTEL_EXPORTER_OTLP_LOGS_PROTOCOL",
+            "OTEL_EXPORTER_OTLP_LOGS_CERTIFICATE",
+            "OTEL_EXPORTER_OTLP_LOGS_CLIENT_CERTIFICATE",
+            "OTEL_EXPORTER_OTLP_LOGS_CLIENT_KEY",
+        ],
+        Ignored(METRICS_ONLY),
+    ),
+    row(
+        &[
+            "OTEL_PROPAGATORS",
+            "OTEL_TRACES_SAMPLER",
+            "OTEL_TRACES_SAMPLER_ARG",
+            "OTEL_BSP_SCHEDULE_DELAY",
+            "OTEL_BSP_EXPORT_TIMEOUT",
+            "OTEL_BSP_MAX_QUEUE_SIZE",
+            "OTEL_BSP_MAX_EXPORT_BATCH_SIZE",
+            "OTEL_BLRP_SCHEDULE_DELAY",
+            "OTEL_BLRP_EXPORT_TIMEOUT",
+            "OTEL_BLRP_MAX_QUEUE_SIZE",
+            "OTEL_BLRP_MAX_EXPORT_BATCH_SIZE",
+            "OTEL_EXPORTER_ZIPKIN_ENDPOINT",
+            "OTEL_EXPORTER_ZIPKIN_TIMEOUT",
+            "OTEL_EXPORTER_ZIPKIN_PROTOCOL",
+        ],
+        Ignored(METRICS_ONLY),
+    ),
+    row(
+        &[
+            "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT",
+            "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT",
+            "OTEL_SPAN_EVENT_COUNT_LIMIT",
+            "OTEL_SPAN_LINK_COUNT_LIMIT",
+            "OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT",
+            "OTEL_LINK_ATTRIBUTE_COUNT_LIMIT",
+            "OTEL_LOGRECORD_ATTRIBUTE_VALUE_LENGTH_LIMIT",
+            "OTEL_LOGRECORD_ATTRIBUTE_COUNT_LIMIT",
+        ],
+        Ignored(METRICS_ONLY),
+    ),
+    row(
+        &["OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", "OTEL_ATTRIBUTE_COUNT_LIMIT"],
+        Ignored("the specification exempts metrics from these limits"),
+    ),
+];
+
+/// Returns a warning for each reason why variables of this environment are ignored. Values may be secrets, and are not part
+/// of the warnings.
+#[must_use]
+pub fn ignored(environment: Environment<'_>) -> Vec<String> {
+    let mut warnings: Vec<(Vec<String>, &'static str)> = Vec::new();
+    let mut warn = |name: String, reason| match warnings.iter_mut().find(|(_, known)| *known == reason) {
+        Some((names, _)) => names.push(name),
+        None => warnings.push((vec![name], reason)),
+    };
+    for Row { names, support } in &VARIABLES {
+        for name in *names {
+            let Some(value) = value(environment, name) else { continue };
+            match support {
+                Applied(_) => {}
+                Only(only, ..) if value.trim().eq_ignore_ascii_case(only) => {}
+                Only(only, _, reason) => warn(format!("{name} other than `{only}`"), *reason),
+                Ignored(reason) => warn((*name).to_owned(), *reason),
+            }
+        }
+    }
+    let text = |(names, reason): (Vec<String>, &str)| {
+        let verb = if names.len() == 1 { "is not supported and was" } else { "are not supported and were" };
+        format!("{} {verb} ignored: {reason}", names.join(", "))
+    };
+    warnings.into_iter().map(text).collect()
+}
+
+/// Appends the table of variables to the page.
+pub fn append(page: &mut String) {
+    page.push_str(
+        "\n## Environment variables\n\nThe variables of the OpenTelemetry specification, and others that Undercurrent reads. They take \
+         precedence over the file, and flags take\nprecedence over them. An empty variable counts as unset. A variable that is set and \
+         ignored causes a warning at start.\n\n| variable | meaning |\n|---|---|\n",
+    );
+    for Row { names, support } in &VARIABLES {
+        let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+        let meaning = match support {
+            Applied(meaning) => (*meaning).to_owned(),
+            Only(only, meaning, remedy) if meaning == remedy => {
+                format!("only `{only}`; other values are ignored: {meaning}")
+            }
+            Only(only, meaning, remedy) => format!("only `{only}`: {meaning}. Other values are ignored; {remedy}"),
+            Ignored(reason) => format!("ignored: {reason}"),
+        };
+        let _ = writeln!(page, "| {} | {meaning} |", names.join("<br>"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn warnings(variables: &[(&str, &str)]) -> Vec<String> {
+        ignored(&|name| variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| (*value).to_owned()))
+    }
+
+    #[test]
+    fn each_variable_has_one_row() {
+        let names: Vec<&str> = VARIABLES.iter().flat_map(|row| row.names).copied().collect();
+        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
+    }
+
+    #[test]
+    fn ignored_variables_are_named_with_a_reason_and_without_values() {
+        insta::assert_snapshot!(warnings(&[
+            ("OTEL_TRACES_SAMPLER", "always_off"),
+            ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "authorization=secret"),
+            ("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta"),
+            ("OTEL_METRICS_EXEMPLAR_FILTER", "always_on"),
+            ("OTEL_LOGS_EXPORTER", "otlp"),
+        ])
+        .join("\n"), @"
+        OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE other than `cumulative` is not supported and was ignored: the collector's `cumulativetodelta` processor converts them
+        OTEL_LOGS_EXPORTER other than `none`, OTEL_EXPORTER_OTLP_TRACES_HEADERS, OTEL_TRACES_SAMPLER are not supported and were ignored: Undercurrent exports only metrics
+        OTEL_METRICS_EXEMPLAR_FILTER is not supported and was ignored: Undercurrent exports no exemplars
+        ");
+    }
+
+    #[test]
+    fn applied_and_empty_variables_cause_no_warning() {
+        assert!(
+            warnings(&[
+                ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4317"),
+                ("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "Cumulative"),
+                ("OTEL_TRACES_EXPORTER", "none"),
+                ("OTEL_TRACES_SAMPLER", " "),
+                ("OTEL_METRICS_EXPORTER", "otlp"),
+            ])
+            .is_empty()
+        );
+    }
+}
