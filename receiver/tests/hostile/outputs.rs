@@ -25,6 +25,8 @@ use crate::{
 
 /// Exit status of a sidecar with an invalid configuration or output.
 const INVALID: i32 = 2;
+/// Exit status of a sidecar with a failed part.
+const CANNOT_RUN: i32 = 3;
 /// Much longer than a refusal takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -52,10 +54,15 @@ fn run_within(limits: &[&str], arguments: &[&str], variables: &[(&str, &str)]) -
     child.wait_with_output().expect("output")
 }
 
-/// Returns the message of a sidecar that refused to run.
+/// Returns the message of a sidecar that refused its configuration.
 fn refusal(output: Output) -> String {
+    failure(INVALID, output)
+}
+
+/// Returns the message of a sidecar that failed with this exit status.
+fn failure(status: i32, output: Output) -> String {
     let message = String::from_utf8(output.stderr).expect("text");
-    assert_eq!(output.status.code(), Some(INVALID), "{message}");
+    assert_eq!(output.status.code(), Some(status), "{message}");
     message
 }
 
@@ -146,7 +153,7 @@ fn an_output_without_a_thread_ends_the_sidecar_with_an_error() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = format!("json={}", text(&folder.path().join("lines")));
     // The worker is a process of its user. The limit does not apply to root, who starts the other parts.
-    let message = refusal(run_within(&["--nproc=1"], &["--output", &file, "--interval", "200ms"], &[]));
+    let message = failure(CANNOT_RUN, run_within(&["--nproc=1"], &["--output", &file, "--interval", "200ms"], &[]));
     assert!(message.contains("cannot start a thread") && message.contains("output `json` ended"), "{message}");
     assert!(!message.contains("panicked"), "{message}");
 }

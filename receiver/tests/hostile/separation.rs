@@ -227,7 +227,7 @@ fn the_sidecar_ends_with_its_loader() {
     let (all, attached, loader) =
         (family(sidecar.pid()), attached(sidecar.pid()), part(sidecar.pid(), "uc-loader").unwrap());
     send(loader, Signal::KILL);
-    assert_eq!(sidecar.wait().code(), Some(2));
+    assert_eq!(sidecar.wait().code(), Some(3));
     sidecar.logs(&format!("the loader (process {loader}) ended"));
     assert_nothing_left(&attached, patience(Duration::from_secs(1)));
     all_end(&all);
@@ -270,7 +270,7 @@ fn malformed_requests_of_a_worker_end_the_loader_in_order() {
         // The worker may have closed one.
         sockets.iter().for_each(|mut socket| drop(socket.write_all(request)));
         drop(sockets);
-        assert_eq!(sidecar.wait().code(), Some(2));
+        assert_eq!(sidecar.wait().code(), Some(3));
         let log = sidecar.logs("uc-loader failed: malformed message");
         assert!(!log.contains("panicked"), "{log}");
         assert_nothing_left(&attached, patience(Duration::from_secs(1)));

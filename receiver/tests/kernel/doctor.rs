@@ -204,11 +204,11 @@ fn a_worker_that_cannot_be_confined_is_reported() {
     };
     let output = run(&["doctor", "--json"]);
     let report = report(&output);
-    assert_eq!((output.status.code(), &report["verdict"]), (Some(2), &Value::from("cannot_run")), "{report:#}");
+    assert_eq!((output.status.code(), &report["verdict"]), (Some(3), &Value::from("unusable")), "{report:#}");
     let reason = report["reason"].as_str().unwrap();
     assert!(reason.contains("cannot drop files"), "{reason}");
     let output = run(&["run", "--output", "json", "--duration", "1s"]);
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains(reason), "{output:?}");
 }
 
