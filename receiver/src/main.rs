@@ -117,7 +117,7 @@ fn examine(arguments: &DoctorArguments, config: Option<PathBuf>) -> anyhow::Resu
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&report).context("cannot write the report as JSON")?);
     } else {
-        print!("{}", doctor::page(&report));
+        print!("{}", doctor::page(&report, arguments.verbose));
     }
     Ok(ExitCode::from(report.verdict.exit_status(arguments.fail_on)))
 }

@@ -33,7 +33,7 @@ pub enum Refused {
     /// The maps exceed the memory limit.
     #[error(
         "the enabled signals need {} of kernel maps on {cpus} CPUs, and `memory_limit` is {}: raise it, or switch signals \
-         off; `undercurrent doctor` lists the maps",
+         off; `undercurrent doctor --verbose` lists the maps",
         ByteSize(*needed as u64).display().iec(),
         ByteSize(*limit).display().iec()
     )]

@@ -100,8 +100,11 @@ pub struct DoctorArguments {
     /// Send traffic over loopback and check that every hook fires.
     #[arg(long)]
     pub probe: bool,
-    /// Verdict from which the exit status is not 0.
-    #[arg(long, value_name = "VERDICT", value_enum, default_value_t)]
+    /// List the size of each kernel map.
+    #[arg(long)]
+    pub verbose: bool,
+    /// Lowest verdict with a non-zero exit status: degraded or unusable.
+    #[arg(long, value_name = "VERDICT", value_enum, default_value_t, hide_possible_values = true)]
     pub fail_on: FailOn,
 }
 

@@ -40,7 +40,7 @@ fn run_is_the_default() {
 
 #[test]
 fn other_commands_are_parsed() {
-    let doctor = DoctorArguments { json: true, probe: true, fail_on: FailOn::default() };
+    let doctor = DoctorArguments { json: true, probe: true, verbose: false, fail_on: FailOn::default() };
     assert_eq!(command("undercurrent doctor --json --probe"), Command::Doctor(doctor, None));
     let Command::Doctor(gate, None) = command("undercurrent doctor --fail-on unusable") else { panic!("doctor") };
     assert_eq!(gate.fail_on, FailOn::Unusable);

@@ -18,38 +18,45 @@ const HOOK: usize = 17;
 /// The width of a signal's name, at least.
 const SIGNAL: usize = 17;
 
-/// Returns the page, with a newline at the end.
+/// Returns the page, with a newline at the end: the verdict, the remedies, the signals, and the details. `verbose` adds the size
+/// of each map.
 #[must_use]
-pub fn page(report: &Report) -> String {
+pub fn page(report: &Report, verbose: bool) -> String {
     let mut page = wrapped(&format!("undercurrent {}: {}", report.version, verdict(report)), LABEL);
-    if let Some(host) = &report.host {
-        page.push_str(&kernel(host));
-    }
+    page.push_str(&refusals(&report.hooks));
+    page.push_str(&signals(report));
+    page.push_str(&hooks(&report.hooks));
+    page.push('\n');
+    page.push_str(&details(report, verbose));
+    page
+}
+
+/// Formats the facts about the machine and about the parts of the sidecar.
+fn details(report: &Report, verbose: bool) -> String {
+    let mut text = report.host.as_ref().map_or_else(String::new, kernel);
     let lacks = if report.lacks.is_empty() {
         "all required".to_owned()
     } else {
         format!("lacking {}", report.lacks.join("; "))
     };
-    page.push_str(&fact("privileges", &lacks));
+    text.push_str(&fact("privileges", &lacks));
     for part in &report.parts {
-        page.push_str(&fact(part.part.as_str(), &confinement(part)));
+        text.push_str(&fact(part.part.as_str(), &confinement(part)));
     }
     if let Some(reason) = &report.no_probe {
-        page.push_str(&fact("no probe", reason));
+        text.push_str(&fact("no probe", reason));
     }
-    page.push_str(&memory(report));
+    text.push_str(&memory(report, verbose));
     for field in &report.absent_fields {
         let cost = field
             .cost
             .map_or_else(|| "measurements that need it are refused or counted as lost".to_owned(), str::to_owned);
-        page.push_str(&fact("field", &format!("{} is not in this kernel ({}): {cost}", field.field, field.reason)));
+        text.push_str(&fact("field", &format!("{} is not in this kernel ({}): {cost}", field.field, field.reason)));
     }
     if let Some(source) = &report.cpu_time {
-        page.push_str(&fact("CPU time", source));
+        text.push_str(&fact("CPU time", source));
     }
-    page.push_str(&hooks(&report.hooks));
-    page.push_str(&signals(report));
-    page
+    text
 }
 
 fn fact(label: &str, text: &str) -> String {
@@ -101,18 +108,22 @@ fn confinement(part: &Confinement) -> String {
     format!("uid {}, {capabilities}{system_calls}{files}", part.user)
 }
 
-fn memory(report: &Report) -> String {
-    let maps: Vec<String> =
-        report.memory.maps.iter().map(|(map, bytes)| format!("{map} {}", size(*bytes as u64))).collect();
+fn memory(report: &Report, verbose: bool) -> String {
+    let maps = &report.memory.maps;
     let (planned, limit) = (size(report.memory.planned as u64), size(report.memory.limit));
-    fact("memory", &format!("{planned} of {limit} for maps: {}", maps.join(", ")))
+    let list = if verbose {
+        maps.iter().map(|(map, bytes)| format!("{map} {}", size(*bytes as u64))).collect::<Vec<_>>().join(", ")
+    } else {
+        "`--verbose` lists them".to_owned()
+    };
+    fact("memory", &format!("{planned} of {limit} for {} maps: {list}", maps.len()))
 }
 
 fn size(bytes: u64) -> String {
     ByteSize(bytes).display().iec().to_string()
 }
 
-/// Formats the hooks in columns, followed by the refusals.
+/// Formats the hooks in columns.
 fn hooks(hooks: &[HookReport]) -> String {
     if hooks.is_empty() {
         return String::new();
@@ -136,10 +147,10 @@ fn hooks(hooks: &[HookReport]) -> String {
             &note,
         ));
     }
-    text + &refusals(hooks)
+    text
 }
 
-/// Formats each reason once, with the programs that the kernel refused.
+/// Formats the remedy for each reason once, with the programs that the kernel refused.
 fn refusals(hooks: &[HookReport]) -> String {
     let mut reasons: Vec<(&Refusal, Vec<&str>)> = Vec::new();
     for refusal in hooks.iter().flat_map(|hook| &hook.outcome.refusals) {
@@ -151,9 +162,9 @@ fn refusals(hooks: &[HookReport]) -> String {
     let mut text = String::new();
     for (reason, programs) in reasons {
         text.push('\n');
-        text.push_str(&fact("refused", &programs.join(", ")));
-        text.push_str(&fact("", &reason.what));
         text.push_str(&fact("what to do", &reason.cure));
+        text.push_str(&fact("reason", &reason.what));
+        text.push_str(&fact("refused", &programs.join(", ")));
     }
     text
 }

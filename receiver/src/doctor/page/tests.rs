@@ -4,6 +4,7 @@ use super::*;
 use crate::{
     doctor::{AbsentField, Memory},
     kernel::{
+        hooks::TRANSPORT,
         host::Cgroup,
         plan::{Outcome, Status},
     },
@@ -70,23 +71,36 @@ fn whole() -> Report {
             hook("ip", "fentry", &[("ip_rcv_core", 20), ("ip6_rcv_core", 20)]),
         ],
         memory: Memory { maps: vec![("LATENCY", 58_464), ("SOFTIRQ", 8_448)], planned: 66_912, limit: 64 << 20 },
-        cpu_time: Some("elapsed minus idle time".to_owned()),
+        cpu_time: Some(
+            "elapsed minus idle time, with interrupts; with stolen time at least `cpuacct.usage`".to_owned(),
+        ),
         signals: vec![signal("network_cpu", Status::Healthy, &[]), signal("latency", Status::Healthy, &[])],
     }
 }
 
 #[test]
 fn a_healthy_machine() {
-    insta::assert_snapshot!(page(&whole()));
+    insta::assert_snapshot!(page(&whole(), false));
+}
+
+#[test]
+fn maps_are_listed_on_request() {
+    let page = page(&whole(), true);
+    assert!(
+        page.contains("\nmemory      65.3 KiB of 64.0 MiB for 2 maps: LATENCY 57.1 KiB, SOFTIRQ 8.2 KiB\n"),
+        "{page}"
+    );
 }
 
 #[test]
 fn a_degraded_machine() {
-    let refusal = |program: &'static str| Refusal {
+    let refusal = |program: &'static str| {
+        Refusal {
         program: program.into(),
         what: "load: Operation not permitted (os error 1)".to_owned(),
-        cure: "this host's policy forbids this kind of program to everybody; the alternate serves where there is one"
+        cure: "the security policy of this host forbids this kind of program; no action is needed if an alternate is attached"
             .to_owned(),
+    }
     };
     let mut report = whole();
     report.verdict = Verdict::Degraded;
@@ -95,7 +109,10 @@ fn a_degraded_machine() {
         reason: "sk_buff.tstamp_type: no member tstamp_type".to_owned(),
         cost: None,
     }];
-    report.no_probe = Some("cannot switch the kernel's statistics on".to_owned());
+    report.no_probe = Some(
+        "cannot send over loopback: Network is unreachable (os error 101); bring it up with `ip link set lo up`"
+            .to_owned(),
+    );
     let programs = ["ip_rcv_core", "ip6_rcv_core"];
     report.hooks[1].outcome = Outcome {
         hook: "ip".into(),
@@ -108,22 +125,31 @@ fn a_degraded_machine() {
     report.hooks[1].runs = Some(Vec::new());
     let mut transport = hook("transport", "cgroup_skb", &[("cgroup_ingress", 40)]);
     transport.outcome.status = Status::Degraded;
-    transport.outcome.leaves_out = Some("packets that no socket waits for".into());
+    let without = TRANSPORT
+        .alternates
+        .iter()
+        .find_map(|alternate| alternate.leaves_out)
+        .expect("an alternate that misses packets");
+    transport.outcome.leaves_out = Some(without.into());
     transport.outcome.refusals = ["tcp_v4_rcv", "tcp_v6_rcv", "udp_rcv", "udpv6_rcv"].map(refusal).to_vec();
     report.hooks.push(transport);
     report.hooks.push(hook("socket_read", "fentry", &[("tcp_recv_timestamp", 3), ("skb_consume_udp", 0)]));
-    let reasons =
-        ["ip is not seen", "transport does not see packets that no socket waits for", "socket_enqueued is not seen"];
-    report.signals[1] = signal("latency", Status::Degraded, &reasons);
-    report.signals.push(SignalStatus { enabled: false, ..signal("softnet", Status::Unavailable, &["switched off"]) });
-    insta::assert_snapshot!(page(&report));
+    let misses = format!("transport does not see {without}");
+    report.signals[1] = signal("latency", Status::Degraded, &["hook ip is unavailable", &misses]);
+    let off = signal("softnet", Status::Unavailable, &["switched off by the configuration"]);
+    report.signals.push(SignalStatus { enabled: false, ..off });
+    insta::assert_snapshot!(page(&report, false));
 }
 
 #[test]
 fn a_long_name_of_a_signal_has_its_own_column() {
     let mut report = whole();
     report.signals.push(signal("a_signal_with_a_long_name", Status::Degraded, &["a reason"]));
-    assert!(page(&report).contains("\na_signal_with_a_long_name  degraded     a reason\n"), "{}", page(&report));
+    assert!(
+        page(&report, false).contains("\na_signal_with_a_long_name  degraded     a reason\n"),
+        "{}",
+        page(&report, false)
+    );
 }
 
 #[test]
@@ -136,5 +162,5 @@ fn an_unsupported_machine() {
     report.cpu_time = None;
     report.hooks.clear();
     report.signals.clear();
-    insta::assert_snapshot!(page(&report));
+    insta::assert_snapshot!(page(&report, false));
 }
