@@ -1,6 +1,6 @@
 //! The `undercurrent` command.
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
 use undercurrent::{
@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     let command = cli::parse(std::env::args_os()).unwrap_or_else(|error| error.exit());
     let ended = match command {
         Command::Run(run) => measure(run).map(|()| ExitCode::SUCCESS),
-        Command::Doctor(arguments, config) => examine(&arguments, config),
+        Command::Doctor(arguments) => examine(&arguments),
         Command::Signals(arguments) => {
             list(&arguments);
             Ok(ExitCode::SUCCESS)
@@ -108,9 +108,9 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start tokio")
 }
 
-fn examine(arguments: &DoctorArguments, config: Option<PathBuf>) -> anyhow::Result<ExitCode> {
+fn examine(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
     logging::start(&environment::process, std::io::stderr);
-    let run = Run { config, ..Run::default() };
+    let run = Run { config: arguments.config.clone(), ..Run::default() };
     let (settings, ignored) = run.settings(&environment::process)?;
     warn(ignored.iter());
     let report = doctor::examine(&settings, arguments.probe);

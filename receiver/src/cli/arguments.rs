@@ -46,9 +46,6 @@ Exit status:
     after_help = AFTER_HELP
 )]
 pub struct Arguments {
-    /// Configuration file (YAML) of run and doctor.
-    #[arg(long, value_name = "FILE", global = true)]
-    pub config: Option<PathBuf>,
     #[command(flatten)]
     pub run: RunArguments,
     #[command(subcommand)]
@@ -57,15 +54,15 @@ pub struct Arguments {
 
 #[derive(clap::Subcommand)]
 pub enum Subcommand {
-    /// Measure and export until a signal ends the process (the default).
+    /// Measures and exports until a signal ends the process (the default).
     #[command(after_help = AFTER_HELP)]
     Run(RunArguments),
-    /// Check which signals this machine supports, and print how to fix problems.
+    /// Checks which signals this machine supports, and prints how to fix problems.
     #[command(after_help = DOCTOR_STATUS)]
     Doctor(DoctorArguments),
-    /// List the signals and their metrics.
+    /// Prints all signals with their metrics.
     Signals(SignalsArguments),
-    /// Print an example configuration file, or the JSON schema.
+    /// Prints all settings with their defaults, or their JSON schema.
     Config {
         #[command(subcommand)]
         file: ConfigFile,
@@ -74,19 +71,22 @@ pub enum Subcommand {
 
 #[derive(Args)]
 pub struct RunArguments {
+    /// Configuration file (YAML).
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Time between snapshots, for example 500ms [default: 10s; 1s if only table is enabled].
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub interval: Option<Interval>,
-    /// Stop after this time [default: never].
+    /// Stops after this time [default: never].
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub duration: Option<Span>,
-    /// table, json, json=FILE or otlp; repeatable [default: otlp if an endpoint is set, else table].
+    /// Outputs: table, json, json=FILE or otlp; repeatable [default: otlp if an endpoint is set, else table].
     #[arg(long, value_name = "OUTPUT")]
     pub output: Vec<Output>,
     /// Share of measured packets: adaptive, all, 1/2, 1/4, ... [default: adaptive].
     #[arg(long, value_name = "SHARE")]
     pub sampling: Option<Sampling>,
-    /// Never attach by fentry, kprobe, tracepoint or cgroup; repeatable [default: none].
+    /// Never attaches by fentry, kprobe, tracepoint or cgroup; repeatable [default: none].
     #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true)]
     pub avoid: Vec<AttachKind>,
 }
@@ -94,13 +94,16 @@ pub struct RunArguments {
 /// Arguments of `doctor`.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct DoctorArguments {
-    /// Print JSON.
+    /// Prints JSON.
     #[arg(long)]
     pub json: bool,
-    /// Send traffic over loopback and check that every hook fires.
+    /// Sends traffic over loopback and checks that every hook fires; requires CAP_SYS_ADMIN.
     #[arg(long)]
     pub probe: bool,
-    /// List the size of each kernel map.
+    /// Configuration file (YAML) with the signals and limits to check.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Prints the size of each kernel map.
     #[arg(long)]
     pub verbose: bool,
     /// Lowest verdict with a non-zero exit status: degraded or unusable.
@@ -111,7 +114,7 @@ pub struct DoctorArguments {
 /// Arguments of `signals`.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct SignalsArguments {
-    /// Print JSON.
+    /// Prints JSON.
     #[arg(long)]
     pub json: bool,
 }
@@ -119,9 +122,9 @@ pub struct SignalsArguments {
 /// Subcommands of `config`.
 #[derive(clap::Subcommand, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigFile {
-    /// Print an example with every setting in comments.
+    /// Prints a configuration file with all settings and their defaults in comments.
     Example,
-    /// Print the JSON schema for editors.
+    /// Prints the JSON schema of the configuration file, for editors.
     Schema,
 }
 

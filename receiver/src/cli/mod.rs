@@ -16,13 +16,16 @@ use arguments::{Arguments, RunArguments, Subcommand};
 
 pub use arguments::{ConfigFile, DoctorArguments, SignalsArguments};
 
+/// The option that may precede a subcommand.
+const CONFIG: &str = "config";
+
 /// A command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Measure and export.
     Run(Run),
-    /// Check the machine, for a configuration file.
-    Doctor(DoctorArguments, Option<PathBuf>),
+    /// Check the machine.
+    Doctor(DoctorArguments),
     /// List the signals.
     Signals(SignalsArguments),
     /// Print an example configuration file or the schema.
@@ -62,33 +65,44 @@ where
     let matches = command.try_get_matches_from_mut(words)?;
     let arguments = Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
     check_placement(&matches).map_err(|message| command.error(ErrorKind::ArgumentConflict, message))?;
-    let config = arguments.config;
-    Ok(match arguments.subcommand {
-        None => Command::Run(run(arguments.run, config, &mut command)?),
-        Some(Subcommand::Run(run_arguments)) => Command::Run(run(run_arguments, config, &mut command)?),
-        Some(Subcommand::Doctor(doctor)) => Command::Doctor(doctor, config),
-        Some(Subcommand::Signals(signals)) => Command::Signals(signals),
+    let Arguments { run: before, subcommand } = arguments;
+    Ok(match subcommand {
+        None => Command::Run(run(before, &mut command)?),
+        Some(Subcommand::Run(arguments)) => {
+            let config = arguments.config.or(before.config);
+            Command::Run(run(RunArguments { config, ..arguments }, &mut command)?)
+        }
+        Some(Subcommand::Doctor(arguments)) => {
+            let config = arguments.config.or(before.config);
+            Command::Doctor(DoctorArguments { config, ..arguments })
+        }
+        Some(Subcommand::Signals(arguments)) => Command::Signals(arguments),
         Some(Subcommand::Config { file }) => Command::Config(file),
     })
 }
 
-/// Checks that options of `run` are not before a subcommand, and that `--config` belongs to a command that reads a file.
+/// Checks the options before a subcommand: only `--config` may precede one, if the subcommand has this option too.
 fn check_placement(matches: &ArgMatches) -> Result<(), String> {
-    let Some((subcommand, _)) = matches.subcommand() else { return Ok(()) };
-    let is_given = |option: &str| matches.value_source(option) == Some(ValueSource::CommandLine);
+    let Some((subcommand, its_matches)) = matches.subcommand() else { return Ok(()) };
+    let is_given = |matches: &ArgMatches, option: &str| {
+        matches.try_contains_id(option).is_ok() && matches.value_source(option) == Some(ValueSource::CommandLine)
+    };
     let options = RunArguments::augment_args(clap::Command::new(""));
-    match options.get_arguments().map(|option| option.get_id().as_str()).find(|option| is_given(option)) {
+    let mut given = options.get_arguments().map(|option| option.get_id().as_str()).filter(|id| is_given(matches, id));
+    match given.find(|option| *option != CONFIG) {
         Some(option) if subcommand == "run" => Err(format!("write `--{option}` after `run`")),
         Some(option) => Err(format!("`--{option}` is an option of `run`, not of `{subcommand}`")),
-        None if is_given("config") && !matches!(subcommand, "run" | "doctor") => {
+        None if !is_given(matches, CONFIG) => Ok(()),
+        None if its_matches.try_contains_id(CONFIG).is_err() => {
             Err(format!("`{subcommand}` reads no configuration file: leave `--config` out"))
         }
+        None if is_given(its_matches, CONFIG) => Err("`--config` is given twice: leave one out".to_owned()),
         None => Ok(()),
     }
 }
 
-fn run(arguments: RunArguments, config: Option<PathBuf>, command: &mut clap::Command) -> Result<Run, clap::Error> {
-    let RunArguments { interval, duration, output, sampling, avoid } = arguments;
+fn run(arguments: RunArguments, command: &mut clap::Command) -> Result<Run, clap::Error> {
+    let RunArguments { config, interval, duration, output, sampling, avoid } = arguments;
     let outputs = match output {
         outputs if outputs.is_empty() => None,
         outputs => Some(Outputs::try_from(outputs).map_err(|error| command.error(ErrorKind::ArgumentConflict, error))?),

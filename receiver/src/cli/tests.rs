@@ -40,9 +40,9 @@ fn run_is_the_default() {
 
 #[test]
 fn other_commands_are_parsed() {
-    let doctor = DoctorArguments { json: true, probe: true, verbose: false, fail_on: FailOn::default() };
-    assert_eq!(command("undercurrent doctor --json --probe"), Command::Doctor(doctor, None));
-    let Command::Doctor(gate, None) = command("undercurrent doctor --fail-on unusable") else { panic!("doctor") };
+    let doctor = DoctorArguments { json: true, probe: true, verbose: false, fail_on: FailOn::default(), config: None };
+    assert_eq!(command("undercurrent doctor --json --probe"), Command::Doctor(doctor));
+    let Command::Doctor(gate) = command("undercurrent doctor --fail-on unusable") else { panic!("doctor") };
     assert_eq!(gate.fail_on, FailOn::Unusable);
     assert_eq!(command("undercurrent signals"), Command::Signals(SignalsArguments { json: false }));
     assert_eq!(command("undercurrent config schema"), Command::Config(ConfigFile::Schema));
@@ -54,8 +54,8 @@ fn the_configuration_file_may_precede_the_command() {
     let Command::Run(run) = command("undercurrent --config a.yaml run --interval 1s") else { panic!("a run") };
     assert_eq!((run.config, run.flags.interval), (Some("a.yaml".into()), "1s".parse().ok()));
     for line in ["undercurrent --config a.yaml doctor", "undercurrent doctor --config a.yaml"] {
-        let Command::Doctor(_, config) = command(line) else { panic!("doctor") };
-        assert_eq!(config, Some("a.yaml".into()), "{line}");
+        let Command::Doctor(doctor) = command(line) else { panic!("doctor") };
+        assert_eq!(doctor.config, Some("a.yaml".into()), "{line}");
     }
 }
 
@@ -97,6 +97,7 @@ fn misplaced_arguments_are_refused() {
         "undercurrent --output json run",
         "undercurrent --config a.yaml signals",
         "undercurrent config example --config a.yaml",
+        "undercurrent --config a.yaml run --config b.yaml",
         "undercurrent doctor --duration 5s",
         "undercurrent --config",
         "undercurrent config",
