@@ -132,7 +132,8 @@ fn hooks(hooks: &[HookReport]) -> String {
     let width = hooks.iter().map(|hook| hook.outcome.hook.len() + 2).max().map_or(HOOK, |longest| longest.max(HOOK));
     let row = |hook: &str, status: &str, by: &str, fired: &str, note: &str| {
         let fired = if probed { format!("{fired:<10}") } else { String::new() };
-        format!("{hook:<width$}{status:<13}{by:<12}{fired}{note}").trim_end().to_owned() + "\n"
+        let columns = format!("{hook:<width$}{status:<13}{by:<12}{fired}");
+        wrapped(&format!("{columns}{note}"), columns.len())
     };
     let mut text = String::from("\n") + &row("HOOK", "STATUS", "BY", "FIRED", "");
     for hook in hooks {

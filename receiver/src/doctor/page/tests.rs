@@ -84,6 +84,14 @@ fn a_healthy_machine() {
 }
 
 #[test]
+fn notes_of_hooks_are_wrapped() {
+    let mut report = whole();
+    report.hooks[1].outcome.leaves_out = Some("small datagrams, ".repeat(10).into());
+    let page = page(&report, false);
+    assert!(page.lines().all(|line| line.len() <= WIDTH), "{page}");
+}
+
+#[test]
 fn maps_are_listed_on_request() {
     let page = page(&whole(), true);
     assert!(
