@@ -1,11 +1,11 @@
 //! The running sidecar: it attaches programs, opens signals, takes a snapshot at every tick, and feeds the outputs.
 
+mod stop;
+
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-
-use tokio::signal::unix::{Signal as Notification, SignalKind, signal};
 
 use crate::{
     config::Settings,
@@ -31,11 +31,11 @@ use crate::{
     workloads::{self, Directory, Files, Following, Slot, Workloads},
 };
 
+use self::stop::Stop;
+pub use self::stop::idle;
+
 /// Time limit from a stop signal to the end of the process. The last delivery gets the time that detaching leaves.
 const LAST_DELIVERY: Duration = Duration::from_millis(1500);
-
-/// An interval without ticks.
-const NEVER: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// A failure to start the sidecar.
 #[derive(Debug, thiserror::Error)]
@@ -267,23 +267,6 @@ impl Sidecar {
     }
 }
 
-/// Waits for SIGINT, SIGTERM or the end of the configured duration, without measurements.
-///
-/// # Errors
-/// If signal handlers cannot be installed.
-pub async fn idle(settings: &Settings) -> Result<(), StartError> {
-    let end = settings.duration.as_ref().map(|span| tokio::time::Instant::now() + span.get());
-    let mut stop = Stop::listen()?;
-    // The service manager expects no ticks.
-    let mut watchdog = Watchdog::start(NEVER);
-    loop {
-        tokio::select! {
-            () = stop.wait(end) => return Ok(()),
-            () = watchdog.due() => watchdog.feed(),
-        }
-    }
-}
-
 /// Logs the number of delivered snapshots of each output.
 ///
 /// # Errors
@@ -381,33 +364,4 @@ fn follow(
         tracing::warn!("cannot attribute measurements to workloads; all count for the node: {error}");
         Workloads::default()
     })
-}
-
-/// The conditions that end the sidecar.
-struct Stop {
-    interrupt: Notification,
-    terminate: Notification,
-}
-
-impl Stop {
-    fn listen() -> Result<Self, StartError> {
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt()).map_err(StartError::Signals)?,
-            terminate: signal(SignalKind::terminate()).map_err(StartError::Signals)?,
-        })
-    }
-
-    async fn wait(&mut self, end: Option<tokio::time::Instant>) {
-        let duration = async {
-            match end {
-                Some(at) => tokio::time::sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-            () = duration => {}
-        }
-    }
 }
