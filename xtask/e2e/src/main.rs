@@ -6,6 +6,7 @@ mod delivery;
 mod engines;
 mod expected;
 mod invariants;
+mod picture;
 mod workloads;
 
 use std::path::PathBuf;
@@ -46,9 +47,17 @@ enum Scenario {
     /// Containers of real engines of its own, with cgroup v2 and where there is one with v1; whose the traffic and the CPU
     /// time are is checked.
     Workloads(workloads::Options),
+    /// Draws the live table of a host with containers as SVG; `cargo xtask docs --picture` writes it into the documentation.
+    Picture { file: PathBuf },
     /// The program in the containers.
     #[command(hide = true)]
     Peer(workloads::peer::Arguments),
+    /// The program in the containers of the picture.
+    #[command(hide = true)]
+    Actor {
+        #[command(subcommand)]
+        role: picture::actor::Role,
+    },
 }
 
 fn main() -> anyhow::Result<()> {
@@ -56,6 +65,7 @@ fn main() -> anyhow::Result<()> {
     match Command::parse() {
         Command::Collector(arguments) => collector::command(&arguments),
         Command::E2e(Arguments { scenario: Scenario::Peer(peer), .. }) => workloads::peer::run(&peer),
+        Command::E2e(Arguments { scenario: Scenario::Actor { role }, .. }) => picture::actor::run(&role),
         Command::E2e(arguments) => run(arguments),
     }
 }
@@ -70,7 +80,8 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         Scenario::Collector => delivery::run(&sidecar).map(|()| Tally::passed(1)),
         Scenario::Compose => compose::run(&sidecar).map(|()| Tally::passed(1)),
         Scenario::Workloads(options) => workloads::run(&sidecar, &options),
-        Scenario::Peer(_) => Ok(Tally::default()),
+        Scenario::Picture { file } => picture::draw(&sidecar, &file).map(|()| Tally::passed(1)),
+        Scenario::Peer(_) | Scenario::Actor { .. } => Ok(Tally::default()),
     }?;
     if let Some(file) = arguments.tally {
         return tally.write(&file);
