@@ -14,6 +14,21 @@ const INTRODUCTION: &str = "\
 `undercurrent run --config FILE` reads one YAML file. `undercurrent config example` prints [a file with every key and its
 default](../receiver/config.example.yaml), `undercurrent config schema` prints the [JSON schema](../receiver/config.schema.json)
 for editors. A key that does not exist, a value of the wrong type and a key given twice are errors that name the line.
+
+## Switch a signal off
+
+Every signal has the key `signals.NAME.enabled`. This file switches two signals off:
+
+```yaml
+signals:
+  transmit: {enabled: false}
+  network_cpu: {enabled: false}
+```
+
+`undercurrent doctor --config FILE` lists them as `off`. The kernel runs no program that only disabled signals need. [Signals](signals.md)
+lists the names, [Overhead](overhead.md#a-web-server) the cost.
+
+## Keys
 ";
 
 /// Returns the reference of every key of a schema made by [`super::schema`].
@@ -65,19 +80,28 @@ fn kind(schema: &Map<String, Value>) -> String {
         return choices;
     }
     match (text("title"), text("type")) {
-        ("", "array") => match schema.get("items").and_then(Value::as_object) {
-            Some(items) if items.contains_key("title") => format!("list of {}s", kind(items)),
-            items => format!("list of {}", items.map_or_else(String::new, kind)),
-        },
+        ("", "array") => format!("list of {}", schema.get("items").map_or_else(String::new, kinds)),
         ("", "object") => "names with texts".to_owned(),
         ("", "string") => "text".to_owned(),
         ("", "boolean") => "`true` or `false`".to_owned(),
         ("", "integer") => {
-            let limit = |key: &str| schema.get(key).map_or_else(String::new, Value::to_string);
-            format!("{} to {}", limit("minimum"), limit("maximum"))
+            let minimum = schema.get("minimum").map_or_else(String::new, Value::to_string);
+            schema
+                .get("maximum")
+                .map_or_else(|| format!("{minimum} or more"), |maximum| format!("{minimum} to {maximum}"))
         }
         ("", other) => other.to_owned(),
         (title, _) => title.to_owned(),
+    }
+}
+
+/// Returns a short description of the items of a list.
+fn kinds(items: &Value) -> String {
+    match (items["anyOf"].as_array(), items.as_object()) {
+        (Some(alternatives), _) => alternatives.iter().map(kinds).collect::<Vec<_>>().join(" or "),
+        (None, Some(item)) if item.contains_key("title") => format!("{}s", kind(item)),
+        (None, Some(item)) if items["type"] == "integer" && !item.contains_key("maximum") => "numbers".to_owned(),
+        (None, item) => item.map_or_else(String::new, kind),
     }
 }
 

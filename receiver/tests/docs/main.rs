@@ -10,7 +10,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use page::{Page, page, pages};
+use page::{Page, page, pages, read};
 use serde_json::Value;
 use undercurrent::{
     config::{File, schema},
@@ -84,12 +84,16 @@ fn every_page_is_linked() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
+/// Returns the listed values of a metric's attribute. Descriptions of other values contain spaces.
+fn values(metric: &str, key: &str) -> BTreeSet<String> {
+    let metric = catalogue().map(|(_, known)| known).find(|known| known.name == metric).expect("the metric");
+    let attribute = metric.attributes.iter().find(|attribute| attribute.key == key).expect("the attribute");
+    attribute.values().into_iter().filter(|value| !value.contains(' ')).map(String::from).collect()
+}
+
 #[test]
 fn every_reason_of_lost_has_cause_and_remedy() {
-    let lost = catalogue().map(|(_, metric)| metric).find(|metric| metric.name == "undercurrent.lost");
-    let attributes = lost.expect("the metric").attributes;
-    let reason = attributes.iter().find(|attribute| attribute.key == "undercurrent.reason").expect("the attribute");
-    let reasons: BTreeSet<String> = reason.values().into_iter().map(String::from).collect();
+    let reasons = values("undercurrent.lost", "undercurrent.reason");
     let page = page("docs/troubleshooting.md");
     let rows =
         page.tables.iter().filter(|table| table[0] == ["reason", "cause", "remedy"]).flat_map(|table| &table[1..]);
@@ -99,6 +103,40 @@ fn every_reason_of_lost_has_cause_and_remedy() {
     let explained: BTreeSet<String> = rows.iter().map(|row| row[0].clone()).collect();
     assert_eq!(explained, reasons);
     assert_eq!(explained.len(), rows.len(), "a reason has two rows");
+}
+
+#[test]
+fn every_hook_is_explained() {
+    for path in ["docs/troubleshooting.md", "docs/internals/kernels.md"] {
+        let page = page(path);
+        let rows = page.tables.iter().filter(|table| table[0][0] == "hook").flat_map(|table| &table[1..]);
+        let words: BTreeSet<String> = rows.flat_map(|row| row[0].split([',', ' '])).map(String::from).collect();
+        let missing: Vec<_> =
+            values("undercurrent.hook.status", "undercurrent.hook").difference(&words).cloned().collect();
+        assert_eq!(missing, [""; 0], "{path}");
+    }
+}
+
+#[test]
+fn every_metric_is_explained() {
+    let page = page("docs/reading.md");
+    let missing = catalogue().map(|(_, metric)| metric.name).find(|name| !page.spans.iter().any(|span| span == name));
+    assert_eq!(missing, None);
+}
+
+/// Every figure in the README's table of costs is on a page that the table links.
+#[test]
+fn costs_in_the_readme_are_those_of_the_pages() {
+    let costs = page("README.md").tables.into_iter().find(|table| table[0] == ["resource", "cost", "details"]);
+    let pages = ["docs/overhead.md", "docs/install.md", "docs/reading.md"].map(|path| read(Path::new(path)));
+    let figures = |text: &str| -> BTreeSet<String> {
+        let words = text.split([' ', ',', ';', '(', ')', '|', '\n', '*']).map(|word| word.trim_end_matches(['.', ':']));
+        words.filter(|word| word.starts_with(|first: char| first.is_ascii_digit())).map(String::from).collect()
+    };
+    let known: BTreeSet<String> = pages.iter().flat_map(|page| figures(page)).collect();
+    let stated: BTreeSet<String> = costs.expect("the table")[1..].iter().flat_map(|row| figures(&row[1])).collect();
+    assert!(stated.len() > 5);
+    assert_eq!(stated.difference(&known).collect::<Vec<_>>(), [""; 0]);
 }
 
 #[test]

@@ -61,7 +61,7 @@ pub fn run(role: &Role) -> anyhow::Result<()> {
     failure.recv_timeout(LONGEST).unwrap_or(Ok(()))
 }
 
-/// Handles every connection in a thread of its own.
+/// Handles every connection in a separate thread.
 fn serve(handle: fn(TcpStream) -> std::io::Result<()>) -> anyhow::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT))?;
     loop {

@@ -1,4 +1,4 @@
-//! The picture of the live table: a host with containers under load, one of which reads slowly.
+//! The picture of the live table: a host with containers under load and one slow reader.
 
 pub mod actor;
 
