@@ -58,6 +58,15 @@ fn every_link_resolves() {
     assert_eq!(broken, [""; 0]);
 }
 
+/// An unescaped `|` in code ends the cell, and a part of the code is in the next one.
+#[test]
+fn code_in_tables_is_closed() {
+    for page in pages() {
+        let open = page.tables.iter().flatten().flatten().find(|cell| cell.contains('`'));
+        assert_eq!(open, None, "{}", page.path.display());
+    }
+}
+
 #[test]
 fn missing_files_and_headings_are_found() {
     let page = Page::parse(Path::new("docs/install.md"), "# Memory\n");
