@@ -13,6 +13,7 @@ pub mod environment;
 pub mod exit;
 pub mod export;
 mod files;
+pub mod flamegraph;
 pub mod kernel;
 pub mod logging;
 pub mod node;

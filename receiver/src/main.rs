@@ -5,13 +5,13 @@ use std::{process::ExitCode, time::Duration};
 use anyhow::Context as _;
 use undercurrent::{
     causes,
-    cli::{self, Command, DoctorArguments, Run, SignalsArguments, catalogue},
+    cli::{self, Command, DoctorArguments, FlamegraphArguments, Run, SignalsArguments, catalogue},
     config::{ConfigError, variables},
     doctor,
     environment::{self, Ignored},
     exit,
     export::table::Terminal,
-    logging,
+    flamegraph, logging,
     node::Node,
     outputs,
     parts::{Access, Part},
@@ -28,6 +28,7 @@ fn main() -> ExitCode {
     let ended = match command {
         Command::Run(run) => measure(run).map(|()| ExitCode::SUCCESS),
         Command::Doctor(arguments) => examine(&arguments),
+        Command::Flamegraph(arguments) => draw(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Signals(arguments) => {
             list(&arguments);
             Ok(ExitCode::SUCCESS)
@@ -120,6 +121,18 @@ fn examine(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
         print!("{}", doctor::page(&report, arguments.verbose));
     }
     Ok(ExitCode::from(report.verdict.exit_status(arguments.fail_on)))
+}
+
+fn draw(arguments: &FlamegraphArguments) -> anyhow::Result<()> {
+    logging::start(&environment::process, std::io::stderr);
+    let run = Run { config: arguments.config.clone(), ..Run::default() };
+    let (settings, _) = run.settings(&environment::process)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start tokio")?;
+    let lasting = Duration::from_secs(arguments.seconds.into());
+    let recording = runtime.block_on(flamegraph::record(settings, lasting, &arguments.output))?;
+    let (picture, folded) = (arguments.output.display(), recording.folded.display());
+    eprintln!("{} samples of network work, {} lost: {picture}, {folded}", recording.samples, recording.lost);
+    Ok(())
 }
 
 fn list(arguments: &SignalsArguments) {

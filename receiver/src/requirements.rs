@@ -63,6 +63,8 @@ pub struct Requirements {
     transmit: u32,
     /// The network events to measure exactly, as the eBPF programs number them.
     exact: u32,
+    /// The functions that samples are classified by.
+    classified: Vec<String>,
 }
 
 impl Requirements {
@@ -89,6 +91,7 @@ impl Requirements {
                 .any(|layer| settings.signals.latency.excludes_blocked(layer)),
             transmit: settings.signals.transmit.stages.bits(),
             exact: settings.signals.network_cpu.exact.number(),
+            classified: signals::classified(&settings.signals),
         }
     }
 
@@ -97,7 +100,8 @@ impl Requirements {
     pub fn sizing(&self, cpus: usize) -> Sizing {
         let (functions, workloads) = (self.functions.len(), self.workloads());
         let (scale, filter_keys, group_by) = (self.scale, self.filter_keys, self.group_by);
-        Sizing { cpus, scale, filter_keys, group_by, workloads, functions }
+        let samples = if self.classified.is_empty() { 0 } else { signals::network_functions::ring_size(cpus) };
+        Sizing { cpus, scale, filter_keys, group_by, workloads, functions, samples }
     }
 
     /// Returns the size of each map on a machine with `cpus` possible CPUs.
@@ -142,6 +146,7 @@ impl Requirements {
             excludes_blocked: self.excludes_blocked,
             transmit: self.transmit,
             exact: self.exact,
+            classified: &self.classified,
         }
     }
 
@@ -228,11 +233,11 @@ mod tests {
 
     #[test]
     fn maps_larger_than_the_limit_are_refused() {
-        let (settings, requirements) = resolve("memory_limit: 1MiB", None);
+        let (settings, requirements) = resolve("memory_limit: 2MiB", None);
         requirements.within_memory(settings.memory_limit, 2).expect("room");
         let refusal = requirements.within_memory(settings.memory_limit, 256).expect_err("refused").to_string();
         for words in
-            ["on 256 CPUs", "`memory_limit` is 1.0 MiB", "raise it", "switch signals off", "undercurrent doctor"]
+            ["on 256 CPUs", "`memory_limit` is 2.0 MiB", "raise it", "switch signals off", "undercurrent doctor"]
         {
             assert!(refusal.contains(words), "{words} in {refusal}");
         }
@@ -288,7 +293,7 @@ mod tests {
         let all = signals::REGISTRY.iter().map(|entry| format!("{}: {{enabled: false}}", entry.name));
         let yaml = format!("signals: {{{}}}", all.collect::<Vec<_>>().join(", "));
         let off = resolve(&yaml, None).1.maps(64);
-        assert!(off.iter().filter(|map| map.name != "CGROUPS").all(|map| map.entries() == 1));
-        assert!(total(&off) < 2 * 64 * 1024, "{}", total(&off));
+        assert!(off.iter().filter(|map| !["CGROUPS", "SAMPLES"].contains(&map.name)).all(|map| map.entries() == 1));
+        assert!(total(&off) < 3 * 64 * 1024, "{}", total(&off));
     }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 /// Every module of the library, after the modules that it uses.
-const ORDER: [&str; 27] = [
+const ORDER: [&str; 28] = [
     "causes",
     "exit",
     "files",
@@ -32,6 +32,7 @@ const ORDER: [&str; 27] = [
     "parts",
     "sidecar",
     "doctor",
+    "flamegraph",
     "cli",
     "main",
     "lib",

@@ -13,6 +13,7 @@ pub mod interface;
 pub mod latency;
 pub mod loss;
 pub mod retransmits;
+pub mod sample;
 pub mod segments;
 pub mod served;
 pub mod softirq;

@@ -13,6 +13,7 @@ mod owner;
 mod read;
 mod receive;
 mod retransmit;
+mod sample;
 mod send;
 mod softirq;
 mod subject;

@@ -18,6 +18,7 @@ structs! {
     KernfsNode = "kernfs_node";
     Net = "net";
     NetDevice = "net_device";
+    PtRegs = "pt_regs";
     Qdisc = "Qdisc";
     ScmTimestamping = "scm_timestamping_internal";
     SkBuff = "sk_buff";
@@ -161,4 +162,12 @@ fields! {
     DEVICE_NAME: Field<NetDevice, [u64; 2]> = "net_device.name";
     /// Inode of the namespace.
     NET_INODE: Field<Net, u32> = "net.ns.inum";
+    /// Stack pointer.
+    REGS_SP: Field<PtRegs, u64> = "pt_regs.sp";
+    /// Number of the system call on x86; -1 if there is none.
+    REGS_CALL_X86: Field<PtRegs, u64> = "pt_regs.orig_ax";
+    /// Number of the system call on arm64; -1 if there is none.
+    REGS_CALL_ARM64: Field<PtRegs, i32> = "pt_regs.syscallno";
+    /// Lowest address of the task's stack in the kernel.
+    TASK_STACK: Field<Task, u64> = "task_struct.stack";
 }

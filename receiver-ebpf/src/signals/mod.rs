@@ -5,6 +5,7 @@ mod group_latency;
 pub mod latency;
 pub mod network_cpu;
 pub mod network_drops;
+pub mod network_functions;
 pub mod receive_driver;
 pub mod receive_segments;
 pub mod receive_wait;

@@ -13,7 +13,7 @@ use serde::Serialize;
 use undercurrent::{
     export::{REQUEST_LIMIT, requests},
     kernel::{filter_map::FilterKeys, groups::GroupBy, memory::Sizing},
-    signals::{Settings, planned_maps},
+    signals::{Settings, network_functions, planned_maps},
     telemetry::{Attributes, Readings, Resource, Scale, Snapshot, UnixNanos},
     workloads::Slot,
 };
@@ -78,6 +78,7 @@ fn main() -> anyhow::Result<()> {
                     group_by: GroupBy::default(),
                     workloads: Some(workloads),
                     functions: 0,
+                    samples: network_functions::ring_size(cpus),
                 };
                 let maps = planned_maps(&Settings::default());
                 let bytes = maps.map(|(map, is_used)| map.size(&sizing, is_used).bytes()).sum();

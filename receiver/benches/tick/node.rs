@@ -41,6 +41,7 @@ pub fn latency() -> anyhow::Result<(Durations, usize)> {
         group_by: GroupBy::default(),
         workloads: Some(WORKLOADS),
         functions: 0,
+        samples: 0,
     };
     let layout = sizing.by_workload();
     let (node, _) = map(&durations::LATENCY, &sizing)?;

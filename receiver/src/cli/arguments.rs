@@ -60,6 +60,10 @@ pub enum Subcommand {
     /// Checks which signals this machine supports, and prints how to fix problems.
     #[command(after_help = DOCTOR_STATUS)]
     Doctor(DoctorArguments),
+    /// Samples the CPUs for some seconds, and draws the functions of the network stack.
+    ///
+    /// Needs root. Also writes the folded stacks, to a file with the extension `folded`.
+    Flamegraph(FlamegraphArguments),
     /// Prints all signals with their metrics.
     Signals(SignalsArguments),
     /// Prints all settings with their defaults, or their JSON schema.
@@ -86,7 +90,7 @@ pub struct RunArguments {
     /// Share of measured packets: adaptive, all, 1/2, 1/4, ... [default: adaptive].
     #[arg(long, value_name = "SHARE")]
     pub sampling: Option<Sampling>,
-    /// Never attaches by fentry, kprobe, tracepoint or cgroup; repeatable [default: none].
+    /// Never attaches by fentry, kprobe, tracepoint, cgroup or perf_event; repeatable [default: none].
     #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true)]
     pub avoid: Vec<AttachKind>,
 }
@@ -109,6 +113,20 @@ pub struct DoctorArguments {
     /// Lowest verdict with a non-zero exit status: degraded or unusable.
     #[arg(long, value_name = "VERDICT", value_enum, default_value_t, hide_possible_values = true)]
     pub fail_on: FailOn,
+}
+
+/// Arguments of `flamegraph`.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct FlamegraphArguments {
+    /// Duration of the recording.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub seconds: u32,
+    /// File for the picture (SVG).
+    #[arg(long, short, value_name = "FILE", default_value = "flamegraph.svg")]
+    pub output: PathBuf,
+    /// Configuration file (YAML) with kinds of attachment to avoid.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
 }
 
 /// Arguments of `signals`.

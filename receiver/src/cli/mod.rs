@@ -14,7 +14,7 @@ use crate::{
 };
 use arguments::{Arguments, RunArguments, Subcommand};
 
-pub use arguments::{ConfigFile, DoctorArguments, SignalsArguments};
+pub use arguments::{ConfigFile, DoctorArguments, FlamegraphArguments, SignalsArguments};
 
 /// The option that may precede a subcommand.
 const CONFIG: &str = "config";
@@ -26,6 +26,8 @@ pub enum Command {
     Run(Run),
     /// Check the machine.
     Doctor(DoctorArguments),
+    /// Draw the functions of the network stack.
+    Flamegraph(FlamegraphArguments),
     /// List the signals.
     Signals(SignalsArguments),
     /// Print an example configuration file or the schema.
@@ -75,6 +77,10 @@ where
         Some(Subcommand::Doctor(arguments)) => {
             let config = arguments.config.or(before.config);
             Command::Doctor(DoctorArguments { config, ..arguments })
+        }
+        Some(Subcommand::Flamegraph(arguments)) => {
+            let config = arguments.config.or(before.config);
+            Command::Flamegraph(FlamegraphArguments { config, ..arguments })
         }
         Some(Subcommand::Signals(arguments)) => Command::Signals(arguments),
         Some(Subcommand::Config { file }) => Command::Config(file),

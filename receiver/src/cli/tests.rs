@@ -106,7 +106,7 @@ fn misplaced_arguments_are_refused() {
 
 #[test]
 fn help_texts() {
-    let pages = ["", "run ", "doctor ", "signals ", "config ", "config example ", "config schema "];
+    let pages = ["", "run ", "doctor ", "flamegraph ", "signals ", "config ", "config example ", "config schema "];
     let pages = pages
         .map(|command| format!("$ undercurrent {command}--help\n{}", help(&format!("undercurrent {command}--help"))));
     insta::assert_snapshot!(pages.join("\n"));

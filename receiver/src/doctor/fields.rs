@@ -16,9 +16,11 @@ pub struct AbsentField {
 }
 
 /// Fields that another field replaces on kernels without them.
-const SERVED_BY: [(&str, &str); 2] = [
+const SERVED_BY: [(&str, &str); 4] = [
     ("scm_timestamping_internal.ts.0.tv_sec", "scm_timestamping_internal.ts.0"),
     ("scm_timestamping_internal.ts.0.tv_nsec", "scm_timestamping_internal.ts.0"),
+    ("pt_regs.orig_ax", "pt_regs.syscallno"),
+    ("pt_regs.syscallno", "pt_regs.orig_ax"),
 ];
 
 /// The consequences of missing fields.

@@ -5,13 +5,14 @@ use std::fs::File;
 use aya::{
     Btf, Ebpf,
     programs::{
-        BtfTracePoint, CgroupSkb, CgroupSkbAttachType, CgroupSock, FEntry, FExit, KProbe, Program as Loaded,
+        BtfTracePoint, CgroupSkb, CgroupSkbAttachType, CgroupSock, FEntry, FExit, KProbe, PerfEvent, Program as Loaded,
         ProgramError, links::CgroupAttachMode,
     },
 };
 use caps::Capability;
 
 use super::{
+    cpu_clock::CpuClocks,
     hooks::{Attachment, Program},
     host::Host,
     plan::Attach,
@@ -30,6 +31,8 @@ pub struct Attaching<'a> {
     pub host: &'a Host,
     /// The kinds of attachment to avoid.
     pub avoid: &'a [AttachKind],
+    /// The perf events of the CPUs.
+    pub clocks: &'a mut CpuClocks,
 }
 
 impl Attach for Attaching<'_> {
@@ -46,27 +49,50 @@ impl Attach for Attaching<'_> {
             what: "the kernel's BTF has been released".to_owned(),
             cure: "restart the sidecar".to_owned(),
         })?;
+        if program.attachment == Attachment::CpuClock {
+            return sample(self.ebpf, self.clocks, self.host, program);
+        }
         attach(self.ebpf, types, self.host, program)
     }
 
     fn detach(&mut self, program: &Program<'_>) {
+        if program.attachment == Attachment::CpuClock {
+            self.clocks.clear();
+        }
         detach(self.ebpf, program);
     }
 }
 
 /// Loads and attaches a program; `ebpf` owns the links.
 fn attach(ebpf: &mut Ebpf, btf: &Btf, host: &Host, program: &Program<'_>) -> Result<(), Refusal> {
-    let loaded = ebpf.program_mut(program.symbol).ok_or_else(|| Refusal {
-        program: program.symbol.into(),
-        what: "the object has no such program".to_owned(),
-        cure: "rebuild Undercurrent: the object and the table of hooks differ".to_owned(),
-    })?;
+    let loaded = named(ebpf, program)?;
     match program.attachment {
         Attachment::Kprobe | Attachment::Kretprobe => probe(loaded, program.target),
         Attachment::Fentry | Attachment::Fexit | Attachment::Tracepoint => trace(loaded, btf, program.target),
-        Attachment::CgroupIngress | Attachment::CgroupSocket => return cgroup(loaded, host, program),
+        Attachment::CgroupIngress | Attachment::CgroupSocket | Attachment::CpuClock => {
+            return cgroup(loaded, host, program);
+        }
     }
     .map_err(|error| Refusal::of(program, &error, host))
+}
+
+fn named<'a>(ebpf: &'a mut Ebpf, program: &Program<'_>) -> Result<&'a mut Loaded, Refusal> {
+    ebpf.program_mut(program.symbol).ok_or_else(|| Refusal {
+        program: program.symbol.into(),
+        what: "the object has no such program".to_owned(),
+        cure: "rebuild Undercurrent: the object and the table of hooks differ".to_owned(),
+    })
+}
+
+/// Loads a program and attaches it to every CPU.
+fn sample(ebpf: &mut Ebpf, clocks: &mut CpuClocks, host: &Host, program: &Program<'_>) -> Result<(), Refusal> {
+    let loaded = named(ebpf, program)?;
+    let mut attach = || {
+        let event: &mut PerfEvent = loaded.try_into()?;
+        once(event.load())?;
+        clocks.attach(event)
+    };
+    attach().map_err(|error| Refusal::of(program, &error, host))
 }
 
 fn trace(loaded: &mut Loaded, btf: &Btf, target: &str) -> Result<(), ProgramError> {
@@ -138,6 +164,7 @@ pub fn detach(ebpf: &mut Ebpf, program: &Program<'_>) {
         Some(Loaded::BtfTracePoint(tracepoint)) => tracepoint.unload(),
         Some(Loaded::CgroupSkb(ingress)) => ingress.unload(),
         Some(Loaded::CgroupSock(socket)) => socket.unload(),
+        Some(Loaded::PerfEvent(event)) => event.unload(),
         _ => Ok(()),
     };
     // The program is not loaded if an earlier step failed.

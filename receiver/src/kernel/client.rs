@@ -9,6 +9,7 @@ use super::{
     plan::Outcome,
     service::{Facts, Reply, Request, Service, Table, Variable},
     statistics::Runs,
+    text::Text,
 };
 use crate::channel::{Channel, ChannelError};
 
@@ -236,6 +237,25 @@ impl Client {
     pub fn entries(&self, table: Table) -> Result<Entries, ServiceError> {
         match self.call(Request::Entries(table))? {
             Reply::Entries(entries) => Ok(entries),
+            _ => Err(ServiceError::Unexpected),
+        }
+    }
+
+    /// Sets the sampling period of CPUs in nanoseconds. Skips CPUs that are offline.
+    ///
+    /// # Errors
+    /// If the service cannot be reached, or the kernel refuses.
+    pub fn sample(&self, periods: Vec<(u32, u64)>) -> Result<(), ServiceError> {
+        self.run(Request::Sample(periods))
+    }
+
+    /// Finds the functions that samples are classified by.
+    ///
+    /// # Errors
+    /// If the service cannot be reached, or the kernel hides addresses.
+    pub fn find_text(&self) -> Result<Text, ServiceError> {
+        match self.call(Request::FindText)? {
+            Reply::Text(text) => Ok(text),
             _ => Err(ServiceError::Unexpected),
         }
     }

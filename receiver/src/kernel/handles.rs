@@ -5,6 +5,7 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 use super::{
     Kernel, KernelError,
     clock::WallClock,
+    cpu_sampling::CpuSampling,
     epoch::Epoch,
     filter_map::FilterMap,
     groups::Groups,
@@ -73,9 +74,15 @@ impl Kernel {
     ///
     /// # Errors
     /// If the object lacks the ring buffer, or the runtime cannot poll it.
-    pub fn ring(&mut self, map: &'static str) -> Result<Ring, KernelError> {
-        let taken = self.rings.remove(map).ok_or(KernelError::NoMap(map))?;
+    pub fn ring(&self, map: &'static str) -> Result<Ring, KernelError> {
+        let taken = self.rings.borrow_mut().remove(map).ok_or(KernelError::NoMap(map))?;
         Ring::open(taken).map_err(|source| KernelError::Ring { map, source })
+    }
+
+    /// Returns the sampling of CPUs.
+    #[must_use]
+    pub fn cpu_sampling(&self) -> CpuSampling {
+        CpuSampling::new(self.client.clone())
     }
 
     /// Follows the wall clock for the programs. Needs a tokio runtime.

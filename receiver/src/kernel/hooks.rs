@@ -22,6 +22,8 @@ pub enum Attachment {
     CgroupIngress,
     /// On every IPv4 and IPv6 socket that a task below the root cgroup creates.
     CgroupSocket,
+    /// At regular intervals on every CPU.
+    CpuClock,
 }
 
 impl Attachment {
@@ -33,6 +35,7 @@ impl Attachment {
             Self::Kprobe | Self::Kretprobe => AttachKind::Kprobe,
             Self::Tracepoint => AttachKind::Tracepoint,
             Self::CgroupIngress | Self::CgroupSocket => AttachKind::Cgroup,
+            Self::CpuClock => AttachKind::PerfEvent,
         }
     }
 }

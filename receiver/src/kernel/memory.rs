@@ -27,6 +27,8 @@ pub struct Sizing {
     pub workloads: Option<u16>,
     /// The number of functions that the user names as layers.
     pub functions: usize,
+    /// The size of the ring of stacks in bytes.
+    pub samples: usize,
 }
 
 impl Sizing {
@@ -172,6 +174,7 @@ mod tests {
             group_by: GroupBy::default(),
             workloads: Some(1),
             functions: 0,
+            samples: 0,
         };
         let shards = |cpus| sizing(cpus).by_workload();
         assert_eq!([1, 2, 3, 16, 17, 256].map(|cpus| shards(cpus).shards), [1, 2, 4, 16, 16, 16]);

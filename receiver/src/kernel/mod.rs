@@ -4,9 +4,12 @@
 
 pub mod attach;
 pub mod btf;
+mod calls;
 mod cast;
 pub mod client;
 pub mod clock;
+pub mod cpu_clock;
+pub mod cpu_sampling;
 pub mod drops;
 pub mod epoch;
 pub mod extra;
@@ -31,9 +34,13 @@ pub mod service;
 pub mod statistics;
 mod symbols;
 pub mod task_clock;
+pub mod text;
 pub mod timestamping;
 
-use std::{cell::RefCell, collections::BTreeMap};
+use std::{
+    cell::{OnceCell, RefCell},
+    collections::BTreeMap,
+};
 
 use aya::{
     EbpfError,
@@ -56,6 +63,7 @@ use self::{
     service::Facts,
     statistics::Runs,
     task_clock::TaskClock,
+    text::Text,
     timestamping::Timestamping,
 };
 
@@ -135,6 +143,8 @@ pub struct LoadOptions<'a> {
     pub transmit: u32,
     /// The network events to measure exactly, one of [`exact`](undercurrent_ebpf::abi::cost::exact).
     pub exact: u32,
+    /// The functions that samples are classified by.
+    pub classified: &'a [String],
 }
 
 /// The loaded programs and their maps, from the worker's side. Dropping it, or the end of the process, detaches all
@@ -151,13 +161,15 @@ pub struct Kernel {
     found_nics: NicInventory,
     nics: Nics,
     maps: Maps,
-    rings: BTreeMap<&'static str, RingBuf<MapData>>,
+    rings: RefCell<BTreeMap<&'static str, RingBuf<MapData>>>,
     /// Maps that are mapped into memory.
     mapped: RefCell<BTreeMap<&'static str, Words>>,
+    /// The functions that samples are classified by, once they have been found.
+    text: OnceCell<Result<Text, ServiceError>>,
 }
 
 /// The ring buffers of the eBPF object.
-const RINGS: [&str; 1] = ["CGROUPS"];
+const RINGS: [&str; 2] = ["CGROUPS", "SAMPLES"];
 
 impl Kernel {
     /// Creates the maps and prepares the programs in this process.
@@ -203,8 +215,9 @@ impl Kernel {
             facts,
             nics: Nics::default(),
             maps,
-            rings,
+            rings: RefCell::new(rings),
             mapped: RefCell::default(),
+            text: OnceCell::new(),
         })
     }
 
@@ -341,6 +354,14 @@ impl Kernel {
     #[must_use]
     pub fn is_served_by(&self, hook: &Hook, alternate: &str) -> bool {
         self.outcomes.iter().any(|outcome| outcome.hook == hook.name && outcome.by.as_deref() == Some(alternate))
+    }
+
+    /// Returns the functions that samples are classified by.
+    ///
+    /// # Errors
+    /// If the loader process ended, or the kernel hides addresses.
+    pub fn text(&self) -> Result<Text, ServiceError> {
+        self.text.get_or_init(|| self.client.find_text()).clone()
     }
 
     /// Returns the kernel's counts of runs and missed runs of each attached program.

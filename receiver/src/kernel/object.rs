@@ -5,6 +5,7 @@ use undercurrent_ebpf::abi::{ABSENT, workload::ownership};
 use zerocopy::IntoBytes as _;
 
 use super::{
+    calls,
     cast::Casts,
     clock,
     extra::Named,
@@ -51,6 +52,8 @@ pub struct Settings<'a> {
     pub excludes_blocked: bool,
     /// True if tracing programs may cast a socket to a TCP socket.
     pub tcp_sockets: bool,
+    /// True if tracing programs may read the user registers of a task.
+    pub task_registers: bool,
     /// The kernel functions that give programs typed pointers.
     pub casts: Casts,
     /// The number of arguments of each tracepoint in [`GROWN`].
@@ -74,7 +77,7 @@ pub fn load(settings: &Settings<'_>) -> Result<Ebpf, EbpfError> {
     let sizing = &settings.sizing;
     let words = words(settings);
     let (guesses, bounds) = (sizing.scale.guesses(), sizing.scale.bounds());
-    let offset = clock::offset();
+    let (offset, calls) = (clock::offset(), calls::network());
     let mut loader = loader::without_types();
     for (symbol, value) in &words {
         loader.override_global(symbol, value, true);
@@ -82,7 +85,8 @@ pub fn load(settings: &Settings<'_>) -> Result<Ebpf, EbpfError> {
     loader
         .override_global("histogram.guesses", &guesses[..], true)
         .override_global("histogram.bounds", &bounds[..], true)
-        .override_global("clock.offset", &offset, true);
+        .override_global("clock.offset", &offset, true)
+        .override_global("sample.calls", &calls[..], true);
     for map in settings.maps {
         loader.map_max_entries(map.name, number(map.entries()));
     }
@@ -123,6 +127,8 @@ fn words(settings: &Settings<'_>) -> Vec<(String, u32)> {
         ("cgroup.hierarchy", hierarchy.cast_unsigned()),
         ("transmit.layers", settings.transmit),
         ("network_cpu.exact", settings.exact),
+        ("sample.registers", u32::from(settings.task_registers)),
+        ("sample.high_water", number(sizing.samples / 4)),
         ("workload.histogram", number(layout.histogram)),
         ("workload.shard_mask", number(layout.shards - 1)),
         ("workload.shared", u32::from(layout.shared)),

@@ -105,7 +105,8 @@ fn lacking<'a>(program: &Program<'_>, host: &'a Host) -> Vec<&'a str> {
         | Attachment::Fexit
         | Attachment::Kprobe
         | Attachment::Kretprobe
-        | Attachment::Tracepoint => "CAP_NET_ADMIN",
+        | Attachment::Tracepoint
+        | Attachment::CpuClock => "CAP_NET_ADMIN",
     };
     host.missing_capabilities.iter().map(String::as_str).filter(|missing| *missing != of_the_other_kind).collect()
 }

@@ -22,6 +22,8 @@ pub struct Resolved {
     pub socket_storage: bool,
     /// True if tracing programs may cast a socket to a TCP socket.
     pub tcp_sockets: bool,
+    /// True if tracing programs may read the user registers of a task.
+    pub task_registers: bool,
     /// The kernel functions that give programs typed pointers.
     pub casts: Casts,
     /// The number of arguments of each tracepoint in [`object::GROWN`].
@@ -36,6 +38,8 @@ pub struct Resolved {
 
 /// The prototype of `bpf_sk_storage_get` for tracing programs (5.11 and later).
 const TRACING_STORAGE: &str = "bpf_sk_storage_get_tracing";
+/// The helper `bpf_task_pt_regs` (5.15 and later).
+const TASK_REGISTERS: &str = "bpf_task_pt_regs";
 /// The helper `bpf_skc_to_tcp_sock` (5.9 and later).
 const TCP_SOCKET: &str = "bpf_skc_to_tcp_sock";
 
@@ -54,6 +58,7 @@ impl Resolved {
         let sparse = types.sparse(&targets);
         let socket_storage = types.function(TRACING_STORAGE).is_some();
         let tcp_sockets = types.function(TCP_SOCKET).is_some();
+        let task_registers = types.function(TASK_REGISTERS).is_some();
         let casts = Casts::of(&types);
         let arguments =
             object::GROWN.map(|name| types.tracepoint(name).map_or(0, |tracepoint| tracepoint.parameters.len()));
@@ -62,7 +67,18 @@ impl Resolved {
         drop(types);
         drop(raw);
         let types = into_aya(sparse)?;
-        Ok(Self { fields, types, socket_storage, tcp_sockets, casts, arguments, drop_reasons, extra, task_clock })
+        Ok(Self {
+            fields,
+            types,
+            socket_storage,
+            tcp_sockets,
+            task_registers,
+            casts,
+            arguments,
+            drop_reasons,
+            extra,
+            task_clock,
+        })
     }
 }
 
@@ -89,6 +105,10 @@ fn target<'a>(program: &Program<'a>) -> Option<Target<'a>> {
     match program.attachment {
         Attachment::Fentry | Attachment::Fexit => Some(Target::Function(program.target)),
         Attachment::Tracepoint => Some(Target::Tracepoint(program.target)),
-        Attachment::Kprobe | Attachment::Kretprobe | Attachment::CgroupIngress | Attachment::CgroupSocket => None,
+        Attachment::Kprobe
+        | Attachment::Kretprobe
+        | Attachment::CgroupIngress
+        | Attachment::CgroupSocket
+        | Attachment::CpuClock => None,
     }
 }

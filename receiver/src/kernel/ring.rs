@@ -2,7 +2,7 @@
 
 use std::io;
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 
 use aya::maps::{Map, MapData, RingBuf};
 use tokio::io::{Interest, unix::AsyncFd};
@@ -32,6 +32,16 @@ impl Ring {
         Ok(Self { ring: unsafe { AsyncFd::register_with_interest(ring, Interest::READABLE) }? })
     }
 
+    /// Returns a handle that waits for events without access to them.
+    ///
+    /// # Errors
+    /// If the descriptor cannot be duplicated, or the runtime cannot poll it.
+    pub fn watch(&self) -> io::Result<Watch> {
+        let descriptor = self.ring.get_ref().as_fd().try_clone_to_owned()?;
+        // SAFETY: an `OwnedFd` owns its descriptor, which stays open as long as the `AsyncFd` owns it.
+        Ok(Watch(unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }?))
+    }
+
     /// Waits for an event. Cancel safe.
     ///
     /// # Errors
@@ -41,9 +51,28 @@ impl Ring {
         Ok(())
     }
 
+    /// Passes the next record to `read` and removes it; `None` if the buffer is empty.
+    pub fn next<R>(&mut self, read: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        self.ring.get_mut().next().map(|record| read(&record))
+    }
+
     /// Removes and returns the next event; `None` if the buffer is empty or the event does not have the size of a `T`.
     pub fn take<T: FromBytes + Immutable + KnownLayout>(&mut self) -> Option<T> {
         let item = self.ring.get_mut().next()?;
         T::read_from_bytes(&item).ok()
+    }
+}
+
+/// Waits for events of a ring buffer.
+pub struct Watch(AsyncFd<OwnedFd>);
+
+impl Watch {
+    /// Waits until a program wakes the reader. Cancel safe.
+    ///
+    /// # Errors
+    /// If the runtime stops polling the descriptor.
+    pub async fn filled(&self) -> io::Result<()> {
+        self.0.readable().await?.clear_ready();
+        Ok(())
     }
 }

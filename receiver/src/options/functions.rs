@@ -26,6 +26,14 @@ impl TryFrom<String> for FunctionName {
     }
 }
 
+impl FunctionName {
+    /// Returns the name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 impl From<FunctionName> for String {
     fn from(name: FunctionName) -> Self {
         name.0

@@ -26,6 +26,8 @@ pub enum AttachKind {
     Tracepoint,
     /// Programs that a cgroup runs for its packets and sockets.
     Cgroup,
+    /// Timers or hardware counters that interrupt each CPU regularly.
+    PerfEvent,
 }
 
 impl AttachKind {
@@ -37,6 +39,7 @@ impl AttachKind {
             Self::Kprobe => "kprobe",
             Self::Tracepoint => "tracepoint",
             Self::Cgroup => "cgroup",
+            Self::PerfEvent => "perf_event",
         }
     }
 }

@@ -15,7 +15,7 @@ mod units;
 mod workloads;
 
 pub use filter::{Cgroup, Filter, Interface, Namespace};
-pub use functions::Functions;
+pub use functions::{FunctionName, Functions};
 pub use grouping::{Dimensions, Group, GroupLimit};
 pub use hooks::{AttachKind, Hooks};
 pub use list::in_order;

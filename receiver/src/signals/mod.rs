@@ -13,6 +13,7 @@ pub mod latency;
 mod losses;
 pub mod network_cpu;
 mod network_drops;
+pub mod network_functions;
 pub mod receive_driver;
 mod receive_segments;
 mod receive_wait;
@@ -203,6 +204,11 @@ macro_rules! signals {
                 Self { network_cpu: network_cpu::Settings::complete(), ..Self::default() }
             }
 
+            /// Disables every signal.
+            pub fn disable_all(&mut self) {
+                $(self.$name.enabled = false;)*
+            }
+
             /// Returns true if a signal is enabled.
             #[must_use]
             pub fn enables(&self, signal: &str) -> bool {
@@ -217,6 +223,7 @@ macro_rules! signals {
 
 signals! {
     network_cpu: network_cpu::Settings,
+    network_functions: network_functions::Settings,
     workload_cpu: Switch,
     cpu_throttled: Switch,
     softnet: softnet::Settings,
@@ -288,6 +295,13 @@ pub fn are_grouped(settings: &Settings) -> bool {
 pub fn functions(settings: &Settings) -> impl Iterator<Item = &str> {
     let latency = Some(&settings.latency).filter(|latency| latency.enabled);
     latency.into_iter().flat_map(|latency| latency.extra_layers.iter())
+}
+
+/// Returns the kernel functions that samples are classified by; none if the signal is disabled.
+#[must_use]
+pub fn classified(settings: &Settings) -> Vec<String> {
+    let functions = Some(&settings.network_functions).filter(|functions| functions.enabled);
+    functions.map_or_else(Vec::new, network_functions::functions)
 }
 
 #[cfg(test)]

@@ -127,6 +127,13 @@ pub enum View {
     },
     /// One line at the end, with the points that have `error.type`.
     Failures,
+    /// A section with a row for each point that is precise enough: the relative standard error of its share is 20% at most.
+    Sampled {
+        /// The metric with the number of samples behind each point.
+        samples: &'static str,
+        /// The attribute of the points that share a total.
+        total: &'static str,
+    },
     /// No presentation.
     Hidden,
 }

@@ -131,10 +131,10 @@ const SHORT: Duration = Duration::from_millis(50);
 const ATTEMPTS: usize = 10;
 
 /// A CPU that is offline until the value is dropped.
-struct Offline(PathBuf);
+pub struct Offline(PathBuf);
 
 impl Offline {
-    fn take(cpu: usize) -> std::io::Result<Self> {
+    pub fn take(cpu: usize) -> std::io::Result<Self> {
         let switch = PathBuf::from(format!("/sys/devices/system/cpu/cpu{cpu}/online"));
         fs::write(&switch, "0")?;
         Ok(Self(switch))

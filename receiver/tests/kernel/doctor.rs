@@ -66,6 +66,7 @@ fn others(report: &Value, found: &[Hook]) -> Vec<Hook> {
             .map(|hook| served(hook, "tracepoint")),
     );
     others.push(served("receiver", if by("transport", "cgroup_skb") { "transport" } else { "cgroup_skb" }));
+    others.push(served("cpu_sample", "cpu_clock"));
     let status = if explains_drops() { "healthy" } else { "degraded" };
     others.push(("drop".to_owned(), status.to_owned(), Some("tracepoint".to_owned())));
     if report["host"]["hierarchy"]["version"] == "v1" {

@@ -13,6 +13,7 @@ mod doctor;
 mod ending;
 mod extra;
 mod filters;
+mod functions;
 mod grouping;
 mod head_of_line;
 mod instances;

@@ -66,6 +66,7 @@ impl Measured {
             filter_keys,
             workloads: Some(8),
             functions: 0,
+            samples: 0,
             group_by: GroupBy::default(),
         };
         let requirements = LoadOptions {
@@ -79,6 +80,7 @@ impl Measured {
             excludes_blocked: false,
             transmit: 0,
             exact: 0,
+            classified: &[],
         };
         let kernel = Kernel::load(host, &requirements).unwrap();
         let cells = kernel.by_cpu(&DRIVER).unwrap();

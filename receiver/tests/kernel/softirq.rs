@@ -22,7 +22,7 @@ fn time(line: &Line) -> f64 {
 }
 
 /// Returns the runs that the wait signal saw start, with or without their raise.
-fn started(line: &Line) -> f64 {
+pub fn started(line: &Line) -> f64 {
     let softirq = ("undercurrent.softirq", "net_rx");
     line.total(WAIT, &[softirq]) + line.total("undercurrent.lost", &[softirq, ("undercurrent.reason", "missing_raise")])
 }

@@ -30,6 +30,7 @@ const NICS: &str = "vm_nics";
 const SIGNALS: [(&str, &str); 15] = [
     ("tcp_listen_overflows", "workloads::listeners::attempts_at_a_full_queue_are_the_listeners"),
     ("network_cpu", "softirq::receive_time_and_runs_agree_with_ftrace"),
+    ("network_functions", "functions::datagrams_are_in_the_functions_of_udp"),
     ("workload_cpu", "cpu::all_parts_are_the_nodes_whole"),
     ("cpu_throttled", "workloads::throttled::what_quotas_hold_is_what_the_kernel_says"),
     ("softnet", "lines::five_seconds_on_standard_output_hold_what_the_kernel_counted"),
@@ -59,7 +60,7 @@ const LATENCY: [&str; 9] = [
 ];
 
 /// Prefixes of other tests with results that depend on the kernel version.
-const KERNELS_OWN: [&str; 4] = ["head_of_line::", "softirq::", "doctor::", "workloads::"];
+const KERNELS_OWN: [&str; 5] = ["functions::", "head_of_line::", "softirq::", "doctor::", "workloads::"];
 
 /// A set of hooks that replaces trampolines, for hosts with a policy that forbids trampolines.
 struct Alternates {

@@ -9,6 +9,7 @@ mod names;
 mod notices;
 mod ranking;
 mod rows;
+mod sampled;
 mod screen;
 mod section;
 mod terminal;

@@ -9,6 +9,7 @@ use super::{
     names::{Name, names},
     ranking,
     rows::{self, Row},
+    sampled,
 };
 use crate::telemetry::{AttributeKey, Data, Descriptor, Metric, ResourceMetrics, Side, Snapshot, View};
 
@@ -79,7 +80,7 @@ fn groups(snapshot: &Snapshot) -> Vec<Group> {
     let present = descriptors(snapshot);
     for descriptor in &present {
         match descriptor.view {
-            View::Section => {
+            View::Section | View::Sampled { .. } => {
                 let part = Part::whole(descriptor);
                 match groups.iter_mut().find(|group| group.iter().all(|known| together(known.descriptor, descriptor))) {
                     Some(group) => group.push(part),
@@ -127,6 +128,7 @@ fn share<'a>(input: &Input<'a>, group: &[Part], place: usize) -> Share<'a> {
         let metric = resource.metrics.iter().find(|metric| metric.descriptor.name == part.descriptor.name);
         let mut changes = metric.map_or_else(Vec::new, |metric| input.changes(resource, metric));
         changes.retain(|change| part.shows(change));
+        sampled::retain_precise(input, resource, part.descriptor, &mut changes);
         changes
     };
     Share { place, changes: group.iter().map(of).collect() }
@@ -138,6 +140,7 @@ fn of_the_node(input: &Input<'_>, group: &[Part], share: &Share<'_>) -> Section 
     Section {
         columns: columns(&keys, group, input.cpus),
         rows: rows.iter().map(|row| cells(row, group, input.cpus)).collect(),
+        rest: sampled::rest(input, group, share),
         ..headline(group)
     }
 }

@@ -1,4 +1,5 @@
 mod beside;
+mod sampled;
 mod workloads;
 
 use std::num::NonZeroUsize;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::kernel::{
     drops::Reasons, fields::FieldFact, nics::NicInventory, plan::Outcome, statistics::Runs, task_clock::TaskClock,
+    text::Text,
 };
 
 /// A request to the process that holds the programs.
@@ -40,6 +41,10 @@ pub enum Request {
     Entries(Table),
     /// Append a free group number. The reply is [`Reply::Done`].
     FreeGroup(u32),
+    /// Set the sampling period of CPUs in nanoseconds. The reply is [`Reply::Done`].
+    Sample(Vec<(u32, u64)>),
+    /// Find the functions that samples are classified by. The reply is [`Reply::Text`].
+    FindText,
     /// Replace the reader by a new process. The reply is [`Reply::Started`], with the descriptors of its two channels.
     StartReader,
 }
@@ -57,6 +62,8 @@ pub enum Reply {
     Started(u32),
     /// The NICs that timestamp packets.
     Nics(NicInventory),
+    /// The address ranges of functions.
+    Text(Text),
     /// Counts by program.
     Runs(BTreeMap<String, Runs>),
     /// The value of an entry; `None` if there is no such entry.

@@ -7,11 +7,13 @@ mod tables;
 use std::{
     collections::BTreeMap,
     os::fd::{AsFd as _, OwnedFd},
+    time::Duration,
 };
 
 use aya::{
     Btf, Ebpf,
     maps::{Array, Map, MapError, Queue},
+    programs::Program,
 };
 use undercurrent_ebpf::abi::served;
 
@@ -19,6 +21,7 @@ pub use self::message::{Facts, Reply, Request, Table, Variable};
 use super::{
     KernelError, LoadOptions,
     attach::{self, Attaching},
+    cpu_clock::CpuClocks,
     enable_timestamps,
     extra::{self, Named},
     fields::FieldFact,
@@ -31,9 +34,13 @@ use super::{
     plan::{self, Outcome, Status},
     resolved::{self, Resolved},
     statistics::{Links, Runs},
+    text::Text,
     timestamping::Timestamping,
 };
-use crate::options::AttachKind;
+use crate::{causes::chain, options::AttachKind};
+
+/// The program that samples CPUs.
+const SAMPLE: &str = "sample";
 
 /// The loaded programs and their maps. Dropping it, or the end of the process, detaches all programs.
 pub struct Service {
@@ -45,6 +52,9 @@ pub struct Service {
     /// The hooks that may be attached, in order.
     hooks: Vec<&'static Hook>,
     functions: Vec<Named>,
+    /// The functions that samples are classified by.
+    classified: Vec<String>,
+    clocks: CpuClocks,
     outcomes: Vec<Outcome>,
     nics: NicInventory,
     /// The kprobe links, searched at the first read of runs after attaching.
@@ -62,8 +72,18 @@ impl Service {
         // Timestamps are enabled first: the kernel applies the change some milliseconds later.
         let nics = if required.hooks.contains(&&hooks::DRIVER) { NicInventory::now() } else { NicInventory::default() };
         let timestamping = enable_timestamps(required.hooks.iter().copied().filter(|hook| is_needed(hook, &nics)));
-        let Resolved { fields, types, socket_storage, tcp_sockets, casts, arguments, drop_reasons, extra, task_clock } =
-            Resolved::of(required)?;
+        let Resolved {
+            fields,
+            types,
+            socket_storage,
+            tcp_sockets,
+            task_registers,
+            casts,
+            arguments,
+            drop_reasons,
+            extra,
+            task_clock,
+        } = Resolved::of(required)?;
         let settings = object::Settings {
             sizing: required.sizing,
             signals: required.signals,
@@ -73,6 +93,7 @@ impl Service {
             socket_storage,
             excludes_blocked: required.excludes_blocked && !lacks(&fields, super::OUT_OF_ORDER),
             tcp_sockets,
+            task_registers,
             casts,
             arguments,
             extra: &extra,
@@ -97,6 +118,8 @@ impl Service {
             avoid: required.avoid.to_vec(),
             hooks: required.hooks.to_vec(),
             functions: extra,
+            classified: required.classified.to_vec(),
+            clocks: CpuClocks::default(),
             outcomes: Vec::new(),
             nics,
             links: None,
@@ -143,6 +166,8 @@ impl Service {
                 let entries = self.with(table, |map| Ok(table.open(map)?.entries()));
                 entries.map(Reply::Entries).map_err(|error| error.to_string())
             }
+            Request::Sample(periods) => self.sample(&periods).map(|()| Reply::Done),
+            Request::FindText => Text::read(&self.classified).map(Reply::Text).map_err(|error| error.to_string()),
             Request::FreeGroup(number) => done(self.free_group(number)),
             Request::Load | Request::StartReader => Err("the programs are loaded already".to_owned()),
         };
@@ -184,6 +209,7 @@ impl Service {
             types: self.types.as_ref(),
             host: &self.host,
             avoid: &self.avoid,
+            clocks: &mut self.clocks,
         })
     }
 
@@ -213,6 +239,17 @@ impl Service {
             Some((name.to_owned(), runs))
         });
         runs.collect()
+    }
+
+    fn sample(&mut self, periods: &[(u32, u64)]) -> Result<(), String> {
+        let Some(Program::PerfEvent(event)) = self.ebpf.program_mut(SAMPLE) else {
+            return Err(format!("the embedded eBPF object has no program `{SAMPLE}`"));
+        };
+        for (cpu, period) in periods {
+            let set = self.clocks.set(event, *cpu, Duration::from_nanos(*period));
+            set.map_err(|error| format!("cannot sample CPU {cpu}: {}", chain(&error)))?;
+        }
+        Ok(())
     }
 
     fn set(&mut self, section: &'static str, value: u64) -> Result<(), MapError> {

@@ -15,7 +15,7 @@ use super::{
 const STRUCTS: [&str; 4] = ["sk_buff", "sock", "scm_timestamping_internal", "tcp_skb_cb"];
 
 /// Structs that the fixtures keep with some members. Empty names are anonymous structs that contain kept members.
-const PARTS: [(&str, &[&str]); 14] = [
+const PARTS: [(&str, &[&str]); 15] = [
     ("Qdisc", &["enqueue", "flags"]),
     ("cgroup", &["kn", "root"]),
     ("cgroup_root", &["hierarchy_id"]),
@@ -25,9 +25,10 @@ const PARTS: [(&str, &[&str]); 14] = [
     ("kernfs_node", &["id"]),
     ("net", &["ns"]),
     ("net_device", &["dev", "ifindex", "name", "nd_net", "qdisc"]),
+    ("pt_regs", &["orig_ax", "sp"]),
     ("skb_shared_info", &["", "gso_segs", "hwtstamps", "tx_flags"]),
     ("socket", &["sk"]),
-    ("task_struct", &["cgroups", "comm", "flags", "pid"]),
+    ("task_struct", &["cgroups", "comm", "flags", "pid", "stack"]),
     ("tcp_sock", &["copied_seq", "ooo_last_skb", "out_of_order_queue", "rcv_nxt", "rcv_ooopack", "srtt_us"]),
     ("udp_sock", &["reader_queue"]),
 ];

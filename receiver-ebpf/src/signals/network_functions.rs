@@ -1,0 +1,173 @@
+//! `undercurrent.network.function.cpu.time`: stacks of samples that can be network work.
+//!
+//! A stack takes microseconds, all checks before it together less than a tenth of that.
+
+use aya_ebpf::{
+    EbpfContext as _,
+    bindings::{BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP, bpf_perf_event_data},
+    helpers::{
+        bpf_get_smp_processor_id,
+        generated::{
+            bpf_get_current_task, bpf_get_current_task_btf, bpf_get_stack, bpf_ringbuf_output, bpf_task_pt_regs,
+        },
+    },
+    macros::map,
+    maps::{PerCpuArray, RingBuf},
+    programs::PerfEventContext,
+};
+use undercurrent_ebpf::abi::sample::{CALLS, FRAMES, LONGEST, Sample, SampleCells, SampleHeader};
+
+use crate::kernel::{
+    cells::{self, ByCpu, MMAPABLE},
+    clock,
+    field::read_at,
+    fields::{PtRegs, REGS_CALL_ARM64, REGS_CALL_X86, REGS_SP, TASK_FLAGS, TASK_ID, TASK_STACK, Task},
+    load_time_value,
+    pointer::{Probed, Ptr},
+};
+
+/// Stacks, in records of a [`SampleHeader`] and up to [`FRAMES`] addresses.
+#[map]
+static SAMPLES: RingBuf = RingBuf::with_byte_size(64 * 1024, 0);
+
+/// The counts of each CPU.
+#[map]
+static SAMPLE_CELLS: ByCpu<SampleCells> = ByCpu::with_max_entries(1, MMAPABLE);
+
+/// A scratch buffer: a stack is larger than the stack of a program.
+#[map]
+static SAMPLE_SCRATCH: PerCpuArray<Sample> = PerCpuArray::with_max_entries(1, 0);
+
+/// 1 for each system call that can do network work, by its number. The loader sets the table.
+#[unsafe(export_name = "sample.calls")]
+#[unsafe(link_section = ".rodata.sample")]
+static CALL: [u8; CALLS] = [0; CALLS];
+
+/// Fill level of the ring in bytes above which a sample wakes the reader.
+#[unsafe(export_name = "sample.high_water")]
+#[unsafe(link_section = ".rodata.flags")]
+static HIGH_WATER: u32 = 0;
+
+/// 1 if programs can read the user registers of a task (`bpf_task_pt_regs`, 5.15 and later).
+#[unsafe(export_name = "sample.registers")]
+#[unsafe(link_section = ".rodata.flags")]
+static REGISTERS: u32 = 0;
+
+/// `PF_KTHREAD` and `PF_IO_WORKER` of `include/linux/sched.h` (5.10 to 7.3): tasks without a system call.
+const PF_KERNEL: u32 = 0x0020_0000 | 0x10;
+
+/// `THREAD_SIZE` of x86-64, and of arm64 with pages of 4 KiB. Where it is larger, some samples of task context count as
+/// samples of interrupts, which costs unneeded stacks.
+const THREAD_SIZE: u64 = 16 * 1024;
+
+/// The origin of a sample.
+enum Origin {
+    /// User mode.
+    User,
+    /// The idle loop.
+    Idle,
+    /// Kernel mode, without network work.
+    Other,
+    /// Kernel mode, where network work is possible.
+    Network,
+}
+
+/// Handles a sample.
+#[inline(always)]
+pub fn sampled(ctx: &PerfEventContext) {
+    let Some(cells) = cells::here(&SAMPLE_CELLS) else { return };
+    let now = clock::monotonic();
+    let elapsed = now - cells.last;
+    cells.samples += 1;
+    cells.last = now;
+    match origin(ctx) {
+        Origin::Idle => cells.idle += 1,
+        Origin::Network => {
+            // The kernel skips timers that are a period late, for example because a hypervisor has stopped the CPU.
+            stack(ctx, cells, if elapsed > LONGEST { period(ctx) } else { elapsed });
+            cells.time += clock::monotonic() - now;
+        }
+        Origin::User | Origin::Other => {}
+    }
+}
+
+/// Returns the origin of a sample from registers of the interrupted code.
+#[inline(always)]
+fn origin(ctx: &PerfEventContext) -> Origin {
+    // The context in memory is a `bpf_perf_event_data_kern`, and `regs` is its first member (5.10 to 7.3). The program cannot load
+    // registers from the context at offsets that the loader sets.
+    let regs = Ptr::<PtRegs, Probed>::at(read_at(ctx.as_ptr() as u64).unwrap_or(0));
+    let pointer = regs.read(&REGS_SP);
+    // Addresses of the kernel have the highest bit.
+    if pointer >> 63 == 0 {
+        return Origin::User;
+    }
+    // SAFETY: the helper has no arguments.
+    let task = Ptr::<Task, Probed>::at(unsafe { bpf_get_current_task() });
+    // Softirqs after an interrupt, and those that a task raises on x86-64, run on the stack for interrupts.
+    if pointer.wrapping_sub(task.read(&TASK_STACK)) >= THREAD_SIZE {
+        return Origin::Network;
+    }
+    if task.read(&TASK_ID) == 0 {
+        return Origin::Idle;
+    }
+    if task.read(&TASK_FLAGS) & PF_KERNEL != 0 || calls_network() {
+        return Origin::Network;
+    }
+    Origin::Other
+}
+
+/// Returns true if the system call of the current task can do network work, or is unknown.
+#[inline(always)]
+fn calls_network() -> bool {
+    if load_time_value(&REGISTERS) == 0 {
+        return true;
+    }
+    // SAFETY: the helpers return a typed `task_struct` and its typed `pt_regs`.
+    let regs = unsafe { Ptr::<PtRegs>::typed(bpf_task_pt_regs(bpf_get_current_task_btf()) as *const PtRegs) };
+    let x86 = regs.get(&REGS_CALL_X86);
+    let call = x86.or_else(|| regs.get(&REGS_CALL_ARM64).map(|call| call as u64));
+    let Some(call) = call else { return true };
+    // -1 after an exception or interrupt in user mode.
+    if call >= CALLS as u64 {
+        return false;
+    }
+    // SAFETY: the index is below the length of the table. Volatile, since the loader sets the table.
+    unsafe { (&raw const CALL).cast::<u8>().add(call as usize).read_volatile() != 0 }
+}
+
+/// Returns the period of the event in nanoseconds.
+#[inline(always)]
+fn period(ctx: &PerfEventContext) -> u64 {
+    // SAFETY: the context of the running program; the verifier rewrites the load.
+    unsafe { (*ctx.as_ptr().cast::<bpf_perf_event_data>()).sample_period }
+}
+
+/// Writes the stack of a sample that represents `time` to the ring.
+#[inline(always)]
+fn stack(ctx: &PerfEventContext, cells: &mut SampleCells, time: u64) {
+    let Some(sample) = SAMPLE_SCRATCH.get_ptr_mut(0) else { return };
+    const BYTES: u64 = (FRAMES * size_of::<u64>()) as u64;
+    // SAFETY: the scratch buffer of this CPU. Only this program uses it, and the program does not interrupt its own run. The
+    // helper writes at most `BYTES`.
+    let length = unsafe {
+        (*sample).header = SampleHeader { time, cpu: bpf_get_smp_processor_id(), padding: 0 };
+        bpf_get_stack(ctx.as_ptr(), (&raw mut (*sample).frames).cast(), BYTES as u32, 0)
+    };
+    let length = length as u64;
+    if length == 0 || length > BYTES {
+        cells.unreadable += 1;
+        return;
+    }
+    let bytes = length + size_of::<SampleHeader>() as u64;
+    let wakes = SAMPLES.query(BPF_RB_AVAIL_DATA.into()) >= load_time_value(&HIGH_WATER).into();
+    let flags = if wakes { BPF_RB_FORCE_WAKEUP } else { BPF_RB_NO_WAKEUP };
+    // SAFETY: the scratch buffer has at least `bytes` bytes.
+    let written =
+        unsafe { bpf_ringbuf_output((&raw const SAMPLES).cast_mut().cast(), sample.cast(), bytes, flags.into()) };
+    if written == 0 {
+        cells.stacks += 1;
+    } else {
+        cells.full += 1;
+    }
+}

@@ -1,0 +1,34 @@
+//! Control of the samples of CPUs.
+
+use std::time::Duration;
+
+use super::{
+    client::{Client, ServiceError},
+    text::Text,
+};
+
+/// Sets the sampling periods of CPUs, and finds the functions of samples.
+pub struct CpuSampling(Client);
+
+impl CpuSampling {
+    pub(super) const fn new(client: Client) -> Self {
+        Self(client)
+    }
+
+    /// Sets the periods of CPUs. Skips CPUs that are offline.
+    ///
+    /// # Errors
+    /// If the loader cannot be reached, or the kernel refuses.
+    pub fn set(&self, periods: impl IntoIterator<Item = (u32, Duration)>) -> Result<(), ServiceError> {
+        let nanoseconds = |period: Duration| u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
+        self.0.sample(periods.into_iter().map(|(cpu, period)| (cpu, nanoseconds(period))).collect())
+    }
+
+    /// Finds the functions that samples are classified by in the kernel and its modules.
+    ///
+    /// # Errors
+    /// If the loader cannot be reached, or the kernel hides addresses.
+    pub fn find_text(&self) -> Result<Text, ServiceError> {
+        self.0.find_text()
+    }
+}

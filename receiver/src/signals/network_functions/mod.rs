@@ -1,0 +1,306 @@
+//! `network_functions`: estimated CPU time of the network stack by event and function, from samples of all CPUs.
+//!
+//! A timer interrupts each CPU. Time with disabled interrupts is attributed to the code that enables them again, because the interrupt
+//! is late. The test of this signal bounds the bias by the exact time of softirqs.
+
+mod classifier;
+mod collector;
+mod frequency;
+mod settings;
+mod stacks;
+mod table;
+
+use std::{
+    collections::HashMap,
+    fs,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tokio::task::JoinHandle;
+use undercurrent_ebpf::abi::sample::{SampleCells, SampleHeader};
+
+use self::{
+    classifier::{Classifier, Work},
+    collector::{Collector, Sum},
+    frequency::Frequencies,
+    table::OTHER,
+};
+pub use self::{
+    settings::Settings,
+    stacks::Stacks,
+    table::{CLASSES, Class, EVENTS, Event},
+};
+use super::{
+    Caveat, Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signal, attributes,
+    internal::{LOST, lost},
+};
+use crate::{
+    kernel::{
+        Kernel, KernelError,
+        cpu_sampling::CpuSampling,
+        hooks::{Attachment, Hook, Program, whole},
+        maps::ByCpu,
+        memory::PlannedMap,
+        ring::Watch,
+    },
+    telemetry::{AttributeKey, Attributes, Data, Descriptor, Instrument, Metric, Point, Readings, UnixNanos, View},
+    workloads::{Slot, Workloads},
+};
+
+/// The registry entry.
+pub static ENTRY: Entry = Entry {
+    name: "network_functions",
+    summary: "Estimated CPU time of the network stack by event and function, from samples of all CPUs",
+    metrics: &[&ESTIMATED, &TIME, &SAMPLES],
+    hooks: |_| vec![&HOOK],
+    maps: &[&RING, &CELLS],
+    losses: |_| vec![FULL, UNREADABLE],
+    hooks_needed: HooksNeeded::All,
+    caveats: |settings, kernel| caveats(&settings.network_functions, kernel),
+    open,
+};
+
+/// The reason for stacks that did not fit into the ring.
+const FULL: &str = "stack_ring_full";
+/// The reason for stacks that the kernel could not read.
+const UNREADABLE: &str = "stack_unreadable";
+
+const EVENT: AttributeKey =
+    AttributeKey::derived("undercurrent.network.event", || EVENTS.iter().map(|event| event.name).collect());
+const FUNCTION: AttributeKey = AttributeKey::derived("undercurrent.network.function", || {
+    let mut names: Vec<_> = CLASSES.iter().map(|class| class.name).collect();
+    names.dedup();
+    let mut distinct = Vec::new();
+    names.into_iter().chain([OTHER]).for_each(|name| {
+        if !distinct.contains(&name) {
+            distinct.push(name);
+        }
+    });
+    distinct
+})
+.or("a class of `classes`");
+
+static ESTIMATED: Descriptor = Descriptor {
+    name: "undercurrent.network.estimated_cpu.time",
+    unit: "s",
+    description: "CPU time of network events, estimated from samples.",
+    instrument: Instrument::Counter,
+    attributes: &[EVENT],
+    view: View::Section,
+};
+
+static TIME: Descriptor = Descriptor {
+    name: "undercurrent.network.function.cpu.time",
+    unit: "s",
+    description: "CPU time of network functions, estimated from samples. Functions exclude each other and add up to their event.",
+    instrument: Instrument::Counter,
+    attributes: &[EVENT, FUNCTION, attributes::NETWORK],
+    view: View::Sampled { samples: SAMPLES.name, total: EVENT.key },
+};
+
+static SAMPLES: Descriptor = Descriptor {
+    name: "undercurrent.network.function.samples",
+    unit: "{sample}",
+    description: "Samples behind the CPU time of network functions. A share p of n samples has the relative standard error \
+                  sqrt((1-p)/(p n)).",
+    instrument: Instrument::Counter,
+    attributes: &[EVENT, FUNCTION, attributes::NETWORK],
+    view: View::Hidden,
+};
+
+/// A timer interrupts a CPU.
+static HOOK: Hook = Hook {
+    name: "cpu_sample",
+    reads_timestamps: false,
+    sees_traffic: true,
+    within: None,
+    alternates: &[whole(
+        "cpu_clock",
+        &[Program { symbol: "sample", attachment: Attachment::CpuClock, target: "cpu-clock" }],
+    )],
+};
+
+/// The ring of stacks, in bytes.
+static RING: PlannedMap = PlannedMap::new("SAMPLES", 1, |sizing| sizing.samples.max(SMALLEST_RING));
+/// The counts of each CPU.
+static CELLS: PlannedMap = PlannedMap::new("SAMPLE_CELLS", size_of::<SampleCells>(), |sizing| sizing.cpus);
+
+/// The smallest ring on every architecture's page size, in bytes.
+const SMALLEST_RING: usize = 64 * 1024;
+/// The largest ring: the stacks of two seconds at the highest rate of a node.
+const LARGEST_RING: usize = 4 * 1024 * 1024;
+
+/// Returns the size of the ring of stacks on a machine with `cpus` possible CPUs, in bytes.
+#[must_use]
+pub fn ring_size(cpus: usize) -> usize {
+    // Half a second of stacks with 30 frames at 1 kHz.
+    let stack = size_of::<SampleHeader>() + 8 + 30 * size_of::<u64>();
+    (cpus * 500 * stack).next_power_of_two().clamp(SMALLEST_RING, LARGEST_RING)
+}
+
+/// Returns the functions that samples are classified by.
+#[must_use]
+pub fn functions(settings: &Settings) -> Vec<String> {
+    classifier::functions(settings)
+}
+
+fn caveats(settings: &Settings, kernel: &Kernel) -> Vec<Caveat> {
+    let text = match kernel.text() {
+        Ok(text) => text,
+        Err(error) => return vec![Caveat::Unavailable(error.to_string())],
+    };
+    let names = functions(settings);
+    let has = |function: &&str| text.ranges.iter().any(|range| names[range.function as usize] == **function);
+    let missing = |event: &&Event| event.name.ends_with("_softirq") && !event.functions.iter().any(has);
+    let missing = EVENTS.iter().filter(missing);
+    missing
+        .map(|event| Caveat::Partial(format!("this kernel has no symbol {} ({})", event.functions[0], event.name)))
+        .collect()
+}
+
+struct NetworkFunctions {
+    collector: Arc<Mutex<Collector>>,
+    /// Empties the ring when it is partly full.
+    draining: JoinHandle<()>,
+    cells: ByCpu<SampleCells>,
+    sampling: CpuSampling,
+    frequencies: Frequencies,
+    last: Instant,
+    modules: Vec<String>,
+    start: UnixNanos,
+}
+
+impl Drop for NetworkFunctions {
+    fn drop(&mut self) {
+        self.draining.abort();
+    }
+}
+
+fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
+    let settings = &opening.settings.network_functions;
+    let text = opening.kernel.text().map_err(KernelError::from)?;
+    let ring = opening.kernel.ring(RING.name)?;
+    let watch = ring.watch().map_err(|source| KernelError::Ring { map: RING.name, source })?;
+    let collector = Arc::new(Mutex::new(Collector::new(ring, Classifier::new(settings, text))));
+    Ok(Box::new(NetworkFunctions {
+        draining: tokio::spawn(drain(watch, Arc::clone(&collector))),
+        collector,
+        cells: opening.kernel.by_cpu(&CELLS)?,
+        sampling: opening.kernel.cpu_sampling(),
+        frequencies: Frequencies::new(settings),
+        last: Instant::now(),
+        modules: modules(),
+        start: opening.start,
+    }))
+}
+
+async fn drain(watch: Watch, collector: Arc<Mutex<Collector>>) {
+    while watch.filled().await.is_ok() {
+        lock(&collector).drain();
+    }
+}
+
+fn lock(collector: &Mutex<Collector>) -> MutexGuard<'_, Collector> {
+    collector.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the names of the loaded modules; none if the kernel supports no modules.
+fn modules() -> Vec<String> {
+    let text = fs::read_to_string("/proc/modules").unwrap_or_default();
+    let mut names: Vec<_> = text.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect();
+    names.sort_unstable();
+    names
+}
+
+impl NetworkFunctions {
+    /// Finds the functions again if modules were loaded and a stack had an unknown function of a module.
+    fn find_modules(&mut self) {
+        if !lock(&self.collector).take_unresolved() {
+            return;
+        }
+        let modules = modules();
+        if modules == self.modules {
+            return;
+        }
+        match self.sampling.find_text() {
+            Ok(text) => lock(&self.collector).classifier.set_text(text),
+            Err(error) => {
+                tracing::warn!("cannot find the functions of new modules; their time counts for callers: {error}")
+            }
+        }
+        self.modules = modules;
+    }
+
+    /// Adapts the sampling frequency of each CPU.
+    fn adapt(&mut self, cells: &[(u32, SampleCells)]) {
+        let online = aya::util::online_cpus().unwrap_or_default();
+        let elapsed = std::mem::replace(&mut self.last, Instant::now()).elapsed();
+        let cells: Vec<_> = cells.iter().filter(|(cpu, _)| online.contains(cpu)).copied().collect();
+        let periods: Vec<(u32, Duration)> = self.frequencies.choose(&cells, elapsed);
+        if periods.is_empty() {
+            return;
+        }
+        if let Err(error) = self.sampling.set(periods) {
+            tracing::warn!("cannot change the sampling frequency of a CPU: {error}");
+        }
+    }
+
+    fn losses(&self, cells: &[(u32, SampleCells)]) -> Metric {
+        let sum = |count: fn(&SampleCells) -> u64| cells.iter().map(|(_, cells)| count(cells)).sum();
+        let counts = [(FULL, sum(|cells| cells.full)), (UNREADABLE, sum(|cells| cells.unreadable))];
+        let point = |(reason, count)| lost(ENTRY.name, reason, Attributes::new(), count, self.start);
+        Metric { descriptor: &LOST, points: counts.map(point).into() }
+    }
+}
+
+impl Signal for NetworkFunctions {
+    fn read(&mut self, _: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
+        let mut cells = Vec::new();
+        self.cells.for_each(|cpu, counts| cells.push((u32::try_from(cpu).unwrap_or(u32::MAX), *counts)));
+        lock(&self.collector).drain();
+        self.find_modules();
+        self.adapt(&cells);
+        let losses = self.losses(&cells);
+        let collector = lock(&self.collector);
+        let metrics = metrics(collector.sums(), |class| collector.classifier.class(class), self.start);
+        metrics.into_iter().chain([losses]).for_each(|metric| readings.add(Slot::NODE, metric));
+        Ok(())
+    }
+}
+
+fn seconds(nanoseconds: u64) -> Data {
+    Data::Double(nanoseconds as f64 / 1e9)
+}
+
+/// Returns the metrics of the sums. Every event has a point; a function has one after its first sample.
+fn metrics<'a>(sums: &HashMap<Work, Sum>, class: impl Fn(usize) -> &'a str, start: UnixNanos) -> [Metric; 3] {
+    let of_event =
+        |event: usize| sums.iter().filter(move |(work, _)| work.event == event).map(|(_, sum)| sum.nanoseconds);
+    let events = EVENTS.iter().enumerate().map(|(number, event)| Point {
+        attributes: Attributes::new().with(EVENT.key, event.name),
+        start,
+        data: seconds(of_event(number).sum()),
+    });
+    let points = |data: fn(&Sum) -> Data| {
+        let point = |(work, sum): (&Work, &Sum)| {
+            let attributes = Attributes::new()
+                .with(EVENT.key, EVENTS[work.event].name)
+                .with(FUNCTION.key, class(work.class).to_owned());
+            let attributes = match work.version {
+                Some(version) => attributes.with(attributes::NETWORK.key, attributes::network(version)),
+                None => attributes,
+            };
+            Point { attributes, start, data: data(sum) }
+        };
+        sums.iter().map(point).collect()
+    };
+    [
+        Metric { descriptor: &ESTIMATED, points: events.collect() },
+        Metric { descriptor: &TIME, points: points(|sum| seconds(sum.nanoseconds)) },
+        Metric {
+            descriptor: &SAMPLES,
+            points: points(|sum| Data::Integer(i64::try_from(sum.samples).unwrap_or(i64::MAX))),
+        },
+    ]
+}

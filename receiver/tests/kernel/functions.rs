@@ -1,0 +1,315 @@
+//! Compares CPU time from samples with the exact time of softirqs, and the functions of samples with the traffic.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::UdpSocket,
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use undercurrent::{
+    kernel::text::Text,
+    signals::network_functions::{self, CLASSES, EVENTS, Settings},
+};
+
+use rustix::process::Signal;
+
+use super::{
+    cpu::Offline,
+    softirq::started,
+    support::{
+        line::Line,
+        load::Load,
+        sidecar::{BINARY, Sidecar, command, file},
+        surroundings::{alone, often, on_one_cpu, patience, skip, virtual_machine, wait_for},
+        truth::{exactly, record},
+        wire::{Version, Wire},
+    },
+};
+
+const ESTIMATED: &str = "undercurrent.network.estimated_cpu.time";
+const TIME: &str = "undercurrent.network.function.cpu.time";
+const SAMPLES: &str = "undercurrent.network.function.samples";
+const EXACT: &str = "undercurrent.network.cpu.time";
+const RECEIVE: (&str, &str) = ("undercurrent.network.event", "receive_softirq");
+
+/// Returns the samples per second of every CPU. An emulated CPU classifies stacks slowly.
+fn frequency() -> u32 {
+    if virtual_machine().is_some() { 199 } else { 997 }
+}
+
+/// Longest time of the sidecar's own programs at the start of a softirq. It is part of the exact time, and no network work.
+const PROGRAMS: Duration = Duration::from_nanos(150);
+
+/// Starts a sidecar, and waits until it samples at its configured frequency: the first snapshot sets it.
+fn start() -> Sidecar {
+    let hertz = frequency();
+    let frequencies = format!("idle_frequency: {hertz}, min_frequency: {hertz}, max_frequency: {hertz}");
+    let sidecar = Sidecar::configured(&format!("signals: {{network_functions: {{{frequencies}}}}}"));
+    sidecar.snapshot();
+    sidecar
+}
+
+fn growth(before: &Line, after: &Line, metric: &str, attributes: &[(&str, &str)]) -> f64 {
+    after.total(metric, attributes) - before.total(metric, attributes)
+}
+
+#[test]
+fn sampled_receive_time_is_the_exact_time() {
+    let Some(_alone) = alone("sampled time") else { return };
+    if virtual_machine().is_some() {
+        return skip("sampled time: timers of an emulated CPU are late, and their samples belong to later work");
+    }
+    let wire = Wire::best(Version::Ipv4);
+    let sidecar = start();
+    let before = sidecar.snapshot();
+    let load = Load::start(&wire, patience(Duration::from_secs(20)));
+    thread::sleep(Duration::from_secs(10));
+    load.stop();
+    let after = sidecar.snapshot();
+    drop(sidecar);
+    let of = |metric| growth(&before, &after, metric, &[RECEIVE]);
+    let (estimated, exact, samples) = (of(ESTIMATED), of(EXACT), of(SAMPLES));
+    assert!(samples > 100.0, "too few samples: {samples}");
+    for reason in ["stack_ring_full", "stack_unreadable"] {
+        assert_eq!(after.total("undercurrent.lost", &[("undercurrent.reason", reason)]), 0.0, "{reason}");
+    }
+    // The number of samples within the time has a Poisson distribution.
+    let deviation = (exact * estimated / samples).sqrt();
+    let programs = (started(&after) - started(&before)) * patience(PROGRAMS).as_secs_f64();
+    eprintln!(
+        "{estimated:.3} s by {samples} samples, {exact:.3} s exactly with {programs:.3} s of programs at most, z = {:.2}",
+        (estimated - exact) / deviation
+    );
+    let truth = exact - programs - 4.0 * deviation..=exact + 4.0 * deviation;
+    record(ESTIMATED, estimated, truth.clone());
+    record(TIME, of(TIME), truth);
+    record(SAMPLES, samples, exactly(estimated * f64::from(frequency())));
+    for event in EVENTS.iter().map(|event| event.name) {
+        let attributes = [(RECEIVE.0, event)];
+        let (event_time, functions) = (after.total(ESTIMATED, &attributes), after.total(TIME, &attributes));
+        assert!((event_time - functions).abs() < 1e-6, "{event}: {event_time} s, its functions {functions} s");
+    }
+}
+
+/// Sends datagrams for a while. No program reads them.
+fn flood(wire: &Wire, lasting: Duration) {
+    let from = wire.left.run(|| UdpSocket::bind((wire.client(), 0)).unwrap());
+    let to = wire.right.run(|| UdpSocket::bind((wire.server(), 0)).unwrap());
+    from.connect(to.local_addr().unwrap()).unwrap();
+    let start = std::time::Instant::now();
+    while start.elapsed() < lasting {
+        from.send(&[0x55; 64]).unwrap();
+    }
+}
+
+/// Runs `traffic` until the samples of a function have grown.
+fn wait_for_samples(sidecar: &Sidecar, event: &str, function: &str, version: Option<Version>, traffic: impl Fn()) {
+    let before = sidecar.snapshot();
+    let mut attributes = vec![("undercurrent.network.event", event), ("undercurrent.network.function", function)];
+    attributes.extend(version.map(|version| ("network.type", version.name())));
+    wait_for(&format!("samples of {attributes:?}"), patience(Duration::from_secs(20)), || {
+        traffic();
+        (growth(&before, &sidecar.snapshot(), SAMPLES, &attributes) >= 3.0).then_some(())
+    });
+}
+
+#[test]
+fn datagrams_are_in_the_functions_of_udp() {
+    let Some(_alone) = alone("functions of UDP") else { return };
+    let sidecar = start();
+    for version in Version::ALL {
+        let wire = Wire::veth(version);
+        let traffic = || flood(&wire, Duration::from_millis(300));
+        wait_for_samples(&sidecar, "receive_softirq", "udp_receive", Some(version), traffic);
+        wait_for_samples(&sidecar, "socket_send", "udp_send", Some(version), traffic);
+    }
+}
+
+#[test]
+fn segments_are_in_the_functions_of_tcp() {
+    let Some(_alone) = alone("functions of TCP") else { return };
+    let sidecar = start();
+    let wire = Wire::veth(Version::Ipv4);
+    let _load = Load::start(&wire, patience(Duration::from_secs(60)));
+    wait_for_samples(&sidecar, "receive_softirq", "tcp_receive", Some(Version::Ipv4), || {});
+    wait_for_samples(&sidecar, "socket_send", "tcp_transmit", None, || {});
+    wait_for_samples(&sidecar, "socket_receive", "copy", None, || {});
+}
+
+/// A rule set with many comparisons at one hook.
+fn rules(hook: &str) -> String {
+    let rule = "ip daddr 192.0.2.1 drop;".repeat(400);
+    format!("table ip test {{ chain {hook} {{ type filter hook {hook} priority 0; {rule} }}; }}")
+}
+
+#[test]
+fn rules_are_in_the_functions_of_netfilter() {
+    let Some(_alone) = alone("functions of netfilter") else { return };
+    if Command::new("nft").arg("--version").output().is_err() {
+        return skip("functions of netfilter: nft is not installed");
+    }
+    let sidecar = start();
+    for (hook, end, event) in
+        [("prerouting", 1, "receive_softirq"), ("input", 1, "receive_softirq"), ("output", 0, "socket_send")]
+    {
+        let wire = Wire::veth(Version::Ipv4);
+        let namespace = [&wire.left, &wire.right][end];
+        let added = namespace.run(|| Command::new("nft").arg(rules(hook)).status().unwrap());
+        if !added.success() {
+            return skip("functions of netfilter: this kernel has no nftables");
+        }
+        let function = format!("netfilter_{hook}");
+        wait_for_samples(&sidecar, event, &function, None, || flood(&wire, Duration::from_millis(300)));
+    }
+}
+
+/// Classes and events without a symbol on some kernels, with the reason.
+const ABSENT: [(&str, &str); 3] = [
+    ("bridge", "the module is not loaded"),
+    ("conntrack", "the module is not loaded"),
+    ("kernel_thread", "the kernel has no threaded NAPI (before 5.12), and no module with threads is loaded"),
+];
+
+#[test]
+fn every_class_and_event_has_a_symbol() {
+    let Some(_alone) = alone("symbols of classes") else { return };
+    let names = network_functions::functions(&Settings::default());
+    let text = Text::read(&names).unwrap();
+    let has =
+        |function: &&str| text.ranges.iter().any(|range| names[usize::try_from(range.function).unwrap()] == **function);
+    let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let classes = CLASSES.iter().map(|class| (class.name, class.functions));
+    for (name, functions) in classes.chain(EVENTS.iter().map(|event| (event.name, event.functions))) {
+        groups.entry(name).or_default().extend(functions);
+    }
+    for (name, functions) in groups {
+        let (found, missing): (Vec<&str>, Vec<&str>) = functions.iter().partition(|function| has(function));
+        eprintln!("{name}: {} of {} functions; without a symbol: {missing:?}", found.len(), functions.len());
+        let reason = ABSENT.iter().find(|(absent, _)| *absent == name);
+        assert!(!found.is_empty() || reason.is_some(), "{name} has no symbol on this kernel");
+    }
+    for class in CLASSES.iter().filter(|class| !class.callers.is_empty()) {
+        let is_absent = ABSENT.iter().any(|(absent, _)| *absent == class.name);
+        assert!(is_absent || class.callers.iter().any(has), "{} has no caller", class.name);
+    }
+}
+
+#[test]
+fn a_flame_graph_shows_the_functions_of_the_traffic() {
+    let Some(_alone) = alone("a flame graph") else { return };
+    let wire = Wire::veth(Version::Ipv4);
+    let folder = tempfile::tempdir().unwrap();
+    let picture = folder.path().join("graph.svg");
+    let mut drawing = command(BINARY);
+    drawing.args(["flamegraph", "--seconds", "3", "-o"]).arg(&picture).stderr(Stdio::piped());
+    let drawing = drawing.spawn().unwrap();
+    flood(&wire, patience(Duration::from_secs(3)));
+    let output = drawing.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    let (svg, folded) = (fs::read_to_string(&picture).unwrap(), fs::read_to_string(picture.with_extension("folded")));
+    let folded = folded.unwrap();
+    let counts = folded.lines().map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap());
+    assert_eq!(said.split(' ').next().unwrap().parse::<u64>().unwrap(), counts.sum::<u64>(), "{said}");
+    let is_received =
+        |line: &&str| line.starts_with("receive_softirq;net_rx_action;") && line.contains(";ip_protocol_deliver_rcu;");
+    assert!(folded.lines().any(|line| is_received(&line)), "{folded}");
+    assert!(folded.lines().any(|line| line.starts_with("socket_send;udp_sendmsg;")), "{folded}");
+    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n") && svg.contains("<title>udp_sendmsg: "), "{svg}");
+}
+
+/// A kernel parameter that returns to its value when it is dropped.
+struct Parameter(&'static str, String);
+
+impl Parameter {
+    fn set(path: &'static str, value: &str) -> Self {
+        let before = fs::read_to_string(path).unwrap();
+        fs::write(path, value).unwrap();
+        Self(path, before)
+    }
+}
+
+impl Drop for Parameter {
+    fn drop(&mut self) {
+        let _ = fs::write(self.0, &self.1);
+    }
+}
+
+/// Returns the status of the signal and its reasons, by `doctor` with more arguments.
+fn status(configuration: &str) -> (String, String) {
+    let file = file(configuration);
+    let output = command(BINARY).args(["doctor", "--json", "--config"]).arg(file.path()).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let signals = report["signals"].as_array().unwrap().iter();
+    let degraded: Vec<_> = signals.clone().filter(|signal| signal["status"] != "healthy").collect();
+    eprintln!("{degraded:?}");
+    let signal = signals.clone().find(|signal| signal["signal"] == "network_functions").unwrap();
+    (signal["status"].as_str().unwrap().to_owned(), signal["reasons"].to_string())
+}
+
+#[test]
+fn hidden_symbols_and_refused_events_affect_only_this_signal() {
+    let Some(_alone) = alone("hidden symbols") else { return };
+    let (usual, _) = status("{}");
+    assert_eq!(usual, "healthy");
+    {
+        let _hidden = Parameter::set("/proc/sys/kernel/kptr_restrict", "2");
+        let (status, reasons) = status("{}");
+        assert!(status == "unavailable" && reasons.contains("kernel.kptr_restrict"), "{status}: {reasons}");
+        // The other signals go on.
+        let sidecar = Sidecar::start(often());
+        let line = sidecar.snapshot();
+        assert!(line.find(EXACT, &[]).next().is_some() && line.find(ESTIMATED, &[]).next().is_none());
+    }
+    let (status, reasons) = status("hooks: {avoid: [perf_event]}");
+    assert!(status == "unavailable" && reasons.contains("cpu_sample"), "{status}: {reasons}");
+}
+
+#[test]
+fn stacks_beyond_the_ring_are_counted() {
+    let Some(_alone) = alone("a full ring of stacks") else { return };
+    let frequency = "idle_frequency: 10000, min_frequency: 10000, max_frequency: 10000";
+    let sidecar = Sidecar::configured(&format!("signals: {{network_functions: {{{frequency}}}}}"));
+    let full = |line: &Line| line.total("undercurrent.lost", &[("undercurrent.reason", "stack_ring_full")]);
+    assert_eq!(full(&sidecar.snapshot()), 0.0);
+    let wire = Wire::veth(Version::Ipv4);
+    let _load = Load::start(&wire, patience(Duration::from_secs(30)));
+    wait_for("stacks beyond the ring", patience(Duration::from_secs(20)), || {
+        // A stopped worker does not read the ring.
+        let process = rustix::process::Pid::from_raw(i32::try_from(sidecar.pid()).unwrap()).unwrap();
+        rustix::process::kill_process(process, Signal::STOP).unwrap();
+        thread::sleep(Duration::from_secs(2));
+        rustix::process::kill_process(process, Signal::CONT).unwrap();
+        (full(&sidecar.snapshot()) > 0.0).then_some(())
+    });
+}
+
+#[test]
+fn a_cpu_that_returns_is_sampled_again() {
+    let Some(_alone) = alone("samples of an offline CPU") else { return };
+    if virtual_machine().is_none() {
+        return skip("samples of an offline CPU: tests take no CPU from a real machine");
+    }
+    let sidecar = start();
+    let offline = match Offline::take(1) {
+        Ok(offline) => offline,
+        Err(error) => return skip(&format!("samples of an offline CPU: {error}")),
+    };
+    sidecar.snapshot();
+    drop(offline);
+    // The first snapshots find that the event of the CPU has stopped.
+    (0..4).for_each(|_| drop(sidecar.snapshot()));
+    let wire = Wire::veth(Version::Ipv4);
+    let traffic = || {
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                on_one_cpu();
+                flood(&wire, Duration::from_millis(300));
+            });
+        });
+    };
+    wait_for_samples(&sidecar, "socket_send", "udp_send", None, traffic);
+}
