@@ -27,7 +27,7 @@ const INSTRUCTIONS: &str = "vm_icount";
 const NICS: &str = "vm_nics";
 
 /// One test for each signal, by the name of the signal.
-const SIGNALS: [(&str, &str); 15] = [
+const SIGNALS: &[(&str, &str)] = &[
     ("tcp_listen_overflows", "workloads::listeners::attempts_at_a_full_queue_are_the_listeners"),
     ("network_cpu", "softirq::receive_time_and_runs_agree_with_ftrace"),
     ("network_functions", "functions::datagrams_are_in_the_functions_of_udp"),
@@ -89,7 +89,7 @@ const ALTERNATES: [Alternates; 2] = [
 /// Tests each signal once, under Debian 13's kernel with fentry, in two guests side by side.
 pub fn signals() -> anyhow::Result<Tally> {
     require_every_signal()?;
-    let tests: Vec<_> = BTreeSet::from(SIGNALS.map(|(_, test)| test)).into_iter().collect();
+    let tests: Vec<_> = SIGNALS.iter().map(|(_, test)| *test).collect::<BTreeSet<_>>().into_iter().collect();
     let suite = nextest::suite(Sidecar::Unoptimized)?;
     let in_guest = |tests: &[&str]| run_suite(&suite, &["--kernel", "6.12"], &[&["--exact"], tests].concat());
     // A guest uses one CPU.
@@ -117,7 +117,7 @@ fn require_every_signal() -> anyhow::Result<()> {
     let listed = machine::output(Command::new(nextest::sidecar()?).args(["signals", "--json"]))?;
     let registry: Registry = serde_json::from_str(&listed).context("`undercurrent signals --json` is malformed")?;
     let registered: BTreeSet<_> = registry.signals.iter().map(|signal| signal.name.as_str()).collect();
-    let tested = BTreeSet::from(SIGNALS.map(|(signal, _)| signal));
+    let tested: BTreeSet<_> = SIGNALS.iter().map(|(signal, _)| *signal).collect();
     ensure!(
         registered == tested,
         "signals {registered:?} are registered, {tested:?} have a test in xtask/test/src/guest.rs"
