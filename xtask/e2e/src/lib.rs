@@ -1,3 +1,7 @@
-//! The OpenTelemetry Collector that tests and benchmarks start.
+//! Programs that tests and benchmarks start: the OpenTelemetry Collector and Prometheus.
 
+mod cached;
 pub mod collector;
+mod go;
+mod ports;
+pub mod prometheus;

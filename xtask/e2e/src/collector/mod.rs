@@ -1,19 +1,16 @@
 //! `cargo xtask collector`: a real OpenTelemetry Collector, built from its Go modules and kept in the cache.
 
 mod build;
-mod go;
 pub mod otlp;
 #[cfg(test)]
 mod pipelines;
 pub mod running;
 
-use std::{
-    fs::{self, File},
-    path::PathBuf,
-};
+use std::path::PathBuf;
 
-use anyhow::Context as _;
-use xtask_common::{hash, machine};
+use xtask_common::hash;
+
+use crate::cached;
 
 /// The collector's version. The manifest pins it too.
 pub const VERSION: &str = "0.152.0";
@@ -42,23 +39,10 @@ pub fn command(arguments: &Arguments) -> anyhow::Result<()> {
 /// Returns the path of the collector's binary in the cache, and builds the binary if it is missing. It is static, so it runs in an
 /// image `FROM scratch`.
 ///
-/// Each version of the manifest has its binary. A lock prevents concurrent builds.
+/// Each version of the manifest has its binary.
 pub fn path() -> anyhow::Result<PathBuf> {
-    let folder = machine::cache(&format!("collector/{}", VERSION))?;
-    let binary = folder.join(format!("otelcol-contrib-{}", fingerprint()));
-    if binary.is_file() {
-        return Ok(binary);
-    }
-    let lock = folder.join("lock");
-    let lock = File::create(&lock).with_context(|| format!("cannot write {}", lock.display()))?;
-    lock.lock().context("cannot lock the cache's folder")?;
-    // The previous owner of the lock may have built the binary.
-    if !binary.is_file() {
-        let work = tempfile::tempdir_in(&folder).context("cannot create a folder to build in")?;
-        let built = build::build(MANIFEST, VERSION, work.path())?;
-        fs::rename(&built, &binary).with_context(|| format!("cannot move the collector to {}", binary.display()))?;
-    }
-    Ok(binary)
+    let name = format!("otelcol-contrib-{}", fingerprint());
+    cached::program(&format!("collector/{VERSION}"), &name, |work| build::build(MANIFEST, VERSION, work))
 }
 
 /// A hash of the inputs of the build, to keep several builds of one version.

@@ -1,9 +1,8 @@
-//! A collector on loopback that writes received requests to a file.
+//! Collectors on loopback: one that writes received requests to a file, and one with the pipeline of otel-config.
 
 use std::{
     fs::{self, File},
-    io::Write as _,
-    net::{Ipv4Addr, SocketAddr, TcpListener},
+    net::SocketAddr,
     path::Path,
     process::{Child, Command, Stdio},
     time::Duration,
@@ -11,18 +10,19 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use tempfile::TempDir;
-use xtask_common::process;
+use xtask_common::{machine, process};
 
 use super::otlp::Request;
+use crate::ports::{free_address, retry};
 
 /// Timeout for the start of a collector on a busy machine.
 const START: Duration = Duration::from_secs(30);
 /// Timeout for its flush and exit.
 const STOP: Duration = Duration::from_secs(15);
+/// The file with the received requests.
+const FILE: &str = "metrics.jsonl";
 
-/// A collector that receives OTLP on loopback and writes one line per request. It ends on drop.
-///
-/// The pipeline has no batch processor, so a line is exactly one request of the sender.
+/// A collector that receives OTLP on loopback. It ends on drop.
 pub struct Collector {
     child: Child,
     folder: TempDir,
@@ -30,31 +30,45 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Starts a collector on a free port and waits until it is ready.
+    /// Starts a collector on a free port, and waits until it is ready. It writes one line per request. Its pipeline has no batch
+    /// processor, so a line is exactly one request of the sender.
     pub fn start() -> anyhow::Result<Self> {
-        let binary = super::path()?;
-        // Another process may bind the chosen port first.
-        let mut refusals = 0;
-        loop {
-            match Self::try_start(&binary) {
-                Err(error) if refusals < 2 && format!("{error:#}").contains("address already in use") => refusals += 1,
-                result => return result,
-            }
-        }
+        retry(|| {
+            let (folder, address) = (folder()?, free_address()?);
+            let config = folder.path().join("config.yaml");
+            let settings = settings(address, &folder.path().join(FILE));
+            fs::write(&config, settings).with_context(|| format!("cannot write {}", config.display()))?;
+            Self::launch(folder, address, |command| command.arg("--config").arg(&config))
+        })
     }
 
-    fn try_start(binary: &Path) -> anyhow::Result<Self> {
-        let folder = tempfile::tempdir().context("cannot create a folder for the collector")?;
-        let address = free_address()?;
-        let config = folder.path().join("config.yaml");
-        let file = folder.path().join("metrics.jsonl");
-        File::create(&config)
-            .and_then(|mut writer| writer.write_all(settings(address, &file).as_bytes()))
-            .with_context(|| format!("cannot write {}", config.display()))?;
+    /// Starts a collector with otel-config/collector.yaml on free ports, and waits until it is ready. It sends to a backend, `url`.
+    pub fn forward_to(url: &str) -> anyhow::Result<Self> {
+        retry(|| {
+            let address = free_address()?;
+            let addresses = [
+                ("receivers.otlp.protocols.grpc.endpoint", address),
+                ("receivers.otlp.protocols.http.endpoint", free_address()?),
+                ("extensions.health_check.endpoint", free_address()?),
+            ];
+            let pipeline = machine::workspace().join("otel-config/collector.yaml");
+            Self::launch(folder()?, address, |command| {
+                command.env("METRICS_EXPORTERS", "[otlp_http/backend]").env("BACKEND_OTLP_ENDPOINT", url);
+                // The collector serves its own metrics on a port of the host by default.
+                command.arg("--config").arg(pipeline).arg("--set=service.telemetry.metrics.level=none");
+                command.args(addresses.map(|(key, address)| format!("--set={key}={address}")))
+            })
+        })
+    }
+
+    fn launch(
+        folder: TempDir,
+        address: SocketAddr,
+        arguments: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> anyhow::Result<Self> {
+        let binary = super::path()?;
         let log = File::create(folder.path().join("log")).context("cannot write the collector's log")?;
-        let child = Command::new(binary)
-            .arg("--config")
-            .arg(&config)
+        let child = arguments(&mut Command::new(&binary))
             .current_dir(folder.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -82,7 +96,7 @@ impl Collector {
 
     /// Returns the requests written so far.
     pub fn requests(&self) -> anyhow::Result<Vec<Request>> {
-        Request::read_all(&self.folder.path().join("metrics.jsonl"))
+        Request::read_all(&self.folder.path().join(FILE))
     }
 
     /// Returns the log.
@@ -104,10 +118,8 @@ impl Drop for Collector {
     }
 }
 
-/// Returns a free address on loopback. Another process may bind it at any time.
-fn free_address() -> anyhow::Result<SocketAddr> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port on loopback")?;
-    Ok(listener.local_addr()?)
+fn folder() -> anyhow::Result<TempDir> {
+    tempfile::tempdir().context("cannot create a folder for the collector")
 }
 
 fn settings(address: SocketAddr, file: &Path) -> String {

@@ -8,24 +8,22 @@ use std::{
 use anyhow::{Context as _, bail};
 use xtask_common::{machine, packages};
 
-/// The oldest Go that the collector's modules accept.
-const OLDEST: Version = Version(1, 25);
 /// Since this version, Go fetches a newer toolchain unless `GOTOOLCHAIN` forbids it.
 const FETCHES_TOOLCHAINS: Version = Version(1, 21);
 
 /// A Go release: `Version(1, 25)` is every 1.25.x.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Version(u32, u32);
+pub struct Version(pub u32, pub u32);
 
-/// A Go toolchain new enough for the collector.
+/// A Go toolchain.
 pub struct Go {
     program: PathBuf,
 }
 
 impl Go {
-    /// Returns the first suitable toolchain, from `PATH` or from Debian's versioned packages. Installs Debian's default package if the
+    /// Returns the first toolchain that can build a program, from `PATH` or from Debian's versioned packages. Installs Debian's default package if the
     /// machine has no Go.
-    pub fn find() -> anyhow::Result<Self> {
+    pub fn find(program: &str, oldest: Version) -> anyhow::Result<Self> {
         if candidates().is_empty() {
             packages::install(&["golang-go"])?;
         }
@@ -33,14 +31,14 @@ impl Go {
         for program in candidates() {
             let go = Self { program };
             let version = go.version()?;
-            if version >= OLDEST || (version >= FETCHES_TOOLCHAINS && go.setting("GOTOOLCHAIN")? != "local") {
+            if version >= oldest || (version >= FETCHES_TOOLCHAINS && go.setting("GOTOOLCHAIN")? != "local") {
                 return Ok(go);
             }
             found.push(format!("{} is {}.{}", go.program.display(), version.0, version.1));
         }
-        let Version(major, minor) = OLDEST;
+        let Version(major, minor) = oldest;
         bail!(
-            "the collector needs Go {major}.{minor} or newer ({}). Install one and add it to PATH, on Debian for \
+            "{program} needs Go {major}.{minor} or newer ({}). Install one and add it to PATH, on Debian for \
              example golang-{major}.{minor}-go from backports",
             found.join(", ")
         );
@@ -112,7 +110,7 @@ mod tests {
         assert_eq!(parse("1.26.8"), Some(Version(1, 26)));
         assert_eq!(parse("1.27rc1"), Some(Version(1, 27)));
         assert_eq!(parse("1.9"), Some(Version(1, 9)));
-        assert!(parse("1.9") < Some(OLDEST));
+        assert!(parse("1.9") < Some(Version(1, 25)));
         assert_eq!(parse_version("not go"), None);
     }
 

@@ -1,0 +1,169 @@
+//! A Prometheus on loopback, and its query API.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    net::SocketAddr,
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail, ensure};
+use serde::{Deserialize, de::DeserializeOwned};
+use tempfile::TempDir;
+use xtask_common::{machine, process};
+
+use crate::ports::{free_address, retry};
+
+/// Timeout for the start of Prometheus on a busy machine.
+const START: Duration = Duration::from_secs(30);
+/// Timeout for its exit.
+const STOP: Duration = Duration::from_secs(15);
+/// Timeout of a query.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// A Prometheus with an empty database. It ends on drop.
+pub struct Prometheus {
+    child: Child,
+    folder: TempDir,
+    address: SocketAddr,
+    agent: ureq::Agent,
+}
+
+/// One element of the result of a query.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// The labels, with the metric's name as `__name__`.
+    pub labels: Labels,
+    /// The value.
+    pub value: f64,
+}
+
+/// Labels of a series by name.
+pub type Labels = BTreeMap<String, String>;
+
+/// The body of every response.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Response<T> {
+    data: Option<T>,
+    error: Option<String>,
+    #[serde(default)]
+    warnings: Vec<String>,
+    #[serde(default)]
+    infos: Vec<String>,
+}
+
+/// The result of an instant query.
+#[derive(Deserialize)]
+struct Vector {
+    result: Vec<Element>,
+}
+
+/// An element of an instant vector. Elements with a histogram have no `value`.
+#[derive(Deserialize)]
+struct Element {
+    metric: Labels,
+    value: Option<(f64, String)>,
+}
+
+impl Prometheus {
+    /// Starts Prometheus on a free port with otel-config/prometheus.yml and these options, and waits until it is ready.
+    pub fn start(options: &[&str]) -> anyhow::Result<Self> {
+        let config = machine::workspace().join("otel-config/prometheus.yml");
+        retry(|| Self::launch(&config, options))
+    }
+
+    fn launch(config: &Path, options: &[&str]) -> anyhow::Result<Self> {
+        let (binary, address) = (super::path()?, free_address()?);
+        let folder = tempfile::tempdir().context("cannot create a folder for Prometheus")?;
+        let log = File::create(folder.path().join("log")).context("cannot write Prometheus's log")?;
+        let child = Command::new(&binary)
+            .arg(format!("--config.file={}", config.display()))
+            .arg(format!("--web.listen-address={address}"))
+            .arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()))
+            .args(options)
+            .current_dir(folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("cannot start {}", binary.display()))?;
+        let agent = ureq::Agent::config_builder().timeout_global(Some(ANSWER)).http_status_as_error(false).build();
+        let mut prometheus = Self { child, folder, address, agent: agent.into() };
+        prometheus.wait_until_ready()?;
+        Ok(prometheus)
+    }
+
+    fn wait_until_ready(&mut self) -> anyhow::Result<()> {
+        let url = format!("http://{}/-/ready", self.address);
+        process::wait_for("Prometheus to start", START, || {
+            if let Some(status) = self.child.try_wait()? {
+                bail!("Prometheus did not start ({status}):\n{}", self.log());
+            }
+            Ok(self.agent.get(&url).call().is_ok_and(|response| response.status().is_success()).then_some(()))
+        })
+    }
+
+    /// Returns the URL of the OTLP receiver, without the signal's path.
+    pub fn endpoint(&self) -> String {
+        format!("http://{}/api/v1/otlp", self.address)
+    }
+
+    /// Returns the log.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// Runs an instant query.
+    ///
+    /// # Errors
+    /// If the query is invalid, causes a warning, or returns histograms.
+    pub fn query(&self, promql: &str) -> anyhow::Result<Vec<Sample>> {
+        let run = || -> anyhow::Result<_> {
+            let vector: Vector = self.get("query", &[("query", promql)])?;
+            vector.result.into_iter().map(sample).collect()
+        };
+        run().with_context(|| format!("the query\n{promql}"))
+    }
+
+    /// Returns the labels of every series that matches a selector and has a sample in the database.
+    pub fn series(&self, selector: &str) -> anyhow::Result<Vec<Labels>> {
+        self.get("series", &[("match[]", selector)])
+    }
+
+    /// Sends metrics in OTLP/JSON to the OTLP receiver.
+    pub fn send(&self, request: &str) -> anyhow::Result<()> {
+        let url = format!("{}/v1/metrics", self.endpoint());
+        let mut response = self.agent.post(url).header("Content-Type", "application/json").send(request)?;
+        let status = response.status();
+        ensure!(status.is_success(), "Prometheus answered {status}: {}", response.body_mut().read_to_string()?);
+        Ok(())
+    }
+
+    fn get<T: DeserializeOwned>(&self, resource: &str, parameters: &[(&str, &str)]) -> anyhow::Result<T> {
+        let url = format!("http://{}/api/v1/{resource}", self.address);
+        let call = self.agent.get(url).query_pairs(parameters.iter().copied()).call();
+        let text = call.context("Prometheus does not answer")?.body_mut().read_to_string()?;
+        let response: Response<T> = serde_json::from_str(&text).with_context(|| format!("the response {text}"))?;
+        let complaints = [response.warnings, response.infos, response.error.into_iter().collect()].concat();
+        match response.data {
+            Some(data) if complaints.is_empty() => Ok(data),
+            _ => bail!("Prometheus reported: {}", complaints.join("; ")),
+        }
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        if let Err(error) = process::end(&mut self.child, STOP) {
+            eprintln!("Prometheus did not exit: {error:#}");
+        }
+    }
+}
+
+fn sample(element: Element) -> anyhow::Result<Sample> {
+    let (_, value) = element.value.with_context(|| format!("{:?} is a histogram, not a number", element.metric))?;
+    Ok(Sample { labels: element.metric, value: value.parse()? })
+}
