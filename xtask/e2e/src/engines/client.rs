@@ -46,6 +46,7 @@ impl<T: Client> Engine for T {
         let (parent, volume) = (format!("/{}", self.parent()), container.volume.display());
         let mut run = self.client();
         run.args(["run", "--detach", "--name", container.name, "--stop-timeout", "10", "--cgroup-parent", &parent]);
+        container.environment.iter().for_each(|variable| _ = run.args(["--env", variable]));
         run.args(["--volume", &format!("{volume}:{volume}"), container.image]);
         Ok(machine::output(run.args(container.command))?.trim().to_owned())
     }

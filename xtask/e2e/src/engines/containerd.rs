@@ -121,6 +121,7 @@ impl Engine for Containerd {
         run.args(["run", "--cpu-shares", "0", "--fifo-dir"]).arg(self.daemon.folder().path().join("fifo"));
         run.args(["--with-ns", &format!("network:{}", port.path()), "--label", &format!("{LABEL}={}", container.name)]);
         run.args(["--mount", &format!("type=bind,src={volume},dst={volume},options=rbind:rw")]);
+        container.environment.iter().for_each(|variable| _ = run.args(["--env", variable]));
         run.args([container.image, &id]).args(container.command);
         let group = Group::of_an_engine(&self.cgroup(&id))?;
         let client = self.spawn(&id, &mut run)?;

@@ -77,6 +77,8 @@ pub struct New<'a> {
     pub image: &'a str,
     /// A folder of the host, mounted at an equal path.
     pub volume: &'a Path,
+    /// Variables of the program's environment, each as `NAME=VALUE`.
+    pub environment: &'a [&'a str],
     /// The program in the image, and its arguments.
     pub command: &'a [&'a str],
 }

@@ -49,6 +49,11 @@ impl<'a> Containers<'a> {
 
     /// Starts a container with a role, see [`super::peer`].
     pub fn start(&self, name: &str, role: &[&str]) -> anyhow::Result<Container> {
+        self.start_with(&[], name, role)
+    }
+
+    /// Starts a container with variables in its environment, each as `NAME=VALUE`.
+    pub fn start_with(&self, environment: &[&str], name: &str, role: &[&str]) -> anyhow::Result<Container> {
         let report = self.reports.path().join(name);
         for old in [report.clone(), Report::idle(&report)] {
             // Remove the files of a previous container with this name.
@@ -57,7 +62,8 @@ impl<'a> Containers<'a> {
         let path = report.to_str().context("the temporary folder's path is not UTF-8")?;
         let command = [&["/program", "e2e", "peer", "--report", path], role].concat();
         let image = format!("{IMAGE}:{TAG}");
-        let id = self.engine.run(&New { name, image: &image, volume: self.reports.path(), command: &command })?;
+        let volume = self.reports.path();
+        let id = self.engine.run(&New { name, image: &image, volume, environment, command: &command })?;
         Ok(Container { name: name.to_owned(), id, runtime: self.engine.daemon().name(), report })
     }
 

@@ -1,13 +1,13 @@
 //! Runs containers of real engines and checks the attribution of their traffic and CPU time.
 
 mod busy;
-mod containers;
+pub mod containers;
 mod exchange;
 mod history;
 mod lives;
 mod many;
 pub mod peer;
-mod sidecar;
+pub mod sidecar;
 
 use std::{fmt, path::Path, time::Instant};
 

@@ -47,6 +47,8 @@ enum Role {
     Server,
     /// Exchange messages with the server, then wait for the end.
     Client { server: IpAddr, datagrams: u64, requests: u64 },
+    /// Exchange a datagram and a request with the server in every period, until the end.
+    Steady { server: IpAddr, milliseconds: u64 },
     /// Send datagrams to its own socket, then wait for the end.
     Alone { datagrams: u64 },
     /// Send datagrams to its own socket, and end after some milliseconds.
@@ -111,6 +113,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             send_datagrams(server, datagrams)?;
             request(server, requests)?;
         }
+        Role::Steady { server, milliseconds } => {
+            thread::spawn(move || exchange(SocketAddr::from((server, PORT)), Duration::from_millis(milliseconds)));
+        }
         Role::Alone { datagrams } | Role::Brief { datagrams, .. } => read_own(datagrams)?,
         Role::Busy => {}
     }
@@ -140,7 +145,8 @@ fn serve() -> anyhow::Result<()> {
     });
     thread::spawn(move || -> std::io::Result<()> {
         loop {
-            answer(listener.accept()?.0)?;
+            let (connection, _) = listener.accept()?;
+            thread::spawn(|| answer(connection));
         }
     });
     Ok(())
@@ -170,18 +176,42 @@ fn send_datagrams(server: SocketAddr, count: u64) -> anyhow::Result<()> {
 }
 
 fn request(server: SocketAddr, count: u64) -> anyhow::Result<()> {
-    let mut connection = TcpStream::connect(server).context("the server takes no connection")?;
-    connection.set_nodelay(true)?;
-    connection.set_read_timeout(Some(ANSWER))?;
-    let mut buffer = [0; MESSAGE.len()];
+    let mut connection = connect(server)?;
     for _ in 0..count {
-        connection.write_all(&MESSAGE)?;
-        connection.read_exact(&mut buffer).context("the server did not answer a request")?;
+        echo(&mut connection)?;
     }
     // The socket must stay open to receive the server's last segment.
     connection.shutdown(Shutdown::Write)?;
     connection.read_to_end(&mut Vec::new())?;
     Ok(())
+}
+
+fn connect(server: SocketAddr) -> anyhow::Result<TcpStream> {
+    let connection = TcpStream::connect(server).context("the server takes no connection")?;
+    connection.set_nodelay(true)?;
+    connection.set_read_timeout(Some(ANSWER))?;
+    Ok(connection)
+}
+
+/// Sends a message over a connection and receives the echo.
+fn echo(connection: &mut TcpStream) -> anyhow::Result<()> {
+    connection.write_all(&MESSAGE)?;
+    connection.read_exact(&mut [0; MESSAGE.len()]).context("the server did not answer a request")
+}
+
+/// Exchanges a datagram and a request in every period. An error ends the container.
+fn exchange(server: SocketAddr, period: Duration) {
+    let run = || -> anyhow::Result<()> {
+        let mut connection = connect(server)?;
+        loop {
+            send_datagrams(server, 1)?;
+            echo(&mut connection)?;
+            thread::sleep(period);
+        }
+    };
+    let Err(error) = run() else { return };
+    eprintln!("{error:#}");
+    std::process::exit(1);
 }
 
 fn read_own(count: u64) -> anyhow::Result<()> {
