@@ -7,6 +7,7 @@ mod engines;
 mod expected;
 mod invariants;
 mod picture;
+mod queries;
 mod workloads;
 
 use std::path::PathBuf;
@@ -44,6 +45,8 @@ enum Scenario {
     Collector,
     /// examples/docker-compose with a real Docker engine of its own; what its collector wrote is checked.
     Compose,
+    /// The sidecar's metrics arrive in Prometheus through a collector, and every query of docs/prometheus.md is run.
+    Prometheus(queries::Options),
     /// Containers of real engines of its own, with cgroup v2 and where there is one with v1; whose the traffic and the CPU
     /// time are is checked.
     Workloads(workloads::Options),
@@ -79,6 +82,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     let tally = match arguments.scenario {
         Scenario::Collector => delivery::run(&sidecar).map(|()| Tally::passed(1)),
         Scenario::Compose => compose::run(&sidecar).map(|()| Tally::passed(1)),
+        Scenario::Prometheus(options) => queries::run(&sidecar, &options).map(|()| Tally::passed(1)),
         Scenario::Workloads(options) => workloads::run(&sidecar, &options),
         Scenario::Picture { file } => picture::draw(&sidecar, &file).map(|()| Tally::passed(1)),
         Scenario::Peer(_) | Scenario::Actor { .. } => Ok(Tally::default()),

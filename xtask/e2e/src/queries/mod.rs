@@ -1,0 +1,235 @@
+//! Runs the sidecar with a collector and Prometheus, as docs/prometheus.md describes, and runs every query of the page.
+
+mod checks;
+mod names;
+mod page;
+
+use std::{collections::BTreeSet, path::Path, process::Command, time::Duration};
+
+use anyhow::{Context as _, ensure};
+use xtask_common::{machine, process};
+use xtask_e2e::{
+    collector::running::Collector,
+    prometheus::running::{Labels, Prometheus, Sample},
+};
+
+use self::{
+    checks::{CHECKS, Check},
+    page::{Page, Query},
+};
+use crate::{
+    engines::{Cgroups, Docker, Engine},
+    require_root,
+    workloads::{
+        containers::{Container, Containers},
+        sidecar::Sidecar,
+    },
+};
+
+/// The names of the two workloads.
+const SERVER: &str = "checkout";
+const CLIENT: &str = "storefront";
+/// Period of the exchanges between them.
+const PERIOD: Duration = Duration::from_millis(5);
+/// Period of the exchanges of further workloads.
+const SLOW_PERIOD: &str = "100";
+/// Numbers of workloads in the table of series that only `--write` measures.
+const MANY: [usize; 2] = [10, 100];
+/// Enables the OTLP receiver.
+const RECEIVER: &str = "--web.enable-otlp-receiver";
+/// The collector's message about a Prometheus without this option.
+const NO_RECEIVER: &str = "responded with HTTP Status Code 404";
+/// Timeout for samples to arrive in Prometheus, shorter than the five minutes for which queries return the last value of a series.
+const ARRIVAL: Duration = Duration::from_secs(120);
+/// Number of samples of each series before the queries: the range of the queries in seconds, less some late samples. A rate over a
+/// range with fewer samples is too low.
+const FULL_RANGE: usize = 55;
+/// Number of samples after which the number of series is stable.
+const STABLE: usize = 5;
+/// The layer that every packet reaches, of the containers.
+const OF_CONTAINERS: &str =
+    r#"undercurrent_network_receive_duration_seconds{undercurrent_network_layer="transport", container_name!=""}"#;
+/// Selects the series of the node.
+const NODE: &str = r#"{job="undercurrent"}"#;
+/// Selects the series of containers. The machine may have other workloads.
+const CONTAINERS: &str = r#"{container_name!=""}"#;
+/// Allowed relative difference between the number of series and the number in the page: hooks and reasons depend on the kernel.
+const TOLERANCE: f64 = 0.25;
+
+/// The options of `cargo xtask e2e prometheus`.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Write the results, and the number of series with up to 100 workloads, into docs/prometheus.md
+    #[arg(long)]
+    write: bool,
+}
+
+/// Runs the scenario.
+pub fn run(binary: &Path, options: &Options) -> anyhow::Result<()> {
+    require_root()?;
+    let mut page = Page::read()?;
+    without_receiver(binary, &page)?;
+    let prometheus = Prometheus::start(&[RECEIVER])?;
+    let collector = Collector::forward_to(&prometheus.endpoint())?;
+    let engine = Docker::start(Cgroups::Unified)?;
+    let run = Run { binary, prometheus: &prometheus, collector: &collector, engine: &engine };
+    run.all(&mut page, options)
+        .with_context(|| format!("the collector logged:\n{}\nPrometheus:\n{}", collector.log(), prometheus.log()))?;
+    if options.write {
+        page.write()?;
+    }
+    drop(collector);
+    crate::engines::Client::end(engine)
+}
+
+/// Checks the effect of a Prometheus without its OTLP receiver: the collector logs an error.
+fn without_receiver(binary: &Path, page: &Page) -> anyhow::Result<()> {
+    ensure!(page.contains(NO_RECEIVER), "the page does not quote {NO_RECEIVER:?}");
+    let prometheus = Prometheus::start(&[])?;
+    let collector = Collector::forward_to(&prometheus.endpoint())?;
+    let mut sidecar = Command::new(binary);
+    sidecar.args(["run", "--output", "otlp", "--interval", "1s", "--duration", "1s"]);
+    machine::output(sidecar.env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint()))?;
+    let logged = || Ok(collector.log().contains(NO_RECEIVER).then_some(()));
+    process::wait_for("the error about the missing receiver", ARRIVAL, logged)
+        .with_context(|| format!("the collector logged:\n{}", collector.log()))
+}
+
+/// The programs of the scenario.
+struct Run<'a> {
+    binary: &'a Path,
+    prometheus: &'a Prometheus,
+    collector: &'a Collector,
+    engine: &'a Docker,
+}
+
+impl Run<'_> {
+    fn all(&self, page: &mut Page, options: &Options) -> anyhow::Result<()> {
+        let sidecar = self.sidecar()?;
+        names::check(self.prometheus, self.binary, page, options.write)?;
+        self.wait_for_samples("undercurrent_collect_duration_seconds", STABLE, 1)?;
+        let mut counts = vec![(0, self.series_of_node()?)];
+        let containers = Containers::new(self.engine)?;
+        let server = containers.start_with(&[&format!("OTEL_SERVICE_NAME={SERVER}")], SERVER, &["server"])?;
+        let address = containers.address(&server)?;
+        let client = containers.start(CLIENT, &["steady", &address, &PERIOD.as_millis().to_string()])?;
+        self.wait_for_samples(OF_CONTAINERS, FULL_RANGE, 2)?;
+        self.queries(page, options)?;
+        counts.push((2, self.series_of_node()?));
+        let mut workloads = 2;
+        for number in MANY.iter().filter(|_| options.write) {
+            while workloads < *number {
+                workloads += 1;
+                containers.start(&format!("{CLIENT}-{workloads}"), &["steady", &address, SLOW_PERIOD])?;
+            }
+            self.wait_for_samples(OF_CONTAINERS, STABLE, *number)?;
+            counts.push((*number, self.series_of_node()?));
+        }
+        let nameless = r#"undercurrent_cpu_time_seconds_total{host_name!="", job!="undercurrent", container_name="", undercurrent_workload_cgroup="", undercurrent_workload_unit=""}"#;
+        let nameless = self.prometheus.series(nameless)?.len();
+        println!(
+            "e2e prometheus: workloads and series: {counts:?}; {nameless} containers were exported before their names"
+        );
+        if options.write {
+            page.set_series(&counts)?;
+        }
+        compare(&page.series()?, &counts)?;
+        let sidecar = self.restart(sidecar)?;
+        self.end_of(&containers, client)?;
+        sidecar.stop().map(drop)
+    }
+
+    fn sidecar(&self) -> anyhow::Result<Sidecar> {
+        let socket = Engine::daemon(self.engine).folder().socket();
+        Sidecar::start(self.binary, Cgroups::Unified, &socket, self.collector)
+    }
+
+    /// Waits until a number of instances of a metric have a number of samples in the last minute.
+    fn wait_for_samples(&self, selector: &str, samples: usize, instances: usize) -> anyhow::Result<()> {
+        let query = format!("count by (instance) (count_over_time({selector}[1m]) >= {samples})");
+        let enough = || Ok((self.prometheus.query(&query)?.len() >= instances).then_some(()));
+        process::wait_for(&format!("{samples} samples of {selector} in {instances} instances"), ARRIVAL, enough)
+    }
+
+    /// Returns the number of series with a current sample.
+    fn series_of_node(&self) -> anyhow::Result<usize> {
+        let result = self.prometheus.query(&format!("count({NODE} or {CONTAINERS})"))?;
+        Ok(result.first().context("no series")?.value as usize)
+    }
+
+    /// Runs every query of the page, and checks its result and the labels in the page.
+    fn queries(&self, page: &mut Page, options: &Options) -> anyhow::Result<()> {
+        for (title, Check { format, verify, .. }) in CHECKS.map(|check| (check.title, check)) {
+            let queries = page.queries()?;
+            let query = queries.iter().find(|query| query.title == title).context("no query has this title")?;
+            let samples = self.prometheus.query(&query.promql)?;
+            verify(&samples).with_context(|| format!("{title}: {samples:?}"))?;
+            labels(query, &samples)?;
+            println!("e2e prometheus: {title}: {} results", samples.len());
+            if options.write {
+                page.set_result(query, format, &samples);
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that a restart of the sidecar starts no new series, and that Prometheus sees a counter reset.
+    fn restart(&self, sidecar: Sidecar) -> anyhow::Result<Sidecar> {
+        let before = self.identities()?;
+        sidecar.stop()?;
+        let sidecar = self.sidecar()?;
+        let reset = r#"resets(undercurrent_network_cpu_time_seconds_total{undercurrent_network_event="receive_softirq"}[5m]) > 0"#;
+        process::wait_for(
+            "a counter reset",
+            ARRIVAL,
+            || Ok((!self.prometheus.query(reset)?.is_empty()).then_some(())),
+        )?;
+        let after = self.identities()?;
+        println!("e2e prometheus: {} containers before a restart of the sidecar, {} after", before.len(), after.len());
+        ensure!(after == before, "a restart of the sidecar changed the containers: {before:?} became {after:?}");
+        Ok(sidecar)
+    }
+
+    /// Checks that the series of a container end with the container, and not five minutes later.
+    fn end_of(&self, containers: &Containers<'_>, container: Container) -> anyhow::Result<()> {
+        // Prometheus never ends `target_info`.
+        let current = format!(r#"count({{container_name="{}", __name__!="target_info"}})"#, container.name);
+        let has = |series: bool| Ok((self.prometheus.query(&current)?.is_empty() != series).then_some(()));
+        process::wait_for("the container's series", ARRIVAL, || has(true))?;
+        containers.end(vec![container])?;
+        process::wait_for("the end of the container's series", ARRIVAL, || has(false))
+    }
+
+    /// Returns the identities of all containers that have had a sample.
+    fn identities(&self) -> anyhow::Result<BTreeSet<Labels>> {
+        let series = self.prometheus.series(&format!("undercurrent_cpu_time_seconds_total{CONTAINERS}"))?;
+        Ok(series.into_iter().collect())
+    }
+}
+
+/// Checks that the table in the page has a column for each label of a result.
+fn labels(query: &Query, samples: &[Sample]) -> anyhow::Result<()> {
+    let columns = query.columns.split_last().map(|(_, labels)| labels).unwrap_or_default();
+    for name in samples.iter().flat_map(|sample| sample.labels.keys()) {
+        ensure!(columns.contains(name), "{}: the result has the label {name}, the page has {columns:?}", query.title);
+    }
+    for column in columns {
+        let used = samples.is_empty() || samples.iter().any(|sample| sample.labels.contains_key(column));
+        ensure!(used, "{}: the page has a column {column}, the result has no such label", query.title);
+    }
+    Ok(())
+}
+
+/// Compares the number of series with the page.
+fn compare(page: &[(usize, usize)], counts: &[(usize, usize)]) -> anyhow::Result<()> {
+    for (workloads, count) in counts {
+        let row = page.iter().find(|(number, _)| number == workloads);
+        let (_, documented) = row.with_context(|| format!("the page has no row for {workloads} workloads"))?;
+        let difference = (*count as f64 / *documented as f64 - 1.0).abs();
+        ensure!(
+            difference <= TOLERANCE,
+            "{workloads} workloads have {count} series, the page has {documented}: run `cargo xtask e2e prometheus --write`"
+        );
+    }
+    Ok(())
+}
