@@ -83,6 +83,7 @@ pub const PARTS: &[Part] = &[
     Part::matrix("vm-5.10", "latency under Linux 5.10 by every set of hooks", guest::linux_5_10).waits_for_guests(),
     Part::matrix("vm-nics", "a NIC that stamps packets, under a general Linux 6.12", guest::nics).waits_for_guests(),
     Part::matrix("vm-icount", "softirq time against ftrace's where the clock counts instructions", guest::instructions),
+    Part::matrix("prometheus", "a real Prometheus answers every query of docs/prometheus.md", prometheus),
     Part::matrix("compose", "examples/docker-compose under a real Docker engine", compose),
     Part::matrix("engines", "containers of each engine on cgroup v1 and v2", engines),
 ];
@@ -93,6 +94,10 @@ fn objects() -> anyhow::Result<Tally> {
 
 fn collector() -> anyhow::Result<Tally> {
     scenario("collector")
+}
+
+fn prometheus() -> anyhow::Result<Tally> {
+    scenario("prometheus")
 }
 
 fn compose() -> anyhow::Result<Tally> {
