@@ -24,7 +24,7 @@ pub struct Check {
 
 /// The checks in the order of the page.
 pub const CHECKS: [Check; 7] = [
-    Check { title: "CPU time of network softirqs", format: percent, verify: softirqs },
+    Check { title: "CPU time of receive softirqs", format: percent, verify: softirqs },
     Check { title: "Receive latency", format: seconds, verify: latency },
     Check { title: "Slow readers", format: percent, verify: slow_readers },
     Check { title: "Host or network", format: number, verify: host_or_network },
@@ -34,8 +34,7 @@ pub const CHECKS: [Check; 7] = [
 ];
 
 fn softirqs(samples: &[Sample]) -> anyhow::Result<()> {
-    let receive = find(samples, "undercurrent_network_event", "receive_softirq")?;
-    between(receive, 0.0, cpus()?)
+    of_both(samples, 0.0, cpus()?)
 }
 
 fn latency(samples: &[Sample]) -> anyhow::Result<()> {
@@ -106,7 +105,7 @@ fn between(sample: &Sample, above: f64, most: f64) -> anyhow::Result<()> {
 
 /// Formats a share.
 fn percent(share: f64) -> String {
-    format!("{} %", number(share * 100.0))
+    format!("{}%", number(share * 100.0))
 }
 
 /// Formats a duration.
@@ -118,13 +117,10 @@ fn seconds(value: f64) -> String {
     }
 }
 
-/// Formats a number with three digits.
+/// Formats a number with three significant digits.
 fn number(value: f64) -> String {
-    let digits = match value.abs() {
-        100.0.. => 0,
-        10.0.. => 1,
-        _ => 2,
-    };
+    let magnitude = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 };
+    let digits = usize::try_from(2 - magnitude).unwrap_or(0);
     let text = format!("{value:.digits$}");
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
@@ -135,9 +131,9 @@ mod tests {
 
     #[test]
     fn values_have_three_digits_and_a_unit() {
-        assert_eq!([1234.4, 12.34, 1.0, 0.0].map(number), ["1234", "12.3", "1", "0"]);
+        assert_eq!([1234.4, 12.34, 1.0, 0.0, 0.004_321].map(number), ["1234", "12.3", "1", "0", "0.00432"]);
         assert_eq!([7.26e-5, 0.0123, 1.5].map(seconds), ["72.6 µs", "12.3 ms", "1.5 s"]);
-        assert_eq!(percent(0.0067), "0.67 %");
+        assert_eq!(percent(0.0067), "0.67%");
     }
 
     #[test]
