@@ -39,7 +39,7 @@ const MANY: [usize; 2] = [10, 100];
 const RECEIVER: &str = "--web.enable-otlp-receiver";
 /// The collector's message about a Prometheus without this option.
 const NO_RECEIVER: &str = "responded with HTTP Status Code 404";
-/// Timeout for samples to arrive in Prometheus, shorter than the five minutes for which queries return the last value of a series.
+/// Timeout for samples to arrive in Prometheus. Shorter than the lookback of queries, which is five minutes.
 const ARRIVAL: Duration = Duration::from_secs(120);
 /// Number of samples of each series before the queries: the range of the queries in seconds, less some late samples. A rate over a
 /// range with fewer samples is too low.
