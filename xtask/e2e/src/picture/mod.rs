@@ -58,7 +58,7 @@ pub fn draw(sidecar: &Path, file: &Path) -> anyhow::Result<()> {
 fn start_containers(engine: &dyn Engine, folder: &TempDir) -> anyhow::Result<()> {
     let start = |name: &str, arguments: &[&str]| {
         let command = [&["/program", "e2e", "actor", name], arguments].concat();
-        engine.run(&New { name, image: IMAGE, volume: folder.path(), command: &command })
+        engine.run(&New { name, image: IMAGE, volume: folder.path(), environment: &[], command: &command })
     };
     for (server, client) in [("web", "clients"), ("orders", "shop")] {
         let id = start(server, &[])?;
