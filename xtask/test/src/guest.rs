@@ -26,11 +26,15 @@ const INSTRUCTIONS: &str = "vm_icount";
 /// Prefix of the tests that need a guest with a NIC that timestamps packets.
 const NICS: &str = "vm_nics";
 
-/// One test for each signal, by the name of the signal.
+/// Tests by the name of the signal: at least one for each, and those that only kernels with fentry or kprobes can run.
 const SIGNALS: &[(&str, &str)] = &[
     ("tcp_listen_overflows", "workloads::listeners::attempts_at_a_full_queue_are_the_listeners"),
     ("network_cpu", "softirq::receive_time_and_runs_agree_with_ftrace"),
     ("network_functions", "functions::datagrams_are_in_the_functions_of_udp"),
+    ("network_cpu", "calls::calls_have_the_time_of_their_thread_without_softirqs"),
+    ("network_cpu", "calls::a_call_that_waits_has_only_the_time_in_which_it_runs"),
+    ("network_cpu", "calls::a_call_that_changes_its_cpu_keeps_its_time"),
+    ("network_cpu", "calls::a_polling_thread_of_io_uring_has_the_time_that_the_scheduler_gave_it"),
     ("workload_cpu", "cpu::all_parts_are_the_nodes_whole"),
     ("cpu_throttled", "workloads::throttled::what_quotas_hold_is_what_the_kernel_says"),
     ("softnet", "lines::five_seconds_on_standard_output_hold_what_the_kernel_counted"),
