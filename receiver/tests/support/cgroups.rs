@@ -10,6 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// The names begin with this text and the id of the test's process.
+const PREFIX: &str = "undercurrent-test-";
+
 /// A cgroup directly below the root of each given hierarchy, with all cgroups inside. Dropping the value removes
 /// them.
 pub struct Group {
@@ -19,13 +22,15 @@ pub struct Group {
 }
 
 impl Group {
-    /// Creates the cgroup. `suffix` ends its name: `.slice` for a cgroup that is no workload.
+    /// Creates the cgroup, and removes those of tests that were killed. `suffix` ends its name: `.slice` for a
+    /// cgroup that is no workload.
     ///
     /// # Errors
     /// If this process has no permission.
     pub fn create(mount_points: Vec<PathBuf>, suffix: &str) -> io::Result<Self> {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let name = format!("/undercurrent-test-{}-{}{suffix}", process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        mount_points.iter().for_each(|root| remove_abandoned(root));
+        let name = format!("/{PREFIX}{}-{}{suffix}", process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let group = Self { mount_points, path: name.into() };
         group.make(&group.path)?;
         Ok(group)
@@ -135,6 +140,18 @@ pub fn remove(directory: &Path) -> io::Result<()> {
                 thread::yield_now();
             }
             done => return done,
+        }
+    }
+}
+
+/// Removes the cgroups of processes that no longer exist. A cgroup that another process uses stays.
+fn remove_abandoned(root: &Path) {
+    for entry in fs::read_dir(root).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
+        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+            // Another test may remove it at the same time.
+            let _ = remove_tree(&entry.path());
         }
     }
 }

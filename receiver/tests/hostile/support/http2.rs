@@ -78,7 +78,8 @@ pub fn serve(client: &mut (impl Read + Write), mut answer: impl FnMut(u32) -> Op
             PING if flags & ACK == 0 => client.write_all(&frame(PING, ACK, 0, &payload))?,
             DATA if !payload.is_empty() => {
                 let window = u32::try_from(payload.len()).unwrap().to_be_bytes();
-                client.write_all(&frame(WINDOW_UPDATE, 0, 0, &window))?;
+                // The window of the connection, and that of the request.
+                client.write_all(&[0, stream].map(|of| frame(WINDOW_UPDATE, 0, of, &window)).concat())?;
             }
             _ => {}
         }

@@ -4,7 +4,7 @@
 use std::{
     fs, io,
     net::{Ipv4Addr, UdpSocket},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process,
     sync::mpsc,
     thread,
@@ -13,15 +13,13 @@ use std::{
 
 use undercurrent::workloads::Mounts;
 
+use super::cgroups::{Group, remove};
+
 /// Datagrams that each process sends and reads.
 pub const DATAGRAMS: u32 = 10;
-/// How long an ended process may stay in its cgroup.
-const LINGERS: Duration = Duration::from_secs(5);
 
 /// A slice with all of these cgroups. Dropping the value removes it.
-pub struct Churn {
-    directories: Vec<PathBuf>,
-}
+pub struct Churn(Group);
 
 impl Churn {
     /// Creates the slice in the hierarchies that a runtime would use: those of version 1 for attribution and CPU
@@ -29,12 +27,9 @@ impl Churn {
     pub fn prepare() -> io::Result<Self> {
         let mounts = Mounts::read()?;
         let trees = if mounts.cpu.is_some() { [mounts.cpu, mounts.cpuacct] } else { [mounts.v2, None] };
-        let slice = format!("undercurrent-churn-{}.slice", process::id());
-        let mut directories: Vec<_> = trees.into_iter().flatten().map(|tree| tree.point.join(&slice)).collect();
-        directories.dedup();
-        let churn = Self { directories };
-        churn.directories.iter().try_for_each(fs::create_dir)?;
-        Ok(churn)
+        let mut points: Vec<_> = trees.into_iter().flatten().map(|tree| tree.point).collect();
+        points.dedup();
+        Group::create(points, ".slice").map(Self)
     }
 
     /// Returns the prefix of the containers' ids.
@@ -61,22 +56,12 @@ impl Churn {
     /// Runs one container, from the creation of its first cgroup to the removal of its last.
     fn live(&self, n: u32, life: Duration) -> io::Result<u32> {
         let name = format!("docker-{}{n:032x}.scope", self.prefix());
-        let own: Vec<PathBuf> = self.directories.iter().map(|slice| slice.join(&name)).collect();
+        let own: Vec<PathBuf> = self.0.own().iter().map(|slice| slice.join(&name)).collect();
         own.iter().try_for_each(fs::create_dir)?;
         let procs: Vec<PathBuf> = own.iter().map(|directory| directory.join("cgroup.procs")).collect();
         let ended = fork(|| talk(&procs, life));
         own.iter().try_for_each(|directory| remove(directory))?;
         ended.map(|()| DATAGRAMS)
-    }
-}
-
-impl Drop for Churn {
-    fn drop(&mut self) {
-        for slice in &self.directories {
-            if let Err(error) = fs::remove_dir(slice) {
-                eprintln!("{} stays behind: {error}", slice.display());
-            }
-        }
     }
 }
 
@@ -117,18 +102,6 @@ fn fork(work: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
                 (_, status) if libc::WIFEXITED(status) => Err(io::Error::from_raw_os_error(libc::WEXITSTATUS(status))),
                 (_, status) => Err(io::Error::other(format!("a container's process ended with status {status}"))),
             }
-        }
-    }
-}
-
-fn remove(directory: &Path) -> io::Result<()> {
-    let begun = Instant::now();
-    loop {
-        match fs::remove_dir(directory) {
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && begun.elapsed() < LINGERS => {
-                thread::sleep(Duration::from_millis(1));
-            }
-            done => return done,
         }
     }
 }
