@@ -1,6 +1,9 @@
 //! Generates the load of short-lived containers: cgroups with one process each. Prints the results as a JSON
 //! object. `cargo xtask bench workloads` runs this beside the sidecar.
 
+#[path = "../../tests/support/cgroups.rs"]
+#[expect(dead_code, reason = "tests use the rest")]
+mod cgroups;
 #[path = "../../tests/kernel/support/churn.rs"]
 mod churn;
 
