@@ -23,6 +23,7 @@ use undercurrent::{
     kernel::Kernel,
     options::AttachKind,
     requirements::{self, Requirements},
+    signals::{Settings as Signals, network_cpu},
     workloads::OWNERS_MAP,
 };
 use undercurrent_ebpf::abi::workload::{NAMESPACE, Slot, entry, indices};
@@ -146,10 +147,22 @@ fn cgroup(root: &str) -> Option<u64> {
 fn settings(handlers: Handlers, avoid: &[AttachKind]) -> Settings {
     let flags = Flags { avoid: avoid.to_vec(), ..Flags::default() };
     let (mut settings, _) = Settings::resolve(flags, &|_| None, File::default());
-    let waits = handlers.waits();
-    settings.signals.softirq_wait.enabled = waits;
-    settings.signals.receive_wait.enabled = waits;
-    // The signal uses the hook of reads, and is not a layer.
-    settings.signals.tcp_rtt.enabled = waits;
+    choose(handlers, &mut settings.signals);
     settings
+}
+
+/// Enables all or some of the signals.
+fn choose(handlers: Handlers, signals: &mut Signals) {
+    if handlers == Handlers::CpuTime {
+        signals.disable_all();
+        signals.network_cpu = network_cpu::Settings::complete();
+        signals.network_functions.enabled = true;
+        return;
+    }
+    let waits = handlers.waits();
+    signals.softirq_wait.enabled = waits;
+    signals.receive_wait.enabled = waits;
+    // These signals use hooks of the layers.
+    signals.tcp_rtt.enabled = waits;
+    signals.receive_segments.enabled = waits;
 }

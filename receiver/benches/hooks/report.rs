@@ -43,11 +43,13 @@ pub enum Handlers {
     Attribution,
     /// All signals by workload on cgroup v1, compared with the sidecar's programs for the node.
     AttributionByCpu,
+    /// CPU time by workload, with socket calls and samples; compared with empty programs.
+    CpuTime,
 }
 
 impl Handlers {
     /// All variants.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::All,
         Self::WithoutWaits,
         Self::ByWorkload,
@@ -57,15 +59,18 @@ impl Handlers {
         Self::SampledByWorkload,
         Self::Attribution,
         Self::AttributionByCpu,
+        Self::CpuTime,
     ];
 
     /// Returns the attribution method of the sidecar's programs.
     pub const fn ownership(self) -> Option<Ownership> {
         match self {
             Self::All | Self::WithoutWaits | Self::Sampled => None,
-            Self::ByWorkload | Self::ByWorkloadWithoutWaits | Self::SampledByWorkload | Self::Attribution => {
-                Some(Ownership::Unified)
-            }
+            Self::ByWorkload
+            | Self::ByWorkloadWithoutWaits
+            | Self::SampledByWorkload
+            | Self::Attribution
+            | Self::CpuTime => Some(Ownership::Unified),
             // No cgroup is created or removed meanwhile, so the number has no effect.
             Self::ByWorkloadByCpu | Self::AttributionByCpu => Some(Ownership::Cpu(0)),
         }

@@ -5,8 +5,10 @@ mod cpu;
 mod hooks;
 mod host;
 mod latency;
+mod network_cpu;
 mod sidecar;
 mod statistics;
+mod web;
 mod workloads;
 
 use clap::Parser;
@@ -30,12 +32,17 @@ struct Arguments {
 enum Benchmark {
     /// What a program adds to each hook, beside an empty program on the same hook
     Hooks(hooks::Options),
+    /// What CPU time by event and function costs: an event in instructions, and what it takes from nginx under wrk
+    Cpu(network_cpu::Options),
     /// What latency costs: an event, natively and in instructions, and what the whole sidecar takes from nginx under wrk
     Latency(latency::Options),
     /// The whole process: its start, memory, CPU time and size
     Sidecar(sidecar::Options),
     /// What it costs to tell workloads apart: an event, a tick, and containers that come and go
     Workloads(workloads::Options),
+    /// What the sidecar takes from nginx, inside of a guest
+    #[command(hide = true)]
+    Web(web::InGuest),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -43,9 +50,11 @@ fn main() -> anyhow::Result<()> {
     let Command::Bench(arguments) = Command::parse();
     match arguments.benchmark {
         Benchmark::Hooks(options) => hooks::run(&options),
+        Benchmark::Cpu(options) => network_cpu::run(&options),
         Benchmark::Latency(options) => latency::run(&options),
         Benchmark::Sidecar(options) => sidecar::run(&options),
         Benchmark::Workloads(options) => workloads::run(&options),
+        Benchmark::Web(options) => web::run_in_guest(&options),
     }
 }
 
@@ -55,4 +64,16 @@ const ATTACHED: &str = " signals: ";
 /// Compares a figure with its limit.
 fn verdict(value: f64, limit: f64) -> &'static str {
     if value <= limit { "kept" } else { "MISSED" }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_options_are_consistent() {
+        Command::command().debug_assert();
+    }
 }

@@ -67,6 +67,17 @@ pub fn render(rounds: &[Round], stopwatch: &Stopwatch) -> String {
         Stopwatch::Nanoseconds => "ns",
         Stopwatch::Instructions(_) => "instructions",
     };
+    let mut text = table(rounds, ALL, unit);
+    shared(&mut text, rounds);
+    match stopwatch {
+        Stopwatch::Nanoseconds => latency(&mut text, rounds),
+        Stopwatch::Instructions(kernel) => PATHS.iter().for_each(|path| packet_path(&mut text, rounds, kernel, path)),
+    }
+    text
+}
+
+/// Returns a table of the programs under a set of handlers.
+pub fn table(rounds: &[Round], handlers: &str, unit: &str) -> String {
     let mut text = format!(
         "{unit} an event: medians over rounds; in brackets 95% intervals of the median. `net` is paired by round\n\
          {:<26}{:<10}{:>7}{:>9}  {:>9}{:>9}  {:<18}{:>9}\n",
@@ -77,16 +88,11 @@ pub fn render(rounds: &[Round], stopwatch: &Stopwatch) -> String {
     traffics.dedup();
     for program in round::programs(rounds) {
         for &traffic in &traffics {
-            let chosen = |round: &Round| round.handlers == ALL && round.traffic == traffic;
+            let chosen = |round: &Round| round.handlers == handlers && round.traffic == traffic;
             if let Some(cost) = round::cost(rounds, program, chosen) {
                 line(&mut text, program, traffic, &cost);
             }
         }
-    }
-    shared(&mut text, rounds);
-    match stopwatch {
-        Stopwatch::Nanoseconds => latency(&mut text, rounds),
-        Stopwatch::Instructions(kernel) => PATHS.iter().for_each(|path| packet_path(&mut text, rounds, kernel, path)),
     }
     text
 }

@@ -10,6 +10,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use procfs::process::Process;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 use xtask_common::{machine, process};
@@ -19,15 +20,33 @@ use crate::{ATTACHED, cpu::cpu_time};
 /// Timeout for the exit in a guest.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Returns a configuration. With `all`, every packet is measured instead of a sample; with `layers`, only the signal `latency` is on.
-pub fn configuration(binary: &Path, all: bool, layers: bool) -> anyhow::Result<String> {
-    let schema = machine::output(Command::new(binary).args(["config", "schema"]))?;
-    let schema: Value = serde_json::from_str(&schema).context("the sidecar's schema is not JSON")?;
-    let signals = schema["properties"]["signals"]["properties"].as_object().context("the schema has no signals")?;
-    let others = signals.keys().filter(|name| layers && *name != "latency");
-    let signals: Map<String, Value> = others.map(|name| (name.clone(), json!({ "enabled": false }))).collect();
-    // JSON is a subset of YAML.
-    Ok(json!({ "signals": signals, "packets": { "sampling": if all { "all" } else { "adaptive" } } }).to_string())
+/// A configuration of the sidecar.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Configuration {
+    /// A description for the report.
+    pub name: String,
+    /// The enabled signals; all if absent.
+    pub signals: Option<Vec<String>>,
+    /// Settings of signals by name.
+    pub settings: Map<String, Value>,
+    /// True to sample packets adaptively instead of measuring every packet.
+    pub samples: bool,
+}
+
+impl Configuration {
+    /// Returns the content of a configuration file for this binary.
+    pub fn render(&self, binary: &Path) -> anyhow::Result<String> {
+        let schema = machine::output(Command::new(binary).args(["config", "schema"]))?;
+        let schema: Value = serde_json::from_str(&schema).context("the sidecar's schema is not JSON")?;
+        let known = schema["properties"]["signals"]["properties"].as_object().context("the schema has no signals")?;
+        let is_off = |name: &&String| self.signals.as_ref().is_some_and(|signals| !signals.contains(name));
+        let mut signals: Map<String, Value> =
+            known.keys().filter(is_off).map(|name| (name.clone(), json!({ "enabled": false }))).collect();
+        signals.extend(self.settings.clone());
+        let sampling = if self.samples { "adaptive" } else { "all" };
+        // JSON is a subset of YAML.
+        Ok(json!({ "signals": signals, "packets": { "sampling": sampling } }).to_string())
+    }
 }
 
 /// The program that runs next to the server, by path.
