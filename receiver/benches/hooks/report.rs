@@ -93,6 +93,7 @@ impl Handlers {
     pub const fn hears(self, traffic: Traffic) -> bool {
         match traffic {
             Traffic::Sockets => matches!(self, Self::ByWorkloadByCpu),
+            Traffic::Threads => matches!(self, Self::CpuTime),
             _ => true,
         }
     }

@@ -44,11 +44,14 @@ pub enum Traffic {
     TcpIpv6,
     /// No packets: sockets that are created and closed in this process's namespace.
     Sockets,
+    /// UDP over IPv4 between two threads, which switch at each message on a machine with one CPU.
+    Threads,
 }
 
 impl Traffic {
     /// All kinds of traffic.
-    pub const ALL: [Self; 5] = [Self::UdpIpv4, Self::UdpIpv6, Self::TcpIpv4, Self::TcpIpv6, Self::Sockets];
+    pub const ALL: [Self; 6] =
+        [Self::UdpIpv4, Self::UdpIpv6, Self::TcpIpv4, Self::TcpIpv6, Self::Sockets, Self::Threads];
 }
 
 /// Connected sockets at both ends, for each IP version.
@@ -102,19 +105,19 @@ impl Wire {
     }
 
     /// Sends requests from the client to the server, and waits for each reply. A single thread does this, to avoid
-    /// other load. For [`Traffic::Sockets`] it creates two sockets instead of each exchange.
+    /// other load, except for [`Traffic::Threads`]. For [`Traffic::Sockets`] it creates two sockets instead of each
+    /// exchange.
     pub fn exchange(&mut self, traffic: Traffic, requests: u32) -> anyhow::Result<()> {
-        for _ in 0..requests {
-            match traffic {
-                Traffic::UdpIpv4 => self.ipv4.over_udp(),
-                Traffic::UdpIpv6 => self.ipv6.over_udp(),
-                Traffic::TcpIpv4 => self.ipv4.over_tcp(),
-                Traffic::TcpIpv6 => self.ipv6.over_tcp(),
-                Traffic::Sockets => sockets(),
-            }
-            .context("traffic over veth")?;
+        let each = |exchange: &mut dyn FnMut() -> io::Result<()>| (0..requests).try_for_each(|_| exchange());
+        match traffic {
+            Traffic::UdpIpv4 => each(&mut || self.ipv4.over_udp()),
+            Traffic::UdpIpv6 => each(&mut || self.ipv6.over_udp()),
+            Traffic::TcpIpv4 => each(&mut || self.ipv4.over_tcp()),
+            Traffic::TcpIpv6 => each(&mut || self.ipv6.over_tcp()),
+            Traffic::Sockets => each(&mut sockets),
+            Traffic::Threads => self.ipv4.between_threads(requests),
         }
-        Ok(())
+        .context("traffic over veth")
     }
 }
 
@@ -127,6 +130,19 @@ impl Pair {
         server.send(&MESSAGE)?;
         client.recv(&mut buffer)?;
         Ok(())
+    }
+
+    fn between_threads(&self, requests: u32) -> io::Result<()> {
+        let [client, server] = &self.udp;
+        let repeat = |exchange: &dyn Fn(&mut [u8]) -> io::Result<usize>| {
+            (0..requests).try_for_each(|_| exchange(&mut [0; MESSAGE.len()]).map(drop))
+        };
+        thread::scope(|scope| {
+            let replies =
+                scope.spawn(move || repeat(&|buffer| server.recv(buffer).and_then(|_| server.send(&MESSAGE))));
+            repeat(&|buffer| client.send(&MESSAGE).and_then(|_| client.recv(buffer)))?;
+            replies.join().unwrap_or_else(|_| Err(io::Error::other("the replying thread panicked")))
+        })
     }
 
     fn over_tcp(&mut self) -> io::Result<()> {

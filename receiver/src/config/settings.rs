@@ -76,6 +76,8 @@ impl Settings {
         let outputs = outputs.unwrap_or_else(|| Outputs::only(default_output(environment, &file.otlp)));
         let sampling = flags.sampling.unwrap_or(file.packets.sampling);
         let default = if outputs.is_table_only() { Interval::DEFAULT_TABLE } else { Interval::DEFAULT };
+        let mut signals = file.signals;
+        signals.network_functions.per_cpu.get_or_insert(outputs.is_table_only());
         let settings = Self {
             interval: flags.interval.or(from_environment).or(file.interval).unwrap_or(default),
             duration: flags.duration,
@@ -87,7 +89,7 @@ impl Settings {
             avoid: [file.hooks.avoid, flags.avoid].concat(),
             workloads: file.workloads,
             packets: Packets { sampling, ..file.packets },
-            signals: file.signals,
+            signals,
         };
         (settings, ignored)
     }

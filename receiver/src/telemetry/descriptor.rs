@@ -127,7 +127,17 @@ pub enum View {
     },
     /// One line at the end, with the points that have `error.type`.
     Failures,
-    /// A section with a row for each point that is precise enough: the relative standard error of its share is 20% at most.
+    /// A section that compares an estimate from samples with exact measurements. It has a row for each value of the metric's
+    /// first attribute.
+    Estimate {
+        /// The metric with the number of samples behind each point.
+        samples: &'static str,
+        /// The metric with exact measurements.
+        exact: &'static str,
+        /// The metric with the whole busy time.
+        busy: &'static str,
+    },
+    /// A tree of totals and their shares, without shares of a relative standard error above 20%.
     Sampled {
         /// The metric with the number of samples behind each point.
         samples: &'static str,
@@ -136,6 +146,14 @@ pub enum View {
     },
     /// No presentation.
     Hidden,
+}
+
+impl View {
+    /// Returns true if the metric is estimated from samples.
+    #[must_use]
+    pub const fn is_sampled(self) -> bool {
+        matches!(self, Self::Estimate { .. } | Self::Sampled { .. })
+    }
 }
 
 /// A histogram to show next to another histogram, with equal attributes except the selecting `attributes`.

@@ -4,18 +4,20 @@
 
 mod cells;
 mod change;
+mod estimate;
+mod growths;
 mod layout;
 mod names;
 mod notices;
 mod ranking;
 mod rows;
-mod sampled;
 mod screen;
 mod section;
 mod terminal;
 #[cfg(test)]
 mod tests;
 mod text;
+mod tree;
 mod units;
 
 pub use terminal::{Log, Terminal};

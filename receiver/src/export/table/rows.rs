@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The semantic conventions' attribute for a CPU.
-const CPU: &str = "cpu.logical_number";
+pub(super) const CPU: &str = "cpu.logical_number";
 /// The number of CPUs with a row.
 const BUSIEST: usize = 8;
 
@@ -83,7 +83,7 @@ fn place(key: &AttributeKey, attributes: &Attributes) -> Place {
     (position, value.cloned())
 }
 
-fn label(value: Option<&Value>) -> String {
+pub(super) fn label(value: Option<&Value>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| plain(&value.to_string()).into_owned())
 }
 
@@ -114,12 +114,20 @@ fn sum<'a>(members: &Members<'a>) -> Vec<Option<Change<'a>>> {
 }
 
 /// Returns the CPUs with the highest first values, in numerical order.
-fn busiest(mut members: Members<'_>) -> Members<'_> {
+fn busiest(members: Members<'_>) -> Members<'_> {
     let load = |changes: &[Option<Change<'_>>]| changes.first()?.as_ref()?.per_second();
-    if members.len() > BUSIEST {
-        members.sort_by(|(_, one), (_, other)| load(other).unwrap_or(0.0).total_cmp(&load(one).unwrap_or(0.0)));
-        members.truncate(BUSIEST);
-        members.sort_by(|(one, _), (other, _)| one.cmp(other));
-    }
-    members
+    let loads = members.into_iter().map(|member| {
+        let load = load(&member.1).unwrap_or(0.0);
+        (member, load)
+    });
+    busiest_of(loads.collect())
+}
+
+/// Returns the CPUs with the highest loads in their given order.
+pub(super) fn busiest_of<T>(loads: Vec<(T, f64)>) -> Vec<T> {
+    let mut numbered: Vec<_> = loads.into_iter().enumerate().collect();
+    numbered.sort_by(|(_, (_, one)), (_, (_, other))| other.total_cmp(one));
+    numbered.truncate(BUSIEST);
+    numbered.sort_by_key(|(number, _)| *number);
+    numbered.into_iter().map(|(_, (cpu, _))| cpu).collect()
 }

@@ -5,11 +5,12 @@ use std::num::NonZeroUsize;
 use super::{
     cells::{Part, is_busy_time, single_column, value_columns, values},
     change::{Change, Earlier, changes},
+    estimate,
     layout::Column,
     names::{Name, names},
     ranking,
     rows::{self, Row},
-    sampled,
+    tree,
 };
 use crate::telemetry::{AttributeKey, Data, Descriptor, Metric, ResourceMetrics, Side, Snapshot, View};
 
@@ -57,6 +58,12 @@ type Group = Vec<Part>;
 pub(super) fn sections(input: &Input<'_>) -> Vec<Section> {
     let (mut first, mut others) = (Vec::new(), Vec::new());
     for group in groups(input.current) {
+        if let [Part { descriptor, .. }] = group.as_slice()
+            && descriptor.view.is_sampled()
+        {
+            others.extend(estimate::section(input, descriptor).or_else(|| tree::section(input, descriptor)));
+            continue;
+        }
         let shares: Vec<Share<'_>> = (0..input.current.resources.len())
             .map(|place| share(input, &group, place))
             .filter(|share| share.changes.iter().any(|changes| !changes.is_empty()))
@@ -80,7 +87,8 @@ fn groups(snapshot: &Snapshot) -> Vec<Group> {
     let present = descriptors(snapshot);
     for descriptor in &present {
         match descriptor.view {
-            View::Section | View::Sampled { .. } => {
+            View::Estimate { .. } | View::Sampled { .. } => groups.push(vec![Part::whole(descriptor)]),
+            View::Section => {
                 let part = Part::whole(descriptor);
                 match groups.iter_mut().find(|group| group.iter().all(|known| together(known.descriptor, descriptor))) {
                     Some(group) => group.push(part),
@@ -128,7 +136,6 @@ fn share<'a>(input: &Input<'a>, group: &[Part], place: usize) -> Share<'a> {
         let metric = resource.metrics.iter().find(|metric| metric.descriptor.name == part.descriptor.name);
         let mut changes = metric.map_or_else(Vec::new, |metric| input.changes(resource, metric));
         changes.retain(|change| part.shows(change));
-        sampled::retain_precise(input, resource, part.descriptor, &mut changes);
         changes
     };
     Share { place, changes: group.iter().map(of).collect() }
@@ -140,7 +147,6 @@ fn of_the_node(input: &Input<'_>, group: &[Part], share: &Share<'_>) -> Section 
     Section {
         columns: columns(&keys, group, input.cpus),
         rows: rows.iter().map(|row| cells(row, group, input.cpus)).collect(),
-        rest: sampled::rest(input, group, share),
         ..headline(group)
     }
 }

@@ -1,5 +1,5 @@
 mod beside;
-mod sampled;
+mod tree;
 mod workloads;
 
 use std::num::NonZeroUsize;

@@ -13,10 +13,11 @@ use undercurrent_ebpf::abi::{
     softirq::{Softirq, SoftirqCells},
 };
 
+pub(super) use self::points::CPU_TIME;
 pub use self::settings::{Exact, Settings};
 use self::{
     hooks::{RECEIVER, SOCKET_CALL},
-    points::{CPU_TIME, DIRECT, IO_URING_TIME},
+    points::{DIRECT, IO_URING_TIME},
     shares::{CALLS, NETWORK_CPU, Shares, WAITING_CALLS},
 };
 use super::{

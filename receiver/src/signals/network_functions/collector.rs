@@ -17,29 +17,33 @@ pub struct Sum {
     pub samples: u64,
 }
 
+/// The sums by work, and by CPU if the configuration requests it.
+pub type Sums = HashMap<(Work, Option<u32>), Sum>;
+
 /// The samples so far.
 pub struct Collector {
     ring: Ring,
     /// Classifies the stacks.
     pub classifier: Classifier,
-    sums: HashMap<Work, Sum>,
+    per_cpu: bool,
+    sums: Sums,
     unresolved: bool,
 }
 
 impl Collector {
     /// Returns a collector of the stacks in a ring.
-    pub fn new(ring: Ring, classifier: Classifier) -> Self {
-        Self { ring, classifier, sums: HashMap::new(), unresolved: false }
+    pub fn new(ring: Ring, classifier: Classifier, per_cpu: bool) -> Self {
+        Self { ring, classifier, per_cpu, sums: HashMap::new(), unresolved: false }
     }
 
     /// Adds all stacks in the ring.
     pub fn drain(&mut self) {
-        let Self { ring, classifier, sums, unresolved } = self;
-        while ring.next(|record| add(record, classifier, sums, unresolved)).is_some() {}
+        let Self { ring, classifier, per_cpu, sums, unresolved } = self;
+        while ring.next(|record| add(record, classifier, *per_cpu, sums, unresolved)).is_some() {}
     }
 
-    /// Returns the sums by classification.
-    pub const fn sums(&self) -> &HashMap<Work, Sum> {
+    /// Returns the sums.
+    pub const fn sums(&self) -> &Sums {
         &self.sums
     }
 
@@ -55,12 +59,12 @@ pub fn parse(record: &[u8]) -> Option<(SampleHeader, impl DoubleEndedIterator<It
     Some((header, frames.chunks_exact(size_of::<u64>()).filter_map(|frame| u64::read_from_bytes(frame).ok())))
 }
 
-fn add(record: &[u8], classifier: &Classifier, sums: &mut HashMap<Work, Sum>, unresolved: &mut bool) {
+fn add(record: &[u8], classifier: &Classifier, per_cpu: bool, sums: &mut Sums, unresolved: &mut bool) {
     let Some((header, addresses)) = parse(record) else { return };
     let classified = classifier.classify(addresses);
     *unresolved |= classified.unresolved;
     if let Some(work) = classified.work {
-        let sum = sums.entry(work).or_default();
+        let sum = sums.entry((work, per_cpu.then_some(header.cpu))).or_default();
         sum.nanoseconds += header.time;
         sum.samples += 1;
     }
@@ -82,15 +86,20 @@ mod tests {
         let index = functions(&settings).iter().position(|name| name == "net_rx_action").expect("a function");
         let range = Range { start: 4096, end: 4112, function: u32::try_from(index).expect("few functions") };
         let classifier = Classifier::new(&settings, Text { ranges: vec![range], vmlinux: (4096, 8192) });
-        let (mut sums, mut unresolved) = (HashMap::new(), false);
-        let mut take = |words: &[u64]| add(words.as_bytes(), &classifier, &mut sums, &mut unresolved);
-        take(&[1_000, 0, 5_000, 4_100]);
-        take(&[20_000, 1, 4_096]);
+        let (mut sums, mut unresolved) = (Sums::new(), false);
+        let mut take = |words: &[u64], per_cpu| {
+            add(words.as_bytes(), &classifier, per_cpu, &mut sums, &mut unresolved);
+        };
+        take(&[1_000, 0, 5_000, 4_100], false);
+        take(&[20_000, 1, 4_096], false);
+        take(&[300, 1, 4_096], true);
         // No network work, a stack without frames, and a truncated record.
-        take(&[7, 0, 5_000]);
-        take(&[7, 0]);
-        take(&[7]);
-        let sums: Vec<_> = sums.into_values().collect();
-        assert_eq!((sums, unresolved), (vec![Sum { nanoseconds: 21_000, samples: 2 }], false));
+        take(&[7, 0, 5_000], false);
+        take(&[7, 0], false);
+        take(&[7], false);
+        let of = |cpu| sums.iter().find(|((_, of), _)| *of == cpu).map(|(_, sum)| *sum);
+        assert_eq!(of(None), Some(Sum { nanoseconds: 21_000, samples: 2 }));
+        assert_eq!(of(Some(1)), Some(Sum { nanoseconds: 300, samples: 1 }));
+        assert_eq!((sums.len(), unresolved), (2, false));
     }
 }

@@ -11,7 +11,6 @@ mod stacks;
 mod table;
 
 use std::{
-    collections::HashMap,
     fs,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
@@ -22,7 +21,7 @@ use undercurrent_ebpf::abi::sample::{SampleCells, SampleHeader};
 
 use self::{
     classifier::{Classifier, Work},
-    collector::{Collector, Sum},
+    collector::{Collector, Sum, Sums},
     frequency::Frequencies,
     table::OTHER,
 };
@@ -34,6 +33,7 @@ pub use self::{
 use super::{
     Caveat, Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signal, attributes,
     internal::{LOST, lost},
+    network_cpu, workload_cpu,
 };
 use crate::{
     kernel::{
@@ -87,7 +87,11 @@ static ESTIMATED: Descriptor = Descriptor {
     description: "CPU time of network events, estimated from samples.",
     instrument: Instrument::Counter,
     attributes: &[EVENT],
-    view: View::Section,
+    view: View::Estimate {
+        samples: SAMPLES.name,
+        exact: network_cpu::CPU_TIME.name,
+        busy: workload_cpu::CPU_TIME.name,
+    },
 };
 
 static TIME: Descriptor = Descriptor {
@@ -95,7 +99,7 @@ static TIME: Descriptor = Descriptor {
     unit: "s",
     description: "CPU time of network functions, estimated from samples. Functions exclude each other and add up to their event.",
     instrument: Instrument::Counter,
-    attributes: &[EVENT, FUNCTION, attributes::NETWORK],
+    attributes: &[EVENT, FUNCTION, attributes::NETWORK, attributes::cpu(true)],
     view: View::Sampled { samples: SAMPLES.name, total: EVENT.key },
 };
 
@@ -105,7 +109,7 @@ static SAMPLES: Descriptor = Descriptor {
     description: "Samples behind the CPU time of network functions. A share p of n samples has the relative standard error \
                   sqrt((1-p)/(p n)).",
     instrument: Instrument::Counter,
-    attributes: &[EVENT, FUNCTION, attributes::NETWORK],
+    attributes: &[EVENT, FUNCTION, attributes::NETWORK, attributes::cpu(true)],
     view: View::Hidden,
 };
 
@@ -182,7 +186,11 @@ fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
     let text = opening.kernel.text().map_err(KernelError::from)?;
     let ring = opening.kernel.ring(RING.name)?;
     let watch = ring.watch().map_err(|source| KernelError::Ring { map: RING.name, source })?;
-    let collector = Arc::new(Mutex::new(Collector::new(ring, Classifier::new(settings, text))));
+    let collector = Arc::new(Mutex::new(Collector::new(
+        ring,
+        Classifier::new(settings, text),
+        settings.per_cpu.unwrap_or_default(),
+    )));
     Ok(Box::new(NetworkFunctions {
         draining: tokio::spawn(drain(watch, Arc::clone(&collector))),
         collector,
@@ -274,23 +282,22 @@ fn seconds(nanoseconds: u64) -> Data {
 }
 
 /// Returns the metrics of the sums. Every event has a point; a function has one after its first sample.
-fn metrics<'a>(sums: &HashMap<Work, Sum>, class: impl Fn(usize) -> &'a str, start: UnixNanos) -> [Metric; 3] {
+fn metrics<'a>(sums: &Sums, class: impl Fn(usize) -> &'a str, start: UnixNanos) -> [Metric; 3] {
     let of_event =
-        |event: usize| sums.iter().filter(move |(work, _)| work.event == event).map(|(_, sum)| sum.nanoseconds);
+        |event: usize| sums.iter().filter(move |((work, _), _)| work.event == event).map(|(_, sum)| sum.nanoseconds);
     let events = EVENTS.iter().enumerate().map(|(number, event)| Point {
         attributes: Attributes::new().with(EVENT.key, event.name),
         start,
         data: seconds(of_event(number).sum()),
     });
     let points = |data: fn(&Sum) -> Data| {
-        let point = |(work, sum): (&Work, &Sum)| {
+        let point = |((work, cpu), sum): (&(Work, Option<u32>), &Sum)| {
             let attributes = Attributes::new()
                 .with(EVENT.key, EVENTS[work.event].name)
                 .with(FUNCTION.key, class(work.class).to_owned());
-            let attributes = match work.version {
-                Some(version) => attributes.with(attributes::NETWORK.key, attributes::network(version)),
-                None => attributes,
-            };
+            let version = work.version.map(attributes::network);
+            let attributes = version.into_iter().fold(attributes, |of, name| of.with(attributes::NETWORK.key, name));
+            let attributes = cpu.iter().fold(attributes, |of, cpu| of.with(attributes::CPU, *cpu));
             Point { attributes, start, data: data(sum) }
         };
         sums.iter().map(point).collect()

@@ -19,6 +19,11 @@ pub struct Settings {
     pub min_frequency: Frequency,
     /// Most samples per second of a CPU.
     pub max_frequency: Frequency,
+    /// True if every CPU has points of its own (`cpu.logical_number`) for functions. The default is true if the table is the
+    /// only output, otherwise false.
+    #[schemars(with = "bool", extend("examples" = [true]))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_cpu: Option<bool>,
     /// More classes of kernel functions, by name, for example `vxlan: [vxlan_rcv, vxlan_xmit]`. A function's class here replaces its
     /// predefined class.
     pub classes: Classes,
@@ -31,6 +36,7 @@ impl Default for Settings {
             idle_frequency: Frequency(10),
             min_frequency: Frequency(99),
             max_frequency: Frequency(997),
+            per_cpu: None,
             classes: Classes::default(),
         }
     }

@@ -38,7 +38,7 @@ pub static ENTRY: Entry = Entry {
     open,
 };
 
-static CPU_TIME: Descriptor = Descriptor {
+pub(super) static CPU_TIME: Descriptor = Descriptor {
     name: "undercurrent.cpu.time",
     unit: "s",
     description: "CPU time used, without the CPU time of nested workloads.",

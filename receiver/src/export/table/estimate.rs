@@ -1,0 +1,50 @@
+//! Time that is estimated from samples, with its confidence interval next to the exact time.
+
+use super::{
+    cells::Part,
+    growths::Growths,
+    layout::Column,
+    section::{Input, Section, headline},
+    units::{number, percent},
+};
+use crate::telemetry::{Attributes, Descriptor, View};
+
+/// Standard errors of a 95% confidence interval of a normal distribution.
+const STANDARD_ERRORS: f64 = 1.96;
+
+/// Returns the section of an estimate, with a row for each value of its first attribute and one for all; `None` if nothing
+/// was sampled in the interval.
+pub(super) fn section(input: &Input<'_>, descriptor: &'static Descriptor) -> Option<Section> {
+    let (View::Estimate { samples, exact, busy }, Some(key)) = (descriptor.view, descriptor.attributes.first()) else {
+        return None;
+    };
+    let node = input.current.resources.first()?;
+    let estimate = Growths::of(input, node, descriptor.name);
+    let (samples, exact) = (Growths::of(input, node, samples), Growths::everywhere(input, exact));
+    let busy = Growths::everywhere(input, busy).per_second(|_| true);
+    let row = |name: &str, is_part: &dyn Fn(&Attributes) -> bool| {
+        let count = samples.sum(is_part);
+        let rate = estimate.per_second(is_part);
+        let error = STANDARD_ERRORS * rate / count.sqrt();
+        let exact = (!exact.is_empty(is_part)).then(|| exact.per_second(is_part));
+        (count > 0.0).then(|| {
+            let busy = if busy > 0.0 { percent(rate / busy) } else { "-".to_owned() };
+            let exact = exact.map_or_else(|| "-".to_owned(), |exact| number(exact * 1e3));
+            vec![name.to_owned(), number(rate * 1e3), format!("±{}", number(error * 1e3)), exact, percent(rate), busy]
+        })
+    };
+    let of = |name: &'static str| row(name, &|attributes| attributes.get(key.key) == Some(&name.into()));
+    let rows: Vec<_> = key.known().into_iter().filter_map(of).collect();
+    // The sum of exact times has fewer events than that of estimates, so the last row has none.
+    let all = row("all", &|_| true).map(|mut cells| {
+        "-".clone_into(&mut cells[3]);
+        cells
+    });
+    let headings = [("ms/s", 0), ("95% interval", 0), ("exact ms/s", 0), ("of one CPU", 1), ("of busy time", 0)];
+    let columns = headings.map(|(heading, spare)| Column::number(heading, spare));
+    Some(Section {
+        columns: [Column::text("event")].into_iter().chain(columns).collect(),
+        rows: rows.into_iter().chain([all?]).collect(),
+        ..headline(&[Part::whole(descriptor)])
+    })
+}

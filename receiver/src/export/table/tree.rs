@@ -1,0 +1,119 @@
+//! A tree of shares that are estimated from samples, by CPU if the points have CPUs: totals, and below each total its
+//! precise shares and the rest.
+
+use std::collections::BTreeMap;
+
+use super::{
+    cells::Part,
+    growths::Growths,
+    layout::Column,
+    rows::{CPU, busiest_of, heading, label},
+    section::{Input, Section, headline},
+    units::{number, percent},
+};
+use crate::telemetry::{AttributeKey, Attributes, Descriptor, Value, View};
+
+/// The largest relative standard error of a share in the table.
+const LARGEST_ERROR: f64 = 0.2;
+
+/// The time and the samples behind it.
+struct Tree<'a> {
+    time: Growths<'a>,
+    samples: Growths<'a>,
+    /// The displayed CPUs.
+    cpus: Vec<Value>,
+}
+
+/// Selects points.
+type IsPart<'a> = dyn Fn(&Attributes) -> bool + 'a;
+
+/// Returns the section of a sampled metric; `None` if nothing was sampled in the interval.
+pub(super) fn section(input: &Input<'_>, descriptor: &'static Descriptor) -> Option<Section> {
+    let View::Sampled { samples, total } = descriptor.view else { return None };
+    let node = input.current.resources.first()?;
+    let (time, samples) = (Growths::of(input, node, descriptor.name), Growths::of(input, node, samples));
+    let is_part = |key: &&AttributeKey| key.key != total && key.key != CPU;
+    let parts: Vec<&AttributeKey> = descriptor.attributes.iter().filter(is_part).collect();
+    let tree = Tree { cpus: cpus(&time), time, samples };
+    let known = descriptor.attributes.iter().find(|key| key.key == total)?.known();
+    let rows: Vec<_> = known.into_iter().flat_map(|name| tree.branch(total, name, &parts)).collect();
+    (!rows.is_empty()).then(|| Section {
+        columns: tree.columns(heading(total)),
+        rows,
+        ..headline(&[Part::whole(descriptor)])
+    })
+}
+
+/// Returns the busiest CPUs with points, in numerical order; none if there is only one.
+fn cpus(time: &Growths<'_>) -> Vec<Value> {
+    let mut loads: BTreeMap<&Value, f64> = BTreeMap::new();
+    for cpu in time.attributes().filter_map(|attributes| attributes.get(CPU)) {
+        loads.entry(cpu).or_insert_with(|| time.sum(|attributes| attributes.get(CPU) == Some(cpu)));
+    }
+    if loads.len() < 2 { Vec::new() } else { busiest_of(loads.into_iter().collect()).into_iter().cloned().collect() }
+}
+
+impl Tree<'_> {
+    fn columns(&self, total: &str) -> Vec<Column> {
+        let fixed = [Column::text(total), Column::number("ms/s", 0), Column::number("error", 0)];
+        let of_cpu =
+            |(n, cpu): (usize, &Value)| Column::number(&format!("CPU {cpu}"), u8::try_from(n + 2).unwrap_or(u8::MAX));
+        fixed
+            .into_iter()
+            .chain([Column::number("of one CPU", 1)])
+            .chain(self.cpus.iter().enumerate().map(of_cpu))
+            .collect()
+    }
+
+    /// Returns the rows of a total: the total, its precise shares in descending order, and the rest.
+    fn branch(&self, total: &'static str, name: &'static str, parts: &[&AttributeKey]) -> Vec<Vec<String>> {
+        let is_total = |attributes: &Attributes| attributes.get(total) == Some(&name.into());
+        let all = self.samples.sum(is_total);
+        if all == 0.0 {
+            return Vec::new();
+        }
+        let mut shares: BTreeMap<String, Vec<Option<Value>>> = BTreeMap::new();
+        for attributes in self.time.attributes().filter(|attributes| is_total(attributes)) {
+            let values: Vec<_> = parts.iter().map(|key| attributes.get(key.key).cloned()).collect();
+            let names: Vec<_> = values.iter().flatten().map(|value| label(Some(value))).collect();
+            shares.insert(names.join(" "), values);
+        }
+        let is_share = |values: &[Option<Value>], attributes: &Attributes| {
+            is_total(attributes)
+                && parts.iter().zip(values).all(|(key, value)| attributes.get(key.key) == value.as_ref())
+        };
+        let sampled = |values: &[Option<Value>]| self.samples.sum(|attributes| is_share(values, attributes));
+        let (mut precise, hidden): (Vec<_>, Vec<_>) = shares
+            .into_iter()
+            .map(|(name, values)| (sampled(&values), name, values))
+            .filter(|(own, ..)| *own > 0.0)
+            .partition(|(own, ..)| relative_error(*own, all) <= LARGEST_ERROR);
+        precise.sort_by(|(one, ..), (other, ..)| other.total_cmp(one));
+        let row = |name: &str, error: Option<f64>, is_part: &IsPart<'_>| self.row(name, error, is_part);
+        let mut rows = vec![row(name, Some(all.sqrt().recip()), &is_total)];
+        for (own, name, values) in &precise {
+            let error = relative_error(*own, all);
+            rows.push(row(&format!("  {name}"), Some(error), &|attributes| is_share(values, attributes)));
+        }
+        if !hidden.is_empty() {
+            let is_hidden = |attributes: &Attributes| hidden.iter().any(|(.., values)| is_share(values, attributes));
+            rows.push(row(&format!("  {} more", hidden.len()), None, &is_hidden));
+        }
+        rows
+    }
+
+    fn row(&self, name: &str, error: Option<f64>, is_part: &IsPart<'_>) -> Vec<String> {
+        let rate = self.time.per_second(is_part);
+        let error = error.map_or_else(|| format!(">{:.0}%", LARGEST_ERROR * 100.0), percent);
+        let of_cpu = |cpu: &Value| {
+            percent(self.time.per_second(|attributes| is_part(attributes) && attributes.get(CPU) == Some(cpu)))
+        };
+        let fixed = [name.to_owned(), number(rate * 1e3), error, percent(rate)];
+        fixed.into_iter().chain(self.cpus.iter().map(of_cpu)).collect()
+    }
+}
+
+/// Returns the standard error of a share, divided by the share, for `own` of `all` samples (a binomial distribution).
+fn relative_error(own: f64, all: f64) -> f64 {
+    ((1.0 - own / all).max(0.0) / own).sqrt()
+}
