@@ -22,7 +22,7 @@ use crate::{
     reader::Reader,
     requirements::Requirements,
     signals::{
-        self, Grouping, LossConditions, OpenContext, SamplingController, SharedGrouping, Signal, SignalStatus,
+        self, Entry, Grouping, LossConditions, OpenContext, SamplingController, SharedGrouping, Signal, SignalStatus,
         filter_updater::FilterUpdater,
         internal::{InternalTelemetry, State},
     },
@@ -130,14 +130,20 @@ impl Sidecar {
             losses: LossConditions::new(&kernel, &settings.signals, &settings.packets),
             start,
         };
+        let statuses = statuses(settings, &kernel);
+        let is_unavailable = |entry: &&Entry| {
+            let is = |status: &SignalStatus| status.signal == entry.name && status.status == Status::Unavailable;
+            statuses.iter().any(is)
+        };
         let mut opened = Vec::new();
-        for entry in signals::enabled(&settings.signals) {
+        // An unavailable signal has no points. Zeros would be wrong.
+        for entry in signals::enabled(&settings.signals).filter(|entry| !is_unavailable(entry)) {
             match (entry.open)(&opening) {
                 Ok(signal) => opened.push((entry.name, signal)),
                 Err(error) => tracing::warn!("signal `{}` is off: {error}", entry.name),
             }
         }
-        report(settings, &kernel);
+        report(&statuses);
         let samples = requirements.hooks().iter().any(|hook| hook.reads_timestamps);
         let sampling = if samples { settings.packets.sampling } else { Sampling::OneIn(Weight::ONE) };
         let sampler = SamplingController::new(kernel.sample(), sampling);
@@ -317,8 +323,7 @@ pub fn statuses(settings: &Settings, kernel: &Kernel) -> Vec<SignalStatus> {
 }
 
 /// Logs the number of signals in each state.
-fn report(settings: &Settings, kernel: &Kernel) {
-    let statuses = statuses(settings, kernel);
+fn report(statuses: &[SignalStatus]) {
     let enabled: Vec<_> = statuses.iter().filter(|status| status.enabled).collect();
     let counted = Status::ALL.into_iter().filter_map(|state| {
         let count = enabled.iter().filter(|status| status.status == state).count();

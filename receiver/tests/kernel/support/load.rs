@@ -25,40 +25,34 @@ pub struct Load {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
     /// The receiving ends, open until all threads have ended.
-    _receivers: (TcpStream, UdpSocket),
+    receivers: (TcpStream, Option<UdpSocket>),
 }
 
 impl Load {
     /// Starts a stream from left to right, and datagrams with a reply to each.
     pub fn start(wire: &Wire, limit: Duration) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (client, server) = streams(wire);
+        let mut load = Self::stream(wire, limit);
         let (left, right) = datagrams(wire);
-        let receivers = (server.try_clone().unwrap(), right.try_clone().unwrap());
-        let end = Instant::now() + limit;
-        let goes_on = || {
-            let stop = Arc::clone(&stop);
-            move || !stop.load(Ordering::Relaxed) && Instant::now() < end
-        };
-        let threads = vec![
-            thread::spawn({
-                let goes_on = goes_on();
-                move || send(client, goes_on)
-            }),
-            thread::spawn({
-                let goes_on = goes_on();
-                move || receive(server, goes_on)
-            }),
-            thread::spawn({
-                let goes_on = goes_on();
-                move || ask(&left, goes_on)
-            }),
-            thread::spawn({
-                let goes_on = goes_on();
-                move || answer(&right, goes_on)
-            }),
-        ];
-        Self { stop, threads, _receivers: receivers }
+        load.receivers.1 = Some(right.try_clone().unwrap());
+        load.spawn(limit, move |goes_on| ask(&left, goes_on));
+        load.spawn(limit, move |goes_on| answer(&right, goes_on));
+        load
+    }
+
+    /// Starts a stream from left to right.
+    pub fn stream(wire: &Wire, limit: Duration) -> Self {
+        let (client, server) = streams(wire);
+        let receivers = (server.try_clone().unwrap(), None);
+        let mut load = Self { stop: Arc::default(), threads: Vec::new(), receivers };
+        load.spawn(limit, move |goes_on| send(client, goes_on));
+        load.spawn(limit, move |goes_on| receive(server, goes_on));
+        load
+    }
+
+    fn spawn(&mut self, limit: Duration, work: impl FnOnce(&dyn Fn() -> bool) + Send + 'static) {
+        let (stop, end) = (Arc::clone(&self.stop), Instant::now() + limit);
+        let goes_on = move || !stop.load(Ordering::Relaxed) && Instant::now() < end;
+        self.threads.push(thread::spawn(move || work(&goes_on)));
     }
 
     /// Stops the traffic, and waits for its threads.
@@ -102,7 +96,7 @@ fn late(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
-fn send(mut stream: TcpStream, goes_on: impl Fn() -> bool) {
+fn send(mut stream: TcpStream, goes_on: &dyn Fn() -> bool) {
     let chunk = vec![0x55; CHUNK];
     while goes_on() {
         if let Err(error) = stream.write(&chunk) {
@@ -111,7 +105,7 @@ fn send(mut stream: TcpStream, goes_on: impl Fn() -> bool) {
     }
 }
 
-fn receive(mut stream: TcpStream, goes_on: impl Fn() -> bool) {
+fn receive(mut stream: TcpStream, goes_on: &dyn Fn() -> bool) {
     let mut buffer = vec![0; CHUNK];
     while goes_on() {
         match stream.read(&mut buffer) {
@@ -122,7 +116,7 @@ fn receive(mut stream: TcpStream, goes_on: impl Fn() -> bool) {
     }
 }
 
-fn ask(socket: &UdpSocket, goes_on: impl Fn() -> bool) {
+fn ask(socket: &UdpSocket, goes_on: &dyn Fn() -> bool) {
     let mut buffer = [0x55; DATAGRAM];
     while goes_on() {
         socket.send(&buffer).unwrap();
@@ -132,7 +126,7 @@ fn ask(socket: &UdpSocket, goes_on: impl Fn() -> bool) {
     }
 }
 
-fn answer(socket: &UdpSocket, goes_on: impl Fn() -> bool) {
+fn answer(socket: &UdpSocket, goes_on: &dyn Fn() -> bool) {
     let mut buffer = [0; DATAGRAM];
     while goes_on() {
         match socket.recv(&mut buffer) {

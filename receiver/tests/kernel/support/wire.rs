@@ -14,6 +14,9 @@ use super::{
     surroundings::{patience, wait_for},
 };
 
+/// The interfaces of a namespace between the ends.
+const PORTS: [&str; 2] = ["left", "right"];
+
 /// An IP version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
@@ -30,6 +33,14 @@ impl Version {
         match self {
             Self::Ipv4 => "ipv4",
             Self::Ipv6 => "ipv6",
+        }
+    }
+
+    /// Returns the length of a network's prefix, with options of `ip address`.
+    const fn prefix(self) -> &'static str {
+        match self {
+            Self::Ipv4 => "/24",
+            Self::Ipv6 => "/64 nodad",
         }
     }
 
@@ -51,6 +62,8 @@ pub struct Wire {
     pub version: Version,
     /// The addresses of the sockets at both ends.
     ends: [IpAddr; 2],
+    /// A namespace on the way between the ends.
+    middle: Option<Namespace>,
     /// Physical interfaces that return to their namespace afterwards.
     borrowed: Option<[&'static str; 2]>,
 }
@@ -60,7 +73,49 @@ impl Wire {
     pub fn veth(version: Version) -> Self {
         let (left, right) = (Namespace::new(), Namespace::new());
         left.ip(&format!("link add wire type veth peer name wire netns {}", right.path()));
-        Self { left, right, version, ends: version.ends(), borrowed: None }.up(["wire", "wire"])
+        Self { left, right, version, ends: version.ends(), middle: None, borrowed: None }.up(["wire", "wire"])
+    }
+
+    /// Creates a bridge in a third namespace, and a veth pair from it to each end.
+    pub fn bridged(version: Version) -> Self {
+        let wire = Self::across(version, version.ends());
+        let middle = wire.middle.as_ref().unwrap();
+        middle.ip("link add bridge type bridge");
+        middle.ip("link set dev bridge up");
+        for port in PORTS {
+            middle.ip(&format!("link set dev {port} master bridge"));
+        }
+        wire.up(["wire", "wire"])
+    }
+
+    /// Creates a router in a third namespace, and a veth pair from it to each end.
+    pub fn routed(version: Version) -> Self {
+        let (forwarding, networks) = match version {
+            Version::Ipv4 => ("ipv4/conf/all/forwarding", ["10.77.0.", "10.77.1."]),
+            Version::Ipv6 => ("ipv6/conf/all/forwarding", ["fd00:77::", "fd00:78::"]),
+        };
+        let ends = [format!("{}1", networks[0]), format!("{}2", networks[1])].map(|end| end.parse().unwrap());
+        let wire = Self::across(version, ends);
+        let middle = wire.middle.as_ref().unwrap();
+        middle.run(|| fs::write(format!("/proc/sys/net/{forwarding}"), "1").unwrap());
+        for (port, network) in PORTS.iter().zip(networks) {
+            middle.ip(&format!("address add {network}9{} dev {port}", version.prefix()));
+        }
+        let wire = wire.up(["wire", "wire"]);
+        for (end, network) in [&wire.left, &wire.right].into_iter().zip(networks) {
+            end.ip(&format!("route add default via {network}9"));
+        }
+        wire
+    }
+
+    /// Creates three namespaces, and a veth pair from the middle to each end.
+    fn across(version: Version, ends: [IpAddr; 2]) -> Self {
+        let (left, right, middle) = (Namespace::new(), Namespace::new(), Namespace::new());
+        for (end, port) in [&left, &right].into_iter().zip(PORTS) {
+            end.ip(&format!("link add wire type veth peer name {port} netns {}", middle.path()));
+            middle.ip(&format!("link set dev {port} up"));
+        }
+        Self { left, right, version, ends, middle: Some(middle), borrowed: None }
     }
 
     /// Uses the loopback of one new namespace for both ends.
@@ -78,7 +133,7 @@ impl Wire {
             Version::Ipv4 => IpAddr::V4(Ipv4Addr::LOCALHOST),
             Version::Ipv6 => IpAddr::V6(Ipv6Addr::LOCALHOST),
         };
-        Self { right: left.same(), left, version, ends: [address; 2], borrowed: None }
+        Self { right: left.same(), left, version, ends: [address; 2], middle: None, borrowed: None }
     }
 
     /// Uses the virtual machine's two NICs, so that a driver, NAPI and GRO run. On other machines it creates a
@@ -92,7 +147,7 @@ impl Wire {
         for (nic, to) in NICS.iter().zip([&left, &right]) {
             host.ip(&format!("link set dev {nic} netns {}", to.path()));
         }
-        Self { left, right, version, ends: version.ends(), borrowed: Some(NICS) }.up(NICS)
+        Self { left, right, version, ends: version.ends(), middle: None, borrowed: Some(NICS) }.up(NICS)
     }
 
     fn up(self, interfaces: [&str; 2]) -> Self {
@@ -104,11 +159,7 @@ impl Wire {
                 namespace.run(|| fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1").unwrap());
             }
             namespace.ip(&format!("link set dev {interface} up"));
-            let options = match self.version {
-                Version::Ipv4 => "/24",
-                Version::Ipv6 => "/64 nodad",
-            };
-            namespace.ip(&format!("address add {address}{options} dev {interface}"));
+            namespace.ip(&format!("address add {address}{} dev {interface}", self.version.prefix()));
         }
         self
     }

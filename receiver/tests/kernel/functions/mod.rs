@@ -1,9 +1,12 @@
 //! Compares CPU time from samples with the exact time of softirqs, and the functions of samples with the traffic.
 
+mod traffic;
+
 use std::{
     collections::BTreeMap,
-    fs,
+    fs, io,
     net::UdpSocket,
+    os::unix::process::CommandExt as _,
     process::{Command, Stdio},
     thread,
     time::Duration,
@@ -15,7 +18,9 @@ use undercurrent::{
 };
 
 use rustix::process::Signal;
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
+use self::traffic::{UDP_RECEIVE, UDP_SEND, expect};
 use super::{
     cpu::Offline,
     softirq::started,
@@ -105,67 +110,6 @@ fn flood(wire: &Wire, lasting: Duration) {
     }
 }
 
-/// Runs `traffic` until the samples of a function have grown.
-fn wait_for_samples(sidecar: &Sidecar, event: &str, function: &str, version: Option<Version>, traffic: impl Fn()) {
-    let before = sidecar.snapshot();
-    let mut attributes = vec![("undercurrent.network.event", event), ("undercurrent.network.function", function)];
-    attributes.extend(version.map(|version| ("network.type", version.name())));
-    wait_for(&format!("samples of {attributes:?}"), patience(Duration::from_secs(20)), || {
-        traffic();
-        (growth(&before, &sidecar.snapshot(), SAMPLES, &attributes) >= 3.0).then_some(())
-    });
-}
-
-#[test]
-fn datagrams_are_in_the_functions_of_udp() {
-    let Some(_alone) = alone("functions of UDP") else { return };
-    let sidecar = start();
-    for version in Version::ALL {
-        let wire = Wire::veth(version);
-        let traffic = || flood(&wire, Duration::from_millis(300));
-        wait_for_samples(&sidecar, "receive_softirq", "udp_receive", Some(version), traffic);
-        wait_for_samples(&sidecar, "socket_send", "udp_send", Some(version), traffic);
-    }
-}
-
-#[test]
-fn segments_are_in_the_functions_of_tcp() {
-    let Some(_alone) = alone("functions of TCP") else { return };
-    let sidecar = start();
-    let wire = Wire::veth(Version::Ipv4);
-    let _load = Load::start(&wire, patience(Duration::from_secs(60)));
-    wait_for_samples(&sidecar, "receive_softirq", "tcp_receive", Some(Version::Ipv4), || {});
-    wait_for_samples(&sidecar, "socket_send", "tcp_transmit", None, || {});
-    wait_for_samples(&sidecar, "socket_receive", "copy", None, || {});
-}
-
-/// A rule set with many comparisons at one hook.
-fn rules(hook: &str) -> String {
-    let rule = "ip daddr 192.0.2.1 drop;".repeat(400);
-    format!("table ip test {{ chain {hook} {{ type filter hook {hook} priority 0; {rule} }}; }}")
-}
-
-#[test]
-fn rules_are_in_the_functions_of_netfilter() {
-    let Some(_alone) = alone("functions of netfilter") else { return };
-    if Command::new("nft").arg("--version").output().is_err() {
-        return skip("functions of netfilter: nft is not installed");
-    }
-    let sidecar = start();
-    for (hook, end, event) in
-        [("prerouting", 1, "receive_softirq"), ("input", 1, "receive_softirq"), ("output", 0, "socket_send")]
-    {
-        let wire = Wire::veth(Version::Ipv4);
-        let namespace = [&wire.left, &wire.right][end];
-        let added = namespace.run(|| Command::new("nft").arg(rules(hook)).status().unwrap());
-        if !added.success() {
-            return skip("functions of netfilter: this kernel has no nftables");
-        }
-        let function = format!("netfilter_{hook}");
-        wait_for_samples(&sidecar, event, &function, None, || flood(&wire, Duration::from_millis(300)));
-    }
-}
-
 /// Classes and events without a symbol on some kernels, with the reason.
 const ABSENT: [(&str, &str); 3] = [
     ("bridge", "the module is not loaded"),
@@ -238,16 +182,19 @@ impl Drop for Parameter {
     }
 }
 
-/// Returns the status of the signal and its reasons, by `doctor` with more arguments.
+/// Returns the status of the signal, and its reasons with those of its hook, by `doctor` with a configuration.
 fn status(configuration: &str) -> (String, String) {
     let file = file(configuration);
-    let output = command(BINARY).args(["doctor", "--json", "--config"]).arg(file.path()).output().unwrap();
-    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let signals = report["signals"].as_array().unwrap().iter();
-    let degraded: Vec<_> = signals.clone().filter(|signal| signal["status"] != "healthy").collect();
-    eprintln!("{degraded:?}");
-    let signal = signals.clone().find(|signal| signal["signal"] == "network_functions").unwrap();
-    (signal["status"].as_str().unwrap().to_owned(), signal["reasons"].to_string())
+    status_by(command(BINARY).args(["doctor", "--json", "--config"]).arg(file.path()))
+}
+
+fn status_by(doctor: &mut Command) -> (String, String) {
+    let report: serde_json::Value = serde_json::from_slice(&doctor.output().unwrap().stdout).unwrap();
+    let find = |list: &str, key: &str, name: &str| {
+        report[list].as_array().unwrap().iter().find(|entry| entry[key] == name).unwrap().clone()
+    };
+    let (signal, hook) = (find("signals", "signal", "network_functions"), find("hooks", "hook", "cpu_sample"));
+    (signal["status"].as_str().unwrap().to_owned(), format!("{} {}", signal["reasons"], hook["refusals"]))
 }
 
 #[test]
@@ -266,6 +213,32 @@ fn hidden_symbols_and_refused_events_affect_only_this_signal() {
     }
     let (status, reasons) = status("hooks: {avoid: [perf_event]}");
     assert!(status == "unavailable" && reasons.contains("cpu_sample"), "{status}: {reasons}");
+}
+
+/// Makes a command's process and its children fail to open perf events, as container runtimes and security modules do.
+fn refuse_events(command: &mut Command) -> &mut Command {
+    let refused = u32::try_from(libc::EACCES).unwrap();
+    let filter = SeccompFilter::new(
+        [(libc::SYS_perf_event_open, Vec::new())].into(),
+        SeccompAction::Allow,
+        SeccompAction::Errno(refused),
+        std::env::consts::ARCH.try_into().unwrap(),
+    );
+    let filter: BpfProgram = filter.unwrap().try_into().unwrap();
+    // SAFETY: the child makes two system calls with memory that exists before the fork.
+    unsafe { command.pre_exec(move || seccompiler::apply_filter(&filter).map_err(io::Error::other)) }
+}
+
+#[test]
+fn refused_perf_events_affect_only_this_signal() {
+    let Some(_alone) = alone("refused perf events") else { return };
+    let (status, reasons) = status_by(refuse_events(command(BINARY).args(["doctor", "--json"])));
+    assert!(status == "unavailable" && reasons.contains("cpu_sample"), "{status}: {reasons}");
+    assert!(reasons.contains("Permission denied"), "{reasons}");
+    let mut refused = command(BINARY);
+    refuse_events(&mut refused);
+    let line = Sidecar::start_by(refused, often(), &[]).snapshot();
+    assert!(line.find(EXACT, &[]).next().is_some() && line.find(ESTIMATED, &[]).next().is_none());
 }
 
 #[test]
@@ -311,5 +284,5 @@ fn a_cpu_that_returns_is_sampled_again() {
             });
         });
     };
-    wait_for_samples(&sidecar, "socket_send", "udp_send", None, traffic);
+    expect(&sidecar, &[UDP_SEND], &[UDP_RECEIVE], Version::Ipv4, traffic);
 }
