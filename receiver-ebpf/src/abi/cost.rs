@@ -49,7 +49,7 @@ pub mod exact {
     pub const ALL: u32 = 2;
 }
 
-/// The socket call of the task that runs on one CPU. Times are nanoseconds of the monotonic clock.
+/// The socket calls of the task that runs on one CPU. Times are nanoseconds of the monotonic clock.
 #[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct RunningCall {
@@ -57,13 +57,18 @@ pub struct RunningCall {
     pub kind: u64,
     /// Time since which the CPU works for the call.
     pub since: u64,
-    /// CPU time of the call before `since` and after its last charge.
+    /// CPU time of the running call before `since`.
     pub time: u64,
+    /// CPU time of the task's calls that is not charged yet, by [`CostKind`] from [`CostKind::SocketReceive`] on.
+    pub pending: [u64; 2],
     /// Time since which the CPU runs a thread of io_uring; zero if the task is none.
     pub io_uring: u64,
     /// Calls of waiting tasks that were replaced in the table.
     pub replaced: u64,
 }
+
+/// The longest time of calls that is not charged at the end of a call, in nanoseconds: a charge takes longer than a short call.
+pub const LONGEST_PENDING: u64 = 1_000_000;
 
 /// The table of tasks that wait or were preempted within a socket call. A word has the task's id above the index of the call's
 /// [`CostKind`], or is zero.
@@ -89,5 +94,5 @@ pub mod waiting_calls {
 
 const _: () = {
     assert!(CostKind::ALL.len() <= WORDS && WORDS.is_power_of_two());
-    assert!(size_of::<RunningCall>() == 40);
+    assert!(size_of::<RunningCall>() == 56);
 };

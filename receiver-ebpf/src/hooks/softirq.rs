@@ -30,9 +30,15 @@ fn softirq_raise(ctx: BtfTracePointContext) -> i32 {
 /// Tracepoint `softirq_entry(unsigned int vec_nr)`.
 #[btf_tracepoint(function = "softirq_entry")]
 fn softirq_entry(ctx: BtfTracePointContext) -> i32 {
-    socket_calls::interrupted();
-    if let Some((softirq, cells)) = event(&ctx) {
-        let now = clock::monotonic();
+    let (call, event) = (socket_calls::running(), event(&ctx));
+    if call.is_none() && event.is_none() {
+        return 0;
+    }
+    let now = clock::monotonic();
+    if let Some(call) = call {
+        socket_calls::interrupted(call, now);
+    }
+    if let Some((softirq, cells)) = event {
         network_cpu::entered(cells, softirq, now);
         softirq_wait::entered(cells, softirq, now);
     }
@@ -42,9 +48,16 @@ fn softirq_entry(ctx: BtfTracePointContext) -> i32 {
 /// Tracepoint `softirq_exit(unsigned int vec_nr)`.
 #[btf_tracepoint(function = "softirq_exit")]
 fn softirq_exit(ctx: BtfTracePointContext) -> i32 {
-    if let Some((softirq, cells)) = event(&ctx) {
-        network_cpu::exited(cells, softirq, clock::monotonic());
+    let (call, event) = (socket_calls::running(), event(&ctx));
+    if call.is_none() && event.is_none() {
+        return 0;
     }
-    socket_calls::resumed();
+    let now = clock::monotonic();
+    if let Some((softirq, cells)) = event {
+        network_cpu::exited(cells, softirq, now);
+    }
+    if let Some(call) = call {
+        socket_calls::resumed(call, now);
+    }
     0
 }

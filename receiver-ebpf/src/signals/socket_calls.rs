@@ -1,11 +1,12 @@
 //! `undercurrent.network.cpu.time` of socket calls: the CPU time between entry and exit of a call.
 //!
 //! Each CPU has the call of its current task. A softirq pauses the call. A task that leaves its CPU takes its call to a table, and
-//! back to the CPU on which it runs next. So no time is counted twice, and a call that waits costs nothing.
+//! back to the CPU on which it runs next. So no time is counted twice, and a call that waits costs nothing. The time of a task's
+//! calls is charged when the task leaves its CPU, or after a millisecond.
 
 use aya_ebpf::{macros::map, maps::Array};
 use undercurrent_ebpf::abi::{
-    cost::{CostKind, RunningCall, exact, waiting_calls},
+    cost::{CostKind, LONGEST_PENDING, RunningCall, exact, waiting_calls},
     workload::indices,
 };
 
@@ -55,37 +56,50 @@ pub fn exited() {
     let now = clock::monotonic();
     if let Some(call) = here() {
         settle(call, now);
+        if call.pending[0] + call.pending[1] > LONGEST_PENDING {
+            charge_pending(call);
+        }
     }
 }
 
-/// Charges the time of a running call to the current task's workload, and ends it.
+/// Ends a running call, and keeps its time.
 #[inline(always)]
 fn settle(call: &mut RunningCall, now: u64) {
-    if let Some(kind) = CostKind::socket_call(call.kind) {
-        charge(or_node(slot_of_current), kind, call.time + now.wrapping_sub(call.since));
-        call.kind = 0;
-        call.time = 0;
+    let time = call.time + now.wrapping_sub(call.since);
+    match CostKind::socket_call(call.kind) {
+        Some(CostKind::SocketReceive) => call.pending[0] += time,
+        Some(_) => call.pending[1] += time,
+        None => return,
+    }
+    call.kind = 0;
+    call.time = 0;
+}
+
+/// Charges the time of the current task's calls to its workload.
+#[inline(always)]
+fn charge_pending(call: &mut RunningCall) {
+    let slot = or_node(slot_of_current);
+    for (kind, pending) in [CostKind::SocketReceive, CostKind::SocketSend].into_iter().zip(&mut call.pending) {
+        charge(slot, kind, core::mem::take(pending));
     }
 }
 
-/// Handles the entry of any softirq.
+/// Returns the running call of this CPU's current task.
 #[inline(always)]
-pub fn interrupted() {
-    if let Some(call) = here()
-        && call.kind != 0
-    {
-        call.time += clock::monotonic().wrapping_sub(call.since);
-    }
+pub fn running() -> Option<&'static mut RunningCall> {
+    here().filter(|call| call.kind != 0)
 }
 
-/// Handles the exit of any softirq.
+/// Handles the entry of any softirq during a call.
 #[inline(always)]
-pub fn resumed() {
-    if let Some(call) = here()
-        && call.kind != 0
-    {
-        call.since = clock::monotonic();
-    }
+pub fn interrupted(call: &mut RunningCall, now: u64) {
+    call.time += now.wrapping_sub(call.since);
+}
+
+/// Handles the exit of any softirq during a call.
+#[inline(always)]
+pub fn resumed(call: &mut RunningCall, now: u64) {
+    call.since = now;
 }
 
 /// Handles a switch from the current task to another one.
@@ -95,6 +109,9 @@ pub fn switched(from: Ptr<Task>, to: Ptr<Task>) {
     let leaves = call.kind;
     let resumes = take(to.read(&TASK_ID));
     let (was_worker, is_worker) = (call.io_uring != 0, to.read(&TASK_FLAGS) & IO_WORKER != 0);
+    if leaves == 0 && call.pending[0] + call.pending[1] != 0 {
+        charge_pending(call);
+    }
     if leaves == 0 && resumes == 0 && !was_worker && !is_worker {
         return;
     }
@@ -106,6 +123,7 @@ pub fn switched(from: Ptr<Task>, to: Ptr<Task>) {
     }
     if leaves != 0 {
         settle(call, now);
+        charge_pending(call);
         put(call, from.read(&TASK_ID), leaves);
     }
     call.kind = resumes;
