@@ -25,6 +25,7 @@ pub mod reader;
 pub mod requirements;
 pub mod sidecar;
 pub mod signals;
+pub mod sysfs;
 pub mod telemetry;
 mod text;
 pub mod watchdog;

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use undercurrent::{
     causes,
     cli::{self, Command, DoctorArguments, FlamegraphArguments, Run, SignalsArguments, catalogue},
-    config::{ConfigError, variables},
+    config::{ConfigError, Flags, variables},
     doctor,
     environment::{self, Ignored},
     exit,
@@ -111,7 +111,8 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 
 fn examine(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
     logging::start(&environment::process, std::io::stderr);
-    let run = Run { config: arguments.config.clone(), ..Run::default() };
+    let flags = Flags { sysfs_root: arguments.sysfs_root.clone(), ..Flags::default() };
+    let run = Run { config: arguments.config.clone(), flags };
     let (settings, ignored) = run.settings(&environment::process)?;
     warn(ignored.iter());
     let report = doctor::examine(&settings, arguments.probe);

@@ -17,6 +17,7 @@ use crate::{
     options::{AttachKind, MemoryLimit},
     privileges::{Privileges, ReadError as PrivilegesError, Task, Unprivileged},
     signals::{self, filter_updater},
+    sysfs::Sysfs,
     telemetry::Scale,
     workloads,
 };
@@ -65,6 +66,8 @@ pub struct Requirements {
     exact: u32,
     /// The functions that samples are classified by.
     classified: Vec<String>,
+    /// The tree with the power meters.
+    sysfs: Sysfs,
 }
 
 impl Requirements {
@@ -92,6 +95,7 @@ impl Requirements {
             transmit: settings.signals.transmit.stages.bits(),
             exact: settings.signals.network_cpu.exact.number(),
             classified: signals::classified(&settings.signals),
+            sysfs: Sysfs::new(settings.sysfs_root.clone()),
         }
     }
 
@@ -109,6 +113,12 @@ impl Requirements {
     pub fn maps(&self, cpus: usize) -> Vec<MapSize> {
         let sizing = self.sizing(cpus);
         self.maps.iter().map(|(map, is_used)| map.size(&sizing, *is_used)).collect()
+    }
+
+    /// Returns the tree with the power meters.
+    #[must_use]
+    pub const fn sysfs(&self) -> &Sysfs {
+        &self.sysfs
     }
 
     /// Returns the required hooks.
@@ -188,8 +198,9 @@ pub fn host() -> Result<(Host, Privileges), PrivilegesError> {
 /// # Errors
 /// If capabilities are missing, or if the maps exceed the memory limit.
 pub fn permitted(settings: &Settings) -> Result<(Host, Requirements), Refused> {
-    let (host, privileges) = host()?;
+    let (mut host, privileges) = host()?;
     let requirements = Requirements::of(settings, host.ownership());
+    host.meters = requirements.sysfs.meters();
     if !requirements.hooks.is_empty() {
         privileges.require(&[Task::LoadTracing])?;
     }

@@ -3,6 +3,7 @@
 mod stop;
 
 use std::{
+    cell::OnceCell,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -19,7 +20,7 @@ use crate::{
     },
     options::{Sampling, Weight},
     parts::{Access, Loader, LoaderEnded},
-    reader::Reader,
+    reader::{PowerMeters, Reader},
     requirements::Requirements,
     signals::{
         self, Entry, Grouping, LossConditions, OpenContext, SamplingController, SharedGrouping, Signal, SignalStatus,
@@ -120,8 +121,11 @@ impl Sidecar {
         kernel.serve(&others)?;
         kernel.serve_functions()?;
         let grouping = grouping(&mut kernel, settings, requirements, start);
+        let (meters, cpu_times) = (PowerMeters::Through(reader.clone()), OnceCell::new());
         let opening = OpenContext {
             kernel: &kernel,
+            meters: &meters,
+            cpu_times: &cpu_times,
             files: files.as_ref(),
             settings: &settings.signals,
             packets: &settings.packets,
@@ -216,6 +220,13 @@ impl Sidecar {
         Snapshot { time, resources }
     }
 
+    /// Reads the signals that cannot wait for the next snapshot.
+    fn sample(&mut self) {
+        let now = Instant::now();
+        let signals = self.signals.iter_mut().map(|(_, signal)| signal);
+        signals.filter(|signal| signal.due().is_some_and(|due| due <= now)).for_each(|signal| signal.sample());
+    }
+
     fn resource_of(&self, slot: Slot) -> Option<Arc<Resource>> {
         if slot == Slot::NODE { Some(Arc::clone(&self.resource)) } else { self.workloads.resource(slot) }
     }
@@ -234,6 +245,7 @@ impl Sidecar {
         // The first tick completes immediately.
         ticks.tick().await;
         loop {
+            let due = self.signals.iter().filter_map(|(_, signal)| signal.due()).min();
             tokio::select! {
                 biased;
                 () = self.stop.wait(end) => break,
@@ -261,6 +273,7 @@ impl Sidecar {
                 () = read_clocks(&mut self.nics, &mut self.kernel) => {}
                 () = self.filter_updater.due() => self.filter_updater.look(&self.workloads),
                 () = self.sampler.changed() => {}
+                () = reached(due) => self.sample(),
             }
         }
         let last = Arc::new(self.snapshot(&statistics, outputs.delivered()));
@@ -293,6 +306,14 @@ fn summarize(outputs: &[Statistics], published: u64) -> Result<(), RunError> {
     }
     let nothing = !outputs.is_empty() && without.len() == outputs.len();
     if nothing { Err(RunError::NothingDelivered { published, outputs: without }) } else { Ok(()) }
+}
+
+/// Waits for a time; pending forever without one.
+async fn reached(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due.into()).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Waits for the next reading of the NIC clocks and performs it. Rescans the NICs from time to time. Never completes if

@@ -7,7 +7,7 @@ use std::{
 };
 
 /// Every module of the library, after the modules that it uses.
-const ORDER: [&str; 28] = [
+const ORDER: [&str; 29] = [
     "causes",
     "exit",
     "files",
@@ -20,6 +20,7 @@ const ORDER: [&str; 28] = [
     "logging",
     "watchdog",
     "options",
+    "sysfs",
     "cgroup",
     "kernel",
     "reader",

@@ -93,6 +93,9 @@ pub struct RunArguments {
     /// Never attaches by fentry, kprobe, tracepoint, cgroup or perf_event; repeatable [default: none].
     #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true)]
     pub avoid: Vec<AttachKind>,
+    /// Folder where sysfs is mounted, for power meters [default: /sys].
+    #[arg(long, value_name = "DIR")]
+    pub sysfs_root: Option<PathBuf>,
 }
 
 /// Arguments of `doctor`.
@@ -110,6 +113,9 @@ pub struct DoctorArguments {
     /// Prints the size of each kernel map.
     #[arg(long)]
     pub verbose: bool,
+    /// Folder where sysfs is mounted, for power meters [default: /sys].
+    #[arg(long, value_name = "DIR")]
+    pub sysfs_root: Option<PathBuf>,
     /// Lowest verdict with a non-zero exit status: degraded or unusable.
     #[arg(long, value_name = "VERDICT", value_enum, default_value_t, hide_possible_values = true)]
     pub fail_on: FailOn,

@@ -40,7 +40,14 @@ fn run_is_the_default() {
 
 #[test]
 fn other_commands_are_parsed() {
-    let doctor = DoctorArguments { json: true, probe: true, verbose: false, fail_on: FailOn::default(), config: None };
+    let doctor = DoctorArguments {
+        json: true,
+        probe: true,
+        verbose: false,
+        sysfs_root: None,
+        fail_on: FailOn::default(),
+        config: None,
+    };
     assert_eq!(command("undercurrent doctor --json --probe"), Command::Doctor(doctor));
     let Command::Doctor(gate) = command("undercurrent doctor --fail-on unusable") else { panic!("doctor") };
     assert_eq!(gate.fail_on, FailOn::Unusable);

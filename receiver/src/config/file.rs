@@ -7,8 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    options::{Hooks, Interval, MemoryLimit, Outputs, Packets, Span, Workloads},
+    options::{AbsolutePath, Hooks, Interval, MemoryLimit, Outputs, Packets, Span, Workloads},
     signals::Settings as Signals,
+    sysfs,
 };
 
 /// Every key is optional. Flags take precedence over environment variables, and these over the file.
@@ -36,12 +37,26 @@ pub struct File {
     pub memory_limit: MemoryLimit,
     /// Attachment of eBPF programs to the kernel.
     pub hooks: Hooks,
+    /// The folder where sysfs is mounted, for power meters and the topology of CPUs. In a container it is the host's `/sys` in
+    /// most cases. `--sysfs-root` takes precedence.
+    pub sysfs_root: SysfsRoot,
     /// Attribution of measurements to workloads.
     pub workloads: Workloads,
     /// The settings that all packet signals share.
     pub packets: Packets,
     /// The settings of each signal. `undercurrent signals` prints the metrics of each.
     pub signals: Signals,
+}
+
+/// The folder where sysfs is mounted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct SysfsRoot(pub AbsolutePath);
+
+impl Default for SysfsRoot {
+    fn default() -> Self {
+        Self(AbsolutePath::of_constant(sysfs::ROOT))
+    }
 }
 
 /// Delivery to an OpenTelemetry collector.

@@ -1,7 +1,7 @@
 //! The effective settings. Flags take precedence over the environment, the environment over the file, and the file over
 //! defaults.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use super::{
     File, Otlp,
@@ -29,6 +29,8 @@ pub struct Flags {
     pub sampling: Option<Sampling>,
     /// All `--avoid` flags.
     pub avoid: Vec<AttachKind>,
+    /// `--sysfs-root`.
+    pub sysfs_root: Option<PathBuf>,
 }
 
 /// The effective settings.
@@ -50,6 +52,8 @@ pub struct Settings {
     pub memory_limit: MemoryLimit,
     /// The attachment kinds that are not used.
     pub avoid: Vec<AttachKind>,
+    /// The folder where sysfs is mounted.
+    pub sysfs_root: PathBuf,
     /// Attribution of measurements to workloads.
     pub workloads: Workloads,
     /// The settings that all packet signals share.
@@ -87,6 +91,7 @@ impl Settings {
             resource_attributes: file.resource.attributes,
             memory_limit: file.memory_limit,
             avoid: [file.hooks.avoid, flags.avoid].concat(),
+            sysfs_root: flags.sysfs_root.unwrap_or_else(|| file.sysfs_root.0.as_path().to_owned()),
             workloads: file.workloads,
             packets: Packets { sampling, ..file.packets },
             signals,

@@ -135,10 +135,11 @@ pub fn examine(settings: &Settings, probe: bool) -> Report {
 }
 
 fn fill(report: &mut Report, settings: &Settings, probe: bool) -> Result<(), Box<dyn std::error::Error>> {
-    let (host, privileges) = requirements::host()?;
+    let (mut host, privileges) = requirements::host()?;
     report.lacks = privileges.lacks(&[Task::LoadTracing, Task::AttachCgroup]).iter().map(ToString::to_string).collect();
     report.parts = Part::ALL.map(Part::confinement).into_iter().collect::<Result<_, _>>()?;
     let requirements = Requirements::of(settings, host.ownership());
+    host.meters = requirements.sysfs().meters();
     report.memory.maps = requirements.maps(host.cpus).iter().map(|map| (map.name, map.bytes())).collect();
     report.memory.planned = report.memory.maps.iter().map(|(_, bytes)| bytes).sum();
     report.host = Some(host.clone());

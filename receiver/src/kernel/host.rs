@@ -8,7 +8,10 @@ use std::{
 use serde::Serialize;
 
 use super::object::Ownership;
-use crate::cgroup::{Hierarchy, Mounts};
+use crate::{
+    cgroup::{Hierarchy, Mounts},
+    sysfs::Meters,
+};
 
 const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
@@ -37,6 +40,8 @@ pub struct Host {
     pub preempt_rt: bool,
     /// Interfaces that poll NAPI in threads instead of softirqs.
     pub threaded_napi: Vec<String>,
+    /// The power meters. They are not read by [`Host::probe`], which does not know their tree.
+    pub meters: Meters,
 }
 
 /// The cgroup hierarchies of a host.
@@ -93,6 +98,7 @@ impl Host {
             preempt_rt: fs::read_to_string("/sys/kernel/realtime").is_ok_and(|flag| flag.trim() == "1")
                 || rustix::system::uname().version().to_string_lossy().contains("PREEMPT_RT"),
             threaded_napi: threaded(Path::new("/sys/class/net")).unwrap_or_default(),
+            meters: Meters::default(),
         }
     }
 }

@@ -195,6 +195,7 @@ processed 3 insns (limit 1000000) max_states_per_insn 0 total_states 0 peak_stat
             cpus: 2,
             preempt_rt: false,
             threaded_napi: Vec::new(),
+            meters: crate::sysfs::Meters::default(),
         }
     }
 

@@ -15,6 +15,12 @@ use serde::{Deserialize, Serialize};
 pub struct AbsolutePath(PathBuf);
 
 impl AbsolutePath {
+    /// Creates the path of a constant, which must begin with `/`.
+    pub(crate) fn of_constant(path: &'static str) -> Self {
+        debug_assert!(path.starts_with('/'), "{path}");
+        Self(path.into())
+    }
+
     /// Returns the path.
     #[must_use]
     pub fn as_path(&self) -> &Path {

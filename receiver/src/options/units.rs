@@ -137,6 +137,12 @@ impl Span {
     /// A year in humantime, so that it prints as `1year`.
     const LONGEST: Duration = Duration::from_secs(31_557_600);
 
+    /// Creates a span for a default.
+    #[must_use]
+    pub(crate) const fn of(duration: Duration) -> Self {
+        Self(duration)
+    }
+
     /// Returns the duration.
     #[must_use]
     pub const fn get(self) -> Duration {

@@ -19,6 +19,7 @@ use crate::{
     kernel::{Kernel, KernelError, client::Client, host::Host},
     reader::{self, Reader},
     requirements::Requirements,
+    sysfs::Sysfs,
     workloads::Files,
 };
 
@@ -114,8 +115,10 @@ impl Loader {
         let process = Process::start(c"uc-loader", vec![theirs.into()], |kept| {
             let [channel] = <[_; 1]>::try_from(kept).map_err(|_| "no channel".to_owned())?;
             let mut readers = Vec::new();
-            let start_reader =
-                || start_reader(&mut readers, host.hierarchy.as_ref()).map_err(|error| error.to_string());
+            let start_reader = || {
+                let started = start_reader(&mut readers, host.hierarchy.as_ref(), requirements.sysfs());
+                started.map_err(|error| error.to_string())
+            };
             loader::serve(channel.into(), host.clone(), &requirements.load_options(host.cpus), start_reader)
         })?;
         Ok(Self { process, client: Some(Client::connect(ours)?) })
@@ -141,7 +144,11 @@ impl Loader {
 ///
 /// # Errors
 /// If the kernel refuses, or [`READERS`] killed readers have not ended.
-fn start_reader(readers: &mut Vec<Process>, hierarchy: Option<&Hierarchy>) -> io::Result<(u32, Vec<OwnedFd>)> {
+fn start_reader(
+    readers: &mut Vec<Process>,
+    hierarchy: Option<&Hierarchy>,
+    sysfs: &Sysfs,
+) -> io::Result<(u32, Vec<OwnedFd>)> {
     readers.iter().for_each(Process::kill);
     readers.retain(|reader| !reader.wait(Duration::ZERO));
     if readers.len() > READERS {
@@ -151,7 +158,7 @@ fn start_reader(readers: &mut Vec<Process>, hierarchy: Option<&Hierarchy>) -> io
     let process = Process::start(c"uc-reader", vec![their_files.into(), their_foreign.into()], |kept| {
         let [files, foreign] = <[_; 2]>::try_from(kept).map_err(|_| "no channels".to_owned())?;
         Part::Reader.confine().map_err(|error| chain(&error))?;
-        reader::serve(files.into(), foreign.into(), hierarchy)
+        reader::serve(files.into(), foreign.into(), hierarchy, sysfs)
     })?;
     let number = process.number();
     readers.push(process);

@@ -5,7 +5,7 @@ use std::{io, path::PathBuf, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::{Endpoint, FoundSockets, Refusal, Service, SocketPaths};
-use crate::cgroup::UsageError;
+use crate::{cgroup::UsageError, sysfs::Meters};
 
 /// A cgroup: its id and the bytes of its path.
 pub type CgroupKey = (u64, Vec<u8>);
@@ -32,6 +32,8 @@ pub enum FileRequest {
     Namespace(u32),
     /// Read the inode of a file that the configuration names. The reply is [`FileReply::Inode`].
     Inode(PathBuf),
+    /// Read the power meters of the node. The reply is [`FileReply::PowerMeters`].
+    PowerMeters,
 }
 
 /// A reply to a [`FileRequest`].
@@ -51,6 +53,8 @@ pub enum FileReply {
     Process(Option<u32>, Option<u64>),
     /// An inode.
     Inode(u64),
+    /// The power meters.
+    PowerMeters(Meters),
     /// The request failed.
     Failed(String),
 }

@@ -5,6 +5,7 @@ mod client;
 mod endpoint;
 mod environ;
 mod message;
+mod meters;
 mod serve;
 mod socket_paths;
 
@@ -13,6 +14,7 @@ pub use self::{
     endpoint::{Endpoint, Owner, Refusal},
     environ::{EnvironError, Service},
     message::{ConnectError, FileReply, FileRequest, ForeignReply, ForeignRequest},
+    meters::PowerMeters,
     serve::{inode, serve},
     socket_paths::{FoundSockets, SocketPaths},
 };

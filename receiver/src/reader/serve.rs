@@ -18,6 +18,7 @@ use crate::{
     causes::chain,
     cgroup::{CgroupId, CgroupPath, Hierarchy, Limits, UsageError, netns_of},
     channel::{Channel, ChannelError},
+    sysfs::Sysfs,
 };
 
 /// The maximum number of concurrent requests that may block. Each has a thread, because a file system of another user
@@ -26,11 +27,12 @@ pub const THREADS: usize = 32;
 /// The stack size of these threads, in bytes. They parse environments.
 const STACK: usize = 256 << 10;
 
-/// Serves the worker until it closes the channels. The process must have dropped its other privileges.
+/// Serves the worker until it closes the channels. The process must have dropped its other privileges. The worker cannot
+/// change the hierarchy and the root of sysfs.
 ///
 /// # Errors
 /// If the worker sends a malformed message.
-pub fn serve(mut files: Channel, foreign: Channel, hierarchy: Option<&Hierarchy>) -> Result<(), String> {
+pub fn serve(mut files: Channel, foreign: Channel, hierarchy: Option<&Hierarchy>, sysfs: &Sysfs) -> Result<(), String> {
     thread::spawn(|| serve_foreign(foreign));
     loop {
         let request = match files.receive() {
@@ -38,17 +40,18 @@ pub fn serve(mut files: Channel, foreign: Channel, hierarchy: Option<&Hierarchy>
             Err(ChannelError::Closed) => return Ok(()),
             Err(error) => return Err(chain(&error)),
         };
-        let reply = read(request, hierarchy).unwrap_or_else(FileReply::Failed);
+        let reply = read(request, hierarchy, sysfs).unwrap_or_else(FileReply::Failed);
         files.send(&reply, &[]).map_err(|error| chain(&error))?;
     }
 }
 
 /// Executes a request that reads files of the kernel.
-fn read(request: FileRequest, hierarchy: Option<&Hierarchy>) -> Result<FileReply, String> {
+fn read(request: FileRequest, hierarchy: Option<&Hierarchy>, sysfs: &Sysfs) -> Result<FileReply, String> {
     let text = |error: std::io::Error| error.to_string();
     match request {
         FileRequest::Namespace(process) => return netns_of(process).map(FileReply::Inode).map_err(text),
         FileRequest::Inode(path) => return inode(&path).map(FileReply::Inode).map_err(text),
+        FileRequest::PowerMeters => return Ok(FileReply::PowerMeters(sysfs.meters())),
         _ => {}
     }
     let hierarchy = hierarchy.ok_or("no cgroups are mounted")?;
@@ -73,7 +76,9 @@ fn read(request: FileRequest, hierarchy: Option<&Hierarchy>) -> Result<FileReply
             let held = |(path, inode): (Vec<u8>, u32)| hierarchy.is_in_namespace(&CgroupPath::new(&path), inode);
             FileReply::Held(claims.into_iter().map(held).collect())
         }
-        FileRequest::Namespace(_) | FileRequest::Inode(_) => return Err("this request needs no hierarchy".to_owned()),
+        FileRequest::Namespace(_) | FileRequest::Inode(_) | FileRequest::PowerMeters => {
+            return Err("this request needs no hierarchy".to_owned());
+        }
     })
 }
 

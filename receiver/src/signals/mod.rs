@@ -4,6 +4,7 @@
 mod attributes;
 mod cpu_throttled;
 pub mod durations;
+mod energy;
 mod familiar;
 pub mod filter_updater;
 pub mod grouping;
@@ -30,7 +31,7 @@ mod testing;
 pub mod transmit;
 mod workload_cpu;
 
-use std::io;
+use std::{cell::OnceCell, io, time::Instant};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -44,6 +45,7 @@ use crate::{
         memory::PlannedMap,
     },
     options::{Packets, Switch},
+    reader::PowerMeters,
     telemetry::{Descriptor, Readings, UnixNanos},
     workloads::{self, Files, NoAccounting, NoQuotas, Slot, Workloads},
 };
@@ -56,7 +58,7 @@ pub use losses::LossConditions;
 pub use reference::markdown;
 pub use sampler::SamplingController;
 pub use status::statuses;
-pub use workload_cpu::source as cpu_time_source;
+pub use workload_cpu::{SharedCpuTimes, source as cpu_time_source};
 
 /// An enabled signal.
 pub trait Signal {
@@ -68,6 +70,14 @@ pub trait Signal {
 
     /// Clears the measurements of a slot before another workload receives it. The outputs have delivered all of them.
     fn forget(&mut self, _: Slot) {}
+
+    /// Returns the time of the next reading between two snapshots; `None` if the signal needs none.
+    fn due(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Reads between two snapshots.
+    fn sample(&mut self) {}
 }
 
 /// A failure to read a signal.
@@ -108,6 +118,10 @@ pub struct OpenContext<'a> {
     pub packets: &'a Packets,
     /// The files of cgroups and processes. `None` if no cgroup hierarchy is mounted.
     pub files: Option<&'a Files>,
+    /// The power meters.
+    pub meters: &'a PowerMeters,
+    /// CPU times, once a signal has opened them.
+    pub cpu_times: &'a OnceCell<SharedCpuTimes>,
     /// The workloads.
     pub workloads: &'a Workloads,
     /// The grouping keys besides the workload.
@@ -237,6 +251,7 @@ signals! {
     tcp_retransmits: Switch,
     tcp_listen_overflows: Switch,
     network_drops: Switch,
+    energy: energy::Settings,
 }
 
 /// Returns every metric of the catalogue, internal telemetry included.

@@ -3,6 +3,7 @@
 mod attributes;
 mod delivery;
 mod descriptor;
+mod energy;
 mod histogram;
 mod readings;
 mod resource;
@@ -12,6 +13,7 @@ mod snapshot;
 pub use attributes::{Attributes, Value};
 pub use delivery::{Delivery, ErrorType};
 pub use descriptor::{AttributeKey, Descriptor, Instrument, SCHEMA_URL, SCOPE, Side, View};
+pub use energy::{Joules, Microjoules, Watts};
 pub use histogram::ExponentialHistogram;
 pub use readings::Readings;
 pub use resource::{INSTANCE_NAMESPACE, NODE_ATTRIBUTES, Resource};

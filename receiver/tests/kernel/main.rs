@@ -11,6 +11,7 @@ mod conditions;
 mod cpu;
 mod doctor;
 mod ending;
+mod energy;
 mod extra;
 mod filters;
 mod functions;

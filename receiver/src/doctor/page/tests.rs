@@ -10,6 +10,7 @@ use crate::{
     },
     parts::{Part, USER},
     signals::SignalStatus,
+    sysfs::Meters,
 };
 
 fn host() -> Host {
@@ -25,6 +26,7 @@ fn host() -> Host {
         cpus: 2,
         preempt_rt: false,
         threaded_napi: Vec::new(),
+        meters: Meters::default(),
     }
 }
 

@@ -14,11 +14,14 @@ use undercurrent_ebpf::abi::{
 };
 
 pub(super) use self::points::CPU_TIME;
-pub use self::settings::{Exact, Settings};
 use self::{
     hooks::{RECEIVER, SOCKET_CALL},
     points::{DIRECT, IO_URING_TIME},
-    shares::{CALLS, NETWORK_CPU, Shares, WAITING_CALLS},
+    shares::{CALLS, NETWORK_CPU, WAITING_CALLS},
+};
+pub use self::{
+    settings::{Exact, Settings},
+    shares::Shares,
 };
 use super::{
     Caveat, Entry, HooksNeeded, OpenContext, OpenError, ReadError, SOFTIRQS, Signal, attributes,
@@ -62,9 +65,14 @@ struct NetworkCpu {
     start: UnixNanos,
 }
 
+/// Returns true if the programs divide the time of the receive softirq over workloads.
+pub fn divides(kernel: &Kernel) -> bool {
+    kernel.by_workload() && kernel.serves(&RECEIVER)
+}
+
 fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
     let (kernel, settings) = (opening.kernel, &opening.settings.network_cpu);
-    let divides = kernel.by_workload() && kernel.serves(&RECEIVER) && !settings.per_cpu;
+    let divides = divides(kernel) && !settings.per_cpu;
     let calls = settings.exact == Exact::All && kernel.serves(&SOCKET_CALL);
     let is_charged = |kind: &CostKind| if *kind == CostKind::ReceiveSoftirq { divides } else { calls };
     Ok(Box::new(NetworkCpu {

@@ -31,6 +31,12 @@ impl Settings {
         Self { exact: Exact::All, ..Self::default() }
     }
 
+    /// Returns true if network softirqs are measured.
+    #[must_use]
+    pub fn measures_softirqs(&self) -> bool {
+        self.enabled && self.exact != Exact::None
+    }
+
     /// Returns true if socket calls are measured.
     #[must_use]
     pub fn measures_calls(&self) -> bool {

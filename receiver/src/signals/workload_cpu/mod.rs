@@ -7,14 +7,12 @@ mod stat;
 mod tasks;
 #[cfg(test)]
 mod tests;
+mod times;
 
-use std::{collections::HashMap, time::Duration};
-
-pub use self::source::source;
-use self::{
-    busy::Busy,
-    ledger::{Ledger, Usage},
-    tasks::Tasks,
+use self::busy::Busy;
+pub use self::{
+    source::source,
+    times::{CpuTimes, SharedCpuTimes},
 };
 use super::{
     Caveat, Entry, HooksNeeded, OpenContext, OpenError, READ_FAILED, ReadError, Signal,
@@ -23,7 +21,7 @@ use super::{
 use crate::{
     kernel::host::Host,
     telemetry::{Attributes, Data, Descriptor, Instrument, Metric, Point, Readings, UnixNanos, View},
-    workloads::{CgroupPath, Files, Hierarchy, NoAccounting, Slot, UsageError, Version, Workload, Workloads},
+    workloads::{Hierarchy, NoAccounting, Slot, Version, Workloads},
 };
 
 pub static ENTRY: Entry = Entry {
@@ -76,91 +74,50 @@ fn caveats(host: &Host) -> Vec<Caveat> {
 }
 
 struct WorkloadCpu {
-    files: Files,
-    tasks: Tasks,
-    busy: Busy,
-    ledger: Ledger,
+    times: SharedCpuTimes,
+    /// The last reading of the times that this signal has used.
+    used: u64,
     /// Start time of the node's measurement.
     start: UnixNanos,
-    /// Failed readings, except readings of removed cgroups.
-    unread: u64,
 }
 
 fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
+    Ok(Box::new(WorkloadCpu::new(times(opening)?, opening.start)))
+}
+
+/// Returns the CPU times, which several signals share.
+///
+/// # Errors
+/// If the kernel has no CPU time by cgroup, or it cannot be read.
+pub fn times(opening: &OpenContext<'_>) -> Result<SharedCpuTimes, OpenError> {
+    if let Some(times) = opening.cpu_times.get() {
+        return Ok(times.clone());
+    }
     hierarchy(opening.kernel.host())?;
     let files = opening.files.ok_or(NoAccounting::NotMounted)?.clone();
     let busy = Busy::new(opening.kernel.task_clock().excludes_interrupts);
-    Ok(Box::new(WorkloadCpu::new(files, busy, opening.workloads, opening.start)?))
+    let times = CpuTimes::new(files, busy, opening.workloads)?.shared();
+    Ok(opening.cpu_times.get_or_init(|| times).clone())
 }
 
 impl WorkloadCpu {
-    fn new(files: Files, busy: Busy, workloads: &Workloads, start: UnixNanos) -> Result<Self, ReadError> {
-        let (tasks, ledger) = (Tasks::default(), Ledger::default());
-        let mut signal = Self { files, tasks, busy, ledger, start, unread: 0 };
-        let (whole, usages) = signal.usages(workloads)?;
-        signal.ledger = Ledger::new(whole, &usages, |slot| workloads.start(slot));
-        // The root cgroup is the fallback if no workload exists yet.
-        signal.ledger.knows(workloads.newest());
-        Ok(signal)
+    const fn new(times: SharedCpuTimes, start: UnixNanos) -> Self {
+        Self { times, used: 0, start }
     }
-
-    /// Reads the CPU time of the node and of every workload. Reads children before parents and the node last, so that
-    /// no child grows by more than its container.
-    fn usages(&mut self, workloads: &Workloads) -> Result<(Duration, Vec<Usage>), ReadError> {
-        let all: Vec<&Workload> = workloads.iter().collect();
-        let outer = outer(&all);
-        let cgroups: Vec<_> = all.iter().rev().map(|workload| (workload.cgroup, workload.path.clone())).collect();
-        let times = self.files.usages(&cgroups).map_err(|source| ReadError { what: "cgroups", source })?;
-        let mut usages: Vec<Usage> = Vec::with_capacity(all.len());
-        for ((workload, within), time) in all.iter().zip(outer).zip(times.into_iter().rev()) {
-            let time = self.time(workload, time);
-            usages.push(Usage { slot: workload.slot, cgroup: workload.cgroup, within, time });
-        }
-        let tasks = self.tasks.read(&self.files).map_err(|source| ReadError { what: "cgroups", source })?;
-        self.busy.read(tasks).map_err(|source| ReadError { what: stat::SOURCE, source })?;
-        Ok((self.busy.total(), usages))
-    }
-
-    fn time(&mut self, workload: &Workload, read: Result<Duration, UsageError>) -> Option<Duration> {
-        match read {
-            Ok(time) => Some(time),
-            Err(UsageError::Gone) => None,
-            Err(error) => {
-                tracing::debug!(
-                    "cannot read the CPU time of {}; it counts for the containing cgroup: {error}",
-                    workload.path
-                );
-                self.unread += 1;
-                None
-            }
-        }
-    }
-}
-
-/// Returns the position of the nearest workload that contains each workload.
-fn outer(workloads: &[&Workload]) -> Vec<Option<usize>> {
-    let by_path: HashMap<&CgroupPath, usize> = workloads.iter().enumerate().map(|(n, of)| (&of.path, n)).collect();
-    let nearest = |workload: &&Workload| {
-        let above = (0..workload.path.names().count()).rev();
-        above.map(|count| workload.path.ancestor(count)).find_map(|path| by_path.get(&path).copied())
-    };
-    workloads.iter().map(nearest).collect()
 }
 
 impl Signal for WorkloadCpu {
     fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
-        let (whole, usages) = self.usages(workloads)?;
-        self.ledger.advance(whole, &usages, |slot| workloads.start(slot));
-        for (slot, start, time) in
-            std::iter::once((Slot::NODE, self.start, self.ledger.node())).chain(self.ledger.slots())
-        {
+        let mut times = self.times.borrow_mut();
+        times.advance(&mut self.used, workloads)?;
+        for (slot, start, time) in std::iter::once((Slot::NODE, self.start, times.node())).chain(times.slots()) {
             let point = Point { attributes: Attributes::new(), start, data: Data::Double(time.as_secs_f64()) };
             readings.add(slot, Metric { descriptor: &CPU_TIME, points: vec![point] });
         }
-        let steal = Data::Double(self.busy.steal().as_secs_f64());
+        let steal = Data::Double(times.steal().as_secs_f64());
         let steal = Point { attributes: Attributes::new(), start: self.start, data: steal };
         readings.add(Slot::NODE, Metric { descriptor: &STEAL_TIME, points: vec![steal] });
-        let unread = lost(ENTRY.name, READ_FAILED, Attributes::new(), self.unread, self.start);
+        let unread = lost(ENTRY.name, READ_FAILED, Attributes::new(), times.unread(), self.start);
         readings.add(Slot::NODE, Metric { descriptor: &LOST, points: vec![unread] });
         Ok(())
     }

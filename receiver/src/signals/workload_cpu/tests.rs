@@ -12,7 +12,7 @@ use super::{
     *,
 };
 use crate::workloads::{
-    CgroupId, Identity, Mounts,
+    CgroupId, CgroupPath, Files, Identity, Mounts, Workload,
     testing::{Tree, hierarchies, skip},
 };
 
@@ -28,6 +28,11 @@ struct Bench {
 /// Returns a bench for each hierarchy.
 fn benches() -> impl Iterator<Item = Bench> {
     hierarchies().into_iter().filter_map(|hierarchy| Some(Bench { tree: Tree::create(&hierarchy)?, hierarchy }))
+}
+
+fn signal(hierarchy: Hierarchy, workloads: &Workloads) -> WorkloadCpu {
+    let times = CpuTimes::new(Files::here(hierarchy), Busy::new(false), workloads).unwrap();
+    WorkloadCpu::new(times.shared(), START)
 }
 
 impl Bench {
@@ -51,7 +56,7 @@ impl Bench {
     }
 
     fn signal(&self, workloads: &Workloads) -> WorkloadCpu {
-        WorkloadCpu::new(Files::here(self.hierarchy.clone()), Busy::new(false), workloads, START).unwrap()
+        signal(self.hierarchy.clone(), workloads)
     }
 
     /// Returns the range of a cgroup's CPU time beyond `from`, around an action.
@@ -114,7 +119,7 @@ fn a_new_cgroup_counts_from_its_creation_and_keeps_its_total_after_removal() {
         assert_eq!(after[&3], found[&3]);
         assert!(after[&2] >= found[&2] + (last - found[&3]), "{found:?} {after:?} {last:?}");
         assert!(!totals(&mut signal, &alone).contains_key(&3));
-        assert_eq!(signal.unread, 0, "what is gone is no failure");
+        assert_eq!(signal.times.borrow().unread(), 0, "what is gone is no failure");
     }
 }
 
@@ -162,9 +167,9 @@ fn unreadable_cgroups_are_counted() {
     let workload = Workload::new(Slot::FIRST, Identity::Cgroup, id, path, START);
     let gone = Workload::new(Slot(3), Identity::Cgroup, CgroupId(1), workload.path.clone(), START);
     let workloads = Workloads::of(vec![workload, gone]);
-    let mut signal = WorkloadCpu::new(Files::here(hierarchy), Busy::new(false), &workloads, START).unwrap();
+    let mut signal = signal(hierarchy, &workloads);
     assert_eq!(totals(&mut signal, &workloads).into_keys().collect::<Vec<_>>(), [0]);
-    assert_eq!(signal.unread, 2);
+    assert_eq!(signal.times.borrow().unread(), 2);
 }
 
 #[test]
@@ -184,7 +189,7 @@ fn hosts_without_accounting_have_an_error_message() {
 #[test]
 fn the_run_time_of_all_tasks_includes_every_cgroup() {
     for bench in benches() {
-        let (files, mut tasks) = (Files::here(bench.hierarchy.clone()), Tasks::default());
+        let (files, mut tasks) = (Files::here(bench.hierarchy.clone()), tasks::Tasks::default());
         tasks.read(&files).unwrap();
         let (from, start) = (bench.usage(&bench.tree.path), Instant::now());
         bench.burn(&bench.tree.path);

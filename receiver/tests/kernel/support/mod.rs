@@ -17,6 +17,7 @@ pub mod injection;
 #[path = "../../support/line.rs"]
 pub mod line;
 pub mod load;
+pub mod meters;
 #[path = "../../support/namespace.rs"]
 pub mod namespace;
 pub mod options;

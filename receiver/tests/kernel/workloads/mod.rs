@@ -3,6 +3,7 @@
 mod charges;
 mod client;
 mod drops;
+mod energy;
 mod filtered;
 mod groups;
 mod listeners;

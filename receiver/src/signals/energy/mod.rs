@@ -1,0 +1,178 @@
+//! `energy`: energy of the node, as measured, and divided over workloads by their CPU use.
+
+mod accounts;
+mod divide;
+mod idle;
+mod points;
+mod settings;
+mod source;
+mod uses;
+mod zones;
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+pub use self::settings::Settings;
+use self::{
+    accounts::{Accounts, Amount, CpuUse},
+    idle::Idle,
+    points::{DIVIDED, Domain, HARDWARE, PLATFORM},
+    source::{Interval, Metered, Model, Source},
+    uses::Uses,
+    zones::Zones,
+};
+use super::{Caveat, Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signal};
+use crate::{
+    kernel::host::Host,
+    reader::PowerMeters,
+    sysfs::{Driver, Meter, Object, Unreadable},
+    telemetry::{Metric, Readings, UnixNanos},
+    workloads::{Slot, Workloads},
+};
+
+/// The registry entry.
+pub static ENTRY: Entry = Entry {
+    name: "energy",
+    summary: "Energy of processors and memory, divided over workloads by their CPU use, with the part of network events",
+    metrics: &[&DIVIDED, &HARDWARE, &PLATFORM],
+    hooks: |_| Vec::new(),
+    maps: &[],
+    losses: |_| Vec::new(),
+    hooks_needed: HooksNeeded::None,
+    caveats: |settings, kernel| caveats(&settings.energy, kernel.host()),
+    open,
+};
+
+/// The time between two readings after a failure.
+const RETRY: Duration = Duration::from_secs(5);
+/// The name of the power meters in errors.
+const SOURCE: &str = "power meters";
+
+fn caveats(settings: &Settings, host: &Host) -> Vec<Caveat> {
+    let meters = &host.meters.meters;
+    let measures = |meter: &&Meter| meter.object == Object::Package;
+    let mut caveats = Vec::new();
+    for (id, error) in meters.iter().filter_map(|meter| Some((&meter.id, meter.reading.as_ref().err()?))) {
+        caveats.push(Caveat::Partial(format!("{id}: {error}")));
+    }
+    if meters.iter().filter(measures).any(|meter| meter.reading.is_ok()) {
+        return caveats;
+    }
+    if settings.model.is_some() {
+        caveats.push(Caveat::Partial("no power meter of the processors: energy is an estimate of `model`".to_owned()));
+    } else if meters.iter().any(|meter| meter.reading == Err(Unreadable::Denied)) {
+        caveats.push(Caveat::Unavailable("no power meter of the processors is readable".to_owned()));
+    } else {
+        let problem = host.meters.problem.as_ref().map_or_else(String::new, |problem| format!(" ({problem})"));
+        let advice = "set `signals.energy.model` for an estimate";
+        caveats.push(Caveat::Idle(format!("no power meter of the processors{problem}: {advice}")));
+    }
+    caveats
+}
+
+struct Energy {
+    meters: PowerMeters,
+    zones: Zones,
+    sources: Vec<Box<dyn Source>>,
+    idle: BTreeMap<Domain, Idle>,
+    uses: Uses,
+    accounts: Accounts,
+    /// The earliest time of the next reading after a failure.
+    retry: Option<Instant>,
+    /// The time of the previous division.
+    divided: Instant,
+}
+
+fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
+    let settings = &opening.settings.energy;
+    let idle = |domain: Domain| {
+        // The setting is the power of the processors.
+        let fixed = settings.idle.filter(|_| domain == Domain::Cpu).map(|power| power.0);
+        (domain, Idle::new(fixed, settings.idle_window.get()))
+    };
+    let mut energy = Energy {
+        meters: opening.meters.clone(),
+        zones: Zones::default(),
+        sources: sources(settings),
+        idle: Domain::ALL.map(idle).into(),
+        uses: Uses::open(opening)?,
+        accounts: Accounts::default(),
+        retry: None,
+        divided: Instant::now(),
+    };
+    energy.look(opening.start)?;
+    energy.uses.advance(opening.workloads)?;
+    Ok(Box::new(energy))
+}
+
+/// Returns the sources, the most exact first.
+fn sources(settings: &Settings) -> Vec<Box<dyn Source>> {
+    let metered: [Box<dyn Source>; 2] = [Box::new(Metered(Driver::Rapl)), Box::new(Metered(Driver::Hwmon))];
+    let model = settings.model.map(|range| Box::new(Model(range)) as Box<dyn Source>);
+    metered.into_iter().chain(model).collect()
+}
+
+/// Returns the number of online CPUs; zero if it is unknown.
+fn online() -> usize {
+    aya::util::online_cpus().map_or(0, |cpus| cpus.len())
+}
+
+impl Energy {
+    /// Reads every meter.
+    fn look(&mut self, time: UnixNanos) -> Result<(), ReadError> {
+        self.retry = Some(Instant::now() + RETRY);
+        let meters = self.meters.read().map_err(|source| ReadError { what: SOURCE, source })?;
+        self.retry = None;
+        self.zones.update(&meters, Instant::now(), time);
+        Ok(())
+    }
+
+    /// Divides the energy since the previous division.
+    fn divide(&mut self, uses: &BTreeMap<Slot, CpuUse>, workloads: &Workloads) {
+        let now = Instant::now();
+        let length = now.saturating_duration_since(self.divided);
+        let used = uses.values().map(|used| used.network + used.compute).sum();
+        let interval = Interval { length, used: Duration::from_nanos(used), cpus: online() };
+        self.divided = now;
+        for domain in Domain::ALL {
+            let Some(source) = self.sources.iter().find(|source| source.measures(domain, &self.zones)) else {
+                continue;
+            };
+            let Some(energy) = source.energy(domain, &self.zones, &interval) else { continue };
+            let idle = match (source.idle(domain), self.idle.get_mut(&domain)) {
+                (Some(power), _) => power.over(length).min(energy),
+                (None, Some(idle)) => idle.part(energy, length, now),
+                (None, None) => continue,
+            };
+            let amount = Amount { domain, origin: source.origin(), energy, idle };
+            self.accounts.divide(amount, uses, |slot| workloads.start(slot));
+        }
+        self.zones.take();
+    }
+}
+
+impl Signal for Energy {
+    fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
+        self.look(UnixNanos::now())?;
+        let uses = self.uses.advance(workloads)?;
+        self.accounts.retain(|slot| workloads.start(slot));
+        self.divide(&uses, workloads);
+        for (slot, points) in self.accounts.points() {
+            readings.add(slot, Metric { descriptor: &DIVIDED, points });
+        }
+        self.zones.metrics().into_iter().for_each(|metric| readings.add(Slot::NODE, metric));
+        Ok(())
+    }
+
+    fn due(&self) -> Option<Instant> {
+        Some(self.zones.due()?.max(self.retry.unwrap_or(self.divided)))
+    }
+
+    fn sample(&mut self) {
+        if let Err(error) = self.look(UnixNanos::now()) {
+            tracing::warn!("{error}; the next reading contains this energy");
+        }
+    }
+}

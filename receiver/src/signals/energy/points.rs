@@ -1,0 +1,135 @@
+//! The metrics of `energy`.
+
+use crate::telemetry::{
+    AttributeKey, Attributes, Data, Descriptor, Instrument, Joules, Microjoules, Point, UnixNanos, View,
+};
+
+/// `hw.id`, an attribute of the semantic conventions for hardware.
+const ID: &str = "hw.id";
+const TYPE: &str = "hw.type";
+const DOMAIN: &str = "undercurrent.energy.domain";
+const USE: &str = "undercurrent.energy.use";
+const SOURCE: &str = "undercurrent.energy.source";
+
+const ZONE: AttributeKey = AttributeKey::open(ID, "the zone or the sensor, for example `package-0/dram`");
+
+pub static HARDWARE: Descriptor = Descriptor {
+    name: "hw.energy",
+    unit: "J",
+    description: "Measured energy of a part of the node. Zones such as `package-0/core` are parts of other zones.",
+    instrument: Instrument::Counter,
+    attributes: &[ZONE, AttributeKey::listed(TYPE, &["cpu", "memory"])],
+    view: View::Section,
+};
+
+pub static PLATFORM: Descriptor = Descriptor {
+    name: "hw.host.energy",
+    unit: "J",
+    description: "Measured energy of the whole platform.",
+    instrument: Instrument::Counter,
+    attributes: &[ZONE],
+    view: View::Section,
+};
+
+pub static DIVIDED: Descriptor = Descriptor {
+    name: "undercurrent.energy",
+    unit: "J",
+    description: "Energy of the node, divided over workloads by their CPU use. The idle part counts for the node.",
+    instrument: Instrument::Counter,
+    attributes: &[
+        AttributeKey::derived(DOMAIN, || Domain::ALL.map(Domain::as_str).to_vec()),
+        AttributeKey::derived(USE, || Use::ALL.map(Use::as_str).to_vec()),
+        AttributeKey::derived(SOURCE, || Origin::ALL.map(Origin::as_str).to_vec()),
+    ],
+    view: View::Section,
+};
+
+/// A part of the node that is measured separately. The domains are disjoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Domain {
+    /// The processor packages.
+    Cpu,
+    /// Memory.
+    Memory,
+}
+
+impl Domain {
+    /// Both domains.
+    pub const ALL: [Self; 2] = [Self::Cpu, Self::Memory];
+
+    /// Returns the value of `undercurrent.energy.domain`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Memory => "memory",
+        }
+    }
+}
+
+/// The use of energy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Use {
+    /// Network events.
+    Network,
+    /// Other work.
+    Compute,
+    /// No work.
+    Idle,
+}
+
+impl Use {
+    /// Every use.
+    pub const ALL: [Self; 3] = [Self::Network, Self::Compute, Self::Idle];
+
+    /// Returns the value of `undercurrent.energy.use`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Network => "network",
+            Self::Compute => "compute",
+            Self::Idle => "idle",
+        }
+    }
+}
+
+/// The kind of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Origin {
+    /// RAPL.
+    Rapl,
+    /// hwmon.
+    Hwmon,
+    /// The model.
+    Model,
+}
+
+impl Origin {
+    /// Every kind, the most exact first.
+    pub const ALL: [Self; 3] = [Self::Rapl, Self::Hwmon, Self::Model];
+
+    /// Returns the value of `undercurrent.energy.source`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Rapl => "rapl",
+            Self::Hwmon => "hwmon",
+            Self::Model => "model",
+        }
+    }
+}
+
+/// Returns the point of a meter. The type is `None` for a meter of the platform.
+pub fn measured(id: &str, kind: Option<&'static str>, start: UnixNanos, energy: Microjoules) -> Point {
+    let attributes = Attributes::new().with(ID, id.to_owned());
+    let attributes = if let Some(kind) = kind { attributes.with(TYPE, kind) } else { attributes };
+    Point { attributes, start, data: joules(energy) }
+}
+
+/// Returns the point of a part of a domain's energy.
+pub fn divided(domain: Domain, of: Use, origin: Origin, start: UnixNanos, energy: Microjoules) -> Point {
+    let attributes =
+        Attributes::new().with(DOMAIN, domain.as_str()).with(USE, of.as_str()).with(SOURCE, origin.as_str());
+    Point { attributes, start, data: joules(energy) }
+}
+
+fn joules(energy: Microjoules) -> Data {
+    Data::Double(Joules::from(energy).0)
+}

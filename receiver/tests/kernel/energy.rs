@@ -1,0 +1,112 @@
+//! Energy of recorded power meters and of the model.
+
+use std::{thread, time::Duration};
+
+use super::support::{
+    line::{Line, Point},
+    meters::{Meters, RANGE},
+    sidecar::{Sidecar, file},
+    surroundings::{alone, often},
+    truth::{exactly, record},
+};
+
+const DIVIDED: &str = "undercurrent.energy";
+const MEASURED: &str = "hw.energy";
+const PLATFORM: &str = "hw.host.energy";
+const CPU_TIME: &str = "undercurrent.cpu.time";
+
+fn sidecar(meters: &Meters, configuration: &str) -> Sidecar {
+    let file = file(configuration);
+    let arguments = ["--sysfs-root", meters.root(), "--config", file.path().to_str().unwrap()];
+    Sidecar::start_with(often(), &arguments, &[])
+}
+
+/// Returns the energy of a zone.
+fn zone(line: &Line, metric: &str, id: &str) -> Option<f64> {
+    line.find(metric, &[("hw.id", id)]).map(Point::amount).next()
+}
+
+#[test]
+fn a_recorded_zone_has_its_growth_over_a_wrap() {
+    let Some(_alone) = alone("energy of a recorded zone") else { return };
+    let before = RANGE - 2_000_000;
+    let meters = Meters::with(&[("0", "package-0", before), ("0:0", "core", 5), ("1", "psys", 7)]);
+    let sidecar = sidecar(&meters, "");
+    sidecar.snapshot();
+    meters.set("0", before + 3_500_000);
+    meters.set("1", 9_000_007);
+    let line = sidecar.snapshot();
+    record(MEASURED, zone(&line, MEASURED, "package-0").unwrap(), exactly(3.5));
+    record(PLATFORM, zone(&line, PLATFORM, "psys").unwrap(), exactly(9.0));
+    assert_eq!(zone(&line, MEASURED, "package-0/core"), Some(0.0));
+    assert_eq!(zone(&line, MEASURED, "psys"), None);
+    assert_eq!(line.find(DIVIDED, &[("undercurrent.energy.source", "rapl")]).count(), line.find(DIVIDED, &[]).count());
+}
+
+#[test]
+fn the_parts_of_every_workload_are_the_whole() {
+    let Some(_alone) = alone("energy of all workloads") else { return };
+    let meters = Meters::with(&[("0", "package-0", 5), ("0:0", "dram", 5), ("1", "package-1", RANGE - 9_000_000)]);
+    let sidecar = sidecar(&meters, "signals: {energy: {idle: 5W}}");
+    let consumers = [("0", 5, 31), ("0:0", 5, 7), ("1", RANGE - 9_000_000, 13)];
+    let consumers = consumers.map(|(zone, from, watts)| meters.consume(zone, from, watts));
+    thread::sleep(Duration::from_secs(2));
+    drop(consumers);
+    let line = sidecar.snapshot();
+    let measured = |ids: &[&str]| ids.iter().map(|id| zone(&line, MEASURED, id).unwrap()).sum::<f64>();
+    let divided = |domain| line.total(DIVIDED, &[("undercurrent.energy.domain", domain)]);
+    let (packages, memory) = (measured(&["package-0", "package-1"]), measured(&["package-0/dram"]));
+    assert!(packages > 40.0 && memory > 7.0, "{packages} J and {memory} J in two seconds");
+    record(DIVIDED, divided("cpu"), exactly(packages));
+    record(DIVIDED, divided("memory"), exactly(memory));
+    // 5 W of 44 W.
+    let idle = line.total(DIVIDED, &[("undercurrent.energy.use", "idle"), ("undercurrent.energy.domain", "cpu")]);
+    assert!((0.0..0.9 * packages).contains(&idle), "{idle} J of {packages} J are idle");
+}
+
+#[test]
+fn a_model_is_linear_in_the_cpu_time() {
+    let Some(_alone) = alone("energy of a model") else { return };
+    let sidecar = sidecar(&Meters::none(), "signals: {energy: {model: 10W..110W}}");
+    let before = sidecar.snapshot();
+    thread::sleep(Duration::from_secs(2));
+    let after = sidecar.snapshot();
+    let total = |metric, of: &[(&str, &str)]| after.total(metric, of) - before.total(metric, of);
+    let seconds = (after.time - before.time) as f64 / 1e9;
+    let cpus = thread::available_parallelism().unwrap().get() as f64;
+    let expected = 100.0 * total(CPU_TIME, &[]) / cpus;
+    let (idle, all) = (total(DIVIDED, &[("undercurrent.energy.use", "idle")]), total(DIVIDED, &[]));
+    record(DIVIDED, all, exactly(10.0f64.mul_add(seconds, expected)));
+    assert!((0.95..1.05).contains(&(idle / (10.0 * seconds))), "{idle} J in {seconds} s");
+    let estimates = after.find(DIVIDED, &[("undercurrent.energy.source", "model")]).count();
+    assert_eq!(estimates, after.find(DIVIDED, &[]).count(), "every point is marked");
+    assert_eq!(after.find(MEASURED, &[]).count(), 0, "an estimate is not measured");
+}
+
+#[test]
+fn without_meters_and_model_there_is_no_energy() {
+    let Some(_alone) = alone("no energy") else { return };
+    let sidecar = sidecar(&Meters::none(), "");
+    let line = sidecar.snapshot();
+    for metric in [DIVIDED, MEASURED, PLATFORM] {
+        assert_eq!(line.find(metric, &[]).count(), 0, "{metric}");
+    }
+}
+
+#[test]
+fn zones_that_vanish_have_no_points_and_those_that_appear_start_new_series() {
+    let Some(_alone) = alone("zones that come and go") else { return };
+    let meters = Meters::with(&[("0", "package-0", 5)]);
+    let sidecar = sidecar(&meters, "");
+    let start = sidecar.snapshot().find(MEASURED, &[]).next().unwrap().start;
+    let path = std::path::Path::new(meters.root()).join("class/powercap/intel-rapl:0");
+    let hidden = std::path::Path::new(meters.root()).join("hidden");
+    std::fs::rename(&path, &hidden).unwrap();
+    assert_eq!(sidecar.snapshot().find(MEASURED, &[]).count(), 0);
+    std::fs::rename(&hidden, &path).unwrap();
+    let line = sidecar.snapshot();
+    assert!(line.find(MEASURED, &[]).next().unwrap().start > start);
+    std::fs::write(path.join("energy_uj"), "garbage").unwrap();
+    assert_eq!(sidecar.snapshot().find(MEASURED, &[]).count(), 0);
+    drop(sidecar);
+}
