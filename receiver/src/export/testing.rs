@@ -5,8 +5,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use crate::telemetry::{
-    AttributeKey, Attributes, Data, Descriptor, ExponentialHistogram, Instrument, Metric, Point, Resource,
-    ResourceMetrics, Side, Snapshot, UnixNanos, View,
+    AttributeKey, Attributes, Data, Descriptor, ExponentialHistogram, Figure, FigureKind, Instrument, Metric, Point,
+    Resource, ResourceMetrics, Side, Snapshot, UnixNanos, View,
 };
 
 const fn key(key: &'static str, values: &'static [&'static str]) -> AttributeKey {
@@ -51,6 +51,44 @@ pub(super) static RTT: Descriptor = Descriptor {
             heading: "wait",
             metric: "undercurrent.network.receive.wait.duration",
             attributes: &[("network.transport", "tcp")],
+        },
+    ]),
+};
+
+pub(super) static ENERGY: Descriptor = Descriptor {
+    name: "undercurrent.energy",
+    unit: "J",
+    description: "Energy, divided over workloads.",
+    instrument: Instrument::Counter,
+    attributes: &[key("undercurrent.energy.use", &["network", "compute", "idle"])],
+    view: View::Summary(&[
+        Figure {
+            heading: "power",
+            spare: 0,
+            metric: "undercurrent.energy",
+            attributes: &[],
+            kind: FigureKind::Rate("J"),
+        },
+        Figure {
+            heading: "network",
+            spare: 0,
+            metric: "undercurrent.energy",
+            attributes: &[("undercurrent.energy.use", "network")],
+            kind: FigureKind::Rate("J"),
+        },
+        Figure {
+            heading: "of one CPU",
+            spare: 1,
+            metric: "undercurrent.cpu.time",
+            attributes: &[],
+            kind: FigureKind::Share,
+        },
+        Figure {
+            heading: "latency p99",
+            spare: 2,
+            metric: "undercurrent.network.receive.duration",
+            attributes: &[("undercurrent.network.layer", "socket_read")],
+            kind: FigureKind::Quantile(0.99, "s"),
         },
     ]),
 };

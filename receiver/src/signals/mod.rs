@@ -408,6 +408,19 @@ mod tests {
     }
 
     #[test]
+    fn figures_are_in_the_catalogue() {
+        let figures = |metric: &Descriptor| if let View::Summary(figures) = metric.view { figures } else { &[] };
+        let has = |name: &str, (key, value): &(&str, &str)| {
+            let (_, metric) = catalogue().find(|(_, metric)| metric.name == name).expect(name);
+            metric.attributes.iter().any(|of| of.key == *key && of.known().contains(value))
+        };
+        for figure in catalogue().flat_map(|(_, metric)| figures(metric)) {
+            assert!(catalogue().any(|(_, metric)| metric.name == figure.metric), "{}", figure.metric);
+            assert!(figure.attributes.iter().all(|attribute| has(figure.metric, attribute)), "{figure:?}");
+        }
+    }
+
+    #[test]
     fn familiar_names_refer_to_the_catalogue() {
         let names: BTreeSet<_> = catalogue().map(|(_, metric)| metric.name).collect();
         for familiar in &familiar::FAMILIAR {

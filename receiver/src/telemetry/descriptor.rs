@@ -118,6 +118,8 @@ pub enum View {
     /// A section with a row for each point. Metrics that differ only in the last part of their name, and have equal
     /// attributes, share a section with a column for each.
     Section,
+    /// A section with a row for each resource that has the metric, and a column for each figure.
+    Summary(&'static [Figure]),
     /// A section with the median and the tail of this histogram next to related histograms of equal traffic.
     Beside(&'static [Side]),
     /// One line at the end, with nonzero points only: losses, refusals, and degraded operation.
@@ -155,6 +157,35 @@ impl View {
         matches!(self, Self::Estimate { .. } | Self::Sampled { .. })
     }
 }
+
+/// A column of [`View::Summary`].
+#[derive(Debug, PartialEq)]
+pub struct Figure {
+    /// The column heading.
+    pub heading: &'static str,
+    /// The order in which columns are dropped if space is short, highest first. Columns with zero stay.
+    pub spare: u8,
+    /// The metric name in the catalogue.
+    pub metric: &'static str,
+    /// The attributes that select the points.
+    pub attributes: &'static [(&'static str, &'static str)],
+    /// The value of the column.
+    pub kind: FigureKind,
+}
+
+/// The value of a [`Figure`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FigureKind {
+    /// The growth per second of a metric in this unit.
+    Rate(&'static str),
+    /// The growth of a time per second, as a share.
+    Share,
+    /// A quantile of a histogram in this unit.
+    Quantile(f64, &'static str),
+}
+
+// Figures are constants without `NaN`.
+impl Eq for Figure {}
 
 /// A histogram to show next to another histogram, with equal attributes except the selecting `attributes`.
 #[derive(Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ mod snapshot;
 
 pub use attributes::{Attributes, Value};
 pub use delivery::{Delivery, ErrorType};
-pub use descriptor::{AttributeKey, Descriptor, Instrument, SCHEMA_URL, SCOPE, Side, View};
+pub use descriptor::{AttributeKey, Descriptor, Figure, FigureKind, Instrument, SCHEMA_URL, SCOPE, Side, View};
 pub use energy::{Joules, Microjoules, Watts};
 pub use histogram::ExponentialHistogram;
 pub use readings::Readings;

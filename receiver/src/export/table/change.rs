@@ -69,6 +69,16 @@ impl Change<'_> {
         (self.seconds > 0.0).then(|| amount / self.seconds)
     }
 
+    /// Returns a copy with equal attributes.
+    pub(super) fn copy(&self) -> Self {
+        let value = match &self.value {
+            Measured::Growth { by, to } => Measured::Growth { by: *by, to: *to },
+            Measured::Level(value) => Measured::Level(*value),
+            Measured::Distribution(histogram) => Measured::Distribution(histogram.clone()),
+        };
+        Self { attributes: self.attributes, seconds: self.seconds, value }
+    }
+
     /// Adds the change of another point in the same row. Only sums and distributions can be added.
     pub(super) fn add(&mut self, other: &Self) {
         match (&mut self.value, &other.value) {

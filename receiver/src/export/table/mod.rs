@@ -13,6 +13,7 @@ mod ranking;
 mod rows;
 mod screen;
 mod section;
+mod summary;
 mod terminal;
 #[cfg(test)]
 mod tests;

@@ -13,11 +13,7 @@ const BUSIEST: usize = 8;
 
 /// Returns the section of a group of metrics that several resources have.
 pub(super) fn section(input: &Input<'_>, group: &[Part], shares: Vec<Share<'_>>) -> Section {
-    let is_one = |share: &Share<'_>| {
-        let resource = &input.current.resources[share.place].resource;
-        share.place != 0 && !is_overflow(&resource.attributes)
-    };
-    let (shown, rest) = ranked(shares, is_one);
+    let (shown, rest) = ranked(input, shares);
     let keys = keys(group, &shown);
     let mut all = vec![Column::name("workload"), Column { spare: 5, ..Column::text("kind") }];
     all.extend(columns(&keys, group, input.cpus));
@@ -41,7 +37,11 @@ pub(super) fn section(input: &Input<'_>, group: &[Part], shares: Vec<Share<'_>>)
 
 /// Splits the active resources, busiest first, into those with rows and the others. Only single workloads get
 /// rows.
-fn ranked<'a>(shares: Vec<Share<'a>>, is_one: impl Fn(&Share<'_>) -> bool) -> (Vec<Share<'a>>, Vec<Share<'a>>) {
+pub(super) fn ranked<'a>(input: &Input<'_>, shares: Vec<Share<'a>>) -> (Vec<Share<'a>>, Vec<Share<'a>>) {
+    let is_one = |share: &Share<'_>| {
+        let resource = &input.current.resources[share.place].resource;
+        share.place != 0 && !is_overflow(&resource.attributes)
+    };
     let busy = shares.into_iter().filter(|share| share.changes.iter().flatten().any(|change| !change.is_idle()));
     let mut ranked: Vec<(f64, Share<'a>)> = busy.map(|share| (share.load(), share)).collect();
     ranked.sort_by(|(one, _), (other, _)| other.total_cmp(one));
@@ -55,7 +55,7 @@ fn ranked<'a>(shares: Vec<Share<'a>>, is_one: impl Fn(&Share<'_>) -> bool) -> (V
 
 impl Share<'_> {
     /// Returns the load in the first column of values.
-    fn load(&self) -> f64 {
+    pub(super) fn load(&self) -> f64 {
         self.changes.first().map_or(0.0, |changes| load(changes))
     }
 }

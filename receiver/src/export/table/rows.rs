@@ -55,7 +55,7 @@ pub(super) fn rows<'a>(keys: &[&AttributeKey], measured: &[Vec<Change<'a>>]) -> 
             // Points that differ only in hidden attributes are added.
             match &mut cells[n] {
                 Some(known) => known.add(change),
-                none => *none = Some(copy(change)),
+                none => *none = Some(change.copy()),
             }
         }
     }
@@ -91,22 +91,13 @@ fn empty<'a>(metrics: usize) -> Vec<Option<Change<'a>>> {
     std::iter::repeat_with(|| None).take(metrics).collect()
 }
 
-fn copy<'a>(change: &Change<'a>) -> Change<'a> {
-    let value = match &change.value {
-        Measured::Growth { by, to } => Measured::Growth { by: *by, to: *to },
-        Measured::Level(value) => Measured::Level(*value),
-        Measured::Distribution(histogram) => Measured::Distribution(histogram.clone()),
-    };
-    Change { attributes: change.attributes, seconds: change.seconds, value }
-}
-
 /// Returns the sum of the members for each metric. Only sums and distributions can be added.
 fn sum<'a>(members: &Members<'a>) -> Vec<Option<Change<'a>>> {
     let metrics = members.first().map_or(0, |(_, changes)| changes.len());
     let total = |n: usize| {
         let changes = || members.iter().filter_map(|(_, changes)| changes[n].as_ref());
         let grow = |change: &Change<'_>| matches!(change.value, Measured::Growth { .. });
-        let mut total = changes().all(grow).then(|| changes().next().map(copy)).flatten()?;
+        let mut total = changes().all(grow).then(|| changes().next().map(Change::copy)).flatten()?;
         changes().skip(1).for_each(|change| total.add(change));
         Some(total)
     };

@@ -10,7 +10,7 @@ use super::{
     names::{Name, names},
     ranking,
     rows::{self, Row},
-    tree,
+    summary, tree,
 };
 use crate::telemetry::{AttributeKey, Data, Descriptor, Metric, ResourceMetrics, Side, Snapshot, View};
 
@@ -59,6 +59,12 @@ pub(super) fn sections(input: &Input<'_>) -> Vec<Section> {
     let (mut first, mut others) = (Vec::new(), Vec::new());
     for group in groups(input.current) {
         if let [Part { descriptor, .. }] = group.as_slice()
+            && let View::Summary(_) = descriptor.view
+        {
+            first.splice(0..0, summary::section(input, descriptor));
+            continue;
+        }
+        if let [Part { descriptor, .. }] = group.as_slice()
             && descriptor.view.is_sampled()
         {
             others.extend(estimate::section(input, descriptor).or_else(|| tree::section(input, descriptor)));
@@ -87,7 +93,9 @@ fn groups(snapshot: &Snapshot) -> Vec<Group> {
     let present = descriptors(snapshot);
     for descriptor in &present {
         match descriptor.view {
-            View::Estimate { .. } | View::Sampled { .. } => groups.push(vec![Part::whole(descriptor)]),
+            View::Summary(_) | View::Estimate { .. } | View::Sampled { .. } => {
+                groups.push(vec![Part::whole(descriptor)])
+            }
             View::Section => {
                 let part = Part::whole(descriptor);
                 match groups.iter_mut().find(|group| group.iter().all(|known| together(known.descriptor, descriptor))) {

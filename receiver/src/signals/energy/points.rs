@@ -1,7 +1,8 @@
 //! The metrics of `energy`.
 
 use crate::telemetry::{
-    AttributeKey, Attributes, Data, Descriptor, Instrument, Joules, Microjoules, Point, UnixNanos, View,
+    AttributeKey, Attributes, Data, Descriptor, Figure, FigureKind, Instrument, Joules, Microjoules, Point, UnixNanos,
+    View,
 };
 
 /// `hw.id`, an attribute of the semantic conventions for hardware.
@@ -32,7 +33,7 @@ pub static PLATFORM: Descriptor = Descriptor {
 };
 
 pub static DIVIDED: Descriptor = Descriptor {
-    name: "undercurrent.energy",
+    name: NAME,
     unit: "J",
     description: "Energy of the node, divided over workloads by their CPU use. The idle part counts for the node.",
     instrument: Instrument::Counter,
@@ -41,8 +42,45 @@ pub static DIVIDED: Descriptor = Descriptor {
         AttributeKey::derived(USE, || Use::ALL.map(Use::as_str).to_vec()),
         AttributeKey::derived(SOURCE, || Origin::ALL.map(Origin::as_str).to_vec()),
     ],
-    view: View::Section,
+    view: View::Summary(&FIGURES),
 };
+
+const NAME: &str = "undercurrent.energy";
+const LATENCY: &str = "undercurrent.network.receive.duration";
+const READ: &[(&str, &str)] = &[("undercurrent.network.layer", "socket_read")];
+
+/// The columns of the live table.
+static FIGURES: [Figure; 5] = [
+    Figure { heading: "power", spare: 0, metric: NAME, attributes: &[], kind: FigureKind::Rate("J") },
+    Figure {
+        heading: "network",
+        spare: 0,
+        metric: NAME,
+        attributes: &[(USE, Use::Network.as_str())],
+        kind: FigureKind::Rate("J"),
+    },
+    Figure {
+        heading: "of one CPU",
+        spare: 1,
+        metric: "undercurrent.cpu.time",
+        attributes: &[],
+        kind: FigureKind::Share,
+    },
+    Figure {
+        heading: "latency p50",
+        spare: 3,
+        metric: LATENCY,
+        attributes: READ,
+        kind: FigureKind::Quantile(0.5, "s"),
+    },
+    Figure {
+        heading: "latency p99",
+        spare: 2,
+        metric: LATENCY,
+        attributes: READ,
+        kind: FigureKind::Quantile(0.99, "s"),
+    },
+];
 
 /// A part of the node that is measured separately. The domains are disjoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::{
-    export::testing::{CPU_TIME, THREADS, of},
+    export::testing::{CPU_TIME, ENERGY, THREADS, of},
     telemetry::ResourceMetrics,
 };
 
@@ -230,4 +230,34 @@ fn hundreds_of_workloads_are_rendered_fast_and_in_few_lines() {
     // An optimized build takes 3 ms.
     assert!(fastest < Duration::from_millis(500), "{fastest:?}");
     assert!(lines < 150, "{lines} lines");
+}
+
+/// Returns energies in joules, by use.
+fn energy(uses: &[(&'static str, f64)]) -> Metric {
+    let of = |(used, joules): &(&'static str, f64)| {
+        point(Attributes::new().with("undercurrent.energy.use", *used), Data::Double(*joules))
+    };
+    Metric { descriptor: &ENERGY, points: uses.iter().map(of).collect() }
+}
+
+#[test]
+fn power_is_beside_cpu_time_and_latency() {
+    let snapshot = |seconds: u64| {
+        let mut snapshot = node(vec![energy(&[("idle", 5.0 * seconds as f64)]), cpu_time(60, seconds)], after(seconds));
+        for (n, (name, network, compute)) in [("web", 2.5, 7.5), ("batch", 0.0, 31.0)].into_iter().enumerate() {
+            let uses = [("network", network * seconds as f64), ("compute", compute * seconds as f64)];
+            let load = (container(name, n as u32), 400 * (n as u32 + 1), if network > 0.0 { 100 } else { 0 });
+            let mut workload = workload(&load, seconds);
+            if network == 0.0 {
+                workload.metrics.remove(0);
+            }
+            workload.metrics.push(energy(if network > 0.0 { &uses } else { &uses[1..] }));
+            snapshot.resources.push(workload);
+        }
+        snapshot
+    };
+    let table = render(Some(&snapshot(2)), &snapshot(4), plain(100));
+    let section: Vec<&str> =
+        table.lines().skip_while(|line| !line.starts_with("energy")).take_while(|line| !line.is_empty()).collect();
+    insta::assert_snapshot!(section.join("\n"));
 }
