@@ -18,6 +18,7 @@ use undercurrent::{
     requirements,
     sidecar::{self, RunError, Sidecar},
     signals::{REGISTRY, internal},
+    sysfs::Sysfs,
     telemetry::Resource,
     workloads::{Directory, Opener},
 };
@@ -115,6 +116,11 @@ fn examine(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
     let run = Run { config: arguments.config.clone(), flags };
     let (settings, ignored) = run.settings(&environment::process)?;
     warn(ignored.iter());
+    if arguments.energy {
+        let sysfs = Sysfs::new(settings.sysfs_root.clone());
+        print!("{}", doctor::check_energy(&settings.signals.energy, sysfs)?);
+        return Ok(ExitCode::SUCCESS);
+    }
     let report = doctor::examine(&settings, arguments.probe);
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&report).context("cannot write the report as JSON")?);

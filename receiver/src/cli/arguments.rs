@@ -116,6 +116,9 @@ pub struct DoctorArguments {
     /// Folder where sysfs is mounted, for power meters [default: /sys].
     #[arg(long, value_name = "DIR")]
     pub sysfs_root: Option<PathBuf>,
+    /// Runs two known loads for 20 seconds, alone and together, and prints the power that each was charged.
+    #[arg(long, conflicts_with_all = ["json", "probe", "verbose"])]
+    pub energy: bool,
     /// Lowest verdict with a non-zero exit status: degraded or unusable.
     #[arg(long, value_name = "VERDICT", value_enum, default_value_t, hide_possible_values = true)]
     pub fail_on: FailOn,

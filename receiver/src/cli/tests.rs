@@ -45,6 +45,7 @@ fn other_commands_are_parsed() {
         probe: true,
         verbose: false,
         sysfs_root: None,
+        energy: false,
         fail_on: FailOn::default(),
         config: None,
     };

@@ -1,5 +1,6 @@
 //! `undercurrent doctor`: reports which signals work on this machine, their sources, and remedies for problems.
 
+mod energy;
 mod fields;
 mod page;
 mod probe;
@@ -23,6 +24,7 @@ use crate::{
     signals::{self, SignalStatus, all_hooks},
 };
 
+pub use energy::{EnergyCheckError, check as check_energy};
 pub use fields::AbsentField;
 pub use page::page;
 

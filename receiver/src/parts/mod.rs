@@ -11,7 +11,7 @@ mod process;
 use std::{io, os::fd::OwnedFd, time::Duration};
 
 pub use self::confine::{ConfineError, Confinement, FileAccess, Part, SystemCalls, USER};
-use self::process::Process;
+pub use self::process::Process;
 use crate::{
     causes::chain,
     cgroup::Hierarchy,

@@ -52,6 +52,7 @@ use crate::{
 
 pub use crate::kernel::plan::SignalStatus;
 pub use durations::{Durations, SlotHistograms};
+pub use energy::{Phase, Settings as EnergySettings, Trial};
 pub use grouping::{Grouping, SharedGrouping};
 pub use latency::KIND as LATENCY;
 pub use losses::LossConditions;

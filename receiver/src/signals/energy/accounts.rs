@@ -93,7 +93,6 @@ impl Accounts {
     }
 
     /// Returns the sum of a slot's totals for a use.
-    #[cfg(test)]
     pub fn of(&self, slot: Slot, of: Use) -> Microjoules {
         let totals = self.0.get(&slot).into_iter().flat_map(|account| &account.totals);
         totals.filter(|((.., used), _)| *used == of).map(|(_, energy)| *energy).sum()

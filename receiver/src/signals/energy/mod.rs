@@ -6,6 +6,7 @@ mod idle;
 mod points;
 mod settings;
 mod source;
+mod trial;
 mod uses;
 mod zones;
 
@@ -14,7 +15,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use self::settings::Settings;
 use self::{
     accounts::{Accounts, Amount, CpuUse},
     idle::Idle,
@@ -22,6 +22,10 @@ use self::{
     source::{Interval, Metered, Model, Source},
     uses::Uses,
     zones::Zones,
+};
+pub use self::{
+    settings::Settings,
+    trial::{Phase, Trial},
 };
 use super::{Caveat, Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signal};
 use crate::{
