@@ -135,8 +135,9 @@ pub fn assert_complete(truths: &Truths, metrics: &BTreeSet<&str>, suite: &Path) 
 /// Returns true if the suite has a test of this path that compares with a truth.
 fn exists(suite: &Path, test: &str) -> bool {
     let Some((module, name)) = test.rsplit_once("::") else { return false };
-    let file = suite.join(module.replace("::", "/")).with_extension("rs");
-    let text = fs::read_to_string(file).unwrap_or_default();
+    let module = suite.join(module.replace("::", "/"));
+    let files = [module.with_extension("rs"), module.join("mod.rs")];
+    let text = files.iter().find_map(|file| fs::read_to_string(file).ok()).unwrap_or_default();
     let signature = format!("fn {name}() {{");
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let at = lines.iter().position(|line| *line == signature);
