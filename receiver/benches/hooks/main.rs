@@ -3,6 +3,7 @@
 //! virtual machines, and evaluates the output.
 
 mod baseline;
+mod callchains;
 mod other;
 mod report;
 mod stand_in;
@@ -50,6 +51,9 @@ struct Arguments {
     /// Kinds of attachment to avoid (repeatable)
     #[arg(long, value_name = "MEANS")]
     avoid: Vec<AttachKind>,
+    /// Compare the sampling program with callchains of the kernel's perf subsystem
+    #[arg(long)]
+    callchains: bool,
     /// Attach empty programs in place of the sidecar's programs for this configuration, and stay until a signal;
     /// measures nothing
     #[arg(long, value_name = "FILE")]
@@ -68,6 +72,9 @@ fn main() -> anyhow::Result<()> {
     let _counting =
         enable_stats(Stats::RunTime).context("the kernel does not count programs' runs for this process")?;
     let mut wire = Wire::open()?;
+    if arguments.callchains {
+        return callchains::compare(&mut wire, arguments.rounds, arguments.requests);
+    }
     for handlers in &arguments.handlers {
         for order in Order::ALL {
             measure(&arguments, &mut wire, *handlers, order)?;
