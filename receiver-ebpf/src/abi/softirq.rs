@@ -40,6 +40,8 @@ pub struct SoftirqState {
     pub raised: u64,
     /// Start of the last run.
     pub entered: u64,
+    /// Time from the raise to the last run, which is not recorded yet; zero if there is none.
+    pub waited: u64,
     /// Start of the current run; zero if there is none.
     pub running: u64,
     /// Total time between entry and exit.
@@ -76,7 +78,7 @@ pub struct SoftirqCells {
 }
 
 const _: () = {
-    assert!(size_of::<SoftirqState>() == 40);
+    assert!(size_of::<SoftirqState>() == 48);
     assert!(size_of::<Division>() == 24);
-    assert!(size_of::<SoftirqCells>() == 24 + 2 * (40 + 8 + size_of::<HistogramCell>()));
+    assert!(size_of::<SoftirqCells>() == 24 + 2 * (48 + 8 + size_of::<HistogramCell>()));
 };

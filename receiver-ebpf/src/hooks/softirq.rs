@@ -27,7 +27,7 @@ fn softirq_raise(ctx: BtfTracePointContext) -> i32 {
     0
 }
 
-/// Tracepoint `softirq_entry(unsigned int vec_nr)`.
+/// Tracepoint `softirq_entry(unsigned int vec_nr)`. The clock is read late, since the time from there on is that of the softirq.
 #[btf_tracepoint(function = "softirq_entry")]
 fn softirq_entry(ctx: BtfTracePointContext) -> i32 {
     let (call, event) = (socket_calls::running(), event(&ctx));
@@ -45,18 +45,19 @@ fn softirq_entry(ctx: BtfTracePointContext) -> i32 {
     0
 }
 
-/// Tracepoint `softirq_exit(unsigned int vec_nr)`.
+/// Tracepoint `softirq_exit(unsigned int vec_nr)`. The clock is read early.
 #[btf_tracepoint(function = "softirq_exit")]
 fn softirq_exit(ctx: BtfTracePointContext) -> i32 {
-    let (call, event) = (socket_calls::running(), event(&ctx));
-    if call.is_none() && event.is_none() {
+    let softirq = Softirq::from_vector(ctx.arg(0));
+    if softirq.is_none() && !socket_calls::measures() {
         return 0;
     }
     let now = clock::monotonic();
-    if let Some((softirq, cells)) = event {
+    if let (Some(softirq), Some(cells)) = (softirq, cells::here(&SOFTIRQ)) {
         network_cpu::exited(cells, softirq, now);
+        softirq_wait::exited(cells, softirq);
     }
-    if let Some(call) = call {
+    if let Some(call) = socket_calls::running() {
         socket_calls::resumed(call, now);
     }
     0

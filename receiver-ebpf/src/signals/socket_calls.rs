@@ -10,7 +10,7 @@ use undercurrent_ebpf::abi::{
     workload::indices,
 };
 
-use super::network_cpu::{charge, measures};
+use super::network_cpu::{self, charge};
 use crate::kernel::{
     cells::{self, ByCpu, MMAPABLE},
     clock,
@@ -32,10 +32,16 @@ const IO_WORKER: u32 = 0x10;
 /// Start of the name of a thread that polls a submission queue (`io_sq_offload_create`, 5.12 and later).
 const SQPOLL: u64 = u64::from_le_bytes(*b"iou-sqp-");
 
+/// Returns true if socket calls are measured; a constant to the verifier.
+#[inline(always)]
+pub fn measures() -> bool {
+    network_cpu::measures() == exact::ALL
+}
+
 /// Returns the call of this CPU's current task if calls are measured.
 #[inline(always)]
 fn here() -> Option<&'static mut RunningCall> {
-    if measures() == exact::ALL { cells::here(&CALLS) } else { None }
+    if measures() { cells::here(&CALLS) } else { None }
 }
 
 /// Handles the entry of a call. A call within another one replaces it: the kernel calls these functions for its own sockets
