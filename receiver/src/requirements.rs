@@ -7,6 +7,7 @@ use crate::{
     config::Settings,
     kernel::{
         Kernel, KernelError, LoadOptions,
+        counters::Events,
         filter_map::FilterKeys,
         groups::GroupBy,
         hooks::Hook,
@@ -68,6 +69,10 @@ pub struct Requirements {
     classified: Vec<String>,
     /// The tree with the power meters.
     sysfs: Sysfs,
+    /// The events of the processor's counters; `None` if no counters are read.
+    events: Option<Events>,
+    /// The hooks that only the processor's counters need.
+    counter_hooks: Vec<&'static Hook>,
 }
 
 impl Requirements {
@@ -96,6 +101,8 @@ impl Requirements {
             exact: settings.signals.network_cpu.exact.number(),
             classified: signals::classified(&settings.signals),
             sysfs: Sysfs::new(settings.sysfs_root.clone()),
+            events: settings.signals.processor.events(),
+            counter_hooks: signals::counter_hooks(&settings.signals),
         }
     }
 
@@ -157,6 +164,9 @@ impl Requirements {
             transmit: self.transmit,
             exact: self.exact,
             classified: &self.classified,
+            events: self.events,
+            counter_hooks: &self.counter_hooks,
+            siblings: self.sysfs.siblings(cpus),
         }
     }
 

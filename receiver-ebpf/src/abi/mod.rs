@@ -12,6 +12,7 @@ pub mod histogram;
 pub mod interface;
 pub mod latency;
 pub mod loss;
+pub mod processor;
 pub mod retransmits;
 pub mod sample;
 pub mod segments;

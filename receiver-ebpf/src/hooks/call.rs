@@ -6,7 +6,14 @@ use aya_ebpf::{
 };
 use undercurrent_ebpf::abi::cost::CostKind;
 
-use crate::{kernel::context::Arguments as _, signals::socket_calls};
+use crate::{
+    kernel::{
+        context::Arguments as _,
+        fields::{TASK_ID, Task},
+        pointer::Ptr,
+    },
+    signals::{processor, socket_calls},
+};
 
 /// Declares the programs of a function: at entry and exit, for BPF trampolines and for kprobes.
 macro_rules! calls {
@@ -57,6 +64,8 @@ calls! {
 /// `prev_state` as the last argument. `prev` is still the current task.
 #[btf_tracepoint(function = "sched_switch")]
 fn sched_switch(ctx: BtfTracePointContext) -> i32 {
-    socket_calls::switched(ctx.pointer(1), ctx.pointer(2));
+    let (from, to): (Ptr<Task>, Ptr<Task>) = (ctx.pointer(1), ctx.pointer(2));
+    processor::switched(from.read(&TASK_ID), to.read(&TASK_ID));
+    socket_calls::switched(from, to);
     0
 }

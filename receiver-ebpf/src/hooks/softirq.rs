@@ -1,13 +1,14 @@
 //! The network softirqs: raise, entry and exit. The tracepoints fire in interrupt context and in ksoftirqd.
 
-use aya_ebpf::{macros::btf_tracepoint, programs::BtfTracePointContext};
+use aya_ebpf::{helpers::bpf_get_current_pid_tgid, macros::btf_tracepoint, programs::BtfTracePointContext};
 use undercurrent_ebpf::abi::softirq::{Softirq, SoftirqCells};
 
 use crate::{
     kernel::{cells, clock},
     signals::{
+        energy,
         network_cpu::{self, SOFTIRQ},
-        socket_calls, softirq_wait,
+        processor, socket_calls, softirq_wait,
     },
 };
 
@@ -16,6 +17,12 @@ use crate::{
 fn event(ctx: &BtfTracePointContext) -> Option<(Softirq, &'static mut SoftirqCells)> {
     let softirq = Softirq::from_vector(ctx.arg(0))?;
     Some((softirq, cells::here(&SOFTIRQ)?))
+}
+
+/// Returns true if the softirq interrupted the idle task.
+#[inline(always)]
+fn is_idle() -> bool {
+    bpf_get_current_pid_tgid() as u32 == 0
 }
 
 /// Tracepoint `softirq_raise(unsigned int vec_nr)`, with interrupts disabled.
@@ -33,6 +40,9 @@ fn softirq_entry(ctx: BtfTracePointContext) -> i32 {
     let (call, event) = (socket_calls::running(), event(&ctx));
     if call.is_none() && event.is_none() {
         return 0;
+    }
+    if event.is_some() {
+        processor::interrupted(is_idle);
     }
     let now = clock::monotonic();
     if let Some(call) = call {
@@ -54,8 +64,13 @@ fn softirq_exit(ctx: BtfTracePointContext) -> i32 {
     }
     let now = clock::monotonic();
     if let (Some(softirq), Some(cells)) = (softirq, cells::here(&SOFTIRQ)) {
+        let began = cells.state[softirq as usize].running;
         network_cpu::exited(cells, softirq, now);
         softirq_wait::exited(cells, softirq);
+        if began != 0 {
+            energy::interrupted(now.wrapping_sub(began), is_idle);
+        }
+        processor::resumed();
     }
     if let Some(call) = socket_calls::running() {
         socket_calls::resumed(call, now);

@@ -1,11 +1,13 @@
 //! Handlers, one file per signal. Hooks call them; the verifier removes the handlers of disabled signals.
 
+pub mod energy;
 pub mod extra_latency;
 mod group_latency;
 pub mod latency;
 pub mod network_cpu;
 pub mod network_drops;
 pub mod network_functions;
+pub mod processor;
 pub mod receive_driver;
 pub mod receive_segments;
 pub mod receive_wait;

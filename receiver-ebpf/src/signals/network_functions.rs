@@ -17,6 +17,7 @@ use aya_ebpf::{
 };
 use undercurrent_ebpf::abi::sample::{CALLS, FRAMES, LONGEST, Sample, SampleCells, SampleHeader};
 
+use super::switch;
 use crate::kernel::{
     cells::{self, ByCpu, MMAPABLE},
     clock,
@@ -25,6 +26,8 @@ use crate::kernel::{
     load_time_value,
     pointer::{Probed, Ptr},
 };
+
+switch!("network_functions");
 
 /// Stacks, in records of a [`SampleHeader`] and up to [`FRAMES`] addresses.
 #[map]
@@ -75,6 +78,9 @@ enum Origin {
 /// Handles a sample.
 #[inline(always)]
 pub fn sampled(ctx: &PerfEventContext) {
+    if !enabled() {
+        return;
+    }
     let Some(cells) = cells::here(&SAMPLE_CELLS) else { return };
     let now = clock::monotonic();
     let elapsed = now - cells.last;

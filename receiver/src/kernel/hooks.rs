@@ -152,6 +152,14 @@ pub static SOFTIRQ_EXIT: Hook = Hook {
     within: None,
     alternates: &[whole(TRACEPOINT, &[tracepoint("softirq_exit")])],
 };
+/// A CPU switches to another task.
+pub static SCHED_SWITCH: Hook = Hook {
+    name: "sched_switch",
+    reads_timestamps: false,
+    sees_traffic: true,
+    within: None,
+    alternates: &[whole(TRACEPOINT, &[tracepoint("sched_switch")])],
+};
 /// A driver passes a packet to the network stack.
 pub static DRIVER: Hook = Hook {
     name: "driver",
@@ -340,10 +348,11 @@ pub static CGROUP_CHANGE: Hook = Hook {
 
 /// The hooks that several modules use: first along a packet's path, then the hooks for attribution. A signal's module
 /// declares a hook that only this signal uses.
-pub static SHARED: [&Hook; 16] = [
+pub static SHARED: [&Hook; 17] = [
     &SOFTIRQ_RAISE,
     &SOFTIRQ_ENTRY,
     &SOFTIRQ_EXIT,
+    &SCHED_SWITCH,
     &DRIVER,
     &IP,
     &TRANSPORT,

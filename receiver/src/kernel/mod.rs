@@ -8,6 +8,7 @@ mod calls;
 mod cast;
 pub mod client;
 pub mod clock;
+pub mod counters;
 pub mod cpu_clock;
 pub mod cpu_sampling;
 pub mod drops;
@@ -51,6 +52,7 @@ use crate::options::AttachKind;
 
 use self::{
     client::{Client, Maps, ServiceError},
+    counters::Events,
     drops::Reasons,
     fields::{FieldFact, FieldState, ResolvedField},
     hooks::Hook,
@@ -145,6 +147,12 @@ pub struct LoadOptions<'a> {
     pub exact: u32,
     /// The functions that samples are classified by.
     pub classified: &'a [String],
+    /// The events of the processor's counters; `None` if no counters are read.
+    pub events: Option<Events>,
+    /// The hooks that are attached only if the machine has counters.
+    pub counter_hooks: &'a [&'static Hook],
+    /// The hyper-thread sibling of each CPU.
+    pub siblings: Vec<Option<u32>>,
 }
 
 /// The loaded programs and their maps, from the worker's side. Dropping it, or the end of the process, detaches all
@@ -276,6 +284,12 @@ impl Kernel {
     #[must_use]
     pub const fn task_clock(&self) -> TaskClock {
         self.facts.task_clock
+    }
+
+    /// Returns the bits of the processor's counters that programs read.
+    #[must_use]
+    pub const fn counters(&self) -> u32 {
+        self.facts.counters
     }
 
     /// Returns the drop reasons of this kernel.

@@ -64,6 +64,8 @@ pub struct Settings<'a> {
     pub transmit: u32,
     /// The network events to measure exactly, one of [`exact`](undercurrent_ebpf::abi::cost::exact).
     pub exact: u32,
+    /// The bits of the processor's counters.
+    pub counters: u32,
 }
 
 /// The tracepoints that gained arguments in newer kernels.
@@ -127,6 +129,7 @@ fn words(settings: &Settings<'_>) -> Vec<(String, u32)> {
         ("cgroup.hierarchy", hierarchy.cast_unsigned()),
         ("transmit.layers", settings.transmit),
         ("network_cpu.exact", settings.exact),
+        ("processor.counters", settings.counters),
         ("sample.registers", u32::from(settings.task_registers)),
         ("sample.high_water", number(sizing.samples / 4)),
         ("workload.histogram", number(layout.histogram)),

@@ -3,8 +3,9 @@
 
 mod attributes;
 mod cpu_throttled;
+mod divide;
 pub mod durations;
-mod energy;
+pub mod energy;
 mod familiar;
 pub mod filter_updater;
 pub mod grouping;
@@ -15,6 +16,7 @@ mod losses;
 pub mod network_cpu;
 mod network_drops;
 pub mod network_functions;
+pub mod processor;
 pub mod receive_driver;
 mod receive_segments;
 mod receive_wait;
@@ -252,6 +254,7 @@ signals! {
     tcp_retransmits: Switch,
     tcp_listen_overflows: Switch,
     network_drops: Switch,
+    processor: processor::Settings,
     energy: energy::Settings,
 }
 
@@ -273,6 +276,15 @@ pub fn hooks(settings: &Settings) -> Vec<&'static Hook> {
     let enabled: Vec<&'static Hook> = enabled(settings).flat_map(|entry| (entry.hooks)(settings)).collect();
     let (shared, own): (Vec<_>, Vec<_>) = enabled.iter().copied().partition(|hook| hooks::SHARED.contains(hook));
     hooks::SHARED.into_iter().filter(|hook| shared.contains(hook)).chain(own).collect()
+}
+
+/// Returns the hooks that only the signal `processor` needs, which depend on the counters of the machine.
+#[must_use]
+pub fn counter_hooks(settings: &Settings) -> Vec<&'static Hook> {
+    let mut others = settings.clone();
+    others.processor.enabled = false;
+    let needed = hooks(&others);
+    hooks(settings).into_iter().filter(|hook| !needed.contains(hook)).collect()
 }
 
 /// Returns every hook, without duplicates.

@@ -37,6 +37,19 @@ impl Sysfs {
         Self { root }
     }
 
+    /// Returns the hyper-thread sibling of each CPU; `None` for a CPU without one. A core with more than two threads has the next
+    /// thread.
+    #[must_use]
+    pub fn siblings(&self, cpus: usize) -> Vec<Option<u32>> {
+        let of = |cpu: u32| {
+            let list = format!("devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+            let list = cpus_of(&text(&self.root.join(list)).ok()?)?;
+            let next = list.iter().find(|other| **other > cpu).or_else(|| list.iter().find(|other| **other != cpu));
+            next.copied().filter(|other| (*other as usize) < cpus)
+        };
+        (0..).take(cpus).map(of).collect()
+    }
+
     /// Reads every power meter of the node.
     #[must_use]
     pub fn meters(&self) -> Meters {
@@ -46,6 +59,21 @@ impl Sysfs {
         meters.extend(hwmon::read(&class.join("hwmon")));
         Meters { meters, problem }
     }
+}
+
+/// Parses a list of CPUs in order, for example `0-1` or `0,4`; `None` if it is invalid.
+fn cpus_of(list: &str) -> Option<Vec<u32>> {
+    /// The most threads of a core.
+    const MOST: usize = 16;
+    let mut cpus = Vec::new();
+    for range in list.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        cpus.extend((first.parse::<u32>().ok()?..=last.parse().ok()?).take(MOST + 1));
+        if cpus.len() > MOST {
+            return None;
+        }
+    }
+    Some(cpus)
 }
 
 /// Returns the names of a folder's entries in order; none if the folder cannot be read.

@@ -132,6 +132,21 @@ fn a_counter_that_only_root_may_read_is_reported() {
 }
 
 #[test]
+fn siblings_are_in_the_topology() {
+    let cpu = |cpu: u32, list: &str| format!("devices/system/cpu/cpu{cpu}/topology/thread_siblings_list {list}\n");
+    let of = |lists: &[&str]| {
+        let listing: String = (0..).zip(lists).map(|(number, list)| cpu(number, list)).collect();
+        Sysfs::new(tree(&listing).path().to_owned()).siblings(lists.len())
+    };
+    assert_eq!(of(&["0,2", "1,3", "0,2", "1,3"]), [Some(2), Some(3), Some(0), Some(1)]);
+    assert_eq!(of(&["0-1", "0-1"]), [Some(1), Some(0)]);
+    assert_eq!(of(&["0", "1"]), [None, None]);
+    assert_eq!(of(&["0-4294967295", "x", "0-9"]), [None, None, None]);
+    assert_eq!(of(&["0-3", "0-3", "0-3", "0-3"]), [Some(1), Some(2), Some(3), Some(0)]);
+    assert_eq!(Sysfs::new("/nonexistent".into()).siblings(2), [None, None]);
+}
+
+#[test]
 fn a_folder_that_is_not_sysfs_has_a_problem() {
     let root = tree("etc/passwd root");
     let Meters { meters, problem } = meters(&root);

@@ -81,6 +81,9 @@ impl Measured {
             transmit: 0,
             exact: 0,
             classified: &[],
+            events: None,
+            counter_hooks: &[],
+            siblings: Vec::new(),
         };
         let kernel = Kernel::load(host, &requirements).unwrap();
         let cells = kernel.by_cpu(&DRIVER).unwrap();

@@ -36,6 +36,7 @@ const SIGNALS: &[(&str, &str)] = &[
     ("network_cpu", "calls::a_call_that_changes_its_cpu_keeps_its_time"),
     ("network_cpu", "calls::a_polling_thread_of_io_uring_has_the_time_that_the_scheduler_gave_it"),
     ("workload_cpu", "cpu::all_parts_are_the_nodes_whole"),
+    ("processor", "workloads::processor::software_events_count_for_their_container"),
     ("energy", "energy::the_parts_of_every_workload_are_the_whole"),
     ("energy", "workloads::energy::containers_share_energy_by_their_cpu_time"),
     ("cpu_throttled", "workloads::throttled::what_quotas_hold_is_what_the_kernel_says"),

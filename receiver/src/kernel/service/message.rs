@@ -91,6 +91,8 @@ pub struct Facts {
     pub nics: NicInventory,
     /// The times that the kernel excludes from the run time of tasks.
     pub task_clock: TaskClock,
+    /// The bits of the processor's counters that programs read.
+    pub counters: u32,
 }
 
 /// A variable of the programs.

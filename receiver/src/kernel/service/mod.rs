@@ -21,6 +21,7 @@ pub use self::message::{Facts, Reply, Request, Table, Variable};
 use super::{
     KernelError, LoadOptions,
     attach::{self, Attaching},
+    counters::Counters,
     cpu_clock::CpuClocks,
     enable_timestamps,
     extra::{self, Named},
@@ -55,6 +56,9 @@ pub struct Service {
     /// The functions that samples are classified by.
     classified: Vec<String>,
     clocks: CpuClocks,
+    counters: Counters,
+    /// The hooks that are attached only if the machine has counters.
+    counter_hooks: Vec<&'static Hook>,
     outcomes: Vec<Outcome>,
     nics: NicInventory,
     /// The kprobe links, searched at the first read of runs after attaching.
@@ -84,6 +88,7 @@ impl Service {
             extra,
             task_clock,
         } = Resolved::of(required)?;
+        let counters = required.events.map(Counters::open).unwrap_or_default();
         let settings = object::Settings {
             sizing: required.sizing,
             signals: required.signals,
@@ -99,9 +104,11 @@ impl Service {
             extra: &extra,
             transmit: required.transmit,
             exact: required.exact,
+            counters: counters.bits(),
         };
-        let ebpf = object::load(&settings)
+        let mut ebpf = object::load(&settings)
             .map_err(|error| KernelError::Maps(Box::new(error), host.missing_capabilities.clone()))?;
+        let counters = pass(counters, &required.siblings, &mut ebpf);
         let facts = Facts {
             fields: fields.iter().map(FieldFact::from).collect(),
             socket_storage,
@@ -110,6 +117,7 @@ impl Service {
             functions: extra.iter().map(|named| named.function.clone()).collect(),
             nics: nics.clone(),
             task_clock,
+            counters: counters.bits(),
         };
         let service = Self {
             ebpf,
@@ -120,6 +128,8 @@ impl Service {
             functions: extra,
             classified: required.classified.to_vec(),
             clocks: CpuClocks::default(),
+            counters,
+            counter_hooks: required.counter_hooks.to_vec(),
             outcomes: Vec::new(),
             nics,
             links: None,
@@ -187,7 +197,10 @@ impl Service {
     }
 
     fn needed(&self, hooks: &[&'static Hook]) -> Vec<&'static Hook> {
-        let is_needed = |hook: &&'static Hook| hooks.contains(hook) && is_needed(hook, &self.nics);
+        let counts = self.counters.bits() != 0;
+        let is_needed = |hook: &&'static Hook| {
+            hooks.contains(hook) && is_needed(hook, &self.nics) && (counts || !self.counter_hooks.contains(hook))
+        };
         self.hooks.iter().copied().filter(is_needed).collect()
     }
 
@@ -276,6 +289,28 @@ impl Service {
         };
         let bits = bits.into_iter().filter(|(hook, _)| serves(hook)).map(|(_, bit)| bit).sum();
         self.set(".data.served", bits)
+    }
+}
+
+/// Passes the counters and the topology of the CPUs to the programs. Returns the counters that programs can read.
+fn pass(counters: Counters, siblings: &[Option<u32>], ebpf: &mut Ebpf) -> Counters {
+    if counters.bits() == 0 {
+        return counters;
+    }
+    let inserted = counters.insert(ebpf).map_err(|error| error.to_string());
+    let mut topology = || {
+        let map =
+            ebpf.map_mut("SIBLINGS").ok_or_else(|| "the embedded eBPF object has no map `SIBLINGS`".to_owned())?;
+        let mut map = Array::<_, u32>::try_from(map).map_err(|error| error.to_string())?;
+        let mut known = (0..).zip(siblings).filter_map(|(cpu, sibling)| Some((cpu, (*sibling)? + 1)));
+        known.try_for_each(|(cpu, sibling)| map.set(cpu, sibling, 0)).map_err(|error| error.to_string())
+    };
+    match inserted.and_then(|()| topology()) {
+        Ok(()) => counters,
+        Err(error) => {
+            tracing::warn!("cannot read the processor's counters: {error}");
+            Counters::default()
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    divide::divide,
-    points::{self, Domain, Origin, Use},
+    super::divide::divide,
+    points::{self, Basis, Domain, Origin, Part, Use},
 };
 use crate::{
     telemetry::{Microjoules, Point, UnixNanos},
@@ -27,7 +27,7 @@ pub struct Accounts(BTreeMap<Slot, Account>);
 #[derive(Debug)]
 struct Account {
     start: UnixNanos,
-    totals: BTreeMap<(Domain, Origin, Use), Microjoules>,
+    totals: BTreeMap<Part, Microjoules>,
 }
 
 /// The energy of a domain in an interval.
@@ -35,6 +35,7 @@ struct Account {
 pub struct Amount {
     pub domain: Domain,
     pub origin: Origin,
+    pub basis: Basis,
     pub energy: Microjoules,
     /// The part of the energy that counts for the node.
     pub idle: Microjoules,
@@ -55,10 +56,10 @@ impl Accounts {
             .flat_map(|(slot, used)| [((*slot, Use::Network), used.network), ((*slot, Use::Compute), used.compute)])
             .filter(|(_, weight)| *weight > 0)
             .unzip();
-        match divide(active, &weights) {
+        match divide(active.0, &weights) {
             Some(energies) => {
                 for ((slot, of), energy) in parts.into_iter().zip(energies) {
-                    self.add(slot, amount, of, energy, start(slot));
+                    self.add(slot, amount, of, Microjoules(energy), start(slot));
                 }
             }
             None => self.add(Slot::NODE, amount, Use::Compute, active, start(Slot::NODE)),
@@ -70,17 +71,17 @@ impl Accounts {
         if energy == Microjoules::default() {
             return;
         }
+        // A change of the basis does not end the series of the idle part.
+        let basis = if of == Use::Idle { Basis::CpuTime } else { amount.basis };
         let account =
             self.0.entry(slot).or_insert_with(|| Account { start: start.unwrap_or_default(), totals: BTreeMap::new() });
-        *account.totals.entry((amount.domain, amount.origin, of)).or_default() += energy;
+        *account.totals.entry((amount.domain, amount.origin, basis, of)).or_default() += energy;
     }
 
     /// Returns the points of every slot.
     pub fn points(&self) -> impl Iterator<Item = (Slot, Vec<Point>)> {
         self.0.iter().map(|(slot, account)| {
-            let point = |(&(domain, origin, of), &energy): (&(Domain, Origin, Use), &Microjoules)| {
-                points::divided(domain, of, origin, account.start, energy)
-            };
+            let point = |(part, energy): (&Part, &Microjoules)| points::divided(*part, account.start, *energy);
             (*slot, account.totals.iter().map(point).collect())
         })
     }

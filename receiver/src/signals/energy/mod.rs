@@ -1,7 +1,6 @@
 //! `energy`: energy of the node, as measured, and divided over workloads by their CPU use.
 
 mod accounts;
-mod divide;
 mod idle;
 mod points;
 mod settings;
@@ -16,18 +15,18 @@ use std::{
 };
 
 use self::{
-    accounts::{Accounts, Amount, CpuUse},
+    accounts::{Accounts, Amount},
     idle::Idle,
     points::{DIVIDED, Domain, HARDWARE, PLATFORM},
     source::{Interval, Metered, Model, Source},
-    uses::Uses,
+    uses::{Used, Uses},
     zones::Zones,
 };
 pub use self::{
     settings::Settings,
     trial::{Phase, Trial},
 };
-use super::{Caveat, Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signal};
+use super::{Caveat, Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signal, processor};
 use crate::{
     kernel::host::Host,
     reader::PowerMeters,
@@ -42,7 +41,7 @@ pub static ENTRY: Entry = Entry {
     summary: "Energy of processors and memory, divided over workloads by their CPU use, with the part of network events",
     metrics: &[&DIVIDED, &HARDWARE, &PLATFORM],
     hooks: |_| Vec::new(),
-    maps: &[],
+    maps: &[&processor::USE],
     losses: |_| Vec::new(),
     hooks_needed: HooksNeeded::None,
     caveats: |settings, kernel| caveats(&settings.energy, kernel.host()),
@@ -134,11 +133,10 @@ impl Energy {
     }
 
     /// Divides the energy since the previous division.
-    fn divide(&mut self, uses: &BTreeMap<Slot, CpuUse>, workloads: &Workloads) {
+    fn divide(&mut self, used: &Used, workloads: &Workloads) {
         let now = Instant::now();
         let length = now.saturating_duration_since(self.divided);
-        let used = uses.values().map(|used| used.network + used.compute).sum();
-        let interval = Interval { length, used: Duration::from_nanos(used), cpus: online() };
+        let interval = Interval { length, used: used.time, cpus: online() };
         self.divided = now;
         for domain in Domain::ALL {
             let Some(source) = self.sources.iter().find(|source| source.measures(domain, &self.zones)) else {
@@ -150,19 +148,23 @@ impl Energy {
                 (None, Some(idle)) => idle.part(energy, length, now),
                 (None, None) => continue,
             };
-            let amount = Amount { domain, origin: source.origin(), energy, idle };
-            self.accounts.divide(amount, uses, |slot| workloads.start(slot));
+            let amount = Amount { domain, origin: source.origin(), basis: used.basis, energy, idle };
+            self.accounts.divide(amount, &used.slots, |slot| workloads.start(slot));
         }
         self.zones.take();
     }
 }
 
 impl Signal for Energy {
+    fn forget(&mut self, slot: Slot) {
+        self.uses.forget(slot);
+    }
+
     fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
         self.look(UnixNanos::now())?;
-        let uses = self.uses.advance(workloads)?;
+        let used = self.uses.advance(workloads)?;
         self.accounts.retain(|slot| workloads.start(slot));
-        self.divide(&uses, workloads);
+        self.divide(&used, workloads);
         for (slot, points) in self.accounts.points() {
             readings.add(slot, Metric { descriptor: &DIVIDED, points });
         }

@@ -11,6 +11,7 @@ const TYPE: &str = "hw.type";
 const DOMAIN: &str = "undercurrent.energy.domain";
 const USE: &str = "undercurrent.energy.use";
 const SOURCE: &str = "undercurrent.energy.source";
+const BASIS: &str = "undercurrent.energy.basis";
 
 const ZONE: AttributeKey = AttributeKey::open(ID, "the zone or the sensor, for example `package-0/dram`");
 
@@ -41,6 +42,7 @@ pub static DIVIDED: Descriptor = Descriptor {
         AttributeKey::derived(DOMAIN, || Domain::ALL.map(Domain::as_str).to_vec()),
         AttributeKey::derived(USE, || Use::ALL.map(Use::as_str).to_vec()),
         AttributeKey::derived(SOURCE, || Origin::ALL.map(Origin::as_str).to_vec()),
+        AttributeKey::derived(BASIS, || Basis::ALL.map(Basis::as_str).to_vec()),
     ],
     view: View::Summary(&FIGURES),
 };
@@ -154,6 +156,28 @@ impl Origin {
     }
 }
 
+/// The measure of CPU use that energy is divided by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Basis {
+    /// Cycles of the processor, weighted for hyper-threads.
+    Cycles,
+    /// CPU time by the kernel's accounting.
+    CpuTime,
+}
+
+impl Basis {
+    /// Both measures, the more exact first.
+    pub const ALL: [Self; 2] = [Self::Cycles, Self::CpuTime];
+
+    /// Returns the value of `undercurrent.energy.basis`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cycles => "cycles",
+            Self::CpuTime => "cpu_time",
+        }
+    }
+}
+
 /// Returns the point of a meter. The type is `None` for a meter of the platform.
 pub fn measured(id: &str, kind: Option<&'static str>, start: UnixNanos, energy: Microjoules) -> Point {
     let attributes = Attributes::new().with(ID, id.to_owned());
@@ -161,10 +185,15 @@ pub fn measured(id: &str, kind: Option<&'static str>, start: UnixNanos, energy: 
     Point { attributes, start, data: joules(energy) }
 }
 
+/// The key of a part of a domain's energy.
+pub type Part = (Domain, Origin, Basis, Use);
+
 /// Returns the point of a part of a domain's energy.
-pub fn divided(domain: Domain, of: Use, origin: Origin, start: UnixNanos, energy: Microjoules) -> Point {
+pub fn divided((domain, origin, basis, of): Part, start: UnixNanos, energy: Microjoules) -> Point {
     let attributes =
         Attributes::new().with(DOMAIN, domain.as_str()).with(USE, of.as_str()).with(SOURCE, origin.as_str());
+    // The idle part is not divided.
+    let attributes = if of == Use::Idle { attributes } else { attributes.with(BASIS, basis.as_str()) };
     Point { attributes, start, data: joules(energy) }
 }
 

@@ -10,7 +10,7 @@ use super::{
     Settings,
     accounts::{Accounts, Amount, CpuUse},
     online,
-    points::{Domain, Use},
+    points::{Basis, Domain, Use},
     source::Interval,
     sources,
     zones::Zones,
@@ -78,7 +78,8 @@ impl Trial {
             None => measured,
         };
         self.idle = self.idle.or_else(|| measured.per(length));
-        let amount = Amount { domain: Domain::Cpu, origin: source.origin(), energy: measured, idle };
+        let amount =
+            Amount { domain: Domain::Cpu, origin: source.origin(), basis: Basis::CpuTime, energy: measured, idle };
         let mut accounts = Accounts::default();
         accounts.divide(amount, &uses(&used), |_| Some(UnixNanos(0)));
         let part = |slot| accounts.of(slot, Use::Compute);

@@ -2,17 +2,16 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use undercurrent_ebpf::abi::{
-    cost::CostKind,
-    softirq::{Softirq, SoftirqCells},
-};
-
 use super::{
-    super::{OpenContext, OpenError, ReadError, network_cpu, workload_cpu},
+    super::{
+        OpenContext, OpenError, ReadError,
+        processor::{self, Counts, Growth, HyperThreadRatio, Network, NetworkTimes, Reader},
+        workload_cpu,
+    },
     accounts::CpuUse,
+    points::Basis,
 };
 use crate::{
-    kernel::maps::ByCpu,
     signals::SharedCpuTimes,
     telemetry::UnixNanos,
     workloads::{Slot, Workloads},
@@ -23,10 +22,20 @@ use crate::{
 pub struct Times {
     /// CPU time by the kernel's accounting.
     pub accounted: u64,
-    /// Softirq time that the slot's packets caused.
-    pub softirqs: u64,
-    /// Time of its socket calls, a part of `accounted`.
-    pub calls: u64,
+    /// Time for which network softirqs interrupted its tasks, a part of `accounted`.
+    pub interrupted: u64,
+    /// Time of its network events. Its socket calls are a part of `accounted`.
+    pub network: Network,
+}
+
+/// Uses of an interval.
+pub struct Used {
+    /// The use of each slot.
+    pub slots: BTreeMap<Slot, CpuUse>,
+    /// The unit of the uses.
+    pub basis: Basis,
+    /// CPU time of the node, weighted for hyper-threads.
+    pub time: Duration,
 }
 
 /// Reads the CPU use of each workload.
@@ -35,43 +44,56 @@ pub struct Uses {
     /// The last reading of the times that was used.
     used: u64,
     network: NetworkTimes,
+    /// Interrupted time; `None` if the kernel does not account it to tasks.
+    interrupted: Option<processor::Use>,
+    /// The counters of the processor; `None` if it has none.
+    counters: Option<(Reader, HyperThreadRatio)>,
     last: BTreeMap<Slot, (UnixNanos, Times)>,
 }
 
-/// CPU time of network events. Without it, `undercurrent.energy.use` is never `network`.
-struct NetworkTimes {
-    shares: Option<network_cpu::Shares>,
-    softirqs: Option<ByCpu<SoftirqCells>>,
-    /// True if the receive softirq is divided over slots.
-    divides: bool,
-}
-
 impl Uses {
-    /// Opens the CPU times.
+    /// Opens the CPU times and counters.
     ///
     /// # Errors
     /// If the kernel has no CPU time by cgroup, or a map cannot be opened.
     pub fn open(opening: &OpenContext<'_>) -> Result<Self, OpenError> {
-        let measured = opening.settings.network_cpu.measures_softirqs();
-        let network = NetworkTimes {
-            shares: measured.then(|| network_cpu::Shares::open(opening.kernel)).transpose()?,
-            softirqs: measured.then(|| opening.softirqs()).transpose()?,
-            divides: network_cpu::divides(opening.kernel),
-        };
-        Ok(Self { times: workload_cpu::times(opening)?, used: 0, network, last: BTreeMap::new() })
+        let (kernel, settings) = (opening.kernel, &opening.settings.processor);
+        // With CONFIG_IRQ_TIME_ACCOUNTING the time of tasks excludes softirqs already.
+        let is_accounted = !kernel.task_clock().excludes_interrupts;
+        let counts = settings.enabled && processor::counts(kernel);
+        let reader = counts.then(|| Reader::open(kernel)).transpose()?;
+        Ok(Self {
+            times: workload_cpu::times(opening)?,
+            used: 0,
+            network: NetworkTimes::open(opening)?,
+            interrupted: is_accounted.then(|| processor::Use::open(kernel)).transpose()?,
+            counters: reader.map(|reader| (reader, settings.hyper_thread_ratio)),
+            last: BTreeMap::new(),
+        })
     }
 
     /// Returns the use of each slot since the previous call. The first call has only the use of new workloads.
     ///
     /// # Errors
     /// If a file of the kernel cannot be read.
-    pub fn advance(&mut self, workloads: &Workloads) -> Result<BTreeMap<Slot, CpuUse>, ReadError> {
+    pub fn advance(&mut self, workloads: &Workloads) -> Result<Used, ReadError> {
         self.times.borrow_mut().advance(&mut self.used, workloads)?;
         let now = self.current(workloads);
         let growth: BTreeMap<Slot, Times> =
             now.iter().map(|(slot, (start, times))| (*slot, times.since(self.before(*slot, *start)))).collect();
         self.last = now;
-        Ok(uses(&growth))
+        let slots = uses(&growth);
+        let time = Duration::from_nanos(slots.values().map(|used| used.network + used.compute).sum());
+        let Some((reader, ratio)) = &mut self.counters else {
+            return Ok(Used { slots, basis: Basis::CpuTime, time });
+        };
+        let counted = reader.advance(workloads);
+        Ok(cycles(&counted, &growth, *ratio, time))
+    }
+
+    /// Clears the interrupted time of a slot, unless the signal `processor` does.
+    pub fn forget(&self, slot: Slot) {
+        self.interrupted.iter().for_each(|interrupted| interrupted.clear(slot));
     }
 
     fn before(&self, slot: Slot, start: UnixNanos) -> Times {
@@ -80,61 +102,73 @@ impl Uses {
 
     fn current(&self, workloads: &Workloads) -> BTreeMap<Slot, (UnixNanos, Times)> {
         let times = self.times.borrow();
-        let node = workloads.start(Slot::NODE).unwrap_or_default();
-        let slots = std::iter::once((Slot::NODE, node)).chain(workloads.slots());
-        let mut all: BTreeMap<Slot, (UnixNanos, Times)> =
-            slots.map(|(slot, start)| (slot, (start, self.network.of(slot)))).collect();
-        for (slot, _, time) in std::iter::once((Slot::NODE, node, times.node())).chain(times.slots()) {
-            if let Some((_, known)) = all.get_mut(&slot) {
-                known.accounted = nanoseconds(time);
-            }
-        }
-        all
-    }
-}
-
-impl NetworkTimes {
-    fn of(&self, slot: Slot) -> Times {
-        let Some(shares) = &self.shares else { return Times::default() };
-        let time = |kind| shares.time(slot, kind);
-        let own = if self.divides { time(CostKind::ReceiveSoftirq) } else { 0 };
-        let node = if slot == Slot::NODE { self.undivided() } else { 0 };
-        let calls = time(CostKind::SocketReceive) + time(CostKind::SocketSend);
-        Times { accounted: 0, softirqs: own + node, calls }
-    }
-
-    /// Returns the time of the softirqs that are not divided over slots.
-    fn undivided(&self) -> u64 {
-        let mut sum = 0;
-        let count = |cells: &SoftirqCells| {
-            let time = |softirq: Softirq| cells.state[softirq as usize].time;
-            time(Softirq::Transmit) + if self.divides { 0 } else { time(Softirq::Receive) }
+        let accounted: BTreeMap<Slot, Duration> = std::iter::once((Slot::NODE, times.node()))
+            .chain(times.slots().map(|(slot, _, time)| (slot, time)))
+            .collect();
+        let of = |(slot, network): (Slot, Network)| {
+            let accounted = accounted.get(&slot).map_or(0, |time| nanoseconds(*time));
+            let interrupted = self.interrupted.as_ref().map_or(0, |interrupted| interrupted.interrupted(slot));
+            Some((slot, (workloads.start(slot)?, Times { accounted, interrupted, network })))
         };
-        self.softirqs.iter().for_each(|softirqs| softirqs.for_each(|_, cells| sum += count(cells)));
-        sum
+        self.network.read(workloads).into_iter().filter_map(of).collect()
     }
 }
 
 impl Times {
     /// Returns the growth since earlier times.
     const fn since(self, before: Self) -> Self {
+        let (network, earlier) = (self.network, before.network);
         Self {
             accounted: self.accounted.saturating_sub(before.accounted),
-            softirqs: self.softirqs.saturating_sub(before.softirqs),
-            calls: self.calls.saturating_sub(before.calls),
+            interrupted: self.interrupted.saturating_sub(before.interrupted),
+            network: Network {
+                softirqs: network.softirqs.saturating_sub(earlier.softirqs),
+                calls: network.calls.saturating_sub(earlier.calls),
+            },
         }
     }
 }
 
-/// Returns the use of each slot. Softirq time moves from the node, where the kernel accounts it, to the receivers.
+/// Returns the use of each slot by CPU time. Softirq time moves to the receivers: from the interrupted workload, or from the node
+/// if it interrupted no workload, or if the kernel accounts it separately.
 fn uses(times: &BTreeMap<Slot, Times>) -> BTreeMap<Slot, CpuUse> {
-    let softirqs: u64 = times.values().map(|times| times.softirqs).sum();
+    let softirqs: u64 = times.values().map(|times| times.network.softirqs).sum();
+    let workloads = times.iter().filter(|(slot, _)| **slot != Slot::NODE);
+    let interrupted: u64 = workloads.map(|(_, times)| times.interrupted).sum();
     let of = |(slot, times): (&Slot, &Times)| {
-        let moved = if *slot == Slot::NODE { softirqs } else { 0 };
-        let compute = times.accounted.saturating_sub(moved).saturating_sub(times.calls);
-        (*slot, CpuUse { network: times.softirqs + times.calls, compute })
+        let moved = if *slot == Slot::NODE { softirqs.saturating_sub(interrupted) } else { times.interrupted };
+        let Network { softirqs, calls } = times.network;
+        let compute = times.accounted.saturating_sub(moved).saturating_sub(calls);
+        (*slot, CpuUse { network: softirqs + calls, compute })
     };
     times.iter().map(of).collect()
+}
+
+/// Returns the use of each slot by weighted cycles. The cycles of softirqs are not in the counts of the interrupted slots.
+fn cycles(growth: &Growth, times: &BTreeMap<Slot, Times>, ratio: HyperThreadRatio, time: Duration) -> Used {
+    let weigh = |counts: &Counts| ratio.weigh(counts[0], counts[counts.len() - 1]);
+    let softirqs = times.iter().map(|(slot, times)| (*slot, times.network.softirqs)).collect();
+    let moved = growth.divided_softirqs(&softirqs);
+    let zero = Counts::default();
+    let slots: BTreeMap<Slot, CpuUse> = times
+        .iter()
+        .map(|(slot, times)| {
+            let own = weigh(growth.own.get(slot).unwrap_or(&zero));
+            let calls = part(own, times.network.calls, times.accounted);
+            let network = weigh(moved.get(slot).unwrap_or(&zero)) + calls;
+            (*slot, CpuUse { network, compute: own - calls })
+        })
+        .collect();
+    let all = growth.own.values().chain(moved.values()).map(|counts| counts[0]).sum();
+    let weighted = slots.values().map(|used| used.network + used.compute).sum();
+    let time = Duration::from_nanos(part(nanoseconds(time), weighted, all));
+    Used { slots, basis: Basis::Cycles, time }
+}
+
+/// Returns `amount * numerator / denominator`, at most the amount; zero for a denominator of zero.
+fn part(amount: u64, numerator: u64, denominator: u64) -> u64 {
+    let part = (u128::from(amount) * u128::from(numerator)).checked_div(denominator.into()).unwrap_or(0);
+    u64::try_from(part).unwrap_or(u64::MAX).min(amount)
 }
 
 fn nanoseconds(time: Duration) -> u64 {
@@ -145,27 +179,56 @@ fn nanoseconds(time: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    fn of(times: &[(u16, [u64; 3])]) -> Vec<(u16, u64, u64)> {
-        let times = times
-            .iter()
-            .map(|&(slot, [accounted, softirqs, calls])| (Slot(slot), Times { accounted, softirqs, calls }));
-        uses(&times.collect()).into_iter().map(|(slot, used)| (slot.0, used.network, used.compute)).collect()
+    const NODE: u16 = Slot::NODE.0;
+
+    fn times(of: &[(u16, [u64; 4])]) -> BTreeMap<Slot, Times> {
+        let times = |&(slot, [accounted, interrupted, softirqs, calls]): &(u16, [u64; 4])| {
+            (Slot(slot), Times { accounted, interrupted, network: Network { softirqs, calls } })
+        };
+        of.iter().map(times).collect()
+    }
+
+    fn parts(slots: &BTreeMap<Slot, CpuUse>) -> Vec<(u16, u64, u64)> {
+        let mut parts: Vec<_> = slots.iter().map(|(slot, used)| (slot.0, used.network, used.compute)).collect();
+        parts.sort_unstable();
+        parts
+    }
+
+    fn sorted<const N: usize>(mut parts: [(u16, u64, u64); N]) -> [(u16, u64, u64); N] {
+        parts.sort_unstable();
+        parts
     }
 
     #[test]
     fn softirq_time_moves_from_the_node_to_the_receivers() {
-        let node = Slot::NODE.0;
-        let mut parts = of(&[(node, [100, 10, 0]), (7, [50, 30, 20]), (8, [5, 0, 0])]);
-        parts.sort_unstable();
-        let mut expected = [(node, 10, 60), (7, 50, 30), (8, 0, 5)];
-        expected.sort_unstable();
-        assert_eq!(parts, expected);
+        let parts = parts(&uses(&times(&[(NODE, [100, 0, 10, 0]), (7, [50, 0, 30, 20]), (8, [5, 0, 0, 0])])));
+        assert_eq!(parts, sorted([(NODE, 10, 60), (7, 50, 30), (8, 0, 5)]));
         assert_eq!(parts.iter().map(|(_, network, compute)| network + compute).sum::<u64>(), 155);
     }
 
     #[test]
+    fn interrupted_workloads_do_not_pay_for_the_packets_of_others() {
+        // 30 of 40 interrupted slot 8, and 10 an idle CPU.
+        let parts = parts(&uses(&times(&[(NODE, [100, 5, 0, 0]), (7, [50, 0, 40, 0]), (8, [80, 30, 0, 0])])));
+        assert_eq!(parts, sorted([(NODE, 0, 90), (7, 40, 50), (8, 0, 50)]));
+    }
+
+    #[test]
     fn no_part_is_negative() {
-        assert_eq!(of(&[(Slot::NODE.0, [5, 9, 0])]), [(Slot::NODE.0, 9, 0)]);
-        assert_eq!(of(&[(Slot::NODE.0, [5, 0, 6])]), [(Slot::NODE.0, 6, 0)]);
+        assert_eq!(parts(&uses(&times(&[(NODE, [5, 0, 9, 0])]))), [(NODE, 9, 0)]);
+        assert_eq!(parts(&uses(&times(&[(NODE, [5, 0, 0, 6])]))), [(NODE, 6, 0)]);
+    }
+
+    #[test]
+    fn cycles_are_weighted_and_those_of_softirqs_move() {
+        let ratio = HyperThreadRatio::try_from(1.1).expect("a ratio");
+        let counts = |cycles, shared| [cycles, 0, 0, 0, shared];
+        let own = BTreeMap::from([(Slot(7), counts(1000, 0)), (Slot(8), counts(1000, 1000))]);
+        let growth = Growth { own, softirqs: counts(400, 0), scaled: false, failed: 0 };
+        let times = times(&[(7, [100, 0, 10, 25]), (8, [100, 0, 30, 0])]);
+        let used = cycles(&growth, &times, ratio, Duration::from_nanos(240));
+        assert_eq!(parts(&used.slots), [(7, 100 + 250, 750), (8, 300, 550)]);
+        // 1950 weighted of 2400 cycles.
+        assert_eq!((used.basis, used.time), (Basis::Cycles, Duration::from_nanos(195)));
     }
 }

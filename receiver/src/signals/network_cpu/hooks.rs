@@ -3,7 +3,6 @@
 use super::settings::{Exact, Settings};
 use crate::kernel::hooks::{
     self, Alternate, Attachment, FENTRY, Hook, KPROBE, Program, all_or_none, fentry, fexit, kprobe, kretprobe,
-    tracepoint,
 };
 
 /// A packet is about to enter its receiving socket, which determines the workload that pays for it.
@@ -20,8 +19,7 @@ pub static RECEIVER: Hook = Hook {
     }],
 };
 
-/// A task enters or leaves a socket call, or leaves its CPU within one. The program at switches is first: a call must not run on
-/// while another task has the CPU.
+/// A task enters or leaves a socket call. The hook of switches is needed too: a call must not run on while another task has the CPU.
 pub static SOCKET_CALL: Hook = Hook {
     name: "socket_call",
     reads_timestamps: false,
@@ -31,7 +29,6 @@ pub static SOCKET_CALL: Hook = Hook {
         all_or_none(
             FENTRY,
             &[
-                tracepoint("sched_switch"),
                 fentry("inet_sendmsg"),
                 fexit("inet_sendmsg_exit", "inet_sendmsg"),
                 fentry("inet6_sendmsg"),
@@ -45,7 +42,6 @@ pub static SOCKET_CALL: Hook = Hook {
         all_or_none(
             KPROBE,
             &[
-                tracepoint("sched_switch"),
                 kprobe("inet_sendmsg_probe", "inet_sendmsg"),
                 kretprobe("inet_sendmsg_exit_probe", "inet_sendmsg"),
                 kprobe("inet6_sendmsg_probe", "inet6_sendmsg"),
@@ -65,6 +61,6 @@ pub fn required(settings: &Settings) -> Vec<&'static Hook> {
     match settings.exact {
         Exact::None => Vec::new(),
         Exact::Softirqs => softirqs.to_vec(),
-        Exact::All => softirqs.into_iter().chain([&SOCKET_CALL]).collect(),
+        Exact::All => softirqs.into_iter().chain([&hooks::SCHED_SWITCH, &SOCKET_CALL]).collect(),
     }
 }

@@ -30,7 +30,7 @@ use super::{
 use crate::{
     kernel::{
         Kernel,
-        hooks::{SOFTIRQ_ENTRY, SOFTIRQ_EXIT},
+        hooks::{SCHED_SWITCH, SOFTIRQ_ENTRY, SOFTIRQ_EXIT},
         maps::ByCpu,
     },
     telemetry::{Attributes, Metric, Point, Readings, UnixNanos},
@@ -73,7 +73,7 @@ pub fn divides(kernel: &Kernel) -> bool {
 fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
     let (kernel, settings) = (opening.kernel, &opening.settings.network_cpu);
     let divides = divides(kernel) && !settings.per_cpu;
-    let calls = settings.exact == Exact::All && kernel.serves(&SOCKET_CALL);
+    let calls = settings.exact == Exact::All && kernel.serves(&SCHED_SWITCH) && kernel.serves(&SOCKET_CALL);
     let is_charged = |kind: &CostKind| if *kind == CostKind::ReceiveSoftirq { divides } else { calls };
     Ok(Box::new(NetworkCpu {
         softirqs: (settings.exact != Exact::None).then(|| opening.softirqs()).transpose()?,

@@ -114,7 +114,7 @@ static SAMPLES: Descriptor = Descriptor {
 };
 
 /// A timer interrupts a CPU.
-static HOOK: Hook = Hook {
+pub static HOOK: Hook = Hook {
     name: "cpu_sample",
     reads_timestamps: false,
     sees_traffic: true,

@@ -10,6 +10,7 @@ mod listeners;
 mod message;
 mod namespaces;
 mod passed;
+mod processor;
 mod retransmits;
 mod rtt;
 mod scene;

@@ -5,7 +5,13 @@ use proptest::prelude::*;
 use super::*;
 
 fn amount(energy: u64, idle: u64) -> Amount {
-    Amount { domain: Domain::Cpu, origin: Origin::Rapl, energy: Microjoules(energy), idle: Microjoules(idle) }
+    Amount {
+        domain: Domain::Cpu,
+        origin: Origin::Rapl,
+        basis: Basis::CpuTime,
+        energy: Microjoules(energy),
+        idle: Microjoules(idle),
+    }
 }
 
 const fn start(_: Slot) -> Option<UnixNanos> {

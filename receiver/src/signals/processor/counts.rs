@@ -1,0 +1,197 @@
+//! Growth of the processor's counters by workload.
+
+use std::{collections::BTreeMap, sync::atomic::Ordering};
+
+use undercurrent_ebpf::abi::processor::{COUNTERS, INTERRUPTED, ProcessorCells, WORDS};
+
+use super::super::divide::divide;
+use crate::{
+    kernel::{
+        Kernel, KernelError,
+        maps::{ByCpu, Words},
+        memory::PlannedMap,
+    },
+    telemetry::UnixNanos,
+    workloads::{Slot, Workloads},
+};
+
+/// Words by slot and shard. The node has a slot even if nothing is grouped by workload.
+pub static USE: PlannedMap = PlannedMap::new("PROCESSOR_USE", size_of::<u64>(), |sizing| {
+    sizing.slots().max(1) * sizing.by_workload().shards * WORDS
+});
+/// The state of each CPU.
+pub static CELLS: PlannedMap = PlannedMap::new("PROCESSOR", size_of::<ProcessorCells>(), |sizing| sizing.cpus);
+/// The sibling of each CPU.
+pub static SIBLINGS: PlannedMap = PlannedMap::new("SIBLINGS", size_of::<u32>(), |sizing| sizing.cpus);
+
+/// Counters, and last the cycles beside a busy sibling.
+pub type Counts = [u64; COUNTERS + 1];
+
+/// The map [`USE`].
+pub struct Use {
+    words: Words,
+    shards: usize,
+}
+
+impl Use {
+    /// Maps the words into memory.
+    ///
+    /// # Errors
+    /// If the kernel refuses the mapping.
+    pub fn open(kernel: &Kernel) -> Result<Self, KernelError> {
+        Ok(Self { words: kernel.words(&USE)?, shards: kernel.histograms().shards })
+    }
+
+    /// Returns the counts of a slot since its start.
+    pub fn counts(&self, slot: Slot) -> Counts {
+        std::array::from_fn(|word| self.sum(slot, word))
+    }
+
+    /// Returns the time for which network softirqs interrupted the tasks of a slot, in nanoseconds.
+    pub fn interrupted(&self, slot: Slot) -> u64 {
+        self.sum(slot, INTERRUPTED)
+    }
+
+    /// Clears the words of a slot.
+    pub fn clear(&self, slot: Slot) {
+        let first = usize::from(slot.0) * self.shards * WORDS;
+        let words = self.words.slice(first..first + self.shards * WORDS);
+        words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+
+    fn sum(&self, slot: Slot, word: usize) -> u64 {
+        let first = usize::from(slot.0) * self.shards * WORDS;
+        let words = self.words.slice(first..first + self.shards * WORDS);
+        words.iter().skip(word).step_by(WORDS).map(|word| word.load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// The growth of counters since the previous reading.
+pub struct Growth {
+    /// Counts of each slot without softirqs.
+    pub own: BTreeMap<Slot, Counts>,
+    /// Counts of the network softirqs of all CPUs.
+    pub softirqs: Counts,
+    /// True if the kernel multiplexed a counter.
+    pub scaled: bool,
+    /// Readings that failed.
+    pub failed: u64,
+}
+
+/// Reads the counters.
+pub struct Reader {
+    counts: Use,
+    cells: ByCpu<ProcessorCells>,
+    last: BTreeMap<Slot, (UnixNanos, Counts)>,
+    softirqs: Counts,
+    scaled: u64,
+    failed: u64,
+}
+
+impl Reader {
+    /// Opens the maps.
+    ///
+    /// # Errors
+    /// If the kernel refuses a mapping.
+    pub fn open(kernel: &Kernel) -> Result<Self, KernelError> {
+        let (counts, cells) = (Use::open(kernel)?, kernel.by_cpu(&CELLS)?);
+        Ok(Self { counts, cells, last: BTreeMap::new(), softirqs: Counts::default(), scaled: 0, failed: 0 })
+    }
+
+    /// Returns the growth since the previous call.
+    pub fn advance(&mut self, workloads: &Workloads) -> Growth {
+        let node = workloads.start(Slot::NODE).unwrap_or_default();
+        let slots = std::iter::once((Slot::NODE, node)).chain(workloads.slots());
+        let now: BTreeMap<_, _> = slots.map(|(slot, start)| (slot, (start, self.counts.counts(slot)))).collect();
+        let before = |slot, start| match self.last.get(&slot) {
+            Some((known, counts)) if *known == start => *counts,
+            _ => Counts::default(),
+        };
+        let own = now.iter().map(|(slot, (start, counts))| (*slot, since(*counts, before(*slot, *start)))).collect();
+        self.last = now;
+        let (mut softirqs, mut scaled, mut failed) = (Counts::default(), 0, 0);
+        self.cells.for_each(|_, cells| {
+            softirqs.iter_mut().zip(cells.softirqs).for_each(|(sum, count)| *sum += count);
+            scaled += cells.scaled;
+            failed += cells.failed;
+        });
+        let growth = Growth {
+            own,
+            softirqs: since(softirqs, self.softirqs),
+            scaled: scaled > self.scaled,
+            failed: failed.saturating_sub(self.failed),
+        };
+        (self.softirqs, self.scaled, self.failed) = (softirqs, scaled, failed);
+        growth
+    }
+
+    /// Clears the words of a slot.
+    pub fn clear(&self, slot: Slot) {
+        self.counts.clear(slot);
+    }
+}
+
+impl Growth {
+    /// Returns the part of the softirqs' counts of each slot, in proportion to the time of the softirqs for its packets. Without
+    /// such a time they count for the node.
+    pub fn divided_softirqs(&self, times: &BTreeMap<Slot, u64>) -> BTreeMap<Slot, Counts> {
+        let mut parts: BTreeMap<Slot, Counts> = BTreeMap::new();
+        let weights: Vec<u64> = times.values().copied().collect();
+        for (counter, count) in self.softirqs.into_iter().enumerate() {
+            match divide(count, &weights) {
+                Some(counts) => {
+                    for (slot, count) in times.keys().zip(counts) {
+                        parts.entry(*slot).or_default()[counter] = count;
+                    }
+                }
+                None => parts.entry(Slot::NODE).or_default()[counter] = count,
+            }
+        }
+        parts
+    }
+}
+
+fn since(now: Counts, before: Counts) -> Counts {
+    std::array::from_fn(|n| now[n].saturating_sub(before[n]))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use undercurrent_ebpf::abi::processor::{busy, proportion};
+
+    use super::*;
+
+    #[test]
+    fn a_proportion_has_a_resolution_of_a_thousandth() {
+        assert_eq!(proportion(3_000_000, 1, 2), 1_500_000);
+        assert_eq!(proportion(1000, 3, 1), 3000);
+        assert_eq!([proportion(7, 0, 9), proportion(7, 9, 0)], [0, 0]);
+        // A CPU at 5 GHz for an hour.
+        assert_eq!(proportion(18_000_000_000_000, 3_600_000_000_000, 3_600_000_000_000), 18_000_000_000_000);
+    }
+
+    proptest! {
+        /// A CPU that is busy in every other interval has the busy time of these intervals at any time.
+        #[test]
+        fn published_busy_times_are_exact(start in 0_u64..1 << 60, steps in proptest::collection::vec(0_u64..1 << 40, 1..50)) {
+            let (mut published, mut now, mut time, mut is_busy) = (0, start, 0, false);
+            for step in steps {
+                prop_assert_eq!(busy::until(published, now + step), time + if is_busy { step } else { 0 });
+                now += step;
+                time = busy::until(published, now);
+                is_busy = !is_busy;
+                published = busy::publish(time, now, is_busy);
+            }
+        }
+    }
+
+    #[test]
+    fn softirqs_move_to_the_receivers() {
+        let growth = Growth { own: BTreeMap::new(), softirqs: [100, 10, 0, 3, 0], scaled: false, failed: 0 };
+        let parts = growth.divided_softirqs(&BTreeMap::from([(Slot(2), 3), (Slot(3), 1)]));
+        assert_eq!((parts[&Slot(2)], parts[&Slot(3)]), ([75, 8, 0, 2, 0], [25, 2, 0, 1, 0]));
+        let node = growth.divided_softirqs(&BTreeMap::new());
+        assert_eq!(node[&Slot::NODE], growth.softirqs);
+    }
+}

@@ -1,0 +1,189 @@
+//! `processor`: cycles, instructions and cache references of each workload, from the processor's counters.
+
+mod counts;
+mod network;
+mod settings;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use undercurrent_ebpf::abi::processor::Counter;
+
+use self::counts::{CELLS, SIBLINGS};
+pub use self::{
+    counts::{Counts, Growth, Reader, USE, Use},
+    network::{Network, NetworkTimes},
+    settings::{HyperThreadRatio, Settings},
+};
+use super::{
+    Caveat, Entry, HooksNeeded, OpenContext, OpenError, READ_FAILED, ReadError, Signal,
+    internal::{LOST, lost},
+    network_functions,
+};
+use crate::{
+    kernel::{
+        Kernel,
+        hooks::{SCHED_SWITCH, SOFTIRQ_ENTRY, SOFTIRQ_EXIT},
+    },
+    telemetry::{AttributeKey, Attributes, Data, Descriptor, Instrument, Metric, Point, Readings, UnixNanos, View},
+    workloads::{Slot, Workloads},
+};
+
+/// The registry entry.
+pub static ENTRY: Entry = Entry {
+    name: "processor",
+    summary: "Cycles, instructions, cache references and cache misses of each workload, where the processor counts them",
+    metrics: &[&CYCLES, &INSTRUCTIONS, &CACHE_REFERENCES, &CACHE_MISSES],
+    hooks: |_| vec![&SOFTIRQ_ENTRY, &SOFTIRQ_EXIT, &SCHED_SWITCH, &network_functions::HOOK],
+    maps: &[&USE, &CELLS, &SIBLINGS],
+    losses: |_| vec![READ_FAILED],
+    hooks_needed: HooksNeeded::Each(&[]),
+    caveats: |_, kernel| caveats(kernel),
+    open,
+};
+
+/// The period of samples for tasks that never switch.
+const TICK: Duration = Duration::from_secs(1);
+const ESTIMATE: &str = "undercurrent.counter.estimate";
+const ATTRIBUTES: &[AttributeKey] = &[AttributeKey::listed(ESTIMATE, &["scaled"])];
+
+macro_rules! counter {
+    ($name:ident, $metric:literal, $unit:literal, $description:literal) => {
+        static $name: Descriptor = Descriptor {
+            name: $metric,
+            unit: $unit,
+            description: $description,
+            instrument: Instrument::Counter,
+            attributes: ATTRIBUTES,
+            view: View::Section,
+        };
+    };
+}
+
+counter!(CYCLES, "undercurrent.cpu.cycles", "{cycle}", "CPU cycles, without cycles of idle CPUs.");
+counter!(INSTRUCTIONS, "undercurrent.cpu.instructions", "{instruction}", "Retired instructions.");
+counter!(CACHE_REFERENCES, "undercurrent.cpu.cache.references", "{reference}", "References to the last-level cache.");
+counter!(CACHE_MISSES, "undercurrent.cpu.cache.misses", "{miss}", "Misses of the last-level cache.");
+
+const fn descriptor(counter: Counter) -> &'static Descriptor {
+    match counter {
+        Counter::Cycles => &CYCLES,
+        Counter::Instructions => &INSTRUCTIONS,
+        Counter::CacheReferences => &CACHE_REFERENCES,
+        Counter::CacheMisses => &CACHE_MISSES,
+    }
+}
+
+/// Returns true if the programs read the counters of this processor.
+pub fn counts(kernel: &Kernel) -> bool {
+    kernel.counters() & Counter::Cycles.bit() != 0 && kernel.serves(&SCHED_SWITCH)
+}
+
+fn caveats(kernel: &Kernel) -> Vec<Caveat> {
+    if kernel.counters() == 0 {
+        let reason =
+            "this machine has no hardware counters (many virtual machines have none): CPU time replaces cycles";
+        return vec![Caveat::Idle(reason.to_owned())];
+    }
+    if !kernel.serves(&SCHED_SWITCH) {
+        return vec![Caveat::Unavailable("switches between tasks are not seen".to_owned())];
+    }
+    let missing = Counter::ALL.into_iter().filter(|counter| kernel.counters() & counter.bit() == 0);
+    missing.map(|counter| Caveat::Partial(format!("this processor has no {}", descriptor(counter).name))).collect()
+}
+
+struct Processor {
+    reader: Reader,
+    network: NetworkTimes,
+    softirqs: BTreeMap<Slot, u64>,
+    /// The bits of the processor's counters.
+    counters: u32,
+    totals: BTreeMap<Slot, Totals>,
+    failed: u64,
+    start: UnixNanos,
+}
+
+/// The totals of a slot: counted, and scaled because the kernel multiplexed the counters.
+struct Totals {
+    start: UnixNanos,
+    counts: [Counts; 2],
+}
+
+fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
+    let kernel = opening.kernel;
+    if counts(kernel) && !opening.settings.network_functions.enabled {
+        tick(kernel);
+    }
+    let mut processor = Processor {
+        reader: Reader::open(kernel)?,
+        network: NetworkTimes::open(opening)?,
+        softirqs: BTreeMap::new(),
+        counters: if counts(kernel) { kernel.counters() } else { 0 },
+        totals: BTreeMap::new(),
+        failed: 0,
+        start: opening.start,
+    };
+    processor.reader.advance(opening.workloads);
+    processor.softirqs = processor.network.softirqs(opening.workloads);
+    Ok(Box::new(processor))
+}
+
+/// Lets the samples of each CPU read its counters once a second. `network_functions` samples at least as often.
+fn tick(kernel: &Kernel) {
+    let online = aya::util::online_cpus().unwrap_or_default();
+    if let Err(error) = kernel.cpu_sampling().set(online.into_iter().map(|cpu| (cpu, TICK))) {
+        tracing::warn!("cannot sample the CPUs; tasks that never switch are read when they do: {error}");
+    }
+}
+
+impl Processor {
+    /// Adds the growth since the previous reading. The counts of softirqs move to the receivers of the packets.
+    fn advance(&mut self, workloads: &Workloads) {
+        self.totals.retain(|slot, totals| workloads.start(*slot) == Some(totals.start));
+        let growth = self.reader.advance(workloads);
+        let softirqs = self.network.softirqs(workloads);
+        let times = grown(&softirqs, &self.softirqs);
+        self.softirqs = softirqs;
+        self.failed += growth.failed;
+        let moved = growth.divided_softirqs(&times);
+        for (slot, counts) in growth.own.iter().chain(&moved) {
+            let Some(start) = workloads.start(*slot) else { continue };
+            let totals = self.totals.entry(*slot).or_insert(Totals { start, counts: Default::default() });
+            let of_kind = &mut totals.counts[usize::from(growth.scaled)];
+            of_kind.iter_mut().zip(counts).for_each(|(total, count)| *total += count);
+        }
+    }
+}
+
+/// Returns the growth of each slot's time. A time that fell belongs to another workload.
+pub fn grown(now: &BTreeMap<Slot, u64>, before: &BTreeMap<Slot, u64>) -> BTreeMap<Slot, u64> {
+    let of = |(slot, time): (&Slot, &u64)| (*slot, time.saturating_sub(before.get(slot).copied().unwrap_or(0)));
+    now.iter().map(of).collect()
+}
+
+impl Signal for Processor {
+    fn forget(&mut self, slot: Slot) {
+        self.reader.clear(slot);
+        self.softirqs.remove(&slot);
+    }
+
+    fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
+        if self.counters == 0 {
+            return Ok(());
+        }
+        self.advance(workloads);
+        for (slot, totals) in &self.totals {
+            for counter in Counter::ALL.into_iter().filter(|counter| self.counters & counter.bit() != 0) {
+                let points = totals.counts.iter().enumerate().filter_map(|(scaled, counts)| {
+                    let attributes =
+                        if scaled == 0 { Attributes::new() } else { Attributes::new().with(ESTIMATE, "scaled") };
+                    let count = i64::try_from(counts[counter as usize]).unwrap_or(i64::MAX);
+                    (count > 0).then_some(Point { attributes, start: totals.start, data: Data::Integer(count) })
+                });
+                readings.add(*slot, Metric { descriptor: descriptor(counter), points: points.collect() });
+            }
+        }
+        let failed = lost(ENTRY.name, READ_FAILED, Attributes::new(), self.failed, self.start);
+        readings.add(Slot::NODE, Metric { descriptor: &LOST, points: vec![failed] });
+        Ok(())
+    }
+}

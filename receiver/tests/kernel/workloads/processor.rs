@@ -1,0 +1,110 @@
+//! Counters of containers, with the kernel's events in the place of the processor's counters.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use super::{
+    super::support::{
+        cgroups::Group,
+        counters::cpu_time,
+        line::{Line, Point},
+        meters::Meters,
+        sidecar::file,
+        surroundings::{patience, wait_for},
+        truth::{exactly, record},
+    },
+    scene::{Scene, everywhere},
+    watch::is,
+};
+
+const COUNTERS: [&str; 4] = [
+    "undercurrent.cpu.cycles",
+    "undercurrent.cpu.instructions",
+    "undercurrent.cpu.cache.references",
+    "undercurrent.cpu.cache.misses",
+];
+const ENERGY: &str = "undercurrent.energy";
+/// Seconds of CPU time.
+const USED: f64 = 1.0;
+const SOFTWARE: &str = "signals: {processor: {events: software}}";
+/// A process that joins cgroups, causes page faults and switches, and then waits for the end of its input.
+const WORK: &str = r#"
+for file; do echo $$ >"$file" || exit; done
+i=0; while [ $i -lt 150 ]; do i=$((i + 1)); sh -c 'exec sleep 0.001'; done
+i=0; while [ $i -lt 400000 ]; do i=$((i + 1)); done
+echo; read line"#;
+
+fn counted(line: &Line, metric: &str, group: &Group) -> f64 {
+    line.find(metric, &[]).filter(|point| is(point, &group.path)).map(Point::amount).sum()
+}
+
+/// Returns the page faults and the context switches of a process with its ended children.
+fn events(process: u32) -> [f64; 2] {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    let number = |field: usize| fields[field - 3].parse::<f64>().unwrap();
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let switches = status.lines().filter(|line| line.contains("ctxt_switches"));
+    let own: f64 = switches.map(|line| line.rsplit_once('\t').unwrap().1.trim().parse::<f64>().unwrap()).sum();
+    // minflt, cminflt, majflt and cmajflt of proc_pid_stat(5).
+    [(10..=13).map(number).sum(), own]
+}
+
+fn counters(scene: &Scene) {
+    let file = file(SOFTWARE);
+    let meters = Meters::with(&[("0", "package-0", 5)]);
+    let arguments = ["--config", file.path().to_str().unwrap(), "--sysfs-root", meters.root()];
+    let sidecar = scene.sidecar(&arguments);
+    let group = scene.group();
+    let _consumer = meters.consume("0", 5, 50);
+    let files = group.own().into_iter().map(|directory| directory.join("cgroup.procs"));
+    let mut work = Command::new("sh");
+    work.args(["-c", WORK, "sh"]).args(files).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut work = work.spawn().unwrap();
+    BufReader::new(work.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
+    let burner = group.burn(&group.path).unwrap();
+    wait_for("a process to use CPU time", patience(Duration::from_secs(30)), || {
+        (cpu_time(&group) >= USED).then_some(())
+    });
+    let [faults, switches] = events(work.id());
+    eprintln!("{faults} page faults, {switches} switches of the shell alone");
+    drop(burner);
+    drop(work.stdin.take());
+    work.wait().unwrap();
+    let used = cpu_time(&group);
+    let line = sidecar.snapshot();
+    let values = COUNTERS.map(|metric| counted(&line, metric, &group));
+    eprintln!("{used:.3} s: {values:?}");
+    record(COUNTERS[0], values[0], exactly(used * 1e9));
+    record(COUNTERS[1], values[1], exactly(used * 1e9));
+    // The burner has a few more of both than the shell and its children.
+    record(COUNTERS[2], values[2], faults..=faults + 1000.0);
+    record(COUNTERS[3], values[3], switches..=f64::MAX);
+    let by_cycles = line.find(ENERGY, &[("undercurrent.energy.basis", "cycles")]).count();
+    let idle = line.find(ENERGY, &[("undercurrent.energy.use", "idle")]).count();
+    assert!(by_cycles > 1 && by_cycles + idle == line.find(ENERGY, &[]).count(), "{by_cycles} and {idle}");
+}
+
+#[test]
+fn software_events_count_for_their_container() {
+    everywhere("counters of a container", counters);
+}
+
+fn without(scene: &Scene) {
+    // No test machine has hardware counters: virtual machines have none.
+    let sidecar = scene.sidecar(&[]);
+    let line = sidecar.snapshot();
+    for metric in COUNTERS {
+        assert_eq!(line.find(metric, &[]).count(), 0, "{metric}");
+    }
+    assert_eq!(line.find("undercurrent.hook.status", &[("undercurrent.hook", "sched_switch")]).count(), 0);
+}
+
+#[test]
+fn without_counters_there_are_no_points_and_no_hook_of_switches() {
+    everywhere("a machine without counters", without);
+}
