@@ -14,6 +14,7 @@ use crate::{
         host::Host,
         memory::{MapSize, PlannedMap, Sizing},
         object::Ownership,
+        slow::SlowLimits,
     },
     options::{AttachKind, MemoryLimit},
     privileges::{Privileges, ReadError as PrivilegesError, Task, Unprivileged},
@@ -73,6 +74,8 @@ pub struct Requirements {
     events: Option<Events>,
     /// The hooks that only the processor's counters need.
     counter_hooks: Vec<&'static Hook>,
+    /// The limits of slow packets.
+    slow: SlowLimits,
 }
 
 impl Requirements {
@@ -103,6 +106,7 @@ impl Requirements {
             sysfs: Sysfs::new(settings.sysfs_root.clone()),
             events: settings.signals.processor.events(),
             counter_hooks: signals::counter_hooks(&settings.signals),
+            slow: settings.signals.slow_packets.limits(),
         }
     }
 
@@ -167,6 +171,7 @@ impl Requirements {
             events: self.events,
             counter_hooks: &self.counter_hooks,
             siblings: self.sysfs.siblings(cpus),
+            slow: self.slow,
         }
     }
 

@@ -1,6 +1,7 @@
 //! The running sidecar: it attaches programs, opens signals, takes a snapshot at every tick, and feeds the outputs.
 
 mod stop;
+mod traces;
 
 use std::{
     cell::OnceCell,
@@ -32,8 +33,8 @@ use crate::{
     workloads::{self, Directory, Files, Following, Slot, Workloads},
 };
 
-use self::stop::Stop;
 pub use self::stop::idle;
+use self::{stop::Stop, traces::Traces};
 
 /// Time limit from a stop signal to the end of the process. The last delivery gets the time that detaching leaves.
 const LAST_DELIVERY: Duration = Duration::from_millis(1500);
@@ -79,6 +80,7 @@ pub struct Sidecar {
     sampler: SamplingController,
     filter_updater: FilterUpdater,
     grouping: Option<SharedGrouping>,
+    traces: Traces,
     /// `None` if no signal uses the receive timestamps of NICs.
     nics: Option<nics::Following>,
     internal: InternalTelemetry,
@@ -162,6 +164,7 @@ impl Sidecar {
             sampler,
             filter_updater,
             grouping,
+            traces: Traces::new(settings.signals.slow_packets.enabled),
             nics,
             internal,
             watchdog: Watchdog::start(settings.interval.get()),
@@ -213,6 +216,7 @@ impl Sidecar {
         for metric in self.internal.read(&self.kernel, &state) {
             readings.add(Slot::NODE, metric);
         }
+        self.traces.attach(&mut readings);
         self.last_collect = Some(began.elapsed());
         let resources = readings.into_resources(|slot| self.resource_of(slot));
         let resources = resources.map(|(slot, metrics)| self.workloads.stage(slot, metrics)).collect();
@@ -227,8 +231,15 @@ impl Sidecar {
         signals.filter(|signal| signal.due().is_some_and(|due| due <= now)).for_each(|signal| signal.sample());
     }
 
+    /// Passes the spans since the last call to the outputs.
+    fn publish_spans(&mut self, outputs: &Outputs) {
+        let traced = self.signals.iter_mut().flat_map(|(_, signal)| signal.spans()).collect();
+        let (node, workloads) = (&self.resource, &self.workloads);
+        self.traces.publish(traced, outputs, |slot| resource_of(slot, node, workloads));
+    }
+
     fn resource_of(&self, slot: Slot) -> Option<Arc<Resource>> {
-        if slot == Slot::NODE { Some(Arc::clone(&self.resource)) } else { self.workloads.resource(slot) }
+        resource_of(slot, &self.resource, &self.workloads)
     }
 
     /// Publishes a snapshot at every tick and a last one at the end. The run ends after the configured duration, on
@@ -268,6 +279,7 @@ impl Sidecar {
                         return Err(RunError::LoaderStopped);
                     }
                 }
+                () = self.traces.due() => self.publish_spans(&outputs),
                 () = self.watchdog.due() => self.watchdog.feed(),
                 () = self.workloads.changed() => {}
                 () = read_clocks(&mut self.nics, &mut self.kernel) => {}
@@ -276,6 +288,7 @@ impl Sidecar {
                 () = reached(due) => self.sample(),
             }
         }
+        self.publish_spans(&outputs);
         let last = Arc::new(self.snapshot(&statistics, outputs.delivered()));
         // The programs detach before the last delivery, which may wait for a collector.
         drop(self);
@@ -284,6 +297,10 @@ impl Sidecar {
         outputs.shutdown(LAST_DELIVERY).await?;
         summarize(&running, published + 1)
     }
+}
+
+fn resource_of(slot: Slot, node: &Arc<Resource>, workloads: &Workloads) -> Option<Arc<Resource>> {
+    if slot == Slot::NODE { Some(Arc::clone(node)) } else { workloads.resource(slot) }
 }
 
 /// Logs the number of delivered snapshots of each output.

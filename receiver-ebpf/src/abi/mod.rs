@@ -17,6 +17,7 @@ pub mod retransmits;
 pub mod sample;
 pub mod segments;
 pub mod served;
+pub mod slow;
 pub mod softirq;
 pub mod transmit;
 pub mod workload;

@@ -33,7 +33,7 @@ use crate::{
         owner::or_node,
         pointer::{Access, Ptr},
     },
-    signals::{latency, receive_segments, receive_wait},
+    signals::{latency, receive_segments, receive_wait, slow_packets},
 };
 
 /// `ETH_P_IPV6` in network order, as in `sk_buff.protocol`.
@@ -66,8 +66,8 @@ fn reached(point: ReceivePoint, packet: &impl Subject, event: Sampled, mode: Fil
     }
     match event {
         Ok(Some(event)) => {
-            arrived(point, &event);
-            measured(point, packet, &event, or_node(slot), None);
+            let wait = arrived(point, &event);
+            measured(point, packet, &event, wait, or_node(slot), None);
         }
         Ok(None) => {}
         Err(loss) => latency::lost(point, loss, 1),
@@ -81,7 +81,7 @@ fn filtered(point: ReceivePoint, packet: &impl Subject, event: Sampled, slot: im
     match event {
         Ok(Some(event)) => {
             // Recorded for every packet: a filter for processes selects packets only at the read.
-            arrived(point, &event);
+            let wait = arrived(point, &event);
             // At a read, the lookup also records the socket's reader, which does not depend on the filter.
             let reader = if point.layer == Layer::SocketRead { Ok(or_node(slot)) } else { Err(slot) };
             if selected == Some(false) {
@@ -89,7 +89,7 @@ fn filtered(point: ReceivePoint, packet: &impl Subject, event: Sampled, slot: im
             }
             let slot = reader.unwrap_or_else(or_node);
             match filter::selects_all(selected, slot) {
-                Some(true) => measured(point, packet, &event, slot, group::of(packet, slot, event.weight)),
+                Some(true) => measured(point, packet, &event, wait, slot, group::of(packet, slot, event.weight)),
                 Some(false) => {}
                 None => latency::lost(point, PacketLoss::Unfiltered, event.weight),
             }
@@ -99,20 +99,31 @@ fn filtered(point: ReceivePoint, packet: &impl Subject, event: Sampled, slot: im
     }
 }
 
-/// Records the start of a packet's wait in its socket's queue.
+/// Stores the time of a packet before its read. At the read, returns its wait in the socket's queue, in nanoseconds.
 #[inline(always)]
-fn arrived(point: ReceivePoint, event: &PacketEvent) {
-    if point.layer == Layer::SocketEnqueued {
-        receive_wait::store_start(event);
+fn arrived(point: ReceivePoint, event: &PacketEvent) -> Option<u64> {
+    match point.layer {
+        Layer::Ip | Layer::Transport => slow_packets::passed(point.layer, event),
+        Layer::SocketEnqueued => receive_wait::store_start(event),
+        Layer::SocketRead => return receive_wait::end(event),
     }
+    None
 }
 
 #[inline(always)]
-fn measured(point: ReceivePoint, packet: &impl Subject, event: &PacketEvent, slot: Slot, group: Option<Number>) {
+fn measured(
+    point: ReceivePoint,
+    packet: &impl Subject,
+    event: &PacketEvent,
+    wait: Option<u64>,
+    slot: Slot,
+    group: Option<Number>,
+) {
     latency::reached(point, event, slot, group);
     receive_segments::reached(point, packet, event.weight, slot);
     if let (Layer::SocketRead, Some(transport)) = (point.layer, point.transport) {
-        receive_wait::ended(event, transport, point.version, slot, group);
+        receive_wait::ended(event, wait, transport, point.version, slot, group);
+        slow_packets::read(point, packet, event, wait, slot, group);
     }
 }
 

@@ -199,6 +199,11 @@ impl<A: Access> Subject for Read<A> {
     fn process(&self) -> Option<u32> {
         Some(current_process())
     }
+
+    #[inline(always)]
+    fn origin(&self) -> (Ptr<Sock, Probed>, Ptr<SkBuff, Probed>) {
+        (Ptr::at(0), self.0.skb.probed())
+    }
 }
 
 /// Data that the current task reads from a TCP socket. Its packets may be freed.
@@ -228,6 +233,11 @@ impl<A: Access> Subject for Stream<A> {
     #[inline(always)]
     fn process(&self) -> Option<u32> {
         Some(current_process())
+    }
+
+    #[inline(always)]
+    fn origin(&self) -> (Ptr<Sock, Probed>, Ptr<SkBuff, Probed>) {
+        (self.0.probed(), Ptr::at(0))
     }
 }
 
@@ -266,5 +276,10 @@ impl Subject for Copied {
     #[inline(always)]
     fn process(&self) -> Option<u32> {
         Some(current_process())
+    }
+
+    #[inline(always)]
+    fn origin(&self) -> (Ptr<Sock, Probed>, Ptr<SkBuff, Probed>) {
+        (Ptr::at(0), self.0.probed())
     }
 }

@@ -86,6 +86,14 @@ fields! {
     SOCK_TYPE: Field<Sock, u16> = "sock.sk_type";
     /// Transport protocol.
     SOCK_PROTOCOL: Field<Sock, u16> = "sock.sk_protocol";
+    /// Local IPv4 address, in network order.
+    SOCK_RCV_SADDR: Field<Sock, u32> = "sock.__sk_common.skc_rcv_saddr";
+    /// IPv4 address of the peer, in network order.
+    SOCK_DADDR: Field<Sock, u32> = "sock.__sk_common.skc_daddr";
+    /// Port of the peer, in network order.
+    SOCK_DPORT: Field<Sock, u16> = "sock.__sk_common.skc_dport";
+    /// Local IPv6 address.
+    SOCK_V6_RCV_SADDR: Field<Sock, [u64; 2]> = "sock.__sk_common.skc_v6_rcv_saddr";
     /// Local port.
     SOCK_PORT: Field<Sock, u16> = "sock.__sk_common.skc_num";
     /// Network namespace of the socket.
@@ -138,6 +146,10 @@ fields! {
     CSS_CGROUP: Field<CgroupSubsysState, Address<Cgroup>> = "cgroup_subsys_state.cgroup";
     /// Id of the task (a thread), in the first pid namespace.
     TASK_ID: Field<Task, u32> = "task_struct.pid";
+    /// Id of the task's process, in the first pid namespace.
+    TASK_TGID: Field<Task, u32> = "task_struct.tgid";
+    /// First thread of the task's process.
+    TASK_GROUP_LEADER: Field<Task, Address<Task>> = "task_struct.group_leader";
     /// Flags of the task (`PF_*`).
     TASK_FLAGS: Field<Task, u32> = "task_struct.flags";
     /// Name of the task.

@@ -7,7 +7,11 @@ use undercurrent_ebpf::abi::{
     workload::{Slot, ownership},
 };
 
-use super::{load_time_value, owner};
+use super::{
+    fields::{SkBuff, Sock},
+    load_time_value, owner,
+    pointer::{Probed, Ptr},
+};
 
 /// Bits of the configured criteria and of the grouping dimensions.
 #[unsafe(export_name = "packets.by")]
@@ -54,6 +58,11 @@ pub trait Subject {
     /// Name of the interface, padded with zeros.
     fn interface_name(&self) -> Option<[u64; 2]> {
         None
+    }
+
+    /// The connection or the packet that has the addresses; null if unknown.
+    fn origin(&self) -> (Ptr<Sock, Probed>, Ptr<SkBuff, Probed>) {
+        (Ptr::at(0), Ptr::at(0))
     }
 }
 

@@ -11,6 +11,7 @@ pub mod processor;
 pub mod receive_driver;
 pub mod receive_segments;
 pub mod receive_wait;
+pub mod slow_packets;
 pub mod socket_calls;
 pub mod softirq_wait;
 pub mod tcp_listen_overflows;
@@ -29,7 +30,7 @@ macro_rules! switch {
 
         /// Returns true if the signal is enabled, a constant to the verifier.
         #[inline(always)]
-        fn enabled() -> bool {
+        pub fn enabled() -> bool {
             crate::kernel::load_time_value(&ENABLED) != 0
         }
     };

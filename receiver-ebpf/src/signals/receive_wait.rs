@@ -6,49 +6,99 @@ use aya_ebpf::{macros::map, maps::Array};
 use undercurrent_ebpf::abi::{
     latency::{IpVersion, Series, Transport, waiting},
     loss::PacketLoss,
+    slow::{Record, Records, record},
     workload::Slot,
 };
 
-use super::{switch, timings};
+use super::{slow_packets, switch, timings};
 use crate::kernel::{event::PacketEvent, group::Number, served};
 
 switch!("receive_wait");
 
-/// Start times of waiting packets.
+/// Waiting packets.
 #[map]
-static WAITING: Array<u64> = Array::with_max_entries(1, 0);
+static WAITING: Array<Records> = Array::with_max_entries(1, 0);
 
-/// Records the time at which a packet entered its socket's queue.
+/// Returns the records at the index of a mix.
+#[inline(always)]
+fn records(mix: u64) -> Option<&'static mut Records> {
+    let records = WAITING.get_ptr_mut(waiting::index(mix))?;
+    // SAFETY: an entry of the map, which lives as long as the program. Another CPU may write it at the same time; `check` then
+    // matches neither packet.
+    Some(unsafe { &mut *records })
+}
+
+/// Stores the record of a packet that entered its socket's queue.
 #[inline(always)]
 pub fn store_start(event: &PacketEvent) {
-    if !enabled() {
+    if !enabled() && !slow_packets::enabled() {
         return;
     }
-    let mix = waiting::mix(event.timestamp);
-    if let Some(entry) = WAITING.get_ptr_mut(waiting::index(mix)) {
-        // SAFETY: an entry of the map, which lives as long as the program. Another CPU may overwrite it.
-        unsafe { *entry = waiting::entry(mix, event.now) };
+    let (mix, now) = (waiting::mix(event.timestamp), event.now);
+    let Some([first, second]) = records(mix) else { return };
+    if first.enqueued != 0 && record::is_replaced(second.enqueued, now, mix) {
+        *second = *first;
+    }
+    first.enqueued = now;
+    first.check = mix ^ now;
+    if slow_packets::enabled() {
+        first.passed = slow_packets::take_passages(event.timestamp).map(|time| mix ^ time);
     }
 }
 
-/// Records the wait of a packet, for its group or else for the slot. The first read ends the wait of a packet that is read
-/// in parts.
+/// Returns the wait of a packet in nanoseconds and frees its record; `None` without a record. The first read ends the wait of a
+/// packet that is read in parts.
 #[inline(always)]
-pub fn ended(event: &PacketEvent, transport: Transport, version: IpVersion, slot: Slot, group: Option<Number>) {
+pub fn end(event: &PacketEvent) -> Option<u64> {
+    if !enabled() && !slow_packets::enabled() || !served::enqueued() {
+        return None;
+    }
+    let mix = waiting::mix(event.timestamp);
+    let [first, second] = records(mix)?;
+    let enqueued = take(first, mix).or_else(|| take(second, mix))?;
+    Some(event.now.wrapping_sub(enqueued))
+}
+
+/// Returns the time of arrival in a record and frees it; `None` for the record of another packet.
+#[inline(always)]
+fn take(record: &mut Record, mix: u64) -> Option<u64> {
+    let enqueued = record.enqueued;
+    if record.check ^ enqueued != mix {
+        return None;
+    }
+    record.enqueued = 0;
+    Some(enqueued)
+}
+
+/// Returns the times of a packet at `ip` and `transport`; zero if unknown. `enqueued` is the time of arrival that [`end`] found.
+#[inline(always)]
+pub fn passed(timestamp: u64, enqueued: u64) -> [u64; 2] {
+    let mix = waiting::mix(timestamp);
+    let Some(records) = records(mix) else { return [0; 2] };
+    for record in records {
+        if record.check ^ enqueued == mix {
+            return record.passed.map(|time| time ^ mix);
+        }
+    }
+    [0; 2]
+}
+
+/// Records the wait of a packet, for its group or else for the slot. `wait` is the result of [`end`].
+#[inline(always)]
+pub fn ended(
+    event: &PacketEvent,
+    wait: Option<u64>,
+    transport: Transport,
+    version: IpVersion,
+    slot: Slot,
+    group: Option<Number>,
+) {
     if !enabled() || !served::enqueued() {
         return;
     }
     let series = Series::Wait(transport, version);
-    let mix = waiting::mix(event.timestamp);
-    let Some(entry) = WAITING.get_ptr_mut(waiting::index(mix)) else { return };
-    // SAFETY: an entry of the map, which lives as long as the program.
-    match waiting::since(unsafe { *entry }, mix, event.now) {
-        // The time in an entry wraps around, so it is ambiguous for an older packet.
-        Some(wait) if event.age() >> waiting::TIME == 0 => {
-            // SAFETY: an entry of the map, which lives as long as the program.
-            unsafe { *entry = 0 };
-            timings::record_in(group, series, wait, event.weight, slot);
-        }
-        _ => timings::lost(series, PacketLoss::Unmatched, event.weight),
+    match wait {
+        Some(wait) => timings::record_in(group, series, wait, event.weight, slot),
+        None => timings::lost(series, PacketLoss::Unmatched, event.weight),
     }
 }

@@ -3,9 +3,9 @@
 use opentelemetry_proto::tonic::{
     common::v1::{AnyValue, ArrayValue, InstrumentationScope, KeyValue, any_value},
     metrics::v1::{
-        AggregationTemporality, DataPointFlags, ExponentialHistogram, ExponentialHistogramDataPoint, Gauge, Metric,
-        NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum, exponential_histogram_data_point::Buckets, metric,
-        number_data_point,
+        AggregationTemporality, DataPointFlags, Exemplar, ExponentialHistogram, ExponentialHistogramDataPoint, Gauge,
+        Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum, exemplar,
+        exponential_histogram_data_point::Buckets, metric, number_data_point,
     },
     resource::v1::Resource,
 };
@@ -85,7 +85,18 @@ fn histogram_point(
         zero_count: histogram.zero_count,
         positive: Some(Buckets { offset: histogram.offset, bucket_counts: histogram.buckets.clone() }),
         zero_threshold: histogram.zero_threshold,
+        exemplars: histogram.exemplars.iter().map(exemplar).collect(),
         ..Default::default()
+    }
+}
+
+fn exemplar(exemplar: &telemetry::Exemplar) -> Exemplar {
+    Exemplar {
+        filtered_attributes: key_values(&exemplar.attributes),
+        time_unix_nano: exemplar.time.0,
+        span_id: exemplar.context.span.0.to_vec(),
+        trace_id: exemplar.context.trace.0.to_vec(),
+        value: Some(exemplar::Value::AsDouble(exemplar.value)),
     }
 }
 
@@ -125,13 +136,9 @@ pub(super) fn empty_metric(descriptor: &Descriptor) -> Metric {
 /// Returns a resource with the sidecar's scope and without metrics.
 pub(super) fn empty_resource(resource: &telemetry::Resource) -> ResourceMetrics {
     ResourceMetrics {
-        resource: Some(Resource { attributes: key_values(&resource.attributes), ..Default::default() }),
+        resource: Some(self::resource(resource)),
         scope_metrics: vec![ScopeMetrics {
-            scope: Some(InstrumentationScope {
-                name: SCOPE.to_owned(),
-                version: env!("CARGO_PKG_VERSION").to_owned(),
-                ..Default::default()
-            }),
+            scope: Some(scope()),
             metrics: Vec::new(),
             schema_url: SCHEMA_URL.to_owned(),
         }],
@@ -139,7 +146,18 @@ pub(super) fn empty_resource(resource: &telemetry::Resource) -> ResourceMetrics 
     }
 }
 
-fn key_values(attributes: &Attributes) -> Vec<KeyValue> {
+/// Returns a resource.
+pub(super) fn resource(resource: &telemetry::Resource) -> Resource {
+    Resource { attributes: key_values(&resource.attributes), ..Default::default() }
+}
+
+/// Returns the sidecar's scope.
+pub(super) fn scope() -> InstrumentationScope {
+    InstrumentationScope { name: SCOPE.to_owned(), version: env!("CARGO_PKG_VERSION").to_owned(), ..Default::default() }
+}
+
+/// Returns attributes.
+pub(super) fn key_values(attributes: &Attributes) -> Vec<KeyValue> {
     attributes
         .iter()
         .map(|(key, value)| KeyValue { key: key.to_owned(), value: Some(any_value(value)), ..Default::default() })

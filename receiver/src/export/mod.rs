@@ -9,6 +9,7 @@ pub mod json;
 mod mailbox;
 pub mod otlp;
 mod output;
+mod spans;
 mod split;
 mod statistics;
 pub mod table;

@@ -8,11 +8,15 @@ use super::{
     Statistics,
     mailbox::{Inbox, Mailbox, mailbox},
 };
-use crate::telemetry::{Snapshot, UnixNanos};
+use crate::telemetry::{Snapshot, SpanBatch, UnixNanos};
 
 /// A running output of any kind.
 pub struct Output {
     mailbox: Mailbox,
+    /// The mailbox for spans. It may be the mailbox for snapshots.
+    spans: Mailbox,
+    /// True if the output delivers spans to a receiver.
+    exports_spans: bool,
     finished: oneshot::Receiver<()>,
     task: Option<AbortHandle>,
     statistics: Statistics,
@@ -20,19 +24,23 @@ pub struct Output {
 
 impl Output {
     /// Spawns a task in the current runtime. The task runs until the inbox is closed and empty.
-    pub(super) fn in_task<F>(statistics: Statistics, run: impl FnOnce(Inbox) -> F) -> Self
+    ///
+    /// The task has an inbox for snapshots and an inbox for spans.
+    pub(super) fn in_task<F>(statistics: Statistics, run: impl FnOnce(Inbox, Inbox) -> F) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let (mailbox, inbox) = mailbox(statistics.clone());
+        let (snapshots, inbox) = mailbox(statistics.clone());
+        let (spans, spans_inbox) = mailbox(statistics.clone());
         let (done, finished) = oneshot::channel();
-        let work = run(inbox);
+        let work = run(inbox, spans_inbox);
         let task = tokio::spawn(async move {
             work.await;
             // The receiver is read at shutdown only.
             let _ = done.send(());
         });
-        Self { mailbox, finished, task: Some(task.abort_handle()), statistics }
+        let task = Some(task.abort_handle());
+        Self { mailbox: snapshots, spans, exports_spans: true, finished, task, statistics }
     }
 
     /// Spawns a thread for blocking work. The thread runs until the inbox is closed and empty.
@@ -53,7 +61,13 @@ impl Output {
                 tracing::error!(output, "cannot start a thread: {error}; check the limits on tasks of this process");
             }
         });
-        Self { mailbox, finished, task: None, statistics }
+        Self { spans: mailbox.clone(), mailbox, exports_spans: true, finished, task: None, statistics }
+    }
+
+    /// Returns the output for people, which shows spans and exports none.
+    #[must_use]
+    pub(super) fn for_people(self) -> Self {
+        Self { exports_spans: false, ..self }
     }
 
     /// Returns the delivery statistics of the output.
@@ -92,6 +106,12 @@ impl Outputs {
     /// Passes a snapshot to every output, without waiting.
     pub fn publish(&self, snapshot: &Arc<Snapshot>) {
         self.running.iter().for_each(|output| output.mailbox.put(Arc::clone(snapshot)));
+    }
+
+    /// Passes spans to every output, without waiting. Returns the number of outputs that export them.
+    pub fn publish_spans(&self, batch: &Arc<SpanBatch>) -> usize {
+        self.running.iter().for_each(|output| output.spans.put_spans(batch));
+        self.running.iter().filter(|output| output.exports_spans).count()
     }
 
     /// Returns the time up to which every output has settled its snapshots. Returns zero while an output has
@@ -136,8 +156,8 @@ impl Outputs {
         let closing: Vec<_> = self
             .running
             .into_iter()
-            .map(|Output { mailbox, finished, task, statistics }| {
-                drop(mailbox);
+            .map(|Output { mailbox, spans, finished, task, statistics, .. }| {
+                drop((mailbox, spans));
                 (finished, task, statistics)
             })
             .collect();
@@ -171,7 +191,7 @@ mod tests {
     fn settling_until(end: UnixNanos) -> Output {
         let statistics = Statistics::new("settling");
         let counted = statistics.clone();
-        Output::in_task(statistics, move |mut inbox| async move {
+        Output::in_task(statistics, move |mut inbox, _| async move {
             while let Some(snapshot) = inbox.next().await.filter(|snapshot| snapshot.time < end) {
                 counted.settled(snapshot.time);
             }
@@ -180,7 +200,7 @@ mod tests {
 
     /// Returns an output that takes snapshots and settles none.
     fn holding() -> Output {
-        Output::in_task(Statistics::new("holding"), |mut inbox| async move { while inbox.next().await.is_some() {} })
+        Output::in_task(Statistics::new("holding"), |mut inbox, _| async move { while inbox.next().await.is_some() {} })
     }
 
     async fn reached(outputs: &Outputs, time: UnixNanos) {
@@ -222,7 +242,7 @@ mod tests {
 
     /// Returns an output that panics at its first snapshot.
     fn failing() -> Output {
-        Output::in_task(Statistics::new("failing"), |mut inbox| async move {
+        Output::in_task(Statistics::new("failing"), |mut inbox, _| async move {
             inbox.next().await;
             panic!("as the test wants it");
         })

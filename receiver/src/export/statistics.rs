@@ -38,6 +38,18 @@ impl Statistics {
         }
     }
 
+    /// Counts spans with a finished export.
+    pub(super) fn spans(&self, outcome: ErrorType, spans: u64) {
+        if spans > 0 {
+            *self.lock().spans.entry(outcome).or_default() += spans;
+        }
+    }
+
+    /// Counts spans that were dropped because the receiver is too slow.
+    pub(super) fn dropped_spans(&self, spans: u64) {
+        self.lock().dropped_spans += spans;
+    }
+
     /// Counts the finished export of a snapshot.
     pub(super) fn exported(&self, outcome: ErrorType, duration: Duration) {
         let one = ExponentialHistogram::of(Scale::DEFAULT, duration);

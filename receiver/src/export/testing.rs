@@ -5,8 +5,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use crate::telemetry::{
-    AttributeKey, Attributes, Data, Descriptor, ExponentialHistogram, Figure, FigureKind, Instrument, Metric, Point,
-    Resource, ResourceMetrics, Side, Snapshot, UnixNanos, View,
+    AttributeKey, Attributes, Data, Descriptor, ExponentialHistogram, Figure, FigureKind, Instrument, Metric, Parent, Point,
+    Resource, ResourceMetrics, ResourceSpans, Side, Snapshot, Span, SpanBatch, SpanContext, SpanId, TraceId, UnixNanos,
+    View,
 };
 
 const fn key(key: &'static str, values: &'static [&'static str]) -> AttributeKey {
@@ -205,7 +206,15 @@ pub(super) fn of(attributes: Attributes, metrics: Vec<Metric>) -> ResourceMetric
 }
 
 pub(super) fn histogram(offset: i32, buckets: Vec<u64>, sum: f64) -> ExponentialHistogram {
-    ExponentialHistogram { scale: 2, zero_count: 0, zero_threshold: (-24_f64).exp2(), offset, buckets, sum }
+    ExponentialHistogram {
+        scale: 2,
+        zero_count: 0,
+        zero_threshold: (-24_f64).exp2(),
+        offset,
+        buckets,
+        sum,
+        exemplars: Vec::new(),
+    }
 }
 
 /// Returns a snapshot of one counter with this number of points.
@@ -264,4 +273,19 @@ prop_compose! {
         });
         Snapshot { time: after(seconds), resources: resources.collect() }
     }
+}
+
+/// Returns a batch with spans of one resource, from one second to two seconds after the start.
+pub(super) fn batch(spans: usize) -> SpanBatch {
+    let span = |number: usize| Span {
+        context: SpanContext { trace: TraceId([1; 16]), span: SpanId((number as u64 + 1).to_be_bytes()) },
+        parent: Parent::None,
+        name: "network receive",
+        start: after(1),
+        end: after(2),
+        attributes: Attributes::new().with("network.transport", "tcp"),
+        links: Vec::new(),
+    };
+    let resource = Arc::new(Resource { attributes: Attributes::new().with("host.name", "node") });
+    SpanBatch::new(vec![ResourceSpans { resource, spans: (0..spans).map(span).collect() }])
 }

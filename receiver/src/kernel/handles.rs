@@ -13,6 +13,7 @@ use super::{
     memory::PlannedMap,
     ring::Ring,
     sample::Sample,
+    slow::SlowThreshold,
 };
 
 impl Kernel {
@@ -83,6 +84,12 @@ impl Kernel {
     #[must_use]
     pub fn cpu_sampling(&self) -> CpuSampling {
         CpuSampling::new(self.client.clone())
+    }
+
+    /// Returns the control of the threshold of slow packets.
+    #[must_use]
+    pub fn slow_threshold(&self) -> SlowThreshold {
+        SlowThreshold::new(self.client.clone())
     }
 
     /// Follows the wall clock for the programs. Needs a tokio runtime.

@@ -32,6 +32,7 @@ mod resolved;
 pub mod ring;
 pub mod sample;
 pub mod service;
+pub mod slow;
 pub mod statistics;
 mod symbols;
 pub mod task_clock;
@@ -63,6 +64,7 @@ use self::{
     object::Ownership,
     plan::{Outcome, Status},
     service::Facts,
+    slow::SlowLimits,
     statistics::Runs,
     task_clock::TaskClock,
     text::Text,
@@ -153,6 +155,8 @@ pub struct LoadOptions<'a> {
     pub counter_hooks: &'a [&'static Hook],
     /// The hyper-thread sibling of each CPU.
     pub siblings: Vec<Option<u32>>,
+    /// The limits of slow packets.
+    pub slow: SlowLimits,
 }
 
 /// The loaded programs and their maps, from the worker's side. Dropping it, or the end of the process, detaches all
@@ -177,7 +181,7 @@ pub struct Kernel {
 }
 
 /// The ring buffers of the eBPF object.
-const RINGS: [&str; 2] = ["CGROUPS", "SAMPLES"];
+const RINGS: [&str; 3] = ["CGROUPS", "SAMPLES", "SLOW_PACKETS"];
 
 impl Kernel {
     /// Creates the maps and prepares the programs in this process.

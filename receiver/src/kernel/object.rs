@@ -13,6 +13,7 @@ use super::{
     loader,
     memory::{MapSize, Sizing},
     registers::{REGISTERS, Registers},
+    slow::SlowLimits,
 };
 pub use crate::cgroup::Ownership;
 
@@ -66,6 +67,8 @@ pub struct Settings<'a> {
     pub exact: u32,
     /// The bits of the processor's counters.
     pub counters: u32,
+    /// The limits of slow packets.
+    pub slow: SlowLimits,
 }
 
 /// The tracepoints that gained arguments in newer kernels.
@@ -130,6 +133,9 @@ fn words(settings: &Settings<'_>) -> Vec<(String, u32)> {
         ("transmit.layers", settings.transmit),
         ("network_cpu.exact", settings.exact),
         ("processor.counters", settings.counters),
+        ("slow.interval", settings.slow.interval),
+        ("slow.uniform_interval", settings.slow.uniform_interval),
+        ("slow.uniform_mask", settings.slow.uniform_mask),
         ("sample.registers", u32::from(settings.task_registers)),
         ("sample.high_water", number(sizing.samples / 4)),
         ("workload.histogram", number(layout.histogram)),

@@ -37,11 +37,12 @@ const SIGNAL: &str = "undercurrent.signal";
 const RECURSION: &str = "recursion";
 const LATE_TICK: &str = "late_tick";
 const SNAPSHOT_REPLACED: &str = "snapshot_replaced";
+const SPAN_QUEUE_FULL: &str = "span_queue_full";
 
 /// Returns all loss reasons of each signal, of workload attribution, and of the sidecar's processes.
 fn losses() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
     let of_signals = REGISTRY.iter().map(|entry| (entry.name, (entry.losses)(&LossConditions::ANY)));
-    let own = vec![RECURSION, LATE_TICK, SNAPSHOT_REPLACED];
+    let own = vec![RECURSION, LATE_TICK, SNAPSHOT_REPLACED, SPAN_QUEUE_FULL];
     let others = [(workloads::NAME, workloads::loss_reasons(None)), (NAME, own)];
     of_signals.chain(others).filter(|(_, reasons)| !reasons.is_empty())
 }
@@ -82,12 +83,18 @@ fn map_names() -> Vec<&'static str> {
 /// Present only for failed exports.
 const ERROR_TYPE: AttributeKey =
     AttributeKey::open("error.type", "absent for success; the gRPC status, the error of a file, or `rejected`");
-const COMPONENT_TYPE: AttributeKey =
-    AttributeKey::derived("otel.component.type", || Output::KINDS.map(component_type).to_vec());
+const COMPONENT_TYPE: AttributeKey = AttributeKey::derived("otel.component.type", || {
+    Output::KINDS.map(component_type).into_iter().chain([component_type_of_spans(Output::OTLP)]).collect()
+});
 
 /// Returns the value of `otel.component.type`: that of the semantic conventions for OTLP, the name for other outputs.
 fn component_type(output: &'static str) -> &'static str {
     if output == Output::OTLP { "otlp_grpc_metric_exporter" } else { output }
+}
+
+/// Returns the value of `otel.component.type` for spans.
+fn component_type_of_spans(output: &'static str) -> &'static str {
+    if output == Output::OTLP { "otlp_grpc_span_exporter" } else { output }
 }
 
 /// Events that are missing from a measurement, or exceed the range of a histogram.
@@ -106,7 +113,7 @@ pub static LOST: Descriptor = Descriptor {
         AttributeKey::open(INTERFACE.key, "for NICs"),
         AttributeKey::open("undercurrent.softirq", "for softirq raises"),
         AttributeKey::open(HOOK, "for programs that the kernel skipped (`recursion`)"),
-        AttributeKey::open(COMPONENT_TYPE.key, "for snapshots"),
+        AttributeKey::open(COMPONENT_TYPE.key, "for snapshots and spans"),
     ],
     view: View::Notice { normal: &[] },
 };
@@ -160,6 +167,15 @@ static EXPORTED: Descriptor = Descriptor {
     view: View::Failures,
 };
 
+static SPANS_EXPORTED: Descriptor = Descriptor {
+    name: "otel.sdk.exporter.span.exported",
+    unit: "{span}",
+    description: "Spans with a finished export.",
+    instrument: Instrument::Counter,
+    attributes: &[COMPONENT_TYPE, ERROR_TYPE],
+    view: View::Failures,
+};
+
 static EXPORT_DURATION: Descriptor = Descriptor {
     name: "otel.sdk.exporter.operation.duration",
     unit: "s",
@@ -188,13 +204,14 @@ static MEMORY: Descriptor = Descriptor {
 };
 
 /// The metrics of internal telemetry.
-pub static METRICS: [&Descriptor; 9] = [
+pub static METRICS: [&Descriptor; 10] = [
     &LOST,
     &SAMPLING_RATIO,
     &HOOK_STATUS,
     &MAP_MEMORY,
     &COLLECT_DURATION,
     &EXPORTED,
+    &SPANS_EXPORTED,
     &EXPORT_DURATION,
     &CPU_TIME,
     &MEMORY,
@@ -304,22 +321,34 @@ impl InternalTelemetry {
         Metric { descriptor: &LOST, points: losses.iter().map(point).collect() }
     }
 
-    fn deliveries(&self, outputs: &[(&'static str, Delivery)]) -> [Metric; 3] {
-        let (mut points, mut durations, mut losses) = (Vec::new(), Vec::new(), Vec::new());
+    fn deliveries(&self, outputs: &[(&'static str, Delivery)]) -> [Metric; 4] {
+        let (mut points, mut spans, mut durations, mut losses) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (output, delivery) in outputs {
             let exporter = Attributes::new().with(COMPONENT_TYPE.key, component_type(output));
-            let attributes = |error: &ErrorType| {
-                error.iter().fold(exporter.clone(), |attributes, error| attributes.with(ERROR_TYPE.key, *error))
+            let with = |attributes: &Attributes, error: &ErrorType| {
+                error.iter().fold(attributes.clone(), |attributes, error| attributes.with(ERROR_TYPE.key, *error))
             };
+            let attributes = |error: &ErrorType| with(&exporter, error);
+            let of_spans = Attributes::new().with(COMPONENT_TYPE.key, component_type_of_spans(output));
+            let exported = delivery.spans.iter();
+            spans.extend(exported.map(|(error, count)| self.point(with(&of_spans, error), integer(*count))));
             points.extend(delivery.points.iter().map(|(error, count)| self.point(attributes(error), integer(*count))));
             let duration = |(error, durations): (&ErrorType, &ExponentialHistogram)| {
                 self.point(attributes(error), Data::Histogram(durations.clone()))
             };
             durations.extend(delivery.exports.iter().map(duration));
             losses.push(lost(NAME, SNAPSHOT_REPLACED, exporter.clone(), delivery.dropped_snapshots, self.start));
+            if delivery.dropped_spans > 0 {
+                losses.push(lost(NAME, SPAN_QUEUE_FULL, of_spans, delivery.dropped_spans, self.start));
+            }
         }
         let metric = |descriptor, points| Metric { descriptor, points };
-        [metric(&EXPORTED, points), metric(&EXPORT_DURATION, durations), metric(&LOST, losses)]
+        [
+            metric(&EXPORTED, points),
+            metric(&SPANS_EXPORTED, spans),
+            metric(&EXPORT_DURATION, durations),
+            metric(&LOST, losses),
+        ]
     }
 
     fn late(&self, ticks: u64) -> Metric {

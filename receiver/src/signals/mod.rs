@@ -22,6 +22,7 @@ mod receive_segments;
 mod receive_wait;
 mod reference;
 mod sampler;
+pub mod slow_packets;
 mod softirq_wait;
 pub mod softnet;
 mod status;
@@ -48,7 +49,7 @@ use crate::{
     },
     options::{Packets, Switch},
     reader::PowerMeters,
-    telemetry::{Descriptor, Readings, UnixNanos},
+    telemetry::{Attributes, Descriptor, Exemplar, Readings, Span, UnixNanos},
     workloads::{self, Files, NoAccounting, NoQuotas, Slot, Workloads},
 };
 
@@ -81,6 +82,25 @@ pub trait Signal {
 
     /// Reads between two snapshots.
     fn sample(&mut self) {}
+
+    /// Returns the spans since the last call.
+    fn spans(&mut self) -> Vec<Traced> {
+        Vec::new()
+    }
+}
+
+/// The spans of an event, and its measurement in a histogram.
+pub struct Traced {
+    /// The slot of the workload.
+    pub slot: Slot,
+    /// The spans, each after its parent.
+    pub spans: Vec<Span>,
+    /// The metric of the histogram.
+    pub metric: &'static Descriptor,
+    /// The attributes of the histogram's point.
+    pub attributes: Attributes,
+    /// The measurement with the first span.
+    pub exemplar: Exemplar,
 }
 
 /// A failure to read a signal.
@@ -248,6 +268,7 @@ signals! {
     receive_wait: Switch,
     receive_driver: Switch,
     receive_segments: Switch,
+    slow_packets: slow_packets::Settings,
     softirq_wait: Switch,
     tcp_rtt: Switch,
     transmit: transmit::Settings,

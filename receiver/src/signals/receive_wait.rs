@@ -1,19 +1,14 @@
 //! `receive_wait`: time that packets wait in the receive queue of their socket.
 
-use undercurrent_ebpf::abi::{
-    latency::{Series, waiting},
-    loss::PacketLoss,
-};
+use undercurrent_ebpf::abi::{latency::Series, loss::PacketLoss};
 
 use super::{
     Entry, HooksNeeded, attributes,
     durations::{DurationKind, Durations, GROUP_LATENCY, LATENCY, WORKLOAD_LATENCY},
+    slow_packets::WAITING,
 };
 use crate::{
-    kernel::{
-        hooks::{self, Hook},
-        memory::PlannedMap,
-    },
+    kernel::hooks::{self, Hook},
     telemetry::{Attributes, Descriptor, Instrument, View},
 };
 
@@ -28,9 +23,6 @@ pub static ENTRY: Entry = Entry {
     caveats: |_, _| Vec::new(),
     open: |opening| Durations::open(opening, &KIND, |_| HOOKS.iter().all(|hook| opening.kernel.serves(hook))),
 };
-
-/// The waiting packets.
-static WAITING: PlannedMap = PlannedMap::new("WAITING", size_of::<u64>(), |_| waiting::ENTRIES);
 
 /// The hooks at the start and the end of a wait.
 static HOOKS: [&Hook; 2] = [&hooks::SOCKET_ENQUEUED, &hooks::SOCKET_READ];

@@ -12,6 +12,10 @@ pub type ErrorType = Option<&'static str>;
 pub struct Delivery {
     /// Points with a finished export, by outcome. Points of a snapshot that is retried are not finished.
     pub points: BTreeMap<ErrorType, u64>,
+    /// Spans with a finished export, by outcome.
+    pub spans: BTreeMap<ErrorType, u64>,
+    /// Spans dropped because the output was too slow.
+    pub dropped_spans: u64,
     /// Durations of finished exports, by outcome. An export is one snapshot with all attempts and the waits between
     /// them.
     pub exports: BTreeMap<ErrorType, ExponentialHistogram>,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use undercurrent_ebpf::abi::histogram::MIN_EXPONENT;
 
-use super::Scale;
+use super::{Exemplar, Scale};
 
 const NANOSECONDS_PER_SECOND: u32 = 1_000_000_000;
 
@@ -23,6 +23,8 @@ pub struct ExponentialHistogram {
     pub buckets: Vec<u64>,
     /// Sum of all measurements, in seconds.
     pub sum: f64,
+    /// Single measurements with their spans, in the order of time. They are exported once.
+    pub exemplars: Vec<Exemplar>,
 }
 
 impl ExponentialHistogram {
@@ -39,6 +41,7 @@ impl ExponentialHistogram {
             offset: scale.first_index() + i32::try_from(first).unwrap_or(0),
             buckets: rest[first..end].to_vec(),
             sum: sum_nanoseconds as f64 / f64::from(NANOSECONDS_PER_SECOND),
+            exemplars: Vec::new(),
         }
     }
 
@@ -136,7 +139,15 @@ mod tests {
     use super::*;
 
     fn histogram(scale: i32, offset: i32, zero_count: u64, buckets: Vec<u64>) -> ExponentialHistogram {
-        ExponentialHistogram { scale, zero_count, zero_threshold: (-24_f64).exp2(), offset, buckets, sum: 0.0 }
+        ExponentialHistogram {
+            scale,
+            zero_count,
+            zero_threshold: (-24_f64).exp2(),
+            offset,
+            buckets,
+            sum: 0.0,
+            exemplars: Vec::new(),
+        }
     }
 
     /// Returns the counts by index, without empty buckets.

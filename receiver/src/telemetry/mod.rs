@@ -9,6 +9,7 @@ mod readings;
 mod resource;
 mod scale;
 mod snapshot;
+mod span;
 
 pub use attributes::{Attributes, Value};
 pub use delivery::{Delivery, ErrorType};
@@ -20,3 +21,4 @@ pub use resource::{INSTANCE_NAMESPACE, NODE_ATTRIBUTES, Resource};
 pub(crate) use resource::{host_id, instance_id, listed};
 pub use scale::Scale;
 pub use snapshot::{Data, Metric, Point, ResourceMetrics, Snapshot, UnixNanos};
+pub use span::{Exemplar, Parent, ResourceSpans, Span, SpanBatch, SpanContext, SpanId, TraceId};

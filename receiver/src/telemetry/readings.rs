@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use undercurrent_ebpf::abi::workload::Slot;
 
-use super::{Metric, Resource, ResourceMetrics};
+use super::{Attributes, Data, Descriptor, ExponentialHistogram, Metric, Point, Resource, ResourceMetrics};
 
 /// Metrics by workload slot, each metric once.
 #[derive(Debug, Default)]
@@ -21,6 +21,28 @@ impl Readings {
         match metrics.iter_mut().find(|known| std::ptr::eq(known.descriptor, metric.descriptor)) {
             Some(known) => known.points.extend(metric.points),
             None => metrics.push(metric),
+        }
+    }
+
+    /// Returns the points of a metric, of all slots.
+    pub fn points(&self, descriptor: &'static Descriptor) -> impl Iterator<Item = &Point> {
+        let metrics = self.0.values().flatten().filter(move |metric| std::ptr::eq(metric.descriptor, descriptor));
+        metrics.flat_map(|metric| &metric.points)
+    }
+
+    /// Returns the histogram of a slot's metric with these attributes.
+    pub fn histogram(
+        &mut self,
+        slot: Slot,
+        descriptor: &'static Descriptor,
+        attributes: &Attributes,
+    ) -> Option<&mut ExponentialHistogram> {
+        let metrics = self.0.get_mut(&slot)?;
+        let metric = metrics.iter_mut().find(|metric| std::ptr::eq(metric.descriptor, descriptor))?;
+        let point = metric.points.iter_mut().find(|point| point.attributes == *attributes)?;
+        match &mut point.data {
+            Data::Histogram(histogram) => Some(histogram),
+            _ => None,
         }
     }
 

@@ -30,6 +30,7 @@ mod quantiles;
 mod resolution;
 mod sampling;
 mod segments;
+mod slow;
 mod softirq;
 mod softnet;
 mod support;

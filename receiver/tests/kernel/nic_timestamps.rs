@@ -80,6 +80,7 @@ impl Measured {
             excludes_blocked: false,
             transmit: 0,
             exact: 0,
+            slow: Settings::default().slow_packets.limits(),
             classified: &[],
             events: None,
             counter_hooks: &[],

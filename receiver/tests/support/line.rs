@@ -152,7 +152,7 @@ fn number(value: Option<number_data_point::Value>) -> f64 {
     }
 }
 
-fn text(attributes: Vec<KeyValue>) -> Attributes {
+pub fn text(attributes: Vec<KeyValue>) -> Attributes {
     let value = |value: any_value::Value| match value {
         any_value::Value::StringValue(text) => text,
         any_value::Value::IntValue(number) => number.to_string(),

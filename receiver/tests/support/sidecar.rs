@@ -17,6 +17,7 @@ use tempfile::{NamedTempFile, TempDir};
 use super::{
     line::Line,
     processes::family,
+    span::Span,
     surroundings::{often, patience, wait_for},
 };
 
@@ -133,6 +134,12 @@ impl Sidecar {
         Ref::map(self.output.borrow(), |output| output.lines.as_slice())
     }
 
+    /// Returns the spans of the complete lines.
+    pub fn spans(&self) -> Ref<'_, [Span]> {
+        drop(self.lines());
+        Ref::map(self.output.borrow(), |output| output.spans.as_slice())
+    }
+
     /// Waits for a snapshot that begins after this call.
     pub fn snapshot(&self) -> Line {
         let now = wall_clock();
@@ -178,6 +185,7 @@ struct Output {
     /// The position after the last parsed line in bytes.
     position: usize,
     lines: Vec<Line>,
+    spans: Vec<Span>,
 }
 
 impl Output {
@@ -186,7 +194,12 @@ impl Output {
         let new = &text[self.position..];
         // The text after the last newline is incomplete.
         let whole = new.rfind('\n').map_or(0, |end| end + 1);
-        self.lines.extend(new[..whole].lines().map(Line::parse));
+        for line in new[..whole].lines() {
+            match Span::parse(line) {
+                Some(spans) => self.spans.extend(spans),
+                None => self.lines.push(Line::parse(line)),
+            }
+        }
         self.position += whole;
     }
 }

@@ -7,14 +7,24 @@ use std::{
     fs::File,
     io::{self, BufWriter, ErrorKind, Seek, Write},
     path::PathBuf,
+    time::Duration,
 };
 
-use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use serde::Serialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Output, Statistics, health::Health, mailbox::Inbox, split::requests};
-use crate::{files::create_private, telemetry::Snapshot};
+use super::{
+    Output, Statistics,
+    health::Health,
+    mailbox::{Inbox, Mail},
+    spans::request,
+    split::requests,
+};
+use crate::{
+    files::create_private,
+    telemetry::{ErrorType, Snapshot, SpanBatch},
+};
 
 /// The limit of the request on one line, in bytes of its protobuf encoding. It is lower than the limit of
 /// receivers, because the JSON tree in memory is several times larger than the request.
@@ -75,9 +85,18 @@ pub fn write_lines(snapshot: &Snapshot, mut writer: impl Write) -> io::Result<()
     Ok(())
 }
 
+/// Writes spans as one request on one line.
+///
+/// # Errors
+/// If the writer fails. It may have written a part of the line.
+fn write_spans(batch: &SpanBatch, mut writer: impl Write) -> io::Result<()> {
+    serde_json::to_writer(&mut writer, &line(&request(batch))?)?;
+    writer.write_all(b"\n")
+}
+
 /// Converts a message by OTLP's JSON mapping. The message types serialize an absent `min`, `max` or `negative` as
 /// null, and the collector refuses null in place of a number. So absent fields and empty lists are omitted.
-fn line(request: &ExportMetricsServiceRequest) -> serde_json::Result<Value> {
+fn line(request: &impl Serialize) -> serde_json::Result<Value> {
     let mut value = serde_json::to_value(request)?;
     prune(&mut value);
     Ok(value)
@@ -134,44 +153,61 @@ struct Lines<S> {
 }
 
 impl<S: Sink> Lines<S> {
-    /// Writes snapshots until the inbox is closed or the reader has gone.
+    /// Writes snapshots and spans until the inbox is closed or the reader has gone.
     fn run(mut self, mut inbox: Inbox) {
         let mut health = Health::new(self.statistics.output());
-        while let Some(snapshot) = inbox.blocking_next() {
+        while let Some(mail) = inbox.blocking_next() {
             let began = Instant::now();
-            match self.write(&snapshot) {
+            let written = match &mail {
+                Mail::Snapshot(snapshot) => self.write(|writer| write_lines(snapshot, writer)),
+                Mail::Spans(batch) => self.write(|writer| write_spans(batch, writer)),
+            };
+            let reason = match written {
                 Ok(()) => {
-                    self.statistics.points(None, snapshot.points());
-                    self.statistics.exported(None, began.elapsed());
-                    self.statistics.settled(snapshot.time);
                     health.works();
+                    None
                 }
                 // The reader closed the pipe, as `head` does.
                 Err(error) if error.kind() == ErrorKind::BrokenPipe => return,
                 Err(error) => {
                     let reason = reason(error.kind());
-                    self.statistics.points(Some(reason), snapshot.points());
-                    self.statistics.exported(Some(reason), began.elapsed());
-                    // A full disk may get free space again. Other failures are permanent.
-                    if reason != NO_SPACE {
-                        self.statistics.settled(snapshot.time);
-                    }
                     let message = format!("cannot write OTLP/JSON to {}: {error}; {}", self.name, cure(&error));
                     health.failed(reason, &message);
+                    Some(reason)
+                }
+            };
+            self.count(&mail, reason, began.elapsed());
+        }
+    }
+
+    fn count(&self, mail: &Mail, outcome: ErrorType, duration: Duration) {
+        match mail {
+            Mail::Snapshot(snapshot) => {
+                self.statistics.points(outcome, snapshot.points());
+                self.statistics.exported(outcome, duration);
+                // A full disk may get free space again. Other failures are permanent.
+                if outcome != Some(NO_SPACE) {
+                    self.statistics.settled(snapshot.time);
+                }
+            }
+            Mail::Spans(batch) => {
+                self.statistics.spans(outcome, batch.spans());
+                if outcome.is_none() {
+                    batch.accept();
                 }
             }
         }
     }
 
-    fn write(&mut self, snapshot: &Snapshot) -> io::Result<()> {
+    fn write(&mut self, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
         // Devices, pipes and sockets have no position.
         let start = self.sink.start().ok();
         let mut buffered = BufWriter::with_capacity(16 * 1024, &mut self.sink);
-        let lines = |mut writer: &mut BufWriter<_>| {
+        let lines = |writer: &mut BufWriter<_>| {
             if self.torn {
                 writer.write_all(b"\n")?;
             }
-            write_lines(snapshot, &mut writer)?;
+            content(writer)?;
             writer.flush()
         };
         let written = lines(&mut buffered);

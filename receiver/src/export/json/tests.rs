@@ -1,3 +1,4 @@
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use std::{
     fs::{self, OpenOptions},
     io::{self, Read},
@@ -228,10 +229,13 @@ fn lines_are_complete_after_a_full_disk() -> io::Result<()> {
         let sink = Small { bytes: Vec::new(), room: 2500, rewinds };
         let statistics = Statistics::new("json");
         let mut lines = Lines { name: "small".to_owned(), sink, torn: false, statistics };
-        lines.write(&small())?;
-        assert!(lines.write(&small()).is_err(), "the first line must leave less room than the second needs");
+        lines.write(|writer| write_lines(&small(), writer))?;
+        assert!(
+            lines.write(|writer| write_lines(&small(), writer)).is_err(),
+            "the first line must leave less room than the second needs"
+        );
         lines.sink.room = 100_000;
-        lines.write(&small())?;
+        lines.write(|writer| write_lines(&small(), writer))?;
         let text = String::from_utf8_lossy(&lines.sink.bytes).into_owned();
         let whole = text.lines().filter(|line| serde_json::from_str::<Value>(line).is_ok()).count();
         assert_eq!((whole, text.lines().count()), (2, if rewinds { 2 } else { 3 }), "rewinds: {rewinds}");

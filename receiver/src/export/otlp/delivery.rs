@@ -11,7 +11,7 @@ use tonic::{Request, Status, codec::CompressionEncoding, metadata::MetadataMap, 
 
 use super::{
     Compression, Settings,
-    failure::{Failure, Verdict, quoted, reason, verdict},
+    failure::{Failure, Items, Verdict, quoted, reason, verdict},
 };
 use crate::{
     export::{REQUEST_LIMIT, Statistics, health::Health, mailbox::Inbox, split::Part, split::requests},
@@ -21,10 +21,10 @@ use crate::{
 /// The back-off starts at one second and doubles up to half a minute. Random jitter of up to one more back-off
 /// keeps a fleet of nodes from reconnecting at once.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// The `error.type` of rejected points that the semantic conventions define.
-const REJECTED: &str = "rejected";
+pub(super) const REJECTED: &str = "rejected";
 
 /// The delivery to one endpoint.
 pub(super) struct Delivery {
@@ -124,7 +124,10 @@ impl Attempts {
                 Err(status) => {
                     let (reason, verdict) = (reason(status.code()), verdict(&status));
                     let (endpoint, assumes_tls) = (&delivery.endpoint, delivery.assumes_tls);
-                    delivery.health.failed(reason, &Failure { endpoint, assumes_tls, status: &status, verdict });
+                    delivery.health.failed(
+                        reason,
+                        &Failure { endpoint, assumes_tls, status: &status, verdict, items: Items::Metrics },
+                    );
                     match verdict {
                         Verdict::Permanent => {
                             self.settle(points, Some(reason), delivery);
@@ -202,7 +205,8 @@ impl Attempts {
     }
 }
 
-fn backoff() -> ExponentialBackoff {
+/// Returns the waits between attempts.
+pub(super) fn backoff() -> ExponentialBackoff {
     ExponentialBuilder::default()
         .with_min_delay(FIRST_WAIT)
         .with_max_delay(LONGEST_WAIT)

@@ -72,6 +72,13 @@ pub(super) fn reason(code: Code) -> &'static str {
     }
 }
 
+/// The content of a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Items {
+    Metrics,
+    Spans,
+}
+
 /// A failed delivery, formatted for the log.
 pub(super) struct Failure<'a> {
     pub(super) endpoint: &'a str,
@@ -79,17 +86,24 @@ pub(super) struct Failure<'a> {
     pub(super) assumes_tls: bool,
     pub(super) status: &'a Status,
     pub(super) verdict: Verdict,
+    pub(super) items: Items,
 }
 
 impl fmt::Display for Failure<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let code = reason(self.status.code());
-        write!(f, "cannot deliver metrics to {} ({code}: {})", self.endpoint, explain(self.status))?;
-        f.write_str(match self.verdict {
-            Verdict::Permanent => "; this snapshot is not retried, the next one is sent",
-            Verdict::Retry | Verdict::Throttled(_) => "; retrying with the newest snapshot, totals are not affected",
+        let items = match self.items {
+            Items::Metrics => "metrics",
+            Items::Spans => "spans",
+        };
+        write!(f, "cannot deliver {items} to {} ({code}: {})", self.endpoint, explain(self.status))?;
+        f.write_str(match (self.verdict, self.items) {
+            (Verdict::Permanent, Items::Metrics) => "; this snapshot is not retried, the next one is sent",
+            (_, Items::Metrics) => "; retrying with the newest snapshot, totals are not affected",
+            (Verdict::Permanent, Items::Spans) => "; these spans are lost, metrics are not affected",
+            (_, Items::Spans) => "; retrying, metrics are not affected",
         })?;
-        cure(self.status.code()).map_or(Ok(()), |cure| write!(f, ". {cure}"))?;
+        cure(self.status.code(), self.items).map_or(Ok(()), |cure| write!(f, ". {cure}"))?;
         if self.assumes_tls && self.status.code() == Code::Unavailable {
             f.write_str(" No scheme given, TLS assumed; write http:// for plaintext.")?;
         }
@@ -97,7 +111,7 @@ impl fmt::Display for Failure<'_> {
     }
 }
 
-fn cure(code: Code) -> Option<&'static str> {
+fn cure(code: Code, items: Items) -> Option<&'static str> {
     Some(match code {
         Code::Unavailable => {
             "Is a collector listening for OTLP/gRPC there, and does plaintext or TLS match the scheme?"
@@ -106,6 +120,10 @@ fn cure(code: Code) -> Option<&'static str> {
             "The collector responds too slowly or not at all; OTEL_EXPORTER_OTLP_TIMEOUT sets the limit"
         }
         Code::Unauthenticated | Code::PermissionDenied => "Check OTEL_EXPORTER_OTLP_HEADERS",
+        Code::Unimplemented | Code::NotFound if items == Items::Spans => {
+            "Does the collector there have a traces pipeline with an OTLP receiver? `signals.slow_packets.enabled: false` \
+             disables spans"
+        }
         Code::Unimplemented | Code::NotFound => {
             "Does the collector there have a metrics pipeline with an OTLP receiver?"
         }

@@ -11,6 +11,7 @@ mod settings;
 mod tests;
 #[cfg_attr(not(feature = "tls"), path = "without_tls.rs")]
 mod tls;
+mod traces;
 
 pub use error::{EndpointError, SettingsError};
 pub use settings::{
@@ -28,6 +29,9 @@ use super::{Output, Statistics};
 pub fn open(settings: Settings) -> Result<Output, SettingsError> {
     let statistics = Statistics::new("otlp");
     let channel = connection::channel(&settings)?;
-    let delivery = delivery::Delivery::new(settings, channel, statistics.clone());
-    Ok(Output::in_task(statistics, |inbox| delivery.run(inbox)))
+    let traces = traces::TraceDelivery::new(&settings, channel.clone(), statistics.clone());
+    let metrics = delivery::Delivery::new(settings, channel, statistics.clone());
+    Ok(Output::in_task(statistics, |snapshots, spans| async {
+        tokio::join!(metrics.run(snapshots), traces.run(spans));
+    }))
 }

@@ -32,7 +32,7 @@ fn settings(variables: &[(&str, &str)]) -> Settings {
 fn open_into(collector: &Collector, settings: Settings) -> Outputs {
     let statistics = Statistics::new("otlp");
     let delivery = delivery::Delivery::new(settings, collector.channel(), statistics.clone());
-    Outputs::new(vec![Output::in_task(statistics, |inbox| delivery.run(inbox))])
+    Outputs::new(vec![Output::in_task(statistics, |inbox, _| delivery.run(inbox))])
 }
 
 fn counts(outputs: &Outputs) -> Statistics {
@@ -347,8 +347,14 @@ async fn a_refused_connection_counts_as_a_failure_and_does_not_end_the_output() 
 fn failure_messages_have_error_endpoint_and_remedy() {
     let shown = |status: Status| {
         let verdict = failure::verdict(&status);
-        failure::Failure { endpoint: "http://collector:4317/", assumes_tls: false, status: &status, verdict }
-            .to_string()
+        failure::Failure {
+            endpoint: "http://collector:4317/",
+            assumes_tls: false,
+            status: &status,
+            verdict,
+            items: failure::Items::Metrics,
+        }
+        .to_string()
     };
     let lines = [
         shown(Status::unavailable("tcp connect error")),
@@ -369,8 +375,14 @@ fn an_endpoint_without_a_scheme_is_explained() {
     assert_eq!([assumes_tls("https://collector:4317", ""), assumes_tls("http://collector:4317", "")], [false; 2]);
     let shown = |status: Status| {
         let verdict = failure::verdict(&status);
-        failure::Failure { endpoint: "https://collector:4317/", assumes_tls: true, status: &status, verdict }
-            .to_string()
+        failure::Failure {
+            endpoint: "https://collector:4317/",
+            assumes_tls: true,
+            status: &status,
+            verdict,
+            items: failure::Items::Metrics,
+        }
+        .to_string()
     };
     let note = "No scheme given, TLS assumed; write http:// for plaintext.";
     assert!(shown(Status::unavailable("corrupt message")).ends_with(note));

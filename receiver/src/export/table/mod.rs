@@ -10,6 +10,7 @@ mod layout;
 mod names;
 mod notices;
 mod ranking;
+mod recent;
 mod rows;
 mod screen;
 mod section;
@@ -36,11 +37,16 @@ use tokio::time::Instant;
 use self::{
     layout::{INDENT, lines, wrap},
     notices::notices,
+    recent::Recent,
     screen::{colour, size_of_stdout},
     section::{Input, Section, sections},
     text::{cut, width},
 };
-use super::{Output, Statistics, health::Health, mailbox::Inbox};
+use super::{
+    Output, Statistics,
+    health::Health,
+    mailbox::{Inbox, Mail},
+};
 use crate::{telemetry::Snapshot, text::plain};
 
 /// The layout of the table.
@@ -59,18 +65,26 @@ pub struct Layout {
 pub fn open(terminal: &Terminal, cpus: Option<NonZeroUsize>) -> Output {
     let statistics = Statistics::new("table");
     let (counted, terminal) = (statistics.clone(), terminal.clone());
-    Output::in_thread(statistics, move |inbox| run(inbox, &terminal, cpus, &counted))
+    Output::in_thread(statistics, move |inbox| run(inbox, &terminal, cpus, &counted)).for_people()
 }
 
 fn run(mut inbox: Inbox, terminal: &Terminal, cpus: Option<NonZeroUsize>, statistics: &Statistics) {
     let kind = terminal.screen().kind();
     let mut health = Health::new(statistics.output());
     let mut previous: Option<Arc<Snapshot>> = None;
-    while let Some(current) = inbox.blocking_next() {
+    let mut recent = Recent::default();
+    while let Some(mail) = inbox.blocking_next() {
+        let current = match mail {
+            Mail::Snapshot(current) => current,
+            Mail::Spans(batch) => {
+                recent.add(&batch);
+                continue;
+            }
+        };
         let began = Instant::now();
         let size = size_of_stdout(kind);
         let layout = Layout { width: size.width, cpus, colour: colour(kind) };
-        let block = render(previous.as_deref(), &current, layout);
+        let block = render_all(previous.as_deref(), &current, &recent, layout);
         // Not inside the match: log messages there take the same lock.
         let drawn = terminal.screen().draw(&block, size);
         match drawn {
@@ -98,10 +112,18 @@ fn run(mut inbox: Inbox, terminal: &Terminal, cpus: Option<NonZeroUsize>, statis
 /// `layout.width` columns, and the last line has no line feed.
 #[must_use]
 pub fn render(previous: Option<&Snapshot>, current: &Snapshot, layout: Layout) -> String {
+    render_all(previous, current, &Recent::default(), layout)
+}
+
+/// Formats the table of [`render`], with the most recent spans.
+fn render_all(previous: Option<&Snapshot>, current: &Snapshot, recent: &Recent, layout: Layout) -> String {
     let input = Input::new(previous, current, layout.cpus);
     let mut page = Page { lines: Vec::new(), layout };
     page.head(&input);
     for section in sections(&input) {
+        page.section(&section);
+    }
+    if let Some(section) = recent.section() {
         page.section(&section);
     }
     let notices = current.resources.first().map_or_else(Vec::new, |node| notices(&input, node));

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::{
-    telemetry::{Attributes, ResourceMetrics, Value},
+    telemetry::{Attributes, ResourceMetrics, SCOPE, Value},
     text::plain,
 };
 
@@ -43,6 +43,11 @@ pub(super) fn names(resources: &[ResourceMetrics]) -> Vec<Name> {
         }
     }
     names
+}
+
+/// Returns the name of a resource that is not in a snapshot.
+pub(super) fn single(attributes: &Attributes) -> String {
+    if text(attributes, "service.name").as_deref() == Some(SCOPE) { "(node)".to_owned() } else { name(attributes).text }
 }
 
 /// Returns true for the resource of all workloads beyond the limit.

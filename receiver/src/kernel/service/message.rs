@@ -104,6 +104,8 @@ pub enum Variable {
     Sample,
     /// The epoch of cached owners.
     Epoch,
+    /// The threshold of slow packets, in nanoseconds.
+    SlowThreshold,
 }
 
 impl Variable {
@@ -113,6 +115,7 @@ impl Variable {
             Self::ClockOffset => ".data.clock",
             Self::Sample => ".data.sample",
             Self::Epoch => ".data.owner",
+            Self::SlowThreshold => ".data.slow",
         }
     }
 }

@@ -105,6 +105,7 @@ impl Service {
             transmit: required.transmit,
             exact: required.exact,
             counters: counters.bits(),
+            slow: required.slow,
         };
         let mut ebpf = object::load(&settings)
             .map_err(|error| KernelError::Maps(Box::new(error), host.missing_capabilities.clone()))?;

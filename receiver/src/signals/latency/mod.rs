@@ -69,7 +69,8 @@ fn caveats(settings: &Signals, kernel: &Kernel) -> Vec<Caveat> {
     vec![Caveat::Partial(limitation)]
 }
 
-static DURATION: Descriptor = Descriptor {
+/// The metric of the signal.
+pub static DURATION: Descriptor = Descriptor {
     name: "undercurrent.network.receive.duration",
     unit: "s",
     description: "Time from a packet's receive timestamp to a layer, cumulative along the receive path.",
@@ -103,6 +104,11 @@ impl Signal for Latency {
         }
     }
 }
+
+/// The attribute of the layer.
+pub const LAYER: &str = attributes::LAYER.key;
+/// The value of [`LAYER`] for the last layer.
+pub const READ: &str = attributes::layer(Layer::SocketRead);
 
 /// The definition of the duration signal.
 pub static KIND: DurationKind =

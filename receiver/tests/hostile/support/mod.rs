@@ -20,6 +20,9 @@ pub mod runtime;
 #[path = "../../support/sidecar.rs"]
 #[expect(dead_code, reason = "the kernel suite uses the rest")]
 pub mod sidecar;
+#[path = "../../support/span.rs"]
+#[expect(dead_code, reason = "the kernel suite uses the rest")]
+pub mod span;
 pub mod status;
 #[path = "../../support/surroundings.rs"]
 #[expect(dead_code, reason = "the kernel suite uses the rest")]

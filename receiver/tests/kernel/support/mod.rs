@@ -27,6 +27,8 @@ pub mod ring;
 #[path = "../../support/sidecar.rs"]
 #[expect(dead_code, reason = "the hostile suite uses the rest")]
 pub mod sidecar;
+#[path = "../../support/span.rs"]
+pub mod span;
 pub mod stamped;
 #[path = "../../support/surroundings.rs"]
 pub mod surroundings;

@@ -1,0 +1,134 @@
+//! Slow packets: the times at which a packet reached the layers, and the event of a selected packet.
+
+use core::mem::size_of;
+
+use zerocopy::{FromBytes, Immutable, KnownLayout};
+
+use super::latency::waiting;
+
+/// Entries of a CPU for each early layer. A softirq delivers packets in batches of up to 64 (`NAPI_POLL_WEIGHT`).
+pub const PASSING: usize = 64;
+
+/// A packet at an early layer.
+#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Passage {
+    /// The packet's receive timestamp.
+    pub timestamp: u64,
+    /// The time at the layer, nanoseconds of the monotonic clock.
+    pub time: u64,
+}
+
+/// The scratch buffer and the counts of one CPU. A softirq handles a packet on one CPU up to its socket's queue.
+#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct SlowCells {
+    /// Packets on their way, at `ip` and at `transport`, indexed by bits of the timestamp.
+    pub passing: [[Passage; PASSING]; 2],
+    /// Selected packets beyond the budget, by [`Choice`].
+    pub over_budget: [u64; CHOICES],
+    /// Selected packets that did not fit into the ring.
+    pub full: u64,
+}
+
+/// The path of a packet in its socket's queue. Each word contains the mix of the packet's timestamp (see [`waiting::mix`]), so words
+/// of two packets are not taken for a record of one.
+#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Record {
+    /// The time of arrival in the queue, nanoseconds of the monotonic clock; zero if the record is free.
+    pub enqueued: u64,
+    /// The time of arrival, combined with the mix.
+    pub check: u64,
+    /// The times at `ip` and `transport`, combined with the mix. A time of zero is unknown.
+    pub passed: [u64; 2],
+}
+
+/// The records at an index. An arriving packet takes the first. The record that it replaces moves to the second, so that a packet with a
+/// long wait keeps its record.
+pub type Records = [Record; 2];
+
+/// Records of packets that wait for their readers.
+pub mod record {
+    use super::waiting;
+
+    /// Number of indices.
+    pub const ENTRIES: usize = waiting::ENTRIES;
+    /// A second record that is older, in nanoseconds, is free: its packet may never be read.
+    const EXPIRED: u64 = 10_000_000_000;
+
+    /// Returns true if a second record that arrived at `enqueued` is replaced. One packet in 64 replaces a record of a waiting packet: while
+    /// more packets wait than there are records, records are a sample of them.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_replaced(enqueued: u64, now: u64, mix: u64) -> bool {
+        now.wrapping_sub(enqueued) >= EXPIRED || mix & (63 << 32) == 0
+    }
+}
+
+/// The reason why a packet is selected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// It took longer than the threshold.
+    Slow,
+    /// It is one of the uniform share.
+    Uniform,
+}
+
+/// Number of reasons.
+pub const CHOICES: usize = 2;
+
+/// Bits of [`SlowPacket::flags`].
+pub mod flag {
+    /// The packet is one of the uniform share, and not slow.
+    pub const UNIFORM: u8 = 1;
+    /// The record of the path is known.
+    pub const RECORDED: u8 = 2;
+}
+
+/// Most bytes of payload in an event.
+pub const PAYLOAD: usize = 4096;
+
+/// A selected packet. The first [`SlowPacket::length`] bytes of the data that the application read may follow.
+#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct SlowPacket {
+    /// The receive timestamp, nanoseconds of the wall clock.
+    pub timestamp: u64,
+    /// The time of the last layer, nanoseconds of the monotonic clock.
+    pub now: u64,
+    /// The offset between the clocks that the program used.
+    pub offset: u64,
+    /// The time of arrival in the socket's queue, nanoseconds of the monotonic clock; only if [`flag::RECORDED`] is set.
+    pub enqueued: u64,
+    /// The times at `ip` and `transport`; zero if unknown.
+    pub passed: [u64; 2],
+    /// Local and peer address: IPv6 in network order, or IPv4 in the first four bytes.
+    pub addresses: [[u64; 2]; 2],
+    /// Name of the reading process, the first 16 bytes.
+    pub process_name: [u64; 2],
+    /// Local and peer port.
+    pub ports: [u16; 2],
+    /// Id of the reading process; zero if no process reads.
+    pub process: u32,
+    /// The group, or [`super::ABSENT`].
+    pub group: u32,
+    /// Bytes of payload after the event.
+    pub length: u32,
+    /// The slot of the workload.
+    pub slot: u16,
+    /// Index of the last layer in [`super::latency::ReceivePoint::ALL`].
+    pub point: u8,
+    /// Bits of [`flag`].
+    pub flags: u8,
+    /// Unused.
+    pub padding: u32,
+}
+
+const _: () = {
+    assert!(size_of::<SlowCells>() == 2 * PASSING * 16 + 24);
+    assert!(size_of::<Record>() == 32);
+    assert!(size_of::<SlowPacket>() == 48 + 32 + 16 + 24);
+    assert!(record::is_replaced(0, 1 << 40, 1 << 32) && !record::is_replaced(1, 3_000_001, 1 << 32));
+    assert!(record::is_replaced(1, 3_000_001, 1 << 40));
+};

@@ -1,0 +1,238 @@
+//! Slow packets: packets whose latency exceeds a threshold, and a uniform share of all packets, become events.
+//!
+//! Nothing at an early layer predicts that a packet will be slow. So every packet stores its time at each layer in a scratch buffer of
+//! the CPU, and the arrival in the socket's queue moves these times to the record of the waiting packet.
+
+use aya_ebpf::{
+    helpers::generated::bpf_get_current_task,
+    macros::map,
+    maps::{Array, RingBuf},
+};
+use undercurrent_ebpf::abi::{
+    ABSENT,
+    latency::{IpVersion, Layer, ReceivePoint, waiting},
+    slow::{CHOICES, Choice, PASSING, Passage, SlowCells, SlowPacket, flag},
+    workload::Slot,
+};
+
+use super::{receive_wait, switch};
+use crate::kernel::{
+    cells::{self, ByCpu, MMAPABLE},
+    clock,
+    event::PacketEvent,
+    field::read_at,
+    fields::{
+        SKB_HEAD, SKB_NETWORK_HEADER, SKB_TRANSPORT_HEADER, SOCK_DADDR, SOCK_DPORT, SOCK_PORT, SOCK_RCV_SADDR,
+        SOCK_V6_DADDR, SOCK_V6_RCV_SADDR, SkBuff, Sock, TASK_COMM, TASK_GROUP_LEADER, TASK_TGID, Task,
+    },
+    filter::Subject,
+    group::Number,
+    load_time_value,
+    pointer::{Probed, Ptr},
+};
+
+switch!("slow_packets");
+
+/// The scratch buffers and counts by CPU.
+#[map]
+static SLOW: ByCpu<SlowCells> = ByCpu::with_max_entries(1, MMAPABLE);
+
+/// Selected packets.
+#[map]
+static SLOW_PACKETS: RingBuf = RingBuf::with_byte_size(256 * 1024, 0);
+
+/// The state of each budget: the time at which all admitted events are paid for, nanoseconds of the monotonic clock.
+#[map]
+static SLOW_BUDGETS: Array<u64> = Array::with_max_entries(CHOICES as u32, 0);
+
+/// The threshold in nanoseconds. User space sets it.
+#[unsafe(export_name = "slow.threshold")]
+#[unsafe(link_section = ".data.slow")]
+static THRESHOLD: u64 = 1 << 62;
+
+/// Nanoseconds between two events of a budget, by [`Choice`].
+#[unsafe(export_name = "slow.interval")]
+#[unsafe(link_section = ".rodata.flags")]
+static INTERVAL: u32 = u32::MAX;
+#[unsafe(export_name = "slow.uniform_interval")]
+#[unsafe(link_section = ".rodata.flags")]
+static UNIFORM_INTERVAL: u32 = u32::MAX;
+
+/// The number of packets per packet of the uniform share, a power of two, minus one.
+#[unsafe(export_name = "slow.uniform_mask")]
+#[unsafe(link_section = ".rodata.flags")]
+static UNIFORM_MASK: u32 = u32::MAX;
+
+/// Nanoseconds for which an unused budget accumulates.
+const BURST: u64 = 1_000_000_000;
+
+/// The first implausible age, 13 days: it comes from the comparison of different clocks.
+const IMPLAUSIBLE: u64 = 1 << 50;
+
+/// Returns the entries of an early layer; `None` for other layers.
+const fn early(layer: Layer) -> Option<usize> {
+    match layer {
+        Layer::Ip => Some(0),
+        Layer::Transport => Some(1),
+        Layer::SocketEnqueued | Layer::SocketRead => None,
+    }
+}
+
+/// Returns the entry of a packet at an early layer.
+#[inline(always)]
+fn passage(cells: &mut SlowCells, early: usize, timestamp: u64) -> &mut Passage {
+    // SAFETY: both indices are within the arrays. A bounds check would remain, and the verifier rejects its panic.
+    unsafe { cells.passing.get_unchecked_mut(early).get_unchecked_mut(timestamp as usize % PASSING) }
+}
+
+/// Stores the time of a packet at an early layer.
+#[inline(always)]
+pub fn passed(layer: Layer, event: &PacketEvent) {
+    if !enabled() {
+        return;
+    }
+    if let Some(early) = early(layer)
+        && let Some(cells) = cells::here(&SLOW)
+    {
+        *passage(cells, early, event.timestamp) = Passage { timestamp: event.timestamp, time: event.now };
+    }
+}
+
+/// Returns the times of a packet at `ip` and `transport`; zero if another packet replaced the entry.
+#[inline(always)]
+pub fn take_passages(timestamp: u64) -> [u64; 2] {
+    let Some(cells) = cells::here(&SLOW) else { return [0; 2] };
+    [0, 1].map(|early| {
+        let passage = passage(cells, early, timestamp);
+        if passage.timestamp == timestamp { passage.time } else { 0 }
+    })
+}
+
+/// Selects packets at a read. `wait` is the result of [`receive_wait::end`].
+#[inline(always)]
+pub fn read(
+    point: ReceivePoint,
+    packet: &impl Subject,
+    event: &PacketEvent,
+    wait: Option<u64>,
+    slot: Slot,
+    group: Option<Number>,
+) {
+    if !enabled() || event.blocked {
+        return;
+    }
+    let age = event.age();
+    let choice = if age as i64 > load_time_value(&THRESHOLD) as i64 {
+        Choice::Slow
+    } else if waiting::mix(event.timestamp) as u32 >> 8 & load_time_value(&UNIFORM_MASK) == 0 {
+        Choice::Uniform
+    } else {
+        return;
+    };
+    let (sock, skb) = packet.origin();
+    let flags = if wait.is_some() { flag::RECORDED } else { 0 };
+    let flags = if choice == Choice::Uniform { flags | flag::UNIFORM } else { flags };
+    let group = group.map_or(ABSENT, |group| group.0);
+    let packed = u64::from(group) << 32 | u64::from(slot.0) << 16 | u64::from(flags) << 8 | point.index() as u64;
+    selected(&Times { timestamp: event.timestamp, now: event.now, wait: wait.unwrap_or(0) }, packed, sock, skb);
+}
+
+/// The times of a selected packet.
+struct Times {
+    timestamp: u64,
+    now: u64,
+    wait: u64,
+}
+
+/// Sends the event of a selected packet. A function of its own keeps the programs small. `packed` has, from the top: the group, the slot,
+/// the flags and the receive point.
+#[inline(never)]
+fn selected(times: &Times, packed: u64, sock: Ptr<Sock, Probed>, skb: Ptr<SkBuff, Probed>) {
+    let Times { timestamp, now, wait } = *times;
+    let Some(cells) = cells::here(&SLOW) else { return };
+    let (point, flags) = (packed as u8, (packed >> 8) as u8);
+    let offset = clock::wall(0);
+    if now.wrapping_add(offset).wrapping_sub(timestamp) >= IMPLAUSIBLE {
+        return;
+    }
+    let uniform = flags & flag::UNIFORM != 0;
+    if !admits(uniform, now) {
+        cells.over_budget[usize::from(uniform)] += 1;
+        return;
+    }
+    let Some(mut entry) = SLOW_PACKETS.reserve::<SlowPacket>(0) else {
+        cells.full += 1;
+        return;
+    };
+    let version = if point & 1 == 0 { IpVersion::Ipv4 } else { IpVersion::Ipv6 };
+    let (addresses, ports) = ends(sock, skb, version);
+    let enqueued = now.wrapping_sub(wait);
+    // SAFETY: the helper has no arguments.
+    let leader = Ptr::<Task, Probed>::at(unsafe { bpf_get_current_task() }).follow(&TASK_GROUP_LEADER);
+    entry.write(SlowPacket {
+        timestamp,
+        now,
+        offset,
+        enqueued,
+        passed: receive_wait::passed(timestamp, enqueued),
+        addresses,
+        process_name: leader.read(&TASK_COMM),
+        ports,
+        process: leader.read(&TASK_TGID),
+        group: (packed >> 32) as u32,
+        length: 0,
+        slot: (packed >> 16) as u16,
+        point,
+        flags,
+        padding: 0,
+    });
+    entry.submit(0);
+}
+
+/// Takes an event from a budget; returns false if the budget is exhausted.
+///
+/// This is the generic cell rate algorithm (ITU-T I.371) without an atomic exchange, which 5.10 lacks. Two CPUs may take one event at
+/// the same time; user space then drops one.
+#[inline(always)]
+fn admits(uniform: bool, now: u64) -> bool {
+    let interval = if uniform { load_time_value(&UNIFORM_INTERVAL) } else { load_time_value(&INTERVAL) };
+    let Some(paid) = SLOW_BUDGETS.get_ptr_mut(uniform.into()) else { return false };
+    // SAFETY: an entry of the map, which lives as long as the program.
+    let paid = unsafe { &mut *paid };
+    let earliest = now.saturating_sub(BURST);
+    let next = if *paid > earliest { *paid } else { earliest } + u64::from(interval);
+    if next > now {
+        return false;
+    }
+    *paid = next;
+    true
+}
+
+/// Returns the addresses and ports of a packet, local and peer: those of the packet's headers, or those of its connection. Unknown ones are
+/// zero.
+#[inline(always)]
+fn ends(sock: Ptr<Sock, Probed>, skb: Ptr<SkBuff, Probed>, version: IpVersion) -> ([[u64; 2]; 2], [u16; 2]) {
+    if !skb.is_null() {
+        return headers(skb, version);
+    }
+    let addresses = match version {
+        IpVersion::Ipv4 => {
+            [u64::from(sock.read(&SOCK_RCV_SADDR)), u64::from(sock.read(&SOCK_DADDR))].map(|address| [address, 0])
+        }
+        IpVersion::Ipv6 => [sock.get(&SOCK_V6_RCV_SADDR), sock.get(&SOCK_V6_DADDR)].map(Option::unwrap_or_default),
+    };
+    (addresses, [sock.read(&SOCK_PORT), u16::from_be(sock.read(&SOCK_DPORT))])
+}
+
+/// Returns the destination and the source in a received packet's headers.
+#[inline(always)]
+fn headers(skb: Ptr<SkBuff, Probed>, version: IpVersion) -> ([[u64; 2]; 2], [u16; 2]) {
+    let head = skb.read(&SKB_HEAD);
+    let network = head + u64::from(skb.read(&SKB_NETWORK_HEADER));
+    let transport = head + u64::from(skb.read(&SKB_TRANSPORT_HEADER));
+    let addresses = match version {
+        IpVersion::Ipv4 => [16, 12].map(|offset| [read_at::<u32>(network + offset).unwrap_or(0).into(), 0]),
+        IpVersion::Ipv6 => [24, 8].map(|offset| read_at(network + offset).unwrap_or_default()),
+    };
+    (addresses, [2, 0].map(|offset| u16::from_be(read_at(transport + offset).unwrap_or(0))))
+}

@@ -1,0 +1,194 @@
+//! Publishes spans, and attaches exemplars after the export of their spans.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+
+use crate::{
+    export::Outputs,
+    signals::Traced,
+    telemetry::{Attributes, Descriptor, Exemplar, Readings, Resource, ResourceSpans, SpanBatch},
+    workloads::Slot,
+};
+
+/// Time between two batches of spans.
+const PERIOD: Duration = Duration::from_millis(250);
+/// Most batches that wait for their export.
+const BATCHES: usize = 256;
+/// Most time series with a recorded time of their last exemplar.
+const SERIES: usize = 4096;
+
+/// A histogram of a workload.
+type Series = (Slot, &'static str, Attributes);
+
+/// An exemplar and its histogram.
+struct Attached {
+    slot: Slot,
+    metric: &'static Descriptor,
+    attributes: Attributes,
+    exemplar: Exemplar,
+}
+
+struct Exported {
+    batch: Arc<SpanBatch>,
+    /// Number of outputs that must accept the batch.
+    outputs: usize,
+    exemplars: Vec<Attached>,
+}
+
+/// The spans on their way to the outputs.
+pub struct Traces {
+    timer: Option<Interval>,
+    exported: VecDeque<Exported>,
+    /// The time of the last exemplar of each histogram, in milliseconds.
+    last: HashMap<Series, u64>,
+}
+
+impl Traces {
+    /// Creates the way of spans. Without signals that have spans, it never becomes due.
+    pub fn new(enabled: bool) -> Self {
+        let timer = enabled.then(|| {
+            let mut timer = interval_at(Instant::now() + PERIOD, PERIOD);
+            timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            timer
+        });
+        Self { timer, exported: VecDeque::new(), last: HashMap::new() }
+    }
+
+    /// Waits until spans must be published. Cancel safe.
+    pub async fn due(&mut self) {
+        match &mut self.timer {
+            Some(timer) => drop(timer.tick().await),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Passes spans to the outputs. `resource` returns the resource of a slot; spans without one are dropped.
+    pub fn publish(
+        &mut self,
+        traced: Vec<Traced>,
+        outputs: &Outputs,
+        resource: impl Fn(Slot) -> Option<Arc<Resource>>,
+    ) {
+        let (mut resources, mut exemplars): (Vec<(Slot, ResourceSpans)>, Vec<Attached>) = Default::default();
+        for Traced { slot, spans, metric, attributes, exemplar } in traced {
+            match resources.iter_mut().find(|(known, _)| *known == slot) {
+                Some((_, known)) => known.spans.extend(spans),
+                None => {
+                    let Some(resource) = resource(slot) else { continue };
+                    resources.push((slot, ResourceSpans { resource, spans }));
+                }
+            }
+            exemplars.push(Attached { slot, metric, attributes, exemplar });
+        }
+        if resources.is_empty() {
+            return;
+        }
+        let batch = Arc::new(SpanBatch::new(resources.into_iter().map(|(_, spans)| spans).collect()));
+        let outputs = outputs.publish_spans(&batch);
+        if self.exported.len() == BATCHES {
+            self.exported.pop_front();
+        }
+        self.exported.push_back(Exported { batch, outputs, exemplars });
+    }
+
+    /// Attaches the exemplars of accepted spans to their histograms, in the order of time. Prometheus drops an exemplar unless it is newer
+    /// than the one before, in milliseconds.
+    pub fn attach(&mut self, readings: &mut Readings) {
+        let mut accepted = Vec::new();
+        self.exported.retain_mut(|exported| {
+            let is_accepted = exported.outputs > 0 && exported.batch.accepted() >= exported.outputs;
+            if is_accepted {
+                accepted.append(&mut exported.exemplars);
+            }
+            !is_accepted
+        });
+        accepted.sort_by_key(|attached| attached.exemplar.time);
+        for Attached { slot, metric, attributes, exemplar } in accepted {
+            let milliseconds = exemplar.time.0 / 1_000_000;
+            let series = (slot, metric.name, attributes);
+            if self.last.get(&series).is_some_and(|last| *last >= milliseconds) {
+                continue;
+            }
+            if let Some(histogram) = readings.histogram(slot, metric, &series.2) {
+                histogram.exemplars.push(exemplar);
+                if self.last.len() >= SERIES {
+                    self.last.clear();
+                }
+                self.last.insert(series, milliseconds);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        export::Outputs,
+        signals::latency,
+        telemetry::{
+            Data, ExponentialHistogram, Metric, Parent, Point, Scale, Span, SpanContext, SpanId, TraceId, UnixNanos,
+        },
+    };
+
+    static METRIC: &Descriptor = &latency::DURATION;
+
+    fn traced(milliseconds: u64) -> Traced {
+        let context = SpanContext { trace: TraceId::random(), span: SpanId::random() };
+        let time = UnixNanos(milliseconds * 1_000_000);
+        let attributes = Attributes::new().with("undercurrent.network.layer", "socket_read");
+        let span = Span {
+            context,
+            parent: Parent::None,
+            name: "network receive",
+            start: UnixNanos(0),
+            end: time,
+            attributes: Attributes::new(),
+            links: Vec::new(),
+        };
+        let exemplar = Exemplar { context, value: 0.5, time, attributes: Attributes::new() };
+        Traced { slot: Slot::NODE, spans: vec![span], metric: METRIC, attributes, exemplar }
+    }
+
+    fn readings() -> Readings {
+        let histogram = ExponentialHistogram::of(Scale::DEFAULT, Duration::from_millis(500));
+        let attributes = Attributes::new().with("undercurrent.network.layer", "socket_read");
+        let point = Point { attributes, start: UnixNanos(0), data: Data::Histogram(histogram) };
+        let mut readings = Readings::default();
+        readings.add(Slot::NODE, Metric { descriptor: METRIC, points: vec![point] });
+        readings
+    }
+
+    /// Returns the times of the exemplars that a tick attaches, in milliseconds.
+    fn times(traces: &mut Traces) -> Vec<u64> {
+        let mut readings = readings();
+        traces.attach(&mut readings);
+        let Some(Data::Histogram(histogram)) = readings.points(METRIC).next().map(|point| point.data.clone()) else {
+            panic!("no histogram")
+        };
+        histogram.exemplars.iter().map(|exemplar| exemplar.time.0 / 1_000_000).collect()
+    }
+
+    #[test]
+    fn exemplars_follow_the_acceptance_of_their_spans_in_order() {
+        let mut traces = Traces::new(false);
+        let outputs = Outputs::new(Vec::new());
+        let resource = |_| Some(Arc::new(Resource { attributes: Attributes::new() }));
+        traces.publish(vec![traced(7), traced(5), traced(5)], &outputs, resource);
+        traces.publish(vec![traced(6)], &outputs, resource);
+        traces.exported.iter_mut().for_each(|exported| exported.outputs = 1);
+        assert_eq!(times(&mut traces), [0_u64; 0], "no output has accepted the spans");
+        traces.exported[0].batch.accept();
+        assert_eq!(times(&mut traces), [5, 7]);
+        assert_eq!(times(&mut traces), [0_u64; 0], "an exemplar is attached once");
+        // This exemplar is older than one that was exported.
+        traces.exported[0].batch.accept();
+        assert_eq!(times(&mut traces), [0_u64; 0]);
+        assert!(traces.exported.is_empty());
+    }
+}

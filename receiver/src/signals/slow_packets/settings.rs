@@ -1,0 +1,210 @@
+//! The settings of `slow_packets`.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{kernel::slow::SlowLimits, options::Span};
+
+/// Spans of slow packets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// True if slow packets become spans.
+    pub enabled: bool,
+    /// The latency at `socket_read` above which a packet is slow: a duration, or `adaptive`: the 99.9th percentile of the last
+    /// interval.
+    pub threshold: Threshold,
+    /// The lowest adaptive threshold.
+    pub minimum: Span,
+    /// Most slow packets per second on the node that become spans, 1 to 1000.
+    pub budget: Budget,
+    /// The share of all packets that become spans regardless of their latency, one in a power of two: `1/2` to `1/16777216`, or
+    /// `none`. At most a tenth of `budget`, but one per second.
+    pub uniform_share: UniformShare,
+    /// True if spans have no addresses.
+    pub redact_addresses: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            threshold: Threshold::Adaptive,
+            minimum: span("10ms"),
+            budget: Budget(10),
+            uniform_share: UniformShare(Some(20)),
+            redact_addresses: false,
+        }
+    }
+}
+
+fn span(text: &str) -> Span {
+    text.parse().unwrap_or_else(|_| unreachable!("`{text}` is a duration"))
+}
+
+/// The latency above which a packet is slow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(extend("title" = "`adaptive` or duration", "examples" = ["adaptive", "50ms"]))]
+pub enum Threshold {
+    /// The 99.9th percentile of the last interval.
+    Adaptive,
+    /// A duration.
+    Fixed(Span),
+}
+
+impl TryFrom<String> for Threshold {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        match text.trim() {
+            "adaptive" => Ok(Self::Adaptive),
+            text => text.parse().map(Self::Fixed).map_err(|error| format!("{error}, or `adaptive`")),
+        }
+    }
+}
+
+impl From<Threshold> for String {
+    fn from(threshold: Threshold) -> Self {
+        match threshold {
+            Threshold::Adaptive => "adaptive".to_owned(),
+            Threshold::Fixed(span) => span.to_string(),
+        }
+    }
+}
+
+/// Slow packets per second, 1 to 1000.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "u32", into = "u32")]
+#[schemars(extend("title" = "number per second", "minimum" = 1, "maximum" = Budget::MOST))]
+pub struct Budget(u32);
+
+impl Budget {
+    const MOST: u32 = 1000;
+
+    /// Returns the number of slow packets per second.
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+impl TryFrom<u32> for Budget {
+    type Error = String;
+
+    fn try_from(number: u32) -> Result<Self, String> {
+        if (1..=Self::MOST).contains(&number) {
+            Ok(Self(number))
+        } else {
+            Err(format!("{number} slow packets per second are not possible: write 1 to {}", Self::MOST))
+        }
+    }
+}
+
+impl From<Budget> for u32 {
+    fn from(budget: Budget) -> Self {
+        budget.0
+    }
+}
+
+/// The share of packets that become spans regardless of their latency; the exponent of a power of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(extend("title" = "`1/n` or `none`", "examples" = ["1/65536", "none"]))]
+pub struct UniformShare(Option<u32>);
+
+impl UniformShare {
+    /// log2 of the smallest share: programs use 24 bits of a hash.
+    const MOST: u32 = 24;
+}
+
+impl TryFrom<String> for UniformShare {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let text = text.trim();
+        if text == "none" {
+            return Ok(Self(None));
+        }
+        let number = text.strip_prefix("1/").and_then(|number| number.parse::<u32>().ok());
+        match number.filter(|number| number.is_power_of_two()).map(u32::ilog2) {
+            Some(exponent @ 1..=Self::MOST) => Ok(Self(Some(exponent))),
+            _ => Err(format!("`{text}` is no share: write `none`, or `1/2`, `1/4` and so on up to `1/16777216`")),
+        }
+    }
+}
+
+impl From<UniformShare> for String {
+    fn from(share: UniformShare) -> Self {
+        share.0.map_or_else(|| "none".to_owned(), |exponent| format!("1/{}", 1_u64 << exponent))
+    }
+}
+
+/// Events per span: of a long stall, spans link to more packets than have spans.
+const EVENTS: u32 = 16;
+const SECOND: u32 = 1_000_000_000;
+
+impl Settings {
+    /// Returns the limits for the eBPF programs.
+    #[must_use]
+    pub fn limits(&self) -> SlowLimits {
+        SlowLimits {
+            interval: SECOND / (EVENTS * self.budget.get()),
+            uniform_interval: SECOND / (self.budget.get() / 10).max(1),
+            uniform_mask: self.uniform_share.0.map_or(u32::MAX, |exponent| (1 << exponent) - 1),
+        }
+    }
+
+    /// Returns the threshold if `quantile` is the 99.9th percentile of the last interval; `None` without a measurement.
+    #[must_use]
+    pub fn threshold(&self, quantile: Option<Duration>) -> Duration {
+        match &self.threshold {
+            Threshold::Fixed(span) => span.get(),
+            Threshold::Adaptive => quantile.unwrap_or_default().max(self.minimum.get()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(settings: serde_json::Value) -> Result<Settings, String> {
+        serde_json::from_value(settings).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn settings_become_limits_of_the_programs() {
+        let limits = |settings| parse(settings).expect("settings").limits();
+        let defaults = SlowLimits { interval: 6_250_000, uniform_interval: SECOND, uniform_mask: (1 << 20) - 1 };
+        assert_eq!(limits(serde_json::json!({})), defaults);
+        let most = limits(serde_json::json!({ "budget": 1000, "uniform_share": "1/2" }));
+        assert_eq!(most, SlowLimits { interval: 62_500, uniform_interval: 10_000_000, uniform_mask: 1 });
+        assert_eq!(limits(serde_json::json!({ "uniform_share": "none" })).uniform_mask, u32::MAX);
+    }
+
+    #[test]
+    fn an_adaptive_threshold_has_a_minimum() {
+        let adaptive = Settings::default();
+        let milliseconds = Duration::from_millis;
+        let measured = [None, Some(milliseconds(3)), Some(milliseconds(30))];
+        assert_eq!(measured.map(|quantile| adaptive.threshold(quantile)), [10, 10, 30].map(milliseconds));
+        let fixed = parse(serde_json::json!({ "threshold": "5ms" })).expect("settings");
+        assert_eq!(fixed.threshold(Some(milliseconds(30))), milliseconds(5));
+    }
+
+    #[test]
+    fn invalid_settings_are_errors_with_a_remedy() {
+        let error = |settings| parse(settings).expect_err("an invalid setting");
+        let errors = [
+            error(serde_json::json!({ "threshold": "fast" })),
+            error(serde_json::json!({ "budget": 0 })),
+            error(serde_json::json!({ "budget": 1001 })),
+            error(serde_json::json!({ "uniform_share": "1/3" })),
+            error(serde_json::json!({ "uniform_share": "1/33554432" })),
+        ];
+        insta::assert_snapshot!(errors.join("\n"));
+    }
+}

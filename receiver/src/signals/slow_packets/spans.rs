@@ -1,0 +1,118 @@
+//! Converts a slow packet to spans.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use undercurrent_ebpf::abi::{
+    latency::{IpVersion, Layer, ReceivePoint},
+    slow::{SlowPacket, flag},
+};
+use zerocopy::IntoBytes as _;
+
+use super::times::Times;
+use crate::{
+    signals::attributes,
+    telemetry::{Attributes, Parent, Span, SpanContext, SpanId, UnixNanos},
+    text::shortened,
+};
+
+/// The name of the span of a packet.
+pub const NAME: &str = "network receive";
+/// Longest name of a process: 16 bytes, all of them escaped.
+const PROCESS_NAME: usize = 96;
+/// The reason why a packet has a span: `slow` or `uniform`.
+const SELECTION: &str = "undercurrent.selection";
+
+/// A packet with its receive point.
+pub struct Packet<'a> {
+    /// The event.
+    pub event: &'a SlowPacket,
+    /// The last layer.
+    pub point: ReceivePoint,
+    /// The times.
+    pub times: Times,
+}
+
+impl Packet<'_> {
+    /// Returns the layers that the packet reached, in order, each with the time since the layer before.
+    fn steps(&self) -> impl Iterator<Item = (Layer, UnixNanos, UnixNanos)> {
+        let early = [Layer::Ip, Layer::Transport, Layer::SocketEnqueued].into_iter().zip(self.times.layers);
+        let early = early.filter_map(|(layer, time)| Some((layer, time?)));
+        // Without a record, nothing is known about the steps.
+        let last = (self.event.flags & flag::RECORDED != 0).then_some((self.point.layer, self.times.end));
+        let mut before = self.times.start;
+        early.chain(last).map(move |(layer, time)| (layer, std::mem::replace(&mut before, time), time))
+    }
+
+    /// Returns the layer before which the packet waited longest; `None` if its path is unknown.
+    pub fn slowest(&self) -> Option<Layer> {
+        self.steps().max_by_key(|(_, start, end)| end.0 - start.0).map(|(layer, ..)| layer)
+    }
+
+    /// Returns the span of the packet, then a child for each step.
+    pub fn spans(&self, context: SpanContext, parent: Parent, redacted: bool) -> Vec<Span> {
+        let span = |context, parent, name, start, end, attributes| Span {
+            context,
+            parent,
+            name,
+            start,
+            end,
+            attributes,
+            links: Vec::new(),
+        };
+        let child = |(layer, start, end)| {
+            let own = SpanContext { span: SpanId::random(), ..context };
+            let attributes = Attributes::new().with(attributes::LAYER.key, attributes::layer(layer));
+            span(own, Parent::Local(context.span), step_name(layer), start, end, attributes)
+        };
+        let root = span(context, parent, NAME, self.times.start, self.times.end, self.attributes(redacted));
+        std::iter::once(root).chain(self.steps().map(child)).collect()
+    }
+
+    fn attributes(&self, redacted: bool) -> Attributes {
+        let Self { event, point, .. } = self;
+        let mut attributes = Attributes::new();
+        if let Some(transport) = point.transport {
+            attributes.set(attributes::TRANSPORT.key, attributes::transport(transport));
+        }
+        attributes.set(attributes::NETWORK.key, attributes::network(point.version));
+        let keys = [("network.local.address", "network.local.port"), ("network.peer.address", "network.peer.port")];
+        for ((address_key, port_key), (address, port)) in keys.into_iter().zip(event.addresses.iter().zip(event.ports))
+        {
+            let address = ip_address(address.as_bytes(), point.version);
+            if !redacted && !address.is_unspecified() {
+                attributes.set(address_key, address.to_string());
+                attributes.set(port_key, i64::from(port));
+            }
+        }
+        if event.process != 0 {
+            attributes.set("process.pid", i64::from(event.process));
+            let name = event.process_name.as_bytes().split(|byte| *byte == 0).next().unwrap_or_default();
+            let name = String::from_utf8_lossy(name);
+            attributes.set("process.executable.name", shortened(&name, PROCESS_NAME).into_owned());
+        }
+        if let Some(layer) = self.slowest() {
+            attributes.set(attributes::LAYER.key, attributes::layer(layer));
+        }
+        attributes.set(SELECTION, if event.flags & flag::UNIFORM == 0 { "slow" } else { "uniform" });
+        attributes
+    }
+}
+
+/// Returns the name of the span of a step.
+const fn step_name(layer: Layer) -> &'static str {
+    match layer {
+        Layer::Ip => "network receive: ip",
+        Layer::Transport => "network receive: transport",
+        Layer::SocketEnqueued => "network receive: socket_enqueued",
+        Layer::SocketRead => "network receive: socket_read",
+    }
+}
+
+fn ip_address(bytes: &[u8], version: IpVersion) -> IpAddr {
+    let mut whole = [0; 16];
+    whole.copy_from_slice(bytes);
+    match version {
+        IpVersion::Ipv4 => Ipv4Addr::new(whole[0], whole[1], whole[2], whole[3]).into(),
+        IpVersion::Ipv6 => Ipv6Addr::from(whole).into(),
+    }
+}

@@ -1,0 +1,168 @@
+//! Converts the times of a packet to one wall clock.
+//!
+//! A receive timestamp is in the wall clock at that time. All other times are monotonic. If the wall clock was set between the
+//! receive timestamp and the read, both are converted by the offset that is valid now.
+
+use std::collections::VecDeque;
+
+use undercurrent_ebpf::abi::slow::{SlowPacket, flag};
+
+use crate::telemetry::UnixNanos;
+
+/// Changes of the offset below this many nanoseconds are errors of its measurement.
+const PRECISION: u64 = 2_000;
+/// Number of steps of the wall clock that are kept.
+const STEPS: usize = 16;
+
+/// A step of the wall clock, between two readings of its offset.
+struct Step {
+    /// The offset before the step.
+    offset: u64,
+    /// The reading after the step, nanoseconds of the monotonic clock.
+    until: u64,
+}
+
+/// The offset between the wall clock and the monotonic clock, with its recent steps.
+pub struct Offsets {
+    current: u64,
+    steps: VecDeque<Step>,
+}
+
+/// The times of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// The receive timestamp.
+    pub start: UnixNanos,
+    /// The times at `ip`, `transport` and `socket_enqueued`; `None` if unknown.
+    pub layers: [Option<UnixNanos>; 3],
+    /// The time of the last layer.
+    pub end: UnixNanos,
+}
+
+impl Times {
+    /// Returns the time from the receive timestamp to the last layer, in nanoseconds.
+    pub const fn age(&self) -> u64 {
+        self.end.0.saturating_sub(self.start.0)
+    }
+}
+
+impl Offsets {
+    /// Starts with an offset in nanoseconds, modulo 2^64.
+    pub const fn new(current: u64) -> Self {
+        Self { current, steps: VecDeque::new() }
+    }
+
+    /// Updates the offset, at a time in nanoseconds of the monotonic clock.
+    pub fn update(&mut self, offset: u64, now: u64) {
+        if distance(offset, self.current) <= PRECISION {
+            return;
+        }
+        if self.steps.len() == STEPS {
+            self.steps.pop_front();
+        }
+        self.steps.push_back(Step { offset: self.current, until: now });
+        self.current = offset;
+    }
+
+    /// Returns the times of a packet in the current wall clock; `None` if a step of the clock makes its receive timestamp ambiguous.
+    pub fn times(&self, packet: &SlowPacket) -> Option<Times> {
+        let enqueued = Some(packet.enqueued).filter(|_| packet.flags & flag::RECORDED != 0);
+        let received = match enqueued {
+            Some(enqueued) => self.received_before(packet.timestamp, enqueued)?,
+            None => self.received(packet)?,
+        };
+        let wall = |monotonic: u64| UnixNanos(monotonic.wrapping_add(self.current));
+        // The scratch buffer may still have the time of an earlier packet, if the clock was set back.
+        let end = enqueued.unwrap_or(packet.now);
+        let passed = packet.passed.map(|time| (time != 0 && (received..=end).contains(&time)).then_some(time));
+        let [ip, transport] = match passed {
+            [Some(ip), Some(transport)] if ip > transport => [None, Some(transport)],
+            passed => passed,
+        };
+        Some(Times {
+            start: wall(received),
+            layers: [ip, transport, enqueued.filter(|time| *time <= packet.now)].map(|time| time.map(wall)),
+            end: wall(packet.now),
+        })
+    }
+
+    /// Returns the monotonic time of a receive timestamp that precedes `enqueued` closely.
+    fn received_before(&self, timestamp: u64, enqueued: u64) -> Option<u64> {
+        let valid = self.steps.iter().filter(|step| step.until >= enqueued).map(|step| step.offset);
+        let received = valid.chain([self.current]).map(|offset| timestamp.wrapping_sub(offset));
+        received.filter(|received| *received <= enqueued).max()
+    }
+
+    /// Returns the monotonic time of a packet's receive timestamp; `None` if the clock was set since.
+    fn received(&self, packet: &SlowPacket) -> Option<u64> {
+        let received = packet.timestamp.wrapping_sub(self.current);
+        let is_steady = distance(packet.offset, self.current) <= PRECISION
+            && self.steps.back().is_none_or(|step| step.until < received)
+            && received <= packet.now;
+        is_steady.then_some(received)
+    }
+}
+
+const fn distance(one: u64, other: u64) -> u64 {
+    one.wrapping_sub(other).cast_signed().unsigned_abs()
+}
+
+#[cfg(test)]
+mod tests {
+    use zerocopy::FromZeros as _;
+
+    use super::*;
+
+    const OFFSET: u64 = 1_700_000_000_000_000_000;
+
+    /// Returns a packet with monotonic times, received 100 ns before `ip`.
+    fn packet(offset: u64) -> SlowPacket {
+        SlowPacket {
+            timestamp: offset + 10_000,
+            now: 90_000,
+            offset,
+            enqueued: 13_000,
+            passed: [10_100, 11_000],
+            flags: flag::RECORDED,
+            ..SlowPacket::new_zeroed()
+        }
+    }
+
+    fn monotonic(times: &Times, offset: u64) -> (u64, [Option<u64>; 3], u64) {
+        let of = |time: UnixNanos| time.0 - offset;
+        (of(times.start), times.layers.map(|time| time.map(of)), of(times.end))
+    }
+
+    #[test]
+    fn all_times_are_in_the_current_wall_clock() {
+        let offsets = Offsets::new(OFFSET);
+        let times = offsets.times(&packet(OFFSET)).expect("times");
+        assert_eq!(monotonic(&times, OFFSET), (10_000, [Some(10_100), Some(11_000), Some(13_000)], 90_000));
+        assert_eq!(times.age(), 80_000);
+    }
+
+    #[test]
+    fn a_step_of_the_clock_changes_no_duration() {
+        for step in [-7_000_000_000_i64, -30_000, 30_000, 3_600_000_000_000] {
+            let mut offsets = Offsets::new(OFFSET);
+            let after = OFFSET.wrapping_add_signed(step);
+            offsets.update(after, 50_000);
+            // The packet was received before the step, and read after it.
+            let times = offsets.times(&packet(OFFSET)).expect("times");
+            assert_eq!(times.age(), 80_000, "{step}");
+            assert_eq!(times.end, UnixNanos(after + 90_000));
+            // Without a record the receive timestamp is ambiguous.
+            let unrecorded = SlowPacket { flags: 0, ..packet(OFFSET) };
+            assert_eq!(offsets.times(&unrecorded), None);
+        }
+    }
+
+    #[test]
+    fn times_outside_of_the_packet_are_unknown() {
+        let offsets = Offsets::new(OFFSET);
+        let layers = |passed| offsets.times(&SlowPacket { passed, ..packet(OFFSET) }).expect("times").layers;
+        assert_eq!(layers([9_999, 11_000])[..2], [None, Some(UnixNanos(OFFSET + 11_000))]);
+        assert_eq!(layers([0, 13_001])[..2], [None, None]);
+        assert_eq!(layers([12_000, 11_000])[..2], [None, Some(UnixNanos(OFFSET + 11_000))]);
+    }
+}

@@ -1,0 +1,252 @@
+//! Tests of slow packets: their spans agree with the clocks of the test.
+
+use std::{
+    collections::BTreeSet,
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpListener, TcpStream, UdpSocket},
+    thread,
+    time::Duration,
+};
+
+use super::{
+    latency::{DURATION, LOST, on_functions, sees_datagrams, served_by},
+    support::{
+        line::Value,
+        sidecar::{Sidecar, wall_clock},
+        span::Span,
+        surroundings::{alone, patience, skip, virtual_machine, wait_for},
+        wire::{Version, Wire},
+    },
+    waits::LONG,
+};
+
+/// The threshold of every test.
+const THRESHOLD: Duration = Duration::from_millis(50);
+/// The delay of slow readers.
+const LATE: Duration = Duration::from_millis(150);
+/// The accepted difference between the clock of a test and the times of a span.
+const PRECISION: u64 = 50_000;
+const SMALL: usize = 200;
+const LAYER: &str = "undercurrent.network.layer";
+
+/// Returns a configuration with more settings of `slow_packets`.
+fn settings(more: &str) -> String {
+    format!("signals: {{slow_packets: {{threshold: 50ms, uniform_share: none, {more}}}}}\n")
+}
+
+/// A read and the clock around it.
+struct Slow {
+    /// Before and after the send.
+    sent: [u64; 2],
+    /// Before and after the read.
+    read: [u64; 2],
+    local: SocketAddr,
+    peer: SocketAddr,
+}
+
+impl Slow {
+    /// Sends, waits and reads.
+    fn exchange(
+        ends: [SocketAddr; 2],
+        send: impl FnOnce() -> usize,
+        delay: Duration,
+        read: impl FnOnce() -> usize,
+    ) -> Self {
+        let before = wall_clock();
+        let sent = send();
+        let sent_at = [before, wall_clock()];
+        thread::sleep(delay);
+        let before = wall_clock();
+        assert_eq!(read(), sent);
+        let [local, peer] = ends;
+        Self { sent: sent_at, read: [before, wall_clock()], local, peer }
+    }
+
+    fn is_of(&self, span: &Span) -> bool {
+        span.attribute("network.local.port") == self.local.port().to_string()
+            && span.attribute("network.peer.port") == self.peer.port().to_string()
+    }
+
+    /// Asserts that a span and its steps agree with the clock.
+    fn assert(&self, span: &Span, steps: &[Span], layers: &[&str]) {
+        let within = |time: u64, [before, after]: [u64; 2]| (before - PRECISION..=after + PRECISION).contains(&time);
+        assert!(within(span.start, self.sent), "the start of {span:?} is not within {:?}", self.sent);
+        assert!(within(span.end, self.read), "the end of {span:?} is not within {:?}", self.read);
+        assert_eq!(span.attribute("network.local.address"), self.local.ip().to_string());
+        assert_eq!(span.attribute("network.peer.address"), self.peer.ip().to_string());
+        assert_eq!(span.attribute("process.pid"), std::process::id().to_string());
+        assert_eq!((span.attribute("undercurrent.selection"), span.attribute(LAYER)), ("slow", "socket_read"));
+        assert_eq!((span.name.as_str(), span.parent.len()), ("network receive", 0));
+        let found: Vec<&str> = steps.iter().map(|step| step.attribute(LAYER)).collect();
+        assert_eq!(found, layers);
+        let mut before = span.start;
+        for step in steps {
+            assert_eq!((&step.trace, &step.parent, step.start), (&span.trace, &span.id, before), "{step:?}");
+            before = step.end;
+        }
+        assert_eq!(before, span.end);
+        if let Some(last) = steps.last() {
+            assert!(last.start <= self.read[0], "{last:?} begins after the read");
+        }
+    }
+}
+
+/// Waits for the first span of a slow read, and returns it with its steps.
+fn traced(sidecar: &Sidecar, slow: &Slow) -> (Span, Vec<Span>) {
+    let find = || {
+        let spans = sidecar.spans();
+        let span = spans.iter().find(|span| slow.is_of(span))?.clone();
+        let steps = spans.iter().filter(|step| step.parent == span.id).cloned().collect();
+        Some((span, steps))
+    };
+    wait_for("the span of a slow packet", patience(Duration::from_secs(5)), find)
+}
+
+fn stream(wire: &Wire) -> (TcpStream, TcpStream) {
+    let listener = wire.right.run(|| TcpListener::bind((wire.server(), 0)).unwrap());
+    let address = listener.local_addr().unwrap();
+    let client = wire.left.run(|| TcpStream::connect(address).unwrap());
+    client.set_nodelay(true).unwrap();
+    let (server, _) = listener.accept().unwrap();
+    (client, server)
+}
+
+fn sockets(wire: &Wire) -> (UdpSocket, UdpSocket) {
+    let server = wire.right.run(|| UdpSocket::bind((wire.server(), 0)).unwrap());
+    let client = wire.left.run(|| UdpSocket::bind((wire.client(), 0)).unwrap());
+    client.connect(server.local_addr().unwrap()).unwrap();
+    (client, server)
+}
+
+fn read_late(client: &TcpStream, server: &TcpStream, delay: Duration) -> Slow {
+    let ends = [server.local_addr().unwrap(), server.peer_addr().unwrap()];
+    let send = || (&*client).write(&[0x55; SMALL]).unwrap();
+    Slow::exchange(ends, send, delay, || (&*server).read(&mut [0; 2 * SMALL]).unwrap())
+}
+
+fn receive_late(client: &UdpSocket, server: &UdpSocket, delay: Duration, size: usize) -> Slow {
+    let ends = [server.local_addr().unwrap(), client.local_addr().unwrap()];
+    let send = || client.send(&vec![0x55; size]).unwrap();
+    Slow::exchange(ends, send, delay, || server.recv(&mut vec![0; size]).unwrap())
+}
+
+/// Returns the layers that have a hook.
+fn layers(sidecar: &Sidecar) -> Vec<&'static str> {
+    let line = sidecar.snapshot();
+    let served = |layer: &&'static str| served_by(&line, layer).is_some();
+    ["ip", "transport", "socket_enqueued", "socket_read"].into_iter().filter(served).collect()
+}
+
+fn late_readers(version: Version) {
+    let sidecar = Sidecar::configured(&settings(""));
+    let wire = if virtual_machine().is_some() { Wire::veth(version) } else { Wire::loopback(version) };
+    let line = sidecar.snapshot();
+    if served_by(&line, "socket_read").is_none() {
+        return skip("slow packets: nothing serves socket_read");
+    }
+    let mut of_udp = layers(&sidecar);
+    // Over loopback and veth, TCP's segments have no receive timestamp before the transport protocol.
+    let of_tcp: Vec<_> = of_udp.iter().copied().filter(|layer| *layer != "ip").collect();
+    let (client, server) = stream(&wire);
+    // The first reads fill caches.
+    read_late(&client, &server, Duration::ZERO);
+    let slow = read_late(&client, &server, LATE);
+    let (span, steps) = traced(&sidecar, &slow);
+    slow.assert(&span, &steps, &of_tcp);
+    assert_eq!((span.attribute("network.transport"), span.attribute("network.type")), ("tcp", version.name()));
+
+    let (client, server) = sockets(&wire);
+    let size = if sees_datagrams(&line, "socket_read") { SMALL } else { LONG };
+    receive_late(&client, &server, Duration::ZERO, size);
+    let slow = receive_late(&client, &server, LATE, size);
+    let (span, steps) = traced(&sidecar, &slow);
+    if !on_functions(&line, "ip") {
+        of_udp.retain(|layer| *layer != "ip");
+    }
+    slow.assert(&span, &steps, &of_udp);
+    assert_eq!((span.attribute("network.transport"), span.attribute("network.type")), ("udp", version.name()));
+    assert_exemplars(&sidecar);
+}
+
+/// Asserts that the histogram of reads gets exemplars of spans, in the order of time.
+fn assert_exemplars(sidecar: &Sidecar) {
+    let exemplars = || {
+        let lines = sidecar.lines();
+        let points = lines.iter().flat_map(|line| line.find(DURATION, &[(LAYER, "socket_read")]));
+        let histograms = points.filter_map(|point| match &point.value {
+            Value::Histogram(histogram) => Some(histogram.exemplars.clone()),
+            _ => None,
+        });
+        let exemplars: Vec<_> = histograms.flatten().collect();
+        (exemplars.len() >= 2).then_some(exemplars)
+    };
+    let exemplars = wait_for("two exemplars", patience(Duration::from_secs(5)), exemplars);
+    for exemplar in exemplars {
+        let spans = sidecar.spans();
+        let span =
+            spans.iter().find(|span| span.id == exemplar.span_id).expect("the exemplar's span was exported before");
+        assert_eq!((&span.trace, span.end), (&exemplar.trace_id, exemplar.time_unix_nano));
+        let value = format!("{:?}", exemplar.value);
+        assert!(value.contains(&format!("{:?}", (span.end - span.start) as f64 / 1e9)), "{value} of {span:?}");
+    }
+}
+
+#[test]
+fn slow_packets_have_spans_that_agree_with_the_clock_over_ipv4() {
+    let Some(_alone) = alone("slow packets over IPv4") else { return };
+    late_readers(Version::Ipv4);
+}
+
+#[test]
+fn slow_packets_have_spans_that_agree_with_the_clock_over_ipv6() {
+    let Some(_alone) = alone("slow packets over IPv6") else { return };
+    late_readers(Version::Ipv6);
+}
+
+#[test]
+fn the_budget_holds_and_counts_what_it_drops() {
+    let Some(_alone) = alone("the budget of slow packets") else { return };
+    let sidecar = Sidecar::configured(&settings("budget: 5, minimum: 1ms"));
+    let wire = Wire::loopback(Version::Ipv4);
+    let (client, server) = sockets(&wire);
+    let line = sidecar.snapshot();
+    let size = if sees_datagrams(&line, "socket_read") { SMALL } else { LONG };
+    let counted = |line: &_| {
+        let reasons = ["over_budget", "slow_ring_full", "clock_step"];
+        let lost =
+            |reason| total(line, LOST, &[("undercurrent.signal", "slow_packets"), ("undercurrent.reason", reason)]);
+        reasons.map(lost).iter().sum::<f64>()
+    };
+    let start = wall_clock();
+    let mut slow = 0;
+    let batches = if virtual_machine().is_some() { 5 } else { 30 };
+    for _ in 0..batches {
+        let queued = 4;
+        (0..queued).for_each(|_| assert_eq!(client.send(&vec![0x55; size]).unwrap(), size));
+        thread::sleep(THRESHOLD + Duration::from_millis(5));
+        for _ in 0..queued {
+            assert_eq!(server.recv(&mut vec![0; size]).unwrap(), size);
+            slow += 1;
+        }
+    }
+    let seconds = (wall_clock() - start) as f64 / 1e9;
+    let spans = || {
+        let spans = sidecar.spans();
+        let roots = spans.iter().filter(|span| span.parent.is_empty()).map(|span| span.trace.clone());
+        roots.collect::<BTreeSet<_>>().len()
+    };
+    let all = || {
+        let line = sidecar.snapshot();
+        let found = spans() as f64 + counted(&line);
+        (found >= f64::from(slow)).then_some(found)
+    };
+    wait_for("every slow packet to be a span or counted", patience(Duration::from_secs(5)), all);
+    // A full bucket has the budget of one second.
+    let most = 5.0 * (seconds + 1.0) + 1.0;
+    assert!(spans() as f64 <= most, "{} spans in {seconds} s", spans());
+    assert!(spans() >= 5, "{} spans", spans());
+}
+
+fn total(line: &super::support::line::Line, metric: &str, attributes: &[(&str, &str)]) -> f64 {
+    line.total(metric, attributes)
+}
