@@ -99,15 +99,15 @@ fn filtered(point: ReceivePoint, packet: &impl Subject, event: Sampled, slot: im
     }
 }
 
-/// Stores the time of a packet before its read. At the read, returns its wait in the socket's queue, in nanoseconds.
+/// Stores the time of a packet before its read. At the read, returns its wait in the socket's queue, as [`receive_wait::end`] does.
 #[inline(always)]
-fn arrived(point: ReceivePoint, event: &PacketEvent) -> Option<u64> {
+fn arrived(point: ReceivePoint, event: &PacketEvent) -> u64 {
     match point.layer {
         Layer::Ip | Layer::Transport => slow_packets::passed(point.layer, event),
         Layer::SocketEnqueued => receive_wait::store_start(event),
         Layer::SocketRead => return receive_wait::end(event),
     }
-    None
+    receive_wait::UNKNOWN
 }
 
 #[inline(always)]
@@ -115,7 +115,7 @@ fn measured(
     point: ReceivePoint,
     packet: &impl Subject,
     event: &PacketEvent,
-    wait: Option<u64>,
+    wait: u64,
     slot: Slot,
     group: Option<Number>,
 ) {

@@ -46,17 +46,22 @@ pub fn store_start(event: &PacketEvent) {
     }
 }
 
-/// Returns the wait of a packet in nanoseconds and frees its record; `None` without a record. The first read ends the wait of a
-/// packet that is read in parts.
+/// The wait of a packet without a record. It is no `Option`: verifiers before 5.12 reject the copy of an uninitialized payload.
+pub const UNKNOWN: u64 = u64::MAX;
+
+/// Returns the wait of a packet in nanoseconds and frees its record; [`UNKNOWN`] without a record. The first read ends the wait of
+/// a packet that is read in parts.
 #[inline(always)]
-pub fn end(event: &PacketEvent) -> Option<u64> {
+pub fn end(event: &PacketEvent) -> u64 {
     if !enabled() && !slow_packets::enabled() || !served::enqueued() {
-        return None;
+        return UNKNOWN;
     }
     let mix = waiting::mix(event.timestamp);
-    let [first, second] = records(mix)?;
-    let enqueued = take(first, mix).or_else(|| take(second, mix))?;
-    Some(event.now.wrapping_sub(enqueued))
+    let Some([first, second]) = records(mix) else { return UNKNOWN };
+    match take(first, mix).or_else(|| take(second, mix)) {
+        Some(enqueued) => event.now.wrapping_sub(enqueued),
+        None => UNKNOWN,
+    }
 }
 
 /// Returns the time of arrival in a record and frees it; `None` for the record of another packet.
@@ -87,7 +92,7 @@ pub fn passed(timestamp: u64, enqueued: u64) -> [u64; 2] {
 #[inline(always)]
 pub fn ended(
     event: &PacketEvent,
-    wait: Option<u64>,
+    wait: u64,
     transport: Transport,
     version: IpVersion,
     slot: Slot,
@@ -97,8 +102,9 @@ pub fn ended(
         return;
     }
     let series = Series::Wait(transport, version);
-    match wait {
-        Some(wait) => timings::record_in(group, series, wait, event.weight, slot),
-        None => timings::lost(series, PacketLoss::Unmatched, event.weight),
+    if wait == UNKNOWN {
+        timings::lost(series, PacketLoss::Unmatched, event.weight);
+    } else {
+        timings::record_in(group, series, wait, event.weight, slot);
     }
 }

@@ -114,7 +114,7 @@ pub fn read(
     point: ReceivePoint,
     packet: &impl Subject,
     event: &PacketEvent,
-    wait: Option<u64>,
+    wait: u64,
     slot: Slot,
     group: Option<Number>,
 ) {
@@ -130,11 +130,11 @@ pub fn read(
         return;
     };
     let (sock, skb) = packet.origin();
-    let flags = if wait.is_some() { flag::RECORDED } else { 0 };
+    let flags = if wait == receive_wait::UNKNOWN { 0 } else { flag::RECORDED };
     let flags = if choice == Choice::Uniform { flags | flag::UNIFORM } else { flags };
     let group = group.map_or(ABSENT, |group| group.0);
     let packed = u64::from(group) << 32 | u64::from(slot.0) << 16 | u64::from(flags) << 8 | point.index() as u64;
-    selected(&Times { timestamp: event.timestamp, now: event.now, wait: wait.unwrap_or(0) }, packed, sock, skb);
+    selected(&Times { timestamp: event.timestamp, now: event.now, wait }, packed, sock, skb);
 }
 
 /// The times of a selected packet.
