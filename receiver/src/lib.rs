@@ -28,5 +28,6 @@ pub mod signals;
 pub mod sysfs;
 pub mod telemetry;
 mod text;
+pub mod traceparent;
 pub mod watchdog;
 pub mod workloads;

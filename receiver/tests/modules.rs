@@ -13,6 +13,7 @@ const ORDER: [&str; 29] = [
     "files",
     "environment",
     "text",
+    "traceparent",
     "channel",
     "node",
     "privileges",

@@ -1,0 +1,13 @@
+//! Parses any bytes as the HTTP/1 payload of a packet: no panic, and the result of another parser.
+//!
+//! `cargo +nightly fuzz run traceparent_http1 corpus/traceparent_http1 ../fixtures/traceparent/http1 -- -max_len=4200`,
+//! in `receiver/fuzz`.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use undercurrent::traceparent::{Context, LIMIT, Protocols, find};
+
+#[path = "../../src/traceparent/invariants.rs"]
+mod invariants;
+
+fuzz_target!(|payload: &[u8]| invariants::check_http1(payload));
