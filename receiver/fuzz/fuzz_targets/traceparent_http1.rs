@@ -7,7 +7,7 @@
 use libfuzzer_sys::fuzz_target;
 use undercurrent::traceparent::{Context, LIMIT, Protocols, find};
 
-#[path = "../../src/traceparent/invariants.rs"]
-mod invariants;
+#[path = "../../src/traceparent/http1_invariants.rs"]
+mod http1_invariants;
 
-fuzz_target!(|payload: &[u8]| invariants::check_http1(payload));
+fuzz_target!(|payload: &[u8]| http1_invariants::check(payload));

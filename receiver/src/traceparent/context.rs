@@ -3,7 +3,7 @@
 use super::Context;
 
 /// The length of version 00 in bytes, and the minimum of later versions.
-const LENGTH: usize = 55;
+pub(super) const LENGTH: usize = 55;
 /// The flag "sampled" of `trace-flags`.
 const SAMPLED: u8 = 1;
 
@@ -130,7 +130,7 @@ mod tests {
         }
 
         #[test]
-        fn an_accepted_value_of_version_00_is_the_only_spelling_of_its_context(value in "00-[0-9a-fA-F]{30,34}-[0-9a-f]{16}-0[01]") {
+        fn version_00_has_one_value_for_each_context(value in "00-[0-9a-f]{31,33}-[0-9a-f]{16}-0[01]") {
             if let Some(context) = parse(value.as_bytes()) {
                 prop_assert_eq!(format(&context), value);
             }

@@ -2,12 +2,17 @@
 //!
 //! A passive observer sees single packets: the payload can begin and end anywhere in a message. The parsers prefer no
 //! result to a wrong result. They accept a field only if its complete line (HTTP/1) or its complete literal (HTTP/2)
-//! is in the payload. They never panic, allocate nothing, and read each byte a bounded number of times.
+//! is in the payload. They never panic, allocate at most [`LIMIT`] bytes, and read each byte a bounded number of times.
+//!
+//! Payload is confidential: no type that contains payload implements `Debug`, and no function logs or keeps it.
 
 mod context;
 mod http1;
 #[cfg(test)]
-mod invariants;
+mod http1_invariants;
+mod http2;
+#[cfg(test)]
+mod http2_invariants;
 #[cfg(test)]
 mod testing;
 
@@ -33,21 +38,26 @@ pub struct Context {
 pub struct Protocols {
     /// HTTP/1.0 and HTTP/1.1.
     pub http1: bool,
+    /// HTTP/2 without TLS, including gRPC. Off by default, because clients name the field only in the first requests of
+    /// a connection.
+    pub http2: bool,
 }
 
 impl Default for Protocols {
     fn default() -> Self {
-        Self { http1: true }
+        Self { http1: true, http2: false }
     }
 }
 
 /// Returns the context of the first header section in a payload, or `None` if there is no unambiguous context.
 ///
-/// A header section that names the field twice has no context. The same applies to a malformed header section, as far
-/// as the payload contains it. A second field in the next packet is invisible, and does not change the result.
+/// A header section has no context if it is malformed or names the field twice. The next packet is not examined: it can
+/// contain a second field.
 pub fn find(payload: &[u8], protocols: Protocols) -> Option<Context> {
     let payload = &payload[..payload.len().min(LIMIT)];
-    protocols.http1.then(|| http1::find(payload)).flatten()
+    // The parser of HTTP/1 rejects the control characters in frames of HTTP/2.
+    let http1 = protocols.http1.then(|| http1::find(payload)).flatten();
+    http1.or_else(|| protocols.http2.then(|| http2::find(payload)).flatten())
 }
 
 /// The `traceparent` fields of one header section.

@@ -1,5 +1,7 @@
 //! Values, and bytes of real clients and servers, for tests.
 
+use std::fs;
+
 use tokio::io::{AsyncReadExt, DuplexStream};
 
 use super::Context;
@@ -24,10 +26,22 @@ pub(super) fn format(context: &Context) -> String {
 pub(super) const OTHER: &[u8] = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
 
 /// Returns the bytes that arrive at an end of a pipe, up to and including a text.
-pub(super) async fn receive(mut end: DuplexStream, text: &[u8]) -> Vec<u8> {
+pub(super) async fn receive(end: &mut DuplexStream, text: &[u8]) -> Vec<u8> {
     let mut received = Vec::new();
     while !received.ends_with(text) {
         assert_ne!(end.read_buf(&mut received).await.expect("an open pipe"), 0, "no more bytes");
     }
     received
+}
+
+/// Returns the sorted names of a folder's fixtures in which a parser finds [`CONTEXT`].
+pub(super) fn with_context(folder: &str, find: impl Fn(&[u8]) -> Option<Context>) -> Vec<String> {
+    let folder = format!("{}/fixtures/traceparent/{folder}", env!("CARGO_MANIFEST_DIR"));
+    let files = fs::read_dir(folder).expect("a folder").map(|file| file.expect("a file").path());
+    let mut names: Vec<String> = files
+        .filter(|path| find(&fs::read(path).expect("a fixture")) == Some(CONTEXT))
+        .map(|path| path.file_name().expect("a name").to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
 }

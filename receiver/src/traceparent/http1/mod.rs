@@ -48,7 +48,7 @@ pub(super) fn find(payload: &[u8]) -> Option<Context> {
 enum Line<'a> {
     /// A line that ends in the payload, and the bytes after its end.
     Complete(&'a [u8], &'a [u8]),
-    /// The start of a line that the payload does not contain completely.
+    /// The start of a line that the payload does not contain completely. It can include the carriage return.
     Cut(&'a [u8]),
 }
 
@@ -60,7 +60,7 @@ fn line(payload: &[u8]) -> Option<Line<'_>> {
     let (line, end) = payload.split_at(end);
     match end {
         [b'\r', b'\n', rest @ ..] => Some(Line::Complete(line, rest)),
-        [b'\r'] => Some(Line::Cut(line)),
+        [b'\r'] => Some(Line::Cut(payload)),
         _ => None,
     }
 }
@@ -76,7 +76,8 @@ fn field(line: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// Counts the field of a cut line if its name is complete. Returns `None` if no field begins like this.
 fn add_cut(line: &[u8], fields: &mut Fields) -> Option<()> {
-    if line.iter().all(|byte| is_token(*byte)) {
+    let may_be_name = line.iter().all(|byte| is_token(*byte));
+    if may_be_name || line == b"\r" {
         return Some(());
     }
     let (name, _) = field(line)?;

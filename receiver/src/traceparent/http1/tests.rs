@@ -4,8 +4,8 @@ use tokio::io::AsyncWriteExt;
 
 use super::find;
 use crate::traceparent::{
-    LIMIT, Protocols, invariants,
-    testing::{CONTEXT, OTHER, VALUE, receive},
+    LIMIT, Protocols, http1_invariants,
+    testing::{CONTEXT, OTHER, VALUE, receive, with_context},
 };
 
 const REQUEST: &[u8] = b"GET /orders?id=7 HTTP/1.1\r\nHost: shop\r\n";
@@ -90,6 +90,13 @@ fn a_malformed_header_section_has_no_context() {
         assert_eq!(find(&request(&[&field, line, b"\r\n"])), None, "{}", line.escape_ascii());
         assert_eq!(find(&request(&[line, &field, b"\r\n"])), None, "{}", line.escape_ascii());
     }
+    // The line is cut, but no field begins like this.
+    for cut in [&b" "[..], b":", b"blank ", b"name\r", b"\r\r", b"bare: return\rx", b"nul: \0"] {
+        assert_eq!(find(&request(&[&field, cut])), None, "{}", cut.escape_ascii());
+    }
+    for cut in [&b""[..], b"\r", b"name", b"name:", b"name: value", b"name: value\r"] {
+        assert_eq!(find(&request(&[&field, cut])), Some(CONTEXT), "{}", cut.escape_ascii());
+    }
     assert_eq!(find(&request(&[b"empty:\r\n", b"umlaut: \xc3\xa4\xff\r\n", &field, b"\r\n"])), Some(CONTEXT));
 }
 
@@ -165,7 +172,7 @@ fn a_field_is_found_up_to_the_limit() {
 
 #[tokio::test]
 async fn a_request_of_hyper_has_a_context() {
-    let (client, server) = tokio::io::duplex(LIMIT);
+    let (client, mut server) = tokio::io::duplex(LIMIT);
     let (mut requests, connection) = hyper::client::conn::http1::handshake(TokioIo::new(client)).await.unwrap();
     let connection = tokio::spawn(connection);
     let request = hyper::Request::post("/orders?id=7")
@@ -175,8 +182,9 @@ async fn a_request_of_hyper_has_a_context() {
         .body("traceparent: in the body".to_owned())
         .unwrap();
     let response = tokio::spawn(async move { requests.send_request(request).await });
-    let payload = receive(server, b"in the body").await;
+    let payload = receive(&mut server, b"in the body").await;
     assert_eq!(find(&payload), Some(CONTEXT));
+    drop(server);
     response.await.unwrap().unwrap_err();
     connection.await.unwrap().ok();
 }
@@ -190,22 +198,15 @@ async fn a_response_of_hyper_has_a_context() {
     let connection =
         tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(server), service));
     client.write_all(&request(&[b"\r\n"])).await.unwrap();
-    let payload = receive(client, b"the body").await;
+    let payload = receive(&mut client, b"the body").await;
     assert_eq!(find(&payload), Some(CONTEXT));
+    drop(client);
     connection.await.unwrap().ok();
 }
 
 #[test]
 fn the_fixtures_have_these_contexts() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/traceparent/http1");
-    let mut found: Vec<String> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| find(&std::fs::read(path).unwrap()) == Some(CONTEXT))
-        .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
-        .collect();
-    found.sort();
-    assert_eq!(found, ["later_version", "request", "response", "second_packet"]);
+    assert_eq!(with_context("http1", find), ["later_version", "request", "response", "second_packet"]);
 }
 
 /// Returns fragments of messages, which are likely to form header sections.
@@ -236,7 +237,7 @@ fn fragment() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #[test]
     fn any_payload_has_the_result_of_another_parser(fragments in prop::collection::vec(fragment(), 0..20)) {
-        invariants::check_http1(&fragments.concat());
+        http1_invariants::check(&fragments.concat());
     }
 
     #[test]
@@ -249,10 +250,10 @@ proptest! {
         lines.insert(place.index(lines.len() + 1), field("traceParent"));
         let message = [REQUEST, &lines.concat(), b"\r\n", &body].concat();
         prop_assert_eq!(find(&message), Some(CONTEXT));
-        invariants::check_http1(&message);
+        http1_invariants::check(&message);
         for cut in 0..message.len() {
-            invariants::check_http1(&message[..cut]);
-            invariants::check_http1(&message[cut..]);
+            http1_invariants::check(&message[..cut]);
+            http1_invariants::check(&message[cut..]);
         }
     }
 }

@@ -1,19 +1,19 @@
-//! Invariants of [`find`] for every payload, shared by the property tests and the fuzz targets.
+//! The invariant of [`find`] for every HTTP/1 payload, shared by the property tests and the fuzz target.
 
 use super::{Context, LIMIT, Protocols, find};
 
-/// Panics if the result for HTTP/1 differs from the result of `httparse`, a parser of another design.
-pub fn check_http1(payload: &[u8]) {
-    assert_eq!(http1(payload), http1_by_httparse(&payload[..payload.len().min(LIMIT)]));
+/// Panics if the result differs from the result of `httparse`, a parser of another design.
+pub fn check(payload: &[u8]) {
+    assert_eq!(find_http1(payload), find_by_httparse(&payload[..payload.len().min(LIMIT)]));
 }
 
-fn http1(payload: &[u8]) -> Option<Context> {
+fn find_http1(payload: &[u8]) -> Option<Context> {
     find(payload, Protocols::default())
 }
 
 /// Returns the context of the fields that `httparse` finds after the first line. `httparse` is less strict, so the line
 /// ends are checked here.
-fn http1_by_httparse(payload: &[u8]) -> Option<Context> {
+fn find_by_httparse(payload: &[u8]) -> Option<Context> {
     let (first, rest) = payload.split_at(payload.windows(2).position(|bytes| bytes == b"\r\n")?);
     if first.iter().all(u8::is_ascii_hexdigit) || first.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
         return None;
@@ -46,5 +46,5 @@ fn only_field(head: &[u8], headers: &[httparse::Header<'_>], cut: &[u8]) -> Opti
     let mut fields = headers.iter().filter(|header| header.name.eq_ignore_ascii_case(NAME));
     let field = fields.next().filter(|_| fields.next().is_none())?;
     // The unit tests check the parser of values.
-    http1(&[b"first line\r\ntraceparent:", field.value, b"\r\n"].concat())
+    find_http1(&[b"first line\r\ntraceparent:", field.value, b"\r\n"].concat())
 }
