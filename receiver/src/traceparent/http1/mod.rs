@@ -2,8 +2,8 @@
 //!
 //! The payload begins with a start line, or with the rest of a line that began in an earlier packet. Neither is a
 //! field, so the parser skips the first line. All other lines up to the empty line are fields. The text after the
-//! empty line is a body, and can never be a field. A payload is rejected if its first line is empty or the size of a
-//! chunk (RFC 9112, section 7.1), because a body may follow.
+//! empty line is a body or the next message, and can never be a field. A payload is rejected if its first line is empty
+//! or the size of a chunk (RFC 9112, section 7.1), because a body may follow.
 //!
 //! One case is ambiguous: the payload can begin within a body. It is rejected at its first line that is not a field,
 //! and a binary body at its first control character. A body in the form of a header section is accepted, because it
