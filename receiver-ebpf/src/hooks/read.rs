@@ -22,7 +22,7 @@ use crate::{
         event::PacketEvent,
         field::read_at,
         fields::{
-            SCM_KTIME, SCM_NANOSECONDS, SCM_SECONDS, SKB_CB, SKB_HEAD, SKB_NETWORK_HEADER, SKB_PROTOCOL, SKB_SK,
+            MsgHdr, SCM_KTIME, SCM_NANOSECONDS, SCM_SECONDS, SKB_CB, SKB_HEAD, SKB_NETWORK_HEADER, SKB_PROTOCOL, SKB_SK,
             SOCK_FAMILY, SOCK_PROTOCOL, SOCK_V6_DADDR, ScmTimestamping, SkBuff, Sock, TCP_COPIED, TCP_END, TcpSock,
         },
         filter::{FilterMode, specialize},
@@ -46,17 +46,22 @@ fn tcp_recv_timestamp(ctx: FEntryContext) -> i32 {
     specialize(
         // Inlined by force: otherwise the compiler merges the code of both modes again.
         #[inline(always)]
-        |mode| stream_read_by_current(ctx.pointer(1), ctx.pointer(2), mode),
+        |mode| stream_read_by_current(ctx.pointer(0), ctx.pointer(1), ctx.pointer(2), mode),
     )
 }
 
 /// Handles a read of a connection by the current task, which becomes the socket's reader. The socket is trusted and not raw.
 /// Reads outside of the sample load nothing more.
 #[inline(always)]
-fn stream_read_by_current(sock: Ptr<Sock>, timestamps: Ptr<ScmTimestamping>, mode: FilterMode) {
+fn stream_read_by_current(
+    message: Ptr<MsgHdr>,
+    sock: Ptr<Sock>,
+    timestamps: Ptr<ScmTimestamping>,
+    mode: FilterMode,
+) {
     let early = sample::early();
     let event = PacketEvent::with_timestamp(timestamp(timestamps), early);
-    let packet = Stream(sock);
+    let packet = Stream(sock, message.probed());
     let event = match event {
         Ok(Some(event)) => event,
         Ok(None) => return,
@@ -84,8 +89,9 @@ fn tcp_recv_timestamp_probe(ctx: ProbeContext) -> i32 {
     let early = sample::early();
     let event = PacketEvent::with_timestamp(timestamp(Ptr::at(third(&ctx))), early);
     let (version, blocked) = (peer_ip_version(sock), || head_of_line::may_be_blocked(sock));
+    let packet = Stream(sock, Ptr::at(first(&ctx)));
     let slot = owner::slot_of_current;
-    reached_in_order(Layer::SocketRead, version, &Stream(sock), event, FilterMode::On, blocked, slot);
+    reached_in_order(Layer::SocketRead, version, &packet, event, FilterMode::On, blocked, slot);
     0
 }
 

@@ -4,11 +4,12 @@ use crate::kernel::{
     context::SkbContext,
     field::read_at,
     fields::{
-        DEVICE_INDEX, DEVICE_NAME, DEVICE_NET, NET_INODE, SHARED_SEGMENTS, SKB_DEVICE, SKB_END, SKB_HEAD,
+        DEVICE_INDEX, DEVICE_NAME, DEVICE_NET, MsgHdr, NET_INODE, SHARED_SEGMENTS, SKB_DEVICE, SKB_END, SKB_HEAD,
         SKB_INTERFACE, SKB_LENGTH, SKB_PAGED_LENGTH, SKB_SK, SKB_TRANSPORT_HEADER, SOCK_INTERFACE, SOCK_NET, SOCK_PORT,
         SOCK_PROTOCOL, SOCK_QUEUE, SkBuff, SkbSharedInfo, Sock, UDP_READER_QUEUE, UdpSock,
     },
     filter::{Subject, current_process},
+    payload::{self, Buffer},
     pointer::{Access, Probed, Ptr, Typed},
 };
 
@@ -206,8 +207,8 @@ impl<A: Access> Subject for Read<A> {
     }
 }
 
-/// Data that the current task reads from a TCP socket. Its packets may be freed.
-pub struct Stream<A>(pub Ptr<Sock, A>);
+/// Data that the current task reads from a TCP socket. Its packets may be freed. The message is the destination of the read, or null.
+pub struct Stream<A>(pub Ptr<Sock, A>, pub Ptr<MsgHdr, Probed>);
 
 impl<A: Access> Subject for Stream<A> {
     #[inline(always)]
@@ -239,6 +240,11 @@ impl<A: Access> Subject for Stream<A> {
     fn origin(&self) -> (Ptr<Sock, Probed>, Ptr<SkBuff, Probed>) {
         (self.0.probed(), Ptr::at(0))
     }
+
+    #[inline(always)]
+    fn payload(&self, to: *mut Buffer) -> u32 {
+        payload::of_message(self.1, to)
+    }
 }
 
 /// A packet that is copied to the current task. Only TCP's packets have their socket.
@@ -247,7 +253,7 @@ pub struct Copied(pub Ptr<SkBuff>);
 impl Copied {
     #[inline(always)]
     fn socket(&self) -> Option<Stream<Typed>> {
-        self.0.follow(&SKB_SK).non_null().map(Stream)
+        self.0.follow(&SKB_SK).non_null().map(|sock| Stream(sock, Ptr::at(0)))
     }
 }
 
@@ -281,5 +287,10 @@ impl Subject for Copied {
     #[inline(always)]
     fn origin(&self) -> (Ptr<Sock, Probed>, Ptr<SkBuff, Probed>) {
         (Ptr::at(0), self.0.probed())
+    }
+
+    #[inline(always)]
+    fn payload(&self, to: *mut Buffer) -> u32 {
+        if self.0.follow(&SKB_SK).is_null() { 0 } else { payload::of_packet(self.0, to) }
     }
 }

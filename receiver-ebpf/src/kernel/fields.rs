@@ -15,7 +15,10 @@ structs! {
     CgroupRoot = "cgroup_root";
     CgroupSubsysState = "cgroup_subsys_state";
     CssSet = "css_set";
+    IoVec = "iovec";
+    IovIter = "iov_iter";
     KernfsNode = "kernfs_node";
+    MsgHdr = "msghdr";
     Net = "net";
     NetDevice = "net_device";
     PtRegs = "pt_regs";
@@ -174,6 +177,14 @@ fields! {
     DEVICE_NAME: Field<NetDevice, [u64; 2]> = "net_device.name";
     /// Inode of the namespace.
     NET_INODE: Field<Net, u32> = "net.ns.inum";
+    /// Destination of a read.
+    MSG_ITER: Field<MsgHdr, Embedded<IovIter>> = "msghdr.msg_iter";
+    /// Bytes that were written to the current buffer.
+    ITER_OFFSET: Field<IovIter, u64> = "iov_iter.iov_offset";
+    /// The buffer of the process (6.0 and later), or the kernel's list of buffers.
+    ITER_BUFFER: Field<IovIter, u64> = "iov_iter.ubuf..iov_iter.iov";
+    /// Address of a buffer.
+    IOVEC_BASE: Field<IoVec, u64> = "iovec.iov_base";
     /// Stack pointer.
     REGS_SP: Field<PtRegs, u64> = "pt_regs.sp";
     /// Number of the system call on x86; -1 if there is none.

@@ -10,6 +10,7 @@ use undercurrent_ebpf::abi::{
 use super::{
     fields::{SkBuff, Sock},
     load_time_value, owner,
+    payload::Buffer,
     pointer::{Probed, Ptr},
 };
 
@@ -63,6 +64,11 @@ pub trait Subject {
     /// The connection or the packet that has the addresses; null if unknown.
     fn origin(&self) -> (Ptr<Sock, Probed>, Ptr<SkBuff, Probed>) {
         (Ptr::at(0), Ptr::at(0))
+    }
+
+    /// Copies the first bytes of the data that the current task reads, and returns their number; zero if they are unknown.
+    fn payload(&self, _: *mut Buffer) -> u32 {
+        0
     }
 }
 

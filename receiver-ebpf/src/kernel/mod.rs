@@ -11,6 +11,7 @@ pub mod group;
 pub mod head_of_line;
 mod object;
 pub mod owner;
+pub mod payload;
 pub mod pointer;
 pub mod sample;
 pub mod served;

@@ -4,14 +4,14 @@
 //! the CPU, and the arrival in the socket's queue moves these times to the record of the waiting packet.
 
 use aya_ebpf::{
-    helpers::generated::bpf_get_current_task,
+    helpers::generated::{bpf_get_current_task, bpf_ringbuf_output},
     macros::map,
-    maps::{Array, RingBuf},
+    maps::{Array, PerCpuArray, RingBuf},
 };
 use undercurrent_ebpf::abi::{
     ABSENT,
-    latency::{IpVersion, Layer, ReceivePoint, waiting},
-    slow::{CHOICES, Choice, PASSING, Passage, SlowCells, SlowPacket, flag},
+    latency::{IpVersion, Layer, ReceivePoint, Transport, waiting},
+    slow::{CHOICES, Choice, PASSING, PAYLOAD, Passage, SlowCells, SlowPacket, flag},
     workload::Slot,
 };
 
@@ -28,6 +28,7 @@ use crate::kernel::{
     filter::Subject,
     group::Number,
     load_time_value,
+    payload::Buffer,
     pointer::{Probed, Ptr},
 };
 
@@ -40,6 +41,24 @@ static SLOW: ByCpu<SlowCells> = ByCpu::with_max_entries(1, MMAPABLE);
 /// Selected packets.
 #[map]
 static SLOW_PACKETS: RingBuf = RingBuf::with_byte_size(256 * 1024, 0);
+
+/// An event with payload.
+#[repr(C)]
+struct Scratch {
+    packet: SlowPacket,
+    payload: Buffer,
+}
+
+/// The event that a CPU composes, for TCP and for UDP.
+#[map]
+static SLOW_SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(2, 0);
+
+/// The bit of UDP in the index of a receive point at `socket_read`.
+const UDP: usize = {
+    let udp = ReceivePoint::of(Layer::SocketRead, Transport::Udp, IpVersion::Ipv4).index() & 2;
+    assert!(ReceivePoint::of(Layer::SocketRead, Transport::Tcp, IpVersion::Ipv4).index() & 2 != udp);
+    udp
+};
 
 /// The state of each budget: the time at which all admitted events are paid for, nanoseconds of the monotonic clock.
 #[map]
@@ -129,47 +148,59 @@ pub fn read(
     } else {
         return;
     };
+    if !admitted(choice == Choice::Uniform, event.now) {
+        return;
+    }
+    let Some(scratch) = SLOW_SCRATCH.get_ptr_mut((point.transport == Some(Transport::Udp)).into()) else { return };
+    // SAFETY: the scratch buffer of this CPU. The programs of one transport protocol do not interrupt each other.
+    let length = packet.payload(unsafe { &raw mut (*scratch).payload });
     let (sock, skb) = packet.origin();
     let flags = if wait == receive_wait::UNKNOWN { 0 } else { flag::RECORDED };
     let flags = if choice == Choice::Uniform { flags | flag::UNIFORM } else { flags };
     let group = group.map_or(ABSENT, |group| group.0);
     let packed = u64::from(group) << 32 | u64::from(slot.0) << 16 | u64::from(flags) << 8 | point.index() as u64;
-    selected(&Times { timestamp: event.timestamp, now: event.now, wait }, packed, sock, skb);
+    selected(&Facts { timestamp: event.timestamp, now: event.now, wait, packed, length }, sock, skb);
 }
 
-/// The times of a selected packet.
-struct Times {
+/// The facts about a selected packet.
+struct Facts {
     timestamp: u64,
     now: u64,
     wait: u64,
+    /// From the top: the group, the slot, the flags and the receive point.
+    packed: u64,
+    /// Bytes of payload in the scratch buffer.
+    length: u32,
 }
 
-/// Sends the event of a selected packet. A function of its own keeps the programs small. `packed` has, from the top: the group, the slot,
-/// the flags and the receive point.
+/// Returns true if the budget admits an event; else counts the packet.
 #[inline(never)]
-fn selected(times: &Times, packed: u64, sock: Ptr<Sock, Probed>, skb: Ptr<SkBuff, Probed>) {
-    let Times { timestamp, now, wait } = *times;
-    let Some(cells) = cells::here(&SLOW) else { return };
+fn admitted(uniform: bool, now: u64) -> bool {
+    let admits = admits(uniform, now);
+    if !admits && let Some(cells) = cells::here(&SLOW) {
+        // SAFETY: within the array. A bounds check would remain, and the verifier rejects its panic.
+        unsafe { *cells.over_budget.get_unchecked_mut(usize::from(uniform)) += 1 };
+    }
+    admits
+}
+
+/// Sends the event of a selected packet. A function of its own keeps the programs small.
+#[inline(never)]
+fn selected(facts: &Facts, sock: Ptr<Sock, Probed>, skb: Ptr<SkBuff, Probed>) {
+    let Facts { timestamp, now, wait, packed, length } = *facts;
     let (point, flags) = (packed as u8, (packed >> 8) as u8);
     let offset = clock::wall(0);
     if now.wrapping_add(offset).wrapping_sub(timestamp) >= IMPLAUSIBLE {
         return;
     }
-    let uniform = flags & flag::UNIFORM != 0;
-    if !admits(uniform, now) {
-        cells.over_budget[usize::from(uniform)] += 1;
-        return;
-    }
-    let Some(mut entry) = SLOW_PACKETS.reserve::<SlowPacket>(0) else {
-        cells.full += 1;
-        return;
-    };
+    let is_udp = usize::from(point) & 2 == UDP;
+    let Some(scratch) = SLOW_SCRATCH.get_ptr_mut(is_udp.into()) else { return };
     let version = if point & 1 == 0 { IpVersion::Ipv4 } else { IpVersion::Ipv6 };
     let (addresses, ports) = ends(sock, skb, version);
     let enqueued = now.wrapping_sub(wait);
     // SAFETY: the helper has no arguments.
     let leader = Ptr::<Task, Probed>::at(unsafe { bpf_get_current_task() }).follow(&TASK_GROUP_LEADER);
-    entry.write(SlowPacket {
+    let packet = SlowPacket {
         timestamp,
         now,
         offset,
@@ -180,13 +211,21 @@ fn selected(times: &Times, packed: u64, sock: Ptr<Sock, Probed>, skb: Ptr<SkBuff
         ports,
         process: leader.read(&TASK_TGID),
         group: (packed >> 32) as u32,
-        length: 0,
+        length,
         slot: (packed >> 16) as u16,
         point,
         flags,
         padding: 0,
-    });
-    entry.submit(0);
+    };
+    let bytes = size_of::<SlowPacket>() as u64 + u64::from(length & (PAYLOAD as u32 - 1));
+    // SAFETY: the scratch buffer of this CPU has at least `bytes` bytes.
+    let failed = unsafe {
+        (*scratch).packet = packet;
+        bpf_ringbuf_output((&raw const SLOW_PACKETS).cast_mut().cast(), scratch.cast(), bytes, 0)
+    };
+    if failed != 0 && let Some(cells) = cells::here(&SLOW) {
+        cells.full += 1;
+    }
 }
 
 /// Takes an event from a budget; returns false if the budget is exhausted.

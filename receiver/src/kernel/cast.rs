@@ -7,11 +7,11 @@
 use std::ops::Range;
 
 use object::{Object as _, ObjectSection as _, SectionKind};
-use undercurrent_ebpf::abi::cast::{CONTEXT, POINTER};
+use undercurrent_ebpf::abi::cast::{CONTEXT, PACKET, POINTER};
 
 use super::btf::{Btf, Kind};
 
-/// BTF type ids for pointer casts. The kernel has both functions since 6.2.
+/// BTF type ids for pointer casts and access to packets. The kernel has both casts since 6.2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Casts {
     /// Id of `bpf_cast_to_kern_ctx`.
@@ -20,7 +20,12 @@ pub struct Casts {
     pub pointer: Option<u32>,
     /// Id of `struct tcp_sock`, on kernels with `bpf_rdonly_cast`.
     pub tcp_socket: Option<u32>,
+    /// Id of `bpf_dynptr_from_skb`, on kernels where programs of tracepoints can call it.
+    pub packet: Option<u32>,
 }
+
+/// A function of Linux 6.12. Programs of tracepoints can call `bpf_dynptr_from_skb` since 6.11, which no type shows.
+const SINCE_6_12: &str = "bpf_copy_from_user_str";
 
 impl Casts {
     /// Returns the ids that the running kernel's BTF declares.
@@ -29,7 +34,8 @@ impl Casts {
         let function = |name| types.function(name).map(|function| function.id.0);
         let (context, pointer) = (function("bpf_cast_to_kern_ctx"), function("bpf_rdonly_cast"));
         let tcp_socket = pointer.and_then(|_| types.find("tcp_sock", Kind::Struct)).map(|id| id.0);
-        Self { context, pointer, tcp_socket }
+        let packet = function(SINCE_6_12).and_then(|_| function("bpf_dynptr_from_skb"));
+        Self { context, pointer, tcp_socket, packet }
     }
 
     /// Replaces the placeholder calls in an object with calls of the kernel functions.
@@ -37,7 +43,7 @@ impl Casts {
     /// # Errors
     /// If the object is not an ELF file.
     pub fn put(self, object: &mut [u8]) -> Result<(), object::Error> {
-        for (placeholder, id) in [(CONTEXT, self.context), (POINTER, self.pointer)] {
+        for (placeholder, id) in [(CONTEXT, self.context), (POINTER, self.pointer), (PACKET, self.packet)] {
             if let Some(id) = id {
                 put(object, placeholder, id)?;
             }
@@ -88,7 +94,7 @@ mod tests {
 
     #[test]
     fn every_placeholder_call_becomes_a_call_of_the_kernel_function() {
-        for placeholder in [CONTEXT, POINTER] {
+        for placeholder in [CONTEXT, POINTER, PACKET] {
             let placeholders = calls(OBJECT, 0, placeholder as u32);
             assert!(placeholders > 0, "no program calls {placeholder:x}");
             let mut object = OBJECT.to_vec();

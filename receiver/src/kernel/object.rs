@@ -136,6 +136,8 @@ fn words(settings: &Settings<'_>) -> Vec<(String, u32)> {
         ("slow.interval", settings.slow.interval),
         ("slow.uniform_interval", settings.slow.uniform_interval),
         ("slow.uniform_mask", settings.slow.uniform_mask),
+        ("payload.inspected", u32::from(settings.slow.inspects)),
+        ("payload.packets", u32::from(settings.slow.inspects && settings.casts.packet.is_some())),
         ("sample.registers", u32::from(settings.task_registers)),
         ("sample.high_water", number(sizing.samples / 4)),
         ("workload.histogram", number(layout.histogram)),

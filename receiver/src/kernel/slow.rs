@@ -16,6 +16,8 @@ pub struct SlowLimits {
     pub uniform_interval: u32,
     /// The number of packets per packet of the uniform share, a power of two, minus one.
     pub uniform_mask: u32,
+    /// True if programs pass payload of selected packets to user space.
+    pub inspects: bool,
 }
 
 /// Sets the threshold of slow packets.

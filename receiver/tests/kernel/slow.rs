@@ -1,37 +1,40 @@
 //! Tests of slow packets: their spans agree with the clocks of the test.
 
 use std::{
-    collections::BTreeSet,
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream, UdpSocket},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use super::{
-    latency::{DURATION, LOST, on_functions, sees_datagrams, served_by},
+    latency::{DURATION, LOST, on_functions, seen, sees_datagrams, served_by},
     support::{
-        line::Value,
-        sidecar::{Sidecar, wall_clock},
+        collector::Collector,
+        line::{Line, Value},
+        sidecar::{Sidecar, file, wall_clock},
         span::Span,
-        surroundings::{alone, patience, skip, virtual_machine, wait_for},
+        surroundings::{alone, function, often, patience, skip, virtual_machine, wait_for},
+        talk::Talk,
         wire::{Version, Wire},
     },
     waits::LONG,
 };
 
-/// The threshold of every test.
-const THRESHOLD: Duration = Duration::from_millis(50);
 /// The delay of slow readers.
 const LATE: Duration = Duration::from_millis(150);
 /// The accepted difference between the clock of a test and the times of a span.
 const PRECISION: u64 = 50_000;
 const SMALL: usize = 200;
+const EXPORTED: &str = "otel.sdk.exporter.span.exported";
 const LAYER: &str = "undercurrent.network.layer";
 
 /// Returns a configuration with more settings of `slow_packets`.
+///
+/// Signals that take long to start or to read on an emulated processor are off.
 fn settings(more: &str) -> String {
-    format!("signals: {{slow_packets: {{threshold: 50ms, uniform_share: none, {more}}}}}\n")
+    let off = "network_functions: {enabled: false}, workload_cpu: {enabled: false}, transmit: {enabled: false}";
+    format!("signals: {{{off}, slow_packets: {{threshold: 50ms, uniform_share: none, {more}}}}}\n")
 }
 
 /// A read and the clock around it.
@@ -204,49 +207,174 @@ fn slow_packets_have_spans_that_agree_with_the_clock_over_ipv6() {
 }
 
 #[test]
-fn the_budget_holds_and_counts_what_it_drops() {
+fn the_budget_holds_and_no_other_measurement_is_lost() {
+    const BUDGET: f64 = 5.0;
     let Some(_alone) = alone("the budget of slow packets") else { return };
-    let sidecar = Sidecar::configured(&settings("budget: 5, minimum: 1ms"));
+    // Every packet takes longer than a microsecond until its read.
+    let sidecar = Sidecar::configured(&settings("budget: 5").replace("50ms", "1us"));
     let wire = Wire::loopback(Version::Ipv4);
-    let (client, server) = sockets(&wire);
-    let line = sidecar.snapshot();
-    let size = if sees_datagrams(&line, "socket_read") { SMALL } else { LONG };
-    let counted = |line: &_| {
-        let reasons = ["over_budget", "slow_ring_full", "clock_step"];
-        let lost =
-            |reason| total(line, LOST, &[("undercurrent.signal", "slow_packets"), ("undercurrent.reason", reason)]);
-        reasons.map(lost).iter().sum::<f64>()
-    };
-    let start = wall_clock();
-    let mut slow = 0;
-    let batches = if virtual_machine().is_some() { 5 } else { 30 };
-    for _ in 0..batches {
-        let queued = 4;
-        (0..queued).for_each(|_| assert_eq!(client.send(&vec![0x55; size]).unwrap(), size));
-        thread::sleep(THRESHOLD + Duration::from_millis(5));
-        for _ in 0..queued {
-            assert_eq!(server.recv(&mut vec![0; size]).unwrap(), size);
-            slow += 1;
-        }
+    let before = sidecar.snapshot();
+    if served_by(&before, "socket_read").is_none() {
+        return skip("the budget of slow packets: nothing serves socket_read");
     }
-    let seconds = (wall_clock() - start) as f64 / 1e9;
-    let spans = || {
-        let spans = sidecar.spans();
-        let roots = spans.iter().filter(|span| span.parent.is_empty()).map(|span| span.trace.clone());
-        roots.collect::<BTreeSet<_>>().len()
+    let mut talk = Talk::open(&wire);
+    let start = Instant::now();
+    talk.tcp(if virtual_machine().is_some() { 500 } else { 20_000 }, SMALL);
+    let seconds = start.elapsed().as_secs_f64();
+    let roots = |name: &Span| name.name == "network receive";
+    let spans = || sidecar.spans().iter().filter(|span| roots(span)).count() as f64;
+    let counted = |line: &Line| {
+        let lost =
+            |reason| line.total(LOST, &[("undercurrent.signal", "slow_packets"), ("undercurrent.reason", reason)]);
+        ["over_budget", "slow_ring_full"].map(lost).iter().sum::<f64>()
     };
     let all = || {
         let line = sidecar.snapshot();
-        let found = spans() as f64 + counted(&line);
-        (found >= f64::from(slow)).then_some(found)
+        (spans() + counted(&line) >= talk.tcp_reads as f64).then_some(line)
     };
-    wait_for("every slow packet to be a span or counted", patience(Duration::from_secs(5)), all);
-    // A full bucket has the budget of one second.
-    let most = 5.0 * (seconds + 1.0) + 1.0;
-    assert!(spans() as f64 <= most, "{} spans in {seconds} s", spans());
-    assert!(spans() >= 5, "{} spans", spans());
+    let after = wait_for("every slow packet to be a span or counted", patience(Duration::from_secs(5)), all);
+    let read = |line: &Line| seen(line, "socket_read", Some("tcp"), Version::Ipv4);
+    assert!(read(&after) - read(&before) >= talk.tcp_reads as f64, "reads are missing");
+    eprintln!("{} slow packets in {seconds:.2} s, {} spans", talk.tcp_reads, spans());
+    // A full budget pays for one second.
+    assert!(spans() <= BUDGET * (seconds + 2.0), "{} spans in {seconds} s", spans());
+    assert!(spans() >= BUDGET, "{} spans", spans());
 }
 
-fn total(line: &super::support::line::Line, metric: &str, attributes: &[(&str, &str)]) -> f64 {
-    line.total(metric, attributes)
+/// A trace and a span, as in the W3C specification.
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+const SPAN: &str = "b7ad6b7169203331";
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Returns a request with a `traceparent` after other header fields.
+fn request(padding: usize, span: &str, flags: &str) -> String {
+    let padding = "p".repeat(padding);
+    format!("GET / HTTP/1.1\r\nHost: a\r\nX-Padding: {padding}\r\nTraceParent: 00-{TRACE}-{span}-{flags}\r\n\r\n")
+}
+
+/// Sends a request, and reads it late.
+fn request_late(client: &TcpStream, server: &TcpStream, request: &str) -> Slow {
+    let ends = [server.local_addr().unwrap(), server.peer_addr().unwrap()];
+    let send = || (&*client).write(request.as_bytes()).unwrap();
+    Slow::exchange(ends, send, LATE, || (&*server).read(&mut [0; 8192]).unwrap())
+}
+
+/// Returns true if the programs can read the payload of a connection on this kernel.
+fn reads_payload(line: &Line) -> bool {
+    on_functions(line, "socket_read") || function("bpf_copy_from_user_str")
+}
+
+fn remote_parents(version: Version) {
+    let sidecar = Sidecar::configured(&settings(""));
+    let wire = Wire::loopback(version);
+    let line = sidecar.snapshot();
+    if served_by(&line, "socket_read").is_none() || !reads_payload(&line) {
+        return skip("remote parents: programs cannot read payload on this kernel");
+    }
+    for padding in [0, 3_000] {
+        let (client, server) = stream(&wire);
+        let slow = request_late(&client, &server, &request(padding, SPAN, "01"));
+        let (span, steps) = traced(&sidecar, &slow);
+        assert_eq!((hexadecimal(&span.trace), hexadecimal(&span.parent)), (TRACE.to_owned(), SPAN.to_owned()));
+        assert!(!steps.is_empty() && steps.iter().all(|step| step.trace == span.trace), "{steps:?}");
+    }
+    // A request that is not sampled has no span; a malformed field has no effect.
+    let (client, server) = stream(&wire);
+    request_late(&client, &server, &request(0, SPAN, "00"));
+    let (other, answering) = stream(&wire);
+    let slow = request_late(&other, &answering, &request(0, "b7ad6b716920333g", "01"));
+    let (span, _) = traced(&sidecar, &slow);
+    assert_eq!(span.parent.len(), 0, "{span:?}");
+    let spans = sidecar.spans();
+    let port = client.local_addr().unwrap().port().to_string();
+    assert!(spans.iter().all(|span| span.attribute("network.peer.port") != port), "a request that is not sampled");
+}
+
+#[test]
+fn spans_belong_to_the_trace_of_their_request_over_ipv4() {
+    let Some(_alone) = alone("remote parents over IPv4") else { return };
+    remote_parents(Version::Ipv4);
+}
+
+#[test]
+fn spans_belong_to_the_trace_of_their_request_over_ipv6() {
+    let Some(_alone) = alone("remote parents over IPv6") else { return };
+    remote_parents(Version::Ipv6);
+}
+
+#[test]
+fn without_inspection_no_span_has_a_remote_parent() {
+    let Some(_alone) = alone("payload without inspection") else { return };
+    let sidecar = Sidecar::configured(&settings("payload: none, redact_addresses: true"));
+    let wire = Wire::loopback(Version::Ipv4);
+    if served_by(&sidecar.snapshot(), "socket_read").is_none() {
+        return skip("payload without inspection: nothing serves socket_read");
+    }
+    let (client, server) = stream(&wire);
+    request_late(&client, &server, &request(0, SPAN, "01"));
+    let name = "network receive";
+    let find = || sidecar.spans().iter().find(|span| span.name == name).cloned();
+    let span = wait_for("a span", patience(Duration::from_secs(5)), find);
+    assert_eq!(span.parent.len(), 0);
+    let keys: Vec<_> = span.attributes.keys().filter(|key| key.ends_with("address") || key.ends_with(".port")).collect();
+    assert!(keys.is_empty(), "{keys:?}");
+}
+
+#[test]
+fn a_stall_of_many_requests_is_one_span_with_links() {
+    const REQUESTS: usize = 6;
+    let Some(_alone) = alone("a stall") else { return };
+    let sidecar = Sidecar::configured(&settings(""));
+    let wire = Wire::loopback(Version::Ipv4);
+    let line = sidecar.snapshot();
+    if served_by(&line, "socket_read").is_none() || !reads_payload(&line) {
+        return skip("a stall: programs cannot read payload on this kernel");
+    }
+    let connections: Vec<_> = (0..REQUESTS).map(|_| stream(&wire)).collect();
+    let ids: Vec<String> = (1..=REQUESTS).map(|number| format!("{number:016x}")).collect();
+    for ((client, _), id) in connections.iter().zip(&ids) {
+        assert!((&*client).write(request(0, id, "01").as_bytes()).unwrap() > 0);
+    }
+    thread::sleep(LATE);
+    for (_, server) in &connections {
+        assert!((&*server).read(&mut [0; 8192]).unwrap() > 0);
+    }
+    let linked = || {
+        let spans = sidecar.spans();
+        let of = |span: &Span| span.links.iter().map(|(_, id)| hexadecimal(id)).collect::<Vec<_>>();
+        let parents = spans.iter().filter(|span| span.name == "network receive" && !span.parent.is_empty());
+        let mut all: Vec<_> = spans.iter().flat_map(of).chain(parents.map(|span| hexadecimal(&span.parent))).collect();
+        all.sort();
+        (all == ids).then(|| spans.iter().map(|span| span.links.len()).max().unwrap_or(0))
+    };
+    let most = wait_for("a link to each request", patience(Duration::from_secs(5)), linked);
+    // The reads may be on both sides of the end of a batch.
+    assert!(most >= REQUESTS / 2, "{most} links");
+}
+
+#[test]
+fn refused_spans_are_counted_and_metrics_arrive() {
+    let Some(_alone) = alone("refused spans") else { return };
+    for takes_spans in [false, true] {
+        let collector = Collector::start_with(Duration::ZERO, usize::MAX, takes_spans);
+        let file = file(&settings(""));
+        let arguments = ["--config", file.path().to_str().unwrap(), "--output", "otlp"];
+        let endpoint = collector.endpoint();
+        let sidecar = Sidecar::start_with(often(), &arguments, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)]);
+        if served_by(&sidecar.snapshot(), "socket_read").is_none() {
+            return skip("refused spans: nothing serves socket_read");
+        }
+        let (client, server) = stream(&Wire::loopback(Version::Ipv4));
+        let slow = read_late(&client, &server, LATE);
+        let (span, _) = traced(&sidecar, &slow);
+        let exporter = [("otel.component.type", "otlp_grpc_span_exporter")];
+        let line = sidecar.line("spans with a finished export", |line| line.total(EXPORTED, &exporter) > 0.0);
+        let refused = line.total(EXPORTED, &[exporter[0], ("error.type", "unimplemented")]);
+        assert_eq!(refused > 0.0, !takes_spans);
+        assert!(collector.deliveries().iter().any(|delivery| delivery.accepted), "metrics are accepted");
+        assert_eq!(collector.spans().contains(&span), takes_spans);
+    }
 }

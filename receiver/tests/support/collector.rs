@@ -8,9 +8,15 @@ use std::{
 };
 
 use opentelemetry_proto::tonic::{
-    collector::metrics::v1::{
-        ExportMetricsServiceRequest, ExportMetricsServiceResponse,
-        metrics_service_server::{MetricsService, MetricsServiceServer},
+    collector::{
+        metrics::v1::{
+            ExportMetricsServiceRequest, ExportMetricsServiceResponse,
+            metrics_service_server::{MetricsService, MetricsServiceServer},
+        },
+        trace::v1::{
+            ExportTraceServiceRequest, ExportTraceServiceResponse,
+            trace_service_server::{TraceService, TraceServiceServer},
+        },
     },
     metrics::v1::{Metric, metric::Data},
 };
@@ -20,7 +26,7 @@ use tonic::{
     transport::{Server, server::TcpIncoming},
 };
 
-use super::sidecar::wall_clock;
+use super::{sidecar::wall_clock, span::Span};
 
 /// An answered request.
 #[derive(Clone, Copy, Debug)]
@@ -35,12 +41,22 @@ pub struct Delivery {
 pub struct Collector {
     address: SocketAddr,
     deliveries: Arc<Mutex<Vec<Delivery>>>,
+    spans: Spans,
 }
+
+type Spans = Arc<Mutex<Vec<Span>>>;
 
 impl Collector {
     /// Starts a collector that answers after a delay, and refuses every `refuses_one_in`-th request permanently.
     pub fn start(delay: Duration, refuses_one_in: usize) -> Self {
+        Self::start_with(delay, refuses_one_in, false)
+    }
+
+    /// Starts a collector that also takes spans, or has no service for them.
+    pub fn start_with(delay: Duration, refuses_one_in: usize, takes_spans: bool) -> Self {
         let deliveries = Arc::default();
+        let spans = Spans::default();
+        let traces = takes_spans.then(|| TraceServiceServer::new(Traces(Arc::clone(&spans))));
         let service = Service { delay, refuses_one_in, deliveries: Arc::clone(&deliveries) };
         let service = MetricsServiceServer::new(service).accept_compressed(CompressionEncoding::Gzip);
         let (sender, receiver) = mpsc::channel();
@@ -49,10 +65,15 @@ impl Collector {
             runtime.block_on(async {
                 let incoming = TcpIncoming::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
                 sender.send(incoming.local_addr().unwrap()).unwrap();
-                Server::builder().add_service(service).serve_with_incoming(incoming).await.unwrap();
+                Server::builder()
+                    .add_service(service)
+                    .add_optional_service(traces)
+                    .serve_with_incoming(incoming)
+                    .await
+                    .unwrap();
             });
         });
-        Self { address: receiver.recv().unwrap(), deliveries }
+        Self { address: receiver.recv().unwrap(), deliveries, spans }
     }
 
     /// Returns the URL for the sidecar.
@@ -63,6 +84,24 @@ impl Collector {
     /// Returns the answered requests.
     pub fn deliveries(&self) -> Vec<Delivery> {
         self.deliveries.lock().unwrap().clone()
+    }
+
+    /// Returns the accepted spans.
+    pub fn spans(&self) -> Vec<Span> {
+        self.spans.lock().unwrap().clone()
+    }
+}
+
+struct Traces(Spans);
+
+#[tonic::async_trait]
+impl TraceService for Traces {
+    async fn export(
+        &self,
+        request: Request<ExportTraceServiceRequest>,
+    ) -> Result<Response<ExportTraceServiceResponse>, Status> {
+        self.0.lock().unwrap().extend(Span::of(request.into_inner()));
+        Ok(Response::new(ExportTraceServiceResponse::default()))
     }
 }
 

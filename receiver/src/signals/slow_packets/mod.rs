@@ -3,6 +3,7 @@
 mod budget;
 mod settings;
 mod spans;
+mod stalls;
 mod times;
 
 use std::time::Duration;
@@ -15,8 +16,12 @@ use undercurrent_ebpf::abi::{
 };
 use zerocopy::FromBytes as _;
 
-pub use self::settings::{Budget, Settings, Threshold, UniformShare};
-use self::{budget::Tokens, spans::Packet, times::Offsets};
+pub use self::settings::{Budget, Payload, Settings, Threshold, UniformShare};
+use self::{
+    budget::Tokens,
+    spans::Packet,
+    times::{Offsets, Times},
+};
 use super::{
     Entry, HooksNeeded, OpenContext, OpenError, ReadError, SharedGrouping, Signal, Traced,
     durations::{GROUP_LATENCY, LATENCY, WORKLOAD_LATENCY},
@@ -33,9 +38,10 @@ use crate::{
         slow::SlowThreshold,
     },
     telemetry::{
-        Attributes, Data, Exemplar, ExponentialHistogram, Metric, Parent, Point, Readings, SpanContext, SpanId,
+        Attributes, Data, Exemplar, ExponentialHistogram, Metric, Parent, Point, Readings, Span, SpanContext, SpanId,
         TraceId, UnixNanos,
     },
+    traceparent::{self, Context},
     workloads::{Slot, Workloads},
 };
 
@@ -68,6 +74,13 @@ const OVER_BUDGET: &str = "over_budget";
 const FULL: &str = "slow_ring_full";
 /// The reason for selected packets whose receive timestamp is ambiguous, because the wall clock was set.
 const CLOCK_STEP: &str = "clock_step";
+
+/// The number of packets of a stall.
+const PACKETS: &str = "undercurrent.packets";
+/// Most links of a span: the default limit of OpenTelemetry SDKs.
+const LINKS: usize = 128;
+/// Most characters of an exemplar's attributes: Prometheus accepts 128, and the ids take 63.
+const EXEMPLAR: usize = 65;
 
 /// The fewest packets of an interval from which the 99.9th percentile is computed.
 const FEWEST: u64 = 1_000;
@@ -130,35 +143,54 @@ impl SlowPackets {
         Some(Duration::from_secs_f64(quantile))
     }
 
-    fn trace(&mut self, record: &[u8]) -> Option<Traced> {
-        let (event, _) = SlowPacket::read_from_prefix(record).ok()?;
+    /// Returns a packet that may become a span.
+    fn candidate(&mut self, record: &[u8]) -> Option<Candidate> {
+        let (event, payload) = SlowPacket::read_from_prefix(record).ok()?;
         let point = *ReceivePoint::ALL.get(usize::from(event.point))?;
         let Some(times) = self.offsets.times(&event) else {
             self.ambiguous += 1;
             return None;
         };
-        // Programs compared times before and after a step of the clock.
-        if event.flags & flag::UNIFORM == 0 && u128::from(times.age()) <= self.threshold.as_nanos() / 2 {
-            return None;
-        }
+        // Programs may have compared times before and after a step of the clock.
+        let is_slow = u128::from(times.age()) > self.threshold.as_nanos() / 2;
+        let payload = payload.get(..event.length as usize).unwrap_or_default();
+        let parent = traceparent::find(payload, self.settings.payload.protocols());
+        let is_sampled = parent.is_none_or(|parent| parent.sampled || self.settings.unsampled);
+        let candidate = Candidate { event, point, times, parent };
+        (is_sampled && (is_slow || candidate.is_uniform())).then_some(candidate)
+    }
+
+    /// Returns the spans of a packet, or of all packets of a stall; `None` if the budget is exhausted.
+    fn traced(&mut self, group: &[Candidate]) -> Option<Traced> {
+        let (first, others) = group.split_first()?;
         if !self.tokens.take() {
-            self.over_budget += 1;
+            self.over_budget += group.len() as u64;
             return None;
         }
-        let packet = Packet { event: &event, point, times };
-        let context = SpanContext { trace: TraceId::random(), span: SpanId::random() };
-        Some(Traced {
-            slot: Slot(event.slot),
-            spans: packet.spans(context, Parent::None, self.settings.redact_addresses),
-            metric: &latency::DURATION,
-            attributes: self.series(&event, point),
-            exemplar: Exemplar {
-                context,
-                value: Duration::from_nanos(times.age()).as_secs_f64(),
-                time: times.end,
-                attributes: Attributes::new(),
-            },
-        })
+        let remote = |candidate: &Candidate| candidate.parent.map(remote);
+        // A stall belongs to all of its requests.
+        let (trace, parent) = match remote(first).filter(|_| others.is_empty()) {
+            Some(remote) => (remote.trace, Parent::Remote(remote.span)),
+            None => (TraceId::random(), Parent::None),
+        };
+        let Candidate { event, point, times, .. } = first;
+        let context = SpanContext { trace, span: SpanId::random() };
+        let packet = Packet { event, point: *point, times: *times };
+        let mut spans = packet.spans(context, parent, self.settings.redact_addresses);
+        if !others.is_empty()
+            && let Some(span) = spans.first_mut()
+        {
+            span.attributes.set(PACKETS, i64::try_from(group.len()).unwrap_or(i64::MAX));
+            span.links.extend(group.iter().filter_map(remote).take(LINKS));
+        }
+        let exemplar = Exemplar {
+            context,
+            value: Duration::from_nanos(times.age()).as_secs_f64(),
+            time: times.end,
+            attributes: exemplar_attributes(&spans),
+        };
+        let attributes = self.series(event, *point);
+        Some(Traced { slot: Slot(event.slot), spans, metric: &latency::DURATION, attributes, exemplar })
     }
 
     /// Returns the attributes of the histogram that has the packet.
@@ -196,11 +228,42 @@ impl Signal for SlowPackets {
 
     fn spans(&mut self) -> Vec<Traced> {
         self.offsets.update(clock::offset(), monotonic());
-        let mut traced = Vec::new();
+        let mut candidates = Vec::new();
+        // The copy has payload, and ends with the loop.
         while let Some(record) = self.ring.next(<[u8]>::to_vec) {
-            traced.extend(self.trace(&record));
+            candidates.extend(self.candidate(&record));
         }
-        traced
+        stalls::groups(candidates).iter().filter_map(|group| self.traced(group)).collect()
+    }
+}
+
+/// A packet that may become a span.
+#[derive(Clone)]
+struct Candidate {
+    event: SlowPacket,
+    point: ReceivePoint,
+    times: Times,
+    /// The context in the packet's payload.
+    parent: Option<Context>,
+}
+
+impl Candidate {
+    const fn is_uniform(&self) -> bool {
+        self.event.flags & flag::UNIFORM != 0
+    }
+}
+
+fn remote(context: Context) -> SpanContext {
+    SpanContext { trace: TraceId(context.trace), span: SpanId(context.span) }
+}
+
+/// Returns the attributes of an exemplar: the reader's name, if it fits.
+fn exemplar_attributes(spans: &[Span]) -> Attributes {
+    const KEY: &str = "process.executable.name";
+    let name = spans.first().and_then(|span| span.attributes.get(KEY)).map(ToString::to_string);
+    match name.filter(|name| KEY.len() + name.chars().count() <= EXEMPLAR) {
+        Some(name) => Attributes::new().with(KEY, name),
+        None => Attributes::new(),
     }
 }
 

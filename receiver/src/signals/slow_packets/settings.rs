@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{kernel::slow::SlowLimits, options::Span};
+use crate::{kernel::slow::SlowLimits, options::Span, traceparent::Protocols};
 
 /// Spans of slow packets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -25,6 +25,11 @@ pub struct Settings {
     pub uniform_share: UniformShare,
     /// True if spans have no addresses.
     pub redact_addresses: bool,
+    /// Inspection of the payload of selected TCP packets for a W3C `traceparent`: `none`, `http1`, or `http2`, which
+    /// includes gRPC and HTTP/1. The span then belongs to the trace of the request. Nothing else leaves the parser.
+    pub payload: Payload,
+    /// True if packets have spans although their `traceparent` is not sampled.
+    pub unsampled: bool,
 }
 
 impl Default for Settings {
@@ -36,6 +41,8 @@ impl Default for Settings {
             budget: Budget(10),
             uniform_share: UniformShare(Some(20)),
             redact_addresses: false,
+            payload: Payload::Http1,
+            unsampled: false,
         }
     }
 }
@@ -71,6 +78,30 @@ impl From<Threshold> for String {
         match threshold {
             Threshold::Adaptive => "adaptive".to_owned(),
             Threshold::Fixed(span) => span.to_string(),
+        }
+    }
+}
+
+/// The protocols of payload that are inspected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Payload {
+    /// Payload is not inspected.
+    None,
+    /// HTTP/1.
+    Http1,
+    /// HTTP/1, and HTTP/2 without TLS.
+    Http2,
+}
+
+impl Payload {
+    /// Returns the protocols to parse.
+    #[must_use]
+    pub const fn protocols(self) -> Protocols {
+        match self {
+            Self::None => Protocols { http1: false, http2: false },
+            Self::Http1 => Protocols { http1: true, http2: false },
+            Self::Http2 => Protocols { http1: true, http2: true },
         }
     }
 }
@@ -154,6 +185,7 @@ impl Settings {
             interval: SECOND / (EVENTS * self.budget.get()),
             uniform_interval: SECOND / (self.budget.get() / 10).max(1),
             uniform_mask: self.uniform_share.0.map_or(u32::MAX, |exponent| (1 << exponent) - 1),
+            inspects: self.payload != Payload::None,
         }
     }
 
@@ -178,10 +210,12 @@ mod tests {
     #[test]
     fn settings_become_limits_of_the_programs() {
         let limits = |settings| parse(settings).expect("settings").limits();
-        let defaults = SlowLimits { interval: 6_250_000, uniform_interval: SECOND, uniform_mask: (1 << 20) - 1 };
+        let defaults =
+            SlowLimits { interval: 6_250_000, uniform_interval: SECOND, uniform_mask: (1 << 20) - 1, inspects: true };
         assert_eq!(limits(serde_json::json!({})), defaults);
-        let most = limits(serde_json::json!({ "budget": 1000, "uniform_share": "1/2" }));
-        assert_eq!(most, SlowLimits { interval: 62_500, uniform_interval: 10_000_000, uniform_mask: 1 });
+        let most = limits(serde_json::json!({ "budget": 1000, "uniform_share": "1/2", "payload": "none" }));
+        let expected = SlowLimits { interval: 62_500, uniform_interval: 10_000_000, uniform_mask: 1, inspects: false };
+        assert_eq!(most, expected);
         assert_eq!(limits(serde_json::json!({ "uniform_share": "none" })).uniform_mask, u32::MAX);
     }
 
