@@ -22,8 +22,9 @@ use crate::{
         event::PacketEvent,
         field::read_at,
         fields::{
-            MsgHdr, SCM_KTIME, SCM_NANOSECONDS, SCM_SECONDS, SKB_CB, SKB_HEAD, SKB_NETWORK_HEADER, SKB_PROTOCOL, SKB_SK,
-            SOCK_FAMILY, SOCK_PROTOCOL, SOCK_V6_DADDR, ScmTimestamping, SkBuff, Sock, TCP_COPIED, TCP_END, TcpSock,
+            MsgHdr, SCM_KTIME, SCM_NANOSECONDS, SCM_SECONDS, SKB_CB, SKB_HEAD, SKB_NETWORK_HEADER, SKB_PROTOCOL,
+            SKB_SK, SOCK_FAMILY, SOCK_PROTOCOL, SOCK_V6_DADDR, ScmTimestamping, SkBuff, Sock, TCP_COPIED, TCP_END,
+            TcpSock,
         },
         filter::{FilterMode, specialize},
         head_of_line::{self, At},
@@ -53,12 +54,7 @@ fn tcp_recv_timestamp(ctx: FEntryContext) -> i32 {
 /// Handles a read of a connection by the current task, which becomes the socket's reader. The socket is trusted and not raw.
 /// Reads outside of the sample load nothing more.
 #[inline(always)]
-fn stream_read_by_current(
-    message: Ptr<MsgHdr>,
-    sock: Ptr<Sock>,
-    timestamps: Ptr<ScmTimestamping>,
-    mode: FilterMode,
-) {
+fn stream_read_by_current(message: Ptr<MsgHdr>, sock: Ptr<Sock>, timestamps: Ptr<ScmTimestamping>, mode: FilterMode) {
     let early = sample::early();
     let event = PacketEvent::with_timestamp(timestamp(timestamps), early);
     let packet = Stream(sock, message.probed());

@@ -9,7 +9,7 @@ use aya_ebpf::{
 use undercurrent_ebpf::abi::{cast::PACKET, slow::PAYLOAD};
 
 use super::{
-    fields::{ITER_BUFFER, ITER_OFFSET, IOVEC_BASE, IoVec, MSG_ITER, MsgHdr, SKB_LENGTH, SkBuff},
+    fields::{IOVEC_BASE, ITER_BUFFER, ITER_OFFSET, IoVec, MSG_ITER, MsgHdr, SKB_LENGTH, SkBuff},
     load_time_value,
     pointer::{Access, Probed, Ptr},
 };

@@ -223,7 +223,9 @@ fn selected(facts: &Facts, sock: Ptr<Sock, Probed>, skb: Ptr<SkBuff, Probed>) {
         (*scratch).packet = packet;
         bpf_ringbuf_output((&raw const SLOW_PACKETS).cast_mut().cast(), scratch.cast(), bytes, 0)
     };
-    if failed != 0 && let Some(cells) = cells::here(&SLOW) {
+    if failed != 0
+        && let Some(cells) = cells::here(&SLOW)
+    {
         cells.full += 1;
     }
 }

@@ -169,6 +169,7 @@ fn choose(handlers: Handlers, signals: &mut Signals) {
     let waits = handlers.waits();
     signals.softirq_wait.enabled = waits;
     signals.receive_wait.enabled = waits;
+    signals.slow_packets.enabled = handlers.selects_slow();
     // These signals use hooks of the layers.
     signals.tcp_rtt.enabled = waits;
     signals.receive_segments.enabled = waits;

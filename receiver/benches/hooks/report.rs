@@ -27,6 +27,8 @@ use crate::{
 pub enum Handlers {
     /// All signals for the node, compared with empty programs.
     All,
+    /// All signals for the node except slow packets, compared with empty programs.
+    WithoutSlowPackets,
     /// All signals except waits, so that no hook serves two signals; compared with empty programs.
     WithoutWaits,
     /// All signals by workload, compared with empty programs.
@@ -49,8 +51,9 @@ pub enum Handlers {
 
 impl Handlers {
     /// All variants.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::All,
+        Self::WithoutSlowPackets,
         Self::WithoutWaits,
         Self::ByWorkload,
         Self::ByWorkloadWithoutWaits,
@@ -65,7 +68,7 @@ impl Handlers {
     /// Returns the attribution method of the sidecar's programs.
     pub const fn ownership(self) -> Option<Ownership> {
         match self {
-            Self::All | Self::WithoutWaits | Self::Sampled => None,
+            Self::All | Self::WithoutSlowPackets | Self::WithoutWaits | Self::Sampled => None,
             Self::ByWorkload
             | Self::ByWorkloadWithoutWaits
             | Self::SampledByWorkload
@@ -79,6 +82,11 @@ impl Handlers {
     /// Returns true if the signals of waits are enabled.
     pub const fn waits(self) -> bool {
         !matches!(self, Self::WithoutWaits | Self::ByWorkloadWithoutWaits)
+    }
+
+    /// Returns true if slow packets are selected. The limits of latency are those of histograms and waits alone.
+    pub const fn selects_slow(self) -> bool {
+        !matches!(self, Self::WithoutSlowPackets | Self::WithoutWaits | Self::ByWorkloadWithoutWaits)
     }
 
     /// Returns the number of packets that a measured packet represents.

@@ -16,6 +16,7 @@ use super::{
         span::Span,
         surroundings::{alone, function, often, patience, skip, virtual_machine, wait_for},
         talk::Talk,
+        truth::{exactly, record},
         wire::{Version, Wire},
     },
     waits::LONG,
@@ -68,6 +69,7 @@ impl Slow {
     fn is_of(&self, span: &Span) -> bool {
         span.attribute("network.local.port") == self.local.port().to_string()
             && span.attribute("network.peer.port") == self.peer.port().to_string()
+            && span.end + PRECISION >= self.read[0]
     }
 
     /// Asserts that a span and its steps agree with the clock.
@@ -81,7 +83,12 @@ impl Slow {
         assert_eq!((span.attribute("undercurrent.selection"), span.attribute(LAYER)), ("slow", "socket_read"));
         assert_eq!((span.name.as_str(), span.parent.len()), ("network receive", 0));
         let found: Vec<&str> = steps.iter().map(|step| step.attribute(LAYER)).collect();
-        assert_eq!(found, layers);
+        // Before Linux 5.18, TCP's segments have a receive timestamp at `ip` over loopback and veth too.
+        let after_ip = |all: &[&str]| {
+            all.iter().filter(|layer| **layer != "ip").map(|layer| (*layer).to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(after_ip(&found), after_ip(layers));
+        assert!(found.contains(&"ip") || !layers.contains(&"ip"), "{steps:?}");
         let mut before = span.start;
         for step in steps {
             assert_eq!((&step.trace, &step.parent, step.start), (&span.trace, &span.id, before), "{step:?}");
@@ -319,7 +326,8 @@ fn without_inspection_no_span_has_a_remote_parent() {
     let find = || sidecar.spans().iter().find(|span| span.name == name).cloned();
     let span = wait_for("a span", patience(Duration::from_secs(5)), find);
     assert_eq!(span.parent.len(), 0);
-    let keys: Vec<_> = span.attributes.keys().filter(|key| key.ends_with("address") || key.ends_with(".port")).collect();
+    let keys: Vec<_> =
+        span.attributes.keys().filter(|key| key.ends_with("address") || key.ends_with(".port")).collect();
     assert!(keys.is_empty(), "{keys:?}");
 }
 
@@ -376,5 +384,9 @@ fn refused_spans_are_counted_and_metrics_arrive() {
         assert_eq!(refused > 0.0, !takes_spans);
         assert!(collector.deliveries().iter().any(|delivery| delivery.accepted), "metrics are accepted");
         assert_eq!(collector.spans().contains(&span), takes_spans);
+        if takes_spans {
+            let exported = line.total(EXPORTED, &exporter);
+            record(EXPORTED, exported, exactly(collector.spans().len() as f64));
+        }
     }
 }

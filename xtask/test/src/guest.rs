@@ -43,6 +43,7 @@ const SIGNALS: &[(&str, &str)] = &[
     ("softnet", "lines::five_seconds_on_standard_output_hold_what_the_kernel_counted"),
     ("latency", "latency::every_layer_counts_what_the_kernel_counted_over_ipv4"),
     ("receive_wait", "waits::every_read_packet_has_waited_once"),
+    ("slow_packets", "slow::slow_packets_have_spans_that_agree_with_the_clock_over_ipv4"),
     ("receive_driver", "nic_timestamps::a_nic_timestamp_is_compared_with_the_kernels"),
     ("receive_segments", "segments::segments_are_those_that_tcp_counts"),
     ("softirq_wait", "softirq::receive_time_and_runs_agree_with_ftrace"),

@@ -6,6 +6,7 @@ pub mod attached;
 #[expect(dead_code, reason = "unit tests use the rest")]
 pub mod cgroups;
 #[path = "../../support/collector.rs"]
+#[expect(dead_code, reason = "the kernel suite uses the rest")]
 pub mod collector;
 pub mod containers;
 pub mod fuse;
