@@ -259,11 +259,11 @@ mod tests {
 
     #[test]
     fn maps_larger_than_the_limit_are_refused() {
-        let (settings, requirements) = resolve("memory_limit: 2MiB", None);
+        let (settings, requirements) = resolve("memory_limit: 3MiB", None);
         requirements.within_memory(settings.memory_limit, 2).expect("room");
         let refusal = requirements.within_memory(settings.memory_limit, 256).expect_err("refused").to_string();
         for words in
-            ["on 256 CPUs", "`memory_limit` is 2.0 MiB", "raise it", "switch signals off", "undercurrent doctor"]
+            ["on 256 CPUs", "`memory_limit` is 3.0 MiB", "raise it", "switch signals off", "undercurrent doctor"]
         {
             assert!(refusal.contains(words), "{words} in {refusal}");
         }

@@ -80,7 +80,7 @@ mod tests {
         let rows = recent.section().expect("a section").rows;
         assert_eq!(
             rows.iter().map(|row| &*row[2]).collect::<Vec<_>>(),
-            ["60.0 ms", "50.0 ms", "40.0 ms", "30.0 ms", "20.0 ms"]
+            ["60.0ms", "50.0ms", "40.0ms", "30.0ms", "20.0ms"]
         );
         assert_eq!(rows[0][3], "socket_read");
     }

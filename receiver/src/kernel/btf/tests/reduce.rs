@@ -12,10 +12,10 @@ use super::{
 };
 
 /// The structs that the fixtures keep with all members; pointees are reduced to names.
-const STRUCTS: [&str; 4] = ["sk_buff", "sock", "scm_timestamping_internal", "tcp_skb_cb"];
+const STRUCTS: [&str; 6] = ["sk_buff", "sock", "scm_timestamping_internal", "tcp_skb_cb", "iov_iter", "iovec"];
 
 /// Structs that the fixtures keep with some members. Empty names are anonymous structs that contain kept members.
-const PARTS: [(&str, &[&str]); 15] = [
+const PARTS: [(&str, &[&str]); 16] = [
     ("Qdisc", &["enqueue", "flags"]),
     ("cgroup", &["kn", "root"]),
     ("cgroup_root", &["hierarchy_id"]),
@@ -23,12 +23,13 @@ const PARTS: [(&str, &[&str]); 15] = [
     ("css_set", &["subsys"]),
     ("device", &["parent"]),
     ("kernfs_node", &["id"]),
+    ("msghdr", &["msg_iter"]),
     ("net", &["ns"]),
     ("net_device", &["dev", "ifindex", "name", "nd_net", "qdisc"]),
     ("pt_regs", &["orig_ax", "sp"]),
     ("skb_shared_info", &["", "gso_segs", "hwtstamps", "tx_flags"]),
     ("socket", &["sk"]),
-    ("task_struct", &["cgroups", "comm", "flags", "pid", "stack"]),
+    ("task_struct", &["cgroups", "comm", "flags", "group_leader", "pid", "stack", "tgid"]),
     ("tcp_sock", &["copied_seq", "ooo_last_skb", "out_of_order_queue", "rcv_nxt", "rcv_ooopack", "srtt_us"]),
     ("udp_sock", &["reader_queue"]),
 ];
