@@ -7,7 +7,7 @@ use std::{
 };
 
 /// Every module of the library, after the modules that it uses.
-const ORDER: [&str; 29] = [
+const ORDER: [&str; 30] = [
     "causes",
     "exit",
     "files",

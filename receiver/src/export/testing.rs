@@ -5,9 +5,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use crate::telemetry::{
-    AttributeKey, Attributes, Data, Descriptor, ExponentialHistogram, Figure, FigureKind, Instrument, Metric, Parent, Point,
-    Resource, ResourceMetrics, ResourceSpans, Side, Snapshot, Span, SpanBatch, SpanContext, SpanId, TraceId, UnixNanos,
-    View,
+    AttributeKey, Attributes, Data, Descriptor, ExponentialHistogram, Figure, FigureKind, Instrument, Metric, Parent,
+    Point, Resource, ResourceMetrics, ResourceSpans, Side, Snapshot, Span, SpanBatch, SpanContext, SpanId, TraceId,
+    UnixNanos, View,
 };
 
 const fn key(key: &'static str, values: &'static [&'static str]) -> AttributeKey {
