@@ -1,12 +1,21 @@
 //! Energy of recorded power meters and of the model.
 
-use std::{thread, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use undercurrent::sysfs::{ROOT, Sysfs};
 
 use super::support::{
     line::{Line, Point},
     meters::{Meters, RANGE},
     sidecar::{Sidecar, file},
-    surroundings::{alone, often},
+    surroundings::{alone, often, patience, skip},
     truth::{exactly, record},
 };
 
@@ -109,4 +118,62 @@ fn zones_that_vanish_have_no_points_and_those_that_appear_start_new_series() {
     std::fs::write(path.join("energy_uj"), "garbage").unwrap();
     assert_eq!(sidecar.snapshot().find(MEASURED, &[]).count(), 0);
     drop(sidecar);
+}
+
+/// Returns the share of the model's dynamic power while every CPU is busy, with the topology below a root of sysfs.
+fn share_of_busy_cpus(ratio: &str, sysfs: &str) -> f64 {
+    let processor = format!("processor: {{events: software, hyper_thread_ratio: {ratio}}}");
+    let file = file(&format!("signals: {{energy: {{model: 0W..100W}}, {processor}}}"));
+    let arguments = ["--sysfs-root", sysfs, "--config", file.path().to_str().unwrap()];
+    let sidecar = Sidecar::start_with(often(), &arguments, &[]);
+    let cpus = thread::available_parallelism().unwrap().get();
+    let end = Arc::new(AtomicBool::new(false));
+    let burn = |_| {
+        let end = Arc::clone(&end);
+        thread::spawn(move || {
+            while !end.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        })
+    };
+    // One thread on each CPU.
+    let burners: Vec<_> = (0..cpus).map(burn).collect();
+    sidecar.snapshot();
+    let before = sidecar.snapshot();
+    thread::sleep(patience(Duration::from_millis(300)));
+    let after = sidecar.snapshot();
+    end.store(true, Ordering::Relaxed);
+    burners.into_iter().for_each(|burner| burner.join().unwrap());
+    let energy = after.total(DIVIDED, &[]) - before.total(DIVIDED, &[]);
+    energy / (100.0 * (after.time - before.time) as f64 / 1e9)
+}
+
+/// Both threads of a core are busy, so each cycle counts for the half of the ratio.
+fn assert_weighted(sysfs: &str) {
+    for (ratio, expected) in [("1.1", 0.55), ("2.0", 1.0)] {
+        let share = share_of_busy_cpus(ratio, sysfs);
+        eprintln!("{share:.3} of the dynamic power at a ratio of {ratio}");
+        assert!((share - expected).abs() < 0.05, "{share} instead of {expected}");
+    }
+}
+
+#[test]
+fn cycles_beside_a_busy_sibling_of_a_recorded_topology_count_for_less() {
+    let Some(_alone) = alone("energy of recorded hyper-threads") else { return };
+    let cpus = thread::available_parallelism().unwrap().get();
+    if cpus % 2 != 0 {
+        return skip("hyper-threads: an odd number of CPUs has no pairs");
+    }
+    let meters = Meters::none();
+    (0..cpus).for_each(|cpu| meters.pair(cpu));
+    assert_weighted(meters.root());
+}
+
+#[test]
+#[ignore = "for a virtual machine with two threads on each core; `cargo xtask test --only vm-threads` runs it"]
+fn vm_threads_cycles_beside_a_busy_sibling_count_for_less() {
+    let Some(_alone) = alone("energy of hyper-threads") else { return };
+    let siblings = Sysfs::new(ROOT.into()).siblings(2);
+    assert_eq!(siblings, [Some(1), Some(0)], "the guest has two threads on a core");
+    assert_weighted(ROOT);
 }

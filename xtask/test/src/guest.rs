@@ -25,6 +25,8 @@ const LIMIT: &str = "2400";
 const INSTRUCTIONS: &str = "vm_icount";
 /// Prefix of the tests that need a guest with a NIC that timestamps packets.
 const NICS: &str = "vm_nics";
+/// Prefix of the tests that need a guest with two hyper-threads on each core.
+const THREADS: &str = "vm_threads";
 
 /// Tests by the name of the signal: at least one for each, and those that only kernels with fentry or kprobes can run.
 const SIGNALS: &[(&str, &str)] = &[
@@ -166,6 +168,11 @@ pub fn instructions() -> anyhow::Result<Tally> {
 /// Runs the tests that need a NIC that timestamps packets.
 pub fn nics() -> anyhow::Result<Tally> {
     run(&["--kernel", "6.12-general", "--stamps"], &["--ignored", NICS])
+}
+
+/// Runs the tests that need two hyper-threads on each core.
+pub fn threads() -> anyhow::Result<Tally> {
+    run(&["--kernel", "6.12", "--threads", "2"], &["--ignored", THREADS])
 }
 
 /// Runs tests with trampolines, then the tests of latency for each set of alternates.

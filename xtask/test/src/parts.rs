@@ -82,6 +82,7 @@ pub const PARTS: &[Part] = &[
     .waits_for_guests(),
     Part::matrix("vm-5.10", "latency under Linux 5.10 by every set of hooks", guest::linux_5_10).waits_for_guests(),
     Part::matrix("vm-nics", "a NIC that stamps packets, under a general Linux 6.12", guest::nics).waits_for_guests(),
+    Part::matrix("vm-threads", "two hyper-threads on each core, under Linux 6.12", guest::threads).waits_for_guests(),
     Part::matrix("vm-icount", "softirq time against ftrace's where the clock counts instructions", guest::instructions),
     Part::matrix("prometheus", "a real Prometheus answers every query of docs/prometheus.md", prometheus),
     Part::matrix("compose", "examples/docker-compose under a real Docker engine", compose),

@@ -89,6 +89,9 @@ struct Run {
     /// CPUs of the guest
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..), conflicts_with = "icount")]
     cpus: u8,
+    /// Hyper-threads of each core; the CPUs are a multiple of them
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..), conflicts_with = "icount")]
+    threads: u8,
     /// Run the CPUs in turns on one thread: as fast where as many guests run as this machine has CPUs, and QEMU's threads
     /// have races, which end a guest now and then (`Oops: int3`, 10.0)
     #[arg(long)]

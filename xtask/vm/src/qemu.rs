@@ -56,6 +56,8 @@ pub const STAMPING: &str = "igb";
 pub struct Machine<'a> {
     /// Number of CPUs. With `icount` there is always one.
     pub cpus: u8,
+    /// Hyper-threads of each core.
+    pub threads: u8,
     /// True if the clock counts instructions.
     pub icount: bool,
     /// True if the CPUs share one thread.
@@ -103,7 +105,8 @@ impl Machine<'_> {
             // One instruction is 2^0 ns, and a sleeping guest's clock jumps to its next timer.
             line.add(["-icount", "shift=0,sleep=off"]);
         }
-        line.add(["-smp".to_owned(), cpus.to_string(), "-m".to_owned(), self.memory.to_string()]);
+        let topology = if self.threads > 1 { format!("{cpus},threads={}", self.threads) } else { cpus.to_string() };
+        line.add(["-smp".to_owned(), topology, "-m".to_owned(), self.memory.to_string()]);
         // The virtiofs daemons access the guest's memory.
         line.add(["-object".to_owned(), format!("memory-backend-memfd,id=memory,size={},share=on", self.memory)]);
         line.add([OsString::from("-kernel"), self.kernel.into(), "-initrd".into(), self.initramfs.into()]);
@@ -168,6 +171,7 @@ mod tests {
         let qemu = Qemu { program: "qemu".into(), data: vec!["/data".into()], multi_threaded };
         let machine = Machine {
             cpus: 4,
+            threads: 1,
             icount,
             in_turns,
             stamps: false,

@@ -74,6 +74,7 @@ pub fn run(options: &Run) -> anyhow::Result<i32> {
     let numbers = Ports::NAMES.iter().zip(&theirs).map(|(name, end)| (*name, end.as_raw_fd()));
     let machine = Machine {
         cpus: options.cpus,
+        threads: options.threads,
         icount: options.icount,
         in_turns: options.in_turns,
         stamps: options.stamps,

@@ -44,6 +44,14 @@ impl Meters {
         self.0.path().join(format!("class/powercap/intel-rapl:{number}"))
     }
 
+    /// Records that a CPU shares its core with the next or the previous CPU.
+    pub fn pair(&self, cpu: usize) {
+        let folder = self.0.path().join(format!("devices/system/cpu/cpu{cpu}/topology"));
+        fs::create_dir_all(&folder).unwrap();
+        let first = cpu & !1;
+        fs::write(folder.join("thread_siblings_list"), format!("{first}-{}\n", first + 1)).unwrap();
+    }
+
     /// Sets the counter of a zone.
     pub fn set(&self, number: &str, energy: u64) {
         write(&self.zone(number), energy % RANGE);

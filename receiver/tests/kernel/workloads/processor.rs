@@ -34,8 +34,8 @@ const SOFTWARE: &str = "signals: {processor: {events: software}}";
 /// A process that joins cgroups, causes page faults and switches, and then waits for the end of its input.
 const WORK: &str = r#"
 for file; do echo $$ >"$file" || exit; done
-i=0; while [ $i -lt 150 ]; do i=$((i + 1)); sh -c 'exec sleep 0.001'; done
-i=0; while [ $i -lt 400000 ]; do i=$((i + 1)); done
+i=0; while [ $i -lt 50 ]; do i=$((i + 1)); sh -c 'exec sleep 0.001'; done
+i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done
 echo; read line"#;
 
 fn counted(line: &Line, metric: &str, group: &Group) -> f64 {
