@@ -21,10 +21,10 @@ use aya::sys::{Stats, enable_stats};
 use clap::Parser;
 use undercurrent::{
     config::{File, Flags, Settings},
-    kernel::Kernel,
+    kernel::{Kernel, counters::Events},
     options::AttachKind,
     requirements::{self, Requirements},
-    signals::{Settings as Signals, network_cpu},
+    signals::{Settings as Signals, network_cpu, processor},
     workloads::OWNERS_MAP,
 };
 use undercurrent_ebpf::abi::workload::{NAMESPACE, Slot, entry, indices};
@@ -164,6 +164,13 @@ fn choose(handlers: Handlers, signals: &mut Signals) {
         signals.disable_all();
         signals.network_cpu = network_cpu::Settings::complete();
         signals.network_functions.enabled = true;
+        return;
+    }
+    if handlers == Handlers::Energy {
+        signals.disable_all();
+        signals.network_cpu.enabled = true;
+        signals.energy.enabled = true;
+        signals.processor = processor::Settings { enabled: true, events: Events::Software, ..Default::default() };
         return;
     }
     let waits = handlers.waits();

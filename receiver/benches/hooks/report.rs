@@ -47,6 +47,8 @@ pub enum Handlers {
     AttributionByCpu,
     /// CPU time by workload, with socket calls and samples; compared with empty programs.
     CpuTime,
+    /// Counters of the processor by workload, with events of the kernel, and energy; compared with empty programs.
+    Energy,
 }
 
 impl Handlers {
@@ -63,6 +65,7 @@ impl Handlers {
         Self::Attribution,
         Self::AttributionByCpu,
         Self::CpuTime,
+        Self::Energy,
     ];
 
     /// Returns the attribution method of the sidecar's programs.
@@ -73,7 +76,8 @@ impl Handlers {
             | Self::ByWorkloadWithoutWaits
             | Self::SampledByWorkload
             | Self::Attribution
-            | Self::CpuTime => Some(Ownership::Unified),
+            | Self::CpuTime
+            | Self::Energy => Some(Ownership::Unified),
             // No cgroup is created or removed meanwhile, so the number has no effect.
             Self::ByWorkloadByCpu | Self::AttributionByCpu => Some(Ownership::Cpu(0)),
         }
@@ -101,7 +105,7 @@ impl Handlers {
     pub const fn hears(self, traffic: Traffic) -> bool {
         match traffic {
             Traffic::Sockets => matches!(self, Self::ByWorkloadByCpu),
-            Traffic::Threads => matches!(self, Self::CpuTime),
+            Traffic::Threads => matches!(self, Self::CpuTime | Self::Energy),
             _ => true,
         }
     }

@@ -4,7 +4,7 @@
 
 mod node;
 
-use std::{hint::black_box, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, hint::black_box, sync::Arc, time::Duration};
 
 use clap::Parser;
 use prost::Message as _;
@@ -13,8 +13,12 @@ use serde::Serialize;
 use undercurrent::{
     export::{REQUEST_LIMIT, requests},
     kernel::{filter_map::FilterKeys, groups::GroupBy, memory::Sizing},
-    signals::{Settings, network_functions, planned_maps},
-    telemetry::{Attributes, Readings, Resource, Scale, Snapshot, UnixNanos},
+    signals::{
+        Settings,
+        energy::{Accounts, Amount, Basis, CpuUse, Domain, Origin},
+        network_functions, planned_maps,
+    },
+    telemetry::{Attributes, Microjoules, Readings, Resource, Scale, Snapshot, UnixNanos},
     workloads::Slot,
 };
 
@@ -37,6 +41,15 @@ struct Arguments {
 enum Line {
     Tick(Tick),
     Memory(Memory),
+    Energy(Division),
+}
+
+/// The CPU time of a division of energy, and of its points, in nanoseconds.
+#[derive(Serialize)]
+struct Division {
+    workloads: u16,
+    divide: u64,
+    points: u64,
 }
 
 /// The CPU time of one tick in nanoseconds, and its amount of data.
@@ -86,6 +99,9 @@ fn main() -> anyhow::Result<()> {
             }
         }
     }
+    for _ in 0..arguments.rounds {
+        print(&Line::Energy(division()))?;
+    }
     let (mut latency, bytes) = node::latency()?;
     let resources: Vec<_> = (0..Slot::FIRST.0 + WORKLOADS).map(resource).collect();
     let mut others = vec![0_u8; node::CACHES];
@@ -109,6 +125,24 @@ fn main() -> anyhow::Result<()> {
         print(&Line::Tick(Tick { cpus: CPUS, workloads: WORKLOADS, bytes, points, read, group, encode, encoded }))?;
     }
     Ok(())
+}
+
+/// Divides the energy of both domains over 1000 workloads.
+fn division() -> Division {
+    const MANY: u16 = 1000;
+    let used = |n: u16| CpuUse { network: 1_000_000 + u64::from(n), compute: 7_000_000 * u64::from(n) };
+    let uses: BTreeMap<Slot, CpuUse> = (0..MANY).map(|n| (Slot(Slot::FIRST.0 + n), used(n))).collect();
+    let (mut accounts, begun) = (Accounts::default(), cpu_time());
+    for domain in Domain::ALL {
+        let (energy, idle) = (Microjoules(1_234_567_890), Microjoules(234_567_890));
+        let amount = Amount { domain, origin: Origin::Rapl, basis: Basis::Cycles, energy, idle };
+        accounts.divide(amount, &uses, |_| Some(UnixNanos(1)));
+    }
+    let divided = cpu_time();
+    black_box(accounts.points().map(|(_, points)| points.len()).sum::<usize>());
+    let (divide, points) = (divided - begun, cpu_time() - divided);
+    let [divide, points] = [divide, points].map(|time| time.as_nanos() as u64);
+    Division { workloads: MANY, divide, points }
 }
 
 fn print(line: &Line) -> anyhow::Result<()> {

@@ -2,6 +2,7 @@
 
 mod build;
 mod cpu;
+mod energy;
 mod hooks;
 mod host;
 mod latency;
@@ -34,6 +35,8 @@ enum Benchmark {
     Hooks(hooks::Options),
     /// What CPU time by event and function costs: an event in instructions, and what it takes from nginx under wrk
     Cpu(network_cpu::Options),
+    /// What counters of the processor and energy cost: a switch between tasks, and a division over 1000 workloads
+    Energy(energy::Options),
     /// What latency costs: an event, natively and in instructions, and what the whole sidecar takes from nginx under wrk
     Latency(latency::Options),
     /// The whole process: its start, memory, CPU time and size
@@ -51,6 +54,7 @@ fn main() -> anyhow::Result<()> {
     match arguments.benchmark {
         Benchmark::Hooks(options) => hooks::run(&options),
         Benchmark::Cpu(options) => network_cpu::run(&options),
+        Benchmark::Energy(options) => energy::run(&options),
         Benchmark::Latency(options) => latency::run(&options),
         Benchmark::Sidecar(options) => sidecar::run(&options),
         Benchmark::Workloads(options) => workloads::run(&options),

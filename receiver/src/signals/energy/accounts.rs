@@ -33,9 +33,13 @@ struct Account {
 /// The energy of a domain in an interval.
 #[derive(Clone, Copy, Debug)]
 pub struct Amount {
+    /// The domain.
     pub domain: Domain,
+    /// The kind of its source.
     pub origin: Origin,
+    /// The unit of the uses.
     pub basis: Basis,
+    /// The energy, with the idle part.
     pub energy: Microjoules,
     /// The part of the energy that counts for the node.
     pub idle: Microjoules,

@@ -14,17 +14,18 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub use self::{
+    accounts::{Accounts, Amount, CpuUse},
+    points::{Basis, Domain, Origin},
+    settings::Settings,
+    trial::{Phase, Trial},
+};
 use self::{
-    accounts::{Accounts, Amount},
     idle::Idle,
-    points::{DIVIDED, Domain, HARDWARE, PLATFORM},
+    points::{DIVIDED, HARDWARE, PLATFORM},
     source::{Interval, Metered, Model, Source},
     uses::{Used, Uses},
     zones::Zones,
-};
-pub use self::{
-    settings::Settings,
-    trial::{Phase, Trial},
 };
 use super::{Caveat, Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signal, processor};
 use crate::{

@@ -58,6 +58,8 @@ const HANDLERS: [&str; 7] = [
 
 /// The set of handlers of CPU time by workload, with socket calls.
 const CPU_TIME: &str = "cpu_time";
+/// The set of handlers of counters of the processor and of energy.
+const ENERGY: &str = "energy";
 
 /// The measured sets of handlers and the number of repetitions.
 pub struct Sampling<'a> {
@@ -102,6 +104,19 @@ pub fn of_cpu_time(kernel: Option<&str>) -> anyhow::Result<()> {
     println!("\nin instructions:\n{}", machine::output(&mut command)?);
     println!("Netto (thesis, 2023) takes 260 to 270 instructions at each hook, and 384 at a switch between tasks");
     Ok(())
+}
+
+/// Measures the programs of counters and energy natively, and with `icount` in a guest that counts instructions, and prints a table
+/// for each. Returns the native cost of a switch between tasks above an empty program, in nanoseconds.
+pub fn of_energy(icount: bool) -> anyhow::Result<Option<f64>> {
+    let native = Sampling { handlers: &[ENERGY], rounds: 40, requests: 200 }.run(&mut benchmark()?)?;
+    print!("{}", report::table(&native, ENERGY, "ns"));
+    if icount {
+        let mut guest = guest(&benchmark()?, KERNEL)?;
+        let counted = Sampling { handlers: &[ENERGY], rounds: 5, requests: 50 }.run(&mut guest)?;
+        print!("{}", report::table(&counted, ENERGY, "instructions"));
+    }
+    Ok(round::cost(&native, "sched_switch", |round| round.handlers == ENERGY).map(|cost| cost.net.value))
 }
 
 /// Returns a command that runs a benchmark in a guest whose clock counts instructions.

@@ -15,6 +15,8 @@ const LIMIT: f64 = 10.0;
 enum Line {
     Tick(Tick),
     Memory(Memory),
+    /// `cargo xtask bench energy` evaluates it.
+    Energy(serde::de::IgnoredAny),
 }
 
 #[derive(Deserialize)]
@@ -44,6 +46,7 @@ pub fn render(lines: &str) -> anyhow::Result<String> {
         match serde_json::from_str(line).with_context(|| format!("not a line of the benchmark: {line}"))? {
             Line::Tick(tick) => ticks.push(tick),
             Line::Memory(memory) => sizes.push(memory),
+            Line::Energy(_) => {}
         }
     }
     let (mut text, one) = (String::new(), ticks.last().context("the benchmark printed no tick")?);
