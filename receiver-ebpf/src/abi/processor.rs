@@ -38,6 +38,9 @@ pub const INTERRUPTED: usize = COUNTERS + 1;
 /// Words of a shard: one cache line, which CPUs with their own shard do not share.
 pub const WORDS: usize = 8;
 
+/// The share of a counter that the kernel does not multiplex.
+pub const WHOLE: u64 = 1024;
+
 /// The last reading of a counter on one CPU.
 #[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -48,6 +51,8 @@ pub struct Reading {
     pub enabled: u64,
     /// Nanoseconds for which the event was counted. It is less if the kernel multiplexes events.
     pub running: u64,
+    /// The share of the time for which the event was counted between the last two ticks, in [`WHOLE`]s; zero before the first.
+    pub share: u64,
 }
 
 /// The state of one CPU. Only programs that run there write it, and they do not interrupt each other: switches and softirqs. All
@@ -63,8 +68,8 @@ pub struct ProcessorCells {
     pub sibling: u64,
     /// True (1) while a network softirq runs.
     pub in_softirq: u64,
-    /// Growth of the counters in network softirqs, and of the cycles beside a busy sibling.
-    pub softirqs: [u64; COUNTERS + 1],
+    /// Cycles in network softirqs, and those beside a busy sibling.
+    pub softirqs: [u64; 2],
     /// Intervals in which the kernel multiplexed a counter. Their growth is scaled.
     pub scaled: u64,
     /// Readings that failed.
@@ -108,6 +113,6 @@ pub const fn proportion(amount: u64, part: u64, whole: u64) -> u64 {
 
 const _: () = {
     assert!(INTERRUPTED < WORDS && WORDS.is_power_of_two());
-    assert!(size_of::<Reading>() == 24);
-    assert!(size_of::<ProcessorCells>() == (4 + 5 + 2) * 8 + 4 * 24);
+    assert!(size_of::<Reading>() == 32);
+    assert!(size_of::<ProcessorCells>() == (4 + 2 + 2) * 8 + 4 * 32);
 };

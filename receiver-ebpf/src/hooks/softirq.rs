@@ -70,7 +70,7 @@ fn softirq_exit(ctx: BtfTracePointContext) -> i32 {
         if began != 0 {
             energy::interrupted(now.wrapping_sub(began), is_idle);
         }
-        processor::resumed();
+        processor::resumed(now);
     }
     if let Some(call) = socket_calls::running() {
         socket_calls::resumed(call, now);

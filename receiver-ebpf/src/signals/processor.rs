@@ -5,11 +5,13 @@
 
 use aya_ebpf::{
     bindings::{BPF_F_CURRENT_CPU, bpf_perf_event_value},
-    helpers::generated::bpf_perf_event_read_value,
+    helpers::generated::{bpf_perf_event_read, bpf_perf_event_read_value},
     macros::map,
     maps::{Array, PerfEventArray},
 };
-use undercurrent_ebpf::abi::processor::{self, COUNTERS, Counter, INTERRUPTED, ProcessorCells, SHARED_CYCLES, busy};
+use undercurrent_ebpf::abi::processor::{
+    self, COUNTERS, Counter, INTERRUPTED, ProcessorCells, SHARED_CYCLES, WHOLE, busy,
+};
 
 use super::switch;
 use crate::kernel::{
@@ -20,6 +22,9 @@ use crate::kernel::{
 };
 
 switch!("processor");
+
+/// Results of helpers above this value are negative error numbers.
+const ERRORS: u64 = u64::MAX - 4095;
 
 /// Bits of the counters that this processor has; see [`Counter::bit`].
 #[unsafe(export_name = "processor.counters")]
@@ -59,51 +64,55 @@ fn here() -> Option<&'static mut ProcessorCells> {
 pub fn switched(from: u32, to: u32) {
     if let Some(cells) = here() {
         let now = clock::monotonic();
-        let grown = read(cells, now);
+        let grown = read(cells, now, &Counter::ALL);
         let used = busy::until(cells.published, now);
         cells.published = busy::publish(used, now, to != 0);
         if from != 0 {
-            charge(&grown);
+            charge(&grown, &Counter::ALL);
         }
     }
 }
 
-/// Handles the start of a network softirq: the interrupted task is charged until now.
+/// Handles the start of a network softirq: the interrupted task is charged its cycles until now.
 #[inline(always)]
 pub fn interrupted(is_idle: impl FnOnce() -> bool) {
     if let Some(cells) = here() {
-        let grown = read(cells, clock::monotonic());
+        let grown = read(cells, clock::monotonic(), &[Counter::Cycles]);
         cells.in_softirq = 1;
         if !is_idle() {
-            charge(&grown);
+            charge(&grown, &[Counter::Cycles]);
         }
     }
 }
 
-/// Handles the end of a network softirq, which has its own counts.
+/// Handles the end of a network softirq, which has its own cycles.
 #[inline(always)]
-pub fn resumed() {
+pub fn resumed(now: u64) {
     if let Some(cells) = here() {
-        let grown = read(cells, clock::monotonic());
+        let grown = read(cells, now, &[Counter::Cycles]);
         // A softirq that began before the programs were attached counts for the interrupted task.
         if cells.in_softirq != 0 {
-            for (sum, grown) in cells.softirqs.iter_mut().zip(grown) {
-                *sum += grown;
-            }
+            cells.softirqs[0] += grown[Counter::Cycles as usize];
+            cells.softirqs[1] += grown[SHARED_CYCLES];
         }
         cells.in_softirq = 0;
     }
 }
 
-/// Handles a tick of this CPU, so that a task that never switches is read too.
+/// Handles a tick of this CPU, so that a task that never switches is read too, and multiplexing is noticed.
 #[inline(always)]
 pub fn ticked(is_idle: impl FnOnce() -> bool) {
     if let Some(cells) = here()
         && cells.in_softirq == 0
     {
-        let grown = read(cells, clock::monotonic());
+        for counter in Counter::ALL {
+            if load_time_value(&COUNTED) & counter.bit() != 0 {
+                notice(cells, counter);
+            }
+        }
+        let grown = read(cells, clock::monotonic(), &Counter::ALL);
         if !is_idle() {
-            charge(&grown);
+            charge(&grown, &Counter::ALL);
         }
     }
 }
@@ -115,13 +124,13 @@ pub fn delay(nanoseconds: u64) {
     shard::add(&PROCESSOR_USE, first + INTERRUPTED as u32, nanoseconds);
 }
 
-/// Adds growth to the current task's workload.
+/// Adds the growth of these counters to the current task's workload.
 #[inline(always)]
-fn charge(grown: &[u64; COUNTERS + 1]) {
+fn charge(grown: &[u64; COUNTERS + 1], counters: &[Counter]) {
     let first = shard::here(or_node(slot_of_current).0.into()) * processor::WORDS as u32;
-    for counter in Counter::ALL {
+    for counter in counters {
         if load_time_value(&COUNTED) & counter.bit() != 0 {
-            shard::add(&PROCESSOR_USE, first + counter as u32, grown[counter as usize]);
+            shard::add(&PROCESSOR_USE, first + *counter as u32, grown[*counter as usize]);
         }
     }
     if grown[SHARED_CYCLES] != 0 {
@@ -129,52 +138,74 @@ fn charge(grown: &[u64; COUNTERS + 1]) {
     }
 }
 
-/// Returns the growth of each counter since the last reading, and of the cycles beside a busy sibling. The first reading has
+/// Returns the growth of these counters since their last reading, and of the cycles beside a busy sibling. The first reading has
 /// none.
 #[inline(always)]
-fn read(cells: &mut ProcessorCells, now: u64) -> [u64; COUNTERS + 1] {
+fn read(cells: &mut ProcessorCells, now: u64, counters: &[Counter]) -> [u64; COUNTERS + 1] {
     let mut grown = [0; COUNTERS + 1];
-    let maps = [&raw const CYCLES, &raw const INSTRUCTIONS, &raw const CACHE_REFERENCES, &raw const CACHE_MISSES];
-    for counter in Counter::ALL {
+    for counter in counters {
         if load_time_value(&COUNTED) & counter.bit() != 0 {
-            grown[counter as usize] = growth(cells, counter, maps[counter as usize]);
+            grown[*counter as usize] = growth(cells, *counter);
         }
     }
     let length = now.saturating_sub(cells.read);
-    let is_first = cells.read == 0;
     cells.read = now;
     if let Some(used) = sibling(now) {
         let overlap = used.saturating_sub(cells.sibling);
         cells.sibling = used;
         grown[SHARED_CYCLES] = processor::proportion(grown[Counter::Cycles as usize], overlap.min(length), length);
     }
-    if is_first { [0; COUNTERS + 1] } else { grown }
+    grown
 }
 
-/// Returns the growth of a counter, scaled if the kernel multiplexed it.
+/// Returns the map with the events of a counter.
 #[inline(always)]
-fn growth(cells: &mut ProcessorCells, counter: Counter, map: *const PerfEventArray<u64>) -> u64 {
-    let mut value = bpf_perf_event_value { counter: 0, enabled: 0, running: 0 };
-    let size = size_of::<bpf_perf_event_value>() as u32;
-    // SAFETY: the map holds perf events, and the buffer has the given size.
-    let status =
-        unsafe { bpf_perf_event_read_value(map.cast_mut().cast(), BPF_F_CURRENT_CPU.into(), &raw mut value, size) };
-    if status != 0 {
+const fn events(counter: Counter) -> *const PerfEventArray<u64> {
+    match counter {
+        Counter::Cycles => &raw const CYCLES,
+        Counter::Instructions => &raw const INSTRUCTIONS,
+        Counter::CacheReferences => &raw const CACHE_REFERENCES,
+        Counter::CacheMisses => &raw const CACHE_MISSES,
+    }
+}
+
+/// Returns the growth of a counter, scaled if the kernel multiplexes it; zero for its first reading. `bpf_perf_event_read` does not
+/// read the times of the event, which takes longer than the counter.
+#[inline(always)]
+fn growth(cells: &mut ProcessorCells, counter: Counter) -> u64 {
+    // SAFETY: the map holds perf events.
+    let value = unsafe { bpf_perf_event_read(events(counter).cast_mut().cast(), BPF_F_CURRENT_CPU.into()) };
+    // The helper returns a negative error number, or the value.
+    if value > ERRORS {
         cells.failed += 1;
         return 0;
     }
     let last = &mut cells.last[counter as usize];
     // A tick may interrupt a softirq's program between its reading and its use.
-    let growth = value.counter.saturating_sub(last.value);
-    let (enabled, running) = (value.enabled.saturating_sub(last.enabled), value.running.saturating_sub(last.running));
-    last.value = value.counter;
-    last.enabled = value.enabled;
-    last.running = value.running;
-    if enabled == running {
+    let growth = if last.value == 0 { 0 } else { value.saturating_sub(last.value) };
+    last.value = value;
+    if last.share == 0 || last.share == WHOLE {
         return growth;
     }
     cells.scaled += 1;
-    processor::proportion(growth, enabled, running)
+    processor::proportion(growth, WHOLE, last.share)
+}
+
+/// Stores the share of the time since the last tick for which the kernel counted an event.
+#[inline(always)]
+fn notice(cells: &mut ProcessorCells, counter: Counter) {
+    let mut value = bpf_perf_event_value { counter: 0, enabled: 0, running: 0 };
+    let size = size_of::<bpf_perf_event_value>() as u32;
+    let map = events(counter).cast_mut().cast();
+    // SAFETY: the map holds perf events, and the buffer has the given size.
+    if unsafe { bpf_perf_event_read_value(map, BPF_F_CURRENT_CPU.into(), &raw mut value, size) } == 0 {
+        let last = &mut cells.last[counter as usize];
+        let (enabled, running) =
+            (value.enabled.saturating_sub(last.enabled), value.running.saturating_sub(last.running));
+        last.share = if enabled == running { WHOLE } else { processor::proportion(WHOLE, running, enabled) };
+        last.enabled = value.enabled;
+        last.running = value.running;
+    }
 }
 
 /// Returns the busy time of this CPU's sibling until `now`; `None` without a sibling.

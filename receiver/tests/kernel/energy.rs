@@ -15,7 +15,7 @@ use super::support::{
     line::{Line, Point},
     meters::{Meters, RANGE},
     sidecar::{Sidecar, file},
-    surroundings::{alone, often, patience, skip},
+    surroundings::{alone, often, skip},
     truth::{exactly, record},
 };
 
@@ -140,7 +140,8 @@ fn share_of_busy_cpus(ratio: &str, sysfs: &str) -> f64 {
     let burners: Vec<_> = (0..cpus).map(burn).collect();
     sidecar.snapshot();
     let before = sidecar.snapshot();
-    thread::sleep(patience(Duration::from_millis(300)));
+    // Long compared with the interval between snapshots, which is the error of both ends.
+    thread::sleep(Duration::from_secs(3));
     let after = sidecar.snapshot();
     end.store(true, Ordering::Relaxed);
     burners.into_iter().for_each(|burner| burner.join().unwrap());
@@ -153,7 +154,7 @@ fn assert_weighted(sysfs: &str) {
     for (ratio, expected) in [("1.1", 0.55), ("2.0", 1.0)] {
         let share = share_of_busy_cpus(ratio, sysfs);
         eprintln!("{share:.3} of the dynamic power at a ratio of {ratio}");
-        assert!((share - expected).abs() < 0.05, "{share} instead of {expected}");
+        assert!((share - expected).abs() < 0.08, "{share} instead of {expected}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::atomic::Ordering};
 
-use undercurrent_ebpf::abi::processor::{COUNTERS, INTERRUPTED, ProcessorCells, WORDS};
+use undercurrent_ebpf::abi::processor::{COUNTERS, Counter, INTERRUPTED, ProcessorCells, SHARED_CYCLES, WORDS};
 
 use super::super::divide::divide;
 use crate::{
@@ -70,7 +70,7 @@ impl Use {
 pub struct Growth {
     /// Counts of each slot without softirqs.
     pub own: BTreeMap<Slot, Counts>,
-    /// Counts of the network softirqs of all CPUs.
+    /// Cycles of the network softirqs of all CPUs, and those beside a busy sibling.
     pub softirqs: Counts,
     /// True if the kernel multiplexed a counter.
     pub scaled: bool,
@@ -110,8 +110,10 @@ impl Reader {
         let own = now.iter().map(|(slot, (start, counts))| (*slot, since(*counts, before(*slot, *start)))).collect();
         self.last = now;
         let (mut softirqs, mut scaled, mut failed) = (Counts::default(), 0, 0);
+        let (cycles, shared) = (Counter::Cycles as usize, SHARED_CYCLES);
         self.cells.for_each(|_, cells| {
-            softirqs.iter_mut().zip(cells.softirqs).for_each(|(sum, count)| *sum += count);
+            softirqs[cycles] += cells.softirqs[0];
+            softirqs[shared] += cells.softirqs[1];
             scaled += cells.scaled;
             failed += cells.failed;
         });
