@@ -53,7 +53,7 @@ pub enum Handlers {
 
 impl Handlers {
     /// All variants.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::All,
         Self::WithoutSlowPackets,
         Self::WithoutWaits,
