@@ -162,7 +162,7 @@ fn assert_weighted(sysfs: &str) {
 fn cycles_beside_a_busy_sibling_of_a_recorded_topology_count_for_less() {
     let Some(_alone) = alone("energy of recorded hyper-threads") else { return };
     let cpus = thread::available_parallelism().unwrap().get();
-    if cpus % 2 != 0 {
+    if !cpus.is_multiple_of(2) {
         return skip("hyper-threads: an odd number of CPUs has no pairs");
     }
     let meters = Meters::none();
