@@ -16,6 +16,9 @@ pub struct Options {
     /// Only measure this (repeatable)
     #[arg(long, value_enum)]
     only: Vec<Part>,
+    /// Only measure a web server with this value of `network_cpu.exact` (repeatable) [default: all, softirqs, none]
+    #[arg(long)]
+    exact: Vec<String>,
     #[command(flatten)]
     web: web::Comparison,
 }
@@ -43,13 +46,15 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     if !wanted(Part::Server) {
         return Ok(());
     }
-    let configurations = ["all", "softirqs", "none"].map(|exact| Configuration {
+    let all = ["all", "softirqs", "none"].map(str::to_owned).to_vec();
+    let values = if options.exact.is_empty() { &all } else { &options.exact };
+    let configurations = values.iter().map(|exact| Configuration {
         name: format!("CPU time by event and function, `exact: {exact}`"),
         signals: Some(SIGNALS.map(str::to_owned).to_vec()),
         settings: settings(exact),
         samples: true,
     });
-    web::run(&options.web, &configurations)
+    web::run(&options.web, &configurations.collect::<Vec<_>>())
 }
 
 /// Returns the settings of the signals.
