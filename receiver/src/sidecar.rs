@@ -24,7 +24,8 @@ use crate::{
     reader::{PowerMeters, Reader},
     requirements::Requirements,
     signals::{
-        self, Entry, Grouping, LossConditions, OpenContext, SamplingController, SharedGrouping, Signal, SignalStatus,
+        self, Entry, Grouping, LossConditions, OpenContext, SamplingController, SharedCpuTimes, SharedGrouping, Signal,
+        SignalStatus,
         filter_updater::FilterUpdater,
         internal::{InternalTelemetry, State},
     },
@@ -77,6 +78,8 @@ pub struct Sidecar {
     kernel: Kernel,
     clock: WallClock,
     signals: Vec<(&'static str, Box<dyn Signal>)>,
+    /// CPU times that several signals share, if any of them is open.
+    cpu_times: OnceCell<SharedCpuTimes>,
     sampler: SamplingController,
     filter_updater: FilterUpdater,
     grouping: Option<SharedGrouping>,
@@ -161,6 +164,7 @@ impl Sidecar {
             kernel,
             clock,
             signals: opened,
+            cpu_times,
             sampler,
             filter_updater,
             grouping,
@@ -193,6 +197,9 @@ impl Sidecar {
             grouping.iter_mut().for_each(|grouping| grouping.forget(slot));
         }
         let time = UnixNanos::now();
+        if let Some(times) = self.cpu_times.get() {
+            times.borrow_mut().expire();
+        }
         let mut readings = Readings::default();
         if let Some(mut grouping) = grouping {
             grouping.look(time);

@@ -6,16 +6,17 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
+use rustix::time::{ClockId, clock_gettime};
 use undercurrent::sysfs::{ROOT, Sysfs};
 
 use super::support::{
     line::{Line, Point},
     meters::{Meters, RANGE},
     sidecar::{Sidecar, file},
-    surroundings::{alone, often, skip},
+    surroundings::{alone, often, patience, skip},
     truth::{exactly, record},
 };
 
@@ -28,6 +29,12 @@ fn sidecar(meters: &Meters, configuration: &str) -> Sidecar {
     let file = file(configuration);
     let arguments = ["--sysfs-root", meters.root(), "--config", file.path().to_str().unwrap()];
     Sidecar::start_with(often(), &arguments, &[])
+}
+
+/// Returns the CPU time of this thread.
+fn own_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.try_into().unwrap(), time.tv_nsec.try_into().unwrap())
 }
 
 /// Returns the energy of a zone.
@@ -90,6 +97,21 @@ fn a_model_is_linear_in_the_cpu_time() {
     let estimates = after.find(DIVIDED, &[("undercurrent.energy.source", "model")]).count();
     assert_eq!(estimates, after.find(DIVIDED, &[]).count(), "every point is marked");
     assert_eq!(after.find(MEASURED, &[]).count(), 0, "an estimate is not measured");
+}
+
+#[test]
+fn cpu_time_is_current_beside_energy() {
+    const WORK: Duration = Duration::from_secs(1);
+    let Some(_alone) = alone("CPU time beside energy") else { return };
+    let sidecar = sidecar(&Meters::none(), "signals: {energy: {model: 10W..110W}}");
+    let before = sidecar.snapshot();
+    let (work, start) = (own_time(), Instant::now());
+    while own_time() - work < WORK {
+        assert!(start.elapsed() < patience(WORK * 10), "this process gets no CPU time");
+    }
+    let after = sidecar.snapshot();
+    let grown = after.total(CPU_TIME, &[]) - before.total(CPU_TIME, &[]);
+    assert!(grown >= 0.95 * WORK.as_secs_f64(), "{grown} s, although this process alone worked for {WORK:?}");
 }
 
 #[test]

@@ -41,8 +41,6 @@ pub struct Used {
 /// Reads the CPU use of each workload.
 pub struct Uses {
     times: SharedCpuTimes,
-    /// The last reading of the times that was used.
-    used: u64,
     network: NetworkTimes,
     /// Interrupted time; `None` if the kernel does not account it to tasks.
     interrupted: Option<processor::Use>,
@@ -64,7 +62,6 @@ impl Uses {
         let reader = counts.then(|| Reader::open(kernel)).transpose()?;
         Ok(Self {
             times: workload_cpu::times(opening)?,
-            used: 0,
             network: NetworkTimes::open(opening)?,
             interrupted: is_accounted.then(|| processor::Use::open(kernel)).transpose()?,
             counters: reader.map(|reader| (reader, settings.hyper_thread_ratio)),
@@ -77,7 +74,7 @@ impl Uses {
     /// # Errors
     /// If a file of the kernel cannot be read.
     pub fn advance(&mut self, workloads: &Workloads) -> Result<Used, ReadError> {
-        self.times.borrow_mut().advance(&mut self.used, workloads)?;
+        self.times.borrow_mut().advance(workloads)?;
         let now = self.current(workloads);
         let growth: BTreeMap<Slot, Times> =
             now.iter().map(|(slot, (start, times))| (*slot, times.since(self.before(*slot, *start)))).collect();

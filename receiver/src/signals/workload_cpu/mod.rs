@@ -75,8 +75,6 @@ fn caveats(host: &Host) -> Vec<Caveat> {
 
 struct WorkloadCpu {
     times: SharedCpuTimes,
-    /// The last reading of the times that this signal has used.
-    used: u64,
     /// Start time of the node's measurement.
     start: UnixNanos,
 }
@@ -102,14 +100,14 @@ pub fn times(opening: &OpenContext<'_>) -> Result<SharedCpuTimes, OpenError> {
 
 impl WorkloadCpu {
     const fn new(times: SharedCpuTimes, start: UnixNanos) -> Self {
-        Self { times, used: 0, start }
+        Self { times, start }
     }
 }
 
 impl Signal for WorkloadCpu {
     fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
         let mut times = self.times.borrow_mut();
-        times.advance(&mut self.used, workloads)?;
+        times.advance(workloads)?;
         for (slot, start, time) in std::iter::once((Slot::NODE, self.start, times.node())).chain(times.slots()) {
             let point = Point { attributes: Attributes::new(), start, data: Data::Double(time.as_secs_f64()) };
             readings.add(slot, Metric { descriptor: &CPU_TIME, points: vec![point] });

@@ -72,8 +72,9 @@ impl Bench {
     }
 }
 
-/// Returns the exported values, by slot.
+/// Returns the exported values of a new snapshot, by slot.
 fn totals(signal: &mut WorkloadCpu, workloads: &Workloads) -> BTreeMap<u16, Duration> {
+    signal.times.borrow_mut().expire();
     testing::totals(signal, workloads, &CPU_TIME)
 }
 

@@ -14,7 +14,7 @@ use crate::{
     workloads::{CgroupPath, Files, Slot, UsageError, Workload, Workloads},
 };
 
-/// CPU times that several signals read. The first of them at each tick reads the kernel's files.
+/// CPU times that several signals read. The first of them in each snapshot reads the kernel's files.
 pub type SharedCpuTimes = Rc<RefCell<CpuTimes>>;
 
 /// CPU times of the node and of every workload.
@@ -25,8 +25,8 @@ pub struct CpuTimes {
     ledger: Ledger,
     /// Failed readings, except readings of removed cgroups.
     unread: u64,
-    /// The number of readings.
-    readings: u64,
+    /// True if the next signal has to read the times again.
+    expired: bool,
 }
 
 impl CpuTimes {
@@ -36,7 +36,7 @@ impl CpuTimes {
     /// If a file of the kernel cannot be read.
     pub fn new(files: Files, busy: Busy, workloads: &Workloads) -> Result<Self, ReadError> {
         let (tasks, ledger) = (Tasks::default(), Ledger::default());
-        let mut times = Self { files, tasks, busy, ledger, unread: 0, readings: 0 };
+        let mut times = Self { files, tasks, busy, ledger, unread: 0, expired: true };
         let (whole, usages) = times.usages(workloads)?;
         times.ledger = Ledger::new(whole, &usages, |slot| workloads.start(slot));
         // The root cgroup is the fallback if no workload exists yet.
@@ -49,17 +49,21 @@ impl CpuTimes {
         Rc::new(RefCell::new(self))
     }
 
-    /// Reads the current times, unless another signal has read them since reading `used`. Sets `used` to the last reading.
+    /// Begins a snapshot: the times of the last one are no longer valid.
+    pub const fn expire(&mut self) {
+        self.expired = true;
+    }
+
+    /// Reads the current times, unless another signal has read them in this snapshot.
     ///
     /// # Errors
     /// If a file of the kernel cannot be read.
-    pub fn advance(&mut self, used: &mut u64, workloads: &Workloads) -> Result<(), ReadError> {
-        if *used == self.readings {
+    pub fn advance(&mut self, workloads: &Workloads) -> Result<(), ReadError> {
+        if self.expired {
             let (whole, usages) = self.usages(workloads)?;
             self.ledger.advance(whole, &usages, |slot| workloads.start(slot));
-            self.readings += 1;
+            self.expired = false;
         }
-        *used = self.readings;
         Ok(())
     }
 
