@@ -86,9 +86,16 @@ impl Requirements {
         let workloads = ownership.filter(|_| settings.workloads.enabled);
         let mut hooks = signals::hooks(&settings.signals);
         hooks.extend(workloads.into_iter().flat_map(workloads::hooks));
+        let sysfs = Sysfs::new(settings.sysfs_root.clone());
+        // Without a source of energy, the programs need not look up the tasks that softirqs interrupt.
+        let has_energy = signals::energy::has_source(&settings.signals.energy, &sysfs.meters());
+        let is_needed = |entry: &signals::Entry| entry.name != signals::energy::ENTRY.name || has_energy;
         let group = Some(&settings.packets.group).filter(|_| signals::are_grouped(&settings.signals));
         Self {
-            signals: signals::enabled(&settings.signals).map(|entry| entry.name).collect(),
+            signals: signals::enabled(&settings.signals)
+                .filter(|entry| is_needed(entry))
+                .map(|entry| entry.name)
+                .collect(),
             hooks,
             maps: signals::planned_maps(&settings.signals).collect(),
             functions: signals::functions(&settings.signals).map(str::to_owned).collect(),
@@ -103,7 +110,7 @@ impl Requirements {
             transmit: settings.signals.transmit.stages.bits(),
             exact: settings.signals.network_cpu.exact.number(),
             classified: signals::classified(&settings.signals),
-            sysfs: Sysfs::new(settings.sysfs_root.clone()),
+            sysfs,
             events: settings.signals.processor.events(),
             counter_hooks: signals::counter_hooks(&settings.signals),
             slow: settings.signals.slow_packets.limits(),

@@ -31,7 +31,7 @@ use super::{Caveat, Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signa
 use crate::{
     kernel::host::Host,
     reader::PowerMeters,
-    sysfs::{Driver, Meter, Object, Unreadable},
+    sysfs::{Driver, Meter, Meters, Object, Unreadable},
     telemetry::{Metric, Readings, UnixNanos},
     workloads::{Slot, Workloads},
 };
@@ -48,6 +48,12 @@ pub static ENTRY: Entry = Entry {
     caveats: |settings, kernel| caveats(&settings.energy, kernel.host()),
     open,
 };
+
+/// Returns true if the model or a meter measures a domain.
+pub fn has_source(settings: &Settings, meters: &Meters) -> bool {
+    let measures = |meter: &Meter| matches!(meter.object, Object::Package | Object::Dram);
+    settings.model.is_some() || meters.meters.iter().any(measures)
+}
 
 /// The time between two readings after a failure.
 const RETRY: Duration = Duration::from_secs(5);
