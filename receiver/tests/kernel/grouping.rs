@@ -132,7 +132,7 @@ fn what_is_beyond_the_limit_is_counted_and_has_room_later() {
         "workloads: {enabled: false}\n\
          packets: {group: {by: [interface], limit: 1}}\n\
          signals: {latency: {layers: [transport]}, receive_wait: {enabled: false},\n\
-         \x20 transmit: {enabled: false}}\n",
+         \x20 slow_packets: {enabled: false}, transmit: {enabled: false}}\n",
     );
     let attributes = |interface| [("undercurrent.network.layer", "transport"), (INTERFACE, interface)];
     // The kernel enables timestamps after a moment, and the group belongs to the first packet with a timestamp.

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Write as _},
     process::{Command, Stdio},
     time::Duration,
 };
@@ -31,9 +31,10 @@ const ENERGY: &str = "undercurrent.energy";
 /// Seconds of CPU time.
 const USED: f64 = 1.0;
 const SOFTWARE: &str = "signals: {processor: {events: software}}";
-/// A process that joins cgroups, causes page faults and switches, and then waits for the end of its input.
+/// A process that joins cgroups, waits for a line, causes page faults and switches, and then waits for the end of its input.
 const WORK: &str = r#"
 for file; do echo $$ >"$file" || exit; done
+echo; read line
 i=0; while [ $i -lt 50 ]; do i=$((i + 1)); sh -c 'exec sleep 0.001'; done
 i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done
 echo; read line"#;
@@ -65,19 +66,28 @@ fn counters(scene: &Scene) {
     let mut work = Command::new("sh");
     work.args(["-c", WORK, "sh"]).args(files).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut work = work.spawn().unwrap();
-    BufReader::new(work.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
+    let mut output = BufReader::new(work.stdout.take().unwrap());
+    output.read_line(&mut String::new()).unwrap();
+    // Events before the sidecar knows the cgroup count for the node.
+    let before = wait_for("the container to be known", patience(Duration::from_secs(10)), || {
+        Some(sidecar.snapshot()).filter(|line| line.points.iter().any(|point| is(point, &group.path)))
+    });
+    let ([earlier_faults, earlier_switches], earlier) = (events(work.id()), cpu_time(&group));
+    work.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    output.read_line(&mut String::new()).unwrap();
     let burner = group.burn(&group.path).unwrap();
     wait_for("a process to use CPU time", patience(Duration::from_secs(30)), || {
-        (cpu_time(&group) >= USED).then_some(())
+        (cpu_time(&group) - earlier >= USED).then_some(())
     });
     let [faults, switches] = events(work.id());
+    let (faults, switches) = (faults - earlier_faults, switches - earlier_switches);
     eprintln!("{faults} page faults, {switches} switches of the shell alone");
     drop(burner);
     drop(work.stdin.take());
     work.wait().unwrap();
-    let used = cpu_time(&group);
+    let used = cpu_time(&group) - earlier;
     let line = sidecar.snapshot();
-    let values = COUNTERS.map(|metric| counted(&line, metric, &group));
+    let values = COUNTERS.map(|metric| counted(&line, metric, &group) - counted(&before, metric, &group));
     eprintln!("{used:.3} s: {values:?}");
     record(COUNTERS[0], values[0], exactly(used * 1e9));
     record(COUNTERS[1], values[1], exactly(used * 1e9));
