@@ -1,7 +1,8 @@
-//! Programs that tests and benchmarks start: the OpenTelemetry Collector and Prometheus.
+//! Programs that tests and benchmarks start: the OpenTelemetry Collector, Jaeger and Prometheus.
 
 mod cached;
 pub mod collector;
 mod go;
+pub mod jaeger;
 mod ports;
 pub mod prometheus;

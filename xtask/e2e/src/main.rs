@@ -8,6 +8,7 @@ mod expected;
 mod invariants;
 mod picture;
 mod queries;
+mod traces;
 mod workloads;
 
 use std::path::PathBuf;
@@ -47,6 +48,8 @@ enum Scenario {
     Compose,
     /// The sidecar's metrics arrive in Prometheus through a collector, and every query of docs/prometheus.md is run.
     Prometheus(queries::Options),
+    /// Slow requests of a server and a client with OpenTelemetry's SDK, in two network namespaces, have the spans of their packets in Jaeger.
+    Traces,
     /// Containers of real engines of its own, with cgroup v2 and where there is one with v1; whose the traffic and the CPU
     /// time are is checked.
     Workloads(workloads::Options),
@@ -83,6 +86,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         Scenario::Collector => delivery::run(&sidecar).map(|()| Tally::passed(1)),
         Scenario::Compose => compose::run(&sidecar).map(|()| Tally::passed(1)),
         Scenario::Prometheus(options) => queries::run(&sidecar, &options).map(|()| Tally::passed(1)),
+        Scenario::Traces => traces::run(&sidecar).map(|()| Tally::passed(1)),
         Scenario::Workloads(options) => workloads::run(&sidecar, &options),
         Scenario::Picture { file } => picture::draw(&sidecar, &file).map(|()| Tally::passed(1)),
         Scenario::Peer(_) | Scenario::Actor { .. } => Ok(Tally::default()),

@@ -27,6 +27,8 @@ pub struct Collector {
     child: Child,
     folder: TempDir,
     address: SocketAddr,
+    /// The address for OTLP over HTTP of a collector for traces.
+    http: Option<SocketAddr>,
 }
 
 impl Collector {
@@ -61,6 +63,24 @@ impl Collector {
         })
     }
 
+    /// Starts a collector on free ports that sends traces to a backend, `url`, and waits until it is ready.
+    pub fn forward_traces_to(url: &str) -> anyhow::Result<Self> {
+        retry(|| {
+            let (folder, address, http) = (folder()?, free_address()?, free_address()?);
+            let config = folder.path().join("config.yaml");
+            let settings = settings_of_traces(address, http, url, &folder.path().join(FILE));
+            fs::write(&config, settings).with_context(|| format!("cannot write {}", config.display()))?;
+            let mut collector = Self::launch(folder, address, |command| command.arg("--config").arg(&config))?;
+            collector.http = Some(http);
+            Ok(collector)
+        })
+    }
+
+    /// Returns the endpoint for OTLP over HTTP of a collector for traces.
+    pub fn http(&self) -> String {
+        self.http.map_or_else(String::new, |http| format!("http://{http}"))
+    }
+
     fn launch(
         folder: TempDir,
         address: SocketAddr,
@@ -75,7 +95,7 @@ impl Collector {
             .stderr(log)
             .spawn()
             .with_context(|| format!("cannot start {}", binary.display()))?;
-        let mut collector = Self { child, folder, address };
+        let mut collector = Self { child, folder, address, http: None };
         collector.wait_until_ready()?;
         Ok(collector)
     }
@@ -130,5 +150,18 @@ fn settings(address: SocketAddr, file: &Path) -> String {
          service:\n  \
            telemetry: {{metrics: {{level: none}}}}\n  \
            pipelines: {{metrics: {{receivers: [otlp], exporters: [file]}}}}\n"
+    )
+}
+
+fn settings_of_traces(grpc: SocketAddr, http: SocketAddr, backend: &str, file: &Path) -> String {
+    let file = file.display();
+    format!(
+        "receivers: {{otlp: {{protocols: {{grpc: {{endpoint: '{grpc}'}}, http: {{endpoint: '{http}'}}}}}}}}\n\
+         exporters: {{file: {{path: '{file}'}}, otlp_http: {{endpoint: '{backend}'}}}}\n\
+         service:\n  \
+           telemetry: {{metrics: {{level: none}}}}\n  \
+           pipelines:\n    \
+             metrics: {{receivers: [otlp], exporters: [file]}}\n    \
+             traces: {{receivers: [otlp], exporters: [otlp_http]}}\n"
     )
 }

@@ -1,0 +1,197 @@
+//! A Jaeger on loopback, and its query API.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    net::SocketAddr,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail};
+use serde::Deserialize;
+use tempfile::TempDir;
+use xtask_common::process;
+
+use crate::ports::{free_address, retry};
+
+/// Timeout for the start of Jaeger on a busy machine.
+const START: Duration = Duration::from_secs(30);
+/// Timeout for its exit.
+const STOP: Duration = Duration::from_secs(15);
+/// Timeout of a query.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// A Jaeger with an empty store in memory. It ends on drop.
+pub struct Jaeger {
+    child: Child,
+    folder: TempDir,
+    otlp: SocketAddr,
+    query: SocketAddr,
+    agent: ureq::Agent,
+}
+
+/// A trace of the query API.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Trace {
+    /// The spans in any order.
+    pub spans: Vec<Span>,
+    /// The processes by id.
+    pub processes: BTreeMap<String, Process>,
+}
+
+/// A span of the query API.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Span {
+    /// The id in hexadecimal.
+    #[serde(rename = "spanID")]
+    pub id: String,
+    /// The name.
+    pub operation_name: String,
+    /// The parents and links.
+    pub references: Vec<Reference>,
+    /// Microseconds since the Unix epoch.
+    pub start_time: u64,
+    /// Microseconds.
+    pub duration: u64,
+    /// The attributes.
+    pub tags: Vec<Tag>,
+    /// The id of the process.
+    #[serde(rename = "processID")]
+    pub process: String,
+}
+
+/// A reference to another span.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reference {
+    /// `CHILD_OF` or `FOLLOWS_FROM`.
+    pub ref_type: String,
+    /// The id in hexadecimal.
+    #[serde(rename = "spanID")]
+    pub span: String,
+}
+
+/// An attribute.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Tag {
+    /// The key.
+    pub key: String,
+    /// The value.
+    pub value: serde_json::Value,
+}
+
+/// A resource.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Process {
+    /// `service.name`.
+    pub service_name: String,
+}
+
+impl Span {
+    /// Returns the id of the parent.
+    pub fn parent(&self) -> Option<&str> {
+        self.references
+            .iter()
+            .find(|reference| reference.ref_type == "CHILD_OF")
+            .map(|reference| reference.span.as_str())
+    }
+
+    /// Returns an attribute of the type string.
+    pub fn text(&self, key: &str) -> Option<&str> {
+        self.tags.iter().find(|tag| tag.key == key)?.value.as_str()
+    }
+
+    /// Returns the end in microseconds since the Unix epoch.
+    pub const fn end(&self) -> u64 {
+        self.start_time + self.duration
+    }
+}
+
+/// The body of a response.
+#[derive(Deserialize)]
+struct Response {
+    data: Option<Vec<Trace>>,
+}
+
+impl Jaeger {
+    /// Starts Jaeger on free ports, and waits until it is ready.
+    pub fn start() -> anyhow::Result<Self> {
+        retry(Self::launch)
+    }
+
+    fn launch() -> anyhow::Result<Self> {
+        let (binary, otlp, query) = (super::path()?, free_address()?, free_address()?);
+        let folder = tempfile::tempdir().context("cannot create a folder for Jaeger")?;
+        let config = folder.path().join("config.yaml");
+        fs::write(&config, settings(otlp, query, free_address()?)).context("cannot write Jaeger's configuration")?;
+        let log = File::create(folder.path().join("log")).context("cannot write Jaeger's log")?;
+        let child = Command::new(&binary)
+            .arg("--config")
+            .arg(&config)
+            .current_dir(folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("cannot start {}", binary.display()))?;
+        let agent = ureq::Agent::config_builder().timeout_global(Some(ANSWER)).http_status_as_error(false).build();
+        let mut jaeger = Self { child, folder, otlp, query, agent: agent.into() };
+        jaeger.wait_until_ready()?;
+        Ok(jaeger)
+    }
+
+    fn wait_until_ready(&mut self) -> anyhow::Result<()> {
+        process::wait_for("Jaeger to start", START, || {
+            if let Some(status) = self.child.try_wait()? {
+                bail!("Jaeger did not start ({status}):\n{}", self.log());
+            }
+            Ok(self.log().contains("Everything is ready").then_some(()))
+        })
+    }
+
+    /// Returns the URL of the OTLP receiver, without the signal's path.
+    pub fn endpoint(&self) -> String {
+        format!("http://{}", self.otlp)
+    }
+
+    /// Returns the log.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// Returns the traces that contain spans of a service of at least this duration.
+    pub fn traces(&self, service: &str, shortest: Duration) -> anyhow::Result<Vec<Trace>> {
+        let duration = format!("{}us", shortest.as_micros());
+        let parameters = [("service", service), ("minDuration", &duration), ("limit", "1000"), ("lookback", "1h")];
+        let call = self.agent.get(format!("http://{}/api/traces", self.query)).query_pairs(parameters).call();
+        let text = call.context("Jaeger does not answer")?.body_mut().read_to_string()?;
+        let response: Response = serde_json::from_str(&text).with_context(|| format!("the response {text}"))?;
+        Ok(response.data.unwrap_or_default())
+    }
+}
+
+impl Drop for Jaeger {
+    fn drop(&mut self) {
+        if let Err(error) = process::end(&mut self.child, STOP) {
+            eprintln!("Jaeger did not exit: {error:#}");
+        }
+    }
+}
+
+fn settings(otlp: SocketAddr, query: SocketAddr, grpc: SocketAddr) -> String {
+    format!(
+        "receivers: {{otlp: {{protocols: {{http: {{endpoint: '{otlp}'}}}}}}}}\n\
+         exporters: {{jaeger_storage_exporter: {{trace_storage: memory}}}}\n\
+         extensions:\n  \
+           jaeger_storage: {{backends: {{memory: {{memory: {{max_traces: 10000}}}}}}}}\n  \
+           jaeger_query: {{storage: {{traces: memory}}, http: {{endpoint: '{query}'}}, grpc: {{endpoint: '{grpc}'}}}}\n\
+         service:\n  \
+           extensions: [jaeger_storage, jaeger_query]\n  \
+           telemetry: {{metrics: {{level: none}}}}\n  \
+           pipelines: {{traces: {{receivers: [otlp], exporters: [jaeger_storage_exporter]}}}}\n"
+    )
+}
