@@ -1,6 +1,7 @@
 //! Starts examples/docker-compose with a real Docker engine and checks the output of its collector.
 
 use std::{
+    net::{Ipv4Addr, SocketAddr, SocketAddrV4},
     path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
@@ -13,7 +14,10 @@ use super::{
     engines::{Cgroups, Client, Docker, images},
     expected, require_root,
 };
-use xtask_e2e::collector::otlp::Request;
+use xtask_e2e::{
+    collector::otlp::Request,
+    jaeger::running::{Span, parse, query},
+};
 
 /// Timeout for the start of all containers and two intervals of the example.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -40,7 +44,8 @@ fn watch(engine: &Docker) -> anyhow::Result<Duration> {
     let seen = stack.up().and_then(|()| {
         let metrics =
             process::wait_for("the sidecar's metrics in the collector's output", PATIENCE, || stack.metrics());
-        metrics.and_then(|(first, last)| check(&first, &last))
+        metrics.and_then(|(first, last)| check(&first, &last))?;
+        process::wait_for("a slow request of the example in Jaeger", PATIENCE, || slow_request(engine))
     });
     seen.with_context(|| format!("the containers logged:\n{}", stack.logs()))?;
     let took = start.elapsed();
@@ -68,6 +73,24 @@ fn check(first: &Request, last: &Request) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+/// The query API of the example's Jaeger.
+const JAEGER: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 16686));
+
+/// Prints the answer to a request, for a call in the engine's network namespace.
+const FETCH: &str =
+    "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=10).read().decode())";
+
+/// Returns once a late request of the example has the span of its packet, which waited for the reader.
+fn slow_request(engine: &Docker) -> anyhow::Result<Option<()>> {
+    let url = query(JAEGER, "orders-client", Duration::from_millis(100));
+    let answer = machine::output(engine.daemon().inside().args(["python3", "-c", FETCH, &url]))?;
+    let traces = parse(&answer)?;
+    let waited = |span: &Span| {
+        span.operation_name == "network receive" && span.text("undercurrent.network.layer") == Some("socket_read")
+    };
+    Ok(traces.iter().any(|trace| trace.spans.iter().any(waited)).then_some(()))
 }
 
 /// Privileges that every test host can grant, including hosts without CAP_SYS_RESOURCE.

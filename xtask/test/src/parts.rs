@@ -86,6 +86,7 @@ pub const PARTS: &[Part] = &[
     Part::matrix("vm-icount", "softirq time against ftrace's where the clock counts instructions", guest::instructions),
     Part::matrix("prometheus", "a real Prometheus answers every query of docs/prometheus.md", prometheus),
     Part::matrix("compose", "examples/docker-compose under a real Docker engine", compose),
+    Part::matrix("traces", "slow requests of OpenTelemetry's SDK in Jaeger, through a collector", traces),
     Part::matrix("engines", "containers of each engine on cgroup v1 and v2", engines),
 ];
 
@@ -103,6 +104,10 @@ fn prometheus() -> anyhow::Result<Tally> {
 
 fn compose() -> anyhow::Result<Tally> {
     scenario("compose")
+}
+
+fn traces() -> anyhow::Result<Tally> {
+    scenario("traces")
 }
 
 fn engines() -> anyhow::Result<Tally> {

@@ -140,7 +140,8 @@ impl SlowPackets {
         let recent = self.before.as_ref().map_or_else(|| now.clone(), |before| now.since(before));
         self.before = Some(now);
         let quantile = (recent.count() >= FEWEST).then(|| recent.quantile(0.999))??;
-        Some(Duration::from_secs_f64(quantile))
+        // The lower bound of its bucket: one packet in a thousand or more may have equal durations, and those are slow.
+        Some(Duration::from_secs_f64(quantile / (-f64::from(recent.scale)).exp2().exp2()))
     }
 
     /// Returns a packet that may become a span.

@@ -28,7 +28,6 @@ pub struct Jaeger {
     folder: TempDir,
     otlp: SocketAddr,
     query: SocketAddr,
-    agent: ureq::Agent,
 }
 
 /// A trace of the query API.
@@ -138,8 +137,7 @@ impl Jaeger {
             .stderr(log)
             .spawn()
             .with_context(|| format!("cannot start {}", binary.display()))?;
-        let agent = ureq::Agent::config_builder().timeout_global(Some(ANSWER)).http_status_as_error(false).build();
-        let mut jaeger = Self { child, folder, otlp, query, agent: agent.into() };
+        let mut jaeger = Self { child, folder, otlp, query };
         jaeger.wait_until_ready()?;
         Ok(jaeger)
     }
@@ -165,13 +163,22 @@ impl Jaeger {
 
     /// Returns the traces that contain spans of a service of at least this duration.
     pub fn traces(&self, service: &str, shortest: Duration) -> anyhow::Result<Vec<Trace>> {
-        let duration = format!("{}us", shortest.as_micros());
-        let parameters = [("service", service), ("minDuration", &duration), ("limit", "1000"), ("lookback", "1h")];
-        let call = self.agent.get(format!("http://{}/api/traces", self.query)).query_pairs(parameters).call();
-        let text = call.context("Jaeger does not answer")?.body_mut().read_to_string()?;
-        let response: Response = serde_json::from_str(&text).with_context(|| format!("the response {text}"))?;
-        Ok(response.data.unwrap_or_default())
+        let agent: ureq::Agent = ureq::Agent::config_builder().timeout_global(Some(ANSWER)).build().into();
+        let call = agent.get(query(self.query, service, shortest)).call();
+        parse(&call.context("Jaeger does not answer")?.body_mut().read_to_string()?)
     }
+}
+
+/// Returns the URL of the traces that contain spans of a service of at least this duration.
+pub fn query(jaeger: SocketAddr, service: &str, shortest: Duration) -> String {
+    let duration = shortest.as_micros();
+    format!("http://{jaeger}/api/traces?service={service}&minDuration={duration}us&limit=1000&lookback=1h")
+}
+
+/// Parses the answer to a [`query`].
+pub fn parse(text: &str) -> anyhow::Result<Vec<Trace>> {
+    let response: Response = serde_json::from_str(text).with_context(|| format!("the response {text}"))?;
+    Ok(response.data.unwrap_or_default())
 }
 
 impl Drop for Jaeger {
