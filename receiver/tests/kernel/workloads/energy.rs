@@ -91,7 +91,9 @@ fn shared(scene: &Scene) {
     eprintln!("{softirqs:.3} s of softirqs have {paid:.3} J, at {price:.3} J/s");
     assert!(softirqs > 0.0 && paid > 0.0);
     let share = paid / (softirqs * price);
-    assert!((0.97..=1.03).contains(&share), "{share}");
+    // The sidecar's programs take a part of an emulated CPU's time.
+    let tolerance = if virtual_machine().is_some() { 0.2 } else { 0.03 };
+    assert!((share - 1.0).abs() <= tolerance, "{share}");
 }
 
 #[test]
