@@ -4,5 +4,7 @@ mod cached;
 pub mod collector;
 mod go;
 pub mod jaeger;
+mod module;
 mod ports;
 pub mod prometheus;
+mod server;

@@ -1,31 +1,23 @@
 //! Collectors on loopback: one that writes received requests to a file, and one with the pipeline of otel-config.
 
-use std::{
-    fs::{self, File},
-    net::SocketAddr,
-    path::Path,
-    process::{Child, Command, Stdio},
-    time::Duration,
-};
+use std::{fs, net::SocketAddr, path::Path, process::Command};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use tempfile::TempDir;
-use xtask_common::{machine, process};
+use xtask_common::machine;
 
 use super::otlp::Request;
-use crate::ports::{free_address, retry};
+use crate::{
+    ports::{free_address, retry},
+    server::{READY, Server, folder},
+};
 
-/// Timeout for the start of a collector on a busy machine.
-const START: Duration = Duration::from_secs(30);
-/// Timeout for its flush and exit.
-const STOP: Duration = Duration::from_secs(15);
 /// The file with the received requests.
 const FILE: &str = "metrics.jsonl";
 
 /// A collector that receives OTLP on loopback. It ends on drop.
 pub struct Collector {
-    child: Child,
-    folder: TempDir,
+    server: Server,
     address: SocketAddr,
     /// The address for OTLP over HTTP of a collector for traces.
     http: Option<SocketAddr>,
@@ -86,27 +78,9 @@ impl Collector {
         address: SocketAddr,
         arguments: impl FnOnce(&mut Command) -> &mut Command,
     ) -> anyhow::Result<Self> {
-        let binary = super::path()?;
-        let log = File::create(folder.path().join("log")).context("cannot write the collector's log")?;
-        let child = arguments(&mut Command::new(&binary))
-            .current_dir(folder.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .with_context(|| format!("cannot start {}", binary.display()))?;
-        let mut collector = Self { child, folder, address, http: None };
-        collector.wait_until_ready()?;
-        Ok(collector)
-    }
-
-    fn wait_until_ready(&mut self) -> anyhow::Result<()> {
-        process::wait_for("the collector to start", START, || {
-            if let Some(status) = self.child.try_wait()? {
-                bail!("the collector did not start ({status}):\n{}", self.log());
-            }
-            Ok(self.log().contains("Everything is ready").then_some(()))
-        })
+        let ready = |log: &str| log.contains(READY);
+        let server = Server::start("the collector", &super::path()?, folder, arguments, ready)?;
+        Ok(Self { server, address, http: None })
     }
 
     /// Returns the endpoint for OTLP over gRPC, in the format of `OTEL_EXPORTER_OTLP_ENDPOINT`.
@@ -116,30 +90,19 @@ impl Collector {
 
     /// Returns the requests written so far.
     pub fn requests(&self) -> anyhow::Result<Vec<Request>> {
-        Request::read_all(&self.folder.path().join(FILE))
+        Request::read_all(&self.server.folder().join(FILE))
     }
 
     /// Returns the log.
     pub fn log(&self) -> String {
-        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+        self.server.log()
     }
 
     /// Ends the collector and returns all requests that it received.
     pub fn stop(mut self) -> anyhow::Result<Vec<Request>> {
-        process::end(&mut self.child, STOP)?;
+        self.server.stop()?;
         self.requests()
     }
-}
-
-impl Drop for Collector {
-    fn drop(&mut self) {
-        // The requests are not used, so an error has no effect.
-        let _ = process::end(&mut self.child, STOP);
-    }
-}
-
-fn folder() -> anyhow::Result<TempDir> {
-    tempfile::tempdir().context("cannot create a folder for the collector")
 }
 
 fn settings(address: SocketAddr, file: &Path) -> String {

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context as _, ensure};
 use xtask_common::{machine, packages};
-use xtask_e2e::{collector, jaeger};
+use xtask_e2e::{collector, jaeger::JAEGER};
 
 use super::{
     Engine,
@@ -26,7 +26,7 @@ struct Image {
 pub fn provide(engine: &dyn Engine, sidecar: &Path) -> anyhow::Result<()> {
     let collector = format!("otel/opentelemetry-collector-contrib:{}", collector::VERSION);
     collector_image()?.load(engine, &collector)?;
-    jaeger_image()?.load(engine, &format!("jaegertracing/jaeger:{}", jaeger::VERSION))?;
+    jaeger_image()?.load(engine, &format!("jaegertracing/jaeger:{}", JAEGER.version))?;
     python()?.load(engine, "python:3.11-slim")?;
     rust(sidecar)?.load(engine, "rust:1.95-slim-bookworm")?;
     glibc(sidecar)?.load(engine, "gcr.io/distroless/cc-debian12:latest")
@@ -56,7 +56,7 @@ fn collector_image() -> anyhow::Result<Image> {
 /// Returns Jaeger's image, with the path of the public image.
 fn jaeger_image() -> anyhow::Result<Image> {
     let mut image = Image::new()?;
-    image.add(&jaeger::path()?, "cmd/jaeger/jaeger-linux")?;
+    image.add(&JAEGER.path()?, "cmd/jaeger/jaeger-linux")?;
     image.config = Config { user: "10001:10001", entrypoint: vec!["/cmd/jaeger/jaeger-linux"], cmd: Vec::new() };
     Ok(image)
 }

@@ -1,31 +1,22 @@
 //! A Jaeger on loopback, and its query API.
 
-use std::{
-    collections::BTreeMap,
-    fs::{self, File},
-    net::SocketAddr,
-    process::{Child, Command, Stdio},
-    time::Duration,
+use std::{collections::BTreeMap, fs, net::SocketAddr, time::Duration};
+
+use anyhow::Context as _;
+use serde::Deserialize;
+
+use super::JAEGER;
+use crate::{
+    ports::{free_address, retry},
+    server::{READY, Server, folder},
 };
 
-use anyhow::{Context as _, bail};
-use serde::Deserialize;
-use tempfile::TempDir;
-use xtask_common::process;
-
-use crate::ports::{free_address, retry};
-
-/// Timeout for the start of Jaeger on a busy machine.
-const START: Duration = Duration::from_secs(30);
-/// Timeout for its exit.
-const STOP: Duration = Duration::from_secs(15);
 /// Timeout of a query.
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// A Jaeger with an empty store in memory. It ends on drop.
 pub struct Jaeger {
-    child: Child,
-    folder: TempDir,
+    _server: Server,
     otlp: SocketAddr,
     query: SocketAddr,
 }
@@ -123,42 +114,22 @@ impl Jaeger {
     }
 
     fn launch() -> anyhow::Result<Self> {
-        let (binary, otlp, query) = (super::path()?, free_address()?, free_address()?);
-        let folder = tempfile::tempdir().context("cannot create a folder for Jaeger")?;
+        let (folder, otlp, query) = (folder()?, free_address()?, free_address()?);
         let config = folder.path().join("config.yaml");
         fs::write(&config, settings(otlp, query, free_address()?)).context("cannot write Jaeger's configuration")?;
-        let log = File::create(folder.path().join("log")).context("cannot write Jaeger's log")?;
-        let child = Command::new(&binary)
-            .arg("--config")
-            .arg(&config)
-            .current_dir(folder.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .with_context(|| format!("cannot start {}", binary.display()))?;
-        let mut jaeger = Self { child, folder, otlp, query };
-        jaeger.wait_until_ready()?;
-        Ok(jaeger)
-    }
-
-    fn wait_until_ready(&mut self) -> anyhow::Result<()> {
-        process::wait_for("Jaeger to start", START, || {
-            if let Some(status) = self.child.try_wait()? {
-                bail!("Jaeger did not start ({status}):\n{}", self.log());
-            }
-            Ok(self.log().contains("Everything is ready").then_some(()))
-        })
+        let server = Server::start(
+            JAEGER.title,
+            &JAEGER.path()?,
+            folder,
+            |command| command.arg("--config").arg(&config),
+            |log| log.contains(READY),
+        )?;
+        Ok(Self { _server: server, otlp, query })
     }
 
     /// Returns the URL of the OTLP receiver, without the signal's path.
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.otlp)
-    }
-
-    /// Returns the log.
-    pub fn log(&self) -> String {
-        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
     /// Returns the traces that contain spans of a service of at least this duration.
@@ -179,14 +150,6 @@ pub fn query(jaeger: SocketAddr, service: &str, shortest: Duration) -> String {
 pub fn parse(text: &str) -> anyhow::Result<Vec<Trace>> {
     let response: Response = serde_json::from_str(text).with_context(|| format!("the response {text}"))?;
     Ok(response.data.unwrap_or_default())
-}
-
-impl Drop for Jaeger {
-    fn drop(&mut self) {
-        if let Err(error) = process::end(&mut self.child, STOP) {
-            eprintln!("Jaeger did not exit: {error:#}");
-        }
-    }
 }
 
 fn settings(otlp: SocketAddr, query: SocketAddr, grpc: SocketAddr) -> String {

@@ -1,32 +1,23 @@
 //! A Prometheus on loopback, and its query API.
 
-use std::{
-    collections::BTreeMap,
-    fs::{self, File},
-    net::SocketAddr,
-    path::Path,
-    process::{Child, Command, Stdio},
-    time::Duration,
-};
+use std::{collections::BTreeMap, net::SocketAddr, path::Path, time::Duration};
 
 use anyhow::{Context as _, bail, ensure};
 use serde::{Deserialize, de::DeserializeOwned};
-use tempfile::TempDir;
-use xtask_common::{machine, process};
+use xtask_common::machine;
 
-use crate::ports::{free_address, retry};
+use super::PROMETHEUS;
+use crate::{
+    ports::{free_address, retry},
+    server::{Server, folder},
+};
 
-/// Timeout for the start of Prometheus on a busy machine.
-const START: Duration = Duration::from_secs(30);
-/// Timeout for its exit.
-const STOP: Duration = Duration::from_secs(15);
 /// Timeout of a query.
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// A Prometheus with an empty database. It ends on drop.
 pub struct Prometheus {
-    child: Child,
-    folder: TempDir,
+    server: Server,
     address: SocketAddr,
     agent: ureq::Agent,
 }
@@ -76,34 +67,24 @@ impl Prometheus {
     }
 
     fn launch(config: &Path, options: &[&str]) -> anyhow::Result<Self> {
-        let (binary, address) = (super::path()?, free_address()?);
-        let folder = tempfile::tempdir().context("cannot create a folder for Prometheus")?;
-        let log = File::create(folder.path().join("log")).context("cannot write Prometheus's log")?;
-        let child = Command::new(&binary)
-            .arg(format!("--config.file={}", config.display()))
-            .arg(format!("--web.listen-address={address}"))
-            .arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()))
-            .args(options)
-            .current_dir(folder.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .with_context(|| format!("cannot start {}", binary.display()))?;
+        let (folder, address) = (folder()?, free_address()?);
         let agent = ureq::Agent::config_builder().timeout_global(Some(ANSWER)).http_status_as_error(false).build();
-        let mut prometheus = Self { child, folder, address, agent: agent.into() };
-        prometheus.wait_until_ready()?;
-        Ok(prometheus)
-    }
-
-    fn wait_until_ready(&mut self) -> anyhow::Result<()> {
-        let url = format!("http://{}/-/ready", self.address);
-        process::wait_for("Prometheus to start", START, || {
-            if let Some(status) = self.child.try_wait()? {
-                bail!("Prometheus did not start ({status}):\n{}", self.log());
-            }
-            Ok(self.agent.get(&url).call().is_ok_and(|response| response.status().is_success()).then_some(()))
-        })
+        let agent: ureq::Agent = agent.into();
+        let data = folder.path().join("data");
+        let url = format!("http://{address}/-/ready");
+        let ready = |_: &str| agent.get(&url).call().is_ok_and(|response| response.status().is_success());
+        let server = Server::start(
+            PROMETHEUS.title,
+            &PROMETHEUS.path()?,
+            folder,
+            |command| {
+                command.arg(format!("--config.file={}", config.display()));
+                command.arg(format!("--web.listen-address={address}"));
+                command.arg(format!("--storage.tsdb.path={}", data.display())).args(options)
+            },
+            ready,
+        )?;
+        Ok(Self { server, address, agent })
     }
 
     /// Returns the URL of the OTLP receiver, without the signal's path.
@@ -113,7 +94,7 @@ impl Prometheus {
 
     /// Returns the log.
     pub fn log(&self) -> String {
-        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+        self.server.log()
     }
 
     /// Runs an instant query.
@@ -151,14 +132,6 @@ impl Prometheus {
         match response.data {
             Some(data) if complaints.is_empty() => Ok(data),
             _ => bail!("Prometheus reported: {}", complaints.join("; ")),
-        }
-    }
-}
-
-impl Drop for Prometheus {
-    fn drop(&mut self) {
-        if let Err(error) = process::end(&mut self.child, STOP) {
-            eprintln!("Prometheus did not exit: {error:#}");
         }
     }
 }
