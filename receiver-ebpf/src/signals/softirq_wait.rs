@@ -28,6 +28,8 @@ pub fn entered(cells: &mut SoftirqCells, softirq: Softirq, now: u64) {
     if !enabled() {
         return;
     }
+    // No program at the exit recorded the last wait, for example because the kernel refuses it.
+    record(cells, softirq);
     let state = &mut cells.state[softirq as usize];
     let raised = state.raised;
     if raised > state.entered {

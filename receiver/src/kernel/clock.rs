@@ -96,6 +96,12 @@ fn arm(timer: impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
+/// Returns the monotonic clock in nanoseconds, as programs read it.
+#[must_use]
+pub fn monotonic() -> u64 {
+    u64::try_from(now(ClockId::Monotonic)).unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -22,6 +22,7 @@ mod receive_segments;
 mod receive_wait;
 mod reference;
 mod sampler;
+mod slot_words;
 pub mod slow_packets;
 mod softirq_wait;
 pub mod softnet;

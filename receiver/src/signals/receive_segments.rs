@@ -1,15 +1,18 @@
 //! `receive_segments`: segments on the wire of the packets at the layer `transport`, which shows the effect of GRO.
 
-use std::{iter, sync::atomic::Ordering};
+use std::iter;
 
 use undercurrent_ebpf::abi::{
     latency::{IpVersion, Transport},
     segments,
 };
 
-use super::{Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signal, attributes};
+use super::{
+    Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signal, attributes,
+    slot_words::{SlotWords, entries},
+};
 use crate::{
-    kernel::{hooks, maps::Words, memory::PlannedMap},
+    kernel::{hooks, memory::PlannedMap},
     telemetry::{Attributes, Data, Descriptor, Instrument, Metric, Point, Readings, UnixNanos, View},
     workloads::{Slot, Workloads},
 };
@@ -36,39 +39,28 @@ static SEGMENTS_RECEIVED: Descriptor = Descriptor {
     view: View::Section,
 };
 
-/// Segments by slot, shard and protocol. The node has a slot even if nothing is grouped by workload.
-static SEGMENTS: PlannedMap = PlannedMap::new("SEGMENTS", size_of::<u64>(), |sizing| {
-    sizing.slots().max(1) * sizing.by_workload().shards * segments::WORDS
-});
+/// Segments by slot, shard and protocol.
+static SEGMENTS: PlannedMap = PlannedMap::new("SEGMENTS", size_of::<u64>(), |sizing| entries(sizing, segments::WORDS));
 
 struct ReceiveSegments {
     /// The map `SEGMENTS`.
-    words: Words,
-    shards: usize,
+    words: SlotWords,
     start: UnixNanos,
 }
 
 fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
-    let (words, shards) = (opening.kernel.words(&SEGMENTS)?, opening.kernel.histograms().shards);
-    Ok(Box::new(ReceiveSegments { words, shards, start: opening.start }))
+    let words = SlotWords::open(opening.kernel, &SEGMENTS, segments::WORDS)?;
+    Ok(Box::new(ReceiveSegments { words, start: opening.start }))
 }
 
 impl ReceiveSegments {
-    /// Returns the words of a slot, by shard.
-    fn shards(&self, slot: Slot) -> impl Iterator<Item = &[std::sync::atomic::AtomicU64]> {
-        let words = self.shards * segments::WORDS;
-        let first = usize::from(slot.0) * words;
-        self.words.slice(first..first + words).chunks_exact(segments::WORDS)
-    }
-
     /// Returns the points of a slot with a count.
     fn points(&self, slot: Slot, start: UnixNanos) -> Vec<Point> {
         let kinds = [Transport::Tcp, Transport::Udp]
             .into_iter()
             .flat_map(|transport| IpVersion::ALL.map(|version| (transport, version)));
         let point = |(transport, version)| {
-            let index = segments::index(transport, version) as usize;
-            let count: u64 = self.shards(slot).map(|shard| shard[index].load(Ordering::Relaxed)).sum();
+            let count = self.words.sum(slot, segments::index(transport, version) as usize);
             let attributes = Attributes::new()
                 .with(attributes::TRANSPORT.key, attributes::transport(transport))
                 .with(attributes::NETWORK.key, attributes::network(version));
@@ -81,7 +73,7 @@ impl ReceiveSegments {
 
 impl Signal for ReceiveSegments {
     fn forget(&mut self, slot: Slot) {
-        self.shards(slot).flatten().for_each(|word| word.store(0, Ordering::Relaxed));
+        self.words.clear(slot);
     }
 
     fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {

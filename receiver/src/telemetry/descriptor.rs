@@ -150,14 +150,6 @@ pub enum View {
     Hidden,
 }
 
-impl View {
-    /// Returns true if the metric is estimated from samples.
-    #[must_use]
-    pub const fn is_sampled(self) -> bool {
-        matches!(self, Self::Estimate { .. } | Self::Sampled { .. })
-    }
-}
-
 /// A column of [`View::Summary`].
 #[derive(Debug, PartialEq)]
 pub struct Figure {

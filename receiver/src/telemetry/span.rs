@@ -19,30 +19,18 @@ pub struct TraceId(pub [u8; 16]);
 pub struct SpanId(pub [u8; 8]);
 
 impl TraceId {
-    /// Returns a random id.
+    /// Returns a random id, which is not zero.
     #[must_use]
     pub fn random() -> Self {
-        Self(random())
+        Self(fastrand::u128(1..).to_be_bytes())
     }
 }
 
 impl SpanId {
-    /// Returns a random id.
+    /// Returns a random id, which is not zero.
     #[must_use]
     pub fn random() -> Self {
-        Self(random())
-    }
-}
-
-/// Returns random bytes, not all of which are zero.
-fn random<const N: usize>() -> [u8; N] {
-    loop {
-        let mut bytes = [0; N];
-        // The system call is never interrupted for fewer than 257 bytes (getrandom(2)).
-        let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-        if filled == Ok(N) && bytes != [0; N] {
-            return bytes;
-        }
+        Self(fastrand::u64(1..).to_be_bytes())
     }
 }
 

@@ -15,7 +15,7 @@ use undercurrent::sysfs::{ROOT, Sysfs};
 use super::support::{
     line::{Line, Point},
     meters::{Meters, RANGE},
-    sidecar::{Sidecar, file},
+    sidecar::{BINARY, Sidecar, command, file},
     surroundings::{alone, often, patience, skip},
     truth::{exactly, record},
 };
@@ -122,6 +122,16 @@ fn without_meters_and_model_there_is_no_energy() {
     for metric in [DIVIDED, MEASURED, PLATFORM] {
         assert_eq!(line.find(metric, &[]).count(), 0, "{metric}");
     }
+}
+
+#[test]
+fn a_root_that_is_no_sysfs_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = command(BINARY).args(["doctor", "--json", "--sysfs-root"]).arg(folder.path()).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let signal = report["signals"].as_array().unwrap().iter().find(|signal| signal["signal"] == "energy").unwrap();
+    assert_eq!(signal["status"], "unavailable");
+    assert!(signal["reasons"].to_string().contains("mount sysfs there"), "{signal}");
 }
 
 #[test]

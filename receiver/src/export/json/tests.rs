@@ -1,10 +1,10 @@
-use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use std::{
     fs::{self, OpenOptions},
     io::{self, Read},
     time::Duration,
 };
 
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use proptest::prelude::*;
 
 use super::*;

@@ -12,8 +12,7 @@ pub(super) struct Growths<'a>(Vec<Change<'a>>);
 impl<'a> Growths<'a> {
     /// Returns the growth of a metric on one resource; empty without the metric.
     pub(super) fn of(input: &Input<'a>, resource: &'a ResourceMetrics, metric: &str) -> Self {
-        let metric = resource.metrics.iter().find(|known| known.descriptor.name == metric);
-        Self(metric.map_or_else(Vec::new, |metric| input.changes(resource, metric)))
+        Self(input.changes(resource, metric))
     }
 
     /// Returns the growth of a metric on all resources.

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Returns the titles of notices, each with its reportable points.
-pub(super) fn notices(input: &Input<'_>, resource: &ResourceMetrics) -> Vec<(String, Vec<String>)> {
+pub(super) fn notices<'a>(input: &Input<'a>, resource: &'a ResourceMetrics) -> Vec<(String, Vec<String>)> {
     let mut notices = Vec::new();
     for metric in &resource.metrics {
         let is_notice = |attributes: &Attributes| match metric.descriptor.view {
@@ -20,7 +20,7 @@ pub(super) fn notices(input: &Input<'_>, resource: &ResourceMetrics) -> Vec<(Str
             _ => false,
         };
         let said: Vec<String> = input
-            .changes(resource, metric)
+            .changes(resource, metric.descriptor.name)
             .iter()
             .filter(|change| is_notice(change.attributes))
             .filter_map(|change| notice(metric.descriptor, change))

@@ -37,9 +37,11 @@ impl<'a> Input<'a> {
         Self { earlier: previous.map(Earlier::new), current, names: names(&current.resources), cpus }
     }
 
-    /// Returns the changes of a resource's metric in the last interval.
-    pub(super) fn changes(&self, resource: &ResourceMetrics, metric: &'a Metric) -> Vec<Change<'a>> {
-        changes(self.earlier.as_ref(), self.current.time, &resource.resource, metric)
+    /// Returns the changes of a resource's metric in the last interval; none if the resource lacks the metric.
+    pub(super) fn changes(&self, resource: &'a ResourceMetrics, metric: &str) -> Vec<Change<'a>> {
+        let metric = resource.metrics.iter().find(|known| known.descriptor.name == metric);
+        let changes = |metric| changes(self.earlier.as_ref(), self.current.time, &resource.resource, metric);
+        metric.map_or_else(Vec::new, changes)
     }
 }
 
@@ -54,37 +56,39 @@ pub(super) struct Share<'a> {
 /// Metrics that share a section.
 type Group = Vec<Part>;
 
-/// Returns the sections of a snapshot in the order of its metrics, with busy times of workloads first.
+/// Returns the sections of a snapshot in the order of its metrics, with summaries and busy times of workloads first.
 pub(super) fn sections(input: &Input<'_>) -> Vec<Section> {
-    let (mut first, mut others) = (Vec::new(), Vec::new());
+    let (mut summaries, mut first, mut others) = (Vec::new(), Vec::new(), Vec::new());
     for group in groups(input.current) {
-        if let [Part { descriptor, .. }] = group.as_slice()
-            && let View::Summary(_) = descriptor.view
-        {
-            first.splice(0..0, summary::section(input, descriptor));
-            continue;
-        }
-        if let [Part { descriptor, .. }] = group.as_slice()
-            && descriptor.view.is_sampled()
-        {
-            others.extend(estimate::section(input, descriptor).or_else(|| tree::section(input, descriptor)));
-            continue;
-        }
-        let shares: Vec<Share<'_>> = (0..input.current.resources.len())
-            .map(|place| share(input, &group, place))
-            .filter(|share| share.changes.iter().any(|changes| !changes.is_empty()))
-            .collect();
-        match shares.as_slice() {
-            [] => {}
-            [only @ Share { place: 0, .. }] => others.push(of_the_node(input, &group, only)),
-            _ if group.iter().any(|part| is_busy_time(part.descriptor)) => {
-                first.push(ranking::section(input, &group, shares));
-            }
-            _ => others.push(ranking::section(input, &group, shares)),
+        let Some(descriptor) = group.first().map(|part| part.descriptor) else { continue };
+        match descriptor.view {
+            View::Summary(_) => summaries.extend(summary::section(input, descriptor)),
+            View::Estimate { .. } => others.extend(estimate::section(input, descriptor)),
+            View::Sampled { .. } => others.extend(tree::section(input, descriptor)),
+            _ => match of_resources(input, &group) {
+                Some((section, true)) => first.push(section),
+                Some((section, false)) => others.push(section),
+                None => {}
+            },
         }
     }
-    first.append(&mut others);
-    first
+    summaries.into_iter().chain(first).chain(others).collect()
+}
+
+/// Returns the section of a group, and true if it has busy times of workloads; `None` without changes.
+fn of_resources(input: &Input<'_>, group: &[Part]) -> Option<(Section, bool)> {
+    let shares: Vec<Share<'_>> = (0..input.current.resources.len())
+        .map(|place| share(input, group, place))
+        .filter(|share| share.changes.iter().any(|changes| !changes.is_empty()))
+        .collect();
+    match shares.as_slice() {
+        [] => None,
+        [only @ Share { place: 0, .. }] => Some((of_the_node(input, group, only), false)),
+        _ => {
+            let is_busy_time = group.iter().any(|part| is_busy_time(part.descriptor));
+            Some((ranking::section(input, group, shares), is_busy_time))
+        }
+    }
 }
 
 /// Groups the metrics that have values in any resource, in the order of first appearance.
@@ -141,8 +145,7 @@ fn together(one: &Descriptor, other: &Descriptor) -> bool {
 fn share<'a>(input: &Input<'a>, group: &[Part], place: usize) -> Share<'a> {
     let resource = &input.current.resources[place];
     let of = |part: &Part| {
-        let metric = resource.metrics.iter().find(|metric| metric.descriptor.name == part.descriptor.name);
-        let mut changes = metric.map_or_else(Vec::new, |metric| input.changes(resource, metric));
+        let mut changes = input.changes(resource, part.descriptor.name);
         changes.retain(|change| part.shows(change));
         changes
     };

@@ -38,9 +38,7 @@ pub(super) fn section(input: &Input<'_>, descriptor: &'static Descriptor) -> Opt
 /// Returns the changes of a figure's points.
 fn of<'a>(input: &Input<'a>, place: usize, figure: &Figure) -> Vec<Change<'a>> {
     let has = |of: &Attributes| figure.attributes.iter().all(|(key, value)| of.get(key) == Some(&Value::from(*value)));
-    let resource = &input.current.resources[place];
-    let metric = resource.metrics.iter().find(|known| known.descriptor.name == figure.metric);
-    let mut changes = metric.map_or_else(Vec::new, |metric| input.changes(resource, metric));
+    let mut changes = input.changes(&input.current.resources[place], figure.metric);
     changes.retain(|change| has(change.attributes));
     changes
 }

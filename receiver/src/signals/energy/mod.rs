@@ -74,10 +74,11 @@ fn caveats(settings: &Settings, host: &Host) -> Vec<Caveat> {
         caveats.push(Caveat::Partial("no power meter of the processors: energy is an estimate of `model`".to_owned()));
     } else if meters.iter().any(|meter| meter.reading == Err(Unreadable::Denied)) {
         caveats.push(Caveat::Unavailable("no power meter of the processors is readable".to_owned()));
+    } else if let Some(problem) = &host.meters.problem {
+        caveats.push(Caveat::Unavailable(format!("{problem}: mount sysfs there, or set `sysfs_root`")));
     } else {
-        let problem = host.meters.problem.as_ref().map_or_else(String::new, |problem| format!(" ({problem})"));
         let advice = "set `signals.energy.model` for an estimate";
-        caveats.push(Caveat::Idle(format!("no power meter of the processors{problem}: {advice}")));
+        caveats.push(Caveat::Idle(format!("no power meter of the processors: {advice}")));
     }
     caveats
 }

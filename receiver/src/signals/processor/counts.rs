@@ -1,24 +1,21 @@
 //! Growth of the processor's counters by workload.
 
-use std::{collections::BTreeMap, sync::atomic::Ordering};
+use std::collections::BTreeMap;
 
 use undercurrent_ebpf::abi::processor::{COUNTERS, Counter, INTERRUPTED, ProcessorCells, SHARED_CYCLES, WORDS};
 
-use super::super::divide::divide;
+use super::super::{
+    divide::divide,
+    slot_words::{SlotWords, entries},
+};
 use crate::{
-    kernel::{
-        Kernel, KernelError,
-        maps::{ByCpu, Words},
-        memory::PlannedMap,
-    },
+    kernel::{Kernel, KernelError, maps::ByCpu, memory::PlannedMap},
     telemetry::UnixNanos,
     workloads::{Slot, Workloads},
 };
 
-/// Words by slot and shard. The node has a slot even if nothing is grouped by workload.
-pub static USE: PlannedMap = PlannedMap::new("PROCESSOR_USE", size_of::<u64>(), |sizing| {
-    sizing.slots().max(1) * sizing.by_workload().shards * WORDS
-});
+/// Words by slot and shard.
+pub static USE: PlannedMap = PlannedMap::new("PROCESSOR_USE", size_of::<u64>(), |sizing| entries(sizing, WORDS));
 /// The state of each CPU.
 pub static CELLS: PlannedMap = PlannedMap::new("PROCESSOR", size_of::<ProcessorCells>(), |sizing| sizing.cpus);
 /// The sibling of each CPU.
@@ -28,10 +25,7 @@ pub static SIBLINGS: PlannedMap = PlannedMap::new("SIBLINGS", size_of::<u32>(), 
 pub type Counts = [u64; COUNTERS + 1];
 
 /// The map [`USE`].
-pub struct Use {
-    words: Words,
-    shards: usize,
-}
+pub struct Use(SlotWords);
 
 impl Use {
     /// Maps the words into memory.
@@ -39,30 +33,22 @@ impl Use {
     /// # Errors
     /// If the kernel refuses the mapping.
     pub fn open(kernel: &Kernel) -> Result<Self, KernelError> {
-        Ok(Self { words: kernel.words(&USE)?, shards: kernel.histograms().shards })
+        SlotWords::open(kernel, &USE, WORDS).map(Self)
     }
 
     /// Returns the counts of a slot since its start.
     pub fn counts(&self, slot: Slot) -> Counts {
-        std::array::from_fn(|word| self.sum(slot, word))
+        std::array::from_fn(|word| self.0.sum(slot, word))
     }
 
     /// Returns the time for which network softirqs interrupted the tasks of a slot, in nanoseconds.
     pub fn interrupted(&self, slot: Slot) -> u64 {
-        self.sum(slot, INTERRUPTED)
+        self.0.sum(slot, INTERRUPTED)
     }
 
     /// Clears the words of a slot.
     pub fn clear(&self, slot: Slot) {
-        let first = usize::from(slot.0) * self.shards * WORDS;
-        let words = self.words.slice(first..first + self.shards * WORDS);
-        words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
-    }
-
-    fn sum(&self, slot: Slot, word: usize) -> u64 {
-        let first = usize::from(slot.0) * self.shards * WORDS;
-        let words = self.words.slice(first..first + self.shards * WORDS);
-        words.iter().skip(word).step_by(WORDS).map(|word| word.load(Ordering::Relaxed)).sum()
+        self.0.clear(slot);
     }
 }
 

@@ -8,11 +8,10 @@ mod times;
 
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
 use undercurrent_ebpf::abi::{
     ABSENT,
     latency::{ReceivePoint, Series},
-    slow::{Choice, Records, SlowCells, SlowPacket, flag, record},
+    slow::{Records, SlowCells, SlowPacket, flag, record},
 };
 use zerocopy::FromBytes as _;
 
@@ -208,7 +207,7 @@ impl SlowPackets {
     fn losses(&self) -> Metric {
         let (mut over_budget, mut full) = (self.over_budget, 0);
         self.cells.for_each(|_, cells| {
-            over_budget += cells.over_budget[Choice::Slow as usize];
+            over_budget += cells.over_budget.iter().sum::<u64>();
             full += cells.full;
         });
         let counts = [(OVER_BUDGET, over_budget), (FULL, full), (CLOCK_STEP, self.ambiguous)];
@@ -228,7 +227,7 @@ impl Signal for SlowPackets {
     }
 
     fn spans(&mut self) -> Vec<Traced> {
-        self.offsets.update(clock::offset(), monotonic());
+        self.offsets.update(clock::offset(), clock::monotonic());
         let mut candidates = Vec::new();
         // The copy has payload, and ends with the loop.
         while let Some(record) = self.ring.next(<[u8]>::to_vec) {
@@ -280,10 +279,4 @@ fn total(readings: &Readings) -> Option<ExponentialHistogram> {
         }
         (_, total) => total,
     })
-}
-
-/// Returns nanoseconds of the monotonic clock.
-fn monotonic() -> u64 {
-    let time = clock_gettime(ClockId::Monotonic);
-    u64::try_from(i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec)).unwrap_or(0)
 }

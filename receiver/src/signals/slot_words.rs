@@ -1,0 +1,52 @@
+//! Counters of workloads: words by slot, then by shard.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{
+    kernel::{
+        Kernel, KernelError,
+        maps::Words,
+        memory::{PlannedMap, Sizing},
+    },
+    workloads::Slot,
+};
+
+/// A map of words by slot, shard and index.
+pub struct SlotWords {
+    words: Words,
+    shards: usize,
+    /// Words of a shard.
+    each: usize,
+}
+
+/// Returns the entries of a map with `each` words in a shard. The node has a slot even if nothing is grouped by workload.
+#[must_use]
+pub fn entries(sizing: &Sizing, each: usize) -> usize {
+    sizing.slots().max(1) * sizing.by_workload().shards * each
+}
+
+impl SlotWords {
+    /// Maps the words into memory.
+    ///
+    /// # Errors
+    /// If the kernel refuses the mapping.
+    pub fn open(kernel: &Kernel, map: &'static PlannedMap, each: usize) -> Result<Self, KernelError> {
+        Ok(Self { words: kernel.words(map)?, shards: kernel.histograms().shards, each })
+    }
+
+    fn of(&self, slot: Slot) -> &[AtomicU64] {
+        let length = self.shards * self.each;
+        let first = usize::from(slot.0) * length;
+        self.words.slice(first..first + length)
+    }
+
+    /// Returns the sum of a word over all shards.
+    pub fn sum(&self, slot: Slot, index: usize) -> u64 {
+        self.of(slot).iter().skip(index).step_by(self.each).map(|word| word.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Clears the words of a slot.
+    pub fn clear(&self, slot: Slot) {
+        self.of(slot).iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+}
