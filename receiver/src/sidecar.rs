@@ -160,6 +160,7 @@ impl Sidecar {
             FilterUpdater::new(settings.packets.filter.clone(), kernel.filter_map(), files, &workloads);
         let nics = requirements.hooks().contains(&&hooks::DRIVER).then(|| kernel.follow_nics()).transpose()?;
         let internal = InternalTelemetry::new(start);
+        let traces = Traces::new(opened.iter_mut().find_map(|(_, signal)| signal.watch()));
         Ok(Self {
             kernel,
             clock,
@@ -168,7 +169,7 @@ impl Sidecar {
             sampler,
             filter_updater,
             grouping,
-            traces: Traces::new(settings.signals.slow_packets.enabled),
+            traces,
             nics,
             internal,
             watchdog: Watchdog::start(settings.interval.get()),

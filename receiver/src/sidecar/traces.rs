@@ -6,16 +6,17 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+use tokio::time::{Instant, sleep_until};
 
 use crate::{
     export::Outputs,
+    kernel::ring::Watch,
     signals::Traced,
     telemetry::{Attributes, Descriptor, Exemplar, Readings, Resource, ResourceSpans, SpanBatch},
     workloads::Slot,
 };
 
-/// Time between two batches of spans.
+/// Time for which a batch collects spans: packets of one stall are read shortly after each other.
 const PERIOD: Duration = Duration::from_millis(250);
 /// Most batches that wait for their export.
 const BATCHES: usize = 256;
@@ -42,29 +43,33 @@ struct Exported {
 
 /// The spans on their way to the outputs.
 pub struct Traces {
-    timer: Option<Interval>,
+    /// Waits for spans; `None` if no signal has spans.
+    watch: Option<Watch>,
+    /// The end of the batch that collects spans.
+    end: Option<Instant>,
     exported: VecDeque<Exported>,
     /// The time of the last exemplar of each histogram, in milliseconds.
     last: HashMap<Series, u64>,
 }
 
 impl Traces {
-    /// Creates the way of spans. Without signals that have spans, it never becomes due.
-    pub fn new(enabled: bool) -> Self {
-        let timer = enabled.then(|| {
-            let mut timer = interval_at(Instant::now() + PERIOD, PERIOD);
-            timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            timer
-        });
-        Self { timer, exported: VecDeque::new(), last: HashMap::new() }
+    /// Creates the way of spans. Without a signal that has spans, it never becomes due.
+    pub fn new(watch: Option<Watch>) -> Self {
+        Self { watch, end: None, exported: VecDeque::new(), last: HashMap::new() }
     }
 
     /// Waits until spans must be published. Cancel safe.
     pub async fn due(&mut self) {
-        match &mut self.timer {
-            Some(timer) => drop(timer.tick().await),
-            None => std::future::pending().await,
-        }
+        let Some(watch) = &self.watch else { return std::future::pending().await };
+        let end = match self.end {
+            Some(end) => end,
+            None if watch.filled().await.is_ok() => Instant::now() + PERIOD,
+            // The runtime ends.
+            None => return std::future::pending().await,
+        };
+        self.end = Some(end);
+        sleep_until(end).await;
+        self.end = None;
     }
 
     /// Passes spans to the outputs. `resource` returns the resource of a slot; spans without one are dropped.
@@ -176,7 +181,7 @@ mod tests {
 
     #[test]
     fn exemplars_follow_the_acceptance_of_their_spans_in_order() {
-        let mut traces = Traces::new(false);
+        let mut traces = Traces::new(None);
         let outputs = Outputs::new(Vec::new());
         let resource = |_| Some(Arc::new(Resource { attributes: Attributes::new() }));
         traces.publish(vec![traced(7), traced(5), traced(5)], &outputs, resource);

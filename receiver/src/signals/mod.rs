@@ -47,6 +47,7 @@ use crate::{
         hooks::{self, Hook},
         maps::ByCpu,
         memory::PlannedMap,
+        ring::Watch,
     },
     options::{Packets, Switch},
     reader::PowerMeters,
@@ -83,6 +84,11 @@ pub trait Signal {
 
     /// Reads between two snapshots.
     fn sample(&mut self) {}
+
+    /// Returns a handle that waits for spans; `None` if the signal has no spans.
+    fn watch(&mut self) -> Option<Watch> {
+        None
+    }
 
     /// Returns the spans since the last call.
     fn spans(&mut self) -> Vec<Traced> {

@@ -29,11 +29,11 @@ use super::{
 };
 use crate::{
     kernel::{
-        clock,
+        KernelError, clock,
         hooks::{self, Hook},
         maps::ByCpu,
         memory::PlannedMap,
-        ring::Ring,
+        ring::{Ring, Watch},
         slow::SlowThreshold,
     },
     telemetry::{
@@ -87,6 +87,8 @@ const FEWEST: u64 = 1_000;
 struct SlowPackets {
     settings: Settings,
     ring: Ring,
+    /// `None` after it was taken.
+    watch: Option<Watch>,
     cells: ByCpu<SlowCells>,
     control: SlowThreshold,
     threshold: Duration,
@@ -102,8 +104,11 @@ struct SlowPackets {
 
 fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
     let settings = opening.settings.slow_packets.clone();
+    let ring = opening.kernel.ring(RING.name)?;
+    let watch = ring.watch().map_err(|source| KernelError::Ring { map: RING.name, source })?;
     let mut signal = SlowPackets {
-        ring: opening.kernel.ring(RING.name)?,
+        ring,
+        watch: Some(watch),
         cells: opening.kernel.by_cpu(&CELLS)?,
         control: opening.kernel.slow_threshold(),
         threshold: Duration::ZERO,
@@ -222,8 +227,13 @@ impl Signal for SlowPackets {
             let quantile = self.quantile(readings);
             self.adapt(quantile);
         }
+        self.offsets.update(clock::offset(), clock::monotonic());
         readings.add(Slot::NODE, self.losses());
         Ok(())
+    }
+
+    fn watch(&mut self) -> Option<Watch> {
+        self.watch.take()
     }
 
     fn spans(&mut self) -> Vec<Traced> {
