@@ -37,7 +37,7 @@ fn a_container_s_name_reaches_no_output_unescaped() {
         let ended = run(&arguments, &[("RUST_LOG", "undercurrent=debug")]);
         let [table, log] = [ended.stdout, ended.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
         assert!(ended.status.success(), "{log}");
-        let lines: Vec<Line> = fs::read_to_string(lines).unwrap().lines().map(Line::parse).collect();
+        let lines = Line::all(&fs::read_to_string(lines).unwrap());
         let points = lines.iter().flat_map(|line| &line.points);
         let texts: BTreeSet<&str> = points
             .flat_map(|point| point.resource.values().chain(point.attributes.values()))

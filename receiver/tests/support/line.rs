@@ -53,6 +53,11 @@ pub struct Line {
 }
 
 impl Line {
+    /// Parses the complete lines of an output. Packets of other processes may have spans, whose lines are left out.
+    pub fn all(output: &str) -> Vec<Self> {
+        output.lines().filter(|line| !has_spans(line)).map(Self::parse).collect()
+    }
+
     /// Parses a line. It must be one valid request, and all of its points must have one time.
     pub fn parse(line: &str) -> Self {
         let request: ExportMetricsServiceRequest =
@@ -91,6 +96,11 @@ impl Point {
             Value::Over => 0.0,
         }
     }
+}
+
+/// Returns true if a line has spans instead of metrics.
+pub fn has_spans(line: &str) -> bool {
+    line.starts_with(r#"{"resourceSpans""#)
 }
 
 /// Panics unless the catalogue, which is the source of the docs, contains the point's metric and every attribute

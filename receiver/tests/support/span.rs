@@ -5,7 +5,7 @@ use opentelemetry_proto::tonic::{
     trace::v1::{Span as Wire, span::SpanKind},
 };
 
-use super::line::{Attributes, text};
+use super::line::{Attributes, has_spans, text};
 
 /// A span.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +27,7 @@ pub struct Span {
 impl Span {
     /// Parses a line with spans; `None` for a line with metrics.
     pub fn parse(line: &str) -> Option<Vec<Self>> {
-        if !line.starts_with(r#"{"resourceSpans""#) {
+        if !has_spans(line) {
             return None;
         }
         let request: ExportTraceServiceRequest = serde_json::from_str(line).unwrap();

@@ -82,12 +82,17 @@ impl Scene {
 
     /// Starts a sidecar that uses this hierarchy.
     pub fn sidecar(&self, arguments: &[&str]) -> Sidecar {
+        self.sidecar_at(often(), arguments)
+    }
+
+    /// Starts a sidecar with an interval that uses this hierarchy.
+    pub fn sidecar_at(&self, interval: &str, arguments: &[&str]) -> Sidecar {
         if self.hidden {
             let mut command = command("unshare");
             command.args(["--mount", "sh", "-c", V2_ALONE, BINARY]);
-            Sidecar::start_by(command, often(), arguments)
+            Sidecar::start_by(command, interval, arguments)
         } else {
-            Sidecar::start_with(often(), arguments, &[])
+            Sidecar::start_with(interval, arguments, &[])
         }
     }
 }
