@@ -1,7 +1,7 @@
 //! The kernel features that a configuration requires, and the checks of privileges and memory before the start.
 
 use bytesize::ByteSize;
-use undercurrent_ebpf::abi::latency::Layer;
+use undercurrent_ebpf::abi::{cost::exact, latency::Layer};
 
 use crate::{
     config::Settings,
@@ -123,7 +123,9 @@ impl Requirements {
         let (functions, workloads) = (self.functions.len(), self.workloads());
         let (scale, filter_keys, group_by) = (self.scale, self.filter_keys, self.group_by);
         let samples = if self.classified.is_empty() { 0 } else { signals::network_functions::ring_size(cpus) };
-        Sizing { cpus, scale, filter_keys, group_by, workloads, functions, samples }
+        let socket_calls = self.exact == exact::ALL;
+        let reader_states = self.slow.reader_states;
+        Sizing { cpus, scale, filter_keys, group_by, workloads, functions, samples, socket_calls, reader_states }
     }
 
     /// Returns the size of each map on a machine with `cpus` possible CPUs.

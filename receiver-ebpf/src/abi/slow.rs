@@ -19,17 +19,35 @@ pub struct Passage {
     pub time: u64,
 }
 
+/// Entries of a CPU for packets from senders on this node. A softirq passes at most this many from `ip` on at once (`GRO_NORMAL_BATCH`).
+pub const DEPARTED: usize = 8;
+
+/// A packet from a sender on this node, at `ip`. It still has its departure time instead of a receive timestamp.
+#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Departed {
+    /// The packet's address, combined with the hash of its flow: addresses are reused.
+    pub packet: u64,
+    /// The time at which the sender's TCP released the packet, nanoseconds of the monotonic clock.
+    pub time: u64,
+}
+
 /// The scratch buffer and the counts of one CPU. A softirq handles a packet on one CPU up to its socket's queue.
 #[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct SlowCells {
     /// Packets on their way, at `ip` and at `transport`, indexed by bits of the timestamp.
     pub passing: [[Passage; PASSING]; 2],
+    /// Packets from senders on this node, indexed by bits of the address.
+    pub departed: [Departed; DEPARTED],
     /// Selected packets beyond the budget, by [`Choice`].
     pub over_budget: [u64; CHOICES],
     /// Selected packets that did not fit into the ring.
     pub full: u64,
 }
+
+/// The bit of a departure in the place of the time at `ip`.
+pub const DEPARTURE: u64 = 1 << 63;
 
 /// The path of a packet in its socket's queue. Each word contains the mix of the packet's timestamp (see [`waiting::mix`]), so words
 /// of two packets are not taken for a record of one.
@@ -40,7 +58,8 @@ pub struct Record {
     pub enqueued: u64,
     /// The time of arrival, combined with the mix.
     pub check: u64,
-    /// The times at `ip` and `transport`, combined with the mix. A time of zero is unknown.
+    /// The times at `ip` and `transport`, combined with the mix. A time of zero is unknown. With [`DEPARTURE`], the first is the departure
+    /// of a packet from a sender on this node.
     pub passed: [u64; 2],
 }
 
@@ -86,6 +105,21 @@ pub mod flag {
     pub const RECORDED: u8 = 2;
 }
 
+/// The last wakeup of a task.
+#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Wakeup {
+    /// The time of the wakeup, nanoseconds of the monotonic clock.
+    pub woken: u64,
+    /// The time at which the task got a CPU after it; zero if it has had none, or if it had not left its CPU.
+    pub running: u64,
+    /// Id of the task.
+    pub task: u64,
+}
+
+/// Number of wakeups that are kept. A task replaces another one with an equal remainder.
+pub const WAKEUPS: usize = 8192;
+
 /// Most bytes of payload in an event.
 pub const PAYLOAD: usize = 4096;
 
@@ -101,8 +135,10 @@ pub struct SlowPacket {
     pub offset: u64,
     /// The time of arrival in the socket's queue, nanoseconds of the monotonic clock; only if [`flag::RECORDED`] is set.
     pub enqueued: u64,
-    /// The times at `ip` and `transport`; zero if unknown.
+    /// The times at `ip` and `transport`, as in [`Record`].
     pub passed: [u64; 2],
+    /// The last wakeup of the reading task and the time at which it got a CPU, as in [`Wakeup`]. Zero if unknown.
+    pub reader: [u64; 2],
     /// Local and peer address: IPv6 in network order, or IPv4 in the first four bytes.
     pub addresses: [[u64; 2]; 2],
     /// Name of the reading process, the first 16 bytes.
@@ -126,9 +162,10 @@ pub struct SlowPacket {
 }
 
 const _: () = {
-    assert!(size_of::<SlowCells>() == 2 * PASSING * 16 + 24);
+    assert!(size_of::<SlowCells>() == 2 * PASSING * 16 + DEPARTED * 16 + 24);
     assert!(size_of::<Record>() == 32);
-    assert!(size_of::<SlowPacket>() == 48 + 32 + 16 + 24);
+    assert!(size_of::<Wakeup>() == 24 && WAKEUPS.is_power_of_two());
+    assert!(size_of::<SlowPacket>() == 48 + 16 + 32 + 16 + 24);
     assert!(record::is_replaced(0, 1 << 40, 1 << 32) && !record::is_replaced(1, 3_000_001, 1 << 32));
     assert!(record::is_replaced(1, 3_000_001, 1 << 40));
 };

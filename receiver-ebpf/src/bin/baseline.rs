@@ -101,6 +101,7 @@ empty! {
     #[fexit] inet6_recvmsg_exit(FExitContext) = 0;
     #[kprobe] inet6_recvmsg_probe(ProbeContext) = 0;
     #[kretprobe] inet6_recvmsg_exit_probe(RetProbeContext) = 0;
+    #[btf_tracepoint(function = "sched_waking")] sched_waking(BtfTracePointContext) = 0;
     #[btf_tracepoint(function = "sched_switch")] sched_switch(BtfTracePointContext) = 0;
 }
 

@@ -1,4 +1,4 @@
-//! Socket calls of IPv4 and IPv6, and switches between tasks.
+//! Socket calls of IPv4 and IPv6, and wakeups of and switches between tasks.
 
 use aya_ebpf::{
     macros::{btf_tracepoint, fentry, fexit, kprobe, kretprobe},
@@ -12,7 +12,7 @@ use crate::{
         fields::{TASK_ID, Task},
         pointer::Ptr,
     },
-    signals::{processor, socket_calls},
+    signals::{processor, slow_packets, socket_calls},
 };
 
 /// Declares the programs of a function: at entry and exit, for BPF trampolines and for kprobes.
@@ -60,12 +60,22 @@ calls! {
     SocketReceive inet6_recvmsg inet6_recvmsg_exit inet6_recvmsg_probe inet6_recvmsg_exit_probe;
 }
 
+/// Tracepoint `sched_waking(struct task_struct *p)`, 5.10 to 7.3: a task is about to be woken, in the context of the waker.
+#[btf_tracepoint(function = "sched_waking")]
+fn sched_waking(ctx: BtfTracePointContext) -> i32 {
+    let task: Ptr<Task> = ctx.pointer(0);
+    slow_packets::woken(task.read(&TASK_ID));
+    0
+}
+
 /// Tracepoint `sched_switch(bool preempt, struct task_struct *prev, struct task_struct *next)`, 5.10 to 7.3; since 5.19 with
 /// `prev_state` as the last argument. `prev` is still the current task.
 #[btf_tracepoint(function = "sched_switch")]
 fn sched_switch(ctx: BtfTracePointContext) -> i32 {
     let (from, to): (Ptr<Task>, Ptr<Task>) = (ctx.pointer(1), ctx.pointer(2));
-    processor::switched(from.read(&TASK_ID), to.read(&TASK_ID));
+    let next = to.read(&TASK_ID);
+    processor::switched(from.read(&TASK_ID), next);
+    slow_packets::switched(next);
     socket_calls::switched(from, to);
     0
 }

@@ -66,7 +66,7 @@ fn reached(point: ReceivePoint, packet: &impl Subject, event: Sampled, mode: Fil
     }
     match event {
         Ok(Some(event)) => {
-            let wait = arrived(point, &event);
+            let wait = arrived(point, packet, &event);
             measured(point, packet, &event, wait, or_node(slot), None);
         }
         Ok(None) => {}
@@ -81,7 +81,7 @@ fn filtered(point: ReceivePoint, packet: &impl Subject, event: Sampled, slot: im
     match event {
         Ok(Some(event)) => {
             // Recorded for every packet: a filter for processes selects packets only at the read.
-            let wait = arrived(point, &event);
+            let wait = arrived(point, packet, &event);
             // At a read, the lookup also records the socket's reader, which does not depend on the filter.
             let reader = if point.layer == Layer::SocketRead { Ok(or_node(slot)) } else { Err(slot) };
             if selected == Some(false) {
@@ -101,10 +101,10 @@ fn filtered(point: ReceivePoint, packet: &impl Subject, event: Sampled, slot: im
 
 /// Stores the time of a packet before its read. At the read, returns its wait in the socket's queue, as [`receive_wait::end`] does.
 #[inline(always)]
-fn arrived(point: ReceivePoint, event: &PacketEvent) -> u64 {
+fn arrived(point: ReceivePoint, packet: &impl Subject, event: &PacketEvent) -> u64 {
     match point.layer {
         Layer::Ip | Layer::Transport => slow_packets::passed(point.layer, event),
-        Layer::SocketEnqueued => receive_wait::store_start(event),
+        Layer::SocketEnqueued => receive_wait::store_start(event, packet),
         Layer::SocketRead => return receive_wait::end(event),
     }
     receive_wait::UNKNOWN

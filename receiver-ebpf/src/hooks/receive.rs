@@ -10,32 +10,29 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{arguments::first, reached, subject::arriving};
-use crate::kernel::{
-    context::Arguments as _,
-    event::{PacketEvent, is_departing},
-    fields::SkBuff,
-    filter::{FilterMode, specialize},
-    owner,
-    pointer::{Probed, Ptr},
+use crate::{
+    kernel::{
+        context::Arguments as _,
+        event::{PacketEvent, is_departing},
+        fields::SkBuff,
+        filter::{FilterMode, specialize},
+        owner,
+        pointer::{Access, Ptr},
+    },
+    signals::slow_packets,
 };
 
 /// Handles a packet that has its device.
 #[inline(always)]
-fn received(skb: Ptr<SkBuff>, version: IpVersion, mode: FilterMode) {
+fn received<A: Access>(skb: Ptr<SkBuff, A>, version: IpVersion, mode: FilterMode) {
     let point = ReceivePoint::ip(version);
     let slot = || owner::slot_of_namespace(skb);
     // A packet without a receive timestamp needs no clock.
     if is_departing(skb) {
+        slow_packets::departed(skb);
         return reached(point, &arriving(skb), Err(PacketLoss::TransmitTimestamp), mode, slot);
     }
     reached(point, &arriving(skb), PacketEvent::delivered(skb), mode, slot);
-}
-
-/// Handles a packet that has its device, for a kprobe.
-#[inline(always)]
-fn probed(skb: Ptr<SkBuff, Probed>, version: IpVersion) {
-    let slot = || owner::slot_of_namespace(skb);
-    reached(ReceivePoint::ip(version), &arriving(skb), PacketEvent::arrived(skb), FilterMode::On, slot);
 }
 
 /// `struct sk_buff *ip_rcv_core(struct sk_buff *skb, struct net *net)`, 5.10 to 7.3.
@@ -53,13 +50,13 @@ fn ip6_rcv_core(ctx: FEntryContext) -> i32 {
 /// [`ip_rcv_core`] by kprobe.
 #[kprobe]
 fn ip_rcv_core_probe(ctx: ProbeContext) -> i32 {
-    probed(Ptr::at(first(&ctx)), IpVersion::Ipv4);
+    received(Ptr::at(first(&ctx)), IpVersion::Ipv4, FilterMode::On);
     0
 }
 
 /// [`ip6_rcv_core`] by kprobe.
 #[kprobe]
 fn ip6_rcv_core_probe(ctx: ProbeContext) -> i32 {
-    probed(Ptr::at(first(&ctx)), IpVersion::Ipv6);
+    received(Ptr::at(first(&ctx)), IpVersion::Ipv6, FilterMode::On);
     0
 }

@@ -164,6 +164,11 @@ impl<A: Access> Subject for InSocket<A> {
         // A reader of UDP moves the whole receive queue to its reader queue (`__skb_recv_udp`).
         Some(length + self.sock.probed().cast::<UdpSock>().read(&UDP_READER_QUEUE))
     }
+
+    #[inline(always)]
+    fn origin(&self) -> (Ptr<Sock, Probed>, Ptr<SkBuff, Probed>) {
+        (Ptr::at(0), self.skb.probed())
+    }
 }
 
 /// Returns the inode of a socket's network namespace.
@@ -203,7 +208,7 @@ impl<A: Access> Subject for Read<A> {
 
     #[inline(always)]
     fn origin(&self) -> (Ptr<Sock, Probed>, Ptr<SkBuff, Probed>) {
-        (Ptr::at(0), self.0.skb.probed())
+        self.0.origin()
     }
 }
 

@@ -41,6 +41,8 @@ fields! {
     /// Non-zero if `tstamp` is a departure time: the clock of that time (6.11 and later), or true for the monotonic clock
     /// (5.18 to 6.10).
     SKB_TSTAMP_TYPE: BitField<SkBuff> = "sk_buff.tstamp_type..sk_buff.mono_delivery_time";
+    /// Hash of the packet's flow; zero if unknown.
+    SKB_HASH: Field<SkBuff, u32> = "sk_buff.hash";
     /// Ethertype, in network order.
     SKB_PROTOCOL: Field<SkBuff, u16> = "sk_buff.protocol";
     /// Socket that owns the packet, or null. A received packet has one only if it is TCP's.

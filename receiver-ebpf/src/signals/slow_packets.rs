@@ -4,14 +4,20 @@
 //! the CPU, and the arrival in the socket's queue moves these times to the record of the waiting packet.
 
 use aya_ebpf::{
-    helpers::generated::{bpf_get_current_task, bpf_ringbuf_output},
+    helpers::{
+        bpf_get_current_pid_tgid,
+        generated::{bpf_get_current_task, bpf_ringbuf_output},
+    },
     macros::map,
     maps::{Array, PerCpuArray, RingBuf},
 };
 use undercurrent_ebpf::abi::{
     ABSENT,
     latency::{IpVersion, Layer, ReceivePoint, Transport, waiting},
-    slow::{CHOICES, Choice, PASSING, PAYLOAD, Passage, SlowCells, SlowPacket, flag},
+    slow::{
+        CHOICES, Choice, DEPARTED, DEPARTURE, Departed, PASSING, PAYLOAD, Passage, SlowCells, SlowPacket, WAKEUPS,
+        Wakeup, flag,
+    },
     workload::Slot,
 };
 
@@ -22,14 +28,14 @@ use crate::kernel::{
     event::PacketEvent,
     field::read_at,
     fields::{
-        SKB_HEAD, SKB_NETWORK_HEADER, SKB_TRANSPORT_HEADER, SOCK_DADDR, SOCK_DPORT, SOCK_PORT, SOCK_RCV_SADDR,
-        SOCK_V6_DADDR, SOCK_V6_RCV_SADDR, SkBuff, Sock, TASK_COMM, TASK_GROUP_LEADER, TASK_TGID, Task,
+        SKB_HASH, SKB_HEAD, SKB_NETWORK_HEADER, SKB_TRANSPORT_HEADER, SKB_TSTAMP, SOCK_DADDR, SOCK_DPORT, SOCK_PORT,
+        SOCK_RCV_SADDR, SOCK_V6_DADDR, SOCK_V6_RCV_SADDR, SkBuff, Sock, TASK_COMM, TASK_GROUP_LEADER, TASK_TGID, Task,
     },
     filter::Subject,
     group::Number,
     load_time_value,
     payload::Buffer,
-    pointer::{Probed, Ptr},
+    pointer::{Access, Probed, Ptr},
 };
 
 switch!("slow_packets");
@@ -82,6 +88,15 @@ static UNIFORM_INTERVAL: u32 = u32::MAX;
 #[unsafe(link_section = ".rodata.flags")]
 static UNIFORM_MASK: u32 = u32::MAX;
 
+/// 1 if the wakeups of tasks are recorded.
+#[unsafe(export_name = "slow.reader_states")]
+#[unsafe(link_section = ".rodata.flags")]
+static READER_STATES: u32 = 0;
+
+/// The last wakeups, by the lower bits of the task's id.
+#[map]
+static LAST_WAKEUPS: Array<Wakeup> = Array::with_max_entries(1, 0);
+
 /// Nanoseconds for which an unused budget accumulates.
 const BURST: u64 = 1_000_000_000;
 
@@ -117,14 +132,48 @@ pub fn passed(layer: Layer, event: &PacketEvent) {
     }
 }
 
-/// Returns the times of a packet at `ip` and `transport`; zero if another packet replaced the entry.
+/// Returns the times of a packet at `ip` and `transport`, or its departure instead of `ip` if its sender is on this node; zero if another
+/// packet replaced the entry.
 #[inline(always)]
-pub fn take_passages(timestamp: u64) -> [u64; 2] {
+pub fn take_passages(timestamp: u64, packet: &impl Subject) -> [u64; 2] {
     let Some(cells) = cells::here(&SLOW) else { return [0; 2] };
-    [0, 1].map(|early| {
+    let [ip, transport] = [0, 1].map(|early| {
         let passage = passage(cells, early, timestamp);
         if passage.timestamp == timestamp { passage.time } else { 0 }
-    })
+    });
+    [if ip == 0 { take_departure(cells, packet.origin().1) } else { ip }, transport]
+}
+
+/// Stores the departure of a packet from a sender on this node, which has no receive timestamp yet.
+#[inline(always)]
+pub fn departed<A: Access>(skb: Ptr<SkBuff, A>) {
+    if enabled()
+        && let Some(cells) = cells::here(&SLOW)
+    {
+        let packet = flow_packet(skb);
+        *departure(cells, packet) = Departed { packet, time: skb.read(&SKB_TSTAMP) };
+    }
+}
+
+/// Returns the departure of a packet; zero if it is unknown.
+#[inline(always)]
+fn take_departure(cells: &mut SlowCells, skb: Ptr<SkBuff, Probed>) -> u64 {
+    let packet = flow_packet(skb);
+    let departed = departure(cells, packet);
+    if departed.packet == packet { core::mem::take(&mut departed.time) | DEPARTURE } else { 0 }
+}
+
+/// Returns the address of a packet, combined with the hash of its flow.
+#[inline(always)]
+fn flow_packet<A: Access>(skb: Ptr<SkBuff, A>) -> u64 {
+    skb.identity() ^ u64::from(skb.read(&SKB_HASH)) << 32
+}
+
+/// Returns the entry of a packet from a sender on this node. Packets are 256 bytes apart or more.
+#[inline(always)]
+fn departure(cells: &mut SlowCells, packet: u64) -> &mut Departed {
+    // SAFETY: the index is within the array. A bounds check would remain, and the verifier rejects its panic.
+    unsafe { cells.departed.get_unchecked_mut((packet >> 8) as usize % DEPARTED) }
 }
 
 /// Selects packets at a read. `wait` is the result of [`receive_wait::end`].
@@ -206,6 +255,7 @@ fn selected(facts: &Facts, sock: Ptr<Sock, Probed>, skb: Ptr<SkBuff, Probed>) {
         offset,
         enqueued,
         passed: receive_wait::passed(timestamp, enqueued),
+        reader: wakeup_of_current(),
         addresses,
         process_name: leader.read(&TASK_COMM),
         ports,
@@ -227,6 +277,49 @@ fn selected(facts: &Facts, sock: Ptr<Sock, Probed>, skb: Ptr<SkBuff, Probed>) {
         && let Some(cells) = cells::here(&SLOW)
     {
         cells.full += 1;
+    }
+}
+
+/// Returns the entry of a task in the wakeups.
+#[inline(always)]
+fn wakeup(task: u32) -> Option<&'static mut Wakeup> {
+    let entry = LAST_WAKEUPS.get_ptr_mut(task % WAKEUPS as u32)?;
+    // SAFETY: an entry of the map, which lives as long as the program. The programs of another task with this entry write it at the
+    // same time only on another CPU; `task` then belongs to one of them.
+    Some(unsafe { &mut *entry })
+}
+
+/// Records the wakeup of a task.
+#[inline(always)]
+pub fn woken(task: u32) {
+    if enabled()
+        && load_time_value(&READER_STATES) != 0
+        && let Some(entry) = wakeup(task)
+    {
+        *entry = Wakeup { woken: clock::monotonic(), running: 0, task: task.into() };
+    }
+}
+
+/// Records that a task gets a CPU, the first time after its wakeup.
+#[inline(always)]
+pub fn switched(to: u32) {
+    if enabled()
+        && load_time_value(&READER_STATES) != 0
+        && let Some(entry) = wakeup(to)
+        && entry.task == u64::from(to)
+        && entry.running == 0
+    {
+        entry.running = clock::monotonic();
+    }
+}
+
+/// Returns the last wakeup of the current task, and the time at which it got a CPU; zero if unknown.
+#[inline(always)]
+fn wakeup_of_current() -> [u64; 2] {
+    let task = bpf_get_current_pid_tgid() as u32;
+    match wakeup(task) {
+        Some(entry) if entry.task == u64::from(task) => [entry.woken, entry.running],
+        _ => [0; 2],
     }
 }
 

@@ -92,6 +92,8 @@ fn main() -> anyhow::Result<()> {
                     workloads: Some(workloads),
                     functions: 0,
                     samples: network_functions::ring_size(cpus),
+                    socket_calls: false,
+                    reader_states: false,
                 };
                 let maps = planned_maps(&Settings::default());
                 let bytes = maps.map(|(map, is_used)| map.size(&sizing, is_used).bytes()).sum();

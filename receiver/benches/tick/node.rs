@@ -42,6 +42,8 @@ pub fn latency() -> anyhow::Result<(Durations, usize)> {
         workloads: Some(WORKLOADS),
         functions: 0,
         samples: 0,
+        socket_calls: false,
+        reader_states: false,
     };
     let layout = sizing.by_workload();
     let (node, _) = map(&durations::LATENCY, &sizing)?;

@@ -152,6 +152,14 @@ pub static SOFTIRQ_EXIT: Hook = Hook {
     within: None,
     alternates: &[whole(TRACEPOINT, &[tracepoint("softirq_exit")])],
 };
+/// A task is woken.
+pub static SCHED_WAKING: Hook = Hook {
+    name: "sched_waking",
+    reads_timestamps: false,
+    sees_traffic: true,
+    within: None,
+    alternates: &[whole(TRACEPOINT, &[tracepoint("sched_waking")])],
+};
 /// A CPU switches to another task.
 pub static SCHED_SWITCH: Hook = Hook {
     name: "sched_switch",
@@ -348,10 +356,11 @@ pub static CGROUP_CHANGE: Hook = Hook {
 
 /// The hooks that several modules use: first along a packet's path, then the hooks for attribution. A signal's module
 /// declares a hook that only this signal uses.
-pub static SHARED: [&Hook; 17] = [
+pub static SHARED: [&Hook; 18] = [
     &SOFTIRQ_RAISE,
     &SOFTIRQ_ENTRY,
     &SOFTIRQ_EXIT,
+    &SCHED_WAKING,
     &SCHED_SWITCH,
     &DRIVER,
     &IP,

@@ -29,6 +29,10 @@ pub struct Sizing {
     pub functions: usize,
     /// The size of the ring of stacks in bytes.
     pub samples: usize,
+    /// True if socket calls are measured.
+    pub socket_calls: bool,
+    /// True if wakeups of readers are recorded.
+    pub reader_states: bool,
 }
 
 impl Sizing {
@@ -175,6 +179,8 @@ mod tests {
             workloads: Some(1),
             functions: 0,
             samples: 0,
+            socket_calls: false,
+            reader_states: false,
         };
         let shards = |cpus| sizing(cpus).by_workload();
         assert_eq!([1, 2, 3, 16, 17, 256].map(|cpus| shards(cpus).shards), [1, 2, 4, 16, 16, 16]);

@@ -136,6 +136,7 @@ fn words(settings: &Settings<'_>) -> Vec<(String, u32)> {
         ("slow.interval", settings.slow.interval),
         ("slow.uniform_interval", settings.slow.uniform_interval),
         ("slow.uniform_mask", settings.slow.uniform_mask),
+        ("slow.reader_states", u32::from(settings.slow.reader_states)),
         ("payload.inspected", u32::from(settings.slow.inspects)),
         ("payload.packets", u32::from(settings.slow.inspects && settings.casts.packet.is_some())),
         ("sample.registers", u32::from(settings.task_registers)),

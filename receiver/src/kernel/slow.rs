@@ -18,6 +18,8 @@ pub struct SlowLimits {
     pub uniform_mask: u32,
     /// True if programs pass payload of selected packets to user space.
     pub inspects: bool,
+    /// True if wakeups of readers are recorded.
+    pub reader_states: bool,
 }
 
 /// Sets the threshold of slow packets.

@@ -27,6 +27,7 @@ mod nic_clocks;
 mod nic_timestamps;
 mod peeks;
 mod quantiles;
+mod readers;
 mod resolution;
 mod sampling;
 mod segments;

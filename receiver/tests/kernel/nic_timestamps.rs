@@ -67,6 +67,8 @@ impl Measured {
             workloads: Some(8),
             functions: 0,
             samples: 0,
+            socket_calls: false,
+            reader_states: false,
             group_by: GroupBy::default(),
         };
         let requirements = LoadOptions {

@@ -29,37 +29,39 @@ const PRECISION: u64 = 50_000;
 const SMALL: usize = 200;
 const EXPORTED: &str = "otel.sdk.exporter.span.exported";
 const LAYER: &str = "undercurrent.network.layer";
+/// The step of a packet from a sender on this node.
+const SEND: &str = "network send";
 
 /// Returns a configuration with more settings of `slow_packets`.
 ///
 /// Signals that take long to start or to read on an emulated processor are off.
-fn settings(more: &str) -> String {
+pub fn settings(more: &str) -> String {
     let off = "network_functions: {enabled: false}, workload_cpu: {enabled: false}, transmit: {enabled: false}";
     format!("signals: {{{off}, slow_packets: {{threshold: 50ms, uniform_share: none, {more}}}}}\n")
 }
 
 /// A read and the clock around it.
-struct Slow {
+pub struct Slow {
     /// Before and after the send.
-    sent: [u64; 2],
+    pub sent: [u64; 2],
     /// Before and after the read.
-    read: [u64; 2],
-    local: SocketAddr,
-    peer: SocketAddr,
+    pub read: [u64; 2],
+    pub local: SocketAddr,
+    pub peer: SocketAddr,
 }
 
 impl Slow {
     /// Sends, waits and reads.
-    fn exchange(
+    pub fn exchange(
         ends: [SocketAddr; 2],
         send: impl FnOnce() -> usize,
-        delay: Duration,
+        delay: impl FnOnce(),
         read: impl FnOnce() -> usize,
     ) -> Self {
         let before = wall_clock();
         let sent = send();
         let sent_at = [before, wall_clock()];
-        thread::sleep(delay);
+        delay();
         let before = wall_clock();
         assert_eq!(read(), sent);
         let [local, peer] = ends;
@@ -82,7 +84,8 @@ impl Slow {
         assert_eq!(span.attribute("process.pid"), std::process::id().to_string());
         assert_eq!((span.attribute("undercurrent.selection"), span.attribute(LAYER)), ("slow", "socket_read"));
         assert_eq!((span.name.as_str(), span.parent.len()), ("network receive", 0));
-        let found: Vec<&str> = steps.iter().map(|step| step.attribute(LAYER)).collect();
+        let found: Vec<&str> =
+            steps.iter().filter(|step| step.name != SEND).map(|step| step.attribute(LAYER)).collect();
         // Before Linux 5.18, TCP's segments have a receive timestamp at `ip` over loopback and veth too.
         let after_ip = |all: &[&str]| {
             all.iter().filter(|layer| **layer != "ip").map(|layer| (*layer).to_owned()).collect::<Vec<_>>()
@@ -102,7 +105,7 @@ impl Slow {
 }
 
 /// Waits for the first span of a slow read, and returns it with its steps.
-fn traced(sidecar: &Sidecar, slow: &Slow) -> (Span, Vec<Span>) {
+pub fn traced(sidecar: &Sidecar, slow: &Slow) -> (Span, Vec<Span>) {
     let find = || {
         let spans = sidecar.spans();
         let span = spans.iter().find(|span| slow.is_of(span))?.clone();
@@ -112,7 +115,7 @@ fn traced(sidecar: &Sidecar, slow: &Slow) -> (Span, Vec<Span>) {
     wait_for("the span of a slow packet", patience(Duration::from_secs(5)), find)
 }
 
-fn stream(wire: &Wire) -> (TcpStream, TcpStream) {
+pub fn stream(wire: &Wire) -> (TcpStream, TcpStream) {
     let listener = wire.right.run(|| TcpListener::bind((wire.server(), 0)).unwrap());
     let address = listener.local_addr().unwrap();
     let client = wire.left.run(|| TcpStream::connect(address).unwrap());
@@ -131,13 +134,13 @@ fn sockets(wire: &Wire) -> (UdpSocket, UdpSocket) {
 fn read_late(client: &TcpStream, server: &TcpStream, delay: Duration) -> Slow {
     let ends = [server.local_addr().unwrap(), server.peer_addr().unwrap()];
     let send = || (&*client).write(&[0x55; SMALL]).unwrap();
-    Slow::exchange(ends, send, delay, || (&*server).read(&mut [0; 2 * SMALL]).unwrap())
+    Slow::exchange(ends, send, || thread::sleep(delay), || (&*server).read(&mut [0; 2 * SMALL]).unwrap())
 }
 
 fn receive_late(client: &UdpSocket, server: &UdpSocket, delay: Duration, size: usize) -> Slow {
     let ends = [server.local_addr().unwrap(), client.local_addr().unwrap()];
     let send = || client.send(&vec![0x55; size]).unwrap();
-    Slow::exchange(ends, send, delay, || server.recv(&mut vec![0; size]).unwrap())
+    Slow::exchange(ends, send, || thread::sleep(delay), || server.recv(&mut vec![0; size]).unwrap())
 }
 
 /// Returns the layers that have a hook.
@@ -163,6 +166,11 @@ fn late_readers(version: Version) {
     let slow = read_late(&client, &server, LATE);
     let (span, steps) = traced(&sidecar, &slow);
     slow.assert(&span, &steps, &of_tcp);
+    if on_functions(&line, "ip") {
+        // The departure is known where the kernel marks it, else the time at `ip`.
+        let has_send = steps.iter().any(|step| step.name == SEND);
+        assert_ne!(has_send, steps.iter().any(|step| step.attribute(LAYER) == "ip"), "{steps:?}");
+    }
     assert_eq!((span.attribute("network.transport"), span.attribute("network.type")), ("tcp", version.name()));
 
     let (client, server) = sockets(&wire);
@@ -197,7 +205,9 @@ fn assert_exemplars(sidecar: &Sidecar) {
             spans.iter().find(|span| span.id == exemplar.span_id).expect("the exemplar's span was exported before");
         assert_eq!((&span.trace, span.end), (&exemplar.trace_id, exemplar.time_unix_nano));
         let value = format!("{:?}", exemplar.value);
-        assert!(value.contains(&format!("{:?}", (span.end - span.start) as f64 / 1e9)), "{value} of {span:?}");
+        let send = spans.iter().find(|step| step.parent == span.id && step.name == SEND);
+        let received = send.map_or(span.start, |send| send.end);
+        assert!(value.contains(&format!("{:?}", (span.end - received) as f64 / 1e9)), "{value} of {span:?}");
     }
 }
 
@@ -266,7 +276,7 @@ fn request(padding: usize, span: &str, flags: &str) -> String {
 fn request_late(client: &TcpStream, server: &TcpStream, request: &str) -> Slow {
     let ends = [server.local_addr().unwrap(), server.peer_addr().unwrap()];
     let send = || (&*client).write(request.as_bytes()).unwrap();
-    Slow::exchange(ends, send, LATE, || (&*server).read(&mut [0; 8192]).unwrap())
+    Slow::exchange(ends, send, || thread::sleep(LATE), || (&*server).read(&mut [0; 8192]).unwrap())
 }
 
 /// Returns true if the programs can read the payload of a connection on this kernel.

@@ -14,7 +14,12 @@ pub static NETWORK_CPU: PlannedMap =
 /// The socket call on each CPU.
 pub static CALLS: PlannedMap = PlannedMap::new("CALLS", size_of::<RunningCall>(), |sizing| sizing.cpus);
 /// The socket calls of tasks that do not run.
-pub static WAITING_CALLS: PlannedMap = PlannedMap::new("WAITING_CALLS", size_of::<u64>(), |_| waiting_calls::ENTRIES);
+pub static WAITING_CALLS: PlannedMap =
+    PlannedMap::new(
+        "WAITING_CALLS",
+        size_of::<u64>(),
+        |sizing| if sizing.socket_calls { waiting_calls::ENTRIES } else { 0 },
+    );
 
 /// The map [`NETWORK_CPU`].
 pub struct Shares(SlotWords);

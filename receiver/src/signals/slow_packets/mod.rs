@@ -11,7 +11,7 @@ use std::time::Duration;
 use undercurrent_ebpf::abi::{
     ABSENT,
     latency::{ReceivePoint, Series},
-    slow::{Records, SlowCells, SlowPacket, flag, record},
+    slow::{Records, SlowCells, SlowPacket, WAKEUPS, Wakeup, flag, record},
 };
 use zerocopy::FromBytes as _;
 
@@ -49,8 +49,8 @@ pub static ENTRY: Entry = Entry {
     name: "slow_packets",
     summary: "Spans of packets that took longer than a threshold until they were read",
     metrics: &[],
-    hooks: |_| HOOKS.to_vec(),
-    maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &WAITING, &CELLS, &RING],
+    hooks: |settings| required(&settings.slow_packets),
+    maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &WAITING, &CELLS, &RING, &LAST_WAKEUPS],
     losses: |_| vec![OVER_BUDGET, FULL, CLOCK_STEP],
     hooks_needed: HooksNeeded::Each(&[&hooks::SOCKET_READ]),
     caveats: |_, _| Vec::new(),
@@ -66,6 +66,16 @@ pub static WAITING: PlannedMap = PlannedMap::new("WAITING", size_of::<Records>()
 static CELLS: PlannedMap = PlannedMap::new("SLOW", size_of::<SlowCells>(), |sizing| sizing.cpus);
 /// The ring of selected packets, in bytes.
 static RING: PlannedMap = PlannedMap::new("SLOW_PACKETS", 1, |_| 256 * 1024);
+
+/// The last wakeups of tasks.
+static LAST_WAKEUPS: PlannedMap =
+    PlannedMap::new("LAST_WAKEUPS", size_of::<Wakeup>(), |sizing| if sizing.reader_states { WAKEUPS } else { 0 });
+
+/// Returns the hooks that the settings require.
+fn required(settings: &Settings) -> Vec<&'static Hook> {
+    let states = [&hooks::SCHED_WAKING, &hooks::SCHED_SWITCH].into_iter().filter(|_| settings.reader_states);
+    HOOKS.into_iter().chain(states).collect()
+}
 
 /// The reason for selected packets beyond the budget.
 const OVER_BUDGET: &str = "over_budget";

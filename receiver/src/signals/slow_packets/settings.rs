@@ -28,6 +28,9 @@ pub struct Settings {
     /// Inspection of the payload of selected TCP packets for a W3C `traceparent`: `none`, `http1`, or `http2`, which
     /// includes gRPC and HTTP/1. The span then belongs to the trace of the request. Nothing else leaves the parser.
     pub payload: Payload,
+    /// True if spans divide the wait for the reader into its states: asleep, waiting for a CPU and running. A program then runs at
+    /// each wakeup and each context switch of the host.
+    pub reader_states: bool,
     /// True if packets have spans although their `traceparent` is not sampled.
     pub unsampled: bool,
 }
@@ -42,6 +45,7 @@ impl Default for Settings {
             uniform_share: UniformShare(Some(20)),
             redact_addresses: false,
             payload: Payload::Http1,
+            reader_states: false,
             unsampled: false,
         }
     }
@@ -186,6 +190,7 @@ impl Settings {
             uniform_interval: SECOND / (self.budget.get() / 10).max(1),
             uniform_mask: self.uniform_share.0.map_or(u32::MAX, |exponent| (1 << exponent) - 1),
             inspects: self.payload != Payload::None,
+            reader_states: self.reader_states,
         }
     }
 
@@ -210,11 +215,25 @@ mod tests {
     #[test]
     fn settings_become_limits_of_the_programs() {
         let limits = |settings| parse(settings).expect("settings").limits();
-        let defaults =
-            SlowLimits { interval: 6_250_000, uniform_interval: SECOND, uniform_mask: (1 << 20) - 1, inspects: true };
+        let defaults = SlowLimits {
+            interval: 6_250_000,
+            uniform_interval: SECOND,
+            uniform_mask: (1 << 20) - 1,
+            inspects: true,
+            reader_states: false,
+        };
         assert_eq!(limits(serde_json::json!({})), defaults);
-        let most = limits(serde_json::json!({ "budget": 1000, "uniform_share": "1/2", "payload": "none" }));
-        let expected = SlowLimits { interval: 62_500, uniform_interval: 10_000_000, uniform_mask: 1, inspects: false };
+        let changed = serde_json::json!({
+            "budget": 1000, "uniform_share": "1/2", "payload": "none", "reader_states": true,
+        });
+        let most = limits(changed);
+        let expected = SlowLimits {
+            interval: 62_500,
+            uniform_interval: 10_000_000,
+            uniform_mask: 1,
+            inspects: false,
+            reader_states: true,
+        };
         assert_eq!(most, expected);
         assert_eq!(limits(serde_json::json!({ "uniform_share": "none" })).uniform_mask, u32::MAX);
     }

@@ -17,6 +17,12 @@ use crate::{
 
 /// The name of the span of a packet.
 pub const NAME: &str = "network receive";
+/// The name of the step from the departure at a sender on this node to the receive timestamp.
+const SEND: &str = "network send";
+/// The names of the states of a reader, as children of the step `socket_read`.
+const ASLEEP: &str = "reader: asleep";
+const RUNNABLE: &str = "reader: waiting for a CPU";
+const RUNNING: &str = "reader: running";
 /// Longest name of a process: 16 bytes, all of them escaped.
 const PROCESS_NAME: usize = 96;
 /// The reason why a packet has a span: `slow` or `uniform`.
@@ -59,13 +65,33 @@ impl Packet<'_> {
             attributes,
             links: Vec::new(),
         };
-        let child = |(layer, start, end)| {
+        let child = |of: SpanId, name, start, end, attributes| {
             let own = SpanContext { span: SpanId::random(), ..context };
-            let attributes = Attributes::new().with(attributes::LAYER.key, attributes::layer(layer));
-            span(own, Parent::Local(context.span), step_name(layer), start, end, attributes)
+            span(own, Parent::Local(of), name, start, end, attributes)
         };
-        let root = span(context, parent, NAME, self.times.start, self.times.end, self.attributes(redacted));
-        std::iter::once(root).chain(self.steps().map(child)).collect()
+        let start = self.times.departure.unwrap_or(self.times.start);
+        let mut spans = vec![span(context, parent, NAME, start, self.times.end, self.attributes(redacted))];
+        if self.times.departure.is_some() {
+            spans.push(child(context.span, SEND, start, self.times.start, Attributes::new()));
+        }
+        for (layer, start, end) in self.steps() {
+            let attributes = Attributes::new().with(attributes::LAYER.key, attributes::layer(layer));
+            let step = child(context.span, step_name(layer), start, end, attributes);
+            let states = if layer == Layer::SocketRead { self.reader_states(start) } else { Vec::new() };
+            let of = step.context.span;
+            spans.push(step);
+            spans.extend(states.into_iter().map(|(name, start, end)| child(of, name, start, end, Attributes::new())));
+        }
+        spans
+    }
+
+    /// Returns the states of the reader since a packet's arrival in the queue; none if its wakeup is unknown.
+    fn reader_states(&self, enqueued: UnixNanos) -> Vec<(&'static str, UnixNanos, UnixNanos)> {
+        let Some([woken, running]) = self.times.reader else { return Vec::new() };
+        // States before the arrival do not count.
+        let [woken, running] = [woken, running].map(|time| time.max(enqueued));
+        let states = [(ASLEEP, enqueued, woken), (RUNNABLE, woken, running), (RUNNING, running, self.times.end)];
+        states.into_iter().filter(|(_, start, end)| start < end).collect()
     }
 
     fn attributes(&self, redacted: bool) -> Attributes {

@@ -5,12 +5,14 @@
 
 use std::collections::VecDeque;
 
-use undercurrent_ebpf::abi::slow::{SlowPacket, flag};
+use undercurrent_ebpf::abi::slow::{DEPARTURE, SlowPacket, flag};
 
 use crate::telemetry::UnixNanos;
 
 /// Changes of the offset below this many nanoseconds are errors of its measurement.
 const PRECISION: u64 = 2_000;
+/// The longest time from departure to receive timestamp, nanoseconds. A longer one is a departure in another clock.
+const LONGEST: u64 = 60_000_000_000;
 /// Number of steps of the wall clock that are kept.
 const STEPS: usize = 16;
 
@@ -31,12 +33,16 @@ pub struct Offsets {
 /// The times of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
+    /// The time at which a sender on this node released the packet; `None` for other senders, or if unknown.
+    pub departure: Option<UnixNanos>,
     /// The receive timestamp.
     pub start: UnixNanos,
     /// The times at `ip`, `transport` and `socket_enqueued`; `None` if unknown.
     pub layers: [Option<UnixNanos>; 3],
     /// The time of the last layer.
     pub end: UnixNanos,
+    /// The last wakeup of the reader, and the time at which it got a CPU after it; `None` if unknown.
+    pub reader: Option<[UnixNanos; 2]>,
 }
 
 impl Times {
@@ -74,15 +80,19 @@ impl Offsets {
         let wall = |monotonic: u64| UnixNanos(monotonic.wrapping_add(self.current));
         // The scratch buffer may still have the time of an earlier packet, if the clock was set back.
         let end = enqueued.unwrap_or(packet.now);
-        let passed = packet.passed.map(|time| (time != 0 && (received..=end).contains(&time)).then_some(time));
+        let [first, transport] = packet.passed;
+        let departure = Some(first ^ DEPARTURE).filter(|time| *time <= received && received - time < LONGEST);
+        let passed = [first, transport].map(|time| (time != 0 && (received..=end).contains(&time)).then_some(time));
         let [ip, transport] = match passed {
             [Some(ip), Some(transport)] if ip > transport => [None, Some(transport)],
             passed => passed,
         };
         Some(Times {
+            departure: departure.map(wall),
             start: wall(received),
             layers: [ip, transport, enqueued.filter(|time| *time <= packet.now)].map(|time| time.map(wall)),
             end: wall(packet.now),
+            reader: reader(packet).map(|times| times.map(wall)),
         })
     }
 
@@ -101,6 +111,14 @@ impl Offsets {
             && received <= packet.now;
         is_steady.then_some(received)
     }
+}
+
+/// Returns the monotonic times of the reader's last wakeup and of its first run after it; `None` if unknown.
+fn reader(packet: &SlowPacket) -> Option<[u64; 2]> {
+    let [woken, running] = packet.reader;
+    // A task that was woken before it left its CPU goes on at once.
+    let running = if running == 0 { woken } else { running };
+    (woken != 0 && woken <= running && running <= packet.now).then_some([woken, running])
 }
 
 const fn distance(one: u64, other: u64) -> u64 {
@@ -155,6 +173,21 @@ mod tests {
             let unrecorded = SlowPacket { flags: 0, ..packet(OFFSET) };
             assert_eq!(offsets.times(&unrecorded), None);
         }
+    }
+
+    #[test]
+    fn departure_and_reader_are_known_if_they_are_plausible() {
+        let offsets = Offsets::new(OFFSET);
+        let times = |first, reader| {
+            let packet = SlowPacket { passed: [first, 11_000], reader, ..packet(OFFSET) };
+            let times = offsets.times(&packet).expect("times");
+            let of = |time: UnixNanos| time.0 - OFFSET;
+            (times.departure.map(of), times.layers[0].map(of), times.reader.map(|times| times.map(of)))
+        };
+        assert_eq!(times(DEPARTURE | 9_000, [50_000, 60_000]), (Some(9_000), None, Some([50_000, 60_000])));
+        assert_eq!(times(DEPARTURE | 10_001, [50_000, 0]), (None, None, Some([50_000, 50_000])));
+        assert_eq!(times(10_100, [0, 0]), (None, Some(10_100), None));
+        assert_eq!(times(0, [50_000, 90_001]), (None, None, None));
     }
 
     #[test]
