@@ -45,7 +45,7 @@ macro_rules! protocols {
         $(#[$prototype])*
         #[fentry]
         fn $entry(ctx: FEntryContext) -> i32 {
-            specialize(|mode| delivered(ctx.pointer(0), Transport::$transport, IpVersion::$version, mode))
+            specialize!(|mode| delivered(ctx.pointer(0), Transport::$transport, IpVersion::$version, mode))
         }
 
         $(#[$prototype])*
@@ -74,7 +74,7 @@ protocols! {
 #[inline(always)]
 fn cgroup_ingress(ctx: SkBuffContext) -> i32 {
     let skb = SkbContext::of(&ctx);
-    specialize(|mode| filtered(skb, mode));
+    specialize!(|mode| filtered(skb, mode));
     1
 }
 

@@ -55,11 +55,7 @@ fn probed(sock: Ptr<Sock, Probed>, skb: Ptr<SkBuff, Probed>, transport: Transpor
 /// merge the packet into the last one of the queue and free it.
 #[fentry]
 fn tcp_queue_rcv(ctx: FEntryContext) -> i32 {
-    specialize(
-        // Inlined by force: otherwise the compiler merges the code of both modes again.
-        #[inline(always)]
-        |mode| enqueued(ctx.pointer(0), ctx.pointer(1), Transport::Tcp, mode),
-    )
+    specialize!(|mode| enqueued(ctx.pointer(0), ctx.pointer(1), Transport::Tcp, mode))
 }
 
 /// [`tcp_queue_rcv`] by kprobe.
@@ -78,11 +74,7 @@ fn udp_enqueue_schedule_skb(ctx: FExitContext) -> i32 {
     if refused != 0 {
         return 0;
     }
-    specialize(
-        // Inlined by force: otherwise the compiler merges the code of both modes again.
-        #[inline(always)]
-        |mode| enqueued(ctx.pointer(0), ctx.pointer(1), Transport::Udp, mode),
-    )
+    specialize!(|mode| enqueued(ctx.pointer(0), ctx.pointer(1), Transport::Udp, mode))
 }
 
 /// The socket and the packet that this CPU is about to enqueue. One entry suffices: the function runs with bottom halves
@@ -130,9 +122,9 @@ fn sk_data_ready(ctx: BtfTracePointContext) -> i32 {
     match transport {
         // A listener has connections instead of packets, and a connection may notify of a change of state.
         Some(Transport::Tcp) if empty => 0,
-        Some(Transport::Tcp) => specialize(|mode| segment_queued(sock, skb, early, mode)),
-        Some(Transport::Udp) if empty => specialize(|mode| datagram_gone(sock, mode)),
-        Some(Transport::Udp) => specialize(|mode| datagram_queued(sock, skb, early, mode)),
+        Some(Transport::Tcp) => specialize!(|mode| segment_queued(sock, skb, early, mode)),
+        Some(Transport::Udp) if empty => specialize!(|mode| datagram_gone(sock, mode)),
+        Some(Transport::Udp) => specialize!(|mode| datagram_queued(sock, skb, early, mode)),
         None => 0,
     }
 }

@@ -44,11 +44,7 @@ const SECOND: u64 = 1_000_000_000;
 // Inlined by force: the compiler leaves a function of this length outlined.
 #[inline(always)]
 fn tcp_recv_timestamp(ctx: FEntryContext) -> i32 {
-    specialize(
-        // Inlined by force: otherwise the compiler merges the code of both modes again.
-        #[inline(always)]
-        |mode| stream_read_by_current(ctx.pointer(0), ctx.pointer(1), ctx.pointer(2), mode),
-    )
+    specialize!(|mode| stream_read_by_current(ctx.pointer(0), ctx.pointer(1), ctx.pointer(2), mode))
 }
 
 /// Handles a read of a connection by the current task, which becomes the socket's reader. The socket is trusted and not raw.
@@ -120,11 +116,7 @@ fn skb_consume_udp(ctx: FEntryContext) -> i32 {
     if length < 0 {
         return 0;
     }
-    specialize(
-        // Inlined by force: otherwise the compiler merges the code of both modes again.
-        #[inline(always)]
-        |mode| datagram_read_by_current(ctx.pointer(0), ctx.pointer(1), mode),
-    )
+    specialize!(|mode| datagram_read_by_current(ctx.pointer(0), ctx.pointer(1), mode))
 }
 
 /// Handles a read of a datagram by the current task, which becomes the socket's reader. The socket is trusted.
@@ -155,11 +147,7 @@ fn skb_consume_udp_probe(ctx: ProbeContext) -> i32 {
 fn skb_copy_datagram_iovec(ctx: BtfTracePointContext) -> i32 {
     let skb: Ptr<SkBuff> = ctx.pointer(0);
     let protocol = skb.read(&SKB_PROTOCOL);
-    specialize(
-        // Inlined by force: otherwise the compiler merges the code of both modes again.
-        #[inline(always)]
-        |mode| copied(skb, protocol, mode),
-    )
+    specialize!(|mode| copied(skb, protocol, mode))
 }
 
 /// Handles a packet with its Ethertype.

@@ -9,12 +9,16 @@ use undercurrent_ebpf::abi::{
     loss::PacketLoss,
 };
 
-use super::{arguments::first, reached, subject::arriving};
+use super::{
+    arguments::first,
+    reached,
+    subject::{arriving, packet_identity},
+};
 use crate::{
     kernel::{
         context::Arguments as _,
         event::{PacketEvent, is_departing},
-        fields::SkBuff,
+        fields::{SKB_TSTAMP, SkBuff},
         filter::{FilterMode, specialize},
         owner,
         pointer::{Access, Ptr},
@@ -29,7 +33,7 @@ fn received<A: Access>(skb: Ptr<SkBuff, A>, version: IpVersion, mode: FilterMode
     let slot = || owner::slot_of_namespace(skb);
     // A packet without a receive timestamp needs no clock.
     if is_departing(skb) {
-        slow_packets::departed(skb);
+        slow_packets::departed(skb.read(&SKB_TSTAMP), || packet_identity(skb));
         return reached(point, &arriving(skb), Err(PacketLoss::TransmitTimestamp), mode, slot);
     }
     reached(point, &arriving(skb), PacketEvent::delivered(skb), mode, slot);
@@ -38,13 +42,13 @@ fn received<A: Access>(skb: Ptr<SkBuff, A>, version: IpVersion, mode: FilterMode
 /// `struct sk_buff *ip_rcv_core(struct sk_buff *skb, struct net *net)`, 5.10 to 7.3.
 #[fentry]
 fn ip_rcv_core(ctx: FEntryContext) -> i32 {
-    specialize(|mode| received(ctx.pointer(0), IpVersion::Ipv4, mode))
+    specialize!(|mode| received(ctx.pointer(0), IpVersion::Ipv4, mode))
 }
 
 /// `struct sk_buff *ip6_rcv_core(struct sk_buff *skb, struct net_device *dev, struct net *net)`, 5.10 to 7.3.
 #[fentry]
 fn ip6_rcv_core(ctx: FEntryContext) -> i32 {
-    specialize(|mode| received(ctx.pointer(0), IpVersion::Ipv6, mode))
+    specialize!(|mode| received(ctx.pointer(0), IpVersion::Ipv6, mode))
 }
 
 /// [`ip_rcv_core`] by kprobe.

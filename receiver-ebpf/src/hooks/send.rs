@@ -76,11 +76,7 @@ fn ip6_send_skb(ctx: FEntryContext) -> i32 {
 // Inlined by force: the compiler leaves a function of this length outlined.
 #[inline(always)]
 fn net_dev_queue(ctx: BtfTracePointContext) -> i32 {
-    specialize(
-        // Inlined by force: otherwise the compiler merges the code of both modes again.
-        #[inline(always)]
-        |mode| queued(ctx.pointer(0), mode),
-    )
+    specialize!(|mode| queued(ctx.pointer(0), mode))
 }
 
 /// Handles a packet that has its device.
@@ -158,11 +154,7 @@ fn enters_qdisc(skb: Ptr<SkBuff>, departure: u64, now: u64, sampled: bool) {
 /// a packet.
 #[btf_tracepoint(function = "net_dev_start_xmit")]
 fn net_dev_start_xmit(ctx: BtfTracePointContext) -> i32 {
-    specialize(
-        // Inlined by force: otherwise the compiler merges the code of both modes again.
-        #[inline(always)]
-        |mode| started(ctx.pointer(0), ctx.pointer(1), mode),
-    )
+    specialize!(|mode| started(ctx.pointer(0), ctx.pointer(1), mode))
 }
 
 /// Handles a packet that has its device.
@@ -199,11 +191,7 @@ fn started(skb: Ptr<SkBuff>, device: Ptr<NetDevice>, mode: FilterMode) {
 /// use. Only packets with a recorded start come from a driver.
 #[btf_tracepoint(function = "consume_skb")]
 fn consume_skb(ctx: BtfTracePointContext) -> i32 {
-    specialize(
-        // Inlined by force: otherwise the compiler merges the code of both modes again.
-        #[inline(always)]
-        |mode| consumed(ctx.pointer(0), mode),
-    )
+    specialize!(|mode| consumed(ctx.pointer(0), mode))
 }
 
 #[inline(always)]

@@ -4,9 +4,9 @@ use crate::kernel::{
     context::SkbContext,
     field::read_at,
     fields::{
-        DEVICE_INDEX, DEVICE_NAME, DEVICE_NET, MsgHdr, NET_INODE, SHARED_SEGMENTS, SKB_DEVICE, SKB_END, SKB_HEAD,
-        SKB_INTERFACE, SKB_LENGTH, SKB_PAGED_LENGTH, SKB_SK, SKB_TRANSPORT_HEADER, SOCK_INTERFACE, SOCK_NET, SOCK_PORT,
-        SOCK_PROTOCOL, SOCK_QUEUE, SkBuff, SkbSharedInfo, Sock, UDP_READER_QUEUE, UdpSock,
+        DEVICE_INDEX, DEVICE_NAME, DEVICE_NET, MsgHdr, NET_INODE, SHARED_SEGMENTS, SKB_DEVICE, SKB_END, SKB_HASH,
+        SKB_HEAD, SKB_INTERFACE, SKB_LENGTH, SKB_PAGED_LENGTH, SKB_SK, SKB_TRANSPORT_HEADER, SOCK_INTERFACE, SOCK_NET,
+        SOCK_PORT, SOCK_PROTOCOL, SOCK_QUEUE, SkBuff, SkbSharedInfo, Sock, UDP_READER_QUEUE, UdpSock,
     },
     filter::{Subject, current_process},
     payload::{self, Buffer},
@@ -166,9 +166,15 @@ impl<A: Access> Subject for InSocket<A> {
     }
 
     #[inline(always)]
-    fn origin(&self) -> (Ptr<Sock, Probed>, Ptr<SkBuff, Probed>) {
-        (Ptr::at(0), self.skb.probed())
+    fn identity(&self) -> u64 {
+        packet_identity(self.skb)
     }
+}
+
+/// Returns the address of a packet, combined with the hash of its flow: addresses are reused.
+#[inline(always)]
+pub fn packet_identity<A: Access>(skb: Ptr<SkBuff, A>) -> u64 {
+    skb.identity() ^ u64::from(skb.read(&SKB_HASH)) << 32
 }
 
 /// Returns the inode of a socket's network namespace.
@@ -208,7 +214,7 @@ impl<A: Access> Subject for Read<A> {
 
     #[inline(always)]
     fn origin(&self) -> (Ptr<Sock, Probed>, Ptr<SkBuff, Probed>) {
-        self.0.origin()
+        (Ptr::at(0), self.0.skb.probed())
     }
 }
 

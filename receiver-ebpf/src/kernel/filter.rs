@@ -66,6 +66,11 @@ pub trait Subject {
         (Ptr::at(0), Ptr::at(0))
     }
 
+    /// Returns a number that identifies the packet and its flow; zero if unknown.
+    fn identity(&self) -> u64 {
+        0
+    }
+
     /// Copies the first bytes of the data that the current task reads, and returns their number; zero if they are unknown.
     fn payload(&self, _: *mut Buffer) -> u32 {
         0
@@ -88,18 +93,34 @@ pub enum FilterMode {
     On,
 }
 
-/// Runs a program's work as separate code for each mode. Common code would keep values for both and spill registers, some
-/// eighty times in four layers.
+/// Runs a program's work as separate code for each mode, and returns zero. Common code would keep values for both and spill registers,
+/// some eighty times in four layers.
+///
+/// A macro, because the compiler does not always inline a closure in both branches.
+macro_rules! specialize {
+    (|$mode:ident| $work:expr) => {{
+        use $crate::kernel::filter::{FilterMode, has_criteria};
+        if has_criteria() {
+            let $mode = FilterMode::On;
+            $work;
+        } else {
+            let $mode = FilterMode::Off;
+            $work;
+        }
+        0
+    }};
+}
+pub(crate) use specialize;
+
+/// Returns true if packets are filtered or grouped.
 #[inline(always)]
-pub fn specialize(work: impl Fn(FilterMode)) -> i32 {
+pub fn has_criteria() -> bool {
     if load_time_value(&BY) == 0 {
-        work(FilterMode::Off);
-    } else {
-        // A volatile load that differs from the other branch: the compiler would merge equal beginnings of both branches.
-        let _ = load_time_value(&QUEUE);
-        work(FilterMode::On);
+        return false;
     }
-    0
+    // A volatile load that differs from the other branch: the compiler would merge equal beginnings of both branches.
+    let _ = load_time_value(&QUEUE);
+    true
 }
 
 /// Returns true if the filter has a criterion.

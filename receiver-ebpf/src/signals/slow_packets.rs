@@ -28,14 +28,14 @@ use crate::kernel::{
     event::PacketEvent,
     field::read_at,
     fields::{
-        SKB_HASH, SKB_HEAD, SKB_NETWORK_HEADER, SKB_TRANSPORT_HEADER, SKB_TSTAMP, SOCK_DADDR, SOCK_DPORT, SOCK_PORT,
-        SOCK_RCV_SADDR, SOCK_V6_DADDR, SOCK_V6_RCV_SADDR, SkBuff, Sock, TASK_COMM, TASK_GROUP_LEADER, TASK_TGID, Task,
+        SKB_HEAD, SKB_NETWORK_HEADER, SKB_TRANSPORT_HEADER, SOCK_DADDR, SOCK_DPORT, SOCK_PORT, SOCK_RCV_SADDR,
+        SOCK_V6_DADDR, SOCK_V6_RCV_SADDR, SkBuff, Sock, TASK_COMM, TASK_GROUP_LEADER, TASK_TGID, Task,
     },
     filter::Subject,
     group::Number,
     load_time_value,
     payload::Buffer,
-    pointer::{Access, Probed, Ptr},
+    pointer::{Probed, Ptr},
 };
 
 switch!("slow_packets");
@@ -141,32 +141,26 @@ pub fn take_passages(timestamp: u64, packet: &impl Subject) -> [u64; 2] {
         let passage = passage(cells, early, timestamp);
         if passage.timestamp == timestamp { passage.time } else { 0 }
     });
-    [if ip == 0 { take_departure(cells, packet.origin().1) } else { ip }, transport]
+    [if ip == 0 { take_departure(cells, packet.identity()) } else { ip }, transport]
 }
 
-/// Stores the departure of a packet from a sender on this node, which has no receive timestamp yet.
+/// Stores the departure of a packet from a sender on this node, which has no receive timestamp yet. `packet` returns
+/// [`Subject::identity`].
 #[inline(always)]
-pub fn departed<A: Access>(skb: Ptr<SkBuff, A>) {
+pub fn departed(time: u64, packet: impl FnOnce() -> u64) {
     if enabled()
         && let Some(cells) = cells::here(&SLOW)
     {
-        let packet = flow_packet(skb);
-        *departure(cells, packet) = Departed { packet, time: skb.read(&SKB_TSTAMP) };
+        let packet = packet();
+        *departure(cells, packet) = Departed { packet, time };
     }
 }
 
 /// Returns the departure of a packet; zero if it is unknown.
 #[inline(always)]
-fn take_departure(cells: &mut SlowCells, skb: Ptr<SkBuff, Probed>) -> u64 {
-    let packet = flow_packet(skb);
+fn take_departure(cells: &mut SlowCells, packet: u64) -> u64 {
     let departed = departure(cells, packet);
     if departed.packet == packet { core::mem::take(&mut departed.time) | DEPARTURE } else { 0 }
-}
-
-/// Returns the address of a packet, combined with the hash of its flow.
-#[inline(always)]
-fn flow_packet<A: Access>(skb: Ptr<SkBuff, A>) -> u64 {
-    skb.identity() ^ u64::from(skb.read(&SKB_HASH)) << 32
 }
 
 /// Returns the entry of a packet from a sender on this node. Packets are 256 bytes apart or more.
