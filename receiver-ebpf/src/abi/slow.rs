@@ -6,17 +6,17 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use super::latency::waiting;
 
-/// Entries of a CPU for each early layer. A softirq delivers packets in batches of up to 64 (`NAPI_POLL_WEIGHT`).
+/// Entries of a CPU for packets before their socket's queue. A softirq delivers packets in batches of up to 64 (`NAPI_POLL_WEIGHT`).
 pub const PASSING: usize = 64;
 
-/// A packet at an early layer.
+/// A packet before its socket's queue.
 #[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Passage {
     /// The packet's receive timestamp.
     pub timestamp: u64,
-    /// The time at the layer, nanoseconds of the monotonic clock.
-    pub time: u64,
+    /// The times at `ip` and `transport`, as in [`Record`].
+    pub times: [u64; 2],
 }
 
 /// Entries of a CPU for packets from senders on this node. A softirq passes at most this many from `ip` on at once (`GRO_NORMAL_BATCH`).
@@ -36,8 +36,8 @@ pub struct Departed {
 #[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct SlowCells {
-    /// Packets on their way, at `ip` and at `transport`, indexed by bits of the timestamp.
-    pub passing: [[Passage; PASSING]; 2],
+    /// Packets on their way, indexed by bits of the timestamp.
+    pub passing: [Passage; PASSING],
     /// Packets from senders on this node, indexed by bits of the address.
     pub departed: [Departed; DEPARTED],
     /// Selected packets beyond the budget, by [`Choice`].
@@ -162,7 +162,7 @@ pub struct SlowPacket {
 }
 
 const _: () = {
-    assert!(size_of::<SlowCells>() == 2 * PASSING * 16 + DEPARTED * 16 + 24);
+    assert!(size_of::<SlowCells>() == PASSING * 24 + DEPARTED * 16 + 24);
     assert!(size_of::<Record>() == 32);
     assert!(size_of::<Wakeup>() == 24 && WAKEUPS.is_power_of_two());
     assert!(size_of::<SlowPacket>() == 48 + 16 + 32 + 16 + 24);

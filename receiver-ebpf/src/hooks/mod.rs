@@ -103,8 +103,9 @@ fn filtered(point: ReceivePoint, packet: &impl Subject, event: Sampled, slot: im
 #[inline(always)]
 fn arrived(point: ReceivePoint, packet: &impl Subject, event: &PacketEvent) -> u64 {
     match point.layer {
-        Layer::Ip | Layer::Transport => slow_packets::passed(point.layer, event),
-        Layer::SocketEnqueued => receive_wait::store_start(event, packet),
+        Layer::Ip => slow_packets::passed_ip(event),
+        Layer::Transport => slow_packets::passed_transport(event, packet),
+        Layer::SocketEnqueued => receive_wait::store_start(event),
         Layer::SocketRead => return receive_wait::end(event),
     }
     receive_wait::UNKNOWN

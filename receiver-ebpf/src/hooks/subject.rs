@@ -45,6 +45,11 @@ impl<A: Access, F: Fn(Ptr<SkBuff, A>) -> Option<u16>> Subject for OnDevice<A, F>
     }
 
     #[inline(always)]
+    fn identity(&self) -> u64 {
+        packet_identity(self.0)
+    }
+
+    #[inline(always)]
     fn segments(&self) -> u32 {
         // A packet of several segments has most of them in pages or in further buffers.
         if self.0.read(&SKB_PAGED_LENGTH) == 0 {
@@ -163,11 +168,6 @@ impl<A: Access> Subject for InSocket<A> {
         }
         // A reader of UDP moves the whole receive queue to its reader queue (`__skb_recv_udp`).
         Some(length + self.sock.probed().cast::<UdpSock>().read(&UDP_READER_QUEUE))
-    }
-
-    #[inline(always)]
-    fn identity(&self) -> u64 {
-        packet_identity(self.skb)
     }
 }
 

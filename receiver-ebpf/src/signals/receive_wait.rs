@@ -11,7 +11,7 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{slow_packets, switch, timings};
-use crate::kernel::{event::PacketEvent, filter::Subject, group::Number, served};
+use crate::kernel::{event::PacketEvent, group::Number, served};
 
 switch!("receive_wait");
 
@@ -30,7 +30,7 @@ fn records(mix: u64) -> Option<&'static mut Records> {
 
 /// Stores the record of a packet that entered its socket's queue.
 #[inline(always)]
-pub fn store_start(event: &PacketEvent, packet: &impl Subject) {
+pub fn store_start(event: &PacketEvent) {
     if !enabled() && !slow_packets::enabled() {
         return;
     }
@@ -42,7 +42,7 @@ pub fn store_start(event: &PacketEvent, packet: &impl Subject) {
     first.enqueued = now;
     first.check = mix ^ now;
     if slow_packets::enabled() {
-        first.passed = slow_packets::take_passages(event.timestamp, packet).map(|time| mix ^ time);
+        first.passed = slow_packets::take_passage(event.timestamp).map(|time| mix ^ time);
     }
 }
 

@@ -103,45 +103,45 @@ const BURST: u64 = 1_000_000_000;
 /// The first implausible age, 13 days: it comes from the comparison of different clocks.
 const IMPLAUSIBLE: u64 = 1 << 50;
 
-/// Returns the entries of an early layer; `None` for other layers.
-const fn early(layer: Layer) -> Option<usize> {
-    match layer {
-        Layer::Ip => Some(0),
-        Layer::Transport => Some(1),
-        Layer::SocketEnqueued | Layer::SocketRead => None,
-    }
+/// Returns the entry of a packet before its socket's queue.
+#[inline(always)]
+fn passage(cells: &mut SlowCells, timestamp: u64) -> &mut Passage {
+    // SAFETY: the index is within the array. A bounds check would remain, and the verifier rejects its panic.
+    unsafe { cells.passing.get_unchecked_mut(timestamp as usize % PASSING) }
 }
 
-/// Returns the entry of a packet at an early layer.
+/// Stores the time of a packet at `ip`.
 #[inline(always)]
-fn passage(cells: &mut SlowCells, early: usize, timestamp: u64) -> &mut Passage {
-    // SAFETY: both indices are within the arrays. A bounds check would remain, and the verifier rejects its panic.
-    unsafe { cells.passing.get_unchecked_mut(early).get_unchecked_mut(timestamp as usize % PASSING) }
-}
-
-/// Stores the time of a packet at an early layer.
-#[inline(always)]
-pub fn passed(layer: Layer, event: &PacketEvent) {
-    if !enabled() {
-        return;
-    }
-    if let Some(early) = early(layer)
+pub fn passed_ip(event: &PacketEvent) {
+    if enabled()
         && let Some(cells) = cells::here(&SLOW)
     {
-        *passage(cells, early, event.timestamp) = Passage { timestamp: event.timestamp, time: event.now };
+        *passage(cells, event.timestamp) = Passage { timestamp: event.timestamp, times: [event.now, 0] };
     }
 }
 
-/// Returns the times of a packet at `ip` and `transport`, or its departure instead of `ip` if its sender is on this node; zero if another
-/// packet replaced the entry.
+/// Stores the time of a packet at `transport`. A packet without a time at `ip` may have come from this node.
 #[inline(always)]
-pub fn take_passages(timestamp: u64, packet: &impl Subject) -> [u64; 2] {
-    let Some(cells) = cells::here(&SLOW) else { return [0; 2] };
-    let [ip, transport] = [0, 1].map(|early| {
-        let passage = passage(cells, early, timestamp);
-        if passage.timestamp == timestamp { passage.time } else { 0 }
-    });
-    [if ip == 0 { take_departure(cells, packet.identity()) } else { ip }, transport]
+pub fn passed_transport(event: &PacketEvent, packet: &impl Subject) {
+    if enabled()
+        && let Some(cells) = cells::here(&SLOW)
+    {
+        if passage(cells, event.timestamp).timestamp == event.timestamp {
+            passage(cells, event.timestamp).times[1] = event.now;
+        } else {
+            let times = [take_departure(cells, packet.identity()), event.now];
+            *passage(cells, event.timestamp) = Passage { timestamp: event.timestamp, times };
+        }
+    }
+}
+
+/// Returns the times of a packet at `ip` and `transport`, as in [`Passage`]; zero if another packet replaced the entry.
+#[inline(always)]
+pub fn take_passage(timestamp: u64) -> [u64; 2] {
+    match cells::here(&SLOW).map(|cells| passage(cells, timestamp)) {
+        Some(passage) if passage.timestamp == timestamp => passage.times,
+        _ => [0; 2],
+    }
 }
 
 /// Stores the departure of a packet from a sender on this node, which has no receive timestamp yet. `packet` returns
@@ -159,6 +159,9 @@ pub fn departed(time: u64, packet: impl FnOnce() -> u64) {
 /// Returns the departure of a packet; zero if it is unknown.
 #[inline(always)]
 fn take_departure(cells: &mut SlowCells, packet: u64) -> u64 {
+    if packet == 0 {
+        return 0;
+    }
     let departed = departure(cells, packet);
     if departed.packet == packet { core::mem::take(&mut departed.time) | DEPARTURE } else { 0 }
 }

@@ -46,9 +46,10 @@ impl Options {
 }
 
 /// Sets of handlers: the sidecar's programs paired with empty programs, for the node and, natively, by workload and with sampling.
-const HANDLERS: [&str; 7] = [
+const HANDLERS: [&str; 8] = [
     "all",
     "without_waits",
+    "without_slow_packets",
     "by_workload_without_waits",
     "by_workload",
     "by_workload_by_cpu",
@@ -138,7 +139,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let mut command = if options.icount { guest(&benchmark, &options.kernel)? } else { benchmark };
     command.args(options.avoid.iter().flat_map(|means| ["--avoid", means]));
     let natively = Sampling::natively(&HANDLERS);
-    let in_guest = Sampling { handlers: &HANDLERS[..2], rounds: 5, requests: 50 };
+    let in_guest = Sampling { handlers: &HANDLERS[..3], rounds: 5, requests: 50 };
     let usual = if options.icount { in_guest } else { natively };
     let sampling = Sampling {
         rounds: options.rounds.unwrap_or(usual.rounds),

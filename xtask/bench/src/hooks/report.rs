@@ -60,6 +60,7 @@ const SHARE_LIMIT: f64 = 0.6;
 const SHARED_HOOK: &str = "softirq_entry";
 const ALL: &str = "all";
 const WITHOUT_WAITS: &str = "without_waits";
+const WITHOUT_SLOW_PACKETS: &str = "without_slow_packets";
 
 /// Returns the table and the verdicts.
 pub fn render(rounds: &[Round], stopwatch: &Stopwatch) -> String {
@@ -71,7 +72,10 @@ pub fn render(rounds: &[Round], stopwatch: &Stopwatch) -> String {
     shared(&mut text, rounds);
     match stopwatch {
         Stopwatch::Nanoseconds => latency(&mut text, rounds),
-        Stopwatch::Instructions(kernel) => PATHS.iter().for_each(|path| packet_path(&mut text, rounds, kernel, path)),
+        Stopwatch::Instructions(kernel) => {
+            PATHS.iter().for_each(|path| packet_path(&mut text, rounds, kernel, path));
+            PATHS.iter().for_each(|path| selection(&mut text, rounds, path));
+        }
     }
     text
 }
@@ -185,6 +189,31 @@ fn packet_path(text: &mut String, rounds: &[Round], kernel: &str, path: &PacketP
     );
 }
 
+/// Writes what the selection of slow packets adds to the layers of a packet's path.
+fn selection(text: &mut String, rounds: &[Round], path: &PacketPath) {
+    let cost = |handlers: &str, of: fn(&Cost) -> f64| {
+        let chosen = |round: &Round| round.handlers == handlers && round.traffic == path.traffic;
+        let layers = path.layers.iter();
+        layers.map(|program| round::cost(rounds, program, chosen).map(|cost| of(&cost))).sum::<Option<f64>>()
+    };
+    let product: fn(&Cost) -> f64 = |cost| cost.product.value;
+    let net: fn(&Cost) -> f64 = |cost| cost.net.value;
+    let [Some(with), Some(without)] = [ALL, WITHOUT_SLOW_PACKETS].map(|handlers| cost(handlers, product)) else {
+        return;
+    };
+    let [Some(net_with), Some(net_without)] = [ALL, WITHOUT_SLOW_PACKETS].map(|handlers| cost(handlers, net)) else {
+        return;
+    };
+    let _ = writeln!(
+        text,
+        "\nselection of slow packets, {}: {with:.1} instead of {without:.1} instructions, {:+.1}%; above empty programs \
+         {net_with:.1} instead of {net_without:.1}, {:+.1}%",
+        path.name,
+        (with / without - 1.0) * 100.0,
+        (net_with / net_without - 1.0) * 100.0
+    );
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -237,6 +266,15 @@ mod tests {
             rendered(&[rounds(WITHOUT_WAITS, &layers[..3])], &guest())
                 .contains("fentry does not serve all of the four layers")
         );
+    }
+
+    #[test]
+    fn the_selection_is_the_difference_of_two_sets_of_handlers() {
+        let layers = |cost| PATHS[0].layers.iter().map(|layer| (*layer, cost)).collect::<Vec<_>>();
+        let lines = [rounds(ALL, &layers(60)), rounds(WITHOUT_SLOW_PACKETS, &layers(50))];
+        let text = rendered(&lines, &Stopwatch::Instructions("6.12".to_owned()));
+        assert!(text.contains("240.0 instead of 200.0 instructions, +20.0%"), "{text}");
+        assert!(text.contains("200.0 instead of 160.0, +25.0%"), "{text}");
     }
 
     #[test]
