@@ -12,7 +12,7 @@ use crate::{
         fields::{TASK_ID, Task},
         pointer::Ptr,
     },
-    signals::{processor, slow_packets, socket_calls},
+    signals::{processor, reader_states, socket_calls},
 };
 
 /// Declares the programs of a function: at entry and exit, for BPF trampolines and for kprobes.
@@ -64,7 +64,7 @@ calls! {
 #[btf_tracepoint(function = "sched_waking")]
 fn sched_waking(ctx: BtfTracePointContext) -> i32 {
     let task: Ptr<Task> = ctx.pointer(0);
-    slow_packets::woken(task.read(&TASK_ID));
+    reader_states::woken(task.read(&TASK_ID));
     0
 }
 
@@ -75,7 +75,7 @@ fn sched_switch(ctx: BtfTracePointContext) -> i32 {
     let (from, to): (Ptr<Task>, Ptr<Task>) = (ctx.pointer(1), ctx.pointer(2));
     let next = to.read(&TASK_ID);
     processor::switched(from.read(&TASK_ID), next);
-    slow_packets::switched(next);
+    reader_states::switched(next);
     socket_calls::switched(from, to);
     0
 }

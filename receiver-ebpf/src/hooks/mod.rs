@@ -33,7 +33,7 @@ use crate::{
         owner::or_node,
         pointer::{Access, Ptr},
     },
-    signals::{latency, receive_segments, receive_wait, slow_packets},
+    signals::{latency, packet_path, receive_segments, receive_wait, slow_packets},
 };
 
 /// `ETH_P_IPV6` in network order, as in `sk_buff.protocol`.
@@ -103,8 +103,8 @@ fn filtered(point: ReceivePoint, packet: &impl Subject, event: Sampled, slot: im
 #[inline(always)]
 fn arrived(point: ReceivePoint, packet: &impl Subject, event: &PacketEvent) -> u64 {
     match point.layer {
-        Layer::Ip => slow_packets::passed_ip(event),
-        Layer::Transport => slow_packets::passed_transport(event, packet),
+        Layer::Ip => packet_path::passed_ip(event),
+        Layer::Transport => packet_path::passed_transport(event, packet),
         Layer::SocketEnqueued => receive_wait::store_start(event),
         Layer::SocketRead => return receive_wait::end(event),
     }

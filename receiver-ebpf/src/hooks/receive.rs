@@ -23,7 +23,7 @@ use crate::{
         owner,
         pointer::{Access, Ptr},
     },
-    signals::slow_packets,
+    signals::packet_path,
 };
 
 /// Handles a packet that has its device.
@@ -33,7 +33,7 @@ fn received<A: Access>(skb: Ptr<SkBuff, A>, version: IpVersion, mode: FilterMode
     let slot = || owner::slot_of_namespace(skb);
     // A packet without a receive timestamp needs no clock.
     if is_departing(skb) {
-        slow_packets::departed(skb.read(&SKB_TSTAMP), || packet_identity(skb));
+        packet_path::departed(skb.read(&SKB_TSTAMP), || packet_identity(skb));
         return reached(point, &arriving(skb), Err(PacketLoss::TransmitTimestamp), mode, slot);
     }
     reached(point, &arriving(skb), PacketEvent::delivered(skb), mode, slot);

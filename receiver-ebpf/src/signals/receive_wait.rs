@@ -10,7 +10,7 @@ use undercurrent_ebpf::abi::{
     workload::Slot,
 };
 
-use super::{slow_packets, switch, timings};
+use super::{packet_path, slow_packets, switch, timings};
 use crate::kernel::{event::PacketEvent, group::Number, served};
 
 switch!("receive_wait");
@@ -42,7 +42,7 @@ pub fn store_start(event: &PacketEvent) {
     first.enqueued = now;
     first.check = mix ^ now;
     if slow_packets::enabled() {
-        first.passed = slow_packets::take_passage(event.timestamp).map(|time| mix ^ time);
+        first.passed = packet_path::take(event.timestamp).map(|time| mix ^ time);
     }
 }
 

@@ -1,27 +1,21 @@
 //! Slow packets: packets whose latency exceeds a threshold, and a uniform share of all packets, become events.
 //!
-//! Nothing at an early layer predicts that a packet will be slow. So every packet stores its time at each layer in a scratch buffer of
-//! the CPU, and the arrival in the socket's queue moves these times to the record of the waiting packet.
+//! Nothing at an early layer predicts that a packet will be slow. So every packet stores its [path](super::packet_path), and the arrival
+//! in the socket's queue moves it to the record of the waiting packet.
 
 use aya_ebpf::{
-    helpers::{
-        bpf_get_current_pid_tgid,
-        generated::{bpf_get_current_task, bpf_ringbuf_output},
-    },
+    helpers::generated::{bpf_get_current_task, bpf_ringbuf_output},
     macros::map,
     maps::{Array, PerCpuArray, RingBuf},
 };
 use undercurrent_ebpf::abi::{
     ABSENT,
     latency::{IpVersion, Layer, ReceivePoint, Transport, waiting},
-    slow::{
-        CHOICES, Choice, DEPARTED, DEPARTURE, Departed, PASSING, PAYLOAD, Passage, SlowCells, SlowPacket, WAKEUPS,
-        Wakeup, flag,
-    },
+    slow::{CHOICES, Choice, PAYLOAD, SlowCells, SlowPacket, flag},
     workload::Slot,
 };
 
-use super::{receive_wait, switch};
+use super::{reader_states, receive_wait, switch};
 use crate::kernel::{
     cells::{self, ByCpu, MMAPABLE},
     clock,
@@ -42,7 +36,7 @@ switch!("slow_packets");
 
 /// The scratch buffers and counts by CPU.
 #[map]
-static SLOW: ByCpu<SlowCells> = ByCpu::with_max_entries(1, MMAPABLE);
+pub(super) static SLOW: ByCpu<SlowCells> = ByCpu::with_max_entries(1, MMAPABLE);
 
 /// Selected packets.
 #[map]
@@ -88,90 +82,11 @@ static UNIFORM_INTERVAL: u32 = u32::MAX;
 #[unsafe(link_section = ".rodata.flags")]
 static UNIFORM_MASK: u32 = u32::MAX;
 
-/// 1 if the wakeups of tasks are recorded.
-#[unsafe(export_name = "slow.reader_states")]
-#[unsafe(link_section = ".rodata.flags")]
-static READER_STATES: u32 = 0;
-
-/// The last wakeups, by the lower bits of the task's id.
-#[map]
-static LAST_WAKEUPS: Array<Wakeup> = Array::with_max_entries(1, 0);
-
 /// Nanoseconds for which an unused budget accumulates.
 const BURST: u64 = 1_000_000_000;
 
 /// The first implausible age, 13 days: it comes from the comparison of different clocks.
 const IMPLAUSIBLE: u64 = 1 << 50;
-
-/// Returns the entry of a packet before its socket's queue.
-#[inline(always)]
-fn passage(cells: &mut SlowCells, timestamp: u64) -> &mut Passage {
-    // SAFETY: the index is within the array. A bounds check would remain, and the verifier rejects its panic.
-    unsafe { cells.passing.get_unchecked_mut(timestamp as usize % PASSING) }
-}
-
-/// Stores the time of a packet at `ip`.
-#[inline(always)]
-pub fn passed_ip(event: &PacketEvent) {
-    if enabled()
-        && let Some(cells) = cells::here(&SLOW)
-    {
-        *passage(cells, event.timestamp) = Passage { timestamp: event.timestamp, times: [event.now, 0] };
-    }
-}
-
-/// Stores the time of a packet at `transport`. A packet without a time at `ip` may have come from this node.
-#[inline(always)]
-pub fn passed_transport(event: &PacketEvent, packet: &impl Subject) {
-    if enabled()
-        && let Some(cells) = cells::here(&SLOW)
-    {
-        if passage(cells, event.timestamp).timestamp == event.timestamp {
-            passage(cells, event.timestamp).times[1] = event.now;
-        } else {
-            let times = [take_departure(cells, packet.identity()), event.now];
-            *passage(cells, event.timestamp) = Passage { timestamp: event.timestamp, times };
-        }
-    }
-}
-
-/// Returns the times of a packet at `ip` and `transport`, as in [`Passage`]; zero if another packet replaced the entry.
-#[inline(always)]
-pub fn take_passage(timestamp: u64) -> [u64; 2] {
-    match cells::here(&SLOW).map(|cells| passage(cells, timestamp)) {
-        Some(passage) if passage.timestamp == timestamp => passage.times,
-        _ => [0; 2],
-    }
-}
-
-/// Stores the departure of a packet from a sender on this node, which has no receive timestamp yet. `packet` returns
-/// [`Subject::identity`].
-#[inline(always)]
-pub fn departed(time: u64, packet: impl FnOnce() -> u64) {
-    if enabled()
-        && let Some(cells) = cells::here(&SLOW)
-    {
-        let packet = packet();
-        *departure(cells, packet) = Departed { packet, time };
-    }
-}
-
-/// Returns the departure of a packet; zero if it is unknown.
-#[inline(always)]
-fn take_departure(cells: &mut SlowCells, packet: u64) -> u64 {
-    if packet == 0 {
-        return 0;
-    }
-    let departed = departure(cells, packet);
-    if departed.packet == packet { core::mem::take(&mut departed.time) | DEPARTURE } else { 0 }
-}
-
-/// Returns the entry of a packet from a sender on this node. Packets are 256 bytes apart or more.
-#[inline(always)]
-fn departure(cells: &mut SlowCells, packet: u64) -> &mut Departed {
-    // SAFETY: the index is within the array. A bounds check would remain, and the verifier rejects its panic.
-    unsafe { cells.departed.get_unchecked_mut((packet >> 8) as usize % DEPARTED) }
-}
 
 /// Selects packets at a read. `wait` is the result of [`receive_wait::end`].
 #[inline(always)]
@@ -252,7 +167,7 @@ fn selected(facts: &Facts, sock: Ptr<Sock, Probed>, skb: Ptr<SkBuff, Probed>) {
         offset,
         enqueued,
         passed: receive_wait::passed(timestamp, enqueued),
-        reader: wakeup_of_current(),
+        reader: reader_states::of_current(),
         addresses,
         process_name: leader.read(&TASK_COMM),
         ports,
@@ -274,49 +189,6 @@ fn selected(facts: &Facts, sock: Ptr<Sock, Probed>, skb: Ptr<SkBuff, Probed>) {
         && let Some(cells) = cells::here(&SLOW)
     {
         cells.full += 1;
-    }
-}
-
-/// Returns the entry of a task in the wakeups.
-#[inline(always)]
-fn wakeup(task: u32) -> Option<&'static mut Wakeup> {
-    let entry = LAST_WAKEUPS.get_ptr_mut(task % WAKEUPS as u32)?;
-    // SAFETY: an entry of the map, which lives as long as the program. The programs of another task with this entry write it at the
-    // same time only on another CPU; `task` then belongs to one of them.
-    Some(unsafe { &mut *entry })
-}
-
-/// Records the wakeup of a task.
-#[inline(always)]
-pub fn woken(task: u32) {
-    if enabled()
-        && load_time_value(&READER_STATES) != 0
-        && let Some(entry) = wakeup(task)
-    {
-        *entry = Wakeup { woken: clock::monotonic(), running: 0, task: task.into() };
-    }
-}
-
-/// Records that a task gets a CPU, the first time after its wakeup.
-#[inline(always)]
-pub fn switched(to: u32) {
-    if enabled()
-        && load_time_value(&READER_STATES) != 0
-        && let Some(entry) = wakeup(to)
-        && entry.task == u64::from(to)
-        && entry.running == 0
-    {
-        entry.running = clock::monotonic();
-    }
-}
-
-/// Returns the last wakeup of the current task, and the time at which it got a CPU; zero if unknown.
-#[inline(always)]
-fn wakeup_of_current() -> [u64; 2] {
-    let task = bpf_get_current_pid_tgid() as u32;
-    match wakeup(task) {
-        Some(entry) if entry.task == u64::from(task) => [entry.woken, entry.running],
-        _ => [0; 2],
     }
 }
 

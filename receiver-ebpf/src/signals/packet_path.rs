@@ -1,0 +1,79 @@
+//! The path of a packet before its socket's queue, for spans of slow packets.
+//!
+//! A scratch buffer of the CPU has the times of packets by receive timestamp. A packet from TCP on this node has its departure time until
+//! the transport protocol, and no receive timestamp.
+
+use undercurrent_ebpf::abi::slow::{DEPARTED, DEPARTURE, Departed, PASSING, Passage, SlowCells};
+
+use super::slow_packets::{SLOW, enabled};
+use crate::kernel::{cells, event::PacketEvent, filter::Subject};
+
+/// Returns the entry of a packet before its socket's queue.
+#[inline(always)]
+fn passage(cells: &mut SlowCells, timestamp: u64) -> &mut Passage {
+    // SAFETY: the index is within the array. A bounds check would remain, and the verifier rejects its panic.
+    unsafe { cells.passing.get_unchecked_mut(timestamp as usize % PASSING) }
+}
+
+/// Stores the time of a packet at `ip`.
+#[inline(always)]
+pub fn passed_ip(event: &PacketEvent) {
+    if enabled()
+        && let Some(cells) = cells::here(&SLOW)
+    {
+        *passage(cells, event.timestamp) = Passage { timestamp: event.timestamp, times: [event.now, 0] };
+    }
+}
+
+/// Stores the time of a packet at `transport`. A packet without a time at `ip` may have come from this node.
+#[inline(always)]
+pub fn passed_transport(event: &PacketEvent, packet: &impl Subject) {
+    if enabled()
+        && let Some(cells) = cells::here(&SLOW)
+    {
+        if passage(cells, event.timestamp).timestamp == event.timestamp {
+            passage(cells, event.timestamp).times[1] = event.now;
+        } else {
+            let times = [take_departure(cells, packet.identity()), event.now];
+            *passage(cells, event.timestamp) = Passage { timestamp: event.timestamp, times };
+        }
+    }
+}
+
+/// Returns the times of a packet at `ip` and `transport`, as in [`Passage`]; zero if another packet replaced the entry.
+#[inline(always)]
+pub fn take(timestamp: u64) -> [u64; 2] {
+    match cells::here(&SLOW).map(|cells| passage(cells, timestamp)) {
+        Some(passage) if passage.timestamp == timestamp => passage.times,
+        _ => [0; 2],
+    }
+}
+
+/// Stores the departure of a packet from a sender on this node, which has no receive timestamp yet. `packet` returns
+/// [`Subject::identity`].
+#[inline(always)]
+pub fn departed(time: u64, packet: impl FnOnce() -> u64) {
+    if enabled()
+        && let Some(cells) = cells::here(&SLOW)
+    {
+        let packet = packet();
+        *departure(cells, packet) = Departed { packet, time };
+    }
+}
+
+/// Returns the departure of a packet; zero if it is unknown.
+#[inline(always)]
+fn take_departure(cells: &mut SlowCells, packet: u64) -> u64 {
+    if packet == 0 {
+        return 0;
+    }
+    let departed = departure(cells, packet);
+    if departed.packet == packet { core::mem::take(&mut departed.time) | DEPARTURE } else { 0 }
+}
+
+/// Returns the entry of a packet from a sender on this node. Packets are 256 bytes apart or more.
+#[inline(always)]
+fn departure(cells: &mut SlowCells, packet: u64) -> &mut Departed {
+    // SAFETY: the index is within the array. A bounds check would remain, and the verifier rejects its panic.
+    unsafe { cells.departed.get_unchecked_mut((packet >> 8) as usize % DEPARTED) }
+}
