@@ -21,6 +21,7 @@ pub mod tcp_retransmits;
 pub mod tcp_rtt;
 mod timings;
 pub mod transmit;
+pub mod workload_cpu;
 mod workload_latency;
 
 /// Declares a signal's switch. The loader sets it by the signal's name.

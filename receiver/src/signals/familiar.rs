@@ -39,11 +39,16 @@ pub const FAMILIAR: [Familiar; 22] = [
         CONVENTIONS,
         "container.cpu.time",
         CPU,
-        "no `cpu.mode`; one resource for each container, pod, unit or other cgroup",
+        "by `undercurrent.cpu.use` instead of `cpu.mode`; one resource for each container, pod, unit or other cgroup",
     ),
     familiar(CONVENTIONS, "k8s.pod.cpu.time", CPU, "the sum over the containers of a pod and the pod itself"),
     familiar(CONVENTIONS, "system.cpu.time", CPU, "the sum over all resources of a `host.name`, without idle time"),
-    familiar(CADVISOR, "container_cpu_usage_seconds_total", CPU, "without nested workloads"),
+    familiar(
+        CADVISOR,
+        "container_cpu_usage_seconds_total",
+        CPU,
+        "without nested workloads; softirqs count for the receivers of the packets",
+    ),
     familiar(
         CADVISOR,
         "container_cpu_cfs_throttled_seconds_total",

@@ -9,7 +9,10 @@ use undercurrent_ebpf::abi::{
 
 use super::super::{OpenContext, OpenError, network_cpu};
 use crate::{
-    kernel::maps::ByCpu,
+    kernel::{
+        hooks::{SOFTIRQ_ENTRY, SOFTIRQ_EXIT},
+        maps::ByCpu,
+    },
     workloads::{Slot, Workloads},
 };
 
@@ -28,6 +31,8 @@ pub struct NetworkTimes {
     softirqs: Option<ByCpu<SoftirqCells>>,
     /// True if the receive softirq is divided over slots.
     divides: bool,
+    /// True if the programs run.
+    is_measured: bool,
 }
 
 impl NetworkTimes {
@@ -41,7 +46,13 @@ impl NetworkTimes {
             shares: measured.then(|| network_cpu::Shares::open(opening.kernel)).transpose()?,
             softirqs: measured.then(|| opening.softirqs()).transpose()?,
             divides: network_cpu::divides(opening.kernel),
+            is_measured: measured && [&SOFTIRQ_ENTRY, &SOFTIRQ_EXIT].iter().all(|hook| opening.kernel.serves(hook)),
         })
+    }
+
+    /// Returns true if the time is measured.
+    pub const fn is_measured(&self) -> bool {
+        self.is_measured
     }
 
     /// Returns the time of every slot since its start.

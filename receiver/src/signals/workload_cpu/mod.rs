@@ -2,46 +2,58 @@
 
 mod busy;
 mod ledger;
+mod parts;
 mod source;
 mod stat;
 mod tasks;
 #[cfg(test)]
 mod tests;
 mod times;
+mod uses;
 
-use self::busy::Busy;
+use std::time::Duration;
+
+#[cfg(test)]
+pub use self::uses::testing;
+use self::{busy::Busy, parts::Parts};
 pub use self::{
     source::source,
     times::{CpuTimes, SharedCpuTimes},
+    uses::{SlotTimes, Times, Uses, uses},
 };
 use super::{
     Caveat, Entry, HooksNeeded, OpenContext, OpenError, READ_FAILED, ReadError, Signal,
     internal::{LOST, lost},
+    processor,
 };
 use crate::{
     kernel::host::Host,
-    telemetry::{Attributes, Data, Descriptor, Instrument, Metric, Point, Readings, UnixNanos, View},
+    telemetry::{AttributeKey, Attributes, Data, Descriptor, Instrument, Metric, Point, Readings, UnixNanos, View},
     workloads::{Hierarchy, NoAccounting, Slot, Version, Workloads},
 };
 
 pub static ENTRY: Entry = Entry {
     name: "workload_cpu",
-    summary: "CPU time of each workload without nested workloads; the remaining time counts for the node",
+    summary: "CPU time of each workload without nested workloads, with the part of network events; the remaining time counts for the node",
     metrics: &[&CPU_TIME, &STEAL_TIME],
     hooks: |_| Vec::new(),
-    maps: &[],
+    maps: &[&processor::USE],
     losses: |_| vec![READ_FAILED],
     hooks_needed: HooksNeeded::All,
     caveats: |_, kernel| caveats(kernel.host()),
     open,
 };
 
+const USE: &str = "undercurrent.cpu.use";
+const NETWORK: &str = "network";
+const COMPUTE: &str = "compute";
+
 pub(super) static CPU_TIME: Descriptor = Descriptor {
     name: "undercurrent.cpu.time",
     unit: "s",
-    description: "CPU time used, without the CPU time of nested workloads.",
+    description: "CPU time used, without the CPU time of nested workloads. Softirq time belongs to the receivers of the packets.",
     instrument: Instrument::Counter,
-    attributes: &[],
+    attributes: &[AttributeKey::listed(USE, &[NETWORK, COMPUTE])],
     view: View::Section,
 };
 
@@ -75,12 +87,28 @@ fn caveats(host: &Host) -> Vec<Caveat> {
 
 struct WorkloadCpu {
     times: SharedCpuTimes,
+    /// The division by use; `None` if the time of network events is not measured.
+    division: Option<Division>,
     /// Start time of the node's measurement.
     start: UnixNanos,
 }
 
+/// The division of CPU time by use.
+struct Division {
+    times: SlotTimes,
+    parts: Parts,
+}
+
 fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
-    Ok(Box::new(WorkloadCpu::new(times(opening)?, opening.start)))
+    let mut times = SlotTimes::open(opening)?;
+    let accounted = times.accounted().clone();
+    let division = if times.measures_network() {
+        times.advance(opening.workloads)?;
+        Some(Division { times, parts: Parts::default() })
+    } else {
+        None
+    };
+    Ok(Box::new(WorkloadCpu::new(accounted, division, opening.start)))
 }
 
 /// Returns the CPU times, which several signals share.
@@ -99,18 +127,34 @@ pub fn times(opening: &OpenContext<'_>) -> Result<SharedCpuTimes, OpenError> {
 }
 
 impl WorkloadCpu {
-    const fn new(times: SharedCpuTimes, start: UnixNanos) -> Self {
-        Self { times, start }
+    const fn new(times: SharedCpuTimes, division: Option<Division>, start: UnixNanos) -> Self {
+        Self { times, division, start }
+    }
+
+    /// Returns the points of a slot with this time by the kernel's accounting. Workloads have no points of `network` with zero.
+    fn points(&self, slot: Slot, start: UnixNanos, accounted: Duration) -> Vec<Point> {
+        let point = |attributes, time: Duration| Point { attributes, start, data: Data::Double(time.as_secs_f64()) };
+        let Some(division) = &self.division else { return vec![point(Attributes::new(), accounted)] };
+        let part = division.parts.of(slot).copied().unwrap_or_default();
+        let of = |used, time| point(Attributes::new().with(USE, used), Duration::from_nanos(time));
+        let network = (part.network > 0 || slot == Slot::NODE).then(|| of(NETWORK, part.network));
+        network.into_iter().chain([of(COMPUTE, part.compute)]).collect()
     }
 }
 
 impl Signal for WorkloadCpu {
+    fn forget(&mut self, slot: Slot) {
+        self.division.iter().for_each(|division| division.times.forget(slot));
+    }
+
     fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
-        let mut times = self.times.borrow_mut();
-        times.advance(workloads)?;
+        self.times.borrow_mut().advance(workloads)?;
+        if let Some(Division { times, parts }) = &mut self.division {
+            parts.advance(&uses(&times.advance(workloads)?), |slot| workloads.start(slot));
+        }
+        let times = self.times.borrow();
         for (slot, start, time) in std::iter::once((Slot::NODE, self.start, times.node())).chain(times.slots()) {
-            let point = Point { attributes: Attributes::new(), start, data: Data::Double(time.as_secs_f64()) };
-            readings.add(slot, Metric { descriptor: &CPU_TIME, points: vec![point] });
+            readings.add(slot, Metric { descriptor: &CPU_TIME, points: self.points(slot, start, time) });
         }
         let steal = Data::Double(times.steal().as_secs_f64());
         let steal = Point { attributes: Attributes::new(), start: self.start, data: steal };

@@ -32,7 +32,7 @@ fn benches() -> impl Iterator<Item = Bench> {
 
 fn signal(hierarchy: Hierarchy, workloads: &Workloads) -> WorkloadCpu {
     let times = CpuTimes::new(Files::here(hierarchy), Busy::new(false), workloads).unwrap();
-    WorkloadCpu::new(times.shared(), START)
+    WorkloadCpu::new(times.shared(), None, START)
 }
 
 impl Bench {

@@ -56,7 +56,7 @@ fn quantile(mut values: Vec<f64>, parts: usize) -> f64 {
 }
 
 /// Pins this thread, and threads and processes that it starts later, to the first CPU.
-fn on_first_cpu() {
+pub fn on_first_cpu() {
     let allowed = sched_getaffinity(None).unwrap();
     let mut one = CpuSet::new();
     one.set((0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu)).unwrap());
@@ -65,7 +65,7 @@ fn on_first_cpu() {
 
 /// Lets the CPU of [`on_one_cpu`] process the packets that the right end of a wire receives. False if the kernel has no receive
 /// packet steering.
-fn steer(wire: &Wire) -> bool {
+pub fn steer(wire: &Wire) -> bool {
     const STEER: &str = "mount -t sysfs none /sys && echo $1 >/sys/class/net/wire/queues/rx-0/rps_cpus";
     let last = thread::spawn(|| {
         on_one_cpu();
@@ -79,7 +79,7 @@ fn steer(wire: &Wire) -> bool {
 }
 
 /// Starts a process that keeps the CPU of [`on_one_cpu`] busy.
-fn burn(group: &Group) -> Burner {
+pub fn burn(group: &Group) -> Burner {
     thread::scope(|scope| {
         let burn = || {
             on_one_cpu();
@@ -97,22 +97,28 @@ fn between(sidecar: &Sidecar, load: impl FnOnce()) -> [Line; 2] {
 }
 
 /// A worker with a socket, and a client of it.
-struct Server {
+pub struct Server {
     worker: Worker,
     socket: usize,
     client: Client,
 }
 
 impl Server {
-    fn start(group: &Group, wire: &Wire) -> Self {
+    /// Starts a server of datagrams in a cgroup.
+    pub fn start(group: &Group, wire: &Wire) -> Self {
         let worker = Worker::start(&group.own(), &wire.right);
         let (socket, address) = worker.bind(Transport::Udp, wire.server());
         Self { worker, socket, client: Client::connect(wire, Transport::Udp, address) }
     }
+
+    /// Sends the requests of a round.
+    pub fn ask(&self) {
+        self.client.ask(requests());
+    }
 }
 
 /// Lets every server answer the requests of a round, while `meanwhile` runs.
-fn answer(servers: &[Server], meanwhile: &mut dyn FnMut()) {
+pub fn answer(servers: &[Server], meanwhile: &mut dyn FnMut()) {
     match servers {
         [] => meanwhile(),
         [first, rest @ ..] => first.worker.answers(first.socket, requests(), || answer(rest, meanwhile)),

@@ -1,6 +1,6 @@
 //! The cgroup hierarchies of this kernel that identify a task's workload.
 
-use std::{path::PathBuf, time::Duration};
+use std::{panic::resume_unwind, path::PathBuf, thread, time::Duration};
 
 use procfs::CGroupController;
 use rustix::{
@@ -30,17 +30,24 @@ pub struct Scene {
     _mounted: Option<Mounted>,
 }
 
-/// Runs a test with every available hierarchy.
-pub fn everywhere(test: &str, run: impl Fn(&Scene)) {
+/// Runs a test with every available hierarchy, each time in a new thread, because tests pin their thread to a CPU.
+pub fn everywhere(test: &str, run: impl Fn(&Scene) + Sync) {
     let Some(_alone) = alone(test) else { return };
     let scenes = [Scene::chosen, Scene::v2_alone, Scene::v1_mounted];
     let played = scenes.into_iter().filter_map(|scene| scene()).inspect(|scene| {
         eprintln!("{test}: {}", scene.name);
-        run(scene);
+        in_a_thread(|| run(scene));
     });
     if played.count() == 0 {
         skip(&format!("{test}: no cgroups are mounted"));
     }
+}
+
+/// Runs a part of a test in a new thread with the name of the test.
+fn in_a_thread(run: impl Fn() + Send) {
+    let name = thread::current().name().unwrap_or_default().to_owned();
+    let result = thread::scope(|scope| thread::Builder::new().name(name).spawn_scoped(scope, run).unwrap().join());
+    result.unwrap_or_else(|failure| resume_unwind(failure));
 }
 
 impl Scene {

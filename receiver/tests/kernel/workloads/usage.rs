@@ -1,29 +1,39 @@
-//! Compares a container's CPU time with the kernel's statistics of its cgroup.
+//! Compares the CPU time of containers with the kernel's statistics of their cgroups.
 
-use std::time::Duration;
+use std::{thread, time::Duration};
 
 use super::{
     super::support::{
         cgroups::Group,
         counters::cpu_time,
         line::{Line, Point},
+        sidecar::{BINARY, command, file},
         surroundings::{patience, wait_for},
         truth::{exactly, record},
+        wire::{Version, Wire},
     },
+    charges::{Server, answer, burn, on_first_cpu, steer},
     scene::{Scene, everywhere},
     watch::is,
 };
 
 const CPU_TIME: &str = "undercurrent.cpu.time";
+const NETWORK_TIME: &str = "undercurrent.network.cpu.time";
+const USE: &str = "undercurrent.cpu.use";
 /// Seconds of CPU time.
 const USED: f64 = 1.5;
+/// Rounds of requests.
+const ROUNDS: usize = 5;
+/// Seconds of softirq time that leave the interrupted container.
+const MOVED: f64 = 0.002;
 
-fn exported(line: &Line, group: &Group) -> f64 {
-    line.find(CPU_TIME, &[]).filter(|point| is(point, &group.path)).map(Point::amount).sum()
+fn exported(line: &Line, metric: &str, of: &[(&str, &str)], group: &Group) -> f64 {
+    line.find(metric, of).filter(|point| is(point, &group.path)).map(Point::amount).sum()
 }
 
 fn container(scene: &Scene) {
-    let sidecar = scene.sidecar(&[]);
+    let file = file("signals: {network_cpu: {enabled: false}}");
+    let sidecar = scene.sidecar(&["--config", file.path().to_str().unwrap()]);
     let group = scene.group();
     let burner = group.burn(&group.path).unwrap();
     wait_for("a process to use CPU time", patience(Duration::from_secs(20)), || {
@@ -34,10 +44,68 @@ fn container(scene: &Scene) {
     let used = cpu_time(&group);
     let line = sidecar.snapshot();
     assert_eq!(cpu_time(&group), used);
-    record(CPU_TIME, exported(&line, &group), exactly(used));
+    record(CPU_TIME, exported(&line, CPU_TIME, &[], &group), exactly(used));
+    let divided = ["network", "compute"].map(|used| line.find(CPU_TIME, &[(USE, used)]).count());
+    assert_eq!(divided, [0, 0], "without the time of network events there is no division");
 }
 
 #[test]
 fn a_containers_time_is_its_cgroups() {
     everywhere("CPU time of a container", container);
+}
+
+/// A container receives packets in softirqs on another CPU, which another container keeps busy.
+fn moved(scene: &Scene) {
+    let (receiving, burning) = (scene.group(), scene.group());
+    let sidecar = scene.sidecar(&[]);
+    let wire = Wire::veth(Version::Ipv4);
+    let is_steered = steer(&wire);
+    let servers = [on_the_first_cpu(|| Server::start(&receiving, &wire))];
+    let load = || answer(&servers, &mut || servers[0].ask());
+    // The first read assigns the socket to the workload.
+    on_the_first_cpu(load);
+    let before = sidecar.snapshot();
+    // Other programs may keep the burner from its CPU for a while.
+    let expected = if is_steered && !excludes_interrupts() { MOVED } else { 0.0 };
+    let after = wait_for("softirqs to interrupt the burner", patience(Duration::from_secs(60)), || {
+        let burner = burn(&burning);
+        on_the_first_cpu(|| (0..ROUNDS).for_each(|_| load()));
+        drop(burner);
+        let (used, line) = (cpu_time(&burning), sidecar.snapshot());
+        let moved = used - exported(&line, CPU_TIME, &[(USE, "compute")], &burning);
+        let softirqs = line.total(NETWORK_TIME, &[]);
+        eprintln!("{moved:.4} s of {used:.4} s left the burner, of {softirqs:.4} s in softirqs");
+        assert!((-1e-6..=softirqs).contains(&moved));
+        (moved >= expected).then_some(line)
+    });
+    let grown = |metric, of: &[(&str, &str)]| {
+        exported(&after, metric, of, &receiving) - exported(&before, metric, of, &receiving)
+    };
+    let (received, charged) = (grown(CPU_TIME, &[(USE, "network")]), grown(NETWORK_TIME, &[]));
+    eprintln!("steered {is_steered}: {received:.4} s received, {charged:.4} s charged");
+    assert!(received > 0.0 && (received - charged).abs() <= 0.02 * charged, "{received} s, not {charged} s");
+    let points = after.find(CPU_TIME, &[]).count();
+    let divided: usize = ["network", "compute"].iter().map(|used| after.find(CPU_TIME, &[(USE, used)]).count()).sum();
+    assert_eq!(points, divided, "every point has a use");
+}
+
+/// Runs a part of the test away from the CPU of the burner.
+fn on_the_first_cpu<T: Send>(part: impl FnOnce() -> T + Send) -> T {
+    let pinned = || {
+        on_first_cpu();
+        part()
+    };
+    thread::scope(|scope| scope.spawn(pinned).join().unwrap())
+}
+
+/// Returns true if the kernel's statistics of cgroups leave out interrupts.
+fn excludes_interrupts() -> bool {
+    let output = command(BINARY).args(["doctor", "--json"]).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    report["cpu_time"].as_str().unwrap().contains("interrupts count for the node")
+}
+
+#[test]
+fn softirqs_move_from_the_interrupted_container_to_the_receiver() {
+    everywhere("CPU time of a receiver", moved);
 }

@@ -125,7 +125,7 @@ impl Run<'_> {
             self.wait_for_samples(OF_CONTAINERS, STABLE, *number)?;
             counts.push((*number, self.series_of_node()?));
         }
-        let nameless = r#"undercurrent_cpu_time_seconds_total{host_name!="", job!="undercurrent", container_name="", undercurrent_workload_cgroup="", undercurrent_workload_unit=""}"#;
+        let nameless = r#"undercurrent_cpu_time_seconds_total{undercurrent_cpu_use="compute", host_name!="", job!="undercurrent", container_name="", undercurrent_workload_cgroup="", undercurrent_workload_unit=""}"#;
         let nameless = self.prometheus.series(nameless)?.len();
         println!(
             "e2e prometheus: workloads and series: {counts:?}; {nameless} containers were exported before their names"
@@ -202,7 +202,8 @@ impl Run<'_> {
 
     /// Returns the identities of all containers that have had a sample.
     fn identities(&self) -> anyhow::Result<BTreeSet<Labels>> {
-        let series = self.prometheus.series(&format!("undercurrent_cpu_time_seconds_total{CONTAINERS}"))?;
+        let containers = r#"undercurrent_cpu_time_seconds_total{container_name!="", undercurrent_cpu_use="compute"}"#;
+        let series = self.prometheus.series(containers)?;
         Ok(series.into_iter().collect())
     }
 }

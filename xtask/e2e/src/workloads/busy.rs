@@ -12,8 +12,9 @@ use xtask_e2e::collector::otlp::Request;
 const BUSY: f64 = 1.0;
 /// Timeout for the use of [`BUSY`] on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Maximum difference of two kernel files for one CPU time, in seconds: cgroup v2 updates its file once per tick.
-const LAG: f64 = 0.02;
+/// Maximum difference from the kernel's file of a CPU time, in seconds: cgroup v2 updates its file once per tick, and softirq time
+/// moves to the receivers of packets.
+const LAG: f64 = 0.05;
 
 /// Compares the CPU time that the sidecar exports with the accounting of the containers' cgroups.
 pub fn run(stage: &Stage<'_>) -> anyhow::Result<Vec<Ended>> {
