@@ -5,9 +5,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use crate::telemetry::{
-    AttributeKey, Attributes, Data, Descriptor, ExponentialHistogram, Figure, FigureKind, Instrument, Metric, Parent,
-    Point, Resource, ResourceMetrics, ResourceSpans, Side, Snapshot, Span, SpanBatch, SpanContext, SpanId, TraceId,
-    UnixNanos, View,
+    AttributeKey, Attributes, Data, Descriptor, ExponentialHistogram, Figure, FigureKind, Instrument, Metric, Packets,
+    Parent, Point, Resource, ResourceMetrics, ResourceSpans, Side, Snapshot, Span, SpanBatch, SpanContext, SpanId,
+    TraceId, UnixNanos, View,
 };
 
 const fn key(key: &'static str, values: &'static [&'static str]) -> AttributeKey {
@@ -76,6 +76,19 @@ pub(super) static ENERGY: Descriptor = Descriptor {
             metric: "undercurrent.energy",
             attributes: &[("undercurrent.energy.use", "network")],
             kind: FigureKind::Rate("J"),
+        },
+        Figure {
+            heading: "per 1M packets",
+            spare: 2,
+            metric: "undercurrent.energy",
+            attributes: &[],
+            kind: FigureKind::PerMillion(
+                "J",
+                Packets {
+                    histogram: "undercurrent.network.receive.duration",
+                    attributes: &[("undercurrent.network.layer", "socket_read")],
+                },
+            ),
         },
         Figure {
             heading: "of one CPU",

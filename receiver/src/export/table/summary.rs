@@ -8,7 +8,7 @@ use super::{
     section::{Input, Section, Share, short},
     units::{amount, percent, rate},
 };
-use crate::telemetry::{Attributes, Descriptor, Figure, FigureKind, Value, View};
+use crate::telemetry::{Attributes, Descriptor, Figure, FigureKind, Packets, Value, View};
 
 /// Returns the section of a metric with figures; `None` if no resource has changes of the metric.
 pub(super) fn section(input: &Input<'_>, descriptor: &'static Descriptor) -> Option<Section> {
@@ -26,7 +26,8 @@ pub(super) fn section(input: &Input<'_>, descriptor: &'static Descriptor) -> Opt
     columns.extend(figures.iter().map(|figure| Column::number(figure.heading, figure.spare)));
     let row = |share: &Share<'_>| {
         let name = &input.names[share.place];
-        let cells = figures.iter().zip(&share.changes).map(|(figure, changes)| cell(figure, changes));
+        let packets = |packets: &Packets| counted(input, share.place, packets);
+        let cells = figures.iter().zip(&share.changes).map(|(figure, changes)| cell(figure, changes, &packets));
         [name.text.clone(), name.kind.to_owned()].into_iter().chain(cells).collect()
     };
     let rows = shown.iter().map(row).collect();
@@ -37,10 +38,28 @@ pub(super) fn section(input: &Input<'_>, descriptor: &'static Descriptor) -> Opt
 
 /// Returns the changes of a figure's points.
 fn of<'a>(input: &Input<'a>, place: usize, figure: &Figure) -> Vec<Change<'a>> {
-    let has = |of: &Attributes| figure.attributes.iter().all(|(key, value)| of.get(key) == Some(&Value::from(*value)));
-    let mut changes = input.changes(&input.current.resources[place], figure.metric);
+    selected(input, place, figure.metric, figure.attributes)
+}
+
+/// Returns the changes of the points with these attributes.
+fn selected<'a>(
+    input: &Input<'a>,
+    place: usize,
+    metric: &str,
+    attributes: &[(&'static str, &'static str)],
+) -> Vec<Change<'a>> {
+    let has = |of: &Attributes| attributes.iter().all(|(key, value)| of.get(key) == Some(&Value::from(*value)));
+    let mut changes = input.changes(&input.current.resources[place], metric);
     changes.retain(|change| has(change.attributes));
     changes
+}
+
+/// Returns the packets of a resource in the last interval; `None` without packets.
+fn counted(input: &Input<'_>, place: usize, packets: &Packets) -> Option<f64> {
+    match sum(&selected(input, place, packets.histogram, packets.attributes)) {
+        Some(Measured::Distribution(histogram)) => Some(histogram.count() as f64).filter(|count| *count > 0.0),
+        _ => None,
+    }
 }
 
 /// Returns the sum of several changes; `None` without a change.
@@ -51,12 +70,15 @@ fn sum(changes: &[Change<'_>]) -> Option<Measured> {
     Some(sum.value)
 }
 
-fn cell(figure: &Figure, changes: &[Change<'_>]) -> String {
+fn cell(figure: &Figure, changes: &[Change<'_>], counted: &dyn Fn(&Packets) -> Option<f64>) -> String {
     let value = match (figure.kind, sum(changes)) {
         (FigureKind::Rate(unit), Some(_)) => per_second(changes).map(|growth| rate(growth, unit)),
         (FigureKind::Share, Some(_)) => per_second(changes).map(percent),
         (FigureKind::Quantile(quantile, unit), Some(Measured::Distribution(histogram))) => {
             histogram.quantile(quantile).map(|value| amount(value, unit))
+        }
+        (FigureKind::PerMillion(unit, packets), Some(Measured::Growth { by, .. })) => {
+            counted(&packets).map(|packets| amount(by / packets * 1e6, unit))
         }
         _ => None,
     };

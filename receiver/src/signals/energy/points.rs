@@ -1,8 +1,8 @@
 //! The metrics of `energy`.
 
 use crate::telemetry::{
-    AttributeKey, Attributes, Data, Descriptor, Figure, FigureKind, Instrument, Joules, Microjoules, Point, UnixNanos,
-    View,
+    AttributeKey, Attributes, Data, Descriptor, Figure, FigureKind, Instrument, Joules, Microjoules, Packets, Point,
+    UnixNanos, View,
 };
 
 /// `hw.id`, an attribute of the semantic conventions for hardware.
@@ -52,7 +52,7 @@ const LATENCY: &str = "undercurrent.network.receive.duration";
 const READ: &[(&str, &str)] = &[("undercurrent.network.layer", "socket_read")];
 
 /// The columns of the live table.
-static FIGURES: [Figure; 5] = [
+static FIGURES: [Figure; 6] = [
     Figure { heading: "power", spare: 0, metric: NAME, attributes: &[], kind: FigureKind::Rate("J") },
     Figure {
         heading: "network",
@@ -60,6 +60,14 @@ static FIGURES: [Figure; 5] = [
         metric: NAME,
         attributes: &[(USE, Use::Network.as_str())],
         kind: FigureKind::Rate("J"),
+    },
+    // No program counts the bytes that a workload receives, because that takes work for each packet.
+    Figure {
+        heading: "per 1M packets",
+        spare: 2,
+        metric: NAME,
+        attributes: &[],
+        kind: FigureKind::PerMillion("J", Packets { histogram: LATENCY, attributes: READ }),
     },
     Figure {
         heading: "of one CPU",
@@ -70,14 +78,14 @@ static FIGURES: [Figure; 5] = [
     },
     Figure {
         heading: "latency p50",
-        spare: 3,
+        spare: 4,
         metric: LATENCY,
         attributes: READ,
         kind: FigureKind::Quantile(0.5, "s"),
     },
     Figure {
         heading: "latency p99",
-        spare: 2,
+        spare: 3,
         metric: LATENCY,
         attributes: READ,
         kind: FigureKind::Quantile(0.99, "s"),

@@ -259,5 +259,7 @@ fn power_is_beside_cpu_time_and_latency() {
     let table = render(Some(&snapshot(2)), &snapshot(4), plain(100));
     let section: Vec<&str> =
         table.lines().skip_while(|line| !line.starts_with("energy")).take_while(|line| !line.is_empty()).collect();
+    // 10 W of `web` for 1625 packets a second.
+    assert!(section.iter().any(|row| row.contains("web") && row.contains("6.15kJ")), "{section:#?}");
     insta::assert_snapshot!(section.join("\n"));
 }
