@@ -55,6 +55,31 @@ pub struct Reading {
     pub share: u64,
 }
 
+impl Reading {
+    /// Records a value. Returns its growth, scaled if the kernel multiplexes the event, and true if it is scaled. The first value has
+    /// no growth.
+    #[inline(always)]
+    pub fn grow(&mut self, value: u64) -> (u64, bool) {
+        // A tick may interrupt a softirq's program between its reading and its use.
+        let growth = if self.value == 0 { 0 } else { value.saturating_sub(self.value) };
+        self.value = value;
+        if self.share == 0 || self.share == WHOLE {
+            return (growth, false);
+        }
+        (proportion(growth, WHOLE, self.share), true)
+    }
+
+    /// Records the times of the event at a tick. Returns false if the event has been stopped since the last tick.
+    #[inline(always)]
+    pub fn tick(&mut self, enabled: u64, running: u64) -> bool {
+        let is_stopped = self.enabled != 0 && self.enabled == enabled;
+        let (all, counted) = (enabled.saturating_sub(self.enabled), running.saturating_sub(self.running));
+        self.share = if all == counted { WHOLE } else { proportion(WHOLE, counted, all) };
+        (self.enabled, self.running) = (enabled, running);
+        !is_stopped
+    }
+}
+
 /// The state of one CPU. Only programs that run there write it, and they do not interrupt each other: switches and softirqs. All
 /// times are nanoseconds of the monotonic clock.
 #[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
@@ -68,15 +93,26 @@ pub struct ProcessorCells {
     pub sibling: u64,
     /// True (1) while a network softirq runs.
     pub in_softirq: u64,
+    /// The address of the cgroups (`css_set`) of the task that runs, [`UNKNOWN`] or [`IDLE`].
+    pub running: u64,
     /// Cycles in network softirqs, and those beside a busy sibling.
     pub softirqs: [u64; 2],
     /// Intervals in which the kernel multiplexed a counter. Their growth is scaled.
     pub scaled: u64,
     /// Readings that failed.
     pub failed: u64,
+    /// Ticks.
+    pub ticks: u64,
+    /// Readings at ticks of events that the kernel has stopped, because their CPU went offline.
+    pub stopped: u64,
     /// The last reading of each counter.
     pub last: [Reading; COUNTERS],
 }
+
+/// The value of [`ProcessorCells::running`] before the first switch.
+pub const UNKNOWN: u64 = 0;
+/// The value of [`ProcessorCells::running`] while the CPU is idle.
+pub const IDLE: u64 = 1;
 
 /// The busy time of a CPU in one word, so that another CPU reads it atomically: the time so far if the CPU is idle; if it is busy,
 /// the time so far minus the time of the last change.
@@ -114,5 +150,5 @@ pub const fn proportion(amount: u64, part: u64, whole: u64) -> u64 {
 const _: () = {
     assert!(INTERRUPTED < WORDS && WORDS.is_power_of_two());
     assert!(size_of::<Reading>() == 32);
-    assert!(size_of::<ProcessorCells>() == (4 + 2 + 2) * 8 + 4 * 32);
+    assert!(size_of::<ProcessorCells>() == (5 + 2 + 4) * 8 + 4 * 32);
 };

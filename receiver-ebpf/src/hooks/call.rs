@@ -74,7 +74,7 @@ fn sched_waking(ctx: BtfTracePointContext) -> i32 {
 fn sched_switch(ctx: BtfTracePointContext) -> i32 {
     let (from, to): (Ptr<Task>, Ptr<Task>) = (ctx.pointer(1), ctx.pointer(2));
     let next = to.read(&TASK_ID);
-    processor::switched(from.read(&TASK_ID), next);
+    processor::switched(to, next == 0);
     reader_states::switched(next);
     socket_calls::switched(from, to);
     0

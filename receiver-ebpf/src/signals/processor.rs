@@ -10,14 +10,17 @@ use aya_ebpf::{
     maps::{Array, PerfEventArray},
 };
 use undercurrent_ebpf::abi::processor::{
-    self, COUNTERS, Counter, INTERRUPTED, ProcessorCells, SHARED_CYCLES, WHOLE, busy,
+    self, COUNTERS, Counter, IDLE, INTERRUPTED, ProcessorCells, SHARED_CYCLES, busy,
 };
 
 use super::switch;
 use crate::kernel::{
     cells::{self, ByCpu, MMAPABLE},
-    clock, load_time_value,
+    clock,
+    fields::{TASK_CSS_SET, Task},
+    load_time_value,
     owner::{or_node, slot_of_current},
+    pointer::Ptr,
     shard,
 };
 
@@ -59,17 +62,26 @@ fn here() -> Option<&'static mut ProcessorCells> {
     if enabled() && load_time_value(&COUNTED) != 0 { cells::here(&PROCESSOR) } else { None }
 }
 
-/// Handles a switch from the current task to another one. The idle task is charged nothing.
+/// Handles a switch from the current task to another one. Nothing is read between tasks in the same cgroups. The idle task is charged
+/// nothing.
 #[inline(always)]
-pub fn switched(from: u32, to: u32) {
+pub fn switched(to: Ptr<Task>, is_idle: bool) {
     if let Some(cells) = here() {
-        let now = clock::monotonic();
-        let grown = read(cells, now, &Counter::ALL);
-        let used = busy::until(cells.published, now);
-        cells.published = busy::publish(used, now, to != 0);
-        if from != 0 {
+        // A set of cgroups exists as long as a task in it runs, so its address does not change its meaning meanwhile.
+        let next = if is_idle { IDLE } else { to.follow(&TASK_CSS_SET).identity() };
+        if next == cells.running {
+            return;
+        }
+        let grown = read(cells, clock::monotonic, &Counter::ALL);
+        if cells.running != IDLE {
             charge(&grown, &Counter::ALL);
         }
+        // Only a CPU with a sibling has times.
+        if cells.read != 0 {
+            let used = busy::until(cells.published, cells.read);
+            cells.published = busy::publish(used, cells.read, !is_idle);
+        }
+        cells.running = next;
     }
 }
 
@@ -77,7 +89,7 @@ pub fn switched(from: u32, to: u32) {
 #[inline(always)]
 pub fn interrupted(is_idle: impl FnOnce() -> bool) {
     if let Some(cells) = here() {
-        let grown = read(cells, clock::monotonic(), &[Counter::Cycles]);
+        let grown = read(cells, clock::monotonic, &[Counter::Cycles]);
         cells.in_softirq = 1;
         if !is_idle() {
             charge(&grown, &[Counter::Cycles]);
@@ -89,7 +101,7 @@ pub fn interrupted(is_idle: impl FnOnce() -> bool) {
 #[inline(always)]
 pub fn resumed(now: u64) {
     if let Some(cells) = here() {
-        let grown = read(cells, now, &[Counter::Cycles]);
+        let grown = read(cells, || now, &[Counter::Cycles]);
         // A softirq that began before the programs were attached counts for the interrupted task.
         if cells.in_softirq != 0 {
             cells.softirqs[0] += grown[Counter::Cycles as usize];
@@ -99,20 +111,21 @@ pub fn resumed(now: u64) {
     }
 }
 
-/// Handles a tick of this CPU, so that a task that never switches is read too, and multiplexing is noticed.
+/// Handles a tick of this CPU, so that a task that never switches is read too, and multiplexing and stopped events are noticed.
 #[inline(always)]
 pub fn ticked(is_idle: impl FnOnce() -> bool) {
-    if let Some(cells) = here()
-        && cells.in_softirq == 0
-    {
-        for counter in Counter::ALL {
-            if load_time_value(&COUNTED) & counter.bit() != 0 {
-                notice(cells, counter);
+    if let Some(cells) = here() {
+        cells.ticks += 1;
+        if cells.in_softirq == 0 {
+            for counter in Counter::ALL {
+                if load_time_value(&COUNTED) & counter.bit() != 0 {
+                    notice(cells, counter);
+                }
             }
-        }
-        let grown = read(cells, clock::monotonic(), &Counter::ALL);
-        if !is_idle() {
-            charge(&grown, &Counter::ALL);
+            let grown = read(cells, clock::monotonic, &Counter::ALL);
+            if !is_idle() {
+                charge(&grown, &Counter::ALL);
+            }
         }
     }
 }
@@ -139,18 +152,21 @@ fn charge(grown: &[u64; COUNTERS + 1], counters: &[Counter]) {
 }
 
 /// Returns the growth of these counters since their last reading, and of the cycles beside a busy sibling. The first reading has
-/// none.
+/// none. Only a CPU with a sibling reads the clock.
 #[inline(always)]
-fn read(cells: &mut ProcessorCells, now: u64, counters: &[Counter]) -> [u64; COUNTERS + 1] {
+fn read(cells: &mut ProcessorCells, now: impl FnOnce() -> u64, counters: &[Counter]) -> [u64; COUNTERS + 1] {
     let mut grown = [0; COUNTERS + 1];
     for counter in counters {
         if load_time_value(&COUNTED) & counter.bit() != 0 {
             grown[*counter as usize] = growth(cells, *counter);
         }
     }
-    let length = now.saturating_sub(cells.read);
-    cells.read = now;
-    if let Some(used) = sibling(now) {
+    if let Some(sibling) = sibling() {
+        let now = now();
+        let length = now.saturating_sub(cells.read);
+        cells.read = now;
+        // SAFETY: an entry of the map, which lives as long as the program. The word is read at once.
+        let used = busy::until(unsafe { (&raw const (*sibling).published).read_volatile() }, now);
         let overlap = used.saturating_sub(cells.sibling);
         cells.sibling = used;
         grown[SHARED_CYCLES] = processor::proportion(grown[Counter::Cycles as usize], overlap.min(length), length);
@@ -180,15 +196,9 @@ fn growth(cells: &mut ProcessorCells, counter: Counter) -> u64 {
         cells.failed += 1;
         return 0;
     }
-    let last = &mut cells.last[counter as usize];
-    // A tick may interrupt a softirq's program between its reading and its use.
-    let growth = if last.value == 0 { 0 } else { value.saturating_sub(last.value) };
-    last.value = value;
-    if last.share == 0 || last.share == WHOLE {
-        return growth;
-    }
-    cells.scaled += 1;
-    processor::proportion(growth, WHOLE, last.share)
+    let (growth, is_scaled) = cells.last[counter as usize].grow(value);
+    cells.scaled += u64::from(is_scaled);
+    growth
 }
 
 /// Stores the share of the time since the last tick for which the kernel counted an event.
@@ -199,22 +209,16 @@ fn notice(cells: &mut ProcessorCells, counter: Counter) {
     let map = events(counter).cast_mut().cast();
     // SAFETY: the map holds perf events, and the buffer has the given size.
     if unsafe { bpf_perf_event_read_value(map, BPF_F_CURRENT_CPU.into(), &raw mut value, size) } == 0 {
-        let last = &mut cells.last[counter as usize];
-        let (enabled, running) =
-            (value.enabled.saturating_sub(last.enabled), value.running.saturating_sub(last.running));
-        last.share = if enabled == running { WHOLE } else { processor::proportion(WHOLE, running, enabled) };
-        last.enabled = value.enabled;
-        last.running = value.running;
+        let is_counted = cells.last[counter as usize].tick(value.enabled, value.running);
+        cells.stopped += u64::from(!is_counted);
     }
 }
 
-/// Returns the busy time of this CPU's sibling until `now`; `None` without a sibling.
+/// Returns the state of this CPU's sibling; `None` without a sibling.
 #[inline(always)]
-fn sibling(now: u64) -> Option<u64> {
+fn sibling() -> Option<*const ProcessorCells> {
     // SAFETY: the helper has no arguments.
     let cpu = unsafe { aya_ebpf::helpers::bpf_get_smp_processor_id() };
     let sibling = SIBLINGS.get(cpu)?.checked_sub(1)?;
-    let cells = PROCESSOR.get_ptr(sibling)?;
-    // SAFETY: an entry of the map, which lives as long as the program. The word is read at once.
-    Some(busy::until(unsafe { (&raw const (*cells).published).read_volatile() }, now))
+    PROCESSOR.get_ptr(sibling)
 }

@@ -249,6 +249,14 @@ impl Client {
         self.run(Request::Sample(periods))
     }
 
+    /// Opens the counters of CPUs again. Skips CPUs that are offline.
+    ///
+    /// # Errors
+    /// If the service cannot be reached, or the kernel refuses.
+    pub fn count(&self, cpus: Vec<u32>) -> Result<(), ServiceError> {
+        self.run(Request::Count(cpus))
+    }
+
     /// Finds the functions that samples are classified by.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! The perf events of the processor's counters, one for each CPU.
 
 use std::{
+    collections::BTreeMap,
     io,
     os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd},
 };
@@ -62,17 +63,18 @@ const fn map(counter: Counter) -> &'static str {
 /// Open events. Dropping them stops the counters.
 #[derive(Default)]
 pub struct Counters {
-    events: Vec<(Counter, u32, OwnedFd)>,
+    kind: Option<Events>,
+    events: BTreeMap<(Counter, u32), OwnedFd>,
 }
 
 impl Counters {
     /// Opens the events of every CPU that is online. Leaves out counters that the processor lacks, and all without cycles.
     #[must_use]
-    pub fn open(events: Events) -> Self {
+    pub fn open(kind: Events) -> Self {
         let online = aya::util::online_cpus().unwrap_or_default();
-        let mut opened = Self::default();
+        let mut opened = Self { kind: Some(kind), events: BTreeMap::new() };
         for counter in Counter::ALL {
-            let of_cpus = online.iter().map(|cpu| Ok((counter, *cpu, open(events.of(counter), *cpu)?)));
+            let of_cpus = online.iter().map(|cpu| Ok(((counter, *cpu), open(kind.of(counter), *cpu)?)));
             match of_cpus.collect::<io::Result<Vec<_>>>() {
                 Ok(events) => opened.events.extend(events),
                 Err(error) => {
@@ -89,7 +91,7 @@ impl Counters {
     /// Returns the bits of the open counters.
     #[must_use]
     pub fn bits(&self) -> u32 {
-        self.events.iter().fold(0, |bits, (counter, ..)| bits | counter.bit())
+        self.events.keys().fold(0, |bits, (counter, _)| bits | counter.bit())
     }
 
     /// Passes the events to the programs.
@@ -97,15 +99,40 @@ impl Counters {
     /// # Errors
     /// If the object lacks a map, or the kernel refuses an event.
     pub fn insert(&self, ebpf: &Ebpf) -> io::Result<()> {
-        for (counter, cpu, event) in &self.events {
-            let name = map(*counter);
-            let Some(Map::PerfEventArray(data)) = ebpf.map(name) else {
-                return Err(io::Error::other(format!("the embedded eBPF object has no map `{name}`")));
-            };
-            update(data.fd().as_fd(), *cpu, event.as_raw_fd())?;
+        self.events.iter().try_for_each(|((counter, cpu), event)| insert(ebpf, *counter, *cpu, event))
+    }
+
+    /// Opens the events of CPUs again, after the kernel has stopped them for good because the CPU went offline. Skips CPUs that are
+    /// offline.
+    ///
+    /// # Errors
+    /// If the kernel refuses an event.
+    pub fn reopen(&mut self, cpus: &[u32], ebpf: &Ebpf) -> io::Result<()> {
+        let Some(kind) = self.kind else { return Ok(()) };
+        let bits = self.bits();
+        for counter in Counter::ALL.into_iter().filter(|counter| bits & counter.bit() != 0) {
+            for cpu in cpus {
+                match open(kind.of(counter), *cpu) {
+                    Ok(event) => {
+                        insert(ebpf, counter, *cpu, &event)?;
+                        self.events.insert((counter, *cpu), event);
+                    }
+                    Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
+                    Err(error) => return Err(error),
+                }
+            }
         }
         Ok(())
     }
+}
+
+/// Passes an event to the programs.
+fn insert(ebpf: &Ebpf, counter: Counter, cpu: u32, event: &OwnedFd) -> io::Result<()> {
+    let name = map(counter);
+    let Some(Map::PerfEventArray(data)) = ebpf.map(name) else {
+        return Err(io::Error::other(format!("the embedded eBPF object has no map `{name}`")));
+    };
+    update(data.fd().as_fd(), cpu, event.as_raw_fd())
 }
 
 /// Opens an event that counts all tasks of a CPU.

@@ -1,4 +1,4 @@
-//! Control of the samples of CPUs.
+//! Control of the samples and counters of CPUs.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::{
     text::Text,
 };
 
-/// Sets the sampling periods of CPUs, and finds the functions of samples.
+/// Sets the sampling periods of CPUs, opens their counters again, and finds the functions of samples.
 pub struct CpuSampling(Client);
 
 impl CpuSampling {
@@ -22,6 +22,14 @@ impl CpuSampling {
     pub fn set(&self, periods: impl IntoIterator<Item = (u32, Duration)>) -> Result<(), ServiceError> {
         let nanoseconds = |period: Duration| u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
         self.0.sample(periods.into_iter().map(|(cpu, period)| (cpu, nanoseconds(period))).collect())
+    }
+
+    /// Opens the counters of CPUs again, after the CPUs were offline. Skips CPUs that are offline.
+    ///
+    /// # Errors
+    /// If the loader cannot be reached, or the kernel refuses.
+    pub fn count(&self, cpus: Vec<u32>) -> Result<(), ServiceError> {
+        self.0.count(cpus)
     }
 
     /// Finds the functions that samples are classified by in the kernel and its modules.

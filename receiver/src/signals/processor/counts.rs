@@ -113,6 +113,13 @@ impl Reader {
         growth
     }
 
+    /// Returns the state of each CPU.
+    pub fn states(&self) -> Vec<(u32, ProcessorCells)> {
+        let mut states = Vec::new();
+        self.cells.for_each(|cpu, cells| states.push((u32::try_from(cpu).unwrap_or(u32::MAX), *cells)));
+        states
+    }
+
     /// Clears the words of a slot.
     pub fn clear(&self, slot: Slot) {
         self.counts.clear(slot);
@@ -146,7 +153,8 @@ fn since(now: Counts, before: Counts) -> Counts {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use undercurrent_ebpf::abi::processor::{busy, proportion};
+    use undercurrent_ebpf::abi::processor::{Reading, busy, proportion};
+    use zerocopy::FromZeros as _;
 
     use super::*;
 
@@ -157,6 +165,41 @@ mod tests {
         assert_eq!([proportion(7, 0, 9), proportion(7, 9, 0)], [0, 0]);
         // A CPU at 5 GHz for an hour.
         assert_eq!(proportion(18_000_000_000_000, 3_600_000_000_000, 3_600_000_000_000), 18_000_000_000_000);
+    }
+
+    /// Returns the counted growth of an event at a thousand events a second, of which the kernel counts this many milliseconds of each
+    /// second, and true if it is scaled. Values have the form of `bpf_perf_event_value`; each second has ten readings and one tick.
+    fn multiplexed(counted: u64) -> (u64, bool) {
+        let (mut reading, mut value, mut sum, mut scaled) = (Reading::new_zeroed(), 5_000_000, 0, false);
+        for second in 1..=11 {
+            for _ in 0..10 {
+                value += counted / 10;
+                let (growth, is_scaled) = reading.grow(value);
+                // The share is known from the second tick on.
+                if second > 1 {
+                    sum += growth;
+                    scaled |= is_scaled;
+                }
+            }
+            assert!(reading.tick(second * 1_000_000_000, second * counted * 1_000_000));
+        }
+        (sum, scaled)
+    }
+
+    #[test]
+    fn counts_of_multiplexed_events_are_scaled_and_marked() {
+        assert_eq!(multiplexed(1000), (10_000, false));
+        for counted in [750, 500, 250, 100] {
+            let (sum, scaled) = multiplexed(counted);
+            assert!(scaled && sum.abs_diff(10_000) <= 150, "{sum} of 10000, counted for {counted} ms of each second");
+        }
+    }
+
+    #[test]
+    fn a_stopped_event_is_noticed_at_the_next_tick() {
+        let mut reading = Reading::new_zeroed();
+        let ticks = [(7, 7), (9, 9), (9, 9), (4, 4), (5, 5)].map(|(enabled, running)| reading.tick(enabled, running));
+        assert_eq!(ticks, [true, true, false, true, true], "the new event starts at zero");
     }
 
     proptest! {

@@ -2,13 +2,20 @@
 
 mod counts;
 mod network;
+mod returned;
 mod settings;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use undercurrent_ebpf::abi::processor::Counter;
 
-use self::counts::{CELLS, SIBLINGS};
+use self::{
+    counts::{CELLS, SIBLINGS},
+    returned::{Lost, Returned},
+};
 pub use self::{
     counts::{Counts, Growth, Reader, USE, Use},
     network::{Network, NetworkTimes},
@@ -22,6 +29,7 @@ use super::{
 use crate::{
     kernel::{
         Kernel,
+        cpu_sampling::CpuSampling,
         hooks::{SCHED_SWITCH, SOFTIRQ_ENTRY, SOFTIRQ_EXIT},
     },
     telemetry::{AttributeKey, Attributes, Data, Descriptor, Instrument, Metric, Point, Readings, UnixNanos, View},
@@ -99,6 +107,8 @@ struct Processor {
     counters: u32,
     totals: BTreeMap<Slot, Totals>,
     failed: u64,
+    events: CpuSampling,
+    returned: Returned,
     start: UnixNanos,
 }
 
@@ -108,10 +118,28 @@ struct Totals {
     counts: [Counts; 2],
 }
 
+impl Totals {
+    /// Adds the counts of an interval.
+    fn add(&mut self, counts: &Counts, scaled: bool) {
+        let of_kind = &mut self.counts[usize::from(scaled)];
+        of_kind.iter_mut().zip(counts).for_each(|(total, count)| *total += count);
+    }
+
+    /// Returns the points of a counter: the scaled counts have a mark. A count of zero has no point.
+    fn points(&self, counter: Counter) -> Vec<Point> {
+        let marks = [Attributes::new(), Attributes::new().with(ESTIMATE, "scaled")];
+        let point = |(attributes, counts): (Attributes, &Counts)| {
+            let count = i64::try_from(counts[counter as usize]).unwrap_or(i64::MAX);
+            (count > 0).then_some(Point { attributes, start: self.start, data: Data::Integer(count) })
+        };
+        marks.into_iter().zip(&self.counts).filter_map(point).collect()
+    }
+}
+
 fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
     let kernel = opening.kernel;
     if counts(kernel) && !opening.settings.network_functions.enabled {
-        tick(kernel);
+        tick(&kernel.cpu_sampling(), aya::util::online_cpus().unwrap_or_default());
     }
     let mut processor = Processor {
         reader: Reader::open(kernel)?,
@@ -120,6 +148,8 @@ fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
         counters: if counts(kernel) { kernel.counters() } else { 0 },
         totals: BTreeMap::new(),
         failed: 0,
+        events: kernel.cpu_sampling(),
+        returned: Returned::default(),
         start: opening.start,
     };
     processor.reader.advance(opening.workloads);
@@ -128,14 +158,29 @@ fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
 }
 
 /// Lets the samples of each CPU read its counters once a second. `network_functions` samples at least as often.
-fn tick(kernel: &Kernel) {
-    let online = aya::util::online_cpus().unwrap_or_default();
-    if let Err(error) = kernel.cpu_sampling().set(online.into_iter().map(|cpu| (cpu, TICK))) {
+fn tick(events: &CpuSampling, cpus: Vec<u32>) {
+    if let Err(error) = events.set(cpus.into_iter().map(|cpu| (cpu, TICK))) {
         tracing::warn!("cannot sample the CPUs; tasks that never switch are read when they do: {error}");
     }
 }
 
 impl Processor {
+    /// Opens the events of CPUs that were offline again.
+    fn repair(&mut self) {
+        let online = aya::util::online_cpus().unwrap_or_default();
+        let cells = self.reader.states();
+        let cells = cells.iter().filter(|(cpu, _)| online.contains(cpu)).map(|(cpu, cells)| (*cpu, cells));
+        let Lost { counters, ticks } = self.returned.find(cells, Instant::now());
+        if !ticks.is_empty() {
+            tick(&self.events, ticks);
+        }
+        if !counters.is_empty()
+            && let Err(error) = self.events.count(counters)
+        {
+            tracing::warn!("cannot open the counters of a CPU that was offline: {error}");
+        }
+    }
+
     /// Adds the growth since the previous reading. The counts of softirqs move to the receivers of the packets.
     fn advance(&mut self, workloads: &Workloads) {
         self.totals.retain(|slot, totals| workloads.start(*slot) == Some(totals.start));
@@ -148,8 +193,7 @@ impl Processor {
         for (slot, counts) in growth.own.iter().chain(&moved) {
             let Some(start) = workloads.start(*slot) else { continue };
             let totals = self.totals.entry(*slot).or_insert(Totals { start, counts: Default::default() });
-            let of_kind = &mut totals.counts[usize::from(growth.scaled)];
-            of_kind.iter_mut().zip(counts).for_each(|(total, count)| *total += count);
+            totals.add(counts, growth.scaled);
         }
     }
 }
@@ -171,19 +215,34 @@ impl Signal for Processor {
             return Ok(());
         }
         self.advance(workloads);
+        self.repair();
         for (slot, totals) in &self.totals {
             for counter in Counter::ALL.into_iter().filter(|counter| self.counters & counter.bit() != 0) {
-                let points = totals.counts.iter().enumerate().filter_map(|(scaled, counts)| {
-                    let attributes =
-                        if scaled == 0 { Attributes::new() } else { Attributes::new().with(ESTIMATE, "scaled") };
-                    let count = i64::try_from(counts[counter as usize]).unwrap_or(i64::MAX);
-                    (count > 0).then_some(Point { attributes, start: totals.start, data: Data::Integer(count) })
-                });
-                readings.add(*slot, Metric { descriptor: descriptor(counter), points: points.collect() });
+                readings.add(*slot, Metric { descriptor: descriptor(counter), points: totals.points(counter) });
             }
         }
         let failed = lost(ENTRY.name, READ_FAILED, Attributes::new(), self.failed, self.start);
         readings.add(Slot::NODE, Metric { descriptor: &LOST, points: vec![failed] });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scaled_counts_have_a_mark_and_absent_counts_no_point() {
+        let mut totals = Totals { start: UnixNanos(1), counts: Default::default() };
+        totals.add(&[700, 20, 0, 0, 3], false);
+        totals.add(&[50, 0, 0, 0, 3], true);
+        totals.add(&[1, 0, 0, 0, 0], true);
+        let counts = |counter| -> Vec<_> {
+            let points = totals.points(counter).into_iter();
+            points.map(|point| (point.attributes.get(ESTIMATE).is_some(), point.data)).collect()
+        };
+        assert_eq!(counts(Counter::Cycles), [(false, Data::Integer(700)), (true, Data::Integer(51))]);
+        assert_eq!(counts(Counter::Instructions), [(false, Data::Integer(20))]);
+        assert_eq!(counts(Counter::CacheReferences), []);
     }
 }

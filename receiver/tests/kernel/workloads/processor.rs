@@ -8,15 +8,19 @@ use std::{
 };
 
 use super::{
-    super::support::{
-        cgroups::Group,
-        counters::cpu_time,
-        line::{Line, Point},
-        meters::Meters,
-        sidecar::file,
-        surroundings::{patience, wait_for},
-        truth::{exactly, record},
+    super::{
+        cpu::Offline,
+        support::{
+            cgroups::Group,
+            counters::cpu_time,
+            line::{Line, Point},
+            meters::Meters,
+            sidecar::{Sidecar, file},
+            surroundings::{patience, skip, virtual_machine, wait_for},
+            truth::{exactly, record},
+        },
     },
+    charges::burn,
     scene::{Scene, everywhere},
     watch::is,
 };
@@ -102,6 +106,46 @@ fn counters(scene: &Scene) {
 #[test]
 fn software_events_count_for_their_container() {
     everywhere("counters of a container", counters);
+}
+
+/// Returns the growth of the cycles of a container that keeps the last CPU busy for a while, relative to its CPU time.
+fn counted_share(sidecar: &Sidecar, group: &Group) -> f64 {
+    let now = || (cpu_time(group), counted(&sidecar.snapshot(), COUNTERS[0], group));
+    let before = now();
+    let burner = burn(group);
+    wait_for("a process to use CPU time", patience(Duration::from_secs(30)), || {
+        (cpu_time(group) - before.0 >= USED).then_some(())
+    });
+    drop(burner);
+    let after = now();
+    (after.1 - before.1) / 1e9 / (after.0 - before.0)
+}
+
+fn returned(scene: &Scene) {
+    for functions in [true, false] {
+        let text = format!("signals: {{processor: {{events: software}}, network_functions: {{enabled: {functions}}}}}");
+        let file = file(&text);
+        let sidecar = scene.sidecar(&["--config", file.path().to_str().unwrap()]);
+        let group = scene.group();
+        match Offline::take(1) {
+            Ok(offline) => drop(offline),
+            Err(error) => return skip(&format!("counters of an offline CPU: {error}")),
+        }
+        // The sidecar finds stopped events at a tick of the CPU.
+        let counted = wait_for("the counters of the CPU", patience(Duration::from_secs(60)), || {
+            Some(counted_share(&sidecar, &group)).filter(|share| *share > 0.5)
+        });
+        eprintln!("network_functions {functions}: {counted:.3} of the CPU time after the CPU returned");
+        assert!(counted < 1.2, "{counted}");
+    }
+}
+
+#[test]
+fn a_cpu_that_returns_is_counted_again() {
+    if virtual_machine().is_none() {
+        return skip("counters of an offline CPU: tests take no CPU from a real machine");
+    }
+    everywhere("counters of a CPU that returned", returned);
 }
 
 fn without(scene: &Scene) {
