@@ -152,6 +152,23 @@ fn zones_that_vanish_have_no_points_and_those_that_appear_start_new_series() {
     drop(sidecar);
 }
 
+#[test]
+fn energy_is_divided_from_the_first_growth_of_a_zone_that_appears() {
+    let Some(_alone) = alone("energy of a zone that appears") else { return };
+    let meters = Meters::with(&[("0", "package-0", 5)]);
+    let path = std::path::Path::new(meters.root()).join("class/powercap/intel-rapl:0");
+    let hidden = std::path::Path::new(meters.root()).join("hidden");
+    std::fs::rename(&path, &hidden).unwrap();
+    let sidecar = sidecar(&meters, "signals: {energy: {idle: 0W}}");
+    assert_eq!(sidecar.snapshot().find(DIVIDED, &[]).count(), 0);
+    std::fs::rename(&hidden, &path).unwrap();
+    sidecar.snapshot();
+    meters.set("0", 2_000_005);
+    let line = sidecar.snapshot();
+    let divided = line.total(DIVIDED, &[]);
+    assert!((divided - 2.0).abs() < 1e-6, "{divided} J");
+}
+
 /// Returns the share of the model's dynamic power while every CPU is busy, with the topology below a root of sysfs.
 fn share_of_busy_cpus(ratio: &str, sysfs: &str) -> f64 {
     let processor = format!("processor: {{events: software, hyper_thread_ratio: {ratio}}}");

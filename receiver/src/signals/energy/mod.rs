@@ -125,6 +125,11 @@ fn sources(settings: &Settings) -> Vec<Box<dyn Source>> {
     metered.into_iter().chain(model).collect()
 }
 
+/// Returns true if a source measures a domain.
+fn measure_any(sources: &[Box<dyn Source>], zones: &Zones) -> bool {
+    Domain::ALL.into_iter().any(|domain| sources.iter().any(|source| source.measures(domain, zones)))
+}
+
 /// Returns the number of online CPUs; zero if it is unknown.
 fn online() -> usize {
     aya::util::online_cpus().map_or(0, |cpus| cpus.len())
@@ -170,9 +175,15 @@ impl Signal for Energy {
 
     fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
         self.look(UnixNanos::now())?;
-        let used = self.uses.advance(workloads)?;
         self.accounts.retain(|slot| workloads.start(slot));
-        self.divide(&used, workloads);
+        if measure_any(&self.sources, &self.zones) {
+            let used = self.uses.advance(workloads)?;
+            self.divide(&used, workloads);
+        } else {
+            // A meter that appears has no growth at its first reading, at which the CPU use starts again.
+            self.divided = Instant::now();
+            self.zones.take();
+        }
         for (slot, points) in self.accounts.points() {
             readings.add(slot, Metric { descriptor: &DIVIDED, points });
         }
@@ -188,5 +199,35 @@ impl Signal for Energy {
         if let Err(error) = self.look(UnixNanos::now()) {
             tracing::warn!("{error}; the next reading contains this energy");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sysfs::Sysfs;
+
+    /// Returns the zones of a tree with one zone of RAPL, or none.
+    fn zones(name: Option<&str>) -> Zones {
+        let root = tempfile::tempdir().expect("a folder");
+        if let Some(name) = name {
+            let zone = root.path().join("class/powercap/intel-rapl:0");
+            std::fs::create_dir_all(&zone).expect("created");
+            for (file, text) in [("name", name), ("energy_uj", "5"), ("max_energy_range_uj", "262143328850")] {
+                std::fs::write(zone.join(file), text).expect("written");
+            }
+        }
+        let mut zones = Zones::default();
+        zones.update(&Sysfs::new(root.path().to_owned()).meters(), Instant::now(), UnixNanos(1));
+        zones
+    }
+
+    #[test]
+    fn cpu_use_is_needed_only_with_a_source_of_a_domain() {
+        let metered = sources(&Settings::default());
+        let measure = |name| measure_any(&metered, &zones(name));
+        assert_eq!([None, Some("psys"), Some("package-0")].map(measure), [false, false, true]);
+        let model = Settings { model: "10W..50W".parse().ok(), ..Settings::default() };
+        assert!(measure_any(&sources(&model), &zones(None)));
     }
 }
