@@ -60,6 +60,9 @@ fn events(process: u32) -> [f64; 2] {
 }
 
 fn counters(scene: &Scene) {
+    if !scene.attributes_tasks() {
+        return;
+    }
     let file = file(SOFTWARE);
     let meters = Meters::with(&[("0", "package-0", 5)]);
     let arguments = ["--config", file.path().to_str().unwrap(), "--sysfs-root", meters.root()];
@@ -122,6 +125,9 @@ fn counted_share(sidecar: &Sidecar, group: &Group) -> f64 {
 }
 
 fn returned(scene: &Scene) {
+    if !scene.attributes_tasks() {
+        return;
+    }
     for functions in [true, false] {
         let text = format!("signals: {{processor: {{events: software}}, network_functions: {{enabled: {functions}}}}}");
         let file = file(&text);

@@ -13,11 +13,14 @@ use undercurrent::workloads::Mounts;
 use super::super::support::{
     cgroups::Group,
     sidecar::{BINARY, Sidecar, command},
-    surroundings::{alone, often, patience, skip, virtual_machine, wait_for},
+    surroundings::{alone, often, patience, skip, stores_readers, virtual_machine, wait_for},
 };
 
 /// Mounts only cgroup v2 for the following command, in a separate mount namespace.
 const V2_ALONE: &str = r#"umount -R /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup && exec "$0" "$@""#;
+
+/// The name of version 1 in failure messages.
+const V1: &str = "cgroup v1";
 
 /// A hierarchy, and sidecars that use it.
 pub struct Scene {
@@ -54,11 +57,8 @@ impl Scene {
     /// Returns the hierarchy that a sidecar chooses among the mounted ones.
     fn chosen() -> Option<Self> {
         let mounts = Mounts::read().unwrap();
-        let (name, parts) = if mounts.cpu.is_some() {
-            ("cgroup v1", vec![mounts.cpu, mounts.cpuacct])
-        } else {
-            ("cgroup v2", vec![mounts.v2])
-        };
+        let (name, parts) =
+            if mounts.cpu.is_some() { (V1, vec![mounts.cpu, mounts.cpuacct]) } else { ("cgroup v2", vec![mounts.v2]) };
         let mut mount_points: Vec<_> = parts.into_iter().flatten().map(|mount| mount.point).collect();
         mount_points.dedup();
         (!mount_points.is_empty()).then_some(Self { name, mount_points, hidden: false, _mounted: None })
@@ -80,6 +80,16 @@ impl Scene {
         }
         let mounted = Mounted::cpu()?;
         Some(Self { _mounted: Some(mounted), ..Self::chosen()? })
+    }
+
+    /// Returns true if programs can read the cgroup of a task that identifies its workload. Before Linux 5.11 they can read only the
+    /// cgroup of version 2.
+    pub fn attributes_tasks(&self) -> bool {
+        let reads = self.name != V1 || stores_readers();
+        if !reads {
+            eprintln!("cgroup v1 is left out: programs of this kernel cannot read a task's cgroup of version 1");
+        }
+        reads
     }
 
     /// Creates a cgroup.

@@ -56,6 +56,9 @@ fn a_containers_time_is_its_cgroups() {
 
 /// A container receives packets in softirqs on another CPU, which another container keeps busy.
 fn moved(scene: &Scene) {
+    if !scene.attributes_tasks() {
+        return;
+    }
     let (receiving, burning) = (scene.group(), scene.group());
     let sidecar = scene.sidecar(&[]);
     let wire = Wire::veth(Version::Ipv4);
