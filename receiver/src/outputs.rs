@@ -25,7 +25,8 @@ pub enum OpenError {
 /// The configured outputs, before they are opened.
 pub struct Plan<'a> {
     wanted: &'a RequestedOutputs,
-    otlp: Option<otlp::Settings>,
+    /// The settings for metrics and for spans, if OTLP is an output.
+    otlp: Option<(otlp::Settings, Option<otlp::Settings>)>,
 }
 
 impl<'a> Plan<'a> {
@@ -36,9 +37,12 @@ impl<'a> Plan<'a> {
     pub fn new(settings: &'a Settings, environment: Environment<'_>) -> Result<Self, OpenError> {
         let file = variables(&settings.otlp);
         let lookup = |name: &str| value(environment, name).or_else(|| file.get(name).cloned());
+        let read = |items| otlp::Settings::from_variables(items, lookup);
         let is_requested = settings.outputs.iter().any(|output| *output == Requested::Otlp);
-        let otlp = is_requested.then(|| otlp::Settings::from_variables(lookup)).transpose()?;
-        Ok(Self { wanted: &settings.outputs, otlp })
+        let metrics = is_requested.then(|| read(otlp::Items::Metrics)).transpose()?;
+        let has_spans = is_requested && settings.signals.slow_packets.enabled;
+        let spans = has_spans.then(|| read(otlp::Items::Spans)).transpose()?;
+        Ok(Self { wanted: &settings.outputs, otlp: metrics.map(|metrics| (metrics, spans)) })
     }
 
     /// Opens every output. Requires a tokio runtime.
@@ -56,8 +60,8 @@ impl<'a> Plan<'a> {
                 Requested::Otlp => {}
             }
         }
-        if let Some(settings) = self.otlp {
-            opened.push(otlp::open(settings)?);
+        if let Some((metrics, spans)) = self.otlp {
+            opened.push(otlp::open(metrics, spans)?);
         }
         Ok(Outputs::new(opened))
     }
@@ -98,10 +102,13 @@ mod tests {
             "otlp: {endpoint: 'http://collector:4317', headers: {x-token: 'a=b, c'}, compression: gzip, timeout: 2s}";
         let file = crate::config::File::parse("config.yaml".as_ref(), text.as_bytes()).expect("a configuration");
         let variables = variables(&file.otlp);
-        let settings = otlp::Settings::from_variables(|name| variables.get(name).cloned()).expect("settings");
-        assert_eq!(settings.endpoint.to_string(), "http://collector:4317/");
-        assert_eq!(settings.headers.get("x-token").and_then(|value| value.to_str().ok()), Some("a=b, c"));
-        assert_eq!(settings.compression, otlp::Compression::Gzip);
-        assert_eq!(settings.timeout, std::time::Duration::from_secs(2));
+        for items in [otlp::Items::Metrics, otlp::Items::Spans] {
+            let lookup = |name: &str| variables.get(name).cloned();
+            let settings = otlp::Settings::from_variables(items, lookup).expect("settings");
+            assert_eq!(settings.endpoint.to_string(), "http://collector:4317/");
+            assert_eq!(settings.headers.get("x-token").and_then(|value| value.to_str().ok()), Some("a=b, c"));
+            assert_eq!(settings.compression, otlp::Compression::Gzip);
+            assert_eq!(settings.timeout, std::time::Duration::from_secs(2));
+        }
     }
 }

@@ -16,6 +16,7 @@ Environment:
   OTEL_EXPORTER_OTLP_ENDPOINT     endpoint of the collector; makes otlp the default output
   OTEL_EXPORTER_OTLP_*            the other settings of OTLP
   OTEL_METRICS_EXPORTER           otlp, console, otlp/stdout or none
+  OTEL_TRACES_EXPORTER            otlp, or none: no spans of slow packets
   OTEL_METRIC_EXPORT_INTERVAL     interval in milliseconds
   OTEL_SDK_DISABLED               true: measure nothing
   OTEL_RESOURCE_ATTRIBUTES        more attributes of this node, as key=value,key=value

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use super::{
     File, Otlp,
-    variables::{EXPORT_INTERVAL as INTERVAL, METRICS_EXPORTER, SDK_DISABLED},
+    variables::{EXPORT_INTERVAL as INTERVAL, METRICS_EXPORTER, SDK_DISABLED, TRACES_EXPORTER},
 };
 use crate::{
     environment::{Environment, Ignored, value},
@@ -70,6 +70,7 @@ impl Settings {
         let from_environment = environment_interval(environment).or_warn(&mut ignored);
         let exporters = environment_exporters(environment).or_warn(&mut ignored);
         let is_disabled = environment_disabled(environment).or_warn(&mut ignored).is_some();
+        let has_no_spans = environment_without_spans(environment).or_warn(&mut ignored).is_some();
         let disabled_by = match (is_disabled, &flags.outputs, &exporters) {
             (true, ..) => Some(SDK_DISABLED),
             (false, None, Some(Exporters::None)) => Some(METRICS_EXPORTER),
@@ -81,6 +82,7 @@ impl Settings {
         let sampling = flags.sampling.unwrap_or(file.packets.sampling);
         let default = if outputs.is_table_only() { Interval::DEFAULT_TABLE } else { Interval::DEFAULT };
         let mut signals = file.signals;
+        signals.slow_packets.enabled &= !has_no_spans;
         signals.network_functions.per_cpu.get_or_insert(outputs.is_table_only());
         let settings = Self {
             interval: flags.interval.or(from_environment).or(file.interval).unwrap_or(default),
@@ -131,6 +133,19 @@ fn environment_disabled(environment: Environment<'_>) -> FromEnvironment<()> {
         _ => {
             let problem = "write `true` or `false`".to_owned();
             Err(Ignored { variable: SDK_DISABLED, value, problem })
+        }
+    }
+}
+
+/// Returns a value if the variable disables spans.
+fn environment_without_spans(environment: Environment<'_>) -> FromEnvironment<()> {
+    let Some(value) = value(environment, TRACES_EXPORTER) else { return Ok(None) };
+    match value.trim() {
+        "none" => Ok(Some(())),
+        "otlp" => Ok(None),
+        _ => {
+            let problem = "write `otlp` or `none`; spans go to the outputs of the metrics".to_owned();
+            Err(Ignored { variable: TRACES_EXPORTER, value, problem })
         }
     }
 }
@@ -267,6 +282,18 @@ mod tests {
         assert_eq!(["true", "TRUE"].map(disabled), [(Some(SDK_DISABLED), 0); 2]);
         assert_eq!(["", "false"].map(disabled), [(None, 0); 2]);
         assert_eq!(["1", "yes"].map(disabled), [(None, 1); 2]);
+    }
+
+    #[test]
+    fn the_exporter_of_traces_can_only_disable_spans() {
+        let spans = |exporter: &str, file: &str| {
+            let (settings, ignored) = settings(Flags::default(), &[(TRACES_EXPORTER, exporter)], file);
+            (settings.signals.slow_packets.enabled, ignored.len())
+        };
+        assert_eq!(["", "otlp"].map(|exporter| spans(exporter, "")), [(true, 0); 2]);
+        assert_eq!(spans("none", ""), (false, 0));
+        assert_eq!(["console", "zipkin", "otlp,none"].map(|exporter| spans(exporter, "")), [(true, 1); 3]);
+        assert_eq!(spans("otlp", "signals: {slow_packets: {enabled: false}}"), (false, 0));
     }
 
     #[test]

@@ -11,6 +11,8 @@ use crate::{
 pub const SDK_DISABLED: &str = "OTEL_SDK_DISABLED";
 /// Selects the outputs.
 pub const METRICS_EXPORTER: &str = "OTEL_METRICS_EXPORTER";
+/// Disables spans.
+pub const TRACES_EXPORTER: &str = "OTEL_TRACES_EXPORTER";
 /// Sets the interval.
 pub const EXPORT_INTERVAL: &str = "OTEL_METRIC_EXPORT_INTERVAL";
 
@@ -36,11 +38,13 @@ const fn row(names: &'static [&'static str], support: Support) -> Row {
     Row { names, support }
 }
 
-const METRICS_ONLY: &str = "Undercurrent exports only metrics";
+const NO_LOGS: &str = "Undercurrent exports no logs";
+const OWN_SPANS: &str = "`signals.slow_packets` in the configuration file selects and limits spans";
+const OTLP_ONLY: &str = "Undercurrent exports only metrics and spans, by OTLP";
 
 /// The variables of the OpenTelemetry specification (sdk-environment-variables.md, protocol/exporter.md,
 /// metrics/sdk_exporters/otlp.md), and the other variables that Undercurrent reads.
-const VARIABLES: [Row; 31] = [
+const VARIABLES: [Row; 32] = [
     row(&[SDK_DISABLED], Applied("`true` measures nothing: the process waits for a signal or the end of `--duration`")),
     row(
         &[METRICS_EXPORTER],
@@ -49,7 +53,10 @@ const VARIABLES: [Row; 31] = [
              nothing, like `OTEL_SDK_DISABLED=true`. `--output` takes precedence",
         ),
     ),
-    row(&otlp::ENDPOINT, Applied("the endpoint of the collector; makes `otlp` the default output")),
+    row(
+        &otlp::ENDPOINT,
+        Applied("the endpoint of the collector; an endpoint for metrics makes `otlp` the default output"),
+    ),
     row(&otlp::INSECURE, Applied("`true` selects plaintext for an endpoint without a scheme")),
     row(&otlp::HEADERS, Applied("headers of each request, as `key=value,key=value`")),
     row(&otlp::COMPRESSION, Applied("`gzip` or `none`")),
@@ -85,12 +92,18 @@ const VARIABLES: [Row; 31] = [
     row(&["NO_COLOR"], Applied("any value disables colours")),
     row(&["K8S_NODE_NAME", "NODE_NAME"], Applied("the name of the Kubernetes node")),
     row(&["DOCKER_HOST"], Applied("with `unix://`, another socket of Docker")),
-    row(&["OTEL_TRACES_EXPORTER", "OTEL_LOGS_EXPORTER"], Only("none", METRICS_ONLY, METRICS_ONLY)),
+    row(
+        &[TRACES_EXPORTER],
+        Applied(
+            "`none` disables `signals.slow_packets`; `otlp`, the default, sends spans to the outputs of the metrics",
+        ),
+    ),
+    row(&["OTEL_LOGS_EXPORTER"], Only("none", NO_LOGS, NO_LOGS)),
     row(
         &["OTEL_METRIC_EXPORT_TIMEOUT"],
         Ignored("OTEL_EXPORTER_OTLP_TIMEOUT limits a request, and a newer snapshot replaces one that waits"),
     ),
-    row(&["OTEL_METRICS_EXEMPLAR_FILTER"], Ignored("Undercurrent exports no exemplars")),
+    row(&["OTEL_METRICS_EXEMPLAR_FILTER"], Ignored("exemplars belong to the spans of `signals.slow_packets`")),
     row(
         &["OTEL_EXPORTER_PROMETHEUS_HOST", "OTEL_EXPORTER_PROMETHEUS_PORT"],
         Ignored("Undercurrent has no Prometheus endpoint"),
@@ -100,18 +113,9 @@ const VARIABLES: [Row; 31] = [
         Ignored("Undercurrent has its own file, which `--config` names"),
     ),
     row(&["OTEL_EXPORTER_OTLP_METRIC_INSECURE"], Ignored("it is obsolete; use OTEL_EXPORTER_OTLP_METRICS_INSECURE")),
+    row(&["OTEL_EXPORTER_OTLP_SPAN_INSECURE"], Ignored("it is obsolete; use OTEL_EXPORTER_OTLP_TRACES_INSECURE")),
     row(
         &[
-            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
-            "OTEL_EXPORTER_OTLP_TRACES_INSECURE",
-            "OTEL_EXPORTER_OTLP_SPAN_INSECURE",
-            "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
-            "OTEL_EXPORTER_OTLP_TRACES_COMPRESSION",
-            "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT",
-            "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
-            "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE",
-            "OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE",
-            "OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY",
             "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT",
             "OTEL_EXPORTER_OTLP_LOGS_INSECURE",
             "OTEL_EXPORTER_OTLP_LOGS_HEADERS",
@@ -121,8 +125,14 @@ const VARIABLES: [Row; 31] = [
             "OTEL_EXPORTER_OTLP_LOGS_CERTIFICATE",
             "OTEL_EXPORTER_OTLP_LOGS_CLIENT_CERTIFICATE",
             "OTEL_EXPORTER_OTLP_LOGS_CLIENT_KEY",
+            "OTEL_BLRP_SCHEDULE_DELAY",
+            "OTEL_BLRP_EXPORT_TIMEOUT",
+            "OTEL_BLRP_MAX_QUEUE_SIZE",
+            "OTEL_BLRP_MAX_EXPORT_BATCH_SIZE",
+            "OTEL_LOGRECORD_ATTRIBUTE_VALUE_LENGTH_LIMIT",
+            "OTEL_LOGRECORD_ATTRIBUTE_COUNT_LIMIT",
         ],
-        Ignored(METRICS_ONLY),
+        Ignored(NO_LOGS),
     ),
     row(
         &[
@@ -133,32 +143,20 @@ const VARIABLES: [Row; 31] = [
             "OTEL_BSP_EXPORT_TIMEOUT",
             "OTEL_BSP_MAX_QUEUE_SIZE",
             "OTEL_BSP_MAX_EXPORT_BATCH_SIZE",
-            "OTEL_BLRP_SCHEDULE_DELAY",
-            "OTEL_BLRP_EXPORT_TIMEOUT",
-            "OTEL_BLRP_MAX_QUEUE_SIZE",
-            "OTEL_BLRP_MAX_EXPORT_BATCH_SIZE",
-            "OTEL_EXPORTER_ZIPKIN_ENDPOINT",
-            "OTEL_EXPORTER_ZIPKIN_TIMEOUT",
-            "OTEL_EXPORTER_ZIPKIN_PROTOCOL",
-        ],
-        Ignored(METRICS_ONLY),
-    ),
-    row(
-        &[
             "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT",
             "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT",
             "OTEL_SPAN_EVENT_COUNT_LIMIT",
             "OTEL_SPAN_LINK_COUNT_LIMIT",
             "OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT",
             "OTEL_LINK_ATTRIBUTE_COUNT_LIMIT",
-            "OTEL_LOGRECORD_ATTRIBUTE_VALUE_LENGTH_LIMIT",
-            "OTEL_LOGRECORD_ATTRIBUTE_COUNT_LIMIT",
+            "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT",
+            "OTEL_ATTRIBUTE_COUNT_LIMIT",
         ],
-        Ignored(METRICS_ONLY),
+        Ignored(OWN_SPANS),
     ),
     row(
-        &["OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", "OTEL_ATTRIBUTE_COUNT_LIMIT"],
-        Ignored("the specification exempts metrics from these limits"),
+        &["OTEL_EXPORTER_ZIPKIN_ENDPOINT", "OTEL_EXPORTER_ZIPKIN_TIMEOUT", "OTEL_EXPORTER_ZIPKIN_PROTOCOL"],
+        Ignored(OTLP_ONLY),
     ),
 ];
 
@@ -230,15 +228,18 @@ mod tests {
     fn ignored_variables_are_named_with_a_reason_and_without_values() {
         insta::assert_snapshot!(warnings(&[
             ("OTEL_TRACES_SAMPLER", "always_off"),
-            ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "authorization=secret"),
+            ("OTEL_EXPORTER_OTLP_LOGS_HEADERS", "authorization=secret"),
+            ("OTEL_EXPORTER_OTLP_SPAN_INSECURE", "true"),
             ("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta"),
             ("OTEL_METRICS_EXEMPLAR_FILTER", "always_on"),
             ("OTEL_LOGS_EXPORTER", "otlp"),
         ])
         .join("\n"), @"
         OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE other than `cumulative` is not supported and was ignored: the collector's `cumulativetodelta` processor converts them
-        OTEL_LOGS_EXPORTER other than `none`, OTEL_EXPORTER_OTLP_TRACES_HEADERS, OTEL_TRACES_SAMPLER are not supported and were ignored: Undercurrent exports only metrics
-        OTEL_METRICS_EXEMPLAR_FILTER is not supported and was ignored: Undercurrent exports no exemplars
+        OTEL_LOGS_EXPORTER other than `none`, OTEL_EXPORTER_OTLP_LOGS_HEADERS are not supported and were ignored: Undercurrent exports no logs
+        OTEL_METRICS_EXEMPLAR_FILTER is not supported and was ignored: exemplars belong to the spans of `signals.slow_packets`
+        OTEL_EXPORTER_OTLP_SPAN_INSECURE is not supported and was ignored: it is obsolete; use OTEL_EXPORTER_OTLP_TRACES_INSECURE
+        OTEL_TRACES_SAMPLER is not supported and was ignored: `signals.slow_packets` in the configuration file selects and limits spans
         ");
     }
 
@@ -248,7 +249,9 @@ mod tests {
             warnings(&[
                 ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4317"),
                 ("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "Cumulative"),
-                ("OTEL_TRACES_EXPORTER", "none"),
+                ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://collector:4317"),
+                ("OTEL_TRACES_EXPORTER", "otlp"),
+                ("OTEL_LOGS_EXPORTER", "none"),
                 ("OTEL_TRACES_SAMPLER", " "),
                 ("OTEL_METRICS_EXPORTER", "otlp"),
             ])

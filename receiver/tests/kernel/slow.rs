@@ -374,6 +374,29 @@ fn a_stall_of_many_requests_is_one_span_with_links() {
 }
 
 #[test]
+fn spans_have_an_endpoint_of_their_own() {
+    let Some(_alone) = alone("the endpoint of spans") else { return };
+    let [metrics, traces] = [false, true].map(|takes| Collector::start_with(Duration::ZERO, usize::MAX, takes));
+    let file = file(&settings(""));
+    let arguments = ["--config", file.path().to_str().unwrap(), "--output", "otlp"];
+    let endpoints = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", &*metrics.endpoint()),
+        ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", &traces.endpoint()),
+    ];
+    let sidecar = Sidecar::start_with(often(), &arguments, &endpoints);
+    if served_by(&sidecar.snapshot(), "socket_read").is_none() {
+        return skip("the endpoint of spans: nothing serves socket_read");
+    }
+    let (client, server) = stream(&Wire::loopback(Version::Ipv4));
+    let slow = read_late(&client, &server, LATE);
+    let (span, _) = traced(&sidecar, &slow);
+    wait_for("the span at its endpoint", patience(Duration::from_secs(5)), || {
+        traces.spans().contains(&span).then_some(())
+    });
+    assert!(metrics.deliveries().iter().any(|delivery| delivery.accepted) && traces.deliveries().is_empty());
+}
+
+#[test]
 fn refused_spans_are_counted_and_metrics_arrive() {
     let Some(_alone) = alone("refused spans") else { return };
     for takes_spans in [false, true] {

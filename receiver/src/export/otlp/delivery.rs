@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use tonic::{Request, Status, codec::CompressionEncoding, metadata::MetadataMap, transport::Channel};
 
 use super::{
-    Compression, Settings,
-    failure::{Failure, Items, Verdict, quoted, reason, verdict},
+    Compression, Items, Settings,
+    failure::{Failure, Verdict, quoted, reason, verdict},
 };
 use crate::{
     export::{REQUEST_LIMIT, Statistics, health::Health, mailbox::Inbox, split::Part, split::requests},

@@ -5,6 +5,7 @@ use std::{error::Error as _, fmt, time::Duration};
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
+use super::Items;
 use crate::{causes::chain, text::foreign};
 
 /// The longest delay that a server can request.
@@ -72,13 +73,6 @@ pub(super) fn reason(code: Code) -> &'static str {
     }
 }
 
-/// The content of a delivery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Items {
-    Metrics,
-    Spans,
-}
-
 /// A failed delivery, formatted for the log.
 pub(super) struct Failure<'a> {
     pub(super) endpoint: &'a str,
@@ -113,6 +107,10 @@ impl fmt::Display for Failure<'_> {
 
 fn cure(code: Code, items: Items) -> Option<&'static str> {
     Some(match code {
+        Code::Unavailable if items == Items::Spans => {
+            "Is a collector listening for OTLP/gRPC there, and does plaintext or TLS match the scheme? \
+             OTEL_EXPORTER_OTLP_TRACES_ENDPOINT sets the endpoint of spans, OTEL_TRACES_EXPORTER=none disables them."
+        }
         Code::Unavailable => {
             "Is a collector listening for OTLP/gRPC there, and does plaintext or TLS match the scheme?"
         }

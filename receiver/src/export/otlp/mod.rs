@@ -16,22 +16,32 @@ mod traces;
 pub use error::{EndpointError, SettingsError};
 pub use settings::{
     CERTIFICATE, CLIENT_CERTIFICATE, CLIENT_KEY, COMPRESSION, ClientIdentity, Compression, ENDPOINT, HEADERS, INSECURE,
-    PROTOCOL, Pem, Settings, TIMEOUT, endpoint_is_set, environment,
+    Items, PROTOCOL, Pem, Settings, TIMEOUT, endpoint_is_set,
 };
 
 use super::{Output, Statistics};
 
-/// Opens the output. The first delivery connects; if the endpoint is unreachable, the output logs, counts and
+/// Opens the output for metrics, and for spans if they are exported. The first delivery connects; if the endpoint is unreachable, the output logs, counts and
 /// retries. Requires a tokio runtime.
 ///
 /// # Errors
 /// If the certificates and keys are no valid TLS configuration.
-pub fn open(settings: Settings) -> Result<Output, SettingsError> {
+pub fn open(metrics: Settings, spans: Option<Settings>) -> Result<Output, SettingsError> {
     let statistics = Statistics::new("otlp");
-    let channel = connection::channel(&settings)?;
-    let traces = traces::TraceDelivery::new(&settings, channel.clone(), statistics.clone());
-    let metrics = delivery::Delivery::new(settings, channel, statistics.clone());
-    Ok(Output::in_task(statistics, |snapshots, spans| async {
-        tokio::join!(metrics.run(snapshots), traces.run(spans));
+    let channel = connection::channel(&metrics)?;
+    let traces = spans.map(|spans| {
+        let own = !spans.connects_like(&metrics);
+        let channel = if own { connection::channel(&spans)? } else { channel.clone() };
+        Ok(traces::TraceDelivery::new(spans, channel, statistics.clone()))
+    });
+    let traces = traces.transpose()?;
+    let metrics = delivery::Delivery::new(metrics, channel, statistics.clone());
+    Ok(Output::in_task(statistics, |snapshots, inbox| async {
+        let spans = async {
+            if let Some(traces) = traces {
+                traces.run(inbox).await;
+            }
+        };
+        tokio::join!(metrics.run(snapshots), spans);
     }))
 }

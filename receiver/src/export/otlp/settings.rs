@@ -11,29 +11,48 @@ use crate::files::read_regular;
 const PEM_LIMIT: u64 = 1 << 20;
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The variables of one setting: the one for metrics takes precedence over the general one. Obsolete variables are
-/// ignored.
-pub type Names = [&'static str; 2];
+/// The content of a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Items {
+    /// Metrics.
+    Metrics,
+    /// Spans.
+    Spans,
+}
+
+/// The variables of one setting: for metrics, for traces, and for both. The variable of a signal takes precedence over the general one.
+/// Obsolete variables are ignored.
+pub type Names = [&'static str; 3];
+
+/// Returns the variables of a setting.
+macro_rules! names {
+    ($setting:literal) => {
+        [
+            concat!("OTEL_EXPORTER_OTLP_METRICS_", $setting),
+            concat!("OTEL_EXPORTER_OTLP_TRACES_", $setting),
+            concat!("OTEL_EXPORTER_OTLP_", $setting),
+        ]
+    };
+}
 
 /// The endpoint.
-pub const ENDPOINT: Names = ["OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
+pub const ENDPOINT: Names = names!("ENDPOINT");
 /// Plaintext for an endpoint without a scheme.
-pub const INSECURE: Names = ["OTEL_EXPORTER_OTLP_METRICS_INSECURE", "OTEL_EXPORTER_OTLP_INSECURE"];
+pub const INSECURE: Names = names!("INSECURE");
 /// The metadata of requests.
-pub const HEADERS: Names = ["OTEL_EXPORTER_OTLP_METRICS_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
+pub const HEADERS: Names = names!("HEADERS");
 /// The compression of requests.
-pub const COMPRESSION: Names = ["OTEL_EXPORTER_OTLP_METRICS_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION"];
+pub const COMPRESSION: Names = names!("COMPRESSION");
 /// The limit of one request.
-pub const TIMEOUT: Names = ["OTEL_EXPORTER_OTLP_METRICS_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"];
+pub const TIMEOUT: Names = names!("TIMEOUT");
 /// The protocol.
-pub const PROTOCOL: Names = ["OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
+pub const PROTOCOL: Names = names!("PROTOCOL");
 /// The trusted authority.
-pub const CERTIFICATE: Names = ["OTEL_EXPORTER_OTLP_METRICS_CERTIFICATE", "OTEL_EXPORTER_OTLP_CERTIFICATE"];
+pub const CERTIFICATE: Names = names!("CERTIFICATE");
 /// The client's certificate.
-pub const CLIENT_CERTIFICATE: Names =
-    ["OTEL_EXPORTER_OTLP_METRICS_CLIENT_CERTIFICATE", "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE"];
+pub const CLIENT_CERTIFICATE: Names = names!("CLIENT_CERTIFICATE");
 /// The client's key.
-pub const CLIENT_KEY: Names = ["OTEL_EXPORTER_OTLP_METRICS_CLIENT_KEY", "OTEL_EXPORTER_OTLP_CLIENT_KEY"];
+pub const CLIENT_KEY: Names = names!("CLIENT_KEY");
 
 /// The compression of requests. Compressed responses are always accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,7 +84,7 @@ pub struct Settings {
 }
 
 /// The content of a PEM file. `Debug` hides it.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Pem(pub Vec<u8>);
 
 impl fmt::Debug for Pem {
@@ -75,7 +94,7 @@ impl fmt::Debug for Pem {
 }
 
 /// The client's certificate and its private key.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientIdentity {
     /// The certificate chain.
     pub certificate: Pem,
@@ -84,16 +103,16 @@ pub struct ClientIdentity {
 }
 
 impl Settings {
-    /// Reads the settings from variables. An empty value counts as unset, as the specification requires.
+    /// Reads the settings for metrics or spans from variables. An empty value counts as unset, as the specification requires.
     ///
     /// An endpoint with `http://` selects plaintext and one with `https://` selects TLS, regardless of the
     /// insecure variable. An endpoint without a scheme selects TLS unless that variable is true. gRPC ignores the
-    /// path of an endpoint. The headers for metrics replace the general headers.
+    /// path of an endpoint. The headers of a signal replace the general headers.
     ///
     /// # Errors
     /// If a value is invalid, or a file cannot be read.
-    pub fn from_variables(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, SettingsError> {
-        let variables = Variables(lookup);
+    pub fn from_variables(items: Items, lookup: impl Fn(&str) -> Option<String>) -> Result<Self, SettingsError> {
+        let variables = Variables { items, lookup };
         variables.protocol()?;
         let insecure = variables.get(INSECURE).is_some_and(|(_, value)| value.eq_ignore_ascii_case("true"));
         let (variable, value) = variables.get(ENDPOINT).unwrap_or(("the default", endpoint::DEFAULT.to_owned()));
@@ -115,34 +134,34 @@ impl Settings {
         })
     }
 
-    /// Reads the settings from this process's environment with [`Self::from_variables`].
-    ///
-    /// # Errors
-    /// If a value is invalid, or a file cannot be read.
-    pub fn from_environment() -> Result<Self, SettingsError> {
-        Self::from_variables(environment)
+    /// Returns true if both settings are served by one connection.
+    pub(super) fn connects_like(&self, other: &Self) -> bool {
+        self.endpoint == other.endpoint
+            && self.timeout == other.timeout
+            && self.authority == other.authority
+            && self.identity == other.identity
     }
 }
 
-/// Returns true if an endpoint is configured. OTLP is then the default output.
+/// Returns true if an endpoint for metrics is configured. OTLP is then the default output.
 #[must_use]
 pub fn endpoint_is_set(lookup: impl Fn(&str) -> Option<String>) -> bool {
-    Variables(lookup).get(ENDPOINT).is_some()
+    Variables { items: Items::Metrics, lookup }.get(ENDPOINT).is_some()
 }
 
-/// Returns a variable of this process's environment. Invalid UTF-8 is replaced, and validation then refuses the
-/// value.
-#[must_use]
-pub fn environment(name: &str) -> Option<String> {
-    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+struct Variables<F> {
+    items: Items,
+    lookup: F,
 }
-
-struct Variables<F>(F);
 
 impl<F: Fn(&str) -> Option<String>> Variables<F> {
-    fn get(&self, names: Names) -> Option<(&'static str, String)> {
-        names.into_iter().find_map(|name| {
-            let value = (self.0)(name)?;
+    fn get(&self, [metrics, traces, general]: Names) -> Option<(&'static str, String)> {
+        let own = match self.items {
+            Items::Metrics => metrics,
+            Items::Spans => traces,
+        };
+        [own, general].into_iter().find_map(|name| {
+            let value = (self.lookup)(name)?;
             let value = value.trim();
             (!value.is_empty()).then(|| (name, value.to_owned()))
         })
@@ -180,8 +199,8 @@ impl<F: Fn(&str) -> Option<String>> Variables<F> {
         match (self.file(CLIENT_CERTIFICATE)?, self.file(CLIENT_KEY)?) {
             (Some((_, certificate)), Some((_, key))) => Ok(Some(ClientIdentity { certificate, key })),
             (None, None) => Ok(None),
-            (Some((present, _)), None) => Err(SettingsError::HalfIdentity { present, missing: CLIENT_KEY[1] }),
-            (None, Some((present, _))) => Err(SettingsError::HalfIdentity { present, missing: CLIENT_CERTIFICATE[1] }),
+            (Some((present, _)), None) => Err(SettingsError::HalfIdentity { present, missing: CLIENT_KEY[2] }),
+            (None, Some((present, _))) => Err(SettingsError::HalfIdentity { present, missing: CLIENT_CERTIFICATE[2] }),
         }
     }
 

@@ -24,7 +24,7 @@ const DEADLINE: Duration = Duration::from_secs(2);
 
 fn settings(variables: &[(&str, &str)]) -> Settings {
     let lookup = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
-    Settings::from_variables(lookup).expect("settings")
+    Settings::from_variables(Items::Metrics, lookup).expect("settings")
 }
 
 /// Opens an output to the scripted collector in memory. In paused time, only the output's timers advance the
@@ -322,7 +322,7 @@ async fn a_refused_connection_counts_as_a_failure_and_does_not_end_the_output() 
     // A port that was free a moment before: bound, then closed.
     let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
     let endpoint = format!("http://{port}");
-    let output = open(settings(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)])).expect("output");
+    let output = open(settings(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)]), None).expect("output");
     let statistics = output.statistics().clone();
     let outputs = Outputs::new(vec![output]);
     publish(&outputs, lost(1, after(1)));
@@ -352,7 +352,7 @@ fn failure_messages_have_error_endpoint_and_remedy() {
             assumes_tls: false,
             status: &status,
             verdict,
-            items: failure::Items::Metrics,
+            items: Items::Metrics,
         }
         .to_string()
     };
@@ -380,7 +380,7 @@ fn an_endpoint_without_a_scheme_is_explained() {
             assumes_tls: true,
             status: &status,
             verdict,
-            items: failure::Items::Metrics,
+            items: Items::Metrics,
         }
         .to_string()
     };

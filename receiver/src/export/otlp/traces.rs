@@ -9,9 +9,9 @@ use tokio::time::Instant;
 use tonic::{Request, Status, codec::CompressionEncoding, metadata::MetadataMap, transport::Channel};
 
 use super::{
-    Compression, Settings,
+    Compression, Items, Settings,
     delivery::{LONGEST_WAIT, REJECTED, backoff},
-    failure::{Failure, Items, Verdict, quoted, reason, verdict},
+    failure::{Failure, Verdict, quoted, reason, verdict},
 };
 use crate::{
     export::{Statistics, health::Health, mailbox::Inbox, spans::request},
@@ -33,7 +33,7 @@ pub(super) struct TraceDelivery {
 }
 
 impl TraceDelivery {
-    pub(super) fn new(settings: &Settings, channel: Channel, statistics: Statistics) -> Self {
+    pub(super) fn new(settings: Settings, channel: Channel, statistics: Statistics) -> Self {
         let client = TraceServiceClient::new(channel).accept_compressed(CompressionEncoding::Gzip);
         Self {
             client: match settings.compression {
@@ -42,7 +42,7 @@ impl TraceDelivery {
             },
             endpoint: settings.endpoint.to_string(),
             assumes_tls: settings.assumes_tls,
-            headers: settings.headers.clone(),
+            headers: settings.headers,
             timeout: settings.timeout,
             health: Health::new(statistics.output()),
             statistics,

@@ -3,13 +3,21 @@ use std::time::Duration;
 use super::super::*;
 
 fn read(variables: &[(&str, &str)]) -> Result<Settings, SettingsError> {
-    Settings::from_variables(|name| {
+    read_for(Items::Metrics, variables)
+}
+
+fn read_for(items: Items, variables: &[(&str, &str)]) -> Result<Settings, SettingsError> {
+    Settings::from_variables(items, |name| {
         variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
     })
 }
 
 fn refused(variables: &[(&str, &str)]) -> String {
-    read(variables).map_or_else(|error| error.to_string(), |settings| format!("accepted: {settings:?}"))
+    refused_for(Items::Metrics, variables)
+}
+
+fn refused_for(items: Items, variables: &[(&str, &str)]) -> String {
+    read_for(items, variables).map_or_else(|error| error.to_string(), |settings| format!("accepted: {settings:?}"))
 }
 
 #[test]
@@ -47,6 +55,54 @@ fn variables_for_metrics_take_precedence() -> Result<(), SettingsError> {
 }
 
 #[test]
+fn variables_for_traces_apply_to_spans_only() -> Result<(), SettingsError> {
+    let variables = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://all:4317"),
+        ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "traces:4317"),
+        ("OTEL_EXPORTER_OTLP_TRACES_INSECURE", "true"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "a=all,b=all"),
+        ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "a=traces"),
+        ("OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "gzip"),
+        ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "3000"),
+        ("OTEL_EXPORTER_OTLP_METRICS_TIMEOUT", "4000"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"),
+        ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc"),
+        ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "grpc"),
+    ];
+    let [metrics, spans] = [read(&variables)?, read_for(Items::Spans, &variables)?];
+    assert_eq!([metrics.endpoint.to_string(), spans.endpoint.to_string()], ["http://all:4317/", "http://traces:4317/"]);
+    assert_eq!([metrics.compression, spans.compression], [Compression::None, Compression::Gzip]);
+    assert_eq!([metrics.timeout, spans.timeout], [4, 3].map(Duration::from_secs));
+    assert_eq!(
+        [&metrics, &spans].map(|settings| settings.headers.len()),
+        [2, 1],
+        "the headers replace the general ones"
+    );
+    assert!(!spans.connects_like(&metrics));
+    // The specification has a default endpoint for each signal.
+    let of_metrics = [("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://metrics:4317")];
+    assert_eq!(read_for(Items::Spans, &of_metrics)?.endpoint, "http://localhost:4317/");
+    Ok(())
+}
+
+#[test]
+fn one_connection_serves_equal_settings() -> Result<(), SettingsError> {
+    let both = [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://all:4317")];
+    let connects_like = |variable| {
+        let variables = [both[0], variable];
+        Ok::<_, SettingsError>(read_for(Items::Spans, &variables)?.connects_like(&read(&variables)?))
+    };
+    assert!(connects_like(("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "a=b"))?);
+    assert!(connects_like(("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://all:4317"))?);
+    assert!(!connects_like(("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "1"))?);
+    let file = tempfile::NamedTempFile::new().map(|file| file.into_temp_path());
+    let file = file.expect("a file");
+    std::fs::write(&file, "authority").expect("written");
+    assert!(!connects_like(("OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", &file.to_string_lossy()))?);
+    Ok(())
+}
+
+#[test]
 fn an_endpoint_enables_otlp() {
     let set = |name: &'static str| endpoint_is_set(move |key| (key == name).then(|| "http://c:4317".to_owned()));
     assert!(set("OTEL_EXPORTER_OTLP_ENDPOINT") && set("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"));
@@ -65,6 +121,7 @@ fn errors_have_variable_value_and_remedy() {
         refused(&[("OTEL_EXPORTER_OTLP_METRICS_TIMEOUT", "0")]),
         refused(&[("OTEL_EXPORTER_OTLP_HEADERS", "a=b,secret")]),
         refused(&[("OTEL_EXPORTER_OTLP_CERTIFICATE", "/nonexistent/ca.pem")]),
+        refused_for(Items::Spans, &[("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json")]),
     ];
     assert!(!lines.join("").contains("s3cret"));
     insta::assert_snapshot!(lines.join("\n"));

@@ -63,7 +63,7 @@ async fn deliver(server: &Authority, trusted: &Authority, client: Option<&Author
         variables.push(("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", &certificate));
         variables.push(("OTEL_EXPORTER_OTLP_CLIENT_KEY", &key));
     }
-    let output = open(settings(&variables))?;
+    let output = open(settings(&variables), None)?;
     let statistics = output.statistics().clone();
     let outputs = Outputs::new(vec![output]);
     publish(&outputs, lost(3, after(1)));
@@ -101,7 +101,7 @@ async fn invalid_certificate_files_are_refused_at_start() -> Result<(), Box<dyn 
     let folder = tempfile::tempdir()?;
     let junk = write(folder.path(), "junk.pem", "-----BEGIN CERTIFICATE-----\n####\n-----END CERTIFICATE-----\n")?;
     let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", "https://localhost:1"), ("OTEL_EXPORTER_OTLP_CERTIFICATE", &junk)];
-    let shown = open(settings(&variables)).map_or_else(|error| error.to_string(), |_| "opened".to_owned());
+    let shown = open(settings(&variables), None).map_or_else(|error| error.to_string(), |_| "opened".to_owned());
     assert!(shown.starts_with("endpoint `https://localhost:1/` needs TLS") && shown.contains("PEM"), "{shown}");
     Ok(())
 }
