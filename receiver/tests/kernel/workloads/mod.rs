@@ -4,6 +4,7 @@ mod charges;
 mod client;
 mod drops;
 mod energy;
+mod exits;
 mod filtered;
 mod groups;
 mod listeners;

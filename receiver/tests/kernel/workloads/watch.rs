@@ -18,7 +18,7 @@ use super::{
 };
 
 /// The attribute that names a workload by its cgroup.
-const CGROUP: &str = "undercurrent.workload.cgroup";
+pub const CGROUP: &str = "undercurrent.workload.cgroup";
 /// The attribute that names a container.
 const CONTAINER: &str = "container.id";
 /// The attribute of the workload for all beyond the limit.

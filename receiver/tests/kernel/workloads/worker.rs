@@ -66,6 +66,11 @@ impl Worker {
         Self { process, asked: None, listener, _folder: folder }
     }
 
+    /// Returns the id of the process.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Waits until the worker has connected.
     pub fn arrive(&mut self) {
         self.asked = Some(accept(&self.listener));
