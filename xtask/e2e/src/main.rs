@@ -48,7 +48,8 @@ enum Scenario {
     Compose,
     /// The sidecar's metrics arrive in Prometheus through a collector, and every query of docs/prometheus.md is run.
     Prometheus(queries::Options),
-    /// Slow requests of a server and a client with OpenTelemetry's SDK, in two network namespaces, have the spans of their packets in Jaeger.
+    /// Slow requests over HTTP/1 and gRPC of programs with OpenTelemetry's SDK, and slow datagrams, in two network namespaces, have the spans
+    /// of their packets in Jaeger.
     Traces,
     /// Containers of real engines of its own, with cgroup v2 and where there is one with v1; whose the traffic and the CPU
     /// time are is checked.

@@ -4,12 +4,13 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use anyhow::{Context as _, ensure};
 use opentelemetry_proto::tonic::{
-    collector::metrics::v1::ExportMetricsServiceRequest,
+    collector::{metrics::v1::ExportMetricsServiceRequest, trace::v1::ExportTraceServiceRequest},
     common::v1::{AnyValue, KeyValue, any_value},
     metrics::v1::{
         DataPointFlags, ExponentialHistogramDataPoint, Metric, NumberDataPoint, ResourceMetrics, metric::Data,
         number_data_point::Value,
     },
+    trace::v1::Span,
 };
 
 /// Attributes by key. Values are formatted as text; the elements of an array are separated by commas.
@@ -42,12 +43,7 @@ impl Request {
 
     /// Parses every complete line of a file. The writer may still be writing a last line that has no newline.
     pub fn read_all(file: &Path) -> anyhow::Result<Vec<Self>> {
-        let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-        let complete = text.rfind('\n').map_or("", |end| &text[..end]);
-        let parsed = complete.lines().enumerate().map(|(index, line)| {
-            Self::parse(line).with_context(|| format!("line {} of {}", index + 1, file.display()))
-        });
-        parsed.collect()
+        read(file, Self::parse)
     }
 
     /// Returns the time of the first point in nanoseconds since 1970, or `None` if the request has no point.
@@ -59,6 +55,25 @@ impl Request {
     pub fn metrics(&self) -> impl Iterator<Item = (&ResourceMetrics, &Metric)> {
         self.resource_metrics.iter().flat_map(|of| metrics(of).map(move |metric| (of, metric)))
     }
+}
+
+/// Parses every complete line of a file.
+fn read<T>(file: &Path, parse: impl Fn(&str) -> anyhow::Result<T>) -> anyhow::Result<Vec<T>> {
+    let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let complete = text.rfind('\n').map_or("", |end| &text[..end]);
+    let parsed = complete
+        .lines()
+        .enumerate()
+        .map(|(index, line)| parse(line).with_context(|| format!("line {} of {}", index + 1, file.display())));
+    parsed.collect()
+}
+
+/// Returns the spans in every complete line of a file.
+pub fn read_spans(file: &Path) -> anyhow::Result<Vec<Span>> {
+    let parse = |line: &str| serde_json::from_str(line).context("the line is not OTLP/JSON");
+    let requests: Vec<ExportTraceServiceRequest> = read(file, parse)?;
+    let scopes = requests.into_iter().flat_map(|request| request.resource_spans).flat_map(|of| of.scope_spans);
+    Ok(scopes.flat_map(|scope| scope.spans).collect())
 }
 
 /// A data point of any kind.

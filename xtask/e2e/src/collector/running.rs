@@ -3,10 +3,11 @@
 use std::{fs, net::SocketAddr, path::Path, process::Command};
 
 use anyhow::Context as _;
+use opentelemetry_proto::tonic::trace::v1::Span;
 use tempfile::TempDir;
 use xtask_common::machine;
 
-use super::otlp::Request;
+use super::otlp::{Request, read_spans};
 use crate::{
     ports::{free_address, retry},
     server::{READY, Server, folder},
@@ -14,6 +15,8 @@ use crate::{
 
 /// The file with the received requests.
 const FILE: &str = "metrics.jsonl";
+/// The file with the received spans.
+const SPANS: &str = "traces.jsonl";
 
 /// A collector that receives OTLP on loopback. It ends on drop.
 pub struct Collector {
@@ -60,7 +63,7 @@ impl Collector {
         retry(|| {
             let (folder, address, http) = (folder()?, free_address()?, free_address()?);
             let config = folder.path().join("config.yaml");
-            let settings = settings_of_traces(address, http, url, &folder.path().join(FILE));
+            let settings = settings_of_traces(address, http, url, folder.path());
             fs::write(&config, settings).with_context(|| format!("cannot write {}", config.display()))?;
             let mut collector = Self::launch(folder, address, |command| command.arg("--config").arg(&config))?;
             collector.http = Some(http);
@@ -93,6 +96,11 @@ impl Collector {
         Request::read_all(&self.server.folder().join(FILE))
     }
 
+    /// Returns the spans that a collector for traces has written so far.
+    pub fn spans(&self) -> anyhow::Result<Vec<Span>> {
+        read_spans(&self.server.folder().join(SPANS))
+    }
+
     /// Returns the log.
     pub fn log(&self) -> String {
         self.server.log()
@@ -116,15 +124,19 @@ fn settings(address: SocketAddr, file: &Path) -> String {
     )
 }
 
-fn settings_of_traces(grpc: SocketAddr, http: SocketAddr, backend: &str, file: &Path) -> String {
-    let file = file.display();
+fn settings_of_traces(grpc: SocketAddr, http: SocketAddr, backend: &str, folder: &Path) -> String {
+    let [metrics, traces] = [FILE, SPANS].map(|file| folder.join(file));
+    let (metrics, traces) = (metrics.display(), traces.display());
     format!(
         "receivers: {{otlp: {{protocols: {{grpc: {{endpoint: '{grpc}'}}, http: {{endpoint: '{http}'}}}}}}}}\n\
-         exporters: {{file: {{path: '{file}'}}, otlp_http: {{endpoint: '{backend}'}}}}\n\
+         exporters:\n  \
+           file/metrics: {{path: '{metrics}', flush_interval: 50ms}}\n  \
+           file/traces: {{path: '{traces}', flush_interval: 50ms}}\n  \
+           otlp_http: {{endpoint: '{backend}'}}\n\
          service:\n  \
            telemetry: {{metrics: {{level: none}}}}\n  \
            pipelines:\n    \
-             metrics: {{receivers: [otlp], exporters: [file]}}\n    \
-             traces: {{receivers: [otlp], exporters: [otlp_http]}}\n"
+             metrics: {{receivers: [otlp], exporters: [file/metrics]}}\n    \
+             traces: {{receivers: [otlp], exporters: [file/traces, otlp_http]}}\n"
     )
 }

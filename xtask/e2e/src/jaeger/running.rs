@@ -25,6 +25,9 @@ pub struct Jaeger {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Trace {
+    /// The id in hexadecimal.
+    #[serde(rename = "traceID")]
+    pub id: String,
     /// The spans in any order.
     pub spans: Vec<Span>,
     /// The processes by id.
