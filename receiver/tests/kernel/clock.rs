@@ -16,6 +16,7 @@ use super::{
 };
 
 pub const HOUR: i64 = 3600;
+const NANOSECONDS: i64 = 1_000_000_000;
 /// The share of packets that may be wrong: those in flight, and those before the kernel notified the sidecar. The
 /// notification takes some milliseconds on an emulated machine, and longer on shared processors. Without the
 /// notification, the share until the next snapshot would be a sixth.
@@ -23,13 +24,17 @@ const UNTOLD: f64 = 0.1;
 /// No packet takes this long on one machine, not even on an emulated one.
 const IMPLAUSIBLE: Duration = Duration::from_secs(8);
 
-/// A step of the clock forward or back. Dropping the value reverts it.
+/// A step of the clock forward or back, in nanoseconds. Dropping the value reverts it.
 pub struct Step(i64);
 
 impl Step {
     pub fn by(seconds: i64) -> Self {
-        step(seconds);
-        Self(seconds)
+        Self::of(seconds * NANOSECONDS)
+    }
+
+    pub fn of(nanoseconds: i64) -> Self {
+        step(nanoseconds);
+        Self(nanoseconds)
     }
 }
 
@@ -39,9 +44,11 @@ impl Drop for Step {
     }
 }
 
-fn step(seconds: i64) {
+fn step(nanoseconds: i64) {
     let now = clock_gettime(ClockId::Realtime);
-    clock_settime(ClockId::Realtime, Timespec { tv_sec: now.tv_sec + seconds, tv_nsec: now.tv_nsec }).unwrap();
+    let time = now.tv_sec * NANOSECONDS + now.tv_nsec + nanoseconds;
+    let set = Timespec { tv_sec: time.div_euclid(NANOSECONDS), tv_nsec: time.rem_euclid(NANOSECONDS) };
+    clock_settime(ClockId::Realtime, set).unwrap();
 }
 
 /// Returns the number of impossible durations.

@@ -11,7 +11,8 @@ use crate::telemetry::UnixNanos;
 
 /// Changes of the offset below this many nanoseconds are errors of its measurement.
 const PRECISION: u64 = 2_000;
-/// The longest time from departure to receive timestamp, nanoseconds. A longer one is a departure in another clock.
+/// The longest time from departure to receive timestamp, and from there to the socket's queue, nanoseconds. A longer one is a difference of
+/// two clocks.
 const LONGEST: u64 = 60_000_000_000;
 /// Number of steps of the wall clock that are kept.
 const STEPS: usize = 16;
@@ -100,7 +101,8 @@ impl Offsets {
     fn received_before(&self, timestamp: u64, enqueued: u64) -> Option<u64> {
         let valid = self.steps.iter().filter(|step| step.until >= enqueued).map(|step| step.offset);
         let received = valid.chain([self.current]).map(|offset| timestamp.wrapping_sub(offset));
-        received.filter(|received| *received <= enqueued).max()
+        // Otherwise the clock was set twice between two updates, and the offset at the timestamp is unknown.
+        received.filter(|received| *received <= enqueued && enqueued - received < LONGEST).max()
     }
 
     /// Returns the monotonic time of a packet's receive timestamp; `None` if the clock was set since.
@@ -188,6 +190,15 @@ mod tests {
         assert_eq!(times(DEPARTURE | 10_001, [50_000, 0]), (None, None, Some([50_000, 50_000])));
         assert_eq!(times(10_100, [0, 0]), (None, Some(10_100), None));
         assert_eq!(times(0, [50_000, 90_001]), (None, None, None));
+    }
+
+    #[test]
+    fn an_unknown_step_makes_a_receive_timestamp_ambiguous() {
+        // The packet was received in a wall clock that no update saw.
+        let hour = 3_600_000_000_000;
+        let offsets = Offsets::new(OFFSET + hour);
+        assert_eq!(offsets.times(&packet(OFFSET)), None);
+        assert_eq!(Offsets::new(OFFSET - hour).times(&packet(OFFSET)), None);
     }
 
     #[test]
