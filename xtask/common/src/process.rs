@@ -33,6 +33,12 @@ pub fn wait_for<T>(
     }
 }
 
+/// Returns a limit for a test that may run in a virtual machine, whose processor is emulated.
+#[must_use]
+pub fn patience(native: Duration) -> Duration {
+    if std::env::var_os("UNDERCURRENT_VM").is_some() { native * 10 } else { native }
+}
+
 /// Terminates a process, and kills it if it still runs after `patience`. Returns its status, also if it had already exited.
 pub fn end(child: &mut Child, patience: Duration) -> anyhow::Result<ExitStatus> {
     if let Some(status) = child.try_wait().context("cannot wait for a process")? {

@@ -46,7 +46,7 @@ impl Server {
         command.current_dir(folder.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let child = command.spawn().with_context(|| format!("cannot start {}", binary.display()))?;
         let mut server = Self { name, child, folder };
-        process::wait_for(&format!("{name} to start"), START, || {
+        process::wait_for(&format!("{name} to start"), process::patience(START), || {
             if let Some(status) = server.child.try_wait()? {
                 bail!("{name} did not start ({status}):\n{}", server.log());
             }
@@ -67,7 +67,7 @@ impl Server {
 
     /// Ends the server.
     pub fn stop(&mut self) -> anyhow::Result<()> {
-        process::end(&mut self.child, STOP).map(drop)
+        process::end(&mut self.child, process::patience(STOP)).map(drop)
     }
 }
 

@@ -18,6 +18,11 @@ pub fn receive(trace: &Trace) -> Option<&Span> {
     trace.spans.iter().find(|span| span.operation_name == "network receive")
 }
 
+/// Returns true if the packet waited for a late read.
+pub fn has_waited(trace: &Trace) -> bool {
+    receive(trace).is_some_and(|packet| packet.duration >= LATE.as_micros() as u64)
+}
+
 /// Returns the span of a service.
 pub fn of<'a>(trace: &'a Trace, service: &str) -> Option<&'a Span> {
     trace.spans.iter().find(|span| trace.processes[&span.process].service_name == service)
@@ -40,7 +45,6 @@ fn waited<'a>(trace: &'a Trace, version: &str) -> anyhow::Result<&'a Span> {
     let packet = receive(trace).context("no span of the packet")?;
     ensure!(packet.text("undercurrent.network.layer") == Some("socket_read"), "another layer");
     ensure!(packet.text("network.type") == Some(version), "another IP version");
-    ensure!(packet.duration >= LATE.as_micros() as u64, "the packet did not wait");
     let steps = trace.spans.iter().filter(|span| span.parent() == Some(packet.id.as_str()));
     let is_step = |span: &&Span| span.operation_name.starts_with("network receive: ");
     let longest = steps.filter(is_step).max_by_key(|step| step.duration).context("no steps")?;

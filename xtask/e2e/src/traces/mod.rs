@@ -9,14 +9,17 @@ use std::{path::Path, process::Command, time::Duration};
 
 use anyhow::Context as _;
 use tempfile::TempDir;
-use xtask_common::{machine, process};
+use xtask_common::{
+    machine,
+    process::{self, patience},
+};
 use xtask_e2e::{
     collector::running::Collector,
     jaeger::running::{Jaeger, Trace},
 };
 
 use self::{
-    checks::{Times, exported, has_exemplar, of, print, receive, request},
+    checks::{Times, exported, has_exemplar, has_waited, of, print, receive, request},
     running::{Running, python},
     wire::Wire,
 };
@@ -103,11 +106,13 @@ impl<'a> Site<'a> {
     /// Waits for traces of slow packets that satisfy a condition.
     fn slow(&self, service: &str, complete: impl Fn(&Trace) -> bool) -> anyhow::Result<Vec<Trace>> {
         let mut found = Vec::new();
-        process::wait_for("the slow packets in Jaeger", PATIENCE, || {
+        process::wait_for("the slow packets in Jaeger", patience(PATIENCE), || {
             found = self.jaeger.traces(service, LATE)?;
             Ok((found.iter().filter(|trace| complete(trace)).count() >= SLOW).then_some(()))
         })
         .with_context(|| format!("{} of {SLOW} traces: {found:#?}", found.len()))?;
+        // On a busy machine, other requests are slow for other reasons.
+        found.retain(&complete);
         Ok(found)
     }
 
@@ -115,7 +120,7 @@ impl<'a> Site<'a> {
     fn requests(&self, program: &str) -> anyhow::Result<()> {
         let services = ["client", "server"].map(|role| format!("{program}-{role}"));
         let _server = self.talk(program)?;
-        let complete = |trace: &Trace| receive(trace).is_some() && of(trace, &services[1]).is_some();
+        let complete = |trace: &Trace| has_waited(trace) && of(trace, &services[1]).is_some();
         let traces = self.slow(&services[0], complete)?;
         for trace in &traces {
             request(trace, &services, self.version).with_context(|| format!("{trace:#?}"))?;
@@ -129,11 +134,12 @@ impl<'a> Site<'a> {
     /// Checks that slow datagrams are roots, and agree with the times of the programs.
     fn datagrams(&self) -> anyhow::Result<()> {
         let _server = self.talk(DATAGRAMS)?;
-        let is_datagram =
-            |trace: &Trace| receive(trace).is_some_and(|packet| packet.text("network.transport") == Some(DATAGRAMS));
-        let mut traces = self.slow(NODE, is_datagram)?;
-        traces.retain(is_datagram);
-        let times = process::wait_for("the spans of the programs", PATIENCE, || {
+        let is_datagram = |trace: &Trace| {
+            receive(trace).is_some_and(|packet| packet.text("network.transport") == Some(DATAGRAMS))
+                && has_waited(trace)
+        };
+        let traces = self.slow(NODE, is_datagram)?;
+        let times = process::wait_for("the spans of the programs", patience(PATIENCE), || {
             let [sent, received] = ["client", "server"].map(|role| {
                 let traces = self.jaeger.traces(&format!("{DATAGRAMS}-{role}"), Duration::ZERO)?;
                 Ok::<_, anyhow::Error>(traces.into_iter().flat_map(|trace| trace.spans).collect::<Vec<_>>())
@@ -150,16 +156,17 @@ impl<'a> Site<'a> {
         Ok(())
     }
 
-    /// Checks that the collector received these packets, and exemplars that name them.
+    /// Checks that the collector received these packets, and an exemplar that names one. A snapshot that a newer one replaced takes its
+    /// exemplars with it.
     fn arrived(&self, traces: &[Trace]) -> anyhow::Result<()> {
-        process::wait_for("the slow packets and their exemplars in the collector's output", PATIENCE, || {
+        process::wait_for("the slow packets and an exemplar in the collector's output", patience(PATIENCE), || {
             let (spans, requests) = (self.collector.spans()?, self.collector.requests()?);
             for trace in traces {
-                if !exported(trace, &spans)? || !has_exemplar(trace, &requests) {
+                if !exported(trace, &spans)? {
                     return Ok(None);
                 }
             }
-            Ok(Some(()))
+            Ok(traces.iter().any(|trace| has_exemplar(trace, &requests)).then_some(()))
         })
     }
 }

@@ -7,7 +7,10 @@ use std::{
 };
 
 use anyhow::Context as _;
-use xtask_common::{hash, machine, process};
+use xtask_common::{
+    hash, machine,
+    process::{self, patience},
+};
 
 use super::PATIENCE;
 
@@ -32,7 +35,7 @@ impl Running {
         }
         drop(sender);
         let mut printed = Vec::new();
-        while let Ok(line) = lines.recv_timeout(PATIENCE) {
+        while let Ok(line) = lines.recv_timeout(patience(PATIENCE)) {
             let is_ready = line.contains(ready);
             printed.push(line);
             if is_ready {
@@ -53,7 +56,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let _ = process::end(&mut self.0, PATIENCE);
+        let _ = process::end(&mut self.0, patience(PATIENCE));
     }
 }
 
