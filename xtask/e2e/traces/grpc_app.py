@@ -16,12 +16,15 @@ from opentelemetry.instrumentation.grpc import GrpcInstrumentorClient, GrpcInstr
 
 import sdk
 
+# Without pings for the estimate of the bandwidth, and answers to them: they would merge with the request in the server's queue, and the kernel
+# keeps the timestamp of the last segment.
+OPTIONS = [("grpc.http2.bdp_probe", 0)]
 TARGET = f"[{sdk.address}]:{sdk.port}" if ":" in sdk.address else f"{sdk.address}:{sdk.port}"
 
 
 def serve():
     GrpcInstrumentorServer().instrument()
-    server = grpc.server(concurrent.futures.ThreadPoolExecutor(max_workers=2))
+    server = grpc.server(concurrent.futures.ThreadPoolExecutor(max_workers=2), options=OPTIONS)
     get = grpc.unary_unary_rpc_method_handler(lambda request, context: request)
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("shop.Orders", {"Get": get}),))
     server.add_insecure_port(TARGET)
@@ -38,9 +41,7 @@ def is_stopped(process):
 
 def call():
     GrpcInstrumentorClient().instrument()
-    # A ping for the estimate of the bandwidth would merge with the request in the server's queue, and the kernel keeps the timestamp of the
-    # last segment.
-    channel = grpc.insecure_channel(TARGET, options=[("grpc.http2.bdp_probe", 0)])
+    channel = grpc.insecure_channel(TARGET, options=OPTIONS)
     get = channel.unary_unary("/shop.Orders/Get")
     for number in range(sdk.requests):
         if not sdk.is_late(number):
