@@ -15,7 +15,7 @@ use xtask_common::{
 };
 use xtask_e2e::{
     collector::running::Collector,
-    jaeger::running::{Jaeger, Trace},
+    jaeger::running::{Jaeger, Span, Trace},
 };
 
 use self::{
@@ -30,6 +30,8 @@ const LATE: Duration = Duration::from_millis(150);
 const REQUESTS: usize = 300;
 /// Late reads among the requests.
 const SLOW: usize = 3;
+/// The port of the servers.
+const PORT: u16 = 8078;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The programs whose requests carry a `traceparent`.
@@ -94,7 +96,7 @@ impl<'a> Site<'a> {
         let app = |role: &str, namespace: &str| {
             let mut app = Command::new(self.python);
             app.arg(machine::workspace().join(format!("xtask/e2e/traces/{program}_app.py")));
-            app.args([role, &format!("{program}-{role}"), namespace, &self.address, "8078"]);
+            app.args([role, &format!("{program}-{role}"), namespace, &self.address, &PORT.to_string()]);
             app.env("OTEL_EXPORTER_OTLP_ENDPOINT", self.collector.http());
             app
         };
@@ -135,8 +137,12 @@ impl<'a> Site<'a> {
     fn datagrams(&self) -> anyhow::Result<()> {
         let _server = self.talk(DATAGRAMS)?;
         let is_datagram = |trace: &Trace| {
-            receive(trace).is_some_and(|packet| packet.text("network.transport") == Some(DATAGRAMS))
-                && has_waited(trace)
+            // Clients may read answers late.
+            let is_of_server = |packet: &Span| {
+                let is_udp = packet.text("network.transport") == Some(DATAGRAMS);
+                is_udp && packet.tags.iter().any(|tag| tag.key == "network.local.port" && tag.value == PORT)
+            };
+            receive(trace).is_some_and(is_of_server) && has_waited(trace)
         };
         let traces = self.slow(NODE, is_datagram)?;
         let times = process::wait_for("the spans of the programs", patience(PATIENCE), || {
