@@ -13,6 +13,9 @@ pub trait Access {
     /// # Safety
     /// `address` was computed from a [`Ptr`] with this access and a [`Field`] of its struct.
     unsafe fn load<V: Copy + FromBytes>(address: *const V) -> V;
+
+    /// Returns a number that identifies the struct at an address.
+    fn identity<T>(address: *const T) -> u64;
 }
 
 /// Access by load instructions, through pointers with a BTF type. The verifier checks each load against that type.
@@ -25,6 +28,13 @@ impl Access for Typed {
         // exception table sets the result to zero. Volatile, so that the compiler neither moves nor widens the load.
         unsafe { address.read_volatile() }
     }
+
+    #[inline(always)]
+    fn identity<T>(address: *const T) -> u64 {
+        static ORIGIN: u32 = 0;
+        // The distance from a global, because the verifier allows no other arithmetic on pointers.
+        (address as u64).wrapping_sub(&raw const ORIGIN as u64)
+    }
 }
 
 /// Access by a helper call, through pointers without a type. All pointers of a kprobe are untyped.
@@ -34,6 +44,12 @@ impl Access for Probed {
     #[inline(always)]
     unsafe fn load<V: Copy + FromBytes>(address: *const V) -> V {
         probe(address)
+    }
+
+    #[inline(always)]
+    fn identity<T>(address: *const T) -> u64 {
+        // A number, from which the verifier allows no pointer to be subtracted.
+        address as u64
     }
 }
 
@@ -144,12 +160,9 @@ impl<T, A: Access> Ptr<T, A> {
     }
 
     /// Returns a number that identifies the struct while it exists.
-    ///
-    /// It is the distance from a global, because the verifier allows no other arithmetic on pointers.
     #[inline(always)]
     pub fn identity(self) -> u64 {
-        static ORIGIN: u32 = 0;
-        (self.0 as u64).wrapping_sub(&raw const ORIGIN as u64)
+        A::identity(self.0)
     }
 
     /// Returns the pointer plus an offset.
