@@ -357,9 +357,10 @@ pub static CGROUP_CHANGE: Hook = Hook {
 /// The hooks that several modules use: first along a packet's path, then the hooks for attribution. A signal's module
 /// declares a hook that only this signal uses.
 pub static SHARED: [&Hook; 18] = [
-    &SOFTIRQ_RAISE,
+    // Before the raise: a raise whose run is not seen would make the wait of the next run too long.
     &SOFTIRQ_ENTRY,
     &SOFTIRQ_EXIT,
+    &SOFTIRQ_RAISE,
     &SCHED_WAKING,
     &SCHED_SWITCH,
     &DRIVER,
