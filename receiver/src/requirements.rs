@@ -87,7 +87,7 @@ impl Requirements {
         let mut hooks = signals::hooks(&settings.signals);
         hooks.extend(workloads.into_iter().flat_map(workloads::hooks));
         let sysfs = Sysfs::new(settings.sysfs_root.clone());
-        // Without a source of energy, the programs need not look up the tasks that softirqs interrupt.
+        // Without a source of energy and without `workload_cpu`, the programs need not look up the tasks that softirqs interrupt.
         let has_energy = signals::energy::has_source(&settings.signals.energy, &sysfs.meters());
         let is_needed = |entry: &signals::Entry| entry.name != signals::energy::ENTRY.name || has_energy;
         let group = Some(&settings.packets.group).filter(|_| signals::are_grouped(&settings.signals));

@@ -6,9 +6,8 @@ use undercurrent_ebpf::abi::softirq::{Softirq, SoftirqCells};
 use crate::{
     kernel::{cells, clock},
     signals::{
-        energy,
         network_cpu::{self, SOFTIRQ},
-        processor, socket_calls, softirq_wait,
+        processor, socket_calls, softirq_wait, workload_cpu,
     },
 };
 
@@ -68,7 +67,7 @@ fn softirq_exit(ctx: BtfTracePointContext) -> i32 {
         network_cpu::exited(cells, softirq, now);
         softirq_wait::exited(cells, softirq);
         if began != 0 {
-            energy::interrupted(now.wrapping_sub(began), is_idle);
+            workload_cpu::interrupted(now.wrapping_sub(began), is_idle);
         }
         processor::resumed(now);
     }

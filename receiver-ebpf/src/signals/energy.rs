@@ -1,16 +1,3 @@
-//! Time for which network softirqs interrupt the tasks of workloads. User space moves it to the receivers of the packets.
+//! Energy by workload. User space divides it; the programs only provide [the time of interruptions](super::workload_cpu).
 
-use undercurrent_ebpf::abi::cost::exact;
-
-use super::{network_cpu, processor, switch, workload_cpu};
-
-switch!("energy");
-
-/// Handles a network softirq of this length in nanoseconds. `is_idle` returns true if it interrupted the idle task.
-#[inline(always)]
-pub fn interrupted(nanoseconds: u64, is_idle: impl FnOnce() -> bool) {
-    let is_needed = enabled() || workload_cpu::enabled();
-    if is_needed && network_cpu::measures() != exact::NONE && !is_idle() {
-        processor::delay(nanoseconds);
-    }
-}
+super::switch!("energy");

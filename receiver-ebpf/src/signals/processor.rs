@@ -9,8 +9,9 @@ use aya_ebpf::{
     macros::map,
     maps::{Array, PerfEventArray},
 };
-use undercurrent_ebpf::abi::processor::{
-    self, COUNTERS, Counter, IDLE, INTERRUPTED, ProcessorCells, SHARED_CYCLES, busy,
+use undercurrent_ebpf::abi::{
+    processor::{self, COUNTERS, Counter, IDLE, INTERRUPTED, ProcessorCells, SHARED_CYCLES, busy},
+    workload::Slot,
 };
 
 use super::switch;
@@ -130,11 +131,14 @@ pub fn ticked(is_idle: impl FnOnce() -> bool) {
     }
 }
 
-/// Adds time in nanoseconds for which a network softirq interrupted the current task.
+/// Adds time in nanoseconds for which a network softirq interrupted the current task. The node's interrupted time is the rest.
 #[inline(always)]
 pub fn delay(nanoseconds: u64) {
-    let first = shard::here(or_node(slot_of_current).0.into()) * processor::WORDS as u32;
-    shard::add(&PROCESSOR_USE, first + INTERRUPTED as u32, nanoseconds);
+    let slot = or_node(slot_of_current);
+    if slot != Slot::NODE {
+        let first = shard::here(slot.0.into()) * processor::WORDS as u32;
+        shard::add(&PROCESSOR_USE, first + INTERRUPTED as u32, nanoseconds);
+    }
 }
 
 /// Adds the growth of these counters to the current task's workload.

@@ -70,7 +70,7 @@ impl Settings {
         let from_environment = environment_interval(environment).or_warn(&mut ignored);
         let exporters = environment_exporters(environment).or_warn(&mut ignored);
         let is_disabled = environment_disabled(environment).or_warn(&mut ignored).is_some();
-        let has_no_spans = environment_without_spans(environment).or_warn(&mut ignored).is_some();
+        let disables_spans = disabled_spans(environment).or_warn(&mut ignored).is_some();
         let disabled_by = match (is_disabled, &flags.outputs, &exporters) {
             (true, ..) => Some(SDK_DISABLED),
             (false, None, Some(Exporters::None)) => Some(METRICS_EXPORTER),
@@ -82,7 +82,7 @@ impl Settings {
         let sampling = flags.sampling.unwrap_or(file.packets.sampling);
         let default = if outputs.is_table_only() { Interval::DEFAULT_TABLE } else { Interval::DEFAULT };
         let mut signals = file.signals;
-        signals.slow_packets.enabled &= !has_no_spans;
+        signals.slow_packets.enabled &= !disables_spans;
         signals.network_functions.per_cpu.get_or_insert(outputs.is_table_only());
         let settings = Self {
             interval: flags.interval.or(from_environment).or(file.interval).unwrap_or(default),
@@ -138,7 +138,7 @@ fn environment_disabled(environment: Environment<'_>) -> FromEnvironment<()> {
 }
 
 /// Returns a value if the variable disables spans.
-fn environment_without_spans(environment: Environment<'_>) -> FromEnvironment<()> {
+fn disabled_spans(environment: Environment<'_>) -> FromEnvironment<()> {
     let Some(value) = value(environment, TRACES_EXPORTER) else { return Ok(None) };
     match value.trim() {
         "none" => Ok(Some(())),

@@ -253,8 +253,8 @@ impl Client {
     ///
     /// # Errors
     /// If the service cannot be reached, or the kernel refuses.
-    pub fn count(&self, cpus: Vec<u32>) -> Result<(), ServiceError> {
-        self.run(Request::Count(cpus))
+    pub fn reopen_counters(&self, cpus: Vec<u32>) -> Result<(), ServiceError> {
+        self.run(Request::ReopenCounters(cpus))
     }
 
     /// Finds the functions that samples are classified by.

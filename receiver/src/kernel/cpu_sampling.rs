@@ -28,8 +28,8 @@ impl CpuSampling {
     ///
     /// # Errors
     /// If the loader cannot be reached, or the kernel refuses.
-    pub fn count(&self, cpus: Vec<u32>) -> Result<(), ServiceError> {
-        self.0.count(cpus)
+    pub fn reopen_counters(&self, cpus: Vec<u32>) -> Result<(), ServiceError> {
+        self.0.reopen_counters(cpus)
     }
 
     /// Finds the functions that samples are classified by in the kernel and its modules.

@@ -44,7 +44,7 @@ pub enum Request {
     /// Set the sampling period of CPUs in nanoseconds. The reply is [`Reply::Done`].
     Sample(Vec<(u32, u64)>),
     /// Open the counters of CPUs again. The reply is [`Reply::Done`].
-    Count(Vec<u32>),
+    ReopenCounters(Vec<u32>),
     /// Find the functions that samples are classified by. The reply is [`Reply::Text`].
     FindText,
     /// Replace the reader by a new process. The reply is [`Reply::Started`], with the descriptors of its two channels.

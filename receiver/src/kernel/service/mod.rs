@@ -178,7 +178,7 @@ impl Service {
                 entries.map(Reply::Entries).map_err(|error| error.to_string())
             }
             Request::Sample(periods) => self.sample(&periods).map(|()| Reply::Done),
-            Request::Count(cpus) => {
+            Request::ReopenCounters(cpus) => {
                 self.counters.reopen(&cpus, &self.ebpf).map(|()| Reply::Done).map_err(|error| error.to_string())
             }
             Request::FindText => Text::read(&self.classified).map(Reply::Text).map_err(|error| error.to_string()),

@@ -175,7 +175,7 @@ impl Processor {
             tick(&self.events, ticks);
         }
         if !counters.is_empty()
-            && let Err(error) = self.events.count(counters)
+            && let Err(error) = self.events.reopen_counters(counters)
         {
             tracing::warn!("cannot open the counters of a CPU that was offline: {error}");
         }

@@ -60,6 +60,9 @@ pub static ENTRY: Entry = Entry {
 /// The hooks of the path of a packet.
 static HOOKS: [&Hook; 4] = [&hooks::IP, &hooks::TRANSPORT, &hooks::SOCKET_ENQUEUED, &hooks::SOCKET_READ];
 
+/// The hooks of the states of a reader.
+static READER_HOOKS: [&Hook; 2] = [&hooks::SCHED_WAKING, &hooks::SCHED_SWITCH];
+
 /// The waiting packets. `receive_wait` uses them too.
 pub static WAITING: PlannedMap = PlannedMap::new("WAITING", size_of::<Records>(), |_| record::ENTRIES);
 /// The scratch buffers and counts by CPU.
@@ -73,8 +76,7 @@ static LAST_WAKEUPS: PlannedMap =
 
 /// Returns the hooks that the settings require.
 fn required(settings: &Settings) -> Vec<&'static Hook> {
-    let states = [&hooks::SCHED_WAKING, &hooks::SCHED_SWITCH].into_iter().filter(|_| settings.reader_states);
-    HOOKS.into_iter().chain(states).collect()
+    HOOKS.into_iter().chain(READER_HOOKS.into_iter().filter(|_| settings.reader_states)).collect()
 }
 
 /// The reason for selected packets beyond the budget.
@@ -107,6 +109,8 @@ struct SlowPackets {
     offsets: Offsets,
     tokens: Tokens,
     grouping: Option<SharedGrouping>,
+    /// True if the programs see all changes of a reader's state.
+    has_reader_states: bool,
     over_budget: u64,
     ambiguous: u64,
     start: UnixNanos,
@@ -126,6 +130,7 @@ fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
         offsets: Offsets::new(clock::offset()),
         tokens: Tokens::new(settings.budget.get()),
         grouping: opening.grouping.cloned(),
+        has_reader_states: READER_HOOKS.iter().all(|hook| opening.kernel.serves(hook)),
         over_budget: 0,
         ambiguous: 0,
         start: opening.start,
@@ -160,7 +165,10 @@ impl SlowPackets {
 
     /// Returns a packet that may become a span.
     fn candidate(&mut self, record: &[u8]) -> Option<Candidate> {
-        let (event, payload) = SlowPacket::read_from_prefix(record).ok()?;
+        let (mut event, payload) = SlowPacket::read_from_prefix(record).ok()?;
+        if !self.has_reader_states {
+            event.reader = [0; 2];
+        }
         let point = *ReceivePoint::ALL.get(usize::from(event.point))?;
         let Some(times) = self.offsets.times(&event) else {
             self.ambiguous += 1;

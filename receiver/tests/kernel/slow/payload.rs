@@ -52,13 +52,20 @@ fn reads_payload(line: &Line) -> bool {
     on_functions(line, "socket_read") || function("bpf_copy_from_user_str")
 }
 
-fn remote_parents(version: Version) {
-    let sidecar = Sidecar::configured(&settings(""));
-    let wire = Wire::loopback(version);
+/// Starts a sidecar whose programs can read payload, and returns its first snapshot too; skips the test on other kernels.
+fn inspecting(test: &str, more: &str) -> Option<(Sidecar, Line)> {
+    let sidecar = Sidecar::configured(&settings(more));
     let line = sidecar.snapshot();
     if served_by(&line, "socket_read").is_none() || !reads_payload(&line) {
-        return skip("remote parents: programs cannot read payload on this kernel");
+        skip(&format!("{test}: programs cannot read payload on this kernel"));
+        return None;
     }
+    Some((sidecar, line))
+}
+
+fn remote_parents(version: Version) {
+    let Some((sidecar, _)) = inspecting("remote parents", "") else { return };
+    let wire = Wire::loopback(version);
     for padding in [0, 3_000] {
         let (client, server) = stream(&wire);
         let slow = request_late(&client, &server, &request(padding, SPAN, "01"));
@@ -119,12 +126,8 @@ fn without_context() -> Vec<(&'static str, Vec<u8>)> {
 #[test]
 fn invalid_fields_have_no_effect() {
     let Some(_alone) = alone("invalid fields") else { return };
-    let sidecar = Sidecar::configured(&settings("budget: 100"));
+    let Some((sidecar, _)) = inspecting("invalid fields", "budget: 100") else { return };
     let wire = Wire::loopback(Version::Ipv4);
-    let line = sidecar.snapshot();
-    if served_by(&line, "socket_read").is_none() || !reads_payload(&line) {
-        return skip("invalid fields: programs cannot read payload on this kernel");
-    }
     let parent = |payload: &[u8]| {
         let (client, server) = stream(&wire);
         let slow = segments_late(&client, &server, &[payload]);
@@ -140,12 +143,8 @@ fn invalid_fields_have_no_effect() {
 #[test]
 fn a_field_in_two_segments_is_read_whole_or_not_at_all() {
     let Some(_alone) = alone("a field in two segments") else { return };
-    let sidecar = Sidecar::configured(&settings("budget: 100"));
+    let Some((sidecar, line)) = inspecting("a field in two segments", "budget: 100") else { return };
     let wire = Wire::loopback(Version::Ipv4);
-    let line = sidecar.snapshot();
-    if served_by(&line, "socket_read").is_none() || !reads_payload(&line) {
-        return skip("a field in two segments: programs cannot read payload on this kernel");
-    }
     let request = request(0, SPAN, "01");
     let (first, second) = request.as_bytes().split_at(request.len() - 40);
     let parent = |slow: &Slow| hexadecimal(&traced(&sidecar, slow).0.parent);
@@ -184,12 +183,8 @@ fn without_inspection_no_span_has_a_remote_parent() {
 fn a_stall_of_many_requests_is_one_span_with_links() {
     const REQUESTS: usize = 6;
     let Some(_alone) = alone("a stall") else { return };
-    let sidecar = Sidecar::configured(&settings(""));
+    let Some((sidecar, _)) = inspecting("a stall", "") else { return };
     let wire = Wire::loopback(Version::Ipv4);
-    let line = sidecar.snapshot();
-    if served_by(&line, "socket_read").is_none() || !reads_payload(&line) {
-        return skip("a stall: programs cannot read payload on this kernel");
-    }
     let connections: Vec<_> = (0..REQUESTS).map(|_| stream(&wire)).collect();
     let ids: Vec<String> = (1..=REQUESTS).map(|number| format!("{number:016x}")).collect();
     for ((client, _), id) in connections.iter().zip(&ids) {
