@@ -50,6 +50,18 @@ pub struct SoftirqState {
     pub runs: u64,
 }
 
+impl SoftirqState {
+    /// Returns the time from the raise to a run that starts at `now`; `None` if no raise was recorded since the previous run.
+    ///
+    /// An interrupt after the entry hook read its clock may raise the softirq again. That raise belongs to the next run.
+    #[must_use]
+    #[inline(always)]
+    pub const fn wait_until(&self, now: u64) -> Option<u64> {
+        let raised = self.raised;
+        if raised > self.entered && raised <= now { Some(now - raised) } else { None }
+    }
+}
+
 /// The division of the receive softirq's time over the packets of a run, on one CPU. Only programs that run in this softirq write
 /// it. All times are nanoseconds of the monotonic clock.
 #[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]

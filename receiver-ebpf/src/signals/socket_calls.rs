@@ -68,10 +68,10 @@ pub fn exited() {
     }
 }
 
-/// Ends a running call, and keeps its time.
+/// Ends a running call, and keeps its time. A softirq after the hook read its clock may have set a later `since`.
 #[inline(always)]
 fn settle(call: &mut RunningCall, now: u64) {
-    let time = call.time + now.wrapping_sub(call.since);
+    let time = call.time + now.saturating_sub(call.since);
     match CostKind::socket_call(call.kind) {
         Some(CostKind::SocketReceive) => call.pending[0] += time,
         Some(_) => call.pending[1] += time,

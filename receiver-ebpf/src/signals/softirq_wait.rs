@@ -31,11 +31,9 @@ pub fn entered(cells: &mut SoftirqCells, softirq: Softirq, now: u64) {
     // No program at the exit recorded the last wait, for example because the kernel refuses it.
     record(cells, softirq);
     let state = &mut cells.state[softirq as usize];
-    let raised = state.raised;
-    if raised > state.entered {
-        state.waited = now.wrapping_sub(raised).max(1);
-    } else {
-        cells.unseen_raises[softirq as usize] += 1;
+    match state.wait_until(now) {
+        Some(wait) => state.waited = wait.max(1),
+        None => cells.unseen_raises[softirq as usize] += 1,
     }
     state.entered = now;
     if network_cpu::measures() == exact::NONE {

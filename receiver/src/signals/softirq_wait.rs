@@ -78,3 +78,27 @@ impl Signal for SoftirqWait {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use undercurrent_ebpf::abi::softirq::SoftirqState;
+    use zerocopy::FromZeros as _;
+
+    fn state(raised: u64, entered: u64) -> SoftirqState {
+        SoftirqState { raised, entered, ..SoftirqState::new_zeroed() }
+    }
+
+    #[test]
+    fn a_run_waits_from_the_raise_since_the_previous_run() {
+        assert_eq!(state(20, 10).wait_until(25), Some(5));
+        assert_eq!(state(20, 10).wait_until(20), Some(0));
+        assert_eq!(state(10, 20).wait_until(25), None);
+        assert_eq!(state(20, 20).wait_until(25), None);
+    }
+
+    #[test]
+    fn a_raise_after_the_run_started_belongs_to_the_next_run() {
+        assert_eq!(state(26, 10).wait_until(25), None);
+        assert_eq!(state(26, 25).wait_until(40), Some(14));
+    }
+}
