@@ -132,8 +132,8 @@ pub enum View {
     /// A section that compares an estimate from samples with exact measurements. It has a row for each value of the metric's
     /// first attribute.
     Estimate {
-        /// The metric with the number of samples behind each point.
-        samples: &'static str,
+        /// The metric with the variance of each point.
+        variance: &'static str,
         /// The metric with exact measurements.
         exact: &'static str,
         /// The metric with the whole busy time.
@@ -141,8 +141,8 @@ pub enum View {
     },
     /// A tree of totals and their shares, without shares of a relative standard error above 20%.
     Sampled {
-        /// The metric with the number of samples behind each point.
-        samples: &'static str,
+        /// The metric with the variance of each total.
+        variance: &'static str,
         /// The attribute of the points that share a total.
         total: &'static str,
     },

@@ -15,19 +15,18 @@ const STANDARD_ERRORS: f64 = 1.96;
 /// Returns the section of an estimate, with a row for each value of its first attribute and one for all; `None` if nothing
 /// was sampled in the interval.
 pub(super) fn section(input: &Input<'_>, descriptor: &'static Descriptor) -> Option<Section> {
-    let (View::Estimate { samples, exact, busy }, Some(key)) = (descriptor.view, descriptor.attributes.first()) else {
+    let (View::Estimate { variance, exact, busy }, Some(key)) = (descriptor.view, descriptor.attributes.first()) else {
         return None;
     };
     let node = input.current.resources.first()?;
     let estimate = Growths::of(input, node, descriptor.name);
-    let (samples, exact) = (Growths::of(input, node, samples), Growths::everywhere(input, exact));
+    let (variance, exact) = (Growths::of(input, node, variance), Growths::everywhere(input, exact));
     let busy = Growths::everywhere(input, busy).per_second(|_| true);
     let row = |name: &str, is_part: &dyn Fn(&Attributes) -> bool| {
-        let count = samples.sum(is_part);
         let rate = estimate.per_second(is_part);
-        let error = STANDARD_ERRORS * rate / count.sqrt();
+        let error = STANDARD_ERRORS * rate * relative_error(estimate.sum(is_part), variance.sum(is_part));
         let exact = (!exact.is_empty(is_part)).then(|| exact.per_second(is_part));
-        (count > 0.0).then(|| {
+        (rate > 0.0).then(|| {
             let busy = if busy > 0.0 { percent(rate / busy) } else { "-".to_owned() };
             let exact = exact.map_or_else(|| "-".to_owned(), |exact| number(exact * 1e3));
             vec![name.to_owned(), number(rate * 1e3), format!("±{}", number(error * 1e3)), exact, percent(rate), busy]
@@ -47,4 +46,9 @@ pub(super) fn section(input: &Input<'_>, descriptor: &'static Descriptor) -> Opt
         rows: rows.into_iter().chain([all?]).collect(),
         ..headline(&[Part::whole(descriptor)])
     })
+}
+
+/// Returns the standard error of an estimate, divided by the estimate.
+pub(super) fn relative_error(estimate: f64, variance: f64) -> f64 {
+    variance.sqrt() / estimate
 }

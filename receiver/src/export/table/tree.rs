@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::{
     cells::Part,
+    estimate::relative_error,
     growths::Growths,
     layout::Column,
     rows::{CPU, busiest_of, heading, label},
@@ -16,10 +17,10 @@ use crate::telemetry::{AttributeKey, Attributes, Descriptor, Value, View};
 /// The largest relative standard error of a share in the table.
 const LARGEST_ERROR: f64 = 0.2;
 
-/// The time and the samples behind it.
+/// The time and the variance of the totals.
 struct Tree<'a> {
     time: Growths<'a>,
-    samples: Growths<'a>,
+    variance: Growths<'a>,
     /// The displayed CPUs.
     cpus: Vec<Value>,
 }
@@ -29,12 +30,12 @@ type IsPart<'a> = dyn Fn(&Attributes) -> bool + 'a;
 
 /// Returns the section of a sampled metric; `None` if nothing was sampled in the interval.
 pub(super) fn section(input: &Input<'_>, descriptor: &'static Descriptor) -> Option<Section> {
-    let View::Sampled { samples, total } = descriptor.view else { return None };
+    let View::Sampled { variance, total } = descriptor.view else { return None };
     let node = input.current.resources.first()?;
-    let (time, samples) = (Growths::of(input, node, descriptor.name), Growths::of(input, node, samples));
+    let (time, variance) = (Growths::of(input, node, descriptor.name), Growths::of(input, node, variance));
     let is_part = |key: &&AttributeKey| key.key != total && key.key != CPU;
     let parts: Vec<&AttributeKey> = descriptor.attributes.iter().filter(is_part).collect();
-    let tree = Tree { cpus: cpus(&time), time, samples };
+    let tree = Tree { cpus: cpus(&time), time, variance };
     let known = descriptor.attributes.iter().find(|key| key.key == total)?.known();
     let rows: Vec<_> = known.into_iter().flat_map(|name| tree.branch(total, name, &parts)).collect();
     (!rows.is_empty()).then(|| Section {
@@ -68,10 +69,11 @@ impl Tree<'_> {
     /// Returns the rows of a total: the total, its precise shares in descending order, and the rest.
     fn branch(&self, total: &'static str, name: &'static str, parts: &[&AttributeKey]) -> Vec<Vec<String>> {
         let is_total = |attributes: &Attributes| attributes.get(total) == Some(&name.into());
-        let all = self.samples.sum(is_total);
+        let all = self.time.sum(is_total);
         if all == 0.0 {
             return Vec::new();
         }
+        let error = relative_error(all, self.variance.sum(is_total));
         let mut shares: BTreeMap<String, Vec<Option<Value>>> = BTreeMap::new();
         for attributes in self.time.attributes().filter(|attributes| is_total(attributes)) {
             let values: Vec<_> = parts.iter().map(|key| attributes.get(key.key).cloned()).collect();
@@ -82,22 +84,21 @@ impl Tree<'_> {
             is_total(attributes)
                 && parts.iter().zip(values).all(|(key, value)| attributes.get(key.key) == value.as_ref())
         };
-        let sampled = |values: &[Option<Value>]| self.samples.sum(|attributes| is_share(values, attributes));
+        let sampled = |values: &[Option<Value>]| self.time.sum(|attributes| is_share(values, attributes));
         let (mut precise, hidden): (Vec<_>, Vec<_>) = shares
             .into_iter()
             .map(|(name, values)| (sampled(&values), name, values))
             .filter(|(own, ..)| *own > 0.0)
-            .partition(|(own, ..)| relative_error(*own, all) <= LARGEST_ERROR);
+            .partition(|(own, ..)| error_of_share(own / all, error) <= LARGEST_ERROR);
         precise.sort_by(|(one, ..), (other, ..)| other.total_cmp(one));
-        let row = |name: &str, error: Option<f64>, is_part: &IsPart<'_>| self.row(name, error, is_part);
-        let mut rows = vec![row(name, Some(all.sqrt().recip()), &is_total)];
+        let mut rows = vec![self.row(name, Some(error), &is_total)];
         for (own, name, values) in &precise {
-            let error = relative_error(*own, all);
-            rows.push(row(&format!("  {name}"), Some(error), &|attributes| is_share(values, attributes)));
+            let error = error_of_share(own / all, error);
+            rows.push(self.row(&format!("  {name}"), Some(error), &|attributes| is_share(values, attributes)));
         }
         if !hidden.is_empty() {
             let is_hidden = |attributes: &Attributes| hidden.iter().any(|(.., values)| is_share(values, attributes));
-            rows.push(row(&format!("  {} more", hidden.len()), None, &is_hidden));
+            rows.push(self.row(&format!("  {} more", hidden.len()), None, &is_hidden));
         }
         rows
     }
@@ -113,7 +114,8 @@ impl Tree<'_> {
     }
 }
 
-/// Returns the standard error of a share, divided by the share, for `own` of `all` samples (a binomial distribution).
-fn relative_error(own: f64, all: f64) -> f64 {
-    ((1.0 - own / all).max(0.0) / own).sqrt()
+/// Returns the standard error of a share of a total, divided by the share, from the relative standard error of the total (a binomial
+/// distribution over the number of equal samples that has this error).
+fn error_of_share(share: f64, error: f64) -> f64 {
+    ((1.0 - share).max(0.0) / share).sqrt() * error
 }

@@ -15,6 +15,8 @@ pub struct Sum {
     pub nanoseconds: u64,
     /// The number of samples.
     pub samples: u64,
+    /// The sum of the samples' squared times, in square nanoseconds.
+    pub squares: u128,
 }
 
 /// The sums by work, and by CPU if the configuration requests it.
@@ -67,6 +69,7 @@ fn add(record: &[u8], classifier: &Classifier, per_cpu: bool, sums: &mut Sums, u
         let sum = sums.entry((work, per_cpu.then_some(header.cpu))).or_default();
         sum.nanoseconds += header.time;
         sum.samples += 1;
+        sum.squares += u128::from(header.time).pow(2);
     }
 }
 
@@ -98,8 +101,8 @@ mod tests {
         take(&[7, 0], false);
         take(&[7], false);
         let of = |cpu| sums.iter().find(|((_, of), _)| *of == cpu).map(|(_, sum)| *sum);
-        assert_eq!(of(None), Some(Sum { nanoseconds: 21_000, samples: 2 }));
-        assert_eq!(of(Some(1)), Some(Sum { nanoseconds: 300, samples: 1 }));
+        assert_eq!(of(None), Some(Sum { nanoseconds: 21_000, samples: 2, squares: 401_000_000 }));
+        assert_eq!(of(Some(1)), Some(Sum { nanoseconds: 300, samples: 1, squares: 90_000 }));
         assert_eq!((sums.len(), unresolved), (2, false));
     }
 }

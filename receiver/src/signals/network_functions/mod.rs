@@ -52,7 +52,7 @@ use crate::{
 pub static ENTRY: Entry = Entry {
     name: "network_functions",
     summary: "Estimated CPU time of the network stack by event and function, from samples of all CPUs",
-    metrics: &[&ESTIMATED, &TIME, &SAMPLES],
+    metrics: &[&ESTIMATED, &VARIANCE, &TIME, &SAMPLES],
     hooks: |_| vec![&HOOK],
     maps: &[&RING, &CELLS],
     losses: |_| vec![FULL, UNREADABLE],
@@ -88,10 +88,21 @@ static ESTIMATED: Descriptor = Descriptor {
     instrument: Instrument::Counter,
     attributes: &[EVENT],
     view: View::Estimate {
-        samples: SAMPLES.name,
+        variance: VARIANCE.name,
         exact: network_cpu::CPU_TIME.name,
         busy: workload_cpu::CPU_TIME.name,
     },
+};
+
+/// A Poisson process with unequal samples: the variance of a sum is the sum of the squares.
+static VARIANCE: Descriptor = Descriptor {
+    name: "undercurrent.network.estimated_cpu.variance",
+    unit: "s2",
+    description: "Variance of the CPU time of network events: the sum of the squared times of its samples. The standard error of \
+                  the time's growth is the square root of the variance's growth.",
+    instrument: Instrument::Counter,
+    attributes: &[EVENT],
+    view: View::Hidden,
 };
 
 static TIME: Descriptor = Descriptor {
@@ -100,7 +111,7 @@ static TIME: Descriptor = Descriptor {
     description: "CPU time of network functions, estimated from samples. Functions exclude each other and add up to their event.",
     instrument: Instrument::Counter,
     attributes: &[EVENT, FUNCTION, attributes::NETWORK, attributes::cpu(true)],
-    view: View::Sampled { samples: SAMPLES.name, total: EVENT.key },
+    view: View::Sampled { variance: VARIANCE.name, total: EVENT.key },
 };
 
 static SAMPLES: Descriptor = Descriptor {
@@ -281,15 +292,21 @@ fn seconds(nanoseconds: u64) -> Data {
     Data::Double(nanoseconds as f64 / 1e9)
 }
 
+fn square_seconds(square_nanoseconds: u128) -> Data {
+    Data::Double(square_nanoseconds as f64 / 1e18)
+}
+
 /// Returns the metrics of the sums. Every event has a point; a function has one after its first sample.
-fn metrics<'a>(sums: &Sums, class: impl Fn(usize) -> &'a str, start: UnixNanos) -> [Metric; 3] {
-    let of_event =
-        |event: usize| sums.iter().filter(move |((work, _), _)| work.event == event).map(|(_, sum)| sum.nanoseconds);
-    let events = EVENTS.iter().enumerate().map(|(number, event)| Point {
-        attributes: Attributes::new().with(EVENT.key, event.name),
-        start,
-        data: seconds(of_event(number).sum()),
-    });
+fn metrics<'a>(sums: &Sums, class: impl Fn(usize) -> &'a str, start: UnixNanos) -> [Metric; 4] {
+    let of_event = |event: usize| sums.iter().filter(move |((work, _), _)| work.event == event).map(|(_, sum)| sum);
+    let events = |data: &dyn Fn(usize) -> Data| {
+        let point = |(number, event): (usize, &Event)| Point {
+            attributes: Attributes::new().with(EVENT.key, event.name),
+            start,
+            data: data(number),
+        };
+        EVENTS.iter().enumerate().map(point).collect()
+    };
     let points = |data: fn(&Sum) -> Data| {
         let point = |((work, cpu), sum): (&(Work, Option<u32>), &Sum)| {
             let attributes = Attributes::new()
@@ -303,7 +320,14 @@ fn metrics<'a>(sums: &Sums, class: impl Fn(usize) -> &'a str, start: UnixNanos) 
         sums.iter().map(point).collect()
     };
     [
-        Metric { descriptor: &ESTIMATED, points: events.collect() },
+        Metric {
+            descriptor: &ESTIMATED,
+            points: events(&|event| seconds(of_event(event).map(|sum| sum.nanoseconds).sum())),
+        },
+        Metric {
+            descriptor: &VARIANCE,
+            points: events(&|event| square_seconds(of_event(event).map(|sum| sum.squares).sum())),
+        },
         Metric { descriptor: &TIME, points: points(|sum| seconds(sum.nanoseconds)) },
         Metric {
             descriptor: &SAMPLES,

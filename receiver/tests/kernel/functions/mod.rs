@@ -37,6 +37,7 @@ use super::{
 const ESTIMATED: &str = "undercurrent.network.estimated_cpu.time";
 const TIME: &str = "undercurrent.network.function.cpu.time";
 const SAMPLES: &str = "undercurrent.network.function.samples";
+const VARIANCE: &str = "undercurrent.network.estimated_cpu.variance";
 const EXACT: &str = "undercurrent.network.cpu.time";
 const RECEIVE: (&str, &str) = ("undercurrent.network.event", "receive_softirq");
 
@@ -104,6 +105,7 @@ fn compare_with_exact_time(load_time: Duration) {
     record(ESTIMATED, estimated, truth.clone());
     record(TIME, of(TIME), truth);
     record(SAMPLES, samples, exactly(estimated * f64::from(frequency())));
+    record(VARIANCE, of(VARIANCE), exactly(estimated / f64::from(frequency())));
     for event in EVENTS.iter().map(|event| event.name) {
         let attributes = [(RECEIVE.0, event)];
         let (event_time, functions) = (after.total(ESTIMATED, &attributes), after.total(TIME, &attributes));

@@ -16,16 +16,16 @@ static TIME: Descriptor = Descriptor {
     description: "Time of functions.",
     instrument: Instrument::Counter,
     attributes: KEYS,
-    view: View::Sampled { samples: "undercurrent.function.samples", total: EVENT },
+    view: View::Sampled { variance: "undercurrent.estimated.variance", total: EVENT },
 };
-static SAMPLES: Descriptor =
-    Descriptor { name: "undercurrent.function.samples", unit: "{sample}", view: View::Hidden, ..TIME };
+static VARIANCE: Descriptor =
+    Descriptor { name: "undercurrent.estimated.variance", unit: "s2", view: View::Hidden, ..ESTIMATED };
 static ESTIMATED: Descriptor = Descriptor {
     name: "undercurrent.estimated.time",
     description: "Estimated time.",
     attributes: &[AttributeKey::listed(EVENT, &["receive", "send"])],
     view: View::Estimate {
-        samples: "undercurrent.function.samples",
+        variance: "undercurrent.estimated.variance",
         exact: "undercurrent.exact.time",
         busy: "undercurrent.busy.time",
     },
@@ -37,19 +37,22 @@ static BUSY: Descriptor = Descriptor { name: "undercurrent.busy.time", attribute
 /// An event, a function, a CPU if any, and the number of samples.
 type Sampled = (&'static str, &'static str, Option<u32>, u32);
 
-/// Returns the metrics of functions with their numbers of samples. A sample represents a millisecond.
+fn of(event: &'static str) -> Attributes {
+    Attributes::new().with(EVENT, event)
+}
+
+/// Returns the time of functions and the variance of events. A sample represents a millisecond.
 fn functions(sampled: &[Sampled]) -> Vec<Metric> {
-    let points = |data: fn(u32) -> Data| {
-        let attributes = |event: &'static str, function: &'static str, cpu: Option<u32>| {
-            let attributes = Attributes::new().with(EVENT, event).with(FUNCTION, function);
-            cpu.into_iter().fold(attributes, |attributes, cpu| attributes.with("cpu.logical_number", cpu))
-        };
-        let point = |(event, function, cpu, count): &Sampled| point(attributes(event, function, *cpu), data(*count));
-        sampled.iter().map(point).collect()
+    let time = |(event, function, cpu, count): &Sampled| {
+        let attributes = of(event).with(FUNCTION, *function);
+        let attributes = cpu.iter().fold(attributes, |attributes, cpu| attributes.with("cpu.logical_number", *cpu));
+        point(attributes, Data::Double(f64::from(*count) / 1e3))
     };
+    let count = |event: &str| sampled.iter().filter(|(of, ..)| *of == event).map(|(.., count)| *count).sum::<u32>();
+    let variance = |event: &'static str| point(of(event), Data::Double(f64::from(count(event)) / 1e6));
     vec![
-        Metric { descriptor: &TIME, points: points(|count| Data::Double(f64::from(count) / 1e3)) },
-        Metric { descriptor: &SAMPLES, points: points(|count| Data::Integer(count.into())) },
+        Metric { descriptor: &TIME, points: sampled.iter().map(time).collect() },
+        Metric { descriptor: &VARIANCE, points: ["receive", "send"].map(variance).into() },
     ]
 }
 
@@ -85,11 +88,20 @@ fn the_tree_has_a_column_for_each_cpu() {
 
 #[test]
 fn estimates_have_an_interval_and_the_exact_time() {
-    let event = |event: &'static str| Attributes::new().with(EVENT, event);
     let mut metrics = functions(&[("receive", "tcp", None, 400), ("send", "udp", None, 100)]);
-    let estimated = vec![point(event("receive"), Data::Double(0.4)), point(event("send"), Data::Double(0.1))];
+    let estimated = vec![point(of("receive"), Data::Double(0.4)), point(of("send"), Data::Double(0.1))];
     metrics.push(Metric { descriptor: &ESTIMATED, points: estimated });
-    metrics.push(Metric { descriptor: &EXACT, points: vec![point(event("receive"), Data::Double(0.41))] });
+    metrics.push(Metric { descriptor: &EXACT, points: vec![point(of("receive"), Data::Double(0.41))] });
     metrics.push(Metric { descriptor: &BUSY, points: vec![point(Attributes::new(), Data::Double(2.0))] });
+    insta::assert_snapshot!(section("estimated.time", metrics));
+}
+
+#[test]
+fn a_sample_of_an_idle_cpu_makes_the_interval_wide() {
+    // 20 samples of a millisecond, and one of 100 ms.
+    let metrics = vec![
+        Metric { descriptor: &ESTIMATED, points: vec![point(of("receive"), Data::Double(0.12))] },
+        Metric { descriptor: &VARIANCE, points: vec![point(of("receive"), Data::Double(0.01 + 20e-6))] },
+    ];
     insta::assert_snapshot!(section("estimated.time", metrics));
 }
