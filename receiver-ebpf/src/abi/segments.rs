@@ -1,13 +1,23 @@
-//! Counts of `undercurrent.network.receive.segments`: words, by slot, then by shard, then by transport protocol and IP version.
+//! Counts of `undercurrent.network.receive.segments` and `undercurrent.network.receive.io`: words, by slot, then by shard, then by
+//! [`Count`], transport protocol and IP version.
 
 use super::latency::{IpVersion, Transport};
 
-/// Words of a shard.
-pub const WORDS: usize = 4;
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Count {
+    /// Segments on the wire.
+    Segments,
+    /// Bytes after the IP header.
+    Bytes,
+}
+
+/// Words of a shard: one cache line, which CPUs with their own shard do not share.
+pub const WORDS: usize = 8;
 
 /// Returns the index of a count in its shard.
 #[must_use]
 #[inline(always)]
-pub const fn index(transport: Transport, version: IpVersion) -> u32 {
-    transport as u32 * 2 + version as u32
+pub const fn index(count: Count, transport: Transport, version: IpVersion) -> u32 {
+    count as u32 * 4 + transport as u32 * 2 + version as u32
 }

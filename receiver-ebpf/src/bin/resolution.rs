@@ -1,5 +1,6 @@
 //! Programs that record any duration with the product's code for cells. Tests run them without attaching them.
 #![no_std]
+#![feature(asm_experimental_arch)]
 #![no_main]
 
 #[path = "../kernel/cells.rs"]

@@ -1,5 +1,7 @@
 //! Attributes of packets at each hook, for filters and groups.
 
+use undercurrent_ebpf::abi::latency::IpVersion;
+
 use crate::kernel::{
     context::SkbContext,
     field::read_at,
@@ -58,6 +60,11 @@ impl<A: Access, F: Fn(Ptr<SkBuff, A>) -> Option<u16>> Subject for OnDevice<A, F>
         let end = self.0.read(&SKB_HEAD).wrapping_add(u64::from(self.0.read(&SKB_END)));
         let shared: Ptr<SkbSharedInfo, Probed> = Ptr::at(end);
         u32::from(shared.read(&SHARED_SEGMENTS)).max(1)
+    }
+
+    #[inline(always)]
+    fn bytes(&self, _: IpVersion) -> u32 {
+        self.0.read(&SKB_LENGTH)
     }
 }
 
@@ -128,6 +135,16 @@ impl Subject for Filtered {
     #[inline(always)]
     fn segments(&self) -> u32 {
         self.0.segments().max(1)
+    }
+
+    #[inline(always)]
+    fn bytes(&self, version: IpVersion) -> u32 {
+        // The length begins at the IP header. Options and extension headers, which are rare, count as data.
+        let header = match version {
+            IpVersion::Ipv4 => 20,
+            IpVersion::Ipv6 => 40,
+        };
+        self.0.length().saturating_sub(header)
     }
 
     #[inline(always)]

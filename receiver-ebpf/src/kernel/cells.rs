@@ -1,5 +1,7 @@
 //! Histogram cells: exact bucket indices and plain additions.
 
+use core::arch::asm;
+
 use aya_ebpf::{helpers::bpf_get_smp_processor_id, maps::Array};
 use undercurrent_ebpf::abi::histogram::{
     GUESSES, HistogramCell, SPAN_ENTRIES, SPAN_LIMIT_BITS, SPAN_SHIFTS, SPANS, THRESHOLDS,
@@ -37,9 +39,22 @@ pub fn here<T>(map: &ByCpu<T>) -> Option<&'static mut T> {
 /// A duration in nanoseconds that no bucket covers.
 pub struct Beyond(pub u64);
 
+/// Returns a number in a register of its own. The compiler knows nothing of its value, so it keeps a check of its bounds.
+///
+/// Verifiers before Linux 6.8 do not apply the check of a register to its copy on the stack. A copy that is used shortly after its check
+/// stays in its register.
+#[inline(always)]
+pub fn checked_copy(number: u64) -> u64 {
+    let copy: u64;
+    // SAFETY: a copy of a register.
+    unsafe { asm!("{} = {}", out(reg) copy, in(reg) number, options(pure, nomem, nostack, preserves_flags)) };
+    copy
+}
+
 /// Returns the byte offset of a duration's bound, exact or one bucket too low.
 #[inline(always)]
 fn guess(nanoseconds: u64) -> Result<usize, Beyond> {
+    let nanoseconds = checked_copy(nanoseconds);
     let entry = |span: usize| (nanoseconds >> SPAN_SHIFTS[span]) as usize + span * SPAN_ENTRIES;
     // Common durations, below a millisecond, take two comparisons.
     let index = if nanoseconds < 1 << SPAN_LIMIT_BITS[1] {

@@ -76,6 +76,12 @@ impl SkbContext {
         context_field!(self, gso_segs)
     }
 
+    /// Returns the length in bytes, from the IP header on.
+    #[inline(always)]
+    pub fn length(self) -> u32 {
+        context_field!(self, len)
+    }
+
     /// Returns the index of the interface.
     #[inline(always)]
     pub fn interface(self) -> u32 {

@@ -4,6 +4,7 @@ use aya_ebpf::{helpers::bpf_get_current_pid_tgid, macros::map, maps::HashMap};
 use undercurrent_ebpf::abi::{
     filter::{Criterion, FilterKey},
     group::Dimension,
+    latency::IpVersion,
     workload::{Slot, ownership},
 };
 
@@ -54,6 +55,11 @@ pub trait Subject {
     /// Segments on the wire that the packet contains.
     fn segments(&self) -> u32 {
         1
+    }
+
+    /// Bytes after the IP header; of a packet before its transport protocol.
+    fn bytes(&self, _: IpVersion) -> u32 {
+        0
     }
 
     /// Name of the interface, padded with zeros.

@@ -1,9 +1,10 @@
-//! `undercurrent.network.receive.segments`: the segments on the wire of the packets that enter their transport protocol.
+//! `undercurrent.network.receive.segments` and `undercurrent.network.receive.io`: the segments on the wire and the bytes of the packets
+//! that enter their transport protocol.
 
 use aya_ebpf::{macros::map, maps::Array};
 use undercurrent_ebpf::abi::{
     latency::{Layer, ReceivePoint},
-    segments,
+    segments::{self, Count},
     workload::Slot,
 };
 
@@ -12,18 +13,23 @@ use crate::kernel::{cells::MMAPABLE, filter::Subject, shard};
 
 switch!("receive_segments");
 
-/// Segments by slot, shard and protocol; see [`segments`].
+/// Counts by slot, shard and protocol; see [`segments`].
 #[map]
 static SEGMENTS: Array<u64> = Array::with_max_entries(1, MMAPABLE);
 
-/// Counts the segments of a measured packet that represents `weight` packets.
+/// Counts the segments and bytes of a measured packet that represents `weight` packets.
 #[inline(always)]
 pub fn reached(point: ReceivePoint, packet: &impl Subject, weight: u64, slot: Slot) {
     if point.layer != Layer::Transport || !enabled() {
         return;
     }
     if let Some(transport) = point.transport {
-        let word = shard::here(slot.0.into()) * segments::WORDS as u32 + segments::index(transport, point.version);
-        shard::add(&SEGMENTS, word, u64::from(packet.segments()) * weight);
+        let first = shard::here(slot.0.into()) * segments::WORDS as u32;
+        let add = |count: Count, amount: u32| {
+            let word = first + segments::index(count, transport, point.version);
+            shard::add(&SEGMENTS, word, u64::from(amount) * weight);
+        };
+        add(Count::Segments, packet.segments());
+        add(Count::Bytes, packet.bytes(point.version));
     }
 }

@@ -3,7 +3,7 @@
 use aya_ebpf::macros::map;
 use undercurrent_ebpf::abi::{
     latency::{DurationCells, Series},
-    loss::PacketLoss,
+    loss::{PACKET_LOSSES, PacketLoss},
     workload::Slot,
 };
 
@@ -60,8 +60,12 @@ pub fn lost(series: Series, reason: PacketLoss, packets: u64) {
 
 #[inline(always)]
 fn count(cells: &mut DurationCells, series: Series, reason: PacketLoss, packets: u64) {
-    // SAFETY: there are counters for each series. A bounds check would remain, and the verifier rejects its panic.
-    unsafe { cells.lost.get_unchecked_mut(series.index())[reason as usize] += packets };
+    // The compiler combines the code of several reasons, and verifiers before Linux 6.8 lose the bounds of their numbers.
+    let reason = cells::checked_copy(reason as u64);
+    if reason < PACKET_LOSSES as u64 {
+        // SAFETY: there are counters for each series and reason. A bounds check would remain, and the verifier rejects its panic.
+        unsafe { *cells.lost.get_unchecked_mut(series.index()).get_unchecked_mut(reason as usize) += packets };
+    }
 }
 
 /// Returns a duration that a bucket covers, or the reason for its loss.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use crate::telemetry::{
-    AttributeKey, Attributes, Data, Descriptor, ExponentialHistogram, Figure, FigureKind, Instrument, Metric, Packets,
-    Parent, Point, Resource, ResourceMetrics, ResourceSpans, Side, Snapshot, Span, SpanBatch, SpanContext, SpanId,
-    TraceId, UnixNanos, View,
+    AttributeKey, Attributes, Data, Descriptor, ExponentialHistogram, Figure, FigureKind, Instrument, Metric, Parent,
+    Point, Resource, ResourceMetrics, ResourceSpans, Side, Snapshot, Span, SpanBatch, SpanContext, SpanId, TraceId,
+    UnixNanos, View,
 };
 
 const fn key(key: &'static str, values: &'static [&'static str]) -> AttributeKey {
@@ -78,17 +78,11 @@ pub(super) static ENERGY: Descriptor = Descriptor {
             kind: FigureKind::Rate("J"),
         },
         Figure {
-            heading: "per 1M packets",
+            heading: "per GB received",
             spare: 2,
             metric: "undercurrent.energy",
             attributes: &[],
-            kind: FigureKind::PerMillion(
-                "J",
-                Packets {
-                    histogram: "undercurrent.network.receive.duration",
-                    attributes: &[("undercurrent.network.layer", "socket_read")],
-                },
-            ),
+            kind: FigureKind::PerGigabyte("J", "undercurrent.network.receive.io"),
         },
         Figure {
             heading: "of one CPU",
@@ -105,6 +99,15 @@ pub(super) static ENERGY: Descriptor = Descriptor {
             kind: FigureKind::Quantile(0.99, "s"),
         },
     ]),
+};
+
+pub(super) static BYTES: Descriptor = Descriptor {
+    name: "undercurrent.network.receive.io",
+    unit: "By",
+    description: "Received bytes.",
+    instrument: Instrument::Counter,
+    attributes: &[],
+    view: View::Hidden,
 };
 
 pub(super) static RECEIVE_WAIT: Descriptor = Descriptor {

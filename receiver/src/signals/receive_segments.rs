@@ -1,10 +1,11 @@
-//! `receive_segments`: segments on the wire of the packets at the layer `transport`, which shows the effect of GRO.
+//! `receive_segments`: segments on the wire and bytes of the packets at the layer `transport`, which show the effect of GRO and the
+//! received traffic.
 
 use std::iter;
 
 use undercurrent_ebpf::abi::{
     latency::{IpVersion, Transport},
-    segments,
+    segments::{self, Count},
 };
 
 use super::{
@@ -20,8 +21,8 @@ use crate::{
 /// The registry entry.
 pub static ENTRY: Entry = Entry {
     name: "receive_segments",
-    summary: "Segments on the wire of the packets that are measured at the layer `transport`",
-    metrics: &[&SEGMENTS_RECEIVED],
+    summary: "Segments on the wire and bytes of the packets that are measured at the layer `transport`",
+    metrics: &[&SEGMENTS_RECEIVED, &BYTES_RECEIVED],
     hooks: |_| vec![&hooks::TRANSPORT],
     maps: &[&SEGMENTS],
     losses: |_| Vec::new(),
@@ -39,7 +40,16 @@ static SEGMENTS_RECEIVED: Descriptor = Descriptor {
     view: View::Section,
 };
 
-/// Segments by slot, shard and protocol.
+static BYTES_RECEIVED: Descriptor = Descriptor {
+    name: "undercurrent.network.receive.io",
+    unit: "By",
+    description: "Bytes of the packets that are measured at the layer `transport`, from the header of the transport protocol on.",
+    instrument: Instrument::Counter,
+    attributes: &[attributes::TRANSPORT, attributes::NETWORK],
+    view: View::Section,
+};
+
+/// Counts by slot, shard and protocol.
 static SEGMENTS: PlannedMap = PlannedMap::new("SEGMENTS", size_of::<u64>(), |sizing| entries(sizing, segments::WORDS));
 
 struct ReceiveSegments {
@@ -54,18 +64,18 @@ fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
 }
 
 impl ReceiveSegments {
-    /// Returns the points of a slot with a count.
-    fn points(&self, slot: Slot, start: UnixNanos) -> Vec<Point> {
+    /// Returns the points of a slot for the protocols with packets.
+    fn points(&self, count: Count, slot: Slot, start: UnixNanos) -> Vec<Point> {
         let kinds = [Transport::Tcp, Transport::Udp]
             .into_iter()
             .flat_map(|transport| IpVersion::ALL.map(|version| (transport, version)));
         let point = |(transport, version)| {
-            let count = self.words.sum(slot, segments::index(transport, version) as usize);
+            let sum = self.words.sum(slot, segments::index(count, transport, version) as usize);
             let attributes = Attributes::new()
                 .with(attributes::TRANSPORT.key, attributes::transport(transport))
                 .with(attributes::NETWORK.key, attributes::network(version));
-            let data = Data::Integer(i64::try_from(count).unwrap_or(i64::MAX));
-            (count > 0).then_some(Point { attributes, start, data })
+            let data = Data::Integer(i64::try_from(sum).unwrap_or(i64::MAX));
+            (sum > 0).then_some(Point { attributes, start, data })
         };
         kinds.filter_map(point).collect()
     }
@@ -78,7 +88,9 @@ impl Signal for ReceiveSegments {
 
     fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
         for (slot, start) in iter::once((Slot::NODE, self.start)).chain(workloads.slots()) {
-            readings.add(slot, Metric { descriptor: &SEGMENTS_RECEIVED, points: self.points(slot, start) });
+            for (descriptor, count) in [(&SEGMENTS_RECEIVED, Count::Segments), (&BYTES_RECEIVED, Count::Bytes)] {
+                readings.add(slot, Metric { descriptor, points: self.points(count, slot, start) });
+            }
         }
         Ok(())
     }

@@ -174,17 +174,8 @@ pub enum FigureKind {
     Share,
     /// A quantile of a histogram in this unit.
     Quantile(f64, &'static str),
-    /// The growth in this unit for each million packets.
-    PerMillion(&'static str, Packets),
-}
-
-/// Packets, counted by a histogram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Packets {
-    /// The histogram's name in the catalogue.
-    pub histogram: &'static str,
-    /// The attributes that select the points.
-    pub attributes: &'static [(&'static str, &'static str)],
+    /// The growth in this unit for each gigabyte (10^9) that a metric of this name in the catalogue counts in bytes.
+    PerGigabyte(&'static str, &'static str),
 }
 
 // Figures are constants without `NaN`.

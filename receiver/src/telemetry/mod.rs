@@ -13,9 +13,7 @@ mod span;
 
 pub use attributes::{Attributes, Value};
 pub use delivery::{Delivery, ErrorType};
-pub use descriptor::{
-    AttributeKey, Descriptor, Figure, FigureKind, Instrument, Packets, SCHEMA_URL, SCOPE, Side, View,
-};
+pub use descriptor::{AttributeKey, Descriptor, Figure, FigureKind, Instrument, SCHEMA_URL, SCOPE, Side, View};
 pub use energy::{Joules, Microjoules, Watts};
 pub use histogram::ExponentialHistogram;
 pub use readings::Readings;

@@ -1,4 +1,4 @@
-//! Compares received segments with TCP's own count.
+//! Compares received segments and bytes with TCP's own counts.
 
 use std::{
     io::{Read as _, Write as _},
@@ -12,13 +12,16 @@ use super::{
         line::{Line, Point},
         sidecar::Sidecar,
         surroundings::{alone, often, skip},
-        tcp::{SEGMENTS_IN, information},
+        tcp::{BYTES_RECEIVED, SEGMENTS_IN, information},
         truth::{exactly, record},
         wire::{Version, Wire},
     },
 };
 
 const SEGMENTS: &str = "undercurrent.network.receive.segments";
+const RECEIVED: &str = "undercurrent.network.receive.io";
+/// The size of TCP's header, without and with all options.
+const HEADER: [f64; 2] = [20.0, 60.0];
 /// Many segments per packet: the devices of the wire do not divide what a sender combined.
 const BYTES: usize = 4 << 20;
 
@@ -41,8 +44,9 @@ fn segments_are_those_that_tcp_counts() {
         let to = listener.local_addr().unwrap();
         let mut sender = wire.left.run(|| TcpStream::connect(to).unwrap());
         let (mut receiver, _) = listener.accept().unwrap();
-        let counted =
-            |ends: [&TcpStream; 2]| ends.map(|end| f64::from(information(end, SEGMENTS_IN))).iter().sum::<f64>();
+        let counted = |ends: [&TcpStream; 2]| {
+            [SEGMENTS_IN, BYTES_RECEIVED].map(|of| ends.map(|end| f64::from(information(end, of))).iter().sum::<f64>())
+        };
         let (from, before) = (counted([&sender, &receiver]), sidecar.snapshot());
         thread::scope(|scope| {
             scope.spawn(|| sender.write_all(&vec![0x55; BYTES]).unwrap());
@@ -51,10 +55,13 @@ fn segments_are_those_that_tcp_counts() {
         wire.settled();
         let (to, after) = (counted([&sender, &receiver]), sidecar.snapshot());
         let attributes = [("network.transport", "tcp"), ("network.type", version.name())];
-        let seen = after.total(SEGMENTS, &attributes) - before.total(SEGMENTS, &attributes);
+        let [seen, bytes] =
+            [SEGMENTS, RECEIVED].map(|metric| after.total(metric, &attributes) - before.total(metric, &attributes));
         let packets = packets(&after) - packets(&before);
         eprintln!("{}: {seen} segments in {packets} packets", version.name());
         assert!(seen > 2.0 * packets, "hardly any packet has several segments");
-        record(SEGMENTS, seen, exactly(to - from));
+        record(SEGMENTS, seen, exactly(to[0] - from[0]));
+        let [least, most] = HEADER.map(|header| to[1] - from[1] + header * packets);
+        record(RECEIVED, bytes, least..=most);
     }
 }

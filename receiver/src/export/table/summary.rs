@@ -8,7 +8,7 @@ use super::{
     section::{Input, Section, Share, short},
     units::{amount, percent, rate},
 };
-use crate::telemetry::{Attributes, Descriptor, Figure, FigureKind, Packets, Value, View};
+use crate::telemetry::{Attributes, Descriptor, Figure, FigureKind, Value, View};
 
 /// Returns the section of a metric with figures; `None` if no resource has changes of the metric.
 pub(super) fn section(input: &Input<'_>, descriptor: &'static Descriptor) -> Option<Section> {
@@ -26,8 +26,8 @@ pub(super) fn section(input: &Input<'_>, descriptor: &'static Descriptor) -> Opt
     columns.extend(figures.iter().map(|figure| Column::number(figure.heading, figure.spare)));
     let row = |share: &Share<'_>| {
         let name = &input.names[share.place];
-        let packets = |packets: &Packets| counted(input, share.place, packets);
-        let cells = figures.iter().zip(&share.changes).map(|(figure, changes)| cell(figure, changes, &packets));
+        let growth = |metric: &str| growth(input, share.place, metric);
+        let cells = figures.iter().zip(&share.changes).map(|(figure, changes)| cell(figure, changes, &growth));
         [name.text.clone(), name.kind.to_owned()].into_iter().chain(cells).collect()
     };
     let rows = shown.iter().map(row).collect();
@@ -38,26 +38,16 @@ pub(super) fn section(input: &Input<'_>, descriptor: &'static Descriptor) -> Opt
 
 /// Returns the changes of a figure's points.
 fn of<'a>(input: &Input<'a>, place: usize, figure: &Figure) -> Vec<Change<'a>> {
-    selected(input, place, figure.metric, figure.attributes)
-}
-
-/// Returns the changes of the points with these attributes.
-fn selected<'a>(
-    input: &Input<'a>,
-    place: usize,
-    metric: &str,
-    attributes: &[(&'static str, &'static str)],
-) -> Vec<Change<'a>> {
-    let has = |of: &Attributes| attributes.iter().all(|(key, value)| of.get(key) == Some(&Value::from(*value)));
-    let mut changes = input.changes(&input.current.resources[place], metric);
+    let has = |of: &Attributes| figure.attributes.iter().all(|(key, value)| of.get(key) == Some(&Value::from(*value)));
+    let mut changes = input.changes(&input.current.resources[place], figure.metric);
     changes.retain(|change| has(change.attributes));
     changes
 }
 
-/// Returns the packets of a resource in the last interval; `None` without packets.
-fn counted(input: &Input<'_>, place: usize, packets: &Packets) -> Option<f64> {
-    match sum(&selected(input, place, packets.histogram, packets.attributes)) {
-        Some(Measured::Distribution(histogram)) => Some(histogram.count() as f64).filter(|count| *count > 0.0),
+/// Returns the growth of a resource's counter in the last interval; `None` without growth.
+fn growth(input: &Input<'_>, place: usize, metric: &str) -> Option<f64> {
+    match sum(&input.changes(&input.current.resources[place], metric)) {
+        Some(Measured::Growth { by, .. }) => Some(by).filter(|by| *by > 0.0),
         _ => None,
     }
 }
@@ -70,15 +60,15 @@ fn sum(changes: &[Change<'_>]) -> Option<Measured> {
     Some(sum.value)
 }
 
-fn cell(figure: &Figure, changes: &[Change<'_>], counted: &dyn Fn(&Packets) -> Option<f64>) -> String {
+fn cell(figure: &Figure, changes: &[Change<'_>], growth: &dyn Fn(&str) -> Option<f64>) -> String {
     let value = match (figure.kind, sum(changes)) {
         (FigureKind::Rate(unit), Some(_)) => per_second(changes).map(|growth| rate(growth, unit)),
         (FigureKind::Share, Some(_)) => per_second(changes).map(percent),
         (FigureKind::Quantile(quantile, unit), Some(Measured::Distribution(histogram))) => {
             histogram.quantile(quantile).map(|value| amount(value, unit))
         }
-        (FigureKind::PerMillion(unit, packets), Some(Measured::Growth { by, .. })) => {
-            counted(&packets).map(|packets| amount(by / packets * 1e6, unit))
+        (FigureKind::PerGigabyte(unit, bytes), Some(Measured::Growth { by, .. })) => {
+            growth(bytes).map(|bytes| amount(by / bytes * 1e9, unit))
         }
         _ => None,
     };

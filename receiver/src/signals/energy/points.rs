@@ -1,8 +1,8 @@
 //! The metrics of `energy`.
 
 use crate::telemetry::{
-    AttributeKey, Attributes, Data, Descriptor, Figure, FigureKind, Instrument, Joules, Microjoules, Packets, Point,
-    UnixNanos, View,
+    AttributeKey, Attributes, Data, Descriptor, Figure, FigureKind, Instrument, Joules, Microjoules, Point, UnixNanos,
+    View,
 };
 
 /// `hw.id`, an attribute of the semantic conventions for hardware.
@@ -49,6 +49,7 @@ pub static DIVIDED: Descriptor = Descriptor {
 
 const NAME: &str = "undercurrent.energy";
 const LATENCY: &str = "undercurrent.network.receive.duration";
+const BYTES: &str = "undercurrent.network.receive.io";
 const READ: &[(&str, &str)] = &[("undercurrent.network.layer", "socket_read")];
 
 /// The columns of the live table.
@@ -61,13 +62,12 @@ static FIGURES: [Figure; 6] = [
         attributes: &[(USE, Use::Network.as_str())],
         kind: FigureKind::Rate("J"),
     },
-    // No program counts the bytes that a workload receives, because that takes work for each packet.
     Figure {
-        heading: "per 1M packets",
+        heading: "per GB received",
         spare: 2,
         metric: NAME,
         attributes: &[],
-        kind: FigureKind::PerMillion("J", Packets { histogram: LATENCY, attributes: READ }),
+        kind: FigureKind::PerGigabyte("J", BYTES),
     },
     Figure {
         heading: "of one CPU",

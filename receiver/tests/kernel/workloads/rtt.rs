@@ -141,8 +141,7 @@ fn times_are_the_nodes_where_workloads_are_off() {
     assert!(count == reads || count > reads && virtual_machine().is_none(), "{count} times of {reads}");
 }
 
-const NO_LATENCY: &str =
-    "workloads: {enabled: false}\nsignals: {latency: {enabled: false}, receive_wait: {enabled: false}}\n";
+const NO_LATENCY: &str = "workloads: {enabled: false}\nsignals: {latency: {enabled: false}, receive_wait: {enabled: false}, slow_packets: {enabled: false}}\n";
 
 #[test]
 fn times_are_had_where_no_latency_is_measured() {

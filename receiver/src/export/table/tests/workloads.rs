@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::{
-    export::testing::{CPU_TIME, ENERGY, THREADS, of},
+    export::testing::{BYTES, CPU_TIME, ENERGY, THREADS, of},
     telemetry::ResourceMetrics,
 };
 
@@ -250,6 +250,9 @@ fn power_is_beside_cpu_time_and_latency() {
             let mut workload = workload(&load, seconds);
             if network == 0.0 {
                 workload.metrics.remove(0);
+            } else {
+                let bytes = Data::Integer(4_000_000 * i64::try_from(seconds).expect("a few seconds"));
+                workload.metrics.push(Metric { descriptor: &BYTES, points: vec![point(Attributes::new(), bytes)] });
             }
             workload.metrics.push(energy(if network > 0.0 { &uses } else { &uses[1..] }));
             snapshot.resources.push(workload);
@@ -259,7 +262,7 @@ fn power_is_beside_cpu_time_and_latency() {
     let table = render(Some(&snapshot(2)), &snapshot(4), plain(100));
     let section: Vec<&str> =
         table.lines().skip_while(|line| !line.starts_with("energy")).take_while(|line| !line.is_empty()).collect();
-    // 10 W of `web` for 1625 packets a second.
-    assert!(section.iter().any(|row| row.contains("web") && row.contains("6.15kJ")), "{section:#?}");
+    // 10 W of `web` for 4 MB a second.
+    assert!(section.iter().any(|row| row.contains("web") && row.contains("2.50kJ")), "{section:#?}");
     insta::assert_snapshot!(section.join("\n"));
 }
