@@ -33,7 +33,7 @@ use crate::{
     },
     signals::{
         network_cpu,
-        transmit::{self, Recipient, Start, measures},
+        transmit::{self, Recipient, Start, Verdict, measures},
     },
 };
 
@@ -241,13 +241,16 @@ fn selected(skb: Ptr<SkBuff>, mode: FilterMode) -> Option<bool> {
 fn recipient(skb: Ptr<SkBuff>, mode: FilterMode, selected: Option<bool>) -> Recipient {
     let slot = slot_of(skb);
     if mode == FilterMode::Off {
-        return Ok((slot, None));
+        return Recipient { slot, group: None, verdict: Verdict::Measured };
     }
-    match filter::selects_all(selected, slot) {
-        Some(true) => Ok((slot, group::of(&departing(skb), slot, sample::share()))),
-        Some(false) => Err(None),
-        None => Err(Some(PacketLoss::Unfiltered)),
-    }
+    let verdict = match filter::selects_all(selected, slot) {
+        Some(true) => Verdict::Measured,
+        Some(false) => Verdict::Excluded,
+        None => Verdict::Lost(PacketLoss::Unfiltered),
+    };
+    let is_measured = matches!(verdict, Verdict::Measured);
+    let group = if is_measured { group::of(&departing(skb), slot, sample::share()) } else { None };
+    Recipient { slot, group, verdict }
 }
 
 /// Returns true if packets can wait in a device's qdisc. Virtual devices have none by default.

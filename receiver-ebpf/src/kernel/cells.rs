@@ -41,7 +41,7 @@ pub struct Beyond(pub u64);
 
 /// Returns a number in a register of its own. The compiler knows nothing of its value, so it keeps a check of its bounds.
 ///
-/// Verifiers before Linux 6.8 do not apply the check of a register to its copy on the stack. A copy that is used shortly after its check
+/// The verifiers of 5.10 and 6.1 do not apply the check of a register to its copy on the stack. A copy that is used shortly after its check
 /// stays in its register.
 #[inline(always)]
 pub fn checked_copy(number: u64) -> u64 {

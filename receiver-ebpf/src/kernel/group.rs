@@ -1,5 +1,7 @@
 //! Groups: packets of a workload by interface or network namespace. A group's first packet creates it.
 
+use core::num::NonZeroU32;
+
 use aya_ebpf::{
     bindings::BPF_NOEXIST,
     macros::map,
@@ -32,9 +34,27 @@ static INTERFACES: HashMap<Interface, [u64; 2]> = HashMap::with_max_entries(1, 0
 #[map]
 static GROUP_LOSSES: ByCpu<GroupCells> = ByCpu::with_max_entries(1, MMAPABLE);
 
-/// The number of a group.
+/// The number of a group. It is stored plus one, so that [`Option`] needs no second word: the compiler leaves an unused word of the
+/// stack uninitialized and may load it, which the verifier of 5.10 rejects.
 #[derive(Clone, Copy)]
-pub struct Number(pub u32);
+pub struct Number(NonZeroU32);
+
+impl Number {
+    /// Returns a number below 2^32 - 1 in this form.
+    #[inline(always)]
+    const fn of(number: u32) -> Option<Self> {
+        match NonZeroU32::new(number.wrapping_add(1)) {
+            Some(number) => Some(Self(number)),
+            None => None,
+        }
+    }
+
+    /// Returns the number.
+    #[inline(always)]
+    pub const fn get(self) -> u32 {
+        self.0.get() - 1
+    }
+}
 
 /// Returns the group of a packet of the workload in a slot; `None` if grouping is off or the packet has no group. Counts
 /// packets without a group, `weight` times.
@@ -62,7 +82,7 @@ fn interface(packet: &impl Subject) -> Option<Interface> {
 #[inline(always)]
 fn number(group: &Group) -> Option<Number> {
     // SAFETY: the number of a group does not change while it is in the map.
-    unsafe { GROUPS.get(group) }.map(|number| Number(*number))
+    unsafe { GROUPS.get(group) }.and_then(|number| Number::of(*number))
 }
 
 #[inline(always)]
@@ -78,7 +98,7 @@ fn create(group: &Group, packet: &impl Subject) -> Option<Number> {
         let _ = FREE_GROUPS.push(free, 0);
         return number(group);
     }
-    Some(Number(free))
+    Number::of(free)
 }
 
 #[inline(always)]

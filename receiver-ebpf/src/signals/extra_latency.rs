@@ -57,7 +57,7 @@ pub fn reached(layer: usize, version: IpVersion, packet: &impl Subject, event: S
     match age {
         Ok(nanoseconds) => {
             let group = group::of(packet, slot, event.weight);
-            let owner = group.map_or(slot.0.into(), |group| load_time_value(&GROUPS) + group.0);
+            let owner = group.map_or(slot.0.into(), |group| load_time_value(&GROUPS) + group.get());
             record(owner, layer, version, nanoseconds, event.weight);
         }
         Err(loss) => lost(layer, version, loss, event.weight),

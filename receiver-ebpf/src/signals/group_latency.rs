@@ -12,5 +12,5 @@ static GROUP_LATENCY: Array<u64> = Array::with_max_entries(1, MMAPABLE);
 /// Adds a duration to a group's histogram `weight` times. A bucket must cover the duration.
 #[inline(always)]
 pub fn record(group: Number, series: Series, nanoseconds: u64, weight: u64) {
-    record_into(&GROUP_LATENCY, group.0, GROUPED, series, nanoseconds, weight);
+    record_into(&GROUP_LATENCY, group.get(), GROUPED, series, nanoseconds, weight);
 }

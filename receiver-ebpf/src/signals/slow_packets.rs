@@ -118,7 +118,7 @@ pub fn read(
     let (sock, skb) = packet.origin();
     let flags = if wait == receive_wait::UNKNOWN { 0 } else { flag::RECORDED };
     let flags = if choice == Choice::Uniform { flags | flag::UNIFORM } else { flags };
-    let group = group.map_or(ABSENT, |group| group.0);
+    let group = group.map_or(ABSENT, Number::get);
     let packed = u64::from(group) << 32 | u64::from(slot.0) << 16 | u64::from(flags) << 8 | point.index() as u64;
     selected(&Facts { timestamp: event.timestamp, now: event.now, wait, packed, length }, sock, skb);
 }

@@ -60,7 +60,7 @@ pub fn lost(series: Series, reason: PacketLoss, packets: u64) {
 
 #[inline(always)]
 fn count(cells: &mut DurationCells, series: Series, reason: PacketLoss, packets: u64) {
-    // The compiler combines the code of several reasons, and verifiers before Linux 6.8 lose the bounds of their numbers.
+    // The compiler combines the code of several reasons, and the verifiers of 5.10 and 6.1 lose the bounds of their numbers.
     let reason = cells::checked_copy(reason as u64);
     if reason < PACKET_LOSSES as u64 {
         // SAFETY: there are counters for each series and reason. A bounds check would remain, and the verifier rejects its panic.

@@ -28,8 +28,27 @@ static DEPARTING: Array<SetOfWays> = Array::with_max_entries(1, 0);
 /// Departure times this far in the future (four minutes) come from another clock.
 const AHEAD: u64 = 1 << 38;
 
-/// The slot and group of a packet, or the loss to count; `Err(None)` if the filter does not select the packet.
-pub type Recipient = Result<(Slot, Option<Number>), Option<PacketLoss>>;
+/// Whose packet it is. Every word is set, see [`Number`].
+#[derive(Clone, Copy)]
+pub struct Recipient {
+    /// The slot of the sender's workload.
+    pub slot: Slot,
+    /// The group, if packets are grouped.
+    pub group: Option<Number>,
+    /// Whether the packet is measured.
+    pub verdict: Verdict,
+}
+
+/// Whether a packet is measured.
+#[derive(Clone, Copy)]
+pub enum Verdict {
+    /// It is.
+    Measured,
+    /// The filter does not select it.
+    Excluded,
+    /// It is unknown if the filter selects it.
+    Lost(PacketLoss),
+}
 
 /// The start of a layer.
 #[derive(Clone, Copy)]
@@ -101,10 +120,10 @@ pub fn ended(layer: TransmitLayer, transport: Transport, entry: u64, now: u64, r
 #[inline(always)]
 fn record(layer: TransmitLayer, transport: Transport, duration: u64, recipient: Recipient) {
     let (series, weight) = (series(layer, transport), sample::share());
-    match recipient {
-        Ok((slot, group)) => timings::record_in(group, series, duration, weight, slot),
-        Err(Some(loss)) => timings::lost(series, loss, weight),
-        Err(None) => {}
+    match recipient.verdict {
+        Verdict::Measured => timings::record_in(recipient.group, series, duration, weight, recipient.slot),
+        Verdict::Lost(loss) => timings::lost(series, loss, weight),
+        Verdict::Excluded => {}
     }
 }
 

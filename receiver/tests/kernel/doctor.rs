@@ -14,7 +14,7 @@ use undercurrent::parts::FileAccess;
 use super::support::{
     attached::{Attached, held},
     processes::family,
-    sidecar::{BINARY, command},
+    sidecar::{BINARY, command, file},
     surroundings::{alone, arguments, skip, virtual_machine},
 };
 
@@ -118,6 +118,34 @@ fn every_hook_is_served_as_this_kernel_allows_and_fires() {
     for hook in report["hooks"].as_array().unwrap() {
         assert_explained(hook);
     }
+}
+
+/// Settings that need most of the code that the default leaves out.
+const COMPLETE: &str = "packets: {filter: {ports: [80], min_receive_queue: 1}, group: {by: [interface, network_namespace]}}\n\
+    signals: {network_cpu: {exact: all}, processor: {events: software}, \
+    slow_packets: {payload: http2, reader_states: true}}\n";
+
+/// Settings, with the kinds of hooks to avoid.
+const SETTINGS: [(&str, &str); 4] = [("", ""), ("", "fentry, kprobe"), (COMPLETE, ""), (COMPLETE, "fentry, kprobe")];
+
+/// Each kernel has another verifier, and the code of a program differs by the settings and by the kind of its hook.
+#[test]
+fn the_verifier_accepts_every_program() {
+    let Some(_alone) = alone("the verifier") else { return };
+    let mut seen = 0;
+    for (settings, avoided) in SETTINGS {
+        let file = file(&format!("{settings}hooks: {{avoid: [{avoided}]}}\n"));
+        let arguments = ["doctor", "--json", "--config", file.path().to_str().unwrap()];
+        let report = report(&command(BINARY).args(arguments).output().unwrap());
+        for hook in report["hooks"].as_array().unwrap() {
+            let what = |refusal: &Value| refusal["what"].as_str().unwrap().to_owned();
+            let refusals: Vec<_> = hook["refusals"].as_array().unwrap().iter().map(what).collect();
+            let is_rejected = refusals.iter().any(|what| what.contains("the verifier rejected"));
+            assert!(!is_rejected, "{settings}, without {avoided}: {hook:#}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 60, "the reports have {seen} hooks");
 }
 
 #[test]

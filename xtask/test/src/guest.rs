@@ -57,7 +57,7 @@ const SIGNALS: &[(&str, &str)] = &[
 ];
 
 /// Prefixes of the tests of latency.
-const LATENCY: [&str; 9] = [
+const LATENCY: [&str; 10] = [
     "latency::",
     "sampling::",
     "filters::",
@@ -67,6 +67,7 @@ const LATENCY: [&str; 9] = [
     "extra::",
     "kprobes::",
     "resolution::",
+    "slow::",
 ];
 
 /// Prefixes of other tests with results that depend on the kernel version.
@@ -87,12 +88,12 @@ const ALTERNATES: [Alternates; 2] = [
     Alternates {
         avoid: "fentry",
         tests: &["latency::", "waits::", "head_of_line::"],
-        others: &["filters::", "grouping::", "peeks::", "transmit::"],
+        others: &["filters::", "grouping::", "peeks::", "transmit::", "slow::"],
     },
     Alternates {
         avoid: "fentry kprobe",
         tests: &["latency::"],
-        others: &["sampling::", "filters::", "grouping::", "waits::", "head_of_line::", "peeks::", "ways::"],
+        others: &["sampling::", "filters::", "grouping::", "waits::", "head_of_line::", "peeks::", "ways::", "slow::"],
     },
 ];
 
@@ -133,6 +134,18 @@ fn require_every_signal() -> anyhow::Result<()> {
         "signals {registered:?} are registered, {tested:?} have a test in xtask/test/src/guest.rs"
     );
     Ok(())
+}
+
+/// Loads the programs with several settings under the oldest kernels, whose verifiers understand the least.
+pub fn verifiers() -> anyhow::Result<Tally> {
+    let suite = nextest::suite(Sidecar::Unoptimized)?;
+    let under = |kernel| run_suite(&suite, &["--kernel", kernel], &["the_verifier_accepts_every_program"]);
+    // A guest uses one CPU.
+    let [oldest, older] = thread::scope(|scope| {
+        let guests = ["5.10", "6.1"].map(|kernel| scope.spawn(move || under(kernel)));
+        guests.map(|guest| guest.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    });
+    Ok(oldest?.and(older?))
 }
 
 /// Tests latency under the oldest kernel.

@@ -62,6 +62,9 @@ pub const PARTS: &[Part] = &[
     Part::quick("signals", "each signal once under Linux 6.12, by fentry", guest::signals)
         .needs_root()
         .waits_for_guests(),
+    Part::quick("verifiers", "the verifiers of Linux 5.10 and 6.1 accept every program", guest::verifiers)
+        .needs_root()
+        .waits_for_guests(),
     Part::quick("collector", "a real collector takes the sidecar's metrics", collector).needs_root(),
     Part::matrix("features", "the sidecar compiles without each optional feature", lint::features),
     Part::matrix("native-soaks", "long and load-sensitive tests on this machine's kernel", nextest::native_soaks),
