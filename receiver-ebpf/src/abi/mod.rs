@@ -9,6 +9,7 @@ pub mod filter;
 pub mod group;
 pub mod head_of_line;
 pub mod histogram;
+pub mod http1;
 pub mod interface;
 pub mod latency;
 pub mod loss;

@@ -123,7 +123,12 @@ pub const WAKEUPS: usize = 8192;
 /// Most bytes of payload in an event.
 pub const PAYLOAD: usize = 4096;
 
-/// A selected packet. The first [`SlowPacket::length`] bytes of the data that the application read may follow.
+/// Most bytes of the value of a `traceparent` in an event: the 55 characters of version 00, and one more. An invalid value of this length
+/// is invalid with any further characters, and so is a valid one.
+pub const VALUE: usize = 56;
+
+/// A selected packet. The first [`SlowPacket::length`] bytes of the data that the application read may follow, or of the value of its
+/// `traceparent`.
 #[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct SlowPacket {

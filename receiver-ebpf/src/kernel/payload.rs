@@ -1,4 +1,5 @@
-//! The data of a read, for programs that inspect it. It leaves the kernel only with the event of a selected packet.
+//! The data of a read, for programs that inspect it. It, or the value of its `traceparent`, leaves the kernel only with
+//! the event of a selected packet.
 
 use core::mem::MaybeUninit;
 
@@ -19,6 +20,11 @@ use super::{
 #[unsafe(link_section = ".rodata.flags")]
 static INSPECTED: u32 = 0;
 
+/// 1 if the programs find the `traceparent` of HTTP/1, and send nothing else.
+#[unsafe(export_name = "payload.searched")]
+#[unsafe(link_section = ".rodata.flags")]
+static SEARCHED: u32 = 0;
+
 /// 1 if payload is inspected, and programs of tracepoints can read packets (`bpf_dynptr_from_skb`, 6.12 and later).
 #[unsafe(export_name = "payload.packets")]
 #[unsafe(link_section = ".rodata.flags")]
@@ -31,6 +37,12 @@ pub type Buffer = [u8; PAYLOAD];
 #[inline(always)]
 pub fn is_inspected() -> bool {
     load_time_value(&INSPECTED) != 0
+}
+
+/// Returns true if the programs find the `traceparent` of HTTP/1, a constant to the verifier.
+#[inline(always)]
+pub fn is_searched() -> bool {
+    load_time_value(&SEARCHED) != 0
 }
 
 /// Copies the first bytes that a read wrote to the buffer of the current process. Returns their number.

@@ -15,6 +15,9 @@ use undercurrent_ebpf::abi::{
     workload::Slot,
 };
 
+mod search;
+
+use self::search::Search;
 use super::{reader_states, receive_wait, switch};
 use crate::kernel::{
     cells::{self, ByCpu, MMAPABLE},
@@ -47,6 +50,7 @@ static SLOW_PACKETS: RingBuf = RingBuf::with_byte_size(256 * 1024, 0);
 struct Scratch {
     packet: SlowPacket,
     payload: Buffer,
+    search: Search,
 }
 
 /// The event that a CPU composes, for TCP and for UDP.
@@ -154,6 +158,7 @@ fn selected(facts: &Facts, sock: Ptr<Sock, Probed>, skb: Ptr<SkBuff, Probed>) {
     if now.wrapping_add(offset).wrapping_sub(timestamp) >= IMPLAUSIBLE {
         return;
     }
+    let length = search::passed(length);
     let is_udp = usize::from(point) & 2 == UDP;
     let Some(scratch) = SLOW_SCRATCH.get_ptr_mut(is_udp.into()) else { return };
     let version = if point & 1 == 0 { IpVersion::Ipv4 } else { IpVersion::Ipv6 };

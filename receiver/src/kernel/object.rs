@@ -138,6 +138,7 @@ fn words(settings: &Settings<'_>) -> Vec<(String, u32)> {
         ("slow.uniform_mask", settings.slow.uniform_mask),
         ("slow.reader_states", u32::from(settings.slow.reader_states)),
         ("payload.inspected", u32::from(settings.slow.inspects)),
+        ("payload.searched", u32::from(settings.slow.searches)),
         ("payload.packets", u32::from(settings.slow.inspects && settings.casts.packet.is_some())),
         ("sample.registers", u32::from(settings.task_registers)),
         ("sample.high_water", number(sizing.samples / 4)),

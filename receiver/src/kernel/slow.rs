@@ -16,8 +16,10 @@ pub struct SlowLimits {
     pub uniform_interval: u32,
     /// The number of packets per packet of the uniform share, a power of two, minus one.
     pub uniform_mask: u32,
-    /// True if programs pass payload of selected packets to user space.
+    /// True if programs read the payload of selected packets.
     pub inspects: bool,
+    /// True if programs pass only the value of `traceparent` in HTTP/1.
+    pub searches: bool,
     /// True if wakeups of readers are recorded.
     pub reader_states: bool,
 }

@@ -1,9 +1,12 @@
 //! The value of a `traceparent` field: W3C Trace Context Level 2, section 3.2.
 
+use undercurrent_ebpf::abi::slow;
+
 use super::Context;
 
 /// The length of version 00 in bytes, and the minimum of later versions.
 pub(super) const LENGTH: usize = 55;
+const _: () = assert!(slow::VALUE == LENGTH + 1);
 /// The flag "sampled" of `trace-flags`.
 const SAMPLED: u8 = 1;
 
@@ -11,7 +14,8 @@ const SAMPLED: u8 = 1;
 ///
 /// Later versions may append fields after a `-`, which the specification requires to ignore. Version `ff`, IDs of
 /// zeros and upper-case digits are invalid.
-pub(super) fn parse(value: &[u8]) -> Option<Context> {
+#[must_use]
+pub fn parse(value: &[u8]) -> Option<Context> {
     let (fields, extension) = value.split_at_checked(LENGTH)?;
     let dashes = [fields[2], fields[35], fields[52]] == *b"---";
     let [version] = bytes(&fields[..2])?;
@@ -127,6 +131,16 @@ mod tests {
             prop_assume!(trace != 0 && span != 0);
             let context = Context { trace: trace.to_be_bytes(), span: span.to_be_bytes(), sampled };
             prop_assert_eq!(parse(format(&context).as_bytes()), Some(context));
+        }
+
+        #[test]
+        fn the_bytes_of_an_event_decide(
+            version in "00|01|ff",
+            end in "01|0g|1",
+            extension in prop_oneof![Just(String::new()), "[- 0a]", "[- 0a].{1,70}"],
+        ) {
+            let value = [version.as_bytes(), &VALUE[2..53], end.as_bytes(), extension.as_bytes()].concat();
+            prop_assert_eq!(parse(&value[..value.len().min(slow::VALUE)]), parse(&value));
         }
 
         #[test]

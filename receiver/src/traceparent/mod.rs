@@ -1,4 +1,4 @@
-//! Finds a W3C `traceparent` in the first bytes of a packet's payload.
+//! Finds a W3C `traceparent` in the first bytes of a packet's payload, or parses the value that eBPF programs found there.
 //!
 //! A passive observer sees single packets: the payload can begin and end anywhere in a message. The parsers prefer no
 //! result to a wrong result. They accept a field only if its complete line (HTTP/1) or its complete literal (HTTP/2)
@@ -16,11 +16,12 @@ mod http2_invariants;
 #[cfg(test)]
 mod testing;
 
+use undercurrent_ebpf::abi::http1::NAME;
+
+pub use self::context::parse;
+
 /// The number of bytes that [`find`] reads. It ignores the rest of the payload.
 pub const LIMIT: usize = 4096;
-
-/// The lower-case name of the header field.
-const NAME: &[u8] = b"traceparent";
 
 /// A remote span: the parent that a `traceparent` field names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

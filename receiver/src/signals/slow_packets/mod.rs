@@ -40,7 +40,7 @@ use crate::{
         Attributes, Data, Exemplar, ExponentialHistogram, Metric, Parent, Point, Readings, Span, SpanContext, SpanId,
         TraceId, UnixNanos,
     },
-    traceparent::{self, Context},
+    traceparent::Context,
     workloads::{Slot, Workloads},
 };
 
@@ -177,7 +177,7 @@ impl SlowPackets {
         // Programs may have compared times before and after a step of the clock.
         let is_slow = u128::from(times.age()) > self.threshold.as_nanos() / 2;
         let payload = payload.get(..event.length as usize).unwrap_or_default();
-        let parent = traceparent::find(payload, self.settings.payload.protocols());
+        let parent = self.settings.payload.parent(payload);
         let is_sampled = parent.is_none_or(|parent| parent.sampled || self.settings.unsampled);
         let candidate = Candidate { event, point, times, parent };
         (is_sampled && (is_slow || candidate.is_uniform())).then_some(candidate)

@@ -5,7 +5,11 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{kernel::slow::SlowLimits, options::Span, traceparent::Protocols};
+use crate::{
+    kernel::slow::SlowLimits,
+    options::Span,
+    traceparent::{self, Context, Protocols},
+};
 
 /// Spans of slow packets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -26,7 +30,8 @@ pub struct Settings {
     /// True if spans have no addresses.
     pub redact_addresses: bool,
     /// Inspection of the payload of selected TCP packets for a W3C `traceparent`: `none`, `http1`, or `http2`, which
-    /// includes gRPC and HTTP/1. The span then belongs to the trace of the request. Nothing else leaves the parser.
+    /// includes gRPC and HTTP/1. The span then belongs to the trace of the request. With `http1`, only the field's value leaves the
+    /// kernel.
     pub payload: Payload,
     /// True if spans divide the wait for the reader into its states: asleep, waiting for a CPU and running. A program then runs at
     /// each wakeup and each context switch of the host.
@@ -99,13 +104,13 @@ pub enum Payload {
 }
 
 impl Payload {
-    /// Returns the protocols to parse.
+    /// Returns the context in the bytes that programs passed with an event: the value of `traceparent`, or the payload.
     #[must_use]
-    pub const fn protocols(self) -> Protocols {
+    pub fn parent(self, passed: &[u8]) -> Option<Context> {
         match self {
-            Self::None => Protocols { http1: false, http2: false },
-            Self::Http1 => Protocols { http1: true, http2: false },
-            Self::Http2 => Protocols { http1: true, http2: true },
+            Self::None => None,
+            Self::Http1 => traceparent::parse(passed),
+            Self::Http2 => traceparent::find(passed, Protocols { http1: true, http2: true }),
         }
     }
 }
@@ -190,6 +195,7 @@ impl Settings {
             uniform_interval: SECOND / (self.budget.get() / 10).max(1),
             uniform_mask: self.uniform_share.0.map_or(u32::MAX, |exponent| (1 << exponent) - 1),
             inspects: self.payload != Payload::None,
+            searches: self.enabled && self.payload == Payload::Http1,
             reader_states: self.reader_states,
         }
     }
@@ -220,6 +226,7 @@ mod tests {
             uniform_interval: SECOND,
             uniform_mask: (1 << 20) - 1,
             inspects: true,
+            searches: true,
             reader_states: false,
         };
         assert_eq!(limits(serde_json::json!({})), defaults);
@@ -232,6 +239,7 @@ mod tests {
             uniform_interval: 10_000_000,
             uniform_mask: 1,
             inspects: false,
+            searches: false,
             reader_states: true,
         };
         assert_eq!(most, expected);

@@ -103,7 +103,7 @@ impl Text<'_> {
     /// Returns true for the name of the field. HTTP/2 requires lower case (RFC 9113, section 8.2.1).
     fn is_name(&self) -> bool {
         let mut decoded = [0; NAME.len() + 1];
-        self.start(&mut decoded) == Some(NAME)
+        self.start(&mut decoded) == Some(&NAME)
     }
 
     /// Returns the context of a value. HTTP/2 has no white space around values (RFC 9113, section 8.2.1).

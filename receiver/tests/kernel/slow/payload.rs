@@ -3,9 +3,13 @@
 use std::{
     io::{Read as _, Write as _},
     net::TcpStream,
+    os::fd::AsFd as _,
     thread,
     time::Duration,
 };
+
+use aya::maps::{MapInfo, loaded_maps};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use super::{
     super::{
@@ -138,6 +142,49 @@ fn invalid_fields_have_no_effect() {
     }
     let later = format!("traceparent: cc-{TRACE}-{SPAN}-01-extension");
     assert_eq!(parent(&with_lines(&[later.as_bytes()])), SPAN, "a later version");
+}
+
+/// A text of requests that must not leave the kernel.
+const SECRET: &str = "a secret between client and server";
+
+/// Returns the bytes of all events in the newest ring of selected packets. The ring keeps the bytes of events that were read.
+fn events() -> Vec<u8> {
+    const BYTES: usize = 256 * 1024;
+    let rings = loaded_maps().filter_map(Result::ok).filter(|map| map.name_as_str() == Some("SLOW_PACKETS"));
+    let ring = rings.max_by_key(MapInfo::id).expect("a ring").fd().unwrap();
+    let (anywhere, page) = (std::ptr::null_mut(), rustix::param::page_size());
+    // The position of the consumer and that of the producer have a page each.
+    // SAFETY: the kernel chooses an unused address for the new mapping.
+    let data =
+        unsafe { mmap(anywhere, BYTES, ProtFlags::READ, MapFlags::SHARED, ring.as_fd(), 2 * page as u64) }.unwrap();
+    let mut bytes = vec![0; BYTES];
+    // SAFETY: the mapping has `BYTES` bytes. The copy needs no reference to them, because programs may write.
+    unsafe { std::ptr::copy_nonoverlapping(data.cast::<u8>(), bytes.as_mut_ptr(), BYTES) };
+    // SAFETY: no reference points into the mapping.
+    unsafe { munmap(data, BYTES) }.unwrap();
+    bytes
+}
+
+#[test]
+fn with_http1_only_the_value_of_the_field_leaves_the_kernel() {
+    const TEST: &str = "bytes of payload that leave the kernel";
+    let Some(_alone) = alone(TEST) else { return };
+    let value = format!("cc-{TRACE}-{SPAN}-01-");
+    let field = format!("traceparent: {value}{SECRET}");
+    let cookie = format!("Cookie: {SECRET}");
+    let request = [&*with_lines(&[cookie.as_bytes(), field.as_bytes(), cookie.as_bytes()]), SECRET.as_bytes()].concat();
+    for (payload, is_passed) in [("http1", false), ("http2", true)] {
+        let Some((sidecar, _)) = inspecting(TEST, &format!("payload: {payload}")) else { return };
+        let wire = Wire::loopback(Version::Ipv4);
+        for (request, parent) in [(&*request, SPAN), (SECRET.as_bytes(), "")] {
+            let (client, server) = stream(&wire);
+            let slow = segments_late(&client, &server, &[request]);
+            assert_eq!(hexadecimal(&traced(&sidecar, &slow).0.parent), parent, "{payload}");
+        }
+        let events = events();
+        let has = |text: &str| events.windows(text.len()).any(|bytes| bytes == text.as_bytes());
+        assert_eq!((has(&value), has(SECRET)), (true, is_passed), "{payload}");
+    }
 }
 
 #[test]
