@@ -18,6 +18,10 @@ const CPU_TIMES: [&str; 3] = ["undercurrent.cpu.time", "undercurrent.network.cpu
 const AHEAD: Duration = Duration::from_millis(100);
 /// More events per second than one CPU can process. A wrapped counter of 32 or 64 bits grows by more.
 const EVENTS: f64 = 1e7;
+/// The counter of bytes.
+const BYTES: &str = "undercurrent.network.receive.io";
+/// The size of the largest packet that a sender combines, in bytes.
+const LARGEST_PACKET: f64 = 65_536.0;
 /// Longer than any packet waits in a test, in seconds.
 const LONGEST: f64 = 120.0;
 
@@ -130,9 +134,11 @@ fn assert_grew(old: &ExponentialHistogramDataPoint, new: &ExponentialHistogramDa
 fn assert_possible(grown: &BTreeMap<&str, f64>, seconds: f64) {
     let cpus = thread::available_parallelism().unwrap().get() as f64;
     for (metric, grown) in grown {
-        let most = match CPU_TIMES.contains(metric) {
-            true => (seconds + patience(AHEAD).as_secs_f64()) * cpus,
-            false => (seconds + 1.0) * cpus * EVENTS,
+        let events = (seconds + 1.0) * cpus * EVENTS;
+        let most = match *metric {
+            BYTES => events * LARGEST_PACKET,
+            metric if CPU_TIMES.contains(&metric) => (seconds + patience(AHEAD).as_secs_f64()) * cpus,
+            _ => events,
         };
         assert!(*grown <= most, "{metric} grew by {grown} in {seconds} s on {cpus} CPUs");
     }
