@@ -126,7 +126,7 @@ const COMPLETE: &str = "packets: {filter: {ports: [80], min_receive_queue: 1}, g
     slow_packets: {payload: http2, reader_states: true}}\n";
 
 /// Settings, with the kinds of hooks to avoid.
-const SETTINGS: [(&str, &str); 4] = [("", ""), ("", "fentry, kprobe"), (COMPLETE, ""), (COMPLETE, "fentry, kprobe")];
+const SETTINGS: [(&str, &str); 3] = [("", "fentry, kprobe"), (COMPLETE, ""), (COMPLETE, "fentry, kprobe")];
 
 /// Each kernel has another verifier, and the code of a program differs by the settings and by the kind of its hook.
 #[test]
@@ -145,7 +145,7 @@ fn the_verifier_accepts_every_program() {
             seen += 1;
         }
     }
-    assert!(seen > 60, "the reports have {seen} hooks");
+    assert!(seen > 45, "the reports have {seen} hooks");
 }
 
 #[test]
