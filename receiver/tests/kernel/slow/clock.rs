@@ -11,11 +11,11 @@ use super::{
         support::{
             sidecar::Sidecar,
             surroundings::{alone, patience, skip, virtual_machine, wait_for},
-            wire::{Version, Wire},
+            wire::Version,
         },
         waits::LONG,
     },
-    LATE, SMALL, Slow, late, layers, read_late, receive_late, settings, sockets, stream, traced,
+    LATE, SMALL, Slow, late, layers, read_late, receive_late, settings, sockets, stream, traced, wire,
 };
 
 /// The steps. A packet that seems younger than the threshold after a step back has no span, so this step is shorter than the wait.
@@ -77,8 +77,8 @@ fn across(sidecar: &Sidecar, step: i64, layers: &[&str], exchange: impl FnOnce(&
 
 fn steps(version: Version) {
     let sidecar = Sidecar::configured(&settings(""));
-    let wire = Wire::veth(version);
     let line = sidecar.snapshot();
+    let wire = wire(version, &line);
     if served_by(&line, "socket_read").is_none() {
         return skip("spans across steps of the clock: nothing serves socket_read");
     }
