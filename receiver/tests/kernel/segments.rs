@@ -12,7 +12,7 @@ use super::{
         line::{Line, Point},
         sidecar::Sidecar,
         surroundings::{alone, often, skip},
-        tcp::{BYTES_RECEIVED, SEGMENTS_IN, information},
+        tcp::{BYTES_SENT, SEGMENTS_IN, information},
         truth::{exactly, record},
         wire::{Version, Wire},
     },
@@ -45,7 +45,7 @@ fn segments_are_those_that_tcp_counts() {
         let mut sender = wire.left.run(|| TcpStream::connect(to).unwrap());
         let (mut receiver, _) = listener.accept().unwrap();
         let counted = |ends: [&TcpStream; 2]| {
-            [SEGMENTS_IN, BYTES_RECEIVED].map(|of| ends.map(|end| f64::from(information(end, of))).iter().sum::<f64>())
+            [SEGMENTS_IN, BYTES_SENT].map(|of| ends.map(|end| f64::from(information(end, of))).iter().sum::<f64>())
         };
         let (from, before) = (counted([&sender, &receiver]), sidecar.snapshot());
         thread::scope(|scope| {

@@ -4,8 +4,8 @@ use std::{net::TcpStream, os::fd::AsRawFd as _};
 
 /// The offset of `tcpi_rtt`, which is in microseconds.
 pub const RTT: usize = 68;
-/// The offset of the lower half of `tcpi_bytes_received`, since Linux 4.1.
-pub const BYTES_RECEIVED: usize = if cfg!(target_endian = "big") { 132 } else { 128 };
+/// The offset of the lower half of `tcpi_bytes_sent`, with retransmitted bytes, since Linux 4.19.
+pub const BYTES_SENT: usize = if cfg!(target_endian = "big") { 204 } else { 200 };
 /// The offset of `tcpi_segs_in`, since Linux 4.2.
 pub const SEGMENTS_IN: usize = 140;
 /// The offset of `tcpi_data_segs_in`, since Linux 4.6.
