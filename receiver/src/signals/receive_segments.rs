@@ -44,9 +44,7 @@ static BYTES_RECEIVED: Descriptor = Descriptor {
     name: "undercurrent.network.receive.io",
     unit: "By",
     description: "Bytes of the packets that are measured at the layer `transport`, from the header of the transport protocol on.",
-    instrument: Instrument::Counter,
-    attributes: &[attributes::TRANSPORT, attributes::NETWORK],
-    view: View::Section,
+    ..SEGMENTS_RECEIVED
 };
 
 /// Counts by slot, shard and protocol.

@@ -113,10 +113,8 @@ pub(super) fn changes<'a>(
     let before: HashMap<&Attributes, &Point> = points.iter().map(|point| (&point.attributes, point)).collect();
     let change = |point: &'a Point| {
         let before = before.get(&point.attributes).filter(|before| before.start == point.start);
-        let since = match (before, earlier) {
-            (Some(_), Some(earlier)) => earlier.time,
-            _ => point.start,
-        };
+        // A series that appeared in the interval was zero at its start.
+        let since = earlier.map_or(point.start, |earlier| UnixNanos(earlier.time.0.max(point.start.0)));
         Some(Change {
             attributes: &point.attributes,
             seconds: time.0.saturating_sub(since.0) as f64 / 1e9,

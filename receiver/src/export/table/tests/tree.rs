@@ -105,3 +105,11 @@ fn a_sample_of_an_idle_cpu_makes_the_interval_wide() {
     ];
     insta::assert_snapshot!(section("estimated.time", metrics));
 }
+
+#[test]
+fn a_function_that_appears_grew_in_the_last_interval() {
+    let (before, now) = (functions(&[]), functions(&[("receive", "tcp", None, 400)]));
+    let table = render(Some(&node(before, after(2))), &node(now, after(4)), plain(80));
+    // 400 ms in two seconds, not in the four since the start.
+    assert!(table.lines().any(|line| line.contains("tcp") && line.contains(" 200 ")), "{table}");
+}
