@@ -23,17 +23,6 @@ impl CostKind {
     /// Every kind, each at its own index.
     pub const ALL: [Self; 5] =
         [Self::ReceiveSoftirq, Self::SocketReceive, Self::SocketSend, Self::IoUringWorker, Self::IoUringSqpoll];
-
-    /// Returns the socket call with an index in [`Self::ALL`]; `None` for other kinds.
-    #[must_use]
-    #[inline(always)]
-    pub const fn socket_call(index: u64) -> Option<Self> {
-        match index {
-            1 => Some(Self::SocketReceive),
-            2 => Some(Self::SocketSend),
-            _ => None,
-        }
-    }
 }
 
 /// Words of a shard: one cache line, which CPUs with their own shard do not share.
@@ -57,9 +46,8 @@ pub struct RunningCall {
     pub kind: u64,
     /// Time since which the CPU works for the call.
     pub since: u64,
-    /// CPU time of the running call before `since`.
-    pub time: u64,
-    /// CPU time of the task's calls that is not charged yet, by [`CostKind`] from [`CostKind::SocketReceive`] on.
+    /// CPU time of calls that is not charged yet, by [`CostKind`] from [`CostKind::SocketReceive`] on. The calls are of tasks in the
+    /// current task's cgroups.
     pub pending: [u64; 2],
     /// Time since which the CPU runs a thread of io_uring; zero if the task is none.
     pub io_uring: u64,
@@ -70,12 +58,21 @@ pub struct RunningCall {
 /// The longest time of calls that is not charged at the end of a call, in nanoseconds: a charge takes longer than a short call.
 pub const LONGEST_PENDING: u64 = 1_000_000;
 
-/// The table of tasks that wait or were preempted within a socket call. A word has the task's id above the index of the call's
-/// [`CostKind`], or is zero.
+/// The table of tasks that wait or were preempted within a socket call. An entry has [`TASKS`](waiting_calls::TASKS) words. A word has
+/// the task's id above the index of the call's [`CostKind`], or is zero.
 pub mod waiting_calls {
-    /// Entries of the table.
-    pub const ENTRIES: usize = super::super::workload::OWNERS;
+    /// Tasks of an entry.
+    pub const TASKS: usize = 2;
+    /// Entries of the table, a power of two.
+    pub const ENTRIES: usize = 8192;
     const KIND_BITS: u32 = 8;
+
+    /// Returns the index of a task's entry. The kernel numbers tasks consecutively.
+    #[must_use]
+    #[inline(always)]
+    pub const fn index(task: u32) -> u32 {
+        task & (ENTRIES as u32 - 1)
+    }
 
     /// Returns the word of a task.
     #[must_use]
@@ -94,5 +91,5 @@ pub mod waiting_calls {
 
 const _: () = {
     assert!(CostKind::ALL.len() <= WORDS && WORDS.is_power_of_two());
-    assert!(size_of::<RunningCall>() == 56);
+    assert!(size_of::<RunningCall>() == 48);
 };

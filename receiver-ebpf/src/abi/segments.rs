@@ -18,6 +18,6 @@ pub const WORDS: usize = 8;
 /// Returns the index of a count in its shard.
 #[must_use]
 #[inline(always)]
-pub const fn index(count: Count, transport: Transport, version: IpVersion) -> u32 {
-    count as u32 * 4 + transport as u32 * 2 + version as u32
+pub const fn index(count: Count, transport: Transport, version: IpVersion) -> usize {
+    count as usize * 4 + transport as usize * 2 + version as usize
 }

@@ -4,7 +4,7 @@ use core::mem::size_of;
 
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
-use super::histogram::HistogramCell;
+use super::{histogram::HistogramCell, workload::Slot};
 
 /// A network softirq.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,6 +73,24 @@ pub struct Division {
     pub last: u64,
     /// Time of runs without a measured packet, which the next measured packet receives.
     pub pending: u64,
+    /// Time of the last packets for the slot `last`, which is not charged yet.
+    pub owed: u64,
+}
+
+impl Division {
+    /// Returns the division of a run that starts now.
+    #[must_use]
+    #[inline(always)]
+    pub const fn started(self, now: u64) -> Self {
+        Self { since: now, last: 0, owed: 0, pending: self.pending }
+    }
+
+    /// Returns the slot of the last delivered packet; `None` if there is none.
+    #[must_use]
+    #[inline(always)]
+    pub const fn last_slot(&self) -> Option<Slot> {
+        if self.last == 0 { None } else { Some(Slot((self.last - 1) as u16)) }
+    }
 }
 
 /// Cells of the network softirqs on one CPU, by [`Softirq`].
@@ -91,6 +109,6 @@ pub struct SoftirqCells {
 
 const _: () = {
     assert!(size_of::<SoftirqState>() == 48);
-    assert!(size_of::<Division>() == 24);
-    assert!(size_of::<SoftirqCells>() == 24 + 2 * (48 + 8 + size_of::<HistogramCell>()));
+    assert!(size_of::<Division>() == 32);
+    assert!(size_of::<SoftirqCells>() == 32 + 2 * (48 + 8 + size_of::<HistogramCell>()));
 };

@@ -2,11 +2,12 @@
 //! packets.
 //!
 //! Each measured packet ends a part of the run that began at the previous packet. The part is charged to the packet's slot; a part
-//! between two delivered packets is shared by both, since it contains the end of the first and the start of the second. If packets
+//! between two delivered packets is shared by both, since it contains the end of the first and the start of the second. The parts of
+//! consecutive packets for one slot are charged together. If packets
 //! are sampled, time of runs without a measured packet is charged to the next measured packet on that CPU. So the charges add up
 //! to the time of the softirq, and no clock is read for packets that are not measured.
 
-use aya_ebpf::{macros::map, maps::Array};
+use aya_ebpf::macros::map;
 use undercurrent_ebpf::abi::{
     cost::{self, CostKind, exact},
     softirq::{Division, Softirq, SoftirqCells, SoftirqState},
@@ -16,7 +17,8 @@ use undercurrent_ebpf::abi::{
 use super::switch;
 use crate::kernel::{
     cells::{self, ByCpu, MMAPABLE},
-    clock, load_time_value, owner, sample, shard,
+    clock, load_time_value, owner, sample,
+    shard::{Counters, SlotCounters},
 };
 
 switch!("network_cpu");
@@ -32,7 +34,7 @@ pub static SOFTIRQ: ByCpu<SoftirqCells> = ByCpu::with_max_entries(1, MMAPABLE);
 
 /// CPU time by slot, shard and [`CostKind`], nanoseconds.
 #[map]
-static NETWORK_CPU: Array<u64> = Array::with_max_entries(1, MMAPABLE);
+static NETWORK_CPU: Counters<{ cost::WORDS }> = Counters::with_max_entries(1, MMAPABLE);
 
 /// Returns what is measured exactly, one of [`exact`]; a constant to the verifier.
 #[inline(always)]
@@ -46,11 +48,20 @@ pub fn divides() -> bool {
     measures() != exact::NONE && owner::by() != ownership::OFF
 }
 
-/// Adds CPU time to a workload.
+/// Adds CPU time of one or more kinds to a workload.
 #[inline(always)]
-pub fn charge(slot: Slot, kind: CostKind, nanoseconds: u64) {
-    let word = shard::here(slot.0.into()) * cost::WORDS as u32 + kind as u32;
-    shard::add(&NETWORK_CPU, word, nanoseconds);
+pub fn charge<const N: usize>(slot: Slot, times: [(CostKind, u64); N]) {
+    if let Some(counters) = SlotCounters::of(&NETWORK_CPU, slot) {
+        for (kind, nanoseconds) in times {
+            counters.add(kind as usize, nanoseconds);
+        }
+    }
+}
+
+/// Adds time of the receive softirq to a workload.
+#[inline(always)]
+fn charge_receive(slot: Slot, nanoseconds: u64) {
+    charge(slot, [(CostKind::ReceiveSoftirq, nanoseconds)]);
 }
 
 /// Records the entry of a softirq.
@@ -59,8 +70,7 @@ pub fn entered(cells: &mut SoftirqCells, softirq: Softirq, now: u64) {
     if measures() != exact::NONE {
         cells.state[softirq as usize].running = now;
         if divides() && softirq as u32 == Softirq::Receive as u32 {
-            cells.division.since = now;
-            cells.division.last = 0;
+            cells.division = cells.division.started(now);
         }
     }
 }
@@ -94,10 +104,10 @@ fn count(state: &mut SoftirqState, now: u64) -> bool {
 fn ended(division: &mut Division, now: u64) {
     let rest = now.wrapping_sub(division.since);
     division.since = 0;
-    if division.last != 0 {
-        charge(Slot((division.last - 1) as u16), CostKind::ReceiveSoftirq, rest);
+    if let Some(last) = division.last_slot() {
+        charge_receive(last, division.owed + rest);
     } else if sample::share() == 1 {
-        charge(Slot::NODE, CostKind::ReceiveSoftirq, rest);
+        charge_receive(Slot::NODE, rest);
     } else {
         division.pending += rest;
     }
@@ -117,13 +127,17 @@ fn running() -> Option<&'static mut Division> {
 #[inline(always)]
 pub fn delivered(slot: Slot, now: u64) {
     if let Some(division) = running() {
-        let time = now.wrapping_sub(division.since);
-        let shared = if division.last == 0 { 0 } else { time / 2 };
-        if shared != 0 {
-            charge(Slot((division.last - 1) as u16), CostKind::ReceiveSoftirq, shared);
+        let mut owed = now.wrapping_sub(division.since) + division.pending;
+        match division.last_slot() {
+            None => {}
+            Some(last) if last.0 == slot.0 => owed += division.owed,
+            Some(last) => {
+                let shared = owed / 2;
+                charge_receive(last, division.owed + shared);
+                owed -= shared;
+            }
         }
-        charge(slot, CostKind::ReceiveSoftirq, time - shared + division.pending);
-        *division = Division { since: now, last: u64::from(slot.0) + 1, pending: 0 };
+        *division = Division { since: now, last: u64::from(slot.0) + 1, owed, pending: 0 };
     }
 }
 
@@ -135,7 +149,10 @@ pub fn finished(slot: impl FnOnce() -> Slot) {
     {
         let now = clock::monotonic();
         let time = now.wrapping_sub(division.since) + division.pending;
-        charge(slot(), CostKind::ReceiveSoftirq, time);
-        *division = Division { since: now, last: 0, pending: 0 };
+        if let Some(last) = division.last_slot() {
+            charge_receive(last, division.owed);
+        }
+        charge_receive(slot(), time);
+        *division = Division { pending: 0, ..division.started(now) };
     }
 }

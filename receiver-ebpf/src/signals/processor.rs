@@ -22,7 +22,7 @@ use crate::kernel::{
     load_time_value,
     owner::{or_node, slot_of_current},
     pointer::Ptr,
-    shard,
+    shard::{Counters, SlotCounters},
 };
 
 switch!("processor");
@@ -41,7 +41,7 @@ static PROCESSOR: ByCpu<ProcessorCells> = ByCpu::with_max_entries(1, MMAPABLE);
 
 /// Counters by slot, shard and word.
 #[map]
-static PROCESSOR_USE: Array<u64> = Array::with_max_entries(1, MMAPABLE);
+static PROCESSOR_USE: Counters<{ processor::WORDS }> = Counters::with_max_entries(1, MMAPABLE);
 
 /// The sibling of each CPU, plus one; zero for a CPU without a sibling.
 #[map]
@@ -135,23 +135,24 @@ pub fn ticked(is_idle: impl FnOnce() -> bool) {
 #[inline(always)]
 pub fn delay(nanoseconds: u64) {
     let slot = or_node(slot_of_current);
-    if slot != Slot::NODE {
-        let first = shard::here(slot.0.into()) * processor::WORDS as u32;
-        shard::add(&PROCESSOR_USE, first + INTERRUPTED as u32, nanoseconds);
+    if slot != Slot::NODE
+        && let Some(counters) = SlotCounters::of(&PROCESSOR_USE, slot)
+    {
+        counters.add(INTERRUPTED, nanoseconds);
     }
 }
 
 /// Adds the growth of these counters to the current task's workload.
 #[inline(always)]
 fn charge(grown: &[u64; COUNTERS + 1], counters: &[Counter]) {
-    let first = shard::here(or_node(slot_of_current).0.into()) * processor::WORDS as u32;
+    let Some(totals) = SlotCounters::of(&PROCESSOR_USE, or_node(slot_of_current)) else { return };
     for counter in counters {
         if load_time_value(&COUNTED) & counter.bit() != 0 {
-            shard::add(&PROCESSOR_USE, first + *counter as u32, grown[*counter as usize]);
+            totals.add(*counter as usize, grown[*counter as usize]);
         }
     }
     if grown[SHARED_CYCLES] != 0 {
-        shard::add(&PROCESSOR_USE, first + SHARED_CYCLES as u32, grown[SHARED_CYCLES]);
+        totals.add(SHARED_CYCLES, grown[SHARED_CYCLES]);
     }
 }
 

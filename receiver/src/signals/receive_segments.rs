@@ -48,7 +48,7 @@ static BYTES_RECEIVED: Descriptor = Descriptor {
 };
 
 /// Counts by slot, shard and protocol.
-static SEGMENTS: PlannedMap = PlannedMap::new("SEGMENTS", size_of::<u64>(), |sizing| entries(sizing, segments::WORDS));
+static SEGMENTS: PlannedMap = PlannedMap::new("SEGMENTS", size_of::<[u64; segments::WORDS]>(), entries);
 
 struct ReceiveSegments {
     /// The map `SEGMENTS`.

@@ -19,10 +19,10 @@ pub struct SlotWords {
     each: usize,
 }
 
-/// Returns the entries of a map with `each` words in a shard. The node has a slot even if nothing is grouped by workload.
+/// Returns the entries of a map with one entry by slot and shard. The node has a slot even if nothing is grouped by workload.
 #[must_use]
-pub fn entries(sizing: &Sizing, each: usize) -> usize {
-    sizing.slots().max(1) * sizing.by_workload().shards * each
+pub fn entries(sizing: &Sizing) -> usize {
+    sizing.slots().max(1) * sizing.by_workload().shards
 }
 
 impl SlotWords {

@@ -9,17 +9,14 @@ use crate::{
 };
 
 /// Nanoseconds by slot, shard and [`CostKind`].
-pub static NETWORK_CPU: PlannedMap =
-    PlannedMap::new("NETWORK_CPU", size_of::<u64>(), |sizing| entries(sizing, cost::WORDS));
+pub static NETWORK_CPU: PlannedMap = PlannedMap::new("NETWORK_CPU", size_of::<[u64; cost::WORDS]>(), entries);
 /// The socket call on each CPU.
 pub static CALLS: PlannedMap = PlannedMap::new("CALLS", size_of::<RunningCall>(), |sizing| sizing.cpus);
 /// The socket calls of tasks that do not run.
 pub static WAITING_CALLS: PlannedMap =
-    PlannedMap::new(
-        "WAITING_CALLS",
-        size_of::<u64>(),
-        |sizing| if sizing.socket_calls { waiting_calls::ENTRIES } else { 0 },
-    );
+    PlannedMap::new("WAITING_CALLS", size_of::<[u64; waiting_calls::TASKS]>(), |sizing| {
+        if sizing.socket_calls { waiting_calls::ENTRIES } else { 0 }
+    });
 
 /// The map [`NETWORK_CPU`].
 pub struct Shares(SlotWords);

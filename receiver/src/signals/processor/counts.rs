@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Words by slot and shard.
-pub static USE: PlannedMap = PlannedMap::new("PROCESSOR_USE", size_of::<u64>(), |sizing| entries(sizing, WORDS));
+pub static USE: PlannedMap = PlannedMap::new("PROCESSOR_USE", size_of::<[u64; WORDS]>(), entries);
 /// The state of each CPU.
 pub static CELLS: PlannedMap = PlannedMap::new("PROCESSOR", size_of::<ProcessorCells>(), |sizing| sizing.cpus);
 /// The sibling of each CPU.
