@@ -32,6 +32,38 @@ pub struct Departed {
     pub time: u64,
 }
 
+/// Entries for datagrams from senders on this node, by [`datagram::index`].
+pub const DATAGRAMS: usize = 4096;
+
+/// A datagram from a sender on this node.
+#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Datagram {
+    /// The time at which UDP released the datagram, nanoseconds of the monotonic clock.
+    pub time: u64,
+    /// The key, combined with the time, so words of two datagrams are not taken for an entry of one.
+    pub check: u64,
+}
+
+/// The table of datagrams.
+pub mod datagram {
+    use super::{DATAGRAMS, waiting};
+
+    /// Returns the key of the datagram with an identity, which a later packet may reuse, and a source port.
+    #[must_use]
+    #[inline(always)]
+    pub const fn key(identity: u64, port: u16) -> u64 {
+        waiting::mix_twice(identity ^ (port as u64) << 48)
+    }
+
+    /// Returns the index of a key.
+    #[must_use]
+    #[inline(always)]
+    pub const fn index(key: u64) -> u32 {
+        key as u32 & (DATAGRAMS as u32 - 1)
+    }
+}
+
 /// The scratch buffer and the counts of one CPU. A softirq handles a packet on one CPU up to its socket's queue.
 #[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -140,7 +172,9 @@ pub struct SlowPacket {
     pub offset: u64,
     /// The time of arrival in the socket's queue, nanoseconds of the monotonic clock; only if [`flag::RECORDED`] is set.
     pub enqueued: u64,
-    /// The times at `ip` and `transport`, as in [`Record`].
+    /// The time at which a sender on this node released the packet, nanoseconds of the monotonic clock; zero if unknown.
+    pub departure: u64,
+    /// The times at `ip` and `transport`, nanoseconds of the monotonic clock; zero if unknown.
     pub passed: [u64; 2],
     /// The last wakeup of the reading task and the time at which it got a CPU, as in [`Wakeup`]. Zero if unknown.
     pub reader: [u64; 2],
@@ -169,8 +203,9 @@ pub struct SlowPacket {
 const _: () = {
     assert!(size_of::<SlowCells>() == PASSING * 24 + DEPARTED * 16 + 24);
     assert!(size_of::<Record>() == 32);
+    assert!(size_of::<Datagram>() == 16 && DATAGRAMS.is_power_of_two());
     assert!(size_of::<Wakeup>() == 24 && WAKEUPS.is_power_of_two());
-    assert!(size_of::<SlowPacket>() == 48 + 16 + 32 + 16 + 24);
+    assert!(size_of::<SlowPacket>() == 56 + 16 + 32 + 16 + 24);
     assert!(record::is_replaced(0, 1 << 40, 1 << 32) && !record::is_replaced(1, 3_000_001, 1 << 32));
     assert!(record::is_replaced(1, 3_000_001, 1 << 40));
 };

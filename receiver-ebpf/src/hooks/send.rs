@@ -7,8 +7,12 @@ use aya_ebpf::{
     programs::{BtfTracePointContext, FEntryContext},
 };
 use undercurrent_ebpf::abi::{
-    latency::{Transport, waiting::mix_twice},
+    latency::{
+        Transport,
+        waiting::{self, mix_twice},
+    },
     loss::PacketLoss,
+    slow::datagram,
     transmit::TransmitLayer,
     workload::{Slot, ownership},
 };
@@ -32,7 +36,7 @@ use crate::{
         sample, served,
     },
     signals::{
-        network_cpu,
+        network_cpu, packet_path,
         transmit::{self, Recipient, Start, Verdict, measures},
     },
 };
@@ -110,6 +114,10 @@ fn queued(skb: Ptr<SkBuff>, mode: FilterMode) {
     if let Start::At(entry) = sent {
         let recipient = recipient(skb, mode, selected);
         transmit::ended(TransmitLayer::Transport, Transport::Udp, entry, now, recipient);
+    }
+    if sampled && let Some(Transport::Udp) = sender {
+        let departure = if let Start::At(entry) = sent { now.wrapping_sub(waiting::elapsed(entry, now)) } else { now };
+        packet_path::datagram_sent(|| datagram::key(skb.identity(), sock.read(&SOCK_PORT)), departure);
     }
     if waits {
         enters_qdisc(skb, skb.read(&SKB_TSTAMP), now, sampled);

@@ -18,6 +18,9 @@ pub trait Access {
     fn identity<T>(address: *const T) -> u64;
 }
 
+/// Typed pointers are identified by their distance from it.
+static ORIGIN: u32 = 0;
+
 /// Access by load instructions, through pointers with a BTF type. The verifier checks each load against that type.
 pub enum Typed {}
 
@@ -31,7 +34,6 @@ impl Access for Typed {
 
     #[inline(always)]
     fn identity<T>(address: *const T) -> u64 {
-        static ORIGIN: u32 = 0;
         // The distance from a global, because the verifier allows no other arithmetic on pointers.
         (address as u64).wrapping_sub(&raw const ORIGIN as u64)
     }
@@ -96,6 +98,16 @@ impl<T> Ptr<T, Probed> {
     #[inline(always)]
     pub const fn cast<U>(self) -> Ptr<U, Probed> {
         Ptr(self.0.cast(), PhantomData)
+    }
+}
+
+impl<T> Ptr<T, Probed> {
+    /// Returns the [`identity`](Self::identity) of a typed pointer to the struct. It takes two helper calls.
+    #[inline(always)]
+    pub fn typed_identity(self) -> u64 {
+        // The verifier may know that the address is a pointer, so the helper copies it as a number.
+        let [address, origin] = [self.0.cast::<u8>(), (&raw const ORIGIN).cast()];
+        probe((&raw const address).cast::<u64>()).wrapping_sub(probe((&raw const origin).cast()))
     }
 }
 

@@ -3,10 +3,15 @@
 //! A scratch buffer of the CPU has the times of packets by receive timestamp. A packet from TCP on this node has its departure time until
 //! the transport protocol, and no receive timestamp.
 
-use undercurrent_ebpf::abi::slow::{DEPARTED, DEPARTURE, Departed, PASSING, Passage, SlowCells};
+use aya_ebpf::{macros::map, maps::Array};
+use undercurrent_ebpf::abi::slow::{DEPARTED, DEPARTURE, Datagram, Departed, PASSING, Passage, SlowCells, datagram};
 
 use super::slow_packets::{SLOW, enabled};
 use crate::kernel::{cells, event::PacketEvent, filter::Subject};
+
+/// Datagrams from senders on this node. Their buffers keep their addresses until the read.
+#[map]
+static DATAGRAMS: Array<Datagram> = Array::with_max_entries(1, 0);
 
 /// Returns the entry of a packet before its socket's queue.
 #[inline(always)]
@@ -76,4 +81,26 @@ fn take_departure(cells: &mut SlowCells, packet: u64) -> u64 {
 fn departure(cells: &mut SlowCells, packet: u64) -> &mut Departed {
     // SAFETY: the index is within the array. A bounds check would remain, and the verifier rejects its panic.
     unsafe { cells.departed.get_unchecked_mut((packet >> 8) as usize % DEPARTED) }
+}
+
+/// Stores the time at which UDP on this node released a datagram. `key` returns its [`datagram::key`].
+#[inline(always)]
+pub fn datagram_sent(key: impl FnOnce() -> u64, time: u64) {
+    if !enabled() {
+        return;
+    }
+    let key = key();
+    if let Some(entry) = DATAGRAMS.get_ptr_mut(datagram::index(key)) {
+        // SAFETY: an entry of the map, which lives as long as the program. Another CPU may write it too, which the check detects.
+        unsafe { *entry = Datagram { time, check: key ^ time } };
+    }
+}
+
+/// Returns the time at which UDP on this node released the datagram with this key; zero if it is unknown.
+#[inline(always)]
+pub fn departure_of_datagram(key: u64) -> u64 {
+    match DATAGRAMS.get(datagram::index(key)) {
+        Some(entry) if entry.check ^ entry.time == key => entry.time,
+        _ => 0,
+    }
 }

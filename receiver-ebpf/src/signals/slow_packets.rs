@@ -11,14 +11,14 @@ use aya_ebpf::{
 use undercurrent_ebpf::abi::{
     ABSENT,
     latency::{IpVersion, Layer, ReceivePoint, Transport, waiting},
-    slow::{CHOICES, Choice, PAYLOAD, SlowCells, SlowPacket, flag},
+    slow::{CHOICES, Choice, DEPARTURE, PAYLOAD, SlowCells, SlowPacket, datagram, flag},
     workload::Slot,
 };
 
 mod search;
 
 use self::search::Search;
-use super::{reader_states, receive_wait, switch};
+use super::{packet_path, reader_states, receive_wait, switch};
 use crate::kernel::{
     cells::{self, ByCpu, MMAPABLE},
     clock,
@@ -166,12 +166,21 @@ fn selected(facts: &Facts, sock: Ptr<Sock, Probed>, skb: Ptr<SkBuff, Probed>) {
     let enqueued = now.wrapping_sub(wait);
     // SAFETY: the helper has no arguments.
     let leader = Ptr::<Task, Probed>::at(unsafe { bpf_get_current_task() }).follow(&TASK_GROUP_LEADER);
+    let [ip, transport] = receive_wait::passed(timestamp, enqueued);
+    let (departure, ip) = if is_udp {
+        (packet_path::departure_of_datagram(datagram::key(skb.typed_identity(), ports[1])), ip)
+    } else if ip & DEPARTURE != 0 {
+        (ip ^ DEPARTURE, 0)
+    } else {
+        (0, ip)
+    };
     let packet = SlowPacket {
         timestamp,
         now,
         offset,
         enqueued,
-        passed: receive_wait::passed(timestamp, enqueued),
+        departure,
+        passed: [ip, transport],
         reader: reader_states::of_current(),
         addresses,
         process_name: leader.read(&TASK_COMM),

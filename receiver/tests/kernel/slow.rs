@@ -4,6 +4,7 @@ mod budget;
 mod clock;
 mod delivery;
 mod payload;
+mod sent;
 
 use std::{
     io::{Read as _, Write as _},

@@ -11,7 +11,7 @@ use std::time::Duration;
 use undercurrent_ebpf::abi::{
     ABSENT,
     latency::{ReceivePoint, Series},
-    slow::{Records, SlowCells, SlowPacket, WAKEUPS, Wakeup, flag, record},
+    slow::{DATAGRAMS, Datagram, Records, SlowCells, SlowPacket, WAKEUPS, Wakeup, flag, record},
 };
 use zerocopy::FromBytes as _;
 
@@ -50,7 +50,7 @@ pub static ENTRY: Entry = Entry {
     summary: "Spans of packets that took longer than a threshold until they were read",
     metrics: &[],
     hooks: |settings| required(&settings.slow_packets),
-    maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &WAITING, &CELLS, &RING, &LAST_WAKEUPS],
+    maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &WAITING, &CELLS, &RING, &LAST_WAKEUPS, &SENT],
     losses: |_| vec![OVER_BUDGET, FULL, CLOCK_STEP],
     hooks_needed: HooksNeeded::Each(&[&hooks::SOCKET_READ]),
     caveats: |_, _| Vec::new(),
@@ -73,6 +73,9 @@ static RING: PlannedMap = PlannedMap::new("SLOW_PACKETS", 1, |_| 256 * 1024);
 /// The last wakeups of tasks.
 static LAST_WAKEUPS: PlannedMap =
     PlannedMap::new("LAST_WAKEUPS", size_of::<Wakeup>(), |sizing| if sizing.reader_states { WAKEUPS } else { 0 });
+
+/// The datagrams from senders on this node.
+static SENT: PlannedMap = PlannedMap::new("DATAGRAMS", size_of::<Datagram>(), |_| DATAGRAMS);
 
 /// Returns the hooks that the settings require.
 fn required(settings: &Settings) -> Vec<&'static Hook> {

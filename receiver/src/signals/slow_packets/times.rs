@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use undercurrent_ebpf::abi::slow::{DEPARTURE, SlowPacket, flag};
+use undercurrent_ebpf::abi::slow::{SlowPacket, flag};
 
 use crate::telemetry::UnixNanos;
 
@@ -81,9 +81,9 @@ impl Offsets {
         let wall = |monotonic: u64| UnixNanos(monotonic.wrapping_add(self.current));
         // The scratch buffer may still have the time of an earlier packet, if the clock was set back.
         let end = enqueued.unwrap_or(packet.now);
-        let [first, transport] = packet.passed;
-        let departure = Some(first ^ DEPARTURE).filter(|time| *time <= received && received - time < LONGEST);
-        let passed = [first, transport].map(|time| (time != 0 && (received..=end).contains(&time)).then_some(time));
+        let is_before = |time: &u64| *time != 0 && *time <= received && received - time < LONGEST;
+        let departure = Some(packet.departure).filter(is_before);
+        let passed = packet.passed.map(|time| (time != 0 && (received..=end).contains(&time)).then_some(time));
         let [ip, transport] = match passed {
             [Some(ip), Some(transport)] if ip > transport => [None, Some(transport)],
             passed => passed,
@@ -180,16 +180,17 @@ mod tests {
     #[test]
     fn departure_and_reader_are_known_if_they_are_plausible() {
         let offsets = Offsets::new(OFFSET);
-        let times = |first, reader| {
-            let packet = SlowPacket { passed: [first, 11_000], reader, ..packet(OFFSET) };
+        let times = |departure, ip, reader| {
+            let packet = SlowPacket { departure, passed: [ip, 11_000], reader, ..packet(OFFSET) };
             let times = offsets.times(&packet).expect("times");
             let of = |time: UnixNanos| time.0 - OFFSET;
             (times.departure.map(of), times.layers[0].map(of), times.reader.map(|times| times.map(of)))
         };
-        assert_eq!(times(DEPARTURE | 9_000, [50_000, 60_000]), (Some(9_000), None, Some([50_000, 60_000])));
-        assert_eq!(times(DEPARTURE | 10_001, [50_000, 0]), (None, None, Some([50_000, 50_000])));
-        assert_eq!(times(10_100, [0, 0]), (None, Some(10_100), None));
-        assert_eq!(times(0, [50_000, 90_001]), (None, None, None));
+        assert_eq!(times(9_000, 0, [50_000, 60_000]), (Some(9_000), None, Some([50_000, 60_000])));
+        assert_eq!(times(10_001, 0, [50_000, 0]), (None, None, Some([50_000, 50_000])));
+        assert_eq!(times(0, 10_100, [0, 0]), (None, Some(10_100), None));
+        assert_eq!(times(9_000, 10_100, [0, 0]), (Some(9_000), Some(10_100), None));
+        assert_eq!(times(0, 0, [50_000, 90_001]), (None, None, None));
     }
 
     #[test]
