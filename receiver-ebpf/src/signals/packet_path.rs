@@ -26,7 +26,10 @@ pub fn passed_ip(event: &PacketEvent) {
     if enabled()
         && let Some(cells) = cells::here(&SLOW)
     {
-        *passage(cells, event.timestamp) = Passage { timestamp: event.timestamp, times: [event.now, 0] };
+        let passage = passage(cells, event.timestamp);
+        // The time at `transport` of an earlier packet remains, and user space drops it: it is before this packet's receive timestamp.
+        passage.timestamp = event.timestamp;
+        passage.times[0] = event.now;
     }
 }
 
