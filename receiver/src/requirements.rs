@@ -72,6 +72,8 @@ pub struct Requirements {
     sysfs: Sysfs,
     /// The events of the processor's counters; `None` if no counters are read.
     events: Option<Events>,
+    /// The events that interrupt CPUs as the processor's counters do.
+    interrupts: Events,
     /// The hooks that only the processor's counters need.
     counter_hooks: Vec<&'static Hook>,
     /// The limits of slow packets.
@@ -112,6 +114,7 @@ impl Requirements {
             classified: signals::classified(&settings.signals),
             sysfs,
             events: settings.signals.processor.events(),
+            interrupts: settings.signals.processor.events,
             counter_hooks: signals::counter_hooks(&settings.signals),
             slow: settings.signals.slow_packets.limits(),
         }
@@ -178,6 +181,7 @@ impl Requirements {
             exact: self.exact,
             classified: &self.classified,
             events: self.events,
+            interrupts: self.interrupts,
             counter_hooks: &self.counter_hooks,
             siblings: self.sysfs.siblings(cpus),
             slow: self.slow,

@@ -12,8 +12,8 @@ pub const FRAMES: usize = 127;
 #[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct SampleHeader {
-    /// The time that the sample represents, in nanoseconds: since the previous sample of the CPU.
-    pub time: u64,
+    /// The weight of the sample: nanoseconds since the previous sample of the CPU by a timer, or cycles by a counter.
+    pub weight: u64,
     /// The CPU.
     pub cpu: u32,
     /// Unused.
@@ -46,8 +46,10 @@ pub struct SampleCells {
     pub unreadable: u64,
     /// Nanoseconds spent on samples with a stack.
     pub time: u64,
-    /// Time of the last sample, nanoseconds of the monotonic clock.
+    /// Time of the last sample by a timer, nanoseconds of the monotonic clock.
     pub last: u64,
+    /// The sum of the weights of all samples outside of the idle loop.
+    pub busy: u64,
 }
 
 /// Longest time between two samples of a CPU, in nanoseconds. After a longer time, the CPU was offline or its event was replaced, and
@@ -60,5 +62,5 @@ pub const CALLS: usize = 512;
 const _: () = {
     assert!(size_of::<SampleHeader>() == 16);
     assert!(size_of::<Sample>() == 16 + 8 * FRAMES);
-    assert!(size_of::<SampleCells>() == 56);
+    assert!(size_of::<SampleCells>() == 64);
 };

@@ -1,6 +1,16 @@
 //! `undercurrent.network.function.cpu.time`: stacks of samples that can be network work.
 //!
 //! A stack takes microseconds, all checks before it together less than a tenth of that.
+//!
+//! The interrupt of a cycle counter is non-maskable, so each helper must be safe in such an interrupt. In Linux 5.10 to 7.x:
+//! - `bpf_ktime_get_ns` reads `ktime_get_mono_fast_ns`, which takes no lock.
+//! - `bpf_get_stack` uses a buffer for each context (task, softirq, interrupt, non-maskable interrupt), and the unwinder takes no lock.
+//! - `bpf_probe_read_kernel` disables page faults. `bpf_get_current_task`, `bpf_get_current_task_btf` and `bpf_task_pt_regs` only
+//!   compute addresses.
+//! - `bpf_ringbuf_output` does not wait for the lock of the ring: it only tries to take the lock, or takes a resilient spin lock in newer
+//!   kernels. A failure counts as a full ring. The wake-up of the reader is an `irq_work`.
+//! - The kernel runs no program of a perf event while another program of a perf event or kprobe runs on the CPU, or while the CPU changes
+//!   a hash map for user space (`bpf_prog_active`). These samples are missing without a count.
 
 use aya_ebpf::{
     EbpfContext as _,
@@ -72,26 +82,45 @@ enum Origin {
     Network,
 }
 
-/// Handles a sample.
+/// Handles a sample by a timer. It represents the time since the previous sample of the CPU.
 #[inline(always)]
-pub fn sampled(ctx: &PerfEventContext) {
+pub fn timed(ctx: &PerfEventContext) {
+    sampled(ctx, |cells, now| {
+        let elapsed = now - cells.last;
+        cells.last = now;
+        // The kernel skips timers that are a period late, for example because a hypervisor has stopped the CPU.
+        if elapsed > LONGEST { period(ctx) } else { elapsed }
+    });
+}
+
+/// Handles a sample by a counter. It represents the counted events of its period.
+#[inline(always)]
+pub fn counted(ctx: &PerfEventContext) {
+    sampled(ctx, |_, _| period(ctx));
+}
+
+/// Handles a sample that represents `weight`.
+#[inline(always)]
+fn sampled(ctx: &PerfEventContext, weight: impl FnOnce(&mut SampleCells, u64) -> u64) {
     if !enabled() {
         return;
     }
     let Some(cells) = cells::here(&SAMPLE_CELLS) else { return };
     let now = clock::monotonic();
-    let elapsed = now - cells.last;
+    let weight = weight(cells, now);
     cells.samples += 1;
-    cells.last = now;
     match origin(ctx) {
-        Origin::Idle => cells.idle += 1,
+        Origin::Idle => {
+            cells.idle += 1;
+            return;
+        }
         Origin::Network => {
-            // The kernel skips timers that are a period late, for example because a hypervisor has stopped the CPU.
-            stack(ctx, cells, if elapsed > LONGEST { period(ctx) } else { elapsed });
+            stack(ctx, cells, weight);
             cells.time += clock::monotonic() - now;
         }
         Origin::User | Origin::Other => {}
     }
+    cells.busy += weight;
 }
 
 /// Returns the origin of a sample from registers of the interrupted code.
@@ -139,22 +168,22 @@ fn calls_network() -> bool {
     unsafe { (&raw const CALL).cast::<u8>().add(call as usize).read_volatile() != 0 }
 }
 
-/// Returns the period of the event in nanoseconds.
+/// Returns the period of the event: nanoseconds of a timer, or counted events.
 #[inline(always)]
 fn period(ctx: &PerfEventContext) -> u64 {
     // SAFETY: the context of the running program; the verifier rewrites the load.
     unsafe { (*ctx.as_ptr().cast::<bpf_perf_event_data>()).sample_period }
 }
 
-/// Writes the stack of a sample that represents `time` to the ring.
+/// Writes the stack of a sample that represents `weight` to the ring.
 #[inline(always)]
-fn stack(ctx: &PerfEventContext, cells: &mut SampleCells, time: u64) {
+fn stack(ctx: &PerfEventContext, cells: &mut SampleCells, weight: u64) {
     let Some(sample) = SAMPLE_SCRATCH.get_ptr_mut(0) else { return };
     const BYTES: u64 = (FRAMES * size_of::<u64>()) as u64;
     // SAFETY: the scratch buffer of this CPU. Only this program uses it, and the program does not interrupt its own run. The
     // helper writes at most `BYTES`.
     let length = unsafe {
-        (*sample).header = SampleHeader { time, cpu: bpf_get_smp_processor_id(), padding: 0 };
+        (*sample).header = SampleHeader { weight, cpu: bpf_get_smp_processor_id(), padding: 0 };
         bpf_get_stack(ctx.as_ptr(), (&raw mut (*sample).frames).cast(), BYTES as u32, 0)
     };
     let length = length as u64;

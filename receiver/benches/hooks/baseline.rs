@@ -5,7 +5,8 @@ use aya::{Btf, Ebpf, EbpfLoader, programs::BtfTracePoint};
 use undercurrent::{
     kernel::{
         attach::Attaching,
-        cpu_clock::CpuClocks,
+        counters::Events,
+        cpu_events::CpuEvents,
         hooks::Hook,
         host::Host,
         plan,
@@ -30,8 +31,9 @@ impl Baseline {
     pub fn attach(host: &Host, hooks: &[&'static Hook], avoid: &[AttachKind]) -> anyhow::Result<Self> {
         let mut ebpf = EbpfLoader::new().btf(None).load(OBJECT).context("cannot load the empty programs")?;
         let types = Btf::from_sys_fs().context("cannot read the kernel's types")?;
-        let mut clocks = CpuClocks::default();
-        let mut attaching = Attaching { ebpf: &mut ebpf, types: Some(&types), host, avoid, clocks: &mut clocks };
+        let mut cpu_events = CpuEvents::new(Events::Hardware);
+        let mut attaching =
+            Attaching { ebpf: &mut ebpf, types: Some(&types), host, avoid, cpu_events: &mut cpu_events };
         let hooks = all_hooks().into_iter().filter(|hook| hooks.contains(hook));
         plan::serve_all(&mut attaching, hooks, &mut Vec::new());
         Ok(Self(ebpf))

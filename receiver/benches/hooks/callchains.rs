@@ -16,6 +16,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use undercurrent::{
     config::{File, Flags, Settings},
     requirements::{self, Requirements},
+    signals::network_functions::SampleSource,
 };
 
 use crate::wire::{Traffic, Wire};
@@ -36,10 +37,11 @@ pub fn compare(wire: &mut Wire, rounds: u32, requests: u32) -> anyhow::Result<()
     let (mut settings, _) = Settings::resolve(Flags::default(), &|_| None, File::default());
     settings.signals.disable_all();
     settings.signals.network_functions.enabled = true;
+    settings.signals.network_functions.source = SampleSource::CpuClock;
     let (host, _) = requirements::host()?;
     let kernel = Requirements::of(&settings, None).listen(host)?;
     let online = aya::util::online_cpus().map_err(|(_, error)| error)?;
-    let every = |period| kernel.cpu_sampling().set(online.iter().map(|cpu| (*cpu, period)));
+    let every = |period| kernel.cpu_sampling().set_clock(period);
     let samples = || anyhow::Ok(kernel.runs()?.values().map(|runs| runs.count).sum::<u64>());
     let mut costs = [Vec::new(), Vec::new()];
     for _ in 0..rounds {

@@ -16,10 +16,10 @@ use self::names::Names;
 pub use self::tree::Frame;
 use crate::{
     config::Settings,
-    kernel::{Kernel, KernelError, client::ServiceError, text::TextError},
+    kernel::{Kernel, KernelError, text::TextError},
     privileges::{ReadError, Task},
     requirements::{self, Refused, Requirements},
-    signals::network_functions::Stacks,
+    signals::network_functions::{SampleSource, Stacks},
 };
 
 /// The time between two samples of a CPU: 499 Hz.
@@ -44,7 +44,7 @@ pub enum FlamegraphError {
     Hook(String),
     /// The sampling period cannot be set.
     #[error("cannot sample the CPUs: {0}")]
-    Period(#[from] ServiceError),
+    Period(#[source] io::Error),
     /// The names of functions cannot be read.
     #[error(transparent)]
     Names(#[from] TextError),
@@ -84,6 +84,8 @@ pub async fn record(mut settings: Settings, lasting: Duration, picture: &Path) -
     write(picture, "")?;
     settings.signals.disable_all();
     settings.signals.network_functions.enabled = true;
+    // The samples of a timer have equal times, so a picture needs no prices of cycles.
+    settings.signals.network_functions.source = SampleSource::CpuClock;
     let (host, privileges) = requirements::host()?;
     privileges.require(&[Task::LoadTracing]).map_err(Refused::from)?;
     let kernel = Requirements::of(&settings, None).listen(host)?;
@@ -107,8 +109,7 @@ fn require_hook(kernel: &Kernel) -> Result<(), FlamegraphError> {
 /// Returns the stacks of network work, and the number of lost stacks.
 async fn sample(kernel: &Kernel, settings: &Settings, lasting: Duration) -> Result<(Frame, u64), FlamegraphError> {
     let mut stacks = Stacks::open(kernel, &settings.signals.network_functions)?;
-    let online = aya::util::online_cpus().map_err(|(_, error)| TextError::Unreadable(error))?;
-    kernel.cpu_sampling().set(online.into_iter().map(|cpu| (cpu, PERIOD)))?;
+    kernel.cpu_sampling().set_clock(PERIOD).map_err(FlamegraphError::Period)?;
     let (names, mut root) = (Names::read()?, Frame::default());
     let end = Instant::now() + lasting;
     let mut ticks = tokio::time::interval(READING);

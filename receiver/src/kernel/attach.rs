@@ -12,7 +12,7 @@ use aya::{
 use caps::Capability;
 
 use super::{
-    cpu_clock::CpuClocks,
+    cpu_events::{CpuEvent, CpuEvents},
     hooks::{Attachment, Program},
     host::Host,
     plan::Attach,
@@ -32,7 +32,7 @@ pub struct Attaching<'a> {
     /// The kinds of attachment to avoid.
     pub avoid: &'a [AttachKind],
     /// The perf events of the CPUs.
-    pub clocks: &'a mut CpuClocks,
+    pub cpu_events: &'a mut CpuEvents,
 }
 
 impl Attach for Attaching<'_> {
@@ -49,15 +49,15 @@ impl Attach for Attaching<'_> {
             what: "the kernel's BTF has been released".to_owned(),
             cure: "restart the sidecar".to_owned(),
         })?;
-        if program.attachment == Attachment::CpuClock {
-            return sample(self.ebpf, self.clocks, self.host, program);
+        if let Attachment::CpuEvent(event) = program.attachment {
+            return on_every_cpu(self.ebpf, self.cpu_events, event, self.host, program);
         }
         attach(self.ebpf, types, self.host, program)
     }
 
     fn detach(&mut self, program: &Program<'_>) {
-        if program.attachment == Attachment::CpuClock {
-            self.clocks.clear();
+        if let Attachment::CpuEvent(event) = program.attachment {
+            self.cpu_events.forget(event);
         }
         detach(self.ebpf, program);
     }
@@ -69,7 +69,7 @@ fn attach(ebpf: &mut Ebpf, btf: &Btf, host: &Host, program: &Program<'_>) -> Res
     match program.attachment {
         Attachment::Kprobe | Attachment::Kretprobe => probe(loaded, program.target),
         Attachment::Fentry | Attachment::Fexit | Attachment::Tracepoint => trace(loaded, btf, program.target),
-        Attachment::CgroupIngress | Attachment::CgroupSocket | Attachment::CpuClock => {
+        Attachment::CgroupIngress | Attachment::CgroupSocket | Attachment::CpuEvent(_) => {
             return cgroup(loaded, host, program);
         }
     }
@@ -85,12 +85,18 @@ fn named<'a>(ebpf: &'a mut Ebpf, program: &Program<'_>) -> Result<&'a mut Loaded
 }
 
 /// Loads a program and attaches it to every CPU.
-fn sample(ebpf: &mut Ebpf, clocks: &mut CpuClocks, host: &Host, program: &Program<'_>) -> Result<(), Refusal> {
+fn on_every_cpu(
+    ebpf: &mut Ebpf,
+    events: &mut CpuEvents,
+    event: CpuEvent,
+    host: &Host,
+    program: &Program<'_>,
+) -> Result<(), Refusal> {
     let loaded = named(ebpf, program)?;
     let mut attach = || {
-        let event: &mut PerfEvent = loaded.try_into()?;
-        once(event.load())?;
-        clocks.attach(event)
+        let loaded: &mut PerfEvent = loaded.try_into()?;
+        once(loaded.load())?;
+        events.attach(event, loaded)
     };
     attach().map_err(|error| Refusal::of(program, &error, host))
 }

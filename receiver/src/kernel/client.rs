@@ -4,6 +4,7 @@ use std::{cell::RefCell, collections::BTreeMap, io, os::fd::OwnedFd, rc::Rc, tim
 
 use super::{
     KernelError, LoadOptions,
+    cpu_events::CpuEvent,
     host::Host,
     nics::NicInventory,
     plan::Outcome,
@@ -241,12 +242,12 @@ impl Client {
         }
     }
 
-    /// Sets the sampling period of CPUs in nanoseconds. Skips CPUs that are offline.
+    /// Sets the periods of an event on CPUs. Skips CPUs that are offline.
     ///
     /// # Errors
     /// If the service cannot be reached, or the kernel refuses.
-    pub fn sample(&self, periods: Vec<(u32, u64)>) -> Result<(), ServiceError> {
-        self.run(Request::Sample(periods))
+    pub fn set_periods(&self, event: CpuEvent, periods: Vec<(u32, u64)>) -> Result<(), ServiceError> {
+        self.run(Request::SetPeriods(event, periods))
     }
 
     /// Opens the counters of CPUs again. Skips CPUs that are offline.

@@ -1,13 +1,14 @@
 //! Control of the samples and counters of CPUs.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
 use super::{
     client::{Client, ServiceError},
+    cpu_events::CpuEvent,
     text::Text,
 };
 
-/// Sets the sampling periods of CPUs, opens their counters again, and finds the functions of samples.
+/// Sets the periods of events on CPUs, opens their counters again, and finds the functions of samples.
 pub struct CpuSampling(Client);
 
 impl CpuSampling {
@@ -15,13 +16,22 @@ impl CpuSampling {
         Self(client)
     }
 
-    /// Sets the periods of CPUs. Skips CPUs that are offline.
+    /// Sets the periods of an event on CPUs. Skips CPUs that are offline.
     ///
     /// # Errors
     /// If the loader cannot be reached, or the kernel refuses.
-    pub fn set(&self, periods: impl IntoIterator<Item = (u32, Duration)>) -> Result<(), ServiceError> {
-        let nanoseconds = |period: Duration| u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
-        self.0.sample(periods.into_iter().map(|(cpu, period)| (cpu, nanoseconds(period))).collect())
+    pub fn set(&self, event: CpuEvent, periods: Vec<(u32, u64)>) -> Result<(), ServiceError> {
+        self.0.set_periods(event, periods)
+    }
+
+    /// Sets the period of the timer that samples, on every CPU that is online.
+    ///
+    /// # Errors
+    /// If the list of CPUs cannot be read, the loader cannot be reached, or the kernel refuses.
+    pub fn set_clock(&self, period: Duration) -> io::Result<()> {
+        let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
+        let online = aya::util::online_cpus().map_err(|(_, error)| error)?;
+        Ok(self.set(CpuEvent::Clock, online.into_iter().map(|cpu| (cpu, period)).collect())?)
     }
 
     /// Opens the counters of CPUs again, after the CPUs were offline. Skips CPUs that are offline.

@@ -3,6 +3,7 @@
 //! All alternates of a hook measure one event; `leaves_out` names the packets that an alternate misses. The name of a
 //! program is its symbol in the eBPF object.
 
+use super::cpu_events::CpuEvent;
 use crate::options::AttachKind;
 
 /// How a program is attached.
@@ -22,8 +23,8 @@ pub enum Attachment {
     CgroupIngress,
     /// On every IPv4 and IPv6 socket that a task below the root cgroup creates.
     CgroupSocket,
-    /// At regular intervals on every CPU.
-    CpuClock,
+    /// On an event of every CPU.
+    CpuEvent(CpuEvent),
 }
 
 impl Attachment {
@@ -35,7 +36,7 @@ impl Attachment {
             Self::Kprobe | Self::Kretprobe => AttachKind::Kprobe,
             Self::Tracepoint => AttachKind::Tracepoint,
             Self::CgroupIngress | Self::CgroupSocket => AttachKind::Cgroup,
-            Self::CpuClock => AttachKind::PerfEvent,
+            Self::CpuEvent(_) => AttachKind::PerfEvent,
         }
     }
 }
@@ -107,6 +108,12 @@ pub const fn kretprobe(symbol: &'static str, target: &'static str) -> Program<'s
 #[must_use]
 pub const fn tracepoint(target: &'static str) -> Program<'static> {
     Program { symbol: target, attachment: Attachment::Tracepoint, target }
+}
+
+/// Returns a program that runs on an event of every CPU.
+#[must_use]
+pub const fn on_every_cpu(event: CpuEvent, target: &'static str) -> Program<'static> {
+    Program { symbol: event.program(), attachment: Attachment::CpuEvent(event), target }
 }
 
 /// Returns an alternate that misses no packets.

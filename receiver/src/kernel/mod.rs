@@ -10,7 +10,7 @@ pub mod client;
 pub mod clock;
 pub mod constants;
 pub mod counters;
-pub mod cpu_clock;
+pub mod cpu_events;
 pub mod cpu_sampling;
 pub mod drops;
 pub mod epoch;
@@ -157,6 +157,8 @@ pub struct LoadOptions<'a> {
     pub classified: &'a [String],
     /// The events of the processor's counters; `None` if no counters are read.
     pub events: Option<Events>,
+    /// The events that interrupt CPUs as the processor's counters do.
+    pub interrupts: Events,
     /// The hooks that are attached only if the machine has counters.
     pub counter_hooks: &'a [&'static Hook],
     /// The hyper-thread sibling of each CPU.

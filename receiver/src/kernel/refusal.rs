@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::options::AttachKind;
 
 use super::{
+    cpu_events::CpuEvent,
     hooks::{Attachment, Program},
     host::Host,
 };
@@ -73,6 +74,9 @@ impl Refusal {
                     _ => (format!("load: {}", message(io_error)), cure(io_error)),
                 }
             }
+            ProgramError::SyscallError(error) if lacks_counter(program, &error.io_error) => {
+                (format!("attach to {}: {NO_COUNTER}", program.target), NO_COUNTER_CURE.to_owned())
+            }
             ProgramError::SyscallError(error) => {
                 (format!("attach to {}: {}", program.target, message(&error.io_error)), cure(&error.io_error))
             }
@@ -88,6 +92,16 @@ impl Refusal {
 }
 
 const REPORT: &str = "report it together with the output of `undercurrent doctor --json`";
+
+const NO_COUNTER: &str = "this machine has no cycle counter that interrupts (many virtual machines have none)";
+const NO_COUNTER_CURE: &str = "none needed if `cpu_clock` is attached; otherwise set `signals.network_functions.source: auto`, or give \
+                               the virtual machine a PMU";
+
+/// Returns true for the errors of a processor without the counter: no PMU has the event, or it cannot interrupt.
+fn lacks_counter(program: &Program<'_>, error: &io::Error) -> bool {
+    program.attachment == Attachment::CpuEvent(CpuEvent::Cycles)
+        && matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EOPNOTSUPP))
+}
 
 /// Returns the error message. The C library has none for `ENOTSUPP`.
 fn message(error: &io::Error) -> String {
@@ -106,7 +120,7 @@ fn lacking<'a>(program: &Program<'_>, host: &'a Host) -> Vec<&'a str> {
         | Attachment::Kprobe
         | Attachment::Kretprobe
         | Attachment::Tracepoint
-        | Attachment::CpuClock => "CAP_NET_ADMIN",
+        | Attachment::CpuEvent(_) => "CAP_NET_ADMIN",
     };
     host.missing_capabilities.iter().map(String::as_str).filter(|missing| *missing != of_the_other_kind).collect()
 }
@@ -155,11 +169,12 @@ fn is_statistics(line: &str) -> bool {
 mod tests {
     use std::path::PathBuf;
 
+    use aya::sys::SyscallError;
     use aya_obj::VerifierLog;
 
     use super::*;
     use crate::kernel::{
-        hooks::{IP, TRANSPORT},
+        hooks::{IP, TRANSPORT, on_every_cpu},
         host::Cgroup,
     };
 
@@ -240,6 +255,20 @@ processed 3 insns (limit 1000000) max_states_per_insn 0 total_states 0 peak_stat
         let without_network = host(&["CAP_NET_ADMIN"], None);
         assert!(!load(libc::EPERM, "", &without_network).contains("CAP_NET_ADMIN"));
         assert_eq!(lacking(&TRANSPORT.alternates[2].programs[0], &without_network), ["CAP_NET_ADMIN"]);
+    }
+
+    #[test]
+    fn a_missing_counter_names_the_other_source() {
+        let refused = |errno| {
+            let io_error = io::Error::from_raw_os_error(errno);
+            let error = ProgramError::SyscallError(SyscallError { call: "perf_event_open", io_error });
+            Refusal::of(&on_every_cpu(CpuEvent::Cycles, "cpu-cycles"), &error, &host(&[], None))
+        };
+        for errno in [libc::ENOENT, libc::EOPNOTSUPP] {
+            let refusal = refused(errno);
+            assert!(refusal.what.contains("no cycle counter") && refusal.cure.contains("source: auto"), "{refusal:?}");
+        }
+        assert!(!refused(libc::EACCES).what.contains("no cycle counter"));
     }
 
     #[test]

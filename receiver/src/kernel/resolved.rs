@@ -109,6 +109,6 @@ fn target<'a>(program: &Program<'a>) -> Option<Target<'a>> {
         | Attachment::Kretprobe
         | Attachment::CgroupIngress
         | Attachment::CgroupSocket
-        | Attachment::CpuClock => None,
+        | Attachment::CpuEvent(_) => None,
     }
 }

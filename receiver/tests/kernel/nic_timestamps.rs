@@ -11,6 +11,7 @@ use rustix::net::netdevice::name_to_index;
 use undercurrent::{
     kernel::{
         Kernel, LoadOptions,
+        counters::Events,
         filter_map::FilterKeys,
         groups::GroupBy,
         hooks,
@@ -85,6 +86,7 @@ impl Measured {
             slow: Settings::default().slow_packets.limits(),
             classified: &[],
             events: None,
+            interrupts: Events::Hardware,
             counter_hooks: &[],
             siblings: Vec::new(),
         };

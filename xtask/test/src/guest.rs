@@ -33,6 +33,7 @@ const SIGNALS: &[(&str, &str)] = &[
     ("tcp_listen_overflows", "workloads::listeners::attempts_at_a_full_queue_are_the_listeners"),
     ("network_cpu", "softirq::receive_time_and_runs_agree_with_ftrace"),
     ("network_functions", "functions::traffic::datagrams_are_in_the_functions_of_udp"),
+    ("network_functions", "functions::traffic::samples_by_a_counter_are_in_the_functions_of_udp"),
     ("network_cpu", "calls::calls_have_the_time_of_their_thread_without_softirqs"),
     ("network_cpu", "calls::a_call_that_waits_has_only_the_time_in_which_it_runs"),
     ("network_cpu", "calls::a_call_that_changes_its_cpu_keeps_its_time"),

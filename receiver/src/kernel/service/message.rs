@@ -5,8 +5,8 @@ use std::{borrow::Cow, collections::BTreeMap};
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::{
-    drops::Reasons, fields::FieldFact, nics::NicInventory, plan::Outcome, statistics::Runs, task_clock::TaskClock,
-    text::Text,
+    cpu_events::CpuEvent, drops::Reasons, fields::FieldFact, nics::NicInventory, plan::Outcome, statistics::Runs,
+    task_clock::TaskClock, text::Text,
 };
 
 /// A request to the process that holds the programs.
@@ -41,8 +41,8 @@ pub enum Request {
     Entries(Table),
     /// Append a free group number. The reply is [`Reply::Done`].
     FreeGroup(u32),
-    /// Set the sampling period of CPUs in nanoseconds. The reply is [`Reply::Done`].
-    Sample(Vec<(u32, u64)>),
+    /// Set the periods of an event on CPUs. The reply is [`Reply::Done`].
+    SetPeriods(CpuEvent, Vec<(u32, u64)>),
     /// Open the counters of CPUs again. The reply is [`Reply::Done`].
     ReopenCounters(Vec<u32>),
     /// Find the functions that samples are classified by. The reply is [`Reply::Text`].

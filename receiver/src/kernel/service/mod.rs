@@ -7,7 +7,6 @@ mod tables;
 use std::{
     collections::BTreeMap,
     os::fd::{AsFd as _, OwnedFd},
-    time::Duration,
 };
 
 use aya::{
@@ -22,7 +21,7 @@ use super::{
     KernelError, LoadOptions,
     attach::{self, Attaching},
     counters::Counters,
-    cpu_clock::CpuClocks,
+    cpu_events::{CpuEvent, CpuEvents},
     enable_timestamps,
     extra::{self, Named},
     fields::FieldFact,
@@ -40,9 +39,6 @@ use super::{
 };
 use crate::{causes::chain, options::AttachKind};
 
-/// The program that samples CPUs.
-const SAMPLE: &str = "sample";
-
 /// The loaded programs and their maps. Dropping it, or the end of the process, detaches all programs.
 pub struct Service {
     ebpf: Ebpf,
@@ -55,7 +51,7 @@ pub struct Service {
     functions: Vec<Named>,
     /// The functions that samples are classified by.
     classified: Vec<String>,
-    clocks: CpuClocks,
+    cpu_events: CpuEvents,
     counters: Counters,
     /// The hooks that are attached only if the machine has counters.
     counter_hooks: Vec<&'static Hook>,
@@ -129,7 +125,7 @@ impl Service {
             hooks: required.hooks.to_vec(),
             functions: extra,
             classified: required.classified.to_vec(),
-            clocks: CpuClocks::default(),
+            cpu_events: CpuEvents::new(required.interrupts),
             counters,
             counter_hooks: required.counter_hooks.to_vec(),
             outcomes: Vec::new(),
@@ -178,7 +174,7 @@ impl Service {
                 let entries = self.with(table, |map| Ok(table.open(map)?.entries()));
                 entries.map(Reply::Entries).map_err(|error| error.to_string())
             }
-            Request::Sample(periods) => self.sample(&periods).map(|()| Reply::Done),
+            Request::SetPeriods(event, periods) => self.set_periods(event, &periods).map(|()| Reply::Done),
             Request::ReopenCounters(cpus) => {
                 self.counters.reopen(&cpus, &self.ebpf).map(|()| Reply::Done).map_err(|error| error.to_string())
             }
@@ -227,7 +223,7 @@ impl Service {
             types: self.types.as_ref(),
             host: &self.host,
             avoid: &self.avoid,
-            clocks: &mut self.clocks,
+            cpu_events: &mut self.cpu_events,
         })
     }
 
@@ -259,13 +255,14 @@ impl Service {
         runs.collect()
     }
 
-    fn sample(&mut self, periods: &[(u32, u64)]) -> Result<(), String> {
-        let Some(Program::PerfEvent(event)) = self.ebpf.program_mut(SAMPLE) else {
-            return Err(format!("the embedded eBPF object has no program `{SAMPLE}`"));
+    fn set_periods(&mut self, event: CpuEvent, periods: &[(u32, u64)]) -> Result<(), String> {
+        let name = event.program();
+        let Some(Program::PerfEvent(program)) = self.ebpf.program_mut(name) else {
+            return Err(format!("the embedded eBPF object has no program `{name}`"));
         };
         for (cpu, period) in periods {
-            let set = self.clocks.set(event, *cpu, Duration::from_nanos(*period));
-            set.map_err(|error| format!("cannot sample CPU {cpu}: {}", chain(&error)))?;
+            let set = self.cpu_events.set(event, program, *cpu, *period);
+            set.map_err(|error| format!("cannot attach `{name}` to CPU {cpu}: {}", chain(&error)))?;
         }
         Ok(())
     }

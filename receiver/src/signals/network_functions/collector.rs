@@ -1,4 +1,7 @@
 //! Reads stacks from the ring and adds up their time by classification.
+//!
+//! The weights of new samples are summed by CPU. At a snapshot, the price of each CPU converts them to times. So all times are sums of
+//! rounded nanoseconds: they never fall, and the functions of an event add up to it exactly.
 
 use std::{collections::HashMap, mem::size_of};
 
@@ -19,6 +22,33 @@ pub struct Sum {
     pub squares: u128,
 }
 
+/// Samples of a CPU without a time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    /// The sum of the samples' weights.
+    weight: u64,
+    samples: u64,
+    /// The sum of the squared weights.
+    squares: u128,
+}
+
+impl Counted {
+    fn add(&mut self, weight: u64) {
+        self.weight += weight;
+        self.samples += 1;
+        self.squares += u128::from(weight).pow(2);
+    }
+}
+
+impl Sum {
+    /// Adds samples with a price in nanoseconds. A price of 1 is exact.
+    fn add(&mut self, counted: &Counted, price: f64) {
+        self.nanoseconds += (counted.weight as f64 * price).round() as u64;
+        self.samples += counted.samples;
+        self.squares += (counted.squares as f64 * price.powi(2)).round() as u128;
+    }
+}
+
 /// The sums by work, and by CPU if the configuration requests it.
 pub type Sums = HashMap<(Work, Option<u32>), Sum>;
 
@@ -28,20 +58,29 @@ pub struct Collector {
     /// Classifies the stacks.
     pub classifier: Classifier,
     per_cpu: bool,
+    /// Samples since the last call of [`Self::settle`], and those of CPUs without a price.
+    pending: Pending,
     sums: Sums,
     unresolved: bool,
 }
 
+type Pending = HashMap<(Work, u32), Counted>;
+
 impl Collector {
     /// Returns a collector of the stacks in a ring.
     pub fn new(ring: Ring, classifier: Classifier, per_cpu: bool) -> Self {
-        Self { ring, classifier, per_cpu, sums: HashMap::new(), unresolved: false }
+        Self { ring, classifier, per_cpu, pending: HashMap::new(), sums: HashMap::new(), unresolved: false }
     }
 
     /// Adds all stacks in the ring.
     pub fn drain(&mut self) {
-        let Self { ring, classifier, per_cpu, sums, unresolved } = self;
-        while ring.next(|record| add(record, classifier, *per_cpu, sums, unresolved)).is_some() {}
+        let Self { ring, classifier, pending, unresolved, .. } = self;
+        while ring.next(|record| add(record, classifier, pending, unresolved)).is_some() {}
+    }
+
+    /// Converts the weights of samples to times, by the price of each CPU. Samples of a CPU without a price wait.
+    pub fn settle(&mut self, price: impl Fn(u32) -> Option<f64>) {
+        settle(&mut self.pending, &mut self.sums, self.per_cpu, price);
     }
 
     /// Returns the sums.
@@ -61,16 +100,21 @@ pub fn parse(record: &[u8]) -> Option<(SampleHeader, impl DoubleEndedIterator<It
     Some((header, frames.chunks_exact(size_of::<u64>()).filter_map(|frame| u64::read_from_bytes(frame).ok())))
 }
 
-fn add(record: &[u8], classifier: &Classifier, per_cpu: bool, sums: &mut Sums, unresolved: &mut bool) {
+fn add(record: &[u8], classifier: &Classifier, pending: &mut Pending, unresolved: &mut bool) {
     let Some((header, addresses)) = parse(record) else { return };
     let classified = classifier.classify(addresses);
     *unresolved |= classified.unresolved;
     if let Some(work) = classified.work {
-        let sum = sums.entry((work, per_cpu.then_some(header.cpu))).or_default();
-        sum.nanoseconds += header.time;
-        sum.samples += 1;
-        sum.squares += u128::from(header.time).pow(2);
+        pending.entry((work, header.cpu)).or_default().add(header.weight);
     }
+}
+
+fn settle(pending: &mut Pending, sums: &mut Sums, per_cpu: bool, price: impl Fn(u32) -> Option<f64>) {
+    pending.retain(|(work, cpu), counted| {
+        let Some(price) = price(*cpu) else { return true };
+        sums.entry((*work, per_cpu.then_some(*cpu))).or_default().add(counted, price);
+        false
+    });
 }
 
 #[cfg(test)]
@@ -83,26 +127,52 @@ mod tests {
     };
     use crate::kernel::text::{Range, Text};
 
-    #[test]
-    fn each_sample_counts_with_its_time() {
+    /// Returns a classifier of two functions with one event and class.
+    fn classifier() -> Classifier {
         let settings = Settings::default();
         let index = functions(&settings).iter().position(|name| name == "net_rx_action").expect("a function");
         let range = Range { start: 4096, end: 4112, function: u32::try_from(index).expect("few functions") };
-        let classifier = Classifier::new(&settings, Text { ranges: vec![range], vmlinux: (4096, 8192) });
-        let (mut sums, mut unresolved) = (Sums::new(), false);
-        let mut take = |words: &[u64], per_cpu| {
-            add(words.as_bytes(), &classifier, per_cpu, &mut sums, &mut unresolved);
+        Classifier::new(&settings, Text { ranges: vec![range], vmlinux: (4096, 8192) })
+    }
+
+    fn pending(records: &[&[u64]]) -> Pending {
+        let (classifier, mut pending, mut unresolved) = (classifier(), Pending::new(), false);
+        records.iter().for_each(|words| add(words.as_bytes(), &classifier, &mut pending, &mut unresolved));
+        assert!(!unresolved);
+        pending
+    }
+
+    fn of(sums: &Sums, cpu: Option<u32>) -> Option<Sum> {
+        sums.iter().find(|((_, of), _)| *of == cpu).map(|(_, sum)| *sum)
+    }
+
+    /// Samples of CPUs 0 and 1, no network work, a stack without frames, and a truncated record.
+    const RECORDS: [&[u64]; 6] =
+        [&[1_000, 0, 5_000, 4_100], &[20_000, 1, 4_096], &[300, 1, 4_096], &[7, 0, 5_000], &[7, 0], &[7]];
+
+    #[test]
+    fn each_sample_of_a_timer_counts_with_its_time() {
+        let all = Sum { nanoseconds: 21_300, samples: 3, squares: 401_090_000 };
+        let of_cpu = Sum { nanoseconds: 20_300, samples: 2, squares: 400_090_000 };
+        for (per_cpu, cpu, expected, count) in [(false, None, all, 1), (true, Some(1), of_cpu, 2)] {
+            let (mut pending, mut sums) = (pending(&RECORDS), Sums::new());
+            settle(&mut pending, &mut sums, per_cpu, |_| Some(1.0));
+            assert_eq!((of(&sums, cpu), sums.len(), pending.len()), (Some(expected), count, 0));
+        }
+    }
+
+    #[test]
+    fn samples_of_a_counter_wait_for_the_price_of_their_cpu() {
+        let (mut pending, mut sums) = (pending(&RECORDS), Sums::new());
+        let mut settle_at = |prices: [Option<f64>; 2], sums: &mut Sums| {
+            settle(&mut pending, sums, false, |cpu| prices[cpu as usize]);
+            pending.len()
         };
-        take(&[1_000, 0, 5_000, 4_100], false);
-        take(&[20_000, 1, 4_096], false);
-        take(&[300, 1, 4_096], true);
-        // No network work, a stack without frames, and a truncated record.
-        take(&[7, 0, 5_000], false);
-        take(&[7, 0], false);
-        take(&[7], false);
-        let of = |cpu| sums.iter().find(|((_, of), _)| *of == cpu).map(|(_, sum)| *sum);
-        assert_eq!(of(None), Some(Sum { nanoseconds: 21_000, samples: 2, squares: 401_000_000 }));
-        assert_eq!(of(Some(1)), Some(Sum { nanoseconds: 300, samples: 1, squares: 90_000 }));
-        assert_eq!((sums.len(), unresolved), (2, false));
+        assert_eq!(settle_at([None, None], &mut sums), 2);
+        assert!(sums.is_empty());
+        assert_eq!(settle_at([None, Some(0.25)], &mut sums), 1);
+        assert_eq!(of(&sums, None), Some(Sum { nanoseconds: 5_075, samples: 2, squares: 25_005_625 }));
+        assert_eq!(settle_at([Some(0.5), Some(9.0)], &mut sums), 0);
+        assert_eq!(of(&sums, None), Some(Sum { nanoseconds: 5_575, samples: 3, squares: 25_255_625 }));
     }
 }

@@ -4,8 +4,12 @@ use std::{collections::BTreeMap, time::Duration};
 
 use undercurrent_ebpf::abi::sample::SampleCells;
 
-use super::settings::Settings;
-use crate::kernel::cpu_clock::FIRST_PERIOD;
+use super::{
+    price::{Nanoseconds, signed},
+    settings::Settings,
+    source::{Observed, units},
+};
+use crate::kernel::cpu_events::CpuEvent;
 
 /// The largest share of a CPU's time for sampling.
 const BUDGET: f64 = 0.001;
@@ -22,9 +26,13 @@ const ENOUGH: u64 = 100;
 const ENOUGH_BUSY: u64 = 5;
 /// Smallest relative change of a period.
 const STEP: f64 = 0.25;
+/// Periods without a sample after which an event has stopped. A CPU with an unknown price can have a clock rate of a tenth of
+/// [`FASTEST`](crate::kernel::cpu_events::FASTEST), and then a period takes ten times as long.
+const SILENT: u32 = 20;
 
 /// The periods of all CPUs.
 pub struct Frequencies {
+    event: CpuEvent,
     first: Duration,
     idle: Duration,
     min: f64,
@@ -34,6 +42,10 @@ pub struct Frequencies {
 
 struct Cpu {
     period: Duration,
+    /// The period of the event, in its units.
+    set: u64,
+    /// The time for which the event counted since its last sample.
+    silence: Nanoseconds,
     /// The counts at the last call.
     last: SampleCells,
     /// The counts at the last choice.
@@ -42,34 +54,34 @@ struct Cpu {
 
 impl Frequencies {
     /// Returns the periods before the first choice.
-    pub fn new(settings: &Settings) -> Self {
+    pub fn new(settings: &Settings, event: CpuEvent) -> Self {
         let (min, max) = (settings.min_frequency.hertz(), settings.max_frequency.hertz());
         let first = settings.min_frequency.period();
-        Self { first, idle: settings.idle_frequency.period(), min, max: max.max(min), cpus: BTreeMap::new() }
+        Self { event, first, idle: settings.idle_frequency.period(), min, max: max.max(min), cpus: BTreeMap::new() }
     }
 
-    /// Returns the periods to set, by CPU. `cells` are the counts of the CPUs that are online, `elapsed` is the time since the last
-    /// call.
-    pub fn choose(&mut self, cells: &[(u32, SampleCells)], elapsed: Duration) -> Vec<(u32, Duration)> {
-        let max = self.max.min(NODE / cells.len().max(1) as f64).max(self.min);
-        let (min, idle) = (self.min, self.idle);
+    /// Returns the periods to set, by CPU, in units of the event. `cpus` are the CPUs that are online.
+    pub fn choose(&mut self, cpus: &[Observed]) -> Vec<(u32, u64)> {
+        let max = self.max.min(NODE / cpus.len().max(1) as f64).max(self.min);
+        let (event, min, idle) = (self.event, self.min, self.idle);
         let mut changes = Vec::new();
-        for (number, now) in cells {
-            let Some(cpu) = self.cpus.get_mut(number) else {
-                self.cpus.insert(*number, Cpu { period: self.first, last: *now, chosen: *now });
-                if self.first != FIRST_PERIOD {
-                    changes.push((*number, self.first));
+        for seen in cpus {
+            let units = |period| units(event, seen.price, period);
+            let Some(cpu) = self.cpus.get_mut(&seen.cpu) else {
+                let set = units(self.first);
+                let (last, chosen) = (seen.cells, seen.cells);
+                self.cpus.insert(seen.cpu, Cpu { period: self.first, set, silence: 0, last, chosen });
+                if set != event.first_period() {
+                    changes.push((seen.cpu, set));
                 }
                 continue;
             };
-            let expected = elapsed.as_secs_f64() / cpu.period.as_secs_f64();
-            // The kernel removes the event of a CPU that goes offline.
-            let is_stopped = now.samples == cpu.last.samples && expected > 5.0;
-            cpu.last = *now;
-            match cpu.choice(now, min..=max, idle) {
-                Some(period) => changes.push((*number, period)),
-                None if is_stopped => changes.push((*number, cpu.period)),
-                None => {}
+            let is_stopped = cpu.is_stopped(seen);
+            let period = cpu.choice(&seen.cells, min..=max, idle).unwrap_or(cpu.period);
+            let set = units(period);
+            if is_stopped || (set as f64 / cpu.set as f64 - 1.0).abs() > STEP {
+                (cpu.period, cpu.set, cpu.silence) = (period, set, 0);
+                changes.push((seen.cpu, set));
             }
         }
         changes
@@ -77,7 +89,15 @@ impl Frequencies {
 }
 
 impl Cpu {
-    /// Returns a new period; `None` if the period stays.
+    /// Returns true if the kernel has removed the event, because the CPU went offline.
+    fn is_stopped(&mut self, seen: &Observed) -> bool {
+        let is_silent = seen.cells.samples == self.last.samples;
+        self.silence = if is_silent { self.silence + seen.counted } else { 0 };
+        self.last = seen.cells;
+        self.silence > signed(self.period * SILENT)
+    }
+
+    /// Returns the period for the samples since the last choice; `None` before there are enough.
     fn choice(&mut self, now: &SampleCells, range: std::ops::RangeInclusive<f64>, idle: Duration) -> Option<Duration> {
         let samples = now.samples - self.chosen.samples;
         let busy = samples.saturating_sub(now.idle - self.chosen.idle);
@@ -86,15 +106,10 @@ impl Cpu {
         }
         let cost = (now.time - self.chosen.time) as f64 / 1e9 / samples as f64 + INTERRUPT;
         self.chosen = *now;
-        let period = if (busy as f64) < IDLE * samples as f64 {
+        Some(if (busy as f64) < IDLE * samples as f64 {
             idle
         } else {
             Duration::from_secs_f64(1.0 / (BUDGET / cost).clamp(*range.start(), *range.end()))
-        };
-        let change = (period.as_secs_f64() / self.period.as_secs_f64() - 1.0).abs();
-        (change > STEP).then(|| {
-            self.period = period;
-            period
         })
     }
 }
@@ -103,19 +118,27 @@ impl Cpu {
 mod tests {
     use super::*;
 
-    const SECOND: Duration = Duration::from_secs(1);
+    const SECOND: Nanoseconds = 1_000_000_000;
 
     fn cells(samples: u64, idle: u64, time: u64) -> SampleCells {
         SampleCells { samples, idle, time, ..SampleCells::default() }
     }
 
+    fn seen(cpu: u32, cells: SampleCells, counted: Nanoseconds, price: Option<f64>) -> Observed {
+        Observed { cpu, cells, counted, price }
+    }
+
+    fn by_timer(cpus: &[(u32, SampleCells)]) -> Vec<Observed> {
+        cpus.iter().map(|(cpu, cells)| seen(*cpu, *cells, SECOND, Some(1.0))).collect()
+    }
+
     /// Returns the chosen frequencies in hertz, after a first call with zero counts.
     fn chosen(cells: &[(u32, SampleCells)]) -> Vec<(u32, f64)> {
-        let mut frequencies = Frequencies::new(&Settings::default());
+        let mut frequencies = Frequencies::new(&Settings::default(), CpuEvent::Clock);
         let zero: Vec<_> = cells.iter().map(|(cpu, _)| (*cpu, SampleCells::default())).collect();
-        assert_eq!(frequencies.choose(&zero, Duration::ZERO), []);
-        let changes = frequencies.choose(cells, SECOND);
-        changes.into_iter().map(|(cpu, period)| (cpu, (1.0 / period.as_secs_f64()).round())).collect()
+        assert_eq!(frequencies.choose(&by_timer(&zero)), []);
+        let changes = frequencies.choose(&by_timer(cells));
+        changes.into_iter().map(|(cpu, period)| (cpu, (1e9 / period as f64).round())).collect()
     }
 
     #[test]
@@ -142,9 +165,33 @@ mod tests {
 
     #[test]
     fn a_stopped_event_is_set_again() {
-        let mut frequencies = Frequencies::new(&Settings::default());
-        assert_eq!(frequencies.choose(&[(3, cells(7, 7, 0))], Duration::ZERO), []);
-        assert_eq!(frequencies.choose(&[(3, cells(7, 7, 0))], SECOND), [(3, FIRST_PERIOD)]);
-        assert_eq!(frequencies.choose(&[(3, cells(8, 8, 0))], SECOND), []);
+        let mut frequencies = Frequencies::new(&Settings::default(), CpuEvent::Clock);
+        let mut at = |samples| frequencies.choose(&by_timer(&[(3, cells(samples, samples, 0))]));
+        assert_eq!([at(7), at(7), at(8)], [vec![], vec![(3, CpuEvent::Clock.first_period())], vec![]]);
+    }
+
+    #[test]
+    fn an_idle_cpu_keeps_its_cycle_counter() {
+        let mut frequencies = Frequencies::new(&Settings::default(), CpuEvent::Cycles);
+        let mut after = |busy| frequencies.choose(&[seen(3, cells(7, 0, 0), busy, None)]);
+        assert_eq!(after(0), []);
+        // Rounded busy times of an idle CPU for an hour, by intervals of a second.
+        assert!((0..3600).all(|n| after(if n % 2 == 0 { 10_000_000 } else { -10_000_000 }).is_empty()));
+        assert_eq!(after(SECOND / 5), []);
+        assert_eq!(after(SECOND / 5), [(3, CpuEvent::Cycles.first_period())]);
+        assert_eq!(after(SECOND / 5), []);
+    }
+
+    #[test]
+    fn the_period_of_a_cycle_counter_follows_the_price() {
+        let mut frequencies = Frequencies::new(&Settings::default(), CpuEvent::Cycles);
+        let mut at = |samples, price| frequencies.choose(&[seen(0, cells(samples, 0, 0), SECOND, price)]);
+        // At 5 GHz before the price is known.
+        assert_eq!(at(1, None), []);
+        assert_eq!(at(7, None), [(0, 5_015_045)]);
+        // 2 GHz, a little more, and 4 GHz.
+        assert_eq!(at(300, Some(0.5)), [(0, 2_006_018)]);
+        assert_eq!(at(600, Some(0.45)), []);
+        assert_eq!(at(900, Some(0.25)), [(0, 4_012_036)]);
     }
 }

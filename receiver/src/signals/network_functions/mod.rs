@@ -1,19 +1,27 @@
 //! `network_functions`: estimated CPU time of the network stack by event and function, from samples of all CPUs.
 //!
-//! A timer interrupts each CPU. Time with disabled interrupts is attributed to the code that enables them again, because the interrupt
-//! is late. The test of this signal bounds the bias by the exact time of softirqs.
+//! The processor's cycle counter interrupts each CPU, or else a timer.
+//!
+//! - The counter stops while a CPU is halted, so it wakes no idle CPU. Its interrupt is non-maskable on most processors, so it samples code
+//!   with disabled interrupts too. A sample represents its cycles, and user space converts cycles to time: see `price`.
+//! - The timer is late while interrupts are disabled, and this time is attributed to the code that enables them again. A sample represents the
+//!   time since the previous one. The test of this signal bounds the bias by the exact time of softirqs.
+//!
+//! Both have a fixed period, which `frequency` adapts. The kernel's frequency mode (`perf_event_attr.freq`) would give a partly idle CPU
+//! more samples for each second of busy time, and start with a burst of samples.
 
 mod classifier;
 mod collector;
 mod frequency;
+mod price;
 mod settings;
+mod source;
 mod stacks;
 mod table;
 
 use std::{
     fs,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
 };
 
 use tokio::task::JoinHandle;
@@ -23,23 +31,26 @@ use self::{
     classifier::{Classifier, Work},
     collector::{Collector, Sum, Sums},
     frequency::Frequencies,
+    source::{Observed, Source},
     table::OTHER,
 };
 pub use self::{
-    settings::Settings,
+    settings::{SampleSource, Settings},
     stacks::Stacks,
     table::{CLASSES, Class, EVENTS, Event},
 };
 use super::{
     Caveat, Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signal, attributes,
     internal::{LOST, lost},
-    network_cpu, workload_cpu,
+    network_cpu,
+    workload_cpu::{self, stat},
 };
 use crate::{
     kernel::{
         Kernel, KernelError,
+        cpu_events::CpuEvent,
         cpu_sampling::CpuSampling,
-        hooks::{Attachment, Hook, Program, whole},
+        hooks::{Alternate, Hook, on_every_cpu, whole},
         maps::ByCpu,
         memory::PlannedMap,
         ring::Watch,
@@ -53,7 +64,7 @@ pub static ENTRY: Entry = Entry {
     name: "network_functions",
     summary: "Estimated CPU time of the network stack by event and function, from samples of all CPUs",
     metrics: &[&ESTIMATED, &VARIANCE, &TIME, &SAMPLES],
-    hooks: |_| vec![&HOOK],
+    hooks: |settings| vec![hook(settings.network_functions.source)],
     maps: &[&RING, &CELLS],
     losses: |_| vec![FULL, UNREADABLE],
     hooks_needed: HooksNeeded::All,
@@ -124,17 +135,27 @@ static SAMPLES: Descriptor = Descriptor {
     view: View::Hidden,
 };
 
-/// A timer interrupts a CPU.
-pub static HOOK: Hook = Hook {
-    name: "cpu_sample",
-    reads_timestamps: false,
-    sees_traffic: true,
-    within: None,
-    alternates: &[whole(
-        "cpu_clock",
-        &[Program { symbol: "sample", attachment: Attachment::CpuClock, target: "cpu-clock" }],
-    )],
-};
+/// The name of the alternate with the cycle counter.
+const CYCLES: &str = "cpu_cycles";
+const BY_CYCLES: Alternate<'static> = whole(CYCLES, &[on_every_cpu(CpuEvent::Cycles, "cpu-cycles")]);
+const BY_CLOCK: Alternate<'static> = whole("cpu_clock", &[on_every_cpu(CpuEvent::Clock, "cpu-clock")]);
+
+/// A timer or the cycle counter interrupts a CPU.
+static HOOK: Hook = sampled(&[BY_CYCLES, BY_CLOCK]);
+static CYCLES_ONLY: Hook = sampled(&[BY_CYCLES]);
+static CLOCK_ONLY: Hook = sampled(&[BY_CLOCK]);
+
+const fn sampled(alternates: &'static [Alternate<'static>]) -> Hook {
+    Hook { name: "cpu_sample", reads_timestamps: false, sees_traffic: true, within: None, alternates }
+}
+
+const fn hook(source: SampleSource) -> &'static Hook {
+    match source {
+        SampleSource::Auto => &HOOK,
+        SampleSource::Cycles => &CYCLES_ONLY,
+        SampleSource::CpuClock => &CLOCK_ONLY,
+    }
+}
 
 /// The ring of stacks, in bytes.
 static RING: PlannedMap = PlannedMap::new("SAMPLES", 1, |sizing| sizing.samples.max(SMALLEST_RING));
@@ -180,8 +201,8 @@ struct NetworkFunctions {
     draining: JoinHandle<()>,
     cells: ByCpu<SampleCells>,
     sampling: CpuSampling,
+    source: Source,
     frequencies: Frequencies,
-    last: Instant,
     modules: Vec<String>,
     start: UnixNanos,
 }
@@ -202,13 +223,14 @@ fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
         Classifier::new(settings, text),
         settings.per_cpu.unwrap_or_default(),
     )));
+    let event = if opening.kernel.is_served_by(&HOOK, CYCLES) { CpuEvent::Cycles } else { CpuEvent::Clock };
     Ok(Box::new(NetworkFunctions {
         draining: tokio::spawn(drain(watch, Arc::clone(&collector))),
         collector,
         cells: opening.kernel.by_cpu(&CELLS)?,
         sampling: opening.kernel.cpu_sampling(),
-        frequencies: Frequencies::new(settings),
-        last: Instant::now(),
+        source: Source::of(event),
+        frequencies: Frequencies::new(settings, event),
         modules: modules(),
         start: opening.start,
     }))
@@ -252,15 +274,15 @@ impl NetworkFunctions {
     }
 
     /// Adapts the sampling frequency of each CPU.
-    fn adapt(&mut self, cells: &[(u32, SampleCells)]) {
+    fn adapt(&mut self, observed: Vec<Observed>) {
         let online = aya::util::online_cpus().unwrap_or_default();
-        let elapsed = std::mem::replace(&mut self.last, Instant::now()).elapsed();
-        let cells: Vec<_> = cells.iter().filter(|(cpu, _)| online.contains(cpu)).copied().collect();
-        let periods: Vec<(u32, Duration)> = self.frequencies.choose(&cells, elapsed);
+        let observed: Vec<_> = observed.into_iter().filter(|seen| online.contains(&seen.cpu)).collect();
+        let periods = self.frequencies.choose(&observed);
         if periods.is_empty() {
             return;
         }
-        if let Err(error) = self.sampling.set(periods) {
+        periods.iter().for_each(|(cpu, _)| self.source.restart(*cpu));
+        if let Err(error) = self.sampling.set(self.source.event(), periods) {
             tracing::warn!("cannot change the sampling frequency of a CPU: {error}");
         }
     }
@@ -279,7 +301,10 @@ impl Signal for NetworkFunctions {
         self.cells.for_each(|cpu, counts| cells.push((u32::try_from(cpu).unwrap_or(u32::MAX), *counts)));
         lock(&self.collector).drain();
         self.find_modules();
-        self.adapt(&cells);
+        let observed = self.source.observe(&cells).map_err(|source| ReadError { what: stat::SOURCE, source })?;
+        let price = |cpu| observed.iter().find(|seen| seen.cpu == cpu).and_then(|seen| seen.price);
+        lock(&self.collector).settle(price);
+        self.adapt(observed);
         let losses = self.losses(&cells);
         let collector = lock(&self.collector);
         let metrics = metrics(collector.sums(), |class| collector.classifier.class(class), self.start);

@@ -13,9 +13,12 @@ use crate::options::FunctionName;
 pub struct Settings {
     /// True if the signal is measured.
     pub enabled: bool,
-    /// Samples per second of a CPU that is idle. Each sample wakes the CPU.
+    /// The source of samples: the processor's cycle counter (`cycles`), a timer (`cpu_clock`), or the counter where the kernel opens it on
+    /// every CPU and else the timer (`auto`).
+    pub source: SampleSource,
+    /// Samples per second of a CPU that is idle. Each sample by a timer wakes the CPU. The cycle counter stops while a CPU is halted.
     pub idle_frequency: Frequency,
-    /// Fewest samples per second of a CPU that is not idle.
+    /// Fewest samples per second of a CPU that is not idle. With the cycle counter, all frequencies refer to a second of busy time.
     pub min_frequency: Frequency,
     /// Most samples per second of a CPU.
     pub max_frequency: Frequency,
@@ -33,6 +36,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             enabled: true,
+            source: SampleSource::Auto,
             idle_frequency: Frequency(10),
             min_frequency: Frequency(99),
             max_frequency: Frequency(997),
@@ -40,6 +44,18 @@ impl Default for Settings {
             classes: Classes::default(),
         }
     }
+}
+
+/// The source of samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SampleSource {
+    /// The cycle counter, or else the timer.
+    Auto,
+    /// The processor's cycle counter.
+    Cycles,
+    /// A timer.
+    CpuClock,
 }
 
 /// Samples per second, 1 to 10000.

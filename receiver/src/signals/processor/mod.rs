@@ -5,10 +5,7 @@ mod network;
 mod returned;
 mod settings;
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, time::Instant};
 
 use undercurrent_ebpf::abi::processor::Counter;
 
@@ -24,13 +21,13 @@ pub use self::{
 use super::{
     Caveat, Entry, HooksNeeded, OpenContext, OpenError, READ_FAILED, ReadError, Signal,
     internal::{LOST, lost},
-    network_functions,
 };
 use crate::{
     kernel::{
         Kernel,
+        cpu_events::CpuEvent,
         cpu_sampling::CpuSampling,
-        hooks::{SCHED_SWITCH, SOFTIRQ_ENTRY, SOFTIRQ_EXIT},
+        hooks::{Hook, SCHED_SWITCH, SOFTIRQ_ENTRY, SOFTIRQ_EXIT, on_every_cpu, whole},
     },
     telemetry::{AttributeKey, Attributes, Data, Descriptor, Instrument, Metric, Point, Readings, UnixNanos, View},
     workloads::{Slot, Workloads},
@@ -41,7 +38,7 @@ pub static ENTRY: Entry = Entry {
     name: "processor",
     summary: "Cycles, instructions, cache references and cache misses of each workload, where the processor counts them",
     metrics: &[&CYCLES, &INSTRUCTIONS, &CACHE_REFERENCES, &CACHE_MISSES],
-    hooks: |_| vec![&SOFTIRQ_ENTRY, &SOFTIRQ_EXIT, &SCHED_SWITCH, &network_functions::HOOK],
+    hooks: |_| vec![&SOFTIRQ_ENTRY, &SOFTIRQ_EXIT, &SCHED_SWITCH, &TICK],
     maps: &[&USE, &CELLS, &SIBLINGS],
     losses: |_| vec![READ_FAILED],
     hooks_needed: HooksNeeded::Each(&[]),
@@ -49,8 +46,15 @@ pub static ENTRY: Entry = Entry {
     open,
 };
 
-/// The period of samples for tasks that never switch.
-const TICK: Duration = Duration::from_secs(1);
+/// A timer interrupts a CPU once a second, so that the counters of a task that never switches are read too.
+static TICK: Hook = Hook {
+    name: "cpu_tick",
+    reads_timestamps: false,
+    sees_traffic: true,
+    within: None,
+    alternates: &[whole("cpu_clock", &[on_every_cpu(CpuEvent::Tick, "cpu-clock")])],
+};
+
 const ESTIMATE: &str = "undercurrent.counter.estimate";
 const ATTRIBUTES: &[AttributeKey] = &[AttributeKey::listed(ESTIMATE, &["scaled"])];
 
@@ -138,9 +142,6 @@ impl Totals {
 
 fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
     let kernel = opening.kernel;
-    if counts(kernel) && !opening.settings.network_functions.enabled {
-        tick(&kernel.cpu_sampling(), aya::util::online_cpus().unwrap_or_default());
-    }
     let mut processor = Processor {
         reader: Reader::open(kernel)?,
         network: NetworkTimes::open(opening)?,
@@ -157,10 +158,11 @@ fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
     Ok(Box::new(processor))
 }
 
-/// Lets the samples of each CPU read its counters once a second. `network_functions` samples at least as often.
-fn tick(events: &CpuSampling, cpus: Vec<u32>) {
-    if let Err(error) = events.set(cpus.into_iter().map(|cpu| (cpu, TICK))) {
-        tracing::warn!("cannot sample the CPUs; tasks that never switch are read when they do: {error}");
+/// Starts the timers of CPUs again.
+fn restart(events: &CpuSampling, cpus: Vec<u32>) {
+    let periods = cpus.into_iter().map(|cpu| (cpu, CpuEvent::Tick.first_period()));
+    if let Err(error) = events.set(CpuEvent::Tick, periods.collect()) {
+        tracing::warn!("cannot start a timer on the CPUs; tasks that never switch are read when they do: {error}");
     }
 }
 
@@ -172,7 +174,7 @@ impl Processor {
         let cells = cells.iter().filter(|(cpu, _)| online.contains(cpu)).map(|(cpu, cells)| (*cpu, cells));
         let Lost { counters, ticks } = self.returned.find(cells, Instant::now());
         if !ticks.is_empty() {
-            tick(&self.events, ticks);
+            restart(&self.events, ticks);
         }
         if !counters.is_empty()
             && let Err(error) = self.events.reopen_counters(counters)

@@ -16,7 +16,7 @@ pub struct Settings {
     #[schemars(range(min = 1.0, max = 2.0))]
     pub hyper_thread_ratio: HyperThreadRatio,
     /// `hardware`, or `software` to test the programs on a machine without counters: the kernel's CPU clock replaces cycles and
-    /// instructions, page faults replace cache references, and context switches replace cache misses.
+    /// instructions, also those that sample CPUs; page faults replace cache references, and context switches replace cache misses.
     pub events: Events,
 }
 

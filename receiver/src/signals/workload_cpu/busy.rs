@@ -7,12 +7,9 @@ use std::{
 };
 
 use super::{
-    stat::{self, Times},
+    stat::{self, RESOLUTION, Times},
     tasks::Growth,
 };
-
-/// The largest error of one CPU's idle time in an interval: `idle` and `iowait` are rounded to clock ticks of 10 ms.
-const RESOLUTION: Nanoseconds = 20_000_000;
 
 /// A difference of times.
 type Nanoseconds = i64;
@@ -91,9 +88,8 @@ impl Busy {
                 // A migrated virtual machine may have another count of stolen time.
                 cpu.steal = cpu.steal.min(elapsed);
                 self.steal += cpu.steal;
-                // The columns of a CPU stop while it is offline. Lost ticks look alike, but then the run time of all tasks is the
-                // lower bound.
-                if !tasks.complete || cpu.all() * 2 + nanoseconds_to(RESOLUTION) >= elapsed {
+                // If the CPU lost ticks, the run time of all tasks is the lower bound.
+                if !tasks.complete || cpu.fill(elapsed) {
                     interval.add(elapsed, &cpu);
                 }
             }
@@ -125,16 +121,12 @@ impl Interval {
         self.steal += nanoseconds(cpu.steal);
         self.ticks += nanoseconds(cpu.tasks);
         self.interrupts += nanoseconds(cpu.interrupts);
-        self.resolution += RESOLUTION;
+        self.resolution += nanoseconds(RESOLUTION);
     }
 }
 
 fn nanoseconds(time: Duration) -> Nanoseconds {
     Nanoseconds::try_from(time.as_nanos()).unwrap_or(Nanoseconds::MAX)
-}
-
-const fn nanoseconds_to(difference: Nanoseconds) -> Duration {
-    Duration::from_nanos(difference.unsigned_abs())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ mod busy;
 mod ledger;
 mod parts;
 mod source;
-mod stat;
+pub mod stat;
 mod tasks;
 #[cfg(test)]
 mod tests;

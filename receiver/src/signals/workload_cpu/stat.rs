@@ -5,6 +5,9 @@ use std::{collections::BTreeMap, time::Duration};
 /// The file.
 pub const SOURCE: &str = "/proc/stat";
 
+/// The largest error of the growth of an idle time: `idle` and `iowait` are rounded to clock ticks of 10 ms.
+pub const RESOLUTION: Duration = Duration::from_millis(20);
+
 /// Times of one CPU. The file has whole clock ticks (10 ms), rounded down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
@@ -30,8 +33,13 @@ impl Times {
         })
     }
 
+    /// Returns false if the CPU was offline for a part of the `elapsed` time, or lost timer ticks: its columns stop meanwhile.
+    pub fn fill(&self, elapsed: Duration) -> bool {
+        self.all() * 2 + RESOLUTION >= elapsed
+    }
+
     /// Returns the sum of all columns.
-    pub fn all(&self) -> Duration {
+    fn all(&self) -> Duration {
         self.idle + self.steal + self.tasks + self.interrupts
     }
 }

@@ -49,14 +49,33 @@ fn frequency() -> u32 {
 /// Longest time of the sidecar's own programs at the start of a softirq. It is part of the exact time, and no network work.
 const PROGRAMS: Duration = Duration::from_nanos(150);
 
+/// A source of samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    CpuClock,
+    /// The kernel's CPU clock in the place of the cycle counter. It counts nanoseconds, and does not stop while a CPU is idle.
+    Cycles,
+}
+
 /// Starts a sidecar, and waits until it samples at its configured frequency: the first snapshot sets it.
 fn start() -> Sidecar {
+    start_with(Source::CpuClock)
+}
+
+fn start_with(source: Source) -> Sidecar {
     let hertz = frequency();
     let frequencies = format!("idle_frequency: {hertz}, min_frequency: {hertz}, max_frequency: {hertz}");
-    let sidecar = Sidecar::configured(&format!("signals: {{network_functions: {{{frequencies}}}}}"));
+    let settings = match source {
+        Source::CpuClock => format!("network_functions: {{source: cpu_clock, {frequencies}}}"),
+        Source::Cycles => format!("network_functions: {{source: cycles, {frequencies}}}, {SOFTWARE}"),
+    };
+    let sidecar = Sidecar::configured(&format!("signals: {{{settings}}}"));
     sidecar.snapshot();
     sidecar
 }
+
+/// Settings that replace the counters of the processor by events of the kernel, and read none of them by workload.
+const SOFTWARE: &str = "processor: {enabled: false, events: software}";
 
 fn growth(before: &Line, after: &Line, metric: &str, attributes: &[(&str, &str)]) -> f64 {
     after.total(metric, attributes) - before.total(metric, attributes)
@@ -68,22 +87,34 @@ fn sampled_receive_time_is_the_exact_time() {
     if virtual_machine().is_some() {
         return skip("sampled time: timers of an emulated CPU are late, and their samples belong to later work");
     }
-    compare_with_exact_time(Duration::from_secs(10));
+    compare_with_exact_time(Source::CpuClock, Duration::from_secs(10));
+}
+
+#[test]
+fn receive_time_sampled_by_a_counter_is_the_exact_time() {
+    let Some(_alone) = alone("time sampled by a counter") else { return };
+    if virtual_machine().is_some() {
+        return skip("time sampled by a counter: timers of an emulated CPU are late");
+    }
+    compare_with_exact_time(Source::Cycles, Duration::from_secs(10));
 }
 
 #[test]
 #[ignore = "for a virtual machine that counts instructions; `cargo xtask test --only vm-icount` runs it"]
 fn vm_icount_sampled_receive_time_is_the_exact_time() {
     let Some(_alone) = alone("sampled time") else { return };
-    compare_with_exact_time(Duration::from_secs(5));
+    compare_with_exact_time(Source::CpuClock, Duration::from_secs(5));
 }
 
 /// Loads the machine for a time, and compares the estimate with the exact time.
-fn compare_with_exact_time(load_time: Duration) {
+fn compare_with_exact_time(source: Source, load_time: Duration) {
     let wire = Wire::best(Version::Ipv4);
-    let sidecar = start();
-    let before = sidecar.snapshot();
+    let sidecar = start_with(source);
     let load = Load::start(&wire, patience(load_time * 2));
+    // The price of a cycle needs half a second of busy time, and determines the period.
+    thread::sleep(load_time / 5);
+    sidecar.snapshot();
+    let before = sidecar.snapshot();
     thread::sleep(load_time);
     load.stop();
     let after = sidecar.snapshot();
@@ -202,12 +233,18 @@ fn status(configuration: &str) -> (String, String) {
     status_by(command(BINARY).args(["doctor", "--json", "--config"]).arg(file.path()))
 }
 
+fn report(doctor: &mut Command) -> serde_json::Value {
+    serde_json::from_slice(&doctor.output().unwrap().stdout).unwrap()
+}
+
+fn find<'a>(report: &'a serde_json::Value, list: &str, key: &str, name: &str) -> &'a serde_json::Value {
+    report[list].as_array().unwrap().iter().find(|entry| entry[key] == name).unwrap()
+}
+
 fn status_by(doctor: &mut Command) -> (String, String) {
-    let report: serde_json::Value = serde_json::from_slice(&doctor.output().unwrap().stdout).unwrap();
-    let find = |list: &str, key: &str, name: &str| {
-        report[list].as_array().unwrap().iter().find(|entry| entry[key] == name).unwrap().clone()
-    };
-    let (signal, hook) = (find("signals", "signal", "network_functions"), find("hooks", "hook", "cpu_sample"));
+    let report = report(doctor);
+    let (signal, hook) =
+        (find(&report, "signals", "signal", "network_functions"), find(&report, "hooks", "hook", "cpu_sample"));
     (signal["status"].as_str().unwrap().to_owned(), format!("{} {}", signal["reasons"], hook["refusals"]))
 }
 
@@ -227,6 +264,28 @@ fn hidden_symbols_and_refused_events_affect_only_this_signal() {
     }
     let (status, reasons) = status("hooks: {avoid: [perf_event]}");
     assert!(status == "unavailable" && reasons.contains("cpu_sample"), "{status}: {reasons}");
+}
+
+#[test]
+fn the_source_of_samples_is_chosen_by_the_machine_or_the_user() {
+    let Some(_alone) = alone("the source of samples") else { return };
+    // No test machine has a cycle counter.
+    let (status, reasons) = status("signals: {network_functions: {source: cycles}}");
+    assert!(status == "unavailable" && reasons.contains("cpu_sample"), "{status}: {reasons}");
+    assert!(reasons.contains("no cycle counter") && reasons.contains("source: auto"), "{reasons}");
+    assert_eq!(served(""), "cpu_clock");
+    assert_eq!(served("network_functions: {source: cpu_clock}"), "cpu_clock");
+    assert_eq!(served(SOFTWARE), "cpu_cycles");
+    let clock = format!("{SOFTWARE}, network_functions: {{source: cpu_clock}}");
+    assert_eq!(served(&clock), "cpu_clock");
+}
+
+/// Returns the alternate that samples the CPUs under these settings of the signals.
+fn served(signals: &str) -> String {
+    let file = file(&format!("signals: {{{signals}}}"));
+    let report = report(command(BINARY).args(["doctor", "--json", "--config"]).arg(file.path()));
+    assert_eq!(find(&report, "signals", "signal", "network_functions")["status"], "healthy");
+    find(&report, "hooks", "hook", "cpu_sample")["by"].as_str().unwrap().to_owned()
 }
 
 /// Makes a command's process and its children fail to open perf events, as container runtimes and security modules do.
@@ -280,7 +339,11 @@ fn a_cpu_that_returns_is_sampled_again() {
     if virtual_machine().is_none() {
         return skip("samples of an offline CPU: tests take no CPU from a real machine");
     }
-    let sidecar = start();
+    [Source::CpuClock, Source::Cycles].into_iter().for_each(returned);
+}
+
+fn returned(source: Source) {
+    let sidecar = start_with(source);
     let offline = match Offline::take(1) {
         Ok(offline) => offline,
         Err(error) => return skip(&format!("samples of an offline CPU: {error}")),

@@ -11,7 +11,7 @@ use super::{
         surroundings::{alone, patience, skip, virtual_machine, wait_for},
         wire::{Version, Wire},
     },
-    SAMPLES, flood, growth, start,
+    SAMPLES, Source, flood, growth, start, start_with,
 };
 
 /// Functions that only some traffic reaches.
@@ -81,7 +81,17 @@ fn datagrams(wire: &Wire) -> impl Fn() {
 #[test]
 fn datagrams_are_in_the_functions_of_udp() {
     let Some(_alone) = alone("functions of UDP") else { return };
-    let sidecar = start();
+    send_datagrams(Source::CpuClock);
+}
+
+#[test]
+fn samples_by_a_counter_are_in_the_functions_of_udp() {
+    let Some(_alone) = alone("functions of UDP by a counter") else { return };
+    send_datagrams(Source::Cycles);
+}
+
+fn send_datagrams(source: Source) {
+    let sidecar = start_with(source);
     for version in Version::ALL {
         let wire = Wire::veth(version);
         expect(&sidecar, &[UDP_RECEIVE, UDP_SEND], &[], version, datagrams(&wire));

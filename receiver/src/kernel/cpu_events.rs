@@ -1,0 +1,126 @@
+//! The perf events that run a program regularly on every CPU.
+
+use std::collections::BTreeMap;
+
+use aya::programs::{
+    PerfEvent, ProgramError,
+    perf_event::{HardwareEvent, PerfEventConfig, PerfEventLinkId, PerfEventScope, SamplePolicy, SoftwareEvent},
+};
+use caps::Capability;
+use serde::{Deserialize, Serialize};
+
+use super::counters::Events;
+use crate::privileges;
+
+/// An event that interrupts every CPU, and runs its own program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum CpuEvent {
+    /// A timer that samples. Its period has nanoseconds.
+    Clock,
+    /// The processor's cycle counter, which samples. It stops while a CPU is halted. Its period has cycles.
+    Cycles,
+    /// A timer that reads the processor's counters. Its period has nanoseconds.
+    Tick,
+}
+
+/// The sampling frequency of an event until user space sets another one, in hertz. It is no divisor of a tick of the kernel, so samples
+/// do not coincide with work at each tick.
+const FIRST_FREQUENCY: u64 = 99;
+/// The highest sampling frequency in hertz: the limit of `cpu-clock` events (`perf_swevent_start_hrtimer`).
+const HIGHEST_FREQUENCY: u64 = 10_000;
+/// The clock rate of a fast processor, in hertz. A period in cycles at this rate is not too short on a slower processor.
+pub const FASTEST: u64 = 5_000_000_000;
+
+impl CpuEvent {
+    /// Returns the name of its program.
+    #[must_use]
+    pub const fn program(self) -> &'static str {
+        match self {
+            Self::Clock => "sample",
+            Self::Cycles => "sample_cycles",
+            Self::Tick => "tick",
+        }
+    }
+
+    /// Returns the period until user space sets another one.
+    #[must_use]
+    pub const fn first_period(self) -> u64 {
+        match self {
+            Self::Clock | Self::Cycles => self.highest_rate() / FIRST_FREQUENCY,
+            Self::Tick => self.highest_rate(),
+        }
+    }
+
+    /// Returns the counted units of a second, at most.
+    #[must_use]
+    pub const fn highest_rate(self) -> u64 {
+        match self {
+            Self::Clock | Self::Tick => 1_000_000_000,
+            Self::Cycles => FASTEST,
+        }
+    }
+
+    const fn config(self, kind: Events) -> PerfEventConfig {
+        match (self, kind) {
+            (Self::Cycles, Events::Hardware) => PerfEventConfig::Hardware(HardwareEvent::CpuCycles),
+            (Self::Clock | Self::Tick, _) | (Self::Cycles, Events::Software) => {
+                PerfEventConfig::Software(SoftwareEvent::CpuClock)
+            }
+        }
+    }
+}
+
+/// The open events. The kernel stops an event for good if its CPU goes offline.
+pub struct CpuEvents {
+    kind: Events,
+    links: BTreeMap<(CpuEvent, u32), PerfEventLinkId>,
+}
+
+impl CpuEvents {
+    /// Returns no events. Events of the processor will be of this kind.
+    #[must_use]
+    pub const fn new(kind: Events) -> Self {
+        Self { kind, links: BTreeMap::new() }
+    }
+
+    /// Attaches the program of an event to every CPU that is online.
+    ///
+    /// # Errors
+    /// If the list of CPUs cannot be read, or the kernel refuses an event.
+    pub fn attach(&mut self, event: CpuEvent, program: &mut PerfEvent) -> Result<(), ProgramError> {
+        let online = aya::util::online_cpus().map_err(|(_, error)| error)?;
+        online.into_iter().try_for_each(|cpu| self.set(event, program, cpu, event.first_period()))
+    }
+
+    /// Replaces the event of a CPU by one with another period. Does nothing if the CPU is offline.
+    ///
+    /// # Errors
+    /// If the kernel refuses the event.
+    pub fn set(&mut self, event: CpuEvent, program: &mut PerfEvent, cpu: u32, period: u64) -> Result<(), ProgramError> {
+        if let Some(link) = self.links.remove(&(event, cpu)) {
+            program.detach(link)?;
+        }
+        let period = period.max(event.highest_rate() / HIGHEST_FREQUENCY);
+        let scope = PerfEventScope::AllProcessesOneCpu { cpu };
+        // Debian's and Ubuntu's kernels require the capability for perf events.
+        let attach = || program.attach(event.config(self.kind), scope, SamplePolicy::Period(period), false);
+        match privileges::with(Capability::CAP_SYS_ADMIN, attach) {
+            Ok(link) => {
+                self.links.insert((event, cpu), link);
+                Ok(())
+            }
+            Err(error) if is_offline(&error) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Forgets the events of a program, which unloading it has closed.
+    pub fn forget(&mut self, event: CpuEvent) {
+        self.links.retain(|(of, _), _| *of != event);
+    }
+}
+
+fn is_offline(error: &ProgramError) -> bool {
+    let ProgramError::SyscallError(error) = error else { return false };
+    error.io_error.raw_os_error() == Some(libc::ENODEV)
+}
