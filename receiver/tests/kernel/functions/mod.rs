@@ -106,6 +106,13 @@ fn vm_icount_sampled_receive_time_is_the_exact_time() {
     compare_with_exact_time(Source::CpuClock, Duration::from_secs(5));
 }
 
+#[test]
+#[ignore = "for a virtual machine that counts instructions; `cargo xtask test --only vm-icount` runs it"]
+fn vm_icount_receive_time_sampled_by_a_counter_is_the_exact_time() {
+    let Some(_alone) = alone("time sampled by a counter") else { return };
+    compare_with_exact_time(Source::Cycles, Duration::from_secs(5));
+}
+
 /// Loads the machine for a time, and compares the estimate with the exact time.
 fn compare_with_exact_time(source: Source, load_time: Duration) {
     let wire = Wire::best(Version::Ipv4);
