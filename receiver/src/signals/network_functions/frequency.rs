@@ -13,7 +13,7 @@ use crate::kernel::cpu_events::CpuEvent;
 
 /// The largest share of a CPU's time for sampling.
 const BUDGET: f64 = 0.001;
-/// The time of a sample besides its stack, in seconds: the interrupt of the timer and the start of the program.
+/// The time of a sample besides its stack, in seconds: the interrupt and the start of the program.
 const INTERRUPT: f64 = 1e-6;
 /// The samples of all CPUs per second at most: more do not make the totals of the node more precise, and each takes about a
 /// microsecond of user space.

@@ -1,13 +1,14 @@
 //! The price of a cycle on each CPU: nanoseconds of busy time for a counted cycle.
 //!
 //! A sample by the cycle counter represents a number of cycles, and a cycle's time differs by CPU and changes with the clock rate. The
-//! price is the time for which the CPU was busy (elapsed time minus idle time of `/proc/stat`), divided by the cycles of all samples outside of the idle loop. So an
-//! estimate is a share of the CPU's busy time. It stays right if the kernel loses cycles of all code alike: throttled or multiplexed
-//! counters, and samples during other programs (`bpf_prog_active`). Stolen time counts for the work that it
+//! price is the time for which the CPU was busy (elapsed time minus idle time of `/proc/stat`), divided by the cycles of all samples
+//! outside of the idle loop. So an estimate is a share of the CPU's busy time. It stays right if the kernel loses cycles of all code alike:
+//! throttled or multiplexed counters, and samples during other programs (`bpf_prog_active`). Stolen time counts for the work that it
 //! interrupts, as with a timer.
 //!
 //! An idle time has an error of up to 20 ms, so a price needs half a second of busy time. It follows the clock rate with a delay of
-//! [`WINDOW`] of busy time, or of one interval if that is longer.
+//! [`WINDOW`] of busy time, or of one interval if that is longer. An interval in which a CPU was offline for less than half of the time
+//! makes its price too high by at most this share, until the window has passed.
 
 use std::{
     collections::BTreeMap,

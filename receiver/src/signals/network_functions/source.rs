@@ -68,8 +68,8 @@ impl Source {
             Self::Cycles(times, prices) => {
                 let busy = times.read()?;
                 let of = |(cpu, cells): &(u32, SampleCells)| {
-                    let (busy, price) =
-                        (busy.get(cpu).copied(), prices.entry(*cpu).or_insert_with(|| Price::since(cells.busy)));
+                    let busy = busy.get(cpu).copied();
+                    let price = prices.entry(*cpu).or_insert_with(|| Price::since(cells.busy));
                     price.add(busy, cells.busy);
                     Observed { cpu: *cpu, cells: *cells, counted: busy.unwrap_or_default(), price: price.get() }
                 };

@@ -50,7 +50,7 @@ pub static ENTRY: Entry = Entry {
 static TICK: Hook = Hook {
     name: "cpu_tick",
     reads_timestamps: false,
-    sees_traffic: true,
+    sees_traffic: false,
     within: None,
     alternates: &[whole("cpu_clock", &[on_every_cpu(CpuEvent::Tick, "cpu-clock")])],
 };

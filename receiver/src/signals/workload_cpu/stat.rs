@@ -33,7 +33,8 @@ impl Times {
         })
     }
 
-    /// Returns false if the CPU was offline for a part of the `elapsed` time, or lost timer ticks: its columns stop meanwhile.
+    /// Returns false if the CPU was offline for more than half of the `elapsed` time, or lost as many timer ticks: its columns stop
+    /// meanwhile.
     pub fn fill(&self, elapsed: Duration) -> bool {
         self.all() * 2 + RESOLUTION >= elapsed
     }
