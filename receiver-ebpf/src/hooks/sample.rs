@@ -19,7 +19,7 @@ fn sample_cycles(ctx: PerfEventContext) -> u32 {
     0
 }
 
-/// A timer on one CPU, once a second. The program runs in the timer's interrupt.
+/// A timer on one CPU, for counters. The program runs in the timer's interrupt.
 #[perf_event]
 fn tick(_: PerfEventContext) -> u32 {
     processor::ticked(|| bpf_get_current_pid_tgid() as u32 == 0);

@@ -30,6 +30,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_fstatfs,
     libc::SYS_ftruncate,
     libc::SYS_futex,
+    libc::SYS_getcpu,
     libc::SYS_getcwd,
     libc::SYS_getdents64,
     libc::SYS_getegid,

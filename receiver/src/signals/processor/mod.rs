@@ -4,6 +4,7 @@ mod counts;
 mod network;
 mod returned;
 mod settings;
+mod ticks;
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -12,6 +13,7 @@ use undercurrent_ebpf::abi::processor::Counter;
 use self::{
     counts::{CELLS, SIBLINGS},
     returned::{Lost, Returned},
+    ticks::Ticks,
 };
 pub use self::{
     counts::{Counts, Growth, Reader, USE, Use},
@@ -46,7 +48,7 @@ pub static ENTRY: Entry = Entry {
     open,
 };
 
-/// A timer interrupts a CPU once a second, so that the counters of a task that never switches are read too.
+/// A timer interrupts a CPU, so that the counters of a task that never switches are read too.
 static TICK: Hook = Hook {
     name: "cpu_tick",
     reads_timestamps: false,
@@ -113,6 +115,7 @@ struct Processor {
     failed: u64,
     events: CpuSampling,
     returned: Returned,
+    ticks: Ticks,
     start: UnixNanos,
 }
 
@@ -151,6 +154,7 @@ fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
         failed: 0,
         events: kernel.cpu_sampling(),
         returned: Returned::default(),
+        ticks: Ticks::default(),
         start: opening.start,
     };
     processor.reader.advance(opening.workloads);
@@ -158,24 +162,27 @@ fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
     Ok(Box::new(processor))
 }
 
-/// Starts the timers of CPUs again.
-fn restart(events: &CpuSampling, cpus: Vec<u32>) {
-    let periods = cpus.into_iter().map(|cpu| (cpu, CpuEvent::Tick.first_period()));
-    if let Err(error) = events.set(CpuEvent::Tick, periods.collect()) {
+/// Starts timers of CPUs with new periods.
+fn set(events: &CpuSampling, periods: Vec<(u32, u64)>) {
+    if periods.is_empty() {
+        return;
+    }
+    if let Err(error) = events.set(CpuEvent::Tick, periods) {
         tracing::warn!("cannot start a timer on the CPUs; tasks that never switch are read when they do: {error}");
     }
 }
 
 impl Processor {
-    /// Opens the events of CPUs that were offline again.
-    fn repair(&mut self) {
+    /// Adapts the timers, and opens the events of CPUs that were offline again.
+    fn maintain(&mut self) {
         let online = aya::util::online_cpus().unwrap_or_default();
         let cells = self.reader.states();
         let cells = cells.iter().filter(|(cpu, _)| online.contains(cpu)).map(|(cpu, cells)| (*cpu, cells));
+        let here = u32::try_from(rustix::thread::sched_getcpu()).ok();
+        let mut periods = self.ticks.choose(cells.clone(), here);
         let Lost { counters, ticks } = self.returned.find(cells, Instant::now());
-        if !ticks.is_empty() {
-            restart(&self.events, ticks);
-        }
+        periods.extend(ticks.into_iter().map(|cpu| (cpu, self.ticks.of(cpu))));
+        set(&self.events, periods);
         if !counters.is_empty()
             && let Err(error) = self.events.reopen_counters(counters)
         {
@@ -217,7 +224,7 @@ impl Signal for Processor {
             return Ok(());
         }
         self.advance(workloads);
-        self.repair();
+        self.maintain();
         for (slot, totals) in &self.totals {
             for counter in Counter::ALL.into_iter().filter(|counter| self.counters & counter.bit() != 0) {
                 readings.add(*slot, Metric { descriptor: descriptor(counter), points: totals.points(counter) });
