@@ -29,6 +29,8 @@ const STEP: f64 = 0.25;
 /// Periods without a sample after which an event has stopped. A CPU with an unknown price can have a clock rate of a tenth of
 /// [`FASTEST`](crate::kernel::cpu_events::FASTEST), and then a period takes ten times as long.
 const SILENT: u32 = 20;
+/// Restarts without a sample after which an event does not work. A CPU that goes offline needs one.
+const RESTARTS: u32 = 3;
 
 /// The periods of all CPUs.
 pub struct Frequencies {
@@ -44,8 +46,12 @@ struct Cpu {
     period: Duration,
     /// The period of the event, in its units.
     set: u64,
-    /// The time for which the event counted since its last sample.
+    /// The time for which the event counted since its last sample or its last restart.
     silence: Nanoseconds,
+    /// Restarts since the last sample.
+    restarts: u32,
+    /// True if the last restart was the last one that may have an effect.
+    is_broken: bool,
     /// The counts at the last call.
     last: SampleCells,
     /// The counts at the last choice.
@@ -70,7 +76,10 @@ impl Frequencies {
             let Some(cpu) = self.cpus.get_mut(&seen.cpu) else {
                 let set = units(self.first);
                 let (last, chosen) = (seen.cells, seen.cells);
-                self.cpus.insert(seen.cpu, Cpu { period: self.first, set, silence: 0, last, chosen });
+                self.cpus.insert(
+                    seen.cpu,
+                    Cpu { period: self.first, set, silence: 0, restarts: 0, is_broken: false, last, chosen },
+                );
                 if set != event.first_period() {
                     changes.push((seen.cpu, set));
                 }
@@ -79,6 +88,8 @@ impl Frequencies {
             let is_stopped = cpu.is_stopped(seen);
             let period = cpu.choice(&seen.cells, min..=max, idle).unwrap_or(cpu.period);
             let set = units(period);
+            cpu.restarts += u32::from(is_stopped);
+            cpu.is_broken = is_stopped && cpu.restarts == RESTARTS;
             if is_stopped || (set as f64 / cpu.set as f64 - 1.0).abs() > STEP {
                 (cpu.period, cpu.set, cpu.silence) = (period, set, 0);
                 changes.push((seen.cpu, set));
@@ -86,13 +97,23 @@ impl Frequencies {
         }
         changes
     }
+
+    /// Returns the CPUs whose event counts, but does not interrupt the CPU after restarts either. Each is returned after one call of
+    /// [`Self::choose`] only.
+    pub fn broken(&self) -> impl Iterator<Item = u32> {
+        self.cpus.iter().filter(|(_, cpu)| cpu.is_broken).map(|(number, _)| *number)
+    }
 }
 
 impl Cpu {
     /// Returns true if the kernel has removed the event, because the CPU went offline.
     fn is_stopped(&mut self, seen: &Observed) -> bool {
         let is_silent = seen.cells.samples == self.last.samples;
-        self.silence = if is_silent { self.silence + seen.counted } else { 0 };
+        if is_silent {
+            self.silence += seen.counted;
+        } else {
+            (self.silence, self.restarts) = (0, 0);
+        }
         self.last = seen.cells;
         self.silence > signed(self.period * SILENT)
     }
@@ -180,6 +201,21 @@ mod tests {
         assert_eq!(after(SECOND / 5), []);
         assert_eq!(after(SECOND / 5), [(3, CpuEvent::Cycles.first_period())]);
         assert_eq!(after(SECOND / 5), []);
+    }
+
+    #[test]
+    fn a_counter_that_never_interrupts_is_reported_once() {
+        let mut frequencies = Frequencies::new(&Settings::default(), CpuEvent::Cycles);
+        let mut reports = |samples, count| {
+            let after = |_| {
+                frequencies.choose(&[seen(3, cells(samples, 0, 0), SECOND, None)]);
+                frequencies.broken().collect::<Vec<_>>()
+            };
+            (0..count).flat_map(after).collect::<Vec<_>>()
+        };
+        assert_eq!((reports(0, 3), reports(0, 1), reports(0, 10)), (vec![], vec![3], vec![]));
+        // It works again, and stops.
+        assert_eq!((reports(1, 3), reports(1, 1)), (vec![], vec![3]));
     }
 
     #[test]

@@ -278,6 +278,12 @@ impl NetworkFunctions {
         let online = aya::util::online_cpus().unwrap_or_default();
         let observed: Vec<_> = observed.into_iter().filter(|seen| online.contains(&seen.cpu)).collect();
         let periods = self.frequencies.choose(&observed);
+        for cpu in self.frequencies.broken() {
+            tracing::warn!(
+                "the sampling event of CPU {cpu} counts but does not interrupt, so its samples are missing; if it is a cycle counter, set \
+                 `signals.network_functions.source: cpu_clock`"
+            );
+        }
         if periods.is_empty() {
             return;
         }
