@@ -1,6 +1,6 @@
 //! A packet at a hook, read once for all handlers.
 
-use core::hint::black_box;
+use core::hint::{black_box, cold_path};
 
 use undercurrent_ebpf::abi::loss::PacketLoss;
 
@@ -53,6 +53,7 @@ impl PacketEvent {
     #[inline(always)]
     fn at(timestamp: u64, now: u64) -> Sampled {
         if timestamp == 0 {
+            cold_path();
             return Err(PacketLoss::NoTimestamp);
         }
         Ok(Some(Self { timestamp, now, weight: 1, blocked: false }))
