@@ -3,21 +3,20 @@
 use undercurrent_ebpf::abi::head_of_line::{self, Blocking};
 
 use super::{
-    constant::constants,
     fields::{
         SKB_CB, Sock, TCP_END, TCP_OUT_OF_ORDER, TCP_OUT_OF_ORDER_LAST, TCP_OUT_OF_ORDER_QUEUE, TCP_RECEIVE_NEXT,
         TcpSock,
     },
-    owner,
+    load_time_value, owner,
     pointer::{Probed, Ptr},
     storage::SocketWord,
     tcp::is_connection,
 };
 
-constants! {
-    /// 1 if blocked data is excluded; only on kernels that count out-of-order segments.
-    EXCLUDE = "head_of_line.exclude";
-}
+/// 1 if blocked data is excluded; only on kernels that count out-of-order segments.
+#[unsafe(export_name = "head_of_line.exclude")]
+#[unsafe(link_section = ".rodata.flags")]
+static EXCLUDE: u32 = 0;
 
 /// A [`Blocking`] for each connection with out-of-order segments.
 #[unsafe(link_section = ".maps")]
@@ -40,7 +39,7 @@ pub enum At {
 /// segment counts as blocked.
 #[inline(always)]
 pub fn blocked(sock: Ptr<Sock>, at: At, count: impl FnOnce() -> u32, until: impl FnOnce() -> u32) -> bool {
-    if EXCLUDE.get() == 0 {
+    if load_time_value(&EXCLUDE) == 0 {
         return false;
     }
     let count = count();
@@ -64,7 +63,7 @@ pub fn blocked(sock: Ptr<Sock>, at: At, count: impl FnOnce() -> u32, until: impl
 /// access to socket storage.
 #[inline(always)]
 pub fn may_be_blocked(sock: Ptr<Sock, Probed>) -> bool {
-    EXCLUDE.get() != 0 && is_connection(sock) && sock.cast::<TcpSock>().read(&TCP_OUT_OF_ORDER) != 0
+    load_time_value(&EXCLUDE) != 0 && is_connection(sock) && sock.cast::<TcpSock>().read(&TCP_OUT_OF_ORDER) != 0
 }
 
 /// Returns the sequence number after the last out-of-order segment.

@@ -22,7 +22,6 @@ use super::{packet_path, reader_states, receive_wait, switch};
 use crate::kernel::{
     cells::{self, ByCpu, MMAPABLE},
     clock,
-    constant::constants,
     event::PacketEvent,
     field::read_at,
     fields::{
@@ -31,9 +30,9 @@ use crate::kernel::{
     },
     filter::Subject,
     group::Number,
+    load_time_value,
     payload::Buffer,
     pointer::{Probed, Ptr},
-    variable,
 };
 
 switch!("slow_packets");
@@ -74,13 +73,18 @@ static SLOW_BUDGETS: Array<u64> = Array::with_max_entries(CHOICES as u32, 0);
 #[unsafe(link_section = ".data.slow")]
 static THRESHOLD: u64 = 1 << 62;
 
-constants! {
-    /// Nanoseconds between two events of a budget, by [`Choice`].
-    INTERVAL = "slow.interval", u32::MAX;
-    UNIFORM_INTERVAL = "slow.uniform_interval", u32::MAX;
-    /// The number of packets per packet of the uniform share, a power of two, minus one.
-    UNIFORM_MASK = "slow.uniform_mask", u32::MAX;
-}
+/// Nanoseconds between two events of a budget, by [`Choice`].
+#[unsafe(export_name = "slow.interval")]
+#[unsafe(link_section = ".rodata.flags")]
+static INTERVAL: u32 = u32::MAX;
+#[unsafe(export_name = "slow.uniform_interval")]
+#[unsafe(link_section = ".rodata.flags")]
+static UNIFORM_INTERVAL: u32 = u32::MAX;
+
+/// The number of packets per packet of the uniform share, a power of two, minus one.
+#[unsafe(export_name = "slow.uniform_mask")]
+#[unsafe(link_section = ".rodata.flags")]
+static UNIFORM_MASK: u32 = u32::MAX;
 
 /// Nanoseconds for which an unused budget accumulates.
 const BURST: u64 = 1_000_000_000;
@@ -102,9 +106,9 @@ pub fn read(
         return;
     }
     let age = event.age();
-    let choice = if age as i64 > variable(&THRESHOLD) as i64 {
+    let choice = if age as i64 > load_time_value(&THRESHOLD) as i64 {
         Choice::Slow
-    } else if waiting::mix(event.timestamp) as u32 >> 8 & UNIFORM_MASK.get() == 0 {
+    } else if waiting::mix(event.timestamp) as u32 >> 8 & load_time_value(&UNIFORM_MASK) == 0 {
         Choice::Uniform
     } else {
         return;
@@ -208,7 +212,7 @@ fn selected(facts: &Facts, sock: Ptr<Sock, Probed>, skb: Ptr<SkBuff, Probed>) {
 /// the same time; user space then drops one.
 #[inline(always)]
 fn admits(uniform: bool, now: u64) -> bool {
-    let interval = if uniform { UNIFORM_INTERVAL.get() } else { INTERVAL.get() };
+    let interval = if uniform { load_time_value(&UNIFORM_INTERVAL) } else { load_time_value(&INTERVAL) };
     let Some(paid) = SLOW_BUDGETS.get_ptr_mut(uniform.into()) else { return false };
     // SAFETY: an entry of the map, which lives as long as the program.
     let paid = unsafe { &mut *paid };

@@ -30,7 +30,7 @@ use super::{
     host::Host,
     is_needed, lacks,
     nics::{Clock, NicInventory},
-    object::{self, Programs},
+    object,
     plan::{self, Outcome, Status},
     resolved::{self, Resolved},
     statistics::{Links, Runs},
@@ -103,8 +103,7 @@ impl Service {
             counters: counters.bits(),
             slow: required.slow,
         };
-        let programs = Programs::new(&settings)?;
-        let mut ebpf = object::load(&settings, &programs)
+        let mut ebpf = object::load(&settings)
             .map_err(|error| KernelError::Maps(Box::new(error), host.missing_capabilities.clone()))?;
         let counters = pass(counters, &required.siblings, &mut ebpf);
         let facts = Facts {
