@@ -5,22 +5,25 @@ mod support;
 use std::io;
 
 use aya::{
-    Btf, Ebpf, EbpfError, EbpfLoader,
+    Btf, Ebpf, EbpfError,
     maps::MapError,
     programs::{BtfTracePoint, ProgramError},
 };
-
-const OBJECT: &[u8] = aya::include_bytes_aligned!("../ebpf/undercurrent.bpf.o");
+use undercurrent::kernel::{btf, constants::Constants, fields, loader, object::OBJECT};
 
 /// Creates the object's maps with these signals enabled. Returns `None`, and reports a skip, if the kernel denies
 /// it.
 fn load(signals: &[&str]) -> Option<Ebpf> {
-    let mut loader = EbpfLoader::new();
-    let switches: Vec<_> = signals.iter().map(|signal| format!("signal.{signal}")).collect();
-    for switch in &switches {
-        loader.override_global(switch, &1_u32, true);
+    let raw = btf::read("vmlinux").expect("the kernel has BTF");
+    let types = btf::Btf::parse(&raw).expect("sound BTF");
+    let fields = fields::resolve(&types, &fields::declared(OBJECT).expect("a sound object"));
+    let mut constants = Constants::new(OBJECT, &fields).expect("a sound object");
+    for signal in signals {
+        constants.set(&format!("signal.{signal}"), 1).expect("a signal with a switch");
     }
-    match loader.btf(None).allow_unsupported_maps().load(OBJECT) {
+    let mut object = OBJECT.to_vec();
+    constants.write(&mut object).expect("declared placeholders");
+    match loader::without_types().allow_unsupported_maps().load(&object) {
         Ok(ebpf) => Some(ebpf),
         Err(EbpfError::MapError(MapError::CreateError { io_error, .. }))
             if io_error.kind() == io::ErrorKind::PermissionDenied =>
@@ -61,7 +64,7 @@ fn verified_size(signals: &[&str]) -> Option<u32> {
     }
 }
 
-/// Signals are read-only globals, so the verifier removes the handlers of signals that are off (dead-code elimination).
+/// The switches of signals are constants, so the verifier removes the handlers of signals that are off (dead-code elimination).
 #[test]
 fn handlers_of_disabled_signals_are_removed() {
     let Some(none) = verified_size(&[]) else { return };

@@ -1,6 +1,7 @@
 //! Types that cross the kernel boundary: fixed-width, `#[repr(C)]`, with asserted layouts, read through checked casts.
 
 pub mod cast;
+pub mod constant;
 pub mod cost;
 pub mod driver;
 pub mod drops;

@@ -7,7 +7,10 @@ use core::arch::asm;
 use aya_ebpf::{EbpfContext, programs::FEntryContext};
 use undercurrent_ebpf::abi::extra::ARGUMENTS;
 
-use crate::kernel::{load_time_value, pointer::Ptr};
+use crate::kernel::{
+    constant::{Constant, constants},
+    pointer::Ptr,
+};
 
 /// Loads a word of a context at a constant offset: the verifier rejects offsets in registers. The assembly is not `pure`,
 /// or the compiler would load words speculatively that the context does not have.
@@ -27,7 +30,7 @@ macro_rules! word_at {
     ($context:expr, $index:expr, $none:expr, $word:ty, $($value:literal at $offset:literal),+) => {{
         let context = $context;
         // The index is read here: the verifier does not track a constant that the compiler has spilled to the stack.
-        match load_time_value($index) {
+        match $index.get() {
             $($value => word!(context, $offset, $word),)+
             _ => $none,
         }
@@ -36,7 +39,7 @@ macro_rules! word_at {
 
 /// Returns a pointer argument of a traced function.
 #[inline(always)]
-pub fn argument<T: 'static>(ctx: &FEntryContext, index: &'static u32) -> Ptr<T> {
+pub fn argument<T: 'static, const INDEX: u64>(ctx: &FEntryContext, index: &'static Constant<INDEX>) -> Ptr<T> {
     const { assert!(ARGUMENTS == 6) };
     let pointer = word_at!(
         ctx.as_ptr(), index, core::ptr::null(), *const T, 0 at 0, 1 at 8, 2 at 16, 3 at 24, 4 at 32, 5 at 40
@@ -50,7 +53,7 @@ pub fn argument<T: 'static>(ctx: &FEntryContext, index: &'static u32) -> Ptr<T> 
 /// The indices of arguments are 8, 9 and 11 to 14 on x86-64, and 0 to 5 on aarch64. The index of the return value is 10 on
 /// x86-64 and 0 on aarch64.
 #[inline(always)]
-pub fn register(ctx: &impl EbpfContext, index: &'static u32) -> u64 {
+pub fn register<const INDEX: u64>(ctx: &impl EbpfContext, index: &'static Constant<INDEX>) -> u64 {
     word_at!(
         ctx.as_ptr(), index, 0, u64,
         0 at 0, 1 at 8, 2 at 16, 3 at 24, 4 at 32, 5 at 40, 8 at 64, 9 at 72, 10 at 80, 11 at 88, 12 at 96, 13 at 104,
@@ -64,9 +67,9 @@ macro_rules! registers {
         $(#[$doc])*
         #[inline(always)]
         pub fn $name(ctx: &impl EbpfContext) -> u64 {
-            #[unsafe(export_name = $symbol)]
-            #[unsafe(link_section = ".rodata.flags")]
-            static INDEX: u32 = 0;
+            constants! {
+                INDEX = $symbol;
+            }
             register(ctx, &INDEX)
         }
     )+};

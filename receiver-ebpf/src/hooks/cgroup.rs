@@ -10,9 +10,10 @@ use aya_ebpf::{
 use undercurrent_ebpf::abi::workload::{CgroupEvent, PATH_BYTES, change};
 
 use crate::kernel::{
+    constant::constants,
     context::Arguments as _,
     fields::{CGROUP_ROOT, Cgroup, ROOT_HIERARCHY},
-    load_time_value, owner,
+    owner,
     pointer::Ptr,
 };
 
@@ -24,10 +25,10 @@ const HIGH_WATER: u64 = SIZE as u64 / 4;
 #[map]
 static CGROUPS: RingBuf = RingBuf::with_byte_size(SIZE, 0);
 
-/// The number of the hierarchy that identifies workloads.
-#[unsafe(export_name = "cgroup.hierarchy")]
-#[unsafe(link_section = ".rodata.flags")]
-static HIERARCHY: i32 = 0;
+constants! {
+    /// The number of the hierarchy that identifies workloads.
+    HIERARCHY = "cgroup.hierarchy";
+}
 
 /// Tracepoint `cgroup_mkdir(struct cgroup *cgrp, const char *path)`.
 #[btf_tracepoint(function = "cgroup_mkdir")]
@@ -50,7 +51,7 @@ fn cgroup_rename(ctx: BtfTracePointContext) -> i32 {
 #[inline(always)]
 fn changed(ctx: &BtfTracePointContext, change: u32) -> i32 {
     let cgroup: Ptr<Cgroup> = ctx.pointer(0);
-    let followed = load_time_value(&HIERARCHY);
+    let followed = HIERARCHY.get() as i32;
     let id = owner::cgroup_id(cgroup);
     if cgroup.follow(&CGROUP_ROOT).read(&ROOT_HIERARCHY) != followed {
         return 0;

@@ -118,7 +118,7 @@ fn charged(skb: SkbContext, event: Sampled) -> Slot {
 #[cgroup_skb(ingress)]
 fn cgroup_charge(ctx: SkBuffContext) -> i32 {
     let skb = SkbContext::of(&ctx);
-    charged(skb, PacketEvent::with_timestamp(skb.timestamp(), sample::early()));
+    charged(skb, PacketEvent::now(|| skb.timestamp()));
     1
 }
 

@@ -6,18 +6,19 @@ use undercurrent_ebpf::abi::workload::{Slot, ownership};
 use super::{owner::slot_of_owner, send};
 use crate::{
     kernel::{
+        constant::constants,
         context::Arguments as _,
         fields::{SKB_SK, SkBuff},
-        load_time_value, owner,
+        owner,
         pointer::Ptr,
     },
     signals::{network_cpu, network_drops},
 };
 
-/// Number of arguments of the running kernel's tracepoint.
-#[unsafe(export_name = "arguments.kfree_skb")]
-#[unsafe(link_section = ".rodata.flags")]
-static ARGUMENTS: u32 = 0;
+constants! {
+    /// Number of arguments of the running kernel's tracepoint.
+    ARGUMENTS = "arguments.kfree_skb";
+}
 
 /// Tracepoint `kfree_skb(struct sk_buff *skb, void *location, enum skb_drop_reason reason)`, 5.17 and later. Since 6.11 it has
 /// a fourth argument `struct sock *rx_sk`, the receiving socket or null.
@@ -46,7 +47,7 @@ fn slot_of(ctx: &BtfTracePointContext) -> Slot {
     if owner::by() == ownership::OFF {
         return Slot::NODE;
     }
-    if load_time_value(&ARGUMENTS) > 3
+    if ARGUMENTS.get() > 3
         && let Some(slot) = slot_of_owner(ctx.pointer(3))
     {
         return slot;

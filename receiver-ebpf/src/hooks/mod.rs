@@ -77,9 +77,16 @@ fn reached(point: ReceivePoint, packet: &impl Subject, event: Sampled, mode: Fil
 /// Handles a packet at a receive point if filters or groups are configured.
 #[inline(always)]
 fn filtered(point: ReceivePoint, packet: &impl Subject, event: Sampled, slot: impl FnOnce() -> Slot) {
+    // The compiler saves the words of the event during the calls of the filter. They must be initialized in every case, or the verifier
+    // rejects the program.
+    let (event, state) = match event {
+        Ok(Some(event)) => (event, Ok(true)),
+        Ok(None) => (PacketEvent::EMPTY, Ok(false)),
+        Err(loss) => (PacketEvent::EMPTY, Err(loss)),
+    };
     let selected = filter::selects(packet);
-    match event {
-        Ok(Some(event)) => {
+    match state {
+        Ok(true) => {
             // Recorded for every packet: a filter for processes selects packets only at the read.
             let wait = arrived(point, packet, &event);
             // At a read, the lookup also records the socket's reader, which does not depend on the filter.

@@ -30,7 +30,7 @@ use crate::{
         head_of_line::{self, At},
         owner,
         pointer::{Access, Ptr},
-        sample, tcp,
+        tcp,
     },
     signals::tcp_rtt,
 };
@@ -51,8 +51,7 @@ fn tcp_recv_timestamp(ctx: FEntryContext) -> i32 {
 /// Reads outside of the sample load nothing more.
 #[inline(always)]
 fn stream_read_by_current(message: Ptr<MsgHdr>, sock: Ptr<Sock>, timestamps: Ptr<ScmTimestamping>, mode: FilterMode) {
-    let early = sample::early();
-    let event = PacketEvent::with_timestamp(timestamp(timestamps), early);
+    let event = PacketEvent::now(|| timestamp(timestamps));
     let packet = Stream(sock, message.probed());
     let event = match event {
         Ok(Some(event)) => event,
@@ -78,8 +77,7 @@ fn stream_read_by_current(message: Ptr<MsgHdr>, sock: Ptr<Sock>, timestamps: Ptr
 #[kprobe]
 fn tcp_recv_timestamp_probe(ctx: ProbeContext) -> i32 {
     let sock = Ptr::<Sock, _>::at(second(&ctx));
-    let early = sample::early();
-    let event = PacketEvent::with_timestamp(timestamp(Ptr::at(third(&ctx))), early);
+    let event = PacketEvent::now(|| timestamp(Ptr::at(third(&ctx))));
     let (version, blocked) = (peer_ip_version(sock), || head_of_line::may_be_blocked(sock));
     let packet = Stream(sock, Ptr::at(first(&ctx)));
     let slot = owner::slot_of_current;

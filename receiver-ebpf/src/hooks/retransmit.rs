@@ -5,24 +5,25 @@ use aya_ebpf::{macros::btf_tracepoint, programs::BtfTracePointContext};
 use super::read::peer_ip_version;
 use crate::{
     kernel::{
+        constant::constants,
         context::Arguments as _,
         fields::{SKB_CB, SkBuff, Sock, TCP_SEGMENTS},
-        load_time_value, owner,
+        owner,
         pointer::Ptr,
     },
     signals::tcp_retransmits,
 };
 
-/// Number of arguments of the running kernel's tracepoint.
-#[unsafe(export_name = "arguments.tcp_retransmit_skb")]
-#[unsafe(link_section = ".rodata.flags")]
-static ARGUMENTS: u32 = 0;
+constants! {
+    /// Number of arguments of the running kernel's tracepoint.
+    ARGUMENTS = "arguments.tcp_retransmit_skb";
+}
 
 /// Tracepoint `tcp_retransmit_skb(const struct sock *sk, const struct sk_buff *skb)`, 5.10 and later, after a
 /// retransmission. 6.18 has a third argument `int err`, and the tracepoint fires for failed retransmissions too.
 #[btf_tracepoint(function = "tcp_retransmit_skb")]
 fn tcp_retransmit_skb(ctx: BtfTracePointContext) -> i32 {
-    let failed = load_time_value(&ARGUMENTS) > 2 && ctx.word(2) as i32 != 0;
+    let failed = ARGUMENTS.get() > 2 && ctx.word(2) as i32 != 0;
     if !failed {
         let skb: Ptr<SkBuff> = ctx.pointer(1);
         sent_again(ctx.pointer(0), ctx.pointer(0), skb.embedded(&SKB_CB).read(&TCP_SEGMENTS).into());

@@ -111,12 +111,14 @@ fn queued(skb: Ptr<SkBuff>, mode: FilterMode) {
         Start::Unknown => sample::chosen(),
     };
     let now = if sampled { clock::monotonic() } else { 0 };
+    let mut departure = now;
     if let Start::At(entry) = sent {
+        // Computed here: with a second test of `sent`, the compiler computes it without a start too, and 5.10 rejects the program.
+        departure = now.wrapping_sub(waiting::elapsed(entry, now));
         let recipient = recipient(skb, mode, selected);
         transmit::ended(TransmitLayer::Transport, Transport::Udp, entry, now, recipient);
     }
     if sampled && let Some(Transport::Udp) = sender {
-        let departure = if let Start::At(entry) = sent { now.wrapping_sub(waiting::elapsed(entry, now)) } else { now };
         packet_path::datagram_sent(|| datagram::key(skb.identity(), sock.read(&SOCK_PORT)), departure);
     }
     if waits {

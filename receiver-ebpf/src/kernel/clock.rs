@@ -2,7 +2,7 @@
 
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 
-use super::load_time_value;
+use super::variable;
 
 /// Wall clock minus monotonic clock in nanoseconds, modulo 2^64. It changes when the wall clock is set; user space then
 /// updates it. (`bpf_ktime_get_tai_ns` follows these changes but takes 7 ns longer.)
@@ -22,5 +22,5 @@ pub fn monotonic() -> u64 {
 /// Converts nanoseconds of the monotonic clock to nanoseconds of the wall clock.
 #[inline(always)]
 pub fn wall(monotonic: u64) -> u64 {
-    monotonic.wrapping_add(load_time_value(&OFFSET))
+    monotonic.wrapping_add(variable(&OFFSET))
 }

@@ -9,8 +9,8 @@ use aya_ebpf::{
 use undercurrent_ebpf::abi::cast::CONTEXT;
 
 use super::{
+    constant::constants,
     fields::{SKB_SK, SkBuff, Sock},
-    load_time_value,
     pointer::Ptr,
 };
 
@@ -35,10 +35,10 @@ impl Arguments for BtfTracePointContext {}
 impl Arguments for FEntryContext {}
 impl Arguments for FExitContext {}
 
-/// 1 if a program can cast its context to the kernel's own packet (6.2 and later).
-#[unsafe(export_name = "owner.cast")]
-#[unsafe(link_section = ".rodata.flags")]
-static CASTS: u32 = 0;
+constants! {
+    /// 1 if a program can cast its context to the kernel's own packet (6.2 and later).
+    CASTS = "owner.cast";
+}
 
 /// The packet of a `cgroup_skb` program. Its data begins at the IP header.
 #[derive(Clone, Copy)]
@@ -129,7 +129,7 @@ impl SkbContext {
     /// Returns the kernel's own packet; `None` if the kernel cannot cast the context.
     #[inline(always)]
     pub fn packet(self) -> Option<Ptr<SkBuff>> {
-        if load_time_value(&CASTS) == 0 {
+        if CASTS.get() == 0 {
             return None;
         }
         // SAFETY: the loader replaces the address by `bpf_cast_to_kern_ctx`, which has this signature.

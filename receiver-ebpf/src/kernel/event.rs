@@ -1,6 +1,6 @@
 //! A packet at a hook, read once for all handlers.
 
-use core::hint::black_box;
+use core::hint::{black_box, cold_path};
 
 use undercurrent_ebpf::abi::loss::PacketLoss;
 
@@ -28,15 +28,42 @@ pub struct PacketEvent {
 pub type Sampled = Result<Option<PacketEvent>, PacketLoss>;
 
 impl PacketEvent {
+    /// The words of no event.
+    pub const EMPTY: Self = Self { timestamp: 0, now: 0, weight: 0, blocked: false };
+
+    /// Returns the event of a packet at the present time.
+    #[inline(always)]
+    pub fn now(timestamp: impl Fn() -> u64) -> Sampled {
+        // A timestamp in each branch: a common one took three instructions more, to merge the results of both branches.
+        if sample::takes_all() {
+            let now = clock::monotonic();
+            Self::at(timestamp(), now)
+        } else {
+            Self::sampled(timestamp())
+        }
+    }
+
     /// Returns the event of a packet with a timestamp. `early` is the result of [`sample::early`]; the clock is read here if
     /// that is zero.
     #[inline(always)]
     pub fn with_timestamp(timestamp: u64, early: u64) -> Sampled {
+        if early == 0 { Self::sampled(timestamp) } else { Self::at(timestamp, early) }
+    }
+
+    #[inline(always)]
+    fn at(timestamp: u64, now: u64) -> Sampled {
         if timestamp == 0 {
+            cold_path();
             return Err(PacketLoss::NoTimestamp);
         }
-        if early != 0 {
-            return Ok(Some(Self { timestamp, now: early, weight: 1, blocked: false }));
+        Ok(Some(Self { timestamp, now, weight: 1, blocked: false }))
+    }
+
+    /// Returns the event of a packet if it is in the sample. Reads the clock.
+    #[inline(always)]
+    fn sampled(timestamp: u64) -> Sampled {
+        if timestamp == 0 {
+            return Err(PacketLoss::NoTimestamp);
         }
         let event = |weight| Self { timestamp, now: clock::monotonic(), weight, blocked: false };
         Ok(sample::weight(timestamp).map(event))
@@ -46,14 +73,10 @@ impl PacketEvent {
     /// a departure time by a receive timestamp (`skb_clear_delivery_time`, 5.18 and later; earlier kernels had cleared it).
     #[inline(always)]
     pub fn delivered<A: Access>(skb: Ptr<SkBuff, A>) -> Sampled {
-        // A read in each branch: a common read took three instructions more, to merge both results first.
-        match sample::early() {
-            0 => Self::with_timestamp(skb.read(&SKB_TSTAMP), 0),
-            early => Self::with_timestamp(skb.read(&SKB_TSTAMP), early),
-        }
+        Self::now(|| skb.read(&SKB_TSTAMP))
     }
 
-    /// Returns the event of a delivered packet at the time from [`sample::early`].
+    /// Returns the event of a delivered packet; see [`Self::with_timestamp`].
     #[inline(always)]
     pub fn delivered_at<A: Access>(skb: Ptr<SkBuff, A>, early: u64) -> Sampled {
         Self::with_timestamp(skb.read(&SKB_TSTAMP), early)

@@ -9,21 +9,19 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{
+    constant::constants,
     fields::{SkBuff, Sock},
-    load_time_value, owner,
+    owner,
     payload::Buffer,
     pointer::{Probed, Ptr},
 };
 
-/// Bits of the configured criteria and of the grouping dimensions.
-#[unsafe(export_name = "packets.by")]
-#[unsafe(link_section = ".rodata.flags")]
-static BY: u32 = 0;
-
-/// Minimum number of packets in the receive queue.
-#[unsafe(export_name = "filter.queue")]
-#[unsafe(link_section = ".rodata.flags")]
-static QUEUE: u32 = 0;
+constants! {
+    /// Bits of the configured criteria and of the grouping dimensions.
+    BY = "packets.by";
+    /// Minimum number of packets in the receive queue.
+    QUEUE = "filter.queue";
+}
 
 /// Values that select packets. User space adds and removes interfaces and workloads.
 #[map]
@@ -121,24 +119,24 @@ pub(crate) use specialize;
 /// Returns true if packets are filtered or grouped.
 #[inline(always)]
 pub fn has_criteria() -> bool {
-    if load_time_value(&BY) == 0 {
+    if BY.get() == 0 {
         return false;
     }
     // A volatile load that differs from the other branch: the compiler would merge equal beginnings of both branches.
-    let _ = load_time_value(&QUEUE);
+    let _ = QUEUE.get();
     true
 }
 
 /// Returns true if the filter has a criterion.
 #[inline(always)]
 pub fn has(criterion: Criterion) -> bool {
-    load_time_value(&BY) & criterion.bit() != 0
+    BY.get() & criterion.bit() != 0
 }
 
 /// Returns true if packets are grouped by a dimension.
 #[inline(always)]
 pub fn groups_by(dimension: Dimension) -> bool {
-    load_time_value(&BY) & dimension.bit() != 0
+    BY.get() & dimension.bit() != 0
 }
 
 /// Returns true if all criteria select a packet, except the workload; `None` if an attribute is unknown.
@@ -151,7 +149,7 @@ pub fn selects(packet: &impl Subject) -> Option<bool> {
         one(Criterion::Namespace, || key(Criterion::Namespace, packet.namespace())),
         one(Criterion::Port, || key(Criterion::Port, packet.port().map(u32::from))),
         one(Criterion::Process, || key(Criterion::Process, packet.process())),
-        if has(Criterion::Queue) { packet.queue().map(|length| length >= load_time_value(&QUEUE)) } else { Some(true) },
+        if has(Criterion::Queue) { packet.queue().map(|length| length >= QUEUE.get()) } else { Some(true) },
     ];
     all(verdicts)
 }

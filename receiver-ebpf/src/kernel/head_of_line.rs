@@ -3,20 +3,21 @@
 use undercurrent_ebpf::abi::head_of_line::{self, Blocking};
 
 use super::{
+    constant::constants,
     fields::{
         SKB_CB, Sock, TCP_END, TCP_OUT_OF_ORDER, TCP_OUT_OF_ORDER_LAST, TCP_OUT_OF_ORDER_QUEUE, TCP_RECEIVE_NEXT,
         TcpSock,
     },
-    load_time_value, owner,
+    owner,
     pointer::{Probed, Ptr},
     storage::SocketWord,
     tcp::is_connection,
 };
 
-/// 1 if blocked data is excluded; only on kernels that count out-of-order segments.
-#[unsafe(export_name = "head_of_line.exclude")]
-#[unsafe(link_section = ".rodata.flags")]
-static EXCLUDE: u32 = 0;
+constants! {
+    /// 1 if blocked data is excluded; only on kernels that count out-of-order segments.
+    EXCLUDE = "head_of_line.exclude";
+}
 
 /// A [`Blocking`] for each connection with out-of-order segments.
 #[unsafe(link_section = ".maps")]
@@ -39,7 +40,7 @@ pub enum At {
 /// segment counts as blocked.
 #[inline(always)]
 pub fn blocked(sock: Ptr<Sock>, at: At, count: impl FnOnce() -> u32, until: impl FnOnce() -> u32) -> bool {
-    if load_time_value(&EXCLUDE) == 0 {
+    if EXCLUDE.get() == 0 {
         return false;
     }
     let count = count();
@@ -63,7 +64,7 @@ pub fn blocked(sock: Ptr<Sock>, at: At, count: impl FnOnce() -> u32, until: impl
 /// access to socket storage.
 #[inline(always)]
 pub fn may_be_blocked(sock: Ptr<Sock, Probed>) -> bool {
-    load_time_value(&EXCLUDE) != 0 && is_connection(sock) && sock.cast::<TcpSock>().read(&TCP_OUT_OF_ORDER) != 0
+    EXCLUDE.get() != 0 && is_connection(sock) && sock.cast::<TcpSock>().read(&TCP_OUT_OF_ORDER) != 0
 }
 
 /// Returns the sequence number after the last out-of-order segment.

@@ -2,6 +2,7 @@
 
 pub mod cells;
 pub mod clock;
+pub mod constant;
 pub mod context;
 pub mod event;
 pub mod field;
@@ -20,9 +21,9 @@ pub mod shared;
 mod storage;
 pub mod tcp;
 
-/// Returns the value of a global that the loader sets before the program is loaded, or that user space updates later.
+/// Returns the value of a variable, which user space updates.
 #[inline(always)]
-pub fn load_time_value<T: Copy>(global: &'static T) -> T {
-    // SAFETY: a reference to a live static; volatile, since the compiler would use the initial value.
+pub fn variable<T: Copy>(global: &'static T) -> T {
+    // SAFETY: a reference to a live static; volatile, since the compiler would use the value in the object.
     unsafe { core::ptr::read_volatile(global) }
 }

@@ -13,25 +13,23 @@ use undercurrent_ebpf::abi::workload::{NAMESPACE, OwnerCells, OwnerLoss, Slot, c
 
 use super::{
     cells::{self, ByCpu, MMAPABLE},
+    constant::constants,
     context::SkbContext,
     fields::{
         CGROUP_KN, CSS_CGROUP, CSS_SET_CPU, Cgroup, DEVICE_NET, KERNFS_ID, NET_INODE, SKB_DEVICE, SOCK_CGROUP,
         SOCK_COOKIE, SOCK_STORAGE, SkBuff, Sock, TASK_CSS_SET, Task,
     },
-    load_time_value,
     pointer::{Access, Ptr},
     storage::{SocketWord, StorageOwner},
+    variable,
 };
 
-/// One of [`ownership`].
-#[unsafe(export_name = "owner.by")]
-#[unsafe(link_section = ".rodata.flags")]
-static BY: u32 = ownership::OFF;
-
-/// 1 if tracing programs can use socket storage and read the current task's fields (both since 5.11).
-#[unsafe(export_name = "owner.storage")]
-#[unsafe(link_section = ".rodata.flags")]
-static STORAGE: u32 = 0;
+constants! {
+    /// One of [`ownership`].
+    BY = "owner.by", ownership::OFF;
+    /// 1 if tracing programs can use socket storage and read the current task's fields (both since 5.11).
+    STORAGE = "owner.storage";
+}
 
 /// The table from owners to slots.
 #[map]
@@ -59,7 +57,7 @@ static READERS: SocketWord = SocketWord::declared();
 /// Returns the configured [`ownership`], a constant to the verifier.
 #[inline(always)]
 pub fn by() -> u32 {
-    load_time_value(&BY)
+    BY.get()
 }
 
 /// Computes a slot if attribution is on; else returns the node's slot.
@@ -71,7 +69,7 @@ pub fn or_node(slot: impl FnOnce() -> Slot) -> Slot {
 /// Returns true if tracing programs can use socket storage.
 #[inline(always)]
 pub fn storage() -> bool {
-    load_time_value(&STORAGE) != 0
+    STORAGE.get() != 0
 }
 
 /// Returns the loss counters of the current CPU.
@@ -141,7 +139,7 @@ pub fn slot_of_socket(cookie: u64, owner: impl Fn() -> u64) -> Slot {
 #[inline(always)]
 fn cached_slot(cookie: u64, mark: u64, owner: impl Fn() -> u64) -> Slot {
     // The epoch is read before the table: a lookup during a change of epoch belongs to the earlier epoch.
-    let tag = cached::tag(cookie, load_time_value(&EPOCH));
+    let tag = cached::tag(cookie, variable(&EPOCH));
     let Some(entry) = SOCKETS.get_ptr_mut(cached::index(cookie)) else { return Slot::NODE };
     // SAFETY: an entry of the map, which lives as long as the program.
     let found = unsafe { *entry };

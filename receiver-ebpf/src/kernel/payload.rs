@@ -10,25 +10,19 @@ use aya_ebpf::{
 use undercurrent_ebpf::abi::{cast::PACKET, slow::PAYLOAD};
 
 use super::{
+    constant::constants,
     fields::{IOVEC_BASE, ITER_BUFFER, ITER_OFFSET, IoVec, MSG_ITER, MsgHdr, SKB_LENGTH, SkBuff},
-    load_time_value,
     pointer::{Access, Probed, Ptr},
 };
 
-/// 1 if payload is inspected.
-#[unsafe(export_name = "payload.inspected")]
-#[unsafe(link_section = ".rodata.flags")]
-static INSPECTED: u32 = 0;
-
-/// 1 if the programs find the `traceparent` of HTTP/1, and send nothing else.
-#[unsafe(export_name = "payload.searched")]
-#[unsafe(link_section = ".rodata.flags")]
-static SEARCHED: u32 = 0;
-
-/// 1 if payload is inspected, and programs of tracepoints can read packets (`bpf_dynptr_from_skb`, 6.12 and later).
-#[unsafe(export_name = "payload.packets")]
-#[unsafe(link_section = ".rodata.flags")]
-static PACKETS: u32 = 0;
+constants! {
+    /// 1 if payload is inspected.
+    INSPECTED = "payload.inspected";
+    /// 1 if the programs find the `traceparent` of HTTP/1, and send nothing else.
+    SEARCHED = "payload.searched";
+    /// 1 if payload is inspected, and programs of tracepoints can read packets (`bpf_dynptr_from_skb`, 6.12 and later).
+    PACKETS = "payload.packets";
+}
 
 /// A buffer for the first bytes of a read.
 pub type Buffer = [u8; PAYLOAD];
@@ -36,13 +30,13 @@ pub type Buffer = [u8; PAYLOAD];
 /// Returns true if payload is inspected, a constant to the verifier.
 #[inline(always)]
 pub fn is_inspected() -> bool {
-    load_time_value(&INSPECTED) != 0
+    INSPECTED.get() != 0
 }
 
 /// Returns true if the programs find the `traceparent` of HTTP/1, a constant to the verifier.
 #[inline(always)]
 pub fn is_searched() -> bool {
-    load_time_value(&SEARCHED) != 0
+    SEARCHED.get() != 0
 }
 
 /// Copies the first bytes that a read wrote to the buffer of the current process. Returns their number.
@@ -69,7 +63,7 @@ pub fn of_message(message: Ptr<MsgHdr, Probed>, to: *mut Buffer) -> u32 {
 /// Copies the first bytes of a packet of a tracepoint. Returns their number.
 #[inline(always)]
 pub fn of_packet<A: Access>(skb: Ptr<SkBuff, A>, to: *mut Buffer) -> u32 {
-    if load_time_value(&PACKETS) == 0 {
+    if PACKETS.get() == 0 {
         return 0;
     }
     let length = limited(skb.read(&SKB_LENGTH).into());

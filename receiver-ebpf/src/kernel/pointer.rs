@@ -1,18 +1,24 @@
 //! Typed pointers to structs of the kernel.
 
-use core::{arch::asm, marker::PhantomData};
+use core::marker::PhantomData;
 
 use zerocopy::FromBytes;
 
-use super::field::{Address, BitField, Embedded, Field, probe};
+use super::field::{self, Address, BitField, Embedded, Field, probe};
 
 /// Reads memory of the kernel.
 pub trait Access {
-    /// Reads a value.
+    /// Reads a field of a struct, by the placeholder of the field.
     ///
     /// # Safety
-    /// `address` was computed from a [`Ptr`] with this access and a [`Field`] of its struct.
-    unsafe fn load<V: Copy + FromBytes>(address: *const V) -> V;
+    /// `base` is the address in a [`Ptr`] with this access, and its struct has the field.
+    unsafe fn load<V: Copy + FromBytes, const FIELD: u64>(base: *const u8) -> V;
+
+    /// Reads the byte of a bit-field, by its placeholder and its offset.
+    ///
+    /// # Safety
+    /// `base` is the address in a [`Ptr`] with this access, and its struct has the bit-field.
+    unsafe fn byte<const FIELD: u64>(base: *const u8, offset: u32) -> u8;
 
     /// Returns a number that identifies the struct at an address.
     fn identity<T>(address: *const T) -> u64;
@@ -26,10 +32,16 @@ pub enum Typed {}
 
 impl Access for Typed {
     #[inline(always)]
-    unsafe fn load<V: Copy + FromBytes>(address: *const V) -> V {
+    unsafe fn load<V: Copy + FromBytes, const FIELD: u64>(base: *const u8) -> V {
         // SAFETY: the verifier accepts the load only within a struct of the kernel. If the load faults, the kernel's
-        // exception table sets the result to zero. Volatile, so that the compiler neither moves nor widens the load.
-        unsafe { address.read_volatile() }
+        // exception table sets the result to zero.
+        unsafe { field::load::<V, FIELD>(base) }
+    }
+
+    #[inline(always)]
+    unsafe fn byte<const FIELD: u64>(base: *const u8, _: u32) -> u8 {
+        // SAFETY: the struct at `base` has the bit-field. The loader writes its offset to the instruction.
+        unsafe { Self::load::<u8, FIELD>(base) }
     }
 
     #[inline(always)]
@@ -44,8 +56,13 @@ pub enum Probed {}
 
 impl Access for Probed {
     #[inline(always)]
-    unsafe fn load<V: Copy + FromBytes>(address: *const V) -> V {
-        probe(address)
+    unsafe fn load<V: Copy + FromBytes, const FIELD: u64>(base: *const u8) -> V {
+        probe(field::address::<FIELD>(base).cast())
+    }
+
+    #[inline(always)]
+    unsafe fn byte<const FIELD: u64>(base: *const u8, offset: u32) -> u8 {
+        probe(base.wrapping_add(offset as usize))
     }
 
     #[inline(always)]
@@ -114,38 +131,39 @@ impl<T> Ptr<T, Probed> {
 impl<T, A: Access> Ptr<T, A> {
     /// Reads a field. The verifier rejects the program if the running kernel lacks the field.
     #[inline(always)]
-    pub fn read<V: Copy + FromBytes>(self, field: &'static Field<T, V>) -> V {
-        self.load(field.offset())
+    pub fn read<V: Copy + FromBytes, const FIELD: u64>(self, _: &'static Field<T, V, FIELD>) -> V {
+        self.load::<V, FIELD>()
     }
 
     /// Reads a field; `None` if the running kernel lacks it.
     #[inline(always)]
-    pub fn get<V: Copy + FromBytes>(self, field: &'static Field<T, V>) -> Option<V> {
-        let offset = field.offset();
-        if Field::<T, V>::exists(offset) { Some(self.load(offset)) } else { None }
+    pub fn get<V: Copy + FromBytes, const FIELD: u64>(self, field: &'static Field<T, V, FIELD>) -> Option<V> {
+        if field.present() { Some(self.load::<V, FIELD>()) } else { None }
     }
 
     /// Reads a field that is a pointer.
     #[inline(always)]
-    pub fn follow<U>(self, field: &'static Field<T, Address<U>>) -> Ptr<U, A> {
+    pub fn follow<U, const FIELD: u64>(self, field: &'static Field<T, Address<U>, FIELD>) -> Ptr<U, A> {
         Ptr(self.read(field).pointer(), PhantomData)
     }
 
     /// Returns a pointer to a struct within the struct.
     #[inline(always)]
-    pub fn embedded<U>(self, field: &'static Field<T, Embedded<U>>) -> Ptr<U, A> {
-        Ptr(self.offset(field.offset()).cast(), PhantomData)
+    pub fn embedded<U, const FIELD: u64>(self, _: &'static Field<T, Embedded<U>, FIELD>) -> Ptr<U, A> {
+        Ptr(field::address::<FIELD>(self.0.cast()).cast(), PhantomData)
     }
 
     /// Returns true if any bit of a field is set; false if the running kernel lacks the field.
     #[inline(always)]
-    pub fn any(self, field: &'static BitField<T>) -> bool {
-        let mask = field.mask();
+    pub fn any<const FIELD: u64>(self, field: &'static BitField<T, FIELD>) -> bool {
+        let bits = field.bits();
         // A constant to the verifier, which removes the load: kernels before 6.1 reject a byte load at offset zero.
-        if mask == 0 {
+        if bits == 0 {
             return false;
         }
-        self.load::<u8>(field.offset()) & mask != 0
+        // SAFETY: the field is one of `T`.
+        let byte = unsafe { A::byte::<FIELD>(self.0.cast(), bits >> 8) };
+        u32::from(byte) & bits != 0
     }
 
     /// Returns the pointer for access by a helper, which can read beyond the pointer's type.
@@ -177,28 +195,9 @@ impl<T, A: Access> Ptr<T, A> {
         A::identity(self.0)
     }
 
-    /// Returns the pointer plus an offset.
-    ///
-    /// The compiler would copy the pointer and add the offset. Adding the pointer to the offset saves that instruction, and the
-    /// verifier accepts both.
     #[inline(always)]
-    fn offset(self, offset: u32) -> *const u8 {
-        let field: *const u8;
-        // SAFETY: an addition of registers.
-        unsafe {
-            asm!(
-                "{offset} += {base}",
-                offset = inlateout(reg) u64::from(offset) => field,
-                base = in(reg) self.0,
-                options(pure, nomem, nostack)
-            );
-        }
-        field
-    }
-
-    #[inline(always)]
-    fn load<V: Copy + FromBytes>(self, offset: u32) -> V {
-        // SAFETY: the callers take the offset from a field of `T`.
-        unsafe { A::load(self.offset(offset).cast()) }
+    fn load<V: Copy + FromBytes, const FIELD: u64>(self) -> V {
+        // SAFETY: the callers take the placeholder from a field of `T`.
+        unsafe { A::load::<V, FIELD>(self.0.cast()) }
     }
 }

@@ -4,17 +4,23 @@
 use aya_ebpf::{macros::map, maps::PerCpuArray};
 use undercurrent_ebpf::abi::latency::waiting::{mix, mix_twice};
 
-use super::{clock, load_time_value};
+use super::{clock, variable};
 
 /// The number of packets per measured packet, a power of two, minus one. User space sets it.
 #[unsafe(export_name = "sample.mask")]
 #[unsafe(link_section = ".data.sample")]
 static MASK: u64 = 0;
 
+/// Returns true if every packet is measured.
+#[inline(always)]
+pub fn takes_all() -> bool {
+    variable(&MASK) == 0
+}
+
 /// Returns the monotonic clock if every packet is measured; else zero, since packets outside of the sample read no clock.
 #[inline(always)]
 pub fn early() -> u64 {
-    if load_time_value(&MASK) == 0 { clock::monotonic() } else { 0 }
+    if takes_all() { clock::monotonic() } else { 0 }
 }
 
 /// State of [`chosen`] on each CPU, in multiples of the golden ratio.
@@ -27,7 +33,7 @@ static CHANCE: PerCpuArray<u64> = PerCpuArray::with_max_entries(1, 0);
 /// helper for random numbers takes nearly as long as the clock.
 #[inline(always)]
 pub fn chosen() -> bool {
-    let mask = load_time_value(&MASK);
+    let mask = variable(&MASK);
     if mask == 0 {
         return true;
     }
@@ -42,12 +48,12 @@ pub fn chosen() -> bool {
 /// Returns the number of packets that a measured packet represents.
 #[inline(always)]
 pub fn share() -> u64 {
-    load_time_value(&MASK) + 1
+    variable(&MASK) + 1
 }
 
 /// Returns the number of packets that a packet with this timestamp represents; `None` outside of the sample.
 #[inline(always)]
 pub fn weight(timestamp: u64) -> Option<u64> {
-    let mask = load_time_value(&MASK);
+    let mask = variable(&MASK);
     if mix_twice(timestamp) >> 32 & mask == 0 { Some(mask + 1) } else { None }
 }

@@ -2,7 +2,7 @@
 
 use undercurrent_ebpf::abi::served;
 
-use super::load_time_value;
+use super::variable;
 
 /// Bits of [`served`]; user space sets them after it has attached the programs.
 #[unsafe(export_name = "hooks.served")]
@@ -12,11 +12,11 @@ static SERVED: u64 = 0;
 /// Returns true if a hook sees packets enter their socket's queue.
 #[inline(always)]
 pub fn enqueued() -> bool {
-    load_time_value(&SERVED) & served::ENQUEUED != 0
+    variable(&SERVED) & served::ENQUEUED != 0
 }
 
 /// Returns true if a hook sees UDP send datagrams.
 #[inline(always)]
 pub fn sent() -> bool {
-    load_time_value(&SERVED) & served::SENT != 0
+    variable(&SERVED) & served::SENT != 0
 }

@@ -5,22 +5,19 @@
 use aya_ebpf::{helpers::bpf_get_smp_processor_id, maps::Array};
 use undercurrent_ebpf::abi::workload::Slot;
 
-use super::{load_time_value, shared};
+use super::{constant::constants, shared};
 
-/// The number of shards, a power of two, minus one.
-#[unsafe(export_name = "workload.shard_mask")]
-#[unsafe(link_section = ".rodata.scale")]
-static SHARD_MASK: u32 = 0;
-
-/// 1 if several CPUs share a shard.
-#[unsafe(export_name = "workload.shared")]
-#[unsafe(link_section = ".rodata.scale")]
-static SHARED: u32 = 0;
+constants! {
+    /// The number of shards, a power of two, minus one.
+    SHARD_MASK = "workload.shard_mask";
+    /// 1 if several CPUs share a shard.
+    SHARED = "workload.shared";
+}
 
 /// Returns the index of a CPU's shard among the shards of all owners. An owner is a slot or a group.
 #[inline(always)]
 pub fn index(owner: u32, cpu: u32) -> u32 {
-    let mask = load_time_value(&SHARD_MASK);
+    let mask = SHARD_MASK.get();
     owner * (mask + 1) + (cpu & mask)
 }
 
@@ -63,7 +60,7 @@ pub fn add(map: &'static Array<u64>, word: u32, amount: u64) {
 /// Adds to a word of a map that only the CPUs of a shard write.
 #[inline(always)]
 fn add_to(word: *mut u64, amount: u64) {
-    if load_time_value(&SHARED) != 0 {
+    if SHARED.get() != 0 {
         shared::add(word, amount);
     } else {
         // SAFETY: a word of the map, which lives as long as the program. Only this CPU writes it.

@@ -6,8 +6,8 @@ use aya_ebpf::helpers::generated::bpf_skc_to_tcp_sock;
 use undercurrent_ebpf::abi::cast::POINTER;
 
 use super::{
+    constant::constants,
     fields::{SOCK_PROTOCOL, SOCK_TYPE, Sock, TCP_OUT_OF_ORDER, TCP_SRTT, TcpSock},
-    load_time_value,
     pointer::{Access, Ptr},
 };
 
@@ -16,15 +16,12 @@ const IPPROTO_TCP: u16 = 6;
 /// `sock.sk_type` of a connection.
 const SOCK_STREAM: u16 = 1;
 
-/// 1 if the kernel has `bpf_skc_to_tcp_sock` (5.9 and later).
-#[unsafe(export_name = "tcp.cast")]
-#[unsafe(link_section = ".rodata.flags")]
-static CASTS: u32 = 0;
-
-/// BTF type id of `struct tcp_sock` if the kernel has `bpf_rdonly_cast` (6.2 and later); else zero.
-#[unsafe(export_name = "tcp.type")]
-#[unsafe(link_section = ".rodata.flags")]
-static TYPE: u32 = 0;
+constants! {
+    /// 1 if the kernel has `bpf_skc_to_tcp_sock` (5.9 and later).
+    CASTS = "tcp.cast";
+    /// BTF type id of `struct tcp_sock` if the kernel has `bpf_rdonly_cast` (6.2 and later); else zero.
+    TYPE = "tcp.type";
+}
 
 /// Nanoseconds in the unit of `srtt_us`, an eighth of a microsecond.
 const EIGHTH: u64 = 125;
@@ -52,7 +49,7 @@ fn connection(sock: Ptr<Sock>) -> Option<Ptr<TcpSock>> {
 /// Returns the BTF type id of `struct tcp_sock`; `None` if the kernel lacks `bpf_rdonly_cast`.
 #[inline(always)]
 fn type_id() -> Option<u32> {
-    let id = load_time_value(&TYPE);
+    let id = TYPE.get();
     if id == 0 { None } else { Some(id) }
 }
 
@@ -79,7 +76,7 @@ pub fn of_stream(sock: Ptr<Sock>) -> Option<Ptr<TcpSock>> {
 /// Returns the connection of a trusted socket. The socket must not be raw: the helper checks only the protocol number.
 #[inline(always)]
 fn connection_by_helper(sock: Ptr<Sock>) -> Option<Ptr<TcpSock>> {
-    if load_time_value(&CASTS) == 0 {
+    if CASTS.get() == 0 {
         return None;
     }
     // SAFETY: the helper takes a socket, which the verifier checks, and returns a `tcp_sock` or null.

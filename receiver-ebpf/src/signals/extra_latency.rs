@@ -11,9 +11,10 @@ use undercurrent_ebpf::abi::{
 use super::timings;
 use crate::kernel::{
     cells::{self, MMAPABLE},
+    constant::constants,
     event::Sampled,
     filter::{self, Subject},
-    group, load_time_value,
+    group,
     owner::or_node,
     shard, shared,
 };
@@ -21,20 +22,14 @@ use crate::kernel::{
 #[map]
 static EXTRA_LATENCY: Array<u64> = Array::with_max_entries(1, MMAPABLE);
 
-/// Words of a cell.
-#[unsafe(export_name = "extra.cell")]
-#[unsafe(link_section = ".rodata.scale")]
-static CELL: u32 = 0;
-
-/// Words of a shard.
-#[unsafe(export_name = "extra.shard")]
-#[unsafe(link_section = ".rodata.scale")]
-static SHARD: u32 = 0;
-
-/// The index of the first group. Slots of workloads come before the groups.
-#[unsafe(export_name = "extra.groups")]
-#[unsafe(link_section = ".rodata.scale")]
-static GROUPS: u32 = 0;
+constants! {
+    /// Words of a cell.
+    CELL = "extra.cell";
+    /// Words of a shard.
+    SHARD = "extra.shard";
+    /// The index of the first group. Slots of workloads come before the groups.
+    GROUPS = "extra.groups";
+}
 
 /// Records a packet at a layer. `slot` runs only if attribution is on.
 #[inline(always)]
@@ -57,7 +52,7 @@ pub fn reached(layer: usize, version: IpVersion, packet: &impl Subject, event: S
     match age {
         Ok(nanoseconds) => {
             let group = group::of(packet, slot, event.weight);
-            let owner = group.map_or(slot.0.into(), |group| load_time_value(&GROUPS) + group.get());
+            let owner = group.map_or(slot.0.into(), |group| GROUPS.get() + group.get());
             record(owner, layer, version, nanoseconds, event.weight);
         }
         Err(loss) => lost(layer, version, loss, event.weight),
@@ -74,7 +69,7 @@ fn record(owner: u32, layer: usize, version: IpVersion, nanoseconds: u64, weight
 
 #[inline(always)]
 fn lost(layer: usize, version: IpVersion, reason: PacketLoss, count: u64) {
-    let losses = cell(Slot::NODE.0.into(), layer, version) + load_time_value(&CELL) - PACKET_LOSSES as u32;
+    let losses = cell(Slot::NODE.0.into(), layer, version) + CELL.get() - PACKET_LOSSES as u32;
     add(losses + reason as u32, count);
 }
 
@@ -84,7 +79,7 @@ fn cell(owner: u32, layer: usize, version: IpVersion) -> u32 {
     // SAFETY: the helper has no arguments.
     let cpu = unsafe { bpf_get_smp_processor_id() };
     let shard = shard::index(owner, cpu);
-    shard * load_time_value(&SHARD) + extra::index(layer, version) as u32 * load_time_value(&CELL)
+    shard * SHARD.get() + extra::index(layer, version) as u32 * CELL.get()
 }
 
 #[inline(always)]

@@ -27,14 +27,14 @@ mod workload_latency;
 /// Declares a signal's switch. The loader sets it by the signal's name.
 macro_rules! switch {
     ($name:literal) => {
-        #[unsafe(export_name = concat!("signal.", $name))]
-        #[unsafe(link_section = ".rodata.flags")]
-        static ENABLED: u32 = 0;
+        crate::kernel::constant::constants! {
+            ENABLED = concat!("signal.", $name);
+        }
 
         /// Returns true if the signal is enabled, a constant to the verifier.
         #[inline(always)]
         pub fn enabled() -> bool {
-            crate::kernel::load_time_value(&ENABLED) != 0
+            ENABLED.get() != 0
         }
     };
 }

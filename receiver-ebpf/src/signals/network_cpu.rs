@@ -17,16 +17,18 @@ use undercurrent_ebpf::abi::{
 use super::switch;
 use crate::kernel::{
     cells::{self, ByCpu, MMAPABLE},
-    clock, load_time_value, owner, sample,
+    clock,
+    constant::constants,
+    owner, sample,
     shard::{Counters, SlotCounters},
 };
 
 switch!("network_cpu");
 
-/// One of [`exact`].
-#[unsafe(export_name = "network_cpu.exact")]
-#[unsafe(link_section = ".rodata.flags")]
-static EXACT: u32 = exact::SOFTIRQS;
+constants! {
+    /// One of [`exact`].
+    EXACT = "network_cpu.exact", exact::SOFTIRQS;
+}
 
 /// State and totals of the network softirqs.
 #[map]
@@ -39,7 +41,7 @@ static NETWORK_CPU: Counters<{ cost::WORDS }> = Counters::with_max_entries(1, MM
 /// Returns what is measured exactly, one of [`exact`]; a constant to the verifier.
 #[inline(always)]
 pub fn measures() -> u32 {
-    if enabled() { load_time_value(&EXACT) } else { exact::NONE }
+    if enabled() { EXACT.get() } else { exact::NONE }
 }
 
 /// Returns true if CPU time is divided over workloads.

@@ -31,9 +31,9 @@ use super::switch;
 use crate::kernel::{
     cells::{self, ByCpu, MMAPABLE},
     clock,
+    constant::constants,
     field::read_at,
     fields::{PtRegs, REGS_CALL_ARM64, REGS_CALL_X86, REGS_SP, TASK_FLAGS, TASK_ID, TASK_STACK, Task},
-    load_time_value,
     pointer::{Probed, Ptr},
 };
 
@@ -56,15 +56,12 @@ static SAMPLE_SCRATCH: PerCpuArray<Sample> = PerCpuArray::with_max_entries(1, 0)
 #[unsafe(link_section = ".rodata.sample")]
 static CALL: [u8; CALLS] = [0; CALLS];
 
-/// Fill level of the ring in bytes above which a sample wakes the reader.
-#[unsafe(export_name = "sample.high_water")]
-#[unsafe(link_section = ".rodata.flags")]
-static HIGH_WATER: u32 = 0;
-
-/// 1 if programs can read the user registers of a task (`bpf_task_pt_regs`, 5.15 and later).
-#[unsafe(export_name = "sample.registers")]
-#[unsafe(link_section = ".rodata.flags")]
-static REGISTERS: u32 = 0;
+constants! {
+    /// Fill level of the ring in bytes above which a sample wakes the reader.
+    HIGH_WATER = "sample.high_water";
+    /// 1 if programs can read the user registers of a task (`bpf_task_pt_regs`, 5.15 and later).
+    REGISTERS = "sample.registers";
+}
 
 /// `PF_KTHREAD` and `PF_IO_WORKER` of `include/linux/sched.h` (5.10 to 7.3): tasks without a system call.
 const PF_KERNEL: u32 = 0x0020_0000 | 0x10;
@@ -155,7 +152,7 @@ fn origin(ctx: &PerfEventContext) -> Origin {
 /// Returns true if the system call of the current task can do network work, or is unknown.
 #[inline(always)]
 fn calls_network() -> bool {
-    if load_time_value(&REGISTERS) == 0 {
+    if REGISTERS.get() == 0 {
         return true;
     }
     // SAFETY: the helpers return a typed `task_struct` and its typed `pt_regs`.
@@ -195,7 +192,7 @@ fn stack(ctx: &PerfEventContext, cells: &mut SampleCells, weight: u64) {
         return;
     }
     let bytes = length + size_of::<SampleHeader>() as u64;
-    let wakes = SAMPLES.query(BPF_RB_AVAIL_DATA.into()) >= load_time_value(&HIGH_WATER).into();
+    let wakes = SAMPLES.query(BPF_RB_AVAIL_DATA.into()) >= HIGH_WATER.get().into();
     let flags = if wakes { BPF_RB_FORCE_WAKEUP } else { BPF_RB_NO_WAKEUP };
     // SAFETY: the scratch buffer has at least `bytes` bytes.
     let written =

@@ -18,8 +18,8 @@ use super::switch;
 use crate::kernel::{
     cells::{self, ByCpu, MMAPABLE},
     clock,
+    constant::constants,
     fields::{TASK_CSS_SET, Task},
-    load_time_value,
     owner::{or_node, slot_of_current},
     pointer::Ptr,
     shard::{Counters, SlotCounters},
@@ -30,10 +30,10 @@ switch!("processor");
 /// Results of helpers above this value are negative error numbers.
 const ERRORS: u64 = u64::MAX - 4095;
 
-/// Bits of the counters that this processor has; see [`Counter::bit`].
-#[unsafe(export_name = "processor.counters")]
-#[unsafe(link_section = ".rodata.flags")]
-static COUNTED: u32 = 0;
+constants! {
+    /// Bits of the counters that this processor has; see [`Counter::bit`].
+    COUNTED = "processor.counters";
+}
 
 /// The state of each CPU.
 #[map]
@@ -60,7 +60,7 @@ static CACHE_MISSES: PerfEventArray<u64> = PerfEventArray::new(0);
 /// Returns the state of this CPU if counters are measured.
 #[inline(always)]
 fn here() -> Option<&'static mut ProcessorCells> {
-    if enabled() && load_time_value(&COUNTED) != 0 { cells::here(&PROCESSOR) } else { None }
+    if enabled() && COUNTED.get() != 0 { cells::here(&PROCESSOR) } else { None }
 }
 
 /// Handles a switch from the current task to another one. Nothing is read between tasks in the same cgroups. The idle task is charged
@@ -119,7 +119,7 @@ pub fn ticked(is_idle: impl FnOnce() -> bool) {
         cells.ticks += 1;
         if cells.in_softirq == 0 {
             for counter in Counter::ALL {
-                if load_time_value(&COUNTED) & counter.bit() != 0 {
+                if COUNTED.get() & counter.bit() != 0 {
                     notice(cells, counter);
                 }
             }
@@ -147,7 +147,7 @@ pub fn delay(nanoseconds: u64) {
 fn charge(grown: &[u64; COUNTERS + 1], counters: &[Counter]) {
     let Some(totals) = SlotCounters::of(&PROCESSOR_USE, or_node(slot_of_current)) else { return };
     for counter in counters {
-        if load_time_value(&COUNTED) & counter.bit() != 0 {
+        if COUNTED.get() & counter.bit() != 0 {
             totals.add(*counter as usize, grown[*counter as usize]);
         }
     }
@@ -162,7 +162,7 @@ fn charge(grown: &[u64; COUNTERS + 1], counters: &[Counter]) {
 fn read(cells: &mut ProcessorCells, now: impl FnOnce() -> u64, counters: &[Counter]) -> [u64; COUNTERS + 1] {
     let mut grown = [0; COUNTERS + 1];
     for counter in counters {
-        if load_time_value(&COUNTED) & counter.bit() != 0 {
+        if COUNTED.get() & counter.bit() != 0 {
             grown[*counter as usize] = growth(cells, *counter);
         }
     }

@@ -4,12 +4,12 @@ use aya_ebpf::{helpers::bpf_get_current_pid_tgid, macros::map, maps::Array};
 use undercurrent_ebpf::abi::slow::{WAKEUPS, Wakeup};
 
 use super::slow_packets;
-use crate::kernel::{clock, load_time_value};
+use crate::kernel::{clock, constant::constants};
 
-/// 1 if the wakeups of tasks are recorded.
-#[unsafe(export_name = "slow.reader_states")]
-#[unsafe(link_section = ".rodata.flags")]
-static READER_STATES: u32 = 0;
+constants! {
+    /// 1 if the wakeups of tasks are recorded.
+    READER_STATES = "slow.reader_states";
+}
 
 /// The last wakeups, by the lower bits of the task's id.
 #[map]
@@ -18,7 +18,7 @@ static LAST_WAKEUPS: Array<Wakeup> = Array::with_max_entries(1, 0);
 /// Returns true if wakeups are recorded, a constant to the verifier.
 #[inline(always)]
 fn enabled() -> bool {
-    slow_packets::enabled() && load_time_value(&READER_STATES) != 0
+    slow_packets::enabled() && READER_STATES.get() != 0
 }
 
 /// Returns the entry of a task in the wakeups.

@@ -22,6 +22,7 @@ use super::{packet_path, reader_states, receive_wait, switch};
 use crate::kernel::{
     cells::{self, ByCpu, MMAPABLE},
     clock,
+    constant::constants,
     event::PacketEvent,
     field::read_at,
     fields::{
@@ -30,9 +31,9 @@ use crate::kernel::{
     },
     filter::Subject,
     group::Number,
-    load_time_value,
     payload::Buffer,
     pointer::{Probed, Ptr},
+    variable,
 };
 
 switch!("slow_packets");
@@ -73,18 +74,13 @@ static SLOW_BUDGETS: Array<u64> = Array::with_max_entries(CHOICES as u32, 0);
 #[unsafe(link_section = ".data.slow")]
 static THRESHOLD: u64 = 1 << 62;
 
-/// Nanoseconds between two events of a budget, by [`Choice`].
-#[unsafe(export_name = "slow.interval")]
-#[unsafe(link_section = ".rodata.flags")]
-static INTERVAL: u32 = u32::MAX;
-#[unsafe(export_name = "slow.uniform_interval")]
-#[unsafe(link_section = ".rodata.flags")]
-static UNIFORM_INTERVAL: u32 = u32::MAX;
-
-/// The number of packets per packet of the uniform share, a power of two, minus one.
-#[unsafe(export_name = "slow.uniform_mask")]
-#[unsafe(link_section = ".rodata.flags")]
-static UNIFORM_MASK: u32 = u32::MAX;
+constants! {
+    /// Nanoseconds between two events of a budget, by [`Choice`].
+    INTERVAL = "slow.interval", u32::MAX;
+    UNIFORM_INTERVAL = "slow.uniform_interval", u32::MAX;
+    /// The number of packets per packet of the uniform share, a power of two, minus one.
+    UNIFORM_MASK = "slow.uniform_mask", u32::MAX;
+}
 
 /// Nanoseconds for which an unused budget accumulates.
 const BURST: u64 = 1_000_000_000;
@@ -106,9 +102,9 @@ pub fn read(
         return;
     }
     let age = event.age();
-    let choice = if age as i64 > load_time_value(&THRESHOLD) as i64 {
+    let choice = if age as i64 > variable(&THRESHOLD) as i64 {
         Choice::Slow
-    } else if waiting::mix(event.timestamp) as u32 >> 8 & load_time_value(&UNIFORM_MASK) == 0 {
+    } else if waiting::mix(event.timestamp) as u32 >> 8 & UNIFORM_MASK.get() == 0 {
         Choice::Uniform
     } else {
         return;
@@ -124,7 +120,7 @@ pub fn read(
     let flags = if choice == Choice::Uniform { flags | flag::UNIFORM } else { flags };
     let group = group.map_or(ABSENT, Number::get);
     let packed = u64::from(group) << 32 | u64::from(slot.0) << 16 | u64::from(flags) << 8 | point.index() as u64;
-    selected(&Facts { timestamp: event.timestamp, now: event.now, wait, packed, length }, sock, skb);
+    selected(&Facts { timestamp: event.timestamp, now: event.now, wait, length }, sock, skb, packed);
 }
 
 /// The facts about a selected packet.
@@ -132,8 +128,6 @@ struct Facts {
     timestamp: u64,
     now: u64,
     wait: u64,
-    /// From the top: the group, the slot, the flags and the receive point.
-    packed: u64,
     /// Bytes of payload in the scratch buffer.
     length: u32,
 }
@@ -150,9 +144,14 @@ fn admitted(uniform: bool, now: u64) -> bool {
 }
 
 /// Sends the event of a selected packet. A function of its own keeps the programs small.
+///
+/// `packed` contains, from the top, the group, the slot, the flags and the receive point. It decides branches, so it is an argument of
+/// its own, in a register. Before Linux 6.8 the verifier does not track that a branch depends on a number that is passed in memory: it
+/// removes the branch of IPv6 if it verifies a packet of IPv4 first ("bpf: support non-r10 register spill/fill to/from stack in precision
+/// tracking").
 #[inline(never)]
-fn selected(facts: &Facts, sock: Ptr<Sock, Probed>, skb: Ptr<SkBuff, Probed>) {
-    let Facts { timestamp, now, wait, packed, length } = *facts;
+fn selected(facts: &Facts, sock: Ptr<Sock, Probed>, skb: Ptr<SkBuff, Probed>, packed: u64) {
+    let Facts { timestamp, now, wait, length } = *facts;
     let (point, flags) = (packed as u8, (packed >> 8) as u8);
     let offset = clock::wall(0);
     if now.wrapping_add(offset).wrapping_sub(timestamp) >= IMPLAUSIBLE {
@@ -212,7 +211,7 @@ fn selected(facts: &Facts, sock: Ptr<Sock, Probed>, skb: Ptr<SkBuff, Probed>) {
 /// the same time; user space then drops one.
 #[inline(always)]
 fn admits(uniform: bool, now: u64) -> bool {
-    let interval = if uniform { load_time_value(&UNIFORM_INTERVAL) } else { load_time_value(&INTERVAL) };
+    let interval = if uniform { UNIFORM_INTERVAL.get() } else { INTERVAL.get() };
     let Some(paid) = SLOW_BUDGETS.get_ptr_mut(uniform.into()) else { return false };
     // SAFETY: an entry of the map, which lives as long as the program.
     let paid = unsafe { &mut *paid };

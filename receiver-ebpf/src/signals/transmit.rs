@@ -12,14 +12,14 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{switch, timings};
-use crate::kernel::{group::Number, load_time_value, sample};
+use crate::kernel::{constant::constants, group::Number, sample};
 
 switch!("transmit");
 
-/// The bits of the measured layers.
-#[unsafe(export_name = "transmit.layers")]
-#[unsafe(link_section = ".rodata.flags")]
-static LAYERS: u32 = 0;
+constants! {
+    /// The bits of the measured layers.
+    LAYERS = "transmit.layers";
+}
 
 /// Start times of packets in a layer.
 #[map]
@@ -64,7 +64,7 @@ pub enum Start {
 /// Returns true if a layer is measured, a constant to the verifier.
 #[inline(always)]
 pub fn measures(layer: TransmitLayer) -> bool {
-    enabled() && load_time_value(&LAYERS) & layer.bit() != 0
+    enabled() && LAYERS.get() & layer.bit() != 0
 }
 
 /// Returns true if a time is a departure time in the future.

@@ -11,16 +11,17 @@ use undercurrent_ebpf::abi::{
 
 use crate::kernel::{
     cells::{self, MMAPABLE},
-    load_time_value, shard,
+    constant::constants,
+    shard,
 };
 
 #[map]
 static WORKLOAD_LATENCY: Array<u64> = Array::with_max_entries(1, MMAPABLE);
 
-/// Words of a histogram.
-#[unsafe(export_name = "workload.histogram")]
-#[unsafe(link_section = ".rodata.scale")]
-static HISTOGRAM: u32 = 0;
+constants! {
+    /// Words of a histogram.
+    HISTOGRAM = "workload.histogram";
+}
 
 /// Adds a duration to a workload's histogram `weight` times. A bucket must cover the duration.
 #[inline(always)]
@@ -39,7 +40,7 @@ pub fn record_into(
     weight: u64,
 ) {
     let Ok(offset) = cells::bucket(nanoseconds) else { return };
-    let sum = (shard::here(owner) * histograms as u32 + series.index() as u32) * load_time_value(&HISTOGRAM);
+    let sum = (shard::here(owner) * histograms as u32 + series.index() as u32) * HISTOGRAM.get();
     shard::add(map, sum, nanoseconds * weight);
     shard::add(map, sum + 1 + (offset / size_of::<u64>()) as u32, weight);
 }

@@ -4,12 +4,12 @@
 //! missing helper as placeholders ([`undercurrent_ebpf::abi::cast`]). On kernels without the function, the verifier
 //! never reaches these calls.
 
-use std::ops::Range;
-
-use object::{Object as _, ObjectSection as _, SectionKind};
 use undercurrent_ebpf::abi::cast::{CONTEXT, PACKET, POINTER};
 
-use super::btf::{Btf, Kind};
+use super::{
+    btf::{Btf, Kind},
+    instructions,
+};
 
 /// BTF type ids for pointer casts and access to packets. The kernel has both casts since 6.2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,55 +52,49 @@ impl Casts {
     }
 }
 
-/// Bytes of an instruction (`struct bpf_insn`).
-const SIZE: usize = 8;
 /// `BPF_JMP | BPF_CALL`.
 const CALL: u8 = 0x85;
 /// `BPF_PSEUDO_KFUNC_CALL`, in the bits of the source register.
 const KERNEL_FUNCTION: u8 = 2 << 4;
 
 fn put(object: &mut [u8], placeholder: usize, id: u32) -> Result<(), object::Error> {
-    for range in sections(object)? {
-        for instruction in object[range].chunks_exact_mut(SIZE) {
+    instructions::for_each(object, |instructions| {
+        for instruction in instructions {
             if instruction[0] == CALL && instruction[1] == 0 && instruction[4..] == (placeholder as u32).to_le_bytes() {
                 instruction[1] = KERNEL_FUNCTION;
                 instruction[4..].copy_from_slice(&id.to_le_bytes());
             }
         }
-    }
-    Ok(())
-}
-
-/// Returns the byte ranges of the sections that contain programs.
-fn sections(object: &[u8]) -> Result<Vec<Range<usize>>, object::Error> {
-    let file = object::File::parse(object)?;
-    let sections = file.sections().filter(|section| section.kind() == SectionKind::Text);
-    let ranges = sections.filter_map(|section| section.file_range());
-    let range = |(start, size): (u64, u64)| Some(usize::try_from(start).ok()?..usize::try_from(start + size).ok()?);
-    Ok(ranges.filter_map(range).filter(|range| range.end <= object.len()).collect())
+        Ok(())
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::object::OBJECT;
+    use crate::kernel::{instructions::Instruction, object::OBJECT};
 
-    fn calls(object: &[u8], registers: u8, immediate: u32) -> usize {
-        let programs = sections(object).expect("an object");
-        let instructions = programs.into_iter().flat_map(|range| object[range].chunks_exact(SIZE));
-        let is_call = |one: &&[u8]| one[0] == CALL && one[1] == registers && one[4..] == immediate.to_le_bytes();
-        instructions.filter(is_call).count()
+    fn calls(object: &mut [u8], registers: u8, immediate: u32) -> usize {
+        let is_call =
+            |one: &&mut Instruction| one[0] == CALL && one[1] == registers && one[4..] == immediate.to_le_bytes();
+        let mut found = 0;
+        instructions::for_each(object, |instructions| {
+            found += instructions.iter_mut().filter(is_call).count();
+            Ok::<_, object::Error>(())
+        })
+        .expect("an object");
+        found
     }
 
     #[test]
     fn every_placeholder_call_becomes_a_call_of_the_kernel_function() {
         for placeholder in [CONTEXT, POINTER, PACKET] {
-            let placeholders = calls(OBJECT, 0, placeholder as u32);
-            assert!(placeholders > 0, "no program calls {placeholder:x}");
             let mut object = OBJECT.to_vec();
+            let placeholders = calls(&mut object, 0, placeholder as u32);
+            assert!(placeholders > 0, "no program calls {placeholder:x}");
             put(&mut object, placeholder, 4711).expect("an object");
-            assert_eq!(calls(&object, 0, placeholder as u32), 0);
-            assert_eq!(calls(&object, KERNEL_FUNCTION, 4711), placeholders);
+            assert_eq!(calls(&mut object, 0, placeholder as u32), 0);
+            assert_eq!(calls(&mut object, KERNEL_FUNCTION, 4711), placeholders);
         }
         assert!(put(&mut b"no object".to_vec(), CONTEXT, 1).is_err());
     }

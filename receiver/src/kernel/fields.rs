@@ -1,13 +1,12 @@
 //! The kernel fields that programs read: declared in the eBPF object, resolved with the running kernel's BTF.
 
-use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SectionIndex};
 use serde::{Deserialize, Serialize};
-use undercurrent_ebpf::abi::ABSENT;
+use undercurrent_ebpf::abi::{ABSENT, constant::FIELDS};
 
-use super::btf::{Btf, BtfError, Extent, Member};
-
-/// The section of the eBPF object that declares fields.
-const SECTION: &str = ".rodata.fields";
+use super::{
+    btf::{Btf, BtfError, Extent, Member},
+    globals::{self, DeclarationError},
+};
 
 /// The separator between the alternatives of a declaration.
 const ALTERNATIVE: &str = "..";
@@ -20,22 +19,6 @@ pub struct FieldDeclaration {
     pub symbol: String,
     /// Bytes that the program reads; zero for a bit-field.
     pub size: u32,
-}
-
-/// An invalid field declaration: the eBPF object is damaged or foreign.
-#[derive(Debug, thiserror::Error)]
-pub enum DeclarationError {
-    /// The object is not a readable ELF file.
-    #[error("cannot read the eBPF object")]
-    Object(#[from] object::Error),
-    /// A symbol in the field section does not declare a field.
-    #[error("the eBPF object declares {symbol:?} as a kernel field: {what}")]
-    Symbol {
-        /// The symbol.
-        symbol: String,
-        /// The defect.
-        what: &'static str,
-    },
 }
 
 /// The reason why programs cannot read a field of the running kernel.
@@ -66,8 +49,11 @@ pub enum Absence {
         /// Width of the bit-field in bits.
         width: u32,
     },
-    /// A bit-field crosses a byte boundary, or its byte offset exceeds 16 bits.
-    #[error("bits {offset} to {} of the struct are not within one of its first 65536 bytes", offset + u64::from(*width))]
+    /// The offset does not fit a load instruction.
+    #[error("the field begins at byte {0} of the struct, and programs read the first 32768 bytes")]
+    Offset(u32),
+    /// A bit-field crosses a byte boundary, or its byte does not fit a load instruction.
+    #[error("bits {offset} to {} of the struct are not within one of its first 32768 bytes", offset + u64::from(*width))]
     Bits {
         /// Offset of the first bit.
         offset: u64,
@@ -79,7 +65,7 @@ pub enum Absence {
 /// The resolution of a field in the running kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldState {
-    /// The value for the program's global: the byte offset, and the mask of a bit-field in the upper half.
+    /// The byte offset in the lower half, which fits an `i16`, and the mask of a bit-field in the upper half.
     Present(u32),
     /// The field is missing; programs skip it.
     Absent(Absence),
@@ -114,13 +100,24 @@ impl From<&ResolvedField> for FieldFact {
 }
 
 impl ResolvedField {
-    /// Returns the value for the program's global. A missing bit-field has an empty mask.
+    /// Returns the number that programs move to a register: the offset or [`ABSENT`]; for a bit-field its mask in the lowest byte and
+    /// the offset above, or zero if the field is missing.
     #[must_use]
-    pub const fn value(&self) -> u32 {
+    pub const fn number(&self) -> u32 {
         match self.state {
+            FieldState::Present(value) if self.declaration.size == 0 => value >> 16 | (value & 0xffff) << 8,
             FieldState::Present(value) => value,
             FieldState::Absent(_) if self.declaration.size == 0 => 0,
             FieldState::Absent(_) => ABSENT,
+        }
+    }
+
+    /// Returns the offset for load instructions; `None` if the field is missing.
+    #[must_use]
+    pub const fn offset(&self) -> Option<i16> {
+        match self.state {
+            FieldState::Present(value) => Some((value as u16).cast_signed()),
+            FieldState::Absent(_) => None,
         }
     }
 }
@@ -130,32 +127,22 @@ impl ResolvedField {
 /// # Errors
 /// If the object is no ELF file, or a symbol in the section is no 32-bit global with a struct and a path as its name.
 pub fn declared(object: &[u8]) -> Result<Vec<FieldDeclaration>, DeclarationError> {
-    let file = object::File::parse(object)?;
-    let Some(section) = file.section_by_name(SECTION) else { return Ok(Vec::new()) };
-    let data = section.data()?;
-    let little = file.is_little_endian();
-    let mut found = Vec::new();
-    for symbol in file.symbols().filter(|symbol| is_global_in(symbol, section.index())) {
-        let name = symbol.name()?;
-        let refused = |what| DeclarationError::Symbol { symbol: name.to_owned(), what };
-        if name.split(ALTERNATIVE).any(|path| path.split('.').count() < 2 || path.split('.').any(str::is_empty)) {
-            return Err(refused("the name is not a struct and a path"));
-        }
-        if symbol.size() != 4 {
-            return Err(refused("the size is not four bytes"));
-        }
-        let value = usize::try_from(symbol.address()).ok().and_then(|at| data.get(at..)?.first_chunk::<4>());
-        let value = *value.ok_or(refused("the address is outside of the section"))?;
-        let size = if little { u32::from_le_bytes(value) } else { u32::from_be_bytes(value) };
-        found.push((symbol.address(), FieldDeclaration { symbol: name.to_owned(), size }));
-    }
-    found.sort_by_key(|(address, _)| *address);
-    Ok(found.into_iter().map(|(_, declaration)| declaration).collect())
+    let globals = globals::declared(object, FIELDS)?;
+    globals.into_iter().map(|(symbol, size)| FieldDeclaration { symbol, size }.checked()).collect()
 }
 
-/// Returns true if a symbol names data in the section; the section also has a symbol.
-fn is_global_in<'data>(symbol: &impl object::ObjectSymbol<'data>, section: SectionIndex) -> bool {
-    symbol.section_index() == Some(section) && symbol.kind() == object::SymbolKind::Data
+impl FieldDeclaration {
+    fn checked(self) -> Result<Self, DeclarationError> {
+        let is_path = |path: &str| path.split('.').count() >= 2 && path.split('.').all(|name| !name.is_empty());
+        if self.symbol.split(ALTERNATIVE).all(is_path) {
+            return Ok(self);
+        }
+        Err(DeclarationError::Symbol {
+            symbol: self.symbol,
+            section: FIELDS,
+            what: "the name is not a struct and a path",
+        })
+    }
 }
 
 /// Resolves fields with the running kernel's BTF, or with the BTF of a module, which includes the kernel's types.
@@ -192,7 +179,10 @@ fn bytes(member: &Member, declared: u32) -> Result<u32, Absence> {
         Extent::Bytes { offset, size } => {
             let expected = u64::from(declared);
             let fits = if member.aggregate { expected <= size } else { expected == size };
-            if fits { Ok(offset) } else { Err(Absence::Size { declared, actual: size }) }
+            if !fits {
+                return Err(Absence::Size { declared, actual: size });
+            }
+            if i16::try_from(offset).is_ok() { Ok(offset) } else { Err(Absence::Offset(offset)) }
         }
         Extent::Bits { width, .. } => Err(Absence::BitField { declared, width }),
     }
@@ -207,14 +197,14 @@ fn bit_field(extent: Extent) -> Result<u32, Absence> {
     };
     let outside = Absence::Bits { offset, width };
     let first = (offset % 8) as u32;
-    let byte = u16::try_from(offset / 8).map_err(|_| outside.clone())?;
+    let byte = i16::try_from(offset / 8).map_err(|_| outside.clone())?;
     if width == 0 || first + width > 8 {
         return Err(outside);
     }
     // BTF counts bits from the lowest one on little-endian machines and from the highest one on big-endian machines.
     let shift = if cfg!(target_endian = "little") { first } else { 8 - first - width };
     let mask = ((1_u32 << width) - 1) << shift;
-    Ok(u32::from(byte) | mask << 16)
+    Ok(u32::from(byte.cast_unsigned()) | mask << 16)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod calls;
 mod cast;
 pub mod client;
 pub mod clock;
+pub mod constants;
 pub mod counters;
 pub mod cpu_events;
 pub mod cpu_sampling;
@@ -16,10 +17,12 @@ pub mod epoch;
 pub mod extra;
 pub mod fields;
 pub mod filter_map;
+mod globals;
 pub mod groups;
 mod handles;
 pub mod hooks;
 pub mod host;
+mod instructions;
 pub mod loader;
 pub mod maps;
 pub mod memory;
@@ -84,7 +87,10 @@ pub enum KernelError {
     Btf(#[from] btf::BtfError),
     /// The embedded eBPF object is damaged.
     #[error("the embedded eBPF object is damaged: {0}; rebuild Undercurrent")]
-    Object(#[from] fields::DeclarationError),
+    Object(#[from] globals::DeclarationError),
+    /// The numbers cannot be written into the embedded eBPF object.
+    #[error("the embedded eBPF object is damaged: {0}; rebuild Undercurrent")]
+    Constants(#[from] constants::ConstantError),
     /// The kernel refused the maps.
     #[error("{}", maps_refused(.0, .1))]
     Maps(#[source] Box<EbpfError>, Vec<String>),

@@ -1,16 +1,17 @@
 //! The eBPF object and its configuration for this kernel before loading.
 
 use aya::{Ebpf, EbpfError};
-use undercurrent_ebpf::abi::{ABSENT, workload::ownership};
+use undercurrent_ebpf::abi::{ABSENT, constant::CONSTANTS, workload::ownership};
 use zerocopy::IntoBytes as _;
 
 use super::{
     calls,
     cast::Casts,
     clock,
+    constants::{ConstantError, Constants},
     extra::Named,
     fields::ResolvedField,
-    loader,
+    globals, loader,
     memory::{MapSize, Sizing},
     registers::{REGISTERS, Registers},
     slow::SlowLimits,
@@ -78,15 +79,11 @@ pub const GROWN: [&str; 2] = ["kfree_skb", "tcp_retransmit_skb"];
 ///
 /// # Errors
 /// If the kernel refuses a map.
-pub fn load(settings: &Settings<'_>) -> Result<Ebpf, EbpfError> {
+pub fn load(settings: &Settings<'_>, programs: &Programs) -> Result<Ebpf, EbpfError> {
     let sizing = &settings.sizing;
-    let words = words(settings);
     let (guesses, bounds) = (sizing.scale.guesses(), sizing.scale.bounds());
     let (offset, calls) = (clock::offset(), calls::network());
     let mut loader = loader::without_types();
-    for (symbol, value) in &words {
-        loader.override_global(symbol, value, true);
-    }
     loader
         .override_global("histogram.guesses", &guesses[..], true)
         .override_global("histogram.bounds", &bounds[..], true)
@@ -97,29 +94,39 @@ pub fn load(settings: &Settings<'_>) -> Result<Ebpf, EbpfError> {
     }
     // Only programs use socket storage; aya has no type for the map.
     loader.allow_unsupported_maps();
-    loader.load(programs(settings.casts).as_bytes())
+    loader.load(programs.0.as_bytes())
 }
 
-/// Returns the object with this kernel's function ids, aligned to the 8 bytes that ELF structures need.
-fn programs(casts: Casts) -> Vec<u64> {
-    let mut words = vec![0_u64; OBJECT.len().div_ceil(size_of::<u64>())];
-    let object = words.as_mut_bytes();
-    object[..OBJECT.len()].copy_from_slice(OBJECT);
-    if let Err(error) = casts.put(object) {
-        tracing::warn!("cannot insert the ids of kernel functions; programs that call them cannot be loaded: {error}");
+/// The object with this kernel's numbers in its instructions, aligned to the 8 bytes that ELF structures need.
+pub struct Programs(Vec<u64>);
+
+impl Programs {
+    /// Writes the settings, the offsets of fields and the ids of kernel functions.
+    ///
+    /// # Errors
+    /// If the object is damaged.
+    pub fn new(settings: &Settings<'_>) -> Result<Self, ConstantError> {
+        let mut constants = Constants::new(OBJECT, settings.fields)?;
+        for (symbol, number) in numbers(settings) {
+            constants.set(&symbol, number)?;
+        }
+        let mut words = vec![0_u64; OBJECT.len().div_ceil(size_of::<u64>())];
+        let object = words.as_mut_bytes();
+        object[..OBJECT.len()].copy_from_slice(OBJECT);
+        constants.write(object)?;
+        settings.casts.put(object)?;
+        Ok(Self(words))
     }
-    words
 }
 
-/// Returns the values of all 32-bit globals, by symbol.
-fn words(settings: &Settings<'_>) -> Vec<(String, u32)> {
+/// Returns the numbers of the settings that differ from their defaults, by symbol.
+fn numbers(settings: &Settings<'_>) -> Vec<(String, u32)> {
     let sizing = &settings.sizing;
     let (layout, functions) = (sizing.by_workload(), sizing.by_function());
     let by = settings.ownership.map_or(ownership::OFF, owner_by);
     let hierarchy = settings.ownership.map_or(0, hierarchy);
     let is_on = |symbol: &str| symbol.strip_prefix(SWITCH).is_some_and(|signal| settings.signals.contains(&signal));
     let switches = switches().into_iter().map(|symbol| (symbol.clone(), u32::from(is_on(&symbol))));
-    let fields = settings.fields.iter().map(|field| (field.declaration.symbol.clone(), field.value()));
     let named = [
         ("owner.by", by),
         ("owner.storage", u32::from(settings.socket_storage)),
@@ -153,7 +160,6 @@ fn words(settings: &Settings<'_>) -> Vec<(String, u32)> {
         GROWN.iter().zip(settings.arguments).map(|(name, count)| (format!("arguments.{name}"), number(count)));
     let places = settings.extra.iter().enumerate().flat_map(|(layer, named)| places(layer, named));
     switches
-        .chain(fields)
         .chain(arguments)
         .chain(places)
         .chain(registers())
@@ -161,14 +167,14 @@ fn words(settings: &Settings<'_>) -> Vec<(String, u32)> {
         .collect()
 }
 
-/// Returns the globals that locate arguments and the return value in a kprobe's registers.
+/// Returns the settings that locate arguments and the return value in a kprobe's registers.
 fn registers() -> Vec<(String, u32)> {
     let Some(Registers { arguments: [first, second, third, ..], returned }) = REGISTERS else { return Vec::new() };
     let places = [("first", first), ("second", second), ("third", third), ("returned", returned)];
     places.map(|(name, place)| (format!("register.{name}"), place)).into()
 }
 
-/// Returns the globals that locate the arguments of a layer's function.
+/// Returns the settings that locate the arguments of a layer's function.
 fn places(layer: usize, named: &Named) -> Vec<(String, u32)> {
     let Ok(place) = &named.found else { return Vec::new() };
     let symbol = |argument| format!("extra.{layer}.{argument}");
@@ -190,8 +196,6 @@ const SWITCH: &str = "signal.";
 /// Returns the symbols that enable signals, one for each signal with an optional handler.
 #[must_use]
 pub fn switches() -> Vec<String> {
-    let file = object::File::parse(OBJECT).ok();
-    let symbols = file.iter().flat_map(object::Object::symbols);
-    let names = symbols.filter_map(|symbol| object::ObjectSymbol::name(&symbol).ok().map(str::to_owned));
-    names.filter(|name| name.starts_with(SWITCH)).collect()
+    let declared = globals::declared(OBJECT, CONSTANTS).unwrap_or_default();
+    declared.into_iter().map(|(symbol, _)| symbol).filter(|symbol| symbol.starts_with(SWITCH)).collect()
 }

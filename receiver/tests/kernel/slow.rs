@@ -81,7 +81,7 @@ impl Slow {
         let within = |time: u64, [before, after]: [u64; 2]| (before - PRECISION..=after + PRECISION).contains(&time);
         assert!(within(span.start, self.sent), "the start of {span:?} is not within {:?}", self.sent);
         assert!(within(span.end, self.read), "the end of {span:?} is not within {:?}", self.read);
-        assert_eq!(span.attribute("network.local.address"), self.local.ip().to_string());
+        assert_eq!(span.attribute("network.local.address"), self.local.ip().to_string(), "{span:?}");
         assert_eq!(span.attribute("network.peer.address"), self.peer.ip().to_string());
         assert_eq!(span.attribute("process.pid"), std::process::id().to_string());
         assert_eq!((span.attribute("undercurrent.selection"), span.attribute(LAYER)), ("slow", "socket_read"));

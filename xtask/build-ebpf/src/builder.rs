@@ -53,8 +53,13 @@ pub const fn target(binary: &str) -> [&str; 10] {
 }
 
 /// Flags of the compiler. The architecture selects the register layout that kprobes read.
-pub const FLAGS: [&str; 4] =
-    ["-Cdebuginfo=2", "-Clink-arg=--btf", "-Clink-arg=--disable-memory-builtins", "--cfg=bpf_target_arch=\"x86_64\""];
+pub const FLAGS: [&str; 5] = [
+    "-Ctarget-cpu=v2",
+    "-Cdebuginfo=2",
+    "-Clink-arg=--btf",
+    "-Clink-arg=--disable-memory-builtins",
+    "--cfg=bpf_target_arch=\"x86_64\"",
+];
 
 /// Prefixes of the caller's variables that would affect the compiler.
 const FOREIGN: [&str; 11] = [

@@ -15,10 +15,10 @@ use super::{
 };
 use crate::{
     kernel::{
+        constant::constants,
         event::PacketEvent,
         fields::{SKB_PROTOCOL, SkBuff, Sock},
         filter::Subject,
-        load_time_value,
         pointer::{Access, Probed, Ptr},
     },
     signals::extra_latency,
@@ -62,13 +62,11 @@ macro_rules! programs {
     ($($layer:literal $entry:ident $probe:ident $packet:literal $socket:literal $register:literal;)+) => {$(
         #[fentry]
         fn $entry(ctx: FEntryContext) -> i32 {
-            #[unsafe(export_name = $packet)]
-            #[unsafe(link_section = ".rodata.flags")]
-            static PACKET: u32 = 0;
-            #[unsafe(export_name = $socket)]
-            #[unsafe(link_section = ".rodata.flags")]
-            static SOCKET: u32 = ABSENT;
-            let absent = load_time_value(&SOCKET) == ABSENT;
+            constants! {
+                PACKET = $packet;
+                SOCKET = $socket, ABSENT;
+            }
+            let absent = SOCKET.get() == ABSENT;
             let sock = if absent { Ptr::null() } else { argument(&ctx, &SOCKET) };
             entered(argument(&ctx, &PACKET), sock, $layer);
             0
@@ -76,9 +74,9 @@ macro_rules! programs {
 
         #[kprobe]
         fn $probe(ctx: ProbeContext) -> u32 {
-            #[unsafe(export_name = $register)]
-            #[unsafe(link_section = ".rodata.flags")]
-            static REGISTER: u32 = 0;
+            constants! {
+                REGISTER = $register;
+            }
             probed(Ptr::at(register(&ctx, &REGISTER)), $layer);
             0
         }

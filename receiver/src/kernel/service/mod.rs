@@ -30,7 +30,7 @@ use super::{
     host::Host,
     is_needed, lacks,
     nics::{Clock, NicInventory},
-    object,
+    object::{self, Programs},
     plan::{self, Outcome, Status},
     resolved::{self, Resolved},
     statistics::{Links, Runs},
@@ -103,7 +103,8 @@ impl Service {
             counters: counters.bits(),
             slow: required.slow,
         };
-        let mut ebpf = object::load(&settings)
+        let programs = Programs::new(&settings)?;
+        let mut ebpf = object::load(&settings, &programs)
             .map_err(|error| KernelError::Maps(Box::new(error), host.missing_capabilities.clone()))?;
         let counters = pass(counters, &required.siblings, &mut ebpf);
         let facts = Facts {
