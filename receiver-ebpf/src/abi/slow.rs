@@ -126,6 +126,13 @@ pub enum Choice {
     Uniform,
 }
 
+/// Returns the bits of a timestamp's [mix](super::latency::waiting::mix) that are zero in one of 2^`exponent` packets, at most 2^24. The
+/// lowest eight bits of a mix depend on few bits of the timestamp.
+#[must_use]
+pub const fn uniform_mask(exponent: u32) -> u32 {
+    ((1 << exponent) - 1) << 8
+}
+
 /// Number of reasons.
 pub const CHOICES: usize = 2;
 

@@ -127,11 +127,24 @@ fn measured(
     slot: Slot,
     group: Option<Number>,
 ) {
+    if event.blocked {
+        latency::lost(point, PacketLoss::HeadOfLine, event.weight);
+        waited(point, event, wait, slot, group);
+        return;
+    }
     latency::reached(point, event, slot, group);
     receive_segments::reached(point, packet, event.weight, slot);
+    waited(point, event, wait, slot, group);
+    if point.layer == Layer::SocketRead {
+        slow_packets::read(point, packet, event, wait, slot, group);
+    }
+}
+
+/// Records the end of a wait at a read.
+#[inline(always)]
+fn waited(point: ReceivePoint, event: &PacketEvent, wait: u64, slot: Slot, group: Option<Number>) {
     if let (Layer::SocketRead, Some(transport)) = (point.layer, point.transport) {
         receive_wait::ended(event, wait, transport, point.version, slot, group);
-        slow_packets::read(point, packet, event, wait, slot, group);
     }
 }
 

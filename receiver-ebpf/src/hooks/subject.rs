@@ -47,8 +47,8 @@ impl<A: Access, F: Fn(Ptr<SkBuff, A>) -> Option<u16>> Subject for OnDevice<A, F>
     }
 
     #[inline(always)]
-    fn identity(&self) -> u64 {
-        packet_identity(self.0)
+    fn identity(&self) -> Option<u64> {
+        Some(packet_identity(self.0))
     }
 
     #[inline(always)]

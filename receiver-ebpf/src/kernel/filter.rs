@@ -70,9 +70,10 @@ pub trait Subject {
         (Ptr::at(0), Ptr::at(0))
     }
 
-    /// Returns a number that identifies the packet and its flow; zero if unknown.
-    fn identity(&self) -> u64 {
-        0
+    /// Returns a number that identifies the packet and its flow.
+    #[inline(always)]
+    fn identity(&self) -> Option<u64> {
+        None
     }
 
     /// Copies the first bytes of the data that the current task reads, and returns their number; zero if they are unknown.

@@ -14,12 +14,7 @@ switch!("latency");
 /// Records a packet at a receive point, for its group or else for the slot.
 #[inline(always)]
 pub fn reached(point: ReceivePoint, event: &PacketEvent, slot: Slot, group: Option<Number>) {
-    if !enabled() {
-        return;
-    }
-    if event.blocked {
-        timings::lost(Series::Receive(point), PacketLoss::HeadOfLine, event.weight);
-    } else {
+    if enabled() {
         timings::record_in(group, Series::Receive(point), event.age(), event.weight, slot);
     }
 }

@@ -42,7 +42,7 @@ pub fn passed_transport(event: &PacketEvent, packet: &impl Subject) {
         if passage(cells, event.timestamp).timestamp == event.timestamp {
             passage(cells, event.timestamp).times[1] = event.now;
         } else {
-            let times = [take_departure(cells, packet.identity()), event.now];
+            let times = [departure_of(cells, packet.identity()), event.now];
             *passage(cells, event.timestamp) = Passage { timestamp: event.timestamp, times };
         }
     }
@@ -69,14 +69,13 @@ pub fn departed(time: u64, packet: impl FnOnce() -> u64) {
     }
 }
 
-/// Returns the departure of a packet; zero if it is unknown.
+/// Returns the departure of a packet; zero if it is unknown. The entry remains: a later packet at the same address has another flow, or
+/// stores its own departure.
 #[inline(always)]
-fn take_departure(cells: &mut SlowCells, packet: u64) -> u64 {
-    if packet == 0 {
-        return 0;
-    }
+fn departure_of(cells: &mut SlowCells, packet: Option<u64>) -> u64 {
+    let Some(packet) = packet else { return 0 };
     let departed = departure(cells, packet);
-    if departed.packet == packet { core::mem::take(&mut departed.time) | DEPARTURE } else { 0 }
+    if departed.packet == packet { departed.time | DEPARTURE } else { 0 }
 }
 
 /// Returns the entry of a packet from a sender on this node. Packets are 256 bytes apart or more.

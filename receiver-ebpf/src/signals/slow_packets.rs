@@ -78,7 +78,7 @@ constants! {
     /// Nanoseconds between two events of a budget, by [`Choice`].
     INTERVAL = "slow.interval", u32::MAX;
     UNIFORM_INTERVAL = "slow.uniform_interval", u32::MAX;
-    /// The number of packets per packet of the uniform share, a power of two, minus one.
+    /// The result of [`uniform_mask`](undercurrent_ebpf::abi::slow::uniform_mask).
     UNIFORM_MASK = "slow.uniform_mask", u32::MAX;
 }
 
@@ -88,7 +88,7 @@ const BURST: u64 = 1_000_000_000;
 /// The first implausible age, 13 days: it comes from the comparison of different clocks.
 const IMPLAUSIBLE: u64 = 1 << 50;
 
-/// Selects packets at a read. `wait` is the result of [`receive_wait::end`].
+/// Selects packets at a read that no late segment blocked. `wait` is the result of [`receive_wait::end`].
 #[inline(always)]
 pub fn read(
     point: ReceivePoint,
@@ -98,13 +98,13 @@ pub fn read(
     slot: Slot,
     group: Option<Number>,
 ) {
-    if !enabled() || event.blocked {
+    if !enabled() {
         return;
     }
     let age = event.age();
     let choice = if age as i64 > variable(&THRESHOLD) as i64 {
         Choice::Slow
-    } else if waiting::mix(event.timestamp) as u32 >> 8 & UNIFORM_MASK.get() == 0 {
+    } else if waiting::mix(event.timestamp) & u64::from(UNIFORM_MASK.get()) == 0 {
         Choice::Uniform
     } else {
         return;

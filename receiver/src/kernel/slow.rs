@@ -14,7 +14,7 @@ pub struct SlowLimits {
     pub interval: u32,
     /// Nanoseconds between two events of the uniform share.
     pub uniform_interval: u32,
-    /// The number of packets per packet of the uniform share, a power of two, minus one.
+    /// The bits of a timestamp's mix that are zero in packets of the uniform share.
     pub uniform_mask: u32,
     /// True if programs read the payload of selected packets.
     pub inspects: bool,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use undercurrent_ebpf::abi::slow::uniform_mask;
 
 use crate::{
     kernel::slow::SlowLimits,
@@ -193,7 +194,7 @@ impl Settings {
         SlowLimits {
             interval: SECOND / (EVENTS * self.budget.get()),
             uniform_interval: SECOND / (self.budget.get() / 10).max(1),
-            uniform_mask: self.uniform_share.0.map_or(u32::MAX, |exponent| (1 << exponent) - 1),
+            uniform_mask: self.uniform_share.0.map_or(u32::MAX, uniform_mask),
             inspects: self.payload != Payload::None,
             searches: self.enabled && self.payload == Payload::Http1,
             reader_states: self.reader_states,
@@ -224,7 +225,7 @@ mod tests {
         let defaults = SlowLimits {
             interval: 6_250_000,
             uniform_interval: SECOND,
-            uniform_mask: (1 << 20) - 1,
+            uniform_mask: 0x0fff_ff00,
             inspects: true,
             searches: true,
             reader_states: false,
@@ -237,7 +238,7 @@ mod tests {
         let expected = SlowLimits {
             interval: 62_500,
             uniform_interval: 10_000_000,
-            uniform_mask: 1,
+            uniform_mask: 0x100,
             inspects: false,
             searches: false,
             reader_states: true,
