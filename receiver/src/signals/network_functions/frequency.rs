@@ -18,6 +18,10 @@ const INTERRUPT: f64 = 1e-6;
 /// The samples of all CPUs per second at most: more do not make the totals of the node more precise, and each takes about a
 /// microsecond of user space.
 const NODE: f64 = 8_000.0;
+/// The period of an idle CPU as a multiple of the configured one. Work that recurs after a fixed number of milliseconds would have all
+/// samples of a period of 100 ms at a few of its phases. The multiple is irrational (its digits are those of the golden ratio), so the
+/// samples have all phases alike.
+const STRETCH: f64 = 1.018_033_988_749_895;
 /// A CPU with a smaller busy share is idle.
 const IDLE: f64 = 0.02;
 /// Samples after which a frequency is chosen.
@@ -62,8 +66,8 @@ impl Frequencies {
     /// Returns the periods before the first choice.
     pub fn new(settings: &Settings, event: CpuEvent) -> Self {
         let (min, max) = (settings.min_frequency.hertz(), settings.max_frequency.hertz());
-        let first = settings.min_frequency.period();
-        Self { event, first, idle: settings.idle_frequency.period(), min, max: max.max(min), cpus: BTreeMap::new() }
+        let (first, idle) = (settings.min_frequency.period(), settings.idle_frequency.period().mul_f64(STRETCH));
+        Self { event, first, idle, min, max: max.max(min), cpus: BTreeMap::new() }
     }
 
     /// Returns the periods to set, by CPU, in units of the event. `cpus` are the CPUs that are online.
@@ -168,6 +172,18 @@ mod tests {
         // Not enough samples for a choice.
         assert_eq!(chosen(&[(0, cells(99, 99, 0)), (1, cells(4, 0, 0))]), []);
         assert_eq!(chosen(&[(0, cells(5, 0, 0))]), [(0, 997.0)]);
+    }
+
+    #[test]
+    fn samples_of_an_idle_cpu_have_all_phases_of_recurring_work() {
+        let period = Frequencies::new(&Settings::default(), CpuEvent::Clock).idle.as_secs_f64() * 1e3;
+        for cycle in [1.0, 4.0, 10.0, 20.0, 25.0, 40.0, 50.0, 80.0, 100.0, 200.0, 250.0, 1000.0] {
+            for busy in [0.02, 0.1, 0.5] {
+                let is_busy = |sample: &i32| (f64::from(*sample) * period).rem_euclid(cycle) < busy * cycle;
+                let share = (0..600).filter(is_busy).count() as f64 / 600.0;
+                assert!((share - busy).abs() < 0.025, "{share} instead of {busy}, every {cycle} ms");
+            }
+        }
     }
 
     #[test]

@@ -91,8 +91,9 @@ fn samples_by_a_counter_are_in_the_functions_of_udp() {
 }
 
 fn send_datagrams(source: Source) {
-    let sidecar = start_with(source);
     for version in Version::ALL {
+        // A sidecar for each version: a counter's samples wait until their CPU's clock rate is known, which needs busy time.
+        let sidecar = start_with(source);
         let wire = Wire::veth(version);
         expect(&sidecar, &[UDP_RECEIVE, UDP_SEND], &[], version, datagrams(&wire));
     }
