@@ -127,6 +127,7 @@ fn measured(
     slot: Slot,
     group: Option<Number>,
 ) {
+    // A branch of its own: a second test of `blocked` in the selection of slow packets takes three instructions.
     if event.blocked {
         latency::lost(point, PacketLoss::HeadOfLine, event.weight);
         waited(point, event, wait, slot, group);

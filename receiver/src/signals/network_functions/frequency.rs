@@ -18,9 +18,8 @@ const INTERRUPT: f64 = 1e-6;
 /// The samples of all CPUs per second at most: more do not make the totals of the node more precise, and each takes about a
 /// microsecond of user space.
 const NODE: f64 = 8_000.0;
-/// The period of an idle CPU as a multiple of the configured one. Work that recurs after a fixed number of milliseconds would have all
-/// samples of a period of 100 ms at a few of its phases. The multiple is irrational (its digits are those of the golden ratio), so the
-/// samples have all phases alike.
+/// The period of an idle CPU as a multiple of the configured one. With a period of exactly 100 ms, work that recurs every 40 ms would
+/// always be sampled at one of two phases. This multiple has the digits of the golden ratio, so samples are spread over all phases.
 const STRETCH: f64 = 1.018_033_988_749_895;
 /// A CPU with a smaller busy share is idle.
 const IDLE: f64 = 0.02;
