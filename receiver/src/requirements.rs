@@ -110,7 +110,7 @@ impl Requirements {
                 .into_iter()
                 .any(|layer| settings.signals.latency.excludes_blocked(layer)),
             transmit: settings.signals.transmit.stages.bits(),
-            exact: settings.signals.network_cpu.exact.number(),
+            exact: settings.signals.network_cpu.measured(),
             classified: signals::classified(&settings.signals),
             sysfs,
             events: settings.signals.processor.events(),

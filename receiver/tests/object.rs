@@ -11,15 +11,15 @@ use aya::{
 };
 use undercurrent::kernel::{btf, constants::Constants, fields, loader, object::OBJECT};
 
-/// Creates the object's maps with these signals enabled. Returns `None`, and reports a skip, if the kernel denies
-/// it.
-fn load(signals: &[&str]) -> Option<Ebpf> {
+/// Creates the object's maps with the number 1 for these settings. Returns `None`, and reports a skip, if the kernel
+/// denies it.
+fn load(settings: &[&str]) -> Option<Ebpf> {
     let raw = btf::read("vmlinux").expect("the kernel has BTF");
     let types = btf::Btf::parse(&raw).expect("sound BTF");
     let fields = fields::resolve(&types, &fields::declared(OBJECT).expect("a sound object"));
     let mut constants = Constants::new(OBJECT, &fields).expect("a sound object");
-    for signal in signals {
-        constants.set(&format!("signal.{signal}"), 1).expect("a signal with a switch");
+    for setting in settings {
+        constants.set(setting, 1).expect("a declared setting");
     }
     let mut object = OBJECT.to_vec();
     constants.write(&mut object).expect("declared placeholders");
@@ -48,10 +48,10 @@ fn the_kernel_takes_every_map() {
 
 /// Returns the bytes of `softirq_entry` after the verifier. Returns `None`, and reports a skip, if the kernel
 /// denies it.
-fn verified_size(signals: &[&str]) -> Option<u32> {
+fn verified_size(settings: &[&str]) -> Option<u32> {
     const HOOK: &str = "softirq_entry";
     let types = Btf::from_sys_fs().expect("the kernel has BTF");
-    let mut ebpf = load(signals)?;
+    let mut ebpf = load(settings)?;
     let program: &mut BtfTracePoint =
         ebpf.program_mut(HOOK).and_then(|program| program.try_into().ok()).expect("a tracepoint program");
     match program.load(HOOK, &types) {
@@ -68,8 +68,10 @@ fn verified_size(signals: &[&str]) -> Option<u32> {
 #[test]
 fn handlers_of_disabled_signals_are_removed() {
     let Some(none) = verified_size(&[]) else { return };
-    let [cpu, wait, both] = [&["network_cpu"][..], &["softirq_wait"], &["network_cpu", "softirq_wait"]]
-        .map(|signals| verified_size(signals).expect("the first program loaded"));
+    // 1 is the number of exact softirqs, and of an enabled signal.
+    let (cpu, wait) = ("network_cpu.exact", "signal.softirq_wait");
+    let [cpu, wait, both] =
+        [&[cpu][..], &[wait], &[cpu, wait]].map(|settings| verified_size(settings).expect("the first program loaded"));
     // With both signals, the program at the exit records the wait.
     assert!(none < cpu && cpu < both && both < wait, "{none}, {cpu}, {wait}, {both} bytes");
 }

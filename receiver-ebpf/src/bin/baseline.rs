@@ -85,6 +85,8 @@ empty! {
     #[kprobe] extra_7_probe(ProbeContext) = 0;
     #[cgroup_skb(ingress)] cgroup_ingress(SkBuffContext) = 1;
     #[cgroup_skb(ingress)] cgroup_charge(SkBuffContext) = 1;
+    #[btf_tracepoint(function = "sock_send_length")] send_exit(BtfTracePointContext) = 0;
+    #[btf_tracepoint(function = "sock_recv_length")] receive_exit(BtfTracePointContext) = 0;
     #[fentry] inet_sendmsg(FEntryContext) = 0;
     #[fexit] inet_sendmsg_exit(FExitContext) = 0;
     #[kprobe] inet_sendmsg_probe(ProbeContext) = 0;

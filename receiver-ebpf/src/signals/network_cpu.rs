@@ -11,23 +11,22 @@ use aya_ebpf::macros::map;
 use undercurrent_ebpf::abi::{
     cost::{self, CostKind, exact},
     softirq::{Division, Softirq, SoftirqCells, SoftirqState},
-    workload::{Slot, ownership},
+    workload::Slot,
 };
 
-use super::switch;
 use crate::kernel::{
     cells::{self, ByCpu, MMAPABLE},
     clock,
     constant::constants,
-    owner, sample,
+    sample,
     shard::{Counters, SlotCounters},
 };
 
-switch!("network_cpu");
-
 constants! {
-    /// One of [`exact`].
-    EXACT = "network_cpu.exact", exact::SOFTIRQS;
+    /// One of [`exact`]; [`exact::NONE`] also if the signal is disabled.
+    EXACT = "network_cpu.exact";
+    /// 1 if CPU time is measured exactly and attribution is on.
+    DIVIDES = "network_cpu.divides";
 }
 
 /// State and totals of the network softirqs.
@@ -41,13 +40,13 @@ static NETWORK_CPU: Counters<{ cost::WORDS }> = Counters::with_max_entries(1, MM
 /// Returns what is measured exactly, one of [`exact`]; a constant to the verifier.
 #[inline(always)]
 pub fn measures() -> u32 {
-    if enabled() { EXACT.get() } else { exact::NONE }
+    EXACT.get()
 }
 
 /// Returns true if CPU time is divided over workloads.
 #[inline(always)]
 pub fn divides() -> bool {
-    measures() != exact::NONE && owner::by() != ownership::OFF
+    DIVIDES.get() != 0
 }
 
 /// Adds CPU time of one or more kinds to a workload.

@@ -46,19 +46,22 @@ fn here() -> Option<&'static mut RunningCall> {
 #[inline(always)]
 pub fn entered(kind: CostKind) {
     let now = clock::monotonic();
-    if let Some(call) = here() {
+    if let Some(call) = cells::here(&CALLS) {
         settle(call, now);
         call.kind = kind as u64;
         call.since = now;
     }
 }
 
-/// Handles the exit of a call. A call that began before the programs were attached is not counted.
+/// Handles the exit of a call. A call that began before the programs were attached is not counted, nor is one of a family whose
+/// entry has no program.
 #[inline(always)]
 pub fn exited() {
-    let now = clock::monotonic();
-    if let Some(call) = here() {
-        settle(call, now);
+    if let Some(call) = cells::here(&CALLS)
+        && call.kind != 0
+    {
+        interrupted(call, clock::monotonic());
+        call.kind = 0;
         if call.pending[0] + call.pending[1] > LONGEST_PENDING {
             charge_pending(call);
         }

@@ -1,7 +1,7 @@
 //! The eBPF object and its configuration for this kernel before loading.
 
 use aya::{Ebpf, EbpfError};
-use undercurrent_ebpf::abi::{ABSENT, constant::CONSTANTS, workload::ownership};
+use undercurrent_ebpf::abi::{ABSENT, constant::CONSTANTS, cost::exact, workload::ownership};
 use zerocopy::IntoBytes as _;
 
 use super::{
@@ -139,6 +139,7 @@ fn numbers(settings: &Settings<'_>) -> Vec<(String, u32)> {
         ("cgroup.hierarchy", hierarchy.cast_unsigned()),
         ("transmit.layers", settings.transmit),
         ("network_cpu.exact", settings.exact),
+        ("network_cpu.divides", u32::from(settings.exact != exact::NONE && by != ownership::OFF)),
         ("processor.counters", settings.counters),
         ("slow.interval", settings.slow.interval),
         ("slow.uniform_interval", settings.slow.uniform_interval),

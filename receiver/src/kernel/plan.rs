@@ -151,7 +151,13 @@ fn attach_all(kernel: &mut impl Attach, alternate: &Alternate<'_>, refusals: &mu
     for program in alternate.programs {
         match kernel.attach(program) {
             Ok(()) => attached.push(program.symbol),
-            Err(refusal) => refusals.push(refusal),
+            Err(refusal) => {
+                refusals.push(refusal);
+                // The others would be detached again.
+                if alternate.needs_all {
+                    break;
+                }
+            }
         }
     }
     attached
@@ -268,7 +274,9 @@ mod tests {
         static ALTERNATES: [Alternate<'static>; 1] = [all_or_none("fentry", &PROGRAMS)];
         let hook =
             Hook { name: "pair", reads_timestamps: false, sees_traffic: true, within: None, alternates: &ALTERNATES };
-        assert_eq!(served(&["other"], &hook), (Status::Unavailable, None, Vec::new()));
+        for refused in ["one", "other"] {
+            assert_eq!(served(&[refused], &hook), (Status::Unavailable, None, Vec::new()));
+        }
         assert_eq!(served(&[], &hook), (Status::Healthy, Some("fentry"), vec!["one", "other"]));
     }
 

@@ -19,6 +19,13 @@ pub static RECEIVER: Hook = Hook {
     }],
 };
 
+/// The end of a send, 6.3 and later.
+const SEND_EXIT: Program<'static> =
+    Program { symbol: "send_exit", attachment: Attachment::Tracepoint, target: "sock_send_length" };
+/// The end of a read of a socket, 6.3 and later.
+const RECEIVE_EXIT: Program<'static> =
+    Program { symbol: "receive_exit", attachment: Attachment::Tracepoint, target: "sock_recv_length" };
+
 /// A task enters or leaves a socket call. The hook of switches is needed too: a call must not run on while another task has the CPU.
 pub static SOCKET_CALL: Hook = Hook {
     name: "socket_call",
@@ -26,6 +33,17 @@ pub static SOCKET_CALL: Hook = Hook {
     sees_traffic: true,
     within: None,
     alternates: &[
+        all_or_none(
+            "fentry_tracepoint",
+            &[
+                SEND_EXIT,
+                RECEIVE_EXIT,
+                fentry("inet_sendmsg"),
+                fentry("inet6_sendmsg"),
+                fentry("inet_recvmsg"),
+                fentry("inet6_recvmsg"),
+            ],
+        ),
         all_or_none(
             FENTRY,
             &[
@@ -37,6 +55,17 @@ pub static SOCKET_CALL: Hook = Hook {
                 fexit("inet_recvmsg_exit", "inet_recvmsg"),
                 fentry("inet6_recvmsg"),
                 fexit("inet6_recvmsg_exit", "inet6_recvmsg"),
+            ],
+        ),
+        all_or_none(
+            "kprobe_tracepoint",
+            &[
+                SEND_EXIT,
+                RECEIVE_EXIT,
+                kprobe("inet_sendmsg_probe", "inet_sendmsg"),
+                kprobe("inet6_sendmsg_probe", "inet6_sendmsg"),
+                kprobe("inet_recvmsg_probe", "inet_recvmsg"),
+                kprobe("inet6_recvmsg_probe", "inet6_recvmsg"),
             ],
         ),
         all_or_none(

@@ -42,6 +42,17 @@ impl Settings {
     pub fn measures_calls(&self) -> bool {
         self.enabled && self.exact == Exact::All
     }
+
+    /// Returns what is measured exactly, as the eBPF programs number it.
+    #[must_use]
+    pub const fn measured(&self) -> u32 {
+        match self.exact {
+            _ if !self.enabled => exact::NONE,
+            Exact::None => exact::NONE,
+            Exact::Softirqs => exact::SOFTIRQS,
+            Exact::All => exact::ALL,
+        }
+    }
 }
 
 /// The network events that are measured exactly.
@@ -56,14 +67,13 @@ pub enum Exact {
     All,
 }
 
-impl Exact {
-    /// Returns the number of the eBPF programs.
-    #[must_use]
-    pub const fn number(self) -> u32 {
-        match self {
-            Self::None => exact::NONE,
-            Self::Softirqs => exact::SOFTIRQS,
-            Self::All => exact::ALL,
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn disabled_signal_measures_nothing() {
+        assert_eq!(Settings::complete().measured(), exact::ALL);
+        assert_eq!(Settings { enabled: false, ..Settings::complete() }.measured(), exact::NONE);
     }
 }
