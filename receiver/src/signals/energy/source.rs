@@ -87,11 +87,32 @@ impl Source for Model {
 
     fn energy(&self, domain: Domain, _: &Zones, interval: &Interval) -> Option<Microjoules> {
         let cpus = u32::try_from(interval.cpus).ok().filter(|cpus| *cpus > 0)?;
-        let used = (interval.used / cpus).min(interval.length);
+        // Not limited to the length: the CPU time is read at another time than the clock, and a limit would lose the difference.
+        let used = interval.used / cpus;
         (domain == Domain::Cpu).then(|| self.0.idle().over(interval.length) + self.0.dynamic().over(used))
     }
 
     fn idle(&self, _: Domain) -> Option<Watts> {
         Some(self.0.idle())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn model_counts_all_cpu_time() {
+        let model = Model("10W..110W".parse().expect("a range"));
+        let joules = |used: [u64; 2]| -> f64 {
+            let energy = used.map(|used| {
+                let interval = Interval { length: Duration::from_secs(10), used: Duration::from_secs(used), cpus: 2 };
+                model.energy(Domain::Cpu, &Zones::default(), &interval).expect("a number of CPUs").0 as f64 / 1e6
+            });
+            energy.into_iter().sum()
+        };
+        // Both CPUs were busy for 20 s. The first reading of their time was late.
+        assert_eq!(joules([21, 19]), 2200.0);
+        assert_eq!(joules([21, 19]), joules([20, 20]));
     }
 }
