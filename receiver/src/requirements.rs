@@ -7,7 +7,7 @@ use crate::{
     config::Settings,
     kernel::{
         Kernel, KernelError, LoadOptions,
-        counters::Events,
+        counters::{Events, Wanted},
         filter_map::FilterKeys,
         groups::GroupBy,
         hooks::Hook,
@@ -70,8 +70,8 @@ pub struct Requirements {
     classified: Vec<String>,
     /// The tree with the power meters.
     sysfs: Sysfs,
-    /// The events of the processor's counters; `None` if no counters are read.
-    events: Option<Events>,
+    /// The processor's counters to read; `None` if none are read.
+    counters: Option<Wanted>,
     /// The events that interrupt CPUs as the processor's counters do.
     interrupts: Events,
     /// The hooks that only the processor's counters need.
@@ -113,7 +113,7 @@ impl Requirements {
             exact: settings.signals.network_cpu.measured(),
             classified: signals::classified(&settings.signals),
             sysfs,
-            events: settings.signals.processor.events(),
+            counters: settings.signals.processor.wanted(),
             interrupts: settings.signals.processor.events,
             counter_hooks: signals::counter_hooks(&settings.signals),
             slow: settings.signals.slow_packets.limits(),
@@ -180,7 +180,7 @@ impl Requirements {
             transmit: self.transmit,
             exact: self.exact,
             classified: &self.classified,
-            events: self.events,
+            counters: self.counters.as_ref(),
             interrupts: self.interrupts,
             counter_hooks: &self.counter_hooks,
             siblings: self.sysfs.siblings(cpus),

@@ -166,11 +166,14 @@ fn choose(handlers: Handlers, signals: &mut Signals) {
         signals.network_functions.enabled = true;
         return;
     }
-    if handlers == Handlers::Energy {
+    if handlers.divides_energy() {
         signals.disable_all();
         signals.network_cpu.enabled = true;
         signals.energy.enabled = true;
         signals.processor = processor::Settings { enabled: true, events: Events::Software, ..Default::default() };
+        if handlers == Handlers::EnergyByCycles {
+            signals.processor.counters.clear();
+        }
         return;
     }
     let waits = handlers.waits();

@@ -49,11 +49,13 @@ pub enum Handlers {
     CpuTime,
     /// Counters of the processor by workload, with events of the kernel, and energy; compared with empty programs.
     Energy,
+    /// As [`Handlers::Energy`], without counters beside the cycles.
+    EnergyByCycles,
 }
 
 impl Handlers {
     /// All variants.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::All,
         Self::WithoutSlowPackets,
         Self::WithoutWaits,
@@ -66,6 +68,7 @@ impl Handlers {
         Self::AttributionByCpu,
         Self::CpuTime,
         Self::Energy,
+        Self::EnergyByCycles,
     ];
 
     /// Returns the attribution method of the sidecar's programs.
@@ -77,10 +80,16 @@ impl Handlers {
             | Self::SampledByWorkload
             | Self::Attribution
             | Self::CpuTime
-            | Self::Energy => Some(Ownership::Unified),
+            | Self::Energy
+            | Self::EnergyByCycles => Some(Ownership::Unified),
             // No cgroup is created or removed meanwhile, so the number has no effect.
             Self::ByWorkloadByCpu | Self::AttributionByCpu => Some(Ownership::Cpu(0)),
         }
+    }
+
+    /// Returns true if only CPU time, counters of the processor and energy are measured.
+    pub const fn divides_energy(self) -> bool {
+        matches!(self, Self::Energy | Self::EnergyByCycles)
     }
 
     /// Returns true if the signals of waits are enabled.
@@ -105,7 +114,8 @@ impl Handlers {
     pub const fn hears(self, traffic: Traffic) -> bool {
         match traffic {
             Traffic::Sockets => matches!(self, Self::ByWorkloadByCpu),
-            Traffic::Threads => matches!(self, Self::CpuTime | Self::Energy),
+            Traffic::Threads => matches!(self, Self::CpuTime) || self.divides_energy(),
+            Traffic::Pauses => self.divides_energy(),
             _ => true,
         }
     }

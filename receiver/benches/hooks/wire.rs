@@ -20,6 +20,9 @@ const MESSAGE: [u8; 100] = [0x55; 100];
 /// The time limit of an exchange over veth, including slow guests.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// The length of a pause.
+const PAUSE: Duration = Duration::from_micros(50);
+
 /// The addresses of one IP version, from the ranges for documentation.
 struct Version {
     client: &'static str,
@@ -46,12 +49,14 @@ pub enum Traffic {
     Sockets,
     /// UDP over IPv4 between two threads, which switch at each message on a machine with one CPU.
     Threads,
+    /// No packets: a thread that sleeps, so that its CPU switches to the idle task and back.
+    Pauses,
 }
 
 impl Traffic {
     /// All kinds of traffic.
-    pub const ALL: [Self; 6] =
-        [Self::UdpIpv4, Self::UdpIpv6, Self::TcpIpv4, Self::TcpIpv6, Self::Sockets, Self::Threads];
+    pub const ALL: [Self; 7] =
+        [Self::UdpIpv4, Self::UdpIpv6, Self::TcpIpv4, Self::TcpIpv6, Self::Sockets, Self::Threads, Self::Pauses];
 }
 
 /// Connected sockets at both ends, for each IP version.
@@ -105,8 +110,8 @@ impl Wire {
     }
 
     /// Sends requests from the client to the server, and waits for each reply. A single thread does this, to avoid
-    /// other load, except for [`Traffic::Threads`]. For [`Traffic::Sockets`] it creates two sockets instead of each
-    /// exchange.
+    /// other load, except for [`Traffic::Threads`]. Instead of each exchange, [`Traffic::Sockets`] creates two sockets,
+    /// and [`Traffic::Pauses`] sleeps.
     pub fn exchange(&mut self, traffic: Traffic, requests: u32) -> anyhow::Result<()> {
         let each = |exchange: &mut dyn FnMut() -> io::Result<()>| (0..requests).try_for_each(|_| exchange());
         match traffic {
@@ -116,6 +121,10 @@ impl Wire {
             Traffic::TcpIpv6 => each(&mut || self.ipv6.over_tcp()),
             Traffic::Sockets => each(&mut sockets),
             Traffic::Threads => self.ipv4.between_threads(requests),
+            Traffic::Pauses => each(&mut || {
+                thread::sleep(PAUSE);
+                Ok(())
+            }),
         }
         .context("traffic over veth")
     }

@@ -1,8 +1,8 @@
 //! The perf events of the processor's counters, one for each CPU.
 
 use std::{
-    collections::BTreeMap,
-    io,
+    collections::{BTreeMap, BTreeSet},
+    io, iter,
     os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd},
 };
 
@@ -50,6 +50,47 @@ impl Events {
     }
 }
 
+/// A counter that can be left out. The division of energy needs only the cycles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BesideCycles {
+    /// Retired instructions.
+    Instructions,
+    /// References to the last-level cache.
+    CacheReferences,
+    /// Misses of the last-level cache.
+    CacheMisses,
+}
+
+impl BesideCycles {
+    /// Every counter that can be left out.
+    pub const ALL: [Self; 3] = [Self::Instructions, Self::CacheReferences, Self::CacheMisses];
+
+    const fn counter(self) -> Counter {
+        match self {
+            Self::Instructions => Counter::Instructions,
+            Self::CacheReferences => Counter::CacheReferences,
+            Self::CacheMisses => Counter::CacheMisses,
+        }
+    }
+}
+
+/// The counters to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The events that count.
+    pub events: Events,
+    /// The counters beside cycles.
+    pub others: BTreeSet<BesideCycles>,
+}
+
+impl Wanted {
+    /// Returns the counters. The cycles are the first.
+    pub fn counters(&self) -> impl Iterator<Item = Counter> {
+        iter::once(Counter::Cycles).chain(self.others.iter().map(|other| other.counter()))
+    }
+}
+
 /// Returns the name of the map with the events of a counter.
 const fn map(counter: Counter) -> &'static str {
     match counter {
@@ -70,10 +111,10 @@ pub struct Counters {
 impl Counters {
     /// Opens the events of every CPU that is online. Leaves out counters that the processor lacks, and all without cycles.
     #[must_use]
-    pub fn open(kind: Events) -> Self {
-        let online = aya::util::online_cpus().unwrap_or_default();
+    pub fn open(wanted: &Wanted) -> Self {
+        let (online, kind) = (aya::util::online_cpus().unwrap_or_default(), wanted.events);
         let mut opened = Self { kind: Some(kind), events: BTreeMap::new() };
-        for counter in Counter::ALL {
+        for counter in wanted.counters() {
             let of_cpus = online.iter().map(|cpu| Ok(((counter, *cpu), open(kind.of(counter), *cpu)?)));
             match of_cpus.collect::<io::Result<Vec<_>>>() {
                 Ok(events) => opened.events.extend(events),

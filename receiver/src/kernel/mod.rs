@@ -56,7 +56,7 @@ use crate::options::AttachKind;
 
 use self::{
     client::{Client, Maps, ServiceError},
-    counters::Events,
+    counters::{Events, Wanted},
     drops::Reasons,
     fields::{FieldFact, FieldState, ResolvedField},
     hooks::Hook,
@@ -155,8 +155,8 @@ pub struct LoadOptions<'a> {
     pub exact: u32,
     /// The functions that samples are classified by.
     pub classified: &'a [String],
-    /// The events of the processor's counters; `None` if no counters are read.
-    pub events: Option<Events>,
+    /// The processor's counters to read; `None` if none are read.
+    pub counters: Option<&'a Wanted>,
     /// The events that interrupt CPUs as the processor's counters do.
     pub interrupts: Events,
     /// The hooks that are attached only if the machine has counters.

@@ -85,7 +85,7 @@ impl Measured {
             exact: 0,
             slow: Settings::default().slow_packets.limits(),
             classified: &[],
-            events: None,
+            counters: None,
             interrupts: Events::Hardware,
             counter_hooks: &[],
             siblings: Vec::new(),

@@ -14,7 +14,7 @@ use super::{
     verdict,
 };
 
-/// Limit of a switch between tasks above an empty program, in nanoseconds.
+/// Limit of a switch to or from the idle task above an empty program, in nanoseconds.
 const SWITCH: f64 = 90.0;
 
 /// Options of `cargo xtask bench energy`.
@@ -45,9 +45,9 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         bail!("the programs are loaded into the kernel: run this as root");
     }
     println!("{}", description());
-    let switch = hooks::of_energy(options.icount)?.context("no switch between tasks was measured")?;
+    let switch = hooks::of_energy(options.icount)?.context("no switch to the idle task was measured")?;
     println!(
-        "a switch between tasks with four counters: {switch:.1} ns above an empty program, limit {SWITCH}: {}",
+        "a switch to or from the idle task with four counters: {switch:.1} ns above an empty program, limit {SWITCH}: {}",
         verdict(switch, SWITCH)
     );
     let output = machine::output(Command::new(build::benchmark("tick", Profile::Release)?).args(["--rounds", "5"]))?;

@@ -84,7 +84,7 @@ impl Service {
             extra,
             task_clock,
         } = Resolved::of(required)?;
-        let counters = required.events.map(Counters::open).unwrap_or_default();
+        let counters = required.counters.map(Counters::open).unwrap_or_default();
         let settings = object::Settings {
             sizing: required.sizing,
             signals: required.signals,

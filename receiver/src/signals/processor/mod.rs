@@ -27,6 +27,7 @@ use super::{
 use crate::{
     kernel::{
         Kernel,
+        counters::Wanted,
         cpu_events::CpuEvent,
         cpu_sampling::CpuSampling,
         hooks::{Hook, SCHED_SWITCH, SOFTIRQ_ENTRY, SOFTIRQ_EXIT, on_every_cpu, whole},
@@ -44,7 +45,7 @@ pub static ENTRY: Entry = Entry {
     maps: &[&USE, &CELLS, &SIBLINGS],
     losses: |_| vec![READ_FAILED],
     hooks_needed: HooksNeeded::Each(&[]),
-    caveats: |_, kernel| caveats(kernel),
+    caveats: |settings, kernel| caveats(&settings.processor, kernel),
     open,
 };
 
@@ -92,7 +93,7 @@ pub fn counts(kernel: &Kernel) -> bool {
     kernel.counters() & Counter::Cycles.bit() != 0 && kernel.serves(&SCHED_SWITCH)
 }
 
-fn caveats(kernel: &Kernel) -> Vec<Caveat> {
+fn caveats(settings: &Settings, kernel: &Kernel) -> Vec<Caveat> {
     if kernel.counters() == 0 {
         let reason =
             "this machine has no hardware counters (many virtual machines have none): CPU time replaces cycles";
@@ -101,7 +102,8 @@ fn caveats(kernel: &Kernel) -> Vec<Caveat> {
     if !kernel.serves(&SCHED_SWITCH) {
         return vec![Caveat::Unavailable("switches between tasks are not seen".to_owned())];
     }
-    let missing = Counter::ALL.into_iter().filter(|counter| kernel.counters() & counter.bit() == 0);
+    let wanted = settings.wanted();
+    let missing = wanted.iter().flat_map(Wanted::counters).filter(|counter| kernel.counters() & counter.bit() == 0);
     missing.map(|counter| Caveat::Partial(format!("this processor has no {}", descriptor(counter).name))).collect()
 }
 

@@ -1,9 +1,11 @@
 //! The settings of `processor`.
 
+use std::collections::BTreeSet;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::counters::Events;
+use crate::kernel::counters::{BesideCycles, Events, Wanted};
 
 /// The counters of the processor, by workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -11,6 +13,9 @@ use crate::kernel::counters::Events;
 pub struct Settings {
     /// True if the counters are read. Without hardware counters no program is attached.
     pub enabled: bool,
+    /// The counters to read beside the cycles: `instructions`, `cache_references` and `cache_misses`. Each is read at every switch to or
+    /// from the idle task or a task in other cgroups. The division of energy needs none of them.
+    pub counters: BTreeSet<BesideCycles>,
     /// Throughput of a core with two busy hyper-threads, relative to one: a cycle beside a busy sibling counts for half of it
     /// in the division of energy.
     #[schemars(range(min = 1.0, max = 2.0))]
@@ -21,16 +26,21 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Returns the events to count; `None` if the signal is off.
+    /// Returns the counters to read; `None` if the signal is off.
     #[must_use]
-    pub fn events(&self) -> Option<Events> {
-        self.enabled.then_some(self.events)
+    pub fn wanted(&self) -> Option<Wanted> {
+        self.enabled.then(|| Wanted { events: self.events, others: self.counters.clone() })
     }
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { enabled: true, hyper_thread_ratio: HyperThreadRatio(1.1), events: Events::Hardware }
+        Self {
+            enabled: true,
+            counters: BesideCycles::ALL.into(),
+            hyper_thread_ratio: HyperThreadRatio(1.1),
+            events: Events::Hardware,
+        }
     }
 }
 

@@ -59,8 +59,8 @@ const HANDLERS: [&str; 8] = [
 
 /// The set of handlers of CPU time by workload, with socket calls.
 const CPU_TIME: &str = "cpu_time";
-/// The set of handlers of counters of the processor and of energy.
-const ENERGY: &str = "energy";
+/// The sets of handlers of counters of the processor and of energy: with all counters, and with the cycles alone.
+const ENERGY: [&str; 2] = ["energy", "energy_by_cycles"];
 
 /// The measured sets of handlers and the number of repetitions.
 pub struct Sampling<'a> {
@@ -107,17 +107,20 @@ pub fn of_cpu_time(kernel: Option<&str>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Measures the programs of counters and energy natively, and with `icount` in a guest that counts instructions, and prints a table
-/// for each. Returns the native cost of a switch between tasks above an empty program, in nanoseconds.
+/// Measures the programs of counters and energy natively, and with `icount` in a guest that counts instructions, and prints tables.
+/// Returns the native cost of a switch to or from the idle task above an empty program, in nanoseconds.
 pub fn of_energy(icount: bool) -> anyhow::Result<Option<f64>> {
-    let native = Sampling { handlers: &[ENERGY], rounds: 40, requests: 200 }.run(&mut benchmark()?)?;
-    print!("{}", report::table(&native, ENERGY, "ns"));
+    let native = Sampling { handlers: &ENERGY, rounds: 40, requests: 200 }.run(&mut benchmark()?)?;
+    let print = |rounds: &[Round], unit| {
+        ENERGY.iter().for_each(|handlers| print!("\n{handlers}: {}", report::table(rounds, handlers, unit)));
+    };
+    print(&native, "ns");
     if icount {
         let mut guest = guest(&benchmark()?, KERNEL)?;
-        let counted = Sampling { handlers: &[ENERGY], rounds: 5, requests: 50 }.run(&mut guest)?;
-        print!("{}", report::table(&counted, ENERGY, "instructions"));
+        print(&Sampling { handlers: &ENERGY, rounds: 5, requests: 50 }.run(&mut guest)?, "instructions");
     }
-    Ok(round::cost(&native, "sched_switch", |round| round.handlers == ENERGY).map(|cost| cost.net.value))
+    let pauses = |round: &Round| round.handlers == ENERGY[0] && round.traffic == "pauses";
+    Ok(round::cost(&native, "sched_switch", pauses).map(|cost| cost.net.value))
 }
 
 /// Returns a command that runs a benchmark in a guest whose clock counts instructions.
