@@ -49,7 +49,7 @@ pub enum Handlers {
     CpuTime,
     /// Counters of the processor by workload, with events of the kernel, and energy; compared with empty programs.
     Energy,
-    /// As [`Handlers::Energy`], without counters beside the cycles.
+    /// As [`Handlers::Energy`], with cycles as the only counter.
     EnergyByCycles,
 }
 

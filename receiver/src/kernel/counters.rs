@@ -50,10 +50,10 @@ impl Events {
     }
 }
 
-/// A counter that can be left out. The division of energy needs only the cycles.
+/// A counter that the configuration can disable. The division of energy needs only cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum BesideCycles {
+pub enum OptionalCounter {
     /// Retired instructions.
     Instructions,
     /// References to the last-level cache.
@@ -62,8 +62,8 @@ pub enum BesideCycles {
     CacheMisses,
 }
 
-impl BesideCycles {
-    /// Every counter that can be left out.
+impl OptionalCounter {
+    /// Every optional counter.
     pub const ALL: [Self; 3] = [Self::Instructions, Self::CacheReferences, Self::CacheMisses];
 
     const fn counter(self) -> Counter {
@@ -80,8 +80,8 @@ impl BesideCycles {
 pub struct Wanted {
     /// The events that count.
     pub events: Events,
-    /// The counters beside cycles.
-    pub others: BTreeSet<BesideCycles>,
+    /// The optional counters.
+    pub others: BTreeSet<OptionalCounter>,
 }
 
 impl Wanted {

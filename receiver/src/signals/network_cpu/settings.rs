@@ -43,7 +43,7 @@ impl Settings {
         self.enabled && self.exact == Exact::All
     }
 
-    /// Returns what is measured exactly, as the eBPF programs number it.
+    /// Returns the number of the exact events for the eBPF programs, one of [`exact`].
     #[must_use]
     pub const fn measured(&self) -> u32 {
         match self.exact {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::counters::{BesideCycles, Events, Wanted};
+use crate::kernel::counters::{Events, OptionalCounter, Wanted};
 
 /// The counters of the processor, by workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -13,9 +13,9 @@ use crate::kernel::counters::{BesideCycles, Events, Wanted};
 pub struct Settings {
     /// True if the counters are read. Without hardware counters no program is attached.
     pub enabled: bool,
-    /// The counters to read beside the cycles: `instructions`, `cache_references` and `cache_misses`. Each is read at every switch to or
-    /// from the idle task or a task in other cgroups. The division of energy needs none of them.
-    pub counters: BTreeSet<BesideCycles>,
+    /// The counters to read in addition to cycles: `instructions`, `cache_references` and `cache_misses`. Each one takes time at
+    /// switches to the idle task, from it, or to a task in other cgroups. Energy does not need them.
+    pub counters: BTreeSet<OptionalCounter>,
     /// Throughput of a core with two busy hyper-threads, relative to one: a cycle beside a busy sibling counts for half of it
     /// in the division of energy.
     #[schemars(range(min = 1.0, max = 2.0))]
@@ -37,7 +37,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             enabled: true,
-            counters: BesideCycles::ALL.into(),
+            counters: OptionalCounter::ALL.into(),
             hyper_thread_ratio: HyperThreadRatio(1.1),
             events: Events::Hardware,
         }
