@@ -47,21 +47,22 @@ fn here() -> Option<&'static mut RunningCall> {
 pub fn entered(kind: CostKind) {
     let now = clock::monotonic();
     if let Some(call) = cells::here(&CALLS) {
-        settle(call, now);
+        if call.kind != 0 {
+            settle(call, now);
+        }
         call.kind = kind as u64;
         call.since = now;
     }
 }
 
-/// Handles the exit of a call. A call that began before the programs were attached is not counted, nor is one of a family whose
-/// entry has no program.
+/// Handles the exit of a call. Does nothing if no program saw its entry: the call began before the programs were attached, or its
+/// socket is not of IPv4 or IPv6.
 #[inline(always)]
 pub fn exited() {
     if let Some(call) = cells::here(&CALLS)
         && call.kind != 0
     {
-        interrupted(call, clock::monotonic());
-        call.kind = 0;
+        settle(call, clock::monotonic());
         if call.pending[0] + call.pending[1] > LONGEST_PENDING {
             charge_pending(call);
         }
@@ -71,10 +72,8 @@ pub fn exited() {
 /// Ends a running call, and keeps its time.
 #[inline(always)]
 fn settle(call: &mut RunningCall, now: u64) {
-    if call.kind != 0 {
-        interrupted(call, now);
-        call.kind = 0;
-    }
+    interrupted(call, now);
+    call.kind = 0;
 }
 
 /// Charges the time of the current task's calls to its workload.

@@ -59,7 +59,7 @@ const HANDLERS: [&str; 8] = [
 
 /// The set of handlers of CPU time by workload, with socket calls.
 const CPU_TIME: &str = "cpu_time";
-/// The sets of handlers of counters of the processor and of energy: with all counters, and with the cycles alone.
+/// The sets of handlers of counters of the processor and of energy: with all counters, and with cycles as the only counter.
 const ENERGY: [&str; 2] = ["energy", "energy_by_cycles"];
 
 /// The measured sets of handlers and the number of repetitions.
