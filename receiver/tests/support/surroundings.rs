@@ -2,7 +2,7 @@
 
 use std::{
     env,
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::Write as _,
     thread,
     time::{Duration, Instant},
@@ -74,6 +74,12 @@ pub fn tells_left_out() -> bool {
 /// Returns true if programs can store the reader of a socket in socket storage (5.11 and later).
 pub fn stores_readers() -> bool {
     function("bpf_sk_storage_get_tracing")
+}
+
+/// Returns true if the security module of this kernel has netfilter hooks for packets that leave, as SELinux and Smack have.
+pub fn security_filters_output() -> bool {
+    let filesystems = fs::read_to_string("/proc/filesystems").unwrap();
+    ["selinuxfs", "smackfs"].iter().any(|name| filesystems.contains(name))
 }
 
 /// Scales the time limit of a real machine to this machine: an emulated processor is slow.

@@ -19,8 +19,8 @@ use crate::{
     nextest::{self, Sidecar},
 };
 
-/// Time limit of a guest in seconds. Three guests side by side take about fifteen minutes each on two CPUs.
-const LIMIT: &str = "2400";
+/// Time limit of a guest in seconds: twice the time of the longest suite on a slow machine.
+const LIMIT: &str = "4800";
 /// Prefix of the tests that need a guest with a clock that counts instructions.
 const INSTRUCTIONS: &str = "vm_icount";
 /// Prefix of the tests that need a guest with a NIC that timestamps packets.

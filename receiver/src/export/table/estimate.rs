@@ -27,7 +27,8 @@ pub(super) fn section(input: &Input<'_>, descriptor: &'static Descriptor) -> Opt
         let error = STANDARD_ERRORS * rate * relative_error(estimate.sum(is_part), variance.sum(is_part));
         let exact = (!exact.is_empty(is_part)).then(|| exact.per_second(is_part));
         (rate > 0.0).then(|| {
-            let busy = if busy > 0.0 { percent(rate / busy) } else { "-".to_owned() };
+            // An interval that reaches zero has too few samples for a share.
+            let busy = if busy > 0.0 && error < rate { percent(rate / busy) } else { "-".to_owned() };
             let exact = exact.map_or_else(|| "-".to_owned(), |exact| number(exact * 1e3));
             vec![name.to_owned(), number(rate * 1e3), format!("±{}", number(error * 1e3)), exact, percent(rate), busy]
         })

@@ -114,8 +114,11 @@ impl Tree<'_> {
     }
 }
 
-/// Returns the standard error of a share of a total, divided by the share, from the relative standard error of the total (a binomial
-/// distribution over the number of equal samples that has this error).
+/// Returns the standard error of a share of a total, divided by the share, from the relative standard error of the total. The total
+/// counts as the number of equal samples that has this error. The share has a beta distribution after these samples and a uniform
+/// prior, so a share of 1 has an error too: one sample does not show that there is no other function.
 fn error_of_share(share: f64, error: f64) -> f64 {
-    ((1.0 - share).max(0.0) / share).sqrt() * error
+    let samples = error.powi(-2);
+    let (inside, outside) = (share * samples + 1.0, (1.0 - share).max(0.0) * samples + 1.0);
+    (outside / inside / (samples + 3.0)).sqrt()
 }

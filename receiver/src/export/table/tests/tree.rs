@@ -77,6 +77,12 @@ fn imprecise_shares_are_added_up() {
 }
 
 #[test]
+fn a_function_with_all_samples_has_an_error_too() {
+    let functions = functions(&[("receive", "tcp", None, 1), ("send", "udp", None, 400)]);
+    insta::assert_snapshot!(section("function.time", functions));
+}
+
+#[test]
 fn the_tree_has_a_column_for_each_cpu() {
     let functions = functions(&[
         ("receive", "tcp", Some(0), 300),
@@ -102,6 +108,7 @@ fn a_sample_of_an_idle_cpu_makes_the_interval_wide() {
     let metrics = vec![
         Metric { descriptor: &ESTIMATED, points: vec![point(of("receive"), Data::Double(0.12))] },
         Metric { descriptor: &VARIANCE, points: vec![point(of("receive"), Data::Double(0.01 + 20e-6))] },
+        Metric { descriptor: &BUSY, points: vec![point(Attributes::new(), Data::Double(0.03))] },
     ];
     insta::assert_snapshot!(section("estimated.time", metrics));
 }
