@@ -6,6 +6,7 @@ use std::{
     collections::BTreeMap,
     fs, io,
     net::UdpSocket,
+    ops::RangeInclusive,
     os::unix::process::CommandExt as _,
     process::{Command, Stdio},
     thread,
@@ -143,12 +144,21 @@ fn compare_with_exact_time(source: Source, load_time: Duration) {
     record(ESTIMATED, estimated, truth.clone());
     record(TIME, of(TIME), truth);
     record(SAMPLES, samples, exactly(estimated * f64::from(frequency())));
-    record(VARIANCE, of(VARIANCE), exactly(estimated / f64::from(frequency())));
+    record(VARIANCE, of(VARIANCE), variances(estimated, samples));
     for event in EVENTS.iter().map(|event| event.name) {
         let attributes = [(RECEIVE.0, event)];
         let (event_time, functions) = (after.total(ESTIMATED, &attributes), after.total(TIME, &attributes));
         assert!((event_time - functions).abs() < 1e-6, "{event}: {event_time} s, its functions {functions} s");
     }
+}
+
+/// Returns the least and the largest sum of squared times of samples with this sum. A sample stands for a period, and for more if its
+/// timer was late, as it is where the hypervisor stops the CPU: all samples are late by the same time, or one sample is late.
+fn variances(time: f64, samples: f64) -> RangeInclusive<f64> {
+    let period = 1.0 / f64::from(frequency());
+    let late = (time - samples * period).max(0.0);
+    let (equal, single) = (time * time / samples, samples * period * period + 2.0 * late * period + late * late);
+    equal..=single.max(equal)
 }
 
 /// Sends datagrams for a while. No program reads them.
