@@ -19,7 +19,7 @@ use crate::{
     nextest::{self, Sidecar},
 };
 
-/// Time limit of a guest in seconds: twice the time of the longest suite on a slow machine.
+/// Time limit of a guest in seconds: three times what the longest suite takes on two CPUs.
 const LIMIT: &str = "4800";
 /// Prefix of the tests that need a guest with a clock that counts instructions.
 const INSTRUCTIONS: &str = "vm_icount";
