@@ -19,7 +19,7 @@ use crate::{
     nextest::{self, Sidecar},
 };
 
-/// Time limit of a guest in seconds: three times what the longest suite takes on two CPUs.
+/// Time limit of a guest in seconds. The longest suite takes 26 minutes.
 const LIMIT: &str = "4800";
 /// Prefix of the tests that need a guest with a clock that counts instructions.
 const INSTRUCTIONS: &str = "vm_icount";

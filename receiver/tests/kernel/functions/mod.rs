@@ -152,8 +152,8 @@ fn compare_with_exact_time(source: Source, load_time: Duration) {
     }
 }
 
-/// Returns the bounds of the sum of squared times of samples that stand for `time` together. Each sample stands for at least a period: a
-/// timer is late where the hypervisor stops the CPU. The sum is smallest if all samples are equally late, and largest if one has all lateness.
+/// Returns the bounds of the variance of a sampled time. Each sample stands for at least one period. A timer is late where the
+/// hypervisor stops the CPU. The variance is smallest if all samples are equally late, and largest if only one is late.
 fn variances(time: f64, samples: f64) -> RangeInclusive<f64> {
     let period = 1.0 / f64::from(frequency());
     let late = (time - samples * period).max(0.0);
