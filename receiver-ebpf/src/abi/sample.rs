@@ -12,7 +12,7 @@ pub const FRAMES: usize = 127;
 #[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct SampleHeader {
-    /// The weight of the sample: nanoseconds since the previous sample of the CPU by a timer, or cycles by a counter.
+    /// The weight of the sample: nanoseconds by a timer, or cycles by a counter.
     pub weight: u64,
     /// The CPU.
     pub cpu: u32,
@@ -46,15 +46,14 @@ pub struct SampleCells {
     pub unreadable: u64,
     /// Nanoseconds spent on samples with a stack.
     pub time: u64,
-    /// Time of the last sample by a timer, nanoseconds of the monotonic clock.
-    pub last: u64,
     /// The sum of the weights of all samples outside of the idle loop.
     pub busy: u64,
+    /// Unused, so that CPUs share no cache line.
+    pub padding: u64,
 }
 
-/// Longest time between two samples of a CPU, in nanoseconds. After a longer time, the CPU was offline or its event was replaced, and
-/// the sample represents its period.
-pub const LONGEST: u64 = 1_000_000_000;
+/// Longest delay of a timer that counts, in nanoseconds. A later sample represents its period, because the machine was paused.
+pub const LATEST: u64 = 1_000_000_000;
 
 /// Bytes of the table of system calls.
 pub const CALLS: usize = 512;

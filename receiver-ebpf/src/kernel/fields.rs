@@ -21,6 +21,7 @@ structs! {
     MsgHdr = "msghdr";
     Net = "net";
     NetDevice = "net_device";
+    PerfEvent = "perf_event";
     PtRegs = "pt_regs";
     Qdisc = "Qdisc";
     ScmTimestamping = "scm_timestamping_internal";
@@ -187,6 +188,8 @@ fields! {
     ITER_BUFFER: Field<IovIter, u64> = "iov_iter.ubuf..iov_iter.iov";
     /// Address of a buffer.
     IOVEC_BASE: Field<IoVec, u64> = "iovec.iov_base";
+    /// Next expiry of the timer of a `cpu-clock` event, nanoseconds of the monotonic clock.
+    EVENT_DUE: Field<PerfEvent, u64> = "perf_event.hw.hrtimer._softexpires";
     /// Stack pointer.
     REGS_SP: Field<PtRegs, u64> = "pt_regs.sp";
     /// Number of the system call on x86; -1 if there is none.

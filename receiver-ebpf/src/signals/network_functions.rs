@@ -25,7 +25,7 @@ use aya_ebpf::{
     maps::{PerCpuArray, RingBuf},
     programs::PerfEventContext,
 };
-use undercurrent_ebpf::abi::sample::{CALLS, FRAMES, LONGEST, Sample, SampleCells, SampleHeader};
+use undercurrent_ebpf::abi::sample::{CALLS, FRAMES, LATEST, Sample, SampleCells, SampleHeader};
 
 use super::switch;
 use crate::kernel::{
@@ -33,7 +33,9 @@ use crate::kernel::{
     clock,
     constant::constants,
     field::read_at,
-    fields::{PtRegs, REGS_CALL_ARM64, REGS_CALL_X86, REGS_SP, TASK_FLAGS, TASK_ID, TASK_STACK, Task},
+    fields::{
+        EVENT_DUE, PerfEvent, PtRegs, REGS_CALL_ARM64, REGS_CALL_X86, REGS_SP, TASK_FLAGS, TASK_ID, TASK_STACK, Task,
+    },
     pointer::{Probed, Ptr},
 };
 
@@ -82,32 +84,35 @@ enum Origin {
     Network,
 }
 
-/// Handles a sample by a timer. It represents the time since the previous sample of the CPU.
+/// Handles a sample by a timer. It represents its period, and the later periods that the kernel skips because the timer is late, for example
+/// after a hypervisor has stopped the CPU (`hrtimer_forward_now` in `perf_swevent_hrtimer`, 5.10 to 7.3).
+///
+/// The time since the previous sample would be wrong: the kernel can drop samples, and those of the idle loop are not work of the next one.
 #[inline(always)]
 pub fn timed(ctx: &PerfEventContext) {
-    sampled(ctx, |cells, now| {
-        let elapsed = now - cells.last;
-        cells.last = now;
-        // The kernel skips timers that are a period late, for example because a hypervisor has stopped the CPU.
-        if elapsed > LONGEST { period(ctx) } else { elapsed }
+    sampled(ctx, |now| {
+        let period = period(ctx);
+        let late = event(ctx).get(&EVENT_DUE).map_or(0, |due| now.saturating_sub(due));
+        let skipped = late.checked_div(period).unwrap_or(0);
+        if late > LATEST { period } else { period * (1 + skipped) }
     });
 }
 
 /// Handles a sample by a counter. It represents the counted events of its period.
 #[inline(always)]
 pub fn counted(ctx: &PerfEventContext) {
-    sampled(ctx, |_, _| period(ctx));
+    sampled(ctx, |_| period(ctx));
 }
 
-/// Handles a sample that represents `weight`.
+/// Handles a sample that represents `weight` of the current time.
 #[inline(always)]
-fn sampled(ctx: &PerfEventContext, weight: impl FnOnce(&mut SampleCells, u64) -> u64) {
+fn sampled(ctx: &PerfEventContext, weight: impl FnOnce(u64) -> u64) {
     if !enabled() {
         return;
     }
     let Some(cells) = cells::here(&SAMPLE_CELLS) else { return };
     let now = clock::monotonic();
-    let weight = weight(cells, now);
+    let weight = weight(now);
     cells.samples += 1;
     match origin(ctx) {
         Origin::Idle => {
@@ -166,6 +171,13 @@ fn calls_network() -> bool {
     }
     // SAFETY: the index is below the length of the table. Volatile, since the loader sets the table.
     unsafe { (&raw const CALL).cast::<u8>().add(call as usize).read_volatile() != 0 }
+}
+
+/// Returns the event of the sample.
+#[inline(always)]
+fn event(ctx: &PerfEventContext) -> Ptr<PerfEvent, Probed> {
+    // `event` is the third member of `bpf_perf_event_data_kern` (5.10 to 7.3).
+    Ptr::at(read_at(ctx.as_ptr() as u64 + 2 * size_of::<u64>() as u64).unwrap_or(0))
 }
 
 /// Returns the period of the event: nanoseconds of a timer, or counted events.

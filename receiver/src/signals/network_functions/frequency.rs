@@ -59,6 +59,8 @@ struct Cpu {
     last: SampleCells,
     /// The counts at the last choice.
     chosen: SampleCells,
+    /// The counted time since the last choice.
+    since: Nanoseconds,
 }
 
 impl Frequencies {
@@ -81,7 +83,7 @@ impl Frequencies {
                 let (last, chosen) = (seen.cells, seen.cells);
                 self.cpus.insert(
                     seen.cpu,
-                    Cpu { period: self.first, set, silence: 0, restarts: 0, is_broken: false, last, chosen },
+                    Cpu { period: self.first, set, silence: 0, restarts: 0, is_broken: false, last, chosen, since: 0 },
                 );
                 if set != event.first_period() {
                     changes.push((seen.cpu, set));
@@ -89,7 +91,7 @@ impl Frequencies {
                 continue;
             };
             let is_stopped = cpu.is_stopped(seen);
-            let period = cpu.choice(&seen.cells, min..=max, idle).unwrap_or(cpu.period);
+            let period = cpu.choice(seen, min..=max, idle).unwrap_or(cpu.period);
             let set = units(period);
             cpu.restarts += u32::from(is_stopped);
             cpu.is_broken = is_stopped && cpu.restarts == RESTARTS;
@@ -122,15 +124,21 @@ impl Cpu {
     }
 
     /// Returns the period for the samples since the last choice; `None` before there are enough.
-    fn choice(&mut self, now: &SampleCells, range: std::ops::RangeInclusive<f64>, idle: Duration) -> Option<Duration> {
-        let samples = now.samples - self.chosen.samples;
-        let busy = samples.saturating_sub(now.idle - self.chosen.idle);
+    fn choice(&mut self, seen: &Observed, range: std::ops::RangeInclusive<f64>, idle: Duration) -> Option<Duration> {
+        self.since += seen.counted;
+        let (now, then) = (&seen.cells, &self.chosen);
+        let samples = now.samples - then.samples;
+        let busy = samples.saturating_sub(now.idle - then.idle);
         if samples < ENOUGH && busy < ENOUGH_BUSY {
             return None;
         }
-        let cost = (now.time - self.chosen.time) as f64 / 1e9 / samples as f64 + INTERRUPT;
-        self.chosen = *now;
-        Some(if (busy as f64) < IDLE * samples as f64 {
+        let cost = (now.time - then.time) as f64 / 1e9 / samples as f64 + INTERRUPT;
+        let by_samples = busy as f64 / samples as f64;
+        // A kernel may drop the samples of the idle loop.
+        let price = seen.price.filter(|_| self.since > 0);
+        let by_time = price.map_or(1.0, |price| (now.busy - then.busy) as f64 * price / self.since as f64);
+        (self.chosen, self.since) = (*now, 0);
+        Some(if by_samples.min(by_time) < IDLE {
             idle
         } else {
             Duration::from_secs_f64(1.0 / (BUDGET / cost).clamp(*range.start(), *range.end()))
@@ -145,7 +153,7 @@ mod tests {
     const SECOND: Nanoseconds = 1_000_000_000;
 
     fn cells(samples: u64, idle: u64, time: u64) -> SampleCells {
-        SampleCells { samples, idle, time, ..SampleCells::default() }
+        SampleCells { samples, idle, time, busy: (samples - idle) * 10_000_000, ..SampleCells::default() }
     }
 
     fn seen(cpu: u32, cells: SampleCells, counted: Nanoseconds, price: Option<f64>) -> Observed {
@@ -171,6 +179,14 @@ mod tests {
         // Not enough samples for a choice.
         assert_eq!(chosen(&[(0, cells(99, 99, 0)), (1, cells(4, 0, 0))]), []);
         assert_eq!(chosen(&[(0, cells(5, 0, 0))]), [(0, 997.0)]);
+    }
+
+    #[test]
+    fn a_cpu_without_samples_of_its_idle_loop_is_idle() {
+        let mut frequencies = Frequencies::new(&Settings::default(), CpuEvent::Clock);
+        let mut after = |samples, time| frequencies.choose(&[seen(0, cells(samples, 0, 0), time, Some(1.0))]).len();
+        assert_eq!([after(0, SECOND), after(2, SECOND), after(4, SECOND), after(5, SECOND)], [0, 0, 0, 1]);
+        assert_eq!(frequencies.cpus[&0].period, frequencies.idle);
     }
 
     #[test]

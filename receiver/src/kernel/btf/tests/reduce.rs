@@ -15,17 +15,20 @@ use super::{
 const STRUCTS: [&str; 6] = ["sk_buff", "sock", "scm_timestamping_internal", "tcp_skb_cb", "iov_iter", "iovec"];
 
 /// Structs that the fixtures keep with some members. Empty names are anonymous structs that contain kept members.
-const PARTS: [(&str, &[&str]); 16] = [
+const PARTS: [(&str, &[&str]); 19] = [
     ("Qdisc", &["enqueue", "flags"]),
     ("cgroup", &["kn", "root"]),
     ("cgroup_root", &["hierarchy_id"]),
     ("cgroup_subsys_state", &["cgroup"]),
     ("css_set", &["subsys"]),
     ("device", &["parent"]),
+    ("hrtimer", &["_softexpires"]),
+    ("hw_perf_event", &["", "hrtimer"]),
     ("kernfs_node", &["id"]),
     ("msghdr", &["msg_iter"]),
     ("net", &["ns"]),
     ("net_device", &["dev", "ifindex", "name", "nd_net", "qdisc"]),
+    ("perf_event", &["hw"]),
     ("pt_regs", &["orig_ax", "sp"]),
     ("skb_shared_info", &["", "gso_segs", "hwtstamps", "tx_flags"]),
     ("socket", &["sk"]),
