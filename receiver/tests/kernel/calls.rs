@@ -12,7 +12,7 @@ use std::{
 
 use rustix::{
     io_uring::{IoringEnterFlags, IoringSetupFlags, io_uring_enter, io_uring_params, io_uring_setup},
-    thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity},
+    thread::{Pid, gettid, sched_getaffinity, sched_setaffinity},
 };
 
 use super::{
@@ -20,7 +20,7 @@ use super::{
     support::{
         line::Line,
         sidecar::Sidecar,
-        surroundings::{alone, patience, skip, wait_for},
+        surroundings::{alone, cpus, patience, pin, skip, wait_for},
         truth::record,
     },
 };
@@ -136,11 +136,8 @@ fn a_call_that_waits_has_only_the_time_in_which_it_runs() {
 /// Moves a thread to another CPU at each step until `stop`.
 fn move_about(thread: Pid, stop: &AtomicBool) {
     let allowed = sched_getaffinity(None).unwrap();
-    let cpus: Vec<_> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
-    for cpu in cpus.iter().cycle().take_while(|_| !stop.load(Ordering::Relaxed)) {
-        let mut one = CpuSet::new();
-        one.set(*cpu);
-        sched_setaffinity(Some(thread), &one).unwrap();
+    for cpu in cpus().iter().cycle().take_while(|_| !stop.load(Ordering::Relaxed)) {
+        pin(Some(thread), *cpu);
         thread::sleep(Duration::from_millis(1));
     }
     sched_setaffinity(Some(thread), &allowed).unwrap();

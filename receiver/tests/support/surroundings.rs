@@ -10,7 +10,7 @@ use std::{
 
 use rustix::{
     fs::{FlockOperation, flock},
-    thread::{CpuSet, sched_getaffinity, sched_setaffinity},
+    thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity},
 };
 use undercurrent::kernel::btf::{self, Btf, VMLINUX};
 
@@ -39,12 +39,27 @@ pub fn skip(reason: &str) {
     }
 }
 
-/// Pins this thread, and threads that it starts later, to one CPU.
-pub fn on_one_cpu() {
+/// Returns the CPUs that this thread may run on.
+pub fn cpus() -> Vec<usize> {
     let allowed = sched_getaffinity(None).unwrap();
+    (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect()
+}
+
+/// Pins a thread to a CPU; this thread, and threads and processes that it starts later, if `thread` is `None`.
+pub fn pin(thread: Option<Pid>, cpu: usize) {
     let mut one = CpuSet::new();
-    one.set((0..CpuSet::MAX_CPU).rfind(|cpu| allowed.is_set(*cpu)).unwrap());
-    sched_setaffinity(None, &one).unwrap();
+    one.set(cpu);
+    sched_setaffinity(thread, &one).unwrap();
+}
+
+/// Pins this thread, and threads and processes that it starts later, to the last CPU.
+pub fn on_one_cpu() {
+    pin(None, *cpus().last().unwrap());
+}
+
+/// Pins this thread, and threads and processes that it starts later, to the first CPU.
+pub fn on_first_cpu() {
+    pin(None, cpus()[0]);
 }
 
 /// Returns the short name of the virtual machine's kernel; `None` on a real machine.

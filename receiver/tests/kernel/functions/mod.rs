@@ -29,7 +29,7 @@ use super::{
         line::Line,
         load::Load,
         sidecar::{BINARY, Sidecar, command, file},
-        surroundings::{alone, often, on_one_cpu, patience, skip, virtual_machine, wait_for},
+        surroundings::{alone, cpus, often, on_one_cpu, patience, skip, virtual_machine, wait_for},
         truth::{exactly, record},
         wire::{Version, Wire},
     },
@@ -88,7 +88,20 @@ fn sampled_receive_time_is_the_exact_time() {
     if virtual_machine().is_some() {
         return skip("sampled time: timers of an emulated CPU are late, and their samples belong to later work");
     }
-    compare_with_exact_time(Source::CpuClock, Duration::from_secs(10));
+    compare_with_exact_time(Source::CpuClock, Duration::from_secs(10), Load::start);
+}
+
+#[test]
+fn sampled_receive_time_of_cpus_that_wait_for_each_other_is_the_exact_time() {
+    let Some(_alone) = alone("sampled time of idle CPUs") else { return };
+    if virtual_machine().is_some() {
+        return skip("sampled time of idle CPUs: timers of an emulated CPU are late");
+    }
+    let [first, second, ..] = cpus()[..] else { return skip("sampled time of idle CPUs: there is only one CPU") };
+    let exchange = |wire: &Wire, limit| Load::exchange(wire, limit, [first, second]);
+    let (before, after) = compare_with_exact_time(Source::CpuClock, Duration::from_secs(10), exchange);
+    let [estimated, busy] = [ESTIMATED, "undercurrent.cpu.time"].map(|metric| growth(&before, &after, metric, &[]));
+    assert!(estimated < busy, "{estimated} s of network work in {busy} s of work");
 }
 
 #[test]
@@ -97,28 +110,32 @@ fn receive_time_sampled_by_a_counter_is_the_exact_time() {
     if virtual_machine().is_some() {
         return skip("time sampled by a counter: timers of an emulated CPU are late");
     }
-    compare_with_exact_time(Source::Cycles, Duration::from_secs(10));
+    compare_with_exact_time(Source::Cycles, Duration::from_secs(10), Load::start);
 }
 
 #[test]
 #[ignore = "for a virtual machine that counts instructions; `cargo xtask test --only vm-icount` runs it"]
 fn vm_icount_sampled_receive_time_is_the_exact_time() {
     let Some(_alone) = alone("sampled time") else { return };
-    compare_with_exact_time(Source::CpuClock, Duration::from_secs(5));
+    compare_with_exact_time(Source::CpuClock, Duration::from_secs(5), Load::start);
 }
 
 #[test]
 #[ignore = "for a virtual machine that counts instructions; `cargo xtask test --only vm-icount` runs it"]
 fn vm_icount_receive_time_sampled_by_a_counter_is_the_exact_time() {
     let Some(_alone) = alone("time sampled by a counter") else { return };
-    compare_with_exact_time(Source::Cycles, Duration::from_secs(5));
+    compare_with_exact_time(Source::Cycles, Duration::from_secs(5), Load::start);
 }
 
-/// Loads the machine for a time, and compares the estimate with the exact time.
-fn compare_with_exact_time(source: Source, load_time: Duration) {
+/// Loads the machine for a time, and compares the estimate with the exact time. Returns the snapshots before and after.
+fn compare_with_exact_time(
+    source: Source,
+    load_time: Duration,
+    load: impl FnOnce(&Wire, Duration) -> Load,
+) -> (Line, Line) {
     let wire = Wire::best(Version::Ipv4);
     let sidecar = start_with(source);
-    let load = Load::start(&wire, patience(load_time * 2));
+    let load = load(&wire, patience(load_time * 2));
     // The price of a cycle needs half a second of busy time, and determines the period.
     thread::sleep(load_time / 5);
     sidecar.snapshot();
@@ -150,6 +167,7 @@ fn compare_with_exact_time(source: Source, load_time: Duration) {
         let (event_time, functions) = (after.total(ESTIMATED, &attributes), after.total(TIME, &attributes));
         assert!((event_time - functions).abs() < 1e-6, "{event}: {event_time} s, its functions {functions} s");
     }
+    (before, after)
 }
 
 /// Returns the bounds of the variance of a sampled time. Each sample stands for at least one period. A timer is late where the

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::wire::Wire;
+use super::{surroundings::pin, wire::Wire};
 
 /// One write of the stream.
 const CHUNK: usize = 64 * 1024;
@@ -25,7 +25,7 @@ pub struct Load {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
     /// The receiving ends, open until all threads have ended.
-    receivers: (TcpStream, Option<UdpSocket>),
+    receivers: (Option<TcpStream>, Option<UdpSocket>),
 }
 
 impl Load {
@@ -42,10 +42,26 @@ impl Load {
     /// Starts a stream from left to right.
     pub fn stream(wire: &Wire, limit: Duration) -> Self {
         let (client, server) = streams(wire);
-        let receivers = (server.try_clone().unwrap(), None);
+        let receivers = (Some(server.try_clone().unwrap()), None);
         let mut load = Self { stop: Arc::default(), threads: Vec::new(), receivers };
         load.spawn(limit, move |goes_on| send(client, goes_on));
         load.spawn(limit, move |goes_on| receive(server, goes_on));
+        load
+    }
+
+    /// Starts datagrams with a reply to each, between two CPUs. Each CPU is idle until the other one has sent.
+    pub fn exchange(wire: &Wire, limit: Duration, [asking, answering]: [usize; 2]) -> Self {
+        let (left, right) = datagrams(wire);
+        let mut load =
+            Self { stop: Arc::default(), threads: Vec::new(), receivers: (None, Some(right.try_clone().unwrap())) };
+        load.spawn(limit, move |goes_on| {
+            pin(None, asking);
+            ask(&left, goes_on);
+        });
+        load.spawn(limit, move |goes_on| {
+            pin(None, answering);
+            answer(&right, goes_on);
+        });
         load
     }
 

@@ -7,14 +7,12 @@ use std::{
     thread,
 };
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-
 use super::{
     super::support::{
         cgroups::{Burner, Group},
         line::{Line, Point},
         sidecar::Sidecar,
-        surroundings::{on_one_cpu, skip, virtual_machine},
+        surroundings::{cpus, on_first_cpu, on_one_cpu, pin, skip, virtual_machine},
         truth::{exactly, record},
         wire::{Version, Wire},
     },
@@ -53,14 +51,6 @@ fn charged([before, after]: &[Line; 2], group: &Group) -> f64 {
 fn quantile(mut values: Vec<f64>, parts: usize) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / parts]
-}
-
-/// Pins this thread, and threads and processes that it starts later, to the first CPU.
-pub fn on_first_cpu() {
-    let allowed = sched_getaffinity(None).unwrap();
-    let mut one = CpuSet::new();
-    one.set((0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu)).unwrap());
-    sched_setaffinity(None, &one).unwrap();
 }
 
 /// Lets the CPU of [`on_one_cpu`] process the packets that the right end of a wire receives. False if the kernel has no receive
@@ -190,7 +180,7 @@ fn flooded(scene: &Scene) {
     let sidecar = scene.sidecar(&[]);
     // Everything but the flood is on one CPU: to wake a task on another one costs more than the packet, and how much depends on
     // what runs there.
-    let all = sched_getaffinity(None).unwrap();
+    let last = *cpus().last().unwrap();
     on_first_cpu();
     steer(&wire);
     let Server { worker, socket, client } = Server::start(&group, &wire);
@@ -204,8 +194,7 @@ fn flooded(scene: &Scene) {
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
-                sched_setaffinity(None, &all).unwrap();
-                on_one_cpu();
+                pin(None, last);
                 flood(&wire, &stop, &sent);
             });
             beside.push(charged(&between(&sidecar, trickle), &group));

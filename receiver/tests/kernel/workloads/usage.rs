@@ -8,11 +8,11 @@ use super::{
         counters::cpu_time,
         line::{Line, Point},
         sidecar::{BINARY, command, file},
-        surroundings::{patience, wait_for},
+        surroundings::{on_first_cpu, patience, wait_for},
         truth::{exactly, record},
         wire::{Version, Wire},
     },
-    charges::{Server, answer, burn, on_first_cpu, steer},
+    charges::{Server, answer, burn, steer},
     scene::{Scene, everywhere},
     watch::is,
 };
