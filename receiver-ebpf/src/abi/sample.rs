@@ -38,8 +38,8 @@ pub struct SampleCells {
     pub samples: u64,
     /// Samples of the idle loop.
     pub idle: u64,
-    /// Samples with a stack in the ring.
-    pub stacks: u64,
+    /// Samples by a timer that the kernel did not take.
+    pub dropped: u64,
     /// Samples without a stack because the ring was full.
     pub full: u64,
     /// Samples without a stack because the kernel could not read it.
@@ -48,11 +48,12 @@ pub struct SampleCells {
     pub time: u64,
     /// The sum of the weights of all samples outside of the idle loop.
     pub busy: u64,
-    /// Unused, so that CPUs share no cache line.
-    pub padding: u64,
+    /// Next expiry of the timer, nanoseconds of the monotonic clock; zero before the first sample.
+    pub due: u64,
 }
 
-/// Longest delay of a timer that counts, in nanoseconds. A later sample represents its period, because the machine was paused.
+/// Longest delay of a timer that counts, in nanoseconds. If it is longer, the machine was paused, the CPU was offline, or its event was
+/// replaced.
 pub const LATEST: u64 = 1_000_000_000;
 
 /// Bytes of the table of system calls.

@@ -10,7 +10,7 @@
 //! - `bpf_ringbuf_output` does not wait for the lock of the ring: it only tries to take the lock, or takes a resilient spin lock in newer
 //!   kernels. A failure counts as a full ring. The wake-up of the reader is an `irq_work`.
 //! - The kernel runs no program of a perf event while another program of a perf event or kprobe runs on the CPU, or while the CPU changes
-//!   a hash map for user space (`bpf_prog_active`). These samples are missing without a count.
+//!   a hash map for user space (`bpf_prog_active`). The next sample counts the missing samples of a timer.
 
 use aya_ebpf::{
     EbpfContext as _,
@@ -90,29 +90,34 @@ enum Origin {
 /// The time since the previous sample would be wrong: the kernel can drop samples, and those of the idle loop are not work of the next one.
 #[inline(always)]
 pub fn timed(ctx: &PerfEventContext) {
-    sampled(ctx, |now| {
+    sampled(ctx, |cells, now| {
         let period = period(ctx);
-        let late = event(ctx).get(&EVENT_DUE).map_or(0, |due| now.saturating_sub(due));
-        let skipped = late.checked_div(period).unwrap_or(0);
-        if late > LATEST { period } else { period * (1 + skipped) }
+        let Some(due) = event(ctx).get(&EVENT_DUE) else { return period };
+        let periods = |time: u64| if time > LATEST { 0 } else { time.checked_div(period).unwrap_or(0) };
+        if cells.due != 0 {
+            cells.dropped += periods(due.saturating_sub(cells.due));
+        }
+        let weight = period * (1 + periods(now.saturating_sub(due)));
+        cells.due = due + weight;
+        weight
     });
 }
 
 /// Handles a sample by a counter. It represents the counted events of its period.
 #[inline(always)]
 pub fn counted(ctx: &PerfEventContext) {
-    sampled(ctx, |_| period(ctx));
+    sampled(ctx, |_, _| period(ctx));
 }
 
 /// Handles a sample that represents `weight` of the current time.
 #[inline(always)]
-fn sampled(ctx: &PerfEventContext, weight: impl FnOnce(u64) -> u64) {
+fn sampled(ctx: &PerfEventContext, weight: impl FnOnce(&mut SampleCells, u64) -> u64) {
     if !enabled() {
         return;
     }
     let Some(cells) = cells::here(&SAMPLE_CELLS) else { return };
     let now = clock::monotonic();
-    let weight = weight(now);
+    let weight = weight(cells, now);
     cells.samples += 1;
     match origin(ctx) {
         Origin::Idle => {
@@ -209,9 +214,7 @@ fn stack(ctx: &PerfEventContext, cells: &mut SampleCells, weight: u64) {
     // SAFETY: the scratch buffer has at least `bytes` bytes.
     let written =
         unsafe { bpf_ringbuf_output((&raw const SAMPLES).cast_mut().cast(), sample.cast(), bytes, flags.into()) };
-    if written == 0 {
-        cells.stacks += 1;
-    } else {
+    if written != 0 {
         cells.full += 1;
     }
 }

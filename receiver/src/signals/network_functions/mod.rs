@@ -66,7 +66,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&ESTIMATED, &VARIANCE, &TIME, &SAMPLES],
     hooks: |settings| vec![hook(settings.network_functions.source)],
     maps: &[&RING, &CELLS],
-    losses: |_| vec![FULL, UNREADABLE],
+    losses: |_| vec![FULL, UNREADABLE, DROPPED],
     hooks_needed: HooksNeeded::All,
     caveats: |settings, kernel| caveats(&settings.network_functions, kernel),
     open,
@@ -76,6 +76,8 @@ pub static ENTRY: Entry = Entry {
 const FULL: &str = "stack_ring_full";
 /// The reason for stacks that the kernel could not read.
 const UNREADABLE: &str = "stack_unreadable";
+/// The reason for samples by a timer that the kernel did not take.
+const DROPPED: &str = "sample_dropped";
 
 const EVENT: AttributeKey =
     AttributeKey::derived("undercurrent.network.event", || EVENTS.iter().map(|event| event.name).collect());
@@ -295,7 +297,11 @@ impl NetworkFunctions {
 
     fn losses(&self, cells: &[(u32, SampleCells)]) -> Metric {
         let sum = |count: fn(&SampleCells) -> u64| cells.iter().map(|(_, cells)| count(cells)).sum();
-        let counts = [(FULL, sum(|cells| cells.full)), (UNREADABLE, sum(|cells| cells.unreadable))];
+        let counts = [
+            (FULL, sum(|cells| cells.full)),
+            (UNREADABLE, sum(|cells| cells.unreadable)),
+            (DROPPED, sum(|cells| cells.dropped)),
+        ];
         let point = |(reason, count)| lost(ENTRY.name, reason, Attributes::new(), count, self.start);
         Metric { descriptor: &LOST, points: counts.map(point).into() }
     }

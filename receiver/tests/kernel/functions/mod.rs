@@ -153,9 +153,9 @@ fn compare_with_exact_time(
     // The number of samples within the time has a Poisson distribution.
     let deviation = (exact * estimated / samples).sqrt();
     let programs = (started(&after) - started(&before)) * patience(PROGRAMS).as_secs_f64();
+    let [with, without] = [exact, exact - programs].map(|truth| (estimated - truth) / deviation);
     eprintln!(
-        "{estimated:.3} s by {samples} samples, {exact:.3} s exactly with {programs:.3} s of programs at most, z = {:.2}",
-        (estimated - exact) / deviation
+        "{estimated:.3} s by {samples} samples, {exact:.3} s exactly, z = {with:.2}, {without:.2} without programs"
     );
     let truth = exact - programs - 4.0 * deviation..=exact + 4.0 * deviation;
     record(ESTIMATED, estimated, truth.clone());
