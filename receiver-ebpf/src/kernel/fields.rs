@@ -188,7 +188,7 @@ fields! {
     ITER_BUFFER: Field<IovIter, u64> = "iov_iter.ubuf..iov_iter.iov";
     /// Address of a buffer.
     IOVEC_BASE: Field<IoVec, u64> = "iovec.iov_base";
-    /// Next expiry of the timer of a `cpu-clock` event, nanoseconds of the monotonic clock.
+    /// Expiry of the timer of a `cpu-clock` event, nanoseconds of the monotonic clock. The kernel sets the next one after the program.
     EVENT_DUE: Field<PerfEvent, u64> = "perf_event.hw.hrtimer._softexpires";
     /// Stack pointer.
     REGS_SP: Field<PtRegs, u64> = "pt_regs.sp";

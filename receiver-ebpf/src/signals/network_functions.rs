@@ -109,7 +109,7 @@ pub fn counted(ctx: &PerfEventContext) {
     sampled(ctx, |_, _| period(ctx));
 }
 
-/// Handles a sample that represents `weight` of the current time.
+/// Handles a sample. `weight` returns its weight by the counts of the CPU and the current time.
 #[inline(always)]
 fn sampled(ctx: &PerfEventContext, weight: impl FnOnce(&mut SampleCells, u64) -> u64) {
     if !enabled() {

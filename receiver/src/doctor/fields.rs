@@ -24,7 +24,7 @@ const SERVED_BY: [(&str, &str); 4] = [
 ];
 
 /// The consequences of missing fields.
-const COSTS: [(&str, &str); 2] = [
+const COSTS: [(&str, &str); 3] = [
     (
         "sk_buff.tstamp_type..sk_buff.mono_delivery_time",
         "this costs nothing before Linux 5.18, because departure times never reach a receive hook there; later kernels' \
@@ -33,6 +33,10 @@ const COSTS: [(&str, &str); 2] = [
     (
         "sock.sk_rx_dst_ifindex",
         "a filter by interface cannot select reads of TCP, which then count as `not_filterable`",
+    ),
+    (
+        "perf_event.hw.hrtimer._softexpires",
+        "a late sample of the timer counts as one period, and the samples that the kernel drops are not counted",
     ),
 ];
 

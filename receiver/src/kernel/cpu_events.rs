@@ -33,9 +33,9 @@ pub const FASTEST: u64 = 5_000_000_000;
 
 /// The periods of the CPUs are longer than the requested one by up to this share.
 ///
-/// Interrupts with equal periods keep their distance. Where CPUs exchange messages, the interrupt of one CPU delays the other one, and the
-/// next interrupt then hits a fixed point of the exchange. In a virtual machine, the sampled time of softirqs was 20% below or 70% above
-/// the exact time until a period changed.
+/// Interrupts with equal periods keep their distance. In a virtual machine where two CPUs exchanged messages, the sampled time of softirqs
+/// was then 20% below or 70% above the exact time until a period changed. The probable cause: an interrupt delays its CPU and so the exchange,
+/// and the interrupt of the other CPU then always hits the same point of it.
 const SPREAD: f64 = 0.02;
 
 /// Returns a period of a CPU, which differs from that of every other CPU.

@@ -7,8 +7,9 @@
 //! - The timer is late while interrupts are disabled, and this time is attributed to the code that enables them again. A sample represents its
 //!   period, and the periods that the kernel skips if the timer is late. The test of this signal bounds the bias by the exact time of softirqs.
 //!
-//! Both have a fixed period, which `frequency` adapts, and which differs by CPU: see [`cpu_events`](crate::kernel::cpu_events). The kernel's frequency mode (`perf_event_attr.freq`) would give a partly idle CPU
-//! more samples for each second of busy time, and start with a burst of samples.
+//! Both have a fixed period, which `frequency` adapts, and which differs by CPU: see [`cpu_events`](crate::kernel::cpu_events). The kernel's
+//! frequency mode (`perf_event_attr.freq`) would give a partly idle CPU more samples for each second of busy time, and start with a burst of
+//! samples.
 
 mod classifier;
 mod collector;

@@ -32,10 +32,7 @@ impl Load {
     /// Starts a stream from left to right, and datagrams with a reply to each.
     pub fn start(wire: &Wire, limit: Duration) -> Self {
         let mut load = Self::stream(wire, limit);
-        let (left, right) = datagrams(wire);
-        load.receivers.1 = Some(right.try_clone().unwrap());
-        load.spawn(limit, move |goes_on| ask(&left, goes_on));
-        load.spawn(limit, move |goes_on| answer(&right, goes_on));
+        load.exchange_datagrams(wire, limit, None);
         load
     }
 
@@ -50,19 +47,24 @@ impl Load {
     }
 
     /// Starts datagrams with a reply to each, between two CPUs. Each CPU is idle until the other one has sent.
-    pub fn exchange(wire: &Wire, limit: Duration, [asking, answering]: [usize; 2]) -> Self {
+    pub fn exchange(wire: &Wire, limit: Duration, cpus: [usize; 2]) -> Self {
+        let mut load = Self { stop: Arc::default(), threads: Vec::new(), receivers: (None, None) };
+        load.exchange_datagrams(wire, limit, Some(cpus));
+        load
+    }
+
+    /// Starts datagrams with a reply to each. `cpus` are those of the asking and the answering thread.
+    fn exchange_datagrams(&mut self, wire: &Wire, limit: Duration, cpus: Option<[usize; 2]>) {
         let (left, right) = datagrams(wire);
-        let mut load =
-            Self { stop: Arc::default(), threads: Vec::new(), receivers: (None, Some(right.try_clone().unwrap())) };
-        load.spawn(limit, move |goes_on| {
-            pin(None, asking);
+        self.receivers.1 = Some(right.try_clone().unwrap());
+        self.spawn(limit, move |goes_on| {
+            cpus.iter().for_each(|[asking, _]| pin(None, *asking));
             ask(&left, goes_on);
         });
-        load.spawn(limit, move |goes_on| {
-            pin(None, answering);
+        self.spawn(limit, move |goes_on| {
+            cpus.iter().for_each(|[_, answering]| pin(None, *answering));
             answer(&right, goes_on);
         });
-        load
     }
 
     fn spawn(&mut self, limit: Duration, work: impl FnOnce(&dyn Fn() -> bool) + Send + 'static) {
