@@ -22,9 +22,9 @@ use crate::{
         event::PacketEvent,
         field::read_at,
         fields::{
-            MsgHdr, SCM_KTIME, SCM_NANOSECONDS, SCM_SECONDS, SKB_CB, SKB_HEAD, SKB_NETWORK_HEADER, SKB_PROTOCOL,
-            SKB_SK, SOCK_FAMILY, SOCK_PROTOCOL, SOCK_V6_DADDR, ScmTimestamping, SkBuff, Sock, TCP_COPIED, TCP_END,
-            TcpSock,
+            MsgHdr, SCM_KTIME, SCM_NANOSECONDS, SCM_SECONDS, SKB_CB, SKB_DEV_SCRATCH, SKB_DEVICE, SKB_HEAD,
+            SKB_NETWORK_HEADER, SKB_PROTOCOL, SKB_SK, SOCK_FAMILY, SOCK_PROTOCOL, SOCK_V6_DADDR, ScmTimestamping,
+            SkBuff, Sock, TCP_COPIED, TCP_END, TcpSock,
         },
         filter::{FilterMode, specialize},
         head_of_line::{self, At},
@@ -137,7 +137,7 @@ fn skb_consume_udp_probe(ctx: ProbeContext) -> i32 {
     0
 }
 
-/// Tracepoint `skb_copy_datagram_iovec(const struct sk_buff *skb, int len)`: the bytes of a packet are copied out. Small
+/// Tracepoint `skb_copy_datagram_iovec(const struct sk_buff *skb, int len)`: the bytes of a packet are copied out. Linear
 /// datagrams, and datagrams with their checksum verified during the copy, take another path.
 #[btf_tracepoint(function = "skb_copy_datagram_iovec")]
 // Inlined by force: the compiler leaves a function of this length outlined.
@@ -155,9 +155,12 @@ fn copied(skb: Ptr<SkBuff>, protocol: u16, mode: FilterMode) {
         return;
     }
     let sock = skb.follow(&SKB_SK);
-    // Two typed loads from the socket, or a helper call for the IP header.
-    let transport =
-        if sock.is_null() { transport_in_header(skb, protocol) } else { transport(sock.read(&SOCK_PROTOCOL)) };
+    let transport = match sock.is_null() {
+        true => is_queued_by_udp(skb).then_some(Transport::Udp),
+        // TCP removes the device before it queues a packet. Other queues have packets with the socket of the sender.
+        false if skb.follow(&SKB_DEVICE).is_null() => transport(sock.read(&SOCK_PROTOCOL)),
+        false => None,
+    };
     let once = Once(sock);
     let slot =
         // See `reached`.
@@ -166,8 +169,7 @@ fn copied(skb: Ptr<SkBuff>, protocol: u16, mode: FilterMode) {
     match transport {
         Some(Transport::Tcp) => {
             let version = if protocol == ETH_P_IPV6 { IpVersion::Ipv6 } else { IpVersion::Ipv4 };
-            // Raw sockets read TCP's packets too, without an owner.
-            let count = Once(|| if sock.is_null() { 0 } else { tcp::out_of_order_untrusted(sock) });
+            let count = Once(|| tcp::out_of_order_untrusted(sock));
             let until = || skb.embedded(&SKB_CB).read(&TCP_END);
             let blocked =
                 // See `reached`.
@@ -179,6 +181,14 @@ fn copied(skb: Ptr<SkBuff>, protocol: u16, mode: FilterMode) {
         Some(Transport::Udp) => reached_socket(skb, &Copied(skb), Layer::SocketRead, Transport::Udp, mode, slot),
         None => {}
     }
+}
+
+/// Returns true if a packet without a socket is in a receive queue of UDP. The readers of tun, tap and macvtap devices copy
+/// packets out of the queue of a device. UDP stores other data in the place of the device, whose top bit is never set; the address
+/// of a device has it.
+#[inline(always)]
+fn is_queued_by_udp(skb: Ptr<SkBuff>) -> bool {
+    skb.probed().get(&SKB_DEV_SCRATCH).is_none_or(|scratch| scratch.cast_signed() > 0)
 }
 
 /// Returns the transport protocol that a packet's IP header names.

@@ -48,6 +48,9 @@ fields! {
     SKB_PROTOCOL: Field<SkBuff, u16> = "sk_buff.protocol";
     /// Socket that owns the packet, or null. A received packet has one only if it is TCP's.
     SKB_SK: Field<SkBuff, Address<Sock>> = "sk_buff.sk";
+    /// Data that UDP stores in the place of the device while a packet is in a receive queue (`udp_set_dev_scratch`, 4.12 and
+    /// later).
+    SKB_DEV_SCRATCH: Field<SkBuff, u64> = "sk_buff.dev_scratch";
     /// Control buffer of the layer that currently handles the packet; here TCP.
     SKB_CB: Field<SkBuff, Embedded<TcpSkbCb>> = "sk_buff.cb";
     /// Segments that a packet to send is divided into.

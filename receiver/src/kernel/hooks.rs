@@ -265,7 +265,9 @@ pub static SOCKET_READ: Hook = Hook {
         Alternate {
             name: TRACEPOINT,
             programs: &[tracepoint("skb_copy_datagram_iovec")],
-            leaves_out: Some("small UDP datagrams, and UDP datagrams with a checksum that is verified during the copy"),
+            leaves_out: Some(
+                "most UDP datagrams: those in one linear buffer, and those with a checksum that is verified during the copy",
+            ),
             needs_all: false,
         },
     ],

@@ -9,6 +9,7 @@ mod churn;
 mod clock;
 mod conditions;
 mod cpu;
+mod devices;
 mod doctor;
 mod ending;
 mod energy;
