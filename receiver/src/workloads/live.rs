@@ -180,6 +180,7 @@ impl Live {
             }
             Err(error) => tracing::warn!("cannot walk {}: {error}", self.files.hierarchy().mount_point().display()),
         }
+        registry.settle_claims(&self.node);
         // An immediate second scan would not resolve the inconsistencies of this scan.
         self.losses_at_scan = unheard + registry.counts().surprises;
         self.earliest_scan = Instant::now() + SCAN;
@@ -210,6 +211,7 @@ impl Live {
 
     /// Describes a new workload, and submits a lookup of its container.
     fn describe_new(&mut self, new: CgroupId, registry: &mut Registry) {
+        registry.settle_claims(&self.node);
         let Some(workload) = registry.get_mut(new) else { return };
         workload.describe(&self.node);
         if let Some(lookup) = lookup(workload)

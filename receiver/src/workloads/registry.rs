@@ -1,5 +1,6 @@
 //! Workloads and their slots, from the creation of the cgroup until the last totals are delivered.
 
+mod claims;
 mod namespaces;
 
 use std::{

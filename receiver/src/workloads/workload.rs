@@ -50,6 +50,9 @@ pub struct Workload {
     pub stage: Stage,
     /// The claimed network namespace. Workloads that came later may share it.
     pub namespace: Option<u32>,
+    /// True if a cgroup of another party has the container id or pod uid in the name of this workload's cgroup, which is
+    /// then a plain cgroup.
+    disputed: bool,
     metadata: Option<Metadata>,
     /// True if a later lookup may succeed.
     ask_again: bool,
@@ -70,6 +73,7 @@ impl Workload {
             resource: Arc::new(Resource { attributes: Attributes::new() }),
             stage: Stage::Present,
             namespace: None,
+            disputed: false,
             metadata: None,
             ask_again: false,
             service: None,
@@ -110,11 +114,23 @@ impl Workload {
             return;
         }
         let (kind, name) = &self.instance;
-        let subject = Subject { identity: &self.identity, path: &self.path, instance: (kind, name) };
-        let said = resource(node, &subject, self.metadata.as_ref(), self.service.as_ref());
+        let (identity, metadata) =
+            if self.disputed { (&Identity::Cgroup, None) } else { (&self.identity, self.metadata.as_ref()) };
+        let subject = Subject { identity, path: &self.path, instance: (kind, name) };
+        let said = resource(node, &subject, metadata, self.service.as_ref());
         if *self.resource != said {
             self.resource = Arc::new(said);
         }
+    }
+
+    /// True if the id in the name of the cgroup belongs to another party.
+    pub const fn is_disputed(&self) -> bool {
+        self.disputed
+    }
+
+    /// Loses the id in the name of the cgroup, or has it again.
+    pub const fn toggle_dispute(&mut self) {
+        self.disputed = !self.disputed;
     }
 
     /// Returns true for a container of a pod, which shares the pod's network namespace.

@@ -34,6 +34,43 @@ fn a_cgroup_with_the_id_of_another_container_is_another_workload() {
     assert_eq!(world.cells.get(&slot_of_cgroup(&world, 2)), None);
 }
 
+fn container_id(world: &mut World, id: u64) -> Option<String> {
+    let node = Attributes::new();
+    world.registry.settle_claims(&node);
+    let workload = world.registry.get_mut(CgroupId(id)).expect("a workload");
+    workload.describe(&node);
+    workload.resource.attributes.get("container.id").map(ToString::to_string)
+}
+
+/// The order of the cgroups does not matter.
+#[test]
+fn an_id_that_a_cgroup_outside_of_a_user_s_subtree_has_is_no_identity() {
+    let victim = format!("/system.slice/docker-{VICTIM}.scope");
+    for paths in [[victim.clone(), forged(1000)], [forged(1000), victim.clone()]] {
+        let mut world = World::new(8);
+        appear(&mut world, 1, &paths[0]);
+        appear(&mut world, 2, &paths[1]);
+        for (id, path) in (1..).zip(&paths) {
+            assert_eq!(container_id(&mut world, id).is_some(), *path == victim, "{paths:?}: {path}");
+        }
+    }
+}
+
+#[test]
+fn users_have_an_id_only_if_no_other_user_has_it() {
+    let mut world = World::new(64);
+    let second = format!("{MANAGER}/user.slice/docker-{VICTIM}.scope");
+    appear(&mut world, 1, &forged(1000));
+    assert!(container_id(&mut world, 1).is_some(), "a rootless container");
+    appear(&mut world, 2, &second);
+    assert!(container_id(&mut world, 1).is_some() && container_id(&mut world, 2).is_some(), "one user");
+    appear(&mut world, 3, &forged(1001));
+    assert_eq!([1, 2, 3].map(|id| container_id(&mut world, id)), [None, None, None]);
+    world.registry.vanished(CgroupId(3));
+    (0..4).for_each(|_| world.tick(true));
+    assert!(container_id(&mut world, 1).is_some(), "the other claim has ended");
+}
+
 #[test]
 fn only_a_cgroup_at_the_same_path_resumes_a_workload() {
     let mut world = World::new(8);
