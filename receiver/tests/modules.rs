@@ -7,14 +7,16 @@ use std::{
 };
 
 /// Every module of the library, after the modules that it uses.
-const ORDER: [&str; 30] = [
+const ORDER: [&str; 32] = [
     "causes",
+    "descriptors",
     "exit",
     "files",
     "environment",
     "text",
     "traceparent",
     "channel",
+    "namespaces",
     "node",
     "privileges",
     "telemetry",

@@ -155,7 +155,25 @@ fn deliveries_are_those_that_a_collector_saw() {
     }
 }
 
-/// Returns the resident bytes of processes: all memory of the first one, and the anonymous memory of the others.
+/// Returns the resident kibibytes of a process in mappings of kernel maps.
+fn in_kernel_maps(process: u32) -> f64 {
+    let smaps = fs::read_to_string(format!("/proc/{process}/smaps")).unwrap();
+    let (mut total, mut is_map) = (0.0, false);
+    for line in smaps.lines() {
+        match line.strip_prefix("Rss:") {
+            Some(size) if is_map => total += size.trim().trim_end_matches(" kB").parse::<f64>().unwrap(),
+            Some(_) => {}
+            None if line.split(' ').next().is_some_and(|range| range.contains('-')) => {
+                is_map = line.contains("bpf-map")
+            }
+            None => {}
+        }
+    }
+    total
+}
+
+/// Returns the resident bytes of processes: all memory of the first one without kernel maps, and the anonymous memory of the
+/// others.
 fn resident(processes: &[u32]) -> f64 {
     let status = |process: &u32| fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let kibibytes = |text: String, name: &str| {
@@ -163,7 +181,9 @@ fn resident(processes: &[u32]) -> f64 {
         line.trim().trim_end_matches(" kB").parse::<f64>().unwrap()
     };
     let others = processes[1..].iter().map(|process| kibibytes(status(process), "RssAnon:"));
-    1024.0 * (kibibytes(status(&processes[0]), "VmRSS:") + others.sum::<f64>())
+    let maps = in_kernel_maps(processes[0]);
+    assert!(maps > 0.0, "the worker maps no kernel map");
+    1024.0 * (kibibytes(status(&processes[0]), "VmRSS:") - maps + others.sum::<f64>())
 }
 
 #[test]

@@ -1,7 +1,12 @@
 //! Tests of `undercurrent run --output json`: each line is one valid request, and its values agree with the
 //! kernel.
 
-use std::{process::Stdio, time::Duration};
+use std::{
+    io::{BufRead as _, BufReader},
+    process::{Child, Stdio},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
 
 use super::{
     latency::{Agreement, assert_agrees, seen},
@@ -10,7 +15,7 @@ use super::{
         growth::{Clock, assert_sound},
         line::Line,
         load::Load,
-        sidecar::{BINARY, Sidecar, command},
+        sidecar::{BINARY, READY, Sidecar, command},
         surroundings::{alone, often, patience, virtual_machine},
         talk::Talk,
         wire::{Version, Wire},
@@ -25,16 +30,15 @@ fn five_seconds_on_standard_output_hold_what_the_kernel_counted() {
     let before = wires.each_ref().map(Wire::received);
     let mut run = command(BINARY);
     run.args(["run", "--output", "json", "--interval", "1s", "--duration", "5s", "--sampling", "all"]);
-    let child = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // Before the first line, only the attached programs show that the sidecar runs.
-    wait_until_attached(child.id());
+    let mut child = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let log = wait_until_ready(&mut child);
     let talks: Vec<Talk> = wires.iter().map(talk).collect();
     let counted: Vec<Received> = wires.iter().zip(before).map(|(wire, before)| wire.received() - before).collect();
     let output = child.wait_with_output().unwrap();
     drop(talks);
     let others = Received::by_processes() - others;
 
-    assert!(output.status.success(), "{output:?}");
+    assert!(output.status.success(), "{output:?} {:?}", log.join().unwrap());
     let lines = Line::all(std::str::from_utf8(&output.stdout).unwrap());
     let few = if virtual_machine().is_some() { 2 } else { 4 };
     assert!((few..=6).contains(&lines.len()), "{} lines in five seconds", lines.len());
@@ -57,17 +61,12 @@ fn talk(wire: &Wire) -> Talk {
     talk
 }
 
-/// Waits until the process has attached all programs: the number of its links stays constant for a while.
-fn wait_until_attached(pid: u32) {
-    use super::support::surroundings::wait_for;
-    let mut last = (0, std::time::Instant::now());
-    wait_for("the sidecar to attach", patience(Duration::from_secs(4)), || {
-        let links = super::support::attached::attached(pid).links.len();
-        if links != last.0 {
-            last = (links, std::time::Instant::now());
-        }
-        (links > 0 && last.1.elapsed() > patience(Duration::from_millis(50))).then_some(())
-    });
+/// Waits until the log says that all programs are attached. Returns a thread that reads the rest of the log, because the sidecar
+/// would block on a full pipe.
+fn wait_until_ready(child: &mut Child) -> JoinHandle<Vec<String>> {
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let log: Vec<String> = lines.by_ref().take_while(|line| !line.contains(READY)).collect();
+    thread::spawn(move || log.into_iter().chain(lines).collect())
 }
 
 #[test]
@@ -76,7 +75,7 @@ fn counters_never_fall_and_no_softirq_takes_longer_than_there_was_time() {
     let wire = Wire::best(Version::Ipv4);
     let sidecar = Sidecar::start(often());
     let load = Load::start(&wire, patience(Duration::from_secs(10)));
-    std::thread::sleep(Duration::from_secs(if virtual_machine().is_some() { 6 } else { 2 }));
+    thread::sleep(Duration::from_secs(if virtual_machine().is_some() { 6 } else { 2 }));
     load.stop();
     let lines = sidecar.stop();
     assert!(lines.len() >= 3, "{} lines", lines.len());

@@ -26,7 +26,7 @@ pub const BINARY: &str = env!("CARGO_BIN_EXE_undercurrent");
 /// A variable with the kinds of hooks that every sidecar must avoid, to test alternates.
 const AVOID: &str = "UNDERCURRENT_TEST_AVOID";
 /// A part of the log message after all programs are attached.
-const READY: &str = " signals: ";
+pub const READY: &str = " signals: ";
 
 /// Returns a command without the variables of the test's environment.
 pub fn command(binary: impl AsRef<std::ffi::OsStr>) -> Command {
@@ -96,7 +96,7 @@ impl Sidecar {
     }
 
     fn wait_until_ready(&self) {
-        let (start, limit, mut said) = (Instant::now(), patience(Duration::from_secs(15)), Vec::new());
+        let (start, limit, mut said) = (Instant::now(), patience(Duration::from_secs(60)), Vec::new());
         while let Ok(line) = self.log.recv_timeout(limit.saturating_sub(start.elapsed())) {
             if line.contains(READY) {
                 return;

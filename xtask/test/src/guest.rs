@@ -1,7 +1,6 @@
 //! The sidecar's integration tests under other kernels: built here once, run in virtual machines.
 
 use std::{
-    collections::BTreeSet,
     fs,
     io::BufReader,
     panic::resume_unwind,
@@ -11,7 +10,6 @@ use std::{
 };
 
 use anyhow::{Context as _, bail, ensure};
-use serde::Deserialize;
 use xtask_common::{artifacts, machine, tally::Tally, truth};
 
 use crate::{
@@ -28,33 +26,12 @@ const NICS: &str = "vm_nics";
 /// Prefix of the tests that need a guest with two hyper-threads on each core.
 const THREADS: &str = "vm_threads";
 
-/// Tests by the name of the signal: at least one for each, and those that only kernels with fentry or kprobes can run.
-const SIGNALS: &[(&str, &str)] = &[
-    ("tcp_listen_overflows", "workloads::listeners::attempts_at_a_full_queue_are_the_listeners"),
-    ("network_cpu", "softirq::receive_time_and_runs_agree_with_ftrace"),
-    ("network_functions", "functions::traffic::datagrams_are_in_the_functions_of_udp"),
-    ("network_functions", "functions::traffic::samples_by_a_counter_are_in_the_functions_of_udp"),
-    ("network_cpu", "calls::calls_have_the_time_of_their_thread_without_softirqs"),
-    ("network_cpu", "calls::a_call_that_waits_has_only_the_time_in_which_it_runs"),
-    ("network_cpu", "calls::a_call_that_changes_its_cpu_keeps_its_time"),
-    ("network_cpu", "calls::a_polling_thread_of_io_uring_has_the_time_that_the_scheduler_gave_it"),
-    ("workload_cpu", "cpu::all_parts_are_the_nodes_whole"),
-    ("processor", "workloads::processor::software_events_count_for_their_container"),
-    ("energy", "energy::the_parts_of_every_workload_are_the_whole"),
-    ("energy", "workloads::energy::containers_share_energy_by_their_cpu_time"),
-    ("cpu_throttled", "workloads::throttled::what_quotas_hold_is_what_the_kernel_says"),
-    ("softnet", "lines::five_seconds_on_standard_output_hold_what_the_kernel_counted"),
-    ("latency", "latency::every_layer_counts_what_the_kernel_counted_over_ipv4"),
-    ("receive_wait", "waits::every_read_packet_has_waited_once"),
-    ("slow_packets", "slow::slow_packets_have_spans_that_agree_with_the_clock_over_ipv4"),
-    ("receive_driver", "nic_timestamps::a_nic_timestamp_is_compared_with_the_kernels"),
-    ("receive_segments", "segments::segments_are_those_that_tcp_counts"),
-    ("softirq_wait", "softirq::receive_time_and_runs_agree_with_ftrace"),
-    ("tcp_rtt", "workloads::rtt::times_are_the_nodes_where_workloads_are_off"),
-    ("transmit", "transmit::a_slow_link_shows_in_its_qdisc"),
-    ("tcp_retransmits", "workloads::retransmits::every_segment_that_is_sent_again_counts"),
-    ("network_drops", "workloads::drops::every_drop_counts_under_its_reason"),
-    ("internal", "doctor::every_hook_is_served_as_this_kernel_allows_and_fires"),
+/// The tests of the quick tier: every program loads and fires, and each signal has a count. The matrix compares times.
+const QUICK: [&str; 4] = [
+    "doctor::every_hook_is_served_as_this_kernel_allows_and_fires",
+    "doctor::every_program_of_the_complete_settings_fires",
+    "every_signal::every_signal_counts_the_traffic_of_the_test",
+    "latency::every_layer_counts_what_the_kernel_counted_over_ipv4",
 ];
 
 /// Prefixes of the tests of latency.
@@ -98,43 +75,14 @@ const ALTERNATES: [Alternates; 2] = [
     },
 ];
 
-/// Tests each signal once, under Debian 13's kernel with fentry, in two guests side by side.
+/// Tests that every program fires and that each signal counts, under Debian 13's kernel with fentry.
 pub fn signals() -> anyhow::Result<Tally> {
-    require_every_signal()?;
-    let tests: Vec<_> = SIGNALS.iter().map(|(_, test)| *test).collect::<BTreeSet<_>>().into_iter().collect();
     let suite = nextest::suite(Sidecar::Unoptimized)?;
-    let in_guest = |tests: &[&str]| run_suite(&suite, &["--kernel", "6.12"], &[&["--exact"], tests].concat());
-    // A guest uses one CPU.
-    let tallies: Vec<_> = thread::scope(|scope| {
-        let guests: Vec<_> = tests.chunks(tests.len().div_ceil(2)).map(|half| scope.spawn(|| in_guest(half))).collect();
-        guests.into_iter().map(|guest| guest.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
-    });
-    let tally = tallies.into_iter().try_fold(Tally::default(), |sum, tally| anyhow::Ok(sum.and(tally?)))?;
+    let tally = run_suite(&suite, &["--kernel", "6.12"], &[&["--exact"], &QUICK[..]].concat())?;
     // The test harness ignores unknown names.
     let ran = tally.timings.len();
-    ensure!(ran == tests.len(), "{ran} of {} tests ran; a renamed test is the likely reason: {tests:?}", tests.len());
+    ensure!(ran == QUICK.len(), "{ran} of {} tests ran; a renamed test is the likely reason: {QUICK:?}", QUICK.len());
     Ok(tally)
-}
-
-/// Returns an error if a signal in the sidecar's registry has no entry in [`SIGNALS`].
-fn require_every_signal() -> anyhow::Result<()> {
-    #[derive(Deserialize)]
-    struct Registry {
-        signals: Vec<Signal>,
-    }
-    #[derive(Deserialize)]
-    struct Signal {
-        name: String,
-    }
-    let listed = machine::output(Command::new(nextest::sidecar()?).args(["signals", "--json"]))?;
-    let registry: Registry = serde_json::from_str(&listed).context("`undercurrent signals --json` is malformed")?;
-    let registered: BTreeSet<_> = registry.signals.iter().map(|signal| signal.name.as_str()).collect();
-    let tested: BTreeSet<_> = SIGNALS.iter().map(|(signal, _)| *signal).collect();
-    ensure!(
-        registered == tested,
-        "signals {registered:?} are registered, {tested:?} have a test in xtask/test/src/guest.rs"
-    );
-    Ok(())
 }
 
 /// Loads the programs with several settings under the oldest kernels, whose verifiers understand the least.

@@ -28,6 +28,7 @@ use super::{
     support::{
         line::Line,
         load::Load,
+        programs::OtherPrograms,
         sidecar::{BINARY, Sidecar, command, file},
         surroundings::{alone, cpus, often, on_one_cpu, patience, skip, virtual_machine, wait_for},
         truth::{exactly, record},
@@ -47,7 +48,7 @@ fn frequency() -> u32 {
     if virtual_machine().is_some() { 199 } else { 997 }
 }
 
-/// Longest time of the sidecar's own programs at the start of a softirq. It is part of the exact time, and no network work.
+/// Longest time of the sidecar's own programs at the start of a softirq.
 const PROGRAMS: Duration = Duration::from_nanos(150);
 
 /// A source of samples.
@@ -139,10 +140,12 @@ fn compare_with_exact_time(
     // The price of a cycle needs half a second of busy time, and determines the period.
     thread::sleep(load_time / 5);
     sidecar.snapshot();
+    let others = OtherPrograms::begin();
     let before = sidecar.snapshot();
     thread::sleep(load_time);
     load.stop();
     let after = sidecar.snapshot();
+    let others = others.map_or(Duration::ZERO, |others| others.end(sidecar.pid())).as_secs_f64();
     drop(sidecar);
     let of = |metric| growth(&before, &after, metric, &[RECEIVE]);
     let (estimated, exact, samples) = (of(ESTIMATED), of(EXACT), of(SAMPLES));
@@ -152,8 +155,11 @@ fn compare_with_exact_time(
     }
     // The number of samples within the time has a Poisson distribution.
     let deviation = (exact * estimated / samples).sqrt();
-    let programs = (started(&after) - started(&before)) * patience(PROGRAMS).as_secs_f64();
+    // Programs at the start and the end of a softirq are part of its exact time, and no network work.
+    let own = (started(&after) - started(&before)) * patience(PROGRAMS).as_secs_f64();
+    let programs = own + others;
     let [with, without] = [exact, exact - programs].map(|truth| (estimated - truth) / deviation);
+    eprintln!("programs beside the sidecar's ran for {others:.3} s");
     eprintln!(
         "{estimated:.3} s by {samples} samples, {exact:.3} s exactly, z = {with:.2}, {without:.2} without programs"
     );

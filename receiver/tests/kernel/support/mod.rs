@@ -23,7 +23,10 @@ pub mod namespace;
 pub mod options;
 #[path = "../../support/processes.rs"]
 pub mod processes;
+pub mod programs;
 pub mod ring;
+#[path = "../../support/shipped.rs"]
+pub mod shipped;
 #[path = "../../support/sidecar.rs"]
 #[expect(dead_code, reason = "the hostile suite uses the rest")]
 pub mod sidecar;

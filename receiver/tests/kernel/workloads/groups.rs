@@ -133,7 +133,8 @@ fn limit(scene: &Scene) {
     let alone = |point: &&Point| !is_nodes(point) && !is_overflow(point);
     let own: BTreeSet<_> =
         seen.after.points.iter().filter(alone).map(|point| &point.resource["service.instance.id"]).collect();
-    assert_eq!(own.len(), LIMIT, "workloads with places of their own");
+    // Other workloads of the machine can take the places, and leave them again.
+    assert!(own.len() <= LIMIT, "workloads with places of their own: {own:?}");
     if !stores_readers() {
         return;
     }
