@@ -4,16 +4,18 @@
 use std::{
     fs::{File, OpenOptions},
     io::{self, Read as _},
-    os::unix::fs::OpenOptionsExt as _,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::Path,
 };
+
+use serde::{Deserialize, Serialize};
 
 /// Reads a regular file of at most `limit` bytes.
 ///
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] for a pipe, a device or a socket, [`io::ErrorKind::IsADirectory`] for a
 /// directory, [`io::ErrorKind::FileTooLarge`] beyond the limit, and the errors of opening and reading.
-pub(crate) fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+pub fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     // Without O_NONBLOCK, opening a pipe waits for a writer.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
     let kind = file.metadata()?.file_type();
@@ -32,20 +34,54 @@ pub(crate) fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Creates a file that only its owner can read, or truncates an existing one. The last component of the path must
-/// not be a symbolic link.
+/// Opens a file for appending, or creates a file that only its owner can read. The last component of the path must not be
+/// a symbolic link.
 ///
 /// # Errors
 /// If the file cannot be opened; `ELOOP` for a symbolic link.
-pub(crate) fn create_private(path: &Path) -> io::Result<File> {
+pub fn append_private(path: &Path) -> io::Result<File> {
+    appending(0).open(path)
+}
+
+/// Opens a regular file as [`append_private`] does, and never waits for the reader of a pipe.
+///
+/// # Errors
+/// If the file cannot be opened, and [`io::ErrorKind::InvalidInput`] for another kind of file.
+pub fn append_regular(path: &Path) -> io::Result<File> {
+    let file = appending(libc::O_NONBLOCK).open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
+    }
+}
+
+fn appending(flags: i32) -> OpenOptions {
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_NOCTTY);
-    options.open(path)
+    options.append(true).create(true).mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_NOCTTY | flags);
+    options
+}
+
+/// The device and the inode of an open file. A renamed file keeps them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileIdentity {
+    device: u64,
+    inode: u64,
+}
+
+impl FileIdentity {
+    /// Returns the identity of a file.
+    ///
+    /// # Errors
+    /// If the kernel does not report it.
+    pub fn of(file: &File) -> io::Result<Self> {
+        file.metadata().map(|metadata| Self { device: metadata.dev(), inode: metadata.ino() })
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::PermissionsExt as _};
+    use std::{fs, io::Write as _, os::unix::fs::PermissionsExt as _};
 
     use rustix::fs::{CWD, Mode, mkfifoat};
 
@@ -73,12 +109,24 @@ mod tests {
         let (target, link, new) = (folder.path().join("target"), folder.path().join("link"), folder.path().join("new"));
         fs::write(&target, "precious")?;
         std::os::unix::fs::symlink(&target, &link)?;
-        let error = create_private(&link).map(drop).map_err(|error| error.raw_os_error());
+        let error = append_private(&link).map(drop).map_err(|error| error.raw_os_error());
         assert_eq!(error, Err(Some(libc::ELOOP)));
         assert_eq!(fs::read_to_string(&target)?, "precious");
-        assert_eq!(create_private(&new)?.metadata()?.permissions().mode() & 0o777, 0o600);
-        create_private(&target)?;
-        assert_eq!(fs::read_to_string(&target)?, "");
+        assert_eq!(append_private(&new)?.metadata()?.permissions().mode() & 0o777, 0o600);
+        append_private(&target)?.write_all(b" and more")?;
+        assert_eq!(fs::read_to_string(&target)?, "precious and more");
+        Ok(())
+    }
+
+    #[test]
+    fn a_renamed_file_keeps_its_identity() -> io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let (one, other) = (folder.path().join("one"), folder.path().join("other"));
+        let identity = |path: &Path| FileIdentity::of(&append_private(path)?);
+        let first = identity(&one)?;
+        fs::rename(&one, &other)?;
+        assert_eq!(identity(&other)?, first);
+        assert_ne!(identity(&one)?, first);
         Ok(())
     }
 }

@@ -1,13 +1,13 @@
 //! The `undercurrent` command.
 
-use std::{process::ExitCode, time::Duration};
+use std::{path::Path, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
 use undercurrent::{
     causes,
     cli::{self, Command, DoctorArguments, FlamegraphArguments, Run, SignalsArguments, catalogue},
     config::{ConfigError, Flags, variables},
-    doctor,
+    descriptors, doctor,
     environment::{self, Ignored},
     exit,
     export::table::Terminal,
@@ -34,13 +34,12 @@ fn main() -> ExitCode {
             list(&arguments);
             Ok(ExitCode::SUCCESS)
         }
-        Command::Config(file) => {
-            print!("{}", file.text());
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Print(text) => Ok(print(&text)),
+        Command::ShowConfig(run) => run.shown(&environment::process).map(|text| print(&text)).map_err(Into::into),
+        Command::CheckConfig(file) => check(&file),
     };
     ended.unwrap_or_else(|error| {
-        eprintln!("undercurrent: {}", causes::chain(error.as_ref()));
+        eprintln!("undercurrent: {}", descriptors::explained(&causes::chain(error.as_ref())));
         ExitCode::from(status(&error))
     })
 }
@@ -79,6 +78,10 @@ fn measure(run: Run) -> anyhow::Result<()> {
     }
     // Fails for invalid settings before it truncates an output file or attaches a program.
     let outputs = outputs::Plan::new(&settings, &environment::process)?;
+    for destination in outputs.destinations(settings.otlp.endpoint.as_deref()) {
+        tracing::info!("{destination}");
+    }
+    descriptors::raise();
     let (host, requirements) = requirements::permitted(&settings)?;
     let access = Access::gain(host, &requirements)?;
     let runtime = runtime()?;
@@ -112,7 +115,7 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 
 fn examine(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
     logging::start(&environment::process, std::io::stderr);
-    let flags = Flags { sysfs_root: arguments.sysfs_root.clone(), ..Flags::default() };
+    let flags = Flags { sysfs_root: arguments.sysfs_root.clone(), avoid: arguments.avoid.clone(), ..Flags::default() };
     let run = Run { config: arguments.config.clone(), flags };
     let (settings, ignored) = run.settings(&environment::process)?;
     warn(ignored.iter());
@@ -121,7 +124,8 @@ fn examine(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
         print!("{}", doctor::check_energy(&settings.signals.energy, sysfs)?);
         return Ok(ExitCode::SUCCESS);
     }
-    let report = doctor::examine(&settings, arguments.probe);
+    let outputs = outputs::Plan::new(&settings, &environment::process)?;
+    let report = doctor::examine(&settings, &outputs.collectors(), arguments.probe);
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&report).context("cannot write the report as JSON")?);
     } else {
@@ -140,6 +144,20 @@ fn draw(arguments: &FlamegraphArguments) -> anyhow::Result<()> {
     let (picture, folded) = (arguments.output.display(), recording.folded.display());
     eprintln!("{} samples of network work, {} lost: {picture}, {folded}", recording.samples, recording.lost);
     Ok(())
+}
+
+fn print(text: &str) -> ExitCode {
+    print!("{text}");
+    ExitCode::SUCCESS
+}
+
+/// Checks a configuration file, without the environment of this process.
+fn check(file: &Path) -> anyhow::Result<ExitCode> {
+    let run = Run { config: Some(file.to_owned()), ..Run::default() };
+    let (settings, _) = run.settings(&|_| None)?;
+    outputs::Plan::new(&settings, &|_| None)?;
+    println!("{} is valid", file.display());
+    Ok(ExitCode::SUCCESS)
 }
 
 fn list(arguments: &SignalsArguments) {

@@ -2,7 +2,10 @@
 
 use std::{fs, path::Path};
 
-use crate::environment::{Environment, value};
+use crate::{
+    environment::{Environment, value},
+    namespaces::Namespace,
+};
 
 /// The root of the host's first process. A container in the host's PID namespace sees the host's files there.
 const HOST_ROOT: &str = "/proc/1/root";
@@ -18,6 +21,8 @@ const KUBERNETES_NODE: [&str; 2] = ["K8S_NODE_NAME", "NODE_NAME"];
 pub struct Kernel {
     /// The node's name.
     pub node_name: String,
+    /// True if the name is the host's. A container has a name of its own, which differs after each start.
+    pub is_name_of_host: bool,
     /// The kernel's release, for example `6.1.0-18-amd64`.
     pub release: String,
     /// The machine's architecture, for example `x86_64`.
@@ -31,6 +36,7 @@ impl Kernel {
         let uname = rustix::system::uname();
         Self {
             node_name: uname.nodename().to_string_lossy().into_owned(),
+            is_name_of_host: Namespace::Uts.is_initial(),
             release: uname.release().to_string_lossy().into_owned(),
             machine: uname.machine().to_string_lossy().into_owned(),
         }
@@ -67,7 +73,14 @@ impl Node {
     /// Describes this node. In a container it describes the host, if the host's files are readable.
     #[must_use]
     pub fn detect(environment: Environment<'_>) -> Self {
-        Self::read(host_root(), Kernel::running(), environment)
+        let (root, mut kernel) = (host_root(), Kernel::running());
+        if !kernel.is_name_of_host
+            && root == Path::new(HOST_ROOT)
+            && let Some(name) = host_name(root)
+        {
+            (kernel.node_name, kernel.is_name_of_host) = (name, true);
+        }
+        Self::read(root, kernel, environment)
     }
 
     /// Describes the node with its files below `root`.
@@ -91,6 +104,13 @@ pub(crate) fn host_root() -> &'static Path {
     let root = Path::new(HOST_ROOT);
     let visible = MACHINE_ID.iter().chain(&OS_RELEASE).any(|path| root.join(path).is_file());
     if visible { root } else { Path::new("/") }
+}
+
+/// Returns the host's name in hostname(5).
+fn host_name(root: &Path) -> Option<String> {
+    let text = fs::read_to_string(root.join("etc/hostname")).ok()?;
+    let name = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'))?;
+    (name.len() <= 64).then(|| name.to_owned())
 }
 
 /// Parses a machine id. Images ship an empty file or `uninitialized`, which the first boot replaces.
@@ -132,7 +152,12 @@ mod tests {
     use super::*;
 
     fn kernel() -> Kernel {
-        Kernel { node_name: "n1".to_owned(), release: "6.1.0".to_owned(), machine: "x86_64".to_owned() }
+        Kernel {
+            node_name: "n1".to_owned(),
+            is_name_of_host: true,
+            release: "6.1.0".to_owned(),
+            machine: "x86_64".to_owned(),
+        }
     }
 
     fn node(files: &[(&str, &str)]) -> Node {
@@ -149,6 +174,17 @@ mod tests {
     fn a_node_without_files_has_its_kernel() {
         let expected = Node { kernel: kernel(), machine_id: None, os: OsRelease::default(), kubernetes_name: None };
         assert_eq!(node(&[]), expected);
+    }
+
+    #[test]
+    fn the_name_of_the_host_is_read() {
+        let root = tempfile::tempdir().expect("a folder");
+        assert_eq!(host_name(root.path()), None);
+        fs::create_dir(root.path().join("etc")).expect("created");
+        for (text, name) in [("# comment\n\n node-7\n", Some("node-7")), ("\n", None), (&"x".repeat(65), None)] {
+            fs::write(root.path().join("etc/hostname"), text).expect("written");
+            assert_eq!(host_name(root.path()).as_deref(), name, "{text}");
+        }
     }
 
     #[test]

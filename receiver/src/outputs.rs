@@ -11,6 +11,9 @@ use crate::{
     options::{Destination, Output as Requested, Outputs as RequestedOutputs},
 };
 
+/// The key of the endpoint in the configuration file.
+const ENDPOINT_KEY: &str = "`otlp.endpoint`";
+
 /// Errors of opening outputs.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -36,13 +39,37 @@ impl<'a> Plan<'a> {
     /// If OTLP is enabled and its settings are invalid.
     pub fn new(settings: &'a Settings, environment: Environment<'_>) -> Result<Self, OpenError> {
         let file = variables(&settings.otlp);
-        let lookup = |name: &str| value(environment, name).or_else(|| file.get(name).cloned());
+        let lookup =
+            |name: &'static str| value(environment, name).map(|text| (name, text)).or_else(|| file.get(name).cloned());
         let read = |items| otlp::Settings::from_variables(items, lookup);
         let is_requested = settings.outputs.iter().any(|output| *output == Requested::Otlp);
         let metrics = is_requested.then(|| read(otlp::Items::Metrics)).transpose()?;
         let has_spans = is_requested && settings.signals.slow_packets.enabled;
         let spans = has_spans.then(|| read(otlp::Items::Spans)).transpose()?;
         Ok(Self { wanted: &settings.outputs, otlp: metrics.map(|metrics| (metrics, spans)) })
+    }
+
+    /// Returns the settings of each collector: for metrics, and for spans if they are exported.
+    pub fn collectors(&self) -> Vec<(otlp::Items, &otlp::Settings)> {
+        let (metrics, spans) = self.otlp.as_ref().map(|(metrics, spans)| (metrics, spans.as_ref())).unzip();
+        let metrics = metrics.map(|settings| (otlp::Items::Metrics, settings));
+        let spans = spans.flatten().map(|settings| (otlp::Items::Spans, settings));
+        metrics.into_iter().chain(spans).collect()
+    }
+
+    /// Returns a text for the log about each collector: the items, the endpoint and its origin. `file` is the configuration file's endpoint.
+    pub fn destinations(&self, file: Option<&str>) -> Vec<String> {
+        let text = |(items, settings): (otlp::Items, &otlp::Settings)| {
+            let origin = settings.origin.map_or_else(|| "by default".to_owned(), |origin| format!("from {origin}"));
+            let overrides = match (file, settings.origin) {
+                (Some(file), Some(origin)) if origin != ENDPOINT_KEY => {
+                    format!(", which overrides {ENDPOINT_KEY} `{file}`")
+                }
+                _ => String::new(),
+            };
+            format!("sending {} to {} ({origin}{overrides})", items.as_str(), settings.endpoint)
+        };
+        self.collectors().into_iter().map(text).collect()
     }
 
     /// Opens every output. Requires a tokio runtime.
@@ -68,26 +95,27 @@ impl<'a> Plan<'a> {
 }
 
 /// Maps the file's settings of OTLP to the equivalent variables, so that both are parsed by the same code.
-fn variables(file: &Otlp) -> BTreeMap<&'static str, String> {
+fn variables(file: &Otlp) -> BTreeMap<&'static str, otlp::Configured> {
     let mut variables = BTreeMap::new();
     if let Some(endpoint) = &file.endpoint {
-        variables.insert("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.clone());
+        variables.insert("OTEL_EXPORTER_OTLP_ENDPOINT", (ENDPOINT_KEY, endpoint.clone()));
     }
     if !file.headers.0.is_empty() {
         let header =
             |(name, value): (&String, &String)| format!("{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC));
         let headers: Vec<String> = file.headers.0.iter().map(header).collect();
-        variables.insert("OTEL_EXPORTER_OTLP_HEADERS", headers.join(","));
+        variables.insert("OTEL_EXPORTER_OTLP_HEADERS", ("`otlp.headers`", headers.join(",")));
     }
     if let Some(compression) = file.compression {
         let word = match compression {
             Compression::Gzip => "gzip",
             Compression::None => "none",
         };
-        variables.insert("OTEL_EXPORTER_OTLP_COMPRESSION", word.to_owned());
+        variables.insert("OTEL_EXPORTER_OTLP_COMPRESSION", ("`otlp.compression`", word.to_owned()));
     }
     if let Some(timeout) = &file.timeout {
-        variables.insert("OTEL_EXPORTER_OTLP_TIMEOUT", timeout.get().as_millis().to_string());
+        let milliseconds = timeout.get().as_millis().to_string();
+        variables.insert("OTEL_EXPORTER_OTLP_TIMEOUT", ("`otlp.timeout`", milliseconds));
     }
     variables
 }
@@ -96,6 +124,31 @@ fn variables(file: &Otlp) -> BTreeMap<&'static str, String> {
 mod tests {
     use super::*;
 
+    fn destinations(endpoint: Option<&str>, variables: &[(&str, &str)]) -> Vec<String> {
+        let text = endpoint.map_or_else(String::new, |endpoint| format!("otlp: {{endpoint: '{endpoint}'}}\n"));
+        let text = format!("outputs: [otlp]\n{text}");
+        let file = crate::config::File::parse("config.yaml".as_ref(), text.as_bytes()).expect("a configuration");
+        let lookup = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+        let (settings, _) = Settings::resolve(crate::config::Flags::default(), &lookup, file);
+        Plan::new(&settings, &lookup).expect("a plan").destinations(settings.otlp.endpoint.as_deref())
+    }
+
+    #[test]
+    fn the_log_has_each_endpoint_with_its_origin() {
+        let traces =
+            [("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://t:1"), ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://e:1")];
+        let lines =
+            [destinations(None, &[]), destinations(Some("http://f:1"), &[]), destinations(Some("http://f:1"), &traces)];
+        insta::assert_snapshot!(lines.concat().join("\n"), @"
+        sending metrics to http://localhost:4317/ (by default)
+        sending spans to http://localhost:4317/ (by default)
+        sending metrics to http://f:1/ (from `otlp.endpoint`)
+        sending spans to http://f:1/ (from `otlp.endpoint`)
+        sending metrics to http://e:1/ (from OTEL_EXPORTER_OTLP_ENDPOINT, which overrides `otlp.endpoint` `http://f:1`)
+        sending spans to http://t:1/ (from OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, which overrides `otlp.endpoint` `http://f:1`)
+        ");
+    }
+
     #[test]
     fn settings_of_the_file_equal_those_of_the_variables() {
         let text =
@@ -103,7 +156,7 @@ mod tests {
         let file = crate::config::File::parse("config.yaml".as_ref(), text.as_bytes()).expect("a configuration");
         let variables = variables(&file.otlp);
         for items in [otlp::Items::Metrics, otlp::Items::Spans] {
-            let lookup = |name: &str| variables.get(name).cloned();
+            let lookup = |name: &'static str| variables.get(name).cloned();
             let settings = otlp::Settings::from_variables(items, lookup).expect("settings");
             assert_eq!(settings.endpoint.to_string(), "http://collector:4317/");
             assert_eq!(settings.headers.get("x-token").and_then(|value| value.to_str().ok()), Some("a=b, c"));

@@ -4,6 +4,8 @@ use std::fmt;
 
 use caps::{CapSet, Capability, CapsHashSet};
 
+use crate::namespaces::Namespace;
+
 /// A task that requires capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Task {
@@ -13,12 +15,12 @@ pub enum Task {
     AttachCgroup,
     /// Raise the limit of locked memory, to which kernels before 5.11 charge maps and programs.
     RaiseMemoryLock,
-    /// Read tracefs and other files that are readable by their owner only, if this process is not root.
-    ReadProtectedFiles,
     /// Read kernel symbols with their addresses.
     ReadSymbols,
-    /// Read the host's files and the environments of other processes from a container in the host's PID namespace.
-    ReadProcesses,
+    /// Inspect processes of other users: network namespaces, and the host's files from a container.
+    InspectProcesses,
+    /// Read files that are readable by their owner only: environments of processes, and power meters.
+    ReadProtectedFiles,
 }
 
 impl Task {
@@ -27,9 +29,9 @@ impl Task {
         Self::LoadTracing,
         Self::AttachCgroup,
         Self::RaiseMemoryLock,
-        Self::ReadProtectedFiles,
         Self::ReadSymbols,
-        Self::ReadProcesses,
+        Self::InspectProcesses,
+        Self::ReadProtectedFiles,
     ];
 
     /// Returns the purpose of the task, for a sentence after "to".
@@ -39,9 +41,24 @@ impl Task {
             Self::LoadTracing => "load tracing programs",
             Self::AttachCgroup => "attach programs to the packets of a cgroup",
             Self::RaiseMemoryLock => "raise the limit of locked memory",
-            Self::ReadProtectedFiles => "read files of tracefs that belong to root",
             Self::ReadSymbols => "read the addresses of kernel symbols",
-            Self::ReadProcesses => "see the host's files from a container",
+            Self::InspectProcesses => "inspect processes of other users",
+            Self::ReadProtectedFiles => "read environments of processes and power meters",
+        }
+    }
+
+    /// Returns the measurements that are missing without the task's capabilities.
+    #[must_use]
+    pub const fn effect(self) -> &'static str {
+        match self {
+            Self::LoadTracing => "nothing is measured",
+            Self::AttachCgroup => "no layer `transport` on kernels without fentry and kprobes",
+            Self::RaiseMemoryLock => "kernels before 5.11 may refuse the maps",
+            Self::ReadSymbols => "no signal `network_functions`",
+            Self::InspectProcesses => {
+                "packets in network namespaces may count for the node, and containers may have no names"
+            }
+            Self::ReadProtectedFiles => "no `service.name` from environments, and no power meters of the kind `rapl`",
         }
     }
 
@@ -58,9 +75,9 @@ impl Task {
             // reason. Distributions backport, so the kernel's version is no proof.
             Self::AttachCgroup => &[&[CAP_BPF, CAP_NET_ADMIN], &[CAP_SYS_ADMIN]],
             Self::RaiseMemoryLock => &[&[CAP_SYS_RESOURCE]],
-            Self::ReadProtectedFiles => &[&[CAP_DAC_READ_SEARCH], &[CAP_DAC_OVERRIDE]],
             Self::ReadSymbols => &[&[CAP_SYSLOG]],
-            Self::ReadProcesses => &[&[CAP_SYS_PTRACE]],
+            Self::InspectProcesses => &[&[CAP_SYS_PTRACE]],
+            Self::ReadProtectedFiles => &[&[CAP_DAC_READ_SEARCH], &[CAP_DAC_OVERRIDE]],
         }
     }
 }
@@ -70,6 +87,9 @@ impl Task {
 pub struct Privileges {
     /// True if the effective user is root. A container's root may lack capabilities.
     pub root: bool,
+    /// True if this process is in the initial user namespace. The kernel checks capabilities for BPF programs, perf events
+    /// and other users' files there.
+    pub in_initial_namespace: bool,
     /// The effective capabilities.
     pub effective: CapsHashSet,
 }
@@ -86,13 +106,14 @@ impl Privileges {
     /// If the kernel does not report them.
     pub fn current() -> Result<Self, ReadError> {
         let effective = caps::read(None, CapSet::Effective)?;
-        Ok(Self { root: rustix::process::geteuid().is_root(), effective })
+        let root = rustix::process::geteuid().is_root();
+        Ok(Self { root, in_initial_namespace: Namespace::User.is_initial(), effective })
     }
 
     /// Returns the missing capabilities of a task, or `None` if it has all.
     #[must_use]
     pub fn lack(&self, task: Task) -> Option<Lack> {
-        let has = |capability: &Capability| self.effective.contains(capability);
+        let has = |capability: &Capability| self.in_initial_namespace && self.effective.contains(capability);
         let alternatives = task.alternatives();
         if alternatives.iter().any(|set| set.iter().all(has)) {
             return None;
@@ -112,8 +133,17 @@ impl Privileges {
     /// # Errors
     /// If capabilities are missing. The message has their names and the way to grant them.
     pub fn require(&self, tasks: &[Task]) -> Result<(), Unprivileged> {
-        let lacks = self.lacks(tasks);
-        if lacks.is_empty() { Ok(()) } else { Err(Unprivileged { root: self.root, lacks }) }
+        match self.lacks(tasks) {
+            lacks if lacks.is_empty() => Ok(()),
+            lacks if self.in_initial_namespace => Err(Unprivileged::Lacks { root: self.root, lacks }),
+            _ => Err(Unprivileged::Namespace),
+        }
+    }
+
+    /// Returns the way to grant missing capabilities.
+    #[must_use]
+    pub fn grant(&self, lacks: &[Lack]) -> String {
+        if self.in_initial_namespace { grant(lacks) } else { Unprivileged::Namespace.to_string() }
     }
 }
 
@@ -139,29 +169,42 @@ impl fmt::Display for Lack {
 
 /// Required capabilities are missing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{}lacking {}: {}grant {} (systemd: `AmbientCapabilities=`; Docker: `--cap-add`; Kubernetes: \
-     `securityContext.capabilities.add`)",
-    if *root { "" } else { "not root, and " },
-    lacks.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
-    if *root { "" } else { "run as root, or " },
-    self.missing(),
-)]
-pub struct Unprivileged {
-    /// True if the effective user is root.
-    pub root: bool,
-    /// The missing capabilities of each task.
-    pub lacks: Vec<Lack>,
+pub enum Unprivileged {
+    /// This process lacks capabilities.
+    #[error(
+        "{}lacking {}: {}{}",
+        if *root { "" } else { "not root, and " },
+        lacks.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
+        if *root { "" } else { "run as root, or " },
+        grant(lacks)
+    )]
+    Lacks {
+        /// True if the effective user is root.
+        root: bool,
+        /// The missing capabilities of each task.
+        lacks: Vec<Lack>,
+    },
+    /// The capabilities are those of a user namespace.
+    #[error(
+        "this process is in a user namespace, and the kernel refuses eBPF programs there to root too: run it in the \
+         host's user namespace (Kubernetes: without `hostUsers: false`; Docker: `--userns host`; Podman: as root)"
+    )]
+    Namespace,
 }
 
-impl Unprivileged {
-    /// Formats every missing capability once.
-    fn missing(&self) -> String {
-        let mut missing: Vec<Capability> = self.lacks.iter().flat_map(|lack| lack.missing.iter().copied()).collect();
-        missing.sort_by_key(Capability::index);
-        missing.dedup();
-        names(&missing, " ")
-    }
+/// Returns the way to grant the missing capabilities, in the syntax of each manager.
+fn grant(lacks: &[Lack]) -> String {
+    let mut missing: Vec<Capability> = lacks.iter().flat_map(|lack| lack.missing.iter().copied()).collect();
+    missing.sort_by_key(Capability::index);
+    missing.dedup();
+    let full = names(&missing, " ");
+    let short = |separator: &str| full.replace("CAP_", "").replace(' ', separator);
+    format!(
+        "grant {full} (systemd: `AmbientCapabilities={full}`; Docker: `--cap-add {}`; Kubernetes: \
+         `securityContext.capabilities.add: [{}]`)",
+        short(" --cap-add "),
+        short(", ")
+    )
 }
 
 fn names(capabilities: &[Capability], separator: &str) -> String {
@@ -186,7 +229,7 @@ mod tests {
     use super::*;
 
     fn privileges(effective: &[Capability]) -> Privileges {
-        Privileges { root: false, effective: effective.iter().copied().collect() }
+        Privileges { root: false, in_initial_namespace: true, effective: effective.iter().copied().collect() }
     }
 
     #[test]
@@ -196,9 +239,9 @@ mod tests {
         CAP_BPF and CAP_PERFMON (or CAP_SYS_ADMIN) to load tracing programs
         CAP_BPF and CAP_NET_ADMIN (or CAP_SYS_ADMIN) to attach programs to the packets of a cgroup
         CAP_SYS_RESOURCE to raise the limit of locked memory
-        CAP_DAC_READ_SEARCH (or CAP_DAC_OVERRIDE) to read files of tracefs that belong to root
         CAP_SYSLOG to read the addresses of kernel symbols
-        CAP_SYS_PTRACE to see the host's files from a container
+        CAP_SYS_PTRACE to inspect processes of other users
+        CAP_DAC_READ_SEARCH (or CAP_DAC_OVERRIDE) to read environments of processes and power meters
         ");
     }
 
@@ -220,10 +263,18 @@ mod tests {
             privileges.require(&tasks).expect_err("refused").to_string()
         };
         insta::assert_snapshot!([refusal(false, &[]), refusal(true, &[CAP_BPF, CAP_PERFMON])].join("\n"), @"
-        not root, and lacking CAP_BPF and CAP_PERFMON (or CAP_SYS_ADMIN) to load tracing programs; CAP_BPF and CAP_NET_ADMIN (or CAP_SYS_ADMIN) to attach programs to the packets of a cgroup: run as root, or grant CAP_NET_ADMIN CAP_PERFMON CAP_BPF (systemd: `AmbientCapabilities=`; Docker: `--cap-add`; Kubernetes: `securityContext.capabilities.add`)
-        lacking CAP_NET_ADMIN (or CAP_SYS_ADMIN) to attach programs to the packets of a cgroup: grant CAP_NET_ADMIN (systemd: `AmbientCapabilities=`; Docker: `--cap-add`; Kubernetes: `securityContext.capabilities.add`)
+        not root, and lacking CAP_BPF and CAP_PERFMON (or CAP_SYS_ADMIN) to load tracing programs; CAP_BPF and CAP_NET_ADMIN (or CAP_SYS_ADMIN) to attach programs to the packets of a cgroup: run as root, or grant CAP_NET_ADMIN CAP_PERFMON CAP_BPF (systemd: `AmbientCapabilities=CAP_NET_ADMIN CAP_PERFMON CAP_BPF`; Docker: `--cap-add NET_ADMIN --cap-add PERFMON --cap-add BPF`; Kubernetes: `securityContext.capabilities.add: [NET_ADMIN, PERFMON, BPF]`)
+        lacking CAP_NET_ADMIN (or CAP_SYS_ADMIN) to attach programs to the packets of a cgroup: grant CAP_NET_ADMIN (systemd: `AmbientCapabilities=CAP_NET_ADMIN`; Docker: `--cap-add NET_ADMIN`; Kubernetes: `securityContext.capabilities.add: [NET_ADMIN]`)
         ");
         assert_eq!(privileges(&[CAP_SYS_ADMIN]).require(&tasks), Ok(()));
+    }
+
+    #[test]
+    fn capabilities_of_a_user_namespace_are_none() {
+        let nested = Privileges { root: true, in_initial_namespace: false, effective: caps::all() };
+        assert_eq!(nested.lacks(&Task::ALL).len(), Task::ALL.len());
+        let refusal = nested.require(&[Task::LoadTracing]).expect_err("refused").to_string();
+        assert!(refusal.contains("user namespace") && refusal.contains("hostUsers"), "{refusal}");
     }
 
     #[test]

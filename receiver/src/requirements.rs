@@ -1,5 +1,7 @@
 //! The kernel features that a configuration requires, and the checks of privileges and memory before the start.
 
+use std::path::{Path, PathBuf};
+
 use bytesize::ByteSize;
 use undercurrent_ebpf::abi::{cost::exact, latency::Layer};
 
@@ -18,6 +20,7 @@ use crate::{
     },
     options::{AttachKind, MemoryLimit},
     privileges::{Privileges, ReadError as PrivilegesError, Task, Unprivileged},
+    reader::Places,
     signals::{self, filter_updater},
     sysfs::Sysfs,
     telemetry::Scale,
@@ -50,6 +53,9 @@ pub enum Refused {
     },
 }
 
+/// The tasks of attaching programs.
+const ALWAYS: [Task; 2] = [Task::LoadTracing, Task::AttachCgroup];
+
 /// The kernel features that a configuration requires.
 pub struct Requirements {
     signals: Vec<&'static str>,
@@ -78,6 +84,8 @@ pub struct Requirements {
     counter_hooks: Vec<&'static Hook>,
     /// The limits of slow packets.
     slow: SlowLimits,
+    /// The files of the outputs, in the order of the outputs.
+    output_files: Vec<PathBuf>,
 }
 
 impl Requirements {
@@ -117,6 +125,7 @@ impl Requirements {
             interrupts: settings.signals.processor.events,
             counter_hooks: signals::counter_hooks(&settings.signals),
             slow: settings.signals.slow_packets.limits(),
+            output_files: settings.outputs.files().map(Path::to_owned).collect(),
         }
     }
 
@@ -142,6 +151,12 @@ impl Requirements {
     #[must_use]
     pub const fn sysfs(&self) -> &Sysfs {
         &self.sysfs
+    }
+
+    /// Returns the places that the reader may read and open.
+    #[must_use]
+    pub fn places(&self, host: &Host) -> Places {
+        Places { hierarchy: host.hierarchy.clone(), sysfs: self.sysfs.clone(), outputs: self.output_files.clone() }
     }
 
     /// Returns the required hooks.
@@ -208,13 +223,23 @@ impl Requirements {
     }
 }
 
+/// Returns the tasks for which the settings need capabilities.
+#[must_use]
+pub fn tasks(settings: &Settings) -> Vec<Task> {
+    let of_signals = signals::enabled(&settings.signals).flat_map(|entry| entry.tasks);
+    let of_workloads = workloads::TASKS.iter().filter(|_| settings.workloads.enabled);
+    let needed: Vec<&Task> = of_signals.chain(of_workloads).collect();
+    let is_needed = |task: &Task| ALWAYS.contains(task) || needed.contains(&task);
+    Task::ALL.into_iter().filter(is_needed).collect()
+}
+
 /// Probes the host and the privileges that this process lacks for attaching.
 ///
 /// # Errors
 /// If the capabilities of this process cannot be read.
 pub fn host() -> Result<(Host, Privileges), PrivilegesError> {
     let privileges = Privileges::current()?;
-    let lacks = privileges.lacks(&[Task::LoadTracing, Task::AttachCgroup]);
+    let lacks = privileges.lacks(&ALWAYS);
     let mut missing: Vec<String> = lacks.iter().flat_map(|lack| &lack.missing).map(ToString::to_string).collect();
     missing.sort();
     missing.dedup();

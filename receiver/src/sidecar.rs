@@ -1,5 +1,6 @@
 //! The running sidecar: it attaches programs, opens signals, takes a snapshot at every tick, and feeds the outputs.
 
+mod rotation;
 mod stop;
 mod traces;
 
@@ -35,7 +36,11 @@ use crate::{
 };
 
 pub use self::stop::idle;
-use self::{stop::Stop, traces::Traces};
+use self::{
+    rotation::Rotation,
+    stop::{HANGUP, Notice, Stop},
+    traces::Traces,
+};
 
 /// Time limit from a stop signal to the end of the process. The last delivery gets the time that detaching leaves.
 const LAST_DELIVERY: Duration = Duration::from_millis(1500);
@@ -114,7 +119,7 @@ impl Sidecar {
         let Access { mut kernel, files, reader, loader } = access;
         // Attaching takes seconds on slow machines. The handlers exist before, so that a stop signal always ends the
         // sidecar cleanly.
-        let stop = Stop::listen()?;
+        let stop = Stop::listen(settings)?;
         let start = UnixNanos::now();
         let mut clock = kernel.wall_clock()?;
         synchronize(&mut clock);
@@ -257,6 +262,7 @@ impl Sidecar {
     /// If an output or the loader process fails.
     pub async fn run(mut self, settings: &Settings, mut outputs: Outputs) -> Result<(), RunError> {
         let statistics = outputs.statistics();
+        let rotation = Rotation::start(outputs.files(), self.reader.foreign(), settings.interval.get());
         let mut published = 0;
         let end = settings.duration.as_ref().map(|span| tokio::time::Instant::now() + span.get());
         let mut ticks = tokio::time::interval(settings.interval.get());
@@ -267,7 +273,14 @@ impl Sidecar {
             let due = self.signals.iter().filter_map(|(_, signal)| signal.due()).min();
             tokio::select! {
                 biased;
-                () = self.stop.wait(end) => break,
+                notice = self.stop.notice(end) => match notice {
+                    Notice::End => break,
+                    Notice::Hangup => {
+                        let files = if rotation.has_files() { "; opening the output files again" } else { "" };
+                        tracing::info!("{HANGUP}{files}");
+                        rotation.check();
+                    }
+                },
                 ended = outputs.ended() => return Ok(ended?),
                 ended = self.loader.ended() => return Err(ended.into()),
                 stepped = self.clock.stepped() => match stepped {

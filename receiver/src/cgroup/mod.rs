@@ -2,6 +2,7 @@
 
 mod hierarchy;
 mod identity;
+mod memory;
 mod path;
 mod quotas;
 #[cfg(test)]
@@ -11,6 +12,7 @@ use serde::Serialize;
 
 pub use hierarchy::{Cgroup, Hierarchy, Limits, Mounts, NoAccounting, NoQuotas, Scan, UsageError, Version, netns_of};
 pub use identity::{ContainerId, Identity, Instance, Origin, PodUid, Runtime, Subtree, by_path, identify, origin};
+pub use memory::MemoryLimit;
 pub use path::{CgroupId, CgroupPath, Uid};
 pub use quotas::Quotas;
 

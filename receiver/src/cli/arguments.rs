@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser};
+use clap_complete::Shell;
 
 use crate::{
     doctor::FailOn,
@@ -67,10 +68,15 @@ pub enum Subcommand {
     Flamegraph(FlamegraphArguments),
     /// Prints all signals with their metrics.
     Signals(SignalsArguments),
-    /// Prints all settings with their defaults, or their JSON schema.
+    /// Prints or checks the configuration.
     Config {
         #[command(subcommand)]
-        file: ConfigFile,
+        command: ConfigCommand,
+    },
+    /// Prints a script with completions for a shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
     },
 }
 
@@ -114,6 +120,9 @@ pub struct DoctorArguments {
     /// Prints the size of each kernel map.
     #[arg(long)]
     pub verbose: bool,
+    /// Never attaches by fentry, kprobe, tracepoint, cgroup or perf_event; repeatable [default: none].
+    #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true)]
+    pub avoid: Vec<AttachKind>,
     /// Folder where sysfs is mounted, for power meters [default: /sys].
     #[arg(long, value_name = "DIR")]
     pub sysfs_root: Option<PathBuf>,
@@ -148,21 +157,19 @@ pub struct SignalsArguments {
 }
 
 /// Subcommands of `config`.
-#[derive(clap::Subcommand, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConfigFile {
+#[derive(clap::Subcommand)]
+pub enum ConfigCommand {
     /// Prints a configuration file with all settings and their defaults in comments.
     Example,
     /// Prints the JSON schema of the configuration file, for editors.
     Schema,
-}
-
-impl ConfigFile {
-    /// Returns the output, with a newline at the end.
-    #[must_use]
-    pub fn text(self) -> String {
-        match self {
-            Self::Example => crate::config::EXAMPLE.to_owned(),
-            Self::Schema => format!("{:#}\n", crate::config::schema()),
-        }
-    }
+    /// Checks a configuration file; needs no privileges.
+    Check {
+        /// Configuration file (YAML).
+        file: PathBuf,
+    },
+    /// Prints the effective settings, each with its origin: a flag, a variable, the file or the default.
+    ///
+    /// Takes the options of `run`. Values of headers are left out, because they may be secrets.
+    Show(RunArguments),
 }

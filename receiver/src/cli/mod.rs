@@ -8,13 +8,13 @@ use std::{ffi::OsString, path::PathBuf};
 use clap::{ArgMatches, Args as _, CommandFactory, FromArgMatches, error::ErrorKind, parser::ValueSource};
 
 use crate::{
-    config::{ConfigError, File, Flags, Settings},
+    config::{ConfigError, EXAMPLE, File, Flags, Settings, Shown, schema},
     environment::{Environment, Ignored},
     options::Outputs,
 };
-use arguments::{Arguments, RunArguments, Subcommand};
+use arguments::{Arguments, ConfigCommand, RunArguments, Subcommand};
 
-pub use arguments::{ConfigFile, DoctorArguments, FlamegraphArguments, SignalsArguments};
+pub use arguments::{DoctorArguments, FlamegraphArguments, SignalsArguments};
 
 /// The option that may precede a subcommand.
 const CONFIG: &str = "config";
@@ -30,8 +30,12 @@ pub enum Command {
     Flamegraph(FlamegraphArguments),
     /// List the signals.
     Signals(SignalsArguments),
-    /// Print an example configuration file or the schema.
-    Config(ConfigFile),
+    /// Print a text.
+    Print(String),
+    /// Check a configuration file.
+    CheckConfig(PathBuf),
+    /// Print the effective settings with their origins.
+    ShowConfig(Run),
 }
 
 /// Arguments of `run`.
@@ -51,6 +55,19 @@ impl Run {
     pub fn settings(self, environment: Environment<'_>) -> Result<(Settings, Vec<Ignored>), ConfigError> {
         let file = self.config.as_deref().map_or_else(|| Ok(File::default()), File::load)?;
         Ok(Settings::resolve(self.flags, environment, file))
+    }
+
+    /// Returns the effective settings as text, each with its origin.
+    ///
+    /// # Errors
+    /// If the configuration file is invalid or cannot be read.
+    pub fn shown(&self, environment: Environment<'_>) -> Result<String, ConfigError> {
+        let content = self.config.as_deref().map(|path| Ok((path, File::read(path)?))).transpose()?;
+        let file = content.as_ref().map(|(path, content)| (*path, content.as_slice()));
+        let parsed = file.map_or_else(|| Ok(File::default()), |(path, content)| File::parse(path, content))?;
+        let (settings, ignored) = Settings::resolve(self.flags.clone(), environment, parsed);
+        let shown = Shown { flags: &self.flags, environment, file, settings: &settings, ignored: &ignored };
+        Ok(shown.text())
     }
 }
 
@@ -83,8 +100,20 @@ where
             Command::Flamegraph(FlamegraphArguments { config, ..arguments })
         }
         Some(Subcommand::Signals(arguments)) => Command::Signals(arguments),
-        Some(Subcommand::Config { file }) => Command::Config(file),
+        Some(Subcommand::Completions { shell }) => Command::Print(completions(shell, &mut command)),
+        Some(Subcommand::Config { command: of_config }) => match of_config {
+            ConfigCommand::Example => Command::Print(EXAMPLE.to_owned()),
+            ConfigCommand::Schema => Command::Print(format!("{:#}\n", schema())),
+            ConfigCommand::Check { file } => Command::CheckConfig(file),
+            ConfigCommand::Show(arguments) => Command::ShowConfig(run(arguments, &mut command)?),
+        },
     })
+}
+
+fn completions(shell: clap_complete::Shell, command: &mut clap::Command) -> String {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, command, "undercurrent", &mut script);
+    String::from_utf8_lossy(&script).into_owned()
 }
 
 /// Checks the options before a subcommand: only `--config` may precede one, if the subcommand has this option too.

@@ -1,7 +1,7 @@
 //! Tests of valid and invalid command lines, and of their messages.
 
 use super::*;
-use crate::doctor::FailOn;
+use crate::{doctor::FailOn, options::AttachKind};
 
 fn command(line: &str) -> Command {
     parse(line.split(' ')).unwrap_or_else(|error| panic!("{error}"))
@@ -44,17 +44,33 @@ fn other_commands_are_parsed() {
         json: true,
         probe: true,
         verbose: false,
+        avoid: vec![AttachKind::Fentry],
         sysfs_root: None,
         energy: false,
         fail_on: FailOn::default(),
         config: None,
     };
-    assert_eq!(command("undercurrent doctor --json --probe"), Command::Doctor(doctor));
+    assert_eq!(command("undercurrent doctor --json --probe --avoid fentry"), Command::Doctor(doctor));
     let Command::Doctor(gate) = command("undercurrent doctor --fail-on unusable") else { panic!("doctor") };
     assert_eq!(gate.fail_on, FailOn::Unusable);
     assert_eq!(command("undercurrent signals"), Command::Signals(SignalsArguments { json: false }));
-    assert_eq!(command("undercurrent config schema"), Command::Config(ConfigFile::Schema));
-    assert_eq!(command("undercurrent config example"), Command::Config(ConfigFile::Example));
+    assert!(matches!(command("undercurrent config schema"), Command::Print(text) if text.contains("\"$schema\"")));
+    assert_eq!(command("undercurrent config example"), Command::Print(EXAMPLE.to_owned()));
+    assert_eq!(command("undercurrent config check a.yaml"), Command::CheckConfig("a.yaml".into()));
+    let Command::ShowConfig(shown) = command("undercurrent config show --config a.yaml --interval 2s") else {
+        panic!("settings")
+    };
+    assert_eq!((shown.config, shown.flags.interval), (Some("a.yaml".into()), "2s".parse().ok()));
+}
+
+#[test]
+fn completions_know_every_subcommand() {
+    for shell in ["bash", "zsh", "fish"] {
+        let Command::Print(script) = command(&format!("undercurrent completions {shell}")) else { panic!("a script") };
+        for word in ["doctor", "flamegraph", "sysfs-root", "show"] {
+            assert!(script.contains(word), "{word} in the script for {shell}");
+        }
+    }
 }
 
 #[test]
@@ -114,7 +130,19 @@ fn misplaced_arguments_are_refused() {
 
 #[test]
 fn help_texts() {
-    let pages = ["", "run ", "doctor ", "flamegraph ", "signals ", "config ", "config example ", "config schema "];
+    let pages = [
+        "",
+        "run ",
+        "doctor ",
+        "flamegraph ",
+        "signals ",
+        "config ",
+        "config example ",
+        "config schema ",
+        "config check ",
+        "config show ",
+        "completions ",
+    ];
     let pages = pages
         .map(|command| format!("$ undercurrent {command}--help\n{}", help(&format!("undercurrent {command}--help"))));
     insta::assert_snapshot!(pages.join("\n"));

@@ -62,7 +62,7 @@ fn instance(schema: &Value) -> Value {
 }
 
 /// Formats a value in YAML's flow style.
-fn yaml(value: &Value) -> String {
+pub(super) fn yaml(value: &Value) -> String {
     let plain = |text: &str| {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=".contains(c);
         !text.is_empty() && text.chars().all(is_plain) && !text.ends_with(':')

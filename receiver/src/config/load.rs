@@ -16,7 +16,15 @@ impl File {
     /// # Errors
     /// If the file cannot be read, is not YAML, or contains an unknown key or an invalid value.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        Self::parse(path, &read(path)?)
+        Self::parse(path, &Self::read(path)?)
+    }
+
+    /// Reads the content of a file.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or is too large.
+    pub fn read(path: &Path) -> Result<Vec<u8>, ConfigError> {
+        read(path)
     }
 
     /// Parses the content of a file. Error messages name `path`.

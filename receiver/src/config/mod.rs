@@ -9,6 +9,7 @@ mod problem;
 mod reference;
 mod schema;
 mod settings;
+mod show;
 pub mod variables;
 
 pub use error::{ConfigError, Position};
@@ -18,3 +19,4 @@ pub use load::SIZE_LIMIT;
 pub use reference::markdown;
 pub use schema::{EXAMPLE, schema, signal_names};
 pub use settings::{Flags, Settings};
+pub use show::Shown;

@@ -20,8 +20,15 @@ pub fn problem(error: &Yaml, scalar: Option<String>) -> String {
         Yaml::InvalidBooleanStrict { .. } => {
             format!("wrong type, `{scalar}` is no truth value: write `true` or `false`")
         }
+        Yaml::InvalidScalar { .. } if is_octal(&scalar) => format!(
+            "`{scalar}` begins with a zero, which some YAML parsers read as octal: write `{}`",
+            scalar.trim_start_matches('0')
+        ),
         Yaml::InvalidScalar { .. } if scalar.parse::<u128>().is_ok() => format!("`{scalar}` is too large"),
         Yaml::InvalidScalar { ty, .. } => format!("wrong type, `{scalar}` is {}", expected_scalar(ty)),
+        Yaml::Unexpected { expected: "mapping start", .. } if scalar == "false" => {
+            "wrong type: this must be keys with values; `{enabled: false}` switches a signal off".to_owned()
+        }
         Yaml::Unexpected { expected, .. } => format!("wrong type: {}", expected_node(expected)),
         Yaml::SerdeInvalidType { unexpected, expected, .. } => {
             format!("wrong type: expected {expected}, found {unexpected}")
@@ -42,6 +49,11 @@ pub fn problem(error: &Yaml, scalar: Option<String>) -> String {
         Yaml::ExternalMessage { msg, .. } => syntax(msg),
         other => syntax(&without_location(&other.to_string())),
     }
+}
+
+/// Returns true for a number with a leading zero, such as `010`.
+fn is_octal(scalar: &str) -> bool {
+    scalar.len() > 1 && scalar.starts_with('0') && scalar.bytes().all(|digit| digit.is_ascii_digit())
 }
 
 fn suggestion(name: &str, known: &[&str], introduction: &str) -> String {
@@ -133,12 +145,14 @@ mod tests {
             "- interval\n",
             "signals: true\n",
             "signals: [latency]\n",
+            "signals: {transmit: false}\n",
             "interval: [10s]\n",
             "outputs: table\n",
             "signals:\n  latency:\n    enabled: yes  # please\n",
             "packets: {scale: high}\n",
             "packets: {scale: -1}\n",
             "packets: {scale: 2.5}\n",
+            "workloads: {limit: 010}\n",
             "otlp: {headers: {authorization: }}\n",
             "otlp: {headers: {authorization: [secret]}}\n",
         ]), @"
@@ -146,12 +160,14 @@ mod tests {
         config.yaml:1:1: wrong type: this must be keys with values, written `key: value`
         config.yaml:1:10: wrong type: this must be keys with values, written `key: value`
         config.yaml:1:10: wrong type: this must be keys with values, written `key: value`
+        config.yaml:1:21: wrong type: this must be keys with values; `{enabled: false}` switches a signal off
         config.yaml:1:11: wrong type: this must be a single value, neither a list nor keys
         config.yaml:1:10: wrong type: this must be a list, written `[one, two]`
         config.yaml:3:14: wrong type, `yes` is no truth value: write `true` or `false`
         config.yaml:1:18: wrong type, `high` is no whole number: write one from 0 up
         config.yaml:1:18: wrong type, `-1` is no whole number: write one from 0 up
         config.yaml:1:18: wrong type, `2.5` is no whole number: write one from 0 up
+        config.yaml:1:20: `010` begins with a zero, which some YAML parsers read as octal: write `10`
         config.yaml:1:31: the value is missing: write one, or leave the key out
         config.yaml:1:33: wrong type: this must be a single value, neither a list nor keys
         ");
@@ -187,7 +203,7 @@ mod tests {
         config.yaml:1:11: `-5s` is negative: a duration is above zero, for example `10s`
         config.yaml:1:11: `10ms` is too short: the shortest interval is 100ms
         config.yaml:1:17: `0s` is zero: a duration is above zero, for example `10s`
-        config.yaml:1:15: `64` is too small: the smallest is 1MiB
+        config.yaml:1:15: `64` has no unit: write a number and a unit, for example `64MiB`
         config.yaml:1:15: `much` is no size: write a number and a unit, for example `64MiB`
         config.yaml:1:10: the list of outputs is empty: name one, or leave the key out for the default
         config.yaml:1:10: outputs `table` and `json` both write to standard output: keep one, or give JSON a file (`json=FILE`)

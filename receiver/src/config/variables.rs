@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use crate::{
     environment::{Environment, value},
     export::otlp,
+    telemetry::{RESOURCE_ATTRIBUTES, SERVICE_NAME},
 };
 
 /// Disables all measurements.
@@ -26,13 +27,15 @@ struct Row {
 enum Support {
     /// The meaning of the value.
     Applied(&'static str),
+    /// The meaning of `true`. Other values than `true` and `false` count as `false`.
+    Truth(&'static str),
     /// The accepted value and its meaning. Other values are ignored, with this remedy.
     Only(&'static str, &'static str, &'static str),
     /// The reason why every value is ignored.
     Ignored(&'static str),
 }
 
-use Support::{Applied, Ignored, Only};
+use Support::{Applied, Ignored, Only, Truth};
 
 const fn row(names: &'static [&'static str], support: Support) -> Row {
     Row { names, support }
@@ -44,7 +47,7 @@ const OTLP_ONLY: &str = "Undercurrent exports only metrics and spans, by OTLP";
 
 /// The variables of the OpenTelemetry specification (sdk-environment-variables.md, protocol/exporter.md,
 /// metrics/sdk_exporters/otlp.md), and the other variables that Undercurrent reads.
-const VARIABLES: [Row; 32] = [
+const VARIABLES: [Row; 33] = [
     row(&[SDK_DISABLED], Applied("`true` measures nothing: the process waits for a signal or the end of `--duration`")),
     row(
         &[METRICS_EXPORTER],
@@ -57,7 +60,7 @@ const VARIABLES: [Row; 32] = [
         &otlp::ENDPOINT,
         Applied("the endpoint of the collector; an endpoint for metrics makes `otlp` the default output"),
     ),
-    row(&otlp::INSECURE, Applied("`true` selects plaintext for an endpoint without a scheme")),
+    row(&otlp::INSECURE, Truth("`true` selects plaintext for an endpoint without a scheme")),
     row(&otlp::HEADERS, Applied("headers of each request, as `key=value,key=value`")),
     row(&otlp::COMPRESSION, Applied("`gzip` or `none`")),
     row(&otlp::TIMEOUT, Applied("the limit of a request in milliseconds")),
@@ -82,8 +85,8 @@ const VARIABLES: [Row; 32] = [
         ),
     ),
     row(&[EXPORT_INTERVAL], Applied("the interval in milliseconds")),
-    row(&["OTEL_RESOURCE_ATTRIBUTES"], Applied("attributes of the node, as `key=value,key=value`")),
-    row(&["OTEL_SERVICE_NAME"], Applied("`service.name` of the node")),
+    row(&[RESOURCE_ATTRIBUTES], Applied("attributes of the node, as `key=value,key=value`")),
+    row(&[SERVICE_NAME], Applied("`service.name` of the node")),
     row(
         &["OTEL_LOG_LEVEL"],
         Applied("the log level, if `RUST_LOG` is not set: `error`, `warn`, `info`, `debug`, `trace`"),
@@ -97,6 +100,10 @@ const VARIABLES: [Row; 32] = [
         Applied(
             "`none` disables `signals.slow_packets`; `otlp`, the default, sends spans to the outputs of the metrics",
         ),
+    ),
+    row(
+        &["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"],
+        Ignored("Undercurrent connects to the collector without a proxy"),
     ),
     row(&["OTEL_LOGS_EXPORTER"], Only("none", NO_LOGS, NO_LOGS)),
     row(
@@ -174,6 +181,8 @@ pub fn ignored(environment: Environment<'_>) -> Vec<String> {
             let Some(value) = value(environment, name) else { continue };
             match support {
                 Applied(_) => {}
+                Truth(_) if ["true", "false"].iter().any(|word| value.trim().eq_ignore_ascii_case(word)) => {}
+                Truth(_) => warn(format!("{name} other than `true` and `false`"), "it counts as `false`"),
                 Only(only, ..) if value.trim().eq_ignore_ascii_case(only) => {}
                 Only(only, _, reason) => warn(format!("{name} other than `{only}`"), *reason),
                 Ignored(reason) => warn((*name).to_owned(), *reason),
@@ -197,7 +206,7 @@ pub fn append(page: &mut String) {
     for Row { names, support } in &VARIABLES {
         let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
         let meaning = match support {
-            Applied(meaning) => (*meaning).to_owned(),
+            Applied(meaning) | Truth(meaning) => (*meaning).to_owned(),
             Only(only, meaning, remedy) if meaning == remedy => {
                 format!("only `{only}`; other values are ignored: {meaning}")
             }
@@ -233,9 +242,13 @@ mod tests {
             ("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta"),
             ("OTEL_METRICS_EXEMPLAR_FILTER", "always_on"),
             ("OTEL_LOGS_EXPORTER", "otlp"),
+            ("OTEL_EXPORTER_OTLP_INSECURE", "1"),
+            ("https_proxy", "http://user:secret@proxy:3128"),
         ])
         .join("\n"), @"
+        OTEL_EXPORTER_OTLP_INSECURE other than `true` and `false` is not supported and was ignored: it counts as `false`
         OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE other than `cumulative` is not supported and was ignored: the collector's `cumulativetodelta` processor converts them
+        https_proxy is not supported and was ignored: Undercurrent connects to the collector without a proxy
         OTEL_LOGS_EXPORTER other than `none`, OTEL_EXPORTER_OTLP_LOGS_HEADERS are not supported and were ignored: Undercurrent exports no logs
         OTEL_METRICS_EXEMPLAR_FILTER is not supported and was ignored: exemplars belong to the spans of `signals.slow_packets`
         OTEL_EXPORTER_OTLP_SPAN_INSECURE is not supported and was ignored: it is obsolete; use OTEL_EXPORTER_OTLP_TRACES_INSECURE
@@ -254,6 +267,7 @@ mod tests {
                 ("OTEL_LOGS_EXPORTER", "none"),
                 ("OTEL_TRACES_SAMPLER", " "),
                 ("OTEL_METRICS_EXPORTER", "otlp"),
+                ("OTEL_EXPORTER_OTLP_INSECURE", "True"),
             ])
             .is_empty()
         );

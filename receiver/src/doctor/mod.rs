@@ -1,9 +1,11 @@
 //! `undercurrent doctor`: reports which signals work on this machine, their sources, and remedies for problems.
 
+mod collector;
 mod energy;
 mod fields;
 mod page;
 mod probe;
+mod profile;
 
 use std::borrow::Cow;
 
@@ -11,22 +13,26 @@ use serde::Serialize;
 
 use crate::{
     config::Settings,
-    exit,
+    descriptors, exit,
+    export::otlp,
     kernel::{
         hooks::Hook,
         host::Host,
         plan::{Outcome, Status},
     },
-    parts::{self, Access, Confinement, Part},
+    options::GroupLimit,
+    parts::{Access, Confinement, Part},
     privileges::Task,
     requirements::{self, Requirements},
     sidecar,
     signals::{self, SignalStatus, all_hooks},
 };
 
+pub use collector::Collector;
 pub use energy::{EnergyCheckError, check as check_energy};
 pub use fields::AbsentField;
 pub use page::page;
+pub use profile::SecurityProfile;
 
 /// The overall result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -75,8 +81,14 @@ pub struct Report {
     pub no_probe: Option<String>,
     /// The kernel; `None` if it could not be detected.
     pub host: Option<Host>,
-    /// Missing capabilities of this process, with remedies.
+    /// Missing capabilities of this process, each with its purpose and with the measurements that are missing.
     pub lacks: Vec<String>,
+    /// The way to grant the missing capabilities.
+    pub grant: Option<String>,
+    /// The profile of the security module that confines this process.
+    pub security_profile: Option<SecurityProfile>,
+    /// The result of a trial delivery to each collector.
+    pub collectors: Vec<Collector>,
     /// The restrictions of each part of the sidecar.
     pub parts: Vec<Confinement>,
     /// Kernel fields that are missing.
@@ -112,10 +124,10 @@ pub struct Memory {
     pub limit: u64,
 }
 
-/// Attaches the programs for the settings through the loader, reports on this machine, and detaches them. With `probe`
-/// it also sends packets over loopback. This process must be single-threaded.
+/// Attaches the programs for the settings through the loader, reports on this machine, and detaches them. Sends an empty
+/// request to each collector. With `probe` it also sends packets over loopback. This process must be single-threaded.
 #[must_use]
-pub fn examine(settings: &Settings, probe: bool) -> Report {
+pub fn examine(settings: &Settings, collectors: &[(otlp::Items, &otlp::Settings)], probe: bool) -> Report {
     let mut report = Report {
         version: env!("CARGO_PKG_VERSION"),
         verdict: Verdict::Unusable,
@@ -123,6 +135,9 @@ pub fn examine(settings: &Settings, probe: bool) -> Report {
         no_probe: None,
         host: None,
         lacks: Vec::new(),
+        grant: None,
+        security_profile: None,
+        collectors: Vec::new(),
         parts: Vec::new(),
         absent_fields: Vec::new(),
         hooks: Vec::new(),
@@ -130,15 +145,33 @@ pub fn examine(settings: &Settings, probe: bool) -> Report {
         cpu_time: None,
         signals: Vec::new(),
     };
-    if let Err(reason) = fill(&mut report, settings, probe) {
-        report.reason = Some(reason.to_string());
+    if let Err(reason) = fill(&mut report, settings, collectors, probe) {
+        report.reason = Some(descriptors::explained(&reason.to_string()).into_owned());
     }
     report
 }
 
-fn fill(report: &mut Report, settings: &Settings, probe: bool) -> Result<(), Box<dyn std::error::Error>> {
+/// Returns settings with the smallest maps. A sidecar with the configured maps may run beside `doctor`, within the memory limit
+/// of one container.
+fn smallest(settings: &Settings) -> Settings {
+    let mut smallest = settings.clone();
+    smallest.workloads.limit = 1;
+    smallest.packets.group.limit = GroupLimit::LEAST;
+    smallest
+}
+
+fn fill(
+    report: &mut Report,
+    settings: &Settings,
+    collectors: &[(otlp::Items, &otlp::Settings)],
+    probe: bool,
+) -> Result<(), Box<dyn std::error::Error>> {
+    descriptors::raise();
     let (mut host, privileges) = requirements::host()?;
-    report.lacks = privileges.lacks(&[Task::LoadTracing, Task::AttachCgroup]).iter().map(ToString::to_string).collect();
+    let lacks = privileges.lacks(&requirements::tasks(settings));
+    report.lacks = lacks.iter().map(|lack| format!("{lack}: {}", lack.task.effect())).collect();
+    report.grant = (!lacks.is_empty()).then(|| privileges.grant(&lacks));
+    report.security_profile = SecurityProfile::of_this_process(privileges.lack(Task::InspectProcesses).is_none());
     report.parts = Part::ALL.map(Part::confinement).into_iter().collect::<Result<_, _>>()?;
     let requirements = Requirements::of(settings, host.ownership());
     host.meters = requirements.sysfs().meters();
@@ -148,8 +181,9 @@ fn fill(report: &mut Report, settings: &Settings, probe: bool) -> Result<(), Box
     privileges.require(&[Task::LoadTracing])?;
     requirements.within_memory(settings.memory_limit, host.cpus)?;
     // Programs attach with the loader's privileges, as in `run`. This process has more.
+    let requirements = Requirements::of(&smallest(settings), host.ownership());
     let mut access = Access::gain(host, &requirements)?;
-    parts::try_worker()?;
+    report.collectors = collector::try_all(collectors)?;
     requirements.serve(&mut access.kernel)?;
     let kernel = &access.kernel;
     // A failed probe does not affect measurements.
@@ -163,7 +197,8 @@ fn fill(report: &mut Report, settings: &Settings, probe: bool) -> Result<(), Box
     report.signals = sidecar::statuses(settings, kernel);
     let silent = report.hooks.iter().any(HookReport::silent);
     let well = |signal: &SignalStatus| !signal.enabled || matches!(signal.status, Status::Healthy | Status::Idle);
-    let whole = report.signals.iter().all(well) && !silent;
+    let delivers = report.collectors.iter().all(|collector| collector.problem.is_none());
+    let whole = report.signals.iter().all(well) && !silent && delivers;
     report.verdict = if whole { Verdict::Healthy } else { Verdict::Degraded };
     Ok(())
 }

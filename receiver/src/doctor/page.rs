@@ -2,10 +2,11 @@
 
 use bytesize::ByteSize;
 
-use super::{HookReport, Report, Verdict};
+use super::{Collector, HookReport, Report, Verdict};
 use crate::{
-    kernel::{host::Host, refusal::Refusal},
+    kernel::{host::Host, plan::Status, refusal::Refusal},
     parts::{Confinement, FileAccess, SystemCalls},
+    privileges::Task,
     workloads::Hierarchy,
 };
 
@@ -18,17 +19,63 @@ const HOOK: usize = 17;
 /// The width of a signal's name, at least.
 const SIGNAL: usize = 17;
 
-/// Returns the page, with a newline at the end: the verdict, the remedies, the signals, and the details. `verbose` adds the size
-/// of each map.
+/// Returns the page, with a newline at the end: the verdict, the remedies, the signals, the collectors, the hooks, the details,
+/// and the refusals without a remedy. `verbose` adds the size of each map.
 #[must_use]
 pub fn page(report: &Report, verbose: bool) -> String {
     let mut page = wrapped(&format!("undercurrent {}: {}", report.version, verdict(report)), LABEL);
-    page.push_str(&refusals(&report.hooks));
+    page.push_str(&remedies(report));
     page.push_str(&signals(report));
+    page.push_str(&collectors(&report.collectors));
     page.push_str(&hooks(&report.hooks));
     page.push('\n');
     page.push_str(&details(report, verbose));
+    page.push_str(&incurable(&report.hooks));
     page
+}
+
+/// Formats the remedies on this machine, each with its reasons.
+fn remedies(report: &Report) -> String {
+    let mut text = String::new();
+    let mut remedy = |remedy: &str, reasons: &[String]| {
+        text.push('\n');
+        text.push_str(&fact("what to do", remedy));
+        text.extend(reasons.iter().map(|reason| fact("reason", reason)));
+    };
+    // The verdict names the capabilities without which the sidecar cannot run.
+    if let Some(grant) = report.grant.as_ref().filter(|_| report.verdict != Verdict::Unusable) {
+        remedy(grant, &[]);
+    }
+    if let Some(profile) = report.security_profile.as_ref().filter(|profile| profile.forbids_inspection) {
+        remedy(
+            UNCONFINE,
+            &[format!("{} forbids to inspect other processes: {}", profile.name, Task::InspectProcesses.effect())],
+        );
+    }
+    for (refusal, programs) in refusals(&report.hooks, true) {
+        remedy(&refusal.cure, &[format!("{}: {}", programs.join(", "), refusal.what)]);
+    }
+    text
+}
+
+/// The remedy for a security module that confines the sidecar.
+const UNCONFINE: &str = "run the sidecar without the profile (Kubernetes: `appArmorProfile: {type: Unconfined}` and \
+                         `seLinuxOptions: {type: spc_t}`; Docker: `--security-opt apparmor=unconfined` and `--security-opt \
+                         label=type:spc_t`)";
+
+/// Formats the result of the trial delivery to each collector.
+fn collectors(collectors: &[Collector]) -> String {
+    let row = |collector: &Collector| {
+        let Collector { items, endpoint, origin, problem } = collector;
+        let origin = origin.as_ref().map_or_else(|| "by default".to_owned(), |origin| format!("from {origin}"));
+        let result = problem.as_ref().map_or_else(|| "accepts".to_owned(), |problem| format!("fails, {problem}"));
+        fact(items, &format!("{endpoint} ({origin}): {result}"))
+    };
+    if collectors.is_empty() {
+        String::new()
+    } else {
+        String::from("\n") + &collectors.iter().map(row).collect::<String>()
+    }
 }
 
 /// Formats the facts about the machine and about the parts of the sidecar.
@@ -40,6 +87,11 @@ fn details(report: &Report, verbose: bool) -> String {
         format!("lacking {}", report.lacks.join("; "))
     };
     text.push_str(&fact("privileges", &lacks));
+    if let Some(profile) = &report.security_profile {
+        let effect =
+            if profile.forbids_inspection { "forbids to inspect other processes" } else { "no effect was found" };
+        text.push_str(&fact("profile", &format!("{}: {effect}", profile.name)));
+    }
     for part in &report.parts {
         text.push_str(&fact(part.part.as_str(), &confinement(part)));
     }
@@ -151,21 +203,34 @@ fn hooks(hooks: &[HookReport]) -> String {
     text
 }
 
-/// Formats the remedy for each reason once, with the programs that the kernel refused.
-fn refusals(hooks: &[HookReport]) -> String {
+/// Returns the refusals with or without a remedy on this machine, each once, with the programs that the kernel refused. A
+/// healthy hook needs no remedy.
+fn refusals(hooks: &[HookReport], curable: bool) -> Vec<(&Refusal, Vec<&str>)> {
     let mut reasons: Vec<(&Refusal, Vec<&str>)> = Vec::new();
-    for refusal in hooks.iter().flat_map(|hook| &hook.outcome.refusals) {
-        match reasons.iter_mut().find(|(known, _)| known.what == refusal.what && known.cure == refusal.cure) {
-            Some((_, programs)) => programs.push(&refusal.program),
-            None => reasons.push((refusal, vec![&refusal.program])),
+    for hook in hooks {
+        let needs_remedy = hook.outcome.status != Status::Healthy;
+        for refusal in hook.outcome.refusals.iter().filter(|refusal| (refusal.is_curable && needs_remedy) == curable) {
+            match reasons.iter_mut().find(|(known, _)| known.what == refusal.what && known.cure == refusal.cure) {
+                Some((_, programs)) => programs.push(&refusal.program),
+                None => reasons.push((refusal, vec![&refusal.program])),
+            }
         }
     }
-    let mut text = String::new();
-    for (reason, programs) in reasons {
-        text.push('\n');
-        text.push_str(&fact("what to do", &reason.cure));
-        text.push_str(&fact("reason", &reason.what));
+    reasons
+}
+
+/// Formats the refusals without a remedy on this machine.
+fn incurable(hooks: &[HookReport]) -> String {
+    let refusals = refusals(hooks, false);
+    if refusals.is_empty() {
+        return String::new();
+    }
+    let mut text = String::from(
+        "\nThese programs cannot run here, and need no action: the table of hooks has their alternates.\n",
+    );
+    for (refusal, programs) in refusals {
         text.push_str(&fact("refused", &programs.join(", ")));
+        text.push_str(&fact("", &format!("{}; remedy: {}", refusal.what, refusal.cure)));
     }
     text
 }

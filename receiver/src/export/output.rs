@@ -6,6 +6,7 @@ use tokio::{sync::oneshot, task::AbortHandle, time::Instant};
 
 use super::{
     Statistics,
+    json::OutputFile,
     mailbox::{Inbox, Mailbox, mailbox},
 };
 use crate::telemetry::{Snapshot, SpanBatch, UnixNanos};
@@ -20,6 +21,8 @@ pub struct Output {
     finished: oneshot::Receiver<()>,
     task: Option<AbortHandle>,
     statistics: Statistics,
+    /// The file that the output appends to.
+    file: Option<OutputFile>,
 }
 
 impl Output {
@@ -40,7 +43,7 @@ impl Output {
             let _ = done.send(());
         });
         let task = Some(task.abort_handle());
-        Self { mailbox: snapshots, spans, exports_spans: true, finished, task, statistics }
+        Self { mailbox: snapshots, spans, exports_spans: true, finished, task, statistics, file: None }
     }
 
     /// Spawns a thread for blocking work. The thread runs until the inbox is closed and empty.
@@ -61,7 +64,13 @@ impl Output {
                 tracing::error!(output, "cannot start a thread: {error}; check the limits on tasks of this process");
             }
         });
-        Self { spans: mailbox.clone(), mailbox, exports_spans: true, finished, task: None, statistics }
+        Self { spans: mailbox.clone(), mailbox, exports_spans: true, finished, task: None, statistics, file: None }
+    }
+
+    /// Returns the output with the file that it appends to.
+    #[must_use]
+    pub(super) fn with_file(self, file: OutputFile) -> Self {
+        Self { file: Some(file), ..self }
     }
 
     /// Returns the output for people, which shows spans and exports none.
@@ -95,6 +104,12 @@ impl Outputs {
     #[must_use]
     pub fn new(outputs: Vec<Output>) -> Self {
         Self { running: outputs }
+    }
+
+    /// Returns the files of the outputs, in the order of the outputs.
+    #[must_use]
+    pub fn files(&self) -> Vec<OutputFile> {
+        self.running.iter().filter_map(|output| output.file.clone()).collect()
     }
 
     /// Returns the delivery statistics of each output.

@@ -5,11 +5,14 @@ mod svg;
 mod tree;
 
 use std::{
-    fs, io,
+    fs::Permissions,
+    io::{self, Write as _},
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     time::Duration,
 };
 
+use tempfile::NamedTempFile;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use self::names::Names;
@@ -24,6 +27,8 @@ use crate::{
 
 /// The time between two samples of a CPU: 499 Hz.
 const PERIOD: Duration = Duration::from_nanos(1_000_000_000 / 499);
+/// The permissions of the files: every user may read them.
+const READABLE: u32 = 0o644;
 /// The time between two readings of the ring.
 const READING: Duration = Duration::from_millis(50);
 
@@ -81,7 +86,7 @@ pub struct Recording {
 pub async fn record(mut settings: Settings, lasting: Duration, picture: &Path) -> Result<Recording, FlamegraphError> {
     let folded = picture.with_extension("folded");
     // Fails before the recording, not after it.
-    write(picture, "")?;
+    let files = [NewFile::create(picture)?, NewFile::create(&folded)?];
     settings.signals.disable_all();
     settings.signals.network_functions.enabled = true;
     // The samples of a timer have equal times, so a picture needs no prices of cycles.
@@ -95,8 +100,9 @@ pub async fn record(mut settings: Settings, lasting: Duration, picture: &Path) -
     if root.samples() == 0 {
         return Err(FlamegraphError::Empty(lasting));
     }
-    write(&folded, &root.folded())?;
-    write(picture, &svg::draw(&root, PERIOD))?;
+    let [new_picture, new_folded] = files;
+    new_folded.publish(&root.folded())?;
+    new_picture.publish(&svg::draw(&root, PERIOD))?;
     Ok(Recording { samples: root.samples(), lost, folded })
 }
 
@@ -121,6 +127,58 @@ async fn sample(kernel: &Kernel, settings: &Settings, lasting: Duration) -> Resu
     Ok((root, stacks.lost()))
 }
 
-fn write(path: &Path, text: &str) -> Result<(), FlamegraphError> {
-    fs::write(path, text).map_err(|source| FlamegraphError::Write { path: path.to_owned(), source })
+/// A file that appears under its path once it is complete. It replaces a symbolic link, which another user may have created,
+/// and does not follow it.
+struct NewFile {
+    path: PathBuf,
+    file: NamedTempFile,
+}
+
+impl NewFile {
+    /// Creates a file without a name of its own in the folder of the path. Dropping the value removes it.
+    fn create(path: &Path) -> Result<Self, FlamegraphError> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let file = tempfile::Builder::new().permissions(Permissions::from_mode(READABLE)).tempfile_in(folder);
+        let path = path.to_owned();
+        match file {
+            Ok(file) => Ok(Self { path, file }),
+            Err(source) => Err(FlamegraphError::Write { path, source }),
+        }
+    }
+
+    fn publish(mut self, text: &str) -> Result<(), FlamegraphError> {
+        let Self { path, file } = &mut self;
+        let written =
+            file.write_all(text.as_bytes()).map_err(|source| FlamegraphError::Write { path: path.clone(), source });
+        written?;
+        let error =
+            |error: tempfile::PersistError| FlamegraphError::Write { path: self.path.clone(), source: error.error };
+        self.file.persist(&self.path).map(drop).map_err(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn files_appear_once_complete_and_replace_links() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (picture, target) = (folder.path().join("picture.svg"), folder.path().join("target"));
+        fs::write(&target, "precious").expect("written");
+        std::os::unix::fs::symlink(&target, &picture).expect("a link");
+        drop(NewFile::create(&picture).expect("created"));
+        assert_eq!(fs::read_dir(folder.path()).expect("listed").count(), 2, "an abandoned file is removed");
+        NewFile::create(&picture).and_then(|file| file.publish("drawn")).expect("published");
+        assert_eq!([&picture, &target].map(|path| fs::read_to_string(path).expect("read")), ["drawn", "precious"]);
+        assert_eq!(fs::metadata(&picture).expect("a file").permissions().mode() & 0o777, READABLE);
+    }
+
+    #[test]
+    fn a_missing_folder_is_named() {
+        let error = NewFile::create(Path::new("/nonexistent/picture.svg")).map(drop).expect_err("refused").to_string();
+        assert!(error.starts_with("cannot write /nonexistent/picture.svg: "), "{error}");
+    }
 }

@@ -44,11 +44,9 @@ impl Attach for Attaching<'_> {
         if means == AttachKind::Kprobe && REGISTERS.is_none() {
             return Err(Refusal::unsupported_architecture(program));
         }
-        let types = self.types.ok_or_else(|| Refusal {
-            program: program.symbol.into(),
-            what: "the kernel's BTF has been released".to_owned(),
-            cure: "restart the sidecar".to_owned(),
-        })?;
+        let types = self
+            .types
+            .ok_or_else(|| Refusal::new(program.symbol, "the kernel's BTF has been released", "restart the sidecar"))?;
         if let Attachment::CpuEvent(event) = program.attachment {
             return on_every_cpu(self.ebpf, self.cpu_events, event, self.host, program);
         }
@@ -77,10 +75,9 @@ fn attach(ebpf: &mut Ebpf, btf: &Btf, host: &Host, program: &Program<'_>) -> Res
 }
 
 fn named<'a>(ebpf: &'a mut Ebpf, program: &Program<'_>) -> Result<&'a mut Loaded, Refusal> {
-    ebpf.program_mut(program.symbol).ok_or_else(|| Refusal {
-        program: program.symbol.into(),
-        what: "the object has no such program".to_owned(),
-        cure: "rebuild Undercurrent: the object and the table of hooks differ".to_owned(),
+    ebpf.program_mut(program.symbol).ok_or_else(|| {
+        let cure = "rebuild Undercurrent: the object and the table of hooks differ";
+        Refusal::new(program.symbol, "the object has no such program", cure)
     })
 }
 
@@ -125,16 +122,16 @@ fn probe(loaded: &mut Loaded, target: &str) -> Result<(), ProgramError> {
 }
 
 fn cgroup(loaded: &mut Loaded, host: &Host, program: &Program<'_>) -> Result<(), Refusal> {
-    let root = host.cgroup_root.as_deref().ok_or_else(|| Refusal {
-        program: program.symbol.into(),
-        what: "the root of the cgroup v2 hierarchy is not mounted".to_owned(),
-        cure: "mount it: mount -t cgroup2 none /sys/fs/cgroup/unified; in a container, give the sidecar the host's"
-            .to_owned(),
+    let root = host.cgroup_root.as_deref().ok_or_else(|| {
+        Refusal::new(
+            program.symbol,
+            "the root of the cgroup v2 hierarchy is not mounted",
+            "mount it: mount -t cgroup2 none /sys/fs/cgroup/unified; in a container, give the sidecar the host's",
+        )
     })?;
-    let cgroup = File::open(root).map_err(|error| Refusal {
-        program: program.symbol.into(),
-        what: format!("cannot open the root cgroup {}: {error}", root.display()),
-        cure: "give the sidecar the host's cgroup file system".to_owned(),
+    let cgroup = File::open(root).map_err(|error| {
+        let what = format!("cannot open the root cgroup {}: {error}", root.display());
+        Refusal::new(program.symbol, what, "give the sidecar the host's cgroup file system")
     })?;
     below(loaded, &cgroup).map_err(|error| Refusal::of(program, &error, host))
 }

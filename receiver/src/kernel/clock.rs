@@ -12,6 +12,7 @@ use super::{
     client::{Client, ServiceError},
     service::Variable,
 };
+use crate::namespaces;
 
 const NANOSECONDS: i128 = 1_000_000_000;
 /// The number of readings. They narrow the offset to some nanoseconds and take some tens of microseconds.
@@ -25,9 +26,9 @@ const READINGS: usize = 256;
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "programs add it modulo 2^64")]
 pub fn offset() -> u64 {
     let bounds = (0..READINGS).map(|_| {
-        let before = now(ClockId::Monotonic);
+        let before = kernel_monotonic();
         let wall = now(ClockId::Realtime);
-        let after = now(ClockId::Monotonic);
+        let after = kernel_monotonic();
         (wall - after, wall - before)
     });
     let (least, most) = bounds.fold((i128::MIN, i128::MAX), |(least, most), (low, high)| {
@@ -40,6 +41,11 @@ pub fn offset() -> u64 {
 fn now(clock: ClockId) -> i128 {
     let time = clock_gettime(clock);
     i128::from(time.tv_sec) * NANOSECONDS + i128::from(time.tv_nsec)
+}
+
+/// Returns the monotonic clock that programs read: a time namespace shifts it for processes only.
+fn kernel_monotonic() -> i128 {
+    now(ClockId::Monotonic) - namespaces::monotonic_offset()
 }
 
 /// Updates the programs' clock offset whenever the wall clock is set.
@@ -99,7 +105,7 @@ fn arm(timer: impl AsFd) -> io::Result<()> {
 /// Returns the monotonic clock in nanoseconds, as programs read it.
 #[must_use]
 pub fn monotonic() -> u64 {
-    u64::try_from(now(ClockId::Monotonic)).unwrap_or(0)
+    u64::try_from(kernel_monotonic()).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -109,7 +115,7 @@ mod tests {
     #[test]
     fn offset_converts_monotonic_to_wall_clock() {
         let offset = offset();
-        let monotonic = u64::try_from(now(ClockId::Monotonic)).expect("since boot");
+        let monotonic = monotonic();
         let wall = u64::try_from(now(ClockId::Realtime)).expect("after 1970");
         // The clocks advance between the two readings.
         assert!(wall.wrapping_sub(monotonic.wrapping_add(offset)) < NANOSECONDS as u64);

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use undercurrent_ebpf::abi::processor::Counter;
 
-use crate::privileges;
+use crate::{descriptors, privileges};
 
 /// The events that programs read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -119,7 +119,14 @@ impl Counters {
             match of_cpus.collect::<io::Result<Vec<_>>>() {
                 Ok(events) => opened.events.extend(events),
                 Err(error) => {
-                    tracing::debug!("the counter {counter:?} is not available: {error}");
+                    if error.raw_os_error() == Some(libc::EMFILE) {
+                        tracing::warn!(
+                            "cannot open the counter {counter:?} on every CPU: {error}; {}",
+                            descriptors::REMEDY
+                        );
+                    } else {
+                        tracing::debug!("the counter {counter:?} is not available: {error}");
+                    }
                     if counter == Counter::Cycles {
                         return Self::default();
                     }

@@ -169,8 +169,7 @@ pub fn serve(kernel: &mut impl Attach, number: usize, named: &Named) -> Outcome 
     }
     let mut outcome = plan::serve_alternates(kernel, named.function.clone().into(), &alternates);
     if let Err(absence) = &named.found {
-        let program = named.function.clone().into();
-        outcome.refusals.push(Refusal { program, what: absence.to_string(), cure: absence.cure().to_owned() });
+        outcome.refusals.push(Refusal::new(named.function.clone(), absence.to_string(), absence.cure()));
     }
     // The user named the function, not the program.
     outcome.refusals.iter_mut().for_each(|refusal| refusal.program = named.function.clone().into());

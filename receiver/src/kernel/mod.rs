@@ -45,6 +45,8 @@ pub mod timestamping;
 use std::{
     cell::{OnceCell, RefCell},
     collections::BTreeMap,
+    error::Error,
+    io,
 };
 
 use aya::{
@@ -52,7 +54,7 @@ use aya::{
     maps::{MapData, RingBuf},
 };
 
-use crate::options::AttachKind;
+use crate::{causes::chain, cgroup::MemoryLimit, descriptors, options::AttachKind};
 
 use self::{
     client::{Client, Maps, ServiceError},
@@ -98,8 +100,8 @@ pub enum KernelError {
     #[error("the embedded eBPF object has no map `{0}`; rebuild Undercurrent")]
     NoMap(&'static str),
     /// The descriptors of the maps cannot be duplicated.
-    #[error("cannot duplicate the descriptors of the maps: {0}; raise the limit of open files")]
-    Descriptors(#[source] std::io::Error),
+    #[error("cannot duplicate the descriptors of the maps: {0}")]
+    Descriptors(#[source] io::Error),
     /// The loader process ended or failed.
     #[error(transparent)]
     Service(#[from] ServiceError),
@@ -113,22 +115,40 @@ pub enum KernelError {
         map: &'static str,
         /// The reason.
         #[source]
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The inode of this process's network namespace cannot be read.
     #[error("cannot read the network namespace of this process: {0}; check that /proc is mounted")]
-    Namespace(#[source] std::io::Error),
+    Namespace(#[source] io::Error),
     /// The wall clock cannot be followed.
     #[error("cannot watch the wall clock: {0}")]
-    Clock(#[source] std::io::Error),
+    Clock(#[source] io::Error),
 }
 
 fn maps_refused(error: &EbpfError, missing: &[String]) -> String {
-    if missing.is_empty() {
-        format!("the kernel refused to create the maps: {error}; `undercurrent doctor` shows what this kernel allows")
-    } else {
-        format!("the kernel refused to create the maps: {error}; run as root, or grant {}", missing.join(", "))
+    let remedy = match errno(error) {
+        Some(libc::EMFILE | libc::ENFILE) => descriptors::REMEDY.to_owned(),
+        Some(libc::ENOMEM) if let Some(limit) = MemoryLimit::of_this_process() => format!(
+            "{limit}: raise its limit (Kubernetes: `resources.limits.memory`; Docker: `--memory`; systemd: `MemoryMax=`), \
+             or lower `workloads.limit`"
+        ),
+        Some(libc::ENOMEM) => "free memory, or lower `workloads.limit`".to_owned(),
+        _ if missing.is_empty() => "`undercurrent doctor` shows what this kernel allows".to_owned(),
+        _ => format!("run as root, or grant {}", missing.join(", ")),
+    };
+    format!("the kernel refused to create the maps: {}; {remedy}", chain(error))
+}
+
+/// Returns the error number of the system call that failed.
+fn errno(error: &(dyn Error + 'static)) -> Option<i32> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(number) = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {
+            return Some(number);
+        }
+        cause = error.source();
     }
+    None
 }
 
 /// Requirements of the settings on the kernel.

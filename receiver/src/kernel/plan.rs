@@ -202,7 +202,7 @@ mod tests {
     impl Attach for Refusing {
         fn attach(&mut self, program: &Program<'_>) -> Result<(), Refusal> {
             if self.refused.contains(program.symbol) {
-                return Err(Refusal { program: program.symbol.into(), what: String::new(), cure: String::new() });
+                return Err(Refusal::new(program.symbol, "", ""));
             }
             self.attached.insert(program.symbol);
             Ok(())

@@ -5,7 +5,7 @@ use std::{borrow::Cow, io};
 use aya::programs::{KProbeError, ProgramError};
 use serde::{Deserialize, Serialize};
 
-use crate::options::AttachKind;
+use crate::{descriptors, options::AttachKind};
 
 use super::{
     cpu_events::CpuEvent,
@@ -20,82 +20,96 @@ pub struct Refusal {
     pub program: Cow<'static, str>,
     /// The refused request and the kernel's reason.
     pub what: String,
-    /// The remedy for the user.
+    /// The remedy.
     pub cure: String,
+    /// True if the remedy is a change of this sidecar's privileges or environment; false if the program needs another
+    /// kernel, machine or policy, or if the user excluded it.
+    pub is_curable: bool,
 }
 
 /// `ENOTSUPP`, which the kernel returns for missing trampolines. C libraries do not define it.
 const ENOTSUPP: i32 = 524;
 
 impl Refusal {
+    /// Returns a refusal with a remedy on this machine.
+    #[must_use]
+    pub fn new(program: impl Into<Cow<'static, str>>, what: impl Into<String>, cure: impl Into<String>) -> Self {
+        Self { program: program.into(), what: what.into(), cure: cure.into(), is_curable: true }
+    }
+
+    /// Returns a refusal that only another kernel, machine or policy would change.
+    fn incurable(program: &Program<'_>, what: impl Into<String>, cure: impl Into<String>) -> Self {
+        Self { is_curable: false, ..Self::new(program.symbol, what, cure) }
+    }
+
     /// Returns the refusal of a program of a kind that `hooks.avoid` or `--avoid` excludes.
     #[must_use]
     pub fn avoided(program: &Program<'_>, means: AttachKind) -> Self {
-        Self {
-            program: program.symbol.into(),
-            what: format!("the configuration avoids {}", means.as_str()),
-            cure: "none needed if an alternate is attached; otherwise remove it from `hooks.avoid` and `--avoid`"
-                .to_owned(),
-        }
+        let what = format!("the configuration avoids {}", means.as_str());
+        Self::incurable(program, what, "remove it from `hooks.avoid` and `--avoid`")
     }
 
     /// Returns the refusal of a kprobe on an architecture without a table of argument registers.
     #[must_use]
     pub fn unsupported_architecture(program: &Program<'_>) -> Self {
-        Self {
-            program: program.symbol.into(),
-            what: format!("kprobes are supported on x86-64 and arm64, not on {}", std::env::consts::ARCH),
-            cure: "none needed if an alternate is attached; otherwise use another machine".to_owned(),
-        }
+        let what = format!("kprobes are supported on x86-64 and arm64, not on {}", std::env::consts::ARCH);
+        Self::incurable(program, what, "use another machine")
     }
 
     /// Returns the reason why a program could not be loaded or attached.
     #[must_use]
     pub fn of(program: &Program<'_>, error: &ProgramError, host: &Host) -> Self {
         let lacking = lacking(program, host);
-        let cure = |error: &io::Error| cure(error, &lacking, host);
-        let (what, cure) = match error {
-            ProgramError::Btf(_) => (
-                "this kernel has no function or tracepoint of that name (inlined, not built, or in a module)"
-                    .to_owned(),
-                "none needed if an alternate is attached; otherwise use a kernel that has the function".to_owned(),
+        let by_kernel = |what: String, error: &io::Error| {
+            let (cure, is_curable) = cure(error, &lacking, host);
+            Self { is_curable, ..Self::new(program.symbol, what, cure) }
+        };
+        match error {
+            ProgramError::Btf(_) => Self::incurable(
+                program,
+                "this kernel has no function or tracepoint of that name (inlined, not built, or in a module)",
+                "use a kernel that has the function",
             ),
             ProgramError::LoadError { io_error, verifier_log } => {
                 let log = verifier_log.to_string();
                 tracing::debug!(program = program.symbol, "verifier log:\n{log}");
                 match verdict(&log) {
-                    Some(reason) if lacking.is_empty() && log.lines().any(has_fewer_arguments) => (
+                    Some(reason) if lacking.is_empty() && log.lines().any(has_fewer_arguments) => Self::incurable(
+                        program,
                         format!("load: {} has fewer arguments on this kernel: {reason}", program.target),
-                        "none needed if an alternate is attached; otherwise use a newer kernel".to_owned(),
+                        "use a newer kernel",
                     ),
                     Some(reason) if lacking.is_empty() => {
-                        (format!("load: the verifier rejected the program: {reason}"), REPORT.to_owned())
+                        Self::new(program.symbol, format!("load: the verifier rejected the program: {reason}"), REPORT)
                     }
-                    _ => (format!("load: {}", message(io_error)), cure(io_error)),
+                    _ => by_kernel(format!("load: {}", message(io_error)), io_error),
                 }
             }
             ProgramError::SyscallError(error) if lacks_counter(program, &error.io_error) => {
-                (format!("attach to {}: {NO_COUNTER}", program.target), NO_COUNTER_CURE.to_owned())
+                Self::incurable(program, format!("attach to {}: {NO_COUNTER}", program.target), NO_COUNTER_CURE)
             }
             ProgramError::SyscallError(error) => {
-                (format!("attach to {}: {}", program.target, message(&error.io_error)), cure(&error.io_error))
+                by_kernel(format!("attach to {}: {}", program.target, message(&error.io_error)), &error.io_error)
             }
-            ProgramError::IOError(error) => (format!("attach to {}: {error}", program.target), cure(error)),
-            ProgramError::KProbeError(KProbeError::FileError { filename, io_error }) => (
-                format!("attach: {}: {io_error}", filename.display()),
-                "mount /sys; if it is mounted, use a kernel with kprobes (CONFIG_KPROBE_EVENTS=y)".to_owned(),
-            ),
-            other => (other.to_string(), REPORT.to_owned()),
-        };
-        Self { program: program.symbol.into(), what, cure }
+            ProgramError::IOError(error) => by_kernel(format!("attach to {}: {error}", program.target), error),
+            ProgramError::KProbeError(KProbeError::FileError { filename, io_error }) => Self {
+                // The kernel has the file if it has kprobes and /sys is mounted.
+                is_curable: !std::path::Path::new("/sys/kernel").exists(),
+                ..Self::new(
+                    program.symbol,
+                    format!("attach: {}: {io_error}", filename.display()),
+                    "mount /sys; if it is mounted, use a kernel with kprobes (CONFIG_KPROBE_EVENTS=y)",
+                )
+            },
+            other => Self::new(program.symbol, other.to_string(), REPORT),
+        }
     }
 }
 
 const REPORT: &str = "report it together with the output of `undercurrent doctor --json`";
 
 const NO_COUNTER: &str = "this machine has no cycle counter that interrupts (many virtual machines have none)";
-const NO_COUNTER_CURE: &str = "none needed if `cpu_clock` is attached; otherwise set `signals.network_functions.source: auto`, or give \
-                               the virtual machine a PMU";
+const NO_COUNTER_CURE: &str = "set `signals.network_functions.source: auto`, or give the virtual machine a PMU";
 
 /// Returns true for the errors of a processor without the counter: no PMU has the event, or it cannot interrupt.
 fn lacks_counter(program: &Program<'_>, error: &io::Error) -> bool {
@@ -125,26 +139,26 @@ fn lacking<'a>(program: &Program<'_>, host: &'a Host) -> Vec<&'a str> {
     host.missing_capabilities.iter().map(String::as_str).filter(|missing| *missing != of_the_other_kind).collect()
 }
 
-fn cure(error: &io::Error, lacking: &[&str], host: &Host) -> String {
+/// Returns the remedy for an error of the kernel, and true if the remedy applies on this machine.
+fn cure(error: &io::Error, lacking: &[&str], host: &Host) -> (String, bool) {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) if !lacking.is_empty() => {
-            format!("grant {} (or run as root)", lacking.join(", "))
+            (format!("grant {} (or run as root)", lacking.join(", ")), true)
         }
-        Some(libc::EPERM | libc::EACCES) if host.lockdown.as_deref().is_some_and(|mode| mode == "confidentiality") => {
-            "kernel lockdown forbids BPF reads of kernel memory: boot without lockdown=confidentiality".to_owned()
-        }
-        Some(libc::EPERM) => {
-            "the security policy of this host forbids this kind of program; no action is needed if an alternate is attached"
-                .to_owned()
-        }
-        Some(libc::ENOENT) => "use a kernel that has the target".to_owned(),
+        Some(libc::EPERM | libc::EACCES) if host.lockdown.as_deref().is_some_and(|mode| mode == "confidentiality") => (
+            "kernel lockdown forbids BPF reads of kernel memory: boot without lockdown=confidentiality".to_owned(),
+            true,
+        ),
+        Some(libc::EPERM) => ("allow this kind of program in the security policy of this host".to_owned(), false),
+        Some(libc::ENOENT) => ("use a kernel that has the target".to_owned(), false),
         Some(ENOTSUPP | libc::EOPNOTSUPP) => {
-            "this architecture or kernel has no BPF trampolines; no action is needed if an alternate is attached".to_owned()
+            ("use an architecture and a kernel with BPF trampolines".to_owned(), false)
         }
+        Some(libc::EMFILE | libc::ENFILE) => (descriptors::REMEDY.to_owned(), true),
         Some(libc::ENOMEM | libc::E2BIG) => {
-            "raise the memory limit (`ulimit -l unlimited`) or lower `memory_limit`".to_owned()
+            ("raise the memory limit (`ulimit -l unlimited`) or lower `memory_limit`".to_owned(), true)
         }
-        _ => REPORT.to_owned(),
+        _ => (REPORT.to_owned(), true),
     }
 }
 

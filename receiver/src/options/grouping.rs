@@ -33,6 +33,9 @@ const MOST: u16 = 4096;
 pub struct GroupLimit(u16);
 
 impl GroupLimit {
+    /// The lowest limit.
+    pub const LEAST: Self = Self(1);
+
     /// Returns the number.
     #[must_use]
     pub const fn get(self) -> u16 {

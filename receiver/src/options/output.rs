@@ -1,6 +1,10 @@
 //! The outputs: `table`, `json`, `json=FILE`, `otlp`. Command line and configuration file share these types.
 
-use std::{fmt, path::PathBuf, str::FromStr};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -137,6 +141,20 @@ impl Outputs {
     /// Returns the outputs in configuration order.
     pub fn iter(&self) -> std::slice::Iter<'_, Output> {
         self.0.iter()
+    }
+
+    /// Returns the files of the outputs, in configuration order.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.0.iter().filter_map(|output| match output {
+            Output::Json(Destination::File(path)) => Some(path.as_path()),
+            _ => None,
+        })
+    }
+
+    /// Returns true if the table is one of the outputs.
+    #[must_use]
+    pub fn has_table(&self) -> bool {
+        self.0.contains(&Output::Table)
     }
 
     /// Returns true if the table is the only output, which means interactive use.

@@ -37,6 +37,9 @@ pub enum UnitError {
         /// The upper limit.
         longest: Duration,
     },
+    /// A number without a unit of sizes.
+    #[error("`{0}` has no unit: write a number and a unit, for example `64MiB`")]
+    SizeWithoutUnit(String),
     /// A text that is not a size.
     #[error("`{0}` is no size: write a number and a unit, for example `64MiB`")]
     NoSize(String),
@@ -192,6 +195,10 @@ impl FromStr for MemoryLimit {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
+        // The parser takes a number alone as bytes, and people mean mebibytes.
+        if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+            return Err(UnitError::SizeWithoutUnit(text.to_owned()));
+        }
         // The parser saturates at 64 bits.
         let size: ByteSize = text
             .parse()
@@ -285,10 +292,12 @@ mod tests {
     #[test]
     fn invalid_memory_limits_have_specific_errors() {
         insta::assert_snapshot!(
-            ["0", "-1MiB", "1KiB", "much", "64 apples", "", "99999999999999999999GiB"]
+            ["0", "160", "1.5", "-1MiB", "1KiB", "much", "64 apples", "", "99999999999999999999GiB"]
                 .map(refusal::<MemoryLimit>).join("\n"),
             @"
-        `0` is too small: the smallest is 1MiB
+        `0` has no unit: write a number and a unit, for example `64MiB`
+        `160` has no unit: write a number and a unit, for example `64MiB`
+        `1.5` has no unit: write a number and a unit, for example `64MiB`
         `-1MiB` is no size: write a number and a unit, for example `64MiB`
         `1KiB` is too small: the smallest is 1MiB
         `much` is no size: write a number and a unit, for example `64MiB`

@@ -10,16 +10,16 @@ mod process;
 
 use std::{io, os::fd::OwnedFd, time::Duration};
 
+use serde::{Serialize, de::DeserializeOwned};
+
 pub use self::confine::{ConfineError, Confinement, FileAccess, Part, SystemCalls, USER};
 pub use self::process::Process;
 use crate::{
     causes::chain,
-    cgroup::Hierarchy,
     channel::Channel,
     kernel::{Kernel, KernelError, client::Client, host::Host},
-    reader::{self, Reader},
+    reader::{self, Places, Reader},
     requirements::Requirements,
-    sysfs::Sysfs,
     workloads::Files,
 };
 
@@ -81,23 +81,31 @@ pub enum AccessError {
     Worker(String),
 }
 
-/// Drops the worker's privileges in a child process, and ends the child. This process must be single-threaded.
+/// Runs a function with the worker's privileges in a child process, and returns its result. `prepare` runs before the child
+/// drops its privileges. This process must be single-threaded.
 ///
 /// # Errors
 /// The reason why the sidecar would not run.
-pub fn try_worker() -> Result<(), AccessError> {
+pub fn in_worker<P, T: Serialize + DeserializeOwned>(
+    prepare: impl FnOnce() -> Result<P, String>,
+    work: impl FnOnce(P) -> T,
+) -> Result<T, AccessError> {
     let text = |error: io::Error| AccessError::Worker(format!("cannot start the worker: {error}"));
     let (mut ours, theirs) = Channel::pair().map_err(text)?;
     let process = Process::start(c"uc-worker", vec![theirs.into()], |kept| {
         let [channel] = <[_; 1]>::try_from(kept).map_err(|_| "no channel".to_owned())?;
-        let outcome = Part::Worker.confine().map_err(|error| chain(&error));
+        let confined = prepare().and_then(|prepared| {
+            Part::Worker.confine().map_err(|error| chain(&error))?;
+            Ok(prepared)
+        });
+        let outcome: Result<T, String> = confined.map(work);
         Channel::from(channel).send(&outcome, &[]).map_err(|error| chain(&error))
     });
     let process = process.map_err(text)?;
-    let outcome = ours.receive::<Result<(), String>>().map_err(|error| text(io::Error::other(error)))?;
+    let (outcome, _) = ours.receive::<Result<T, String>>().map_err(|error| text(io::Error::other(error)))?;
     // The child exits after it has sent the outcome.
     let _ = process.wait(DETACHING);
-    outcome.0.map_err(AccessError::Worker)
+    outcome.map_err(AccessError::Worker)
 }
 
 /// The loader ended while the sidecar was running.
@@ -115,8 +123,9 @@ impl Loader {
         let process = Process::start(c"uc-loader", vec![theirs.into()], |kept| {
             let [channel] = <[_; 1]>::try_from(kept).map_err(|_| "no channel".to_owned())?;
             let mut readers = Vec::new();
+            let places = requirements.places(host);
             let start_reader = || {
-                let started = start_reader(&mut readers, host.hierarchy.as_ref(), requirements.sysfs());
+                let started = start_reader(&mut readers, &places);
                 started.map_err(|error| error.to_string())
             };
             loader::serve(channel.into(), host.clone(), &requirements.load_options(host.cpus), start_reader)
@@ -144,11 +153,7 @@ impl Loader {
 ///
 /// # Errors
 /// If the kernel refuses, or [`READERS`] killed readers have not ended.
-fn start_reader(
-    readers: &mut Vec<Process>,
-    hierarchy: Option<&Hierarchy>,
-    sysfs: &Sysfs,
-) -> io::Result<(u32, Vec<OwnedFd>)> {
+fn start_reader(readers: &mut Vec<Process>, places: &Places) -> io::Result<(u32, Vec<OwnedFd>)> {
     readers.iter().for_each(Process::kill);
     readers.retain(|reader| !reader.wait(Duration::ZERO));
     if readers.len() > READERS {
@@ -158,7 +163,7 @@ fn start_reader(
     let process = Process::start(c"uc-reader", vec![their_files.into(), their_foreign.into()], |kept| {
         let [files, foreign] = <[_; 2]>::try_from(kept).map_err(|_| "no channels".to_owned())?;
         Part::Reader.confine().map_err(|error| chain(&error))?;
-        reader::serve(files.into(), foreign.into(), hierarchy, sysfs)
+        reader::serve(files.into(), foreign.into(), places)
     })?;
     let number = process.number();
     readers.push(process);

@@ -5,7 +5,7 @@ use std::{io, path::PathBuf, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::{Endpoint, FoundSockets, Refusal, Service, SocketPaths};
-use crate::{cgroup::UsageError, sysfs::Meters};
+use crate::{cgroup::UsageError, files::FileIdentity, sysfs::Meters};
 
 /// A cgroup: its id and the bytes of its path.
 pub type CgroupKey = (u64, Vec<u8>);
@@ -68,6 +68,10 @@ pub enum ForeignRequest {
     FoundSockets(SocketPaths),
     /// Connect to the socket of a container runtime. The reply is [`ForeignReply::Connected`], with the connection.
     Connect(Endpoint),
+    /// Open the file of an output again if another file has its path. The number is the index of the file in the
+    /// configuration, because the worker may not choose a path. The reply is [`ForeignReply::Opened`] or
+    /// [`ForeignReply::Unchanged`].
+    Open(usize, FileIdentity),
 }
 
 /// A reply to a [`ForeignRequest`].
@@ -79,6 +83,10 @@ pub enum ForeignReply {
     FoundSockets(FoundSockets),
     /// A connection, or the reason why it failed.
     Connected(Result<(), ConnectError>),
+    /// The file of an output, with its descriptor.
+    Opened,
+    /// The file of an output has its path still.
+    Unchanged,
     /// All threads of the reader are busy.
     Busy,
     /// The request failed.

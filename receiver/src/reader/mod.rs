@@ -15,6 +15,6 @@ pub use self::{
     environ::{EnvironError, Service},
     message::{ConnectError, FileReply, FileRequest, ForeignReply, ForeignRequest},
     meters::PowerMeters,
-    serve::{inode, serve},
+    serve::{Places, inode, serve},
     socket_paths::{FoundSockets, SocketPaths},
 };

@@ -1,7 +1,10 @@
 //! The process of the reader.
 
 use std::{
+    fs::File,
+    io,
     os::fd::{AsFd as _, OwnedFd},
+    path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -18,6 +21,7 @@ use crate::{
     causes::chain,
     cgroup::{CgroupId, CgroupPath, Hierarchy, Limits, UsageError, netns_of},
     channel::{Channel, ChannelError},
+    files::{FileIdentity, append_regular},
     sysfs::Sysfs,
 };
 
@@ -27,27 +31,39 @@ pub const THREADS: usize = 32;
 /// The stack size of these threads, in bytes. They parse environments.
 const STACK: usize = 256 << 10;
 
-/// Serves the worker until it closes the channels. The process must have dropped its other privileges. The worker cannot
-/// change the hierarchy and the root of sysfs.
+/// What the reader may read and open besides `/proc` and the sockets of runtimes. The configuration determines it, and the
+/// worker cannot change it.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    /// The cgroups.
+    pub hierarchy: Option<Hierarchy>,
+    /// The tree with the power meters.
+    pub sysfs: Sysfs,
+    /// The files of the outputs.
+    pub outputs: Vec<PathBuf>,
+}
+
+/// Serves the worker until it closes the channels. The process must have dropped its other privileges.
 ///
 /// # Errors
 /// If the worker sends a malformed message.
-pub fn serve(mut files: Channel, foreign: Channel, hierarchy: Option<&Hierarchy>, sysfs: &Sysfs) -> Result<(), String> {
-    thread::spawn(|| serve_foreign(foreign));
+pub fn serve(mut files: Channel, foreign: Channel, places: &Places) -> Result<(), String> {
+    let outputs: Arc<[PathBuf]> = places.outputs.clone().into();
+    thread::spawn(|| serve_foreign(foreign, outputs));
     loop {
         let request = match files.receive() {
             Ok((request, _)) => request,
             Err(ChannelError::Closed) => return Ok(()),
             Err(error) => return Err(chain(&error)),
         };
-        let reply = read(request, hierarchy, sysfs).unwrap_or_else(FileReply::Failed);
+        let reply = read(request, places.hierarchy.as_ref(), &places.sysfs).unwrap_or_else(FileReply::Failed);
         files.send(&reply, &[]).map_err(|error| chain(&error))?;
     }
 }
 
 /// Executes a request that reads files of the kernel.
 fn read(request: FileRequest, hierarchy: Option<&Hierarchy>, sysfs: &Sysfs) -> Result<FileReply, String> {
-    let text = |error: std::io::Error| error.to_string();
+    let text = |error: io::Error| error.to_string();
     match request {
         FileRequest::Namespace(process) => return netns_of(process).map(FileReply::Inode).map_err(text),
         FileRequest::Inode(path) => return inode(&path).map(FileReply::Inode).map_err(text),
@@ -92,13 +108,13 @@ fn throttled(hierarchy: &Hierarchy, id: Option<u64>, path: &CgroupPath) -> Resul
 }
 
 /// Returns the inode number of the file at a path, following symbolic links.
-pub fn inode(path: &std::path::Path) -> std::io::Result<u64> {
+pub fn inode(path: &std::path::Path) -> io::Result<u64> {
     use std::os::unix::fs::MetadataExt as _;
     Ok(std::fs::metadata(path)?.ino())
 }
 
 /// Starts a thread for each request that may block.
-fn serve_foreign(mut requests: Channel) {
+fn serve_foreign(mut requests: Channel, outputs: Arc<[PathBuf]>) {
     let Ok(replies) = requests.try_clone() else { return };
     let (replies, under_way) = (Arc::new(Mutex::new(replies)), Arc::new(AtomicUsize::new(0)));
     while let Ok(((number, request), _)) = requests.receive::<(u64, ForeignRequest)>() {
@@ -107,9 +123,9 @@ fn serve_foreign(mut requests: Channel) {
             reply(&replies, number, &ForeignReply::Busy, None);
             continue;
         }
-        let (replies_of_thread, count) = (Arc::clone(&replies), Arc::clone(&under_way));
+        let (replies_of_thread, count, outputs) = (Arc::clone(&replies), Arc::clone(&under_way), Arc::clone(&outputs));
         let started = thread::Builder::new().stack_size(STACK).spawn(move || {
-            let (answer, descriptor) = execute(request);
+            let (answer, descriptor) = execute(request, &outputs);
             count.fetch_sub(1, Ordering::Relaxed);
             reply(&replies_of_thread, number, &answer, descriptor);
         });
@@ -120,7 +136,7 @@ fn serve_foreign(mut requests: Channel) {
     }
 }
 
-fn execute(request: ForeignRequest) -> (ForeignReply, Option<OwnedFd>) {
+fn execute(request: ForeignRequest, outputs: &[PathBuf]) -> (ForeignReply, Option<OwnedFd>) {
     match request {
         ForeignRequest::Service(process) => match Service::of_process(process) {
             Ok(service) => (ForeignReply::Service(service), None),
@@ -131,7 +147,18 @@ fn execute(request: ForeignRequest) -> (ForeignReply, Option<OwnedFd>) {
             Ok(stream) => (ForeignReply::Connected(Ok(())), Some(stream.into())),
             Err(error) => (ForeignReply::Connected(Err(error.into())), None),
         },
+        ForeignRequest::Open(index, identity) => match open(outputs.get(index), identity) {
+            Ok(Some(file)) => (ForeignReply::Opened, Some(file.into())),
+            Ok(None) => (ForeignReply::Unchanged, None),
+            Err(error) => (ForeignReply::Failed(error.to_string()), None),
+        },
     }
+}
+
+/// Opens the file of an output; `None` if it is the file with this identity.
+fn open(path: Option<&PathBuf>, identity: FileIdentity) -> io::Result<Option<File>> {
+    let file = append_regular(path.ok_or(io::ErrorKind::NotFound)?)?;
+    Ok((FileIdentity::of(&file)? != identity).then_some(file))
 }
 
 fn reply(replies: &Mutex<Channel>, number: u64, reply: &ForeignReply, descriptor: Option<OwnedFd>) {

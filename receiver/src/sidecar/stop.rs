@@ -1,6 +1,9 @@
 //! The end of the sidecar.
 
-use std::time::Duration;
+use std::{
+    io::{self, IsTerminal as _},
+    time::Duration,
+};
 
 use tokio::signal::unix::{Signal as Notification, SignalKind, signal};
 
@@ -16,32 +19,55 @@ const NEVER: Duration = Duration::from_secs(u32::MAX as u64);
 /// If signal handlers cannot be installed.
 pub async fn idle(settings: &Settings) -> Result<(), StartError> {
     let end = settings.duration.as_ref().map(|span| tokio::time::Instant::now() + span.get());
-    let mut stop = Stop::listen()?;
+    let mut stop = Stop::listen(settings)?;
     // The service manager expects no ticks.
     let mut watchdog = Watchdog::start(NEVER);
     loop {
         tokio::select! {
-            () = stop.wait(end) => return Ok(()),
+            notice = stop.notice(end) => match notice {
+                Notice::End => return Ok(()),
+                Notice::Hangup => tracing::info!("{HANGUP}"),
+            },
             () = watchdog.due() => watchdog.feed(),
         }
     }
 }
 
-/// The conditions that end the sidecar.
+/// What a signal or the end of the configured duration means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Notice {
+    /// The sidecar ends.
+    End,
+    /// SIGHUP: the sidecar continues.
+    Hangup,
+}
+
+/// The log message for SIGHUP.
+pub(super) const HANGUP: &str =
+    "SIGHUP: the configuration is read at the start only; restart the sidecar to apply changes";
+
+/// The conditions that end the sidecar, and the signal that does not.
 pub(super) struct Stop {
     interrupt: Notification,
     terminate: Notification,
+    hangup: Notification,
+    /// True if the outputs end with the terminal.
+    is_interactive: bool,
 }
 
 impl Stop {
-    pub(super) fn listen() -> Result<Self, StartError> {
+    pub(super) fn listen(settings: &Settings) -> Result<Self, StartError> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt()).map_err(StartError::Signals)?,
             terminate: signal(SignalKind::terminate()).map_err(StartError::Signals)?,
+            hangup: signal(SignalKind::hangup()).map_err(StartError::Signals)?,
+            is_interactive: settings.outputs.has_table() && io::stdout().is_terminal(),
         })
     }
 
-    pub(super) async fn wait(&mut self, end: Option<tokio::time::Instant>) {
+    /// Waits for the next notice. SIGHUP ends a sidecar with the table on a terminal, because the terminal is closed. Cancel
+    /// safe.
+    pub(super) async fn notice(&mut self, end: Option<tokio::time::Instant>) -> Notice {
         let duration = async {
             match end {
                 Some(at) => tokio::time::sleep_until(at).await,
@@ -49,9 +75,10 @@ impl Stop {
             }
         };
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-            () = duration => {}
+            _ = self.interrupt.recv() => Notice::End,
+            _ = self.terminate.recv() => Notice::End,
+            _ = self.hangup.recv() => if self.is_interactive { Notice::End } else { Notice::Hangup },
+            () = duration => Notice::End,
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use procfs::process::{MMapPath, MemoryMap, Process, Stat, StatM};
+
 use super::{
     LossConditions, REGISTRY, Settings, all_hooks,
     attributes::{INTERFACE, REASON},
@@ -197,7 +199,7 @@ static CPU_TIME: Descriptor = Descriptor {
 static MEMORY: Descriptor = Descriptor {
     name: "process.memory.usage",
     unit: "By",
-    description: "Resident memory of the sidecar's processes; shared memory counts once.",
+    description: "Resident memory of the sidecar's processes, without kernel maps; shared memory counts once.",
     instrument: Instrument::UpDownCounter,
     attributes: &[],
     view: View::Hidden,
@@ -360,9 +362,9 @@ impl InternalTelemetry {
     fn processes(&mut self, processes: &[u32]) -> Vec<Metric> {
         let mut pages = 0;
         for (nth, number) in processes.iter().enumerate() {
-            let Ok((stat, memory)) = usage(*number) else { continue };
+            let Ok((stat, memory, maps)) = usage(*number) else { continue };
             self.times.insert(*number, [stat.utime, stat.stime]);
-            pages += memory.resident - if nth == 0 { 0 } else { memory.shared.min(memory.resident) };
+            pages += memory.resident.saturating_sub(if nth == 0 { maps } else { memory.shared });
         }
         let ticks = procfs::ticks_per_second() as f64;
         let time = |mode: &'static str, index: usize| {
@@ -389,8 +391,18 @@ fn can_skip(outcome: &Outcome) -> bool {
     outcome.programs.iter().any(|program| !of_cgroups.contains(&&**program))
 }
 
-/// Reads the kernel's statistics of a process.
-fn usage(process: u32) -> procfs::ProcResult<(procfs::process::Stat, procfs::process::StatM)> {
-    let process = procfs::process::Process::new(process.cast_signed())?;
-    Ok((process.stat()?, process.statm()?))
+/// Reads the kernel's statistics of a process, and the pages of kernel maps in its memory.
+fn usage(process: u32) -> procfs::ProcResult<(Stat, StatM, u64)> {
+    let process = Process::new(process.cast_signed())?;
+    Ok((process.stat()?, process.statm()?, map_pages(&process)))
+}
+
+/// Returns the pages of kernel maps that a process has mapped. The kernel maps all pages at once, and counts them as resident
+/// (`array_map_mmap` and `remap_vmalloc_range`). The memory of other processes is not readable.
+fn map_pages(process: &Process) -> u64 {
+    let is_map =
+        |map: &MemoryMap| matches!(&map.pathname, MMapPath::Other(name) if name.starts_with("anon_inode:bpf-map"));
+    let maps =
+        process.maps().map(|maps| maps.into_iter().filter(is_map).map(|map| map.address.1 - map.address.0).sum());
+    maps.unwrap_or(0) / procfs::page_size()
 }

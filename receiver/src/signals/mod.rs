@@ -50,6 +50,7 @@ use crate::{
         ring::Watch,
     },
     options::{Packets, Switch},
+    privileges::Task,
     reader::PowerMeters,
     telemetry::{Attributes, Descriptor, Exemplar, Readings, Span, UnixNanos},
     workloads::{self, Files, NoAccounting, NoQuotas, Slot, Workloads},
@@ -221,6 +222,8 @@ pub struct Entry {
     pub losses: fn(&LossConditions) -> Vec<&'static str>,
     /// Whether the signal measures nothing if some of its hooks are unavailable.
     pub hooks_needed: HooksNeeded,
+    /// The tasks that need capabilities, besides loading and attaching programs.
+    pub tasks: &'static [Task],
     /// Returns the limitations on this kernel and host.
     pub caveats: Caveats,
     /// Opens the signal.

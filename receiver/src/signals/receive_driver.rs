@@ -34,6 +34,7 @@ pub static ENTRY: Entry = Entry {
     maps: &[&DRIVER],
     losses: |on| losses(on).into_iter().map(reason).collect(),
     hooks_needed: HooksNeeded::All,
+    tasks: &[],
     caveats: |_, kernel| caveats(kernel),
     open,
 };

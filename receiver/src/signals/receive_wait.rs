@@ -20,6 +20,7 @@ pub static ENTRY: Entry = Entry {
     maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &WAITING],
     losses: |on| KIND.reasons(on),
     hooks_needed: HooksNeeded::All,
+    tasks: &[],
     caveats: |_, _| Vec::new(),
     open: |opening| Durations::open(opening, &KIND, |_| HOOKS.iter().all(|hook| opening.kernel.serves(hook))),
 };

@@ -19,7 +19,7 @@ const BEGINNING: &str = "\
 
 Every metric that Undercurrent exports. `undercurrent signals` prints this list, `undercurrent signals --json` prints it as JSON.
 [Reading the figures](reading.md) explains each metric. [Layers](internals/layers.md) defines the layers.
-[Troubleshooting](troubleshooting.md#lost-events) explains the reasons of `undercurrent.lost`. To switch a signal off, set its key to `false`
+[Troubleshooting](troubleshooting.md#lost-events) explains the reasons of `undercurrent.lost`. To switch a signal off, set its key `enabled` to `false`
 in the [configuration](configuration.md). [Resources](#resources) lists the attributes of node and workloads, and
 [Familiar names](#familiar-names) the metrics of other tools.
 ";

@@ -26,6 +26,7 @@ pub static ENTRY: Entry = Entry {
     maps: &[&SOFTIRQS],
     losses: |_| vec![MISSING_RAISE],
     hooks_needed: HooksNeeded::All,
+    tasks: &[],
     caveats: |_, _| Vec::new(),
     open,
 };

@@ -21,7 +21,7 @@ fn status(entry: &Entry, settings: &Settings, kernel: &Kernel) -> SignalStatus {
     let functions: Vec<&str> = functions(settings).filter(|_| entry.name == LATENCY.signal).collect();
     let concerns = |outcome: &&Outcome| hooks.iter().chain(&functions).any(|name| *name == outcome.hook);
     let served: Vec<_> = kernel.outcomes().iter().filter(concerns).collect();
-    let mut reasons: Vec<String> = served.iter().filter_map(|outcome| reason(outcome, &functions)).collect();
+    let mut reasons = hook_reasons(&served, &functions);
     let mut unseen = served.iter().map(|outcome| outcome.status == Status::Unavailable);
     let mut absent = match entry.hooks_needed {
         HooksNeeded::All => unseen.any(|unseen| unseen),
@@ -45,16 +45,23 @@ fn status(entry: &Entry, settings: &Settings, kernel: &Kernel) -> SignalStatus {
     SignalStatus { signal: entry.name, status, enabled: true, reasons }
 }
 
-fn reason(outcome: &Outcome, functions: &[&str]) -> Option<String> {
-    match (outcome.status, &outcome.leaves_out) {
-        (Status::Healthy | Status::Idle, _) => None,
-        // A user who names a function needs the reason of the failure.
-        (Status::Unavailable, _) if functions.contains(&&*outcome.hook) => {
-            let reasons: Vec<&str> = outcome.refusals.iter().map(|refusal| refusal.what.as_str()).collect();
-            Some(format!("hook {} is unavailable ({})", outcome.hook, reasons.join("; ")))
+/// Returns the reasons in the hooks: the names of those that measure less or nothing. The outcomes have the details. A user
+/// who names a function needs the reason of the failure.
+fn hook_reasons(served: &[&Outcome], functions: &[&str]) -> Vec<String> {
+    let is_function = |outcome: &&&Outcome| functions.contains(&&*outcome.hook);
+    let failed = |outcome: &&Outcome| {
+        let reasons: Vec<&str> = outcome.refusals.iter().map(|refusal| refusal.what.as_str()).collect();
+        format!("hook {} is unavailable ({})", outcome.hook, reasons.join("; "))
+    };
+    let with = |status: Status| {
+        let hooks = served.iter().filter(move |outcome| outcome.status == status && !is_function(outcome));
+        let names: Vec<&str> = hooks.map(|outcome| &*outcome.hook).collect();
+        match names.as_slice() {
+            [] => None,
+            [hook] => Some(format!("hook {hook} is {}", status.as_str())),
+            hooks => Some(format!("hooks {} are {}", hooks.join(", "), status.as_str())),
         }
-        (Status::Unavailable, _) => Some(format!("hook {} is unavailable", outcome.hook)),
-        (Status::Degraded, Some(leaves_out)) => Some(format!("{} does not see {leaves_out}", outcome.hook)),
-        (Status::Degraded, None) => Some(format!("hook {} is degraded", outcome.hook)),
-    }
+    };
+    let functions = served.iter().filter(is_function).filter(|outcome| outcome.status == Status::Unavailable);
+    functions.map(failed).chain([Status::Unavailable, Status::Degraded].into_iter().filter_map(with)).collect()
 }

@@ -23,6 +23,7 @@ pub static ENTRY: Entry = Entry {
     maps: &[&RETRANSMITS],
     losses: |_| Vec::new(),
     hooks_needed: HooksNeeded::All,
+    tasks: &[],
     caveats: |_, _| Vec::new(),
     open,
 };

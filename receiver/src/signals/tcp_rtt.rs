@@ -19,6 +19,7 @@ pub static ENTRY: Entry = Entry {
     maps: &[&LATENCY, &WORKLOAD_LATENCY],
     losses: |on| KIND.reasons(on),
     hooks_needed: HooksNeeded::All,
+    tasks: &[],
     caveats: |_, kernel| caveats(kernel),
     open: |opening| {
         let served = opening.kernel.reads_rtt() && opening.kernel.serves(&hooks::SOCKET_READER);

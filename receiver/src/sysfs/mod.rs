@@ -30,6 +30,12 @@ pub struct Sysfs {
     root: PathBuf,
 }
 
+impl Default for Sysfs {
+    fn default() -> Self {
+        Self::new(ROOT.into())
+    }
+}
+
 impl Sysfs {
     /// Creates the tree below a folder.
     #[must_use]
@@ -54,7 +60,18 @@ impl Sysfs {
     #[must_use]
     pub fn meters(&self) -> Meters {
         let class = self.root.join("class");
-        let problem = fs::read_dir(&class).err().map(|error| format!("cannot read {}: {error}", class.display()));
+        let problem = match fs::read_dir(&class) {
+            Err(error) => {
+                let class = class.display();
+                Some(format!("cannot read {class}: {error}: mount sysfs there, or set `sysfs_root`"))
+            }
+            Ok(_) if powercap::is_hidden(&class.join("powercap")) => Some(format!(
+                "hidden: the container engine hides the power meters of {}: mount the host's /sys at another path, and set \
+                 `sysfs_root` to it",
+                class.join("powercap").display()
+            )),
+            Ok(_) => None,
+        };
         let mut meters = powercap::read(&class.join("powercap"));
         meters.extend(hwmon::read(&class.join("hwmon")));
         Meters { meters, problem }

@@ -1,7 +1,7 @@
 //! Zones of RAPL in `class/powercap` (Documentation/power/powercap/powercap.rst in the kernel). Intel's driver serves AMD's
 //! processors too, since Linux 5.11.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, fs, io, path::Path};
 
 use super::{Driver, Meter, Object, Quantity, Unreadable, entries, name, number};
 use crate::telemetry::Microjoules;
@@ -24,6 +24,16 @@ pub fn read(class: &Path) -> Vec<Meter> {
         }
     }
     zones.into_values().map(|(_, meter)| meter).collect()
+}
+
+/// Returns true if the zones are links without targets. Container engines mount an empty folder over their targets in
+/// `/sys/devices/virtual/powercap`.
+pub fn is_hidden(class: &Path) -> bool {
+    let is_dangling = |entry: &String| {
+        let path = class.join(entry);
+        path.is_symlink() && fs::metadata(&path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    };
+    entries(class).iter().any(is_dangling)
 }
 
 /// Reads a zone; `None` for zones that are not parts of a node, or have no name.

@@ -17,8 +17,8 @@ pub use descriptor::{AttributeKey, Descriptor, Figure, FigureKind, Instrument, S
 pub use energy::{Joules, Microjoules, Watts};
 pub use histogram::ExponentialHistogram;
 pub use readings::Readings;
-pub use resource::{INSTANCE_NAMESPACE, NODE_ATTRIBUTES, Resource};
-pub(crate) use resource::{host_id, instance_id, listed};
+pub use resource::{INSTANCE_NAMESPACE, NODE_ATTRIBUTES, RESOURCE_ATTRIBUTES, Resource, SERVICE_NAME};
+pub(crate) use resource::{host_key, instance_id, listed};
 pub use scale::Scale;
 pub use snapshot::{Data, Metric, Point, ResourceMetrics, Snapshot, UnixNanos};
 pub use span::{Exemplar, Parent, ResourceSpans, Span, SpanBatch, SpanContext, SpanId, TraceId};

@@ -20,9 +20,9 @@ pub const NODE_ATTRIBUTES: [(&str, &str); 12] = [
     ("service.version", "the version of Undercurrent"),
     (
         "service.instance.id",
-        "a UUIDv5 of `host.id`, else of `k8s.node.name`, else of `host.name`; stable across restarts",
+        "a UUIDv5 of `host.id` and of the name of the node (`k8s.node.name`, else `host.name`); stable across restarts",
     ),
-    ("host.name", "`uname`"),
+    ("host.name", "`uname`; in a container `/etc/hostname` of the host, or absent"),
     ("host.id", "`/etc/machine-id` of the host"),
     ("host.arch", "`uname`"),
     ("os.type", "`linux`"),
@@ -33,8 +33,10 @@ pub const NODE_ATTRIBUTES: [(&str, &str); 12] = [
     ("k8s.node.name", "`K8S_NODE_NAME`, else `NODE_NAME`"),
 ];
 
-const RESOURCE_ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";
-const SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
+/// The variable with attributes of the node.
+pub const RESOURCE_ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";
+/// The variable with the name of the node's service.
+pub const SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
 
 /// The entity that measurements describe: the node, or a workload on the node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -63,9 +65,9 @@ impl Resource {
         for (key, value) in listed {
             attributes.set(key, value);
         }
-        if attributes.get("service.instance.id").is_none()
-            && let Some(id) = host_id(&attributes)
-        {
+        if attributes.get("service.instance.id").is_none() {
+            // A container that knows nothing of its host has an id of its own.
+            let id = host_key(&attributes).unwrap_or_else(|| node.kernel.node_name.clone());
             attributes.set("service.instance.id", instance_id(id.as_bytes()));
         }
         (Self { attributes }, ignored.into_iter().collect())
@@ -84,10 +86,13 @@ pub(crate) fn listed(environment: Environment<'_>) -> (Vec<(String, String)>, Op
     (listed, ignored)
 }
 
-/// Returns the most stable id of a resource's host: `host.id`, `k8s.node.name` or `host.name`.
-pub(crate) fn host_id(attributes: &Attributes) -> Option<String> {
-    let known = ["host.id", "k8s.node.name", "host.name"].iter().find_map(|key| attributes.get(key));
-    known.map(ToString::to_string)
+/// Returns a text that identifies the host of a resource: `host.id` with the name of the node, because cloned machines share
+/// their `host.id`.
+pub(crate) fn host_key(attributes: &Attributes) -> Option<String> {
+    let text = |key: &str| attributes.get(key).map(ToString::to_string);
+    let parts: Vec<String> =
+        text("host.id").into_iter().chain(text("k8s.node.name").or_else(|| text("host.name"))).collect();
+    (!parts.is_empty()).then(|| parts.join("\0"))
 }
 
 /// Returns the `service.instance.id` for a unique name: a UUIDv5 in [`INSTANCE_NAMESPACE`].
@@ -105,7 +110,7 @@ fn detected(node: &Node) -> Attributes {
     let known: [(&'static str, Option<Value>); 11] = [
         ("service.name", Some("undercurrent".into())),
         ("service.version", Some(env!("CARGO_PKG_VERSION").into())),
-        ("host.name", Some(kernel.node_name.clone().into())),
+        ("host.name", Some(kernel.node_name.clone().into()).filter(|_| kernel.is_name_of_host)),
         ("host.id", node.machine_id.clone().map(Value::from)),
         ("host.arch", Some(architecture(&kernel.machine).to_owned().into())),
         ("os.type", Some("linux".into())),
@@ -177,6 +182,7 @@ mod tests {
         Node {
             kernel: Kernel {
                 node_name: "node-1".to_owned(),
+                is_name_of_host: true,
                 release: "6.1.0-18-amd64".to_owned(),
                 machine: "x86_64".to_owned(),
             },
@@ -220,7 +226,7 @@ mod tests {
         os.description=Debian GNU/Linux 12 (bookworm), Linux 6.1.0-18-amd64
         os.build_id=6.1.0-18-amd64
         k8s.node.name=worker-1
-        service.instance.id=a2a593f3-a94f-5309-bf3e-7058411862c9
+        service.instance.id=3996e123-39ee-563c-a75e-7fecb7985cc6
         ");
     }
 
@@ -266,13 +272,17 @@ mod tests {
     }
 
     #[test]
-    fn the_instance_id_follows_the_most_stable_id() {
+    fn the_instance_id_follows_the_id_and_the_name_of_the_host() {
         let instance = |node: &Node, list: &str| {
             attribute(&resource(node, &[], &[(RESOURCE_ATTRIBUTES, list)]).0, "service.instance.id").expect("an id")
         };
         let whole = instance(&node(), "");
-        let renamed = Node { kernel: Kernel { node_name: "node-2".to_owned(), ..node().kernel }, ..node() };
-        assert_eq!(instance(&renamed, ""), whole, "a new name is not a new node");
+        let named = |name: &str, is_name_of_host| {
+            let kernel = Kernel { node_name: name.to_owned(), is_name_of_host, ..node().kernel };
+            instance(&Node { kernel, kubernetes_name: None, ..node() }, "")
+        };
+        assert_ne!(named("node-1", true), named("node-2", true), "a cloned machine has the id of the other");
+        assert_eq!(named("a1b2", false), named("c3d4", false), "each container has a new name");
         let anonymous = Node { machine_id: None, ..node() };
         let nameless = Node { kubernetes_name: None, ..anonymous.clone() };
         assert_ne!(instance(&anonymous, ""), instance(&nameless, ""));

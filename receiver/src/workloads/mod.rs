@@ -39,6 +39,7 @@ use crate::{
         memory::PlannedMap,
         object::Ownership,
     },
+    privileges::Task,
     telemetry::{Attributes, Resource, ResourceMetrics, UnixNanos},
 };
 
@@ -50,6 +51,9 @@ pub fn hooks(ownership: Ownership) -> Vec<&'static Hook> {
         Ownership::Cpu(_) => vec![&hooks::SOCKET_READER, &hooks::SOCKET_CREATOR, &hooks::CGROUP_CHANGE],
     }
 }
+
+/// The tasks of attribution that need capabilities.
+pub const TASKS: [Task; 2] = [Task::InspectProcesses, Task::ReadProtectedFiles];
 
 /// A reason and a number of losses: events that count with the node although they may belong to a workload, or missing
 /// metadata.

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     cgroup::Instance,
-    telemetry::{Attributes, Resource, Value, host_id, instance_id},
+    telemetry::{Attributes, Resource, Value, host_key, instance_id},
     text::{LONGEST, attribute, shortened},
 };
 
@@ -68,10 +68,9 @@ pub struct Subject<'a> {
 
 /// Returns the resource of a workload: host attributes, identity and service.
 ///
-/// `service.instance.id` is the UUIDv5, in [`INSTANCE_NAMESPACE`](crate::telemetry::INSTANCE_NAMESPACE), of three texts
-/// with a NUL between each: the host's id, as [`Resource::node`] picks it; `container`, `pod` or `cgroup`; and the
-/// container's id, the pod's uid or the cgroup's path. Of the three only the host's id may contain a NUL, so none reads as
-/// another. It is absent where the host has no id.
+/// `service.instance.id` is the UUIDv5, in [`INSTANCE_NAMESPACE`](crate::telemetry::INSTANCE_NAMESPACE), of texts with a
+/// NUL between each: the host's id and name, as [`Resource::node`] picks them; `container`, `pod` or `cgroup`; and the
+/// container's id, the pod's uid or the cgroup's path. It is absent where the host has neither.
 ///
 /// Only containers and pods of the system use their ids. The cgroup's path replaces the id in a user's subtree, and inside of a
 /// unit, a container or another workload, where a name may contain any id. It also replaces the names of LXC and
@@ -195,7 +194,7 @@ impl Builder {
     }
 
     fn instance(&mut self, host: &Attributes, (kind, name): Instance<'_>) {
-        if let Some(host) = host_id(host) {
+        if let Some(host) = host_key(host) {
             self.set("service.instance.id", instance_id(&[host.as_bytes(), kind.as_bytes(), name].join(&0)));
         }
     }

@@ -31,8 +31,8 @@ fn hooks(report: &Value) -> Vec<Hook> {
     hooks.map(|hook| (text(hook, "hook").unwrap(), text(hook, "status").unwrap(), text(hook, "by"))).collect()
 }
 
-/// The hooks that the probe's packets do not trigger.
-const QUIET: [&str; 3] = ["cgroup_change", "tcp_retransmit", "drop"];
+/// The hooks that the probe's packets do not trigger, or not within its time.
+const QUIET: [&str; 4] = ["cgroup_change", "tcp_retransmit", "drop", "cpu_tick"];
 
 /// Returns true if the kernel reports reasons of drops.
 fn explains_drops() -> bool {
@@ -124,6 +124,19 @@ fn every_hook_is_served_as_this_kernel_allows_and_fires() {
 const COMPLETE: &str = "packets: {filter: {ports: [80], min_receive_queue: 1}, group: {by: [interface, network_namespace]}}\n\
     signals: {network_cpu: {exact: all}, processor: {events: software}, \
     slow_packets: {payload: http2, reader_states: true}}\n";
+
+/// The programs that the default leaves out run too.
+#[test]
+fn every_program_of_the_complete_settings_fires() {
+    let Some(_alone) = alone("doctor with complete settings") else { return };
+    let file = file(COMPLETE);
+    let arguments = ["doctor", "--json", "--probe", "--config", file.path().to_str().unwrap()];
+    let report = report(&command(BINARY).args(arguments).output().unwrap());
+    let hooks = report["hooks"].as_array().unwrap();
+    let names: Vec<&str> = hooks.iter().map(|hook| hook["hook"].as_str().unwrap()).collect();
+    assert!(["sched_switch", "sched_waking", "cpu_tick"].iter().all(|hook| names.contains(hook)), "{names:?}");
+    hooks.iter().for_each(assert_explained);
+}
 
 /// Settings, with the kinds of hooks to avoid.
 const SETTINGS: [(&str, &str); 3] = [("", "fentry, kprobe"), (COMPLETE, ""), (COMPLETE, "fentry, kprobe")];

@@ -11,10 +11,7 @@ use procfs::process::MountInfo;
 use rustix::fs::{major, minor};
 use serde::Serialize;
 
-use crate::cgroup::CgroupPath;
-
-/// The inode number of the initial cgroup namespace (`PROC_CGROUP_INIT_INO`).
-const INITIAL_NAMESPACE: u64 = 0xEFFF_FFFB;
+use crate::{cgroup::CgroupPath, namespaces::Namespace};
 
 /// The visible part of a hierarchy. The order is from the largest part to the smallest.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -67,6 +64,8 @@ pub struct Mounts {
     pub cpu: Option<Mount>,
     /// The hierarchy of version 1 that has the controller `cpuacct`. It is often the hierarchy of `cpu`.
     pub cpuacct: Option<Mount>,
+    /// The hierarchy that has the controller `memory`, of version 1 or 2.
+    pub memory: Option<Mount>,
 }
 
 impl Mounts {
@@ -76,9 +75,7 @@ impl Mounts {
     /// If `/proc/self/mountinfo` cannot be read.
     pub fn read() -> io::Result<Self> {
         let mounts = parse(&fs::read("/proc/self/mountinfo")?);
-        // Kernels without cgroup namespaces lack this file.
-        let initial = fs::metadata("/proc/self/ns/cgroup").map_or(true, |file| file.ino() == INITIAL_NAMESPACE);
-        Ok(Self::of(&mounts, initial, is_root))
+        Ok(Self::of(&mounts, Namespace::Cgroup.is_initial(), is_root))
     }
 
     /// Returns the mount point of the root of version 2.
@@ -99,9 +96,11 @@ impl Mounts {
             found.min_by(|one, other| one.view.cmp(&other.view)).cloned()
         };
         let with = |controller: &str| best(&|info| is_v1(info) && info.super_options.contains_key(controller));
+        let v2 = best(&|info| !is_v1(info));
         Self {
             v1: reachable.iter().any(|(info, _)| is_v1(info)),
-            v2: best(&|info| !is_v1(info)),
+            memory: with("memory").or_else(|| v2.clone()),
+            v2,
             cpu: with("cpu"),
             cpuacct: with("cpuacct"),
         }

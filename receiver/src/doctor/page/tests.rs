@@ -2,12 +2,8 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::{
-    doctor::{AbsentField, Memory},
-    kernel::{
-        hooks::TRANSPORT,
-        host::Cgroup,
-        plan::{Outcome, Status},
-    },
+    doctor::{AbsentField, Memory, SecurityProfile},
+    kernel::{hooks::TRANSPORT, host::Cgroup, plan::Outcome},
     parts::{Part, USER},
     signals::SignalStatus,
     sysfs::Meters,
@@ -59,6 +55,9 @@ fn whole() -> Report {
         no_probe: None,
         host: Some(host()),
         lacks: Vec::new(),
+        grant: None,
+        security_profile: None,
+        collectors: Vec::new(),
         parts: vec![
             part(Part::Loader, 0, &["CAP_BPF", "CAP_PERFMON"]),
             Confinement {
@@ -104,13 +103,13 @@ fn maps_are_listed_on_request() {
 
 #[test]
 fn a_degraded_machine() {
-    let refusal = |program: &'static str| {
-        Refusal {
-        program: program.into(),
-        what: "load: Operation not permitted (os error 1)".to_owned(),
-        cure: "the security policy of this host forbids this kind of program; no action is needed if an alternate is attached"
-            .to_owned(),
-    }
+    let refusal = |program: &'static str| Refusal {
+        is_curable: false,
+        ..Refusal::new(
+            program,
+            "load: Operation not permitted (os error 1)",
+            "allow this kind of program in the security policy of this host",
+        )
     };
     let mut report = whole();
     report.verdict = Verdict::Degraded;
@@ -146,6 +145,9 @@ fn a_degraded_machine() {
     report.hooks.push(hook("socket_read", "fentry", &[("tcp_recv_timestamp", 3), ("skb_consume_udp", 0)]));
     let misses = format!("transport does not see {without}");
     report.signals[1] = signal("latency", Status::Degraded, &["hook ip is unavailable", &misses]);
+    report.hooks.push(hook("cpu_sample", "cpu_clock", &[("sample_clock", 5)]));
+    report.hooks.last_mut().expect("a hook").outcome.refusals =
+        vec![Refusal::new("sample_cycles", "attach: Device or resource busy", "report it")];
     let off = signal("softnet", Status::Unavailable, &["switched off by the configuration"]);
     report.signals.push(SignalStatus { enabled: false, ..off });
     insta::assert_snapshot!(page(&report, false));
@@ -163,12 +165,31 @@ fn a_long_name_of_a_signal_has_its_own_column() {
 }
 
 #[test]
+fn collectors_and_profiles_are_reported() {
+    let mut report = whole();
+    report.verdict = Verdict::Degraded;
+    let collector = |items: &str, origin: Option<&str>, problem: Option<&str>| Collector {
+        items: items.to_owned(),
+        endpoint: "http://collector:4317/".to_owned(),
+        origin: origin.map(str::to_owned),
+        problem: problem.map(str::to_owned),
+    };
+    let problem = "unavailable: tcp connect error: Connection refused (os error 111). Is a collector listening there?";
+    report.collectors =
+        vec![collector("metrics", Some("OTEL_EXPORTER_OTLP_ENDPOINT"), None), collector("spans", None, Some(problem))];
+    let profile = SecurityProfile { name: "docker-default (enforce)".to_owned(), forbids_inspection: true };
+    report.security_profile = Some(profile);
+    insta::assert_snapshot!(page(&report, false));
+}
+
+#[test]
 fn an_unsupported_machine() {
     let mut report = whole();
     report.verdict = Verdict::Unusable;
     let lack = "CAP_BPF and CAP_PERFMON (or CAP_SYS_ADMIN) to load tracing programs";
     report.reason = Some(format!("not root, and lacking {lack}: run as root, or grant CAP_PERFMON CAP_BPF"));
-    report.lacks = vec![lack.to_owned()];
+    report.lacks = vec![format!("{lack}: nothing is measured")];
+    report.grant = Some("grant CAP_PERFMON CAP_BPF (systemd: `AmbientCapabilities=CAP_PERFMON CAP_BPF`)".to_owned());
     report.cpu_time = None;
     report.hooks.clear();
     report.signals.clear();

@@ -1,11 +1,12 @@
 //! Writes OTLP/JSON to standard output or to a file, one request per line.
 
+mod file;
 #[cfg(test)]
 mod tests;
 
 use std::{
     fs::File,
-    io::{self, BufWriter, ErrorKind, Seek, Write},
+    io::{self, BufWriter, ErrorKind, Seek as _, Write},
     path::PathBuf,
     time::Duration,
 };
@@ -14,6 +15,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
+pub use self::file::OutputFile;
 use super::{
     Output, Statistics,
     health::Health,
@@ -21,10 +23,7 @@ use super::{
     spans::request,
     split::requests,
 };
-use crate::{
-    files::create_private,
-    telemetry::{ErrorType, Snapshot, SpanBatch},
-};
+use crate::telemetry::{ErrorType, Snapshot, SpanBatch};
 
 /// The limit of the request on one line, in bytes of its protobuf encoding. It is lower than the limit of
 /// receivers, because the JSON tree in memory is several times larger than the request.
@@ -35,7 +34,7 @@ const LINE_LIMIT: usize = 256 * 1024;
 pub enum Target {
     /// Standard output.
     Stdout,
-    /// A file, which is created or truncated.
+    /// A file. Lines are appended.
     File(PathBuf),
 }
 
@@ -61,14 +60,17 @@ pub fn open(target: Target) -> Result<Output, OpenError> {
     let counted = statistics.clone();
     Ok(match target {
         Target::Stdout => {
-            let sink =
-                Lines { name: "standard output".to_owned(), sink: io::stdout(), torn: false, statistics: counted };
+            let name = "standard output".to_owned();
+            let sink = Lines { name, sink: io::stdout(), torn: false, file: None, statistics: counted };
             Output::in_thread(statistics, move |inbox| sink.run(inbox))
         }
         Target::File(path) => {
-            let file = create_private(&path).map_err(|source| OpenError::Open { path: path.clone(), source })?;
-            let sink = Lines { name: format!("`{}`", path.display()), sink: file, torn: false, statistics: counted };
-            Output::in_thread(statistics, move |inbox| sink.run(inbox))
+            let opened = OutputFile::open(&path).map_err(|source| OpenError::Open { path: path.clone(), source });
+            let (sink, file) = opened?;
+            let torn = file::is_torn(&sink, &path);
+            let name = format!("`{}`", path.display());
+            let sink = Lines { name, sink, torn, file: Some(file.clone()), statistics: counted };
+            Output::in_thread(statistics, move |inbox| sink.run(inbox)).with_file(file)
         }
     })
 }
@@ -121,16 +123,22 @@ trait Sink: Write {
     fn rewind_to(&mut self, start: u64) -> io::Result<()>;
     /// Returns the position of the next line.
     fn start(&mut self) -> io::Result<u64>;
+    /// Continues in a file that replaces the current one.
+    fn replace(&mut self, file: File);
 }
 
 impl Sink for File {
     fn rewind_to(&mut self, start: u64) -> io::Result<()> {
-        self.set_len(start)?;
-        self.seek(io::SeekFrom::Start(start)).map(drop)
+        // Another program may have truncated the file meanwhile, and a larger length would fill it with zero bytes.
+        if self.metadata()?.len() < start { Err(ErrorKind::UnexpectedEof.into()) } else { self.set_len(start) }
     }
 
     fn start(&mut self) -> io::Result<u64> {
-        self.stream_position()
+        self.seek(io::SeekFrom::End(0))
+    }
+
+    fn replace(&mut self, file: File) {
+        *self = file;
     }
 }
 
@@ -142,6 +150,8 @@ impl Sink for io::Stdout {
     fn start(&mut self) -> io::Result<u64> {
         Err(ErrorKind::Unsupported.into())
     }
+
+    fn replace(&mut self, _: File) {}
 }
 
 struct Lines<S> {
@@ -149,6 +159,8 @@ struct Lines<S> {
     sink: S,
     /// True if the output ends with an incomplete line.
     torn: bool,
+    /// Replaces the file of the output; `None` for standard output.
+    file: Option<OutputFile>,
     statistics: Statistics,
 }
 
@@ -158,6 +170,10 @@ impl<S: Sink> Lines<S> {
         let mut health = Health::new(self.statistics.output());
         while let Some(mail) = inbox.blocking_next() {
             let began = Instant::now();
+            if let Some(file) = self.file.as_ref().and_then(OutputFile::next) {
+                self.sink.replace(file);
+                self.torn = false;
+            }
             let written = match &mail {
                 Mail::Snapshot(snapshot) => self.write(|writer| write_lines(snapshot, writer)),
                 Mail::Spans(batch) => self.write(|writer| write_spans(batch, writer)),

@@ -111,14 +111,14 @@ async fn finish(output: Output, snapshots: &[Snapshot]) -> crate::telemetry::Del
 }
 
 #[tokio::test]
-async fn a_file_is_truncated_and_contains_the_published_snapshots() -> Result<(), Box<dyn std::error::Error>> {
+async fn a_file_contains_the_published_snapshots_after_its_content() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("metrics.jsonl");
     fs::write(&path, "old content\n")?;
     let totals = finish(open(Target::File(path.clone()))?, &[small()]).await;
     assert_eq!((totals.snapshots(None), totals.settled), (1, Some(after(10))));
     assert_eq!((totals.points, totals.dropped_snapshots), ([(None, 3)].into(), 0));
-    let mut expected = Vec::new();
+    let mut expected = b"old content\n".to_vec();
     write_lines(&small(), &mut expected)?;
     assert_eq!(fs::read(&path)?, expected);
     Ok(())
@@ -186,6 +186,8 @@ impl Sink for Small {
     fn start(&mut self) -> io::Result<u64> {
         Ok(self.bytes.len() as u64)
     }
+
+    fn replace(&mut self, _: File) {}
 }
 
 /// A file that fails every write.
@@ -209,14 +211,21 @@ impl Sink for Broken {
     fn start(&mut self) -> io::Result<u64> {
         Ok(0)
     }
+
+    fn replace(&mut self, _: File) {}
 }
 
 #[tokio::test]
 async fn only_a_full_disk_keeps_unwritten_snapshots_unsettled() -> io::Result<()> {
     for (kind, settled) in [(ErrorKind::QuotaExceeded, None), (ErrorKind::Other, Some(after(10)))] {
         let statistics = Statistics::new("json");
-        let lines =
-            Lines { name: "broken".to_owned(), sink: Broken(kind), torn: false, statistics: statistics.clone() };
+        let lines = Lines {
+            name: "broken".to_owned(),
+            sink: Broken(kind),
+            torn: false,
+            file: None,
+            statistics: statistics.clone(),
+        };
         let output = Output::in_thread(statistics, move |inbox| lines.run(inbox));
         assert_eq!(finish(output, &[small()]).await.settled, settled, "{kind}");
     }
@@ -228,7 +237,7 @@ fn lines_are_complete_after_a_full_disk() -> io::Result<()> {
     for rewinds in [true, false] {
         let sink = Small { bytes: Vec::new(), room: 2500, rewinds };
         let statistics = Statistics::new("json");
-        let mut lines = Lines { name: "small".to_owned(), sink, torn: false, statistics };
+        let mut lines = Lines { name: "small".to_owned(), sink, torn: false, file: None, statistics };
         lines.write(|writer| write_lines(&small(), writer))?;
         assert!(
             lines.write(|writer| write_lines(&small(), writer)).is_err(),
@@ -269,4 +278,36 @@ fn a_permission_error_has_a_remedy() {
     // Root may write any file, so the test cannot provoke this error in the system.
     let error = OpenError::Open { path: "/etc/metrics".into(), source: ErrorKind::PermissionDenied.into() };
     insta::assert_snapshot!(error.to_string(), @"cannot write to `/etc/metrics`: permission denied; choose a file that this user can write");
+}
+
+#[tokio::test]
+async fn lines_are_appended_and_continue_in_a_replaced_file() -> io::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let (path, moved) = (folder.path().join("lines"), folder.path().join("moved"));
+    // The last line of a sidecar that was killed.
+    fs::write(&path, "{\"complete\":1}\n{\"incompl")?;
+    let output = open(Target::File(path.clone())).map_err(io::Error::other)?;
+    let outputs = Outputs::new(vec![output]);
+    let [file] = outputs.files().try_into().map_err(|_| ErrorKind::NotFound)?;
+    let publish = || outputs.publish(&std::sync::Arc::new(small()));
+    let lines = |path: &std::path::Path| fs::read_to_string(path).unwrap_or_default().lines().count();
+    let written = async |path: &std::path::Path, count| {
+        while lines(path) < count {
+            tokio::task::yield_now().await;
+        }
+    };
+    publish();
+    written(&path, 3).await;
+    assert!(fs::read_to_string(&path)?.starts_with("{\"complete\":1}\n{\"incompl\n{\"resourceMetrics\""));
+    // logrotate's `copytruncate`.
+    File::options().write(true).open(&path)?.set_len(0)?;
+    publish();
+    written(&path, 1).await;
+    assert!(fs::read(&path)?.starts_with(b"{\"resourceMetrics\""), "no hole before the first line");
+    fs::rename(&path, &moved)?;
+    file.replace(crate::files::append_regular(&path)?)?;
+    publish();
+    written(&path, 1).await;
+    assert_eq!(lines(&moved), 1);
+    outputs.shutdown(Duration::from_secs(20)).await.map_err(io::Error::other)
 }

@@ -1,26 +1,91 @@
-//! The channel to the collector.
+//! Connections to the collector.
 
-use std::time::Duration;
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
-use tonic::transport::{Channel, Endpoint};
+use hyper_util::client::legacy::connect::{
+    HttpConnector,
+    dns::{GaiResolver, Name},
+};
+use tonic::{
+    codegen::Service,
+    transport::{Channel, Endpoint},
+};
 
-use super::{Settings, SettingsError, tls};
+use super::{Settings, SettingsError, endpoint::without_zone, tls};
 
-/// Idle time before a keep-alive ping: shorter than common timeouts of firewalls and load balancers.
+/// Idle time before a keep-alive segment of TCP: shorter than common timeouts of firewalls and load balancers.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
-/// Returns a channel that connects on first use, and reconnects after the connection is lost.
-///
-/// # Errors
-/// If the certificates or keys are no valid TLS configuration.
-pub(super) fn channel(settings: &Settings) -> Result<Channel, SettingsError> {
-    Ok(endpoint(settings)?.connect_lazy())
+/// Creates channels to one collector. Clones are cheap.
+#[derive(Clone)]
+pub(super) struct Connector(Arc<dyn Fn() -> Channel + Send + Sync>);
+
+impl Connector {
+    /// Creates a connector.
+    ///
+    /// # Errors
+    /// If the certificates or keys are no valid TLS configuration.
+    pub(super) fn new(settings: &Settings) -> Result<Self, SettingsError> {
+        let (endpoint, timeout) = (endpoint(settings)?, settings.timeout);
+        Ok(Self::by(move || endpoint.connect_with_connector_lazy(tcp(timeout))))
+    }
+
+    /// Creates a connector from a function that opens a channel.
+    pub(super) fn by(connect: impl Fn() -> Channel + Send + Sync + 'static) -> Self {
+        Self(Arc::new(connect))
+    }
+
+    /// Returns a channel that connects on first use, and again after its connection ended.
+    pub(super) fn channel(&self) -> Channel {
+        (self.0)()
+    }
+}
+
+/// Returns the connector of TCP. A connection ends if the other end confirms nothing within the timeout of a request. TCP
+/// alone repeats segments for a quarter of an hour.
+fn tcp(timeout: Duration) -> HttpConnector<Resolver> {
+    let mut tcp = HttpConnector::new_with_resolver(Resolver(GaiResolver::new()));
+    // The scheme `https` is handled above TCP.
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_keepalive(Some(KEEP_ALIVE));
+    tcp.set_tcp_user_timeout(Some(timeout));
+    tcp
+}
+
+/// Resolves host names and IPv6 addresses with a zone. A URI has the zone percent-encoded (RFC 6874), and
+/// `getaddrinfo(3)` expects it decoded.
+#[derive(Clone)]
+struct Resolver(GaiResolver);
+
+impl Service<Name> for Resolver {
+    type Response = <GaiResolver as Service<Name>>::Response;
+    type Error = <GaiResolver as Service<Name>>::Error;
+    type Future = <GaiResolver as Service<Name>>::Future;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.0.poll_ready(context)
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
+        let decoded = name.as_str().replace("%25", "%").parse().unwrap_or(name);
+        self.0.call(decoded)
+    }
 }
 
 fn endpoint(settings: &Settings) -> Result<Endpoint, SettingsError> {
+    // A ping after half of the timeout, and only while a request waits: servers refuse clients that ping without need.
+    let half = settings.timeout / 2;
     let plain = Endpoint::from(settings.endpoint.clone())
+        .origin(without_zone(&settings.endpoint))
         .connect_timeout(settings.timeout)
-        .tcp_keepalive(Some(KEEP_ALIVE))
+        .http2_keep_alive_interval(half)
+        .keep_alive_timeout(half)
+        .keep_alive_while_idle(false)
         .user_agent(concat!("undercurrent/", env!("CARGO_PKG_VERSION")));
     let configured = match plain {
         Ok(plain) if settings.endpoint.scheme_str() == Some("https") => tls::configure(plain, settings),

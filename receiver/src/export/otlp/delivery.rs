@@ -3,15 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
-use opentelemetry_proto::tonic::collector::metrics::v1::{
-    ExportMetricsPartialSuccess, metrics_service_client::MetricsServiceClient,
-};
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsPartialSuccess;
 use tokio::time::Instant;
-use tonic::{Request, Status, codec::CompressionEncoding, metadata::MetadataMap, transport::Channel};
 
 use super::{
-    Compression, Items, Settings,
-    failure::{Failure, Verdict, quoted, reason, verdict},
+    client::Client,
+    failure::{Failure, Verdict, quoted},
 };
 use crate::{
     export::{REQUEST_LIMIT, Statistics, health::Health, mailbox::Inbox, split::Part, split::requests},
@@ -28,30 +25,15 @@ pub(super) const REJECTED: &str = "rejected";
 
 /// The delivery to one endpoint.
 pub(super) struct Delivery {
-    client: MetricsServiceClient<Channel>,
+    client: Client,
     endpoint: String,
-    assumes_tls: bool,
-    headers: MetadataMap,
-    timeout: Duration,
     statistics: Statistics,
     health: Health,
 }
 
 impl Delivery {
-    pub(super) fn new(settings: Settings, channel: Channel, statistics: Statistics) -> Self {
-        let client = MetricsServiceClient::new(channel).accept_compressed(CompressionEncoding::Gzip);
-        Self {
-            client: match settings.compression {
-                Compression::Gzip => client.send_compressed(CompressionEncoding::Gzip),
-                Compression::None => client,
-            },
-            endpoint: settings.endpoint.to_string(),
-            assumes_tls: settings.assumes_tls,
-            headers: settings.headers,
-            timeout: settings.timeout,
-            health: Health::new(statistics.output()),
-            statistics,
-        }
+    pub(super) fn new(client: Client, statistics: Statistics) -> Self {
+        Self { endpoint: client.endpoint(), client, health: Health::new(statistics.output()), statistics }
     }
 
     /// Delivers snapshots until the inbox is closed.
@@ -62,15 +44,8 @@ impl Delivery {
     }
 
     /// Sends one request once. Returns the number of rejected points.
-    async fn send(&mut self, part: Part) -> Result<u64, Status> {
-        let mut request = Request::new(part.request);
-        *request.metadata_mut() = self.headers.clone();
-        request.set_timeout(self.timeout);
-        // The channel's timeout excludes connecting.
-        let answer = tokio::time::timeout(self.timeout, self.client.export(request)).await.unwrap_or_else(|_| {
-            Err(Status::deadline_exceeded(format!("no answer within {} ms", self.timeout.as_millis())))
-        })?;
-        let partial = answer.into_inner().partial_success.unwrap_or_default();
+    async fn send(&mut self, part: Part) -> Result<u64, Failure> {
+        let partial = self.client.metrics(part.request).await?;
         let rejected = u64::try_from(partial.rejected_data_points).unwrap_or(0).min(part.points);
         if rejected > 0 {
             self.partly_refused(rejected, &partial);
@@ -121,14 +96,10 @@ impl Attempts {
                     self.done.0 += 1;
                     self.backoff = backoff();
                 }
-                Err(status) => {
-                    let (reason, verdict) = (reason(status.code()), verdict(&status));
-                    let (endpoint, assumes_tls) = (&delivery.endpoint, delivery.assumes_tls);
-                    delivery.health.failed(
-                        reason,
-                        &Failure { endpoint, assumes_tls, status: &status, verdict, items: Items::Metrics },
-                    );
-                    match verdict {
+                Err(failure) => {
+                    let reason = failure.reason();
+                    delivery.health.failed(reason, &failure);
+                    match failure.verdict {
                         Verdict::Permanent => {
                             self.settle(points, Some(reason), delivery);
                             self.done.0 += 1;

@@ -11,6 +11,9 @@ pub(super) const DEFAULT: &str = "http://localhost:4317";
 /// regardless of `OTEL_EXPORTER_OTLP_INSECURE`. Without a scheme, TLS is used unless that variable is true.
 pub(super) fn parse(text: &str, insecure: bool) -> Result<Uri, EndpointError> {
     let text = text.trim();
+    if text.starts_with("unix:") {
+        return Err(EndpointError::UnixSocket);
+    }
     let with_scheme = if has_scheme(text) {
         text.to_owned()
     } else {
@@ -31,6 +34,14 @@ pub(super) fn parse(text: &str, insecure: bool) -> Result<Uri, EndpointError> {
         Some(_) if uri.port_u16().is_some() => Ok(uri),
         Some(port) => Err(EndpointError::Port(port.trim_start_matches(':').to_owned())),
     }
+}
+
+/// Returns an endpoint without the zone of its IPv6 address, which has a meaning on this host only (RFC 6874, section 4).
+pub(super) fn without_zone(endpoint: &Uri) -> Uri {
+    let text = endpoint.to_string();
+    let Some((before, after)) = text.split_once("%25") else { return endpoint.clone() };
+    let rest = after.split_once(']').map_or("", |(_, rest)| rest);
+    format!("{before}]{rest}").parse().unwrap_or_else(|_| endpoint.clone())
 }
 
 /// Returns true if an endpoint names its scheme.
@@ -56,6 +67,15 @@ mod tests {
     }
 
     #[test]
+    fn the_zone_of_an_address_stays_on_this_host() {
+        let uri = parse("http://[fe80::1%25eth0]:4317", false).expect("an endpoint");
+        assert_eq!((uri.host(), uri.port_u16()), (Some("[fe80::1%25eth0]"), Some(4317)));
+        assert_eq!(without_zone(&uri).to_string(), "http://[fe80::1]:4317/");
+        let uri = parse("http://collector:4317", false).expect("an endpoint");
+        assert_eq!(without_zone(&uri), uri);
+    }
+
+    #[test]
     fn invalid_endpoints_have_a_reason() {
         for text in [
             "foo bar",
@@ -63,6 +83,7 @@ mod tests {
             "",
             "ftp://collector",
             "unix:///run/otel.sock",
+            "unix:/run/otel.sock",
             "http://host:port",
             "host:",
             "host:99999",

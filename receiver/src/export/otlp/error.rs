@@ -11,6 +11,9 @@ pub enum EndpointError {
     /// The endpoint has no host.
     #[error("it has no host; write it like `http://collector:4317`")]
     NoHost,
+    /// The endpoint is a Unix socket.
+    #[error("it is a Unix socket, and metrics are sent by TCP only; write it like `http://127.0.0.1:4317`")]
+    UnixSocket,
     /// The scheme is neither http nor https.
     #[error("its scheme is `{0}`; use `http` for plaintext or `https` for TLS")]
     Scheme(String),
@@ -74,6 +77,12 @@ pub enum SettingsError {
         path: PathBuf,
         /// The system's error.
         source: io::Error,
+    },
+    /// The file of the trusted authority has no certificate.
+    #[error("{variable}: the file has no valid certificate; it must be a PEM file with `-----BEGIN CERTIFICATE-----`")]
+    NoCertificate {
+        /// The environment variable.
+        variable: &'static str,
     },
     /// Either the client's certificate or its key is missing.
     #[error("{present} is set and {missing} is not; a client certificate needs both")]

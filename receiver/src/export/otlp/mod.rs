@@ -1,5 +1,6 @@
 //! OTLP over gRPC.
 
+mod client;
 mod connection;
 mod delivery;
 mod endpoint;
@@ -15,11 +16,35 @@ mod traces;
 
 pub use error::{EndpointError, SettingsError};
 pub use settings::{
-    CERTIFICATE, CLIENT_CERTIFICATE, CLIENT_KEY, COMPRESSION, ClientIdentity, Compression, ENDPOINT, HEADERS, INSECURE,
-    Items, PROTOCOL, Pem, Settings, TIMEOUT, endpoint_is_set,
+    CERTIFICATE, CLIENT_CERTIFICATE, CLIENT_KEY, COMPRESSION, ClientIdentity, Compression, Configured, ENDPOINT,
+    HEADERS, INSECURE, Items, Names, PROTOCOL, Pem, Settings, TIMEOUT, endpoint_is_set,
 };
 
+use self::{client::Client, connection::Connector};
 use super::{Output, Statistics};
+
+/// A trial of an endpoint with an empty request.
+pub struct Trial(Client);
+
+impl Trial {
+    /// Prepares a connection for a trial. Requires a tokio runtime.
+    ///
+    /// # Errors
+    /// If the certificates and keys are no valid TLS configuration.
+    pub fn new(items: Items, settings: Settings) -> Result<Self, SettingsError> {
+        let connector = Connector::new(&settings)?;
+        let channel = connector.channel();
+        Ok(Self(Client::new(items, settings, connector, channel)))
+    }
+
+    /// Sends an empty request.
+    ///
+    /// # Errors
+    /// The problem and its remedy, if the endpoint accepts no requests of this kind.
+    pub async fn run(self) -> Result<(), String> {
+        self.0.try_endpoint().await.map_err(|failure| failure.explained())
+    }
+}
 
 /// Opens the output for metrics, and for spans if they are exported. The first delivery connects; if the endpoint is unreachable, the output logs, counts and
 /// retries. Requires a tokio runtime.
@@ -28,14 +53,22 @@ use super::{Output, Statistics};
 /// If the certificates and keys are no valid TLS configuration.
 pub fn open(metrics: Settings, spans: Option<Settings>) -> Result<Output, SettingsError> {
     let statistics = Statistics::new("otlp");
-    let channel = connection::channel(&metrics)?;
+    let connector = Connector::new(&metrics)?;
+    let channel = connector.channel();
     let traces = spans.map(|spans| {
-        let own = !spans.connects_like(&metrics);
-        let channel = if own { connection::channel(&spans)? } else { channel.clone() };
-        Ok(traces::TraceDelivery::new(spans, channel, statistics.clone()))
+        let (connector, channel) = if spans.connects_like(&metrics) {
+            (connector.clone(), channel.clone())
+        } else {
+            let own = Connector::new(&spans)?;
+            let channel = own.channel();
+            (own, channel)
+        };
+        let client = Client::new(Items::Spans, spans, connector, channel);
+        Ok(traces::TraceDelivery::new(client, statistics.clone()))
     });
     let traces = traces.transpose()?;
-    let metrics = delivery::Delivery::new(metrics, channel, statistics.clone());
+    let client = Client::new(Items::Metrics, metrics, connector, channel);
+    let metrics = delivery::Delivery::new(client, statistics.clone());
     Ok(Output::in_task(statistics, |snapshots, inbox| async {
         let spans = async {
             if let Some(traces) = traces {

@@ -4,7 +4,7 @@ use std::{fmt, path::PathBuf, time::Duration};
 
 use tonic::{codegen::http::Uri, metadata::MetadataMap};
 
-use super::{SettingsError, endpoint, headers};
+use super::{SettingsError, endpoint, headers, tls};
 use crate::files::read_regular;
 
 /// The limit of a certificate or key file in bytes: four times the size of a bundle of all public authorities.
@@ -19,6 +19,20 @@ pub enum Items {
     /// Spans.
     Spans,
 }
+
+impl Items {
+    /// Returns the name in messages.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Metrics => "metrics",
+            Self::Spans => "spans",
+        }
+    }
+}
+
+/// A configured value: its origin (a variable, or a key of the configuration file), and its text.
+pub type Configured = (&'static str, String);
 
 /// The variables of one setting: for metrics, for traces, and for both. The variable of a signal takes precedence over the general one.
 /// Obsolete variables are ignored.
@@ -69,6 +83,8 @@ pub enum Compression {
 pub struct Settings {
     /// The collector's URI, with the scheme `http` or `https`.
     pub endpoint: Uri,
+    /// The variable or key with the endpoint; `None` for the default.
+    pub origin: Option<&'static str>,
     /// True if the endpoint was configured without a scheme, and TLS is used.
     pub assumes_tls: bool,
     /// Metadata of every request. The values are marked as sensitive.
@@ -103,7 +119,8 @@ pub struct ClientIdentity {
 }
 
 impl Settings {
-    /// Reads the settings for metrics or spans from variables. An empty value counts as unset, as the specification requires.
+    /// Reads the settings for metrics or spans. `lookup` returns the value for a variable, which may come from the configuration file. An
+    /// empty value counts as unset, as the specification requires.
     ///
     /// An endpoint with `http://` selects plaintext and one with `https://` selects TLS, regardless of the
     /// insecure variable. An endpoint without a scheme selects TLS unless that variable is true. gRPC ignores the
@@ -111,25 +128,30 @@ impl Settings {
     ///
     /// # Errors
     /// If a value is invalid, or a file cannot be read.
-    pub fn from_variables(items: Items, lookup: impl Fn(&str) -> Option<String>) -> Result<Self, SettingsError> {
+    pub fn from_variables(
+        items: Items,
+        lookup: impl Fn(&'static str) -> Option<Configured>,
+    ) -> Result<Self, SettingsError> {
         let variables = Variables { items, lookup };
         variables.protocol()?;
         let insecure = variables.get(INSECURE).is_some_and(|(_, value)| value.eq_ignore_ascii_case("true"));
-        let (variable, value) = variables.get(ENDPOINT).unwrap_or(("the default", endpoint::DEFAULT.to_owned()));
+        let (origin, value) = variables.get(ENDPOINT).unzip();
+        let value = value.unwrap_or_else(|| endpoint::DEFAULT.to_owned());
         let endpoint = endpoint::parse(&value, insecure).map_err(|source| {
             // The text before an `@` may be a password.
             let value = value.rsplit('@').next().unwrap_or_default().to_owned();
-            SettingsError::Endpoint { variable, value, source }
+            SettingsError::Endpoint { variable: origin.unwrap_or_default(), value, source }
         })?;
         Ok(Self {
             endpoint,
+            origin,
             assumes_tls: !insecure && !endpoint::has_scheme(&value),
             headers: variables
                 .get(HEADERS)
                 .map_or_else(|| Ok(MetadataMap::new()), |(variable, list)| headers::parse(variable, &list))?,
             compression: variables.compression()?,
             timeout: variables.timeout()?,
-            authority: variables.file(CERTIFICATE)?.map(|(_, pem)| pem),
+            authority: variables.authority()?,
             identity: variables.identity()?,
         })
     }
@@ -146,6 +168,7 @@ impl Settings {
 /// Returns true if an endpoint for metrics is configured. OTLP is then the default output.
 #[must_use]
 pub fn endpoint_is_set(lookup: impl Fn(&str) -> Option<String>) -> bool {
+    let lookup = |name: &'static str| lookup(name).map(|text| (name, text));
     Variables { items: Items::Metrics, lookup }.get(ENDPOINT).is_some()
 }
 
@@ -154,16 +177,16 @@ struct Variables<F> {
     lookup: F,
 }
 
-impl<F: Fn(&str) -> Option<String>> Variables<F> {
-    fn get(&self, [metrics, traces, general]: Names) -> Option<(&'static str, String)> {
+impl<F: Fn(&'static str) -> Option<Configured>> Variables<F> {
+    fn get(&self, [metrics, traces, general]: Names) -> Option<Configured> {
         let own = match self.items {
             Items::Metrics => metrics,
             Items::Spans => traces,
         };
         [own, general].into_iter().find_map(|name| {
-            let value = (self.lookup)(name)?;
+            let (origin, value) = (self.lookup)(name)?;
             let value = value.trim();
-            (!value.is_empty()).then(|| (name, value.to_owned()))
+            (!value.is_empty()).then(|| (origin, value.to_owned()))
         })
     }
 
@@ -202,6 +225,14 @@ impl<F: Fn(&str) -> Option<String>> Variables<F> {
             (Some((present, _)), None) => Err(SettingsError::HalfIdentity { present, missing: CLIENT_KEY[2] }),
             (None, Some((present, _))) => Err(SettingsError::HalfIdentity { present, missing: CLIENT_CERTIFICATE[2] }),
         }
+    }
+
+    fn authority(&self) -> Result<Option<Pem>, SettingsError> {
+        let Some((variable, pem)) = self.file(CERTIFICATE)? else { return Ok(None) };
+        if tls::certificates(&pem) == Some(0) {
+            return Err(SettingsError::NoCertificate { variable });
+        }
+        Ok(Some(pem))
     }
 
     fn file(&self, names: Names) -> Result<Option<(&'static str, Pem)>, SettingsError> {

@@ -23,7 +23,7 @@ use crate::{
 const DEADLINE: Duration = Duration::from_secs(2);
 
 fn settings(variables: &[(&str, &str)]) -> Settings {
-    let lookup = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+    let lookup = |name| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (name, (*value).to_owned()));
     Settings::from_variables(Items::Metrics, lookup).expect("settings")
 }
 
@@ -31,7 +31,10 @@ fn settings(variables: &[(&str, &str)]) -> Settings {
 /// clock.
 fn open_into(collector: &Collector, settings: Settings) -> Outputs {
     let statistics = Statistics::new("otlp");
-    let delivery = delivery::Delivery::new(settings, collector.channel(), statistics.clone());
+    let connector = collector.connector();
+    let channel = connector.channel();
+    let delivery =
+        delivery::Delivery::new(Client::new(Items::Metrics, settings, connector, channel), statistics.clone());
     Outputs::new(vec![Output::in_task(statistics, |inbox, _| delivery.run(inbox))])
 }
 
@@ -167,6 +170,53 @@ async fn a_request_to_a_hanging_server_times_out() {
     assert!((Duration::from_millis(3500)..Duration::from_millis(4600)).contains(&waited), "{waited:?}");
     shutdown(outputs, DEADLINE).await;
     assert_eq!(statistics.totals().points, [(None, 1)].into());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_connection_follows_two_timeouts() {
+    let mut collector = Collector::start([Answer::Accept, Answer::Hang, Answer::Hang, Answer::Accept]);
+    let outputs = open_into(&collector, settings(&[]));
+    let statistics = counts(&outputs);
+    for (snapshot, attempts, connected) in [(1, 1, 1), (2, 3, 2)] {
+        publish(&outputs, lost(1, after(snapshot)));
+        for _ in 0..attempts {
+            collector.received().await;
+        }
+        assert_eq!(collector.connected(), connected, "snapshot {snapshot}");
+    }
+    shutdown(outputs, DEADLINE).await;
+    assert_eq!(statistics.totals().points, [(None, 2)].into());
+}
+
+/// A connection that ends during a request is no verdict of the collector.
+#[tokio::test]
+async fn a_lost_connection_is_retried() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
+    let settings = settings(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)]);
+    let connector = Connector::new(&settings).expect("a connector");
+    let channel = connector.channel();
+    let mut client = Client::new(Items::Metrics, settings, connector, channel);
+    let serve = async |reset: bool| {
+        let (stream, _) = listener.accept().await.expect("a connection");
+        let mut connection = hyper::server::conn::http2::Builder::new(hyper_util::rt::TokioExecutor::new())
+            .serve_connection(
+                hyper_util::rt::TokioIo::new(stream),
+                hyper::service::service_fn(move |_| async move {
+                    if reset {
+                        std::future::pending::<()>().await;
+                    }
+                    Err::<hyper::Response<String>, _>("the handler failed")
+                }),
+            );
+        // The request has arrived by then, and the socket is closed without an answer.
+        let _ = tokio::time::timeout(Duration::from_millis(200), std::pin::Pin::new(&mut connection)).await;
+    };
+    for reset in [true, false] {
+        let (outcome, ()) = tokio::join!(client.metrics(Default::default()), serve(reset));
+        let failure = outcome.expect_err("no answer");
+        assert_eq!((failure.reason(), failure.verdict), ("unavailable", failure::Verdict::Retry), "{failure}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -348,17 +398,8 @@ async fn a_refused_connection_counts_as_a_failure_and_does_not_end_the_output() 
 
 #[test]
 fn failure_messages_have_error_endpoint_and_remedy() {
-    let shown = |status: Status| {
-        let verdict = failure::verdict(&status);
-        failure::Failure {
-            endpoint: "http://collector:4317/",
-            assumes_tls: false,
-            status: &status,
-            verdict,
-            items: Items::Metrics,
-        }
-        .to_string()
-    };
+    let settings = settings(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4317")]);
+    let shown = |status: Status| failure::Failure::new(&status, Items::Metrics, &settings).to_string();
     let lines = [
         shown(Status::unavailable("tcp connect error")),
         shown(Status::deadline_exceeded("no answer within 10000 ms")),
@@ -376,17 +417,8 @@ fn an_endpoint_without_a_scheme_is_explained() {
     };
     assert_eq!([assumes_tls("collector:4317", ""), assumes_tls("collector:4317", "true")], [true, false]);
     assert_eq!([assumes_tls("https://collector:4317", ""), assumes_tls("http://collector:4317", "")], [false; 2]);
-    let shown = |status: Status| {
-        let verdict = failure::verdict(&status);
-        failure::Failure {
-            endpoint: "https://collector:4317/",
-            assumes_tls: true,
-            status: &status,
-            verdict,
-            items: Items::Metrics,
-        }
-        .to_string()
-    };
+    let settings = settings(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317")]);
+    let shown = |status: Status| failure::Failure::new(&status, Items::Metrics, &settings).to_string();
     let note = "No scheme given, TLS assumed; write http:// for plaintext.";
     assert!(shown(Status::unavailable("corrupt message")).ends_with(note));
     assert!(!shown(Status::unauthenticated("")).contains(note));

@@ -110,7 +110,7 @@ impl Attach for Refusing {
         if self.probes && program.attachment == Attachment::Kprobe {
             return Ok(());
         }
-        Err(Refusal { program: program.symbol.into(), what: "no".to_owned(), cure: "none".to_owned() })
+        Err(Refusal::new(program.symbol, "no", "none"))
     }
 
     fn detach(&mut self, _: &Program<'_>) {}
@@ -146,7 +146,7 @@ fn unusable_functions_are_reported_with_reason_and_remedy() {
         let mut kernel = Recording::default();
         let outcome = serve(&mut kernel, 0, &Named { function: "f".to_owned(), found: Err(absence) });
         assert_eq!((outcome.status, kernel.0.len(), outcome.refusals.len()), (Status::Unavailable, 0, 1));
-        let Refusal { program, what, cure } = &outcome.refusals[0];
+        let Refusal { program, what, cure, .. } = &outcome.refusals[0];
         texts.push(format!("{program}: {what}\n    {cure}"));
     }
     insta::assert_snapshot!(texts.join("\n"));

@@ -31,6 +31,7 @@ pub static ENTRY: Entry = Entry {
     maps: &[],
     losses: |_| vec![READ_FAILED],
     hooks_needed: HooksNeeded::All,
+    tasks: &[],
     caveats: |_, kernel| caveats(kernel.host()),
     open,
 };

@@ -30,6 +30,7 @@ use self::{
 use super::{Caveat, Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signal, processor};
 use crate::{
     kernel::host::Host,
+    privileges::Task,
     reader::PowerMeters,
     sysfs::{Driver, Meter, Meters, Object, Unreadable},
     telemetry::{Metric, Readings, UnixNanos},
@@ -45,6 +46,7 @@ pub static ENTRY: Entry = Entry {
     maps: &[&processor::USE],
     losses: |_| Vec::new(),
     hooks_needed: HooksNeeded::None,
+    tasks: &[Task::ReadProtectedFiles],
     caveats: |settings, kernel| caveats(&settings.energy, kernel.host()),
     open,
 };
@@ -75,7 +77,7 @@ fn caveats(settings: &Settings, host: &Host) -> Vec<Caveat> {
     } else if meters.iter().any(|meter| meter.reading == Err(Unreadable::Denied)) {
         caveats.push(Caveat::Unavailable("no power meter of the processors is readable".to_owned()));
     } else if let Some(problem) = &host.meters.problem {
-        caveats.push(Caveat::Unavailable(format!("{problem}: mount sysfs there, or set `sysfs_root`")));
+        caveats.push(Caveat::Unavailable(problem.clone()));
     } else {
         let advice = "set `signals.energy.model` for an estimate";
         caveats.push(Caveat::Idle(format!("no power meter of the processors: {advice}")));

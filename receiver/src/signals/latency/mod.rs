@@ -40,6 +40,7 @@ pub static ENTRY: Entry = Entry {
         KIND.reasons(on).into_iter().chain(extra::losses(on).map(durations::reason)).chain(of_groups).collect()
     },
     hooks_needed: HooksNeeded::Any,
+    tasks: &[],
     caveats,
     open: |opening| {
         let layers = &opening.settings.latency.layers;

@@ -46,6 +46,7 @@ pub static ENTRY: Entry = Entry {
     maps: &[&SOFTIRQS, &NETWORK_CPU, &CALLS, &WAITING_CALLS],
     losses: |on| if on.socket_calls { vec![REPLACED] } else { Vec::new() },
     hooks_needed: HooksNeeded::Each(&[&SOFTIRQ_ENTRY, &SOFTIRQ_EXIT]),
+    tasks: &[],
     caveats: |settings, kernel| caveats(settings.network_cpu.exact, kernel),
     open,
 };

@@ -27,6 +27,7 @@ pub static ENTRY: Entry = Entry {
     maps: &[&DROPS, &WORKLOAD_DROPS],
     losses: |_| Vec::new(),
     hooks_needed: HooksNeeded::All,
+    tasks: &[],
     caveats: |_, _| Vec::new(),
     open,
 };

@@ -56,6 +56,7 @@ use crate::{
         memory::PlannedMap,
         ring::Watch,
     },
+    privileges::Task,
     telemetry::{AttributeKey, Attributes, Data, Descriptor, Instrument, Metric, Point, Readings, UnixNanos, View},
     workloads::{Slot, Workloads},
 };
@@ -69,6 +70,7 @@ pub static ENTRY: Entry = Entry {
     maps: &[&RING, &CELLS],
     losses: |_| vec![FULL, UNREADABLE, DROPPED],
     hooks_needed: HooksNeeded::All,
+    tasks: &[Task::ReadSymbols],
     caveats: |settings, kernel| caveats(&settings.network_functions, kernel),
     open,
 };
@@ -282,10 +284,16 @@ impl NetworkFunctions {
         let observed: Vec<_> = observed.into_iter().filter(|seen| online.contains(&seen.cpu)).collect();
         let periods = self.frequencies.choose(&observed);
         for cpu in self.frequencies.broken() {
-            tracing::warn!(
-                "the sampling event of CPU {cpu} counts but does not interrupt, so its samples are missing; if it is a cycle counter, set \
-                 `signals.network_functions.source: cpu_clock`"
-            );
+            match self.source.event() {
+                CpuEvent::Cycles => tracing::warn!(
+                    "the cycle counter of CPU {cpu} counts but does not interrupt, so its samples are missing: set \
+                     `signals.network_functions.source: cpu_clock`"
+                ),
+                _ => tracing::warn!(
+                    "the timer of CPU {cpu} took no sample: the kernel hides the tasks of this CPU from perf events, or another \
+                     program of a perf event runs all the time"
+                ),
+            }
         }
         if periods.is_empty() {
             return;

@@ -45,6 +45,7 @@ pub static ENTRY: Entry = Entry {
     maps: &[&USE, &CELLS, &SIBLINGS],
     losses: |_| vec![READ_FAILED],
     hooks_needed: HooksNeeded::Each(&[]),
+    tasks: &[],
     caveats: |settings, kernel| caveats(&settings.processor, kernel),
     open,
 };

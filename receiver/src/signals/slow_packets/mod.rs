@@ -53,6 +53,7 @@ pub static ENTRY: Entry = Entry {
     maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &WAITING, &CELLS, &RING, &LAST_WAKEUPS, &SENT],
     losses: |_| vec![OVER_BUDGET, FULL, CLOCK_STEP],
     hooks_needed: HooksNeeded::Each(&[&hooks::SOCKET_READ]),
+    tasks: &[],
     caveats: |_, _| Vec::new(),
     open,
 };

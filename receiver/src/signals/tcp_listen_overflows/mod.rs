@@ -28,6 +28,7 @@ pub static ENTRY: Entry = Entry {
     maps: &[&LISTEN_OVERFLOWS],
     losses: |_| Vec::new(),
     hooks_needed: HooksNeeded::None,
+    tasks: &[],
     caveats: |_, kernel| {
         let reason = "`/proc/net/netstat` counts for the node, and only in the sidecar's network namespace";
         if kernel.serves(&HOOK) { Vec::new() } else { vec![Caveat::Partial(reason.to_owned())] }

@@ -35,6 +35,7 @@ pub static ENTRY: Entry = Entry {
     maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &DEPARTING],
     losses: |on| KIND.reasons(on),
     hooks_needed: HooksNeeded::Any,
+    tasks: &[],
     caveats: |_, _| Vec::new(),
     open: |opening| {
         let layers = &opening.settings.transmit.stages;

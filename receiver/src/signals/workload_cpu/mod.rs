@@ -40,6 +40,7 @@ pub static ENTRY: Entry = Entry {
     maps: &[&processor::USE],
     losses: |_| vec![READ_FAILED],
     hooks_needed: HooksNeeded::All,
+    tasks: &[],
     caveats: |_, kernel| caveats(kernel.host()),
     open,
 };

@@ -93,7 +93,7 @@ fn a_container_of_docker_compose() {
     container.image.name=docker.io/library/nginx
     container.image.tags=["1.27","latest"]
     service.name=cart
-    service.instance.id=aebba19f-6f5f-5009-9475-45d89b1f2958
+    service.instance.id=b1a28715-df9d-5d01-8bef-c7c1c925cc38
     "#);
 }
 
@@ -111,13 +111,13 @@ fn a_container_of_a_pod() {
     service.name=cart
     service.namespace=shop
     service.version=1.27
-    service.instance.id=aebba19f-6f5f-5009-9475-45d89b1f2958
+    service.instance.id=b1a28715-df9d-5d01-8bef-c7c1c925cc38
     ");
     insta::assert_snapshot!(own(&said(&path, None, None)), @"
     container.id=3726184226f5d3147c25fdeab5b60097e378e8a720503a5e19ecfdf29f869860
     container.runtime.name=containerd
     k8s.pod.uid=2fc932ce-fdcc-454b-97bd-aadfdeb4c340
-    service.instance.id=aebba19f-6f5f-5009-9475-45d89b1f2958
+    service.instance.id=b1a28715-df9d-5d01-8bef-c7c1c925cc38
     ");
 }
 
@@ -128,7 +128,7 @@ fn a_pod() {
     k8s.pod.name=cart-7d9c5bd6f-abcde
     k8s.namespace.name=shop
     undercurrent.workload.cgroup=/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod2fc932ce_fdcc_454b_97bd_aadfdeb4c340.slice
-    service.instance.id=6609fdda-4f8c-54a9-b670-1a192deac14a
+    service.instance.id=866e9e48-7bf8-5980-b18d-3cf582579e92
     ");
 }
 
@@ -137,16 +137,16 @@ fn a_unit() {
     insta::assert_snapshot!(own(&said("/system.slice/ssh.service", None, None)), @"
     undercurrent.workload.unit=ssh.service
     undercurrent.workload.cgroup=/system.slice/ssh.service
-    service.instance.id=4c51b39d-6bfb-5c21-a228-d2a54e2ef916
+    service.instance.id=845b95da-2e31-5998-9bab-92a9fd9aa9de
     ");
 }
 
 #[test]
 fn another_cgroup() {
-    insta::assert_snapshot!(own(&said("/batch\n/jobs", None, None)), @r#"
+    insta::assert_snapshot!(own(&said("/batch\n/jobs", None, None)), @r"
     undercurrent.workload.cgroup=/batch\x0a
-    service.instance.id=4ec5ec62-e5c9-5fa4-8f77-d74c87467549
-    "#);
+    service.instance.id=24c612e8-a326-5335-8605-01e615cf2ebc
+    ");
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn a_container_known_by_its_name() {
     container.id=web
     container.name=web
     container.runtime.name=lxc
-    service.instance.id=cfff7553-e040-582d-bd4e-83ce9ea41a59
+    service.instance.id=6d1b207f-5d3f-56ef-825b-b26a7c84d69e
     ");
     let below = said("/user.slice/user-1000.slice/user@1000.service/lxc.payload.web", None, None);
     assert_ne!(
@@ -169,7 +169,7 @@ fn a_container_known_by_its_name() {
 fn what_has_no_slot() {
     insta::assert_snapshot!(own(&overflow(&host())), @"
     otel.metric.overflow=true
-    service.instance.id=7c62052b-4452-5b0f-8cb3-2c20a75fd77a
+    service.instance.id=9c5a400f-cfe8-5da2-889c-795932c75638
     ");
 }
 
@@ -246,7 +246,7 @@ fn an_answer_about_another_pod_is_left_out() {
     container.name=named
     container.runtime.name=cri-o
     k8s.pod.uid=00000000-fdcc-454b-97bd-aadfdeb4c340
-    service.instance.id=aebba19f-6f5f-5009-9475-45d89b1f2958
+    service.instance.id=b1a28715-df9d-5d01-8bef-c7c1c925cc38
     ");
     assert_eq!(get(&said(&other, Some(&metadata), None), "k8s.pod.name"), None);
 }
@@ -320,7 +320,7 @@ fn printable_text_stays_as_it_is() {
 fn an_instance_s_id_is_the_same_everywhere_but_on_another_host() {
     let id = |path: &str| get(&said(path, None, None), "service.instance.id").expect("an id");
     let docker = id(&format!("/docker/{ID}"));
-    let name = format!("3d1219c7c4c5404aaa1f6d2a48adfda4\0container\0{ID}");
+    let name = format!("3d1219c7c4c5404aaa1f6d2a48adfda4\0worker-1\0container\0{ID}");
     assert_eq!(docker, uuid::Uuid::new_v5(&INSTANCE_NAMESPACE, name.as_bytes()).to_string());
     assert_eq!(id(&format!("/system.slice/docker-{ID}.scope")), docker, "another driver");
     let container = Identity::Container { id: ContainerId(ID.to_owned()), runtime: Some(Runtime::Podman), pod: None };
@@ -353,6 +353,6 @@ fn an_instance_s_id_goes_by_the_path_where_an_id_proves_nothing() {
     let distinct: std::collections::BTreeSet<_> = others.iter().collect();
     assert_eq!(distinct.len(), others.len(), "{others:?}");
     assert_eq!(id(&format!("{pod}/{victim}")), rightful, "a pod's containers are the kubelet's");
-    let name = format!("3d1219c7c4c5404aaa1f6d2a48adfda4\0cgroup\0{forged}");
+    let name = format!("3d1219c7c4c5404aaa1f6d2a48adfda4\0worker-1\0cgroup\0{forged}");
     assert_eq!(id(&forged), uuid::Uuid::new_v5(&INSTANCE_NAMESPACE, name.as_bytes()).to_string());
 }

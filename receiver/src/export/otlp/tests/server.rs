@@ -3,7 +3,10 @@
 use std::{
     collections::VecDeque,
     pin::Pin,
-    sync::Mutex,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -21,8 +24,10 @@ use tonic::{
     Request, Response, Status,
     codec::CompressionEncoding,
     metadata::MetadataMap,
-    transport::{Channel, Endpoint, Server},
+    transport::{Endpoint, Server},
 };
+
+use crate::export::otlp::connection::Connector;
 
 /// A scripted response.
 pub(super) enum Answer {
@@ -105,6 +110,8 @@ pub(super) fn script(answers: impl IntoIterator<Item = Answer>) -> (Script, mpsc
 /// A collector behind an in-memory connection.
 pub(super) struct Collector {
     connections: mpsc::UnboundedSender<DuplexStream>,
+    /// The number of connections.
+    connected: Arc<AtomicUsize>,
     received: mpsc::UnboundedReceiver<Received>,
 }
 
@@ -124,21 +131,31 @@ impl Collector {
         let (connections, incoming) = mpsc::unbounded_channel();
         let server = Server::builder().add_service(script.service());
         tokio::spawn(server.serve_with_incoming(Connections(incoming)));
-        Self { connections, received }
+        Self { connections, connected: Arc::default(), received }
     }
 
-    /// Returns a channel to the collector.
-    pub(super) fn channel(&self) -> Channel {
-        let connections = self.connections.clone();
-        let connect = tower::service_fn(move |_| {
-            let (ours, theirs) = tokio::io::duplex(64 * 1024);
-            let sent = connections.send(theirs);
-            async move {
-                sent.map_err(|_| std::io::Error::from(std::io::ErrorKind::ConnectionRefused))?;
-                Ok::<_, std::io::Error>(TokioIo::new(ours))
-            }
-        });
-        Endpoint::from_static("http://collector.test:4317").connect_with_connector_lazy(connect)
+    /// Returns a connector to the collector.
+    pub(super) fn connector(&self) -> Connector {
+        let (connections, connected) = (self.connections.clone(), Arc::clone(&self.connected));
+        let connect = move || {
+            let (connections, connected) = (connections.clone(), Arc::clone(&connected));
+            tower::service_fn(move |_| {
+                connected.fetch_add(1, Ordering::Relaxed);
+                let (ours, theirs) = tokio::io::duplex(64 * 1024);
+                let sent = connections.send(theirs);
+                async move {
+                    sent.map_err(|_| std::io::Error::from(std::io::ErrorKind::ConnectionRefused))?;
+                    Ok::<_, std::io::Error>(TokioIo::new(ours))
+                }
+            })
+        };
+        let endpoint = Endpoint::from_static("http://collector.test:4317");
+        Connector::by(move || endpoint.connect_with_connector_lazy(connect()))
+    }
+
+    /// Returns the number of connections so far.
+    pub(super) fn connected(&self) -> usize {
+        self.connected.load(Ordering::Relaxed)
     }
 
     /// Waits for the next request.

@@ -1,0 +1,110 @@
+//! Calls to a collector by gRPC.
+
+use std::time::Duration;
+
+use opentelemetry_proto::tonic::collector::{
+    metrics::v1::{
+        ExportMetricsPartialSuccess, ExportMetricsServiceRequest, metrics_service_client::MetricsServiceClient,
+    },
+    trace::v1::{ExportTracePartialSuccess, ExportTraceServiceRequest, trace_service_client::TraceServiceClient},
+};
+use tonic::{Request, Response, Status, codec::CompressionEncoding, transport::Channel};
+
+use super::{Compression, Items, Settings, connection::Connector, failure::Failure};
+
+/// Consecutive calls without an answer in time before the next call uses a new connection. A load balancer can keep a
+/// connection alive after it lost the collector behind it.
+const TIMEOUTS: u32 = 2;
+
+/// A client for metrics or for spans.
+pub(super) struct Client {
+    items: Items,
+    settings: Settings,
+    connector: Connector,
+    channel: Channel,
+    /// Consecutive calls without an answer in time.
+    timeouts: u32,
+}
+
+/// Configures the compression of a generated client.
+macro_rules! compressed {
+    ($client:expr, $settings:expr) => {{
+        let client = $client.accept_compressed(CompressionEncoding::Gzip);
+        match $settings.compression {
+            Compression::Gzip => client.send_compressed(CompressionEncoding::Gzip),
+            Compression::None => client,
+        }
+    }};
+}
+
+impl Client {
+    /// Creates a client on a channel of the connector.
+    pub(super) fn new(items: Items, settings: Settings, connector: Connector, channel: Channel) -> Self {
+        Self { items, settings, connector, channel, timeouts: 0 }
+    }
+
+    /// Returns the endpoint.
+    pub(super) fn endpoint(&self) -> String {
+        self.settings.endpoint.to_string()
+    }
+
+    /// Sends metrics once.
+    pub(super) async fn metrics(
+        &mut self,
+        message: ExportMetricsServiceRequest,
+    ) -> Result<ExportMetricsPartialSuccess, Failure> {
+        let mut client = compressed!(MetricsServiceClient::new(self.channel.clone()), self.settings);
+        let answer = self.call(client.export(self.request(message))).await?;
+        Ok(answer.partial_success.unwrap_or_default())
+    }
+
+    /// Sends spans once.
+    pub(super) async fn spans(
+        &mut self,
+        message: ExportTraceServiceRequest,
+    ) -> Result<ExportTracePartialSuccess, Failure> {
+        let mut client = compressed!(TraceServiceClient::new(self.channel.clone()), self.settings);
+        let answer = self.call(client.export(self.request(message))).await?;
+        Ok(answer.partial_success.unwrap_or_default())
+    }
+
+    /// Sends an empty request. A collector may refuse it as invalid, but then it accepts others.
+    pub(super) async fn try_endpoint(mut self) -> Result<(), Failure> {
+        let answer = match self.items {
+            Items::Metrics => self.metrics(ExportMetricsServiceRequest::default()).await.map(drop),
+            Items::Spans => self.spans(ExportTraceServiceRequest::default()).await.map(drop),
+        };
+        answer.or_else(|failure| if failure.is_about_content() { Ok(()) } else { Err(failure) })
+    }
+
+    fn request<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        *request.metadata_mut() = self.settings.headers.clone();
+        request.set_timeout(self.settings.timeout);
+        request
+    }
+
+    /// Waits for the answer of a call. The channel's own timeout excludes connecting.
+    async fn call<T>(&mut self, call: impl Future<Output = Result<Response<T>, Status>>) -> Result<T, Failure> {
+        let timeout = self.settings.timeout;
+        let answer = tokio::time::timeout(timeout, call).await.unwrap_or_else(|_| Err(unanswered(timeout)));
+        let failure = match answer {
+            Ok(answer) => {
+                self.timeouts = 0;
+                return Ok(answer.into_inner());
+            }
+            Err(status) => Failure::new(&status, self.items, &self.settings),
+        };
+        self.timeouts = if failure.is_timeout() { self.timeouts + 1 } else { 0 };
+        if self.timeouts == TIMEOUTS {
+            tracing::debug!(endpoint = self.endpoint(), "connecting again after {TIMEOUTS} calls without an answer");
+            self.channel = self.connector.channel();
+            self.timeouts = 0;
+        }
+        Err(failure)
+    }
+}
+
+fn unanswered(timeout: Duration) -> Status {
+    Status::deadline_exceeded(format!("no answer within {} ms", timeout.as_millis()))
+}
