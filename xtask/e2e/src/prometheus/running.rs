@@ -59,6 +59,17 @@ struct Element {
     value: Option<(f64, String)>,
 }
 
+/// The exemplars of one series.
+#[derive(Deserialize)]
+struct SeriesExemplars {
+    exemplars: Vec<StoredExemplar>,
+}
+
+#[derive(Deserialize)]
+struct StoredExemplar {
+    labels: Labels,
+}
+
 impl Prometheus {
     /// Starts Prometheus on a free port with otel-config/prometheus.yml and these options, and waits until it is ready.
     pub fn start(options: &[&str]) -> anyhow::Result<Self> {
@@ -112,6 +123,12 @@ impl Prometheus {
     /// Returns the labels of every series that matches a selector and has a sample in the database.
     pub fn series(&self, selector: &str) -> anyhow::Result<Vec<Labels>> {
         self.get("series", &[("match[]", selector)])
+    }
+
+    /// Returns the labels of every stored exemplar of the series that match a selector.
+    pub fn exemplars(&self, selector: &str) -> anyhow::Result<Vec<Labels>> {
+        let series: Vec<SeriesExemplars> = self.get("query_exemplars", &[("query", selector), ("start", "0"), ("end", "9999999999")])?;
+        Ok(series.into_iter().flat_map(|series| series.exemplars).map(|exemplar| exemplar.labels).collect())
     }
 
     /// Sends metrics in OTLP/JSON to the OTLP receiver.

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, thread};
 use anyhow::{Context as _, ensure};
 use xtask_e2e::prometheus::running::Sample;
 
-use super::{CLIENT, PERIOD, SERVER};
+use super::{CLIENT, PERIOD, SERVER, pod};
 use crate::workloads::containers::IMAGE;
 
 /// The longest plausible duration of a packet in seconds.
@@ -22,6 +22,10 @@ pub struct Check {
     pub verify: fn(&[Sample]) -> anyhow::Result<()>,
 }
 
+/// The workloads, each with a label that has its name: two containers of Docker, and one in a pod.
+const WORKLOADS: [(&str, &str); 3] =
+    [("container_name", CLIENT), ("container_name", SERVER), ("k8s_pod_name", pod::NAME)];
+
 /// The checks in the order of the page.
 pub const CHECKS: [Check; 7] = [
     Check { title: "CPU time of receive softirqs", format: percent, verify: softirqs },
@@ -34,15 +38,15 @@ pub const CHECKS: [Check; 7] = [
 ];
 
 fn softirqs(samples: &[Sample]) -> anyhow::Result<()> {
-    of_both(samples, 0.0, cpus()?)
+    of_all(samples, 0.0, cpus()?)
 }
 
 fn latency(samples: &[Sample]) -> anyhow::Result<()> {
-    for workload in [CLIENT, SERVER] {
+    for (label, workload) in WORKLOADS {
         for transport in ["tcp", "udp"] {
             let found = samples
                 .iter()
-                .find(|sample| is(sample, "container_name", workload) && is(sample, "network_transport", transport));
+                .find(|sample| is(sample, label, workload) && is(sample, "network_transport", transport));
             between(found.with_context(|| format!("no {transport} of {workload}"))?, 0.0, LONGEST)?;
         }
     }
@@ -51,22 +55,25 @@ fn latency(samples: &[Sample]) -> anyhow::Result<()> {
 
 fn slow_readers(samples: &[Sample]) -> anyhow::Result<()> {
     // The difference of two sums, so zero may be a rounding error.
-    of_both(samples, -1e-9, 1.0)
+    of_all(samples, -1e-9, 1.0)
 }
 
 fn host_or_network(samples: &[Sample]) -> anyhow::Result<()> {
-    of_both(samples, 0.0, 1e6)
+    of_all(samples, 0.0, 1e6)
 }
 
 /// One datagram and one segment with data in each period, and an acknowledgement at most for each segment. A busy machine sends fewer.
 fn rate(samples: &[Sample]) -> anyhow::Result<()> {
     let nominal = 2.0 / PERIOD.as_secs_f64();
-    of_both(samples, nominal / 4.0, nominal * 2.0)
+    of_all(samples, nominal / 4.0, nominal * 2.0)
 }
 
 fn images(samples: &[Sample]) -> anyhow::Result<()> {
-    let sample = samples.iter().find(|sample| is(sample, "container_image_name", IMAGE));
-    between(sample.with_context(|| format!("no workload has the image {IMAGE}"))?, 0.0, cpus()?)
+    for (label, workload) in WORKLOADS {
+        let sample = samples.iter().find(|sample| is(sample, label, workload) && is(sample, "container_image_name", IMAGE));
+        between(sample.with_context(|| format!("{workload} has not the image {IMAGE}"))?, 0.0, cpus()?)?;
+    }
+    Ok(())
 }
 
 fn cpus() -> anyhow::Result<f64> {
@@ -83,9 +90,9 @@ fn hooks(samples: &[Sample]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks the values of both workloads.
-fn of_both(samples: &[Sample], above: f64, most: f64) -> anyhow::Result<()> {
-    [CLIENT, SERVER].iter().try_for_each(|name| between(find(samples, "container_name", name)?, above, most))
+/// Checks the values of all workloads.
+fn of_all(samples: &[Sample], above: f64, most: f64) -> anyhow::Result<()> {
+    WORKLOADS.iter().try_for_each(|(label, name)| between(find(samples, label, name)?, above, most))
 }
 
 fn find<'a>(samples: &'a [Sample], label: &str, value: &str) -> anyhow::Result<&'a Sample> {
@@ -142,6 +149,6 @@ mod tests {
         for (value, good) in [(f64::NAN, false), (0.0, false), (0.5, true), (1.0, true), (1.5, false)] {
             assert_eq!(between(&sample(value), 0.0, 1.0).is_ok(), good, "{value}");
         }
-        assert!(of_both(&[sample(0.5)], 0.0, 1.0).unwrap_err().to_string().contains(SERVER));
+        assert!(of_all(&[sample(0.5)], 0.0, 1.0).unwrap_err().to_string().contains(SERVER));
     }
 }

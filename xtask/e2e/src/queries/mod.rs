@@ -3,8 +3,16 @@
 mod checks;
 mod names;
 mod page;
+mod pod;
 
-use std::{collections::BTreeSet, path::Path, process::Command, time::Duration};
+use std::{
+    collections::BTreeSet,
+    net::{Ipv4Addr, UdpSocket},
+    path::Path,
+    process::Command,
+    thread,
+    time::Duration,
+};
 
 use anyhow::{Context as _, ensure};
 use xtask_common::{machine, process};
@@ -35,8 +43,10 @@ const PERIOD: Duration = Duration::from_millis(5);
 const SLOW_PERIOD: &str = "100";
 /// Numbers of workloads in the table of series that only `--write` measures.
 const MANY: [usize; 2] = [10, 100];
-/// Enables the OTLP receiver.
-const RECEIVER: &str = "--web.enable-otlp-receiver";
+/// The options of Prometheus in the page: the OTLP receiver, and the storage of exemplars.
+const OPTIONS: [&str; 2] = ["--web.enable-otlp-receiver", "--enable-feature=exemplar-storage"];
+/// Delay of a read that makes a packet slow: more than the least threshold of `signals.slow_packets`.
+const LATE: Duration = Duration::from_millis(50);
 /// The collector's message about a Prometheus without this option.
 const NO_RECEIVER: &str = "responded with HTTP Status Code 404";
 /// Timeout for samples to arrive in Prometheus. Shorter than the lookback of queries, which is five minutes.
@@ -69,7 +79,8 @@ pub fn run(binary: &Path, options: &Options) -> anyhow::Result<()> {
     require_root()?;
     let mut page = Page::read()?;
     without_receiver(binary, &page)?;
-    let prometheus = Prometheus::start(&[RECEIVER])?;
+    ensure!(OPTIONS.iter().all(|option| page.contains(option)), "the page starts Prometheus without {OPTIONS:?}");
+    let prometheus = Prometheus::start(&OPTIONS)?;
     let collector = Collector::forward_to(&prometheus.endpoint())?;
     let engine = Docker::start(Cgroups::Unified)?;
     let run = Run { binary, prometheus: &prometheus, collector: &collector, engine: &engine };
@@ -114,7 +125,9 @@ impl Run<'_> {
         let address = containers.address(&server)?;
         let client = containers.start(CLIENT, &["steady", &address, &PERIOD.as_millis().to_string()])?;
         self.wait_for_samples(OF_CONTAINERS, FULL_RANGE, 2)?;
+        pod::imitate(self.prometheus, &sidecar.requests()?)?;
         self.queries(page, options)?;
+        self.exemplars()?;
         counts.push((2, self.series_of_node()?));
         let mut workloads = 2;
         for number in MANY.iter().filter(|_| options.write) {
@@ -173,6 +186,18 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Checks that the exemplar of a datagram that was read late arrives, with the ids of its span.
+    fn exemplars(&self) -> anyhow::Result<()> {
+        let reads = r#"undercurrent_network_receive_duration_seconds{undercurrent_network_layer="socket_read"}"#;
+        let found = process::wait_for("an exemplar of a slow packet", ARRIVAL, || {
+            read_late()?;
+            Ok(self.prometheus.exemplars(reads)?.pop())
+        })?;
+        let has_ids = ["trace_id", "span_id"].iter().all(|id| found.contains_key(*id));
+        ensure!(has_ids, "an exemplar has the labels {found:?}");
+        Ok(())
+    }
+
     /// Checks that a restart of the sidecar starts no new series, and that Prometheus sees a counter reset.
     fn restart(&self, sidecar: Sidecar) -> anyhow::Result<Sidecar> {
         let before = self.identities()?;
@@ -206,6 +231,15 @@ impl Run<'_> {
         let series = self.prometheus.series(containers)?;
         Ok(series.into_iter().collect())
     }
+}
+
+/// Reads a datagram some time after its arrival.
+fn read_late() -> anyhow::Result<()> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot bind a socket")?;
+    socket.send_to(&[0], socket.local_addr()?)?;
+    thread::sleep(LATE);
+    socket.recv(&mut [0]).context("cannot read the datagram")?;
+    Ok(())
 }
 
 /// Checks that the table in the page has a column for each label of a result.
