@@ -397,11 +397,13 @@ fn usage(process: u32) -> procfs::ProcResult<(Stat, StatM, u64)> {
     Ok((process.stat()?, process.statm()?, map_pages(&process)))
 }
 
+/// The name of the mapping of a kernel map (`bpf_map_new_fd`, Linux 6.12).
+const KERNEL_MAP: &str = "anon_inode:bpf-map";
+
 /// Returns the pages of kernel maps that a process has mapped. The kernel maps all pages at once, and counts them as resident
 /// (`array_map_mmap` and `remap_vmalloc_range`). The memory of other processes is not readable.
 fn map_pages(process: &Process) -> u64 {
-    let is_map =
-        |map: &MemoryMap| matches!(&map.pathname, MMapPath::Other(name) if name.starts_with("anon_inode:bpf-map"));
+    let is_map = |map: &MemoryMap| matches!(&map.pathname, MMapPath::Path(name) if name.as_os_str() == KERNEL_MAP);
     let maps =
         process.maps().map(|maps| maps.into_iter().filter(is_map).map(|map| map.address.1 - map.address.0).sum());
     maps.unwrap_or(0) / procfs::page_size()

@@ -54,8 +54,9 @@ enum Scenario {
     /// Containers of real engines of its own, with cgroup v2 and where there is one with v1; whose the traffic and the CPU
     /// time are is checked.
     Workloads(workloads::Options),
-    /// Draws the live table of a host with containers as SVG; `cargo xtask docs --picture` writes it into the documentation.
-    Picture { file: PathBuf },
+    /// Draws the live table of a host with containers as SVG, and writes the table of a host without containers into a page;
+    /// `cargo xtask docs --picture` does so for the documentation.
+    Picture { file: PathBuf, page: PathBuf },
     /// The program in the containers.
     #[command(hide = true)]
     Peer(workloads::peer::Arguments),
@@ -89,7 +90,9 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         Scenario::Prometheus(options) => queries::run(&sidecar, &options).map(|()| Tally::passed(1)),
         Scenario::Traces => traces::run(&sidecar).map(|()| Tally::passed(1)),
         Scenario::Workloads(options) => workloads::run(&sidecar, &options),
-        Scenario::Picture { file } => picture::draw(&sidecar, &file).map(|()| Tally::passed(1)),
+        Scenario::Picture { file, page } => picture::draw(&sidecar, &file)
+            .and_then(|()| picture::sample::write(&sidecar, &page))
+            .map(|()| Tally::passed(1)),
         Scenario::Peer(_) | Scenario::Actor { .. } => Ok(Tally::default()),
     }?;
     if let Some(file) = arguments.tally {

@@ -7,7 +7,8 @@ use xtask_common::{artifacts, cargo, machine, truth};
 /// Options of `cargo xtask docs`.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Also draw docs/images/table.svg anew: run the sidecar for some seconds among containers of a Docker engine. Needs root
+    /// Also draw docs/images/table.svg and the table in docs/reading.md anew: run the sidecar for some seconds among containers of
+    /// a Docker engine, and beside traffic over loopback. Needs root
     #[arg(long)]
     picture: bool,
     /// Also write the measured errors in this file into docs/truth.md: tests append them to the file that UNDERCURRENT_TRUTH names
@@ -17,6 +18,8 @@ pub struct Options {
 
 /// Path of the picture, relative to the checkout.
 const PICTURE: &str = "docs/images/table.svg";
+/// Path of the page with a table, relative to the checkout.
+const PAGE: &str = "docs/reading.md";
 
 /// Writes every generated page, by running the tests that compare the pages with the code.
 pub fn run(options: &Options) -> anyhow::Result<()> {
@@ -34,5 +37,6 @@ fn draw() -> anyhow::Result<()> {
     machine::run(&mut build)?;
     let sidecar = artifacts::target_directory()?.join("debug/undercurrent");
     let mut command = Command::new(artifacts::member("xtask-e2e")?);
-    machine::run(command.args(["e2e", "picture", "--sidecar"]).arg(sidecar).arg(machine::workspace().join(PICTURE)))
+    command.args(["e2e", "picture", "--sidecar"]).arg(sidecar);
+    machine::run(command.args([PICTURE, PAGE].map(|path| machine::workspace().join(path))))
 }

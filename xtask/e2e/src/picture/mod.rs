@@ -1,6 +1,7 @@
 //! The picture of the live table: a host with containers under load and one slow reader.
 
 pub mod actor;
+pub mod sample;
 
 use std::{
     fs,

@@ -127,7 +127,8 @@ impl Prometheus {
 
     /// Returns the labels of every stored exemplar of the series that match a selector.
     pub fn exemplars(&self, selector: &str) -> anyhow::Result<Vec<Labels>> {
-        let series: Vec<SeriesExemplars> = self.get("query_exemplars", &[("query", selector), ("start", "0"), ("end", "9999999999")])?;
+        let series: Vec<SeriesExemplars> =
+            self.get("query_exemplars", &[("query", selector), ("start", "0"), ("end", "9999999999")])?;
         Ok(series.into_iter().flat_map(|series| series.exemplars).map(|exemplar| exemplar.labels).collect())
     }
 

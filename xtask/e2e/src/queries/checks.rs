@@ -44,9 +44,8 @@ fn softirqs(samples: &[Sample]) -> anyhow::Result<()> {
 fn latency(samples: &[Sample]) -> anyhow::Result<()> {
     for (label, workload) in WORKLOADS {
         for transport in ["tcp", "udp"] {
-            let found = samples
-                .iter()
-                .find(|sample| is(sample, label, workload) && is(sample, "network_transport", transport));
+            let found =
+                samples.iter().find(|sample| is(sample, label, workload) && is(sample, "network_transport", transport));
             between(found.with_context(|| format!("no {transport} of {workload}"))?, 0.0, LONGEST)?;
         }
     }
@@ -70,7 +69,8 @@ fn rate(samples: &[Sample]) -> anyhow::Result<()> {
 
 fn images(samples: &[Sample]) -> anyhow::Result<()> {
     for (label, workload) in WORKLOADS {
-        let sample = samples.iter().find(|sample| is(sample, label, workload) && is(sample, "container_image_name", IMAGE));
+        let sample =
+            samples.iter().find(|sample| is(sample, label, workload) && is(sample, "container_image_name", IMAGE));
         between(sample.with_context(|| format!("{workload} has not the image {IMAGE}"))?, 0.0, cpus()?)?;
     }
     Ok(())
