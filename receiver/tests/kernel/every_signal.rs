@@ -194,7 +194,7 @@ fn check(signal: &str, seen: &Seen) {
             seen.assert_grows("undercurrent.network.function.cpu.time");
         }
         "workload_cpu" => seen.assert_grows("undercurrent.cpu.time"),
-        // Without quotas there are no points, or the time of other programs.
+        // Without quotas there are no points, or the time of other programs. `workloads::throttled` has quotas.
         "cpu_throttled" => assert!(seen.grown("undercurrent.cpu.throttled.time", &[]) >= 0.0),
         "softnet" => {
             let (grown, [from, to]) = (seen.grown("undercurrent.softnet.processed", &[]), seen.softnet);

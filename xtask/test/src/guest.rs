@@ -27,11 +27,10 @@ const NICS: &str = "vm_nics";
 const THREADS: &str = "vm_threads";
 
 /// The tests of the quick tier: every program loads and fires, and each signal has a count. The matrix compares times.
-const QUICK: [&str; 4] = [
+const QUICK: [&str; 3] = [
     "doctor::every_hook_is_served_as_this_kernel_allows_and_fires",
     "doctor::every_program_of_the_complete_settings_fires",
     "every_signal::every_signal_counts_the_traffic_of_the_test",
-    "latency::every_layer_counts_what_the_kernel_counted_over_ipv4",
 ];
 
 /// Prefixes of the tests of latency.

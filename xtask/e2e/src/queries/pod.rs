@@ -3,9 +3,10 @@
 use anyhow::{Context as _, ensure};
 use opentelemetry_proto::tonic::{
     collector::metrics::v1::ExportMetricsServiceRequest,
-    common::v1::{AnyValue, KeyValue, any_value::Value},
+    common::v1::{AnyValue, KeyValue, any_value},
     metrics::v1::ResourceMetrics,
 };
+use serde_json::Value;
 use xtask_e2e::{
     collector::otlp::{Request, attributes, resource},
     prometheus::running::Prometheus,
@@ -31,12 +32,25 @@ pub fn imitate(prometheus: &Prometheus, requests: &[Request]) -> anyhow::Result<
         let resource_metrics: Vec<_> = request.resource_metrics.iter().filter_map(in_pod).collect();
         if !resource_metrics.is_empty() {
             sent += 1;
-            let request = serde_json::to_string(&ExportMetricsServiceRequest { resource_metrics })?;
-            prometheus.send(&request).context("the metrics of a pod")?;
+            let request = serde_json::to_value(ExportMetricsServiceRequest { resource_metrics })?;
+            prometheus.send(&without_nulls(request).to_string()).context("the metrics of a pod")?;
         }
     }
     ensure!(sent > 0, "the sidecar wrote no metrics of {CLIENT}");
     Ok(())
+}
+
+/// Removes absent values. Prometheus refuses `null`.
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => fields
+            .into_iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(key, value)| (key, without_nulls(value)))
+            .collect(),
+        Value::Array(elements) => elements.into_iter().map(without_nulls).collect(),
+        other => other,
+    }
 }
 
 /// Returns the metrics of the client as those of a container in a pod, or `None` for another resource.
@@ -49,7 +63,7 @@ fn in_pod(of: &ResourceMetrics) -> Option<ResourceMetrics> {
     list.retain(|attribute| attribute.key != "container.name" && attribute.key != "service.instance.id");
     list.extend(POD.map(|(key, value)| KeyValue {
         key: key.to_owned(),
-        value: Some(AnyValue { value: Some(Value::StringValue(value.to_owned())) }),
+        value: Some(AnyValue { value: Some(any_value::Value::StringValue(value.to_owned())) }),
         ..KeyValue::default()
     }));
     Some(copy)
