@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: measures the cost of the sidecar. `docs/overhead.md` has figures and methods.
+//! `cargo xtask bench`: measures the cost of the sidecar. `docs/internals/measurements.md` has figures and methods.
 
 mod build;
 mod cpu;
