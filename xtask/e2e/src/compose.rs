@@ -1,6 +1,7 @@
 //! Starts examples/docker-compose with a real Docker engine and checks the output of its collector.
 
 use std::{
+    fs,
     net::{Ipv4Addr, SocketAddr, SocketAddrV4},
     path::{Path, PathBuf},
     process::Command,
@@ -15,8 +16,8 @@ use super::{
     expected, require_root,
 };
 use xtask_e2e::{
-    collector::otlp::Request,
-    jaeger::running::{Span, parse, query},
+    collector::otlp::{self, Request, resource},
+    jaeger::running::{Span, Trace, parse, query},
 };
 
 /// Timeout for the start of all containers and two intervals of the example.
@@ -42,6 +43,7 @@ fn watch(engine: &Docker) -> anyhow::Result<Duration> {
     let stack = Stack::build(engine)?;
     let start = Instant::now();
     let seen = stack.up().and_then(|()| {
+        process::wait_for("the names of the containers", PATIENCE, || stack.names())?;
         let metrics =
             process::wait_for("the sidecar's metrics in the collector's output", PATIENCE, || stack.metrics());
         metrics.and_then(|(first, last)| check(&first, &last))?;
@@ -82,17 +84,22 @@ const JAEGER: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST,
 const FETCH: &str =
     "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=10).read().decode())";
 
-/// Returns once a late request of the example has the span of its packet, which waited for the reader.
+/// Returns once a late request of the example has the span of its packet, which waited for the reader, with the name of the
+/// reader's service.
 fn slow_request(engine: &Docker) -> anyhow::Result<Option<()>> {
     let url = query(JAEGER, "orders-client", Duration::from_millis(100));
     let answer = machine::output(engine.daemon().inside().args(["python3", "-c", FETCH, &url]))?;
     let traces = parse(&answer)?;
-    let waited = |span: &Span| {
-        span.operation_name == "network receive" && span.text("undercurrent.network.layer") == Some("socket_read")
+    let waited = |trace: &Trace, span: &Span| {
+        let service = trace.processes.get(&span.process).map(|process| process.service_name.as_str());
+        let is_read = span.text("undercurrent.network.layer") == Some("socket_read");
+        span.operation_name == "network receive" && is_read && service == Some("orders")
     };
-    Ok(traces.iter().any(|trace| trace.spans.iter().any(waited)).then_some(()))
+    Ok(traces.iter().any(|trace| trace.spans.iter().any(|span| waited(trace, span))).then_some(()))
 }
 
+/// The name of the project, with which the names of containers begin.
+const PROJECT: &str = "undercurrent-e2e";
 /// Privileges that every test host can grant, including hosts without CAP_SYS_RESOURCE.
 const RESTRICTED: &str = "docker-compose.restricted.yaml";
 
@@ -102,11 +109,21 @@ fn folder() -> PathBuf {
 
 fn compose(engine: &Docker, privileges: &str) -> Command {
     let mut command = engine.compose();
-    command.args(["--project-name", "undercurrent-e2e"]);
+    command.args(["--project-name", PROJECT]);
     for file in ["docker-compose.yaml", privileges] {
         command.arg("--file").arg(folder().join(file));
     }
     command
+}
+
+/// The name of a compose file for this engine.
+const SOCKET: &str = "socket.yaml";
+
+/// Returns a compose file that mounts the socket of this engine in its usual place. The sidecar finds the socket of an engine on the
+/// host in this place of the host's files.
+fn socket(engine: &Docker) -> String {
+    let path = engine.daemon().folder().socket();
+    format!("services: {{sidecar: {{volumes: ['{}:/run/docker.sock:ro']}}}}\n", path.display())
 }
 
 /// The example's containers. They end with the engine at the latest.
@@ -119,6 +136,8 @@ impl<'a> Stack<'a> {
     /// Builds the sidecar's image with the example's Dockerfile.
     fn build(engine: &'a Docker) -> anyhow::Result<Self> {
         let stack = Self { engine, output: tempfile::tempdir().context("cannot create a folder for the collector")? };
+        fs::write(stack.output.path().join(SOCKET), socket(engine))
+            .context("cannot write the location of the engine's socket")?;
         machine::output(stack.compose().arg("build")).context("the example's image does not build")?;
         Ok(stack)
     }
@@ -130,8 +149,21 @@ impl<'a> Stack<'a> {
 
     fn compose(&self) -> Command {
         let mut command = compose(self.engine, RESTRICTED);
-        command.env("OUTPUT", self.output.path());
+        command.env("OUTPUT", self.output.path()).arg("--file").arg(self.output.path().join(SOCKET));
         command
+    }
+
+    /// Returns once every container of the example with traffic has its name, and its service, in the sidecar's metrics.
+    fn names(&self) -> anyhow::Result<Option<()>> {
+        let Some((_, last)) = self.metrics()? else { return Ok(None) };
+        let has = |service: &&str| {
+            let name = format!("{PROJECT}-{service}-1");
+            last.resource_metrics
+                .iter()
+                .map(resource)
+                .any(|of| otlp::has(of, "container.name", &name) && otlp::has(of, "service.name", service))
+        };
+        Ok(["server", "client", "orders"].iter().all(has).then_some(()))
     }
 
     /// Returns the first and the last request of the sidecar in the collector's output, once there are two.
