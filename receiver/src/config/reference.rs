@@ -15,6 +15,9 @@ const INTRODUCTION: &str = "\
 default](../receiver/config.example.yaml), `undercurrent config schema` prints the [JSON schema](../receiver/config.schema.json)
 for editors. A key that does not exist, a value of the wrong type and a key given twice are errors that name the line.
 
+`undercurrent config check FILE` checks a file without privileges, for example in a CI job. `undercurrent config show --config FILE` prints every
+effective setting with its origin: a flag, a variable, the file or the default. It hides the values of headers.
+
 ## Switch a signal off
 
 Every signal has the key `signals.NAME.enabled`. This file switches two signals off:

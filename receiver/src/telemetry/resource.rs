@@ -22,7 +22,7 @@ pub const NODE_ATTRIBUTES: [(&str, &str); 12] = [
         "service.instance.id",
         "a UUIDv5 of `host.id` and of the name of the node (`k8s.node.name`, else `host.name`); stable across restarts",
     ),
-    ("host.name", "`uname`; in a container `/etc/hostname` of the host, or absent"),
+    ("host.name", "`uname`; in a container `/etc/hostname` of the host, else `k8s.node.name`, or absent"),
     ("host.id", "`/etc/machine-id` of the host"),
     ("host.arch", "`uname`"),
     ("os.type", "`linux`"),
@@ -107,10 +107,12 @@ fn detected(node: &Node) -> Attributes {
         Some(name) => format!("{name}, Linux {}", kernel.release),
         None => format!("Linux {}", kernel.release),
     };
+    let host_name =
+        Some(&kernel.node_name).filter(|_| kernel.is_name_of_host).or(node.kubernetes_name.as_ref()).cloned();
     let known: [(&'static str, Option<Value>); 11] = [
         ("service.name", Some("undercurrent".into())),
         ("service.version", Some(env!("CARGO_PKG_VERSION").into())),
-        ("host.name", Some(kernel.node_name.clone().into()).filter(|_| kernel.is_name_of_host)),
+        ("host.name", host_name.map(Value::from)),
         ("host.id", node.machine_id.clone().map(Value::from)),
         ("host.arch", Some(architecture(&kernel.machine).to_owned().into())),
         ("os.type", Some("linux".into())),

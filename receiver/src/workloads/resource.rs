@@ -70,7 +70,8 @@ pub struct Subject<'a> {
 ///
 /// `service.instance.id` is the UUIDv5, in [`INSTANCE_NAMESPACE`](crate::telemetry::INSTANCE_NAMESPACE), of texts with a
 /// NUL between each: the host's id and name, as [`Resource::node`] picks them; `container`, `pod` or `cgroup`; and the
-/// container's id, the pod's uid or the cgroup's path. It is absent where the host has neither.
+/// container's id, the pod's uid or the cgroup's path. Where the host has neither, the node's `service.instance.id` is the
+/// first text.
 ///
 /// Only containers and pods of the system use their ids. The cgroup's path replaces the id in a user's subtree, and inside of a
 /// unit, a container or another workload, where a name may contain any id. It also replaces the names of LXC and
@@ -194,7 +195,8 @@ impl Builder {
     }
 
     fn instance(&mut self, host: &Attributes, (kind, name): Instance<'_>) {
-        if let Some(host) = host_key(host) {
+        let of_node = || host.get("service.instance.id").map(ToString::to_string);
+        if let Some(host) = host_key(host).or_else(of_node) {
             self.set("service.instance.id", instance_id(&[host.as_bytes(), kind.as_bytes(), name].join(&0)));
         }
     }

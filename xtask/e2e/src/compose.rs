@@ -16,7 +16,7 @@ use super::{
     expected, require_root,
 };
 use xtask_e2e::{
-    collector::otlp::{self, Request, resource},
+    collector::otlp::{self, Request, attributes, resource},
     jaeger::running::{Span, Trace, parse, query},
 };
 
@@ -43,7 +43,7 @@ fn watch(engine: &Docker) -> anyhow::Result<Duration> {
     let stack = Stack::build(engine)?;
     let start = Instant::now();
     let seen = stack.up().and_then(|()| {
-        process::wait_for("the names of the containers", PATIENCE, || stack.names())?;
+        process::wait_for("the names of the containers", PATIENCE, || stack.names()).with_context(|| stack.last())?;
         let metrics =
             process::wait_for("the sidecar's metrics in the collector's output", PATIENCE, || stack.metrics());
         metrics.and_then(|(first, last)| check(&first, &last))?;
@@ -157,11 +157,11 @@ impl<'a> Stack<'a> {
     fn names(&self) -> anyhow::Result<Option<()>> {
         let Some((_, last)) = self.metrics()? else { return Ok(None) };
         let has = |service: &&str| {
-            let name = format!("{PROJECT}-{service}-1");
-            last.resource_metrics
-                .iter()
-                .map(resource)
-                .any(|of| otlp::has(of, "container.name", &name) && otlp::has(of, "service.name", service))
+            // Compose 1 joins by `_`, and Compose 2 by `-`.
+            let names = ["_", "-"].map(|joint| [PROJECT, service, "1"].join(joint));
+            last.resource_metrics.iter().map(resource).any(|of| {
+                names.iter().any(|name| otlp::has(of, "container.name", name)) && otlp::has(of, "service.name", service)
+            })
         };
         Ok(["server", "client", "orders"].iter().all(has).then_some(()))
     }
@@ -176,6 +176,14 @@ impl<'a> Stack<'a> {
             Request::read_all(&file)?.into_iter().filter(|request| expected::node(request).is_ok()).collect();
         let last = requests.pop();
         Ok(requests.into_iter().next().zip(last))
+    }
+
+    /// Describes the last request of the sidecar.
+    fn last(&self) -> String {
+        let requests = Request::read_all(&self.output.path().join("metrics.jsonl")).unwrap_or_default();
+        let resources =
+            requests.last().into_iter().flat_map(|last| &last.resource_metrics).map(resource).map(attributes);
+        format!("the last of {} requests has the resources {:?}", requests.len(), resources.collect::<Vec<_>>())
     }
 
     fn logs(&self) -> String {

@@ -41,6 +41,7 @@ fn check(requests: &[Request]) -> anyhow::Result<()> {
     invariants::check(requests)?;
     let (Some(first), Some(last)) = (requests.first(), requests.last()) else { bail!("no request arrived") };
     expected::node(last)?;
+    expected::host_name(last)?;
     expected::softirq_time(last)?;
     expected::buckets(last)?;
     for transport in ["tcp", "udp"] {

@@ -14,14 +14,19 @@ pub fn node(request: &Request) -> anyhow::Result<()> {
     let mut resources = request.resource_metrics.iter();
     let node = resources.find(|of| has(resource(of), "service.name", "undercurrent"));
     let node = node.context("no resource has service.name=undercurrent")?;
-    for key in ["service.instance.id", "host.name"] {
-        ensure!(attribute(resource(node), key).is_some(), "the node's resource lacks {key}");
-    }
+    ensure!(attribute(resource(node), "service.instance.id").is_some(), "the node's resource lacks its id");
     for metrics in &node.scope_metrics {
         let name = metrics.scope.as_ref().map(|scope| scope.name.as_str());
         ensure!(name == Some("undercurrent"), "metrics have the scope {name:?}");
         ensure!(!metrics.schema_url.is_empty(), "the scope has no schema URL");
     }
+    Ok(())
+}
+
+/// Checks that a request has the name of the host. A container has it where it can read the host's files.
+pub fn host_name(request: &Request) -> anyhow::Result<()> {
+    let has_name = request.resource_metrics.iter().any(|of| attribute(resource(of), "host.name").is_some());
+    ensure!(has_name, "no resource has host.name");
     Ok(())
 }
 
