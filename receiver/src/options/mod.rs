@@ -13,6 +13,8 @@ mod power;
 mod sampling;
 mod switch;
 mod units;
+#[cfg(test)]
+pub(crate) mod variants;
 mod workloads;
 
 pub use filter::{Cgroup, Filter, Interface, Namespace};

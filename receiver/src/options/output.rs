@@ -194,7 +194,17 @@ impl From<Outputs> for Vec<Output> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::variants::{assert_read_back_or_refused, variants},
+        *,
+    };
+
+    proptest::proptest! {
+        #[test]
+        fn odd_outputs_are_read_or_refused(text in variants(&["table", "json", "json=/var/log/a.jsonl", "otlp", "json="])) {
+            assert_read_back_or_refused(&text, Output::from_str)?;
+        }
+    }
 
     fn outputs(texts: &[&str]) -> Result<Outputs, OutputError> {
         texts.iter().map(|text| text.parse()).collect::<Result<Vec<_>, _>>()?.try_into()

@@ -119,7 +119,10 @@ text!(Power, PowerRange);
 mod tests {
     use proptest::prelude::*;
 
-    use super::*;
+    use super::{
+        super::variants::{assert_read_back_or_refused, variants},
+        *,
+    };
 
     #[test]
     fn powers_have_a_unit() {
@@ -147,6 +150,12 @@ mod tests {
         fn powers_read_back(microwatts in 0_u64..=100_000_000_000) {
             let power = Power(Watts::from_microwatts(microwatts));
             prop_assert_eq!(power.to_string().parse(), Ok(power));
+        }
+
+        #[test]
+        fn odd_powers_are_read_or_refused(text in variants(&["35W", "0.5 W", "40W..200W", "100000W", "0W"])) {
+            assert_read_back_or_refused(&text, Power::from_str)?;
+            assert_read_back_or_refused(&text, PowerRange::from_str)?;
         }
 
         #[test]

@@ -88,7 +88,17 @@ impl From<Sampling> for String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::variants::{assert_read_back_or_refused, variants},
+        *,
+    };
+
+    proptest::proptest! {
+        #[test]
+        fn odd_samplings_are_read_or_refused(text in variants(&["adaptive", "all", "1/16", "1/65536"])) {
+            assert_read_back_or_refused(&text, Sampling::from_str)?;
+        }
+    }
 
     #[test]
     fn shares_are_powers_of_two() {

@@ -196,7 +196,7 @@ impl FromStr for MemoryLimit {
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
         // The parser takes a number alone as bytes, and people mean mebibytes.
-        if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        if text.trim().parse::<f64>().is_ok_and(|number| number >= 0.0) {
             return Err(UnitError::SizeWithoutUnit(text.to_owned()));
         }
         // The parser saturates at 64 bits.
@@ -246,7 +246,10 @@ text!(Interval, Span, MemoryLimit);
 mod tests {
     use proptest::prelude::*;
 
-    use super::*;
+    use super::{
+        super::variants::{assert_read_back_or_refused, variants},
+        *,
+    };
 
     fn refusal<T: FromStr<Err = UnitError> + fmt::Debug>(text: &str) -> String {
         text.parse::<T>().expect_err(text).to_string()
@@ -329,6 +332,20 @@ mod tests {
         fn sizes_read_back(bytes in bytesize::MIB..1 << 50) {
             let limit = MemoryLimit(bytes);
             prop_assert_eq!(limit.to_string().parse(), Ok(limit));
+        }
+
+        #[test]
+        fn odd_durations_are_read_or_refused(text in variants(&["10s", "500ms", "1m 30s", "1.5s", "1day", "0s"])) {
+            assert_read_back_or_refused(&text, Interval::from_str)?;
+            assert_read_back_or_refused(&text, Span::from_str)?;
+        }
+
+        #[test]
+        fn odd_sizes_are_read_or_refused(text in variants(&["160MiB", "160M", "1.5GiB", "64 mb", "1048576B", "0"])) {
+            assert_read_back_or_refused(&text, MemoryLimit::from_str)?;
+            let is_number = text.trim().trim_start_matches('+').parse::<f64>().is_ok();
+            let message = text.parse::<MemoryLimit>().map_err(|error| error.to_string()).err().unwrap_or_default();
+            prop_assert!(!is_number || !message.contains("too small"), "{:?}: {}", text, message);
         }
 
         #[test]

@@ -51,7 +51,45 @@ pub(super) fn has_scheme(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::options::variants::variants;
+
+    const PLAUSIBLE: [&str; 8] = [
+        "http://collector:4317",
+        "https://collector.example",
+        "collector:4317",
+        "10.0.0.1:04317",
+        "http://[fe80::1%25eth0]:4317",
+        "[::1]:4317",
+        "http://user:secret@collector:4317",
+        "http://collector:4317/v1/metrics",
+    ];
+
+    proptest! {
+        /// An accepted endpoint has the host and the port of the text, and no part of the text is lost.
+        #[test]
+        fn odd_endpoints_are_read_or_refused(text in variants(&PLAUSIBLE), insecure: bool) {
+            if let Ok(uri) = parse(&text, insecure) {
+                let kept = uri.to_string();
+                let scheme = if has_scheme(&text) { "" } else if insecure { "http://" } else { "https://" };
+                let expected = format!("{scheme}{}", text.trim());
+                let (kept, expected) = (kept.trim_end_matches('/'), expected.trim_end_matches('/'));
+                prop_assert!(kept.eq_ignore_ascii_case(expected), "{:?} became {}", text, uri);
+                prop_assert!(!text.contains('@') && uri.host().is_some_and(|host| !host.is_empty()), "{:?}", text);
+            }
+        }
+
+        #[test]
+        fn the_zone_alone_is_removed(text in variants(&PLAUSIBLE)) {
+            if let Ok(uri) = parse(&text, true) {
+                let bare = without_zone(&uri);
+                prop_assert!(bare.host().is_some_and(|host| !host.contains('%')), "{}", bare);
+                prop_assert_eq!((bare.scheme(), bare.port_u16(), bare.path()), (uri.scheme(), uri.port_u16(), uri.path()));
+            }
+        }
+    }
 
     fn parsed(text: &str, insecure: bool) -> String {
         parse(text, insecure).map_or_else(|error| format!("error: {error}"), |uri| uri.to_string())

@@ -42,7 +42,10 @@ pub(super) fn parse(variable: &'static str, list: &str) -> Result<MetadataMap, S
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::options::variants::variants;
 
     const VARIABLE: &str = "OTEL_EXPORTER_OTLP_HEADERS";
 
@@ -54,6 +57,23 @@ mod tests {
         assert_eq!(value("x-tenant"), Some("a,b"));
         assert_eq!(headers.len(), 2);
         Ok(())
+    }
+
+    proptest! {
+        /// Each member becomes one header, and no error contains a value.
+        #[test]
+        fn odd_lists_are_read_or_refused(list in variants(&["authorization=Bearer 5ecre7", "a=5ecre7,b=%2C5ecre7", "x=5ecre7="])) {
+            match parse(VARIABLE, &list) {
+                Ok(headers) => {
+                    let members: std::collections::BTreeSet<String> = list
+                        .split(',')
+                        .filter_map(|member| Some(member.split_once('=')?.0.trim().to_ascii_lowercase()))
+                        .collect();
+                    prop_assert_eq!(headers.len(), members.len());
+                }
+                Err(error) => prop_assert!(!error.to_string().to_ascii_lowercase().contains("5ecre7"), "{}", error),
+            }
+        }
     }
 
     #[test]

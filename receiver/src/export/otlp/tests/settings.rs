@@ -20,6 +20,20 @@ fn refused_for(items: Items, variables: &[(&str, &str)]) -> String {
     read_for(items, variables).map_or_else(|error| error.to_string(), |settings| format!("accepted: {settings:?}"))
 }
 
+proptest::proptest! {
+    #[test]
+    fn odd_timeouts_are_read_or_refused(text in crate::options::variants::variants(&["10000", "1", "10s", "1e3", "0", "2.5"])) {
+        match read(&[("OTEL_EXPORTER_OTLP_TIMEOUT", &text)]) {
+            Ok(settings) => {
+                let number = text.trim().trim_start_matches('+').trim_start_matches('0');
+                let expected = if text.trim().is_empty() { "10000" } else { number };
+                proptest::prop_assert_eq!(settings.timeout.as_millis().to_string(), expected);
+            }
+            Err(error) => proptest::prop_assert!(error.to_string().contains(text.trim()), "{:?}: {}", text, error),
+        }
+    }
+}
+
 #[test]
 fn the_default_is_the_collector_on_this_host() -> Result<(), SettingsError> {
     // An empty value counts as unset.
