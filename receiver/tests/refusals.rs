@@ -62,11 +62,18 @@ fn refusals(command_lines: &[&[&str]], folder: &Path) -> String {
 /// Returns true if this user can load programs. Otherwise it reports the test as skipped.
 fn may_load(test: &str) -> bool {
     let root = rustix::process::geteuid().is_root();
-    if !root && let Some(file) = std::env::var_os("UNDERCURRENT_SKIPS") {
-        let mut skips = fs::OpenOptions::new().append(true).open(file).expect("the file of skips");
-        writeln!(skips, "SKIPPED: {test}: loading eBPF programs needs root").expect("written");
+    if !root {
+        skip(&format!("{test}: loading eBPF programs needs root"));
     }
     root
+}
+
+/// Reports a test as skipped.
+fn skip(reason: &str) {
+    if let Some(file) = std::env::var_os("UNDERCURRENT_SKIPS") {
+        let mut skips = fs::OpenOptions::new().append(true).open(file).expect("the file of skips");
+        writeln!(skips, "SKIPPED: {reason}").expect("written");
+    }
 }
 
 /// Returns a command that runs the program as a user without capabilities, from a folder that the user can access.
@@ -181,6 +188,46 @@ fn users_without_capabilities() {
     for words in ["cannot run", "not root", "CAP_BPF", "CAP_PERFMON", "CAP_NET_ADMIN"] {
         assert!(page.contains(words), "{words} in {page}");
     }
+}
+
+/// Runs the program by another one, with the arguments of both.
+fn by(tool: &[&str], arguments: &[&str]) -> Command {
+    let mut command = program(tool[0], &tool[1..]);
+    command.arg(env!("CARGO_BIN_EXE_undercurrent")).args(arguments);
+    command
+}
+
+#[test]
+fn user_namespaces_are_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let namespace = ["/usr/bin/unshare", "--user", "--map-root-user"];
+    if !run(program(namespace[0], &namespace[1..]).arg("true")).status.success() {
+        return skip("user_namespaces_are_named: this host permits no user namespaces");
+    }
+    let arguments = ["--duration", "1s", "--output", "json"];
+    insta::assert_snapshot!(failure(by(&namespace, &arguments), CANNOT_RUN, folder.path()));
+    let doctor = run(&mut by(&namespace, &["doctor"]));
+    let page = String::from_utf8(doctor.stdout).expect("text");
+    assert_eq!(doctor.status.code(), Some(CANNOT_RUN), "{page}");
+    assert!(page.contains("user namespace") && !page.contains("all required"), "{page}");
+}
+
+/// The soft limit is raised to the hard limit. Below that, the message names the limit.
+#[test]
+fn limits_of_descriptors_are_raised_or_named() {
+    if !may_load("limits_of_descriptors_are_raised_or_named") {
+        return;
+    }
+    let limited = |limit: &str| {
+        let tool = ["/usr/bin/prlimit", &format!("--nofile={limit}")];
+        run(&mut by(&tool, &["--duration", "1s", "--interval", "500ms", "--output", "json"]))
+    };
+    let raised = limited("40:4096");
+    assert!(raised.status.success() && !raised.stdout.is_empty(), "{raised:?}");
+    let refused = limited("40:40");
+    let said = String::from_utf8(refused.stderr).expect("text");
+    assert_eq!(refused.status.code(), Some(CANNOT_RUN), "{said}");
+    assert!(["map", "Too many open files", "LimitNOFILE="].iter().all(|words| said.contains(words)), "{said}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Sets the wall clock while packets are in flight. Runs only in virtual machines.
 
-use std::{thread, time::Duration};
+use std::{net::UdpSocket, thread, time::Duration};
 
 use rustix::time::{ClockId, Timespec, clock_gettime, clock_settime};
 
@@ -9,13 +9,15 @@ use super::{
     support::{
         line::{Line, Value},
         load::Load,
-        sidecar::Sidecar,
+        sidecar::{BINARY, Sidecar, command},
         surroundings::{alone, often, virtual_machine, wait_for},
         wire::{Version, Wire},
     },
 };
 
 pub const HOUR: i64 = 3600;
+/// Datagrams of a test that does not measure time.
+const MESSAGES: usize = 100;
 const NANOSECONDS: i64 = 1_000_000_000;
 /// The share of packets that may be wrong: those in flight, and those before the kernel notified the sidecar. The
 /// notification takes some milliseconds on an emulated machine, and longer on shared processors. Without the
@@ -90,6 +92,32 @@ fn around<T>(sidecar: &Sidecar, change: impl FnOnce() -> T) -> Around {
         recorded: recorded(&after) - recorded(&before),
         implausible: (implausible(&after) - implausible(&before)) as f64,
         negative: after.total(LOST, &of) - before.total(LOST, &of),
+    }
+}
+
+/// A time namespace shifts the monotonic clock that the sidecar reads, and not the one that programs read.
+#[test]
+fn a_time_namespace_shifts_no_latency() {
+    let Some(_alone) = alone("a time namespace") else { return };
+    let mut start = command("unshare");
+    start.args(["--time", "--monotonic", "100000", "--boottime", "100000", "--fork", "--kill-child"]).arg(BINARY);
+    let (sidecar, wire) = (Sidecar::start_by(start, often(), &[]), Wire::best(Version::Ipv4));
+    let before = sidecar.snapshot();
+    exchange(&wire);
+    let after = sidecar.snapshot();
+    let grown = recorded(&after) - recorded(&before);
+    assert!(grown >= MESSAGES as f64, "{grown} of {MESSAGES} datagrams were recorded");
+    let negative = [("undercurrent.signal", "latency"), ("undercurrent.reason", "negative")];
+    assert_eq!(after.total(LOST, &negative), 0.0);
+    assert_eq!(implausible(&after), 0);
+}
+
+fn exchange(wire: &Wire) {
+    let receiver = wire.right.run(|| UdpSocket::bind((wire.server(), 0)).unwrap());
+    let sender = wire.left.run(|| UdpSocket::bind((wire.client(), 0)).unwrap());
+    for _ in 0..MESSAGES {
+        sender.send_to(&[0; 100], receiver.local_addr().unwrap()).unwrap();
+        receiver.recv(&mut [0; 100]).unwrap();
     }
 }
 

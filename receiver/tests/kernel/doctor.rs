@@ -2,9 +2,11 @@
 
 use std::{
     fs, io,
+    net::TcpListener,
     os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
     process::{Output, Stdio},
     thread,
+    time::Duration,
 };
 
 use landlock::{AccessFs, Ruleset, RulesetAttr as _, RulesetCreated};
@@ -13,6 +15,7 @@ use undercurrent::parts::FileAccess;
 
 use super::support::{
     attached::{Attached, held},
+    collector::Collector,
     processes::family,
     sidecar::{BINARY, command, file},
     surroundings::{alone, arguments, skip, virtual_machine},
@@ -226,6 +229,35 @@ fn without_privileges_it_names_what_is_missing() {
         assert!(["CAP_BPF", "CAP_PERFMON"].iter().all(|capability| text.contains(capability)), "{text}");
     }
     assert!(output.stdout.is_empty(), "{output:?}");
+}
+
+#[test]
+fn collectors_are_tried() {
+    let Some(_alone) = alone("doctor with collectors") else { return };
+    let collector = Collector::start(Duration::ZERO, 0);
+    // No program listens at the port of a dropped listener.
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut doctor = command(BINARY);
+    doctor.env("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", collector.endpoint());
+    doctor.env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", format!("http://{closed}"));
+    let report = report(&doctor.args(["doctor", "--json"]).output().unwrap());
+    let [metrics, spans] = report["collectors"].as_array().unwrap().as_slice() else { panic!("{report:#}") };
+    assert_eq!((&metrics["items"], &metrics["problem"]), (&Value::from("metrics"), &Value::Null), "{metrics:#}");
+    assert_eq!(metrics["origin"], "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT");
+    assert_eq!(spans["items"], "spans");
+    assert!(spans["problem"].as_str().unwrap().contains("unavailable"), "{spans:#}");
+}
+
+#[test]
+fn avoided_kinds_of_programs_are_not_tried() {
+    let Some(_alone) = alone("doctor without kinds of programs") else { return };
+    let avoid = ["fentry", "kprobe", "tracepoint"].map(|kind| ["--avoid", kind]);
+    let output = command(BINARY).args(["doctor", "--json"]).args(avoid.as_flattened()).output().unwrap();
+    let report = report(&output);
+    let by = hooks(&report).into_iter().filter_map(|(_, _, by)| by).collect::<Vec<_>>();
+    assert!(!by.is_empty(), "{report:#}");
+    let has_kind = |by: &String| ["fentry", "fexit", "kprobe", "tracepoint"].iter().any(|kind| by.contains(kind));
+    assert!(!by.iter().any(has_kind), "{by:?}");
 }
 
 /// The kernel's limit of nested Landlock rulesets (`LANDLOCK_MAX_NUM_LAYERS`).
