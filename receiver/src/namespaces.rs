@@ -9,7 +9,7 @@ pub enum Namespace {
     User,
     /// Another cgroup namespace than the initial one shows a part of each hierarchy.
     Cgroup,
-    /// Another UTS namespace than the initial one has a host name of its own.
+    /// A host name other than the host's belongs to another UTS namespace than the initial one.
     Uts,
 }
 

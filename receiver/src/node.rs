@@ -21,7 +21,7 @@ const KUBERNETES_NODE: [&str; 2] = ["K8S_NODE_NAME", "NODE_NAME"];
 pub struct Kernel {
     /// The node's name.
     pub node_name: String,
-    /// True if the name is the host's. A container has a name of its own, which differs after each start.
+    /// True if the name is the host's. The name of a container changes at each start.
     pub is_name_of_host: bool,
     /// The kernel's release, for example `6.1.0-18-amd64`.
     pub release: String,

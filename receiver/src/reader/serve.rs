@@ -31,8 +31,8 @@ pub const THREADS: usize = 32;
 /// The stack size of these threads, in bytes. They parse environments.
 const STACK: usize = 256 << 10;
 
-/// What the reader may read and open besides `/proc` and the sockets of runtimes. The configuration determines it, and the
-/// worker cannot change it.
+/// Paths that the reader may read and open besides `/proc` and the sockets of runtimes. The configuration determines them, and
+/// the worker cannot change them.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
     /// The cgroups.

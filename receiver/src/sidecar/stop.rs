@@ -33,7 +33,7 @@ pub async fn idle(settings: &Settings) -> Result<(), StartError> {
     }
 }
 
-/// What a signal or the end of the configured duration means.
+/// The effect of a signal or of the end of the configured duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Notice {
     /// The sidecar ends.

@@ -66,7 +66,7 @@ impl Resource {
             attributes.set(key, value);
         }
         if attributes.get("service.instance.id").is_none() {
-            // A container that knows nothing of its host has an id of its own.
+            // In a container that cannot read the host's files, the id is the container's.
             let id = host_key(&attributes).unwrap_or_else(|| node.kernel.node_name.clone());
             attributes.set("service.instance.id", instance_id(id.as_bytes()));
         }

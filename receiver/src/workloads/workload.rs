@@ -128,7 +128,7 @@ impl Workload {
         self.disputed
     }
 
-    /// Loses the id in the name of the cgroup, or has it again.
+    /// Removes the id in the name of the cgroup from the resource, or restores it.
     pub const fn toggle_dispute(&mut self) {
         self.disputed = !self.disputed;
     }

@@ -18,6 +18,7 @@ use undercurrent::{
 
 use super::{
     check_configuration, commands,
+    documents::values,
     page::{files, page, read},
     yaml,
 };
@@ -34,16 +35,6 @@ fn document(path: &str) -> Value {
 fn assert_typed<T: DeserializeOwned + Serialize>(object: &Value) {
     let typed: T = serde_json::from_value(object.clone()).unwrap_or_else(|error| panic!("{error}: {object}"));
     assert_eq!(serde_json::to_value(&typed).expect("JSON"), *object);
-}
-
-/// Returns the values of a key anywhere in a document.
-fn values<'a>(document: &'a Value, key: &str) -> Vec<&'a Value> {
-    let below: Vec<&Value> = match document {
-        Value::Object(object) => object.values().collect(),
-        Value::Array(items) => items.iter().collect(),
-        _ => Vec::new(),
-    };
-    document.get(key).into_iter().chain(below.into_iter().flat_map(|value| values(value, key))).collect()
 }
 
 fn strings(list: &Value) -> Vec<String> {

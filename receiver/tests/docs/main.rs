@@ -2,6 +2,9 @@
 
 mod commands;
 #[cfg(feature = "kubernetes")]
+#[path = "../support/documents.rs"]
+mod documents;
+#[cfg(feature = "kubernetes")]
 mod examples;
 mod page;
 

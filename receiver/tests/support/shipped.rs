@@ -4,6 +4,8 @@ use std::{fs, path::Path};
 
 use serde_json::Value;
 
+use super::documents::values;
+
 /// The files with capabilities, relative to the workspace.
 pub const MANIFEST: &str = "examples/kubernetes/undercurrent.yaml";
 pub const UNIT: &str = "examples/systemd/undercurrent.service";
@@ -46,14 +48,4 @@ fn read(file: &str) -> String {
 
 fn full(name: &str) -> String {
     format!("CAP_{}", name.trim_start_matches("CAP_"))
-}
-
-/// Returns the values of a key anywhere in a document.
-fn values<'a>(document: &'a Value, key: &str) -> Vec<&'a Value> {
-    let below: Vec<&Value> = match document {
-        Value::Object(object) => object.values().collect(),
-        Value::Array(items) => items.iter().collect(),
-        _ => Vec::new(),
-    };
-    document.get(key).into_iter().chain(below.into_iter().flat_map(|value| values(value, key))).collect()
 }

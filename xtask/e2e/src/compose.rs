@@ -98,7 +98,7 @@ fn slow_request(engine: &Docker) -> anyhow::Result<Option<()>> {
     Ok(traces.iter().any(|trace| trace.spans.iter().any(|span| waited(trace, span))).then_some(()))
 }
 
-/// The name of the project, with which the names of containers begin.
+/// The name of the project: the first part of the names of containers.
 const PROJECT: &str = "undercurrent-e2e";
 /// Privileges that every test host can grant, including hosts without CAP_SYS_RESOURCE.
 const RESTRICTED: &str = "docker-compose.restricted.yaml";

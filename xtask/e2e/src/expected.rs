@@ -23,7 +23,7 @@ pub fn node(request: &Request) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks that a request has the name of the host. A container has it where it can read the host's files.
+/// Checks that a request has the name of the host. A container needs access to the host's files for this name.
 pub fn host_name(request: &Request) -> anyhow::Result<()> {
     let has_name = request.resource_metrics.iter().any(|of| attribute(resource(of), "host.name").is_some());
     ensure!(has_name, "no resource has host.name");

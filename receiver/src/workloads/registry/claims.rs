@@ -15,7 +15,7 @@ type Party = (bool, Subtree);
 impl Registry {
     /// Decides which workloads have the id in their name, and describes those that gained or lost it. A user or a container can
     /// give a cgroup the name of any container. So an id below a delegated subtree counts only if no cgroup outside of the
-    /// subtree has it.
+    /// subtree claims the same id.
     pub fn settle_claims(&mut self, node: &Attributes) {
         let mut parties: HashMap<&str, Vec<Party>> = HashMap::new();
         for workload in self.workloads.values() {

@@ -9,6 +9,8 @@ pub mod churn;
 #[path = "../../support/collector.rs"]
 pub mod collector;
 pub mod counters;
+#[path = "../../support/documents.rs"]
+pub mod documents;
 #[path = "../../truth/errors.rs"]
 pub mod errors;
 pub mod ftrace;

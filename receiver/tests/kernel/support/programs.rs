@@ -22,7 +22,7 @@ impl OtherPrograms {
         Some(Self { _statistics: statistics, before: run_times() })
     }
 
-    /// Returns the time for which programs of other processes ran, by all CPUs together.
+    /// Returns the run time of the programs of other processes on all CPUs.
     pub fn end(self, sidecar: u32) -> Duration {
         let own = attached(sidecar).programs;
         let others = run_times().into_iter().filter(|(id, _)| !own.contains(id));

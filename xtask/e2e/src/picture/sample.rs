@@ -56,7 +56,7 @@ fn tables(sidecar: &Path) -> anyhow::Result<String> {
     machine::output(Command::new(sidecar).args(OPTIONS).arg("--config").arg(config))
 }
 
-/// Returns the page with another table, whose first word is left out.
+/// Replaces the table of a page. The text of the new table begins after the word `undercurrent`.
 fn replaced(page: &str, table: &str) -> anyhow::Result<String> {
     let (before, after) = page.split_once(TABLE.0).context("the page has no table")?;
     let (_, after) = after.split_once(TABLE.1).context("the page's table has no end")?;
