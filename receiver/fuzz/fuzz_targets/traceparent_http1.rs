@@ -5,7 +5,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use undercurrent::traceparent::{Context, LIMIT, Protocols, find};
+use undercurrent::traceparent::{LIMIT, Protocols, SpanContext, find};
 
 #[path = "../../src/traceparent/http1_invariants.rs"]
 mod http1_invariants;

@@ -5,7 +5,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use undercurrent::traceparent::{Context, Protocols, find};
+use undercurrent::traceparent::{Protocols, SpanContext, find};
 
 #[path = "../../src/traceparent/http2_invariants.rs"]
 mod http2_invariants;

@@ -94,8 +94,8 @@ fn exemplar(exemplar: &telemetry::Exemplar) -> Exemplar {
     Exemplar {
         filtered_attributes: key_values(&exemplar.attributes),
         time_unix_nano: exemplar.time.0,
-        span_id: exemplar.context.span.0.to_vec(),
-        trace_id: exemplar.context.trace.0.to_vec(),
+        span_id: exemplar.context.span_id().to_bytes().to_vec(),
+        trace_id: exemplar.context.trace_id().to_bytes().to_vec(),
         value: Some(exemplar::Value::AsDouble(exemplar.value)),
     }
 }

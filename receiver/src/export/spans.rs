@@ -2,14 +2,11 @@
 
 use opentelemetry_proto::tonic::{
     collector::trace::v1::ExportTraceServiceRequest,
-    trace::v1::{self as wire, ResourceSpans, ScopeSpans, SpanFlags, Status, span::SpanKind},
+    trace::v1::{ResourceSpans, ScopeSpans},
 };
 
-use super::encode::{key_values, resource, scope};
-use crate::telemetry::{Parent, SCHEMA_URL, Span, SpanBatch, SpanContext};
-
-/// `sampled` of W3C trace flags: spans are exported only if they are sampled.
-const SAMPLED: u32 = 1;
+use super::encode::{resource, scope};
+use crate::telemetry::{SCHEMA_URL, SpanBatch};
 
 /// Returns the request for the spans of a batch.
 pub(super) fn request(batch: &SpanBatch) -> ExportTraceServiceRequest {
@@ -17,7 +14,7 @@ pub(super) fn request(batch: &SpanBatch) -> ExportTraceServiceRequest {
         resource: Some(resource(&spans.resource)),
         scope_spans: vec![ScopeSpans {
             scope: Some(scope()),
-            spans: spans.spans.iter().map(span).collect(),
+            spans: spans.spans.iter().cloned().map(Into::into).collect(),
             schema_url: SCHEMA_URL.to_owned(),
         }],
         schema_url: SCHEMA_URL.to_owned(),
@@ -25,60 +22,33 @@ pub(super) fn request(batch: &SpanBatch) -> ExportTraceServiceRequest {
     ExportTraceServiceRequest { resource_spans: batch.resources.iter().map(of).collect() }
 }
 
-fn span(span: &Span) -> wire::Span {
-    let remote = match span.parent {
-        Parent::None => 0,
-        Parent::Local(_) => SpanFlags::ContextHasIsRemoteMask as u32,
-        Parent::Remote(_) => SpanFlags::ContextHasIsRemoteMask as u32 | SpanFlags::ContextIsRemoteMask as u32,
-    };
-    wire::Span {
-        trace_id: span.context.trace.0.to_vec(),
-        span_id: span.context.span.0.to_vec(),
-        parent_span_id: span.parent.id().map_or_else(Vec::new, |id| id.0.to_vec()),
-        flags: SAMPLED | remote,
-        name: span.name.to_owned(),
-        kind: SpanKind::Internal.into(),
-        start_time_unix_nano: span.start.0,
-        end_time_unix_nano: span.end.0,
-        attributes: key_values(&span.attributes),
-        links: span.links.iter().map(link).collect(),
-        status: Some(Status::default()),
-        ..Default::default()
-    }
-}
-
-fn link(context: &SpanContext) -> wire::span::Link {
-    wire::span::Link {
-        trace_id: context.trace.0.to_vec(),
-        span_id: context.span.0.to_vec(),
-        flags: SAMPLED | SpanFlags::ContextHasIsRemoteMask as u32 | SpanFlags::ContextIsRemoteMask as u32,
-        ..Default::default()
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use opentelemetry::trace::{Link, SpanContext, SpanId, TraceFlags, TraceState};
+    use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
+
     use super::*;
-    use crate::{
-        export::testing::{after, batch},
-        telemetry::{SpanId, TraceId},
-    };
+    use crate::export::testing::{after, batch};
 
     #[test]
     fn spans_keep_ids_parents_times_and_links() {
         let mut batch = batch(3);
-        let context = SpanContext { trace: TraceId([7; 16]), span: SpanId([8; 8]) };
+        let ids = (7_u128.into(), 8_u64.into());
+        let context = SpanContext::new(ids.0, ids.1, TraceFlags::SAMPLED, true, TraceState::NONE);
         let spans = &mut batch.resources[0].spans;
-        spans[1].parent = Parent::Local(SpanId([9; 8]));
-        spans[2].parent = Parent::Remote(SpanId([9; 8]));
-        spans[2].links.push(context);
+        spans[1].parent_span_id = SpanId::from(9_u64);
+        (spans[2].parent_span_id, spans[2].parent_span_is_remote) = (SpanId::from(9_u64), true);
+        spans[2].links.links.push(Link::with_context(context));
         let request = request(&batch);
         let spans = &request.resource_spans[0].scope_spans[0].spans;
-        assert_eq!(spans.iter().map(|span| span.flags).collect::<Vec<_>>(), [1, 0x101, 0x301]);
+        assert_eq!(spans.iter().map(|span| span.flags).collect::<Vec<_>>(), [0x101, 0x101, 0x301]);
         assert_eq!(spans.iter().map(|span| span.parent_span_id.len()).collect::<Vec<_>>(), [0, 8, 8]);
         assert_eq!((spans[0].trace_id.len(), spans[0].span_id.len(), spans[0].kind()), (16, 8, SpanKind::Internal));
         assert_eq!((spans[0].start_time_unix_nano, spans[0].end_time_unix_nano), (after(1).0, after(2).0));
-        assert_eq!((spans[2].links[0].trace_id.clone(), spans[2].links[0].flags), (vec![7; 16], 0x301));
+        assert_eq!(
+            (spans[2].links[0].trace_id.clone(), spans[2].links[0].flags),
+            (7_u128.to_be_bytes().to_vec(), 0x301)
+        );
         assert!(request.resource_spans[0].resource.as_ref().is_some_and(|resource| !resource.attributes.is_empty()));
     }
 }

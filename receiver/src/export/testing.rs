@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use opentelemetry::trace::{TraceFlags, TraceState};
 use proptest::prelude::*;
 
 use crate::telemetry::{
-    AttributeKey, Attributes, Data, Descriptor, ExponentialHistogram, Figure, FigureKind, Instrument, Metric, Parent,
-    Point, Resource, ResourceMetrics, ResourceSpans, Side, Snapshot, Span, SpanBatch, SpanContext, SpanId, TraceId,
-    UnixNanos, View,
+    AttributeKey, Attributes, Data, Descriptor, ExponentialHistogram, Figure, FigureKind, Instrument, Metric, Point,
+    Resource, ResourceMetrics, ResourceSpans, Side, Snapshot, SpanBatch, SpanContext, UnixNanos, View, finished_span,
 };
 
 const fn key(key: &'static str, values: &'static [&'static str]) -> AttributeKey {
@@ -293,14 +293,11 @@ prop_compose! {
 
 /// Returns a batch with spans of one resource, from one second to two seconds after the start.
 pub(super) fn batch(spans: usize) -> SpanBatch {
-    let span = |number: usize| Span {
-        context: SpanContext { trace: TraceId([1; 16]), span: SpanId((number as u64 + 1).to_be_bytes()) },
-        parent: Parent::None,
-        name: "network receive",
-        start: after(1),
-        end: after(2),
-        attributes: Attributes::new().with("network.transport", "tcp"),
-        links: Vec::new(),
+    let span = |number: usize| {
+        let ids = (1_u128.into(), (number as u64 + 1).into());
+        let context = SpanContext::new(ids.0, ids.1, TraceFlags::SAMPLED, false, TraceState::NONE);
+        let attributes = Attributes::new().with("network.transport", "tcp");
+        finished_span(context, &SpanContext::NONE, "network receive", [after(1), after(2)], &attributes)
     };
     let resource = Arc::new(Resource { attributes: Attributes::new().with("host.name", "node") });
     SpanBatch::new(vec![ResourceSpans { resource, spans: (0..spans).map(span).collect() }])

@@ -137,25 +137,18 @@ mod tests {
         export::Outputs,
         signals::latency,
         telemetry::{
-            Data, ExponentialHistogram, Metric, Parent, Point, Scale, Span, SpanContext, SpanId, TraceId, UnixNanos,
+            Data, ExponentialHistogram, Metric, Point, Scale, SpanContext, UnixNanos, finished_span, new_context,
         },
     };
 
     static METRIC: &Descriptor = &latency::DURATION;
 
     fn traced(milliseconds: u64) -> Traced {
-        let context = SpanContext { trace: TraceId::random(), span: SpanId::random() };
+        let context = new_context(&SpanContext::NONE);
         let time = UnixNanos(milliseconds * 1_000_000);
         let attributes = Attributes::new().with("undercurrent.network.layer", "socket_read");
-        let span = Span {
-            context,
-            parent: Parent::None,
-            name: "network receive",
-            start: UnixNanos(0),
-            end: time,
-            attributes: Attributes::new(),
-            links: Vec::new(),
-        };
+        let times = [UnixNanos(0), time];
+        let span = finished_span(context.clone(), &SpanContext::NONE, "network receive", times, &Attributes::new());
         let exemplar = Exemplar { context, value: 0.5, time, attributes: Attributes::new() };
         Traced { slot: Slot::NODE, spans: vec![span], metric: METRIC, attributes, exemplar }
     }

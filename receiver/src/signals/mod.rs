@@ -52,7 +52,7 @@ use crate::{
     options::{Packets, Switch},
     privileges::Task,
     reader::PowerMeters,
-    telemetry::{Attributes, Descriptor, Exemplar, Readings, Span, UnixNanos},
+    telemetry::{Attributes, Descriptor, Exemplar, Readings, SpanData, UnixNanos},
     workloads::{self, Files, NoAccounting, NoQuotas, Slot, Workloads},
 };
 
@@ -102,7 +102,7 @@ pub struct Traced {
     /// The slot of the workload.
     pub slot: Slot,
     /// The spans, each after its parent.
-    pub spans: Vec<Span>,
+    pub spans: Vec<SpanData>,
     /// The metric of the histogram.
     pub metric: &'static Descriptor,
     /// The attributes of the histogram's point.

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use opentelemetry::{Array, KeyValue};
+
 /// The value of an attribute.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Value {
@@ -57,6 +59,17 @@ impl From<Vec<String>> for Value {
     }
 }
 
+impl From<Value> for opentelemetry::Value {
+    fn from(value: Value) -> Self {
+        match value {
+            Value::Text(text) => text.into(),
+            Value::Integer(number) => number.into(),
+            Value::Flag(flag) => flag.into(),
+            Value::Texts(texts) => Self::Array(Array::String(texts.into_iter().map(Into::into).collect())),
+        }
+    }
+}
+
 /// Formats lists as JSON, as the specification requires for formats that support only string values.
 impl std::fmt::Display for Value {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -100,6 +113,12 @@ impl Attributes {
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.iter().find(|(existing, _)| *existing == key).map(|(_, value)| value)
+    }
+
+    /// Returns the attributes in the types of the OpenTelemetry API.
+    #[must_use]
+    pub fn key_values(&self) -> Vec<KeyValue> {
+        self.0.iter().map(|(key, value)| KeyValue::new(key.clone(), value.clone())).collect()
     }
 
     /// Returns every key with its value.

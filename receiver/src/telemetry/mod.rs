@@ -21,4 +21,6 @@ pub use resource::{INSTANCE_NAMESPACE, NODE_ATTRIBUTES, RESOURCE_ATTRIBUTES, Res
 pub(crate) use resource::{host_key, instance_id, listed};
 pub use scale::Scale;
 pub use snapshot::{Data, Metric, Point, ResourceMetrics, Snapshot, UnixNanos};
-pub use span::{Exemplar, Parent, ResourceSpans, Span, SpanBatch, SpanContext, SpanId, TraceId};
+pub use span::{
+    Exemplar, ResourceSpans, SpanBatch, SpanContext, SpanData, SpanId, TraceId, finished_span, new_context,
+};

@@ -1,6 +1,9 @@
 //! All measurements at one point in time.
 
-use std::{sync::Arc, time::SystemTime};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use super::{Attributes, Descriptor, ExponentialHistogram, Resource};
 
@@ -20,6 +23,12 @@ impl From<SystemTime> for UnixNanos {
     fn from(time: SystemTime) -> Self {
         let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Self(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+impl From<UnixNanos> for SystemTime {
+    fn from(time: UnixNanos) -> Self {
+        Self::UNIX_EPOCH + Duration::from_nanos(time.0)
     }
 }
 

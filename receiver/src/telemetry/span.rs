@@ -1,103 +1,59 @@
 //! Spans of traces.
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+use std::sync::{
+    Arc, LazyLock,
+    atomic::{AtomicUsize, Ordering},
 };
 
-use super::{Attributes, Resource, UnixNanos};
+pub use opentelemetry::trace::{SpanContext, SpanId, TraceId};
+use opentelemetry::{
+    InstrumentationScope,
+    trace::{SpanKind, Status, TraceFlags, TraceState},
+};
+pub use opentelemetry_sdk::trace::SpanData;
+use opentelemetry_sdk::trace::{IdGenerator as _, RandomIdGenerator, SpanEvents, SpanLinks};
 
-/// The id of a trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct TraceId(pub [u8; 16]);
+use super::{Attributes, Resource, SCHEMA_URL, SCOPE, UnixNanos};
 
-/// The id of a span.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct SpanId(pub [u8; 8]);
+/// The instrumentation scope of all spans.
+static INSTRUMENTATION: LazyLock<InstrumentationScope> = LazyLock::new(|| {
+    InstrumentationScope::builder(SCOPE).with_version(env!("CARGO_PKG_VERSION")).with_schema_url(SCHEMA_URL).build()
+});
 
-impl TraceId {
-    /// Returns a random id, which is not zero.
-    #[must_use]
-    pub fn random() -> Self {
-        Self(fastrand::u128(1..).to_be_bytes())
+/// Returns the context of a new span, with random ids. The span belongs to the trace of `parent`, or is the root of a new trace if
+/// `parent` is [`SpanContext::NONE`].
+#[must_use]
+pub fn new_context(parent: &SpanContext) -> SpanContext {
+    let ids = RandomIdGenerator::default();
+    let trace = if parent.is_valid() { parent.trace_id() } else { ids.new_trace_id() };
+    // Only sampled spans are exported.
+    SpanContext::new(trace, ids.new_span_id(), TraceFlags::SAMPLED, false, TraceState::NONE)
+}
+
+/// Returns a finished span of kind `INTERNAL`. A span without a parent has the parent [`SpanContext::NONE`].
+#[must_use]
+pub fn finished_span(
+    context: SpanContext,
+    parent: &SpanContext,
+    name: &'static str,
+    [start, end]: [UnixNanos; 2],
+    attributes: &Attributes,
+) -> SpanData {
+    SpanData {
+        span_context: context,
+        parent_span_id: parent.span_id(),
+        parent_span_is_remote: parent.is_remote(),
+        span_kind: SpanKind::Internal,
+        name: name.into(),
+        start_time: start.into(),
+        end_time: end.into(),
+        attributes: attributes.key_values(),
+        dropped_attributes_count: 0,
+        events: SpanEvents::default(),
+        links: SpanLinks::default(),
+        status: Status::Unset,
+        instrumentation_scope: INSTRUMENTATION.clone(),
     }
-}
-
-impl SpanId {
-    /// Returns a random id, which is not zero.
-    #[must_use]
-    pub fn random() -> Self {
-        Self(fastrand::u64(1..).to_be_bytes())
-    }
-}
-
-fn hexadecimal(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-}
-
-impl fmt::Display for TraceId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        hexadecimal(&self.0, f)
-    }
-}
-
-impl fmt::Display for SpanId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        hexadecimal(&self.0, f)
-    }
-}
-
-/// A reference to a span.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct SpanContext {
-    /// The trace.
-    pub trace: TraceId,
-    /// The span.
-    pub span: SpanId,
-}
-
-/// The parent of a span.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Parent {
-    /// The span is the root of its trace.
-    None,
-    /// A span of this process.
-    Local(SpanId),
-    /// A span of another process.
-    Remote(SpanId),
-}
-
-impl Parent {
-    /// Returns the id of the parent.
-    #[must_use]
-    pub const fn id(self) -> Option<SpanId> {
-        match self {
-            Self::None => None,
-            Self::Local(id) | Self::Remote(id) => Some(id),
-        }
-    }
-}
-
-/// A finished span of kind `INTERNAL`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Span {
-    /// The trace and the id of the span.
-    pub context: SpanContext,
-    /// The parent.
-    pub parent: Parent,
-    /// The name.
-    pub name: &'static str,
-    /// The start time.
-    pub start: UnixNanos,
-    /// The end time.
-    pub end: UnixNanos,
-    /// The attributes.
-    pub attributes: Attributes,
-    /// References to spans of other traces.
-    pub links: Vec<SpanContext>,
 }
 
 /// The spans of one resource.
@@ -106,7 +62,7 @@ pub struct ResourceSpans {
     /// The resource that the spans describe.
     pub resource: Arc<Resource>,
     /// The spans, each after its parent.
-    pub spans: Vec<Span>,
+    pub spans: Vec<SpanData>,
 }
 
 /// Spans that are exported together.
@@ -160,11 +116,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_random_and_printed_in_hexadecimal() {
-        assert_ne!(TraceId::random(), TraceId::random());
-        assert_ne!(SpanId::random(), SpanId::random());
-        assert_eq!(SpanId([0, 1, 2, 3, 0xa0, 0xff, 6, 7]).to_string(), "00010203a0ff0607");
-        assert_eq!(TraceId([0x0f; 16]).to_string(), "0f".repeat(16));
+    fn a_new_context_is_sampled_and_in_the_trace_of_its_parent() {
+        let root = new_context(&SpanContext::NONE);
+        let child = new_context(&root);
+        assert!(root.is_valid() && root.is_sampled() && !root.is_remote());
+        assert_eq!(child.trace_id(), root.trace_id());
+        assert_ne!(child.span_id(), root.span_id());
+        assert_ne!(new_context(&SpanContext::NONE).trace_id(), root.trace_id());
     }
 
     #[test]

@@ -1,67 +1,70 @@
 //! The value of a `traceparent` field: W3C Trace Context Level 2, section 3.2.
 
+use std::collections::HashMap;
+
+use opentelemetry::{Context, propagation::TextMapPropagator as _, trace::TraceContextExt as _};
+use opentelemetry_sdk::propagation::TraceContextPropagator;
 use undercurrent_ebpf::abi::slow;
 
-use super::Context;
+use super::SpanContext;
 
 /// The length of version 00 in bytes, and the minimum of later versions.
 pub(super) const LENGTH: usize = 55;
 const _: () = assert!(slow::VALUE == LENGTH + 1);
-/// The flag "sampled" of `trace-flags`.
-const SAMPLED: u8 = 1;
+/// The form of version 00: `x` is a lower-case hexadecimal digit.
+const FORM: &[u8; LENGTH] = b"xx-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx-xxxxxxxxxxxxxxxx-xx";
+/// The field that the propagator parses.
+const FIELD: &str = "traceparent";
 
 /// Returns the context of a value without surrounding white space, or `None` if the value is invalid.
 ///
 /// Later versions may append fields after a `-`, which the specification requires to ignore. Version `ff`, IDs of
-/// zeros and upper-case digits are invalid.
+/// zeros and upper-case digits are invalid. The SDK's propagator parses the fields. It accepts shorter fields and signs, so
+/// this function checks the form first.
 #[must_use]
-pub fn parse(value: &[u8]) -> Option<Context> {
+pub fn parse(value: &[u8]) -> Option<SpanContext> {
     let (fields, extension) = value.split_at_checked(LENGTH)?;
-    let dashes = [fields[2], fields[35], fields[52]] == *b"---";
-    let [version] = bytes(&fields[..2])?;
-    let is_supported = match version {
-        0x00 => extension.is_empty(),
-        0xff => false,
-        _ => matches!(extension.first(), None | Some(b'-')),
-    };
-    if !dashes || !is_supported {
+    let is_extended_well =
+        if fields.starts_with(b"00") { extension.is_empty() } else { matches!(extension, [] | [b'-', ..]) };
+    if !is_extended_well || !has_form(fields) {
         return None;
     }
-    let trace: [u8; 16] = bytes(&fields[3..35])?;
-    let span: [u8; 8] = bytes(&fields[36..52])?;
-    let [flags] = bytes(&fields[53..])?;
-    let are_valid = trace != [0; 16] && span != [0; 8];
-    are_valid.then_some(Context { trace, span, sampled: flags & SAMPLED != 0 })
+    let fields = std::str::from_utf8(fields).ok()?;
+    let carrier = HashMap::from([(FIELD.to_owned(), fields.to_owned())]);
+    let extracted = TraceContextPropagator::new().extract_with_context(&Context::new(), &carrier);
+    let context = extracted.span().span_context().clone();
+    context.is_valid().then_some(context)
 }
 
-/// Decodes `N` bytes from `2 * N` lower-case hexadecimal digits.
-fn bytes<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
-    let mut bytes = [0; N];
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = (digit(pair[0])? << 4) | digit(pair[1])?;
-    }
-    Some(bytes)
-}
-
-fn digit(digit: u8) -> Option<u8> {
-    match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        _ => None,
-    }
+fn has_form(fields: &[u8]) -> bool {
+    let matches = |(byte, form): (&u8, &u8)| match form {
+        b'x' => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
+        other => byte == other,
+    };
+    fields.iter().zip(FORM).all(matches)
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
+    use opentelemetry::trace::TraceFlags;
+
     use super::*;
-    use crate::traceparent::testing::{CONTEXT, VALUE, format};
+    use crate::traceparent::testing::{VALUE, context, format, remote};
+
+    fn unsampled() -> SpanContext {
+        remote(
+            u128::from_be_bytes(context().trace_id().to_bytes()),
+            u64::from_be_bytes(context().span_id().to_bytes()),
+            TraceFlags::default(),
+        )
+    }
 
     #[test]
     fn a_value_of_version_00_has_exactly_55_characters() {
-        assert_eq!(parse(VALUE), Some(CONTEXT));
-        assert_eq!(parse(&VALUE.replace_at(54, b"0")), Some(Context { sampled: false, ..CONTEXT }));
+        assert_eq!(parse(VALUE), Some(context()));
+        assert_eq!(parse(&VALUE.replace_at(54, b"0")), Some(unsampled()));
         for end in 0..VALUE.len() {
             assert_eq!(parse(&VALUE[..end]), None, "{end}");
         }
@@ -74,7 +77,7 @@ mod tests {
     fn all_flags_except_sampled_are_ignored() {
         for flags in 0..=255_u8 {
             let value = VALUE.replace_at(53, format!("{flags:02x}").as_bytes());
-            assert_eq!(parse(&value), Some(Context { sampled: flags % 2 == 1, ..CONTEXT }));
+            assert_eq!(parse(&value), Some(if flags % 2 == 1 { context() } else { unsampled() }));
         }
     }
 
@@ -83,7 +86,7 @@ mod tests {
         for version in ["01", "10", "cc", "fe"] {
             let value = VALUE.replace_at(0, version.as_bytes());
             for extension in ["", "-", "-00", "-an extension, with any \u{fc}ml\u{e4}ut"] {
-                assert_eq!(parse(&[&value, extension.as_bytes()].concat()), Some(CONTEXT), "{version} {extension}");
+                assert_eq!(parse(&[&value, extension.as_bytes()].concat()), Some(context()), "{version} {extension}");
             }
             for extension in ["0", "0-", " ", ",", "_"] {
                 assert_eq!(parse(&[&value, extension.as_bytes()].concat()), None, "{version} {extension}");
@@ -129,7 +132,7 @@ mod tests {
         #[test]
         fn a_formatted_context_is_parsed(trace in any::<u128>(), span in any::<u64>(), sampled in any::<bool>()) {
             prop_assume!(trace != 0 && span != 0);
-            let context = Context { trace: trace.to_be_bytes(), span: span.to_be_bytes(), sampled };
+            let context = remote(trace, span, if sampled { TraceFlags::SAMPLED } else { TraceFlags::default() });
             prop_assert_eq!(parse(format(&context).as_bytes()), Some(context));
         }
 

@@ -1,19 +1,19 @@
 //! The invariant of [`find`] for every HTTP/1 payload, shared by the property tests and the fuzz target.
 
-use super::{Context, LIMIT, Protocols, find};
+use super::{LIMIT, Protocols, SpanContext, find};
 
 /// Panics if the result differs from the result of `httparse`, a parser of another design.
 pub fn check(payload: &[u8]) {
     assert_eq!(find_http1(payload), find_by_httparse(&payload[..payload.len().min(LIMIT)]));
 }
 
-fn find_http1(payload: &[u8]) -> Option<Context> {
+fn find_http1(payload: &[u8]) -> Option<SpanContext> {
     find(payload, Protocols::default())
 }
 
 /// Returns the context of the fields that `httparse` finds after the first line. `httparse` is less strict, so the line
 /// ends are checked here.
-fn find_by_httparse(payload: &[u8]) -> Option<Context> {
+fn find_by_httparse(payload: &[u8]) -> Option<SpanContext> {
     let (first, rest) = payload.split_at(payload.windows(2).position(|bytes| bytes == b"\r\n")?);
     if first.iter().all(u8::is_ascii_hexdigit) || first.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
         return None;
@@ -35,7 +35,7 @@ fn find_by_httparse(payload: &[u8]) -> Option<Context> {
 }
 
 /// Returns the context of the only `traceparent` field, unless the cut line after the fields has the name too.
-fn only_field(head: &[u8], headers: &[httparse::Header<'_>], cut: &[u8]) -> Option<Context> {
+fn only_field(head: &[u8], headers: &[httparse::Header<'_>], cut: &[u8]) -> Option<SpanContext> {
     const NAME: &str = "traceparent";
     let ends_without_return = |(at, byte): (usize, &u8)| *byte == b'\n' && (at == 0 || head[at - 1] != b'\r');
     if head.iter().enumerate().any(ends_without_return)

@@ -19,20 +19,10 @@ mod testing;
 use undercurrent_ebpf::abi::http1::NAME;
 
 pub use self::context::parse;
+pub use opentelemetry::trace::SpanContext;
 
 /// The number of bytes that [`find`] reads. It ignores the rest of the payload.
 pub const LIMIT: usize = 4096;
-
-/// A remote span: the parent that a `traceparent` field names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Context {
-    /// The trace ID. At least one byte is not zero.
-    pub trace: [u8; 16],
-    /// The span ID of the caller. At least one byte is not zero.
-    pub span: [u8; 8],
-    /// True if the caller may have recorded the trace.
-    pub sampled: bool,
-}
 
 /// The protocols that [`find`] parses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +44,7 @@ impl Default for Protocols {
 ///
 /// A header section has no context if it is malformed or names the field twice. The next packet is not examined: it can
 /// contain a second field.
-pub fn find(payload: &[u8], protocols: Protocols) -> Option<Context> {
+pub fn find(payload: &[u8], protocols: Protocols) -> Option<SpanContext> {
     let payload = &payload[..payload.len().min(LIMIT)];
     // The parser of HTTP/1 rejects the control characters in frames of HTTP/2.
     let http1 = protocols.http1.then(|| http1::find(payload)).flatten();
@@ -65,19 +55,19 @@ pub fn find(payload: &[u8], protocols: Protocols) -> Option<Context> {
 #[derive(Default)]
 struct Fields {
     count: usize,
-    context: Option<Context>,
+    context: Option<SpanContext>,
 }
 
 impl Fields {
     /// Adds one field. Its context is `None` if its value is invalid or cut.
-    fn add(&mut self, context: Option<Context>) {
+    fn add(&mut self, context: Option<SpanContext>) {
         self.count += 1;
         self.context = context;
     }
 
     /// Returns the context of the only field. The test suite of the W3C specification requires that a receiver
     /// rejects two fields (`test_traceparent_duplicated`).
-    fn context(self) -> Option<Context> {
+    fn context(self) -> Option<SpanContext> {
         self.context.filter(|_| self.count == 1)
     }
 }

@@ -4,22 +4,24 @@ use std::fs;
 
 use tokio::io::{AsyncReadExt, DuplexStream};
 
-use super::Context;
+use opentelemetry::trace::{SpanContext, TraceFlags, TraceState};
 
 /// A sampled value of version 00: the example of the specification.
 pub(super) const VALUE: &[u8] = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-/// The context of [`VALUE`].
-pub(super) const CONTEXT: Context = Context {
-    trace: 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736_u128.to_be_bytes(),
-    span: 0x00f0_67aa_0ba9_02b7_u64.to_be_bytes(),
-    sampled: true,
-};
+/// Returns a context of another process.
+pub(super) fn remote(trace: u128, span: u64, flags: TraceFlags) -> SpanContext {
+    SpanContext::new(trace.into(), span.into(), flags, true, TraceState::NONE)
+}
+
+/// Returns the context of [`VALUE`].
+pub(super) fn context() -> SpanContext {
+    remote(0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736, 0x00f0_67aa_0ba9_02b7, TraceFlags::SAMPLED)
+}
 
 /// Returns the value of a context in version 00.
-pub(super) fn format(context: &Context) -> String {
-    let (trace, span) = (u128::from_be_bytes(context.trace), u64::from_be_bytes(context.span));
-    format!("00-{trace:032x}-{span:016x}-{:02x}", u8::from(context.sampled))
+pub(super) fn format(context: &SpanContext) -> String {
+    format!("00-{}-{}-{:02x}", context.trace_id(), context.span_id(), context.trace_flags())
 }
 
 /// Another value, which is not sampled.
@@ -34,12 +36,12 @@ pub(super) async fn receive(end: &mut DuplexStream, text: &[u8]) -> Vec<u8> {
     received
 }
 
-/// Returns the sorted names of a folder's fixtures in which a parser finds [`CONTEXT`].
-pub(super) fn with_context(folder: &str, find: impl Fn(&[u8]) -> Option<Context>) -> Vec<String> {
+/// Returns the sorted names of a folder's fixtures in which a parser finds [`context`].
+pub(super) fn with_context(folder: &str, find: impl Fn(&[u8]) -> Option<SpanContext>) -> Vec<String> {
     let folder = format!("{}/fixtures/traceparent/{folder}", env!("CARGO_MANIFEST_DIR"));
     let files = fs::read_dir(folder).expect("a folder").map(|file| file.expect("a file").path());
     let mut names: Vec<String> = files
-        .filter(|path| find(&fs::read(path).expect("a fixture")) == Some(CONTEXT))
+        .filter(|path| find(&fs::read(path).expect("a fixture")) == Some(context()))
         .map(|path| path.file_name().expect("a name").to_string_lossy().into_owned())
         .collect();
     names.sort();

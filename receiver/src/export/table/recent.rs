@@ -1,12 +1,9 @@
 //! The most recent spans.
 
-use std::{
-    collections::VecDeque,
-    time::{Duration, SystemTime},
-};
+use std::collections::VecDeque;
 
 use super::{layout::Column, names::single, rows::heading, section::Section, units::amount};
-use crate::telemetry::{Parent, Resource, Span, SpanBatch, Value};
+use crate::telemetry::{Resource, SpanBatch, SpanData, SpanId};
 
 /// Number of spans in the table.
 const ROWS: usize = 5;
@@ -21,7 +18,7 @@ impl Recent {
     /// Adds the spans of a batch.
     pub(super) fn add(&mut self, batch: &SpanBatch) {
         for resource in &batch.resources {
-            let first = |span: &&Span| !matches!(span.parent, Parent::Local(_));
+            let first = |span: &&SpanData| span.parent_span_id == SpanId::INVALID || span.parent_span_is_remote;
             for span in resource.spans.iter().filter(first) {
                 self.0.push_front(row(&resource.resource, span));
             }
@@ -47,23 +44,24 @@ impl Recent {
     }
 }
 
-fn row(resource: &Resource, span: &Span) -> Vec<String> {
-    let end = SystemTime::UNIX_EPOCH + Duration::from_nanos(span.end.0);
-    let time = humantime::format_rfc3339_millis(end).to_string();
+fn row(resource: &Resource, span: &SpanData) -> Vec<String> {
+    let time = humantime::format_rfc3339_millis(span.end_time).to_string();
     // The time of day, without the date and the letter of the time zone.
     let time = time.get(11..23).unwrap_or_default().to_owned();
-    let duration = span.end.0.saturating_sub(span.start.0) as f64 / 1e9;
-    let layer = span.attributes.get(LAYER).map_or_else(|| "-".to_owned(), Value::to_string);
-    vec![time, single(&resource.attributes), amount(duration, "s"), layer]
+    let duration = span.end_time.duration_since(span.start_time).unwrap_or_default();
+    let layer = span.attributes.iter().find(|attribute| attribute.key.as_str() == LAYER);
+    let layer = layer.map_or_else(|| "-".to_owned(), |attribute| attribute.value.to_string());
+    vec![time, single(&resource.attributes), amount(duration.as_secs_f64(), "s"), layer]
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use opentelemetry::KeyValue;
+
     use super::*;
-    use crate::{
-        export::testing::batch,
-        telemetry::{SpanId, UnixNanos},
-    };
+    use crate::export::testing::batch;
 
     #[test]
     fn the_newest_spans_come_first() {
@@ -71,11 +69,11 @@ mod tests {
         assert!(recent.section().is_none());
         let mut spans = batch(7);
         for (number, span) in spans.resources[0].spans.iter_mut().enumerate() {
-            span.end = UnixNanos(span.start.0 + (number as u64 + 1) * 10_000_000);
-            span.attributes.set(LAYER, "socket_read");
+            span.end_time = span.start_time + Duration::from_millis((number as u64 + 1) * 10);
+            span.attributes.push(KeyValue::new(LAYER, "socket_read"));
         }
         // A step of a packet has no row.
-        spans.resources[0].spans[6].parent = Parent::Local(SpanId([1; 8]));
+        spans.resources[0].spans[6].parent_span_id = SpanId::from(1_u64);
         recent.add(&spans);
         let rows = recent.section().expect("a section").rows;
         assert_eq!(

@@ -8,6 +8,7 @@ mod times;
 
 use std::time::Duration;
 
+use opentelemetry::trace::Link;
 use undercurrent_ebpf::abi::{
     ABSENT,
     latency::{ReceivePoint, Series},
@@ -37,10 +38,8 @@ use crate::{
         slow::SlowThreshold,
     },
     telemetry::{
-        Attributes, Data, Exemplar, ExponentialHistogram, Metric, Parent, Point, Readings, Span, SpanContext, SpanId,
-        TraceId, UnixNanos,
+        Attributes, Data, Exemplar, ExponentialHistogram, Metric, Point, Readings, SpanContext, UnixNanos, new_context,
     },
-    traceparent::Context,
     workloads::{Slot, Workloads},
 };
 
@@ -182,7 +181,7 @@ impl SlowPackets {
         let is_slow = u128::from(times.age()) > self.threshold.as_nanos() / 2;
         let payload = payload.get(..event.length as usize).unwrap_or_default();
         let parent = self.settings.payload.parent(payload);
-        let is_sampled = parent.is_none_or(|parent| parent.sampled || self.settings.unsampled);
+        let is_sampled = parent.as_ref().is_none_or(|parent| parent.is_sampled() || self.settings.unsampled);
         let candidate = Candidate { event, point, times, parent };
         (is_sampled && (is_slow || candidate.is_uniform())).then_some(candidate)
     }
@@ -194,28 +193,28 @@ impl SlowPackets {
             self.over_budget += group.len() as u64;
             return None;
         }
-        let remote = |candidate: &Candidate| candidate.parent.map(remote);
         // A stall belongs to all of its requests.
-        let (trace, parent) = match remote(first).filter(|_| others.is_empty()) {
-            Some(remote) => (remote.trace, Parent::Remote(remote.span)),
-            None => (TraceId::random(), Parent::None),
-        };
+        let parent = first.parent.as_ref().filter(|_| others.is_empty()).unwrap_or(&SpanContext::NONE);
+        let context = new_context(parent);
         let Candidate { event, point, times, .. } = first;
-        let context = SpanContext { trace, span: SpanId::random() };
         let packet = Packet { event, point: *point, times: *times };
-        let mut spans = packet.spans(context, parent, self.settings.redact_addresses);
+        let mut attributes = packet.attributes(self.settings.redact_addresses);
+        let exemplar = Exemplar {
+            context: context.clone(),
+            value: Duration::from_nanos(times.age()).as_secs_f64(),
+            time: times.end,
+            attributes: exemplar_attributes(&attributes),
+        };
+        if !others.is_empty() {
+            attributes.set(PACKETS, i64::try_from(group.len()).unwrap_or(i64::MAX));
+        }
+        let mut spans = packet.spans(&context, parent, &attributes);
         if !others.is_empty()
             && let Some(span) = spans.first_mut()
         {
-            span.attributes.set(PACKETS, i64::try_from(group.len()).unwrap_or(i64::MAX));
-            span.links.extend(group.iter().filter_map(remote).take(LINKS));
+            let parents = group.iter().filter_map(|candidate| candidate.parent.clone());
+            span.links.links = parents.take(LINKS).map(Link::with_context).collect();
         }
-        let exemplar = Exemplar {
-            context,
-            value: Duration::from_nanos(times.age()).as_secs_f64(),
-            time: times.end,
-            attributes: exemplar_attributes(&spans),
-        };
         let attributes = self.series(event, *point);
         Some(Traced { slot: Slot(event.slot), spans, metric: &latency::DURATION, attributes, exemplar })
     }
@@ -276,7 +275,7 @@ struct Candidate {
     point: ReceivePoint,
     times: Times,
     /// The context in the packet's payload.
-    parent: Option<Context>,
+    parent: Option<SpanContext>,
 }
 
 impl Candidate {
@@ -285,14 +284,10 @@ impl Candidate {
     }
 }
 
-fn remote(context: Context) -> SpanContext {
-    SpanContext { trace: TraceId(context.trace), span: SpanId(context.span) }
-}
-
 /// Returns the attributes of an exemplar: the reader's name, if it fits.
-fn exemplar_attributes(spans: &[Span]) -> Attributes {
+fn exemplar_attributes(packet: &Attributes) -> Attributes {
     const KEY: &str = "process.executable.name";
-    let name = spans.first().and_then(|span| span.attributes.get(KEY)).map(ToString::to_string);
+    let name = packet.get(KEY).map(ToString::to_string);
     match name.filter(|name| KEY.len() + name.chars().count() <= EXEMPLAR) {
         Some(name) => Attributes::new().with(KEY, name),
         None => Attributes::new(),

@@ -9,7 +9,7 @@ use undercurrent_ebpf::abi::slow::uniform_mask;
 use crate::{
     kernel::slow::SlowLimits,
     options::Span,
-    traceparent::{self, Context, Protocols},
+    traceparent::{self, Protocols, SpanContext},
 };
 
 /// Spans of slow packets.
@@ -107,7 +107,7 @@ pub enum Payload {
 impl Payload {
     /// Returns the context in the bytes that programs passed with an event: the value of `traceparent`, or the payload.
     #[must_use]
-    pub fn parent(self, passed: &[u8]) -> Option<Context> {
+    pub fn parent(self, passed: &[u8]) -> Option<SpanContext> {
         match self {
             Self::None => None,
             Self::Http1 => traceparent::parse(passed),

@@ -11,7 +11,7 @@ use zerocopy::IntoBytes as _;
 use super::times::Times;
 use crate::{
     signals::attributes,
-    telemetry::{Attributes, Parent, Span, SpanContext, SpanId, UnixNanos},
+    telemetry::{Attributes, SpanContext, SpanData, UnixNanos, finished_span, new_context},
     text::shortened,
 };
 
@@ -54,33 +54,25 @@ impl Packet<'_> {
         self.steps().max_by_key(|(_, start, end)| end.0 - start.0).map(|(layer, ..)| layer)
     }
 
-    /// Returns the span of the packet, then a child for each step.
-    pub fn spans(&self, context: SpanContext, parent: Parent, redacted: bool) -> Vec<Span> {
-        let span = |context, parent, name, start, end, attributes| Span {
-            context,
-            parent,
-            name,
-            start,
-            end,
-            attributes,
-            links: Vec::new(),
+    /// Returns the span of the packet with these attributes, then a child for each step.
+    pub fn spans(&self, context: &SpanContext, parent: &SpanContext, attributes: &Attributes) -> Vec<SpanData> {
+        let child = |parent: &SpanContext, name, times, attributes: &Attributes| {
+            finished_span(new_context(parent), parent, name, times, attributes)
         };
-        let child = |of: SpanId, name, start, end, attributes| {
-            let own = SpanContext { span: SpanId::random(), ..context };
-            span(own, Parent::Local(of), name, start, end, attributes)
-        };
-        let start = self.times.departure.unwrap_or(self.times.start);
-        let mut spans = vec![span(context, parent, NAME, start, self.times.end, self.attributes(redacted))];
+        let (start, end) = (self.times.departure.unwrap_or(self.times.start), self.times.end);
+        let mut spans = vec![finished_span(context.clone(), parent, NAME, [start, end], attributes)];
         if self.times.departure.is_some() {
-            spans.push(child(context.span, SEND, start, self.times.start, Attributes::new()));
+            spans.push(child(context, SEND, [start, self.times.start], &Attributes::new()));
         }
         for (layer, start, end) in self.steps() {
             let attributes = Attributes::new().with(attributes::LAYER.key, attributes::layer(layer));
-            let step = child(context.span, step_name(layer), start, end, attributes);
+            let step = child(context, step_name(layer), [start, end], &attributes);
             let states = if layer == Layer::SocketRead { self.reader_states(start) } else { Vec::new() };
-            let of = step.context.span;
+            let of = step.span_context.clone();
             spans.push(step);
-            spans.extend(states.into_iter().map(|(name, start, end)| child(of, name, start, end, Attributes::new())));
+            let states =
+                states.into_iter().map(|(name, start, end)| child(&of, name, [start, end], &Attributes::new()));
+            spans.extend(states);
         }
         spans
     }
@@ -94,7 +86,8 @@ impl Packet<'_> {
         states.into_iter().filter(|(_, start, end)| start < end).collect()
     }
 
-    fn attributes(&self, redacted: bool) -> Attributes {
+    /// Returns the attributes of the span of the packet.
+    pub fn attributes(&self, redacted: bool) -> Attributes {
         let Self { event, point, .. } = self;
         let mut attributes = Attributes::new();
         if let Some(transport) = point.transport {

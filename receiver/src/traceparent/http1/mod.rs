@@ -2,13 +2,13 @@
 
 use undercurrent_ebpf::abi::http1::{self, KINDS, START};
 
-use super::{Context, context};
+use super::{SpanContext, context};
 
 #[cfg(test)]
 mod tests;
 
 /// Returns the context of the header section that a payload begins with or within.
-pub(super) fn find(payload: &[u8]) -> Option<Context> {
+pub(super) fn find(payload: &[u8]) -> Option<SpanContext> {
     context::parse(value(payload)?)
 }
 

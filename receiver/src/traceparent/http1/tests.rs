@@ -5,7 +5,7 @@ use tokio::io::AsyncWriteExt;
 use super::find;
 use crate::traceparent::{
     LIMIT, Protocols, http1_invariants,
-    testing::{CONTEXT, OTHER, VALUE, receive, with_context},
+    testing::{OTHER, VALUE, context, receive, with_context},
 };
 
 const REQUEST: &[u8] = b"GET /orders?id=7 HTTP/1.1\r\nHost: shop\r\n";
@@ -23,10 +23,10 @@ fn field(name: &str) -> Vec<u8> {
 #[test]
 fn requests_and_responses_have_a_context() {
     let field = field("traceparent");
-    assert_eq!(find(&request(&[&field, b"\r\n"])), Some(CONTEXT));
-    assert_eq!(find(&request(&[b"Accept: */*\r\n", &field, b"A: b\r\n\r\n{}"])), Some(CONTEXT));
-    assert_eq!(find(&[b"HTTP/1.1 200 OK\r\n", &*field, b"\r\nbody"].concat()), Some(CONTEXT));
-    assert_eq!(find(&[b"HTTP/1.0 404 \r\n", &*field, b"\r\n"].concat()), Some(CONTEXT));
+    assert_eq!(find(&request(&[&field, b"\r\n"])), Some(context()));
+    assert_eq!(find(&request(&[b"Accept: */*\r\n", &field, b"A: b\r\n\r\n{}"])), Some(context()));
+    assert_eq!(find(&[b"HTTP/1.1 200 OK\r\n", &*field, b"\r\nbody"].concat()), Some(context()));
+    assert_eq!(find(&[b"HTTP/1.0 404 \r\n", &*field, b"\r\n"].concat()), Some(context()));
     assert_eq!(find(&request(&[b"\r\n"])), None);
     assert_eq!(find(b""), None);
 }
@@ -34,7 +34,7 @@ fn requests_and_responses_have_a_context() {
 #[test]
 fn the_name_has_any_case_and_no_other_characters() {
     for name in ["traceparent", "Traceparent", "TraceParent", "TRACEPARENT"] {
-        assert_eq!(find(&request(&[&field(name), b"\r\n"])), Some(CONTEXT), "{name}");
+        assert_eq!(find(&request(&[&field(name), b"\r\n"])), Some(context()), "{name}");
     }
     for name in ["trace-parent", "traceparen", "traceparents", "x-traceparent", "elastic-apm-traceparent", "tracestate"]
     {
@@ -46,7 +46,7 @@ fn the_name_has_any_case_and_no_other_characters() {
 fn white_space_around_the_value_is_trimmed() {
     for (before, after) in [("", ""), (" ", ""), ("\t", " "), (" \t  ", "\t\t ")] {
         let line = [b"traceparent:", before.as_bytes(), VALUE, after.as_bytes(), b"\r\n\r\n"].concat();
-        assert_eq!(find(&request(&[&line])), Some(CONTEXT), "{line:?}");
+        assert_eq!(find(&request(&[&line])), Some(context()), "{line:?}");
     }
     for around in [["\u{b}", ""], ["", "\u{c}"], ["\u{a0}", ""], ["\"", "\""], ["", ";"], ["", ", "]] {
         let line = [b"traceparent: ", around[0].as_bytes(), VALUE, around[1].as_bytes(), b"\r\n\r\n"].concat();
@@ -58,14 +58,14 @@ fn white_space_around_the_value_is_trimmed() {
 fn two_fields_have_no_context() {
     let field = field("traceparent");
     let other = [b"TraceParent: ", OTHER, b"\r\n"].concat();
-    assert_eq!(find(&request(&[&other, b"\r\n"])).map(|context| context.sampled), Some(false));
+    assert_eq!(find(&request(&[&other, b"\r\n"])).map(|context| context.is_sampled()), Some(false));
     assert_eq!(find(&request(&[&field, &field, b"\r\n"])), None);
     assert_eq!(find(&request(&[&field, b"A: b\r\n", &other, b"\r\n"])), None);
     assert_eq!(find(&request(&[&field, b"traceparent:\r\n\r\n"])), None);
     assert_eq!(find(&request(&[b"traceparent: none\r\n", &field, b"\r\n"])), None);
     // A cut field is the second one as soon as its name is complete.
     assert_eq!(find(&request(&[&field, b"traceparent: 00-"])), None);
-    assert_eq!(find(&request(&[&field, b"traceparent"])), Some(CONTEXT));
+    assert_eq!(find(&request(&[&field, b"traceparent"])), Some(context()));
     let list = [b"traceparent: ", VALUE, b",", OTHER, b"\r\n\r\n"].concat();
     assert_eq!(find(&request(&[&list])), None);
 }
@@ -95,9 +95,9 @@ fn a_malformed_header_section_has_no_context() {
         assert_eq!(find(&request(&[&field, cut])), None, "{}", cut.escape_ascii());
     }
     for cut in [&b""[..], b"\r", b"name", b"name:", b"name: value", b"name: value\r"] {
-        assert_eq!(find(&request(&[&field, cut])), Some(CONTEXT), "{}", cut.escape_ascii());
+        assert_eq!(find(&request(&[&field, cut])), Some(context()), "{}", cut.escape_ascii());
     }
-    assert_eq!(find(&request(&[b"empty:\r\n", b"umlaut: \xc3\xa4\xff\r\n", &field, b"\r\n"])), Some(CONTEXT));
+    assert_eq!(find(&request(&[b"empty:\r\n", b"umlaut: \xc3\xa4\xff\r\n", &field, b"\r\n"])), Some(context()));
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn the_body_has_no_fields() {
     let field = field("traceparent");
     assert_eq!(find(&request(&[b"\r\n", &field, b"\r\n"])), None);
     assert_eq!(find(&request(&[b"\r\n{}\r\n", &field, b"\r\n"])), None);
-    assert_eq!(find(&request(&[&field, b"\r\n", &field, b"\r\n"])), Some(CONTEXT));
+    assert_eq!(find(&request(&[&field, b"\r\n", &field, b"\r\n"])), Some(context()));
     // The header section may have ended in the packet before.
     assert_eq!(find(&[b"\r\n", &*field, b"\r\n"].concat()), None);
     assert_eq!(find(&[b"\n", &*field, b"\r\n"].concat()), None);
@@ -113,7 +113,7 @@ fn the_body_has_no_fields() {
     assert_eq!(find(&[b"{\"log\":\r\n", &*field, b"}\r\n"].concat()), None);
     assert_eq!(find(&[b"46\r\n", &*field, b"\r\n0\r\n\r\n"].concat()), None, "a chunk");
     // A body in the form of a header section equals the second packet of a header section.
-    assert_eq!(find(&[b"--boundary\r\n", &*field, b"\r\n"].concat()), Some(CONTEXT));
+    assert_eq!(find(&[b"--boundary\r\n", &*field, b"\r\n"].concat()), Some(context()));
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_cut_value_is_never_accepted() {
     let request = request(&[&field("traceparent"), b"Accept: */*\r\n\r\nbody"]);
     let end = REQUEST.len() + field("traceparent").len();
     for cut in 0..=request.len() {
-        let expected = (cut >= end).then_some(CONTEXT);
+        let expected = (cut >= end).then_some(context());
         assert_eq!(find(&request[..cut]), expected, "{cut}");
     }
 }
@@ -144,18 +144,18 @@ fn the_second_packet_of_a_header_section_has_a_context() {
         // The field is found unless the payload begins in or at its line, or could begin with the start of a body: the
         // last character of the start line could be the size of a chunk.
         let is_ambiguous = (ends[0] - 1..=ends[0] + 1).contains(&start);
-        let expected = (start < ends[1] && !is_ambiguous).then_some(CONTEXT);
+        let expected = (start < ends[1] && !is_ambiguous).then_some(context());
         assert_eq!(find(&request[start..]), expected, "{start}");
     }
     let [first, second] = [&request[..10], &request[10..]];
-    assert_eq!([find(first), find(second)], [None, Some(CONTEXT)]);
+    assert_eq!([find(first), find(second)], [None, Some(context())]);
 }
 
 /// The start of the first line is unknown, so its name may be longer.
 #[test]
 fn a_field_in_the_first_line_is_not_accepted() {
     assert_eq!(find(&[&*field("traceparent"), b"A: b\r\n\r\n"].concat()), None);
-    assert_eq!(find(&[b"A: b\r\n", &*field("traceparent"), b"\r\n"].concat()), Some(CONTEXT));
+    assert_eq!(find(&[b"A: b\r\n", &*field("traceparent"), b"\r\n"].concat()), Some(context()));
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn a_field_is_found_up_to_the_limit() {
     let space = LIMIT - REQUEST.len() - line.len();
     let protocols = Protocols::default();
     let found = |length| crate::traceparent::find(&request(&[&padding(length), &line, b"\r\n"]), protocols);
-    assert_eq!(found(space), Some(CONTEXT));
+    assert_eq!(found(space), Some(context()));
     assert_eq!(found(space + 1), None);
     assert_eq!(found(space + LIMIT), None);
 }
@@ -183,7 +183,7 @@ async fn a_request_of_hyper_has_a_context() {
         .unwrap();
     let response = tokio::spawn(async move { requests.send_request(request).await });
     let payload = receive(&mut server, b"in the body").await;
-    assert_eq!(find(&payload), Some(CONTEXT));
+    assert_eq!(find(&payload), Some(context()));
     drop(server);
     response.await.unwrap().unwrap_err();
     connection.await.unwrap().ok();
@@ -199,7 +199,7 @@ async fn a_response_of_hyper_has_a_context() {
         tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(server), service));
     client.write_all(&request(&[b"\r\n"])).await.unwrap();
     let payload = receive(&mut client, b"the body").await;
-    assert_eq!(find(&payload), Some(CONTEXT));
+    assert_eq!(find(&payload), Some(context()));
     drop(client);
     connection.await.unwrap().ok();
 }
@@ -249,7 +249,7 @@ proptest! {
         let mut lines: Vec<Vec<u8>> = fields.into_iter().map(String::into_bytes).collect();
         lines.insert(place.index(lines.len() + 1), field("traceParent"));
         let message = [REQUEST, &lines.concat(), b"\r\n", &body].concat();
-        prop_assert_eq!(find(&message), Some(CONTEXT));
+        prop_assert_eq!(find(&message), Some(context()));
         http1_invariants::check(&message);
         for cut in 0..message.len() {
             http1_invariants::check(&message[..cut]);

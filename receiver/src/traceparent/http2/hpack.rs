@@ -6,7 +6,7 @@
 //! table, and the contexts of their later requests are not found.
 
 use super::{
-    super::{Context, Fields, NAME, context},
+    super::{Fields, NAME, SpanContext, context},
     huffman,
 };
 
@@ -107,7 +107,7 @@ impl Text<'_> {
     }
 
     /// Returns the context of a value. HTTP/2 has no white space around values (RFC 9113, section 8.2.1).
-    fn context(&self) -> Option<Context> {
+    fn context(&self) -> Option<SpanContext> {
         // The result does not depend on bytes after the separator of an extension.
         let mut decoded = [0; context::LENGTH + 1];
         context::parse(self.start(&mut decoded)?)

@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use super::{Context, Fields};
+use super::{Fields, SpanContext};
 
 mod hpack;
 mod huffman;
@@ -39,7 +39,7 @@ const PADDED: u8 = 0x8;
 const HAS_PRIORITY: u8 = 0x20;
 
 /// Returns the context of the first header block in a payload that names the field.
-pub(super) fn find(payload: &[u8]) -> Option<Context> {
+pub(super) fn find(payload: &[u8]) -> Option<SpanContext> {
     let mut rest = payload.strip_prefix(PREFACE).unwrap_or(payload);
     loop {
         let frame = Frame::take(&mut rest)?;

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::traceparent::{
     LIMIT, http2_invariants,
-    testing::{CONTEXT, OTHER, VALUE, with_context},
+    testing::{OTHER, VALUE, context, with_context},
 };
 
 mod clients;
@@ -62,7 +62,7 @@ fn every_literal_representation_is_read() {
         for (codes_name, codes_value) in [(false, false), (false, true), (true, false), (true, true)] {
             let field = [&[representation], &*string(NAME, codes_name), &string(VALUE, codes_value)].concat();
             let block = [PSEUDO_FIELDS, &field, &literal(b"a", b"b")].concat();
-            assert_eq!(find(&headers(&block)), Some(CONTEXT), "{representation} {codes_name} {codes_value}");
+            assert_eq!(find(&headers(&block)), Some(context()), "{representation} {codes_name} {codes_value}");
         }
     }
 }
@@ -88,8 +88,8 @@ fn other_representations_are_skipped() {
         [&[0], &*string(b"", false), &string(b"", false)].concat(),
     ];
     for other in others {
-        assert_eq!(find(&headers(&[&*other, &field].concat())), Some(CONTEXT), "{other:02x?}");
-        assert_eq!(find(&headers(&[&*field, &other].concat())), Some(CONTEXT), "{other:02x?}");
+        assert_eq!(find(&headers(&[&*other, &field].concat())), Some(context()), "{other:02x?}");
+        assert_eq!(find(&headers(&[&*field, &other].concat())), Some(context()), "{other:02x?}");
         assert_eq!(find(&headers(&other)), None, "{other:02x?}");
     }
 }
@@ -102,7 +102,7 @@ fn two_fields_have_no_context() {
     assert_eq!(find(&headers(&[&*literal(NAME, b"none"), &field].concat())), None);
     // Each stream has its own context. The result is the first one.
     let second = [&*headers(PSEUDO_FIELDS), &headers(&field), &headers(&other)].concat();
-    assert_eq!(find(&second), Some(CONTEXT));
+    assert_eq!(find(&second), Some(context()));
     let ambiguous = [&*headers(&[&*field, &other].concat()), &headers(&field)].concat();
     assert_eq!(find(&ambiguous), None);
 }
@@ -124,8 +124,8 @@ fn invalid_values_have_no_context() {
     let mut coded = huffman::encode(&later[..56]);
     coded.extend([0xfe; 30]);
     let field = [&[0], &*string(NAME, true), &integer(0x80, 7, coded.len()), &coded].concat();
-    assert_eq!(find(&headers(&field)), Some(CONTEXT));
-    assert_eq!(find(&headers(&literal(NAME, &later))), Some(CONTEXT));
+    assert_eq!(find(&headers(&field)), Some(context()));
+    assert_eq!(find(&headers(&literal(NAME, &later))), Some(context()));
 }
 
 #[test]
@@ -155,12 +155,12 @@ fn padding_and_priority_are_removed() {
     let priority = [0, 0, 0, 0, 16];
     let padded = [&[7], &*field, &[0; 7]].concat();
     let both = [&[255], &priority[..], &field, &[0; 255]].concat();
-    assert_eq!(find(&frame(HEADERS, END_HEADERS | PADDED, &padded)), Some(CONTEXT));
-    assert_eq!(find(&frame(HEADERS, END_HEADERS | HAS_PRIORITY, &[&priority[..], &field].concat())), Some(CONTEXT));
+    assert_eq!(find(&frame(HEADERS, END_HEADERS | PADDED, &padded)), Some(context()));
+    assert_eq!(find(&frame(HEADERS, END_HEADERS | HAS_PRIORITY, &[&priority[..], &field].concat())), Some(context()));
     let both = frame(HEADERS, END_HEADERS | PADDED | HAS_PRIORITY, &both);
-    assert_eq!(find(&both), Some(CONTEXT));
+    assert_eq!(find(&both), Some(context()));
     // The packet may end within the padding.
-    assert_eq!(find(&both[..both.len() - 255]), Some(CONTEXT));
+    assert_eq!(find(&both[..both.len() - 255]), Some(context()));
     assert_eq!(find(&both[..both.len() - 256]), None);
     // More padding than bytes.
     for padding in [u8::try_from(field.len() + 1).unwrap(), 255] {
@@ -176,10 +176,10 @@ fn a_header_block_continues_in_other_frames() {
     for at in 0..=field.len() {
         let (first, second) = field.split_at(at);
         let payload = [frame(HEADERS, 0, first), frame(CONTINUATION, END_HEADERS, second)].concat();
-        assert_eq!(find(&payload), Some(CONTEXT), "{at}");
+        assert_eq!(find(&payload), Some(context()), "{at}");
         let empty = frame(CONTINUATION, 0, &[]);
         let payload = [frame(HEADERS, 0, first), empty, frame(CONTINUATION, END_HEADERS, second)].concat();
-        assert_eq!(find(&payload), Some(CONTEXT), "{at}");
+        assert_eq!(find(&payload), Some(context()), "{at}");
     }
     let (first, second) = field.split_at(20);
     let [start, end] = [frame(HEADERS, 0, first), frame(CONTINUATION, END_HEADERS, second)];
@@ -190,7 +190,10 @@ fn a_header_block_continues_in_other_frames() {
     assert_eq!(find(&[&*start, &other_stream].concat()), None);
     assert_eq!(find(&frame(CONTINUATION, END_HEADERS, &field)), None);
     let next_request = headers(&literal(NAME, VALUE));
-    assert_eq!(find(&[frame(CONTINUATION, END_HEADERS, &literal(NAME, OTHER)), next_request].concat()), Some(CONTEXT));
+    assert_eq!(
+        find(&[frame(CONTINUATION, END_HEADERS, &literal(NAME, OTHER)), next_request].concat()),
+        Some(context())
+    );
     // The duplicate is in the second frame.
     let payload = [frame(HEADERS, 0, &field), frame(CONTINUATION, END_HEADERS, &field)].concat();
     assert_eq!(find(&payload), None);
@@ -206,7 +209,7 @@ fn a_cut_value_is_never_accepted() {
     for (rest, is_ambiguous_from) in rests {
         let payload = [PREFACE, &headers(&[block.clone(), rest].concat()), &frame(DATA, 0, b"body")].concat();
         for cut in 0..payload.len() {
-            let expected = (block_end..is_ambiguous_from).contains(&cut).then_some(CONTEXT);
+            let expected = (block_end..is_ambiguous_from).contains(&cut).then_some(context());
             assert_eq!(find(&payload[..cut]), expected, "{cut}");
         }
     }
@@ -221,7 +224,7 @@ fn a_payload_begins_with_the_preface_or_a_frame() {
     let payload = [PREFACE, &settings, &window, &ping, &frame(DATA, 0, b"data"), &request].concat();
     let starts = [0, 24, 39, 52, 69, 82, payload.len() - request.len()];
     for start in starts {
-        assert_eq!(find(&payload[start..]), Some(CONTEXT), "{start}");
+        assert_eq!(find(&payload[start..]), Some(context()), "{start}");
     }
     // In the preface, in each header, in the data and in the request.
     for start in [1, 12, 23, 25, 40, 53, 70, 80, payload.len() - request.len() + 1, payload.len() - 1] {
@@ -310,7 +313,7 @@ proptest! {
         });
         let payload = frames.collect::<Vec<_>>().concat();
         prop_assume!(payload.len() <= LIMIT);
-        prop_assert_eq!(find(&payload), Some(CONTEXT));
+        prop_assert_eq!(find(&payload), Some(context()));
         http2_invariants::check(&payload);
     }
 }

@@ -13,7 +13,7 @@ use tower::service_fn;
 use super::find;
 use crate::traceparent::{
     LIMIT, Protocols,
-    testing::{CONTEXT, OTHER, VALUE, receive},
+    testing::{OTHER, VALUE, context, receive},
 };
 
 /// The first request of a connection names the field. A later request can refer to the name in the dynamic table.
@@ -41,10 +41,10 @@ async fn the_first_request_of_hyper_has_a_context() {
 
 /// A packet may end anywhere.
 fn check_cuts(payload: &[u8]) {
-    assert_eq!(find(payload), Some(CONTEXT));
+    assert_eq!(find(payload), Some(context()));
     let mut found: Vec<_> = (0..payload.len()).map(|cut| find(&payload[..cut])).collect();
     found.dedup();
-    assert_eq!(found, [None, Some(CONTEXT)]);
+    assert_eq!(found, [None, Some(context())]);
 }
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn a_call_of_tonic_has_a_context() {
     check_cuts(&payload);
     let protocols = Protocols { http2: false, ..Protocols::default() };
     assert_eq!(crate::traceparent::find(&payload, protocols), None);
-    assert_eq!(crate::traceparent::find(&payload, Protocols { http2: true, ..protocols }), Some(CONTEXT));
+    assert_eq!(crate::traceparent::find(&payload, Protocols { http2: true, ..protocols }), Some(context()));
     drop::<DuplexStream>(server);
     call.await.unwrap().unwrap_err();
 }
