@@ -2,6 +2,8 @@
 
 use std::{fs, path::Path};
 
+use sysinfo::System;
+
 use crate::{
     environment::{Environment, value},
     namespaces::Namespace,
@@ -33,12 +35,11 @@ impl Kernel {
     /// Returns the running kernel.
     #[must_use]
     pub fn running() -> Self {
-        let uname = rustix::system::uname();
         Self {
-            node_name: uname.nodename().to_string_lossy().into_owned(),
+            node_name: System::host_name().unwrap_or_default(),
             is_name_of_host: Namespace::Uts.is_initial(),
-            release: uname.release().to_string_lossy().into_owned(),
-            machine: uname.machine().to_string_lossy().into_owned(),
+            release: System::kernel_version().unwrap_or_default(),
+            machine: System::cpu_arch(),
         }
     }
 }

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use opentelemetry::KeyValue;
+use opentelemetry_sdk::{Resource as SdkResource, resource::ResourceDetector};
 use percent_encoding::percent_decode_str;
 use uuid::{Uuid, uuid};
 
-use super::{Attributes, Value};
+use super::{Attributes, SCHEMA_URL, Value};
 use crate::{
     environment::{Environment, Ignored, value},
     node::Node,
@@ -57,20 +59,55 @@ impl Resource {
         configured: &BTreeMap<String, String>,
         environment: Environment<'_>,
     ) -> (Self, Vec<Ignored>) {
-        let mut attributes = detected(node);
-        for (key, value) in configured {
-            attributes.set(key.clone(), value.clone());
-        }
         let (listed, ignored) = listed(environment);
-        for (key, value) in listed {
-            attributes.set(key, value);
-        }
+        // Later detectors take precedence.
+        let detectors: [Box<dyn ResourceDetector>; 3] = [
+            Box::new(NodeDetector(node.clone())),
+            Box::new(ListDetector(configured.clone().into_iter().collect())),
+            Box::new(ListDetector(listed)),
+        ];
+        let mut attributes = in_order(&SdkResource::builder_empty().with_detectors(&detectors).build());
         if attributes.get("service.instance.id").is_none() {
             // In a container that cannot read the host's files, the id is the container's.
             let id = host_key(&attributes).unwrap_or_else(|| node.kernel.node_name.clone());
             attributes.set("service.instance.id", instance_id(id.as_bytes()));
         }
         (Self { attributes }, ignored.into_iter().collect())
+    }
+
+    /// Returns the resource in the type of the OpenTelemetry SDK.
+    #[must_use]
+    pub fn to_sdk(&self) -> SdkResource {
+        SdkResource::builder_empty().with_schema_url(self.attributes.key_values(), SCHEMA_URL).build()
+    }
+}
+
+/// Returns the attributes of an unordered resource: those of [`NODE_ATTRIBUTES`] in its order, then the others by key.
+fn in_order(resource: &SdkResource) -> Attributes {
+    let position = |key: &str| NODE_ATTRIBUTES.iter().position(|(known, _)| *known == key).unwrap_or(usize::MAX);
+    let mut pairs: Vec<_> = resource.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+    pairs.sort_by(|(a, _), (b, _)| position(a).cmp(&position(b)).then_with(|| a.cmp(b)));
+    pairs.into_iter().fold(Attributes::new(), |attributes, (key, value)| attributes.with(key, value))
+}
+
+/// Detects the node by `uname` and files of the host. The SDK and its contributed packages have no detector that reads the
+/// files of the host from a container.
+struct NodeDetector(Node);
+
+impl ResourceDetector for NodeDetector {
+    fn detect(&self) -> SdkResource {
+        SdkResource::builder_empty().with_attributes(detected(&self.0).key_values()).build()
+    }
+}
+
+/// Returns attributes of the configuration or of a variable. The SDK's detector of `OTEL_RESOURCE_ATTRIBUTES` decodes no
+/// percent-encoding, and accepts malformed lists (opentelemetry_sdk 0.33).
+struct ListDetector(Vec<(String, String)>);
+
+impl ResourceDetector for ListDetector {
+    fn detect(&self) -> SdkResource {
+        let pairs = self.0.iter().map(|(key, value)| KeyValue::new(key.clone(), value.clone()));
+        SdkResource::builder_empty().with_attributes(pairs).build()
     }
 }
 
