@@ -1,6 +1,6 @@
 //! The worker's access to the [`Service`]: in its own process, or in the loader's.
 
-use std::{cell::RefCell, collections::BTreeMap, io, os::fd::OwnedFd, rc::Rc, time::Duration};
+use std::{cell::RefCell, collections::BTreeMap, io, os::fd::OwnedFd, rc::Rc};
 
 use super::{
     KernelError, LoadOptions,
@@ -13,11 +13,6 @@ use super::{
     text::Text,
 };
 use crate::channel::{Channel, ChannelError};
-
-/// The deadline of requests that load or attach programs, which takes seconds on slow machines.
-const ATTACHING: Duration = Duration::from_secs(120);
-/// The deadline of other requests, which block the worker.
-const DEADLINE: Duration = Duration::from_secs(10);
 
 /// The error of a request to the service.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -72,7 +67,7 @@ impl Client {
     /// # Errors
     /// If the channel does not support a deadline.
     pub fn connect(channel: Channel) -> io::Result<Self> {
-        channel.set_deadline(ATTACHING)?;
+        channel.set_deadline(Request::Load.deadline())?;
         Ok(Self(Rc::new(RefCell::new(Backend::Loader(channel)))))
     }
 
@@ -291,9 +286,7 @@ impl Client {
 
 /// Sends a request to the loader and receives the reply.
 fn call(channel: &mut Channel, request: &Request) -> Result<(Reply, Vec<OwnedFd>), ChannelError> {
-    let attaches =
-        matches!(request, Request::Load | Request::Serve(_) | Request::ServeFunctions | Request::NoteNics(_));
-    channel.set_deadline(if attaches { ATTACHING } else { DEADLINE })?;
+    channel.set_deadline(request.deadline())?;
     channel.send(request, &[])?;
     channel.receive()
 }

@@ -1,6 +1,6 @@
 //! Requests to the privileged half of the kernel boundary, and its replies.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +49,22 @@ pub enum Request {
     FindText,
     /// Replace the reader by a new process. The reply is [`Reply::Started`], with the descriptors of its two channels.
     StartReader,
+}
+
+/// The deadline of requests at the start that take seconds on slow machines: to load or attach programs, or to read all symbols.
+const STARTING: Duration = Duration::from_secs(120);
+/// The deadline of other requests, which block the worker.
+const RUNNING: Duration = Duration::from_secs(10);
+
+impl Request {
+    /// Returns the time within which the reply must arrive.
+    #[must_use]
+    pub const fn deadline(&self) -> Duration {
+        match self {
+            Self::Load | Self::Serve(_) | Self::ServeFunctions | Self::NoteNics(_) | Self::FindText => STARTING,
+            _ => RUNNING,
+        }
+    }
 }
 
 /// A reply to a [`Request`].
