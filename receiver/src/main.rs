@@ -10,10 +10,14 @@ use undercurrent::{
     descriptors, doctor,
     environment::{self, Ignored},
     exit,
-    export::table::Terminal,
-    flamegraph, logging,
+    export::{
+        otlp::{OwnTelemetry, RunningTelemetry},
+        table::Terminal,
+    },
+    flamegraph,
+    logging::{self, Logging},
     node::Node,
-    outputs,
+    outputs::{self, Opened},
     parts::{Access, Part},
     requirements,
     sidecar::{self, RunError, Sidecar},
@@ -22,6 +26,9 @@ use undercurrent::{
     telemetry::Resource,
     workloads::{Directory, Opener},
 };
+
+/// The limit of the delivery of the last log records.
+const LAST_LOGS: Duration = Duration::from_millis(500);
 
 fn main() -> ExitCode {
     keep_memory_small();
@@ -68,7 +75,7 @@ fn measure(run: Run) -> anyhow::Result<()> {
     let (settings, ignored) = run.settings(&environment::process)?;
     let terminal = Terminal::stdout();
     let log = terminal.clone();
-    logging::start(&environment::process, move || log.log());
+    let log = logging::start(&environment::process, move || log.log());
     let node = Node::detect(&environment::process);
     let (resource, more) = Resource::node(&node, &settings.resource_attributes, &environment::process);
     warn(ignored.iter().chain(&more));
@@ -86,20 +93,39 @@ fn measure(run: Run) -> anyhow::Result<()> {
     let access = Access::gain(host, &requirements)?;
     let runtime = runtime()?;
     let entered = runtime.enter();
-    let outputs = outputs.open(&terminal)?;
+    let Opened { outputs, own } = outputs.open(&terminal, log.is_debug())?;
     let directory =
         Directory::start(&settings.workloads, &node, &environment::process, Opener::Reader(access.reader.foreign()));
     // At this point no thread runs, and the process has received no data from outside.
     Part::Worker.confine()?;
     drop(entered);
+    let own = runtime.block_on(async { own.and_then(|own| export_log(own, &log, &resource)) });
     let ended = runtime.block_on(async {
         let sidecar = Sidecar::start(&settings, resource, access, &requirements, directory)?;
         sidecar.run(&settings, outputs).await?;
         anyhow::Ok(())
     });
+    // The connections of the log's exporter need the runtime while the exporter ends.
+    if let Some(own) = own {
+        let _ = runtime.block_on(runtime.spawn_blocking(|| own.end(LAST_LOGS)));
+    }
     // A pending name resolution must not delay the end.
     runtime.shutdown_timeout(Duration::from_millis(50));
     ended
+}
+
+/// Starts the export of the sidecar's own log. Without a thread for it, the log stays on standard error.
+fn export_log(own: OwnTelemetry, log: &Logging, resource: &Resource) -> Option<RunningTelemetry> {
+    match own.start(&resource.to_sdk()) {
+        Ok((layers, running)) => {
+            log.export(layers);
+            Some(running)
+        }
+        Err(error) => {
+            tracing::warn!("cannot start the delivery of logs: {error}; they are on standard error only");
+            None
+        }
+    }
 }
 
 /// Logs the environment variables that are ignored.

@@ -7,7 +7,11 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use crate::{
     config::{Compression, Otlp, Settings},
     environment::{Environment, value},
-    export::{Output, Outputs, json, otlp, table},
+    export::{
+        Output, Outputs, json,
+        otlp::{self, OwnTelemetry},
+        table,
+    },
     options::{Destination, Output as Requested, Outputs as RequestedOutputs},
 };
 
@@ -28,8 +32,25 @@ pub enum OpenError {
 /// The configured outputs, before they are opened.
 pub struct Plan<'a> {
     wanted: &'a RequestedOutputs,
-    /// The settings for metrics and for spans, if OTLP is an output.
-    otlp: Option<(otlp::Settings, Option<otlp::Settings>)>,
+    /// The settings of the collectors, if OTLP is an output.
+    otlp: Option<Collectors>,
+}
+
+/// The settings of the collectors.
+struct Collectors {
+    metrics: otlp::Settings,
+    /// `None` if no spans are exported.
+    spans: Option<otlp::Settings>,
+    /// `None` if the sidecar's own logs stay on standard error.
+    logs: Option<otlp::Settings>,
+}
+
+/// The opened outputs.
+pub struct Opened {
+    /// The outputs of measurements.
+    pub outputs: Outputs,
+    /// The exporter of the sidecar's own logs, if they are exported.
+    pub own: Option<OwnTelemetry>,
 }
 
 impl<'a> Plan<'a> {
@@ -43,18 +64,25 @@ impl<'a> Plan<'a> {
             |name: &'static str| value(environment, name).map(|text| (name, text)).or_else(|| file.get(name).cloned());
         let read = |items| otlp::Settings::from_variables(items, lookup);
         let is_requested = settings.outputs.iter().any(|output| *output == Requested::Otlp);
-        let metrics = is_requested.then(|| read(otlp::Items::Metrics)).transpose()?;
-        let has_spans = is_requested && settings.signals.slow_packets.enabled;
-        let spans = has_spans.then(|| read(otlp::Items::Spans)).transpose()?;
-        Ok(Self { wanted: &settings.outputs, otlp: metrics.map(|metrics| (metrics, spans)) })
+        let only_if = |wanted: bool, items| wanted.then(|| read(items)).transpose();
+        let otlp = if is_requested {
+            Some(Collectors {
+                metrics: read(otlp::Items::Metrics)?,
+                spans: only_if(settings.signals.slow_packets.enabled, otlp::Items::Spans)?,
+                logs: only_if(settings.otlp.logs, otlp::Items::Logs)?,
+            })
+        } else {
+            None
+        };
+        Ok(Self { wanted: &settings.outputs, otlp })
     }
 
-    /// Returns the settings of each collector: for metrics, and for spans if they are exported.
+    /// Returns the settings of each collector: for metrics, and for spans and logs if they are exported.
     pub fn collectors(&self) -> Vec<(otlp::Items, &otlp::Settings)> {
-        let (metrics, spans) = self.otlp.as_ref().map(|(metrics, spans)| (metrics, spans.as_ref())).unzip();
-        let metrics = metrics.map(|settings| (otlp::Items::Metrics, settings));
-        let spans = spans.flatten().map(|settings| (otlp::Items::Spans, settings));
-        metrics.into_iter().chain(spans).collect()
+        let Some(Collectors { metrics, spans, logs }) = &self.otlp else { return Vec::new() };
+        let spans = spans.iter().map(|settings| (otlp::Items::Spans, settings));
+        let logs = logs.iter().map(|settings| (otlp::Items::Logs, settings));
+        std::iter::once((otlp::Items::Metrics, metrics)).chain(spans).chain(logs).collect()
     }
 
     /// Returns a text for the log about each collector: the items, the endpoint and its origin. `file` is the configuration file's endpoint.
@@ -72,11 +100,11 @@ impl<'a> Plan<'a> {
         self.collectors().into_iter().map(text).collect()
     }
 
-    /// Opens every output. Requires a tokio runtime.
+    /// Opens every output. The sidecar's own traces are exported with the logs if `traces` is true. Requires a tokio runtime.
     ///
     /// # Errors
     /// If an output cannot be opened: the first error.
-    pub fn open(self, terminal: &table::Terminal) -> Result<Outputs, OpenError> {
+    pub fn open(self, terminal: &table::Terminal, traces: bool) -> Result<Opened, OpenError> {
         let cpus = std::thread::available_parallelism().ok().and_then(|cpus| NonZeroUsize::new(cpus.get()));
         let mut opened: Vec<Output> = Vec::new();
         for wanted in self.wanted.iter() {
@@ -87,10 +115,15 @@ impl<'a> Plan<'a> {
                 Requested::Otlp => {}
             }
         }
-        if let Some((metrics, spans)) = self.otlp {
-            opened.push(otlp::open(metrics, spans)?);
+        let mut own = None;
+        if let Some(Collectors { metrics, spans, logs }) = self.otlp {
+            let traces = spans.clone().filter(|_| traces);
+            let output = otlp::open(metrics, spans)?;
+            let exporter = logs.map(|logs| OwnTelemetry::new(&logs, traces.as_ref(), output.statistics().clone()));
+            own = exporter.transpose()?;
+            opened.push(output);
         }
-        Ok(Outputs::new(opened))
+        Ok(Opened { outputs: Outputs::new(opened), own })
     }
 }
 
@@ -142,10 +175,13 @@ mod tests {
         insta::assert_snapshot!(lines.concat().join("\n"), @"
         sending metrics to http://localhost:4317/ (by default)
         sending spans to http://localhost:4317/ (by default)
+        sending logs to http://localhost:4317/ (by default)
         sending metrics to http://f:1/ (from `otlp.endpoint`)
         sending spans to http://f:1/ (from `otlp.endpoint`)
+        sending logs to http://f:1/ (from `otlp.endpoint`)
         sending metrics to http://e:1/ (from OTEL_EXPORTER_OTLP_ENDPOINT, which overrides `otlp.endpoint` `http://f:1`)
         sending spans to http://t:1/ (from OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, which overrides `otlp.endpoint` `http://f:1`)
+        sending logs to http://e:1/ (from OTEL_EXPORTER_OTLP_ENDPOINT, which overrides `otlp.endpoint` `http://f:1`)
         ");
     }
 
@@ -155,7 +191,7 @@ mod tests {
             "otlp: {endpoint: 'http://collector:4317', headers: {x-token: 'a=b, c'}, compression: gzip, timeout: 2s}";
         let file = crate::config::File::parse("config.yaml".as_ref(), text.as_bytes()).expect("a configuration");
         let variables = variables(&file.otlp);
-        for items in [otlp::Items::Metrics, otlp::Items::Spans] {
+        for items in [otlp::Items::Metrics, otlp::Items::Spans, otlp::Items::Logs] {
             let lookup = |name: &'static str| variables.get(name).cloned();
             let settings = otlp::Settings::from_variables(items, lookup).expect("settings");
             assert_eq!(settings.endpoint.to_string(), "http://collector:4317/");

@@ -20,6 +20,7 @@ use crate::{
         nics,
         plan::Status,
     },
+    logging::STATES,
     options::{Sampling, Weight},
     parts::{Access, Loader, LoaderEnded},
     reader::{PowerMeters, Reader},
@@ -191,6 +192,7 @@ impl Sidecar {
     ///
     /// `delivered` is the time up to which every output has settled its snapshots.
     pub fn snapshot(&mut self, exports: &[Statistics], delivered: UnixNanos) -> Snapshot {
+        let _tick = tracing::debug_span!("tick").entered();
         let began = Instant::now();
         let rested = self.workloads.before(delivered);
         // The filter drops released slots before another workload receives them.
@@ -381,7 +383,7 @@ pub fn statuses(settings: &Settings, kernel: &Kernel) -> Vec<SignalStatus> {
     statuses
 }
 
-/// Logs the number of signals in each state.
+/// Logs the number of signals in each state, and for a collector the state of each signal that is not healthy.
 fn report(statuses: &[SignalStatus]) {
     let enabled: Vec<_> = statuses.iter().filter(|status| status.enabled).collect();
     let counted = Status::ALL.into_iter().filter_map(|state| {
@@ -390,8 +392,9 @@ fn report(statuses: &[SignalStatus]) {
     });
     let counted = counted.collect::<Vec<_>>().join(", ");
     tracing::info!("{} signals: {counted}; run `undercurrent doctor` for details", enabled.len());
-    for status in enabled.iter().filter(|status| !status.reasons.is_empty()) {
-        tracing::debug!("{} is {}: {}", status.signal, status.status.as_str(), status.reasons.join("; "));
+    for SignalStatus { signal, status, reasons, .. } in enabled.iter().filter(|status| !status.reasons.is_empty()) {
+        let (status, reasons) = (status.as_str(), reasons.join("; "));
+        tracing::info!(target: STATES, signal, status, "{signal} is {status}: {reasons}");
     }
 }
 

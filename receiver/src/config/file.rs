@@ -60,7 +60,7 @@ impl Default for SysfsRoot {
 }
 
 /// Delivery to an OpenTelemetry collector.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Otlp {
     /// The collector's address for OTLP over gRPC, for example `http://127.0.0.1:4317`. The scheme `https` enables TLS.
@@ -77,6 +77,14 @@ pub struct Otlp {
     #[schemars(with = "Span")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
+    /// Delivery of the sidecar's own logs, beside standard error. `OTEL_LOGS_EXPORTER` takes precedence.
+    pub logs: bool,
+}
+
+impl Default for Otlp {
+    fn default() -> Self {
+        Self { endpoint: None, headers: Headers::default(), compression: None, timeout: None, logs: true }
+    }
 }
 
 /// Header names with their values. Debug output hides the values.

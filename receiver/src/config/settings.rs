@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use super::{
     File, Otlp,
-    variables::{EXPORT_INTERVAL as INTERVAL, METRICS_EXPORTER, SDK_DISABLED, TRACES_EXPORTER},
+    variables::{EXPORT_INTERVAL as INTERVAL, LOGS_EXPORTER, METRICS_EXPORTER, SDK_DISABLED, TRACES_EXPORTER},
 };
 use crate::{
     environment::{Environment, Ignored, value},
@@ -70,7 +70,8 @@ impl Settings {
         let from_environment = environment_interval(environment).or_warn(&mut ignored);
         let exporters = environment_exporters(environment).or_warn(&mut ignored);
         let is_disabled = environment_disabled(environment).or_warn(&mut ignored).is_some();
-        let disables_spans = disabled_spans(environment).or_warn(&mut ignored).is_some();
+        let exports_spans = exported(environment, TRACES_EXPORTER).or_warn(&mut ignored).unwrap_or(true);
+        let exports_logs = exported(environment, LOGS_EXPORTER).or_warn(&mut ignored);
         let disabled_by = match (is_disabled, &flags.outputs, &exporters) {
             (true, ..) => Some(SDK_DISABLED),
             (false, None, Some(Exporters::None)) => Some(METRICS_EXPORTER),
@@ -82,14 +83,14 @@ impl Settings {
         let sampling = flags.sampling.unwrap_or(file.packets.sampling);
         let default = if outputs.is_table_only() { Interval::DEFAULT_TABLE } else { Interval::DEFAULT };
         let mut signals = file.signals;
-        signals.slow_packets.enabled &= !disables_spans;
+        signals.slow_packets.enabled &= exports_spans;
         signals.network_functions.per_cpu.get_or_insert(outputs.is_table_only());
         let settings = Self {
             interval: flags.interval.or(from_environment).or(file.interval).unwrap_or(default),
             duration: flags.duration,
             outputs,
             disabled_by,
-            otlp: file.otlp,
+            otlp: Otlp { logs: exports_logs.unwrap_or(file.otlp.logs), ..file.otlp },
             resource_attributes: file.resource.attributes,
             memory_limit: file.memory_limit,
             avoid: [file.hooks.avoid, flags.avoid].concat(),
@@ -137,15 +138,15 @@ fn environment_disabled(environment: Environment<'_>) -> FromEnvironment<()> {
     }
 }
 
-/// Returns a value if the variable disables spans.
-fn disabled_spans(environment: Environment<'_>) -> FromEnvironment<()> {
-    let Some(value) = value(environment, TRACES_EXPORTER) else { return Ok(None) };
+/// Returns true if the variable of the exporter of spans or logs enables them.
+fn exported(environment: Environment<'_>, variable: &'static str) -> FromEnvironment<bool> {
+    let Some(value) = value(environment, variable) else { return Ok(None) };
     match value.trim() {
-        "none" => Ok(Some(())),
-        "otlp" => Ok(None),
+        "none" => Ok(Some(false)),
+        "otlp" => Ok(Some(true)),
         _ => {
-            let problem = "write `otlp` or `none`; spans go to the outputs of the metrics".to_owned();
-            Err(Ignored { variable: TRACES_EXPORTER, value, problem })
+            let problem = "write `otlp` or `none`".to_owned();
+            Err(Ignored { variable, value, problem })
         }
     }
 }

@@ -9,7 +9,7 @@ use super::{
     example::yaml,
     file::{Headers, SysfsRoot},
     schema,
-    variables::{EXPORT_INTERVAL, METRICS_EXPORTER, TRACES_EXPORTER},
+    variables::{EXPORT_INTERVAL, LOGS_EXPORTER, METRICS_EXPORTER, TRACES_EXPORTER},
 };
 use crate::{
     environment::{Environment, Ignored, value},
@@ -101,6 +101,7 @@ impl Shown<'_> {
             "hooks.avoid" => flag("--avoid", !flags.avoid.is_empty()),
             "sysfs_root" => flag("--sysfs-root", flags.sysfs_root.is_some()),
             "packets.sampling" => flag("--sampling", flags.sampling.is_some()),
+            "otlp.logs" => self.variable(&[LOGS_EXPORTER]),
             "signals.slow_packets.enabled" => self.variable(&[TRACES_EXPORTER]),
             _ => None,
         }
@@ -144,6 +145,7 @@ impl Shown<'_> {
             headers: Headers(headers.into_iter().map(|name| (name, SECRET.to_owned())).collect()),
             compression: compression.or(file.compression),
             timeout: timeout.or(file.timeout),
+            logs: file.logs,
         }
     }
 
@@ -156,7 +158,7 @@ impl Shown<'_> {
 const ADDED: [&str; 2] = ["hooks.avoid", "resource.attributes"];
 
 /// Returns the variables of a setting for metrics, in the order of precedence.
-fn metrics([metrics, _, general]: otlp::Names) -> [&'static str; 2] {
+fn metrics([metrics, .., general]: otlp::Names) -> [&'static str; 2] {
     [metrics, general]
 }
 

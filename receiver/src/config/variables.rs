@@ -12,6 +12,8 @@ use crate::{
 pub const SDK_DISABLED: &str = "OTEL_SDK_DISABLED";
 /// Selects the outputs.
 pub const METRICS_EXPORTER: &str = "OTEL_METRICS_EXPORTER";
+/// Disables the delivery of the sidecar's own logs.
+pub const LOGS_EXPORTER: &str = "OTEL_LOGS_EXPORTER";
 /// Disables spans.
 pub const TRACES_EXPORTER: &str = "OTEL_TRACES_EXPORTER";
 /// Sets the interval.
@@ -41,9 +43,9 @@ const fn row(names: &'static [&'static str], support: Support) -> Row {
     Row { names, support }
 }
 
-const NO_LOGS: &str = "Undercurrent exports no logs";
+const LIMITED_LOGS: &str = "the queue and the requests of the sidecar's own logs have fixed limits";
 const OWN_SPANS: &str = "`signals.slow_packets` in the configuration file selects and limits spans";
-const OTLP_ONLY: &str = "Undercurrent exports only metrics and spans, by OTLP";
+const OTLP_ONLY: &str = "Undercurrent exports by OTLP";
 
 /// The variables of the OpenTelemetry specification (sdk-environment-variables.md, protocol/exporter.md,
 /// metrics/sdk_exporters/otlp.md), and the other variables that Undercurrent reads.
@@ -105,7 +107,13 @@ const VARIABLES: [Row; 33] = [
         &["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"],
         Ignored("Undercurrent connects to the collector without a proxy"),
     ),
-    row(&["OTEL_LOGS_EXPORTER"], Only("none", NO_LOGS, NO_LOGS)),
+    row(
+        &[LOGS_EXPORTER],
+        Applied(
+            "`none` keeps the sidecar's own logs on standard error; `otlp`, the default, also sends them to the collector \
+             of the output `otlp`",
+        ),
+    ),
     row(
         &["OTEL_METRIC_EXPORT_TIMEOUT"],
         Ignored("OTEL_EXPORTER_OTLP_TIMEOUT limits a request, and a newer snapshot replaces one that waits"),
@@ -123,15 +131,6 @@ const VARIABLES: [Row; 33] = [
     row(&["OTEL_EXPORTER_OTLP_SPAN_INSECURE"], Ignored("it is obsolete; use OTEL_EXPORTER_OTLP_TRACES_INSECURE")),
     row(
         &[
-            "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT",
-            "OTEL_EXPORTER_OTLP_LOGS_INSECURE",
-            "OTEL_EXPORTER_OTLP_LOGS_HEADERS",
-            "OTEL_EXPORTER_OTLP_LOGS_COMPRESSION",
-            "OTEL_EXPORTER_OTLP_LOGS_TIMEOUT",
-            "OTEL_EXPORTER_OTLP_LOGS_PROTOCOL",
-            "OTEL_EXPORTER_OTLP_LOGS_CERTIFICATE",
-            "OTEL_EXPORTER_OTLP_LOGS_CLIENT_CERTIFICATE",
-            "OTEL_EXPORTER_OTLP_LOGS_CLIENT_KEY",
             "OTEL_BLRP_SCHEDULE_DELAY",
             "OTEL_BLRP_EXPORT_TIMEOUT",
             "OTEL_BLRP_MAX_QUEUE_SIZE",
@@ -139,7 +138,7 @@ const VARIABLES: [Row; 33] = [
             "OTEL_LOGRECORD_ATTRIBUTE_VALUE_LENGTH_LIMIT",
             "OTEL_LOGRECORD_ATTRIBUTE_COUNT_LIMIT",
         ],
-        Ignored(NO_LOGS),
+        Ignored(LIMITED_LOGS),
     ),
     row(
         &[
@@ -259,7 +258,6 @@ mod tests {
         OTEL_EXPORTER_OTLP_INSECURE other than `true` and `false` is not supported and was ignored: it counts as `false`
         OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE other than `cumulative` is not supported and was ignored: the collector's `cumulativetodelta` processor converts them
         https_proxy is not supported and was ignored: Undercurrent connects to the collector without a proxy
-        OTEL_LOGS_EXPORTER other than `none`, OTEL_EXPORTER_OTLP_LOGS_HEADERS are not supported and were ignored: Undercurrent exports no logs
         OTEL_METRICS_EXEMPLAR_FILTER is not supported and was ignored: exemplars belong to the spans of `signals.slow_packets`
         OTEL_EXPORTER_OTLP_SPAN_INSECURE is not supported and was ignored: it is obsolete; use OTEL_EXPORTER_OTLP_TRACES_INSECURE
         OTEL_TRACES_SAMPLER is not supported and was ignored: `signals.slow_packets` in the configuration file selects and limits spans

@@ -45,6 +45,13 @@ impl Statistics {
         }
     }
 
+    /// Counts log records with a finished export.
+    pub(super) fn logs(&self, outcome: ErrorType, records: u64) {
+        if records > 0 {
+            *self.lock().logs.entry(outcome).or_default() += records;
+        }
+    }
+
     /// Counts spans that were dropped because the receiver is too slow.
     pub(super) fn dropped_spans(&self, spans: u64) {
         self.lock().dropped_spans += spans;

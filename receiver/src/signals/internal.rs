@@ -86,7 +86,8 @@ fn map_names() -> Vec<&'static str> {
 const ERROR_TYPE: AttributeKey =
     AttributeKey::open("error.type", "absent for success; the gRPC status, the error of a file, or `rejected`");
 const COMPONENT_TYPE: AttributeKey = AttributeKey::derived("otel.component.type", || {
-    Output::KINDS.map(component_type).into_iter().chain([component_type_of_spans(Output::OTLP)]).collect()
+    let others = [component_type_of_spans(Output::OTLP), LOG_EXPORTER];
+    Output::KINDS.map(component_type).into_iter().chain(others).collect()
 });
 
 /// Returns the value of `otel.component.type`: that of the semantic conventions for OTLP, the name for other outputs.
@@ -98,6 +99,9 @@ fn component_type(output: &'static str) -> &'static str {
 fn component_type_of_spans(output: &'static str) -> &'static str {
     if output == Output::OTLP { "otlp_grpc_span_exporter" } else { output }
 }
+
+/// The value of `otel.component.type` for the sidecar's own logs.
+const LOG_EXPORTER: &str = "otlp_grpc_log_exporter";
 
 /// Events that are missing from a measurement, or exceed the range of a histogram.
 pub static LOST: Descriptor = Descriptor {
@@ -178,6 +182,15 @@ static SPANS_EXPORTED: Descriptor = Descriptor {
     view: View::Failures,
 };
 
+static LOGS_EXPORTED: Descriptor = Descriptor {
+    name: "otel.sdk.exporter.log.exported",
+    unit: "{log_record}",
+    description: "Records of the sidecar's own log with a finished export.",
+    instrument: Instrument::Counter,
+    attributes: &[COMPONENT_TYPE, ERROR_TYPE],
+    view: View::Failures,
+};
+
 static EXPORT_DURATION: Descriptor = Descriptor {
     name: "otel.sdk.exporter.operation.duration",
     unit: "s",
@@ -206,7 +219,7 @@ static MEMORY: Descriptor = Descriptor {
 };
 
 /// The metrics of internal telemetry.
-pub static METRICS: [&Descriptor; 10] = [
+pub static METRICS: [&Descriptor; 11] = [
     &LOST,
     &SAMPLING_RATIO,
     &HOOK_STATUS,
@@ -214,6 +227,7 @@ pub static METRICS: [&Descriptor; 10] = [
     &COLLECT_DURATION,
     &EXPORTED,
     &SPANS_EXPORTED,
+    &LOGS_EXPORTED,
     &EXPORT_DURATION,
     &CPU_TIME,
     &MEMORY,
@@ -323,8 +337,9 @@ impl InternalTelemetry {
         Metric { descriptor: &LOST, points: losses.iter().map(point).collect() }
     }
 
-    fn deliveries(&self, outputs: &[(&'static str, Delivery)]) -> [Metric; 4] {
-        let (mut points, mut spans, mut durations, mut losses) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    fn deliveries(&self, outputs: &[(&'static str, Delivery)]) -> [Metric; 5] {
+        let (mut points, mut spans, mut logs) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut durations, mut losses) = (Vec::new(), Vec::new());
         for (output, delivery) in outputs {
             let exporter = Attributes::new().with(COMPONENT_TYPE.key, component_type(output));
             let with = |attributes: &Attributes, error: &ErrorType| {
@@ -334,6 +349,9 @@ impl InternalTelemetry {
             let of_spans = Attributes::new().with(COMPONENT_TYPE.key, component_type_of_spans(output));
             let exported = delivery.spans.iter();
             spans.extend(exported.map(|(error, count)| self.point(with(&of_spans, error), integer(*count))));
+            let of_logs = Attributes::new().with(COMPONENT_TYPE.key, LOG_EXPORTER);
+            let exported = delivery.logs.iter();
+            logs.extend(exported.map(|(error, count)| self.point(with(&of_logs, error), integer(*count))));
             points.extend(delivery.points.iter().map(|(error, count)| self.point(attributes(error), integer(*count))));
             let duration = |(error, durations): (&ErrorType, &ExponentialHistogram)| {
                 self.point(attributes(error), Data::Histogram(durations.clone()))
@@ -348,6 +366,7 @@ impl InternalTelemetry {
         [
             metric(&EXPORTED, points),
             metric(&SPANS_EXPORTED, spans),
+            metric(&LOGS_EXPORTED, logs),
             metric(&EXPORT_DURATION, durations),
             metric(&LOST, losses),
         ]

@@ -14,6 +14,8 @@ pub struct Delivery {
     pub points: BTreeMap<ErrorType, u64>,
     /// Spans with a finished export, by outcome.
     pub spans: BTreeMap<ErrorType, u64>,
+    /// Records of the sidecar's own log with a finished export, by outcome.
+    pub logs: BTreeMap<ErrorType, u64>,
     /// Spans dropped because the output was too slow.
     pub dropped_spans: u64,
     /// Durations of finished exports, by outcome. An export is one snapshot with all attempts and the waits between

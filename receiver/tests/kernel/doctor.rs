@@ -240,12 +240,14 @@ fn collectors_are_tried() {
     let mut doctor = command(BINARY);
     doctor.env("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", collector.endpoint());
     doctor.env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", format!("http://{closed}"));
+    doctor.env("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", collector.endpoint());
     let report = report(&doctor.args(["doctor", "--json"]).output().unwrap());
-    let [metrics, spans] = report["collectors"].as_array().unwrap().as_slice() else { panic!("{report:#}") };
+    let [metrics, spans, logs] = report["collectors"].as_array().unwrap().as_slice() else { panic!("{report:#}") };
     assert_eq!((&metrics["items"], &metrics["problem"]), (&Value::from("metrics"), &Value::Null), "{metrics:#}");
     assert_eq!(metrics["origin"], "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT");
     assert_eq!(spans["items"], "spans");
     assert!(spans["problem"].as_str().unwrap().contains("unavailable"), "{spans:#}");
+    assert_eq!((&logs["items"], &logs["problem"]), (&Value::from("logs"), &Value::Null), "{logs:#}");
 }
 
 #[test]

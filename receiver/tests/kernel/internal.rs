@@ -8,6 +8,7 @@ use std::{
 };
 
 use aya::{maps::loaded_maps, programs::loaded_programs};
+use opentelemetry_proto::tonic::{common::v1::any_value, logs::v1::LogRecord};
 use rustix::process::{Pid, Signal, kill_process};
 use undercurrent::{kernel::hooks::Program, signals::all_hooks, workloads::Mounts};
 
@@ -204,6 +205,53 @@ fn the_sidecars_own_cost_is_the_kernels_account_of_its_processes() {
     record("process.cpu.time", line.total("process.cpu.time", &[]), least..=most);
     record("process.memory.usage", line.total("process.memory.usage", &[]), exactly(resident(&family(sidecar.pid()))));
     drop(sidecar);
+}
+
+/// Returns the texts of log records.
+fn texts(collector: &Collector) -> Vec<String> {
+    let text = |record: &LogRecord| match record.body.as_ref().and_then(|body| body.value.as_ref()) {
+        Some(any_value::Value::StringValue(text)) => text.clone(),
+        other => panic!("a record has the body {other:?}"),
+    };
+    let logs = collector.logs();
+    let scopes = logs.iter().flat_map(|resource| &resource.scope_logs);
+    scopes.flat_map(|scope| &scope.log_records).map(text).collect()
+}
+
+#[test]
+fn log_records_are_those_that_a_collector_saw() {
+    const LOGS: &str = "otel.sdk.exporter.log.exported";
+    let Some(_alone) = alone("log records at a collector") else { return };
+    let collector = Collector::start(Duration::ZERO, usize::MAX);
+    let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", &*collector.endpoint())];
+    let mut sidecar = Sidecar::start_with(often(), &["--output", "otlp"], &variables);
+    let has_started = || texts(&collector).iter().any(|text| text.contains(" signals: ")).then_some(());
+    wait_for("the record of the start", patience(Duration::from_secs(5)), has_started);
+    let exported = |line: &Line| line.total(LOGS, &[]) == texts(&collector).len() as f64;
+    let line = sidecar.line("all records in the count", exported);
+    record(LOGS, line.total(LOGS, &[]), exactly(texts(&collector).len() as f64));
+    let resource = collector.logs()[0].resource.clone().unwrap();
+    let has_id = resource.attributes.iter().any(|attribute| attribute.key == "service.instance.id");
+    assert!(has_id, "{resource:?}");
+    let (status, _) = sidecar.signal(Signal::TERM);
+    assert!(status.success(), "{status}");
+    assert!(
+        texts(&collector).iter().any(|text| text.contains("snapshots to output `otlp`")),
+        "{:?}",
+        texts(&collector)
+    );
+}
+
+#[test]
+fn logs_stay_on_standard_error_on_request() {
+    let Some(_alone) = alone("logs on standard error") else { return };
+    let collector = Collector::start(Duration::ZERO, usize::MAX);
+    let endpoint = collector.endpoint();
+    let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", &*endpoint), ("OTEL_LOGS_EXPORTER", "none")];
+    let sidecar = Sidecar::start_with(often(), &["--output", "otlp"], &variables);
+    wait_for("deliveries", patience(Duration::from_secs(15)), || (collector.deliveries().len() >= 3).then_some(()));
+    drop(sidecar);
+    assert!(collector.logs().is_empty(), "{:?}", collector.logs());
 }
 
 /// A loss has a series if it occurred or if the attached hooks can cause it.

@@ -9,6 +9,10 @@ use std::{
 
 use opentelemetry_proto::tonic::{
     collector::{
+        logs::v1::{
+            ExportLogsServiceRequest, ExportLogsServiceResponse,
+            logs_service_server::{LogsService, LogsServiceServer},
+        },
         metrics::v1::{
             ExportMetricsServiceRequest, ExportMetricsServiceResponse,
             metrics_service_server::{MetricsService, MetricsServiceServer},
@@ -18,6 +22,7 @@ use opentelemetry_proto::tonic::{
             trace_service_server::{TraceService, TraceServiceServer},
         },
     },
+    logs::v1::ResourceLogs,
     metrics::v1::{Metric, metric::Data},
 };
 use tonic::{
@@ -42,8 +47,10 @@ pub struct Collector {
     address: SocketAddr,
     deliveries: Arc<Mutex<Vec<Delivery>>>,
     spans: Spans,
+    logs: Logs,
 }
 
+type Logs = Arc<Mutex<Vec<ResourceLogs>>>;
 type Spans = Arc<Mutex<Vec<Span>>>;
 
 impl Collector {
@@ -55,7 +62,8 @@ impl Collector {
     /// Starts a collector that also takes spans, or has no service for them.
     pub fn start_with(delay: Duration, refuses_one_in: usize, takes_spans: bool) -> Self {
         let deliveries = Arc::default();
-        let spans = Spans::default();
+        let (spans, logs) = (Spans::default(), Logs::default());
+        let records = LogsServiceServer::new(Records(Arc::clone(&logs))).accept_compressed(CompressionEncoding::Gzip);
         let traces = takes_spans.then(|| TraceServiceServer::new(Traces(Arc::clone(&spans))));
         let service = Service { delay, refuses_one_in, deliveries: Arc::clone(&deliveries) };
         let service = MetricsServiceServer::new(service).accept_compressed(CompressionEncoding::Gzip);
@@ -67,13 +75,14 @@ impl Collector {
                 sender.send(incoming.local_addr().unwrap()).unwrap();
                 Server::builder()
                     .add_service(service)
+                    .add_service(records)
                     .add_optional_service(traces)
                     .serve_with_incoming(incoming)
                     .await
                     .unwrap();
             });
         });
-        Self { address: receiver.recv().unwrap(), deliveries, spans }
+        Self { address: receiver.recv().unwrap(), deliveries, spans, logs }
     }
 
     /// Returns the URL for the sidecar.
@@ -86,9 +95,27 @@ impl Collector {
         self.deliveries.lock().unwrap().clone()
     }
 
+    /// Returns the accepted log records, by resource and request.
+    pub fn logs(&self) -> Vec<ResourceLogs> {
+        self.logs.lock().unwrap().clone()
+    }
+
     /// Returns the accepted spans.
     pub fn spans(&self) -> Vec<Span> {
         self.spans.lock().unwrap().clone()
+    }
+}
+
+struct Records(Logs);
+
+#[tonic::async_trait]
+impl LogsService for Records {
+    async fn export(
+        &self,
+        request: Request<ExportLogsServiceRequest>,
+    ) -> Result<Response<ExportLogsServiceResponse>, Status> {
+        self.0.lock().unwrap().extend(request.into_inner().resource_logs);
+        Ok(Response::new(ExportLogsServiceResponse::default()))
     }
 }
 

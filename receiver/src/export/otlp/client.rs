@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use opentelemetry_proto::tonic::collector::{
+    logs::v1::{ExportLogsServiceRequest, logs_service_client::LogsServiceClient},
     metrics::v1::{
         ExportMetricsPartialSuccess, ExportMetricsServiceRequest, metrics_service_client::MetricsServiceClient,
     },
@@ -16,7 +17,7 @@ use super::{Compression, Items, Settings, connection::Connector, failure::Failur
 /// connection alive after it lost the collector behind it.
 const TIMEOUTS: u32 = 2;
 
-/// A client for metrics or for spans.
+/// A client for metrics, for spans or for logs.
 pub(super) struct Client {
     items: Items,
     settings: Settings,
@@ -68,11 +69,18 @@ impl Client {
         Ok(answer.partial_success.unwrap_or_default())
     }
 
+    /// Sends log records once.
+    async fn logs(&mut self, message: ExportLogsServiceRequest) -> Result<(), Failure> {
+        let mut client = compressed!(LogsServiceClient::new(self.channel.clone()), self.settings);
+        self.call(client.export(self.request(message))).await.map(drop)
+    }
+
     /// Sends an empty request. A collector may refuse it as invalid, but then it accepts others.
     pub(super) async fn try_endpoint(mut self) -> Result<(), Failure> {
         let answer = match self.items {
             Items::Metrics => self.metrics(ExportMetricsServiceRequest::default()).await.map(drop),
             Items::Spans => self.spans(ExportTraceServiceRequest::default()).await.map(drop),
+            Items::Logs => self.logs(ExportLogsServiceRequest::default()).await,
         };
         answer.or_else(|failure| if failure.is_about_content() { Ok(()) } else { Err(failure) })
     }

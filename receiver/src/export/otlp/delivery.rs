@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsPartialSuccess;
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use super::{
     client::Client,
@@ -89,7 +90,8 @@ impl Attempts {
         while let Some(part) = requests(&self.snapshot, REQUEST_LIMIT).nth(self.done.0) {
             let points = part.points;
             self.began.get_or_insert_with(Instant::now);
-            match delivery.send(part).await {
+            let span = tracing::debug_span!("export", points, endpoint = delivery.endpoint);
+            match delivery.send(part).instrument(span).await {
                 Ok(rejected) => {
                     self.settle(points - rejected, None, delivery);
                     self.settle(rejected, Some(REJECTED), delivery);

@@ -154,6 +154,7 @@ impl fmt::Display for Failure {
             (Verdict::Permanent, Items::Metrics) => "; this snapshot is not retried, the next one is sent",
             (_, Items::Metrics) => "; retrying with the newest snapshot, totals are not affected",
             (Verdict::Permanent, Items::Spans) => "; these spans are lost, metrics are not affected",
+            (_, Items::Logs) => "; metrics are not affected",
             (_, Items::Spans) => "; retrying, metrics are not affected",
         })?;
         f.write_str(&self.advice())
@@ -177,6 +178,10 @@ fn cure(code: Code, items: Items) -> Option<&'static str> {
         Code::Unimplemented | Code::NotFound if items == Items::Spans => {
             "Does the collector there have a traces pipeline with an OTLP receiver? `signals.slow_packets.enabled: false` \
              disables spans"
+        }
+        Code::Unimplemented | Code::NotFound if items == Items::Logs => {
+            "Does the collector there have a logs pipeline with an OTLP receiver? OTEL_LOGS_EXPORTER=none keeps logs on \
+             standard error"
         }
         Code::Unimplemented | Code::NotFound => {
             "Does the collector there have a metrics pipeline with an OTLP receiver?"

@@ -18,6 +18,8 @@ pub enum Items {
     Metrics,
     /// Spans.
     Spans,
+    /// The sidecar's own logs.
+    Logs,
 }
 
 impl Items {
@@ -27,6 +29,7 @@ impl Items {
         match self {
             Self::Metrics => "metrics",
             Self::Spans => "spans",
+            Self::Logs => "logs",
         }
     }
 }
@@ -34,9 +37,11 @@ impl Items {
 /// A configured value: its origin (a variable, or a key of the configuration file), and its text.
 pub type Configured = (&'static str, String);
 
-/// The variables of one setting: for metrics, for traces, and for both. The variable of a signal takes precedence over the general one.
-/// Obsolete variables are ignored.
-pub type Names = [&'static str; 3];
+/// The variables of one setting: for metrics, for traces, for logs, and for all. The variable of a signal takes precedence over the
+/// general one. Obsolete variables are ignored.
+pub type Names = [&'static str; 4];
+/// The index of the variable for all signals.
+const GENERAL: usize = 3;
 
 /// Returns the variables of a setting.
 macro_rules! names {
@@ -44,6 +49,7 @@ macro_rules! names {
         [
             concat!("OTEL_EXPORTER_OTLP_METRICS_", $setting),
             concat!("OTEL_EXPORTER_OTLP_TRACES_", $setting),
+            concat!("OTEL_EXPORTER_OTLP_LOGS_", $setting),
             concat!("OTEL_EXPORTER_OTLP_", $setting),
         ]
     };
@@ -119,7 +125,7 @@ pub struct ClientIdentity {
 }
 
 impl Settings {
-    /// Reads the settings for metrics or spans. `lookup` returns the value for a variable, which may come from the configuration file. An
+    /// Reads the settings for metrics, spans or logs. `lookup` returns the value for a variable, which may come from the configuration file. An
     /// empty value counts as unset, as the specification requires.
     ///
     /// An endpoint with `http://` selects plaintext and one with `https://` selects TLS, regardless of the
@@ -178,10 +184,11 @@ struct Variables<F> {
 }
 
 impl<F: Fn(&'static str) -> Option<Configured>> Variables<F> {
-    fn get(&self, [metrics, traces, general]: Names) -> Option<Configured> {
+    fn get(&self, [metrics, traces, logs, general]: Names) -> Option<Configured> {
         let own = match self.items {
             Items::Metrics => metrics,
             Items::Spans => traces,
+            Items::Logs => logs,
         };
         [own, general].into_iter().find_map(|name| {
             let (origin, value) = (self.lookup)(name)?;
@@ -222,8 +229,10 @@ impl<F: Fn(&'static str) -> Option<Configured>> Variables<F> {
         match (self.file(CLIENT_CERTIFICATE)?, self.file(CLIENT_KEY)?) {
             (Some((_, certificate)), Some((_, key))) => Ok(Some(ClientIdentity { certificate, key })),
             (None, None) => Ok(None),
-            (Some((present, _)), None) => Err(SettingsError::HalfIdentity { present, missing: CLIENT_KEY[2] }),
-            (None, Some((present, _))) => Err(SettingsError::HalfIdentity { present, missing: CLIENT_CERTIFICATE[2] }),
+            (Some((present, _)), None) => Err(SettingsError::HalfIdentity { present, missing: CLIENT_KEY[GENERAL] }),
+            (None, Some((present, _))) => {
+                Err(SettingsError::HalfIdentity { present, missing: CLIENT_CERTIFICATE[GENERAL] })
+            }
         }
     }
 

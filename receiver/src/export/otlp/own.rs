@@ -1,0 +1,239 @@
+//! The sidecar's own logs, and at debug level its own traces, as OTLP.
+//!
+//! The SDK's batch processors deliver from threads of their own, so a slow or absent collector delays no tick. Records beyond the
+//! limit of the queue are dropped and counted. The processors suppress the telemetry of their threads, so a failed delivery
+//! causes no further record.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use opentelemetry::{InstrumentationScope, trace::TracerProvider as _};
+use opentelemetry_appender_tracing::layer::OpenTelemetryTracingBridge;
+use opentelemetry_otlp::{LogExporter, SpanExporter, WithExportConfig as _, WithTonicConfig as _};
+use opentelemetry_sdk::{
+    Resource,
+    error::{OTelSdkError, OTelSdkResult},
+    logs::{
+        BatchConfigBuilder, BatchLogProcessor, LogBatch, LogExporter as Exporter, LogProcessor, SdkLogRecord,
+        SdkLoggerProvider,
+    },
+    trace::SdkTracerProvider,
+};
+use tonic::{Code, Request, Status, service::Interceptor};
+use tracing_subscriber::Registry;
+
+use super::{Compression, Settings, SettingsError, connection::Connector, failure::reason};
+use crate::{export::Statistics, logging::OwnLayer, telemetry::SCOPE};
+
+/// The records that wait for their delivery.
+const QUEUE: usize = 2048;
+/// The records of a request.
+const BATCH: usize = 512;
+/// The longest time from a record to its request.
+const DELAY: Duration = Duration::from_secs(1);
+/// The reason of records that the full queue dropped, as in the SDK's own telemetry.
+const QUEUE_FULL: &str = "queue_full";
+/// The reason of a failure without a gRPC status (semantic conventions, `error.type`).
+const OTHER: &str = "_OTHER";
+
+/// Configures a builder of an exporter.
+macro_rules! configured {
+    ($builder:expr, $settings:expr, $channel:expr) => {{
+        let builder = $builder
+            .with_channel($channel)
+            .with_metadata($settings.headers.clone())
+            .with_timeout($settings.timeout)
+            .with_interceptor(Limited($settings.timeout));
+        let builder = match $settings.compression {
+            Compression::Gzip => builder.with_compression(opentelemetry_otlp::Compression::Gzip),
+            Compression::None => builder,
+        };
+        builder.build().map_err(|error| SettingsError::Tls {
+            endpoint: $settings.endpoint.to_string(),
+            problem: error.to_string(),
+            cure: "check the variables OTEL_EXPORTER_OTLP_*",
+        })?
+    }};
+}
+
+/// An exporter of the sidecar's own telemetry that is not started.
+pub struct OwnTelemetry {
+    logs: LogExporter,
+    spans: Option<SpanExporter>,
+    endpoint: String,
+    statistics: Statistics,
+}
+
+/// Running processors of the sidecar's own telemetry.
+pub struct RunningTelemetry {
+    logs: SdkLoggerProvider,
+    spans: Option<SdkTracerProvider>,
+}
+
+impl OwnTelemetry {
+    /// Prepares the connection for logs, and for traces with their settings. Requires a tokio runtime.
+    ///
+    /// # Errors
+    /// If the certificates and keys are no valid TLS configuration.
+    pub fn new(logs: &Settings, spans: Option<&Settings>, statistics: Statistics) -> Result<Self, SettingsError> {
+        let channel = Connector::new(logs)?.channel();
+        let exporter = LogExporter::builder().with_tonic();
+        let exporter = configured!(exporter, logs, channel);
+        let spans = spans.map(|settings| {
+            let channel = Connector::new(settings)?.channel();
+            Ok(configured!(SpanExporter::builder().with_tonic(), settings, channel))
+        });
+        Ok(Self { logs: exporter, spans: spans.transpose()?, endpoint: logs.endpoint.to_string(), statistics })
+    }
+
+    /// Starts the processors, each with a thread. Returns the layers for the log.
+    ///
+    /// # Errors
+    /// If this process cannot start a thread.
+    pub fn start(self, resource: &Resource) -> io::Result<(Vec<OwnLayer>, RunningTelemetry)> {
+        // The SDK panics if it cannot start its thread.
+        std::thread::Builder::new().spawn(|| ())?.join().map_err(|_| io::ErrorKind::Other)?;
+        let pending = Arc::new(AtomicUsize::new(0));
+        let exporter = Delivered {
+            inner: self.logs,
+            endpoint: self.endpoint,
+            statistics: self.statistics.clone(),
+            pending: Arc::clone(&pending),
+            fails: AtomicBool::new(false),
+        };
+        let limits = BatchConfigBuilder::default();
+        let limits = limits.with_max_queue_size(QUEUE).with_max_export_batch_size(BATCH).with_scheduled_delay(DELAY);
+        let processor = BatchLogProcessor::builder(exporter).with_batch_config(limits.build()).build();
+        let bounded = Bounded { inner: processor, statistics: self.statistics, pending };
+        let logs = SdkLoggerProvider::builder().with_resource(resource.clone()).with_log_processor(bounded).build();
+        let mut layers: Vec<OwnLayer> = vec![Box::new(OpenTelemetryTracingBridge::new(&logs))];
+        let spans = self.spans.map(|exporter| {
+            let provider =
+                SdkTracerProvider::builder().with_resource(resource.clone()).with_batch_exporter(exporter).build();
+            let layer = tracing_opentelemetry::layer::<Registry>().with_tracer(provider.tracer(SCOPE));
+            layers.push(Box::new(layer));
+            provider
+        });
+        Ok((layers, RunningTelemetry { logs, spans }))
+    }
+}
+
+impl RunningTelemetry {
+    /// Delivers the last records, within a time. Blocks.
+    pub fn end(self, limit: Duration) {
+        let ended = self.logs.shutdown_with_timeout(limit);
+        let spans = self.spans.map_or(Ok(()), |spans| spans.shutdown_with_timeout(limit));
+        if let Err(error) = ended.and(spans) {
+            tracing::debug!("the last log records were not delivered: {error}");
+        }
+    }
+}
+
+/// Sets the limit of each call. The exporter limits only its retries (opentelemetry-otlp 0.33).
+#[derive(Clone)]
+struct Limited(Duration);
+
+impl Interceptor for Limited {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        request.set_timeout(self.0);
+        Ok(request)
+    }
+}
+
+/// An exporter that counts the outcomes, and logs changes of its state.
+#[derive(Debug)]
+struct Delivered {
+    inner: LogExporter,
+    endpoint: String,
+    statistics: Statistics,
+    pending: Arc<AtomicUsize>,
+    fails: AtomicBool,
+}
+
+impl Exporter for Delivered {
+    async fn export(&self, batch: LogBatch<'_>) -> OTelSdkResult {
+        let records = batch.iter().count();
+        let result = self.inner.export(batch).await;
+        self.pending.fetch_sub(records, Ordering::AcqRel);
+        let failed = self.fails.swap(result.is_err(), Ordering::AcqRel);
+        match &result {
+            Ok(()) if failed => tracing::info!("delivering logs to {} again", self.endpoint),
+            Ok(()) => {}
+            Err(error) if failed => tracing::debug!("cannot deliver logs to {}: {error}", self.endpoint),
+            Err(error) => tracing::warn!(
+                "cannot deliver logs to {}: {error}; they are on standard error only. OTEL_LOGS_EXPORTER=none or `otlp.logs: \
+                 false` disables their delivery",
+                self.endpoint
+            ),
+        }
+        self.statistics.logs(result.err().map(|error| error_type(&error)), records as u64);
+        // The failure is logged and counted. The processor would log it once more for each batch.
+        Ok(())
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.inner.shutdown_with_timeout(timeout)
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.inner.set_resource(resource);
+    }
+}
+
+/// A processor that counts the records beyond its queue.
+#[derive(Debug)]
+struct Bounded {
+    inner: BatchLogProcessor,
+    statistics: Statistics,
+    pending: Arc<AtomicUsize>,
+}
+
+impl LogProcessor for Bounded {
+    fn emit(&self, record: &mut SdkLogRecord, scope: &InstrumentationScope) {
+        if self.pending.fetch_add(1, Ordering::AcqRel) >= QUEUE {
+            self.pending.fetch_sub(1, Ordering::AcqRel);
+            self.statistics.logs(Some(QUEUE_FULL), 1);
+            return;
+        }
+        self.inner.emit(record, scope);
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.inner.force_flush()
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.inner.shutdown_with_timeout(timeout)
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.inner.set_resource(resource);
+    }
+}
+
+/// Returns the `error.type` of a failure. The exporter passes the gRPC status as text.
+fn error_type(error: &OTelSdkError) -> &'static str {
+    let text = error.to_string();
+    let is_named = |code: &Code| text.contains(&format!("gRPC code: {code:?}"));
+    let codes = (0..=16).map(Code::from_i32);
+    codes.into_iter().find(is_named).map_or(OTHER, reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_have_the_name_of_their_status() {
+        let failure = |text: &str| error_type(&OTelSdkError::InternalFailure(text.to_owned()));
+        assert_eq!(failure("TonicLogsClient export failed with gRPC code: Unavailable: refused"), "unavailable");
+        assert_eq!(failure("TonicLogsClient export failed with gRPC code: Unimplemented"), "unimplemented");
+        assert_eq!(failure("no status"), "_OTHER");
+    }
+}
