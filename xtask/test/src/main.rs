@@ -9,6 +9,7 @@ mod parts;
 mod record;
 mod report;
 mod runner;
+mod unused;
 
 use clap::Parser;
 use xtask_common::{about, machine};

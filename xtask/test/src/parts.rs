@@ -3,7 +3,7 @@ use std::process::Command;
 
 use xtask_common::{artifacts, tally::Tally};
 
-use crate::{guest, lint, nextest};
+use crate::{guest, lint, nextest, unused};
 
 /// When a part runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +54,7 @@ pub const PARTS: &[Part] = &[
     Part::quick("format", "Rust files are formatted", lint::rust_format),
     Part::quick("toml", "TOML files are formatted", lint::toml_format),
     Part::quick("deny", "deny.toml allows all dependencies", lint::dependencies),
+    Part::quick("unused", "every declared dependency is used", unused::check),
     Part::quick("ebpf", "the committed kernel objects match their sources", objects),
     Part::quick("clippy", "clippy reports nothing", lint::clippy),
     Part::quick("build", "the sidecar and all tests compile", nextest::build),
