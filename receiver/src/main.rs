@@ -28,7 +28,7 @@ use undercurrent::{
 };
 
 /// The limit of the delivery of the last log records.
-const LAST_LOGS: Duration = Duration::from_millis(500);
+const LAST_LOGS: Duration = Duration::from_millis(250);
 
 fn main() -> ExitCode {
     keep_memory_small();

@@ -43,8 +43,10 @@ use self::{
     traces::Traces,
 };
 
-/// Time limit from a stop signal to the end of the process. The last delivery gets the time that detaching leaves.
+/// Time limit from a stop signal to the end of the last delivery, which gets the time that detaching leaves.
 const LAST_DELIVERY: Duration = Duration::from_millis(1500);
+/// Least time for the last delivery if detaching took long.
+const LEAST_DELIVERY: Duration = Duration::from_millis(250);
 
 /// A failure to start the sidecar.
 #[derive(Debug, thiserror::Error)]
@@ -311,13 +313,15 @@ impl Sidecar {
                 () = reached(due) => self.sample(),
             }
         }
+        let stopped = Instant::now();
         self.publish_spans(&outputs);
         let last = Arc::new(self.snapshot(&statistics, outputs.delivered()));
         // The programs detach before the last delivery, which may wait for a collector.
         drop(self);
         outputs.publish(&last);
         let running = outputs.statistics();
-        outputs.shutdown(LAST_DELIVERY).await?;
+        let left = LAST_DELIVERY.saturating_sub(stopped.elapsed()).max(LEAST_DELIVERY);
+        outputs.shutdown(left).await?;
         summarize(&running, published + 1)
     }
 }

@@ -93,9 +93,10 @@ fn replaced(line: &Line) -> f64 {
     line.total("undercurrent.lost", &[OTLP, ("undercurrent.reason", "snapshot_replaced")])
 }
 
-/// Starts a sidecar that exports to this collector, and waits until the collector has refused a request.
+/// Starts a sidecar that exports metrics to this collector, and waits until the collector has refused a request.
 fn refused_by(endpoint: &str, requests: &AtomicU64) -> Sidecar {
-    let sidecar = Sidecar::start_with(often(), &["--output", "otlp"], &[("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)]);
+    let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint), ("OTEL_LOGS_EXPORTER", "none")];
+    let sidecar = Sidecar::start_with(often(), &["--output", "otlp"], &variables);
     wait_for("a request", patience(Duration::from_secs(10)), || (requests.load(Ordering::Relaxed) > 0).then_some(()));
     sidecar
 }
