@@ -3,33 +3,35 @@
 //! Data flows one way: `kernel` -> `signals` -> `telemetry` -> `export`. `tests/modules.rs` has the order of all
 //! modules.
 
-pub mod causes;
-pub mod cgroup;
-pub mod channel;
 pub mod cli;
 pub mod config;
-pub mod descriptors;
 pub mod doctor;
-pub mod environment;
 pub mod exit;
 pub mod export;
-pub mod files;
 pub mod flamegraph;
-pub mod kernel;
 pub mod logging;
-pub mod namespaces;
-pub mod node;
-pub mod options;
 pub mod outputs;
 pub mod parts;
-pub mod privileges;
 pub mod reader;
 pub mod requirements;
 pub mod sidecar;
 pub mod signals;
-pub mod sysfs;
-pub mod telemetry;
-mod text;
-pub mod traceparent;
 pub mod watchdog;
+#[cfg(test)]
+#[path = "../tests/support/variants.rs"]
+mod variants;
 pub mod workloads;
+
+pub use undercurrent_base::{causes, descriptors, environment, files, namespaces, node, privileges, text};
+
+pub use undercurrent_telemetry as telemetry;
+
+pub use undercurrent_traceparent as traceparent;
+
+pub use undercurrent_channel as channel;
+
+pub use undercurrent_options as options;
+
+pub use undercurrent_host::{cgroup, sysfs};
+
+pub use undercurrent_kernel as kernel;

@@ -225,7 +225,7 @@ mod tests {
     proptest::proptest! {
         /// A boolean variable is true, false or unset, or has a warning.
         #[test]
-        fn no_odd_truth_is_silent(value in crate::options::variants::variants(&["true", "false", "1", "yes", "on"])) {
+        fn no_odd_truth_is_silent(value in crate::variants::variants(&["true", "false", "1", "yes", "on"])) {
             let said = warnings(&[("OTEL_EXPORTER_OTLP_INSECURE", &value)]);
             let is_known = ["true", "false", ""].iter().any(|known| value.trim().eq_ignore_ascii_case(known));
             proptest::prop_assert_eq!(said.is_empty(), is_known, "{:?}: {:?}", value, said);

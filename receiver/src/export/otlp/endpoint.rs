@@ -54,7 +54,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::options::variants::variants;
+    use crate::variants::variants;
 
     const PLAUSIBLE: [&str; 8] = [
         "http://collector:4317",

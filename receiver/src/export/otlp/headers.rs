@@ -45,7 +45,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::options::variants::variants;
+    use crate::variants::variants;
 
     const VARIABLE: &str = "OTEL_EXPORTER_OTLP_HEADERS";
 

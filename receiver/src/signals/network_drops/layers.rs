@@ -41,15 +41,15 @@ mod tests {
     use undercurrent_ebpf::abi::drops::COUNTS;
 
     use super::*;
-    use crate::kernel::{
-        btf::{Btf, tests::KERNELS},
-        drops::Reasons,
-    };
+    use crate::kernel::{btf::Btf, drops::Reasons};
+
+    #[path = "../../../../../tests/support/types.rs"]
+    mod types;
 
     #[test]
     fn every_reason_of_every_kernel_has_a_layer() {
         let mut reasons = BTreeSet::new();
-        for kernel in &KERNELS {
+        for kernel in &types::KERNELS {
             let of = Reasons::of(&Btf::parse(kernel.raw).expect("sound BTF"));
             reasons.extend((0..COUNTS).filter_map(|place| of.at(place).map(str::to_owned)));
         }

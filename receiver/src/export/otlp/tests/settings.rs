@@ -22,7 +22,7 @@ fn refused_for(items: Items, variables: &[(&str, &str)]) -> String {
 
 proptest::proptest! {
     #[test]
-    fn odd_timeouts_are_read_or_refused(text in crate::options::variants::variants(&["10000", "1", "10s", "1e3", "0", "2.5"])) {
+    fn odd_timeouts_are_read_or_refused(text in crate::variants::variants(&["10000", "1", "10s", "1e3", "0", "2.5"])) {
         match read(&[("OTEL_EXPORTER_OTLP_TIMEOUT", &text)]) {
             Ok(settings) => {
                 let number = text.trim().trim_start_matches('+').trim_start_matches('0');

@@ -1,0 +1,449 @@
+//! The kernel boundary: types and field offsets, hooks and their alternates, maps, clocks.
+//!
+//! The interface is small: callers attach hooks and read maps.
+
+use undercurrent_base::{causes, descriptors, namespaces, privileges};
+use undercurrent_telemetry as telemetry;
+use undercurrent_channel as channel;
+use undercurrent_options as options;
+use undercurrent_host::{cgroup, sysfs};
+
+pub mod attach;
+pub mod btf;
+mod calls;
+mod cast;
+pub mod client;
+pub mod clock;
+pub mod constants;
+pub mod counters;
+pub mod cpu_events;
+pub mod cpu_sampling;
+pub mod drops;
+pub mod epoch;
+pub mod extra;
+pub mod fields;
+pub mod filter_map;
+mod globals;
+pub mod groups;
+mod handles;
+pub mod hooks;
+pub mod host;
+mod instructions;
+pub mod loader;
+pub mod maps;
+pub mod memory;
+pub mod nics;
+pub mod object;
+pub mod plan;
+pub mod refusal;
+mod registers;
+mod resolved;
+pub mod ring;
+pub mod sample;
+pub mod service;
+pub mod slow;
+pub mod statistics;
+mod symbols;
+pub mod task_clock;
+pub mod text;
+pub mod timestamping;
+
+use std::{
+    cell::{OnceCell, RefCell},
+    collections::BTreeMap,
+    error::Error,
+    io,
+};
+
+use aya::{
+    EbpfError,
+    maps::{MapData, RingBuf},
+};
+
+use crate::{causes::chain, cgroup::MemoryLimit, options::AttachKind};
+
+use self::{
+    client::{Client, Maps, ServiceError},
+    counters::{Events, Wanted},
+    drops::Reasons,
+    fields::{FieldFact, FieldState, ResolvedField},
+    hooks::Hook,
+    host::Host,
+    maps::{MapError, Words},
+    memory::{ByFunction, ByWorkload, MapSize, Sizing},
+    nics::{NicInventory, Nics},
+    object::Ownership,
+    plan::{Outcome, Status},
+    service::Facts,
+    slow::SlowLimits,
+    statistics::Runs,
+    task_clock::TaskClock,
+    text::Text,
+    timestamping::Timestamping,
+};
+
+/// An error after which nothing can be measured on this kernel.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelError {
+    /// The kernel has no BTF.
+    #[error(
+        "{0}; this needs a kernel built with CONFIG_DEBUG_INFO_BTF=y (Debian 11, Ubuntu 20.10, RHEL 8.2 and later have it)"
+    )]
+    NoBtf(#[from] btf::ReadError),
+    /// The kernel's BTF is invalid.
+    #[error("the kernel's BTF in /sys/kernel/btf/vmlinux is damaged: {0}")]
+    Btf(#[from] btf::BtfError),
+    /// The embedded eBPF object is damaged.
+    #[error("the embedded eBPF object is damaged: {0}; rebuild Undercurrent")]
+    Object(#[from] globals::DeclarationError),
+    /// The numbers cannot be written into the embedded eBPF object.
+    #[error("the embedded eBPF object is damaged: {0}; rebuild Undercurrent")]
+    Constants(#[from] constants::ConstantError),
+    /// The kernel refused the maps.
+    #[error("{}", maps_refused(.0, .1))]
+    Maps(#[source] Box<EbpfError>, Vec<String>),
+    /// The embedded eBPF object lacks a map.
+    #[error("the embedded eBPF object has no map `{0}`; rebuild Undercurrent")]
+    NoMap(&'static str),
+    /// The descriptors of the maps cannot be duplicated.
+    #[error("cannot duplicate the descriptors of the maps: {0}")]
+    Descriptors(#[source] io::Error),
+    /// The loader process ended or failed.
+    #[error(transparent)]
+    Service(#[from] ServiceError),
+    /// `mmap` of a map failed.
+    #[error(transparent)]
+    Mmap(#[from] MapError),
+    /// A ring buffer cannot be opened.
+    #[error("cannot open the ring buffer `{map}`: {source}")]
+    Ring {
+        /// The name of the map.
+        map: &'static str,
+        /// The reason.
+        #[source]
+        source: io::Error,
+    },
+    /// The inode of this process's network namespace cannot be read.
+    #[error("cannot read the network namespace of this process: {0}; check that /proc is mounted")]
+    Namespace(#[source] io::Error),
+    /// The wall clock cannot be followed.
+    #[error("cannot watch the wall clock: {0}")]
+    Clock(#[source] io::Error),
+}
+
+fn maps_refused(error: &EbpfError, missing: &[String]) -> String {
+    let remedy = match errno(error) {
+        Some(libc::EMFILE | libc::ENFILE) => descriptors::REMEDY.to_owned(),
+        Some(libc::ENOMEM) if let Some(limit) = MemoryLimit::of_this_process() => format!(
+            "{limit}: raise its limit (Kubernetes: `resources.limits.memory`; Docker: `--memory`; systemd: `MemoryMax=`), \
+             or lower `workloads.limit`"
+        ),
+        Some(libc::ENOMEM) => "free memory, or lower `workloads.limit`".to_owned(),
+        _ if missing.is_empty() => "`undercurrent doctor` shows what this kernel allows".to_owned(),
+        _ => format!("run as root, or grant {}", missing.join(", ")),
+    };
+    format!("the kernel refused to create the maps: {}; {remedy}", chain(error))
+}
+
+/// Returns the error number of the system call that failed.
+fn errno(error: &(dyn Error + 'static)) -> Option<i32> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(number) = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {
+            return Some(number);
+        }
+        cause = error.source();
+    }
+    None
+}
+
+/// Requirements of the settings on the kernel.
+pub struct LoadOptions<'a> {
+    /// The sizes of the maps.
+    pub sizing: Sizing,
+    /// The names of the enabled signals.
+    pub signals: &'a [&'static str],
+    /// The maps with a size that depends on the machine and the settings.
+    pub maps: Vec<MapSize>,
+    /// The hooks to attach.
+    pub hooks: &'a [&'static Hook],
+    /// Functions that the user names as layers; at most one per program.
+    pub functions: &'a [String],
+    /// The method of attribution; `None` if nothing is grouped by workload.
+    pub ownership: Option<Ownership>,
+    /// The kinds of attachment to avoid.
+    pub avoid: &'a [AttachKind],
+    /// True if TCP data that waited for an earlier segment is excluded.
+    pub excludes_blocked: bool,
+    /// The transmit layers to measure, one bit each.
+    pub transmit: u32,
+    /// The network events to measure exactly, one of [`exact`](undercurrent_ebpf::abi::cost::exact).
+    pub exact: u32,
+    /// The functions that samples are classified by.
+    pub classified: &'a [String],
+    /// The processor's counters to read; `None` if none are read.
+    pub counters: Option<&'a Wanted>,
+    /// The events that interrupt CPUs as the processor's counters do.
+    pub interrupts: Events,
+    /// The hooks that are attached only if the machine has counters.
+    pub counter_hooks: &'a [&'static Hook],
+    /// The hyper-thread sibling of each CPU.
+    pub siblings: Vec<Option<u32>>,
+    /// The limits of slow packets.
+    pub slow: SlowLimits,
+}
+
+/// The loaded programs and their maps, from the worker's side. Dropping it, or the end of the process, detaches all
+/// programs.
+pub struct Kernel {
+    client: Client,
+    host: Host,
+    facts: Facts,
+    outcomes: Vec<Outcome>,
+    memory: Vec<MapSize>,
+    histograms: ByWorkload,
+    by_workload: bool,
+    by_function: ByFunction,
+    found_nics: NicInventory,
+    nics: Nics,
+    maps: Maps,
+    rings: RefCell<BTreeMap<&'static str, RingBuf<MapData>>>,
+    /// Maps that are mapped into memory.
+    mapped: RefCell<BTreeMap<&'static str, Words>>,
+    /// The functions that samples are classified by, once they have been found.
+    text: OnceCell<Result<Text, ServiceError>>,
+}
+
+/// The ring buffers of the eBPF object.
+const RINGS: [&str; 3] = ["CGROUPS", "SAMPLES", "SLOW_PACKETS"];
+
+impl Kernel {
+    /// Creates the maps and prepares the programs in this process.
+    ///
+    /// # Errors
+    /// If nothing can be measured.
+    pub fn load(host: Host, required: &LoadOptions<'_>) -> Result<Self, KernelError> {
+        let (client, facts, maps) = Client::load(host.clone(), required)?;
+        Self::with(host, required, client, facts, maps)
+    }
+
+    /// Lets the loader process create the maps and prepare the programs. The loader was started with `required`.
+    ///
+    /// # Errors
+    /// If nothing can be measured, or the loader process ended.
+    pub fn load_remotely(host: Host, required: &LoadOptions<'_>, loader: Client) -> Result<Self, KernelError> {
+        let (facts, maps) = loader.load_remotely()?;
+        Self::with(host, required, loader, facts, maps)
+    }
+
+    fn with(
+        host: Host,
+        required: &LoadOptions<'_>,
+        client: Client,
+        facts: Facts,
+        mut maps: Maps,
+    ) -> Result<Self, KernelError> {
+        let sizing = required.sizing;
+        let mut rings = BTreeMap::new();
+        for map in RINGS {
+            let descriptor = maps.remove(map).ok_or(KernelError::NoMap(map))?;
+            rings.insert(map, ring::map(descriptor).map_err(|source| KernelError::Ring { map, source })?);
+        }
+        Ok(Self {
+            client,
+            host,
+            outcomes: Vec::new(),
+            memory: required.maps.clone(),
+            histograms: sizing.by_workload(),
+            by_workload: sizing.workloads.is_some(),
+            by_function: sizing.by_function(),
+            found_nics: facts.nics.clone(),
+            facts,
+            nics: Nics::default(),
+            maps,
+            rings: RefCell::new(rings),
+            mapped: RefCell::default(),
+            text: OnceCell::new(),
+        })
+    }
+
+    /// Attaches hooks. Skips hooks that are attached, and hooks that no NIC of this machine can trigger.
+    ///
+    /// # Errors
+    /// If the loader process ended.
+    pub fn serve(&mut self, hooks: &[&'static Hook]) -> Result<(), KernelError> {
+        self.outcomes = self.client.serve(hooks.iter().map(|hook| hook.name))?;
+        Ok(())
+    }
+
+    /// Attaches to the functions that the user named, then frees the kernel's BTF. Call it after all hooks are served.
+    ///
+    /// # Errors
+    /// If the loader process ended.
+    pub fn serve_functions(&mut self) -> Result<(), KernelError> {
+        self.outcomes = self.client.serve_functions()?;
+        Ok(self.client.release_types()?)
+    }
+
+    /// Returns the attached functions that the user named, each with the number of its layer.
+    pub fn functions(&self) -> impl Iterator<Item = (usize, &str)> {
+        let served = |function: &str| {
+            self.outcomes.iter().any(|outcome| outcome.hook == function && outcome.status != Status::Unavailable)
+        };
+        let named = self.facts.functions.iter().map(String::as_str).enumerate();
+        named.filter(move |(_, function)| served(function))
+    }
+
+    /// Returns false after a request to the loader failed; the worker can then no longer manage the programs.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.client.is_connected()
+    }
+
+    /// Facts about the running kernel.
+    #[must_use]
+    pub const fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// Returns the outcome of each requested hook.
+    #[must_use]
+    pub fn outcomes(&self) -> &[Outcome] {
+        &self.outcomes
+    }
+
+    /// Returns the fields that programs read, resolved in this kernel.
+    #[must_use]
+    pub fn fields(&self) -> &[FieldFact] {
+        &self.facts.fields
+    }
+
+    /// Returns the times that this kernel excludes from the run time of tasks.
+    #[must_use]
+    pub const fn task_clock(&self) -> TaskClock {
+        self.facts.task_clock
+    }
+
+    /// Returns the bits of the processor's counters that programs read.
+    #[must_use]
+    pub const fn counters(&self) -> u32 {
+        self.facts.counters
+    }
+
+    /// Returns the drop reasons of this kernel.
+    #[must_use]
+    pub const fn drop_reasons(&self) -> &Reasons {
+        &self.facts.drop_reasons
+    }
+
+    /// Returns the sizes of the maps that depend on the machine and the settings.
+    #[must_use]
+    pub fn memory(&self) -> &[MapSize] {
+        &self.memory
+    }
+
+    /// Returns the memory layout of the histograms of workloads and groups.
+    #[must_use]
+    pub const fn histograms(&self) -> ByWorkload {
+        self.histograms
+    }
+
+    /// Returns true if any measurement is grouped by workload.
+    #[must_use]
+    pub const fn by_workload(&self) -> bool {
+        self.by_workload
+    }
+
+    /// Returns the memory layout of the histograms of functions that the user named.
+    #[must_use]
+    pub const fn by_function(&self) -> ByFunction {
+        self.by_function
+    }
+
+    /// Returns true if this kernel lacks the field.
+    #[must_use]
+    pub fn lacks(&self, symbol: &str) -> bool {
+        self.facts.fields.iter().any(|field| field.symbol == symbol && field.absence.is_some())
+    }
+
+    /// Returns true if programs can store the end of a TCP connection's out-of-order data in socket storage.
+    #[must_use]
+    pub fn tracks_reordered(&self) -> bool {
+        self.facts.socket_storage && !self.probes(&hooks::SOCKET_READ)
+    }
+
+    /// Returns true if the kernel counts out-of-order segments of a connection.
+    #[must_use]
+    pub fn counts_reordered(&self) -> bool {
+        !self.lacks(OUT_OF_ORDER)
+    }
+
+    /// Returns true if programs can store a socket's reader in socket storage.
+    #[must_use]
+    pub const fn stores_readers(&self) -> bool {
+        self.facts.socket_storage
+    }
+
+    /// Returns true if programs can read the smoothed round-trip time of a TCP connection.
+    #[must_use]
+    pub fn reads_rtt(&self) -> bool {
+        self.facts.tcp_sockets && !self.lacks("tcp_sock.srtt_us")
+    }
+
+    /// Returns true if at least one program of the hook is attached.
+    #[must_use]
+    pub fn serves(&self, hook: &Hook) -> bool {
+        self.outcomes.iter().any(|outcome| outcome.hook == hook.name && outcome.status != Status::Unavailable)
+    }
+
+    /// Returns true if kprobes serve a hook. Kprobes cannot access socket storage.
+    #[must_use]
+    pub fn probes(&self, hook: &Hook) -> bool {
+        self.is_served_by(hook, hooks::KPROBE)
+    }
+
+    /// Returns true if an alternate serves a hook.
+    #[must_use]
+    pub fn is_served_by(&self, hook: &Hook, alternate: &str) -> bool {
+        self.outcomes.iter().any(|outcome| outcome.hook == hook.name && outcome.by.as_deref() == Some(alternate))
+    }
+
+    /// Returns the functions that samples are classified by.
+    ///
+    /// # Errors
+    /// If the loader process ended, or the kernel hides addresses.
+    pub fn text(&self) -> Result<Text, ServiceError> {
+        self.text.get_or_init(|| self.client.find_text()).clone()
+    }
+
+    /// Returns the kernel's counts of runs and missed runs of each attached program.
+    ///
+    /// # Errors
+    /// If the loader process ended.
+    pub fn runs(&self) -> Result<BTreeMap<String, Runs>, ServiceError> {
+        self.client.runs()
+    }
+}
+
+/// The number of out-of-order segments that a connection received.
+const OUT_OF_ORDER: &str = "tcp_sock.rcv_ooopack";
+
+fn lacks(fields: &[ResolvedField], symbol: &str) -> bool {
+    let field = fields.iter().find(|field| field.declaration.symbol == symbol);
+    field.is_some_and(|field| matches!(field.state, FieldState::Absent(_)))
+}
+
+/// Returns false for the driver hook if no NIC timestamps packets: its programs only compare hardware timestamps.
+fn is_needed(hook: &Hook, nics: &NicInventory) -> bool {
+    *hook != hooks::DRIVER || !nics.usable.is_empty()
+}
+
+/// Enables receive timestamps in the kernel if a hook compares them with the clock.
+fn enable_timestamps(mut hooks: impl Iterator<Item = &'static Hook>) -> Option<Timestamping> {
+    if !hooks.any(|hook| hook.reads_timestamps) {
+        return None;
+    }
+    let held = Timestamping::hold();
+    held.inspect_err(|error| tracing::warn!("cannot enable receive timestamps; receive latency is missing: {error}"))
+        .ok()
+}

@@ -1,0 +1,91 @@
+//! Access to hash maps with keys and values as bytes.
+
+use std::borrow::BorrowMut;
+
+use aya::maps::{HashMap, Map, MapData, MapError};
+use undercurrent_ebpf::abi::{
+    filter::FilterKey,
+    group::Group,
+    interface::{Interface, NAME},
+};
+
+use super::message::Table;
+use crate::{filter_map, groups, nics};
+
+/// A hash map with known sizes of keys and values.
+pub trait Bytes {
+    /// Inserts an entry, or replaces it.
+    ///
+    /// # Errors
+    /// If the kernel refuses, or the key or the value has a wrong size.
+    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<(), MapError>;
+
+    /// Removes an entry.
+    ///
+    /// # Errors
+    /// If the kernel refuses, or the key has a wrong size.
+    fn remove(&mut self, key: &[u8]) -> Result<(), MapError>;
+
+    /// Looks up an entry.
+    ///
+    /// # Errors
+    /// If the kernel refuses, or the key has a wrong size.
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, MapError>;
+
+    /// Returns all entries. Concurrent changes may hide entries.
+    fn entries(&self) -> Vec<(Vec<u8>, Vec<u8>)>;
+}
+
+impl<T: BorrowMut<MapData>, const K: usize, const V: usize> Bytes for HashMap<T, [u8; K], [u8; V]> {
+    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<(), MapError> {
+        let value: [u8; V] =
+            value.try_into().map_err(|_| MapError::InvalidValueSize { size: value.len(), expected: V })?;
+        Self::insert(self, sized::<K>(key)?, value, 0)
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Result<(), MapError> {
+        Self::remove(self, &sized::<K>(key)?)
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, MapError> {
+        match Self::get(self, &sized::<K>(key)?, 0) {
+            Ok(value) => Ok(Some(value.to_vec())),
+            Err(MapError::KeyNotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn entries(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        self.iter().flatten().map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
+    }
+}
+
+fn sized<const K: usize>(key: &[u8]) -> Result<[u8; K], MapError> {
+    key.try_into().map_err(|_| MapError::InvalidKeySize { size: key.len(), expected: K })
+}
+
+impl Table {
+    /// Returns the name of the map in the object.
+    pub const fn map(self) -> &'static str {
+        match self {
+            Self::FilterMap => filter_map::CHOICES.name,
+            Self::Groups => groups::GROUPS.name,
+            Self::Interfaces => groups::INTERFACES.name,
+            Self::NicIndices => nics::INDICES,
+        }
+    }
+
+    /// Returns the map with access by bytes.
+    ///
+    /// # Errors
+    /// If the map is not a hash map with the expected sizes.
+    pub(super) fn open(self, map: &mut Map) -> Result<Box<dyn Bytes + '_>, MapError> {
+        const WORD: usize = size_of::<u32>();
+        Ok(match self {
+            Self::FilterMap => Box::new(HashMap::<_, [u8; size_of::<FilterKey>()], [u8; WORD]>::try_from(map)?),
+            Self::Groups => Box::new(HashMap::<_, [u8; size_of::<Group>()], [u8; WORD]>::try_from(map)?),
+            Self::Interfaces => Box::new(HashMap::<_, [u8; size_of::<Interface>()], [u8; NAME]>::try_from(map)?),
+            Self::NicIndices => Box::new(HashMap::<_, [u8; size_of::<Interface>()], [u8; WORD]>::try_from(map)?),
+        })
+    }
+}

@@ -1,0 +1,35 @@
+//! Types of configuration values. Each type parses and validates its text, and describes it in the JSON schema.
+
+use undercurrent_telemetry as telemetry;
+
+mod filter;
+mod functions;
+mod grouping;
+mod hooks;
+mod list;
+pub mod nearest;
+mod output;
+mod packets;
+mod path;
+mod power;
+mod sampling;
+mod switch;
+mod units;
+#[cfg(test)]
+#[path = "../../tests/support/variants.rs"]
+mod variants;
+mod workloads;
+
+pub use filter::{Cgroup, Filter, Interface, Namespace};
+pub use functions::{FunctionName, Functions};
+pub use grouping::{Dimensions, Group, GroupLimit};
+pub use hooks::{AttachKind, Hooks};
+pub use list::in_order;
+pub use output::{Destination, Output, OutputError, Outputs};
+pub use packets::Packets;
+pub use path::AbsolutePath;
+pub use power::{Power, PowerError, PowerRange};
+pub use sampling::{Sampling, SamplingError, Weight};
+pub use switch::Switch;
+pub use units::{Interval, MemoryLimit, Span, UnitError};
+pub use workloads::Workloads;
