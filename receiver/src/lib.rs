@@ -12,7 +12,6 @@ pub mod flamegraph;
 pub mod logging;
 pub mod outputs;
 pub mod parts;
-pub mod reader;
 pub mod requirements;
 pub mod sidecar;
 pub mod signals;
@@ -35,3 +34,5 @@ pub use undercurrent_options as options;
 pub use undercurrent_host::{cgroup, sysfs};
 
 pub use undercurrent_kernel as kernel;
+
+pub use undercurrent_reader as reader;

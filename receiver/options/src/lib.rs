@@ -12,6 +12,8 @@ mod output;
 mod packets;
 mod path;
 mod power;
+#[cfg(test)]
+mod read_back;
 mod sampling;
 mod switch;
 mod units;

@@ -195,7 +195,7 @@ impl From<Outputs> for Vec<Output> {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::variants::{assert_read_back_or_refused, variants},
+        super::{read_back::assert_read_back_or_refused, variants::variants},
         *,
     };
 

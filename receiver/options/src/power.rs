@@ -120,7 +120,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{
-        super::variants::{assert_read_back_or_refused, variants},
+        super::{read_back::assert_read_back_or_refused, variants::variants},
         *,
     };
 

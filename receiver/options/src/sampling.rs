@@ -89,7 +89,7 @@ impl From<Sampling> for String {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::variants::{assert_read_back_or_refused, variants},
+        super::{read_back::assert_read_back_or_refused, variants::variants},
         *,
     };
 

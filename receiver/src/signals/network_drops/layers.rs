@@ -35,6 +35,10 @@ pub fn layer(reason: &str) -> &'static str {
 }
 
 #[cfg(test)]
+#[path = "../../../tests/support/types.rs"]
+mod types;
+
+#[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
@@ -43,14 +47,11 @@ mod tests {
     use super::*;
     use crate::kernel::{btf::Btf, drops::Reasons};
 
-    #[path = "../../../../../tests/support/types.rs"]
-    mod types;
-
     #[test]
     fn every_reason_of_every_kernel_has_a_layer() {
         let mut reasons = BTreeSet::new();
-        for kernel in &types::KERNELS {
-            let of = Reasons::of(&Btf::parse(kernel.raw).expect("sound BTF"));
+        for types::Kernel { release, raw } in &types::KERNELS {
+            let of = Reasons::of(&Btf::parse(raw).expect(release));
             reasons.extend((0..COUNTS).filter_map(|place| of.at(place).map(str::to_owned)));
         }
         assert!(reasons.len() > 130, "only {} reasons", reasons.len());

@@ -1,6 +1,12 @@
 //! The reader: a process that reads `/proc`, cgroups and runtime sockets of other users for the worker. Contains the
 //! worker's client, too.
 
+use undercurrent_base::{causes, environment, files, text};
+use undercurrent_telemetry as telemetry;
+use undercurrent_channel as channel;
+use undercurrent_host::{cgroup, sysfs};
+use undercurrent_kernel as kernel;
+
 mod client;
 mod endpoint;
 mod environ;
