@@ -19,7 +19,6 @@ pub mod watchdog;
 #[cfg(test)]
 #[path = "../tests/support/variants.rs"]
 mod variants;
-pub mod workloads;
 
 pub use undercurrent_base::{causes, descriptors, environment, files, namespaces, node, privileges, text};
 
@@ -36,3 +35,5 @@ pub use undercurrent_host::{cgroup, sysfs};
 pub use undercurrent_kernel as kernel;
 
 pub use undercurrent_reader as reader;
+
+pub use undercurrent_workloads as workloads;

@@ -1,0 +1,74 @@
+//! The API of containerd, for containers that CRI does not list: containers of nerdctl and ctr.
+
+pub(super) mod messages;
+
+use tonic::{Request, metadata::AsciiMetadataValue};
+
+use self::messages::{
+    Container, GET_CONTAINER, GetContainerRequest, GetContainerResponse, LIST_NAMESPACES, ListNamespacesRequest,
+    ListNamespacesResponse, NAMESPACE,
+};
+use super::{
+    failure::{Failure, Reason},
+    grpc::Socket,
+    image::Image,
+    opener::Opener,
+    pod,
+};
+use crate::{
+    reader::Endpoint,
+    ContainerId, Metadata,
+};
+
+/// Docker's namespace. Its containers have no names or images in containerd; Docker's API has them.
+const DOCKER: &str = "moby";
+/// The maximum number of namespaces in a search.
+const NAMESPACES: usize = 32;
+/// nerdctl's label for the user-chosen name.
+const NAME: &str = "nerdctl/name";
+
+/// A client of one socket.
+pub(super) struct Containerd {
+    socket: Socket,
+}
+
+impl Containerd {
+    pub(super) fn new(endpoint: &Endpoint, opener: &Opener) -> Self {
+        Self { socket: Socket::new(endpoint, opener) }
+    }
+
+    pub(super) async fn container(&self, id: &ContainerId) -> Result<Metadata, Failure> {
+        let request = Request::new(ListNamespacesRequest {});
+        let listed: ListNamespacesResponse = self.socket.call(LIST_NAMESPACES, request).await?;
+        let names = listed.namespaces.into_iter().map(|namespace| namespace.name);
+        for namespace in names.filter(|name| name != DOCKER).take(NAMESPACES) {
+            match self.get(id, &namespace).await {
+                Err(failure) if failure.reason == Reason::NotFound => {}
+                answer => return answer.map(metadata),
+            }
+        }
+        Err(Failure::new(Reason::NotFound, "in no namespace"))
+    }
+
+    async fn get(&self, id: &ContainerId, namespace: &str) -> Result<Container, Failure> {
+        let mut request = Request::new(GetContainerRequest { id: id.0.clone() });
+        let value = AsciiMetadataValue::try_from(namespace).map_err(|error| Failure::new(Reason::Malformed, error))?;
+        request.metadata_mut().insert(NAMESPACE, value);
+        let answer: GetContainerResponse = self.socket.call(GET_CONTAINER, request).await?;
+        match answer.container {
+            Some(container) if container.id == id.0 => Ok(container),
+            other => Err(Failure::another(&id.0, &other.unwrap_or_default().id)),
+        }
+    }
+}
+
+fn metadata(container: Container) -> Metadata {
+    let image = Image::parse(&container.image, "");
+    Metadata {
+        name: container.labels.get(NAME).filter(|name| !name.is_empty()).cloned(),
+        image_name: image.name,
+        image_tags: image.tags,
+        pod: pod::from_labels(&container.labels),
+        labels: container.labels,
+    }
+}
