@@ -14,7 +14,6 @@ pub mod outputs;
 pub mod parts;
 pub mod requirements;
 pub mod sidecar;
-pub mod signals;
 pub mod watchdog;
 #[cfg(test)]
 #[path = "../tests/support/variants.rs"]
@@ -37,3 +36,5 @@ pub use undercurrent_kernel as kernel;
 pub use undercurrent_reader as reader;
 
 pub use undercurrent_workloads as workloads;
+
+pub use undercurrent_signals as signals;

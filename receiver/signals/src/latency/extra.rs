@@ -14,11 +14,9 @@ use crate::{
         maps::Words,
         memory::{ByFunction, PlannedMap},
     },
-    signals::{
-        LossConditions, OpenContext, ReadError, SharedGrouping, Signal, attributes,
-        durations::{ABOVE_RANGE, DurationKind, reason, regular},
-        internal::{LOST, lost},
-    },
+    LossConditions, OpenContext, ReadError, SharedGrouping, Signal, attributes,
+    durations::{ABOVE_RANGE, DurationKind, reason, regular},
+    internal::{LOST, lost},
     telemetry::{Attributes, Data, ExponentialHistogram, Metric, Point, Readings, Scale, UnixNanos},
     workloads::{Slot, Workloads},
 };

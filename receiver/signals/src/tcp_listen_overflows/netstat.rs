@@ -3,7 +3,7 @@
 
 use std::{fs, io};
 
-use crate::signals::ReadError;
+use crate::ReadError;
 
 const SOURCE: &str = "/proc/net/netstat";
 const PROTOCOL: &str = "TcpExt:";

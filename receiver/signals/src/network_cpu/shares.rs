@@ -4,7 +4,7 @@ use undercurrent_ebpf::abi::cost::{self, CostKind, RunningCall, waiting_calls};
 
 use crate::{
     kernel::{Kernel, KernelError, memory::PlannedMap},
-    signals::slot_words::{SlotWords, entries},
+    slot_words::{SlotWords, entries},
     workloads::Slot,
 };
 

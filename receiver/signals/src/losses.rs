@@ -61,7 +61,7 @@ impl LossConditions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::signals::REGISTRY;
+    use crate::REGISTRY;
 
     const NONE: LossConditions = LossConditions {
         filtered: false,

@@ -23,7 +23,7 @@ use crate::{
         Kernel,
         hooks::{self, Hook},
     },
-    signals::Settings as Signals,
+    Settings as Signals,
     telemetry::{Attributes, Descriptor, Instrument, Readings, View},
     workloads::{Slot, Workloads},
 };

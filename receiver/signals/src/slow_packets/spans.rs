@@ -10,7 +10,7 @@ use zerocopy::IntoBytes as _;
 
 use super::times::Times;
 use crate::{
-    signals::attributes,
+    attributes,
     telemetry::{Attributes, SpanContext, SpanData, UnixNanos, finished_span, new_context},
     text::shortened,
 };

@@ -1,6 +1,15 @@
 //! The signals. A signal reads the cells of its eBPF programs, or a file of the kernel, and returns measurements.
 //! Names, hooks, metrics and docs of a signal derive from its entry in [`REGISTRY`].
 
+use undercurrent_base::{privileges, text};
+use undercurrent_telemetry as telemetry;
+use undercurrent_traceparent as traceparent;
+use undercurrent_options as options;
+use undercurrent_host::{sysfs};
+use undercurrent_kernel as kernel;
+use undercurrent_reader as reader;
+use undercurrent_workloads as workloads;
+
 mod attributes;
 mod cpu_throttled;
 mod divide;
@@ -53,7 +62,7 @@ use crate::{
     privileges::Task,
     reader::PowerMeters,
     telemetry::{Attributes, Descriptor, Exemplar, Readings, SpanData, UnixNanos},
-    workloads::{self, Files, NoAccounting, NoQuotas, Slot, Workloads},
+    workloads::{Files, NoAccounting, NoQuotas, Slot, Workloads},
 };
 
 pub use crate::kernel::plan::SignalStatus;

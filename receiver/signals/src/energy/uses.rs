@@ -107,7 +107,7 @@ fn nanoseconds(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::signals::workload_cpu::testing::times;
+    use crate::workload_cpu::testing::times;
 
     const NODE: u16 = Slot::NODE.0;
 
