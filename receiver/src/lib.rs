@@ -7,7 +7,6 @@ pub mod cli;
 pub mod config;
 pub mod doctor;
 pub mod exit;
-pub mod export;
 pub mod flamegraph;
 pub mod logging;
 pub mod outputs;
@@ -38,3 +37,5 @@ pub use undercurrent_reader as reader;
 pub use undercurrent_workloads as workloads;
 
 pub use undercurrent_signals as signals;
+
+pub use undercurrent_export as export;

@@ -11,7 +11,10 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
-use crate::environment::{Environment, Ignored, value};
+use crate::{
+    environment::{Environment, Ignored, value},
+    export::otlp::OwnLayer,
+};
 
 const RUST_LOG: &str = "RUST_LOG";
 const OTEL_LOG_LEVEL: &str = "OTEL_LOG_LEVEL";
@@ -23,9 +26,6 @@ const OWN: &str = env!("CARGO_CRATE_NAME");
 
 /// The target of the states of single signals. Standard error has them at the level debug only, because one line counts them.
 pub const STATES: &str = "undercurrent::states";
-
-/// A layer that exports the sidecar's own events or spans.
-pub type OwnLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// The log of this process.
 pub struct Logging {

@@ -12,7 +12,7 @@ use super::{
     failure::{Failure, Verdict, quoted},
 };
 use crate::{
-    export::{REQUEST_LIMIT, Statistics, health::Health, mailbox::Inbox, split::Part, split::requests},
+    REQUEST_LIMIT, Statistics, health::Health, mailbox::Inbox, split::Part, split::requests,
     telemetry::{ErrorType, Snapshot},
 };
 

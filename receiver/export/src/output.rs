@@ -197,7 +197,7 @@ impl Outputs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::export::testing::{after, lost};
+    use crate::testing::{after, lost};
 
     const NOTHING: UnixNanos = UnixNanos(0);
     const EVERYTHING: UnixNanos = UnixNanos(u64::MAX);

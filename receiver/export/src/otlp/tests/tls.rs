@@ -11,7 +11,7 @@ use super::{
     server::{Answer, script},
     settings, shutdown,
 };
-use crate::export::{
+use crate::{
     Outputs,
     testing::{after, lost},
 };

@@ -28,7 +28,7 @@ mod tests {
     use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 
     use super::*;
-    use crate::export::testing::{after, batch};
+    use crate::testing::{after, batch};
 
     #[test]
     fn spans_keep_ids_parents_times_and_links() {

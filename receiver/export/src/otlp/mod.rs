@@ -16,7 +16,7 @@ mod tls;
 mod traces;
 
 pub use error::{EndpointError, SettingsError};
-pub use own::{OwnTelemetry, RunningTelemetry};
+pub use own::{OwnLayer, OwnTelemetry, RunningTelemetry};
 pub use settings::{
     CERTIFICATE, CLIENT_CERTIFICATE, CLIENT_KEY, COMPRESSION, ClientIdentity, Compression, Configured, ENDPOINT,
     HEADERS, INSECURE, Items, Names, PROTOCOL, Pem, Settings, TIMEOUT, endpoint_is_set,

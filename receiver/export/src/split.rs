@@ -133,7 +133,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::export::testing::{after, lost, snapshots};
+    use crate::testing::{after, lost, snapshots};
 
     /// Returns every point in bytes, with the bytes of its resource, scope and metric.
     fn points(request: &ExportMetricsServiceRequest) -> Vec<(Vec<u8>, Vec<u8>)> {

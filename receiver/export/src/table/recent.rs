@@ -61,7 +61,7 @@ mod tests {
     use opentelemetry::KeyValue;
 
     use super::*;
-    use crate::export::testing::batch;
+    use crate::testing::batch;
 
     #[test]
     fn the_newest_spans_come_first() {

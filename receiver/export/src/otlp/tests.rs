@@ -13,10 +13,8 @@ use tonic_types::{ErrorDetails, StatusExt};
 
 use super::*;
 use crate::{
-    export::{
-        Outputs, REQUEST_LIMIT,
+    Outputs, REQUEST_LIMIT,
         testing::{after, lost},
-    },
     telemetry::{Snapshot, UnixNanos},
 };
 
@@ -309,7 +307,7 @@ async fn permanently_refused_snapshots_are_settled() {
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_is_not_settled_before_its_last_part() {
     let snapshot = lost(120_000, after(1));
-    let parts = crate::export::requests(&snapshot, REQUEST_LIMIT).count();
+    let parts = crate::requests(&snapshot, REQUEST_LIMIT).count();
     let refusal = Answer::Refuse(Status::invalid_argument("no such field"));
     let accepted = (2..parts).map(|_| Answer::Accept);
     let away = [Answer::Refuse(Status::unavailable("restarting")), Answer::Accept];
@@ -350,7 +348,7 @@ async fn every_request_has_headers_and_compression() {
 #[tokio::test(start_paused = true)]
 async fn a_large_snapshot_is_split_and_resumes_at_the_failed_part() {
     let snapshot = lost(120_000, after(1));
-    let parts: Vec<u64> = crate::export::requests(&snapshot, REQUEST_LIMIT).map(|part| part.points).collect();
+    let parts: Vec<u64> = crate::requests(&snapshot, REQUEST_LIMIT).map(|part| part.points).collect();
     assert!(parts.len() >= 2, "{parts:?}");
     let refusal = Answer::Refuse(Status::aborted("busy"));
     let accept = parts[1..].iter().map(|_| Answer::Accept);

@@ -12,7 +12,7 @@ use super::{
     text,
 };
 use crate::{
-    export::testing::{
+    testing::{
         CPU, DROPPED, DURATION, EXPORTED, HOOK, LOST, PROCESSED, SQUEEZED, WAIT, after, histogram, node, point,
         snapshots,
     },

@@ -11,7 +11,7 @@ use super::{
     failure::{Verdict, quoted},
 };
 use crate::{
-    export::{Statistics, health::Health, mailbox::Inbox, spans::request},
+    Statistics, health::Health, mailbox::Inbox, spans::request,
     telemetry::SpanBatch,
 };
 

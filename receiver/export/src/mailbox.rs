@@ -133,7 +133,7 @@ fn lock(slot: &Slot) -> MutexGuard<'_, Pending> {
 mod tests {
     use super::*;
     use crate::{
-        export::testing::{after, batch, lost},
+        testing::{after, batch, lost},
         telemetry::UnixNanos,
     };
 

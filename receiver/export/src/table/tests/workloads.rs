@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::{
-    export::testing::{BYTES, CPU_TIME, ENERGY, THREADS, of},
+    testing::{BYTES, CPU_TIME, ENERGY, THREADS, of},
     telemetry::ResourceMetrics,
 };
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    export::testing::{RECEIVE_WAIT, RTT, of},
+    testing::{RECEIVE_WAIT, RTT, of},
     telemetry::ResourceMetrics,
 };
 

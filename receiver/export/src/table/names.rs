@@ -101,7 +101,7 @@ fn short(id: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::export::testing::of;
+    use crate::testing::of;
 
     fn named(all: &[&[(&'static str, &'static str)]]) -> Vec<(String, &'static str)> {
         let resource = |pairs: &&[(&'static str, &'static str)]| {

@@ -183,10 +183,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        export::{
-            requests,
+        requests,
             testing::{DURATION, LOST, RATIO, START, THREADS, after, histogram, node, point},
-        },
         telemetry::{Metric as Measured, Snapshot},
     };
 

@@ -9,10 +9,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    export::{
-        Outputs,
+    Outputs,
         testing::{DURATION, LOST, RATIO, after, histogram, lost, node, point, snapshots},
-    },
     telemetry::{Attributes, Data, Metric, ResourceMetrics},
 };
 

@@ -3,6 +3,9 @@
 //! Each output runs in a separate task or thread behind a mailbox for one snapshot. If a receiver is slow or
 //! unreachable, its output drops snapshots and counts them. Outputs never delay a measurement.
 
+use undercurrent_base::{causes, files, text};
+use undercurrent_telemetry as telemetry;
+
 mod encode;
 mod health;
 pub mod json;
@@ -15,6 +18,9 @@ mod statistics;
 pub mod table;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+#[path = "../../tests/support/variants.rs"]
+mod variants;
 
 pub use output::{Output, OutputFailed, Outputs};
 pub use split::{Part, REQUEST_LIMIT, Requests, requests};

@@ -26,10 +26,10 @@ use opentelemetry_sdk::{
     trace::SdkTracerProvider,
 };
 use tonic::{Code, Request, Status, service::Interceptor};
-use tracing_subscriber::Registry;
+use tracing_subscriber::{Layer, Registry};
 
 use super::{Compression, Settings, SettingsError, connection::Connector, failure::reason};
-use crate::{export::Statistics, logging::OwnLayer, telemetry::SCOPE};
+use crate::{Statistics, telemetry::SCOPE};
 
 /// The records that wait for their delivery.
 const QUEUE: usize = 2048;
@@ -61,6 +61,9 @@ macro_rules! configured {
         })?
     }};
 }
+
+/// A layer that exports the sidecar's own events or spans.
+pub type OwnLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// An exporter of the sidecar's own telemetry that is not started.
 pub struct OwnTelemetry {
