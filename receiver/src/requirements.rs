@@ -6,6 +6,7 @@ use bytesize::ByteSize;
 use undercurrent_ebpf::abi::{cost::exact, latency::Layer};
 
 use crate::{
+    cgroup::Ownership,
     config::Settings,
     kernel::{
         Kernel, KernelError, LoadOptions,
@@ -15,9 +16,9 @@ use crate::{
         hooks::Hook,
         host::Host,
         memory::{MapSize, PlannedMap, Sizing},
-        object::Ownership,
         slow::SlowLimits,
     },
+    loader::{self, LoadError},
     options::{AttachKind, MemoryLimit},
     privileges::{Privileges, ReadError as PrivilegesError, Task, Unprivileged},
     reader::Places,
@@ -207,8 +208,8 @@ impl Requirements {
     ///
     /// # Errors
     /// If no hook can be attached.
-    pub fn listen(&self, host: Host) -> Result<Kernel, KernelError> {
-        let mut kernel = Kernel::load(host.clone(), &self.load_options(host.cpus))?;
+    pub fn listen(&self, host: Host) -> Result<Kernel, LoadError> {
+        let mut kernel = loader::load(host.clone(), &self.load_options(host.cpus))?;
         self.serve(&mut kernel)?;
         Ok(kernel)
     }

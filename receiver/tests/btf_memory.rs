@@ -2,7 +2,7 @@
 //! binary because the peak belongs to the whole process.
 
 use peak_alloc::PeakAlloc;
-use undercurrent::kernel::{
+use undercurrent::loader::{
     btf::{Btf, Target, VMLINUX, read},
     fields,
     object::OBJECT,

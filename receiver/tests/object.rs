@@ -9,7 +9,7 @@ use aya::{
     maps::MapError,
     programs::{BtfTracePoint, ProgramError},
 };
-use undercurrent::kernel::{btf, constants::Constants, fields, loader, object::OBJECT};
+use undercurrent::loader::{btf, constants::Constants, fields, loader, object::OBJECT};
 
 /// Creates the object's maps with the number 1 for these settings. Returns `None`, and reports a skip, if the kernel
 /// denies it.

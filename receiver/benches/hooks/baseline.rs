@@ -3,15 +3,8 @@
 use anyhow::Context as _;
 use aya::{Btf, Ebpf, EbpfLoader, programs::BtfTracePoint};
 use undercurrent::{
-    kernel::{
-        attach::Attaching,
-        counters::Events,
-        cpu_events::CpuEvents,
-        hooks::Hook,
-        host::Host,
-        plan,
-        statistics::{Links, Runs},
-    },
+    kernel::{counters::Events, hooks::Hook, host::Host, statistics::Runs},
+    loader::{attach::Attaching, cpu_events::CpuEvents, plan, statistics::Links},
     options::AttachKind,
     signals::all_hooks,
 };

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use clap::ValueEnum;
 use serde::Serialize;
 use undercurrent::{
+    cgroup::Ownership,
     kernel::{
         Kernel,
         hooks::{self, Hook},
-        object::Ownership,
         statistics::Runs,
     },
     options::Weight,

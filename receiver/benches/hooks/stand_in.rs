@@ -9,7 +9,8 @@ use tokio::{
 };
 use undercurrent::{
     config::{File, Flags, Settings},
-    kernel::{hooks, timestamping::Timestamping},
+    kernel::hooks,
+    loader::timestamping::Timestamping,
     requirements::{self, Requirements},
 };
 

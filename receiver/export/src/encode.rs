@@ -184,8 +184,8 @@ mod tests {
     use super::*;
     use crate::{
         requests,
-            testing::{DURATION, LOST, RATIO, START, THREADS, after, histogram, node, point},
         telemetry::{Metric as Measured, Snapshot},
+        testing::{DURATION, LOST, RATIO, START, THREADS, after, histogram, node, point},
     };
 
     fn encoded(descriptor: &'static Descriptor, data: Data) -> Option<ResourceMetrics> {

@@ -133,8 +133,8 @@ fn lock(slot: &Slot) -> MutexGuard<'_, Pending> {
 mod tests {
     use super::*;
     use crate::{
-        testing::{after, batch, lost},
         telemetry::UnixNanos,
+        testing::{after, batch, lost},
     };
 
     #[tokio::test]

@@ -6,7 +6,7 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use undercurrent::kernel::{
+use undercurrent::loader::{
     btf::{Btf, Target, TypeId},
     drops::Reasons,
     fields,

@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use undercurrent::kernel::fields;
+use undercurrent::loader::fields;
 
 fuzz_target!(|object: &[u8]| {
     for field in fields::declared(object).unwrap_or_default() {

@@ -1,14 +1,12 @@
-//! The worker's access to the [`Service`]: in its own process, or in the loader's.
+//! The worker's access to the loader.
 
 use std::{cell::RefCell, collections::BTreeMap, io, os::fd::OwnedFd, rc::Rc};
 
 use super::{
-    KernelError, LoadOptions,
     cpu_events::CpuEvent,
-    host::Host,
+    messages::{Answer, Facts, Reply, Request, Table, Variable},
     nics::NicInventory,
     plan::Outcome,
-    service::{Facts, Reply, Request, Service, Table, Variable},
     statistics::Runs,
     text::Text,
 };
@@ -33,7 +31,7 @@ pub enum ServiceError {
 pub struct Client(Rc<RefCell<Backend>>);
 
 enum Backend {
-    InProcess(Box<Service>),
+    InProcess(Box<dyn Answer>),
     Loader(Channel),
     /// A request failed. The channel is closed, because a late reply would answer the next request.
     Lost,
@@ -52,14 +50,10 @@ pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 pub type Maps = BTreeMap<String, OwnedFd>;
 
 impl Client {
-    /// Loads the programs into this process.
-    ///
-    /// # Errors
-    /// If nothing can be measured.
-    pub fn load(host: Host, required: &LoadOptions<'_>) -> Result<(Self, Facts, Maps), KernelError> {
-        let (service, facts) = Service::load(host, required)?;
-        let maps = service.maps().map_err(KernelError::Descriptors)?.into_iter().collect();
-        Ok((Self(Rc::new(RefCell::new(Backend::InProcess(Box::new(service))))), facts, maps))
+    /// Passes requests to a holder of the programs in this process, for benchmarks and tests.
+    #[must_use]
+    pub fn in_process(service: Box<dyn Answer>) -> Self {
+        Self(Rc::new(RefCell::new(Backend::InProcess(service))))
     }
 
     /// Sends requests to the loader at the other end of a channel.

@@ -10,7 +10,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::{
     client::{Client, ServiceError},
-    service::Variable,
+    messages::Variable,
 };
 use crate::namespaces;
 

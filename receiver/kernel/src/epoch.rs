@@ -7,7 +7,7 @@ use undercurrent_ebpf::abi::workload::cached;
 use super::{
     client::{Client, ServiceError},
     maps::Words,
-    service::Variable,
+    messages::Variable,
 };
 
 /// Invalidates the cached attributions of sockets, after each change of the workload table and periodically. The

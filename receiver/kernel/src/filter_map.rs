@@ -8,7 +8,7 @@ use zerocopy::IntoBytes as _;
 use super::{
     client::{Client, ServiceError},
     memory::PlannedMap,
-    service::Table,
+    messages::Table,
 };
 
 /// The filter map.

@@ -10,7 +10,7 @@ use super::{
     client::{Client, ServiceError},
     filter_map::ENTRY,
     memory::{PlannedMap, Sizing},
-    service::Table,
+    messages::Table,
 };
 
 /// The map from groups to their numbers.

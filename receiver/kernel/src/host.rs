@@ -7,9 +7,8 @@ use std::{
 
 use serde::Serialize;
 
-use super::object::Ownership;
 use crate::{
-    cgroup::{Hierarchy, Mounts},
+    cgroup::{Hierarchy, Mounts, Ownership},
     sysfs::Meters,
 };
 

@@ -2,112 +2,72 @@
 //!
 //! The interface is small: callers attach hooks and read maps.
 
-use undercurrent_base::{causes, descriptors, namespaces, privileges};
-use undercurrent_telemetry as telemetry;
+use undercurrent_base::namespaces;
 use undercurrent_channel as channel;
-use undercurrent_options as options;
 use undercurrent_host::{cgroup, sysfs};
+use undercurrent_options as options;
+use undercurrent_telemetry as telemetry;
 
-pub mod attach;
-pub mod btf;
-mod calls;
-mod cast;
 pub mod client;
 pub mod clock;
-pub mod constants;
 pub mod counters;
 pub mod cpu_events;
 pub mod cpu_sampling;
 pub mod drops;
 pub mod epoch;
-pub mod extra;
 pub mod fields;
 pub mod filter_map;
-mod globals;
 pub mod groups;
 mod handles;
 pub mod hooks;
 pub mod host;
-mod instructions;
-pub mod loader;
 pub mod maps;
 pub mod memory;
+pub mod messages;
 pub mod nics;
-pub mod object;
 pub mod plan;
 pub mod refusal;
-mod registers;
-mod resolved;
 pub mod ring;
 pub mod sample;
-pub mod service;
 pub mod slow;
 pub mod statistics;
-mod symbols;
 pub mod task_clock;
 pub mod text;
-pub mod timestamping;
 
 use std::{
     cell::{OnceCell, RefCell},
     collections::BTreeMap,
-    error::Error,
     io,
 };
 
-use aya::{
-    EbpfError,
-    maps::{MapData, RingBuf},
-};
+use aya::maps::{MapData, RingBuf};
 
-use crate::{causes::chain, cgroup::MemoryLimit, options::AttachKind};
+use crate::{cgroup::Ownership, options::AttachKind};
 
 use self::{
     client::{Client, Maps, ServiceError},
     counters::{Events, Wanted},
     drops::Reasons,
-    fields::{FieldFact, FieldState, ResolvedField},
+    fields::FieldFact,
     hooks::Hook,
     host::Host,
     maps::{MapError, Words},
     memory::{ByFunction, ByWorkload, MapSize, Sizing},
+    messages::Facts,
     nics::{NicInventory, Nics},
-    object::Ownership,
     plan::{Outcome, Status},
-    service::Facts,
     slow::SlowLimits,
     statistics::Runs,
     task_clock::TaskClock,
     text::Text,
-    timestamping::Timestamping,
 };
 
 /// An error after which nothing can be measured on this kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
-    /// The kernel has no BTF.
-    #[error(
-        "{0}; this needs a kernel built with CONFIG_DEBUG_INFO_BTF=y (Debian 11, Ubuntu 20.10, RHEL 8.2 and later have it)"
-    )]
-    NoBtf(#[from] btf::ReadError),
-    /// The kernel's BTF is invalid.
-    #[error("the kernel's BTF in /sys/kernel/btf/vmlinux is damaged: {0}")]
-    Btf(#[from] btf::BtfError),
-    /// The embedded eBPF object is damaged.
-    #[error("the embedded eBPF object is damaged: {0}; rebuild Undercurrent")]
-    Object(#[from] globals::DeclarationError),
-    /// The numbers cannot be written into the embedded eBPF object.
-    #[error("the embedded eBPF object is damaged: {0}; rebuild Undercurrent")]
-    Constants(#[from] constants::ConstantError),
-    /// The kernel refused the maps.
-    #[error("{}", maps_refused(.0, .1))]
-    Maps(#[source] Box<EbpfError>, Vec<String>),
     /// The embedded eBPF object lacks a map.
     #[error("the embedded eBPF object has no map `{0}`; rebuild Undercurrent")]
     NoMap(&'static str),
-    /// The descriptors of the maps cannot be duplicated.
-    #[error("cannot duplicate the descriptors of the maps: {0}")]
-    Descriptors(#[source] io::Error),
     /// The loader process ended or failed.
     #[error(transparent)]
     Service(#[from] ServiceError),
@@ -129,32 +89,6 @@ pub enum KernelError {
     /// The wall clock cannot be followed.
     #[error("cannot watch the wall clock: {0}")]
     Clock(#[source] io::Error),
-}
-
-fn maps_refused(error: &EbpfError, missing: &[String]) -> String {
-    let remedy = match errno(error) {
-        Some(libc::EMFILE | libc::ENFILE) => descriptors::REMEDY.to_owned(),
-        Some(libc::ENOMEM) if let Some(limit) = MemoryLimit::of_this_process() => format!(
-            "{limit}: raise its limit (Kubernetes: `resources.limits.memory`; Docker: `--memory`; systemd: `MemoryMax=`), \
-             or lower `workloads.limit`"
-        ),
-        Some(libc::ENOMEM) => "free memory, or lower `workloads.limit`".to_owned(),
-        _ if missing.is_empty() => "`undercurrent doctor` shows what this kernel allows".to_owned(),
-        _ => format!("run as root, or grant {}", missing.join(", ")),
-    };
-    format!("the kernel refused to create the maps: {}; {remedy}", chain(error))
-}
-
-/// Returns the error number of the system call that failed.
-fn errno(error: &(dyn Error + 'static)) -> Option<i32> {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if let Some(number) = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {
-            return Some(number);
-        }
-        cause = error.source();
-    }
-    None
 }
 
 /// Requirements of the settings on the kernel.
@@ -218,15 +152,6 @@ pub struct Kernel {
 const RINGS: [&str; 3] = ["CGROUPS", "SAMPLES", "SLOW_PACKETS"];
 
 impl Kernel {
-    /// Creates the maps and prepares the programs in this process.
-    ///
-    /// # Errors
-    /// If nothing can be measured.
-    pub fn load(host: Host, required: &LoadOptions<'_>) -> Result<Self, KernelError> {
-        let (client, facts, maps) = Client::load(host.clone(), required)?;
-        Self::with(host, required, client, facts, maps)
-    }
-
     /// Lets the loader process create the maps and prepare the programs. The loader was started with `required`.
     ///
     /// # Errors
@@ -236,7 +161,11 @@ impl Kernel {
         Self::with(host, required, loader, facts, maps)
     }
 
-    fn with(
+    /// Uses loaded programs and their maps.
+    ///
+    /// # Errors
+    /// If a map is missing, or cannot be mapped into memory.
+    pub fn with(
         host: Host,
         required: &LoadOptions<'_>,
         client: Client,
@@ -425,25 +354,5 @@ impl Kernel {
     }
 }
 
-/// The number of out-of-order segments that a connection received.
-const OUT_OF_ORDER: &str = "tcp_sock.rcv_ooopack";
-
-fn lacks(fields: &[ResolvedField], symbol: &str) -> bool {
-    let field = fields.iter().find(|field| field.declaration.symbol == symbol);
-    field.is_some_and(|field| matches!(field.state, FieldState::Absent(_)))
-}
-
-/// Returns false for the driver hook if no NIC timestamps packets: its programs only compare hardware timestamps.
-fn is_needed(hook: &Hook, nics: &NicInventory) -> bool {
-    *hook != hooks::DRIVER || !nics.usable.is_empty()
-}
-
-/// Enables receive timestamps in the kernel if a hook compares them with the clock.
-fn enable_timestamps(mut hooks: impl Iterator<Item = &'static Hook>) -> Option<Timestamping> {
-    if !hooks.any(|hook| hook.reads_timestamps) {
-        return None;
-    }
-    let held = Timestamping::hold();
-    held.inspect_err(|error| tracing::warn!("cannot enable receive timestamps; receive latency is missing: {error}"))
-        .ok()
-}
+/// The field with the number of out-of-order segments that a connection received.
+pub const OUT_OF_ORDER: &str = "tcp_sock.rcv_ooopack";

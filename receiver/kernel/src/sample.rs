@@ -2,7 +2,7 @@
 
 use super::{
     client::{Client, ServiceError},
-    service::Variable,
+    messages::Variable,
 };
 use crate::options::Weight;
 

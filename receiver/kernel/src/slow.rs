@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     client::{Client, ServiceError},
-    service::Variable,
+    messages::Variable,
 };
 
 /// The limits of selected packets, fixed at load time.

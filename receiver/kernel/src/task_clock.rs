@@ -4,8 +4,6 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::btf::Btf;
-
 /// The times that `rq_clock_task` excludes (`update_rq_clock_task` in kernel/sched/core.c); they depend on the kernel
 /// configuration. On x86 a kernel with an unstable TSC does not exclude interrupts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,15 +12,6 @@ pub struct TaskClock {
     pub excludes_steal: bool,
     /// True if the clock excludes hard and soft interrupts (`CONFIG_IRQ_TIME_ACCOUNTING`).
     pub excludes_interrupts: bool,
-}
-
-impl TaskClock {
-    /// Detects the exclusions from members of `struct rq` that depend on these options (kernel/sched/sched.h, 5.10 to
-    /// 6.18).
-    pub(super) fn of(types: &Btf<'_>) -> Self {
-        let has = |member| types.member("rq", member).is_ok();
-        Self { excludes_steal: has("prev_steal_time_rq"), excludes_interrupts: has("prev_irq_time") }
-    }
 }
 
 impl fmt::Display for TaskClock {
@@ -38,29 +27,5 @@ impl fmt::Display for TaskClock {
             "interrupts count for the interrupted task"
         };
         write!(formatter, "{steal}; {interrupts}")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::process::Command;
-
-    use super::*;
-    use crate::{btf, cgroup::testing::skip};
-
-    #[test]
-    fn detected_exclusions_match_the_kernel_configuration() {
-        let Ok(output) = Command::new("zcat").arg("/proc/config.gz").output() else {
-            return skip("task clock: no zcat");
-        };
-        if output.stdout.is_empty() {
-            return skip("task clock: this kernel has no /proc/config.gz (CONFIG_IKCONFIG_PROC)");
-        }
-        let config = String::from_utf8(output.stdout).unwrap();
-        let has = |option: &str| config.lines().any(|line| line.strip_prefix(option) == Some("=y"));
-        let raw = btf::read(btf::VMLINUX).unwrap();
-        let clock = TaskClock::of(&Btf::parse(&raw).unwrap());
-        assert_eq!(clock.excludes_steal, has("CONFIG_PARAVIRT_TIME_ACCOUNTING"), "{clock}");
-        assert_eq!(clock.excludes_interrupts, has("CONFIG_IRQ_TIME_ACCOUNTING"), "{clock}");
     }
 }

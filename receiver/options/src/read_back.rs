@@ -5,10 +5,7 @@ use std::fmt::{Debug, Display};
 use proptest::prelude::*;
 
 /// Asserts that an accepted text has an equal value after it was printed, and that a refusal quotes nothing but the text or a part of it.
-pub fn assert_read_back_or_refused<T, E>(
-    text: &str,
-    parse: impl Fn(&str) -> Result<T, E>,
-) -> Result<(), TestCaseError>
+pub fn assert_read_back_or_refused<T, E>(text: &str, parse: impl Fn(&str) -> Result<T, E>) -> Result<(), TestCaseError>
 where
     T: Debug + Display + PartialEq,
     E: Debug + Display,

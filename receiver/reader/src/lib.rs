@@ -2,10 +2,10 @@
 //! worker's client, too.
 
 use undercurrent_base::{causes, environment, files, text};
-use undercurrent_telemetry as telemetry;
 use undercurrent_channel as channel;
 use undercurrent_host::{cgroup, sysfs};
 use undercurrent_kernel as kernel;
+use undercurrent_telemetry as telemetry;
 
 mod client;
 mod endpoint;

@@ -2,12 +2,12 @@
 //! Names, hooks, metrics and docs of a signal derive from its entry in [`REGISTRY`].
 
 use undercurrent_base::{privileges, text};
+use undercurrent_host::sysfs;
+use undercurrent_kernel as kernel;
+use undercurrent_options as options;
+use undercurrent_reader as reader;
 use undercurrent_telemetry as telemetry;
 use undercurrent_traceparent as traceparent;
-use undercurrent_options as options;
-use undercurrent_host::{sysfs};
-use undercurrent_kernel as kernel;
-use undercurrent_reader as reader;
 use undercurrent_workloads as workloads;
 
 mod attributes;
@@ -376,11 +376,10 @@ pub fn classified(settings: &Settings) -> Vec<String> {
 mod tests {
     use std::collections::BTreeSet;
 
+    use undercurrent_loader::object;
+
     use super::*;
-    use crate::{
-        kernel::object,
-        telemetry::{AttributeKey, View},
-    };
+    use crate::telemetry::{AttributeKey, View};
 
     #[test]
     fn names_are_unique_and_known_to_the_configuration() {

@@ -13,7 +13,7 @@ use crate::{
 };
 
 const BEGINNING: &str = "\
-<!-- Generated from the registry in receiver/src/signals/ by `cargo xtask docs`. -->
+<!-- Generated from the registry in receiver/signals/src/ by `cargo xtask docs`. -->
 
 # Signals
 

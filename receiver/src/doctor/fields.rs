@@ -59,9 +59,9 @@ pub fn absent(fields: &[FieldFact]) -> Vec<AbsentField> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::{
+    use crate::loader::{
         btf::Btf,
-        fields::{declared, resolve},
+        fields::{ResolvedField, declared, resolve},
         object::OBJECT,
     };
 
@@ -70,7 +70,7 @@ mod tests {
         let raw = std::fs::read(path).expect("a fixture");
         let btf = Btf::parse(&raw).expect("BTF");
         let fields = resolve(&btf, &declared(OBJECT).expect("declarations"));
-        absent(&fields.iter().map(FieldFact::from).collect::<Vec<_>>())
+        absent(&fields.iter().map(ResolvedField::fact).collect::<Vec<_>>())
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub use self::tree::Frame;
 use crate::{
     config::Settings,
     kernel::{Kernel, KernelError, text::TextError},
+    loader::LoadError,
     privileges::{ReadError, Task},
     requirements::{self, Refused, Requirements},
     signals::network_functions::{SampleSource, Stacks},
@@ -42,6 +43,9 @@ pub enum FlamegraphError {
     #[error(transparent)]
     Privileges(#[from] ReadError),
     /// The programs cannot be loaded.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// The programs cannot be used.
     #[error(transparent)]
     Kernel(#[from] KernelError),
     /// The kernel refused the perf events.

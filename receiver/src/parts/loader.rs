@@ -9,8 +9,9 @@ use crate::{
     kernel::{
         LoadOptions,
         host::Host,
-        service::{Reply, Request, Service},
+        messages::{Answer as _, Reply, Request},
     },
+    loader::Service,
 };
 
 /// Serves the worker until it closes the channel.

@@ -9,6 +9,7 @@ use std::{
 
 use rustix::net::netdevice::name_to_index;
 use undercurrent::{
+    cgroup::Ownership,
     kernel::{
         Kernel, LoadOptions,
         counters::Events,
@@ -18,9 +19,9 @@ use undercurrent::{
         maps::ByCpu,
         memory::Sizing,
         nics::{Interface, NicInventory},
-        object::Ownership,
         plan::Status,
     },
+    loader::load,
     requirements,
     signals::{Settings, planned_maps, receive_driver::DRIVER},
     telemetry::Scale,
@@ -90,7 +91,7 @@ impl Measured {
             counter_hooks: &[],
             siblings: Vec::new(),
         };
-        let kernel = Kernel::load(host, &requirements).unwrap();
+        let kernel = load(host, &requirements).unwrap();
         let cells = kernel.by_cpu(&DRIVER).unwrap();
         Self { kernel, cells }
     }

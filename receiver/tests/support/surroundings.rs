@@ -12,7 +12,7 @@ use rustix::{
     fs::{FlockOperation, flock},
     thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity},
 };
-use undercurrent::kernel::btf::{self, Btf, VMLINUX};
+use undercurrent::loader::btf::{self, Btf, VMLINUX};
 
 /// A lock for the one running test. Kernel counters cover the whole machine, so tests of all binaries run one at a
 /// time.

@@ -1,11 +1,11 @@
 //! Attribution of measurements: cgroups, their workloads, and the slots that kernel and user space share.
 
 use undercurrent_base::{causes, environment, node, privileges, text};
-use undercurrent_telemetry as telemetry;
-use undercurrent_options as options;
-use undercurrent_host::{cgroup};
+use undercurrent_host::cgroup;
 use undercurrent_kernel as kernel;
+use undercurrent_options as options;
 use undercurrent_reader as reader;
+use undercurrent_telemetry as telemetry;
 
 mod files;
 mod live;
@@ -40,11 +40,11 @@ pub use crate::cgroup::{
 };
 use crate::reader::Service;
 use crate::{
+    cgroup::Ownership,
     kernel::{
         Kernel, KernelError,
         hooks::{self, Hook},
         memory::PlannedMap,
-        object::Ownership,
     },
     privileges::Task,
     telemetry::{Attributes, Resource, ResourceMetrics, UnixNanos},

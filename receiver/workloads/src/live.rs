@@ -16,7 +16,8 @@ use super::{
     status::SOCKET_CGROUP,
 };
 use crate::{
-    kernel::{Kernel, KernelError, epoch::Epoch, hooks, maps::ByCpu, object::Ownership, ring::Ring},
+    cgroup::Ownership,
+    kernel::{Kernel, KernelError, epoch::Epoch, hooks, maps::ByCpu, ring::Ring},
     telemetry::{Attributes, UnixNanos},
 };
 

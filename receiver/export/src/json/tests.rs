@@ -10,8 +10,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     Outputs,
-        testing::{DURATION, LOST, RATIO, after, histogram, lost, node, point, snapshots},
     telemetry::{Attributes, Data, Metric, ResourceMetrics},
+    testing::{DURATION, LOST, RATIO, after, histogram, lost, node, point, snapshots},
 };
 
 fn small() -> Snapshot {

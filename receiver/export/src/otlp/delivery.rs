@@ -12,7 +12,11 @@ use super::{
     failure::{Failure, Verdict, quoted},
 };
 use crate::{
-    REQUEST_LIMIT, Statistics, health::Health, mailbox::Inbox, split::Part, split::requests,
+    REQUEST_LIMIT, Statistics,
+    health::Health,
+    mailbox::Inbox,
+    split::Part,
+    split::requests,
     telemetry::{ErrorType, Snapshot},
 };
 

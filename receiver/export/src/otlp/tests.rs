@@ -14,8 +14,8 @@ use tonic_types::{ErrorDetails, StatusExt};
 use super::*;
 use crate::{
     Outputs, REQUEST_LIMIT,
-        testing::{after, lost},
     telemetry::{Snapshot, UnixNanos},
+    testing::{after, lost},
 };
 
 const DEADLINE: Duration = Duration::from_secs(2);

@@ -10,10 +10,7 @@ use super::{
     delivery::{LONGEST_WAIT, REJECTED, backoff},
     failure::{Verdict, quoted},
 };
-use crate::{
-    Statistics, health::Health, mailbox::Inbox, spans::request,
-    telemetry::SpanBatch,
-};
+use crate::{Statistics, health::Health, mailbox::Inbox, spans::request, telemetry::SpanBatch};
 
 /// Most attempts to deliver spans. Later spans wait meanwhile.
 const ATTEMPTS: usize = 5;

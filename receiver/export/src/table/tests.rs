@@ -12,11 +12,11 @@ use super::{
     text,
 };
 use crate::{
+    telemetry::{Attributes, Data, Descriptor, Metric, Snapshot, UnixNanos},
     testing::{
         CPU, DROPPED, DURATION, EXPORTED, HOOK, LOST, PROCESSED, SQUEEZED, WAIT, after, histogram, node, point,
         snapshots,
     },
-    telemetry::{Attributes, Data, Descriptor, Metric, Snapshot, UnixNanos},
 };
 
 fn plain(width: usize) -> Layout {

@@ -20,7 +20,7 @@ pub use support::skip;
 /// Returns the completely visible hierarchies of this machine: both versions, unlike [`Hierarchy::choose`], which
 /// returns one.
 pub fn hierarchies() -> Vec<Hierarchy> {
-    let mounts = Mounts::read().unwrap();
+    let mounts = Mounts::read().expect("the mounts");
     let v1 = Hierarchy::choose(Mounts { v2: None, ..mounts.clone() });
     let v2 = Hierarchy::choose(Mounts { cpu: None, ..mounts });
     v1.into_iter().chain(v2).filter(|hierarchy| hierarchy.partial().is_none() && hierarchy.accounts().is_ok()).collect()
@@ -49,13 +49,13 @@ impl Tree {
     /// Creates a descendant cgroup.
     pub fn make(&self, below: &[u8]) -> CgroupPath {
         let path = self.path.child(below);
-        self.directories(&path).iter().for_each(|directory| fs::create_dir(directory).unwrap());
+        self.directories(&path).iter().for_each(|directory| fs::create_dir(directory).expect("a cgroup"));
         path
     }
 
     /// Removes a descendant cgroup once its processes have ended.
     pub fn remove(&self, path: &CgroupPath) {
-        self.directories(path).iter().for_each(|directory| remove(directory).unwrap());
+        self.directories(path).iter().for_each(|directory| remove(directory).expect("an empty cgroup"));
     }
 
     /// Sets the CPU quota of a cgroup to a tenth of one CPU.
@@ -65,6 +65,6 @@ impl Tree {
 
     /// Runs a busy loop in a cgroup until the value is dropped, or for a few seconds.
     pub fn burn(&self, path: &CgroupPath) -> Burner {
-        self.group.burn(Path::new(OsStr::from_bytes(path.as_bytes()))).unwrap()
+        self.group.burn(Path::new(OsStr::from_bytes(path.as_bytes()))).expect("a busy process")
     }
 }

@@ -5,7 +5,7 @@ use zerocopy::IntoBytes as _;
 
 use crate::{
     client::{Client, ServiceError},
-    service::Table,
+    messages::Table,
 };
 
 /// The map from interfaces to the indices of NICs.

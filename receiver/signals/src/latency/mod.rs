@@ -19,11 +19,11 @@ use super::{
     grouping,
 };
 use crate::{
+    Settings as Signals,
     kernel::{
         Kernel,
         hooks::{self, Hook},
     },
-    Settings as Signals,
     telemetry::{Attributes, Descriptor, Instrument, Readings, View},
     workloads::{Slot, Workloads},
 };

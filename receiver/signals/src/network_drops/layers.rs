@@ -43,15 +43,15 @@ mod tests {
     use std::collections::BTreeSet;
 
     use undercurrent_ebpf::abi::drops::COUNTS;
+    use undercurrent_loader::{btf::Btf, drops};
 
     use super::*;
-    use crate::kernel::{btf::Btf, drops::Reasons};
 
     #[test]
     fn every_reason_of_every_kernel_has_a_layer() {
         let mut reasons = BTreeSet::new();
         for types::Kernel { release, raw } in &types::KERNELS {
-            let of = Reasons::of(&Btf::parse(raw).expect(release));
+            let of = drops::reasons(&Btf::parse(raw).expect(release));
             reasons.extend((0..COUNTS).filter_map(|place| of.at(place).map(str::to_owned)));
         }
         assert!(reasons.len() > 130, "only {} reasons", reasons.len());

@@ -7,7 +7,7 @@ use aya::{
     maps::Array,
     programs::{RawTracePoint, RawTracePointRunOptions, TestRun as _},
 };
-use undercurrent::{kernel::loader, telemetry::Scale};
+use undercurrent::{loader::loader, telemetry::Scale};
 use undercurrent_ebpf::abi::histogram::{BUCKETS, HistogramCell};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../ebpf/resolution.bpf.o");

@@ -4,7 +4,7 @@ use aya::{
     Ebpf,
     programs::{SchedClassifier, TestRun as _, TestRunOptions},
 };
-use undercurrent::kernel::loader;
+use undercurrent::loader::loader;
 
 use super::namespace::Namespace;
 

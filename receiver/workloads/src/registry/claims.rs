@@ -3,11 +3,7 @@
 use std::collections::HashMap;
 
 use super::Registry;
-use crate::{
-    cgroup::Subtree,
-    telemetry::Attributes,
-    CgroupId, Identity, Origin, Workload,
-};
+use crate::{CgroupId, Identity, Origin, Workload, cgroup::Subtree, telemetry::Attributes};
 
 /// A party that named a cgroup: the system, or the owner of a subtree.
 type Party = (bool, Subtree);

@@ -1,10 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::{
-    telemetry::INSTANCE_NAMESPACE,
-    ContainerId, Runtime, identify,
-};
+use crate::{ContainerId, Runtime, identify, telemetry::INSTANCE_NAMESPACE};
 
 const ID: &str = "3726184226f5d3147c25fdeab5b60097e378e8a720503a5e19ecfdf29f869860";
 

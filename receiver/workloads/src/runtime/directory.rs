@@ -20,11 +20,7 @@ use super::{
     statistics::Counters,
 };
 use crate::{
-    environment::Environment,
-    node::Node,
-    options::Workloads as Settings,
-    reader::SocketPaths,
-    ContainerId, Metadata,
+    ContainerId, Metadata, environment::Environment, node::Node, options::Workloads as Settings, reader::SocketPaths,
 };
 
 /// The delays before retries: cgroups exist before runtimes list the container.

@@ -19,11 +19,7 @@ use super::{
     opener::Opener,
     pod,
 };
-use crate::{
-    causes::chain,
-    reader::Endpoint,
-    ContainerId, Metadata,
-};
+use crate::{ContainerId, Metadata, causes::chain, reader::Endpoint};
 
 /// The timeout that the client requires. The effective timeout is the caller's, which includes the body.
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -18,10 +18,10 @@ use super::{
     source::TIMEOUT,
 };
 use crate::{
+    ContainerId, Metadata, PodMetadata,
     causes::chain,
     environment::{Environment, value},
     node::Node,
-    ContainerId, Metadata, PodMetadata,
 };
 
 /// Path of the token of the pod's service account.

@@ -22,10 +22,7 @@ use super::{
     kubernetes::Kubernetes,
     opener::Opener,
 };
-use crate::{
-    reader::Endpoint,
-    ContainerId, Uid,
-};
+use crate::{ContainerId, Uid, reader::Endpoint};
 
 /// The timeout of a lookup in one source, including all its calls.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(2);

@@ -10,8 +10,8 @@ use super::{
     source::{Api, Source, TIMEOUT},
 };
 use crate::{
-    reader::{FoundSockets, SocketPaths},
     Runtime,
+    reader::{FoundSockets, SocketPaths},
 };
 
 /// The interval of searches for sockets.

@@ -4,10 +4,7 @@ use super::{
     failure::{Failure, Reason},
     opener::Opener,
 };
-use crate::{
-    reader::Endpoint,
-    ContainerId, Metadata,
-};
+use crate::{ContainerId, Metadata, reader::Endpoint};
 
 /// A client that cannot exist.
 pub(super) enum Docker {}

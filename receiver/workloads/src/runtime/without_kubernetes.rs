@@ -2,9 +2,9 @@
 
 use super::{bounds::Bounded, failure::Failure};
 use crate::{
+    ContainerId,
     environment::{Environment, value},
     node::Node,
-    ContainerId,
 };
 
 /// Access that cannot exist.

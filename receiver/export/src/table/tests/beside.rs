@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::{
-    testing::{RECEIVE_WAIT, RTT, of},
     telemetry::ResourceMetrics,
+    testing::{RECEIVE_WAIT, RTT, of},
 };
 
 /// Returns a histogram with a quarter of its counts in one bucket, and most others four octaves below.

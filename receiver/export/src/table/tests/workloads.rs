@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::{
-    testing::{BYTES, CPU_TIME, ENERGY, THREADS, of},
     telemetry::ResourceMetrics,
+    testing::{BYTES, CPU_TIME, ENERGY, THREADS, of},
 };
 
 /// A workload with its CPU time in milliseconds and its packets per second.

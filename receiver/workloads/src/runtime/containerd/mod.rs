@@ -15,10 +15,7 @@ use super::{
     opener::Opener,
     pod,
 };
-use crate::{
-    reader::Endpoint,
-    ContainerId, Metadata,
-};
+use crate::{ContainerId, Metadata, reader::Endpoint};
 
 /// Docker's namespace. Its containers have no names or images in containerd; Docker's API has them.
 const DOCKER: &str = "moby";

@@ -15,10 +15,7 @@ use super::{
     opener::Opener,
     pod,
 };
-use crate::{
-    reader::Endpoint,
-    ContainerId, Metadata, PodMetadata,
-};
+use crate::{ContainerId, Metadata, PodMetadata, reader::Endpoint};
 
 /// A client of one socket.
 pub(super) struct Cri {

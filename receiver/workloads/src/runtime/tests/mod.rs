@@ -9,10 +9,7 @@ mod trust;
 use std::{future::Future, path::PathBuf, time::Duration};
 
 use super::{Directory, Lookup, LookupResult, Opener, Unknown, source::Source, sources::Sources};
-use crate::{
-    reader::SocketPaths,
-    ContainerId, Metadata, Runtime,
-};
+use crate::{ContainerId, Metadata, Runtime, reader::SocketPaths};
 
 /// A directory of these sockets.
 fn directory(sockets: impl IntoIterator<Item = PathBuf>) -> Directory {

@@ -23,9 +23,9 @@ use super::{
     server::{Act, Folder, Server},
 };
 use crate::{
+    ContainerId, Metadata, Runtime, Uid,
     cgroup::testing::skip,
     reader::{Endpoint, Owner, Refusal, SocketPaths},
-    ContainerId, Metadata, Runtime, Uid,
 };
 
 const USER: u32 = 1000;

@@ -4,17 +4,20 @@ use aya::{Ebpf, EbpfError};
 use undercurrent_ebpf::abi::{ABSENT, constant::CONSTANTS, cost::exact, workload::ownership};
 use zerocopy::IntoBytes as _;
 
+use undercurrent_kernel::{
+    clock,
+    memory::{MapSize, Sizing},
+    slow::SlowLimits,
+};
+
 use super::{
     calls,
     cast::Casts,
-    clock,
     constants::{ConstantError, Constants},
     extra::Named,
     fields::ResolvedField,
     globals, loader,
-    memory::{MapSize, Sizing},
     registers::{REGISTERS, Registers},
-    slow::SlowLimits,
 };
 pub use crate::cgroup::Ownership;
 

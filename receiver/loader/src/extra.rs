@@ -2,11 +2,15 @@
 
 use undercurrent_ebpf::abi::extra::{ARGUMENTS, LAYERS};
 
+use undercurrent_kernel::{
+    hooks::{Alternate, Attachment, KPROBE, Program},
+    plan::Outcome,
+    refusal::Refusal,
+};
+
 use super::{
     btf::{self, Btf, Function},
-    hooks::{Alternate, Attachment, KPROBE, Program},
-    plan::{self, Attach, Outcome},
-    refusal::Refusal,
+    plan::{self, Attach},
     registers::REGISTERS,
     symbols::Symbols,
 };

@@ -1,15 +1,20 @@
 //! Resolution of all dependencies of the eBPF object in the running kernel's BTF.
 
+use undercurrent_kernel::{
+    LoadOptions,
+    drops::Reasons,
+    hooks::{Attachment, Hook, Program},
+    task_clock::TaskClock,
+};
+
 use super::{
-    KernelError, LoadOptions,
+    LoadError,
     btf::{self, Btf, SparseBtf, Target},
     cast::Casts,
-    drops::Reasons,
+    drops,
     extra::{self, Named},
     fields::{self, ResolvedField},
-    hooks::{Attachment, Hook, Program},
-    object,
-    task_clock::TaskClock,
+    object, task_clock,
 };
 
 /// The dependencies, resolved in the kernel's BTF.
@@ -48,7 +53,7 @@ impl Resolved {
     ///
     /// # Errors
     /// If the BTF cannot be read, or the object is damaged.
-    pub fn of(request: &LoadOptions<'_>) -> Result<Self, KernelError> {
+    pub fn of(request: &LoadOptions<'_>) -> Result<Self, LoadError> {
         let raw = btf::read("vmlinux")?;
         let types = Btf::parse(&raw)?;
         let fields = fields::resolve(&types, &fields::declared(object::OBJECT)?);
@@ -62,8 +67,8 @@ impl Resolved {
         let casts = Casts::of(&types);
         let arguments =
             object::GROWN.map(|name| types.tracepoint(name).map_or(0, |tracepoint| tracepoint.parameters.len()));
-        let drop_reasons = Reasons::of(&types);
-        let task_clock = TaskClock::of(&types);
+        let drop_reasons = drops::reasons(&types);
+        let task_clock = task_clock::task_clock(&types);
         drop(types);
         drop(raw);
         let types = into_aya(sparse)?;
@@ -86,14 +91,14 @@ impl Resolved {
 ///
 /// # Errors
 /// If the BTF cannot be read.
-pub fn types_of(hooks: &[&Hook]) -> Result<aya::Btf, KernelError> {
+pub fn types_of(hooks: &[&Hook]) -> Result<aya::Btf, LoadError> {
     let raw = btf::read("vmlinux")?;
     let sparse = Btf::parse(&raw)?.sparse(&targets(hooks).collect::<Vec<_>>());
     into_aya(sparse)
 }
 
-fn into_aya(sparse: SparseBtf) -> Result<aya::Btf, KernelError> {
-    sparse.into_aya().map_err(|error| KernelError::Maps(Box::new(error.into()), Vec::new()))
+fn into_aya(sparse: SparseBtf) -> Result<aya::Btf, LoadError> {
+    sparse.into_aya().map_err(|error| LoadError::Maps(Box::new(error.into()), Vec::new()))
 }
 
 fn targets<'a>(hooks: &'a [&Hook]) -> impl Iterator<Item = Target<'a>> {

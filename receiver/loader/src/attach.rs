@@ -11,14 +11,14 @@ use aya::{
 };
 use caps::Capability;
 
-use super::{
-    cpu_events::{CpuEvent, CpuEvents},
+use undercurrent_kernel::{
+    cpu_events::CpuEvent,
     hooks::{Attachment, Program},
     host::Host,
-    plan::Attach,
     refusal::Refusal,
-    registers::REGISTERS,
 };
+
+use super::{cpu_events::CpuEvents, plan::Attach, refusal, registers::REGISTERS};
 use crate::{options::AttachKind, privileges};
 
 /// The state that attaching programs needs.
@@ -39,10 +39,10 @@ impl Attach for Attaching<'_> {
     fn attach(&mut self, program: &Program<'_>) -> Result<(), Refusal> {
         let means = program.attachment.kind();
         if self.avoid.contains(&means) {
-            return Err(Refusal::avoided(program, means));
+            return Err(refusal::avoided(program, means));
         }
         if means == AttachKind::Kprobe && REGISTERS.is_none() {
-            return Err(Refusal::unsupported_architecture(program));
+            return Err(refusal::unsupported_architecture(program));
         }
         let types = self
             .types
@@ -71,7 +71,7 @@ fn attach(ebpf: &mut Ebpf, btf: &Btf, host: &Host, program: &Program<'_>) -> Res
             return cgroup(loaded, host, program);
         }
     }
-    .map_err(|error| Refusal::of(program, &error, host))
+    .map_err(|error| refusal::of(program, &error, host))
 }
 
 fn named<'a>(ebpf: &'a mut Ebpf, program: &Program<'_>) -> Result<&'a mut Loaded, Refusal> {
@@ -95,7 +95,7 @@ fn on_every_cpu(
         once(loaded.load())?;
         events.attach(event, loaded)
     };
-    attach().map_err(|error| Refusal::of(program, &error, host))
+    attach().map_err(|error| refusal::of(program, &error, host))
 }
 
 fn trace(loaded: &mut Loaded, btf: &Btf, target: &str) -> Result<(), ProgramError> {
@@ -133,7 +133,7 @@ fn cgroup(loaded: &mut Loaded, host: &Host, program: &Program<'_>) -> Result<(),
         let what = format!("cannot open the root cgroup {}: {error}", root.display());
         Refusal::new(program.symbol, what, "give the sidecar the host's cgroup file system")
     })?;
-    below(loaded, &cgroup).map_err(|error| Refusal::of(program, &error, host))
+    below(loaded, &cgroup).map_err(|error| refusal::of(program, &error, host))
 }
 
 /// Attaches to a cgroup and its descendants. A link always allows other programs on the hook; the kernel refuses

@@ -1,12 +1,12 @@
-//! Requests to the privileged half of the kernel boundary, and its replies.
+//! Requests to the loader, and its replies.
 
-use std::{borrow::Cow, collections::BTreeMap, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, os::fd::OwnedFd, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    cpu_events::CpuEvent, drops::Reasons, fields::FieldFact, nics::NicInventory, plan::Outcome, statistics::Runs,
-    task_clock::TaskClock, text::Text,
+    cpu_events::CpuEvent, drops::Reasons, fields::FieldFact, filter_map, groups, nics, nics::NicInventory,
+    plan::Outcome, statistics::Runs, task_clock::TaskClock, text::Text,
 };
 
 /// A request to the process that holds the programs.
@@ -149,4 +149,23 @@ pub enum Table {
     Interfaces,
     /// The indices of NICs.
     NicIndices,
+}
+
+impl Table {
+    /// Returns the name of the map in the object.
+    #[must_use]
+    pub const fn map(self) -> &'static str {
+        match self {
+            Self::FilterMap => filter_map::CHOICES.name,
+            Self::Groups => groups::GROUPS.name,
+            Self::Interfaces => groups::INTERFACES.name,
+            Self::NicIndices => nics::INDICES,
+        }
+    }
+}
+
+/// The privileged half of the kernel boundary: it holds the programs.
+pub trait Answer {
+    /// Executes a request. An error becomes the reply [`Reply::Failed`].
+    fn answer(&mut self, request: Request) -> (Reply, Vec<OwnedFd>);
 }

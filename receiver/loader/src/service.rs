@@ -1,7 +1,6 @@
 //! The privileged half of the kernel boundary. It creates the maps, attaches and detaches programs, and writes maps
 //! that cannot be mapped into memory. Its only external input is the kernel's BTF.
 
-mod message;
 mod tables;
 
 use std::{
@@ -16,25 +15,31 @@ use aya::{
 };
 use undercurrent_ebpf::abi::served;
 
-pub use self::message::{Facts, Reply, Request, Table, Variable};
-use super::{
-    KernelError, LoadOptions,
-    attach::{self, Attaching},
-    counters::Counters,
-    cpu_events::{CpuEvent, CpuEvents},
-    enable_timestamps,
-    extra::{self, Named},
-    fields::FieldFact,
+use undercurrent_kernel::{
+    LoadOptions, OUT_OF_ORDER,
+    cpu_events::CpuEvent,
     groups,
     hooks::{self, Hook},
     host::Host,
-    is_needed, lacks,
+    messages::{Answer, Facts, Reply, Request, Table},
     nics::{Clock, NicInventory},
-    object::{self, Programs},
-    plan::{self, Outcome, Status},
-    resolved::{self, Resolved},
-    statistics::{Links, Runs},
+    plan::{Outcome, Status},
+    statistics::Runs,
     text::Text,
+};
+
+use self::tables::open;
+use super::{
+    LoadError,
+    attach::{self, Attaching},
+    counters::Counters,
+    cpu_events::CpuEvents,
+    extra::{self, Named},
+    fields::{FieldState, ResolvedField},
+    object::{self, Programs},
+    plan,
+    resolved::{self, Resolved},
+    statistics::Links,
     timestamping::Timestamping,
 };
 use crate::{causes::chain, options::AttachKind};
@@ -68,7 +73,7 @@ impl Service {
     ///
     /// # Errors
     /// If nothing can be measured.
-    pub fn load(host: Host, required: &LoadOptions<'_>) -> Result<(Self, Facts), KernelError> {
+    pub fn load(host: Host, required: &LoadOptions<'_>) -> Result<(Self, Facts), LoadError> {
         // Timestamps are enabled first: the kernel applies the change some milliseconds later.
         let nics = if required.hooks.contains(&&hooks::DRIVER) { NicInventory::now() } else { NicInventory::default() };
         let timestamping = enable_timestamps(required.hooks.iter().copied().filter(|hook| is_needed(hook, &nics)));
@@ -92,7 +97,7 @@ impl Service {
             fields: &fields,
             ownership: required.ownership,
             socket_storage,
-            excludes_blocked: required.excludes_blocked && !lacks(&fields, super::OUT_OF_ORDER),
+            excludes_blocked: required.excludes_blocked && !lacks(&fields, OUT_OF_ORDER),
             tcp_sockets,
             task_registers,
             casts,
@@ -105,10 +110,10 @@ impl Service {
         };
         let programs = Programs::new(&settings)?;
         let mut ebpf = object::load(&settings, &programs)
-            .map_err(|error| KernelError::Maps(Box::new(error), host.missing_capabilities.clone()))?;
+            .map_err(|error| LoadError::Maps(Box::new(error), host.missing_capabilities.clone()))?;
         let counters = pass(counters, &required.siblings, &mut ebpf);
         let facts = Facts {
-            fields: fields.iter().map(FieldFact::from).collect(),
+            fields: fields.iter().map(ResolvedField::fact).collect(),
             socket_storage,
             tcp_sockets,
             drop_reasons,
@@ -148,8 +153,7 @@ impl Service {
         readable.map(|(name, data)| Ok((name, data.fd().as_fd().try_clone_to_owned()?))).collect()
     }
 
-    /// Executes a request. An error becomes the reply [`Reply::Failed`].
-    pub fn answer(&mut self, request: Request) -> (Reply, Vec<OwnedFd>) {
+    fn execute(&mut self, request: Request) -> (Reply, Vec<OwnedFd>) {
         let reply = match request {
             Request::Serve(names) => {
                 let named = |hook: &&'static Hook| names.iter().any(|name| *name == hook.name);
@@ -165,13 +169,13 @@ impl Service {
             Request::OpenClock(number) => return open_clock(number),
             Request::Runs => Ok(Reply::Runs(self.runs())),
             Request::Set(variable, value) => done(self.set(variable.section(), value)),
-            Request::Insert(table, key, value) => done(self.with(table, |map| table.open(map)?.insert(&key, &value))),
-            Request::Remove(table, key) => done(self.with(table, |map| table.open(map)?.remove(&key))),
+            Request::Insert(table, key, value) => done(self.with(table, |map| open(table, map)?.insert(&key, &value))),
+            Request::Remove(table, key) => done(self.with(table, |map| open(table, map)?.remove(&key))),
             Request::Get(table, key) => {
-                self.with(table, |map| table.open(map)?.get(&key)).map(Reply::Value).map_err(|error| error.to_string())
+                self.with(table, |map| open(table, map)?.get(&key)).map(Reply::Value).map_err(|error| error.to_string())
             }
             Request::Entries(table) => {
-                let entries = self.with(table, |map| Ok(table.open(map)?.entries()));
+                let entries = self.with(table, |map| Ok(open(table, map)?.entries()));
                 entries.map(Reply::Entries).map_err(|error| error.to_string())
             }
             Request::SetPeriods(event, periods) => self.set_periods(event, &periods).map(|()| Reply::Done),
@@ -228,7 +232,7 @@ impl Service {
     }
 
     /// Records the NICs that timestamp packets. The hook for NIC timestamps is attached while there is at least one.
-    fn note_nics(&mut self, found: NicInventory) -> Result<Reply, KernelError> {
+    fn note_nics(&mut self, found: NicInventory) -> Result<Reply, LoadError> {
         self.nics = found;
         let hook = &hooks::DRIVER;
         if is_needed(hook, &self.nics) {
@@ -294,6 +298,12 @@ impl Service {
     }
 }
 
+impl Answer for Service {
+    fn answer(&mut self, request: Request) -> (Reply, Vec<OwnedFd>) {
+        self.execute(request)
+    }
+}
+
 /// Passes the counters and the topology of the CPUs to the programs. Returns the counters that programs can read.
 fn pass(counters: Counters, siblings: &[Option<u32>], ebpf: &mut Ebpf) -> Counters {
     if counters.bits() == 0 {
@@ -325,4 +335,24 @@ fn open_clock(number: u32) -> (Reply, Vec<OwnedFd>) {
         Ok(clock) => (Reply::Done, vec![clock.into()]),
         Err(error) => (Reply::Failed(error.to_string()), Vec::new()),
     }
+}
+
+fn lacks(fields: &[ResolvedField], symbol: &str) -> bool {
+    let field = fields.iter().find(|field| field.declaration.symbol == symbol);
+    field.is_some_and(|field| matches!(field.state, FieldState::Absent(_)))
+}
+
+/// Returns false for the driver hook if no NIC timestamps packets: its programs only compare hardware timestamps.
+fn is_needed(hook: &Hook, nics: &NicInventory) -> bool {
+    *hook != hooks::DRIVER || !nics.usable.is_empty()
+}
+
+/// Enables receive timestamps in the kernel if a hook compares them with the clock.
+fn enable_timestamps(mut hooks: impl Iterator<Item = &'static Hook>) -> Option<Timestamping> {
+    if !hooks.any(|hook| hook.reads_timestamps) {
+        return None;
+    }
+    let held = Timestamping::hold();
+    held.inspect_err(|error| tracing::warn!("cannot enable receive timestamps; receive latency is missing: {error}"))
+        .ok()
 }

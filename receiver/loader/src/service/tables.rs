@@ -9,8 +9,7 @@ use undercurrent_ebpf::abi::{
     interface::{Interface, NAME},
 };
 
-use super::message::Table;
-use crate::{filter_map, groups, nics};
+use undercurrent_kernel::messages::Table;
 
 /// A hash map with known sizes of keys and values.
 pub trait Bytes {
@@ -64,28 +63,16 @@ fn sized<const K: usize>(key: &[u8]) -> Result<[u8; K], MapError> {
     key.try_into().map_err(|_| MapError::InvalidKeySize { size: key.len(), expected: K })
 }
 
-impl Table {
-    /// Returns the name of the map in the object.
-    pub const fn map(self) -> &'static str {
-        match self {
-            Self::FilterMap => filter_map::CHOICES.name,
-            Self::Groups => groups::GROUPS.name,
-            Self::Interfaces => groups::INTERFACES.name,
-            Self::NicIndices => nics::INDICES,
-        }
-    }
-
-    /// Returns the map with access by bytes.
-    ///
-    /// # Errors
-    /// If the map is not a hash map with the expected sizes.
-    pub(super) fn open(self, map: &mut Map) -> Result<Box<dyn Bytes + '_>, MapError> {
-        const WORD: usize = size_of::<u32>();
-        Ok(match self {
-            Self::FilterMap => Box::new(HashMap::<_, [u8; size_of::<FilterKey>()], [u8; WORD]>::try_from(map)?),
-            Self::Groups => Box::new(HashMap::<_, [u8; size_of::<Group>()], [u8; WORD]>::try_from(map)?),
-            Self::Interfaces => Box::new(HashMap::<_, [u8; size_of::<Interface>()], [u8; NAME]>::try_from(map)?),
-            Self::NicIndices => Box::new(HashMap::<_, [u8; size_of::<Interface>()], [u8; WORD]>::try_from(map)?),
-        })
-    }
+/// Returns a map with access by bytes.
+///
+/// # Errors
+/// If the map is not a hash map with the expected sizes.
+pub(super) fn open(table: Table, map: &mut Map) -> Result<Box<dyn Bytes + '_>, MapError> {
+    const WORD: usize = size_of::<u32>();
+    Ok(match table {
+        Table::FilterMap => Box::new(HashMap::<_, [u8; size_of::<FilterKey>()], [u8; WORD]>::try_from(map)?),
+        Table::Groups => Box::new(HashMap::<_, [u8; size_of::<Group>()], [u8; WORD]>::try_from(map)?),
+        Table::Interfaces => Box::new(HashMap::<_, [u8; size_of::<Interface>()], [u8; NAME]>::try_from(map)?),
+        Table::NicIndices => Box::new(HashMap::<_, [u8; size_of::<Interface>()], [u8; WORD]>::try_from(map)?),
+    })
 }

@@ -1,10 +1,9 @@
+use undercurrent_kernel::plan::Status;
+
 use super::*;
-use crate::{
-    btf::{
-        Kind,
-        tests::{KERNELS, builder::Builder},
-    },
-    plan::Status,
+use crate::btf::{
+    Kind,
+    tests::{KERNELS, builder::Builder},
 };
 
 /// The symbols of a kernel with an unreadable /proc/kallsyms.
