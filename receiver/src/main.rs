@@ -95,7 +95,7 @@ fn measure(run: Run) -> anyhow::Result<()> {
     let entered = runtime.enter();
     let Opened { outputs, own } = outputs.open(&terminal, log.is_debug())?;
     let directory =
-        Directory::start(&settings.workloads, &node, &environment::process, Opener::Reader(access.reader.foreign()));
+        Directory::start(&settings.workloads, &node, &environment::process, Opener::through(access.reader.foreign()));
     // At this point no thread runs, and the process has received no data from outside.
     Part::Worker.confine()?;
     drop(entered);

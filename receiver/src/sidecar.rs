@@ -134,7 +134,7 @@ impl Sidecar {
         kernel.serve(&others)?;
         kernel.serve_functions()?;
         let grouping = grouping(&mut kernel, settings, requirements, start);
-        let (meters, cpu_times) = (PowerMeters::Through(reader.clone()), OnceCell::new());
+        let (meters, cpu_times) = (PowerMeters::through(reader.clone()), OnceCell::new());
         let opening = OpenContext {
             kernel: &kernel,
             meters: &meters,

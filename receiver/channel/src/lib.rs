@@ -3,21 +3,29 @@
 //! A frame is the body's length in bytes as a little-endian `u32`, then the body in the postcard format. Descriptors travel
 //! with the length.
 
+mod call;
+
 use std::{
-    io::{self, IoSlice, IoSliceMut, Read as _, Write as _},
+    io::{self, IoSlice, IoSliceMut},
     mem::MaybeUninit,
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::net::UnixStream,
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-    recvmsg, sendmsg,
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    net::{
+        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+        recvmsg, sendmsg,
+    },
+    time::Timespec,
 };
 use serde::{Serialize, de::DeserializeOwned};
+
+pub use self::call::{Call, Reply};
 
 /// The maximum length of a body. A scan of the largest cgroup tree with long paths has a few megabytes.
 const LONGEST: usize = 32 << 20;
@@ -25,6 +33,11 @@ const LONGEST: usize = 32 << 20;
 const DESCRIPTORS: usize = 128;
 /// Size of the length field, in bytes.
 const HEADER: usize = size_of::<u32>();
+/// A closed end is an error instead of a signal, and a full socket is one instead of a wait.
+const SENT: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
+
+/// The reply to a call, or the reason why the other part could not execute it; with the reply's descriptors.
+pub type Received<T> = (Result<T, String>, Vec<OwnedFd>);
 
 /// Why a message was not sent or received.
 #[derive(Debug, thiserror::Error)]
@@ -61,23 +74,33 @@ impl From<rustix::io::Errno> for ChannelError {
 
 /// One end of a socket pair. Each end has one user at a time.
 #[derive(Debug)]
-pub struct Channel(UnixStream);
+pub struct Channel {
+    stream: UnixStream,
+    /// The time limit of a message; `None` waits for ever.
+    limit: Option<Duration>,
+}
+
+impl From<UnixStream> for Channel {
+    fn from(stream: UnixStream) -> Self {
+        Self { stream, limit: None }
+    }
+}
 
 impl From<OwnedFd> for Channel {
     fn from(descriptor: OwnedFd) -> Self {
-        Self(descriptor.into())
+        UnixStream::from(descriptor).into()
     }
 }
 
 impl From<Channel> for OwnedFd {
     fn from(channel: Channel) -> Self {
-        channel.0.into()
+        channel.stream.into()
     }
 }
 
 impl AsFd for Channel {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.stream.as_fd()
     }
 }
 
@@ -87,7 +110,7 @@ impl Channel {
     /// # Errors
     /// If the limit of open descriptors is reached.
     pub fn pair() -> io::Result<(Self, Self)> {
-        UnixStream::pair().map(|(one, other)| (Self(one), Self(other)))
+        UnixStream::pair().map(|(one, other)| (one.into(), other.into()))
     }
 
     /// Duplicates the descriptor of this end.
@@ -95,16 +118,12 @@ impl Channel {
     /// # Errors
     /// If the limit of open descriptors is reached.
     pub fn try_clone(&self) -> io::Result<Self> {
-        self.0.try_clone().map(Self)
+        Ok(Self { stream: self.stream.try_clone()?, limit: self.limit })
     }
 
-    /// Limits the time of each read and write.
-    ///
-    /// # Errors
-    /// If the deadline is zero.
-    pub fn set_deadline(&self, deadline: Duration) -> io::Result<()> {
-        self.0.set_read_timeout(Some(deadline))?;
-        self.0.set_write_timeout(Some(deadline))
+    /// Limits the time to send a message, and the time to receive one.
+    pub const fn set_limit(&mut self, limit: Duration) {
+        self.limit = Some(limit);
     }
 
     /// Sends a message.
@@ -112,7 +131,30 @@ impl Channel {
     /// # Errors
     /// [`ChannelError`]. A partially sent message leaves the channel unusable.
     pub fn send(&mut self, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
-        let body = postcard::to_stdvec(message).map_err(malformed)?;
+        self.send_body(&postcard::to_stdvec(message).map_err(malformed)?, descriptors)
+    }
+
+    /// Sends the reply to a call.
+    ///
+    /// # Errors
+    /// See [`Channel::send`].
+    pub fn reply(&mut self, reply: &Reply) -> Result<(), ChannelError> {
+        let descriptors: Vec<_> = reply.descriptors.iter().map(OwnedFd::as_fd).collect();
+        self.send_body(&reply.body, &descriptors)
+    }
+
+    /// Sends a call and receives the reply within the call's time limit. `request` makes the request of the other end's type.
+    ///
+    /// # Errors
+    /// [`ChannelError`]. Any error leaves the channel unusable, because a late reply would answer the next call.
+    pub fn call<C: Call, R: Serialize + From<C>>(&mut self, call: C) -> Result<Received<C::Reply>, ChannelError> {
+        self.set_limit(C::LIMIT);
+        self.send(&R::from(call), &[])?;
+        self.receive()
+    }
+
+    fn send_body(&mut self, body: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
+        let until = self.deadline();
         let length = u32::try_from(body.len()).ok().filter(|_| body.len() <= LONGEST);
         let length = length.ok_or_else(|| ChannelError::Malformed(format!("{} bytes", body.len())))?.to_le_bytes();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
@@ -120,9 +162,53 @@ impl Channel {
         if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
             return Err(ChannelError::Malformed(format!("{} descriptors", descriptors.len())));
         }
-        let sent = sendmsg(&self.0, &[IoSlice::new(&length)], &mut ancillary, SendFlags::NOSIGNAL)?;
-        self.0.write_all(&length[sent..])?;
-        Ok(self.0.write_all(&body)?)
+        let header = [IoSlice::new(&length), IoSlice::new(body)];
+        let mut sent = self.retried(PollFlags::OUT, until, |stream| sendmsg(stream, &header, &mut ancillary, SENT))?;
+        // A header that was cut in the middle is as good as none, and the other end would wait for the rest.
+        while sent < HEADER {
+            let rest = [IoSlice::new(&length[sent..]), IoSlice::new(body)];
+            let mut none = SendAncillaryBuffer::default();
+            sent += self.retried(PollFlags::OUT, until, |stream| sendmsg(stream, &rest, &mut none, SENT))?;
+        }
+        let mut rest = &body[sent - HEADER..];
+        while !rest.is_empty() {
+            let mut none = SendAncillaryBuffer::default();
+            let part = [IoSlice::new(rest)];
+            let sent = self.retried(PollFlags::OUT, until, |stream| sendmsg(stream, &part, &mut none, SENT))?;
+            rest = &rest[sent..];
+        }
+        Ok(())
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.limit.map(|limit| Instant::now() + limit)
+    }
+
+    /// Repeats a call that does not block until it succeeds or the time is over.
+    fn retried<T>(
+        &self,
+        ready: PollFlags,
+        until: Option<Instant>,
+        mut call: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<T>,
+    ) -> Result<T, ChannelError> {
+        loop {
+            match call(self.as_fd()) {
+                Err(rustix::io::Errno::AGAIN) => self.wait(ready, until)?,
+                Err(rustix::io::Errno::INTR) => {}
+                result => return Ok(result?),
+            }
+        }
+    }
+
+    /// Waits until the socket is ready, or the time is over.
+    fn wait(&self, ready: PollFlags, until: Option<Instant>) -> Result<(), ChannelError> {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let left = left.map(|left| Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() });
+        match poll(&mut [PollFd::new(self, ready)], left.as_ref()) {
+            Ok(0) => Err(ChannelError::Timeout),
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Receives a message.
@@ -130,35 +216,48 @@ impl Channel {
     /// # Errors
     /// [`ChannelError`]. Any error leaves the channel unusable.
     pub fn receive<T: DeserializeOwned>(&mut self) -> Result<(T, Vec<OwnedFd>), ChannelError> {
+        let until = self.deadline();
         let (mut header, mut descriptors) = ([0; HEADER], Vec::new());
-        let received = receive_with(self.0.as_fd(), &mut header, &mut descriptors)?;
-        self.0.read_exact(&mut header[received..])?;
+        self.fill(&mut header, until, &mut descriptors)?;
         let mut body = vec![0; length(header)?];
-        self.0.read_exact(&mut body)?;
+        self.fill(&mut body, until, &mut descriptors)?;
         Ok((postcard::from_bytes(&body).map_err(malformed)?, descriptors))
+    }
+
+    /// Receives exactly as many bytes as the buffer has.
+    fn fill(
+        &self,
+        mut bytes: &mut [u8],
+        until: Option<Instant>,
+        descriptors: &mut Vec<OwnedFd>,
+    ) -> Result<(), ChannelError> {
+        while !bytes.is_empty() {
+            let received = self.retried(PollFlags::IN, until, |stream| receive_with(stream, bytes, descriptors))?;
+            if received == 0 {
+                return Err(ChannelError::Closed);
+            }
+            bytes = &mut bytes[received..];
+        }
+        Ok(())
     }
 }
 
-/// Receives bytes up to the length of the buffer, with the attached descriptors.
+/// Receives bytes up to the length of the buffer, with the attached descriptors. Does not block.
 fn receive_with(
     stream: BorrowedFd<'_>,
     bytes: &mut [u8],
     descriptors: &mut Vec<OwnedFd>,
-) -> Result<usize, ChannelError> {
+) -> rustix::io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let received = loop {
-        match recvmsg(stream, &mut [IoSliceMut::new(bytes)], &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
-            Err(rustix::io::Errno::INTR) => {}
-            received => break received?.bytes,
-        }
-    };
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let received = recvmsg(stream, &mut [IoSliceMut::new(bytes)], &mut ancillary, flags)?.bytes;
     for message in ancillary.drain() {
         if let RecvAncillaryMessage::ScmRights(rights) = message {
             descriptors.extend(rights);
         }
     }
-    if received == 0 { Err(ChannelError::Closed) } else { Ok(received) }
+    Ok(received)
 }
 
 fn length(header: [u8; HEADER]) -> Result<usize, ChannelError> {
@@ -179,8 +278,8 @@ impl Incoming {
     /// # Errors
     /// If the runtime cannot register the socket.
     pub fn new(channel: Channel) -> io::Result<Self> {
-        channel.0.set_nonblocking(true)?;
-        tokio::net::UnixStream::from_std(channel.0).map(Self)
+        channel.stream.set_nonblocking(true)?;
+        tokio::net::UnixStream::from_std(channel.stream).map(Self)
     }
 
     /// Receives a message. Not cancel safe.
@@ -190,14 +289,11 @@ impl Incoming {
     pub async fn receive<T: DeserializeOwned>(&mut self) -> Result<(T, Vec<OwnedFd>), ChannelError> {
         use tokio::io::{AsyncReadExt as _, Interest};
         let (mut header, mut descriptors) = ([0; HEADER], Vec::new());
-        let read = || {
-            receive_with(self.0.as_fd(), &mut header, &mut descriptors).map_err(|error| match error {
-                ChannelError::Timeout => io::ErrorKind::WouldBlock.into(),
-                ChannelError::Closed => io::ErrorKind::UnexpectedEof.into(),
-                error => io::Error::other(error),
-            })
-        };
+        let read = || receive_with(self.0.as_fd(), &mut header, &mut descriptors).map_err(io::Error::from);
         let received = self.0.async_io(Interest::READABLE, read).await?;
+        if received == 0 {
+            return Err(ChannelError::Closed);
+        }
         self.0.read_exact(&mut header[received..]).await?;
         let mut body = vec![0; length(header)?];
         self.0.read_exact(&mut body).await?;
@@ -233,7 +329,7 @@ mod tests {
     #[test]
     fn a_closed_end_and_a_timeout_are_different_errors() {
         let (mut one, other) = Channel::pair().expect("sockets");
-        one.set_deadline(Duration::from_millis(10)).expect("a deadline");
+        one.set_limit(Duration::from_millis(10));
         assert!(matches!(one.receive::<()>(), Err(ChannelError::Timeout)));
         drop(other);
         assert!(matches!(one.receive::<()>(), Err(ChannelError::Closed)));
@@ -241,10 +337,33 @@ mod tests {
     }
 
     #[test]
+    fn a_message_in_small_pieces_does_not_extend_its_time() {
+        let (mut one, mut other) = Channel::pair().expect("sockets");
+        one.set_limit(Duration::from_millis(200));
+        let slow = std::thread::spawn(move || {
+            // Each byte comes well before the end of the time, and all of them well after it.
+            [100, 0, 0, 0].into_iter().chain([0; 100]).find_map(|byte| {
+                std::thread::sleep(Duration::from_millis(20));
+                other.stream.write_all(&[byte]).err()
+            })
+        });
+        assert!(matches!(one.receive::<Vec<u8>>(), Err(ChannelError::Timeout)));
+        drop(one);
+        slow.join().expect("it does not panic").expect("the channel was closed before the end of the message");
+    }
+
+    #[test]
+    fn a_full_socket_does_not_extend_the_time_of_a_message() {
+        let (mut one, _other) = Channel::pair().expect("sockets");
+        one.set_limit(Duration::from_millis(10));
+        assert!(matches!(one.send(&vec![0_u8; 16 << 20], &[]), Err(ChannelError::Timeout)));
+    }
+
+    #[test]
     fn lengths_and_bodies_from_a_compromised_part_are_checked() {
         let receive = |bytes: &[u8]| {
             let (mut one, mut other) = Channel::pair().expect("sockets");
-            one.0.write_all(bytes).expect("written");
+            one.stream.write_all(bytes).expect("written");
             drop(one);
             other.receive::<Vec<String>>().expect_err("refused")
         };

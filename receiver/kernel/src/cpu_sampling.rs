@@ -5,6 +5,7 @@ use std::{io, time::Duration};
 use super::{
     client::{Client, ServiceError},
     cpu_events::CpuEvent,
+    messages::{FindText, ReopenCounters, SetPeriods},
     text::Text,
 };
 
@@ -21,7 +22,7 @@ impl CpuSampling {
     /// # Errors
     /// If the loader cannot be reached, or the kernel refuses.
     pub fn set(&self, event: CpuEvent, periods: Vec<(u32, u64)>) -> Result<(), ServiceError> {
-        self.0.set_periods(event, periods)
+        self.0.call(SetPeriods { event, periods })
     }
 
     /// Sets the period of the timer that samples, on every CPU that is online.
@@ -39,7 +40,7 @@ impl CpuSampling {
     /// # Errors
     /// If the loader cannot be reached, or the kernel refuses.
     pub fn reopen_counters(&self, cpus: Vec<u32>) -> Result<(), ServiceError> {
-        self.0.reopen_counters(cpus)
+        self.0.call(ReopenCounters { cpus })
     }
 
     /// Finds the functions that samples are classified by in the kernel and its modules.
@@ -47,6 +48,6 @@ impl CpuSampling {
     /// # Errors
     /// If the loader cannot be reached, or the kernel hides addresses.
     pub fn find_text(&self) -> Result<Text, ServiceError> {
-        self.0.find_text()
+        self.0.call(FindText {})
     }
 }

@@ -10,7 +10,7 @@ use super::{
     client::{Client, ServiceError},
     filter_map::ENTRY,
     memory::{PlannedMap, Sizing},
-    messages::Table,
+    messages::{FreeGroup, Get, List, Table},
 };
 
 /// The map from groups to their numbers.
@@ -76,7 +76,7 @@ impl Groups {
         let group = |(key, number): (Vec<u8>, Vec<u8>)| {
             Some((Group::read_from_bytes(&key).ok()?, u32::read_from_bytes(&number).ok()?))
         };
-        Ok(self.0.entries(Table::Groups)?.into_iter().filter_map(group).collect())
+        Ok(self.0.call(List { table: Table::Groups })?.into_iter().filter_map(group).collect())
     }
 
     /// Removes a group; later packets of the group create a new one. Running programs may still write to the old one.
@@ -92,13 +92,13 @@ impl Groups {
     /// # Errors
     /// If the kernel refuses to write the map.
     pub fn give(&self, number: u32) -> Result<(), ServiceError> {
-        self.0.free_group(number)
+        self.0.call(FreeGroup { number })
     }
 
     /// Returns the name of an interface when its first group was created; `None` if no program could read the name.
     #[must_use]
     pub fn name(&self, interface: Interface) -> Option<String> {
-        let name = self.0.get(Table::Interfaces, interface.as_bytes()).ok()??;
+        let name = self.0.call(Get { table: Table::Interfaces, key: interface.as_bytes().to_vec() }).ok()??;
         let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
         Some(String::from_utf8_lossy(&name[..end]).into_owned())
     }

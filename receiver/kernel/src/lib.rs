@@ -53,7 +53,7 @@ use self::{
     host::Host,
     maps::{MapError, Words},
     memory::{ByFunction, ByWorkload, MapSize, Sizing},
-    messages::Facts,
+    messages::{Facts, FindText, ReadRuns, ReleaseTypes, Serve, ServeFunctions},
     nics::{NicInventory, Nics},
     plan::{Outcome, Status},
     slow::SlowLimits,
@@ -201,7 +201,7 @@ impl Kernel {
     /// # Errors
     /// If the loader process ended.
     pub fn serve(&mut self, hooks: &[&'static Hook]) -> Result<(), KernelError> {
-        self.outcomes = self.client.serve(hooks.iter().map(|hook| hook.name))?;
+        self.outcomes = self.client.call(Serve { hooks: hooks.iter().map(|hook| hook.name.into()).collect() })?;
         Ok(())
     }
 
@@ -210,8 +210,8 @@ impl Kernel {
     /// # Errors
     /// If the loader process ended.
     pub fn serve_functions(&mut self) -> Result<(), KernelError> {
-        self.outcomes = self.client.serve_functions()?;
-        Ok(self.client.release_types()?)
+        self.outcomes = self.client.call(ServeFunctions {})?;
+        Ok(self.client.call(ReleaseTypes {})?)
     }
 
     /// Returns the attached functions that the user named, each with the number of its layer.
@@ -342,7 +342,7 @@ impl Kernel {
     /// # Errors
     /// If the loader process ended, or the kernel hides addresses.
     pub fn text(&self) -> Result<Text, ServiceError> {
-        self.text.get_or_init(|| self.client.find_text()).clone()
+        self.text.get_or_init(|| self.client.call(FindText {})).clone()
     }
 
     /// Returns the kernel's counts of runs and missed runs of each attached program.
@@ -350,7 +350,7 @@ impl Kernel {
     /// # Errors
     /// If the loader process ended.
     pub fn runs(&self) -> Result<BTreeMap<String, Runs>, ServiceError> {
-        self.client.runs()
+        self.client.call(ReadRuns {})
     }
 }
 

@@ -1,95 +1,111 @@
 //! Requests to the loader, and its replies.
 
-use std::{borrow::Cow, collections::BTreeMap, os::fd::OwnedFd, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
+use undercurrent_channel::{Reply, calls};
 
 use crate::{
     cpu_events::CpuEvent, drops::Reasons, fields::FieldFact, filter_map, groups, nics, nics::NicInventory,
     plan::Outcome, statistics::Runs, task_clock::TaskClock, text::Text,
 };
 
-/// A request to the process that holds the programs.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Request {
-    /// Create the maps and prepare the programs. The reply is [`Reply::Loaded`], with a descriptor of each map.
-    Load,
-    /// Attach the programs of these hooks, by name. The reply is [`Reply::Outcomes`].
-    Serve(Vec<Cow<'static, str>>),
-    /// Attach to the functions that the user named. The reply is [`Reply::Outcomes`].
-    ServeFunctions,
-    /// Free the kernel's BTF, which attaching needs. The reply is [`Reply::Done`].
-    ReleaseTypes,
-    /// Search the NICs that timestamp packets. The reply is [`Reply::Nics`].
-    FindNics,
-    /// Attach or detach the hook of NIC timestamps, according to the NICs that were found. The reply is
-    /// [`Reply::Outcomes`].
-    NoteNics(NicInventory),
-    /// Open the clock of a NIC, by its number. The reply is [`Reply::Done`], with one descriptor.
-    OpenClock(u32),
-    /// Read the kernel's counts for each attached program. The reply is [`Reply::Runs`].
-    Runs,
-    /// Write a variable of the programs. The reply is [`Reply::Done`].
-    Set(Variable, u64),
-    /// Insert an entry. The reply is [`Reply::Done`].
-    Insert(Table, Vec<u8>, Vec<u8>),
-    /// Remove an entry. The reply is [`Reply::Done`].
-    Remove(Table, Vec<u8>),
-    /// Look up an entry. The reply is [`Reply::Value`].
-    Get(Table, Vec<u8>),
-    /// List the entries. The reply is [`Reply::Entries`].
-    Entries(Table),
-    /// Append a free group number. The reply is [`Reply::Done`].
-    FreeGroup(u32),
-    /// Set the periods of an event on CPUs. The reply is [`Reply::Done`].
-    SetPeriods(CpuEvent, Vec<(u32, u64)>),
-    /// Open the counters of CPUs again. The reply is [`Reply::Done`].
-    ReopenCounters(Vec<u32>),
-    /// Find the functions that samples are classified by. The reply is [`Reply::Text`].
-    FindText,
-    /// Replace the reader by a new process. The reply is [`Reply::Started`], with the descriptors of its two channels.
-    StartReader,
-}
-
-/// The deadline of requests at the start that take seconds on slow machines: to load or attach programs, or to read all symbols.
+/// The time limit of requests at the start that take seconds on slow machines: to load or attach programs, or to read all symbols.
 const STARTING: Duration = Duration::from_secs(120);
-/// The deadline of other requests, which block the worker.
+/// The time limit of other requests, which block the worker.
 const RUNNING: Duration = Duration::from_secs(10);
 
-impl Request {
-    /// Returns the time within which the reply must arrive.
-    #[must_use]
-    pub const fn deadline(&self) -> Duration {
-        match self {
-            Self::Load | Self::Serve(_) | Self::ServeFunctions | Self::NoteNics(_) | Self::FindText => STARTING,
-            _ => RUNNING,
-        }
-    }
-}
+/// The names of the maps that user space reads, in the order of their descriptors, and facts about the kernel.
+pub type Loaded = (Vec<String>, Facts);
 
-/// A reply to a [`Request`].
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Reply {
-    /// The request succeeded.
-    Done,
-    /// The names of the maps in the order of the descriptors, and facts about the kernel.
-    Loaded(Vec<String>, Box<Facts>),
-    /// The outcomes of all hooks and functions so far.
-    Outcomes(Vec<Outcome>),
-    /// A process of this number was started.
-    Started(u32),
-    /// The NICs that timestamp packets.
-    Nics(NicInventory),
-    /// The address ranges of functions.
-    Text(Text),
-    /// Counts by program.
-    Runs(BTreeMap<String, Runs>),
-    /// The value of an entry; `None` if there is no such entry.
-    Value(Option<Vec<u8>>),
-    /// Keys and values.
-    Entries(Vec<(Vec<u8>, Vec<u8>)>),
-    /// The request failed.
-    Failed(String),
+/// The entries of a map, as keys and values.
+pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
+calls! {
+    /// A request to the process that holds the programs.
+    pub enum Request {
+        /// Create the maps and prepare the programs. The reply has the descriptor of each map.
+        Load {} -> Loaded, within STARTING;
+        /// Attach the programs of hooks. Returns the outcomes of all hooks and functions so far.
+        Serve {
+            /// The names of the hooks.
+            hooks: Vec<Cow<'static, str>>,
+        } -> Vec<Outcome>, within STARTING;
+        /// Attach to the functions that the user named. Returns the outcomes of all hooks and functions so far.
+        ServeFunctions {} -> Vec<Outcome>, within STARTING;
+        /// Free the kernel's BTF, which attaching needs.
+        ReleaseTypes {} -> (), within RUNNING;
+        /// Search the NICs that timestamp packets.
+        FindNics {} -> NicInventory, within RUNNING;
+        /// Attach or detach the hook of NIC timestamps. Returns the outcomes of all hooks and functions so far.
+        NoteNics {
+            /// The NICs that timestamp packets.
+            found: NicInventory,
+        } -> Vec<Outcome>, within STARTING;
+        /// Open the clock of a NIC. The reply has its descriptor.
+        OpenClock {
+            /// The number of the clock.
+            number: u32,
+        } -> (), within RUNNING;
+        /// Read the kernel's counts for each attached program.
+        ReadRuns {} -> BTreeMap<String, Runs>, within RUNNING;
+        /// Write a variable of the programs.
+        Set {
+            /// The variable.
+            variable: Variable,
+            /// Its value.
+            value: u64,
+        } -> (), within RUNNING;
+        /// Insert an entry, or replace it.
+        Insert {
+            /// The map.
+            table: Table,
+            /// The bytes of the key.
+            key: Vec<u8>,
+            /// The bytes of the value.
+            value: Vec<u8>,
+        } -> (), within RUNNING;
+        /// Remove an entry.
+        Remove {
+            /// The map.
+            table: Table,
+            /// The bytes of the key.
+            key: Vec<u8>,
+        } -> (), within RUNNING;
+        /// Look up an entry. Returns `None` if there is no such entry.
+        Get {
+            /// The map.
+            table: Table,
+            /// The bytes of the key.
+            key: Vec<u8>,
+        } -> Option<Vec<u8>>, within RUNNING;
+        /// List the entries.
+        List {
+            /// The map.
+            table: Table,
+        } -> Entries, within RUNNING;
+        /// Append a free group number.
+        FreeGroup {
+            /// The number.
+            number: u32,
+        } -> (), within RUNNING;
+        /// Set the periods of an event on CPUs. CPUs that are offline are skipped.
+        SetPeriods {
+            /// The event.
+            event: CpuEvent,
+            /// The CPUs and their periods.
+            periods: Vec<(u32, u64)>,
+        } -> (), within RUNNING;
+        /// Open the counters of CPUs again. CPUs that are offline are skipped.
+        ReopenCounters {
+            /// The CPUs.
+            cpus: Vec<u32>,
+        } -> (), within RUNNING;
+        /// Find the functions that samples are classified by.
+        FindText {} -> Text, within STARTING;
+        /// Replace the reader by a new process. Returns its process id, with the descriptors of its two channels.
+        StartReader {} -> u32, within RUNNING;
+    }
 }
 
 /// Facts about the kernel that loading determines.
@@ -166,6 +182,6 @@ impl Table {
 
 /// The privileged half of the kernel boundary: it holds the programs.
 pub trait Answer {
-    /// Executes a request. An error becomes the reply [`Reply::Failed`].
-    fn answer(&mut self, request: Request) -> (Reply, Vec<OwnedFd>);
+    /// Executes a request.
+    fn answer(&mut self, request: Request) -> Reply;
 }

@@ -13,15 +13,18 @@ use aya::{
     maps::{Array, Map, MapError, Queue},
     programs::Program,
 };
+use undercurrent_channel::{Call as _, Reply};
 use undercurrent_ebpf::abi::served;
-
 use undercurrent_kernel::{
     LoadOptions, OUT_OF_ORDER,
     cpu_events::CpuEvent,
     groups,
     hooks::{self, Hook},
     host::Host,
-    messages::{Answer, Facts, Reply, Request, Table},
+    messages::{
+        Answer, Facts, FindNics, FindText, FreeGroup, Get, Insert, List, Load, Loaded, NoteNics, OpenClock, ReadRuns, ReleaseTypes,
+        Remove, ReopenCounters, Request, Serve, ServeFunctions, Set, SetPeriods, StartReader, Table,
+    },
     nics::{Clock, NicInventory},
     plan::{Outcome, Status},
     statistics::Runs,
@@ -153,44 +156,17 @@ impl Service {
         readable.map(|(name, data)| Ok((name, data.fd().as_fd().try_clone_to_owned()?))).collect()
     }
 
-    fn execute(&mut self, request: Request) -> (Reply, Vec<OwnedFd>) {
-        let reply = match request {
-            Request::Serve(names) => {
-                let named = |hook: &&'static Hook| names.iter().any(|name| *name == hook.name);
-                Ok(self.serve(&self.hooks.iter().copied().filter(named).collect::<Vec<_>>()))
-            }
-            Request::ServeFunctions => Ok(self.serve_functions()),
-            Request::ReleaseTypes => {
-                self.types = None;
-                Ok(Reply::Done)
-            }
-            Request::FindNics => Ok(Reply::Nics(NicInventory::now())),
-            Request::NoteNics(found) => self.note_nics(found).map_err(|error| error.to_string()),
-            Request::OpenClock(number) => return open_clock(number),
-            Request::Runs => Ok(Reply::Runs(self.runs())),
-            Request::Set(variable, value) => done(self.set(variable.section(), value)),
-            Request::Insert(table, key, value) => done(self.with(table, |map| open(table, map)?.insert(&key, &value))),
-            Request::Remove(table, key) => done(self.with(table, |map| open(table, map)?.remove(&key))),
-            Request::Get(table, key) => {
-                self.with(table, |map| open(table, map)?.get(&key)).map(Reply::Value).map_err(|error| error.to_string())
-            }
-            Request::Entries(table) => {
-                let entries = self.with(table, |map| Ok(open(table, map)?.entries()));
-                entries.map(Reply::Entries).map_err(|error| error.to_string())
-            }
-            Request::SetPeriods(event, periods) => self.set_periods(event, &periods).map(|()| Reply::Done),
-            Request::ReopenCounters(cpus) => {
-                self.counters.reopen(&cpus, &self.ebpf).map(|()| Reply::Done).map_err(|error| error.to_string())
-            }
-            Request::FindText => Text::read(&self.classified).map(Reply::Text).map_err(|error| error.to_string()),
-            Request::FreeGroup(number) => done(self.free_group(number)),
-            Request::Load | Request::StartReader => Err("the programs are loaded already".to_owned()),
-        };
-        (reply.unwrap_or_else(Reply::Failed), Vec::new())
+    /// Returns the names of the maps that user space reads, and facts about the kernel, with the descriptors of the maps.
+    ///
+    /// # Errors
+    /// If the process has reached its limit of open files.
+    pub fn loaded(&self, facts: Facts) -> Result<(Loaded, Vec<OwnedFd>), String> {
+        let (names, descriptors) = self.maps().map_err(|error| error.to_string())?.into_iter().unzip();
+        Ok(((names, facts), descriptors))
     }
 
     /// Attaches hooks. Skips hooks that are attached, and hooks that no NIC of this machine can trigger.
-    fn serve(&mut self, hooks: &[&'static Hook]) -> Reply {
+    fn serve(&mut self, hooks: &[&'static Hook]) -> Vec<Outcome> {
         let (needed, mut outcomes) = (self.needed(hooks), std::mem::take(&mut self.outcomes));
         self.attaching(|attaching| plan::serve_all(attaching, needed.into_iter(), &mut outcomes));
         self.outcomes = outcomes;
@@ -198,7 +174,7 @@ impl Service {
         if let Err(error) = self.write_served() {
             tracing::warn!("cannot measure receive waits and the path of UDP packets to the qdisc: {error}");
         }
-        Reply::Outcomes(self.outcomes.clone())
+        self.outcomes.clone()
     }
 
     fn needed(&self, hooks: &[&'static Hook]) -> Vec<&'static Hook> {
@@ -209,14 +185,14 @@ impl Service {
         self.hooks.iter().copied().filter(is_needed).collect()
     }
 
-    fn serve_functions(&mut self) -> Reply {
+    fn serve_functions(&mut self) -> Vec<Outcome> {
         let functions = self.functions.clone();
         let serve = |attaching: &mut Attaching<'_>| {
             functions.iter().enumerate().map(|(number, named)| extra::serve(attaching, number, named)).collect()
         };
         let outcomes: Vec<_> = self.attaching(serve);
         self.outcomes.extend(outcomes);
-        Reply::Outcomes(self.outcomes.clone())
+        self.outcomes.clone()
     }
 
     /// Calls `attach` with the programs. After the BTF is released, programs that need it cannot attach.
@@ -232,7 +208,7 @@ impl Service {
     }
 
     /// Records the NICs that timestamp packets. The hook for NIC timestamps is attached while there is at least one.
-    fn note_nics(&mut self, found: NicInventory) -> Result<Reply, LoadError> {
+    fn note_nics(&mut self, found: NicInventory) -> Result<Vec<Outcome>, LoadError> {
         self.nics = found;
         let hook = &hooks::DRIVER;
         if is_needed(hook, &self.nics) {
@@ -247,7 +223,7 @@ impl Service {
             programs.for_each(|program| attach::detach(&mut self.ebpf, program));
             self.outcomes.retain(|outcome| outcome.hook != hook.name);
         }
-        Ok(Reply::Outcomes(self.outcomes.clone()))
+        Ok(self.outcomes.clone())
     }
 
     fn runs(&mut self) -> BTreeMap<String, Runs> {
@@ -269,6 +245,23 @@ impl Service {
             set.map_err(|error| format!("cannot attach `{name}` to CPU {cpu}: {}", chain(&error)))?;
         }
         Ok(())
+    }
+
+    /// Executes a request that reads or writes a map.
+    fn access_map(&mut self, request: Request) -> Reply {
+        match request {
+            Request::Set(Set { variable, value }) => Set::reply(self.set(variable.section(), value)),
+            Request::Insert(Insert { table, key, value }) => {
+                Insert::reply(self.with(table, |map| open(table, map)?.insert(&key, &value)))
+            }
+            Request::Remove(Remove { table, key }) => {
+                Remove::reply(self.with(table, |map| open(table, map)?.remove(&key)))
+            }
+            Request::Get(Get { table, key }) => Get::reply(self.with(table, |map| open(table, map)?.get(&key))),
+            Request::List(List { table }) => List::reply(self.with(table, |map| open(table, map)?.entries())),
+            Request::FreeGroup(FreeGroup { number }) => FreeGroup::reply(self.free_group(number)),
+            _ => Reply::failed("this request concerns no map"),
+        }
     }
 
     fn set(&mut self, section: &'static str, value: u64) -> Result<(), MapError> {
@@ -299,8 +292,35 @@ impl Service {
 }
 
 impl Answer for Service {
-    fn answer(&mut self, request: Request) -> (Reply, Vec<OwnedFd>) {
-        self.execute(request)
+    fn answer(&mut self, request: Request) -> Reply {
+        match request {
+            Request::Serve(Serve { hooks }) => {
+                let named = |hook: &&'static Hook| hooks.iter().any(|name| *name == hook.name);
+                let named: Vec<_> = self.hooks.iter().copied().filter(named).collect();
+                Serve::success(self.serve(&named))
+            }
+            Request::ServeFunctions(_) => ServeFunctions::success(self.serve_functions()),
+            Request::ReleaseTypes(_) => {
+                self.types = None;
+                ReleaseTypes::success(())
+            }
+            Request::FindNics(_) => FindNics::success(NicInventory::now()),
+            Request::NoteNics(NoteNics { found }) => NoteNics::reply(self.note_nics(found)),
+            Request::OpenClock(OpenClock { number }) => {
+                OpenClock::reply_with(Clock::open(number).map(|clock| ((), vec![clock.into()])))
+            }
+            Request::ReadRuns(_) => ReadRuns::success(self.runs()),
+            Request::SetPeriods(SetPeriods { event, periods }) => {
+                SetPeriods::reply(self.set_periods(event, &periods))
+            }
+            Request::ReopenCounters(ReopenCounters { cpus }) => {
+                ReopenCounters::reply(self.counters.reopen(&cpus, &self.ebpf))
+            }
+            Request::FindText(_) => FindText::reply(Text::read(&self.classified)),
+            Request::Load(_) => Load::reply(Err("the programs are loaded already")),
+            Request::StartReader(_) => StartReader::reply(Err("this process starts no reader")),
+            request => self.access_map(request),
+        }
     }
 }
 
@@ -323,17 +343,6 @@ fn pass(counters: Counters, siblings: &[Option<u32>], ebpf: &mut Ebpf) -> Counte
             tracing::warn!("cannot read the processor's counters: {error}");
             Counters::default()
         }
-    }
-}
-
-fn done(outcome: Result<(), MapError>) -> Result<Reply, String> {
-    outcome.map(|()| Reply::Done).map_err(|error| error.to_string())
-}
-
-fn open_clock(number: u32) -> (Reply, Vec<OwnedFd>) {
-    match Clock::open(number) {
-        Ok(clock) => (Reply::Done, vec![clock.into()]),
-        Err(error) => (Reply::Failed(error.to_string()), Vec::new()),
     }
 }
 

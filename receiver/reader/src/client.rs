@@ -15,14 +15,12 @@ use std::{
 
 use tokio::{sync::oneshot, time::Instant};
 
-use super::message::{FileReply, FileRequest, ForeignReply, ForeignRequest};
+use super::message::{Answer, FileRequest, ForeignRequest};
 use crate::{
-    channel::{Channel, ChannelError, Incoming},
+    channel::{Call, Channel, ChannelError, Incoming, Reply},
     kernel::client::Client,
 };
 
-/// The maximum time for a request that reads only files of the kernel.
-const DEADLINE: Duration = Duration::from_secs(5);
 /// The minimum time between the replacement of a reader that failed and the next replacement.
 const REST: Duration = Duration::from_secs(10);
 /// The time after which a pending request counts as hung, and a reader without a free thread is replaced.
@@ -85,13 +83,15 @@ impl Reader {
     ///
     /// # Errors
     /// If the request fails, or if the reader fails. [`Self::maintain`] then replaces the reader.
-    pub fn files(&self, request: &FileRequest) -> io::Result<FileReply> {
+    pub fn files<C>(&self, call: C) -> io::Result<C::Reply>
+    where
+        C: Call,
+        FileRequest: From<C>,
+    {
         let mut files = self.0.files.borrow_mut();
         let channel = files.as_mut().ok_or_else(|| io::Error::other("the reader does not respond"))?;
-        let reply = channel.send(request, &[]).and_then(|()| channel.receive());
-        match reply {
-            Ok((FileReply::Failed(reason), _)) => Err(io::Error::other(reason)),
-            Ok((reply, _)) => Ok(reply),
+        match channel.call::<C, FileRequest>(call) {
+            Ok((reply, _)) => reply.map_err(io::Error::other),
             Err(error) => {
                 *files = None;
                 Err(io::Error::other(format!("the reader failed: {error}")))
@@ -134,9 +134,7 @@ fn start(loader: &Client) -> io::Result<(u32, Channel, Channel)> {
     let (process, channels) = loader.start_reader()?;
     let [files, foreign] =
         <[OwnedFd; 2]>::try_from(channels).map_err(|_| io::Error::other("the reader has no channels"))?;
-    let files = Channel::from(files);
-    files.set_deadline(DEADLINE)?;
-    Ok((process, files, foreign.into()))
+    Ok((process, files.into(), foreign.into()))
 }
 
 /// A client of requests that may block on other users' processes. Clones share the connection, and several tasks may
@@ -150,7 +148,10 @@ struct Connection {
     exhausted: Mutex<Option<Instant>>,
 }
 
-type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<(ForeignReply, Vec<OwnedFd>)>>>>;
+type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<Answered>>>>;
+
+/// An answer with its descriptors.
+type Answered = (Answer, Vec<OwnedFd>);
 
 struct Open {
     outgoing: Channel,
@@ -170,28 +171,35 @@ impl Open {
 }
 
 impl Foreign {
-    /// Sends a request and waits for its reply. While the reader has no free thread, sends the request again until the
-    /// deadline. Needs a tokio runtime. Cancel safe: a late reply is dropped.
+    /// Sends a request and waits for its reply. While the reader has no free thread, sends the request again until its time
+    /// limit. Needs a tokio runtime. Cancel safe: a late reply is dropped.
     ///
     /// # Errors
     /// If the request fails, or if the reader is busy or ended. [`io::ErrorKind::TimedOut`] if the reader executes the
     /// request and has not replied after the deadline, or before the replacement of a reader without a free thread.
-    pub async fn call(&self, request: &ForeignRequest, deadline: Duration) -> io::Result<(ForeignReply, Vec<OwnedFd>)> {
+    pub async fn call<C>(&self, call: C) -> io::Result<(C::Reply, Vec<OwnedFd>)>
+    where
+        C: Call,
+        ForeignRequest: From<C>,
+    {
         self.receive();
-        let until = Instant::now() + deadline;
+        let (request, until) = (call.into(), Instant::now() + C::LIMIT);
         loop {
-            match self.attempt(request, deadline).await? {
-                (ForeignReply::Busy, _) if Instant::now() + RETRY < until => tokio::time::sleep(RETRY).await,
-                (ForeignReply::Busy, _) => {
+            match self.attempt(&request, C::LIMIT).await? {
+                (Answer::Busy, _) if Instant::now() + RETRY < until => tokio::time::sleep(RETRY).await,
+                (Answer::Busy, _) => {
                     return Err(io::Error::other("other users' processes hold every thread of the reader"));
                 }
-                (ForeignReply::Failed(reason), _) => return Err(io::Error::other(reason)),
-                reply => return Ok(reply),
+                (Answer::Reply(body), descriptors) => {
+                    let decoded = Reply::from_parts(body, descriptors).decode::<Result<C::Reply, String>>();
+                    let (reply, descriptors) = decoded.map_err(io::Error::other)?;
+                    return Ok((reply.map_err(io::Error::other)?, descriptors));
+                }
             }
         }
     }
 
-    async fn attempt(&self, request: &ForeignRequest, deadline: Duration) -> io::Result<(ForeignReply, Vec<OwnedFd>)> {
+    async fn attempt(&self, request: &ForeignRequest, deadline: Duration) -> io::Result<Answered> {
         let (start, (sender, receiver)) = (Instant::now(), oneshot::channel());
         let waiting = self.send(request, sender)?;
         let reply = tokio::time::timeout(deadline, receiver).await;
@@ -199,7 +207,7 @@ impl Foreign {
         match reply {
             Ok(Ok(reply)) => {
                 let mut exhausted = lock(&self.0.exhausted);
-                *exhausted = matches!(reply.0, ForeignReply::Busy).then(|| exhausted.unwrap_or_else(Instant::now));
+                *exhausted = matches!(reply.0, Answer::Busy).then(|| exhausted.unwrap_or_else(Instant::now));
                 Ok(reply)
             }
             // Every request that holds a thread of an exhausted reader is older.
@@ -211,7 +219,7 @@ impl Foreign {
     fn send(
         &self,
         request: &ForeignRequest,
-        sender: oneshot::Sender<(ForeignReply, Vec<OwnedFd>)>,
+        sender: oneshot::Sender<Answered>,
     ) -> io::Result<PendingRequest> {
         let mut open = self.open();
         open.next += 1;
@@ -263,7 +271,7 @@ impl Foreign {
 
 async fn receive(mut incoming: Incoming, waiting: Waiting, ended: Arc<AtomicBool>) {
     loop {
-        match incoming.receive::<(u64, ForeignReply)>().await {
+        match incoming.receive::<(u64, Answer)>().await {
             Ok(((number, reply), descriptors)) => {
                 if let Some(sender) = lock(&waiting).remove(&number) {
                     // The caller has given up if the send fails.

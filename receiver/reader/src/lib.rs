@@ -10,16 +10,21 @@ use undercurrent_telemetry as telemetry;
 mod client;
 mod endpoint;
 mod environ;
-mod message;
+pub mod message;
 mod meters;
 mod serve;
 mod socket_paths;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 pub use self::{
     client::{Foreign, Reader},
     endpoint::{Endpoint, Owner, Refusal},
     environ::{EnvironError, Service},
-    message::{ConnectError, FileReply, FileRequest, ForeignReply, ForeignRequest},
+    message::{
+        Connect, ConnectError, FileRequest, FindProcess, FindService, FindSockets, ForeignRequest, Held, InNamespaces, Inode,
+        Namespace, Open, RootThreads, Usages,
+    },
     meters::PowerMeters,
     serve::{Places, inode, serve},
     socket_paths::{FoundSockets, SocketPaths},

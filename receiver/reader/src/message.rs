@@ -3,6 +3,7 @@
 use std::{io, path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
+use undercurrent_channel::calls;
 
 use super::{Endpoint, FoundSockets, Refusal, Service, SocketPaths};
 use crate::{cgroup::UsageError, files::FileIdentity, sysfs::Meters};
@@ -10,87 +11,104 @@ use crate::{cgroup::UsageError, files::FileIdentity, sysfs::Meters};
 /// A cgroup: its id and the bytes of its path.
 pub type CgroupKey = (u64, Vec<u8>);
 
-/// A request that reads only files of the kernel. No user can delay its reply.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum FileRequest {
-    /// Walk the cgroup tree, with the maximum number of cgroups and levels. The reply is [`FileReply::Scan`].
-    Scan(usize, usize),
-    /// Check which of these cgroups still exist. The reply is [`FileReply::Held`].
-    Held(Vec<CgroupKey>),
-    /// Read the CPU time of these cgroups. The reply is [`FileReply::Usages`].
-    Usages(Vec<CgroupKey>),
-    /// Read the run time of the root cgroup's threads. The reply is [`FileReply::Threads`].
-    RootThreads,
-    /// Read the throttled time of these cgroups. Without an id, the cgroup that currently has the path is read. The
-    /// reply is [`FileReply::Throttled`].
-    Throttled(Vec<(Option<u64>, Vec<u8>)>),
-    /// Find a process of a cgroup. The reply is [`FileReply::Process`].
-    Process(Vec<u8>),
-    /// Check whether a process of each cgroup is in the network namespace of this inode. The reply is [`FileReply::Held`].
-    InNamespaces(Vec<(Vec<u8>, u32)>),
-    /// Read the network namespace of a process. The reply is [`FileReply::Inode`].
-    Namespace(u32),
-    /// Read the inode of a file that the configuration names. The reply is [`FileReply::Inode`].
-    Inode(PathBuf),
-    /// Read the power meters of the node. The reply is [`FileReply::PowerMeters`].
-    PowerMeters,
+/// The time limit of a request that reads only files of the kernel.
+const FILES: Duration = Duration::from_secs(5);
+/// The time limit of a request for another process's environment, and of one that opens a file of an output: file systems of the
+/// network can be slow.
+const ENVIRONMENT: Duration = Duration::from_secs(2);
+/// The time limit of a connection to a runtime.
+const CONNECTION: Duration = Duration::from_secs(2);
+/// The time limit of a search for sockets. A search that hangs holds one thread of the reader, and no other search starts meanwhile.
+const SEARCH: Duration = Duration::from_secs(600);
+
+calls! {
+    /// A request that reads only files of the kernel. No user can delay its reply.
+    pub enum FileRequest {
+        /// Walk the cgroup tree. Returns the cgroups, each parent before its children; the number beyond the limits; the number of
+        /// unreadable ones.
+        Scan {
+            /// The maximum number of cgroups.
+            cgroups: usize,
+            /// The maximum number of levels.
+            depth: usize,
+        } -> (Vec<CgroupKey>, usize, usize), within FILES;
+        /// Check which of these cgroups still exist.
+        Held {
+            /// The cgroups.
+            cgroups: Vec<CgroupKey>,
+        } -> Vec<bool>, within FILES;
+        /// Read the CPU time of these cgroups.
+        Usages {
+            /// The cgroups.
+            cgroups: Vec<CgroupKey>,
+        } -> Vec<Result<Duration, UsageError>>, within FILES;
+        /// Read the run time of the root cgroup's threads. Returns run times by thread.
+        RootThreads {} -> Vec<(u32, Duration)>, within FILES;
+        /// Read the throttled time of these cgroups. Returns their ids and times; no time without a quota.
+        Throttled {
+            /// The cgroups. Without an id, the cgroup that currently has the path is read.
+            cgroups: Vec<(Option<u64>, Vec<u8>)>,
+        } -> Vec<Result<(u64, Option<Duration>), UsageError>>, within FILES;
+        /// Find a process of a cgroup. Returns it and the inode number of its network namespace, if known.
+        FindProcess {
+            /// The path of the cgroup.
+            path: Vec<u8>,
+        } -> Option<(u32, Option<u64>)>, within FILES;
+        /// Check whether a process of each cgroup is in a network namespace.
+        InNamespaces {
+            /// The paths of cgroups, and inode numbers of namespaces.
+            claims: Vec<(Vec<u8>, u32)>,
+        } -> Vec<bool>, within FILES;
+        /// Read the inode number of a process's network namespace.
+        Namespace {
+            /// The process id.
+            process: u32,
+        } -> u64, within FILES;
+        /// Read the inode number of a file that the configuration names.
+        Inode {
+            /// The path of the file.
+            path: PathBuf,
+        } -> u64, within FILES;
+        /// Read the power meters of the node.
+        ReadMeters {} -> Meters, within FILES;
+    }
 }
 
-/// A reply to a [`FileRequest`].
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum FileReply {
-    /// The cgroups, each parent before its children; the number beyond the limits; the number of unreadable ones.
-    Scan(Vec<CgroupKey>, usize, usize),
-    /// True for each cgroup that exists, or that is in the namespace, in the order of the request.
-    Held(Vec<bool>),
-    /// CPU time by cgroup, in the order of the request.
-    Usages(Vec<Result<Duration, UsageError>>),
-    /// Run time by thread.
-    Threads(Vec<(u32, Duration)>),
-    /// Ids and throttled time by cgroup, in the order of the request.
-    Throttled(Vec<Result<(u64, Option<Duration>), UsageError>>),
-    /// A process and the inode number of its network namespace, if known.
-    Process(Option<u32>, Option<u64>),
-    /// An inode.
-    Inode(u64),
-    /// The power meters.
-    PowerMeters(Meters),
-    /// The request failed.
-    Failed(String),
+calls! {
+    /// A request that may block on other users' processes or file systems.
+    pub enum ForeignRequest {
+        /// Read the service that a process names in its environment.
+        FindService {
+            /// The process id.
+            process: u32,
+        } -> Service, within ENVIRONMENT;
+        /// Search for the sockets of container runtimes.
+        FindSockets {
+            /// The paths to search.
+            paths: SocketPaths,
+        } -> FoundSockets, within SEARCH;
+        /// Connect to the socket of a container runtime. The reply has the connection.
+        Connect {
+            /// The socket.
+            endpoint: Endpoint,
+        } -> Result<(), ConnectError>, within CONNECTION;
+        /// Open the file of an output again if another file has its path. Returns true, with a descriptor, if that is so.
+        Open {
+            /// The index of the file in the configuration, because the worker may not choose a path.
+            index: usize,
+            /// The identity of the open file.
+            identity: FileIdentity,
+        } -> bool, within ENVIRONMENT;
+    }
 }
 
-/// A request that may block on other users' processes or file systems.
+/// The answer to a [`ForeignRequest`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum ForeignRequest {
-    /// Read the service that a process names in its environment. The reply is [`ForeignReply::Service`].
-    Service(u32),
-    /// Search for the sockets of container runtimes. The reply is [`ForeignReply::FoundSockets`].
-    FoundSockets(SocketPaths),
-    /// Connect to the socket of a container runtime. The reply is [`ForeignReply::Connected`], with the connection.
-    Connect(Endpoint),
-    /// Open the file of an output again if another file has its path. The number is the index of the file in the
-    /// configuration, because the worker may not choose a path. The reply is [`ForeignReply::Opened`] or
-    /// [`ForeignReply::Unchanged`].
-    Open(usize, FileIdentity),
-}
-
-/// A reply to a [`ForeignRequest`].
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum ForeignReply {
-    /// The service of a process.
-    Service(Service),
-    /// The sockets that were found.
-    FoundSockets(FoundSockets),
-    /// A connection, or the reason why it failed.
-    Connected(Result<(), ConnectError>),
-    /// The file of an output, with its descriptor.
-    Opened,
-    /// The file of an output has its path still.
-    Unchanged,
+pub enum Answer {
+    /// The encoded reply, or the reason why the request failed.
+    Reply(Vec<u8>),
     /// All threads of the reader are busy.
     Busy,
-    /// The request failed.
-    Failed(String),
 }
 
 /// The reason why a socket is not connected, in the format between processes.

@@ -1,6 +1,7 @@
 //! The process of the reader.
 
 use std::{
+    convert::Infallible,
     fs::File,
     io,
     os::fd::{AsFd as _, OwnedFd},
@@ -15,12 +16,15 @@ use std::{
 
 use super::{
     Service,
-    message::{CgroupKey, FileReply, FileRequest, ForeignReply, ForeignRequest},
+    message::{
+        Answer, CgroupKey, Connect, FileRequest, FindProcess, FindService, FindSockets, ForeignRequest, Held, InNamespaces, Inode,
+        Namespace, Open, ReadMeters, RootThreads, Scan, Throttled, Usages,
+    },
 };
 use crate::{
     causes::chain,
     cgroup::{CgroupId, CgroupPath, Hierarchy, Limits, UsageError, netns_of},
-    channel::{Channel, ChannelError},
+    channel::{Call as _, Channel, ChannelError, Reply},
     files::{FileIdentity, append_regular},
     sysfs::Sysfs,
 };
@@ -56,46 +60,57 @@ pub fn serve(mut files: Channel, foreign: Channel, places: &Places) -> Result<()
             Err(ChannelError::Closed) => return Ok(()),
             Err(error) => return Err(chain(&error)),
         };
-        let reply = read(request, places.hierarchy.as_ref(), &places.sysfs).unwrap_or_else(FileReply::Failed);
-        files.send(&reply, &[]).map_err(|error| chain(&error))?;
+        let reply = read(request, places);
+        files.reply(&reply).map_err(|error| chain(&error))?;
     }
 }
 
 /// Executes a request that reads files of the kernel.
-fn read(request: FileRequest, hierarchy: Option<&Hierarchy>, sysfs: &Sysfs) -> Result<FileReply, String> {
-    let text = |error: io::Error| error.to_string();
+fn read(request: FileRequest, places: &Places) -> Reply {
+    let hierarchy = places.hierarchy.as_ref();
     match request {
-        FileRequest::Namespace(process) => return netns_of(process).map(FileReply::Inode).map_err(text),
-        FileRequest::Inode(path) => return inode(&path).map(FileReply::Inode).map_err(text),
-        FileRequest::PowerMeters => return Ok(FileReply::PowerMeters(sysfs.meters())),
-        _ => {}
+        FileRequest::Namespace(Namespace { process }) => Namespace::reply(netns_of(process)),
+        FileRequest::Inode(Inode { path }) => Inode::reply(inode(&path)),
+        FileRequest::ReadMeters(_) => ReadMeters::success(places.sysfs.meters()),
+        request => match hierarchy {
+            Some(hierarchy) => read_cgroups(request, hierarchy),
+            None => Reply::failed("no cgroups are mounted"),
+        },
     }
-    let hierarchy = hierarchy.ok_or("no cgroups are mounted")?;
-    Ok(match request {
-        FileRequest::Scan(cgroups, depth) => {
-            let scan = hierarchy.scan(Limits { cgroups, depth }).map_err(text)?;
+}
+
+/// Executes a request that reads cgroups.
+fn read_cgroups(request: FileRequest, hierarchy: &Hierarchy) -> Reply {
+    match request {
+        FileRequest::Scan(Scan { cgroups, depth }) => Scan::reply(hierarchy.scan(Limits { cgroups, depth }).map(|scan| {
             let cgroups = scan.cgroups.into_iter().map(|cgroup| (cgroup.id.0, cgroup.path.as_bytes().to_vec()));
-            FileReply::Scan(cgroups.collect(), scan.beyond, scan.unreadable)
+            (cgroups.collect(), scan.beyond, scan.unreadable)
+        })),
+        FileRequest::Held(Held { cgroups }) => {
+            Held::success(each(cgroups, |id, path| hierarchy.holds(id, path)))
         }
-        FileRequest::Held(places) => FileReply::Held(each(places, |id, path| hierarchy.holds(id, path))),
-        FileRequest::Usages(places) => FileReply::Usages(each(places, |id, path| hierarchy.usage(id, path))),
-        FileRequest::RootThreads => FileReply::Threads(hierarchy.root_threads().map_err(text)?),
-        FileRequest::Throttled(places) => {
+        FileRequest::Usages(Usages { cgroups }) => {
+            Usages::success(each(cgroups, |id, path| hierarchy.usage(id, path)))
+        }
+        FileRequest::RootThreads(_) => RootThreads::reply(hierarchy.root_threads()),
+        FileRequest::Throttled(Throttled { cgroups }) => {
             let throttled = |(id, path): (Option<u64>, Vec<u8>)| throttled(hierarchy, id, &CgroupPath::new(&path));
-            FileReply::Throttled(places.into_iter().map(throttled).collect())
+            Throttled::success(cgroups.into_iter().map(throttled).collect())
         }
-        FileRequest::Process(path) => {
-            let process = hierarchy.processes(&CgroupPath::new(&path), 1).map_err(text)?.first().copied();
-            FileReply::Process(process, process.and_then(|process| netns_of(process).ok()))
+        FileRequest::FindProcess(FindProcess { path }) => {
+            let processes = hierarchy.processes(&CgroupPath::new(&path), 1);
+            FindProcess::reply(processes.map(|processes| {
+                processes.first().map(|process| (*process, netns_of(*process).ok()))
+            }))
         }
-        FileRequest::InNamespaces(claims) => {
+        FileRequest::InNamespaces(InNamespaces { claims }) => {
             let held = |(path, inode): (Vec<u8>, u32)| hierarchy.is_in_namespace(&CgroupPath::new(&path), inode);
-            FileReply::Held(claims.into_iter().map(held).collect())
+            InNamespaces::success(claims.into_iter().map(held).collect())
         }
-        FileRequest::Namespace(_) | FileRequest::Inode(_) | FileRequest::PowerMeters => {
-            return Err("this request needs no hierarchy".to_owned());
+        FileRequest::Namespace(_) | FileRequest::Inode(_) | FileRequest::ReadMeters(_) => {
+            Reply::failed("this request reads no cgroup")
         }
-    })
+    }
 }
 
 fn each<T>(places: Vec<CgroupKey>, of: impl Fn(CgroupId, &CgroupPath) -> T) -> Vec<T> {
@@ -120,38 +135,34 @@ fn serve_foreign(mut requests: Channel, outputs: Arc<[PathBuf]>) {
     while let Ok(((number, request), _)) = requests.receive::<(u64, ForeignRequest)>() {
         if under_way.fetch_add(1, Ordering::Relaxed) >= THREADS {
             under_way.fetch_sub(1, Ordering::Relaxed);
-            reply(&replies, number, &ForeignReply::Busy, None);
+            answer(&replies, number, &Answer::Busy, Vec::new());
             continue;
         }
         let (replies_of_thread, count, outputs) = (Arc::clone(&replies), Arc::clone(&under_way), Arc::clone(&outputs));
         let started = thread::Builder::new().stack_size(STACK).spawn(move || {
-            let (answer, descriptor) = execute(request, &outputs);
+            let (body, descriptors) = execute(request, &outputs).into_parts();
             count.fetch_sub(1, Ordering::Relaxed);
-            reply(&replies_of_thread, number, &answer, descriptor);
+            answer(&replies_of_thread, number, &Answer::Reply(body), descriptors);
         });
         if let Err(error) = started {
             under_way.fetch_sub(1, Ordering::Relaxed);
-            reply(&replies, number, &ForeignReply::Failed(error.to_string()), None);
+            answer(&replies, number, &Answer::Reply(Reply::failed(&error.to_string()).into_parts().0), Vec::new());
         }
     }
 }
 
-fn execute(request: ForeignRequest, outputs: &[PathBuf]) -> (ForeignReply, Option<OwnedFd>) {
+fn execute(request: ForeignRequest, outputs: &[PathBuf]) -> Reply {
     match request {
-        ForeignRequest::Service(process) => match Service::of_process(process) {
-            Ok(service) => (ForeignReply::Service(service), None),
-            Err(error) => (ForeignReply::Failed(error.to_string()), None),
-        },
-        ForeignRequest::FoundSockets(places) => (ForeignReply::FoundSockets(places.look()), None),
-        ForeignRequest::Connect(endpoint) => match endpoint.connect() {
-            Ok(stream) => (ForeignReply::Connected(Ok(())), Some(stream.into())),
-            Err(error) => (ForeignReply::Connected(Err(error.into())), None),
-        },
-        ForeignRequest::Open(index, identity) => match open(outputs.get(index), identity) {
-            Ok(Some(file)) => (ForeignReply::Opened, Some(file.into())),
-            Ok(None) => (ForeignReply::Unchanged, None),
-            Err(error) => (ForeignReply::Failed(error.to_string()), None),
-        },
+        ForeignRequest::FindService(FindService { process }) => FindService::reply(Service::of_process(process)),
+        ForeignRequest::FindSockets(FindSockets { paths }) => FindSockets::success(paths.look()),
+        ForeignRequest::Connect(Connect { endpoint }) => Connect::reply_with(Ok::<_, Infallible>(match endpoint.connect() {
+            Ok(stream) => (Ok(()), vec![stream.into()]),
+            Err(error) => (Err(error.into()), Vec::new()),
+        })),
+        ForeignRequest::Open(Open { index, identity }) => Open::reply_with(
+            open(outputs.get(index), identity)
+                .map(|file| (file.is_some(), file.into_iter().map(OwnedFd::from).collect())),
+        ),
     }
 }
 
@@ -161,8 +172,8 @@ fn open(path: Option<&PathBuf>, identity: FileIdentity) -> io::Result<Option<Fil
     Ok((FileIdentity::of(&file)? != identity).then_some(file))
 }
 
-fn reply(replies: &Mutex<Channel>, number: u64, reply: &ForeignReply, descriptor: Option<OwnedFd>) {
-    let descriptors: Vec<_> = descriptor.iter().map(OwnedFd::as_fd).collect();
+fn answer(replies: &Mutex<Channel>, number: u64, answer: &Answer, descriptors: Vec<OwnedFd>) {
+    let descriptors: Vec<_> = descriptors.iter().map(OwnedFd::as_fd).collect();
     // The worker has ended if the send fails.
-    drop(replies.lock().unwrap_or_else(PoisonError::into_inner).send(&(number, reply), &descriptors));
+    drop(replies.lock().unwrap_or_else(PoisonError::into_inner).send(&(number, answer), &descriptors));
 }

@@ -1,15 +1,15 @@
 //! The loader: holds the eBPF programs and executes requests of the worker.
 
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use super::confine::Part;
 use crate::{
     causes::chain,
-    channel::{Channel, ChannelError},
+    channel::{Call as _, Channel, ChannelError, Reply},
     kernel::{
         LoadOptions,
         host::Host,
-        messages::{Answer as _, Reply, Request},
+        messages::{Answer as _, Load, Loaded, Request, StartReader},
     },
     loader::Service,
 };
@@ -32,29 +32,23 @@ pub fn serve(
             Err(ChannelError::Closed) => return Ok(()),
             Err(error) => return Err(chain(&error)),
         };
-        let (reply, descriptors) = match (request, &mut service) {
-            (Request::Load, None) => load(&host, required, &mut service),
-            (Request::StartReader, _) => match start_reader() {
-                Ok((process, descriptors)) => (Reply::Started(process), descriptors),
-                Err(error) => (Reply::Failed(error), Vec::new()),
-            },
+        let reply = match (request, &mut service) {
+            (Request::Load(_), None) => Load::reply_with(load(&host, required, &mut service)),
+            (Request::StartReader(_), _) => StartReader::reply_with(start_reader()),
             (request, Some(service)) => service.answer(request),
-            (_, None) => (Reply::Failed("the programs are not loaded yet".to_owned()), Vec::new()),
+            (_, None) => Reply::failed("the programs are not loaded yet"),
         };
-        let borrowed: Vec<_> = descriptors.iter().map(OwnedFd::as_fd).collect();
-        channel.send(&reply, &borrowed).map_err(|error| chain(&error))?;
+        channel.reply(&reply).map_err(|error| chain(&error))?;
     }
 }
 
-fn load(host: &Host, required: &LoadOptions<'_>, service: &mut Option<Service>) -> (Reply, Vec<OwnedFd>) {
-    let (loaded, facts) = match Service::load(host.clone(), required) {
-        Ok(loaded) => loaded,
-        Err(error) => return (Reply::Failed(chain(&error)), Vec::new()),
-    };
-    let (names, descriptors) = match loaded.maps() {
-        Ok(maps) => maps.into_iter().unzip(),
-        Err(error) => return (Reply::Failed(error.to_string()), Vec::new()),
-    };
+fn load(
+    host: &Host,
+    required: &LoadOptions<'_>,
+    service: &mut Option<Service>,
+) -> Result<(Loaded, Vec<OwnedFd>), String> {
+    let (loaded, facts) = Service::load(host.clone(), required).map_err(|error| chain(&error))?;
+    let reply = loaded.loaded(facts);
     *service = Some(loaded);
-    (Reply::Loaded(names, Box::new(facts)), descriptors)
+    reply
 }

@@ -130,7 +130,7 @@ impl Loader {
             };
             loader::serve(channel.into(), host.clone(), &requirements.load_options(host.cpus), start_reader)
         })?;
-        Ok(Self { process, client: Some(Client::connect(ours)?) })
+        Ok(Self { process, client: Some(Client::connect(ours)) })
     }
 
     /// Returns the process id of the loader.

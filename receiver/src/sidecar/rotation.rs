@@ -6,11 +6,8 @@ use tokio::{sync::Notify, task::AbortHandle};
 
 use crate::{
     export::json::OutputFile,
-    reader::{Foreign, ForeignReply, ForeignRequest},
+    reader::{Foreign, Open},
 };
-
-/// The limit of a request. File systems of the network can be slow.
-const DEADLINE: Duration = Duration::from_secs(2);
 
 /// A task that compares the files of outputs with their paths. The reader opens new files, because the worker may not.
 pub(super) struct Rotation {
@@ -66,14 +63,11 @@ async fn run(files: Vec<OutputFile>, reader: Foreign, period: Duration, now: Arc
 /// Replaces a file if another file has its path.
 async fn reopen(index: usize, file: &OutputFile, reader: &Foreign) -> io::Result<()> {
     let Some(identity) = file.identity() else { return Ok(()) };
-    let request = ForeignRequest::Open(index, identity);
-    match reader.call(&request, DEADLINE).await? {
-        (ForeignReply::Opened, mut descriptors) => {
-            let new = descriptors.pop().map(File::from).ok_or(io::ErrorKind::InvalidData)?;
-            tracing::debug!("output file {index} was moved or removed; continuing in a new file");
-            file.replace(new)
-        }
-        (ForeignReply::Unchanged, _) => Ok(()),
-        _ => Err(io::ErrorKind::InvalidData.into()),
+    let (is_another, mut descriptors) = reader.call(Open { index, identity }).await?;
+    if !is_another {
+        return Ok(());
     }
+    let new = descriptors.pop().map(File::from).ok_or(io::ErrorKind::InvalidData)?;
+    tracing::debug!("output file {index} was moved or removed; continuing in a new file");
+    file.replace(new)
 }

@@ -1,12 +1,13 @@
-//! The kernel's files about cgroups and processes, read in this process or through the reader.
+//! The kernel's files about cgroups and processes, through the reader.
 
 use std::{io, path::Path, time::Duration};
 
-use super::{Cgroup, CgroupId, CgroupPath, Hierarchy, Limits, Scan, Service, UsageError, netns_of};
-use crate::reader::{self, FileReply, FileRequest, ForeignReply, ForeignRequest, Reader};
-
-/// The longest time for another process's environment.
-const ENVIRONMENT: Duration = Duration::from_secs(2);
+use super::{Cgroup, CgroupId, CgroupPath, Hierarchy, Limits, Scan, Service, UsageError};
+#[cfg(any(test, feature = "testing"))]
+use crate::reader;
+use crate::reader::{
+    FindProcess, FindService, Held, InNamespaces, Inode, Namespace, Reader, RootThreads, Usages, message,
+};
 
 /// The id of a cgroup, and the time for which its CPU quota throttled its tasks; `None` without a quota.
 pub type Throttled = Result<(CgroupId, Option<Duration>), UsageError>;
@@ -15,20 +16,14 @@ pub type Throttled = Result<(CgroupId, Option<Duration>), UsageError>;
 #[derive(Clone)]
 pub struct Files {
     hierarchy: Hierarchy,
-    reader: Option<Reader>,
+    reader: Reader,
 }
 
 impl Files {
     /// Files that the reader reads.
     #[must_use]
     pub const fn through(reader: Reader, hierarchy: Hierarchy) -> Self {
-        Self { hierarchy, reader: Some(reader) }
-    }
-
-    /// Files that this process reads.
-    #[must_use]
-    pub const fn here(hierarchy: Hierarchy) -> Self {
-        Self { hierarchy, reader: None }
+        Self { hierarchy, reader }
     }
 
     /// The hierarchy of cgroups.
@@ -39,13 +34,13 @@ impl Files {
 
     /// Replaces a reader that does not respond.
     pub fn maintain(&self) {
-        self.reader.iter().for_each(Reader::maintain);
+        self.reader.maintain();
     }
 
     /// How often the reader was replaced.
     #[must_use]
     pub fn replaced(&self) -> u64 {
-        self.reader.as_ref().map_or(0, Reader::replaced)
+        self.reader.replaced()
     }
 
     /// Every cgroup within the limits; see [`Hierarchy::scan`].
@@ -53,12 +48,8 @@ impl Files {
     /// # Errors
     /// If the mount point cannot be read, or the reader does not respond.
     pub fn scan(&self, limits: Limits) -> io::Result<Scan> {
-        let Some(reader) = &self.reader else { return self.hierarchy.scan(limits) };
-        let FileReply::Scan(places, beyond, unreadable) =
-            reader.files(&FileRequest::Scan(limits.cgroups, limits.depth))?
-        else {
-            return Err(unexpected());
-        };
+        let (places, beyond, unreadable) =
+            self.reader.files(message::Scan { cgroups: limits.cgroups, depth: limits.depth })?;
         let cgroup = |(id, path): (u64, Vec<u8>)| Cgroup { id: CgroupId(id), path: CgroupPath::new(&path) };
         Ok(Scan { cgroups: places.into_iter().map(cgroup).collect(), beyond, unreadable })
     }
@@ -68,13 +59,7 @@ impl Files {
     /// # Errors
     /// If the reader does not respond.
     pub fn held(&self, cgroups: &[(CgroupId, CgroupPath)]) -> io::Result<Vec<bool>> {
-        let Some(reader) = &self.reader else {
-            return Ok(cgroups.iter().map(|(id, path)| self.hierarchy.holds(*id, path)).collect());
-        };
-        match reader.files(&FileRequest::Held(places(cgroups)))? {
-            FileReply::Held(held) if held.len() == cgroups.len() => Ok(held),
-            _ => Err(unexpected()),
-        }
+        all(self.reader.files(Held { cgroups: places(cgroups) })?, cgroups.len())
     }
 
     /// The CPU time of each cgroup, read in the order of the cgroups; see [`Hierarchy::usage`].
@@ -82,13 +67,7 @@ impl Files {
     /// # Errors
     /// If the reader does not respond.
     pub fn usages(&self, cgroups: &[(CgroupId, CgroupPath)]) -> io::Result<Vec<Result<Duration, UsageError>>> {
-        let Some(reader) = &self.reader else {
-            return Ok(cgroups.iter().map(|(id, path)| self.hierarchy.usage(*id, path)).collect());
-        };
-        match reader.files(&FileRequest::Usages(places(cgroups)))? {
-            FileReply::Usages(usages) if usages.len() == cgroups.len() => Ok(usages),
-            _ => Err(unexpected()),
-        }
+        all(self.reader.files(Usages { cgroups: places(cgroups) })?, cgroups.len())
     }
 
     /// The run time of each thread in the root cgroup; see [`Hierarchy::root_threads`].
@@ -96,11 +75,7 @@ impl Files {
     /// # Errors
     /// If [`Hierarchy::root_threads`] fails, or the reader does not respond.
     pub fn root_threads(&self) -> io::Result<Vec<(u32, Duration)>> {
-        let Some(reader) = &self.reader else { return self.hierarchy.root_threads() };
-        match reader.files(&FileRequest::RootThreads)? {
-            FileReply::Threads(threads) => Ok(threads),
-            _ => Err(unexpected()),
-        }
+        self.reader.files(RootThreads {})
     }
 
     /// The id and the throttled time of each cgroup; without an id, of the cgroup that has the path now. See
@@ -109,20 +84,9 @@ impl Files {
     /// # Errors
     /// If the reader does not respond.
     pub fn throttled(&self, cgroups: &[(Option<CgroupId>, &CgroupPath)]) -> io::Result<Vec<Throttled>> {
-        let Some(reader) = &self.reader else {
-            let throttled = |(id, path): &(Option<CgroupId>, &CgroupPath)| {
-                let id = id.map_or_else(|| self.hierarchy.id(path).map_err(|_| UsageError::Gone), Ok)?;
-                Ok((id, self.hierarchy.throttled(id, path)?))
-            };
-            return Ok(cgroups.iter().map(throttled).collect());
-        };
         let places = cgroups.iter().map(|(id, path)| (id.map(|id| id.0), path.as_bytes().to_vec())).collect();
-        match reader.files(&FileRequest::Throttled(places))? {
-            FileReply::Throttled(all) if all.len() == cgroups.len() => {
-                Ok(all.into_iter().map(|one| one.map(|(id, time)| (CgroupId(id), time))).collect())
-            }
-            _ => Err(unexpected()),
-        }
+        let throttled = all(self.reader.files(message::Throttled { cgroups: places })?, cgroups.len())?;
+        Ok(throttled.into_iter().map(|one| one.map(|(id, time)| (CgroupId(id), time))).collect())
     }
 
     /// A process of a cgroup, or of a cgroup below it, and the inode of its network namespace if that is known; `None` if
@@ -131,39 +95,24 @@ impl Files {
     /// # Errors
     /// If the cgroup is gone, or the reader does not respond.
     pub fn process(&self, path: &CgroupPath) -> io::Result<Option<(u32, Option<u64>)>> {
-        let Some(reader) = &self.reader else {
-            let process = self.hierarchy.processes(path, 1)?.first().copied();
-            return Ok(process.map(|process| (process, netns_of(process).ok())));
-        };
-        match reader.files(&FileRequest::Process(path.as_bytes().to_vec()))? {
-            FileReply::Process(process, namespace) => Ok(process.map(|process| (process, namespace))),
-            _ => Err(unexpected()),
-        }
+        self.reader.files(FindProcess { path: path.as_bytes().to_vec() })
     }
 
     /// Returns false for each cgroup without a process in the network namespace of this inode. Returns true for every
     /// cgroup while the reader does not respond.
     #[must_use]
     pub fn in_namespaces(&self, claims: &[(&CgroupPath, u32)]) -> Vec<bool> {
-        let Some(reader) = &self.reader else {
-            return claims.iter().map(|(path, inode)| self.hierarchy.is_in_namespace(path, *inode)).collect();
-        };
         let request = claims.iter().map(|(path, inode)| (path.as_bytes().to_vec(), *inode)).collect();
-        match reader.files(&FileRequest::InNamespaces(request)) {
-            Ok(FileReply::Held(held)) if held.len() == claims.len() => held,
-            _ => vec![true; claims.len()],
-        }
+        let held = self.reader.files(InNamespaces { claims: request }).and_then(|held| all(held, claims.len()));
+        held.unwrap_or_else(|_| vec![true; claims.len()])
     }
 
     /// Returns the inode number of the network namespace of a process.
     ///
     /// # Errors
-    /// If [`netns_of`] fails, or the reader does not respond.
+    /// If the process has ended, or the reader does not respond.
     pub fn namespace(&self, process: u32) -> io::Result<u64> {
-        match &self.reader {
-            None => netns_of(process),
-            Some(reader) => inode(reader.files(&FileRequest::Namespace(process))?),
-        }
+        self.reader.files(Namespace { process })
     }
 
     /// Returns the inode number of a file that the configuration names.
@@ -171,10 +120,7 @@ impl Files {
     /// # Errors
     /// The kernel's refusal, or if the reader does not respond.
     pub fn inode(&self, path: &Path) -> io::Result<u64> {
-        match &self.reader {
-            None => reader::inode(path),
-            Some(reader) => inode(reader.files(&FileRequest::Inode(path.to_owned()))?),
-        }
+        self.reader.files(Inode { path: path.to_owned() })
     }
 
     /// The service that a process names in its environment. Another user may delay it up to a deadline. The future does not
@@ -183,14 +129,19 @@ impl Files {
     /// # Errors
     /// If the environment cannot be read, or not in time.
     pub fn service(&self, process: u32) -> impl Future<Output = io::Result<Service>> + Send + use<> {
-        let foreign = self.reader.as_ref().map(Reader::foreign);
-        async move {
-            let Some(foreign) = foreign else { return Service::of_process(process).map_err(io::Error::other) };
-            match foreign.call(&ForeignRequest::Service(process), ENVIRONMENT).await? {
-                (ForeignReply::Service(service), _) => Ok(service),
-                _ => Err(unexpected()),
-            }
-        }
+        let foreign = self.reader.foreign();
+        async move { foreign.call(FindService { process }).await.map(|(service, _)| service) }
+    }
+}
+
+/// Files for tests: a reader in this process reads them.
+#[cfg(any(test, feature = "testing"))]
+impl Files {
+    /// Files of a hierarchy.
+    #[must_use]
+    pub fn here(hierarchy: Hierarchy) -> Self {
+        let places = reader::Places { hierarchy: Some(hierarchy.clone()), ..reader::Places::default() };
+        Self::through(reader::testing::reader(places), hierarchy)
     }
 }
 
@@ -198,13 +149,11 @@ fn places(cgroups: &[(CgroupId, CgroupPath)]) -> Vec<(u64, Vec<u8>)> {
     cgroups.iter().map(|(id, path)| (id.0, path.as_bytes().to_vec())).collect()
 }
 
-fn inode(reply: FileReply) -> io::Result<u64> {
-    match reply {
-        FileReply::Inode(inode) => Ok(inode),
-        _ => Err(unexpected()),
+/// Returns the elements of a reply, which must have one for each element of the request.
+fn all<T>(elements: Vec<T>, count: usize) -> io::Result<Vec<T>> {
+    if elements.len() == count {
+        Ok(elements)
+    } else {
+        Err(io::Error::other(format!("the reader sent {} elements for {count}", elements.len())))
     }
-}
-
-fn unexpected() -> io::Error {
-    io::Error::other("the reader sent an unexpected reply")
 }

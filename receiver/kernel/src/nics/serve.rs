@@ -1,7 +1,11 @@
 //! The hook for NIC timestamps, which is attached only while a NIC timestamps packets.
 
 use super::{Clocks, Following, NicIndices, NicInventory, Nics};
-use crate::{Kernel, KernelError, client::ServiceError};
+use crate::{
+    Kernel, KernelError,
+    client::ServiceError,
+    messages::{FindNics, NoteNics},
+};
 
 impl Kernel {
     /// Searches NICs that timestamp packets, and attaches or detaches the hook accordingly.
@@ -9,7 +13,7 @@ impl Kernel {
     /// # Errors
     /// If the kernel's BTF, which attaching needs, cannot be read.
     pub fn search_nics(&mut self) -> Result<&NicInventory, ServiceError> {
-        let found = self.client.find_nics()?;
+        let found = self.client.call(FindNics {})?;
         self.note_nics(found)?;
         Ok(&self.found_nics)
     }
@@ -21,7 +25,7 @@ impl Kernel {
     pub fn note_nics(&mut self, found: NicInventory) -> Result<(), ServiceError> {
         if found != self.found_nics {
             self.found_nics = found.clone();
-            self.outcomes = self.client.note_nics(found)?;
+            self.outcomes = self.client.call(NoteNics { found })?;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use undercurrent_ebpf::abi::{
     interface::{Interface, NAME},
 };
 
-use undercurrent_kernel::messages::Table;
+use undercurrent_kernel::messages::{Entries, Table};
 
 /// A hash map with known sizes of keys and values.
 pub trait Bytes {
@@ -32,7 +32,10 @@ pub trait Bytes {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, MapError>;
 
     /// Returns all entries. Concurrent changes may hide entries.
-    fn entries(&self) -> Vec<(Vec<u8>, Vec<u8>)>;
+    ///
+    /// # Errors
+    /// If the kernel refuses to read the map.
+    fn entries(&self) -> Result<Entries, MapError>;
 }
 
 impl<T: BorrowMut<MapData>, const K: usize, const V: usize> Bytes for HashMap<T, [u8; K], [u8; V]> {
@@ -54,8 +57,14 @@ impl<T: BorrowMut<MapData>, const K: usize, const V: usize> Bytes for HashMap<T,
         }
     }
 
-    fn entries(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
-        self.iter().flatten().map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
+    fn entries(&self) -> Result<Entries, MapError> {
+        let entry = |entry: Result<([u8; K], [u8; V]), MapError>| match entry {
+            Ok((key, value)) => Some(Ok((key.to_vec(), value.to_vec()))),
+            // A program or another request removed the entry meanwhile.
+            Err(MapError::KeyNotFound) => None,
+            Err(error) => Some(Err(error)),
+        };
+        self.iter().filter_map(entry).collect()
     }
 }
 

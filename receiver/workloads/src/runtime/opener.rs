@@ -1,36 +1,45 @@
-//! Opens the sockets of container runtimes, in this process or through the reader.
+//! Opens the sockets of container runtimes.
 
-use std::{io, time::Duration};
+use std::io;
 
 use tokio::net::UnixStream;
 
-use super::source::TIMEOUT;
-use crate::reader::{Endpoint, Foreign, ForeignReply, ForeignRequest, FoundSockets, SocketPaths};
+use crate::reader::{Connect, Endpoint, FindSockets, Foreign, FoundSockets, SocketPaths};
 
-/// The longest time for a search. A search that hangs holds one thread of the reader, and no other search starts meanwhile.
-const SEARCH: Duration = Duration::from_secs(600);
-
-/// Opens the sockets of container runtimes.
+/// Opens the sockets of container runtimes through the reader, which passes the connections.
 #[derive(Clone)]
-pub enum Opener {
-    /// This process opens them.
-    Here,
-    /// The reader opens them and passes the connections.
+pub struct Opener(Access);
+
+#[derive(Clone)]
+enum Access {
     Reader(Foreign),
+    /// This process opens sockets in a thread of the runtime, which therefore does not advance a paused clock meanwhile.
+    #[cfg(test)]
+    Here,
 }
 
 impl Opener {
+    /// Opens sockets through this reader.
+    #[must_use]
+    pub const fn through(reader: Foreign) -> Self {
+        Self(Access::Reader(reader))
+    }
+
+    /// Opens sockets in this process.
+    #[cfg(test)]
+    pub(super) const fn here() -> Self {
+        Self(Access::Here)
+    }
+
     /// Searches for sockets. Needs a tokio runtime.
     ///
     /// # Errors
     /// If the reader does not respond.
     pub(super) async fn look(self, places: SocketPaths) -> io::Result<FoundSockets> {
-        match self {
-            Self::Here => tokio::task::spawn_blocking(move || places.look()).await.map_err(io::Error::other),
-            Self::Reader(reader) => match reader.call(&ForeignRequest::FoundSockets(places), SEARCH).await? {
-                (ForeignReply::FoundSockets(look), _) => Ok(look),
-                _ => Err(unexpected()),
-            },
+        match self.0 {
+            Access::Reader(reader) => reader.call(FindSockets { paths: places }).await.map(|(found, _)| found),
+            #[cfg(test)]
+            Access::Here => tokio::task::spawn_blocking(move || places.look()).await.map_err(io::Error::other),
         }
     }
 
@@ -40,24 +49,19 @@ impl Opener {
     /// The kernel's error, a [`Refusal`](crate::reader::Refusal), or the failure of the reader.
     pub(super) async fn connect(&self, endpoint: &Endpoint) -> io::Result<UnixStream> {
         let endpoint = endpoint.clone();
-        let stream = match self {
-            // A file system that hangs blocks a thread of the pool, and not the event loop.
-            Self::Here => tokio::task::spawn_blocking(move || endpoint.connect()).await.map_err(io::Error::other)??,
-            Self::Reader(reader) => match reader.call(&ForeignRequest::Connect(endpoint), TIMEOUT).await? {
-                (ForeignReply::Connected(Ok(())), mut descriptors) => {
-                    std::os::unix::net::UnixStream::from(descriptors.pop().ok_or_else(unexpected)?)
-                }
-                (ForeignReply::Connected(Err(error)), _) => return Err(error.into()),
-                _ => return Err(unexpected()),
-            },
+        let stream: std::os::unix::net::UnixStream = match &self.0 {
+            Access::Reader(reader) => {
+                let (connected, mut descriptors) = reader.call(Connect { endpoint }).await?;
+                connected?;
+                let without = || io::Error::other("the reader sent no connection");
+                descriptors.pop().ok_or_else(without)?.into()
+            }
+            #[cfg(test)]
+            Access::Here => tokio::task::spawn_blocking(move || endpoint.connect()).await.map_err(io::Error::other)??,
         };
         stream.set_nonblocking(true)?;
         UnixStream::from_std(stream)
     }
-}
-
-fn unexpected() -> io::Error {
-    io::Error::other("the reader sent an unexpected reply")
 }
 
 #[cfg(test)]

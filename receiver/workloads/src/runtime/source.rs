@@ -291,7 +291,7 @@ mod tests {
             ("/run/cri-dockerd.sock", &[Api::Cri]),
             ("/", &[Api::Docker]),
         ] {
-            let sources = Source::behind(&Endpoint::named(path.into()), &Opener::Here).expect("clients");
+            let sources = Source::behind(&Endpoint::named(path.into()), &Opener::here()).expect("clients");
             assert_eq!(sources.iter().map(Source::api).collect::<Vec<_>>(), expected, "{path}");
         }
     }
@@ -317,7 +317,7 @@ mod tests {
     #[tokio::test]
     async fn a_failure_of_a_source_is_logged_once_for_each_reason() {
         let docker =
-            Source::behind(&Endpoint::usual("/run/docker.sock".into()), &Opener::Here).expect("a client").remove(0);
+            Source::behind(&Endpoint::usual("/run/docker.sock".into()), &Opener::here()).expect("a client").remove(0);
         insta::assert_snapshot!(complaints(&docker), @r"
         cannot look up containers in /run/docker.sock (gone: its\nwords): check that the runtime is running; retrying
         cannot look up containers in /run/docker.sock (denied: its\nwords): run undercurrent as root, or in the group that owns the socket, such as `docker`

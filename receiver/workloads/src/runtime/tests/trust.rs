@@ -71,7 +71,7 @@ impl Root {
     }
 
     fn directory(&self) -> Directory {
-        Directory::with(Sources::new(Opener::Here, self.places(), None))
+        Directory::with(Sources::new(Opener::here(), self.places(), None))
     }
 }
 
