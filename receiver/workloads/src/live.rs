@@ -109,13 +109,15 @@ impl Live {
     /// Applies pending kernel events, and replaces a reader that does not respond.
     pub fn catch_up(&mut self, registry: &mut Registry) {
         self.files.maintain();
-        let mut any = false;
+        let mut must_renew = None;
         for _ in 0..BATCH {
             let Some(event) = self.changes.as_mut().and_then(Ring::take::<CgroupEvent>) else { break };
-            self.apply(&event, registry);
-            any = true;
+            must_renew = Some(self.apply(&event, registry) | must_renew.unwrap_or(false));
         }
-        if any {
+        if let Some(must_renew) = must_renew {
+            if must_renew {
+                self.renew();
+            }
             self.look(registry);
         }
     }
@@ -138,11 +140,15 @@ impl Live {
         self.catch_up(registry);
     }
 
-    fn apply(&mut self, event: &CgroupEvent, registry: &mut Registry) {
+    /// Applies an event. Returns true if cached slots must be invalidated.
+    fn apply(&mut self, event: &CgroupEvent, registry: &mut Registry) -> bool {
         let id = CgroupId(event.id);
         match (event.change, path(event)) {
             // Cached slots of the cgroup remain valid until the next snapshot invalidates them.
-            (change::REMOVED, _) => return registry.vanished(id),
+            (change::REMOVED, _) => {
+                registry.vanished(id);
+                return false;
+            }
             (_, Some(path)) => {
                 if let Some(new) = registry.appeared(Cgroup { id, path }, UnixNanos::now()) {
                     self.describe_new(new, registry);
@@ -152,7 +158,7 @@ impl Live {
             // The path exceeds the event's buffer: a scan finds the cgroup.
             (_, None) => self.schedule_scan(),
         }
-        self.renew();
+        true
     }
 
     fn due(&mut self, registry: &mut Registry) {
