@@ -164,9 +164,8 @@ fn draw(arguments: &FlamegraphArguments) -> anyhow::Result<()> {
     logging::start(&environment::process, std::io::stderr);
     let run = Run { config: arguments.config.clone(), ..Run::default() };
     let (settings, _) = run.settings(&environment::process)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start tokio")?;
     let lasting = Duration::from_secs(arguments.seconds.into());
-    let recording = runtime.block_on(flamegraph::record(settings, lasting, &arguments.output))?;
+    let recording = flamegraph::record(settings, lasting, &arguments.output)?;
     let (picture, folded) = (arguments.output.display(), recording.folded.display());
     eprintln!("{} samples of network work, {} lost: {picture}, {folded}", recording.samples, recording.lost);
     Ok(())

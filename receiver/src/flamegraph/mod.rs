@@ -12,15 +12,17 @@ use std::{
     time::Duration,
 };
 
+use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use self::names::Names;
 pub use self::tree::Frame;
 use crate::{
+    causes::chain,
     config::Settings,
-    kernel::{Kernel, KernelError, text::TextError},
-    loader::LoadError,
+    kernel::{Kernel, KernelError, host::Host},
+    parts::{self, Access, AccessError},
     privileges::{ReadError, Task},
     requirements::{self, Refused, Requirements},
     signals::network_functions::{SampleSource, Stacks},
@@ -42,21 +44,12 @@ pub enum FlamegraphError {
     /// The capabilities of this process cannot be read.
     #[error(transparent)]
     Privileges(#[from] ReadError),
-    /// The programs cannot be loaded.
+    /// The parts cannot be started.
     #[error(transparent)]
-    Load(#[from] LoadError),
-    /// The programs cannot be used.
-    #[error(transparent)]
-    Kernel(#[from] KernelError),
-    /// The kernel refused the perf events.
-    #[error("cannot sample the CPUs: {0}")]
-    Hook(String),
-    /// The sampling period cannot be set.
-    #[error("cannot sample the CPUs: {0}")]
-    Period(#[source] io::Error),
-    /// The names of functions cannot be read.
-    #[error(transparent)]
-    Names(#[from] TextError),
+    Access(#[from] AccessError),
+    /// The CPUs cannot be sampled.
+    #[error("{0}")]
+    Sampling(String),
     /// A file cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {
@@ -82,12 +75,13 @@ pub struct Recording {
     pub folded: PathBuf,
 }
 
-/// Samples the CPUs for `lasting` and writes a picture and the folded stacks. Other signals are disabled. Needs a tokio
-/// runtime.
+/// Samples the CPUs for `lasting` and writes a picture and the folded stacks. Other signals are disabled. The loader attaches
+/// the programs, and a process without privileges reads the stacks; this process only creates the files. It must be
+/// single-threaded.
 ///
 /// # Errors
 /// If the kernel refuses to sample, no sample is network work, or a file cannot be written.
-pub async fn record(mut settings: Settings, lasting: Duration, picture: &Path) -> Result<Recording, FlamegraphError> {
+pub fn record(mut settings: Settings, lasting: Duration, picture: &Path) -> Result<Recording, FlamegraphError> {
     let folded = picture.with_extension("folded");
     // Fails before the recording, not after it.
     let files = [NewFile::create(picture)?, NewFile::create(&folded)?];
@@ -97,30 +91,81 @@ pub async fn record(mut settings: Settings, lasting: Duration, picture: &Path) -
     settings.signals.network_functions.source = SampleSource::CpuClock;
     let (host, privileges) = requirements::host()?;
     privileges.require(&[Task::LoadTracing]).map_err(Refused::from)?;
-    let kernel = Requirements::of(&settings, None).listen(host)?;
-    require_hook(&kernel)?;
-    let (root, lost) = sample(&kernel, &settings, lasting).await?;
-    drop(kernel);
-    if root.samples() == 0 {
+    let Drawing { samples, lost, stacks, svg } = draw(host, &settings, lasting)?;
+    if samples == 0 {
         return Err(FlamegraphError::Empty(lasting));
     }
     let [new_picture, new_folded] = files;
-    new_folded.publish(&root.folded())?;
-    new_picture.publish(&svg::draw(&root, PERIOD))?;
-    Ok(Recording { samples: root.samples(), lost, folded })
+    new_folded.publish(&stacks)?;
+    new_picture.publish(&svg)?;
+    Ok(Recording { samples, lost, folded })
 }
 
-fn require_hook(kernel: &Kernel) -> Result<(), FlamegraphError> {
+/// The texts of both files.
+#[derive(Serialize, Deserialize)]
+struct Drawing {
+    samples: u64,
+    lost: u64,
+    /// The folded stacks.
+    stacks: String,
+    svg: String,
+}
+
+/// Samples and draws in a process that has dropped its privileges.
+fn draw(host: Host, settings: &Settings, lasting: Duration) -> Result<Drawing, FlamegraphError> {
+    let prepare = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| format!("cannot start tokio: {error}"))?;
+        let requirements = Requirements::of(settings, None);
+        let mut access = Access::gain(host, &requirements).map_err(|error| chain(&error))?;
+        requirements.serve(&mut access.kernel).map_err(|error| chain(&error))?;
+        let names = Names::read().map_err(|error| chain(&error))?;
+        Ok((runtime, access, names))
+    };
+    let drawn = parts::in_worker(prepare, |(runtime, access, names)| {
+        let sampled = runtime.block_on(sample(&access.kernel, settings, &names, lasting));
+        let drawing = sampled.map(|(root, lost)| Drawing {
+            samples: root.samples(),
+            lost,
+            stacks: root.folded(),
+            svg: svg::draw(&root, PERIOD),
+        });
+        drawing.map_err(|error| chain(&error))
+    });
+    drawn?.map_err(FlamegraphError::Sampling)
+}
+
+/// A failure of the process that samples.
+#[derive(Debug, thiserror::Error)]
+enum SampleError {
+    /// A map cannot be read.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// The kernel refused the perf events.
+    #[error("cannot sample the CPUs: {0}")]
+    Hook(String),
+    /// The sampling period cannot be set.
+    #[error("cannot sample the CPUs: {0}")]
+    Period(#[source] io::Error),
+}
+
+fn require_hook(kernel: &Kernel) -> Result<(), SampleError> {
     let outcome = kernel.outcomes().iter().find(|outcome| outcome.by.is_none());
     let refusal = outcome.and_then(|outcome| outcome.refusals.first());
-    refusal.map_or(Ok(()), |refusal| Err(FlamegraphError::Hook(format!("{}; {}", refusal.what, refusal.cure))))
+    refusal.map_or(Ok(()), |refusal| Err(SampleError::Hook(format!("{}; {}", refusal.what, refusal.cure))))
 }
 
 /// Returns the stacks of network work, and the number of lost stacks.
-async fn sample(kernel: &Kernel, settings: &Settings, lasting: Duration) -> Result<(Frame, u64), FlamegraphError> {
+async fn sample(
+    kernel: &Kernel,
+    settings: &Settings,
+    names: &Names,
+    lasting: Duration,
+) -> Result<(Frame, u64), SampleError> {
+    require_hook(kernel)?;
     let mut stacks = Stacks::open(kernel, &settings.signals.network_functions)?;
-    kernel.cpu_sampling().set_clock(PERIOD).map_err(FlamegraphError::Period)?;
-    let (names, mut root) = (Names::read()?, Frame::default());
+    kernel.cpu_sampling().set_clock(PERIOD).map_err(SampleError::Period)?;
+    let mut root = Frame::default();
     let end = Instant::now() + lasting;
     let mut ticks = tokio::time::interval(READING);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

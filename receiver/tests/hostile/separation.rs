@@ -23,7 +23,7 @@ use crate::support::{
     attached::{assert_nothing_left, attached},
     player::{self, Player},
     processes::family,
-    sidecar::Sidecar,
+    sidecar::{BINARY, Sidecar},
     status::{Status, part},
     surroundings::{alone, often, patience, wait_for},
     tree::Tree,
@@ -147,6 +147,27 @@ fn a_compromised_worker_gains_no_access() {
     }
     assert_ne!(worker.ask("raw"), "succeeded");
     assert!(!beside.exists());
+}
+
+#[test]
+fn stacks_of_a_flame_graph_are_read_without_privileges() {
+    let Some(_alone) = alone("a confined flame graph") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let mut drawing = Command::new(BINARY);
+    drawing.args(["flamegraph", "--seconds", "3", "-o"]).arg(folder.path().join("graph.svg"));
+    let mut drawing = drawing.spawn().unwrap();
+    let worker = wait_for("a confined worker", patience(Duration::from_secs(20)), || {
+        let status = Status::of(part(drawing.id(), "uc-worker")?)?;
+        (status.number("Seccomp") == FILTER).then_some(status)
+    });
+    for set in ["CapEff", "CapPrm", "CapInh", "CapAmb", "CapBnd"] {
+        assert_eq!(worker.capabilities(set), HashSet::new(), "{set}");
+    }
+    assert_eq!(worker.text("Uid").split_whitespace().next(), Some(&*USER.to_string()));
+    let loader = Status::of(part(drawing.id(), "uc-loader").unwrap()).unwrap();
+    assert!(loader.capabilities("CapEff").contains(&Capability::CAP_BPF));
+    // It succeeds if this machine had traffic meanwhile.
+    drawing.wait().unwrap();
 }
 
 #[test]
