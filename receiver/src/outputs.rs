@@ -1,22 +1,17 @@
 //! Opens the configured outputs.
 
-use std::{collections::BTreeMap, num::NonZeroUsize};
-
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use std::num::NonZeroUsize;
 
 use crate::{
     config::{Compression, Otlp, Settings},
     environment::{Environment, value},
     export::{
         Output, Outputs, json,
-        otlp::{self, OwnTelemetry},
+        otlp::{self, ENDPOINT_KEY, FileSettings, OwnTelemetry},
         table,
     },
-    options::{Destination, Output as Requested, Outputs as RequestedOutputs},
+    options::{Destination, Output as Requested, Outputs as RequestedOutputs, Span},
 };
-
-/// The key of the endpoint in the configuration file.
-const ENDPOINT_KEY: &str = "`otlp.endpoint`";
 
 /// Errors of opening outputs.
 #[derive(Debug, thiserror::Error)]
@@ -59,10 +54,9 @@ impl<'a> Plan<'a> {
     /// # Errors
     /// If OTLP is enabled and its settings are invalid.
     pub fn new(settings: &'a Settings, environment: Environment<'_>) -> Result<Self, OpenError> {
-        let file = variables(&settings.otlp);
-        let lookup =
-            |name: &'static str| value(environment, name).map(|text| (name, text)).or_else(|| file.get(name).cloned());
-        let read = |items| otlp::Settings::from_variables(items, lookup);
+        let file = of_file(&settings.otlp);
+        let lookup = |name: &'static str| value(environment, name).map(|text| (name, text));
+        let read = |items| otlp::Settings::from_variables(items, lookup, &file);
         let is_requested = settings.outputs.iter().any(|output| *output == Requested::Otlp);
         let only_if = |wanted: bool, items| wanted.then(|| read(items)).transpose();
         let otlp = if is_requested {
@@ -127,30 +121,17 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Maps the file's settings of OTLP to the equivalent variables, so that both are parsed by the same code.
-fn variables(file: &Otlp) -> BTreeMap<&'static str, otlp::Configured> {
-    let mut variables = BTreeMap::new();
-    if let Some(endpoint) = &file.endpoint {
-        variables.insert("OTEL_EXPORTER_OTLP_ENDPOINT", (ENDPOINT_KEY, endpoint.clone()));
+/// Returns the file's settings of OTLP.
+fn of_file(file: &Otlp) -> FileSettings {
+    FileSettings {
+        endpoint: file.endpoint.clone(),
+        headers: file.headers.0.clone(),
+        compression: file.compression.map(|compression| match compression {
+            Compression::Gzip => otlp::Compression::Gzip,
+            Compression::None => otlp::Compression::None,
+        }),
+        timeout: file.timeout.map(Span::get),
     }
-    if !file.headers.0.is_empty() {
-        let header =
-            |(name, value): (&String, &String)| format!("{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC));
-        let headers: Vec<String> = file.headers.0.iter().map(header).collect();
-        variables.insert("OTEL_EXPORTER_OTLP_HEADERS", ("`otlp.headers`", headers.join(",")));
-    }
-    if let Some(compression) = file.compression {
-        let word = match compression {
-            Compression::Gzip => "gzip",
-            Compression::None => "none",
-        };
-        variables.insert("OTEL_EXPORTER_OTLP_COMPRESSION", ("`otlp.compression`", word.to_owned()));
-    }
-    if let Some(timeout) = &file.timeout {
-        let milliseconds = timeout.get().as_millis().to_string();
-        variables.insert("OTEL_EXPORTER_OTLP_TIMEOUT", ("`otlp.timeout`", milliseconds));
-    }
-    variables
 }
 
 #[cfg(test)]
@@ -186,18 +167,15 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_the_file_equal_those_of_the_variables() {
-        let text =
-            "otlp: {endpoint: 'http://collector:4317', headers: {x-token: 'a=b, c'}, compression: gzip, timeout: 2s}";
+    fn settings_of_the_file_apply_to_every_collector() {
+        let text = "otlp: {endpoint: 'http://collector:4317', headers: {x-token: 'a=b, c'}, compression: gzip, timeout: 500us}";
         let file = crate::config::File::parse("config.yaml".as_ref(), text.as_bytes()).expect("a configuration");
-        let variables = variables(&file.otlp);
         for items in [otlp::Items::Metrics, otlp::Items::Spans, otlp::Items::Logs] {
-            let lookup = |name: &'static str| variables.get(name).cloned();
-            let settings = otlp::Settings::from_variables(items, lookup).expect("settings");
+            let settings = otlp::Settings::from_variables(items, |_| None, &of_file(&file.otlp)).expect("settings");
             assert_eq!(settings.endpoint.to_string(), "http://collector:4317/");
             assert_eq!(settings.headers.get("x-token").and_then(|value| value.to_str().ok()), Some("a=b, c"));
             assert_eq!(settings.compression, otlp::Compression::Gzip);
-            assert_eq!(settings.timeout, std::time::Duration::from_secs(2));
+            assert_eq!(settings.timeout, std::time::Duration::from_micros(500));
         }
     }
 }

@@ -50,6 +50,16 @@ pub enum SettingsError {
         /// The reason.
         problem: &'static str,
     },
+    /// A header of a configuration file is invalid. The error omits the header's value, which may be a secret.
+    #[error("{origin}: `{key}` {problem}")]
+    FileHeader {
+        /// The key of the configuration file.
+        origin: &'static str,
+        /// The header's name.
+        key: String,
+        /// The reason.
+        problem: &'static str,
+    },
     /// A value is not among the supported ones.
     #[error("{variable} is `{value}`, which is not supported; supported: {supported}")]
     Unsupported {

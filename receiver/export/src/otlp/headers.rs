@@ -1,6 +1,6 @@
 //! The header list of `OTEL_EXPORTER_OTLP_HEADERS`.
 
-use std::str::FromStr;
+use std::{collections::BTreeMap, str::FromStr};
 
 use percent_encoding::percent_decode_str;
 use tonic::metadata::{Ascii, MetadataKey, MetadataMap, MetadataValue};
@@ -24,20 +24,37 @@ pub(super) fn parse(variable: &'static str, list: &str) -> Result<MetadataMap, S
                 problem: "has no `=`",
             });
         }
-        let name = MetadataKey::<Ascii>::from_str(&key.to_ascii_lowercase())
-            .map_err(|_| error("is not the name of a gRPC header with a text value"))?;
-        if name.as_str().starts_with("grpc-") {
-            return Err(error("is reserved by gRPC"));
-        }
         let value =
             percent_decode_str(value.trim()).decode_utf8().map_err(|_| error("has a value that is not UTF-8"))?;
-        let mut value = MetadataValue::try_from(value.as_ref())
-            .map_err(|_| error("has a value with characters that gRPC does not allow"))?;
-        // Sensitive values are hidden in debug output and excluded from HPACK's table.
-        value.set_sensitive(true);
+        let (name, value) = header(key, &value).map_err(error)?;
         headers.insert(name, value);
     }
     Ok(headers)
+}
+
+/// Returns the headers of a configuration file, whose key is `origin`.
+pub(super) fn of_file(origin: &'static str, given: &BTreeMap<String, String>) -> Result<MetadataMap, SettingsError> {
+    let mut headers = MetadataMap::new();
+    for (key, value) in given {
+        let error = |problem| SettingsError::FileHeader { origin, key: key.clone(), problem };
+        let (name, value) = header(key, value).map_err(error)?;
+        headers.insert(name, value);
+    }
+    Ok(headers)
+}
+
+/// Checks a header. An error is the end of a sentence that begins with the header's name.
+fn header(key: &str, value: &str) -> Result<(MetadataKey<Ascii>, MetadataValue<Ascii>), &'static str> {
+    let name = MetadataKey::<Ascii>::from_str(&key.to_ascii_lowercase())
+        .map_err(|_| "is not the name of a gRPC header with a text value")?;
+    if name.as_str().starts_with("grpc-") {
+        return Err("is reserved by gRPC");
+    }
+    let mut value =
+        MetadataValue::try_from(value).map_err(|_| "has a value with characters that gRPC does not allow")?;
+    // Sensitive values are hidden in debug output and excluded from HPACK's table.
+    value.set_sensitive(true);
+    Ok((name, value))
 }
 
 #[cfg(test)]
@@ -74,6 +91,15 @@ mod tests {
                 Err(error) => prop_assert!(!error.to_string().to_ascii_lowercase().contains("5ecre7"), "{}", error),
             }
         }
+    }
+
+    #[test]
+    fn headers_of_a_file_are_taken_as_they_are() {
+        let file = |key: &str, value: &str| of_file("`otlp.headers`", &BTreeMap::from([(key.into(), value.into())]));
+        let headers = file("X-Token", "a=b, c%20").expect("headers");
+        assert_eq!(headers.get("x-token").and_then(|value| value.to_str().ok()), Some("a=b, c%20"));
+        let error = file("x token", "s3cret").expect_err("refused").to_string();
+        assert_eq!(error, "`otlp.headers`: `x token` is not the name of a gRPC header with a text value");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Settings of OTLP export from the standard `OTEL_EXPORTER_OTLP_*` variables.
 
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
 use tonic::{codegen::http::Uri, metadata::MetadataMap};
 
@@ -34,8 +34,25 @@ impl Items {
     }
 }
 
-/// A configured value: its origin (a variable, or a key of the configuration file), and its text.
+/// A variable and its text.
 pub type Configured = (&'static str, String);
+
+/// The settings of a configuration file. Variables take precedence.
+#[derive(Clone, Debug, Default)]
+pub struct FileSettings {
+    /// The endpoint.
+    pub endpoint: Option<String>,
+    /// The metadata of requests.
+    pub headers: BTreeMap<String, String>,
+    /// The compression of requests.
+    pub compression: Option<Compression>,
+    /// The limit of one request.
+    pub timeout: Option<Duration>,
+}
+
+/// The keys of the configuration file, for messages.
+pub const ENDPOINT_KEY: &str = "`otlp.endpoint`";
+const HEADERS_KEY: &str = "`otlp.headers`";
 
 /// The variables of one setting: for metrics, for traces, for logs, and for all. The variable of a signal takes precedence over the
 /// general one. Obsolete variables are ignored.
@@ -125,8 +142,8 @@ pub struct ClientIdentity {
 }
 
 impl Settings {
-    /// Reads the settings for metrics, spans or logs. `lookup` returns the value for a variable, which may come from the configuration file. An
-    /// empty value counts as unset, as the specification requires.
+    /// Reads the settings for metrics, spans or logs from variables, and from a configuration file where no variable is set. An
+    /// empty variable counts as unset, as the specification requires.
     ///
     /// An endpoint with `http://` selects plaintext and one with `https://` selects TLS, regardless of the
     /// insecure variable. An endpoint without a scheme selects TLS unless that variable is true. gRPC ignores the
@@ -137,11 +154,13 @@ impl Settings {
     pub fn from_variables(
         items: Items,
         lookup: impl Fn(&'static str) -> Option<Configured>,
+        file: &FileSettings,
     ) -> Result<Self, SettingsError> {
         let variables = Variables { items, lookup };
         variables.protocol()?;
         let insecure = variables.get(INSECURE).is_some_and(|(_, value)| value.eq_ignore_ascii_case("true"));
-        let (origin, value) = variables.get(ENDPOINT).unzip();
+        let of_file = || file.endpoint.clone().map(|endpoint| (ENDPOINT_KEY, endpoint));
+        let (origin, value) = variables.get(ENDPOINT).or_else(of_file).unzip();
         let value = value.unwrap_or_else(|| endpoint::DEFAULT.to_owned());
         let endpoint = endpoint::parse(&value, insecure).map_err(|source| {
             // The text before an `@` may be a password.
@@ -152,11 +171,12 @@ impl Settings {
             endpoint,
             origin,
             assumes_tls: !insecure && !endpoint::has_scheme(&value),
-            headers: variables
-                .get(HEADERS)
-                .map_or_else(|| Ok(MetadataMap::new()), |(variable, list)| headers::parse(variable, &list))?,
-            compression: variables.compression()?,
-            timeout: variables.timeout()?,
+            headers: match variables.get(HEADERS) {
+                Some((variable, list)) => headers::parse(variable, &list)?,
+                None => headers::of_file(HEADERS_KEY, &file.headers)?,
+            },
+            compression: variables.compression()?.or(file.compression).unwrap_or_default(),
+            timeout: variables.timeout()?.or(file.timeout).unwrap_or(DEFAULT_TIMEOUT),
             authority: variables.authority()?,
             identity: variables.identity()?,
         })
@@ -208,19 +228,19 @@ impl<F: Fn(&'static str) -> Option<Configured>> Variables<F> {
         }
     }
 
-    fn compression(&self) -> Result<Compression, SettingsError> {
-        let Some((variable, value)) = self.get(COMPRESSION) else { return Ok(Compression::None) };
+    fn compression(&self) -> Result<Option<Compression>, SettingsError> {
+        let Some((variable, value)) = self.get(COMPRESSION) else { return Ok(None) };
         match value.as_str() {
-            "gzip" => Ok(Compression::Gzip),
-            "none" => Ok(Compression::None),
+            "gzip" => Ok(Some(Compression::Gzip)),
+            "none" => Ok(Some(Compression::None)),
             _ => Err(SettingsError::Unsupported { variable, value, supported: "`gzip` and `none`" }),
         }
     }
 
-    fn timeout(&self) -> Result<Duration, SettingsError> {
-        let Some((variable, value)) = self.get(TIMEOUT) else { return Ok(DEFAULT_TIMEOUT) };
+    fn timeout(&self) -> Result<Option<Duration>, SettingsError> {
+        let Some((variable, value)) = self.get(TIMEOUT) else { return Ok(None) };
         match value.parse() {
-            Ok(milliseconds) if milliseconds > 0 => Ok(Duration::from_millis(milliseconds)),
+            Ok(milliseconds) if milliseconds > 0 => Ok(Some(Duration::from_millis(milliseconds))),
             _ => Err(SettingsError::Timeout { variable, value }),
         }
     }

@@ -22,7 +22,7 @@ const DEADLINE: Duration = Duration::from_secs(2);
 
 fn settings(variables: &[(&str, &str)]) -> Settings {
     let lookup = |name| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (name, (*value).to_owned()));
-    Settings::from_variables(Items::Metrics, lookup).expect("settings")
+    Settings::from_variables(Items::Metrics, lookup, &FileSettings::default()).expect("settings")
 }
 
 /// Opens an output to the scripted collector in memory. In paused time, only the output's timers advance the

@@ -7,9 +7,8 @@ fn read(variables: &[(&str, &str)]) -> Result<Settings, SettingsError> {
 }
 
 fn read_for(items: Items, variables: &[(&str, &str)]) -> Result<Settings, SettingsError> {
-    Settings::from_variables(items, |name| {
-        variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (name, (*value).to_owned()))
-    })
+    let lookup = |name| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (name, (*value).to_owned()));
+    Settings::from_variables(items, lookup, &FileSettings::default())
 }
 
 fn refused(variables: &[(&str, &str)]) -> String {
