@@ -203,7 +203,8 @@ impl Channel {
     /// Waits until the socket is ready, or the time is over.
     fn wait(&self, ready: PollFlags, until: Option<Instant>) -> Result<(), ChannelError> {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        let left = left.map(|left| Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() });
+        let left =
+            left.map(|left| Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() });
         match poll(&mut [PollFd::new(self, ready)], left.as_ref()) {
             Ok(0) => Err(ChannelError::Timeout),
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
@@ -243,11 +244,7 @@ impl Channel {
 }
 
 /// Receives bytes up to the length of the buffer, with the attached descriptors. Does not block.
-fn receive_with(
-    stream: BorrowedFd<'_>,
-    bytes: &mut [u8],
-    descriptors: &mut Vec<OwnedFd>,
-) -> rustix::io::Result<usize> {
+fn receive_with(stream: BorrowedFd<'_>, bytes: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> rustix::io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;

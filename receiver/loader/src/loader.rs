@@ -1,52 +1,67 @@
 //! An aya loader without the kernel's BTF.
 
-use std::thread;
-
 use aya::EbpfLoader;
-
-/// A root directory below which `/sys/kernel/btf/vmlinux` does not exist.
-const ROOT_WITHOUT_BTF: &str = "/proc/self";
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Returns an aya loader without the kernel's BTF, which the object does not need.
 ///
-/// `EbpfLoader::new` always parses the kernel's BTF, which doubles the peak memory. It opens an absolute path, so a
-/// thread with another root directory creates the loader. Without `CAP_SYS_CHROOT` the loader parses the BTF, and the
-/// start takes longer.
+/// `EbpfLoader::new` always parses the kernel's BTF (aya 0.14), which doubles the peak memory of the start. While the process may
+/// open no further file, it finds none. Other threads would notice the limit, so a process with several threads parses the BTF.
 pub fn without_types() -> EbpfLoader<'static> {
-    let made = thread::Builder::new().name("loader".to_owned()).spawn(|| {
-        if let Err(error) = change_root() {
-            tracing::debug!("cannot change the root directory; the loader parses the kernel's BTF: {error}");
-        }
-        EbpfLoader::new()
-    });
-    let mut loader = made.ok().and_then(|thread| thread.join().ok()).unwrap_or_default();
+    let limited = is_single_threaded().then(NoFiles::begin).flatten();
+    let mut loader = EbpfLoader::new();
+    drop(limited);
     loader.btf(None);
     loader
 }
 
-/// Changes the root directory of the calling thread only.
-fn change_root() -> std::io::Result<()> {
-    // SAFETY: `CLONE_FS` unshares only the root directory, working directory and umask of this thread, no memory.
-    if unsafe { libc::unshare(libc::CLONE_FS) } != 0 {
-        return Err(std::io::Error::last_os_error());
+/// While the value lives, this process opens no file.
+struct NoFiles(Rlimit);
+
+impl NoFiles {
+    /// Lowers the limit; `None` if the kernel refuses.
+    fn begin() -> Option<Self> {
+        let before = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: Some(0), maximum: before.maximum }).ok()?;
+        Some(Self(before))
     }
-    Ok(rustix::process::chroot(ROOT_WITHOUT_BTF)?)
+}
+
+impl Drop for NoFiles {
+    fn drop(&mut self) {
+        if let Err(error) = setrlimit(Resource::Nofile, self.0) {
+            tracing::error!("cannot restore the limit of open files: {error}");
+        }
+    }
+}
+
+fn is_single_threaded() -> bool {
+    procfs::process::Process::myself().and_then(|process| process.stat()).is_ok_and(|stat| stat.num_threads == 1)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::fs::File;
 
     use super::*;
 
     #[test]
-    fn only_the_loader_thread_changes_its_root() {
-        let inside = thread::spawn(|| change_root().map(|()| Path::new("/sys/kernel/btf/vmlinux").exists()));
-        match inside.join().expect("the thread does not panic") {
-            Ok(found) => assert!(!found, "{ROOT_WITHOUT_BTF} contains the kernel's BTF"),
-            Err(error) => eprintln!("skipped: {error}"),
+    fn files_open_again_afterwards() {
+        // The limit belongs to the process, so the test has one of its own.
+        // SAFETY: the child only calls functions that a fork of a process with threads allows: system calls, and no allocation
+        // before the limit is lowered. It ends by `_exit`.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let limited = NoFiles::begin();
+            let refused = File::open("/dev/null").is_err_and(|error| error.raw_os_error() == Some(libc::EMFILE));
+            drop(limited);
+            let opened = File::open("/dev/null").is_ok();
+            // SAFETY: it ends the child.
+            unsafe { libc::_exit(i32::from(!(refused && opened))) }
         }
-        drop(without_types());
-        assert!(Path::new("/proc/self/status").exists(), "the root of the other threads is unchanged");
+        let mut status = 0;
+        // SAFETY: `status` lives during the call.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0, "the child saw another limit");
     }
 }

@@ -22,8 +22,8 @@ use undercurrent_kernel::{
     hooks::{self, Hook},
     host::Host,
     messages::{
-        Answer, Facts, FindNics, FindText, FreeGroup, Get, Insert, List, Load, Loaded, NoteNics, OpenClock, ReadRuns, ReleaseTypes,
-        Remove, ReopenCounters, Request, Serve, ServeFunctions, Set, SetPeriods, StartReader, Table,
+        Answer, Facts, FindNics, FindText, FreeGroup, Get, Insert, List, Load, Loaded, NoteNics, OpenClock, ReadRuns,
+        ReleaseTypes, Remove, ReopenCounters, Request, Serve, ServeFunctions, Set, SetPeriods, StartReader, Table,
     },
     nics::{Clock, NicInventory},
     plan::{Outcome, Status},
@@ -310,9 +310,7 @@ impl Answer for Service {
                 OpenClock::reply_with(Clock::open(number).map(|clock| ((), vec![clock.into()])))
             }
             Request::ReadRuns(_) => ReadRuns::success(self.runs()),
-            Request::SetPeriods(SetPeriods { event, periods }) => {
-                SetPeriods::reply(self.set_periods(event, &periods))
-            }
+            Request::SetPeriods(SetPeriods { event, periods }) => SetPeriods::reply(self.set_periods(event, &periods)),
             Request::ReopenCounters(ReopenCounters { cpus }) => {
                 ReopenCounters::reply(self.counters.reopen(&cpus, &self.ebpf))
             }

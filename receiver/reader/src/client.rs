@@ -216,11 +216,7 @@ impl Foreign {
         }
     }
 
-    fn send(
-        &self,
-        request: &ForeignRequest,
-        sender: oneshot::Sender<Answered>,
-    ) -> io::Result<PendingRequest> {
+    fn send(&self, request: &ForeignRequest, sender: oneshot::Sender<Answered>) -> io::Result<PendingRequest> {
         let mut open = self.open();
         open.next += 1;
         let number = open.next;

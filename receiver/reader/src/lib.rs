@@ -22,8 +22,8 @@ pub use self::{
     endpoint::{Endpoint, Owner, Refusal},
     environ::{EnvironError, Service},
     message::{
-        Connect, ConnectError, FileRequest, FindProcess, FindService, FindSockets, ForeignRequest, Held, InNamespaces, Inode,
-        Namespace, Open, RootThreads, Usages,
+        Connect, ConnectError, FileRequest, FindProcess, FindService, FindSockets, ForeignRequest, Held, InNamespaces,
+        Inode, Namespace, Open, RootThreads, Usages,
     },
     meters::PowerMeters,
     serve::{Places, inode, serve},

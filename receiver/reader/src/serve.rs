@@ -17,8 +17,8 @@ use std::{
 use super::{
     Service,
     message::{
-        Answer, CgroupKey, Connect, FileRequest, FindProcess, FindService, FindSockets, ForeignRequest, Held, InNamespaces, Inode,
-        Namespace, Open, ReadMeters, RootThreads, Scan, Throttled, Usages,
+        Answer, CgroupKey, Connect, FileRequest, FindProcess, FindService, FindSockets, ForeignRequest, Held,
+        InNamespaces, Inode, Namespace, Open, ReadMeters, RootThreads, Scan, Throttled, Usages,
     },
 };
 use crate::{
@@ -82,16 +82,14 @@ fn read(request: FileRequest, places: &Places) -> Reply {
 /// Executes a request that reads cgroups.
 fn read_cgroups(request: FileRequest, hierarchy: &Hierarchy) -> Reply {
     match request {
-        FileRequest::Scan(Scan { cgroups, depth }) => Scan::reply(hierarchy.scan(Limits { cgroups, depth }).map(|scan| {
-            let cgroups = scan.cgroups.into_iter().map(|cgroup| (cgroup.id.0, cgroup.path.as_bytes().to_vec()));
-            (cgroups.collect(), scan.beyond, scan.unreadable)
-        })),
-        FileRequest::Held(Held { cgroups }) => {
-            Held::success(each(cgroups, |id, path| hierarchy.holds(id, path)))
+        FileRequest::Scan(Scan { cgroups, depth }) => {
+            Scan::reply(hierarchy.scan(Limits { cgroups, depth }).map(|scan| {
+                let cgroups = scan.cgroups.into_iter().map(|cgroup| (cgroup.id.0, cgroup.path.as_bytes().to_vec()));
+                (cgroups.collect(), scan.beyond, scan.unreadable)
+            }))
         }
-        FileRequest::Usages(Usages { cgroups }) => {
-            Usages::success(each(cgroups, |id, path| hierarchy.usage(id, path)))
-        }
+        FileRequest::Held(Held { cgroups }) => Held::success(each(cgroups, |id, path| hierarchy.holds(id, path))),
+        FileRequest::Usages(Usages { cgroups }) => Usages::success(each(cgroups, |id, path| hierarchy.usage(id, path))),
         FileRequest::RootThreads(_) => RootThreads::reply(hierarchy.root_threads()),
         FileRequest::Throttled(Throttled { cgroups }) => {
             let throttled = |(id, path): (Option<u64>, Vec<u8>)| throttled(hierarchy, id, &CgroupPath::new(&path));
@@ -99,9 +97,9 @@ fn read_cgroups(request: FileRequest, hierarchy: &Hierarchy) -> Reply {
         }
         FileRequest::FindProcess(FindProcess { path }) => {
             let processes = hierarchy.processes(&CgroupPath::new(&path), 1);
-            FindProcess::reply(processes.map(|processes| {
-                processes.first().map(|process| (*process, netns_of(*process).ok()))
-            }))
+            FindProcess::reply(
+                processes.map(|processes| processes.first().map(|process| (*process, netns_of(*process).ok()))),
+            )
         }
         FileRequest::InNamespaces(InNamespaces { claims }) => {
             let held = |(path, inode): (Vec<u8>, u32)| hierarchy.is_in_namespace(&CgroupPath::new(&path), inode);
@@ -155,10 +153,12 @@ fn execute(request: ForeignRequest, outputs: &[PathBuf]) -> Reply {
     match request {
         ForeignRequest::FindService(FindService { process }) => FindService::reply(Service::of_process(process)),
         ForeignRequest::FindSockets(FindSockets { paths }) => FindSockets::success(paths.look()),
-        ForeignRequest::Connect(Connect { endpoint }) => Connect::reply_with(Ok::<_, Infallible>(match endpoint.connect() {
-            Ok(stream) => (Ok(()), vec![stream.into()]),
-            Err(error) => (Err(error.into()), Vec::new()),
-        })),
+        ForeignRequest::Connect(Connect { endpoint }) => {
+            Connect::reply_with(Ok::<_, Infallible>(match endpoint.connect() {
+                Ok(stream) => (Ok(()), vec![stream.into()]),
+                Err(error) => (Err(error.into()), Vec::new()),
+            }))
+        }
         ForeignRequest::Open(Open { index, identity }) => Open::reply_with(
             open(outputs.get(index), identity)
                 .map(|file| (file.is_some(), file.into_iter().map(OwnedFd::from).collect())),

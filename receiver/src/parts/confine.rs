@@ -87,19 +87,13 @@ impl Part {
     #[must_use]
     pub fn capabilities(self, given: &CapsHashSet) -> CapsHashSet {
         use Capability::{
-            CAP_BPF, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_NET_ADMIN, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_CHROOT,
-            CAP_SYS_PTRACE, CAP_SYS_RESOURCE, CAP_SYSLOG,
+            CAP_BPF, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_NET_ADMIN, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE,
+            CAP_SYS_RESOURCE, CAP_SYSLOG,
         };
         let mut used: CapsHashSet = match self {
-            Self::Loader => HashSet::from([
-                CAP_BPF,
-                CAP_PERFMON,
-                CAP_NET_ADMIN,
-                CAP_SYS_RESOURCE,
-                CAP_SYSLOG,
-                CAP_SYS_CHROOT,
-                CAP_DAC_READ_SEARCH,
-            ]),
+            Self::Loader => {
+                HashSet::from([CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN, CAP_SYS_RESOURCE, CAP_SYSLOG, CAP_DAC_READ_SEARCH])
+            }
             Self::Reader => HashSet::from([CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE]),
             Self::Worker => HashSet::new(),
         };

@@ -57,7 +57,9 @@ impl Opener {
                 descriptors.pop().ok_or_else(without)?.into()
             }
             #[cfg(test)]
-            Access::Here => tokio::task::spawn_blocking(move || endpoint.connect()).await.map_err(io::Error::other)??,
+            Access::Here => {
+                tokio::task::spawn_blocking(move || endpoint.connect()).await.map_err(io::Error::other)??
+            }
         };
         stream.set_nonblocking(true)?;
         UnixStream::from_std(stream)

@@ -102,8 +102,12 @@ async fn invalid_certificate_files_are_refused_at_start() -> Result<(), Box<dyn 
     let junk = write(folder.path(), "junk.pem", "-----BEGIN CERTIFICATE-----\n####\n-----END CERTIFICATE-----\n")?;
     let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", "https://localhost:1"), ("OTEL_EXPORTER_OTLP_CERTIFICATE", &junk)];
     let lookup = |name| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (name, (*value).to_owned()));
-    let shown = super::super::Settings::from_variables(super::super::Items::Metrics, lookup, &super::super::FileSettings::default())
-        .map_or_else(|error| error.to_string(), |_| String::new());
+    let shown = super::super::Settings::from_variables(
+        super::super::Items::Metrics,
+        lookup,
+        &super::super::FileSettings::default(),
+    )
+    .map_or_else(|error| error.to_string(), |_| String::new());
     assert!(shown.starts_with("OTEL_EXPORTER_OTLP_CERTIFICATE") && shown.contains("no valid certificate"), "{shown}");
     Ok(())
 }
