@@ -20,10 +20,11 @@ use undercurrent::{
     outputs::{self, Opened},
     parts::{Access, Part},
     requirements,
-    sidecar::{self, RunError, Sidecar},
+    sidecar::{self, Control, RunError, Sidecar},
     signals::{REGISTRY, internal},
     sysfs::Sysfs,
     telemetry::Resource,
+    watchdog::Watchdog,
     workloads::{Directory, Opener},
 };
 
@@ -91,26 +92,30 @@ fn measure(run: Run) -> anyhow::Result<()> {
     descriptors::raise();
     let (host, requirements) = requirements::permitted(&settings)?;
     let access = Access::gain(host, &requirements)?;
-    let runtime = runtime()?;
+    let (control, runtime) = (Control::new().context("cannot start tokio")?, runtime()?);
+    let Opened { outputs, own } = {
+        let _entered = control.enter();
+        outputs.open(&terminal, log.is_debug())?
+    };
     let entered = runtime.enter();
-    let Opened { outputs, own } = outputs.open(&terminal, log.is_debug())?;
     let directory =
         Directory::start(&settings.workloads, &node, &environment::process, Opener::through(access.reader.foreign()));
     // At this point no thread runs, and the process has received no data from outside.
     Part::Worker.confine()?;
     drop(entered);
-    let own = runtime.block_on(async { own.and_then(|own| export_log(own, &log, &resource)) });
+    let watchdog = Watchdog::new(settings.interval.get());
+    let mut control = control.start(&settings, watchdog.clone())?;
+    let own = own.and_then(|own| export_log(own, &log, &resource));
     let ended = runtime.block_on(async {
-        let sidecar = Sidecar::start(&settings, resource, access, &requirements, directory)?;
-        sidecar.run(&settings, outputs).await?;
+        let sidecar = Sidecar::start(&settings, resource, access, &requirements, directory, watchdog)?;
+        sidecar.run(&settings, outputs, &mut control).await?;
         anyhow::Ok(())
     });
-    // The connections of the log's exporter need the runtime while the exporter ends.
+    // The control thread runs the connections of the log's exporter, and ends after it.
     if let Some(own) = own {
-        let _ = runtime.block_on(runtime.spawn_blocking(|| own.end(LAST_LOGS)));
+        own.end(LAST_LOGS);
     }
-    // A pending name resolution must not delay the end.
-    runtime.shutdown_timeout(Duration::from_millis(50));
+    drop(control);
     ended
 }
 

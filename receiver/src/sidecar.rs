@@ -1,5 +1,6 @@
 //! The running sidecar: it attaches programs, opens signals, takes a snapshot at every tick, and feeds the outputs.
 
+mod control;
 mod rotation;
 mod stop;
 mod traces;
@@ -36,10 +37,13 @@ use crate::{
     workloads::{self, Directory, Files, Following, Slot, Workloads},
 };
 
-pub use self::stop::idle;
+pub use self::{
+    control::{Control, RunningControl},
+    stop::idle,
+};
 use self::{
     rotation::Rotation,
-    stop::{HANGUP, Notice, Stop},
+    stop::{HANGUP, Notice, reached},
     traces::Traces,
 };
 
@@ -57,6 +61,12 @@ pub enum StartError {
     /// Signal handlers cannot be installed.
     #[error("cannot listen for SIGINT and SIGTERM: {0}")]
     Signals(#[source] std::io::Error),
+    /// No thread can be started.
+    #[error(
+        "cannot start a thread: {0}; raise the limit of tasks (systemd: `TasksMax=`; Docker: `--pids-limit`; Kubernetes: \
+         `podPidsLimit`)"
+    )]
+    Thread(#[source] std::io::Error),
 }
 
 /// A failure of a running sidecar.
@@ -99,7 +109,6 @@ pub struct Sidecar {
     workloads: Workloads,
     resource: Arc<Resource>,
     last_collect: Option<Duration>,
-    stop: Stop,
     reader: Reader,
     /// The last field, because fields drop in order. After the others are dropped, the loader detaches the programs and
     /// exits.
@@ -118,11 +127,9 @@ impl Sidecar {
         access: Access,
         requirements: &Requirements,
         directory: Directory,
+        watchdog: Watchdog,
     ) -> Result<Self, StartError> {
         let Access { mut kernel, files, reader, loader } = access;
-        // Attaching takes seconds on slow machines. The handlers exist before, so that a stop signal always ends the
-        // sidecar cleanly.
-        let stop = Stop::listen(settings)?;
         let start = UnixNanos::now();
         let mut clock = kernel.wall_clock()?;
         synchronize(&mut clock);
@@ -168,6 +175,7 @@ impl Sidecar {
             FilterUpdater::new(settings.packets.filter.clone(), kernel.filter_map(), files, &workloads);
         let nics = requirements.hooks().contains(&&hooks::DRIVER).then(|| kernel.follow_nics()).transpose()?;
         let internal = InternalTelemetry::new(start);
+        watchdog.ready();
         let traces = Traces::new(opened.iter_mut().find_map(|(_, signal)| signal.watch()));
         Ok(Self {
             kernel,
@@ -180,11 +188,10 @@ impl Sidecar {
             traces,
             nics,
             internal,
-            watchdog: Watchdog::start(settings.interval.get()),
+            watchdog,
             workloads,
             resource: Arc::new(resource),
             last_collect: None,
-            stop,
             reader,
             loader,
         })
@@ -264,7 +271,13 @@ impl Sidecar {
     ///
     /// # Errors
     /// If an output or the loader process fails.
-    pub async fn run(mut self, settings: &Settings, mut outputs: Outputs) -> Result<(), RunError> {
+    pub async fn run(
+        mut self,
+        settings: &Settings,
+        mut outputs: Outputs,
+        control: &mut RunningControl,
+    ) -> Result<(), RunError> {
+        control.begin();
         let statistics = outputs.statistics();
         let rotation = Rotation::start(outputs.files(), self.reader.foreign(), settings.interval.get());
         let mut published = 0;
@@ -273,18 +286,19 @@ impl Sidecar {
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         // The first tick completes immediately.
         ticks.tick().await;
-        loop {
+        let notice = loop {
             let due = self.signals.iter().filter_map(|(_, signal)| signal.due()).min();
             tokio::select! {
                 biased;
-                notice = self.stop.notice(end) => match notice {
-                    Notice::End => break,
+                delivered = control.notice() => match delivered.notice {
+                    Notice::End => break Some(delivered),
                     Notice::Hangup => {
                         let files = if rotation.has_files() { "; opening the output files again" } else { "" };
                         tracing::info!("{HANGUP}{files}");
                         rotation.check();
                     }
                 },
+                () = reached(end) => break None,
                 ended = outputs.ended() => return Ok(ended?),
                 ended = self.loader.ended() => return Err(ended.into()),
                 stepped = self.clock.stepped() => match stepped {
@@ -305,20 +319,22 @@ impl Sidecar {
                     }
                 }
                 () = self.traces.due() => self.publish_spans(&outputs),
-                () = self.watchdog.due() => self.watchdog.feed(),
-                () = self.workloads.changed() => {}
                 () = read_clocks(&mut self.nics, &mut self.kernel) => {}
                 () = self.filter_updater.due() => self.filter_updater.look(&self.workloads),
                 () = self.sampler.changed() => {}
-                () = reached(due) => self.sample(),
+                () = reached(due.map(Into::into)) => self.sample(),
+                // Last, because cgroups that come and go without end would leave the others no turn.
+                () = self.workloads.changed() => {}
             }
-        }
+        };
         let stopped = Instant::now();
         self.publish_spans(&outputs);
         let last = Arc::new(self.snapshot(&statistics, outputs.delivered()));
         // The programs detach before the last delivery, which may wait for a collector.
         drop(self);
         outputs.publish(&last);
+        // From here on, nothing blocks.
+        drop(notice);
         let running = outputs.statistics();
         let left = LAST_DELIVERY.saturating_sub(stopped.elapsed()).max(LEAST_DELIVERY);
         outputs.shutdown(left).await?;
@@ -350,14 +366,6 @@ fn summarize(outputs: &[Statistics], published: u64) -> Result<(), RunError> {
     }
     let nothing = !outputs.is_empty() && without.len() == outputs.len();
     if nothing { Err(RunError::NothingDelivered { published, outputs: without }) } else { Ok(()) }
-}
-
-/// Waits for a time; pending forever without one.
-async fn reached(due: Option<Instant>) {
-    match due {
-        Some(due) => tokio::time::sleep_until(due.into()).await,
-        None => std::future::pending().await,
-    }
 }
 
 /// Waits for the next reading of the NIC clocks and performs it. Rescans the NICs from time to time. Never completes if

@@ -1,79 +1,116 @@
 //! Detects late ticks, and serves systemd's watchdog (`WatchdogSec=`, sd_watchdog_enabled(3)).
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use sd_notify::NotifyState;
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 
 /// The number of intervals after which a tick counts as late.
 const LATE: u32 = 3;
 
-/// A monitor of the worker's ticks.
-pub struct Watchdog {
+/// A monitor of the worker's ticks. Clones share it: one thread measures, and another one serves the service manager.
+#[derive(Clone)]
+pub struct Watchdog(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    /// Wakes [`Watchdog::due`] when the sidecar is ready.
+    ready: Notify,
+}
+
+struct State {
     interval: Duration,
     /// The end of the last tick.
     last: Instant,
     late: u64,
-    /// The watchdog timeout of systemd; `None` if its watchdog is off.
+    /// The watchdog timeout of systemd; `None` if its watchdog is off, or before the sidecar is ready.
     limit: Option<Duration>,
     /// The time of the last message to systemd.
     fed: Instant,
 }
 
-impl Watchdog {
-    /// Starts to monitor ticks of this interval. The environment names the service manager.
-    #[must_use]
-    pub fn start(interval: Duration) -> Self {
-        notify(NotifyState::Ready);
-        Self::with(interval, sd_notify::watchdog_enabled())
-    }
-
-    fn with(interval: Duration, limit: Option<Duration>) -> Self {
-        let now = Instant::now();
-        Self { interval, last: now, late: 0, limit, fed: now }
-    }
-
-    /// Records the end of a tick.
-    pub fn tick(&mut self) {
-        let since = self.last.elapsed();
-        if self.is_late() {
-            self.late += 1;
-            tracing::warn!(
-                "snapshot is late: {:.1} s since the last one, at an interval of {:.1} s; the machine is overloaded, or the kernel \
-                 delayed a read",
-                since.as_secs_f64(),
-                self.interval.as_secs_f64()
-            );
-        }
-        self.last = Instant::now();
-        self.feed();
-    }
-
-    /// Returns the number of late ticks.
-    #[must_use]
-    pub const fn late(&self) -> u64 {
-        self.late
-    }
-
-    /// Waits until half of the timeout has passed since the last message. Waits forever if the watchdog is off.
-    /// Cancel safe.
-    pub async fn due(&self) {
-        match self.limit {
-            Some(limit) => tokio::time::sleep_until(self.fed + limit / 2).await,
-            None => std::future::pending().await,
-        }
+impl State {
+    fn is_late(&self) -> bool {
+        self.last.elapsed() > self.interval * LATE
     }
 
     /// Sends systemd a message, unless the next tick is late.
-    pub fn feed(&mut self) {
+    fn feed(&mut self) {
         self.fed = Instant::now();
         if self.limit.is_some() && !self.is_late() {
             notify(NotifyState::Watchdog);
         }
     }
+}
 
-    fn is_late(&self) -> bool {
-        self.last.elapsed() > self.interval * LATE
+impl Watchdog {
+    /// Creates a monitor of ticks of this interval.
+    #[must_use]
+    pub fn new(interval: Duration) -> Self {
+        let now = Instant::now();
+        let state = State { interval, last: now, late: 0, limit: None, fed: now };
+        Self(Arc::new(Shared { state: Mutex::new(state), ready: Notify::new() }))
+    }
+
+    /// Starts to monitor ticks, and notifies the service manager. The environment names it.
+    pub fn ready(&self) {
+        notify(NotifyState::Ready);
+        self.limit(sd_notify::watchdog_enabled());
+    }
+
+    fn limit(&self, limit: Option<Duration>) {
+        let mut state = self.state();
+        (state.last, state.fed, state.limit) = (Instant::now(), Instant::now(), limit);
+        drop(state);
+        self.0.ready.notify_one();
+    }
+
+    /// Records the end of a tick.
+    pub fn tick(&self) {
+        let mut state = self.state();
+        let since = state.last.elapsed();
+        if state.is_late() {
+            state.late += 1;
+            tracing::warn!(
+                "snapshot is late: {:.1} s since the last one, at an interval of {:.1} s; the machine is overloaded, or the kernel \
+                 delayed a read",
+                since.as_secs_f64(),
+                state.interval.as_secs_f64()
+            );
+        }
+        state.last = Instant::now();
+        state.feed();
+    }
+
+    /// Returns the number of late ticks.
+    #[must_use]
+    pub fn late(&self) -> u64 {
+        self.state().late
+    }
+
+    /// Waits until half of the timeout has passed since the last message. Waits forever if the watchdog is off.
+    /// Cancel safe.
+    pub async fn due(&self) {
+        let due = {
+            let state = self.state();
+            state.limit.map(|limit| state.fed + limit / 2)
+        };
+        match due {
+            Some(due) => tokio::time::sleep_until(due).await,
+            None => self.0.ready.notified().await,
+        }
+    }
+
+    /// Sends systemd a message, unless the next tick is late.
+    pub fn feed(&self) {
+        self.state().feed();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -92,7 +129,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_tick_is_late_after_three_intervals() {
-        let mut watchdog = Watchdog::with(INTERVAL, None);
+        let watchdog = Watchdog::new(INTERVAL);
         for (after, late) in [(1000, 0), (3000, 0), (3001, 1), (1000, 1), (60_000, 2)] {
             tokio::time::advance(Duration::from_millis(after)).await;
             watchdog.tick();
@@ -101,14 +138,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn messages_are_due_twice_per_timeout() {
+    async fn messages_are_due_twice_per_timeout_once_the_sidecar_is_ready() {
+        let watchdog = Watchdog::new(INTERVAL);
+        assert!(tokio::time::timeout(Duration::from_secs(60), watchdog.due()).await.is_err());
+        watchdog.limit(Some(Duration::from_secs(10)));
+        watchdog.due().await;
         let begun = Instant::now();
-        let mut watchdog = Watchdog::with(INTERVAL, Some(Duration::from_secs(10)));
         for nth in 1..4 {
             watchdog.due().await;
             watchdog.feed();
             assert_eq!(begun.elapsed(), Duration::from_secs(5 * nth));
         }
-        assert!(watchdog.is_late());
+        assert!(watchdog.state().is_late());
     }
 }

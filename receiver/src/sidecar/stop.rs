@@ -21,10 +21,12 @@ pub async fn idle(settings: &Settings) -> Result<(), StartError> {
     let end = settings.duration.as_ref().map(|span| tokio::time::Instant::now() + span.get());
     let mut stop = Stop::listen(settings)?;
     // The service manager expects no ticks.
-    let mut watchdog = Watchdog::start(NEVER);
+    let watchdog = Watchdog::new(NEVER);
+    watchdog.ready();
     loop {
         tokio::select! {
-            notice = stop.notice(end) => match notice {
+            () = reached(end) => return Ok(()),
+            notice = stop.notice() => match notice {
                 Notice::End => return Ok(()),
                 Notice::Hangup => tracing::info!("{HANGUP}"),
             },
@@ -33,7 +35,15 @@ pub async fn idle(settings: &Settings) -> Result<(), StartError> {
     }
 }
 
-/// The effect of a signal or of the end of the configured duration.
+/// Waits for a time; pending forever without one.
+pub(super) async fn reached(time: Option<tokio::time::Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The effect of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Notice {
     /// The sidecar ends.
@@ -46,7 +56,7 @@ pub(super) enum Notice {
 pub(super) const HANGUP: &str =
     "SIGHUP: the configuration is read at the start only; restart the sidecar to apply changes";
 
-/// The conditions that end the sidecar, and the signal that does not.
+/// The signals that end the sidecar, and the signal that does not.
 pub(super) struct Stop {
     interrupt: Notification,
     terminate: Notification,
@@ -67,18 +77,11 @@ impl Stop {
 
     /// Waits for the next notice. SIGHUP ends a sidecar with the table on a terminal, because the terminal is closed. Cancel
     /// safe.
-    pub(super) async fn notice(&mut self, end: Option<tokio::time::Instant>) -> Notice {
-        let duration = async {
-            match end {
-                Some(at) => tokio::time::sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
+    pub(super) async fn notice(&mut self) -> Notice {
         tokio::select! {
             _ = self.interrupt.recv() => Notice::End,
             _ = self.terminate.recv() => Notice::End,
             _ = self.hangup.recv() => if self.is_interactive { Notice::End } else { Notice::Hangup },
-            () = duration => Notice::End,
         }
     }
 }

@@ -1,7 +1,8 @@
-//! The service manager's watchdog.
+//! The service manager's watchdog, and other duties while the measurement is blocked.
 
 use std::{
     fs::{self, Permissions},
+    net::TcpListener,
     os::unix::{fs::PermissionsExt as _, net::UnixDatagram},
     time::{Duration, Instant},
 };
@@ -9,6 +10,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{
+    attached::{assert_nothing_left, attached},
     sidecar::Sidecar,
     status::part,
     surroundings::{alone, often, patience, wait_for},
@@ -53,4 +55,41 @@ fn a_stopped_measurement_sends_no_watchdog_message() {
     receive(&manager, "WATCHDOG=1");
     sidecar.snapshot();
     sidecar.stop();
+}
+
+/// Waits until the sidecar has written no snapshot for five intervals.
+fn wait_for_silence(sidecar: &Sidecar) {
+    let silence = Duration::from_millis(2500);
+    let mut last = (sidecar.lines().len(), Instant::now());
+    wait_for("a blocked tick", patience(Duration::from_secs(20)), || {
+        let count = sidecar.lines().len();
+        if count != last.0 {
+            last = (count, Instant::now());
+        }
+        (last.1.elapsed() >= silence).then_some(())
+    });
+}
+
+#[test]
+fn a_loader_that_does_not_respond_holds_up_neither_deliveries_nor_the_end() {
+    let Some(_alone) = alone("a stopped loader") else { return };
+    // The kernel accepts a connection, which nobody serves.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str()), ("OTEL_LOGS_EXPORTER", "none")];
+    let mut sidecar = Sidecar::start_with(often(), &["--output", "otlp"], &variables);
+    let (connection, _) = listener.accept().unwrap();
+    let attached = attached(sidecar.pid());
+    let loader = Pid::from_raw(part(sidecar.pid(), "uc-loader").unwrap().cast_signed()).unwrap();
+    kill_process(loader, Signal::STOP).unwrap();
+    wait_for_silence(&sidecar);
+    // The delivery connects again while the measurement waits for the loader.
+    drop(connection);
+    listener.set_nonblocking(true).unwrap();
+    wait_for("another connection", patience(Duration::from_secs(5)), || listener.accept().ok());
+    let (status, took) = sidecar.signal(Signal::TERM);
+    kill_process(loader, Signal::CONT).unwrap();
+    assert_eq!(status.code(), Some(3), "{status}");
+    assert!(took <= patience(Duration::from_secs(7)), "it took {took:?}");
+    assert_nothing_left(&attached, patience(Duration::from_secs(5)));
 }
