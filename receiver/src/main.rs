@@ -25,7 +25,7 @@ use undercurrent::{
     sysfs::Sysfs,
     telemetry::Resource,
     watchdog::Watchdog,
-    workloads::{Directory, Opener},
+    workloads::{Directory, Runtimes},
 };
 
 /// The limit of the delivery of the last log records.
@@ -99,7 +99,7 @@ fn measure(run: Run) -> anyhow::Result<()> {
     };
     let entered = runtime.enter();
     let directory =
-        Directory::start(&settings.workloads, &node, &environment::process, Opener::through(access.reader.foreign()));
+        Directory::start(&settings.workloads, &node, &environment::process, Runtimes::through(access.reader.foreign()));
     // At this point no thread runs, and the process has received no data from outside.
     Part::Worker.confine()?;
     drop(entered);

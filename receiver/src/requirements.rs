@@ -8,6 +8,7 @@ use undercurrent_ebpf::abi::{cost::exact, latency::Layer};
 use crate::{
     cgroup::Ownership,
     config::Settings,
+    environment,
     kernel::{
         Kernel, KernelError, LoadOptions,
         counters::{Events, Wanted},
@@ -19,9 +20,10 @@ use crate::{
         slow::SlowLimits,
     },
     loader::{self, LoadError},
+    node,
     options::{AttachKind, MemoryLimit},
     privileges::{Privileges, ReadError as PrivilegesError, Task, Unprivileged},
-    reader::Places,
+    reader::{Places, SocketPaths},
     signals::{self, filter_updater},
     sysfs::Sysfs,
     telemetry::Scale,
@@ -87,6 +89,8 @@ pub struct Requirements {
     slow: SlowLimits,
     /// The files of the outputs, in the order of the outputs.
     output_files: Vec<PathBuf>,
+    /// The sockets of container runtimes that the configuration names.
+    sockets: Option<Vec<PathBuf>>,
 }
 
 impl Requirements {
@@ -127,6 +131,7 @@ impl Requirements {
             counter_hooks: signals::counter_hooks(&settings.signals),
             slow: settings.signals.slow_packets.limits(),
             output_files: settings.outputs.files().map(Path::to_owned).collect(),
+            sockets: settings.workloads.sockets(),
         }
     }
 
@@ -157,7 +162,9 @@ impl Requirements {
     /// Returns the places that the reader may read and open.
     #[must_use]
     pub fn places(&self, host: &Host) -> Places {
-        Places { hierarchy: host.hierarchy.clone(), sysfs: self.sysfs.clone(), outputs: self.output_files.clone() }
+        let sockets = SocketPaths::new(self.sockets.clone(), &environment::process, node::host_root());
+        let (hierarchy, sysfs, outputs) = (host.hierarchy.clone(), self.sysfs.clone(), self.output_files.clone());
+        Places { hierarchy, sysfs, outputs, sockets }
     }
 
     /// Returns the required hooks.

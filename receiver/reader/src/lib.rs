@@ -10,6 +10,7 @@ use undercurrent_telemetry as telemetry;
 mod client;
 mod endpoint;
 mod environ;
+mod exchange;
 pub mod message;
 mod meters;
 mod serve;
@@ -21,9 +22,10 @@ pub use self::{
     client::{Foreign, Reader},
     endpoint::{Endpoint, Owner, Refusal},
     environ::{EnvironError, Service},
+    exchange::Query,
     message::{
-        Connect, ConnectError, FileRequest, FindProcess, FindService, FindSockets, ForeignRequest, Held, InNamespaces,
-        Inode, Namespace, Open, RootThreads, Usages,
+        Exchange, ExchangeError, FileRequest, FindProcess, FindService, FindSockets, ForeignRequest, Held,
+        InNamespaces, Inode, Namespace, Open, RootThreads, Usages,
     },
     meters::PowerMeters,
     serve::{Places, inode, serve},

@@ -2,10 +2,11 @@
 
 use std::{io, path::PathBuf, time::Duration};
 
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use undercurrent_channel::calls;
 
-use super::{Endpoint, FoundSockets, Refusal, Service, SocketPaths};
+use super::{FoundSockets, Query, Refusal, Service};
 use crate::{cgroup::UsageError, files::FileIdentity, sysfs::Meters};
 
 /// A cgroup: its id and the bytes of its path.
@@ -16,8 +17,8 @@ const FILES: Duration = Duration::from_secs(5);
 /// The time limit of a request for another process's environment, and of one that opens a file of an output: file systems of the
 /// network can be slow.
 const ENVIRONMENT: Duration = Duration::from_secs(2);
-/// The time limit of a connection to a runtime.
-const CONNECTION: Duration = Duration::from_secs(2);
+/// The time limit of a query to a runtime.
+pub const EXCHANGE: Duration = Duration::from_secs(2);
 /// The time limit of a search for sockets. A search that hangs holds one thread of the reader, and no other search starts meanwhile.
 const SEARCH: Duration = Duration::from_secs(600);
 
@@ -82,16 +83,15 @@ calls! {
             /// The process id.
             process: u32,
         } -> Service, within ENVIRONMENT;
-        /// Search for the sockets of container runtimes.
-        FindSockets {
-            /// The paths to search.
-            paths: SocketPaths,
-        } -> FoundSockets, within SEARCH;
-        /// Connect to the socket of a container runtime. The reply has the connection.
-        Connect {
-            /// The socket.
-            endpoint: Endpoint,
-        } -> Result<(), ConnectError>, within CONNECTION;
+        /// Search for the sockets of container runtimes, at the paths that the first process read.
+        FindSockets {} -> FoundSockets, within SEARCH;
+        /// Send a query to a container runtime. Returns the bytes of the reply.
+        Exchange {
+            /// The path of the socket, which must be one of the paths that are searched.
+            path: PathBuf,
+            /// The query.
+            query: Query,
+        } -> Result<Vec<u8>, ExchangeError>, within EXCHANGE;
         /// Open the file of an output again if another file has its path. Returns true, with a descriptor, if that is so.
         Open {
             /// The index of the file in the configuration, because the worker may not choose a path.
@@ -111,9 +111,9 @@ pub enum Answer {
     Busy,
 }
 
-/// The reason why a socket is not connected, in the format between processes.
+/// The reason why a runtime did not reply, in the format between processes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ConnectError {
+pub enum ExchangeError {
     /// The socket is not trusted.
     Refused(Refusal),
     /// The kernel's error number.
@@ -122,23 +122,24 @@ pub enum ConnectError {
     Other(String),
 }
 
-impl From<io::Error> for ConnectError {
+impl From<io::Error> for ExchangeError {
     fn from(error: io::Error) -> Self {
         let refusal = error.get_ref().and_then(|cause| cause.downcast_ref::<Refusal>());
         match (refusal, error.raw_os_error()) {
             (Some(refusal), _) => Self::Refused(*refusal),
             (None, Some(number)) => Self::Kernel(number),
+            (None, None) if error.kind() == io::ErrorKind::TimedOut => Self::Kernel(Errno::TIMEDOUT.raw_os_error()),
             (None, None) => Self::Other(error.to_string()),
         }
     }
 }
 
-impl From<ConnectError> for io::Error {
-    fn from(error: ConnectError) -> Self {
+impl From<ExchangeError> for io::Error {
+    fn from(error: ExchangeError) -> Self {
         match error {
-            ConnectError::Refused(refusal) => refusal.into(),
-            ConnectError::Kernel(number) => Self::from_raw_os_error(number),
-            ConnectError::Other(text) => Self::other(text),
+            ExchangeError::Refused(refusal) => refusal.into(),
+            ExchangeError::Kernel(number) => Self::from_raw_os_error(number),
+            ExchangeError::Other(text) => Self::other(text),
         }
     }
 }

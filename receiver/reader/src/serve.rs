@@ -1,7 +1,6 @@
 //! The process of the reader.
 
 use std::{
-    convert::Infallible,
     fs::File,
     io,
     os::fd::{AsFd as _, OwnedFd},
@@ -15,10 +14,10 @@ use std::{
 };
 
 use super::{
-    Service,
+    Refusal, Service, SocketPaths,
     message::{
-        Answer, CgroupKey, Connect, FileRequest, FindProcess, FindService, FindSockets, ForeignRequest, Held,
-        InNamespaces, Inode, Namespace, Open, ReadMeters, RootThreads, Scan, Throttled, Usages,
+        Answer, CgroupKey, EXCHANGE, Exchange, ExchangeError, FileRequest, FindProcess, FindService, FindSockets,
+        ForeignRequest, Held, InNamespaces, Inode, Namespace, Open, ReadMeters, RootThreads, Scan, Throttled, Usages,
     },
 };
 use crate::{
@@ -45,6 +44,14 @@ pub struct Places {
     pub sysfs: Sysfs,
     /// The files of the outputs.
     pub outputs: Vec<PathBuf>,
+    /// The sockets of container runtimes.
+    pub sockets: SocketPaths,
+}
+
+/// What the threads for foreign requests may open.
+struct Foreign {
+    outputs: Vec<PathBuf>,
+    sockets: SocketPaths,
 }
 
 /// Serves the worker until it closes the channels. The process must have dropped its other privileges.
@@ -52,8 +59,9 @@ pub struct Places {
 /// # Errors
 /// If the worker sends a malformed message.
 pub fn serve(mut files: Channel, foreign: Channel, places: &Places) -> Result<(), String> {
-    let outputs: Arc<[PathBuf]> = places.outputs.clone().into();
-    thread::spawn(|| serve_foreign(foreign, outputs));
+    let own = Arc::new(Foreign { outputs: places.outputs.clone(), sockets: places.sockets.clone() });
+    let started = thread::Builder::new().stack_size(STACK).spawn(|| serve_foreign(foreign, own));
+    started.map_err(|error| format!("cannot start a thread: {error}"))?;
     loop {
         let request = match files.receive() {
             Ok((request, _)) => request,
@@ -127,7 +135,7 @@ pub fn inode(path: &std::path::Path) -> io::Result<u64> {
 }
 
 /// Starts a thread for each request that may block.
-fn serve_foreign(mut requests: Channel, outputs: Arc<[PathBuf]>) {
+fn serve_foreign(mut requests: Channel, own: Arc<Foreign>) {
     let Ok(replies) = requests.try_clone() else { return };
     let (replies, under_way) = (Arc::new(Mutex::new(replies)), Arc::new(AtomicUsize::new(0)));
     while let Ok(((number, request), _)) = requests.receive::<(u64, ForeignRequest)>() {
@@ -136,9 +144,9 @@ fn serve_foreign(mut requests: Channel, outputs: Arc<[PathBuf]>) {
             answer(&replies, number, &Answer::Busy, Vec::new());
             continue;
         }
-        let (replies_of_thread, count, outputs) = (Arc::clone(&replies), Arc::clone(&under_way), Arc::clone(&outputs));
+        let (replies_of_thread, count, own) = (Arc::clone(&replies), Arc::clone(&under_way), Arc::clone(&own));
         let started = thread::Builder::new().stack_size(STACK).spawn(move || {
-            let (body, descriptors) = execute(request, &outputs).into_parts();
+            let (body, descriptors) = execute(request, &own).into_parts();
             count.fetch_sub(1, Ordering::Relaxed);
             answer(&replies_of_thread, number, &Answer::Reply(body), descriptors);
         });
@@ -149,18 +157,16 @@ fn serve_foreign(mut requests: Channel, outputs: Arc<[PathBuf]>) {
     }
 }
 
-fn execute(request: ForeignRequest, outputs: &[PathBuf]) -> Reply {
+fn execute(request: ForeignRequest, own: &Foreign) -> Reply {
     match request {
         ForeignRequest::FindService(FindService { process }) => FindService::reply(Service::of_process(process)),
-        ForeignRequest::FindSockets(FindSockets { paths }) => FindSockets::success(paths.look()),
-        ForeignRequest::Connect(Connect { endpoint }) => {
-            Connect::reply_with(Ok::<_, Infallible>(match endpoint.connect() {
-                Ok(stream) => (Ok(()), vec![stream.into()]),
-                Err(error) => (Err(error.into()), Vec::new()),
-            }))
-        }
+        ForeignRequest::FindSockets(_) => FindSockets::success(own.sockets.look()),
+        ForeignRequest::Exchange(Exchange { path, query }) => Exchange::success(match own.sockets.endpoint(&path) {
+            Some(endpoint) => endpoint.exchange(&query, EXCHANGE).map_err(ExchangeError::from),
+            None => Err(ExchangeError::from(io::Error::from(Refusal::Path))),
+        }),
         ForeignRequest::Open(Open { index, identity }) => Open::reply_with(
-            open(outputs.get(index), identity)
+            open(own.outputs.get(index), identity)
                 .map(|file| (file.is_some(), file.into_iter().map(OwnedFd::from).collect())),
         ),
     }

@@ -28,7 +28,7 @@ const USER: [&str; 2] = ["podman/podman.sock", "docker.sock"];
 const USERS_LIMIT: usize = 64;
 
 /// The paths to search.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub enum SocketPaths {
     /// Only these paths.
     Named(Vec<PathBuf>),
@@ -50,6 +50,13 @@ pub struct FoundSockets {
     pub unusable: Vec<(PathBuf, String)>,
 }
 
+impl Default for SocketPaths {
+    /// No paths.
+    fn default() -> Self {
+        Self::Named(Vec::new())
+    }
+}
+
 impl SocketPaths {
     /// Returns the paths of the configuration. Without these, returns the default paths on the host, which a container
     /// may see below `host`, and in this file system.
@@ -58,6 +65,12 @@ impl SocketPaths {
         let docker_host = || Some(PathBuf::from(value(environment, "DOCKER_HOST")?.strip_prefix("unix://")?));
         named
             .map_or_else(|| Self::Usual { roots: vec![here, host.to_owned()], docker_host: docker_host() }, Self::Named)
+    }
+
+    /// Returns the socket with a path that is searched.
+    #[must_use]
+    pub fn endpoint(&self, path: &Path) -> Option<Endpoint> {
+        self.candidates().into_iter().find(|endpoint| endpoint.path == path)
     }
 
     /// Searches for sockets. Returns a socket with several paths once. Blocks.

@@ -9,6 +9,7 @@ mod frozen;
 mod garbage;
 mod identity;
 mod outputs;
+mod protocol;
 mod separation;
 mod sockets;
 mod support;

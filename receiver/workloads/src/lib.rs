@@ -25,7 +25,7 @@ use std::sync::Arc;
 pub use files::Files;
 pub use metadata::{Metadata, PodMetadata};
 pub use resource::ATTRIBUTES;
-pub use runtime::{Directory, Opener};
+pub use runtime::{Directory, Runtimes};
 pub use status::{NAME, status};
 pub use undercurrent_ebpf::abi::workload::Slot;
 use undercurrent_ebpf::abi::workload::{OWNERS, OwnerCells, SOCKETS as SOCKET_ENTRIES};

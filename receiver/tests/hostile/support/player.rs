@@ -11,7 +11,7 @@ use std::{
 
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-use crate::{frozen, separation};
+use crate::{frozen, protocol, separation};
 
 /// The variable that selects the role of this process.
 const ROLE: &str = "UNDERCURRENT_TEST_ROLE";
@@ -110,6 +110,7 @@ fn plays_a_role() {
         Ok("echo") => serve(str::to_owned),
         Ok("talk") => talk(),
         Ok(frozen::ROLE) => frozen::play(),
+        Ok(protocol::ROLE) => protocol::play(),
         Ok(separation::ROLE) => separation::play(),
         Ok(role) => panic!("no role has the name {role}"),
         Err(_) => {

@@ -14,14 +14,12 @@ use super::{
     failure::Reason,
     kubernetes::{self, Kubernetes},
     lookup::Lookup,
-    opener::Opener,
+    runtimes::Runtimes,
     source::Source,
     sources::Sources,
     statistics::Counters,
 };
-use crate::{
-    ContainerId, Metadata, environment::Environment, node::Node, options::Workloads as Settings, reader::SocketPaths,
-};
+use crate::{ContainerId, Metadata, environment::Environment, node::Node, options::Workloads as Settings};
 
 /// The delays before retries: cgroups exist before runtimes list the container.
 const WAITS: [Duration; 3] = [Duration::from_millis(50), Duration::from_millis(200), Duration::from_secs(1)];
@@ -97,10 +95,9 @@ impl Directory {
     /// Creates the sources of the configuration. Nothing is searched or called before the first lookup, except the pods
     /// of this node if the Kubernetes API is available. Needs a tokio runtime; its tasks end when the value is dropped.
     #[must_use]
-    pub fn start(settings: &Settings, node: &Node, environment: Environment<'_>, opener: Opener) -> Self {
-        let places = SocketPaths::new(settings.sockets(), environment, crate::node::host_root());
+    pub fn start(settings: &Settings, node: &Node, environment: Environment<'_>, runtimes: Runtimes) -> Self {
         let access = settings.kubernetes.then(|| kubernetes::Access::detect(node, environment)).flatten();
-        Self::with(Sources::new(opener, places, access.and_then(Kubernetes::watch).map(Source::kubernetes)))
+        Self::with(Sources::new(runtimes, access.and_then(Kubernetes::watch).map(Source::kubernetes)))
     }
 
     pub(super) fn with(sources: Sources) -> Self {

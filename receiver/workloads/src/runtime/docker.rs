@@ -4,22 +4,25 @@ use std::time::Duration;
 
 use bollard::{API_DEFAULT_VERSION, BollardRequest, Docker as Client, errors::Error, models::ContainerInspectResponse};
 use hyper::{
-    Response, Uri,
+    Response,
     body::Incoming,
     client::conn::http1,
     header::{HOST, HeaderValue},
 };
 use hyper_util::rt::TokioIo;
-use tokio::io::AsyncReadExt;
 
 use super::{
     failure::{Failure, Reason},
-    grpc::reply_limit,
     image::Image,
-    opener::Opener,
     pod,
+    replay::Replay,
+    runtimes::Runtimes,
 };
-use crate::{ContainerId, Metadata, causes::chain, reader::Endpoint};
+use crate::{
+    ContainerId, Metadata,
+    causes::chain,
+    reader::{Endpoint, Query},
+};
 
 /// The timeout that the client requires. The effective timeout is the caller's, which includes the body.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -31,9 +34,9 @@ pub(super) struct Docker {
 
 impl Docker {
     /// Creates a client that connects for each call. Calls are rare, and a restarted engine leaves no stale connection.
-    pub(super) fn new(endpoint: &Endpoint, opener: &Opener) -> Result<Self, Failure> {
-        let (endpoint, opener) = (endpoint.clone(), opener.clone());
-        let transport = move |request| exchange(endpoint.clone(), opener.clone(), request);
+    pub(super) fn new(endpoint: &Endpoint, runtimes: &Runtimes) -> Result<Self, Failure> {
+        let (endpoint, runtimes) = (endpoint.clone(), runtimes.clone());
+        let transport = move |request| exchange(endpoint.clone(), runtimes.clone(), request);
         let (address, timeout) = (Some("http://localhost"), TIMEOUT.as_secs());
         let client = Client::connect_with_custom_transport(transport, address, timeout, API_DEFAULT_VERSION)?;
         Ok(Self { client })
@@ -48,21 +51,18 @@ impl Docker {
     }
 }
 
-/// Sends a request on a new connection, which limits the size of the reply.
+/// Sends the query that a request means, and reads the reply as that of the request.
 async fn exchange(
     endpoint: Endpoint,
-    opener: Opener,
+    runtimes: Runtimes,
     mut request: BollardRequest,
 ) -> Result<Response<Incoming>, Error> {
-    let (reader, writer) = opener.connect(&endpoint).await?.into_split();
-    let stream = tokio::io::join(reader.take(reply_limit(&endpoint) as u64), writer);
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let id = request.uri().path().split('/').rev().nth(1).unwrap_or_default().to_owned();
+    let reply = runtimes.exchange(&endpoint, Query::InspectContainer(id)).await?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(Replay::new(reply))).await?;
     // The task ends with the request.
     tokio::spawn(connection);
     request.headers_mut().insert(HOST, HeaderValue::from_static("localhost"));
-    if let Some(path) = request.uri().path_and_query().cloned() {
-        *request.uri_mut() = Uri::from(path);
-    }
     Ok(sender.send_request(request).await?)
 }
 

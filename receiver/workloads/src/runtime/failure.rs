@@ -94,6 +94,12 @@ impl fmt::Display for Failure {
     }
 }
 
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::new(Reason::from(&error), chain(&error))
+    }
+}
+
 impl From<tonic::Status> for Failure {
     fn from(status: tonic::Status) -> Self {
         let reason = match (cause::<io::Error>(&status), status.code()) {

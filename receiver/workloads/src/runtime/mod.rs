@@ -14,8 +14,9 @@ mod image;
 #[cfg_attr(not(feature = "kubernetes"), path = "without_kubernetes.rs")]
 mod kubernetes;
 mod lookup;
-mod opener;
 mod pod;
+mod replay;
+mod runtimes;
 mod source;
 mod sources;
 mod statistics;
@@ -25,5 +26,5 @@ mod tests;
 pub use directory::{Directory, LookupResult, Unknown};
 pub use failure::Reason;
 pub use lookup::Lookup;
-pub use opener::Opener;
+pub use runtimes::Runtimes;
 pub use statistics::Statistics;

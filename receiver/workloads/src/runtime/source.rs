@@ -20,7 +20,7 @@ use super::{
     docker::Docker,
     failure::{Failure, Reason},
     kubernetes::Kubernetes,
-    opener::Opener,
+    runtimes::Runtimes,
 };
 use crate::{ContainerId, Uid, reader::Endpoint};
 
@@ -101,14 +101,14 @@ struct Standing {
 
 impl Source {
     /// Creates the clients of a socket, by its file name, without a connection. Needs a tokio runtime.
-    pub(super) fn behind(endpoint: &Endpoint, opener: &Opener) -> Result<Vec<Self>, Failure> {
+    pub(super) fn behind(endpoint: &Endpoint, runtimes: &Runtimes) -> Result<Vec<Self>, Failure> {
         let name = endpoint.path.file_name().unwrap_or_default().to_string_lossy();
         let clients = if name.contains("containerd") {
-            vec![Client::Cri(Cri::new(endpoint, opener)), Client::Containerd(Containerd::new(endpoint, opener))]
+            vec![Client::Cri(Cri::new(endpoint, runtimes)), Client::Containerd(Containerd::new(endpoint, runtimes))]
         } else if name.contains("cri") {
-            vec![Client::Cri(Cri::new(endpoint, opener))]
+            vec![Client::Cri(Cri::new(endpoint, runtimes))]
         } else {
-            vec![Client::Docker(Docker::new(endpoint, opener)?)]
+            vec![Client::Docker(Docker::new(endpoint, runtimes)?)]
         };
         Ok(clients.into_iter().map(|client| Self::new(Some(endpoint.clone()), client)).collect())
     }
@@ -291,7 +291,9 @@ mod tests {
             ("/run/cri-dockerd.sock", &[Api::Cri]),
             ("/", &[Api::Docker]),
         ] {
-            let sources = Source::behind(&Endpoint::named(path.into()), &Opener::here()).expect("clients");
+            let sources =
+                Source::behind(&Endpoint::named(path.into()), &Runtimes::here(crate::reader::SocketPaths::default()))
+                    .expect("clients");
             assert_eq!(sources.iter().map(Source::api).collect::<Vec<_>>(), expected, "{path}");
         }
     }
@@ -316,8 +318,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_failure_of_a_source_is_logged_once_for_each_reason() {
-        let docker =
-            Source::behind(&Endpoint::usual("/run/docker.sock".into()), &Opener::here()).expect("a client").remove(0);
+        let docker = Source::behind(
+            &Endpoint::usual("/run/docker.sock".into()),
+            &Runtimes::here(crate::reader::SocketPaths::default()),
+        )
+        .expect("a client")
+        .remove(0);
         insta::assert_snapshot!(complaints(&docker), @r"
         cannot look up containers in /run/docker.sock (gone: its\nwords): check that the runtime is running; retrying
         cannot look up containers in /run/docker.sock (denied: its\nwords): run undercurrent as root, or in the group that owns the socket, such as `docker`

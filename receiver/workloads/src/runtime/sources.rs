@@ -6,21 +6,17 @@ use tokio::{sync::Mutex, task::JoinHandle, time::Instant};
 
 use super::{
     lookup::Lookup,
-    opener::Opener,
+    runtimes::Runtimes,
     source::{Api, Source, TIMEOUT},
 };
-use crate::{
-    Runtime,
-    reader::{FoundSockets, SocketPaths},
-};
+use crate::{Runtime, reader::FoundSockets};
 
 /// The interval of searches for sockets.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// All available sources.
 pub(super) struct Sources {
-    opener: Opener,
-    places: SocketPaths,
+    runtimes: Runtimes,
     kubernetes: Option<Arc<Source>>,
     known: Mutex<Known>,
 }
@@ -36,8 +32,8 @@ struct Known {
 }
 
 impl Sources {
-    pub(super) fn new(opener: Opener, places: SocketPaths, kubernetes: Option<Source>) -> Self {
-        Self { opener, places, kubernetes: kubernetes.map(Arc::new), known: Mutex::default() }
+    pub(super) fn new(runtimes: Runtimes, kubernetes: Option<Source>) -> Self {
+        Self { runtimes, kubernetes: kubernetes.map(Arc::new), known: Mutex::default() }
     }
 
     /// Returns true if a lookup includes the Kubernetes API, which lists containers later than the runtime.
@@ -60,7 +56,7 @@ impl Sources {
     async fn look(&self, known: &mut Known) {
         known.looked = Some(Instant::now());
         // A search that hangs in a file system blocks one thread at most.
-        let look = || tokio::spawn(self.opener.clone().look(self.places.clone()));
+        let look = || tokio::spawn(self.runtimes.clone().find());
         let Ok(found) = tokio::time::timeout(TIMEOUT, known.looking.get_or_insert_with(look)).await else { return };
         known.looking = None;
         let FoundSockets { endpoints, unusable } = match found.unwrap_or_else(|error| Err(io::Error::other(error))) {
@@ -71,7 +67,7 @@ impl Sources {
         known.sockets.retain(|source| is_found(source));
         for endpoint in &endpoints {
             if known.sockets.iter().all(|source| source.endpoint.as_ref() != Some(endpoint)) {
-                match Source::behind(endpoint, &self.opener) {
+                match Source::behind(endpoint, &self.runtimes) {
                     Ok(sources) => known.sockets.extend(sources.into_iter().map(Arc::new)),
                     Err(failure) => tracing::debug!("{} is left out: {failure}", endpoint.path.display()),
                 }

@@ -2,7 +2,7 @@
 
 use super::{
     failure::{Failure, Reason},
-    opener::Opener,
+    runtimes::Runtimes,
 };
 use crate::{ContainerId, Metadata, reader::Endpoint};
 
@@ -11,7 +11,7 @@ pub(super) enum Docker {}
 
 impl Docker {
     /// Always fails.
-    pub(super) fn new(_: &Endpoint, _: &Opener) -> Result<Self, Failure> {
+    pub(super) fn new(_: &Endpoint, _: &Runtimes) -> Result<Self, Failure> {
         Err(Failure::new(Reason::Unsupported, "this build has no client of Docker's API (cargo feature `docker`)"))
     }
 

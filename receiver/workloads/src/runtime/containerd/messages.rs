@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 
 use prost::Message;
 
+#[cfg(test)]
 pub const LIST_NAMESPACES: &str = "/containerd.services.namespaces.v1.Namespaces/List";
+#[cfg(test)]
 pub const GET_CONTAINER: &str = "/containerd.services.containers.v1.Containers/Get";
 /// The header with the namespace of a container.
+#[cfg(test)]
 pub const NAMESPACE: &str = "containerd-namespace";
-
-#[derive(Clone, PartialEq, Message)]
-pub struct ListNamespacesRequest {}
 
 #[derive(Clone, PartialEq, Message)]
 pub struct ListNamespacesResponse {
@@ -26,6 +26,7 @@ pub struct Namespace {
     pub name: String,
 }
 
+#[cfg(test)]
 #[derive(Clone, PartialEq, Message)]
 pub struct GetContainerRequest {
     #[prost(string, tag = "1")]

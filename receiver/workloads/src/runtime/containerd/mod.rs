@@ -2,20 +2,18 @@
 
 pub(super) mod messages;
 
-use tonic::{Request, metadata::AsciiMetadataValue};
-
-use self::messages::{
-    Container, GET_CONTAINER, GetContainerRequest, GetContainerResponse, LIST_NAMESPACES, ListNamespacesRequest,
-    ListNamespacesResponse, NAMESPACE,
-};
+use self::messages::{Container, GetContainerResponse, ListNamespacesResponse};
 use super::{
     failure::{Failure, Reason},
     grpc::Socket,
     image::Image,
-    opener::Opener,
     pod,
+    runtimes::Runtimes,
 };
-use crate::{ContainerId, Metadata, reader::Endpoint};
+use crate::{
+    ContainerId, Metadata,
+    reader::{Endpoint, Query},
+};
 
 /// Docker's namespace. Its containers have no names or images in containerd; Docker's API has them.
 const DOCKER: &str = "moby";
@@ -30,13 +28,12 @@ pub(super) struct Containerd {
 }
 
 impl Containerd {
-    pub(super) fn new(endpoint: &Endpoint, opener: &Opener) -> Self {
-        Self { socket: Socket::new(endpoint, opener) }
+    pub(super) fn new(endpoint: &Endpoint, runtimes: &Runtimes) -> Self {
+        Self { socket: Socket::new(endpoint, runtimes) }
     }
 
     pub(super) async fn container(&self, id: &ContainerId) -> Result<Metadata, Failure> {
-        let request = Request::new(ListNamespacesRequest {});
-        let listed: ListNamespacesResponse = self.socket.call(LIST_NAMESPACES, request).await?;
+        let listed: ListNamespacesResponse = self.socket.call(Query::ListNamespaces).await?;
         let names = listed.namespaces.into_iter().map(|namespace| namespace.name);
         for namespace in names.filter(|name| name != DOCKER).take(NAMESPACES) {
             match self.get(id, &namespace).await {
@@ -48,10 +45,8 @@ impl Containerd {
     }
 
     async fn get(&self, id: &ContainerId, namespace: &str) -> Result<Container, Failure> {
-        let mut request = Request::new(GetContainerRequest { id: id.0.clone() });
-        let value = AsciiMetadataValue::try_from(namespace).map_err(|error| Failure::new(Reason::Malformed, error))?;
-        request.metadata_mut().insert(NAMESPACE, value);
-        let answer: GetContainerResponse = self.socket.call(GET_CONTAINER, request).await?;
+        let query = Query::GetContainer { namespace: namespace.to_owned(), id: id.0.clone() };
+        let answer: GetContainerResponse = self.socket.call(query).await?;
         match answer.container {
             Some(container) if container.id == id.0 => Ok(container),
             other => Err(Failure::another(&id.0, &other.unwrap_or_default().id)),

@@ -5,11 +5,15 @@ use std::collections::BTreeMap;
 
 use prost::Message;
 
+#[cfg(test)]
 pub const LIST_CONTAINERS: &str = "/runtime.v1.RuntimeService/ListContainers";
+#[cfg(test)]
 pub const CONTAINER_STATUS: &str = "/runtime.v1.RuntimeService/ContainerStatus";
+#[cfg(test)]
 pub const LIST_PODS: &str = "/runtime.v1.RuntimeService/ListPodSandbox";
 
 /// Of `ListContainersRequest` and `ListPodSandboxRequest`.
+#[cfg(test)]
 #[derive(Clone, PartialEq, Message)]
 pub struct ListRequest {
     #[prost(message, optional, tag = "1")]
@@ -17,6 +21,7 @@ pub struct ListRequest {
 }
 
 /// Of `ContainerFilter` and `PodSandboxFilter`.
+#[cfg(test)]
 #[derive(Clone, PartialEq, Message)]
 pub struct Filter {
     #[prost(string, tag = "1")]
@@ -58,12 +63,6 @@ pub struct ImageSpec {
     /// The image name in the pod's manifest; empty in older kubelets.
     #[prost(string, tag = "18")]
     pub user_specified_image: String,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct ContainerStatusRequest {
-    #[prost(string, tag = "1")]
-    pub container_id: String,
 }
 
 #[derive(Clone, PartialEq, Message)]

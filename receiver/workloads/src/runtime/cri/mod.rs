@@ -2,20 +2,21 @@
 
 pub(super) mod messages;
 
-use tonic::Request;
-
 use self::messages::{
-    CONTAINER_STATUS, Container, ContainerStatus, ContainerStatusRequest, ContainerStatusResponse, Filter, ImageSpec,
-    LIST_CONTAINERS, LIST_PODS, ListContainersResponse, ListPodSandboxResponse, ListRequest, PodSandbox,
+    Container, ContainerStatus, ContainerStatusResponse, ImageSpec, ListContainersResponse, ListPodSandboxResponse,
+    PodSandbox,
 };
 use super::{
     failure::{Failure, Reason},
     grpc::Socket,
     image::Image,
-    opener::Opener,
     pod,
+    runtimes::Runtimes,
 };
-use crate::{ContainerId, Metadata, PodMetadata, reader::Endpoint};
+use crate::{
+    ContainerId, Metadata, PodMetadata,
+    reader::{Endpoint, Query},
+};
 
 /// A client of one socket.
 pub(super) struct Cri {
@@ -23,13 +24,13 @@ pub(super) struct Cri {
 }
 
 impl Cri {
-    pub(super) fn new(endpoint: &Endpoint, opener: &Opener) -> Self {
-        Self { socket: Socket::new(endpoint, opener) }
+    pub(super) fn new(endpoint: &Endpoint, runtimes: &Runtimes) -> Self {
+        Self { socket: Socket::new(endpoint, runtimes) }
     }
 
     /// Returns the metadata of a container, or of the sandbox of a pod.
     pub(super) async fn container(&self, id: &ContainerId) -> Result<Metadata, Failure> {
-        let listed: ListContainersResponse = self.list(LIST_CONTAINERS, &id.0).await?;
+        let listed: ListContainersResponse = self.socket.call(Query::ListContainers(id.0.clone())).await?;
         match listed.containers.into_iter().next() {
             Some(container) if container.id == id.0 => self.metadata(container).await,
             Some(other) => Err(Failure::another(&id.0, &other.id)),
@@ -56,8 +57,7 @@ impl Cri {
         if listed.name.is_some() {
             return Ok(listed);
         }
-        let request = ContainerStatusRequest { container_id: container.id.clone() };
-        let answer: ContainerStatusResponse = self.socket.call(CONTAINER_STATUS, Request::new(request)).await?;
+        let answer: ContainerStatusResponse = self.socket.call(Query::ContainerStatus(container.id.clone())).await?;
         match answer.status {
             Some(ContainerStatus { id, image, image_ref }) if id == container.id => {
                 Ok(written(image.as_ref(), &image_ref))
@@ -70,15 +70,11 @@ impl Cri {
         if sandbox.is_empty() {
             return Ok(None);
         }
-        let listed: ListPodSandboxResponse = self.list(LIST_PODS, sandbox).await?;
+        let listed: ListPodSandboxResponse = self.socket.call(Query::ListPodSandbox(sandbox.to_owned())).await?;
         match listed.items.into_iter().next() {
             Some(PodSandbox { id, .. }) if id != sandbox => Err(Failure::another(sandbox, &id)),
             listed => Ok(listed.map(of_sandbox)),
         }
-    }
-
-    async fn list<A: prost::Message + Default + 'static>(&self, method: &'static str, id: &str) -> Result<A, Failure> {
-        self.socket.call(method, Request::new(ListRequest { filter: Some(Filter { id: id.to_owned() }) })).await
     }
 }
 

@@ -8,7 +8,7 @@ mod trust;
 
 use std::{future::Future, path::PathBuf, time::Duration};
 
-use super::{Directory, Lookup, LookupResult, Opener, Unknown, source::Source, sources::Sources};
+use super::{Directory, Lookup, LookupResult, Runtimes, Unknown, source::Source, sources::Sources};
 use crate::{ContainerId, Metadata, Runtime, reader::SocketPaths};
 
 /// A directory of these sockets.
@@ -17,7 +17,7 @@ fn directory(sockets: impl IntoIterator<Item = PathBuf>) -> Directory {
 }
 
 fn with_kubernetes(sockets: impl IntoIterator<Item = PathBuf>, kubernetes: Option<Source>) -> Directory {
-    Directory::with(Sources::new(Opener::here(), SocketPaths::Named(sockets.into_iter().collect()), kubernetes))
+    Directory::with(Sources::new(Runtimes::here(SocketPaths::Named(sockets.into_iter().collect())), kubernetes))
 }
 
 /// A lookup about a container that is in no user's subtree.

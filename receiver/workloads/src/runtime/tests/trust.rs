@@ -18,7 +18,7 @@ use rustix::{
 use tokio::net::UnixListener;
 
 use super::{
-    super::{Directory, Lookup, Opener, Reason, Unknown, sources::Sources},
+    super::{Directory, Lookup, Reason, Runtimes, Unknown, sources::Sources},
     answer, hurried, lookup,
     server::{Act, Folder, Server},
 };
@@ -71,7 +71,7 @@ impl Root {
     }
 
     fn directory(&self) -> Directory {
-        Directory::with(Sources::new(Opener::here(), self.places(), None))
+        Directory::with(Sources::new(Runtimes::here(self.places()), None))
     }
 }
 

@@ -1,0 +1,116 @@
+//! Requests of a worker that somebody has taken over, to the real loader and reader.
+
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt as _,
+    time::Duration,
+};
+
+use rustix::process::{WaitOptions, wait};
+use undercurrent::{
+    config::{File, Flags, Settings},
+    files::FileIdentity,
+    parts::{Access, Part},
+    reader::{Exchange, FindSockets, Open, Query, message::EXCHANGE},
+    requirements::{self, Requirements},
+};
+
+use crate::support::{
+    player::{self, Player},
+    runtime::{Runtime, container, with_private_run},
+    surroundings::alone,
+};
+
+/// A worker that its attacker controls.
+pub const ROLE: &str = "fallen";
+/// The variable with the only socket that the configuration names.
+const NAMED: &str = "UNDERCURRENT_TEST_SOCKET";
+
+/// Starts the parts, becomes the worker, and then sends requests of the attacker. It forks first, because the test harness has
+/// several threads and the first process has one.
+pub fn play() {
+    // SAFETY: no other thread holds a lock, because the harness waits for this thread.
+    if unsafe { libc::fork() } != 0 {
+        let _ = wait(WaitOptions::empty());
+        return;
+    }
+    let socket = std::env::var(NAMED).unwrap();
+    let text = format!("workloads: {{sockets: ['{socket}'], kubernetes: false}}\noutputs: [json]\n");
+    let file = File::parse("config.yaml".as_ref(), text.as_bytes()).unwrap();
+    let (settings, _) = Settings::resolve(Flags::default(), &|_| None, file);
+    let (host, _) = requirements::host().unwrap();
+    let requirements = Requirements::of(&settings, host.ownership());
+    let identity = FileIdentity::of(&fs::File::open("/dev/null").unwrap()).unwrap();
+    let access = Access::gain(host, &requirements).unwrap();
+    Part::Worker.confine().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let foreign = access.reader.foreign();
+    player::serve(|request| {
+        let (verb, rest) = request.split_once(' ').unwrap_or((request, ""));
+        runtime.block_on(async {
+            match verb {
+                "find" => format!("{:?}", foreign.call(FindSockets {}).await.map(|(found, _)| found.endpoints.len())),
+                "inspect" => {
+                    let (path, id) = rest.split_once(' ').unwrap();
+                    let query = Query::InspectContainer(id.replace("CRLF", "\r\n"));
+                    match foreign.call(Exchange { path: path.into(), query }).await {
+                        Ok((Ok(reply), descriptors)) => {
+                            format!("{} bytes, {} descriptors", reply.len().min(1), descriptors.len())
+                        }
+                        Ok((Err(error), _)) => format!("{error:?}"),
+                        Err(error) => error.to_string(),
+                    }
+                }
+                "open" => match foreign.call(Open { index: 0, identity }).await {
+                    Ok((_, descriptors)) => format!("{} descriptors", descriptors.len()),
+                    Err(error) => error.to_string(),
+                },
+                other => panic!("no request has the name {other}"),
+            }
+        })
+    });
+    std::process::exit(0);
+}
+
+#[test]
+fn a_fallen_worker_gets_no_connection_to_a_socket() {
+    let Some(_alone) = alone("requests of a fallen worker") else { return };
+    with_private_run(|| {
+        fs::create_dir_all("/run/secret").unwrap();
+        fs::set_permissions("/run/secret", Permissions::from_mode(0o700)).unwrap();
+        let secret = Runtime::listen("/run/secret/root.sock", 0, |path| Some(container(path, "secret")));
+        let usual = Runtime::listen("/run/docker.sock", 0, |path| Some(container(path, "usual")));
+        let named = Runtime::listen("/run/named.sock", 0, |path| Some(container(path, "named")));
+        let mut fallen = Player::start(ROLE, &[], &[(NAMED, "/run/named.sock")]);
+        assert_eq!(fallen.ask("find"), "Ok(1)");
+        let id = "0a".repeat(32);
+        // A socket that the configuration does not name, also if it has a usual path, and other spellings of its path.
+        for path in ["/run/secret/root.sock", "/run/docker.sock", "/run/named.sock/../docker.sock"] {
+            assert_eq!(fallen.ask(&format!("inspect {path} {id}")), "Refused(Path)", "{path}");
+        }
+        // The id cannot change the request.
+        for id in ["../../info", "x/../../version?", "xCRLFHost:", "aCRLFCRLFPOST"] {
+            let reply = fallen.ask(&format!("inspect /run/named.sock {id}"));
+            assert!(reply.starts_with("Other("), "{id}: {reply}");
+        }
+        // The reply is bytes, and no descriptor comes with them.
+        assert_eq!(fallen.ask(&format!("inspect /run/named.sock {id}")), "1 bytes, 0 descriptors");
+        assert_eq!(named.requests(), [format!("/containers/{id}/json")]);
+        assert_eq!([secret.requests(), usual.requests()], [Vec::<String>::new(), Vec::new()]);
+        // The worker names an output by its index, and there is none.
+        assert!(!fallen.ask("open").contains("descriptors"));
+    });
+}
+
+#[test]
+fn a_runtime_that_does_not_reply_costs_one_thread_for_a_short_time() {
+    let Some(_alone) = alone("a silent runtime") else { return };
+    with_private_run(|| {
+        let _named = Runtime::listen("/run/named.sock", 0, |_| None);
+        let mut fallen = Player::start(ROLE, &[], &[(NAMED, "/run/named.sock")]);
+        let begun = std::time::Instant::now();
+        let reply = fallen.ask(&format!("inspect /run/named.sock {}", "0a".repeat(32)));
+        assert!(reply.contains("timed out") || reply == format!("Kernel({})", libc::ETIMEDOUT), "{reply}");
+        assert!(begun.elapsed() < EXCHANGE + Duration::from_secs(60), "{:?}", begun.elapsed());
+    });
+}
