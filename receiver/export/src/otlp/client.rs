@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use opentelemetry_proto::tonic::collector::{
     logs::v1::{ExportLogsServiceRequest, logs_service_client::LogsServiceClient},
-    metrics::v1::{
-        ExportMetricsPartialSuccess, ExportMetricsServiceRequest, metrics_service_client::MetricsServiceClient,
-    },
-    trace::v1::{ExportTracePartialSuccess, ExportTraceServiceRequest, trace_service_client::TraceServiceClient},
+    metrics::v1::{ExportMetricsServiceRequest, metrics_service_client::MetricsServiceClient},
+    trace::v1::{ExportTraceServiceRequest, trace_service_client::TraceServiceClient},
 };
 use tonic::{Request, Response, Status, codec::CompressionEncoding, transport::Channel};
 
@@ -25,6 +23,21 @@ pub(super) struct Client {
     channel: Channel,
     /// Consecutive calls without an answer in time.
     timeouts: u32,
+}
+
+/// The reply to an accepted request.
+#[derive(Debug)]
+pub(super) struct Reply {
+    /// The number of rejected items.
+    pub(super) rejected: u64,
+    /// The collector's message: the reason of a rejection, or a warning.
+    pub(super) message: String,
+}
+
+impl Reply {
+    fn new(rejected: i64, message: String) -> Self {
+        Self { rejected: u64::try_from(rejected).unwrap_or(0), message }
+    }
 }
 
 /// Configures the compression of a generated client.
@@ -50,23 +63,17 @@ impl Client {
     }
 
     /// Sends metrics once.
-    pub(super) async fn metrics(
-        &mut self,
-        message: ExportMetricsServiceRequest,
-    ) -> Result<ExportMetricsPartialSuccess, Failure> {
+    pub(super) async fn metrics(&mut self, message: ExportMetricsServiceRequest) -> Result<Reply, Failure> {
         let mut client = compressed!(MetricsServiceClient::new(self.channel.clone()), self.settings);
-        let answer = self.call(client.export(self.request(message))).await?;
-        Ok(answer.partial_success.unwrap_or_default())
+        let partial = self.call(client.export(self.request(message))).await?.partial_success.unwrap_or_default();
+        Ok(Reply::new(partial.rejected_data_points, partial.error_message))
     }
 
     /// Sends spans once.
-    pub(super) async fn spans(
-        &mut self,
-        message: ExportTraceServiceRequest,
-    ) -> Result<ExportTracePartialSuccess, Failure> {
+    pub(super) async fn spans(&mut self, message: ExportTraceServiceRequest) -> Result<Reply, Failure> {
         let mut client = compressed!(TraceServiceClient::new(self.channel.clone()), self.settings);
-        let answer = self.call(client.export(self.request(message))).await?;
-        Ok(answer.partial_success.unwrap_or_default())
+        let partial = self.call(client.export(self.request(message))).await?.partial_success.unwrap_or_default();
+        Ok(Reply::new(partial.rejected_spans, partial.error_message))
     }
 
     /// Sends log records once.

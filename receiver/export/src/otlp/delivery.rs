@@ -1,189 +1,220 @@
-//! Delivers snapshots in order, with retries.
+//! Delivers telemetry of any kind in order, with retries.
 
-use std::{sync::Arc, time::Duration};
+use std::{marker::PhantomData, sync::Arc, time::Duration};
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
-use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsPartialSuccess;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::{
-    client::Client,
+    client::{Client, Reply},
     failure::{Failure, Verdict, quoted},
+    kind::Kind,
 };
-use crate::{
-    REQUEST_LIMIT, Statistics,
-    health::Health,
-    mailbox::Inbox,
-    split::Part,
-    split::requests,
-    telemetry::{ErrorType, Snapshot},
-};
+use crate::{Statistics, health::Health, mailbox::Inbox, telemetry::ErrorType};
 
 /// The back-off starts at one second and doubles up to half a minute. Random jitter of up to one more back-off
 /// keeps a fleet of nodes from reconnecting at once.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(30);
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// The `error.type` of rejected points that the semantic conventions define.
-pub(super) const REJECTED: &str = "rejected";
+/// The `error.type` of rejected items that the semantic conventions define.
+const REJECTED: &str = "rejected";
 
-/// The delivery to one endpoint.
-pub(super) struct Delivery {
+/// The delivery of one kind of telemetry to one endpoint.
+pub(super) struct Delivery<K> {
     client: Client,
     endpoint: String,
     statistics: Statistics,
     health: Health,
+    kind: PhantomData<K>,
 }
 
-impl Delivery {
-    pub(super) fn new(client: Client, statistics: Statistics) -> Self {
-        Self { endpoint: client.endpoint(), client, health: Health::new(statistics.output()), statistics }
-    }
-
-    /// Delivers snapshots until the inbox is closed.
-    pub(super) async fn run(mut self, mut inbox: Inbox) {
-        while let Some(snapshot) = inbox.next().await {
-            Attempts::new(snapshot).finish(&mut self, &mut inbox).await;
-        }
-    }
-
-    /// Sends one request once. Returns the number of rejected points.
-    async fn send(&mut self, part: Part) -> Result<u64, Failure> {
-        let partial = self.client.metrics(part.request).await?;
-        let rejected = u64::try_from(partial.rejected_data_points).unwrap_or(0).min(part.points);
-        if rejected > 0 {
-            self.partly_refused(rejected, &partial);
-        } else if !partial.error_message.is_empty() {
-            tracing::debug!(
-                endpoint = self.endpoint,
-                "the collector accepted all points with a warning: {}",
-                quoted(&partial.error_message)
-            );
-        }
-        Ok(rejected)
-    }
-
-    fn partly_refused(&mut self, rejected: u64, partial: &ExportMetricsPartialSuccess) {
-        let (endpoint, message) = (&self.endpoint, quoted(&partial.error_message));
-        let error = format!("{endpoint} rejected {rejected} points of a delivery, which are lost: {message}");
-        self.health.failed(REJECTED, &error);
-    }
-}
-
-/// The attempts to deliver a snapshot. A newer snapshot replaces it between two attempts.
-struct Attempts {
-    snapshot: Arc<Snapshot>,
-    /// Start of the first attempt.
+/// The progress of a batch.
+struct Progress<K: Kind> {
+    batch: Arc<K::Batch>,
+    /// The start of the first attempt.
     began: Option<Instant>,
-    /// Number of parts that were accepted or refused permanently, and of their points.
-    done: (usize, u64),
+    /// The number of items with a final outcome.
+    done: u64,
     /// The last reason of a permanent refusal.
     refused: ErrorType,
-    backoff: ExponentialBackoff,
-    last_chance: bool,
 }
 
-impl Attempts {
-    fn new(snapshot: Arc<Snapshot>) -> Self {
-        Self { snapshot, began: None, done: (0, 0), refused: None, backoff: backoff(), last_chance: false }
+/// The attempts to deliver a batch, or the batch that replaced it meanwhile.
+struct Attempts {
+    backoff: ExponentialBackoff,
+    failures: u32,
+    /// True after the inbox was closed: a batch gets one more attempt.
+    is_last: bool,
+}
+
+/// The end of the attempts to send one request.
+#[derive(PartialEq, Eq)]
+enum End {
+    /// Each item of the request has a final outcome.
+    Settled,
+    /// A newer batch replaced the batch of the request.
+    Replaced,
+    /// There is no further attempt.
+    GaveUp,
+}
+
+impl<K: Kind> Delivery<K> {
+    pub(super) fn new(client: Client, statistics: Statistics) -> Self {
+        let (endpoint, health) = (client.endpoint(), Health::new(statistics.output()));
+        Self { client, endpoint, statistics, health, kind: PhantomData }
     }
 
-    async fn finish(mut self, delivery: &mut Delivery, inbox: &mut Inbox) {
-        // Encoded for each attempt: while the collector is unreachable, only the snapshot stays in memory.
-        while let Some(part) = requests(&self.snapshot, REQUEST_LIMIT).nth(self.done.0) {
-            let points = part.points;
-            self.began.get_or_insert_with(Instant::now);
-            let span = tracing::debug_span!("export", points, endpoint = delivery.endpoint);
-            match delivery.send(part).instrument(span).await {
-                Ok(rejected) => {
-                    self.settle(points - rejected, None, delivery);
-                    self.settle(rejected, Some(REJECTED), delivery);
-                    self.done.0 += 1;
-                    self.backoff = backoff();
-                }
-                Err(failure) => {
-                    let reason = failure.reason();
-                    delivery.health.failed(reason, &failure);
-                    match failure.verdict {
-                        Verdict::Permanent => {
-                            self.settle(points, Some(reason), delivery);
-                            self.done.0 += 1;
-                        }
-                        Verdict::Retry if self.last_chance => {
-                            self.give_up(reason, delivery);
-                            tracing::warn!(endpoint = delivery.endpoint, "the last snapshot is lost");
-                            return;
-                        }
-                        Verdict::Retry => {
-                            let delay = self.backoff.next().unwrap_or(LONGEST_WAIT);
-                            self.wait(delay, true, reason, delivery, inbox).await;
-                        }
-                        Verdict::Throttled(delay) => self.wait(delay, false, reason, delivery, inbox).await,
-                    }
-                }
+    /// Delivers batches until the inbox is closed.
+    pub(super) async fn run(mut self, mut inbox: Inbox) {
+        while let Some(batch) = K::next(&mut inbox).await {
+            let mut progress = Progress::new(batch);
+            let mut attempts = Attempts { backoff: backoff(), failures: 0, is_last: false };
+            while self.deliver(&mut progress, &mut attempts, &mut inbox).await == End::Replaced {}
+        }
+    }
+
+    /// Delivers the requests of a batch in order. A newer batch can replace it in `progress`.
+    async fn deliver(&mut self, progress: &mut Progress<K>, attempts: &mut Attempts, inbox: &mut Inbox) -> End {
+        let batch = Arc::clone(&progress.batch);
+        for (request, items) in K::requests(&batch) {
+            let end = self.deliver_request(&request, items, progress, attempts, inbox).await;
+            if end != End::Settled {
+                return end;
             }
         }
-        delivery.statistics.settled(self.snapshot.time);
-        delivery.statistics.exported(self.refused, self.elapsed());
-        if self.refused.is_none() {
-            delivery.health.works();
+        K::finish(&batch, progress.refused, progress.elapsed(), &self.statistics);
+        if progress.refused.is_none() {
+            self.health.works();
+        }
+        End::Settled
+    }
+
+    /// Sends a request until its items have a final outcome, or the attempts end.
+    async fn deliver_request(
+        &mut self,
+        request: &K::Request,
+        items: u64,
+        progress: &mut Progress<K>,
+        attempts: &mut Attempts,
+        inbox: &mut Inbox,
+    ) -> End {
+        loop {
+            progress.began.get_or_insert_with(Instant::now);
+            let span = tracing::debug_span!("export", items, endpoint = self.endpoint);
+            let failure = match K::send(&mut self.client, request.clone()).instrument(span).await {
+                Ok(reply) => {
+                    let rejected = self.rejected(&reply, items);
+                    progress.settle(items - rejected, None, &self.statistics);
+                    progress.settle(rejected, Some(REJECTED), &self.statistics);
+                    attempts.backoff = backoff();
+                    return End::Settled;
+                }
+                Err(failure) => failure,
+            };
+            let reason = failure.reason();
+            self.health.failed(reason, &failure);
+            attempts.failures += 1;
+            if failure.verdict == Verdict::Permanent {
+                progress.settle(items, Some(reason), &self.statistics);
+                return End::Settled;
+            }
+            if attempts.are_over(&failure, K::ATTEMPTS) {
+                progress.give_up(reason, &self.statistics);
+                if attempts.is_last {
+                    tracing::warn!(endpoint = self.endpoint, "the last snapshot is lost");
+                }
+                return End::GaveUp;
+            }
+            if self.wait(&failure, progress, attempts, inbox).await {
+                return End::Replaced;
+            }
         }
     }
 
-    fn elapsed(&self) -> Duration {
-        self.began.as_ref().map_or(Duration::ZERO, Instant::elapsed)
-    }
-
-    /// Counts points with a final outcome.
-    fn settle(&mut self, points: u64, outcome: ErrorType, delivery: &Delivery) {
-        if points > 0 {
-            delivery.statistics.points(outcome, points);
-            self.done.1 += points;
-            self.refused = outcome.or(self.refused);
-        }
-    }
-
-    /// Counts the end of the attempts by a failure.
-    fn give_up(&self, reason: &'static str, delivery: &Delivery) {
-        delivery.statistics.points(Some(reason), self.snapshot.points().saturating_sub(self.done.1));
-        delivery.statistics.exported(Some(reason), self.elapsed());
-        delivery.statistics.dropped();
-    }
-
-    /// Waits before the next attempt, and takes the newest snapshot that arrived meanwhile. At shutdown it makes
-    /// one attempt at once, unless the server requested the delay. `reason` is the failure of the last attempt.
+    /// Waits before the next attempt. Returns true if a newer batch replaced the current one meanwhile. After the inbox was closed,
+    /// the next attempt begins at once, unless the server requested the delay.
     async fn wait(
         &mut self,
-        delay: Duration,
-        hurry: bool,
-        reason: &'static str,
-        delivery: &Delivery,
+        failure: &Failure,
+        progress: &mut Progress<K>,
+        attempts: &mut Attempts,
         inbox: &mut Inbox,
-    ) {
+    ) -> bool {
+        let requested = if let Verdict::Throttled(delay) = failure.verdict { Some(delay) } else { None };
+        let delay = requested.unwrap_or_else(|| attempts.backoff.next().unwrap_or(LONGEST_WAIT));
         let until = Instant::now() + delay;
+        let mut is_replaced = false;
         loop {
             tokio::select! {
-                () = tokio::time::sleep_until(until) => return,
-                newer = inbox.next(), if !self.last_chance => match newer {
+                () = tokio::time::sleep_until(until) => return is_replaced,
+                newer = K::next(inbox), if K::ATTEMPTS.is_none() && !attempts.is_last => match newer {
                     Some(newer) => {
-                        self.give_up(reason, delivery);
-                        (self.snapshot, self.began, self.done, self.refused) = (newer, None, (0, 0), None);
+                        progress.give_up(failure.reason(), &self.statistics);
+                        *progress = Progress::new(newer);
+                        is_replaced = true;
                     }
                     None => {
-                        self.last_chance = true;
-                        if hurry {
-                            return;
+                        attempts.is_last = true;
+                        if requested.is_none() {
+                            return is_replaced;
                         }
                     }
                 },
             }
         }
     }
+
+    /// Returns the number of items that the collector rejected, and logs its message.
+    fn rejected(&mut self, reply: &Reply, items: u64) -> u64 {
+        let (endpoint, message) = (&self.endpoint, quoted(&reply.message));
+        let rejected = reply.rejected.min(items);
+        if rejected > 0 {
+            let counted = K::COUNTED;
+            let error = format!("{endpoint} rejected {rejected} {counted} of a delivery, which are lost: {message}");
+            self.health.failed(REJECTED, &error);
+        } else if !reply.message.is_empty() {
+            tracing::debug!(endpoint, "the collector accepted all {} with a warning: {message}", K::COUNTED);
+        }
+        rejected
+    }
+}
+
+impl<K: Kind> Progress<K> {
+    fn new(batch: Arc<K::Batch>) -> Self {
+        Self { batch, began: None, done: 0, refused: None }
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.began.as_ref().map_or(Duration::ZERO, Instant::elapsed)
+    }
+
+    /// Counts items with a final outcome.
+    fn settle(&mut self, items: u64, outcome: ErrorType, statistics: &Statistics) {
+        if items > 0 {
+            K::count(statistics, outcome, items);
+            self.done += items;
+            self.refused = outcome.or(self.refused);
+        }
+    }
+
+    /// Counts the end of the attempts by a failure.
+    fn give_up(&self, reason: &'static str, statistics: &Statistics) {
+        K::count(statistics, Some(reason), K::items(&self.batch).saturating_sub(self.done));
+        K::give_up(reason, self.elapsed(), statistics);
+    }
+}
+
+impl Attempts {
+    /// Returns true if no attempt follows a failure.
+    fn are_over(&self, failure: &Failure, most: Option<u32>) -> bool {
+        most.is_some_and(|most| self.failures >= most) || (self.is_last && failure.verdict == Verdict::Retry)
+    }
 }
 
 /// Returns the waits between attempts.
-pub(super) fn backoff() -> ExponentialBackoff {
+fn backoff() -> ExponentialBackoff {
     ExponentialBuilder::default()
         .with_min_delay(FIRST_WAIT)
         .with_max_delay(LONGEST_WAIT)

@@ -7,13 +7,13 @@ mod endpoint;
 mod error;
 mod failure;
 mod headers;
+mod kind;
 mod own;
 mod settings;
 #[cfg(test)]
 mod tests;
 #[cfg_attr(not(feature = "tls"), path = "without_tls.rs")]
 mod tls;
-mod traces;
 
 pub use error::{EndpointError, SettingsError};
 pub use own::{OwnLayer, OwnTelemetry, RunningTelemetry};
@@ -22,7 +22,12 @@ pub use settings::{
     ENDPOINT_KEY, FileSettings, HEADERS, INSECURE, Items, Names, PROTOCOL, Pem, Settings, TIMEOUT, endpoint_is_set,
 };
 
-use self::{client::Client, connection::Connector};
+use self::{
+    client::Client,
+    connection::Connector,
+    delivery::Delivery,
+    kind::{Metrics, Spans},
+};
 use super::{Output, Statistics};
 
 /// A trial of an endpoint with an empty request.
@@ -66,11 +71,11 @@ pub fn open(metrics: Settings, spans: Option<Settings>) -> Result<Output, Settin
             (own, channel)
         };
         let client = Client::new(Items::Spans, spans, connector, channel);
-        Ok(traces::TraceDelivery::new(client, statistics.clone()))
+        Ok(Delivery::<Spans>::new(client, statistics.clone()))
     });
     let traces = traces.transpose()?;
     let client = Client::new(Items::Metrics, metrics, connector, channel);
-    let metrics = delivery::Delivery::new(client, statistics.clone());
+    let metrics = Delivery::<Metrics>::new(client, statistics.clone());
     Ok(Output::in_task(statistics, |snapshots, inbox| async {
         let spans = async {
             if let Some(traces) = traces {

@@ -31,8 +31,8 @@ fn open_into(collector: &Collector, settings: Settings) -> Outputs {
     let statistics = Statistics::new("otlp");
     let connector = collector.connector();
     let channel = connector.channel();
-    let delivery =
-        delivery::Delivery::new(Client::new(Items::Metrics, settings, connector, channel), statistics.clone());
+    let client = Client::new(Items::Metrics, settings, connector, channel);
+    let delivery = Delivery::<Metrics>::new(client, statistics.clone());
     Outputs::new(vec![Output::in_task(statistics, |inbox, _| delivery.run(inbox))])
 }
 
