@@ -1,6 +1,6 @@
 //! Splits a snapshot into requests of limited size.
 
-use std::{iter::Peekable, vec};
+use std::vec;
 
 use opentelemetry_proto::tonic::{
     collector::metrics::v1::ExportMetricsServiceRequest,
@@ -42,9 +42,10 @@ pub fn requests(snapshot: &Snapshot, limit: usize) -> Requests<'_> {
             entries[first..].sort_by(|one, other| one.point.attributes.cmp(&other.point.attributes));
         }
     }
-    Requests { entries: entries.into_iter().peekable(), time: snapshot.time, limit }
+    Requests { entries: entries.into_iter(), pending: None, time: snapshot.time, limit }
 }
 
+#[derive(Clone, Copy)]
 struct Entry<'a> {
     resource: &'a telemetry::ResourceMetrics,
     metric: &'a telemetry::Metric,
@@ -53,9 +54,20 @@ struct Entry<'a> {
 
 /// The iterator of [`requests`].
 pub struct Requests<'a> {
-    entries: Peekable<vec::IntoIter<Entry<'a>>>,
+    entries: vec::IntoIter<Entry<'a>>,
+    /// The first point of the next request: it did not fit into the last one.
+    pending: Option<(Entry<'a>, WirePoint)>,
     time: UnixNanos,
     limit: usize,
+}
+
+impl<'a> Requests<'a> {
+    /// Returns the next point in its encoding. Skips points that have none.
+    fn next_point(&mut self) -> Option<(Entry<'a>, WirePoint)> {
+        let encoded =
+            |entry: Entry<'a>| Some((entry, WirePoint::new(entry.metric.descriptor, entry.point, self.time)?));
+        self.pending.take().or_else(|| self.entries.find_map(encoded))
+    }
 }
 
 impl Iterator for Requests<'_> {
@@ -63,17 +75,13 @@ impl Iterator for Requests<'_> {
 
     fn next(&mut self) -> Option<Part> {
         let mut part = Builder::default();
-        while let Some(entry) = self.entries.peek() {
-            let Some(point) = WirePoint::new(entry.metric.descriptor, entry.point, self.time) else {
-                self.entries.next();
-                continue;
-            };
-            let addition = part.plan(entry, &point);
+        while let Some((entry, point)) = self.next_point() {
+            let addition = part.plan(&entry, &point);
             if part.points > 0 && part.size + addition.size > self.limit {
+                self.pending = Some((entry, point));
                 break;
             }
-            part.add(addition, entry, point);
-            self.entries.next();
+            part.add(addition, &entry, point);
         }
         (part.points > 0).then_some(Part {
             request: ExportMetricsServiceRequest { resource_metrics: part.resources },

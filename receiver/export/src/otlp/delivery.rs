@@ -7,9 +7,9 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::{
-    client::{Client, Reply},
-    failure::{Failure, Verdict, quoted},
-    kind::Kind,
+    failure::{Failure, REJECTED, Verdict},
+    kind::{Encoded, Kind},
+    transport::{Reply, Transport},
 };
 use crate::{Statistics, health::Health, mailbox::Inbox, telemetry::ErrorType};
 
@@ -18,13 +18,9 @@ use crate::{Statistics, health::Health, mailbox::Inbox, telemetry::ErrorType};
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// The `error.type` of rejected items that the semantic conventions define.
-const REJECTED: &str = "rejected";
-
 /// The delivery of one kind of telemetry to one endpoint.
-pub(super) struct Delivery<K> {
-    client: Client,
-    endpoint: String,
+pub(super) struct Delivery<K, T> {
+    transport: T,
     statistics: Statistics,
     health: Health,
     kind: PhantomData<K>,
@@ -60,10 +56,10 @@ enum End {
     GaveUp,
 }
 
-impl<K: Kind> Delivery<K> {
-    pub(super) fn new(client: Client, statistics: Statistics) -> Self {
-        let (endpoint, health) = (client.endpoint(), Health::new(statistics.output()));
-        Self { client, endpoint, statistics, health, kind: PhantomData }
+impl<K: Kind, T: Transport> Delivery<K, T> {
+    pub(super) fn new(transport: T, statistics: Statistics) -> Self {
+        let health = Health::new(statistics.output());
+        Self { transport, statistics, health, kind: PhantomData }
     }
 
     /// Delivers batches until the inbox is closed.
@@ -78,8 +74,8 @@ impl<K: Kind> Delivery<K> {
     /// Delivers the requests of a batch in order. A newer batch can replace it in `progress`.
     async fn deliver(&mut self, progress: &mut Progress<K>, attempts: &mut Attempts, inbox: &mut Inbox) -> End {
         let batch = Arc::clone(&progress.batch);
-        for (request, items) in K::requests(&batch) {
-            let end = self.deliver_request(&request, items, progress, attempts, inbox).await;
+        for request in K::requests(&batch) {
+            let end = self.deliver_request(&request, progress, attempts, inbox).await;
             if end != End::Settled {
                 return end;
             }
@@ -94,16 +90,15 @@ impl<K: Kind> Delivery<K> {
     /// Sends a request until its items have a final outcome, or the attempts end.
     async fn deliver_request(
         &mut self,
-        request: &K::Request,
-        items: u64,
+        request: &Encoded,
         progress: &mut Progress<K>,
         attempts: &mut Attempts,
         inbox: &mut Inbox,
     ) -> End {
+        let items = request.items;
         loop {
             progress.began.get_or_insert_with(Instant::now);
-            let span = tracing::debug_span!("export", items, endpoint = self.endpoint);
-            let failure = match K::send(&mut self.client, request.clone()).instrument(span).await {
+            let failure = match self.send(request).await {
                 Ok(reply) => {
                     let rejected = self.rejected(&reply, items);
                     progress.settle(items - rejected, None, &self.statistics);
@@ -113,17 +108,17 @@ impl<K: Kind> Delivery<K> {
                 }
                 Err(failure) => failure,
             };
-            let reason = failure.reason();
-            self.health.failed(reason, &failure);
+            self.report(&failure);
+            let reason = failure.reason;
             attempts.failures += 1;
-            if failure.verdict == Verdict::Permanent {
+            if failure.verdict() == Verdict::Permanent {
                 progress.settle(items, Some(reason), &self.statistics);
                 return End::Settled;
             }
             if attempts.are_over(&failure, K::ATTEMPTS) {
                 progress.give_up(reason, &self.statistics);
                 if attempts.is_last {
-                    tracing::warn!(endpoint = self.endpoint, "the last snapshot is lost");
+                    tracing::warn!(endpoint = self.transport.destination().endpoint, "the last snapshot is lost");
                 }
                 return End::GaveUp;
             }
@@ -142,7 +137,7 @@ impl<K: Kind> Delivery<K> {
         attempts: &mut Attempts,
         inbox: &mut Inbox,
     ) -> bool {
-        let requested = if let Verdict::Throttled(delay) = failure.verdict { Some(delay) } else { None };
+        let requested = if let Verdict::Throttled(delay) = failure.verdict() { Some(delay) } else { None };
         let delay = requested.unwrap_or_else(|| attempts.backoff.next().unwrap_or(LONGEST_WAIT));
         let until = Instant::now() + delay;
         let mut is_replaced = false;
@@ -151,7 +146,7 @@ impl<K: Kind> Delivery<K> {
                 () = tokio::time::sleep_until(until) => return is_replaced,
                 newer = K::next(inbox), if K::ATTEMPTS.is_none() && !attempts.is_last => match newer {
                     Some(newer) => {
-                        progress.give_up(failure.reason(), &self.statistics);
+                        progress.give_up(failure.reason, &self.statistics);
                         *progress = Progress::new(newer);
                         is_replaced = true;
                     }
@@ -166,18 +161,27 @@ impl<K: Kind> Delivery<K> {
         }
     }
 
+    async fn send(&mut self, request: &Encoded) -> Result<Reply, Failure> {
+        let endpoint = &self.transport.destination().endpoint;
+        let span = tracing::debug_span!("export", items = request.items, endpoint);
+        self.transport.send(request.bytes.clone()).instrument(span).await
+    }
+
     /// Returns the number of items that the collector rejected, and logs its message.
     fn rejected(&mut self, reply: &Reply, items: u64) -> u64 {
-        let (endpoint, message) = (&self.endpoint, quoted(&reply.message));
         let rejected = reply.rejected.min(items);
+        let failure = Failure::partial(rejected, &reply.message);
         if rejected > 0 {
-            let counted = K::COUNTED;
-            let error = format!("{endpoint} rejected {rejected} {counted} of a delivery, which are lost: {message}");
-            self.health.failed(REJECTED, &error);
+            self.report(&failure);
         } else if !reply.message.is_empty() {
-            tracing::debug!(endpoint, "the collector accepted all {} with a warning: {message}", K::COUNTED);
+            let endpoint = &self.transport.destination().endpoint;
+            tracing::debug!(endpoint, "the collector accepted a delivery with a warning: {}", failure.cause);
         }
         rejected
+    }
+
+    fn report(&mut self, failure: &Failure) {
+        self.health.failed(failure.reason, &self.transport.destination().describe(failure));
     }
 }
 
@@ -209,7 +213,7 @@ impl<K: Kind> Progress<K> {
 impl Attempts {
     /// Returns true if no attempt follows a failure.
     fn are_over(&self, failure: &Failure, most: Option<u32>) -> bool {
-        most.is_some_and(|most| self.failures >= most) || (self.is_last && failure.verdict == Verdict::Retry)
+        most.is_some_and(|most| self.failures >= most) || (self.is_last && failure.verdict() == Verdict::Retry)
     }
 }
 

@@ -2,14 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use opentelemetry_proto::tonic::collector::{
-    metrics::v1::ExportMetricsServiceRequest, trace::v1::ExportTraceServiceRequest,
-};
+use prost::{Message as _, bytes::Bytes};
 
-use super::{
-    client::{Client, Reply},
-    failure::Failure,
-};
 use crate::{
     REQUEST_LIMIT, Statistics,
     mailbox::Inbox,
@@ -18,14 +12,17 @@ use crate::{
     telemetry::{ErrorType, Snapshot, SpanBatch},
 };
 
+/// An encoded request.
+pub(super) struct Encoded {
+    pub(super) bytes: Bytes,
+    /// The number of items in the request.
+    pub(super) items: u64,
+}
+
 /// A kind of telemetry.
 pub(super) trait Kind: Send + 'static {
     /// The unit that is delivered or lost as a whole.
     type Batch: Send + Sync + 'static;
-    /// The message of the collector's service.
-    type Request: Clone + Send + Sync;
-    /// The name of the counted items.
-    const COUNTED: &'static str;
     /// Most attempts to deliver a batch. `None`: the attempts end when a newer batch replaces this one.
     const ATTEMPTS: Option<u32>;
 
@@ -35,12 +32,8 @@ pub(super) trait Kind: Send + 'static {
     /// Returns the number of items in a batch.
     fn items(batch: &Self::Batch) -> u64;
 
-    /// Returns the requests of a batch, each with its number of items. The iterator builds each request when it is
-    /// needed.
-    fn requests(batch: &Self::Batch) -> impl Iterator<Item = (Self::Request, u64)> + Send;
-
-    /// Sends a request once.
-    fn send(client: &mut Client, request: Self::Request) -> impl Future<Output = Result<Reply, Failure>> + Send;
+    /// Returns the requests of a batch. The iterator encodes each request when it is needed.
+    fn requests(batch: &Self::Batch) -> impl Iterator<Item = Encoded> + Send;
 
     /// Counts items with a final outcome.
     fn count(statistics: &Statistics, outcome: ErrorType, items: u64);
@@ -57,8 +50,6 @@ pub(super) struct Metrics;
 
 impl Kind for Metrics {
     type Batch = Snapshot;
-    type Request = ExportMetricsServiceRequest;
-    const COUNTED: &'static str = "points";
     const ATTEMPTS: Option<u32> = None;
 
     async fn next(inbox: &mut Inbox) -> Option<Arc<Snapshot>> {
@@ -69,12 +60,9 @@ impl Kind for Metrics {
         batch.points()
     }
 
-    fn requests(batch: &Snapshot) -> impl Iterator<Item = (Self::Request, u64)> + Send {
-        requests(batch, REQUEST_LIMIT).map(|part| (part.request, part.points))
-    }
-
-    async fn send(client: &mut Client, request: Self::Request) -> Result<Reply, Failure> {
-        client.metrics(request).await
+    fn requests(batch: &Snapshot) -> impl Iterator<Item = Encoded> + Send {
+        requests(batch, REQUEST_LIMIT)
+            .map(|part| Encoded { bytes: part.request.encode_to_vec().into(), items: part.points })
     }
 
     fn count(statistics: &Statistics, outcome: ErrorType, items: u64) {
@@ -97,8 +85,6 @@ pub(super) struct Spans;
 
 impl Kind for Spans {
     type Batch = SpanBatch;
-    type Request = ExportTraceServiceRequest;
-    const COUNTED: &'static str = "spans";
     const ATTEMPTS: Option<u32> = Some(5);
 
     async fn next(inbox: &mut Inbox) -> Option<Arc<SpanBatch>> {
@@ -109,12 +95,8 @@ impl Kind for Spans {
         batch.spans()
     }
 
-    fn requests(batch: &SpanBatch) -> impl Iterator<Item = (Self::Request, u64)> + Send {
-        std::iter::once_with(|| (request(batch), batch.spans()))
-    }
-
-    async fn send(client: &mut Client, request: Self::Request) -> Result<Reply, Failure> {
-        client.spans(request).await
+    fn requests(batch: &SpanBatch) -> impl Iterator<Item = Encoded> + Send {
+        std::iter::once_with(|| Encoded { bytes: request(batch).encode_to_vec().into(), items: batch.spans() })
     }
 
     fn count(statistics: &Statistics, outcome: ErrorType, items: u64) {

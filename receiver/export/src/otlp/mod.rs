@@ -1,11 +1,11 @@
-//! OTLP over gRPC.
+//! OTLP.
 
-mod client;
-mod connection;
 mod delivery;
+mod destination;
 mod endpoint;
 mod error;
 mod failure;
+mod grpc;
 mod headers;
 mod kind;
 mod own;
@@ -14,6 +14,7 @@ mod settings;
 mod tests;
 #[cfg_attr(not(feature = "tls"), path = "without_tls.rs")]
 mod tls;
+mod transport;
 
 pub use error::{EndpointError, SettingsError};
 pub use own::{OwnLayer, OwnTelemetry, RunningTelemetry};
@@ -22,16 +23,19 @@ pub use settings::{
     ENDPOINT_KEY, FileSettings, HEADERS, INSECURE, Items, Names, PROTOCOL, Pem, Settings, TIMEOUT, endpoint_is_set,
 };
 
+use prost::bytes::Bytes;
+
 use self::{
-    client::Client,
-    connection::Connector,
     delivery::Delivery,
+    failure::{FailureKind, Refusal},
+    grpc::{Connector, Grpc},
     kind::{Metrics, Spans},
+    transport::Transport as _,
 };
 use super::{Output, Statistics};
 
 /// A trial of an endpoint with an empty request.
-pub struct Trial(Client);
+pub struct Trial(Grpc);
 
 impl Trial {
     /// Prepares a connection for a trial. Requires a tokio runtime.
@@ -41,15 +45,22 @@ impl Trial {
     pub fn new(items: Items, settings: Settings) -> Result<Self, SettingsError> {
         let connector = Connector::new(&settings)?;
         let channel = connector.channel();
-        Ok(Self(Client::new(items, settings, connector, channel)))
+        Ok(Self(Grpc::new(items, settings, connector, channel)))
     }
 
     /// Sends an empty request.
     ///
     /// # Errors
     /// The problem and its remedy, if the endpoint accepts no requests of this kind.
-    pub async fn run(self) -> Result<(), String> {
-        self.0.try_endpoint().await.map_err(|failure| failure.explained())
+    pub async fn run(mut self) -> Result<(), String> {
+        // A message without fields has no bytes.
+        match self.0.send(Bytes::new()).await {
+            // A collector may refuse an empty request as invalid, but then it accepts others.
+            Err(failure) if failure.kind != FailureKind::Refused(Refusal::Content) => {
+                Err(self.0.destination().explain(&failure))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -70,12 +81,12 @@ pub fn open(metrics: Settings, spans: Option<Settings>) -> Result<Output, Settin
             let channel = own.channel();
             (own, channel)
         };
-        let client = Client::new(Items::Spans, spans, connector, channel);
-        Ok(Delivery::<Spans>::new(client, statistics.clone()))
+        let client = Grpc::new(Items::Spans, spans, connector, channel);
+        Ok(Delivery::<Spans, _>::new(client, statistics.clone()))
     });
     let traces = traces.transpose()?;
-    let client = Client::new(Items::Metrics, metrics, connector, channel);
-    let metrics = Delivery::<Metrics>::new(client, statistics.clone());
+    let client = Grpc::new(Items::Metrics, metrics, connector, channel);
+    let metrics = Delivery::<Metrics, _>::new(client, statistics.clone());
     Ok(Output::in_task(statistics, |snapshots, inbox| async {
         let spans = async {
             if let Some(traces) = traces {

@@ -28,7 +28,10 @@ use opentelemetry_sdk::{
 use tonic::{Code, Request, Status, service::Interceptor};
 use tracing_subscriber::{Layer, Registry};
 
-use super::{Compression, Settings, SettingsError, connection::Connector, failure::reason};
+use super::{
+    Compression, Settings, SettingsError,
+    grpc::{Connector, reason},
+};
 use crate::{Statistics, telemetry::SCOPE};
 
 /// The records that wait for their delivery.

@@ -32,6 +32,15 @@ impl Items {
             Self::Logs => "logs",
         }
     }
+
+    /// Returns the name of the counted items in messages.
+    pub(super) const fn counted(self) -> &'static str {
+        match self {
+            Self::Metrics => "points",
+            Self::Spans => "spans",
+            Self::Logs => "log records",
+        }
+    }
 }
 
 /// A variable and its text.

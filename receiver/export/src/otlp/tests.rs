@@ -1,5 +1,6 @@
 //! Tests of the delivery with a scripted collector.
 
+mod delivery;
 mod server;
 mod settings;
 mod tls;
@@ -11,7 +12,7 @@ use tokio::time::Instant;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
-use super::*;
+use super::{destination::Destination, *};
 use crate::{
     Outputs, REQUEST_LIMIT,
     telemetry::{Snapshot, UnixNanos},
@@ -31,8 +32,8 @@ fn open_into(collector: &Collector, settings: Settings) -> Outputs {
     let statistics = Statistics::new("otlp");
     let connector = collector.connector();
     let channel = connector.channel();
-    let client = Client::new(Items::Metrics, settings, connector, channel);
-    let delivery = Delivery::<Metrics>::new(client, statistics.clone());
+    let client = Grpc::new(Items::Metrics, settings, connector, channel);
+    let delivery = Delivery::<Metrics, _>::new(client, statistics.clone());
     Outputs::new(vec![Output::in_task(statistics, |inbox, _| delivery.run(inbox))])
 }
 
@@ -194,7 +195,7 @@ async fn a_lost_connection_is_retried() {
     let settings = settings(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)]);
     let connector = Connector::new(&settings).expect("a connector");
     let channel = connector.channel();
-    let mut client = Client::new(Items::Metrics, settings, connector, channel);
+    let mut client = Grpc::new(Items::Metrics, settings, connector, channel);
     let serve = async |reset: bool| {
         let (stream, _) = listener.accept().await.expect("a connection");
         let mut connection = hyper::server::conn::http2::Builder::new(hyper_util::rt::TokioExecutor::new())
@@ -211,9 +212,9 @@ async fn a_lost_connection_is_retried() {
         let _ = tokio::time::timeout(Duration::from_millis(200), std::pin::Pin::new(&mut connection)).await;
     };
     for reset in [true, false] {
-        let (outcome, ()) = tokio::join!(client.metrics(Default::default()), serve(reset));
+        let (outcome, ()) = tokio::join!(client.send(Bytes::new()), serve(reset));
         let failure = outcome.expect_err("no answer");
-        assert_eq!((failure.reason(), failure.verdict), ("unavailable", failure::Verdict::Retry), "{failure}");
+        assert_eq!((failure.reason, failure.verdict()), ("unavailable", failure::Verdict::Retry), "{failure:?}");
     }
 }
 
@@ -394,10 +395,14 @@ async fn a_refused_connection_counts_as_a_failure_and_does_not_end_the_output() 
     assert!(totals.dropped_snapshots >= totals.points(Some("unavailable")), "{totals:?}");
 }
 
+fn described(settings: &Settings, status: &Status) -> String {
+    Destination::new(Items::Metrics, settings, &grpc::PROTOCOL).describe(&grpc::failure(status))
+}
+
 #[test]
 fn failure_messages_have_error_endpoint_and_remedy() {
     let settings = settings(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4317")]);
-    let shown = |status: Status| failure::Failure::new(&status, Items::Metrics, &settings).to_string();
+    let shown = |status: Status| described(&settings, &status);
     let lines = [
         shown(Status::unavailable("tcp connect error")),
         shown(Status::deadline_exceeded("no answer within 10000 ms")),
@@ -416,7 +421,7 @@ fn an_endpoint_without_a_scheme_is_explained() {
     assert_eq!([assumes_tls("collector:4317", ""), assumes_tls("collector:4317", "true")], [true, false]);
     assert_eq!([assumes_tls("https://collector:4317", ""), assumes_tls("http://collector:4317", "")], [false; 2]);
     let settings = settings(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317")]);
-    let shown = |status: Status| failure::Failure::new(&status, Items::Metrics, &settings).to_string();
+    let shown = |status: Status| described(&settings, &status);
     let note = "No scheme given, TLS assumed; write http:// for plaintext.";
     assert!(shown(Status::unavailable("corrupt message")).ends_with(note));
     assert!(!shown(Status::unauthenticated("")).contains(note));
@@ -424,14 +429,14 @@ fn an_endpoint_without_a_scheme_is_explained() {
 
 #[test]
 fn only_the_specified_codes_are_retried() {
-    use failure::{Verdict, verdict};
+    use failure::Verdict;
     let retried: Vec<&str> = (0..17)
-        .map(Code::from_i32)
-        .filter(|code| verdict(&Status::new(*code, "")) == Verdict::Retry)
-        .map(failure::reason)
+        .map(|code| grpc::failure(&Status::new(Code::from_i32(code), "")))
+        .filter(|failure| failure.verdict() == Verdict::Retry)
+        .map(|failure| failure.reason)
         .collect();
     assert_eq!(retried, ["cancelled", "deadline_exceeded", "aborted", "out_of_range", "unavailable", "data_loss"]);
     let wait = Duration::from_secs(3);
     let Answer::Refuse(status) = throttled(Code::ResourceExhausted, wait) else { unreachable!() };
-    assert_eq!(verdict(&status), Verdict::Throttled(wait));
+    assert_eq!(grpc::failure(&status).verdict(), Verdict::Throttled(wait));
 }

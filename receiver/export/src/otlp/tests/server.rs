@@ -27,7 +27,7 @@ use tonic::{
     transport::{Endpoint, Server},
 };
 
-use crate::otlp::connection::Connector;
+use crate::otlp::grpc::Connector;
 
 /// A scripted response.
 pub(super) enum Answer {

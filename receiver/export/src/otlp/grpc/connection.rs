@@ -15,32 +15,32 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-use super::{Settings, SettingsError, endpoint::without_zone, tls};
+use crate::otlp::{Settings, SettingsError, endpoint::without_zone, tls};
 
 /// Idle time before a keep-alive segment of TCP: shorter than common timeouts of firewalls and load balancers.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 /// Creates channels to one collector. Clones are cheap.
 #[derive(Clone)]
-pub(super) struct Connector(Arc<dyn Fn() -> Channel + Send + Sync>);
+pub(in crate::otlp) struct Connector(Arc<dyn Fn() -> Channel + Send + Sync>);
 
 impl Connector {
     /// Creates a connector.
     ///
     /// # Errors
     /// If the certificates or keys are no valid TLS configuration.
-    pub(super) fn new(settings: &Settings) -> Result<Self, SettingsError> {
+    pub(in crate::otlp) fn new(settings: &Settings) -> Result<Self, SettingsError> {
         let (endpoint, timeout) = (endpoint(settings)?, settings.timeout);
         Ok(Self::by(move || endpoint.connect_with_connector_lazy(tcp(timeout))))
     }
 
     /// Creates a connector from a function that opens a channel.
-    pub(super) fn by(connect: impl Fn() -> Channel + Send + Sync + 'static) -> Self {
+    pub(in crate::otlp) fn by(connect: impl Fn() -> Channel + Send + Sync + 'static) -> Self {
         Self(Arc::new(connect))
     }
 
     /// Returns a channel that connects on first use, and again after its connection ended.
-    pub(super) fn channel(&self) -> Channel {
+    pub(in crate::otlp) fn channel(&self) -> Channel {
         (self.0)()
     }
 }

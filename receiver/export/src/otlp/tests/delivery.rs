@@ -1,0 +1,161 @@
+//! Tests of the delivery loop with a scripted transport.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use prost::bytes::Bytes;
+use tokio::time::Instant;
+
+use crate::{
+    Statistics,
+    mailbox::{Inbox, mailbox},
+    otlp::{
+        Items,
+        delivery::Delivery,
+        destination::Destination,
+        failure::{Failure, FailureKind, Refusal},
+        grpc::PROTOCOL,
+        kind::{Encoded, Kind, Spans},
+        tests::settings,
+        transport::{Reply, Transport},
+    },
+    telemetry::{ErrorType, Snapshot},
+    testing::{after, batch, lost},
+};
+
+/// The requests of a transport, each with its time.
+type Sent = Arc<Mutex<Vec<(Bytes, Instant)>>>;
+
+/// A transport with scripted outcomes. It accepts requests after the end of its script.
+struct Scripted {
+    destination: Destination,
+    outcomes: VecDeque<Result<Reply, Failure>>,
+    sent: Sent,
+}
+
+impl Scripted {
+    fn new(items: Items, outcomes: impl IntoIterator<Item = Result<Reply, Failure>>) -> (Self, Sent) {
+        let destination = Destination::new(items, &settings(&[]), &PROTOCOL);
+        let sent = Sent::default();
+        (Self { destination, outcomes: outcomes.into_iter().collect(), sent: Arc::clone(&sent) }, sent)
+    }
+}
+
+impl Transport for Scripted {
+    fn destination(&self) -> &Destination {
+        &self.destination
+    }
+
+    async fn send(&mut self, request: Bytes) -> Result<Reply, Failure> {
+        self.sent.lock().expect("requests").push((request, Instant::now()));
+        self.outcomes.pop_front().unwrap_or_else(|| Ok(Reply::default()))
+    }
+}
+
+fn failure(kind: FailureKind, delay: Option<u64>) -> Result<Reply, Failure> {
+    Err(Failure { delay: delay.map(Duration::from_secs), ..Failure::new(kind, "scripted", "") })
+}
+
+/// Metrics in requests of one item, which counts its encodings.
+struct Counted;
+
+static ENCODINGS: AtomicU64 = AtomicU64::new(0);
+
+impl Kind for Counted {
+    type Batch = Snapshot;
+    const ATTEMPTS: Option<u32> = None;
+
+    async fn next(inbox: &mut Inbox) -> Option<Arc<Snapshot>> {
+        inbox.next().await
+    }
+
+    fn items(batch: &Snapshot) -> u64 {
+        batch.points()
+    }
+
+    fn requests(batch: &Snapshot) -> impl Iterator<Item = Encoded> + Send {
+        (0..batch.points()).map(|number| {
+            ENCODINGS.fetch_add(1, Ordering::Relaxed);
+            Encoded { bytes: Bytes::from(vec![u8::try_from(number).expect("few points")]), items: 1 }
+        })
+    }
+
+    fn count(statistics: &Statistics, outcome: ErrorType, items: u64) {
+        statistics.points(outcome, items);
+    }
+
+    fn finish(batch: &Snapshot, _: ErrorType, _: Duration, statistics: &Statistics) {
+        statistics.settled(batch.time);
+    }
+
+    fn give_up(_: &'static str, _: Duration, _: &Statistics) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_request_of_a_batch_is_encoded_once() {
+    let ok = || Ok(Reply::default());
+    let outcomes = [
+        ok(),
+        failure(FailureKind::Connection, None),
+        failure(FailureKind::Retryable, Some(9)),
+        ok(),
+        failure(FailureKind::Refused(Refusal::Content), None),
+    ];
+    let (transport, sent) = Scripted::new(Items::Metrics, outcomes);
+    let statistics = Statistics::new("test");
+    let (mailbox, inbox) = mailbox(statistics.clone());
+    mailbox.put(lost(5, after(1)));
+    let delivery = tokio::spawn(Delivery::<Counted, _>::new(transport, statistics.clone()).run(inbox));
+    while statistics.totals().settled.is_none() {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    drop(mailbox);
+    delivery.await.expect("the delivery ends");
+    let sent: Vec<u8> = sent.lock().expect("requests").iter().map(|(request, _)| request[0]).collect();
+    assert_eq!(sent, [0, 1, 1, 1, 2, 3, 4]);
+    assert_eq!(ENCODINGS.load(Ordering::Relaxed), 5);
+    assert_eq!(statistics.totals().points, [(None, 4), (Some("scripted"), 1)].into());
+}
+
+/// Delivers one batch of three spans. Returns the statistics, the times of the attempts in seconds, and the number of
+/// acceptances.
+async fn deliver_spans(
+    outcomes: impl IntoIterator<Item = Result<Reply, Failure>>,
+) -> (crate::telemetry::Delivery, Vec<u64>, usize) {
+    let (transport, sent) = Scripted::new(Items::Spans, outcomes);
+    let statistics = Statistics::new("test");
+    let (mailbox, inbox) = mailbox(statistics.clone());
+    let (spans, began) = (Arc::new(batch(3)), Instant::now());
+    mailbox.put_spans(&spans);
+    drop(mailbox);
+    Delivery::<Spans, _>::new(transport, statistics.clone()).run(inbox).await;
+    let times = sent.lock().expect("requests").iter().map(|(_, at)| (*at - began).as_secs()).collect();
+    (statistics.totals(), times, spans.accepted())
+}
+
+#[tokio::test(start_paused = true)]
+async fn spans_have_five_attempts() {
+    let unavailable = || failure(FailureKind::Retryable, Some(7));
+    let (totals, times, accepted) = deliver_spans(std::iter::repeat_with(unavailable).take(4)).await;
+    assert_eq!((totals.spans, times, accepted), ([(None, 3)].into(), vec![0, 7, 14, 21, 28], 1));
+    let (totals, times, accepted) = deliver_spans(std::iter::repeat_with(unavailable).take(5)).await;
+    assert_eq!((totals.spans, times.len(), accepted), ([(Some("scripted"), 3)].into(), 5, 0));
+    assert_eq!((totals.dropped_snapshots, totals.exports.len()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_and_partly_rejected_spans_are_not_accepted() {
+    for kind in [FailureKind::TooLarge, FailureKind::Refused(Refusal::Other)] {
+        let (totals, times, accepted) = deliver_spans([failure(kind, Some(1))]).await;
+        assert_eq!((totals.spans, times.len(), accepted), ([(Some("scripted"), 3)].into(), 1, 0));
+    }
+    let partial = Reply { rejected: 2, message: "too old".to_owned() };
+    let (totals, times, accepted) = deliver_spans([Ok(partial)]).await;
+    assert_eq!((totals.spans, times.len(), accepted), ([(None, 1), (Some("rejected"), 2)].into(), 1, 0));
+}

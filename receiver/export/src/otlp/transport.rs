@@ -1,0 +1,24 @@
+//! The interface of transports.
+
+use prost::bytes::Bytes;
+
+use super::{destination::Destination, failure::Failure};
+
+/// A connection to one endpoint for one kind of telemetry. OTLP encodes requests equally for each protocol, so a
+/// transport knows no messages.
+pub(super) trait Transport: Send + 'static {
+    /// Returns the destination of the requests.
+    fn destination(&self) -> &Destination;
+
+    /// Sends an encoded request once, with the headers, the compression and the time limit of the settings.
+    fn send(&mut self, request: Bytes) -> impl Future<Output = Result<Reply, Failure>> + Send;
+}
+
+/// The reply to an accepted request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reply {
+    /// The number of rejected items.
+    pub(super) rejected: u64,
+    /// The collector's message: the reason of a rejection, or a warning.
+    pub(super) message: String,
+}
