@@ -21,6 +21,7 @@ mod testing;
 #[cfg(test)]
 #[path = "../../tests/support/variants.rs"]
 mod variants;
+pub mod view;
 
 pub use output::{Output, OutputFailed, Outputs};
 pub use split::{Part, REQUEST_LIMIT, Requests, requests};

@@ -1,33 +1,7 @@
 //! Fits columns into a width.
 
 use super::text::{cut, shorten, width as width_of};
-
-/// A column of a section.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Column {
-    pub(super) heading: String,
-    /// True if the cells are aligned to the right.
-    pub(super) number: bool,
-    /// The order in which columns are dropped if space is short, highest first. Columns with zero stay.
-    pub(super) spare: u8,
-    /// True if the cells can be shortened.
-    pub(super) shortens: bool,
-}
-
-impl Column {
-    pub(super) fn text(heading: &str) -> Self {
-        Self { heading: heading.to_owned(), number: false, spare: 0, shortens: false }
-    }
-
-    /// Returns a column of names, which can be long.
-    pub(super) fn name(heading: &str) -> Self {
-        Self { shortens: true, ..Self::text(heading) }
-    }
-
-    pub(super) fn number(heading: &str, spare: u8) -> Self {
-        Self { number: true, spare, ..Self::text(heading) }
-    }
-}
+use crate::view::{Column, ColumnKind, Row};
 
 pub(super) const INDENT: usize = 2;
 /// The least width of a name before another column is dropped for it, and before lines are cut.
@@ -37,10 +11,11 @@ const NARROWEST: usize = 10;
 /// Formats the heading and the rows as lines of at most `width` columns. If space is short, it narrows gaps,
 /// shortens names, drops spare columns, shortens names further, and finally cuts lines. A name never takes more
 /// than a third of the line.
-pub(super) fn lines(columns: &[Column], rows: &[Vec<String>], width: usize) -> Vec<String> {
+pub(super) fn lines(columns: &[Column], rows: &[Row], width: usize) -> Vec<String> {
+    let rows: Vec<Vec<String>> = rows.iter().map(texts).collect();
     // Numbers of common length keep their position from one draw to the next.
-    let least = |column: &Column| if column.number { 7 } else { 0 };
-    let most = |column: &Column| if column.shortens { READABLE.max(width / 3) } else { usize::MAX };
+    let least = |column: &Column| if column.kind == ColumnKind::Number { 7 } else { 0 };
+    let most = |column: &Column| if shortens(column) { READABLE.max(width / 3) } else { usize::MAX };
     let widths: Vec<usize> = columns
         .iter()
         .enumerate()
@@ -57,7 +32,7 @@ pub(super) fn lines(columns: &[Column], rows: &[Vec<String>], width: usize) -> V
             let cell = shorten(cells.get(*n).map_or("", String::as_str), widths[*n]);
             let padding = " ".repeat(widths[*n] - width_of(&cell));
             line.push_str(&" ".repeat(if place == 0 { 0 } else { gap }));
-            if columns[*n].number {
+            if columns[*n].kind == ColumnKind::Number {
                 line.extend([&padding, &*cell]);
             } else {
                 line.extend([&*cell, &padding]);
@@ -65,7 +40,19 @@ pub(super) fn lines(columns: &[Column], rows: &[Vec<String>], width: usize) -> V
         }
         cut(line.trim_end(), width).into_owned()
     };
-    std::iter::once(&headings).chain(rows).map(line).collect()
+    std::iter::once(&headings).chain(&rows).map(line).collect()
+}
+
+/// Returns the texts of the cells. The first one is indented by the depth of the row.
+fn texts(row: &Row) -> Vec<String> {
+    let indent = " ".repeat(INDENT * row.depth);
+    let first = row.cells.iter().take(1).map(|cell| format!("{indent}{cell}"));
+    first.chain(row.cells.iter().skip(1).map(ToString::to_string)).collect()
+}
+
+/// Returns true if the cells of a column can be shortened.
+fn shortens(column: &Column) -> bool {
+    column.kind == ColumnKind::Name
 }
 
 /// The columns that fit.
@@ -90,12 +77,12 @@ fn fit(columns: &[Column], mut widths: Vec<usize>, width: usize) -> Fit {
         let excess = taken(1) - width;
         let spare = kept.iter().copied().filter(|n| columns[*n].spare > 0).max_by_key(|n| columns[*n].spare);
         let least = if spare.is_some() { READABLE } else { NARROWEST };
-        let name = kept.iter().copied().find(|n| columns[*n].shortens && widths[*n] >= least + excess);
+        let name = kept.iter().copied().find(|n| shortens(&columns[*n]) && widths[*n] >= least + excess);
         match (name, spare) {
             (Some(name), _) => widths[name] -= excess,
             (None, Some(spare)) => kept.retain(|n| *n != spare),
             (None, None) => {
-                for n in kept.iter().filter(|n| columns[**n].shortens) {
+                for n in kept.iter().filter(|n| shortens(&columns[**n])) {
                     widths[*n] = widths[*n].min(NARROWEST);
                 }
                 return Fit { kept, widths, gap: 1 };

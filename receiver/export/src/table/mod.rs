@@ -1,26 +1,11 @@
 //! A live table of the last interval for people at a terminal.
-//!
-//! The descriptors of the metrics define sections, columns and units. This module refers to no signal by name.
 
-mod cells;
-mod change;
-mod estimate;
-mod growths;
 mod layout;
-mod names;
-mod notices;
-mod ranking;
-mod recent;
-mod rows;
 mod screen;
-mod section;
-mod summary;
 mod terminal;
 #[cfg(test)]
 mod tests;
 mod text;
-mod tree;
-mod units;
 
 pub use terminal::{Log, Terminal};
 
@@ -36,10 +21,7 @@ use tokio::time::Instant;
 
 use self::{
     layout::{INDENT, lines, wrap},
-    notices::notices,
-    recent::Recent,
     screen::{colour, size_of_stdout},
-    section::{Input, Section, sections},
     text::{cut, width},
 };
 use super::{
@@ -47,7 +29,10 @@ use super::{
     health::Health,
     mailbox::{Inbox, Mail},
 };
-use crate::{telemetry::Snapshot, text::plain};
+use crate::{
+    telemetry::Snapshot,
+    view::{Notice, Quantity, Recent, Section, View},
+};
 
 /// The layout of the table.
 #[derive(Clone, Copy, Debug)]
@@ -117,22 +102,11 @@ pub fn render(previous: Option<&Snapshot>, current: &Snapshot, layout: Layout) -
 
 /// Formats the table of [`render`], with the most recent spans.
 fn render_all(previous: Option<&Snapshot>, current: &Snapshot, recent: &Recent, layout: Layout) -> String {
-    let input = Input::new(previous, current, layout.cpus);
+    let view = View::new(previous, current, recent, layout.cpus);
     let mut page = Page { lines: Vec::new(), layout };
-    page.head(&input);
-    for section in sections(&input) {
-        page.section(&section);
-    }
-    if let Some(section) = recent.section() {
-        page.section(&section);
-    }
-    let notices = current.resources.first().map_or_else(Vec::new, |node| notices(&input, node));
-    if !notices.is_empty() {
-        page.gap();
-    }
-    for (title, items) in notices {
-        page.lines.extend(wrap(&format!("{title}:"), &items, layout.width));
-    }
+    page.head(&view);
+    view.sections.iter().for_each(|section| page.section(section));
+    page.notices(&view.notices);
     page.lines.join("\n")
 }
 
@@ -142,20 +116,15 @@ struct Page {
 }
 
 impl Page {
-    fn head(&mut self, input: &Input<'_>) {
-        let current = input.current;
-        let time = SystemTime::UNIX_EPOCH + Duration::from_nanos(current.time.0);
-        let host = current.resources.iter().find_map(|resource| resource.resource.attributes.get("host.name"));
-        let span = match &input.earlier {
-            Some(earlier) => {
-                let nanos = current.time.0.saturating_sub(earlier.time.0);
-                format!("over {}", units::amount(nanos as f64 / 1e9, "s"))
-            }
+    fn head(&mut self, view: &View) {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_nanos(view.time.0);
+        let time = humantime::format_rfc3339_seconds(time);
+        let span = match view.seconds {
+            Some(seconds) => format!("over {}", Quantity::seconds(seconds)),
             None => "since the start".to_owned(),
         };
-        let host = host.map_or_else(String::new, |host| format!("  {}", plain(&host.to_string())));
+        let host = view.host.as_ref().map_or_else(String::new, |host| format!("  {host}"));
         let version = env!("CARGO_PKG_VERSION");
-        let time = humantime::format_rfc3339_seconds(time);
         self.styled(&format!("undercurrent {version}{host}  {time}  {span}"), Style::new().dimmed());
     }
 
@@ -174,6 +143,16 @@ impl Page {
         self.lines.extend(lines);
         if let Some(rest) = &section.rest {
             self.lines.push(cut(&format!("{}{rest}", " ".repeat(INDENT)), self.layout.width).into_owned());
+        }
+    }
+
+    fn notices(&mut self, notices: &[Notice]) {
+        if !notices.is_empty() {
+            self.gap();
+        }
+        for Notice { title, remarks, .. } in notices {
+            let remarks: Vec<String> = remarks.iter().map(ToString::to_string).collect();
+            self.lines.extend(wrap(&format!("{title}:"), &remarks, self.layout.width));
         }
     }
 

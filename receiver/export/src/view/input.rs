@@ -1,12 +1,35 @@
-//! Growth of the node's counters by attributes, for sections with estimates from samples.
+//! The two snapshots of a view, with lookups of changes by metric.
+
+use std::num::NonZeroUsize;
 
 use super::{
-    change::{Change, Measured},
-    section::Input,
+    change::{Change, Earlier, Measured, changes},
+    names::{Name, names},
 };
-use crate::telemetry::{Attributes, ResourceMetrics};
+use crate::telemetry::{Attributes, ResourceMetrics, Snapshot};
 
-/// The growth of a counter's points in the last interval.
+/// The input of a view.
+pub(super) struct Input<'a> {
+    earlier: Option<Earlier<'a>>,
+    pub(super) current: &'a Snapshot,
+    pub(super) names: Vec<Name>,
+    pub(super) cpus: Option<NonZeroUsize>,
+}
+
+impl<'a> Input<'a> {
+    pub(super) fn new(previous: Option<&'a Snapshot>, current: &'a Snapshot, cpus: Option<NonZeroUsize>) -> Self {
+        Self { earlier: previous.map(Earlier::new), current, names: names(&current.resources), cpus }
+    }
+
+    /// Returns the changes of a resource's metric in the last interval; none if the resource lacks the metric.
+    pub(super) fn changes(&self, resource: &'a ResourceMetrics, metric: &str) -> Vec<Change<'a>> {
+        let metric = resource.metrics.iter().find(|known| known.descriptor.name == metric);
+        let changes = |metric| changes(self.earlier.as_ref(), self.current.time, &resource.resource, metric);
+        metric.map_or_else(Vec::new, changes)
+    }
+}
+
+/// The growth of a counter's points in the last interval, for sections with estimates from samples.
 pub(super) struct Growths<'a>(Vec<Change<'a>>);
 
 impl<'a> Growths<'a> {

@@ -1,8 +1,67 @@
-//! Numbers for people, with three digits and a unit.
+//! Numbers with units, and their text for people: three digits and a unit.
+
+use std::fmt;
+
+/// A number with a unit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Quantity {
+    /// The number.
+    pub value: f64,
+    /// The unit.
+    pub unit: Unit,
+}
+
+/// A unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// No unit, or the unit that the heading of the column names.
+    None,
+    /// A UCUM unit.
+    Ucum(&'static str),
+    /// A UCUM unit per second.
+    PerSecond(&'static str),
+    /// A fraction of a whole, which is displayed in percent.
+    Share,
+}
+
+impl Quantity {
+    pub(super) const fn number(value: f64) -> Self {
+        Self { value, unit: Unit::None }
+    }
+
+    pub(super) const fn amount(value: f64, unit: &'static str) -> Self {
+        Self { value, unit: Unit::Ucum(unit) }
+    }
+
+    pub(super) const fn rate(value: f64, unit: &'static str) -> Self {
+        Self { value, unit: Unit::PerSecond(unit) }
+    }
+
+    pub(super) const fn share(value: f64) -> Self {
+        Self { value, unit: Unit::Share }
+    }
+
+    /// Returns a duration in seconds.
+    #[must_use]
+    pub const fn seconds(value: f64) -> Self {
+        Self::amount(value, "s")
+    }
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&match self.unit {
+            Unit::None => number(self.value),
+            Unit::Ucum(unit) => amount(self.value, unit),
+            Unit::PerSecond(unit) => rate(self.value, unit),
+            Unit::Share => percent(self.value),
+        })
+    }
+}
 
 /// Formats a number, with an SI prefix from 1000 on: `0`, `0.25`, `7.1`, `999`, `12.3k`. Small integers have no
 /// decimals.
-pub(super) fn number(value: f64) -> String {
+fn number(value: f64) -> String {
     if value.abs() >= 999.5 {
         let (scaled, prefix) = prefixed(value, &["", "k", "M", "G", "T", "P", "E"], 0);
         return format!("{}{prefix}", digits(scaled));
@@ -12,7 +71,7 @@ pub(super) fn number(value: f64) -> String {
 
 /// Formats an amount in a UCUM unit. Seconds and other SI units get prefixes from nano on; amounts in other units
 /// are bare numbers.
-pub(super) fn amount(value: f64, unit: &str) -> String {
+fn amount(value: f64, unit: &str) -> String {
     match unit {
         "s" => measure(value, "s"),
         "J" => measure(value, "J"),
@@ -24,7 +83,7 @@ pub(super) fn amount(value: f64, unit: &str) -> String {
 }
 
 /// Formats a growth per second in a UCUM unit.
-pub(super) fn rate(per_second: f64, unit: &str) -> String {
+fn rate(per_second: f64, unit: &str) -> String {
     match unit {
         "J" => measure(per_second, "W"),
         _ => format!("{}/s", amount(per_second, unit)),
@@ -32,7 +91,7 @@ pub(super) fn rate(per_second: f64, unit: &str) -> String {
 }
 
 /// Formats a share as a percentage.
-pub(super) fn percent(share: f64) -> String {
+fn percent(share: f64) -> String {
     let percent = share * 100.0;
     let text = if percent == 0.0 { "0".to_owned() } else { digits(percent) };
     format!("{text}%")

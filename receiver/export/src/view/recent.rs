@@ -1,22 +1,27 @@
 //! The most recent spans.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::SystemTime};
 
-use super::{layout::Column, names::single, rows::heading, section::Section, units::amount};
-use crate::telemetry::{Resource, SpanBatch, SpanData, SpanId};
+use super::{
+    names::single,
+    rows::heading,
+    section::{Cell, Column, Row, Section},
+    units::Quantity,
+};
+use crate::telemetry::{Resource, SpanBatch, SpanData, SpanId, UnixNanos};
 
-/// Number of spans in the table.
+/// Number of spans in a view.
 const ROWS: usize = 5;
 /// The attribute that names the slowest part of a span.
 const LAYER: &str = "undercurrent.network.layer";
 
 /// The most recent spans without a parent in this process, the newest first.
 #[derive(Debug, Default)]
-pub(super) struct Recent(VecDeque<Vec<String>>);
+pub struct Recent(VecDeque<Row>);
 
 impl Recent {
     /// Adds the spans of a batch.
-    pub(super) fn add(&mut self, batch: &SpanBatch) {
+    pub fn add(&mut self, batch: &SpanBatch) {
         for resource in &batch.resources {
             let first = |span: &&SpanData| span.parent_span_id == SpanId::INVALID || span.parent_span_is_remote;
             for span in resource.spans.iter().filter(first) {
@@ -26,13 +31,13 @@ impl Recent {
         self.0.truncate(ROWS);
     }
 
-    /// Returns the section of the table; `None` without spans.
+    /// Returns the section of the spans; `None` without spans.
     pub(super) fn section(&self) -> Option<Section> {
         let columns = vec![
-            Column::text("time"),
+            Column::label("time"),
             Column::name("workload"),
             Column::number("duration", 0),
-            Column::text(heading(LAYER)),
+            Column::label(heading(LAYER)),
         ];
         (!self.0.is_empty()).then(|| Section {
             title: "slow packets".to_owned(),
@@ -44,14 +49,16 @@ impl Recent {
     }
 }
 
-fn row(resource: &Resource, span: &SpanData) -> Vec<String> {
-    let time = humantime::format_rfc3339_millis(span.end_time).to_string();
-    // The time of day, without the date and the letter of the time zone.
-    let time = time.get(11..23).unwrap_or_default().to_owned();
+fn row(resource: &Resource, span: &SpanData) -> Row {
+    let end = span.end_time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let duration = span.end_time.duration_since(span.start_time).unwrap_or_default();
     let layer = span.attributes.iter().find(|attribute| attribute.key.as_str() == LAYER);
-    let layer = layer.map_or_else(|| "-".to_owned(), |attribute| attribute.value.to_string());
-    vec![time, single(&resource.attributes), amount(duration.as_secs_f64(), "s"), layer]
+    Row::new(vec![
+        Cell::Time(UnixNanos(u64::try_from(end.as_nanos()).unwrap_or(u64::MAX))),
+        Cell::Label(single(&resource.attributes)),
+        Cell::Number(Quantity::seconds(duration.as_secs_f64())),
+        layer.map_or(Cell::Missing, |attribute| Cell::Label(attribute.value.to_string())),
+    ])
 }
 
 #[cfg(test)]
@@ -77,9 +84,9 @@ mod tests {
         recent.add(&spans);
         let rows = recent.section().expect("a section").rows;
         assert_eq!(
-            rows.iter().map(|row| &*row[2]).collect::<Vec<_>>(),
+            rows.iter().map(|row| row.cells[2].to_string()).collect::<Vec<_>>(),
             ["60.0ms", "50.0ms", "40.0ms", "30.0ms", "20.0ms"]
         );
-        assert_eq!(rows[0][3], "socket_read");
+        assert_eq!(rows[0].cells[3].to_string(), "socket_read");
     }
 }

@@ -1,4 +1,4 @@
-//! Names of resources in the table.
+//! Names of resources.
 
 use std::collections::HashMap;
 
@@ -27,18 +27,18 @@ impl Name {
 
 /// Returns unique names for the resources of a snapshot, with the node first.
 pub(super) fn names(resources: &[ResourceMetrics]) -> Vec<Name> {
-    let attributes = |place: usize| &resources[place].resource.attributes;
+    let attributes = |index: usize| &resources[index].resource.attributes;
     let mut names: Vec<Name> = (0..resources.len())
-        .map(|place| if place == 0 { Name::new("(node)", "") } else { name(attributes(place)) })
+        .map(|index| if index == 0 { Name::new("(node)", "") } else { name(attributes(index)) })
         .collect();
     let mut bearers: HashMap<&str, usize> = HashMap::new();
     for name in &names {
         *bearers.entry(&name.text).or_default() += 1;
     }
     let shared: Vec<bool> = names.iter().map(|name| bearers[name.text.as_str()] > 1).collect();
-    for (place, name) in names.iter_mut().enumerate().filter(|(place, _)| shared[*place]) {
+    for (index, name) in names.iter_mut().enumerate().filter(|(index, _)| shared[*index]) {
         let ids = ["container.id", "service.instance.id"];
-        if let Some(id) = ids.iter().find_map(|key| text(attributes(place), key)) {
+        if let Some(id) = ids.iter().find_map(|key| text(attributes(index), key)) {
             name.text = format!("{} ({})", name.text, short(&id));
         }
     }

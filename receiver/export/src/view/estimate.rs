@@ -1,11 +1,11 @@
 //! Time that is estimated from samples, with its confidence interval next to the exact time.
 
 use super::{
-    cells::Part,
-    growths::Growths,
-    layout::Column,
-    section::{Input, Section, headline},
-    units::{number, percent},
+    group::headline,
+    input::{Growths, Input},
+    part::Part,
+    section::{Cell, Column, Row, Section},
+    units::Quantity,
 };
 use crate::telemetry::{Attributes, Descriptor, View};
 
@@ -28,22 +28,28 @@ pub(super) fn section(input: &Input<'_>, descriptor: &'static Descriptor) -> Opt
         let exact = (!exact.is_empty(is_part)).then(|| exact.per_second(is_part));
         (rate > 0.0).then(|| {
             // An interval that reaches zero has too few samples for a share.
-            let busy = if busy > 0.0 && error < rate { percent(rate / busy) } else { "-".to_owned() };
-            let exact = exact.map_or_else(|| "-".to_owned(), |exact| number(exact * 1e3));
-            vec![name.to_owned(), number(rate * 1e3), format!("±{}", number(error * 1e3)), exact, percent(rate), busy]
+            let busy = (busy > 0.0 && error < rate).then(|| Quantity::share(rate / busy));
+            Row::new(vec![
+                Cell::label(name),
+                Cell::Number(Quantity::number(rate * 1e3)),
+                Cell::Interval(Quantity::number(error * 1e3)),
+                Cell::of(exact.map(|exact| Quantity::number(exact * 1e3))),
+                Cell::Number(Quantity::share(rate)),
+                Cell::of(busy),
+            ])
         })
     };
     let of = |name: &'static str| row(name, &|attributes| attributes.get(key.key) == Some(&name.into()));
     let rows: Vec<_> = key.known().into_iter().filter_map(of).collect();
     // The sum of exact times has fewer events than that of estimates, so the last row has none.
-    let all = row("all", &|_| true).map(|mut cells| {
-        "-".clone_into(&mut cells[3]);
-        cells
+    let all = row("all", &|_| true).map(|mut row| {
+        row.cells[3] = Cell::Missing;
+        row
     });
     let headings = [("ms/s", 0), ("95% interval", 0), ("exact ms/s", 0), ("of one CPU", 1), ("of busy time", 0)];
     let columns = headings.map(|(heading, spare)| Column::number(heading, spare));
     Some(Section {
-        columns: [Column::text("event")].into_iter().chain(columns).collect(),
+        columns: [Column::label("event")].into_iter().chain(columns).collect(),
         rows: rows.into_iter().chain([all?]).collect(),
         ..headline(&[Part::whole(descriptor)])
     })

@@ -1,11 +1,11 @@
-//! The columns and cells of a metric.
+//! A metric in a section, with its columns and cells.
 
 use std::num::NonZeroUsize;
 
 use super::{
     change::{Change, Measured},
-    layout::Column,
-    units::{amount, number, percent, rate},
+    section::{Cell, Column},
+    units::Quantity,
 };
 use crate::telemetry::{Descriptor, Instrument, Value};
 
@@ -63,29 +63,29 @@ pub(super) fn value_columns(part: &Part, cpus: Option<NonZeroUsize>) -> Vec<Colu
 }
 
 /// Returns the cells for [`value_columns`].
-pub(super) fn values(part: &Part, change: &Change<'_>, cpus: Option<NonZeroUsize>) -> Vec<String> {
+pub(super) fn values(part: &Part, change: &Change<'_>, cpus: Option<NonZeroUsize>) -> Vec<Cell> {
     let descriptor = part.descriptor;
-    let unknown = || "-".to_owned();
     match &change.value {
         Measured::Distribution(histogram) => {
-            let quantile = |q| histogram.quantile(q).map_or_else(unknown, |value| amount(value, descriptor.unit));
+            let quantile = |q| Cell::of(histogram.quantile(q).map(|value| Quantity::amount(value, descriptor.unit)));
             if part.heading.is_some() {
                 return [0.5, 0.99].map(quantile).into();
             }
-            let rate = change.per_second().map_or_else(unknown, |rate| format!("{}/s", number(rate)));
-            [rate, number(histogram.count() as f64)].into_iter().chain([0.5, 0.9, 0.99, 1.0].map(quantile)).collect()
+            let rate = Cell::of(change.per_second().map(|rate| Quantity::rate(rate, "1")));
+            let count = Cell::Number(Quantity::number(histogram.count() as f64));
+            [rate, count].into_iter().chain([0.5, 0.9, 0.99, 1.0].map(quantile)).collect()
         }
         Measured::Growth { .. } if descriptor.unit == "s" => {
             let share = change.per_second();
-            let shown = |show: &dyn Fn(f64) -> String| share.map_or_else(unknown, show);
-            let mut cells = vec![shown(&|share| number(share * 1000.0)), shown(&percent)];
-            cells.extend(cpus.map(|cpus| shown(&|share| percent(share / cpus.get() as f64))));
+            let of = |quantity: &dyn Fn(f64) -> Quantity| Cell::of(share.map(quantity));
+            let mut cells = vec![of(&|share| Quantity::number(share * 1000.0)), of(&Quantity::share)];
+            cells.extend(cpus.map(|cpus| of(&|share| Quantity::share(share / cpus.get() as f64))));
             cells
         }
         Measured::Growth { .. } => {
-            vec![change.per_second().map_or_else(unknown, |growth| rate(growth, descriptor.unit))]
+            vec![Cell::of(change.per_second().map(|growth| Quantity::rate(growth, descriptor.unit)))]
         }
-        Measured::Level(value) => vec![amount(*value, descriptor.unit)],
+        Measured::Level(value) => vec![Cell::Number(Quantity::amount(*value, descriptor.unit))],
     }
 }
 
@@ -101,9 +101,9 @@ pub(super) fn load(changes: &[Change<'_>]) -> f64 {
 /// Formats a [`load`] with its unit.
 pub(super) fn total(descriptor: &Descriptor, load: f64) -> String {
     match descriptor.instrument {
-        _ if is_busy_time(descriptor) => format!("{} ms/s", number(load * 1000.0)),
-        Instrument::ExponentialHistogram => format!("{}/s", number(load)),
-        Instrument::Counter => rate(load, descriptor.unit),
-        Instrument::UpDownCounter | Instrument::Gauge => amount(load, descriptor.unit),
+        _ if is_busy_time(descriptor) => format!("{} ms/s", Quantity::number(load * 1000.0)),
+        Instrument::ExponentialHistogram => Quantity::rate(load, "1").to_string(),
+        Instrument::Counter => Quantity::rate(load, descriptor.unit).to_string(),
+        Instrument::UpDownCounter | Instrument::Gauge => Quantity::amount(load, descriptor.unit).to_string(),
     }
 }

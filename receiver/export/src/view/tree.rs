@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 
 use super::{
-    cells::Part,
     estimate::relative_error,
-    growths::Growths,
-    layout::Column,
-    rows::{CPU, busiest_of, heading, label},
-    section::{Input, Section, headline},
-    units::{number, percent},
+    group::headline,
+    input::{Growths, Input},
+    part::Part,
+    rows::{CPU, busiest_of, heading, text},
+    section::{Cell, Column, Row, Section},
+    units::Quantity,
 };
 use crate::telemetry::{AttributeKey, Attributes, Descriptor, Value, View};
 
@@ -56,7 +56,7 @@ fn cpus(time: &Growths<'_>) -> Vec<Value> {
 
 impl Tree<'_> {
     fn columns(&self, total: &str) -> Vec<Column> {
-        let fixed = [Column::text(total), Column::number("ms/s", 0), Column::number("error", 0)];
+        let fixed = [Column::label(total), Column::number("ms/s", 0), Column::number("error", 0)];
         let of_cpu =
             |(n, cpu): (usize, &Value)| Column::number(&format!("CPU {cpu}"), u8::try_from(n + 2).unwrap_or(u8::MAX));
         fixed
@@ -67,7 +67,7 @@ impl Tree<'_> {
     }
 
     /// Returns the rows of a total: the total, its precise shares in descending order, and the rest.
-    fn branch(&self, total: &'static str, name: &'static str, parts: &[&AttributeKey]) -> Vec<Vec<String>> {
+    fn branch(&self, total: &'static str, name: &'static str, parts: &[&AttributeKey]) -> Vec<Row> {
         let is_total = |attributes: &Attributes| attributes.get(total) == Some(&name.into());
         let all = self.time.sum(is_total);
         if all == 0.0 {
@@ -77,7 +77,7 @@ impl Tree<'_> {
         let mut shares: BTreeMap<String, Vec<Option<Value>>> = BTreeMap::new();
         for attributes in self.time.attributes().filter(|attributes| is_total(attributes)) {
             let values: Vec<_> = parts.iter().map(|key| attributes.get(key.key).cloned()).collect();
-            let names: Vec<_> = values.iter().flatten().map(|value| label(Some(value))).collect();
+            let names: Vec<_> = values.iter().flatten().map(text).collect();
             shares.insert(names.join(" "), values);
         }
         let is_share = |values: &[Option<Value>], attributes: &Attributes| {
@@ -91,26 +91,28 @@ impl Tree<'_> {
             .filter(|(own, ..)| *own > 0.0)
             .partition(|(own, ..)| error_of_share(own / all, error) <= LARGEST_ERROR);
         precise.sort_by(|(one, ..), (other, ..)| other.total_cmp(one));
-        let mut rows = vec![self.row(name, Some(error), &is_total)];
+        let mut rows = vec![self.row(0, name, Some(error), &is_total)];
         for (own, name, values) in &precise {
             let error = error_of_share(own / all, error);
-            rows.push(self.row(&format!("  {name}"), Some(error), &|attributes| is_share(values, attributes)));
+            rows.push(self.row(1, name, Some(error), &|attributes| is_share(values, attributes)));
         }
         if !hidden.is_empty() {
             let is_hidden = |attributes: &Attributes| hidden.iter().any(|(.., values)| is_share(values, attributes));
-            rows.push(self.row(&format!("  {} more", hidden.len()), None, &is_hidden));
+            rows.push(self.row(1, &format!("{} more", hidden.len()), None, &is_hidden));
         }
         rows
     }
 
-    fn row(&self, name: &str, error: Option<f64>, is_part: &IsPart<'_>) -> Vec<String> {
+    fn row(&self, depth: usize, name: &str, error: Option<f64>, is_part: &IsPart<'_>) -> Row {
         let rate = self.time.per_second(is_part);
-        let error = error.map_or_else(|| format!(">{:.0}%", LARGEST_ERROR * 100.0), percent);
+        let error = error.map_or(Cell::Above(LARGEST_ERROR), |error| Cell::Number(Quantity::share(error)));
         let of_cpu = |cpu: &Value| {
-            percent(self.time.per_second(|attributes| is_part(attributes) && attributes.get(CPU) == Some(cpu)))
+            let is_of_cpu = |attributes: &Attributes| is_part(attributes) && attributes.get(CPU) == Some(cpu);
+            Cell::Number(Quantity::share(self.time.per_second(is_of_cpu)))
         };
-        let fixed = [name.to_owned(), number(rate * 1e3), error, percent(rate)];
-        fixed.into_iter().chain(self.cpus.iter().map(of_cpu)).collect()
+        let (time, share) = (Quantity::number(rate * 1e3), Quantity::share(rate));
+        let fixed = [Cell::label(name), Cell::Number(time), error, Cell::Number(share)];
+        Row { depth, cells: fixed.into_iter().chain(self.cpus.iter().map(of_cpu)).collect() }
     }
 }
 

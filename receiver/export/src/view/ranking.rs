@@ -1,11 +1,12 @@
 //! Sections of several resources: busiest first, without idle ones, and the others in one line.
 
 use super::{
-    cells::{Part, load, single_column, total},
-    layout::Column,
+    group::{Share, cells, columns, headline, keys},
+    input::Input,
     names::is_overflow,
-    rows::{self, Row},
-    section::{Input, Section, Share, cells, columns, headline, keys, short},
+    part::{Part, load, single_column, total},
+    rows::{self, Series},
+    section::{Cell, Column, Row, Section, short},
 };
 
 /// The number of workloads with rows.
@@ -15,19 +16,22 @@ const BUSIEST: usize = 8;
 pub(super) fn section(input: &Input<'_>, group: &[Part], shares: Vec<Share<'_>>) -> Section {
     let (shown, rest) = ranked(input, shares);
     let keys = keys(group, &shown);
-    let mut all = vec![Column::name("workload"), Column { spare: 5, ..Column::text("kind") }];
+    let mut all = name_columns();
     all.extend(columns(&keys, group, input.cpus));
     let mut lines = Vec::new();
     for share in &shown {
-        let name = &input.names[share.place];
+        let name = &input.names[share.index];
         let rows = rows::rows(&keys, &share.changes).into_iter().filter(is_busy);
         // Only the first row of a workload has its name, so that its start is easy to find.
-        let names = std::iter::once([name.text.as_str(), name.kind]).chain(std::iter::repeat(["", ""]));
-        lines.extend(names.zip(rows).map(|(name, row)| {
-            name.into_iter().map(str::to_owned).chain(cells(&row, group, input.cpus)).collect::<Vec<_>>()
-        }));
+        let first = [Cell::label(&name.text), Cell::label(name.kind)];
+        let names = std::iter::once(first).chain(std::iter::repeat([Cell::Repeated, Cell::Repeated]));
+        lines.extend(
+            names
+                .zip(rows)
+                .map(|(name, series)| Row::new(name.into_iter().chain(cells(&series, group, input.cpus)).collect())),
+        );
     }
-    let rest = if shown.iter().all(|share| share.place == 0) {
+    let rest = if shown.iter().all(|share| share.index == 0) {
         Some("no workload had any".to_owned())
     } else {
         (!rest.is_empty()).then(|| remainder(group, &rest))
@@ -35,12 +39,17 @@ pub(super) fn section(input: &Input<'_>, group: &[Part], shares: Vec<Share<'_>>)
     Section { columns: all, rows: lines, rest, ..headline(group) }
 }
 
+/// Returns the columns that name a workload.
+pub(super) fn name_columns() -> Vec<Column> {
+    vec![Column::name("workload"), Column { spare: 5, ..Column::label("kind") }]
+}
+
 /// Splits the active resources, busiest first, into those with rows and the others. Only single workloads get
 /// rows.
 pub(super) fn ranked<'a>(input: &Input<'_>, shares: Vec<Share<'a>>) -> (Vec<Share<'a>>, Vec<Share<'a>>) {
     let is_one = |share: &Share<'_>| {
-        let resource = &input.current.resources[share.place].resource;
-        share.place != 0 && !is_overflow(&resource.attributes)
+        let resource = &input.current.resources[share.index].resource;
+        share.index != 0 && !is_overflow(&resource.attributes)
     };
     let busy = shares.into_iter().filter(|share| share.changes.iter().flatten().any(|change| !change.is_idle()));
     let mut ranked: Vec<(f64, Share<'a>)> = busy.map(|share| (share.load(), share)).collect();
@@ -60,8 +69,8 @@ impl Share<'_> {
     }
 }
 
-fn is_busy(row: &Row<'_>) -> bool {
-    row.changes.iter().flatten().any(|change| !change.is_idle())
+fn is_busy(series: &Series<'_>) -> bool {
+    series.changes.iter().flatten().any(|change| !change.is_idle())
 }
 
 fn remainder(group: &[Part], rest: &[Share<'_>]) -> String {

@@ -9,7 +9,7 @@ use crate::telemetry::{
 
 /// An index of the previous snapshot.
 pub(super) struct Earlier<'a> {
-    pub(super) time: UnixNanos,
+    time: UnixNanos,
     resources: HashMap<Identity<'a>, &'a ResourceMetrics>,
 }
 

@@ -3,7 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use super::change::{Change, Measured};
+use super::{
+    change::{Change, Measured},
+    section::Cell,
+};
 use crate::{
     telemetry::{AttributeKey, Attributes, Value},
     text::plain,
@@ -14,9 +17,9 @@ pub(super) const CPU: &str = "cpu.logical_number";
 /// The number of CPUs with a row.
 const BUSIEST: usize = 8;
 
-/// A row with its attributes for the columns of [`keys`], and the change of each metric of the section.
-pub(super) struct Row<'a> {
-    pub(super) labels: Vec<String>,
+/// A row of changes, with its attributes for the columns of [`keys`], and the change of each metric of the section.
+pub(super) struct Series<'a> {
+    pub(super) labels: Vec<Cell>,
     pub(super) changes: Vec<Option<Change<'a>>>,
 }
 
@@ -43,7 +46,7 @@ type Place = (usize, Option<Value>);
 type Members<'a> = Vec<(Place, Vec<Option<Change<'a>>>)>;
 
 /// Returns the rows of a section. `measured` holds the changes of each metric.
-pub(super) fn rows<'a>(keys: &[&AttributeKey], measured: &[Vec<Change<'a>>]) -> Vec<Row<'a>> {
+pub(super) fn rows<'a>(keys: &[&AttributeKey], measured: &[Vec<Change<'a>>]) -> Vec<Series<'a>> {
     let by_cpu = keys.iter().any(|key| key.key == CPU);
     let groups: Vec<&AttributeKey> = keys.iter().copied().filter(|key| key.key != CPU).collect();
     let mut grouped: BTreeMap<Vec<Place>, BTreeMap<Place, Vec<Option<Change<'a>>>>> = BTreeMap::new();
@@ -61,16 +64,16 @@ pub(super) fn rows<'a>(keys: &[&AttributeKey], measured: &[Vec<Change<'a>>]) -> 
     }
     let mut rows = Vec::new();
     for (group, members) in grouped {
-        let labels: Vec<String> = group.iter().map(|(_, value)| label(value.as_ref())).collect();
+        let labels: Vec<Cell> = group.iter().map(|(_, value)| label(value.as_ref())).collect();
         let members: Members<'a> = members.into_iter().collect();
         if !by_cpu {
-            rows.extend(members.into_iter().map(|(_, changes)| Row { labels: labels.clone(), changes }));
+            rows.extend(members.into_iter().map(|(_, changes)| Series { labels: labels.clone(), changes }));
             continue;
         }
-        let with_cpu = |cpu: String| labels.iter().cloned().chain([cpu]).collect();
-        rows.push(Row { labels: with_cpu("all".to_owned()), changes: sum(&members) });
+        let with_cpu = |cpu: Cell| labels.iter().cloned().chain([cpu]).collect();
+        rows.push(Series { labels: with_cpu(Cell::label("all")), changes: sum(&members) });
         for ((_, cpu), changes) in busiest(members) {
-            rows.push(Row { labels: with_cpu(label(cpu.as_ref())), changes });
+            rows.push(Series { labels: with_cpu(label(cpu.as_ref())), changes });
         }
     }
     rows
@@ -83,8 +86,13 @@ fn place(key: &AttributeKey, attributes: &Attributes) -> Place {
     (position, value.cloned())
 }
 
-pub(super) fn label(value: Option<&Value>) -> String {
-    value.map_or_else(|| "-".to_owned(), |value| plain(&value.to_string()).into_owned())
+fn label(value: Option<&Value>) -> Cell {
+    value.map_or(Cell::Missing, |value| Cell::Label(text(value)))
+}
+
+/// Returns the value of an attribute without control characters.
+pub(super) fn text(value: &Value) -> String {
+    plain(&value.to_string()).into_owned()
 }
 
 fn empty<'a>(metrics: usize) -> Vec<Option<Change<'a>>> {

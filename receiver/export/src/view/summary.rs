@@ -1,12 +1,13 @@
 //! One row for each workload with figures of several metrics side by side.
 
 use super::{
-    cells::total,
     change::{Change, Measured},
-    layout::Column,
+    group::Share,
+    input::Input,
+    part::total,
     ranking,
-    section::{Input, Section, Share, short},
-    units::{amount, percent, rate},
+    section::{Cell, Column, Row, Section, short},
+    units::Quantity,
 };
 use crate::telemetry::{Attributes, Descriptor, Figure, FigureKind, Value, View};
 
@@ -15,20 +16,20 @@ pub(super) fn section(input: &Input<'_>, descriptor: &'static Descriptor) -> Opt
     let View::Summary(figures) = descriptor.view else { return None };
     let resources = &input.current.resources;
     let share =
-        |place: usize| Share { place, changes: figures.iter().map(|figure| of(input, place, figure)).collect() };
-    let own = |place: &usize| resources[*place].metrics.iter().any(|metric| metric.descriptor.name == descriptor.name);
+        |index: usize| Share { index, changes: figures.iter().map(|figure| of(input, index, figure)).collect() };
+    let own = |index: &usize| resources[*index].metrics.iter().any(|metric| metric.descriptor.name == descriptor.name);
     let shares: Vec<Share<'_>> = (0..resources.len()).filter(own).map(share).collect();
     if shares.is_empty() {
         return None;
     }
     let (shown, rest) = ranking::ranked(input, shares);
-    let mut columns = vec![Column::name("workload"), Column { spare: 5, ..Column::text("kind") }];
+    let mut columns = ranking::name_columns();
     columns.extend(figures.iter().map(|figure| Column::number(figure.heading, figure.spare)));
     let row = |share: &Share<'_>| {
-        let name = &input.names[share.place];
-        let growth = |metric: &str| growth(input, share.place, metric);
+        let name = &input.names[share.index];
+        let growth = |metric: &str| growth(input, share.index, metric);
         let cells = figures.iter().zip(&share.changes).map(|(figure, changes)| cell(figure, changes, &growth));
-        [name.text.clone(), name.kind.to_owned()].into_iter().chain(cells).collect()
+        Row::new([Cell::label(&name.text), Cell::label(name.kind)].into_iter().chain(cells).collect())
     };
     let rows = shown.iter().map(row).collect();
     let remainder = |load| format!("and {} more: {}", rest.len(), total(descriptor, load));
@@ -37,16 +38,16 @@ pub(super) fn section(input: &Input<'_>, descriptor: &'static Descriptor) -> Opt
 }
 
 /// Returns the changes of a figure's points.
-fn of<'a>(input: &Input<'a>, place: usize, figure: &Figure) -> Vec<Change<'a>> {
+fn of<'a>(input: &Input<'a>, index: usize, figure: &Figure) -> Vec<Change<'a>> {
     let has = |of: &Attributes| figure.attributes.iter().all(|(key, value)| of.get(key) == Some(&Value::from(*value)));
-    let mut changes = input.changes(&input.current.resources[place], figure.metric);
+    let mut changes = input.changes(&input.current.resources[index], figure.metric);
     changes.retain(|change| has(change.attributes));
     changes
 }
 
 /// Returns the growth of a resource's counter in the last interval; `None` without growth.
-fn growth(input: &Input<'_>, place: usize, metric: &str) -> Option<f64> {
-    match sum(&input.changes(&input.current.resources[place], metric)) {
+fn growth(input: &Input<'_>, index: usize, metric: &str) -> Option<f64> {
+    match sum(&input.changes(&input.current.resources[index], metric)) {
         Some(Measured::Growth { by, .. }) => Some(by).filter(|by| *by > 0.0),
         _ => None,
     }
@@ -60,19 +61,19 @@ fn sum(changes: &[Change<'_>]) -> Option<Measured> {
     Some(sum.value)
 }
 
-fn cell(figure: &Figure, changes: &[Change<'_>], growth: &dyn Fn(&str) -> Option<f64>) -> String {
+fn cell(figure: &Figure, changes: &[Change<'_>], growth: &dyn Fn(&str) -> Option<f64>) -> Cell {
     let value = match (figure.kind, sum(changes)) {
-        (FigureKind::Rate(unit), Some(_)) => per_second(changes).map(|growth| rate(growth, unit)),
-        (FigureKind::Share, Some(_)) => per_second(changes).map(percent),
+        (FigureKind::Rate(unit), Some(_)) => per_second(changes).map(|growth| Quantity::rate(growth, unit)),
+        (FigureKind::Share, Some(_)) => per_second(changes).map(Quantity::share),
         (FigureKind::Quantile(quantile, unit), Some(Measured::Distribution(histogram))) => {
-            histogram.quantile(quantile).map(|value| amount(value, unit))
+            histogram.quantile(quantile).map(|value| Quantity::amount(value, unit))
         }
         (FigureKind::PerGigabyte(unit, bytes), Some(Measured::Growth { by, .. })) => {
-            growth(bytes).map(|bytes| amount(by / bytes * 1e9, unit))
+            growth(bytes).map(|bytes| Quantity::amount(by / bytes * 1e9, unit))
         }
         _ => None,
     };
-    value.unwrap_or_else(|| "-".to_owned())
+    Cell::of(value)
 }
 
 /// Returns the growth per second of several changes; `None` if no interval has passed.
