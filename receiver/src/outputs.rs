@@ -6,7 +6,7 @@ use crate::{
     config::{Compression, Otlp, Settings},
     environment::{Environment, value},
     export::{
-        Output, Outputs, json,
+        Bus, Output, Outputs, json,
         otlp::{self, ENDPOINT_KEY, FileSettings, OwnTelemetry},
         table,
     },
@@ -100,24 +100,26 @@ impl<'a> Plan<'a> {
     /// If an output cannot be opened: the first error.
     pub fn open(self, terminal: &table::Terminal, traces: bool) -> Result<Opened, OpenError> {
         let cpus = std::thread::available_parallelism().ok().and_then(|cpus| NonZeroUsize::new(cpus.get()));
-        let mut opened: Vec<Output> = Vec::new();
+        let (bus, mut opened): (Bus, Vec<Output>) = Default::default();
         for wanted in self.wanted.iter() {
             match wanted {
-                Requested::Table => opened.push(table::open(terminal, cpus)),
-                Requested::Json(Destination::StandardOutput) => opened.push(json::open(json::Target::Stdout)?),
-                Requested::Json(Destination::File(path)) => opened.push(json::open(json::Target::File(path.clone()))?),
+                Requested::Table => opened.push(table::open(&bus, terminal, cpus)),
+                Requested::Json(Destination::StandardOutput) => opened.push(json::open(&bus, json::Target::Stdout)?),
+                Requested::Json(Destination::File(path)) => {
+                    opened.push(json::open(&bus, json::Target::File(path.clone()))?)
+                }
                 Requested::Otlp => {}
             }
         }
         let mut own = None;
         if let Some(Collectors { metrics, spans, logs }) = self.otlp {
             let traces = spans.clone().filter(|_| traces);
-            let output = otlp::open(metrics, spans)?;
+            let output = otlp::open(&bus, metrics, spans)?;
             let exporter = logs.map(|logs| OwnTelemetry::new(&logs, traces.as_ref(), output.statistics().clone()));
             own = exporter.transpose()?;
             opened.push(output);
         }
-        Ok(Opened { outputs: Outputs::new(opened), own })
+        Ok(Opened { outputs: Outputs::new(bus, opened), own })
     }
 }
 

@@ -259,7 +259,7 @@ impl Sidecar {
     fn publish_spans(&mut self, outputs: &Outputs) {
         let traced = self.signals.iter_mut().flat_map(|(_, signal)| signal.spans()).collect();
         let (node, workloads) = (&self.resource, &self.workloads);
-        self.traces.publish(traced, outputs, |slot| resource_of(slot, node, workloads));
+        self.traces.publish(traced, outputs.bus(), |slot| resource_of(slot, node, workloads));
     }
 
     fn resource_of(&self, slot: Slot) -> Option<Arc<Resource>> {
@@ -311,7 +311,7 @@ impl Sidecar {
                 _ = ticks.tick() => {
                     synchronize(&mut self.clock);
                     let snapshot = Arc::new(self.snapshot(&statistics, outputs.delivered()));
-                    outputs.publish(&snapshot);
+                    outputs.bus().publish(&snapshot);
                     published += 1;
                     self.watchdog.tick();
                     if !self.kernel.is_connected() {
@@ -332,7 +332,7 @@ impl Sidecar {
         let last = Arc::new(self.snapshot(&statistics, outputs.delivered()));
         // The programs detach before the last delivery, which may wait for a collector.
         drop(self);
-        outputs.publish(&last);
+        outputs.bus().publish(&last);
         // From here on, nothing blocks.
         drop(notice);
         let running = outputs.statistics();

@@ -1,15 +1,15 @@
 //! Exports snapshots as OTLP, as OTLP/JSON lines and as a live table.
 //!
-//! Each output runs in a separate task or thread behind a mailbox for one snapshot. If a receiver is slow or
-//! unreachable, its output drops snapshots and counts them. Outputs never delay a measurement.
+//! Each output runs in a separate task or thread, and subscribes to the [`Bus`]. If a receiver is slow or unreachable, its
+//! output drops snapshots and counts them. Outputs never delay a measurement.
 
 use undercurrent_base::{causes, files, text};
 use undercurrent_telemetry as telemetry;
 
+mod bus;
 mod encode;
 mod health;
 pub mod json;
-mod mailbox;
 pub mod otlp;
 mod output;
 mod spans;
@@ -23,6 +23,7 @@ mod testing;
 mod variants;
 pub mod view;
 
+pub use bus::{Bus, Published, Subscription, Topics};
 pub use output::{Output, OutputFailed, Outputs};
 pub use split::{Part, REQUEST_LIMIT, Requests, requests};
 pub use statistics::Statistics;

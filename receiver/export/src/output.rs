@@ -1,23 +1,22 @@
-//! Outputs, and the fan-out of snapshots to them.
+//! Running outputs.
 
-use std::{future::poll_fn, pin::Pin, sync::Arc, task::Poll, time::Duration};
+use std::{
+    future::poll_fn,
+    pin::Pin,
+    sync::{Arc, Weak},
+    task::Poll,
+    time::Duration,
+};
 
 use tokio::{sync::oneshot, task::AbortHandle, time::Instant};
 
-use super::{
-    Statistics,
-    json::OutputFile,
-    mailbox::{Inbox, Mailbox, mailbox},
-};
-use crate::telemetry::{Snapshot, SpanBatch, UnixNanos};
+use super::{Bus, Statistics, json::OutputFile};
+use crate::telemetry::UnixNanos;
 
 /// A running output of any kind.
 pub struct Output {
-    mailbox: Mailbox,
-    /// The mailbox for spans. It may be the mailbox for snapshots.
-    spans: Mailbox,
-    /// True if the output delivers spans to a receiver.
-    exports_spans: bool,
+    /// Upgradable while the task or the thread runs.
+    running: Weak<()>,
     finished: oneshot::Receiver<()>,
     task: Option<AbortHandle>,
     statistics: Statistics,
@@ -26,37 +25,31 @@ pub struct Output {
 }
 
 impl Output {
-    /// Spawns a task in the current runtime. The task runs until the inbox is closed and empty.
-    ///
-    /// The task has an inbox for snapshots and an inbox for spans.
-    pub(super) fn in_task<F>(statistics: Statistics, run: impl FnOnce(Inbox, Inbox) -> F) -> Self
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        let (snapshots, inbox) = mailbox(statistics.clone());
-        let (spans, spans_inbox) = mailbox(statistics.clone());
+    /// Spawns a task in the current runtime. `work` ends after the bus was closed.
+    pub(super) fn in_task(statistics: Statistics, work: impl Future<Output = ()> + Send + 'static) -> Self {
         let (done, finished) = oneshot::channel();
-        let work = run(inbox, spans_inbox);
+        let (runs, running) = token();
         let task = tokio::spawn(async move {
             work.await;
+            drop(runs);
             // The receiver is read at shutdown only.
             let _ = done.send(());
         });
-        let task = Some(task.abort_handle());
-        Self { mailbox: snapshots, spans, exports_spans: true, finished, task, statistics, file: None }
+        Self { running, finished, task: Some(task.abort_handle()), statistics, file: None }
     }
 
-    /// Spawns a thread for blocking work. The thread runs until the inbox is closed and empty.
+    /// Spawns a thread for blocking work. `work` ends after the bus was closed.
     ///
     /// The runtime's blocking pool does not fit, because the runtime would wait for a write that never ends. The
     /// thread starts when the runtime first runs. A thread that started before the process dropped its privileges
     /// would not be confined by seccomp and Landlock.
-    pub(super) fn in_thread(statistics: Statistics, run: impl FnOnce(Inbox) + Send + 'static) -> Self {
-        let (mailbox, inbox) = mailbox(statistics.clone());
+    pub(super) fn in_thread(statistics: Statistics, work: impl FnOnce() + Send + 'static) -> Self {
         let (done, finished) = oneshot::channel();
+        let (runs, running) = token();
         let output = statistics.output();
         let work = move || {
-            run(inbox);
+            work();
+            drop(runs);
             let _ = done.send(());
         };
         tokio::spawn(async move {
@@ -64,7 +57,7 @@ impl Output {
                 tracing::error!(output, "cannot start a thread: {error}; check the limits on tasks of this process");
             }
         });
-        Self { spans: mailbox.clone(), mailbox, exports_spans: true, finished, task: None, statistics, file: None }
+        Self { running, finished, task: None, statistics, file: None }
     }
 
     /// Returns the output with the file that it appends to.
@@ -73,17 +66,18 @@ impl Output {
         Self { file: Some(file), ..self }
     }
 
-    /// Returns the output for people, which shows spans and exports none.
-    #[must_use]
-    pub(super) fn for_people(self) -> Self {
-        Self { exports_spans: false, ..self }
-    }
-
     /// Returns the delivery statistics of the output.
     #[must_use]
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
     }
+}
+
+/// Returns the token of a running output, and its observer.
+fn token() -> (Arc<()>, Weak<()>) {
+    let token = Arc::new(());
+    let observer = Arc::downgrade(&token);
+    (token, observer)
 }
 
 /// An output's task or thread that panicked, or could not start.
@@ -96,14 +90,21 @@ pub struct OutputFailed {
 
 /// All outputs of the sidecar.
 pub struct Outputs {
+    bus: Bus,
     running: Vec<Output>,
 }
 
 impl Outputs {
-    /// Creates the fan-out to these outputs.
+    /// Collects the outputs that subscribe to a bus.
     #[must_use]
-    pub fn new(outputs: Vec<Output>) -> Self {
-        Self { running: outputs }
+    pub fn new(bus: Bus, outputs: Vec<Output>) -> Self {
+        Self { bus, running: outputs }
+    }
+
+    /// Returns the bus, for publishing and for further subscribers.
+    #[must_use]
+    pub fn bus(&self) -> &Bus {
+        &self.bus
     }
 
     /// Returns the files of the outputs, in the order of the outputs.
@@ -118,17 +119,6 @@ impl Outputs {
         self.running.iter().map(|output| output.statistics.clone()).collect()
     }
 
-    /// Passes a snapshot to every output, without waiting.
-    pub fn publish(&self, snapshot: &Arc<Snapshot>) {
-        self.running.iter().for_each(|output| output.mailbox.put(Arc::clone(snapshot)));
-    }
-
-    /// Passes spans to every output, without waiting. Returns the number of outputs that export them.
-    pub fn publish_spans(&self, batch: &Arc<SpanBatch>) -> usize {
-        self.running.iter().for_each(|output| output.spans.put_spans(batch));
-        self.running.iter().filter(|output| output.exports_spans).count()
-    }
-
     /// Returns the time up to which every output has settled its snapshots. Returns zero while an output has
     /// settled none.
     ///
@@ -137,7 +127,7 @@ impl Outputs {
     /// too. An output that has ended delays nothing. If no output is left, all snapshots are settled.
     #[must_use]
     pub fn delivered(&self) -> UnixNanos {
-        let running = self.running.iter().filter(|output| !output.mailbox.is_closed());
+        let running = self.running.iter().filter(|output| output.running.strong_count() > 0);
         let settled = running.map(|output| output.statistics.totals().settled.unwrap_or(UnixNanos(0)));
         settled.min().unwrap_or(UnixNanos(u64::MAX))
     }
@@ -168,16 +158,9 @@ impl Outputs {
     /// If an output failed. The other outputs finish first.
     pub async fn shutdown(self, deadline: Duration) -> Result<(), OutputFailed> {
         let until = Instant::now() + deadline;
-        let closing: Vec<_> = self
-            .running
-            .into_iter()
-            .map(|Output { mailbox, spans, finished, task, statistics, .. }| {
-                drop((mailbox, spans));
-                (finished, task, statistics)
-            })
-            .collect();
+        self.bus.close();
         let mut failed = Ok(());
-        for (finished, task, statistics) in closing {
+        for Output { finished, task, statistics, .. } in self.running {
             let output = statistics.output();
             match tokio::time::timeout_at(until, finished).await {
                 Ok(end) => failed = failed.and(end.map_err(|_| OutputFailed { output })),
@@ -197,25 +180,37 @@ impl Outputs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{after, lost};
+    use crate::{
+        Topics,
+        testing::{after, lost},
+    };
 
     const NOTHING: UnixNanos = UnixNanos(0);
     const EVERYTHING: UnixNanos = UnixNanos(u64::MAX);
 
     /// Returns an output that settles every snapshot, and ends at the first one from `end` on.
-    fn settling_until(end: UnixNanos) -> Output {
+    fn settling_until(end: UnixNanos, bus: &Bus) -> Output {
         let statistics = Statistics::new("settling");
         let counted = statistics.clone();
-        Output::in_task(statistics, move |mut inbox, _| async move {
-            while let Some(snapshot) = inbox.next().await.filter(|snapshot| snapshot.time < end) {
+        let mut subscription = bus.subscribe(Topics::SNAPSHOTS, &statistics);
+        Output::in_task(statistics, async move {
+            while let Some(snapshot) = subscription.snapshot().await.filter(|snapshot| snapshot.time < end) {
                 counted.settled(snapshot.time);
             }
         })
     }
 
     /// Returns an output that takes snapshots and settles none.
-    fn holding() -> Output {
-        Output::in_task(Statistics::new("holding"), |mut inbox, _| async move { while inbox.next().await.is_some() {} })
+    fn holding(bus: &Bus) -> Output {
+        let statistics = Statistics::new("holding");
+        let mut subscription = bus.subscribe(Topics::SNAPSHOTS, &statistics);
+        Output::in_task(statistics, async move { while subscription.snapshot().await.is_some() {} })
+    }
+
+    fn opened(outputs: impl FnOnce(&Bus) -> Vec<Output>) -> Outputs {
+        let bus = Bus::default();
+        let outputs = outputs(&bus);
+        Outputs::new(bus, outputs)
     }
 
     async fn reached(outputs: &Outputs, time: UnixNanos) {
@@ -230,22 +225,22 @@ mod tests {
 
     #[tokio::test]
     async fn the_slowest_output_determines_the_delivered_time() {
-        let outputs = Outputs::new(vec![settling_until(EVERYTHING), settling_until(after(2))]);
+        let outputs = opened(|bus| vec![settling_until(EVERYTHING, bus), settling_until(after(2), bus)]);
         assert_eq!(outputs.delivered(), NOTHING);
-        outputs.publish(&lost(1, after(1)));
+        outputs.bus().publish(&lost(1, after(1)));
         reached(&outputs, after(1)).await;
         // The second output ends with this snapshot, and then delays nothing even before the next snapshot is
         // published.
-        outputs.publish(&lost(1, after(2)));
+        outputs.bus().publish(&lost(1, after(2)));
         reached(&outputs, after(2)).await;
-        outputs.publish(&lost(1, after(3)));
+        outputs.bus().publish(&lost(1, after(3)));
         reached(&outputs, after(3)).await;
     }
 
     #[tokio::test]
     async fn an_output_delays_the_delivered_time_until_it_ends() {
-        let mut outputs = Outputs::new(vec![settling_until(EVERYTHING), holding()]);
-        outputs.publish(&lost(1, after(1)));
+        let mut outputs = opened(|bus| vec![settling_until(EVERYTHING, bus), holding(bus)]);
+        outputs.bus().publish(&lost(1, after(1)));
         let first = outputs.statistics().remove(0);
         while first.totals().settled.is_none() {
             tokio::task::yield_now().await;
@@ -256,37 +251,39 @@ mod tests {
     }
 
     /// Returns an output that panics at its first snapshot.
-    fn failing() -> Output {
-        Output::in_task(Statistics::new("failing"), |mut inbox, _| async move {
-            inbox.next().await;
+    fn failing(bus: &Bus) -> Output {
+        let statistics = Statistics::new("failing");
+        let mut subscription = bus.subscribe(Topics::SNAPSHOTS, &statistics);
+        Output::in_task(statistics, async move {
+            subscription.snapshot().await;
             panic!("as the test wants it");
         })
     }
 
     #[tokio::test]
     async fn a_failed_output_is_reported_with_its_name() {
-        let mut outputs = Outputs::new(vec![settling_until(EVERYTHING), failing()]);
-        outputs.publish(&lost(1, after(1)));
+        let mut outputs = opened(|bus| vec![settling_until(EVERYTHING, bus), failing(bus)]);
+        outputs.bus().publish(&lost(1, after(1)));
         assert_eq!(outputs.ended().await, Err(OutputFailed { output: "failing" }));
 
-        let outputs = Outputs::new(vec![failing(), settling_until(EVERYTHING)]);
-        outputs.publish(&lost(1, after(1)));
+        let outputs = opened(|bus| vec![failing(bus), settling_until(EVERYTHING, bus)]);
+        outputs.bus().publish(&lost(1, after(1)));
         assert_eq!(outputs.shutdown(Duration::from_secs(20)).await, Err(OutputFailed { output: "failing" }));
     }
 
     #[tokio::test]
     async fn ended_outputs_are_no_failure() {
-        let mut outputs = Outputs::new(vec![settling_until(NOTHING), settling_until(NOTHING)]);
-        outputs.publish(&lost(1, after(1)));
+        let mut outputs = opened(|bus| vec![settling_until(NOTHING, bus), settling_until(NOTHING, bus)]);
+        outputs.bus().publish(&lost(1, after(1)));
         assert_eq!(outputs.ended().await, Ok(()));
         assert_eq!(outputs.shutdown(Duration::from_secs(20)).await, Ok(()));
     }
 
     #[tokio::test]
     async fn without_outputs_everything_is_delivered() {
-        assert_eq!(Outputs::new(Vec::new()).delivered(), EVERYTHING);
-        let outputs = Outputs::new(vec![settling_until(NOTHING)]);
-        outputs.publish(&lost(1, after(1)));
+        assert_eq!(opened(|_| Vec::new()).delivered(), EVERYTHING);
+        let outputs = opened(|bus| vec![settling_until(NOTHING, bus)]);
+        outputs.bus().publish(&lost(1, after(1)));
         reached(&outputs, EVERYTHING).await;
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use tokio::time::{Instant, sleep_until};
 
 use crate::{
-    export::Outputs,
+    export::Bus,
     kernel::ring::Watch,
     signals::Traced,
     telemetry::{Attributes, Descriptor, Exemplar, Readings, Resource, ResourceSpans, SpanBatch},
@@ -72,13 +72,8 @@ impl Traces {
         self.end = None;
     }
 
-    /// Passes spans to the outputs. `resource` returns the resource of a slot; spans without one are dropped.
-    pub fn publish(
-        &mut self,
-        traced: Vec<Traced>,
-        outputs: &Outputs,
-        resource: impl Fn(Slot) -> Option<Arc<Resource>>,
-    ) {
+    /// Publishes spans on the bus. `resource` returns the resource of a slot; spans without one are dropped.
+    pub fn publish(&mut self, traced: Vec<Traced>, bus: &Bus, resource: impl Fn(Slot) -> Option<Arc<Resource>>) {
         let (mut resources, mut exemplars): (Vec<(Slot, ResourceSpans)>, Vec<Attached>) = Default::default();
         for Traced { slot, spans, metric, attributes, exemplar } in traced {
             match resources.iter_mut().find(|(known, _)| *known == slot) {
@@ -94,7 +89,7 @@ impl Traces {
             return;
         }
         let batch = Arc::new(SpanBatch::new(resources.into_iter().map(|(_, spans)| spans).collect()));
-        let outputs = outputs.publish_spans(&batch);
+        let outputs = bus.publish_spans(&batch);
         if self.exported.len() == BATCHES {
             self.exported.pop_front();
         }
@@ -134,7 +129,7 @@ impl Traces {
 mod tests {
     use super::*;
     use crate::{
-        export::Outputs,
+        export::Bus,
         signals::latency,
         telemetry::{
             Data, ExponentialHistogram, Metric, Point, Scale, SpanContext, UnixNanos, finished_span, new_context,
@@ -175,10 +170,10 @@ mod tests {
     #[test]
     fn exemplars_follow_the_acceptance_of_their_spans_in_order() {
         let mut traces = Traces::new(None);
-        let outputs = Outputs::new(Vec::new());
+        let bus = Bus::default();
         let resource = |_| Some(Arc::new(Resource { attributes: Attributes::new() }));
-        traces.publish(vec![traced(7), traced(5), traced(5)], &outputs, resource);
-        traces.publish(vec![traced(6)], &outputs, resource);
+        traces.publish(vec![traced(7), traced(5), traced(5)], &bus, resource);
+        traces.publish(vec![traced(6)], &bus, resource);
         traces.exported.iter_mut().for_each(|exported| exported.outputs = 1);
         assert_eq!(times(&mut traces), [0_u64; 0], "no output has accepted the spans");
         traces.exported[0].batch.accept();

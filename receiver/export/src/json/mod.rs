@@ -17,11 +17,7 @@ use tokio::time::Instant;
 
 pub use self::file::OutputFile;
 use super::{
-    Output, Statistics,
-    health::Health,
-    mailbox::{Inbox, Mail},
-    spans::request,
-    split::requests,
+    Bus, Output, Published, Statistics, Subscription, Topics, health::Health, spans::request, split::requests,
 };
 use crate::telemetry::{ErrorType, Snapshot, SpanBatch};
 
@@ -51,18 +47,19 @@ pub enum OpenError {
     },
 }
 
-/// Opens the output. Requires a tokio runtime.
+/// Opens the output and subscribes it to the bus. Requires a tokio runtime.
 ///
 /// # Errors
 /// If the file cannot be opened for writing.
-pub fn open(target: Target) -> Result<Output, OpenError> {
+pub fn open(bus: &Bus, target: Target) -> Result<Output, OpenError> {
     let statistics = Statistics::new("json");
     let counted = statistics.clone();
+    let subscription = bus.subscribe(Topics::ALL, &statistics);
     Ok(match target {
         Target::Stdout => {
             let name = "standard output".to_owned();
             let sink = Lines { name, sink: io::stdout(), torn: false, file: None, statistics: counted };
-            Output::in_thread(statistics, move |inbox| sink.run(inbox))
+            Output::in_thread(statistics, move || sink.run(subscription))
         }
         Target::File(path) => {
             let opened = OutputFile::open(&path).map_err(|source| OpenError::Open { path: path.clone(), source });
@@ -70,7 +67,7 @@ pub fn open(target: Target) -> Result<Output, OpenError> {
             let torn = file::is_torn(&sink, &path);
             let name = format!("`{}`", path.display());
             let sink = Lines { name, sink, torn, file: Some(file.clone()), statistics: counted };
-            Output::in_thread(statistics, move |inbox| sink.run(inbox)).with_file(file)
+            Output::in_thread(statistics, move || sink.run(subscription)).with_file(file)
         }
     })
 }
@@ -165,18 +162,18 @@ struct Lines<S> {
 }
 
 impl<S: Sink> Lines<S> {
-    /// Writes snapshots and spans until the inbox is closed or the reader has gone.
-    fn run(mut self, mut inbox: Inbox) {
+    /// Writes snapshots and spans until the bus is closed or the reader has gone.
+    fn run(mut self, mut subscription: Subscription) {
         let mut health = Health::new(self.statistics.output());
-        while let Some(mail) = inbox.blocking_next() {
+        while let Some(published) = subscription.blocking_next() {
             let began = Instant::now();
             if let Some(file) = self.file.as_ref().and_then(OutputFile::next) {
                 self.sink.replace(file);
                 self.torn = false;
             }
-            let written = match &mail {
-                Mail::Snapshot(snapshot) => self.write(|writer| write_lines(snapshot, writer)),
-                Mail::Spans(batch) => self.write(|writer| write_spans(batch, writer)),
+            let written = match &published {
+                Published::Snapshot(snapshot) => self.write(|writer| write_lines(snapshot, writer)),
+                Published::Spans(batch) => self.write(|writer| write_spans(batch, writer)),
             };
             let reason = match written {
                 Ok(()) => {
@@ -192,13 +189,13 @@ impl<S: Sink> Lines<S> {
                     Some(reason)
                 }
             };
-            self.count(&mail, reason, began.elapsed());
+            self.count(&published, reason, began.elapsed());
         }
     }
 
-    fn count(&self, mail: &Mail, outcome: ErrorType, duration: Duration) {
-        match mail {
-            Mail::Snapshot(snapshot) => {
+    fn count(&self, published: &Published, outcome: ErrorType, duration: Duration) {
+        match published {
+            Published::Snapshot(snapshot) => {
                 self.statistics.points(outcome, snapshot.points());
                 self.statistics.exported(outcome, duration);
                 // A full disk may get free space again. Other failures are permanent.
@@ -206,7 +203,7 @@ impl<S: Sink> Lines<S> {
                     self.statistics.settled(snapshot.time);
                 }
             }
-            Mail::Spans(batch) => {
+            Published::Spans(batch) => {
                 self.statistics.spans(outcome, batch.spans());
                 if outcome.is_none() {
                     batch.accept();

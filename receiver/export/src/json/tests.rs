@@ -98,11 +98,17 @@ proptest! {
     }
 }
 
-async fn finish(output: Output, snapshots: &[Snapshot]) -> crate::telemetry::Delivery {
-    let statistics = output.statistics().clone();
-    let outputs = Outputs::new(vec![output]);
+/// Opens the output of a file, and the bus that it subscribes to.
+fn opened(path: &std::path::Path) -> Result<Outputs, OpenError> {
+    let bus = Bus::default();
+    let output = open(&bus, Target::File(path.to_owned()))?;
+    Ok(Outputs::new(bus, vec![output]))
+}
+
+async fn finish(outputs: Outputs, snapshots: &[Snapshot]) -> crate::telemetry::Delivery {
+    let statistics = outputs.statistics().remove(0);
     for snapshot in snapshots {
-        outputs.publish(&std::sync::Arc::new(snapshot.clone()));
+        outputs.bus().publish(&std::sync::Arc::new(snapshot.clone()));
     }
     outputs.shutdown(Duration::from_secs(20)).await.expect("no output fails");
     statistics.totals()
@@ -113,7 +119,7 @@ async fn a_file_contains_the_published_snapshots_after_its_content() -> Result<(
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("metrics.jsonl");
     fs::write(&path, "old content\n")?;
-    let totals = finish(open(Target::File(path.clone()))?, &[small()]).await;
+    let totals = finish(opened(&path)?, &[small()]).await;
     assert_eq!((totals.snapshots(None), totals.settled), (1, Some(after(10))));
     assert_eq!((totals.points, totals.dropped_snapshots), ([(None, 3)].into(), 0));
     let mut expected = b"old content\n".to_vec();
@@ -125,7 +131,7 @@ async fn a_file_contains_the_published_snapshots_after_its_content() -> Result<(
 #[test]
 fn an_unwritable_file_is_refused_with_a_reason_and_a_remedy() -> io::Result<()> {
     let folder = tempfile::tempdir()?;
-    let refused = |path: PathBuf| match open(Target::File(path)) {
+    let refused = |path: PathBuf| match opened(&path) {
         Ok(_) => "opened".to_owned(),
         Err(error) => error.to_string().replace(&*folder.path().to_string_lossy(), "DIR"),
     };
@@ -139,10 +145,9 @@ fn an_unwritable_file_is_refused_with_a_reason_and_a_remedy() -> io::Result<()> 
 #[tokio::test]
 async fn a_full_disk_counts_as_a_failure_and_does_not_end_the_output() -> Result<(), Box<dyn std::error::Error>> {
     let full = PathBuf::from("/dev/full");
-    let output = open(Target::File(full))?;
-    let statistics = output.statistics().clone();
-    let outputs = Outputs::new(vec![output]);
-    outputs.publish(&std::sync::Arc::new(small()));
+    let outputs = opened(&full)?;
+    let statistics = outputs.statistics().remove(0);
+    outputs.bus().publish(&std::sync::Arc::new(small()));
     outputs.shutdown(Duration::from_secs(20)).await?;
     let totals = statistics.totals();
     assert_eq!((totals.snapshots(Some("no_space")), totals.settled), (1, None));
@@ -224,8 +229,10 @@ async fn only_a_full_disk_keeps_unwritten_snapshots_unsettled() -> io::Result<()
             file: None,
             statistics: statistics.clone(),
         };
-        let output = Output::in_thread(statistics, move |inbox| lines.run(inbox));
-        assert_eq!(finish(output, &[small()]).await.settled, settled, "{kind}");
+        let bus = Bus::default();
+        let subscription = bus.subscribe(Topics::ALL, &statistics);
+        let output = Output::in_thread(statistics, move || lines.run(subscription));
+        assert_eq!(finish(Outputs::new(bus, vec![output]), &[small()]).await.settled, settled, "{kind}");
     }
     Ok(())
 }
@@ -257,15 +264,14 @@ async fn a_closed_pipe_ends_the_output_without_a_failure() -> Result<(), Box<dyn
     rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RWXU)?;
     // Opened for both reading and writing, so that neither open waits for the other end.
     let mut reader = OpenOptions::new().read(true).write(true).open(&path)?;
-    let output = open(Target::File(path))?;
-    let statistics = output.statistics().clone();
-    let mut outputs = Outputs::new(vec![output]);
-    outputs.publish(&std::sync::Arc::new(small()));
+    let mut outputs = opened(&path)?;
+    let statistics = outputs.statistics().remove(0);
+    outputs.bus().publish(&std::sync::Arc::new(small()));
     let mut first = [0];
     reader = tokio::task::spawn_blocking(move || reader.read_exact(&mut first).map(|()| reader)).await??;
     drop(reader);
     // The previous line may have been in flight; this one finds the pipe closed.
-    outputs.publish(&lost(1, after(11)));
+    outputs.bus().publish(&lost(1, after(11)));
     tokio::time::timeout(Duration::from_secs(20), outputs.ended()).await??;
     assert!(statistics.totals().points.keys().all(Option::is_none));
     Ok(())
@@ -284,10 +290,9 @@ async fn lines_are_appended_and_continue_in_a_replaced_file() -> io::Result<()> 
     let (path, moved) = (folder.path().join("lines"), folder.path().join("moved"));
     // The last line of a sidecar that was killed.
     fs::write(&path, "{\"complete\":1}\n{\"incompl")?;
-    let output = open(Target::File(path.clone())).map_err(io::Error::other)?;
-    let outputs = Outputs::new(vec![output]);
+    let outputs = opened(&path).map_err(io::Error::other)?;
     let [file] = outputs.files().try_into().map_err(|_| ErrorKind::NotFound)?;
-    let publish = || outputs.publish(&std::sync::Arc::new(small()));
+    let publish = || outputs.bus().publish(&std::sync::Arc::new(small()));
     let lines = |path: &std::path::Path| fs::read_to_string(path).unwrap_or_default().lines().count();
     let written = async |path: &std::path::Path, count| {
         while lines(path) < count {

@@ -11,7 +11,7 @@ use super::{
     kind::{Encoded, Kind},
     transport::{Reply, Transport},
 };
-use crate::{Statistics, health::Health, mailbox::Inbox, telemetry::ErrorType};
+use crate::{Statistics, bus::Subscription, health::Health, telemetry::ErrorType};
 
 /// The back-off starts at one second and doubles up to half a minute. Random jitter of up to one more back-off
 /// keeps a fleet of nodes from reconnecting at once.
@@ -41,7 +41,7 @@ struct Progress<K: Kind> {
 struct Attempts {
     backoff: ExponentialBackoff,
     failures: u32,
-    /// True after the inbox was closed: a batch gets one more attempt.
+    /// True after the bus was closed: a batch gets one more attempt.
     is_last: bool,
 }
 
@@ -62,20 +62,25 @@ impl<K: Kind, T: Transport> Delivery<K, T> {
         Self { transport, statistics, health, kind: PhantomData }
     }
 
-    /// Delivers batches until the inbox is closed.
-    pub(super) async fn run(mut self, mut inbox: Inbox) {
-        while let Some(batch) = K::next(&mut inbox).await {
+    /// Delivers batches until the bus is closed.
+    pub(super) async fn run(mut self, mut subscription: Subscription) {
+        while let Some(batch) = K::next(&mut subscription).await {
             let mut progress = Progress::new(batch);
             let mut attempts = Attempts { backoff: backoff(), failures: 0, is_last: false };
-            while self.deliver(&mut progress, &mut attempts, &mut inbox).await == End::Replaced {}
+            while self.deliver(&mut progress, &mut attempts, &mut subscription).await == End::Replaced {}
         }
     }
 
     /// Delivers the requests of a batch in order. A newer batch can replace it in `progress`.
-    async fn deliver(&mut self, progress: &mut Progress<K>, attempts: &mut Attempts, inbox: &mut Inbox) -> End {
+    async fn deliver(
+        &mut self,
+        progress: &mut Progress<K>,
+        attempts: &mut Attempts,
+        subscription: &mut Subscription,
+    ) -> End {
         let batch = Arc::clone(&progress.batch);
         for request in K::requests(&batch) {
-            let end = self.deliver_request(&request, progress, attempts, inbox).await;
+            let end = self.deliver_request(&request, progress, attempts, subscription).await;
             if end != End::Settled {
                 return end;
             }
@@ -93,7 +98,7 @@ impl<K: Kind, T: Transport> Delivery<K, T> {
         request: &Encoded,
         progress: &mut Progress<K>,
         attempts: &mut Attempts,
-        inbox: &mut Inbox,
+        subscription: &mut Subscription,
     ) -> End {
         let items = request.items;
         loop {
@@ -122,20 +127,20 @@ impl<K: Kind, T: Transport> Delivery<K, T> {
                 }
                 return End::GaveUp;
             }
-            if self.wait(&failure, progress, attempts, inbox).await {
+            if self.wait(&failure, progress, attempts, subscription).await {
                 return End::Replaced;
             }
         }
     }
 
-    /// Waits before the next attempt. Returns true if a newer batch replaced the current one meanwhile. After the inbox was closed,
+    /// Waits before the next attempt. Returns true if a newer batch replaced the current one meanwhile. After the bus was closed,
     /// the next attempt begins at once, unless the server requested the delay.
     async fn wait(
         &mut self,
         failure: &Failure,
         progress: &mut Progress<K>,
         attempts: &mut Attempts,
-        inbox: &mut Inbox,
+        subscription: &mut Subscription,
     ) -> bool {
         let requested = if let Verdict::Throttled(delay) = failure.verdict() { Some(delay) } else { None };
         let delay = requested.unwrap_or_else(|| attempts.backoff.next().unwrap_or(LONGEST_WAIT));
@@ -144,7 +149,7 @@ impl<K: Kind, T: Transport> Delivery<K, T> {
         loop {
             tokio::select! {
                 () = tokio::time::sleep_until(until) => return is_replaced,
-                newer = K::next(inbox), if K::ATTEMPTS.is_none() && !attempts.is_last => match newer {
+                newer = K::next(subscription), if K::ATTEMPTS.is_none() && !attempts.is_last => match newer {
                     Some(newer) => {
                         progress.give_up(failure.reason, &self.statistics);
                         *progress = Progress::new(newer);

@@ -6,7 +6,7 @@ use prost::{Message as _, bytes::Bytes};
 
 use crate::{
     REQUEST_LIMIT, Statistics,
-    mailbox::Inbox,
+    bus::Subscription,
     spans::request,
     split::requests,
     telemetry::{ErrorType, Snapshot, SpanBatch},
@@ -27,7 +27,7 @@ pub(super) trait Kind: Send + 'static {
     const ATTEMPTS: Option<u32>;
 
     /// Waits for the next batch. Returns `None` if there will be no further batch. Cancel safe.
-    fn next(inbox: &mut Inbox) -> impl Future<Output = Option<Arc<Self::Batch>>> + Send;
+    fn next(subscription: &mut Subscription) -> impl Future<Output = Option<Arc<Self::Batch>>> + Send;
 
     /// Returns the number of items in a batch.
     fn items(batch: &Self::Batch) -> u64;
@@ -52,8 +52,8 @@ impl Kind for Metrics {
     type Batch = Snapshot;
     const ATTEMPTS: Option<u32> = None;
 
-    async fn next(inbox: &mut Inbox) -> Option<Arc<Snapshot>> {
-        inbox.next().await
+    async fn next(subscription: &mut Subscription) -> Option<Arc<Snapshot>> {
+        subscription.snapshot().await
     }
 
     fn items(batch: &Snapshot) -> u64 {
@@ -87,8 +87,8 @@ impl Kind for Spans {
     type Batch = SpanBatch;
     const ATTEMPTS: Option<u32> = Some(5);
 
-    async fn next(inbox: &mut Inbox) -> Option<Arc<SpanBatch>> {
-        inbox.next_spans().await
+    async fn next(subscription: &mut Subscription) -> Option<Arc<SpanBatch>> {
+        subscription.spans().await
     }
 
     fn items(batch: &SpanBatch) -> u64 {

@@ -32,7 +32,7 @@ use self::{
     kind::{Metrics, Spans},
     transport::Transport as _,
 };
-use super::{Output, Statistics};
+use super::{Bus, Output, Statistics, Topics};
 
 /// A trial of an endpoint with an empty request.
 pub struct Trial(Grpc);
@@ -64,12 +64,12 @@ impl Trial {
     }
 }
 
-/// Opens the output for metrics, and for spans if they are exported. The first delivery connects; if the endpoint is unreachable, the output logs, counts and
+/// Opens the output for metrics, and for spans if they are exported, and subscribes it to the bus. The first delivery connects; if the endpoint is unreachable, the output logs, counts and
 /// retries. Requires a tokio runtime.
 ///
 /// # Errors
 /// If the certificates and keys are no valid TLS configuration.
-pub fn open(metrics: Settings, spans: Option<Settings>) -> Result<Output, SettingsError> {
+pub fn open(bus: &Bus, metrics: Settings, spans: Option<Settings>) -> Result<Output, SettingsError> {
     let statistics = Statistics::new("otlp");
     let connector = Connector::new(&metrics)?;
     let channel = connector.channel();
@@ -87,12 +87,14 @@ pub fn open(metrics: Settings, spans: Option<Settings>) -> Result<Output, Settin
     let traces = traces.transpose()?;
     let client = Grpc::new(Items::Metrics, metrics, connector, channel);
     let metrics = Delivery::<Metrics, _>::new(client, statistics.clone());
-    Ok(Output::in_task(statistics, |snapshots, inbox| async {
+    let metrics = metrics.run(bus.subscribe(Topics::SNAPSHOTS, &statistics));
+    let traces = traces.map(|traces| traces.run(bus.subscribe(Topics::SPANS, &statistics)));
+    Ok(Output::in_task(statistics, async {
         let spans = async {
             if let Some(traces) = traces {
-                traces.run(inbox).await;
+                traces.await;
             }
         };
-        tokio::join!(metrics.run(snapshots), spans);
+        tokio::join!(metrics, spans);
     }))
 }

@@ -34,7 +34,9 @@ fn open_into(collector: &Collector, settings: Settings) -> Outputs {
     let channel = connector.channel();
     let client = Grpc::new(Items::Metrics, settings, connector, channel);
     let delivery = Delivery::<Metrics, _>::new(client, statistics.clone());
-    Outputs::new(vec![Output::in_task(statistics, |inbox, _| delivery.run(inbox))])
+    let bus = Bus::default();
+    let subscription = bus.subscribe(Topics::SNAPSHOTS, &statistics);
+    Outputs::new(bus, vec![Output::in_task(statistics, delivery.run(subscription))])
 }
 
 fn counts(outputs: &Outputs) -> Statistics {
@@ -42,7 +44,7 @@ fn counts(outputs: &Outputs) -> Statistics {
 }
 
 fn publish(outputs: &Outputs, snapshot: Arc<Snapshot>) {
-    outputs.publish(&snapshot);
+    outputs.bus().publish(&snapshot);
 }
 
 async fn shutdown(outputs: Outputs, deadline: Duration) {
@@ -374,9 +376,10 @@ async fn a_refused_connection_counts_as_a_failure_and_does_not_end_the_output() 
     // A port that was free a moment before: bound, then closed.
     let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
     let endpoint = format!("http://{port}");
-    let output = open(settings(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)]), None).expect("output");
+    let bus = Bus::default();
+    let output = open(&bus, settings(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)]), None).expect("output");
     let statistics = output.statistics().clone();
-    let outputs = Outputs::new(vec![output]);
+    let outputs = Outputs::new(bus, vec![output]);
     publish(&outputs, lost(1, after(1)));
     // The second snapshot replaces the first one after its failed attempt.
     let refused = async {

@@ -24,11 +24,7 @@ use self::{
     screen::{colour, size_of_stdout},
     text::{cut, width},
 };
-use super::{
-    Output, Statistics,
-    health::Health,
-    mailbox::{Inbox, Mail},
-};
+use super::{Bus, Output, Published, Statistics, Subscription, Topics, health::Health};
 use crate::{
     telemetry::Snapshot,
     view::{Notice, Quantity, Recent, Section, View},
@@ -45,23 +41,24 @@ pub struct Layout {
     pub colour: bool,
 }
 
-/// Opens the table on standard output. `cpus` is the node's number of online CPUs. Requires a tokio runtime.
+/// Opens the table on standard output, and subscribes it to the bus. `cpus` is the node's number of online CPUs. Requires a tokio runtime.
 #[must_use]
-pub fn open(terminal: &Terminal, cpus: Option<NonZeroUsize>) -> Output {
+pub fn open(bus: &Bus, terminal: &Terminal, cpus: Option<NonZeroUsize>) -> Output {
     let statistics = Statistics::new("table");
     let (counted, terminal) = (statistics.clone(), terminal.clone());
-    Output::in_thread(statistics, move |inbox| run(inbox, &terminal, cpus, &counted)).for_people()
+    let subscription = bus.subscribe(Topics::SHOWN, &statistics);
+    Output::in_thread(statistics, move || run(subscription, &terminal, cpus, &counted))
 }
 
-fn run(mut inbox: Inbox, terminal: &Terminal, cpus: Option<NonZeroUsize>, statistics: &Statistics) {
+fn run(mut subscription: Subscription, terminal: &Terminal, cpus: Option<NonZeroUsize>, statistics: &Statistics) {
     let kind = terminal.screen().kind();
     let mut health = Health::new(statistics.output());
     let mut previous: Option<Arc<Snapshot>> = None;
     let mut recent = Recent::default();
-    while let Some(mail) = inbox.blocking_next() {
-        let current = match mail {
-            Mail::Snapshot(current) => current,
-            Mail::Spans(batch) => {
+    while let Some(published) = subscription.blocking_next() {
+        let current = match published {
+            Published::Snapshot(current) => current,
+            Published::Spans(batch) => {
                 recent.add(&batch);
                 continue;
             }

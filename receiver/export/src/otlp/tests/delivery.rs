@@ -13,8 +13,7 @@ use prost::bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::{
-    Statistics,
-    mailbox::{Inbox, mailbox},
+    Bus, Statistics, Subscription, Topics,
     otlp::{
         Items,
         delivery::Delivery,
@@ -71,8 +70,8 @@ impl Kind for Counted {
     type Batch = Snapshot;
     const ATTEMPTS: Option<u32> = None;
 
-    async fn next(inbox: &mut Inbox) -> Option<Arc<Snapshot>> {
-        inbox.next().await
+    async fn next(subscription: &mut Subscription) -> Option<Arc<Snapshot>> {
+        subscription.snapshot().await
     }
 
     fn items(batch: &Snapshot) -> u64 {
@@ -109,13 +108,14 @@ async fn each_request_of_a_batch_is_encoded_once() {
     ];
     let (transport, sent) = Scripted::new(Items::Metrics, outcomes);
     let statistics = Statistics::new("test");
-    let (mailbox, inbox) = mailbox(statistics.clone());
-    mailbox.put(lost(5, after(1)));
-    let delivery = tokio::spawn(Delivery::<Counted, _>::new(transport, statistics.clone()).run(inbox));
+    let bus = Bus::default();
+    let subscription = bus.subscribe(Topics::SNAPSHOTS, &statistics);
+    bus.publish(&lost(5, after(1)));
+    let delivery = tokio::spawn(Delivery::<Counted, _>::new(transport, statistics.clone()).run(subscription));
     while statistics.totals().settled.is_none() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    drop(mailbox);
+    bus.close();
     delivery.await.expect("the delivery ends");
     let sent: Vec<u8> = sent.lock().expect("requests").iter().map(|(request, _)| request[0]).collect();
     assert_eq!(sent, [0, 1, 1, 1, 2, 3, 4]);
@@ -130,11 +130,12 @@ async fn deliver_spans(
 ) -> (crate::telemetry::Delivery, Vec<u64>, usize) {
     let (transport, sent) = Scripted::new(Items::Spans, outcomes);
     let statistics = Statistics::new("test");
-    let (mailbox, inbox) = mailbox(statistics.clone());
+    let bus = Bus::default();
+    let subscription = bus.subscribe(Topics::SPANS, &statistics);
     let (spans, began) = (Arc::new(batch(3)), Instant::now());
-    mailbox.put_spans(&spans);
-    drop(mailbox);
-    Delivery::<Spans, _>::new(transport, statistics.clone()).run(inbox).await;
+    bus.publish_spans(&spans);
+    bus.close();
+    Delivery::<Spans, _>::new(transport, statistics.clone()).run(subscription).await;
     let times = sent.lock().expect("requests").iter().map(|(_, at)| (*at - began).as_secs()).collect();
     (statistics.totals(), times, spans.accepted())
 }

@@ -12,7 +12,7 @@ use super::{
     settings, shutdown,
 };
 use crate::{
-    Outputs,
+    Bus, Outputs,
     testing::{after, lost},
 };
 
@@ -63,9 +63,10 @@ async fn deliver(server: &Authority, trusted: &Authority, client: Option<&Author
         variables.push(("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", &certificate));
         variables.push(("OTEL_EXPORTER_OTLP_CLIENT_KEY", &key));
     }
-    let output = open(settings(&variables), None)?;
+    let bus = Bus::default();
+    let output = open(&bus, settings(&variables), None)?;
     let statistics = output.statistics().clone();
-    let outputs = Outputs::new(vec![output]);
+    let outputs = Outputs::new(bus, vec![output]);
     publish(&outputs, lost(3, after(1)));
     shutdown(outputs, Duration::from_secs(20)).await;
     serving.abort();
