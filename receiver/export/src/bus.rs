@@ -40,7 +40,7 @@ pub struct Topics {
 impl Topics {
     /// Snapshots.
     pub const SNAPSHOTS: Self = Self { snapshots: true, spans: false, accepts: false };
-    /// Spans, each batch of which the subscriber accepts after its export.
+    /// Spans. The subscriber accepts each batch after its export.
     pub const SPANS: Self = Self { snapshots: false, spans: true, accepts: true };
     /// Snapshots, and spans that the subscriber accepts.
     pub const ALL: Self = Self { snapshots: true, ..Self::SPANS };

@@ -12,6 +12,7 @@ mod health;
 pub mod json;
 pub mod otlp;
 mod output;
+mod output_file;
 mod spans;
 mod split;
 mod statistics;
@@ -25,5 +26,6 @@ pub mod view;
 
 pub use bus::{Bus, Published, Subscription, Topics};
 pub use output::{Output, OutputFailed, Outputs};
+pub use output_file::OutputFile;
 pub use split::{Part, REQUEST_LIMIT, Requests, requests};
 pub use statistics::Statistics;

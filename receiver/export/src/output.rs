@@ -10,7 +10,7 @@ use std::{
 
 use tokio::{sync::oneshot, task::AbortHandle, time::Instant};
 
-use super::{Bus, Statistics, json::OutputFile};
+use super::{Bus, OutputFile, Statistics};
 use crate::telemetry::UnixNanos;
 
 /// A running output of any kind.

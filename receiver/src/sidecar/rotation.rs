@@ -5,7 +5,7 @@ use std::{fs::File, io, sync::Arc, time::Duration};
 use tokio::{sync::Notify, task::AbortHandle};
 
 use crate::{
-    export::json::OutputFile,
+    export::OutputFile,
     reader::{Foreign, Open},
 };
 

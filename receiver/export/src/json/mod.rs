@@ -1,6 +1,5 @@
 //! Writes OTLP/JSON to standard output or to a file, one request per line.
 
-mod file;
 #[cfg(test)]
 mod tests;
 
@@ -15,9 +14,9 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
-pub use self::file::OutputFile;
 use super::{
-    Bus, Output, Published, Statistics, Subscription, Topics, health::Health, spans::request, split::requests,
+    Bus, Output, OutputFile, Published, Statistics, Subscription, Topics, health::Health, output_file::is_torn,
+    spans::request, split::requests,
 };
 use crate::telemetry::{ErrorType, Snapshot, SpanBatch};
 
@@ -64,7 +63,7 @@ pub fn open(bus: &Bus, target: Target) -> Result<Output, OpenError> {
         Target::File(path) => {
             let opened = OutputFile::open(&path).map_err(|source| OpenError::Open { path: path.clone(), source });
             let (sink, file) = opened?;
-            let torn = file::is_torn(&sink, &path);
+            let torn = is_torn(&sink, &path);
             let name = format!("`{}`", path.display());
             let sink = Lines { name, sink, torn, file: Some(file.clone()), statistics: counted };
             Output::in_thread(statistics, move || sink.run(subscription)).with_file(file)

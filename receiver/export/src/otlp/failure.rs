@@ -32,7 +32,7 @@ pub(super) enum FailureKind {
     Connection,
     /// The collector did not answer in time.
     Timeout,
-    /// The collector may accept the same request later.
+    /// The collector may accept the request later.
     Retryable,
     /// The collector never accepts the request.
     Refused(Refusal),
@@ -74,7 +74,7 @@ impl Failure {
         Self { kind, delay: None, reason, cause: foreign(message, MESSAGE) }
     }
 
-    /// Returns the failure of a request from which the collector rejected some items.
+    /// Returns the failure of a request with rejected items.
     pub(super) fn partial(rejected: u64, message: &str) -> Self {
         Self::new(FailureKind::PartialSuccess(rejected), REJECTED, message)
     }

@@ -38,7 +38,7 @@ pub(super) trait Kind: Send + 'static {
     /// Counts items with a final outcome.
     fn count(statistics: &Statistics, outcome: ErrorType, items: u64);
 
-    /// Records a batch of which every item has a final outcome: `None` if the collector accepted them all.
+    /// Records the final outcome of a batch: `None` if the collector accepted every item.
     fn finish(batch: &Self::Batch, outcome: ErrorType, duration: Duration, statistics: &Statistics);
 
     /// Records a batch without a further attempt. Its items are counted already.

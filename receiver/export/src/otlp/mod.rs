@@ -12,16 +12,16 @@ mod own;
 mod settings;
 #[cfg(test)]
 mod tests;
-#[cfg_attr(not(feature = "tls"), path = "without_tls.rs")]
 mod tls;
 mod transport;
 
 pub use error::{EndpointError, SettingsError};
 pub use own::{OwnLayer, OwnTelemetry, RunningTelemetry};
 pub use settings::{
-    CERTIFICATE, CLIENT_CERTIFICATE, CLIENT_KEY, COMPRESSION, ClientIdentity, Compression, Configured, ENDPOINT,
-    ENDPOINT_KEY, FileSettings, HEADERS, INSECURE, Items, Names, PROTOCOL, Pem, Settings, TIMEOUT, endpoint_is_set,
+    CERTIFICATE, CLIENT_CERTIFICATE, CLIENT_KEY, COMPRESSION, Compression, Configured, ENDPOINT, ENDPOINT_KEY,
+    FileSettings, HEADERS, INSECURE, Items, Names, PROTOCOL, Settings, TIMEOUT, endpoint_is_set,
 };
+pub use tls::{ClientIdentity, Pem};
 
 use prost::bytes::Bytes;
 

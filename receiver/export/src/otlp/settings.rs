@@ -1,10 +1,13 @@
 //! Settings of OTLP export from the standard `OTEL_EXPORTER_OTLP_*` variables.
 
-use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use tonic::{codegen::http::Uri, metadata::MetadataMap};
 
-use super::{SettingsError, endpoint, headers, tls};
+use super::{
+    SettingsError, endpoint, headers,
+    tls::{ClientIdentity, Pem},
+};
 use crate::files::read_regular;
 
 /// The limit of a certificate or key file in bytes: four times the size of a bundle of all public authorities.
@@ -131,25 +134,6 @@ pub struct Settings {
     pub identity: Option<ClientIdentity>,
 }
 
-/// The content of a PEM file. `Debug` hides it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Pem(pub Vec<u8>);
-
-impl fmt::Debug for Pem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Pem(..)")
-    }
-}
-
-/// The client's certificate and its private key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClientIdentity {
-    /// The certificate chain.
-    pub certificate: Pem,
-    /// The private key.
-    pub key: Pem,
-}
-
 impl Settings {
     /// Reads the settings for metrics, spans or logs from variables, and from a configuration file where no variable is set. An
     /// empty variable counts as unset, as the specification requires.
@@ -267,7 +251,7 @@ impl<F: Fn(&'static str) -> Option<Configured>> Variables<F> {
 
     fn authority(&self) -> Result<Option<Pem>, SettingsError> {
         let Some((variable, pem)) = self.file(CERTIFICATE)? else { return Ok(None) };
-        if tls::certificates(&pem) == Some(0) {
+        if pem.certificates() == Some(0) {
             return Err(SettingsError::NoCertificate { variable });
         }
         Ok(Some(pem))

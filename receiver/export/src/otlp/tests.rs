@@ -1,5 +1,6 @@
 //! Tests of the delivery with a scripted collector.
 
+mod connection;
 mod delivery;
 mod server;
 mod settings;
@@ -187,37 +188,6 @@ async fn a_new_connection_follows_two_timeouts() {
     }
     shutdown(outputs, DEADLINE).await;
     assert_eq!(statistics.totals().points, [(None, 2)].into());
-}
-
-/// A connection that ends during a request is no verdict of the collector.
-#[tokio::test]
-async fn a_lost_connection_is_retried() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
-    let settings = settings(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)]);
-    let connector = Connector::new(&settings).expect("a connector");
-    let channel = connector.channel();
-    let mut client = Grpc::new(Items::Metrics, settings, connector, channel);
-    let serve = async |reset: bool| {
-        let (stream, _) = listener.accept().await.expect("a connection");
-        let mut connection = hyper::server::conn::http2::Builder::new(hyper_util::rt::TokioExecutor::new())
-            .serve_connection(
-                hyper_util::rt::TokioIo::new(stream),
-                hyper::service::service_fn(move |_| async move {
-                    if reset {
-                        std::future::pending::<()>().await;
-                    }
-                    Err::<hyper::Response<String>, _>("the handler failed")
-                }),
-            );
-        // The request has arrived by then, and the socket is closed without an answer.
-        let _ = tokio::time::timeout(Duration::from_millis(200), std::pin::Pin::new(&mut connection)).await;
-    };
-    for reset in [true, false] {
-        let (outcome, ()) = tokio::join!(client.send(Bytes::new()), serve(reset));
-        let failure = outcome.expect_err("no answer");
-        assert_eq!((failure.reason, failure.verdict()), ("unavailable", failure::Verdict::Retry), "{failure:?}");
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -414,32 +384,4 @@ fn failure_messages_have_error_endpoint_and_remedy() {
         shown(Status::invalid_argument("bad point")),
     ];
     insta::assert_snapshot!(lines.join("\n"));
-}
-
-#[test]
-fn an_endpoint_without_a_scheme_is_explained() {
-    let assumes_tls = |endpoint, insecure| {
-        settings(&[("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint), ("OTEL_EXPORTER_OTLP_INSECURE", insecure)]).assumes_tls
-    };
-    assert_eq!([assumes_tls("collector:4317", ""), assumes_tls("collector:4317", "true")], [true, false]);
-    assert_eq!([assumes_tls("https://collector:4317", ""), assumes_tls("http://collector:4317", "")], [false; 2]);
-    let settings = settings(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317")]);
-    let shown = |status: Status| described(&settings, &status);
-    let note = "No scheme given, TLS assumed; write http:// for plaintext.";
-    assert!(shown(Status::unavailable("corrupt message")).ends_with(note));
-    assert!(!shown(Status::unauthenticated("")).contains(note));
-}
-
-#[test]
-fn only_the_specified_codes_are_retried() {
-    use failure::Verdict;
-    let retried: Vec<&str> = (0..17)
-        .map(|code| grpc::failure(&Status::new(Code::from_i32(code), "")))
-        .filter(|failure| failure.verdict() == Verdict::Retry)
-        .map(|failure| failure.reason)
-        .collect();
-    assert_eq!(retried, ["cancelled", "deadline_exceeded", "aborted", "out_of_range", "unavailable", "data_loss"]);
-    let wait = Duration::from_secs(3);
-    let Answer::Refuse(status) = throttled(Code::ResourceExhausted, wait) else { unreachable!() };
-    assert_eq!(grpc::failure(&status).verdict(), Verdict::Throttled(wait));
 }

@@ -1,31 +1,37 @@
-//! TLS to the collector.
+//! Certificates and keys for TLS.
 
-use rustls_pki_types::{CertificateDer, pem::PemObject as _};
-use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
+use std::fmt;
 
-use super::{Pem, Settings};
+/// The content of a PEM file. `Debug` hides it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Pem(pub Vec<u8>);
 
-/// The remedy if the system's certificates are unusable.
-pub(super) const CURE: &str =
-    "install the system's CA certificates, or set OTEL_EXPORTER_OTLP_CERTIFICATE to the collector's";
-
-/// Returns the number of certificates in a PEM file; `None` if this build cannot read it.
-pub(super) fn certificates(pem: &Pem) -> Option<usize> {
-    Some(CertificateDer::pem_slice_iter(&pem.0).filter(Result::is_ok).count())
+impl fmt::Debug for Pem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pem(..)")
+    }
 }
 
-/// Configures an endpoint with the trusted authority and the client's identity.
-///
-/// # Errors
-/// If the certificates or keys are no valid TLS configuration.
-pub(super) fn configure(endpoint: Endpoint, settings: &Settings) -> Result<Endpoint, String> {
-    let trust = match &settings.authority {
-        Some(authority) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&authority.0)),
-        None => ClientTlsConfig::new().with_native_roots(),
-    };
-    let tls = match &settings.identity {
-        Some(identity) => trust.identity(Identity::from_pem(&identity.certificate.0, &identity.key.0)),
-        None => trust,
-    };
-    endpoint.tls_config(tls).map_err(|error| crate::causes::chain(&error))
+/// The client's certificate and its private key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientIdentity {
+    /// The certificate chain.
+    pub certificate: Pem,
+    /// The private key.
+    pub key: Pem,
+}
+
+impl Pem {
+    /// Returns the number of certificates in the file; `None` if this build cannot read it.
+    #[cfg(feature = "tls")]
+    pub(super) fn certificates(&self) -> Option<usize> {
+        use rustls_pki_types::{CertificateDer, pem::PemObject as _};
+        Some(CertificateDer::pem_slice_iter(&self.0).filter(Result::is_ok).count())
+    }
+
+    /// Returns the number of certificates in the file; `None` because this build cannot read it.
+    #[cfg(not(feature = "tls"))]
+    pub(super) const fn certificates(&self) -> Option<usize> {
+        None
+    }
 }

@@ -2,12 +2,11 @@
 
 mod layout;
 mod screen;
-mod terminal;
 #[cfg(test)]
 mod tests;
 mod text;
 
-pub use terminal::{Log, Terminal};
+pub use screen::{Log, Terminal};
 
 use std::{
     io::ErrorKind,

@@ -1,6 +1,10 @@
-//! Draws the table on standard output.
+//! Draws the table on standard output, which the table shares with the log.
 
-use std::{env, io, io::Write};
+use std::{
+    env,
+    io::{self, Write},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use rustix::termios;
 
@@ -117,4 +121,46 @@ pub(super) fn size_of_stdout(kind: Kind) -> Size {
 /// Returns true on a terminal, unless `NO_COLOR` is set to a non-empty value.
 pub(super) fn colour(kind: Kind) -> bool {
     kind == Kind::Terminal && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Standard output for the table. A log on this terminal must be written through [`Self::log`], or the table
+/// overwrites it.
+#[derive(Clone)]
+pub struct Terminal(Arc<Mutex<Screen<io::Stdout>>>);
+
+impl Terminal {
+    /// Returns the standard output of this process.
+    #[must_use]
+    pub fn stdout() -> Self {
+        Self(Arc::new(Mutex::new(Screen::new(io::stdout(), kind_of_stdout()))))
+    }
+
+    /// Returns a writer to standard error that keeps the table below the log. Each write must consist of whole
+    /// lines.
+    #[must_use]
+    pub fn log(&self) -> Log {
+        Log(self.clone())
+    }
+
+    pub(super) fn screen(&self) -> MutexGuard<'_, Screen<io::Stdout>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The writer of [`Terminal::log`].
+pub struct Log(Terminal);
+
+impl Write for Log {
+    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+        // Drawing may block on a stopped terminal; logging must not block.
+        let written = match self.0.0.try_lock() {
+            Ok(mut screen) => screen.log(lines, &mut io::stderr()),
+            Err(_) => io::stderr().write_all(lines),
+        };
+        written.map(|()| lines.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

@@ -30,7 +30,7 @@ pub struct Column {
     pub heading: String,
     /// The content of the cells.
     pub kind: ColumnKind,
-    /// The order in which columns are dropped if space is short, highest first. Columns with zero stay.
+    /// The rank among the columns that are dropped if space is short, highest first. Columns with zero stay.
     pub spare: u8,
 }
 

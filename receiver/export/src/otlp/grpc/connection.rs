@@ -15,7 +15,7 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-use crate::otlp::{Settings, SettingsError, endpoint::without_zone, tls};
+use crate::otlp::{Settings, SettingsError, endpoint::without_zone};
 
 /// Idle time before a keep-alive segment of TCP: shorter than common timeouts of firewalls and load balancers.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
@@ -77,6 +77,13 @@ impl Service<Name> for Resolver {
     }
 }
 
+/// The remedy for a failure without a configured authority.
+const WITHOUT_AUTHORITY: &str = if cfg!(feature = "tls") {
+    "install the system's CA certificates, or set OTEL_EXPORTER_OTLP_CERTIFICATE to the collector's"
+} else {
+    "use a plaintext `http://` endpoint, or a build with the feature"
+};
+
 fn endpoint(settings: &Settings) -> Result<Endpoint, SettingsError> {
     // A ping after half of the timeout, and only while a request waits: servers refuse clients that ping without need.
     let half = settings.timeout / 2;
@@ -88,16 +95,40 @@ fn endpoint(settings: &Settings) -> Result<Endpoint, SettingsError> {
         .keep_alive_while_idle(false)
         .user_agent(concat!("undercurrent/", env!("CARGO_PKG_VERSION")));
     let configured = match plain {
-        Ok(plain) if settings.endpoint.scheme_str() == Some("https") => tls::configure(plain, settings),
+        Ok(plain) if settings.endpoint.scheme_str() == Some("https") => with_tls(plain, settings),
         plain => plain.map_err(|error| crate::causes::chain(&error)),
     };
     configured.map_err(|problem| SettingsError::Tls {
         endpoint: settings.endpoint.to_string(),
         problem,
         cure: if settings.authority.is_none() {
-            tls::CURE
+            WITHOUT_AUTHORITY
         } else {
             "check that the files of OTEL_EXPORTER_OTLP_CERTIFICATE, _CLIENT_CERTIFICATE and _CLIENT_KEY are PEM"
         },
     })
+}
+
+/// Configures an endpoint with the trusted authority and the client's identity.
+///
+/// # Errors
+/// If the certificates and keys are no valid TLS configuration.
+#[cfg(feature = "tls")]
+fn with_tls(endpoint: Endpoint, settings: &Settings) -> Result<Endpoint, String> {
+    use tonic::transport::{Certificate, ClientTlsConfig, Identity};
+    let trust = match &settings.authority {
+        Some(authority) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&authority.0)),
+        None => ClientTlsConfig::new().with_native_roots(),
+    };
+    let tls = match &settings.identity {
+        Some(identity) => trust.identity(Identity::from_pem(&identity.certificate.0, &identity.key.0)),
+        None => trust,
+    };
+    endpoint.tls_config(tls).map_err(|error| crate::causes::chain(&error))
+}
+
+/// Returns an error, because this build has no TLS.
+#[cfg(not(feature = "tls"))]
+fn with_tls(_: Endpoint, _: &Settings) -> Result<Endpoint, String> {
+    Err("this build has no TLS (cargo feature `tls`)".to_owned())
 }

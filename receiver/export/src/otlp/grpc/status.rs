@@ -31,7 +31,7 @@ pub(in crate::otlp) fn failure(status: &Status) -> Failure {
 }
 
 /// Returns the code of a status. Without a status from the server, the transport failed: the library then returns a
-/// code that depends on the place of the failure, such as `Unknown` for a connection that was reset.
+/// code that depends on the place of the failure, for example `Unknown` for a connection that was reset.
 fn code(status: &Status) -> Code {
     match (status.source().is_some(), status.code()) {
         // The client's own timer.
@@ -78,5 +78,29 @@ fn explain(status: &Status) -> String {
         Some(cause) => format!("{message}: {cause}"),
         None if message.is_empty() => "no message".to_owned(),
         None => message.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tonic_types::ErrorDetails;
+
+    use super::*;
+    use crate::otlp::failure::Verdict;
+
+    #[test]
+    fn only_the_specified_codes_are_retried() {
+        let retried: Vec<&str> = (0..17)
+            .map(|code| failure(&Status::new(Code::from_i32(code), "")))
+            .filter(|failure| failure.verdict() == Verdict::Retry)
+            .map(|failure| failure.reason)
+            .collect();
+        assert_eq!(retried, ["cancelled", "deadline_exceeded", "aborted", "out_of_range", "unavailable", "data_loss"]);
+        let wait = Duration::from_secs(3);
+        let details = ErrorDetails::with_retry_info(Some(wait));
+        let status = Status::with_error_details(Code::ResourceExhausted, "later", details);
+        assert_eq!(failure(&status).verdict(), Verdict::Throttled(wait));
     }
 }

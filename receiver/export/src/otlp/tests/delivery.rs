@@ -20,7 +20,7 @@ use crate::{
         destination::Destination,
         failure::{Failure, FailureKind, Refusal},
         grpc::PROTOCOL,
-        kind::{Encoded, Kind, Spans},
+        kind::{Encoded, Kind, Metrics, Spans},
         tests::settings,
         transport::{Reply, Transport},
     },
@@ -71,11 +71,11 @@ impl Kind for Counted {
     const ATTEMPTS: Option<u32> = None;
 
     async fn next(subscription: &mut Subscription) -> Option<Arc<Snapshot>> {
-        subscription.snapshot().await
+        Metrics::next(subscription).await
     }
 
     fn items(batch: &Snapshot) -> u64 {
-        batch.points()
+        Metrics::items(batch)
     }
 
     fn requests(batch: &Snapshot) -> impl Iterator<Item = Encoded> + Send {
@@ -86,14 +86,16 @@ impl Kind for Counted {
     }
 
     fn count(statistics: &Statistics, outcome: ErrorType, items: u64) {
-        statistics.points(outcome, items);
+        Metrics::count(statistics, outcome, items);
     }
 
-    fn finish(batch: &Snapshot, _: ErrorType, _: Duration, statistics: &Statistics) {
-        statistics.settled(batch.time);
+    fn finish(batch: &Snapshot, outcome: ErrorType, duration: Duration, statistics: &Statistics) {
+        Metrics::finish(batch, outcome, duration, statistics);
     }
 
-    fn give_up(_: &'static str, _: Duration, _: &Statistics) {}
+    fn give_up(reason: &'static str, duration: Duration, statistics: &Statistics) {
+        Metrics::give_up(reason, duration, statistics);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,8 @@
 use std::time::Duration;
 
-use super::super::*;
+use tonic::Status;
+
+use super::{super::*, described};
 
 fn read(variables: &[(&str, &str)]) -> Result<Settings, SettingsError> {
     read_for(Items::Metrics, variables)
@@ -154,4 +156,19 @@ fn an_incomplete_client_identity_is_refused() -> std::io::Result<()> {
     let missing = refused(&[("OTEL_EXPORTER_OTLP_METRICS_CLIENT_KEY", &path)]);
     insta::assert_snapshot!(missing, @"OTEL_EXPORTER_OTLP_METRICS_CLIENT_KEY is set and OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE is not; a client certificate needs both");
     Ok(())
+}
+
+#[test]
+fn an_endpoint_without_a_scheme_is_explained() {
+    let assumes_tls = |endpoint, insecure| {
+        let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint), ("OTEL_EXPORTER_OTLP_INSECURE", insecure)];
+        read(&variables).expect("settings").assumes_tls
+    };
+    assert_eq!([assumes_tls("collector:4317", ""), assumes_tls("collector:4317", "true")], [true, false]);
+    assert_eq!([assumes_tls("https://collector:4317", ""), assumes_tls("http://collector:4317", "")], [false; 2]);
+    let settings = read(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317")]).expect("settings");
+    let shown = |status: Status| described(&settings, &status);
+    let note = "No scheme given, TLS assumed; write http:// for plaintext.";
+    assert!(shown(Status::unavailable("corrupt message")).ends_with(note));
+    assert!(!shown(Status::unauthenticated("")).contains(note));
 }
