@@ -174,7 +174,13 @@ impl Sidecar {
 
 impl Drop for Sidecar {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            return;
+        }
+        // The child may be another program that has started the sidecar.
+        for process in family(self.child.id()) {
+            let _ = Pid::from_raw(process.cast_signed()).map(|process| kill_process(process, Signal::KILL));
+        }
         let _ = self.child.wait();
     }
 }

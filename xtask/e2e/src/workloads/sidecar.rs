@@ -21,7 +21,7 @@ const START: Duration = Duration::from_secs(30);
 /// Timeout for delivering the last snapshot.
 const STOP: Duration = Duration::from_secs(20);
 /// Timeout for a snapshot: many intervals.
-pub const SNAPSHOT: Duration = Duration::from_secs(20);
+pub const SNAPSHOT: Duration = Duration::from_secs(60);
 /// Part of the log line after all programs are attached.
 const READY: &str = " signals: ";
 
