@@ -3,18 +3,24 @@
 use std::{
     ffi::CStr,
     io,
-    os::fd::{AsFd as _, AsRawFd, OwnedFd, RawFd},
+    net::Shutdown,
+    os::{
+        fd::{AsFd as _, AsRawFd, OwnedFd, RawFd},
+        unix::net::UnixStream,
+    },
     panic::{AssertUnwindSafe, catch_unwind},
     time::{Duration, Instant},
 };
 
 use rustix::{
     event::{PollFd, PollFlags, poll},
-    process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, waitpid},
+    process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, pidfd_send_signal, waitpid},
     time::Timespec,
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
+/// `fcntl(2)`; libc does not define it for every target.
+const F_SETSIG: libc::c_int = 10;
 /// Descriptors that every part keeps: standard input, output and error.
 const STANDARD: [RawFd; 3] = [0, 1, 2];
 /// The exit status of a part that failed.
@@ -25,6 +31,8 @@ pub struct Process {
     pid: Pid,
     /// A pidfd, readable once the process has ended.
     handle: OwnedFd,
+    /// The kernel kills the process when this end is closed.
+    _life: UnixStream,
 }
 
 impl Process {
@@ -43,18 +51,21 @@ impl Process {
         if !is_single_threaded() {
             return Err(io::Error::other("this process has several threads"));
         }
+        let (life, watched) = UnixStream::pair()?;
+        // Bytes from the parent have no effect.
+        watched.shutdown(Shutdown::Read)?;
         // SAFETY: this process is single-threaded, so no other thread holds a lock that the child would inherit locked.
         // The child is not limited to async-signal-safe functions.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
-                let ended = catch_unwind(AssertUnwindSafe(|| child(name, keep, run)));
+                let ended = catch_unwind(AssertUnwindSafe(|| child(watched, name, keep, run)));
                 // SAFETY: `_exit` ends the process without destructors and exit handlers, which belong to the parent.
                 unsafe { libc::_exit(if ended.is_ok_and(|succeeded| succeeded) { 0 } else { FAILED }) }
             }
             pid => {
                 let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidData)?;
-                Ok(Self { pid, handle: pidfd_open(pid, PidfdFlags::empty())? })
+                Ok(Self { pid, handle: pidfd_open(pid, PidfdFlags::empty())?, _life: life })
             }
         }
     }
@@ -102,14 +113,42 @@ impl Process {
 }
 
 /// Runs the part in the child process. Returns false if it failed.
-fn child(name: &CStr, keep: Vec<OwnedFd>, run: impl FnOnce(Vec<OwnedFd>) -> Result<(), String>) -> bool {
+fn child(
+    watched: UnixStream,
+    name: &CStr,
+    mut keep: Vec<OwnedFd>,
+    run: impl FnOnce(Vec<OwnedFd>) -> Result<(), String>,
+) -> bool {
+    if let Err(error) = end_with(&watched) {
+        tracing::error!("cannot bind the end of {} to that of its parent: {error}", name.to_string_lossy());
+        return false;
+    }
+    keep.push(watched.into());
     let prepared = rustix::thread::set_name(name).map_err(io::Error::from).and_then(|()| close_all_but(&keep));
     ignore_signals();
+    // Stays open until the process ends.
+    let _watched = keep.pop();
     let ended = prepared.map_err(|error| error.to_string()).and_then(|()| run(keep));
     if let Err(error) = &ended {
         tracing::error!("{} failed: {error}", name.to_string_lossy());
     }
     ended.is_ok()
+}
+
+/// Lets the kernel kill this process when the other end of a socket is closed, also if this process was stopped or waits in a
+/// system call. A process that the parent's user may not signal does not receive the parent's death signal (`prctl(2)`).
+fn end_with(other: &UnixStream) -> io::Result<()> {
+    let done = |result: libc::c_int| if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
+    let (socket, process) = (other.as_raw_fd(), getpid().as_raw_nonzero().get());
+    // SAFETY: the call takes numbers only.
+    done(unsafe { libc::fcntl(socket, libc::F_SETOWN, process) })?;
+    // SAFETY: the call takes numbers only.
+    done(unsafe { libc::fcntl(socket, F_SETSIG, libc::SIGKILL) })?;
+    // SAFETY: the call takes numbers only.
+    done(unsafe { libc::fcntl(socket, libc::F_SETFL, libc::O_ASYNC) })?;
+    // The other end may have been closed before.
+    let closed = poll(&mut [PollFd::new(other, PollFlags::HUP)], Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+    if closed > 0 { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
 }
 
 /// Closes all descriptors except the standard descriptors and the descriptors in `keep`.

@@ -93,3 +93,14 @@ fn a_loader_that_does_not_respond_holds_up_neither_deliveries_nor_the_end() {
     assert!(took <= patience(Duration::from_secs(7)), "it took {took:?}");
     assert_nothing_left(&attached, patience(Duration::from_secs(5)));
 }
+
+#[test]
+fn nothing_stays_attached_if_the_loader_does_not_notice_the_end() {
+    let Some(_alone) = alone("a stopped loader without its worker") else { return };
+    let mut sidecar = Sidecar::start(often());
+    let attached = attached(sidecar.pid());
+    let loader = Pid::from_raw(part(sidecar.pid(), "uc-loader").unwrap().cast_signed()).unwrap();
+    kill_process(loader, Signal::STOP).unwrap();
+    sidecar.signal(Signal::KILL);
+    assert_nothing_left(&attached, patience(Duration::from_secs(1)));
+}
