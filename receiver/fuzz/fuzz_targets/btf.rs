@@ -1,15 +1,12 @@
 //! Parses any bytes as the kernel's BTF and as a module's BTF: no panic, no endless search.
-//!
-//! `cargo +nightly fuzz run btf corpus/btf ../fixtures/btf`, in `receiver/fuzz`.
 #![no_main]
 
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use undercurrent::loader::{
+use undercurrent_loader::{
     btf::{Btf, Target, TypeId},
-    drops::Reasons,
-    fields,
+    drops, fields,
 };
 
 static KERNEL: LazyLock<Btf<'static>> =
@@ -41,7 +38,7 @@ fn exercise(btf: &Btf<'_>) {
     for name in TRACEPOINTS {
         let _ = btf.tracepoint(name);
     }
-    let _ = Reasons::of(btf);
+    let _ = drops::reasons(btf);
     let targets: Vec<Target<'_>> =
         FUNCTIONS.map(Target::Function).into_iter().chain(TRACEPOINTS.map(Target::Tracepoint)).collect();
     let sparse = btf.sparse(&targets);

@@ -1,12 +1,10 @@
 //! Parses any bytes as paths of cgroups, one per line: no panic, and a workload's cgroup belongs to that workload.
-//!
-//! `cargo +nightly fuzz run cgroups corpus/cgroups ../fixtures/cgroups`, in `receiver/fuzz`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use undercurrent::workloads::{CgroupPath, Identity, identify};
+use undercurrent_host::cgroup::{CgroupPath, Identity, identify};
 
-#[path = "../../src/workloads/identity/invariants.rs"]
+#[path = "../../host/src/cgroup/identity/invariants.rs"]
 mod invariants;
 
 fuzz_target!(|raw: &[u8]| {

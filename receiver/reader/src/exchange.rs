@@ -99,6 +99,12 @@ fn read(stream: &mut UnixStream, protocol: Protocol, limit: usize, until: Instan
 }
 
 impl Query {
+    /// Returns the bytes of the request with the largest reply; `None` if a text has characters that no runtime uses.
+    #[must_use]
+    pub fn bytes(&self) -> Option<Vec<u8>> {
+        self.request(REPLY).map(|(request, _)| request)
+    }
+
     /// Returns the bytes of the request; `None` if a text has characters that no runtime uses.
     fn request(&self, window: usize) -> Option<(Vec<u8>, Protocol)> {
         let grpc = |path, namespace: Option<&str>, message: &[u8]| {

@@ -1,6 +1,7 @@
 //! `cargo xtask test`, `docs` and `fmt`.
 
 mod docs;
+mod fuzz;
 mod guest;
 mod libtest;
 mod lint;
