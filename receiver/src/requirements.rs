@@ -2,33 +2,30 @@
 
 use std::path::{Path, PathBuf};
 
-use bytesize::ByteSize;
-use undercurrent_ebpf::abi::{cost::exact, latency::Layer};
-
 use crate::{
     cgroup::Ownership,
     config::Settings,
     environment,
     kernel::{
         Kernel, KernelError, LoadOptions,
-        counters::{Events, Wanted},
+        constant::Constant,
         filter_map::FilterKeys,
         groups::GroupBy,
         hooks::Hook,
         host::Host,
         memory::{MapSize, PlannedMap, Sizing},
-        slow::SlowLimits,
     },
     loader::{self, LoadError},
     node,
     options::{AttachKind, MemoryLimit},
     privileges::{Privileges, ReadError as PrivilegesError, Task, Unprivileged},
     reader::{Places, SocketPaths},
-    signals::{self, filter_updater},
-    sysfs::Sysfs,
+    signals::{self, ConstantContext, filter_updater},
+    sysfs::{Meters, Sysfs},
     telemetry::Scale,
     workloads,
 };
+use bytesize::ByteSize;
 
 /// A missing privilege or resource.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +58,8 @@ const ALWAYS: [Task; 2] = [Task::LoadTracing, Task::AttachCgroup];
 
 /// The kernel features that a configuration requires.
 pub struct Requirements {
-    signals: Vec<&'static str>,
+    /// The settings of the signals.
+    settings: signals::Settings,
     maps: Vec<(&'static PlannedMap, bool)>,
     hooks: Vec<&'static Hook>,
     functions: Vec<String>,
@@ -70,23 +68,13 @@ pub struct Requirements {
     group_by: GroupBy,
     avoid: Vec<AttachKind>,
     workloads: Option<(Ownership, u16)>,
-    excludes_blocked: bool,
-    /// The transmit stages, as a bit mask of the eBPF programs.
-    transmit: u32,
-    /// The network events to measure exactly, as the eBPF programs number them.
-    exact: u32,
     /// The functions that samples are classified by.
     classified: Vec<String>,
     /// The tree with the power meters.
     sysfs: Sysfs,
-    /// The processor's counters to read; `None` if none are read.
-    counters: Option<Wanted>,
-    /// The events that interrupt CPUs as the processor's counters do.
-    interrupts: Events,
+    meters: Meters,
     /// The hooks that only the processor's counters need.
     counter_hooks: Vec<&'static Hook>,
-    /// The limits of slow packets.
-    slow: SlowLimits,
     /// The files of the outputs, in the order of the outputs.
     output_files: Vec<PathBuf>,
     /// The sockets of container runtimes that the configuration names.
@@ -102,15 +90,8 @@ impl Requirements {
         let mut hooks = signals::hooks(&settings.signals);
         hooks.extend(workloads.into_iter().flat_map(workloads::hooks));
         let sysfs = Sysfs::new(settings.sysfs_root.clone());
-        // Without a source of energy and without `workload_cpu`, the programs need not look up the tasks that softirqs interrupt.
-        let has_energy = signals::energy::has_source(&settings.signals.energy, &sysfs.meters());
-        let is_needed = |entry: &signals::Entry| entry.name != signals::energy::ENTRY.name || has_energy;
         let group = Some(&settings.packets.group).filter(|_| signals::are_grouped(&settings.signals));
         Self {
-            signals: signals::enabled(&settings.signals)
-                .filter(|entry| is_needed(entry))
-                .map(|entry| entry.name)
-                .collect(),
             hooks,
             maps: signals::planned_maps(&settings.signals).collect(),
             functions: signals::functions(&settings.signals).map(str::to_owned).collect(),
@@ -119,19 +100,13 @@ impl Requirements {
             group_by: group.map_or_else(GroupBy::default, |group| GroupBy::new(group.by.iter(), group.limit.get())),
             avoid: settings.avoid.clone(),
             workloads: workloads.map(|ownership| (ownership, settings.workloads.limit)),
-            excludes_blocked: [Layer::SocketEnqueued, Layer::SocketRead]
-                .into_iter()
-                .any(|layer| settings.signals.latency.excludes_blocked(layer)),
-            transmit: settings.signals.transmit.stages.bits(),
-            exact: settings.signals.network_cpu.measured(),
             classified: signals::classified(&settings.signals),
+            meters: sysfs.meters(),
             sysfs,
-            counters: settings.signals.processor.wanted(),
-            interrupts: settings.signals.processor.events,
             counter_hooks: signals::counter_hooks(&settings.signals),
-            slow: settings.signals.slow_packets.limits(),
             output_files: settings.outputs.files().map(Path::to_owned).collect(),
             sockets: settings.workloads.sockets(),
+            settings: settings.signals.clone(),
         }
     }
 
@@ -141,9 +116,17 @@ impl Requirements {
         let (functions, workloads) = (self.functions.len(), self.workloads());
         let (scale, filter_keys, group_by) = (self.scale, self.filter_keys, self.group_by);
         let samples = if self.classified.is_empty() { 0 } else { signals::network_functions::ring_size(cpus) };
-        let socket_calls = self.exact == exact::ALL;
-        let reader_states = self.slow.reader_states;
+        let socket_calls = self.settings.network_cpu.measures_calls();
+        let reader_states = self.settings.slow_packets.reader_states;
         Sizing { cpus, scale, filter_keys, group_by, workloads, functions, samples, socket_calls, reader_states }
+    }
+
+    /// Returns the constants of the programs on a machine with `cpus` possible CPUs, without those that only the loader
+    /// knows.
+    fn constants(&self, cpus: usize) -> Vec<Constant> {
+        let sizing = self.sizing(cpus);
+        let context = ConstantContext { settings: &self.settings, sizing: &sizing, meters: &self.meters };
+        signals::constants(&context).into_iter().chain(sizing.constants()).collect()
     }
 
     /// Returns the size of each map on a machine with `cpus` possible CPUs.
@@ -193,21 +176,17 @@ impl Requirements {
     pub fn load_options(&self, cpus: usize) -> LoadOptions<'_> {
         LoadOptions {
             sizing: self.sizing(cpus),
-            signals: &self.signals,
+            constants: self.constants(cpus),
             maps: self.maps(cpus),
             hooks: &self.hooks,
             functions: &self.functions,
             ownership: self.workloads.map(|(ownership, _)| ownership),
             avoid: &self.avoid,
-            excludes_blocked: self.excludes_blocked,
-            transmit: self.transmit,
-            exact: self.exact,
             classified: &self.classified,
-            counters: self.counters.as_ref(),
-            interrupts: self.interrupts,
+            counters: self.settings.processor.wanted(),
+            interrupts: self.settings.processor.events,
             counter_hooks: &self.counter_hooks,
             siblings: self.sysfs.siblings(cpus),
-            slow: self.slow,
         }
     }
 
@@ -261,7 +240,7 @@ pub fn host() -> Result<(Host, Privileges), PrivilegesError> {
 pub fn permitted(settings: &Settings) -> Result<(Host, Requirements), Refused> {
     let (mut host, privileges) = host()?;
     let requirements = Requirements::of(settings, host.ownership());
-    host.meters = requirements.sysfs.meters();
+    host.meters = requirements.meters.clone();
     if !requirements.hooks.is_empty() {
         privileges.require(&[Task::LoadTracing])?;
     }
@@ -276,8 +255,20 @@ mod tests {
     use super::*;
     use crate::{
         config::{File, Flags},
+        loader::object,
         options::Workloads,
     };
+
+    #[test]
+    fn every_constant_has_exactly_one_writer() {
+        let (_, requirements) = resolve("{}", None);
+        let constants = requirements.constants(1).into_iter().map(|constant| constant.symbol.to_owned());
+        let mut written: Vec<String> = constants.chain(object::own_constants()).collect();
+        let mut declared = object::declared_constants().expect("a sound object");
+        written.sort();
+        declared.sort();
+        assert_eq!(written, declared);
+    }
 
     const MIB: usize = 1 << 20;
     /// Size of a histogram at scale 2, in bytes: a sum and 114 buckets.

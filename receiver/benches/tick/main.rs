@@ -12,7 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use undercurrent::{
     export::{REQUEST_LIMIT, requests},
-    kernel::{filter_map::FilterKeys, groups::GroupBy, memory::Sizing},
+    kernel::memory::Sizing,
     signals::{
         Settings,
         energy::{Accounts, Amount, Basis, CpuUse, Domain, Origin},
@@ -84,17 +84,8 @@ fn main() -> anyhow::Result<()> {
     for workloads in [100, 256] {
         for cpus in [2, 16, 64] {
             for scale in (0..).map_while(Scale::new) {
-                let sizing = Sizing {
-                    cpus,
-                    scale,
-                    filter_keys: FilterKeys::default(),
-                    group_by: GroupBy::default(),
-                    workloads: Some(workloads),
-                    functions: 0,
-                    samples: network_functions::ring_size(cpus),
-                    socket_calls: false,
-                    reader_states: false,
-                };
+                let samples = network_functions::ring_size(cpus);
+                let sizing = Sizing { workloads: Some(workloads), samples, ..Sizing::new(cpus, scale) };
                 let maps = planned_maps(&Settings::default());
                 let bytes = maps.map(|(map, is_used)| map.size(&sizing, is_used).bytes()).sum();
                 print(&Line::Memory(Memory { cpus, workloads, scale: scale.get(), bytes }))?;

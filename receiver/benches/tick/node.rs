@@ -10,8 +10,6 @@ use anyhow::Context as _;
 use rustix::fs::{MemfdFlags, memfd_create};
 use undercurrent::{
     kernel::{
-        filter_map::FilterKeys,
-        groups::GroupBy,
         maps::{ByCpu, Words},
         memory::{PlannedMap, Sizing},
     },
@@ -34,17 +32,7 @@ const BUCKETS: std::ops::Range<usize> = 20..60;
 /// Returns the latency signal of this node with every path enabled, and the number of bytes that a tick reads.
 pub fn latency() -> anyhow::Result<(Durations, usize)> {
     let scale = Scale::new(2).context("the default scale")?;
-    let sizing = Sizing {
-        cpus: CPUS,
-        scale,
-        filter_keys: FilterKeys::default(),
-        group_by: GroupBy::default(),
-        workloads: Some(WORKLOADS),
-        functions: 0,
-        samples: 0,
-        socket_calls: false,
-        reader_states: false,
-    };
+    let sizing = Sizing { workloads: Some(WORKLOADS), ..Sizing::new(CPUS, scale) };
     let layout = sizing.by_workload();
     let (node, _) = map(&durations::LATENCY, &sizing)?;
     let (owned, count) = map(&durations::WORKLOAD_LATENCY, &sizing)?;

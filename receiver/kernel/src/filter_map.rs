@@ -7,6 +7,8 @@ use zerocopy::IntoBytes as _;
 
 use super::{
     client::{Client, ServiceError},
+    constant::Constant,
+    groups::GroupBy,
     memory::PlannedMap,
     messages::Table,
 };
@@ -64,6 +66,12 @@ impl FilterKeys {
     pub const fn most(self) -> usize {
         self.most
     }
+}
+
+/// Returns the constants for the criteria and grouping dimensions of packets.
+#[must_use]
+pub fn constants(keys: FilterKeys, groups: GroupBy) -> [Constant; 2] {
+    [Constant::number("packets.by", keys.bits() | groups.bits()), Constant::number("filter.queue", keys.queue())]
 }
 
 /// Writes the filter map.

@@ -10,6 +10,7 @@ use undercurrent_telemetry as telemetry;
 
 pub mod client;
 pub mod clock;
+pub mod constant;
 pub mod counters;
 pub mod cpu_events;
 pub mod cpu_sampling;
@@ -46,6 +47,7 @@ use crate::{cgroup::Ownership, options::AttachKind};
 
 use self::{
     client::{Client, Maps, ServiceError},
+    constant::Constant,
     counters::{Events, Wanted},
     drops::Reasons,
     fields::FieldFact,
@@ -56,7 +58,6 @@ use self::{
     messages::{Facts, FindText, ReadRuns, ReleaseTypes, Serve, ServeFunctions},
     nics::{NicInventory, Nics},
     plan::{Outcome, Status},
-    slow::SlowLimits,
     statistics::Runs,
     task_clock::TaskClock,
     text::Text,
@@ -95,8 +96,8 @@ pub enum KernelError {
 pub struct LoadOptions<'a> {
     /// The sizes of the maps.
     pub sizing: Sizing,
-    /// The names of the enabled signals.
-    pub signals: &'a [&'static str],
+    /// The constants of the programs. Others keep their defaults, or the loader computes them.
+    pub constants: Vec<Constant>,
     /// The maps with a size that depends on the machine and the settings.
     pub maps: Vec<MapSize>,
     /// The hooks to attach.
@@ -107,24 +108,16 @@ pub struct LoadOptions<'a> {
     pub ownership: Option<Ownership>,
     /// The kinds of attachment to avoid.
     pub avoid: &'a [AttachKind],
-    /// True if TCP data that waited for an earlier segment is excluded.
-    pub excludes_blocked: bool,
-    /// The transmit layers to measure, one bit each.
-    pub transmit: u32,
-    /// The network events to measure exactly, one of [`exact`](undercurrent_ebpf::abi::cost::exact).
-    pub exact: u32,
     /// The functions that samples are classified by.
     pub classified: &'a [String],
     /// The processor's counters to read; `None` if none are read.
-    pub counters: Option<&'a Wanted>,
+    pub counters: Option<Wanted>,
     /// The events that interrupt CPUs as the processor's counters do.
     pub interrupts: Events,
     /// The hooks that are attached only if the machine has counters.
     pub counter_hooks: &'a [&'static Hook],
     /// The hyper-thread sibling of each CPU.
     pub siblings: Vec<Option<u32>>,
-    /// The limits of slow packets.
-    pub slow: SlowLimits,
 }
 
 /// The loaded programs and their maps, from the worker's side. Dropping it, or the end of the process, detaches all

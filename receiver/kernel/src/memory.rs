@@ -7,11 +7,16 @@ use undercurrent_ebpf::abi::{
     workload::Slot,
 };
 
-use super::{filter_map::FilterKeys, groups::GroupBy};
+use super::{
+    constant::Constant,
+    filter_map::{self, FilterKeys},
+    groups::GroupBy,
+};
 use crate::telemetry::Scale;
 
 /// The maximum number of shards of a workload's histograms, which take most of the memory. Further CPUs share shards.
 const MAX_SHARDS: usize = 16;
+
 /// The inputs of map sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizing {
@@ -36,6 +41,22 @@ pub struct Sizing {
 }
 
 impl Sizing {
+    /// Returns the parameters without workloads, groups, filters and optional features.
+    #[must_use]
+    pub fn new(cpus: usize, scale: Scale) -> Self {
+        Self {
+            cpus,
+            scale,
+            filter_keys: FilterKeys::default(),
+            group_by: GroupBy::default(),
+            workloads: None,
+            functions: 0,
+            samples: 0,
+            socket_calls: false,
+            reader_states: false,
+        }
+    }
+
     /// Returns the number of slots, including the slots of the node and of the overflow.
     #[must_use]
     pub fn slots(&self) -> usize {
@@ -54,6 +75,13 @@ impl Sizing {
         let shards = self.cpus.next_power_of_two();
         let shards = if shards > MAX_SHARDS { MAX_SHARDS } else { shards };
         ByWorkload { shards, shared: self.cpus > shards, histogram: 1 + self.scale.buckets() }
+    }
+
+    /// Returns the constants that describe the selection and the memory of packets, for all signals.
+    #[must_use]
+    pub fn constants(&self) -> Vec<Constant> {
+        let of_packets = filter_map::constants(self.filter_keys, self.group_by);
+        of_packets.into_iter().chain(self.by_workload().constants()).collect()
     }
 
     /// Returns the layout of the histograms of functions that the user names.
@@ -82,6 +110,14 @@ impl ByWorkload {
     #[must_use]
     pub const fn slot(&self) -> usize {
         self.shards * SERIES * self.histogram
+    }
+
+    fn constants(self) -> [Constant; 3] {
+        [
+            Constant::size("workload.histogram", self.histogram),
+            Constant::size("workload.shard_mask", self.shards - 1),
+            Constant::flag("workload.shared", self.shared),
+        ]
     }
 
     /// Returns the words of a group in `GROUP_LATENCY`, which has this layout too.
@@ -165,24 +201,14 @@ impl MapSize {
         if self.entries == 0 { 1 } else { self.entries }
     }
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn number_of_shards_is_limited_to_sixteen() {
-        let sizing = |cpus| Sizing {
-            cpus,
-            scale: Scale::new(2).expect("a scale"),
-            filter_keys: FilterKeys::default(),
-            group_by: GroupBy::default(),
-            workloads: Some(1),
-            functions: 0,
-            samples: 0,
-            socket_calls: false,
-            reader_states: false,
-        };
-        let shards = |cpus| sizing(cpus).by_workload();
+        let shards = |cpus| Sizing::new(cpus, Scale::DEFAULT).by_workload();
         assert_eq!([1, 2, 3, 16, 17, 256].map(|cpus| shards(cpus).shards), [1, 2, 4, 16, 16, 16]);
         assert_eq!([1, 2, 3, 16, 17, 256].map(|cpus| shards(cpus).shared), [false, false, false, false, true, true]);
     }

@@ -148,6 +148,13 @@ pub fn resolve(btf: &Btf<'_>, declarations: &[FieldDeclaration]) -> Vec<Resolved
         .collect()
 }
 
+/// Returns true if the running kernel lacks a declared field.
+#[must_use]
+pub fn lacks(fields: &[ResolvedField], symbol: &str) -> bool {
+    let field = fields.iter().find(|field| field.declaration.symbol == symbol);
+    field.is_some_and(|field| matches!(field.state, FieldState::Absent(_)))
+}
+
 /// Returns the value of the first alternative that the kernel has.
 ///
 /// # Errors

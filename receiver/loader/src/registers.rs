@@ -3,6 +3,7 @@
 use undercurrent_ebpf::abi::extra::ARGUMENTS;
 
 /// Offsets in words.
+#[derive(Clone, Copy, Default)]
 pub struct Registers {
     /// The offsets of the first arguments.
     pub arguments: [u32; ARGUMENTS as usize],

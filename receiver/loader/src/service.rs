@@ -16,7 +16,7 @@ use aya::{
 use undercurrent_channel::{Call as _, Reply};
 use undercurrent_ebpf::abi::served;
 use undercurrent_kernel::{
-    LoadOptions, OUT_OF_ORDER,
+    LoadOptions,
     cpu_events::CpuEvent,
     groups,
     hooks::{self, Hook},
@@ -38,8 +38,8 @@ use super::{
     counters::Counters,
     cpu_events::CpuEvents,
     extra::{self, Named},
-    fields::{FieldState, ResolvedField},
-    object::{self, Programs},
+    fields::ResolvedField,
+    object::{self, KernelFacts, Programs},
     plan,
     resolved::{self, Resolved},
     statistics::Links,
@@ -92,25 +92,20 @@ impl Service {
             extra,
             task_clock,
         } = Resolved::of(required)?;
-        let counters = required.counters.map(Counters::open).unwrap_or_default();
-        let settings = object::Settings {
-            sizing: required.sizing,
-            signals: required.signals,
-            maps: &required.maps,
+        let counters = required.counters.as_ref().map(Counters::open).unwrap_or_default();
+        let kernel = KernelFacts {
             fields: &fields,
             ownership: required.ownership,
             socket_storage,
-            excludes_blocked: required.excludes_blocked && !lacks(&fields, OUT_OF_ORDER),
             tcp_sockets,
             task_registers,
             casts,
             arguments,
             extra: &extra,
-            transmit: required.transmit,
-            exact: required.exact,
             counters: counters.bits(),
-            slow: required.slow,
         };
+        let (sizing, constants, maps) = (required.sizing, &required.constants, &required.maps);
+        let settings = object::Settings { sizing, constants, maps, kernel };
         let programs = Programs::new(&settings)?;
         let mut ebpf = object::load(&settings, &programs)
             .map_err(|error| LoadError::Maps(Box::new(error), host.missing_capabilities.clone()))?;
@@ -342,11 +337,6 @@ fn pass(counters: Counters, siblings: &[Option<u32>], ebpf: &mut Ebpf) -> Counte
             Counters::default()
         }
     }
-}
-
-fn lacks(fields: &[ResolvedField], symbol: &str) -> bool {
-    let field = fields.iter().find(|field| field.declaration.symbol == symbol);
-    field.is_some_and(|field| matches!(field.state, FieldState::Absent(_)))
 }
 
 /// Returns false for the driver hook if no NIC timestamps packets: its programs only compare hardware timestamps.

@@ -52,15 +52,18 @@ use undercurrent_ebpf::abi::softirq::SoftirqCells;
 
 use crate::{
     kernel::{
-        Kernel, KernelError, filter_map, groups,
+        Kernel, KernelError,
+        constant::Constant,
+        filter_map, groups,
         hooks::{self, Hook},
         maps::ByCpu,
-        memory::PlannedMap,
+        memory::{PlannedMap, Sizing},
         ring::Watch,
     },
     options::{Packets, Switch},
     privileges::Task,
     reader::PowerMeters,
+    sysfs::Meters,
     telemetry::{Attributes, Descriptor, Exemplar, Readings, SpanData, UnixNanos},
     workloads::{Files, NoAccounting, NoQuotas, Slot, Workloads},
 };
@@ -201,6 +204,16 @@ pub enum Caveat {
 /// Returns the limitations on this kernel and host, under a configuration.
 pub type Caveats = fn(&Settings, &Kernel) -> Vec<Caveat>;
 
+/// The inputs of a signal's constants.
+pub struct ConstantContext<'a> {
+    /// The settings of all signals.
+    pub settings: &'a Settings,
+    /// The parameters of the maps' sizes.
+    pub sizing: &'a Sizing,
+    /// The power meters of the machine.
+    pub meters: &'a Meters,
+}
+
 /// The hooks without which a signal measures nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HooksNeeded {
@@ -227,6 +240,9 @@ pub struct Entry {
     pub hooks: fn(&Settings) -> Vec<&'static Hook>,
     /// The maps that its programs write, including maps that belong to other signals.
     pub maps: &'static [&'static PlannedMap],
+    /// Returns the constants that its programs read: the switch of its handlers, and its settings. The symbols do not
+    /// depend on the context, and a disabled signal has them too.
+    pub constants: fn(&ConstantContext<'_>) -> Vec<Constant>,
     /// Returns the values of `undercurrent.reason` that can occur under these conditions.
     pub losses: fn(&LossConditions) -> Vec<&'static str>,
     /// Whether the signal measures nothing if some of its hooks are unavailable.
@@ -352,6 +368,12 @@ pub fn planned_maps(settings: &Settings) -> impl Iterator<Item = (&'static Plann
     maps.into_iter().chain(others.map(|map| (map, true)))
 }
 
+/// Returns the constants of every signal.
+#[must_use]
+pub fn constants(context: &ConstantContext<'_>) -> Vec<Constant> {
+    REGISTRY.iter().flat_map(|entry| (entry.constants)(context)).collect()
+}
+
 /// Returns true if an enabled signal groups packets by interface or network namespace.
 #[must_use]
 pub fn are_grouped(settings: &Settings) -> bool {
@@ -379,7 +401,7 @@ mod tests {
     use undercurrent_loader::object;
 
     use super::*;
-    use crate::telemetry::{AttributeKey, View};
+    use crate::telemetry::{AttributeKey, Scale, View};
 
     #[test]
     fn names_are_unique_and_known_to_the_configuration() {
@@ -391,23 +413,19 @@ mod tests {
     }
 
     #[test]
-    fn every_switch_of_the_programs_belongs_to_a_signal() {
-        let switches: BTreeSet<String> = object::switches().into_iter().collect();
-        let names: BTreeSet<String> = REGISTRY.iter().map(|entry| format!("signal.{}", entry.name)).collect();
-        assert!(switches.is_subset(&names), "{:?} switch no signal", switches.difference(&names));
-    }
-
-    #[test]
-    fn signals_that_share_a_hook_have_switches() {
-        let (switches, settings) = (object::switches(), Settings::complete());
+    fn disabling_a_signal_that_shares_a_hook_changes_a_constant() {
+        let sizing = Sizing::new(1, Scale::DEFAULT);
+        let (complete, mut disabled) = (Settings::complete(), Settings::complete());
+        disabled.disable_all();
+        let constants = |entry: &Entry, settings: &Settings| {
+            (entry.constants)(&ConstantContext { settings, sizing: &sizing, meters: &Meters::default() })
+        };
         for entry in REGISTRY {
             let others = REGISTRY.iter().filter(|other| other.name != entry.name);
-            let others: Vec<_> = others.flat_map(|other| (other.hooks)(&settings)).collect();
-            let is_shared = (entry.hooks)(&settings).iter().any(|hook| others.contains(hook));
-            // `network_cpu.exact` is zero if its signal is disabled.
-            let is_number = entry.name == network_cpu::ENTRY.name;
-            let has_switch = is_number || switches.contains(&format!("signal.{}", entry.name));
-            assert!(has_switch || !is_shared, "no program reads a switch of {}", entry.name);
+            let others: Vec<_> = others.flat_map(|other| (other.hooks)(&complete)).collect();
+            let is_shared = (entry.hooks)(&complete).iter().any(|hook| others.contains(hook));
+            let changes = constants(entry, &complete) != constants(entry, &disabled);
+            assert!(changes || !is_shared, "the programs measure {} although it is off", entry.name);
         }
     }
 

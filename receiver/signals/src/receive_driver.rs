@@ -32,6 +32,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&DURATION, &ERROR],
     hooks: |_| vec![&hooks::DRIVER],
     maps: &[&DRIVER],
+    constants: |_| Vec::new(),
     losses: |on| losses(on).into_iter().map(reason).collect(),
     hooks_needed: HooksNeeded::All,
     tasks: &[],

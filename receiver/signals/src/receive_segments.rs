@@ -13,7 +13,7 @@ use super::{
     slot_words::{SlotWords, entries},
 };
 use crate::{
-    kernel::{hooks, memory::PlannedMap},
+    kernel::{constant::Constant, hooks, memory::PlannedMap},
     telemetry::{Attributes, Data, Descriptor, Instrument, Metric, Point, Readings, UnixNanos, View},
     workloads::{Slot, Workloads},
 };
@@ -25,6 +25,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&SEGMENTS_RECEIVED, &BYTES_RECEIVED],
     hooks: |_| vec![&hooks::TRANSPORT],
     maps: &[&SEGMENTS],
+    constants: |on| vec![Constant::flag("signal.receive_segments", on.settings.receive_segments.enabled)],
     losses: |_| Vec::new(),
     hooks_needed: HooksNeeded::All,
     tasks: &[],

@@ -8,7 +8,10 @@ use super::{
     slow_packets::WAITING,
 };
 use crate::{
-    kernel::hooks::{self, Hook},
+    kernel::{
+        constant::Constant,
+        hooks::{self, Hook},
+    },
     telemetry::{Attributes, Descriptor, Instrument, View},
 };
 
@@ -18,6 +21,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&WAIT],
     hooks: |_| HOOKS.to_vec(),
     maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &WAITING],
+    constants: |on| vec![Constant::flag("signal.receive_wait", on.settings.receive_wait.enabled)],
     losses: |on| KIND.reasons(on),
     hooks_needed: HooksNeeded::All,
     tasks: &[],

@@ -10,7 +10,7 @@ use super::{
     internal::{LOST, lost},
 };
 use crate::{
-    kernel::{hooks, maps::ByCpu},
+    kernel::{constant::Constant, hooks, maps::ByCpu},
     telemetry::{
         AttributeKey, Attributes, Data, Descriptor, ExponentialHistogram, Instrument, Metric, Point, Readings, Scale,
         UnixNanos, View,
@@ -24,6 +24,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&WAIT],
     hooks: |_| vec![&hooks::SOFTIRQ_RAISE, &hooks::SOFTIRQ_ENTRY],
     maps: &[&SOFTIRQS],
+    constants: |on| vec![Constant::flag("signal.softirq_wait", on.settings.softirq_wait.enabled)],
     losses: |_| vec![MISSING_RAISE],
     hooks_needed: HooksNeeded::All,
     tasks: &[],

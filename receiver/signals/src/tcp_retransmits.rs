@@ -7,6 +7,7 @@ use undercurrent_ebpf::abi::{latency::IpVersion, retransmits};
 use super::{Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signal, attributes};
 use crate::{
     kernel::{
+        constant::Constant,
         hooks::{Hook, tracepoint, whole},
         maps::Words,
         memory::PlannedMap,
@@ -21,6 +22,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&SEGMENTS],
     hooks: |_| vec![&HOOK],
     maps: &[&RETRANSMITS],
+    constants: |on| vec![Constant::flag("signal.tcp_retransmits", on.settings.tcp_retransmits.enabled)],
     losses: |_| Vec::new(),
     hooks_needed: HooksNeeded::All,
     tasks: &[],

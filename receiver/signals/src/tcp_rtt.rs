@@ -7,7 +7,7 @@ use super::{
     durations::{DurationKind, Durations, LATENCY, WORKLOAD_LATENCY},
 };
 use crate::{
-    kernel::{Kernel, hooks},
+    kernel::{Kernel, constant::Constant, hooks},
     telemetry::{Attributes, Descriptor, Instrument, Side, View},
 };
 
@@ -17,6 +17,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&RTT],
     hooks: |_| vec![&hooks::SOCKET_READER],
     maps: &[&LATENCY, &WORKLOAD_LATENCY],
+    constants: |on| vec![Constant::flag("signal.tcp_rtt", on.settings.tcp_rtt.enabled)],
     losses: |on| KIND.reasons(on),
     hooks_needed: HooksNeeded::All,
     tasks: &[],

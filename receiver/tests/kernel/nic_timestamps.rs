@@ -14,7 +14,6 @@ use undercurrent::{
         Kernel, LoadOptions,
         counters::Events,
         filter_map::FilterKeys,
-        groups::GroupBy,
         hooks,
         maps::ByCpu,
         memory::Sizing,
@@ -62,29 +61,15 @@ struct Measured {
 impl Measured {
     fn start(filter_keys: FilterKeys) -> Self {
         let (host, _) = requirements::host().unwrap();
-        let sizing = Sizing {
-            cpus: host.cpus,
-            scale: Scale::new(2).unwrap(),
-            filter_keys,
-            workloads: Some(8),
-            functions: 0,
-            samples: 0,
-            socket_calls: false,
-            reader_states: false,
-            group_by: GroupBy::default(),
-        };
+        let sizing = Sizing { filter_keys, workloads: Some(8), ..Sizing::new(host.cpus, Scale::DEFAULT) };
         let requirements = LoadOptions {
             sizing,
-            signals: &["receive_driver"],
+            constants: sizing.constants(),
             maps: planned_maps(&Settings::default()).map(|(map, _)| map.size(&sizing, true)).collect(),
             hooks: &[&hooks::DRIVER],
             functions: &[],
             ownership: Some(Ownership::Unified),
             avoid: &[],
-            excludes_blocked: false,
-            transmit: 0,
-            exact: 0,
-            slow: Settings::default().slow_packets.limits(),
             classified: &[],
             counters: None,
             interrupts: Events::Hardware,

@@ -29,6 +29,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&THROTTLED_TIME],
     hooks: |_| Vec::new(),
     maps: &[],
+    constants: |_| Vec::new(),
     losses: |_| vec![READ_FAILED],
     hooks_needed: HooksNeeded::All,
     tasks: &[],

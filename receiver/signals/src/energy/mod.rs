@@ -29,7 +29,7 @@ use self::{
 };
 use super::{Caveat, Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signal, processor};
 use crate::{
-    kernel::host::Host,
+    kernel::{constant::Constant, host::Host},
     privileges::Task,
     reader::PowerMeters,
     sysfs::{Driver, Meter, Meters, Object, Unreadable},
@@ -44,6 +44,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&DIVIDED, &HARDWARE, &PLATFORM],
     hooks: |_| Vec::new(),
     maps: &[&processor::USE],
+    constants: |on| constants(&on.settings.energy, on.meters),
     losses: |_| Vec::new(),
     hooks_needed: HooksNeeded::None,
     tasks: &[Task::ReadProtectedFiles],
@@ -51,8 +52,13 @@ pub static ENTRY: Entry = Entry {
     open,
 };
 
+/// Without a source of energy, programs need not look up the tasks that softirqs interrupt.
+fn constants(settings: &Settings, meters: &Meters) -> Vec<Constant> {
+    vec![Constant::flag("signal.energy", settings.enabled && has_source(settings, meters))]
+}
+
 /// Returns true if the model or a meter measures a domain.
-pub fn has_source(settings: &Settings, meters: &Meters) -> bool {
+fn has_source(settings: &Settings, meters: &Meters) -> bool {
     let measures = |meter: &Meter| matches!(meter.object, Object::Package | Object::Dram);
     settings.model.is_some() || meters.meters.iter().any(measures)
 }

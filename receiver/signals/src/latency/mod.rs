@@ -35,6 +35,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&DURATION],
     hooks: |settings| settings.latency.layers.iter().map(hook).collect(),
     maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &EXTRA_LATENCY],
+    constants: |on| on.settings.latency.constants(on.sizing),
     losses: |on| {
         let of_groups = grouping::reasons().filter(|_| on.grouped);
         KIND.reasons(on).into_iter().chain(extra::losses(on).map(durations::reason)).chain(of_groups).collect()

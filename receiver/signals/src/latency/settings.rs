@@ -4,7 +4,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use undercurrent_ebpf::abi::latency::Layer;
 
-use crate::options::{Functions, in_order};
+use crate::{
+    kernel::{
+        OUT_OF_ORDER,
+        constant::{Constant, Feature},
+        memory::Sizing,
+    },
+    options::{Functions, in_order},
+};
 
 /// Time from a packet's receive timestamp to each layer of the receive path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -35,6 +42,19 @@ pub enum HeadOfLineBlocking {
 }
 
 impl Settings {
+    /// Returns the constants of the programs.
+    pub(super) fn constants(&self, sizing: &Sizing) -> Vec<Constant> {
+        let excludes = [Layer::SocketEnqueued, Layer::SocketRead].into_iter().any(|layer| self.excludes_blocked(layer));
+        let functions = sizing.by_function();
+        vec![
+            Constant::flag("signal.latency", self.enabled),
+            Constant::flag("head_of_line.exclude", excludes).requires(Feature::Field(OUT_OF_ORDER)),
+            Constant::size("extra.cell", functions.cell),
+            Constant::size("extra.shard", functions.shard),
+            Constant::size("extra.groups", functions.groups),
+        ]
+    }
+
     /// Returns true if reads that waited for a missing segment are excluded at a layer.
     #[must_use]
     pub fn excludes_blocked(&self, at: Layer) -> bool {

@@ -44,6 +44,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&CPU_TIME, &IO_URING_TIME],
     hooks: |settings| hooks::required(&settings.network_cpu),
     maps: &[&SOFTIRQS, &NETWORK_CPU, &CALLS, &WAITING_CALLS],
+    constants: |on| on.settings.network_cpu.constants(on.sizing),
     losses: |on| if on.socket_calls { vec![REPLACED] } else { Vec::new() },
     hooks_needed: HooksNeeded::Each(&[&SOFTIRQ_ENTRY, &SOFTIRQ_EXIT]),
     tasks: &[],

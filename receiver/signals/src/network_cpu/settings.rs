@@ -4,6 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use undercurrent_ebpf::abi::cost::exact;
 
+use crate::kernel::{constant::Constant, memory::Sizing};
+
 /// CPU time of the network stack, by event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -43,9 +45,17 @@ impl Settings {
         self.enabled && self.exact == Exact::All
     }
 
+    /// Returns the constants of the programs.
+    pub(super) fn constants(&self, sizing: &Sizing) -> Vec<Constant> {
+        let (measured, is_attributed) = (self.measured(), sizing.workloads.is_some());
+        vec![
+            Constant::number("network_cpu.exact", measured),
+            Constant::flag("network_cpu.divides", measured != exact::NONE && is_attributed),
+        ]
+    }
+
     /// Returns the number of the exact events for the eBPF programs, one of [`exact`].
-    #[must_use]
-    pub const fn measured(&self) -> u32 {
+    const fn measured(&self) -> u32 {
         match self.exact {
             _ if !self.enabled => exact::NONE,
             Exact::None => exact::NONE,

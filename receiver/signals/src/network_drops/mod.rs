@@ -10,6 +10,7 @@ use self::layers::{LAYERS, layer};
 use super::{Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signal};
 use crate::{
     kernel::{
+        constant::Constant,
         drops::Reasons,
         hooks,
         maps::{ByCpu, Words},
@@ -25,6 +26,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&PACKETS],
     hooks: |_| vec![&hooks::DROP],
     maps: &[&DROPS, &WORKLOAD_DROPS],
+    constants: |on| vec![Constant::flag("signal.network_drops", on.settings.network_drops.enabled)],
     losses: |_| Vec::new(),
     hooks_needed: HooksNeeded::All,
     tasks: &[],

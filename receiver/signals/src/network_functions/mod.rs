@@ -68,6 +68,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&ESTIMATED, &VARIANCE, &TIME, &SAMPLES],
     hooks: |settings| vec![hook(settings.network_functions.source)],
     maps: &[&RING, &CELLS],
+    constants: |on| on.settings.network_functions.constants(on.sizing),
     losses: |_| vec![FULL, UNREADABLE, DROPPED],
     hooks_needed: HooksNeeded::All,
     tasks: &[Task::ReadSymbols],

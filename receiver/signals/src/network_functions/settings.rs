@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, time::Duration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::options::FunctionName;
+use crate::{
+    kernel::{constant::Constant, memory::Sizing},
+    options::FunctionName,
+};
 
 /// CPU time of the network stack by sampling.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -30,6 +33,16 @@ pub struct Settings {
     /// More classes of kernel functions, by name, for example `vxlan: [vxlan_rcv, vxlan_xmit]`. A function's class here replaces its
     /// predefined class.
     pub classes: Classes,
+}
+
+impl Settings {
+    /// Returns the constants of the programs.
+    pub(super) fn constants(&self, sizing: &Sizing) -> Vec<Constant> {
+        vec![
+            Constant::flag("signal.network_functions", self.enabled),
+            Constant::size("sample.high_water", sizing.samples / 4),
+        ]
+    }
 }
 
 impl Default for Settings {

@@ -27,6 +27,7 @@ use super::{
 use crate::{
     kernel::{
         Kernel,
+        constant::Constant,
         counters::Wanted,
         cpu_events::CpuEvent,
         cpu_sampling::CpuSampling,
@@ -43,6 +44,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&CYCLES, &INSTRUCTIONS, &CACHE_REFERENCES, &CACHE_MISSES],
     hooks: |_| vec![&SOFTIRQ_ENTRY, &SOFTIRQ_EXIT, &SCHED_SWITCH, &TICK],
     maps: &[&USE, &CELLS, &SIBLINGS],
+    constants: |on| vec![Constant::flag("signal.processor", on.settings.processor.enabled)],
     losses: |_| vec![READ_FAILED],
     hooks_needed: HooksNeeded::Each(&[]),
     tasks: &[],

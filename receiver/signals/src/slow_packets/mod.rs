@@ -50,6 +50,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[],
     hooks: |settings| required(&settings.slow_packets),
     maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &WAITING, &CELLS, &RING, &LAST_WAKEUPS, &SENT],
+    constants: |on| on.settings.slow_packets.constants(),
     losses: |_| vec![OVER_BUDGET, FULL, CLOCK_STEP],
     hooks_needed: HooksNeeded::Each(&[&hooks::SOCKET_READ]),
     tasks: &[],

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use undercurrent_ebpf::abi::slow::uniform_mask;
 
 use crate::{
-    kernel::slow::SlowLimits,
+    kernel::constant::{Constant, Feature},
     options::Span,
     traceparent::{self, Protocols, SpanContext},
 };
@@ -188,17 +188,19 @@ const EVENTS: u32 = 16;
 const SECOND: u32 = 1_000_000_000;
 
 impl Settings {
-    /// Returns the limits for the eBPF programs.
-    #[must_use]
-    pub fn limits(&self) -> SlowLimits {
-        SlowLimits {
-            interval: SECOND / (EVENTS * self.budget.get()),
-            uniform_interval: SECOND / (self.budget.get() / 10).max(1),
-            uniform_mask: self.uniform_share.0.map_or(u32::MAX, uniform_mask),
-            inspects: self.payload != Payload::None,
-            searches: self.enabled && self.payload == Payload::Http1,
-            reader_states: self.reader_states,
-        }
+    /// Returns the constants of the programs.
+    pub(super) fn constants(&self) -> Vec<Constant> {
+        let (budget, inspects) = (self.budget.get(), self.payload != Payload::None);
+        vec![
+            Constant::flag("signal.slow_packets", self.enabled),
+            Constant::number("slow.interval", SECOND / (EVENTS * budget)),
+            Constant::number("slow.uniform_interval", SECOND / (budget / 10).max(1)),
+            Constant::number("slow.uniform_mask", self.uniform_share.0.map_or(u32::MAX, uniform_mask)),
+            Constant::flag("slow.reader_states", self.reader_states),
+            Constant::flag("payload.inspected", inspects),
+            Constant::flag("payload.searched", self.enabled && self.payload == Payload::Http1),
+            Constant::flag("payload.packets", inspects).requires(Feature::PacketPayload),
+        ]
     }
 
     /// Returns the threshold if `quantile` is the 99.9th percentile of the last interval; `None` without a measurement.
@@ -213,6 +215,8 @@ impl Settings {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     fn parse(settings: serde_json::Value) -> Result<Settings, String> {
@@ -220,31 +224,37 @@ mod tests {
     }
 
     #[test]
-    fn settings_become_limits_of_the_programs() {
-        let limits = |settings| parse(settings).expect("settings").limits();
-        let defaults = SlowLimits {
-            interval: 6_250_000,
-            uniform_interval: SECOND,
-            uniform_mask: 0x0fff_ff00,
-            inspects: true,
-            searches: true,
-            reader_states: false,
+    fn settings_become_constants_of_the_programs() {
+        let constants = |settings| -> BTreeMap<_, _> {
+            let constants = parse(settings).expect("settings").constants().into_iter();
+            constants.map(|constant| (constant.symbol, constant.value)).collect()
         };
-        assert_eq!(limits(serde_json::json!({})), defaults);
+        let defaults = BTreeMap::from([
+            ("signal.slow_packets", 1),
+            ("slow.interval", 6_250_000),
+            ("slow.uniform_interval", SECOND),
+            ("slow.uniform_mask", 0x0fff_ff00),
+            ("slow.reader_states", 0),
+            ("payload.inspected", 1),
+            ("payload.searched", 1),
+            ("payload.packets", 1),
+        ]);
+        assert_eq!(constants(serde_json::json!({})), defaults);
         let changed = serde_json::json!({
             "budget": 1000, "uniform_share": "1/2", "payload": "none", "reader_states": true,
         });
-        let most = limits(changed);
-        let expected = SlowLimits {
-            interval: 62_500,
-            uniform_interval: 10_000_000,
-            uniform_mask: 0x100,
-            inspects: false,
-            searches: false,
-            reader_states: true,
-        };
-        assert_eq!(most, expected);
-        assert_eq!(limits(serde_json::json!({ "uniform_share": "none" })).uniform_mask, u32::MAX);
+        let expected = BTreeMap::from([
+            ("signal.slow_packets", 1),
+            ("slow.interval", 62_500),
+            ("slow.uniform_interval", 10_000_000),
+            ("slow.uniform_mask", 0x100),
+            ("slow.reader_states", 1),
+            ("payload.inspected", 0),
+            ("payload.searched", 0),
+            ("payload.packets", 0),
+        ]);
+        assert_eq!(constants(changed), expected);
+        assert_eq!(constants(serde_json::json!({ "uniform_share": "none" }))["slow.uniform_mask"], u32::MAX);
     }
 
     #[test]

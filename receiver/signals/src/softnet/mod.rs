@@ -21,6 +21,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&PROCESSED, &DROPPED, &SQUEEZED],
     hooks: |_| Vec::new(),
     maps: &[],
+    constants: |_| Vec::new(),
     losses: |_| Vec::new(),
     hooks_needed: HooksNeeded::All,
     tasks: &[],

@@ -26,6 +26,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&OVERFLOWS],
     hooks: |_| vec![&HOOK],
     maps: &[&LISTEN_OVERFLOWS],
+    constants: |_| Vec::new(),
     losses: |_| Vec::new(),
     hooks_needed: HooksNeeded::None,
     tasks: &[],

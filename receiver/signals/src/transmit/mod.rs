@@ -33,6 +33,7 @@ pub static ENTRY: Entry = Entry {
         hooks::SHARED.into_iter().filter(needed).collect()
     },
     maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &DEPARTING],
+    constants: |on| on.settings.transmit.constants(),
     losses: |on| KIND.reasons(on),
     hooks_needed: HooksNeeded::Any,
     tasks: &[],

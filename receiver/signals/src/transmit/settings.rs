@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use undercurrent_ebpf::abi::transmit::TransmitLayer;
 
-use crate::options::in_order;
+use crate::{kernel::constant::Constant, options::in_order};
 
 /// Time that packets spend in each stage of the transmit path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -15,6 +15,14 @@ pub struct Settings {
     /// The stages to measure: `stack` (from TCP or UDP to the qdisc), `qdisc` (from there to the driver) and `device` (until the driver
     /// frees the packet). The programs of `device` run for every freed packet, received packets included.
     pub stages: Stages,
+}
+
+impl Settings {
+    /// Returns the constants of the programs.
+    pub(super) fn constants(&self) -> Vec<Constant> {
+        let stages = self.stages.iter().map(TransmitLayer::bit).sum();
+        vec![Constant::flag("signal.transmit", self.enabled), Constant::number("transmit.layers", stages)]
+    }
 }
 
 impl Default for Settings {
@@ -68,12 +76,6 @@ impl Stages {
     #[must_use]
     pub fn contains(&self, layer: TransmitLayer) -> bool {
         self.0.contains(&layer)
-    }
-
-    /// Returns the stages as a bit mask for the eBPF programs.
-    #[must_use]
-    pub fn bits(&self) -> u32 {
-        self.iter().map(TransmitLayer::bit).sum()
     }
 }
 

@@ -27,7 +27,7 @@ use super::{
     processor,
 };
 use crate::{
-    kernel::host::Host,
+    kernel::{constant::Constant, host::Host},
     telemetry::{AttributeKey, Attributes, Data, Descriptor, Instrument, Metric, Point, Readings, UnixNanos, View},
     workloads::{Hierarchy, NoAccounting, Slot, Version, Workloads},
 };
@@ -38,6 +38,7 @@ pub static ENTRY: Entry = Entry {
     metrics: &[&CPU_TIME, &STEAL_TIME],
     hooks: |_| Vec::new(),
     maps: &[&processor::USE],
+    constants: |on| vec![Constant::flag("signal.workload_cpu", on.settings.workload_cpu.enabled)],
     losses: |_| vec![READ_FAILED],
     hooks_needed: HooksNeeded::All,
     tasks: &[],

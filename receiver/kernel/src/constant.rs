@@ -1,0 +1,48 @@
+//! The constants of the programs. The owner of a setting computes its constants; the loader writes them into the
+//! instructions before load.
+
+/// A constant of the programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Constant {
+    /// The symbol that a program declares with `constants!` or `switch!`.
+    pub symbol: &'static str,
+    /// The number.
+    pub value: u32,
+    /// A feature of the kernel without which the number is zero.
+    pub requires: Option<Feature>,
+}
+
+/// A feature that the running kernel may lack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feature {
+    /// A field that programs read, by its symbol.
+    Field(&'static str),
+    /// Programs of tracepoints can read the payload of packets (`bpf_dynptr_from_skb`).
+    PacketPayload,
+}
+
+impl Constant {
+    /// Returns a constant for a number.
+    #[must_use]
+    pub const fn number(symbol: &'static str, value: u32) -> Self {
+        Self { symbol, value, requires: None }
+    }
+
+    /// Returns a constant for a condition.
+    #[must_use]
+    pub const fn flag(symbol: &'static str, value: bool) -> Self {
+        Self::number(symbol, value as u32)
+    }
+
+    /// Returns a constant for a count or a size; [`u32::MAX`] for larger ones.
+    #[must_use]
+    pub fn size(symbol: &'static str, value: usize) -> Self {
+        Self::number(symbol, u32::try_from(value).unwrap_or(u32::MAX))
+    }
+
+    /// Makes the number zero on kernels without a feature.
+    #[must_use]
+    pub const fn requires(self, feature: Feature) -> Self {
+        Self { requires: Some(feature), ..self }
+    }
+}
