@@ -24,6 +24,29 @@ pub enum Destination {
     File(PathBuf),
 }
 
+/// The values of `otel.component.type` for the exporters of an output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ComponentTypes {
+    /// The exporter of metrics.
+    pub metrics: &'static str,
+    /// The exporter of spans.
+    pub spans: &'static str,
+    /// The exporter of the sidecar's own log.
+    pub logs: &'static str,
+}
+
+impl ComponentTypes {
+    /// Returns the types of an output: those of the semantic conventions for OTLP, and the name of the output for others.
+    #[must_use]
+    pub fn of(output: &'static str) -> Self {
+        if output == OTLP {
+            let (metrics, spans) = ("otlp_grpc_metric_exporter", "otlp_grpc_span_exporter");
+            return Self { metrics, spans, logs: "otlp_grpc_log_exporter" };
+        }
+        Self { metrics: output, spans: output, logs: output }
+    }
+}
+
 /// One output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
@@ -40,8 +63,6 @@ pub enum Output {
 impl Output {
     /// The names of the outputs.
     pub const KINDS: [&str; 3] = [OTLP, JSON, TABLE];
-    /// The name of [`Self::Otlp`].
-    pub const OTLP: &str = OTLP;
 
     /// Returns true if the output writes to standard output. At most one output can.
     #[must_use]

@@ -16,8 +16,6 @@ const INTERFACE_NAME: usize = 90;
 
 /// The CPU number, as the semantic conventions define it.
 pub const CPU: &str = "cpu.logical_number";
-/// The reason why an event is missing from a measurement.
-pub const REASON: &str = "undercurrent.reason";
 
 /// Returns the attribute of the CPU number, for metrics with a point per CPU.
 pub const fn cpu(opt_in: bool) -> AttributeKey {

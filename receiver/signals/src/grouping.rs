@@ -18,8 +18,8 @@ use undercurrent_ebpf::abi::{
 
 use super::{
     durations::GROUP_LATENCY,
-    internal::{LOST, lost},
     latency::EXTRA_LATENCY,
+    lost::{LOST, lost},
 };
 use crate::{
     kernel::{

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, time::Duration};
 use procfs::process::{MMapPath, MemoryMap, Process, Stat, StatM};
 
 use super::{
-    LossConditions, REGISTRY, Settings, all_hooks,
-    attributes::{INTERFACE, REASON},
+    Settings, all_hooks, distinct,
+    lost::{self, HOOK, LOST, lost},
     planned_maps,
 };
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
         memory::MapSize,
         plan::{Outcome, Status},
     },
-    options::{AttachKind, Output, Weight},
+    options::{AttachKind, ComponentTypes, Output, Weight},
     telemetry::{
         AttributeKey, Attributes, Data, Delivery, Descriptor, ErrorType, ExponentialHistogram, Instrument, Metric,
         Point, UnixNanos, View,
@@ -29,35 +29,17 @@ pub const NAME: &str = "internal";
 /// The summary in the catalogue.
 pub const SUMMARY: &str = "Internal telemetry of the sidecar: hooks, losses, memory, resource usage";
 
-const HOOK: &str = "undercurrent.hook";
 const STATE: &str = "undercurrent.hook.state";
 const BY: &str = "undercurrent.alternate";
 const MAP: &str = "undercurrent.map";
-const SIGNAL: &str = "undercurrent.signal";
+/// The values of `undercurrent.reason` for losses of the sidecar itself.
+pub const LOSSES: [&str; 4] = [RECURSION, LATE_TICK, SNAPSHOT_REPLACED, SPAN_QUEUE_FULL];
 /// The reason for programs that the kernel skipped, because they or other kprobe programs were already running on the
 /// CPU.
 const RECURSION: &str = "recursion";
 const LATE_TICK: &str = "late_tick";
 const SNAPSHOT_REPLACED: &str = "snapshot_replaced";
 const SPAN_QUEUE_FULL: &str = "span_queue_full";
-
-/// Returns all loss reasons of each signal, of workload attribution, and of the sidecar's processes.
-fn losses() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
-    let of_signals = REGISTRY.iter().map(|entry| (entry.name, (entry.losses)(&LossConditions::ANY)));
-    let own = vec![RECURSION, LATE_TICK, SNAPSHOT_REPLACED, SPAN_QUEUE_FULL];
-    let others = [(workloads::NAME, workloads::loss_reasons(None)), (NAME, own)];
-    of_signals.chain(others).filter(|(_, reasons)| !reasons.is_empty())
-}
-
-fn reasons() -> Vec<&'static str> {
-    let mut reasons = Vec::new();
-    for reason in losses().flat_map(|(_, reasons)| reasons) {
-        if !reasons.contains(&reason) {
-            reasons.push(reason);
-        }
-    }
-    reasons
-}
 
 fn hook_names() -> Vec<&'static str> {
     all_hooks().into_iter().map(|hook| hook.name).collect()
@@ -69,13 +51,7 @@ fn alternates() -> Vec<&'static str> {
         let own = hook.alternates.iter().map(|alternate| alternate.name);
         own.chain(hook.within.map(|(other, _)| other.name))
     });
-    let mut names = Vec::new();
-    for name in of_hooks {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    names
+    distinct(of_hooks)
 }
 
 fn map_names() -> Vec<&'static str> {
@@ -85,44 +61,11 @@ fn map_names() -> Vec<&'static str> {
 /// Present only for failed exports.
 const ERROR_TYPE: AttributeKey =
     AttributeKey::open("error.type", "absent for success; the gRPC status, the error of a file, or `rejected`");
-const COMPONENT_TYPE: AttributeKey = AttributeKey::derived("otel.component.type", || {
-    let others = [component_type_of_spans(Output::OTLP), LOG_EXPORTER];
-    Output::KINDS.map(component_type).into_iter().chain(others).collect()
+const COMPONENT_TYPE: AttributeKey = AttributeKey::derived(lost::COMPONENT_TYPE, || {
+    let exporters = || Output::KINDS.into_iter().map(ComponentTypes::of);
+    let of_data = exporters().map(|types| types.spans).chain(exporters().map(|types| types.logs));
+    distinct(exporters().map(|types| types.metrics).chain(of_data))
 });
-
-/// Returns the value of `otel.component.type`: that of the semantic conventions for OTLP, the name for other outputs.
-fn component_type(output: &'static str) -> &'static str {
-    if output == Output::OTLP { "otlp_grpc_metric_exporter" } else { output }
-}
-
-/// Returns the value of `otel.component.type` for spans.
-fn component_type_of_spans(output: &'static str) -> &'static str {
-    if output == Output::OTLP { "otlp_grpc_span_exporter" } else { output }
-}
-
-/// The value of `otel.component.type` for the sidecar's own logs.
-const LOG_EXPORTER: &str = "otlp_grpc_log_exporter";
-
-/// Events that are missing from a measurement, or exceed the range of a histogram.
-pub static LOST: Descriptor = Descriptor {
-    name: "undercurrent.lost",
-    unit: "{event}",
-    description: "Events that could not be measured or attributed to a workload, by reason.",
-    instrument: Instrument::Counter,
-    attributes: &[
-        AttributeKey::derived(SIGNAL, || losses().map(|(signal, _)| signal).collect()),
-        AttributeKey::derived(REASON, reasons),
-        AttributeKey::open("undercurrent.network.layer", "for packets on the receive path"),
-        AttributeKey::open("undercurrent.network.stage", "for packets on the transmit path"),
-        AttributeKey::open("network.transport", "for packets"),
-        AttributeKey::open("network.type", "for packets"),
-        AttributeKey::open(INTERFACE.key, "for NICs"),
-        AttributeKey::open("undercurrent.softirq", "for softirq raises"),
-        AttributeKey::open(HOOK, "for programs that the kernel skipped (`recursion`)"),
-        AttributeKey::open(COMPONENT_TYPE.key, "for snapshots and spans"),
-    ],
-    view: View::Notice { normal: &[] },
-};
 
 static SAMPLING_RATIO: Descriptor = Descriptor {
     name: "undercurrent.sampling.ratio",
@@ -233,15 +176,6 @@ pub static METRICS: [&Descriptor; 11] = [
     &MEMORY,
 ];
 
-/// Returns a point of [`LOST`].
-pub fn lost(signal: &'static str, reason: &'static str, attributes: Attributes, count: u64, start: UnixNanos) -> Point {
-    Point { attributes: attributes.with(SIGNAL, signal).with(REASON, reason), start, data: integer(count) }
-}
-
-fn integer(count: u64) -> Data {
-    Data::Integer(i64::try_from(count).unwrap_or(i64::MAX))
-}
-
 /// The reader of internal telemetry.
 pub struct InternalTelemetry {
     start: UnixNanos,
@@ -311,7 +245,8 @@ impl InternalTelemetry {
     }
 
     fn memory(&self, kernel: &Kernel) -> Metric {
-        let point = |size: &MapSize| self.point(Attributes::new().with(MAP, size.name), integer(size.bytes() as u64));
+        let point =
+            |size: &MapSize| self.point(Attributes::new().with(MAP, size.name), Data::count(size.bytes() as u64));
         Metric { descriptor: &MAP_MEMORY, points: kernel.memory().iter().map(point).collect() }
     }
 
@@ -341,18 +276,21 @@ impl InternalTelemetry {
         let (mut points, mut spans, mut logs) = (Vec::new(), Vec::new(), Vec::new());
         let (mut durations, mut losses) = (Vec::new(), Vec::new());
         for (output, delivery) in outputs {
-            let exporter = Attributes::new().with(COMPONENT_TYPE.key, component_type(output));
+            let types = ComponentTypes::of(output);
+            let exporter = Attributes::new().with(COMPONENT_TYPE.key, types.metrics);
             let with = |attributes: &Attributes, error: &ErrorType| {
                 error.iter().fold(attributes.clone(), |attributes, error| attributes.with(ERROR_TYPE.key, *error))
             };
             let attributes = |error: &ErrorType| with(&exporter, error);
-            let of_spans = Attributes::new().with(COMPONENT_TYPE.key, component_type_of_spans(output));
+            let of_spans = Attributes::new().with(COMPONENT_TYPE.key, types.spans);
             let exported = delivery.spans.iter();
-            spans.extend(exported.map(|(error, count)| self.point(with(&of_spans, error), integer(*count))));
-            let of_logs = Attributes::new().with(COMPONENT_TYPE.key, LOG_EXPORTER);
+            spans.extend(exported.map(|(error, count)| self.point(with(&of_spans, error), Data::count(*count))));
+            let of_logs = Attributes::new().with(COMPONENT_TYPE.key, types.logs);
             let exported = delivery.logs.iter();
-            logs.extend(exported.map(|(error, count)| self.point(with(&of_logs, error), integer(*count))));
-            points.extend(delivery.points.iter().map(|(error, count)| self.point(attributes(error), integer(*count))));
+            logs.extend(exported.map(|(error, count)| self.point(with(&of_logs, error), Data::count(*count))));
+            points.extend(
+                delivery.points.iter().map(|(error, count)| self.point(attributes(error), Data::count(*count))),
+            );
             let duration = |(error, durations): (&ErrorType, &ExponentialHistogram)| {
                 self.point(attributes(error), Data::Histogram(durations.clone()))
             };
@@ -394,7 +332,7 @@ impl InternalTelemetry {
             Metric { descriptor: &CPU_TIME, points: vec![time("user", 0), time("system", 1)] },
             Metric {
                 descriptor: &MEMORY,
-                points: vec![self.point(Attributes::new(), integer(pages * procfs::page_size()))],
+                points: vec![self.point(Attributes::new(), Data::count(pages * procfs::page_size()))],
             },
         ]
     }

@@ -9,7 +9,7 @@ use undercurrent_ebpf::abi::{
 
 use super::{
     Caveat, Entry, HooksNeeded, LossConditions, OpenContext, OpenError, ReadError, Signal, attributes,
-    internal::{LOST, lost},
+    lost::{LOST, lost},
 };
 use crate::{
     kernel::{

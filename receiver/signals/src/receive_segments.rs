@@ -74,7 +74,7 @@ impl ReceiveSegments {
             let attributes = Attributes::new()
                 .with(attributes::TRANSPORT.key, attributes::transport(transport))
                 .with(attributes::NETWORK.key, attributes::network(version));
-            let data = Data::Integer(i64::try_from(sum).unwrap_or(i64::MAX));
+            let data = Data::count(sum);
             (sum > 0).then_some(Point { attributes, start, data })
         };
         kinds.filter_map(point).collect()

@@ -7,7 +7,7 @@ use undercurrent_ebpf::abi::{
 
 use super::{
     Entry, HooksNeeded, OpenContext, OpenError, ReadError, SOFTIRQS, Signal, attributes,
-    internal::{LOST, lost},
+    lost::{LOST, lost},
 };
 use crate::{
     kernel::{constant::Constant, hooks, maps::ByCpu},

@@ -89,7 +89,7 @@ impl Signal for TcpRetransmits {
             let point = |(network, count)| Point {
                 attributes: Attributes::new().with(attributes::NETWORK.key, attributes::network(network)),
                 start,
-                data: Data::Integer(i64::try_from(count).unwrap_or(i64::MAX)),
+                data: Data::count(count),
             };
             readings.add(slot, Metric { descriptor: &SEGMENTS, points: said.map(point).collect() });
         }

@@ -45,6 +45,14 @@ pub enum Data {
     NoRecordedValue,
 }
 
+impl Data {
+    /// Returns a count; the largest integer for larger counts.
+    #[must_use]
+    pub fn count(count: u64) -> Self {
+        Self::Integer(i64::try_from(count).unwrap_or(i64::MAX))
+    }
+}
+
 /// One measurement with its attributes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {

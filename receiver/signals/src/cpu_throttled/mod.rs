@@ -15,7 +15,7 @@ use std::{
 use super::{
     Caveat, Entry, HooksNeeded, OpenContext, OpenError, READ_FAILED, ReadError, Signal,
     growth::Sums,
-    internal::{LOST, lost},
+    lost::{LOST, lost},
 };
 use crate::{
     kernel::host::Host,

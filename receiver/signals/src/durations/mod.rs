@@ -15,7 +15,7 @@ use undercurrent_ebpf::abi::{
 pub use self::owned::SlotHistograms;
 use super::{
     LossConditions, OpenContext, OpenError, ReadError, SharedGrouping, Signal,
-    internal::{LOST, lost},
+    lost::{LOST, lost},
 };
 use crate::{
     kernel::{maps::ByCpu, memory::PlannedMap},

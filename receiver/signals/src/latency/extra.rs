@@ -11,12 +11,12 @@ use undercurrent_ebpf::abi::{
 use crate::{
     LossConditions, OpenContext, ReadError, SharedGrouping, Signal, attributes,
     durations::{ABOVE_RANGE, DurationKind, reason, regular},
-    internal::{LOST, lost},
     kernel::{
         KernelError,
         maps::Words,
         memory::{ByFunction, PlannedMap},
     },
+    lost::{LOST, lost},
     telemetry::{Attributes, Data, ExponentialHistogram, Metric, Point, Readings, Scale, UnixNanos},
     workloads::{Slot, Workloads},
 };

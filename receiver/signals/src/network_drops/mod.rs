@@ -91,7 +91,7 @@ impl NetworkDrops {
         }
         let point = |(reason, count): (&str, u64)| {
             let attributes = Attributes::new().with(LAYER, layer(reason));
-            let data = Data::Integer(i64::try_from(count).unwrap_or(i64::MAX));
+            let data = Data::count(count);
             Point { attributes: attributes.with(REASON, reason.to_owned()), start, data }
         };
         by_reason.into_iter().map(point).collect()

@@ -41,8 +41,8 @@ pub use self::{
     table::{CLASSES, Class, EVENTS, Event},
 };
 use super::{
-    Caveat, Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signal, attributes,
-    internal::{LOST, lost},
+    Caveat, Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signal, attributes, distinct,
+    lost::{LOST, lost},
     network_cpu,
     workload_cpu::{self, stat},
 };
@@ -86,15 +86,7 @@ const DROPPED: &str = "sample_dropped";
 const EVENT: AttributeKey =
     AttributeKey::derived("undercurrent.network.event", || EVENTS.iter().map(|event| event.name).collect());
 const FUNCTION: AttributeKey = AttributeKey::derived("undercurrent.network.function", || {
-    let mut names: Vec<_> = CLASSES.iter().map(|class| class.name).collect();
-    names.dedup();
-    let mut distinct = Vec::new();
-    names.into_iter().chain([OTHER]).for_each(|name| {
-        if !distinct.contains(&name) {
-            distinct.push(name);
-        }
-    });
-    distinct
+    distinct(CLASSES.iter().map(|class| class.name).chain([OTHER]))
 })
 .or("a class of `classes`");
 
@@ -376,9 +368,6 @@ fn metrics<'a>(sums: &Sums, class: impl Fn(usize) -> &'a str, start: UnixNanos) 
             points: events(&|event| square_seconds(of_event(event).map(|sum| sum.squares).sum())),
         },
         Metric { descriptor: &TIME, points: points(|sum| seconds(sum.nanoseconds)) },
-        Metric {
-            descriptor: &SAMPLES,
-            points: points(|sum| Data::Integer(i64::try_from(sum.samples).unwrap_or(i64::MAX))),
-        },
+        Metric { descriptor: &SAMPLES, points: points(|sum| Data::count(sum.samples)) },
     ]
 }

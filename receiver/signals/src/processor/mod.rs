@@ -22,7 +22,7 @@ pub use self::{
 };
 use super::{
     Caveat, Entry, HooksNeeded, OpenContext, OpenError, READ_FAILED, ReadError, Signal,
-    internal::{LOST, lost},
+    lost::{LOST, lost},
 };
 use crate::{
     kernel::{

@@ -25,8 +25,8 @@ use self::{
 use super::{
     Entry, HooksNeeded, OpenContext, OpenError, ReadError, SharedGrouping, Signal, Traced,
     durations::{GROUP_LATENCY, LATENCY, WORKLOAD_LATENCY},
-    internal::{LOST, lost},
     latency,
+    lost::{LOST, lost},
 };
 use crate::{
     kernel::{

@@ -118,11 +118,7 @@ impl Softnet {
     }
 
     fn points(&self, counter: usize) -> Vec<Point> {
-        let point = |attributes, count: u64| Point {
-            attributes,
-            start: self.start,
-            data: Data::Integer(i64::try_from(count).unwrap_or(i64::MAX)),
-        };
+        let point = |attributes, count: u64| Point { attributes, start: self.start, data: Data::count(count) };
         let counts = self.totals.iter().map(|(cpu, totals)| (*cpu, totals[counter]));
         if self.per_cpu {
             counts.map(|(cpu, count)| point(Attributes::new().with(attributes::CPU, cpu), count)).collect()

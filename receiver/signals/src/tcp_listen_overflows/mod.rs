@@ -103,7 +103,7 @@ impl Signal for TcpListenOverflows {
         };
         // Most workloads have none.
         for (slot, start, count) in counts.into_iter().filter(|(slot, _, count)| *slot == Slot::NODE || *count > 0) {
-            let data = Data::Integer(i64::try_from(count).unwrap_or(i64::MAX));
+            let data = Data::count(count);
             readings.add(
                 slot,
                 Metric { descriptor: &OVERFLOWS, points: vec![Point { attributes: Attributes::new(), start, data }] },

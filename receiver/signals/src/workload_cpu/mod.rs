@@ -23,7 +23,7 @@ pub use self::{
 };
 use super::{
     Caveat, Entry, HooksNeeded, OpenContext, OpenError, READ_FAILED, ReadError, Signal,
-    internal::{LOST, lost},
+    lost::{LOST, lost},
     processor,
 };
 use crate::{
