@@ -26,7 +26,7 @@ pub use filter::{Cgroup, Filter, Interface, Namespace};
 pub use functions::{FunctionName, Functions};
 pub use grouping::{Dimensions, Group, GroupLimit};
 pub use hooks::{AttachKind, Hooks};
-pub use list::in_order;
+pub use list::{List, Named};
 pub use output::{ComponentTypes, Destination, Output, OutputError, Outputs};
 pub use packets::Packets;
 pub use path::AbsolutePath;

@@ -7,6 +7,7 @@ use undercurrent_ebpf::abi::{
 };
 
 use crate::{
+    options::Named,
     telemetry::{AttributeKey, Value},
     text::shortened,
 };
@@ -24,11 +25,10 @@ pub const fn cpu(opt_in: bool) -> AttributeKey {
 }
 
 /// `undercurrent.network.layer`.
-pub const LAYER: AttributeKey = AttributeKey::derived("undercurrent.network.layer", || Layer::ALL.map(layer).to_vec())
-    .or("a function of `extra_layers`");
+pub const LAYER: AttributeKey =
+    AttributeKey::derived("undercurrent.network.layer", || Layer::NAMES.to_vec()).or("a function of `extra_layers`");
 /// `undercurrent.network.stage`: a part of the transmit path.
-pub const STAGE: AttributeKey =
-    AttributeKey::derived("undercurrent.network.stage", || TransmitLayer::ALL.map(stage).to_vec());
+pub const STAGE: AttributeKey = AttributeKey::derived("undercurrent.network.stage", || TransmitLayer::NAMES.to_vec());
 /// `network.transport`.
 pub const TRANSPORT: AttributeKey =
     AttributeKey::derived("network.transport", || [Transport::Tcp, Transport::Udp].map(transport).to_vec());
@@ -50,21 +50,12 @@ pub fn interface(name: &str) -> Value {
 
 /// Returns the value of `undercurrent.network.layer`.
 pub const fn layer(layer: Layer) -> &'static str {
-    match layer {
-        Layer::Ip => "ip",
-        Layer::Transport => "transport",
-        Layer::SocketEnqueued => "socket_enqueued",
-        Layer::SocketRead => "socket_read",
-    }
+    <Layer as Named>::NAMES[layer as usize]
 }
 
 /// Returns the value of `undercurrent.network.stage`.
 pub const fn stage(layer: TransmitLayer) -> &'static str {
-    match layer {
-        TransmitLayer::Transport => "stack",
-        TransmitLayer::Qdisc => "qdisc",
-        TransmitLayer::Device => "device",
-    }
+    <TransmitLayer as Named>::NAMES[layer as usize]
 }
 
 /// Returns the value of `network.transport`.

@@ -11,7 +11,7 @@ use undercurrent_ebpf::abi::{
 use self::extra::ExtraLatency;
 pub use self::{
     extra::EXTRA_LATENCY,
-    settings::{HeadOfLineBlocking, Layers, Settings},
+    settings::{HeadOfLineBlocking, Settings},
 };
 use super::{
     Caveat, Entry, HooksNeeded, LossConditions, ReadError, Signal, attributes,

@@ -10,7 +10,7 @@ use crate::{
         constant::{Constant, Feature},
         memory::Sizing,
     },
-    options::{Functions, in_order},
+    options::{Functions, List},
 };
 
 /// Time from a packet's receive timestamp to each layer of the receive path.
@@ -20,7 +20,7 @@ pub struct Settings {
     /// True if the signal is measured.
     pub enabled: bool,
     /// The layers to measure. A layer without a working hook has no points.
-    pub layers: Layers,
+    pub layers: List<Layer>,
     /// Additional layers: up to eight kernel functions with a packet (`struct sk_buff *`) as parameter, for example
     /// `ip_rcv_finish`. `undercurrent doctor` reports the functions that it cannot attach to, with the reason.
     pub extra_layers: Functions,
@@ -66,81 +66,9 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             enabled: true,
-            layers: Layers::default(),
+            layers: List::default(),
             extra_layers: Functions::default(),
             head_of_line_blocking: HeadOfLineBlocking::default(),
         }
-    }
-}
-
-/// The name of a layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum LayerName {
-    Ip,
-    Transport,
-    SocketEnqueued,
-    SocketRead,
-}
-
-impl From<LayerName> for Layer {
-    fn from(name: LayerName) -> Self {
-        match name {
-            LayerName::Ip => Self::Ip,
-            LayerName::Transport => Self::Transport,
-            LayerName::SocketEnqueued => Self::SocketEnqueued,
-            LayerName::SocketRead => Self::SocketRead,
-        }
-    }
-}
-
-impl From<Layer> for LayerName {
-    fn from(layer: Layer) -> Self {
-        match layer {
-            Layer::Ip => Self::Ip,
-            Layer::Transport => Self::Transport,
-            Layer::SocketEnqueued => Self::SocketEnqueued,
-            Layer::SocketRead => Self::SocketRead,
-        }
-    }
-}
-
-/// A list of distinct layers in receive order, with at least one layer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(try_from = "Vec<LayerName>", into = "Vec<LayerName>")]
-#[schemars(extend("minItems" = 1, "uniqueItems" = true))]
-pub struct Layers(Vec<Layer>);
-
-impl Layers {
-    /// Returns the layers.
-    pub fn iter(&self) -> impl Iterator<Item = Layer> {
-        self.0.iter().copied()
-    }
-
-    /// Returns true if the list contains a layer.
-    #[must_use]
-    pub fn contains(&self, layer: Layer) -> bool {
-        self.0.contains(&layer)
-    }
-}
-
-impl Default for Layers {
-    fn default() -> Self {
-        Self(Layer::ALL.to_vec())
-    }
-}
-
-impl TryFrom<Vec<LayerName>> for Layers {
-    type Error = &'static str;
-
-    fn try_from(names: Vec<LayerName>) -> Result<Self, Self::Error> {
-        let asked: Vec<Layer> = names.into_iter().map(Layer::from).collect();
-        in_order(&Layer::ALL, &asked).map(Self)
-    }
-}
-
-impl From<Layers> for Vec<LayerName> {
-    fn from(layers: Layers) -> Self {
-        layers.iter().map(LayerName::from).collect()
     }
 }

@@ -8,7 +8,7 @@ use undercurrent_ebpf::abi::{
     transmit::{Departure, SETS, SetOfWays, TransmitLayer},
 };
 
-pub use self::settings::{Settings, Stages};
+pub use self::settings::Settings;
 use super::{
     Entry, HooksNeeded, LossConditions, attributes,
     durations::{DurationKind, Durations, GROUP_LATENCY, LATENCY, WORKLOAD_LATENCY},
