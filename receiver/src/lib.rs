@@ -3,6 +3,7 @@
 //! Data flows one way: `kernel` -> `signals` -> `telemetry` -> `export`. Each is a package below `receiver/`, and uses
 //! only the packages that its `Cargo.toml` names.
 
+pub mod catalogue;
 pub mod cli;
 pub mod config;
 pub mod doctor;
@@ -25,6 +26,7 @@ pub use undercurrent_host::{cgroup, sysfs};
 pub use undercurrent_kernel as kernel;
 pub use undercurrent_loader as loader;
 pub use undercurrent_options as options;
+pub use undercurrent_packets as packets;
 pub use undercurrent_reader as reader;
 pub use undercurrent_signals as signals;
 pub use undercurrent_telemetry as telemetry;

@@ -23,14 +23,14 @@ use crate::{
     },
     logging::STATES,
     options::{Sampling, Weight},
+    packets::{FilterUpdater, Grouping, SamplingController, SharedGrouping},
     parts::{Access, Loader, LoaderEnded},
     reader::{PowerMeters, Reader},
     requirements::Requirements,
     signals::{
-        self, Entry, Grouping, LossConditions, OpenContext, SamplingController, SharedCpuTimes, SharedGrouping, Signal,
-        SignalStatus,
-        filter_updater::FilterUpdater,
+        self, Entry, LossConditions, OpenContext, SharedCpuTimes, Signal, SignalStatus,
         internal::{InternalTelemetry, State},
+        latency,
     },
     telemetry::{Readings, Resource, Snapshot, UnixNanos},
     watchdog::Watchdog,
@@ -108,6 +108,8 @@ pub struct Sidecar {
     watchdog: Watchdog,
     workloads: Workloads,
     resource: Arc<Resource>,
+    /// Start time of the measurements.
+    start: UnixNanos,
     last_collect: Option<Duration>,
     reader: Reader,
     /// The last field, because fields drop in order. After the others are dropped, the loader detaches the programs and
@@ -140,7 +142,7 @@ impl Sidecar {
         let workloads = follow(&mut kernel, requirements, &resource, files.clone(), directory, start);
         kernel.serve(&others)?;
         kernel.serve_functions()?;
-        let grouping = grouping(&mut kernel, settings, requirements, start);
+        let grouping = grouping(&kernel, settings, requirements, start);
         let (meters, cpu_times) = (PowerMeters::through(reader.clone()), OnceCell::new());
         let opening = OpenContext {
             kernel: &kernel,
@@ -191,6 +193,7 @@ impl Sidecar {
             watchdog,
             workloads,
             resource: Arc::new(resource),
+            start,
             last_collect: None,
             reader,
             loader,
@@ -206,7 +209,7 @@ impl Sidecar {
         let rested = self.workloads.before(delivered);
         // The filter drops released slots before another workload receives them.
         if !rested.is_empty() {
-            self.filter_updater.look(&self.workloads);
+            self.filter_updater.refresh(&self.workloads);
         }
         let mut grouping = self.grouping.as_ref().map(|grouping| grouping.borrow_mut());
         for slot in rested {
@@ -219,8 +222,8 @@ impl Sidecar {
         }
         let mut readings = Readings::default();
         if let Some(mut grouping) = grouping {
-            grouping.look(time);
-            readings.add(Slot::NODE, grouping.lost());
+            grouping.refresh(time);
+            readings.add(Slot::NODE, latency::lost_groups(&grouping, self.start));
         }
         for (name, signal) in &mut self.signals {
             if let Err(error) = signal.read(&self.workloads, &mut readings) {
@@ -320,7 +323,7 @@ impl Sidecar {
                 }
                 () = self.traces.due() => self.publish_spans(&outputs),
                 () = read_clocks(&mut self.nics, &mut self.kernel) => {}
-                () = self.filter_updater.due() => self.filter_updater.look(&self.workloads),
+                () = self.filter_updater.due() => self.filter_updater.refresh(&self.workloads),
                 () = self.sampler.changed() => {}
                 () = reached(due.map(Into::into)) => self.sample(),
                 // Last, because cgroups that come and go without end would leave the others no turn.
@@ -413,13 +416,14 @@ fn report(statuses: &[SignalStatus]) {
 /// Opens the grouping of packets if an enabled signal requires it. Logs an error and returns `None` if grouping is
 /// unavailable.
 fn grouping(
-    kernel: &mut Kernel,
+    kernel: &Kernel,
     settings: &Settings,
     requirements: &Requirements,
     start: UnixNanos,
 ) -> Option<SharedGrouping> {
     let limit = u16::try_from(requirements.sizing(0).groups()).ok().filter(|limit| *limit > 0)?;
-    let opened = Grouping::open(kernel, settings.packets.group.by.clone(), limit, start);
+    let by = settings.packets.group.by.clone();
+    let opened = signals::group_words(kernel).and_then(|cells| Grouping::open(kernel, by, limit, cells, start));
     let opened = opened.inspect_err(|error| tracing::warn!("cannot group packets by `packets.group.by`: {error}"));
     opened.ok().map(|grouping| SharedGrouping::new(grouping.into()))
 }

@@ -15,7 +15,7 @@ use std::{
 };
 
 use serde::Deserialize;
-use undercurrent::signals::{catalogue, markdown};
+use undercurrent::{catalogue::markdown, signals::catalogue};
 
 /// The agreed definition of a metric.
 #[derive(Debug, Deserialize)]

@@ -59,6 +59,18 @@ impl GroupBy {
     }
 }
 
+/// The index of a group in all maps with measurements of groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupIndex(pub u32);
+
+impl GroupIndex {
+    /// Returns the index.
+    #[must_use]
+    pub const fn get(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// Supplies programs with group numbers and reads the groups.
 pub struct Groups(Client);
 
@@ -68,13 +80,13 @@ impl Groups {
         Self(client)
     }
 
-    /// Returns all groups with their numbers. Concurrent changes may hide groups; the next call returns them.
+    /// Returns all groups with their indices. Concurrent changes may hide groups; the next call returns them.
     ///
     /// # Errors
     /// If the kernel refuses to read the map.
-    pub fn all(&self) -> Result<Vec<(Group, u32)>, ServiceError> {
+    pub fn all(&self) -> Result<Vec<(Group, GroupIndex)>, ServiceError> {
         let group = |(key, number): (Vec<u8>, Vec<u8>)| {
-            Some((Group::read_from_bytes(&key).ok()?, u32::read_from_bytes(&number).ok()?))
+            Some((Group::read_from_bytes(&key).ok()?, GroupIndex(u32::read_from_bytes(&number).ok()?)))
         };
         Ok(self.0.call(List { table: Table::Groups })?.into_iter().filter_map(group).collect())
     }
@@ -87,12 +99,12 @@ impl Groups {
         self.0.remove(Table::Groups, group.as_bytes())
     }
 
-    /// Appends a number for the next new group.
+    /// Appends an index for the next new group.
     ///
     /// # Errors
     /// If the kernel refuses to write the map.
-    pub fn give(&self, number: u32) -> Result<(), ServiceError> {
-        self.0.call(FreeGroup { number })
+    pub fn give(&self, index: GroupIndex) -> Result<(), ServiceError> {
+        self.0.call(FreeGroup { number: index.0 })
     }
 
     /// Returns the name of an interface when its first group was created; `None` if no program could read the name.

@@ -147,12 +147,6 @@ impl ByFunction {
     pub const fn owner(&self) -> usize {
         self.shards * self.shard
     }
-
-    /// Returns the index of a group.
-    #[must_use]
-    pub const fn group(&self, number: u32) -> usize {
-        self.groups + number as usize
-    }
 }
 
 /// A map with a size that depends on the machine and the settings. The module that reads the map declares it.

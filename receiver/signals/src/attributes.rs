@@ -6,14 +6,9 @@ use undercurrent_ebpf::abi::{
     transmit::TransmitLayer,
 };
 
-use crate::{
-    options::Named,
-    telemetry::{AttributeKey, Value},
-    text::shortened,
-};
+use crate::{options::Named, telemetry::AttributeKey};
 
-/// Longest interface name: 15 bytes, all of them escaped.
-const INTERFACE_NAME: usize = 90;
+pub use undercurrent_packets::attributes::{INTERFACE, NAMESPACE, interface};
 
 /// The CPU number, as the semantic conventions define it.
 pub const CPU: &str = "cpu.logical_number";
@@ -34,19 +29,6 @@ pub const TRANSPORT: AttributeKey =
     AttributeKey::derived("network.transport", || [Transport::Tcp, Transport::Udp].map(transport).to_vec());
 /// `network.type`.
 pub const NETWORK: AttributeKey = AttributeKey::derived("network.type", || IpVersion::ALL.map(network).to_vec());
-
-/// `network.interface.name`, if packets are grouped by interface.
-pub const INTERFACE: AttributeKey =
-    AttributeKey::open("network.interface.name", "the receiving or sending interface").opt_in();
-/// `undercurrent.network.namespace`, if packets are grouped by network namespace.
-pub const NAMESPACE: AttributeKey =
-    AttributeKey::open("undercurrent.network.namespace", "the inode of the packet's network namespace").opt_in();
-
-/// Returns the value of `network.interface.name`. A local user may choose the name, in a network namespace of a user
-/// namespace.
-pub fn interface(name: &str) -> Value {
-    shortened(name, INTERFACE_NAME).into_owned().into()
-}
 
 /// Returns the value of `undercurrent.network.layer`.
 pub const fn layer(layer: Layer) -> &'static str {
@@ -79,17 +61,5 @@ pub const fn softirq(softirq: Softirq) -> &'static str {
     match softirq {
         Softirq::Transmit => "net_tx",
         Softirq::Receive => "net_rx",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn interface_names_are_printable() {
-        assert_eq!(interface("eth0"), "eth0".into());
-        assert_eq!(interface("\u{202e}0hte\x1b[2J"), "\\u{202e}0hte\\u{1b}[2J".into());
-        assert_eq!(interface(&"\x7f".repeat(15)), "\\u{7f}".repeat(15).into());
     }
 }

@@ -2,9 +2,10 @@
 //! Names, hooks, metrics and docs of a signal derive from its entry in [`REGISTRY`].
 
 use undercurrent_base::{privileges, text};
-use undercurrent_host::sysfs;
+use undercurrent_host::{softnet as softnet_stat, sysfs};
 use undercurrent_kernel as kernel;
 use undercurrent_options as options;
+use undercurrent_packets as packets;
 use undercurrent_reader as reader;
 use undercurrent_telemetry as telemetry;
 use undercurrent_traceparent as traceparent;
@@ -15,9 +16,6 @@ mod cpu_throttled;
 mod divide;
 pub mod durations;
 pub mod energy;
-mod familiar;
-pub mod filter_updater;
-pub mod grouping;
 mod growth;
 pub mod internal;
 pub mod latency;
@@ -30,8 +28,6 @@ pub mod processor;
 pub mod receive_driver;
 mod receive_segments;
 mod receive_wait;
-mod reference;
-mod sampler;
 mod slot_words;
 pub mod slow_packets;
 mod softirq_wait;
@@ -62,6 +58,7 @@ use crate::{
         ring::Watch,
     },
     options::{Packets, Switch},
+    packets::{GroupWords, SharedGrouping},
     privileges::Task,
     reader::PowerMeters,
     sysfs::Meters,
@@ -72,11 +69,8 @@ use crate::{
 pub use crate::kernel::plan::SignalStatus;
 pub use durations::{Durations, SlotHistograms};
 pub use energy::{Phase, Settings as EnergySettings, Trial};
-pub use grouping::{Grouping, SharedGrouping};
 pub use latency::KIND as LATENCY;
 pub use loss_conditions::LossConditions;
-pub use reference::markdown;
-pub use sampler::SamplingController;
 pub use status::statuses;
 pub use workload_cpu::{SharedCpuTimes, source as cpu_time_source};
 
@@ -391,6 +385,14 @@ pub fn planned_maps(settings: &Settings) -> impl Iterator<Item = (&'static Plann
 #[must_use]
 pub fn constants(context: &ConstantContext<'_>) -> Vec<Constant> {
     REGISTRY.iter().flat_map(|entry| (entry.constants)(context)).collect()
+}
+
+/// Returns the words of groups in the maps of all signals.
+///
+/// # Errors
+/// If a map cannot be mapped into memory.
+pub fn group_words(kernel: &Kernel) -> Result<Vec<GroupWords>, KernelError> {
+    Ok(vec![durations::group_words(kernel)?, latency::group_words(kernel)?])
 }
 
 /// Returns true if an enabled signal groups packets by interface or network namespace.

@@ -94,14 +94,6 @@ fn figures_are_in_the_catalogue() {
 }
 
 #[test]
-fn familiar_names_refer_to_the_catalogue() {
-    let names: BTreeSet<_> = catalogue().map(|(_, metric)| metric.name).collect();
-    for familiar in &familiar::FAMILIAR {
-        assert!(familiar.ours.is_none_or(|ours| names.contains(ours)), "{}", familiar.name);
-    }
-}
-
-#[test]
 fn metrics_follow_the_conventions() {
     let mut names = BTreeSet::new();
     for (_, metric) in catalogue() {

@@ -12,13 +12,14 @@ use undercurrent_ebpf::abi::{
     loss::{PACKET_LOSSES, PacketLoss},
 };
 
-pub use self::owned::SlotHistograms;
+pub use self::owned::{GroupHistograms, OwnedHistograms, OwnerIndex, SlotHistograms};
 use super::{
-    LossConditions, OpenContext, OpenError, ReadError, SharedGrouping, Signal,
+    LossConditions, OpenContext, OpenError, ReadError, Signal,
     lost::{LOST, lost},
 };
 use crate::{
-    kernel::{maps::ByCpu, memory::PlannedMap},
+    kernel::{Kernel, KernelError, maps::ByCpu, memory::PlannedMap},
+    packets::{GroupWords, SharedGrouping},
     telemetry::{Attributes, Data, Descriptor, ExponentialHistogram, Metric, Point, Readings, Scale, UnixNanos},
     workloads::{Slot, Workloads},
 };
@@ -60,6 +61,14 @@ pub static WORKLOAD_LATENCY: PlannedMap =
 pub static GROUP_LATENCY: PlannedMap =
     PlannedMap::new("GROUP_LATENCY", size_of::<u64>(), |sizing| sizing.groups() * sizing.by_workload().group());
 
+/// Returns the words of groups in [`GROUP_LATENCY`].
+///
+/// # Errors
+/// If the map cannot be mapped into memory.
+pub fn group_words(kernel: &Kernel) -> Result<GroupWords, KernelError> {
+    Ok(GroupWords { words: kernel.words(&GROUP_LATENCY)?, first: 0, length: kernel.histograms().group() })
+}
+
 /// A signal that consists of packet durations.
 pub struct Durations {
     /// The definition of the signal.
@@ -69,7 +78,7 @@ pub struct Durations {
     /// The measurements of workloads. `None` if measurements are not attributed.
     pub owned: Option<SlotHistograms>,
     /// The measurements of groups. `None` if packets are not grouped.
-    pub grouped: Option<(SlotHistograms, SharedGrouping)>,
+    pub grouped: Option<(GroupHistograms, SharedGrouping)>,
     /// The scale of all histograms.
     pub scale: Scale,
     /// Start time of the node's measurements.
@@ -96,7 +105,7 @@ impl Durations {
             || Ok::<_, OpenError>(SlotHistograms::new(opening.kernel.words(&WORKLOAD_LATENCY)?, layout, kind, scale));
         let grouped = |grouping: &SharedGrouping| {
             let words = opening.kernel.words(&GROUP_LATENCY)?;
-            let owned = SlotHistograms::of_groups(words, layout, kind, scale);
+            let owned = GroupHistograms::new(words, layout, kind, scale);
             Ok::<_, OpenError>((owned, SharedGrouping::clone(grouping)))
         };
         let grouping = opening.grouping.filter(|_| kind.series.end <= GROUPED);
@@ -126,7 +135,7 @@ impl Durations {
             for group in grouping.borrow().live() {
                 let attributes = |series| group.add_attributes(describe(series));
                 let point = |(series, data)| Point { attributes: attributes(series), start: group.start, data };
-                readings.add(group.slot, metric(measured(owned, group.index(), self.served).map(point).collect()));
+                readings.add(group.slot, metric(measured(owned, group.index, self.served).map(point).collect()));
             }
         }
         self.add_node_to(readings);
@@ -167,9 +176,13 @@ impl Durations {
     }
 }
 
-/// Returns the non-empty histograms of a slot, by series.
-fn measured(owned: &mut SlotHistograms, slot: Slot, served: [bool; SERIES]) -> impl Iterator<Item = (Series, Data)> {
-    let histograms = owned.read(slot, served).filter(|(_, histogram)| histogram.count() > 0);
+/// Returns the non-empty histograms of an owner, by series.
+fn measured<I: OwnerIndex>(
+    owned: &mut OwnedHistograms<I>,
+    owner: I,
+    served: [bool; SERIES],
+) -> impl Iterator<Item = (Series, Data)> {
+    let histograms = owned.read(owner, served).filter(|(_, histogram)| histogram.count() > 0);
     histograms.map(|(series, histogram)| (Series::ALL[series], Data::Histogram(histogram)))
 }
 

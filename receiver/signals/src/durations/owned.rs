@@ -1,6 +1,7 @@
 //! Histograms of workloads and groups.
 
 use std::{
+    marker::PhantomData,
     ops::Range,
     sync::atomic::{AtomicU64, Ordering},
 };
@@ -9,63 +10,87 @@ use undercurrent_ebpf::abi::{group::GROUPED, latency::SERIES};
 
 use super::DurationKind;
 use crate::{
-    kernel::{maps::Words, memory::ByWorkload},
+    kernel::{groups::GroupIndex, maps::Words, memory::ByWorkload},
     telemetry::{ExponentialHistogram, Scale},
     workloads::Slot,
 };
 
-/// The histograms of a signal, by workload slot or by group.
-pub struct SlotHistograms {
-    words: Words,
-    layout: ByWorkload,
-    /// Number of series in a shard, other signals included.
-    all: usize,
-    series: Range<usize>,
-    scale: Scale,
-    /// Scratch buffer for the sum over all shards of a slot. Each series has a sum, followed by its buckets.
-    totals: Vec<u64>,
+/// An index of owners of histograms in one map.
+pub trait OwnerIndex: Copy {
+    /// Number of series in a shard, of all signals.
+    const SERIES: usize;
+
+    /// Returns the index.
+    fn get(self) -> usize;
 }
 
-impl SlotHistograms {
-    /// Returns the view of the map `WORKLOAD_LATENCY`.
+impl OwnerIndex for Slot {
+    const SERIES: usize = SERIES;
+
+    fn get(self) -> usize {
+        self.0.into()
+    }
+}
+
+impl OwnerIndex for GroupIndex {
+    const SERIES: usize = GROUPED;
+
+    fn get(self) -> usize {
+        Self::get(self)
+    }
+}
+
+/// The histograms of a signal by workload slot, in the map `WORKLOAD_LATENCY`.
+pub type SlotHistograms = OwnedHistograms<Slot>;
+/// The histograms of a signal by group, in the map `GROUP_LATENCY`.
+pub type GroupHistograms = OwnedHistograms<GroupIndex>;
+
+/// The histograms of a signal, by the index of their owner.
+pub struct OwnedHistograms<I> {
+    words: Words,
+    layout: ByWorkload,
+    series: Range<usize>,
+    scale: Scale,
+    /// Scratch buffer for the sum over all shards of an owner. Each series has a sum, followed by its buckets.
+    totals: Vec<u64>,
+    owner: PhantomData<I>,
+}
+
+impl<I: OwnerIndex> OwnedHistograms<I> {
+    /// Returns the view of a map with this layout.
     #[must_use]
     pub fn new(words: Words, layout: ByWorkload, kind: &DurationKind, scale: Scale) -> Self {
         let series = kind.series.clone();
-        Self { words, layout, all: SERIES, scale, totals: vec![0; series.len() * layout.histogram], series }
+        let totals = vec![0; series.len() * layout.histogram];
+        Self { words, layout, series, scale, totals, owner: PhantomData }
     }
 
-    /// Returns the view of the map `GROUP_LATENCY`, which has groups instead of slots.
-    #[must_use]
-    pub fn of_groups(words: Words, layout: ByWorkload, kind: &DurationKind, scale: Scale) -> Self {
-        Self { all: GROUPED, ..Self::new(words, layout, kind, scale) }
-    }
-
-    /// Returns the signal's words of a slot, by shard.
-    fn shards(&self, slot: Slot) -> impl Iterator<Item = &[AtomicU64]> {
-        let shard = self.all * self.layout.histogram;
+    /// Returns the signal's words of an owner, by shard.
+    fn shards(&self, owner: I) -> impl Iterator<Item = &[AtomicU64]> {
+        let shard = I::SERIES * self.layout.histogram;
         let words = self.layout.shards * shard;
-        let first = usize::from(slot.0) * words;
+        let first = owner.get() * words;
         let own = self.series.start * self.layout.histogram..self.series.end * self.layout.histogram;
         let shards = self.words.slice(first..first + words).chunks_exact(shard);
         shards.map(move |shard| &shard[own.clone()])
     }
 
-    /// Clears all histograms of a slot.
-    pub fn clear(&self, slot: Slot) {
-        self.shards(slot).flatten().for_each(|word| word.store(0, Ordering::Relaxed));
+    /// Clears all histograms of an owner.
+    pub fn clear(&self, owner: I) {
+        self.shards(owner).flatten().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 
-    /// Returns the histogram of each served series of a slot, with the index of the series.
+    /// Returns the histogram of each served series of an owner, with the index of the series.
     pub fn read(
         &mut self,
-        slot: Slot,
+        owner: I,
         served: [bool; SERIES],
     ) -> impl Iterator<Item = (usize, ExponentialHistogram)> + '_ {
         let mut totals = std::mem::take(&mut self.totals);
         totals.fill(0);
         // Reads each word once, in memory order. This loop dominates the cost of a tick on hosts with many CPUs and
         // workloads.
-        for shard in self.shards(slot) {
+        for shard in self.shards(owner) {
             let series = totals.chunks_exact_mut(self.layout.histogram).zip(shard.chunks_exact(self.layout.histogram));
             for ((totals, words), _) in series.zip(&served[self.series.clone()]).filter(|(_, served)| **served) {
                 totals.iter_mut().zip(words).for_each(|(total, word)| *total += word.load(Ordering::Relaxed));

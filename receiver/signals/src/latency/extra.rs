@@ -9,14 +9,15 @@ use undercurrent_ebpf::abi::{
 };
 
 use crate::{
-    LossConditions, OpenContext, ReadError, SharedGrouping, Signal, attributes,
+    LossConditions, OpenContext, ReadError, Signal, attributes,
     durations::{ABOVE_RANGE, DurationKind, reason, regular},
     kernel::{
-        KernelError,
+        Kernel, KernelError,
         maps::Words,
         memory::{ByFunction, PlannedMap},
     },
     lost::{LOST, lost},
+    packets::{GroupWords, SharedGrouping},
     telemetry::{Attributes, Data, ExponentialHistogram, Metric, Point, Readings, Scale, UnixNanos},
     workloads::{Slot, Workloads},
 };
@@ -26,6 +27,16 @@ pub static EXTRA_LATENCY: PlannedMap = PlannedMap::new("EXTRA_LATENCY", size_of:
     let ByFunction { shards, shard, groups, .. } = sizing.by_function();
     (groups + sizing.groups()) * shards * shard
 });
+
+/// Returns the words of groups in [`EXTRA_LATENCY`].
+///
+/// # Errors
+/// If the map cannot be mapped into memory.
+pub fn group_words(kernel: &Kernel) -> Result<GroupWords, KernelError> {
+    let layout = kernel.by_function();
+    let length = layout.owner();
+    Ok(GroupWords { words: kernel.words(&EXTRA_LATENCY)?, first: layout.groups * length, length })
+}
 
 /// Returns the losses that can occur at extra layers.
 pub fn losses(on: &LossConditions) -> impl Iterator<Item = PacketLoss> {
@@ -112,7 +123,7 @@ impl ExtraLatency {
     fn add_groups_to(&self, readings: &mut Readings) {
         let Some(grouping) = &self.grouping else { return };
         for group in grouping.borrow().live() {
-            let cells = self.cells(self.layout.group(group.number));
+            let cells = self.cells(self.layout.groups + group.index.get());
             let cells = cells.map(|(attributes, cell)| (group.add_attributes(attributes), cell));
             readings.add(group.slot, self.durations(cells, group.start));
         }

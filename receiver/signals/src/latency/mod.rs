@@ -8,15 +8,15 @@ use undercurrent_ebpf::abi::{
     loss::PacketLoss,
 };
 
-use self::extra::ExtraLatency;
+use self::extra::{EXTRA_LATENCY, ExtraLatency};
 pub use self::{
-    extra::EXTRA_LATENCY,
+    extra::group_words,
     settings::{HeadOfLineBlocking, Settings},
 };
 use super::{
     Caveat, Entry, HooksNeeded, LossConditions, ReadError, Signal, attributes,
     durations::{self, DurationKind, Durations, GROUP_LATENCY, LATENCY, WORKLOAD_LATENCY},
-    grouping,
+    lost::{LOST, lost},
 };
 use crate::{
     Settings as Signals,
@@ -24,7 +24,8 @@ use crate::{
         Kernel,
         hooks::{self, Hook},
     },
-    telemetry::{Attributes, Descriptor, Instrument, Readings, View},
+    packets::{self, Grouping},
+    telemetry::{Attributes, Descriptor, Instrument, Metric, Readings, UnixNanos, View},
     workloads::{Slot, Workloads},
 };
 
@@ -37,7 +38,7 @@ pub static ENTRY: Entry = Entry {
     maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &EXTRA_LATENCY],
     constants: |on| on.settings.latency.constants(on.sizing),
     losses: |on| {
-        let of_groups = grouping::reasons().filter(|_| on.grouped);
+        let of_groups = packets::loss_reasons().filter(|_| on.grouped);
         KIND.reasons(on).into_iter().chain(extra::losses(on).map(durations::reason)).chain(of_groups).collect()
     },
     hooks_needed: HooksNeeded::Any,
@@ -115,6 +116,13 @@ pub const READ: &str = attributes::layer(Layer::SocketRead);
 /// The definition of the duration signal.
 pub static KIND: DurationKind =
     DurationKind { signal: ENTRY.name, metric: &DURATION, series: Series::RECEIVE, losses, describe };
+
+/// Returns the losses of grouping, which count for this signal.
+#[must_use]
+pub fn lost_groups(grouping: &Grouping, start: UnixNanos) -> Metric {
+    let point = |(reason, count)| lost(ENTRY.name, reason, Attributes::new(), count, start);
+    Metric { descriptor: &LOST, points: grouping.losses().into_iter().map(point).collect() }
+}
 
 fn losses(series: Series, on: &LossConditions) -> Vec<PacketLoss> {
     let Series::Receive(ReceivePoint { layer, transport, .. }) = series else { return Vec::new() };

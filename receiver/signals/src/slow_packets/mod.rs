@@ -23,7 +23,7 @@ use self::{
     times::{Offsets, Times},
 };
 use super::{
-    Entry, HooksNeeded, OpenContext, OpenError, ReadError, SharedGrouping, Signal, Traced,
+    Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signal, Traced,
     durations::{GROUP_LATENCY, LATENCY, WORKLOAD_LATENCY},
     latency,
     lost::{LOST, lost},
@@ -37,6 +37,7 @@ use crate::{
         ring::{Ring, Watch},
         slow::SlowThreshold,
     },
+    packets::SharedGrouping,
     telemetry::{
         Attributes, Data, Exemplar, ExponentialHistogram, Metric, Point, Readings, SpanContext, UnixNanos, new_context,
     },
@@ -224,7 +225,7 @@ impl SlowPackets {
     fn series(&self, event: &SlowPacket, point: ReceivePoint) -> Attributes {
         let attributes = (latency::KIND.describe)(Series::Receive(point));
         let grouping = self.grouping.as_ref().filter(|_| event.group != ABSENT).map(|grouping| grouping.borrow());
-        let group = grouping.as_ref().and_then(|all| all.live().iter().find(|group| group.number == event.group));
+        let group = grouping.as_ref().and_then(|all| all.live().iter().find(|group| group.index.0 == event.group));
         match group {
             Some(group) => group.add_attributes(attributes),
             None => attributes,

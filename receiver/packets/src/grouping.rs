@@ -16,20 +16,15 @@ use undercurrent_ebpf::abi::{
     interface::Interface,
 };
 
-use super::{
-    durations::GROUP_LATENCY,
-    latency::EXTRA_LATENCY,
-    lost::{LOST, lost},
-};
 use crate::{
+    attributes,
     kernel::{
         Kernel, KernelError,
-        groups::{self, Groups},
+        groups::{self, GroupIndex, Groups},
         maps::{ByCpu, Words},
-        memory::{ByFunction, ByWorkload},
     },
     options::Dimensions,
-    telemetry::{Attributes, Metric, UnixNanos, Value},
+    telemetry::{Attributes, UnixNanos, Value},
     workloads::Slot,
 };
 
@@ -44,27 +39,26 @@ pub type SharedGrouping = Rc<RefCell<Grouping>>;
 /// The groups of packets and their numbers.
 pub struct Grouping {
     groups: Groups,
-    cells: Cells,
+    cells: Vec<GroupWords>,
     losses: ByCpu<GroupCells>,
     by: Dimensions,
     /// The inode of this process's network namespace.
     here: Option<u32>,
     /// The start time of each number.
     starts: Vec<UnixNanos>,
-    live: Vec<Live>,
+    live: Vec<LiveGroup>,
     /// Numbers of removed groups. They become free at the next update, because programs may still write to them.
-    leaving: Vec<u32>,
+    leaving: Vec<GroupIndex>,
     /// The total of each number's cells at the last update, and the number of updates without change. Empty while
     /// numbers are free.
-    watched: HashMap<u32, (u64, u32)>,
-    start: UnixNanos,
+    watched: HashMap<GroupIndex, (u64, u32)>,
 }
 
 /// A group of packets.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Live {
-    /// The number of the group.
-    pub number: u32,
+pub struct LiveGroup {
+    /// The index of the group in maps.
+    pub index: GroupIndex,
     /// The workload of the group.
     pub slot: Slot,
     /// The attributes that the group adds to a point.
@@ -75,13 +69,7 @@ pub struct Live {
     named: bool,
 }
 
-impl Live {
-    /// Returns the index of the group's histograms in the group map.
-    #[must_use]
-    pub fn index(&self) -> Slot {
-        Slot(u16::try_from(self.number).unwrap_or(u16::MAX))
-    }
-
+impl LiveGroup {
     /// Adds the group's attributes to the attributes of a point.
     #[must_use]
     pub fn add_attributes(&self, attributes: Attributes) -> Attributes {
@@ -89,49 +77,38 @@ impl Live {
     }
 }
 
-/// The cells of groups: the histograms of all layers, and the histograms of `extra_layers`.
-struct Cells {
-    histograms: Words,
-    by_series: ByWorkload,
-    functions: Words,
-    by_function: ByFunction,
+/// A map with words of groups: each group has a range of equal length.
+pub struct GroupWords {
+    /// The words of the map.
+    pub words: Words,
+    /// The index of the first group's first word.
+    pub first: usize,
+    /// The number of words of a group.
+    pub length: usize,
 }
 
-impl Cells {
-    fn open(kernel: &Kernel) -> Result<Self, KernelError> {
-        Ok(Self {
-            histograms: kernel.words(&GROUP_LATENCY)?,
-            by_series: kernel.histograms(),
-            functions: kernel.words(&EXTRA_LATENCY)?,
-            by_function: kernel.by_function(),
-        })
-    }
-
-    fn of(&self, number: u32) -> impl Iterator<Item = &AtomicU64> {
-        let series = number as usize * self.by_series.group();
-        let functions = self.by_function.group(number) * self.by_function.owner();
-        let series = self.histograms.slice(series..series + self.by_series.group());
-        series.iter().chain(self.functions.slice(functions..functions + self.by_function.owner()))
-    }
-
-    fn total(&self, number: u32) -> u64 {
-        self.of(number).fold(0, |total, word| total.wrapping_add(word.load(Ordering::Relaxed)))
-    }
-
-    fn clear(&self, number: u32) {
-        self.of(number).for_each(|word| word.store(0, Ordering::Relaxed));
+impl GroupWords {
+    fn of(&self, group: GroupIndex) -> &[AtomicU64] {
+        let first = self.first + group.get() * self.length;
+        self.words.slice(first..first + self.length)
     }
 }
 
 impl Grouping {
-    /// Enables grouping in the eBPF programs, with at most `limit` groups.
+    /// Enables grouping in the eBPF programs, with at most `limit` groups. `cells` has the measurements of groups.
     ///
     /// # Errors
     /// If a map is not available.
-    pub fn open(kernel: &mut Kernel, by: Dimensions, limit: u16, start: UnixNanos) -> Result<Self, KernelError> {
+    pub fn open(
+        kernel: &Kernel,
+        by: Dimensions,
+        limit: u16,
+        cells: Vec<GroupWords>,
+        start: UnixNanos,
+    ) -> Result<Self, KernelError> {
         let mut grouping = Self {
             groups: kernel.groups(),
-            cells: Cells::open(kernel)?,
+            cells,
             losses: kernel.by_cpu(&groups::LOSSES)?,
             by,
             here: fs::metadata(HERE).ok().and_then(|file| u32::try_from(file.ino()).ok()),
@@ -139,15 +116,14 @@ impl Grouping {
             live: Vec::new(),
             leaving: Vec::new(),
             watched: HashMap::new(),
-            start,
         };
-        (0..u32::from(limit)).for_each(|number| grouping.give(number));
+        (0..u32::from(limit)).for_each(|index| grouping.give(GroupIndex(index)));
         Ok(grouping)
     }
 
     /// Returns the groups as of the last update.
     #[must_use]
-    pub fn live(&self) -> &[Live] {
+    pub fn live(&self) -> &[LiveGroup] {
         &self.live
     }
 
@@ -159,23 +135,23 @@ impl Grouping {
     }
 
     /// Finds new groups, and removes idle groups if no number is free.
-    pub fn look(&mut self, now: UnixNanos) {
+    pub fn refresh(&mut self, now: UnixNanos) {
         // The last snapshot included all values that programs wrote while a group was removed.
-        for number in std::mem::take(&mut self.leaving) {
-            self.cells.clear(number);
-            self.starts[number as usize] = now;
-            self.give(number);
+        for index in std::mem::take(&mut self.leaving) {
+            self.words(index).for_each(|word| word.store(0, Ordering::Relaxed));
+            self.starts[index.get()] = now;
+            self.give(index);
         }
-        let known: HashMap<u32, Live> = self.live.drain(..).map(|live| (live.number, live)).collect();
+        let known: HashMap<GroupIndex, LiveGroup> = self.live.drain(..).map(|live| (live.index, live)).collect();
         let found = self.groups.all().unwrap_or_else(|error| {
             tracing::warn!("cannot read the groups of packets: {error}");
             Vec::new()
         });
-        let found = found.into_iter().filter(|(_, number)| (*number as usize) < self.starts.len());
+        let found = found.into_iter().filter(|(_, index)| index.get() < self.starts.len());
         let known_group =
-            |group, number: &u32| known.get(number).filter(|live| live.named && live.group == group).cloned();
+            |group, index: &GroupIndex| known.get(index).filter(|live| live.named && live.group == group).cloned();
         self.live = found
-            .map(|(group, number)| known_group(group, &number).unwrap_or_else(|| self.new_group(group, number)))
+            .map(|(group, index)| known_group(group, &index).unwrap_or_else(|| self.new_group(group, index)))
             .collect();
         if self.live.len() < self.starts.len() {
             self.watched.clear();
@@ -184,17 +160,20 @@ impl Grouping {
         }
     }
 
-    /// Returns the losses of grouping, by reason.
+    /// Returns the number of packets without a group, by reason.
     #[must_use]
-    pub fn lost(&self) -> Metric {
+    pub fn losses(&self) -> Vec<(&'static str, u64)> {
         let mut counts = GroupLoss::ALL.map(|_| 0);
         self.losses.for_each(|_, cells| counts.iter_mut().zip(cells.lost).for_each(|(count, lost)| *count += lost));
-        let point =
-            |(loss, count)| lost(super::latency::KIND.signal, reason(loss), Attributes::new(), count, self.start);
-        Metric { descriptor: &LOST, points: GroupLoss::ALL.into_iter().zip(counts).map(point).collect() }
+        loss_reasons().zip(counts).collect()
     }
 
-    fn new_group(&self, group: Group, number: u32) -> Live {
+    /// Returns the words of a group in all maps.
+    fn words(&self, index: GroupIndex) -> impl Iterator<Item = &AtomicU64> {
+        self.cells.iter().flat_map(move |cells| cells.of(index))
+    }
+
+    fn new_group(&self, group: Group, index: GroupIndex) -> LiveGroup {
         let Group { interface, slot } = group;
         let (mut attributes, mut named) = (Vec::new(), true);
         if self.by.contains(Dimension::Interface) {
@@ -202,13 +181,13 @@ impl Grouping {
             named = name.is_some();
             // `ip link` shows this form for links in other namespaces.
             let name = name.unwrap_or_else(|| format!("if{}", interface.index));
-            attributes.push((super::attributes::INTERFACE.key, super::attributes::interface(&name)));
+            attributes.push((attributes::INTERFACE.key, attributes::interface(&name)));
         }
         if self.by.contains(Dimension::Namespace) {
-            attributes.push((super::attributes::NAMESPACE.key, interface.namespace.into()));
+            attributes.push((attributes::NAMESPACE.key, interface.namespace.into()));
         }
         let slot = Slot(u16::try_from(slot).unwrap_or(Slot::NODE.0));
-        Live { number, slot, attributes, start: self.starts[number as usize], group, named }
+        LiveGroup { index, slot, attributes, start: self.starts[index.get()], group, named }
     }
 
     fn name_here(&self, interface: Interface) -> Option<String> {
@@ -222,42 +201,43 @@ impl Grouping {
     /// Removes the groups that have been idle for longest, at most a quarter of all groups.
     fn remove_idle(&mut self) {
         for live in &self.live {
-            let total = self.cells.total(live.number);
-            let (before, looks) = self.watched.entry(live.number).or_insert((total, 0));
-            *looks = if *before == total { *looks + 1 } else { 0 };
+            let words = self.words(live.index);
+            let total = words.fold(0_u64, |total, word| total.wrapping_add(word.load(Ordering::Relaxed)));
+            let (before, unchanged) = self.watched.entry(live.index).or_insert((total, 0));
+            *unchanged = if *before == total { *unchanged + 1 } else { 0 };
             *before = total;
         }
-        let looks = |live: &Live| self.watched.get(&live.number).map_or(0, |(_, looks)| *looks);
-        let mut idle: Vec<Live> = self.live.iter().filter(|live| looks(live) > IDLE).cloned().collect();
-        idle.sort_by_key(|live| std::cmp::Reverse(looks(live)));
+        let unchanged = |live: &LiveGroup| self.watched.get(&live.index).map_or(0, |(_, unchanged)| *unchanged);
+        let mut idle: Vec<LiveGroup> = self.live.iter().filter(|live| unchanged(live) > IDLE).cloned().collect();
+        idle.sort_by_key(|live| std::cmp::Reverse(unchanged(live)));
         idle.truncate(self.starts.len().div_ceil(4));
         // Removed groups are read once more, because packets may have arrived since.
         self.remove(idle);
     }
 
-    fn remove(&mut self, groups: Vec<Live>) {
+    fn remove(&mut self, groups: Vec<LiveGroup>) {
         for live in &groups {
             match self.groups.remove(&live.group) {
-                Ok(()) => self.leaving.push(live.number),
+                Ok(()) => self.leaving.push(live.index),
                 Err(error) => tracing::debug!("cannot remove a group of packets: {error}"),
             }
-            self.watched.remove(&live.number);
+            self.watched.remove(&live.index);
         }
-        let remains = |live: &&Live| !self.leaving.contains(&live.number);
+        let remains = |live: &&LiveGroup| !self.leaving.contains(&live.index);
         let used: BTreeSet<Interface> = self.live.iter().filter(remains).map(|live| live.group.interface).collect();
         let interfaces: BTreeSet<Interface> = groups.iter().map(|live| live.group.interface).collect();
         interfaces.difference(&used).for_each(|interface| self.groups.forget(*interface));
     }
 
-    fn give(&mut self, number: u32) {
-        if let Err(error) = self.groups.give(number) {
+    fn give(&mut self, index: GroupIndex) {
+        if let Err(error) = self.groups.give(index) {
             tracing::warn!("cannot provide a group number to the eBPF programs; one group less is available: {error}");
         }
     }
 }
 
 /// Returns the values of `undercurrent.reason` for packets without a group.
-pub fn reasons() -> impl Iterator<Item = &'static str> {
+pub fn loss_reasons() -> impl Iterator<Item = &'static str> {
     GroupLoss::ALL.into_iter().map(reason)
 }
 

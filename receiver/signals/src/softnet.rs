@@ -1,15 +1,13 @@
 //! `softnet`: the kernel's counters of each CPU's receive softirq.
 
-mod file;
-
-use std::{collections::BTreeMap, fs, path::Path};
+use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use self::file::{Row, parse};
 use super::{Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signal, attributes};
 use crate::{
+    softnet_stat::{self, Row},
     telemetry::{Attributes, Data, Descriptor, Instrument, Metric, Point, Readings, UnixNanos, View},
     workloads::{Slot, Workloads},
 };
@@ -28,8 +26,6 @@ pub static ENTRY: Entry = Entry {
     caveats: |_, _| Vec::new(),
     open,
 };
-
-const SOURCE: &str = "/proc/net/softnet_stat";
 
 macro_rules! counter {
     ($name:ident, $metric:literal, $unit:literal, $description:literal) => {
@@ -81,22 +77,13 @@ struct Softnet {
     totals: BTreeMap<u32, [u64; 3]>,
 }
 
-/// Returns the number of processed packets of each CPU, modulo 2^32.
-///
-/// # Errors
-/// If the kernel's file cannot be read.
-pub fn processed() -> Result<BTreeMap<u32, u32>, ReadError> {
-    Ok(read(Path::new(SOURCE))?.into_iter().map(|row| (row.cpu, row.counts[0])).collect())
-}
-
 fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
-    let rows = read(Path::new(SOURCE))?;
+    let rows = read()?;
     Ok(Box::new(Softnet::new(rows, opening.settings.softnet.per_cpu, opening.start)))
 }
 
-fn read(path: &Path) -> Result<Vec<Row>, ReadError> {
-    let text = fs::read_to_string(path).map_err(|source| ReadError { what: SOURCE, source })?;
-    parse(&text).map_err(|error| ReadError { what: SOURCE, source: std::io::Error::other(error) })
+fn read() -> Result<Vec<Row>, ReadError> {
+    softnet_stat::read().map_err(|source| ReadError { what: softnet_stat::SOURCE, source })
 }
 
 impl Softnet {
@@ -130,7 +117,7 @@ impl Softnet {
 
 impl Signal for Softnet {
     fn read(&mut self, _: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
-        self.advance(read(Path::new(SOURCE))?);
+        self.advance(read()?);
         for (counter, descriptor) in ENTRY.metrics.iter().enumerate() {
             readings.add(Slot::NODE, Metric { descriptor, points: self.points(counter) });
         }
@@ -160,11 +147,5 @@ mod tests {
         let mut softnet = Softnet::new(vec![row(0, 0), row(1, 0)], false, UnixNanos(0));
         softnet.advance(vec![row(0, 1), row(1, 2)]);
         assert_eq!(softnet.points(0).into_iter().map(|point| point.data).collect::<Vec<_>>(), [Data::Integer(3)]);
-    }
-
-    #[test]
-    fn the_file_of_this_kernel_is_parsed() {
-        let rows = read(Path::new(SOURCE)).expect("the kernel's file");
-        assert!(!rows.is_empty());
     }
 }

@@ -1,13 +1,12 @@
 //! docs/signals.md, generated from the catalogue.
 
+mod familiar;
+
 use std::fmt::Write as _;
 
-use super::{
-    Entry, REGISTRY, Settings,
-    familiar::{FAMILIAR, Familiar},
-    internal,
-};
+use self::familiar::{FAMILIAR, Familiar};
 use crate::{
+    signals::{Entry, REGISTRY, Settings, internal},
     telemetry::{AttributeKey, Descriptor, NODE_ATTRIBUTES, SCHEMA_URL, SCOPE},
     workloads,
 };

@@ -1,5 +1,10 @@
-//! The format of `/proc/net/softnet_stat`: a line of hexadecimal columns for each online CPU (`softnet_seq_show` in
+//! The kernel's counters of each CPU's receive softirq, from `/proc/net/softnet_stat`: a line of hexadecimal columns for each online CPU (`softnet_seq_show` in
 //! `net/core/net-procfs.c`). The CPU number is the 13th column, which kernels before 5.10 lack.
+
+use std::{collections::BTreeMap, fs, io};
+
+/// The file of the counters.
+pub const SOURCE: &str = "/proc/net/softnet_stat";
 
 /// The counters of one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +23,22 @@ pub struct ParseError {
 }
 
 const CPU_COLUMN: usize = 12;
+
+/// Reads the counters of every online CPU.
+///
+/// # Errors
+/// If the file cannot be read, or has an unknown format.
+pub fn read() -> io::Result<Vec<Row>> {
+    parse(&fs::read_to_string(SOURCE)?).map_err(io::Error::other)
+}
+
+/// Returns the number of processed packets of each CPU, modulo 2^32.
+///
+/// # Errors
+/// If the file cannot be read, or has an unknown format.
+pub fn processed() -> io::Result<BTreeMap<u32, u32>> {
+    Ok(read()?.into_iter().map(|row| (row.cpu, row.counts[0])).collect())
+}
 
 /// Parses the content of the file.
 ///
@@ -49,6 +70,11 @@ mod tests {
         assert_eq!(parse(new), Ok(vec![Row { cpu: 3, counts: [0xab3f, 2, 10] }]));
         let old = "00000001 00000000 00000000 0 0 0 0 0 0 0 0\n00000005 00000000 00000001 0 0 0 0 0 0 0 0\n";
         assert_eq!(parse(old), Ok(vec![Row { cpu: 0, counts: [1, 0, 0] }, Row { cpu: 1, counts: [5, 0, 1] }]));
+    }
+
+    #[test]
+    fn the_file_of_this_kernel_is_parsed() {
+        assert!(!read().expect("the kernel's file").is_empty());
     }
 
     #[test]

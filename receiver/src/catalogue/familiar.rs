@@ -281,3 +281,19 @@ pub const FAMILIAR: [Familiar; 53] = [
         "the stage `qdisc`, by workload; without dropped packets and without the time before a paced departure",
     ),
 ];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::signals::catalogue;
+
+    #[test]
+    fn familiar_names_refer_to_the_catalogue() {
+        let names: BTreeSet<_> = catalogue().map(|(_, metric)| metric.name).collect();
+        for familiar in &FAMILIAR {
+            assert!(familiar.ours.is_none_or(|ours| names.contains(ours)), "{}", familiar.name);
+        }
+    }
+}

@@ -4,10 +4,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::Instant;
 
-use super::softnet;
 use crate::{
     kernel::sample::Sample,
     options::{Sampling, Weight},
+    softnet,
 };
 
 /// Interval between two adjustments.
@@ -50,10 +50,10 @@ impl SamplingController {
             Some((last, _)) => tokio::time::sleep_until(*last + PERIOD).await,
             None => std::future::pending().await,
         }
-        self.look();
+        self.adjust();
     }
 
-    fn look(&mut self) {
+    fn adjust(&mut self) {
         let (Some((last, before)), now) = (&mut self.last, Instant::now()) else { return };
         let processed = match softnet::processed() {
             Ok(processed) => processed,

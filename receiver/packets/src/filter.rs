@@ -44,15 +44,15 @@ pub struct FilterUpdater {
     files: Option<Files>,
     /// Missing objects. Each is logged once.
     missed: HashSet<String>,
-    looked: Instant,
+    refreshed: Instant,
 }
 
 impl FilterUpdater {
     /// Writes all existing objects of the filter to the map of the eBPF programs.
     #[must_use]
     pub fn new(filter: Filter, choices: FilterMap, files: Option<Files>, workloads: &Workloads) -> Self {
-        let mut filtering = Self { filter, choices, files, missed: HashSet::new(), looked: Instant::now() };
-        filtering.look(workloads);
+        let mut filtering = Self { filter, choices, files, missed: HashSet::new(), refreshed: Instant::now() };
+        filtering.refresh(workloads);
         filtering
     }
 
@@ -64,12 +64,12 @@ impl FilterUpdater {
         {
             std::future::pending().await
         }
-        tokio::time::sleep_until(self.looked + PERIOD).await;
+        tokio::time::sleep_until(self.refreshed + PERIOD).await;
     }
 
     /// Looks up every object of the filter and updates the map.
-    pub fn look(&mut self, workloads: &Workloads) {
-        self.looked = Instant::now();
+    pub fn refresh(&mut self, workloads: &Workloads) {
+        self.refreshed = Instant::now();
         let mut choices = BTreeSet::new();
         let filter = std::mem::take(&mut self.filter);
         choices.extend(filter.ports.iter().map(|port| FilterKey::of(Criterion::Port, port.get().into())));
