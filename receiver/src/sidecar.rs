@@ -178,7 +178,7 @@ impl Sidecar {
         let nics = requirements.hooks().contains(&&hooks::DRIVER).then(|| kernel.follow_nics()).transpose()?;
         let internal = InternalTelemetry::new(start);
         watchdog.ready();
-        let traces = Traces::new(opened.iter_mut().find_map(|(_, signal)| signal.watch()));
+        let traces = Traces::new(opened.iter_mut().filter_map(|(_, signal)| signal.watch()).collect());
         Ok(Self {
             kernel,
             clock,
@@ -230,6 +230,7 @@ impl Sidecar {
                 tracing::warn!("cannot read signal `{name}`; this snapshot does not contain it: {error}");
             }
         }
+        self.signals.iter_mut().for_each(|(_, signal)| signal.adapt(&readings));
         let deliveries: Vec<_> = exports.iter().map(|output| (output.output(), output.totals())).collect();
         let parts = [std::process::id(), self.loader.process(), self.reader.process()];
         let state = State {

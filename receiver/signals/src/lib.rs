@@ -82,6 +82,9 @@ pub trait Signal {
     /// If a file or map of the kernel cannot be read. The other signals continue.
     fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError>;
 
+    /// Adapts to the measurements of all signals at one tick, after every signal has been read.
+    fn adapt(&mut self, _: &Readings) {}
+
     /// Clears the measurements of a slot before another workload receives it. The outputs have delivered all of them.
     fn forget(&mut self, _: Slot) {}
 

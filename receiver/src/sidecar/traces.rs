@@ -2,7 +2,10 @@
 
 use std::{
     collections::{HashMap, VecDeque},
+    future::poll_fn,
+    io,
     sync::Arc,
+    task::Poll,
     time::Duration,
 };
 
@@ -43,8 +46,8 @@ struct Exported {
 
 /// The spans on their way to the outputs.
 pub struct Traces {
-    /// Waits for spans; `None` if no signal has spans.
-    watch: Option<Watch>,
+    /// The handles that wait for spans, one for each signal with spans.
+    watches: Vec<Watch>,
     /// The end of the batch that collects spans.
     end: Option<Instant>,
     exported: VecDeque<Exported>,
@@ -54,16 +57,15 @@ pub struct Traces {
 
 impl Traces {
     /// Creates the way of spans. Without a signal that has spans, it never becomes due.
-    pub fn new(watch: Option<Watch>) -> Self {
-        Self { watch, end: None, exported: VecDeque::new(), last: HashMap::new() }
+    pub fn new(watches: Vec<Watch>) -> Self {
+        Self { watches, end: None, exported: VecDeque::new(), last: HashMap::new() }
     }
 
     /// Waits until spans must be published. Cancel safe.
     pub async fn due(&mut self) {
-        let Some(watch) = &self.watch else { return std::future::pending().await };
         let end = match self.end {
             Some(end) => end,
-            None if watch.filled().await.is_ok() => Instant::now() + PERIOD,
+            None if filled(&self.watches).await.is_ok() => Instant::now() + PERIOD,
             // The runtime ends.
             None => return std::future::pending().await,
         };
@@ -125,6 +127,22 @@ impl Traces {
     }
 }
 
+/// Waits until a signal has spans; never completes without a signal that has spans. Cancel safe.
+///
+/// # Errors
+/// If the runtime ends.
+async fn filled(watches: &[Watch]) -> io::Result<()> {
+    let mut waiting: Vec<_> = watches.iter().map(|watch| Box::pin(watch.filled())).collect();
+    poll_fn(|context| {
+        let ready = waiting.iter_mut().find_map(|filled| match filled.as_mut().poll(context) {
+            Poll::Ready(outcome) => Some(outcome),
+            Poll::Pending => None,
+        });
+        ready.map_or(Poll::Pending, Poll::Ready)
+    })
+    .await
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,7 +187,7 @@ mod tests {
 
     #[test]
     fn exemplars_follow_the_acceptance_of_their_spans_in_order() {
-        let mut traces = Traces::new(None);
+        let mut traces = Traces::new(Vec::new());
         let bus = Bus::default();
         let resource = |_| Some(Arc::new(Resource { attributes: Attributes::new() }));
         traces.publish(vec![traced(7), traced(5), traced(5)], &bus, resource);

@@ -92,7 +92,7 @@ impl Destination {
             Items::Metrics => "Does the collector there have a metrics pipeline with an OTLP receiver?",
             Items::Spans => {
                 "Does the collector there have a traces pipeline with an OTLP receiver? \
-                 `signals.slow_packets.enabled: false` disables spans"
+                 OTEL_TRACES_EXPORTER=none disables spans"
             }
             Items::Logs => {
                 "Does the collector there have a logs pipeline with an OTLP receiver? OTEL_LOGS_EXPORTER=none keeps logs on \

@@ -141,13 +141,13 @@ fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
         start: opening.start,
         settings,
     };
-    signal.adapt(None);
+    signal.set_threshold(None);
     Ok(Box::new(signal))
 }
 
 impl SlowPackets {
     /// Sets the threshold for the 99.9th percentile of the last interval.
-    fn adapt(&mut self, quantile: Option<Duration>) {
+    fn set_threshold(&mut self, quantile: Option<Duration>) {
         let threshold = self.settings.threshold(quantile);
         if threshold == self.threshold {
             return;
@@ -246,13 +246,16 @@ impl SlowPackets {
 
 impl Signal for SlowPackets {
     fn read(&mut self, _: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
-        if self.settings.threshold == Threshold::Adaptive {
-            let quantile = self.quantile(readings);
-            self.adapt(quantile);
-        }
         self.offsets.update(clock::offset(), clock::monotonic());
         readings.add(Slot::NODE, self.losses());
         Ok(())
+    }
+
+    fn adapt(&mut self, readings: &Readings) {
+        if self.settings.threshold == Threshold::Adaptive {
+            let quantile = self.quantile(readings);
+            self.set_threshold(quantile);
+        }
     }
 
     fn watch(&mut self) -> Option<Watch> {
