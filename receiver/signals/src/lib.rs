@@ -28,6 +28,7 @@ pub mod processor;
 pub mod receive_driver;
 mod receive_segments;
 mod receive_wait;
+mod slot_counter;
 mod slot_words;
 pub mod slow_packets;
 mod softirq_wait;
@@ -251,6 +252,31 @@ pub struct Entry {
     pub caveats: Caveats,
     /// Opens the signal.
     pub open: fn(&OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError>,
+}
+
+impl Entry {
+    /// Returns the definition of a signal without hooks, maps and limitations. Every hook that is added is needed.
+    #[must_use]
+    pub const fn new(
+        name: &'static str,
+        summary: &'static str,
+        metrics: &'static [&'static Descriptor],
+        open: fn(&OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError>,
+    ) -> Self {
+        Self {
+            name,
+            summary,
+            metrics,
+            hooks: |_| Vec::new(),
+            maps: &[],
+            constants: |_| Vec::new(),
+            losses: |_| Vec::new(),
+            hooks_needed: HooksNeeded::All,
+            tasks: &[],
+            caveats: |_, _| Vec::new(),
+            open,
+        }
+    }
 }
 
 /// Declares every signal in catalogue order: its module, and the type of its settings.

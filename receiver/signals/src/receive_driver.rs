@@ -8,7 +8,7 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{
-    Caveat, Entry, HooksNeeded, LossConditions, OpenContext, OpenError, ReadError, Signal, attributes,
+    Caveat, Entry, LossConditions, OpenContext, OpenError, ReadError, Signal, attributes,
     lost::{LOST, lost},
 };
 use crate::{
@@ -27,17 +27,16 @@ use crate::{
 
 /// The registry entry.
 pub static ENTRY: Entry = Entry {
-    name: "receive_driver",
-    summary: "Time from a NIC's receive timestamp to the kernel's receive timestamp",
-    metrics: &[&DURATION, &ERROR],
     hooks: |_| vec![&hooks::DRIVER],
     maps: &[&DRIVER],
-    constants: |_| Vec::new(),
     losses: |on| losses(on).into_iter().map(reason).collect(),
-    hooks_needed: HooksNeeded::All,
-    tasks: &[],
     caveats: |_, kernel| caveats(kernel),
-    open,
+    ..Entry::new(
+        "receive_driver",
+        "Time from a NIC's receive timestamp to the kernel's receive timestamp",
+        &[&DURATION, &ERROR],
+        open,
+    )
 };
 
 const INTERFACE: AttributeKey = AttributeKey::open(attributes::INTERFACE.key, "the name of the NIC");

@@ -3,7 +3,7 @@
 use undercurrent_ebpf::abi::{latency::Series, loss::PacketLoss};
 
 use super::{
-    Entry, HooksNeeded, attributes,
+    Entry, attributes,
     durations::{DurationKind, Durations, GROUP_LATENCY, LATENCY, WORKLOAD_LATENCY},
     slow_packets::WAITING,
 };
@@ -16,17 +16,16 @@ use crate::{
 };
 
 pub static ENTRY: Entry = Entry {
-    name: "receive_wait",
-    summary: "Time that packets wait in the receive queue of their socket until they are read",
-    metrics: &[&WAIT],
     hooks: |_| HOOKS.to_vec(),
     maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &WAITING],
     constants: |on| vec![Constant::flag("signal.receive_wait", on.settings.receive_wait.enabled)],
     losses: |on| KIND.reasons(on),
-    hooks_needed: HooksNeeded::All,
-    tasks: &[],
-    caveats: |_, _| Vec::new(),
-    open: |opening| Durations::open(opening, &KIND, |_| HOOKS.iter().all(|hook| opening.kernel.serves(hook))),
+    ..Entry::new(
+        "receive_wait",
+        "Time that packets wait in the receive queue of their socket until they are read",
+        &[&WAIT],
+        |opening| Durations::open(opening, &KIND, |_| HOOKS.iter().all(|hook| opening.kernel.serves(hook))),
+    )
 };
 
 /// The hooks at the start and the end of a wait.

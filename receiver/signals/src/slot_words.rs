@@ -11,6 +11,11 @@ use crate::{
     workloads::Slot,
 };
 
+/// The entries of a map with words of each slot, the node included, and without shards.
+pub fn unsharded<const WORDS: usize>(sizing: &Sizing) -> usize {
+    sizing.slots().max(1) * WORDS
+}
+
 /// A map of words by slot, shard and index.
 pub struct SlotWords {
     words: Words,
@@ -34,6 +39,23 @@ impl SlotWords {
         Ok(Self { words: kernel.words(map)?, shards: kernel.histograms().shards, each })
     }
 
+    /// Maps the words of a map without shards into memory.
+    ///
+    /// # Errors
+    /// If the kernel refuses the mapping.
+    pub fn unsharded(kernel: &Kernel, map: &'static PlannedMap, each: usize) -> Result<Self, KernelError> {
+        Ok(Self { words: kernel.words(map)?, shards: 1, each })
+    }
+
+    /// Maps the words of the node into memory, which has a shard for each CPU and no other slot.
+    ///
+    /// # Errors
+    /// If the kernel refuses the mapping.
+    pub fn by_cpu(kernel: &Kernel, map: &'static PlannedMap, each: usize) -> Result<Self, KernelError> {
+        let words = kernel.words(map)?;
+        Ok(Self { shards: words.count() / each, words, each })
+    }
+
     fn of(&self, slot: Slot) -> &[AtomicU64] {
         let length = self.shards * self.each;
         let first = usize::from(slot.0) * length;
@@ -43,6 +65,15 @@ impl SlotWords {
     /// Returns the sum of a word over all shards.
     pub fn sum(&self, slot: Slot, index: usize) -> u64 {
         self.of(slot).iter().skip(index).step_by(self.each).map(|word| word.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Returns the sums of all words over all shards, by index.
+    pub fn sums(&self, slot: Slot) -> Vec<u64> {
+        let mut sums = vec![0; self.each];
+        for shard in self.of(slot).chunks_exact(self.each) {
+            sums.iter_mut().zip(shard).for_each(|(sum, word)| *sum += word.load(Ordering::Relaxed));
+        }
+        sums
     }
 
     /// Clears the words of a slot.

@@ -6,7 +6,7 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{
-    Entry, HooksNeeded, OpenContext, OpenError, ReadError, SOFTIRQS, Signal, attributes,
+    Entry, OpenContext, OpenError, ReadError, SOFTIRQS, Signal, attributes,
     lost::{LOST, lost},
 };
 use crate::{
@@ -19,17 +19,11 @@ use crate::{
 };
 
 pub static ENTRY: Entry = Entry {
-    name: "softirq_wait",
-    summary: "Time from the raise of a network softirq to its run",
-    metrics: &[&WAIT],
     hooks: |_| vec![&hooks::SOFTIRQ_RAISE, &hooks::SOFTIRQ_ENTRY],
     maps: &[&SOFTIRQS],
     constants: |on| vec![Constant::flag("signal.softirq_wait", on.settings.softirq_wait.enabled)],
     losses: |_| vec![MISSING_RAISE],
-    hooks_needed: HooksNeeded::All,
-    tasks: &[],
-    caveats: |_, _| Vec::new(),
-    open,
+    ..Entry::new("softirq_wait", "Time from the raise of a network softirq to its run", &[&WAIT], open)
 };
 
 /// The reason for softirqs whose raise was not recorded.

@@ -5,53 +5,42 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signal, attributes};
+use super::{Entry, OpenContext, OpenError, ReadError, Signal, attributes};
 use crate::{
     softnet_stat::{self, Row},
-    telemetry::{Attributes, Data, Descriptor, Instrument, Metric, Point, Readings, UnixNanos, View},
+    telemetry::{AttributeKey, Attributes, Data, Descriptor, Metric, Point, Readings, UnixNanos},
     workloads::{Slot, Workloads},
 };
 
 /// The registry entry.
 pub static ENTRY: Entry = Entry {
-    name: "softnet",
-    summary: "Counters of the receive softirq on each CPU: packets, drops and exhausted budgets",
-    metrics: &[&PROCESSED, &DROPPED, &SQUEEZED],
-    hooks: |_| Vec::new(),
-    maps: &[],
-    constants: |_| Vec::new(),
-    losses: |_| Vec::new(),
-    hooks_needed: HooksNeeded::All,
-    tasks: &[],
-    caveats: |_, _| Vec::new(),
-    open,
+    ..Entry::new(
+        "softnet",
+        "Counters of the receive softirq on each CPU: packets, drops and exhausted budgets",
+        &[&PROCESSED, &DROPPED, &SQUEEZED],
+        open,
+    )
 };
 
-macro_rules! counter {
-    ($name:ident, $metric:literal, $unit:literal, $description:literal) => {
-        static $name: Descriptor = Descriptor {
-            name: $metric,
-            unit: $unit,
-            description: $description,
-            instrument: Instrument::Counter,
-            attributes: &[attributes::cpu(false)],
-            view: View::Section,
-        };
-    };
-}
+const ATTRIBUTES: &[AttributeKey] = &[attributes::cpu(false)];
 
-counter!(PROCESSED, "undercurrent.softnet.processed", "{packet}", "Packets that the receive softirq processed.");
-counter!(
-    DROPPED,
+static PROCESSED: Descriptor = Descriptor::counter(
+    "undercurrent.softnet.processed",
+    "{packet}",
+    "Packets that the receive softirq processed.",
+    ATTRIBUTES,
+);
+static DROPPED: Descriptor = Descriptor::counter(
     "undercurrent.softnet.dropped",
     "{packet}",
-    "Packets dropped because the backlog queue of the CPU was full."
+    "Packets dropped because the backlog queue of the CPU was full.",
+    ATTRIBUTES,
 );
-counter!(
-    SQUEEZED,
+static SQUEEZED: Descriptor = Descriptor::counter(
     "undercurrent.softnet.squeezed",
     "{run}",
-    "Runs of the receive softirq that ended with packets left, because the budget or the time was exhausted."
+    "Runs of the receive softirq that ended with packets left, because the budget or the time was exhausted.",
+    ATTRIBUTES,
 );
 
 /// The settings of `softnet`.

@@ -3,7 +3,7 @@
 use undercurrent_ebpf::abi::latency::Series;
 
 use super::{
-    Caveat, Entry, HooksNeeded, attributes,
+    Caveat, Entry, OpenContext, OpenError, Signal, attributes,
     durations::{DurationKind, Durations, LATENCY, WORKLOAD_LATENCY},
 };
 use crate::{
@@ -12,21 +12,23 @@ use crate::{
 };
 
 pub static ENTRY: Entry = Entry {
-    name: "tcp_rtt",
-    summary: "Smoothed round-trip time of TCP connections at each read, by the workload that reads",
-    metrics: &[&RTT],
     hooks: |_| vec![&hooks::SOCKET_READER],
     maps: &[&LATENCY, &WORKLOAD_LATENCY],
     constants: |on| vec![Constant::flag("signal.tcp_rtt", on.settings.tcp_rtt.enabled)],
     losses: |on| KIND.reasons(on),
-    hooks_needed: HooksNeeded::All,
-    tasks: &[],
     caveats: |_, kernel| caveats(kernel),
-    open: |opening| {
-        let served = opening.kernel.reads_rtt() && opening.kernel.serves(&hooks::SOCKET_READER);
-        Durations::open(opening, &KIND, |_| served)
-    },
+    ..Entry::new(
+        "tcp_rtt",
+        "Smoothed round-trip time of TCP connections at each read, by the workload that reads",
+        &[&RTT],
+        open,
+    )
 };
+
+fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
+    let served = opening.kernel.reads_rtt() && opening.kernel.serves(&hooks::SOCKET_READER);
+    Durations::open(opening, &KIND, |_| served)
+}
 
 static RTT: Descriptor = Descriptor {
     name: "undercurrent.tcp.rtt",

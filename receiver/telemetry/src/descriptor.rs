@@ -208,3 +208,16 @@ pub struct Descriptor {
     /// The presentation in the live table.
     pub view: View,
 }
+
+impl Descriptor {
+    /// Returns a counter with a section in the live table.
+    #[must_use]
+    pub const fn counter(
+        name: &'static str,
+        unit: &'static str,
+        description: &'static str,
+        attributes: &'static [AttributeKey],
+    ) -> Self {
+        Self { name, unit, description, instrument: Instrument::Counter, attributes, view: View::Section }
+    }
+}

@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::{
-    Caveat, Entry, HooksNeeded, OpenContext, OpenError, READ_FAILED, ReadError, Signal,
+    Caveat, Entry, OpenContext, OpenError, READ_FAILED, ReadError, Signal,
     growth::Sums,
     lost::{LOST, lost},
 };
@@ -24,17 +24,14 @@ use crate::{
 };
 
 pub static ENTRY: Entry = Entry {
-    name: "cpu_throttled",
-    summary: "Time that CPU quotas throttled tasks, by workload; quotas of slices count for the node",
-    metrics: &[&THROTTLED_TIME],
-    hooks: |_| Vec::new(),
-    maps: &[],
-    constants: |_| Vec::new(),
     losses: |_| vec![READ_FAILED],
-    hooks_needed: HooksNeeded::All,
-    tasks: &[],
     caveats: |_, kernel| caveats(kernel.host()),
-    open,
+    ..Entry::new(
+        "cpu_throttled",
+        "Time that CPU quotas throttled tasks, by workload; quotas of slices count for the node",
+        &[&THROTTLED_TIME],
+        open,
+    )
 };
 
 static THROTTLED_TIME: Descriptor = Descriptor {

@@ -39,17 +39,17 @@ use crate::{
 
 /// The registry entry.
 pub static ENTRY: Entry = Entry {
-    name: "energy",
-    summary: "Energy of processors and memory, divided over workloads by their CPU use, with the part of network events",
-    metrics: &[&DIVIDED, &HARDWARE, &PLATFORM],
-    hooks: |_| Vec::new(),
     maps: &[&processor::USE],
     constants: |on| constants(&on.settings.energy, on.meters),
-    losses: |_| Vec::new(),
     hooks_needed: HooksNeeded::None,
     tasks: &[Task::ReadProtectedFiles],
     caveats: |settings, kernel| caveats(&settings.energy, kernel.host()),
-    open,
+    ..Entry::new(
+        "energy",
+        "Energy of processors and memory, divided over workloads by their CPU use, with the part of network events",
+        &[&DIVIDED, &HARDWARE, &PLATFORM],
+        open,
+    )
 };
 
 /// Without a source of energy, programs need not look up the tasks that softirqs interrupt.

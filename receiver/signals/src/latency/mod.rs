@@ -14,7 +14,7 @@ pub use self::{
     settings::{HeadOfLineBlocking, Settings},
 };
 use super::{
-    Caveat, Entry, HooksNeeded, LossConditions, ReadError, Signal, attributes,
+    Caveat, Entry, HooksNeeded, LossConditions, OpenContext, OpenError, ReadError, Signal, attributes,
     durations::{self, DurationKind, Durations, GROUP_LATENCY, LATENCY, WORKLOAD_LATENCY},
     lost::{LOST, lost},
 };
@@ -31,9 +31,6 @@ use crate::{
 
 /// The registry entry.
 pub static ENTRY: Entry = Entry {
-    name: "latency",
-    summary: "Time from a packet's receive timestamp to each layer of the receive path",
-    metrics: &[&DURATION],
     hooks: |settings| settings.latency.layers.iter().map(hook).collect(),
     maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &EXTRA_LATENCY],
     constants: |on| on.settings.latency.constants(on.sizing),
@@ -42,17 +39,23 @@ pub static ENTRY: Entry = Entry {
         KIND.reasons(on).into_iter().chain(extra::losses(on).map(durations::reason)).chain(of_groups).collect()
     },
     hooks_needed: HooksNeeded::Any,
-    tasks: &[],
     caveats,
-    open: |opening| {
-        let layers = &opening.settings.latency.layers;
-        let durations = Durations::open(opening, &KIND, |series| {
-            let Series::Receive(ReceivePoint { layer, .. }) = series else { return false };
-            layers.contains(layer) && opening.kernel.serves(hook(layer))
-        })?;
-        Ok(Box::new(Latency { durations, extra: ExtraLatency::open(opening, &KIND)? }))
-    },
+    ..Entry::new(
+        "latency",
+        "Time from a packet's receive timestamp to each layer of the receive path",
+        &[&DURATION],
+        open,
+    )
 };
+
+fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
+    let layers = &opening.settings.latency.layers;
+    let durations = Durations::open(opening, &KIND, |series| {
+        let Series::Receive(ReceivePoint { layer, .. }) = series else { return false };
+        layers.contains(layer) && opening.kernel.serves(hook(layer))
+    })?;
+    Ok(Box::new(Latency { durations, extra: ExtraLatency::open(opening, &KIND)? }))
+}
 
 fn caveats(settings: &Signals, kernel: &Kernel) -> Vec<Caveat> {
     if !settings.latency.excludes_blocked(Layer::SocketRead) {

@@ -39,17 +39,18 @@ use crate::{
 
 /// The registry entry.
 pub static ENTRY: Entry = Entry {
-    name: "network_cpu",
-    summary: "CPU time of the network softirqs, by the workload that receives the packets, and optionally of socket calls",
-    metrics: &[&CPU_TIME, &IO_URING_TIME],
     hooks: |settings| hooks::required(&settings.network_cpu),
     maps: &[&SOFTIRQS, &NETWORK_CPU, &CALLS, &WAITING_CALLS],
     constants: |on| on.settings.network_cpu.constants(on.sizing),
     losses: |on| if on.socket_calls { vec![REPLACED] } else { Vec::new() },
     hooks_needed: HooksNeeded::Each(&[&SOFTIRQ_ENTRY, &SOFTIRQ_EXIT]),
-    tasks: &[],
     caveats: |settings, kernel| caveats(settings.network_cpu.exact, kernel),
-    open,
+    ..Entry::new(
+        "network_cpu",
+        "CPU time of the network softirqs, by the workload that receives the packets, and optionally of socket calls",
+        &[&CPU_TIME, &IO_URING_TIME],
+        open,
+    )
 };
 
 /// The reason for socket calls whose task found no place in the table of waiting tasks.

@@ -41,7 +41,7 @@ pub use self::{
     table::{CLASSES, Class, EVENTS, Event},
 };
 use super::{
-    Caveat, Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signal, attributes, distinct,
+    Caveat, Entry, OpenContext, OpenError, ReadError, Signal, attributes, distinct,
     lost::{LOST, lost},
     network_cpu,
     workload_cpu::{self, stat},
@@ -63,17 +63,18 @@ use crate::{
 
 /// The registry entry.
 pub static ENTRY: Entry = Entry {
-    name: "network_functions",
-    summary: "Estimated CPU time of the network stack by event and function, from samples of all CPUs",
-    metrics: &[&ESTIMATED, &VARIANCE, &TIME, &SAMPLES],
     hooks: |settings| vec![hook(settings.network_functions.source)],
     maps: &[&RING, &CELLS],
     constants: |on| on.settings.network_functions.constants(on.sizing),
     losses: |_| vec![FULL, UNREADABLE, DROPPED],
-    hooks_needed: HooksNeeded::All,
     tasks: &[Task::ReadSymbols],
     caveats: |settings, kernel| caveats(&settings.network_functions, kernel),
-    open,
+    ..Entry::new(
+        "network_functions",
+        "Estimated CPU time of the network stack by event and function, from samples of all CPUs",
+        &[&ESTIMATED, &VARIANCE, &TIME, &SAMPLES],
+        open,
+    )
 };
 
 /// The reason for stacks that did not fit into the ring.

@@ -33,23 +33,24 @@ use crate::{
         cpu_sampling::CpuSampling,
         hooks::{Hook, SCHED_SWITCH, SOFTIRQ_ENTRY, SOFTIRQ_EXIT, on_every_cpu, whole},
     },
-    telemetry::{AttributeKey, Attributes, Data, Descriptor, Instrument, Metric, Point, Readings, UnixNanos, View},
+    telemetry::{AttributeKey, Attributes, Data, Descriptor, Metric, Point, Readings, UnixNanos},
     workloads::{Slot, Workloads},
 };
 
 /// The registry entry.
 pub static ENTRY: Entry = Entry {
-    name: "processor",
-    summary: "Cycles, instructions, cache references and cache misses of each workload, where the processor counts them",
-    metrics: &[&CYCLES, &INSTRUCTIONS, &CACHE_REFERENCES, &CACHE_MISSES],
     hooks: |_| vec![&SOFTIRQ_ENTRY, &SOFTIRQ_EXIT, &SCHED_SWITCH, &TICK],
     maps: &[&USE, &CELLS, &SIBLINGS],
     constants: |on| vec![Constant::flag("signal.processor", on.settings.processor.enabled)],
     losses: |_| vec![READ_FAILED],
     hooks_needed: HooksNeeded::Each(&[]),
-    tasks: &[],
     caveats: |settings, kernel| caveats(&settings.processor, kernel),
-    open,
+    ..Entry::new(
+        "processor",
+        "Cycles, instructions, cache references and cache misses of each workload, where the processor counts them",
+        &[&CYCLES, &INSTRUCTIONS, &CACHE_REFERENCES, &CACHE_MISSES],
+        open,
+    )
 };
 
 /// A timer interrupts a CPU, so that the counters of a task that never switches are read too.
@@ -64,23 +65,18 @@ static TICK: Hook = Hook {
 const ESTIMATE: &str = "undercurrent.counter.estimate";
 const ATTRIBUTES: &[AttributeKey] = &[AttributeKey::listed(ESTIMATE, &["scaled"])];
 
-macro_rules! counter {
-    ($name:ident, $metric:literal, $unit:literal, $description:literal) => {
-        static $name: Descriptor = Descriptor {
-            name: $metric,
-            unit: $unit,
-            description: $description,
-            instrument: Instrument::Counter,
-            attributes: ATTRIBUTES,
-            view: View::Section,
-        };
-    };
-}
-
-counter!(CYCLES, "undercurrent.cpu.cycles", "{cycle}", "CPU cycles, without cycles of idle CPUs.");
-counter!(INSTRUCTIONS, "undercurrent.cpu.instructions", "{instruction}", "Retired instructions.");
-counter!(CACHE_REFERENCES, "undercurrent.cpu.cache.references", "{reference}", "References to the last-level cache.");
-counter!(CACHE_MISSES, "undercurrent.cpu.cache.misses", "{miss}", "Misses of the last-level cache.");
+static CYCLES: Descriptor =
+    Descriptor::counter("undercurrent.cpu.cycles", "{cycle}", "CPU cycles, without cycles of idle CPUs.", ATTRIBUTES);
+static INSTRUCTIONS: Descriptor =
+    Descriptor::counter("undercurrent.cpu.instructions", "{instruction}", "Retired instructions.", ATTRIBUTES);
+static CACHE_REFERENCES: Descriptor = Descriptor::counter(
+    "undercurrent.cpu.cache.references",
+    "{reference}",
+    "References to the last-level cache.",
+    ATTRIBUTES,
+);
+static CACHE_MISSES: Descriptor =
+    Descriptor::counter("undercurrent.cpu.cache.misses", "{miss}", "Misses of the last-level cache.", ATTRIBUTES);
 
 const fn descriptor(counter: Counter) -> &'static Descriptor {
     match counter {

@@ -46,17 +46,12 @@ use crate::{
 
 /// The registry entry.
 pub static ENTRY: Entry = Entry {
-    name: "slow_packets",
-    summary: "Spans of packets that took longer than a threshold until they were read",
-    metrics: &[],
     hooks: |settings| required(&settings.slow_packets),
     maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &WAITING, &CELLS, &RING, &LAST_WAKEUPS, &SENT],
     constants: |on| on.settings.slow_packets.constants(),
     losses: |_| vec![OVER_BUDGET, FULL, CLOCK_STEP],
     hooks_needed: HooksNeeded::Each(&[&hooks::SOCKET_READ]),
-    tasks: &[],
-    caveats: |_, _| Vec::new(),
-    open,
+    ..Entry::new("slow_packets", "Spans of packets that took longer than a threshold until they were read", &[], open)
 };
 
 /// The hooks of the path of a packet.

@@ -3,14 +3,20 @@
 
 use std::{fs, io};
 
-use crate::ReadError;
+use crate::{
+    ReadError, Signal,
+    telemetry::{Attributes, Data, Descriptor, Metric, Point, Readings, UnixNanos},
+    workloads::{Slot, Workloads},
+};
 
 const SOURCE: &str = "/proc/net/netstat";
 const PROTOCOL: &str = "TcpExt:";
 const COUNTER: &str = "ListenOverflows";
 
-/// The growth of the counter since the start.
+/// The growth of the counter since the start, which counts for the node.
 pub struct Netstat {
+    metric: &'static Descriptor,
+    start: UnixNanos,
     last: u64,
     total: u64,
 }
@@ -20,23 +26,24 @@ impl Netstat {
     ///
     /// # Errors
     /// If the file cannot be read or parsed.
-    pub fn start() -> Result<Self, ReadError> {
-        Ok(Self { last: read()?, total: 0 })
-    }
-
-    /// Returns the overflows since the start.
-    ///
-    /// # Errors
-    /// If the file cannot be read or parsed.
-    pub fn overflows(&mut self) -> Result<u64, ReadError> {
-        let now = read()?;
-        self.total += now.saturating_sub(self.last);
-        self.last = now;
-        Ok(self.total)
+    pub fn start(metric: &'static Descriptor, start: UnixNanos) -> Result<Self, ReadError> {
+        Ok(Self { metric, start, last: overflows()?, total: 0 })
     }
 }
 
-fn read() -> Result<u64, ReadError> {
+impl Signal for Netstat {
+    fn read(&mut self, _: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
+        let now = overflows()?;
+        self.total += now.saturating_sub(self.last);
+        self.last = now;
+        let (attributes, data) = (Attributes::new(), Data::count(self.total));
+        let points = vec![Point { attributes, start: self.start, data }];
+        readings.add(Slot::NODE, Metric { descriptor: self.metric, points });
+        Ok(())
+    }
+}
+
+fn overflows() -> Result<u64, ReadError> {
     let failed = |source| ReadError { what: SOURCE, source };
     let text = fs::read_to_string(SOURCE).map_err(failed)?;
     parse(&text).ok_or_else(|| failed(io::Error::other(format!("no {PROTOCOL} {COUNTER}"))))

@@ -10,7 +10,7 @@ use undercurrent_ebpf::abi::{
 
 pub use self::settings::Settings;
 use super::{
-    Entry, HooksNeeded, LossConditions, attributes,
+    Entry, HooksNeeded, LossConditions, OpenContext, OpenError, Signal, attributes,
     durations::{DurationKind, Durations, GROUP_LATENCY, LATENCY, WORKLOAD_LATENCY},
 };
 use crate::{
@@ -23,9 +23,6 @@ use crate::{
 
 /// The registry entry.
 pub static ENTRY: Entry = Entry {
-    name: "transmit",
-    summary: "Time that packets spend in each stage of the transmit path",
-    metrics: &[&DURATION],
     hooks: |settings| {
         let layers = &settings.transmit.stages;
         let departures = || Departure::ALL.into_iter().filter(|departure| layers.contains(departure.layer));
@@ -36,16 +33,16 @@ pub static ENTRY: Entry = Entry {
     constants: |on| on.settings.transmit.constants(),
     losses: |on| KIND.reasons(on),
     hooks_needed: HooksNeeded::Any,
-    tasks: &[],
-    caveats: |_, _| Vec::new(),
-    open: |opening| {
-        let layers = &opening.settings.transmit.stages;
-        Durations::open(opening, &KIND, |series| {
-            let Series::Transmit(departure) = series else { return false };
-            layers.contains(departure.layer) && hooks(departure).iter().all(|hook| opening.kernel.serves(hook))
-        })
-    },
+    ..Entry::new("transmit", "Time that packets spend in each stage of the transmit path", &[&DURATION], open)
 };
+
+fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
+    let layers = &opening.settings.transmit.stages;
+    Durations::open(opening, &KIND, |series| {
+        let Series::Transmit(departure) = series else { return false };
+        layers.contains(departure.layer) && hooks(departure).iter().all(|hook| opening.kernel.serves(hook))
+    })
+}
 
 static DURATION: Descriptor = Descriptor {
     name: "undercurrent.network.transmit.duration",

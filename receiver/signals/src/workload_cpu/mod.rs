@@ -22,7 +22,7 @@ pub use self::{
     uses::{SlotTimes, Times, Uses, uses},
 };
 use super::{
-    Caveat, Entry, HooksNeeded, OpenContext, OpenError, READ_FAILED, ReadError, Signal,
+    Caveat, Entry, OpenContext, OpenError, READ_FAILED, ReadError, Signal,
     lost::{LOST, lost},
     processor,
 };
@@ -33,17 +33,16 @@ use crate::{
 };
 
 pub static ENTRY: Entry = Entry {
-    name: "workload_cpu",
-    summary: "CPU time of each workload without nested workloads, with the part of network events; the remaining time counts for the node",
-    metrics: &[&CPU_TIME, &STEAL_TIME],
-    hooks: |_| Vec::new(),
     maps: &[&processor::USE],
     constants: |on| vec![Constant::flag("signal.workload_cpu", on.settings.workload_cpu.enabled)],
     losses: |_| vec![READ_FAILED],
-    hooks_needed: HooksNeeded::All,
-    tasks: &[],
     caveats: |_, kernel| caveats(kernel.host()),
-    open,
+    ..Entry::new(
+        "workload_cpu",
+        "CPU time of each workload without nested workloads, with the part of network events; the remaining time counts for the node",
+        &[&CPU_TIME, &STEAL_TIME],
+        open,
+    )
 };
 
 const USE: &str = "undercurrent.cpu.use";
