@@ -9,8 +9,7 @@ use crate::{
     kernel::{
         Kernel, KernelError, LoadOptions,
         constant::Constant,
-        filter_map::FilterKeys,
-        groups::GroupBy,
+        criteria::{FilterKeys, GroupBy},
         hooks::Hook,
         host::Host,
         memory::{MapSize, PlannedMap, Sizing},

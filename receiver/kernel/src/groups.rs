@@ -1,24 +1,23 @@
 //! The groups of packets, which programs create.
 
 use undercurrent_ebpf::abi::{
-    group::{Dimension, Group, GroupCells},
+    group::{Group, GroupCells},
     interface::Interface,
 };
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
 use super::{
     client::{Client, ServiceError},
-    filter_map::ENTRY,
-    memory::{PlannedMap, Sizing},
+    memory::{HASH_ENTRY, PlannedMap, Sizing},
     messages::{FreeGroup, Get, List, Table},
 };
 
 /// The map from groups to their numbers.
-pub static GROUPS: PlannedMap = PlannedMap::new("GROUPS", ENTRY, Sizing::groups);
+pub static GROUPS: PlannedMap = PlannedMap::new(Table::Groups.map(), HASH_ENTRY, Sizing::groups);
 /// The queue of free group numbers.
 pub static FREE: PlannedMap = PlannedMap::new("FREE_GROUPS", size_of::<u32>(), Sizing::groups);
 /// The map from interfaces to their names.
-pub static INTERFACES: PlannedMap = PlannedMap::new("INTERFACES", ENTRY, Sizing::groups);
+pub static INTERFACES: PlannedMap = PlannedMap::new(Table::Interfaces.map(), HASH_ENTRY, Sizing::groups);
 /// Counts of packets without a group, by CPU and reason.
 pub static LOSSES: PlannedMap =
     PlannedMap::new(
@@ -30,34 +29,6 @@ pub static LOSSES: PlannedMap =
     );
 /// All maps of groups.
 pub static MAPS: [&PlannedMap; 4] = [&GROUPS, &FREE, &INTERFACES, &LOSSES];
-
-/// The grouping dimensions of packets, besides their workload. The default has none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GroupBy {
-    bits: u32,
-    limit: u16,
-}
-
-impl GroupBy {
-    /// Groups packets by `dimensions`, in at most `limit` groups.
-    #[must_use]
-    pub fn new(dimensions: impl Iterator<Item = Dimension>, limit: u16) -> Self {
-        let bits = dimensions.map(Dimension::bit).sum();
-        Self { bits, limit: if bits == 0 { 0 } else { limit } }
-    }
-
-    /// Returns the bits of the dimensions.
-    #[must_use]
-    pub const fn bits(self) -> u32 {
-        self.bits
-    }
-
-    /// Returns the maximum number of groups.
-    #[must_use]
-    pub const fn limit(self) -> u16 {
-        self.limit
-    }
-}
 
 /// The index of a group in all maps with measurements of groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -14,6 +14,7 @@ pub mod constant;
 pub mod counters;
 pub mod cpu_events;
 pub mod cpu_sampling;
+pub mod criteria;
 pub mod drops;
 pub mod epoch;
 pub mod fields;
@@ -25,6 +26,7 @@ pub mod host;
 pub mod maps;
 pub mod memory;
 pub mod messages;
+pub mod nic_inventory;
 pub mod nics;
 pub mod plan;
 pub mod refusal;
@@ -56,7 +58,8 @@ use self::{
     maps::{MapError, Words},
     memory::{ByFunction, ByWorkload, MapSize, Sizing},
     messages::{Facts, FindText, ReadRuns, ReleaseTypes, Serve, ServeFunctions},
-    nics::{NicInventory, Nics},
+    nic_inventory::NicInventory,
+    nics::Nics,
     plan::{Outcome, Status},
     statistics::Runs,
     task_clock::TaskClock,

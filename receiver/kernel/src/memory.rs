@@ -9,13 +9,15 @@ use undercurrent_ebpf::abi::{
 
 use super::{
     constant::Constant,
-    filter_map::{self, FilterKeys},
-    groups::GroupBy,
+    criteria::{self, FilterKeys, GroupBy},
 };
 use crate::telemetry::Scale;
 
 /// The maximum number of shards of a workload's histograms, which take most of the memory. Further CPUs share shards.
 const MAX_SHARDS: usize = 16;
+
+/// Bytes of an entry of a small hash map in the kernel: key, value and overhead.
+pub(super) const HASH_ENTRY: usize = 64;
 
 /// The inputs of map sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +82,7 @@ impl Sizing {
     /// Returns the constants that describe the selection and the memory of packets, for all signals.
     #[must_use]
     pub fn constants(&self) -> Vec<Constant> {
-        let of_packets = filter_map::constants(self.filter_keys, self.group_by);
+        let of_packets = criteria::constants(self.filter_keys, self.group_by);
         of_packets.into_iter().chain(self.by_workload().constants()).collect()
     }
 

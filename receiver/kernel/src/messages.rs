@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use undercurrent_channel::{Reply, calls};
 
 use crate::{
-    cpu_events::CpuEvent, drops::Reasons, fields::FieldFact, filter_map, groups, nics, nics::NicInventory,
-    plan::Outcome, statistics::Runs, task_clock::TaskClock, text::Text,
+    cpu_events::CpuEvent, drops::Reasons, fields::FieldFact, nic_inventory::NicInventory, plan::Outcome,
+    statistics::Runs, task_clock::TaskClock, text::Text,
 };
 
 /// The time limit of requests at the start that take seconds on slow machines: to load or attach programs, or to read all symbols.
@@ -172,10 +172,10 @@ impl Table {
     #[must_use]
     pub const fn map(self) -> &'static str {
         match self {
-            Self::FilterMap => filter_map::CHOICES.name,
-            Self::Groups => groups::GROUPS.name,
-            Self::Interfaces => groups::INTERFACES.name,
-            Self::NicIndices => nics::INDICES,
+            Self::FilterMap => "FILTER",
+            Self::Groups => "GROUPS",
+            Self::Interfaces => "INTERFACES",
+            Self::NicIndices => "NIC_INDICES",
         }
     }
 }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use undercurrent_ebpf::abi::filter::{Criterion, FilterKey};
 
 use crate::{
-    kernel::filter_map::{FilterKeys, FilterMap},
+    kernel::{criteria::FilterKeys, filter_map::FilterMap},
     options::{Cgroup, Filter, Namespace},
     reader,
     workloads::{CgroupPath, Files, Slot, Workload, Workloads},

@@ -13,7 +13,7 @@ use undercurrent::{
     kernel::{
         Kernel, LoadOptions,
         counters::Events,
-        filter_map::FilterKeys,
+        criteria::FilterKeys,
         hooks,
         maps::ByCpu,
         memory::Sizing,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use undercurrent_ebpf::abi::driver::Conversion;
 
-use super::reading::Reading;
+use crate::nic_inventory::Reading;
 
 /// The number of kept readings; the oldest and the newest determine the rate.
 const READINGS: usize = 8;

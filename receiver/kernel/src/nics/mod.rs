@@ -2,8 +2,6 @@
 
 mod estimate;
 mod indices;
-mod interface;
-mod reading;
 mod serve;
 
 use std::{
@@ -15,16 +13,14 @@ use std::{
     time::Duration,
 };
 
-use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use undercurrent_ebpf::abi::driver::{Conversion, NICS, NicClock};
 
 use self::estimate::Estimate;
-pub use self::{indices::NicIndices, interface::Interface, reading::Clock};
-use super::{client::Client, maps::Words};
+pub use self::indices::NicIndices;
+use super::{client::Client, maps::Words, nic_inventory};
+pub use crate::nic_inventory::{Clock, Interface, NicInventory};
 
-/// The map from interfaces to the indices of NICs.
-pub const INDICES: &str = "NIC_INDICES";
 /// The map of conversions from NIC clocks to the wall clock.
 pub const CLOCKS: &str = "NIC_CLOCKS";
 
@@ -32,56 +28,6 @@ pub const CLOCKS: &str = "NIC_CLOCKS";
 const PERIOD: Duration = Duration::from_secs(1);
 /// The number of periods between searches for NICs.
 const SEARCH: u32 = 60;
-
-/// The result of a search for NICs that timestamp packets.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NicInventory {
-    /// Interfaces of NICs with a readable clock.
-    pub usable: Vec<Interface>,
-    /// The reasons why the other NICs cannot be used.
-    pub problems: Vec<String>,
-}
-
-impl NicInventory {
-    /// Searches the interfaces of this process's network namespace.
-    #[must_use]
-    pub fn now() -> Self {
-        match interface::with_timestamps() {
-            Ok(interfaces) => Self::among(interfaces, |number| Clock::open(number).map(drop)),
-            Err(error) => Self { problems: vec![format!("cannot list interfaces: {error}")], ..Self::default() },
-        }
-    }
-
-    fn among(interfaces: Vec<Interface>, open: impl Fn(u32) -> io::Result<()>) -> Self {
-        let mut found = Self::default();
-        for interface in interfaces {
-            match problem(&interface, &open) {
-                Some(problem) => found.problems.push(problem),
-                None if found.usable.len() == NICS => {
-                    let name = &interface.name;
-                    found.problems.push(format!("{name} is not measured: the maximum is {NICS} NICs"));
-                }
-                None => found.usable.push(interface),
-            }
-        }
-        found
-    }
-}
-
-/// Returns the reason why the timestamps of an interface's NIC cannot be used.
-fn problem(interface: &Interface, open: impl Fn(u32) -> io::Result<()>) -> Option<String> {
-    let Interface { name, clock, .. } = interface;
-    let Some(number) = *clock else {
-        return Some(format!("the NIC of {name} timestamps packets, but its driver registers no PTP clock"));
-    };
-    let error = open(number).err()?;
-    let path = Clock::path(number);
-    Some(format!(
-        "cannot open {}, the clock of the NIC of {name}: {error}; run as root, and in a container add the device \
-         (docker run --device {0}; in Kubernetes a privileged container with the host's /dev)",
-        path.display()
-    ))
-}
 
 /// The reported state of a NIC.
 #[derive(Clone, Debug, PartialEq)]
@@ -122,7 +68,7 @@ impl Following {
     /// If the inode of this process's network namespace cannot be read.
     pub(super) fn new(client: Client, indices: NicIndices, clocks: Clocks, nics: Nics) -> io::Result<Self> {
         Ok(Self {
-            namespace: interface::namespace()?,
+            namespace: nic_inventory::namespace()?,
             client,
             indices,
             clocks,
@@ -265,6 +211,3 @@ impl Clocks {
         self.0.slice(index * CLOCK..(index + 1) * CLOCK)
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -33,7 +33,7 @@ pub struct Interface {
 
 impl Interface {
     /// Returns the map key of the interface in the network namespace with this inode.
-    pub(super) const fn within(&self, namespace: u32) -> abi::interface::Interface {
+    pub(crate) const fn within(&self, namespace: u32) -> abi::interface::Interface {
         abi::interface::Interface { namespace, index: self.index }
     }
 }

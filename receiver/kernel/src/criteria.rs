@@ -1,0 +1,87 @@
+//! The criteria by which programs filter and group packets.
+
+use undercurrent_ebpf::abi::{filter::Criterion, group::Dimension};
+
+use super::constant::Constant;
+
+/// The criteria by which programs filter packets. The default has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FilterKeys {
+    bits: u32,
+    queue: u32,
+    most: usize,
+}
+
+impl FilterKeys {
+    /// Adds a criterion with at most `most` values. Zero values add no criterion.
+    #[must_use]
+    pub const fn with(self, criterion: Criterion, most: usize) -> Self {
+        let bits = if most == 0 { self.bits } else { self.bits | criterion.bit() };
+        Self { bits, most: self.most + most, ..self }
+    }
+
+    /// Adds a minimum number of packets in the receive queue. Zero adds no criterion.
+    #[must_use]
+    pub const fn with_queue(self, queue: u32) -> Self {
+        let bits = if queue == 0 { self.bits } else { self.bits | Criterion::Queue.bit() };
+        Self { bits, queue, ..self }
+    }
+
+    /// Returns true if any criterion is set.
+    #[must_use]
+    pub const fn any(self) -> bool {
+        self.bits != 0
+    }
+
+    /// Returns the bits of the criteria.
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        self.bits
+    }
+
+    /// Returns the minimum number of packets in the receive queue.
+    #[must_use]
+    pub const fn queue(self) -> u32 {
+        self.queue
+    }
+
+    /// Returns the maximum number of values.
+    #[must_use]
+    pub const fn most(self) -> usize {
+        self.most
+    }
+}
+
+/// The grouping dimensions of packets, besides their workload. The default has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupBy {
+    bits: u32,
+    limit: u16,
+}
+
+impl GroupBy {
+    /// Groups packets by `dimensions`, in at most `limit` groups.
+    #[must_use]
+    pub fn new(dimensions: impl Iterator<Item = Dimension>, limit: u16) -> Self {
+        let bits = dimensions.map(Dimension::bit).sum();
+        Self { bits, limit: if bits == 0 { 0 } else { limit } }
+    }
+
+    /// Returns the bits of the dimensions.
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        self.bits
+    }
+
+    /// Returns the maximum number of groups.
+    #[must_use]
+    pub const fn limit(self) -> u16 {
+        self.limit
+    }
+}
+
+/// Returns the constants for the criteria and grouping dimensions of packets.
+#[must_use]
+pub fn constants(keys: FilterKeys, groups: GroupBy) -> [Constant; 2] {
+    [Constant::number("packets.by", keys.bits() | groups.bits()), Constant::number("filter.queue", keys.queue())]
+}
