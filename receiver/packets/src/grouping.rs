@@ -142,11 +142,11 @@ impl Grouping {
             self.starts[index.get()] = now;
             self.give(index);
         }
+        let found = match self.groups.all() {
+            Ok(found) => found,
+            Err(error) => return tracing::warn!("cannot read the groups of packets; keeping the known ones: {error}"),
+        };
         let known: HashMap<GroupIndex, LiveGroup> = self.live.drain(..).map(|live| (live.index, live)).collect();
-        let found = self.groups.all().unwrap_or_else(|error| {
-            tracing::warn!("cannot read the groups of packets: {error}");
-            Vec::new()
-        });
         let found = found.into_iter().filter(|(_, index)| index.get() < self.starts.len());
         let known_group =
             |group, index: &GroupIndex| known.get(index).filter(|live| live.named && live.group == group).cloned();

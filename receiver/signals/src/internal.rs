@@ -179,8 +179,33 @@ pub static METRICS: [&Descriptor; 11] = [
 /// The reader of internal telemetry.
 pub struct InternalTelemetry {
     start: UnixNanos,
-    /// CPU time of each process in user and in system mode, in clock ticks. Ended processes keep their last values.
-    times: BTreeMap<u32, [u64; 2]>,
+    times: ProcessTimes,
+}
+
+/// CPU time of processes in user and in system mode, in clock ticks.
+struct ProcessTimes {
+    running: BTreeMap<u32, [u64; 2]>,
+    /// The sum of the last values of ended processes.
+    ended: [u64; 2],
+}
+
+impl ProcessTimes {
+    /// Adds up the processes that run no more.
+    fn retain(&mut self, processes: &[u32]) {
+        let ended = &mut self.ended;
+        self.running.retain(|process, times| {
+            let runs = processes.contains(process);
+            if !runs {
+                ended.iter_mut().zip(times).for_each(|(sum, time)| *sum += *time);
+            }
+            runs
+        });
+    }
+
+    /// Returns the time of all processes so far in a mode.
+    fn total(&self, mode: usize) -> u64 {
+        self.ended[mode] + self.running.values().map(|times| times[mode]).sum::<u64>()
+    }
 }
 
 /// The sidecar's state at a snapshot.
@@ -203,7 +228,7 @@ impl InternalTelemetry {
     /// Starts the measurement.
     #[must_use]
     pub const fn new(start: UnixNanos) -> Self {
-        Self { start, times: BTreeMap::new() }
+        Self { start, times: ProcessTimes { running: BTreeMap::new(), ended: [0; 2] } }
     }
 
     /// Returns the metrics of internal telemetry.
@@ -318,15 +343,16 @@ impl InternalTelemetry {
     /// count there.
     fn processes(&mut self, processes: &[u32]) -> Vec<Metric> {
         let mut pages = 0;
+        self.times.retain(processes);
         for (nth, number) in processes.iter().enumerate() {
             let Ok((stat, memory, maps)) = usage(*number) else { continue };
-            self.times.insert(*number, [stat.utime, stat.stime]);
+            self.times.running.insert(*number, [stat.utime, stat.stime]);
             pages += memory.resident.saturating_sub(if nth == 0 { maps } else { memory.shared });
         }
         let ticks = procfs::ticks_per_second() as f64;
         let time = |mode: &'static str, index: usize| {
-            let spent: u64 = self.times.values().map(|times| times[index]).sum();
-            self.point(Attributes::new().with("cpu.mode", mode), Data::Double(spent as f64 / ticks))
+            let spent = self.times.total(index) as f64 / ticks;
+            self.point(Attributes::new().with("cpu.mode", mode), Data::Double(spent))
         };
         vec![
             Metric { descriptor: &CPU_TIME, points: vec![time("user", 0), time("system", 1)] },
@@ -364,4 +390,19 @@ fn map_pages(process: &Process) -> u64 {
     let maps =
         process.maps().map(|maps| maps.into_iter().filter(is_map).map(|map| map.address.1 - map.address.0).sum());
     maps.unwrap_or(0) / procfs::page_size()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ended_processes_keep_their_time_and_no_entry() {
+        let mut times = ProcessTimes { running: BTreeMap::from([(1, [10, 1]), (2, [20, 2])]), ended: [0; 2] };
+        times.retain(&[1]);
+        times.running.insert(3, [5, 0]);
+        assert_eq!((times.running.len(), times.total(0), times.total(1)), (2, 35, 3));
+        times.retain(&[]);
+        assert_eq!((times.running.len(), times.total(0), times.total(1)), (0, 35, 3));
+    }
 }

@@ -45,8 +45,7 @@ impl Packet<'_> {
         let early = early.filter_map(|(layer, time)| Some((layer, time?)));
         // Without a record, nothing is known about the steps.
         let last = (self.event.flags & flag::RECORDED != 0).then_some((self.point.layer, self.times.end));
-        let mut before = self.times.start;
-        early.chain(last).map(move |(layer, time)| (layer, std::mem::replace(&mut before, time), time))
+        consecutive(self.times.start, early.chain(last))
     }
 
     /// Returns the layer before which the packet waited longest; `None` if its path is unknown.
@@ -117,6 +116,20 @@ impl Packet<'_> {
     }
 }
 
+/// Returns each layer with the time of the layer before it and its own. A layer with an earlier time than the one before it took
+/// no time.
+fn consecutive(
+    start: UnixNanos,
+    layers: impl Iterator<Item = (Layer, UnixNanos)>,
+) -> impl Iterator<Item = (Layer, UnixNanos, UnixNanos)> {
+    let mut before = start;
+    layers.map(move |(layer, time)| {
+        let start = before;
+        before = time.max(before);
+        (layer, start, before)
+    })
+}
+
 /// Returns the name of the span of a step.
 const fn step_name(layer: Layer) -> &'static str {
     match layer {
@@ -133,5 +146,18 @@ fn ip_address(bytes: &[u8], version: IpVersion) -> IpAddr {
     match version {
         IpVersion::Ipv4 => Ipv4Addr::new(whole[0], whole[1], whole[2], whole[3]).into(),
         IpVersion::Ipv6 => Ipv6Addr::from(whole).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_step_ends_before_it_begins() {
+        let layers = [(Layer::Ip, 5), (Layer::Transport, 20), (Layer::SocketRead, 15)];
+        let steps = consecutive(UnixNanos(10), layers.into_iter().map(|(layer, time)| (layer, UnixNanos(time))));
+        let steps: Vec<_> = steps.map(|(layer, start, end)| (layer, start.0, end.0)).collect();
+        assert_eq!(steps, [(Layer::Ip, 10, 10), (Layer::Transport, 10, 20), (Layer::SocketRead, 20, 20)]);
     }
 }
