@@ -152,10 +152,13 @@ fn an_output_without_a_thread_ends_the_sidecar_with_an_error() {
     let Some(_alone) = alone("an output without a thread") else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let file = format!("json={}", text(&folder.path().join("lines")));
-    // The worker is a process of its user. The limit does not apply to root, who starts the other parts.
-    let message = failure(CANNOT_RUN, run_within(&["--nproc=1"], &["--output", &file, "--interval", "200ms"], &[]));
-    assert!(message.contains("cannot start a thread") && message.contains("output `json` ended"), "{message}");
-    assert!(!message.contains("panicked"), "{message}");
+    // The worker is a process of its user. The limit does not apply to root, who starts the other parts. The third thread is that
+    // of name resolutions.
+    for (limit, expected) in [("--nproc=1", "raise the limit of tasks"), ("--nproc=3", "output `json` ended")] {
+        let message = failure(CANNOT_RUN, run_within(&[limit], &["--output", &file, "--interval", "200ms"], &[]));
+        assert!(message.contains("cannot start a thread") && message.contains(expected), "{limit}: {message}");
+        assert!(!message.contains("panicked"), "{message}");
+    }
 }
 
 /// Starts a sidecar that writes JSON to standard output, reads one line, and closes the pipe.
