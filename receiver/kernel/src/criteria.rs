@@ -1,10 +1,10 @@
-//! The criteria by which programs filter and group packets.
+//! Filter criteria and grouping dimensions of packets.
 
 use undercurrent_ebpf::abi::{filter::Criterion, group::Dimension};
 
 use super::constant::Constant;
 
-/// The criteria by which programs filter packets. The default has none.
+/// The filter criteria of packets. The default is empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FilterKeys {
     bits: u32,
@@ -52,7 +52,7 @@ impl FilterKeys {
     }
 }
 
-/// The grouping dimensions of packets, besides their workload. The default has none.
+/// The grouping dimensions of packets. The default is empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupBy {
     bits: u32,

@@ -32,7 +32,7 @@ pub const SUMMARY: &str = "Internal telemetry of the sidecar: hooks, losses, mem
 const STATE: &str = "undercurrent.hook.state";
 const BY: &str = "undercurrent.alternate";
 const MAP: &str = "undercurrent.map";
-/// The values of `undercurrent.reason` for losses of the sidecar itself.
+/// The values of `undercurrent.reason` that internal telemetry counts.
 pub const LOSSES: [&str; 4] = [RECURSION, LATE_TICK, SNAPSHOT_REPLACED, SPAN_QUEUE_FULL];
 /// The reason for programs that the kernel skipped, because they or other kprobe programs were already running on the
 /// CPU.

@@ -16,6 +16,7 @@ mod cpu_throttled;
 mod divide;
 pub mod durations;
 pub mod energy;
+mod entry;
 mod growth;
 pub mod internal;
 pub mod latency;
@@ -28,6 +29,7 @@ pub mod processor;
 pub mod receive_driver;
 mod receive_segments;
 mod receive_wait;
+mod signal;
 mod slot_counter;
 mod slot_words;
 pub mod slow_packets;
@@ -42,8 +44,6 @@ mod testing;
 pub mod transmit;
 mod workload_cpu;
 
-use std::{cell::OnceCell, io, time::Instant};
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use undercurrent_ebpf::abi::softirq::SoftirqCells;
@@ -54,230 +54,28 @@ use crate::{
         constant::Constant,
         filter_map, groups,
         hooks::{self, Hook},
-        maps::ByCpu,
-        memory::{PlannedMap, Sizing},
-        ring::Watch,
+        memory::PlannedMap,
     },
-    options::{Packets, Switch},
-    packets::{GroupWords, SharedGrouping},
-    privileges::Task,
-    reader::PowerMeters,
-    sysfs::Meters,
-    telemetry::{Attributes, Descriptor, Exemplar, Readings, SpanData, UnixNanos},
-    workloads::{Files, NoAccounting, NoQuotas, Slot, Workloads},
+    options::Switch,
+    packets::GroupWords,
+    telemetry::Descriptor,
 };
 
 pub use crate::kernel::plan::SignalStatus;
 pub use durations::{Durations, SlotHistograms};
 pub use energy::{Phase, Settings as EnergySettings, Trial};
+pub use entry::{Caveat, Caveats, ConstantContext, Entry, HooksNeeded};
 pub use latency::KIND as LATENCY;
 pub use loss_conditions::LossConditions;
+pub use signal::{OpenContext, OpenError, ReadError, Signal, Traced};
 pub use status::statuses;
 pub use workload_cpu::{SharedCpuTimes, source as cpu_time_source};
-
-/// An enabled signal.
-pub trait Signal {
-    /// Appends the cumulative measurements, grouped by workload.
-    ///
-    /// # Errors
-    /// If a file or map of the kernel cannot be read. The other signals continue.
-    fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError>;
-
-    /// Adapts to the measurements of all signals at one tick, after every signal has been read.
-    fn adapt(&mut self, _: &Readings) {}
-
-    /// Clears the measurements of a slot before another workload receives it. The outputs have delivered all of them.
-    fn forget(&mut self, _: Slot) {}
-
-    /// Returns the time of the next reading between two snapshots; `None` if the signal needs none.
-    fn due(&self) -> Option<Instant> {
-        None
-    }
-
-    /// Reads between two snapshots.
-    fn sample(&mut self) {}
-
-    /// Returns a handle that waits for spans; `None` if the signal has no spans.
-    fn watch(&mut self) -> Option<Watch> {
-        None
-    }
-
-    /// Returns the spans since the last call.
-    fn spans(&mut self) -> Vec<Traced> {
-        Vec::new()
-    }
-}
-
-/// The spans of an event, and its measurement in a histogram.
-pub struct Traced {
-    /// The slot of the workload.
-    pub slot: Slot,
-    /// The spans, each after its parent.
-    pub spans: Vec<SpanData>,
-    /// The metric of the histogram.
-    pub metric: &'static Descriptor,
-    /// The attributes of the histogram's point.
-    pub attributes: Attributes,
-    /// The measurement with the first span.
-    pub exemplar: Exemplar,
-}
-
-/// A failure to read a signal.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot read {what}: {source}")]
-pub struct ReadError {
-    /// The file or map.
-    pub what: &'static str,
-    /// The error of the operating system.
-    #[source]
-    pub source: io::Error,
-}
-
-/// A failure to open a signal.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// A map is not available.
-    #[error(transparent)]
-    Kernel(#[from] KernelError),
-    /// A file cannot be read.
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    /// The kernel has no CPU time by cgroup.
-    #[error(transparent)]
-    NoAccounting(#[from] NoAccounting),
-    /// The kernel has no throttled time by cgroup.
-    #[error(transparent)]
-    NoQuotas(#[from] NoQuotas),
-}
-
-/// The context for opening a signal.
-pub struct OpenContext<'a> {
-    /// The kernel, with attached programs.
-    pub kernel: &'a Kernel,
-    /// The settings of all signals.
-    pub settings: &'a Settings,
-    /// The settings that packet signals share.
-    pub packets: &'a Packets,
-    /// The files of cgroups and processes. `None` if no cgroup hierarchy is mounted.
-    pub files: Option<&'a Files>,
-    /// The power meters.
-    pub meters: &'a PowerMeters,
-    /// CPU times, once a signal has opened them.
-    pub cpu_times: &'a OnceCell<SharedCpuTimes>,
-    /// The workloads.
-    pub workloads: &'a Workloads,
-    /// The grouping keys besides the workload.
-    pub grouping: Option<&'a SharedGrouping>,
-    /// The conditions of losses.
-    pub losses: LossConditions,
-    /// Start time of the cells.
-    pub start: UnixNanos,
-}
 
 /// Softirq durations by CPU.
 pub static SOFTIRQS: PlannedMap = PlannedMap::new("SOFTIRQ", size_of::<SoftirqCells>(), |sizing| sizing.cpus);
 
 /// The reason for failed readings.
 const READ_FAILED: &str = "read_failed";
-
-impl OpenContext<'_> {
-    /// Opens the cells of the network softirqs.
-    ///
-    /// # Errors
-    /// If the map cannot be mapped into memory.
-    fn softirqs(&self) -> Result<ByCpu<SoftirqCells>, KernelError> {
-        self.kernel.by_cpu(&SOFTIRQS)
-    }
-}
-
-/// A limitation of a signal on this kernel or host, besides its hooks.
-pub enum Caveat {
-    /// A part of the signal is not measured.
-    Partial(String),
-    /// Nothing is measured.
-    Unavailable(String),
-    /// The host has nothing to measure.
-    Idle(String),
-}
-
-/// Returns the limitations on this kernel and host, under a configuration.
-pub type Caveats = fn(&Settings, &Kernel) -> Vec<Caveat>;
-
-/// The inputs of a signal's constants.
-pub struct ConstantContext<'a> {
-    /// The settings of all signals.
-    pub settings: &'a Settings,
-    /// The parameters of the maps' sizes.
-    pub sizing: &'a Sizing,
-    /// The power meters of the machine.
-    pub meters: &'a Meters,
-}
-
-/// The hooks without which a signal measures nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HooksNeeded {
-    /// Every hook.
-    All,
-    /// At least one hook.
-    Any,
-    /// These hooks.
-    Each(&'static [&'static Hook]),
-    /// No hook: the signal has another source.
-    None,
-}
-
-/// The definition of a signal.
-pub struct Entry {
-    /// The name in configuration, logs, status and docs.
-    pub name: &'static str,
-    /// A noun phrase without a final period.
-    pub summary: &'static str,
-    /// The metrics of the signal.
-    pub metrics: &'static [&'static Descriptor],
-    /// Returns the hooks that the signal requires under a configuration. [`Settings::complete`] requires every possible
-    /// hook.
-    pub hooks: fn(&Settings) -> Vec<&'static Hook>,
-    /// The maps that its programs write, including maps that belong to other signals.
-    pub maps: &'static [&'static PlannedMap],
-    /// Returns the constants that its programs read: the switch of its handlers, and its settings. The symbols do not
-    /// depend on the context, and a disabled signal has them too.
-    pub constants: fn(&ConstantContext<'_>) -> Vec<Constant>,
-    /// Returns the values of `undercurrent.reason` that can occur under these conditions.
-    pub losses: fn(&LossConditions) -> Vec<&'static str>,
-    /// Whether the signal measures nothing if some of its hooks are unavailable.
-    pub hooks_needed: HooksNeeded,
-    /// The tasks that need capabilities, besides loading and attaching programs.
-    pub tasks: &'static [Task],
-    /// Returns the limitations on this kernel and host.
-    pub caveats: Caveats,
-    /// Opens the signal.
-    pub open: fn(&OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError>,
-}
-
-impl Entry {
-    /// Returns the definition of a signal without hooks, maps and limitations. Every hook that is added is needed.
-    #[must_use]
-    pub const fn new(
-        name: &'static str,
-        summary: &'static str,
-        metrics: &'static [&'static Descriptor],
-        open: fn(&OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError>,
-    ) -> Self {
-        Self {
-            name,
-            summary,
-            metrics,
-            hooks: |_| Vec::new(),
-            maps: &[],
-            constants: |_| Vec::new(),
-            losses: |_| Vec::new(),
-            hooks_needed: HooksNeeded::All,
-            tasks: &[],
-            caveats: |_, _| Vec::new(),
-            open,
-        }
-    }
-}
 
 /// Declares every signal in catalogue order: its module, and the type of its settings.
 macro_rules! signals {

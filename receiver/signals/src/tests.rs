@@ -5,7 +5,11 @@ use std::collections::BTreeSet;
 use undercurrent_loader::object;
 
 use super::*;
-use crate::telemetry::{AttributeKey, Scale, View};
+use crate::{
+    kernel::memory::Sizing,
+    sysfs::Meters,
+    telemetry::{AttributeKey, Scale, View},
+};
 
 #[test]
 fn names_are_unique_and_known_to_the_configuration() {
