@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use crate::{
-    config::{Compression, Otlp, Settings},
+    config::{Compression, Otlp, Protocol, Settings},
     environment::{Environment, value},
     export::{
         Bus, Output, Outputs, json,
@@ -85,11 +85,12 @@ impl<'a> Plan<'a> {
             let origin = settings.origin.map_or_else(|| "by default".to_owned(), |origin| format!("from {origin}"));
             let overrides = match (file, settings.origin) {
                 (Some(file), Some(origin)) if origin != ENDPOINT_KEY => {
-                    format!(", which overrides {ENDPOINT_KEY} `{file}`")
+                    format!(", which overrides {ENDPOINT_KEY} `{}`", otlp::without_query(file))
                 }
                 _ => String::new(),
             };
-            format!("sending {} to {} ({origin}{overrides})", items.as_str(), settings.endpoint)
+            let (items, protocol) = (items.as_str(), settings.protocol.as_str());
+            format!("sending {items} to {} over {protocol} ({origin}{overrides})", settings.shown_endpoint())
         };
         self.collectors().into_iter().map(text).collect()
     }
@@ -126,6 +127,11 @@ impl<'a> Plan<'a> {
 /// Returns the file's settings of OTLP.
 fn of_file(file: &Otlp) -> FileSettings {
     FileSettings {
+        protocol: file.protocol.map(|protocol| match protocol {
+            Protocol::Grpc => otlp::Protocol::Grpc,
+            Protocol::HttpProtobuf => otlp::Protocol::HttpProtobuf,
+            Protocol::HttpJson => otlp::Protocol::HttpJson,
+        }),
         endpoint: file.endpoint.clone(),
         headers: file.headers.0.clone(),
         compression: file.compression.map(|compression| match compression {
@@ -156,15 +162,15 @@ mod tests {
         let lines =
             [destinations(None, &[]), destinations(Some("http://f:1"), &[]), destinations(Some("http://f:1"), &traces)];
         insta::assert_snapshot!(lines.concat().join("\n"), @"
-        sending metrics to http://localhost:4317/ (by default)
-        sending spans to http://localhost:4317/ (by default)
-        sending logs to http://localhost:4317/ (by default)
-        sending metrics to http://f:1/ (from `otlp.endpoint`)
-        sending spans to http://f:1/ (from `otlp.endpoint`)
-        sending logs to http://f:1/ (from `otlp.endpoint`)
-        sending metrics to http://e:1/ (from OTEL_EXPORTER_OTLP_ENDPOINT, which overrides `otlp.endpoint` `http://f:1`)
-        sending spans to http://t:1/ (from OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, which overrides `otlp.endpoint` `http://f:1`)
-        sending logs to http://e:1/ (from OTEL_EXPORTER_OTLP_ENDPOINT, which overrides `otlp.endpoint` `http://f:1`)
+        sending metrics to http://localhost:4317/ over grpc (by default)
+        sending spans to http://localhost:4317/ over grpc (by default)
+        sending logs to http://localhost:4317/ over grpc (by default)
+        sending metrics to http://f:1/ over grpc (from `otlp.endpoint`)
+        sending spans to http://f:1/ over grpc (from `otlp.endpoint`)
+        sending logs to http://f:1/ over grpc (from `otlp.endpoint`)
+        sending metrics to http://e:1/ over grpc (from OTEL_EXPORTER_OTLP_ENDPOINT, which overrides `otlp.endpoint` `http://f:1`)
+        sending spans to http://t:1/ over grpc (from OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, which overrides `otlp.endpoint` `http://f:1`)
+        sending logs to http://e:1/ over grpc (from OTEL_EXPORTER_OTLP_ENDPOINT, which overrides `otlp.endpoint` `http://f:1`)
         ");
     }
 

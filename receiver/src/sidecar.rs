@@ -231,7 +231,7 @@ impl Sidecar {
             }
         }
         self.signals.iter_mut().for_each(|(_, signal)| signal.adapt(&readings));
-        let deliveries: Vec<_> = exports.iter().map(|output| (output.output(), output.totals())).collect();
+        let deliveries: Vec<_> = exports.iter().map(Statistics::totals).collect();
         let parts = [std::process::id(), self.loader.process(), self.reader.process()];
         let state = State {
             collect: self.last_collect,

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use crate::telemetry::{Delivery, ErrorType, ExponentialHistogram, Scale, UnixNanos};
+use crate::telemetry::{Delivery, ErrorType, ExponentialHistogram, Exporters, Scale, UnixNanos};
 
 /// A handle for the totals of an output. Clones are cheap and share the totals.
 #[derive(Clone, Debug)]
@@ -16,7 +16,13 @@ pub struct Statistics {
 
 impl Statistics {
     pub(super) fn new(output: &'static str) -> Self {
-        Self { output, totals: Arc::default() }
+        let totals = Delivery { exporters: Exporters::of_output(output), ..Delivery::default() };
+        Self { output, totals: Arc::new(totals.into()) }
+    }
+
+    /// Changes the exporters of the output.
+    pub(super) fn exporters(&self, change: impl FnOnce(&mut Exporters)) {
+        change(&mut self.lock().exporters);
     }
 
     /// Returns the name of the output: `otlp`, `json` or `table`.

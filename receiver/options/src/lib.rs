@@ -27,7 +27,7 @@ pub use functions::{FunctionName, Functions};
 pub use grouping::{Dimensions, Group, GroupLimit};
 pub use hooks::{AttachKind, Hooks};
 pub use list::{List, Named};
-pub use output::{ComponentTypes, Destination, Output, OutputError, Outputs};
+pub use output::{Destination, Output, OutputError, Outputs};
 pub use packets::Packets;
 pub use path::AbsolutePath;
 pub use power::{Power, PowerError, PowerRange};

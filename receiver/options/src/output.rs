@@ -13,7 +13,6 @@ use super::nearest;
 
 const TABLE: &str = "table";
 const JSON: &str = "json";
-const OTLP: &str = "otlp";
 
 /// The destination of JSON lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,29 +21,6 @@ pub enum Destination {
     StandardOutput,
     /// A file, which is created if it does not exist.
     File(PathBuf),
-}
-
-/// The values of `otel.component.type` for the exporters of an output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ComponentTypes {
-    /// The exporter of metrics.
-    pub metrics: &'static str,
-    /// The exporter of spans.
-    pub spans: &'static str,
-    /// The exporter of the sidecar's own log.
-    pub logs: &'static str,
-}
-
-impl ComponentTypes {
-    /// Returns the types of an output: those of the semantic conventions for OTLP, and the name of the output for others.
-    #[must_use]
-    pub fn of(output: &'static str) -> Self {
-        if output == OTLP {
-            let (metrics, spans) = ("otlp_grpc_metric_exporter", "otlp_grpc_span_exporter");
-            return Self { metrics, spans, logs: "otlp_grpc_log_exporter" };
-        }
-        Self { metrics: output, spans: output, logs: output }
-    }
 }
 
 /// One output.
@@ -62,7 +38,9 @@ pub enum Output {
 
 impl Output {
     /// The names of the outputs.
-    pub const KINDS: [&str; 3] = [OTLP, JSON, TABLE];
+    pub const KINDS: [&str; 3] = [Self::OTLP, JSON, TABLE];
+    /// The name of the output to a collector.
+    pub const OTLP: &str = "otlp";
 
     /// Returns true if the output writes to standard output. At most one output can.
     #[must_use]
@@ -85,7 +63,7 @@ pub enum OutputError {
     TableFile(String),
     /// A file name or an endpoint for OTLP.
     #[error(
-        "`{OTLP}` takes no file or address, `{0}` was given: the collector's address is `otlp.endpoint` in the \
+        "`otlp` takes no file or address, `{0}` was given: the collector's address is `otlp.endpoint` in the \
          configuration file or OTEL_EXPORTER_OTLP_ENDPOINT"
     )]
     OtlpFile(String),
@@ -110,12 +88,12 @@ impl FromStr for Output {
         let (name, file) = text.split_once('=').map_or((text, None), |(name, file)| (name, Some(file)));
         match (name, file) {
             (TABLE, None) => Ok(Self::Table),
-            (OTLP, None) => Ok(Self::Otlp),
+            (Self::OTLP, None) => Ok(Self::Otlp),
             (JSON, None) => Ok(Self::Json(Destination::StandardOutput)),
             (JSON, Some("")) => Err(OutputError::NoFile),
             (JSON, Some(file)) => Ok(Self::Json(Destination::File(file.into()))),
             (TABLE, Some(file)) => Err(OutputError::TableFile(file.to_owned())),
-            (OTLP, Some(file)) => Err(OutputError::OtlpFile(file.to_owned())),
+            (Self::OTLP, Some(file)) => Err(OutputError::OtlpFile(file.to_owned())),
             _ => Err(OutputError::Unknown { name: name.to_owned() }),
         }
     }
@@ -139,7 +117,7 @@ impl fmt::Display for Output {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Table => f.write_str(TABLE),
-            Self::Otlp => f.write_str(OTLP),
+            Self::Otlp => f.write_str(Self::OTLP),
             Self::Json(Destination::StandardOutput) => f.write_str(JSON),
             Self::Json(Destination::File(file)) => write!(f, "{JSON}={}", file.display()),
         }

@@ -16,10 +16,10 @@ use crate::{
         memory::MapSize,
         plan::{Outcome, Status},
     },
-    options::{AttachKind, ComponentTypes, Output, Weight},
+    options::{AttachKind, Output, Weight},
     telemetry::{
-        AttributeKey, Attributes, Data, Delivery, Descriptor, ErrorType, ExponentialHistogram, Instrument, Metric,
-        Point, UnixNanos, View,
+        AttributeKey, Attributes, Data, Delivery, Descriptor, ErrorType, ExponentialHistogram, Exporters, Instrument,
+        Metric, Point, UnixNanos, View,
     },
     workloads,
 };
@@ -59,12 +59,15 @@ fn map_names() -> Vec<&'static str> {
 }
 
 /// Present only for failed exports.
-const ERROR_TYPE: AttributeKey =
-    AttributeKey::open("error.type", "absent for success; the gRPC status, the error of a file, or `rejected`");
+const ERROR_TYPE: AttributeKey = AttributeKey::open(
+    "error.type",
+    "absent for success; the status of gRPC or HTTP, the error of a connection or file, or `rejected`",
+);
 const COMPONENT_TYPE: AttributeKey = AttributeKey::derived(lost::COMPONENT_TYPE, || {
-    let exporters = || Output::KINDS.into_iter().map(ComponentTypes::of);
-    let of_data = exporters().map(|types| types.spans).chain(exporters().map(|types| types.logs));
-    distinct(exporters().map(|types| types.metrics).chain(of_data))
+    let otlp = [Exporters::OTLP_GRPC, Exporters::OTLP_HTTP, Exporters::OTLP_HTTP_JSON];
+    let of_signals = |exporters: Exporters| [exporters.metrics, exporters.spans, exporters.logs];
+    let others = Output::KINDS.into_iter().filter(|output| *output != Output::OTLP);
+    otlp.into_iter().flat_map(of_signals).chain(others).collect()
 });
 
 static SAMPLING_RATIO: Descriptor = Descriptor {
@@ -215,7 +218,7 @@ pub struct State<'a> {
     /// The number of packets that one measured packet represents.
     pub weight: Weight,
     /// The totals of each output.
-    pub outputs: &'a [(&'static str, Delivery)],
+    pub outputs: &'a [Delivery],
     /// Losses of workload attribution. The events count for the node.
     pub losses: &'a [workloads::Loss],
     /// The processes of the sidecar, the worker first.
@@ -297,20 +300,19 @@ impl InternalTelemetry {
         Metric { descriptor: &LOST, points: losses.iter().map(point).collect() }
     }
 
-    fn deliveries(&self, outputs: &[(&'static str, Delivery)]) -> [Metric; 5] {
+    fn deliveries(&self, outputs: &[Delivery]) -> [Metric; 5] {
         let (mut points, mut spans, mut logs) = (Vec::new(), Vec::new(), Vec::new());
         let (mut durations, mut losses) = (Vec::new(), Vec::new());
-        for (output, delivery) in outputs {
-            let types = ComponentTypes::of(output);
-            let exporter = Attributes::new().with(COMPONENT_TYPE.key, types.metrics);
+        for delivery in outputs {
+            let of = |exporter: &'static str| Attributes::new().with(COMPONENT_TYPE.key, exporter);
+            let Exporters { metrics, spans: of_spans, logs: of_logs } = delivery.exporters;
+            let (exporter, of_spans, of_logs) = (of(metrics), of(of_spans), of(of_logs));
             let with = |attributes: &Attributes, error: &ErrorType| {
                 error.iter().fold(attributes.clone(), |attributes, error| attributes.with(ERROR_TYPE.key, *error))
             };
             let attributes = |error: &ErrorType| with(&exporter, error);
-            let of_spans = Attributes::new().with(COMPONENT_TYPE.key, types.spans);
             let exported = delivery.spans.iter();
             spans.extend(exported.map(|(error, count)| self.point(with(&of_spans, error), Data::count(*count))));
-            let of_logs = Attributes::new().with(COMPONENT_TYPE.key, types.logs);
             let exported = delivery.logs.iter();
             logs.extend(exported.map(|(error, count)| self.point(with(&of_logs, error), Data::count(*count))));
             points.extend(

@@ -63,7 +63,12 @@ impl Default for SysfsRoot {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Otlp {
-    /// The collector's address for OTLP over gRPC, for example `http://127.0.0.1:4317`. The scheme `https` enables TLS.
+    /// The protocol: `grpc`, `http/protobuf` or `http/json`. The default is `grpc`.
+    #[schemars(with = "Protocol")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<Protocol>,
+    /// The collector's address. The default is `http://localhost:4317` for gRPC and `http://localhost:4318` for HTTP. The scheme
+    /// `https` enables TLS. For HTTP, the path of the signal is appended: `/v1/metrics`, `/v1/traces` or `/v1/logs`.
     #[schemars(with = "String", extend("examples" = ["http://127.0.0.1:4317"]))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
@@ -83,8 +88,29 @@ pub struct Otlp {
 
 impl Default for Otlp {
     fn default() -> Self {
-        Self { endpoint: None, headers: Headers::default(), compression: None, timeout: None, logs: true }
+        Self {
+            protocol: None,
+            endpoint: None,
+            headers: Headers::default(),
+            compression: None,
+            timeout: None,
+            logs: true,
+        }
     }
+}
+
+/// The protocol of OTLP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Protocol {
+    /// Protobuf over gRPC.
+    #[serde(rename = "grpc")]
+    Grpc,
+    /// Protobuf over HTTP.
+    #[serde(rename = "http/protobuf")]
+    HttpProtobuf,
+    /// JSON over HTTP.
+    #[serde(rename = "http/json")]
+    HttpJson,
 }
 
 /// Header names with their values. Debug output hides the values.

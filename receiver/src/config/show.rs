@@ -93,6 +93,7 @@ impl Shown<'_> {
             "outputs" => flag("--output", flags.outputs.is_some())
                 .or_else(|| self.variable(&[METRICS_EXPORTER]))
                 .or_else(|| self.variable(&metrics(otlp::ENDPOINT)).filter(|_| self.given()["outputs"].is_null())),
+            "otlp.protocol" => self.variable(&metrics(otlp::PROTOCOL)),
             "otlp.endpoint" => self.variable(&metrics(otlp::ENDPOINT)),
             "otlp.headers" => self.variable(&metrics(otlp::HEADERS)),
             "otlp.compression" => self.variable(&metrics(otlp::COMPRESSION)),
@@ -140,7 +141,9 @@ impl Shown<'_> {
         let headers = headers.unwrap_or_else(|| file.headers.0.keys().cloned().collect());
         let compression = text(otlp::COMPRESSION).and_then(|name| serde_json::from_value(name.into()).ok());
         let timeout = text(otlp::TIMEOUT).and_then(|number| format!("{}ms", number.trim()).parse().ok());
+        let protocol = text(otlp::PROTOCOL).and_then(|name| serde_json::from_value(name.trim().into()).ok());
         Otlp {
+            protocol: protocol.or(file.protocol),
             endpoint: text(otlp::ENDPOINT).or(file.endpoint),
             headers: Headers(headers.into_iter().map(|name| (name, SECRET.to_owned())).collect()),
             compression: compression.or(file.compression),

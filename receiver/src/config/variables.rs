@@ -60,13 +60,16 @@ const VARIABLES: [Row; 33] = [
     ),
     row(
         &otlp::ENDPOINT,
-        Applied("the endpoint of the collector; an endpoint for metrics makes `otlp` the default output"),
+        Applied(
+            "the endpoint of the collector; an endpoint for metrics makes `otlp` the default output. For HTTP, the path of the signal \
+             (`/v1/metrics`, `/v1/traces`, `/v1/logs`) is appended to `OTEL_EXPORTER_OTLP_ENDPOINT`, and not to an endpoint of one signal",
+        ),
     ),
     row(&otlp::INSECURE, Truth("`true` selects plaintext for an endpoint without a scheme")),
     row(&otlp::HEADERS, Applied("headers of each request, as `key=value,key=value`")),
     row(&otlp::COMPRESSION, Applied("`gzip` or `none`")),
     row(&otlp::TIMEOUT, Applied("the limit of a request in milliseconds")),
-    row(&otlp::PROTOCOL, Applied("only `grpc`; other protocols are refused at start")),
+    row(&otlp::PROTOCOL, Applied("`grpc`, `http/protobuf` or `http/json`")),
     row(&otlp::CERTIFICATE, Applied("the file of the trusted authority")),
     row(&otlp::CLIENT_CERTIFICATE, Applied("the file of the client's certificate")),
     row(&otlp::CLIENT_KEY, Applied("the file of the client's key")),

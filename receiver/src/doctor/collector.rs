@@ -47,7 +47,7 @@ pub fn try_all(collectors: &[(Items, &Settings)]) -> Result<Vec<Collector>, Acce
     })?;
     let result = |((items, settings), problem): (&(Items, &Settings), Option<String>)| Collector {
         items: items.as_str().to_owned(),
-        endpoint: settings.endpoint.to_string(),
+        endpoint: settings.shown_endpoint(),
         origin: settings.origin.map(str::to_owned),
         problem,
     };

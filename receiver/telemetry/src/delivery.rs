@@ -4,12 +4,46 @@ use std::collections::BTreeMap;
 
 use super::{ExponentialHistogram, UnixNanos};
 
-/// The reason of a failure in lower snake case: a gRPC status code, a system error, or `rejected`. `None` for success.
+/// The reason of a failure: a gRPC status code in lower snake case, a status of HTTP, a system error, or `rejected`. `None` for success.
 pub type ErrorType = Option<&'static str>;
+
+/// The exporters of an output: the values of `otel.component.type`. Outputs other than OTLP have one exporter, with their name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Exporters {
+    /// The exporter of metrics.
+    pub metrics: &'static str,
+    /// The exporter of spans.
+    pub spans: &'static str,
+    /// The exporter of the sidecar's own logs.
+    pub logs: &'static str,
+}
+
+impl Exporters {
+    /// The exporters of OTLP over gRPC.
+    pub const OTLP_GRPC: Self =
+        Self { metrics: "otlp_grpc_metric_exporter", spans: "otlp_grpc_span_exporter", logs: "otlp_grpc_log_exporter" };
+    /// The exporters of OTLP over HTTP with protobuf.
+    pub const OTLP_HTTP: Self =
+        Self { metrics: "otlp_http_metric_exporter", spans: "otlp_http_span_exporter", logs: "otlp_http_log_exporter" };
+    /// The exporters of OTLP over HTTP with JSON.
+    pub const OTLP_HTTP_JSON: Self = Self {
+        metrics: "otlp_http_json_metric_exporter",
+        spans: "otlp_http_json_span_exporter",
+        logs: "otlp_http_json_log_exporter",
+    };
+
+    /// Returns the exporter of an output other than OTLP.
+    #[must_use]
+    pub const fn of_output(name: &'static str) -> Self {
+        Self { metrics: name, spans: name, logs: name }
+    }
+}
 
 /// The delivery statistics of one output since it was opened.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Delivery {
+    /// The exporters of the output.
+    pub exporters: Exporters,
     /// Points with a finished export, by outcome. Points of a snapshot that is retried are not finished.
     pub points: BTreeMap<ErrorType, u64>,
     /// Spans with a finished export, by outcome.

@@ -14,7 +14,7 @@ mod snapshot;
 mod span;
 
 pub use attributes::{Attributes, Value};
-pub use delivery::{Delivery, ErrorType};
+pub use delivery::{Delivery, ErrorType, Exporters};
 pub use descriptor::{AttributeKey, Descriptor, Figure, FigureKind, Instrument, SCHEMA_URL, SCOPE, Side, View};
 pub use energy::{Joules, Microjoules, Watts};
 pub use histogram::ExponentialHistogram;

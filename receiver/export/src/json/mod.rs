@@ -20,9 +20,9 @@ use super::{
 };
 use crate::telemetry::{ErrorType, Snapshot, SpanBatch};
 
-/// The limit of the request on one line, in bytes of its protobuf encoding. It is lower than the limit of
-/// receivers, because the JSON tree in memory is several times larger than the request.
-const LINE_LIMIT: usize = 256 * 1024;
+/// The limit of a request, in bytes of its protobuf encoding. It is lower than the limit of receivers, because the JSON
+/// tree in memory is several times larger than the request.
+pub(super) const REQUEST_LIMIT: usize = 256 * 1024;
 
 /// The destination of the lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,8 +76,8 @@ pub fn open(bus: &Bus, target: Target) -> Result<Output, OpenError> {
 /// # Errors
 /// If the writer fails. It may have written a part of the requests.
 pub fn write_lines(snapshot: &Snapshot, mut writer: impl Write) -> io::Result<()> {
-    for part in requests(snapshot, LINE_LIMIT) {
-        serde_json::to_writer(&mut writer, &line(&part.request)?)?;
+    for part in requests(snapshot, REQUEST_LIMIT) {
+        serde_json::to_writer(&mut writer, &tree(&part.request)?)?;
         writer.write_all(b"\n")?;
     }
     Ok(())
@@ -88,13 +88,18 @@ pub fn write_lines(snapshot: &Snapshot, mut writer: impl Write) -> io::Result<()
 /// # Errors
 /// If the writer fails. It may have written a part of the line.
 fn write_spans(batch: &SpanBatch, mut writer: impl Write) -> io::Result<()> {
-    serde_json::to_writer(&mut writer, &line(&request(batch))?)?;
+    serde_json::to_writer(&mut writer, &tree(&request(batch))?)?;
     writer.write_all(b"\n")
+}
+
+/// Encodes a message by OTLP's JSON mapping.
+pub(super) fn to_vec(message: &impl Serialize) -> serde_json::Result<Vec<u8>> {
+    serde_json::to_vec(&tree(message)?)
 }
 
 /// Converts a message by OTLP's JSON mapping. The message types serialize an absent `min`, `max` or `negative` as
 /// null, and the collector refuses null in place of a number. So absent fields and empty lists are omitted.
-fn line(request: &impl Serialize) -> serde_json::Result<Value> {
+fn tree(request: &impl Serialize) -> serde_json::Result<Value> {
     let mut value = serde_json::to_value(request)?;
     prune(&mut value);
     Ok(value)

@@ -79,7 +79,7 @@ impl<K: Kind, T: Transport> Delivery<K, T> {
         subscription: &mut Subscription,
     ) -> End {
         let batch = Arc::clone(&progress.batch);
-        for request in K::requests(&batch) {
+        for request in K::requests(&batch, self.transport.encoding()) {
             let end = self.deliver_request(&request, progress, attempts, subscription).await;
             if end != End::Settled {
                 return end;

@@ -1,7 +1,7 @@
 //! The destination of requests, in messages about failures.
 
 use super::{
-    Items, Settings,
+    Items, Protocol, Settings,
     failure::{Failure, FailureKind, Refusal, Verdict},
 };
 
@@ -9,27 +9,17 @@ use super::{
 #[derive(Clone, Debug)]
 pub(super) struct Destination {
     items: Items,
-    /// The endpoint's URI.
+    /// The endpoint's URI, without a query, which may contain a secret.
     pub(super) endpoint: String,
     /// True if TLS is used because the endpoint has no scheme.
     assumes_tls: bool,
-    protocol: &'static Protocol,
-}
-
-/// The names of a protocol in messages.
-#[derive(Debug)]
-pub(super) struct Protocol {
-    /// The name of the protocol.
-    pub(super) name: &'static str,
-    /// The usual port.
-    pub(super) port: u16,
-    /// The protocol that a server on a wrong port may expect, with its usual port.
-    pub(super) other: &'static str,
+    protocol: Protocol,
 }
 
 impl Destination {
-    pub(super) fn new(items: Items, settings: &Settings, protocol: &'static Protocol) -> Self {
-        Self { items, endpoint: settings.endpoint.to_string(), assumes_tls: settings.assumes_tls, protocol }
+    pub(super) fn new(items: Items, settings: &Settings) -> Self {
+        let Settings { assumes_tls, protocol, .. } = *settings;
+        Self { items, endpoint: settings.shown_endpoint(), assumes_tls, protocol }
     }
 
     /// Returns a failure as a message for the log: the error, its consequence for the measurements, and the remedy.
@@ -63,11 +53,10 @@ impl Destination {
             FailureKind::Connection => Some(self.connection()),
             FailureKind::Timeout => Some(TIMEOUT.to_owned()),
             FailureKind::Refused(Refusal::Credentials) => Some("Check OTEL_EXPORTER_OTLP_HEADERS".to_owned()),
-            FailureKind::Refused(Refusal::NoReceiver) => Some(self.receiver().to_owned()),
-            FailureKind::Refused(Refusal::Protocol) => {
-                let Protocol { name, port, other } = self.protocol;
-                Some(format!("Is that port {name} (usually {port}), and not {other}?"))
-            }
+            FailureKind::Refused(Refusal::NoReceiver) => Some(self.receiver()),
+            FailureKind::Refused(Refusal::Protocol) => Some(self.wrong_port()),
+            FailureKind::Refused(Refusal::Encoding) => Some(ENCODING.to_owned()),
+            FailureKind::Refused(Refusal::Redirect) => Some(REDIRECT.to_owned()),
             FailureKind::TooLarge => Some(LIMITS.to_owned()),
             FailureKind::Retryable if failure.delay.is_some() => Some(LIMITS.to_owned()),
             FailureKind::Retryable
@@ -78,7 +67,7 @@ impl Destination {
     }
 
     fn connection(&self) -> String {
-        let Protocol { name, port, .. } = self.protocol;
+        let (name, port) = (self.protocol.name(), self.protocol.port());
         let listening = format!(
             "Is a collector listening for {name} there (usually port {port}), and does plaintext or TLS match the scheme?"
         );
@@ -87,8 +76,19 @@ impl Destination {
         listening + spans + assumed
     }
 
-    fn receiver(&self) -> &'static str {
-        match self.items {
+    fn wrong_port(&self) -> String {
+        let (protocol, other) = (self.protocol, self.protocol.other());
+        format!(
+            "Is that port {} (usually {}), and not {} ({})?",
+            protocol.name(),
+            protocol.port(),
+            other.name(),
+            other.port()
+        )
+    }
+
+    fn receiver(&self) -> String {
+        let question = match self.items {
             Items::Metrics => "Does the collector there have a metrics pipeline with an OTLP receiver?",
             Items::Spans => {
                 "Does the collector there have a traces pipeline with an OTLP receiver? \
@@ -98,13 +98,23 @@ impl Destination {
                 "Does the collector there have a logs pipeline with an OTLP receiver? OTEL_LOGS_EXPORTER=none keeps logs on \
                  standard error"
             }
+        };
+        if !self.protocol.is_http() {
+            return question.to_owned();
         }
+        let end = if question.ends_with('?') { "" } else { "." };
+        format!("{question}{end} {OF_PATHS}")
     }
 }
 
 const TIMEOUT: &str = "The collector is slow, or packets are lost on the way to it; OTEL_EXPORTER_OTLP_TIMEOUT sets the limit. \
                        The next attempts open new connections";
 const LIMITS: &str = "The collector refuses the load or the size of messages; check its limits";
+const ENCODING: &str =
+    "The collector may accept the other encoding: `http/protobuf` or `http/json` in OTEL_EXPORTER_OTLP_PROTOCOL";
+const REDIRECT: &str = "Redirects are not followed: write the address of the collector itself";
+const OF_PATHS: &str = "The path of the signal is appended to OTEL_EXPORTER_OTLP_ENDPOINT and `otlp.endpoint`, but not to an \
+                        endpoint of one signal";
 const OF_SPANS: &str =
     " OTEL_EXPORTER_OTLP_TRACES_ENDPOINT sets the endpoint of spans, OTEL_TRACES_EXPORTER=none disables them.";
 const ASSUMES_TLS: &str = " No scheme given, TLS assumed; write http:// for plaintext.";

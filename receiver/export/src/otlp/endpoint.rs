@@ -1,11 +1,13 @@
 //! The endpoint of the collector.
 
-use tonic::codegen::http::Uri;
+use http::Uri;
 
-use super::EndpointError;
+use super::{EndpointError, Protocol};
 
-/// The default endpoint of a collector.
-pub(super) const DEFAULT: &str = "http://localhost:4317";
+/// Returns the default endpoint of a collector.
+pub(super) fn default_for(protocol: Protocol) -> String {
+    format!("http://localhost:{}", protocol.port())
+}
 
 /// Parses an endpoint by the OTLP exporter specification. `http://` selects plaintext and `https://` selects TLS,
 /// regardless of `OTEL_EXPORTER_OTLP_INSECURE`. Without a scheme, TLS is used unless that variable is true.
@@ -42,6 +44,24 @@ pub(super) fn without_zone(endpoint: &Uri) -> Uri {
     let Some((before, after)) = text.split_once("%25") else { return endpoint.clone() };
     let rest = after.split_once(']').map_or("", |(_, rest)| rest);
     format!("{before}]{rest}").parse().unwrap_or_else(|_| endpoint.clone())
+}
+
+/// Appends a path to the path of an endpoint for all signals. A query stays at the end.
+///
+/// # Errors
+/// If the result is too long for a URI.
+pub(super) fn append(base: &Uri, path: &str) -> Result<Uri, EndpointError> {
+    let mut parts = base.clone().into_parts();
+    let prefix = base.path().trim_end_matches('/');
+    let query = base.query().map_or_else(String::new, |query| format!("?{query}"));
+    parts.path_and_query = Some(format!("{prefix}{path}{query}").parse().map_err(EndpointError::Syntax)?);
+    Uri::from_parts(parts).map_err(|_| EndpointError::NoHost)
+}
+
+/// Returns an endpoint without its query, which may contain a secret.
+#[must_use]
+pub fn without_query(endpoint: &str) -> &str {
+    endpoint.split(['?', '#']).next().unwrap_or_default()
 }
 
 /// Returns true if an endpoint names its scheme.

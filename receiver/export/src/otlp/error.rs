@@ -2,23 +2,25 @@
 
 use std::{io, path::PathBuf};
 
+use super::Settings;
+
 /// Errors in an endpoint.
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
     /// The endpoint is no valid URI.
-    #[error("it is not a URL ({0}); write it like `http://collector:4317`")]
-    Syntax(#[source] tonic::codegen::http::uri::InvalidUri),
+    #[error("it is not a URL ({0}); write it like `http://collector:PORT`")]
+    Syntax(#[source] http::uri::InvalidUri),
     /// The endpoint has no host.
-    #[error("it has no host; write it like `http://collector:4317`")]
+    #[error("it has no host; write it like `http://collector:PORT`")]
     NoHost,
     /// The endpoint is a Unix socket.
-    #[error("it is a Unix socket, and metrics are sent by TCP only; write it like `http://127.0.0.1:4317`")]
+    #[error("it is a Unix socket, and metrics are sent by TCP only; write it like `http://127.0.0.1:PORT`")]
     UnixSocket,
     /// The scheme is neither http nor https.
     #[error("its scheme is `{0}`; use `http` for plaintext or `https` for TLS")]
     Scheme(String),
     /// The port is no valid number.
-    #[error("`{0}` is not a port; write a number from 0 to 65535, like `http://collector:4317`")]
+    #[error("`{0}` is not a port; write a number from 0 to 65535")]
     Port(String),
     /// The endpoint has a user name or password, which would appear in logs.
     #[error("it contains credentials; put them into OTEL_EXPORTER_OTLP_HEADERS")]
@@ -112,4 +114,23 @@ pub enum SettingsError {
         /// The remedy.
         cure: &'static str,
     },
+}
+
+/// The remedy for a failure without a configured authority.
+const WITHOUT_AUTHORITY: &str = if cfg!(feature = "tls") {
+    "install the system's CA certificates, or set OTEL_EXPORTER_OTLP_CERTIFICATE to the collector's"
+} else {
+    "use a plaintext `http://` endpoint, or a build with the feature"
+};
+
+impl SettingsError {
+    /// Returns the error of certificates or keys that the TLS library refused.
+    pub(super) fn tls(settings: &Settings, problem: String) -> Self {
+        let cure = if settings.authority.is_none() {
+            WITHOUT_AUTHORITY
+        } else {
+            "check that the files of OTEL_EXPORTER_OTLP_CERTIFICATE, _CLIENT_CERTIFICATE and _CLIENT_KEY are PEM"
+        };
+        Self::Tls { endpoint: settings.shown_endpoint(), problem, cure }
+    }
 }

@@ -53,6 +53,10 @@ pub(super) enum Refusal {
     Content,
     /// The server probably expects another protocol.
     Protocol,
+    /// The server does not accept the encoding.
+    Encoding,
+    /// The server names another address.
+    Redirect,
     /// Any other reason.
     Other,
 }

@@ -2,10 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use prost::{Message as _, bytes::Bytes};
+use prost::bytes::Bytes;
 
+use super::encoding::Encoding;
 use crate::{
-    REQUEST_LIMIT, Statistics,
+    Statistics,
     bus::Subscription,
     spans::request,
     split::requests,
@@ -33,7 +34,7 @@ pub(super) trait Kind: Send + 'static {
     fn items(batch: &Self::Batch) -> u64;
 
     /// Returns the requests of a batch. The iterator encodes each request when it is needed.
-    fn requests(batch: &Self::Batch) -> impl Iterator<Item = Encoded> + Send;
+    fn requests(batch: &Self::Batch, encoding: Encoding) -> impl Iterator<Item = Encoded> + Send;
 
     /// Counts items with a final outcome.
     fn count(statistics: &Statistics, outcome: ErrorType, items: u64);
@@ -60,9 +61,9 @@ impl Kind for Metrics {
         batch.points()
     }
 
-    fn requests(batch: &Snapshot) -> impl Iterator<Item = Encoded> + Send {
-        requests(batch, REQUEST_LIMIT)
-            .map(|part| Encoded { bytes: part.request.encode_to_vec().into(), items: part.points })
+    fn requests(batch: &Snapshot, encoding: Encoding) -> impl Iterator<Item = Encoded> + Send {
+        requests(batch, encoding.request_limit())
+            .map(move |part| Encoded { bytes: encoding.encode(&part.request), items: part.points })
     }
 
     fn count(statistics: &Statistics, outcome: ErrorType, items: u64) {
@@ -95,8 +96,8 @@ impl Kind for Spans {
         batch.spans()
     }
 
-    fn requests(batch: &SpanBatch) -> impl Iterator<Item = Encoded> + Send {
-        std::iter::once_with(|| Encoded { bytes: request(batch).encode_to_vec().into(), items: batch.spans() })
+    fn requests(batch: &SpanBatch, encoding: Encoding) -> impl Iterator<Item = Encoded> + Send {
+        std::iter::once_with(move || Encoded { bytes: encoding.encode(&request(batch)), items: batch.spans() })
     }
 
     fn count(statistics: &Statistics, outcome: ErrorType, items: u64) {

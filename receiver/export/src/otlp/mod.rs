@@ -1,41 +1,46 @@
 //! OTLP.
 
+mod client;
 mod delivery;
 mod destination;
+mod encoding;
 mod endpoint;
 mod error;
 mod failure;
 mod grpc;
 mod headers;
+mod http;
 mod kind;
 mod own;
+mod protocol;
 mod settings;
+mod tcp;
 #[cfg(test)]
 mod tests;
 mod tls;
 mod transport;
 
+pub use endpoint::without_query;
 pub use error::{EndpointError, SettingsError};
 pub use own::{OwnLayer, OwnTelemetry, RunningTelemetry};
+pub use protocol::Protocol;
 pub use settings::{
     CERTIFICATE, CLIENT_CERTIFICATE, CLIENT_KEY, COMPRESSION, Compression, Configured, ENDPOINT, ENDPOINT_KEY,
     FileSettings, HEADERS, INSECURE, Items, Names, PROTOCOL, Settings, TIMEOUT, endpoint_is_set,
 };
 pub use tls::{ClientIdentity, Pem};
 
-use prost::bytes::Bytes;
-
 use self::{
+    client::{Client, Connection},
     delivery::Delivery,
     failure::{FailureKind, Refusal},
-    grpc::{Connector, Grpc},
     kind::{Metrics, Spans},
     transport::Transport as _,
 };
 use super::{Bus, Output, Statistics, Topics};
 
 /// A trial of an endpoint with an empty request.
-pub struct Trial(Grpc);
+pub struct Trial(Client);
 
 impl Trial {
     /// Prepares a connection for a trial. Requires a tokio runtime.
@@ -43,9 +48,7 @@ impl Trial {
     /// # Errors
     /// If the certificates and keys are no valid TLS configuration.
     pub fn new(items: Items, settings: Settings) -> Result<Self, SettingsError> {
-        let connector = Connector::new(&settings)?;
-        let channel = connector.channel();
-        Ok(Self(Grpc::new(items, settings, connector, channel)))
+        Ok(Self(Connection::new(&settings)?.client(items, settings)))
     }
 
     /// Sends an empty request.
@@ -53,8 +56,7 @@ impl Trial {
     /// # Errors
     /// The problem and its remedy, if the endpoint accepts no requests of this kind.
     pub async fn run(mut self) -> Result<(), String> {
-        // A message without fields has no bytes.
-        match self.0.send(Bytes::new()).await {
+        match self.0.send(self.0.encoding().empty()).await {
             // A collector may refuse an empty request as invalid, but then it accepts others.
             Err(failure) if failure.kind != FailureKind::Refused(Refusal::Content) => {
                 Err(self.0.destination().explain(&failure))
@@ -71,21 +73,16 @@ impl Trial {
 /// If the certificates and keys are no valid TLS configuration.
 pub fn open(bus: &Bus, metrics: Settings, spans: Option<Settings>) -> Result<Output, SettingsError> {
     let statistics = Statistics::new("otlp");
-    let connector = Connector::new(&metrics)?;
-    let channel = connector.channel();
+    let connection = Connection::new(&metrics)?;
+    statistics.exporters(|exporters| exporters.metrics = metrics.protocol.exporters().metrics);
     let traces = spans.map(|spans| {
-        let (connector, channel) = if spans.connects_like(&metrics) {
-            (connector.clone(), channel.clone())
-        } else {
-            let own = Connector::new(&spans)?;
-            let channel = own.channel();
-            (own, channel)
-        };
-        let client = Grpc::new(Items::Spans, spans, connector, channel);
-        Ok(Delivery::<Spans, _>::new(client, statistics.clone()))
+        statistics.exporters(|exporters| exporters.spans = spans.protocol.exporters().spans);
+        let shared = spans.connects_like(&metrics).then(|| connection.clone());
+        let connection = shared.map_or_else(|| Connection::new(&spans), Ok)?;
+        Ok(Delivery::<Spans, _>::new(connection.client(Items::Spans, spans), statistics.clone()))
     });
     let traces = traces.transpose()?;
-    let client = Grpc::new(Items::Metrics, metrics, connector, channel);
+    let client = connection.client(Items::Metrics, metrics);
     let metrics = Delivery::<Metrics, _>::new(client, statistics.clone());
     let metrics = metrics.run(bus.subscribe(Topics::SNAPSHOTS, &statistics));
     let traces = traces.map(|traces| traces.run(bus.subscribe(Topics::SPANS, &statistics)));

@@ -15,7 +15,10 @@ use std::{
 
 use opentelemetry::{InstrumentationScope, trace::TracerProvider as _};
 use opentelemetry_appender_tracing::layer::OpenTelemetryTracingBridge;
-use opentelemetry_otlp::{LogExporter, SpanExporter, WithExportConfig as _, WithTonicConfig as _};
+use opentelemetry_otlp::{
+    ExporterBuildError, LogExporter, Protocol as SdkProtocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _,
+    WithTonicConfig as _,
+};
 use opentelemetry_sdk::{
     Resource,
     error::{OTelSdkError, OTelSdkResult},
@@ -25,12 +28,15 @@ use opentelemetry_sdk::{
     },
     trace::SdkTracerProvider,
 };
-use tonic::{Code, Request, Status, service::Interceptor};
+use tonic::{Code, Request, Status, metadata::MetadataMap, service::Interceptor};
 use tracing_subscriber::{Layer, Registry};
 
 use super::{
-    Compression, Settings, SettingsError,
-    grpc::{Connector, reason},
+    Compression, Items, Protocol, Settings, SettingsError,
+    client::Connection,
+    destination::Destination,
+    grpc::reason,
+    http::{LastFailure, Sender},
 };
 use crate::{Statistics, telemetry::SCOPE};
 
@@ -45,24 +51,50 @@ const QUEUE_FULL: &str = "queue_full";
 /// The reason of a failure without a gRPC status (semantic conventions, `error.type`).
 const OTHER: &str = "_OTHER";
 
-/// Configures a builder of an exporter.
-macro_rules! configured {
-    ($builder:expr, $settings:expr, $channel:expr) => {{
-        let builder = $builder
-            .with_channel($channel)
-            .with_metadata($settings.headers.clone())
-            .with_timeout($settings.timeout)
-            .with_interceptor(Limited($settings.timeout));
-        let builder = match $settings.compression {
-            Compression::Gzip => builder.with_compression(opentelemetry_otlp::Compression::Gzip),
-            Compression::None => builder,
+/// Builds an exporter of the SDK on a connection.
+macro_rules! exporter {
+    ($builder:expr, $settings:expr, $connection:expr, $last:expr) => {{
+        let (settings, last): (&Settings, &LastFailure) = ($settings, $last);
+        let built = match ($connection, settings.protocol) {
+            (Connection::Grpc(_, channel), _) => {
+                let builder = $builder
+                    .with_tonic()
+                    .with_channel(channel)
+                    .with_metadata(MetadataMap::from_headers(settings.headers.clone()))
+                    .with_timeout(settings.timeout)
+                    .with_interceptor(Limited(settings.timeout));
+                match settings.compression {
+                    Compression::Gzip => builder.with_compression(opentelemetry_otlp::Compression::Gzip),
+                    Compression::None => builder,
+                }
+                .build()
+            }
+            (Connection::Http(pool), protocol) => $builder
+                .with_http()
+                .with_http_client(Sender::new(settings, pool, last.clone()))
+                .with_endpoint(settings.endpoint.to_string())
+                .with_protocol(sdk_protocol(protocol))
+                .with_timeout(settings.timeout)
+                .build(),
         };
-        builder.build().map_err(|error| SettingsError::Tls {
-            endpoint: $settings.endpoint.to_string(),
-            problem: error.to_string(),
-            cure: "check the variables OTEL_EXPORTER_OTLP_*",
-        })?
+        built.map_err(|error| invalid(settings, &error))?
     }};
+}
+
+const fn sdk_protocol(protocol: Protocol) -> SdkProtocol {
+    match protocol {
+        Protocol::Grpc => SdkProtocol::Grpc,
+        Protocol::HttpProtobuf => SdkProtocol::HttpBinary,
+        Protocol::HttpJson => SdkProtocol::HttpJson,
+    }
+}
+
+fn invalid(settings: &Settings, error: &ExporterBuildError) -> SettingsError {
+    SettingsError::Tls {
+        endpoint: settings.shown_endpoint(),
+        problem: error.to_string(),
+        cure: "check the variables OTEL_EXPORTER_OTLP_*",
+    }
 }
 
 /// A layer that exports the sidecar's own events or spans.
@@ -72,7 +104,8 @@ pub type OwnLayer = Box<dyn Layer<Registry> + Send + Sync>;
 pub struct OwnTelemetry {
     logs: LogExporter,
     spans: Option<SpanExporter>,
-    endpoint: String,
+    destination: Destination,
+    last: LastFailure,
     statistics: Statistics,
 }
 
@@ -88,14 +121,15 @@ impl OwnTelemetry {
     /// # Errors
     /// If the certificates and keys are no valid TLS configuration.
     pub fn new(logs: &Settings, spans: Option<&Settings>, statistics: Statistics) -> Result<Self, SettingsError> {
-        let channel = Connector::new(logs)?.channel();
-        let exporter = LogExporter::builder().with_tonic();
-        let exporter = configured!(exporter, logs, channel);
+        statistics.exporters(|exporters| exporters.logs = logs.protocol.exporters().logs);
+        let last = LastFailure::default();
+        let exporter = exporter!(LogExporter::builder(), logs, Connection::new(logs)?, &last);
         let spans = spans.map(|settings| {
-            let channel = Connector::new(settings)?.channel();
-            Ok(configured!(SpanExporter::builder().with_tonic(), settings, channel))
+            let unused = LastFailure::default();
+            Ok(exporter!(SpanExporter::builder(), settings, Connection::new(settings)?, &unused))
         });
-        Ok(Self { logs: exporter, spans: spans.transpose()?, endpoint: logs.endpoint.to_string(), statistics })
+        let destination = Destination::new(Items::Logs, logs);
+        Ok(Self { logs: exporter, spans: spans.transpose()?, destination, last, statistics })
     }
 
     /// Starts the processors, each with a thread. Returns the layers for the log.
@@ -108,7 +142,8 @@ impl OwnTelemetry {
         let pending = Arc::new(AtomicUsize::new(0));
         let exporter = Delivered {
             inner: self.logs,
-            endpoint: self.endpoint,
+            destination: self.destination,
+            last: self.last,
             statistics: self.statistics.clone(),
             pending: Arc::clone(&pending),
             fails: AtomicBool::new(false),
@@ -156,10 +191,21 @@ impl Interceptor for Limited {
 #[derive(Debug)]
 struct Delivered {
     inner: LogExporter,
-    endpoint: String,
+    destination: Destination,
+    last: LastFailure,
     statistics: Statistics,
     pending: Arc<AtomicUsize>,
     fails: AtomicBool,
+}
+
+impl Delivered {
+    /// Returns the `error.type` of a failure, and a text for the log.
+    fn explain(&self, error: &OTelSdkError) -> (&'static str, String) {
+        self.last.get().map_or_else(
+            || (error_type(error), error.to_string()),
+            |failure| (failure.reason, self.destination.explain(&failure)),
+        )
+    }
 }
 
 impl Exporter for Delivered {
@@ -168,17 +214,18 @@ impl Exporter for Delivered {
         let result = self.inner.export(batch).await;
         self.pending.fetch_sub(records, Ordering::AcqRel);
         let failed = self.fails.swap(result.is_err(), Ordering::AcqRel);
-        match &result {
-            Ok(()) if failed => tracing::info!("delivering logs to {} again", self.endpoint),
-            Ok(()) => {}
-            Err(error) if failed => tracing::debug!("cannot deliver logs to {}: {error}", self.endpoint),
-            Err(error) => tracing::warn!(
-                "cannot deliver logs to {}: {error}; they are on standard error only. OTEL_LOGS_EXPORTER=none or `otlp.logs: \
-                 false` disables their delivery",
-                self.endpoint
+        let endpoint = &self.destination.endpoint;
+        let failure = result.err().map(|error| self.explain(&error));
+        match &failure {
+            None if failed => tracing::info!("delivering logs to {endpoint} again"),
+            None => {}
+            Some((_, problem)) if failed => tracing::debug!("cannot deliver logs to {endpoint}: {problem}"),
+            Some((_, problem)) => tracing::warn!(
+                "cannot deliver logs to {endpoint}: {problem}; they are on standard error only. OTEL_LOGS_EXPORTER=none or `otlp.logs: \
+                 false` disables their delivery"
             ),
         }
-        self.statistics.logs(result.err().map(|error| error_type(&error)), records as u64);
+        self.statistics.logs(failure.map(|(reason, _)| reason), records as u64);
         // The failure is logged and counted. The processor would log it once more for each batch.
         Ok(())
     }

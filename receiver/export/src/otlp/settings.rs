@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-use tonic::{codegen::http::Uri, metadata::MetadataMap};
+use http::{HeaderMap, Uri};
 
 use super::{
-    SettingsError, endpoint, headers,
+    Protocol, SettingsError, endpoint, headers,
     tls::{ClientIdentity, Pem},
 };
 use crate::files::read_regular;
@@ -36,6 +36,15 @@ impl Items {
         }
     }
 
+    /// Returns the path of OTLP over HTTP.
+    pub(super) const fn path(self) -> &'static str {
+        match self {
+            Self::Metrics => "/v1/metrics",
+            Self::Spans => "/v1/traces",
+            Self::Logs => "/v1/logs",
+        }
+    }
+
     /// Returns the name of the counted items in messages.
     pub(super) const fn counted(self) -> &'static str {
         match self {
@@ -52,9 +61,11 @@ pub type Configured = (&'static str, String);
 /// The settings of a configuration file. Variables take precedence.
 #[derive(Clone, Debug, Default)]
 pub struct FileSettings {
+    /// The protocol.
+    pub protocol: Option<Protocol>,
     /// The endpoint.
     pub endpoint: Option<String>,
-    /// The metadata of requests.
+    /// The headers of requests.
     pub headers: BTreeMap<String, String>,
     /// The compression of requests.
     pub compression: Option<Compression>,
@@ -88,7 +99,7 @@ macro_rules! names {
 pub const ENDPOINT: Names = names!("ENDPOINT");
 /// Plaintext for an endpoint without a scheme.
 pub const INSECURE: Names = names!("INSECURE");
-/// The metadata of requests.
+/// The headers of requests.
 pub const HEADERS: Names = names!("HEADERS");
 /// The compression of requests.
 pub const COMPRESSION: Names = names!("COMPRESSION");
@@ -116,14 +127,16 @@ pub enum Compression {
 /// Settings of the delivery.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The collector's URI, with the scheme `http` or `https`.
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The collector's URI, with the scheme `http` or `https`. For OTLP over HTTP, it has the path of the signal.
     pub endpoint: Uri,
     /// The variable or key with the endpoint; `None` for the default.
     pub origin: Option<&'static str>,
     /// True if the endpoint was configured without a scheme, and TLS is used.
     pub assumes_tls: bool,
-    /// Metadata of every request. The values are marked as sensitive.
-    pub headers: MetadataMap,
+    /// Headers of every request. The values are marked as sensitive.
+    pub headers: HeaderMap,
     /// The compression of requests.
     pub compression: Compression,
     /// The limit of one attempt to send one request, including the connection.
@@ -140,7 +153,8 @@ impl Settings {
     ///
     /// An endpoint with `http://` selects plaintext and one with `https://` selects TLS, regardless of the
     /// insecure variable. An endpoint without a scheme selects TLS unless that variable is true. gRPC ignores the
-    /// path of an endpoint. The headers of a signal replace the general headers.
+    /// path of an endpoint. For HTTP, the path of the signal is appended to an endpoint for all signals. The headers of
+    /// a signal replace the general headers.
     ///
     /// # Errors
     /// If a value is invalid, or a file cannot be read.
@@ -150,23 +164,28 @@ impl Settings {
         file: &FileSettings,
     ) -> Result<Self, SettingsError> {
         let variables = Variables { items, lookup };
-        variables.protocol()?;
+        let protocol = variables.protocol()?.or(file.protocol).unwrap_or_default();
         let insecure = variables.get(INSECURE).is_some_and(|(_, value)| value.eq_ignore_ascii_case("true"));
         let of_file = || file.endpoint.clone().map(|endpoint| (ENDPOINT_KEY, endpoint));
         let (origin, value) = variables.get(ENDPOINT).or_else(of_file).unzip();
-        let value = value.unwrap_or_else(|| endpoint::DEFAULT.to_owned());
-        let endpoint = endpoint::parse(&value, insecure).map_err(|source| {
-            // The text before an `@` may be a password.
-            let value = value.rsplit('@').next().unwrap_or_default().to_owned();
+        let value = value.unwrap_or_else(|| endpoint::default_for(protocol));
+        let of_one_signal = origin.is_some_and(|origin| ENDPOINT[..GENERAL].contains(&origin));
+        let path = (protocol.is_http() && !of_one_signal).then(|| items.path());
+        let parsed = endpoint::parse(&value, insecure);
+        let endpoint = parsed.and_then(|base| path.map_or(Ok(base.clone()), |path| endpoint::append(&base, path)));
+        let endpoint = endpoint.map_err(|source| {
+            // The text before an `@` may be a password, and a query may contain a token.
+            let value = endpoint::without_query(value.rsplit('@').next().unwrap_or_default()).to_owned();
             SettingsError::Endpoint { variable: origin.unwrap_or_default(), value, source }
         })?;
         Ok(Self {
+            protocol,
             endpoint,
             origin,
             assumes_tls: !insecure && !endpoint::has_scheme(&value),
             headers: match variables.get(HEADERS) {
-                Some((variable, list)) => headers::parse(variable, &list)?,
-                None => headers::of_file(HEADERS_KEY, &file.headers)?,
+                Some((variable, list)) => headers::parse(variable, &list, protocol)?,
+                None => headers::of_file(HEADERS_KEY, &file.headers, protocol)?,
             },
             compression: variables.compression()?.or(file.compression).unwrap_or_default(),
             timeout: variables.timeout()?.or(file.timeout).unwrap_or(DEFAULT_TIMEOUT),
@@ -175,9 +194,17 @@ impl Settings {
         })
     }
 
+    /// Returns the endpoint for messages. A query may contain a secret, and is left out.
+    #[must_use]
+    pub fn shown_endpoint(&self) -> String {
+        endpoint::without_query(&self.endpoint.to_string()).to_owned()
+    }
+
     /// Returns true if both settings are served by one connection.
     pub(super) fn connects_like(&self, other: &Self) -> bool {
-        self.endpoint == other.endpoint
+        self.protocol.is_http() == other.protocol.is_http()
+            && self.endpoint.scheme() == other.endpoint.scheme()
+            && self.endpoint.authority() == other.endpoint.authority()
             && self.timeout == other.timeout
             && self.authority == other.authority
             && self.identity == other.identity
@@ -210,14 +237,12 @@ impl<F: Fn(&'static str) -> Option<Configured>> Variables<F> {
         })
     }
 
-    fn protocol(&self) -> Result<(), SettingsError> {
-        match self.get(PROTOCOL) {
-            Some((variable, value)) if value != "grpc" => Err(SettingsError::Unsupported {
-                variable,
-                value,
-                supported: "`grpc`, which collectors take on port 4317",
-            }),
-            _ => Ok(()),
+    fn protocol(&self) -> Result<Option<Protocol>, SettingsError> {
+        let Some((variable, value)) = self.get(PROTOCOL) else { return Ok(None) };
+        let supported = "`grpc`, `http/protobuf` and `http/json`";
+        match Protocol::from_value(&value) {
+            Some(protocol) => Ok(Some(protocol)),
+            None => Err(SettingsError::Unsupported { variable, value, supported }),
         }
     }
 

@@ -2,9 +2,12 @@
 
 mod connection;
 mod delivery;
+mod http;
+mod own;
 mod server;
 mod settings;
 mod tls;
+mod web;
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,7 +16,7 @@ use tokio::time::Instant;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
-use super::{destination::Destination, *};
+use super::{destination::Destination, grpc::Grpc, *};
 use crate::{
     Outputs, REQUEST_LIMIT,
     telemetry::{Snapshot, UnixNanos},
@@ -369,7 +372,7 @@ async fn a_refused_connection_counts_as_a_failure_and_does_not_end_the_output() 
 }
 
 fn described(settings: &Settings, status: &Status) -> String {
-    Destination::new(Items::Metrics, settings, &grpc::PROTOCOL).describe(&grpc::failure(status))
+    Destination::new(Items::Metrics, settings).describe(&grpc::failure(status))
 }
 
 #[test]

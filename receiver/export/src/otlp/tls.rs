@@ -2,6 +2,16 @@
 
 use std::fmt;
 
+/// The error of a build without TLS.
+#[cfg(not(feature = "tls"))]
+pub(super) const MISSING: &str = "this build has no TLS (cargo feature `tls`)";
+
+#[cfg(feature = "tls")]
+mod client;
+
+#[cfg(feature = "tls")]
+pub(super) use self::client::{client, server_name};
+
 /// The content of a PEM file. `Debug` hides it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pem(pub Vec<u8>);

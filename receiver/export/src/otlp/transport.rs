@@ -2,13 +2,16 @@
 
 use prost::bytes::Bytes;
 
-use super::{destination::Destination, failure::Failure};
+use super::{destination::Destination, encoding::Encoding, failure::Failure};
 
-/// A connection to one endpoint for one kind of telemetry. OTLP encodes requests equally for each protocol, so a
-/// transport knows no messages.
+/// A connection to one endpoint for one kind of telemetry. Requests are encoded by the caller, so a transport knows no
+/// messages.
 pub(super) trait Transport: Send + 'static {
     /// Returns the destination of the requests.
     fn destination(&self) -> &Destination;
+
+    /// Returns the encoding of the requests.
+    fn encoding(&self) -> Encoding;
 
     /// Sends an encoded request once, with the headers, the compression and the time limit of the settings.
     fn send(&mut self, request: Bytes) -> impl Future<Output = Result<Reply, Failure>> + Send;

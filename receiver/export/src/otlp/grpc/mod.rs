@@ -9,7 +9,7 @@ use std::time::Duration;
 use prost::bytes::Bytes;
 use tonic::{
     Request, Status, client::Grpc as Client, codec::CompressionEncoding, codegen::http::uri::PathAndQuery,
-    transport::Channel,
+    metadata::MetadataMap, transport::Channel,
 };
 
 use self::codec::Encoded;
@@ -19,13 +19,11 @@ pub(super) use self::{
 };
 use super::{
     Compression, Items, Settings,
-    destination::{Destination, Protocol},
+    destination::Destination,
+    encoding::Encoding,
     failure::{Failure, FailureKind},
     transport::{Reply, Transport},
 };
-
-/// The names of the protocol in messages.
-pub(super) const PROTOCOL: Protocol = Protocol { name: "OTLP/gRPC", port: 4317, other: "OTLP/HTTP (4318)" };
 
 /// Consecutive calls without an answer in time before the next call uses a new connection. A load balancer can keep a
 /// connection alive after it lost the collector behind it.
@@ -50,7 +48,7 @@ impl Grpc {
             Items::Spans => "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
             Items::Logs => "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
         };
-        let destination = Destination::new(items, &settings, &PROTOCOL);
+        let destination = Destination::new(items, &settings);
         Self { method, destination, settings, connector, channel, timeouts: 0 }
     }
 
@@ -61,7 +59,7 @@ impl Grpc {
         }
         client.ready().await.map_err(|error| Status::from_error(error.into()))?;
         let mut request = Request::new(message);
-        *request.metadata_mut() = self.settings.headers.clone();
+        *request.metadata_mut() = MetadataMap::from_headers(self.settings.headers.clone());
         request.set_timeout(self.settings.timeout);
         let method = PathAndQuery::from_static(self.method);
         Ok(client.unary(request, method, Encoded).await?.into_inner())
@@ -82,6 +80,10 @@ impl Grpc {
 impl Transport for Grpc {
     fn destination(&self) -> &Destination {
         &self.destination
+    }
+
+    fn encoding(&self) -> Encoding {
+        Encoding::Protobuf
     }
 
     async fn send(&mut self, request: Bytes) -> Result<Reply, Failure> {

@@ -4,7 +4,13 @@ use std::time::Duration;
 
 use prost::bytes::Bytes;
 
-use super::{super::*, settings};
+use super::{
+    super::{
+        grpc::{Connector, Grpc},
+        *,
+    },
+    settings,
+};
 
 /// A connection that ends during a request is no verdict of the collector.
 #[tokio::test]

@@ -18,8 +18,8 @@ use crate::{
         Items,
         delivery::Delivery,
         destination::Destination,
+        encoding::Encoding,
         failure::{Failure, FailureKind, Refusal},
-        grpc::PROTOCOL,
         kind::{Encoded, Kind, Metrics, Spans},
         tests::settings,
         transport::{Reply, Transport},
@@ -40,7 +40,7 @@ struct Scripted {
 
 impl Scripted {
     fn new(items: Items, outcomes: impl IntoIterator<Item = Result<Reply, Failure>>) -> (Self, Sent) {
-        let destination = Destination::new(items, &settings(&[]), &PROTOCOL);
+        let destination = Destination::new(items, &settings(&[]));
         let sent = Sent::default();
         (Self { destination, outcomes: outcomes.into_iter().collect(), sent: Arc::clone(&sent) }, sent)
     }
@@ -49,6 +49,10 @@ impl Scripted {
 impl Transport for Scripted {
     fn destination(&self) -> &Destination {
         &self.destination
+    }
+
+    fn encoding(&self) -> Encoding {
+        Encoding::Protobuf
     }
 
     async fn send(&mut self, request: Bytes) -> Result<Reply, Failure> {
@@ -78,7 +82,7 @@ impl Kind for Counted {
         Metrics::items(batch)
     }
 
-    fn requests(batch: &Snapshot) -> impl Iterator<Item = Encoded> + Send {
+    fn requests(batch: &Snapshot, _: Encoding) -> impl Iterator<Item = Encoded> + Send {
         (0..batch.points()).map(|number| {
             ENCODINGS.fetch_add(1, Ordering::Relaxed);
             Encoded { bytes: Bytes::from(vec![u8::try_from(number).expect("few points")]), items: 1 }

@@ -101,6 +101,53 @@ fn variables_for_traces_apply_to_spans_only() -> Result<(), SettingsError> {
 }
 
 #[test]
+fn the_protocol_selects_port_and_path() -> Result<(), SettingsError> {
+    const ALL: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+    const METRICS: &str = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT";
+    let http = ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf");
+    let endpoint = |items, variables: &[_]| Ok::<_, SettingsError>(read_for(items, variables)?.endpoint.to_string());
+    for (variable, value, expected) in [
+        (ALL, "", "http://localhost:4318/v1/metrics"),
+        (ALL, "http://c:4318", "http://c:4318/v1/metrics"),
+        (ALL, "http://c:4318/", "http://c:4318/v1/metrics"),
+        (ALL, "https://c/api/v1/otlp/", "https://c/api/v1/otlp/v1/metrics"),
+        (ALL, "http://c/a?key=s3cret", "http://c/a/v1/metrics?key=s3cret"),
+        (METRICS, "http://c:4318", "http://c:4318/"),
+        (METRICS, "http://c:4318/own/path/", "http://c:4318/own/path/"),
+    ] {
+        assert_eq!(endpoint(Items::Metrics, &[http, (variable, value)])?, expected);
+    }
+    assert_eq!(endpoint(Items::Spans, &[http])?, "http://localhost:4318/v1/traces");
+    assert_eq!(endpoint(Items::Logs, &[http, (ALL, "http://c/x")])?, "http://c/x/v1/logs");
+    let mixed =
+        [http, ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc"), ("OTEL_EXPORTER_OTLP_LOGS_PROTOCOL", "http/json")];
+    let protocols =
+        [Items::Metrics, Items::Spans, Items::Logs].map(|items| read_for(items, &mixed).map(|read| read.protocol));
+    let [metrics, spans, logs] = protocols;
+    assert_eq!([metrics?, spans?, logs?], [Protocol::HttpProtobuf, Protocol::Grpc, Protocol::HttpJson]);
+    assert_eq!(endpoint(Items::Spans, &mixed)?, "http://localhost:4317/");
+    Ok(())
+}
+
+#[test]
+fn the_protocol_and_the_endpoint_of_a_file_apply_without_variables() -> Result<(), SettingsError> {
+    let endpoint = Some("http://c:4318/otlp".to_owned());
+    let file = FileSettings { protocol: Some(Protocol::HttpJson), endpoint, ..FileSettings::default() };
+    let settings = Settings::from_variables(Items::Spans, |_| None, &file)?;
+    assert_eq!((settings.protocol, settings.endpoint.path()), (Protocol::HttpJson, "/otlp/v1/traces"));
+    Ok(())
+}
+
+#[test]
+fn queries_of_endpoints_are_not_shown() -> Result<(), SettingsError> {
+    let http = ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf");
+    let settings = read(&[http, ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318?key=s3cret")])?;
+    assert_eq!(settings.shown_endpoint(), "http://c:4318/v1/metrics");
+    assert!(!refused(&[http, ("OTEL_EXPORTER_OTLP_ENDPOINT", "ftp://c:4318?key=s3cret")]).contains("s3cret"));
+    Ok(())
+}
+
+#[test]
 fn one_connection_serves_equal_settings() -> Result<(), SettingsError> {
     let both = [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://all:4317")];
     let connects_like = |variable| {
@@ -110,6 +157,8 @@ fn one_connection_serves_equal_settings() -> Result<(), SettingsError> {
     assert!(connects_like(("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "a=b"))?);
     assert!(connects_like(("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://all:4317"))?);
     assert!(!connects_like(("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "1"))?);
+    assert!(!connects_like(("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json"))?);
+    assert!(connects_like(("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://all:4317/path"))?);
     let file = tempfile::NamedTempFile::new().map(|file| file.into_temp_path());
     let file = file.expect("a file");
     let authority = rcgen::generate_simple_self_signed(["collector".to_owned()]).expect("a certificate");
@@ -132,7 +181,7 @@ fn errors_have_variable_value_and_remedy() {
         refused(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "foo bar")]),
         refused(&[("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "ftp://collector:21")]),
         refused(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://user:s3cret@collector:4317")]),
-        refused(&[("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")]),
+        refused(&[("OTEL_EXPORTER_OTLP_PROTOCOL", "http/xml")]),
         refused(&[("OTEL_EXPORTER_OTLP_COMPRESSION", "brotli")]),
         refused(&[("OTEL_EXPORTER_OTLP_TIMEOUT", "10s")]),
         refused(&[("OTEL_EXPORTER_OTLP_METRICS_TIMEOUT", "0")]),
@@ -140,7 +189,7 @@ fn errors_have_variable_value_and_remedy() {
         refused(&[("OTEL_EXPORTER_OTLP_CERTIFICATE", "/nonexistent/ca.pem")]),
         refused(&[("OTEL_EXPORTER_OTLP_CERTIFICATE", &empty.path().to_string_lossy())]),
         refused(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "unix:/run/collector.sock")]),
-        refused_for(Items::Spans, &[("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json")]),
+        refused_for(Items::Spans, &[("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "HTTP/JSON")]),
     ];
     let lines = lines.join("\n").replace(&*empty.path().to_string_lossy(), "FILE");
     assert!(!lines.contains("s3cret"));

@@ -1,8 +1,14 @@
 //! Tests of TLS over sockets, with certificates that the test issues.
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
+use hyper_util::rt::TokioIo;
 use rcgen::{BasicConstraints, Certificate, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls_pki_types::{PrivateKeyDer, pem::PemObject as _};
+use tokio_rustls::{
+    TlsAcceptor,
+    rustls::{RootCertStore, ServerConfig, crypto::ring, server::WebPkiClientVerifier},
+};
 use tonic::transport::{Identity, Server, ServerTlsConfig, server::TcpIncoming};
 
 use super::{
@@ -38,27 +44,80 @@ impl Authority {
     }
 }
 
+const PROTOCOLS: [&str; 2] = ["grpc", "http/protobuf"];
+
 type Outcome = Result<crate::telemetry::Delivery, Box<dyn std::error::Error>>;
 
-/// Delivers one snapshot of three points to a server that requires a client certificate from its authority.
-async fn deliver(server: &Authority, trusted: &Authority, client: Option<&Authority>) -> Outcome {
-    let (certificate, key) = server.issue("localhost")?;
+type Served = Result<(SocketAddr, tokio::task::JoinHandle<()>), Box<dyn std::error::Error>>;
+
+/// Starts a gRPC server that requires a client certificate from its authority.
+fn serve_grpc(server: &Authority, name: &str) -> Served {
+    let (certificate, key) = server.issue(name)?;
     let tls = ServerTlsConfig::new()
         .identity(Identity::from_pem(certificate, key))
         .client_ca_root(tonic::transport::Certificate::from_pem(server.certificate.pem()));
-    let (script, _received) = script([Answer::Accept]);
+    let (script, received) = script([Answer::Accept]);
     let incoming = TcpIncoming::bind("127.0.0.1:0".parse()?)?;
-    let endpoint = format!("https://localhost:{}", incoming.local_addr()?.port());
+    let address = incoming.local_addr()?;
     let serving = Server::builder().tls_config(tls)?.add_service(script.service()).serve_with_incoming(incoming);
-    let serving = tokio::spawn(serving);
+    let serving = async {
+        let _ = serving.await;
+        drop(received);
+    };
+    Ok((address, tokio::spawn(serving)))
+}
+
+/// Starts an HTTP/1 server that requires a client certificate from its authority.
+async fn serve_http(server: &Authority, name: &str) -> Served {
+    let (certificate, key) = server.issue(name)?;
+    let mut roots = RootCertStore::empty();
+    roots.add(server.certificate.der().clone())?;
+    let provider = Arc::new(ring::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), Arc::clone(&provider)).build()?;
+    let certificate = rustls_pki_types::CertificateDer::from_pem_slice(certificate.as_bytes())?;
+    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let config = config
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(vec![certificate], PrivateKeyDer::from_pem_slice(key.as_bytes())?)?;
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    let serving = async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let Ok(stream) = acceptor.accept(stream).await else { continue };
+            let accept = |_| async { Ok::<_, std::convert::Infallible>(hyper::Response::new(String::new())) };
+            let service = hyper::service::service_fn(accept);
+            tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+        }
+    };
+    Ok((address, tokio::spawn(serving)))
+}
+
+/// A server with a certificate for a name, the authority that the client trusts, and the authority of the client.
+struct Parties<'a> {
+    server: &'a Authority,
+    name: &'a str,
+    trusted: &'a Authority,
+    client: Option<&'a Authority>,
+}
+
+/// Delivers one snapshot of three points to a server that requires a client certificate from its authority.
+async fn deliver(protocol: &str, parties: Parties<'_>) -> Outcome {
+    let Parties { server, name, trusted, client } = parties;
+    let (address, serving) =
+        if protocol == "grpc" { serve_grpc(server, name)? } else { serve_http(server, name).await? };
+    let endpoint = format!("https://localhost:{}", address.port());
 
     let folder = tempfile::tempdir()?;
     let write = |name: &str, pem: &str| write(folder.path(), name, pem);
     let trusted = write("ca.pem", &trusted.certificate.pem())?;
     let (certificate, key) = client.unwrap_or(server).issue("node-1")?;
     let (certificate, key) = (write("client.pem", &certificate)?, write("client.key", &key)?);
-    let mut variables =
-        vec![("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str()), ("OTEL_EXPORTER_OTLP_CERTIFICATE", trusted.as_str())];
+    let mut variables = vec![
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", protocol),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str()),
+        ("OTEL_EXPORTER_OTLP_CERTIFICATE", trusted.as_str()),
+    ];
     if client.is_some() {
         variables.push(("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", &certificate));
         variables.push(("OTEL_EXPORTER_OTLP_CLIENT_KEY", &key));
@@ -81,18 +140,28 @@ fn write(folder: &Path, name: &str, pem: &str) -> std::io::Result<String> {
 
 #[tokio::test]
 async fn a_trusted_client_connects_to_a_trusted_server() -> Result<(), Box<dyn std::error::Error>> {
-    let ours = authority()?;
-    let totals = deliver(&ours, &ours, Some(&ours)).await?;
-    assert_eq!(totals.points, [(None, 3)].into());
+    let ours = &authority()?;
+    for protocol in PROTOCOLS {
+        let parties = Parties { server: ours, name: "localhost", trusted: ours, client: Some(ours) };
+        let totals = deliver(protocol, parties).await?;
+        assert_eq!(totals.points, [(None, 3)].into(), "{protocol}");
+    }
     Ok(())
 }
 
 #[tokio::test]
 async fn untrusted_servers_and_clients_are_refused() -> Result<(), Box<dyn std::error::Error>> {
-    let (ours, other) = (authority()?, authority()?);
-    for (trusted, client) in [(&other, Some(&ours)), (&ours, Some(&other)), (&ours, None)] {
-        let totals = deliver(&ours, trusted, client).await?;
-        assert_eq!((totals.points(None), totals.points.values().sum::<u64>()), (0, 3), "{totals:?}");
+    let (ours, other) = (&authority()?, &authority()?);
+    for protocol in PROTOCOLS {
+        for (name, trusted, client) in [
+            ("localhost", other, Some(ours)),
+            ("localhost", ours, Some(other)),
+            ("localhost", ours, None),
+            ("other.example", ours, Some(ours)),
+        ] {
+            let totals = deliver(protocol, Parties { server: ours, name, trusted, client }).await?;
+            assert_eq!((totals.points(None), totals.points.values().sum::<u64>()), (0, 3), "{protocol}: {totals:?}");
+        }
     }
     Ok(())
 }
