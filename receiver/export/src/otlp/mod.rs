@@ -19,6 +19,7 @@ mod tcp;
 mod tests;
 mod tls;
 mod transport;
+mod trial;
 
 pub use endpoint::without_query;
 pub use error::{EndpointError, SettingsError};
@@ -29,42 +30,14 @@ pub use settings::{
     FileSettings, HEADERS, INSECURE, Items, Names, PROTOCOL, Settings, TIMEOUT, endpoint_is_set,
 };
 pub use tls::{ClientIdentity, Pem};
+pub use trial::Trial;
 
 use self::{
-    client::{Client, Connection},
+    client::Connection,
     delivery::Delivery,
-    failure::{FailureKind, Refusal},
     kind::{Metrics, Spans},
-    transport::Transport as _,
 };
 use super::{Bus, Output, Statistics, Topics};
-
-/// A trial of an endpoint with an empty request.
-pub struct Trial(Client);
-
-impl Trial {
-    /// Prepares a connection for a trial. Requires a tokio runtime.
-    ///
-    /// # Errors
-    /// If the certificates and keys are no valid TLS configuration.
-    pub fn new(items: Items, settings: Settings) -> Result<Self, SettingsError> {
-        Ok(Self(Connection::new(&settings)?.client(items, settings)))
-    }
-
-    /// Sends an empty request.
-    ///
-    /// # Errors
-    /// The problem and its remedy, if the endpoint accepts no requests of this kind.
-    pub async fn run(mut self) -> Result<(), String> {
-        match self.0.send(self.0.encoding().empty()).await {
-            // A collector may refuse an empty request as invalid, but then it accepts others.
-            Err(failure) if failure.kind != FailureKind::Refused(Refusal::Content) => {
-                Err(self.0.destination().explain(&failure))
-            }
-            _ => Ok(()),
-        }
-    }
-}
 
 /// Opens the output for metrics, and for spans if they are exported, and subscribes it to the bus. The first delivery connects; if the endpoint is unreachable, the output logs, counts and
 /// retries. Requires a tokio runtime.

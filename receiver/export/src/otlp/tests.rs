@@ -7,6 +7,7 @@ mod own;
 mod server;
 mod settings;
 mod tls;
+mod trial;
 mod web;
 
 use std::{sync::Arc, time::Duration};

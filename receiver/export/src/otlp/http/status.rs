@@ -77,6 +77,8 @@ pub(super) fn outcome(response: &Response<Content>) -> Result<Reply, Failure> {
 
 /// Returns the failure of a connection.
 fn disconnected(error: &(dyn Error + 'static)) -> Failure {
+    // The client's own error names the phase only.
+    let error = error.source().filter(|_| error.is::<ClientError>()).unwrap_or(error);
     let mut causes = std::iter::successors(Some(error), |&error| error.source());
     if causes.clone().filter_map(|cause| cause.downcast_ref()).any(hyper::Error::is_parse) {
         return no_receiver(&chain(error));

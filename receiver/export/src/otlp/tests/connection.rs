@@ -7,6 +7,7 @@ use prost::bytes::Bytes;
 use super::{
     super::{
         grpc::{Connector, Grpc},
+        transport::Transport as _,
         *,
     },
     settings,
