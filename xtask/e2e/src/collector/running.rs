@@ -17,13 +17,15 @@ use crate::{
 const FILE: &str = "metrics.jsonl";
 /// The file with the received spans.
 const SPANS: &str = "traces.jsonl";
+/// The file with the received log records.
+const LOGS: &str = "logs.jsonl";
 
 /// A collector that receives OTLP on loopback. It ends on drop.
 pub struct Collector {
     server: Server,
     address: SocketAddr,
-    /// The address for OTLP over HTTP of a collector for traces.
-    http: Option<SocketAddr>,
+    /// The address for OTLP over HTTP.
+    http: SocketAddr,
 }
 
 impl Collector {
@@ -31,25 +33,25 @@ impl Collector {
     /// processor, so a line is exactly one request of the sender.
     pub fn start() -> anyhow::Result<Self> {
         retry(|| {
-            let (folder, address) = (folder()?, free_address()?);
+            let (folder, address, http) = (folder()?, free_address()?, free_address()?);
             let config = folder.path().join("config.yaml");
-            let settings = settings(address, &folder.path().join(FILE));
+            let settings = settings(address, http, folder.path());
             fs::write(&config, settings).with_context(|| format!("cannot write {}", config.display()))?;
-            Self::launch(folder, address, |command| command.arg("--config").arg(&config))
+            Self::launch(folder, [address, http], |command| command.arg("--config").arg(&config))
         })
     }
 
     /// Starts a collector with otel-config/collector.yaml on free ports, and waits until it is ready. It sends to a backend, `url`.
     pub fn forward_to(url: &str) -> anyhow::Result<Self> {
         retry(|| {
-            let address = free_address()?;
+            let (address, http) = (free_address()?, free_address()?);
             let addresses = [
                 ("receivers.otlp.protocols.grpc.endpoint", address),
-                ("receivers.otlp.protocols.http.endpoint", free_address()?),
+                ("receivers.otlp.protocols.http.endpoint", http),
                 ("extensions.health_check.endpoint", free_address()?),
             ];
             let pipeline = machine::workspace().join("otel-config/collector.yaml");
-            Self::launch(folder()?, address, |command| {
+            Self::launch(folder()?, [address, http], |command| {
                 command.env("METRICS_EXPORTERS", "[otlp_http/backend]").env("BACKEND_OTLP_ENDPOINT", url);
                 // The collector serves its own metrics on a port of the host by default.
                 command.arg("--config").arg(pipeline).arg("--set=service.telemetry.metrics.level=none");
@@ -65,25 +67,23 @@ impl Collector {
             let config = folder.path().join("config.yaml");
             let settings = settings_of_traces(address, http, url, folder.path());
             fs::write(&config, settings).with_context(|| format!("cannot write {}", config.display()))?;
-            let mut collector = Self::launch(folder, address, |command| command.arg("--config").arg(&config))?;
-            collector.http = Some(http);
-            Ok(collector)
+            Self::launch(folder, [address, http], |command| command.arg("--config").arg(&config))
         })
     }
 
-    /// Returns the endpoint for OTLP over HTTP of a collector for traces.
+    /// Returns the endpoint for OTLP over HTTP, in the format of `OTEL_EXPORTER_OTLP_ENDPOINT`.
     pub fn http(&self) -> String {
-        self.http.map_or_else(String::new, |http| format!("http://{http}"))
+        format!("http://{}", self.http)
     }
 
     fn launch(
         folder: TempDir,
-        address: SocketAddr,
+        [address, http]: [SocketAddr; 2],
         arguments: impl FnOnce(&mut Command) -> &mut Command,
     ) -> anyhow::Result<Self> {
         let ready = |log: &str| log.contains(READY);
         let server = Server::start("the collector", &super::path()?, folder, arguments, ready)?;
-        Ok(Self { server, address, http: None })
+        Ok(Self { server, address, http })
     }
 
     /// Returns the endpoint for OTLP over gRPC, in the format of `OTEL_EXPORTER_OTLP_ENDPOINT`.
@@ -96,7 +96,13 @@ impl Collector {
         Request::read_all(&self.server.folder().join(FILE))
     }
 
-    /// Returns the spans that a collector for traces has written so far.
+    /// Returns the text of the log records written so far, as OTLP/JSON.
+    pub fn logs(&self) -> anyhow::Result<String> {
+        let file = self.server.folder().join(LOGS);
+        fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))
+    }
+
+    /// Returns the spans written so far.
     pub fn spans(&self) -> anyhow::Result<Vec<Span>> {
         read_spans(&self.server.folder().join(SPANS))
     }
@@ -113,14 +119,21 @@ impl Collector {
     }
 }
 
-fn settings(address: SocketAddr, file: &Path) -> String {
-    let file = file.display();
+fn settings(grpc: SocketAddr, http: SocketAddr, folder: &Path) -> String {
+    let [metrics, traces, logs] = [FILE, SPANS, LOGS].map(|file| folder.join(file));
+    let (metrics, traces, logs) = (metrics.display(), traces.display(), logs.display());
     format!(
-        "receivers: {{otlp: {{protocols: {{grpc: {{endpoint: '{address}'}}}}}}}}\n\
-         exporters: {{file: {{path: '{file}', flush_interval: 50ms}}}}\n\
+        "receivers: {{otlp: {{protocols: {{grpc: {{endpoint: '{grpc}'}}, http: {{endpoint: '{http}'}}}}}}}}\n\
+         exporters:\n  \
+           file/metrics: {{path: '{metrics}', flush_interval: 50ms}}\n  \
+           file/traces: {{path: '{traces}', flush_interval: 50ms}}\n  \
+           file/logs: {{path: '{logs}', flush_interval: 50ms}}\n\
          service:\n  \
            telemetry: {{metrics: {{level: none}}}}\n  \
-           pipelines: {{metrics: {{receivers: [otlp], exporters: [file]}}}}\n"
+           pipelines:\n    \
+             metrics: {{receivers: [otlp], exporters: [file/metrics]}}\n    \
+             traces: {{receivers: [otlp], exporters: [file/traces]}}\n    \
+             logs: {{receivers: [otlp], exporters: [file/logs]}}\n"
     )
 }
 

@@ -45,6 +45,12 @@ const SLOW_PERIOD: &str = "100";
 const MANY: [usize; 2] = [10, 100];
 /// The options of Prometheus in the page: the OTLP receiver, and the storage of exemplars.
 const OPTIONS: [&str; 2] = ["--web.enable-otlp-receiver", "--enable-feature=exemplar-storage"];
+/// The sidecar's variables in the page for Prometheus without a collector, besides the endpoint.
+const DIRECT: [(&str, &str); 3] = [
+    ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"),
+    ("OTEL_TRACES_EXPORTER", "none"),
+    ("OTEL_LOGS_EXPORTER", "none"),
+];
 /// Delay of a read that makes a packet slow: more than the least threshold of `signals.slow_packets`.
 const LATE: Duration = Duration::from_millis(50);
 /// The collector's message about a Prometheus without this option.
@@ -79,6 +85,7 @@ pub fn run(binary: &Path, options: &Options) -> anyhow::Result<()> {
     require_root()?;
     let mut page = Page::read()?;
     without_receiver(binary, &page)?;
+    without_collector(binary, &page)?;
     ensure!(OPTIONS.iter().all(|option| page.contains(option)), "the page starts Prometheus without {OPTIONS:?}");
     let prometheus = Prometheus::start(&OPTIONS)?;
     let collector = Collector::forward_to(&prometheus.endpoint())?;
@@ -104,6 +111,18 @@ fn without_receiver(binary: &Path, page: &Page) -> anyhow::Result<()> {
     let logged = || Ok(collector.log().contains(NO_RECEIVER).then_some(()));
     process::wait_for("the error about the missing receiver", ARRIVAL, logged)
         .with_context(|| format!("the collector logged:\n{}", collector.log()))
+}
+
+/// Checks that the sidecar's metrics arrive in Prometheus without a collector.
+fn without_collector(binary: &Path, page: &Page) -> anyhow::Result<()> {
+    ensure!(DIRECT.iter().all(|(name, value)| page.contains(&format!("{name}={value}"))), "the page lacks {DIRECT:?}");
+    let prometheus = Prometheus::start(&OPTIONS)?;
+    let mut sidecar = Command::new(binary);
+    sidecar.args(["run", "--output", "otlp", "--interval", "1s", "--duration", "3s"]).envs(DIRECT);
+    machine::output(sidecar.env("OTEL_EXPORTER_OTLP_ENDPOINT", prometheus.endpoint()))?;
+    let metric = format!("undercurrent_collect_duration_seconds{NODE}");
+    process::wait_for("metrics in Prometheus", ARRIVAL, || Ok((!prometheus.query(&metric)?.is_empty()).then_some(())))
+        .with_context(|| format!("Prometheus logged:\n{}", prometheus.log()))
 }
 
 /// The programs of the scenario.

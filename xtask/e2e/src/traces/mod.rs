@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use xtask_common::{
     machine,
     process::{self, patience},
+    traffic::Traffic,
 };
 use xtask_e2e::{
     collector::running::Collector,
@@ -43,6 +44,7 @@ const NODE: &str = "undercurrent";
 /// Runs the scenario over both IP versions.
 pub fn run(sidecar: &Path) -> anyhow::Result<()> {
     require_root()?;
+    without_collector(sidecar)?;
     let python = python()?;
     for (version, addresses) in
         [("ipv4", ["10.78.0.1/24", "10.78.0.2/24"]), ("ipv6", ["fd00:78::1/64", "fd00:78::2/64"])]
@@ -53,6 +55,24 @@ pub fn run(sidecar: &Path) -> anyhow::Result<()> {
         }
         site.datagrams().with_context(|| site.failed(DATAGRAMS))?;
     }
+    Ok(())
+}
+
+/// Checks that spans arrive in Jaeger without a collector.
+fn without_collector(sidecar: &Path) -> anyhow::Result<()> {
+    let jaeger = Jaeger::start()?;
+    let traffic = Traffic::start()?;
+    let config = tempfile::NamedTempFile::new()?;
+    std::fs::write(config.path(), "packets: {sampling: all}\nsignals: {slow_packets: {threshold: 1us}}\n")?;
+    let mut running = Command::new(sidecar);
+    running.args(["run", "--output", "otlp", "--interval", "1s", "--config"]).arg(config.path());
+    running.env("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf").env("OTEL_EXPORTER_OTLP_ENDPOINT", jaeger.endpoint());
+    let _sidecar = Running::start(&mut running, " signals: ")?;
+    process::wait_for("spans in Jaeger", patience(PATIENCE), || {
+        Ok((!jaeger.traces(NODE, Duration::ZERO)?.is_empty()).then_some(()))
+    })?;
+    traffic.stop()?;
+    println!("e2e traces: spans are in Jaeger without a collector");
     Ok(())
 }
 
