@@ -10,8 +10,7 @@ const SECONDS: u32 = 30;
 /// Coverage by counters of basic blocks, which libFuzzer reads. The options are those of cargo-fuzz (0.13), without sanitizers, so
 /// stable Rust accepts them.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
-                     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
-                     -Ccodegen-units=1 -Cdebug-assertions";
+                     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table";
 /// Each target with the folder of its first inputs below `receiver/fixtures`.
 const TARGETS: [(&str, Option<&str>); 6] = [
     ("fuzz_btf", Some("btf")),
@@ -30,7 +29,8 @@ pub fn run() -> anyhow::Result<Tally> {
     let mut build = cargo::command();
     build.args([
         "build",
-        "--release",
+        "--profile",
+        "fuzz",
         "--locked",
         "--quiet",
         "--package",
@@ -45,8 +45,7 @@ pub fn run() -> anyhow::Result<Tally> {
         let corpus = folder.join("corpus").join(target);
         fs::create_dir_all(&corpus).with_context(|| format!("cannot create {}", corpus.display()))?;
         let seeds = seeds.map(|seeds| machine::workspace().join("receiver/fixtures").join(seeds));
-        if fuzz(folder.join(&host).join("release").join(target), [Some(corpus), seeds].into_iter().flatten().collect())?
-        {
+        if fuzz(folder.join(&host).join("fuzz").join(target), [Some(corpus), seeds].into_iter().flatten().collect())? {
             tally.passed += 1;
         } else {
             tally.failed += 1;
