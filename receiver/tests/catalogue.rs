@@ -37,15 +37,15 @@ fn the_reference_is_committed() {
 #[test]
 fn every_metric_has_a_truth_and_a_comparing_test() {
     let metrics: BTreeSet<&str> = catalogue().map(|(_, metric)| metric.name).collect();
-    let suite = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernel");
+    let suite = Path::new(env!("UNDERCURRENT_WORKSPACE")).join("receiver/tests/kernel");
     page::assert_complete(&table::truths(), &metrics, &suite);
 }
 
 /// `UNDERCURRENT_TRUTH_RESULTS`, which `cargo xtask` sets, names a file of measured errors.
 #[test]
 fn the_truths_are_committed() {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut columns = page::committed(&workspace);
+    let workspace = Path::new(env!("UNDERCURRENT_WORKSPACE"));
+    let mut columns = page::committed(workspace);
     if let Some(results) = env::var_os("UNDERCURRENT_TRUTH_RESULTS") {
         page::update(&mut columns, &fs::read_to_string(results).expect("the results of tests"));
     }

@@ -66,7 +66,7 @@ mod tests {
     };
 
     fn on(kernel: &str) -> Vec<AbsentField> {
-        let path = format!("{}/fixtures/btf/{kernel}.btf", env!("CARGO_MANIFEST_DIR"));
+        let path = format!("{}/receiver/fixtures/btf/{kernel}.btf", env!("UNDERCURRENT_WORKSPACE"));
         let raw = std::fs::read(path).expect("a fixture");
         let btf = Btf::parse(&raw).expect("BTF");
         let fields = resolve(&btf, &declared(OBJECT).expect("declarations"));

@@ -34,7 +34,7 @@ pub struct Block {
 
 /// Returns the root of the checkout.
 pub fn checkout() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+    Path::new(env!("UNDERCURRENT_WORKSPACE")).to_owned()
 }
 
 /// Returns the files in a folder of the checkout and its subfolders, as relative paths.

@@ -42,7 +42,7 @@ pub fn all() -> Vec<Granted> {
 }
 
 fn read(file: &str) -> String {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let workspace = Path::new(env!("UNDERCURRENT_WORKSPACE"));
     fs::read_to_string(workspace.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 

@@ -38,7 +38,7 @@ pub(super) async fn receive(end: &mut DuplexStream, text: &[u8]) -> Vec<u8> {
 
 /// Returns the sorted names of a folder's fixtures in which a parser finds [`context`].
 pub(super) fn with_context(folder: &str, find: impl Fn(&[u8]) -> Option<SpanContext>) -> Vec<String> {
-    let folder = format!("{}/../fixtures/traceparent/{folder}", env!("CARGO_MANIFEST_DIR"));
+    let folder = format!("{}/receiver/fixtures/traceparent/{folder}", env!("UNDERCURRENT_WORKSPACE"));
     let files = fs::read_dir(folder).expect("a folder").map(|file| file.expect("a file").path());
     let mut names: Vec<String> = files
         .filter(|path| find(&fs::read(path).expect("a fixture")) == Some(context()))

@@ -38,7 +38,7 @@ fn assert_wire_works(output: &Output) {
 #[ignore = "boots a virtual machine: needs root"]
 fn vm_6_12_runs_the_hosts_programs_and_wires_two_interfaces() {
     let share = tempfile::tempdir().unwrap();
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vm-guest.sh");
+    let script = concat!(env!("UNDERCURRENT_WORKSPACE"), "/xtask/vm/tests/vm-guest.sh");
     let folder = share.path().to_str().expect("a temporary folder's name is text");
     let output = xtask(&["--kernel", "6.12", "--timeout", "120", "--share", folder, "--", "sh", script, "a b"]);
 
@@ -59,7 +59,7 @@ fn vm_6_12_runs_the_hosts_programs_and_wires_two_interfaces() {
 #[test]
 #[ignore = "boots a virtual machine: needs root"]
 fn vm_icount_wires_two_interfaces() {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vm-guest.sh");
+    let script = concat!(env!("UNDERCURRENT_WORKSPACE"), "/xtask/vm/tests/vm-guest.sh");
     let share = tempfile::tempdir().unwrap();
     let folder = share.path().to_str().expect("a temporary folder's name is text");
     let options = ["--kernel", "6.12", "--icount", "--timeout", "240", "--share", folder];

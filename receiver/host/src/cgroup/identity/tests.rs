@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::{ContainerId, Identity, Origin, PodUid, Runtime, Subtree, by_path, identify, invariants, origin};
 use crate::cgroup::{CgroupPath, Uid};
 
-const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/cgroups");
+const FIXTURES: &str = concat!(env!("UNDERCURRENT_WORKSPACE"), "/receiver/fixtures/cgroups");
 
 /// A source of example paths.
 #[derive(Deserialize)]

@@ -212,7 +212,7 @@ fn write_fixtures() {
             |_| file.clone(),
             |elf| elf.section_by_name(".BTF").expect("a .BTF section").data().expect("its bytes").to_vec(),
         );
-        let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../fixtures/btf/{release}.btf"));
+        let fixture = Path::new(env!("UNDERCURRENT_WORKSPACE")).join(format!("receiver/fixtures/btf/{release}.btf"));
         fs::write(&fixture, reduce(&parse(&raw))).unwrap_or_else(|error| panic!("{}: {error}", fixture.display()));
     }
 }

@@ -72,5 +72,5 @@ fn fixture_matches_the_generator() {
 #[test]
 #[ignore = "writes fixtures/nic-clock.txt"]
 fn write_recording() {
-    fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join(PATH), record()).expect("written");
+    fs::write(Path::new(env!("UNDERCURRENT_WORKSPACE")).join("receiver/kernel").join(PATH), record()).expect("written");
 }
