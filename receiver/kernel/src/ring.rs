@@ -57,13 +57,16 @@ impl<Q: Records> Ring<Q> {
         Ok(Watch(unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }?))
     }
 
-    /// Waits for an event. Returns immediately if the last reading left records. Cancel safe.
+    /// Waits for an event. If the last reading left records, only yields to the runtime: the timers of a task that is never pending
+    /// do not advance. Cancel safe.
     ///
     /// # Errors
     /// If the runtime stops polling the descriptor.
     pub async fn filled(&mut self) -> io::Result<()> {
         if self.is_drained {
             self.ring.readable_mut().await?.clear_ready();
+        } else {
+            tokio::task::yield_now().await;
         }
         Ok(())
     }
@@ -152,6 +155,27 @@ mod tests {
         assert_eq!(ring.take::<u32>(), None);
         let more = tokio::time::timeout(Duration::from_millis(20), ring.filled()).await;
         assert!(more.is_err(), "an empty queue is announced");
+    }
+
+    #[tokio::test]
+    async fn timers_advance_while_records_remain() {
+        let (sender, receiver) = UnixDatagram::pair().expect("sockets");
+        receiver.set_nonblocking(true).expect("a flag");
+        let mut ring = Ring::open(Queue(receiver)).expect("a watched socket");
+        for number in [1_u32, 2] {
+            sender.send(&number.to_ne_bytes()).expect("sent");
+        }
+        assert_eq!(ring.take::<u32>(), Some(1));
+        let (began, mut tick) =
+            (std::time::Instant::now(), std::pin::pin!(tokio::time::sleep(Duration::from_millis(1))));
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut tick => break,
+                filled = ring.filled() => filled.expect("watched"),
+            }
+            assert!(began.elapsed() < Duration::from_secs(20), "the timer does not advance");
+        }
     }
 
     #[tokio::test]
