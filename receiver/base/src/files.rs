@@ -2,12 +2,24 @@
 //! Writes never follow a symbolic link, which another user may have created.
 
 use std::{
+    ffi::{OsStr, OsString},
     fs::{File, OpenOptions},
     io::{self, Read as _},
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
-    path::Path,
+    os::{
+        fd::OwnedFd,
+        unix::{
+            ffi::OsStrExt as _,
+            fs::{MetadataExt as _, OpenOptionsExt as _},
+        },
+    },
+    path::{Component, Path},
 };
 
+use rustix::{
+    fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat, open, openat, readlinkat},
+    io::Errno,
+    process::geteuid,
+};
 use serde::{Deserialize, Serialize};
 
 /// Reads a regular file of at most `limit` bytes.
@@ -34,21 +46,34 @@ pub fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Opens a file for appending, or creates a file that only its owner can read. The last component of the path must not be
-/// a symbolic link.
+/// Opens a file for appending, or creates a file that only its owner can read. Another user must not choose the file, so an existing
+/// one has no other name (hard link), and it belongs to root or to the user of this process; the last component of the path is no
+/// symbolic link, and each link before it belongs to one of both. A pipe must have a reader: the call does not wait for one.
 ///
 /// # Errors
-/// If the file cannot be opened; `ELOOP` for a symbolic link.
+/// If the file cannot be opened; `ELOOP` if it is a symbolic link; [`io::ErrorKind::InvalidInput`] for a pipe without a reader;
+/// [`io::ErrorKind::PermissionDenied`] for a file or link of another user, and for a file with several names.
 pub fn append_private(path: &Path) -> io::Result<File> {
-    appending(0).open(path)
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::NONBLOCK;
+    let (folder, name) = folder_of(path)?;
+    let opened = openat(&folder, name, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
+    let no_reader = || io::Error::new(io::ErrorKind::InvalidInput, "a pipe or a socket that nobody reads");
+    let file = File::from(opened.map_err(|error| if error == Errno::NXIO { no_reader() } else { error.into() })?);
+    let metadata = file.metadata()?;
+    trusted(metadata.uid(), "the file")?;
+    if metadata.is_file() && metadata.nlink() > 1 {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the file has several names (hard links)"));
+    }
+    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+    Ok(file)
 }
 
-/// Opens a regular file as [`append_private`] does, and never waits for the reader of a pipe.
+/// Opens a regular file as [`append_private`] does.
 ///
 /// # Errors
-/// If the file cannot be opened, and [`io::ErrorKind::InvalidInput`] for another kind of file.
+/// See [`append_private`]; also [`io::ErrorKind::InvalidInput`] for a device.
 pub fn append_regular(path: &Path) -> io::Result<File> {
-    let file = appending(libc::O_NONBLOCK).open(path)?;
+    let file = append_private(path)?;
     if file.metadata()?.is_file() {
         Ok(file)
     } else {
@@ -56,10 +81,53 @@ pub fn append_regular(path: &Path) -> io::Result<File> {
     }
 }
 
-fn appending(flags: i32) -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.append(true).create(true).mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_NOCTTY | flags);
-    options
+/// Returns an error unless the owner is root or the user of this process.
+fn trusted(owner: u32, what: &str) -> io::Result<()> {
+    if owner == 0 || owner == geteuid().as_raw() {
+        return Ok(());
+    }
+    let text =
+        format!("{what} belongs to another user (uid {owner}): let it belong to the user that runs undercurrent");
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+}
+
+/// The maximum number of symbolic links on a path, as in the kernel (`MAXSYMLINKS` of `include/linux/namei.h`).
+const LINKS: usize = 40;
+
+/// Opens the folder of a file component by component, and checks the owner of each symbolic link. Returns it with the name of the
+/// file.
+fn folder_of(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let folder = |path: &str| open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+    let mut at = folder(if path.is_absolute() { "/" } else { "." })?;
+    let mut left: Vec<OsString> = names(path.parent().unwrap_or(Path::new("")));
+    let mut links = 0;
+    while let Some(next) = left.pop() {
+        let opened = openat(&at, &next, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        let status = fstat(&opened)?;
+        if !FileType::from_raw_mode(status.st_mode).is_symlink() {
+            at = opened;
+            continue;
+        }
+        trusted(status.st_uid, &format!("the symbolic link `{}` on the way to it", next.display()))?;
+        links += 1;
+        if links > LINKS {
+            return Err(Errno::LOOP.into());
+        }
+        let target = readlinkat(&opened, "", Vec::new())?;
+        let target = Path::new(OsStr::from_bytes(target.as_bytes()));
+        if target.is_absolute() {
+            at = folder("/")?;
+        }
+        left.extend(names(target));
+    }
+    Ok((at, name))
+}
+
+/// Returns the names of a path, the last one first.
+fn names(path: &Path) -> Vec<OsString> {
+    let is_name = |part: &Component<'_>| matches!(part, Component::Normal(_) | Component::ParentDir);
+    path.components().rev().filter(is_name).map(|part| part.as_os_str().to_owned()).collect()
 }
 
 /// The device and the inode of an open file. A renamed file keeps them.
@@ -115,6 +183,51 @@ mod tests {
         assert_eq!(append_private(&new)?.metadata()?.permissions().mode() & 0o777, 0o600);
         append_private(&target)?.write_all(b" and more")?;
         assert_eq!(fs::read_to_string(&target)?, "precious and more");
+        Ok(())
+    }
+
+    #[test]
+    fn unread_pipes_hard_links_and_files_of_others_are_refused() -> io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let at = |name: &str| folder.path().join(name);
+        let kind = |path: &Path| append_private(path).map(drop).map_err(|error| error.kind());
+        mkfifoat(CWD, at("pipe"), Mode::RWXU)?;
+        assert_eq!(kind(&at("pipe")), Err(io::ErrorKind::InvalidInput));
+        let _reader = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(at("pipe"))?;
+        assert_eq!(kind(&at("pipe")), Ok(()), "with a reader");
+        fs::write(at("one"), "precious")?;
+        fs::hard_link(at("one"), at("other"))?;
+        assert_eq!(kind(&at("one")), Err(io::ErrorKind::PermissionDenied));
+        if geteuid().is_root() {
+            fs::write(at("foreign"), "")?;
+            std::os::unix::fs::chown(at("foreign"), Some(65_534), None)?;
+            assert_eq!(kind(&at("foreign")), Err(io::ErrorKind::PermissionDenied));
+        }
+        assert_eq!(kind(Path::new("/dev/null")), Ok(()));
+        Ok(())
+    }
+
+    #[test]
+    fn links_on_the_way_are_followed_if_their_owner_is_trusted() -> io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("real"))?;
+        std::os::unix::fs::symlink("real", at("relative"))?;
+        std::os::unix::fs::symlink(at("real"), at("absolute"))?;
+        std::os::unix::fs::symlink("loop", at("loop"))?;
+        for way in ["relative", "absolute", "relative/../absolute", "./real"] {
+            append_private(&at(way).join("file"))?.write_all(b"x")?;
+        }
+        assert_eq!(fs::read_to_string(at("real/file"))?, "xxxx");
+        let refused = append_private(&at("loop").join("file")).map(drop).map_err(|error| error.raw_os_error());
+        assert_eq!(refused, Err(Some(libc::ELOOP)));
+        if geteuid().is_root() {
+            std::os::unix::fs::lchown(at("relative"), Some(65_534), None)?;
+            let refused = append_private(&at("relative/other")).map(drop).expect_err("refused");
+            assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+            assert!(refused.to_string().contains("`relative`"), "{refused}");
+            assert!(!at("real/other").exists());
+        }
         Ok(())
     }
 
