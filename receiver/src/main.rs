@@ -89,6 +89,7 @@ fn measure(run: Run) -> anyhow::Result<()> {
     for destination in outputs.destinations(settings.otlp.endpoint.as_deref()) {
         tracing::info!("{destination}");
     }
+    let reach = outputs.reach(&environment::process);
     descriptors::raise();
     let (host, requirements) = requirements::permitted(&settings)?;
     let access = Access::gain(host, &requirements)?;
@@ -101,7 +102,7 @@ fn measure(run: Run) -> anyhow::Result<()> {
     let directory =
         Directory::start(&settings.workloads, &node, &environment::process, Runtimes::through(access.reader.foreign()));
     // At this point no thread runs, and the process has received no data from outside.
-    Part::Worker.confine()?;
+    Part::Worker.confine(&reach)?;
     drop(entered);
     let watchdog = Watchdog::new(settings.interval.get());
     let mut control = control.start(&settings, watchdog.clone())?;

@@ -1,6 +1,6 @@
 //! Opens the configured outputs.
 
-use std::num::NonZeroUsize;
+use std::{num::NonZeroUsize, path::Path};
 
 use crate::{
     config::{Compression, Otlp, Protocol, Settings},
@@ -11,7 +11,13 @@ use crate::{
         table,
     },
     options::{Destination, Output as Requested, Outputs as RequestedOutputs, Span},
+    parts::Reach,
 };
+
+/// The port of the Kubernetes API in a pod.
+const KUBERNETES_PORT: &str = "KUBERNETES_SERVICE_PORT";
+/// The variables with trusted authorities, as OpenSSL uses them.
+const TRUSTED: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
 /// Errors of opening outputs.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +83,17 @@ impl<'a> Plan<'a> {
         let spans = spans.iter().map(|settings| (otlp::Items::Spans, settings));
         let logs = logs.iter().map(|settings| (otlp::Items::Logs, settings));
         std::iter::once((otlp::Items::Metrics, metrics)).chain(spans).chain(logs).collect()
+    }
+
+    /// Returns what the worker must access for the outputs and for the Kubernetes API. `environment` names certificates and the API.
+    #[must_use]
+    pub fn reach(&self, environment: Environment<'_>) -> Reach {
+        let collectors = self.collectors();
+        let ports = collectors.iter().map(|(_, settings)| settings.port());
+        let api = value(environment, KUBERNETES_PORT).and_then(|port| port.parse().ok());
+        let files = otlp::FILES.iter().flatten().chain(&TRUSTED).filter_map(|name| value(environment, name));
+        let folder = |file: String| Path::new(&file).parent().map(Path::to_owned);
+        Reach { ports: ports.chain(api).collect(), folders: files.filter_map(folder).collect() }
     }
 
     /// Returns a text for the log about each collector: the items, the endpoint and its origin. `file` is the configuration file's endpoint.

@@ -16,7 +16,7 @@ use crate::{
     },
     loader::{self, LoadError},
     node,
-    options::{AttachKind, MemoryLimit},
+    options::{AttachKind, MemoryLimit, Namespace},
     packets,
     privileges::{Privileges, ReadError as PrivilegesError, Task, Unprivileged},
     reader::{Places, SocketPaths},
@@ -77,6 +77,8 @@ pub struct Requirements {
     counter_hooks: Vec<&'static Hook>,
     /// The files of the outputs, in the order of the outputs.
     output_files: Vec<PathBuf>,
+    /// The network namespaces of the packet filter.
+    namespaces: Vec<Option<PathBuf>>,
     /// The sockets of container runtimes that the configuration names.
     sockets: Option<Vec<PathBuf>>,
 }
@@ -105,6 +107,7 @@ impl Requirements {
             sysfs,
             counter_hooks: signals::counter_hooks(&settings.signals),
             output_files: settings.outputs.files().map(Path::to_owned).collect(),
+            namespaces: settings.packets.filter.network_namespaces.iter().map(path_of).collect(),
             sockets: settings.workloads.sockets(),
             settings: settings.signals.clone(),
         }
@@ -147,7 +150,7 @@ impl Requirements {
     pub fn places(&self, host: &Host) -> Places {
         let sockets = SocketPaths::new(self.sockets.clone(), &environment::process, node::host_root());
         let (hierarchy, sysfs, outputs) = (host.hierarchy.clone(), self.sysfs.clone(), self.output_files.clone());
-        Places { hierarchy, sysfs, outputs, sockets }
+        Places { hierarchy, sysfs, outputs, namespaces: self.namespaces.clone(), sockets }
     }
 
     /// Returns the required hooks.
@@ -210,14 +213,31 @@ impl Requirements {
     }
 }
 
+fn path_of(namespace: &Namespace) -> Option<PathBuf> {
+    match namespace {
+        Namespace::Path(path) => Some(path.as_path().to_owned()),
+        Namespace::Inode(_) => None,
+    }
+}
+
 /// Returns the tasks for which the settings need capabilities.
 #[must_use]
 pub fn tasks(settings: &Settings) -> Vec<Task> {
     let of_signals = signals::enabled(&settings.signals).flat_map(|entry| entry.tasks);
     let of_workloads = workloads::TASKS.iter().filter(|_| settings.workloads.enabled);
     let needed: Vec<&Task> = of_signals.chain(of_workloads).collect();
-    let is_needed = |task: &Task| ALWAYS.contains(task) || needed.contains(&task);
+    let required = required_tasks(settings);
+    let is_needed = |task: &Task| ALWAYS.contains(task) || needed.contains(&task) || required.contains(task);
     Task::ALL.into_iter().filter(is_needed).collect()
+}
+
+/// Returns the tasks without whose capabilities the sidecar does not start.
+#[must_use]
+pub fn required_tasks(settings: &Settings) -> Vec<Task> {
+    let measures = settings.workloads.enabled || !signals::hooks(&settings.signals).is_empty();
+    let changes_user = !settings.separation.root_worker;
+    let tasks = [(Task::LoadTracing, measures), (Task::ChangeUser, changes_user)];
+    tasks.into_iter().filter_map(|(task, is_required)| is_required.then_some(task)).collect()
 }
 
 /// Probes the host and the privileges that this process lacks for attaching.
@@ -241,9 +261,7 @@ pub fn permitted(settings: &Settings) -> Result<(Host, Requirements), Refused> {
     let (mut host, privileges) = host()?;
     let requirements = Requirements::of(settings, host.ownership());
     host.meters = requirements.meters.clone();
-    if !requirements.hooks.is_empty() {
-        privileges.require(&[Task::LoadTracing])?;
-    }
+    privileges.require(&required_tasks(settings))?;
     requirements.within_memory(settings.memory_limit, host.cpus)?;
     Ok((host, requirements))
 }

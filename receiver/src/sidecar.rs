@@ -177,6 +177,8 @@ impl Sidecar {
             FilterUpdater::new(settings.packets.filter.clone(), kernel.filter_map(), files, &workloads);
         let nics = requirements.hooks().contains(&&hooks::DRIVER).then(|| kernel.follow_nics()).transpose()?;
         let internal = InternalTelemetry::new(start);
+        // Every map is mapped. A descriptor would give access to others too, if the worker passed it on.
+        kernel.close_maps();
         watchdog.ready();
         let traces = Traces::new(opened.iter_mut().filter_map(|(_, signal)| signal.watch()).collect());
         Ok(Self {

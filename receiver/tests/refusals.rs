@@ -158,7 +158,7 @@ fn invalid_collector_settings() {
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "ftp://collector:4317"),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://:4317"),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:99999"),
-        ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/xml"),
         ("OTEL_EXPORTER_OTLP_HEADERS", "no equals sign"),
     ];
     let refused = settings.map(|(variable, value)| {

@@ -21,17 +21,20 @@ pub enum Task {
     InspectProcesses,
     /// Read files that are readable by their owner only: environments of processes, and power meters.
     ReadProtectedFiles,
+    /// Run the worker as another user than root.
+    ChangeUser,
 }
 
 impl Task {
     /// Every task; those that the sidecar requires come first.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::LoadTracing,
         Self::AttachCgroup,
         Self::RaiseMemoryLock,
         Self::ReadSymbols,
         Self::InspectProcesses,
         Self::ReadProtectedFiles,
+        Self::ChangeUser,
     ];
 
     /// Returns the purpose of the task, for a sentence after "to".
@@ -44,6 +47,7 @@ impl Task {
             Self::ReadSymbols => "read the addresses of kernel symbols",
             Self::InspectProcesses => "inspect processes of other users",
             Self::ReadProtectedFiles => "read environments of processes and power meters",
+            Self::ChangeUser => "run the worker as another user than root",
         }
     }
 
@@ -59,6 +63,7 @@ impl Task {
                 "packets in network namespaces may count for the node, and containers may have no names"
             }
             Self::ReadProtectedFiles => "no `service.name` from environments, and no power meters of the kind `rapl`",
+            Self::ChangeUser => "the sidecar does not start, unless `separation.root_worker` is true",
         }
     }
 
@@ -66,8 +71,8 @@ impl Task {
     #[must_use]
     pub const fn alternatives(self) -> &'static [&'static [Capability]] {
         use Capability::{
-            CAP_BPF, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_NET_ADMIN, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE,
-            CAP_SYS_RESOURCE, CAP_SYSLOG,
+            CAP_BPF, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_NET_ADMIN, CAP_PERFMON, CAP_SETGID, CAP_SETUID,
+            CAP_SYS_ADMIN, CAP_SYS_PTRACE, CAP_SYS_RESOURCE, CAP_SYSLOG,
         };
         match self {
             Self::LoadTracing => &[&[CAP_BPF, CAP_PERFMON], &[CAP_SYS_ADMIN]],
@@ -78,6 +83,7 @@ impl Task {
             Self::ReadSymbols => &[&[CAP_SYSLOG]],
             Self::InspectProcesses => &[&[CAP_SYS_PTRACE]],
             Self::ReadProtectedFiles => &[&[CAP_DAC_READ_SEARCH], &[CAP_DAC_OVERRIDE]],
+            Self::ChangeUser => &[&[CAP_SETUID, CAP_SETGID]],
         }
     }
 }
@@ -110,9 +116,12 @@ impl Privileges {
         Ok(Self { root, in_initial_namespace: Namespace::User.is_initial(), effective })
     }
 
-    /// Returns the missing capabilities of a task, or `None` if it has all.
+    /// Returns the missing capabilities of a task, or `None` if it has all. Another user than root changes to no other user.
     #[must_use]
     pub fn lack(&self, task: Task) -> Option<Lack> {
+        if task == Task::ChangeUser && !self.root {
+            return None;
+        }
         let has = |capability: &Capability| self.in_initial_namespace && self.effective.contains(capability);
         let alternatives = task.alternatives();
         if alternatives.iter().any(|set| set.iter().all(has)) {
@@ -253,6 +262,13 @@ mod tests {
         let lack = privileges(&[CAP_BPF]).lack(Task::LoadTracing).expect("a lack");
         assert_eq!(lack.missing, [CAP_PERFMON]);
         assert_eq!(privileges(&[CAP_NET_ADMIN]).lack(Task::AttachCgroup).map(|lack| lack.missing), Some(vec![CAP_BPF]));
+    }
+
+    #[test]
+    fn only_root_must_be_able_to_change_its_user() {
+        let lack = |root| Privileges { root, ..privileges(&[CAP_BPF]) }.lack(Task::ChangeUser);
+        assert_eq!(lack(true).map(|lack| lack.missing.len()), Some(2));
+        assert_eq!(lack(false), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
     io::{self, IoSlice, IoSliceMut},
     mem::MaybeUninit,
     os::{
-        fd::{AsFd, BorrowedFd, OwnedFd},
+        fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
         unix::net::UnixStream,
     },
     time::{Duration, Instant},
@@ -29,8 +29,13 @@ pub use self::call::{Call, Reply};
 
 /// The maximum length of a body. A scan of the largest cgroup tree with long paths has a few megabytes.
 const LONGEST: usize = 32 << 20;
-/// The maximum number of descriptors in one frame: one for each map.
-const DESCRIPTORS: usize = 128;
+/// The maximum length of a request to a privileged part. A decoded request takes up to 16 times as much memory.
+pub const LONGEST_REQUEST: usize = 1 << 20;
+/// The maximum number of descriptors in one frame: `SCM_MAX_FD` of `include/net/scm.h`. The kernel closes descriptors that do not fit
+/// before the call returns, which blocks the receiver.
+const DESCRIPTORS: usize = 253;
+/// `SO_PASSRIGHTS` of `include/uapi/asm-generic/socket.h`, Linux 6.16. Older kernels refuse it.
+const SO_PASSRIGHTS: libc::c_int = 83;
 /// Size of the length field, in bytes.
 const HEADER: usize = size_of::<u32>();
 /// A closed end is an error instead of a signal, and a full socket is one instead of a wait.
@@ -48,6 +53,9 @@ pub enum ChannelError {
     /// The other end did not reply before the deadline.
     #[error("no reply before the deadline")]
     Timeout,
+    /// A request came with descriptors.
+    #[error("a request with descriptors")]
+    Descriptors,
     /// The message exceeds the maximum length or is not valid postcard.
     #[error("malformed message: {0}")]
     Malformed(String),
@@ -78,11 +86,13 @@ pub struct Channel {
     stream: UnixStream,
     /// The time limit of a message; `None` waits for ever.
     limit: Option<Duration>,
+    /// True if the other end has fewer privileges and sends requests.
+    serves: bool,
 }
 
 impl From<UnixStream> for Channel {
     fn from(stream: UnixStream) -> Self {
-        Self { stream, limit: None }
+        Self { stream, limit: None, serves: false }
     }
 }
 
@@ -118,7 +128,20 @@ impl Channel {
     /// # Errors
     /// If the limit of open descriptors is reached.
     pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { stream: self.stream.try_clone()?, limit: self.limit })
+        Ok(Self { stream: self.stream.try_clone()?, limit: self.limit, serves: self.serves })
+    }
+
+    /// Makes this the end of a part that executes requests of a part with fewer privileges. Messages that it receives have at most
+    /// [`LONGEST_REQUEST`] bytes and no descriptors: closing a descriptor of another process can block, for example a socket
+    /// with `SO_LINGER`.
+    pub fn serve(&mut self) {
+        self.serves = true;
+        let no: libc::c_int = 0;
+        let length = size_of_val(&no) as libc::socklen_t;
+        // SAFETY: the kernel reads an integer of this length. Without the option, `receive` refuses the descriptors.
+        unsafe {
+            libc::setsockopt(self.stream.as_raw_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, (&raw const no).cast(), length)
+        };
     }
 
     /// Limits the time to send a message, and the time to receive one.
@@ -220,9 +243,20 @@ impl Channel {
         let until = self.deadline();
         let (mut header, mut descriptors) = ([0; HEADER], Vec::new());
         self.fill(&mut header, until, &mut descriptors)?;
-        let mut body = vec![0; length(header)?];
+        self.accept(&mut descriptors)?;
+        let mut body = vec![0; length(header, if self.serves { LONGEST_REQUEST } else { LONGEST })?];
         self.fill(&mut body, until, &mut descriptors)?;
+        self.accept(&mut descriptors)?;
         Ok((postcard::from_bytes(&body).map_err(malformed)?, descriptors))
+    }
+
+    /// Refuses the descriptors of a request, and leaves them open: the kernel closes them without waiting when this process ends.
+    fn accept(&self, descriptors: &mut Vec<OwnedFd>) -> Result<(), ChannelError> {
+        if !self.serves || descriptors.is_empty() {
+            return Ok(());
+        }
+        descriptors.drain(..).for_each(std::mem::forget);
+        Err(ChannelError::Descriptors)
     }
 
     /// Receives exactly as many bytes as the buffer has.
@@ -257,9 +291,9 @@ fn receive_with(stream: BorrowedFd<'_>, bytes: &mut [u8], descriptors: &mut Vec<
     Ok(received)
 }
 
-fn length(header: [u8; HEADER]) -> Result<usize, ChannelError> {
+fn length(header: [u8; HEADER], longest: usize) -> Result<usize, ChannelError> {
     let length = u32::from_le_bytes(header) as usize;
-    if length <= LONGEST { Ok(length) } else { Err(ChannelError::Malformed(format!("{length} bytes"))) }
+    if length <= longest { Ok(length) } else { Err(ChannelError::Malformed(format!("{length} bytes"))) }
 }
 
 fn malformed(error: postcard::Error) -> ChannelError {
@@ -292,7 +326,7 @@ impl Incoming {
             return Err(ChannelError::Closed);
         }
         self.0.read_exact(&mut header[received..]).await?;
-        let mut body = vec![0; length(header)?];
+        let mut body = vec![0; length(header, LONGEST)?];
         self.0.read_exact(&mut body).await?;
         Ok((postcard::from_bytes(&body).map_err(malformed)?, descriptors))
     }
@@ -369,6 +403,43 @@ mod tests {
         // A vector with more elements than the body.
         assert!(matches!(receive(&[5, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f]), ChannelError::Malformed(_)));
         assert!(matches!(receive(&[8, 0, 0, 0, 1]), ChannelError::Closed));
+    }
+
+    #[test]
+    fn requests_with_descriptors_or_of_excessive_length_are_refused() {
+        let serving = || {
+            let (one, mut other) = Channel::pair().expect("sockets");
+            other.serve();
+            (one, other)
+        };
+        let (mut one, mut other) = serving();
+        one.send(&vec![1_u8; 1000], &[]).expect("sent");
+        assert_eq!(other.receive::<Vec<u8>>().expect("a message").0.len(), 1000);
+        let descriptor = one.try_clone().expect("a descriptor");
+        // From Linux 6.16 on, the kernel refuses to send them.
+        let refused = match one.send(&1_u8, &[descriptor.as_fd()]) {
+            Ok(()) => matches!(other.receive::<u8>(), Err(ChannelError::Descriptors)),
+            Err(ChannelError::Io(error)) => error.kind() == io::ErrorKind::PermissionDenied,
+            Err(_) => false,
+        };
+        assert!(refused);
+        let (mut one, mut other) = serving();
+        one.stream.write_all(&(LONGEST_REQUEST as u32 + 1).to_le_bytes()).expect("written");
+        assert!(matches!(other.receive::<Vec<u8>>(), Err(ChannelError::Malformed(_))));
+    }
+
+    #[test]
+    fn refused_descriptors_are_not_closed() {
+        let (mut one, mut other) = Channel::pair().expect("sockets");
+        // As on kernels without `SO_PASSRIGHTS`.
+        other.serves = true;
+        let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+        one.send(&1_u8, &[writer.as_fd()]).expect("sent");
+        drop(writer);
+        assert!(matches!(other.receive::<u8>(), Err(ChannelError::Descriptors)));
+        // A closed writer would make the pipe readable.
+        let nothing = Timespec { tv_sec: 0, tv_nsec: 0 };
+        assert_eq!(poll(&mut [PollFd::new(&reader, PollFlags::IN)], Some(&nothing)), Ok(0));
     }
 
     #[tokio::test]

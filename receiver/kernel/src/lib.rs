@@ -225,6 +225,12 @@ impl Kernel {
         self.client.is_connected()
     }
 
+    /// Closes the descriptors of the maps. Maps that are mapped into memory and ring buffers stay usable; no other map can be mapped
+    /// afterwards.
+    pub fn close_maps(&mut self) {
+        self.maps.clear();
+    }
+
     /// Facts about the running kernel.
     #[must_use]
     pub const fn host(&self) -> &Host {

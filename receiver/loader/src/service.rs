@@ -139,13 +139,14 @@ impl Service {
         Ok((service, facts))
     }
 
-    /// Duplicates the descriptors of the maps that user space reads: arrays and ring buffers.
+    /// Duplicates the descriptors of the maps that user space reads: arrays and ring buffers, without the variables of the programs,
+    /// whose names begin with a dot.
     ///
     /// # Errors
     /// If the process has reached its limit of open files.
     pub fn maps(&self) -> std::io::Result<Vec<(String, OwnedFd)>> {
         let readable = self.ebpf.maps().filter_map(|(name, map)| match map {
-            Map::Array(data) | Map::RingBuf(data) => Some((name.to_owned(), data)),
+            Map::Array(data) | Map::RingBuf(data) if !name.starts_with('.') => Some((name.to_owned(), data)),
             _ => None,
         });
         readable.map(|(name, data)| Ok((name, data.fd().as_fd().try_clone_to_owned()?))).collect()

@@ -15,6 +15,7 @@ mod power;
 #[cfg(test)]
 mod read_back;
 mod sampling;
+mod separation;
 mod switch;
 mod units;
 #[cfg(test)]
@@ -32,6 +33,7 @@ pub use packets::Packets;
 pub use path::AbsolutePath;
 pub use power::{Power, PowerError, PowerRange};
 pub use sampling::{Sampling, SamplingError, Weight};
+pub use separation::Separation;
 pub use switch::Switch;
 pub use units::{Interval, MemoryLimit, Span, UnitError};
 pub use workloads::Workloads;

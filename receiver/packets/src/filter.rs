@@ -87,7 +87,8 @@ impl FilterUpdater {
         if filter.interfaces.is_empty() {
             return Vec::new();
         }
-        let namespace = self.found("the own network namespace", self.inode(Path::new(HERE)));
+        let own = reader::inode(Path::new(HERE)).and_then(narrow);
+        let namespace = self.found("the own network namespace", own);
         let any = socket(AddressFamily::INET, SocketType::DGRAM, None).map_err(io::Error::from);
         let (Some(namespace), Some(any)) = (namespace, self.found("a socket", any)) else { return Vec::new() };
         let names = filter.interfaces.iter().filter_map(|name| {
@@ -98,20 +99,18 @@ impl FilterUpdater {
     }
 
     fn namespaces(&mut self, filter: &Filter) -> Vec<FilterKey> {
-        let inodes = filter.network_namespaces.iter().filter_map(|namespace| match namespace {
+        let inodes = filter.network_namespaces.iter().enumerate().filter_map(|(index, namespace)| match namespace {
             Namespace::Inode(inode) => Some(inode.get()),
-            Namespace::Path(path) => self.found(&format!("network namespace {path}"), self.inode(path.as_path())),
+            Namespace::Path(path) => {
+                self.found(&format!("network namespace {path}"), self.inode(index, path.as_path()))
+            }
         });
         inodes.map(|inode| FilterKey::of(Criterion::Namespace, inode)).collect()
     }
 
-    /// Returns the inode of the namespace at a path.
-    fn inode(&self, path: &Path) -> io::Result<u32> {
-        let inode = match &self.files {
-            Some(files) => files.inode(path)?,
-            None => reader::inode(path)?,
-        };
-        u32::try_from(inode).map_err(|_| io::Error::other(format!("inode {inode} is too large for a namespace")))
+    /// Returns the inode of the namespace with this index in the filter, and this path.
+    fn inode(&self, index: usize, path: &Path) -> io::Result<u32> {
+        self.files.as_ref().map_or_else(|| reader::inode(path), |files| files.inode(index)).and_then(narrow)
     }
 
     fn slots(&mut self, filter: &Filter, workloads: &Workloads) -> Vec<FilterKey> {
@@ -144,6 +143,10 @@ impl FilterUpdater {
             }
         }
     }
+}
+
+fn narrow(inode: u64) -> io::Result<u32> {
+    u32::try_from(inode).map_err(|_| io::Error::other(format!("inode {inode} is too large for a namespace")))
 }
 
 /// Returns true if the workload's cgroup is `cgroup` or a descendant of it.

@@ -17,7 +17,7 @@ use tokio::{sync::oneshot, time::Instant};
 
 use super::message::{Answer, FileRequest, ForeignRequest};
 use crate::{
-    channel::{Call, Channel, ChannelError, Incoming, Reply},
+    channel::{Call, Channel, ChannelError, Incoming, LONGEST_REQUEST, Reply},
     kernel::client::Client,
 };
 
@@ -99,6 +99,30 @@ impl Reader {
         }
     }
 
+    /// Sends requests about all elements, each with as many elements as the reader accepts. `length` returns the length of an
+    /// element's path. Returns one element of the replies for each element.
+    ///
+    /// # Errors
+    /// See [`Self::files`].
+    pub fn files_in_parts<T, R, C>(
+        &self,
+        all: &[T],
+        length: impl Fn(&T) -> usize,
+        request: impl Fn(&[T]) -> C,
+    ) -> io::Result<Vec<R>>
+    where
+        C: Call<Reply = Vec<R>>,
+        FileRequest: From<C>,
+    {
+        let (mut replies, mut rest) = (Vec::with_capacity(all.len()), all);
+        while !rest.is_empty() {
+            let (part, after) = rest.split_at(fitting(rest, &length));
+            replies.extend(complete(self.files(request(part))?, part.len())?);
+            rest = after;
+        }
+        Ok(replies)
+    }
+
     /// Replaces a reader that ended, that does not respond, or that other users' processes leave no free thread. Needs
     /// a tokio runtime.
     pub fn maintain(&self) {
@@ -126,6 +150,25 @@ impl Reader {
                 "cannot start another reader: {error}; container names and CPU times are missing until one starts"
             ),
         }
+    }
+}
+
+/// Returns how many of the first elements fit one request; at least one.
+fn fitting<T>(elements: &[T], length: impl Fn(&T) -> usize) -> usize {
+    // An element has its path, and at most 16 bytes of numbers: the id or inode, and the length.
+    let ends = elements.iter().scan(0, |end, element| {
+        *end += length(element) + 16;
+        Some(*end)
+    });
+    ends.take_while(|end| *end <= LONGEST_REQUEST / 2).count().max(1)
+}
+
+/// Returns the elements of a reply, which must have one for each element of the request.
+fn complete<T>(elements: Vec<T>, count: usize) -> io::Result<Vec<T>> {
+    if elements.len() == count {
+        Ok(elements)
+    } else {
+        Err(io::Error::other(format!("the reader sent {} elements for {count}", elements.len())))
     }
 }
 
@@ -299,4 +342,17 @@ impl Drop for PendingRequest {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_request_has_at_least_one_element_and_fits() {
+        let size = |length: &usize| *length;
+        assert_eq!(fitting(&[100; 10], size), 10);
+        assert_eq!(fitting(&[4096; 1000], size), LONGEST_REQUEST / 2 / (4096 + 16));
+        assert_eq!(fitting(&[LONGEST_REQUEST], size), 1);
+    }
 }

@@ -65,12 +65,13 @@ calls! {
             /// The process id.
             process: u32,
         } -> u64, within FILES;
-        /// Read the inode number of a file that the configuration names.
+        /// Read the inode number of a network namespace that the packet filter names.
         Inode {
-            /// The path of the file.
-            path: PathBuf,
+            /// Its index in the filter, because the worker may not choose a path.
+            index: usize,
         } -> u64, within FILES;
-        /// Read the power meters of the node.
+        /// Read the power meters of the node. Two readings have a minimum distance: a fast reader of a power meter can find secrets of
+        /// other processes (Lipp et al., "PLATYPUS", 2021).
         ReadMeters {} -> Meters, within FILES;
     }
 }

@@ -10,7 +10,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use super::{
@@ -25,12 +25,14 @@ use crate::{
     cgroup::{CgroupId, CgroupPath, Hierarchy, Limits, UsageError, netns_of},
     channel::{Call as _, Channel, ChannelError, Reply},
     files::{FileIdentity, append_regular},
-    sysfs::Sysfs,
+    sysfs::{self, Sysfs},
 };
 
 /// The maximum number of concurrent requests that may block. Each has a thread, because a file system of another user
 /// may block it indefinitely.
 pub const THREADS: usize = 32;
+/// The minimum time between two readings of the power meters.
+const READINGS: Duration = Duration::from_millis(50);
 /// The stack size of these threads, in bytes. They parse environments.
 const STACK: usize = 256 << 10;
 
@@ -44,6 +46,8 @@ pub struct Places {
     pub sysfs: Sysfs,
     /// The files of the outputs.
     pub outputs: Vec<PathBuf>,
+    /// The network namespaces of the packet filter; `None` for those without a path.
+    pub namespaces: Vec<Option<PathBuf>>,
     /// The sockets of container runtimes.
     pub sockets: SocketPaths,
 }
@@ -58,28 +62,50 @@ struct Foreign {
 ///
 /// # Errors
 /// If the worker sends a malformed message.
-pub fn serve(mut files: Channel, foreign: Channel, places: &Places) -> Result<(), String> {
+pub fn serve(mut files: Channel, mut foreign: Channel, places: &Places) -> Result<(), String> {
+    [&mut files, &mut foreign].into_iter().for_each(Channel::serve);
     let own = Arc::new(Foreign { outputs: places.outputs.clone(), sockets: places.sockets.clone() });
     let started = thread::Builder::new().stack_size(STACK).spawn(|| serve_foreign(foreign, own));
     started.map_err(|error| format!("cannot start a thread: {error}"))?;
+    let mut meters = Meters { sysfs: &places.sysfs, read: None };
     loop {
         let request = match files.receive() {
             Ok((request, _)) => request,
             Err(ChannelError::Closed) => return Ok(()),
             Err(error) => return Err(chain(&error)),
         };
-        let reply = read(request, places);
+        let reply = read(request, places, &mut meters);
         files.reply(&reply).map_err(|error| chain(&error))?;
     }
 }
 
+/// The power meters of the node.
+struct Meters<'a> {
+    sysfs: &'a Sysfs,
+    /// The time of the last reading.
+    read: Option<Instant>,
+}
+
+impl Meters<'_> {
+    fn read(&mut self) -> Result<sysfs::Meters, String> {
+        if self.read.is_some_and(|read| read.elapsed() < READINGS) {
+            return Err(format!("the power meters were read less than {READINGS:?} ago"));
+        }
+        self.read = Some(Instant::now());
+        Ok(self.sysfs.meters())
+    }
+}
+
 /// Executes a request that reads files of the kernel.
-fn read(request: FileRequest, places: &Places) -> Reply {
+fn read(request: FileRequest, places: &Places, meters: &mut Meters<'_>) -> Reply {
     let hierarchy = places.hierarchy.as_ref();
     match request {
         FileRequest::Namespace(Namespace { process }) => Namespace::reply(netns_of(process)),
-        FileRequest::Inode(Inode { path }) => Inode::reply(inode(&path)),
-        FileRequest::ReadMeters(_) => ReadMeters::success(places.sysfs.meters()),
+        FileRequest::Inode(Inode { index }) => {
+            let path = places.namespaces.get(index).and_then(Option::as_ref);
+            Inode::reply(path.ok_or_else(|| io::ErrorKind::NotFound.into()).and_then(|path| inode(path)))
+        }
+        FileRequest::ReadMeters(_) => ReadMeters::reply(meters.read()),
         request => match hierarchy {
             Some(hierarchy) => read_cgroups(request, hierarchy),
             None => Reply::failed("no cgroups are mounted"),
@@ -91,7 +117,9 @@ fn read(request: FileRequest, places: &Places) -> Reply {
 fn read_cgroups(request: FileRequest, hierarchy: &Hierarchy) -> Reply {
     match request {
         FileRequest::Scan(Scan { cgroups, depth }) => {
-            Scan::reply(hierarchy.scan(Limits { cgroups, depth }).map(|scan| {
+            let most = Limits::default();
+            let limits = Limits { cgroups: cgroups.min(most.cgroups), depth: depth.min(most.depth) };
+            Scan::reply(hierarchy.scan(limits).map(|scan| {
                 let cgroups = scan.cgroups.into_iter().map(|cgroup| (cgroup.id.0, cgroup.path.as_bytes().to_vec()));
                 (cgroups.collect(), scan.beyond, scan.unreadable)
             }))

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    options::{AbsolutePath, Hooks, Interval, MemoryLimit, Outputs, Packets, Span, Workloads},
+    options::{AbsolutePath, Hooks, Interval, MemoryLimit, Outputs, Packets, Separation, Span, Workloads},
     signals::Settings as Signals,
     sysfs,
 };
@@ -40,6 +40,8 @@ pub struct File {
     /// The folder where sysfs is mounted, for power meters and the topology of CPUs. In a container it is the host's `/sys` in
     /// most cases. `--sysfs-root` takes precedence.
     pub sysfs_root: SysfsRoot,
+    /// Separation of the sidecar's processes.
+    pub separation: Separation,
     /// Attribution of measurements to workloads.
     pub workloads: Workloads,
     /// The settings that all packet signals share.

@@ -4,18 +4,22 @@ use serde_saphyr::Error as Yaml;
 
 use crate::options::nearest;
 
+/// The maximum length of a quoted name.
+const NAME: usize = 40;
+
 /// Returns the problem and its remedy. Quotes only numbers and booleans, because other values may be secrets.
 pub fn problem(error: &Yaml, scalar: Option<String>) -> String {
     let scalar = scalar.unwrap_or_default();
     match error {
         Yaml::SerdeUnknownField { field, expected, .. } => {
-            format!("unknown key `{field}`: {}", suggestion(field, expected, "the keys here are"))
+            format!("unknown key{}: {}", quoted(field), suggestion(field, expected, "the keys here are"))
         }
         Yaml::SerdeUnknownVariant { variant, expected, .. } => {
-            format!("unknown value `{variant}`: {}", suggestion(variant, expected, "choose from"))
+            format!("unknown value{}: {}", quoted(variant), suggestion(variant, expected, "choose from"))
         }
         Yaml::DuplicateMappingKey { key, .. } => {
-            format!("the key `{}` stands here a second time: keep one of the two", key.as_deref().unwrap_or("?"))
+            let key = key.as_deref().map(quoted).unwrap_or_default();
+            format!("the key{key} stands here a second time: keep one of the two")
         }
         Yaml::InvalidBooleanStrict { .. } => {
             format!("wrong type, `{scalar}` is no truth value: write `true` or `false`")
@@ -49,6 +53,13 @@ pub fn problem(error: &Yaml, scalar: Option<String>) -> String {
         Yaml::ExternalMessage { msg, .. } => syntax(msg),
         other => syntax(&without_location(&other.to_string())),
     }
+}
+
+/// Returns a name between backquotes, after a space; nothing for text that is no name. The file may be another one than a
+/// configuration, for example one that only root may read.
+fn quoted(name: &str) -> String {
+    let is_name = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte));
+    if name.len() <= NAME && is_name(name) { format!(" `{name}`") } else { String::new() }
 }
 
 /// Returns true for a number with a leading zero, such as `010`.
@@ -95,6 +106,7 @@ fn without_location(message: &str) -> String {
 mod tests {
     use std::path::Path;
 
+    use super::NAME;
     use crate::config::File;
 
     fn refusals(contents: &[&str]) -> String {
@@ -105,6 +117,14 @@ mod tests {
         match File::parse(Path::new("config.yaml"), content) {
             Ok(file) => panic!("accepted: {file:?}"),
             Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn text_that_is_no_name_is_not_quoted() {
+        for secret in ["root:$6$salt", "a b", &"x".repeat(NAME + 1)] {
+            let refusal = refusal(format!("'{secret}': 1\n").as_bytes());
+            assert!(refusal.contains("unknown key: ") && !refusal.contains(secret), "{refusal}");
         }
     }
 
@@ -121,7 +141,7 @@ mod tests {
         config.yaml:4:5: unknown key `percpu`: did you mean `per_cpu`?
         config.yaml:3:5: unknown key `colour`: the keys here are `enabled`, `per_cpu`
         config.yaml:1:11: unknown key `energy`: the keys here are `sampling`, `filter`, `group`, `scale`
-        config.yaml:1:1: unknown key `1`: the keys here are `interval`, `outputs`, `otlp`, `resource`, `memory_limit`, `hooks`, `sysfs_root`, `workloads`, `packets`, `signals`
+        config.yaml:1:1: unknown key `1`: the keys here are `interval`, `outputs`, `otlp`, `resource`, `memory_limit`, `hooks`, `sysfs_root`, `separation`, `workloads`, `packets`, `signals`
         ");
     }
 

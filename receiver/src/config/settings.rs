@@ -11,7 +11,8 @@ use crate::{
     environment::{Environment, Ignored, value},
     export::otlp,
     options::{
-        AttachKind, Destination, Interval, MemoryLimit, Output, Outputs, Packets, Sampling, Span, UnitError, Workloads,
+        AttachKind, Destination, Interval, MemoryLimit, Output, Outputs, Packets, Sampling, Separation, Span,
+        UnitError, Workloads,
     },
     signals::Settings as Signals,
 };
@@ -54,6 +55,8 @@ pub struct Settings {
     pub avoid: Vec<AttachKind>,
     /// The folder where sysfs is mounted.
     pub sysfs_root: PathBuf,
+    /// Separation of the sidecar's processes.
+    pub separation: Separation,
     /// Attribution of measurements to workloads.
     pub workloads: Workloads,
     /// The settings that all packet signals share.
@@ -95,6 +98,7 @@ impl Settings {
             memory_limit: file.memory_limit,
             avoid: [file.hooks.avoid, flags.avoid].concat(),
             sysfs_root: flags.sysfs_root.unwrap_or_else(|| file.sysfs_root.0.as_path().to_owned()),
+            separation: file.separation,
             workloads: file.workloads,
             packets: Packets { sampling, ..file.packets },
             signals,

@@ -126,6 +126,7 @@ impl Shown<'_> {
             hooks: Hooks { avoid: settings.avoid },
             sysfs_root: AbsolutePath::try_from(settings.sysfs_root.display().to_string())
                 .map_or_else(|_| SysfsRoot::default(), SysfsRoot),
+            separation: settings.separation,
             workloads: settings.workloads,
             packets: settings.packets,
             signals: settings.signals,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     causes::chain,
     export::otlp::{Items, Settings, Trial},
-    parts::{self, AccessError},
+    parts::{self, AccessError, Reach},
 };
 
 /// The result of a trial.
@@ -36,7 +36,8 @@ pub fn try_all(collectors: &[(Items, &Settings)]) -> Result<Vec<Collector>, Acce
         drop(entered);
         Ok((runtime, trials))
     };
-    let problems = parts::in_worker(prepare, |(runtime, trials)| {
+    let reach = Reach { ports: collectors.iter().map(|(_, settings)| settings.port()).collect(), ..Reach::default() };
+    let problems = parts::in_worker(&reach, prepare, |(runtime, trials)| {
         runtime.block_on(async {
             let mut problems = Vec::new();
             for trial in trials {

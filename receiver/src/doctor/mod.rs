@@ -178,7 +178,7 @@ fn fill(
     report.memory.maps = requirements.maps(host.cpus).iter().map(|map| (map.name, map.bytes())).collect();
     report.memory.planned = report.memory.maps.iter().map(|(_, bytes)| bytes).sum();
     report.host = Some(host.clone());
-    privileges.require(&[Task::LoadTracing])?;
+    privileges.require(&requirements::required_tasks(settings))?;
     requirements.within_memory(settings.memory_limit, host.cpus)?;
     // Programs attach with the loader's privileges, as in `run`. This process has more.
     let requirements = Requirements::of(&smallest(settings), host.ownership());

@@ -22,8 +22,8 @@ use crate::{
     causes::chain,
     config::Settings,
     kernel::{Kernel, KernelError, host::Host},
-    parts::{self, Access, AccessError},
-    privileges::{ReadError, Task},
+    parts::{self, Access, AccessError, Reach},
+    privileges::ReadError,
     requirements::{self, Refused, Requirements},
     signals::network_functions::{SampleSource, Stacks},
 };
@@ -90,7 +90,7 @@ pub fn record(mut settings: Settings, lasting: Duration, picture: &Path) -> Resu
     // The samples of a timer have equal times, so a picture needs no prices of cycles.
     settings.signals.network_functions.source = SampleSource::CpuClock;
     let (host, privileges) = requirements::host()?;
-    privileges.require(&[Task::LoadTracing]).map_err(Refused::from)?;
+    privileges.require(&requirements::required_tasks(&settings)).map_err(Refused::from)?;
     let Drawing { samples, lost, stacks, svg } = draw(host, &settings, lasting)?;
     if samples == 0 {
         return Err(FlamegraphError::Empty(lasting));
@@ -122,7 +122,7 @@ fn draw(host: Host, settings: &Settings, lasting: Duration) -> Result<Drawing, F
         let names = Names::read().map_err(|error| chain(&error))?;
         Ok((runtime, access, names))
     };
-    let drawn = parts::in_worker(prepare, |(runtime, access, names)| {
+    let drawn = parts::in_worker(&Reach::default(), prepare, |(runtime, access, names)| {
         let sampled = runtime.block_on(sample(&access.kernel, settings, &names, lasting));
         let drawing = sampled.map(|(root, lost)| Drawing {
             samples: root.samples(),

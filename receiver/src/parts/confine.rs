@@ -3,6 +3,7 @@
 use std::{collections::HashSet, io};
 
 use caps::{CapSet, Capability, CapsHashSet};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
 use super::process::is_single_threaded;
@@ -10,7 +11,7 @@ use super::process::is_single_threaded;
 mod files;
 mod system_calls;
 
-pub use files::FileAccess;
+pub use files::{FileAccess, Reach};
 
 /// A part of the sidecar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -27,6 +28,9 @@ pub enum Part {
 /// The user and group id of the worker if the sidecar runs as root. systemd's documentation lists it as unused. A
 /// shared user such as `nobody` is unsafe, because processes of one user may kill each other.
 pub const USER: u32 = 65_529;
+
+/// The maximum number of threads of all workers on a machine, which have one user.
+const THREADS: u64 = 512;
 
 /// The system calls that a part may make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -137,12 +141,13 @@ impl Part {
         })
     }
 
-    /// Permanently drops every privilege that the part does not need. The process must be single-threaded.
+    /// Permanently drops every privilege that the part does not need. `reach` limits the worker. The process must be
+    /// single-threaded.
     ///
     /// # Errors
     /// If the kernel rejects a restriction, or if the process has several threads, because other threads would keep
     /// their privileges. A kernel without Landlock is not an error.
-    pub fn confine(self) -> Result<(), ConfineError> {
+    pub fn confine(self, reach: &Reach) -> Result<(), ConfineError> {
         if !is_single_threaded() {
             return confined("privileges", Err(io::Error::other("this process has several threads")));
         }
@@ -154,12 +159,14 @@ impl Part {
             // rustix caches the kernel parameters. Only root can read their file, so it must be read before the change
             // of the user.
             rustix::param::page_size();
-            change_user(&given)?;
+            if change_user(&given)? {
+                confined("the number of threads", limit_threads())?;
+            }
         }
         limit_capabilities(&effective, &permitted)?;
         confined("new privileges", rustix::thread::set_no_new_privs(true))?;
         if self == Self::Worker {
-            confined("files", files::restrict())?;
+            confined("files", files::restrict(reach))?;
             confined("system calls", system_calls::restrict())?;
         }
         Ok(())
@@ -198,10 +205,18 @@ fn may_change_user(given: &CapsHashSet) -> bool {
         && [Capability::CAP_SETUID, Capability::CAP_SETGID].iter().all(|one| given.contains(one))
 }
 
-/// Changes to an unprivileged user, if the process runs as root and has the capabilities for the change.
-fn change_user(given: &CapsHashSet) -> Result<(), ConfineError> {
+/// Limits the number of threads of the worker's user. Other programs do not run as this user.
+fn limit_threads() -> rustix::io::Result<()> {
+    let limit = getrlimit(Resource::Nproc);
+    let [current, maximum] =
+        [limit.current, limit.maximum].map(|limit| Some(limit.map_or(THREADS, |limit| limit.min(THREADS))));
+    setrlimit(Resource::Nproc, Rlimit { current, maximum })
+}
+
+/// Changes to an unprivileged user, if the process runs as root and has the capabilities for the change. Returns true if it did.
+fn change_user(given: &CapsHashSet) -> Result<bool, ConfineError> {
     if !may_change_user(given) {
-        return Ok(());
+        return Ok(false);
     }
     let done = |result| if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
     // SAFETY: a list of zero groups is valid with a null pointer, because the kernel reads no element.
@@ -209,7 +224,8 @@ fn change_user(given: &CapsHashSet) -> Result<(), ConfineError> {
     // SAFETY: the call has only integer arguments.
     confined("the group", done(unsafe { libc::setresgid(USER, USER, USER) }))?;
     // SAFETY: the call has only integer arguments.
-    confined("the user", done(unsafe { libc::setresuid(USER, USER, USER) }))
+    confined("the user", done(unsafe { libc::setresuid(USER, USER, USER) }))?;
+    Ok(true)
 }
 
 #[cfg(test)]

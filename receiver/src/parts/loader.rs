@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use super::confine::Part;
+use super::confine::{Part, Reach};
 use crate::{
     causes::chain,
     channel::{Call as _, Channel, ChannelError, Reply},
@@ -24,7 +24,8 @@ pub fn serve(
     required: &LoadOptions<'_>,
     mut start_reader: impl FnMut() -> Result<(u32, Vec<OwnedFd>), String>,
 ) -> Result<(), String> {
-    Part::Loader.confine().map_err(|error| chain(&error))?;
+    Part::Loader.confine(&Reach::default()).map_err(|error| chain(&error))?;
+    channel.serve();
     let mut service = None;
     loop {
         let request = match channel.receive() {

@@ -8,11 +8,16 @@ mod confine;
 mod loader;
 mod process;
 
-use std::{io, os::fd::OwnedFd, time::Duration};
+use std::{
+    collections::VecDeque,
+    io,
+    os::fd::OwnedFd,
+    time::{Duration, Instant},
+};
 
 use serde::{Serialize, de::DeserializeOwned};
 
-pub use self::confine::{ConfineError, Confinement, FileAccess, Part, SystemCalls, USER};
+pub use self::confine::{ConfineError, Confinement, FileAccess, Part, Reach, SystemCalls, USER};
 pub use self::process::Process;
 use crate::{
     causes::chain,
@@ -28,6 +33,9 @@ const DETACHING: Duration = Duration::from_secs(2);
 
 /// The maximum number of killed readers in uninterruptible sleep before no other reader starts.
 const READERS: usize = 4;
+/// The maximum number of readers that start in [`PERIOD`].
+const STARTS: usize = 10;
+const PERIOD: Duration = Duration::from_secs(60);
 
 /// The process of the loader, and the connection to it.
 pub struct Loader {
@@ -81,12 +89,13 @@ pub enum AccessError {
     Worker(String),
 }
 
-/// Runs a function with the worker's privileges in a child process, and returns its result. `prepare` runs before the child
-/// drops its privileges. This process must be single-threaded.
+/// Runs a function with the worker's privileges in a child process, and returns its result. `reach` limits the child, and `prepare`
+/// runs before the child drops its privileges. This process must be single-threaded.
 ///
 /// # Errors
 /// The reason why the sidecar would not run.
 pub fn in_worker<P, T: Serialize + DeserializeOwned>(
+    reach: &Reach,
     prepare: impl FnOnce() -> Result<P, String>,
     work: impl FnOnce(P) -> T,
 ) -> Result<T, AccessError> {
@@ -95,7 +104,7 @@ pub fn in_worker<P, T: Serialize + DeserializeOwned>(
     let process = Process::start(c"uc-worker", vec![theirs.into()], |kept| {
         let [channel] = <[_; 1]>::try_from(kept).map_err(|_| "no channel".to_owned())?;
         let confined = prepare().and_then(|prepared| {
-            Part::Worker.confine().map_err(|error| chain(&error))?;
+            Part::Worker.confine(reach).map_err(|error| chain(&error))?;
             Ok(prepared)
         });
         let outcome: Result<T, String> = confined.map(work);
@@ -122,12 +131,9 @@ impl Loader {
         let (ours, theirs) = Channel::pair()?;
         let process = Process::start(c"uc-loader", vec![theirs.into()], |kept| {
             let [channel] = <[_; 1]>::try_from(kept).map_err(|_| "no channel".to_owned())?;
-            let mut readers = Vec::new();
+            let mut readers = Readers::default();
             let places = requirements.places(host);
-            let start_reader = || {
-                let started = start_reader(&mut readers, &places);
-                started.map_err(|error| error.to_string())
-            };
+            let start_reader = || readers.start(&places).map_err(|error| error.to_string());
             loader::serve(channel.into(), host.clone(), &requirements.load_options(host.cpus), start_reader)
         })?;
         Ok(Self { process, client: Some(Client::connect(ours)) })
@@ -149,25 +155,47 @@ impl Loader {
     }
 }
 
-/// Starts a reader that replaces the last one. Returns its process id and the worker's ends of its channels.
-///
-/// # Errors
-/// If the kernel refuses, or [`READERS`] killed readers have not ended.
-fn start_reader(readers: &mut Vec<Process>, places: &Places) -> io::Result<(u32, Vec<OwnedFd>)> {
-    readers.iter().for_each(Process::kill);
-    readers.retain(|reader| !reader.wait(Duration::ZERO));
-    if readers.len() > READERS {
-        return Err(io::Error::other(format!("{READERS} killed readers still wait in system calls")));
+/// The readers that the loader started.
+#[derive(Default)]
+struct Readers {
+    processes: Vec<Process>,
+    /// The times of the last starts, at most [`STARTS`].
+    starts: VecDeque<Instant>,
+}
+
+impl Readers {
+    /// Starts a reader that replaces the last one. Returns its process id and the worker's ends of its channels.
+    ///
+    /// # Errors
+    /// If the kernel refuses, [`READERS`] killed readers have not ended, or the worker requested [`STARTS`] readers in [`PERIOD`].
+    fn start(&mut self, places: &Places) -> io::Result<(u32, Vec<OwnedFd>)> {
+        let now = Instant::now();
+        self.starts.retain(|start| now.duration_since(*start) < PERIOD);
+        if self.starts.len() >= STARTS {
+            return Err(io::Error::other(format!("{STARTS} readers have started within {PERIOD:?}")));
+        }
+        self.processes.iter().for_each(Process::kill);
+        self.processes.retain(|reader| !reader.wait(Duration::ZERO));
+        if self.processes.len() > READERS {
+            return Err(io::Error::other(format!("{READERS} killed readers still wait in system calls")));
+        }
+        self.starts.push_back(now);
+        let (process, channels) = start_reader(places)?;
+        let number = process.number();
+        self.processes.push(process);
+        Ok((number, channels))
     }
+}
+
+/// Starts a reader. Returns its process and the worker's ends of its channels.
+fn start_reader(places: &Places) -> io::Result<(Process, Vec<OwnedFd>)> {
     let ((files, their_files), (foreign, their_foreign)) = (Channel::pair()?, Channel::pair()?);
     let process = Process::start(c"uc-reader", vec![their_files.into(), their_foreign.into()], |kept| {
         let [files, foreign] = <[_; 2]>::try_from(kept).map_err(|_| "no channels".to_owned())?;
-        Part::Reader.confine().map_err(|error| chain(&error))?;
+        Part::Reader.confine(&Reach::default()).map_err(|error| chain(&error))?;
         reader::serve(files.into(), foreign.into(), places)
     })?;
-    let number = process.number();
-    readers.push(process);
-    Ok((number, vec![files.into(), foreign.into()]))
+    Ok((process, vec![files.into(), foreign.into()]))
 }
 
 impl Drop for Loader {

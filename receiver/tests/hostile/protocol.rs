@@ -1,24 +1,31 @@
 //! Requests of a worker that somebody has taken over, to the real loader and reader.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, Permissions},
-    os::unix::fs::PermissionsExt as _,
+    io::{self, IoSlice},
+    mem::MaybeUninit,
+    os::{fd::BorrowedFd, unix::fs::PermissionsExt as _},
     time::Duration,
 };
 
-use rustix::process::{WaitOptions, wait};
+use rustix::{
+    net::{AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg, sockopt::socket_domain},
+    process::{WaitOptions, wait},
+};
 use undercurrent::{
+    channel::LONGEST_REQUEST,
     config::{File, Flags, Settings},
     files::FileIdentity,
-    parts::{Access, Part},
-    reader::{Exchange, FindSockets, Open, Query, message::EXCHANGE},
+    parts::{Access, Part, Reach},
+    reader::{Exchange, FindProcess, FindSockets, Inode, Open, PowerMeters, Query, message::EXCHANGE},
     requirements::{self, Requirements},
 };
 
 use crate::support::{
     player::{self, Player},
     runtime::{Runtime, container, with_private_run},
-    surroundings::alone,
+    surroundings::{alone, skip},
 };
 
 /// A worker that its attacker controls.
@@ -42,7 +49,7 @@ pub fn play() {
     let requirements = Requirements::of(&settings, host.ownership());
     let identity = FileIdentity::of(&fs::File::open("/dev/null").unwrap()).unwrap();
     let access = Access::gain(host, &requirements).unwrap();
-    Part::Worker.confine().unwrap();
+    Part::Worker.confine(&Reach::default()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let foreign = access.reader.foreign();
     player::serve(|request| {
@@ -65,11 +72,74 @@ pub fn play() {
                     Ok((_, descriptors)) => format!("{} descriptors", descriptors.len()),
                     Err(error) => error.to_string(),
                 },
+                "process" => format!("{:?}", access.reader.files(FindProcess { path: rest.into() }).is_ok()),
+                "namespace" => format!("{:?}", access.reader.files(Inode { index: rest.parse().unwrap() }).is_ok()),
+                "meters" => {
+                    let meters = PowerMeters::through(access.reader.clone());
+                    format!("{:?}", [(); 3].map(|()| meters.read().is_ok()))
+                }
+                "replace" => {
+                    format!("{:?}", access.reader.files(FindProcess { path: vec![0; LONGEST_REQUEST] }).is_ok())
+                }
+                "pass" => format!("{:?}", pass_descriptors()),
                 other => panic!("no request has the name {other}"),
             }
         })
     });
     std::process::exit(0);
+}
+
+/// Sends a descriptor through each Unix socket of this process. Returns the kinds of the errors.
+fn pass_descriptors() -> BTreeSet<String> {
+    let numbers = fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let numbers: Vec<i32> = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    let pass = |number: i32| {
+        // SAFETY: nothing closes the descriptor during the call; a closed one is an error of the kernel.
+        let socket = unsafe { BorrowedFd::borrow_raw(number) };
+        if socket_domain(socket) != Ok(AddressFamily::UNIX) {
+            return None;
+        }
+        let (mut space, passed) = ([MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))], [socket]);
+        let mut rights = SendAncillaryBuffer::new(&mut space);
+        assert!(rights.push(SendAncillaryMessage::ScmRights(&passed)));
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let sent = sendmsg(socket, &[IoSlice::new(&[0])], &mut rights, flags).map_err(io::Error::from);
+        Some(sent.map_or_else(|error| format!("{:?}", error.kind()), |_| "passed".to_owned()))
+    };
+    numbers.into_iter().filter_map(pass).collect()
+}
+
+#[test]
+fn a_fallen_worker_reads_nothing_beside_the_places_of_the_configuration() {
+    let Some(_alone) = alone("paths of a fallen worker") else { return };
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("cgroup.procs"), "1\n").unwrap();
+    with_private_run(|| {
+        let mut fallen = Player::start(ROLE, &[], &[(NAMED, "/run/named.sock")]);
+        assert_eq!(fallen.ask("process /"), "true");
+        let up = "/..".repeat(8);
+        assert_eq!(fallen.ask(&format!("process {up}{}", outside.path().display())), "false");
+        assert_eq!(fallen.ask("namespace 0"), "false");
+        assert_eq!(fallen.ask("meters"), "[true, false, false]");
+        // Too long a request ends the reader.
+        assert_eq!(fallen.ask("replace"), "false");
+        assert_eq!(fallen.ask("process /"), "false");
+    });
+}
+
+#[test]
+fn a_fallen_worker_passes_no_descriptor_to_other_parts() {
+    let Some(_alone) = alone("descriptors of a fallen worker") else { return };
+    with_private_run(|| {
+        let mut fallen = Player::start(ROLE, &[], &[(NAMED, "/run/named.sock")]);
+        let outcomes = fallen.ask("pass");
+        if outcomes.contains("passed") {
+            return skip(
+                "descriptors of a fallen worker: this kernel lacks SO_PASSRIGHTS (Linux 6.16), the parts refuse them",
+            );
+        }
+        assert!(outcomes.contains("PermissionDenied"), "{outcomes}");
+    });
 }
 
 #[test]

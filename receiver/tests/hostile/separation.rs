@@ -4,6 +4,7 @@ use std::{
     collections::HashSet,
     fs::{self, File, Permissions},
     io::{self, Write as _},
+    net::{TcpListener, TcpStream, UdpSocket},
     os::{
         fd::OwnedFd,
         unix::{fs::PermissionsExt as _, net::UnixStream},
@@ -17,7 +18,7 @@ use rustix::{
     net::{AddressFamily, sockopt::socket_domain},
     process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, WaitOptions, kill_process, pidfd_getfd, pidfd_open, wait},
 };
-use undercurrent::parts::{Part, USER};
+use undercurrent::parts::{Part, Reach, USER};
 
 use crate::support::{
     attached::{assert_nothing_left, attached},
@@ -42,7 +43,7 @@ pub fn play() {
         let _ = wait(WaitOptions::empty());
         return;
     }
-    Part::Worker.confine().unwrap();
+    Part::Worker.confine(&Reach::default()).unwrap();
     player::serve(|request| match attempt(request) {
         Ok(()) => "succeeded".to_owned(),
         Err(error) => format!("{:?}", error.kind()),
@@ -67,6 +68,14 @@ fn attempt(request: &str) -> io::Result<()> {
         "packet" => socket(libc::AF_PACKET, libc::SOCK_RAW),
         "raw" => socket(libc::AF_INET, libc::SOCK_RAW),
         "crypto" => socket(libc::AF_ALG, libc::SOCK_SEQPACKET),
+        "netlink" => socket(libc::AF_NETLINK, libc::SOCK_RAW),
+        "bind" => UdpSocket::bind("127.0.0.1:0").map(drop),
+        "connect" => TcpStream::connect(object).map(drop),
+        "code" => map(libc::PROT_WRITE | libc::PROT_EXEC).map(drop),
+        "alter" => map(libc::PROT_WRITE).and_then(|page| {
+            // SAFETY: the page was mapped for this call, and nothing refers to it.
+            checked(unsafe { libc::mprotect(page, PAGE, libc::PROT_READ | libc::PROT_EXEC) }.into())
+        }),
         "signal" => kill_process(Pid::from_raw(number()).unwrap(), Signal::KILL).map_err(io::Error::from),
         "root" => {
             // SAFETY: the call takes numbers only.
@@ -96,6 +105,16 @@ fn attempt(request: &str) -> io::Result<()> {
             checked(result)
         }
     }
+}
+
+/// The size of a mapping, in bytes.
+const PAGE: usize = 4096;
+
+fn map(protection: i32) -> io::Result<*mut libc::c_void> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: the kernel chooses an unused address.
+    let page = unsafe { libc::mmap(std::ptr::null_mut(), PAGE, protection, flags, -1, 0) };
+    if page == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(page) }
 }
 
 #[test]
@@ -133,6 +152,10 @@ fn a_compromised_worker_gains_no_access() {
         "fork",
         "packet",
         "crypto",
+        "netlink",
+        "bind",
+        "code",
+        "alter",
         "bpf",
         "perf",
         "unshare",
@@ -146,7 +169,17 @@ fn a_compromised_worker_gains_no_access() {
         assert_eq!(worker.ask(request), "Unsupported", "{request}");
     }
     assert_ne!(worker.ask("raw"), "succeeded");
+    // Neither DNS nor a collector of the configuration.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let connected = worker.ask(&format!("connect {}", listener.local_addr().unwrap()));
+    assert_eq!(connected, if connects_are_limited() { "PermissionDenied" } else { "succeeded" });
     assert!(!beside.exists());
+}
+
+/// Returns true if Landlock of this kernel limits TCP connections: ABI 4, Linux 6.7.
+fn connects_are_limited() -> bool {
+    // SAFETY: with `LANDLOCK_CREATE_RULESET_VERSION` (1) the call accesses no memory.
+    unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0_usize, 1) >= 4 }
 }
 
 #[test]
@@ -204,6 +237,19 @@ fn every_part_has_only_the_privileges_that_it_needs() {
         let status = Status::read(&thread.unwrap().path()).unwrap();
         assert_eq!((status.number("Seccomp"), status.capabilities("CapPrm")), (FILTER, HashSet::new()));
     }
+}
+
+#[test]
+fn the_worker_keeps_no_descriptor_of_a_map_but_those_of_ring_buffers() {
+    /// `BPF_MAP_TYPE_RINGBUF` of `include/uapi/linux/bpf.h`.
+    const RING: &str = "27";
+    let Some(_alone) = alone("descriptors of the worker") else { return };
+    let sidecar = Sidecar::start(often());
+    let descriptors = fs::read_dir(format!("/proc/{}/fdinfo", sidecar.pid())).unwrap();
+    let infos = descriptors.filter_map(|entry| fs::read_to_string(entry.unwrap().path()).ok());
+    let kind = |info: String| info.lines().find_map(|line| Some(line.strip_prefix("map_type:")?.trim().to_owned()));
+    let kinds: Vec<String> = infos.filter_map(kind).collect();
+    assert!(!kinds.is_empty() && kinds.iter().all(|kind| kind == RING), "{kinds:?}");
 }
 
 fn send(process: u32, signal: Signal) {

@@ -43,11 +43,15 @@ fn restrict(as_root: bool, granted: &CapsHashSet) -> io::Result<()> {
 
 /// Returns the report of `doctor` with these capabilities. The first process could not drop more capabilities than it has.
 fn report(binary: &Path, as_root: bool, granted: &CapsHashSet) -> Value {
+    report_with(binary, as_root, granted, &[])
+}
+
+fn report_with(binary: &Path, as_root: bool, granted: &CapsHashSet, arguments: &[&str]) -> Value {
     let mut doctor = command(binary);
     let held: CapsHashSet = granted.intersection(&caps::read(None, CapSet::Permitted).unwrap()).copied().collect();
     // SAFETY: the closure calls the kernel and the allocator. glibc resets the allocator's locks after a fork.
     unsafe { doctor.pre_exec(move || restrict(as_root, &held)) };
-    let output = doctor.args(["doctor", "--json"]).current_dir("/").output().unwrap();
+    let output = doctor.args(["doctor", "--json"]).args(arguments).current_dir("/").output().unwrap();
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
@@ -102,4 +106,23 @@ fn a_missing_capability_is_named_with_the_signals_that_need_it() {
         assert!(lacks.contains(name) && grant.contains(name), "{name}: {lacks} {grant}");
     }
     assert!(lacks.contains("`network_functions`") && grant.contains("add: [DAC_READ_SEARCH"), "{lacks} {grant}");
+}
+
+#[test]
+fn a_worker_that_would_stay_root_is_refused_unless_it_is_accepted() {
+    let Some(_alone) = alone("a worker that stays root") else { return };
+    let (folder, binary) = installed();
+    let granted: CapsHashSet =
+        caps::all().difference(&HashSet::from([Capability::CAP_SETUID, Capability::CAP_SETGID])).copied().collect();
+    let refused = report(&binary, true, &granted);
+    assert_eq!(refused["verdict"], "unusable", "{refused:#}");
+    let (lacks, reason) = (refused["lacks"].to_string(), refused["reason"].to_string());
+    assert!(lacks.contains("CAP_SETUID") && lacks.contains("separation.root_worker"), "{lacks}");
+    assert!(reason.contains("CAP_SETUID"), "{reason}");
+    let accepting = folder.path().join("config.yaml");
+    fs::write(&accepting, "separation: {root_worker: true}\n").unwrap();
+    let accepted = report_with(&binary, true, &granted, &["--config", accepting.to_str().unwrap()]);
+    assert_ne!(accepted["verdict"], "unusable", "{accepted:#}");
+    let worker = accepted["parts"].as_array().unwrap().iter().find(|part| part["part"] == "worker").unwrap();
+    assert_eq!(worker["user"], 0);
 }

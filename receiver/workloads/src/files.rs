@@ -1,6 +1,6 @@
 //! The kernel's files about cgroups and processes, through the reader.
 
-use std::{io, path::Path, time::Duration};
+use std::{io, time::Duration};
 
 use super::{Cgroup, CgroupId, CgroupPath, Hierarchy, Limits, Scan, Service, UsageError};
 #[cfg(any(test, feature = "testing"))]
@@ -59,7 +59,7 @@ impl Files {
     /// # Errors
     /// If the reader does not respond.
     pub fn held(&self, cgroups: &[(CgroupId, CgroupPath)]) -> io::Result<Vec<bool>> {
-        all(self.reader.files(Held { cgroups: places(cgroups) })?, cgroups.len())
+        self.reader.files_in_parts(cgroups, length, |part| Held { cgroups: places(part) })
     }
 
     /// The CPU time of each cgroup, read in the order of the cgroups; see [`Hierarchy::usage`].
@@ -67,7 +67,7 @@ impl Files {
     /// # Errors
     /// If the reader does not respond.
     pub fn usages(&self, cgroups: &[(CgroupId, CgroupPath)]) -> io::Result<Vec<Result<Duration, UsageError>>> {
-        all(self.reader.files(Usages { cgroups: places(cgroups) })?, cgroups.len())
+        self.reader.files_in_parts(cgroups, length, |part| Usages { cgroups: places(part) })
     }
 
     /// The run time of each thread in the root cgroup; see [`Hierarchy::root_threads`].
@@ -84,8 +84,10 @@ impl Files {
     /// # Errors
     /// If the reader does not respond.
     pub fn throttled(&self, cgroups: &[(Option<CgroupId>, &CgroupPath)]) -> io::Result<Vec<Throttled>> {
-        let places = cgroups.iter().map(|(id, path)| (id.map(|id| id.0), path.as_bytes().to_vec())).collect();
-        let throttled = all(self.reader.files(message::Throttled { cgroups: places })?, cgroups.len())?;
+        let key = |(id, path): &(Option<CgroupId>, &CgroupPath)| (id.map(|id| id.0), path.as_bytes().to_vec());
+        let request =
+            |part: &[(Option<CgroupId>, &CgroupPath)]| message::Throttled { cgroups: part.iter().map(key).collect() };
+        let throttled = self.reader.files_in_parts(cgroups, |(_, path)| path.as_bytes().len(), request)?;
         Ok(throttled.into_iter().map(|one| one.map(|(id, time)| (CgroupId(id), time))).collect())
     }
 
@@ -102,8 +104,9 @@ impl Files {
     /// cgroup while the reader does not respond.
     #[must_use]
     pub fn in_namespaces(&self, claims: &[(&CgroupPath, u32)]) -> Vec<bool> {
-        let request = claims.iter().map(|(path, inode)| (path.as_bytes().to_vec(), *inode)).collect();
-        let held = self.reader.files(InNamespaces { claims: request }).and_then(|held| all(held, claims.len()));
+        let claim = |(path, inode): &(&CgroupPath, u32)| (path.as_bytes().to_vec(), *inode);
+        let request = |part: &[(&CgroupPath, u32)]| InNamespaces { claims: part.iter().map(claim).collect() };
+        let held = self.reader.files_in_parts(claims, |(path, _)| path.as_bytes().len(), request);
         held.unwrap_or_else(|_| vec![true; claims.len()])
     }
 
@@ -115,12 +118,12 @@ impl Files {
         self.reader.files(Namespace { process })
     }
 
-    /// Returns the inode number of a file that the configuration names.
+    /// Returns the inode number of the network namespace with this index in the packet filter.
     ///
     /// # Errors
     /// The kernel's refusal, or if the reader does not respond.
-    pub fn inode(&self, path: &Path) -> io::Result<u64> {
-        self.reader.files(Inode { path: path.to_owned() })
+    pub fn inode(&self, index: usize) -> io::Result<u64> {
+        self.reader.files(Inode { index })
     }
 
     /// The service that a process names in its environment. Another user may delay it up to a deadline. The future does not
@@ -149,11 +152,6 @@ fn places(cgroups: &[(CgroupId, CgroupPath)]) -> Vec<(u64, Vec<u8>)> {
     cgroups.iter().map(|(id, path)| (id.0, path.as_bytes().to_vec())).collect()
 }
 
-/// Returns the elements of a reply, which must have one for each element of the request.
-fn all<T>(elements: Vec<T>, count: usize) -> io::Result<Vec<T>> {
-    if elements.len() == count {
-        Ok(elements)
-    } else {
-        Err(io::Error::other(format!("the reader sent {} elements for {count}", elements.len())))
-    }
+fn length((_, path): &(CgroupId, CgroupPath)) -> usize {
+    path.as_bytes().len()
 }

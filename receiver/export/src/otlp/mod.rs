@@ -26,7 +26,7 @@ pub use error::{EndpointError, SettingsError};
 pub use own::{OwnLayer, OwnTelemetry, RunningTelemetry};
 pub use protocol::Protocol;
 pub use settings::{
-    CERTIFICATE, CLIENT_CERTIFICATE, CLIENT_KEY, COMPRESSION, Compression, Configured, ENDPOINT, ENDPOINT_KEY,
+    CERTIFICATE, CLIENT_CERTIFICATE, CLIENT_KEY, COMPRESSION, Compression, Configured, ENDPOINT, ENDPOINT_KEY, FILES,
     FileSettings, HEADERS, INSECURE, Items, Names, PROTOCOL, Settings, TIMEOUT, endpoint_is_set,
 };
 pub use tls::{ClientIdentity, Pem};

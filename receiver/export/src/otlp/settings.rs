@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-use http::{HeaderMap, Uri};
+use http::{HeaderMap, Uri, uri::Scheme};
 
 use super::{
     Protocol, SettingsError, endpoint, headers,
@@ -114,6 +114,9 @@ pub const CLIENT_CERTIFICATE: Names = names!("CLIENT_CERTIFICATE");
 /// The client's key.
 pub const CLIENT_KEY: Names = names!("CLIENT_KEY");
 
+/// The variables that name files.
+pub const FILES: [Names; 3] = [CERTIFICATE, CLIENT_CERTIFICATE, CLIENT_KEY];
+
 /// The compression of requests. Compressed responses are always accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
@@ -198,6 +201,12 @@ impl Settings {
     #[must_use]
     pub fn shown_endpoint(&self) -> String {
         endpoint::without_query(&self.endpoint.to_string()).to_owned()
+    }
+
+    /// Returns the TCP port of the endpoint.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.endpoint.port_u16().unwrap_or(if self.endpoint.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 })
     }
 
     /// Returns true if both settings are served by one connection.

@@ -1,22 +1,29 @@
-//! The files that the worker may open (Landlock, Linux 5.13 and later).
+//! The files that the worker may open (Landlock, Linux 5.13 and later), and the TCP ports that it may connect to (Linux 6.7 and
+//! later).
+
+use std::{collections::BTreeSet, path::PathBuf};
 
 use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _,
+    ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, NetPort, Ruleset, RulesetAttr as _,
     RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
 use serde::Serialize;
 
 /// Folders that the worker reads: kernel statistics, settings and libraries of the resolver, certificates, and the
 /// token of a Kubernetes service account. The worker may not write or execute files there.
-const READABLE: [&str; 12] = [
+const READABLE: [&str; 15] = [
     "/proc",
     "/sys",
     "/etc",
     "/usr",
     "/lib",
     "/lib64",
-    "/run",
-    "/var/run",
+    // Targets of /etc/resolv.conf.
+    "/run/systemd/resolve",
+    "/run/resolvconf",
+    "/run/NetworkManager",
+    "/run/secrets",
+    "/var/run/secrets",
     "/var/lib/ca-certificates",
     "/nix/store",
     "/dev/null",
@@ -24,6 +31,18 @@ const READABLE: [&str; 12] = [
 ];
 /// The newest Landlock ABI that this module uses. Older kernels support a part of its rights.
 const NEWEST: ABI = ABI::V6;
+
+/// The port of DNS servers, which receive long queries over TCP.
+const DNS: u16 = 53;
+
+/// What the worker of a configuration may access besides the files of every worker.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reach {
+    /// The TCP ports of collectors and of the Kubernetes API.
+    pub ports: BTreeSet<u16>,
+    /// The folders of certificates and keys, which are read again when they change.
+    pub folders: BTreeSet<PathBuf>,
+}
 
 /// The restriction of the worker's access to files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -50,14 +69,17 @@ impl FileAccess {
 }
 
 /// Restricts this thread and all threads that it starts.
-pub(super) fn restrict() -> Result<FileAccess, RulesetError> {
+pub(super) fn restrict(reach: &Reach) -> Result<FileAccess, RulesetError> {
+    let ports = reach.ports.iter().copied().chain([DNS]);
     let status = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(NEWEST))?
-        .handle_access(AccessNet::BindTcp)?
+        .handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp)?
         .scope(Scope::from_all(NEWEST))?
         .create()?
         .add_rules(path_beneath_rules(READABLE, AccessFs::ReadFile | AccessFs::ReadDir))?
+        .add_rules(path_beneath_rules(&reach.folders, AccessFs::ReadFile | AccessFs::ReadDir))?
+        .add_rules(ports.map(|port| Ok::<_, RulesetError>(NetPort::new(port, AccessNet::ConnectTcp))))?
         .restrict_self()?;
     Ok(if status.ruleset == RulesetStatus::NotEnforced { FileAccess::UserOnly } else { FileAccess::Landlock })
 }

@@ -46,8 +46,6 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_lseek,
     libc::SYS_madvise,
     libc::SYS_membarrier,
-    libc::SYS_mmap,
-    libc::SYS_mprotect,
     libc::SYS_mremap,
     libc::SYS_munmap,
     libc::SYS_nanosleep,
@@ -82,7 +80,6 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_write,
     libc::SYS_writev,
     // Sockets. `FAMILIES` restricts their families.
-    libc::SYS_bind,
     libc::SYS_connect,
     libc::SYS_getpeername,
     libc::SYS_getsockname,
@@ -113,9 +110,9 @@ const OLDER: &[libc::c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER: &[libc::c_long] = &[];
 
-/// Socket families: IP for collectors and DNS, Unix for the parts and the service manager, and netlink for address
-/// queries of the resolver.
-const FAMILIES: [libc::c_int; 4] = [libc::AF_INET, libc::AF_INET6, libc::AF_UNIX, libc::AF_NETLINK];
+/// Socket families: IP for collectors and DNS, and Unix for the service manager. Without netlink, the resolver assumes that the node
+/// has addresses of both IP versions.
+const FAMILIES: [libc::c_int; 3] = [libc::AF_INET, libc::AF_INET6, libc::AF_UNIX];
 
 /// `ioctl` requests for sockets, terminals (size and settings, never input), interface names and NIC clocks.
 const REQUESTS: [libc::Ioctl; 11] = [
@@ -151,6 +148,11 @@ fn program() -> Result<BpfProgram, Error> {
 fn rules() -> Result<BTreeMap<i64, Vec<Rule>>, BackendError> {
     let mut rules: BTreeMap<i64, Vec<Rule>> = ALLOWED.iter().chain(OLDER).map(|call| (*call, Vec::new())).collect();
     rules.insert(libc::SYS_socket, among(0, FAMILIES.map(|family| family as u64))?);
+    // Memory is never writable and executable. The loader of libraries maps files as executable; they cannot change.
+    let (write, execute) = (libc::PROT_WRITE as u64, libc::PROT_EXEC as u64);
+    let without = |right| Rule::new(vec![Condition::new(2, Length::Dword, Is::MaskedEq(right), 0)?]);
+    rules.insert(libc::SYS_mmap, vec![without(write)?, without(execute)?]);
+    rules.insert(libc::SYS_mprotect, vec![without(execute)?]);
     rules.insert(libc::SYS_socketpair, among(0, [libc::AF_UNIX as u64])?);
     rules.insert(libc::SYS_ioctl, among(1, REQUESTS.map(|request| request as u32 as u64))?);
     rules.insert(libc::SYS_prctl, among(0, ATTRIBUTES.map(|attribute| attribute as u64))?);

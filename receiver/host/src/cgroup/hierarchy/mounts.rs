@@ -35,9 +35,13 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Returns the directory of a cgroup; `None` if the mount does not show the cgroup.
+    /// Returns the directory of a cgroup; `None` if the mount does not show the cgroup, or if the path has a name that no cgroup can
+    /// have and that leads out of the mount.
     pub fn directory(&self, path: &CgroupPath) -> Option<PathBuf> {
         let shown = self.root().filter(|shown| shown.contains(path))?;
+        if path.names().any(|name| name == b"." || name == b"..") {
+            return None;
+        }
         let mut directory = self.point.clone();
         directory.extend(path.names().skip(shown.names().count()).map(|name| OsString::from_vec(name.to_vec())));
         Some(directory)
