@@ -93,7 +93,7 @@ impl<'a> Plan<'a> {
         let api = value(environment, KUBERNETES_PORT).and_then(|port| port.parse().ok());
         let files = otlp::FILES.iter().flatten().chain(&TRUSTED).filter_map(|name| value(environment, name));
         let folder = |file: String| Path::new(&file).parent().map(Path::to_owned);
-        Reach { ports: ports.chain(api).collect(), folders: files.filter_map(folder).collect() }
+        Reach { ports: ports.chain(api).collect(), folders: files.filter_map(folder).collect(), writes: false }
     }
 
     /// Returns a text for the log about each collector: the items, the endpoint and its origin. `file` is the configuration file's endpoint.

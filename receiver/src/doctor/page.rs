@@ -5,7 +5,7 @@ use bytesize::ByteSize;
 use super::{Collector, HookReport, Report, Verdict};
 use crate::{
     kernel::{host::Host, plan::Status, refusal::Refusal},
-    parts::{Confinement, FileAccess, SystemCalls},
+    parts::{Confinement, FileAccess},
     privileges::Task,
     workloads::Hierarchy,
 };
@@ -149,15 +149,11 @@ fn kernel(host: &Host) -> String {
 fn confinement(part: &Confinement) -> String {
     let capabilities =
         if part.capabilities.is_empty() { "no capabilities".to_owned() } else { part.capabilities.join(" ") };
-    let system_calls = match part.system_calls {
-        SystemCalls::Filtered => ", filtered system calls (seccomp)",
-        SystemCalls::All => "",
-    };
     let files = match part.files {
         FileAccess::Landlock => ", read-only files (Landlock)",
         FileAccess::UserOnly => "",
     };
-    format!("uid {}, {capabilities}{system_calls}{files}", part.user)
+    format!("uid {}, {capabilities}, filtered system calls (seccomp){files}", part.user)
 }
 
 fn memory(report: &Report, verbose: bool) -> String {

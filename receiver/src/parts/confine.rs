@@ -32,16 +32,6 @@ pub const USER: u32 = 65_529;
 /// The maximum number of threads of all workers on a machine, which have one user.
 const THREADS: u64 = 512;
 
-/// The system calls that a part may make.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SystemCalls {
-    /// A seccomp filter allows a list of system calls.
-    Filtered,
-    /// All system calls are allowed.
-    All,
-}
-
 /// The restrictions of a part on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Confinement {
@@ -51,8 +41,6 @@ pub struct Confinement {
     pub user: u32,
     /// Its effective capabilities.
     pub capabilities: Vec<String>,
-    /// The allowed system calls.
-    pub system_calls: SystemCalls,
     /// The allowed file access.
     pub files: FileAccess,
 }
@@ -136,13 +124,11 @@ impl Part {
             part: self,
             user: if is_worker && may_change_user(&given) { USER } else { own.as_raw() },
             capabilities: kept.iter().map(ToString::to_string).collect(),
-            system_calls: if is_worker { SystemCalls::Filtered } else { SystemCalls::All },
             files: if is_worker { FileAccess::supported() } else { FileAccess::UserOnly },
         })
     }
 
-    /// Permanently drops every privilege that the part does not need. `reach` limits the worker. The process must be
-    /// single-threaded.
+    /// Permanently drops every privilege that the part does not need for `reach`. The process must be single-threaded.
     ///
     /// # Errors
     /// If the kernel rejects a restriction, or if the process has several threads, because other threads would keep
@@ -167,9 +153,8 @@ impl Part {
         confined("new privileges", rustix::thread::set_no_new_privs(true))?;
         if self == Self::Worker {
             confined("files", files::restrict(reach))?;
-            confined("system calls", system_calls::restrict())?;
         }
-        Ok(())
+        confined("system calls", system_calls::restrict(self, reach))
     }
 }
 

@@ -17,7 +17,7 @@ use std::{
 
 use serde::{Serialize, de::DeserializeOwned};
 
-pub use self::confine::{ConfineError, Confinement, FileAccess, Part, Reach, SystemCalls, USER};
+pub use self::confine::{ConfineError, Confinement, FileAccess, Part, Reach, USER};
 pub use self::process::Process;
 use crate::{
     causes::chain,
@@ -192,7 +192,8 @@ fn start_reader(places: &Places) -> io::Result<(Process, Vec<OwnedFd>)> {
     let ((files, their_files), (foreign, their_foreign)) = (Channel::pair()?, Channel::pair()?);
     let process = Process::start(c"uc-reader", vec![their_files.into(), their_foreign.into()], |kept| {
         let [files, foreign] = <[_; 2]>::try_from(kept).map_err(|_| "no channels".to_owned())?;
-        Part::Reader.confine(&Reach::default()).map_err(|error| chain(&error))?;
+        let reach = Reach { writes: !places.outputs.is_empty(), ..Reach::default() };
+        Part::Reader.confine(&reach).map_err(|error| chain(&error))?;
         reader::serve(files.into(), foreign.into(), places)
     })?;
     Ok((process, vec![files.into(), foreign.into()]))

@@ -14,7 +14,7 @@ use std::{
 
 use rustix::{
     event::{PollFd, PollFlags, poll},
-    process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, pidfd_send_signal, waitpid},
+    process::{Pid, PidfdFlags, WaitOptions, getpid, pidfd_open, waitpid},
     time::Timespec,
 };
 use tokio::io::{Interest, unix::AsyncFd};
@@ -31,8 +31,8 @@ pub struct Process {
     pid: Pid,
     /// A pidfd, readable once the process has ended.
     handle: OwnedFd,
-    /// The kernel kills the process when this end is closed.
-    _life: UnixStream,
+    /// The kernel kills the process when this end is closed or shut down.
+    life: UnixStream,
 }
 
 impl Process {
@@ -65,7 +65,7 @@ impl Process {
             }
             pid => {
                 let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidData)?;
-                Ok(Self { pid, handle: pidfd_open(pid, PidfdFlags::empty())?, _life: life })
+                Ok(Self { pid, handle: pidfd_open(pid, PidfdFlags::empty())?, life })
             }
         }
     }
@@ -76,10 +76,10 @@ impl Process {
         self.pid.as_raw_nonzero().get().cast_unsigned()
     }
 
-    /// Kills the process.
+    /// Lets the kernel kill the process.
     pub fn kill(&self) {
-        // The signal fails if the process has already ended.
-        let _ = pidfd_send_signal(&self.handle, Signal::KILL);
+        // The call fails if the process has already ended.
+        let _ = self.life.shutdown(Shutdown::Both);
     }
 
     /// Waits until the process has ended. Needs a tokio runtime.

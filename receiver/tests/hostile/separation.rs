@@ -30,12 +30,14 @@ use crate::support::{
     tree::Tree,
 };
 
-/// A process with the worker's privileges.
+/// A process with the privileges of a part.
 pub const ROLE: &str = "confined";
+/// The variable with the name of the part.
+const PART: &str = "UNDERCURRENT_TEST_PART";
 /// Seccomp's mode of a process with a filter.
 const FILTER: u64 = 2;
 
-/// Drops the worker's privileges, and then attempts the requested operations. It forks first, because the test
+/// Drops the privileges that a part has not, and then attempts the requested operations. It forks first, because the test
 /// harness has several threads and the child has one.
 pub fn play() {
     // SAFETY: no other thread holds a lock, because the harness waits for this thread.
@@ -43,7 +45,9 @@ pub fn play() {
         let _ = wait(WaitOptions::empty());
         return;
     }
-    Part::Worker.confine(&Reach::default()).unwrap();
+    let name = std::env::var(PART).unwrap();
+    let part = Part::ALL.into_iter().find(|part| part.as_str() == name).unwrap();
+    part.confine(&Reach::default()).unwrap();
     player::serve(|request| match attempt(request) {
         Ok(()) => "succeeded".to_owned(),
         Err(error) => format!("{:?}", error.kind()),
@@ -51,7 +55,7 @@ pub fn play() {
     std::process::exit(0);
 }
 
-/// Attempts an operation of a compromised worker.
+/// Attempts an operation of a compromised part.
 fn attempt(request: &str) -> io::Result<()> {
     let checked = |result: i64| if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
     let socket = |family, kind| {
@@ -65,6 +69,7 @@ fn attempt(request: &str) -> io::Result<()> {
         "write" => File::create(object).map(drop),
         "link" => std::os::unix::fs::symlink("/", object),
         "exec" => Command::new("/bin/true").spawn().map(drop),
+        "stream" => socket(libc::AF_INET, libc::SOCK_STREAM),
         "packet" => socket(libc::AF_PACKET, libc::SOCK_RAW),
         "raw" => socket(libc::AF_INET, libc::SOCK_RAW),
         "crypto" => socket(libc::AF_ALG, libc::SOCK_SEQPACKET),
@@ -87,6 +92,16 @@ fn attempt(request: &str) -> io::Result<()> {
                 "unshare" => (libc::SYS_unshare, [libc::CLONE_NEWUSER | libc::CLONE_NEWNS, 0]),
                 "fork" => (libc::SYS_clone, [libc::SIGCHLD, 0]),
                 "bpf" => (libc::SYS_bpf, [0, 0]),
+                // BPF_OBJ_PIN, BPF_OBJ_GET, BPF_MAP_GET_FD_BY_ID and BPF_PROG_GET_FD_BY_ID.
+                "pin" => (libc::SYS_bpf, [6, 0]),
+                "pinned" => (libc::SYS_bpf, [7, 0]),
+                "map" => (libc::SYS_bpf, [14, 0]),
+                "program" => (libc::SYS_bpf, [13, 0]),
+                "module" => (libc::SYS_init_module, [0, 0]),
+                "mount" => (libc::SYS_mount, [0, 0]),
+                "chmod" => (libc::SYS_fchmodat, [0, 0]),
+                "remove" => (libc::SYS_unlinkat, [0, 0]),
+                "openat2" => (libc::SYS_openat2, [0, 0]),
                 "perf" => (libc::SYS_perf_event_open, [0, 0]),
                 "ptrace" => (libc::SYS_ptrace, [libc::PTRACE_SEIZE as i32, number()]),
                 "memory" => (libc::SYS_process_vm_readv, [number(), 0]),
@@ -128,15 +143,11 @@ fn a_compromised_worker_gains_no_access() {
     let open = tempfile::tempdir().unwrap();
     fs::set_permissions(open.path(), Permissions::from_mode(0o777)).unwrap();
     let beside = open.path().join("file");
-    let mut worker = Player::start(ROLE, &[], &[]);
+    let mut worker = Player::start(ROLE, &[], &[(PART, "worker")]);
     let this = std::process::id();
     assert_eq!(worker.ask("read /etc/hosts"), "succeeded", "the resolver's files are readable");
     for request in [
         format!("read {}", secret.display()),
-        format!("write {}", secret.display()),
-        format!("write {}", beside.display()),
-        "write /etc/undercurrent-test".to_owned(),
-        "write /proc/self/oom_score_adj".to_owned(),
         "read /dev/kmsg".to_owned(),
         format!("read /proc/{this}/environ"),
         format!("read /proc/{this}/mem"),
@@ -145,6 +156,9 @@ fn a_compromised_worker_gains_no_access() {
         assert_eq!(outcome, "PermissionDenied", "{request}");
     }
     for request in [
+        &format!("write {}", secret.display()),
+        &format!("write {}", beside.display()),
+        "write /proc/self/oom_score_adj",
         &format!("link {}", beside.display()),
         "root",
         &format!("signal {this}"),
@@ -174,6 +188,57 @@ fn a_compromised_worker_gains_no_access() {
     let connected = worker.ask(&format!("connect {}", listener.local_addr().unwrap()));
     assert_eq!(connected, if connects_are_limited() { "PermissionDenied" } else { "succeeded" });
     assert!(!beside.exists());
+}
+
+#[test]
+fn a_compromised_reader_or_loader_changes_nothing_on_the_host() {
+    let Some(_alone) = alone("a compromised reader or loader") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (secret, new) = (folder.path().join("secret"), folder.path().join("new"));
+    fs::write(&secret, "secret").unwrap();
+    fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
+    let mut victim = Command::new("sleep").arg("60").spawn().unwrap();
+    for (part, only) in [("reader", &["bpf", "perf"][..]), ("loader", &["pin", "pinned", "map", "program"][..])] {
+        let mut confined = Player::start(ROLE, &[], &[(PART, part)]);
+        assert_eq!(confined.ask(&format!("read {}", secret.display())), "succeeded", "{part} reads what root may read");
+        let victim = victim.id();
+        let attempts = [
+            format!("write {}", secret.display()),
+            format!("write {}", new.display()),
+            format!("link {}", new.display()),
+            format!("signal {victim}"),
+            format!("ptrace {victim}"),
+            format!("memory {victim}"),
+        ];
+        let calls = [
+            "exec",
+            "stream",
+            "packet",
+            "raw",
+            "crypto",
+            "netlink",
+            "code",
+            "alter",
+            "unshare",
+            "userfaults",
+            "ring",
+            "key",
+            "handle",
+            "module",
+            "mount",
+            "chmod",
+            "remove",
+            "openat2",
+            "root",
+        ];
+        for attempt in attempts.iter().map(String::as_str).chain(calls).chain(only.iter().copied()) {
+            assert_eq!(confined.ask(attempt), "Unsupported", "{part}: {attempt}");
+        }
+    }
+    assert!(victim.try_wait().unwrap().is_none());
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    assert_eq!((fs::read_to_string(&secret).unwrap(), new.exists()), ("secret".to_owned(), false));
 }
 
 /// Returns true if Landlock of this kernel limits TCP connections: ABI 4, Linux 6.7.
@@ -217,7 +282,7 @@ fn every_part_has_only_the_privileges_that_it_needs() {
         assert_eq!(worker.text(user).split_whitespace().collect::<Vec<_>>(), expected, "{user}");
     }
     assert_eq!(worker.text("Groups"), "");
-    assert_eq!(worker.number("Seccomp"), FILTER);
+    [&loader, &reader, &worker].iter().for_each(|part| assert_eq!(part.number("Seccomp"), FILTER));
     let lacks = |status: &Status, lacking: &[Capability]| {
         let effective = status.capabilities("CapEff");
         lacking.iter().for_each(|capability| assert!(!effective.contains(capability), "{capability}"));

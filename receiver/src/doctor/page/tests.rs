@@ -44,7 +44,7 @@ fn signal(signal: &'static str, status: Status, reasons: &[&str]) -> SignalStatu
 
 fn part(part: Part, user: u32, capabilities: &[&str]) -> Confinement {
     let capabilities = capabilities.iter().map(|&capability| capability.to_owned()).collect();
-    Confinement { part, user, capabilities, system_calls: SystemCalls::All, files: FileAccess::UserOnly }
+    Confinement { part, user, capabilities, files: FileAccess::UserOnly }
 }
 
 fn whole() -> Report {
@@ -60,11 +60,7 @@ fn whole() -> Report {
         collectors: Vec::new(),
         parts: vec![
             part(Part::Loader, 0, &["CAP_BPF", "CAP_PERFMON"]),
-            Confinement {
-                system_calls: SystemCalls::Filtered,
-                files: FileAccess::Landlock,
-                ..part(Part::Worker, USER, &[])
-            },
+            Confinement { files: FileAccess::Landlock, ..part(Part::Worker, USER, &[]) },
         ],
         absent_fields: Vec::new(),
         hooks: vec![

@@ -1,5 +1,6 @@
 //! The files that the worker may open (Landlock, Linux 5.13 and later), and the TCP ports that it may connect to (Linux 6.7 and
-//! later).
+//! later). The reader has no such restriction: Landlock denies a restricted process the files in `/proc` of processes that are not
+//! restricted likewise.
 
 use std::{collections::BTreeSet, path::PathBuf};
 
@@ -35,13 +36,15 @@ const NEWEST: ABI = ABI::V6;
 /// The port of DNS servers, which receive long queries over TCP.
 const DNS: u16 = 53;
 
-/// What the worker of a configuration may access besides the files of every worker.
+/// What the parts may access for a configuration, besides what they always access.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// The TCP ports of collectors and of the Kubernetes API.
+    /// The TCP ports of the worker: those of collectors and of the Kubernetes API.
     pub ports: BTreeSet<u16>,
-    /// The folders of certificates and keys, which are read again when they change.
+    /// The folders that the worker reads certificates and keys from again when they change.
     pub folders: BTreeSet<PathBuf>,
+    /// True if the reader opens files of outputs for appending.
+    pub writes: bool,
 }
 
 /// The restriction of the worker's access to files.
