@@ -149,6 +149,8 @@ fn outside(path: &Path) -> io::Result<OwnedFd> {
 fn walk(folder: &Path, rest: &Path, user: u32) -> io::Result<OwnedFd> {
     let mut at = open(folder, PINNED | OFlags::DIRECTORY, Mode::empty())?;
     let mount = mount_id(&at)?;
+    // Before any call that the file system executes: the user may have mounted one over the folder.
+    require(is_prompt(mount), Refusal::Mount)?;
     owned(&at, user)?;
     for component in rest.components() {
         let Component::Normal(name) = component else { return Err(Refusal::Path.into()) };
@@ -170,6 +172,29 @@ fn mount_id(file: &OwnedFd) -> io::Result<u64> {
     let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd()))?;
     let id = info.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok());
     id.ok_or_else(|| io::ErrorKind::Unsupported.into())
+}
+
+/// File systems that neither another process nor another machine can delay.
+const PROMPT: [&str; 10] = ["tmpfs", "ramfs", "ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "overlay"];
+/// The mounts of this process, and those of the host.
+const MOUNTS: [&str; 2] = ["/proc/self/mountinfo", "/proc/1/mountinfo"];
+
+/// Returns true if the file system of a mount is one of [`PROMPT`]; false for an unknown mount.
+fn is_prompt(mount: u64) -> bool {
+    let kind_in = |list: &str| {
+        let mounts = fs::read(list).ok()?;
+        mounts.split(|byte| *byte == b'\n').find_map(|line| kind(str::from_utf8(line).ok()?, mount).map(str::to_owned))
+    };
+    MOUNTS.iter().find_map(|list| kind_in(list)).is_some_and(|kind| PROMPT.contains(&&*kind))
+}
+
+/// Returns the type of the file system in a line of `mountinfo` (proc_pid_mountinfo(5)), if the line is that of the mount.
+fn kind(line: &str, mount: u64) -> Option<&str> {
+    let (first, rest) = line.split_once(' ')?;
+    if first.parse() != Ok(mount) {
+        return None;
+    }
+    rest.split_once(" - ")?.1.split(' ').next()
 }
 
 fn require(condition: bool, refusal: Refusal) -> io::Result<()> {
@@ -214,6 +239,16 @@ mod tests {
         assert_eq!(Endpoint::usual("/run/docker.sock".into()).owner, Owner::Root);
         assert_eq!(Endpoint::usual("/run/user/0/podman/podman.sock".into()).owner, Owner::User(0));
         assert_eq!(Endpoint::usual("/run/user/0/podman/podman.sock".into()).user(), None, "root's containers");
+    }
+
+    #[test]
+    fn the_type_of_a_mount_comes_after_its_optional_fields() {
+        let line = "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 propagate_from:2 - ext3 /dev/root rw";
+        assert_eq!((kind(line, 36), kind(line, 35)), (Some("ext3"), None));
+        assert_eq!(kind("7 1 0:5 / /x rw - fuse.sshfs a rw", 7), Some("fuse.sshfs"));
+        assert!(["", "36", "36 ", "36 -", "36 35 98:0 /"].iter().all(|line| kind(line, 36).is_none()));
+        let here = open("/proc/self", PINNED, Mode::empty()).expect("a folder");
+        assert!(!is_prompt(mount_id(&here).expect("an id")) && !is_prompt(u64::MAX));
     }
 
     #[test]

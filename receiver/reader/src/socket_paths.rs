@@ -105,16 +105,18 @@ impl SocketPaths {
             Self::Named(paths) => paths.iter().cloned().map(Endpoint::named).collect(),
             Self::Usual { roots, docker_host } => {
                 let named = docker_host.iter().cloned().map(Endpoint::named);
-                named.chain(roots.iter().flat_map(|root| usual(root))).collect()
+                let of_system = roots.iter().flat_map(|root| SYSTEM.map(|socket| Endpoint::usual(root.join(socket))));
+                // Last, because users choose what is there.
+                let of_users = roots.iter().flat_map(|root| of_users(root));
+                named.chain(of_system).chain(of_users).collect()
             }
         }
     }
 }
 
-fn usual(root: &Path) -> impl Iterator<Item = Endpoint> {
+fn of_users(root: &Path) -> impl Iterator<Item = Endpoint> {
     let users = fs::read_dir(root.join(USERS)).into_iter().flatten().flatten().take(USERS_LIMIT);
-    let of_users = users.flat_map(|user| USER.map(|socket| user.path().join(socket)));
-    SYSTEM.map(|socket| root.join(socket)).into_iter().chain(of_users).map(Endpoint::usual)
+    users.flat_map(|user| USER.map(|socket| Endpoint::usual(user.path().join(socket))))
 }
 
 #[cfg(test)]

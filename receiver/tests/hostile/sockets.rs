@@ -1,10 +1,14 @@
 //! Sockets of runtimes that belong to local users.
 
 use std::{
+    ffi::CString,
     fs::{self, Permissions},
     io::{ErrorKind, Write as _},
     net::TcpListener,
-    os::unix::fs::{PermissionsExt as _, symlink},
+    os::{
+        fd::AsRawFd as _,
+        unix::fs::{PermissionsExt as _, symlink},
+    },
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -13,13 +17,15 @@ use std::{
     time::Duration,
 };
 
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+
 use crate::support::{
     containers::{id, names, of_root, of_user},
     player::Player,
     runtime::{OF_USER, Runtime, USER, container, with_private_run},
     sidecar::Sidecar,
     status::Status,
-    surroundings::{alone, often, patience, wait_for},
+    surroundings::{alone, often, patience, skip, wait_for},
     tree::Tree,
 };
 
@@ -56,6 +62,28 @@ fn a_user_s_socket_names_no_container_of_root() {
             assert_eq!(names(&line, victim), [""; 0]);
             assert!(runtime.requests().iter().all(|request| !request.contains(victim)), "{:?}", runtime.requests());
         }
+    });
+}
+
+#[test]
+fn a_user_s_file_system_that_never_replies_hides_no_names() {
+    const TEST: &str = "a user's FUSE file system";
+    let Some(_alone) = alone(TEST) else { return };
+    let Some(tree) = Tree::create(TEST) else { return };
+    let Ok(silent) = fs::File::options().read(true).write(true).open("/dev/fuse") else {
+        return skip(&format!("{TEST}: this kernel has no FUSE"));
+    };
+    with_private_run(|| {
+        let options = format!("fd={},rootmode=40000,user_id={USER},group_id=0,allow_other", silent.as_raw_fd());
+        let options = CString::new(options).unwrap();
+        mount("silent", OF_USER, "fuse", MountFlags::empty(), Some(&*options)).unwrap();
+        let _docker = Runtime::listen("/run/docker.sock", 0, |path| Some(container(path, "usual")));
+        let sidecar = Sidecar::start(often());
+        let docker = id(2);
+        let _player = Player::start("echo", &tree.make(&of_root(&docker)), &[]);
+        is_named(&sidecar, &docker, "usual");
+        sidecar.stop();
+        unmount(OF_USER, UnmountFlags::DETACH).unwrap();
     });
 }
 
