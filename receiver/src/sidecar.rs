@@ -179,6 +179,9 @@ impl Sidecar {
         let internal = InternalTelemetry::new(start);
         // Every map is mapped. A descriptor would give access to others too, if the worker passed it on.
         kernel.close_maps();
+        if settings.separation.frozen {
+            kernel.freeze().map_err(KernelError::from)?;
+        }
         watchdog.ready();
         let traces = Traces::new(opened.iter_mut().filter_map(|(_, signal)| signal.watch()).collect());
         Ok(Self {

@@ -57,7 +57,7 @@ use self::{
     host::Host,
     maps::{MapError, Words},
     memory::{ByFunction, ByWorkload, MapSize, Sizing},
-    messages::{Facts, FindText, ReadRuns, ReleaseTypes, Serve, ServeFunctions},
+    messages::{Facts, FindText, Freeze, ReadRuns, ReleaseTypes, Serve, ServeFunctions},
     nic_inventory::NicInventory,
     nics::Nics,
     plan::{Outcome, Status},
@@ -223,6 +223,14 @@ impl Kernel {
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.client.is_connected()
+    }
+
+    /// Lets the loader drop the capabilities with which programs are loaded and attached.
+    ///
+    /// # Errors
+    /// If the loader process ended, or the kernel refuses.
+    pub fn freeze(&self) -> Result<(), ServiceError> {
+        self.client.call(Freeze {})
     }
 
     /// Closes the descriptors of the maps. Maps that are mapped into memory and ring buffers stay usable; no other map can be mapped

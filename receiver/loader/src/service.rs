@@ -22,8 +22,9 @@ use undercurrent_kernel::{
     hooks::{self, Hook},
     host::Host,
     messages::{
-        Answer, Facts, FindNics, FindText, FreeGroup, Get, Insert, List, Load, Loaded, NoteNics, OpenClock, ReadRuns,
-        ReleaseTypes, Remove, ReopenCounters, Request, Serve, ServeFunctions, Set, SetPeriods, StartReader, Table,
+        Answer, Facts, FindNics, FindText, FreeGroup, Freeze, Get, Insert, List, Load, Loaded, NoteNics, OpenClock,
+        ReadRuns, ReleaseTypes, Remove, ReopenCounters, Request, Serve, ServeFunctions, Set, SetPeriods, StartReader,
+        Table,
     },
     nics::{Clock, NicInventory},
     plan::{Outcome, Status},
@@ -312,6 +313,7 @@ impl Answer for Service {
             }
             Request::FindText(_) => FindText::reply(Text::read(&self.classified)),
             Request::Load(_) => Load::reply(Err("the programs are loaded already")),
+            Request::Freeze(_) => Freeze::reply(Err("this process keeps its capabilities")),
             Request::StartReader(_) => StartReader::reply(Err("this process starts no reader")),
             request => self.access_map(request),
         }

@@ -10,4 +10,8 @@ pub struct Separation {
     /// Accept that the worker stays root, without capabilities, if the sidecar is started as root without `CAP_SETUID` and
     /// `CAP_SETGID`. Files of root are then protected from it by Landlock only, and the sidecar refuses to start by default.
     pub root_worker: bool,
+    /// Drop the loader's capabilities once all programs are attached. It then cannot attach programs any more: CPUs and NICs that
+    /// appear later are not measured. On kernels before 5.19 with `kernel.unprivileged_bpf_disabled`, sampling, the packet filter and
+    /// the threshold of slow packets stay as they were at the start.
+    pub frozen: bool,
 }

@@ -128,6 +128,15 @@ impl Part {
         })
     }
 
+    /// Drops the loader's capabilities except those that it passes to new readers.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn freeze() -> Result<(), ConfineError> {
+        let given = confined("capabilities", caps::read(None, CapSet::Permitted))?;
+        limit_capabilities(&HashSet::new(), &Self::Reader.capabilities(&given))
+    }
+
     /// Permanently drops every privilege that the part does not need for `reach`. The process must be single-threaded.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use crate::{
     kernel::{
         LoadOptions,
         host::Host,
-        messages::{Answer as _, Load, Loaded, Request, StartReader},
+        messages::{Answer as _, Freeze, Load, Loaded, Request, StartReader},
     },
     loader::Service,
 };
@@ -35,6 +35,7 @@ pub fn serve(
         };
         let reply = match (request, &mut service) {
             (Request::Load(_), None) => Load::reply_with(load(&host, required, &mut service)),
+            (Request::Freeze(_), _) => Freeze::reply(Part::freeze()),
             (Request::StartReader(_), _) => StartReader::reply_with(start_reader()),
             (request, Some(service)) => service.answer(request),
             (_, None) => Reply::failed("the programs are not loaded yet"),

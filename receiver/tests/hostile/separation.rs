@@ -305,6 +305,23 @@ fn every_part_has_only_the_privileges_that_it_needs() {
 }
 
 #[test]
+fn a_frozen_loader_keeps_the_capabilities_of_readers_only() {
+    let Some(_alone) = alone("a frozen loader") else { return };
+    let sidecar = Sidecar::configured("separation: {frozen: true}\n");
+    sidecar.snapshot();
+    let status = |name| Status::of(part(sidecar.pid(), name).unwrap()).unwrap();
+    assert_eq!(status("uc-loader").capabilities("CapEff"), HashSet::new());
+    assert_eq!(status("uc-loader").capabilities("CapPrm"), status("uc-reader").capabilities("CapPrm"));
+    // A reader can still be replaced, and measurements continue.
+    let reader = part(sidecar.pid(), "uc-reader").unwrap();
+    send(reader, Signal::KILL);
+    let another = || part(sidecar.pid(), "uc-reader").filter(|process| *process != reader);
+    wait_for("another reader", patience(Duration::from_secs(10)), another);
+    sidecar.snapshot();
+    sidecar.stop();
+}
+
+#[test]
 fn the_worker_keeps_no_descriptor_of_a_map_but_those_of_ring_buffers() {
     /// `BPF_MAP_TYPE_RINGBUF` of `include/uapi/linux/bpf.h`.
     const RING: &str = "27";
