@@ -92,11 +92,12 @@ fn measure(run: Run) -> anyhow::Result<()> {
     let reach = outputs.reach(&environment::process);
     descriptors::raise();
     let (host, requirements) = requirements::permitted(&settings)?;
+    let requirements = requirements.with_delivery(outputs.places());
     let access = Access::gain(host, &requirements)?;
     let (control, runtime) = (Control::new().context("cannot start tokio")?, runtime()?);
     let Opened { outputs, own } = {
         let _entered = control.enter();
-        outputs.open(&terminal, log.is_debug())?
+        outputs.through(access.reader.foreign()).open(&terminal, log.is_debug())?
     };
     let entered = runtime.enter();
     let directory =

@@ -1,23 +1,22 @@
 //! Opens the configured outputs.
 
-use std::{num::NonZeroUsize, path::Path};
+use std::{io, num::NonZeroUsize, path::PathBuf};
 
 use crate::{
     config::{Compression, Otlp, Protocol, Settings},
     environment::{Environment, value},
     export::{
         Bus, Output, Outputs, json,
-        otlp::{self, ENDPOINT_KEY, FileSettings, OwnTelemetry},
+        otlp::{self, Access, ENDPOINT_KEY, FileSettings, OwnTelemetry},
         table,
     },
     options::{Destination, Output as Requested, Outputs as RequestedOutputs, Span},
     parts::Reach,
+    reader::{Foreign, OpenOrConnect},
 };
 
 /// The port of the Kubernetes API in a pod.
 const KUBERNETES_PORT: &str = "KUBERNETES_SERVICE_PORT";
-/// The variables with trusted authorities, as OpenSSL uses them.
-const TRUSTED: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
 /// Errors of opening outputs.
 #[derive(Debug, thiserror::Error)]
@@ -85,15 +84,13 @@ impl<'a> Plan<'a> {
         std::iter::once((otlp::Items::Metrics, metrics)).chain(spans).chain(logs).collect()
     }
 
-    /// Returns what the worker must access for the outputs and for the Kubernetes API. `environment` names certificates and the API.
+    /// Returns what the worker must access for the outputs and for the Kubernetes API, whose port is in `environment`.
     #[must_use]
     pub fn reach(&self, environment: Environment<'_>) -> Reach {
         let collectors = self.collectors();
-        let ports = collectors.iter().map(|(_, settings)| settings.port());
+        let ports = collectors.iter().filter_map(|(_, settings)| settings.port());
         let api = value(environment, KUBERNETES_PORT).and_then(|port| port.parse().ok());
-        let files = otlp::FILES.iter().flatten().chain(&TRUSTED).filter_map(|name| value(environment, name));
-        let folder = |file: String| Path::new(&file).parent().map(Path::to_owned);
-        Reach { ports: ports.chain(api).collect(), folders: files.filter_map(folder).collect(), writes: false }
+        Reach { ports: ports.chain(api).collect(), ..Reach::default() }
     }
 
     /// Returns a text for the log about each collector: the items, the endpoint and its origin. `file` is the configuration file's endpoint.
@@ -110,6 +107,32 @@ impl<'a> Plan<'a> {
             format!("sending {items} to {} over {protocol} ({origin}{overrides})", settings.shown_endpoint())
         };
         self.collectors().into_iter().map(text).collect()
+    }
+
+    /// Returns the certificates, keys and sockets that the delivery opens while it runs.
+    pub fn places(&self) -> Vec<PathBuf> {
+        let mut places: Vec<PathBuf> =
+            self.collectors().into_iter().flat_map(|(_, settings)| settings.places()).cloned().collect();
+        places.sort();
+        places.dedup();
+        places
+    }
+
+    /// Opens certificates, keys and sockets through the reader, because the worker may not.
+    #[must_use]
+    pub fn through(mut self, reader: Foreign) -> Self {
+        let access = Access::through(move |path| {
+            let reader = reader.clone();
+            Box::pin(async move {
+                let ((), mut descriptors) = reader.call(OpenOrConnect { path }).await?;
+                descriptors.pop().ok_or_else(|| io::ErrorKind::InvalidData.into())
+            })
+        });
+        if let Some(Collectors { metrics, spans, logs }) = &mut self.otlp {
+            let all = std::iter::once(metrics).chain(spans).chain(logs);
+            all.for_each(|settings| settings.access = access.clone());
+        }
+        self
     }
 
     /// Opens every output. The sidecar's own traces are exported with the logs if `traces` is true. Requires a tokio runtime.
@@ -153,6 +176,7 @@ fn of_file(file: &Otlp) -> FileSettings {
         headers: file.headers.0.clone(),
         compression: file.compression.map(|compression| match compression {
             Compression::Gzip => otlp::Compression::Gzip,
+            Compression::Zstd => otlp::Compression::Zstd,
             Compression::None => otlp::Compression::None,
         }),
         timeout: file.timeout.map(Span::get),

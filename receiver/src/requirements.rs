@@ -79,6 +79,8 @@ pub struct Requirements {
     output_files: Vec<PathBuf>,
     /// The network namespaces of the packet filter.
     namespaces: Vec<Option<PathBuf>>,
+    /// The certificates and keys for the delivery, and the sockets of collectors.
+    delivery: Vec<PathBuf>,
     /// The sockets of container runtimes that the configuration names.
     sockets: Option<Vec<PathBuf>>,
 }
@@ -108,9 +110,16 @@ impl Requirements {
             counter_hooks: signals::counter_hooks(&settings.signals),
             output_files: settings.outputs.files().map(Path::to_owned).collect(),
             namespaces: settings.packets.filter.network_namespaces.iter().map(path_of).collect(),
+            delivery: Vec::new(),
             sockets: settings.workloads.sockets(),
             settings: settings.signals.clone(),
         }
+    }
+
+    /// Lets the reader open these certificates and keys again, and connect to these sockets of collectors.
+    #[must_use]
+    pub fn with_delivery(self, delivery: Vec<PathBuf>) -> Self {
+        Self { delivery, ..self }
     }
 
     /// Returns the parameters that determine map sizes on a machine with `cpus` possible CPUs.
@@ -150,7 +159,8 @@ impl Requirements {
     pub fn places(&self, host: &Host) -> Places {
         let sockets = SocketPaths::new(self.sockets.clone(), &environment::process, node::host_root());
         let (hierarchy, sysfs, outputs) = (host.hierarchy.clone(), self.sysfs.clone(), self.output_files.clone());
-        Places { hierarchy, sysfs, outputs, namespaces: self.namespaces.clone(), sockets }
+        let (namespaces, delivery) = (self.namespaces.clone(), self.delivery.clone());
+        Places { hierarchy, sysfs, outputs, namespaces, delivery, sockets }
     }
 
     /// Returns the required hooks.

@@ -9,7 +9,8 @@ use std::{
         fd::OwnedFd,
         unix::{
             ffi::OsStrExt as _,
-            fs::{MetadataExt as _, OpenOptionsExt as _},
+            fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _},
+            net::UnixStream,
         },
     },
     path::{Component, Path},
@@ -44,6 +45,22 @@ pub fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {limit} bytes")));
     }
     Ok(content)
+}
+
+/// Opens a regular file for reading, or connects to a Unix socket. Never waits for the writer of a pipe.
+///
+/// # Errors
+/// If the file cannot be opened or the socket refuses, and [`io::ErrorKind::InvalidInput`] for another kind of file.
+pub fn open_or_connect(path: &Path) -> io::Result<OwnedFd> {
+    if path.metadata()?.file_type().is_socket() {
+        return UnixStream::connect(path).map(OwnedFd::from);
+    }
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file.into())
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "neither a regular file nor a socket"))
+    }
 }
 
 /// Opens a file for appending, or creates a file that only its owner can read. Another user must not choose the file, so an existing
@@ -168,6 +185,24 @@ mod tests {
         assert_eq!(kind(Path::new("/dev/zero"), 99), Err(io::ErrorKind::InvalidInput));
         assert_eq!(kind(folder.path(), 99), Err(io::ErrorKind::IsADirectory));
         assert_eq!(kind(&folder.path().join("none"), 99), Err(io::ErrorKind::NotFound));
+        Ok(())
+    }
+
+    #[test]
+    fn files_are_opened_and_sockets_connected() -> io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let [file, pipe, socket] = ["file", "pipe", "socket"].map(|name| folder.path().join(name));
+        fs::write(&file, "text")?;
+        mkfifoat(CWD, &pipe, Mode::RUSR)?;
+        let listener = std::os::unix::net::UnixListener::bind(&socket)?;
+        let mut text = String::new();
+        File::from(open_or_connect(&file)?).read_to_string(&mut text)?;
+        assert_eq!(text, "text");
+        File::from(open_or_connect(&socket)?).write_all(b"request")?;
+        text.clear();
+        listener.accept()?.0.read_to_string(&mut text)?;
+        assert_eq!(text, "request");
+        assert_eq!(open_or_connect(&pipe).map_err(|error| error.kind()).err(), Some(io::ErrorKind::InvalidInput));
         Ok(())
     }
 

@@ -25,7 +25,7 @@ pub use self::{
     exchange::Query,
     message::{
         Exchange, ExchangeError, FileRequest, FindProcess, FindService, FindSockets, ForeignRequest, Held,
-        InNamespaces, Inode, Namespace, Open, RootThreads, Usages,
+        InNamespaces, Inode, Namespace, Open, OpenOrConnect, RootThreads, Usages,
     },
     meters::PowerMeters,
     serve::{Places, inode, serve},

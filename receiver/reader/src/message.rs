@@ -14,8 +14,8 @@ pub type CgroupKey = (u64, Vec<u8>);
 
 /// The time limit of a request that reads only files of the kernel.
 const FILES: Duration = Duration::from_secs(5);
-/// The time limit of a request for another process's environment, and of one that opens a file of an output: file systems of the
-/// network can be slow.
+/// The time limit of a request for another process's environment, and of one that opens a file of the configuration: file systems
+/// of the network can be slow.
 const ENVIRONMENT: Duration = Duration::from_secs(2);
 /// The time limit of a query to a runtime.
 pub const EXCHANGE: Duration = Duration::from_secs(2);
@@ -100,6 +100,12 @@ calls! {
             /// The identity of the open file.
             identity: FileIdentity,
         } -> bool, within ENVIRONMENT;
+        /// Open a file of the delivery (a certificate or a key) for reading, or connect to the collector's socket. Returns a
+        /// descriptor.
+        OpenOrConnect {
+            /// The path, which must be one of the configuration's.
+            path: PathBuf,
+        } -> (), within ENVIRONMENT;
     }
 }
 

@@ -17,14 +17,15 @@ use super::{
     Refusal, Service, SocketPaths,
     message::{
         Answer, CgroupKey, EXCHANGE, Exchange, ExchangeError, FileRequest, FindProcess, FindService, FindSockets,
-        ForeignRequest, Held, InNamespaces, Inode, Namespace, Open, ReadMeters, RootThreads, Scan, Throttled, Usages,
+        ForeignRequest, Held, InNamespaces, Inode, Namespace, Open, OpenOrConnect, ReadMeters, RootThreads, Scan,
+        Throttled, Usages,
     },
 };
 use crate::{
     causes::chain,
     cgroup::{CgroupId, CgroupPath, Hierarchy, Limits, UsageError, netns_of},
     channel::{Call as _, Channel, ChannelError, Reply},
-    files::{FileIdentity, append_regular},
+    files::{FileIdentity, append_regular, open_or_connect},
     sysfs::{self, Sysfs},
 };
 
@@ -48,6 +49,8 @@ pub struct Places {
     pub outputs: Vec<PathBuf>,
     /// The network namespaces of the packet filter; `None` for those without a path.
     pub namespaces: Vec<Option<PathBuf>>,
+    /// The certificates and keys for the delivery, and the sockets of collectors.
+    pub delivery: Vec<PathBuf>,
     /// The sockets of container runtimes.
     pub sockets: SocketPaths,
 }
@@ -55,6 +58,7 @@ pub struct Places {
 /// What the threads for foreign requests may open.
 struct Foreign {
     outputs: Vec<PathBuf>,
+    delivery: Vec<PathBuf>,
     sockets: SocketPaths,
 }
 
@@ -64,7 +68,11 @@ struct Foreign {
 /// If the worker sends a malformed message.
 pub fn serve(mut files: Channel, mut foreign: Channel, places: &Places) -> Result<(), String> {
     [&mut files, &mut foreign].into_iter().for_each(Channel::serve);
-    let own = Arc::new(Foreign { outputs: places.outputs.clone(), sockets: places.sockets.clone() });
+    let own = Arc::new(Foreign {
+        outputs: places.outputs.clone(),
+        delivery: places.delivery.clone(),
+        sockets: places.sockets.clone(),
+    });
     let started = thread::Builder::new().stack_size(STACK).spawn(|| serve_foreign(foreign, own));
     started.map_err(|error| format!("cannot start a thread: {error}"))?;
     let mut meters = Meters { sysfs: &places.sysfs, read: None };
@@ -197,6 +205,12 @@ fn execute(request: ForeignRequest, own: &Foreign) -> Reply {
             open(own.outputs.get(index), identity)
                 .map(|file| (file.is_some(), file.into_iter().map(OwnedFd::from).collect())),
         ),
+        ForeignRequest::OpenOrConnect(OpenOrConnect { path }) => {
+            let is_configured = own.delivery.contains(&path);
+            let opened =
+                if is_configured { open_or_connect(&path) } else { Err(io::ErrorKind::PermissionDenied.into()) };
+            OpenOrConnect::reply_with(opened.map(|descriptor| ((), vec![descriptor])))
+        }
     }
 }
 

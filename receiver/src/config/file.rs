@@ -70,13 +70,14 @@ pub struct Otlp {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Protocol>,
     /// The collector's address. The default is `http://localhost:4317` for gRPC and `http://localhost:4318` for HTTP. The scheme
-    /// `https` enables TLS. For HTTP, the path of the signal is appended: `/v1/metrics`, `/v1/traces` or `/v1/logs`.
+    /// `https` enables TLS. For HTTP, the path of the signal is appended: `/v1/metrics`, `/v1/traces` or `/v1/logs`. `unix:///PATH`
+    /// is the socket of a collector on this node.
     #[schemars(with = "String", extend("examples" = ["http://127.0.0.1:4317"]))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
     /// Headers of every request, for example an access token.
     pub headers: Headers,
-    /// Compression of requests. The default is no compression.
+    /// Compression of requests: `gzip`, `zstd` or `none`. The default is no compression.
     #[schemars(with = "Compression")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compression: Option<Compression>,
@@ -132,6 +133,8 @@ impl fmt::Debug for Headers {
 pub enum Compression {
     /// gzip.
     Gzip,
+    /// Zstandard.
+    Zstd,
     /// No compression.
     None,
 }

@@ -149,11 +149,11 @@ mod tests {
     fn unknown_values_are_named_with_the_nearest() {
         insta::assert_snapshot!(refusals(&[
             "signals:\n  latency:\n    layers: [ip, trnsport]\n",
-            "otlp: {compression: zstd}\n",
+            "otlp: {compression: zsdt}\n",
             "outputs:\n  - otlp\n  - tabel\n",
         ]), @"
         config.yaml:3:18: unknown value `trnsport`: did you mean `transport`?
-        config.yaml:1:21: unknown value `zstd`: choose from `gzip`, `none`
+        config.yaml:1:21: unknown value `zsdt`: did you mean `zstd`?
         config.yaml:3:5: unknown output `tabel` (did you mean `table`?): the outputs are `table`, `json`, `json=FILE` and `otlp`
         ");
     }

@@ -62,17 +62,21 @@ const VARIABLES: [Row; 33] = [
         &otlp::ENDPOINT,
         Applied(
             "the endpoint of the collector; an endpoint for metrics makes `otlp` the default output. For HTTP, the path of the signal \
-             (`/v1/metrics`, `/v1/traces`, `/v1/logs`) is appended to `OTEL_EXPORTER_OTLP_ENDPOINT`, and not to an endpoint of one signal",
+             (`/v1/metrics`, `/v1/traces`, `/v1/logs`) is appended to `OTEL_EXPORTER_OTLP_ENDPOINT`, and not to an endpoint of one signal. `unix:///PATH` is the socket of a \
+             collector on this node",
         ),
     ),
     row(&otlp::INSECURE, Truth("`true` selects plaintext for an endpoint without a scheme")),
     row(&otlp::HEADERS, Applied("headers of each request, as `key=value,key=value`")),
-    row(&otlp::COMPRESSION, Applied("`gzip` or `none`")),
+    row(&otlp::COMPRESSION, Applied("`gzip`, `zstd` or `none`")),
     row(&otlp::TIMEOUT, Applied("the limit of a request in milliseconds")),
     row(&otlp::PROTOCOL, Applied("`grpc`, `http/protobuf` or `http/json`")),
-    row(&otlp::CERTIFICATE, Applied("the file of the trusted authority")),
-    row(&otlp::CLIENT_CERTIFICATE, Applied("the file of the client's certificate")),
-    row(&otlp::CLIENT_KEY, Applied("the file of the client's key")),
+    row(&otlp::CERTIFICATE, Applied("the file of the trusted authority, which each new connection reads again")),
+    row(
+        &otlp::CLIENT_CERTIFICATE,
+        Applied("the file of the client's certificate, which each new connection reads again"),
+    ),
+    row(&otlp::CLIENT_KEY, Applied("the file of the client's key, which each new connection reads again")),
     row(
         &["OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"],
         Only(

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     causes::chain,
-    export::otlp::{Items, Settings, Trial},
+    export::otlp::{Access, Items, Settings, Trial},
     parts::{self, AccessError, Reach},
 };
 
@@ -31,12 +31,17 @@ pub fn try_all(collectors: &[(Items, &Settings)]) -> Result<Vec<Collector>, Acce
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| format!("cannot start tokio: {error}"))?;
         let entered = runtime.enter();
-        let trial = |(items, settings): &(Items, &Settings)| Trial::new(*items, (*settings).clone());
+        let trial = |(items, settings): &(Items, &Settings)| {
+            // A trial makes two connections at most. The worker may not make them to each socket.
+            let access = Access::connected(settings.socket.iter(), 2);
+            Trial::new(*items, Settings { access, ..(*settings).clone() })
+        };
         let trials = collectors.iter().map(trial).collect::<Result<Vec<_>, _>>().map_err(|error| chain(&error))?;
         drop(entered);
         Ok((runtime, trials))
     };
-    let reach = Reach { ports: collectors.iter().map(|(_, settings)| settings.port()).collect(), ..Reach::default() };
+    let reach =
+        Reach { ports: collectors.iter().filter_map(|(_, settings)| settings.port()).collect(), ..Reach::default() };
     let problems = parts::in_worker(&reach, prepare, |(runtime, trials)| {
         runtime.block_on(async {
             let mut problems = Vec::new();

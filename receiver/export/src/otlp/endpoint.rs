@@ -1,8 +1,20 @@
 //! The endpoint of the collector.
 
+use std::path::PathBuf;
+
 use http::Uri;
 
 use super::{EndpointError, Protocol};
+
+/// The scheme of Unix sockets, as in gRPC's name resolution: `unix:PATH` or `unix://PATH`.
+const UNIX: &str = "unix:";
+
+/// Returns the absolute path of a Unix socket; `None` for another endpoint.
+pub(super) fn socket(text: &str) -> Option<PathBuf> {
+    let path = text.trim().strip_prefix(UNIX)?;
+    let path = path.strip_prefix("//").unwrap_or(path);
+    path.starts_with('/').then(|| PathBuf::from(path))
+}
 
 /// Returns the default endpoint of a collector.
 pub(super) fn default_for(protocol: Protocol) -> String {
@@ -13,8 +25,9 @@ pub(super) fn default_for(protocol: Protocol) -> String {
 /// regardless of `OTEL_EXPORTER_OTLP_INSECURE`. Without a scheme, TLS is used unless that variable is true.
 pub(super) fn parse(text: &str, insecure: bool) -> Result<Uri, EndpointError> {
     let text = text.trim();
-    if text.starts_with("unix:") {
-        return Err(EndpointError::UnixSocket);
+    if text.starts_with(UNIX) {
+        // Requests need a host, which servers behind a socket ignore.
+        return socket(text).map(|_| Uri::from_static("http://localhost")).ok_or(EndpointError::Socket);
     }
     let with_scheme = if has_scheme(text) {
         text.to_owned()
@@ -91,7 +104,7 @@ mod tests {
         /// An accepted endpoint has the host and the port of the text, and no part of the text is lost.
         #[test]
         fn odd_endpoints_are_read_or_refused(text in variants(&PLAUSIBLE), insecure: bool) {
-            if let Ok(uri) = parse(&text, insecure) {
+            if let Ok(uri) = parse(&text, insecure) && socket(&text).is_none() {
                 let kept = uri.to_string();
                 let scheme = if has_scheme(&text) { "" } else if insecure { "http://" } else { "https://" };
                 let expected = format!("{scheme}{}", text.trim());
@@ -134,14 +147,23 @@ mod tests {
     }
 
     #[test]
+    fn unix_sockets_have_a_path_and_no_tls() {
+        for text in ["unix:///run/otel.sock", "unix:/run/otel.sock"] {
+            assert_eq!(socket(text), Some("/run/otel.sock".into()));
+            assert_eq!(parsed(text, false), "http://localhost/");
+        }
+        assert_eq!(socket("http://collector:4317"), None);
+    }
+
+    #[test]
     fn invalid_endpoints_have_a_reason() {
         for text in [
             "foo bar",
             "http://",
             "",
             "ftp://collector",
-            "unix:///run/otel.sock",
-            "unix:/run/otel.sock",
+            "unix:run/otel.sock",
+            "unix://",
             "http://host:port",
             "host:",
             "host:99999",

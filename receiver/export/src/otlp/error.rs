@@ -13,9 +13,9 @@ pub enum EndpointError {
     /// The endpoint has no host.
     #[error("it has no host; write it like `http://collector:PORT`")]
     NoHost,
-    /// The endpoint is a Unix socket.
-    #[error("it is a Unix socket, and metrics are sent by TCP only; write it like `http://127.0.0.1:PORT`")]
-    UnixSocket,
+    /// The endpoint is a Unix socket without an absolute path.
+    #[error("it is a Unix socket without an absolute path; write it like `unix:///run/collector.sock`")]
+    Socket,
     /// The scheme is neither http nor https.
     #[error("its scheme is `{0}`; use `http` for plaintext or `https` for TLS")]
     Scheme(String),

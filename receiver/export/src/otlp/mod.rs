@@ -1,8 +1,10 @@
 //! OTLP.
 
+mod access;
 mod client;
 mod delivery;
 mod destination;
+mod dialer;
 mod encoding;
 mod endpoint;
 mod error;
@@ -21,12 +23,13 @@ mod tls;
 mod transport;
 mod trial;
 
+pub use access::{Access, Opening};
 pub use endpoint::without_query;
 pub use error::{EndpointError, SettingsError};
 pub use own::{OwnLayer, OwnTelemetry, RunningTelemetry};
 pub use protocol::Protocol;
 pub use settings::{
-    CERTIFICATE, CLIENT_CERTIFICATE, CLIENT_KEY, COMPRESSION, Compression, Configured, ENDPOINT, ENDPOINT_KEY, FILES,
+    CERTIFICATE, CLIENT_CERTIFICATE, CLIENT_KEY, COMPRESSION, Compression, Configured, ENDPOINT, ENDPOINT_KEY,
     FileSettings, HEADERS, INSECURE, Items, Names, PROTOCOL, Settings, TIMEOUT, endpoint_is_set,
 };
 pub use tls::{ClientIdentity, Pem};

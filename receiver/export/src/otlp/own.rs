@@ -65,6 +65,7 @@ macro_rules! exporter {
                     .with_interceptor(Limited(settings.timeout));
                 match settings.compression {
                     Compression::Gzip => builder.with_compression(opentelemetry_otlp::Compression::Gzip),
+                    Compression::Zstd => builder.with_compression(opentelemetry_otlp::Compression::Zstd),
                     Compression::None => builder,
                 }
                 .build()

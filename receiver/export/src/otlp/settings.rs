@@ -5,13 +5,10 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use http::{HeaderMap, Uri, uri::Scheme};
 
 use super::{
-    Protocol, SettingsError, endpoint, headers,
+    Access, EndpointError, Protocol, SettingsError, endpoint, headers,
     tls::{ClientIdentity, Pem},
 };
-use crate::files::read_regular;
 
-/// The limit of a certificate or key file in bytes: four times the size of a bundle of all public authorities.
-const PEM_LIMIT: u64 = 1 << 20;
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The content of a delivery.
@@ -114,9 +111,6 @@ pub const CLIENT_CERTIFICATE: Names = names!("CLIENT_CERTIFICATE");
 /// The client's key.
 pub const CLIENT_KEY: Names = names!("CLIENT_KEY");
 
-/// The variables that name files.
-pub const FILES: [Names; 3] = [CERTIFICATE, CLIENT_CERTIFICATE, CLIENT_KEY];
-
 /// The compression of requests. Compressed responses are always accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
@@ -125,6 +119,8 @@ pub enum Compression {
     None,
     /// gzip.
     Gzip,
+    /// Zstandard.
+    Zstd,
 }
 
 /// Settings of the delivery.
@@ -134,6 +130,8 @@ pub struct Settings {
     pub protocol: Protocol,
     /// The collector's URI, with the scheme `http` or `https`. For OTLP over HTTP, it has the path of the signal.
     pub endpoint: Uri,
+    /// The path of the collector's Unix socket. The host of the endpoint is then without meaning.
+    pub socket: Option<PathBuf>,
     /// The variable or key with the endpoint; `None` for the default.
     pub origin: Option<&'static str>,
     /// True if the endpoint was configured without a scheme, and TLS is used.
@@ -148,6 +146,8 @@ pub struct Settings {
     pub authority: Option<Pem>,
     /// The client's certificate and key, if the server requires them.
     pub identity: Option<ClientIdentity>,
+    /// Opens the socket, and the certificates and keys again.
+    pub access: Access,
 }
 
 impl Settings {
@@ -156,8 +156,8 @@ impl Settings {
     ///
     /// An endpoint with `http://` selects plaintext and one with `https://` selects TLS, regardless of the
     /// insecure variable. An endpoint without a scheme selects TLS unless that variable is true. gRPC ignores the
-    /// path of an endpoint. For HTTP, the path of the signal is appended to an endpoint for all signals. The headers of
-    /// a signal replace the general headers.
+    /// path of an endpoint. For HTTP, the path of the signal is appended to an endpoint for all signals, and to each Unix
+    /// socket. The headers of a signal replace the general headers.
     ///
     /// # Errors
     /// If a value is invalid, or a file cannot be read.
@@ -173,9 +173,9 @@ impl Settings {
         let (origin, value) = variables.get(ENDPOINT).or_else(of_file).unzip();
         let value = value.unwrap_or_else(|| endpoint::default_for(protocol));
         let of_one_signal = origin.is_some_and(|origin| ENDPOINT[..GENERAL].contains(&origin));
-        let path = (protocol.is_http() && !of_one_signal).then(|| items.path());
-        let parsed = endpoint::parse(&value, insecure);
-        let endpoint = parsed.and_then(|base| path.map_or(Ok(base.clone()), |path| endpoint::append(&base, path)));
+        let socket = endpoint::socket(&value);
+        let appends = protocol.is_http() && (!of_one_signal || socket.is_some());
+        let endpoint = endpoint_of(&value, insecure, appends.then(|| items.path()));
         let endpoint = endpoint.map_err(|source| {
             // The text before an `@` may be a password, and a query may contain a token.
             let value = endpoint::without_query(value.rsplit('@').next().unwrap_or_default()).to_owned();
@@ -185,7 +185,8 @@ impl Settings {
             protocol,
             endpoint,
             origin,
-            assumes_tls: !insecure && !endpoint::has_scheme(&value),
+            assumes_tls: !insecure && socket.is_none() && !endpoint::has_scheme(&value),
+            socket,
             headers: match variables.get(HEADERS) {
                 Some((variable, list)) => headers::parse(variable, &list, protocol)?,
                 None => headers::of_file(HEADERS_KEY, &file.headers, protocol)?,
@@ -194,19 +195,30 @@ impl Settings {
             timeout: variables.timeout()?.or(file.timeout).unwrap_or(DEFAULT_TIMEOUT),
             authority: variables.authority()?,
             identity: variables.identity()?,
+            access: Access::default(),
         })
     }
 
     /// Returns the endpoint for messages. A query may contain a secret, and is left out.
     #[must_use]
     pub fn shown_endpoint(&self) -> String {
-        endpoint::without_query(&self.endpoint.to_string()).to_owned()
+        match &self.socket {
+            Some(path) => format!("unix://{}", path.display()),
+            None => endpoint::without_query(&self.endpoint.to_string()).to_owned(),
+        }
     }
 
-    /// Returns the TCP port of the endpoint.
+    /// Returns the paths that the delivery opens again: certificates, keys and the collector's socket.
+    pub fn places(&self) -> impl Iterator<Item = &PathBuf> {
+        let identity = self.identity.iter().flat_map(|identity| [&identity.certificate.path, &identity.key.path]);
+        self.authority.iter().map(|pem| &pem.path).chain(identity).chain(&self.socket)
+    }
+
+    /// Returns the TCP port of the endpoint; `None` for a Unix socket.
     #[must_use]
-    pub fn port(&self) -> u16 {
-        self.endpoint.port_u16().unwrap_or(if self.endpoint.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 })
+    pub fn port(&self) -> Option<u16> {
+        let usual = if self.endpoint.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
+        self.socket.is_none().then(|| self.endpoint.port_u16().unwrap_or(usual))
     }
 
     /// Returns true if both settings are served by one connection.
@@ -214,10 +226,17 @@ impl Settings {
         self.protocol.is_http() == other.protocol.is_http()
             && self.endpoint.scheme() == other.endpoint.scheme()
             && self.endpoint.authority() == other.endpoint.authority()
+            && self.socket == other.socket
             && self.timeout == other.timeout
             && self.authority == other.authority
             && self.identity == other.identity
     }
+}
+
+/// Returns the URI of an endpoint with the path of a signal.
+fn endpoint_of(value: &str, insecure: bool, path: Option<&str>) -> Result<Uri, EndpointError> {
+    let base = endpoint::parse(value, insecure)?;
+    path.map_or(Ok(base.clone()), |path| endpoint::append(&base, path))
 }
 
 /// Returns true if an endpoint for metrics is configured. OTLP is then the default output.
@@ -259,8 +278,9 @@ impl<F: Fn(&'static str) -> Option<Configured>> Variables<F> {
         let Some((variable, value)) = self.get(COMPRESSION) else { return Ok(None) };
         match value.as_str() {
             "gzip" => Ok(Some(Compression::Gzip)),
+            "zstd" => Ok(Some(Compression::Zstd)),
             "none" => Ok(Some(Compression::None)),
-            _ => Err(SettingsError::Unsupported { variable, value, supported: "`gzip` and `none`" }),
+            _ => Err(SettingsError::Unsupported { variable, value, supported: "`gzip`, `zstd` and `none`" }),
         }
     }
 
@@ -294,8 +314,8 @@ impl<F: Fn(&'static str) -> Option<Configured>> Variables<F> {
     fn file(&self, names: Names) -> Result<Option<(&'static str, Pem)>, SettingsError> {
         let Some((variable, path)) = self.get(names) else { return Ok(None) };
         let path = PathBuf::from(path);
-        match read_regular(&path, PEM_LIMIT) {
-            Ok(pem) => Ok(Some((variable, Pem(pem)))),
+        match Pem::read(path.clone()) {
+            Ok(pem) => Ok(Some((variable, pem))),
             Err(source) => Err(SettingsError::File { variable, path, source }),
         }
     }

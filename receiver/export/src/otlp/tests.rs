@@ -2,6 +2,7 @@
 
 mod connection;
 mod delivery;
+mod dialer;
 mod http;
 mod own;
 mod server;
@@ -300,7 +301,9 @@ async fn a_snapshot_is_not_settled_before_its_last_part() {
 
 #[tokio::test(start_paused = true)]
 async fn every_request_has_headers_and_compression() {
-    for (compression, encoding) in [("gzip", Some("gzip".to_owned())), ("none", None)] {
+    for (compression, encoding) in
+        [("gzip", Some("gzip".to_owned())), ("zstd", Some("zstd".to_owned())), ("none", None)]
+    {
         let mut collector = Collector::start([Answer::Accept, Answer::Accept]);
         let variables = [
             ("OTEL_EXPORTER_OTLP_COMPRESSION", compression),

@@ -1,24 +1,36 @@
 //! Certificates and keys for TLS.
 
-use std::fmt;
+use std::{fmt, io, path::PathBuf};
 
-/// The error of a build without TLS.
-#[cfg(not(feature = "tls"))]
-pub(super) const MISSING: &str = "this build has no TLS (cargo feature `tls`)";
+use super::access::Access;
+use crate::files::read_regular;
+
+/// The limit of a certificate or key file in bytes: four times the size of a bundle of all public authorities.
+const LIMIT: u64 = 1 << 20;
 
 #[cfg(feature = "tls")]
 mod client;
+#[cfg(feature = "tls")]
+mod connect;
+#[cfg(not(feature = "tls"))]
+mod missing;
 
 #[cfg(feature = "tls")]
-pub(super) use self::client::{client, server_name};
+pub(super) use self::connect::Tls;
+#[cfg(not(feature = "tls"))]
+pub(super) use self::missing::Tls;
 
-/// The content of a PEM file. `Debug` hides it.
+/// A PEM file. `Debug` hides its content.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Pem(pub Vec<u8>);
+pub struct Pem {
+    /// The path of the file.
+    pub path: PathBuf,
+    content: Vec<u8>,
+}
 
 impl fmt::Debug for Pem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Pem(..)")
+        write!(f, "Pem({})", self.path.display())
     }
 }
 
@@ -32,11 +44,29 @@ pub struct ClientIdentity {
 }
 
 impl Pem {
+    /// Reads a file with the privileges of this process.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub(super) fn read(path: PathBuf) -> io::Result<Self> {
+        let content = read_regular(&path, LIMIT)?;
+        Ok(Self { path, content })
+    }
+
+    /// Returns the present content of the file.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "only connections with TLS read certificates again"))]
+    async fn read_again(&self, access: &Access) -> io::Result<Self> {
+        Ok(Self { path: self.path.clone(), content: access.read(self.path.clone(), LIMIT).await? })
+    }
+
     /// Returns the number of certificates in the file; `None` if this build cannot read it.
     #[cfg(feature = "tls")]
     pub(super) fn certificates(&self) -> Option<usize> {
         use rustls_pki_types::{CertificateDer, pem::PemObject as _};
-        Some(CertificateDer::pem_slice_iter(&self.0).filter(Result::is_ok).count())
+        Some(CertificateDer::pem_slice_iter(&self.content).filter(Result::is_ok).count())
     }
 
     /// Returns the number of certificates in the file; `None` because this build cannot read it.

@@ -2,7 +2,7 @@
 //! later). The reader has no such restriction: Landlock denies a restricted process the files in `/proc` of processes that are not
 //! restricted likewise.
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::collections::BTreeSet;
 
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, NetPort, Ruleset, RulesetAttr as _,
@@ -41,8 +41,6 @@ const DNS: u16 = 53;
 pub struct Reach {
     /// The TCP ports of the worker: those of collectors and of the Kubernetes API.
     pub ports: BTreeSet<u16>,
-    /// The folders that the worker reads certificates and keys from again when they change.
-    pub folders: BTreeSet<PathBuf>,
     /// True if the reader opens files of outputs for appending.
     pub writes: bool,
 }
@@ -81,7 +79,6 @@ pub(super) fn restrict(reach: &Reach) -> Result<FileAccess, RulesetError> {
         .scope(Scope::from_all(NEWEST))?
         .create()?
         .add_rules(path_beneath_rules(READABLE, AccessFs::ReadFile | AccessFs::ReadDir))?
-        .add_rules(path_beneath_rules(&reach.folders, AccessFs::ReadFile | AccessFs::ReadDir))?
         .add_rules(ports.map(|port| Ok::<_, RulesetError>(NetPort::new(port, AccessNet::ConnectTcp))))?
         .restrict_self()?;
     Ok(if status.ruleset == RulesetStatus::NotEnforced { FileAccess::UserOnly } else { FileAccess::Landlock })

@@ -54,9 +54,11 @@ impl Grpc {
 
     async fn call(&self, message: Bytes) -> Result<Reply, Status> {
         let mut client = Client::new(self.channel.clone()).accept_compressed(CompressionEncoding::Gzip);
-        if self.settings.compression == Compression::Gzip {
-            client = client.send_compressed(CompressionEncoding::Gzip);
-        }
+        client = match self.settings.compression {
+            Compression::None => client,
+            Compression::Gzip => client.send_compressed(CompressionEncoding::Gzip),
+            Compression::Zstd => client.send_compressed(CompressionEncoding::Zstd),
+        };
         client.ready().await.map_err(|error| Status::from_error(error.into()))?;
         let mut request = Request::new(message);
         *request.metadata_mut() = MetadataMap::from_headers(self.settings.headers.clone());

@@ -1,6 +1,6 @@
 //! Bodies of requests and responses.
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
 
 use http::HeaderValue;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -23,15 +23,22 @@ pub(super) enum Content {
 
 /// Compresses a body. Returns it with its `content-encoding`.
 pub(super) fn compress(body: Bytes, compression: Compression) -> (Bytes, Option<HeaderValue>) {
-    if compression == Compression::None {
-        return (body, None);
-    }
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    let compressed = match compression {
+        Compression::None => return (body, None),
+        Compression::Gzip => gzip(&body).map(|bytes| (bytes, "gzip")),
+        Compression::Zstd => zstd::bulk::compress(&body, zstd::DEFAULT_COMPRESSION_LEVEL).map(|bytes| (bytes, "zstd")),
+    };
     // Writing into memory cannot fail.
-    match encoder.write_all(&body).and_then(|()| encoder.finish()) {
-        Ok(compressed) => (compressed.into(), Some(HeaderValue::from_static("gzip"))),
+    match compressed {
+        Ok((bytes, coding)) => (bytes.into(), Some(HeaderValue::from_static(coding))),
         Err(_) => (body, None),
     }
+}
+
+fn gzip(body: &[u8]) -> io::Result<Vec<u8>> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(body)?;
+    encoder.finish()
 }
 
 /// Reads a body up to the limit.
@@ -58,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gzip_is_used_on_request_only() {
+    fn bodies_are_compressed_on_request_only() {
         let body = Bytes::from(vec![7; 10_000]);
         assert_eq!(compress(body.clone(), Compression::None), (body.clone(), None));
         let (compressed, coding) = compress(body.clone(), Compression::Gzip);
@@ -66,6 +73,9 @@ mod tests {
         flate2::read::GzDecoder::new(&*compressed).read_to_end(&mut text).expect("gzip");
         assert_eq!((text, coding), (body.to_vec(), Some(HeaderValue::from_static("gzip"))));
         assert!(compressed.len() < 1000);
+        let (compressed, coding) = compress(body.clone(), Compression::Zstd);
+        assert_eq!(zstd::bulk::decompress(&compressed, 20_000).expect("zstd"), body);
+        assert_eq!((coding, compressed.len() < 1000), (Some(HeaderValue::from_static("zstd")), true));
     }
 
     #[tokio::test]

@@ -188,7 +188,7 @@ fn errors_have_variable_value_and_remedy() {
         refused(&[("OTEL_EXPORTER_OTLP_HEADERS", "a=b,secret")]),
         refused(&[("OTEL_EXPORTER_OTLP_CERTIFICATE", "/nonexistent/ca.pem")]),
         refused(&[("OTEL_EXPORTER_OTLP_CERTIFICATE", &empty.path().to_string_lossy())]),
-        refused(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "unix:/run/collector.sock")]),
+        refused(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "unix:run/collector.sock")]),
         refused_for(Items::Spans, &[("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "HTTP/JSON")]),
     ];
     let lines = lines.join("\n").replace(&*empty.path().to_string_lossy(), "FILE");

@@ -22,12 +22,12 @@ use crate::{
     testing::{after, lost},
 };
 
-struct Authority {
-    certificate: Certificate,
+pub(super) struct Authority {
+    pub(super) certificate: Certificate,
     issuer: Issuer<'static, KeyPair>,
 }
 
-fn authority() -> Result<Authority, rcgen::Error> {
+pub(super) fn authority() -> Result<Authority, rcgen::Error> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let key = KeyPair::generate()?;
@@ -37,7 +37,7 @@ fn authority() -> Result<Authority, rcgen::Error> {
 
 impl Authority {
     /// Issues the PEM certificate and key of a host or client.
-    fn issue(&self, name: &str) -> Result<(String, String), rcgen::Error> {
+    pub(super) fn issue(&self, name: &str) -> Result<(String, String), rcgen::Error> {
         let key = KeyPair::generate()?;
         let certificate = CertificateParams::new(vec![name.to_owned()])?.signed_by(&key, &self.issuer)?;
         Ok((certificate.pem(), key.serialize_pem()))
@@ -67,8 +67,12 @@ fn serve_grpc(server: &Authority, name: &str) -> Served {
     Ok((address, tokio::spawn(serving)))
 }
 
-/// Starts an HTTP/1 server that requires a client certificate from its authority.
-async fn serve_http(server: &Authority, name: &str) -> Served {
+/// Returns the handshake of a server that requires a client certificate from its authority, and supports these protocols.
+pub(super) fn acceptor(
+    server: &Authority,
+    name: &str,
+    protocols: &[&[u8]],
+) -> Result<TlsAcceptor, Box<dyn std::error::Error>> {
     let (certificate, key) = server.issue(name)?;
     let mut roots = RootCertStore::empty();
     roots.add(server.certificate.der().clone())?;
@@ -76,10 +80,16 @@ async fn serve_http(server: &Authority, name: &str) -> Served {
     let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), Arc::clone(&provider)).build()?;
     let certificate = rustls_pki_types::CertificateDer::from_pem_slice(certificate.as_bytes())?;
     let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    let config = config
+    let mut config = config
         .with_client_cert_verifier(verifier)
         .with_single_cert(vec![certificate], PrivateKeyDer::from_pem_slice(key.as_bytes())?)?;
-    let acceptor = TlsAcceptor::from(Arc::new(config));
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// Starts an HTTP/1 server that requires a client certificate from its authority.
+async fn serve_http(server: &Authority, name: &str) -> Served {
+    let acceptor = acceptor(server, name, &[])?;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     let serving = async move {
@@ -132,7 +142,7 @@ async fn deliver(protocol: &str, parties: Parties<'_>) -> Outcome {
     Ok(statistics.totals())
 }
 
-fn write(folder: &Path, name: &str, pem: &str) -> std::io::Result<String> {
+pub(super) fn write(folder: &Path, name: &str, pem: &str) -> std::io::Result<String> {
     let path = folder.join(name);
     fs::write(&path, pem)?;
     Ok(path.to_string_lossy().into_owned())

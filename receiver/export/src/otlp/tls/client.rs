@@ -4,26 +4,21 @@ use http::Uri;
 use rustls::{ClientConfig, RootCertStore, crypto::ring};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _};
 
-use super::{ClientIdentity, Pem};
-use crate::{
-    causes::chain,
-    otlp::{Settings, endpoint::without_zone},
-};
+use super::{ClientIdentity, Pem, connect::Files};
+use crate::{causes::chain, otlp::endpoint::without_zone};
 
-/// Returns the TLS configuration of a client: the trusted authority or the system's, and the client's identity. An endpoint
-/// without TLS needs neither.
+/// Returns the TLS configuration of a client: the trusted authority or the system's, and the client's identity.
 ///
 /// # Errors
 /// If there is no trusted authority, or the identity is invalid.
-pub(in crate::otlp) fn client(settings: &Settings, alpn: &[u8]) -> Result<ClientConfig, String> {
-    let is_secure = settings.endpoint.scheme_str() == Some("https");
-    let roots = if is_secure { roots(settings.authority.as_ref())? } else { RootCertStore::empty() };
+pub(super) fn config(files: &Files, alpn: &[u8]) -> Result<ClientConfig, String> {
     let versions =
         ClientConfig::builder_with_provider(ring::default_provider().into()).with_safe_default_protocol_versions();
+    let roots = roots(files.authority.as_ref())?;
     let builder = versions.map_err(|error| chain(&error))?.with_root_certificates(roots);
-    let mut config = match settings.identity.as_ref().filter(|_| is_secure) {
+    let mut config = match &files.identity {
         Some(ClientIdentity { certificate, key }) => {
-            let key = PrivateKeyDer::from_pem_slice(&key.0).map_err(|_| "the client's key is invalid")?;
+            let key = PrivateKeyDer::from_pem_slice(&key.content).map_err(|_| "the client's key is invalid")?;
             builder.with_client_auth_cert(certificates(certificate)?, key).map_err(|error| chain(&error))?
         }
         None => builder.with_no_client_auth(),
@@ -36,7 +31,7 @@ pub(in crate::otlp) fn client(settings: &Settings, alpn: &[u8]) -> Result<Client
 ///
 /// # Errors
 /// If the host of the endpoint is no valid name or address.
-pub(in crate::otlp) fn server_name(endpoint: &Uri) -> Result<ServerName<'static>, String> {
+pub(super) fn server_name(endpoint: &Uri) -> Result<ServerName<'static>, String> {
     let endpoint = without_zone(endpoint);
     let host = endpoint.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
     ServerName::try_from(host).map_err(|error| chain(&error))
@@ -55,7 +50,7 @@ fn roots(authority: Option<&Pem>) -> Result<RootCertStore, String> {
 }
 
 fn certificates(pem: &Pem) -> Result<Vec<CertificateDer<'static>>, String> {
-    CertificateDer::pem_slice_iter(&pem.0)
+    CertificateDer::pem_slice_iter(&pem.content)
         .collect::<Result<_, _>>()
         .map_err(|_| "a certificate is no valid PEM".to_owned())
 }
