@@ -4,14 +4,17 @@ use opentelemetry_proto::tonic::{
     common::v1::{AnyValue, ArrayValue, InstrumentationScope, KeyValue, any_value},
     metrics::v1::{
         AggregationTemporality, DataPointFlags, Exemplar, ExponentialHistogram, ExponentialHistogramDataPoint, Gauge,
-        Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum, exemplar,
+        Histogram, HistogramDataPoint, Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum, exemplar,
         exponential_histogram_data_point::Buckets, metric, number_data_point,
     },
     resource::v1::Resource,
 };
 use prost::Message;
 
-use crate::telemetry::{self, Attributes, Data, Descriptor, Instrument, Point, SCHEMA_URL, SCOPE, UnixNanos, Value};
+use crate::{
+    otlp::{Form, Histograms},
+    telemetry::{self, Attributes, Data, Descriptor, Instrument, SCHEMA_URL, SCOPE, UnixNanos, Value},
+};
 
 /// The flags of the last point of a series, which has no value.
 const NO_RECORDED_VALUE: u32 = DataPointFlags::NoRecordedValueMask as u32;
@@ -19,18 +22,34 @@ const NO_RECORDED_VALUE: u32 = DataPointFlags::NoRecordedValueMask as u32;
 /// A point in its encoding for the wire.
 pub(super) enum WirePoint {
     Number(NumberDataPoint),
-    Histogram(ExponentialHistogramDataPoint),
+    Exponential(ExponentialHistogramDataPoint),
+    Explicit(HistogramDataPoint),
+}
+
+/// The series of a point, with the time that the point covers.
+pub(super) struct Series<'a> {
+    pub(super) descriptor: &'a Descriptor,
+    pub(super) attributes: &'a Attributes,
+    pub(super) start: UnixNanos,
+    pub(super) time: UnixNanos,
 }
 
 impl WirePoint {
     /// Returns the point of a metric. Returns `None` if its data is not a number, or does not fit the instrument.
-    pub(super) fn new(descriptor: &Descriptor, point: &Point, time: UnixNanos) -> Option<Self> {
-        let value = match (&point.data, descriptor.instrument) {
+    pub(super) fn new(series: &Series<'_>, data: &Data, histograms: Histograms) -> Option<Self> {
+        let instrument = series.descriptor.instrument;
+        let value = match (data, instrument) {
             (Data::Histogram(histogram), Instrument::ExponentialHistogram) => {
-                return Some(Self::Histogram(histogram_point(point, histogram, time)));
+                return Some(match histograms {
+                    Histograms::Exponential => Self::Exponential(exponential(series, histogram)),
+                    Histograms::Explicit => Self::Explicit(explicit(series, histogram)),
+                });
             }
             (Data::NoRecordedValue, Instrument::ExponentialHistogram) => {
-                return Some(Self::Histogram(histogram_end(point, time)));
+                return Some(match histograms {
+                    Histograms::Exponential => Self::Exponential(exponential_end(series)),
+                    Histograms::Explicit => Self::Explicit(explicit_end(series)),
+                });
             }
             (_, Instrument::ExponentialHistogram) | (Data::Histogram(_), _) => return None,
             (Data::NoRecordedValue, _) => None,
@@ -39,10 +58,10 @@ impl WirePoint {
             (Data::Double(_), _) => return None,
         };
         Some(Self::Number(NumberDataPoint {
-            attributes: key_values(&point.attributes),
+            attributes: key_values(series.attributes),
             // OTLP ignores the start time of a gauge.
-            start_time_unix_nano: if descriptor.instrument == Instrument::Gauge { 0 } else { point.start.0 },
-            time_unix_nano: time.0,
+            start_time_unix_nano: if instrument == Instrument::Gauge { 0 } else { series.start.0 },
+            time_unix_nano: series.time.0,
             flags: if value.is_none() { NO_RECORDED_VALUE } else { 0 },
             value,
             ..Default::default()
@@ -53,7 +72,8 @@ impl WirePoint {
     pub(super) fn encoded_len(&self) -> usize {
         match self {
             Self::Number(point) => point.encoded_len(),
-            Self::Histogram(point) => point.encoded_len(),
+            Self::Exponential(point) => point.encoded_len(),
+            Self::Explicit(point) => point.encoded_len(),
         }
     }
 
@@ -62,23 +82,20 @@ impl WirePoint {
         match (self, &mut metric.data) {
             (Self::Number(point), Some(metric::Data::Sum(sum))) => sum.data_points.push(point),
             (Self::Number(point), Some(metric::Data::Gauge(gauge))) => gauge.data_points.push(point),
-            (Self::Histogram(point), Some(metric::Data::ExponentialHistogram(histogram))) => {
+            (Self::Exponential(point), Some(metric::Data::ExponentialHistogram(histogram))) => {
                 histogram.data_points.push(point);
             }
+            (Self::Explicit(point), Some(metric::Data::Histogram(histogram))) => histogram.data_points.push(point),
             _ => debug_assert!(false, "`{}` got a point of another kind", metric.name),
         }
     }
 }
 
-fn histogram_point(
-    point: &Point,
-    histogram: &telemetry::ExponentialHistogram,
-    time: UnixNanos,
-) -> ExponentialHistogramDataPoint {
+fn exponential(series: &Series<'_>, histogram: &telemetry::ExponentialHistogram) -> ExponentialHistogramDataPoint {
     ExponentialHistogramDataPoint {
-        attributes: key_values(&point.attributes),
-        start_time_unix_nano: point.start.0,
-        time_unix_nano: time.0,
+        attributes: key_values(series.attributes),
+        start_time_unix_nano: series.start.0,
+        time_unix_nano: series.time.0,
         count: histogram.count(),
         sum: Some(histogram.sum),
         scale: histogram.scale,
@@ -100,22 +117,44 @@ fn exemplar(exemplar: &telemetry::Exemplar) -> Exemplar {
     }
 }
 
-fn histogram_end(point: &Point, time: UnixNanos) -> ExponentialHistogramDataPoint {
+fn exponential_end(series: &Series<'_>) -> ExponentialHistogramDataPoint {
     ExponentialHistogramDataPoint {
-        attributes: key_values(&point.attributes),
-        start_time_unix_nano: point.start.0,
-        time_unix_nano: time.0,
+        attributes: key_values(series.attributes),
+        start_time_unix_nano: series.start.0,
+        time_unix_nano: series.time.0,
+        flags: NO_RECORDED_VALUE,
+        ..Default::default()
+    }
+}
+
+fn explicit(series: &Series<'_>, histogram: &telemetry::ExponentialHistogram) -> HistogramDataPoint {
+    HistogramDataPoint {
+        count: histogram.count(),
+        sum: Some(histogram.sum),
+        explicit_bounds: telemetry::ExponentialHistogram::powers_of_two().collect(),
+        bucket_counts: histogram.by_powers_of_two(),
+        exemplars: histogram.exemplars.iter().map(exemplar).collect(),
+        flags: 0,
+        ..explicit_end(series)
+    }
+}
+
+fn explicit_end(series: &Series<'_>) -> HistogramDataPoint {
+    HistogramDataPoint {
+        attributes: key_values(series.attributes),
+        start_time_unix_nano: series.start.0,
+        time_unix_nano: series.time.0,
         flags: NO_RECORDED_VALUE,
         ..Default::default()
     }
 }
 
 /// Returns a metric without points.
-pub(super) fn empty_metric(descriptor: &Descriptor) -> Metric {
-    let cumulative = AggregationTemporality::Cumulative.into();
-    let sum = |is_monotonic| {
-        metric::Data::Sum(Sum { data_points: Vec::new(), aggregation_temporality: cumulative, is_monotonic })
-    };
+pub(super) fn empty_metric(descriptor: &Descriptor, form: Form) -> Metric {
+    let is_delta = form.is_delta(descriptor.instrument);
+    let temporality = if is_delta { AggregationTemporality::Delta } else { AggregationTemporality::Cumulative };
+    let aggregation_temporality = temporality.into();
+    let sum = |is_monotonic| metric::Data::Sum(Sum { data_points: Vec::new(), aggregation_temporality, is_monotonic });
     Metric {
         name: descriptor.name.to_owned(),
         description: descriptor.description.to_owned(),
@@ -125,9 +164,12 @@ pub(super) fn empty_metric(descriptor: &Descriptor) -> Metric {
             Instrument::Counter => sum(true),
             Instrument::UpDownCounter => sum(false),
             Instrument::Gauge => metric::Data::Gauge(Gauge::default()),
+            Instrument::ExponentialHistogram if form.histograms == Histograms::Explicit => {
+                metric::Data::Histogram(Histogram { data_points: Vec::new(), aggregation_temporality })
+            }
             Instrument::ExponentialHistogram => metric::Data::ExponentialHistogram(ExponentialHistogram {
                 data_points: Vec::new(),
-                aggregation_temporality: cumulative,
+                aggregation_temporality,
             }),
         }),
     }

@@ -1,6 +1,6 @@
 //! Splits a snapshot into requests of limited size.
 
-use std::vec;
+use std::{borrow::Cow, vec};
 
 use opentelemetry_proto::tonic::{
     collector::metrics::v1::ExportMetricsServiceRequest,
@@ -8,7 +8,10 @@ use opentelemetry_proto::tonic::{
 };
 use prost::Message;
 
-use super::encode::{WirePoint, empty_metric, empty_resource};
+use super::{
+    encode::{Series, WirePoint, empty_metric, empty_resource},
+    otlp::{Form, Measured, View},
+};
 use crate::telemetry::{self, Point, Snapshot, UnixNanos};
 
 /// The default limit of a request in encoded bytes. Receivers refuse more than 4 MiB permanently; the difference
@@ -17,7 +20,7 @@ pub const REQUEST_LIMIT: usize = 3_670_016;
 
 /// Bytes of the longest tag and length of a nested message. Every field number in use takes one byte, and a length
 /// below 4 GiB takes five.
-const PREFIX: usize = 6;
+pub(super) const PREFIX: usize = 6;
 
 /// A part of a snapshot.
 pub struct Part {
@@ -25,6 +28,25 @@ pub struct Part {
     pub request: ExportMetricsServiceRequest,
     /// The number of points in the request.
     pub points: u64,
+    /// The places of the points in the snapshot; empty for cumulative metrics.
+    pub(super) places: Vec<Place>,
+}
+
+/// The place of a point in a snapshot.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    resource: u32,
+    metric: u32,
+    point: u32,
+}
+
+impl Place {
+    /// Returns the point, with its metric and resource.
+    pub(super) fn of(self, snapshot: &Snapshot) -> Option<Measured<'_>> {
+        let resource = snapshot.resources.get(self.resource as usize)?;
+        let metric = resource.metrics.get(self.metric as usize)?;
+        Some((resource, metric, metric.points.get(self.point as usize)?))
+    }
 }
 
 /// Splits a snapshot into requests of at most `limit` encoded bytes, in order. The iterator builds each request
@@ -34,15 +56,22 @@ pub struct Part {
 /// A point that exceeds the limit together with its resource forms a larger request alone.
 #[must_use]
 pub fn requests(snapshot: &Snapshot, limit: usize) -> Requests<'_> {
+    requests_in(snapshot, limit, View::default())
+}
+
+/// Splits a snapshot into requests as [`requests`] does, for a collector that prefers another form of metrics.
+pub(super) fn requests_in(snapshot: &Snapshot, limit: usize, view: View) -> Requests<'_> {
     let mut entries = Vec::new();
-    for resource in &snapshot.resources {
-        for metric in &resource.metrics {
+    for (resource, number) in snapshot.resources.iter().zip(0..) {
+        for (metric, metric_number) in resource.metrics.iter().zip(0..) {
             let first = entries.len();
-            entries.extend(metric.points.iter().map(|point| Entry { resource, metric, point }));
+            let place = |point| Place { resource: number, metric: metric_number, point };
+            let points = metric.points.iter().zip(0..);
+            entries.extend(points.map(|(point, number)| Entry { resource, metric, point, place: place(number) }));
             entries[first..].sort_by(|one, other| one.point.attributes.cmp(&other.point.attributes));
         }
     }
-    Requests { entries: entries.into_iter(), pending: None, time: snapshot.time, limit }
+    Requests { entries: entries.into_iter(), pending: None, time: snapshot.time, limit, view }
 }
 
 #[derive(Clone, Copy)]
@@ -50,6 +79,7 @@ struct Entry<'a> {
     resource: &'a telemetry::ResourceMetrics,
     metric: &'a telemetry::Metric,
     point: &'a Point,
+    place: Place,
 }
 
 /// The iterator of [`requests`].
@@ -59,15 +89,27 @@ pub struct Requests<'a> {
     pending: Option<(Entry<'a>, WirePoint)>,
     time: UnixNanos,
     limit: usize,
+    view: View,
 }
 
 impl<'a> Requests<'a> {
     /// Returns the next point in its encoding. Skips points that have none.
     fn next_point(&mut self) -> Option<(Entry<'a>, WirePoint)> {
-        let encoded =
-            |entry: Entry<'a>| Some((entry, WirePoint::new(entry.metric.descriptor, entry.point, self.time)?));
-        self.pending.take().or_else(|| self.entries.find_map(encoded))
+        let Self { pending, entries, time, view, .. } = self;
+        pending.take().or_else(|| entries.find_map(|entry| Some((entry, encode(&entry, *time, view)?))))
     }
+}
+
+/// Encodes a point. Returns `None` for data that has no encoding.
+fn encode(entry: &Entry<'_>, time: UnixNanos, view: &View) -> Option<WirePoint> {
+    let Entry { resource, metric, point, .. } = *entry;
+    let (start, data) = if view.form.is_delta(metric.descriptor.instrument) {
+        view.acknowledged().since((resource, metric, point))?
+    } else {
+        (point.start, Cow::Borrowed(&point.data))
+    };
+    let series = Series { descriptor: metric.descriptor, attributes: &point.attributes, start, time };
+    WirePoint::new(&series, &data, view.form.histograms)
 }
 
 impl Iterator for Requests<'_> {
@@ -76,16 +118,20 @@ impl Iterator for Requests<'_> {
     fn next(&mut self) -> Option<Part> {
         let mut part = Builder::default();
         while let Some((entry, point)) = self.next_point() {
-            let addition = part.plan(&entry, &point);
+            let addition = part.plan(&entry, &point, self.view.form);
             if part.points > 0 && part.size + addition.size > self.limit {
                 self.pending = Some((entry, point));
                 break;
             }
             part.add(addition, &entry, point);
+            if self.view.form.is_delta(entry.metric.descriptor.instrument) {
+                part.places.push(entry.place);
+            }
         }
         (part.points > 0).then_some(Part {
             request: ExportMetricsServiceRequest { resource_metrics: part.resources },
             points: part.points,
+            places: part.places,
         })
     }
 }
@@ -98,6 +144,7 @@ struct Builder<'a> {
     /// An upper bound of the encoded size.
     size: usize,
     points: u64,
+    places: Vec<Place>,
 }
 
 /// A point's additions to a request, and an upper bound of their size.
@@ -108,11 +155,11 @@ struct Addition {
 }
 
 impl<'a> Builder<'a> {
-    fn plan(&self, entry: &Entry<'a>, point: &WirePoint) -> Addition {
+    fn plan(&self, entry: &Entry<'a>, point: &WirePoint, form: Form) -> Addition {
         let same_resource = self.last.is_some_and(|(resource, _)| std::ptr::eq(resource, entry.resource));
         let same_metric = same_resource && self.last.is_some_and(|(_, metric)| std::ptr::eq(metric, entry.metric));
         let resource = (!same_resource).then(|| empty_resource(&entry.resource.resource));
-        let metric = (!same_metric).then(|| empty_metric(entry.metric.descriptor));
+        let metric = (!same_metric).then(|| empty_metric(entry.metric.descriptor, form));
         let mut size = PREFIX + point.encoded_len();
         // The lengths of the enclosing messages grow too: two levels each.
         size += resource.as_ref().map_or(0, |resource| 2 * PREFIX + resource.encoded_len());

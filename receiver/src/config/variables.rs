@@ -31,13 +31,11 @@ enum Support {
     Applied(&'static str),
     /// The meaning of `true`. Other values than `true` and `false` count as `false`.
     Truth(&'static str),
-    /// The accepted value and its meaning. Other values are ignored, with this remedy.
-    Only(&'static str, &'static str, &'static str),
     /// The reason why every value is ignored.
     Ignored(&'static str),
 }
 
-use Support::{Applied, Ignored, Only, Truth};
+use Support::{Applied, Ignored, Truth};
 
 const fn row(names: &'static [&'static str], support: Support) -> Row {
     Row { names, support }
@@ -78,19 +76,17 @@ const VARIABLES: [Row; 33] = [
     ),
     row(&otlp::CLIENT_KEY, Applied("the file of the client's key, which each new connection reads again")),
     row(
-        &["OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"],
-        Only(
-            "cumulative",
-            "all sums and histograms are cumulative",
-            "the collector's `cumulativetodelta` processor converts them",
+        &[otlp::TEMPORALITY],
+        Applied(
+            "`cumulative` (the default), `delta`, or `lowmemory` (histograms as `delta`, counters as `cumulative`). With `delta`, a point \
+             covers the time since its series was last acknowledged, so an outage of the collector loses no counts",
         ),
     ),
     row(
-        &["OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION"],
-        Only(
-            "base2_exponential_bucket_histogram",
-            "all histograms are exponential",
-            "the collector's transform processor can convert them",
+        &[otlp::HISTOGRAMS],
+        Applied(
+            "`base2_exponential_bucket_histogram` (the default) or `explicit_bucket_histogram`, whose bounds are the powers of two from \
+             2^-24 s (60 ns) to 2^4 s. They are bounds of the exponential histograms, so the counts are exact",
         ),
     ),
     row(&[EXPORT_INTERVAL], Applied("the interval in milliseconds")),
@@ -189,8 +185,6 @@ pub fn ignored(environment: Environment<'_>) -> Vec<String> {
                 Applied(_) => {}
                 Truth(_) if ["true", "false"].iter().any(|word| value.trim().eq_ignore_ascii_case(word)) => {}
                 Truth(_) => warn(format!("{name} other than `true` and `false`"), "it counts as `false`"),
-                Only(only, ..) if value.trim().eq_ignore_ascii_case(only) => {}
-                Only(only, _, reason) => warn(format!("{name} other than `{only}`"), *reason),
                 Ignored(reason) => warn((*name).to_owned(), *reason),
             }
         }
@@ -213,10 +207,6 @@ pub fn append(page: &mut String) {
         let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
         let meaning = match support {
             Applied(meaning) | Truth(meaning) => (*meaning).to_owned(),
-            Only(only, meaning, remedy) if meaning == remedy => {
-                format!("only `{only}`; other values are ignored: {meaning}")
-            }
-            Only(only, meaning, remedy) => format!("only `{only}`: {meaning}. Other values are ignored; {remedy}"),
             Ignored(reason) => format!("ignored: {reason}"),
         };
         let _ = writeln!(page, "| {} | {meaning} |", names.join("<br>"));
@@ -255,7 +245,6 @@ mod tests {
             ("OTEL_TRACES_SAMPLER", "always_off"),
             ("OTEL_EXPORTER_OTLP_LOGS_HEADERS", "authorization=secret"),
             ("OTEL_EXPORTER_OTLP_SPAN_INSECURE", "true"),
-            ("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta"),
             ("OTEL_METRICS_EXEMPLAR_FILTER", "always_on"),
             ("OTEL_LOGS_EXPORTER", "otlp"),
             ("OTEL_EXPORTER_OTLP_INSECURE", "1"),
@@ -263,7 +252,6 @@ mod tests {
         ])
         .join("\n"), @"
         OTEL_EXPORTER_OTLP_INSECURE other than `true` and `false` is not supported and was ignored: it counts as `false`
-        OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE other than `cumulative` is not supported and was ignored: the collector's `cumulativetodelta` processor converts them
         https_proxy is not supported and was ignored: Undercurrent connects to the collector without a proxy
         OTEL_METRICS_EXEMPLAR_FILTER is not supported and was ignored: exemplars belong to the spans of `signals.slow_packets`
         OTEL_EXPORTER_OTLP_SPAN_INSECURE is not supported and was ignored: it is obsolete; use OTEL_EXPORTER_OTLP_TRACES_INSECURE
@@ -276,7 +264,7 @@ mod tests {
         assert!(
             warnings(&[
                 ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4317"),
-                ("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "Cumulative"),
+                ("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta"),
                 ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://collector:4317"),
                 ("OTEL_TRACES_EXPORTER", "otlp"),
                 ("OTEL_LOGS_EXPORTER", "none"),

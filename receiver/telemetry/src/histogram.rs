@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use undercurrent_ebpf::abi::histogram::MIN_EXPONENT;
+use undercurrent_ebpf::abi::histogram::{MAX_EXPONENT, MIN_EXPONENT};
 
 use super::{Exemplar, Scale};
 
@@ -102,6 +102,26 @@ impl ExponentialHistogram {
         self.sum += other.sum;
     }
 
+    /// Returns the bounds of [`Self::by_powers_of_two`] in seconds. They are bounds of every scale that eBPF programs use.
+    pub fn powers_of_two() -> impl Iterator<Item = f64> {
+        (MIN_EXPONENT..=MAX_EXPONENT).map(|exponent| f64::from(exponent).exp2())
+    }
+
+    /// Returns the number of measurements up to each bound of [`Self::powers_of_two`] and above the bound before it, and then the
+    /// number above the last bound. The counts are exact, because each bucket lies between two of the bounds.
+    #[must_use]
+    pub fn by_powers_of_two(&self) -> Vec<u64> {
+        let last = usize::try_from(MAX_EXPONENT - MIN_EXPONENT).unwrap_or(0) + 1;
+        let mut counts = vec![0; last + 1];
+        counts[0] = self.zero_count;
+        for (index, count) in (self.offset..).zip(&self.buckets) {
+            let exponent = (index >> self.scale) + 1;
+            let position = usize::try_from(exponent - MIN_EXPONENT).unwrap_or(0).min(last);
+            counts[position] += count;
+        }
+        counts
+    }
+
     /// Returns the upper bound, in seconds, of the bucket at a position in `buckets`.
     #[must_use]
     pub fn upper_bound(&self, position: usize) -> f64 {
@@ -173,6 +193,21 @@ mod tests {
             together.add(&cell(&before));
             prop_assert_eq!(counts(&together), counts(&cell(&after)));
             prop_assert_eq!(together.count(), cell(&after).count());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn counts_up_to_powers_of_two_are_exact(scale in 0..4_u8, slots in prop::collection::vec(0..1000_u64, 1..250)) {
+            let scale = Scale::new(scale).ok_or_else(|| TestCaseError::fail("scale"))?;
+            let histogram = ExponentialHistogram::from_slots(scale, &slots[..slots.len().min(scale.buckets())], 0);
+            let counts = histogram.by_powers_of_two();
+            prop_assert_eq!(counts.iter().sum::<u64>(), histogram.count());
+            for (position, bound) in ExponentialHistogram::powers_of_two().enumerate() {
+                let below = |(position, _): &(usize, &u64)| histogram.upper_bound(*position) <= bound * (1.0 + 1e-9);
+                let expected: u64 = histogram.buckets.iter().enumerate().filter(below).map(|(_, count)| *count).sum();
+                prop_assert_eq!(counts[..=position].iter().sum::<u64>(), histogram.zero_count + expected);
+            }
         }
     }
 

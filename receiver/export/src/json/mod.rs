@@ -15,8 +15,8 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
-    Bus, Output, OutputFile, Published, Statistics, Subscription, Topics, health::Health, output_file::is_torn,
-    spans::request, split::requests,
+    Bus, Output, OutputFile, Published, Statistics, Subscription, Topics, health::Health, output_file::is_torn, spans,
+    split::requests,
 };
 use crate::telemetry::{ErrorType, Snapshot, SpanBatch};
 
@@ -88,8 +88,11 @@ pub fn write_lines(snapshot: &Snapshot, mut writer: impl Write) -> io::Result<()
 /// # Errors
 /// If the writer fails. It may have written a part of the line.
 fn write_spans(batch: &SpanBatch, mut writer: impl Write) -> io::Result<()> {
-    serde_json::to_writer(&mut writer, &tree(&request(batch))?)?;
-    writer.write_all(b"\n")
+    for (request, _) in spans::requests(batch, REQUEST_LIMIT) {
+        serde_json::to_writer(&mut writer, &tree(&request)?)?;
+        writer.write_all(b"\n")?;
+    }
+    Ok(())
 }
 
 /// Encodes a message by OTLP's JSON mapping.

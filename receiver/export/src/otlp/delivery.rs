@@ -1,6 +1,6 @@
 //! Delivers telemetry of any kind in order, with retries.
 
-use std::{marker::PhantomData, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use tokio::time::Instant;
@@ -23,7 +23,7 @@ pub(super) struct Delivery<K, T> {
     transport: T,
     statistics: Statistics,
     health: Health,
-    kind: PhantomData<K>,
+    kind: Arc<K>,
 }
 
 /// The progress of a batch.
@@ -57,9 +57,9 @@ enum End {
 }
 
 impl<K: Kind, T: Transport> Delivery<K, T> {
-    pub(super) fn new(transport: T, statistics: Statistics) -> Self {
+    pub(super) fn new(kind: K, transport: T, statistics: Statistics) -> Self {
         let health = Health::new(statistics.output());
-        Self { transport, statistics, health, kind: PhantomData }
+        Self { transport, statistics, health, kind: kind.into() }
     }
 
     /// Delivers batches until the bus is closed.
@@ -78,13 +78,14 @@ impl<K: Kind, T: Transport> Delivery<K, T> {
         attempts: &mut Attempts,
         subscription: &mut Subscription,
     ) -> End {
-        let batch = Arc::clone(&progress.batch);
-        for request in K::requests(&batch, self.transport.encoding()) {
+        let (batch, kind) = (Arc::clone(&progress.batch), Arc::clone(&self.kind));
+        for request in kind.requests(&batch, self.transport.encoding()) {
             let end = self.deliver_request(&request, progress, attempts, subscription).await;
             if end != End::Settled {
                 return end;
             }
         }
+        kind.end(&batch);
         K::finish(&batch, progress.refused, progress.elapsed(), &self.statistics);
         if progress.refused.is_none() {
             self.health.works();
@@ -105,6 +106,8 @@ impl<K: Kind, T: Transport> Delivery<K, T> {
             progress.began.get_or_insert_with(Instant::now);
             let failure = match self.send(request).await {
                 Ok(reply) => {
+                    // The reply does not say which items were rejected.
+                    self.kind.acknowledge(&progress.batch, &request.places);
                     let rejected = self.rejected(&reply, items);
                     progress.settle(items - rejected, None, &self.statistics);
                     progress.settle(rejected, Some(REJECTED), &self.statistics);

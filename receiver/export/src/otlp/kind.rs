@@ -4,12 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use prost::bytes::Bytes;
 
-use super::encoding::Encoding;
+use super::{View, encoding::Encoding};
 use crate::{
     Statistics,
     bus::Subscription,
-    spans::request,
-    split::requests,
+    spans::requests,
+    split::{Place, requests_in},
     telemetry::{ErrorType, Snapshot, SpanBatch},
 };
 
@@ -18,10 +18,12 @@ pub(super) struct Encoded {
     pub(super) bytes: Bytes,
     /// The number of items in the request.
     pub(super) items: u64,
+    /// The places of the items in the batch, if the kind records their acknowledgement.
+    pub(super) places: Vec<Place>,
 }
 
 /// A kind of telemetry.
-pub(super) trait Kind: Send + 'static {
+pub(super) trait Kind: Send + Sync + 'static {
     /// The unit that is delivered or lost as a whole.
     type Batch: Send + Sync + 'static;
     /// Most attempts to deliver a batch. `None`: the attempts end when a newer batch replaces this one.
@@ -34,7 +36,13 @@ pub(super) trait Kind: Send + 'static {
     fn items(batch: &Self::Batch) -> u64;
 
     /// Returns the requests of a batch. The iterator encodes each request when it is needed.
-    fn requests(batch: &Self::Batch, encoding: Encoding) -> impl Iterator<Item = Encoded> + Send;
+    fn requests(&self, batch: &Self::Batch, encoding: Encoding) -> impl Iterator<Item = Encoded> + Send;
+
+    /// Records that the collector accepted the items at these places.
+    fn acknowledge(&self, _: &Self::Batch, _: &[Place]) {}
+
+    /// Records that no request of a batch follows.
+    fn end(&self, _: &Self::Batch) {}
 
     /// Counts items with a final outcome.
     fn count(statistics: &Statistics, outcome: ErrorType, items: u64);
@@ -46,8 +54,8 @@ pub(super) trait Kind: Send + 'static {
     fn give_up(reason: &'static str, duration: Duration, statistics: &Statistics);
 }
 
-/// Metrics. Values are cumulative, so the newest snapshot replaces an undelivered one.
-pub(super) struct Metrics;
+/// Metrics. Values are cumulative, or count since the last acknowledgement, so the newest snapshot replaces an undelivered one.
+pub(super) struct Metrics(pub(super) View);
 
 impl Kind for Metrics {
     type Batch = Snapshot;
@@ -61,9 +69,20 @@ impl Kind for Metrics {
         batch.points()
     }
 
-    fn requests(batch: &Snapshot, encoding: Encoding) -> impl Iterator<Item = Encoded> + Send {
-        requests(batch, encoding.request_limit())
-            .map(move |part| Encoded { bytes: encoding.encode(&part.request), items: part.points })
+    fn requests(&self, batch: &Snapshot, encoding: Encoding) -> impl Iterator<Item = Encoded> + Send {
+        requests_in(batch, encoding.request_limit(), self.0.clone()).map(move |part| Encoded {
+            bytes: encoding.encode(&part.request),
+            items: part.points,
+            places: part.places,
+        })
+    }
+
+    fn acknowledge(&self, batch: &Snapshot, places: &[Place]) {
+        self.0.acknowledge(batch, places);
+    }
+
+    fn end(&self, batch: &Snapshot) {
+        self.0.finish(batch);
     }
 
     fn count(statistics: &Statistics, outcome: ErrorType, items: u64) {
@@ -96,8 +115,12 @@ impl Kind for Spans {
         batch.spans()
     }
 
-    fn requests(batch: &SpanBatch, encoding: Encoding) -> impl Iterator<Item = Encoded> + Send {
-        std::iter::once_with(move || Encoded { bytes: encoding.encode(&request(batch)), items: batch.spans() })
+    fn requests(&self, batch: &SpanBatch, encoding: Encoding) -> impl Iterator<Item = Encoded> + Send {
+        requests(batch, encoding.request_limit()).map(move |(request, items)| Encoded {
+            bytes: encoding.encode(&request),
+            items,
+            places: Vec::new(),
+        })
     }
 
     fn count(statistics: &Statistics, outcome: ErrorType, items: u64) {

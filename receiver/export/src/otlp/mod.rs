@@ -1,6 +1,7 @@
 //! OTLP.
 
 mod access;
+mod acknowledged;
 mod client;
 mod delivery;
 mod destination;
@@ -9,6 +10,7 @@ mod encoding;
 mod endpoint;
 mod error;
 mod failure;
+mod form;
 mod grpc;
 mod headers;
 mod http;
@@ -26,15 +28,18 @@ mod trial;
 pub use access::{Access, Opening};
 pub use endpoint::without_query;
 pub use error::{EndpointError, SettingsError};
+pub use form::{Form, Histograms, Temporality};
 pub use own::{OwnLayer, OwnTelemetry, RunningTelemetry};
 pub use protocol::Protocol;
 pub use settings::{
     CERTIFICATE, CLIENT_CERTIFICATE, CLIENT_KEY, COMPRESSION, Compression, Configured, ENDPOINT, ENDPOINT_KEY,
-    FileSettings, HEADERS, INSECURE, Items, Names, PROTOCOL, Settings, TIMEOUT, endpoint_is_set,
+    FileSettings, HEADERS, HISTOGRAMS, INSECURE, Items, Names, PROTOCOL, Settings, TEMPORALITY, TIMEOUT,
+    endpoint_is_set,
 };
 pub use tls::{ClientIdentity, Pem};
 pub use trial::Trial;
 
+pub(crate) use self::{acknowledged::Measured, form::View};
 use self::{
     client::Connection,
     delivery::Delivery,
@@ -55,11 +60,12 @@ pub fn open(bus: &Bus, metrics: Settings, spans: Option<Settings>) -> Result<Out
         statistics.exporters(|exporters| exporters.spans = spans.protocol.exporters().spans);
         let shared = spans.connects_like(&metrics).then(|| connection.clone());
         let connection = shared.map_or_else(|| Connection::new(&spans), Ok)?;
-        Ok(Delivery::<Spans, _>::new(connection.client(Items::Spans, spans), statistics.clone()))
+        Ok(Delivery::new(Spans, connection.client(Items::Spans, spans), statistics.clone()))
     });
     let traces = traces.transpose()?;
+    let kind = Metrics(View::new(metrics.form));
     let client = connection.client(Items::Metrics, metrics);
-    let metrics = Delivery::<Metrics, _>::new(client, statistics.clone());
+    let metrics = Delivery::new(kind, client, statistics.clone());
     let metrics = metrics.run(bus.subscribe(Topics::SNAPSHOTS, &statistics));
     let traces = traces.map(|traces| traces.run(bus.subscribe(Topics::SPANS, &statistics)));
     Ok(Output::in_task(statistics, async {

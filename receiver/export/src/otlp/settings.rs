@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use http::{HeaderMap, Uri, uri::Scheme};
 
 use super::{
-    Access, EndpointError, Protocol, SettingsError, endpoint, headers,
+    Access, EndpointError, Form, Histograms, Protocol, SettingsError, Temporality, endpoint, headers,
     tls::{ClientIdentity, Pem},
 };
 
@@ -111,6 +111,11 @@ pub const CLIENT_CERTIFICATE: Names = names!("CLIENT_CERTIFICATE");
 /// The client's key.
 pub const CLIENT_KEY: Names = names!("CLIENT_KEY");
 
+/// The temporality of metrics.
+pub const TEMPORALITY: &str = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE";
+/// The kind of histograms.
+pub const HISTOGRAMS: &str = "OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION";
+
 /// The compression of requests. Compressed responses are always accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
@@ -144,6 +149,8 @@ pub struct Settings {
     pub timeout: Duration,
     /// The trusted authority, instead of the system's root certificates.
     pub authority: Option<Pem>,
+    /// The form of metrics.
+    pub form: Form,
     /// The client's certificate and key, if the server requires them.
     pub identity: Option<ClientIdentity>,
     /// Opens the socket, and the certificates and keys again.
@@ -194,6 +201,7 @@ impl Settings {
             compression: variables.compression()?.or(file.compression).unwrap_or_default(),
             timeout: variables.timeout()?.or(file.timeout).unwrap_or(DEFAULT_TIMEOUT),
             authority: variables.authority()?,
+            form: variables.form()?,
             identity: variables.identity()?,
             access: Access::default(),
         })
@@ -282,6 +290,33 @@ impl<F: Fn(&'static str) -> Option<Configured>> Variables<F> {
             "none" => Ok(Some(Compression::None)),
             _ => Err(SettingsError::Unsupported { variable, value, supported: "`gzip`, `zstd` and `none`" }),
         }
+    }
+
+    /// Returns the setting of a variable with these values, in any case.
+    fn choice<T: Copy + Default>(
+        &self,
+        variable: &'static str,
+        values: &[(&str, T)],
+        supported: &'static str,
+    ) -> Result<T, SettingsError> {
+        let value = (self.lookup)(variable).map_or_else(String::new, |(_, value)| value.trim().to_owned());
+        let chosen = values.iter().find(|(name, _)| name.eq_ignore_ascii_case(&value)).map(|(_, setting)| *setting);
+        let default = value.is_empty().then(T::default);
+        chosen.or(default).ok_or(SettingsError::Unsupported { variable, value, supported })
+    }
+
+    fn form(&self) -> Result<Form, SettingsError> {
+        use Temporality::{Cumulative, Delta, LowMemory};
+        let temporalities = [("cumulative", Cumulative), ("delta", Delta), ("lowmemory", LowMemory)];
+        let histograms = [
+            ("base2_exponential_bucket_histogram", Histograms::Exponential),
+            ("explicit_bucket_histogram", Histograms::Explicit),
+        ];
+        let supported = "`base2_exponential_bucket_histogram` and `explicit_bucket_histogram`";
+        Ok(Form {
+            temporality: self.choice(TEMPORALITY, &temporalities, "`cumulative`, `delta` and `lowmemory`")?,
+            histograms: self.choice(HISTOGRAMS, &histograms, supported)?,
+        })
     }
 
     fn timeout(&self) -> Result<Option<Duration>, SettingsError> {

@@ -2,6 +2,7 @@
 
 mod connection;
 mod delivery;
+mod delta;
 mod dialer;
 mod http;
 mod own;
@@ -39,7 +40,7 @@ fn open_into(collector: &Collector, settings: Settings) -> Outputs {
     let connector = collector.connector();
     let channel = connector.channel();
     let client = Grpc::new(Items::Metrics, settings, connector, channel);
-    let delivery = Delivery::<Metrics, _>::new(client, statistics.clone());
+    let delivery = Delivery::new(Metrics(View::default()), client, statistics.clone());
     let bus = Bus::default();
     let subscription = bus.subscribe(Topics::SNAPSHOTS, &statistics);
     Outputs::new(bus, vec![Output::in_task(statistics, delivery.run(subscription))])

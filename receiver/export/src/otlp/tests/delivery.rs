@@ -9,13 +9,17 @@ use std::{
     time::Duration,
 };
 
-use prost::bytes::Bytes;
+use opentelemetry_proto::tonic::{
+    collector::metrics::v1::ExportMetricsServiceRequest,
+    metrics::v1::{metric::Data as Wire, number_data_point::Value},
+};
+use prost::{Message as _, bytes::Bytes};
 use tokio::time::Instant;
 
 use crate::{
     Bus, Statistics, Subscription, Topics,
     otlp::{
-        Items,
+        Form, Items, Temporality, View,
         delivery::Delivery,
         destination::Destination,
         encoding::Encoding,
@@ -24,8 +28,8 @@ use crate::{
         tests::settings,
         transport::{Reply, Transport},
     },
-    telemetry::{ErrorType, Snapshot},
-    testing::{after, batch, lost},
+    telemetry::{Attributes, Data, ErrorType, Metric, Snapshot},
+    testing::{LOST, after, batch, lost, node, point},
 };
 
 /// The requests of a transport, each with its time.
@@ -82,10 +86,14 @@ impl Kind for Counted {
         Metrics::items(batch)
     }
 
-    fn requests(batch: &Snapshot, _: Encoding) -> impl Iterator<Item = Encoded> + Send {
+    fn requests(&self, batch: &Snapshot, _: Encoding) -> impl Iterator<Item = Encoded> + Send {
         (0..batch.points()).map(|number| {
             ENCODINGS.fetch_add(1, Ordering::Relaxed);
-            Encoded { bytes: Bytes::from(vec![u8::try_from(number).expect("few points")]), items: 1 }
+            Encoded {
+                bytes: Bytes::from(vec![u8::try_from(number).expect("few points")]),
+                items: 1,
+                places: Vec::new(),
+            }
         })
     }
 
@@ -117,7 +125,7 @@ async fn each_request_of_a_batch_is_encoded_once() {
     let bus = Bus::default();
     let subscription = bus.subscribe(Topics::SNAPSHOTS, &statistics);
     bus.publish(&lost(5, after(1)));
-    let delivery = tokio::spawn(Delivery::<Counted, _>::new(transport, statistics.clone()).run(subscription));
+    let delivery = tokio::spawn(Delivery::new(Counted, transport, statistics.clone()).run(subscription));
     while statistics.totals().settled.is_none() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -127,6 +135,41 @@ async fn each_request_of_a_batch_is_encoded_once() {
     assert_eq!(sent, [0, 1, 1, 1, 2, 3, 4]);
     assert_eq!(ENCODINGS.load(Ordering::Relaxed), 5);
     assert_eq!(statistics.totals().points, [(None, 4), (Some("scripted"), 1)].into());
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_counts_are_part_of_the_next_difference() {
+    let refused = || failure(FailureKind::Refused(Refusal::Content), None);
+    let outcomes = [refused(), Ok(Reply::default()), Ok(Reply { rejected: 1, message: String::new() }), refused()];
+    let (transport, sent) = Scripted::new(Items::Metrics, outcomes);
+    let statistics = Statistics::new("test");
+    let bus = Bus::default();
+    let view = View::new(Form { temporality: Temporality::Delta, ..Form::default() });
+    let delivery = Delivery::new(Metrics(view), transport, statistics.clone());
+    let delivery = tokio::spawn(delivery.run(bus.subscribe(Topics::SNAPSHOTS, &statistics)));
+    for (count, seconds) in [(5, 1), (8, 2), (10, 3), (11, 4), (15, 5)] {
+        let points = vec![point(Attributes::new(), Data::Integer(count))];
+        bus.publish(&Arc::new(node(vec![Metric { descriptor: &LOST, points }], after(seconds))));
+        while statistics.totals().settled != Some(after(seconds)) {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+    bus.close();
+    delivery.await.expect("the delivery ends");
+    let counts: Vec<_> = sent.lock().expect("requests").iter().map(|(request, _)| count(request)).collect();
+    assert_eq!(counts, [5, 8, 2, 1, 5]);
+}
+
+/// Returns the only value of a request.
+fn count(request: &Bytes) -> i64 {
+    let request = ExportMetricsServiceRequest::decode(request.clone()).expect("a request");
+    match &request.resource_metrics[0].scope_metrics[0].metrics[0].data {
+        Some(Wire::Sum(sum)) => match sum.data_points[0].value {
+            Some(Value::AsInt(count)) => count,
+            other => panic!("no integer: {other:?}"),
+        },
+        other => panic!("no sum: {other:?}"),
+    }
 }
 
 /// Delivers one batch of three spans. Returns the statistics, the times of the attempts in seconds, and the number of
@@ -141,7 +184,7 @@ async fn deliver_spans(
     let (spans, began) = (Arc::new(batch(3)), Instant::now());
     bus.publish_spans(&spans);
     bus.close();
-    Delivery::<Spans, _>::new(transport, statistics.clone()).run(subscription).await;
+    Delivery::new(Spans, transport, statistics.clone()).run(subscription).await;
     let times = sent.lock().expect("requests").iter().map(|(_, at)| (*at - began).as_secs()).collect();
     (statistics.totals(), times, spans.accepted())
 }

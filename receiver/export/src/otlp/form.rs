@@ -1,0 +1,86 @@
+//! The form of exported metrics: temporality and histograms, as the collector prefers them.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::acknowledged::Acknowledged;
+use crate::{
+    split::Place,
+    telemetry::{Instrument, Snapshot},
+};
+
+/// The temporality of metrics (`OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Temporality {
+    /// All sums and histograms count since the start of their series.
+    #[default]
+    Cumulative,
+    /// Counters and histograms count since the last delivery.
+    Delta,
+    /// Histograms count since the last delivery. Counters are read as observable counters are, and stay cumulative.
+    LowMemory,
+}
+
+/// The kind of exported histograms (`OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Histograms {
+    /// Base-2 exponential histograms.
+    #[default]
+    Exponential,
+    /// Histograms with powers of two as bounds, which are bounds of the exponential histograms too.
+    Explicit,
+}
+
+/// The form of metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Form {
+    /// The temporality.
+    pub temporality: Temporality,
+    /// The kind of histograms.
+    pub histograms: Histograms,
+}
+
+impl Form {
+    /// Returns true if the points of an instrument count since the last delivery. The value of an up-down counter is a total, so
+    /// it is always cumulative.
+    pub(crate) fn is_delta(self, instrument: Instrument) -> bool {
+        match instrument {
+            Instrument::ExponentialHistogram => self.temporality != Temporality::Cumulative,
+            Instrument::Counter => self.temporality == Temporality::Delta,
+            Instrument::UpDownCounter | Instrument::Gauge => false,
+        }
+    }
+}
+
+/// The form of metrics for one collector, with the state that it has acknowledged. Clones share the state.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct View {
+    pub(crate) form: Form,
+    acknowledged: Arc<Mutex<Acknowledged>>,
+}
+
+impl View {
+    pub(super) fn new(form: Form) -> Self {
+        Self { form, acknowledged: Arc::default() }
+    }
+
+    /// Returns the acknowledged state.
+    pub(crate) fn acknowledged(&self) -> MutexGuard<'_, Acknowledged> {
+        self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets series that have ended. No request of the snapshot follows.
+    pub(super) fn finish(&self, snapshot: &Snapshot) {
+        if self.form.temporality != Temporality::Cumulative {
+            self.acknowledged().forget(&snapshot.resources, snapshot.time);
+        }
+    }
+
+    /// Records that the collector has these points of a snapshot.
+    pub(super) fn acknowledge(&self, snapshot: &Snapshot, places: &[Place]) {
+        let mut acknowledged = self.acknowledged();
+        let points = places.iter().filter_map(|place| place.of(snapshot));
+        points
+            .filter(|(_, metric, _)| self.form.is_delta(metric.descriptor.instrument))
+            .for_each(|point| acknowledged.add(point, snapshot.time));
+    }
+}
