@@ -15,6 +15,7 @@ use undercurrent::{
         table::Terminal,
     },
     flamegraph,
+    health::{Health, Listener},
     logging::{self, Logging},
     node::Node,
     outputs::{self, Opened},
@@ -82,7 +83,8 @@ fn measure(run: Run) -> anyhow::Result<()> {
     warn(ignored.iter().chain(&more));
     if let Some(variable) = settings.disabled_by {
         tracing::info!("{variable} disables the sidecar: it measures nothing, and waits for a signal");
-        return Ok(runtime()?.block_on(sidecar::idle(&settings))?);
+        let listener = settings.health.listen.as_ref().map(Listener::open).transpose()?;
+        return Ok(runtime()?.block_on(sidecar::idle(&settings, listener))?);
     }
     // Fails for invalid settings before it truncates an output file or attaches a program.
     let outputs = outputs::Plan::new(&settings, &environment::process)?;
@@ -94,6 +96,7 @@ fn measure(run: Run) -> anyhow::Result<()> {
     let (host, requirements) = requirements::permitted(&settings)?;
     let requirements = requirements.with_delivery(outputs.places());
     let access = Access::gain(host, &requirements)?;
+    let listener = settings.health.listen.as_ref().map(Listener::open).transpose()?;
     let (control, runtime) = (Control::new().context("cannot start tokio")?, runtime()?);
     let Opened { outputs, own } = {
         let _entered = control.enter();
@@ -106,6 +109,11 @@ fn measure(run: Run) -> anyhow::Result<()> {
     Part::Worker.confine(&reach)?;
     drop(entered);
     let watchdog = Watchdog::new(settings.interval.get());
+    if let Some(listener) = listener {
+        let _entered = control.enter();
+        let health = Health::new(watchdog.clone(), outputs.statistics());
+        listener.serve(health).context("cannot start the endpoint for health checks")?;
+    }
     let mut control = control.start(&settings, watchdog.clone())?;
     let own = own.and_then(|own| export_log(own, &log, &resource));
     let ended = runtime.block_on(async {

@@ -61,6 +61,9 @@ pub enum StartError {
     /// Signal handlers cannot be installed.
     #[error("cannot listen for SIGINT and SIGTERM: {0}")]
     Signals(#[source] std::io::Error),
+    /// The endpoint for health checks cannot be watched.
+    #[error("cannot answer health checks: {0}")]
+    Health(#[source] std::io::Error),
     /// No thread can be started.
     #[error(
         "cannot start a thread: {0}; raise the limit of tasks (systemd: `TasksMax=`; Docker: `--pids-limit`; Kubernetes: \

@@ -26,6 +26,8 @@ struct State {
     /// The end of the last tick.
     last: Instant,
     late: u64,
+    /// True once the sidecar is ready.
+    is_ready: bool,
     /// The watchdog timeout of systemd; `None` if its watchdog is off, or before the sidecar is ready.
     limit: Option<Duration>,
     /// The time of the last message to systemd.
@@ -51,7 +53,7 @@ impl Watchdog {
     #[must_use]
     pub fn new(interval: Duration) -> Self {
         let now = Instant::now();
-        let state = State { interval, last: now, late: 0, limit: None, fed: now };
+        let state = State { interval, last: now, late: 0, is_ready: false, limit: None, fed: now };
         Self(Arc::new(Shared { state: Mutex::new(state), ready: Notify::new() }))
     }
 
@@ -63,7 +65,7 @@ impl Watchdog {
 
     fn limit(&self, limit: Option<Duration>) {
         let mut state = self.state();
-        (state.last, state.fed, state.limit) = (Instant::now(), Instant::now(), limit);
+        (state.last, state.fed, state.is_ready, state.limit) = (Instant::now(), Instant::now(), true, limit);
         drop(state);
         self.0.ready.notify_one();
     }
@@ -83,6 +85,19 @@ impl Watchdog {
         }
         state.last = Instant::now();
         state.feed();
+    }
+
+    /// Returns true once the sidecar is ready.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.state().is_ready
+    }
+
+    /// Returns true if the next tick is late.
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        let state = self.state();
+        state.is_ready && state.is_late()
     }
 
     /// Returns the number of late ticks.

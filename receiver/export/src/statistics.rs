@@ -66,7 +66,9 @@ impl Statistics {
     /// Counts the finished export of a snapshot.
     pub(super) fn exported(&self, outcome: ErrorType, duration: Duration) {
         let one = ExponentialHistogram::of(Scale::DEFAULT, duration);
-        self.lock().exports.entry(outcome).and_modify(|all| all.add(&one)).or_insert(one);
+        let mut totals = self.lock();
+        totals.exports.entry(outcome).and_modify(|all| all.add(&one)).or_insert(one);
+        totals.last = Some(outcome);
     }
 
     pub(super) fn settled(&self, time: UnixNanos) {

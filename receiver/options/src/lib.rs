@@ -2,6 +2,7 @@
 
 use undercurrent_telemetry as telemetry;
 
+mod address;
 mod filter;
 mod functions;
 mod grouping;
@@ -23,6 +24,7 @@ mod units;
 mod variants;
 mod workloads;
 
+pub use address::LocalAddress;
 pub use filter::{Cgroup, Filter, Interface, Namespace};
 pub use functions::{FunctionName, Functions};
 pub use grouping::{Dimensions, Group, GroupLimit};

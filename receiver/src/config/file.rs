@@ -7,7 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    options::{AbsolutePath, Hooks, Interval, MemoryLimit, Outputs, Packets, Separation, Span, Workloads},
+    options::{
+        AbsolutePath, Hooks, Interval, LocalAddress, MemoryLimit, Outputs, Packets, Separation, Span, Workloads,
+    },
     signals::Settings as Signals,
     sysfs,
 };
@@ -33,6 +35,8 @@ pub struct File {
     pub otlp: Otlp,
     /// The OpenTelemetry resource of this node.
     pub resource: Resource,
+    /// The local endpoint for health checks.
+    pub health: Health,
     /// Upper limit of the memory of kernel maps. The sidecar refuses to start if the enabled signals need more.
     pub memory_limit: MemoryLimit,
     /// Attachment of eBPF programs to the kernel.
@@ -137,6 +141,17 @@ pub enum Compression {
     Zstd,
     /// No compression.
     None,
+}
+
+/// The local endpoint for health checks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Health {
+    /// The address of the endpoint: `127.0.0.1:PORT`, `[::1]:PORT` or `unix:///PATH`. `/healthz` answers 200 while snapshots are taken in
+    /// time, `/readyz` if also the last delivery of each output succeeded; otherwise 503 with the reason. No endpoint by default.
+    #[schemars(with = "LocalAddress", extend("examples" = ["127.0.0.1:13134"]))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub listen: Option<LocalAddress>,
 }
 
 /// The OpenTelemetry resource of this node.

@@ -14,7 +14,7 @@ pub mod variables;
 
 pub use error::{ConfigError, Position};
 pub use example::example;
-pub use file::{Compression, File, Headers, Otlp, Protocol, Resource};
+pub use file::{Compression, File, Headers, Health, Otlp, Protocol, Resource};
 pub use load::SIZE_LIMIT;
 pub use reference::markdown;
 pub use schema::{EXAMPLE, schema, signal_names};

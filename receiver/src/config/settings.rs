@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use super::{
-    File, Otlp,
+    File, Health, Otlp,
     variables::{EXPORT_INTERVAL as INTERVAL, LOGS_EXPORTER, METRICS_EXPORTER, SDK_DISABLED, TRACES_EXPORTER},
 };
 use crate::{
@@ -49,6 +49,8 @@ pub struct Settings {
     pub otlp: Otlp,
     /// The file's resource attributes; see [`crate::telemetry::Resource::node`].
     pub resource_attributes: BTreeMap<String, String>,
+    /// The local endpoint for health checks.
+    pub health: Health,
     /// Upper limit of the memory of kernel maps.
     pub memory_limit: MemoryLimit,
     /// The attachment kinds that are not used.
@@ -95,6 +97,7 @@ impl Settings {
             disabled_by,
             otlp: Otlp { logs: exports_logs.unwrap_or(file.otlp.logs), ..file.otlp },
             resource_attributes: file.resource.attributes,
+            health: file.health,
             memory_limit: file.memory_limit,
             avoid: [file.hooks.avoid, flags.avoid].concat(),
             sysfs_root: flags.sysfs_root.unwrap_or_else(|| file.sysfs_root.0.as_path().to_owned()),

@@ -122,6 +122,7 @@ impl Shown<'_> {
             outputs: Some(settings.outputs),
             otlp: self.otlp(settings.otlp),
             resource: Resource { attributes: self.attributes(settings.resource_attributes) },
+            health: settings.health,
             memory_limit: settings.memory_limit,
             hooks: Hooks { avoid: settings.avoid },
             sysfs_root: AbsolutePath::try_from(settings.sysfs_root.display().to_string())

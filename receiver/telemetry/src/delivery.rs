@@ -55,6 +55,8 @@ pub struct Delivery {
     /// Durations of finished exports, by outcome. An export is one snapshot with all attempts and the waits between
     /// them.
     pub exports: BTreeMap<ErrorType, ExponentialHistogram>,
+    /// The outcome of the last finished export of a snapshot; `None` before the first one.
+    pub last: Option<ErrorType>,
     /// Snapshots dropped at the end of the process, or because a newer snapshot replaced them.
     pub dropped_snapshots: u64,
     /// Time of the newest settled snapshot, which was delivered or finally rejected. Replaced snapshots and snapshots

@@ -2,7 +2,8 @@
 
 use std::{
     fs::{self, Permissions},
-    net::TcpListener,
+    io::{Read as _, Write as _},
+    net::{TcpListener, TcpStream},
     os::unix::{fs::PermissionsExt as _, net::UnixDatagram},
     time::{Duration, Instant},
 };
@@ -54,6 +55,36 @@ fn a_stopped_measurement_sends_no_watchdog_message() {
     kill_process(loader, Signal::CONT).unwrap();
     receive(&manager, "WATCHDOG=1");
     sidecar.snapshot();
+    sidecar.stop();
+}
+
+/// Returns the status of a health check.
+fn check(address: &str, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes()).ok()?;
+    let mut response = String::new();
+    stream.read_to_string(&mut response).ok()?;
+    response.split(' ').nth(1).map(str::to_owned)
+}
+
+#[test]
+fn health_checks_fail_while_the_measurement_is_stopped() {
+    let Some(_alone) = alone("health checks") else { return };
+    let address = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).unwrap().to_string();
+    let configuration = format!("health: {{listen: '{address}'}}\ninterval: {}\n", often());
+    let sidecar = Sidecar::configured(&configuration);
+    let status = |path: &str, status: &str| {
+        wait_for(&format!("{status} for {path}"), patience(Duration::from_secs(10)), || {
+            (check(&address, path)? == status).then_some(())
+        });
+    };
+    ["/healthz", "/readyz"].iter().for_each(|path| status(path, "200"));
+    let loader = Pid::from_raw(part(sidecar.pid(), "uc-loader").unwrap().cast_signed()).unwrap();
+    kill_process(loader, Signal::STOP).unwrap();
+    ["/healthz", "/readyz"].iter().for_each(|path| status(path, "503"));
+    kill_process(loader, Signal::CONT).unwrap();
+    ["/healthz", "/readyz"].iter().for_each(|path| status(path, "200"));
     sidecar.stop();
 }
 

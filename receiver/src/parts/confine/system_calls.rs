@@ -57,7 +57,11 @@ fn rules(part: Part, reach: &Reach) -> Result<Rules, BackendError> {
     // memory; C libraries then use `clone`.
     rules.insert(libc::SYS_clone, vec![masked(0, libc::CLONE_THREAD as u64, libc::CLONE_THREAD as u64)?]);
     match part {
-        Part::Worker => drop(rules.insert(libc::SYS_socket, among(0, FAMILIES.map(|family| family as u64))?)),
+        Part::Worker => {
+            rules.insert(libc::SYS_socket, among(0, FAMILIES.map(|family| family as u64))?);
+            // Without `listen`, the call works on the endpoint for health checks only.
+            rules.insert(libc::SYS_accept4, Vec::new());
+        }
         Part::Reader => drop(rules.insert(libc::SYS_socket, among(0, [libc::AF_UNIX as u64])?)),
         Part::Loader => rules.extend(of_loader()?),
     }
