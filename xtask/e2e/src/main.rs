@@ -8,6 +8,7 @@ mod expected;
 mod invariants;
 mod picture;
 mod queries;
+mod receiver;
 mod traces;
 mod workloads;
 
@@ -46,6 +47,8 @@ enum Scenario {
     Collector,
     /// examples/docker-compose with a real Docker engine of its own; what its collector wrote is checked.
     Compose,
+    /// A collector of the official builder starts the sidecar as its receiver, and its output is checked.
+    Receiver,
     /// The sidecar's metrics arrive in Prometheus through a collector, and every query of docs/prometheus.md is run.
     Prometheus(queries::Options),
     /// Slow requests over HTTP/1 and gRPC of programs with OpenTelemetry's SDK, and slow datagrams, in two network namespaces, have the spans
@@ -87,6 +90,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     let tally = match arguments.scenario {
         Scenario::Collector => delivery::run(&sidecar).map(|()| Tally::passed(1)),
         Scenario::Compose => compose::run(&sidecar).map(|()| Tally::passed(1)),
+        Scenario::Receiver => receiver::run(&sidecar).map(|()| Tally::passed(1)),
         Scenario::Prometheus(options) => queries::run(&sidecar, &options).map(|()| Tally::passed(1)),
         Scenario::Traces => traces::run(&sidecar).map(|()| Tally::passed(1)),
         Scenario::Workloads(options) => workloads::run(&sidecar, &options),

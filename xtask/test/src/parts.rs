@@ -89,6 +89,7 @@ pub const PARTS: &[Part] = &[
     Part::matrix("vm-nics", "a NIC that stamps packets, under a general Linux 6.12", guest::nics).waits_for_guests(),
     Part::matrix("vm-threads", "two hyper-threads on each core, under Linux 6.12", guest::threads).waits_for_guests(),
     Part::matrix("vm-icount", "softirq time against ftrace's where the clock counts instructions", guest::instructions),
+    Part::matrix("receiver", "a collector with the receiver `undercurrent` runs the sidecar", receiver).needs_root(),
     Part::matrix("prometheus", "a real Prometheus answers every query of docs/prometheus.md", prometheus),
     Part::matrix("compose", "examples/docker-compose under a real Docker engine", compose),
     Part::matrix("traces", "slow requests of OpenTelemetry's SDK in Jaeger, through a collector", traces),
@@ -101,6 +102,10 @@ fn objects() -> anyhow::Result<Tally> {
 
 fn collector() -> anyhow::Result<Tally> {
     scenario("collector")
+}
+
+fn receiver() -> anyhow::Result<Tally> {
+    scenario("receiver")
 }
 
 fn prometheus() -> anyhow::Result<Tally> {

@@ -1,6 +1,7 @@
 //! `cargo xtask collector`: a real OpenTelemetry Collector, built from its Go modules and kept in the cache.
 
 mod build;
+pub mod embedding;
 pub mod otlp;
 #[cfg(test)]
 mod pipelines;

@@ -13,6 +13,8 @@ use crate::{
     server::{READY, Server, folder},
 };
 
+/// The address of a collector without an OTLP server.
+const UNUSED: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 /// The file with the received requests.
 const FILE: &str = "metrics.jsonl";
 /// The file with the received spans.
@@ -35,10 +37,23 @@ impl Collector {
         retry(|| {
             let (folder, address, http) = (folder()?, free_address()?, free_address()?);
             let config = folder.path().join("config.yaml");
-            let settings = settings(address, http, folder.path());
+            let otlp =
+                format!("otlp: {{protocols: {{grpc: {{endpoint: '{address}'}}, http: {{endpoint: '{http}'}}}}}}");
+            let settings = settings("otlp", &otlp, folder.path());
             fs::write(&config, settings).with_context(|| format!("cannot write {}", config.display()))?;
             Self::launch(folder, [address, http], |command| command.arg("--config").arg(&config))
         })
+    }
+
+    /// Starts a collector that runs the sidecar as its receiver, and waits until it is ready. It has no other receiver.
+    pub fn embedding(sidecar: &Path, settings_of_sidecar: &str) -> anyhow::Result<Self> {
+        let folder = folder()?;
+        let config = folder.path().join("config.yaml");
+        let receiver = format!("undercurrent: {{binary: '{}', settings: {settings_of_sidecar}}}", sidecar.display());
+        let settings = settings("undercurrent", &receiver, folder.path());
+        fs::write(&config, settings).with_context(|| format!("cannot write {}", config.display()))?;
+        let program = super::embedding::path()?;
+        Self::launch_program(&program, folder, [UNUSED; 2], |command| command.arg("--config").arg(&config))
     }
 
     /// Starts a collector with otel-config/collector.yaml on free ports, and waits until it is ready. It sends to a backend, `url`.
@@ -81,8 +96,17 @@ impl Collector {
         [address, http]: [SocketAddr; 2],
         arguments: impl FnOnce(&mut Command) -> &mut Command,
     ) -> anyhow::Result<Self> {
+        Self::launch_program(&super::path()?, folder, [address, http], arguments)
+    }
+
+    fn launch_program(
+        program: &Path,
+        folder: TempDir,
+        [address, http]: [SocketAddr; 2],
+        arguments: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> anyhow::Result<Self> {
         let ready = |log: &str| log.contains(READY);
-        let server = Server::start("the collector", &super::path()?, folder, arguments, ready)?;
+        let server = Server::start("the collector", program, folder, arguments, ready)?;
         Ok(Self { server, address, http })
     }
 
@@ -112,6 +136,12 @@ impl Collector {
         self.server.log()
     }
 
+    /// Ends the collector. Returns all requests that it received, and its log.
+    pub fn stop_with_log(mut self) -> anyhow::Result<(Vec<Request>, String)> {
+        self.server.stop()?;
+        Ok((self.requests()?, self.log()))
+    }
+
     /// Ends the collector and returns all requests that it received.
     pub fn stop(mut self) -> anyhow::Result<Vec<Request>> {
         self.server.stop()?;
@@ -119,11 +149,12 @@ impl Collector {
     }
 }
 
-fn settings(grpc: SocketAddr, http: SocketAddr, folder: &Path) -> String {
+/// Returns the settings of a collector that writes the requests of one receiver to files.
+fn settings(name: &str, receiver: &str, folder: &Path) -> String {
     let [metrics, traces, logs] = [FILE, SPANS, LOGS].map(|file| folder.join(file));
     let (metrics, traces, logs) = (metrics.display(), traces.display(), logs.display());
     format!(
-        "receivers: {{otlp: {{protocols: {{grpc: {{endpoint: '{grpc}'}}, http: {{endpoint: '{http}'}}}}}}}}\n\
+        "receivers: {{{receiver}}}\n\
          exporters:\n  \
            file/metrics: {{path: '{metrics}', flush_interval: 50ms}}\n  \
            file/traces: {{path: '{traces}', flush_interval: 50ms}}\n  \
@@ -131,9 +162,9 @@ fn settings(grpc: SocketAddr, http: SocketAddr, folder: &Path) -> String {
          service:\n  \
            telemetry: {{metrics: {{level: none}}}}\n  \
            pipelines:\n    \
-             metrics: {{receivers: [otlp], exporters: [file/metrics]}}\n    \
-             traces: {{receivers: [otlp], exporters: [file/traces]}}\n    \
-             logs: {{receivers: [otlp], exporters: [file/logs]}}\n"
+             metrics: {{receivers: [{name}], exporters: [file/metrics]}}\n    \
+             traces: {{receivers: [{name}], exporters: [file/traces]}}\n    \
+             logs: {{receivers: [{name}], exporters: [file/logs]}}\n"
     )
 }
 
