@@ -74,7 +74,7 @@ fn keep_memory_small() {
 }
 
 fn measure(run: Run) -> anyhow::Result<()> {
-    let (settings, ignored) = run.settings(&environment::process)?;
+    let (settings, ignored) = run.clone().settings(&environment::process)?;
     let terminal = Terminal::stdout();
     let log = terminal.clone();
     let log = logging::start(&environment::process, move || log.log());
@@ -94,7 +94,8 @@ fn measure(run: Run) -> anyhow::Result<()> {
     let reach = outputs.reach(&environment::process);
     descriptors::raise();
     let (host, requirements) = requirements::permitted(&settings)?;
-    let requirements = requirements.with_delivery(outputs.places());
+    let places = outputs.places().into_iter().chain(run.config.clone()).collect();
+    let requirements = requirements.readable(places);
     let access = Access::gain(host, &requirements)?;
     let listener = settings.health.listen.as_ref().map(Listener::open).transpose()?;
     let (control, runtime) = (Control::new().context("cannot start tokio")?, runtime()?);
@@ -118,7 +119,7 @@ fn measure(run: Run) -> anyhow::Result<()> {
     let own = own.and_then(|own| export_log(own, &log, &resource));
     let ended = runtime.block_on(async {
         let sidecar = Sidecar::start(&settings, resource, access, &requirements, directory, watchdog)?;
-        sidecar.run(&settings, outputs, &mut control).await?;
+        sidecar.run(settings, run, outputs, &mut control).await?;
         anyhow::Ok(())
     });
     // The control thread runs the connections of the log's exporter, and ends after it.

@@ -79,8 +79,8 @@ pub struct Requirements {
     output_files: Vec<PathBuf>,
     /// The network namespaces of the packet filter.
     namespaces: Vec<Option<PathBuf>>,
-    /// The certificates and keys for the delivery, and the sockets of collectors.
-    delivery: Vec<PathBuf>,
+    /// The configuration file, certificates and keys for the delivery, and the sockets of collectors.
+    configured: Vec<PathBuf>,
     /// The sockets of container runtimes that the configuration names.
     sockets: Option<Vec<PathBuf>>,
 }
@@ -110,16 +110,16 @@ impl Requirements {
             counter_hooks: signals::counter_hooks(&settings.signals),
             output_files: settings.outputs.files().map(Path::to_owned).collect(),
             namespaces: settings.packets.filter.network_namespaces.iter().map(path_of).collect(),
-            delivery: Vec::new(),
+            configured: Vec::new(),
             sockets: settings.workloads.sockets(),
             settings: settings.signals.clone(),
         }
     }
 
-    /// Lets the reader open these certificates and keys again, and connect to these sockets of collectors.
+    /// Lets the reader open these files, or connect to these sockets: the configuration file, certificates, keys, collectors.
     #[must_use]
-    pub fn with_delivery(self, delivery: Vec<PathBuf>) -> Self {
-        Self { delivery, ..self }
+    pub fn readable(self, configured: Vec<PathBuf>) -> Self {
+        Self { configured, ..self }
     }
 
     /// Returns the parameters that determine map sizes on a machine with `cpus` possible CPUs.
@@ -159,8 +159,8 @@ impl Requirements {
     pub fn places(&self, host: &Host) -> Places {
         let sockets = SocketPaths::new(self.sockets.clone(), &environment::process, node::host_root());
         let (hierarchy, sysfs, outputs) = (host.hierarchy.clone(), self.sysfs.clone(), self.output_files.clone());
-        let (namespaces, delivery) = (self.namespaces.clone(), self.delivery.clone());
-        Places { hierarchy, sysfs, outputs, namespaces, delivery, sockets }
+        let (namespaces, configured) = (self.namespaces.clone(), self.configured.clone());
+        Places { hierarchy, sysfs, outputs, namespaces, configured, sockets }
     }
 
     /// Returns the required hooks.

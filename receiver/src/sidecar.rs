@@ -1,6 +1,7 @@
 //! The running sidecar: it attaches programs, opens signals, takes a snapshot at every tick, and feeds the outputs.
 
 mod control;
+mod reload;
 mod rotation;
 mod stop;
 mod traces;
@@ -12,6 +13,7 @@ use std::{
 };
 
 use crate::{
+    cli::Run,
     config::Settings,
     export::{OutputFailed, Outputs, Statistics},
     kernel::{
@@ -22,7 +24,7 @@ use crate::{
         plan::Status,
     },
     logging::STATES,
-    options::{Sampling, Weight},
+    options::{Interval, Sampling, Weight},
     packets::{FilterUpdater, Grouping, SamplingController, SharedGrouping},
     parts::{Access, Loader, LoaderEnded},
     reader::{PowerMeters, Reader},
@@ -42,8 +44,9 @@ pub use self::{
     stop::idle,
 };
 use self::{
+    reload::Reload,
     rotation::Rotation,
-    stop::{HANGUP, Notice, reached},
+    stop::{Notice, reached},
     traces::Traces,
 };
 
@@ -285,19 +288,18 @@ impl Sidecar {
     /// If an output or the loader process fails.
     pub async fn run(
         mut self,
-        settings: &Settings,
+        mut settings: Settings,
+        run: Run,
         mut outputs: Outputs,
         control: &mut RunningControl,
     ) -> Result<(), RunError> {
         control.begin();
         let statistics = outputs.statistics();
-        let rotation = Rotation::start(outputs.files(), self.reader.foreign(), settings.interval.get());
+        let mut rotation = Rotation::start(outputs.files(), self.reader.foreign(), settings.interval.get());
+        let mut reload = Reload::new(run, self.reader.foreign());
         let mut published = 0;
         let end = settings.duration.as_ref().map(|span| tokio::time::Instant::now() + span.get());
-        let mut ticks = tokio::time::interval(settings.interval.get());
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
-        // The first tick completes immediately.
-        ticks.tick().await;
+        let mut ticks = ticks(settings.interval);
         let notice = loop {
             let due = self.signals.iter().filter_map(|(_, signal)| signal.due()).min();
             tokio::select! {
@@ -306,10 +308,19 @@ impl Sidecar {
                     Notice::End => break Some(delivered),
                     Notice::Hangup => {
                         let files = if rotation.has_files() { "; opening the output files again" } else { "" };
-                        tracing::info!("{HANGUP}{files}");
+                        match reload.file() {
+                            Some(file) => tracing::info!("SIGHUP: reloading {}{files}", file.display()),
+                            None => tracing::info!("SIGHUP: there is no configuration file to reload{files}"),
+                        }
+                        reload.begin();
                         rotation.check();
                     }
                 },
+                Some(interval) = reload.finished(&mut settings) => {
+                    ticks = self::ticks(interval);
+                    self.watchdog.set_interval(interval.get());
+                    rotation = Rotation::start(outputs.files(), self.reader.foreign(), interval.get());
+                }
                 () = reached(end) => break None,
                 ended = outputs.ended() => return Ok(ended?),
                 ended = self.loader.ended() => return Err(ended.into()),
@@ -352,6 +363,14 @@ impl Sidecar {
         outputs.shutdown(left).await?;
         summarize(&running, published + 1)
     }
+}
+
+/// Returns the ticks of an interval. The first one comes after the interval.
+fn ticks(interval: Interval) -> tokio::time::Interval {
+    let period = interval.get();
+    let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + period, period);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    ticks
 }
 
 fn resource_of(slot: Slot, node: &Arc<Resource>, workloads: &Workloads) -> Option<Arc<Resource>> {

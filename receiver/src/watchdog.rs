@@ -70,6 +70,12 @@ impl Watchdog {
         self.0.ready.notify_one();
     }
 
+    /// Changes the interval of the ticks. The next tick is due after one interval.
+    pub fn set_interval(&self, interval: Duration) {
+        let mut state = self.state();
+        (state.interval, state.last) = (interval, Instant::now());
+    }
+
     /// Records the end of a tick.
     pub fn tick(&self) {
         let mut state = self.state();
@@ -150,6 +156,15 @@ mod tests {
             watchdog.tick();
             assert_eq!(watchdog.late(), late, "after {after} ms");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_longer_interval_is_not_late() {
+        let watchdog = Watchdog::new(INTERVAL);
+        watchdog.set_interval(INTERVAL * 60);
+        tokio::time::advance(INTERVAL * 61).await;
+        watchdog.tick();
+        assert_eq!(watchdog.late(), 0);
     }
 
     #[tokio::test(start_paused = true)]

@@ -100,7 +100,7 @@ calls! {
             /// The identity of the open file.
             identity: FileIdentity,
         } -> bool, within ENVIRONMENT;
-        /// Open a file of the delivery (a certificate or a key) for reading, or connect to the collector's socket. Returns a
+        /// Open a file of the configuration (itself, a certificate or a key) for reading, or connect to the collector's socket. Returns a
         /// descriptor.
         OpenOrConnect {
             /// The path, which must be one of the configuration's.

@@ -49,8 +49,8 @@ pub struct Places {
     pub outputs: Vec<PathBuf>,
     /// The network namespaces of the packet filter; `None` for those without a path.
     pub namespaces: Vec<Option<PathBuf>>,
-    /// The certificates and keys for the delivery, and the sockets of collectors.
-    pub delivery: Vec<PathBuf>,
+    /// The configuration file, the certificates and keys for the delivery, and the sockets of collectors.
+    pub configured: Vec<PathBuf>,
     /// The sockets of container runtimes.
     pub sockets: SocketPaths,
 }
@@ -58,7 +58,7 @@ pub struct Places {
 /// What the threads for foreign requests may open.
 struct Foreign {
     outputs: Vec<PathBuf>,
-    delivery: Vec<PathBuf>,
+    configured: Vec<PathBuf>,
     sockets: SocketPaths,
 }
 
@@ -70,7 +70,7 @@ pub fn serve(mut files: Channel, mut foreign: Channel, places: &Places) -> Resul
     [&mut files, &mut foreign].into_iter().for_each(Channel::serve);
     let own = Arc::new(Foreign {
         outputs: places.outputs.clone(),
-        delivery: places.delivery.clone(),
+        configured: places.configured.clone(),
         sockets: places.sockets.clone(),
     });
     let started = thread::Builder::new().stack_size(STACK).spawn(|| serve_foreign(foreign, own));
@@ -206,7 +206,7 @@ fn execute(request: ForeignRequest, own: &Foreign) -> Reply {
                 .map(|file| (file.is_some(), file.into_iter().map(OwnedFd::from).collect())),
         ),
         ForeignRequest::OpenOrConnect(OpenOrConnect { path }) => {
-            let is_configured = own.delivery.contains(&path);
+            let is_configured = own.configured.contains(&path);
             let opened =
                 if is_configured { open_or_connect(&path) } else { Err(io::ErrorKind::PermissionDenied.into()) };
             OpenOrConnect::reply_with(opened.map(|descriptor| ((), vec![descriptor])))

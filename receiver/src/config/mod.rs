@@ -19,4 +19,4 @@ pub use load::SIZE_LIMIT;
 pub use reference::markdown;
 pub use schema::{EXAMPLE, schema, signal_names};
 pub use settings::{Flags, Settings};
-pub use show::Shown;
+pub use show::{Shown, changed};

@@ -1,6 +1,10 @@
 //! `undercurrent config show`: every setting with its effective value and its origin.
 
-use std::{collections::BTreeMap, fmt::Write as _, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    path::Path,
+};
 
 use serde_json::Value;
 
@@ -116,22 +120,9 @@ impl Shown<'_> {
 
     /// Returns the settings as a configuration file.
     fn effective(&self) -> File {
-        let settings = self.settings.clone();
-        File {
-            interval: Some(settings.interval),
-            outputs: Some(settings.outputs),
-            otlp: self.otlp(settings.otlp),
-            resource: Resource { attributes: self.attributes(settings.resource_attributes) },
-            health: settings.health,
-            memory_limit: settings.memory_limit,
-            hooks: Hooks { avoid: settings.avoid },
-            sysfs_root: AbsolutePath::try_from(settings.sysfs_root.display().to_string())
-                .map_or_else(|_| SysfsRoot::default(), SysfsRoot),
-            separation: settings.separation,
-            workloads: settings.workloads,
-            packets: settings.packets,
-            signals: settings.signals,
-        }
+        let file = as_file(self.settings.clone());
+        let resource = Resource { attributes: self.attributes(file.resource.attributes) };
+        File { otlp: self.otlp(file.otlp), resource, ..file }
     }
 
     fn otlp(&self, file: Otlp) -> Otlp {
@@ -165,6 +156,49 @@ const ADDED: [&str; 2] = ["hooks.avoid", "resource.attributes"];
 /// Returns the variables of a setting for metrics, in the order of precedence.
 fn metrics([metrics, .., general]: otlp::Names) -> [&'static str; 2] {
     [metrics, general]
+}
+
+/// Returns settings as a configuration file.
+fn as_file(settings: Settings) -> File {
+    File {
+        interval: Some(settings.interval),
+        outputs: Some(settings.outputs),
+        otlp: settings.otlp,
+        resource: Resource { attributes: settings.resource_attributes },
+        health: settings.health,
+        memory_limit: settings.memory_limit,
+        hooks: Hooks { avoid: settings.avoid },
+        sysfs_root: AbsolutePath::try_from(settings.sysfs_root.display().to_string())
+            .map_or_else(|_| SysfsRoot::default(), SysfsRoot),
+        separation: settings.separation,
+        workloads: settings.workloads,
+        packets: settings.packets,
+        signals: settings.signals,
+    }
+}
+
+/// Returns the keys with different values. The values may be secrets, and are left out.
+#[must_use]
+pub fn changed(before: &Settings, after: &Settings) -> Vec<String> {
+    let value = |settings: &Settings| serde_json::to_value(as_file(settings.clone())).unwrap_or_default();
+    let mut keys = Vec::new();
+    compare("", &value(before), &value(after), &mut keys);
+    keys
+}
+
+/// Appends the keys with different values in two objects.
+fn compare(path: &str, before: &Value, after: &Value, keys: &mut Vec<String>) {
+    match (before.as_object(), after.as_object()) {
+        (Some(one), Some(other)) => {
+            let names: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+            for name in names {
+                let below = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                compare(&below, &before[name], &after[name], keys);
+            }
+        }
+        _ if before == after => {}
+        _ => keys.push(path.to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -211,5 +245,18 @@ mod tests {
             Settings::resolve(Flags::default(), &|_| None, file).0
         };
         assert_eq!(read(&text), read(file), "{text}");
+    }
+
+    #[test]
+    fn changes_are_named_without_values() {
+        let settings = |text: &str| {
+            let file = File::parse("config.yaml".as_ref(), text.as_bytes()).expect("a configuration");
+            Settings::resolve(Flags::default(), &|_| None, file).0
+        };
+        let before = settings("otlp: {headers: {a: secret, b: same}}\nsignals: {latency: {enabled: false}}\n");
+        let after = settings("interval: 7s\notlp: {headers: {a: other, b: same, c: new}, timeout: 3s}\n");
+        assert_eq!(changed(&before, &before), [""; 0]);
+        let keys = ["interval", "otlp.headers.a", "otlp.headers.c", "otlp.timeout", "signals.latency.enabled"];
+        assert_eq!(changed(&before, &after), keys);
     }
 }

@@ -34,7 +34,7 @@ pub async fn idle(settings: &Settings, listener: Option<Listener>) -> Result<(),
             () = reached(end) => return Ok(()),
             notice = stop.notice() => match notice {
                 Notice::End => return Ok(()),
-                Notice::Hangup => tracing::info!("{HANGUP}"),
+                Notice::Hangup => tracing::info!("SIGHUP: nothing to reload, because nothing is measured"),
             },
             () = watchdog.due() => watchdog.feed(),
         }
@@ -57,10 +57,6 @@ pub(super) enum Notice {
     /// SIGHUP: the sidecar continues.
     Hangup,
 }
-
-/// The log message for SIGHUP.
-pub(super) const HANGUP: &str =
-    "SIGHUP: the configuration is read at the start only; restart the sidecar to apply changes";
 
 /// The signals that end the sidecar, and the signal that does not.
 pub(super) struct Stop {

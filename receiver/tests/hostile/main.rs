@@ -10,6 +10,7 @@ mod garbage;
 mod identity;
 mod outputs;
 mod protocol;
+mod reload;
 mod separation;
 mod sockets;
 mod support;
