@@ -4,7 +4,7 @@ use core::mem::size_of;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::{interface::Interface, latency::Series};
+use super::{interface::Interface, series::Series};
 
 /// An attribute that divides the packets of a series into groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -18,10 +18,12 @@ pub mod processor;
 pub mod retransmits;
 pub mod sample;
 pub mod segments;
+pub mod series;
 pub mod served;
 pub mod slow;
 pub mod softirq;
 pub mod transmit;
+pub mod waiting;
 pub mod workload;
 
 /// Value of a field offset or flag that the running kernel lacks. It fits the signed 32-bit operand of a comparison.

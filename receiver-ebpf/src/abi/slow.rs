@@ -4,7 +4,7 @@ use core::mem::size_of;
 
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
-use super::latency::waiting;
+use super::waiting;
 
 /// Entries of a CPU for packets before their socket's queue. A softirq delivers packets in batches of up to 64 (`NAPI_POLL_WEIGHT`).
 pub const PASSING: usize = 64;
@@ -126,7 +126,7 @@ pub enum Choice {
     Uniform,
 }
 
-/// Returns the bits of a timestamp's [mix](super::latency::waiting::mix) that are zero in one of 2^`exponent` packets, at most 2^24. The
+/// Returns the bits of a timestamp's [mix](super::waiting::mix) that are zero in one of 2^`exponent` packets, at most 2^24. The
 /// lowest eight bits of a mix depend on few bits of the timestamp.
 #[must_use]
 pub const fn uniform_mask(exponent: u32) -> u32 {

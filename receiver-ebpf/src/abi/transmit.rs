@@ -1,6 +1,6 @@
 //! Layers and tables of `undercurrent.network.transmit.duration`.
 
-use super::latency::{Transport, waiting};
+use super::{latency::Transport, waiting};
 
 /// Ways of a set: entries at which a packet can be, as in a set-associative cache.
 pub const WAYS: usize = 4;

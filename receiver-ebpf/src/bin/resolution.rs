@@ -7,6 +7,9 @@
 mod cells;
 #[path = "../kernel/object.rs"]
 mod object;
+#[expect(dead_code, reason = "this object has no hooks")]
+#[path = "../kernel/workarounds.rs"]
+mod workarounds;
 
 use aya_ebpf::{
     macros::{map, raw_tracepoint},

@@ -3,7 +3,7 @@
 use aya_ebpf::{macros::btf_tracepoint, programs::BtfTracePointContext};
 use undercurrent_ebpf::abi::workload::{Slot, ownership};
 
-use super::{owner::slot_of_owner, send};
+use super::{send, socket::slot_of_owner};
 use crate::{
     kernel::{
         constant::constants,

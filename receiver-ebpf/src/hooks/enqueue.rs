@@ -11,11 +11,10 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{
-    ETH_P_IPV6, IPPROTO_UDP, Once,
+    ETH_P_IPV6, IPPROTO_UDP,
     arguments::{first, returned, second},
-    owner::is_inet,
     reached_in_order, reached_over, reached_socket,
-    read::peer_ip_version,
+    socket::{is_inet, peer_ip_version},
     subject::InSocket,
 };
 use crate::{
@@ -30,6 +29,7 @@ use crate::{
         owner,
         pointer::{Probed, Ptr},
         sample, tcp,
+        workarounds::Once,
     },
     signals::latency,
 };

@@ -15,6 +15,7 @@ mod receive;
 mod retransmit;
 mod sample;
 mod send;
+mod socket;
 mod softirq;
 mod subject;
 
@@ -44,21 +45,10 @@ const ETH_P_IP: u16 = 0x0800u16.to_be();
 const IPPROTO_TCP: u8 = 6;
 const IPPROTO_UDP: u8 = 17;
 
-/// A value that is not `Copy`, so a closure that captures it is `FnOnce`.
-struct Once<T>(T);
-
-impl<T> Once<T> {
-    #[inline(always)]
-    fn take(self) -> T {
-        self.0
-    }
-}
-
 /// Handles a packet at a receive point. `slot` looks up the packet's owner; it runs at most once, and only if a handler needs
 /// it.
 ///
-/// The compiler outlines `slot` if the closure is `Fn`, through an intermediate function without its inline attribute. The
-/// call takes 15 ns on a host that protects returns against speculation. Hot hooks therefore capture [`Once`] values.
+/// Hot hooks capture [`Once`](crate::kernel::workarounds::Once) values in `slot`, so that the compiler inlines it.
 #[inline(always)]
 fn reached(point: ReceivePoint, packet: &impl Subject, event: Sampled, mode: FilterMode, slot: impl FnOnce() -> Slot) {
     if mode == FilterMode::On {

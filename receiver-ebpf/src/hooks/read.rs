@@ -11,31 +11,30 @@ use undercurrent_ebpf::abi::{
 };
 
 use super::{
-    ETH_P_IP, ETH_P_IPV6, IPPROTO_TCP, IPPROTO_UDP, Once,
+    ETH_P_IP, ETH_P_IPV6,
     arguments::{first, second, third},
     reached_in_order, reached_over, reached_socket,
+    socket::{peer_ip_version, transport},
     subject::{Copied, InSocket, Read, Stream},
 };
 use crate::{
     kernel::{
         context::Arguments as _,
         event::PacketEvent,
-        field::read_at,
         fields::{
-            MsgHdr, SCM_KTIME, SCM_NANOSECONDS, SCM_SECONDS, SKB_CB, SKB_DEV_SCRATCH, SKB_DEVICE, SKB_HEAD,
-            SKB_NETWORK_HEADER, SKB_PROTOCOL, SKB_SK, SOCK_FAMILY, SOCK_PROTOCOL, SOCK_V6_DADDR, ScmTimestamping,
-            SkBuff, Sock, TCP_COPIED, TCP_END, TcpSock,
+            MsgHdr, SCM_KTIME, SCM_NANOSECONDS, SCM_SECONDS, SKB_CB, SKB_DEV_SCRATCH, SKB_DEVICE, SKB_PROTOCOL, SKB_SK,
+            SOCK_PROTOCOL, ScmTimestamping, SkBuff, Sock, TCP_COPIED, TCP_END, TcpSock,
         },
         filter::{FilterMode, specialize},
         head_of_line::{self, At},
         owner,
         pointer::{Access, Ptr},
         tcp,
+        workarounds::Once,
     },
     signals::tcp_rtt,
 };
 
-const AF_INET6: u16 = 10;
 const SECOND: u64 = 1_000_000_000;
 
 /// `void tcp_recv_timestamp(struct msghdr *msg, const struct sock *sk, struct scm_timestamping_internal *tss)`, 5.10 to
@@ -93,17 +92,6 @@ fn timestamp<A: Access>(timestamps: Ptr<ScmTimestamping, A>) -> u64 {
         Some(seconds) => seconds.wrapping_mul(SECOND).wrapping_add(timestamps.read(&SCM_NANOSECONDS)),
         None => timestamps.read(&SCM_KTIME),
     }
-}
-
-/// Returns the IP version of a socket's packets. On a dual-stack socket it can differ from the socket's family.
-#[inline(always)]
-pub(super) fn peer_ip_version<A: Access>(sock: Ptr<Sock, A>) -> IpVersion {
-    if sock.read(&SOCK_FAMILY) != AF_INET6 {
-        return IpVersion::Ipv4;
-    }
-    let Some([high, low]) = sock.get(&SOCK_V6_DADDR) else { return IpVersion::Ipv4 };
-    let mapped = high == 0 && u64::from_be(low) >> 32 == 0xffff;
-    if mapped { IpVersion::Ipv4 } else { IpVersion::Ipv6 }
 }
 
 /// `void skb_consume_udp(struct sock *sk, struct sk_buff *skb, int len)`, 5.10 to 7.3. A negative length is a peek or an
@@ -189,28 +177,4 @@ fn copied(skb: Ptr<SkBuff>, protocol: u16, mode: FilterMode) {
 #[inline(always)]
 fn is_queued_by_udp(skb: Ptr<SkBuff>) -> bool {
     skb.probed().get(&SKB_DEV_SCRATCH).is_none_or(|scratch| scratch.cast_signed() > 0)
-}
-
-/// Returns the transport protocol that a packet's IP header names.
-#[inline(always)]
-pub(super) fn transport_in_header(skb: Ptr<SkBuff>, protocol: u16) -> Option<Transport> {
-    let offset = match protocol {
-        ETH_P_IP => 9,
-        ETH_P_IPV6 => 6,
-        _ => return None,
-    };
-    let header = skb.read(&SKB_HEAD) + u64::from(skb.read(&SKB_NETWORK_HEADER));
-    transport(read_at::<u8>(header + offset)?.into())
-}
-
-/// Returns the transport protocol of an IP protocol number.
-#[inline(always)]
-pub(super) fn transport(number: u16) -> Option<Transport> {
-    const TCP: u16 = IPPROTO_TCP as u16;
-    const UDP: u16 = IPPROTO_UDP as u16;
-    match number {
-        TCP => Some(Transport::Tcp),
-        UDP => Some(Transport::Udp),
-        _ => None,
-    }
 }

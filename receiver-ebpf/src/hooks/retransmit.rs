@@ -2,7 +2,7 @@
 
 use aya_ebpf::{macros::btf_tracepoint, programs::BtfTracePointContext};
 
-use super::read::peer_ip_version;
+use super::socket::peer_ip_version;
 use crate::{
     kernel::{
         constant::constants,

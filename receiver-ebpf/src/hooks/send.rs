@@ -7,19 +7,16 @@ use aya_ebpf::{
     programs::{BtfTracePointContext, FEntryContext},
 };
 use undercurrent_ebpf::abi::{
-    latency::{
-        Transport,
-        waiting::{self, mix_twice},
-    },
+    latency::Transport,
     loss::PacketLoss,
     slow::datagram,
     transmit::TransmitLayer,
+    waiting::{self, mix_twice},
     workload::{Slot, ownership},
 };
 
 use super::{
-    owner::{is_fullsock, is_inet, slot_of_owner},
-    read::{self, transport_in_header},
+    socket::{self, is_fullsock, is_inet, slot_of_owner, transport_in_header},
     subject::departing,
 };
 use crate::{
@@ -53,7 +50,7 @@ fn sent(skb: Ptr<SkBuff>) {
     if !measures(TransmitLayer::Transport) || sock.is_null() {
         return;
     }
-    if let Some(Transport::Udp) = read::transport(sock.read(&SOCK_PROTOCOL)) {
+    if let Some(Transport::Udp) = socket::transport(sock.read(&SOCK_PROTOCOL)) {
         let time = if sample::chosen() { Some(clock::monotonic()) } else { None };
         if transmit::store_start(TransmitLayer::Transport, in_stack(skb, sock), time) {
             transmit::unmatched(TransmitLayer::Transport, Transport::Udp);
@@ -283,7 +280,7 @@ fn sender(skb: Ptr<SkBuff>, sock: Ptr<Sock>) -> Option<Transport> {
     if !is_fullsock(sock) {
         return None;
     }
-    match read::transport(sock.read(&SOCK_PROTOCOL))? {
+    match socket::transport(sock.read(&SOCK_PROTOCOL))? {
         Transport::Tcp if skb.read(&SKB_TRUESIZE) == PURE_ACKNOWLEDGEMENT => None,
         transport => Some(transport),
     }
@@ -294,7 +291,7 @@ fn sender(skb: Ptr<SkBuff>, sock: Ptr<Sock>) -> Option<Transport> {
 fn transport(skb: Ptr<SkBuff>) -> Option<Transport> {
     let sock = skb.follow(&SKB_SK);
     if !sock.is_null() && is_inet(sock) {
-        return if is_fullsock(sock) { read::transport(sock.read(&SOCK_PROTOCOL)) } else { Some(Transport::Tcp) };
+        return if is_fullsock(sock) { socket::transport(sock.read(&SOCK_PROTOCOL)) } else { Some(Transport::Tcp) };
     }
     transport_in_header(skb, skb.read(&SKB_PROTOCOL))
 }

@@ -15,7 +15,7 @@ use crate::kernel::{
     pointer::{Access, Probed, Ptr, Typed},
 };
 
-use super::{IPPROTO_UDP, owner::is_inet};
+use super::{IPPROTO_UDP, socket::is_inet};
 
 /// Offset of the destination port in the headers of TCP and UDP.
 const DESTINATION: u64 = 2;

@@ -1,11 +1,11 @@
 //! Histogram cells: exact bucket indices and plain additions.
 
-use core::arch::asm;
-
 use aya_ebpf::{helpers::bpf_get_smp_processor_id, maps::Array};
 use undercurrent_ebpf::abi::histogram::{
     GUESSES, HistogramCell, SPAN_ENTRIES, SPAN_LIMIT_BITS, SPAN_SHIFTS, SPANS, THRESHOLDS,
 };
+
+use super::workarounds::checked_copy;
 
 /// The bucket of the shortest duration of each entry. The loader sets the table for the configured scale.
 #[unsafe(export_name = "histogram.guesses")]
@@ -38,18 +38,6 @@ pub fn here<T>(map: &ByCpu<T>) -> Option<&'static mut T> {
 
 /// A duration in nanoseconds that no bucket covers.
 pub struct Beyond(pub u64);
-
-/// Returns a number in a register of its own. The compiler knows nothing of its value, so it keeps a check of its bounds.
-///
-/// The verifiers of 5.10 and 6.1 do not apply the check of a register to its copy on the stack. A copy that is used shortly after its check
-/// stays in its register.
-#[inline(always)]
-pub fn checked_copy(number: u64) -> u64 {
-    let copy: u64;
-    // SAFETY: a copy of a register.
-    unsafe { asm!("{} = {}", out(reg) copy, in(reg) number, options(pure, nomem, nostack, preserves_flags)) };
-    copy
-}
 
 /// Returns the byte offset of a duration's bound, exact or one bucket too low.
 #[inline(always)]
@@ -84,15 +72,22 @@ pub fn bucket(nanoseconds: u64) -> Result<usize, Beyond> {
     Ok(offset + correction as usize)
 }
 
-/// Adds a duration to a histogram `weight` times.
+/// Adds a duration to a histogram `weight` times. A histogram is a sequence of words: its sum, then its buckets. `add` adds a number to
+/// the word at a byte offset.
+#[inline(always)]
+pub fn record_words(nanoseconds: u64, weight: u64, mut add: impl FnMut(usize, u64)) -> Result<(), Beyond> {
+    let offset = bucket(nanoseconds)?;
+    add(0, nanoseconds * weight);
+    add(size_of::<u64>() + offset, weight);
+    Ok(())
+}
+
+/// Adds a duration to the histogram of a cell `weight` times.
 #[inline(always)]
 pub fn record(cell: &mut HistogramCell, nanoseconds: u64, weight: u64) -> Result<(), Beyond> {
-    let offset = bucket(nanoseconds)?;
-    let buckets = (&raw mut cell.buckets).cast::<u64>();
-    // SAFETY: there is one more bucket than a byte can number, for the correction.
-    unsafe { *buckets.byte_add(offset) += weight };
-    cell.sum += nanoseconds * weight;
-    Ok(())
+    let words = (&raw mut *cell).cast::<u64>();
+    // SAFETY: the cell has the words of a histogram, and one more bucket than a byte can number, for the correction.
+    record_words(nanoseconds, weight, |offset, amount| unsafe { *words.byte_add(offset) += amount })
 }
 
 /// Adds a duration of any length to a histogram; a duration beyond all buckets counts as the longest duration.

@@ -1,6 +1,6 @@
 //! A packet at a hook, read once for all handlers.
 
-use core::hint::{black_box, cold_path};
+use core::hint::cold_path;
 
 use undercurrent_ebpf::abi::loss::PacketLoss;
 
@@ -9,6 +9,7 @@ use super::{
     fields::{SKB_TSTAMP, SKB_TSTAMP_TYPE, SkBuff},
     pointer::{Access, Ptr},
     sample,
+    workarounds::opaque,
 };
 
 /// A packet at a time.
@@ -86,9 +87,7 @@ impl PacketEvent {
     #[inline(always)]
     pub fn arrived<A: Access>(skb: Ptr<SkBuff, A>) -> Sampled {
         let departing = is_departing(skb);
-        // Opaque: otherwise the compiler merges both tests of `departing` past the construction of the event, and the
-        // verifier rejects reads of its uninitialized words.
-        let timestamp = if black_box(departing) { 0 } else { skb.read(&SKB_TSTAMP) };
+        let timestamp = if opaque(departing) { 0 } else { skb.read(&SKB_TSTAMP) };
         let event = Self::with_timestamp(timestamp, sample::early());
         event.map_err(|loss| if departing { PacketLoss::TransmitTimestamp } else { loss })
     }

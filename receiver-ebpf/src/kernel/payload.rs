@@ -13,6 +13,7 @@ use super::{
     constant::constants,
     fields::{IOVEC_BASE, ITER_BUFFER, ITER_OFFSET, IoVec, MSG_ITER, MsgHdr, SKB_LENGTH, SkBuff},
     pointer::{Access, Probed, Ptr},
+    workarounds::opaque,
 };
 
 constants! {
@@ -86,6 +87,5 @@ pub fn of_packet<A: Access>(skb: Ptr<SkBuff, A>, to: *mut Buffer) -> u32 {
 #[inline(always)]
 fn limited(length: u64) -> u32 {
     let length = if length > PAYLOAD as u64 - 1 { PAYLOAD as u64 - 1 } else { length };
-    // Opaque: the compiler would remove the mask, and verifiers lose the bounds of a spilled length.
-    (core::hint::black_box(length) & (PAYLOAD as u64 - 1)) as u32
+    (opaque(length) & (PAYLOAD as u64 - 1)) as u32
 }

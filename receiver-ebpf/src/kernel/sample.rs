@@ -2,7 +2,7 @@
 //! packets.
 
 use aya_ebpf::{macros::map, maps::PerCpuArray};
-use undercurrent_ebpf::abi::latency::waiting::{mix, mix_twice};
+use undercurrent_ebpf::abi::waiting::{mix, mix_twice};
 
 use super::{clock, variable};
 

@@ -1,7 +1,5 @@
 //! State of TCP connections.
 
-use core::hint::black_box;
-
 use aya_ebpf::helpers::generated::bpf_skc_to_tcp_sock;
 use undercurrent_ebpf::abi::cast::POINTER;
 
@@ -9,6 +7,7 @@ use super::{
     constant::constants,
     fields::{SOCK_PROTOCOL, SOCK_TYPE, Sock, TCP_OUT_OF_ORDER, TCP_SRTT, TcpSock},
     pointer::{Access, Ptr},
+    workarounds::opaque,
 };
 
 /// `sock.sk_protocol` of TCP.
@@ -94,9 +93,7 @@ pub fn smoothed_rtt(sock: Ptr<Sock>) -> Option<u64> {
 #[inline(always)]
 pub fn rtt(connection: Ptr<TcpSock>) -> Option<u64> {
     let eighths = u64::from(connection.get(&TCP_SRTT)?);
-    // Opaque: otherwise the compiler compares the factor instead of the product, and the verifier loses the bounds of the
-    // product.
-    (eighths != 0).then(|| black_box(eighths * EIGHTH))
+    (eighths != 0).then(|| opaque(eighths * EIGHTH))
 }
 
 /// Returns the number of segments that a connection received out of order. The kernel must have the field.

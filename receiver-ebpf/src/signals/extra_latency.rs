@@ -61,10 +61,10 @@ pub fn reached(layer: usize, version: IpVersion, packet: &impl Subject, event: S
 
 #[inline(always)]
 fn record(owner: u32, layer: usize, version: IpVersion, nanoseconds: u64, weight: u64) {
-    let Ok(offset) = cells::bucket(nanoseconds) else { return };
-    let sum = cell(owner, layer, version);
-    add(sum, nanoseconds * weight);
-    add(sum + 1 + (offset / size_of::<u64>()) as u32, weight);
+    let first = cell(owner, layer, version);
+    let _ = cells::record_words(nanoseconds, weight, |offset, amount| {
+        add(first + (offset / size_of::<u64>()) as u32, amount);
+    });
 }
 
 #[inline(always)]

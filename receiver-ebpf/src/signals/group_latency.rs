@@ -1,7 +1,7 @@
 //! Histograms of groups. Their layout is that of workloads, with fewer series.
 
 use aya_ebpf::{macros::map, maps::Array};
-use undercurrent_ebpf::abi::{group::GROUPED, latency::Series};
+use undercurrent_ebpf::abi::{group::GROUPED, series::Series};
 
 use super::workload_latency::record_into;
 use crate::kernel::{cells::MMAPABLE, group::Number};

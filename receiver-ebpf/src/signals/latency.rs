@@ -1,10 +1,6 @@
 //! `undercurrent.network.receive.duration`: the time from a packet's receive timestamp to a layer.
 
-use undercurrent_ebpf::abi::{
-    latency::{ReceivePoint, Series},
-    loss::PacketLoss,
-    workload::Slot,
-};
+use undercurrent_ebpf::abi::{latency::ReceivePoint, loss::PacketLoss, series::Series, workload::Slot};
 
 use super::{switch, timings};
 use crate::kernel::{event::PacketEvent, group::Number};

@@ -7,7 +7,7 @@ use aya_ebpf::{macros::map, maps::Array};
 use undercurrent_ebpf::abi::slow::{DEPARTED, DEPARTURE, Datagram, Departed, PASSING, Passage, SlowCells, datagram};
 
 use super::slow_packets::{SLOW, enabled};
-use crate::kernel::{cells, event::PacketEvent, filter::Subject};
+use crate::kernel::{cells, event::PacketEvent, filter::Subject, workarounds::element};
 
 /// Datagrams from senders on this node. Their buffers keep their addresses until the read.
 #[map]
@@ -16,8 +16,8 @@ static DATAGRAMS: Array<Datagram> = Array::with_max_entries(1, 0);
 /// Returns the entry of a packet before its socket's queue.
 #[inline(always)]
 fn passage(cells: &mut SlowCells, timestamp: u64) -> &mut Passage {
-    // SAFETY: the index is within the array. A bounds check would remain, and the verifier rejects its panic.
-    unsafe { cells.passing.get_unchecked_mut(timestamp as usize % PASSING) }
+    // SAFETY: the remainder is within the array.
+    unsafe { element(&mut cells.passing, timestamp as usize % PASSING) }
 }
 
 /// Stores the time of a packet at `ip`.
@@ -81,8 +81,8 @@ fn departure_of(cells: &mut SlowCells, packet: Option<u64>) -> u64 {
 /// Returns the entry of a packet from a sender on this node. Packets are 256 bytes apart or more.
 #[inline(always)]
 fn departure(cells: &mut SlowCells, packet: u64) -> &mut Departed {
-    // SAFETY: the index is within the array. A bounds check would remain, and the verifier rejects its panic.
-    unsafe { cells.departed.get_unchecked_mut((packet >> 8) as usize % DEPARTED) }
+    // SAFETY: the remainder is within the array.
+    unsafe { element(&mut cells.departed, (packet >> 8) as usize % DEPARTED) }
 }
 
 /// Stores the time at which UDP on this node released a datagram. `key` returns its [`datagram::key`].

@@ -4,9 +4,11 @@
 
 use aya_ebpf::{macros::map, maps::Array};
 use undercurrent_ebpf::abi::{
-    latency::{IpVersion, Series, Transport, waiting},
+    latency::{IpVersion, Transport},
     loss::PacketLoss,
+    series::Series,
     slow::{Record, Records, record},
+    waiting,
     workload::Slot,
 };
 

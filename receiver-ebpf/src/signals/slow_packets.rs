@@ -10,8 +10,9 @@ use aya_ebpf::{
 };
 use undercurrent_ebpf::abi::{
     ABSENT,
-    latency::{IpVersion, Layer, ReceivePoint, Transport, waiting},
+    latency::{IpVersion, Layer, ReceivePoint, Transport},
     slow::{CHOICES, Choice, DEPARTURE, PAYLOAD, SlowCells, SlowPacket, datagram, flag},
+    waiting,
     workload::Slot,
 };
 
@@ -34,6 +35,7 @@ use crate::kernel::{
     payload::Buffer,
     pointer::{Probed, Ptr},
     variable,
+    workarounds::element,
 };
 
 switch!("slow_packets");
@@ -137,8 +139,8 @@ struct Facts {
 fn admitted(uniform: bool, now: u64) -> bool {
     let admits = admits(uniform, now);
     if !admits && let Some(cells) = cells::here(&SLOW) {
-        // SAFETY: within the array. A bounds check would remain, and the verifier rejects its panic.
-        unsafe { *cells.over_budget.get_unchecked_mut(usize::from(uniform)) += 1 };
+        // SAFETY: the array has two elements.
+        unsafe { *element(&mut cells.over_budget, usize::from(uniform)) += 1 };
     }
     admits
 }

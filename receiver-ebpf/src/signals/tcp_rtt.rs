@@ -1,9 +1,6 @@
 //! `undercurrent.tcp.rtt`: the kernel's smoothed round-trip time of a connection, at each read or peek of its data.
 
-use undercurrent_ebpf::abi::{
-    latency::{IpVersion, Series},
-    workload::Slot,
-};
+use undercurrent_ebpf::abi::{latency::IpVersion, series::Series, workload::Slot};
 
 use super::{switch, timings};
 

@@ -2,8 +2,8 @@
 
 use aya_ebpf::macros::map;
 use undercurrent_ebpf::abi::{
-    latency::{DurationCells, Series},
     loss::{PACKET_LOSSES, PacketLoss},
+    series::{DurationCells, Series},
     workload::Slot,
 };
 
@@ -11,6 +11,7 @@ use super::{group_latency, workload_latency};
 use crate::kernel::{
     cells::{self, BEYOND, Beyond, ByCpu, MMAPABLE},
     group::Number,
+    workarounds::{checked_copy, element},
 };
 
 #[map]
@@ -34,8 +35,8 @@ pub fn record_in(group: Option<Number>, series: Series, nanoseconds: u64, weight
 pub fn record(series: Series, nanoseconds: u64, weight: u64, slot: Slot) {
     if slot == Slot::NODE {
         let Some(cells) = cells::here(&LATENCY) else { return };
-        // SAFETY: there is a histogram for each series. A bounds check would remain, and the verifier rejects its panic.
-        let cell = unsafe { cells.histograms.get_unchecked_mut(series.index()) };
+        // SAFETY: there is a histogram for each series.
+        let cell = unsafe { element(&mut cells.histograms, series.index()) };
         if let Err(Beyond(nanoseconds)) = cells::record(cell, nanoseconds, weight) {
             match beyond(nanoseconds) {
                 Ok(longest) => cells::record_any(cell, longest, weight),
@@ -60,11 +61,11 @@ pub fn lost(series: Series, reason: PacketLoss, packets: u64) {
 
 #[inline(always)]
 fn count(cells: &mut DurationCells, series: Series, reason: PacketLoss, packets: u64) {
-    // The compiler combines the code of several reasons, and the verifiers of 5.10 and 6.1 lose the bounds of their numbers.
-    let reason = cells::checked_copy(reason as u64);
+    // The compiler combines the code of several reasons.
+    let reason = checked_copy(reason as u64);
     if reason < PACKET_LOSSES as u64 {
-        // SAFETY: there are counters for each series and reason. A bounds check would remain, and the verifier rejects its panic.
-        unsafe { *cells.lost.get_unchecked_mut(series.index()).get_unchecked_mut(reason as usize) += packets };
+        // SAFETY: there are counters for each series and reason.
+        unsafe { *element(element(&mut cells.lost, series.index()), reason as usize) += packets };
     }
 }
 

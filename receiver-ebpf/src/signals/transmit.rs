@@ -5,9 +5,11 @@
 
 use aya_ebpf::{macros::map, maps::Array};
 use undercurrent_ebpf::abi::{
-    latency::{Series, Transport, waiting},
+    latency::Transport,
     loss::PacketLoss,
+    series::Series,
     transmit::{Departure, SetOfWays, TransmitLayer, WAYS, set},
+    waiting,
     workload::Slot,
 };
 

@@ -5,7 +5,7 @@
 
 use aya_ebpf::{macros::map, maps::Array};
 use undercurrent_ebpf::abi::{
-    latency::{SERIES, Series},
+    series::{SERIES, Series},
     workload::Slot,
 };
 
@@ -39,8 +39,8 @@ pub fn record_into(
     nanoseconds: u64,
     weight: u64,
 ) {
-    let Ok(offset) = cells::bucket(nanoseconds) else { return };
-    let sum = (shard::here(owner) * histograms as u32 + series.index() as u32) * HISTOGRAM.get();
-    shard::add(map, sum, nanoseconds * weight);
-    shard::add(map, sum + 1 + (offset / size_of::<u64>()) as u32, weight);
+    let first = (shard::here(owner) * histograms as u32 + series.index() as u32) * HISTOGRAM.get();
+    let _ = cells::record_words(nanoseconds, weight, |offset, amount| {
+        shard::add(map, first + (offset / size_of::<u64>()) as u32, amount);
+    });
 }

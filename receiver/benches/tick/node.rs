@@ -16,7 +16,7 @@ use undercurrent::{
     signals::{Durations, LATENCY, LossConditions, SlotHistograms, durations},
     telemetry::{Scale, UnixNanos},
 };
-use undercurrent_ebpf::abi::latency::{DurationCells, SERIES, Series};
+use undercurrent_ebpf::abi::series::{DurationCells, SERIES, Series};
 
 /// The number of CPUs.
 pub const CPUS: usize = 64;

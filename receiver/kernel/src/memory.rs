@@ -1,11 +1,6 @@
 //! The sizes of the maps, computed at start from CPUs, signals and the workload limit.
 
-use undercurrent_ebpf::abi::{
-    extra,
-    group::GROUPED,
-    latency::{IpVersion, SERIES},
-    workload::Slot,
-};
+use undercurrent_ebpf::abi::{extra, group::GROUPED, latency::IpVersion, series::SERIES, workload::Slot};
 
 use super::{
     constant::Constant,

@@ -1,6 +1,6 @@
 //! `receive_wait`: time that packets wait in the receive queue of their socket.
 
-use undercurrent_ebpf::abi::{latency::Series, loss::PacketLoss};
+use undercurrent_ebpf::abi::{loss::PacketLoss, series::Series};
 
 use super::{
     Entry, attributes,

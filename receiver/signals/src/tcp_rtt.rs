@@ -1,6 +1,6 @@
 //! `tcp_rtt`: smoothed round-trip times of TCP connections at the time of a read.
 
-use undercurrent_ebpf::abi::latency::Series;
+use undercurrent_ebpf::abi::series::Series;
 
 use super::{
     Caveat, Entry, OpenContext, OpenError, Signal, attributes,

@@ -56,15 +56,15 @@ fn reached<A: Access>(skb: Ptr<SkBuff, A>, packet: &impl Subject, layer: usize, 
     }
 }
 
-/// Declares two programs for each layer: the layer's number, the programs' names, and three symbols. The symbols are the indices of
+/// Declares the two programs of each layer. The loader sets the constants of a layer, whose symbols have its number: the indices of
 /// the packet and of the socket ([`ABSENT`] if there is none) among the arguments, and of the packet among the registers.
 macro_rules! programs {
-    ($($layer:literal $entry:ident $probe:ident $packet:literal $socket:literal $register:literal;)+) => {$(
+    ($($layer:literal $entry:ident $probe:ident;)+) => {$(
         #[fentry]
         fn $entry(ctx: FEntryContext) -> i32 {
             constants! {
-                PACKET = $packet;
-                SOCKET = $socket, ABSENT;
+                PACKET = concat!("extra.", $layer, ".packet");
+                SOCKET = concat!("extra.", $layer, ".socket"), ABSENT;
             }
             let absent = SOCKET.get() == ABSENT;
             let sock = if absent { Ptr::null() } else { argument(&ctx, &SOCKET) };
@@ -75,7 +75,7 @@ macro_rules! programs {
         #[kprobe]
         fn $probe(ctx: ProbeContext) -> u32 {
             constants! {
-                REGISTER = $register;
+                REGISTER = concat!("extra.", $layer, ".register");
             }
             probed(Ptr::at(register(&ctx, &REGISTER)), $layer);
             0
@@ -84,12 +84,12 @@ macro_rules! programs {
 }
 
 programs! {
-    0 extra_0 extra_0_probe "extra.0.packet" "extra.0.socket" "extra.0.register";
-    1 extra_1 extra_1_probe "extra.1.packet" "extra.1.socket" "extra.1.register";
-    2 extra_2 extra_2_probe "extra.2.packet" "extra.2.socket" "extra.2.register";
-    3 extra_3 extra_3_probe "extra.3.packet" "extra.3.socket" "extra.3.register";
-    4 extra_4 extra_4_probe "extra.4.packet" "extra.4.socket" "extra.4.register";
-    5 extra_5 extra_5_probe "extra.5.packet" "extra.5.socket" "extra.5.register";
-    6 extra_6 extra_6_probe "extra.6.packet" "extra.6.socket" "extra.6.register";
-    7 extra_7 extra_7_probe "extra.7.packet" "extra.7.socket" "extra.7.register";
+    0 extra_0 extra_0_probe;
+    1 extra_1 extra_1_probe;
+    2 extra_2 extra_2_probe;
+    3 extra_3 extra_3_probe;
+    4 extra_4 extra_4_probe;
+    5 extra_5 extra_5_probe;
+    6 extra_6 extra_6_probe;
+    7 extra_7 extra_7_probe;
 }

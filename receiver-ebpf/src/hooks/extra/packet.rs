@@ -3,7 +3,7 @@
 use undercurrent_ebpf::abi::workload::Slot;
 
 use super::super::{
-    owner::is_fullsock,
+    socket::is_fullsock,
     subject::{InSocket, arriving},
 };
 use crate::kernel::{

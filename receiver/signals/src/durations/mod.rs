@@ -8,8 +8,8 @@ use std::ops::Range;
 use undercurrent_ebpf::abi::{
     group::GROUPED,
     histogram::BUCKETS,
-    latency::{DurationCells, SERIES, Series},
     loss::{PACKET_LOSSES, PacketLoss},
+    series::{DurationCells, SERIES, Series},
 };
 
 pub use self::owned::{GroupHistograms, OwnedHistograms, OwnerIndex, SlotHistograms};
@@ -73,7 +73,7 @@ pub fn group_words(kernel: &Kernel) -> Result<GroupWords, KernelError> {
 pub struct Durations {
     /// The definition of the signal.
     pub kind: &'static DurationKind,
-    /// The node's measurements, workloads included.
+    /// The measurements of packets that belong to no workload and to no group. Programs record each packet once.
     pub cells: ByCpu<DurationCells>,
     /// The measurements of workloads. `None` if measurements are not attributed.
     pub owned: Option<SlotHistograms>,

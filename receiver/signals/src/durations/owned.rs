@@ -6,7 +6,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use undercurrent_ebpf::abi::{group::GROUPED, latency::SERIES};
+use undercurrent_ebpf::abi::{group::GROUPED, series::SERIES};
 
 use super::DurationKind;
 use crate::{

@@ -4,8 +4,9 @@ mod extra;
 mod settings;
 
 use undercurrent_ebpf::abi::{
-    latency::{Layer, ReceivePoint, Series, Transport},
+    latency::{Layer, ReceivePoint, Transport},
     loss::PacketLoss,
+    series::Series,
 };
 
 use self::extra::{EXTRA_LATENCY, ExtraLatency};

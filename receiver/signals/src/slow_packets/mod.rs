@@ -11,7 +11,8 @@ use std::time::Duration;
 use opentelemetry::trace::Link;
 use undercurrent_ebpf::abi::{
     ABSENT,
-    latency::{ReceivePoint, Series},
+    latency::ReceivePoint,
+    series::Series,
     slow::{DATAGRAMS, Datagram, Records, SlowCells, SlowPacket, WAKEUPS, Wakeup, flag, record},
 };
 use zerocopy::FromBytes as _;
@@ -294,7 +295,8 @@ fn exemplar_attributes(packet: &Attributes) -> Attributes {
     }
 }
 
-/// Returns the durations at the last layer, of all workloads; `None` if they are not measured.
+/// Returns the durations at the last layer, of the node, all workloads and all groups, which have no packet in common; `None` if they
+/// are not measured.
 fn total(readings: &Readings) -> Option<ExponentialHistogram> {
     let is_read = |point: &&Point| point.attributes.get(latency::LAYER) == Some(&latency::READ.into());
     let points = readings.points(&latency::DURATION).filter(is_read);

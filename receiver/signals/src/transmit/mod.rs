@@ -3,8 +3,9 @@
 mod settings;
 
 use undercurrent_ebpf::abi::{
-    latency::{Series, Transport},
+    latency::Transport,
     loss::PacketLoss,
+    series::Series,
     transmit::{Departure, SETS, SetOfWays, TransmitLayer},
 };
 
@@ -97,8 +98,8 @@ mod tests {
     use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 
     use undercurrent_ebpf::abi::{
-        latency::waiting::mix_twice,
         transmit::{SETS, WAYS, set},
+        waiting::mix_twice,
     };
 
     use super::*;

@@ -1,0 +1,86 @@
+//! Cells of `undercurrent.network.receive.duration`, `undercurrent.network.receive.wait.duration`,
+//! `undercurrent.network.transmit.duration` and `undercurrent.tcp.rtt`.
+
+use core::{mem::size_of, ops::Range};
+
+use zerocopy::{FromBytes, Immutable, KnownLayout};
+
+use super::{
+    histogram::HistogramCell,
+    latency::{IpVersion, Layer, RECEIVE_POINTS, ReceivePoint, Transport},
+    loss::PACKET_LOSSES,
+    transmit::{DEPARTURES, Departure},
+};
+
+/// The measured quantity of a histogram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Series {
+    /// The time from a packet's receive timestamp to a receive point.
+    Receive(ReceivePoint),
+    /// The time from a packet's arrival in its socket's queue to its read.
+    Wait(Transport, IpVersion),
+    /// The time that a packet took for a layer of the transmit path.
+    Transmit(Departure),
+    /// TCP's smoothed round-trip time, at a read.
+    Rtt(IpVersion),
+}
+
+/// Number of series.
+pub const SERIES: usize = Series::RTT.end;
+const WAITS: usize = 4;
+
+impl Series {
+    /// The indices of [`Self::Receive`].
+    pub const RECEIVE: Range<usize> = 0..RECEIVE_POINTS;
+    /// The indices of [`Self::Wait`].
+    pub const WAIT: Range<usize> = Self::RECEIVE.end..Self::RECEIVE.end + WAITS;
+    /// The indices of [`Self::Transmit`].
+    pub const TRANSMIT: Range<usize> = Self::WAIT.end..Self::WAIT.end + DEPARTURES;
+    /// The indices of [`Self::Rtt`].
+    pub const RTT: Range<usize> = Self::TRANSMIT.end..Self::TRANSMIT.end + IpVersion::ALL.len();
+
+    /// Every series, at its own index.
+    pub const ALL: [Self; SERIES] = {
+        let mut all = [Self::Receive(ReceivePoint::ALL[0]); SERIES];
+        let mut index = 0;
+        while index < SERIES {
+            all[index] = if index < Self::RECEIVE.end {
+                Self::Receive(ReceivePoint::ALL[index])
+            } else if index < Self::WAIT.end {
+                let ReceivePoint { transport, version, .. } = ReceivePoint::ALL[index - WAITS];
+                Self::Wait(transport.unwrap(), version)
+            } else if index < Self::TRANSMIT.end {
+                Self::Transmit(Departure::ALL[index - Self::TRANSMIT.start])
+            } else {
+                Self::Rtt(IpVersion::ALL[index - Self::RTT.start])
+            };
+            assert!(all[index].index() == index);
+            index += 1;
+        }
+        all
+    };
+
+    /// Returns the index of the series' histogram in [`DurationCells`].
+    #[must_use]
+    #[inline(always)]
+    pub const fn index(self) -> usize {
+        match self {
+            Self::Receive(point) => point.index(),
+            Self::Wait(transport, version) => WAITS + ReceivePoint::of(Layer::SocketRead, transport, version).index(),
+            Self::Transmit(departure) => Self::TRANSMIT.start + departure.index(),
+            Self::Rtt(version) => Self::RTT.start + version as usize,
+        }
+    }
+}
+
+/// Cells of one CPU. Each series has one program as its writer.
+#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct DurationCells {
+    /// Durations, by series.
+    pub histograms: [HistogramCell; SERIES],
+    /// Packets in no histogram, by series and [`super::loss::PacketLoss`].
+    pub lost: [[u64; PACKET_LOSSES]; SERIES],
+}
+
+const _: () = assert!(size_of::<DurationCells>() == SERIES * (size_of::<HistogramCell>() + 8 * PACKET_LOSSES));
