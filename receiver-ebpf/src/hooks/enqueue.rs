@@ -31,17 +31,17 @@ use crate::{
         sample, tcp,
         workarounds::Once,
     },
-    signals::latency,
+    signals::{latency, receive_wait},
 };
 
 /// `sock.sk_type` of UDP sockets.
 const SOCK_DGRAM: u16 = 2;
 
-/// Handles a packet that is in its socket's queue or about to enter it. The socket is trusted.
+/// Handles a datagram that is in its socket's queue. The socket is trusted.
 #[inline(always)]
-fn enqueued(sock: Ptr<Sock>, skb: Ptr<SkBuff>, transport: Transport, mode: FilterMode) {
+fn enqueued(sock: Ptr<Sock>, skb: Ptr<SkBuff>, mode: FilterMode) {
     let slot = move || owner::slot_of_owner(sock);
-    reached_socket(skb, &InSocket { sock, skb }, Layer::SocketEnqueued, transport, mode, slot);
+    reached_socket(skb, &InSocket { sock, skb }, Layer::SocketEnqueued, Transport::Udp, mode, slot);
 }
 
 /// Handles a packet for a kprobe. A kprobe has no access to socket storage, so the packet counts for the socket's creator.
@@ -54,8 +54,25 @@ fn probed(sock: Ptr<Sock, Probed>, skb: Ptr<SkBuff, Probed>, transport: Transpor
 /// `int tcp_queue_rcv(struct sock *sk, struct sk_buff *skb, bool *fragstolen)`, 5.10 to 7.3. At entry: the function may
 /// merge the packet into the last one of the queue and free it.
 #[fentry]
+// Inlined by force: the compiler leaves a function of this length outlined.
+#[inline(always)]
 fn tcp_queue_rcv(ctx: FEntryContext) -> i32 {
-    specialize!(|mode| enqueued(ctx.pointer(0), ctx.pointer(1), Transport::Tcp, mode))
+    let early = sample::early();
+    receive_wait::data_arrived(ctx.pointer(0), 0, early);
+    specialize!(|mode| segment_enters(ctx.pointer(0), ctx.pointer(1), early, mode))
+}
+
+/// Handles a segment that is about to enter its connection's queue. The socket is trusted.
+#[inline(always)]
+fn segment_enters(sock: Ptr<Sock>, skb: Ptr<SkBuff>, early: u64, mode: FilterMode) {
+    let version = if skb.read(&SKB_PROTOCOL) == ETH_P_IPV6 { IpVersion::Ipv6 } else { IpVersion::Ipv4 };
+    let (packet, event) = (InSocket { sock, skb }, PacketEvent::delivered_at(skb, early));
+    let once = Once(sock);
+    let slot =
+        // See `reached`.
+        #[inline(always)]
+        move || owner::slot_of_owner(once.take());
+    reached_over(Layer::SocketEnqueued, Transport::Tcp, version, &packet, event, mode, slot);
 }
 
 /// [`tcp_queue_rcv`] by kprobe.
@@ -74,7 +91,7 @@ fn udp_enqueue_schedule_skb(ctx: FExitContext) -> i32 {
     if refused != 0 {
         return 0;
     }
-    specialize!(|mode| enqueued(ctx.pointer(0), ctx.pointer(1), Transport::Udp, mode))
+    specialize!(|mode| enqueued(ctx.pointer(0), ctx.pointer(1), mode))
 }
 
 /// The socket and the packet that this CPU is about to enqueue. One entry suffices: the function runs with bottom halves
@@ -122,7 +139,10 @@ fn sk_data_ready(ctx: BtfTracePointContext) -> i32 {
     match transport {
         // A listener has connections instead of packets, and a connection may notify of a change of state.
         Some(Transport::Tcp) if empty => 0,
-        Some(Transport::Tcp) => specialize!(|mode| segment_queued(sock, skb, early, mode)),
+        Some(Transport::Tcp) => {
+            receive_wait::data_arrived(sock, 1, early);
+            specialize!(|mode| segment_queued(sock, skb, early, mode))
+        }
         Some(Transport::Udp) if empty => specialize!(|mode| datagram_gone(sock, mode)),
         Some(Transport::Udp) => specialize!(|mode| datagram_queued(sock, skb, early, mode)),
         None => 0,

@@ -33,8 +33,9 @@ use crate::{
         group::{self, Number},
         owner::or_node,
         pointer::{Access, Ptr},
+        unread,
     },
-    signals::{latency, packet_path, receive_segments, receive_wait, slow_packets},
+    signals::{latency, packet_path, receive_segments, receive_wait, slow_packets, waiting_packets},
 };
 
 /// `ETH_P_IPV6` in network order, as in `sk_buff.protocol`.
@@ -96,16 +97,21 @@ fn filtered(point: ReceivePoint, packet: &impl Subject, event: Sampled, slot: im
     }
 }
 
-/// Stores the time of a packet before its read. At the read, returns its wait in the socket's queue, as [`receive_wait::end`] does.
+/// Stores the time of a packet before its read. At the read, returns its wait in the socket's queue, as [`waiting_packets::end`] does.
 #[inline(always)]
 fn arrived(point: ReceivePoint, packet: &impl Subject, event: &PacketEvent) -> u64 {
     match point.layer {
         Layer::Ip => packet_path::passed_ip(event),
         Layer::Transport => packet_path::passed_transport(event, packet),
-        Layer::SocketEnqueued => receive_wait::store_start(event),
-        Layer::SocketRead => return receive_wait::end(event),
+        Layer::SocketEnqueued if slow_packets::enabled() || receive_wait::needs_record(point.transport, packet) => {
+            waiting_packets::store(waiting_packets::mix(point, packet, event), event);
+        }
+        Layer::SocketRead if slow_packets::enabled() || receive_wait::needs_record(point.transport, packet) => {
+            return waiting_packets::end(waiting_packets::mix(point, packet, event), event);
+        }
+        Layer::SocketEnqueued | Layer::SocketRead => {}
     }
-    receive_wait::UNKNOWN
+    waiting_packets::UNKNOWN
 }
 
 #[inline(always)]
@@ -120,23 +126,46 @@ fn measured(
     // A branch of its own: a second test of `blocked` in the selection of slow packets takes three instructions.
     if event.blocked {
         latency::lost(point, PacketLoss::HeadOfLine, event.weight);
-        waited(point, event, wait, slot, group);
+        waited(point, packet, event, wait, slot, group);
         return;
     }
     latency::reached(point, event, slot, group);
     receive_segments::reached(point, packet, event.weight, slot);
-    waited(point, event, wait, slot, group);
+    waited(point, packet, event, wait, slot, group);
     if point.layer == Layer::SocketRead {
         slow_packets::read(point, packet, event, wait, slot, group);
     }
 }
 
-/// Records the end of a wait at a read.
+/// Records the end of a packet's wait at a read.
 #[inline(always)]
-fn waited(point: ReceivePoint, event: &PacketEvent, wait: u64, slot: Slot, group: Option<Number>) {
+fn waited(
+    point: ReceivePoint,
+    packet: &impl Subject,
+    event: &PacketEvent,
+    wait: u64,
+    slot: Slot,
+    group: Option<Number>,
+) {
     if let (Layer::SocketRead, Some(transport)) = (point.layer, point.transport) {
-        receive_wait::ended(event, wait, transport, point.version, slot, group);
+        receive_wait::ended(event, wait, transport, point.version, packet, slot, group);
     }
+}
+
+/// Records the wait of data that the current task reads from a connection, if the filter selects it. `wait` is the result of
+/// [`receive_wait::data_read`].
+#[inline(always)]
+fn data_waited(wait: u64, version: IpVersion, packet: &impl Subject, mode: FilterMode, slot: Slot) {
+    if wait == unread::NONE {
+        return;
+    }
+    let group = match mode {
+        FilterMode::Off => None,
+        FilterMode::On if filter::selects_all(filter::selects(packet), slot) != Some(true) => return,
+        // Without weight: the read itself counts if it has no group.
+        FilterMode::On => group::of(packet, slot, 0),
+    };
+    receive_wait::record_data(wait, version, slot, group);
 }
 
 /// Handles a delivered packet at a socket layer. The IP version is that of its Ethertype.

@@ -13,7 +13,7 @@ use undercurrent_ebpf::abi::{
 use super::{
     ETH_P_IP, ETH_P_IPV6,
     arguments::{first, second, third},
-    reached_in_order, reached_over, reached_socket,
+    data_waited, reached_in_order, reached_over, reached_socket,
     socket::{peer_ip_version, transport},
     subject::{Copied, InSocket, Read, Stream},
 };
@@ -27,12 +27,13 @@ use crate::{
         },
         filter::{FilterMode, specialize},
         head_of_line::{self, At},
-        owner,
+        owner::{self, or_node},
         pointer::{Access, Ptr},
         tcp,
+        unread::{self, NONE, Taken},
         workarounds::Once,
     },
-    signals::tcp_rtt,
+    signals::{receive_wait, tcp_rtt},
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -47,23 +48,32 @@ fn tcp_recv_timestamp(ctx: FEntryContext) -> i32 {
 }
 
 /// Handles a read of a connection by the current task, which becomes the socket's reader. The socket is trusted and not raw.
-/// Reads outside of the sample load nothing more.
 #[inline(always)]
 fn stream_read_by_current(message: Ptr<MsgHdr>, sock: Ptr<Sock>, timestamps: Ptr<ScmTimestamping>, mode: FilterMode) {
     let event = PacketEvent::now(|| timestamp(timestamps));
-    let packet = Stream(sock, message.probed());
-    let event = match event {
-        Ok(Some(event)) => event,
-        Ok(None) => return,
+    let (packet, connection) = (Stream(sock, message.probed()), tcp::of_stream(sock));
+    let early = if let Ok(Some(event)) = &event { event.now } else { 0 };
+    // A read of Multipath TCP has no wait: the data arrived at a subflow.
+    let wait = if connection.is_some() { receive_wait::data_read(sock, &Taken(sock), early) } else { NONE };
+    // Every word is set, or the verifier rejects the program.
+    let (event, is_measured) = match event {
+        Ok(Some(event)) => (event, true),
+        Ok(None) => (PacketEvent::EMPTY, false),
         // The only loss here. It is a constant because verifiers before 6.12 lose the bounds of the variable.
         Err(_) => {
             let (version, lost) = (peer_ip_version(sock), Err(PacketLoss::NoTimestamp));
-            let slot = || Slot::NODE;
-            return reached_over(Layer::SocketRead, Transport::Tcp, version, &packet, lost, mode, slot);
+            reached_over(Layer::SocketRead, Transport::Tcp, version, &packet, lost, mode, || Slot::NODE);
+            (PacketEvent::EMPTY, false)
         }
     };
-    let version = peer_ip_version(sock);
-    let (slot, connection) = (owner::slot_of_new_reader(sock), tcp::of_stream(sock));
+    if !is_measured && wait == NONE {
+        return;
+    }
+    let (version, slot) = (peer_ip_version(sock), owner::slot_of_new_reader(sock));
+    data_waited(wait, version, &packet, mode, slot);
+    if !is_measured {
+        return;
+    }
     tcp_rtt::read(|| tcp::rtt(connection?), || version, event.weight, || slot);
     let count = || connection.map_or(0, tcp::out_of_order);
     let until = || sock.probed().cast::<TcpSock>().read(&TCP_COPIED);
@@ -133,12 +143,12 @@ fn skb_consume_udp_probe(ctx: ProbeContext) -> i32 {
 fn skb_copy_datagram_iovec(ctx: BtfTracePointContext) -> i32 {
     let skb: Ptr<SkBuff> = ctx.pointer(0);
     let protocol = skb.read(&SKB_PROTOCOL);
-    specialize!(|mode| copied(skb, protocol, mode))
+    specialize!(|mode| copied(skb, ctx.arg(1), protocol, mode))
 }
 
-/// Handles a packet with its Ethertype.
+/// Handles a number of bytes that are copied from a packet with its Ethertype.
 #[inline(always)]
-fn copied(skb: Ptr<SkBuff>, protocol: u16, mode: FilterMode) {
+fn copied(skb: Ptr<SkBuff>, bytes: u32, protocol: u16, mode: FilterMode) {
     if !matches!(protocol, ETH_P_IP | ETH_P_IPV6) {
         return;
     }
@@ -164,7 +174,14 @@ fn copied(skb: Ptr<SkBuff>, protocol: u16, mode: FilterMode) {
                 #[inline(always)]
                 move || head_of_line::blocked(sock, At::Read, count.take(), until);
             let event = PacketEvent::delivered(skb);
-            reached_in_order(Layer::SocketRead, version, &Copied(skb), event, mode, blocked, slot);
+            let early = if let Ok(Some(event)) = &event { event.now } else { 0 };
+            let wait = receive_wait::data_read(sock, &unread::Copied(sock, skb, bytes), early);
+            if matches!(event, Ok(None)) && wait == NONE {
+                return;
+            }
+            let slot = or_node(slot);
+            data_waited(wait, version, &Copied(skb), mode, slot);
+            reached_in_order(Layer::SocketRead, version, &Copied(skb), event, mode, blocked, || slot);
         }
         Some(Transport::Udp) => reached_socket(skb, &Copied(skb), Layer::SocketRead, Transport::Udp, mode, slot),
         None => {}

@@ -186,6 +186,16 @@ impl<A: Access> Subject for InSocket<A> {
         // A reader of UDP moves the whole receive queue to its reader queue (`__skb_recv_udp`).
         Some(length + self.sock.probed().cast::<UdpSock>().read(&UDP_READER_QUEUE))
     }
+
+    #[inline(always)]
+    fn address(&self) -> u64 {
+        self.skb.identity()
+    }
+
+    #[inline(always)]
+    fn has_storage(&self) -> bool {
+        A::TRUSTED
+    }
 }
 
 /// Returns the address of a packet, combined with the hash of its flow: addresses are reused.
@@ -233,6 +243,16 @@ impl<A: Access> Subject for Read<A> {
     fn origin(&self) -> (Ptr<Sock, Probed>, Ptr<SkBuff, Probed>) {
         (Ptr::at(0), self.0.skb.probed())
     }
+
+    #[inline(always)]
+    fn address(&self) -> u64 {
+        self.0.address()
+    }
+
+    #[inline(always)]
+    fn has_storage(&self) -> bool {
+        self.0.has_storage()
+    }
 }
 
 /// Data that the current task reads from a TCP socket. Its packets may be freed. The message is the destination of the read, or null.
@@ -272,6 +292,11 @@ impl<A: Access> Subject for Stream<A> {
     #[inline(always)]
     fn payload(&self, to: *mut Buffer) -> u32 {
         payload::of_message(self.1, to)
+    }
+
+    #[inline(always)]
+    fn has_storage(&self) -> bool {
+        A::TRUSTED
     }
 }
 
@@ -320,5 +345,15 @@ impl Subject for Copied {
     #[inline(always)]
     fn payload(&self, to: *mut Buffer) -> u32 {
         if self.0.follow(&SKB_SK).is_null() { 0 } else { payload::of_packet(self.0, to) }
+    }
+
+    #[inline(always)]
+    fn address(&self) -> u64 {
+        self.0.identity()
+    }
+
+    #[inline(always)]
+    fn has_storage(&self) -> bool {
+        true
     }
 }

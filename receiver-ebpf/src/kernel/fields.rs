@@ -63,6 +63,10 @@ fields! {
     TCP_OUT_OF_ORDER_QUEUE: Field<TcpSock, u64> = "tcp_sock.out_of_order_queue.rb_node";
     /// Last segment of that tree; if the tree is empty, the segment that was the last.
     TCP_OUT_OF_ORDER_LAST: Field<TcpSock, Address<SkBuff>> = "tcp_sock.ooo_last_skb";
+    /// Next packet of its queue; the queue itself for the last packet.
+    SKB_NEXT: Field<SkBuff, Address<SkBuff>> = "sk_buff.next";
+    /// First packet of the receive queue; the queue itself if it is empty.
+    SOCK_RCVQ_HEAD: Field<Sock, Address<SkBuff>> = "sock.sk_receive_queue.next";
     /// Next expected sequence number.
     TCP_RECEIVE_NEXT: Field<TcpSock, u32> = "tcp_sock.rcv_nxt";
     /// Sequence number after the last byte that the application has read.

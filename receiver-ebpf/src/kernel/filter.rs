@@ -76,6 +76,18 @@ pub trait Subject {
         None
     }
 
+    /// Returns a number that identifies the packet while it is in its socket's queue.
+    #[inline(always)]
+    fn address(&self) -> u64 {
+        0
+    }
+
+    /// Returns true if programs of this hook have access to socket storage.
+    #[inline(always)]
+    fn has_storage(&self) -> bool {
+        false
+    }
+
     /// Copies the first bytes of the data that the current task reads, and returns their number; zero if they are unknown.
     fn payload(&self, _: *mut Buffer) -> u32 {
         0

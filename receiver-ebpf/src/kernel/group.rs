@@ -42,7 +42,7 @@ pub struct Number(NonZeroU32);
 impl Number {
     /// Returns a number below 2^32 - 1 in this form.
     #[inline(always)]
-    const fn of(number: u32) -> Option<Self> {
+    pub const fn of(number: u32) -> Option<Self> {
         match NonZeroU32::new(number.wrapping_add(1)) {
             Some(number) => Some(Self(number)),
             None => None,

@@ -20,6 +20,7 @@ pub mod shard;
 pub mod shared;
 mod storage;
 pub mod tcp;
+pub mod unread;
 pub mod workarounds;
 
 /// Returns the value of a variable, which user space updates.

@@ -22,6 +22,9 @@ pub trait Access {
 
     /// Returns a number that identifies the struct at an address.
     fn identity<T>(address: *const T) -> u64;
+
+    /// True if helpers accept the pointers as those of a struct.
+    const TRUSTED: bool;
 }
 
 /// Typed pointers are identified by their distance from it.
@@ -31,6 +34,8 @@ static ORIGIN: u32 = 0;
 pub enum Typed {}
 
 impl Access for Typed {
+    const TRUSTED: bool = true;
+
     #[inline(always)]
     unsafe fn load<V: Copy + FromBytes, const FIELD: u64>(base: *const u8) -> V {
         // SAFETY: the verifier accepts the load only within a struct of the kernel. If the load faults, the kernel's
@@ -55,6 +60,8 @@ impl Access for Typed {
 pub enum Probed {}
 
 impl Access for Probed {
+    const TRUSTED: bool = false;
+
     #[inline(always)]
     unsafe fn load<V: Copy + FromBytes, const FIELD: u64>(base: *const u8) -> V {
         probe(field::address::<FIELD>(base).cast())

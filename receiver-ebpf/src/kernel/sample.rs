@@ -51,6 +51,13 @@ pub fn share() -> u64 {
     variable(&MASK) + 1
 }
 
+/// Returns true if a wait that begins at this sequence number is measured.
+#[inline(always)]
+pub fn takes(sequence: u32) -> bool {
+    let mask = variable(&MASK);
+    mask == 0 || mix_twice(sequence.into()) >> 32 & mask == 0
+}
+
 /// Returns the number of packets that a packet with this timestamp represents; `None` outside of the sample.
 #[inline(always)]
 pub fn weight(timestamp: u64) -> Option<u64> {

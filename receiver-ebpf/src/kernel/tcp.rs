@@ -5,6 +5,7 @@ use undercurrent_ebpf::abi::cast::POINTER;
 
 use super::{
     constant::constants,
+    field::Field,
     fields::{SOCK_PROTOCOL, SOCK_TYPE, Sock, TCP_OUT_OF_ORDER, TCP_SRTT, TcpSock},
     pointer::{Access, Ptr},
     workarounds::opaque,
@@ -102,15 +103,21 @@ pub fn out_of_order(connection: Ptr<TcpSock>) -> u32 {
     connection.read(&TCP_OUT_OF_ORDER)
 }
 
+/// Reads a number of a connection, for untrusted pointers.
+#[inline(always)]
+pub fn untrusted<const FIELD: u64>(sock: Ptr<Sock>, field: &'static Field<TcpSock, u32, FIELD>) -> u32 {
+    match type_id() {
+        Some(id) => cast(sock, id).read(field),
+        None => sock.probed().cast::<TcpSock>().read(field),
+    }
+}
+
 /// Returns the number of out-of-order segments of a socket with TCP's protocol number, for untrusted pointers; zero for a
 /// raw socket. The kernel must have the field.
 #[inline(always)]
 pub fn out_of_order_untrusted(sock: Ptr<Sock>) -> u32 {
     // For a raw socket this reads memory after the socket, or zero.
-    let count = match type_id() {
-        Some(id) => cast(sock, id).read(&TCP_OUT_OF_ORDER),
-        None => sock.probed().cast::<TcpSock>().read(&TCP_OUT_OF_ORDER),
-    };
+    let count = untrusted(sock, &TCP_OUT_OF_ORDER);
     // The type is checked last, since few connections have out-of-order segments.
     if count != 0 && sock.read(&SOCK_TYPE) != SOCK_STREAM { 0 } else { count }
 }

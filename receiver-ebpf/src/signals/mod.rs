@@ -13,6 +13,7 @@ pub mod reader_states;
 pub mod receive_driver;
 pub mod receive_segments;
 pub mod receive_wait;
+mod slow_cells;
 pub mod slow_packets;
 pub mod socket_calls;
 pub mod softirq_wait;
@@ -21,6 +22,7 @@ pub mod tcp_retransmits;
 pub mod tcp_rtt;
 mod timings;
 pub mod transmit;
+pub mod waiting_packets;
 pub mod workload_cpu;
 mod workload_latency;
 

@@ -6,7 +6,7 @@
 use aya_ebpf::{macros::map, maps::Array};
 use undercurrent_ebpf::abi::slow::{DEPARTED, DEPARTURE, Datagram, Departed, PASSING, Passage, SlowCells, datagram};
 
-use super::slow_packets::{SLOW, enabled};
+use super::slow_cells::{SLOW, enabled};
 use crate::kernel::{cells, event::PacketEvent, filter::Subject, workarounds::element};
 
 /// Datagrams from senders on this node. Their buffers keep their addresses until the read.

@@ -3,7 +3,7 @@
 use aya_ebpf::{helpers::bpf_get_current_pid_tgid, macros::map, maps::Array};
 use undercurrent_ebpf::abi::slow::{WAKEUPS, Wakeup};
 
-use super::slow_packets;
+use super::slow_cells;
 use crate::kernel::{clock, constant::constants};
 
 constants! {
@@ -18,7 +18,7 @@ static LAST_WAKEUPS: Array<Wakeup> = Array::with_max_entries(1, 0);
 /// Returns true if wakeups are recorded, a constant to the verifier.
 #[inline(always)]
 fn enabled() -> bool {
-    slow_packets::enabled() && READER_STATES.get() != 0
+    slow_cells::enabled() && READER_STATES.get() != 0
 }
 
 /// Returns the entry of a task in the wakeups.

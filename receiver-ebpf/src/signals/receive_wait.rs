@@ -1,112 +1,99 @@
-//! `undercurrent.network.receive.wait.duration`: from a packet's arrival in its socket's queue to its read.
-//!
-//! The receive timestamp identifies the packet. It is available at the read even if the packet is already freed.
+//! `undercurrent.network.receive.wait.duration`: from arrival in a socket's queue to the read. TCP has a wait for each read, from the
+//! arrival of its first byte. UDP has a wait for each datagram.
 
-use aya_ebpf::{macros::map, maps::Array};
 use undercurrent_ebpf::abi::{
+    ABSENT,
     latency::{IpVersion, Transport},
     loss::PacketLoss,
     series::Series,
-    slow::{Record, Records, record},
-    waiting,
     workload::Slot,
 };
 
-use super::{packet_path, slow_packets, switch, timings};
-use crate::kernel::{event::PacketEvent, group::Number, served};
+use super::{switch, timings, waiting_packets};
+use crate::kernel::{
+    event::PacketEvent,
+    fields::Sock,
+    filter::Subject,
+    group::Number,
+    pointer::Ptr,
+    sample, served,
+    unread::{self, Data, NONE},
+};
 
 switch!("receive_wait");
 
-/// Waiting packets.
-#[map]
-static WAITING: Array<Records> = Array::with_max_entries(1, 0);
-
-/// Returns the records at the index of a mix.
+/// Returns true if the wait of data of TCP is kept with its socket.
 #[inline(always)]
-fn records(mix: u64) -> Option<&'static mut Records> {
-    let records = WAITING.get_ptr_mut(waiting::index(mix))?;
-    // SAFETY: an entry of the map, which lives as long as the program. Another CPU may write it at the same time; `check` then
-    // matches neither packet.
-    Some(unsafe { &mut *records })
+fn is_with_socket(transport: Transport, packet: &impl Subject) -> bool {
+    transport == Transport::Tcp && packet.has_storage() && unread::is_stored()
 }
 
-/// Stores the record of a packet that entered its socket's queue.
+/// Returns true if the wait of a packet needs a record of the packet.
 #[inline(always)]
-pub fn store_start(event: &PacketEvent) {
-    if !enabled() && !slow_packets::enabled() {
-        return;
-    }
-    let (mix, now) = (waiting::mix(event.timestamp), event.now);
-    let Some([first, second]) = records(mix) else { return };
-    if first.enqueued != 0 && record::is_replaced(second.enqueued, now, mix) {
-        *second = *first;
-    }
-    first.enqueued = now;
-    first.check = mix ^ now;
-    if slow_packets::enabled() {
-        first.passed = packet_path::take(event.timestamp).map(|time| mix ^ time);
+pub fn needs_record(transport: Option<Transport>, packet: &impl Subject) -> bool {
+    enabled() && transport.is_some_and(|transport| !is_with_socket(transport, packet))
+}
+
+/// Handles data that arrives in the receive queue of a connection, as [`unread::arrived`] does.
+#[inline(always)]
+pub fn data_arrived(sock: Ptr<Sock>, queued: u32, early: u64) {
+    if enabled() && unread::is_stored() {
+        unread::arrived(sock, queued, early);
     }
 }
 
-/// The wait of a packet without a record. It is no `Option`: verifiers before 5.12 reject the copy of an uninitialized payload.
-pub const UNKNOWN: u64 = u64::MAX;
-
-/// Returns the wait of a packet in nanoseconds and frees its record; [`UNKNOWN`] without a record. The first read ends the wait of
-/// a packet that is read in parts.
+/// Returns the wait of data that a task reads from a connection, as [`unread::read`] does.
 #[inline(always)]
-pub fn end(event: &PacketEvent) -> u64 {
-    if !enabled() && !slow_packets::enabled() || !served::enqueued() {
-        return UNKNOWN;
-    }
-    let mix = waiting::mix(event.timestamp);
-    let Some([first, second]) = records(mix) else { return UNKNOWN };
-    match take(first, mix).or_else(|| take(second, mix)) {
-        Some(enqueued) => event.now.wrapping_sub(enqueued),
-        None => UNKNOWN,
+pub fn data_read(sock: Ptr<Sock>, data: &impl Data, early: u64) -> u64 {
+    if enabled() && unread::is_stored() && served::enqueued() { unread::read(sock, data, early) } else { NONE }
+}
+
+/// Records the result of [`data_read`], for its group or else for the slot.
+#[inline(always)]
+pub fn record_data(wait: u64, version: IpVersion, slot: Slot, group: Option<Number>) {
+    let group = group.map_or(ABSENT, Number::get);
+    record_packed(wait, u64::from(group) << 32 | u64::from(slot.0) << 16 | version as u64);
+}
+
+/// Records a wait. `packed` contains, from the top, the group, the slot and the IP version. A function of its own keeps the programs
+/// small.
+#[inline(never)]
+fn record_packed(wait: u64, packed: u64) {
+    let slot = Slot((packed >> 16) as u16);
+    let group = match (packed >> 32) as u32 {
+        ABSENT => None,
+        group => Number::of(group),
+    };
+    // One branch per version, so that each has its histogram at a constant offset.
+    if packed & 1 == IpVersion::Ipv4 as u64 {
+        record(Series::Wait(Transport::Tcp, IpVersion::Ipv4), wait, sample::share(), slot, group);
+    } else {
+        record(Series::Wait(Transport::Tcp, IpVersion::Ipv6), wait, sample::share(), slot, group);
     }
 }
 
-/// Returns the time of arrival in a record and frees it; `None` for the record of another packet.
-#[inline(always)]
-fn take(record: &mut Record, mix: u64) -> Option<u64> {
-    let enqueued = record.enqueued;
-    if record.check ^ enqueued != mix {
-        return None;
-    }
-    record.enqueued = 0;
-    Some(enqueued)
-}
-
-/// Returns the times of a packet at `ip` and `transport`; zero if unknown. `enqueued` is the time of arrival that [`end`] found.
-#[inline(always)]
-pub fn passed(timestamp: u64, enqueued: u64) -> [u64; 2] {
-    let mix = waiting::mix(timestamp);
-    let Some(records) = records(mix) else { return [0; 2] };
-    for record in records {
-        if record.check ^ enqueued == mix {
-            return record.passed.map(|time| time ^ mix);
-        }
-    }
-    [0; 2]
-}
-
-/// Records the wait of a packet, for its group or else for the slot. `wait` is the result of [`end`].
+/// Records the wait of a packet with a record, for its group or else for the slot. `wait` is the result of [`waiting_packets::end`].
 #[inline(always)]
 pub fn ended(
     event: &PacketEvent,
     wait: u64,
     transport: Transport,
     version: IpVersion,
+    packet: &impl Subject,
     slot: Slot,
     group: Option<Number>,
 ) {
-    if !enabled() || !served::enqueued() {
-        return;
+    if needs_record(Some(transport), packet) && served::enqueued() {
+        record(Series::Wait(transport, version), wait, event.weight, slot, group);
     }
-    let series = Series::Wait(transport, version);
-    if wait == UNKNOWN {
-        timings::lost(series, PacketLoss::Unmatched, event.weight);
+}
+
+#[inline(always)]
+fn record(series: Series, wait: u64, weight: u64, slot: Slot, group: Option<Number>) {
+    const { assert!(waiting_packets::UNKNOWN == unread::UNKNOWN) };
+    if wait == unread::UNKNOWN {
+        timings::lost(series, PacketLoss::Unmatched, weight);
     } else {
-        timings::record_in(group, series, wait, event.weight, slot);
+        timings::record_in(group, series, wait, weight, slot);
     }
 }

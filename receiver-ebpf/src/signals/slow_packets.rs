@@ -11,7 +11,7 @@ use aya_ebpf::{
 use undercurrent_ebpf::abi::{
     ABSENT,
     latency::{IpVersion, Layer, ReceivePoint, Transport},
-    slow::{CHOICES, Choice, DEPARTURE, PAYLOAD, SlowCells, SlowPacket, datagram, flag},
+    slow::{CHOICES, Choice, DEPARTURE, PAYLOAD, SlowPacket, datagram, flag},
     waiting,
     workload::Slot,
 };
@@ -19,10 +19,14 @@ use undercurrent_ebpf::abi::{
 mod search;
 
 use self::search::Search;
-use super::{packet_path, reader_states, receive_wait, switch};
+pub use super::slow_cells::enabled;
+use super::{
+    packet_path, reader_states,
+    slow_cells::SLOW,
+    waiting_packets::{self, UNKNOWN},
+};
 use crate::kernel::{
-    cells::{self, ByCpu, MMAPABLE},
-    clock,
+    cells, clock,
     constant::constants,
     event::PacketEvent,
     field::read_at,
@@ -37,12 +41,6 @@ use crate::kernel::{
     variable,
     workarounds::element,
 };
-
-switch!("slow_packets");
-
-/// The scratch buffers and counts by CPU.
-#[map]
-pub(super) static SLOW: ByCpu<SlowCells> = ByCpu::with_max_entries(1, MMAPABLE);
 
 /// Selected packets.
 #[map]
@@ -90,7 +88,7 @@ const BURST: u64 = 1_000_000_000;
 /// The first implausible age, 13 days: it comes from the comparison of different clocks.
 const IMPLAUSIBLE: u64 = 1 << 50;
 
-/// Selects packets at a read that no late segment blocked. `wait` is the result of [`receive_wait::end`].
+/// Selects packets at a read that no late segment blocked. `wait` is the result of [`waiting_packets::end`].
 #[inline(always)]
 pub fn read(
     point: ReceivePoint,
@@ -118,11 +116,12 @@ pub fn read(
     // SAFETY: the scratch buffer of this CPU. The programs of one transport protocol do not interrupt each other.
     let length = packet.payload(unsafe { &raw mut (*scratch).payload });
     let (sock, skb) = packet.origin();
-    let flags = if wait == receive_wait::UNKNOWN { 0 } else { flag::RECORDED };
+    let flags = if wait == UNKNOWN { 0 } else { flag::RECORDED };
     let flags = if choice == Choice::Uniform { flags | flag::UNIFORM } else { flags };
     let group = group.map_or(ABSENT, Number::get);
     let packed = u64::from(group) << 32 | u64::from(slot.0) << 16 | u64::from(flags) << 8 | point.index() as u64;
-    selected(&Facts { timestamp: event.timestamp, now: event.now, wait, length }, sock, skb, packed);
+    let mix = waiting_packets::mix(point, packet, event);
+    selected(&Facts { timestamp: event.timestamp, now: event.now, wait, length, mix }, sock, skb, packed);
 }
 
 /// The facts about a selected packet.
@@ -132,6 +131,8 @@ struct Facts {
     wait: u64,
     /// Bytes of payload in the scratch buffer.
     length: u32,
+    /// The result of [`waiting_packets::mix`].
+    mix: u64,
 }
 
 /// Returns true if the budget admits an event; else counts the packet.
@@ -153,7 +154,7 @@ fn admitted(uniform: bool, now: u64) -> bool {
 /// tracking").
 #[inline(never)]
 fn selected(facts: &Facts, sock: Ptr<Sock, Probed>, skb: Ptr<SkBuff, Probed>, packed: u64) {
-    let Facts { timestamp, now, wait, length } = *facts;
+    let Facts { timestamp, now, wait, length, mix } = *facts;
     let (point, flags) = (packed as u8, (packed >> 8) as u8);
     let offset = clock::wall(0);
     if now.wrapping_add(offset).wrapping_sub(timestamp) >= IMPLAUSIBLE {
@@ -167,7 +168,7 @@ fn selected(facts: &Facts, sock: Ptr<Sock, Probed>, skb: Ptr<SkBuff, Probed>, pa
     let enqueued = now.wrapping_sub(wait);
     // SAFETY: the helper has no arguments.
     let leader = Ptr::<Task, Probed>::at(unsafe { bpf_get_current_task() }).follow(&TASK_GROUP_LEADER);
-    let [ip, transport] = receive_wait::passed(timestamp, enqueued);
+    let [ip, transport] = waiting_packets::passed(mix, enqueued);
     let (departure, ip) = if is_udp {
         (packet_path::departure_of_datagram(datagram::key(skb.typed_identity(), ports[1])), ip)
     } else if ip & DEPARTURE != 0 {

@@ -1,13 +1,19 @@
 //! Tests how long packets wait for their readers.
 
-use std::time::Duration;
+use std::{
+    io::{Read as _, Write as _},
+    net::{TcpListener, TcpStream, UdpSocket},
+    thread,
+    time::{Duration, Instant},
+};
 
 use super::{
     latency::{DURATION, LOST, left_out, seen, sees_datagrams, served_by},
     support::{
         line::{Line, Value},
+        options,
         sidecar::Sidecar,
-        surroundings::{alone, often, skip, tells_left_out},
+        surroundings::{alone, often, patience, skip, stores_readers, tells_left_out},
         talk::Talk,
         wire::{Version, Wire},
     },
@@ -149,4 +155,133 @@ fn most_lost([before, after]: [&Line; 2], transport: &str, reads: f64) -> f64 {
         }
         _ => f64::INFINITY,
     }
+}
+
+/// Returns true if programs keep the wait of TCP's data with its connection. Kprobes and kernels before 5.11 have no socket storage; their
+/// record of a packet ends with its first part, and other packets can replace it.
+pub fn keeps_waits(line: &Line) -> bool {
+    stores_readers() && served_by(line, "socket_read").is_some_and(|by| by != "kprobe")
+}
+
+/// Returns connected sockets over a wire: the senders, and the readers, which have one port.
+fn connections(wire: &Wire, number: usize) -> (Vec<TcpStream>, Vec<TcpStream>) {
+    let listener = wire.right.run(|| TcpListener::bind((wire.server(), 0)).unwrap());
+    let connect = |_| {
+        let sender = wire.left.run(|| TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+        sender.set_nodelay(true).unwrap();
+        let reader = listener.accept().unwrap().0;
+        reader.set_read_timeout(Some(patience(Duration::from_secs(2)))).unwrap();
+        (sender, reader)
+    };
+    (0..number).map(connect).unzip()
+}
+
+/// Starts a sidecar that measures every packet of these ports. Returns `None`, and reports a skip, if no program keeps waits with
+/// connections.
+fn sidecar_of(ports: &[u16]) -> Option<Sidecar> {
+    let sidecar = Sidecar::configured(&format!("packets: {{sampling: all, filter: {{ports: {ports:?}}}}}\n"));
+    let line = sidecar.snapshot();
+    if keeps_waits(&line) && served_by(&line, "socket_enqueued").is_some() {
+        return Some(sidecar);
+    }
+    skip("waits of connections: no program keeps them in socket storage");
+    None
+}
+
+const TCP: [(&str, &str); 1] = [("network.transport", "tcp")];
+const UNMATCHED: [(&str, &str); 3] =
+    [("network.transport", "tcp"), ("undercurrent.reason", "missing_start"), ("undercurrent.signal", "receive_wait")];
+
+#[test]
+fn every_part_of_a_message_has_waited() {
+    const HEADER: usize = 4;
+    let Some(_alone) = alone("headers and bodies") else { return };
+    let wire = Wire::loopback(Version::Ipv4);
+    let (mut senders, mut readers) = connections(&wire, 1);
+    let (sender, reader) = (&mut senders[0], &mut readers[0]);
+    let Some(sidecar) = sidecar_of(&[reader.local_addr().unwrap().port()]) else { return };
+    let before = sidecar.snapshot();
+    let (message, mut buffer) = ([0x55; SIZE], [0; SIZE]);
+    for _ in 0..MESSAGES {
+        sender.write_all(&message).unwrap();
+        reader.read_exact(&mut buffer[..HEADER]).unwrap();
+        thread::sleep(LATE);
+        reader.read_exact(&mut buffer[HEADER..]).unwrap();
+    }
+    let after = sidecar.snapshot();
+    let (count, sum) = between([&before, &after], WAIT, &TCP);
+    assert_eq!(count, 2.0 * MESSAGES as f64, "a header and a body are two reads");
+    assert!(sum >= MESSAGES as f64 * LATE.as_secs_f64(), "the bodies waited: {sum} s");
+    assert_eq!(after.total(LOST, &UNMATCHED) - before.total(LOST, &UNMATCHED), 0.0);
+}
+
+/// Sends small segments while their reader lags behind: they merge in its queue, so few of them are ever read.
+fn flood(sender: &mut TcpStream, reader: &mut TcpStream) {
+    const SEGMENTS: usize = 40_000;
+    const SMALL: usize = 64;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut rest, mut buffer) = (SEGMENTS * SMALL, vec![0; 1 << 20]);
+            while rest > 0 {
+                rest -= reader.read(&mut buffer).unwrap();
+            }
+        });
+        (0..SEGMENTS).for_each(|_| sender.write_all(&[0xaa; SMALL]).unwrap());
+    });
+}
+
+/// The segments of another connection fill every table of packets, before and during the waits.
+#[test]
+fn waits_of_late_readers_survive_many_small_segments() {
+    const CONNECTIONS: usize = 100;
+    let Some(_alone) = alone("waits beside many segments") else { return };
+    let wire = Wire::loopback(Version::Ipv4);
+    let (senders, readers) = connections(&wire, CONNECTIONS);
+    let (mut other, mut lagging) = connections(&wire, 1);
+    let Some(sidecar) = sidecar_of(&[readers[0].local_addr().unwrap().port()]) else { return };
+    flood(&mut other[0], &mut lagging[0]);
+    let before = sidecar.snapshot();
+    for mut sender in &senders {
+        sender.write_all(&[0x55; SIZE]).unwrap();
+    }
+    let began = Instant::now();
+    flood(&mut other[0], &mut lagging[0]);
+    let late = began.elapsed().as_secs_f64();
+    for mut reader in &readers {
+        reader.read_exact(&mut [0; SIZE]).unwrap();
+    }
+    let after = sidecar.snapshot();
+    let (count, sum) = between([&before, &after], WAIT, &TCP);
+    let least = 0.98 * CONNECTIONS as f64;
+    eprintln!("{count} of {CONNECTIONS} waits, {sum} s of {late} s each");
+    assert!(count >= least, "{count} of {CONNECTIONS} waits");
+    assert!(sum >= least * late, "{sum} s of {CONNECTIONS} times {late} s");
+}
+
+/// The datagrams of one send have one timestamp.
+#[test]
+fn datagrams_of_one_send_have_a_wait_each() {
+    const DATAGRAMS: usize = 10;
+    const BYTES: usize = 1000;
+    let Some(_alone) = alone("datagrams of one send") else { return };
+    let wire = Wire::loopback(Version::Ipv4);
+    let right = wire.right.run(|| UdpSocket::bind((wire.server(), 0)).unwrap());
+    let left = wire.left.run(|| UdpSocket::bind((wire.client(), 0)).unwrap());
+    right.set_read_timeout(Some(patience(Duration::from_secs(2)))).unwrap();
+    if let Err(error) = options::set(&left, libc::SOL_UDP, libc::UDP_SEGMENT, &(BYTES as i32)) {
+        return skip(&format!("datagrams of one send: this kernel does not divide them: {error}"));
+    }
+    let port = right.local_addr().unwrap().port();
+    let sidecar = Sidecar::configured(&format!("packets: {{sampling: all, filter: {{ports: [{port}]}}}}\n"));
+    let before = sidecar.snapshot();
+    if served_by(&before, "socket_enqueued").is_none() || served_by(&before, "socket_read").is_none() {
+        return skip("datagrams of one send: not both of socket_enqueued and socket_read are served");
+    }
+    assert_eq!(left.send_to(&[0x55; DATAGRAMS * BYTES], right.local_addr().unwrap()).unwrap(), DATAGRAMS * BYTES);
+    for _ in 0..DATAGRAMS {
+        assert_eq!(right.recv(&mut [0; BYTES]).unwrap(), BYTES);
+    }
+    let after = sidecar.snapshot();
+    let (count, _) = between([&before, &after], WAIT, &[("network.transport", "udp")]);
+    assert_eq!(count, DATAGRAMS as f64);
 }
