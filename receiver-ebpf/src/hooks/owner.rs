@@ -54,6 +54,20 @@ fn read(sock: Ptr<Sock>, flags: i32) {
     tcp_rtt::read(|| tcp::smoothed_rtt(sock), || peer_ip_version(sock), 1, || owner::or_node(|| owner::slot(reader)));
 }
 
+const TCP_SYN_SENT: i32 = 2;
+const TCP_LISTEN: i32 = 10;
+
+/// Tracepoint `inet_sock_set_state(const struct sock *sk, const int oldstate, const int newstate)`, 5.10 to 7.3: the task of the system
+/// call `listen` or `connect` enters these states. An accepted connection inherits the owner of its listener.
+#[btf_tracepoint(function = "inet_sock_set_state")]
+fn inet_sock_set_state(ctx: BtfTracePointContext) -> i32 {
+    let state: i32 = ctx.arg(2);
+    if matches!(state, TCP_SYN_SENT | TCP_LISTEN) {
+        owner::opened_by_current(ctx.pointer(0));
+    }
+    0
+}
+
 /// `cgroup/sock_create`: a task creates an IPv4 or IPv6 socket. The program permits every socket.
 #[cgroup_sock(sock_create)]
 fn socket_created(ctx: SockContext) -> i32 {

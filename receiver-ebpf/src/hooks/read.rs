@@ -67,7 +67,7 @@ fn stream_read_by_current(message: Ptr<MsgHdr>, sock: Ptr<Sock>, timestamps: Ptr
         }
     };
     if !is_measured && wait == NONE {
-        return;
+        return owner::learn_reader(sock);
     }
     let (version, slot) = (peer_ip_version(sock), owner::slot_of_new_reader(sock));
     data_waited(wait, version, &packet, mode, slot);

@@ -17,7 +17,7 @@ use super::{
     context::SkbContext,
     fields::{
         CGROUP_KN, CSS_CGROUP, CSS_SET_CPU, Cgroup, DEVICE_NET, KERNFS_ID, NET_INODE, SKB_DEVICE, SOCK_CGROUP,
-        SOCK_COOKIE, SOCK_STORAGE, SkBuff, Sock, TASK_CSS_SET, Task,
+        SOCK_COOKIE, SOCK_STORAGE, SkBuff, Sock, TASK_CSS_SET, TASK_FLAGS, Task,
     },
     pointer::{Access, Ptr},
     storage::{SocketWord, StorageOwner},
@@ -240,6 +240,28 @@ pub fn read_by_current(sock: Ptr<Sock>) -> u64 {
     reader
 }
 
+/// Records the first read of a trusted socket in an epoch, which is not measured. Later reads are compared with the owner if they are
+/// measured: the helper for the task's cgroup costs more than the rest of the program.
+#[inline(always)]
+pub fn learn_reader(sock: Ptr<Sock>) {
+    if by() == ownership::OFF || !storage() {
+        return;
+    }
+    let cookie = sock.read(&SOCK_COOKIE);
+    let tag = cached::tag(cookie, variable(&EPOCH));
+    let Some(entry) = SOCKETS.get_ptr_mut(cached::index(cookie)) else { return };
+    // SAFETY: an entry of the map, which lives as long as the program.
+    let found = unsafe { *entry };
+    if cookie != 0 && found & cached::READ != 0 && cached::slot(found, tag).is_some() {
+        return;
+    }
+    let slot = look_up(read_by_current(sock));
+    if cookie != 0 {
+        // SAFETY: an entry of the map. This may overwrite another socket's entry, which is then looked up again.
+        unsafe { *entry = tag | cached::READ | u64::from(slot.0) };
+    }
+}
+
 /// Records that the current task has read a trusted socket. Returns the slot of the task; the node's slot if attribution is off.
 #[inline(always)]
 pub fn slot_of_new_reader(sock: Ptr<Sock>) -> Slot {
@@ -252,6 +274,29 @@ fn forget(cookie: u64) {
     if let Some(entry) = SOCKETS.get_ptr_mut(cached::index(cookie)) {
         // SAFETY: an entry of the map, which lives as long as the program.
         unsafe { *entry = 0 };
+    }
+}
+
+/// `PF_KTHREAD` of `include/linux/sched.h` (5.10 to 7.3).
+const KERNEL_THREAD: u32 = 0x0020_0000;
+
+/// Records that the current task listens or connects with a trusted socket. On cgroup v2 the kernel keeps the owner, also of a socket
+/// that it creates itself, as for a subflow of Multipath TCP.
+#[inline(always)]
+pub fn opened_by_current(sock: Ptr<Sock>) {
+    if by() != ownership::CPU || !storage() {
+        return;
+    }
+    // SAFETY: the helper returns a typed `task_struct`.
+    let task = unsafe { Ptr::<Task>::typed(bpf_get_current_task_btf() as *const Task) };
+    // A worker of the kernel opens further subflows for its users.
+    if task.read(&TASK_FLAGS) & KERNEL_THREAD != 0 {
+        return;
+    }
+    match READERS.set(sock, of_current()) {
+        Some(true) => forget(sock.read(&SOCK_COOKIE)),
+        Some(false) => {}
+        None => lost(OwnerLoss::StorageRefused),
     }
 }
 

@@ -340,7 +340,7 @@ pub static SOCKET_READER: Hook = Hook {
         whole("fexit", &[fexit("sock_recvmsg", "sock_recvmsg")]),
     ],
 };
-/// A task creates a socket; the socket is attributed to the task's workload until the first read.
+/// A task creates a socket, listens or connects with it; the socket is attributed to the task's workload until the first read.
 pub static SOCKET_CREATOR: Hook = Hook {
     name: "socket_creator",
     reads_timestamps: false,
@@ -348,7 +348,10 @@ pub static SOCKET_CREATOR: Hook = Hook {
     within: None,
     alternates: &[whole(
         "cgroup_sock",
-        &[Program { symbol: "socket_created", attachment: Attachment::CgroupSocket, target: "root cgroup" }],
+        &[
+            Program { symbol: "socket_created", attachment: Attachment::CgroupSocket, target: "root cgroup" },
+            tracepoint("inet_sock_set_state"),
+        ],
     )],
 };
 /// A cgroup is created, removed or renamed.

@@ -4,6 +4,7 @@ use std::{
     fs::File,
     io::{self, Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream},
+    os::fd::OwnedFd,
     time::Duration,
 };
 
@@ -51,9 +52,13 @@ fn plain(wire: &Wire) -> io::Result<Connection> {
     Ok([client, listener.accept()?.0])
 }
 
+/// Opens a socket of Multipath TCP over IPv4.
+pub fn multipath_socket() -> io::Result<OwnedFd> {
+    Ok(socket(AddressFamily::INET, SocketType::STREAM, Some(ipproto::MPTCP))?)
+}
+
 fn multipath(wire: &Wire) -> io::Result<Connection> {
-    let open = || socket(AddressFamily::INET, SocketType::STREAM, Some(ipproto::MPTCP));
-    let (listener, client) = (wire.right.run(open)?, wire.left.run(open)?);
+    let (listener, client) = (wire.right.run(multipath_socket)?, wire.left.run(multipath_socket)?);
     bind(&listener, &SocketAddr::new(wire.server(), 0))?;
     listen(&listener, 1)?;
     connect(&client, &getsockname(&listener)?)?;

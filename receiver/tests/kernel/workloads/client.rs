@@ -6,8 +6,13 @@ use std::{
     time::Duration,
 };
 
+use rustix::net::connect;
+
 use super::{
-    super::support::{surroundings::patience, wire::Wire},
+    super::{
+        support::{surroundings::patience, wire::Wire},
+        ways::multipath_socket,
+    },
     sockets::Transport,
 };
 
@@ -30,6 +35,14 @@ impl Client {
                 socket.connect(to).unwrap();
                 socket.set_read_timeout(Some(limit)).unwrap();
                 Self::Datagrams(socket)
+            }
+            Transport::Multipath => {
+                let socket = wire.left.run(multipath_socket).unwrap();
+                connect(&socket, &to).unwrap();
+                let stream = TcpStream::from(socket);
+                stream.set_read_timeout(Some(limit)).unwrap();
+                let _ = stream.set_nodelay(true);
+                Self::Connection(stream)
             }
             Transport::Tcp => {
                 let stream = wire.left.run(|| TcpStream::connect_timeout(&to, limit).unwrap());

@@ -9,6 +9,7 @@ mod filtered;
 mod groups;
 mod listeners;
 mod message;
+mod multipath;
 mod namespaces;
 mod passed;
 mod processor;

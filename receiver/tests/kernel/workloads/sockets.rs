@@ -16,16 +16,19 @@ use std::{
 use rustix::{
     io::fcntl_dupfd_cloexec,
     net::{
-        SocketType,
+        SocketType, bind, listen,
         sockopt::{socket_acceptconn, socket_type},
     },
 };
 use serde::{Deserialize, Serialize};
 
 use super::{
-    super::support::{
-        surroundings::patience,
-        tcp::{RTT, information},
+    super::{
+        support::{
+            surroundings::patience,
+            tcp::{RTT, information},
+        },
+        ways::multipath_socket,
     },
     message::{Order, Reply, connect, receive, send},
 };
@@ -41,6 +44,8 @@ const ROOM: usize = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Transport {
     Tcp,
+    /// TCP with a socket of Multipath TCP.
+    Multipath,
     Udp,
 }
 
@@ -48,7 +53,7 @@ impl Transport {
     /// Returns the value of `network.transport`.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Tcp => "tcp",
+            Self::Tcp | Self::Multipath => "tcp",
             Self::Udp => "udp",
         }
     }
@@ -72,7 +77,8 @@ impl Socket {
         } else {
             let stream = TcpStream::from(descriptor);
             stream.set_read_timeout(limit).unwrap();
-            stream.set_nodelay(true).unwrap();
+            // Multipath TCP has the option from 6.0 on.
+            let _ = stream.set_nodelay(true);
             Self::Connection(stream)
         }
     }
@@ -81,6 +87,14 @@ impl Socket {
         match transport {
             Transport::Udp => {
                 let socket = UdpSocket::bind((address, 0)).unwrap();
+                let address = socket.local_addr().unwrap();
+                (Self::new(socket.into()), address)
+            }
+            Transport::Multipath => {
+                let socket = multipath_socket().unwrap();
+                bind(&socket, &SocketAddr::new(address, 0)).unwrap();
+                listen(&socket, 1).unwrap();
+                let socket = TcpListener::from(socket);
                 let address = socket.local_addr().unwrap();
                 (Self::new(socket.into()), address)
             }
