@@ -91,6 +91,9 @@ fn measure(run: Run) -> anyhow::Result<()> {
     for destination in outputs.destinations(settings.otlp.endpoint.as_deref()) {
         tracing::info!("{destination}");
     }
+    for warning in outputs.exposed() {
+        tracing::warn!("{warning}");
+    }
     let reach = outputs.reach(&environment::process);
     descriptors::raise();
     let (host, requirements) = requirements::permitted(&settings)?;

@@ -109,6 +109,16 @@ impl<'a> Plan<'a> {
         self.collectors().into_iter().map(text).collect()
     }
 
+    /// Returns a warning for each collector that receives headers in plaintext over a network.
+    pub fn exposed(&self) -> Vec<String> {
+        let exposed = self.collectors().into_iter().filter(|(_, settings)| settings.exposes_headers());
+        let text = |(items, settings): (otlp::Items, &otlp::Settings)| {
+            let (items, endpoint) = (items.as_str(), settings.shown_endpoint());
+            format!("headers for {items} go to {endpoint} without encryption, and may hold a token: use `https`")
+        };
+        exposed.map(text).collect()
+    }
+
     /// Returns the certificates, keys and sockets that the delivery opens while it runs.
     pub fn places(&self) -> Vec<PathBuf> {
         let mut places: Vec<PathBuf> =

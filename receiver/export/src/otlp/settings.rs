@@ -1,6 +1,6 @@
 //! Settings of OTLP export from the standard `OTEL_EXPORTER_OTLP_*` variables.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, time::Duration};
 
 use http::{HeaderMap, Uri, uri::Scheme};
 
@@ -220,6 +220,15 @@ impl Settings {
     pub fn places(&self) -> impl Iterator<Item = &PathBuf> {
         let identity = self.identity.iter().flat_map(|identity| [&identity.certificate.path, &identity.key.path]);
         self.authority.iter().map(|pem| &pem.path).chain(identity).chain(&self.socket)
+    }
+
+    /// Returns true if headers of the configuration go to another host without encryption.
+    #[must_use]
+    pub fn exposes_headers(&self) -> bool {
+        let host = self.endpoint.host().unwrap_or_default().trim_matches(['[', ']']);
+        let is_here = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+        let is_plain = self.endpoint.scheme() == Some(&Scheme::HTTP);
+        !self.headers.is_empty() && is_plain && self.socket.is_none() && !is_here
     }
 
     /// Returns the TCP port of the endpoint; `None` for a Unix socket.

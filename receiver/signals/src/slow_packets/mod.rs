@@ -196,7 +196,7 @@ impl SlowPackets {
         let context = new_context(parent);
         let Candidate { event, point, times, .. } = first;
         let packet = Packet { event, point: *point, times: *times };
-        let mut attributes = packet.attributes(self.settings.redact_addresses);
+        let mut attributes = packet.attributes(self.settings.addresses);
         let exemplar = Exemplar {
             context: context.clone(),
             value: Duration::from_nanos(times.age()).as_secs_f64(),

@@ -1,6 +1,9 @@
 //! The settings of `slow_packets`.
 
-use std::time::Duration;
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    time::Duration,
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,8 +31,9 @@ pub struct Settings {
     /// The share of all packets that become spans regardless of their latency, one in a power of two: `1/2` to `1/16777216`, or
     /// `none`. At most a tenth of `budget`, but one per second.
     pub uniform_share: UniformShare,
-    /// True if spans have no addresses.
-    pub redact_addresses: bool,
+    /// Addresses and ports of the peers in spans: `full`; `shortened`, which keeps the network of a public address (24 bits for IPv4,
+    /// 48 bits for IPv6) and other addresses as they are; or `none`, which also removes the local ones.
+    pub addresses: Addresses,
     /// Inspection of the payload of selected TCP packets for a W3C `traceparent`: `none`, `http1`, or `http2`, which
     /// includes gRPC and HTTP/1. The span then belongs to the trace of the request. With `http1`, only the field's value leaves the
     /// kernel.
@@ -49,7 +53,7 @@ impl Default for Settings {
             minimum: span("10ms"),
             budget: Budget(10),
             uniform_share: UniformShare(Some(20)),
-            redact_addresses: false,
+            addresses: Addresses::Shortened,
             payload: Payload::Http1,
             reader_states: false,
             unsampled: false,
@@ -90,6 +94,50 @@ impl From<Threshold> for String {
             Threshold::Fixed(span) => span.to_string(),
         }
     }
+}
+
+/// The addresses in spans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Addresses {
+    /// All addresses as they are.
+    Full,
+    /// Public addresses of peers by their network.
+    Shortened,
+    /// No addresses.
+    None,
+}
+
+impl Addresses {
+    /// Returns the text for the address of a peer; `None` if spans have no addresses.
+    #[must_use]
+    pub fn peer(self, address: IpAddr) -> Option<String> {
+        match (self, address.to_canonical()) {
+            (Self::None, _) => None,
+            (Self::Shortened, IpAddr::V4(public)) if !is_local_v4(public) => {
+                let [a, b, c, _] = public.octets();
+                Some(Ipv4Addr::new(a, b, c, 0).to_string())
+            }
+            (Self::Shortened, IpAddr::V6(public)) if !is_local_v6(public) => {
+                let [a, b, c, ..] = public.segments();
+                Some(Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0).to_string())
+            }
+            _ => Some(address.to_string()),
+        }
+    }
+}
+
+/// Returns true for an address that is no public one: private (RFC 1918), shared by a carrier (RFC 6598), link-local, loopback or
+/// multicast.
+fn is_local_v4(address: Ipv4Addr) -> bool {
+    let [first, second, ..] = address.octets();
+    let is_shared = first == 100 && (64..128).contains(&second);
+    address.is_private() || is_shared || address.is_link_local() || address.is_loopback() || address.is_multicast()
+}
+
+/// Returns true for an address that is no public one: unique local (RFC 4193), link-local, loopback or multicast.
+const fn is_local_v6(address: Ipv6Addr) -> bool {
+    address.is_unique_local() || address.is_unicast_link_local() || address.is_loopback() || address.is_multicast()
 }
 
 /// The protocols of payload that are inspected.
@@ -255,6 +303,28 @@ mod tests {
         ]);
         assert_eq!(constants(changed), expected);
         assert_eq!(constants(serde_json::json!({ "uniform_share": "none" }))["slow.uniform_mask"], u32::MAX);
+    }
+
+    #[test]
+    fn only_public_addresses_of_peers_are_shortened() {
+        let of = |addresses: Addresses, text: &str| addresses.peer(text.parse().expect("an address"));
+        for (address, shortened) in [
+            ("203.0.114.77", "203.0.114.0"),
+            ("2001:470:1:2::3", "2001:470:1::"),
+            ("::ffff:8.8.4.4", "8.8.4.0"),
+            ("100.128.0.1", "100.128.0.0"),
+            ("10.1.2.3", "10.1.2.3"),
+            ("100.64.0.1", "100.64.0.1"),
+            ("192.168.7.9", "192.168.7.9"),
+            ("127.0.0.1", "127.0.0.1"),
+            ("::1", "::1"),
+            ("fd00::7", "fd00::7"),
+            ("fe80::7", "fe80::7"),
+        ] {
+            assert_eq!(of(Addresses::Shortened, address).as_deref(), Some(shortened), "{address}");
+            assert_eq!(of(Addresses::Full, address).as_deref(), Some(address));
+            assert_eq!(of(Addresses::None, address), None);
+        }
     }
 
     #[test]

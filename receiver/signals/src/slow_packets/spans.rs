@@ -8,7 +8,7 @@ use undercurrent_ebpf::abi::{
 };
 use zerocopy::IntoBytes as _;
 
-use super::times::Times;
+use super::{settings::Addresses, times::Times};
 use crate::{
     attributes,
     telemetry::{Attributes, SpanContext, SpanData, UnixNanos, finished_span, new_context},
@@ -86,7 +86,7 @@ impl Packet<'_> {
     }
 
     /// Returns the attributes of the span of the packet.
-    pub fn attributes(&self, redacted: bool) -> Attributes {
+    pub fn attributes(&self, addresses: Addresses) -> Attributes {
         let Self { event, point, .. } = self;
         let mut attributes = Attributes::new();
         if let Some(transport) = point.transport {
@@ -94,13 +94,14 @@ impl Packet<'_> {
         }
         attributes.set(attributes::NETWORK.key, attributes::network(point.version));
         let keys = [("network.local.address", "network.local.port"), ("network.peer.address", "network.peer.port")];
-        for ((address_key, port_key), (address, port)) in keys.into_iter().zip(event.addresses.iter().zip(event.ports))
-        {
+        // The local address is the node's or the workload's own.
+        let policies = [if addresses == Addresses::None { Addresses::None } else { Addresses::Full }, addresses];
+        let ends = event.addresses.iter().zip(event.ports).zip(policies);
+        for ((address_key, port_key), ((address, port), policy)) in keys.into_iter().zip(ends) {
             let address = ip_address(address.as_bytes(), point.version);
-            if !redacted && !address.is_unspecified() {
-                attributes.set(address_key, address.to_string());
-                attributes.set(port_key, i64::from(port));
-            }
+            let Some(text) = policy.peer(address).filter(|_| !address.is_unspecified()) else { continue };
+            attributes.set(address_key, text);
+            attributes.set(port_key, i64::from(port));
         }
         if event.process != 0 {
             attributes.set("process.pid", i64::from(event.process));

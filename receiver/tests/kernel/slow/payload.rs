@@ -210,7 +210,7 @@ fn a_field_in_two_segments_is_read_whole_or_not_at_all() {
 #[test]
 fn without_inspection_no_span_has_a_remote_parent() {
     let Some(_alone) = alone("payload without inspection") else { return };
-    let sidecar = Sidecar::configured(&settings("payload: none, redact_addresses: true"));
+    let sidecar = Sidecar::configured(&settings("payload: none, addresses: none"));
     let wire = Wire::loopback(Version::Ipv4);
     if served_by(&sidecar.snapshot(), "socket_read").is_none() {
         return skip("payload without inspection: nothing serves socket_read");

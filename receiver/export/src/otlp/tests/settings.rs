@@ -148,6 +148,30 @@ fn queries_of_endpoints_are_not_shown() -> Result<(), SettingsError> {
 }
 
 #[test]
+fn headers_are_exposed_to_other_hosts_without_encryption_only() -> Result<(), SettingsError> {
+    let with = |endpoint: &str, headers: &[(&str, &str)]| {
+        let mut variables = vec![("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)];
+        variables.extend(headers);
+        read(&variables).map(|settings| settings.exposes_headers())
+    };
+    let token = [("OTEL_EXPORTER_OTLP_HEADERS", "authorization=secret")];
+    for endpoint in ["http://collector:4317", "http://10.0.0.1:4317", "http://[fd00::1]:4317"] {
+        assert!(with(endpoint, &token)?, "{endpoint}");
+        assert!(!with(endpoint, &[])?, "{endpoint} without headers");
+    }
+    for endpoint in [
+        "https://collector:4317",
+        "http://localhost:4317",
+        "http://127.0.0.1:1",
+        "http://[::1]:1",
+        "unix:///run/c.sock",
+    ] {
+        assert!(!with(endpoint, &token)?, "{endpoint}");
+    }
+    Ok(())
+}
+
+#[test]
 fn one_connection_serves_equal_settings() -> Result<(), SettingsError> {
     let both = [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://all:4317")];
     let connects_like = |variable| {
