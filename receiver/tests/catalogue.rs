@@ -15,7 +15,10 @@ use std::{
 };
 
 use serde::Deserialize;
-use undercurrent::{catalogue::markdown, signals::catalogue};
+use undercurrent::{
+    catalogue::{markdown, semconv},
+    signals::catalogue,
+};
 
 /// The agreed definition of a metric.
 #[derive(Debug, Deserialize)]
@@ -32,6 +35,12 @@ const AGREED: &str = include_str!("../fixtures/catalogue.yaml");
 #[test]
 fn the_reference_is_committed() {
     committed::assert_committed("docs/signals.md", &markdown());
+}
+
+#[test]
+fn the_registry_of_names_is_committed() {
+    committed::assert_committed("otel-config/semconv/manifest.yaml", &semconv::manifest());
+    committed::assert_committed("otel-config/semconv/undercurrent.yaml", &semconv::definitions());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! docs/signals.md, generated from the catalogue.
 
 mod familiar;
+pub mod semconv;
 
 use std::fmt::Write as _;
 

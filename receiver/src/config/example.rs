@@ -30,7 +30,9 @@ fn properties(text: &mut String, object: &Value, depth: usize) {
         }
         comment(text, schema["description"].as_str().unwrap_or_default(), &indent);
         if schema.get("properties").is_some() {
-            let _ = writeln!(text, "{indent}{key}:");
+            // A section without values would be null, which the schema does not allow.
+            let mark = if has_defaults(schema) { "" } else { "#" };
+            let _ = writeln!(text, "{indent}{mark}{key}:");
             properties(text, schema, depth + 1);
         } else if let Some(default) = schema.get("default") {
             let _ = writeln!(text, "{indent}{key}: {}", yaml(default));
@@ -38,6 +40,12 @@ fn properties(text: &mut String, object: &Value, depth: usize) {
             let _ = writeln!(text, "{indent}#{key}: {}", yaml(&instance(schema)));
         }
     }
+}
+
+/// Returns true if a key of a section has a default, or is a section.
+fn has_defaults(section: &Value) -> bool {
+    let keys = section["properties"].as_object().into_iter().flatten();
+    keys.into_iter().any(|(_, schema)| schema.get("default").is_some() || schema.get("properties").is_some())
 }
 
 /// Writes the first sentence of a description. docs/configuration.md has the complete description.
