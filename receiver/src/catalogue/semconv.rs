@@ -69,7 +69,9 @@ pub fn definitions() -> String {
     let attributes = attributes(&metrics);
     let (own, others): (Vec<_>, Vec<_>) = metrics.into_iter().partition(|metric| metric.name.starts_with(OWN));
     let mut text = format!("{NOTE}file_format: definition/2\n\nimports:\n  metrics:\n");
-    others.iter().for_each(|metric| drop(writeln!(text, "    - {}", metric.name)));
+    for metric in others {
+        let _ = writeln!(text, "    - {}", metric.name);
+    }
     text.push_str("\nattributes:\n");
     attributes.iter().for_each(|(key, values)| attribute(&mut text, key, values));
     text.push_str("\nmetrics:\n");

@@ -5,12 +5,14 @@ mod delivery;
 mod delta;
 mod dialer;
 mod http;
+mod outage;
 mod own;
 mod server;
 mod settings;
 mod tls;
 mod trial;
 mod web;
+mod wire;
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,5 +1,6 @@
 //! OTLP over gRPC.
 
+mod answer;
 mod codec;
 mod connection;
 mod status;
@@ -12,7 +13,7 @@ use tonic::{
     metadata::MetadataMap, transport::Channel,
 };
 
-use self::codec::Encoded;
+use self::{answer::Answers, codec::Encoded};
 pub(super) use self::{
     connection::Connector,
     status::{failure, reason},
@@ -53,13 +54,13 @@ impl Grpc {
     }
 
     async fn call(&self, message: Bytes) -> Result<Reply, Status> {
-        let mut client = Client::new(self.channel.clone()).accept_compressed(CompressionEncoding::Gzip);
+        let mut client = Client::new(Answers(self.channel.clone())).accept_compressed(CompressionEncoding::Gzip);
         client = match self.settings.compression {
             Compression::None => client,
             Compression::Gzip => client.send_compressed(CompressionEncoding::Gzip),
             Compression::Zstd => client.send_compressed(CompressionEncoding::Zstd),
         };
-        client.ready().await.map_err(|error| Status::from_error(error.into()))?;
+        client.ready().await.map_err(Status::from_error)?;
         let mut request = Request::new(message);
         *request.metadata_mut() = MetadataMap::from_headers(self.settings.headers.clone());
         request.set_timeout(self.settings.timeout);

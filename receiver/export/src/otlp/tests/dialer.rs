@@ -14,7 +14,7 @@ use tonic::codegen::Service as _;
 
 use super::{
     settings,
-    tls::{Authority, acceptor, authority, write},
+    tls::{Authority, acceptor, authority, expired, write},
 };
 use crate::otlp::{
     Items,
@@ -53,17 +53,22 @@ fn certificates(folder: &Path, authority: &Authority) -> Outcome<[(&'static str,
     ])
 }
 
+/// Returns a dialer with the certificates of an authority, which it writes into a folder.
+fn trusting(folder: &Path, authority: &Authority, server: &TcpListener, protocol: &'static [u8]) -> Outcome<Dialer> {
+    let endpoint = format!("https://localhost:{}", server.local_addr()?.port());
+    let files = certificates(folder, authority)?;
+    let mut variables = vec![("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str())];
+    variables.extend(files.iter().map(|(name, path)| (*name, path.as_str())));
+    Ok(Dialer::new(&settings(&variables), protocol)?)
+}
+
 #[tokio::test]
 async fn new_connections_use_renewed_certificates() -> Outcome {
     let (first, second) = (authority()?, authority()?);
     let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let endpoint = format!("https://localhost:{}", listener.local_addr()?.port());
     for protocol in [&b"h2"[..], b"http/1.1"] {
         let folder = tempfile::tempdir()?;
-        let files = certificates(folder.path(), &first)?;
-        let mut variables = vec![("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str())];
-        variables.extend(files.iter().map(|(name, path)| (*name, path.as_str())));
-        let dialer = Dialer::new(&settings(&variables), protocol)?;
+        let dialer = trusting(folder.path(), &first, &listener, protocol)?;
         let server = |authority| acceptor(authority, "localhost", &[protocol]).map_err(|error| error.to_string());
         connect(&dialer, &listener, server(&first)?).await?;
         assert!(connect(&dialer, &listener, server(&second)?).await.is_err(), "another authority");
@@ -80,15 +85,25 @@ async fn new_connections_use_renewed_certificates() -> Outcome {
 }
 
 #[tokio::test]
+async fn expired_certificates_are_named() -> Outcome {
+    let authority = authority()?;
+    let folder = tempfile::tempdir()?;
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    for protocol in [&b"h2"[..], b"http/1.1"] {
+        let dialer = trusting(folder.path(), &authority, &listener, protocol)?;
+        let server = expired(&authority, "localhost", &[protocol]).map_err(|error| error.to_string())?;
+        let error = connect(&dialer, &listener, server).await.expect_err("no connection").to_string();
+        assert!(error.to_lowercase().contains("expired"), "{error}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn grpc_requires_a_server_with_http_2() -> Outcome {
     let authority = authority()?;
     let folder = tempfile::tempdir()?;
-    let files = certificates(folder.path(), &authority)?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let endpoint = format!("https://localhost:{}", listener.local_addr()?.port());
-    let mut variables = vec![("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str())];
-    variables.extend(files.iter().map(|(name, path)| (*name, path.as_str())));
-    let dialer = Dialer::new(&settings(&variables), b"h2")?;
+    let dialer = trusting(folder.path(), &authority, &listener, b"h2")?;
     let server = acceptor(&authority, "localhost", &[]).map_err(|error| error.to_string())?;
     let error = connect(&dialer, &listener, server).await.expect_err("no connection").to_string();
     assert!(error.contains("does not support HTTP/2"), "{error}");

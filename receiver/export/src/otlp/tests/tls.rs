@@ -38,8 +38,12 @@ pub(super) fn authority() -> Result<Authority, rcgen::Error> {
 impl Authority {
     /// Issues the PEM certificate and key of a host or client.
     pub(super) fn issue(&self, name: &str) -> Result<(String, String), rcgen::Error> {
+        self.sign(CertificateParams::new(vec![name.to_owned()])?)
+    }
+
+    fn sign(&self, params: CertificateParams) -> Result<(String, String), rcgen::Error> {
         let key = KeyPair::generate()?;
-        let certificate = CertificateParams::new(vec![name.to_owned()])?.signed_by(&key, &self.issuer)?;
+        let certificate = params.signed_by(&key, &self.issuer)?;
         Ok((certificate.pem(), key.serialize_pem()))
     }
 }
@@ -73,7 +77,25 @@ pub(super) fn acceptor(
     name: &str,
     protocols: &[&[u8]],
 ) -> Result<TlsAcceptor, Box<dyn std::error::Error>> {
-    let (certificate, key) = server.issue(name)?;
+    accepting(server, server.issue(name)?, protocols)
+}
+
+/// Returns the handshake of a server with an expired certificate.
+pub(super) fn expired(
+    server: &Authority,
+    name: &str,
+    protocols: &[&[u8]],
+) -> Result<TlsAcceptor, Box<dyn std::error::Error>> {
+    let mut params = CertificateParams::new(vec![name.to_owned()])?;
+    (params.not_before, params.not_after) = (rcgen::date_time_ymd(2020, 1, 1), rcgen::date_time_ymd(2020, 2, 1));
+    accepting(server, server.sign(params)?, protocols)
+}
+
+fn accepting(
+    server: &Authority,
+    (certificate, key): (String, String),
+    protocols: &[&[u8]],
+) -> Result<TlsAcceptor, Box<dyn std::error::Error>> {
     let mut roots = RootCertStore::empty();
     roots.add(server.certificate.der().clone())?;
     let provider = Arc::new(ring::default_provider());
