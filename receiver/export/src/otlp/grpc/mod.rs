@@ -54,7 +54,10 @@ impl Grpc {
     }
 
     async fn call(&self, message: Bytes) -> Result<Reply, Status> {
-        let mut client = Client::new(Answers(self.channel.clone())).accept_compressed(CompressionEncoding::Gzip);
+        let mut client = Client::new(Answers(self.channel.clone()))
+            // The collector compresses a reply like its request.
+            .accept_compressed(CompressionEncoding::Gzip)
+            .accept_compressed(CompressionEncoding::Zstd);
         client = match self.settings.compression {
             Compression::None => client,
             Compression::Gzip => client.send_compressed(CompressionEncoding::Gzip),

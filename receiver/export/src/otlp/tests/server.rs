@@ -59,12 +59,12 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// Returns the service. It accepts gzip and zstd, and compresses responses if the client accepts gzip.
+    /// Returns the service. It accepts gzip and zstd, and compresses responses if the client accepts zstd.
     pub(super) fn service(self) -> MetricsServiceServer<Self> {
         MetricsServiceServer::new(self)
             .accept_compressed(CompressionEncoding::Gzip)
             .accept_compressed(CompressionEncoding::Zstd)
-            .send_compressed(CompressionEncoding::Gzip)
+            .send_compressed(CompressionEncoding::Zstd)
     }
 }
 
