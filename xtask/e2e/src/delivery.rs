@@ -44,6 +44,7 @@ fn http(sidecar: &Path, protocol: &str) -> anyhow::Result<()> {
         .args(["run", "--output", "otlp", "--interval", "1s", "--duration", &format!("{HTTP_INTERVALS}s"), "--config"])
         .arg(config.path())
         .env("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+        .env("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd")
         .env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.http());
     let outcome = machine::output(&mut command);
     traffic.stop()?;
@@ -67,6 +68,7 @@ fn grpc(sidecar: &Path) -> anyhow::Result<()> {
     let mut command = Command::new(sidecar);
     command
         .args(["run", "--output", "otlp", "--interval", "1s", "--duration", &format!("{INTERVALS}s")])
+        .env("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd")
         .env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint());
     let outcome = machine::output(&mut command);
     let exchanges = traffic.stop()?;
