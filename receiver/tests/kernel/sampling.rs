@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    latency::{LOST, seen, sees_datagrams},
+    latency::{LOST, seen, sees_datagrams, served_by},
     support::{
         line::{Line, Value},
         sidecar::Sidecar,
@@ -15,6 +15,7 @@ use super::{
         truth::{exactly, record},
         wire::{Version, Wire},
     },
+    waits::{WAIT, between, keeps_waits},
 };
 
 const RATIO: &str = "undercurrent.sampling.ratio";
@@ -91,4 +92,20 @@ fn a_sample_is_the_same_packets_at_every_layer_and_counts_for_all() {
             assert_eq!(count, counted("transport"), "{layer} measured other packets than transport");
         }
     }
+}
+
+#[test]
+fn waits_of_connections_are_a_sample_that_counts_for_all() {
+    let Some(_alone) = alone("a sample of waits") else { return };
+    let sidecar = Sidecar::start_with(often(), &["--sampling", &format!("1/{ONE_IN}")], &[]);
+    let before = sidecar.snapshot();
+    if !keeps_waits(&before) || served_by(&before, "socket_enqueued").is_none() {
+        return skip("a sample of waits: no program keeps the waits of connections");
+    }
+    let mut talk = Talk::open(&Wire::best(Version::Ipv4));
+    talk.tcp(if virtual_machine().is_some() { 200 } else { 2000 }, 200);
+    let (count, _) = between([&before, &sidecar.snapshot()], WAIT, &[("network.transport", "tcp")]);
+    let reads = talk.tcp_reads as f64;
+    assert_eq!(count % ONE_IN, 0.0, "{count} is no multiple of {ONE_IN}");
+    assert!((count - reads).abs() < 5.0 * (reads * (ONE_IN - 1.0)).sqrt(), "{count} of {reads}");
 }
