@@ -9,6 +9,14 @@ use super::waiting;
 /// Entries of a CPU for packets before their socket's queue. A softirq delivers packets in batches of up to 64 (`NAPI_POLL_WEIGHT`).
 pub const PASSING: usize = 64;
 
+/// Returns the index of a packet's entry. A hash, because the lowest bits of timestamps of coarse clocks repeat: a clock of 25 MHz has
+/// eight values of the lowest six bits.
+#[must_use]
+#[inline(always)]
+pub const fn passing(timestamp: u64) -> usize {
+    (waiting::mix(timestamp) >> (u64::BITS - PASSING.ilog2())) as usize
+}
+
 /// A packet before its socket's queue.
 #[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -68,7 +76,7 @@ pub mod datagram {
 #[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct SlowCells {
-    /// Packets on their way, indexed by bits of the timestamp.
+    /// Packets on their way, indexed by [`passing`].
     pub passing: [Passage; PASSING],
     /// Packets from senders on this node, indexed by bits of the address.
     pub departed: [Departed; DEPARTED],
@@ -209,7 +217,7 @@ pub struct SlowPacket {
 
 const _: () = {
     assert!(size_of::<SlowCells>() == PASSING * 24 + DEPARTED * 16 + 24);
-    assert!(size_of::<Record>() == 32);
+    assert!(size_of::<Record>() == 32 && PASSING.is_power_of_two());
     assert!(size_of::<Datagram>() == 16 && DATAGRAMS.is_power_of_two());
     assert!(size_of::<Wakeup>() == 24 && WAKEUPS.is_power_of_two());
     assert!(size_of::<SlowPacket>() == 56 + 16 + 32 + 16 + 24);

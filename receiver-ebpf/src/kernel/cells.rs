@@ -32,7 +32,8 @@ pub const MMAPABLE: u32 = 1 << 10;
 pub fn here<T>(map: &ByCpu<T>) -> Option<&'static mut T> {
     // SAFETY: the helper has no arguments.
     let cpu = unsafe { bpf_get_smp_processor_id() };
-    // SAFETY: the entry lives as long as the program. Each word has one writer, which does not interrupt its own run.
+    // SAFETY: the entry lives as long as the program. Each word has one program as its writer, which the kernel does not run within its own
+    // run (5.12 and later, raw tracepoints from 6.1 on), or is added to atomically. Earlier kernels may lose an addition.
     map.get_ptr_mut(cpu).map(|entry| unsafe { &mut *entry })
 }
 

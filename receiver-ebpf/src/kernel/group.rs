@@ -16,6 +16,7 @@ use undercurrent_ebpf::abi::{
 use super::{
     cells::{self, ByCpu, MMAPABLE},
     filter::{Subject, groups_by},
+    shared,
 };
 
 /// The number of each group.
@@ -103,8 +104,12 @@ fn create(group: &Group, packet: &impl Subject) -> Option<Number> {
 
 #[inline(always)]
 fn lost(loss: GroupLoss, weight: u64) -> Option<Number> {
-    if let Some(cells) = cells::here(&GROUP_LOSSES) {
-        cells.lost[loss as usize] += weight;
+    // The compiler turns an atomic addition of zero into an instruction that 5.10 refuses (`BPF_STX uses reserved fields`).
+    if weight != 0
+        && let Some(cells) = cells::here(&GROUP_LOSSES)
+    {
+        // Several programs count, and one may interrupt another.
+        shared::add(&raw mut cells.lost[loss as usize], weight);
     }
     None
 }

@@ -20,6 +20,7 @@ use super::{
         SOCK_COOKIE, SOCK_STORAGE, SkBuff, Sock, TASK_CSS_SET, TASK_FLAGS, Task,
     },
     pointer::{Access, Ptr},
+    shared,
     storage::{SocketWord, StorageOwner},
     variable,
 };
@@ -81,7 +82,8 @@ pub fn losses() -> Option<&'static mut OwnerCells> {
 #[inline(always)]
 fn lost(loss: OwnerLoss) {
     if let Some(cells) = losses() {
-        cells.lost[loss as usize] += 1;
+        // Several programs count, and one may interrupt another.
+        shared::add(&raw mut cells.lost[loss as usize], 1);
     }
 }
 

@@ -4,7 +4,7 @@
 //! the transport protocol, and no receive timestamp.
 
 use aya_ebpf::{macros::map, maps::Array};
-use undercurrent_ebpf::abi::slow::{DEPARTED, DEPARTURE, Datagram, Departed, PASSING, Passage, SlowCells, datagram};
+use undercurrent_ebpf::abi::slow::{DEPARTED, DEPARTURE, Datagram, Departed, Passage, SlowCells, datagram, passing};
 
 use super::slow_cells::{SLOW, enabled};
 use crate::kernel::{cells, event::PacketEvent, filter::Subject, workarounds::element};
@@ -16,8 +16,8 @@ static DATAGRAMS: Array<Datagram> = Array::with_max_entries(1, 0);
 /// Returns the entry of a packet before its socket's queue.
 #[inline(always)]
 fn passage(cells: &mut SlowCells, timestamp: u64) -> &mut Passage {
-    // SAFETY: the remainder is within the array.
-    unsafe { element(&mut cells.passing, timestamp as usize % PASSING) }
+    // SAFETY: the index has as many bits as the array needs.
+    unsafe { element(&mut cells.passing, passing(timestamp)) }
 }
 
 /// Stores the time of a packet at `ip`.

@@ -38,7 +38,7 @@ use crate::kernel::{
     group::Number,
     payload::Buffer,
     pointer::{Probed, Ptr},
-    variable,
+    shared, variable,
     workarounds::element,
 };
 
@@ -141,7 +141,9 @@ fn admitted(uniform: bool, now: u64) -> bool {
     let admits = admits(uniform, now);
     if !admits && let Some(cells) = cells::here(&SLOW) {
         // SAFETY: the array has two elements.
-        unsafe { *element(&mut cells.over_budget, usize::from(uniform)) += 1 };
+        let count = unsafe { element(&mut cells.over_budget, usize::from(uniform)) };
+        // The programs of TCP and UDP count, and one may preempt the other.
+        shared::add(count, 1);
     }
     admits
 }
@@ -204,7 +206,7 @@ fn selected(facts: &Facts, sock: Ptr<Sock, Probed>, skb: Ptr<SkBuff, Probed>, pa
     if failed != 0
         && let Some(cells) = cells::here(&SLOW)
     {
-        cells.full += 1;
+        shared::add(&raw mut cells.full, 1);
     }
 }
 

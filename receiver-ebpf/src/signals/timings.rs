@@ -11,6 +11,7 @@ use super::{group_latency, workload_latency};
 use crate::kernel::{
     cells::{self, BEYOND, Beyond, ByCpu, MMAPABLE},
     group::Number,
+    shared,
     workarounds::{checked_copy, element},
 };
 
@@ -65,7 +66,9 @@ fn count(cells: &mut DurationCells, series: Series, reason: PacketLoss, packets:
     let reason = checked_copy(reason as u64);
     if reason < PACKET_LOSSES as u64 {
         // SAFETY: there are counters for each series and reason.
-        unsafe { *element(element(&mut cells.lost, series.index()), reason as usize) += packets };
+        let lost = unsafe { element(element(&mut cells.lost, series.index()), reason as usize) };
+        // Several programs count the losses of a series, and one may interrupt another.
+        shared::add(lost, packets);
     }
 }
 

@@ -12,6 +12,7 @@ use crate::{
     sysfs::Meters,
 };
 
+const POSSIBLE_CPUS: &str = "/sys/devices/system/cpu/possible";
 const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
 /// Properties of the running kernel that affect measurements.
@@ -33,7 +34,7 @@ pub struct Host {
     pub hierarchy: Option<Hierarchy>,
     /// The clock source. Reading the clock is most of an event's cost; `tsc` is fast.
     pub clocksource: Option<String>,
-    /// The number of possible CPUs.
+    /// The number of indices of possible CPUs: one more than the highest id, because ids can have gaps.
     pub cpus: usize,
     /// True if softirqs run in preemptible threads (PREEMPT_RT).
     pub preempt_rt: bool,
@@ -93,7 +94,7 @@ impl Host {
             cgroup_root: mounts.v2_root().map(Path::to_owned),
             hierarchy: Hierarchy::choose(mounts),
             clocksource: fs::read_to_string(CLOCKSOURCE).ok().map(|name| name.trim().to_owned()),
-            cpus: aya::util::nr_cpus().unwrap_or(1),
+            cpus: fs::read_to_string(POSSIBLE_CPUS).ok().and_then(|ranges| indices(&ranges)).unwrap_or(1),
             preempt_rt: fs::read_to_string("/sys/kernel/realtime").is_ok_and(|flag| flag.trim() == "1")
                 || rustix::system::uname().version().to_string_lossy().contains("PREEMPT_RT"),
             threaded_napi: threaded(Path::new("/sys/class/net")).unwrap_or_default(),
@@ -108,6 +109,12 @@ impl Host {
     pub fn ownership(&self) -> Option<Ownership> {
         self.hierarchy.as_ref()?.ownership()
     }
+}
+
+/// Returns one more than the highest id in a list of CPUs, as `0-3,8`.
+fn indices(ranges: &str) -> Option<usize> {
+    let last = |range: &str| range.rsplit('-').next()?.parse::<usize>().ok();
+    ranges.trim().split(',').map(last).max()??.checked_add(1)
 }
 
 /// Returns the word in brackets: `none [integrity] confidentiality`.
@@ -129,6 +136,12 @@ fn threaded(interfaces: &Path) -> io::Result<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cpus_have_an_index_each_if_their_ids_have_gaps() {
+        assert_eq!(["0", "0-3\n", "0-1,4-5", "0,7"].map(indices), [Some(1), Some(4), Some(6), Some(8)]);
+        assert_eq!(["", "a", "0-x"].map(indices), [None; 3]);
+    }
 
     #[test]
     fn lockdown_mode_is_the_word_in_brackets() {

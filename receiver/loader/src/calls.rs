@@ -2,8 +2,9 @@
 
 use undercurrent_ebpf::abi::sample::CALLS;
 
-/// Numbers of system calls on this architecture. `close` and `exit` close sockets, `ioctl` reads and writes sockets of
-/// `AF_PACKET` and tun devices, and `epoll_pwait` and its relatives poll NICs (busy polling).
+/// Numbers of system calls on this architecture. `close`, `dup3` and `exit` close sockets, `ioctl` reads and writes sockets of
+/// `AF_PACKET` and tun devices, `preadv` and its relatives read and write tun devices, and `epoll_pwait` and its relatives poll NICs (busy
+/// polling).
 const NETWORK: &[libc::c_long] = &[
     libc::SYS_accept,
     libc::SYS_accept4,
@@ -11,7 +12,9 @@ const NETWORK: &[libc::c_long] = &[
     libc::SYS_close,
     libc::SYS_close_range,
     libc::SYS_connect,
+    libc::SYS_dup3,
     libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_getsockopt,
@@ -19,7 +22,11 @@ const NETWORK: &[libc::c_long] = &[
     libc::SYS_ioctl,
     libc::SYS_listen,
     libc::SYS_ppoll,
+    libc::SYS_preadv,
+    libc::SYS_preadv2,
     libc::SYS_pselect6,
+    libc::SYS_pwritev,
+    libc::SYS_pwritev2,
     libc::SYS_read,
     libc::SYS_readv,
     libc::SYS_recvfrom,
@@ -37,6 +44,8 @@ const NETWORK: &[libc::c_long] = &[
     libc::SYS_vmsplice,
     libc::SYS_write,
     libc::SYS_writev,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_dup2,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_epoll_wait,
     #[cfg(target_arch = "x86_64")]
@@ -64,8 +73,9 @@ mod tests {
     fn every_call_has_an_entry() {
         let calls = network();
         assert_eq!(calls.iter().filter(|call| **call == 1).count(), NETWORK.len());
-        let [sendto, futex] =
-            [libc::SYS_sendto, libc::SYS_futex].map(|call| calls[usize::try_from(call).expect("a number")]);
-        assert_eq!((sendto, futex), (1, 0));
+        let listed = |call: libc::c_long| calls[usize::try_from(call).expect("a number")];
+        assert_eq!([libc::SYS_sendto, libc::SYS_futex].map(listed), [1, 0]);
+        let later = [libc::SYS_epoll_pwait2, libc::SYS_preadv2, libc::SYS_pwritev2];
+        assert_eq!(later.map(listed), [1; 3]);
     }
 }

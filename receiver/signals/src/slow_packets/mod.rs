@@ -309,3 +309,20 @@ fn total(readings: &Readings) -> Option<ExponentialHistogram> {
         (_, total) => total,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use undercurrent_ebpf::abi::slow::{PASSING, passing};
+
+    /// The clocks of arm64 (25 MHz) and of Hyper-V (10 MHz) repeat the lowest bits of their timestamps.
+    #[test]
+    fn packets_of_coarse_clocks_rarely_share_an_entry() {
+        const START: u64 = 1_700_000_000_000_000_000;
+        for step in [1, 40, 100, 1_000] {
+            let entries: BTreeSet<_> = (0..PASSING as u64).map(|packet| passing(START + packet * step)).collect();
+            assert!(entries.len() >= PASSING / 2, "{step} ns: {} of {PASSING} entries", entries.len());
+        }
+    }
+}
