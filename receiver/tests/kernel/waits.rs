@@ -215,37 +215,33 @@ fn every_part_of_a_message_has_waited() {
     assert_eq!(after.total(LOST, &UNMATCHED) - before.total(LOST, &UNMATCHED), 0.0);
 }
 
-/// Sends small segments while their reader lags behind: they merge in its queue, so few of them are ever read.
-fn flood(sender: &mut TcpStream, reader: &mut TcpStream) {
-    const SEGMENTS: usize = 40_000;
-    const SMALL: usize = 64;
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let (mut rest, mut buffer) = (SEGMENTS * SMALL, vec![0; 1 << 20]);
-            while rest > 0 {
-                rest -= reader.read(&mut buffer).unwrap();
-            }
-        });
-        (0..SEGMENTS).for_each(|_| sender.write_all(&[0xaa; SMALL]).unwrap());
-    });
+/// Sends datagrams that no process reads.
+fn flood(wire: &Wire) {
+    const SOCKETS: usize = 400;
+    const DATAGRAMS: usize = 100;
+    let sender = wire.left.run(|| UdpSocket::bind((wire.client(), 0)).unwrap());
+    for _ in 0..SOCKETS {
+        let receiver = wire.right.run(|| UdpSocket::bind((wire.server(), 0)).unwrap());
+        let address = receiver.local_addr().unwrap();
+        (0..DATAGRAMS).for_each(|_| assert_eq!(sender.send_to(&[0xaa; 64], address).unwrap(), 64));
+    }
 }
 
-/// The segments of another connection fill every table of packets, before and during the waits.
+/// The packets of other sockets fill every table of packets, before and during the waits.
 #[test]
-fn waits_of_late_readers_survive_many_small_segments() {
+fn waits_of_late_readers_survive_packets_that_nobody_reads() {
     const CONNECTIONS: usize = 100;
-    let Some(_alone) = alone("waits beside many segments") else { return };
+    let Some(_alone) = alone("waits beside many packets") else { return };
     let wire = Wire::loopback(Version::Ipv4);
     let (senders, readers) = connections(&wire, CONNECTIONS);
-    let (mut other, mut lagging) = connections(&wire, 1);
     let Some(sidecar) = sidecar_of(&[readers[0].local_addr().unwrap().port()]) else { return };
-    flood(&mut other[0], &mut lagging[0]);
+    flood(&wire);
     let before = sidecar.snapshot();
     for mut sender in &senders {
         sender.write_all(&[0x55; SIZE]).unwrap();
     }
     let began = Instant::now();
-    flood(&mut other[0], &mut lagging[0]);
+    flood(&wire);
     let late = began.elapsed().as_secs_f64();
     for mut reader in &readers {
         reader.read_exact(&mut [0; SIZE]).unwrap();
