@@ -116,8 +116,12 @@ pub fn update(columns: &mut Columns, results: &str) {
 fn cells(measured: &Measured) -> [String; MEASURED] {
     let relative = measured.relative();
     let error = if relative.is_finite() { percent(relative) } else { number(measured.error()) };
-    let (low, high) = (number(*measured.truth.start()), number(*measured.truth.end()));
-    let truth = if low == high { low } else { format!("{low} to {high}") };
+    let (least, most) = measured.truth.clone().into_inner();
+    let truth = match number(least) {
+        low if least == most => low,
+        low if most == f64::MAX => format!("at least {low}"),
+        low => format!("{low} to {}", number(most)),
+    };
     [error, format!("{}, {truth}", number(measured.value)), format!("{}, {}", measured.kernel, measured.date)]
 }
 
