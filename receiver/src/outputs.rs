@@ -15,6 +15,8 @@ use crate::{
     reader::{Foreign, OpenOrConnect},
 };
 
+/// The socket of a service manager (sd_notify(3)).
+const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
 /// The port of the Kubernetes API in a pod.
 const KUBERNETES_PORT: &str = "KUBERNETES_SERVICE_PORT";
 
@@ -90,7 +92,8 @@ impl<'a> Plan<'a> {
         let collectors = self.collectors();
         let ports = collectors.iter().filter_map(|(_, settings)| settings.port());
         let api = value(environment, KUBERNETES_PORT).and_then(|port| port.parse().ok());
-        Reach { ports: ports.chain(api).collect(), ..Reach::default() }
+        let notifies = value(environment, NOTIFY_SOCKET).is_some();
+        Reach { ports: ports.chain(api).collect(), notifies, ..Reach::default() }
     }
 
     /// Returns a text for the log about each collector: the items, the endpoint and its origin. `file` is the configuration file's endpoint.

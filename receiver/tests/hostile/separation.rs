@@ -73,6 +73,7 @@ fn attempt(request: &str) -> io::Result<()> {
         "packet" => socket(libc::AF_PACKET, libc::SOCK_RAW),
         "raw" => socket(libc::AF_INET, libc::SOCK_RAW),
         "crypto" => socket(libc::AF_ALG, libc::SOCK_SEQPACKET),
+        "unix" => socket(libc::AF_UNIX, libc::SOCK_DGRAM),
         "netlink" => socket(libc::AF_NETLINK, libc::SOCK_RAW),
         "bind" => UdpSocket::bind("127.0.0.1:0").map(drop),
         "connect" => TcpStream::connect(object).map(drop),
@@ -167,6 +168,7 @@ fn a_compromised_worker_gains_no_access() {
         "packet",
         "crypto",
         "netlink",
+        "unix",
         "bind",
         "code",
         "alter",
@@ -327,6 +329,8 @@ fn the_worker_keeps_no_descriptor_of_a_map_but_those_of_ring_buffers() {
     const RING: &str = "27";
     let Some(_alone) = alone("descriptors of the worker") else { return };
     let sidecar = Sidecar::start(often());
+    // The worker closes them before its first snapshot.
+    sidecar.snapshot();
     let descriptors = fs::read_dir(format!("/proc/{}/fdinfo", sidecar.pid())).unwrap();
     let infos = descriptors.filter_map(|entry| fs::read_to_string(entry.unwrap().path()).ok());
     let kind = |info: String| info.lines().find_map(|line| Some(line.strip_prefix("map_type:")?.trim().to_owned()));

@@ -41,6 +41,8 @@ const DNS: u16 = 53;
 pub struct Reach {
     /// The TCP ports of the worker: those of collectors and of the Kubernetes API.
     pub ports: BTreeSet<u16>,
+    /// True if the worker opens Unix sockets, which it does to notify a service manager.
+    pub notifies: bool,
     /// True if the reader opens files of outputs for appending.
     pub writes: bool,
 }

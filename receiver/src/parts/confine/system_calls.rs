@@ -58,7 +58,9 @@ fn rules(part: Part, reach: &Reach) -> Result<Rules, BackendError> {
     rules.insert(libc::SYS_clone, vec![masked(0, libc::CLONE_THREAD as u64, libc::CLONE_THREAD as u64)?]);
     match part {
         Part::Worker => {
-            rules.insert(libc::SYS_socket, among(0, FAMILIES.map(|family| family as u64))?);
+            let notification = reach.notifies.then_some(libc::AF_UNIX);
+            let families = FAMILIES.into_iter().chain(notification).map(|family| family as u64);
+            rules.insert(libc::SYS_socket, among(0, families)?);
             // Without `listen`, the call works on the endpoint for health checks only.
             rules.insert(libc::SYS_accept4, Vec::new());
         }

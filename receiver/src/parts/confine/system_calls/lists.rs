@@ -133,9 +133,9 @@ pub const COMMANDS: [u64; 14] = [
     34, // BPF_LINK_DETACH
 ];
 
-/// Socket families of the worker: IP for collectors and DNS, and Unix for the service manager. Without netlink, the resolver assumes that
-/// the node has addresses of both IP versions.
-pub const FAMILIES: [libc::c_int; 3] = [libc::AF_INET, libc::AF_INET6, libc::AF_UNIX];
+/// Socket families of the worker: IP for collectors and DNS. Without netlink, the resolver assumes that the node has addresses of both
+/// IP versions. By a Unix socket, the worker could pass descriptors to other processes.
+pub const FAMILIES: [libc::c_int; 2] = [libc::AF_INET, libc::AF_INET6];
 
 /// `ioctl` requests for sockets, terminals (size and settings, never input), interface names and NIC clocks.
 pub const REQUESTS: [libc::Ioctl; 11] = [
