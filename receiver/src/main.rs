@@ -5,8 +5,8 @@ use std::{path::Path, process::ExitCode, time::Duration};
 use anyhow::Context as _;
 use undercurrent::{
     causes,
-    cli::{self, Command, DoctorArguments, FlamegraphArguments, Run, SignalsArguments, catalogue},
-    config::{ConfigError, Flags, variables},
+    cli::{self, Command, DoctorArguments, FlamegraphArguments, SignalsArguments, catalogue},
+    config::{ConfigError, Flags, Run, variables},
     descriptors, doctor,
     environment::{self, Ignored},
     exit,

@@ -13,8 +13,7 @@ use std::{
 };
 
 use crate::{
-    cli::Run,
-    config::Settings,
+    config::{Run, Settings},
     export::{OutputFailed, Outputs, Statistics},
     kernel::{
         Kernel, KernelError,

@@ -1,6 +1,7 @@
 //! Tests of valid and invalid command lines, and of their messages.
 
 use super::*;
+use crate::config::ConfigError;
 use crate::{doctor::FailOn, options::AttachKind};
 
 fn command(line: &str) -> Command {

@@ -10,8 +10,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     causes::chain,
-    cli::Run,
-    config::{File, SIZE_LIMIT, Settings, changed},
+    config::{File, Run, SIZE_LIMIT, Settings, changed},
     environment,
     options::Interval,
     reader::{Foreign, OpenOrConnect},

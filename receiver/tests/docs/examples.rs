@@ -12,7 +12,8 @@ use k8s_openapi::{
 };
 use serde_json::Value;
 use undercurrent::{
-    cli::{self, Command, Run},
+    cli::{self, Command},
+    config::Run,
     options::MemoryLimit,
 };
 

@@ -12,6 +12,8 @@ const LIMIT: u64 = 1 << 20;
 mod client;
 #[cfg(feature = "tls")]
 mod connect;
+#[cfg(feature = "tls")]
+mod files;
 #[cfg(not(feature = "tls"))]
 mod missing;
 

@@ -1,10 +1,13 @@
 //! The reasons for failed calls to a source.
 
-use std::{error::Error, fmt, io};
+use std::{error::Error, fmt, io, time::Duration};
 
 use tonic::Code;
 
 use crate::{causes::chain, reader::Refusal, text::foreign};
+
+/// The timeout of a lookup in one source, including all its calls.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The reason for a failed call to a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,7 +86,7 @@ impl Failure {
         Self::new(Reason::Malformed, format_args!("expected {asked:?}, got {answered:.80?}"))
     }
 
-    pub(super) fn timeout(limit: std::time::Duration) -> Self {
+    pub(super) fn timeout(limit: Duration) -> Self {
         Self::new(Reason::Timeout, format_args!("no answer within {} s", limit.as_secs()))
     }
 }

@@ -13,9 +13,8 @@ use tokio::{sync::watch, task::JoinHandle, time::Instant};
 
 use super::{
     bounds::Bounded,
-    failure::{Failure, Reason, cause},
+    failure::{Failure, Reason, TIMEOUT, cause},
     image::Image,
-    source::TIMEOUT,
 };
 use crate::{
     ContainerId, Metadata, PodMetadata,

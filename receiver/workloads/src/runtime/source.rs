@@ -18,14 +18,12 @@ use super::{
     containerd::Containerd,
     cri::Cri,
     docker::Docker,
-    failure::{Failure, Reason},
+    failure::{Failure, Reason, TIMEOUT},
     kubernetes::Kubernetes,
     runtimes::Runtimes,
 };
 use crate::{ContainerId, Uid, reader::Endpoint};
 
-/// The timeout of a lookup in one source, including all its calls.
-pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
 /// The number of consecutive failures before back-off. Fewer may be specific to one container, for example an oversized
 /// reply.
 const PATIENCE: u32 = 3;

@@ -5,9 +5,10 @@ use std::{collections::BTreeSet, io, path::PathBuf, sync::Arc, time::Duration};
 use tokio::{sync::Mutex, task::JoinHandle, time::Instant};
 
 use super::{
+    failure::TIMEOUT,
     lookup::Lookup,
     runtimes::Runtimes,
-    source::{Api, Source, TIMEOUT},
+    source::{Api, Source},
 };
 use crate::{Runtime, reader::FoundSockets};
 

@@ -2,7 +2,6 @@
 
 use std::{
     error::Error,
-    io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -12,8 +11,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::{
-    ClientIdentity, Pem,
     client::{config, server_name},
+    files::Files,
 };
 use crate::otlp::{Settings, access::Access, dialer::Socket};
 
@@ -25,33 +24,12 @@ pub(in crate::otlp) struct Tls {
     last: Mutex<Configured>,
 }
 
-/// The files of certificates and keys.
-#[derive(Clone, PartialEq, Eq)]
-pub(super) struct Files {
-    /// `None` for the system's certificates.
-    pub(super) authority: Option<Pem>,
-    pub(super) identity: Option<ClientIdentity>,
-}
-
 /// The configuration of the last connection.
 struct Configured {
     files: Files,
     config: Arc<ClientConfig>,
     /// True if the files that replaced these are invalid or unreadable.
     is_stale: bool,
-}
-
-impl Files {
-    async fn read_again(&self, access: &Access) -> io::Result<Self> {
-        let mut files = self.clone();
-        if let Some(authority) = &mut files.authority {
-            *authority = authority.read_again(access).await?;
-        }
-        if let Some(ClientIdentity { certificate, key }) = &mut files.identity {
-            (*certificate, *key) = (certificate.read_again(access).await?, key.read_again(access).await?);
-        }
-        Ok(files)
-    }
 }
 
 impl Tls {
