@@ -20,11 +20,12 @@ use crate::{
 /// If a privilege cannot be dropped, or the worker sends a malformed request.
 pub fn serve(
     mut channel: Channel,
+    reach: &Reach,
     host: Host,
     required: &LoadOptions<'_>,
     mut start_reader: impl FnMut() -> Result<(u32, Vec<OwnedFd>), String>,
 ) -> Result<(), String> {
-    Part::Loader.confine(&Reach::default()).map_err(|error| chain(&error))?;
+    Part::Loader.confine(reach).map_err(|error| chain(&error))?;
     channel.serve();
     let mut service = None;
     loop {

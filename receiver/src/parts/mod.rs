@@ -134,7 +134,13 @@ impl Loader {
             let mut readers = Readers::default();
             let places = requirements.places(host);
             let start_reader = || readers.start(&places).map_err(|error| error.to_string());
-            loader::serve(channel.into(), host.clone(), &requirements.load_options(host.cpus), start_reader)
+            loader::serve(
+                channel.into(),
+                &reach_of(&places),
+                host.clone(),
+                &requirements.load_options(host.cpus),
+                start_reader,
+            )
         })?;
         Ok(Self { process, client: Some(Client::connect(ours)) })
     }
@@ -187,13 +193,17 @@ impl Readers {
     }
 }
 
+/// Returns what the privileged parts may access.
+fn reach_of(places: &Places) -> Reach {
+    Reach { writes: !places.outputs.is_empty(), ..Reach::default() }
+}
+
 /// Starts a reader. Returns its process and the worker's ends of its channels.
 fn start_reader(places: &Places) -> io::Result<(Process, Vec<OwnedFd>)> {
     let ((files, their_files), (foreign, their_foreign)) = (Channel::pair()?, Channel::pair()?);
     let process = Process::start(c"uc-reader", vec![their_files.into(), their_foreign.into()], |kept| {
         let [files, foreign] = <[_; 2]>::try_from(kept).map_err(|_| "no channels".to_owned())?;
-        let reach = Reach { writes: !places.outputs.is_empty(), ..Reach::default() };
-        Part::Reader.confine(&reach).map_err(|error| chain(&error))?;
+        Part::Reader.confine(&reach_of(places)).map_err(|error| chain(&error))?;
         reader::serve(files.into(), foreign.into(), places)
     })?;
     Ok((process, vec![files.into(), foreign.into()]))

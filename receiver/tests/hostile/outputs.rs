@@ -71,6 +71,22 @@ fn text(path: &Path) -> &str {
 }
 
 #[test]
+fn a_moved_output_is_written_again_under_its_name() {
+    let Some(_alone) = alone("a moved output") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (output, moved) = (folder.path().join("lines"), folder.path().join("moved"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_undercurrent"));
+    command.args(["run", "--interval", "200ms", "--output", &format!("json={}", text(&output))]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let has_lines = |path: &Path| fs::metadata(path).is_ok_and(|file| file.len() > 0).then_some(());
+    wait_for("lines", patience(Duration::from_secs(30)), || has_lines(&output));
+    fs::rename(&output, &moved).unwrap();
+    wait_for("lines in a new file", patience(Duration::from_secs(30)), || has_lines(&output));
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
 fn a_collector_neither_ends_the_sidecar_nor_forges_its_log() {
     if !rustix::process::geteuid().is_root() {
         return skip("a hostile collector: without root the sidecar measures nothing");
