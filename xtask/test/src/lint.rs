@@ -47,21 +47,31 @@ pub fn clippy() -> anyhow::Result<Tally> {
     checked(&mut cargo(&arguments), "fix the lints that clippy reports")
 }
 
-/// Checks that the sidecar compiles without its optional features, and with each of them alone.
+/// The optional features, each with a package that only this feature needs. `kubernetes` includes `tls`.
+const FEATURES: [(&str, &str); 3] = [("docker", "bollard"), ("kubernetes", "kube"), ("tls", "tokio-rustls")];
+
+/// Checks that the sidecar compiles without its optional features, and with each of them alone, and that a feature that is off leaves
+/// out its package: a dependency with default features would enable it again.
 pub fn features() -> anyhow::Result<Tally> {
     let mut tally = Tally::default();
     for feature in ["", "docker", "kubernetes", "tls"] {
-        let arguments = [
-            "clippy",
-            "--locked",
-            "--quiet",
-            "--package",
-            "undercurrent",
-            "--no-default-features",
-            "--features",
-            feature,
-        ];
-        tally = tally.and(checked(cargo(&arguments).args(["--", "-Dwarnings"]), "see receiver/Cargo.toml")?);
+        let selected = ["--locked", "--package", "undercurrent", "--no-default-features", "--features", feature];
+        let mut clippy = cargo(&["clippy", "--quiet"]);
+        tally = tally.and(checked(clippy.args(selected).args(["--", "-Dwarnings"]), "see receiver/Cargo.toml")?);
+        let mut tree = cargo(&["tree", "--edges", "normal", "--prefix", "none", "--format", "{lib}"]);
+        let tree = machine::output(tree.args(selected))?;
+        let is_on = |name: &str| name == feature || (feature, name) == ("kubernetes", "tls");
+        for (name, package) in FEATURES {
+            let library = package.replace('-', "_");
+            if tree.lines().any(|line| line == library) == is_on(name) {
+                tally.passed += 1;
+            } else {
+                eprintln!(
+                    "with the features `{feature}`, the package {package} of `{name}` is wrong: see the features of dependencies"
+                );
+                tally.failed += 1;
+            }
+        }
     }
     Ok(tally)
 }
