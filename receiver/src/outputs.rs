@@ -1,6 +1,6 @@
 //! Opens the configured outputs.
 
-use std::{io, num::NonZeroUsize, path::PathBuf};
+use std::{num::NonZeroUsize, path::PathBuf};
 
 use crate::{
     config::{Compression, Otlp, Protocol, Settings},
@@ -12,7 +12,7 @@ use crate::{
     },
     options::{Destination, Output as Requested, Outputs as RequestedOutputs, Span},
     parts::Reach,
-    reader::{Foreign, OpenOrConnect},
+    reader::Foreign,
 };
 
 /// The socket of a service manager (sd_notify(3)).
@@ -136,10 +136,7 @@ impl<'a> Plan<'a> {
     pub fn through(mut self, reader: Foreign) -> Self {
         let access = Access::through(move |path| {
             let reader = reader.clone();
-            Box::pin(async move {
-                let ((), mut descriptors) = reader.call(OpenOrConnect { path }).await?;
-                descriptors.pop().ok_or_else(|| io::ErrorKind::InvalidData.into())
-            })
+            Box::pin(async move { reader.open_or_connect(path).await })
         });
         if let Some(Collectors { metrics, spans, logs }) = &mut self.otlp {
             let all = std::iter::once(metrics).chain(spans).chain(logs);

@@ -29,6 +29,10 @@ use serde::{Deserialize, Serialize};
 /// [`io::ErrorKind::InvalidInput`] for a pipe, a device or a socket, [`io::ErrorKind::IsADirectory`] for a
 /// directory, [`io::ErrorKind::FileTooLarge`] beyond the limit, and the errors of opening and reading.
 pub fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    read_limited(open_regular(path)?, limit)
+}
+
+fn open_regular(path: &Path) -> io::Result<File> {
     // Without O_NONBLOCK, opening a pipe waits for a writer.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
     let kind = file.metadata()?.file_type();
@@ -38,6 +42,14 @@ pub fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     if !kind.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
+    Ok(file)
+}
+
+/// Reads an open file of at most `limit` bytes.
+///
+/// # Errors
+/// [`io::ErrorKind::FileTooLarge`] beyond the limit, and the errors of reading.
+pub fn read_limited(file: File, limit: u64) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     // Files may grow during the read, and files in /proc and /sys report a size of zero.
     file.take(limit + 1).read_to_end(&mut content)?;
@@ -55,12 +67,7 @@ pub fn open_or_connect(path: &Path) -> io::Result<OwnedFd> {
     if path.metadata()?.file_type().is_socket() {
         return UnixStream::connect(path).map(OwnedFd::from);
     }
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
-    if file.metadata()?.is_file() {
-        Ok(file.into())
-    } else {
-        Err(io::Error::new(io::ErrorKind::InvalidInput, "neither a regular file nor a socket"))
-    }
+    open_regular(path).map(OwnedFd::from)
 }
 
 /// Opens a file for appending, or creates a file that only its owner can read. Another user must not choose the file, so an existing

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 #[serde(default, deny_unknown_fields)]
 pub struct Separation {
     /// Accept that the worker stays root, without capabilities, if the sidecar is started as root without `CAP_SETUID` and
-    /// `CAP_SETGID`. Files of root are then protected from it by Landlock only, and the sidecar refuses to start by default.
+    /// `CAP_SETGID`. A worker that was taken over can then read files of root below `/etc`, `/usr`, `/proc` and `/sys`. By default, the
+    /// sidecar refuses to start.
     pub root_worker: bool,
     /// Drop the loader's capabilities once all programs are attached. It then cannot attach programs any more: CPUs and NICs that
     /// appear later are not measured. On kernels before 5.19 with `kernel.unprivileged_bpf_disabled`, sampling, the packet filter and

@@ -5,6 +5,7 @@ use std::{
     collections::HashMap,
     io,
     os::fd::OwnedFd,
+    path::PathBuf,
     rc::Rc,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -15,7 +16,7 @@ use std::{
 
 use tokio::{sync::oneshot, time::Instant};
 
-use super::message::{Answer, FileRequest, ForeignRequest};
+use super::message::{Answer, FileRequest, ForeignRequest, OpenOrConnect};
 use crate::{
     channel::{Call, Channel, ChannelError, Incoming, LONGEST_REQUEST, Reply},
     kernel::client::Client,
@@ -240,6 +241,15 @@ impl Foreign {
                 }
             }
         }
+    }
+
+    /// Opens a file of the configuration for reading, or connects to a collector's socket.
+    ///
+    /// # Errors
+    /// See [`Self::call`].
+    pub async fn open_or_connect(&self, path: PathBuf) -> io::Result<OwnedFd> {
+        let ((), mut descriptors) = self.call(OpenOrConnect { path }).await?;
+        descriptors.pop().ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
     async fn attempt(&self, request: &ForeignRequest, deadline: Duration) -> io::Result<Answered> {

@@ -1,15 +1,16 @@
 //! The socket of the health endpoint.
 
 use std::{
-    fs::{self, Permissions},
-    io,
+    fs, io,
     net::TcpListener,
     os::unix::{
-        fs::{FileTypeExt as _, PermissionsExt as _},
+        fs::FileTypeExt as _,
         net::{UnixListener, UnixStream},
     },
     path::Path,
 };
+
+use rustix::{fs::Mode, process::umask};
 
 use super::Health;
 use crate::options::LocalAddress;
@@ -74,8 +75,11 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     if is_socket && UnixStream::connect(path).is_err_and(is_abandoned) {
         fs::remove_file(path)?;
     }
-    let listener = UnixListener::bind(path)?;
-    fs::set_permissions(path, Permissions::from_mode(0o666))?;
+    // A change of the permissions after `bind` would follow a link that another user put there meanwhile.
+    let before = umask(Mode::XUSR | Mode::XGRP | Mode::XOTH);
+    let bound = UnixListener::bind(path);
+    umask(before);
+    let listener = bound?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }

@@ -54,7 +54,7 @@ impl Health {
 
 #[cfg(test)]
 mod tests {
-    use std::{path::Path, sync::Arc, time::Duration};
+    use std::{os::unix::fs::PermissionsExt as _, path::Path, sync::Arc, time::Duration};
 
     use tokio::{
         io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
@@ -132,6 +132,8 @@ mod tests {
         drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
         let unix = LocalAddress::Unix(path.clone());
         Listener::open(&unix).expect("a listener").serve(health.clone()).expect("served");
+        let mode = std::fs::metadata(&path).expect("a socket").permissions().mode();
+        assert_eq!(mode & 0o777, 0o666, "every user may connect");
         let stream = || async { UnixStream::connect(&path).await.expect("a connection") };
         assert_eq!(ask(stream().await, "GET /healthz").await, "HTTP/1.1 200 OK");
         assert_eq!(ask(stream().await, "POST /healthz").await, "HTTP/1.1 405 Method Not Allowed");

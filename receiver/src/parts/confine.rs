@@ -128,15 +128,6 @@ impl Part {
         })
     }
 
-    /// Drops the loader's capabilities except those that it passes to new readers.
-    ///
-    /// # Errors
-    /// If the kernel refuses.
-    pub fn freeze() -> Result<(), ConfineError> {
-        let given = confined("capabilities", caps::read(None, CapSet::Permitted))?;
-        limit_capabilities(&HashSet::new(), &Self::Reader.capabilities(&given))
-    }
-
     /// Permanently drops every privilege that the part does not need for `reach`. The process must be single-threaded.
     ///
     /// # Errors
@@ -165,6 +156,15 @@ impl Part {
         }
         confined("system calls", system_calls::restrict(self, reach))
     }
+}
+
+/// Drops the loader's capabilities except those that it passes to new readers.
+///
+/// # Errors
+/// If the kernel refuses.
+pub(super) fn freeze_loader() -> Result<(), ConfineError> {
+    let given = confined("capabilities", caps::read(None, CapSet::Permitted))?;
+    limit_capabilities(&HashSet::new(), &Part::Reader.capabilities(&given))
 }
 
 /// Returns true if kprobes need `CAP_SYS_ADMIN`. Debian's and Ubuntu's kernels require it for perf events if

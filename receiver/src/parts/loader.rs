@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use super::confine::{Part, Reach};
+use super::confine::{Part, Reach, freeze_loader};
 use crate::{
     causes::chain,
     channel::{Call as _, Channel, ChannelError, Reply},
@@ -36,7 +36,7 @@ pub fn serve(
         };
         let reply = match (request, &mut service) {
             (Request::Load(_), None) => Load::reply_with(load(&host, required, &mut service)),
-            (Request::Freeze(_), _) => Freeze::reply(Part::freeze()),
+            (Request::Freeze(_), _) => Freeze::reply(freeze_loader()),
             (Request::StartReader(_), _) => StartReader::reply_with(start_reader()),
             (request, Some(service)) => service.answer(request),
             (_, None) => Reply::failed("the programs are not loaded yet"),

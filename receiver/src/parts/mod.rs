@@ -35,6 +35,7 @@ const DETACHING: Duration = Duration::from_secs(2);
 const READERS: usize = 4;
 /// The maximum number of readers that start in [`PERIOD`].
 const STARTS: usize = 10;
+/// The period of the limit of starts.
 const PERIOD: Duration = Duration::from_secs(60);
 
 /// The process of the loader, and the connection to it.
@@ -165,8 +166,23 @@ impl Loader {
 #[derive(Default)]
 struct Readers {
     processes: Vec<Process>,
-    /// The times of the last starts, at most [`STARTS`].
-    starts: VecDeque<Instant>,
+    starts: Starts,
+}
+
+/// The times of the last starts of readers, at most [`STARTS`].
+#[derive(Default)]
+struct Starts(VecDeque<Instant>);
+
+impl Starts {
+    /// Records a start; returns false if it would exceed [`STARTS`] in [`PERIOD`].
+    fn admit(&mut self, now: Instant) -> bool {
+        self.0.retain(|start| now.duration_since(*start) < PERIOD);
+        let admits = self.0.len() < STARTS;
+        if admits {
+            self.0.push_back(now);
+        }
+        admits
+    }
 }
 
 impl Readers {
@@ -175,9 +191,7 @@ impl Readers {
     /// # Errors
     /// If the kernel refuses, [`READERS`] killed readers have not ended, or the worker requested [`STARTS`] readers in [`PERIOD`].
     fn start(&mut self, places: &Places) -> io::Result<(u32, Vec<OwnedFd>)> {
-        let now = Instant::now();
-        self.starts.retain(|start| now.duration_since(*start) < PERIOD);
-        if self.starts.len() >= STARTS {
+        if !self.starts.admit(Instant::now()) {
             return Err(io::Error::other(format!("{STARTS} readers have started within {PERIOD:?}")));
         }
         self.processes.iter().for_each(Process::kill);
@@ -185,7 +199,6 @@ impl Readers {
         if self.processes.len() > READERS {
             return Err(io::Error::other(format!("{READERS} killed readers still wait in system calls")));
         }
-        self.starts.push_back(now);
         let (process, channels) = start_reader(places)?;
         let number = process.number();
         self.processes.push(process);
@@ -215,5 +228,20 @@ impl Drop for Loader {
         if !self.process.wait(DETACHING) {
             tracing::warn!("the loader still detaches programs after {DETACHING:?}; the worker exits without it");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_starts_ten_readers_a_minute_at_most() {
+        let (mut starts, first) = (Starts::default(), Instant::now());
+        let admitted = (0..100).filter(|second| starts.admit(first + Duration::from_millis(second * 100))).count();
+        assert_eq!(admitted, STARTS);
+        let later = first + PERIOD;
+        assert!(starts.admit(later), "the first start has expired");
+        assert!(!starts.admit(later), "the others have not");
     }
 }

@@ -1,10 +1,6 @@
 //! Reads the configuration file again at SIGHUP.
 
-use std::{
-    fs::File as Opened,
-    io::{self, Read as _},
-    path::{Path, PathBuf},
-};
+use std::{fs::File as Opened, path::Path};
 
 use tokio::sync::mpsc;
 
@@ -12,8 +8,9 @@ use crate::{
     causes::chain,
     config::{File, Run, SIZE_LIMIT, Settings, changed},
     environment,
+    files::read_limited,
     options::Interval,
-    reader::{Foreign, OpenOrConnect},
+    reader::Foreign,
 };
 
 /// The settings that change while the sidecar runs.
@@ -45,8 +42,9 @@ impl Reload {
         let (run, reader, sender) = (self.run.clone(), self.reader.clone(), self.sender.clone());
         tokio::spawn(async move {
             let read = async {
-                let content =
-                    read(&reader, path.clone()).await.map_err(|error| format!("{}: {error}", path.display()))?;
+                let opened = reader.open_or_connect(path.clone()).await.map(Opened::from);
+                let content = opened.and_then(|file| read_limited(file, SIZE_LIMIT));
+                let content = content.map_err(|error| format!("{}: {error}", path.display()))?;
                 let file = File::parse(&path, &content).map_err(|error| chain(&error))?;
                 Ok(Settings::resolve(run.flags, &environment::process, file).0)
             };
@@ -68,14 +66,6 @@ impl Reload {
             }
         }
     }
-}
-
-async fn read(reader: &Foreign, path: PathBuf) -> io::Result<Vec<u8>> {
-    let ((), mut descriptors) = reader.call(OpenOrConnect { path }).await?;
-    let file = Opened::from(descriptors.pop().ok_or(io::ErrorKind::InvalidData)?);
-    let mut content = Vec::new();
-    file.take(SIZE_LIMIT + 1).read_to_end(&mut content)?;
-    if content.len() as u64 > SIZE_LIMIT { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(content) }
 }
 
 /// Applies the live settings, and logs the other changes.

@@ -3,7 +3,7 @@
 use std::{
     fmt,
     fs::File,
-    io::{self, Read as _},
+    io,
     os::{fd::OwnedFd, unix::net::UnixStream as StdUnixStream},
     path::PathBuf,
     pin::Pin,
@@ -12,7 +12,7 @@ use std::{
 
 use tokio::net::UnixStream;
 
-use crate::files::open_or_connect;
+use crate::files::{open_or_connect, read_limited};
 
 /// A descriptor that will be open.
 pub type Opening = Pin<Box<dyn Future<Output = io::Result<OwnedFd>> + Send>>;
@@ -48,10 +48,7 @@ impl Access {
     /// # Errors
     /// If the file cannot be opened or read, or exceeds the limit.
     pub(super) async fn read(&self, path: PathBuf, limit: u64) -> io::Result<Vec<u8>> {
-        let file = File::from((self.0)(path).await?);
-        let mut content = Vec::new();
-        file.take(limit + 1).read_to_end(&mut content)?;
-        if content.len() as u64 > limit { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(content) }
+        read_limited(File::from((self.0)(path).await?), limit)
     }
 
     /// Connects to a Unix socket.

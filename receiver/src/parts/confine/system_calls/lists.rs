@@ -116,7 +116,7 @@ pub const OF_LOADER: &[libc::c_long] = &[
 /// The commands of `bpf` that the loader may use: those that create maps, programs and links, and access them by descriptors. Commands that
 /// open objects of other programs or pin objects are missing. The numbers are those of `enum bpf_cmd` in
 /// `include/uapi/linux/bpf.h`.
-pub const COMMANDS: [u64; 14] = [
+pub const COMMANDS: [u64; 13] = [
     0,  // BPF_MAP_CREATE
     1,  // BPF_MAP_LOOKUP_ELEM
     2,  // BPF_MAP_UPDATE_ELEM
@@ -130,7 +130,6 @@ pub const COMMANDS: [u64; 14] = [
     18, // BPF_BTF_LOAD
     22, // BPF_MAP_FREEZE
     28, // BPF_LINK_CREATE
-    34, // BPF_LINK_DETACH
 ];
 
 /// Socket families of the worker: IP for collectors and DNS. Without netlink, the resolver assumes that the node has addresses of both
@@ -152,11 +151,9 @@ pub const REQUESTS: [libc::Ioctl; 11] = [
     libc::PTP_SYS_OFFSET as libc::Ioctl,
 ];
 /// `ioctl` requests of the loader for perf events (`include/uapi/linux/perf_event.h`), and for the timestamps and clocks of NICs.
-pub const OF_EVENTS: [libc::Ioctl; 7] = [
+pub const OF_EVENTS: [libc::Ioctl; 5] = [
     0x2400,      // PERF_EVENT_IOC_ENABLE
     0x2401,      // PERF_EVENT_IOC_DISABLE
-    0x2403,      // PERF_EVENT_IOC_RESET
-    0x4008_2404, // PERF_EVENT_IOC_PERIOD
     0x4004_2408, // PERF_EVENT_IOC_SET_BPF
     libc::SIOCETHTOOL as libc::Ioctl,
     libc::SIOCGHWTSTAMP as libc::Ioctl,
