@@ -160,7 +160,12 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 
 fn examine(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
     logging::start(&environment::process, std::io::stderr);
-    let flags = Flags { sysfs_root: arguments.sysfs_root.clone(), avoid: arguments.avoid.clone(), ..Flags::default() };
+    let flags = Flags {
+        sysfs_root: arguments.sysfs_root.clone(),
+        level: arguments.level,
+        avoid: arguments.avoid.clone(),
+        ..Flags::default()
+    };
     let run = Run { config: arguments.config.clone(), flags };
     let (settings, ignored) = run.settings(&environment::process)?;
     warn(ignored.iter());

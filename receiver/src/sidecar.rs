@@ -149,10 +149,12 @@ impl Sidecar {
         kernel.serve_functions()?;
         let grouping = grouping(&kernel, settings, requirements, start);
         let (meters, cpu_times) = (PowerMeters::through(reader.clone()), OnceCell::new());
+        let estimates = OnceCell::new();
         let opening = OpenContext {
             kernel: &kernel,
             meters: &meters,
             cpu_times: &cpu_times,
+            estimates: &estimates,
             files: files.as_ref(),
             settings: &settings.signals,
             packets: &settings.packets,

@@ -26,7 +26,7 @@ use crate::{
         pointer::{Access, Ptr},
         sample,
     },
-    signals::network_cpu,
+    signals::{network_cpu, network_functions},
 };
 
 /// Bytes of the shortest IPv4 or IPv6 header.
@@ -106,11 +106,12 @@ fn charged(skb: SkbContext, event: Sampled) -> Slot {
         Ok(Some(event)) => event.now,
         Ok(None) => return Slot::NODE,
         // No latency without a timestamp, but the packet takes CPU time.
-        Err(_) if network_cpu::divides() && sample::chosen() => clock::monotonic(),
+        Err(_) if (network_cpu::divides() || network_functions::charges()) && sample::chosen() => clock::monotonic(),
         Err(_) => return Slot::NODE,
     };
     let slot = or_node(|| slot_of(skb));
     network_cpu::delivered(slot, now);
+    network_functions::received(slot, now);
     slot
 }
 

@@ -12,7 +12,8 @@ fn sample(ctx: PerfEventContext) -> u32 {
 }
 
 /// The cycle counter of one CPU. The program runs in the counter's interrupt: a non-maskable one on x86-64, and on arm64 with
-/// `irqchip.gicv3_pseudo_nmi=1`. It can interrupt every other program, and shares no writable memory with them.
+/// `irqchip.gicv3_pseudo_nmi=1`. It can interrupt every other program. Of their memory it only reads a
+/// word.
 #[perf_event]
 fn sample_cycles(ctx: PerfEventContext) -> u32 {
     network_functions::counted(&ctx);

@@ -133,6 +133,11 @@ impl Subject for Filtered {
     }
 
     #[inline(always)]
+    fn identity(&self) -> Option<u64> {
+        self.0.packet().map(packet_identity)
+    }
+
+    #[inline(always)]
     fn segments(&self) -> u32 {
         self.0.segments().max(1)
     }

@@ -316,6 +316,15 @@ pub fn slot_of_current() -> Slot {
     slot(of_current())
 }
 
+/// Returns the slot of the current task's cgroup; the node's slot, without a loss, if it is not in the table.
+#[inline(always)]
+pub fn slot_of_current_or_node() -> Slot {
+    match look_up(of_current()) {
+        NO_OWNER | UNKNOWN => Slot::NODE,
+        slot => slot,
+    }
+}
+
 /// Returns the slot of a socket's reader, for an untrusted pointer or null: the cached slot of the last reader, else the slot
 /// of the current task, which takes a helper. The cached slot is wrong only for the first read by a new reader.
 #[inline(always)]

@@ -5,6 +5,7 @@
 //! The interrupt of a cycle counter is non-maskable, so each helper must be safe in such an interrupt. In Linux 5.10 to 7.x:
 //! - `bpf_ktime_get_ns` reads `ktime_get_mono_fast_ns`, which takes no lock.
 //! - `bpf_get_stack` uses a buffer for each context (task, softirq, interrupt, non-maskable interrupt), and the unwinder takes no lock.
+//! - `bpf_get_current_cgroup_id` and `bpf_get_current_pid_tgid` only read the current task.
 //! - `bpf_probe_read_kernel` disables page faults. `bpf_get_current_task`, `bpf_get_current_task_btf` and `bpf_task_pt_regs` only
 //!   compute addresses.
 //! - `bpf_ringbuf_output` does not wait for the lock of the ring: it only tries to take the lock, or takes a resilient spin lock in newer
@@ -16,7 +17,7 @@ use aya_ebpf::{
     EbpfContext as _,
     bindings::{BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP, bpf_perf_event_data},
     helpers::{
-        bpf_get_smp_processor_id,
+        bpf_get_current_pid_tgid, bpf_get_smp_processor_id,
         generated::{
             bpf_get_current_task, bpf_get_current_task_btf, bpf_get_stack, bpf_ringbuf_output, bpf_task_pt_regs,
         },
@@ -25,7 +26,10 @@ use aya_ebpf::{
     maps::{PerCpuArray, RingBuf},
     programs::PerfEventContext,
 };
-use undercurrent_ebpf::abi::sample::{CALLS, FRAMES, LATEST, Sample, SampleCells, SampleHeader};
+use undercurrent_ebpf::abi::{
+    sample::{self, CALLS, FRAMES, LATEST, Sample, SampleCells, SampleHeader},
+    workload::{Slot, ownership},
+};
 
 use super::switch;
 use crate::kernel::{
@@ -36,6 +40,7 @@ use crate::kernel::{
     fields::{
         EVENT_DUE, PerfEvent, PtRegs, REGS_CALL_ARM64, REGS_CALL_X86, REGS_SP, TASK_FLAGS, TASK_ID, TASK_STACK, Task,
     },
+    owner,
     pointer::{Probed, Ptr},
 };
 
@@ -48,6 +53,10 @@ static SAMPLES: RingBuf = RingBuf::with_byte_size(64 * 1024, 0);
 /// The counts of each CPU.
 #[map]
 static SAMPLE_CELLS: ByCpu<SampleCells> = ByCpu::with_max_entries(1, MMAPABLE);
+
+/// The last receiver on each CPU, by [`sample::received`].
+#[map]
+static RECEIVERS: ByCpu<u64> = ByCpu::with_max_entries(1, MMAPABLE);
 
 /// A scratch buffer: a stack is larger than the stack of a program.
 #[map]
@@ -82,6 +91,34 @@ enum Origin {
     Other,
     /// Kernel mode, where network work is possible.
     Network,
+}
+
+/// Records that a slot receives a measured packet. Samples of the receive softirq count for the slot until the next one. A sample reads
+/// the word as a whole.
+#[inline(always)]
+pub fn received(slot: Slot, now: u64) {
+    if charges()
+        && let Some(word) = cells::here(&RECEIVERS)
+    {
+        *word = sample::received(slot, now);
+    }
+}
+
+/// Returns true if samples count for workloads.
+#[inline(always)]
+pub fn charges() -> bool {
+    enabled() && owner::by() != ownership::OFF
+}
+
+/// Returns the slots of a sample: the receiver of the last packet, and the task's.
+#[inline(always)]
+fn slots(now: u64) -> [Slot; 2] {
+    if !charges() {
+        return [Slot::NODE; 2];
+    }
+    let receiver = cells::here(&RECEIVERS).map_or(Slot::NODE, |word| sample::receiver(*word, now));
+    let is_idle = bpf_get_current_pid_tgid() as u32 == 0;
+    [receiver, if is_idle { Slot::NODE } else { owner::slot_of_current_or_node() }]
 }
 
 /// Handles a sample by a timer. It represents its period, and the later periods that the kernel skips because the timer is late, for example
@@ -125,7 +162,7 @@ fn sampled(ctx: &PerfEventContext, weight: impl FnOnce(&mut SampleCells, u64) ->
             return;
         }
         Origin::Network => {
-            stack(ctx, cells, weight);
+            stack(ctx, cells, weight, now);
             cells.time += clock::monotonic() - now;
         }
         Origin::User | Origin::Other => {}
@@ -192,15 +229,16 @@ fn period(ctx: &PerfEventContext) -> u64 {
     unsafe { (*ctx.as_ptr().cast::<bpf_perf_event_data>()).sample_period }
 }
 
-/// Writes the stack of a sample that represents `weight` to the ring.
+/// Writes the stack of a sample that represents `weight` to the ring. `now` is the time of the sample.
 #[inline(always)]
-fn stack(ctx: &PerfEventContext, cells: &mut SampleCells, weight: u64) {
+fn stack(ctx: &PerfEventContext, cells: &mut SampleCells, weight: u64, now: u64) {
+    let [receiver, task] = slots(now);
     let Some(sample) = SAMPLE_SCRATCH.get_ptr_mut(0) else { return };
     const BYTES: u64 = (FRAMES * size_of::<u64>()) as u64;
     // SAFETY: the scratch buffer of this CPU. Only this program uses it, and the program does not interrupt its own run. The
     // helper writes at most `BYTES`.
     let length = unsafe {
-        (*sample).header = SampleHeader { weight, cpu: bpf_get_smp_processor_id(), padding: 0 };
+        (*sample).header = SampleHeader { weight, cpu: bpf_get_smp_processor_id(), receiver: receiver.0, task: task.0 };
         bpf_get_stack(ctx.as_ptr(), (&raw mut (*sample).frames).cast(), BYTES as u32, 0)
     };
     let length = length as u64;

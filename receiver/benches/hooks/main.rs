@@ -177,7 +177,7 @@ fn choose(handlers: Handlers, signals: &mut Signals) {
         return;
     }
     let waits = handlers.waits();
-    signals.softirq_wait.enabled = waits;
+    signals.softirq_wait.enabled = Some(waits);
     signals.receive_wait.enabled = waits;
     signals.slow_packets.enabled = handlers.selects_slow();
     // These signals use hooks of the layers.

@@ -132,6 +132,8 @@ pub const fn all_or_none(name: &'static str, programs: &'static [Program<'static
 pub const FENTRY: &str = "fentry";
 /// The name of alternates that use kprobes.
 pub const KPROBE: &str = "kprobe";
+/// The name of alternates with a program that the kernel runs for each packet of a socket.
+pub const CGROUP_SKB: &str = "cgroup_skb";
 /// The name of alternates that use tracepoints.
 pub const TRACEPOINT: &str = "tracepoint";
 
@@ -194,13 +196,17 @@ pub static IP: Hook = Hook {
         whole(KPROBE, &[kprobe("ip_rcv_core_probe", "ip_rcv_core"), kprobe("ip6_rcv_core_probe", "ip6_rcv_core")]),
     ],
 };
-/// A packet enters the transport protocol.
+/// A packet enters the transport protocol. The packet of the first alternate has its receiving socket, and so its owner.
 pub static TRANSPORT: Hook = Hook {
     name: "transport",
     reads_timestamps: true,
     sees_traffic: true,
     within: None,
     alternates: &[
+        whole(
+            CGROUP_SKB,
+            &[Program { symbol: "cgroup_ingress", attachment: Attachment::CgroupIngress, target: "root cgroup" }],
+        ),
         whole(FENTRY, &[fentry("tcp_v4_rcv"), fentry("tcp_v6_rcv"), fentry("udp_rcv"), fentry("udpv6_rcv")]),
         whole(
             KPROBE,
@@ -211,16 +217,6 @@ pub static TRANSPORT: Hook = Hook {
                 kprobe("udpv6_rcv_probe", "udpv6_rcv"),
             ],
         ),
-        Alternate {
-            name: "cgroup_skb",
-            programs: &[Program {
-                symbol: "cgroup_ingress",
-                attachment: Attachment::CgroupIngress,
-                target: "root cgroup",
-            }],
-            leaves_out: Some("packets without a receiving socket"),
-            needs_all: false,
-        },
     ],
 };
 /// The kernel has appended a packet to a socket's receive queue.

@@ -245,7 +245,7 @@ processed 3 insns (limit 1000000) max_states_per_insn 0 total_states 0 peak_stat
     fn remedy_names_only_capabilities_that_the_program_needs() {
         let without_network = host(&["CAP_NET_ADMIN"], None);
         assert!(!load(libc::EPERM, "", &without_network).contains("CAP_NET_ADMIN"));
-        assert_eq!(lacking(&TRANSPORT.alternates[2].programs[0], &without_network), ["CAP_NET_ADMIN"]);
+        assert_eq!(lacking(&TRANSPORT.alternates[0].programs[0], &without_network), ["CAP_NET_ADMIN"]);
     }
 
     #[test]
@@ -265,7 +265,7 @@ processed 3 insns (limit 1000000) max_states_per_insn 0 total_states 0 peak_stat
     #[test]
     fn attach_errors_name_the_target() {
         let error = ProgramError::IOError(io::Error::from_raw_os_error(libc::ENOENT));
-        let program = &TRANSPORT.alternates[2].programs[0];
+        let program = &TRANSPORT.alternates[0].programs[0];
         let refusal = of(program, &error, &host(&[], None));
         insta::assert_snapshot!(format!("{}\n{}", refusal.what, refusal.cure));
     }

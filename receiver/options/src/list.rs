@@ -47,6 +47,12 @@ impl<T: Named> List<T> {
         self.0.contains(&value)
     }
 
+    /// Returns a list of some values.
+    #[must_use]
+    pub fn some(is_in: impl Fn(T) -> bool) -> Self {
+        Self(T::ALL.iter().copied().filter(|value| is_in(*value)).collect())
+    }
+
     /// Sorts the requested values into the order of their path.
     fn of(requested: &[T]) -> Result<Self, &'static str> {
         let sorted: Vec<T> = T::ALL.iter().copied().filter(|value| requested.contains(value)).collect();

@@ -16,3 +16,13 @@ impl Default for Switch {
         Self { enabled: true }
     }
 }
+
+/// The settings of a signal that only the level `detailed` measures by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct DetailSwitch {
+    /// True if the signal is measured. The default is true at the level `detailed`, and false at `normal`.
+    #[schemars(with = "bool", extend("examples" = [true]))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
+}

@@ -56,7 +56,7 @@ use crate::{
         hooks::{self, Hook},
         memory::PlannedMap,
     },
-    options::Switch,
+    options::{DetailSwitch, Level, Switch},
     packets::GroupWords,
     telemetry::Descriptor,
 };
@@ -67,6 +67,7 @@ pub use energy::{Phase, Settings as EnergySettings, Trial};
 pub use entry::{Caveat, Caveats, ConstantContext, Entry, HooksNeeded};
 pub use latency::KIND as LATENCY;
 pub use loss_conditions::LossConditions;
+pub use network_functions::Estimates;
 pub use signal::{OpenContext, OpenError, ReadError, Signal, Traced};
 pub use status::statuses;
 pub use workload_cpu::{SharedCpuTimes, source as cpu_time_source};
@@ -95,18 +96,20 @@ macro_rules! signals {
             /// Returns settings that require every possible hook.
             #[must_use]
             pub fn complete() -> Self {
-                Self { network_cpu: network_cpu::Settings::complete(), ..Self::default() }
+                let mut settings = Self { network_cpu: network_cpu::Settings::complete(), ..Self::default() };
+                settings.set_level(Level::Detailed);
+                settings
             }
 
             /// Disables every signal.
             pub fn disable_all(&mut self) {
-                $(self.$name.enabled = false;)*
+                $(self.$name.enabled = false.into();)*
             }
 
             /// Returns true if a signal is enabled.
             #[must_use]
             pub fn enables(&self, signal: &str) -> bool {
-                $((signal == stringify!($name) && self.$name.enabled))||*
+                $((signal == stringify!($name) && is_on(self.$name.enabled)))||*
             }
         }
 
@@ -126,7 +129,7 @@ signals! {
     receive_driver: Switch,
     receive_segments: Switch,
     slow_packets: slow_packets::Settings,
-    softirq_wait: Switch,
+    softirq_wait: DetailSwitch,
     tcp_rtt: Switch,
     transmit: transmit::Settings,
     tcp_retransmits: Switch,
@@ -134,6 +137,22 @@ signals! {
     network_drops: Switch,
     processor: processor::Settings,
     energy: energy::Settings,
+}
+
+impl Settings {
+    /// Sets the keys that the configuration leaves to the level.
+    pub fn set_level(&mut self, level: Level) {
+        let is_detailed = level == Level::Detailed;
+        self.network_cpu.set_level(level);
+        self.latency.set_level(level);
+        self.softirq_wait.enabled.get_or_insert(is_detailed);
+        self.transmit.enabled.get_or_insert(is_detailed);
+    }
+}
+
+/// Returns the value of a key `enabled`; false if it was left to the level, and none is set.
+fn is_on(enabled: impl Into<Option<bool>>) -> bool {
+    enabled.into().unwrap_or_default()
 }
 
 /// Returns every metric of the catalogue, internal telemetry included.
@@ -169,9 +188,19 @@ pub fn enabled(settings: &Settings) -> impl Iterator<Item = &'static Entry> {
 /// single signals.
 #[must_use]
 pub fn hooks(settings: &Settings) -> Vec<&'static Hook> {
-    let enabled: Vec<&'static Hook> = enabled(settings).flat_map(|entry| (entry.hooks)(settings)).collect();
+    let mut enabled: Vec<&'static Hook> = Vec::new();
+    for hook in enabled_hooks(settings) {
+        if !enabled.contains(&hook) {
+            enabled.push(hook);
+        }
+    }
     let (shared, own): (Vec<_>, Vec<_>) = enabled.iter().copied().partition(|hook| hooks::SHARED.contains(hook));
     hooks::SHARED.into_iter().filter(|hook| shared.contains(hook)).chain(own).collect()
+}
+
+/// Returns the hooks of every enabled signal.
+fn enabled_hooks(settings: &Settings) -> impl Iterator<Item = &'static Hook> {
+    enabled(settings).flat_map(|entry| (entry.hooks)(settings))
 }
 
 /// Returns the hooks that only the signal `processor` needs, which depend on the counters of the machine.

@@ -5,7 +5,7 @@ use std::{cell::OnceCell, io, time::Instant};
 use undercurrent_ebpf::abi::softirq::SoftirqCells;
 
 use crate::{
-    LossConditions, SOFTIRQS, Settings, SharedCpuTimes,
+    Estimates, LossConditions, SOFTIRQS, Settings, SharedCpuTimes,
     kernel::{Kernel, KernelError, maps::ByCpu, ring::Watch},
     options::Packets,
     packets::SharedGrouping,
@@ -103,6 +103,8 @@ pub struct OpenContext<'a> {
     pub meters: &'a PowerMeters,
     /// CPU times, once a signal has opened them.
     pub cpu_times: &'a OnceCell<SharedCpuTimes>,
+    /// The estimates of CPU time, once their signal is open.
+    pub estimates: &'a OnceCell<Estimates>,
     /// The workloads.
     pub workloads: &'a Workloads,
     /// The grouping keys besides the workload.

@@ -21,7 +21,7 @@ use crate::{
 pub static ENTRY: Entry = Entry {
     hooks: |_| vec![&hooks::SOFTIRQ_RAISE, &hooks::SOFTIRQ_ENTRY],
     maps: &[&SOFTIRQS],
-    constants: |on| vec![Constant::flag("signal.softirq_wait", on.settings.softirq_wait.enabled)],
+    constants: |on| vec![Constant::flag("signal.softirq_wait", on.settings.softirq_wait.enabled.unwrap_or_default())],
     losses: |_| vec![MISSING_RAISE],
     ..Entry::new("softirq_wait", "Time from the raise of a network softirq to its run", &[&WAIT], open)
 };

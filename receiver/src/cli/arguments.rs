@@ -7,7 +7,7 @@ use clap_complete::Shell;
 
 use crate::{
     doctor::FailOn,
-    options::{AttachKind, Interval, Output, Sampling, Span},
+    options::{AttachKind, Interval, Level, Output, Sampling, Span},
 };
 
 const AFTER_HELP: &str = "\
@@ -94,6 +94,9 @@ pub struct RunArguments {
     /// Outputs: table, json, json=FILE or otlp; repeatable [default: otlp if an endpoint is set, else table].
     #[arg(long, value_name = "OUTPUT")]
     pub output: Vec<Output>,
+    /// Amount of detail: normal or detailed [default: normal].
+    #[arg(long, value_name = "LEVEL", value_enum, hide_possible_values = true)]
+    pub level: Option<Level>,
     /// Share of measured packets: adaptive, all, 1/2, 1/4, ... [default: adaptive].
     #[arg(long, value_name = "SHARE")]
     pub sampling: Option<Sampling>,
@@ -117,6 +120,9 @@ pub struct DoctorArguments {
     /// Configuration file (YAML) with the signals and limits to check.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Amount of detail to check: normal or detailed [default: normal].
+    #[arg(long, value_name = "LEVEL", value_enum, hide_possible_values = true)]
+    pub level: Option<Level>,
     /// Prints the size of each kernel map.
     #[arg(long)]
     pub verbose: bool,

@@ -103,12 +103,12 @@ fn check_placement(matches: &ArgMatches) -> Result<(), String> {
 }
 
 fn run(arguments: RunArguments, command: &mut clap::Command) -> Result<Run, clap::Error> {
-    let RunArguments { config, interval, duration, output, sampling, avoid, sysfs_root } = arguments;
+    let RunArguments { config, interval, duration, output, level, sampling, avoid, sysfs_root } = arguments;
     let outputs = match output {
         outputs if outputs.is_empty() => None,
         outputs => Some(Outputs::try_from(outputs).map_err(|error| command.error(ErrorKind::ArgumentConflict, error))?),
     };
-    let flags = Flags { interval, duration, outputs, sampling, avoid, sysfs_root };
+    let flags = Flags { interval, duration, outputs, level, sampling, avoid, sysfs_root };
     Ok(Run { config, flags })
 }
 

@@ -47,6 +47,7 @@ fn other_commands_are_parsed() {
         verbose: false,
         avoid: vec![AttachKind::Fentry],
         sysfs_root: None,
+        level: None,
         energy: false,
         fail_on: FailOn::default(),
         config: None,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     options::{
-        AbsolutePath, Hooks, Interval, LocalAddress, MemoryLimit, Outputs, Packets, Separation, Span, Workloads,
+        AbsolutePath, Hooks, Interval, Level, LocalAddress, MemoryLimit, Outputs, Packets, Separation, Span, Workloads,
     },
     signals::Settings as Signals,
     sysfs,
@@ -37,6 +37,10 @@ pub struct File {
     pub resource: Resource,
     /// The local endpoint for health checks.
     pub health: Health,
+    /// The amount of detail: `normal`, or `detailed`, which adds layers, stages of the way out, and the exact time and the waits of
+    /// softirqs, at [about twice the cost](overhead.md). The keys of the signals take precedence. `--level` takes precedence over this
+    /// key.
+    pub level: Level,
     /// Upper limit of the memory of kernel maps. The sidecar refuses to start if the enabled signals need more.
     pub memory_limit: MemoryLimit,
     /// Attachment of eBPF programs to the kernel.

@@ -11,7 +11,7 @@ use crate::{
     environment::{Environment, Ignored, value},
     export::otlp,
     options::{
-        AttachKind, Destination, Interval, MemoryLimit, Output, Outputs, Packets, Sampling, Separation, Span,
+        AttachKind, Destination, Interval, Level, MemoryLimit, Output, Outputs, Packets, Sampling, Separation, Span,
         UnitError, Workloads,
     },
     signals::Settings as Signals,
@@ -26,6 +26,8 @@ pub struct Flags {
     pub duration: Option<Span>,
     /// All `--output` flags.
     pub outputs: Option<Outputs>,
+    /// `--level`.
+    pub level: Option<Level>,
     /// `--sampling`.
     pub sampling: Option<Sampling>,
     /// All `--avoid` flags.
@@ -51,6 +53,8 @@ pub struct Settings {
     pub resource_attributes: BTreeMap<String, String>,
     /// The local endpoint for health checks.
     pub health: Health,
+    /// The amount of detail.
+    pub level: Level,
     /// Upper limit of the memory of kernel maps.
     pub memory_limit: MemoryLimit,
     /// The attachment kinds that are not used.
@@ -87,7 +91,9 @@ impl Settings {
         let outputs = outputs.unwrap_or_else(|| Outputs::only(default_output(environment, &file.otlp)));
         let sampling = flags.sampling.unwrap_or(file.packets.sampling);
         let default = if outputs.is_table_only() { Interval::DEFAULT_TABLE } else { Interval::DEFAULT };
+        let level = flags.level.unwrap_or(file.level);
         let mut signals = file.signals;
+        signals.set_level(level);
         signals.slow_packets.enabled &= exports_spans;
         signals.network_functions.per_cpu.get_or_insert(outputs.is_table_only());
         let settings = Self {
@@ -98,6 +104,7 @@ impl Settings {
             otlp: Otlp { logs: exports_logs.unwrap_or(file.otlp.logs), ..file.otlp },
             resource_attributes: file.resource.attributes,
             health: file.health,
+            level,
             memory_limit: file.memory_limit,
             avoid: [file.hooks.avoid, flags.avoid].concat(),
             sysfs_root: flags.sysfs_root.unwrap_or_else(|| file.sysfs_root.0.as_path().to_owned()),

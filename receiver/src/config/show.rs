@@ -105,6 +105,7 @@ impl Shown<'_> {
             "resource.attributes" => self.variable(&[RESOURCE_ATTRIBUTES, SERVICE_NAME]),
             "hooks.avoid" => flag("--avoid", !flags.avoid.is_empty()),
             "sysfs_root" => flag("--sysfs-root", flags.sysfs_root.is_some()),
+            "level" => flag("--level", flags.level.is_some()),
             "packets.sampling" => flag("--sampling", flags.sampling.is_some()),
             "otlp.logs" => self.variable(&[LOGS_EXPORTER]),
             "signals.slow_packets.enabled" => self.variable(&[TRACES_EXPORTER]),
@@ -166,6 +167,7 @@ fn as_file(settings: Settings) -> File {
         otlp: settings.otlp,
         resource: Resource { attributes: settings.resource_attributes },
         health: settings.health,
+        level: settings.level,
         memory_limit: settings.memory_limit,
         hooks: Hooks { avoid: settings.avoid },
         sysfs_root: AbsolutePath::try_from(settings.sysfs_root.display().to_string())

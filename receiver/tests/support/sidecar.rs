@@ -82,6 +82,8 @@ impl Sidecar {
         command.args(
             std::env::var(AVOID).iter().flat_map(|means| means.split_whitespace()).flat_map(|means| ["--avoid", means]),
         );
+        // Most tests concern details. Those of the default level name it.
+        command.args(["--level", "detailed"].into_iter().filter(|_| !arguments.contains(&"--level")));
         // The tests compare exact counts, so no packet may be excluded by sampling.
         command.args(["--sampling", "all"].into_iter().filter(|_| !arguments.contains(&"--sampling")));
         command.stdout(Stdio::null()).stderr(Stdio::piped());

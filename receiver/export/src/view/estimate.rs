@@ -18,9 +18,8 @@ pub(super) fn section(input: &Input<'_>, descriptor: &'static Descriptor) -> Opt
     let (View::Estimate { variance, exact, busy }, Some(key)) = (descriptor.view, descriptor.attributes.first()) else {
         return None;
     };
-    let node = input.current.resources.first()?;
-    let estimate = Growths::of(input, node, descriptor.name);
-    let (variance, exact) = (Growths::of(input, node, variance), Growths::everywhere(input, exact));
+    let (estimate, variance) = (Growths::everywhere(input, descriptor.name), Growths::everywhere(input, variance));
+    let exact = Growths::everywhere(input, exact);
     let busy = Growths::everywhere(input, busy).per_second(|_| true);
     let row = |name: &str, is_part: &dyn Fn(&Attributes) -> bool| {
         let rate = estimate.per_second(is_part);

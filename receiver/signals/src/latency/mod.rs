@@ -32,7 +32,7 @@ use crate::{
 
 /// The registry entry.
 pub static ENTRY: Entry = Entry {
-    hooks: |settings| settings.latency.layers.iter().map(hook).collect(),
+    hooks: |settings| settings.latency.layers().iter().map(hook).collect(),
     maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &EXTRA_LATENCY],
     constants: |on| on.settings.latency.constants(on.sizing),
     losses: |on| {
@@ -50,7 +50,7 @@ pub static ENTRY: Entry = Entry {
 };
 
 fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
-    let layers = &opening.settings.latency.layers;
+    let layers = opening.settings.latency.layers();
     let durations = Durations::open(opening, &KIND, |series| {
         let Series::Receive(ReceivePoint { layer, .. }) = series else { return false };
         layers.contains(layer) && opening.kernel.serves(hook(layer))

@@ -10,7 +10,7 @@ use crate::{
         constant::{Constant, Feature},
         memory::Sizing,
     },
-    options::{Functions, List},
+    options::{Functions, Level, List},
 };
 
 /// Time from a packet's receive timestamp to each layer of the receive path.
@@ -19,8 +19,11 @@ use crate::{
 pub struct Settings {
     /// True if the signal is measured.
     pub enabled: bool,
-    /// The layers to measure. A layer without a working hook has no points.
-    pub layers: List<Layer>,
+    /// The layers to measure. A layer without a working hook has no points. The default is every layer at the level `detailed`, and
+    /// `transport` and `socket_read` at `normal`.
+    #[schemars(with = "List<Layer>", extend("examples" = [["ip", "transport", "socket_enqueued", "socket_read"]]))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layers: Option<List<Layer>>,
     /// Additional layers: up to eight kernel functions with a packet (`struct sk_buff *`) as parameter, for example
     /// `ip_rcv_finish`. `undercurrent doctor` reports the functions that it cannot attach to, with the reason.
     pub extra_layers: Functions,
@@ -55,10 +58,29 @@ impl Settings {
         ]
     }
 
+    /// Sets the layers of a level, unless the configuration names them.
+    pub(crate) fn set_level(&mut self, level: Level) {
+        self.layers.get_or_insert_with(|| layers(level));
+    }
+
+    /// Returns the layers to measure.
+    #[must_use]
+    pub fn layers(&self) -> List<Layer> {
+        self.layers.clone().unwrap_or_else(|| layers(Level::Normal))
+    }
+
     /// Returns true if reads that waited for a missing segment are excluded at a layer.
     #[must_use]
     pub fn excludes_blocked(&self, at: Layer) -> bool {
-        self.enabled && self.layers.contains(at) && self.head_of_line_blocking == HeadOfLineBlocking::Exclude
+        self.enabled && self.layers().contains(at) && self.head_of_line_blocking == HeadOfLineBlocking::Exclude
+    }
+}
+
+/// Returns the layers of a level.
+fn layers(level: Level) -> List<Layer> {
+    match level {
+        Level::Normal => List::some(|layer| matches!(layer, Layer::Transport | Layer::SocketRead)),
+        Level::Detailed => List::default(),
     }
 }
 
@@ -66,7 +88,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             enabled: true,
-            layers: List::default(),
+            layers: None,
             extra_layers: Functions::default(),
             head_of_line_blocking: HeadOfLineBlocking::default(),
         }

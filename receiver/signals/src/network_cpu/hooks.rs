@@ -10,9 +10,9 @@ pub static RECEIVER: Hook = Hook {
     name: "receiver",
     reads_timestamps: false,
     sees_traffic: true,
-    within: Some((&hooks::TRANSPORT, "cgroup_skb")),
+    within: Some((&hooks::TRANSPORT, hooks::CGROUP_SKB)),
     alternates: &[Alternate {
-        name: "cgroup_skb",
+        name: hooks::CGROUP_SKB,
         programs: &[Program { symbol: "cgroup_charge", attachment: Attachment::CgroupIngress, target: "root cgroup" }],
         leaves_out: None,
         needs_all: false,
@@ -87,7 +87,7 @@ pub static SOCKET_CALL: Hook = Hook {
 /// Returns the hooks that the settings require.
 pub fn required(settings: &Settings) -> Vec<&'static Hook> {
     let softirqs = [&hooks::SOFTIRQ_ENTRY, &hooks::SOFTIRQ_EXIT, &hooks::DROP, &RECEIVER];
-    match settings.exact {
+    match settings.exact() {
         Exact::None => Vec::new(),
         Exact::Softirqs => softirqs.to_vec(),
         Exact::All => softirqs.into_iter().chain([&hooks::SCHED_SWITCH, &SOCKET_CALL]).collect(),

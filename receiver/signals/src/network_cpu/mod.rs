@@ -13,9 +13,10 @@ use undercurrent_ebpf::abi::{
     softirq::{Softirq, SoftirqCells},
 };
 
+pub(super) use self::hooks::RECEIVER;
 pub(super) use self::points::CPU_TIME;
 use self::{
-    hooks::{RECEIVER, SOCKET_CALL},
+    hooks::SOCKET_CALL,
     points::{DIRECT, IO_URING_TIME},
     shares::{CALLS, NETWORK_CPU, WAITING_CALLS},
 };
@@ -44,7 +45,7 @@ pub static ENTRY: Entry = Entry {
     constants: |on| on.settings.network_cpu.constants(on.sizing),
     losses: |on| if on.socket_calls { vec![REPLACED] } else { Vec::new() },
     hooks_needed: HooksNeeded::Each(&[&SOFTIRQ_ENTRY, &SOFTIRQ_EXIT]),
-    caveats: |settings, kernel| caveats(settings.network_cpu.exact, kernel),
+    caveats: |settings, kernel| caveats(settings.network_cpu.exact(), kernel),
     ..Entry::new(
         "network_cpu",
         "CPU time of the network softirqs, by the workload that receives the packets, and optionally of socket calls",
@@ -75,11 +76,11 @@ pub fn divides(kernel: &Kernel) -> bool {
 
 fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
     let (kernel, settings) = (opening.kernel, &opening.settings.network_cpu);
-    let divides = divides(kernel) && !settings.per_cpu;
-    let calls = settings.exact == Exact::All && kernel.serves(&SCHED_SWITCH) && kernel.serves(&SOCKET_CALL);
+    let divides = settings.measures_softirqs() && divides(kernel) && !settings.per_cpu;
+    let calls = settings.exact() == Exact::All && kernel.serves(&SCHED_SWITCH) && kernel.serves(&SOCKET_CALL);
     let is_charged = |kind: &CostKind| if *kind == CostKind::ReceiveSoftirq { divides } else { calls };
     Ok(Box::new(NetworkCpu {
-        softirqs: (settings.exact != Exact::None).then(|| opening.softirqs()).transpose()?,
+        softirqs: (settings.exact() != Exact::None).then(|| opening.softirqs()).transpose()?,
         per_cpu: settings.per_cpu,
         shares: Shares::open(kernel)?,
         charged: CostKind::ALL.into_iter().filter(is_charged).collect(),

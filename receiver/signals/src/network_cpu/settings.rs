@@ -4,7 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use undercurrent_ebpf::abi::cost::exact;
 
-use crate::kernel::{constant::Constant, memory::Sizing};
+use crate::{
+    kernel::{constant::Constant, memory::Sizing},
+    options::Level,
+};
 
 /// CPU time of the network stack, by event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -13,8 +16,10 @@ pub struct Settings {
     /// True if the signal is measured.
     pub enabled: bool,
     /// The events to measure exactly: `softirqs`, `all` (socket calls and threads of io_uring too, with a program at each switch
-    /// between tasks), or `none`.
-    pub exact: Exact,
+    /// between tasks), or `none`. The default is `softirqs` at the level `detailed`, and `none` at `normal`.
+    #[schemars(with = "Exact", extend("examples" = ["softirqs"]))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exact: Option<Exact>,
     /// True if every CPU has points of its own (`cpu.logical_number`) for softirqs. The receive softirq is then not divided over
     /// workloads.
     pub per_cpu: bool,
@@ -22,7 +27,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { enabled: true, exact: Exact::Softirqs, per_cpu: false }
+        Self { enabled: true, exact: None, per_cpu: false }
     }
 }
 
@@ -30,19 +35,36 @@ impl Settings {
     /// Returns settings that require every possible hook.
     #[must_use]
     pub fn complete() -> Self {
-        Self { exact: Exact::All, ..Self::default() }
+        Self { exact: Some(Exact::All), ..Self::default() }
+    }
+
+    /// Sets the exact events of a level, unless the configuration names them.
+    pub(crate) fn set_level(&mut self, level: Level) {
+        self.exact.get_or_insert(match level {
+            Level::Normal => Exact::None,
+            Level::Detailed => Exact::Softirqs,
+        });
+    }
+
+    /// Returns the events to measure exactly.
+    #[must_use]
+    pub const fn exact(&self) -> Exact {
+        match self.exact {
+            Some(exact) => exact,
+            None => Exact::None,
+        }
     }
 
     /// Returns true if network softirqs are measured.
     #[must_use]
     pub fn measures_softirqs(&self) -> bool {
-        self.enabled && self.exact != Exact::None
+        self.enabled && self.exact() != Exact::None
     }
 
     /// Returns true if socket calls are measured.
     #[must_use]
     pub fn measures_calls(&self) -> bool {
-        self.enabled && self.exact == Exact::All
+        self.enabled && self.exact() == Exact::All
     }
 
     /// Returns the constants of the programs.
@@ -56,7 +78,7 @@ impl Settings {
 
     /// Returns the number of the exact events for the eBPF programs, one of [`exact`].
     const fn measured(&self) -> u32 {
-        match self.exact {
+        match self.exact() {
             _ if !self.enabled => exact::NONE,
             Exact::None => exact::NONE,
             Exact::Softirqs => exact::SOFTIRQS,

@@ -3,13 +3,19 @@
 //! The weights of new samples are summed by CPU. At a snapshot, the price of each CPU converts them to times. So all times are sums of
 //! rounded nanoseconds: they never fall, and the functions of an event add up to it exactly.
 
-use std::{collections::HashMap, mem::size_of};
+use std::{
+    collections::{BTreeMap, HashMap},
+    mem::size_of,
+};
 
 use undercurrent_ebpf::abi::sample::SampleHeader;
 use zerocopy::FromBytes;
 
-use super::classifier::{Classifier, Work};
-use crate::kernel::ring::Ring;
+use super::{
+    charges::{Charge, Charges},
+    classifier::{Classifier, Work},
+};
+use crate::{kernel::ring::Ring, workloads::Slot};
 
 /// The sum of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,7 +30,7 @@ pub struct Sum {
 
 /// Samples of a CPU without a time.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counted {
+pub struct Counted {
     /// The sum of the samples' weights.
     weight: u64,
     samples: u64,
@@ -33,7 +39,7 @@ struct Counted {
 }
 
 impl Counted {
-    fn add(&mut self, weight: u64) {
+    pub fn add(&mut self, weight: u64) {
         self.weight += weight;
         self.samples += 1;
         self.squares += u128::from(weight).pow(2);
@@ -42,7 +48,7 @@ impl Counted {
 
 impl Sum {
     /// Adds samples with a price in nanoseconds. A price of 1 is exact.
-    fn add(&mut self, counted: &Counted, price: f64) {
+    pub fn add(&mut self, counted: &Counted, price: f64) {
         self.nanoseconds += (counted.weight as f64 * price).round() as u64;
         self.samples += counted.samples;
         self.squares += (counted.squares as f64 * price.powi(2)).round() as u128;
@@ -61,15 +67,31 @@ pub struct Collector {
     /// Samples since the last call of [`Self::settle`], and those of CPUs without a price.
     pending: Pending,
     sums: Sums,
+    charges: Charges,
     unresolved: bool,
 }
 
-type Pending = HashMap<(Work, u32), Counted>;
+/// Samples by CPU.
+#[derive(Default)]
+struct Pending {
+    work: PendingWork,
+    charges: BTreeMap<(Charge, u32), Counted>,
+}
+
+type PendingWork = HashMap<(Work, u32), Counted>;
 
 impl Collector {
     /// Returns a collector of the stacks in a ring.
     pub fn new(ring: Ring, classifier: Classifier, per_cpu: bool) -> Self {
-        Self { ring, classifier, per_cpu, pending: HashMap::new(), sums: HashMap::new(), unresolved: false }
+        Self {
+            ring,
+            classifier,
+            per_cpu,
+            pending: Pending::default(),
+            sums: HashMap::new(),
+            charges: Charges::default(),
+            unresolved: false,
+        }
     }
 
     /// Adds all stacks in the ring.
@@ -80,7 +102,19 @@ impl Collector {
 
     /// Converts the weights of samples to times, by the price of each CPU. Samples of a CPU without a price wait.
     pub fn settle(&mut self, price: impl Fn(u32) -> Option<f64>) {
-        settle(&mut self.pending, &mut self.sums, self.per_cpu, price);
+        self.charges.settle(&mut self.pending.charges, &price);
+        settle(&mut self.pending.work, &mut self.sums, self.per_cpu, price);
+    }
+
+    /// Returns the times by slot.
+    pub const fn charges(&self) -> &Charges {
+        &self.charges
+    }
+
+    /// Removes the times of a slot.
+    pub fn forget(&mut self, slot: Slot) {
+        self.pending.charges.retain(|(charge, _), _| charge.slot() != slot);
+        self.charges.forget(slot);
     }
 
     /// Returns the sums.
@@ -105,11 +139,14 @@ fn add(record: &[u8], classifier: &Classifier, pending: &mut Pending, unresolved
     let classified = classifier.classify(addresses);
     *unresolved |= classified.unresolved;
     if let Some(work) = classified.work {
-        pending.entry((work, header.cpu)).or_default().add(header.weight);
+        pending.work.entry((work, header.cpu)).or_default().add(header.weight);
+        for charge in Charge::of(work.event, &header) {
+            pending.charges.entry((charge, header.cpu)).or_default().add(header.weight);
+        }
     }
 }
 
-fn settle(pending: &mut Pending, sums: &mut Sums, per_cpu: bool, price: impl Fn(u32) -> Option<f64>) {
+fn settle(pending: &mut PendingWork, sums: &mut Sums, per_cpu: bool, price: impl Fn(u32) -> Option<f64>) {
     pending.retain(|(work, cpu), counted| {
         let Some(price) = price(*cpu) else { return true };
         sums.entry((*work, per_cpu.then_some(*cpu))).or_default().add(counted, price);
@@ -135,11 +172,11 @@ mod tests {
         Classifier::new(&settings, Text { ranges: vec![range], vmlinux: (4096, 8192) })
     }
 
-    fn pending(records: &[&[u64]]) -> Pending {
-        let (classifier, mut pending, mut unresolved) = (classifier(), Pending::new(), false);
+    fn pending(records: &[&[u64]]) -> PendingWork {
+        let (classifier, mut pending, mut unresolved) = (classifier(), Pending::default(), false);
         records.iter().for_each(|words| add(words.as_bytes(), &classifier, &mut pending, &mut unresolved));
         assert!(!unresolved);
-        pending
+        pending.work
     }
 
     fn of(sums: &Sums, cpu: Option<u32>) -> Option<Sum> {

@@ -11,6 +11,7 @@
 //! frequency mode (`perf_event_attr.freq`) would give a partly idle CPU more samples for each second of busy time, and start with a burst of
 //! samples.
 
+mod charges;
 mod classifier;
 mod collector;
 mod frequency;
@@ -29,11 +30,12 @@ use tokio::task::JoinHandle;
 use undercurrent_ebpf::abi::sample::{SampleCells, SampleHeader};
 
 use self::{
+    charges::Charges,
     classifier::{Classifier, Work},
     collector::{Collector, Sum, Sums},
     frequency::Frequencies,
     source::{Observed, Source},
-    table::OTHER,
+    table::{OTHER, Owner},
 };
 pub use self::{
     settings::{SampleSource, Settings},
@@ -41,7 +43,7 @@ pub use self::{
     table::{CLASSES, Class, EVENTS, Event},
 };
 use super::{
-    Caveat, Entry, OpenContext, OpenError, ReadError, Signal, attributes, distinct,
+    Caveat, Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signal, attributes, distinct,
     lost::{LOST, lost},
     network_cpu,
     workload_cpu::{self, stat},
@@ -63,8 +65,9 @@ use crate::{
 
 /// The registry entry.
 pub static ENTRY: Entry = Entry {
-    hooks: |settings| vec![hook(settings.network_functions.source)],
-    maps: &[&RING, &CELLS],
+    hooks: |settings| vec![hook(settings.network_functions.source), &network_cpu::RECEIVER],
+    maps: &[&RING, &CELLS, &RECEIVERS],
+    hooks_needed: HooksNeeded::Each(&[&HOOK]),
     constants: |on| on.settings.network_functions.constants(on.sizing),
     losses: |_| vec![FULL, UNREADABLE, DROPPED],
     tasks: &[Task::ReadSymbols],
@@ -94,7 +97,7 @@ const FUNCTION: AttributeKey = AttributeKey::derived("undercurrent.network.funct
 static ESTIMATED: Descriptor = Descriptor {
     name: "undercurrent.network.estimated_cpu.time",
     unit: "s",
-    description: "CPU time of network events, estimated from samples.",
+    description: "CPU time of network events, estimated from samples. Softirq time belongs to the receivers of the packets.",
     instrument: Instrument::Counter,
     attributes: &[EVENT],
     view: View::Estimate {
@@ -118,7 +121,7 @@ static VARIANCE: Descriptor = Descriptor {
 static TIME: Descriptor = Descriptor {
     name: "undercurrent.network.function.cpu.time",
     unit: "s",
-    description: "CPU time of network functions, estimated from samples. Functions exclude each other and add up to their event.",
+    description: "CPU time of network functions on the whole node, estimated from samples. Functions exclude each other.",
     instrument: Instrument::Counter,
     attributes: &[EVENT, FUNCTION, attributes::NETWORK, attributes::cpu(true)],
     view: View::Sampled { variance: VARIANCE.name, total: EVENT.key },
@@ -160,6 +163,9 @@ const fn hook(source: SampleSource) -> &'static Hook {
 static RING: PlannedMap = PlannedMap::new("SAMPLES", 1, |sizing| sizing.samples.max(SMALLEST_RING));
 /// The counts of each CPU.
 static CELLS: PlannedMap = PlannedMap::new("SAMPLE_CELLS", size_of::<SampleCells>(), |sizing| sizing.cpus);
+
+/// The last receiver on each CPU.
+static RECEIVERS: PlannedMap = PlannedMap::new("RECEIVERS", size_of::<u64>(), |sizing| sizing.cpus);
 
 /// The smallest ring on every architecture's page size, in bytes.
 const SMALLEST_RING: usize = 64 * 1024;
@@ -222,6 +228,7 @@ fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
         Classifier::new(settings, text),
         settings.per_cpu.unwrap_or_default(),
     )));
+    let _ = opening.estimates.set(Estimates(Arc::clone(&collector)));
     let event = if opening.kernel.is_served_by(&HOOK, CYCLES) { CpuEvent::Cycles } else { CpuEvent::Clock };
     Ok(Box::new(NetworkFunctions {
         draining: tokio::spawn(drain(watch, Arc::clone(&collector))),
@@ -233,6 +240,28 @@ fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
         modules: modules(),
         start: opening.start,
     }))
+}
+
+/// Estimated times by slot, in nanoseconds.
+#[derive(Clone)]
+pub struct Estimates(Arc<Mutex<Collector>>);
+
+impl Estimates {
+    /// Returns the time of the softirqs that work for a slot.
+    pub fn softirqs(&self, slot: Slot) -> u64 {
+        let collector = lock(&self.0);
+        [Owner::Receiver, Owner::NodeSoftirq].into_iter().map(|owner| collector.charges().owned(slot, owner)).sum()
+    }
+
+    /// Returns the time of the socket calls of a slot's tasks.
+    pub fn calls(&self, slot: Slot) -> u64 {
+        lock(&self.0).charges().owned(slot, Owner::Task)
+    }
+
+    /// Returns the time for which softirqs interrupted the tasks of a slot.
+    pub fn interrupted(&self, slot: Slot) -> u64 {
+        lock(&self.0).charges().interrupted(slot)
+    }
 }
 
 async fn drain(watch: Watch, collector: Arc<Mutex<Collector>>) {
@@ -311,7 +340,11 @@ impl NetworkFunctions {
 }
 
 impl Signal for NetworkFunctions {
-    fn read(&mut self, _: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
+    fn forget(&mut self, slot: Slot) {
+        lock(&self.collector).forget(slot);
+    }
+
+    fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
         let mut cells = Vec::new();
         self.cells.for_each(|cpu, counts| cells.push((u32::try_from(cpu).unwrap_or(u32::MAX), *counts)));
         lock(&self.collector).drain();
@@ -324,6 +357,9 @@ impl Signal for NetworkFunctions {
         let collector = lock(&self.collector);
         let metrics = metrics(collector.sums(), |class| collector.classifier.class(class), self.start);
         metrics.into_iter().chain([losses]).for_each(|metric| readings.add(Slot::NODE, metric));
+        for (slot, start) in std::iter::once((Slot::NODE, self.start)).chain(workloads.slots()) {
+            estimates(collector.charges(), slot, start).into_iter().for_each(|metric| readings.add(slot, metric));
+        }
         Ok(())
     }
 }
@@ -336,17 +372,29 @@ fn square_seconds(square_nanoseconds: u128) -> Data {
     Data::Double(square_nanoseconds as f64 / 1e18)
 }
 
-/// Returns the metrics of the sums. Every event has a point; a function has one after its first sample.
-fn metrics<'a>(sums: &Sums, class: impl Fn(usize) -> &'a str, start: UnixNanos) -> [Metric; 4] {
-    let of_event = |event: usize| sums.iter().filter(move |((work, _), _)| work.event == event).map(|(_, sum)| sum);
-    let events = |data: &dyn Fn(usize) -> Data| {
-        let point = |(number, event): (usize, &Event)| Point {
+/// Returns the metrics of the events of a slot. The node has a point of every event, a workload of those with samples.
+fn estimates(charges: &Charges, slot: Slot, start: UnixNanos) -> Vec<Metric> {
+    let sums = EVENTS.iter().enumerate().map(|(number, event)| (event, charges.event(number, slot)));
+    let sums: Vec<_> = sums.filter(|(_, sum)| slot == Slot::NODE || sum.samples > 0).collect();
+    if sums.is_empty() {
+        return Vec::new();
+    }
+    let points = |data: fn(&Sum) -> Data| {
+        let of = |(event, sum): &(&Event, Sum)| Point {
             attributes: Attributes::new().with(EVENT.key, event.name),
             start,
-            data: data(number),
+            data: data(sum),
         };
-        EVENTS.iter().enumerate().map(point).collect()
+        sums.iter().map(of).collect()
     };
+    vec![
+        Metric { descriptor: &ESTIMATED, points: points(|sum| seconds(sum.nanoseconds)) },
+        Metric { descriptor: &VARIANCE, points: points(|sum| square_seconds(sum.squares)) },
+    ]
+}
+
+/// Returns the metrics of the functions on the whole node. A function has a point after its first sample.
+fn metrics<'a>(sums: &Sums, class: impl Fn(usize) -> &'a str, start: UnixNanos) -> [Metric; 2] {
     let points = |data: fn(&Sum) -> Data| {
         let point = |((work, cpu), sum): (&(Work, Option<u32>), &Sum)| {
             let attributes = Attributes::new()
@@ -360,14 +408,6 @@ fn metrics<'a>(sums: &Sums, class: impl Fn(usize) -> &'a str, start: UnixNanos) 
         sums.iter().map(point).collect()
     };
     [
-        Metric {
-            descriptor: &ESTIMATED,
-            points: events(&|event| seconds(of_event(event).map(|sum| sum.nanoseconds).sum())),
-        },
-        Metric {
-            descriptor: &VARIANCE,
-            points: events(&|event| square_seconds(of_event(event).map(|sum| sum.squares).sum())),
-        },
         Metric { descriptor: &TIME, points: points(|sum| seconds(sum.nanoseconds)) },
         Metric { descriptor: &SAMPLES, points: points(|sum| Data::count(sum.samples)) },
     ]

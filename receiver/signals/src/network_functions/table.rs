@@ -6,8 +6,23 @@
 pub struct Event {
     /// The value of `undercurrent.network.event`.
     pub name: &'static str,
+    /// What it works for.
+    pub owner: Owner,
     /// The functions.
     pub functions: &'static [&'static str],
+}
+
+/// The workload that an event works for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// The receiver of the packets, in a softirq.
+    Receiver,
+    /// The task that runs.
+    Task,
+    /// The node.
+    Node,
+    /// The node, in a softirq.
+    NodeSoftirq,
 }
 
 /// A class of functions.
@@ -26,12 +41,13 @@ pub const OTHER: &str = "other";
 
 /// Every event. The innermost event of a stack counts: a packet on loopback is received within its send.
 pub static EVENTS: [Event; 7] = [
-    Event { name: "receive_softirq", functions: &["net_rx_action"] },
-    Event { name: "transmit_softirq", functions: &["net_tx_action"] },
+    Event { name: "receive_softirq", owner: Owner::Receiver, functions: &["net_rx_action"] },
+    Event { name: "transmit_softirq", owner: Owner::NodeSoftirq, functions: &["net_tx_action"] },
     // The functions of protocols, since the functions of system calls also serve Unix sockets. `inet_sendmsg` and
     // `inet_recvmsg` jump to the function of the protocol and are then not part of the stack.
     Event {
         name: "socket_receive",
+        owner: Owner::Task,
         functions: &[
             "inet6_recvmsg",
             "inet_recvmsg",
@@ -55,6 +71,7 @@ pub static EVENTS: [Event; 7] = [
     },
     Event {
         name: "socket_send",
+        owner: Owner::Task,
         functions: &[
             "inet6_sendmsg",
             "inet_sendmsg",
@@ -80,6 +97,7 @@ pub static EVENTS: [Event; 7] = [
     },
     Event {
         name: "timer",
+        owner: Owner::Node,
         functions: &[
             "reqsk_timer_handler",
             "tcp_compressed_ack_kick",
@@ -94,6 +112,7 @@ pub static EVENTS: [Event; 7] = [
     },
     Event {
         name: "kernel_thread",
+        owner: Owner::Node,
         functions: &[
             "handle_rx_kick",
             "handle_rx_net",
@@ -109,6 +128,7 @@ pub static EVENTS: [Event; 7] = [
     },
     Event {
         name: "socket_control",
+        owner: Owner::Task,
         functions: &[
             "__inet_accept",
             "__inet_listen_sk",

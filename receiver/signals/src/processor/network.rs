@@ -7,7 +7,7 @@ use undercurrent_ebpf::abi::{
     softirq::{Softirq, SoftirqCells},
 };
 
-use super::super::{OpenContext, OpenError, network_cpu};
+use super::super::{Estimates, OpenContext, OpenError, network_cpu};
 use crate::{
     kernel::{
         hooks::{SOFTIRQ_ENTRY, SOFTIRQ_EXIT},
@@ -25,34 +25,52 @@ pub struct Network {
     pub calls: u64,
 }
 
-/// Reads the CPU time of network events. All are zero if `network_cpu` is off.
-pub struct NetworkTimes {
-    shares: Option<network_cpu::Shares>,
-    softirqs: Option<ByCpu<SoftirqCells>>,
+/// Reads the CPU time of network events: the exact time, or else an estimate.
+pub enum NetworkTimes {
+    /// Measured by `network_cpu`.
+    Exact(ExactTimes),
+    /// Estimated by `network_functions`.
+    Estimated(Estimates),
+    /// Both signals are off.
+    Unknown,
+}
+
+/// The maps of `network_cpu`.
+pub struct ExactTimes {
+    shares: network_cpu::Shares,
+    softirqs: ByCpu<SoftirqCells>,
     /// True if the receive softirq is divided over slots.
     divides: bool,
-    /// True if the programs run.
-    is_measured: bool,
 }
 
 impl NetworkTimes {
-    /// Opens the maps of `network_cpu`.
+    /// Opens the times.
     ///
     /// # Errors
     /// If a map cannot be opened.
     pub fn open(opening: &OpenContext<'_>) -> Result<Self, OpenError> {
-        let measured = opening.settings.network_cpu.measures_softirqs();
-        Ok(Self {
-            shares: measured.then(|| network_cpu::Shares::open(opening.kernel)).transpose()?,
-            softirqs: measured.then(|| opening.softirqs()).transpose()?,
-            divides: network_cpu::divides(opening.kernel),
-            is_measured: measured && [&SOFTIRQ_ENTRY, &SOFTIRQ_EXIT].iter().all(|hook| opening.kernel.serves(hook)),
-        })
+        let is_served = || [&SOFTIRQ_ENTRY, &SOFTIRQ_EXIT].iter().all(|hook| opening.kernel.serves(hook));
+        if opening.settings.network_cpu.measures_softirqs() && is_served() {
+            return Ok(Self::Exact(ExactTimes {
+                shares: network_cpu::Shares::open(opening.kernel)?,
+                softirqs: opening.softirqs()?,
+                divides: network_cpu::divides(opening.kernel),
+            }));
+        }
+        Ok(opening.estimates.get().map_or(Self::Unknown, |estimates| Self::Estimated(estimates.clone())))
     }
 
-    /// Returns true if the time is measured.
-    pub const fn is_measured(&self) -> bool {
-        self.is_measured
+    /// Returns true if the time is measured or estimated.
+    pub const fn is_known(&self) -> bool {
+        !matches!(self, Self::Unknown)
+    }
+
+    /// Returns the estimated time for which softirqs interrupted the tasks of a slot, in nanoseconds; `None` if it is not estimated.
+    pub fn interrupted(&self, slot: Slot) -> Option<u64> {
+        match self {
+            Self::Estimated(estimates) => Some(estimates.interrupted(slot)),
+            Self::Exact(_) | Self::Unknown => None,
+        }
     }
 
     /// Returns the time of every slot since its start.
@@ -67,8 +85,17 @@ impl NetworkTimes {
     }
 
     fn of(&self, slot: Slot) -> Network {
-        let Some(shares) = &self.shares else { return Network::default() };
-        let time = |kind| shares.time(slot, kind);
+        match self {
+            Self::Exact(exact) => exact.of(slot),
+            Self::Estimated(estimates) => Network { softirqs: estimates.softirqs(slot), calls: estimates.calls(slot) },
+            Self::Unknown => Network::default(),
+        }
+    }
+}
+
+impl ExactTimes {
+    fn of(&self, slot: Slot) -> Network {
+        let time = |kind| self.shares.time(slot, kind);
         let own = if self.divides { time(CostKind::ReceiveSoftirq) } else { 0 };
         let node = if slot == Slot::NODE { self.undivided() } else { 0 };
         Network { softirqs: own + node, calls: time(CostKind::SocketReceive) + time(CostKind::SocketSend) }
@@ -81,7 +108,7 @@ impl NetworkTimes {
             let time = |softirq: Softirq| cells.state[softirq as usize].time;
             time(Softirq::Transmit) + if self.divides { 0 } else { time(Softirq::Receive) }
         };
-        self.softirqs.iter().for_each(|softirqs| softirqs.for_each(|_, cells| sum += count(cells)));
+        self.softirqs.for_each(|_, cells| sum += count(cells));
         sum
     }
 }

@@ -56,9 +56,9 @@ impl SlotTimes {
         Ok(Self { times, network, interrupted, last: BTreeMap::new() })
     }
 
-    /// Returns true if the time of network events is measured.
+    /// Returns true if the time of network events is known.
     pub const fn measures_network(&self) -> bool {
-        self.network.is_measured()
+        self.network.is_known()
     }
 
     /// Returns the CPU times by the kernel's accounting.
@@ -95,7 +95,10 @@ impl SlotTimes {
             .collect();
         let of = |(slot, network): (Slot, Network)| {
             let accounted = accounted.get(&slot).map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
-            let interrupted = self.interrupted.as_ref().map_or(0, |interrupted| interrupted.interrupted(slot));
+            let interrupted = self
+                .interrupted
+                .as_ref()
+                .map_or(0, |measured| self.network.interrupted(slot).unwrap_or_else(|| measured.interrupted(slot)));
             Some((slot, (workloads.start(slot)?, Times { accounted, interrupted, network })))
         };
         self.network.read(workloads).into_iter().filter_map(of).collect()

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use super::*;
 use crate::{
     doctor::{AbsentField, Memory, SecurityProfile},
-    kernel::{hooks::TRANSPORT, host::Cgroup, plan::Outcome},
+    kernel::{hooks::SOCKET_ENQUEUED, host::Cgroup, plan::Outcome},
     parts::{Part, USER},
     signals::SignalStatus,
     sysfs::Meters,
@@ -128,18 +128,18 @@ fn a_degraded_machine() {
         refusals: programs.map(refusal).to_vec(),
     };
     report.hooks[1].runs = Some(Vec::new());
-    let mut transport = hook("transport", "cgroup_skb", &[("cgroup_ingress", 40)]);
-    transport.outcome.status = Status::Degraded;
-    let without = TRANSPORT
+    let mut enqueued = hook("socket_enqueued", "tracepoint", &[("sk_data_ready", 40)]);
+    enqueued.outcome.status = Status::Degraded;
+    let without = SOCKET_ENQUEUED
         .alternates
         .iter()
         .find_map(|alternate| alternate.leaves_out)
         .expect("an alternate that misses packets");
-    transport.outcome.leaves_out = Some(without.into());
-    transport.outcome.refusals = ["tcp_v4_rcv", "tcp_v6_rcv", "udp_rcv", "udpv6_rcv"].map(refusal).to_vec();
-    report.hooks.push(transport);
+    enqueued.outcome.leaves_out = Some(without.into());
+    enqueued.outcome.refusals = ["tcp_queue_rcv", "udp_enqueue_schedule_skb"].map(refusal).to_vec();
+    report.hooks.push(enqueued);
     report.hooks.push(hook("socket_read", "fentry", &[("tcp_recv_timestamp", 3), ("skb_consume_udp", 0)]));
-    let misses = format!("transport does not see {without}");
+    let misses = format!("socket_enqueued does not see {without}");
     report.signals[1] = signal("latency", Status::Degraded, &["hook ip is unavailable", &misses]);
     report.hooks.push(hook("cpu_sample", "cpu_clock", &[("sample_clock", 5)]));
     report.hooks.last_mut().expect("a hook").outcome.refusals =

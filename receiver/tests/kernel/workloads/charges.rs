@@ -101,6 +101,11 @@ impl Server {
         Self { worker, socket, client: Client::connect(wire, Transport::Udp, address) }
     }
 
+    /// Sends a request without waiting for a reply.
+    pub fn send(&self) {
+        self.client.say();
+    }
+
     /// Sends the requests of a round.
     pub fn ask(&self) {
         self.client.ask(requests());

@@ -4,6 +4,7 @@ mod charges;
 mod client;
 mod drops;
 mod energy;
+mod estimates;
 mod exits;
 mod filtered;
 mod groups;

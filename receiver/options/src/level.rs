@@ -1,0 +1,17 @@
+//! The amount of detail.
+
+use clap::ValueEnum;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The amount of detail: the signals, layers and stages that are measured unless their own keys say otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
+pub enum Level {
+    /// One program for each received packet, and one for each read.
+    #[default]
+    Normal,
+    /// Every layer and stage, the exact time of softirqs, and their waits.
+    Detailed,
+}
