@@ -8,9 +8,10 @@ mod object;
 
 use aya_ebpf::{
     helpers::bpf_ktime_get_ns,
-    macros::{btf_tracepoint, cgroup_skb, cgroup_sock, fentry, fexit, kprobe, kretprobe},
+    macros::{btf_tracepoint, cgroup_skb, cgroup_sock, cgroup_sock_addr, fentry, fexit, kprobe, kretprobe},
     programs::{
-        BtfTracePointContext, FEntryContext, FExitContext, ProbeContext, RetProbeContext, SkBuffContext, SockContext,
+        BtfTracePointContext, FEntryContext, FExitContext, ProbeContext, RetProbeContext, SkBuffContext,
+        SockAddrContext, SockContext,
     },
 };
 
@@ -53,6 +54,8 @@ empty! {
     #[btf_tracepoint(function = "softirq_entry")] softirq_entry(BtfTracePointContext) = 0;
     #[btf_tracepoint(function = "softirq_exit")] softirq_exit(BtfTracePointContext) = 0;
     #[btf_tracepoint(function = "sock_recv_length")] sock_recv_length(BtfTracePointContext) = 0;
+    #[cgroup_sock_addr(recvmsg4)] datagram_read(SockAddrContext) = 1;
+    #[cgroup_sock_addr(recvmsg6)] datagram_read_ipv6(SockAddrContext) = 1;
     #[btf_tracepoint(function = "tcp_retransmit_skb")] tcp_retransmit_skb(BtfTracePointContext) = 0;
     #[btf_tracepoint(function = "tcp_retransmit_synack")] tcp_retransmit_synack(BtfTracePointContext) = 0;
     #[btf_tracepoint(function = "kfree_skb")] kfree_skb(BtfTracePointContext) = 0;

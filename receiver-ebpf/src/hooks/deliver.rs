@@ -24,11 +24,13 @@ use crate::{
         filter::{FilterMode, specialize},
         owner::{self, or_node},
         pointer::{Access, Ptr},
-        sample,
+        sample, unread,
     },
-    signals::{network_cpu, network_functions},
+    signals::{network_cpu, network_functions, receive_wait},
 };
 
+/// Bytes of a TCP header without options.
+const TCP_HEADER: usize = 20;
 /// Bytes of the shortest IPv4 or IPv6 header.
 const SHORTEST_HEADER: usize = 20;
 
@@ -94,8 +96,52 @@ fn filtered(skb: SkbContext, mode: FilterMode) {
 #[inline(always)]
 fn passed(skb: SkbContext, transport: Transport, version: IpVersion, early: u64, mode: FilterMode) {
     let event = PacketEvent::with_timestamp(skb.timestamp(), early);
+    if transport == Transport::Tcp && receive_wait::begins_at_transport() {
+        segment_arrives(skb, version, event, early);
+    }
     let slot = charged(skb, event);
     reached(ReceivePoint::of(Layer::Transport, transport, version), &Filtered(skb), event, mode, move || slot);
+}
+
+/// Stores the arrival of a segment if it is in the sample, or if the wait of its first byte is.
+#[inline(always)]
+fn segment_arrives(skb: SkbContext, version: IpVersion, event: Sampled, early: u64) {
+    let Some(from) = first_byte(skb, version) else { return };
+    let (timestamp, now) = match event {
+        Ok(Some(event)) => (event.timestamp, event.now),
+        _ if sample::takes(from) => (0, if early == 0 { clock::monotonic() } else { early }),
+        _ => return,
+    };
+    if let Some(socket) = skb.socket()
+        && let Some(sock) = skb.kernel_socket()
+    {
+        unread::arrives(socket, sock, from, timestamp, now);
+    }
+}
+
+/// Returns the sequence number of a segment's first byte of data; `None` if it has no data, or an IP header with options.
+#[inline(always)]
+fn first_byte(skb: SkbContext, version: IpVersion) -> Option<u32> {
+    const IPV4: usize = 20;
+    const IPV6: usize = 40;
+    match version {
+        IpVersion::Ipv4 => {
+            let headers = skb.bytes::<{ IPV4 + TCP_HEADER }>()?;
+            if headers[0] == 0x45 { first_byte_of(skb, headers, IPV4) } else { None }
+        }
+        IpVersion::Ipv6 => {
+            let headers = skb.bytes::<{ IPV6 + TCP_HEADER }>()?;
+            if headers[6] == IPPROTO_TCP { first_byte_of(skb, headers, IPV6) } else { None }
+        }
+    }
+}
+
+/// Returns the sequence number of the first byte of data after a TCP header at an offset.
+#[inline(always)]
+fn first_byte_of<const LENGTH: usize>(skb: SkbContext, headers: &[u8; LENGTH], tcp: usize) -> Option<u32> {
+    let header = u32::from(headers[tcp + 12] >> 4) * 4;
+    let sequence = [headers[tcp + 4], headers[tcp + 5], headers[tcp + 6], headers[tcp + 7]];
+    (skb.length() > tcp as u32 + header).then_some(u32::from_be_bytes(sequence))
 }
 
 /// Charges CPU time to the receiving socket of a packet in the sample. Returns the slot of the socket's owner, or the node's slot

@@ -102,7 +102,20 @@ fn filtered(point: ReceivePoint, packet: &impl Subject, event: Sampled, slot: im
 fn arrived(point: ReceivePoint, packet: &impl Subject, event: &PacketEvent) -> u64 {
     match point.layer {
         Layer::Ip => packet_path::passed_ip(event),
-        Layer::Transport => packet_path::passed_transport(event, packet),
+        Layer::Transport => {
+            packet_path::passed_transport(event, packet);
+            // The wait of a segment begins in socket storage.
+            if point.transport == Some(Transport::Udp) && receive_wait::begins_at_transport() && packet.has_storage() {
+                waiting_packets::store(waiting_packets::mix(point, packet, event), event);
+            }
+        }
+        Layer::SocketRead
+            if point.transport == Some(Transport::Tcp)
+                && receive_wait::begins_at_transport()
+                && packet.has_storage() =>
+        {
+            return packet.last_segment().wait(event.timestamp, event.now);
+        }
         Layer::SocketEnqueued if slow_packets::enabled() || receive_wait::needs_record(point.transport, packet) => {
             waiting_packets::store(waiting_packets::mix(point, packet, event), event);
         }

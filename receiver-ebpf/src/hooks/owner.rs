@@ -12,8 +12,8 @@ use crate::{
     signals::tcp_rtt,
 };
 use aya_ebpf::{
-    macros::{btf_tracepoint, cgroup_sock, fexit},
-    programs::{BtfTracePointContext, FExitContext, SockContext},
+    macros::{btf_tracepoint, cgroup_sock, cgroup_sock_addr, fexit},
+    programs::{BtfTracePointContext, FExitContext, SockAddrContext, SockContext},
 };
 
 /// `MSG_PEEK`: the data stays in the queue for a later read.
@@ -72,5 +72,19 @@ fn inet_sock_set_state(ctx: BtfTracePointContext) -> i32 {
 #[cgroup_sock(sock_create)]
 fn socket_created(ctx: SockContext) -> i32 {
     owner::created_by_current(&ctx);
+    1
+}
+
+/// `cgroup/recvmsg4`: a task has read a datagram over IPv4 with its sender's address. The program changes nothing.
+#[cgroup_sock_addr(recvmsg4)]
+fn datagram_read(ctx: SockAddrContext) -> i32 {
+    owner::datagram_read_by_current(&ctx);
+    1
+}
+
+/// `cgroup/recvmsg6`: as [`datagram_read`] over IPv6.
+#[cgroup_sock_addr(recvmsg6)]
+fn datagram_read_ipv6(ctx: SockAddrContext) -> i32 {
+    owner::datagram_read_by_current(&ctx);
     1
 }

@@ -29,8 +29,8 @@ use crate::{
         head_of_line::{self, At},
         owner::{self, or_node},
         pointer::{Access, Ptr},
-        tcp,
-        unread::{self, NONE, Taken},
+        served, tcp,
+        unread::{self, NONE, Reading, Segment, Taken},
         workarounds::Once,
     },
     signals::{receive_wait, tcp_rtt},
@@ -51,10 +51,12 @@ fn tcp_recv_timestamp(ctx: FEntryContext) -> i32 {
 #[inline(always)]
 fn stream_read_by_current(message: Ptr<MsgHdr>, sock: Ptr<Sock>, timestamps: Ptr<ScmTimestamping>, mode: FilterMode) {
     let event = PacketEvent::now(|| timestamp(timestamps));
-    let (packet, connection) = (Stream(sock, message.probed()), tcp::of_stream(sock));
+    let connection = tcp::of_stream(sock);
     let early = if let Ok(Some(event)) = &event { event.now } else { 0 };
     // A read of Multipath TCP has no wait: the data arrived at a subflow.
-    let wait = if connection.is_some() { receive_wait::data_read(sock, &Taken(sock), early) } else { NONE };
+    let Reading { wait, last } =
+        if connection.is_some() { receive_wait::data_read(sock, &Taken(sock), early) } else { Reading::of(NONE) };
+    let packet = Stream(sock, message.probed(), last);
     // Every word is set, or the verifier rejects the program.
     let (event, is_measured) = match event {
         Ok(Some(event)) => (event, true),
@@ -88,7 +90,7 @@ fn tcp_recv_timestamp_probe(ctx: ProbeContext) -> i32 {
     let sock = Ptr::<Sock, _>::at(second(&ctx));
     let event = PacketEvent::now(|| timestamp(Ptr::at(third(&ctx))));
     let (version, blocked) = (peer_ip_version(sock), || head_of_line::may_be_blocked(sock));
-    let packet = Stream(sock, Ptr::at(first(&ctx)));
+    let packet = Stream(sock, Ptr::at(first(&ctx)), Segment::NONE);
     let slot = owner::slot_of_current;
     reached_in_order(Layer::SocketRead, version, &packet, event, FilterMode::On, blocked, slot);
     0
@@ -175,15 +177,25 @@ fn copied(skb: Ptr<SkBuff>, bytes: u32, protocol: u16, mode: FilterMode) {
                 move || head_of_line::blocked(sock, At::Read, count.take(), until);
             let event = PacketEvent::delivered(skb);
             let early = if let Ok(Some(event)) = &event { event.now } else { 0 };
-            let wait = receive_wait::data_read(sock, &unread::Copied(sock, skb, bytes), early);
+            let Reading { wait, last } = receive_wait::data_read(sock, &unread::Copied(sock, skb, bytes), early);
+            let tells_reader = served::copies_tell_readers();
             if matches!(event, Ok(None)) && wait == NONE {
+                if tells_reader {
+                    owner::learn_reader(sock);
+                }
                 return;
             }
-            let slot = or_node(slot);
-            data_waited(wait, version, &Copied(skb), mode, slot);
-            reached_in_order(Layer::SocketRead, version, &Copied(skb), event, mode, blocked, || slot);
+            let slot = if tells_reader { owner::slot_of_new_reader(sock) } else { or_node(slot) };
+            if tells_reader && let Ok(Some(event)) = &event {
+                tcp_rtt::read(|| tcp::smoothed_rtt(sock), || version, event.weight, || slot);
+            }
+            let packet = Copied(skb, last);
+            data_waited(wait, version, &packet, mode, slot);
+            reached_in_order(Layer::SocketRead, version, &packet, event, mode, blocked, || slot);
         }
-        Some(Transport::Udp) => reached_socket(skb, &Copied(skb), Layer::SocketRead, Transport::Udp, mode, slot),
+        Some(Transport::Udp) => {
+            reached_socket(skb, &Copied(skb, Segment::NONE), Layer::SocketRead, Transport::Udp, mode, slot)
+        }
         None => {}
     }
 }

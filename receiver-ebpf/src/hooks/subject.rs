@@ -13,6 +13,7 @@ use crate::kernel::{
     filter::{Subject, current_process},
     payload::{self, Buffer},
     pointer::{Access, Probed, Ptr, Typed},
+    unread::Segment,
 };
 
 use super::{IPPROTO_UDP, socket::is_inet};
@@ -153,6 +154,16 @@ impl Subject for Filtered {
     }
 
     #[inline(always)]
+    fn address(&self) -> u64 {
+        self.0.packet().map_or(0, |skb| skb.identity())
+    }
+
+    #[inline(always)]
+    fn has_storage(&self) -> bool {
+        true
+    }
+
+    #[inline(always)]
     fn queue(&self) -> Option<u32> {
         // Without UDP's reader queue: programs of this type have no helper to read it.
         Some(self.0.kernel_socket()?.read(&SOCK_QUEUE))
@@ -260,8 +271,9 @@ impl<A: Access> Subject for Read<A> {
     }
 }
 
-/// Data that the current task reads from a TCP socket. Its packets may be freed. The message is the destination of the read, or null.
-pub struct Stream<A>(pub Ptr<Sock, A>, pub Ptr<MsgHdr, Probed>);
+/// Data that the current task reads from a TCP socket. Its packets may be freed. The message is the destination of the read, or null. The
+/// segment is the last one in order.
+pub struct Stream<A>(pub Ptr<Sock, A>, pub Ptr<MsgHdr, Probed>, pub Segment);
 
 impl<A: Access> Subject for Stream<A> {
     #[inline(always)]
@@ -303,15 +315,20 @@ impl<A: Access> Subject for Stream<A> {
     fn has_storage(&self) -> bool {
         A::TRUSTED
     }
+
+    #[inline(always)]
+    fn last_segment(&self) -> Segment {
+        self.2
+    }
 }
 
-/// A packet that is copied to the current task. Only TCP's packets have their socket.
-pub struct Copied(pub Ptr<SkBuff>);
+/// A packet that is copied to the current task, and the last segment in order of its connection. Only TCP's packets have their socket.
+pub struct Copied(pub Ptr<SkBuff>, pub Segment);
 
 impl Copied {
     #[inline(always)]
     fn socket(&self) -> Option<Stream<Typed>> {
-        self.0.follow(&SKB_SK).non_null().map(|sock| Stream(sock, Ptr::at(0)))
+        self.0.follow(&SKB_SK).non_null().map(|sock| Stream(sock, Ptr::at(0), self.1))
     }
 }
 
@@ -360,5 +377,10 @@ impl Subject for Copied {
     #[inline(always)]
     fn has_storage(&self) -> bool {
         true
+    }
+
+    #[inline(always)]
+    fn last_segment(&self) -> Segment {
+        self.1
     }
 }

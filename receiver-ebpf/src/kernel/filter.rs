@@ -14,6 +14,7 @@ use super::{
     owner,
     payload::Buffer,
     pointer::{Probed, Ptr},
+    unread::Segment,
 };
 
 constants! {
@@ -86,6 +87,12 @@ pub trait Subject {
     #[inline(always)]
     fn has_storage(&self) -> bool {
         false
+    }
+
+    /// Returns the last segment in order of the connection that the current task reads.
+    #[inline(always)]
+    fn last_segment(&self) -> Segment {
+        Segment::NONE
     }
 
     /// Copies the first bytes of the data that the current task reads, and returns their number; zero if they are unknown.

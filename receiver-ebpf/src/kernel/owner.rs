@@ -5,9 +5,12 @@
 //! sockets with a reader in another cgroup.
 
 use aya_ebpf::{
-    helpers::{bpf_get_current_cgroup_id, generated::bpf_get_current_task_btf},
+    EbpfContext as _,
+    bindings::bpf_sock,
+    helpers::{bpf_get_current_cgroup_id, bpf_get_socket_cookie, generated::bpf_get_current_task_btf},
     macros::map,
     maps::Array,
+    programs::SockAddrContext,
 };
 use undercurrent_ebpf::abi::workload::{NAMESPACE, OwnerCells, OwnerLoss, Slot, cached, indices, ownership, slot_of};
 
@@ -307,6 +310,22 @@ pub fn opened_by_current(sock: Ptr<Sock>) {
 pub fn created_by_current(sock: impl StorageOwner) {
     if READERS.set(sock, of_current()).is_none() {
         lost(OwnerLoss::StorageRefused);
+    }
+}
+
+/// Records that the current task has read a datagram from the socket of the context.
+#[inline(always)]
+pub fn datagram_read_by_current(ctx: &SockAddrContext) {
+    if by() == ownership::OFF {
+        return;
+    }
+    // SAFETY: the context of the running program; the verifier rewrites the load, and knows that the socket is not null.
+    let socket: *const bpf_sock = unsafe { (*ctx.sock_addr).__bindgen_anon_1.sk };
+    match READERS.set(socket, of_current()) {
+        // SAFETY: the helper takes the context.
+        Some(true) => forget(unsafe { bpf_get_socket_cookie(ctx.as_ptr()) }),
+        Some(false) => {}
+        None => lost(OwnerLoss::StorageRefused),
     }
 }
 

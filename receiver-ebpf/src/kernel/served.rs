@@ -15,6 +15,12 @@ pub fn enqueued() -> bool {
     variable(&SERVED) & served::ENQUEUED != 0
 }
 
+/// Returns true if the programs at copies to the application learn the readers of connections.
+#[inline(always)]
+pub fn copies_tell_readers() -> bool {
+    variable(&SERVED) & served::READERS != 0
+}
+
 /// Returns true if a hook sees UDP send datagrams.
 #[inline(always)]
 pub fn sent() -> bool {

@@ -3,8 +3,11 @@
 //! The record is in socket storage, so it is removed with its connection. Timestamps of packets cannot identify a wait: the kernel merges
 //! segments and keeps the timestamp of the last one, and segments of one sender can have one timestamp.
 
+use aya_ebpf::bindings::bpf_sock;
+
 use super::{
     clock,
+    constant::constants,
     fields::{
         SKB_CB, SKB_NEXT, SKB_TSTAMP, SOCK_QUEUE, SOCK_RCVQ_HEAD, SOCK_STORAGE, SkBuff, Sock, TCP_COPIED, TCP_END,
         TCP_RECEIVE_NEXT,
@@ -16,14 +19,51 @@ use super::{
     tcp::untrusted,
 };
 
-/// The oldest unread byte of a connection.
+constants! {
+    /// 1 if waits begin when the transport protocol gets a segment for its socket; else they begin in the receive queue.
+    AT_TRANSPORT = "wait.at_transport";
+}
+
+/// The oldest unread byte of a connection, and its last segment.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Unread {
-    /// Its arrival in the receive queue, nanoseconds of the monotonic clock; zero if it is unknown or not measured.
+    /// The arrival of the oldest unread byte, nanoseconds of the monotonic clock; zero if it is unknown or not measured.
     arrival: u64,
     /// Its sequence number.
     from: u64,
+    /// The last segment in order at the transport protocol.
+    last: Segment,
+    /// The sequence number of its first byte.
+    last_from: u64,
+}
+
+/// A segment at the transport protocol.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Segment {
+    /// Its receive timestamp, nanoseconds of the wall clock; zero if it is unknown.
+    timestamp: u64,
+    /// Its arrival, nanoseconds of the monotonic clock.
+    arrival: u64,
+}
+
+impl Segment {
+    /// No segment.
+    pub const NONE: Self = Self { timestamp: 0, arrival: 0 };
+
+    /// Returns the time in nanoseconds that the segment with this receive timestamp waited until `now`; [`UNKNOWN`] for another segment.
+    #[inline(always)]
+    pub fn wait(self, timestamp: u64, now: u64) -> u64 {
+        if self.timestamp == timestamp && timestamp != 0 { now.wrapping_sub(self.arrival) } else { UNKNOWN }
+    }
+}
+
+impl Unread {
+    /// Returns the record of a connection whose oldest unread byte arrives now.
+    const fn begun(now: u64, from: u32) -> Self {
+        Self { arrival: now, from: from as u64, last: Segment::NONE, last_from: 0 }
+    }
 }
 
 #[unsafe(link_section = ".maps")]
@@ -50,7 +90,7 @@ pub fn arrived(sock: Ptr<Sock>, queued: u32, early: u64) {
         return;
     }
     let now = if early == 0 { clock::monotonic() } else { early };
-    let record = UNREAD.value_or(sock, &mut Unread { arrival: now, from: from.into() });
+    let record = UNREAD.value_or(sock, &mut Unread::begun(now, from));
     if record.is_null() {
         return;
     }
@@ -58,8 +98,38 @@ pub fn arrived(sock: Ptr<Sock>, queued: u32, early: u64) {
     let record = unsafe { &mut *record };
     // A record of bytes that no program saw leave the queue is outdated.
     if record.arrival == 0 || is_after(from, record.from as u32) {
-        *record = Unread { arrival: now, from: from.into() };
+        *record = Unread::begun(now, from);
     }
+}
+
+/// Returns true if waits begin when the transport protocol gets a segment for its socket, a constant to the verifier.
+#[inline(always)]
+pub fn begins_at_transport() -> bool {
+    AT_TRANSPORT.get() != 0 && is_stored()
+}
+
+/// Stores the arrival of a segment with data at its transport protocol, if it is next in order. `from` is the sequence number of its
+/// first byte. The wait of the oldest unread data begins here if the receive queue is empty. If the socket is in use, the segment
+/// enters the queue later; the read that empties the queue before then finds the segment as the last one.
+///
+/// `socket` is the socket of the program's context, and `sock` the same one with its kernel type.
+#[inline(always)]
+pub fn arrives(socket: *const bpf_sock, sock: Ptr<Sock>, from: u32, timestamp: u64, now: u64) {
+    if untrusted(sock, &TCP_RECEIVE_NEXT) != from {
+        return;
+    }
+    let record = UNREAD.value_or(socket, &mut Unread::begun(0, from));
+    if record.is_null() {
+        return;
+    }
+    // SAFETY: storage of the socket, checked for null.
+    let record = unsafe { &mut *record };
+    if untrusted(sock, &TCP_COPIED) == from {
+        record.arrival = if sample::takes(from) { now } else { 0 };
+        record.from = from.into();
+    }
+    record.last = Segment { timestamp, arrival: now };
+    record.last_from = from.into();
 }
 
 /// The result of [`read`]: the read took no data, or its wait is not measured.
@@ -106,35 +176,57 @@ impl Data for Copied {
     }
 }
 
-/// Returns the time in nanoseconds that the oldest byte of data waited in the receive queue, or [`NONE`] or [`UNKNOWN`]. The record
-/// passes to the next byte. `early` is the time, or zero if the clock was not read.
+/// The result of [`read`].
+#[derive(Clone, Copy)]
+pub struct Reading {
+    /// The time in nanoseconds that the oldest byte of the data waited, or [`NONE`] or [`UNKNOWN`].
+    pub wait: u64,
+    /// The last segment in order at the transport protocol.
+    pub last: Segment,
+}
+
+impl Reading {
+    /// The result without a segment.
+    #[inline(always)]
+    pub const fn of(wait: u64) -> Self {
+        Self { wait, last: Segment::NONE }
+    }
+}
+
+/// Returns how long data that a task reads has waited. The record passes to the next byte. `early` is the time, or zero if the clock was
+/// not read.
 ///
 /// `sock` is a trusted pointer to a connection.
 #[inline(always)]
-pub fn read(sock: Ptr<Sock>, data: &impl Data, early: u64) -> u64 {
+pub fn read(sock: Ptr<Sock>, data: &impl Data, early: u64) -> Reading {
     let unknown = if sample::takes_all() { UNKNOWN } else { NONE };
     if sock.read(&SOCK_STORAGE) == 0 {
-        return unknown;
+        return Reading::of(unknown);
     }
     let record = UNREAD.value(sock);
     if record.is_null() {
-        return unknown;
+        return Reading::of(unknown);
     }
     // SAFETY: storage of the socket, checked for null.
     let record = unsafe { &mut *record };
-    let (until, arrival) = (data.end(), record.arrival);
+    let (until, arrival, last) = (data.end(), record.arrival, record.last);
     // A peek takes nothing.
     if !is_after(until, record.from as u32) {
-        return NONE;
+        return Reading { wait: NONE, last };
     }
     let rests = untrusted(sock, &TCP_RECEIVE_NEXT) != until;
-    if arrival == 0 && !rests {
-        return unknown;
+    let follows = begins_at_transport() && !rests && record.last_from as u32 == until;
+    if arrival == 0 && !rests && !follows {
+        return Reading { wait: unknown, last };
     }
     let now = if early == 0 { clock::monotonic() } else { early };
-    let next = if rests && sample::takes(until) { arrival_of(data.next(until), arrival, now) } else { 0 };
-    *record = Unread { arrival: next, from: until.into() };
-    if arrival == 0 { unknown } else { now.wrapping_sub(arrival) }
+    record.arrival = match (rests || follows) && sample::takes(until) {
+        true if follows => last.arrival,
+        true => arrival_of(data.next(until), arrival, now),
+        false => 0,
+    };
+    record.from = until.into();
+    Reading { wait: if arrival == 0 { unknown } else { now.wrapping_sub(arrival) }, last }
 }
 
 /// Returns the arrival of a packet in the receive queue, no earlier than that of the byte before it: the time of its receive timestamp.

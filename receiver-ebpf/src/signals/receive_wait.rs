@@ -9,7 +9,7 @@ use undercurrent_ebpf::abi::{
     workload::Slot,
 };
 
-use super::{switch, timings, waiting_packets};
+use super::{slow_cells, switch, timings, waiting_packets};
 use crate::kernel::{
     event::PacketEvent,
     fields::Sock,
@@ -17,7 +17,7 @@ use crate::kernel::{
     group::Number,
     pointer::Ptr,
     sample, served,
-    unread::{self, Data, NONE},
+    unread::{self, Data, NONE, Reading},
 };
 
 switch!("receive_wait");
@@ -42,15 +42,28 @@ pub fn data_arrived(sock: Ptr<Sock>, queued: u32, early: u64) {
     }
 }
 
-/// Returns the wait of data that a task reads from a connection, as [`unread::read`] does.
+/// Returns true if the wait of data begins at the transport protocol.
 #[inline(always)]
-pub fn data_read(sock: Ptr<Sock>, data: &impl Data, early: u64) -> u64 {
-    if enabled() && unread::is_stored() && served::enqueued() { unread::read(sock, data, early) } else { NONE }
+pub fn begins_at_transport() -> bool {
+    (enabled() || slow_cells::enabled()) && unread::begins_at_transport()
+}
+
+/// Returns how long data that a task reads from a connection has waited, as [`unread::read`] does.
+#[inline(always)]
+pub fn data_read(sock: Ptr<Sock>, data: &impl Data, early: u64) -> Reading {
+    if (enabled() || begins_at_transport()) && unread::is_stored() && served::enqueued() {
+        unread::read(sock, data, early)
+    } else {
+        Reading::of(NONE)
+    }
 }
 
 /// Records the result of [`data_read`], for its group or else for the slot.
 #[inline(always)]
 pub fn record_data(wait: u64, version: IpVersion, slot: Slot, group: Option<Number>) {
+    if !enabled() {
+        return;
+    }
     let group = group.map_or(ABSENT, Number::get);
     record_packed(wait, u64::from(group) << 32 | u64::from(slot.0) << 16 | version as u64);
 }

@@ -21,7 +21,7 @@ mod search;
 use self::search::Search;
 pub use super::slow_cells::enabled;
 use super::{
-    packet_path, reader_states,
+    packet_path, reader_states, receive_wait,
     slow_cells::SLOW,
     waiting_packets::{self, UNKNOWN},
 };
@@ -170,7 +170,11 @@ fn selected(facts: &Facts, sock: Ptr<Sock, Probed>, skb: Ptr<SkBuff, Probed>, pa
     let enqueued = now.wrapping_sub(wait);
     // SAFETY: the helper has no arguments.
     let leader = Ptr::<Task, Probed>::at(unsafe { bpf_get_current_task() }).follow(&TASK_GROUP_LEADER);
-    let [ip, transport] = waiting_packets::passed(mix, enqueued);
+    let [ip, transport] = if !is_udp && receive_wait::begins_at_transport() {
+        [0, enqueued]
+    } else {
+        waiting_packets::passed(mix, enqueued)
+    };
     let (departure, ip) = if is_udp {
         (packet_path::departure_of_datagram(datagram::key(skb.typed_identity(), ports[1])), ip)
     } else if ip & DEPARTURE != 0 {

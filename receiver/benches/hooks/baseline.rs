@@ -25,8 +25,14 @@ impl Baseline {
         let mut ebpf = EbpfLoader::new().btf(None).load(OBJECT).context("cannot load the empty programs")?;
         let types = Btf::from_sys_fs().context("cannot read the kernel's types")?;
         let mut cpu_events = CpuEvents::new(Events::Hardware);
-        let mut attaching =
-            Attaching { ebpf: &mut ebpf, types: Some(&types), host, avoid, cpu_events: &mut cpu_events };
+        let mut attaching = Attaching {
+            ebpf: &mut ebpf,
+            types: Some(&types),
+            host,
+            avoid,
+            cpu_events: &mut cpu_events,
+            socket_of_packet: false,
+        };
         let hooks = all_hooks().into_iter().filter(|hook| hooks.contains(hook));
         plan::serve_all(&mut attaching, hooks, &mut Vec::new());
         Ok(Self(ebpf))

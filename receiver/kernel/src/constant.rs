@@ -19,6 +19,8 @@ pub enum Feature {
     Field(&'static str),
     /// Programs of tracepoints can read the payload of packets (`bpf_dynptr_from_skb`).
     PacketPayload,
+    /// Programs of a cgroup can read the receiving socket of a packet with its kernel type (`bpf_cast_to_kern_ctx`), and may be attached.
+    SocketOfPacket,
 }
 
 impl Constant {

@@ -3,7 +3,7 @@
 //! All alternates of a hook measure one event; `leaves_out` names the packets that an alternate misses. The name of a
 //! program is its symbol in the eBPF object.
 
-use super::cpu_events::CpuEvent;
+use super::{constant::Feature, cpu_events::CpuEvent};
 use crate::options::AttachKind;
 
 /// How a program is attached.
@@ -23,6 +23,8 @@ pub enum Attachment {
     CgroupIngress,
     /// On every IPv4 and IPv6 socket that a task below the root cgroup creates.
     CgroupSocket,
+    /// On every read of a datagram with its sender's address by a task below the root cgroup.
+    CgroupRead,
     /// On an event of every CPU.
     CpuEvent(CpuEvent),
 }
@@ -35,7 +37,7 @@ impl Attachment {
             Self::Fentry | Self::Fexit => AttachKind::Fentry,
             Self::Kprobe | Self::Kretprobe => AttachKind::Kprobe,
             Self::Tracepoint => AttachKind::Tracepoint,
-            Self::CgroupIngress | Self::CgroupSocket => AttachKind::Cgroup,
+            Self::CgroupIngress | Self::CgroupSocket | Self::CgroupRead => AttachKind::Cgroup,
             Self::CpuEvent(_) => AttachKind::PerfEvent,
         }
     }
@@ -61,8 +63,21 @@ pub struct Alternate<'a> {
     pub programs: &'a [Program<'a>],
     /// The packets that this alternate misses, if it sees fewer than the first alternate.
     pub leaves_out: Option<&'static str>,
+    /// The hook and the name of its alternate beside which the programs are enough; `None` if they always are.
+    pub beside: Option<(&'static Hook, &'static str)>,
     /// True if the counts of some programs without the others would be wrong. The planner then attaches all or none.
     pub needs_all: bool,
+}
+
+/// Programs of another hook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Within {
+    /// The other hook.
+    pub hook: &'static Hook,
+    /// The name of its alternate.
+    pub alternate: &'static str,
+    /// What the kernel must have for the programs to serve both.
+    pub requires: Option<Feature>,
 }
 
 /// A point in the kernel at which programs measure.
@@ -74,8 +89,8 @@ pub struct Hook {
     pub reads_timestamps: bool,
     /// True if ordinary packets make the programs run.
     pub sees_traffic: bool,
-    /// Another hook and the name of its alternate; if that alternate is attached, its programs also serve this hook.
-    pub within: Option<(&'static Hook, &'static str)>,
+    /// Programs that also serve this hook.
+    pub within: Option<Within>,
     /// The alternates, best first.
     pub alternates: &'static [Alternate<'static>],
 }
@@ -119,13 +134,13 @@ pub const fn on_every_cpu(event: CpuEvent, target: &'static str) -> Program<'sta
 /// Returns an alternate that misses no packets.
 #[must_use]
 pub const fn whole(name: &'static str, programs: &'static [Program<'static>]) -> Alternate<'static> {
-    Alternate { name, programs, leaves_out: None, needs_all: false }
+    Alternate { name, programs, leaves_out: None, beside: None, needs_all: false }
 }
 
 /// Returns an alternate that misses no packets, and that is of no use without each of its programs.
 #[must_use]
 pub const fn all_or_none(name: &'static str, programs: &'static [Program<'static>]) -> Alternate<'static> {
-    Alternate { name, programs, leaves_out: None, needs_all: true }
+    Alternate { name, programs, leaves_out: None, beside: None, needs_all: true }
 }
 
 /// The name of alternates that use BPF trampolines.
@@ -134,6 +149,8 @@ pub const FENTRY: &str = "fentry";
 pub const KPROBE: &str = "kprobe";
 /// The name of alternates with a program that the kernel runs for each packet of a socket.
 pub const CGROUP_SKB: &str = "cgroup_skb";
+/// The name of alternates with a program that the kernel runs for each read of a datagram.
+pub const CGROUP_READ: &str = "cgroup_read";
 /// The name of alternates that use tracepoints.
 pub const TRACEPOINT: &str = "tracepoint";
 
@@ -239,9 +256,16 @@ pub static SOCKET_ENQUEUED: Hook = Hook {
             name: TRACEPOINT,
             programs: &[tracepoint("sk_data_ready")],
             leaves_out: Some("TCP segments that fill a gap, and UDP datagrams that were read immediately"),
+            beside: None,
             needs_all: false,
         },
     ],
+};
+/// A packet arrives for a socket, and its wait begins: at the entry of the transport protocol, or else in the socket's receive queue.
+pub static SOCKET_ARRIVAL: Hook = Hook {
+    name: "socket_arrival",
+    within: Some(Within { hook: &TRANSPORT, alternate: CGROUP_SKB, requires: Some(Feature::SocketOfPacket) }),
+    ..SOCKET_ENQUEUED
 };
 /// The kernel copies a packet's data to the application.
 pub static SOCKET_READ: Hook = Hook {
@@ -264,6 +288,7 @@ pub static SOCKET_READ: Hook = Hook {
             leaves_out: Some(
                 "most UDP datagrams: those in one linear buffer, and those with a checksum that is verified during the copy",
             ),
+            beside: None,
             needs_all: false,
         },
     ],
@@ -320,6 +345,7 @@ pub static DROP: Hook = Hook {
                 target: "kfree_skb",
             }],
             leaves_out: Some("why a packet is dropped, which kernels before 5.17 do not say"),
+            beside: None,
             needs_all: false,
         },
     ],
@@ -330,11 +356,31 @@ pub static SOCKET_READER: Hook = Hook {
     name: "socket_reader",
     reads_timestamps: false,
     sees_traffic: true,
-    within: Some((&SOCKET_READ, FENTRY)),
+    within: Some(Within { hook: &SOCKET_READ, alternate: FENTRY, requires: None }),
     alternates: &[
         whole(TRACEPOINT, &[tracepoint("sock_recv_length")]),
         whole("fexit", &[fexit("sock_recvmsg", "sock_recvmsg")]),
     ],
+};
+/// A task reads a socket, as [`SOCKET_READER`], with a program for datagrams only: the programs at `socket_read` see each read of a
+/// connection.
+pub static DATAGRAM_READER: Hook = Hook {
+    name: "datagram_reader",
+    alternates: &[
+        Alternate {
+            name: CGROUP_READ,
+            programs: &[
+                Program { symbol: "datagram_read", attachment: Attachment::CgroupRead, target: "root cgroup" },
+                Program { symbol: "datagram_read_ipv6", attachment: Attachment::CgroupRead, target: "root cgroup" },
+            ],
+            leaves_out: Some("reads of datagrams without the sender's address"),
+            beside: Some((&SOCKET_READ, TRACEPOINT)),
+            needs_all: true,
+        },
+        whole(TRACEPOINT, &[tracepoint("sock_recv_length")]),
+        whole("fexit", &[fexit("sock_recvmsg", "sock_recvmsg")]),
+    ],
+    ..SOCKET_READER
 };
 /// A task creates a socket, listens or connects with it; the socket is attributed to the task's workload until the first read.
 pub static SOCKET_CREATOR: Hook = Hook {
@@ -364,7 +410,7 @@ pub static CGROUP_CHANGE: Hook = Hook {
 
 /// The hooks that several modules use: first along a packet's path, then the hooks for attribution. A signal's module
 /// declares a hook that only this signal uses.
-pub static SHARED: [&Hook; 18] = [
+pub static SHARED: [&Hook; 20] = [
     // Before the raise: a raise whose run is not seen would make the wait of the next run too long.
     &SOFTIRQ_ENTRY,
     &SOFTIRQ_EXIT,
@@ -375,6 +421,7 @@ pub static SHARED: [&Hook; 18] = [
     &IP,
     &TRANSPORT,
     &SOCKET_ENQUEUED,
+    &SOCKET_ARRIVAL,
     &SOCKET_READ,
     &TRANSMIT_SEND,
     &TRANSMIT_QUEUE,
@@ -382,6 +429,7 @@ pub static SHARED: [&Hook; 18] = [
     &TRANSMIT_END,
     &DROP,
     &SOCKET_READER,
+    &DATAGRAM_READER,
     &SOCKET_CREATOR,
     &CGROUP_CHANGE,
 ];

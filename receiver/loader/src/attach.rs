@@ -5,13 +5,14 @@ use std::fs::File;
 use aya::{
     Btf, Ebpf,
     programs::{
-        BtfTracePoint, CgroupSkb, CgroupSkbAttachType, CgroupSock, FEntry, FExit, KProbe, PerfEvent, Program as Loaded,
-        ProgramError, links::CgroupAttachMode,
+        BtfTracePoint, CgroupSkb, CgroupSkbAttachType, CgroupSock, CgroupSockAddr, FEntry, FExit, KProbe, PerfEvent,
+        Program as Loaded, ProgramError, links::CgroupAttachMode,
     },
 };
 use caps::Capability;
 
 use undercurrent_kernel::{
+    constant::Feature,
     cpu_events::CpuEvent,
     hooks::{Attachment, Program},
     host::Host,
@@ -31,6 +32,8 @@ pub struct Attaching<'a> {
     pub host: &'a Host,
     /// The kinds of attachment to avoid.
     pub avoid: &'a [AttachKind],
+    /// True if programs of a cgroup can read the receiving socket of a packet.
+    pub socket_of_packet: bool,
     /// The perf events of the CPUs.
     pub cpu_events: &'a mut CpuEvents,
 }
@@ -53,6 +56,13 @@ impl Attach for Attaching<'_> {
         attach(self.ebpf, types, self.host, program)
     }
 
+    fn has(&self, feature: Feature) -> bool {
+        match feature {
+            Feature::SocketOfPacket => self.socket_of_packet,
+            Feature::Field(_) | Feature::PacketPayload => false,
+        }
+    }
+
     fn detach(&mut self, program: &Program<'_>) {
         if let Attachment::CpuEvent(event) = program.attachment {
             self.cpu_events.forget(event);
@@ -67,7 +77,7 @@ fn attach(ebpf: &mut Ebpf, btf: &Btf, host: &Host, program: &Program<'_>) -> Res
     match program.attachment {
         Attachment::Kprobe | Attachment::Kretprobe => probe(loaded, program.target),
         Attachment::Fentry | Attachment::Fexit | Attachment::Tracepoint => trace(loaded, btf, program.target),
-        Attachment::CgroupIngress | Attachment::CgroupSocket | Attachment::CpuEvent(_) => {
+        Attachment::CgroupIngress | Attachment::CgroupSocket | Attachment::CgroupRead | Attachment::CpuEvent(_) => {
             return cgroup(loaded, host, program);
         }
     }
@@ -142,6 +152,9 @@ fn below(loaded: &mut Loaded, cgroup: &File) -> Result<(), ProgramError> {
     if let Ok(ingress) = <&mut CgroupSkb>::try_from(&mut *loaded) {
         once(ingress.load())?;
         ingress.attach(cgroup, CgroupSkbAttachType::Ingress, CgroupAttachMode::Single)?;
+    } else if let Ok(read) = <&mut CgroupSockAddr>::try_from(&mut *loaded) {
+        once(read.load())?;
+        read.attach(cgroup, CgroupAttachMode::Single)?;
     } else {
         let socket: &mut CgroupSock = loaded.try_into()?;
         once(socket.load())?;
@@ -167,6 +180,7 @@ pub fn detach(ebpf: &mut Ebpf, program: &Program<'_>) {
         Some(Loaded::BtfTracePoint(tracepoint)) => tracepoint.unload(),
         Some(Loaded::CgroupSkb(ingress)) => ingress.unload(),
         Some(Loaded::CgroupSock(socket)) => socket.unload(),
+        Some(Loaded::CgroupSockAddr(read)) => read.unload(),
         Some(Loaded::PerfEvent(event)) => event.unload(),
         _ => Ok(()),
     };

@@ -164,11 +164,17 @@ pub fn serve(kernel: &mut impl Attach, number: usize, named: &Named) -> Outcome 
     if let Ok(place) = &named.found {
         // aya cannot pass a module's BTF when it loads a program.
         if place.module.is_none() {
-            alternates.push(Alternate { name: "fentry", programs: &fentry, leaves_out: None, needs_all: false });
+            alternates.push(Alternate {
+                name: "fentry",
+                programs: &fentry,
+                leaves_out: None,
+                beside: None,
+                needs_all: false,
+            });
         }
         if REGISTERS.is_some() {
             let leaves_out = place.socket.map(|_| NO_SOCKET);
-            alternates.push(Alternate { name: KPROBE, programs: &kprobe, leaves_out, needs_all: false });
+            alternates.push(Alternate { name: KPROBE, programs: &kprobe, leaves_out, beside: None, needs_all: false });
         }
     }
     let mut outcome = plan::serve_alternates(kernel, named.function.clone().into(), &alternates);

@@ -66,6 +66,8 @@ pub struct KernelFacts<'a> {
     pub task_registers: bool,
     /// The kernel functions that give programs typed pointers.
     pub casts: Casts,
+    /// True if programs of a cgroup can be attached and read the receiving socket of a packet.
+    pub socket_of_packet: bool,
     /// The number of arguments of each tracepoint in [`GROWN`].
     pub arguments: [usize; GROWN.len()],
     /// Functions that the user named, indexed by layer.
@@ -131,6 +133,7 @@ impl KernelFacts<'_> {
             None => true,
             Some(Feature::Field(symbol)) => !fields::lacks(self.fields, symbol),
             Some(Feature::PacketPayload) => self.casts.packet.is_some(),
+            Some(Feature::SocketOfPacket) => self.socket_of_packet,
         };
         if has_feature { constant.value } else { 0 }
     }

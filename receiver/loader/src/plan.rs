@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 use undercurrent_kernel::{
-    hooks::{Alternate, Hook, Program},
+    constant::Feature,
+    hooks::{Alternate, Hook, Program, Within},
     plan::{Outcome, Status},
     refusal::Refusal,
 };
@@ -16,6 +17,11 @@ pub trait Attach {
     /// If the kernel refuses the program.
     fn attach(&mut self, program: &Program<'_>) -> Result<(), Refusal>;
 
+    /// Returns true if the kernel has a feature that programs of another hook need to serve a hook.
+    fn has(&self, _: Feature) -> bool {
+        false
+    }
+
     /// Detaches a program; does nothing if it is not attached.
     fn detach(&mut self, program: &Program<'_>);
 }
@@ -26,15 +32,19 @@ pub trait Attach {
 pub fn serve_all(kernel: &mut impl Attach, hooks: impl Iterator<Item = &'static Hook>, outcomes: &mut Vec<Outcome>) {
     for hook in hooks {
         if !outcomes.iter().any(|outcome| outcome.hook == hook.name) {
-            outcomes.push(within(outcomes, hook).unwrap_or_else(|| serve(kernel, hook)));
+            let outcome = within(kernel, outcomes, hook).unwrap_or_else(|| serve(kernel, outcomes, hook));
+            outcomes.push(outcome);
         }
     }
 }
 
 /// Returns the outcome of a hook that the programs of another hook serve; `None` if they do not serve it.
 #[must_use]
-fn within(outcomes: &[Outcome], hook: &Hook) -> Option<Outcome> {
-    let (other, alternate) = hook.within?;
+fn within(kernel: &impl Attach, outcomes: &[Outcome], hook: &Hook) -> Option<Outcome> {
+    let Within { hook: other, alternate, requires } = hook.within?;
+    if requires.is_some_and(|feature| !kernel.has(feature)) {
+        return None;
+    }
     let served =
         outcomes.iter().find(|outcome| outcome.hook == other.name && outcome.by.as_deref() == Some(alternate))?;
     // The other hook may be degraded because it has more to measure. Its alternate serves this hook with all its programs.
@@ -51,8 +61,12 @@ fn within(outcomes: &[Outcome], hook: &Hook) -> Option<Outcome> {
 }
 
 /// Attaches the first alternate that the kernel accepts completely; otherwise, the one with the most accepted programs.
-fn serve(kernel: &mut impl Attach, hook: &Hook) -> Outcome {
-    serve_alternates(kernel, hook.name.into(), hook.alternates)
+fn serve(kernel: &mut impl Attach, outcomes: &[Outcome], hook: &Hook) -> Outcome {
+    let serves = |(other, alternate): (&Hook, &str)| {
+        outcomes.iter().any(|outcome| outcome.hook == other.name && outcome.by.as_deref() == Some(alternate))
+    };
+    let enough = hook.alternates.iter().filter(|alternate| alternate.beside.is_none_or(serves));
+    serve_alternates(kernel, hook.name.into(), &enough.copied().collect::<Vec<_>>())
 }
 
 /// Attaches one of `alternates` for the hook with this name. See [`serve`] for the selection.
@@ -122,7 +136,9 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use undercurrent_kernel::hooks::{Attachment, SOCKET_READ, SOCKET_READER, TRANSPORT, all_or_none, fentry};
+    use undercurrent_kernel::hooks::{
+        Attachment, DATAGRAM_READER, SOCKET_ARRIVAL, SOCKET_READ, SOCKET_READER, TRANSPORT, all_or_none, fentry,
+    };
 
     /// A kernel that refuses some programs.
     struct Refusing {
@@ -136,7 +152,16 @@ mod tests {
         }
     }
 
+    /// The kernel of a test about a hook that other programs serve.
+    fn whole() -> Refusing {
+        Refusing::new(&[])
+    }
+
     impl Attach for Refusing {
+        fn has(&self, _: Feature) -> bool {
+            !self.refused.contains("bpf_cast_to_kern_ctx")
+        }
+
         fn attach(&mut self, program: &Program<'_>) -> Result<(), Refusal> {
             if self.refused.contains(program.symbol) {
                 return Err(Refusal::new(program.symbol, "", ""));
@@ -160,7 +185,7 @@ mod tests {
 
     fn served(refused: &[&'static str], hook: &Hook) -> (Status, Option<&'static str>, Vec<&'static str>) {
         let mut kernel = Refusing::new(refused);
-        let outcome = serve(&mut kernel, hook);
+        let outcome = serve(&mut kernel, &[], hook);
         assert_eq!(
             kernel.attached,
             outcome.programs.iter().map(AsRef::as_ref).collect(),
@@ -218,25 +243,34 @@ mod tests {
     fn hook_without_attached_programs_is_unavailable_and_keeps_refusals() {
         let programs = ["ip_rcv_core", "ip6_rcv_core", "ip_rcv_core_probe", "ip6_rcv_core_probe"];
         let mut kernel = Refusing::new(&programs);
-        let outcome = serve(&mut kernel, &undercurrent_kernel::hooks::IP);
+        let outcome = serve(&mut kernel, &[], &undercurrent_kernel::hooks::IP);
         assert_eq!((outcome.status, outcome.by.as_deref(), outcome.refusals.len()), (Status::Unavailable, None, 4));
     }
 
     #[test]
     fn programs_of_one_hook_serve_another() {
-        let served = |refused: &[&'static str]| [serve(&mut Refusing::new(refused), &SOCKET_READ)];
-        let reader = within(&served(&[]), &SOCKET_READER).expect("fentry serves");
+        let served = |refused: &[&'static str]| [serve(&mut Refusing::new(refused), &[], &SOCKET_READ)];
+        let reader = within(&whole(), &served(&[]), &SOCKET_READER).expect("fentry serves");
         assert_eq!(
             (reader.status, reader.by.as_deref(), reader.programs.len()),
             (Status::Healthy, Some("socket_read"), 0)
         );
         let others =
             ["tcp_recv_timestamp", "tcp_recv_timestamp_probe", "skb_consume_udp_probe", "skb_copy_datagram_iovec"];
-        let reader = within(&served(&others), &SOCKET_READER).expect("fentry serves in part");
+        let reader = within(&whole(), &served(&others), &SOCKET_READER).expect("fentry serves in part");
         assert_eq!((reader.status, reader.leaves_out.is_some()), (Status::Degraded, true));
+        let arrival = |refused| {
+            let mut kernel = Refusing::new(refused);
+            let transport = [serve(&mut kernel, &[], &TRANSPORT)];
+            within(&kernel, &transport, &SOCKET_ARRIVAL).is_some()
+        };
+        assert!(arrival(&[]) && !arrival(&["bpf_cast_to_kern_ctx"]) && !arrival(&["cgroup_ingress"]));
         // Kprobes cannot identify the reader of a socket.
-        assert_eq!(within(&served(&["tcp_recv_timestamp"]), &SOCKET_READER), None);
-        assert_eq!(within(&served(&[]), &TRANSPORT), None);
-        assert_eq!(within(&[], &SOCKET_READER), None);
+        assert_eq!(within(&whole(), &served(&["tcp_recv_timestamp"]), &SOCKET_READER), None);
+        let datagrams = |refused| serve(&mut whole(), &served(refused), &DATAGRAM_READER).by;
+        assert_eq!(datagrams(&["tcp_recv_timestamp", "tcp_recv_timestamp_probe"]).as_deref(), Some("cgroup_read"));
+        assert_eq!(datagrams(&["tcp_recv_timestamp"]).as_deref(), Some("tracepoint"), "kprobes tell no reader");
+        assert_eq!(within(&whole(), &served(&[]), &TRANSPORT), None);
+        assert_eq!(within(&whole(), &[], &SOCKET_READER), None);
     }
 }

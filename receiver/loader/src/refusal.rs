@@ -105,7 +105,7 @@ fn message(error: &io::Error) -> String {
 /// Returns the capabilities that this kind of program needs and this process lacks.
 fn lacking<'a>(program: &Program<'_>, host: &'a Host) -> Vec<&'a str> {
     let of_the_other_kind = match program.attachment {
-        Attachment::CgroupIngress | Attachment::CgroupSocket => "CAP_PERFMON",
+        Attachment::CgroupIngress | Attachment::CgroupSocket | Attachment::CgroupRead => "CAP_PERFMON",
         Attachment::Fentry
         | Attachment::Fexit
         | Attachment::Kprobe

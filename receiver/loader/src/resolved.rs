@@ -114,6 +114,7 @@ fn target<'a>(program: &Program<'a>) -> Option<Target<'a>> {
         | Attachment::Kretprobe
         | Attachment::CgroupIngress
         | Attachment::CgroupSocket
+        | Attachment::CgroupRead
         | Attachment::CpuEvent(_) => None,
     }
 }

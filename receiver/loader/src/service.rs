@@ -55,6 +55,8 @@ pub struct Service {
     types: Option<Btf>,
     host: Host,
     avoid: Vec<AttachKind>,
+    /// True if programs of a cgroup can read the receiving socket of a packet.
+    socket_of_packet: bool,
     /// The hooks that may be attached, in order.
     hooks: Vec<&'static Hook>,
     functions: Vec<Named>,
@@ -94,6 +96,8 @@ impl Service {
             task_clock,
         } = Resolved::of(required)?;
         let counters = required.counters.as_ref().map(Counters::open).unwrap_or_default();
+        let socket_of_packet =
+            casts.context.is_some() && socket_storage && !required.avoid.contains(&AttachKind::Cgroup);
         let kernel = KernelFacts {
             fields: &fields,
             ownership: required.ownership,
@@ -101,6 +105,7 @@ impl Service {
             tcp_sockets,
             task_registers,
             casts,
+            socket_of_packet,
             arguments,
             extra: &extra,
             counters: counters.bits(),
@@ -126,6 +131,7 @@ impl Service {
             types: Some(types),
             host,
             avoid: required.avoid.to_vec(),
+            socket_of_packet,
             hooks: required.hooks.to_vec(),
             functions: extra,
             classified: required.classified.to_vec(),
@@ -200,6 +206,7 @@ impl Service {
             types: self.types.as_ref(),
             host: &self.host,
             avoid: &self.avoid,
+            socket_of_packet: self.socket_of_packet,
             cpu_events: &mut self.cpu_events,
         })
     }
@@ -277,13 +284,23 @@ impl Service {
         self.ebpf.map_mut(name).ok_or_else(|| MapError::InvalidName { name: name.to_owned() })
     }
 
-    /// Writes the set of hooks that store timestamps for other hooks.
+    /// Tells the programs which hooks are served.
     fn write_served(&mut self) -> Result<(), MapError> {
-        let bits = [(&hooks::SOCKET_ENQUEUED, served::ENQUEUED), (&hooks::TRANSMIT_SEND, served::SENT)];
-        let serves = |hook: &Hook| {
-            self.outcomes.iter().any(|outcome| outcome.hook == hook.name && outcome.status != Status::Unavailable)
+        let bits = [
+            (&hooks::SOCKET_ENQUEUED, None, served::ENQUEUED),
+            (&hooks::SOCKET_ARRIVAL, None, served::ENQUEUED),
+            (&hooks::TRANSMIT_SEND, None, served::SENT),
+            (&hooks::DATAGRAM_READER, Some(hooks::CGROUP_READ), served::READERS),
+        ];
+        let serves = |hook: &Hook, alternate: Option<&str>| {
+            self.outcomes.iter().any(|outcome| {
+                outcome.hook == hook.name
+                    && outcome.status != Status::Unavailable
+                    && alternate.is_none_or(|alternate| outcome.by.as_deref() == Some(alternate))
+            })
         };
-        let bits = bits.into_iter().filter(|(hook, _)| serves(hook)).map(|(_, bit)| bit).sum();
+        let served = bits.into_iter().filter(|(hook, alternate, _)| serves(hook, *alternate));
+        let bits = served.fold(0, |bits, (_, _, bit)| bits | bit);
         self.set(".data.served", bits)
     }
 }

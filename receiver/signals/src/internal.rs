@@ -49,7 +49,7 @@ fn hook_names() -> Vec<&'static str> {
 fn alternates() -> Vec<&'static str> {
     let of_hooks = all_hooks().into_iter().flat_map(|hook| {
         let own = hook.alternates.iter().map(|alternate| alternate.name);
-        own.chain(hook.within.map(|(other, _)| other.name))
+        own.chain(hook.within.map(|within| within.hook.name))
     });
     distinct(of_hooks)
 }

@@ -13,6 +13,7 @@ use undercurrent_workloads as workloads;
 
 mod attributes;
 mod cpu_throttled;
+mod detail;
 mod divide;
 pub mod durations;
 pub mod energy;
@@ -62,6 +63,7 @@ use crate::{
 };
 
 pub use crate::kernel::plan::SignalStatus;
+pub use detail::reader;
 pub use durations::{Durations, SlotHistograms};
 pub use energy::{Phase, Settings as EnergySettings, Trial};
 pub use entry::{Caveat, Caveats, ConstantContext, Entry, HooksNeeded};

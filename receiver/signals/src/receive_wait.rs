@@ -3,7 +3,7 @@
 use undercurrent_ebpf::abi::{loss::PacketLoss, series::Series};
 
 use super::{
-    Entry, attributes,
+    Entry, Settings, attributes, detail,
     durations::{DurationKind, Durations, GROUP_LATENCY, LATENCY, WORKLOAD_LATENCY},
     slow_packets::WAITING,
 };
@@ -16,25 +16,26 @@ use crate::{
 };
 
 pub static ENTRY: Entry = Entry {
-    hooks: |_| HOOKS.to_vec(),
+    hooks: |settings| hooks(settings).to_vec(),
     maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &WAITING],
-    constants: |on| vec![Constant::flag("signal.receive_wait", on.settings.receive_wait.enabled)],
+    constants: |on| {
+        vec![Constant::flag("signal.receive_wait", on.settings.receive_wait.enabled), detail::constant(on.settings)]
+    },
     losses: |on| KIND.reasons(on),
-    ..Entry::new(
-        "receive_wait",
-        "Time that packets wait in the receive queue of their socket until they are read",
-        &[&WAIT],
-        |opening| Durations::open(opening, &KIND, |_| HOOKS.iter().all(|hook| opening.kernel.serves(hook))),
-    )
+    ..Entry::new("receive_wait", "Time that packets wait for the reader of their socket", &[&WAIT], |opening| {
+        Durations::open(opening, &KIND, |_| hooks(opening.settings).iter().all(|hook| opening.kernel.serves(hook)))
+    })
 };
 
-/// The hooks at the start and the end of a wait.
-static HOOKS: [&Hook; 2] = [&hooks::SOCKET_ENQUEUED, &hooks::SOCKET_READ];
+/// Returns the hooks at the start and the end of a wait.
+fn hooks(settings: &Settings) -> [&'static Hook; 2] {
+    [detail::arrival(settings), &hooks::SOCKET_READ]
+}
 
 static WAIT: Descriptor = Descriptor {
     name: "undercurrent.network.receive.wait.duration",
     unit: "s",
-    description: "Time from a packet's arrival in its socket's receive queue until it is read.",
+    description: "Time from a packet's arrival for its socket until it is read.",
     instrument: Instrument::ExponentialHistogram,
     attributes: &[attributes::TRANSPORT, attributes::NETWORK, attributes::INTERFACE, attributes::NAMESPACE],
     view: View::Section,

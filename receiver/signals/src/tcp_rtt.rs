@@ -3,16 +3,16 @@
 use undercurrent_ebpf::abi::series::Series;
 
 use super::{
-    Caveat, Entry, OpenContext, OpenError, Signal, attributes,
+    Caveat, Entry, OpenContext, OpenError, Signal, attributes, detail,
     durations::{DurationKind, Durations, LATENCY, WORKLOAD_LATENCY},
 };
 use crate::{
-    kernel::{Kernel, constant::Constant, hooks},
+    kernel::{Kernel, constant::Constant},
     telemetry::{Attributes, Descriptor, Instrument, Side, View},
 };
 
 pub static ENTRY: Entry = Entry {
-    hooks: |_| vec![&hooks::SOCKET_READER],
+    hooks: |settings| vec![detail::reader(settings)],
     maps: &[&LATENCY, &WORKLOAD_LATENCY],
     constants: |on| vec![Constant::flag("signal.tcp_rtt", on.settings.tcp_rtt.enabled)],
     losses: |on| KIND.reasons(on),
@@ -26,7 +26,7 @@ pub static ENTRY: Entry = Entry {
 };
 
 fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
-    let served = opening.kernel.reads_rtt() && opening.kernel.serves(&hooks::SOCKET_READER);
+    let served = opening.kernel.reads_rtt() && opening.kernel.serves(detail::reader(opening.settings));
     Durations::open(opening, &KIND, |_| served)
 }
 

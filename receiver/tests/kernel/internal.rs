@@ -273,8 +273,9 @@ fn losses_that_cannot_occur_have_no_series() {
     assert!(with("negative").chain(with("above_range")).all(|point| point.amount() > 0.0), "{lost:?}");
     assert!(with("no_timestamp").count() > 0, "{lost:?}");
     // Hooks with programs of their own. The kernel skips no program of a cgroup.
-    let of_cgroups =
-        |program: &Program| matches!(program.attachment, Attachment::CgroupIngress | Attachment::CgroupSocket);
+    let of_cgroups = |program: &Program| {
+        matches!(program.attachment, Attachment::CgroupIngress | Attachment::CgroupSocket | Attachment::CgroupRead)
+    };
     let own = |point: &&Point| {
         let hook = all_hooks().into_iter().find(|hook| hook.name == point.attributes["undercurrent.hook"]).unwrap();
         let by = point.attributes.get("undercurrent.alternate");

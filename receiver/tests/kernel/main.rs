@@ -13,6 +13,7 @@ mod devices;
 mod doctor;
 mod ending;
 mod energy;
+mod entries;
 mod every_signal;
 mod extra;
 mod filters;

@@ -25,6 +25,8 @@ use super::{
 pub const BINARY: &str = env!("CARGO_BIN_EXE_undercurrent");
 /// A variable with the kinds of hooks that every sidecar must avoid, to test alternates.
 const AVOID: &str = "UNDERCURRENT_TEST_AVOID";
+/// A variable with the level of every sidecar whose test names none.
+const LEVEL: &str = "UNDERCURRENT_TEST_LEVEL";
 /// A part of the log message after all programs are attached.
 pub const READY: &str = " signals: ";
 
@@ -82,8 +84,9 @@ impl Sidecar {
         command.args(
             std::env::var(AVOID).iter().flat_map(|means| means.split_whitespace()).flat_map(|means| ["--avoid", means]),
         );
-        // Most tests concern details. Those of the default level name it.
-        command.args(["--level", "detailed"].into_iter().filter(|_| !arguments.contains(&"--level")));
+        // Most tests concern details.
+        let level = std::env::var(LEVEL).unwrap_or_else(|_| "detailed".to_owned());
+        command.args(["--level", &level].into_iter().filter(|_| !arguments.contains(&"--level")));
         // The tests compare exact counts, so no packet may be excluded by sampling.
         command.args(["--sampling", "all"].into_iter().filter(|_| !arguments.contains(&"--sampling")));
         command.stdout(Stdio::null()).stderr(Stdio::piped());

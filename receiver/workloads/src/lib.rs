@@ -50,12 +50,12 @@ use crate::{
     telemetry::{Attributes, Resource, ResourceMetrics, UnixNanos},
 };
 
-/// Returns the hooks that attribution needs.
+/// Returns the hooks that attribution needs. `reader` is the hook at which a task becomes the owner of a socket.
 #[must_use]
-pub fn hooks(ownership: Ownership) -> Vec<&'static Hook> {
+pub fn hooks(ownership: Ownership, reader: &'static Hook) -> Vec<&'static Hook> {
     match ownership {
-        Ownership::Unified => vec![&hooks::SOCKET_READER, &hooks::CGROUP_CHANGE],
-        Ownership::Cpu(_) => vec![&hooks::SOCKET_READER, &hooks::SOCKET_CREATOR, &hooks::CGROUP_CHANGE],
+        Ownership::Unified => vec![reader, &hooks::CGROUP_CHANGE],
+        Ownership::Cpu(_) => vec![reader, &hooks::SOCKET_CREATOR, &hooks::CGROUP_CHANGE],
     }
 }
 

@@ -47,6 +47,7 @@ pub fn status(settings: &Settings, kernel: &Kernel) -> SignalStatus {
 /// Returns the effect of an unavailable hook.
 fn missing(hook: &str) -> Option<&'static str> {
     let without = [
+        (&hooks::DATAGRAM_READER, "the reader of a socket is unknown, and its creator is used"),
         (&hooks::SOCKET_READER, "the reader of a socket is unknown, and its creator is used"),
         (&hooks::SOCKET_CREATOR, "a socket has no workload until it is read"),
         (&hooks::CGROUP_CHANGE, "new and removed cgroups are detected by a scan every second"),

@@ -2,7 +2,7 @@
 
 use super::settings::{Exact, Settings};
 use crate::kernel::hooks::{
-    self, Alternate, Attachment, FENTRY, Hook, KPROBE, Program, all_or_none, fentry, fexit, kprobe, kretprobe,
+    self, Alternate, Attachment, FENTRY, Hook, KPROBE, Program, Within, all_or_none, fentry, fexit, kprobe, kretprobe,
 };
 
 /// A packet is about to enter its receiving socket, which determines the workload that pays for it.
@@ -10,11 +10,12 @@ pub static RECEIVER: Hook = Hook {
     name: "receiver",
     reads_timestamps: false,
     sees_traffic: true,
-    within: Some((&hooks::TRANSPORT, hooks::CGROUP_SKB)),
+    within: Some(Within { hook: &hooks::TRANSPORT, alternate: hooks::CGROUP_SKB, requires: None }),
     alternates: &[Alternate {
         name: hooks::CGROUP_SKB,
         programs: &[Program { symbol: "cgroup_charge", attachment: Attachment::CgroupIngress, target: "root cgroup" }],
         leaves_out: None,
+        beside: None,
         needs_all: false,
     }],
 };

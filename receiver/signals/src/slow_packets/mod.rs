@@ -11,7 +11,7 @@ use std::time::Duration;
 use opentelemetry::trace::Link;
 use undercurrent_ebpf::abi::{
     ABSENT,
-    latency::ReceivePoint,
+    latency::{Layer, ReceivePoint},
     series::Series,
     slow::{DATAGRAMS, Datagram, Records, SlowCells, SlowPacket, WAKEUPS, Wakeup, flag, record},
 };
@@ -24,7 +24,7 @@ use self::{
     times::{Offsets, Times},
 };
 use super::{
-    Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signal, Traced,
+    Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signal, Traced, detail,
     durations::{GROUP_LATENCY, LATENCY, WORKLOAD_LATENCY},
     latency,
     lost::{LOST, lost},
@@ -47,16 +47,13 @@ use crate::{
 
 /// The registry entry.
 pub static ENTRY: Entry = Entry {
-    hooks: |settings| required(&settings.slow_packets),
+    hooks: required,
     maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &WAITING, &CELLS, &RING, &LAST_WAKEUPS, &SENT],
     constants: |on| on.settings.slow_packets.constants(),
     losses: |_| vec![OVER_BUDGET, FULL, CLOCK_STEP],
     hooks_needed: HooksNeeded::Each(&[&hooks::SOCKET_READ]),
     ..Entry::new("slow_packets", "Spans of packets that took longer than a threshold until they were read", &[], open)
 };
-
-/// The hooks of the path of a packet.
-static HOOKS: [&Hook; 4] = [&hooks::IP, &hooks::TRANSPORT, &hooks::SOCKET_ENQUEUED, &hooks::SOCKET_READ];
 
 /// The hooks of the states of a reader.
 static READER_HOOKS: [&Hook; 2] = [&hooks::SCHED_WAKING, &hooks::SCHED_SWITCH];
@@ -75,9 +72,13 @@ static LAST_WAKEUPS: PlannedMap =
 /// The datagrams from senders on this node.
 static SENT: PlannedMap = PlannedMap::new("DATAGRAMS", size_of::<Datagram>(), |_| DATAGRAMS);
 
-/// Returns the hooks that the settings require.
-fn required(settings: &Settings) -> Vec<&'static Hook> {
-    HOOKS.into_iter().chain(READER_HOOKS.into_iter().filter(|_| settings.reader_states)).collect()
+/// Returns the hooks of the path of a packet and of the states of a reader. The programs of `ip` run for each packet, so that spans have
+/// this time only if the layer is measured.
+fn required(settings: &super::Settings) -> Vec<&'static Hook> {
+    let ip = settings.latency.layers().contains(Layer::Ip).then_some(&hooks::IP);
+    let path = [&hooks::TRANSPORT, detail::arrival(settings), &hooks::SOCKET_READ];
+    let states = READER_HOOKS.into_iter().filter(|_| settings.slow_packets.reader_states);
+    ip.into_iter().chain(path).chain(states).collect()
 }
 
 /// The reason for selected packets beyond the budget.

@@ -1,6 +1,10 @@
-//! The run times of eBPF programs, by the kernel's statistics.
+//! Runs and run times of eBPF programs, by the kernel's statistics.
 
-use std::{collections::BTreeMap, os::fd::OwnedFd, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    os::fd::OwnedFd,
+    time::Duration,
+};
 
 use aya::{
     programs::loaded_programs,
@@ -32,4 +36,35 @@ impl OtherPrograms {
 
 fn run_times() -> BTreeMap<u32, Duration> {
     loaded_programs().filter_map(|program| program.ok().map(|program| (program.id(), program.run_time()))).collect()
+}
+
+/// A measurement of how often the kernel enters the programs of a sidecar.
+pub struct Entries {
+    _statistics: OwnedFd,
+    own: BTreeSet<u32>,
+    before: BTreeMap<String, u64>,
+}
+
+impl Entries {
+    /// Begins the measurement. `None` if the kernel has no statistics of programs (before 5.8).
+    pub fn begin(sidecar: u32) -> Option<Self> {
+        let statistics = enable_stats(Stats::RunTime).ok()?;
+        let own: BTreeSet<u32> = attached(sidecar).programs.into_iter().collect();
+        let before = entries(&own);
+        Some(Self { _statistics: statistics, own, before })
+    }
+
+    /// Returns how often each program was entered, by the name that the kernel keeps.
+    pub fn end(self) -> BTreeMap<String, u64> {
+        let before = |name: &String| self.before.get(name).copied().unwrap_or_default();
+        entries(&self.own).into_iter().map(|(name, count)| (name.clone(), count - before(&name))).collect()
+    }
+}
+
+fn entries(own: &BTreeSet<u32>) -> BTreeMap<String, u64> {
+    let mut entries = BTreeMap::new();
+    for program in loaded_programs().filter_map(Result::ok).filter(|program| own.contains(&program.id())) {
+        *entries.entry(program.name_as_str().unwrap_or_default().to_owned()).or_default() += program.run_count();
+    }
+    entries
 }
