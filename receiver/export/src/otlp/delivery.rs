@@ -107,7 +107,7 @@ impl<K: Kind, T: Transport> Delivery<K, T> {
             let failure = match self.send(request).await {
                 Ok(reply) => {
                     // The reply does not say which items were rejected.
-                    self.kind.acknowledge(&progress.batch, &request.places);
+                    self.kind.acknowledge(&progress.batch, &request.indices);
                     let rejected = self.rejected(&reply, items);
                     progress.settle(items - rejected, None, &self.statistics);
                     progress.settle(rejected, Some(REJECTED), &self.statistics);

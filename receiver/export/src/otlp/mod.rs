@@ -1,16 +1,13 @@
 //! OTLP.
 
 mod access;
-mod acknowledged;
 mod client;
 mod delivery;
 mod destination;
 mod dialer;
-mod encoding;
 mod endpoint;
 mod error;
 mod failure;
-mod form;
 mod grpc;
 mod headers;
 mod http;
@@ -18,17 +15,17 @@ mod kind;
 mod own;
 mod protocol;
 mod settings;
-mod tcp;
+mod socket;
 #[cfg(test)]
 mod tests;
 mod tls;
 mod transport;
 mod trial;
 
+pub use crate::form::{Form, Histograms, Temporality};
 pub use access::{Access, Opening};
 pub use endpoint::without_query;
 pub use error::{EndpointError, SettingsError};
-pub use form::{Form, Histograms, Temporality};
 pub use own::{OwnLayer, OwnTelemetry, RunningTelemetry};
 pub use protocol::Protocol;
 pub use settings::{
@@ -39,13 +36,12 @@ pub use settings::{
 pub use tls::{ClientIdentity, Pem};
 pub use trial::Trial;
 
-pub(crate) use self::{acknowledged::Measured, form::View};
 use self::{
     client::Connection,
     delivery::Delivery,
     kind::{Metrics, Spans},
 };
-use super::{Bus, Output, Statistics, Topics};
+use super::{Bus, Output, Statistics, Topics, acknowledged::CollectorState};
 
 /// Opens the output for metrics, and for spans if they are exported, and subscribes it to the bus. The first delivery connects; if the endpoint is unreachable, the output logs, counts and
 /// retries. Requires a tokio runtime.
@@ -63,7 +59,7 @@ pub fn open(bus: &Bus, metrics: Settings, spans: Option<Settings>) -> Result<Out
         Ok(Delivery::new(Spans, connection.client(Items::Spans, spans), statistics.clone()))
     });
     let traces = traces.transpose()?;
-    let kind = Metrics(View::new(metrics.form));
+    let kind = Metrics(CollectorState::new(metrics.form));
     let client = connection.client(Items::Metrics, metrics);
     let metrics = Delivery::new(kind, client, statistics.clone());
     let metrics = metrics.run(bus.subscribe(Topics::SNAPSHOTS, &statistics));

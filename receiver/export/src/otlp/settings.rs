@@ -128,6 +128,13 @@ pub enum Compression {
     Zstd,
 }
 
+/// The remedy for a failure without a configured authority.
+const WITHOUT_AUTHORITY: &str = if cfg!(feature = "tls") {
+    "install the system's CA certificates, or set OTEL_EXPORTER_OTLP_CERTIFICATE to the collector's"
+} else {
+    "use a plaintext `http://` endpoint, or a build with the feature"
+};
+
 /// Settings of the delivery.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -236,6 +243,16 @@ impl Settings {
     pub fn port(&self) -> Option<u16> {
         let usual = if self.endpoint.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
         self.socket.is_none().then(|| self.endpoint.port_u16().unwrap_or(usual))
+    }
+
+    /// Returns the error of certificates or keys that the TLS library refused.
+    pub(super) fn tls_error(&self, problem: String) -> SettingsError {
+        let cure = if self.authority.is_none() {
+            WITHOUT_AUTHORITY
+        } else {
+            "check that the files of OTEL_EXPORTER_OTLP_CERTIFICATE, _CLIENT_CERTIFICATE and _CLIENT_KEY are PEM"
+        };
+        SettingsError::Tls { endpoint: self.shown_endpoint(), problem, cure }
     }
 
     /// Returns true if both settings are served by one connection.

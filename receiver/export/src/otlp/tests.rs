@@ -42,7 +42,7 @@ fn open_into(collector: &Collector, settings: Settings) -> Outputs {
     let connector = collector.connector();
     let channel = connector.channel();
     let client = Grpc::new(Items::Metrics, settings, connector, channel);
-    let delivery = Delivery::new(Metrics(View::default()), client, statistics.clone());
+    let delivery = Delivery::new(Metrics(CollectorState::default()), client, statistics.clone());
     let bus = Bus::default();
     let subscription = bus.subscribe(Topics::SNAPSHOTS, &statistics);
     Outputs::new(bus, vec![Output::in_task(statistics, delivery.run(subscription))])

@@ -18,11 +18,12 @@ use tokio::time::Instant;
 
 use crate::{
     Bus, Statistics, Subscription, Topics,
+    acknowledged::CollectorState,
+    encoding::Encoding,
     otlp::{
-        Form, Items, Temporality, View,
+        Form, Items, Temporality,
         delivery::Delivery,
         destination::Destination,
-        encoding::Encoding,
         failure::{Failure, FailureKind, Refusal},
         kind::{Encoded, Kind, Metrics, Spans},
         tests::settings,
@@ -92,7 +93,7 @@ impl Kind for Counted {
             Encoded {
                 bytes: Bytes::from(vec![u8::try_from(number).expect("few points")]),
                 items: 1,
-                places: Vec::new(),
+                indices: Vec::new(),
             }
         })
     }
@@ -144,7 +145,7 @@ async fn refused_counts_are_part_of_the_next_difference() {
     let (transport, sent) = Scripted::new(Items::Metrics, outcomes);
     let statistics = Statistics::new("test");
     let bus = Bus::default();
-    let view = View::new(Form { temporality: Temporality::Delta, ..Form::default() });
+    let view = CollectorState::new(Form { temporality: Temporality::Delta, ..Form::default() });
     let delivery = Delivery::new(Metrics(view), transport, statistics.clone());
     let delivery = tokio::spawn(delivery.run(bus.subscribe(Topics::SNAPSHOTS, &statistics)));
     for (count, seconds) in [(5, 1), (8, 2), (10, 3), (11, 4), (15, 5)] {
