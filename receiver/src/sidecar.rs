@@ -45,7 +45,7 @@ pub use self::{
 use self::{
     reload::Reload,
     rotation::Rotation,
-    stop::{Notice, reached},
+    stop::{Notice, wait_until},
     traces::Traces,
 };
 
@@ -320,8 +320,8 @@ impl Sidecar {
                     self.watchdog.set_interval(interval.get());
                     rotation = Rotation::start(outputs.files(), self.reader.foreign(), interval.get());
                 }
-                () = reached(end) => break None,
-                ended = outputs.ended() => return Ok(ended?),
+                () = wait_until(end) => break None,
+                ended = outputs.wait_for_end() => return Ok(ended?),
                 ended = self.loader.ended() => return Err(ended.into()),
                 stepped = self.clock.stepped() => match stepped {
                     Ok(()) => {
@@ -344,7 +344,7 @@ impl Sidecar {
                 () = read_clocks(&mut self.nics, &mut self.kernel) => {}
                 () = self.filter_updater.due() => self.filter_updater.refresh(&self.workloads),
                 () = self.sampler.changed() => {}
-                () = reached(due.map(Into::into)) => self.sample(),
+                () = wait_until(due.map(Into::into)) => self.sample(),
                 // Last, because cgroups that come and go without end would leave the others no turn.
                 () = self.workloads.changed() => {}
             }

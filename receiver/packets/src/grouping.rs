@@ -88,7 +88,7 @@ pub struct GroupWords {
 }
 
 impl GroupWords {
-    fn of(&self, group: GroupIndex) -> &[AtomicU64] {
+    fn words(&self, group: GroupIndex) -> &[AtomicU64] {
         let first = self.first + group.get() * self.length;
         self.words.slice(first..first + self.length)
     }
@@ -170,7 +170,7 @@ impl Grouping {
 
     /// Returns the words of a group in all maps.
     fn words(&self, index: GroupIndex) -> impl Iterator<Item = &AtomicU64> {
-        self.cells.iter().flat_map(move |cells| cells.of(index))
+        self.cells.iter().flat_map(move |cells| cells.words(index))
     }
 
     fn new_group(&self, group: Group, index: GroupIndex) -> LiveGroup {

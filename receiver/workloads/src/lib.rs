@@ -213,8 +213,8 @@ impl Workloads {
 
     /// Creates a list of workloads for tests.
     #[cfg(any(test, feature = "testing"))]
-    pub fn of(workloads: Vec<Workload>) -> Self {
+    pub fn with(workloads: Vec<Workload>) -> Self {
         let start = workloads.first().map_or(UnixNanos(0), |workload| workload.start);
-        Self { registry: Registry::of(workloads), start, ..Self::default() }
+        Self { registry: Registry::with_workloads(workloads), start, ..Self::default() }
     }
 }

@@ -273,7 +273,7 @@ async fn a_closed_pipe_ends_the_output_without_a_failure() -> Result<(), Box<dyn
     drop(reader);
     // The previous line may have been in flight; this one finds the pipe closed.
     outputs.bus().publish(&lost(1, after(11)));
-    tokio::time::timeout(Duration::from_secs(20), outputs.ended()).await??;
+    tokio::time::timeout(Duration::from_secs(20), outputs.wait_for_end()).await??;
     assert!(statistics.totals().points.keys().all(Option::is_none));
     Ok(())
 }

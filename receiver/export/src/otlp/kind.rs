@@ -97,7 +97,7 @@ impl Kind for Metrics {
 
     fn give_up(reason: &'static str, duration: Duration, statistics: &Statistics) {
         statistics.exported(Some(reason), duration);
-        statistics.dropped();
+        statistics.count_dropped_snapshot();
     }
 }
 

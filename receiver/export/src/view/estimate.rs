@@ -19,8 +19,8 @@ pub(super) fn section(input: &Input<'_>, descriptor: &'static Descriptor) -> Opt
         return None;
     };
     let node = input.current.resources.first()?;
-    let estimate = Growths::of(input, node, descriptor.name);
-    let (variance, exact) = (Growths::of(input, node, variance), Growths::everywhere(input, exact));
+    let estimate = Growths::new(input, node, descriptor.name);
+    let (variance, exact) = (Growths::new(input, node, variance), Growths::everywhere(input, exact));
     let busy = Growths::everywhere(input, busy).per_second(|_| true);
     let row = |name: &str, is_part: &dyn Fn(&Attributes) -> bool| {
         let rate = estimate.per_second(is_part);
@@ -33,9 +33,9 @@ pub(super) fn section(input: &Input<'_>, descriptor: &'static Descriptor) -> Opt
                 Cell::label(name),
                 Cell::Number(Quantity::number(rate * 1e3)),
                 Cell::Interval(Quantity::number(error * 1e3)),
-                Cell::of(exact.map(|exact| Quantity::number(exact * 1e3))),
+                Cell::optional(exact.map(|exact| Quantity::number(exact * 1e3))),
                 Cell::Number(Quantity::share(rate)),
-                Cell::of(busy),
+                Cell::optional(busy),
             ])
         })
     };

@@ -121,7 +121,7 @@ fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
         retry: None,
         divided: Instant::now(),
     };
-    energy.look(opening.start)?;
+    energy.read_meters(opening.start)?;
     energy.uses.advance(opening.workloads)?;
     Ok(Box::new(energy))
 }
@@ -145,7 +145,7 @@ fn online() -> usize {
 
 impl Energy {
     /// Reads every meter.
-    fn look(&mut self, time: UnixNanos) -> Result<(), ReadError> {
+    fn read_meters(&mut self, time: UnixNanos) -> Result<(), ReadError> {
         self.retry = Some(Instant::now() + RETRY);
         let meters = self.meters.read().map_err(|source| ReadError { what: SOURCE, source })?;
         self.retry = None;
@@ -182,7 +182,7 @@ impl Signal for Energy {
     }
 
     fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
-        self.look(UnixNanos::now())?;
+        self.read_meters(UnixNanos::now())?;
         self.accounts.retain(|slot| workloads.start(slot));
         if measure_any(&self.sources, &self.zones) {
             let used = self.uses.advance(workloads)?;
@@ -204,7 +204,7 @@ impl Signal for Energy {
     }
 
     fn sample(&mut self) {
-        if let Err(error) = self.look(UnixNanos::now()) {
+        if let Err(error) = self.read_meters(UnixNanos::now()) {
             tracing::warn!("{error}; the next reading contains this energy");
         }
     }

@@ -31,6 +31,6 @@ const WINDOW: Duration = Duration::from_secs(600);
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { enabled: true, idle: None, idle_window: Span::of(WINDOW), model: None }
+        Self { enabled: true, idle: None, idle_window: Span::new(WINDOW), model: None }
     }
 }

@@ -129,7 +129,7 @@ impl NetworkCpu {
         for kind in &self.charged {
             let time = self.shares.time(slot, *kind);
             if time > 0 || slot == Slot::NODE {
-                let (descriptor, point) = points::of(*kind, start, time);
+                let (descriptor, point) = points::charged(*kind, start, time);
                 readings.add(slot, Metric { descriptor, points: vec![point] });
             }
         }

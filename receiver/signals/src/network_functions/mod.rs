@@ -228,7 +228,7 @@ fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
         collector,
         cells: opening.kernel.by_cpu(&CELLS)?,
         sampling: opening.kernel.cpu_sampling(),
-        source: Source::of(event),
+        source: Source::new(event),
         frequencies: Frequencies::new(settings, event),
         modules: modules(),
         start: opening.start,

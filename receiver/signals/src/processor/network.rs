@@ -58,7 +58,7 @@ impl NetworkTimes {
     /// Returns the time of every slot since its start.
     pub fn read(&self, workloads: &Workloads) -> BTreeMap<Slot, Network> {
         let slots = std::iter::once(Slot::NODE).chain(workloads.slots().map(|(slot, _)| slot));
-        slots.map(|slot| (slot, self.of(slot))).collect()
+        slots.map(|slot| (slot, self.slot(slot))).collect()
     }
 
     /// Returns the softirq time of every slot since its start, in nanoseconds.
@@ -66,7 +66,7 @@ impl NetworkTimes {
         self.read(workloads).into_iter().map(|(slot, network)| (slot, network.softirqs)).collect()
     }
 
-    fn of(&self, slot: Slot) -> Network {
+    fn slot(&self, slot: Slot) -> Network {
         let Some(shares) = &self.shares else { return Network::default() };
         let time = |kind| shares.time(slot, kind);
         let own = if self.divides { time(CostKind::ReceiveSoftirq) } else { 0 };

@@ -174,12 +174,12 @@ impl LookupService {
     /// Calls a source, unless it is in back-off.
     async fn call(&self, source: &Source, container: &ContainerId) -> Result<Bounded, Reason> {
         let failed = |reason: &Reason| self.counters.failure(source.api(), *reason);
-        let turn = source.turn().await.inspect_err(|reason| {
+        let turn = source.acquire().await.inspect_err(|reason| {
             if *reason == Reason::Busy {
                 failed(reason);
             }
         })?;
-        source.ask(container, turn).await.inspect_err(failed)
+        source.look_up(container, turn).await.inspect_err(failed)
     }
 }
 
