@@ -38,7 +38,7 @@ use self::{
 pub use self::{
     settings::{SampleSource, Settings},
     stacks::Stacks,
-    table::{CLASSES, Class, EVENTS, Event},
+    table::{Class, EVENTS, Event, classes},
 };
 use super::{
     Caveat, Entry, OpenContext, OpenError, ReadError, Signal, attributes, distinct,
@@ -87,7 +87,7 @@ const DROPPED: &str = "sample_dropped";
 const EVENT: AttributeKey =
     AttributeKey::derived("undercurrent.network.event", || EVENTS.iter().map(|event| event.name).collect());
 const FUNCTION: AttributeKey = AttributeKey::derived("undercurrent.network.function", || {
-    distinct(CLASSES.iter().map(|class| class.name).chain([OTHER]))
+    distinct(classes().map(|class| class.name).chain([OTHER]))
 })
 .or("a class of `classes`");
 

@@ -1,7 +1,7 @@
 //! `transmit`: time that packets spend in each stage of the transmit path.
 
-mod settings;
-
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use undercurrent_ebpf::abi::{
     latency::Transport,
     loss::PacketLoss,
@@ -9,16 +9,17 @@ use undercurrent_ebpf::abi::{
     transmit::{Departure, SETS, SetOfWays, TransmitLayer},
 };
 
-pub use self::settings::Settings;
 use super::{
     Entry, HooksNeeded, LossConditions, OpenContext, OpenError, Signal, attributes,
     durations::{DurationKind, Durations, GROUP_LATENCY, LATENCY, WORKLOAD_LATENCY},
 };
 use crate::{
     kernel::{
+        constant::Constant,
         hooks::{self, Hook},
         memory::PlannedMap,
     },
+    options::List,
     telemetry::{Attributes, Descriptor, Instrument, View},
 };
 
@@ -36,6 +37,31 @@ pub static ENTRY: Entry = Entry {
     hooks_needed: HooksNeeded::Any,
     ..Entry::new("transmit", "Time that packets spend in each stage of the transmit path", &[&DURATION], open)
 };
+
+/// Time that packets spend in each stage of the transmit path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// True if the signal is measured.
+    pub enabled: bool,
+    /// The stages to measure: `stack` (from TCP or UDP to the qdisc), `qdisc` (from there to the driver) and `device` (until the driver
+    /// frees the packet). The programs of `device` run for every freed packet, received packets included.
+    pub stages: List<TransmitLayer>,
+}
+
+impl Settings {
+    /// Returns the constants of the programs.
+    fn constants(&self) -> Vec<Constant> {
+        let stages = self.stages.iter().map(TransmitLayer::bit).sum();
+        vec![Constant::flag("signal.transmit", self.enabled), Constant::number("transmit.layers", stages)]
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { enabled: true, stages: List::default() }
+    }
+}
 
 fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
     let layers = &opening.settings.transmit.stages;
