@@ -1,4 +1,22 @@
 //! `transmit`: time that packets spend in each stage of the transmit path.
+//!
+//! A program cannot write into a packet. It stores the start of a stage in the map `DEPARTING`, under a hash of the packet's address, and
+//! takes it at the end of the stage. TCP needs no entry for `stack`, because its segments have their send time.
+//!
+//! ```text
+//!  hook                 stack                      qdisc                       device
+//!  ip_send_skb (UDP)    store start
+//!  net_dev_queue        take start, record;        store start (a later
+//!                       TCP: now - send time       send time counts)
+//!  net_dev_start_xmit                              take start, record          store start (NICs only)
+//!  consume_skb                                                                 take start, record
+//!  kfree_skb (drop)     take start                 take start                  take start
+//!
+//!  DEPARTING: stage x 4096 sets of 4 entries      entry: [ 24 bits of the hash | 40 bits of the start, ns ]
+//! ```
+//!
+//! A start of zero marks a packet outside of the sample. A stage without a start counts as `missing_start`, for example after another packet
+//! replaced its entry.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
