@@ -244,7 +244,19 @@ pub fn loss_reasons() -> impl Iterator<Item = &'static str> {
 /// Returns the value of `undercurrent.reason`.
 const fn reason(loss: GroupLoss) -> &'static str {
     match loss {
-        GroupLoss::Unknown => "unknown_interface",
-        GroupLoss::Limit => "group_limit",
+        GroupLoss::UnknownInterface => "unknown_interface",
+        GroupLoss::GroupLimit => "group_limit",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_in_code_have_the_exported_names() {
+        for loss in GroupLoss::ALL {
+            assert_eq!(format!("{loss:?}").to_lowercase(), reason(loss).replace('_', ""));
+        }
     }
 }

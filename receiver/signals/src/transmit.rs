@@ -120,8 +120,8 @@ fn losses(series: Series, on: &LossConditions) -> Vec<PacketLoss> {
     let has_departure_time = hooks(departure) == [&hooks::TRANSMIT_QUEUE];
     let can_occur = |loss: &PacketLoss| match loss {
         PacketLoss::NoTimestamp | PacketLoss::Negative => has_departure_time,
-        PacketLoss::Unmatched => !has_departure_time,
-        PacketLoss::Unfiltered => on.filtered,
+        PacketLoss::MissingStart => !has_departure_time,
+        PacketLoss::NotFilterable => on.filtered,
         PacketLoss::TransmitTimestamp | PacketLoss::HeadOfLine => false,
     };
     PacketLoss::ALL.into_iter().filter(can_occur).collect()

@@ -218,3 +218,17 @@ impl Workloads {
         Self { registry: Registry::with_workloads(workloads), start, ..Self::default() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use undercurrent_ebpf::abi::workload::OwnerLoss;
+
+    use super::*;
+
+    #[test]
+    fn losses_in_code_have_the_exported_names() {
+        for (loss, reason) in OwnerLoss::ALL.into_iter().zip(live::reasons()) {
+            assert_eq!(format!("{loss:?}").to_lowercase(), reason.replace('_', ""));
+        }
+    }
+}

@@ -374,7 +374,7 @@ fn lookup(workload: &Workload) -> Option<Lookup> {
 
 const fn name(loss: OwnerLoss) -> &'static str {
     match loss {
-        OwnerLoss::Unknown => "unknown_owner",
+        OwnerLoss::UnknownOwner => "unknown_owner",
         OwnerLoss::NoOwner => NO_OWNER,
         OwnerLoss::StorageRefused => STORAGE_REFUSED,
     }
