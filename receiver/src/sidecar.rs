@@ -18,6 +18,7 @@ use crate::{
     export::{OutputFailed, Outputs, Statistics},
     kernel::{Kernel, KernelError, clock::WallClock, nics},
     options::Interval,
+    outputs::RunningCollectors,
     packets::{FilterUpdater, SamplingController, SharedGrouping},
     parts::{Loader, LoaderEnded},
     reader::Reader,
@@ -197,6 +198,7 @@ impl Sidecar {
         mut settings: Settings,
         run: Run,
         mut outputs: Outputs,
+        mut collectors: Option<RunningCollectors>,
         control: &mut RunningControl,
     ) -> Result<(), RunError> {
         control.begin();
@@ -222,10 +224,15 @@ impl Sidecar {
                         rotation.check();
                     }
                 },
-                Some(interval) = reload.finished(&mut settings) => {
-                    ticks = self::ticks(interval);
-                    self.watchdog.set_interval(interval.get());
-                    rotation = Rotation::start(outputs.files(), self.reader.foreign(), interval.get());
+                loaded = reload.loaded() => {
+                    let before = settings.interval;
+                    self.reload(loaded, &mut settings, collectors.as_mut());
+                    let interval = settings.interval;
+                    if interval != before {
+                        ticks = self::ticks(interval);
+                        self.watchdog.set_interval(interval.get());
+                        rotation = Rotation::start(outputs.files(), self.reader.foreign(), interval.get());
+                    }
                 }
                 () = wait_until(end) => break None,
                 ended = outputs.wait_for_end() => return Ok(ended?),

@@ -25,6 +25,9 @@ pub trait Signal {
     /// Adapts to the measurements of all signals at one tick, after every signal has been read.
     fn adapt(&mut self, _: &Readings) {}
 
+    /// Adopts the settings that change while the sidecar runs. The others are those of the start.
+    fn reconfigure(&mut self, _: &Settings) {}
+
     /// Clears the measurements of a slot before another workload receives it. The outputs have delivered all of them.
     fn forget(&mut self, _: Slot) {}
 

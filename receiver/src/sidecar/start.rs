@@ -78,8 +78,13 @@ impl Sidecar {
         let samples = requirements.hooks().iter().any(|hook| hook.reads_timestamps);
         let sampling = if samples { settings.packets.sampling } else { Sampling::OneIn(Weight::ONE) };
         let sampler = SamplingController::new(kernel.sample(), sampling);
-        let filter_updater =
-            FilterUpdater::new(settings.packets.filter.clone(), kernel.filter_map(), files, &workloads);
+        let filter_updater = FilterUpdater::new(
+            settings.packets.filter.clone(),
+            kernel.filter_map(),
+            files,
+            settings.workloads.limit,
+            &workloads,
+        );
         let nics = requirements.hooks().contains(&&hooks::DRIVER).then(|| kernel.follow_nics()).transpose()?;
         let internal = InternalTelemetry::new(start);
         // Every map is mapped. A descriptor would give access to others too, if the worker passed it on.

@@ -214,6 +214,23 @@ impl Settings {
         })
     }
 
+    /// Reads the settings again, with another configuration file. Certificates and keys stay: variables alone name them, and new
+    /// connections read their files again.
+    ///
+    /// # Errors
+    /// If a value is invalid.
+    pub fn with_file(
+        &self,
+        items: Items,
+        lookup: impl Fn(&'static str) -> Option<Configured>,
+        file: &FileSettings,
+    ) -> Result<Self, SettingsError> {
+        let is_file = |name: &str| [CERTIFICATE, CLIENT_CERTIFICATE, CLIENT_KEY].concat().contains(&name);
+        let lookup = |name: &'static str| if is_file(name) { None } else { lookup(name) };
+        let (authority, identity) = (self.authority.clone(), self.identity.clone());
+        Ok(Self { authority, identity, access: self.access.clone(), ..Self::from_variables(items, lookup, file)? })
+    }
+
     /// Returns the endpoint for messages. A query may contain a secret, and is left out.
     #[must_use]
     pub fn shown_endpoint(&self) -> String {

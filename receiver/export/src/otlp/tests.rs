@@ -358,7 +358,7 @@ async fn a_refused_connection_counts_as_a_failure_and_does_not_end_the_output() 
     let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
     let endpoint = format!("http://{port}");
     let bus = Bus::default();
-    let output = open(&bus, settings(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)]), None).expect("output");
+    let (output, _) = open(&bus, settings(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)]), None).expect("output");
     let statistics = output.statistics().clone();
     let outputs = Outputs::new(bus, vec![output]);
     publish(&outputs, lost(1, after(1)));

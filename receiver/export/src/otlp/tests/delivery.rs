@@ -139,6 +139,29 @@ async fn each_request_of_a_batch_is_encoded_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn another_transport_ends_the_wait_and_gets_the_whole_batch() {
+    let (failing, attempts) = Scripted::new(Items::Metrics, [failure(FailureKind::Retryable, Some(600))]);
+    let (transport, sent) = Scripted::new(Items::Metrics, [Ok(Reply::default())]);
+    let (bus, statistics) = (Bus::default(), Statistics::new("test"));
+    let delivery = Delivery::new(Metrics(CollectorState::default()), failing, statistics.clone());
+    let replacement = delivery.replacement();
+    let delivery = tokio::spawn(delivery.run(bus.subscribe(Topics::SNAPSHOTS, &statistics)));
+    bus.publish(&lost(5, after(1)));
+    while attempts.lock().expect("requests").is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let began = Instant::now();
+    replacement.set(transport);
+    while statistics.totals().settled.is_none() {
+        tokio::task::yield_now().await;
+    }
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    bus.close();
+    delivery.await.expect("the delivery ends");
+    assert_eq!((sent.lock().expect("requests").len(), statistics.totals().points(None)), (1, 5));
+}
+
+#[tokio::test(start_paused = true)]
 async fn refused_counts_are_part_of_the_next_difference() {
     let refused = || failure(FailureKind::Refused(Refusal::Content), None);
     let outcomes = [refused(), Ok(Reply::default()), Ok(Reply { rejected: 1, message: String::new() }), refused()];
