@@ -102,9 +102,9 @@ fn measure(run: Run) -> anyhow::Result<()> {
     let access = Access::gain(host, &requirements)?;
     let listener = settings.health.listen.as_ref().map(Listener::open).transpose()?;
     let (control, runtime) = (Control::new().context("cannot start tokio")?, runtime()?);
-    let Opened { outputs, own } = {
+    let Opened { outputs, own, collectors } = {
         let _entered = control.enter();
-        outputs.through(access.reader.foreign()).open(&terminal, log.is_debug())?
+        outputs.through(access.reader.foreign()).open(&terminal, log.is_debug(), reach.ports.clone())?
     };
     let entered = runtime.enter();
     let directory =
@@ -122,7 +122,7 @@ fn measure(run: Run) -> anyhow::Result<()> {
     let own = own.and_then(|own| export_log(own, &log, &resource));
     let ended = runtime.block_on(async {
         let sidecar = Sidecar::start(&settings, resource, access, &requirements, directory, watchdog)?;
-        sidecar.run(settings, run, outputs, &mut control).await?;
+        sidecar.run(settings, run, outputs, collectors, &mut control).await?;
         anyhow::Ok(())
     });
     // The control thread runs the connections of the log's exporter, and ends after it.

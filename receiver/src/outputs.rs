@@ -1,13 +1,13 @@
 //! Opens the configured outputs.
 
-use std::{num::NonZeroUsize, path::PathBuf};
+use std::{collections::BTreeSet, num::NonZeroUsize, path::PathBuf};
 
 use crate::{
     config::{Compression, Otlp, Protocol, Settings},
     environment::{Environment, value},
     export::{
         Bus, Output, Outputs, json,
-        otlp::{self, Access, ENDPOINT_KEY, FileSettings, OwnTelemetry},
+        otlp::{self, Access, ENDPOINT_KEY, FileSettings, LogCollector, OwnTelemetry},
         table,
     },
     options::{Destination, Output as Requested, Outputs as RequestedOutputs, Span},
@@ -39,6 +39,7 @@ pub struct Plan<'a> {
 }
 
 /// The settings of the collectors.
+#[derive(Clone)]
 struct Collectors {
     metrics: otlp::Settings,
     /// `None` if no spans are exported.
@@ -53,6 +54,88 @@ pub struct Opened {
     pub outputs: Outputs,
     /// The exporter of the sidecar's own logs, if they are exported.
     pub own: Option<OwnTelemetry>,
+    /// The collectors; `None` if OTLP is no output.
+    pub collectors: Option<RunningCollectors>,
+}
+
+/// The collectors of a running sidecar, which other settings can replace.
+pub struct RunningCollectors {
+    settings: Collectors,
+    output: otlp::Collectors,
+    logs: Option<LogCollector>,
+    /// The TCP ports that the worker may connect to.
+    ports: BTreeSet<u16>,
+}
+
+/// The reason why the collectors stay as they are.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError {
+    /// The settings are invalid.
+    #[error(transparent)]
+    Invalid(#[from] otlp::SettingsError),
+    /// The worker may not connect to the port.
+    #[error(
+        "the endpoint {endpoint} for {items} needs a restart: the sidecar may connect to the TCP ports of its start alone ({})",
+        ports.iter().map(u16::to_string).collect::<Vec<_>>().join(", ")
+    )]
+    Port {
+        /// The items.
+        items: &'static str,
+        /// The endpoint.
+        endpoint: String,
+        /// The ports of the start.
+        ports: BTreeSet<u16>,
+    },
+    /// The reader may not open the socket.
+    #[error(
+        "the endpoint {endpoint} for {items} needs a restart: the sidecar may open the Unix socket of its start alone"
+    )]
+    Socket {
+        /// The items.
+        items: &'static str,
+        /// The endpoint.
+        endpoint: String,
+    },
+}
+
+impl RunningCollectors {
+    /// Sends to the collectors of other settings, if the sidecar may connect to all of them.
+    ///
+    /// # Errors
+    /// The reason why the present collectors stay.
+    pub fn change(&mut self, file: &Otlp, environment: Environment<'_>) -> Result<(), ChangeError> {
+        let file = of_file(file);
+        let lookup = |name: &'static str| value(environment, name).map(|text| (name, text));
+        let renewed = |items, settings: &otlp::Settings| -> Result<otlp::Settings, ChangeError> {
+            let new = settings.with_file(items, lookup, &file)?;
+            self.permit(items, settings, &new)?;
+            Ok(new)
+        };
+        let Collectors { metrics, spans, logs } = &self.settings;
+        let renewed_if =
+            |items, settings: &Option<otlp::Settings>| settings.as_ref().map(|old| renewed(items, old)).transpose();
+        let settings = Collectors {
+            metrics: renewed(otlp::Items::Metrics, metrics)?,
+            spans: renewed_if(otlp::Items::Spans, spans)?,
+            logs: renewed_if(otlp::Items::Logs, logs)?,
+        };
+        self.output.replace(settings.metrics.clone(), settings.spans.clone())?;
+        self.logs.iter().zip(&settings.logs).try_for_each(|(collector, logs)| collector.replace(logs))?;
+        self.settings = settings;
+        Ok(())
+    }
+
+    /// Returns an error if the confined processes cannot reach an endpoint.
+    fn permit(&self, items: otlp::Items, old: &otlp::Settings, new: &otlp::Settings) -> Result<(), ChangeError> {
+        let (items, endpoint) = (items.as_str(), new.shown_endpoint());
+        if new.port().is_some_and(|port| !self.ports.contains(&port)) {
+            return Err(ChangeError::Port { items, endpoint, ports: self.ports.clone() });
+        }
+        if new.socket.is_some() && new.socket != old.socket {
+            return Err(ChangeError::Socket { items, endpoint });
+        }
+        Ok(())
+    }
 }
 
 impl<'a> Plan<'a> {
@@ -145,11 +228,12 @@ impl<'a> Plan<'a> {
         self
     }
 
-    /// Opens every output. The sidecar's own traces are exported with the logs if `traces` is true. Requires a tokio runtime.
+    /// Opens every output. The sidecar's own traces are exported with the logs if `traces` is true. `ports` are the TCP ports that the
+    /// worker may connect to. Requires a tokio runtime.
     ///
     /// # Errors
     /// If an output cannot be opened: the first error.
-    pub fn open(self, terminal: &table::Terminal, traces: bool) -> Result<Opened, OpenError> {
+    pub fn open(self, terminal: &table::Terminal, traces: bool, ports: BTreeSet<u16>) -> Result<Opened, OpenError> {
         let cpus = std::thread::available_parallelism().ok().and_then(|cpus| NonZeroUsize::new(cpus.get()));
         let (bus, mut opened): (Bus, Vec<Output>) = Default::default();
         for wanted in self.wanted.iter() {
@@ -162,15 +246,18 @@ impl<'a> Plan<'a> {
                 Requested::Otlp => {}
             }
         }
-        let mut own = None;
-        if let Some(Collectors { metrics, spans, logs }) = self.otlp {
+        let (mut own, mut collectors) = (None, None);
+        if let Some(settings) = self.otlp {
+            let Collectors { metrics, spans, logs } = settings.clone();
             let traces = spans.clone().filter(|_| traces);
-            let output = otlp::open(&bus, metrics, spans)?;
+            let (output, running) = otlp::open(&bus, metrics, spans)?;
             let exporter = logs.map(|logs| OwnTelemetry::new(&logs, traces.as_ref(), output.statistics().clone()));
             own = exporter.transpose()?;
+            let logs = own.as_ref().map(OwnTelemetry::collector);
+            collectors = Some(RunningCollectors { settings, output: running, logs, ports });
             opened.push(output);
         }
-        Ok(Opened { outputs: Outputs::new(bus, opened), own })
+        Ok(Opened { outputs: Outputs::new(bus, opened), own, collectors })
     }
 }
 

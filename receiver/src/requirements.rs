@@ -89,7 +89,7 @@ impl Requirements {
     /// Returns the requirements of the settings. `ownership` is the available method of attribution, or `None` if
     /// attribution is unavailable.
     #[must_use]
-    pub fn of(settings: &Settings, ownership: Option<Ownership>) -> Self {
+    pub fn new(settings: &Settings, ownership: Option<Ownership>) -> Self {
         let workloads = ownership.filter(|_| settings.workloads.enabled);
         let mut hooks = signals::hooks(&settings.signals);
         let reader = signals::reader(&settings.signals);
@@ -270,7 +270,7 @@ pub fn host() -> Result<(Host, Privileges), PrivilegesError> {
 /// If capabilities are missing, or if the maps exceed the memory limit.
 pub fn permitted(settings: &Settings) -> Result<(Host, Requirements), Refused> {
     let (mut host, privileges) = host()?;
-    let requirements = Requirements::of(settings, host.ownership());
+    let requirements = Requirements::new(settings, host.ownership());
     host.meters = requirements.meters.clone();
     privileges.require(&required_tasks(settings))?;
     requirements.within_memory(settings.memory_limit, host.cpus)?;
@@ -306,7 +306,7 @@ mod tests {
     fn resolve(yaml: &str, ownership: Option<Ownership>) -> (Settings, Requirements) {
         let file = File::parse("config.yaml".as_ref(), yaml.as_bytes()).expect("a configuration");
         let (settings, _) = Settings::resolve(Flags::default(), &|_| None, file);
-        let requirements = Requirements::of(&settings, ownership);
+        let requirements = Requirements::new(&settings, ownership);
         (settings, requirements)
     }
 

@@ -67,9 +67,9 @@ pub enum DriverLoss {
     /// There is no conversion for that time.
     NoClock,
     /// The driver stored its own data instead of the timestamp.
-    DriverData,
+    TimestampOverwritten,
     /// The filter depends on the packet's socket, which is not known yet.
-    Unfiltered,
+    NotFilterable,
 }
 
 /// Number of reasons.
@@ -78,7 +78,7 @@ pub const DRIVER_LOSSES: usize = 5;
 impl DriverLoss {
     /// Every reason, at its own index.
     pub const ALL: [Self; DRIVER_LOSSES] =
-        [Self::NoTimestamp, Self::Negative, Self::NoClock, Self::DriverData, Self::Unfiltered];
+        [Self::NoTimestamp, Self::Negative, Self::NoClock, Self::TimestampOverwritten, Self::NotFilterable];
 }
 
 /// Cells of one NIC on one CPU.

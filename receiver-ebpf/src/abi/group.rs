@@ -41,9 +41,9 @@ pub const GROUPED: usize = Series::TRANSMIT.end;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GroupLoss {
     /// The hook cannot read the interface or namespace.
-    Unknown,
+    UnknownInterface,
     /// The maximum number of groups exists.
-    Limit,
+    GroupLimit,
 }
 
 /// Number of reasons.
@@ -51,7 +51,7 @@ pub const GROUP_LOSSES: usize = 2;
 
 impl GroupLoss {
     /// Every reason, at its own index.
-    pub const ALL: [Self; GROUP_LOSSES] = [Self::Unknown, Self::Limit];
+    pub const ALL: [Self; GROUP_LOSSES] = [Self::UnknownInterface, Self::GroupLimit];
 }
 
 /// Losses on one CPU.

@@ -11,9 +11,9 @@ pub enum PacketLoss {
     Negative,
     /// The start of the wait is unknown: no hook saw it, another packet replaced its entry, or a reader took the packet before
     /// the hook.
-    Unmatched,
+    MissingStart,
     /// The filter needs an attribute that the hook cannot read.
-    Unfiltered,
+    NotFilterable,
     /// The packet waited for a late segment, so its age is the network's time.
     HeadOfLine,
 }
@@ -27,8 +27,8 @@ impl PacketLoss {
         Self::NoTimestamp,
         Self::TransmitTimestamp,
         Self::Negative,
-        Self::Unmatched,
-        Self::Unfiltered,
+        Self::MissingStart,
+        Self::NotFilterable,
         Self::HeadOfLine,
     ];
 }

@@ -114,7 +114,7 @@ pub mod cached {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OwnerLoss {
     /// The table lacks the cgroup: it is new or removed.
-    Unknown,
+    UnknownOwner,
     /// The socket has no known owner: it is older than the programs and was not read since (cgroup v1).
     NoOwner,
     /// The kernel refused the storage for a socket's reader.
@@ -126,7 +126,7 @@ pub const OWNER_LOSSES: usize = 3;
 
 impl OwnerLoss {
     /// Every reason, at its own index.
-    pub const ALL: [Self; OWNER_LOSSES] = [Self::Unknown, Self::NoOwner, Self::StorageRefused];
+    pub const ALL: [Self; OWNER_LOSSES] = [Self::UnknownOwner, Self::NoOwner, Self::StorageRefused];
 }
 
 /// Losses on one CPU.

@@ -43,9 +43,9 @@ fn netif_receive_skb(ctx: BtfTracePointContext) -> i32 {
     }
     let received = if is_departing(skb) { 0 } else { skb.read(&SKB_TSTAMP) };
     if selected.is_none() {
-        receive_driver::lost(nic, DriverLoss::Unfiltered);
+        receive_driver::lost(nic, DriverLoss::NotFilterable);
     } else if shared.read(&SHARED_TX_FLAGS) & DRIVER_DATA != 0 {
-        receive_driver::lost(nic, DriverLoss::DriverData);
+        receive_driver::lost(nic, DriverLoss::TimestampOverwritten);
     } else {
         receive_driver::left(nic, timestamp, received);
     }

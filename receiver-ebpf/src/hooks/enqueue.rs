@@ -216,7 +216,7 @@ fn datagram_queued(sock: Ptr<Sock>, skb: Ptr<SkBuff>, early: u64, mode: FilterMo
 /// Counts a datagram that a reader took before the notification.
 #[inline(always)]
 fn datagram_gone(sock: Ptr<Sock>, mode: FilterMode) {
-    let reason = if mode == FilterMode::On { PacketLoss::Unfiltered } else { PacketLoss::Unmatched };
+    let reason = if mode == FilterMode::On { PacketLoss::NotFilterable } else { PacketLoss::MissingStart };
     let point = ReceivePoint::of(Layer::SocketEnqueued, Transport::Udp, peer_ip_version(sock));
     latency::lost(point, reason, 1);
 }

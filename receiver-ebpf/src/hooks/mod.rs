@@ -89,7 +89,7 @@ fn filtered(point: ReceivePoint, packet: &impl Subject, event: Sampled, slot: im
             match filter::selects_all(selected, slot) {
                 Some(true) => measured(point, packet, &event, wait, slot, group::of(packet, slot, event.weight)),
                 Some(false) => {}
-                None => latency::lost(point, PacketLoss::Unfiltered, event.weight),
+                None => latency::lost(point, PacketLoss::NotFilterable, event.weight),
             }
         }
         Err(loss) if selected != Some(false) => latency::lost(point, loss, 1),

@@ -253,7 +253,7 @@ fn recipient(skb: Ptr<SkBuff>, mode: FilterMode, selected: Option<bool>) -> Reci
     let verdict = match filter::selects_all(selected, slot) {
         Some(true) => Verdict::Measured,
         Some(false) => Verdict::Excluded,
-        None => Verdict::Lost(PacketLoss::Unfiltered),
+        None => Verdict::Lost(PacketLoss::NotFilterable),
     };
     let is_measured = matches!(verdict, Verdict::Measured);
     let group = if is_measured { group::of(&departing(skb), slot, sample::share()) } else { None };

@@ -64,11 +64,11 @@ pub fn of(packet: &impl Subject, slot: Slot, weight: u64) -> Option<Number> {
     if !(groups_by(Dimension::Interface) || groups_by(Dimension::Namespace)) {
         return None;
     }
-    let Some(interface) = interface(packet) else { return lost(GroupLoss::Unknown, weight) };
+    let Some(interface) = interface(packet) else { return lost(GroupLoss::UnknownInterface, weight) };
     let group = Group { interface, slot: slot.0.into() };
     match number(&group).or_else(|| create(&group, packet)) {
         Some(number) => Some(number),
-        None => lost(GroupLoss::Limit, weight),
+        None => lost(GroupLoss::GroupLimit, weight),
     }
 }
 

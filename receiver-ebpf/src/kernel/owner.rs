@@ -110,7 +110,7 @@ fn look_up(owner: u64) -> Slot {
 fn or_lost(slot: Slot) -> Slot {
     match slot {
         NO_OWNER => lost(OwnerLoss::NoOwner),
-        UNKNOWN => lost(OwnerLoss::Unknown),
+        UNKNOWN => lost(OwnerLoss::UnknownOwner),
         slot => return slot,
     }
     Slot::NODE

@@ -47,7 +47,7 @@ pub fn reached(layer: usize, version: IpVersion, packet: &impl Subject, event: S
     let age = match filter::selects_all(selected, slot) {
         Some(true) => timings::plausible(event.age()),
         Some(false) => return,
-        None => Err(PacketLoss::Unfiltered),
+        None => Err(PacketLoss::NotFilterable),
     };
     match age {
         Ok(nanoseconds) => {

@@ -105,7 +105,7 @@ pub fn ended(
 fn record(series: Series, wait: u64, weight: u64, slot: Slot, group: Option<Number>) {
     const { assert!(waiting_packets::UNKNOWN == unread::UNKNOWN) };
     if wait == unread::UNKNOWN {
-        timings::lost(series, PacketLoss::Unmatched, weight);
+        timings::lost(series, PacketLoss::MissingStart, weight);
     } else {
         timings::record_in(group, series, wait, weight, slot);
     }

@@ -132,7 +132,7 @@ fn record(layer: TransmitLayer, transport: Transport, duration: u64, recipient: 
 /// Counts a packet without a start, or the replaced start of another packet.
 #[inline(always)]
 pub fn unmatched(layer: TransmitLayer, transport: Transport) {
-    timings::lost(series(layer, transport), PacketLoss::Unmatched, 1);
+    timings::lost(series(layer, transport), PacketLoss::MissingStart, 1);
 }
 
 const fn series(layer: TransmitLayer, transport: Transport) -> Series {

@@ -166,7 +166,7 @@ impl FileIdentity {
     ///
     /// # Errors
     /// If the kernel does not report it.
-    pub fn of(file: &File) -> io::Result<Self> {
+    pub fn from_file(file: &File) -> io::Result<Self> {
         file.metadata().map(|metadata| Self { device: metadata.dev(), inode: metadata.ino() })
     }
 }
@@ -277,7 +277,7 @@ mod tests {
     fn a_renamed_file_keeps_its_identity() -> io::Result<()> {
         let folder = tempfile::tempdir()?;
         let (one, other) = (folder.path().join("one"), folder.path().join("other"));
-        let identity = |path: &Path| FileIdentity::of(&append_private(path)?);
+        let identity = |path: &Path| FileIdentity::from_file(&append_private(path)?);
         let first = identity(&one)?;
         fs::rename(&one, &other)?;
         assert_eq!(identity(&other)?, first);

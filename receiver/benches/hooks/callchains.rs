@@ -39,7 +39,7 @@ pub fn compare(wire: &mut Wire, rounds: u32, requests: u32) -> anyhow::Result<()
     settings.signals.network_functions.enabled = true;
     settings.signals.network_functions.source = SampleSource::CpuClock;
     let (host, _) = requirements::host()?;
-    let kernel = Requirements::of(&settings, None).listen(host)?;
+    let kernel = Requirements::new(&settings, None).listen(host)?;
     let online = aya::util::online_cpus().map_err(|(_, error)| error)?;
     let every = |period| kernel.cpu_sampling().set_clock(period);
     let samples = || anyhow::Ok(kernel.runs()?.values().map(|runs| runs.count).sum::<u64>());

@@ -106,7 +106,7 @@ fn measure(arguments: &Arguments, wire: &mut Wire, handlers: Handlers, order: Or
 /// Attaches the sidecar's programs and the others. The kernel runs programs in the order of attachment.
 fn attach(settings: &Settings, handlers: Handlers, order: Order, wire: &Wire) -> anyhow::Result<(Kernel, Other)> {
     let (host, _) = requirements::host()?;
-    let requirements = Requirements::of(settings, handlers.ownership());
+    let requirements = Requirements::new(settings, handlers.ownership());
     let product = || {
         let kernel = requirements.listen(host.clone())?;
         kernel.sample().set(handlers.weight())?;
@@ -115,7 +115,7 @@ fn attach(settings: &Settings, handlers: Handlers, order: Order, wire: &Wire) ->
     };
     let other = || match handlers {
         Handlers::Attribution | Handlers::AttributionByCpu => {
-            Ok(Other::Product(Box::new(Requirements::of(settings, None).listen(host.clone())?)))
+            Ok(Other::Product(Box::new(Requirements::new(settings, None).listen(host.clone())?)))
         }
         _ => Baseline::with_clock(&host, requirements.hooks(), &settings.avoid).map(Other::Empty),
     };

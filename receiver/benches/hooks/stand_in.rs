@@ -20,7 +20,7 @@ use crate::baseline::Baseline;
 pub fn stay(configuration: &Path) -> anyhow::Result<()> {
     let (settings, _) = Settings::resolve(Flags::default(), &|_| None, File::load(configuration)?);
     let (host, _) = requirements::host()?;
-    let requirements = Requirements::of(&settings, host.ownership());
+    let requirements = Requirements::new(&settings, host.ownership());
     // The hook of NIC timestamps has a program only on machines with timestamping NICs.
     let hooks: Vec<_> = requirements.hooks().iter().copied().filter(|hook| hook.name != hooks::DRIVER.name).collect();
     let _programs = Baseline::attach(&host, &hooks, &settings.avoid)?;

@@ -119,7 +119,7 @@ impl Sender {
     fn put(&self, snapshot: &Arc<Snapshot>) {
         let replaced = lock(&self.pending).snapshot.replace(Arc::clone(snapshot));
         if replaced.is_some() {
-            self.statistics.dropped();
+            self.statistics.count_dropped_snapshot();
         }
         self.wake();
     }
@@ -129,7 +129,7 @@ impl Sender {
         let mut pending = lock(&self.pending);
         let waiting: u64 = pending.spans.iter().map(|batch| batch.spans()).sum();
         if waiting + batch.spans() > SPANS {
-            self.statistics.dropped_spans(batch.spans());
+            self.statistics.count_dropped_spans(batch.spans());
             return;
         }
         pending.spans.push_back(Arc::clone(batch));

@@ -12,12 +12,16 @@ use opentelemetry_proto::tonic::{
 use prost::Message;
 
 use crate::{
-    otlp::{Form, Histograms},
+    form::{Form, Histograms},
     telemetry::{self, Attributes, Data, Descriptor, Instrument, SCHEMA_URL, SCOPE, UnixNanos, Value},
 };
 
 /// The flags of the last point of a series, which has no value.
 const NO_RECORDED_VALUE: u32 = DataPointFlags::NoRecordedValueMask as u32;
+
+/// Bytes of the longest tag and length of a nested message. Every field number in use takes one byte, and a length
+/// below 4 GiB takes five.
+pub(super) const NESTED: usize = 6;
 
 /// A point in its encoding for the wire.
 pub(super) enum WirePoint {

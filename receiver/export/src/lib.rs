@@ -6,8 +6,11 @@
 use undercurrent_base::{causes, files, text};
 use undercurrent_telemetry as telemetry;
 
+mod acknowledged;
 mod bus;
 mod encode;
+mod encoding;
+mod form;
 mod health;
 pub mod json;
 pub mod otlp;
@@ -25,7 +28,8 @@ mod variants;
 pub mod view;
 
 pub use bus::{Bus, Published, Subscription, Topics};
+pub use encoding::REQUEST_LIMIT;
 pub use output::{Output, OutputFailed, Outputs};
 pub use output_file::OutputFile;
-pub use split::{Part, REQUEST_LIMIT, Requests, requests};
+pub use split::{Part, Requests, requests};
 pub use statistics::Statistics;

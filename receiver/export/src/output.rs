@@ -136,7 +136,7 @@ impl Outputs {
     ///
     /// # Errors
     /// If an output fails.
-    pub async fn ended(&mut self) -> Result<(), OutputFailed> {
+    pub async fn wait_for_end(&mut self) -> Result<(), OutputFailed> {
         poll_fn(|context| {
             let mut failed = Ok(());
             self.running.retain_mut(|output| match Pin::new(&mut output.finished).poll(context) {
@@ -168,7 +168,7 @@ impl Outputs {
                     if let Some(task) = task {
                         task.abort();
                     }
-                    statistics.dropped();
+                    statistics.count_dropped_snapshot();
                     tracing::warn!(output, "the last snapshot was not delivered within {deadline:?} and is lost");
                 }
             }
@@ -213,7 +213,7 @@ mod tests {
         Outputs::new(bus, outputs)
     }
 
-    async fn reached(outputs: &Outputs, time: UnixNanos) {
+    async fn wait_until_delivered(outputs: &Outputs, time: UnixNanos) {
         let reached = async {
             while outputs.delivered() != time {
                 tokio::task::yield_now().await;
@@ -228,13 +228,13 @@ mod tests {
         let outputs = opened(|bus| vec![settling_until(EVERYTHING, bus), settling_until(after(2), bus)]);
         assert_eq!(outputs.delivered(), NOTHING);
         outputs.bus().publish(&lost(1, after(1)));
-        reached(&outputs, after(1)).await;
+        wait_until_delivered(&outputs, after(1)).await;
         // The second output ends with this snapshot, and then delays nothing even before the next snapshot is
         // published.
         outputs.bus().publish(&lost(1, after(2)));
-        reached(&outputs, after(2)).await;
+        wait_until_delivered(&outputs, after(2)).await;
         outputs.bus().publish(&lost(1, after(3)));
-        reached(&outputs, after(3)).await;
+        wait_until_delivered(&outputs, after(3)).await;
     }
 
     #[tokio::test]
@@ -264,7 +264,7 @@ mod tests {
     async fn a_failed_output_is_reported_with_its_name() {
         let mut outputs = opened(|bus| vec![settling_until(EVERYTHING, bus), failing(bus)]);
         outputs.bus().publish(&lost(1, after(1)));
-        assert_eq!(outputs.ended().await, Err(OutputFailed { output: "failing" }));
+        assert_eq!(outputs.wait_for_end().await, Err(OutputFailed { output: "failing" }));
 
         let outputs = opened(|bus| vec![failing(bus), settling_until(EVERYTHING, bus)]);
         outputs.bus().publish(&lost(1, after(1)));
@@ -275,7 +275,7 @@ mod tests {
     async fn ended_outputs_are_no_failure() {
         let mut outputs = opened(|bus| vec![settling_until(NOTHING, bus), settling_until(NOTHING, bus)]);
         outputs.bus().publish(&lost(1, after(1)));
-        assert_eq!(outputs.ended().await, Ok(()));
+        assert_eq!(outputs.wait_for_end().await, Ok(()));
         assert_eq!(outputs.shutdown(Duration::from_secs(20)).await, Ok(()));
     }
 
@@ -284,6 +284,6 @@ mod tests {
         assert_eq!(opened(|_| Vec::new()).delivered(), EVERYTHING);
         let outputs = opened(|bus| vec![settling_until(NOTHING, bus)]);
         outputs.bus().publish(&lost(1, after(1)));
-        reached(&outputs, EVERYTHING).await;
+        wait_until_delivered(&outputs, EVERYTHING).await;
     }
 }

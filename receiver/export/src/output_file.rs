@@ -28,7 +28,7 @@ impl OutputFile {
     /// If the file cannot be opened.
     pub(super) fn open(path: &Path) -> io::Result<(File, Self)> {
         let file = append_private(path)?;
-        let identity = if file.metadata()?.is_file() { Some(FileIdentity::of(&file)?) } else { None };
+        let identity = if file.metadata()?.is_file() { Some(FileIdentity::from_file(&file)?) } else { None };
         let state = State { identity, next: None };
         Ok((file, Self(Arc::new(Mutex::new(state)))))
     }
@@ -44,7 +44,7 @@ impl OutputFile {
     /// # Errors
     /// If the kernel does not identify the new file.
     pub fn replace(&self, file: File) -> io::Result<()> {
-        let identity = FileIdentity::of(&file)?;
+        let identity = FileIdentity::from_file(&file)?;
         *self.state() = State { identity: Some(identity), next: Some(file) };
         Ok(())
     }

@@ -6,10 +6,7 @@ use opentelemetry_proto::tonic::{
 };
 use prost::Message as _;
 
-use super::{
-    encode::{resource, scope},
-    split::PREFIX,
-};
+use super::encode::{NESTED, resource, scope};
 use crate::telemetry::{Resource, SCHEMA_URL, SpanBatch};
 
 /// Returns the requests for the spans of a batch, each with its number of spans. A request has at most `limit` encoded bytes, or
@@ -27,7 +24,7 @@ pub(super) fn requests(
             let next: *const Resource = &raw const ***of;
             let additional = (last != Some(next)).then(|| empty(of));
             let addition =
-                PREFIX + span.encoded_len() + additional.as_ref().map_or(0, |new| 2 * PREFIX + new.encoded_len());
+                NESTED + span.encoded_len() + additional.as_ref().map_or(0, |new| 2 * NESTED + new.encoded_len());
             if count > 0 && size + addition > limit {
                 break;
             }

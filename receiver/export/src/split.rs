@@ -9,18 +9,11 @@ use opentelemetry_proto::tonic::{
 use prost::Message;
 
 use super::{
-    encode::{Series, WirePoint, empty_metric, empty_resource},
-    otlp::{Form, Measured, View},
+    acknowledged::{CollectorState, PointIndex},
+    encode::{NESTED, Series, WirePoint, empty_metric, empty_resource},
+    form::Form,
 };
 use crate::telemetry::{self, Point, Snapshot, UnixNanos};
-
-/// The default limit of a request in encoded bytes. Receivers refuse more than 4 MiB permanently; the difference
-/// leaves space for framing.
-pub const REQUEST_LIMIT: usize = 3_670_016;
-
-/// Bytes of the longest tag and length of a nested message. Every field number in use takes one byte, and a length
-/// below 4 GiB takes five.
-pub(super) const PREFIX: usize = 6;
 
 /// A part of a snapshot.
 pub struct Part {
@@ -28,25 +21,8 @@ pub struct Part {
     pub request: ExportMetricsServiceRequest,
     /// The number of points in the request.
     pub points: u64,
-    /// The places of the points in the snapshot; empty for cumulative metrics.
-    pub(super) places: Vec<Place>,
-}
-
-/// The place of a point in a snapshot.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    resource: u32,
-    metric: u32,
-    point: u32,
-}
-
-impl Place {
-    /// Returns the point, with its metric and resource.
-    pub(super) fn of(self, snapshot: &Snapshot) -> Option<Measured<'_>> {
-        let resource = snapshot.resources.get(self.resource as usize)?;
-        let metric = resource.metrics.get(self.metric as usize)?;
-        Some((resource, metric, metric.points.get(self.point as usize)?))
-    }
+    /// The indices of the points in the snapshot; empty for cumulative metrics.
+    pub(super) indices: Vec<PointIndex>,
 }
 
 /// Splits a snapshot into requests of at most `limit` encoded bytes, in order. The iterator builds each request
@@ -56,22 +32,22 @@ impl Place {
 /// A point that exceeds the limit together with its resource forms a larger request alone.
 #[must_use]
 pub fn requests(snapshot: &Snapshot, limit: usize) -> Requests<'_> {
-    requests_in(snapshot, limit, View::default())
+    requests_in(snapshot, limit, CollectorState::default())
 }
 
 /// Splits a snapshot into requests as [`requests`] does, for a collector that prefers another form of metrics.
-pub(super) fn requests_in(snapshot: &Snapshot, limit: usize, view: View) -> Requests<'_> {
+pub(super) fn requests_in(snapshot: &Snapshot, limit: usize, collector: CollectorState) -> Requests<'_> {
     let mut entries = Vec::new();
     for (resource, number) in snapshot.resources.iter().zip(0..) {
         for (metric, metric_number) in resource.metrics.iter().zip(0..) {
             let first = entries.len();
-            let place = |point| Place { resource: number, metric: metric_number, point };
+            let index = |point| PointIndex { resource: number, metric: metric_number, point };
             let points = metric.points.iter().zip(0..);
-            entries.extend(points.map(|(point, number)| Entry { resource, metric, point, place: place(number) }));
+            entries.extend(points.map(|(point, number)| Entry { resource, metric, point, index: index(number) }));
             entries[first..].sort_by(|one, other| one.point.attributes.cmp(&other.point.attributes));
         }
     }
-    Requests { entries: entries.into_iter(), pending: None, time: snapshot.time, limit, view }
+    Requests { entries: entries.into_iter(), pending: None, time: snapshot.time, limit, collector }
 }
 
 #[derive(Clone, Copy)]
@@ -79,7 +55,7 @@ struct Entry<'a> {
     resource: &'a telemetry::ResourceMetrics,
     metric: &'a telemetry::Metric,
     point: &'a Point,
-    place: Place,
+    index: PointIndex,
 }
 
 /// The iterator of [`requests`].
@@ -89,27 +65,27 @@ pub struct Requests<'a> {
     pending: Option<(Entry<'a>, WirePoint)>,
     time: UnixNanos,
     limit: usize,
-    view: View,
+    collector: CollectorState,
 }
 
 impl<'a> Requests<'a> {
     /// Returns the next point in its encoding. Skips points that have none.
     fn next_point(&mut self) -> Option<(Entry<'a>, WirePoint)> {
-        let Self { pending, entries, time, view, .. } = self;
-        pending.take().or_else(|| entries.find_map(|entry| Some((entry, encode(&entry, *time, view)?))))
+        let Self { pending, entries, time, collector, .. } = self;
+        pending.take().or_else(|| entries.find_map(|entry| Some((entry, encode(&entry, *time, collector)?))))
     }
 }
 
 /// Encodes a point. Returns `None` for data that has no encoding.
-fn encode(entry: &Entry<'_>, time: UnixNanos, view: &View) -> Option<WirePoint> {
+fn encode(entry: &Entry<'_>, time: UnixNanos, collector: &CollectorState) -> Option<WirePoint> {
     let Entry { resource, metric, point, .. } = *entry;
-    let (start, data) = if view.form.is_delta(metric.descriptor.instrument) {
-        view.acknowledged().since((resource, metric, point))?
+    let (start, data) = if collector.form.is_delta(metric.descriptor.instrument) {
+        collector.acknowledged().since((resource, metric, point))?
     } else {
         (point.start, Cow::Borrowed(&point.data))
     };
     let series = Series { descriptor: metric.descriptor, attributes: &point.attributes, start, time };
-    WirePoint::new(&series, &data, view.form.histograms)
+    WirePoint::new(&series, &data, collector.form.histograms)
 }
 
 impl Iterator for Requests<'_> {
@@ -118,20 +94,20 @@ impl Iterator for Requests<'_> {
     fn next(&mut self) -> Option<Part> {
         let mut part = Builder::default();
         while let Some((entry, point)) = self.next_point() {
-            let addition = part.plan(&entry, &point, self.view.form);
+            let addition = part.plan(&entry, &point, self.collector.form);
             if part.points > 0 && part.size + addition.size > self.limit {
                 self.pending = Some((entry, point));
                 break;
             }
             part.add(addition, &entry, point);
-            if self.view.form.is_delta(entry.metric.descriptor.instrument) {
-                part.places.push(entry.place);
+            if self.collector.form.is_delta(entry.metric.descriptor.instrument) {
+                part.indices.push(entry.index);
             }
         }
         (part.points > 0).then_some(Part {
             request: ExportMetricsServiceRequest { resource_metrics: part.resources },
             points: part.points,
-            places: part.places,
+            indices: part.indices,
         })
     }
 }
@@ -144,7 +120,7 @@ struct Builder<'a> {
     /// An upper bound of the encoded size.
     size: usize,
     points: u64,
-    places: Vec<Place>,
+    indices: Vec<PointIndex>,
 }
 
 /// A point's additions to a request, and an upper bound of their size.
@@ -160,10 +136,10 @@ impl<'a> Builder<'a> {
         let same_metric = same_resource && self.last.is_some_and(|(_, metric)| std::ptr::eq(metric, entry.metric));
         let resource = (!same_resource).then(|| empty_resource(&entry.resource.resource));
         let metric = (!same_metric).then(|| empty_metric(entry.metric.descriptor, form));
-        let mut size = PREFIX + point.encoded_len();
+        let mut size = NESTED + point.encoded_len();
         // The lengths of the enclosing messages grow too: two levels each.
-        size += resource.as_ref().map_or(0, |resource| 2 * PREFIX + resource.encoded_len());
-        size += metric.as_ref().map_or(0, |metric| 2 * PREFIX + metric.encoded_len());
+        size += resource.as_ref().map_or(0, |resource| 2 * NESTED + resource.encoded_len());
+        size += metric.as_ref().map_or(0, |metric| 2 * NESTED + metric.encoded_len());
         Addition { resource, metric, size }
     }
 
@@ -188,6 +164,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::REQUEST_LIMIT;
     use crate::testing::{after, lost, snapshots};
 
     /// Returns every point in bytes, with the bytes of its resource, scope and metric.

@@ -59,13 +59,13 @@ impl Statistics {
     }
 
     /// Counts spans that were dropped because the receiver is too slow.
-    pub(super) fn dropped_spans(&self, spans: u64) {
+    pub(super) fn count_dropped_spans(&self, spans: u64) {
         self.lock().dropped_spans += spans;
     }
 
     /// Counts the finished export of a snapshot.
     pub(super) fn exported(&self, outcome: ErrorType, duration: Duration) {
-        let one = ExponentialHistogram::of(Scale::DEFAULT, duration);
+        let one = ExponentialHistogram::from_duration(Scale::DEFAULT, duration);
         let mut totals = self.lock();
         totals.exports.entry(outcome).and_modify(|all| all.add(&one)).or_insert(one);
         totals.last = Some(outcome);
@@ -75,7 +75,7 @@ impl Statistics {
         self.lock().settled = Some(time);
     }
 
-    pub(super) fn dropped(&self) {
+    pub(super) fn count_dropped_snapshot(&self) {
         self.lock().dropped_snapshots += 1;
     }
 

@@ -214,10 +214,10 @@ pub(super) fn point(attributes: Attributes, data: Data) -> Point {
 pub(super) fn node(metrics: Vec<Metric>, time: UnixNanos) -> Snapshot {
     let attributes =
         Attributes::new().with("service.name", "undercurrent").with("host.name", "node-1").with("os.type", "linux");
-    Snapshot { time, resources: vec![of(attributes, metrics)] }
+    Snapshot { time, resources: vec![resource_metrics(attributes, metrics)] }
 }
 
-pub(super) fn of(attributes: Attributes, metrics: Vec<Metric>) -> ResourceMetrics {
+pub(super) fn resource_metrics(attributes: Attributes, metrics: Vec<Metric>) -> ResourceMetrics {
     ResourceMetrics { resource: Arc::new(Resource { attributes }), metrics }
 }
 

@@ -4,6 +4,9 @@ use undercurrent_ebpf::abi::{filter::Criterion, group::Dimension};
 
 use super::constant::Constant;
 
+/// The smallest number of values of a filter.
+const ROOM: usize = 64;
+
 /// The filter criteria of packets. The default is empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FilterKeys {
@@ -45,10 +48,10 @@ impl FilterKeys {
         self.queue
     }
 
-    /// Returns the maximum number of values.
+    /// Returns the maximum number of values. A filter has room for further values while the sidecar runs.
     #[must_use]
     pub const fn most(self) -> usize {
-        self.most
+        if self.most > 0 && self.most < ROOM { ROOM } else { self.most }
     }
 }
 

@@ -22,7 +22,7 @@ impl Kernel {
     /// # Errors
     /// If the object lacks the map, or the map cannot be mapped into memory.
     pub fn by_cpu<T: FromBytes + Immutable + KnownLayout>(&self, map: &PlannedMap) -> Result<ByCpu<T>, KernelError> {
-        Ok(ByCpu::of(self.mapped(map.name, ByCpu::<T>::words(self.host.cpus))?))
+        Ok(ByCpu::from_words(self.mapped(map.name, ByCpu::<T>::words(self.host.cpus))?))
     }
 
     /// Returns a map of words with its planned size.

@@ -59,7 +59,7 @@ pub enum Cgroup {
 }
 
 impl Cgroup {
-    const fn of(mounts: &Mounts) -> Self {
+    const fn from_mounts(mounts: &Mounts) -> Self {
         match (mounts.v1, mounts.v2.is_some()) {
             (false, false) => Self::None,
             (true, false) => Self::V1,
@@ -90,7 +90,7 @@ impl Host {
             btf: Path::new("/sys/kernel/btf/vmlinux").exists(),
             lockdown: fs::read_to_string("/sys/kernel/security/lockdown").ok().and_then(|modes| selected(&modes)),
             missing_capabilities,
-            cgroup: Cgroup::of(&mounts),
+            cgroup: Cgroup::from_mounts(&mounts),
             cgroup_root: mounts.v2_root().map(Path::to_owned),
             hierarchy: Hierarchy::choose(mounts),
             clocksource: fs::read_to_string(CLOCKSOURCE).ok().map(|name| name.trim().to_owned()),

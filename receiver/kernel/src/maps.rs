@@ -97,7 +97,7 @@ impl<T: FromBytes + Immutable + KnownLayout> ByCpu<T> {
     /// # Errors
     /// If the kernel refuses the mapping.
     pub fn map(map: &'static str, descriptor: impl AsFd, cpus: usize) -> Result<Self, MapError> {
-        Ok(Self::of(Words::map(map, descriptor, Self::words(cpus))?))
+        Ok(Self::from_words(Words::map(map, descriptor, Self::words(cpus))?))
     }
 
     /// Returns the number of words of `cpus` entries.
@@ -108,7 +108,7 @@ impl<T: FromBytes + Immutable + KnownLayout> ByCpu<T> {
 
     /// Interprets words as entries.
     #[must_use]
-    pub const fn of(words: Words) -> Self {
+    pub const fn from_words(words: Words) -> Self {
         Self { words, entry: PhantomData }
     }
 

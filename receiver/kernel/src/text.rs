@@ -53,11 +53,11 @@ impl Text {
     /// # Errors
     /// If the kernel hides addresses.
     pub fn read(functions: &[String]) -> Result<Self, TextError> {
-        Self::of(BufReader::new(File::open(PATH)?), functions)
+        Self::parse(BufReader::new(File::open(PATH)?), functions)
     }
 
     /// Finds functions in lines of an address, a type, a name and an optional module in brackets.
-    fn of(mut lines: impl BufRead, functions: &[String]) -> Result<Self, TextError> {
+    fn parse(mut lines: impl BufRead, functions: &[String]) -> Result<Self, TextError> {
         let numbers: HashMap<&str, u32> = functions.iter().map(String::as_str).zip(0..).collect();
         let (mut starts, mut found, mut vmlinux) = (Vec::new(), Vec::new(), (0, 0));
         let mut line = String::new();
@@ -135,7 +135,7 @@ ffffffff81000280 t tcp_ack.cold
 
     fn text() -> Text {
         let functions = ["br_handle_frame", "tcp_ack", "net_rx_action", "absent"].map(str::to_owned);
-        Text::of(LINES.as_bytes(), &functions).expect("symbols")
+        Text::parse(LINES.as_bytes(), &functions).expect("symbols")
     }
 
     #[test]
@@ -163,7 +163,7 @@ ffffffff81000280 t tcp_ack.cold
     #[test]
     fn hidden_addresses_are_an_error() {
         let hidden = "0000000000000000 T _stext\n0000000000000000 T net_rx_action\n";
-        assert!(matches!(Text::of(hidden.as_bytes(), &["net_rx_action".to_owned()]), Err(TextError::Hidden)));
-        assert!(matches!(Text::of("".as_bytes(), &[]), Err(TextError::Hidden)));
+        assert!(matches!(Text::parse(hidden.as_bytes(), &["net_rx_action".to_owned()]), Err(TextError::Hidden)));
+        assert!(matches!(Text::parse("".as_bytes(), &[]), Err(TextError::Hidden)));
     }
 }

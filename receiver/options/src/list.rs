@@ -54,7 +54,7 @@ impl<T: Named> List<T> {
     }
 
     /// Sorts the requested values into the order of their path.
-    fn of(requested: &[T]) -> Result<Self, &'static str> {
+    fn sorted(requested: &[T]) -> Result<Self, &'static str> {
         let sorted: Vec<T> = T::ALL.iter().copied().filter(|value| requested.contains(value)).collect();
         if sorted.is_empty() {
             return Err("the list of layers is empty: name one, or switch the signal off with `enabled: false`");
@@ -82,7 +82,7 @@ impl<T: Named> Serialize for List<T> {
 impl<'de, T: Named> Deserialize<'de> for List<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let requested: Vec<T> = Vec::<Name<T>>::deserialize(deserializer)?.into_iter().map(|name| name.0).collect();
-        Self::of(&requested).map_err(D::Error::custom)
+        Self::sorted(&requested).map_err(D::Error::custom)
     }
 }
 

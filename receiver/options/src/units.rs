@@ -142,7 +142,7 @@ impl Span {
 
     /// Creates a span for a default.
     #[must_use]
-    pub const fn of(duration: Duration) -> Self {
+    pub const fn new(duration: Duration) -> Self {
         Self(duration)
     }
 

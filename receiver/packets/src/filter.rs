@@ -45,15 +45,45 @@ pub struct FilterUpdater {
     /// Missing objects. Each is logged once.
     missed: HashSet<String>,
     refreshed: Instant,
+    /// The number of values that the map has room for.
+    room: usize,
+    /// The network namespaces of the start, which the reader may open.
+    namespaces: Vec<Namespace>,
 }
 
 impl FilterUpdater {
-    /// Writes all existing objects of the filter to the map of the eBPF programs.
+    /// Writes all existing objects of the filter to the map of the eBPF programs, on a host with at most `limit` workloads.
     #[must_use]
-    pub fn new(filter: Filter, choices: FilterMap, files: Option<Files>, workloads: &Workloads) -> Self {
-        let mut filtering = Self { filter, choices, files, missed: HashSet::new(), refreshed: Instant::now() };
+    pub fn new(filter: Filter, choices: FilterMap, files: Option<Files>, limit: u16, workloads: &Workloads) -> Self {
+        let (room, namespaces) = (filter_keys(&filter, limit).most(), filter.network_namespaces.clone());
+        let (missed, refreshed) = (HashSet::new(), Instant::now());
+        let mut filtering = Self { filter, choices, files, missed, refreshed, room, namespaces };
         filtering.refresh(workloads);
         filtering
+    }
+
+    /// Replaces the filter, on a host with at most `limit` workloads. Values change, and the criteria stay: they are constants of the
+    /// programs.
+    ///
+    /// # Errors
+    /// The reason why the present filter stays.
+    pub fn change(&mut self, filter: Filter, limit: u16, workloads: &Workloads) -> Result<(), String> {
+        let (old, new) = (filter_keys(&self.filter, limit), filter_keys(&filter, limit));
+        if (old.bits(), old.queue()) != (new.bits(), new.queue()) {
+            return Err("other criteria need a restart; the values of present criteria need none".to_owned());
+        }
+        if new.most() > self.room {
+            return Err(format!("the filter has room for {} values until a restart", self.room));
+        }
+        let opens = |(index, namespace)| {
+            !matches!(namespace, &Namespace::Path(_)) || self.namespaces.get(index) == Some(namespace)
+        };
+        if !filter.network_namespaces.iter().enumerate().all(opens) {
+            return Err("network namespaces by path need a restart; those by inode need none".to_owned());
+        }
+        self.filter = filter;
+        self.refresh(workloads);
+        Ok(())
     }
 
     /// Waits for the next update. Never completes if the filter names only fixed values. Cancel safe.

@@ -88,7 +88,7 @@ pub struct GroupWords {
 }
 
 impl GroupWords {
-    fn of(&self, group: GroupIndex) -> &[AtomicU64] {
+    fn words(&self, group: GroupIndex) -> &[AtomicU64] {
         let first = self.first + group.get() * self.length;
         self.words.slice(first..first + self.length)
     }
@@ -170,7 +170,7 @@ impl Grouping {
 
     /// Returns the words of a group in all maps.
     fn words(&self, index: GroupIndex) -> impl Iterator<Item = &AtomicU64> {
-        self.cells.iter().flat_map(move |cells| cells.of(index))
+        self.cells.iter().flat_map(move |cells| cells.words(index))
     }
 
     fn new_group(&self, group: Group, index: GroupIndex) -> LiveGroup {
@@ -244,7 +244,19 @@ pub fn loss_reasons() -> impl Iterator<Item = &'static str> {
 /// Returns the value of `undercurrent.reason`.
 const fn reason(loss: GroupLoss) -> &'static str {
     match loss {
-        GroupLoss::Unknown => "unknown_interface",
-        GroupLoss::Limit => "group_limit",
+        GroupLoss::UnknownInterface => "unknown_interface",
+        GroupLoss::GroupLimit => "group_limit",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_in_code_have_the_exported_names() {
+        for loss in GroupLoss::ALL {
+            assert_eq!(format!("{loss:?}").to_lowercase(), reason(loss).replace('_', ""));
+        }
     }
 }

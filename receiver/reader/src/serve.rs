@@ -217,7 +217,7 @@ fn execute(request: ForeignRequest, own: &Foreign) -> Reply {
 /// Opens the file of an output; `None` if it is the file with this identity.
 fn open(path: Option<&PathBuf>, identity: FileIdentity) -> io::Result<Option<File>> {
     let file = append_regular(path.ok_or(io::ErrorKind::NotFound)?)?;
-    Ok((FileIdentity::of(&file)? != identity).then_some(file))
+    Ok((FileIdentity::from_file(&file)? != identity).then_some(file))
 }
 
 fn answer(replies: &Mutex<Channel>, number: u64, answer: &Answer, descriptors: Vec<OwnedFd>) {

@@ -132,17 +132,18 @@ impl ReceiveDriver {
 
 /// Returns the losses that can occur.
 fn losses(on: &LossConditions) -> Vec<DriverLoss> {
-    let can_occur = |loss: &DriverLoss| *loss != DriverLoss::Unfiltered || on.filtered;
+    let can_occur = |loss: &DriverLoss| *loss != DriverLoss::NotFilterable || on.filtered;
     DriverLoss::ALL.into_iter().filter(can_occur).collect()
 }
 
-const fn reason(loss: DriverLoss) -> &'static str {
+/// Returns the value of `undercurrent.reason`.
+pub const fn reason(loss: DriverLoss) -> &'static str {
     match loss {
         DriverLoss::NoTimestamp => "no_timestamp",
         DriverLoss::Negative => "negative",
         DriverLoss::NoClock => "no_clock",
-        DriverLoss::DriverData => "timestamp_overwritten",
-        DriverLoss::Unfiltered => "not_filterable",
+        DriverLoss::TimestampOverwritten => "timestamp_overwritten",
+        DriverLoss::NotFilterable => "not_filterable",
     }
 }
 

@@ -45,7 +45,7 @@ static KIND: DurationKind = DurationKind {
     signal: ENTRY.name,
     metric: &WAIT,
     series: Series::WAIT,
-    losses: |_, _| vec![PacketLoss::Unmatched],
+    losses: |_, _| vec![PacketLoss::MissingStart],
     describe: |series| {
         let Series::Wait(transport, network) = series else { return Attributes::new() };
         let attributes = Attributes::new().with(attributes::TRANSPORT.key, attributes::transport(transport));

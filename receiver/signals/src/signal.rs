@@ -1,17 +1,17 @@
 //! An enabled signal, and the context in which it is opened.
 
-use std::{cell::OnceCell, io, time::Instant};
+use std::{cell::OnceCell, time::Instant};
 
 use undercurrent_ebpf::abi::softirq::SoftirqCells;
 
 use crate::{
-    Estimates, LossConditions, SOFTIRQS, Settings, SharedCpuTimes,
+    Estimates, LossConditions, ReadError, SOFTIRQS, Settings, SharedCpuTimes,
     kernel::{Kernel, KernelError, maps::ByCpu, ring::Watch},
     options::Packets,
     packets::SharedGrouping,
     reader::PowerMeters,
     telemetry::{Attributes, Descriptor, Exemplar, Readings, SpanData, UnixNanos},
-    workloads::{Files, NoAccounting, NoQuotas, Slot, Workloads},
+    workloads::{Files, Slot, Workloads},
 };
 
 /// An enabled signal.
@@ -24,6 +24,9 @@ pub trait Signal {
 
     /// Adapts to the measurements of all signals at one tick, after every signal has been read.
     fn adapt(&mut self, _: &Readings) {}
+
+    /// Adopts the settings that change while the sidecar runs. The others are those of the start.
+    fn reconfigure(&mut self, _: &Settings) {}
 
     /// Clears the measurements of a slot before another workload receives it. The outputs have delivered all of them.
     fn forget(&mut self, _: Slot) {}
@@ -59,34 +62,6 @@ pub struct Traced {
     pub attributes: Attributes,
     /// The measurement with the first span.
     pub exemplar: Exemplar,
-}
-
-/// A failure to read a signal.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot read {what}: {source}")]
-pub struct ReadError {
-    /// The file or map.
-    pub what: &'static str,
-    /// The error of the operating system.
-    #[source]
-    pub source: io::Error,
-}
-
-/// A failure to open a signal.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// A map is not available.
-    #[error(transparent)]
-    Kernel(#[from] KernelError),
-    /// A file cannot be read.
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    /// The kernel has no CPU time by cgroup.
-    #[error(transparent)]
-    NoAccounting(#[from] NoAccounting),
-    /// The kernel has no throttled time by cgroup.
-    #[error(transparent)]
-    NoQuotas(#[from] NoQuotas),
 }
 
 /// The context for opening a signal.

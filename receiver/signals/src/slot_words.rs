@@ -56,7 +56,7 @@ impl SlotWords {
         Ok(Self { shards: words.count() / each, words, each })
     }
 
-    fn of(&self, slot: Slot) -> &[AtomicU64] {
+    fn words_of_slot(&self, slot: Slot) -> &[AtomicU64] {
         let length = self.shards * self.each;
         let first = usize::from(slot.0) * length;
         self.words.slice(first..first + length)
@@ -64,13 +64,13 @@ impl SlotWords {
 
     /// Returns the sum of a word over all shards.
     pub fn sum(&self, slot: Slot, index: usize) -> u64 {
-        self.of(slot).iter().skip(index).step_by(self.each).map(|word| word.load(Ordering::Relaxed)).sum()
+        self.words_of_slot(slot).iter().skip(index).step_by(self.each).map(|word| word.load(Ordering::Relaxed)).sum()
     }
 
     /// Returns the sums of all words over all shards, by index.
     pub fn sums(&self, slot: Slot) -> Vec<u64> {
         let mut sums = vec![0; self.each];
-        for shard in self.of(slot).chunks_exact(self.each) {
+        for shard in self.words_of_slot(slot).chunks_exact(self.each) {
             sums.iter_mut().zip(shard).for_each(|(sum, word)| *sum += word.load(Ordering::Relaxed));
         }
         sums
@@ -78,6 +78,6 @@ impl SlotWords {
 
     /// Clears the words of a slot.
     pub fn clear(&self, slot: Slot) {
-        self.of(slot).iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        self.words_of_slot(slot).iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 }

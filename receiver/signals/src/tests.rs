@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use undercurrent_ebpf::abi::{driver::DriverLoss, loss::PacketLoss};
 use undercurrent_loader::object;
 
 use super::*;
@@ -57,6 +58,17 @@ fn every_map_with_a_machine_dependent_size_is_planned() {
         .map(|(name, _)| name)
         .collect();
     assert!(unplanned.is_empty(), "{unplanned:?} keep one entry");
+}
+
+#[test]
+fn losses_in_code_have_the_exported_names() {
+    let name = |loss: &dyn std::fmt::Debug| format!("{loss:?}").to_lowercase();
+    for loss in PacketLoss::ALL {
+        assert_eq!(name(&loss), durations::reason(loss).replace('_', ""));
+    }
+    for loss in DriverLoss::ALL {
+        assert_eq!(name(&loss), receive_driver::reason(loss).replace('_', ""));
+    }
 }
 
 #[test]

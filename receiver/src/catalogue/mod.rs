@@ -29,7 +29,10 @@ in the [configuration](configuration.md). [Resources](#resources) lists the attr
 pub fn markdown() -> String {
     let mut page = format!(
         "{BEGINNING}\nThe instrumentation scope is `{SCOPE}`, the schema {SCHEMA_URL}. Sums and histograms are cumulative \
-         since the start of the sidecar, or since a workload was first seen.\n"
+         since the start of the sidecar, or since a workload was first seen.\n\n\
+         The schema is that of the semantic conventions, because a schema URL must lead to a published schema file, and the names \
+         `undercurrent.*` have none. [`otel-config/semconv/`](../otel-config/semconv) has these names in the format of OpenTelemetry \
+         Weaver.\n"
     );
     for entry in REGISTRY {
         section(&mut page, entry.name, entry.summary, entry.metrics);

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{load::SIZE_LIMIT, problem::problem};
+use super::{file::SIZE_LIMIT, problem::problem};
 
 /// A position in a file, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,6 +14,9 @@ use crate::{
     sysfs,
 };
 
+/// The largest accepted file, in bytes. A full configuration has a few kilobytes.
+pub const SIZE_LIMIT: u64 = 1 << 20;
+
 /// Every key is optional. Flags take precedence over environment variables, and these over the file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

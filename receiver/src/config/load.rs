@@ -4,11 +4,8 @@ use std::{io, path::Path};
 
 use serde_saphyr::{budget, options};
 
-use super::{ConfigError, File, Position};
+use super::{ConfigError, File, Position, file::SIZE_LIMIT};
 use crate::files::read_regular;
-
-/// The largest accepted file, in bytes. A full configuration has a few kilobytes.
-pub const SIZE_LIMIT: u64 = 1 << 20;
 
 impl File {
     /// Reads and checks a file.

@@ -31,6 +31,20 @@ signals:
 `undercurrent doctor --config FILE` lists them as `off`. The kernel runs no program that only disabled signals need. [Signals](signals.md)
 lists the names, [Overhead](overhead.md#a-web-server) the cost.
 
+## Change a running sidecar
+
+At SIGHUP the sidecar reads the file again (`systemctl reload`). These keys apply at once:
+
+| keys | applies | needs a restart |
+|---|---|---|
+| `interval` | from the next snapshot on | |
+| `otlp.endpoint`, `otlp.protocol`, `otlp.headers`, `otlp.compression`, `otlp.timeout` | from the next request on, without a loss of counts; the sidecar's own logs follow | an endpoint with a TCP port or a Unix socket that no collector had at the start: the processes may open no other; `outputs`; the sidecar's own traces at debug level |
+| `packets.filter` | within a second | other criteria than at the start, network namespaces by path, and more values than the map has room for (at least 64) |
+| `signals.slow_packets.addresses` | for the next span | |
+
+All other keys need a restart, and the log names those that changed. An invalid file changes nothing. A part that cannot change keeps its old
+setting, and the log has the reason. Variables and flags take precedence as at the start.
+
 ## Keys
 ";
 

@@ -173,7 +173,7 @@ fn fill(
     report.grant = (!lacks.is_empty()).then(|| privileges.grant(&lacks));
     report.security_profile = SecurityProfile::of_this_process(privileges.lack(Task::InspectProcesses).is_none());
     report.parts = Part::ALL.map(Part::confinement).into_iter().collect::<Result<_, _>>()?;
-    let requirements = Requirements::of(settings, host.ownership());
+    let requirements = Requirements::new(settings, host.ownership());
     host.meters = requirements.sysfs().meters();
     report.memory.maps = requirements.maps(host.cpus).iter().map(|map| (map.name, map.bytes())).collect();
     report.memory.planned = report.memory.maps.iter().map(|(_, bytes)| bytes).sum();
@@ -181,7 +181,7 @@ fn fill(
     privileges.require(&requirements::required_tasks(settings))?;
     requirements.within_memory(settings.memory_limit, host.cpus)?;
     // Programs attach with the loader's privileges, as in `run`. This process has more.
-    let requirements = Requirements::of(&smallest(settings), host.ownership());
+    let requirements = Requirements::new(&smallest(settings), host.ownership());
     let mut access = Access::gain(host, &requirements)?;
     report.collectors = collector::try_all(collectors)?;
     requirements.serve(&mut access.kernel)?;

@@ -116,7 +116,7 @@ fn draw(host: Host, settings: &Settings, lasting: Duration) -> Result<Drawing, F
     let prepare = || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| format!("cannot start tokio: {error}"))?;
-        let requirements = Requirements::of(settings, None);
+        let requirements = Requirements::new(settings, None);
         let mut access = Access::gain(host, &requirements).map_err(|error| chain(&error))?;
         requirements.serve(&mut access.kernel).map_err(|error| chain(&error))?;
         let names = Names::read().map_err(|error| chain(&error))?;

@@ -70,7 +70,7 @@ mod tests {
 
     const INTERVAL: Duration = Duration::from_secs(10);
 
-    fn of(health: &Health, path: &str) -> (u16, String) {
+    fn answer(health: &Health, path: &str) -> (u16, String) {
         let (status, text) = health.answer(path);
         (status.as_u16(), text)
     }
@@ -80,15 +80,18 @@ mod tests {
         let watchdog = Watchdog::new(INTERVAL);
         let health = Health::new(watchdog.clone(), Vec::new());
         tokio::time::advance(INTERVAL * 10).await;
-        assert_eq!(of(&health, "/healthz"), (200, "ok\n".to_owned()), "programs are being attached");
-        assert_eq!(of(&health, "/readyz").0, 503);
+        assert_eq!(answer(&health, "/healthz"), (200, "ok\n".to_owned()), "programs are being attached");
+        assert_eq!(answer(&health, "/readyz").0, 503);
         watchdog.ready();
         for (elapsed, status) in [(29, 200), (2, 503)] {
             tokio::time::advance(Duration::from_secs(elapsed)).await;
-            assert_eq!([of(&health, "/healthz").0, of(&health, "/readyz").0], [status; 2]);
+            assert_eq!([answer(&health, "/healthz").0, answer(&health, "/readyz").0], [status; 2]);
         }
         watchdog.tick();
-        assert_eq!([of(&health, "/healthz").0, of(&health, "/readyz").0, of(&health, "/").0], [200, 200, 404]);
+        assert_eq!(
+            [answer(&health, "/healthz").0, answer(&health, "/readyz").0, answer(&health, "/").0],
+            [200, 200, 404]
+        );
     }
 
     /// Publishes a snapshot to an output with this file, and returns the answers for `/readyz` before and after its export.
@@ -99,10 +102,10 @@ mod tests {
         let watchdog = Watchdog::new(INTERVAL);
         watchdog.ready();
         let health = Health::new(watchdog, outputs.statistics());
-        let before = of(&health, "/readyz");
+        let before = answer(&health, "/readyz");
         outputs.bus().publish(&Arc::new(Snapshot { time: UnixNanos(1), resources: Vec::new() }));
         outputs.shutdown(Duration::from_secs(20)).await.expect("no failure");
-        [before, of(&health, "/readyz")]
+        [before, answer(&health, "/readyz")]
     }
 
     #[tokio::test]

@@ -4,17 +4,41 @@ use std::{fs::File as Opened, path::Path};
 
 use tokio::sync::mpsc;
 
+use super::Sidecar;
 use crate::{
     causes::chain,
-    config::{File, Run, SIZE_LIMIT, Settings, changed},
+    config::{File, Otlp, Run, SIZE_LIMIT, Settings, changed},
     environment,
     files::read_limited,
-    options::Interval,
+    outputs::RunningCollectors,
     reader::Foreign,
 };
 
-/// The settings that change while the sidecar runs.
-const LIVE: [&str; 1] = ["interval"];
+/// The settings that change while the sidecar runs, each with its keys or the keys below it. docs/configuration.md lists them.
+const LIVE: [(Live, &[&str]); 4] = [
+    (Live::Interval, &["interval"]),
+    (Live::Collectors, &["otlp.endpoint", "otlp.protocol", "otlp.headers", "otlp.compression", "otlp.timeout"]),
+    (Live::Filter, &["packets.filter"]),
+    (Live::Addresses, &["signals.slow_packets.addresses"]),
+];
+
+/// A part of the settings that changes as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Live {
+    Interval,
+    Collectors,
+    Filter,
+    Addresses,
+}
+
+impl Live {
+    /// Returns the part of a key; `None` if the key needs a restart.
+    fn of_key(key: &str) -> Option<Self> {
+        let contains =
+            |above: &&str| key.strip_prefix(*above).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        LIVE.into_iter().find(|(_, keys)| keys.iter().any(|above| contains(above))).map(|(live, _)| live)
+    }
+}
 
 /// Reads the configuration file in the background, because its file system can be slow.
 pub(super) struct Reload {
@@ -53,38 +77,86 @@ impl Reload {
         });
     }
 
-    /// Waits until the file is read, and compares it with the current settings. Returns the new interval if it changed. Logs
-    /// an invalid file, and the changes that need a restart. Cancel safe.
-    pub(super) async fn finished(&mut self, current: &mut Settings) -> Option<Interval> {
-        // The sender is never dropped.
-        let outcome = self.receiver.recv().await?;
-        match outcome {
-            Ok(new) => apply(current, new),
+    /// Waits until the file is read. Returns the settings, or the reason why the file is invalid. Cancel safe.
+    pub(super) async fn loaded(&mut self) -> Result<Settings, String> {
+        match self.receiver.recv().await {
+            Some(loaded) => loaded,
+            // The sender is never dropped.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Sidecar {
+    /// Applies the settings that change while the sidecar runs. Logs an invalid file, each part that stays with the reason, and the changes
+    /// that need a restart.
+    pub(super) fn reload(
+        &mut self,
+        loaded: Result<Settings, String>,
+        current: &mut Settings,
+        mut collectors: Option<&mut RunningCollectors>,
+    ) {
+        let new = match loaded {
+            Ok(new) => new,
             Err(problem) => {
-                tracing::error!("cannot reload the configuration, which stays as it was: {problem}");
-                None
+                return tracing::error!("cannot reload the configuration, which stays as it was: {problem}");
+            }
+        };
+        let keys = changed(current, &new);
+        if keys.is_empty() {
+            return tracing::info!("reloaded the configuration: nothing changed");
+        }
+        for (live, _) in LIVE {
+            let keys =
+                keys.iter().filter(|key| Live::of_key(key) == Some(live)).cloned().collect::<Vec<_>>().join(", ");
+            if keys.is_empty() {
+                continue;
+            }
+            match self.change(live, &new, collectors.as_deref_mut()) {
+                Ok(()) => {
+                    copy(live, current, &new);
+                    tracing::info!("reloaded the configuration: changed {keys}");
+                }
+                Err(problem) => tracing::error!("cannot change {keys}, so the old setting stays: {problem}"),
+            }
+        }
+        let others: Vec<&str> = keys.iter().filter(|key| Live::of_key(key).is_none()).map(String::as_str).collect();
+        if !others.is_empty() {
+            tracing::warn!("reloaded the configuration: restart the sidecar to apply {}", others.join(", "));
+        }
+    }
+
+    /// Changes a part of the running sidecar.
+    ///
+    /// # Errors
+    /// The reason why it stays as it is.
+    fn change(&mut self, live: Live, new: &Settings, collectors: Option<&mut RunningCollectors>) -> Result<(), String> {
+        match live {
+            Live::Interval => Ok(()),
+            Live::Collectors => match collectors {
+                Some(collectors) => collectors.change(&new.otlp, &environment::process).map_err(|error| chain(&error)),
+                None => Err("OTLP is no output: restart the sidecar".to_owned()),
+            },
+            Live::Filter => {
+                let workloads = new.workloads.limit;
+                self.filter_updater.change(new.packets.filter.clone(), workloads, &self.workloads)
+            }
+            Live::Addresses => {
+                self.signals.iter_mut().for_each(|(_, signal)| signal.reconfigure(&new.signals));
+                Ok(())
             }
         }
     }
 }
 
-/// Applies the live settings, and logs the other changes.
-fn apply(current: &mut Settings, new: Settings) -> Option<Interval> {
-    let (live, others): (Vec<String>, Vec<String>) =
-        changed(current, &new).into_iter().partition(|key| LIVE.contains(&key.as_str()));
-    if live.is_empty() && others.is_empty() {
-        tracing::info!("reloaded the configuration: nothing changed");
-        return None;
+/// Copies a part of the settings.
+fn copy(live: Live, current: &mut Settings, new: &Settings) {
+    match live {
+        Live::Interval => current.interval = new.interval,
+        Live::Collectors => current.otlp = Otlp { logs: current.otlp.logs, ..new.otlp.clone() },
+        Live::Filter => current.packets.filter = new.packets.filter.clone(),
+        Live::Addresses => current.signals.slow_packets.addresses = new.signals.slow_packets.addresses,
     }
-    if !live.is_empty() {
-        tracing::info!("reloaded the configuration: changed {}", live.join(", "));
-    }
-    if !others.is_empty() {
-        tracing::warn!("reloaded the configuration: restart the sidecar to apply {}", others.join(", "));
-    }
-    let interval = (current.interval != new.interval).then_some(new.interval);
-    current.interval = new.interval;
-    interval
 }
 
 #[cfg(test)]
@@ -98,12 +170,28 @@ mod tests {
     }
 
     #[test]
-    fn only_live_settings_are_applied() {
-        let mut current = settings("interval: 5s\n");
-        let new = settings("interval: 7s\nmemory_limit: 100MB\n");
-        let limit = current.memory_limit;
-        assert_eq!(apply(&mut current, new).map(Interval::get), Some(std::time::Duration::from_secs(7)));
-        assert_eq!((current.interval.get().as_secs(), current.memory_limit), (7, limit));
-        assert_eq!(apply(&mut current, settings("interval: 7s\n")), None);
+    fn each_live_part_is_copied_alone() {
+        let new = settings(
+            "{interval: 7s, memory_limit: 100MB, otlp: {endpoint: 'http://c:1', headers: {a: b}, logs: false}, packets: {filter: {ports: \
+             [80]}}, signals: {slow_packets: {addresses: none, budget: 7}}}",
+        );
+        for (live, keys) in LIVE {
+            let (mut current, before) = (settings("{}"), settings("{}"));
+            copy(live, &mut current, &new);
+            let copied = changed(&before, &current);
+            assert!(
+                !copied.is_empty() && copied.iter().all(|key| Live::of_key(key) == Some(live)),
+                "{keys:?}: {copied:?}"
+            );
+            let left = changed(&current, &new);
+            assert!(left.iter().all(|key| Live::of_key(key) != Some(live)), "{keys:?}: {left:?}");
+        }
+    }
+
+    #[test]
+    fn other_keys_need_a_restart() {
+        for key in ["memory_limit", "otlp.logs", "packets.filters", "signals.slow_packets.enabled", "outputs"] {
+            assert_eq!(Live::of_key(key), None, "{key}");
+        }
     }
 }

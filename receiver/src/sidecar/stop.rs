@@ -31,7 +31,7 @@ pub async fn idle(settings: &Settings, listener: Option<Listener>) -> Result<(),
     listener.map(|listener| listener.serve(health)).transpose().map_err(StartError::Health)?;
     loop {
         tokio::select! {
-            () = reached(end) => return Ok(()),
+            () = wait_until(end) => return Ok(()),
             notice = stop.notice() => match notice {
                 Notice::End => return Ok(()),
                 Notice::Hangup => tracing::info!("SIGHUP: nothing to reload, because nothing is measured"),
@@ -42,7 +42,7 @@ pub async fn idle(settings: &Settings, listener: Option<Listener>) -> Result<(),
 }
 
 /// Waits for a time; pending forever without one.
-pub(super) async fn reached(time: Option<tokio::time::Instant>) {
+pub(super) async fn wait_until(time: Option<tokio::time::Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,
         None => std::future::pending().await,

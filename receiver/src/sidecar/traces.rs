@@ -167,7 +167,7 @@ mod tests {
     }
 
     fn readings() -> Readings {
-        let histogram = ExponentialHistogram::of(Scale::DEFAULT, Duration::from_millis(500));
+        let histogram = ExponentialHistogram::from_duration(Scale::DEFAULT, Duration::from_millis(500));
         let attributes = Attributes::new().with("undercurrent.network.layer", "socket_read");
         let point = Point { attributes, start: UnixNanos(0), data: Data::Histogram(histogram) };
         let mut readings = Readings::default();

@@ -47,7 +47,7 @@ impl ExponentialHistogram {
 
     /// Returns the histogram of one duration of any length.
     #[must_use]
-    pub fn of(scale: Scale, duration: Duration) -> Self {
+    pub fn from_duration(scale: Scale, duration: Duration) -> Self {
         let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         if nanoseconds <= scale.boundary(scale.first_index()) {
             return Self::from_slots(scale, &[1], nanoseconds);
@@ -220,13 +220,13 @@ mod tests {
                 let mut slots = vec![0; scale.buckets()];
                 slots[slot] = 1;
                 let expected = ExponentialHistogram::from_slots(scale, &slots, nanoseconds);
-                let measured = ExponentialHistogram::of(scale, Duration::from_nanos(nanoseconds));
+                let measured = ExponentialHistogram::from_duration(scale, Duration::from_nanos(nanoseconds));
                 // An empty list of buckets has no offset.
                 let offset = if slot == 0 { measured.offset } else { expected.offset };
                 assert_eq!(measured, ExponentialHistogram { offset, ..expected }, "{nanoseconds} ns");
             }
         }
-        let minutes = ExponentialHistogram::of(scale, Duration::from_secs(300));
+        let minutes = ExponentialHistogram::from_duration(scale, Duration::from_secs(300));
         assert!((256.0..=384.0).contains(&minutes.upper_bound(0)), "{minutes:?}");
     }
 

@@ -12,6 +12,7 @@ mod resource;
 mod scale;
 mod snapshot;
 mod span;
+mod time;
 
 pub use attributes::{Attributes, Value};
 pub use delivery::{Delivery, ErrorType, Exporters};
@@ -22,7 +23,8 @@ pub use readings::Readings;
 pub use resource::{INSTANCE_NAMESPACE, NODE_ATTRIBUTES, RESOURCE_ATTRIBUTES, Resource, SERVICE_NAME};
 pub use resource::{host_key, instance_id, listed};
 pub use scale::Scale;
-pub use snapshot::{Data, Metric, Point, ResourceMetrics, Snapshot, UnixNanos};
+pub use snapshot::{Data, Metric, Point, ResourceMetrics, Snapshot};
 pub use span::{
     Exemplar, ResourceSpans, SpanBatch, SpanContext, SpanData, SpanId, TraceId, finished_span, new_context,
 };
+pub use time::UnixNanos;

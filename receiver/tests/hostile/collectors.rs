@@ -53,7 +53,7 @@ fn survives(name: &str, first: Vec<u8>, others: Vec<u8>) {
     });
     let mut sidecar =
         Sidecar::start_with(often(), &["--output", "otlp"], &[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)]);
-    let memory = || Status::of(sidecar.pid()).unwrap().number("RssAnon");
+    let memory = || Status::of_process(sidecar.pid()).unwrap().number("RssAnon");
     let before = memory();
     wait_for("frames", patience(Duration::from_secs(10)), || (sent.load(Ordering::Relaxed) > 0).then_some(()));
     let most = (0..SNAPSHOTS).map(|_| (sidecar.snapshot(), memory()).1).max().unwrap();

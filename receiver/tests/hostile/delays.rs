@@ -111,7 +111,7 @@ fn is_outlived(seconds: i64) {
     let Some(_alone) = alone(&format!("a delay of {seconds} s")) else { return };
     let collector = Throttling::start(seconds);
     let sidecar = refused_by(&collector.endpoint, &collector.requests);
-    let memory = || ProcessStatus::of(sidecar.pid()).unwrap().number("RssAnon");
+    let memory = || ProcessStatus::of_process(sidecar.pid()).unwrap().number("RssAnon");
     let (first, before) = (sidecar.snapshot(), memory());
     let most = (0..SNAPSHOTS).map(|_| (sidecar.snapshot(), memory()).1).max().unwrap();
     let last = sidecar.lines().last().unwrap().clone();

@@ -167,7 +167,7 @@ fn cgroups_that_come_and_go_delay_no_snapshot() {
 
 /// Returns the resident memory of all parts in kilobytes.
 fn memory(sidecar: &Sidecar) -> u64 {
-    let resident = |process| Status::of(process).map_or(0, |status| status.number("VmRSS"));
+    let resident = |process| Status::of_process(process).map_or(0, |status| status.number("VmRSS"));
     family(sidecar.pid()).into_iter().map(resident).sum()
 }
 

@@ -47,13 +47,13 @@ struct Memory {
 }
 
 impl Memory {
-    fn of(sidecar: &Sidecar) -> Self {
+    fn read(sidecar: &Sidecar) -> Self {
         let before = Self::now(sidecar.pid());
         Self { worker: sidecar.pid(), before, most: before }
     }
 
     fn now(worker: u32) -> u64 {
-        Status::of(worker).unwrap().number("RssAnon")
+        Status::of_process(worker).unwrap().number("RssAnon")
     }
 
     /// Waits for a snapshot, and records the memory.
@@ -123,7 +123,7 @@ fn recovers(
     });
     let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str()), ("OTEL_EXPORTER_OTLP_TIMEOUT", "500")];
     let sidecar = Sidecar::start_with(often(), &["--output", "otlp"], &variables);
-    let (mut memory, (is_hostile, count)) = (Memory::of(&sidecar), &*state);
+    let (mut memory, (is_hostile, count)) = (Memory::read(&sidecar), &*state);
     wait_for("attacks", patience(Duration::from_secs(60)), || {
         memory.snapshot(&sidecar);
         (count.load(Ordering::Relaxed) >= least).then_some(())
@@ -228,7 +228,7 @@ fn random_answers_of_runtimes_delay_no_other_runtime() {
         let _sound = Runtime::listen("/run/docker-sound.sock", 0, |path| Some(container(path, "rightful")));
         sockets.push("/run/docker-sound.sock".to_owned());
         let sidecar = Sidecar::configured(&format!("workloads: {{sockets: [{}]}}", sockets.join(", ")));
-        let mut memory = Memory::of(&sidecar);
+        let mut memory = Memory::read(&sidecar);
         let of_containerd = |number| format!("system.slice/cri-containerd-{}.scope", id(number));
         let mut number = 0;
         let line = wait_for("broken answers", patience(Duration::from_secs(60)), || {

@@ -46,8 +46,8 @@ pub fn play() {
     let file = File::parse("config.yaml".as_ref(), text.as_bytes()).unwrap();
     let (settings, _) = Settings::resolve(Flags::default(), &|_| None, file);
     let (host, _) = requirements::host().unwrap();
-    let requirements = Requirements::of(&settings, host.ownership());
-    let identity = FileIdentity::of(&fs::File::open("/dev/null").unwrap()).unwrap();
+    let requirements = Requirements::new(&settings, host.ownership());
+    let identity = FileIdentity::from_file(&fs::File::open("/dev/null").unwrap()).unwrap();
     let access = Access::gain(host, &requirements).unwrap();
     Part::Worker.confine(&Reach::default()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

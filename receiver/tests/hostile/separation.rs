@@ -257,14 +257,14 @@ fn stacks_of_a_flame_graph_are_read_without_privileges() {
     drawing.args(["flamegraph", "--seconds", "3", "-o"]).arg(folder.path().join("graph.svg"));
     let mut drawing = drawing.spawn().unwrap();
     let worker = wait_for("a confined worker", patience(Duration::from_secs(20)), || {
-        let status = Status::of(part(drawing.id(), "uc-worker")?)?;
+        let status = Status::of_process(part(drawing.id(), "uc-worker")?)?;
         (status.number("Seccomp") == FILTER).then_some(status)
     });
     for set in ["CapEff", "CapPrm", "CapInh", "CapAmb", "CapBnd"] {
         assert_eq!(worker.capabilities(set), HashSet::new(), "{set}");
     }
     assert_eq!(worker.text("Uid").split_whitespace().next(), Some(&*USER.to_string()));
-    let loader = Status::of(part(drawing.id(), "uc-loader").unwrap()).unwrap();
+    let loader = Status::of_process(part(drawing.id(), "uc-loader").unwrap()).unwrap();
     assert!(loader.capabilities("CapEff").contains(&Capability::CAP_BPF));
     // It succeeds if this machine had traffic meanwhile.
     drawing.wait().unwrap();
@@ -274,7 +274,7 @@ fn stacks_of_a_flame_graph_are_read_without_privileges() {
 fn every_part_has_only_the_privileges_that_it_needs() {
     let Some(_alone) = alone("privileges") else { return };
     let sidecar = Sidecar::start(often());
-    let status = |name| Status::of(part(sidecar.pid(), name).unwrap()).unwrap();
+    let status = |name| Status::of_process(part(sidecar.pid(), name).unwrap()).unwrap();
     let (loader, reader, worker) = (status("uc-loader"), status("uc-reader"), status("undercurrent"));
     for set in ["CapEff", "CapPrm", "CapInh", "CapAmb"] {
         assert_eq!(worker.capabilities(set), HashSet::new(), "{set}");
@@ -311,7 +311,7 @@ fn a_frozen_loader_keeps_the_capabilities_of_readers_only() {
     let Some(_alone) = alone("a frozen loader") else { return };
     let sidecar = Sidecar::configured("separation: {frozen: true}\n");
     sidecar.snapshot();
-    let status = |name| Status::of(part(sidecar.pid(), name).unwrap()).unwrap();
+    let status = |name| Status::of_process(part(sidecar.pid(), name).unwrap()).unwrap();
     assert_eq!(status("uc-loader").capabilities("CapEff"), HashSet::new());
     assert_eq!(status("uc-loader").capabilities("CapPrm"), status("uc-reader").capabilities("CapPrm"));
     // A reader can still be replaced, and measurements continue.
@@ -360,7 +360,7 @@ fn is_replaced_after(signal: Signal) {
         (used > 0.0).then_some(())
     });
     sidecar.stop();
-    assert!(Status::of(reader).is_none(), "the first reader still runs");
+    assert!(Status::of_process(reader).is_none(), "the first reader still runs");
 }
 
 #[test]
@@ -398,7 +398,7 @@ fn every_part_ends_with_the_worker() {
 }
 
 fn all_end(processes: &[u32]) {
-    let ended = |process: &u32| Status::of(*process).is_none_or(|status| status.text("State").starts_with('Z'));
+    let ended = |process: &u32| Status::of_process(*process).is_none_or(|status| status.text("State").starts_with('Z'));
     wait_for("every part to end", patience(Duration::from_secs(2)), || processes.iter().all(ended).then_some(()));
 }
 

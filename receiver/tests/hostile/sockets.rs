@@ -168,7 +168,7 @@ fn an_endless_answer_of_a_runtime_fills_no_memory() {
             });
         });
         let sidecar = Sidecar::start(often());
-        let memory = || Status::of(sidecar.pid()).unwrap().number("RssAnon");
+        let memory = || Status::of_process(sidecar.pid()).unwrap().number("RssAnon");
         sidecar.snapshot();
         let before = memory();
         let _player = Player::start("echo", &tree.make(&of_root(&id(1))), &[]);

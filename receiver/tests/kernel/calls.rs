@@ -48,7 +48,7 @@ fn taken(work: impl FnOnce()) -> f64 {
 struct Growth([Line; 2]);
 
 impl Growth {
-    fn of(sidecar: &Sidecar, work: impl FnOnce()) -> Self {
+    fn during(sidecar: &Sidecar, work: impl FnOnce()) -> Self {
         let before = sidecar.snapshot();
         work();
         Self([before, sidecar.snapshot()])
@@ -90,7 +90,7 @@ fn calls_have_the_time_of_their_thread_without_softirqs() {
     let Some(sidecar) = measured("socket calls") else { return };
     let (send, receive) = datagrams();
     let (mut sending, mut receiving) = (0.0, 0.0);
-    let growth = Growth::of(&sidecar, || {
+    let growth = Growth::during(&sidecar, || {
         for _ in 0..CALLS / 100 {
             sending += taken(|| (0..100).for_each(|_| send()));
             receiving += taken(|| (0..100).for_each(|_| receive()));
@@ -116,7 +116,7 @@ fn a_call_that_waits_has_only_the_time_in_which_it_runs() {
     let (send, receive) = datagrams();
     let waits = patience(Duration::from_millis(20));
     let mut receiving = 0.0;
-    let growth = Growth::of(&sidecar, || {
+    let growth = Growth::during(&sidecar, || {
         thread::scope(|scope| {
             scope.spawn(|| {
                 for _ in 0..50 {
@@ -153,7 +153,7 @@ fn a_call_that_changes_its_cpu_keeps_its_time() {
     let data = vec![0x55; 1 << 20];
     let stop = AtomicBool::new(false);
     let (mut sending, mut receiving) = (0.0, 0.0);
-    let growth = Growth::of(&sidecar, || {
+    let growth = Growth::during(&sidecar, || {
         thread::scope(|scope| {
             let data = &data;
             let reads = scope.spawn(move || {

@@ -31,10 +31,10 @@ pub struct Step(i64);
 
 impl Step {
     pub fn by(seconds: i64) -> Self {
-        Self::of(seconds * NANOSECONDS)
+        Self::new(seconds * NANOSECONDS)
     }
 
-    pub fn of(nanoseconds: i64) -> Self {
+    pub fn new(nanoseconds: i64) -> Self {
         step(nanoseconds);
         Self(nanoseconds)
     }

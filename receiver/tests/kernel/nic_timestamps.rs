@@ -236,7 +236,7 @@ fn a_filter_chooses_among_packets_that_nics_timestamp() {
         receive();
         let counted = wait_for("the last packet to be counted", patience(Duration::from_secs(2)), || {
             let (measured, _, lost) = measured.of(NIC);
-            let counted = [measured, lost[DriverLoss::Unfiltered as usize], lost.iter().sum()];
+            let counted = [measured, lost[DriverLoss::NotFilterable as usize], lost.iter().sum()];
             (counted.iter().sum::<u64>() >= expected.iter().sum()).then_some(counted)
         });
         assert_eq!(counted, expected, "{choice:?}");

@@ -22,7 +22,7 @@ struct Boundaries {
 }
 
 impl Boundaries {
-    fn of(scale: Scale) -> Self {
+    fn new(scale: Scale) -> Self {
         let root = 1 << scale.get();
         let second = BigUint::from(10_u32).pow(9 * root);
         // The lowest boundary is `second`: multiplying the others removes its negative exponent.
@@ -53,7 +53,7 @@ impl Boundaries {
 /// Returns the programs of each scale in the kernel, with the boundaries.
 fn scales() -> impl Iterator<Item = (Cells, Boundaries)> {
     let scales = (0..=MAX_SCALE).map(|scale| Scale::new(scale).unwrap());
-    scales.map(|scale| (Cells::load(scale), Boundaries::of(scale)))
+    scales.map(|scale| (Cells::load(scale), Boundaries::new(scale)))
 }
 
 /// Asserts that the kernel finds this bucket for a duration and records into it.

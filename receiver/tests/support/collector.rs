@@ -127,7 +127,7 @@ impl TraceService for Traces {
         &self,
         request: Request<ExportTraceServiceRequest>,
     ) -> Result<Response<ExportTraceServiceResponse>, Status> {
-        self.0.lock().unwrap().extend(Span::of(request.into_inner()));
+        self.0.lock().unwrap().extend(Span::of_request(request.into_inner()));
         Ok(Response::new(ExportTraceServiceResponse::default()))
     }
 }

@@ -31,11 +31,11 @@ impl Span {
             return None;
         }
         let request: ExportTraceServiceRequest = serde_json::from_str(line).unwrap();
-        Some(Self::of(request))
+        Some(Self::of_request(request))
     }
 
     /// Returns the spans of a request.
-    pub fn of(request: ExportTraceServiceRequest) -> Vec<Self> {
+    pub fn of_request(request: ExportTraceServiceRequest) -> Vec<Self> {
         let mut spans = Vec::new();
         for of in request.resource_spans {
             let resource = text(of.resource.unwrap_or_default().attributes);

@@ -142,7 +142,7 @@ impl Files {
 impl Files {
     /// Files of a hierarchy.
     #[must_use]
-    pub fn here(hierarchy: Hierarchy) -> Self {
+    pub fn local(hierarchy: Hierarchy) -> Self {
         let places = reader::Places { hierarchy: Some(hierarchy.clone()), ..reader::Places::default() };
         Self::through(reader::testing::reader(places), hierarchy)
     }

@@ -213,8 +213,22 @@ impl Workloads {
 
     /// Creates a list of workloads for tests.
     #[cfg(any(test, feature = "testing"))]
-    pub fn of(workloads: Vec<Workload>) -> Self {
+    pub fn with(workloads: Vec<Workload>) -> Self {
         let start = workloads.first().map_or(UnixNanos(0), |workload| workload.start);
-        Self { registry: Registry::of(workloads), start, ..Self::default() }
+        Self { registry: Registry::with_workloads(workloads), start, ..Self::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use undercurrent_ebpf::abi::workload::OwnerLoss;
+
+    use super::*;
+
+    #[test]
+    fn losses_in_code_have_the_exported_names() {
+        for (loss, reason) in OwnerLoss::ALL.into_iter().zip(live::reasons()) {
+            assert_eq!(format!("{loss:?}").to_lowercase(), reason.replace('_', ""));
+        }
     }
 }

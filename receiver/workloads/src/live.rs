@@ -86,7 +86,7 @@ impl Live {
             registry.node_namespace(inode);
         }
         self.walk(registry);
-        self.look(registry);
+        self.read_processes(registry);
     }
 
     /// Waits for the next change, and applies it together with all pending changes. Cancel safe.
@@ -118,7 +118,7 @@ impl Live {
             if must_renew {
                 self.renew();
             }
-            self.look(registry);
+            self.read_processes(registry);
         }
     }
 
@@ -165,7 +165,7 @@ impl Live {
         if self.scan <= Instant::now() {
             self.walk(registry);
         }
-        self.look(registry);
+        self.read_processes(registry);
     }
 
     /// Scans the cgroup tree.
@@ -252,7 +252,7 @@ impl Live {
     }
 
     /// Reads the processes of recent workloads.
-    fn look(&mut self, registry: &mut Registry) {
+    fn read_processes(&mut self, registry: &mut Registry) {
         self.files.maintain();
         if self.unheard() + registry.counts().surprises > self.losses_at_scan {
             self.schedule_scan();
@@ -374,7 +374,7 @@ fn lookup(workload: &Workload) -> Option<Lookup> {
 
 const fn name(loss: OwnerLoss) -> &'static str {
     match loss {
-        OwnerLoss::Unknown => "unknown_owner",
+        OwnerLoss::UnknownOwner => "unknown_owner",
         OwnerLoss::NoOwner => NO_OWNER,
         OwnerLoss::StorageRefused => STORAGE_REFUSED,
     }

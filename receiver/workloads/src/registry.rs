@@ -146,7 +146,7 @@ impl Registry {
             }
             self.vanished(id);
         }
-        let subtree = Subtree::of(&path);
+        let subtree = Subtree::containing(&path);
         if !self.has_room(&subtree) {
             return None;
         }
@@ -252,7 +252,7 @@ impl Registry {
         if workload.slot != Slot::OVERFLOW {
             self.by_slot.remove(&workload.slot);
             self.slots.give_back(workload.slot);
-            self.slot_quotas.give_back(&Subtree::of(&workload.path));
+            self.slot_quotas.give_back(&Subtree::containing(&workload.path));
         }
     }
 
@@ -364,7 +364,7 @@ impl Registry {
 
     /// Creates a registry of workloads without a table for eBPF programs.
     #[cfg(any(test, feature = "testing"))]
-    pub fn of(workloads: Vec<Workload>) -> Self {
+    pub fn with_workloads(workloads: Vec<Workload>) -> Self {
         let mut registry = Self::default();
         for workload in workloads {
             registry.by_slot.insert(workload.slot, workload.cgroup);

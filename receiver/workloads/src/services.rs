@@ -54,7 +54,7 @@ impl Services {
     /// Queues a read of a process's environment, unless a read of the workload is already queued. Needs a tokio
     /// runtime.
     pub fn read(&mut self, workload: CgroupId, path: &CgroupPath, process: u32, files: &Files) {
-        let party = Party::of(workload, path);
+        let party = Party::new(workload, path);
         if self.queues.len() >= PARTIES {
             self.queues.retain(|_, queue| !queue.is_idle());
         }
@@ -102,8 +102,8 @@ impl Services {
 }
 
 impl Party {
-    fn of(workload: CgroupId, path: &CgroupPath) -> Self {
-        Some(Subtree::of(path)).filter(Subtree::is_delegated).map_or(Self::Workload(workload), Self::Delegated)
+    fn new(workload: CgroupId, path: &CgroupPath) -> Self {
+        Some(Subtree::containing(path)).filter(Subtree::is_delegated).map_or(Self::Workload(workload), Self::Delegated)
     }
 }
 

@@ -3,6 +3,7 @@
 mod build;
 mod cpu;
 mod energy;
+mod export;
 mod hooks;
 mod host;
 mod latency;
@@ -37,6 +38,8 @@ enum Benchmark {
     Cpu(network_cpu::Options),
     /// What counters of the processor and energy cost: a switch between tasks, and a division over 1000 workloads
     Energy(energy::Options),
+    /// What the delivery of a full snapshot costs: CPU time and bytes, by protocol and compression
+    Export(export::Options),
     /// What latency costs: an event, natively and in instructions, and what the whole sidecar takes from nginx under wrk
     Latency(latency::Options),
     /// The whole process: its start, memory, CPU time and size
@@ -55,6 +58,7 @@ fn main() -> anyhow::Result<()> {
         Benchmark::Hooks(options) => hooks::run(&options),
         Benchmark::Cpu(options) => network_cpu::run(&options),
         Benchmark::Energy(options) => energy::run(&options),
+        Benchmark::Export(options) => export::run(&options),
         Benchmark::Latency(options) => latency::run(&options),
         Benchmark::Sidecar(options) => sidecar::run(&options),
         Benchmark::Workloads(options) => workloads::run(&options),

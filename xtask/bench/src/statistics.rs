@@ -17,7 +17,7 @@ impl Median {
     ///
     /// The interval is that of the sign test: the k-th smallest and the k-th largest value, with k from the binomial distribution. It
     /// requires only independent values. It is not defined for fewer than six values; the interval is then their range.
-    pub fn of(mut values: Vec<f64>) -> Option<Self> {
+    pub fn new(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let (count, last) = (values.len(), values.len().checked_sub(1)?);
         let trimmed = trimmed(count);
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn medians_of_odd_and_even_samples() {
-        let median = |values: &[f64]| Median::of(values.to_vec()).map(|median| median.value);
+        let median = |values: &[f64]| Median::new(values.to_vec()).map(|median| median.value);
         assert_eq!(median(&[]), None);
         assert_eq!(median(&[3.0]), Some(3.0));
         assert_eq!(median(&[9.0, 1.0, 2.0]), Some(2.0));
@@ -72,7 +72,7 @@ mod tests {
         for (count, rank) in tabled {
             assert_eq!(trimmed(count) + 1, rank, "{count} values");
         }
-        let interval = Median::of((1..=20).map(f64::from).collect()).unwrap().interval;
+        let interval = Median::new((1..=20).map(f64::from).collect()).unwrap().interval;
         assert_eq!(interval, (6.0, 15.0));
     }
 
@@ -86,7 +86,7 @@ mod tests {
     fn an_outlier_moves_neither_the_median_nor_the_interval_far() {
         let mut values: Vec<f64> = (0..30).map(|value| f64::from(value % 3)).collect();
         values[0] = 1e9;
-        let median = Median::of(values).unwrap();
+        let median = Median::new(values).unwrap();
         assert_eq!(median.value, 1.0);
         assert!(median.interval.1 <= 2.0);
     }
@@ -96,7 +96,7 @@ mod tests {
         fn the_median_lies_in_its_interval_and_the_interval_in_the_sample(
             values in prop::collection::vec(-1e6f64..1e6, 1..400),
         ) {
-            let median = Median::of(values.clone()).unwrap();
+            let median = Median::new(values.clone()).unwrap();
             let (low, high) = median.interval;
             prop_assert!(low <= median.value && median.value <= high);
             prop_assert!(values.contains(&low) && values.contains(&high));
@@ -106,7 +106,7 @@ mod tests {
         fn the_median_moves_and_scales_with_its_sample(
             values in prop::collection::vec(-1000i32..1000, 1..100), shift in -1000i32..1000,
         ) {
-            let median = |by: i32| Median::of(values.iter().map(|value| f64::from(value + by)).collect()).unwrap();
+            let median = |by: i32| Median::new(values.iter().map(|value| f64::from(value + by)).collect()).unwrap();
             let (plain, shifted) = (median(0), median(shift));
             prop_assert_eq!(plain.value + f64::from(shift), shifted.value);
             prop_assert_eq!(plain.interval.0 + f64::from(shift), shifted.interval.0);

@@ -12,7 +12,7 @@ use cargo_metadata::MetadataCommand;
 use serde::{Deserialize, Serialize};
 use xtask_common::machine;
 
-use super::{btf, object, sources};
+use super::{btf, lock, object};
 
 /// The ways to build the kernel side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +40,7 @@ pub struct Builder {
 pub const fn target(binary: &str) -> [&str; 10] {
     [
         "--package",
-        sources::PACKAGE,
+        lock::PACKAGE,
         "--bin",
         binary,
         "--features",
@@ -129,7 +129,7 @@ impl Builder {
         let lock =
             std::fs::read_to_string(machine::workspace().join("Cargo.lock")).context("cannot read Cargo.lock")?;
         let mut remaps = vec![remap(machine::workspace(), "undercurrent")?];
-        for package in sources::closure(&lock)? {
+        for package in lock::closure(&lock)? {
             let place = metadata
                 .packages
                 .iter()

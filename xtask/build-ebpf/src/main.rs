@@ -5,6 +5,7 @@
 
 mod btf;
 mod builder;
+mod lock;
 mod object;
 mod record;
 mod sources;

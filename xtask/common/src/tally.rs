@@ -77,7 +77,7 @@ impl Tally {
     }
 
     /// Runs a command that accepts the option `--tally FILE`, and returns the tally that it writes.
-    pub fn of(command: &mut Command) -> anyhow::Result<Self> {
+    pub fn run(command: &mut Command) -> anyhow::Result<Self> {
         let file = tempfile::NamedTempFile::new().context("cannot create a file for a tally")?;
         machine::run(command.arg(OPTION).arg(file.path()))?;
         let written = fs::read(file.path()).context("cannot read a tally")?;
@@ -115,8 +115,8 @@ mod tests {
         tally.write(file.path()).unwrap();
         let mut copy = Command::new("sh");
         copy.args(["-c", r#"cp "$1" "$3""#, "sh"]).arg(file.path());
-        assert_eq!(Tally::of(&mut copy).unwrap(), tally);
-        assert!(Tally::of(&mut Command::new("true")).is_err());
+        assert_eq!(Tally::run(&mut copy).unwrap(), tally);
+        assert!(Tally::run(&mut Command::new("true")).is_err());
     }
 
     #[test]

@@ -2,10 +2,8 @@
 
 use std::process::Command;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use xtask_common::{machine, tally::Tally, tools};
-
-use crate::runner::checked;
 
 fn cargo(arguments: &[&str]) -> Command {
     let mut command = xtask_common::cargo::command();
@@ -23,6 +21,16 @@ fn deny(checks: &[&str]) -> anyhow::Result<Command> {
     let mut command = Command::new(tools::path("cargo-deny")?);
     command.args(["--locked", "check"]).args(checks).current_dir(machine::workspace());
     Ok(command)
+}
+
+/// Runs a check that passes or fails as a unit, and prints its output if it fails.
+fn checked(command: &mut Command, remedy: &str) -> anyhow::Result<Tally> {
+    let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
+    if !output.status.success() {
+        print!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        bail!("{command:?} failed: {remedy}");
+    }
+    Ok(Tally::passed(1))
 }
 
 /// Formats every Rust and TOML file.

@@ -97,7 +97,7 @@ pub const PARTS: &[Part] = &[
 ];
 
 fn objects() -> anyhow::Result<Tally> {
-    Tally::of(Command::new(artifacts::member("xtask-build-ebpf")?).args(["build-ebpf", "--check"]))
+    Tally::run(Command::new(artifacts::member("xtask-build-ebpf")?).args(["build-ebpf", "--check"]))
 }
 
 fn collector() -> anyhow::Result<Tally> {
@@ -127,5 +127,5 @@ fn engines() -> anyhow::Result<Tally> {
 /// Runs a scenario of `cargo xtask e2e` with the sidecar that tests start.
 fn scenario(name: &str) -> anyhow::Result<Tally> {
     let mut command = Command::new(artifacts::member("xtask-e2e")?);
-    Tally::of(command.args(["e2e", name, "--sidecar"]).arg(nextest::sidecar()?))
+    Tally::run(command.args(["e2e", name, "--sidecar"]).arg(nextest::sidecar()?))
 }

@@ -4,13 +4,12 @@ use std::{
     iter,
     num::NonZeroUsize,
     panic::resume_unwind,
-    process::{self, Command},
+    process,
     sync::{Mutex, PoisonError},
     thread,
     time::Instant,
 };
 
-use anyhow::{Context as _, bail};
 use clap::builder::PossibleValuesParser;
 use xtask_common::{machine, tally::Tally};
 
@@ -98,14 +97,4 @@ fn section(part: &Part) -> Section {
     let section = Section { name: part.name, tally, took: start.elapsed() };
     println!("   {section}");
     section
-}
-
-/// Runs a check that passes or fails as a unit, and prints its output if it fails.
-pub fn checked(command: &mut Command, remedy: &str) -> anyhow::Result<Tally> {
-    let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
-    if !output.status.success() {
-        print!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        bail!("{command:?} failed: {remedy}");
-    }
-    Ok(Tally::passed(1))
 }

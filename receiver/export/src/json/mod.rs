@@ -10,19 +10,17 @@ use std::{
     time::Duration,
 };
 
-use serde::Serialize;
-use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
-    Bus, Output, OutputFile, Published, Statistics, Subscription, Topics, health::Health, output_file::is_torn, spans,
+    Bus, Output, OutputFile, Published, Statistics, Subscription, Topics,
+    encoding::{JSON_REQUEST_LIMIT, json_tree},
+    health::Health,
+    output_file::is_torn,
+    spans,
     split::requests,
 };
 use crate::telemetry::{ErrorType, Snapshot, SpanBatch};
-
-/// The limit of a request, in bytes of its protobuf encoding. It is lower than the limit of receivers, because the JSON
-/// tree in memory is several times larger than the request.
-pub(super) const REQUEST_LIMIT: usize = 256 * 1024;
 
 /// The destination of the lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,8 +74,8 @@ pub fn open(bus: &Bus, target: Target) -> Result<Output, OpenError> {
 /// # Errors
 /// If the writer fails. It may have written a part of the requests.
 pub fn write_lines(snapshot: &Snapshot, mut writer: impl Write) -> io::Result<()> {
-    for part in requests(snapshot, REQUEST_LIMIT) {
-        serde_json::to_writer(&mut writer, &tree(&part.request)?)?;
+    for part in requests(snapshot, JSON_REQUEST_LIMIT) {
+        serde_json::to_writer(&mut writer, &json_tree(&part.request)?)?;
         writer.write_all(b"\n")?;
     }
     Ok(())
@@ -88,37 +86,11 @@ pub fn write_lines(snapshot: &Snapshot, mut writer: impl Write) -> io::Result<()
 /// # Errors
 /// If the writer fails. It may have written a part of the line.
 fn write_spans(batch: &SpanBatch, mut writer: impl Write) -> io::Result<()> {
-    for (request, _) in spans::requests(batch, REQUEST_LIMIT) {
-        serde_json::to_writer(&mut writer, &tree(&request)?)?;
+    for (request, _) in spans::requests(batch, JSON_REQUEST_LIMIT) {
+        serde_json::to_writer(&mut writer, &json_tree(&request)?)?;
         writer.write_all(b"\n")?;
     }
     Ok(())
-}
-
-/// Encodes a message by OTLP's JSON mapping.
-pub(super) fn to_vec(message: &impl Serialize) -> serde_json::Result<Vec<u8>> {
-    serde_json::to_vec(&tree(message)?)
-}
-
-/// Converts a message by OTLP's JSON mapping. The message types serialize an absent `min`, `max` or `negative` as
-/// null, and the collector refuses null in place of a number. So absent fields and empty lists are omitted.
-fn tree(request: &impl Serialize) -> serde_json::Result<Value> {
-    let mut value = serde_json::to_value(request)?;
-    prune(&mut value);
-    Ok(value)
-}
-
-fn prune(value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            let is_empty = |field: &Value| field.as_array().is_some_and(Vec::is_empty);
-            // An empty `values` list is kept, because it is the value of an attribute.
-            fields.retain(|key, field| !field.is_null() && (key == "values" || !is_empty(field)));
-            fields.values_mut().for_each(prune);
-        }
-        Value::Array(list) => list.iter_mut().for_each(prune),
-        _ => {}
-    }
 }
 
 /// A destination for whole snapshots.

@@ -6,6 +6,7 @@ use std::{
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use proptest::prelude::*;
+use serde_json::Value;
 
 use super::*;
 use crate::{
@@ -84,7 +85,7 @@ proptest! {
     fn every_line_has_the_specified_types_and_round_trips(snapshot in snapshots()) {
         let mut bytes = Vec::new();
         prop_assert!(write_lines(&snapshot, &mut bytes).is_ok());
-        let parts: Vec<_> = requests(&snapshot, REQUEST_LIMIT).map(|part| part.request).collect();
+        let parts: Vec<_> = requests(&snapshot, JSON_REQUEST_LIMIT).map(|part| part.request).collect();
         let text = String::from_utf8_lossy(&bytes).into_owned();
         prop_assert_eq!(text.split_terminator('\n').count(), parts.len());
         for (line, part) in text.split_terminator('\n').zip(&parts) {
@@ -272,7 +273,7 @@ async fn a_closed_pipe_ends_the_output_without_a_failure() -> Result<(), Box<dyn
     drop(reader);
     // The previous line may have been in flight; this one finds the pipe closed.
     outputs.bus().publish(&lost(1, after(11)));
-    tokio::time::timeout(Duration::from_secs(20), outputs.ended()).await??;
+    tokio::time::timeout(Duration::from_secs(20), outputs.wait_for_end()).await??;
     assert!(statistics.totals().points.keys().all(Option::is_none));
     Ok(())
 }

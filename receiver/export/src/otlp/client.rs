@@ -6,12 +6,12 @@ use tonic::transport::Channel;
 use super::{
     Items, Settings, SettingsError,
     destination::Destination,
-    encoding::Encoding,
     failure::Failure,
     grpc::{Connector, Grpc},
     http::{Http, Pool},
     transport::{Reply, Transport},
 };
+use crate::encoding::Encoding;
 
 /// A connection to a collector. Clones share it.
 #[derive(Clone)]

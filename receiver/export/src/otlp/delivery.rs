@@ -9,6 +9,7 @@ use tracing::Instrument as _;
 use super::{
     failure::{Failure, REJECTED, Verdict},
     kind::{Encoded, Kind},
+    replacement::Replacement,
     transport::{Reply, Transport},
 };
 use crate::{Statistics, bus::Subscription, health::Health, telemetry::ErrorType};
@@ -21,6 +22,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// The delivery of one kind of telemetry to one endpoint.
 pub(super) struct Delivery<K, T> {
     transport: T,
+    /// The transport that replaces the current one.
+    replacement: Replacement<T>,
     statistics: Statistics,
     health: Health,
     kind: Arc<K>,
@@ -50,7 +53,7 @@ struct Attempts {
 enum End {
     /// Each item of the request has a final outcome.
     Settled,
-    /// A newer batch replaced the batch of the request.
+    /// A newer batch replaced the batch of the request, or another transport the one that sent it.
     Replaced,
     /// There is no further attempt.
     GaveUp,
@@ -59,15 +62,31 @@ enum End {
 impl<K: Kind, T: Transport> Delivery<K, T> {
     pub(super) fn new(kind: K, transport: T, statistics: Statistics) -> Self {
         let health = Health::new(statistics.output());
-        Self { transport, statistics, health, kind: kind.into() }
+        Self { transport, replacement: Replacement::default(), statistics, health, kind: kind.into() }
+    }
+
+    /// Returns a handle that replaces the transport.
+    pub(super) fn replacement(&self) -> Replacement<T> {
+        self.replacement.clone()
     }
 
     /// Delivers batches until the bus is closed.
     pub(super) async fn run(mut self, mut subscription: Subscription) {
-        while let Some(batch) = K::next(&mut subscription).await {
+        while let Some(batch) = self.next(&mut subscription).await {
             let mut progress = Progress::new(batch);
             let mut attempts = Attempts { backoff: backoff(), failures: 0, is_last: false };
             while self.deliver(&mut progress, &mut attempts, &mut subscription).await == End::Replaced {}
+        }
+    }
+
+    /// Waits for the next batch. Another transport can replace the current one meanwhile.
+    async fn next(&mut self, subscription: &mut Subscription) -> Option<Arc<K::Batch>> {
+        loop {
+            tokio::select! {
+                biased;
+                transport = self.replacement.wait() => self.transport = transport,
+                batch = K::next(subscription) => return batch,
+            }
         }
     }
 
@@ -107,7 +126,7 @@ impl<K: Kind, T: Transport> Delivery<K, T> {
             let failure = match self.send(request).await {
                 Ok(reply) => {
                     // The reply does not say which items were rejected.
-                    self.kind.acknowledge(&progress.batch, &request.places);
+                    self.kind.acknowledge(&progress.batch, &request.indices);
                     let rejected = self.rejected(&reply, items);
                     progress.settle(items - rejected, None, &self.statistics);
                     progress.settle(rejected, Some(REJECTED), &self.statistics);
@@ -136,8 +155,9 @@ impl<K: Kind, T: Transport> Delivery<K, T> {
         }
     }
 
-    /// Waits before the next attempt. Returns true if a newer batch replaced the current one meanwhile. After the bus was closed,
-    /// the next attempt begins at once, unless the server requested the delay.
+    /// Waits before the next attempt. Returns true if the requests must be encoded again: a newer batch replaced the current one, or
+    /// another transport, which ends the wait. After the bus was closed, the next attempt begins at once, unless the server requested the
+    /// delay.
     async fn wait(
         &mut self,
         failure: &Failure,
@@ -152,6 +172,12 @@ impl<K: Kind, T: Transport> Delivery<K, T> {
         loop {
             tokio::select! {
                 () = tokio::time::sleep_until(until) => return is_replaced,
+                transport = self.replacement.wait() => {
+                    self.transport = transport;
+                    attempts.backoff = backoff();
+                    progress.done = 0;
+                    return true;
+                }
                 newer = K::next(subscription), if K::ATTEMPTS.is_none() && !attempts.is_last => match newer {
                     Some(newer) => {
                         progress.give_up(failure.reason, &self.statistics);

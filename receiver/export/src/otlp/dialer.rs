@@ -7,29 +7,14 @@ use std::{
 };
 
 use http::Uri;
-use hyper_util::{
-    client::legacy::connect::{Connected, Connection, HttpConnector},
-    rt::TokioIo,
-};
-use tokio::io::{AsyncRead, AsyncWrite};
+use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
 use tonic::codegen::{BoxFuture, Service};
 
 use super::{
     Settings,
-    tcp::{self, Resolver},
+    socket::{self, Resolver, Socket},
     tls::Tls,
 };
-
-/// A connection of any kind.
-pub(super) trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Socket for S {}
-
-impl Connection for Box<dyn Socket> {
-    fn connected(&self) -> Connected {
-        Connected::new()
-    }
-}
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -52,7 +37,7 @@ impl Dialer {
     pub(super) fn new(settings: &Settings, alpn: &'static [u8]) -> Result<Self, String> {
         let is_secure = settings.endpoint.scheme_str() == Some("https");
         let tls = is_secure.then(|| Tls::new(settings, alpn)).transpose()?;
-        let mut tcp = tcp::connector(settings.timeout);
+        let mut tcp = socket::connector(settings.timeout);
         tcp.set_connect_timeout(Some(settings.timeout));
         Ok(Self(Arc::new(Shared { settings: settings.clone(), tcp, tls })))
     }

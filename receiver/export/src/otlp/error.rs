@@ -2,8 +2,6 @@
 
 use std::{io, path::PathBuf};
 
-use super::Settings;
-
 /// Errors in an endpoint.
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
@@ -114,23 +112,4 @@ pub enum SettingsError {
         /// The remedy.
         cure: &'static str,
     },
-}
-
-/// The remedy for a failure without a configured authority.
-const WITHOUT_AUTHORITY: &str = if cfg!(feature = "tls") {
-    "install the system's CA certificates, or set OTEL_EXPORTER_OTLP_CERTIFICATE to the collector's"
-} else {
-    "use a plaintext `http://` endpoint, or a build with the feature"
-};
-
-impl SettingsError {
-    /// Returns the error of certificates or keys that the TLS library refused.
-    pub(super) fn tls(settings: &Settings, problem: String) -> Self {
-        let cure = if settings.authority.is_none() {
-            WITHOUT_AUTHORITY
-        } else {
-            "check that the files of OTEL_EXPORTER_OTLP_CERTIFICATE, _CLIENT_CERTIFICATE and _CLIENT_KEY are PEM"
-        };
-        Self::Tls { endpoint: settings.shown_endpoint(), problem, cure }
-    }
 }

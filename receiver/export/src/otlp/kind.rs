@@ -4,12 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use prost::bytes::Bytes;
 
-use super::{View, encoding::Encoding};
 use crate::{
     Statistics,
+    acknowledged::{CollectorState, PointIndex},
     bus::Subscription,
+    encoding::Encoding,
     spans::requests,
-    split::{Place, requests_in},
+    split::requests_in,
     telemetry::{ErrorType, Snapshot, SpanBatch},
 };
 
@@ -18,8 +19,8 @@ pub(super) struct Encoded {
     pub(super) bytes: Bytes,
     /// The number of items in the request.
     pub(super) items: u64,
-    /// The places of the items in the batch, if the kind records their acknowledgement.
-    pub(super) places: Vec<Place>,
+    /// The indices of the items in the batch, if the kind records their acknowledgement.
+    pub(super) indices: Vec<PointIndex>,
 }
 
 /// A kind of telemetry.
@@ -38,8 +39,8 @@ pub(super) trait Kind: Send + Sync + 'static {
     /// Returns the requests of a batch. The iterator encodes each request when it is needed.
     fn requests(&self, batch: &Self::Batch, encoding: Encoding) -> impl Iterator<Item = Encoded> + Send;
 
-    /// Records that the collector accepted the items at these places.
-    fn acknowledge(&self, _: &Self::Batch, _: &[Place]) {}
+    /// Records that the collector accepted these items.
+    fn acknowledge(&self, _: &Self::Batch, _: &[PointIndex]) {}
 
     /// Records that no request of a batch follows.
     fn end(&self, _: &Self::Batch) {}
@@ -55,7 +56,7 @@ pub(super) trait Kind: Send + Sync + 'static {
 }
 
 /// Metrics. Values are cumulative, or count since the last acknowledgement, so the newest snapshot replaces an undelivered one.
-pub(super) struct Metrics(pub(super) View);
+pub(super) struct Metrics(pub(super) CollectorState);
 
 impl Kind for Metrics {
     type Batch = Snapshot;
@@ -73,12 +74,12 @@ impl Kind for Metrics {
         requests_in(batch, encoding.request_limit(), self.0.clone()).map(move |part| Encoded {
             bytes: encoding.encode(&part.request),
             items: part.points,
-            places: part.places,
+            indices: part.indices,
         })
     }
 
-    fn acknowledge(&self, batch: &Snapshot, places: &[Place]) {
-        self.0.acknowledge(batch, places);
+    fn acknowledge(&self, batch: &Snapshot, items: &[PointIndex]) {
+        self.0.acknowledge(batch, items);
     }
 
     fn end(&self, batch: &Snapshot) {
@@ -96,7 +97,7 @@ impl Kind for Metrics {
 
     fn give_up(reason: &'static str, duration: Duration, statistics: &Statistics) {
         statistics.exported(Some(reason), duration);
-        statistics.dropped();
+        statistics.count_dropped_snapshot();
     }
 }
 
@@ -119,7 +120,7 @@ impl Kind for Spans {
         requests(batch, encoding.request_limit()).map(move |(request, items)| Encoded {
             bytes: encoding.encode(&request),
             items,
-            places: Vec::new(),
+            indices: Vec::new(),
         })
     }
 

@@ -7,7 +7,7 @@
 use std::{
     io,
     sync::{
-        Arc,
+        Arc, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -28,6 +28,7 @@ use opentelemetry_sdk::{
     },
     trace::SdkTracerProvider,
 };
+use tokio::runtime::Handle;
 use tonic::{Code, Request, Status, metadata::MetadataMap, service::Interceptor};
 use tracing_subscriber::{Layer, Registry};
 
@@ -103,11 +104,66 @@ pub type OwnLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// An exporter of the sidecar's own telemetry that is not started.
 pub struct OwnTelemetry {
-    logs: LogExporter,
+    logs: LogCollector,
     spans: Option<SpanExporter>,
+    statistics: Statistics,
+}
+
+/// The collector of the sidecar's own logs. Clones share it.
+#[derive(Clone, Debug)]
+pub struct LogCollector {
+    target: Arc<RwLock<Arc<Target>>>,
+    /// The runtime that runs the connections.
+    runtime: Handle,
+    statistics: Statistics,
+}
+
+/// An exporter of logs, with its destination.
+#[derive(Clone, Debug)]
+struct Target {
+    exporter: Arc<LogExporter>,
+    /// The resource of the logs, once it is set.
+    resource: Option<Resource>,
     destination: Destination,
     last: LastFailure,
-    statistics: Statistics,
+}
+
+impl Target {
+    fn new(logs: &Settings) -> Result<Self, SettingsError> {
+        let last = LastFailure::default();
+        let exporter = exporter!(LogExporter::builder(), logs, Connection::new(logs)?, &last);
+        Ok(Self { exporter: exporter.into(), resource: None, destination: Destination::new(Items::Logs, logs), last })
+    }
+
+    /// Sets the resource of the logs. No delivery runs yet.
+    fn set_resource(&mut self, resource: &Resource) {
+        self.resource = Some(resource.clone());
+        Arc::get_mut(&mut self.exporter).into_iter().for_each(|exporter| exporter.set_resource(resource));
+    }
+}
+
+impl LogCollector {
+    fn new(logs: &Settings, statistics: Statistics) -> Result<Self, SettingsError> {
+        statistics.exporters(|exporters| exporters.logs = logs.protocol.exporters().logs);
+        Ok(Self { target: Arc::new(RwLock::new(Target::new(logs)?.into())), runtime: Handle::current(), statistics })
+    }
+
+    /// Replaces the collector from the next batch of records on.
+    ///
+    /// # Errors
+    /// If the certificates and keys are no valid TLS configuration. The present collector then stays.
+    pub fn replace(&self, logs: &Settings) -> Result<(), SettingsError> {
+        let _entered = self.runtime.enter();
+        let mut target = Target::new(logs)?;
+        self.current().resource.iter().for_each(|resource| target.set_resource(resource));
+        *self.target.write().unwrap_or_else(PoisonError::into_inner) = target.into();
+        self.statistics.exporters(|exporters| exporters.logs = logs.protocol.exporters().logs);
+        Ok(())
+    }
+
+    fn current(&self) -> Arc<Target> {
+        Arc::clone(&self.target.read().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// Running processors of the sidecar's own telemetry.
@@ -122,15 +178,18 @@ impl OwnTelemetry {
     /// # Errors
     /// If the certificates and keys are no valid TLS configuration.
     pub fn new(logs: &Settings, spans: Option<&Settings>, statistics: Statistics) -> Result<Self, SettingsError> {
-        statistics.exporters(|exporters| exporters.logs = logs.protocol.exporters().logs);
-        let last = LastFailure::default();
-        let exporter = exporter!(LogExporter::builder(), logs, Connection::new(logs)?, &last);
+        let logs = LogCollector::new(logs, statistics.clone())?;
         let spans = spans.map(|settings| {
             let unused = LastFailure::default();
             Ok(exporter!(SpanExporter::builder(), settings, Connection::new(settings)?, &unused))
         });
-        let destination = Destination::new(Items::Logs, logs);
-        Ok(Self { logs: exporter, spans: spans.transpose()?, destination, last, statistics })
+        Ok(Self { logs, spans: spans.transpose()?, statistics })
+    }
+
+    /// Returns the handle of the collector of logs.
+    #[must_use]
+    pub fn collector(&self) -> LogCollector {
+        self.logs.clone()
     }
 
     /// Starts the processors, each with a thread. Returns the layers for the log.
@@ -142,9 +201,7 @@ impl OwnTelemetry {
         std::thread::Builder::new().spawn(|| ())?.join().map_err(|_| io::ErrorKind::Other)?;
         let pending = Arc::new(AtomicUsize::new(0));
         let exporter = Delivered {
-            inner: self.logs,
-            destination: self.destination,
-            last: self.last,
+            collector: self.logs,
             statistics: self.statistics.clone(),
             pending: Arc::clone(&pending),
             fails: AtomicBool::new(false),
@@ -191,15 +248,13 @@ impl Interceptor for Limited {
 /// An exporter that counts the outcomes, and logs changes of its state.
 #[derive(Debug)]
 struct Delivered {
-    inner: LogExporter,
-    destination: Destination,
-    last: LastFailure,
+    collector: LogCollector,
     statistics: Statistics,
     pending: Arc<AtomicUsize>,
     fails: AtomicBool,
 }
 
-impl Delivered {
+impl Target {
     /// Returns the `error.type` of a failure, and a text for the log.
     fn explain(&self, error: &OTelSdkError) -> (&'static str, String) {
         self.last.get().map_or_else(
@@ -212,11 +267,12 @@ impl Delivered {
 impl Exporter for Delivered {
     async fn export(&self, batch: LogBatch<'_>) -> OTelSdkResult {
         let records = batch.iter().count();
-        let result = self.inner.export(batch).await;
+        let target = self.collector.current();
+        let result = target.exporter.export(batch).await;
         self.pending.fetch_sub(records, Ordering::AcqRel);
         let failed = self.fails.swap(result.is_err(), Ordering::AcqRel);
-        let endpoint = &self.destination.endpoint;
-        let failure = result.err().map(|error| self.explain(&error));
+        let endpoint = &target.destination.endpoint;
+        let failure = result.err().map(|error| target.explain(&error));
         match &failure {
             None if failed => tracing::info!("delivering logs to {endpoint} again"),
             None => {}
@@ -232,11 +288,12 @@ impl Exporter for Delivered {
     }
 
     fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
-        self.inner.shutdown_with_timeout(timeout)
+        self.collector.current().exporter.shutdown_with_timeout(timeout)
     }
 
     fn set_resource(&mut self, resource: &Resource) {
-        self.inner.set_resource(resource);
+        let mut target = self.collector.target.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::get_mut(&mut target).into_iter().for_each(|target| target.set_resource(resource));
     }
 }
 

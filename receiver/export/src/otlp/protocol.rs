@@ -1,7 +1,6 @@
 //! The protocols of OTLP.
 
-use super::encoding::Encoding;
-use crate::telemetry::Exporters;
+use crate::{encoding::Encoding, telemetry::Exporters};
 
 /// A protocol of OTLP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

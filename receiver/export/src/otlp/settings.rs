@@ -128,6 +128,13 @@ pub enum Compression {
     Zstd,
 }
 
+/// The remedy for a failure without a configured authority.
+const WITHOUT_AUTHORITY: &str = if cfg!(feature = "tls") {
+    "install the system's CA certificates, or set OTEL_EXPORTER_OTLP_CERTIFICATE to the collector's"
+} else {
+    "use a plaintext `http://` endpoint, or a build with the feature"
+};
+
 /// Settings of the delivery.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -207,6 +214,23 @@ impl Settings {
         })
     }
 
+    /// Reads the settings again, with another configuration file. Certificates and keys stay: variables alone name them, and new
+    /// connections read their files again.
+    ///
+    /// # Errors
+    /// If a value is invalid.
+    pub fn with_file(
+        &self,
+        items: Items,
+        lookup: impl Fn(&'static str) -> Option<Configured>,
+        file: &FileSettings,
+    ) -> Result<Self, SettingsError> {
+        let is_file = |name: &str| [CERTIFICATE, CLIENT_CERTIFICATE, CLIENT_KEY].concat().contains(&name);
+        let lookup = |name: &'static str| if is_file(name) { None } else { lookup(name) };
+        let (authority, identity) = (self.authority.clone(), self.identity.clone());
+        Ok(Self { authority, identity, access: self.access.clone(), ..Self::from_variables(items, lookup, file)? })
+    }
+
     /// Returns the endpoint for messages. A query may contain a secret, and is left out.
     #[must_use]
     pub fn shown_endpoint(&self) -> String {
@@ -236,6 +260,16 @@ impl Settings {
     pub fn port(&self) -> Option<u16> {
         let usual = if self.endpoint.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
         self.socket.is_none().then(|| self.endpoint.port_u16().unwrap_or(usual))
+    }
+
+    /// Returns the error of certificates or keys that the TLS library refused.
+    pub(super) fn tls_error(&self, problem: String) -> SettingsError {
+        let cure = if self.authority.is_none() {
+            WITHOUT_AUTHORITY
+        } else {
+            "check that the files of OTEL_EXPORTER_OTLP_CERTIFICATE, _CLIENT_CERTIFICATE and _CLIENT_KEY are PEM"
+        };
+        SettingsError::Tls { endpoint: self.shown_endpoint(), problem, cure }
     }
 
     /// Returns true if both settings are served by one connection.

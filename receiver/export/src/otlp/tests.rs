@@ -42,7 +42,7 @@ fn open_into(collector: &Collector, settings: Settings) -> Outputs {
     let connector = collector.connector();
     let channel = connector.channel();
     let client = Grpc::new(Items::Metrics, settings, connector, channel);
-    let delivery = Delivery::new(Metrics(View::default()), client, statistics.clone());
+    let delivery = Delivery::new(Metrics(CollectorState::default()), client, statistics.clone());
     let bus = Bus::default();
     let subscription = bus.subscribe(Topics::SNAPSHOTS, &statistics);
     Outputs::new(bus, vec![Output::in_task(statistics, delivery.run(subscription))])
@@ -358,7 +358,7 @@ async fn a_refused_connection_counts_as_a_failure_and_does_not_end_the_output() 
     let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
     let endpoint = format!("http://{port}");
     let bus = Bus::default();
-    let output = open(&bus, settings(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)]), None).expect("output");
+    let (output, _) = open(&bus, settings(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)]), None).expect("output");
     let statistics = output.statistics().clone();
     let outputs = Outputs::new(bus, vec![output]);
     publish(&outputs, lost(1, after(1)));

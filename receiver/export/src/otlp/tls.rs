@@ -2,6 +2,7 @@
 
 use std::{fmt, io, path::PathBuf};
 
+#[cfg(feature = "tls")]
 use super::access::Access;
 use crate::files::read_regular;
 
@@ -12,8 +13,6 @@ const LIMIT: u64 = 1 << 20;
 mod client;
 #[cfg(feature = "tls")]
 mod connect;
-#[cfg(feature = "tls")]
-mod files;
 #[cfg(not(feature = "tls"))]
 mod missing;
 
@@ -59,7 +58,7 @@ impl Pem {
     ///
     /// # Errors
     /// If the file cannot be read.
-    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "only connections with TLS read certificates again"))]
+    #[cfg(feature = "tls")]
     async fn read_again(&self, access: &Access) -> io::Result<Self> {
         Ok(Self { path: self.path.clone(), content: access.read(self.path.clone(), LIMIT).await? })
     }
@@ -75,5 +74,32 @@ impl Pem {
     #[cfg(not(feature = "tls"))]
     pub(super) const fn certificates(&self) -> Option<usize> {
         None
+    }
+}
+
+/// The files of certificates and keys.
+#[cfg(feature = "tls")]
+#[derive(Clone, PartialEq, Eq)]
+struct Files {
+    /// `None` for the system's certificates.
+    authority: Option<Pem>,
+    identity: Option<ClientIdentity>,
+}
+
+#[cfg(feature = "tls")]
+impl Files {
+    /// Reads the files again.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    async fn read_again(&self, access: &Access) -> io::Result<Self> {
+        let mut files = self.clone();
+        if let Some(authority) = &mut files.authority {
+            *authority = authority.read_again(access).await?;
+        }
+        if let Some(ClientIdentity { certificate, key }) = &mut files.identity {
+            (*certificate, *key) = (certificate.read_again(access).await?, key.read_again(access).await?);
+        }
+        Ok(files)
     }
 }

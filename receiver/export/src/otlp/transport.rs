@@ -2,7 +2,8 @@
 
 use prost::bytes::Bytes;
 
-use super::{destination::Destination, encoding::Encoding, failure::Failure};
+use super::{destination::Destination, failure::Failure};
+use crate::encoding::Encoding;
 
 /// A connection to one endpoint for one kind of telemetry. Requests are encoded by the caller, so a transport knows no
 /// messages.

@@ -65,7 +65,7 @@ fn run(mut subscription: Subscription, terminal: &Terminal, cpus: Option<NonZero
         let began = Instant::now();
         let size = size_of_stdout(kind);
         let layout = Layout { width: size.width, cpus, colour: colour(kind) };
-        let block = render_all(previous.as_deref(), &current, &recent, layout);
+        let block = render(previous.as_deref(), &current, &recent, layout);
         // Not inside the match: log messages there take the same lock.
         let drawn = terminal.screen().draw(&block, size);
         match drawn {
@@ -91,13 +91,7 @@ fn run(mut subscription: Subscription, terminal: &Terminal, cpus: Option<NonZero
 
 /// Formats the changes between two snapshots, or since the start without a previous one. Lines have at most
 /// `layout.width` columns, and the last line has no line feed.
-#[must_use]
-pub fn render(previous: Option<&Snapshot>, current: &Snapshot, layout: Layout) -> String {
-    render_all(previous, current, &Recent::default(), layout)
-}
-
-/// Formats the table of [`render`], with the most recent spans.
-fn render_all(previous: Option<&Snapshot>, current: &Snapshot, recent: &Recent, layout: Layout) -> String {
+fn render(previous: Option<&Snapshot>, current: &Snapshot, recent: &Recent, layout: Layout) -> String {
     let view = View::new(previous, current, recent, layout.cpus);
     let mut page = Page { lines: Vec::new(), layout };
     page.head(&view);

@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use proptest::prelude::*;
 
 use super::{
-    Layout, render,
+    Layout,
     screen::{Kind, Screen, Size},
     text,
 };
@@ -17,7 +17,12 @@ use crate::{
         CPU, DROPPED, DURATION, EXPORTED, HOOK, LOST, PROCESSED, SQUEEZED, WAIT, after, histogram, node, point,
         snapshots,
     },
+    view::Recent,
 };
+
+fn render(previous: Option<&Snapshot>, current: &Snapshot, layout: Layout) -> String {
+    super::render(previous, current, &Recent::default(), layout)
+}
 
 fn plain(width: usize) -> Layout {
     Layout { width, cpus: NonZeroUsize::new(2), colour: false }

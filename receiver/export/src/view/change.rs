@@ -22,7 +22,7 @@ enum Identity<'a> {
 }
 
 impl<'a> Identity<'a> {
-    fn of(resource: &'a Resource) -> Self {
+    fn new(resource: &'a Resource) -> Self {
         let attributes = &resource.attributes;
         attributes.get("service.instance.id").map_or(Self::Attributes(attributes), Self::Instance)
     }
@@ -30,12 +30,12 @@ impl<'a> Identity<'a> {
 
 impl<'a> Earlier<'a> {
     pub(super) fn new(snapshot: &'a Snapshot) -> Self {
-        let resources = snapshot.resources.iter().map(|metrics| (Identity::of(&metrics.resource), metrics)).collect();
+        let resources = snapshot.resources.iter().map(|metrics| (Identity::new(&metrics.resource), metrics)).collect();
         Self { time: snapshot.time, resources }
     }
 
     fn points(&self, resource: &Resource, descriptor: &Descriptor) -> &'a [Point] {
-        let metrics = self.resources.get(&Identity::of(resource)).map_or(&[][..], |resource| &resource.metrics);
+        let metrics = self.resources.get(&Identity::new(resource)).map_or(&[][..], |resource| &resource.metrics);
         metrics.iter().find(|metric| metric.descriptor.name == descriptor.name).map_or(&[], |metric| &metric.points)
     }
 }

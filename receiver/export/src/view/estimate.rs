@@ -32,9 +32,9 @@ pub(super) fn section(input: &Input<'_>, descriptor: &'static Descriptor) -> Opt
                 Cell::label(name),
                 Cell::Number(Quantity::number(rate * 1e3)),
                 Cell::Interval(Quantity::number(error * 1e3)),
-                Cell::of(exact.map(|exact| Quantity::number(exact * 1e3))),
+                Cell::optional(exact.map(|exact| Quantity::number(exact * 1e3))),
                 Cell::Number(Quantity::share(rate)),
-                Cell::of(busy),
+                Cell::optional(busy),
             ])
         })
     };

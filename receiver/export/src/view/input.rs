@@ -34,14 +34,14 @@ pub(super) struct Growths<'a>(Vec<Change<'a>>);
 
 impl<'a> Growths<'a> {
     /// Returns the growth of a metric on one resource; empty without the metric.
-    pub(super) fn of(input: &Input<'a>, resource: &'a ResourceMetrics, metric: &str) -> Self {
+    pub(super) fn new(input: &Input<'a>, resource: &'a ResourceMetrics, metric: &str) -> Self {
         Self(input.changes(resource, metric))
     }
 
     /// Returns the growth of a metric on all resources.
     pub(super) fn everywhere(input: &Input<'a>, metric: &str) -> Self {
         let resources = input.current.resources.iter();
-        Self(resources.flat_map(|resource| Self::of(input, resource, metric).0).collect())
+        Self(resources.flat_map(|resource| Self::new(input, resource, metric).0).collect())
     }
 
     /// Returns the attributes of the points.

@@ -101,13 +101,16 @@ fn short(id: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::of;
+    use crate::testing::resource_metrics;
 
     fn named(all: &[&[(&'static str, &'static str)]]) -> Vec<(String, &'static str)> {
         let resource = |pairs: &&[(&'static str, &'static str)]| {
-            of(pairs.iter().fold(Attributes::new(), |attributes, (key, value)| attributes.with(*key, *value)), vec![])
+            resource_metrics(
+                pairs.iter().fold(Attributes::new(), |attributes, (key, value)| attributes.with(*key, *value)),
+                vec![],
+            )
         };
-        let node = of(Attributes::new().with("service.name", "undercurrent"), vec![]);
+        let node = resource_metrics(Attributes::new().with("service.name", "undercurrent"), vec![]);
         let resources: Vec<_> = std::iter::once(node).chain(all.iter().map(resource)).collect();
         names(&resources).into_iter().skip(1).map(|name| (name.text, name.kind)).collect()
     }

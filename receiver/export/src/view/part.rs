@@ -67,23 +67,24 @@ pub(super) fn values(part: &Part, change: &Change<'_>, cpus: Option<NonZeroUsize
     let descriptor = part.descriptor;
     match &change.value {
         Measured::Distribution(histogram) => {
-            let quantile = |q| Cell::of(histogram.quantile(q).map(|value| Quantity::amount(value, descriptor.unit)));
+            let quantile =
+                |q| Cell::optional(histogram.quantile(q).map(|value| Quantity::amount(value, descriptor.unit)));
             if part.heading.is_some() {
                 return [0.5, 0.99].map(quantile).into();
             }
-            let rate = Cell::of(change.per_second().map(|rate| Quantity::rate(rate, "1")));
+            let rate = Cell::optional(change.per_second().map(|rate| Quantity::rate(rate, "1")));
             let count = Cell::Number(Quantity::number(histogram.count() as f64));
             [rate, count].into_iter().chain([0.5, 0.9, 0.99, 1.0].map(quantile)).collect()
         }
         Measured::Growth { .. } if descriptor.unit == "s" => {
             let share = change.per_second();
-            let of = |quantity: &dyn Fn(f64) -> Quantity| Cell::of(share.map(quantity));
+            let of = |quantity: &dyn Fn(f64) -> Quantity| Cell::optional(share.map(quantity));
             let mut cells = vec![of(&|share| Quantity::number(share * 1000.0)), of(&Quantity::share)];
             cells.extend(cpus.map(|cpus| of(&|share| Quantity::share(share / cpus.get() as f64))));
             cells
         }
         Measured::Growth { .. } => {
-            vec![Cell::of(change.per_second().map(|growth| Quantity::rate(growth, descriptor.unit)))]
+            vec![Cell::optional(change.per_second().map(|growth| Quantity::rate(growth, descriptor.unit)))]
         }
         Measured::Level(value) => vec![Cell::Number(Quantity::amount(*value, descriptor.unit))],
     }

@@ -42,17 +42,17 @@ pub(super) fn heading(key: &'static str) -> &'static str {
 
 /// The sort key of a row: the position of a known value in the catalogue, then the value. A missing value sorts
 /// first.
-type Place = (usize, Option<Value>);
-type Members<'a> = Vec<(Place, Vec<Option<Change<'a>>>)>;
+type GroupValue = (usize, Option<Value>);
+type Members<'a> = Vec<(GroupValue, Vec<Option<Change<'a>>>)>;
 
 /// Returns the rows of a section. `measured` holds the changes of each metric.
 pub(super) fn rows<'a>(keys: &[&AttributeKey], measured: &[Vec<Change<'a>>]) -> Vec<Series<'a>> {
     let by_cpu = keys.iter().any(|key| key.key == CPU);
     let groups: Vec<&AttributeKey> = keys.iter().copied().filter(|key| key.key != CPU).collect();
-    let mut grouped: BTreeMap<Vec<Place>, BTreeMap<Place, Vec<Option<Change<'a>>>>> = BTreeMap::new();
+    let mut grouped: BTreeMap<Vec<GroupValue>, BTreeMap<GroupValue, Vec<Option<Change<'a>>>>> = BTreeMap::new();
     for (n, changes) in measured.iter().enumerate() {
         for change in changes {
-            let group = groups.iter().map(|key| place(key, change.attributes)).collect();
+            let group = groups.iter().map(|key| group_value(key, change.attributes)).collect();
             let cpu = (0, change.attributes.get(CPU).cloned());
             let cells = grouped.entry(group).or_default().entry(cpu).or_insert_with(|| empty(measured.len()));
             // Points that differ only in hidden attributes are added.
@@ -79,7 +79,7 @@ pub(super) fn rows<'a>(keys: &[&AttributeKey], measured: &[Vec<Change<'a>>]) -> 
     rows
 }
 
-fn place(key: &AttributeKey, attributes: &Attributes) -> Place {
+fn group_value(key: &AttributeKey, attributes: &Attributes) -> GroupValue {
     let value = attributes.get(key.key);
     let known = value.and_then(|value| key.known().into_iter().position(|known| *value == Value::from(known)));
     let position = if value.is_none() { 0 } else { known.map_or(usize::MAX, |position| position + 1) };

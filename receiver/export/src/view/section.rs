@@ -99,7 +99,7 @@ impl Cell {
     }
 
     /// Returns a missing cell for `None`.
-    pub(super) fn of(quantity: Option<Quantity>) -> Self {
+    pub(super) fn optional(quantity: Option<Quantity>) -> Self {
         quantity.map_or(Self::Missing, Self::Number)
     }
 }

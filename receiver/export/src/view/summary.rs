@@ -15,8 +15,10 @@ use crate::telemetry::{Attributes, Descriptor, Figure, FigureKind, Value, View};
 pub(super) fn section(input: &Input<'_>, descriptor: &'static Descriptor) -> Option<Section> {
     let View::Summary(figures) = descriptor.view else { return None };
     let resources = &input.current.resources;
-    let share =
-        |index: usize| Share { index, changes: figures.iter().map(|figure| of(input, index, figure)).collect() };
+    let share = |index: usize| Share {
+        index,
+        changes: figures.iter().map(|figure| figure_changes(input, index, figure)).collect(),
+    };
     let own = |index: &usize| resources[*index].metrics.iter().any(|metric| metric.descriptor.name == descriptor.name);
     let shares: Vec<Share<'_>> = (0..resources.len()).filter(own).map(share).collect();
     if shares.is_empty() {
@@ -38,7 +40,7 @@ pub(super) fn section(input: &Input<'_>, descriptor: &'static Descriptor) -> Opt
 }
 
 /// Returns the changes of a figure's points.
-fn of<'a>(input: &Input<'a>, index: usize, figure: &Figure) -> Vec<Change<'a>> {
+fn figure_changes<'a>(input: &Input<'a>, index: usize, figure: &Figure) -> Vec<Change<'a>> {
     let has = |of: &Attributes| figure.attributes.iter().all(|(key, value)| of.get(key) == Some(&Value::from(*value)));
     let mut changes = input.changes(&input.current.resources[index], figure.metric);
     changes.retain(|change| has(change.attributes));
@@ -73,7 +75,7 @@ fn cell(figure: &Figure, changes: &[Change<'_>], growth: &dyn Fn(&str) -> Option
         }
         _ => None,
     };
-    Cell::of(value)
+    Cell::optional(value)
 }
 
 /// Returns the growth per second of several changes; `None` if no interval has passed.

@@ -32,7 +32,7 @@ type IsPart<'a> = dyn Fn(&Attributes) -> bool + 'a;
 pub(super) fn section(input: &Input<'_>, descriptor: &'static Descriptor) -> Option<Section> {
     let View::Sampled { variance, total } = descriptor.view else { return None };
     let node = input.current.resources.first()?;
-    let (time, variance) = (Growths::of(input, node, descriptor.name), Growths::everywhere(input, variance));
+    let (time, variance) = (Growths::new(input, node, descriptor.name), Growths::everywhere(input, variance));
     let is_part = |key: &&AttributeKey| key.key != total && key.key != CPU;
     let parts: Vec<&AttributeKey> = descriptor.attributes.iter().filter(is_part).collect();
     let tree = Tree { cpus: cpus(&time), time, variance };

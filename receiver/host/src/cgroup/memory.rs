@@ -51,10 +51,10 @@ impl MemoryLimit {
     /// Returns the lowest limit of a folder and its parents up to the root.
     fn lowest(root: &Path, folder: &Path) -> Option<Self> {
         let below = folder.ancestors().take_while(|folder| folder.starts_with(root));
-        below.filter_map(Self::of).min_by_key(|limit| limit.limit)
+        below.filter_map(Self::read).min_by_key(|limit| limit.limit)
     }
 
-    fn of(folder: &Path) -> Option<Self> {
+    fn read(folder: &Path) -> Option<Self> {
         let number = |file: &str| fs::read_to_string(folder.join(file)).ok()?.trim().parse::<u64>().ok();
         let (limit, used) = FILES.iter().find_map(|(limit, used)| Some((number(limit)?, number(used)?)))?;
         // Version 1 has the largest number of pages in the place of no limit.

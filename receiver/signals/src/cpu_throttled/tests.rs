@@ -59,7 +59,7 @@ impl Bench {
     }
 
     fn signal(&self, workloads: &Workloads) -> CpuThrottled {
-        CpuThrottled::new(Files::here(self.hierarchy.clone()), workloads, START).unwrap()
+        CpuThrottled::new(Files::local(self.hierarchy.clone()), workloads, START).unwrap()
     }
 
     /// Returns the range of a quota's throttled time beyond `from`, around a reading.
@@ -87,7 +87,7 @@ fn a_quota_counts_from_the_start_and_only_for_its_own_cgroup() {
         let outer = bench.tree.path.clone();
         let inner = bench.tree.make(b"inner");
         bench.hold(&inner, &outer);
-        let workloads = Workloads::of(vec![bench.workload(2, &outer), bench.workload(3, &inner)]);
+        let workloads = Workloads::with(vec![bench.workload(2, &outer), bench.workload(3, &inner)]);
         let from = bench.kernels(&outer);
         let mut signal = bench.signal(&workloads);
         let slack = bench.kernels(&outer) - from;
@@ -104,7 +104,7 @@ fn a_quota_counts_from_the_start_and_only_for_its_own_cgroup() {
 fn quotas_of_containing_cgroups_count_for_the_node() {
     for bench in benches() {
         let inner = bench.tree.make(b"inner");
-        let workloads = Workloads::of(vec![bench.workload(2, &inner)]);
+        let workloads = Workloads::with(vec![bench.workload(2, &inner)]);
         let mut signal = bench.signal(&workloads);
         bench.hold(&inner, &bench.tree.path);
         let (held, found) = bench.around(&bench.tree.path, Duration::ZERO, &mut signal, &workloads);
@@ -116,12 +116,12 @@ fn quotas_of_containing_cgroups_count_for_the_node() {
 fn a_new_cgroup_counts_from_its_creation_and_keeps_its_total_after_removal() {
     for bench in benches() {
         let outer = bench.tree.path.clone();
-        let alone = Workloads::of(vec![bench.workload(2, &outer)]);
+        let alone = Workloads::with(vec![bench.workload(2, &outer)]);
         let mut signal = bench.signal(&alone);
         let born = bench.tree.make(b"born");
         bench.tree.limit(&born).unwrap();
         bench.hold(&born, &born);
-        let both = Workloads::of(vec![bench.workload(2, &outer), bench.workload(3, &born)]);
+        let both = Workloads::with(vec![bench.workload(2, &outer), bench.workload(3, &born)]);
         let (held, found) = bench.around(&born, Duration::ZERO, &mut signal, &both);
         assert!(held.contains(&found[&3]), "{found:?} {held:?}");
         bench.tree.remove(&born);

@@ -217,8 +217,8 @@ pub const fn reason(loss: PacketLoss) -> &'static str {
         PacketLoss::NoTimestamp => "no_timestamp",
         PacketLoss::TransmitTimestamp => "transmit_timestamp",
         PacketLoss::Negative => "negative",
-        PacketLoss::Unmatched => "missing_start",
-        PacketLoss::Unfiltered => "not_filterable",
+        PacketLoss::MissingStart => "missing_start",
+        PacketLoss::NotFilterable => "not_filterable",
         PacketLoss::HeadOfLine => "head_of_line",
     }
 }

@@ -98,9 +98,9 @@ impl Accounts {
     }
 
     /// Returns the sum of a slot's totals for a use.
-    pub fn of(&self, slot: Slot, of: Use) -> Microjoules {
+    pub fn total(&self, slot: Slot, used_for: Use) -> Microjoules {
         let totals = self.0.get(&slot).into_iter().flat_map(|account| &account.totals);
-        totals.filter(|((.., used), _)| *used == of).map(|(_, energy)| *energy).sum()
+        totals.filter(|((.., used), _)| *used == used_for).map(|(_, energy)| *energy).sum()
     }
 }
 

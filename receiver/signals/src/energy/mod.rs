@@ -3,7 +3,6 @@
 mod accounts;
 mod idle;
 mod points;
-mod settings;
 mod source;
 mod trial;
 mod uses;
@@ -14,10 +13,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 pub use self::{
     accounts::{Accounts, Amount, CpuUse},
     points::{Basis, Domain, Origin},
-    settings::Settings,
     trial::{Phase, Trial},
 };
 use self::{
@@ -30,6 +31,7 @@ use self::{
 use super::{Caveat, Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signal, processor};
 use crate::{
     kernel::{constant::Constant, host::Host},
+    options::{Power, PowerRange, Span},
     privileges::Task,
     reader::PowerMeters,
     sysfs::{Driver, Meter, Meters, Object, Unreadable},
@@ -51,6 +53,34 @@ pub static ENTRY: Entry = Entry {
         open,
     )
 };
+
+/// Energy of the node, divided over workloads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// True if energy is measured.
+    pub enabled: bool,
+    /// Power of the idle processors, which counts for the node. The default is the lowest power within `idle_window`.
+    #[schemars(with = "Power")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle: Option<Power>,
+    /// The time over which the lowest power of each domain counts as its idle power.
+    pub idle_window: Span,
+    /// The power of the processors without load and under full load, as `IDLE..FULL`. It replaces missing power meters, for
+    /// example in virtual machines. Without it, nodes without power meters have no energy metrics.
+    #[schemars(with = "PowerRange")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<PowerRange>,
+}
+
+/// The default of `idle_window`.
+const WINDOW: Duration = Duration::from_secs(600);
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { enabled: true, idle: None, idle_window: Span::new(WINDOW), model: None }
+    }
+}
 
 /// Without a source of energy, programs need not look up the tasks that softirqs interrupt.
 fn constants(settings: &Settings, meters: &Meters) -> Vec<Constant> {
@@ -121,7 +151,7 @@ fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
         retry: None,
         divided: Instant::now(),
     };
-    energy.look(opening.start)?;
+    energy.read_meters(opening.start)?;
     energy.uses.advance(opening.workloads)?;
     Ok(Box::new(energy))
 }
@@ -145,7 +175,7 @@ fn online() -> usize {
 
 impl Energy {
     /// Reads every meter.
-    fn look(&mut self, time: UnixNanos) -> Result<(), ReadError> {
+    fn read_meters(&mut self, time: UnixNanos) -> Result<(), ReadError> {
         self.retry = Some(Instant::now() + RETRY);
         let meters = self.meters.read().map_err(|source| ReadError { what: SOURCE, source })?;
         self.retry = None;
@@ -182,7 +212,7 @@ impl Signal for Energy {
     }
 
     fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
-        self.look(UnixNanos::now())?;
+        self.read_meters(UnixNanos::now())?;
         self.accounts.retain(|slot| workloads.start(slot));
         if measure_any(&self.sources, &self.zones) {
             let used = self.uses.advance(workloads)?;
@@ -204,7 +234,7 @@ impl Signal for Energy {
     }
 
     fn sample(&mut self) {
-        if let Err(error) = self.look(UnixNanos::now()) {
+        if let Err(error) = self.read_meters(UnixNanos::now()) {
             tracing::warn!("{error}; the next reading contains this energy");
         }
     }

@@ -82,7 +82,7 @@ impl Trial {
             Amount { domain: Domain::Cpu, origin: source.origin(), basis: Basis::CpuTime, energy: measured, idle };
         let mut accounts = Accounts::default();
         accounts.divide(amount, &uses(&used), |_| Some(UnixNanos(0)));
-        let part = |slot| accounts.of(slot, Use::Compute);
+        let part = |slot| accounts.total(slot, Use::Compute);
         let loads = (FIRST..).take(used.len().saturating_sub(1)).map(|slot| part(Slot(slot))).collect();
         Some(Phase { source: source.origin().as_str(), length, measured, idle, loads, others: part(Slot::NODE) })
     }

@@ -40,7 +40,7 @@ pub fn group_words(kernel: &Kernel) -> Result<GroupWords, KernelError> {
 
 /// Returns the losses that can occur at extra layers.
 pub fn losses(on: &LossConditions) -> impl Iterator<Item = PacketLoss> {
-    let filtered = on.filtered.then_some(PacketLoss::Unfiltered);
+    let filtered = on.filtered.then_some(PacketLoss::NotFilterable);
     [PacketLoss::NoTimestamp, PacketLoss::TransmitTimestamp, PacketLoss::Negative].into_iter().chain(filtered)
 }
 

@@ -134,8 +134,8 @@ fn losses(series: Series, on: &LossConditions) -> Vec<PacketLoss> {
         (PacketLoss::NoTimestamp | PacketLoss::Negative, ..) | (PacketLoss::TransmitTimestamp, Layer::Ip, _) => true,
         (PacketLoss::HeadOfLine, Layer::SocketEnqueued, Some(Transport::Tcp)) => on.blocked_at_arrival,
         (PacketLoss::HeadOfLine, Layer::SocketRead, Some(Transport::Tcp)) => on.blocked_at_read,
-        (PacketLoss::Unmatched, Layer::SocketEnqueued, Some(Transport::Udp)) => on.read_before_enqueued,
-        (PacketLoss::Unfiltered, ..) => on.filtered,
+        (PacketLoss::MissingStart, Layer::SocketEnqueued, Some(Transport::Udp)) => on.read_before_enqueued,
+        (PacketLoss::NotFilterable, ..) => on.filtered,
         _ => false,
     };
     PacketLoss::ALL.into_iter().filter(can_occur).collect()

@@ -4,25 +4,20 @@
 mod hooks;
 mod points;
 mod settings;
-mod shares;
 
 use std::iter;
 
 use undercurrent_ebpf::abi::{
-    cost::{CostKind, RunningCall},
+    cost::{self, CostKind, RunningCall, waiting_calls},
     softirq::{Softirq, SoftirqCells},
 };
 
 pub(super) use self::hooks::RECEIVER;
 pub(super) use self::points::CPU_TIME;
+pub use self::settings::{Exact, Settings};
 use self::{
     hooks::SOCKET_CALL,
     points::{DIRECT, IO_URING_TIME},
-    shares::{CALLS, NETWORK_CPU, WAITING_CALLS},
-};
-pub use self::{
-    settings::{Exact, Settings},
-    shares::Shares,
 };
 use super::{
     Caveat, Entry, HooksNeeded, OpenContext, OpenError, ReadError, SOFTIRQS, Signal, attributes,
@@ -30,10 +25,12 @@ use super::{
 };
 use crate::{
     kernel::{
-        Kernel,
+        Kernel, KernelError,
         hooks::{SCHED_SWITCH, SOFTIRQ_ENTRY, SOFTIRQ_EXIT},
         maps::ByCpu,
+        memory::PlannedMap,
     },
+    slot_words::{SlotWords, entries},
     telemetry::{Attributes, Metric, Point, Readings, UnixNanos},
     workloads::{Slot, Workloads},
 };
@@ -56,6 +53,39 @@ pub static ENTRY: Entry = Entry {
 
 /// The reason for socket calls whose task found no place in the table of waiting tasks.
 const REPLACED: &str = "call_replaced";
+
+/// Nanoseconds by slot, shard and [`CostKind`].
+static NETWORK_CPU: PlannedMap = PlannedMap::new("NETWORK_CPU", size_of::<[u64; cost::WORDS]>(), entries);
+/// The socket call on each CPU.
+static CALLS: PlannedMap = PlannedMap::new("CALLS", size_of::<RunningCall>(), |sizing| sizing.cpus);
+/// The socket calls of tasks that do not run.
+static WAITING_CALLS: PlannedMap =
+    PlannedMap::new("WAITING_CALLS", size_of::<[u64; waiting_calls::TASKS]>(), |sizing| {
+        if sizing.socket_calls { waiting_calls::ENTRIES } else { 0 }
+    });
+
+/// The map [`NETWORK_CPU`].
+pub struct Shares(SlotWords);
+
+impl Shares {
+    /// Maps the times into memory.
+    ///
+    /// # Errors
+    /// If the kernel refuses the mapping.
+    pub fn open(kernel: &Kernel) -> Result<Self, KernelError> {
+        SlotWords::open(kernel, &NETWORK_CPU, cost::WORDS).map(Self)
+    }
+
+    /// Returns the CPU time of a workload in nanoseconds.
+    pub fn time(&self, slot: Slot, kind: CostKind) -> u64 {
+        self.0.sum(slot, kind as usize)
+    }
+
+    /// Clears the times of a slot.
+    pub fn clear(&self, slot: Slot) {
+        self.0.clear(slot);
+    }
+}
 
 struct NetworkCpu {
     /// `None` if nothing is measured exactly.
@@ -130,7 +160,7 @@ impl NetworkCpu {
         for kind in &self.charged {
             let time = self.shares.time(slot, *kind);
             if time > 0 || slot == Slot::NODE {
-                let (descriptor, point) = points::of(*kind, start, time);
+                let (descriptor, point) = points::charged(*kind, start, time);
                 readings.add(slot, Metric { descriptor, points: vec![point] });
             }
         }

@@ -51,7 +51,7 @@ pub fn of_event(event: &'static str, attribution: &'static str, start: UnixNanos
 }
 
 /// Returns the metric of work that is charged to a workload, and its point.
-pub fn of(kind: CostKind, start: UnixNanos, nanoseconds: u64) -> (&'static Descriptor, Point) {
+pub fn charged(kind: CostKind, start: UnixNanos, nanoseconds: u64) -> (&'static Descriptor, Point) {
     let event = |event, attribution| (&CPU_TIME, of_event(event, attribution, start, nanoseconds));
     let thread = |thread| {
         let attributes = Attributes::new().with(THREAD, thread);

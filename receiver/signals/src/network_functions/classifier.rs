@@ -6,7 +6,7 @@ use undercurrent_ebpf::abi::latency::IpVersion;
 
 use super::{
     settings::Settings,
-    table::{CLASSES, EVENTS, INTERRUPTS, IPV4, IPV6, OTHER, UNCLASSIFIED},
+    table::{EVENTS, INTERRUPTS, IPV4, IPV6, OTHER, UNCLASSIFIED, classes},
 };
 use crate::kernel::text::Text;
 
@@ -70,7 +70,7 @@ fn roles(settings: &Settings) -> (Vec<String>, BTreeMap<String, Roles>) {
             roles.entry((*function).to_owned()).or_default().event = Some(number);
         }
     }
-    for class in &CLASSES {
+    for class in classes() {
         let number = index(&mut names, class.name);
         for function in class.functions {
             let roles = roles.entry((*function).to_owned()).or_default();
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn every_function_has_one_class_or_decides_by_its_callers() {
         let mut seen = BTreeSet::new();
-        for class in &CLASSES {
+        for class in classes() {
             for function in class.functions {
                 assert!(seen.insert((*function, class.callers)), "{function} is in two classes");
             }

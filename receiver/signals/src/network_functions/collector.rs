@@ -179,7 +179,7 @@ mod tests {
         pending.work
     }
 
-    fn of(sums: &Sums, cpu: Option<u32>) -> Option<Sum> {
+    fn sum(sums: &Sums, cpu: Option<u32>) -> Option<Sum> {
         sums.iter().find(|((_, of), _)| *of == cpu).map(|(_, sum)| *sum)
     }
 
@@ -194,7 +194,7 @@ mod tests {
         for (per_cpu, cpu, expected, count) in [(false, None, all, 1), (true, Some(1), of_cpu, 2)] {
             let (mut pending, mut sums) = (pending(&RECORDS), Sums::new());
             settle(&mut pending, &mut sums, per_cpu, |_| Some(1.0));
-            assert_eq!((of(&sums, cpu), sums.len(), pending.len()), (Some(expected), count, 0));
+            assert_eq!((sum(&sums, cpu), sums.len(), pending.len()), (Some(expected), count, 0));
         }
     }
 
@@ -208,8 +208,8 @@ mod tests {
         assert_eq!(settle_at([None, None], &mut sums), 2);
         assert!(sums.is_empty());
         assert_eq!(settle_at([None, Some(0.25)], &mut sums), 1);
-        assert_eq!(of(&sums, None), Some(Sum { nanoseconds: 5_075, samples: 2, squares: 25_005_625 }));
+        assert_eq!(sum(&sums, None), Some(Sum { nanoseconds: 5_075, samples: 2, squares: 25_005_625 }));
         assert_eq!(settle_at([Some(0.5), Some(9.0)], &mut sums), 0);
-        assert_eq!(of(&sums, None), Some(Sum { nanoseconds: 5_575, samples: 3, squares: 25_255_625 }));
+        assert_eq!(sum(&sums, None), Some(Sum { nanoseconds: 5_575, samples: 3, squares: 25_255_625 }));
     }
 }

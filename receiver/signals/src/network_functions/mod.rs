@@ -40,7 +40,7 @@ use self::{
 pub use self::{
     settings::{SampleSource, Settings},
     stacks::Stacks,
-    table::{CLASSES, Class, EVENTS, Event},
+    table::{Class, EVENTS, Event, classes},
 };
 use super::{
     Caveat, Entry, HooksNeeded, OpenContext, OpenError, ReadError, Signal, attributes, distinct,
@@ -90,7 +90,7 @@ const DROPPED: &str = "sample_dropped";
 const EVENT: AttributeKey =
     AttributeKey::derived("undercurrent.network.event", || EVENTS.iter().map(|event| event.name).collect());
 const FUNCTION: AttributeKey = AttributeKey::derived("undercurrent.network.function", || {
-    distinct(CLASSES.iter().map(|class| class.name).chain([OTHER]))
+    distinct(classes().map(|class| class.name).chain([OTHER]))
 })
 .or("a class of `classes`");
 
@@ -235,7 +235,7 @@ fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
         collector,
         cells: opening.kernel.by_cpu(&CELLS)?,
         sampling: opening.kernel.cpu_sampling(),
-        source: Source::of(event),
+        source: Source::new(event),
         frequencies: Frequencies::new(settings, event),
         modules: modules(),
         start: opening.start,

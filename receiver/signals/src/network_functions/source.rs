@@ -34,7 +34,7 @@ pub enum Source {
 
 impl Source {
     /// Starts to observe an event.
-    pub fn of(event: CpuEvent) -> Self {
+    pub fn new(event: CpuEvent) -> Self {
         match event {
             CpuEvent::Cycles => Self::Cycles(BusyTimes::new(), BTreeMap::new()),
             CpuEvent::Clock | CpuEvent::Tick => Self::Clock(Instant::now()),

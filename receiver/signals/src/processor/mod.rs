@@ -182,7 +182,7 @@ impl Processor {
         let here = u32::try_from(rustix::thread::sched_getcpu()).ok();
         let mut periods = self.ticks.choose(cells.clone(), here);
         let Lost { counters, ticks } = self.returned.find(cells, Instant::now());
-        periods.extend(ticks.into_iter().map(|cpu| (cpu, self.ticks.of(cpu))));
+        periods.extend(ticks.into_iter().map(|cpu| (cpu, self.ticks.period(cpu))));
         set(&self.events, periods);
         if !counters.is_empty()
             && let Err(error) = self.events.reopen_counters(counters)

@@ -76,7 +76,7 @@ impl NetworkTimes {
     /// Returns the time of every slot since its start.
     pub fn read(&self, workloads: &Workloads) -> BTreeMap<Slot, Network> {
         let slots = std::iter::once(Slot::NODE).chain(workloads.slots().map(|(slot, _)| slot));
-        slots.map(|slot| (slot, self.of(slot))).collect()
+        slots.map(|slot| (slot, self.slot(slot))).collect()
     }
 
     /// Returns the softirq time of every slot since its start, in nanoseconds.
@@ -84,9 +84,9 @@ impl NetworkTimes {
         self.read(workloads).into_iter().map(|(slot, network)| (slot, network.softirqs)).collect()
     }
 
-    fn of(&self, slot: Slot) -> Network {
+    fn slot(&self, slot: Slot) -> Network {
         match self {
-            Self::Exact(exact) => exact.of(slot),
+            Self::Exact(exact) => exact.slot(slot),
             Self::Estimated(estimates) => Network { softirqs: estimates.softirqs(slot), calls: estimates.calls(slot) },
             Self::Unknown => Network::default(),
         }
@@ -94,7 +94,7 @@ impl NetworkTimes {
 }
 
 impl ExactTimes {
-    fn of(&self, slot: Slot) -> Network {
+    fn slot(&self, slot: Slot) -> Network {
         let time = |kind| self.shares.time(slot, kind);
         let own = if self.divides { time(CostKind::ReceiveSoftirq) } else { 0 };
         let node = if slot == Slot::NODE { self.undivided() } else { 0 };

@@ -48,7 +48,7 @@ impl Ticks {
     }
 
     /// Returns the period of a CPU's timer.
-    pub fn of(&self, number: u32) -> u64 {
+    pub fn period(&self, number: u32) -> u64 {
         self.0.get(&number).map_or(CpuEvent::Tick.first_period(), |cpu| cpu.period)
     }
 }
@@ -75,6 +75,6 @@ mod tests {
             [at(IDLE, Some(3)), at(IDLE, None), at(one, Some(3)), at(one, Some(3))],
             [none.clone(), long, none.clone(), none]
         );
-        assert_eq!(ticks.of(3), CpuEvent::Tick.first_period());
+        assert_eq!(ticks.period(3), CpuEvent::Tick.first_period());
     }
 }

@@ -255,6 +255,10 @@ impl Signal for SlowPackets {
         }
     }
 
+    fn reconfigure(&mut self, settings: &crate::Settings) {
+        self.settings.addresses = settings.slow_packets.addresses;
+    }
+
     fn watch(&mut self) -> Option<Watch> {
         self.watch.take()
     }

@@ -136,7 +136,7 @@ impl WorkloadCpu {
     fn points(&self, slot: Slot, start: UnixNanos, accounted: Duration) -> Vec<Point> {
         let point = |attributes, time: Duration| Point { attributes, start, data: Data::Double(time.as_secs_f64()) };
         let Some(division) = &self.division else { return vec![point(Attributes::new(), accounted)] };
-        let part = division.parts.of(slot).copied().unwrap_or_default();
+        let part = division.parts.get(slot).copied().unwrap_or_default();
         let of = |used, time| point(Attributes::new().with(USE, used), Duration::from_nanos(time));
         let network = (part.network > 0 || slot == Slot::NODE).then(|| of(NETWORK, part.network));
         network.into_iter().chain([of(COMPUTE, part.compute)]).collect()

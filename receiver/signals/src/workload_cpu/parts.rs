@@ -54,7 +54,7 @@ impl Parts {
     }
 
     /// Returns the totals of a slot.
-    pub fn of(&self, slot: Slot) -> Option<&Part> {
+    pub fn get(&self, slot: Slot) -> Option<&Part> {
         self.0.get(&slot)
     }
 }

@@ -31,7 +31,7 @@ fn benches() -> impl Iterator<Item = Bench> {
 }
 
 fn signal(hierarchy: Hierarchy, workloads: &Workloads) -> WorkloadCpu {
-    let times = CpuTimes::new(Files::here(hierarchy), Busy::new(false), workloads).unwrap();
+    let times = CpuTimes::new(Files::local(hierarchy), Busy::new(false), workloads).unwrap();
     WorkloadCpu::new(times.shared(), None, START)
 }
 
@@ -84,7 +84,7 @@ fn the_parts_add_up_to_the_whole() {
         let (root, outer) = (CgroupPath::root(), bench.tree.path.clone());
         bench.tree.make(b"between");
         let inner = bench.tree.make(b"between/inner");
-        let workloads = Workloads::of(vec![bench.workload(2, &outer), bench.workload(3, &inner)]);
+        let workloads = Workloads::with(vec![bench.workload(2, &outer), bench.workload(3, &inner)]);
         let mut signal = bench.signal(&workloads);
         let from = [&root, &outer, &inner].map(|path| bench.usage(path));
         bench.burn(&inner);
@@ -105,11 +105,11 @@ fn the_parts_add_up_to_the_whole() {
 fn a_new_cgroup_counts_from_its_creation_and_keeps_its_total_after_removal() {
     for bench in benches() {
         let outer = bench.tree.path.clone();
-        let alone = Workloads::of(vec![bench.workload(2, &outer)]);
+        let alone = Workloads::with(vec![bench.workload(2, &outer)]);
         let mut signal = bench.signal(&alone);
         let born = bench.tree.make(b"born");
         bench.burn(&born);
-        let both = Workloads::of(vec![bench.workload(2, &outer), bench.workload(3, &born)]);
+        let both = Workloads::with(vec![bench.workload(2, &outer), bench.workload(3, &born)]);
         let (usage, found) = bench.around(&[&born], &[Duration::ZERO], || totals(&mut signal, &both));
         assert!(usage[0].contains(&found[&3]), "{found:?} {usage:?}");
         bench.burn(&born);
@@ -128,7 +128,7 @@ fn a_new_cgroup_counts_from_its_creation_and_keeps_its_total_after_removal() {
 fn a_path_with_a_new_cgroup_is_not_mistaken_for_the_old_cgroup() {
     for bench in benches() {
         let path = bench.tree.make(b"again");
-        let first = Workloads::of(vec![bench.workload(2, &path)]);
+        let first = Workloads::with(vec![bench.workload(2, &path)]);
         let mut signal = bench.signal(&first);
         bench.burn(&path);
         let found = totals(&mut signal, &first);
@@ -136,7 +136,7 @@ fn a_path_with_a_new_cgroup_is_not_mistaken_for_the_old_cgroup() {
         bench.tree.make(b"again");
         bench.burn(&path);
         assert_eq!(totals(&mut signal, &first)[&2], found[&2]);
-        let second = Workloads::of(vec![bench.workload(3, &path)]);
+        let second = Workloads::with(vec![bench.workload(3, &path)]);
         let (usage, found) = bench.around(&[&path], &[Duration::ZERO], || totals(&mut signal, &second));
         assert!(usage[0].contains(&found[&3]) && !found.contains_key(&2), "{found:?} {usage:?}");
     }
@@ -146,7 +146,7 @@ fn a_path_with_a_new_cgroup_is_not_mistaken_for_the_old_cgroup() {
 fn workloads_beyond_the_limit_add_up() {
     for bench in benches() {
         let paths = [b"one", b"two"].map(|name| bench.tree.make(name));
-        let workloads = Workloads::of(paths.iter().map(|path| bench.workload(Slot::OVERFLOW.0, path)).collect());
+        let workloads = Workloads::with(paths.iter().map(|path| bench.workload(Slot::OVERFLOW.0, path)).collect());
         let mut signal = bench.signal(&workloads);
         paths.iter().for_each(|path| bench.burn(path));
         let found = totals(&mut signal, &workloads)[&1];
@@ -167,7 +167,7 @@ fn unreadable_cgroups_are_counted() {
     let id = hierarchy.id(&path).unwrap();
     let workload = Workload::new(Slot::FIRST, Identity::Cgroup, id, path, START);
     let gone = Workload::new(Slot(3), Identity::Cgroup, CgroupId(1), workload.path.clone(), START);
-    let workloads = Workloads::of(vec![workload, gone]);
+    let workloads = Workloads::with(vec![workload, gone]);
     let mut signal = signal(hierarchy, &workloads);
     assert_eq!(totals(&mut signal, &workloads).into_keys().collect::<Vec<_>>(), [0]);
     assert_eq!(signal.times.borrow().unread(), 2);
@@ -190,7 +190,7 @@ fn hosts_without_accounting_have_an_error_message() {
 #[test]
 fn the_run_time_of_all_tasks_includes_every_cgroup() {
     for bench in benches() {
-        let (files, mut tasks) = (Files::here(bench.hierarchy.clone()), tasks::Tasks::default());
+        let (files, mut tasks) = (Files::local(bench.hierarchy.clone()), tasks::Tasks::default());
         tasks.read(&files).unwrap();
         let (from, start) = (bench.usage(&bench.tree.path), Instant::now());
         bench.burn(&bench.tree.path);

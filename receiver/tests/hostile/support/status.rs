@@ -15,7 +15,7 @@ pub struct Status(BTreeMap<String, String>);
 
 impl Status {
     /// Returns `None` if the process has ended.
-    pub fn of(process: u32) -> Option<Self> {
+    pub fn of_process(process: u32) -> Option<Self> {
         Self::read(&PathBuf::from(format!("/proc/{process}")))
     }
 
@@ -47,7 +47,7 @@ impl Status {
 /// `uc-reader`.
 pub fn part(sidecar: u32, name: &str) -> Option<u32> {
     let is = |status: Status| status.text("Name") == name && !status.text("State").starts_with('Z');
-    family(sidecar).into_iter().rfind(|process| Status::of(*process).is_some_and(is))
+    family(sidecar).into_iter().rfind(|process| Status::of_process(*process).is_some_and(is))
 }
 
 /// Returns the number of a process's threads in uninterruptible sleep (`D`).

@@ -15,7 +15,7 @@ use std::{
 
 use undercurrent::{
     kernel::text::Text,
-    signals::network_functions::{self, CLASSES, EVENTS, Settings},
+    signals::network_functions::{self, EVENTS, Settings},
 };
 
 use rustix::process::Signal;
@@ -211,7 +211,7 @@ fn every_class_and_event_has_a_symbol() {
     let has =
         |function: &&str| text.ranges.iter().any(|range| names[usize::try_from(range.function).unwrap()] == **function);
     let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    let classes = CLASSES.iter().map(|class| (class.name, class.functions));
+    let classes = network_functions::classes().map(|class| (class.name, class.functions));
     for (name, functions) in classes.chain(EVENTS.iter().map(|event| (event.name, event.functions))) {
         groups.entry(name).or_default().extend(functions);
     }
@@ -221,7 +221,7 @@ fn every_class_and_event_has_a_symbol() {
         let reason = ABSENT.iter().find(|(absent, _)| *absent == name);
         assert!(!found.is_empty() || reason.is_some(), "{name} has no symbol on this kernel");
     }
-    for class in CLASSES.iter().filter(|class| !class.callers.is_empty()) {
+    for class in network_functions::classes().filter(|class| !class.callers.is_empty()) {
         let is_absent = ABSENT.iter().any(|(absent, _)| *absent == class.name);
         assert!(is_absent || class.callers.iter().any(has), "{} has no caller", class.name);
     }

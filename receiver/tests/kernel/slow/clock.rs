@@ -60,7 +60,7 @@ fn across(sidecar: &Sidecar, step: i64, layers: &[&str], exchange: impl FnOnce(&
     let (earlier, stepped) = (offset(), RefCell::new(None));
     let wait = || {
         thread::sleep(LATE);
-        *stepped.borrow_mut() = Some(Step::of(step));
+        *stepped.borrow_mut() = Some(Step::new(step));
         thread::sleep(LATE);
     };
     let slow = in_present(exchange(&wait), earlier);
@@ -93,7 +93,7 @@ fn steps(version: Version) {
     }
     let (client, server) = stream(&wire);
     settle(&sidecar);
-    let _back = Step::of(BACK);
+    let _back = Step::new(BACK);
     settle(&sidecar);
     let slow = read_late(&client, &server, late);
     let (span, steps) = traced(&sidecar, &slow);

@@ -31,7 +31,7 @@ const FEW: usize = 30;
 struct Seen([Line; 2]);
 
 impl Seen {
-    fn of(sidecar: &Sidecar, what: impl FnOnce()) -> Self {
+    fn during(sidecar: &Sidecar, what: impl FnOnce()) -> Self {
         let before = sidecar.snapshot();
         what();
         Self([before, sidecar.snapshot()])
@@ -89,7 +89,7 @@ fn every_drop_counts_under_its_reason() {
     let sidecar = Sidecar::start(often());
     for version in Version::ALL {
         let wire = Wire::veth(version);
-        let seen = Seen::of(&sidecar, || lose(&wire));
+        let seen = Seen::during(&sidecar, || lose(&wire));
         let [no_ports, _] = dropped(&wire.right, version);
         if seen.explains() {
             assert_counted("no_socket", seen.count((REASON, "no_socket"), |_| true), no_ports as f64);
@@ -113,7 +113,7 @@ fn overrun(scene: &Scene) {
     let client = Client::connect(&wire, Transport::Udp, address);
     server.answers(socket, FEW, || client.ask(FEW));
 
-    let seen = Seen::of(&sidecar, || (0..FLOOD).for_each(|_| client.say()));
+    let seen = Seen::during(&sidecar, || (0..FLOOD).for_each(|_| client.say()));
     let [_, full] = dropped(&wire.right, Version::Ipv4);
     let kept = stores_readers();
     let own = |point: &Point| is(point, &group.path);
@@ -129,7 +129,7 @@ fn overrun(scene: &Scene) {
     }
 
     wire.right.tc("qdisc add dev wire root tbf rate 8kbit burst 2000 limit 2000");
-    let seen = Seen::of(&sidecar, || server.answers(socket, FLOOD / 10, || ()));
+    let seen = Seen::during(&sidecar, || server.answers(socket, FLOOD / 10, || ()));
     let dropped = dropped_by_qdisc(&wire);
     assert!(dropped > 0.0, "the qdisc took everything");
     if kept && seen.explains() {
@@ -161,7 +161,7 @@ fn netfilters_drops_are_those_that_its_rule_counts() {
     }
     let sidecar = Sidecar::start(often());
     let sender = wire.left.run(|| UdpSocket::bind((wire.client(), 0)).unwrap());
-    let seen = Seen::of(&sidecar, || {
+    let seen = Seen::during(&sidecar, || {
         (0..PACKETS).for_each(|_| assert_eq!(sender.send_to(b"drop", (wire.server(), 9)).unwrap(), 4));
     });
     let reason = if seen.explains() { "netfilter_drop" } else { "not_specified" };

@@ -34,7 +34,7 @@ impl Registry {
 }
 
 fn party(workload: &Workload) -> Party {
-    (workload.origin() == Origin::System, Subtree::of(&workload.path))
+    (workload.origin() == Origin::System, Subtree::containing(&workload.path))
 }
 
 /// Returns the ids that the name of a workload's cgroup claims. The pod of a container is that of an enclosing cgroup, which

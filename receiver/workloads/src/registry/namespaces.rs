@@ -19,7 +19,7 @@ impl Registry {
         }
         self.release_any(id);
         let Some(workload) = self.workloads.get_mut(&id) else { return };
-        let subtree = Subtree::of(&workload.path);
+        let subtree = Subtree::containing(&workload.path);
         if !self.entry_quotas.admits(&subtree) {
             self.counts.cgroup_quota += 1;
             return;
@@ -43,7 +43,7 @@ impl Registry {
             return;
         };
         workload.namespace = None;
-        self.entry_quotas.give_back(&Subtree::of(&workload.path));
+        self.entry_quotas.give_back(&Subtree::containing(&workload.path));
         self.by_namespace.remove(&inode);
         self.owners.remove(NAMESPACE | u64::from(inode));
     }

@@ -24,7 +24,7 @@ fn host() -> Attributes {
         .with("team", "platform")
 }
 
-fn said(path: &str, metadata: Option<&Metadata>, service: Option<&Service>) -> Resource {
+fn resource_of(path: &str, metadata: Option<&Metadata>, service: Option<&Service>) -> Resource {
     let path = CgroupPath::new(path.as_bytes());
     let (identity, depth) = identify(&path).expect("a workload");
     let path = path.ancestor(depth);
@@ -76,7 +76,7 @@ fn a_container_of_docker_compose() {
         labels: texts(&[("com.docker.compose.project", "shop"), ("com.docker.compose.service", "cart")]),
         pod: None,
     };
-    let resource = said(&format!("/system.slice/docker-{ID}.scope/init.scope"), Some(&metadata), None);
+    let resource = resource_of(&format!("/system.slice/docker-{ID}.scope/init.scope"), Some(&metadata), None);
     insta::assert_snapshot!(listing(&resource.attributes), @r#"
     host.name=node-1
     host.id=3d1219c7c4c5404aaa1f6d2a48adfda4
@@ -98,7 +98,7 @@ fn a_container_of_docker_compose() {
 fn a_container_of_a_pod() {
     let metadata = pod(&[("app.kubernetes.io/name", "cart"), ("app.kubernetes.io/version", "1.27")], &[]);
     let path = format!("{POD}/cri-containerd-{ID}.scope");
-    insta::assert_snapshot!(own(&said(&path, Some(&metadata), None)), @"
+    insta::assert_snapshot!(own(&resource_of(&path, Some(&metadata), None)), @"
     container.id=3726184226f5d3147c25fdeab5b60097e378e8a720503a5e19ecfdf29f869860
     container.runtime.name=containerd
     k8s.pod.uid=2fc932ce-fdcc-454b-97bd-aadfdeb4c340
@@ -110,7 +110,7 @@ fn a_container_of_a_pod() {
     service.version=1.27
     service.instance.id=b1a28715-df9d-5d01-8bef-c7c1c925cc38
     ");
-    insta::assert_snapshot!(own(&said(&path, None, None)), @"
+    insta::assert_snapshot!(own(&resource_of(&path, None, None)), @"
     container.id=3726184226f5d3147c25fdeab5b60097e378e8a720503a5e19ecfdf29f869860
     container.runtime.name=containerd
     k8s.pod.uid=2fc932ce-fdcc-454b-97bd-aadfdeb4c340
@@ -120,7 +120,7 @@ fn a_container_of_a_pod() {
 
 #[test]
 fn a_pod() {
-    insta::assert_snapshot!(own(&said(POD, Some(&pod(&[], &[])), None)), @"
+    insta::assert_snapshot!(own(&resource_of(POD, Some(&pod(&[], &[])), None)), @"
     k8s.pod.uid=2fc932ce-fdcc-454b-97bd-aadfdeb4c340
     k8s.pod.name=cart-7d9c5bd6f-abcde
     k8s.namespace.name=shop
@@ -131,7 +131,7 @@ fn a_pod() {
 
 #[test]
 fn a_unit() {
-    insta::assert_snapshot!(own(&said("/system.slice/ssh.service", None, None)), @"
+    insta::assert_snapshot!(own(&resource_of("/system.slice/ssh.service", None, None)), @"
     undercurrent.workload.unit=ssh.service
     undercurrent.workload.cgroup=/system.slice/ssh.service
     service.instance.id=845b95da-2e31-5998-9bab-92a9fd9aa9de
@@ -140,7 +140,7 @@ fn a_unit() {
 
 #[test]
 fn another_cgroup() {
-    insta::assert_snapshot!(own(&said("/batch\n/jobs", None, None)), @r"
+    insta::assert_snapshot!(own(&resource_of("/batch\n/jobs", None, None)), @r"
     undercurrent.workload.cgroup=/batch\x0a
     service.instance.id=24c612e8-a326-5335-8605-01e615cf2ebc
     ");
@@ -148,16 +148,16 @@ fn another_cgroup() {
 
 #[test]
 fn a_container_known_by_its_name() {
-    insta::assert_snapshot!(own(&said("/lxc.payload.web", None, None)), @"
+    insta::assert_snapshot!(own(&resource_of("/lxc.payload.web", None, None)), @"
     container.id=web
     container.name=web
     container.runtime.name=lxc
     service.instance.id=6d1b207f-5d3f-56ef-825b-b26a7c84d69e
     ");
-    let below = said("/user.slice/user-1000.slice/user@1000.service/lxc.payload.web", None, None);
+    let below = resource_of("/user.slice/user-1000.slice/user@1000.service/lxc.payload.web", None, None);
     assert_ne!(
         get(&below, "service.instance.id"),
-        get(&said("/lxc.payload.web", None, None), "service.instance.id"),
+        get(&resource_of("/lxc.payload.web", None, None), "service.instance.id"),
         "another of the same name"
     );
 }
@@ -181,7 +181,7 @@ fn the_process_s_own_name_wins_and_takes_nothing_from_others() {
     );
     let path = format!("{POD}/cri-containerd-{ID}.scope");
     let service = |own: &Service| {
-        let resource = said(&path, Some(&metadata), Some(own));
+        let resource = resource_of(&path, Some(&metadata), Some(own));
         ["service.name", "service.namespace", "service.version", "deployment.environment.name"]
             .map(|key| get(&resource, key).unwrap_or_default())
             .join(" ")
@@ -199,7 +199,7 @@ fn a_pod_s_name_follows_the_conventions_order() {
     let name = |labels: &[(&str, &str)], annotations: &[(&str, &str)]| {
         let mut metadata = pod(labels, annotations);
         metadata.labels = texts(&[("io.podman.compose.service", "compose")]);
-        get(&said(&format!("{POD}/crio-{ID}.scope"), Some(&metadata), None), "service.name").expect("a name")
+        get(&resource_of(&format!("{POD}/crio-{ID}.scope"), Some(&metadata), None), "service.name").expect("a name")
     };
     assert_eq!(name(&labels, &annotations), "annotation");
     assert_eq!(name(&labels, &[]), "instance");
@@ -210,23 +210,23 @@ fn a_pod_s_name_follows_the_conventions_order() {
 #[test]
 fn names_are_never_invented() {
     for resource in [
-        said(&format!("/docker/{ID}"), Some(&Metadata::default()), Some(&Service::default())),
-        said(POD, Some(&pod(&[], &[])), None),
-        said("/system.slice/ssh.service", None, None),
+        resource_of(&format!("/docker/{ID}"), Some(&Metadata::default()), Some(&Service::default())),
+        resource_of(POD, Some(&pod(&[], &[])), None),
+        resource_of("/system.slice/ssh.service", None, None),
         overflow(&host()),
     ] {
         assert_eq!(get(&resource, "service.name"), None);
         assert_eq!(get(&resource, "service.namespace"), None);
     }
     let endless = Metadata { name: Some("x".repeat(LONGEST + 1)), ..Metadata::default() };
-    assert_eq!(get(&said(&format!("/docker/{ID}"), Some(&endless), None), "container.name"), None);
+    assert_eq!(get(&resource_of(&format!("/docker/{ID}"), Some(&endless), None), "container.name"), None);
 }
 
 #[test]
 fn the_uid_of_the_api_server_wins_over_the_path_s() {
     let metadata = pod(&[], &[]);
     let path = format!("/kubepods/burstable/pod9729a196c4723b60ab401eaff722982d/{ID}");
-    let uid = |metadata: Option<&Metadata>| get(&said(&path, metadata, None), "k8s.pod.uid").expect("a uid");
+    let uid = |metadata: Option<&Metadata>| get(&resource_of(&path, metadata, None), "k8s.pod.uid").expect("a uid");
     assert_eq!(uid(None), "9729a196c4723b60ab401eaff722982d");
     assert_eq!(uid(Some(&metadata)), "2fc932ce-fdcc-454b-97bd-aadfdeb4c340");
 }
@@ -238,14 +238,14 @@ fn an_answer_about_another_pod_is_left_out() {
         name: Some("named".to_owned()),
         ..pod(&[("app.kubernetes.io/name", "cart")], &[("resource.opentelemetry.io/service.name", "cart")])
     };
-    insta::assert_snapshot!(own(&said(&format!("{other}/crio-{ID}.scope"), Some(&metadata), None)), @"
+    insta::assert_snapshot!(own(&resource_of(&format!("{other}/crio-{ID}.scope"), Some(&metadata), None)), @"
     container.id=3726184226f5d3147c25fdeab5b60097e378e8a720503a5e19ecfdf29f869860
     container.name=named
     container.runtime.name=cri-o
     k8s.pod.uid=00000000-fdcc-454b-97bd-aadfdeb4c340
     service.instance.id=b1a28715-df9d-5d01-8bef-c7c1c925cc38
     ");
-    assert_eq!(get(&said(&other, Some(&metadata), None), "k8s.pod.name"), None);
+    assert_eq!(get(&resource_of(&other, Some(&metadata), None), "k8s.pod.name"), None);
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn a_pod_that_the_path_does_not_name_is_left_out() {
     let metadata = pod(&[("app.kubernetes.io/name", "cart")], &[]);
     let user = "/user.slice/user-1000.slice/user@1000.service/user.slice";
     for path in [format!("/system.slice/docker-{ID}.scope"), format!("{user}/libpod-{ID}.scope")] {
-        let resource = said(&path, Some(&metadata), None);
+        let resource = resource_of(&path, Some(&metadata), None);
         for key in ["k8s.pod.uid", "k8s.pod.name", "k8s.namespace.name", "k8s.container.name", "service.name"] {
             assert_eq!(get(&resource, key), None, "{key} of {path}");
         }
@@ -281,7 +281,7 @@ fn foreign_text_is_escaped_and_short() {
         pod: Some(pod),
     };
     let service = Service { name: some(), namespace: some(), version: some(), environment: some() };
-    let resource = said(&format!("{POD}/{ID}"), Some(&metadata), Some(&service));
+    let resource = resource_of(&format!("{POD}/{ID}"), Some(&metadata), Some(&service));
     for key in [
         "container.name",
         "container.image.name",
@@ -297,9 +297,9 @@ fn foreign_text_is_escaped_and_short() {
     }
     let tags = resource.attributes.get("container.image.tags");
     assert_eq!(tags, Some(&vec![escaped.to_owned()].into()), "a tag that is too long is left out");
-    let resource = said(&format!("/lxc/{evil}"), None, None);
+    let resource = resource_of(&format!("/lxc/{evil}"), None, None);
     assert_eq!(get(&resource, "container.id").as_deref(), Some(escaped));
-    let resource = said(&format!("/x{}", "\u{202e}".repeat(LONGEST)), None, None);
+    let resource = resource_of(&format!("/x{}", "\u{202e}".repeat(LONGEST)), None, None);
     let path = get(&resource, "undercurrent.workload.cgroup").expect("a path");
     assert!(path.len() <= LONGEST && path.starts_with("/x\\u{202e}") && path.ends_with('…'), "{path}");
 }
@@ -308,14 +308,14 @@ fn foreign_text_is_escaped_and_short() {
 fn printable_text_stays_as_it_is() {
     for name in ["größe", "हिन्दी", "e\u{301}", "👩\u{200d}💻", "a b\\\"'"] {
         let metadata = Metadata { name: Some(name.to_owned()), ..Metadata::default() };
-        let resource = said(&format!("/docker/{ID}"), Some(&metadata), None);
+        let resource = resource_of(&format!("/docker/{ID}"), Some(&metadata), None);
         assert_eq!(get(&resource, "container.name").as_deref(), Some(name));
     }
 }
 
 #[test]
 fn an_instance_s_id_is_the_same_everywhere_but_on_another_host() {
-    let id = |path: &str| get(&said(path, None, None), "service.instance.id").expect("an id");
+    let id = |path: &str| get(&resource_of(path, None, None), "service.instance.id").expect("an id");
     let docker = id(&format!("/docker/{ID}"));
     let name = format!("3d1219c7c4c5404aaa1f6d2a48adfda4\0worker-1\0container\0{ID}");
     assert_eq!(docker, uuid::Uuid::new_v5(&INSTANCE_NAMESPACE, name.as_bytes()).to_string());
@@ -331,7 +331,7 @@ fn an_instance_s_id_is_the_same_everywhere_but_on_another_host() {
 
 #[test]
 fn an_instance_s_id_goes_by_the_path_where_an_id_proves_nothing() {
-    let id = |path: &str| get(&said(path, None, None), "service.instance.id").expect("an id");
+    let id = |path: &str| get(&resource_of(path, None, None), "service.instance.id").expect("an id");
     let rightful = id(&format!("/docker/{ID}"));
     let pod = "/kubepods.slice/kubepods-pod15513b48_e7a5_48fc_b9e3_92f713f36504.slice";
     let (victim, forger) = (format!("docker-{ID}.scope"), "/user.slice/user-1000.slice/user@1000.service/user.slice");

@@ -11,7 +11,7 @@ use super::{
     Statistics,
     admission::{Admission, Admissions},
     bounds::Bounded,
-    failure::Reason,
+    failure::{Reason, Unknown},
     kubernetes::{self, Kubernetes},
     lookup::Lookup,
     runtimes::Runtimes,
@@ -35,41 +35,6 @@ pub struct LookupResult {
     pub lookup: Lookup,
     /// The metadata, or the reason why they are unknown.
     pub outcome: Result<Metadata, Unknown>,
-}
-
-/// The reason why the metadata of a container are unknown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
-pub enum Unknown {
-    /// No source is available. A retry can succeed once the socket of a runtime exists.
-    #[error("no container runtime or API server is available")]
-    NobodyToAsk,
-    /// No source has the container: it has been removed, or its runtime is not available here.
-    #[error("no available container runtime has the container")]
-    NotFound,
-    /// A source did not respond. A later retry can succeed.
-    #[error("the container runtime did not respond ({})", .0.as_str())]
-    NoAnswer(Reason),
-}
-
-impl Unknown {
-    /// Returns the name in lower snake case.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::NobodyToAsk => "nobody_to_ask",
-            Self::NotFound => "not_found",
-            Self::NoAnswer(_) => "no_answer",
-        }
-    }
-
-    /// Returns the reason after a failed call to a single source.
-    fn because(reason: Reason) -> Self {
-        match reason {
-            Reason::NotFound => Self::NotFound,
-            Reason::Unsupported => Self::NobodyToAsk,
-            reason => Self::NoAnswer(reason),
-        }
-    }
 }
 
 /// Looks up containers in container runtimes and in Kubernetes, outside of the tick.
@@ -209,12 +174,12 @@ impl LookupService {
     /// Calls a source, unless it is in back-off.
     async fn call(&self, source: &Source, container: &ContainerId) -> Result<Bounded, Reason> {
         let failed = |reason: &Reason| self.counters.failure(source.api(), *reason);
-        let turn = source.turn().await.inspect_err(|reason| {
+        let turn = source.acquire().await.inspect_err(|reason| {
             if *reason == Reason::Busy {
                 failed(reason);
             }
         })?;
-        source.ask(container, turn).await.inspect_err(failed)
+        source.look_up(container, turn).await.inspect_err(failed)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The reasons for failed calls to a source.
+//! The reasons for failed calls to a source, and for unknown metadata.
 
 use std::{error::Error, fmt, io, time::Duration};
 
@@ -123,4 +123,39 @@ impl From<tonic::Status> for Failure {
 /// Returns the first error of a type in the chain of causes.
 pub(super) fn cause<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
     std::iter::successors(Some(error), |&error| error.source()).find_map(|error| error.downcast_ref())
+}
+
+/// The reason why the metadata of a container are unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+pub enum Unknown {
+    /// No source is available. A retry can succeed once the socket of a runtime exists.
+    #[error("no container runtime or API server is available")]
+    NobodyToAsk,
+    /// No source has the container: it has been removed, or its runtime is not available here.
+    #[error("no available container runtime has the container")]
+    NotFound,
+    /// A source did not respond. A later retry can succeed.
+    #[error("the container runtime did not respond ({})", .0.as_str())]
+    NoAnswer(Reason),
+}
+
+impl Unknown {
+    /// Returns the name in lower snake case.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NobodyToAsk => "nobody_to_ask",
+            Self::NotFound => "not_found",
+            Self::NoAnswer(_) => "no_answer",
+        }
+    }
+
+    /// Returns the reason after a failed call to a single source.
+    pub(super) fn because(reason: Reason) -> Self {
+        match reason {
+            Reason::NotFound => Self::NotFound,
+            Reason::Unsupported => Self::NobodyToAsk,
+            reason => Self::NoAnswer(reason),
+        }
+    }
 }

@@ -220,14 +220,14 @@ fn containers(pod: &Pod) -> impl Iterator<Item = (String, Metadata)> {
             name: Some(status.name.clone()),
             image_name: image.name,
             image_tags: image.tags,
-            pod: Some(place(&pod.metadata, &status.name)),
+            pod: Some(pod_metadata(&pod.metadata, &status.name)),
             ..Metadata::default()
         };
         Some((id.to_owned(), metadata))
     })
 }
 
-fn place(pod: &ObjectMeta, container: &str) -> PodMetadata {
+fn pod_metadata(pod: &ObjectMeta, container: &str) -> PodMetadata {
     PodMetadata {
         uid: pod.uid.clone(),
         name: pod.name.clone(),

@@ -23,8 +23,8 @@ mod statistics;
 #[cfg(test)]
 mod tests;
 
-pub use directory::{Directory, LookupResult, Unknown};
-pub use failure::Reason;
+pub use directory::{Directory, LookupResult};
+pub use failure::{Reason, Unknown};
 pub use lookup::Lookup;
 pub use runtimes::Runtimes;
 pub use statistics::Statistics;

@@ -27,7 +27,7 @@ impl Runtimes {
 
     /// Sends queries from this process.
     #[cfg(test)]
-    pub(super) const fn here(paths: SocketPaths) -> Self {
+    pub(super) const fn local(paths: SocketPaths) -> Self {
         Self(Access::Here(paths))
     }
 

@@ -83,8 +83,8 @@ pub(super) struct Source {
 }
 
 /// A position in the queue of a source, and one of its calls.
-pub(super) struct Turn<'a> {
-    _place: SemaphorePermit<'a>,
+pub(super) struct Permit<'a> {
+    _queued: SemaphorePermit<'a>,
     _call: SemaphorePermit<'a>,
 }
 
@@ -94,7 +94,7 @@ struct Standing {
     rest: Option<(Instant, Reason)>,
     backoff: ExponentialBackoff,
     /// The reasons that have been logged.
-    said: BTreeSet<Reason>,
+    logged: BTreeSet<Reason>,
 }
 
 impl Source {
@@ -116,7 +116,7 @@ impl Source {
     }
 
     fn new(endpoint: Option<Endpoint>, client: Client) -> Self {
-        let standing = Standing { failures_in_a_row: 0, rest: None, backoff: backoff(), said: BTreeSet::new() };
+        let standing = Standing { failures_in_a_row: 0, rest: None, backoff: backoff(), logged: BTreeSet::new() };
         let of_user = endpoint.as_ref().is_some_and(|endpoint| endpoint.user().is_some());
         let (calls, queue) = if of_user { (USER_CALLS, USER_QUEUE) } else { (CALLS, QUEUE) };
         Self {
@@ -137,14 +137,14 @@ impl Source {
     ///
     /// # Errors
     /// [`Reason::Busy`] if too many lookups wait; the last failure during back-off.
-    pub(super) async fn turn(&self) -> Result<Turn<'_>, Reason> {
-        self.resting().map_or(Ok(()), Err)?;
-        let place = self.queue.try_acquire().map_err(|_| Reason::Busy)?;
+    pub(super) async fn acquire(&self) -> Result<Permit<'_>, Reason> {
+        self.backing_off().map_or(Ok(()), Err)?;
+        let queued = self.queue.try_acquire().map_err(|_| Reason::Busy)?;
         // The semaphore is never closed.
         let call = self.calls.acquire().await.map_err(|_| Reason::Busy)?;
         // An earlier call may have failed.
-        self.resting().map_or(Ok(()), Err)?;
-        Ok(Turn { _place: place, _call: call })
+        self.backing_off().map_or(Ok(()), Err)?;
+        Ok(Permit { _queued: queued, _call: call })
     }
 
     pub(super) fn api(&self) -> Api {
@@ -157,7 +157,7 @@ impl Source {
     }
 
     /// Looks up a container.
-    pub(super) async fn ask(&self, id: &ContainerId, _turn: Turn<'_>) -> Result<Bounded, Reason> {
+    pub(super) async fn look_up(&self, id: &ContainerId, _permit: Permit<'_>) -> Result<Bounded, Reason> {
         let pace = self.user().map(|_| tokio::time::sleep(USER_PACE));
         let answer = tokio::time::timeout(TIMEOUT, self.call(id)).await;
         if let Some(pace) = pace {
@@ -181,7 +181,7 @@ impl Source {
     }
 
     /// Returns the reason of the current back-off.
-    fn resting(&self) -> Option<Reason> {
+    fn backing_off(&self) -> Option<Reason> {
         self.standing().rest.filter(|(until, _)| Instant::now() < *until).map(|(_, reason)| reason)
     }
 
@@ -208,7 +208,7 @@ impl Source {
     /// Returns the log message for a failure, once for each reason; `None` if the failure is expected.
     fn complaint(&self, failure: &Failure) -> Option<String> {
         let cure = self.cure(failure.reason)?;
-        let first = self.standing().said.insert(failure.reason);
+        let first = self.standing().logged.insert(failure.reason);
         first.then(|| format!("cannot look up containers in {self} ({failure}): {cure}"))
     }
 
@@ -259,8 +259,8 @@ impl Standing {
         };
         let now = Instant::now();
         // Concurrent calls fail together, which counts as one failure.
-        let resting = self.rest.is_some_and(|(until, _)| now < until);
-        if !resting && (own || self.failures_in_a_row >= PATIENCE) {
+        let backing_off = self.rest.is_some_and(|(until, _)| now < until);
+        if !backing_off && (own || self.failures_in_a_row >= PATIENCE) {
             self.rest = Some((now + self.backoff.next().unwrap_or(LONGEST_REST), reason));
         }
     }
@@ -290,7 +290,7 @@ mod tests {
             ("/", &[Api::Docker]),
         ] {
             let sources =
-                Source::behind(&Endpoint::named(path.into()), &Runtimes::here(crate::reader::SocketPaths::default()))
+                Source::behind(&Endpoint::named(path.into()), &Runtimes::local(crate::reader::SocketPaths::default()))
                     .expect("clients");
             assert_eq!(sources.iter().map(Source::api).collect::<Vec<_>>(), expected, "{path}");
         }
@@ -318,7 +318,7 @@ mod tests {
     async fn a_failure_of_a_source_is_logged_once_for_each_reason() {
         let docker = Source::behind(
             &Endpoint::usual("/run/docker.sock".into()),
-            &Runtimes::here(crate::reader::SocketPaths::default()),
+            &Runtimes::local(crate::reader::SocketPaths::default()),
         )
         .expect("a client")
         .remove(0);

@@ -13,7 +13,7 @@ use super::{
 use crate::{Runtime, reader::FoundSockets};
 
 /// The interval of searches for sockets.
-const LOOK: Duration = Duration::from_secs(10);
+const PERIOD: Duration = Duration::from_secs(10);
 
 /// All available sources.
 pub(super) struct Sources {
@@ -24,9 +24,9 @@ pub(super) struct Sources {
 
 #[derive(Default)]
 struct Known {
-    looked: Option<Instant>,
+    searched: Option<Instant>,
     /// A search that has not returned.
-    looking: Option<JoinHandle<io::Result<FoundSockets>>>,
+    search: Option<JoinHandle<io::Result<FoundSockets>>>,
     sockets: Vec<Arc<Source>>,
     /// Unusable sockets that have been logged.
     reported: BTreeSet<PathBuf>,
@@ -47,21 +47,21 @@ impl Sources {
     /// containers, and no other source serves these: the results would exceed its authority.
     pub(super) async fn serving(&self, lookup: &Lookup) -> Vec<Arc<Source>> {
         let mut known = self.known.lock().await;
-        if known.looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
-            self.look(&mut known).await;
+        if known.searched.is_none_or(|searched| searched.elapsed() >= PERIOD) {
+            self.refresh(&mut known).await;
         }
         let all = || known.sockets.iter().chain(&self.kubernetes).filter(|source| source.user() == lookup.user);
         order(lookup.runtime).iter().flat_map(|api| all().filter(|source| source.api() == *api).cloned()).collect()
     }
 
-    async fn look(&self, known: &mut Known) {
-        known.looked = Some(Instant::now());
+    async fn refresh(&self, known: &mut Known) {
+        known.searched = Some(Instant::now());
         // A search that hangs in a file system blocks one thread at most.
-        let look = || tokio::spawn(self.runtimes.clone().find());
-        let Ok(found) = tokio::time::timeout(TIMEOUT, known.looking.get_or_insert_with(look)).await else { return };
-        known.looking = None;
+        let start = || tokio::spawn(self.runtimes.clone().find());
+        let Ok(found) = tokio::time::timeout(TIMEOUT, known.search.get_or_insert_with(start)).await else { return };
+        known.search = None;
         let FoundSockets { endpoints, unusable } = match found.unwrap_or_else(|error| Err(io::Error::other(error))) {
-            Ok(look) => look,
+            Ok(found) => found,
             Err(error) => return tracing::debug!("cannot search for the sockets of container runtimes: {error}"),
         };
         let is_found = |source: &Source| source.endpoint.as_ref().is_some_and(|endpoint| endpoints.contains(endpoint));
@@ -77,8 +77,8 @@ impl Sources {
         for (path, reason) in unusable {
             if known.reported.insert(path.clone()) {
                 tracing::warn!(
-                    "{} is not asked for containers' names: {reason}; check `workloads.sockets`, and in a container that the \
-                     socket is mounted; it is looked for again",
+                    "{} is not queried for the names of containers: {reason}; check `workloads.sockets`, and in a container that the \
+                     socket is mounted; it is searched for again",
                     path.display()
                 );
             }

@@ -89,7 +89,7 @@ pub struct Cost {
 pub fn cost(rounds: &[Round], program: &str, chosen: impl Fn(&Round) -> bool) -> Option<Cost> {
     let pairs: Vec<&Pair> =
         rounds.iter().filter(|round| chosen(round)).filter_map(|round| round.pair(program)).collect();
-    let median = |of: &dyn Fn(&Pair) -> f64| Median::of(pairs.iter().map(|pair| of(pair)).collect());
+    let median = |of: &dyn Fn(&Pair) -> f64| Median::new(pairs.iter().map(|pair| of(pair)).collect());
     Some(Cost {
         rounds: pairs.len(),
         events: pairs.iter().map(|pair| pair.product.runs).sum(),
@@ -110,7 +110,7 @@ pub fn balanced(rounds: &[Round], program: &str, chosen: impl Fn(&Round) -> bool
         }
     }
     let means = |[first, second]: [Vec<f64>; 2]| first.into_iter().zip(second).map(|(one, other)| (one + other) / 2.0);
-    Median::of(nets.into_values().flat_map(means).collect())
+    Median::new(nets.into_values().flat_map(means).collect())
 }
 
 /// Returns the names of all programs.

@@ -80,7 +80,7 @@ fn line(from: &mut impl BufRead, started: Instant, wanted: impl Fn(&str) -> bool
 impl fmt::Display for Starts {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = |times: &[f64]| {
-            let median = Median::of(times.to_vec()).map_or(f64::NAN, |median| median.value);
+            let median = Median::new(times.to_vec()).map_or(f64::NAN, |median| median.value);
             (median, times.iter().copied().fold(0.0, f64::max))
         };
         let ((attached, attached_most), (exported, exported_most)) = (text(&self.attached), text(&self.exported));

@@ -79,7 +79,7 @@ pub fn run(options: &Comparison, configurations: &[Configuration]) -> anyhow::Re
     let stand_in = options.empty.then(|| build::benchmark("hooks", Profile::Dev)).transpose()?;
     match &options.kernel {
         Some(kernel) => start_guest(options, kernel, &binary, stand_in, configurations),
-        None => here(options, &binary, stand_in, configurations),
+        None => run_natively(options, &binary, stand_in, configurations),
     }
 }
 
@@ -87,7 +87,7 @@ pub fn run(options: &Comparison, configurations: &[Configuration]) -> anyhow::Re
 pub fn run_in_guest(options: &InGuest) -> anyhow::Result<()> {
     let InGuest { options, configuration, stand_in } = options;
     let binary = options.binary.clone().map_or_else(build::sidecar, Ok)?;
-    here(options, &binary, stand_in.clone(), configuration)
+    run_natively(options, &binary, stand_in.clone(), configuration)
 }
 
 fn start_guest(
@@ -113,7 +113,7 @@ fn start_guest(
     machine::run(&mut guest)
 }
 
-fn here(
+fn run_natively(
     options: &Comparison,
     binary: &Path,
     stand_in: Option<PathBuf>,

@@ -23,7 +23,7 @@ pub fn head() -> String {
 
 /// Returns the row for a number of connections.
 pub fn row(connections: usize, pairs: &[Pair]) -> String {
-    let median = |value: &dyn Fn(&Pair) -> f64| Median::of(pairs.iter().map(value).collect());
+    let median = |value: &dyn Fn(&Pair) -> f64| Median::new(pairs.iter().map(value).collect());
     let change = |of: &dyn Fn(&Figures) -> f64| median(&|pair| (of(&pair.with) / of(&pair.without) - 1.0) * 100.0);
     let (Some(with), Some(without), Some(own), Some(rate), Some(p99)) = (
         median(&|pair| pair.with.rate),

@@ -111,18 +111,18 @@ fn watch(sidecar: &mut Child, benchmark: &Path, lines: &Arc<Mutex<Lines>>, plan:
     let Plan { minutes, rate, .. } = plan;
     let process = Process::new(i32::try_from(sidecar.id())?)?;
     next(lines, plan, |_| true)?;
-    let (usage, begun) = (Usage::of(&process)?, Instant::now());
+    let (usage, begun) = (Usage::read(&process)?, Instant::now());
     thread::sleep(QUIET);
-    let quiet = (Usage::of(&process)?.cpu - usage.cpu).as_secs_f64() / begun.elapsed().as_secs_f64();
+    let quiet = (Usage::read(&process)?.cpu - usage.cpu).as_secs_f64() / begun.elapsed().as_secs_f64();
     let counted = udp()?;
     let (before, lost_before) = next(lines, plan, |lines| (lines.packets(), lines.lost.clone()))?;
-    let (mut usages, begun) = (vec![Usage::of(&process)?], Instant::now());
+    let (mut usages, begun) = (vec![Usage::read(&process)?], Instant::now());
     let mut command = Command::new(benchmark);
     command.args(["--rate", &rate.to_string(), "--lives", &(rate * minutes).to_string()]).stdout(Stdio::piped());
     let churning = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
     for minute in 1..=minutes {
         thread::sleep((Duration::from_secs(60) * minute).saturating_sub(begun.elapsed()));
-        usages.push(Usage::of(&process)?);
+        usages.push(Usage::read(&process)?);
         if let Some(status) = sidecar.try_wait()? {
             bail!("the sidecar exited early: {status}");
         }
@@ -139,7 +139,7 @@ fn watch(sidecar: &mut Child, benchmark: &Path, lines: &Arc<Mutex<Lines>>, plan:
         Ok(()) => 0,
         Err(_) => ours(&*locked(lines)?),
     };
-    usages.push(Usage::of(&process)?);
+    usages.push(Usage::read(&process)?);
     let lines = locked(lines)?;
     let since = |(reason, count): (&String, &f64)| (reason.clone(), count - lost_before.get(reason).unwrap_or(&0.0));
     let lost = lines.lost.iter().map(since).filter(|(_, count)| *count != 0.0).collect();
@@ -189,7 +189,7 @@ fn udp() -> anyhow::Result<u64> {
 }
 
 impl Usage {
-    fn of(process: &Process) -> anyhow::Result<Self> {
+    fn read(process: &Process) -> anyhow::Result<Self> {
         let stat = process.stat()?;
         let seconds = (stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64;
         Ok(Self {

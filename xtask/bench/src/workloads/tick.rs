@@ -65,7 +65,7 @@ pub fn render(lines: &str) -> anyhow::Result<String> {
     for (n, name) in ["read into readings", "by resource", "to OTLP"].into_iter().enumerate() {
         let time = |tick: &Tick| [tick.read, tick.group, tick.encode][n] as f64 / 1e6;
         let times = ticks.iter().map(time).collect();
-        let median = Median::of(times).context("the benchmark printed no tick")?;
+        let median = Median::new(times).context("the benchmark printed no tick")?;
         let kept =
             if n == 0 { format!("  at most {LIMIT:.0}: {}", verdict(median.value, LIMIT)) } else { String::new() };
         let (low, high) = median.interval;

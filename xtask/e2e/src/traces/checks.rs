@@ -24,14 +24,14 @@ pub fn has_waited(trace: &Trace) -> bool {
 }
 
 /// Returns the span of a service.
-pub fn of<'a>(trace: &'a Trace, service: &str) -> Option<&'a Span> {
+pub fn span_of<'a>(trace: &'a Trace, service: &str) -> Option<&'a Span> {
     trace.spans.iter().find(|span| trace.processes[&span.process].service_name == service)
 }
 
 /// Checks that the packet belongs to the client's span, agrees with the times of the SDK, and names the layer at which it waited.
 pub fn request(trace: &Trace, services: &[String; 2], version: &str) -> anyhow::Result<()> {
-    let client = of(trace, &services[0]).context("no span of the client")?;
-    let server = of(trace, &services[1]).context("no span of the server")?;
+    let client = span_of(trace, &services[0]).context("no span of the client")?;
+    let server = span_of(trace, &services[1]).context("no span of the server")?;
     let packet = waited(trace, version)?;
     ensure!(packet.parent() == Some(client.id.as_str()), "another parent");
     ensure!(server.parent() == Some(client.id.as_str()), "the SDK's spans do not belong together");

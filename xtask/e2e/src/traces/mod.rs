@@ -20,7 +20,7 @@ use xtask_e2e::{
 };
 
 use self::{
-    checks::{Times, exported, has_exemplar, has_waited, of, print, receive, request},
+    checks::{Times, exported, has_exemplar, has_waited, print, receive, request, span_of},
     running::{Running, python},
     wire::Wire,
 };
@@ -142,7 +142,7 @@ impl<'a> Site<'a> {
     fn requests(&self, program: &str) -> anyhow::Result<()> {
         let services = ["client", "server"].map(|role| format!("{program}-{role}"));
         let _server = self.talk(program)?;
-        let complete = |trace: &Trace| has_waited(trace) && of(trace, &services[1]).is_some();
+        let complete = |trace: &Trace| has_waited(trace) && span_of(trace, &services[1]).is_some();
         let traces = self.slow(&services[0], complete)?;
         for trace in &traces {
             request(trace, &services, self.version).with_context(|| format!("{trace:#?}"))?;

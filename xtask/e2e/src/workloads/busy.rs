@@ -5,7 +5,11 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use xtask_common::process;
 
-use super::{Stage, containers::Container, history, history::Ended};
+use super::{
+    Stage,
+    containers::{Container, Ended},
+    history,
+};
 use xtask_e2e::collector::otlp::Request;
 
 /// CPU time of the busy container before the check, in seconds.

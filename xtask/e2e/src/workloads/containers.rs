@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use tempfile::TempDir;
 use xtask_common::{machine, process};
 
-use super::{history::Ended, peer::Report};
+use super::peer::Report;
 use crate::engines::{Engine, New, images};
 
 /// The image's name without its tag.
@@ -37,6 +37,16 @@ pub struct Container {
     /// The name of the engine.
     pub runtime: &'static str,
     report: PathBuf,
+}
+
+/// A container that has ended.
+pub struct Ended {
+    /// The container.
+    pub container: Container,
+    /// Packets that the container received, by its own count.
+    pub report: Report,
+    /// True if the container may have ended before the sidecar could read its name.
+    pub nameless: bool,
 }
 
 impl<'a> Containers<'a> {

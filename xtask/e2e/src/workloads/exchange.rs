@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, ensure};
 use procfs::process::{Process, all_processes};
 
-use super::{Stage, history, history::Ended, peer::Report};
+use super::{Stage, containers::Ended, history, peer::Report};
 
 /// Number of datagrams in each direction.
 const DATAGRAMS: u64 = 2000;

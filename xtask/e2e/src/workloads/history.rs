@@ -5,7 +5,7 @@ use opentelemetry_proto::tonic::metrics::v1::{Metric, ResourceMetrics};
 use xtask_e2e::collector::otlp::{self, Point, Request, attribute, has, histograms, number, resource, sums};
 
 use super::{
-    containers::{Container, IMAGE, TAG},
+    containers::{Container, Ended, IMAGE, TAG},
     peer::Report,
 };
 
@@ -22,16 +22,6 @@ pub struct Totals {
     pub instance: String,
     /// Packets received at the layer `transport`.
     pub received: Report,
-}
-
-/// A container that has ended.
-pub struct Ended {
-    /// The container.
-    pub container: Container,
-    /// Packets that the container received, by its own count.
-    pub report: Report,
-    /// True if the container may have ended before the sidecar could read its name.
-    pub nameless: bool,
 }
 
 impl Ended {

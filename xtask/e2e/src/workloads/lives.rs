@@ -5,8 +5,8 @@ use xtask_common::process;
 
 use super::{
     Stage,
-    containers::Container,
-    history::{self, Ended, Totals},
+    containers::{Container, Ended},
+    history::{self, Totals},
     sidecar::SNAPSHOT,
 };
 

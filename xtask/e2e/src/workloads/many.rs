@@ -4,7 +4,10 @@ use std::{fs, thread, time::Instant};
 
 use anyhow::{Context as _, ensure};
 
-use super::{Stage, containers::Container, history::Ended};
+use super::{
+    Stage,
+    containers::{Container, Ended},
+};
 
 const CONTAINERS: usize = 100;
 /// Container number n sends n + 1 datagrams more than this to its own socket.

@@ -17,8 +17,7 @@ use xtask_common::tally::{Tally, Timing};
 use xtask_e2e::collector::{otlp::Request, running::Collector};
 
 use self::{
-    containers::{Container, Containers},
-    history::Ended,
+    containers::{Container, Containers, Ended},
     sidecar::Sidecar,
 };
 use super::{

@@ -20,7 +20,7 @@ impl Connector {
     /// If the certificates or keys are no valid TLS configuration.
     pub(in crate::otlp) fn new(settings: &Settings) -> Result<Self, SettingsError> {
         let prepared = endpoint(settings).and_then(|endpoint| Ok((endpoint, Dialer::new(settings, ALPN)?)));
-        let (endpoint, dialer) = prepared.map_err(|problem| SettingsError::tls(settings, problem))?;
+        let (endpoint, dialer) = prepared.map_err(|problem| settings.tls_error(problem))?;
         Ok(Self::by(move || endpoint.connect_with_connector_lazy(dialer.clone())))
     }
 

@@ -21,10 +21,10 @@ pub(super) use self::{
 use super::{
     Compression, Items, Settings,
     destination::Destination,
-    encoding::Encoding,
     failure::{Failure, FailureKind},
     transport::{Reply, Transport},
 };
+use crate::encoding::Encoding;
 
 /// Consecutive calls without an answer in time before the next call uses a new connection. A load balancer can keep a
 /// connection alive after it lost the collector behind it.

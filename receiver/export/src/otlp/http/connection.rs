@@ -39,7 +39,7 @@ impl Pool {
     /// # Errors
     /// If the certificates or keys are no valid TLS configuration.
     pub(in crate::otlp) fn new(settings: &Settings) -> Result<Self, SettingsError> {
-        let dialer = Dialer::new(settings, ALPN).map_err(|problem| SettingsError::tls(settings, problem))?;
+        let dialer = Dialer::new(settings, ALPN).map_err(|problem| settings.tls_error(problem))?;
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)

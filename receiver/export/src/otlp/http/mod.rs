@@ -22,11 +22,11 @@ pub(super) use self::{
 use super::{
     Items, Settings,
     destination::Destination,
-    encoding::Encoding,
     endpoint::without_zone,
     failure::{Failure, FailureKind},
     transport::{Reply, Transport},
 };
+use crate::encoding::Encoding;
 
 /// A client for metrics, for spans or for logs.
 pub(super) struct Http {

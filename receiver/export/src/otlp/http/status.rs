@@ -66,7 +66,7 @@ pub(super) async fn read(response: Result<Response<Incoming>, ClientError>) -> R
 /// Returns the reply of a response, or the failure of the request.
 pub(super) fn outcome(response: &Response<Content>) -> Result<Reply, Failure> {
     let (status, headers, content) = (response.status(), response.headers(), response.body());
-    let media = Media::of(headers);
+    let media = Media::from_headers(headers);
     match (content, media) {
         _ if !status.is_success() => Err(refused(status, headers, media, &message(media, content))),
         (Content::TooLong, _) => Err(no_receiver("the reply is longer than 64 KiB")),
@@ -181,7 +181,7 @@ fn message(media: Media, content: &Content) -> String {
 }
 
 impl Media {
-    fn of(headers: &HeaderMap) -> Self {
+    fn from_headers(headers: &HeaderMap) -> Self {
         let Some(value) = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()) else { return Self::Other };
         let essence = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         match essence.as_str() {

@@ -18,11 +18,12 @@ use tokio::time::Instant;
 
 use crate::{
     Bus, Statistics, Subscription, Topics,
+    acknowledged::CollectorState,
+    encoding::Encoding,
     otlp::{
-        Form, Items, Temporality, View,
+        Form, Items, Temporality,
         delivery::Delivery,
         destination::Destination,
-        encoding::Encoding,
         failure::{Failure, FailureKind, Refusal},
         kind::{Encoded, Kind, Metrics, Spans},
         tests::settings,
@@ -92,7 +93,7 @@ impl Kind for Counted {
             Encoded {
                 bytes: Bytes::from(vec![u8::try_from(number).expect("few points")]),
                 items: 1,
-                places: Vec::new(),
+                indices: Vec::new(),
             }
         })
     }
@@ -138,13 +139,36 @@ async fn each_request_of_a_batch_is_encoded_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn another_transport_ends_the_wait_and_gets_the_whole_batch() {
+    let (failing, attempts) = Scripted::new(Items::Metrics, [failure(FailureKind::Retryable, Some(600))]);
+    let (transport, sent) = Scripted::new(Items::Metrics, [Ok(Reply::default())]);
+    let (bus, statistics) = (Bus::default(), Statistics::new("test"));
+    let delivery = Delivery::new(Metrics(CollectorState::default()), failing, statistics.clone());
+    let replacement = delivery.replacement();
+    let delivery = tokio::spawn(delivery.run(bus.subscribe(Topics::SNAPSHOTS, &statistics)));
+    bus.publish(&lost(5, after(1)));
+    while attempts.lock().expect("requests").is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let began = Instant::now();
+    replacement.set(transport);
+    while statistics.totals().settled.is_none() {
+        tokio::task::yield_now().await;
+    }
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    bus.close();
+    delivery.await.expect("the delivery ends");
+    assert_eq!((sent.lock().expect("requests").len(), statistics.totals().points(None)), (1, 5));
+}
+
+#[tokio::test(start_paused = true)]
 async fn refused_counts_are_part_of_the_next_difference() {
     let refused = || failure(FailureKind::Refused(Refusal::Content), None);
     let outcomes = [refused(), Ok(Reply::default()), Ok(Reply { rejected: 1, message: String::new() }), refused()];
     let (transport, sent) = Scripted::new(Items::Metrics, outcomes);
     let statistics = Statistics::new("test");
     let bus = Bus::default();
-    let view = View::new(Form { temporality: Temporality::Delta, ..Form::default() });
+    let view = CollectorState::new(Form { temporality: Temporality::Delta, ..Form::default() });
     let delivery = Delivery::new(Metrics(view), transport, statistics.clone());
     let delivery = tokio::spawn(delivery.run(bus.subscribe(Topics::SNAPSHOTS, &statistics)));
     for (count, seconds) in [(5, 1), (8, 2), (10, 3), (11, 4), (15, 5)] {

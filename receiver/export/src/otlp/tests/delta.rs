@@ -10,10 +10,11 @@ use proptest::prelude::*;
 
 use super::settings;
 use crate::{
-    otlp::{Form, Histograms, Temporality, View},
+    acknowledged::CollectorState,
+    otlp::{Form, Histograms, Temporality},
     split::requests_in,
     telemetry::{Attributes, Data, Metric, Point, ResourceMetrics, Snapshot, UnixNanos},
-    testing::{DURATION, LOST, START, THREADS, after, histogram, of, point},
+    testing::{DURATION, LOST, START, THREADS, after, histogram, point, resource_metrics},
 };
 
 /// A received point: its series, the times that it covers, and its count by bucket. A counter has one bucket.
@@ -69,7 +70,7 @@ fn snapshot(counts: &[Vec<u64>], time: UnixNanos) -> Snapshot {
         let attributes = Attributes::new().with("service.instance.id", number.to_string()).with("container.name", name);
         let counter = point(Attributes::new().with("n", 1_i64), Data::count(counts.iter().sum()));
         let buckets = point(Attributes::new(), Data::Histogram(histogram(-3, counts.clone(), 0.0)));
-        of(
+        resource_metrics(
             attributes,
             vec![
                 Metric { descriptor: &LOST, points: vec![counter] },
@@ -80,8 +81,8 @@ fn snapshot(counts: &[Vec<u64>], time: UnixNanos) -> Snapshot {
     Snapshot { time, resources: counts.iter().enumerate().map(workload).collect() }
 }
 
-fn delta() -> View {
-    View::new(Form { temporality: Temporality::Delta, histograms: Histograms::Exponential })
+fn delta() -> CollectorState {
+    CollectorState::new(Form { temporality: Temporality::Delta, histograms: Histograms::Exponential })
 }
 
 /// The outcome of a request.
@@ -114,7 +115,7 @@ proptest! {
             let outcomes = outcomes.into_iter().chain(std::iter::repeat(Outcome::Lost));
             for (part, outcome) in requests_in(&snapshot, limit, view.clone()).zip(outcomes) {
                 if tick == last || matches!(outcome, Outcome::Accepted) {
-                    view.acknowledge(&snapshot, &part.places);
+                    view.acknowledge(&snapshot, &part.indices);
                     add(&mut totals, received(&part.request))?;
                 }
             }
@@ -140,14 +141,17 @@ proptest! {
 }
 
 /// Sends a snapshot whose only point is this one, and returns what the collector receives.
-fn send(view: &View, point: Point, time: UnixNanos) -> Vec<Received> {
+fn send(view: &CollectorState, point: Point, time: UnixNanos) -> Vec<Received> {
     let snapshot = Snapshot {
         time,
-        resources: vec![of(Attributes::new().with("id", "x"), vec![Metric { descriptor: &LOST, points: vec![point] }])],
+        resources: vec![resource_metrics(
+            Attributes::new().with("id", "x"),
+            vec![Metric { descriptor: &LOST, points: vec![point] }],
+        )],
     };
     let mut all = Vec::new();
     for part in requests_in(&snapshot, usize::MAX, view.clone()) {
-        view.acknowledge(&snapshot, &part.places);
+        view.acknowledge(&snapshot, &part.indices);
         all.extend(received(&part.request));
     }
     view.finish(&snapshot);
@@ -184,9 +188,9 @@ fn exported(variables: &[(&str, &str)]) -> Vec<(String, Wire)> {
         Metric { descriptor: &THREADS, points: points(Data::Integer(2)) },
         Metric { descriptor: &DURATION, points: points(Data::Histogram(histogram(-9, vec![1, 0, 4], 0.5))) },
     ];
-    let resources: Vec<ResourceMetrics> = vec![of(Attributes::new(), metrics)];
+    let resources: Vec<ResourceMetrics> = vec![resource_metrics(Attributes::new(), metrics)];
     let snapshot = Snapshot { time: after(1), resources };
-    let view = View::new(settings(variables).form);
+    let view = CollectorState::new(settings(variables).form);
     let mut request = requests_in(&snapshot, usize::MAX, view).next().expect("a request").request;
     let metrics = request.resource_metrics.remove(0).scope_metrics.remove(0).metrics;
     metrics.into_iter().map(|metric| (metric.name, metric.data.expect("data"))).collect()

@@ -81,7 +81,7 @@ async fn deliver(protocol: &str) -> [Vec<u8>; 2] {
     let lookup = |name| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (name, (*value).to_owned()));
     let spans = Settings::from_variables(Items::Spans, lookup, &FileSettings::default()).expect("settings");
     let bus = Bus::default();
-    let output = open(&bus, settings(&variables), Some(spans)).expect("an output");
+    let (output, _) = open(&bus, settings(&variables), Some(spans)).expect("an output");
     let statistics = output.statistics().clone();
     let outputs = Outputs::new(bus, vec![output]);
     publish(&outputs, lost(3, after(1)));

@@ -14,11 +14,12 @@ use tokio::time::Instant;
 
 use crate::{
     Bus, Statistics, Topics,
+    acknowledged::CollectorState,
+    encoding::Encoding,
     otlp::{
-        Form, Items, Temporality, View,
+        Form, Items, Temporality,
         delivery::Delivery,
         destination::Destination,
-        encoding::Encoding,
         failure::{Failure, FailureKind},
         kind::{Kind, Metrics, Spans},
         tests::settings,
@@ -79,7 +80,7 @@ fn count(request: &Bytes) -> i64 {
 /// snapshots that existed at once.
 async fn count_through_an_outage(temporality: Temporality) -> (Vec<i64>, i64, usize) {
     let form = Form { temporality, ..Form::default() };
-    let (bus, statistics, received) = start(Metrics(View::new(form)), Items::Metrics, Topics::SNAPSHOTS);
+    let (bus, statistics, received) = start(Metrics(CollectorState::new(form)), Items::Metrics, Topics::SNAPSHOTS);
     let mut published: Vec<Weak<Snapshot>> = Vec::new();
     let (mut last, mut most) = (0, 0);
     for tick in 1..=TICKS + 6 {

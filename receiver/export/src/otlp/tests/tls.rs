@@ -155,7 +155,7 @@ async fn deliver(protocol: &str, parties: Parties<'_>) -> Outcome {
         variables.push(("OTEL_EXPORTER_OTLP_CLIENT_KEY", &key));
     }
     let bus = Bus::default();
-    let output = open(&bus, settings(&variables), None)?;
+    let (output, _) = open(&bus, settings(&variables), None)?;
     let statistics = output.statistics().clone();
     let outputs = Outputs::new(bus, vec![output]);
     publish(&outputs, lost(3, after(1)));

@@ -4,7 +4,7 @@ use http::Uri;
 use rustls::{ClientConfig, RootCertStore, crypto::ring};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _};
 
-use super::{ClientIdentity, Pem, files::Files};
+use super::{ClientIdentity, Files, Pem};
 use crate::{causes::chain, otlp::endpoint::without_zone};
 
 /// Returns the TLS configuration of a client: the trusted authority or the system's, and the client's identity.

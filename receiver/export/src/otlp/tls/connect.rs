@@ -11,10 +11,10 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::{
+    Files,
     client::{config, server_name},
-    files::Files,
 };
-use crate::otlp::{Settings, access::Access, dialer::Socket};
+use crate::otlp::{Settings, access::Access, socket::Socket};
 
 /// Opens TLS connections to one server.
 pub(in crate::otlp) struct Tls {

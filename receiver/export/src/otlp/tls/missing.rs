@@ -2,7 +2,7 @@
 
 use tokio::net::TcpStream;
 
-use crate::otlp::{Settings, dialer::Socket};
+use crate::otlp::{Settings, socket::Socket};
 
 /// TLS, which this build lacks.
 pub(in crate::otlp) enum Tls {}

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     telemetry::ResourceMetrics,
-    testing::{RECEIVE_WAIT, RTT, of},
+    testing::{RECEIVE_WAIT, RTT, resource_metrics},
 };
 
 /// Returns a histogram with a quarter of its counts in one bucket, and most others four octaves below.
@@ -48,7 +48,7 @@ impl Reads {
             metric(&RTT, rtt.into_iter().collect()),
         ];
         let attributes = Attributes::new().with("container.name", self.name).with("service.instance.id", self.name);
-        of(attributes, metrics.into_iter().filter(|metric| !metric.points.is_empty()).collect())
+        resource_metrics(attributes, metrics.into_iter().filter(|metric| !metric.points.is_empty()).collect())
     }
 }
 
@@ -90,7 +90,7 @@ fn points_that_differ_in_hidden_attributes_are_added() {
         Metric { descriptor: &RTT, points: vec![point(ipv4(&[]), spread(-11, 1000))] },
     ];
     let mut snapshot = node(Vec::new(), after(2));
-    snapshot.resources.push(of(Attributes::new().with("container.name", "web"), metrics));
+    snapshot.resources.push(resource_metrics(Attributes::new().with("container.name", "web"), metrics));
     let table = render(None, &snapshot, plain(100));
     let row = |section: &str| {
         let lines = table.lines().skip_while(|line| !line.starts_with(section));

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::{
     telemetry::ResourceMetrics,
-    testing::{BYTES, CPU_TIME, ENERGY, THREADS, of},
+    testing::{BYTES, CPU_TIME, ENERGY, THREADS, resource_metrics},
 };
 
 /// A workload with its CPU time in milliseconds and its packets per second.
@@ -55,7 +55,7 @@ fn cpu_time(milliseconds: u32, seconds: u64) -> Metric {
 
 fn workload((attributes, milliseconds, packets): &Load, seconds: u64) -> ResourceMetrics {
     let durations = durations(&["socket_enqueued", "socket_read"], *packets, seconds);
-    of(attributes.clone(), vec![durations, cpu_time(*milliseconds, seconds)])
+    resource_metrics(attributes.clone(), vec![durations, cpu_time(*milliseconds, seconds)])
 }
 
 /// Returns a snapshot some seconds after the start of all workloads.
@@ -168,7 +168,7 @@ fn the_others_are_summed_in_the_unit_of_the_first_column() {
             snapshot.resources.extend((1..=10).map(|n| {
                 let points = vec![point(Attributes::new(), data(n * seconds.cast_signed()))];
                 let metric = |descriptor: &&'static Descriptor| Metric { descriptor, points: points.clone() };
-                of(container(&format!("worker-{n}"), n as u32), descriptors.iter().map(metric).collect())
+                resource_metrics(container(&format!("worker-{n}"), n as u32), descriptors.iter().map(metric).collect())
             }));
             snapshot
         });
@@ -197,7 +197,7 @@ fn control_characters_are_escaped() {
     for snapshot in &mut snapshots {
         let node = snapshot.resources.remove(0);
         let attributes = node.resource.attributes.clone().with("host.name", "node\x07");
-        snapshot.resources.insert(0, of(attributes, node.metrics));
+        snapshot.resources.insert(0, resource_metrics(attributes, node.metrics));
     }
     let table = render(Some(&snapshots[0]), &snapshots[1], plain(80));
     assert!(!table.chars().any(|c| c != '\n' && c.is_control()), "{table:?}");

@@ -79,7 +79,7 @@ impl Mounts {
     /// If `/proc/self/mountinfo` cannot be read.
     pub fn read() -> io::Result<Self> {
         let mounts = parse(&fs::read("/proc/self/mountinfo")?);
-        Ok(Self::of(&mounts, Namespace::Cgroup.is_initial(), is_root))
+        Ok(Self::select(&mounts, Namespace::Cgroup.is_initial(), is_root))
     }
 
     /// Returns the mount point of the root of version 2.
@@ -89,7 +89,7 @@ impl Mounts {
 
     /// Selects the cgroup hierarchies from a list of mounts. `initial` is true in the initial cgroup namespace.
     /// `is_root` returns true if the mount point is the root of a hierarchy, and `None` if it is not accessible.
-    pub fn of(mounts: &[MountInfo], initial: bool, is_root: impl Fn(&MountInfo) -> Option<bool>) -> Self {
+    pub fn select(mounts: &[MountInfo], initial: bool, is_root: impl Fn(&MountInfo) -> Option<bool>) -> Self {
         let covered = |n: usize| mounts[n + 1..].iter().any(|later| later.mount_point == mounts[n].mount_point);
         let reachable: Vec<(&MountInfo, Mount)> = (0..mounts.len())
             .filter(|n| mounts[*n].fs_type.starts_with("cgroup") && !covered(*n))

@@ -41,14 +41,14 @@ impl Hierarchy {
     /// If the cgroup has been removed, or its processes cannot be read.
     pub fn processes(&self, path: &CgroupPath, most: usize) -> io::Result<Vec<u32>> {
         let directory = self.directory(path)?;
-        let own = of(&directory, most)?;
+        let own = read_ids(&directory, most)?;
         if !own.is_empty() {
             return Ok(own);
         }
         let below =
             walk(directory, path.clone(), LOOKED_INTO, Queues::single(LOOKED_INTO))?.cgroups.into_iter().skip(1);
         for cgroup in below {
-            match of(&self.directory(&cgroup.path)?, most) {
+            match read_ids(&self.directory(&cgroup.path)?, most) {
                 Ok(some) if !some.is_empty() => return Ok(some),
                 Ok(_) => {}
                 Err(error) if is_gone(&error) => {}
@@ -59,7 +59,7 @@ impl Hierarchy {
     }
 }
 
-fn of(directory: &Path, most: usize) -> io::Result<Vec<u32>> {
+fn read_ids(directory: &Path, most: usize) -> io::Result<Vec<u32>> {
     let mut processes = Vec::new();
     let mut lines = BufReader::new(File::open(directory.join("cgroup.procs"))?).lines();
     while processes.len() < most

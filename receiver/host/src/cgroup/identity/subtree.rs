@@ -29,7 +29,7 @@ pub enum Subtree {
 impl Subtree {
     /// Returns the subtree of a path. The outermost user's slice or container decides.
     #[must_use]
-    pub fn of(path: &CgroupPath) -> Self {
+    pub fn containing(path: &CgroupPath) -> Self {
         match Walk::along(path, usize::MAX).delegation {
             Some(Delegation::User(uid)) => Self::User(uid),
             Some(Delegation::Container(depth)) if path.names().count() > depth => Self::Container(path.ancestor(depth)),

@@ -219,7 +219,7 @@ fn a_cgroup_belongs_to_the_subtree_of_its_creator() {
         (format!("{container}/docker-{}.scope/a", VICTIM.replace('3', "4")), inside()),
         (format!("{pod}/cri-containerd-{VICTIM}.scope"), system("kubepods.slice")),
     ] {
-        assert_eq!(Subtree::of(&CgroupPath::new(path.as_bytes())), expected, "{path}");
+        assert_eq!(Subtree::containing(&CgroupPath::new(path.as_bytes())), expected, "{path}");
     }
 }
 

@@ -26,9 +26,9 @@ fn uses(of: &[(u16, u64, u64)]) -> BTreeMap<Slot, CpuUse> {
 fn the_active_part_is_divided_by_use() {
     let mut accounts = Accounts::default();
     accounts.divide(amount(100, 20), &uses(&[(5, 10, 30), (6, 0, 40)]), start);
-    let of = |slot, used| accounts.of(Slot(slot), used).0;
+    let of = |slot, used| accounts.total(Slot(slot), used).0;
     assert_eq!((of(5, Use::Network), of(5, Use::Compute), of(6, Use::Network), of(6, Use::Compute)), (10, 30, 0, 40));
-    assert_eq!(accounts.of(Slot::NODE, Use::Idle).0, 20);
+    assert_eq!(accounts.total(Slot::NODE, Use::Idle).0, 20);
     let network = accounts.points().flat_map(|(_, points)| points).count();
     assert_eq!(network, 4, "no point has a zero");
 }
@@ -37,7 +37,7 @@ fn the_active_part_is_divided_by_use() {
 fn energy_without_any_use_is_the_nodes() {
     let mut accounts = Accounts::default();
     accounts.divide(amount(100, 20), &uses(&[(5, 0, 0)]), start);
-    assert_eq!((accounts.of(Slot::NODE, Use::Compute).0, accounts.of(Slot::NODE, Use::Idle).0), (80, 20));
+    assert_eq!((accounts.total(Slot::NODE, Use::Compute).0, accounts.total(Slot::NODE, Use::Idle).0), (80, 20));
 }
 
 #[test]
@@ -72,7 +72,7 @@ proptest! {
         let mut accounts = Accounts::default();
         let known = |slot| (slot != Slot(5)).then_some(UnixNanos(1));
         accounts.divide(amount(energy, 0), &uses(&[(5, network, 7), (6, 1, 1)]), known);
-        prop_assert_eq!(accounts.of(Slot(5), Use::Network), Microjoules(0));
+        prop_assert_eq!(accounts.total(Slot(5), Use::Network), Microjoules(0));
         prop_assert_eq!(accounts.sum(Domain::Cpu), Microjoules(energy));
     }
 }

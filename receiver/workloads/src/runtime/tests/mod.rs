@@ -17,7 +17,7 @@ fn directory(sockets: impl IntoIterator<Item = PathBuf>) -> Directory {
 }
 
 fn with_kubernetes(sockets: impl IntoIterator<Item = PathBuf>, kubernetes: Option<Source>) -> Directory {
-    Directory::with(Sources::new(Runtimes::here(SocketPaths::Named(sockets.into_iter().collect())), kubernetes))
+    Directory::with(Sources::new(Runtimes::local(SocketPaths::Named(sockets.into_iter().collect())), kubernetes))
 }
 
 /// A lookup about a container that is in no user's subtree.

@@ -65,11 +65,11 @@ pub(super) struct Server {
 impl Server {
     /// Listens on a socket and plays one act for each connection, the last one again and again.
     pub(super) fn listen(socket: &Path, acts: impl IntoIterator<Item = Act>) -> Self {
-        Self::of(UnixListener::bind(socket).expect("bound"), acts)
+        Self::listening(UnixListener::bind(socket).expect("bound"), acts)
     }
 
     /// Plays one act for each connection to a listener, the last one again and again.
-    pub(super) fn of(listener: UnixListener, acts: impl IntoIterator<Item = Act>) -> Self {
+    pub(super) fn listening(listener: UnixListener, acts: impl IntoIterator<Item = Act>) -> Self {
         let mut acts: Vec<Act> = acts.into_iter().collect();
         acts.reverse();
         let (sender, events) = mpsc::unbounded_channel();

@@ -71,7 +71,7 @@ impl Root {
     }
 
     fn directory(&self) -> Directory {
-        Directory::with(Sources::new(Runtimes::here(self.places()), None))
+        Directory::with(Sources::new(Runtimes::local(self.places()), None))
     }
 }
 
@@ -91,7 +91,7 @@ fn bind(socket: &Path, user: u32) -> StdListener {
 fn serve(socket: &Path, user: u32, acts: impl IntoIterator<Item = Act>) -> Server {
     let listener = bind(socket, user);
     listener.set_nonblocking(true).expect("non-blocking");
-    Server::of(UnixListener::from_std(listener).expect("a listener"), acts)
+    Server::listening(UnixListener::from_std(listener).expect("a listener"), acts)
 }
 
 fn named(name: &str) -> Act {

@@ -41,7 +41,7 @@ const PRIVATE_AND_HOST: &str = "\
 fn read(text: &str, initial: bool, roots: &[&str]) -> Mounts {
     let is_root =
         |mount: &procfs::process::MountInfo| Some(roots.iter().any(|root| mount.mount_point == Path::new(root)));
-    Mounts::of(&parse(text.as_bytes()), initial, is_root)
+    Mounts::select(&parse(text.as_bytes()), initial, is_root)
 }
 
 fn path(text: &str) -> CgroupPath {
@@ -132,8 +132,8 @@ fn the_mount_that_shows_the_root_is_preferred() {
 #[test]
 fn malformed_lines_and_covered_mounts_are_skipped() {
     let text = b"9 1 8:1 / /mnt/\xff rw - ext4 /dev/sda1 rw\n35 24 0:30 / /my\\040cgroups\\134 rw - cgroup2 none rw\nnonsense\n";
-    let mounts = Mounts::of(&parse(text), true, |_| Some(true));
+    let mounts = Mounts::select(&parse(text), true, |_| Some(true));
     assert_eq!(mounts.v2, Some(whole(Path::new("/my cgroups\\"))));
     // Unreachable and covered mounts are ignored.
-    assert_eq!(Mounts::of(&parse(text), true, |_| None), Mounts::default());
+    assert_eq!(Mounts::select(&parse(text), true, |_| None), Mounts::default());
 }

@@ -35,7 +35,7 @@ impl Queues {
 
     /// Queues a visit. Returns false if the queue is full. The first visit is always admitted.
     pub(super) fn push(&mut self, visit: Visit) -> bool {
-        let subtree = if self.is_fair { Subtree::of(&visit.path) } else { Subtree::System(Vec::new()) };
+        let subtree = if self.is_fair { Subtree::containing(&visit.path) } else { Subtree::System(Vec::new()) };
         if subtree.is_delegated() {
             let has_room = self.quotas.admits(&subtree);
             if has_room {
@@ -141,7 +141,7 @@ mod tests {
         }
         let mut visited: BTreeMap<Subtree, usize> = BTreeMap::new();
         while let Some(visit) = queues.pop() {
-            *visited.entry(Subtree::of(&visit.path)).or_default() += 1;
+            *visited.entry(Subtree::containing(&visit.path)).or_default() += 1;
         }
         (visited, refused + queues.left())
     }

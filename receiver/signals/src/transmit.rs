@@ -1,7 +1,25 @@
 //! `transmit`: time that packets spend in each stage of the transmit path.
+//!
+//! A program cannot write into a packet. It stores the start of a stage in the map `DEPARTING`, under a hash of the packet's address, and
+//! takes it at the end of the stage. TCP needs no entry for `stack`, because its segments have their send time.
+//!
+//! ```text
+//!  hook                 stack                      qdisc                       device
+//!  ip_send_skb (UDP)    store start
+//!  net_dev_queue        take start, record;        store start (a later
+//!                       TCP: now - send time       send time counts)
+//!  net_dev_start_xmit                              take start, record          store start (NICs only)
+//!  consume_skb                                                                 take start, record
+//!  kfree_skb (drop)     take start                 take start                  take start
+//!
+//!  DEPARTING: stage x 4096 sets of 4 entries      entry: [ 24 bits of the hash | 40 bits of the start, ns ]
+//! ```
+//!
+//! A start of zero marks a packet outside of the sample. A stage without a start counts as `missing_start`, for example after another packet
+//! replaced its entry.
 
-mod settings;
-
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use undercurrent_ebpf::abi::{
     latency::Transport,
     loss::PacketLoss,
@@ -9,16 +27,17 @@ use undercurrent_ebpf::abi::{
     transmit::{Departure, SETS, SetOfWays, TransmitLayer},
 };
 
-pub use self::settings::Settings;
 use super::{
     Entry, HooksNeeded, LossConditions, OpenContext, OpenError, Signal, attributes,
     durations::{DurationKind, Durations, GROUP_LATENCY, LATENCY, WORKLOAD_LATENCY},
 };
 use crate::{
     kernel::{
+        constant::Constant,
         hooks::{self, Hook},
         memory::PlannedMap,
     },
+    options::List,
     telemetry::{Attributes, Descriptor, Instrument, View},
 };
 
@@ -36,6 +55,30 @@ pub static ENTRY: Entry = Entry {
     hooks_needed: HooksNeeded::Any,
     ..Entry::new("transmit", "Time that packets spend in each stage of the transmit path", &[&DURATION], open)
 };
+
+/// Time that packets spend in each stage of the transmit path.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// True if the signal is measured. The default is true at the level `detailed`, and false at `normal`.
+    #[schemars(with = "bool", extend("examples" = [true]))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
+    /// The stages to measure: `stack` (from TCP or UDP to the qdisc), `qdisc` (from there to the driver) and `device` (until the driver
+    /// frees the packet). The programs of `device` run for every freed packet, received packets included.
+    pub stages: List<TransmitLayer>,
+}
+
+impl Settings {
+    /// Returns the constants of the programs.
+    fn constants(&self) -> Vec<Constant> {
+        let stages = self.stages.iter().map(TransmitLayer::bit).sum();
+        vec![
+            Constant::flag("signal.transmit", self.enabled.unwrap_or_default()),
+            Constant::number("transmit.layers", stages),
+        ]
+    }
+}
 
 fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
     let layers = &opening.settings.transmit.stages;
@@ -76,8 +119,8 @@ fn losses(series: Series, on: &LossConditions) -> Vec<PacketLoss> {
     let has_departure_time = hooks(departure) == [&hooks::TRANSMIT_QUEUE];
     let can_occur = |loss: &PacketLoss| match loss {
         PacketLoss::NoTimestamp | PacketLoss::Negative => has_departure_time,
-        PacketLoss::Unmatched => !has_departure_time,
-        PacketLoss::Unfiltered => on.filtered,
+        PacketLoss::MissingStart => !has_departure_time,
+        PacketLoss::NotFilterable => on.filtered,
         PacketLoss::TransmitTimestamp | PacketLoss::HeadOfLine => false,
     };
     PacketLoss::ALL.into_iter().filter(can_occur).collect()

@@ -1,12 +1,6 @@
 //! The form of exported metrics: temporality and histograms, as the collector prefers them.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use super::acknowledged::Acknowledged;
-use crate::{
-    split::Place,
-    telemetry::{Instrument, Snapshot},
-};
+use crate::telemetry::Instrument;
 
 /// The temporality of metrics (`OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,39 +42,5 @@ impl Form {
             Instrument::Counter => self.temporality == Temporality::Delta,
             Instrument::UpDownCounter | Instrument::Gauge => false,
         }
-    }
-}
-
-/// The form of metrics for one collector, with the state that it has acknowledged. Clones share the state.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct View {
-    pub(crate) form: Form,
-    acknowledged: Arc<Mutex<Acknowledged>>,
-}
-
-impl View {
-    pub(super) fn new(form: Form) -> Self {
-        Self { form, acknowledged: Arc::default() }
-    }
-
-    /// Returns the acknowledged state.
-    pub(crate) fn acknowledged(&self) -> MutexGuard<'_, Acknowledged> {
-        self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Forgets series that have ended. No request of the snapshot follows.
-    pub(super) fn finish(&self, snapshot: &Snapshot) {
-        if self.form.temporality != Temporality::Cumulative {
-            self.acknowledged().forget(&snapshot.resources, snapshot.time);
-        }
-    }
-
-    /// Records that the collector has these points of a snapshot.
-    pub(super) fn acknowledge(&self, snapshot: &Snapshot, places: &[Place]) {
-        let mut acknowledged = self.acknowledged();
-        let points = places.iter().filter_map(|place| place.of(snapshot));
-        points
-            .filter(|(_, metric, _)| self.form.is_delta(metric.descriptor.instrument))
-            .for_each(|point| acknowledged.add(point, snapshot.time));
     }
 }

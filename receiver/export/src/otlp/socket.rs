@@ -1,4 +1,4 @@
-//! TCP connections to the collector.
+//! Sockets to the collector: the interface of all kinds, and TCP.
 
 use std::{
     task::{Context, Poll},
@@ -6,10 +6,22 @@ use std::{
 };
 
 use hyper_util::client::legacy::connect::{
-    HttpConnector,
+    Connected, Connection, HttpConnector,
     dns::{GaiResolver, Name},
 };
+use tokio::io::{AsyncRead, AsyncWrite};
 use tonic::codegen::Service;
+
+/// A connection of any kind.
+pub(super) trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Socket for S {}
+
+impl Connection for Box<dyn Socket> {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
 
 /// Idle time before a keep-alive segment of TCP: shorter than common timeouts of firewalls and load balancers.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);

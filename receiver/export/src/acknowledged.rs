@@ -3,14 +3,72 @@
 //! A point covers the time since its series was last acknowledged. A snapshot that was replaced or refused is therefore part of
 //! the next one, and no count is lost. A request whose answer was lost is sent again, so the collector may count it twice.
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
-use crate::telemetry::{
-    Attributes, Data, ExponentialHistogram, Metric, Point, Resource, ResourceMetrics, UnixNanos, Value,
+use crate::{
+    form::{Form, Temporality},
+    telemetry::{
+        Attributes, Data, ExponentialHistogram, Metric, Point, Resource, ResourceMetrics, Snapshot, UnixNanos, Value,
+    },
 };
 
 /// A point, with its metric and resource.
 pub(crate) type Measured<'a> = (&'a ResourceMetrics, &'a Metric, &'a Point);
+
+/// The index of a point in a snapshot: those of its resource, of its metric, and its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PointIndex {
+    pub(crate) resource: u32,
+    pub(crate) metric: u32,
+    pub(crate) point: u32,
+}
+
+impl PointIndex {
+    /// Returns the point, with its metric and resource.
+    fn point(self, snapshot: &Snapshot) -> Option<Measured<'_>> {
+        let resource = snapshot.resources.get(self.resource as usize)?;
+        let metric = resource.metrics.get(self.metric as usize)?;
+        Some((resource, metric, metric.points.get(self.point as usize)?))
+    }
+}
+
+/// The form of metrics for one collector, with the state that it has acknowledged. Clones share the state.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CollectorState {
+    pub(crate) form: Form,
+    acknowledged: Arc<Mutex<Acknowledged>>,
+}
+
+impl CollectorState {
+    pub(super) fn new(form: Form) -> Self {
+        Self { form, acknowledged: Arc::default() }
+    }
+
+    /// Returns the acknowledged state.
+    pub(crate) fn acknowledged(&self) -> MutexGuard<'_, Acknowledged> {
+        self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets series that have ended. No request of the snapshot follows.
+    pub(super) fn finish(&self, snapshot: &Snapshot) {
+        if self.form.temporality != Temporality::Cumulative {
+            self.acknowledged().forget(&snapshot.resources, snapshot.time);
+        }
+    }
+
+    /// Records that the collector has these points of a snapshot.
+    pub(super) fn acknowledge(&self, snapshot: &Snapshot, points: &[PointIndex]) {
+        let mut acknowledged = self.acknowledged();
+        let points = points.iter().filter_map(|index| index.point(snapshot));
+        points
+            .filter(|(_, metric, _)| self.form.is_delta(metric.descriptor.instrument))
+            .for_each(|point| acknowledged.add(point, snapshot.time));
+    }
+}
 
 /// The acknowledged states, by the identity of the resource, the metric and the attributes of the point.
 #[derive(Debug, Default)]
@@ -40,7 +98,7 @@ struct State {
 const ABSENCE: u64 = 3_600_000_000_000;
 
 impl Identity {
-    fn of(resource: &Arc<Resource>) -> Self {
+    fn new(resource: &Arc<Resource>) -> Self {
         match resource.attributes.get("service.instance.id") {
             Some(id) => Self::Instance(id.clone()),
             None => Self::Attributes(resource.attributes.clone()),
@@ -56,7 +114,7 @@ impl Acknowledged {
             return None;
         }
         let series =
-            self.0.get(&Identity::of(&resource.resource)).and_then(|metrics| metrics.get(metric.descriptor.name));
+            self.0.get(&Identity::new(&resource.resource)).and_then(|metrics| metrics.get(metric.descriptor.name));
         let state = series.and_then(|series| series.get(&point.attributes));
         let difference = state.filter(|state| state.start == point.start).and_then(|state| {
             difference(&point.data, &state.data).map(|difference| (state.time, Cow::Owned(difference)))
@@ -65,8 +123,8 @@ impl Acknowledged {
     }
 
     /// Records the state of a point, at the time of its snapshot.
-    pub(super) fn add(&mut self, (resource, metric, point): Measured<'_>, time: UnixNanos) {
-        let metrics = self.0.entry(Identity::of(&resource.resource)).or_default();
+    fn add(&mut self, (resource, metric, point): Measured<'_>, time: UnixNanos) {
+        let metrics = self.0.entry(Identity::new(&resource.resource)).or_default();
         let series = metrics.entry(metric.descriptor.name).or_default();
         let state = State { start: point.start, time, seen: time, data: without_exemplars(&point.data) };
         match series.get_mut(&point.attributes) {
@@ -76,9 +134,9 @@ impl Acknowledged {
     }
 
     /// Removes the series that no snapshot has contained for [`ABSENCE`]. `resources` are those of a snapshot.
-    pub(super) fn forget(&mut self, resources: &[ResourceMetrics], time: UnixNanos) {
+    fn forget(&mut self, resources: &[ResourceMetrics], time: UnixNanos) {
         for resource in resources {
-            let Some(metrics) = self.0.get_mut(&Identity::of(&resource.resource)) else { continue };
+            let Some(metrics) = self.0.get_mut(&Identity::new(&resource.resource)) else { continue };
             for metric in &resource.metrics {
                 let Some(series) = metrics.get_mut(metric.descriptor.name) else { continue };
                 let seen = |point: &Point| series.get_mut(&point.attributes).map(|state| state.seen = time);
