@@ -72,7 +72,7 @@ fn datagrams(address: IpAddr, size: usize) -> io::Result<()> {
     let (payload, mut buffer, to) = (vec![0; size], vec![0; size], receiver.local_addr()?);
     for _ in 0..EXCHANGES {
         sender.send_to(&payload, to)?;
-        receiver.recv(&mut buffer)?;
+        receiver.recv_from(&mut buffer)?;
     }
     Ok(())
 }

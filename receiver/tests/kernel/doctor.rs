@@ -81,11 +81,12 @@ fn others(report: &Value, found: &[Hook]) -> Vec<Hook> {
 fn expected(fentry: bool) -> Vec<(&'static str, &'static str, Option<&'static str>)> {
     let softirqs = ["softirq_raise", "softirq_entry", "softirq_exit"].map(|hook| (hook, "healthy", Some("tracepoint")));
     let layers = if fentry {
-        ["ip", "transport", "socket_enqueued", "socket_read"].map(|hook| (hook, "healthy", Some("fentry")))
+        let by = |hook| if hook == "transport" { "cgroup_skb" } else { "fentry" };
+        ["ip", "transport", "socket_enqueued", "socket_read"].map(|hook| (hook, "healthy", Some(by(hook))))
     } else {
         [
             ("ip", "unavailable", None),
-            ("transport", "degraded", Some("cgroup_skb")),
+            ("transport", "healthy", Some("cgroup_skb")),
             if arguments("sk_data_ready") > 0 {
                 ("socket_enqueued", "degraded", Some("tracepoint"))
             } else {
@@ -100,7 +101,7 @@ fn expected(fentry: bool) -> Vec<(&'static str, &'static str, Option<&'static st
 #[test]
 fn every_hook_is_served_as_this_kernel_allows_and_fires() {
     let Some(_alone) = alone("doctor") else { return };
-    let output = command(BINARY).args(["doctor", "--json", "--probe"]).output().unwrap();
+    let output = command(BINARY).args(["doctor", "--json", "--probe", "--level", "detailed"]).output().unwrap();
     let report = report(&output);
     let mut found = hooks(&report);
     // The kernels of the virtual machines have BPF trampolines. On other machines, the hook without other
@@ -133,7 +134,7 @@ const COMPLETE: &str = "packets: {filter: {ports: [80], min_receive_queue: 1}, g
 fn every_program_of_the_complete_settings_fires() {
     let Some(_alone) = alone("doctor with complete settings") else { return };
     let file = file(COMPLETE);
-    let arguments = ["doctor", "--json", "--probe", "--config", file.path().to_str().unwrap()];
+    let arguments = ["doctor", "--json", "--probe", "--level", "detailed", "--config", file.path().to_str().unwrap()];
     let report = report(&command(BINARY).args(arguments).output().unwrap());
     let hooks = report["hooks"].as_array().unwrap();
     let names: Vec<&str> = hooks.iter().map(|hook| hook["hook"].as_str().unwrap()).collect();
@@ -149,9 +150,11 @@ const SETTINGS: [(&str, &str); 3] = [("", "fentry, kprobe"), (COMPLETE, ""), (CO
 fn the_verifier_accepts_every_program() {
     let Some(_alone) = alone("the verifier") else { return };
     let mut seen = 0;
-    for (settings, avoided) in SETTINGS {
+    let normal = [("normal", SETTINGS[0].0, ""), ("normal", SETTINGS[0].0, "fentry, kprobe")];
+    let detailed = SETTINGS.map(|(settings, avoided)| ("detailed", settings, avoided));
+    for (level, settings, avoided) in normal.into_iter().chain(detailed) {
         let file = file(&format!("{settings}hooks: {{avoid: [{avoided}]}}\n"));
-        let arguments = ["doctor", "--json", "--config", file.path().to_str().unwrap()];
+        let arguments = ["doctor", "--json", "--level", level, "--config", file.path().to_str().unwrap()];
         let report = report(&command(BINARY).args(arguments).output().unwrap());
         for hook in report["hooks"].as_array().unwrap() {
             let what = |refusal: &Value| refusal["what"].as_str().unwrap().to_owned();
@@ -167,7 +170,11 @@ fn the_verifier_accepts_every_program() {
 #[test]
 fn only_the_loader_attaches_programs() {
     let Some(_alone) = alone("the processes of doctor") else { return };
-    let mut doctor = command(BINARY).args(["doctor", "--json", "--probe"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut doctor = command(BINARY)
+        .args(["doctor", "--json", "--probe", "--level", "detailed"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut output = doctor.stdout.take().unwrap();
     // The report is longer than a pipe, so doctor could not end without a reader.
     let output = thread::spawn(move || io::read_to_string(&mut output).unwrap());
@@ -216,7 +223,7 @@ fn without_privileges_it_names_what_is_missing() {
         command(&binary).args(arguments).current_dir("/").uid(NOBODY).gid(NOBODY).output().unwrap()
     };
 
-    let output = run(&["doctor", "--json", "--probe"]);
+    let output = run(&["doctor", "--json", "--probe", "--level", "detailed"]);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     let report = report(&output);
     assert_eq!(report["verdict"], "unusable");
@@ -241,7 +248,7 @@ fn collectors_are_tried() {
     doctor.env("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", collector.endpoint());
     doctor.env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", format!("http://{closed}"));
     doctor.env("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", collector.endpoint());
-    let report = report(&doctor.args(["doctor", "--json"]).output().unwrap());
+    let report = report(&doctor.args(["doctor", "--json", "--level", "detailed"]).output().unwrap());
     let [metrics, spans, logs] = report["collectors"].as_array().unwrap().as_slice() else { panic!("{report:#}") };
     assert_eq!((&metrics["items"], &metrics["problem"]), (&Value::from("metrics"), &Value::Null), "{metrics:#}");
     assert_eq!(metrics["origin"], "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT");
@@ -254,7 +261,8 @@ fn collectors_are_tried() {
 fn avoided_kinds_of_programs_are_not_tried() {
     let Some(_alone) = alone("doctor without kinds of programs") else { return };
     let avoid = ["fentry", "kprobe", "tracepoint"].map(|kind| ["--avoid", kind]);
-    let output = command(BINARY).args(["doctor", "--json"]).args(avoid.as_flattened()).output().unwrap();
+    let output =
+        command(BINARY).args(["doctor", "--json", "--level", "detailed"]).args(avoid.as_flattened()).output().unwrap();
     let report = report(&output);
     let by = hooks(&report).into_iter().filter_map(|(_, _, by)| by).collect::<Vec<_>>();
     assert!(!by.is_empty(), "{report:#}");
@@ -278,7 +286,7 @@ fn a_worker_that_cannot_be_confined_is_reported() {
         unsafe { command.pre_exec(|| (0..LAYERS).try_for_each(|_| restrict())) };
         command.args(arguments).output().unwrap()
     };
-    let output = run(&["doctor", "--json"]);
+    let output = run(&["doctor", "--json", "--level", "detailed"]);
     let report = report(&output);
     assert_eq!((output.status.code(), &report["verdict"]), (Some(3), &Value::from("unusable")), "{report:#}");
     let reason = report["reason"].as_str().unwrap();

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    latency::{DURATION, LOST, sees_datagrams, served_by},
+    latency::{DURATION, LOST, arrivals_served_by, sees_datagrams, served_by},
     support::{
         sidecar::Sidecar,
         surroundings::{alone, often, patience, skip, virtual_machine},
@@ -30,7 +30,7 @@ fn late_reads_take_as_long_as_the_readers_were_late() {
     let mut talk = Talk::open(&wire);
     let sidecar = Sidecar::configured(&format!("packets: {{filter: {{ports: {:?}}}}}\n", talk.ports()));
     let before = sidecar.snapshot();
-    if !["socket_enqueued", "socket_read"].iter().all(|hook| served_by(&before, hook).is_some()) {
+    if arrivals_served_by(&before).is_none() || served_by(&before, "socket_read").is_none() {
         return skip("waits of a known length: not both of socket_enqueued and socket_read are served");
     }
     let size = if sees_datagrams(&before, "socket_read") { 200 } else { LONG };

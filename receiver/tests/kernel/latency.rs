@@ -44,6 +44,16 @@ pub fn served_by(line: &Line, hook: &str) -> Option<String> {
     states.find(|point| point.amount() > 0.0)?.attributes.get("undercurrent.alternate").cloned()
 }
 
+/// Returns the name of the alternate that sees packets arrive for their sockets, at the level of the sidecar; `None` if none does.
+pub fn arrivals_served_by(line: &Line) -> Option<String> {
+    served_by(line, "socket_enqueued").or_else(|| served_by(line, "socket_arrival"))
+}
+
+/// Returns the name of the alternate that sees tasks read sockets, at the level of the sidecar; `None` if none does.
+pub fn readers_served_by(line: &Line) -> Option<String> {
+    served_by(line, "socket_reader").or_else(|| served_by(line, "datagram_reader"))
+}
+
 /// Returns true if a hook is attached to kernel functions, where it sees every packet.
 pub fn on_functions(line: &Line, hook: &str) -> bool {
     served_by(line, hook).is_some_and(|by| matches!(by.as_str(), "fentry" | "kprobe"))

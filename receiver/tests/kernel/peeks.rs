@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    latency::{DURATION, on_functions, served_by},
+    latency::{DURATION, arrivals_served_by, on_functions},
     support::{
         line::Line,
         sidecar::Sidecar,
@@ -47,7 +47,7 @@ fn what_is_looked_at_first_or_read_in_parts_counts_as_documented() {
     let ports = [server.local_addr(), right.local_addr()].map(|address| address.unwrap().port());
     let sidecar = Sidecar::configured(&format!("packets: {{filter: {{ports: {ports:?}}}}}\n"));
     let functions = on_functions(&sidecar.snapshot(), "socket_read");
-    let waits = served_by(&sidecar.snapshot(), "socket_enqueued").is_some();
+    let waits = arrivals_served_by(&sidecar.snapshot()).is_some();
     let (message, mut buffer) = (vec![0x55; SIZE], vec![0; SIZE]);
 
     let tcp = between(&sidecar, "tcp", || {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    latency::{DURATION, LOST, left_out, seen, sees_datagrams, served_by},
+    latency::{DURATION, LOST, arrivals_served_by, left_out, seen, sees_datagrams, served_by},
     support::{
         line::{Line, Value},
         options,
@@ -66,7 +66,7 @@ fn late_readers(version: Version) {
         };
         let lines = [&before, &sidecar.snapshot()];
         let attributes = [("network.transport", transport), ("network.type", version.name())];
-        let whole = ["socket_enqueued", "socket_read"].map(|hook| served_by(&before, hook));
+        let whole = [arrivals_served_by(&before), served_by(&before, "socket_read")];
         if whole.contains(&None) {
             assert_eq!(before.find(WAIT, &[]).count(), 0, "a wait that nothing measures has points");
             skip(&format!(
@@ -145,10 +145,11 @@ fn every_read_packet_has_waited_once() {
 /// CPU may be faster than the program at the exit of the enqueuing function; by kprobe also the runs that the kernel
 /// skipped. By tracepoint: any number, because a reader may be faster than the tracepoint.
 fn most_lost([before, after]: [&Line; 2], transport: &str, reads: f64) -> f64 {
-    let hooks = ["socket_enqueued", "socket_read"];
+    let arrival = if served_by(after, "socket_arrival").is_some() { "socket_arrival" } else { "socket_enqueued" };
+    let hooks = [arrival, "socket_read"];
     let overtaken = if transport == "tcp" { 0.0 } else { reads / 50.0 };
     match hooks.map(|hook| served_by(after, hook)).each_ref().map(|by| by.as_deref().unwrap_or_default()) {
-        ["fentry", "fentry"] => overtaken,
+        ["fentry" | "transport", "fentry"] => overtaken,
         ["kprobe", "kprobe"] if tells_left_out() => {
             let skipped = |hook| left_out(after, hook) - left_out(before, hook);
             overtaken + hooks.into_iter().map(skipped).sum::<f64>()
@@ -181,7 +182,7 @@ fn connections(wire: &Wire, number: usize) -> (Vec<TcpStream>, Vec<TcpStream>) {
 fn sidecar_of(ports: &[u16]) -> Option<Sidecar> {
     let sidecar = Sidecar::configured(&format!("packets: {{sampling: all, filter: {{ports: {ports:?}}}}}\n"));
     let line = sidecar.snapshot();
-    if keeps_waits(&line) && served_by(&line, "socket_enqueued").is_some() {
+    if keeps_waits(&line) && arrivals_served_by(&line).is_some() {
         return Some(sidecar);
     }
     skip("waits of connections: no program keeps them in socket storage");
@@ -270,7 +271,7 @@ fn datagrams_of_one_send_have_a_wait_each() {
     let port = right.local_addr().unwrap().port();
     let sidecar = Sidecar::configured(&format!("packets: {{sampling: all, filter: {{ports: [{port}]}}}}\n"));
     let before = sidecar.snapshot();
-    if served_by(&before, "socket_enqueued").is_none() || served_by(&before, "socket_read").is_none() {
+    if arrivals_served_by(&before).is_none() || served_by(&before, "socket_read").is_none() {
         return skip("datagrams of one send: not both of socket_enqueued and socket_read are served");
     }
     assert_eq!(left.send_to(&[0x55; DATAGRAMS * BYTES], right.local_addr().unwrap()).unwrap(), DATAGRAMS * BYTES);

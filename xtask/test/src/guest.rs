@@ -108,7 +108,7 @@ pub fn linux_6_1() -> anyhow::Result<Tally> {
 
 /// Runs the whole suite under Debian 13's kernel.
 pub fn linux_6_12() -> anyhow::Result<Tally> {
-    run(&["--kernel", "6.12"], &["--skip", INSTRUCTIONS])
+    Ok(run(&["--kernel", "6.12"], &["--skip", INSTRUCTIONS])?.and(by_level("6.12")?))
 }
 
 /// Runs the tests with results that depend on the hook under Debian 13's kernel, without trampolines.
@@ -136,9 +136,15 @@ pub fn threads() -> anyhow::Result<Tally> {
     run(&["--kernel", "6.12", "--threads", "2"], &["--ignored", THREADS])
 }
 
-/// Runs tests with trampolines, then the tests of latency for each set of alternates.
+/// Runs tests with trampolines, those of the level `normal`, then the tests of latency for each set of alternates.
 fn by_every_set(kernel: &str, tests: &[&str]) -> anyhow::Result<Tally> {
-    Ok(run(&["--kernel", kernel], tests)?.and(by_alternates(kernel, false)?))
+    Ok(run(&["--kernel", kernel], tests)?.and(by_level(kernel)?).and(by_alternates(kernel, false)?))
+}
+
+/// Runs the tests with results that depend on the level at the level `normal`.
+fn by_level(kernel: &str) -> anyhow::Result<Tally> {
+    let (name, value) = nextest::LEVEL_NORMAL;
+    run(&["--kernel", kernel, "--env", &format!("{name}={value}")], &[nextest::BY_LEVEL, &["entries::"]].concat())
 }
 
 /// Tests latency with each set of alternates. Without `all`, only the tests with results that depend on the kernel.

@@ -52,10 +52,16 @@ const SOAKS: &[&str] = &[
     "workloads::charges::receivers_do_not_pay_for_a_flood",
 ];
 
+/// Most tests start sidecars at the level `detailed`. These run once more at the level `normal`, whose programs differ.
+pub const BY_LEVEL: &[&str] = &["waits::", "slow::slow_packets", "workloads::passed::", "workloads::rtt::"];
+/// The variable that sets the level of sidecars whose tests name none.
+pub const LEVEL_NORMAL: (&str, &str) = ("UNDERCURRENT_TEST_LEVEL", "normal");
+
 /// Integration tests on this machine's kernel.
 pub fn native() -> anyhow::Result<Tally> {
     packages::install(&["iproute2", "nftables"])?;
-    nextest(&format!("kind(test) & !test(/vm_/) & !({})", soaks()), "default")
+    let tally = nextest(&format!("kind(test) & !test(/vm_/) & !({})", soaks()), "default")?;
+    Ok(tally.and(nextest_with(&either(BY_LEVEL), "default", &[LEVEL_NORMAL])?))
 }
 
 /// Integration tests on this machine's kernel that [`native`] leaves out.
@@ -65,7 +71,12 @@ pub fn native_soaks() -> anyhow::Result<Tally> {
 }
 
 fn soaks() -> String {
-    SOAKS.iter().map(|prefix| format!("test(/^{prefix}/)")).collect::<Vec<_>>().join(" | ")
+    either(SOAKS)
+}
+
+/// Returns the filter for tests with one of these prefixes.
+fn either(prefixes: &[&str]) -> String {
+    prefixes.iter().map(|prefix| format!("test(/^{prefix}/)")).collect::<Vec<_>>().join(" | ")
 }
 
 /// Tests of `cargo xtask vm`.
@@ -106,6 +117,11 @@ fn test_build() -> Command {
 /// Runs the tests that a filter selects and counts them. Prints the output of tests that failed. `ignored` is the value of
 /// `--run-ignored`: `default` or `only`.
 fn nextest(filter: &str, ignored: &str) -> anyhow::Result<Tally> {
+    nextest_with(filter, ignored, &[])
+}
+
+/// As [`nextest`], with variables in the environment of the tests.
+fn nextest_with(filter: &str, ignored: &str, variables: &[(&str, &str)]) -> anyhow::Result<Tally> {
     let skips = tempfile::NamedTempFile::new().context("cannot create a file for skips")?;
     let errors = tempfile::NamedTempFile::new().context("cannot create a file for measured errors")?;
     let report = machine::workspace().join(REPORT);
@@ -125,6 +141,7 @@ fn nextest(filter: &str, ignored: &str) -> anyhow::Result<Tally> {
         "-E",
         filter,
     ]);
+    command.envs(variables.iter().copied());
     // A snapshot that differs is a failure here, not a file to review.
     command.env("INSTA_UPDATE", "no").env("UNDERCURRENT_SKIPS", skips.path());
     command.env(truth::RESULTS, errors.path());

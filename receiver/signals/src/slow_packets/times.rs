@@ -88,10 +88,12 @@ impl Offsets {
             [Some(ip), Some(transport)] if ip > transport => [None, Some(transport)],
             passed => passed,
         };
+        // Where the wait begins at `transport`, the arrival in the queue is not known.
+        let queue = enqueued.filter(|time| *time <= packet.now && transport != Some(*time));
         Some(Times {
             departure: departure.map(wall),
             start: wall(received),
-            layers: [ip, transport, enqueued.filter(|time| *time <= packet.now)].map(|time| time.map(wall)),
+            layers: [ip, transport, queue].map(|time| time.map(wall)),
             end: wall(packet.now),
             reader: reader(packet).map(|times| times.map(wall)),
         })

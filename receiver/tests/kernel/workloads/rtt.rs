@@ -6,7 +6,7 @@ use rustix::net::{AddressFamily, RecvFlags, SocketType, ipproto, recv, socket};
 
 use super::{
     super::{
-        latency::served_by,
+        latency::readers_served_by,
         support::{
             cgroups::Group,
             line::{Line, Point, Value},
@@ -147,7 +147,7 @@ const NO_LATENCY: &str = "workloads: {enabled: false}\nsignals: {latency: {enabl
 fn times_are_had_where_no_latency_is_measured() {
     let Some(_alone) = alone("round-trip times without latency") else { return };
     let ([before, after], reads) = configured(NO_LATENCY);
-    let by = served_by(&after, "socket_reader");
+    let by = readers_served_by(&after);
     assert!(by.as_deref().is_some_and(|by| by != "socket_read"), "nothing else sees reads here: {by:?}");
     let (count, _) = grown([&before, &after], Version::Ipv4, |_| true);
     assert!(count == reads || count > reads && virtual_machine().is_none(), "{count} times of {reads}");
@@ -158,8 +158,8 @@ fn nothing_is_read_of_connections_where_times_are_off() {
     let Some(_alone) = alone("no round-trip times") else { return };
     let ([_, after], _) = configured(NO_TIMES);
     assert_eq!(after.find(RTT, &[]).count(), 0);
-    assert!(served_by(&after, "socket_reader").is_some(), "who reads is asked for the workloads");
+    assert!(readers_served_by(&after).is_some(), "who reads is asked for the workloads");
     let ([_, after], _) = configured(&[NO_WORKLOADS, NO_TIMES].concat());
     assert_eq!(after.find(RTT, &[]).count(), 0);
-    assert_eq!(served_by(&after, "socket_reader"), None, "no signal requires the reader");
+    assert_eq!(readers_served_by(&after), None, "no signal requires the reader");
 }
