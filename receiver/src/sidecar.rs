@@ -25,7 +25,7 @@ use crate::{
     logging::STATES,
     options::{Interval, Sampling, Weight},
     packets::{FilterUpdater, Grouping, SamplingController, SharedGrouping},
-    parts::{Access, Loader, LoaderEnded},
+    parts::{Access, LoaderEnded, Processes},
     reader::{PowerMeters, Reader},
     requirements::Requirements,
     signals::{
@@ -119,7 +119,7 @@ pub struct Sidecar {
     reader: Reader,
     /// The last field, because fields drop in order. After the others are dropped, the loader detaches the programs and
     /// exits.
-    loader: Loader,
+    processes: Processes,
 }
 
 impl Sidecar {
@@ -136,7 +136,7 @@ impl Sidecar {
         directory: Directory,
         watchdog: Watchdog,
     ) -> Result<Self, StartError> {
-        let Access { mut kernel, files, reader, loader } = access;
+        let Access { mut kernel, files, reader, processes } = access;
         let start = UnixNanos::now();
         let mut clock = kernel.wall_clock()?;
         synchronize(&mut clock);
@@ -206,7 +206,7 @@ impl Sidecar {
             start,
             last_collect: None,
             reader,
-            loader,
+            processes,
         })
     }
 
@@ -242,7 +242,8 @@ impl Sidecar {
         }
         self.signals.iter_mut().for_each(|(_, signal)| signal.adapt(&readings));
         let deliveries: Vec<_> = exports.iter().map(Statistics::totals).collect();
-        let parts = [std::process::id(), self.loader.process(), self.reader.process()];
+        let [supervisor, loader] = self.processes.numbers();
+        let parts = [std::process::id(), supervisor, loader, self.reader.process()];
         let state = State {
             collect: self.last_collect,
             weight: self.sampler.weight(),
@@ -322,7 +323,7 @@ impl Sidecar {
                 }
                 () = reached(end) => break None,
                 ended = outputs.ended() => return Ok(ended?),
-                ended = self.loader.ended() => return Err(ended.into()),
+                ended = self.processes.ended() => return Err(ended.into()),
                 stepped = self.clock.stepped() => match stepped {
                     Ok(()) => {
                         synchronize(&mut self.clock);

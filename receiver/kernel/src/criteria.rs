@@ -1,11 +1,12 @@
 //! Filter criteria and grouping dimensions of packets.
 
+use serde::{Deserialize, Serialize};
 use undercurrent_ebpf::abi::{filter::Criterion, group::Dimension};
 
 use super::constant::Constant;
 
 /// The filter criteria of packets. The default is empty.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterKeys {
     bits: u32,
     queue: u32,
@@ -53,7 +54,7 @@ impl FilterKeys {
 }
 
 /// The grouping dimensions of packets. The default is empty.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupBy {
     bits: u32,
     limit: u16,

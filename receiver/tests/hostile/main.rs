@@ -4,6 +4,7 @@
 
 mod collectors;
 mod delays;
+mod execution;
 mod floods;
 mod frozen;
 mod garbage;
