@@ -18,6 +18,9 @@ use crate::{
 
 const RUST_LOG: &str = "RUST_LOG";
 const OTEL_LOG_LEVEL: &str = "OTEL_LOG_LEVEL";
+const NO_COLOR: &str = "NO_COLOR";
+/// The variables that determine the log.
+pub const VARIABLES: [&str; 3] = [RUST_LOG, OTEL_LOG_LEVEL, NO_COLOR];
 /// Below this level, libraries log every frame and connection.
 const LIBRARIES: &str = "warn";
 
@@ -55,6 +58,19 @@ where
     W: io::Write,
     F: Fn() -> W + Send + Sync + 'static,
 {
+    let (logging, ignored) = install(environment, writer);
+    if let Some(ignored) = ignored {
+        tracing::warn!("{ignored}");
+    }
+    logging
+}
+
+/// Initializes logging for the process without a warning. Returns the variable with an invalid level.
+pub fn install<W, F>(environment: Environment<'_>, writer: F) -> (Logging, Option<Ignored>)
+where
+    W: io::Write,
+    F: Fn() -> W + Send + Sync + 'static,
+{
     let (printed, ignored) = filter(environment, &format!(",{STATES}=warn"));
     let level = printed.max_level_hint().unwrap_or(LevelFilter::TRACE);
     let is_own = filter_fn(|event| event.target().starts_with(OWN));
@@ -66,17 +82,13 @@ where
     let subscriber = tracing_subscriber::registry()
         .with(exported.with_filter(is_own.and(filter(environment, "").0)))
         .with(printer.with_filter(printed));
-    if subscriber.try_init().is_ok()
-        && let Some(ignored) = ignored
-    {
-        tracing::warn!("{ignored}");
-    }
-    Logging { layers, is_debug: level >= Level::DEBUG }
+    let is_first = subscriber.try_init().is_ok();
+    (Logging { layers, is_debug: level >= Level::DEBUG }, ignored.filter(|_| is_first))
 }
 
 /// Any non-empty value of NO_COLOR disables colours (no-color.org).
 fn colours(terminal: bool, environment: Environment<'_>) -> bool {
-    terminal && environment("NO_COLOR").is_none_or(|value| value.is_empty())
+    terminal && environment(NO_COLOR).is_none_or(|value| value.is_empty())
 }
 
 /// Returns the log filter: `RUST_LOG` if set, else the sidecar's messages at `OTEL_LOG_LEVEL`, else at `info`. The directives of

@@ -19,7 +19,7 @@ use undercurrent::{
     logging::{self, Logging},
     node::Node,
     outputs::{self, Opened},
-    parts::{Access, Part},
+    parts::{self, Access, Part, Program},
     requirements,
     sidecar::{self, Control, RunError, Sidecar},
     signals::{REGISTRY, internal},
@@ -34,6 +34,9 @@ const LAST_LOGS: Duration = Duration::from_millis(250);
 
 fn main() -> ExitCode {
     keep_memory_small();
+    if let Some(succeeded) = parts::run(std::env::args_os()) {
+        return ExitCode::from(if succeeded { 0 } else { exit::CANNOT_RUN });
+    }
     let command = cli::parse(std::env::args_os()).unwrap_or_else(|error| error.exit());
     let ended = match command {
         Command::Run(run) => measure(run).map(|()| ExitCode::SUCCESS),
@@ -99,7 +102,8 @@ fn measure(run: Run) -> anyhow::Result<()> {
     let (host, requirements) = requirements::permitted(&settings)?;
     let places = outputs.places().into_iter().chain(run.config.clone()).collect();
     let requirements = requirements.readable(places);
-    let access = Access::gain(host, &requirements)?;
+    let access =
+        Access::gain(&Program::own().context("cannot open the program of this process")?, host, &requirements)?;
     let listener = settings.health.listen.as_ref().map(Listener::open).transpose()?;
     let (control, runtime) = (Control::new().context("cannot start tokio")?, runtime()?);
     let Opened { outputs, own, collectors } = {

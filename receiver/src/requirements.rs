@@ -119,7 +119,9 @@ impl Requirements {
 
     /// Lets the reader open these files, or connect to these sockets: the configuration file, certificates, keys, collectors.
     #[must_use]
-    pub fn readable(self, configured: Vec<PathBuf>) -> Self {
+    pub fn readable(self, mut configured: Vec<PathBuf>) -> Self {
+        // Messages contain paths as text, so no request can name another one.
+        configured.retain(|path| path.to_str().is_some());
         Self { configured, ..self }
     }
 

@@ -20,7 +20,7 @@ use crate::{
     options::Interval,
     outputs::RunningCollectors,
     packets::{FilterUpdater, SamplingController, SharedGrouping},
-    parts::{Loader, LoaderEnded},
+    parts::{LoaderEnded, Processes},
     reader::Reader,
     signals::{
         SharedCpuTimes, Signal,
@@ -114,7 +114,7 @@ pub struct Sidecar {
     reader: Reader,
     /// The last field, because fields drop in order. After the others are dropped, the loader detaches the programs and
     /// exits.
-    loader: Loader,
+    processes: Processes,
 }
 
 impl Sidecar {
@@ -150,7 +150,8 @@ impl Sidecar {
         }
         self.signals.iter_mut().for_each(|(_, signal)| signal.adapt(&readings));
         let deliveries: Vec<_> = exports.iter().map(Statistics::totals).collect();
-        let parts = [std::process::id(), self.loader.process(), self.reader.process()];
+        let [supervisor, loader] = self.processes.numbers();
+        let parts = [std::process::id(), supervisor, loader, self.reader.process()];
         let state = State {
             collect: self.last_collect,
             weight: self.sampler.weight(),
@@ -236,7 +237,7 @@ impl Sidecar {
                 }
                 () = wait_until(end) => break None,
                 ended = outputs.wait_for_end() => return Ok(ended?),
-                ended = self.loader.ended() => return Err(ended.into()),
+                ended = self.processes.ended() => return Err(ended.into()),
                 stepped = self.clock.stepped() => match stepped {
                     Ok(()) => {
                         synchronize(&mut self.clock);

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::BTreeMap, io, os::fd::OwnedFd, rc::Rc};
 
-use super::messages::{Answer, Facts, Insert, Load, OpenClock, Remove, Request, Set, StartReader, Table, Variable};
+use super::messages::{Answer, Facts, Insert, Load, OpenClock, Remove, Request, Set, Table, Variable};
 use crate::channel::{Call, Channel};
 
 /// The error of a request to the service.
@@ -95,14 +95,6 @@ impl Client {
     pub fn open_clock(&self, number: u32) -> Result<OwnedFd, ServiceError> {
         let (_, mut descriptors) = self.exchange(OpenClock { number })?;
         descriptors.pop().ok_or_else(|| ServiceError::NoLoader("the clock has no descriptor".to_owned()))
-    }
-
-    /// Replaces the reader by a new process, and returns its pid and the descriptors of its channels.
-    ///
-    /// # Errors
-    /// If there is no loader, or it cannot start a process.
-    pub fn start_reader(&self) -> Result<(u32, Vec<OwnedFd>), ServiceError> {
-        self.exchange(StartReader {})
     }
 
     /// Writes a variable of the programs.

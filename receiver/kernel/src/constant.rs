@@ -1,11 +1,16 @@
 //! The constants of the programs. The owner of a setting computes its constants; the loader writes them into the
 //! instructions before load.
 
+use serde::{Deserialize, Serialize};
+
+use crate::symbol::{self, Symbol};
+
 /// A constant of the programs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Constant {
     /// The symbol that a program declares with `constants!` or `switch!`.
-    pub symbol: &'static str,
+    #[serde(deserialize_with = "symbol::deserialize")]
+    pub symbol: Symbol,
     /// The number.
     pub value: u32,
     /// A feature of the kernel without which the number is zero.
@@ -13,10 +18,10 @@ pub struct Constant {
 }
 
 /// A feature that the running kernel may lack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Feature {
     /// A field that programs read, by its symbol.
-    Field(&'static str),
+    Field(#[serde(deserialize_with = "symbol::deserialize")] Symbol),
     /// Programs of tracepoints can read the payload of packets (`bpf_dynptr_from_skb`).
     PacketPayload,
     /// Programs of a cgroup can read the receiving socket of a packet with its kernel type (`bpf_cast_to_kern_ctx`), and may be attached.

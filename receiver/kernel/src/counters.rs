@@ -43,7 +43,7 @@ impl OptionalCounter {
 }
 
 /// The counters to read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wanted {
     /// The events that count.
     pub events: Events,

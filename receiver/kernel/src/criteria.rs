@@ -1,5 +1,6 @@
 //! Filter criteria and grouping dimensions of packets.
 
+use serde::{Deserialize, Serialize};
 use undercurrent_ebpf::abi::{filter::Criterion, group::Dimension};
 
 use super::constant::Constant;
@@ -8,7 +9,7 @@ use super::constant::Constant;
 const ROOM: usize = 64;
 
 /// The filter criteria of packets. The default is empty.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterKeys {
     bits: u32,
     queue: u32,
@@ -56,7 +57,7 @@ impl FilterKeys {
 }
 
 /// The grouping dimensions of packets. The default is empty.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupBy {
     bits: u32,
     limit: u16,

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     cgroup::{Hierarchy, Mounts, Ownership},
@@ -16,7 +16,7 @@ const POSSIBLE_CPUS: &str = "/sys/devices/system/cpu/possible";
 const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
 /// Properties of the running kernel that affect measurements.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
     /// `uname -r`.
     pub release: String,
@@ -45,7 +45,7 @@ pub struct Host {
 }
 
 /// The cgroup hierarchies of a host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cgroup {
     /// None is mounted.

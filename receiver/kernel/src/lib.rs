@@ -34,6 +34,7 @@ pub mod ring;
 pub mod sample;
 pub mod slow;
 pub mod statistics;
+mod symbol;
 pub mod task_clock;
 pub mod text;
 

@@ -1,12 +1,16 @@
 //! The sizes of the maps, computed at start from CPUs, signals and the workload limit.
 
+use serde::{Deserialize, Serialize};
 use undercurrent_ebpf::abi::{extra, group::GROUPED, latency::IpVersion, series::SERIES, workload::Slot};
 
 use super::{
     constant::Constant,
     criteria::{self, FilterKeys, GroupBy},
 };
-use crate::telemetry::Scale;
+use crate::{
+    symbol::{self, Symbol},
+    telemetry::Scale,
+};
 
 /// The maximum number of shards of a workload's histograms, which take most of the memory. Further CPUs share shards.
 const MAX_SHARDS: usize = 16;
@@ -15,7 +19,7 @@ const MAX_SHARDS: usize = 16;
 pub(super) const HASH_ENTRY: usize = 64;
 
 /// The inputs of map sizes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sizing {
     /// The number of possible CPUs.
     pub cpus: usize,
@@ -171,10 +175,11 @@ impl PlannedMap {
 }
 
 /// The size of a map on this machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MapSize {
     /// The map's symbol.
-    pub name: &'static str,
+    #[serde(deserialize_with = "symbol::deserialize")]
+    pub name: Symbol,
     entry: usize,
     entries: usize,
 }

@@ -105,8 +105,6 @@ calls! {
         FindText {} -> Text, within STARTING;
         /// Drop the capabilities with which programs are loaded and attached.
         Freeze {} -> (), within RUNNING;
-        /// Replace the reader by a new process. Returns its process id, with the descriptors of its two channels.
-        StartReader {} -> u32, within RUNNING;
     }
 }
 

@@ -23,8 +23,7 @@ use undercurrent_kernel::{
     host::Host,
     messages::{
         Answer, Facts, FindNics, FindText, FreeGroup, Freeze, Get, Insert, List, Load, Loaded, NoteNics, OpenClock,
-        ReadRuns, ReleaseTypes, Remove, ReopenCounters, Request, Serve, ServeFunctions, Set, SetPeriods, StartReader,
-        Table,
+        ReadRuns, ReleaseTypes, Remove, ReopenCounters, Request, Serve, ServeFunctions, Set, SetPeriods, Table,
     },
     nics::{Clock, NicInventory},
     plan::{Outcome, Status},
@@ -316,6 +315,7 @@ impl Answer for Service {
             Request::ServeFunctions(_) => ServeFunctions::success(self.serve_functions()),
             Request::ReleaseTypes(_) => {
                 self.types = None;
+                release_free_memory();
                 ReleaseTypes::success(())
             }
             Request::FindNics(_) => FindNics::success(NicInventory::now()),
@@ -331,9 +331,17 @@ impl Answer for Service {
             Request::FindText(_) => FindText::reply(Text::read(&self.classified)),
             Request::Load(_) => Load::reply(Err("the programs are loaded already")),
             Request::Freeze(_) => Freeze::reply(Err("this process keeps its capabilities")),
-            Request::StartReader(_) => StartReader::reply(Err("this process starts no reader")),
             request => self.access_map(request),
         }
+    }
+}
+
+/// Returns the free memory of the heap to the kernel. Loading uses megabytes, and the allocator would keep most of them.
+fn release_free_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: the call takes a number only.
+    unsafe {
+        libc::malloc_trim(0);
     }
 }
 

@@ -17,10 +17,7 @@ use std::{
 use tokio::{sync::oneshot, time::Instant};
 
 use super::message::{Answer, FileRequest, ForeignRequest, OpenOrConnect};
-use crate::{
-    channel::{Call, Channel, ChannelError, Incoming, LONGEST_REQUEST, Reply},
-    kernel::client::Client,
-};
+use crate::channel::{Call, Channel, ChannelError, Incoming, LONGEST_REQUEST, Reply};
 
 /// The minimum time between the replacement of a reader that failed and the next replacement.
 const REST: Duration = Duration::from_secs(10);
@@ -29,12 +26,16 @@ const HUNG: Duration = Duration::from_secs(1);
 /// The time between two attempts of a request while the reader has no free thread.
 const RETRY: Duration = Duration::from_millis(100);
 
+/// Starts a reader that replaces the last one. Returns its process id, and the descriptors of its channels for files of the kernel
+/// and for foreign requests.
+pub type StartReader = Box<dyn Fn() -> io::Result<(u32, Vec<OwnedFd>)>>;
+
 /// A connection to the reader. Clones share it.
 #[derive(Clone)]
 pub struct Reader(Rc<State>);
 
 struct State {
-    loader: Client,
+    start: StartReader,
     process: Cell<u32>,
     files: RefCell<Option<Channel>>,
     foreign: Foreign,
@@ -46,13 +47,13 @@ impl Reader {
     /// Starts a reader. [`Self::maintain`] needs a tokio runtime.
     ///
     /// # Errors
-    /// If the loader cannot start the reader.
-    pub fn start(loader: Client) -> io::Result<Self> {
-        let (process, files, foreign) = start(&loader)?;
+    /// If the reader cannot be started.
+    pub fn start(start: StartReader) -> io::Result<Self> {
+        let (process, files, foreign) = connect(&start)?;
         let foreign =
             Foreign(Arc::new(Connection { open: Mutex::new(Open::new(foreign)?), exhausted: Mutex::default() }));
         let state = State {
-            loader,
+            start,
             process: Cell::new(process),
             files: RefCell::new(Some(files)),
             foreign,
@@ -135,7 +136,7 @@ impl Reader {
             return;
         }
         state.earliest.set(Some(Instant::now() + REST));
-        match start(&state.loader).and_then(|(process, files, foreign)| Ok((process, files, Open::new(foreign)?))) {
+        match connect(&state.start).and_then(|(process, files, foreign)| Ok((process, files, Open::new(foreign)?))) {
             Ok((process, files, foreign)) => {
                 state.process.set(process);
                 *state.files.borrow_mut() = Some(files);
@@ -174,8 +175,8 @@ fn complete<T>(elements: Vec<T>, count: usize) -> io::Result<Vec<T>> {
 }
 
 /// Starts a reader. Returns its process id, the channel for files of the kernel and the channel for foreign requests.
-fn start(loader: &Client) -> io::Result<(u32, Channel, Channel)> {
-    let (process, channels) = loader.start_reader()?;
+fn connect(start: &StartReader) -> io::Result<(u32, Channel, Channel)> {
+    let (process, channels) = start()?;
     let [files, foreign] =
         <[OwnedFd; 2]>::try_from(channels).map_err(|_| io::Error::other("the reader has no channels"))?;
     Ok((process, files.into(), foreign.into()))

@@ -4,7 +4,6 @@
 use undercurrent_base::{causes, environment, files, text};
 use undercurrent_channel as channel;
 use undercurrent_host::{cgroup, sysfs};
-use undercurrent_kernel as kernel;
 use undercurrent_telemetry as telemetry;
 
 mod client;
@@ -19,7 +18,7 @@ mod socket_paths;
 pub mod testing;
 
 pub use self::{
-    client::{Foreign, Reader},
+    client::{Foreign, Reader, StartReader},
     endpoint::{Endpoint, Owner, Refusal},
     environ::{EnvironError, Service},
     exchange::Query,

@@ -13,6 +13,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     Refusal, Service, SocketPaths,
     message::{
@@ -39,7 +41,7 @@ const STACK: usize = 256 << 10;
 
 /// Paths that the reader may read and open besides `/proc` and the sockets of runtimes. The configuration determines them, and
 /// the worker cannot change them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Places {
     /// The cgroups.
     pub hierarchy: Option<Hierarchy>,

@@ -28,7 +28,7 @@ const USER: [&str; 2] = ["podman/podman.sock", "docker.sock"];
 const USERS_LIMIT: usize = 64;
 
 /// The paths to search.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum SocketPaths {
     /// Only these paths.
     Named(Vec<PathBuf>),

@@ -21,7 +21,7 @@ use crate::{
         plan::{Outcome, Status},
     },
     options::GroupLimit,
-    parts::{Access, Confinement, Part},
+    parts::{Access, Confinement, Part, Program},
     privileges::Task,
     requirements::{self, Requirements},
     sidecar,
@@ -182,7 +182,7 @@ fn fill(
     requirements.within_memory(settings.memory_limit, host.cpus)?;
     // Programs attach with the loader's privileges, as in `run`. This process has more.
     let requirements = Requirements::new(&smallest(settings), host.ownership());
-    let mut access = Access::gain(host, &requirements)?;
+    let mut access = Access::gain(&Program::own()?, host, &requirements)?;
     report.collectors = collector::try_all(collectors)?;
     requirements.serve(&mut access.kernel)?;
     let kernel = &access.kernel;

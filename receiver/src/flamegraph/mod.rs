@@ -22,7 +22,7 @@ use crate::{
     causes::chain,
     config::Settings,
     kernel::{Kernel, KernelError, host::Host},
-    parts::{self, Access, AccessError, Reach},
+    parts::{self, Access, AccessError, Program, Reach},
     privileges::ReadError,
     requirements::{self, Refused, Requirements},
     signals::network_functions::{SampleSource, Stacks},
@@ -117,7 +117,8 @@ fn draw(host: Host, settings: &Settings, lasting: Duration) -> Result<Drawing, F
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| format!("cannot start tokio: {error}"))?;
         let requirements = Requirements::new(settings, None);
-        let mut access = Access::gain(host, &requirements).map_err(|error| chain(&error))?;
+        let program = Program::own().map_err(|error| format!("cannot open the program of this process: {error}"))?;
+        let mut access = Access::gain(&program, host, &requirements).map_err(|error| chain(&error))?;
         requirements.serve(&mut access.kernel).map_err(|error| chain(&error))?;
         let names = Names::read().map_err(|error| chain(&error))?;
         Ok((runtime, access, names))

@@ -1,6 +1,6 @@
 //! The privileges that each part drops and keeps.
 
-use std::{collections::HashSet, io};
+use std::{collections::HashSet, ffi::CStr, io};
 
 use caps::{CapSet, Capability, CapsHashSet};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -17,6 +17,8 @@ pub use files::{FileAccess, Reach};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Part {
+    /// Starts the loader and the readers.
+    Supervisor,
     /// Loads, attaches and detaches eBPF programs, and passes descriptors of maps.
     Loader,
     /// Reads `/proc`, cgroups and runtime sockets of other users.
@@ -63,15 +65,27 @@ fn confined<T>(
 
 impl Part {
     /// All parts.
-    pub const ALL: [Self; 3] = [Self::Loader, Self::Reader, Self::Worker];
+    pub const ALL: [Self; 4] = [Self::Supervisor, Self::Loader, Self::Reader, Self::Worker];
 
     /// Returns the name of the part.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::Supervisor => "supervisor",
             Self::Loader => "loader",
             Self::Reader => "reader",
             Self::Worker => "worker",
+        }
+    }
+
+    /// Returns the name of the part's process. That of the sidecar's worker is the name of the program.
+    #[must_use]
+    pub const fn process_name(self) -> &'static CStr {
+        match self {
+            Self::Supervisor => c"uc-supervisor",
+            Self::Loader => c"uc-loader",
+            Self::Reader => c"uc-reader",
+            Self::Worker => c"uc-worker",
         }
     }
 
@@ -79,14 +93,16 @@ impl Part {
     #[must_use]
     pub fn capabilities(self, given: &CapsHashSet) -> CapsHashSet {
         use Capability::{
-            CAP_BPF, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_NET_ADMIN, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE,
-            CAP_SYS_RESOURCE, CAP_SYSLOG,
+            CAP_BPF, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_NET_ADMIN, CAP_PERFMON, CAP_SETPCAP, CAP_SYS_ADMIN,
+            CAP_SYS_PTRACE, CAP_SYS_RESOURCE, CAP_SYSLOG,
         };
         let mut used: CapsHashSet = match self {
             Self::Loader => {
                 HashSet::from([CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN, CAP_SYS_RESOURCE, CAP_SYSLOG, CAP_DAC_READ_SEARCH])
             }
             Self::Reader => HashSet::from([CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE]),
+            // For the bounding sets of the parts that it starts.
+            Self::Supervisor => HashSet::from([CAP_SETPCAP]),
             Self::Worker => HashSet::new(),
         };
         // `CAP_SYS_ADMIN` is kept only if it was given in the place of the narrower capabilities.
@@ -99,15 +115,22 @@ impl Part {
     /// Returns the given capabilities that the part holds but does not enable, except for single system calls.
     /// `perf_restricted` is true if kprobes need `CAP_SYS_ADMIN`.
     fn reserve(self, given: &CapsHashSet, perf_restricted: bool) -> CapsHashSet {
-        if self != Self::Loader {
-            return HashSet::new();
+        match self {
+            // The parts that it starts need them.
+            Self::Supervisor => {
+                let parts = [Self::Loader, Self::Reader].into_iter();
+                parts.flat_map(|part| part.permitted(given, perf_restricted)).collect()
+            }
+            Self::Loader if perf_restricted && given.contains(&Capability::CAP_SYS_ADMIN) => {
+                HashSet::from([Capability::CAP_SYS_ADMIN])
+            }
+            _ => HashSet::new(),
         }
-        // The loader starts replacement readers, which need the reader's capabilities.
-        let mut reserve = Self::Reader.capabilities(given);
-        if perf_restricted && given.contains(&Capability::CAP_SYS_ADMIN) {
-            reserve.insert(Capability::CAP_SYS_ADMIN);
-        }
-        reserve
+    }
+
+    /// Returns the given capabilities that the part holds.
+    fn permitted(self, given: &CapsHashSet, perf_restricted: bool) -> CapsHashSet {
+        self.capabilities(given).union(&self.reserve(given, perf_restricted)).copied().collect()
     }
 
     /// Returns the restrictions of the part if this process starts it.
@@ -139,7 +162,7 @@ impl Part {
         }
         let given = confined("capabilities", caps::read(None, CapSet::Permitted))?;
         let effective = self.capabilities(&given);
-        let permitted = effective.union(&self.reserve(&given, restricts_perf_events())).copied().collect();
+        let permitted = self.permitted(&given, restricts_perf_events());
         limit_bounding_set(&permitted)?;
         if self == Self::Worker {
             // rustix caches the kernel parameters. Only root can read their file, so it must be read before the change
@@ -156,15 +179,31 @@ impl Part {
         }
         confined("system calls", system_calls::restrict(self, reach))
     }
+
+    /// Limits this process to the capabilities that the part holds, so that a program that it executes has these and no others. The
+    /// program then [confines](Self::confine) itself.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub(super) fn hand_over(self) -> Result<(), ConfineError> {
+        let given = confined("capabilities", caps::read(None, CapSet::Permitted))?;
+        let permitted = self.permitted(&given, restricts_perf_events());
+        limit_bounding_set(&permitted)?;
+        for set in [CapSet::Effective, CapSet::Inheritable, CapSet::Permitted] {
+            confined("capabilities", caps::set(None, set, &permitted))?;
+        }
+        // Another user than root needs ambient capabilities. Root keeps its capabilities also where the kernel refuses ambient ones.
+        let _ = caps::set(None, CapSet::Ambient, &permitted);
+        confined("new privileges", rustix::thread::set_no_new_privs(true))
+    }
 }
 
-/// Drops the loader's capabilities except those that it passes to new readers.
+/// Drops the loader's capabilities.
 ///
 /// # Errors
 /// If the kernel refuses.
 pub(super) fn freeze_loader() -> Result<(), ConfineError> {
-    let given = confined("capabilities", caps::read(None, CapSet::Permitted))?;
-    limit_capabilities(&HashSet::new(), &Part::Reader.capabilities(&given))
+    limit_capabilities(&HashSet::new(), &HashSet::new())
 }
 
 /// Returns true if kprobes need `CAP_SYS_ADMIN`. Debian's and Ubuntu's kernels require it for perf events if
@@ -256,5 +295,18 @@ mod tests {
         for part in [Part::Reader, Part::Worker] {
             assert!(part.reserve(&all, true).is_empty(), "{part:?}");
         }
+    }
+
+    #[test]
+    fn only_the_supervisor_holds_the_capabilities_of_several_parts() {
+        let all = caps::all();
+        let [loader, reader, supervisor] =
+            [Part::Loader, Part::Reader, Part::Supervisor].map(|part| part.permitted(&all, true));
+        assert!(loader.is_disjoint(&HashSet::from([CAP_SYS_PTRACE, Capability::CAP_DAC_OVERRIDE])));
+        assert!(reader.is_disjoint(&HashSet::from([CAP_BPF, CAP_SYS_ADMIN])));
+        assert!(loader.is_subset(&supervisor) && reader.is_subset(&supervisor));
+        // A part finds the same capabilities in those that the supervisor hands over.
+        assert_eq!(Part::Loader.permitted(&loader, true), loader);
+        assert_eq!(Part::Loader.permitted(&supervisor, true), loader);
     }
 }

@@ -2,14 +2,17 @@
 
 use std::os::fd::OwnedFd;
 
-use super::confine::{Part, Reach, freeze_loader};
+use super::{
+    confine::{Part, Reach, freeze_loader},
+    orders::LoaderOrder,
+};
 use crate::{
     causes::chain,
     channel::{Call as _, Channel, ChannelError, Reply},
     kernel::{
         LoadOptions,
         host::Host,
-        messages::{Answer as _, Freeze, Load, Loaded, Request, StartReader},
+        messages::{Answer as _, Freeze, Load, Loaded, Request},
     },
     loader::Service,
 };
@@ -18,15 +21,11 @@ use crate::{
 ///
 /// # Errors
 /// If a privilege cannot be dropped, or the worker sends a malformed request.
-pub fn serve(
-    mut channel: Channel,
-    reach: &Reach,
-    host: Host,
-    required: &LoadOptions<'_>,
-    mut start_reader: impl FnMut() -> Result<(u32, Vec<OwnedFd>), String>,
-) -> Result<(), String> {
-    Part::Loader.confine(reach).map_err(|error| chain(&error))?;
+pub fn serve(mut channel: Channel, order: &LoaderOrder) -> Result<(), String> {
+    Part::Loader.confine(&Reach::default()).map_err(|error| chain(&error))?;
     channel.serve();
+    let hooks = order.hooks().map_err(|error| error.to_string())?;
+    let required = order.options(&hooks);
     let mut service = None;
     loop {
         let request = match channel.receive() {
@@ -35,9 +34,8 @@ pub fn serve(
             Err(error) => return Err(chain(&error)),
         };
         let reply = match (request, &mut service) {
-            (Request::Load(_), None) => Load::reply_with(load(&host, required, &mut service)),
+            (Request::Load(_), None) => Load::reply_with(load(&order.host, &required, &mut service)),
             (Request::Freeze(_), _) => Freeze::reply(freeze_loader()),
-            (Request::StartReader(_), _) => StartReader::reply_with(start_reader()),
             (request, Some(service)) => service.answer(request),
             (_, None) => Reply::failed("the programs are not loaded yet"),
         };

@@ -1,29 +1,39 @@
 //! The parts of the sidecar. Each part is a process with the privileges that it needs.
 //!
 //! The first process reads the configuration and opens the output files as the user that started it. It starts the
-//! loader, which starts the reader. It then becomes the worker: it drops all privileges before it communicates with any
-//! other process.
+//! supervisor, which starts the loader and the reader. Each of them executes the program again, at other addresses and without
+//! the memory of the first process. The first process then becomes the worker: it drops all privileges before it communicates
+//! with any other process.
 
 mod confine;
+mod entry;
 mod loader;
+mod orders;
 mod process;
+mod program;
+mod supervisor;
 
-use std::{
-    collections::VecDeque,
-    io,
-    os::fd::OwnedFd,
-    time::{Duration, Instant},
-};
+use std::{cell::RefCell, io, os::fd::OwnedFd, rc::Rc, time::Duration};
 
 use serde::{Serialize, de::DeserializeOwned};
 
-pub use self::confine::{ConfineError, Confinement, FileAccess, Part, Reach, USER};
-pub use self::process::Process;
+pub use self::{
+    confine::{ConfineError, Confinement, FileAccess, Part, Reach, USER},
+    entry::run,
+    process::Process,
+    program::Program,
+};
+use self::{
+    orders::{LoaderOrder, Log, Orders},
+    process::Relative,
+    supervisor::{Request, StartLoader, StartReader},
+};
 use crate::{
     causes::chain,
-    channel::Channel,
+    channel::{Call, Channel},
+    environment,
     kernel::{Kernel, KernelError, client::Client, host::Host},
-    reader::{self, Places, Reader},
+    reader::Reader,
     requirements::Requirements,
     workloads::Files,
 };
@@ -31,18 +41,12 @@ use crate::{
 /// The maximum time for which the worker waits, before it exits, until the loader has detached the programs.
 const DETACHING: Duration = Duration::from_secs(2);
 
-/// The maximum number of killed readers in uninterruptible sleep before no other reader starts.
-const READERS: usize = 4;
-/// The maximum number of readers that start in [`PERIOD`].
-const STARTS: usize = 10;
-/// The period of the limit of starts.
-const PERIOD: Duration = Duration::from_secs(60);
-
-/// The process of the loader, and the connection to it.
-pub struct Loader {
+/// The processes of the supervisor and the loader.
+pub struct Processes {
+    loader: Relative,
     process: Process,
-    /// `None` once the programs are loaded.
-    client: Option<Client>,
+    /// The supervisor ends without it, and the loader then has no time to detach the programs.
+    _supervisor: Rc<Supervisor>,
 }
 
 /// Access to the kernel and to other processes, through the privileged parts.
@@ -53,29 +57,44 @@ pub struct Access {
     pub files: Option<Files>,
     /// The reader.
     pub reader: Reader,
-    /// The loader. It detaches every program once all fields of this value are dropped.
-    pub loader: Loader,
+    /// The processes. The loader detaches every program once all fields of this value are dropped.
+    pub processes: Processes,
 }
 
 impl Access {
-    /// Starts the loader and the reader, and loads the programs. This process must be single-threaded.
+    /// Starts the supervisor, the loader and the reader, which execute `program`, and loads the eBPF programs. This process must be
+    /// single-threaded.
     ///
     /// # Errors
     /// If no signal can be measured, or a part cannot be started.
-    pub fn gain(host: Host, requirements: &Requirements) -> Result<Self, AccessError> {
-        let mut loader = Loader::start(&host, requirements).map_err(AccessError::Loader)?;
-        let client = loader.client.take().ok_or(AccessError::Reader(io::ErrorKind::NotConnected.into()))?;
-        let reader = Reader::start(client.clone()).map_err(AccessError::Reader)?;
+    pub fn gain(program: &Program, host: Host, requirements: &Requirements) -> Result<Self, AccessError> {
+        let options = requirements.load_options(host.cpus);
+        let orders = Orders {
+            log: Log::of(&environment::process),
+            loader: LoaderOrder::new(host.clone(), requirements.load_options(host.cpus)),
+            reader: requirements.places(&host),
+        };
+        let (supervisor, process) = Supervisor::start(program, &orders).map_err(AccessError::Supervisor)?;
+        let supervisor = Rc::new(supervisor);
+        let (number, descriptors) = supervisor.call(StartLoader {}).map_err(AccessError::Loader)?;
+        let [channel, handle] = <[OwnedFd; 2]>::try_from(descriptors)
+            .map_err(|_| AccessError::Loader(io::Error::other("the loader has no channel")))?;
+        let loader = Relative::new(number, handle);
+        let processes = Processes { loader, process, _supervisor: Rc::clone(&supervisor) };
+        let start_reader = move || supervisor.call(StartReader {});
+        let reader = Reader::start(Box::new(start_reader)).map_err(AccessError::Reader)?;
         let files = host.hierarchy.clone().map(|hierarchy| Files::through(reader.clone(), hierarchy));
-        let requirements = requirements.load_options(host.cpus);
-        let kernel = Kernel::load_remotely(host.clone(), &requirements, client)?;
-        Ok(Self { kernel, files, reader, loader })
+        let kernel = Kernel::load_remotely(host, &options, Client::connect(channel.into()))?;
+        Ok(Self { kernel, files, reader, processes })
     }
 }
 
 /// The reason why the parts cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
+    /// The process of the supervisor cannot be created.
+    #[error("cannot start the supervisor: {0}")]
+    Supervisor(#[source] io::Error),
     /// The process of the loader cannot be created.
     #[error("cannot start the loader: {0}")]
     Loader(#[source] io::Error),
@@ -102,7 +121,7 @@ pub fn in_worker<P, T: Serialize + DeserializeOwned>(
 ) -> Result<T, AccessError> {
     let text = |error: io::Error| AccessError::Worker(format!("cannot start the worker: {error}"));
     let (mut ours, theirs) = Channel::pair().map_err(text)?;
-    let process = Process::start(c"uc-worker", vec![theirs.into()], |kept| {
+    let process = Process::start(Part::Worker.process_name(), vec![theirs.into()], |kept| {
         let [channel] = <[_; 1]>::try_from(kept).map_err(|_| "no channel".to_owned())?;
         let confined = prepare().and_then(|prepared| {
             Part::Worker.confine(reach).map_err(|error| chain(&error))?;
@@ -123,125 +142,55 @@ pub fn in_worker<P, T: Serialize + DeserializeOwned>(
 #[error("the loader (process {0}) ended: no program is attached any more; its last log line gives the reason")]
 pub struct LoaderEnded(u32);
 
-impl Loader {
-    /// Starts the loader. This process must be single-threaded.
-    ///
-    /// # Errors
-    /// If the kernel cannot create the process.
-    pub fn start(host: &Host, requirements: &Requirements) -> io::Result<Self> {
-        let (ours, theirs) = Channel::pair()?;
-        let process = Process::start(c"uc-loader", vec![theirs.into()], |kept| {
-            let [channel] = <[_; 1]>::try_from(kept).map_err(|_| "no channel".to_owned())?;
-            let mut readers = Readers::default();
-            let places = requirements.places(host);
-            let start_reader = || readers.start(&places).map_err(|error| error.to_string());
-            loader::serve(
-                channel.into(),
-                &reach_of(&places),
-                host.clone(),
-                &requirements.load_options(host.cpus),
-                start_reader,
-            )
-        })?;
-        Ok(Self { process, client: Some(Client::connect(ours)) })
-    }
-
-    /// Returns the process id of the loader.
+impl Processes {
+    /// Returns the process ids of the supervisor and the loader.
     #[must_use]
-    pub const fn process(&self) -> u32 {
-        self.process.number()
+    pub const fn numbers(&self) -> [u32; 2] {
+        [self.process.number(), self.loader.number()]
     }
 
-    /// Waits until the loader has ended.
+    /// Waits until the loader has ended, which also ends with the supervisor.
     pub async fn ended(&self) -> LoaderEnded {
-        if let Err(error) = self.process.ended().await {
+        if let Err(error) = self.loader.ended().await {
             tracing::warn!("cannot watch the loader: {error}");
             std::future::pending::<()>().await;
         }
-        LoaderEnded(self.process.number())
+        LoaderEnded(self.loader.number())
     }
 }
 
-/// The readers that the loader started.
-#[derive(Default)]
-struct Readers {
-    processes: Vec<Process>,
-    starts: Starts,
-}
-
-/// The times of the last starts of readers, at most [`STARTS`].
-#[derive(Default)]
-struct Starts(VecDeque<Instant>);
-
-impl Starts {
-    /// Records a start; returns false if it would exceed [`STARTS`] in [`PERIOD`].
-    fn admit(&mut self, now: Instant) -> bool {
-        self.0.retain(|start| now.duration_since(*start) < PERIOD);
-        let admits = self.0.len() < STARTS;
-        if admits {
-            self.0.push_back(now);
-        }
-        admits
-    }
-}
-
-impl Readers {
-    /// Starts a reader that replaces the last one. Returns its process id and the worker's ends of its channels.
-    ///
-    /// # Errors
-    /// If the kernel refuses, [`READERS`] killed readers have not ended, or the worker requested [`STARTS`] readers in [`PERIOD`].
-    fn start(&mut self, places: &Places) -> io::Result<(u32, Vec<OwnedFd>)> {
-        if !self.starts.admit(Instant::now()) {
-            return Err(io::Error::other(format!("{STARTS} readers have started within {PERIOD:?}")));
-        }
-        self.processes.iter().for_each(Process::kill);
-        self.processes.retain(|reader| !reader.wait(Duration::ZERO));
-        if self.processes.len() > READERS {
-            return Err(io::Error::other(format!("{READERS} killed readers still wait in system calls")));
-        }
-        let (process, channels) = start_reader(places)?;
-        let number = process.number();
-        self.processes.push(process);
-        Ok((number, channels))
-    }
-}
-
-/// Returns what the privileged parts may access.
-fn reach_of(places: &Places) -> Reach {
-    Reach { writes: !places.outputs.is_empty(), ..Reach::default() }
-}
-
-/// Starts a reader. Returns its process and the worker's ends of its channels.
-fn start_reader(places: &Places) -> io::Result<(Process, Vec<OwnedFd>)> {
-    let ((files, their_files), (foreign, their_foreign)) = (Channel::pair()?, Channel::pair()?);
-    let process = Process::start(c"uc-reader", vec![their_files.into(), their_foreign.into()], |kept| {
-        let [files, foreign] = <[_; 2]>::try_from(kept).map_err(|_| "no channels".to_owned())?;
-        Part::Reader.confine(&reach_of(places)).map_err(|error| chain(&error))?;
-        reader::serve(files.into(), foreign.into(), places)
-    })?;
-    Ok((process, vec![files.into(), foreign.into()]))
-}
-
-impl Drop for Loader {
+impl Drop for Processes {
     fn drop(&mut self) {
-        self.client = None;
-        if !self.process.wait(DETACHING) {
+        if !self.loader.wait(DETACHING) {
             tracing::warn!("the loader still detaches programs after {DETACHING:?}; the worker exits without it");
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// A connection to the supervisor.
+struct Supervisor(RefCell<Channel>);
 
-    #[test]
-    fn a_worker_starts_ten_readers_a_minute_at_most() {
-        let (mut starts, first) = (Starts::default(), Instant::now());
-        let admitted = (0..100).filter(|second| starts.admit(first + Duration::from_millis(second * 100))).count();
-        assert_eq!(admitted, STARTS);
-        let later = first + PERIOD;
-        assert!(starts.admit(later), "the first start has expired");
-        assert!(!starts.admit(later), "the others have not");
+impl Supervisor {
+    /// Starts the supervisor. This process must be single-threaded.
+    fn start(program: &Program, orders: &Orders) -> io::Result<(Self, Process)> {
+        let (mut ours, theirs) = Channel::pair()?;
+        let part = Part::Supervisor;
+        let hand_over = || part.hand_over().map_err(|error| chain(&error));
+        let process = program.start(part.process_name(), vec![theirs.into()], hand_over)?;
+        ours.set_limit(StartLoader::LIMIT);
+        ours.send(orders, &[]).map_err(io::Error::other)?;
+        Ok((Self(RefCell::new(ours)), process))
+    }
+
+    /// Lets the supervisor start a part. Returns its process id and descriptors.
+    fn call<C>(&self, call: C) -> io::Result<(C::Reply, Vec<OwnedFd>)>
+    where
+        C: Call,
+        Request: From<C>,
+    {
+        let received = self.0.borrow_mut().call::<C, Request>(call);
+        let (reply, descriptors) =
+            received.map_err(|error| io::Error::other(format!("the supervisor does not respond: {error}")))?;
+        Ok((reply.map_err(io::Error::other)?, descriptors))
     }
 }

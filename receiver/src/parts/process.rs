@@ -5,7 +5,7 @@ use std::{
     io,
     net::Shutdown,
     os::{
-        fd::{AsFd as _, AsRawFd, OwnedFd, RawFd},
+        fd::{AsFd as _, AsRawFd, BorrowedFd, OwnedFd, RawFd},
         unix::net::UnixStream,
     },
     panic::{AssertUnwindSafe, catch_unwind},
@@ -14,6 +14,7 @@ use std::{
 
 use rustix::{
     event::{PollFd, PollFlags, poll},
+    io::{FdFlags, fcntl_setfd},
     process::{Pid, PidfdFlags, WaitOptions, getpid, pidfd_open, waitpid},
     time::Timespec,
 };
@@ -76,6 +77,14 @@ impl Process {
         self.pid.as_raw_nonzero().get().cast_unsigned()
     }
 
+    /// Returns another handle of the process.
+    ///
+    /// # Errors
+    /// If the limit of open descriptors is reached.
+    pub fn handle(&self) -> io::Result<OwnedFd> {
+        self.handle.try_clone()
+    }
+
     /// Lets the kernel kill the process.
     pub fn kill(&self) {
         // The call fails if the process has already ended.
@@ -87,10 +96,7 @@ impl Process {
     /// # Errors
     /// If the runtime cannot register the descriptor.
     pub async fn ended(&self) -> io::Result<()> {
-        // SAFETY: the descriptor stays open while `self` is borrowed, and `AsyncFd` does not outlive the borrow.
-        let handle = unsafe { AsyncFd::register_with_interest(self.handle.as_fd(), Interest::READABLE) }?;
-        handle.readable().await?.retain_ready();
-        Ok(())
+        ended(self.handle.as_fd()).await
     }
 
     /// Waits until the process has ended, or for the given time. Returns false if the process still runs.
@@ -102,14 +108,70 @@ impl Process {
                 Ok(None) | Err(rustix::io::Errno::INTR) => {}
                 Ok(Some(_)) | Err(_) => return true,
             }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if until <= Instant::now() {
                 return false;
             }
-            let timeout = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
-            let _ = poll(&mut [PollFd::new(&self.handle, PollFlags::IN)], Some(&timeout));
+            wait_until(self.handle.as_fd(), until);
         }
     }
+}
+
+/// A process that another one started.
+pub struct Relative {
+    number: u32,
+    /// A pidfd.
+    handle: OwnedFd,
+}
+
+impl Relative {
+    /// Returns the process with an id and a pidfd.
+    #[must_use]
+    pub const fn new(number: u32, handle: OwnedFd) -> Self {
+        Self { number, handle }
+    }
+
+    /// Returns the process id.
+    #[must_use]
+    pub const fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Waits until the process has ended. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// If the runtime cannot register the descriptor.
+    pub async fn ended(&self) -> io::Result<()> {
+        ended(self.handle.as_fd()).await
+    }
+
+    /// Waits until the process has ended, or for the given time. Returns false if the process still runs.
+    #[must_use]
+    pub fn wait(&self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        loop {
+            if wait_until(self.handle.as_fd(), until) {
+                return true;
+            }
+            if until <= Instant::now() {
+                return false;
+            }
+        }
+    }
+}
+
+/// Waits until a pidfd is readable. Needs a tokio runtime.
+async fn ended(handle: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: the descriptor stays open while it is borrowed, and `AsyncFd` does not outlive the borrow.
+    let handle = unsafe { AsyncFd::register_with_interest(handle, Interest::READABLE) }?;
+    handle.readable().await?.retain_ready();
+    Ok(())
+}
+
+/// Waits until a pidfd is readable, until a time, or for a signal. Returns true if it is readable.
+fn wait_until(handle: BorrowedFd<'_>, until: Instant) -> bool {
+    let left = until.saturating_duration_since(Instant::now());
+    let timeout = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
+    poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&timeout)).is_ok_and(|ready| ready > 0)
 }
 
 /// Runs the part in the child process. Returns false if it failed.
@@ -119,7 +181,9 @@ fn child(
     mut keep: Vec<OwnedFd>,
     run: impl FnOnce(Vec<OwnedFd>) -> Result<(), String>,
 ) -> bool {
-    if let Err(error) = end_with(&watched) {
+    // A program that the child executes keeps it open.
+    let bound = end_with(&watched).and_then(|()| Ok(fcntl_setfd(&watched, FdFlags::empty())?));
+    if let Err(error) = bound {
         tracing::error!("cannot bind the end of {} to that of its parent: {error}", name.to_string_lossy());
         return false;
     }

@@ -1,6 +1,7 @@
 //! Bucket boundaries, exact to the nanosecond, and the tables that eBPF programs use to find the bucket of a duration.
 
 use num_bigint::BigUint;
+use serde::{Deserialize, Serialize};
 use undercurrent_ebpf::abi::histogram::{
     GUESSES, MAX_EXPONENT, MAX_SCALE, MIN_EXPONENT, SPAN_ENTRIES, SPAN_SHIFTS, SPANS, THRESHOLDS, buckets,
 };
@@ -9,7 +10,7 @@ const NANOSECONDS_PER_SECOND: u32 = 1_000_000_000;
 
 /// A scale of the OpenTelemetry data model, 0 to 3. The upper bound of a bucket is `2^(2^-scale)` times its lower
 /// bound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scale(u8);
 
 impl Scale {

@@ -4,6 +4,7 @@
 
 mod collectors;
 mod delays;
+mod execution;
 mod floods;
 mod frozen;
 mod garbage;
@@ -12,6 +13,7 @@ mod outputs;
 mod protocol;
 mod reload;
 mod separation;
+mod slow;
 mod sockets;
 mod support;
 mod text;

@@ -17,7 +17,7 @@ use undercurrent::{
     channel::LONGEST_REQUEST,
     config::{File, Flags, Settings},
     files::FileIdentity,
-    parts::{Access, Part, Reach},
+    parts::{Access, Part, Program, Reach},
     reader::{Exchange, FindProcess, FindSockets, Inode, Open, PowerMeters, Query, message::EXCHANGE},
     requirements::{self, Requirements},
 };
@@ -25,6 +25,7 @@ use undercurrent::{
 use crate::support::{
     player::{self, Player},
     runtime::{Runtime, container, with_private_run},
+    sidecar::BINARY,
     surroundings::{alone, skip},
 };
 
@@ -48,7 +49,7 @@ pub fn play() {
     let (host, _) = requirements::host().unwrap();
     let requirements = Requirements::new(&settings, host.ownership());
     let identity = FileIdentity::from_file(&fs::File::open("/dev/null").unwrap()).unwrap();
-    let access = Access::gain(host, &requirements).unwrap();
+    let access = Access::gain(&Program::open(BINARY.as_ref()).unwrap(), host, &requirements).unwrap();
     Part::Worker.confine(&Reach::default()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let foreign = access.reader.foreign();

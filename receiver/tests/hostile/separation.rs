@@ -276,6 +276,7 @@ fn every_part_has_only_the_privileges_that_it_needs() {
     let sidecar = Sidecar::start(often());
     let status = |name| Status::of_process(part(sidecar.pid(), name).unwrap()).unwrap();
     let (loader, reader, worker) = (status("uc-loader"), status("uc-reader"), status("undercurrent"));
+    let supervisor = status("uc-supervisor");
     for set in ["CapEff", "CapPrm", "CapInh", "CapAmb"] {
         assert_eq!(worker.capabilities(set), HashSet::new(), "{set}");
     }
@@ -284,22 +285,31 @@ fn every_part_has_only_the_privileges_that_it_needs() {
         assert_eq!(worker.text(user).split_whitespace().collect::<Vec<_>>(), expected, "{user}");
     }
     assert_eq!(worker.text("Groups"), "");
-    [&loader, &reader, &worker].iter().for_each(|part| assert_eq!(part.number("Seccomp"), FILTER));
+    [&supervisor, &loader, &reader, &worker].iter().for_each(|part| assert_eq!(part.number("Seccomp"), FILTER));
     let lacks = |status: &Status, lacking: &[Capability]| {
         let effective = status.capabilities("CapEff");
         lacking.iter().for_each(|capability| assert!(!effective.contains(capability), "{capability}"));
     };
-    use Capability::{CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON, CAP_SETUID, CAP_SYS_ADMIN, CAP_SYS_PTRACE};
+    use Capability::{
+        CAP_BPF, CAP_DAC_OVERRIDE, CAP_NET_ADMIN, CAP_PERFMON, CAP_SETPCAP, CAP_SETUID, CAP_SYS_ADMIN, CAP_SYS_PTRACE,
+    };
     lacks(&loader, &[CAP_SYS_PTRACE, CAP_SYS_ADMIN, CAP_SETUID]);
     lacks(&reader, &[CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN, CAP_SYS_ADMIN, CAP_SETUID]);
     assert!(
         loader.capabilities("CapEff").contains(&CAP_BPF) && reader.capabilities("CapEff").contains(&CAP_SYS_PTRACE)
     );
     assert_eq!(reader.capabilities("CapPrm"), reader.capabilities("CapEff"));
+    assert!(loader.capabilities("CapPrm").is_disjoint(&HashSet::from([CAP_SYS_PTRACE, CAP_DAC_OVERRIDE])));
+    assert_eq!(supervisor.capabilities("CapEff"), HashSet::from([CAP_SETPCAP]));
+    let of_parts = &loader.capabilities("CapPrm") | &reader.capabilities("CapPrm");
+    assert_eq!(supervisor.capabilities("CapPrm"), &of_parts | &HashSet::from([CAP_SETPCAP]));
     assert_eq!(worker.capabilities("CapBnd"), HashSet::new());
-    // The loader starts readers. Neither gains a capability by executing a file, because of `no_new_privs`.
-    assert_eq!(loader.capabilities("CapBnd"), loader.capabilities("CapPrm"));
-    [loader, reader, worker].iter().for_each(|part| assert_eq!(part.number("NoNewPrivs"), 1));
+    for part in [supervisor, loader, reader] {
+        assert_eq!(part.capabilities("CapBnd"), part.capabilities("CapPrm"));
+        ["CapInh", "CapAmb"].iter().for_each(|set| assert_eq!(part.capabilities(set), HashSet::new(), "{set}"));
+        assert_eq!(part.number("NoNewPrivs"), 1);
+    }
+    assert_eq!(worker.number("NoNewPrivs"), 1);
     for thread in fs::read_dir(format!("/proc/{}/task", sidecar.pid())).unwrap() {
         let status = Status::read(&thread.unwrap().path()).unwrap();
         assert_eq!((status.number("Seccomp"), status.capabilities("CapPrm")), (FILTER, HashSet::new()));
@@ -307,13 +317,13 @@ fn every_part_has_only_the_privileges_that_it_needs() {
 }
 
 #[test]
-fn a_frozen_loader_keeps_the_capabilities_of_readers_only() {
+fn a_frozen_loader_keeps_no_capability() {
     let Some(_alone) = alone("a frozen loader") else { return };
     let sidecar = Sidecar::configured("separation: {frozen: true}\n");
     sidecar.snapshot();
     let status = |name| Status::of_process(part(sidecar.pid(), name).unwrap()).unwrap();
     assert_eq!(status("uc-loader").capabilities("CapEff"), HashSet::new());
-    assert_eq!(status("uc-loader").capabilities("CapPrm"), status("uc-reader").capabilities("CapPrm"));
+    assert_eq!(status("uc-loader").capabilities("CapPrm"), HashSet::new());
     // A reader can still be replaced, and measurements continue.
     let reader = part(sidecar.pid(), "uc-reader").unwrap();
     send(reader, Signal::KILL);
@@ -374,16 +384,19 @@ fn a_reader_that_stops_is_replaced() {
 }
 
 #[test]
-fn the_sidecar_ends_with_its_loader() {
-    let Some(_alone) = alone("the end of the loader") else { return };
-    let mut sidecar = Sidecar::start(often());
-    let (all, attached, loader) =
-        (family(sidecar.pid()), attached(sidecar.pid()), part(sidecar.pid(), "uc-loader").unwrap());
-    send(loader, Signal::KILL);
-    assert_eq!(sidecar.wait().code(), Some(3));
-    sidecar.logs(&format!("the loader (process {loader}) ended"));
-    assert_nothing_left(&attached, patience(Duration::from_secs(1)));
-    all_end(&all);
+fn the_sidecar_ends_with_its_loader_and_with_its_supervisor() {
+    let Some(_alone) = alone("the end of the loader and of the supervisor") else { return };
+    for killed in ["uc-loader", "uc-supervisor"] {
+        let mut sidecar = Sidecar::start(often());
+        let (all, attached, loader) =
+            (family(sidecar.pid()), attached(sidecar.pid()), part(sidecar.pid(), "uc-loader").unwrap());
+        assert!(!attached.programs.is_empty());
+        send(part(sidecar.pid(), killed).unwrap(), Signal::KILL);
+        assert_eq!(sidecar.wait().code(), Some(3), "{killed}");
+        sidecar.logs(&format!("the loader (process {loader}) ended"));
+        assert_nothing_left(&attached, patience(Duration::from_secs(1)));
+        all_end(&all);
+    }
 }
 
 #[test]
@@ -391,7 +404,7 @@ fn every_part_ends_with_the_worker() {
     let Some(_alone) = alone("the end of the worker") else { return };
     let mut sidecar = Sidecar::start(often());
     let (all, attached) = (family(sidecar.pid()), attached(sidecar.pid()));
-    assert_eq!(all.len(), 3);
+    assert_eq!(all.len(), 4);
     assert_eq!(sidecar.signal(Signal::KILL).0.code(), None);
     assert_nothing_left(&attached, patience(Duration::from_secs(1)));
     all_end(&all);
@@ -424,7 +437,7 @@ fn malformed_requests_of_a_worker_end_the_loader_in_order() {
         sockets.iter().for_each(|mut socket| drop(socket.write_all(request)));
         drop(sockets);
         assert_eq!(sidecar.wait().code(), Some(3));
-        let log = sidecar.logs("uc-loader failed: malformed message");
+        let log = sidecar.logs("failed: malformed message");
         assert!(!log.contains("panicked"), "{log}");
         assert_nothing_left(&attached, patience(Duration::from_secs(1)));
         all_end(&all);

@@ -8,7 +8,7 @@ mod quotas;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use hierarchy::{Cgroup, Hierarchy, Limits, Mounts, NoAccounting, NoQuotas, Scan, UsageError, Version, netns_of};
 pub use identity::{ContainerId, Identity, Instance, Origin, PodUid, Runtime, Subtree, by_path, identify, origin};
@@ -17,7 +17,7 @@ pub use path::{CgroupId, CgroupPath, Uid};
 pub use quotas::Quotas;
 
 /// The hierarchy that eBPF programs use to attribute sockets to cgroups.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ownership {
     /// The cgroup v2 hierarchy.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A cgroup id, unique within a hierarchy: the inode number of the cgroup's directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -108,10 +108,17 @@ impl fmt::Display for CgroupPath {
     }
 }
 
-/// Serializes the readable form.
+/// Serializes the readable form, or the bytes in a format between processes.
 impl Serialize for CgroupPath {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        if serializer.is_human_readable() { serializer.collect_str(self) } else { self.0.serialize(serializer) }
+    }
+}
+
+/// Deserializes the bytes in a format between processes.
+impl<'de> Deserialize<'de> for CgroupPath {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Vec::deserialize(deserializer).map(Self)
     }
 }
 

@@ -12,6 +12,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use serde::{Deserialize, Serialize};
+
 pub use meter::{Driver, Meter, Meters, Object, Quantity, Unreadable};
 
 use crate::files::read_regular;
@@ -25,7 +27,7 @@ const LONGEST: u64 = 4096;
 const ENTRIES: usize = 256;
 
 /// A tree with the layout of sysfs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sysfs {
     root: PathBuf,
 }

@@ -43,7 +43,7 @@ pub struct Reach {
     pub ports: BTreeSet<u16>,
     /// True if the worker opens Unix sockets, which it does to notify a service manager.
     pub notifies: bool,
-    /// True if the reader opens files of outputs for appending. The loader, whose filter it inherits, then may too.
+    /// True if the reader opens files of outputs for appending. The reader inherits the supervisor's filter, so the supervisor then may too.
     pub writes: bool,
 }
 

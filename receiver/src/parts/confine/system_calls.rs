@@ -10,7 +10,9 @@ use seccompiler::{
     SeccompCondition as Condition, SeccompFilter, SeccompRule as Rule, apply_filter,
 };
 
-use self::lists::{ALLOWED, ATTRIBUTES, COMMANDS, FAMILIES, OF_EVENTS, OF_LOADER, OF_PRIVILEGES, OLDER, REQUESTS};
+use self::lists::{
+    ALLOWED, ATTRIBUTES, COMMANDS, FAMILIES, OF_EVENTS, OF_LOADER, OF_PRIVILEGES, OF_SUPERVISOR, OLDER, REQUESTS,
+};
 use super::{Part, Reach};
 
 /// The flags of `clone` that create namespaces, from `include/uapi/linux/sched.h`.
@@ -40,7 +42,7 @@ fn program(part: Part, reach: &Reach) -> Result<BpfProgram, Error> {
 fn rules(part: Part, reach: &Reach) -> Result<Rules, BackendError> {
     let mut rules: Rules = ALLOWED.iter().chain(OLDER).map(|call| (*call, Vec::new())).collect();
     rules.extend(of_memory()?);
-    rules.extend(of_files(part != Part::Worker && reach.writes)?);
+    rules.extend(of_files(matches!(part, Part::Supervisor | Part::Reader) && reach.writes)?);
     rules.insert(libc::SYS_tgkill, vec![only(0, std::process::id().into())?]);
     rules.insert(libc::SYS_socketpair, among(0, [libc::AF_UNIX as u64])?);
     rules.insert(libc::SYS_ioctl, among(1, REQUESTS.map(|request| request as u32 as u64))?);
@@ -66,6 +68,10 @@ fn rules(part: Part, reach: &Reach) -> Result<Rules, BackendError> {
         }
         Part::Reader => drop(rules.insert(libc::SYS_socket, among(0, [libc::AF_UNIX as u64])?)),
         Part::Loader => rules.extend(of_loader()?),
+        Part::Supervisor => {
+            rules.extend(of_loader()?);
+            rules.extend(of_supervisor()?);
+        }
     }
     Ok(rules)
 }
@@ -93,20 +99,28 @@ fn of_files(appends: bool) -> Result<Rules, BackendError> {
     Ok(rules)
 }
 
-/// The loader also creates programs and perf events, and new readers, which inherit its filter.
+/// The loader also creates programs and perf events.
 fn of_loader() -> Result<Rules, BackendError> {
     let mut rules: Rules = OF_LOADER.iter().map(|call| (*call, Vec::new())).collect();
     let requests = REQUESTS.into_iter().chain(OF_EVENTS).map(|request| request as u32 as u64);
-    let options = ATTRIBUTES.into_iter().chain(OF_PRIVILEGES).map(|option| option as u64);
     rules.insert(libc::SYS_bpf, among(0, COMMANDS)?);
     rules.insert(libc::SYS_ioctl, among(1, requests)?);
-    rules.insert(libc::SYS_prctl, among(0, options)?);
-    rules.insert(libc::SYS_clone, vec![masked(0, NAMESPACES, 0)?]);
     let datagram = [
         Condition::new(0, Length::Dword, Is::Eq, libc::AF_INET as u64)?,
         Condition::new(1, Length::Dword, Is::MaskedEq(KIND), libc::SOCK_DGRAM as u64)?,
     ];
     rules.insert(libc::SYS_socket, vec![Rule::new(datagram.to_vec())?, only(0, libc::AF_UNIX as u64)?]);
+    Ok(rules)
+}
+
+/// The supervisor also creates processes, which execute the program. They inherit this filter, so it allows the calls of the loader and of
+/// the reader too.
+fn of_supervisor() -> Result<Rules, BackendError> {
+    let mut rules: Rules = OF_SUPERVISOR.iter().map(|call| (*call, Vec::new())).collect();
+    let options = ATTRIBUTES.into_iter().chain(OF_PRIVILEGES).map(|option| option as u64);
+    rules.insert(libc::SYS_prctl, among(0, options)?);
+    rules.insert(libc::SYS_clone, vec![masked(0, NAMESPACES, 0)?]);
+    rules.insert(libc::SYS_execveat, vec![only(4, libc::AT_EMPTY_PATH as u64)?]);
     Ok(rules)
 }
 

@@ -14,7 +14,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{CgroupId, CgroupPath, Ownership};
 
@@ -36,7 +36,7 @@ pub struct Cgroup {
 }
 
 /// A version of the cgroup interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Version {
     /// Version 1: a hierarchy for each set of controllers.
@@ -82,7 +82,7 @@ const QUOTAS: &str = "/proc/sys/kernel/sched_cfs_bandwidth_slice_us";
 
 /// The hierarchy for attribution: version 1 with the controller `cpu` if that is mounted, otherwise version 2. One
 /// hierarchy keeps the sets of tasks of all cgroups disjoint.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hierarchy {
     version: Version,
     tree: Mount,

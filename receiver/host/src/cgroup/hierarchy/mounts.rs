@@ -9,12 +9,12 @@ use std::{
 
 use procfs::process::MountInfo;
 use rustix::fs::{major, minor};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{cgroup::CgroupPath, namespaces::Namespace};
 
 /// The visible part of a hierarchy. The order is from the largest part to the smallest.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum View {
     /// The whole hierarchy.
@@ -26,7 +26,7 @@ pub enum View {
 }
 
 /// A mount of a hierarchy or of a subtree of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mount {
     /// Mount point.
     pub point: PathBuf,

@@ -99,19 +99,20 @@ pub const OLDER: &[libc::c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 pub const OLDER: &[libc::c_long] = &[];
 
-/// Further calls of the loader: eBPF programs, perf events and their limits, capabilities for single calls, and new readers.
+/// Further calls of the loader: eBPF programs, perf events and their limits, and capabilities for single calls.
 pub const OF_LOADER: &[libc::c_long] = &[
     // To a loopback address, for requests about NICs. Other sockets than UDP are not allowed.
     libc::SYS_bind,
     libc::SYS_capget,
     libc::SYS_capset,
-    libc::SYS_close_range,
     libc::SYS_perf_event_open,
-    libc::SYS_pidfd_open,
     libc::SYS_prlimit64,
-    libc::SYS_seccomp,
     libc::SYS_setrlimit,
 ];
+
+/// Further calls of the supervisor, and of the parts before they drop their privileges.
+pub const OF_SUPERVISOR: &[libc::c_long] =
+    &[libc::SYS_close_range, libc::SYS_pidfd_open, libc::SYS_seccomp, libc::SYS_set_tid_address];
 
 /// The commands of `bpf` that the loader may use: those that create maps, programs and links, and access them by descriptors. Commands that
 /// open objects of other programs or pin objects are missing. The numbers are those of `enum bpf_cmd` in
@@ -163,7 +164,7 @@ const TCGETS2: libc::Ioctl = 0x802c_542a;
 
 /// `prctl` options: the names of threads and of memory areas.
 pub const ATTRIBUTES: [libc::c_int; 3] = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA];
-/// `prctl` options of the loader: those with which a new reader drops privileges.
+/// `prctl` options of the supervisor. The parts drop privileges with them.
 pub const OF_PRIVILEGES: [libc::c_int; 5] = [
     libc::PR_CAPBSET_DROP,
     libc::PR_CAPBSET_READ,

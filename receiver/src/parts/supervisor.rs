@@ -1,0 +1,176 @@
+//! The supervisor: starts the loader and the readers. Its only inputs are the settings of the first process, and two requests of
+//! the worker without content.
+
+use std::{
+    collections::VecDeque,
+    io,
+    os::fd::OwnedFd,
+    time::{Duration, Instant},
+};
+
+use serde::Serialize;
+
+use super::{
+    Part, Reach,
+    orders::{LoaderOrder, Log, Orders},
+    process::Process,
+    program::Program,
+};
+use crate::{
+    causes::chain,
+    channel::{Call as _, Channel, ChannelError, calls},
+    reader::Places,
+};
+
+/// The time limit of a start. It blocks the worker.
+const STARTING: Duration = Duration::from_secs(10);
+/// The maximum number of killed readers in uninterruptible sleep before no other reader starts.
+const READERS: usize = 4;
+/// The maximum number of readers that start in [`PERIOD`].
+const STARTS: usize = 10;
+/// The period of the limit of starts.
+const PERIOD: Duration = Duration::from_secs(60);
+
+calls! {
+    /// A request to the supervisor.
+    pub enum Request {
+        /// Start the loader, once. Returns its process id, with the descriptors of its channel and of the process.
+        StartLoader {} -> u32, within STARTING;
+        /// Replace the reader by a new process. Returns its process id, with the descriptors of its two channels.
+        StartReader {} -> u32, within STARTING;
+    }
+}
+
+/// Serves the worker until it closes the channel.
+///
+/// # Errors
+/// If a privilege cannot be dropped, or the worker sends a malformed request.
+pub fn serve(mut channel: Channel) -> Result<(), String> {
+    // From the first process, which has received nothing from outside yet.
+    let (Orders { log, loader, reader }, _) = channel.receive().map_err(|error| chain(&error))?;
+    log.start();
+    let program = Program::own().map_err(|error| format!("cannot open the program of this process: {error}"))?;
+    Part::Supervisor.confine(&reach_of(&reader)).map_err(|error| chain(&error))?;
+    channel.serve();
+    let mut loader = Some(loader);
+    let (mut readers, mut loaders) = (Readers::default(), Vec::new());
+    loop {
+        let request = match channel.receive() {
+            Ok((request, _)) => request,
+            Err(ChannelError::Closed) => return Ok(()),
+            Err(error) => return Err(chain(&error)),
+        };
+        let reply = match request {
+            Request::StartLoader(_) => StartLoader::reply_with(match loader.take() {
+                Some(order) => start_loader(&program, &log, &order, &mut loaders).map_err(|error| error.to_string()),
+                None => Err("the loader was started already".to_owned()),
+            }),
+            Request::StartReader(_) => {
+                StartReader::reply_with(readers.start(&program, &log, &reader).map_err(|error| error.to_string()))
+            }
+        };
+        channel.reply(&reply).map_err(|error| chain(&error))?;
+    }
+}
+
+/// Returns what the readers and their supervisor may access.
+pub fn reach_of(places: &Places) -> Reach {
+    Reach { writes: !places.outputs.is_empty(), ..Reach::default() }
+}
+
+/// A process id, and descriptors for the worker.
+type Started = (u32, Vec<OwnedFd>);
+
+fn start_loader(
+    program: &Program,
+    log: &Log,
+    order: &LoaderOrder,
+    running: &mut Vec<Process>,
+) -> Result<Started, ChannelError> {
+    let (process, mut channels) = start::<1>(program, Part::Loader, &(log, order))?;
+    channels.push(process.handle()?);
+    let number = process.number();
+    // The kernel kills the process when the value is dropped.
+    running.push(process);
+    Ok((number, channels))
+}
+
+/// Starts a part with `N` channels, and sends its settings through the first. Returns the process and the other ends.
+fn start<const N: usize>(
+    program: &Program,
+    part: Part,
+    settings: &impl Serialize,
+) -> Result<(Process, Vec<OwnedFd>), ChannelError> {
+    let pairs = (0..N).map(|_| Channel::pair()).collect::<io::Result<Vec<_>>>()?;
+    let (mut ours, theirs): (Vec<Channel>, Vec<Channel>) = pairs.into_iter().unzip();
+    let theirs = theirs.into_iter().map(OwnedFd::from).collect();
+    let process = program.start(part.process_name(), theirs, || part.hand_over().map_err(|error| chain(&error)))?;
+    if let Some(first) = ours.first_mut() {
+        first.set_limit(STARTING / 2);
+        first.send(settings, &[])?;
+    }
+    Ok((process, ours.into_iter().map(OwnedFd::from).collect()))
+}
+
+/// The running readers.
+#[derive(Default)]
+struct Readers {
+    processes: Vec<Process>,
+    starts: Starts,
+}
+
+/// The times of the last starts of readers, at most [`STARTS`].
+#[derive(Default)]
+struct Starts(VecDeque<Instant>);
+
+impl Starts {
+    /// Records a start; returns false if it would exceed [`STARTS`] in [`PERIOD`].
+    fn admit(&mut self, now: Instant) -> bool {
+        self.0.retain(|start| now.duration_since(*start) < PERIOD);
+        let admits = self.0.len() < STARTS;
+        if admits {
+            self.0.push_back(now);
+        }
+        admits
+    }
+}
+
+impl Readers {
+    /// Starts a reader that replaces the last one. Returns its process id and the worker's ends of its channels.
+    ///
+    /// # Errors
+    /// If the kernel refuses, [`READERS`] killed readers have not ended, or the worker requested [`STARTS`] readers in [`PERIOD`].
+    fn start(&mut self, program: &Program, log: &Log, places: &Places) -> Result<Started, ChannelError> {
+        if !self.starts.admit(Instant::now()) {
+            return Err(refused(format!("{STARTS} readers have started within {PERIOD:?}")));
+        }
+        self.processes.iter().for_each(Process::kill);
+        self.processes.retain(|reader| !reader.wait(Duration::ZERO));
+        if self.processes.len() > READERS {
+            return Err(refused(format!("{READERS} killed readers still wait in system calls")));
+        }
+        let (process, channels) = start::<2>(program, Part::Reader, &(log, places))?;
+        let number = process.number();
+        self.processes.push(process);
+        Ok((number, channels))
+    }
+}
+
+fn refused(reason: String) -> ChannelError {
+    ChannelError::Io(io::Error::other(reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_starts_ten_readers_a_minute_at_most() {
+        let (mut starts, first) = (Starts::default(), Instant::now());
+        let admitted = (0..100).filter(|second| starts.admit(first + Duration::from_millis(second * 100))).count();
+        assert_eq!(admitted, STARTS);
+        let later = first + PERIOD;
+        assert!(starts.admit(later), "the first start has expired");
+        assert!(!starts.admit(later), "the others have not");
+    }
+}
