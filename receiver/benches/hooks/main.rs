@@ -152,7 +152,7 @@ fn cgroup(root: &str) -> Option<u64> {
 
 /// Returns the default settings with all or some of the signals.
 fn settings(handlers: Handlers, avoid: &[AttachKind]) -> Settings {
-    let flags = Flags { avoid: avoid.to_vec(), ..Flags::default() };
+    let flags = Flags { avoid: avoid.to_vec(), level: Some(Level::Detailed), ..Flags::default() };
     let (mut settings, _) = Settings::resolve(flags, &|_| None, File::default());
     choose(handlers, &mut settings.signals);
     settings

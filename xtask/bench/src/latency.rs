@@ -22,6 +22,9 @@ pub struct Options {
     /// Measure the layers of the receive path and nothing else
     #[arg(long)]
     layers: bool,
+    /// The level of the sidecar: normal or detailed
+    #[arg(long, default_value = "normal")]
+    level: String,
     #[command(flatten)]
     web: web::Comparison,
 }
@@ -54,7 +57,8 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
 impl Options {
     fn configuration(&self) -> Configuration {
         let signals = self.layers.then(|| vec!["latency".to_owned()]);
-        let name = if self.layers { "the receive layers" } else { "all signals" };
-        Configuration { name: name.to_owned(), signals, settings: Map::new(), samples: !self.all }
+        let what = if self.layers { "the receive layers" } else { "all signals" };
+        let name = format!("{what}, level {}", self.level);
+        Configuration { name, level: self.level.clone(), signals, settings: Map::new(), samples: !self.all }
     }
 }

@@ -51,6 +51,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let configurations = values.iter().map(|exact| Configuration {
         name: format!("CPU time by event and function, `exact: {exact}`"),
         signals: Some(SIGNALS.map(str::to_owned).to_vec()),
+        level: "normal".to_owned(),
         settings: settings(exact),
         samples: true,
     });

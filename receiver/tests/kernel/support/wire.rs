@@ -4,6 +4,7 @@ use std::{
     fs,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     path::Path,
+    process::Command,
     thread,
     time::Duration,
 };
@@ -162,6 +163,13 @@ impl Wire {
             namespace.ip(&format!("address add {address}{} dev {interface}", self.version.prefix()));
         }
         self
+    }
+
+    /// Tracks connections in the namespace between the ends.
+    pub fn track_connections(&self) {
+        const RULES: &str = "table inet forward { chain forward { type filter hook forward priority 0; ct state new counter accept; }; }";
+        let output = self.middle.as_ref().unwrap().run(|| Command::new("nft").arg(RULES).output().unwrap());
+        assert!(output.status.success(), "nft: {output:?}");
     }
 
     /// Returns the address of the left end.

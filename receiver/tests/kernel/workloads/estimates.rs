@@ -6,7 +6,7 @@ use super::{
     super::support::{
         line::{Line, Point},
         sidecar::Sidecar,
-        surroundings::{alone, often, patience, wait_for},
+        surroundings::{alone, often, patience, virtual_machine, wait_for},
         wire::{Version, Wire},
     },
     charges::Server,
@@ -38,11 +38,12 @@ fn share_error(times: [f64; 2], variances: [f64; 2]) -> f64 {
     ((1.0 - share).powi(2) * variances[0] + share.powi(2) * variances[1]).sqrt() / all
 }
 
-fn proportional(scene: &Scene) {
+/// Sends datagrams to two workloads at a ratio. Checks their shares of the receive softirq, and that at most a tenth of its time counts for
+/// others.
+fn proportional(scene: &Scene, wire: &Wire) {
     let groups = [scene.group(), scene.group()];
     let sidecar = scene.sidecar(&["--level", "normal"]);
-    let wire = Wire::veth(Version::Ipv4);
-    let [many, few] = groups.each_ref().map(|group| Server::start(group, &wire));
+    let [many, few] = groups.each_ref().map(|group| Server::start(group, wire));
     let of = |line: &Line, metric| groups.each_ref().map(|group| amount(line, metric, |point| is(point, &group.path)));
     let is_known = || {
         // Nobody reads: a packet that a full queue refuses costs its way to the socket too.
@@ -62,12 +63,25 @@ fn proportional(scene: &Scene) {
     let all = amount(&line, ESTIMATED, |_| true);
     eprintln!("share {share:.3} +- {error:.3} of {first:.2} s and {second:.2} s, all {all:.2} s");
     assert!((share - expected).abs() < ERRORS.mul_add(error, BIAS), "{share} instead of {expected}");
-    assert!(first + second > 0.5 * all, "the receivers have {} s of {all} s", first + second);
+    // Packets of other programs on this host are received too.
+    let least = if virtual_machine().is_some() { 0.9 } else { 0.8 };
+    assert!(first + second > least * all, "the receivers have {} s of {all} s", first + second);
 }
 
 #[test]
 fn samples_count_for_the_receivers_of_packets() {
-    everywhere("samples by receiver", proportional);
+    everywhere("samples by receiver", |scene| proportional(scene, &Wire::veth(Version::Ipv4)));
+}
+
+/// Packets from outside pass the host before they reach the namespace of their container. The time in both halves counts for the container.
+#[test]
+fn samples_count_for_the_receivers_of_forwarded_packets() {
+    everywhere("samples of routed packets", |scene| {
+        let wire = Wire::routed(Version::Ipv4);
+        wire.track_connections();
+        proportional(scene, &wire);
+    });
+    everywhere("samples of bridged packets", |scene| proportional(scene, &Wire::bridged(Version::Ipv4)));
 }
 
 /// The default level enters one program for a received packet, and has the CPU time of workloads by use all the same.

@@ -25,6 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Configuration {
     /// A description for the report.
     pub name: String,
+    /// The level of detail.
+    pub level: String,
     /// The enabled signals; all if absent.
     pub signals: Option<Vec<String>>,
     /// Settings of signals by name.
@@ -45,7 +47,7 @@ impl Configuration {
         signals.extend(self.settings.clone());
         let sampling = if self.samples { "adaptive" } else { "all" };
         // JSON is a subset of YAML.
-        Ok(json!({ "signals": signals, "packets": { "sampling": sampling } }).to_string())
+        Ok(json!({ "level": self.level, "signals": signals, "packets": { "sampling": sampling } }).to_string())
     }
 }
 
