@@ -1,6 +1,7 @@
 //! Files of the host: cgroups, power meters, the topology of CPUs, and counters of the receive softirq.
 
 pub mod cgroup;
+pub mod ksoftirqd;
 pub mod softnet;
 pub mod sysfs;
 

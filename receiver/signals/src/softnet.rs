@@ -1,12 +1,13 @@
-//! `softnet`: the kernel's counters of each CPU's receive softirq.
+//! `softnet`: the kernel's counters of each CPU's receive softirq, and the waits of its thread for softirqs.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Entry, OpenContext, OpenError, ReadError, Signal, attributes};
 use crate::{
+    ksoftirqd::{self, Thread},
     softnet_stat::{self, Row},
     telemetry::{AttributeKey, Attributes, Data, Descriptor, Metric, Point, Readings, UnixNanos},
     workloads::{Slot, Workloads},
@@ -16,8 +17,8 @@ use crate::{
 pub static ENTRY: Entry = Entry {
     ..Entry::new(
         "softnet",
-        "Counters of the receive softirq on each CPU: packets, drops and exhausted budgets",
-        &[&PROCESSED, &DROPPED, &SQUEEZED],
+        "Counters of the receive softirq on each CPU: packets, drops, exhausted budgets, and waits of its thread",
+        &[&PROCESSED, &DROPPED, &SQUEEZED, &WAIT],
         open,
     )
 };
@@ -43,6 +44,16 @@ static SQUEEZED: Descriptor = Descriptor::counter(
     ATTRIBUTES,
 );
 
+static WAIT: Descriptor = Descriptor::counter(
+    "undercurrent.softnet.thread.wait.time",
+    "s",
+    "Time that ksoftirqd, which continues the softirqs of an overloaded CPU, was ready and waited for its CPU.",
+    ATTRIBUTES,
+);
+
+/// The counters of [`Row`], in its order.
+const COUNTERS: [&Descriptor; 3] = [&PROCESSED, &DROPPED, &SQUEEZED];
+
 /// The settings of `softnet`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -64,11 +75,15 @@ struct Softnet {
     start: UnixNanos,
     last: BTreeMap<u32, Row>,
     totals: BTreeMap<u32, [u64; 3]>,
+    /// The threads for softirqs, each with its wait at the start.
+    threads: Vec<(Thread, Duration)>,
 }
 
 fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
     let rows = read()?;
-    Ok(Box::new(Softnet::new(rows, opening.settings.softnet.per_cpu, opening.start)))
+    let threads = ksoftirqd::threads().into_iter().filter_map(|thread| Some((thread.wait().ok()?, thread)));
+    let threads = threads.map(|(wait, thread)| (thread, wait)).collect();
+    Ok(Box::new(Softnet { threads, ..Softnet::new(rows, opening.settings.softnet.per_cpu, opening.start) }))
 }
 
 fn read() -> Result<Vec<Row>, ReadError> {
@@ -78,7 +93,8 @@ fn read() -> Result<Vec<Row>, ReadError> {
 impl Softnet {
     fn new(rows: Vec<Row>, per_cpu: bool, start: UnixNanos) -> Self {
         let totals = rows.iter().map(|row| (row.cpu, [0; 3])).collect();
-        Self { per_cpu, start, last: rows.into_iter().map(|row| (row.cpu, row)).collect(), totals }
+        let last = rows.into_iter().map(|row| (row.cpu, row)).collect();
+        Self { per_cpu, start, last, totals, threads: Vec::new() }
     }
 
     /// Adds the growth since the previous rows. The kernel's counters have 32 bits and wrap.
@@ -94,12 +110,29 @@ impl Softnet {
     }
 
     fn points(&self, counter: usize) -> Vec<Point> {
-        let point = |attributes, count: u64| Point { attributes, start: self.start, data: Data::count(count) };
-        let counts = self.totals.iter().map(|(cpu, totals)| (*cpu, totals[counter]));
+        self.points_of(self.totals.iter().map(|(cpu, totals)| (*cpu, totals[counter])), Data::count)
+    }
+
+    /// Returns the points of the waits since the start; none if the threads are unknown.
+    fn waits(&self) -> Result<Vec<Point>, ReadError> {
+        let wait = |(thread, before): &(Thread, Duration)| {
+            let now = thread.wait().map_err(|source| ReadError { what: ksoftirqd::SOURCE, source })?;
+            Ok((thread.cpu, u64::try_from(now.saturating_sub(*before).as_nanos()).unwrap_or(u64::MAX)))
+        };
+        let waits = self.threads.iter().map(wait).collect::<Result<Vec<_>, ReadError>>()?;
+        if waits.is_empty() {
+            return Ok(Vec::new());
+        }
+        Ok(self.points_of(waits.into_iter(), |nanoseconds| Data::Double(nanoseconds as f64 / 1e9)))
+    }
+
+    /// Returns a point for each CPU, or one for all.
+    fn points_of(&self, amounts: impl Iterator<Item = (u32, u64)>, data: impl Fn(u64) -> Data) -> Vec<Point> {
+        let point = |attributes, amount| Point { attributes, start: self.start, data: data(amount) };
         if self.per_cpu {
-            counts.map(|(cpu, count)| point(Attributes::new().with(attributes::CPU, cpu), count)).collect()
+            amounts.map(|(cpu, amount)| point(Attributes::new().with(attributes::CPU, cpu), amount)).collect()
         } else {
-            vec![point(Attributes::new(), counts.map(|(_, count)| count).sum())]
+            vec![point(Attributes::new(), amounts.map(|(_, amount)| amount).sum())]
         }
     }
 }
@@ -107,9 +140,10 @@ impl Softnet {
 impl Signal for Softnet {
     fn read(&mut self, _: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
         self.advance(read()?);
-        for (counter, descriptor) in ENTRY.metrics.iter().enumerate() {
+        for (counter, descriptor) in COUNTERS.into_iter().enumerate() {
             readings.add(Slot::NODE, Metric { descriptor, points: self.points(counter) });
         }
+        readings.add(Slot::NODE, Metric { descriptor: &WAIT, points: self.waits()? });
         Ok(())
     }
 }

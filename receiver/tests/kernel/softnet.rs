@@ -93,3 +93,41 @@ fn softirq_counters_are_the_devices_and_the_kernels() {
         record(metric, grown, least..=most);
     }
 }
+
+/// Returns the waits of all threads for softirqs in seconds.
+fn thread_waits() -> f64 {
+    let waits = procfs::process::all_processes().unwrap().filter_map(|process| {
+        let process = process.ok()?;
+        process.stat().ok()?.comm.starts_with("ksoftirqd/").then_some(())?;
+        process.schedstat().ok()
+    });
+    waits.map(|stat| stat.run_delay as f64 / 1e9).sum()
+}
+
+#[test]
+fn waits_of_threads_are_the_kernels() {
+    let Some(_alone) = alone("waits of ksoftirqd") else { return };
+    const WAIT: &str = "undercurrent.softnet.thread.wait.time";
+    let wire = Wire::veth(Version::Ipv4);
+    let socket = wire.left.run(|| UdpSocket::bind((wire.client(), 0)).unwrap());
+    socket.connect((wire.server(), 9)).unwrap();
+    let outer = thread_waits();
+    let sidecar = Sidecar::start(often());
+    let (before, inner) = (sidecar.snapshot(), thread_waits());
+    // With a budget of one packet, the softirq is left to its thread, which competes with this one.
+    let is_left_to_a_thread = || {
+        let settings = ONE_PACKET.map(|name| Sysctl::set(name, "1"));
+        for _ in 0..2000 {
+            // The peer refuses datagrams.
+            let _ = socket.send(&[0x55; SEGMENT]);
+        }
+        drop(settings);
+        (thread_waits() > inner).then_some(())
+    };
+    wait_for("a thread to wait", patience(Duration::from_secs(20)), is_left_to_a_thread);
+    let inner_end = thread_waits();
+    let after = sidecar.snapshot();
+    let outer_end = thread_waits();
+    let grown = after.total(WAIT, &[]) - before.total(WAIT, &[]);
+    record(WAIT, grown, 0.0_f64.max(inner_end - inner) - 1e-9..=outer_end - outer + 1e-9);
+}
