@@ -41,7 +41,18 @@ fn http(sidecar: &Path, protocol: &str) -> anyhow::Result<()> {
     std::fs::write(config.path(), SLOW)?;
     let mut command = Command::new(sidecar);
     command
-        .args(["run", "--output", "otlp", "--interval", "1s", "--duration", &format!("{HTTP_INTERVALS}s"), "--config"])
+        .args([
+            "run",
+            "--level",
+            "detailed",
+            "--output",
+            "otlp",
+            "--interval",
+            "1s",
+            "--duration",
+            &format!("{HTTP_INTERVALS}s"),
+            "--config",
+        ])
         .arg(config.path())
         .env("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
         .env("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd")
@@ -67,7 +78,17 @@ fn grpc(sidecar: &Path) -> anyhow::Result<()> {
     let traffic = Traffic::start()?;
     let mut command = Command::new(sidecar);
     command
-        .args(["run", "--output", "otlp", "--interval", "1s", "--duration", &format!("{INTERVALS}s")])
+        .args([
+            "run",
+            "--level",
+            "detailed",
+            "--output",
+            "otlp",
+            "--interval",
+            "1s",
+            "--duration",
+            &format!("{INTERVALS}s"),
+        ])
         .env("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd")
         .env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint());
     let outcome = machine::output(&mut command);

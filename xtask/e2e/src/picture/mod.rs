@@ -23,15 +23,11 @@ const IMAGE: &str = "registry.example/shop/app:1.0";
 /// The signals in the picture. The others would fill a second screen.
 const SIGNALS: &str = "\
 signals:
-  latency: {layers: [socket_enqueued, socket_read]}
   cpu_throttled: {enabled: false}
   network_drops: {enabled: false}
-  softirq_wait: {enabled: false}
   softnet: {enabled: false}
   tcp_listen_overflows: {enabled: false}
   tcp_retransmits: {enabled: false}
-  transmit: {enabled: false}
-  workload_cpu: {enabled: false}
 ";
 /// Sets the size of the terminal, and runs the sidecar until the second table. The last table covers less than an interval.
 const TERMINAL: &str =

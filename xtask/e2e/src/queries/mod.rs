@@ -223,7 +223,7 @@ impl Run<'_> {
         let before = self.identities()?;
         sidecar.stop()?;
         let sidecar = self.sidecar()?;
-        let reset = r#"resets(undercurrent_network_cpu_time_seconds_total{undercurrent_network_event="receive_softirq"}[5m]) > 0"#;
+        let reset = r#"resets(undercurrent_softnet_processed_total[5m]) > 0"#;
         process::wait_for(
             "a counter reset",
             ARRIVAL,
