@@ -66,7 +66,7 @@ fn check_files(engine: &Docker) -> anyhow::Result<()> {
 /// Checks that two requests of the sidecar are correct, and that they show the traffic between the client and the server.
 fn check(first: &Request, last: &Request) -> anyhow::Result<()> {
     expected::node(last)?;
-    expected::softirq_time(last)?;
+    expected::cpu_time(last)?;
     for transport in ["tcp", "udp"] {
         let packets = expected::received(last, transport)?.saturating_sub(expected::received(first, transport)?);
         ensure!(

@@ -113,7 +113,7 @@ fn check(requests: &[Request]) -> anyhow::Result<()> {
     let (Some(first), Some(last)) = (requests.first(), requests.last()) else { bail!("no request arrived") };
     expected::node(last)?;
     expected::host_name(last)?;
-    expected::softirq_time(last)?;
+    expected::cpu_time(last)?;
     expected::buckets(last)?;
     for transport in ["tcp", "udp"] {
         let (before, after) = (expected::received(first, transport)?, expected::received(last, transport)?);
