@@ -79,16 +79,16 @@ fn copy(recorded: &ResourceMetrics, number: u32) -> ResourceMetrics {
     copy
 }
 
-/// Adds to the counts of a point, by up to a half of them.
+/// Adds to the counts of a point, by up to a thirty-second of them.
 fn grow(data: &mut Data, random: u64) {
     match data {
-        Data::Integer(number) => *number += (*number / 2) * (random % 256) as i64 / 256,
-        Data::Double(number) => *number *= 1.0 + (random % 256) as f64 / 512.0,
+        Data::Integer(number) => *number += *number * (random % 256) as i64 / 8192,
+        Data::Double(number) => *number *= 1.0 + (random % 256) as f64 / 8192.0,
         Data::Histogram(histogram) => {
             for (index, bucket) in histogram.buckets.iter_mut().enumerate() {
-                *bucket += *bucket * (random.rotate_left(index as u32) % 256) / 512;
+                *bucket += *bucket * (random.rotate_left(index as u32) % 256) / 8192;
             }
-            histogram.sum *= 1.0 + (random % 256) as f64 / 512.0;
+            histogram.sum *= 1.0 + (random % 256) as f64 / 8192.0;
         }
         Data::NoRecordedValue => {}
     }

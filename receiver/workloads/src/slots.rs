@@ -1,6 +1,6 @@
 //! Allocation of slots to workloads.
 //!
-//! A slot is the number by which programs count for a workload. The next workload may use it only when every total of the last one is
+//! A slot is the number by which programs count for a workload. Another workload may use it only when every total of its predecessor is
 //! delivered, and no program can write to it any more:
 //!
 //! ```text

@@ -38,7 +38,7 @@ enum Benchmark {
     Cpu(network_cpu::Options),
     /// What counters of the processor and energy cost: a switch between tasks, and a division over 1000 workloads
     Energy(energy::Options),
-    /// What the delivery of a full snapshot costs: CPU time and bytes, by protocol and compression
+    /// The delivery of a full snapshot: CPU time and bytes, by protocol and compression
     Export(export::Options),
     /// What latency costs: an event, natively and in instructions, and what the whole sidecar takes from nginx under wrk
     Latency(latency::Options),

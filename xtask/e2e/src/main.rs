@@ -6,6 +6,7 @@ mod delivery;
 mod engines;
 mod expected;
 mod invariants;
+mod outage;
 mod picture;
 mod queries;
 mod receiver;
@@ -57,6 +58,8 @@ enum Scenario {
     /// Containers of real engines of its own, with cgroup v2 and where there is one with v1; whose the traffic and the CPU
     /// time are is checked.
     Workloads(workloads::Options),
+    /// The collector is down for an hour. The received growth adds up to the totals, and the memory of the sidecar does not grow.
+    Outage(outage::Options),
     /// Draws the live table of a host with containers as SVG, and writes the table of a host without containers into a page;
     /// `cargo xtask docs --picture` does so for the documentation.
     Picture { file: PathBuf, page: PathBuf },
@@ -94,6 +97,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         Scenario::Prometheus(options) => queries::run(&sidecar, &options).map(|()| Tally::passed(1)),
         Scenario::Traces => traces::run(&sidecar).map(|()| Tally::passed(1)),
         Scenario::Workloads(options) => workloads::run(&sidecar, &options),
+        Scenario::Outage(options) => outage::run(&sidecar, &options).map(|()| Tally::passed(1)),
         Scenario::Picture { file, page } => picture::draw(&sidecar, &file)
             .and_then(|()| picture::sample::write(&sidecar, &page))
             .map(|()| Tally::passed(1)),

@@ -24,7 +24,7 @@ fn deny(checks: &[&str]) -> anyhow::Result<Command> {
 }
 
 /// Runs a check that passes or fails as a unit, and prints its output if it fails.
-fn checked(command: &mut Command, remedy: &str) -> anyhow::Result<Tally> {
+pub fn checked(command: &mut Command, remedy: &str) -> anyhow::Result<Tally> {
     let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
     if !output.status.success() {
         print!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

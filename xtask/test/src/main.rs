@@ -10,6 +10,7 @@ mod parts;
 mod record;
 mod report;
 mod runner;
+mod semconv;
 mod unused;
 
 use clap::Parser;

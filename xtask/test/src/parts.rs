@@ -3,7 +3,7 @@ use std::process::Command;
 
 use xtask_common::{artifacts, tally::Tally};
 
-use crate::{fuzz, guest, lint, nextest, unused};
+use crate::{fuzz, guest, lint, nextest, semconv, unused};
 
 /// When a part runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +68,7 @@ pub const PARTS: &[Part] = &[
         .waits_for_guests(),
     Part::quick("collector", "a real collector takes the sidecar's metrics", collector).needs_root(),
     Part::matrix("features", "the sidecar compiles without each optional feature", lint::features),
+    Part::matrix("semconv", "the registry of names follows the schema of OpenTelemetry Weaver", semconv::check),
     Part::matrix("fuzz", "each fuzz target finds nothing within 30 s", fuzz::run),
     Part::matrix("native-soaks", "long and load-sensitive tests on this machine's kernel", nextest::native_soaks),
     Part::matrix("vm", "virtual machines run this machine's programs under another kernel", nextest::virtual_machines),

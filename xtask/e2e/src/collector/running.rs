@@ -34,15 +34,22 @@ impl Collector {
     /// Starts a collector on a free port, and waits until it is ready. It writes one line per request. Its pipeline has no batch
     /// processor, so a line is exactly one request of the sender.
     pub fn start() -> anyhow::Result<Self> {
-        retry(|| {
-            let (folder, address, http) = (folder()?, free_address()?, free_address()?);
-            let config = folder.path().join("config.yaml");
-            let otlp =
-                format!("otlp: {{protocols: {{grpc: {{endpoint: '{address}'}}, http: {{endpoint: '{http}'}}}}}}");
-            let settings = settings("otlp", &otlp, folder.path());
-            fs::write(&config, settings).with_context(|| format!("cannot write {}", config.display()))?;
-            Self::launch(folder, [address, http], |command| command.arg("--config").arg(&config))
-        })
+        retry(|| Self::start_at([free_address()?, free_address()?]))
+    }
+
+    /// Starts a collector at two addresses, for OTLP over gRPC and over HTTP; see [`Self::start`].
+    pub fn start_at([address, http]: [SocketAddr; 2]) -> anyhow::Result<Self> {
+        let folder = folder()?;
+        let config = folder.path().join("config.yaml");
+        let otlp = format!("otlp: {{protocols: {{grpc: {{endpoint: '{address}'}}, http: {{endpoint: '{http}'}}}}}}");
+        let settings = settings("otlp", &otlp, folder.path());
+        fs::write(&config, settings).with_context(|| format!("cannot write {}", config.display()))?;
+        Self::launch(folder, [address, http], |command| command.arg("--config").arg(&config))
+    }
+
+    /// Returns the addresses for OTLP over gRPC and over HTTP.
+    pub fn addresses(&self) -> [SocketAddr; 2] {
+        [self.address, self.http]
     }
 
     /// Starts a collector that runs the sidecar as its receiver, and waits until it is ready. It has no other receiver.
