@@ -1,6 +1,6 @@
 //! Slow packets: the times at which a packet reached the layers, and the event of a selected packet.
 
-use core::mem::size_of;
+use core::mem::{offset_of, size_of};
 
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
@@ -80,8 +80,6 @@ pub struct SlowCells {
     pub passing: [Passage; PASSING],
     /// Packets from senders on this node, indexed by bits of the address.
     pub departed: [Departed; DEPARTED],
-    /// Selected packets beyond the budget, by [`Choice`].
-    pub over_budget: [u64; CHOICES],
     /// Selected packets that did not fit into the ring.
     pub full: u64,
 }
@@ -132,6 +130,64 @@ pub enum Choice {
     Slow,
     /// It is one of the uniform share.
     Uniform,
+}
+
+/// The selection of the packets of one workload.
+#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct SlowOwner {
+    /// The threshold in nanoseconds, which user space sets. A slow packet exceeds it and the threshold of all workloads.
+    pub threshold: u64,
+    /// The time at which all admitted events are paid for, nanoseconds of the monotonic clock, by [`Choice`].
+    pub paid: [u64; CHOICES],
+    /// The [period](Sharing::period) of the last selected packet, by [`Choice`].
+    pub period: [u64; CHOICES],
+    /// Selected packets beyond the budget, by [`Choice`].
+    pub over_budget: [u64; CHOICES],
+}
+
+impl SlowOwner {
+    /// Number of words.
+    pub const WORDS: usize = size_of::<Self>() / size_of::<u64>();
+    /// The index of the word with the threshold.
+    pub const THRESHOLD: usize = offset_of!(Self, threshold) / size_of::<u64>();
+    /// The index of the first word with packets beyond the budget.
+    pub const OVER_BUDGET: usize = offset_of!(Self, over_budget) / size_of::<u64>();
+}
+
+/// The workloads that share a budget. Several CPUs write without atomic exchanges, so a count can be wrong for one period.
+#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Sharing {
+    /// The number of the current period.
+    pub period: u64,
+    /// The number of workloads that have a selected packet in this period so far.
+    pub current: u64,
+    /// This number of the period before.
+    pub previous: u64,
+}
+
+impl Sharing {
+    /// Returns the number of the period at a time in nanoseconds. A period has 2^30 ns, about a second.
+    #[must_use]
+    #[inline(always)]
+    pub const fn period(now: u64) -> u64 {
+        now >> 30
+    }
+
+    /// Adds a workload whose last selected packet had the period `last`. Returns the number of workloads that share the budget.
+    #[inline(always)]
+    pub fn add(&mut self, period: u64, last: u64) -> u64 {
+        if self.period != period {
+            self.previous = if self.period.wrapping_add(1) == period { self.current } else { 0 };
+            self.current = 0;
+            self.period = period;
+        }
+        if last != period {
+            self.current += 1;
+        }
+        if self.current > self.previous { self.current } else { self.previous }
+    }
 }
 
 /// Returns the bits of a timestamp's [mix](super::waiting::mix) that are zero in one of 2^`exponent` packets, at most 2^24. The
@@ -216,7 +272,9 @@ pub struct SlowPacket {
 }
 
 const _: () = {
-    assert!(size_of::<SlowCells>() == PASSING * 24 + DEPARTED * 16 + 24);
+    assert!(size_of::<SlowCells>() == PASSING * 24 + DEPARTED * 16 + 8);
+    assert!(size_of::<SlowOwner>() == 56 && size_of::<Sharing>() == 24);
+    assert!(SlowOwner::THRESHOLD == 0 && SlowOwner::OVER_BUDGET == 5);
     assert!(size_of::<Record>() == 32 && PASSING.is_power_of_two());
     assert!(size_of::<Datagram>() == 16 && DATAGRAMS.is_power_of_two());
     assert!(size_of::<Wakeup>() == 24 && WAKEUPS.is_power_of_two());

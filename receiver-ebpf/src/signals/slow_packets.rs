@@ -11,7 +11,7 @@ use aya_ebpf::{
 use undercurrent_ebpf::abi::{
     ABSENT,
     latency::{IpVersion, Layer, ReceivePoint, Transport},
-    slow::{CHOICES, Choice, DEPARTURE, PAYLOAD, SlowPacket, datagram, flag},
+    slow::{CHOICES, Choice, DEPARTURE, PAYLOAD, Sharing, SlowOwner, SlowPacket, datagram, flag},
     waiting,
     workload::Slot,
 };
@@ -26,7 +26,8 @@ use super::{
     waiting_packets::{self, UNKNOWN},
 };
 use crate::kernel::{
-    cells, clock,
+    cells::{self, MMAPABLE},
+    clock,
     constant::constants,
     event::PacketEvent,
     field::read_at,
@@ -65,11 +66,15 @@ const UDP: usize = {
     udp
 };
 
-/// The state of each budget: the time at which all admitted events are paid for, nanoseconds of the monotonic clock.
+/// The workloads that share each budget, by [`Choice`].
 #[map]
-static SLOW_BUDGETS: Array<u64> = Array::with_max_entries(CHOICES as u32, 0);
+static SLOW_SHARING: Array<Sharing> = Array::with_max_entries(CHOICES as u32, 0);
 
-/// The threshold in nanoseconds. User space sets it.
+/// The selection of each workload's packets, by slot. Slow packets are rare, so all CPUs share an entry.
+#[map]
+static SLOW_OWNERS: Array<SlowOwner> = Array::with_max_entries(1, MMAPABLE);
+
+/// The threshold of all workloads in nanoseconds, the lowest one. User space sets it.
 #[unsafe(export_name = "slow.threshold")]
 #[unsafe(link_section = ".data.slow")]
 static THRESHOLD: u64 = 1 << 62;
@@ -102,14 +107,11 @@ pub fn read(
         return;
     }
     let age = event.age();
-    let choice = if age as i64 > variable(&THRESHOLD) as i64 {
-        Choice::Slow
-    } else if waiting::mix(event.timestamp) & u64::from(UNIFORM_MASK.get()) == 0 {
-        Choice::Uniform
-    } else {
+    if !exceeds(age, variable(&THRESHOLD)) && !is_uniform(event.timestamp) {
         return;
-    };
-    if !admitted(choice == Choice::Uniform, event.now) {
+    }
+    let choice = choose(slot.0.into(), event.timestamp, event.now, age);
+    if choice == NONE {
         return;
     }
     let Some(scratch) = SLOW_SCRATCH.get_ptr_mut((point.transport == Some(Transport::Udp)).into()) else { return };
@@ -117,7 +119,7 @@ pub fn read(
     let length = packet.payload(unsafe { &raw mut (*scratch).payload });
     let (sock, skb) = packet.origin();
     let flags = if wait == UNKNOWN { 0 } else { flag::RECORDED };
-    let flags = if choice == Choice::Uniform { flags | flag::UNIFORM } else { flags };
+    let flags = if choice == Choice::Uniform as u64 { flags | flag::UNIFORM } else { flags };
     let group = group.map_or(ABSENT, Number::get);
     let packed = u64::from(group) << 32 | u64::from(slot.0) << 16 | u64::from(flags) << 8 | point.index() as u64;
     let mix = waiting_packets::mix(point, packet, event);
@@ -135,17 +137,43 @@ struct Facts {
     mix: u64,
 }
 
-/// Returns true if the budget admits an event; else counts the packet.
+/// Returns true for the packets of the uniform share.
+#[inline(always)]
+fn is_uniform(timestamp: u64) -> bool {
+    waiting::mix(timestamp) & u64::from(UNIFORM_MASK.get()) == 0
+}
+
+/// Returns true if a packet is older than a threshold. An age is negative if the clock was set.
+#[inline(always)]
+fn exceeds(age: u64, threshold: u64) -> bool {
+    age as i64 > threshold as i64
+}
+
+/// The result of [`choose`] for a packet without an event.
+const NONE: u64 = CHOICES as u64;
+
+/// Returns the [`Choice`] of a packet, or [`NONE`]. Counts a selected packet that the budget does not admit. A function of its own, because
+/// only packets that exceed the threshold of all workloads and those of the uniform share need it.
 #[inline(never)]
-fn admitted(uniform: bool, now: u64) -> bool {
-    let admits = admits(uniform, now);
-    if !admits && let Some(cells) = cells::here(&SLOW) {
-        // SAFETY: the array has two elements.
-        let count = unsafe { element(&mut cells.over_budget, usize::from(uniform)) };
-        // The programs of TCP and UDP count, and one may preempt the other.
-        shared::add(count, 1);
+fn choose(slot: u64, timestamp: u64, now: u64, age: u64) -> u64 {
+    let Some(owner) = SLOW_OWNERS.get_ptr_mut(slot as u32) else { return NONE };
+    // SAFETY: an entry of the map, which lives as long as the program.
+    let owner = unsafe { &mut *owner };
+    let choice = if exceeds(age, variable(&THRESHOLD)) && exceeds(age, owner.threshold) {
+        Choice::Slow
+    } else if is_uniform(timestamp) {
+        Choice::Uniform
+    } else {
+        return NONE;
+    };
+    if admits(owner, choice, now) {
+        return choice as u64;
     }
-    admits
+    // SAFETY: the array has two elements.
+    let count = unsafe { element(&mut owner.over_budget, choice as usize) };
+    // The programs of several CPUs count, and those of TCP and UDP may preempt each other.
+    shared::add(count, 1);
+    NONE
 }
 
 /// Sends the event of a selected packet. A function of its own keeps the programs small.
@@ -210,18 +238,29 @@ fn selected(facts: &Facts, sock: Ptr<Sock, Probed>, skb: Ptr<SkBuff, Probed>, pa
     }
 }
 
-/// Takes an event from a budget; returns false if the budget is exhausted.
+/// Takes an event from a workload's part of a budget; returns false if that is exhausted. Workloads with selected packets in this period or
+/// the one before have equal parts. A workload alone has half of the events of slow packets, which are more than the spans of the budget.
 ///
 /// This is the generic cell rate algorithm (ITU-T I.371) without an atomic exchange, which 5.10 lacks. Two CPUs may take one event at
 /// the same time; user space then drops one.
 #[inline(always)]
-fn admits(uniform: bool, now: u64) -> bool {
-    let interval = if uniform { UNIFORM_INTERVAL.get() } else { INTERVAL.get() };
-    let Some(paid) = SLOW_BUDGETS.get_ptr_mut(uniform.into()) else { return false };
+fn admits(owner: &mut SlowOwner, choice: Choice, now: u64) -> bool {
+    let Some(sharing) = SLOW_SHARING.get_ptr_mut(choice as u32) else { return false };
     // SAFETY: an entry of the map, which lives as long as the program.
-    let paid = unsafe { &mut *paid };
-    let earliest = now.saturating_sub(BURST);
-    let next = if *paid > earliest { *paid } else { earliest } + u64::from(interval);
+    let sharing = unsafe { &mut *sharing };
+    // SAFETY: both arrays have two elements.
+    let (paid, last) =
+        unsafe { (element(&mut owner.paid, choice as usize), element(&mut owner.period, choice as usize)) };
+    let period = Sharing::period(now);
+    let sharers = sharing.add(period, *last);
+    *last = period;
+    let (interval, least) = match choice {
+        Choice::Slow => (INTERVAL.get(), 2),
+        Choice::Uniform => (UNIFORM_INTERVAL.get(), 1),
+    };
+    let interval = u64::from(interval) * if sharers > least { sharers } else { least };
+    let earliest = now.saturating_sub(if interval > BURST { interval } else { BURST });
+    let next = if *paid > earliest { *paid } else { earliest } + interval;
     if next > now {
         return false;
     }

@@ -76,6 +76,11 @@ impl SlotWords {
         sums
     }
 
+    /// Sets a word of a map without shards.
+    pub fn set(&self, slot: Slot, index: usize, value: u64) {
+        self.of(slot)[index].store(value, Ordering::Relaxed);
+    }
+
     /// Clears the words of a slot.
     pub fn clear(&self, slot: Slot) {
         self.of(slot).iter().for_each(|word| word.store(0, Ordering::Relaxed));

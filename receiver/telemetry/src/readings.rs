@@ -26,8 +26,15 @@ impl Readings {
 
     /// Returns the points of a metric, of all slots.
     pub fn points(&self, descriptor: &'static Descriptor) -> impl Iterator<Item = &Point> {
-        let metrics = self.0.values().flatten().filter(move |metric| std::ptr::eq(metric.descriptor, descriptor));
-        metrics.flat_map(|metric| &metric.points)
+        self.points_by_slot(descriptor).map(|(_, point)| point)
+    }
+
+    /// Returns the points of a metric with their slots.
+    pub fn points_by_slot(&self, descriptor: &'static Descriptor) -> impl Iterator<Item = (Slot, &Point)> {
+        self.0.iter().flat_map(move |(slot, metrics)| {
+            let metrics = metrics.iter().filter(move |metric| std::ptr::eq(metric.descriptor, descriptor));
+            metrics.flat_map(move |metric| metric.points.iter().map(move |point| (*slot, point)))
+        })
     }
 
     /// Returns the histogram of a slot's metric with these attributes.

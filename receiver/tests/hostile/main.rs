@@ -13,6 +13,7 @@ mod outputs;
 mod protocol;
 mod reload;
 mod separation;
+mod slow;
 mod sockets;
 mod support;
 mod text;

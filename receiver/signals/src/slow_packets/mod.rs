@@ -6,20 +6,20 @@ mod spans;
 mod stalls;
 mod times;
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use opentelemetry::trace::Link;
 use undercurrent_ebpf::abi::{
     ABSENT,
     latency::ReceivePoint,
     series::Series,
-    slow::{DATAGRAMS, Datagram, Records, SlowCells, SlowPacket, WAKEUPS, Wakeup, flag, record},
+    slow::{DATAGRAMS, Datagram, Records, SlowCells, SlowOwner, SlowPacket, WAKEUPS, Wakeup, flag, record},
 };
 use zerocopy::FromBytes as _;
 
-pub use self::settings::{Budget, Payload, Settings, Threshold, UniformShare};
+pub use self::settings::{Payload, Settings, Threshold, UniformShare};
 use self::{
-    budget::Tokens,
+    budget::Budget,
     spans::Packet,
     times::{Offsets, Times},
 };
@@ -28,6 +28,7 @@ use super::{
     durations::{GROUP_LATENCY, LATENCY, WORKLOAD_LATENCY},
     latency,
     lost::{LOST, lost},
+    slot_words::{SlotWords, unsharded},
 };
 use crate::{
     kernel::{
@@ -36,7 +37,6 @@ use crate::{
         maps::ByCpu,
         memory::PlannedMap,
         ring::{Ring, Watch},
-        slow::SlowThreshold,
     },
     packets::SharedGrouping,
     telemetry::{
@@ -48,7 +48,7 @@ use crate::{
 /// The registry entry.
 pub static ENTRY: Entry = Entry {
     hooks: |settings| required(&settings.slow_packets),
-    maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &WAITING, &CELLS, &RING, &LAST_WAKEUPS, &SENT],
+    maps: &[&LATENCY, &WORKLOAD_LATENCY, &GROUP_LATENCY, &WAITING, &CELLS, &OWNERS, &RING, &LAST_WAKEUPS, &SENT],
     constants: |on| on.settings.slow_packets.constants(),
     losses: |_| vec![OVER_BUDGET, FULL, CLOCK_STEP],
     hooks_needed: HooksNeeded::Each(&[&hooks::SOCKET_READ]),
@@ -65,6 +65,8 @@ static READER_HOOKS: [&Hook; 2] = [&hooks::SCHED_WAKING, &hooks::SCHED_SWITCH];
 pub static WAITING: PlannedMap = PlannedMap::new("WAITING", size_of::<Records>(), |_| record::ENTRIES);
 /// The scratch buffers and counts by CPU.
 static CELLS: PlannedMap = PlannedMap::new("SLOW", size_of::<SlowCells>(), |sizing| sizing.cpus);
+/// The selection of the packets of each workload.
+static OWNERS: PlannedMap = PlannedMap::new("SLOW_OWNERS", size_of::<SlowOwner>(), unsharded::<1>);
 /// The ring of selected packets, in bytes.
 static RING: PlannedMap = PlannedMap::new("SLOW_PACKETS", 1, |_| 256 * 1024);
 
@@ -103,16 +105,18 @@ struct SlowPackets {
     /// `None` after it was taken.
     watch: Option<Watch>,
     cells: ByCpu<SlowCells>,
-    control: SlowThreshold,
-    threshold: Duration,
-    /// The durations at the previous reading.
-    before: Option<ExponentialHistogram>,
+    owners: SlotWords,
+    /// The adaptive thresholds of workloads, the node included, and their durations at the previous reading. Without an entry, the
+    /// lowest threshold applies.
+    thresholds: BTreeMap<Slot, Duration>,
+    before: BTreeMap<Slot, ExponentialHistogram>,
     offsets: Offsets,
-    tokens: Tokens,
+    budget: Budget,
     grouping: Option<SharedGrouping>,
     /// True if the programs see all changes of a reader's state.
     has_reader_states: bool,
-    over_budget: u64,
+    /// Packets beyond the budget of spans.
+    over_budget: BTreeMap<Slot, u64>,
     ambiguous: u64,
     start: UnixNanos,
 }
@@ -121,47 +125,39 @@ fn open(opening: &OpenContext<'_>) -> Result<Box<dyn Signal>, OpenError> {
     let settings = opening.settings.slow_packets.clone();
     let ring = opening.kernel.ring(RING.name)?;
     let watch = ring.watch().map_err(|source| KernelError::Ring { map: RING.name, source })?;
-    let mut signal = SlowPackets {
+    let threshold = settings.threshold(None);
+    if let Err(error) = opening.kernel.slow_threshold().set(threshold) {
+        tracing::warn!("cannot set the threshold of slow packets: {error}");
+    }
+    Ok(Box::new(SlowPackets {
         ring,
         watch: Some(watch),
         cells: opening.kernel.by_cpu(&CELLS)?,
-        control: opening.kernel.slow_threshold(),
-        threshold: Duration::ZERO,
-        before: None,
+        owners: SlotWords::unsharded(opening.kernel, &OWNERS, SlowOwner::WORDS)?,
+        thresholds: BTreeMap::new(),
+        before: BTreeMap::new(),
         offsets: Offsets::new(clock::offset()),
-        tokens: Tokens::new(settings.budget.get()),
+        budget: Budget::new(settings.budget.get()),
         grouping: opening.grouping.cloned(),
         has_reader_states: READER_HOOKS.iter().all(|hook| opening.kernel.serves(hook)),
-        over_budget: 0,
+        over_budget: BTreeMap::new(),
         ambiguous: 0,
         start: opening.start,
         settings,
-    };
-    signal.set_threshold(None);
-    Ok(Box::new(signal))
+    }))
 }
 
 impl SlowPackets {
-    /// Sets the threshold for the 99.9th percentile of the last interval.
-    fn set_threshold(&mut self, quantile: Option<Duration>) {
-        let threshold = self.settings.threshold(quantile);
-        if threshold == self.threshold {
-            return;
+    /// Sets the threshold of each workload for the durations since the last reading.
+    fn set_thresholds(&mut self, readings: &Readings) {
+        let now = durations(readings);
+        for (slot, durations) in &now {
+            let recent = self.before.get(slot).map_or_else(|| durations.clone(), |before| durations.since(before));
+            let threshold = self.settings.threshold(quantile(&recent));
+            self.owners.set(*slot, SlowOwner::THRESHOLD, u64::try_from(threshold.as_nanos()).unwrap_or(u64::MAX));
+            self.thresholds.insert(*slot, threshold);
         }
-        match self.control.set(threshold) {
-            Ok(()) => self.threshold = threshold,
-            Err(error) => tracing::warn!("cannot set the threshold of slow packets: {error}"),
-        }
-    }
-
-    /// Returns the 99.9th percentile of the durations since the last reading; `None` if there are too few.
-    fn quantile(&mut self, readings: &Readings) -> Option<Duration> {
-        let now = total(readings)?;
-        let recent = self.before.as_ref().map_or_else(|| now.clone(), |before| now.since(before));
-        self.before = Some(now);
-        let quantile = (recent.count() >= FEWEST).then(|| recent.quantile(0.999))??;
-        // The lower bound of its bucket: one packet in a thousand or more may have equal durations, and those are slow.
-        Some(Duration::from_secs_f64(quantile / (-f64::from(recent.scale)).exp2().exp2()))
+        self.before = now;
     }
 
     /// Returns a packet that may become a span.
@@ -176,7 +172,9 @@ impl SlowPackets {
             return None;
         };
         // Programs may have compared times before and after a step of the clock.
-        let is_slow = u128::from(times.age()) > self.threshold.as_nanos() / 2;
+        let threshold = self.thresholds.get(&Slot(event.slot)).copied();
+        let threshold = threshold.unwrap_or_else(|| self.settings.threshold(None));
+        let is_slow = u128::from(times.age()) > threshold.as_nanos() / 2;
         let payload = payload.get(..event.length as usize).unwrap_or_default();
         let parent = self.settings.payload.parent(payload);
         let is_sampled = parent.as_ref().is_none_or(|parent| parent.is_sampled() || self.settings.unsampled);
@@ -187,8 +185,9 @@ impl SlowPackets {
     /// Returns the spans of a packet, or of all packets of a stall; `None` if the budget is exhausted.
     fn traced(&mut self, group: &[Candidate]) -> Option<Traced> {
         let (first, others) = group.split_first()?;
-        if !self.tokens.take() {
-            self.over_budget += group.len() as u64;
+        let slot = Slot(first.event.slot);
+        if !self.budget.take(slot) {
+            *self.over_budget.entry(slot).or_default() += group.len() as u64;
             return None;
         }
         // A stall belongs to all of its requests.
@@ -214,7 +213,7 @@ impl SlowPackets {
             span.links.links = parents.take(LINKS).map(Link::with_context).collect();
         }
         let attributes = self.series(event, *point);
-        Some(Traced { slot: Slot(event.slot), spans, metric: &latency::DURATION, attributes, exemplar })
+        Some(Traced { slot, spans, metric: &latency::DURATION, attributes, exemplar })
     }
 
     /// Returns the attributes of the histogram that has the packet.
@@ -228,30 +227,46 @@ impl SlowPackets {
         }
     }
 
+    /// Returns the packets of a workload beyond the budget.
+    fn over_budget(&self, slot: Slot) -> u64 {
+        let by_programs: u64 = self.owners.sums(slot).iter().skip(SlowOwner::OVER_BUDGET).sum();
+        by_programs + self.over_budget.get(&slot).copied().unwrap_or(0)
+    }
+
+    /// Returns the losses of the node.
     fn losses(&self) -> Metric {
-        let (mut over_budget, mut full) = (self.over_budget, 0);
-        self.cells.for_each(|_, cells| {
-            over_budget += cells.over_budget.iter().sum::<u64>();
-            full += cells.full;
-        });
-        let counts = [(OVER_BUDGET, over_budget), (FULL, full), (CLOCK_STEP, self.ambiguous)];
+        let mut full = 0;
+        self.cells.for_each(|_, cells| full += cells.full);
+        let counts = [(OVER_BUDGET, self.over_budget(Slot::NODE)), (FULL, full), (CLOCK_STEP, self.ambiguous)];
         let point = |(reason, count)| lost(ENTRY.name, reason, Attributes::new(), count, self.start);
         Metric { descriptor: &LOST, points: counts.map(point).into() }
     }
 }
 
 impl Signal for SlowPackets {
-    fn read(&mut self, _: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
+    fn read(&mut self, workloads: &Workloads, readings: &mut Readings) -> Result<(), ReadError> {
         self.offsets.update(clock::offset(), clock::monotonic());
         readings.add(Slot::NODE, self.losses());
+        for (slot, start) in workloads.slots() {
+            let count = Some(self.over_budget(slot)).filter(|count| *count > 0);
+            let point = count.map(|count| lost(ENTRY.name, OVER_BUDGET, Attributes::new(), count, start));
+            readings.add(slot, Metric { descriptor: &LOST, points: point.into_iter().collect() });
+        }
         Ok(())
     }
 
     fn adapt(&mut self, readings: &Readings) {
         if self.settings.threshold == Threshold::Adaptive {
-            let quantile = self.quantile(readings);
-            self.set_threshold(quantile);
+            self.set_thresholds(readings);
         }
+    }
+
+    fn forget(&mut self, slot: Slot) {
+        self.owners.clear(slot);
+        self.budget.forget(slot);
+        self.thresholds.remove(&slot);
+        self.before.remove(&slot);
+        self.over_budget.remove(&slot);
     }
 
     fn watch(&mut self) -> Option<Watch> {
@@ -295,19 +310,22 @@ fn exemplar_attributes(packet: &Attributes) -> Attributes {
     }
 }
 
-/// Returns the durations at the last layer, of the node, all workloads and all groups, which have no packet in common; `None` if they
-/// are not measured.
-fn total(readings: &Readings) -> Option<ExponentialHistogram> {
-    let is_read = |point: &&Point| point.attributes.get(latency::LAYER) == Some(&latency::READ.into());
-    let points = readings.points(&latency::DURATION).filter(is_read);
-    points.fold(None, |total: Option<ExponentialHistogram>, point| match (&point.data, total) {
-        (Data::Histogram(histogram), None) => Some(histogram.clone()),
-        (Data::Histogram(histogram), Some(mut total)) => {
-            total.add(histogram);
-            Some(total)
-        }
-        (_, total) => total,
-    })
+/// Returns the durations at the last layer, by slot.
+fn durations(readings: &Readings) -> BTreeMap<Slot, ExponentialHistogram> {
+    let is_read = |point: &Point| point.attributes.get(latency::LAYER) == Some(&latency::READ.into());
+    let mut durations: BTreeMap<Slot, ExponentialHistogram> = BTreeMap::new();
+    for (slot, point) in readings.points_by_slot(&latency::DURATION).filter(|(_, point)| is_read(point)) {
+        let Data::Histogram(histogram) = &point.data else { continue };
+        durations.entry(slot).and_modify(|total| total.add(histogram)).or_insert_with(|| histogram.clone());
+    }
+    durations
+}
+
+/// Returns the 99.9th percentile of durations; `None` if there are too few.
+fn quantile(durations: &ExponentialHistogram) -> Option<Duration> {
+    let quantile = (durations.count() >= FEWEST).then(|| durations.quantile(0.999))??;
+    // The lower bound of its bucket: one packet in a thousand or more may have equal durations, and those are slow.
+    Some(Duration::from_secs_f64(quantile / (-f64::from(durations.scale)).exp2().exp2()))
 }
 
 #[cfg(test)]

@@ -21,15 +21,16 @@ use crate::{
 pub struct Settings {
     /// True if slow packets become spans.
     pub enabled: bool,
-    /// The latency at `socket_read` above which a packet is slow: a duration, or `adaptive`: the 99.9th percentile of the last
+    /// The latency at `socket_read` above which a packet is slow: a duration, or `adaptive`: the 99.9th percentile of the workload's last
     /// interval.
     pub threshold: Threshold,
     /// The lowest adaptive threshold.
     pub minimum: Span,
-    /// Most slow packets per second on the node that become spans, 1 to 1000.
+    /// Most slow packets per second on the node that become spans, 1 to 1000. Workloads share them equally, and one has at most half while
+    /// others wait.
     pub budget: Budget,
     /// The share of all packets that become spans regardless of their latency, one in a power of two: `1/2` to `1/16777216`, or
-    /// `none`. At most a tenth of `budget`, but one per second.
+    /// `none`. At most a tenth of `budget`, but one per second; workloads share them too.
     pub uniform_share: UniformShare,
     /// Addresses and ports of the peers in spans: `full`; `shortened`, which keeps the network of a public address (24 bits for IPv4,
     /// 48 bits for IPv6) and other addresses as they are; or `none`, which also removes the local ones.
@@ -251,7 +252,7 @@ impl Settings {
         ]
     }
 
-    /// Returns the threshold if `quantile` is the 99.9th percentile of the last interval; `None` without a measurement.
+    /// Returns the threshold if `quantile` is the 99.9th percentile of a workload's last interval; `None` without a measurement.
     #[must_use]
     pub fn threshold(&self, quantile: Option<Duration>) -> Duration {
         match &self.threshold {

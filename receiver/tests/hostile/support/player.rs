@@ -11,7 +11,7 @@ use std::{
 
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-use crate::{frozen, protocol, separation};
+use crate::{frozen, protocol, separation, slow};
 
 /// The variable that selects the role of this process.
 const ROLE: &str = "UNDERCURRENT_TEST_ROLE";
@@ -112,6 +112,7 @@ fn plays_a_role() {
         Ok(frozen::ROLE) => frozen::play(),
         Ok(protocol::ROLE) => protocol::play(),
         Ok(separation::ROLE) => separation::play(),
+        Ok(slow::ROLE) => slow::play(),
         Ok(role) => panic!("no role has the name {role}"),
         Err(_) => {
             let mut player = Player::start("echo", &[], &[]);
